@@ -1,0 +1,172 @@
+package rules
+
+import (
+	"net/netip"
+	"regexp"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/canon"
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// Set is a parsed configuration of rules. It is immutable.
+type Set struct {
+	Namespace string
+	// Rules in file order; the first that matches a request counts it. A rule
+	// with Continue lets the rules after it count the request too. The
+	// catch-all, if there is one, is tried last wherever it stands.
+	Rules   []*Rule
+	IP      IPLimits
+	Classes []*Class
+	// Overrides are the ones written in the file; live ones come on top.
+	Overrides []Override
+	Limits    canon.Limits
+
+	index matcher // compiled from Rules
+}
+
+// Rule says which requests are counted by which parameters, when a value is
+// hot, and what limits it then.
+type Rule struct {
+	// Name is the resource; "*" for the catch-all, whose resource is the
+	// request path byte for byte.
+	Name     string
+	Match    Pattern
+	Params   []Param
+	AllQuery bool     // params contains "*"
+	Ignore   []string // globs over names, only with AllQuery
+	Continue bool
+	Hot      Heat
+	Limit    Limit
+	// Values are limits for particular keys of this rule.
+	Values []ValueLimit
+
+	selector canon.Selector // compiled from Params and Ignore
+}
+
+// IsCatchAll reports whether the rule takes what no other rule matched.
+func (r *Rule) IsCatchAll() bool { return r.Name == "*" }
+
+// Pattern selects requests. Empty fields match everything.
+type Pattern struct {
+	Path    string // ServeMux pattern syntax, path part only
+	Methods []string
+	Hosts   []string
+}
+
+// Param is one tracked parameter: a query name, "path.x" for a wildcard of the
+// path pattern, or "header.X-Name".
+type Param struct {
+	Name   string
+	Normal canon.Normal
+}
+
+// Heat is when a key is hot.
+type Heat struct {
+	// Rate in requests per second, averaged over Window.
+	Rate      float64
+	Window    time.Duration // whole seconds
+	Cool      time.Duration // how long below CoolRatio x Rate before it is cold
+	CoolRatio float64
+	MaxHot    int // 0: no cap
+}
+
+// Threshold is the count within Window at which a key is hot: the least whole
+// number not below Rate x Window.
+func (h Heat) Threshold() int64 { return threshold(h.Rate, h.Window) }
+
+// CoolBelow is the count within Window under which a hot key may cool.
+func (h Heat) CoolBelow() int64 { return threshold(h.Rate*h.CoolRatio, h.Window) }
+
+// Limit is what a hot key is held to.
+type Limit struct {
+	// Spec; its Limit is 0 and Set false where the rule only detects.
+	Spec           limit.Spec
+	Set            bool
+	Mode           hotparam.Mode
+	Scope          Scope
+	OnStoreFailure FailurePolicy
+}
+
+// ValueLimit is a limit of the rule for one of its keys.
+type ValueLimit struct {
+	Key   hotparam.Key
+	Limit Limit
+}
+
+// Scope says who shares a limit.
+type Scope string
+
+// The scopes of a limit.
+const (
+	ScopeInstance Scope = "instance" // each process has its own
+	ScopeCluster  Scope = "cluster"  // one for all, kept in Redis
+)
+
+// FailurePolicy says what happens when the shared store does not answer.
+type FailurePolicy string
+
+// The failure policies.
+const (
+	FailLocal  FailurePolicy = "local" // in-process limit / live limiters
+	FailOpen   FailurePolicy = "open"
+	FailClosed FailurePolicy = "closed"
+)
+
+// IPLimits are the windows of every client.
+type IPLimits struct {
+	Fixed, Sliding *IPWindow // nil: none
+	TrustedProxies []netip.Prefix
+	Exempt         []netip.Prefix
+}
+
+// IPWindow is one per-client window.
+type IPWindow struct {
+	Spec           limit.Spec
+	Scope          Scope
+	OnStoreFailure FailurePolicy
+}
+
+// Class is a group of requests known by a header, such as crawlers.
+type Class struct {
+	Name     string
+	Header   string
+	Pattern  *regexp.Regexp
+	Fixed    *IPWindow // nil: the windows of everybody
+	Sliding  *IPWindow
+	Upstream string // name of an upstream, "" for the usual one
+}
+
+// Action is what an override does.
+type Action string
+
+// The actions of an override.
+const (
+	ActionLimit  Action = "limit"  // this rate and burst instead of the rule's
+	ActionExempt Action = "exempt" // never limited by key or address
+	ActionBlock  Action = "block"  // always denied
+	ActionShadow Action = "shadow" // limited as before, but only counted
+)
+
+// Override is what a person says about one key, or about the keys that a
+// pattern matches. An override with ActionLimit holds whether or not the key
+// is hot.
+type Override struct {
+	// ID is [a-z0-9-]{1,64}; made from the key when empty.
+	ID string `json:"id"`
+	// Key is a key in canonical form, or a pattern in which "*" stands for any
+	// bytes. A key holds no bare "*", so the two cannot be mistaken.
+	Key    string `json:"key"`
+	Action Action `json:"action"`
+	// Rate in requests per second, for ActionLimit.
+	Rate float64 `json:"rate,omitempty"`
+	// Burst, for ActionLimit; 0 means max(1, Rate).
+	Burst int64 `json:"burst,omitempty"`
+	// Until is when the override ends; zero means never.
+	Until  time.Time `json:"until,omitzero"`
+	Reason string    `json:"reason,omitempty"`
+	Author string    `json:"author,omitempty"`
+	// Created is set by the store.
+	Created time.Time `json:"created,omitzero"`
+}
