@@ -2,6 +2,8 @@ package limit
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam"
@@ -26,16 +28,31 @@ type Spec struct {
 	Limit int64
 	// Window is a whole number of microseconds.
 	Window time.Duration
-	// Burst is the capacity of a token bucket; other algorithms ignore it.
+	// Burst is the capacity of a token bucket, and what it starts with; 0
+	// denies always. Other algorithms ignore it.
 	Burst int64
 }
 
-// Capacity is the most that can be admitted at one instant.
+// Capacity is the most that can be admitted at one instant, 0 where the limit
+// denies always.
 func (s Spec) Capacity() int64 {
-	if s.Algorithm == TokenBucket {
+	if s.Algorithm == TokenBucket && s.Limit != 0 {
 		return s.Burst
 	}
 	return s.Limit
+}
+
+// Validate refuses what cannot be kept exactly. The domain is that of Lua,
+// whose numbers are doubles: every product of the algorithms stays below 2^53.
+//
+//   - Window: whole microseconds, positive, at most 2^45 us (407 days);
+//   - Limit and Burst: not negative, below 2^53;
+//   - token bucket: Burst x (Window in us / gcd(Window, Limit)) below 2^53, and
+//     empty to full within 2^46 us (2.2 years);
+//   - sliding window: Limit x Window in us below 2^53 (100,000 a day fits).
+func (s Spec) Validate() error {
+	_, err := s.Terms()
+	return err
 }
 
 // Subject is what a limit counts by: a hot key or a client, within a Space
@@ -69,13 +86,44 @@ type Result struct {
 	ResetAfter time.Duration
 }
 
+// MaxCharges is how many charges one Take may carry.
+const MaxCharges = 64
+
+// Errors of Take that are the caller's mistake, whatever the store.
+var (
+	// ErrCost: a cost is negative. A charge never gives back.
+	ErrCost = errors.New("limit: negative cost")
+	// ErrCharges: more than MaxCharges, or not one result for each charge.
+	ErrCharges = errors.New("limit: charges and results do not fit")
+)
+
 // Store judges the charges of one request, all or nothing: if any is denied,
 // none is charged. It writes one result per charge into results, which has the
 // length of charges, and reports whether all were allowed.
 //
+// A denied request leaves every subject as it was, and the results say so: the
+// Remaining of a charge that would have fitted is what it was before. A charge
+// for a subject that occurs earlier in the same Take asks for both costs
+// together; its Result counts.
+//
 // Stores may be used by many goroutines. A shared store uses its own clock and
 // ignores now. After an error results are meaningless and nothing is known to
-// be charged.
+// be charged. A spec outside the domain of Spec.Validate, a negative cost
+// (ErrCost) and too many charges (ErrCharges) are errors, and charge nothing.
 type Store interface {
 	Take(ctx context.Context, now time.Time, charges []Charge, results []Result) (bool, error)
+}
+
+// Check reports what is wrong with the charges of one Take, for every store to
+// refuse alike. Specs are left to Terms.
+func Check(charges []Charge, results []Result) error {
+	if len(charges) > MaxCharges || len(charges) != len(results) {
+		return fmt.Errorf("%w: %d charges (at most %d), %d results", ErrCharges, len(charges), MaxCharges, len(results))
+	}
+	for i := range charges {
+		if charges[i].Cost < 0 {
+			return fmt.Errorf("%w: %d for %q", ErrCost, charges[i].Cost, charges[i].Subject.Space)
+		}
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	"net/netip"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam"
@@ -42,7 +43,8 @@ type Rule struct {
 	// Values are limits for particular keys of this rule.
 	Values []ValueLimit
 
-	selector canon.Selector // compiled from Params and Ignore
+	selector canon.Selector         // compiled from Params and Ignore
+	values   map[hotparam.Key]Limit // Values by key
 }
 
 // IsCatchAll reports whether the rule takes what no other rule matched.
@@ -60,6 +62,16 @@ type Pattern struct {
 type Param struct {
 	Name   string
 	Normal canon.Normal
+}
+
+// source gives the name of a parameter where it comes from: "path", "header",
+// or "" for the query.
+func (p Param) source() (name, where string) {
+	where, name, ok := strings.Cut(p.Name, ".")
+	if ok && (where == "path" || where == "header") {
+		return name, where
+	}
+	return p.Name, ""
 }
 
 // Heat is when a key is hot.

@@ -1,0 +1,40 @@
+# `make` alone prints this help. Everything here is an ordinary go command.
+.DEFAULT_GOAL := help
+GO ?= go
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+.PHONY: help demo build test race integration lint bench fuzz clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+demo: ## the whole pipeline in one process, alive in ten seconds
+	$(GO) run ./cmd/hotparam demo
+
+build: ## the four programs, into bin/
+	$(GO) build -trimpath -o bin/ ./cmd/...
+
+test: ## all tests that need nothing but Go
+	$(GO) test ./...
+
+race: ## the same with the race detector, in random order
+	$(GO) test -race -shuffle=on ./...
+
+integration: ## the tests that start redis-server and a browser; nothing may skip
+	HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 ./hotparam/... ./lua/... ./test/...
+
+lint: ## go vet and golangci-lint (with staticcheck in it)
+	$(GO) vet ./...
+	$(GO) run $(GOLANGCI) run ./...
+
+bench: ## benchmarks of the hot path, with allocations
+	$(GO) test -run '^$$' -bench . -benchmem -cpu 1,2 ./hotparam/canon/ ./hotparam/rules/ ./hotparam/tally/ ./hotparam/limit/ ./hotparam/hotset/ ./hotparam/window/ ./hotparam/gate/ ./hotparam/middleware/ ./hotparam/statsd/ ./hotparam/replay/
+
+FUZZTIME ?= 20s
+fuzz: ## every fuzz target for FUZZTIME (default 20s)
+	@set -e; for f in $$(grep -rlE '^func Fuzz' --include='*_test.go' .); do \
+	  for name in $$(grep -oE '^func Fuzz[A-Za-z0-9_]+' $$f | cut -c6-); do \
+	    echo "== $$f $$name"; $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) ./$$(dirname $$f); done; done
+
+clean: ## what build made
+	rm -rf bin dist

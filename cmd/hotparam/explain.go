@@ -1,0 +1,238 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/hotparam/pipeline/cmd/internal/config"
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/canon"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/rules"
+)
+
+// explainCmd tells how requests are seen.
+type explainCmd struct {
+	Config   string       `short:"c" placeholder:"FILE" help:"YAML file with the rules."`
+	JSON     bool         `name:"json" help:"One JSON object a line."`
+	Header   []string     `short:"H" sep:"none" placeholder:"'Name: value'" help:"A header of the requests."`
+	IP       string       `name:"ip" placeholder:"ADDRESS" help:"Address of the client."`
+	Names    config.Names `embed:"" prefix:"names."`
+	Requests []string     `arg:"" name:"method-or-url" help:"URLs or request targets; a method before them holds for those that follow."`
+}
+
+// explanation is how one request is seen under one rule. The JSON names are a
+// contract.
+type explanation struct {
+	Target    string   `json:"target"`
+	Method    string   `json:"method"`
+	Rule      string   `json:"rule"`
+	Resource  string   `json:"resource"`
+	Key       string   `json:"key"`
+	Metric    string   `json:"metric"`
+	Params    string   `json:"params"`
+	Malformed bool     `json:"malformed,omitempty"`
+	Client    string   `json:"client,omitempty"`
+	Class     string   `json:"class,omitempty"`
+	Limits    []string `json:"limits"`
+}
+
+// Run is called by kong.
+func (c *explainCmd) Run(k *kong.Kong, p *config.Parser) error {
+	set, err := p.Rules()
+	if err != nil {
+		return err
+	}
+	names := canon.Names{Prefix: c.Names.Prefix, Style: canon.Style(c.Names.Style)}
+	if err := names.Validate(); err != nil {
+		return err
+	}
+	header, err := parseHeaders(c.Header)
+	if err != nil {
+		return err
+	}
+	method, any := http.MethodGet, false
+	for _, arg := range c.Requests {
+		if isMethod(arg) {
+			method = arg
+			continue
+		}
+		any = true
+		req := c.request(method, arg, header)
+		for _, e := range explain(set, names, &req) {
+			if err := c.write(k.Stdout, e); err != nil {
+				return err
+			}
+		}
+	}
+	if !any {
+		return usage("explain: no URL after the method %s", method)
+	}
+	return nil
+}
+
+// request is the request that a client would send for a URL or a target.
+func (c *explainCmd) request(method, target string, header http.Header) hotparam.Request {
+	req := hotparam.Request{Method: method, Target: target, Host: header.Get("Host"), Header: header}
+	if i := strings.Index(target, "://"); i > 0 && !strings.ContainsAny(target[:i], "/?") {
+		if u, err := url.Parse(target); err == nil && req.Host == "" {
+			req.Host = u.Host
+		}
+		// A client never sends the fragment.
+		req.Target, _, _ = strings.Cut(target, "#")
+	}
+	if c.IP != "" {
+		req.Client = hotparam.ParseClient(c.IP)
+	}
+	return req
+}
+
+// explain gives an explanation a matching rule, or one that says that none
+// matched.
+func explain(set *rules.Set, names canon.Names, req *hotparam.Request) []explanation {
+	var scratch rules.Scratch
+	class := ""
+	cl := set.ClassOf(req.Header)
+	if cl != nil {
+		class = cl.Name
+	}
+	base := explanation{Target: req.Target, Method: req.Method, Class: class}
+	if !req.Client.IsZero() {
+		base.Client = req.Client.String()
+	}
+	clients := clientLimits(set, cl)
+	var out []explanation
+	for _, m := range set.Match(req, &scratch) {
+		e := base
+		key := hotparam.Key(m.Key)
+		e.Rule, e.Key, e.Malformed = m.Rule.Name, string(key), m.Malformed
+		e.Resource, e.Params = key.Cut()
+		e.Metric = string(names.Append(nil, key))
+		e.Limits = append(keyLimits(set, m.Rule, key), clients...)
+		out = append(out, e)
+	}
+	if len(out) == 0 {
+		base.Limits = append([]string{"no rule matches: not counted"}, clients...)
+		out = append(out, base)
+	}
+	return out
+}
+
+// keyLimits says what holds for a key, first what comes first.
+func keyLimits(set *rules.Set, r *rules.Rule, key hotparam.Key) []string {
+	var out []string
+	lim := r.LimitFor(key)
+	if o := rules.NewOverrides(set.Overrides, nil).Find([]byte(key), time.Now()); o != nil {
+		text := fmt.Sprintf("override %s: %s", o.ID, o.Action)
+		if o.Action == rules.ActionLimit {
+			text += " " + specText(o.Spec()) + ", hot or not"
+		}
+		if o.Reason != "" {
+			text += " (" + o.Reason + ")"
+		}
+		out = append(out, text)
+	}
+	hot := fmt.Sprintf("rule %s: hot from %g/s over %v", r.Name, r.Hot.Rate, r.Hot.Window)
+	if !lim.Set {
+		return append(out, hot+", never limited")
+	}
+	return append(out, fmt.Sprintf("%s, then %s (%s, %s)", hot, specText(lim.Spec), lim.Scope, lim.Mode))
+}
+
+// clientLimits says what holds for the client.
+func clientLimits(set *rules.Set, class *rules.Class) []string {
+	fixed, sliding, who := set.IP.Fixed, set.IP.Sliding, "every client"
+	if class != nil {
+		who = "class " + class.Name
+		if class.Fixed != nil {
+			fixed = class.Fixed
+		}
+		if class.Sliding != nil {
+			sliding = class.Sliding
+		}
+	}
+	var out []string
+	for _, w := range []*rules.IPWindow{fixed, sliding} {
+		if w != nil {
+			out = append(out, fmt.Sprintf("%s: %s", who, specText(w.Spec)))
+		}
+	}
+	return out
+}
+
+func specText(s limit.Spec) string {
+	text := fmt.Sprintf("%s %d per %v", s.Algorithm, s.Limit, s.Window)
+	if s.Algorithm == limit.TokenBucket {
+		text += fmt.Sprintf(", burst %d", s.Burst)
+	}
+	return text
+}
+
+func (c *explainCmd) write(w io.Writer, e explanation) error {
+	if c.JSON {
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		return enc.Encode(e)
+	}
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(tab, "%s\t%s\n", name, printable(value))
+		}
+	}
+	row("request", e.Method+" "+e.Target)
+	row("rule", e.Rule)
+	row("resource", e.Resource)
+	row("key", e.Key)
+	row("metric", e.Metric)
+	row("params", strings.ReplaceAll(e.Params, "&", "  "))
+	if e.Malformed {
+		row("malformed", "the query is beyond the limits (names, values, pairs or length); it is counted under this key")
+	}
+	row("client", e.Client)
+	row("class", e.Class)
+	for _, l := range e.Limits {
+		row("limit", l)
+	}
+	fmt.Fprintln(tab)
+	return tab.Flush()
+}
+
+// printable keeps control bytes of hostile URLs away from the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
+
+// isMethod tells a method from a target: methods are upper-case letters.
+func isMethod(s string) bool {
+	return s != "" && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") == ""
+}
+
+func parseHeaders(lines []string) (http.Header, error) {
+	h := http.Header{}
+	for _, line := range lines {
+		k, v, ok := strings.Cut(line, ":")
+		if !ok || strings.TrimSpace(k) == "" {
+			return nil, usage("-H %q: want 'Name: value'", line)
+		}
+		h.Add(strings.TrimSpace(k), strings.TrimSpace(v))
+	}
+	return h, nil
+}
+
+func usage(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", config.ErrUsage, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,89 @@
+// Command hotparam is the binary for people: a demo, the whole pipeline in one
+// process, and tools that show how requests are seen. See hotparam --help.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/alecthomas/kong"
+	kongcompletion "github.com/jotaen/kong-completion"
+
+	"github.com/hotparam/pipeline/cmd/internal/config"
+	"github.com/hotparam/pipeline/cmd/internal/run"
+)
+
+// commands is the command line.
+type commands struct {
+	Demo       demoCmd                   `cmd:"" help:"Show the whole pipeline alive, without any server."`
+	Serve      serveCmd                  `cmd:"" help:"Put the whole pipeline, in one process, in front of a service."`
+	Replay     replayCmd                 `cmd:"" help:"Tell what would have been hot and what would have been limited in access logs."`
+	Explain    explainCmd                `cmd:"" help:"Tell how requests are seen: rule, key, metric, limits."`
+	Config     configCmd                 `cmd:"" help:"Work with configuration files."`
+	Load       loadCmd                   `cmd:"" help:"Send the demo's readers, crawlers and viral topic to a site of yours."`
+	Version    versionCmd                `cmd:"" help:"Print the version."`
+	Completion kongcompletion.Completion `cmd:"" help:"Print shell code for tab completion (bash, zsh, fish)."`
+}
+
+const name = "hotparam"
+
+func main() { os.Exit(start(os.Args[1:])) }
+
+func start(args []string) int {
+	var cli commands
+	p, err := config.Build(&cli, name, "Finds parameters that go viral and limits only those.")
+	if err != nil {
+		return config.Fail(os.Stderr, name, err)
+	}
+	kongcompletion.Register(p.Kong)
+	cmd, err := p.Parse(args)
+	if err != nil {
+		return config.Fail(os.Stderr, name, err)
+	}
+	ctx, stop := run.Context()
+	defer stop()
+	cmd.BindTo(ctx, (*context.Context)(nil))
+	return config.Fail(os.Stderr, name, cmd.Run(p))
+}
+
+// versionCmd prints the version.
+type versionCmd struct{}
+
+// Run is called by kong.
+func (versionCmd) Run(k *kong.Kong) error {
+	fmt.Fprintln(k.Stdout, name, config.Version())
+	return nil
+}
+
+// configCmd groups what is done with configuration files.
+type configCmd struct {
+	Validate validateCmd `cmd:"" help:"Check files; print every error with file, line and field."`
+}
+
+// validateCmd checks configuration files.
+type validateCmd struct {
+	Files []string `arg:"" name:"file" help:"YAML files."`
+}
+
+// Run is called by kong.
+func (v validateCmd) Run(k *kong.Kong) error {
+	var failed error
+	for _, path := range v.Files {
+		set, err := config.LoadRules(path)
+		if err != nil {
+			failed = joinLines(failed, err)
+			continue
+		}
+		fmt.Fprintf(k.Stdout, "%s: ok: namespace %s, %d rules, %d classes, %d overrides\n",
+			path, set.Namespace, len(set.Rules), len(set.Classes), len(set.Overrides))
+	}
+	return failed
+}
+
+func joinLines(a, b error) error {
+	if a == nil {
+		return b
+	}
+	return fmt.Errorf("%w\n%w", a, b)
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/mattn/go-isatty"
+
+	"github.com/hotparam/pipeline/cmd/internal/config"
+	"github.com/hotparam/pipeline/cmd/internal/demo"
+	"github.com/hotparam/pipeline/cmd/internal/run"
+)
+
+// serveCmd is the pipeline in one process.
+type serveCmd struct {
+	config.Serve
+	Upstream string `placeholder:"URL" help:"Short for --proxy.upstream."`
+	Listen   string `placeholder:"HOST:PORT" help:"Short for --proxy.listen (default: 127.0.0.1:8080)."`
+}
+
+// Run is called by kong.
+func (c *serveCmd) Run(ctx context.Context, p *config.Parser) error {
+	set, err := p.Rules()
+	if err != nil {
+		return err
+	}
+	cfg := c.Serve
+	cfg.Proxy.Upstream = firstOf(c.Upstream, cfg.Proxy.Upstream)
+	cfg.Proxy.Listen = firstOf(c.Listen, cfg.Proxy.Listen, "127.0.0.1:8080")
+	log := run.Logger(cfg.Log)
+	local, err := run.NewLocal(ctx, cfg, set, run.LocalOptions{Version: config.Version(), Log: log})
+	if err != nil {
+		return err
+	}
+	dashboard := "none"
+	if addr := local.AdminAddr(); addr != "" {
+		dashboard = "http://" + addr + "/"
+	}
+	log.Info("serving", "address", "http://"+local.Addr()+"/", "upstream", cfg.Proxy.Upstream, "dashboard", dashboard, "rules", len(set.Rules), "state", cfg.State.Dir)
+	return local.Run(ctx)
+}
+
+func firstOf(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// demoCmd is the demo.
+type demoCmd struct {
+	Duration    time.Duration `default:"30s" help:"How long; 0 goes on until Ctrl-C."`
+	Topics      int           `default:"3000" help:"Topics of the site, 10 to 1000000."`
+	Listen      string        `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Address of the proxy (default: a free port)."`
+	Admin       string        `default:"127.0.0.1:9180" placeholder:"HOST:PORT" help:"Address of the dashboard."`
+	Headless    bool          `help:"No dashboard and no colours."`
+	JSON        string        `name:"json" placeholder:"FILE" help:"Also write the result as JSON."`
+	PrintConfig bool          `help:"Print the rules of the demo as a file to begin with, and end."`
+}
+
+// Run is called by kong.
+func (c *demoCmd) Run(ctx context.Context, k *kong.Kong) error {
+	if c.PrintConfig {
+		_, err := k.Stdout.Write(demo.Rules)
+		return err
+	}
+	if c.Topics < 10 || c.Topics > 1_000_000 {
+		return usage("--topics %d: want 10 to 1000000", c.Topics)
+	}
+	if c.Duration < 0 || c.Duration > 0 && c.Duration < 10*time.Second {
+		return usage("--duration %v: want at least 10s, or 0 for no end", c.Duration)
+	}
+	opts := demo.Options{
+		Duration: c.Duration, Topics: c.Topics, Listen: c.Listen, Admin: c.Admin, JSON: c.JSON, Out: k.Stdout,
+		Color:   !c.Headless && isatty.IsTerminal(os.Stdout.Fd()) && os.Getenv("NO_COLOR") == "",
+		Version: config.Version(),
+		Log:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}
+	if c.Headless {
+		opts.Admin = ""
+	}
+	return demo.Run(ctx, opts)
+}
+
+// loadCmd sends the demo's visitors to other targets.
+type loadCmd struct {
+	Target   []string      `required:"" placeholder:"URL" help:"Site to visit, as http://host:port; several are taken in turn. Only send load to sites of your own."`
+	Duration time.Duration `default:"60s" help:"How long."`
+	Topics   int           `default:"3000" help:"Topics of the site."`
+}
+
+// Run is called by kong.
+func (c *loadCmd) Run(ctx context.Context, k *kong.Kong) error {
+	if c.Duration <= 0 {
+		return usage("--duration %v: want more than 0", c.Duration)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Duration)
+	defer cancel()
+	return demo.Load(ctx, k.Stdout, c.Target, c.Topics)
+}

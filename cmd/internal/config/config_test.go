@@ -1,0 +1,107 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "hotparam.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A setting comes from its flag, else the environment, else the file, else its
+// default. The test sets the environment, so it does not run in parallel.
+func TestWhereASettingComesFrom(t *testing.T) {
+	path := write(t, "redis: {addr: ['file:1', 'file:2'], timeout: 3s, db: 4, tls: true}\nlog: {level: debug}\n")
+	t.Setenv("HOTPARAM_REDIS_DB", "5")
+	t.Setenv("HOTPARAM_CONFIG", path)
+	var cfg Aggregator
+	p, err := Build(&cfg, "aggregator", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Parse([]string{"--redis.timeout=7s", "--statsd.listen=x:1"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(cfg.Redis.Addr, " "); got != "file:1 file:2" {
+		t.Errorf("file: addr %q", got)
+	}
+	if cfg.Redis.Timeout != 7*time.Second {
+		t.Errorf("flag over file: timeout %v", cfg.Redis.Timeout)
+	}
+	if cfg.Redis.DB != 5 {
+		t.Errorf("environment over file: db %d", cfg.Redis.DB)
+	}
+	if !cfg.Redis.TLS || cfg.Log.Level != "debug" {
+		t.Errorf("file: tls %v, level %q", cfg.Redis.TLS, cfg.Log.Level)
+	}
+	if cfg.Detect.Tick != 100*time.Millisecond || cfg.Admin.Listen != "127.0.0.1:9180" {
+		t.Errorf("default: tick %v, admin %q", cfg.Detect.Tick, cfg.Admin.Listen)
+	}
+}
+
+func TestErrorsNameFileLineAndField(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ text, want string }{
+		{"redis: {addr: a}\ntally:\n  flush: soon\n", ":3: tally.flush: "},
+		{"tally:\n  flsh: 1s\n", ":2: tally.flsh: unknown setting"},
+		{"tally:\n  flsh: 1s\n", "tally.flush"},
+		{"redis: 5\n", ":1: redis: must be a mapping"},
+		{"log:\n  level: loud\n", ":2: log.level: "},
+		{"redis:\n  addr:\n", ":2: redis.addr: has no value"},
+		{"kafka:\n  brokers: [{a: b}]\n", ":2: kafka.brokers: item 1"},
+	} {
+		var cfg Aggregator
+		p, err := Build(&cfg, "aggregator", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.Parse([]string{"--config", write(t, tt.text)})
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q: error %v, want %q", tt.text, err, tt.want)
+		}
+	}
+}
+
+func TestOneFileServesAllPrograms(t *testing.T) {
+	t.Parallel()
+	path := write(t, "collector: {out: kafka}\nproxy: {upstream: 'http://a'}\ngate: {budget: 5ms}\nnamespace: n\n")
+	var cfg Aggregator
+	p, err := Build(&cfg, "aggregator", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Parse([]string{"--config", path}); err != nil {
+		t.Fatal(err)
+	}
+	set, err := p.Rules()
+	if err != nil || set.Namespace != "n" {
+		t.Errorf("rules: %v, %v", set, err)
+	}
+	if _, err := LoadRules(write(t, "gate: {bugdet: 5ms}\n")); err == nil || !strings.Contains(err.Error(), "gate.bugdet") {
+		t.Errorf("a reload with an unknown setting: %v", err)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	if code := Fail(&out, "x", nil); code != 0 || out.String() != "" {
+		t.Errorf("nil: %d %q", code, &out)
+	}
+	if code := Fail(&out, "x", os.ErrNotExist); code != 1 || !strings.HasPrefix(out.String(), "x: ") {
+		t.Errorf("error: %d %q", code, &out)
+	}
+	out.Reset()
+	if code := Fail(&out, "x", ErrUsage); code != 2 || !strings.Contains(out.String(), "x --help") {
+		t.Errorf("usage: %d %q", code, &out)
+	}
+}

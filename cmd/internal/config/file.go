@@ -1,0 +1,171 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hotparam/pipeline/hotparam/rules"
+)
+
+// ruleSections are the top-level names of the file that package rules reads.
+var ruleSections = []string{"namespace", "rules", "ip", "classes", "overrides", "limits"}
+
+// file gives kong the settings of the YAML file. It is loaded when the first
+// flag asks, because only then is the value of --config known.
+type file struct {
+	path   string
+	data   []byte
+	loaded bool
+	values map[string]*yaml.Node // "redis.addr" -> its node
+	errs   []error
+}
+
+var _ kong.Resolver = (*file)(nil)
+
+// Validate is part of kong.Resolver; the file is checked when it is loaded.
+func (f *file) Validate(*kong.Application) error { return nil }
+
+// Resolve gives the value of a flag in the file, nil when the file has none
+// or the environment says otherwise. Errors are kept and reported together, by
+// line, when parsing is over.
+func (f *file) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	if !f.loaded {
+		f.loaded = true
+		f.load(configPath(ctx))
+	}
+	node, ok := f.values[flag.Name]
+	if !ok || envSet(flag) {
+		return nil, nil
+	}
+	return flagText(node)
+}
+
+// configPath is the value of --config of the chosen command, "" when it has
+// none.
+func configPath(ctx *kong.Context) string {
+	for _, flag := range ctx.Flags() {
+		if flag.Name == "config" {
+			s, _ := ctx.FlagValue(flag).(string)
+			return s
+		}
+	}
+	return ""
+}
+
+func envSet(flag *kong.Flag) bool {
+	return slices.ContainsFunc(flag.Envs, func(name string) bool {
+		_, ok := os.LookupEnv(name)
+		return ok
+	})
+}
+
+func (f *file) load(path string) {
+	if path == "" {
+		return
+	}
+	f.path = path
+	data, err := os.ReadFile(path)
+	if err != nil {
+		f.errs = append(f.errs, fmt.Errorf("config: %w", err))
+		return
+	}
+	f.data = data
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		// package rules reads the same bytes and says where the error is.
+		return
+	}
+	if len(doc.Content) == 1 && doc.Content[0].Kind == yaml.MappingNode {
+		f.values, f.errs = settings(path, doc.Content[0])
+	}
+}
+
+// settings collects the leaves of all sections that belong to programs.
+func settings(path string, top *yaml.Node) (map[string]*yaml.Node, []error) {
+	known := knownFlags()
+	values := make(map[string]*yaml.Node)
+	var errs []error
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		section, body := top.Content[i], top.Content[i+1]
+		if slices.Contains(ruleSections, section.Value) || !isSection(section.Value) {
+			continue // rules reports unknown sections, with its own suggestions
+		}
+		if body.Kind != yaml.MappingNode {
+			errs = append(errs, fmt.Errorf("%s:%d: %s: must be a mapping of settings", path, body.Line, section.Value))
+			continue
+		}
+		for j := 0; j+1 < len(body.Content); j += 2 {
+			name := section.Value + "." + body.Content[j].Value
+			flag := known[name]
+			if flag == nil {
+				errs = append(errs, fmt.Errorf("%s:%d: %s: unknown setting%s", path, body.Content[j].Line, name, rules.Suggest(name, slices.Sorted(maps.Keys(known)))))
+				continue
+			}
+			if err := check(flag, body.Content[j+1]); err != nil {
+				errs = append(errs, fmt.Errorf("%s:%d: %s: %w", path, body.Content[j].Line, name, err))
+				continue
+			}
+			values[name] = body.Content[j+1]
+		}
+	}
+	return values, errs
+}
+
+// check parses a value as its flag would, into nothing.
+func check(flag *kong.Flag, n *yaml.Node) error {
+	v, err := flagText(n)
+	if err != nil {
+		return err
+	}
+	scratch := reflect.New(flag.Target.Type()).Elem()
+	if err := flag.Parse(kong.Scan().PushTyped(v, kong.FlagValueToken), scratch); err != nil {
+		return err
+	}
+	if flag.Enum != "" && !flag.EnumMap()[v] {
+		return fmt.Errorf("%q is none of %s", v, flag.Enum)
+	}
+	return nil
+}
+
+// flagText writes a node as the text of a flag.
+func flagText(n *yaml.Node) (string, error) {
+	switch n.Kind {
+	case yaml.ScalarNode:
+		if n.Tag == "!!null" {
+			return "", errors.New("has no value")
+		}
+		return n.Value, nil
+	case yaml.SequenceNode:
+		parts := make([]string, len(n.Content))
+		for i, c := range n.Content {
+			if c.Kind != yaml.ScalarNode {
+				return "", fmt.Errorf("item %d must be plain text", i+1)
+			}
+			parts[i] = c.Value
+		}
+		return kong.JoinEscaped(parts, ','), nil
+	case yaml.MappingNode:
+		var parts []string
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			parts = append(parts, n.Content[i].Value+"="+n.Content[i+1].Value)
+		}
+		return strings.Join(parts, ";"), nil
+	}
+	return "", errors.New("must be plain text, a list or a mapping")
+}
+
+// rulesOf parses the rules of the file; without a file they are the defaults.
+func (f *file) rulesOf() (*rules.Set, error) {
+	if f.path == "" {
+		return rules.Default(), nil
+	}
+	return rules.Parse(f.path, f.data, sections()...)
+}

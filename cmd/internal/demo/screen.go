@@ -1,0 +1,110 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// screen writes the demo's story, a line a second and a line an event.
+type screen struct {
+	out   io.Writer
+	color bool
+}
+
+// The few colours in use, by what they mean.
+const (
+	plain  = ""
+	bold   = "1"
+	dim    = "2"
+	bad    = "31"
+	good   = "32"
+	notice = "33"
+)
+
+func (s *screen) paint(code, text string) string {
+	if !s.color || code == plain {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+func (s *screen) printf(format string, args ...any) { fmt.Fprintf(s.out, format, args...) }
+
+func (s *screen) head(topics int, site, dashboard string, plan plan) {
+	s.printf("\n%s\n\n", s.paint(bold, "hotparam demo: one topic goes viral, every other topic stays quick"))
+	s.printf("  the site       %s  %d topics, behind the real proxy\n", site, topics)
+	if dashboard != "" {
+		s.printf("  the dashboard  %s  open it and watch, or set a limit there\n", s.paint(bold, dashboard))
+	}
+	s.printf("  the rule       topic?id=… is hot over 200/s, then held to 100/s; a crawler gets 5/s an address\n")
+	s.printf("  the plan       %s\n\n", plan.describe())
+	s.printf("%s\n", s.paint(dim, fmt.Sprintf("  %5s %9s   %-20s   %-34s   %s", "time", "asked", "other topics", fmt.Sprintf("topic?id=%d", ViralTopic), "crawlers")))
+}
+
+// second writes one line of the picture: what was asked in the last second and
+// what was let through.
+func (s *screen) second(at time.Duration, quiet, viral, crawler Seen, hot bool) {
+	share := 100.0
+	if n := quiet.Total(); n > 0 {
+		share = 100 * float64(quiet.OK) / float64(n)
+	}
+	color := good
+	if quiet.OK < quiet.Total() {
+		color = bad
+	}
+	state := "quiet"
+	if hot {
+		state = s.paint(notice, "HOT  ")
+	}
+	s.printf("  %4.0fs %7d/s   %s %s   %s %s   %s\n",
+		at.Seconds(), quiet.Total()+viral.Total()+crawler.Total(),
+		s.paint(color, fmt.Sprintf("%5.1f %% answered", share)), pad("", 4),
+		state, pad(s.flow(viral, 900), 28),
+		s.flow(crawler, 0))
+}
+
+// flow draws asked -> let through, with a bar where there is a scale.
+func (s *screen) flow(v Seen, scale int) string {
+	if v.Total() == 0 {
+		return "-"
+	}
+	text := fmt.Sprintf("%4d/s ─> %3d/s", v.Total(), v.OK)
+	if scale == 0 {
+		return text
+	}
+	const width = 12
+	asked := min(width, int(v.Total())*width/scale)
+	let := min(asked, (int(v.OK)*width+scale-1)/scale)
+	return text + " " + strings.Repeat("█", let) + strings.Repeat("░", asked-let)
+}
+
+// pad fills text with spaces to a width in characters.
+func pad(text string, width int) string {
+	if n := width - len([]rune(text)); n > 0 {
+		return text + strings.Repeat(" ", n)
+	}
+	return text
+}
+
+func (s *screen) note(at time.Duration, color, format string, args ...any) {
+	s.printf("  %5s %s\n", fmt.Sprintf("%.1fs", at.Seconds()), s.paint(color, fmt.Sprintf(format, args...)))
+}
+
+func (s *screen) result(r Result) {
+	s.printf("\n%s\n", s.paint(bold, "What happened"))
+	q := r.Groups.Quiet
+	s.printf("  other topics   %d asked, %d answered (%.2f %%)\n", q.Total(), q.OK, r.QuietAnswered)
+	s.printf("  viral topic    %d asked, %d let through, %d turned away\n", r.Groups.Viral.Total(), r.Groups.Viral.OK, r.Groups.Viral.Denied)
+	s.printf("  crawlers       %d asked, %d let through, %d turned away\n", r.Groups.Crawler.Total(), r.Groups.Crawler.OK, r.Groups.Crawler.Denied)
+	for i, w := range r.Waves {
+		s.printf("  wave %d         found %.0f ms after the request that reached the threshold, enforced after %.0f ms;\n"+
+			"                 while it was hot %d of %d let through, at most %d by its limit\n",
+			i+1, w.FoundMS, w.EnforcedMS, w.LetThrough, w.Asked, w.Bound)
+	}
+	if len(r.Waves) == 0 {
+		s.printf("  no topic became hot: the demo was too short, or this machine too busy to send enough\n")
+	}
+	s.printf("\n  In front of a service of yours:  %s\n\n", s.paint(bold, "hotparam serve --upstream http://127.0.0.1:3000"))
+}

@@ -1,0 +1,190 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/cmd/internal/config"
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/admin"
+	"github.com/hotparam/pipeline/hotparam/aggregate"
+	"github.com/hotparam/pipeline/hotparam/detect"
+	"github.com/hotparam/pipeline/hotparam/hotset"
+	"github.com/hotparam/pipeline/hotparam/kafka"
+	"github.com/hotparam/pipeline/hotparam/redisstore"
+	"github.com/hotparam/pipeline/hotparam/rules"
+	"github.com/hotparam/pipeline/hotparam/statsd"
+)
+
+// aggregator is one running aggregator.
+type aggregator struct {
+	cfg      config.Aggregator
+	log      *slog.Logger
+	redis    *redisstore.Client
+	agg      *aggregate.Aggregator
+	listener *statsd.Listener // nil: none
+	consumer *kafka.Consumer  // nil: none
+	rules    atomic.Pointer[rules.Set]
+	mirror   *hotset.Mirror // what all aggregators together say is hot
+	admin    *admin.Server
+	page     *server
+}
+
+// Aggregator runs cmd/aggregator: counts in by StatsD and Kafka, the hot set
+// out to Redis, the dashboard. It returns when ctx ends and all is handed over.
+func Aggregator(ctx context.Context, cfg config.Aggregator, set *rules.Set, version string) error {
+	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), mirror: new(hotset.Mirror)}
+	if cfg.In.Listen == "" && len(cfg.Kafka.Brokers) == 0 {
+		return fmt.Errorf("%w: no counts come in: set --statsd.listen or --kafka.brokers", config.ErrUsage)
+	}
+	if len(cfg.Redis.Addr) == 0 {
+		return fmt.Errorf("%w: the hot set has nowhere to go: set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)
+	}
+	if err := a.build(ctx, set, version); err != nil {
+		return err
+	}
+	defer a.redis.Close()
+	var s Stages
+	if a.listener != nil {
+		s.Add(Sources, "statsd", a.listener.Run)
+	}
+	if a.consumer != nil {
+		s.Add(Sources, "kafka", a.consumer.Run)
+	}
+	s.Add(Sums, "aggregate", a.agg.Run)
+	s.Add(Sinks, "hot set", func(ctx context.Context) error { return a.redis.Follow(ctx, a.mirror.Replace) })
+	s.Add(Sinks, "trim", func(ctx context.Context) error {
+		return onSchedule(ctx, cfg.Trim, a.log, func(ctx context.Context) error {
+			_, err := a.redis.Overrides().Trim(ctx)
+			return err
+		})
+	})
+	s.Add(Sinks, "reload", (&reloader{path: cfg.Config, log: a.log, apply: a.setRules}).Run)
+	addAdmin(&s, a.admin, a.page)
+	warnAbsent(ctx, a.redis, a.log)
+	a.log.Info("aggregator runs", "statsd", cfg.In.Listen, "kafka", cfg.Kafka.Brokers, "redis", cfg.Redis.Addr, "dashboard", a.dashboard())
+	return s.Run(ctx, cfg.Stop.Timeout, a.log)
+}
+
+func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) error {
+	cfg := a.cfg
+	a.rules.Store(set)
+	var err error
+	if a.redis, err = openRedis(cfg.Redis, set.Namespace, a.log); err != nil {
+		return err
+	}
+	a.agg = aggregate.New(aggregate.Config{
+		Rules: set, Publish: a.redis.Publisher(publisherName(cfg)),
+		Tick: cfg.Detect.Tick, Hold: cfg.Detect.Hold, Lateness: cfg.Detect.Lateness, MaxKeys: cfg.Detect.MaxKeys,
+		OnChange: func(changes []detect.Change) { a.admin.Publish(changes) },
+		Log:      a.log,
+	})
+	take := func(counts []hotparam.Count) {
+		_ = a.agg.Send(ctx, counts) // takes everything; what has no place it counts itself
+	}
+	if cfg.In.Listen != "" {
+		if a.listener, err = newListener(cfg.In, cfg.Names, take, a.log); err != nil {
+			return err
+		}
+	}
+	if len(cfg.Kafka.Brokers) > 0 {
+		a.consumer, err = kafka.NewConsumer(kafka.ConsumerConfig{
+			Config: kafkaConfig(cfg.Kafka, set.Namespace, a.log), Backlog: cfg.Kafka.Backlog, Handle: take,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	a.admin, a.page, err = newAdmin(ctx, cfg.Admin, a.adminConfig(set, version), a.log)
+	return err
+}
+
+func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
+	stats := map[string]func() any{
+		"aggregate": func() any { return a.agg.Stats() },
+		"redis":     func() any { return a.redis.Stats() },
+		"hotset":    func() any { return a.mirror.Stats() },
+	}
+	if a.listener != nil {
+		stats["statsd_in"] = func() any { return a.listener.Stats() }
+	}
+	if a.consumer != nil {
+		stats["kafka"] = func() any { return a.consumer.Stats() }
+	}
+	return admin.Config{
+		Namespace: set.Namespace, Version: version, Token: a.cfg.Admin.Token, Log: a.log,
+		Hot:   func() []hotparam.Hot { return hotOf(a.mirror) },
+		Rules: a.rules.Load,
+		// Changes are found in the merged set, so that the page tells the same
+		// whichever aggregator one asks.
+		Pushed:    true,
+		Reports:   a.redis.ReadReports,
+		Overrides: a.redis.Overrides(),
+		Ready:     map[string]func(context.Context) error{"redis": a.redis.Ping},
+		Status:    func() []admin.Status { return []admin.Status{redisStatus(a.redis)} },
+		Stats:     stats,
+	}
+}
+
+func (a *aggregator) setRules(set *rules.Set) {
+	a.rules.Store(set)
+	a.agg.SetRules(set)
+}
+
+func (a *aggregator) dashboard() string {
+	if a.page == nil {
+		return ""
+	}
+	return "http://" + a.page.Addr() + "/"
+}
+
+// publisherName tells aggregators apart that publish side by side. It must be
+// the same after a restart, or the old process's keys stay until they expire.
+func publisherName(cfg config.Aggregator) string {
+	if cfg.ID != "" {
+		return cfg.ID
+	}
+	return hostName()
+}
+
+// hotOf lists what a mirror holds, heaviest first.
+func hotOf(m *hotset.Mirror) []hotparam.Hot {
+	entries := m.Entries(time.Now())
+	out := make([]hotparam.Hot, len(entries))
+	for i, e := range entries {
+		out[i] = e.Hot()
+	}
+	return out
+}
+
+func openRedis(cfg config.Redis, namespace string, log *slog.Logger) (*redisstore.Client, error) {
+	return redisstore.Open(redisstore.Config{
+		Addrs: cfg.Addr, Username: cfg.Username, Password: cfg.Password, DB: cfg.DB, TLS: cfg.TLS,
+		Namespace: namespace, Timeout: cfg.Timeout, Log: log,
+	})
+}
+
+// warnAbsent says at the start that Redis does not answer. It is no error: the
+// program runs and goes on by itself when Redis comes.
+func warnAbsent(ctx context.Context, c *redisstore.Client, log *slog.Logger) {
+	short, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := c.Ping(short); err != nil {
+		log.Warn("Redis does not answer yet; trying again until it does. Is --redis.addr right?", "err", err)
+	}
+}
+
+// redisStatus is the dashboard's line about Redis.
+func redisStatus(c *redisstore.Client) admin.Status {
+	st := c.Stats().Hot
+	switch {
+	case st.Err != "":
+		return admin.Status{Name: "redis", Value: st.Err}
+	case st.AgeSeconds < 0:
+		return admin.Status{Name: "redis", Value: "not heard yet"}
+	}
+	return admin.Status{Name: "redis", Value: fmt.Sprintf("heard %.1f s ago", st.AgeSeconds), OK: st.AgeSeconds < 5}
+}

@@ -1,0 +1,206 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/cmd/internal/config"
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/admin"
+	"github.com/hotparam/pipeline/hotparam/checkapi"
+	"github.com/hotparam/pipeline/hotparam/gate"
+	"github.com/hotparam/pipeline/hotparam/hotset"
+	"github.com/hotparam/pipeline/hotparam/httpwire"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/proxy"
+	"github.com/hotparam/pipeline/hotparam/redisstore"
+	"github.com/hotparam/pipeline/hotparam/rules"
+	"github.com/hotparam/pipeline/hotparam/tally"
+)
+
+// sidecar is one running limiter.
+type sidecar struct {
+	cfg     config.Sidecar
+	log     *slog.Logger
+	redis   *redisstore.Client
+	mirror  *hotset.Mirror
+	gate    *gate.Gate
+	live    atomic.Int64      // limiters that share the limits, by their reports
+	out     *sink             // nil: counting is left to others
+	tally   *tally.Tally      // nil: likewise
+	proxy   *proxy.Proxy      // nil: none
+	clients *httpwire.Clients // of proxy
+	decide  *checkapi.Decider
+	fronts  map[string]*server
+	admin   *admin.Server
+	page    *server
+}
+
+// Sidecar runs cmd/limiter-sidecar: it answers who asks, by the hot set and the
+// limits in Redis. It returns when ctx ends and all is handed over.
+func Sidecar(ctx context.Context, cfg config.Sidecar, set *rules.Set, version string) error {
+	s := &sidecar{cfg: cfg, log: Logger(cfg.Log), mirror: new(hotset.Mirror), fronts: map[string]*server{}}
+	if len(cfg.Redis.Addr) == 0 {
+		return fmt.Errorf("%w: where is the hot set? Set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)
+	}
+	if cfg.Decide.Listen == "" && cfg.Proxy.Listen == "" {
+		return fmt.Errorf("%w: nobody can ask: set --decide.listen or --proxy.listen", config.ErrUsage)
+	}
+	if cfg.Proxy.Listen != "" && cfg.Proxy.Upstream == "" {
+		return fmt.Errorf("%w: --proxy.listen needs --proxy.upstream, the URL that allowed requests go to", config.ErrUsage)
+	}
+	if err := s.build(ctx, set, version); err != nil {
+		return err
+	}
+	defer s.redis.Close()
+	warnAbsent(ctx, s.redis, s.log)
+	s.log.Info("limiter runs", "decide", cfg.Decide.Listen, "proxy", cfg.Proxy.Listen, "redis", cfg.Redis.Addr, "counts", s.counts())
+	return s.stages().Run(ctx, cfg.Stop.Timeout, s.log)
+}
+
+func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) error {
+	cfg := s.cfg
+	var err error
+	if s.redis, err = openRedis(cfg.Redis, set.Namespace, s.log); err != nil {
+		return err
+	}
+	kind, err := choose(cfg.Count, "sidecar.count", len(cfg.Kafka.Brokers) > 0, cfg.StatsD.Addr != "")
+	if err != nil {
+		return err
+	}
+	gc := gate.Config{
+		Rules: set, Hot: s.mirror,
+		Local:  limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.Gate.MaxIPs}),
+		Shared: s.redis.Limiter(), Budget: cfg.Gate.Budget,
+		Live:     func() int { return int(s.live.Load()) },
+		Instance: instanceName(cfg.Gate.Instance), ColdKeys: true, Log: s.log,
+	}
+	if kind != "none" {
+		if s.out, err = newSink(kind, cfg.Kafka, cfg.StatsD, cfg.Names, set.Namespace, s.log); err != nil {
+			return err
+		}
+		s.tally = tally.New(tally.Config{Sink: s.out, Flush: cfg.Tally.Flush, MaxKeys: cfg.Tally.MaxKeys, Log: s.log})
+		gc.Counter = s.tally
+	}
+	s.gate = gate.New(gc)
+	if err := s.listen(ctx); err != nil {
+		return err
+	}
+	s.admin, s.page, err = newAdmin(ctx, cfg.Admin, s.adminConfig(version), s.log)
+	return err
+}
+
+// listen takes the ports of those who ask.
+func (s *sidecar) listen(ctx context.Context) error {
+	if s.cfg.Proxy.Listen != "" {
+		p, clients, err := newProxy(s.gate, s.cfg.Proxy, s.log)
+		if err != nil {
+			return err
+		}
+		s.proxy, s.clients = p, clients
+		if s.fronts["proxy"], err = newServer(ctx, "proxy", "proxy.listen", s.cfg.Proxy.Listen, p, s.log); err != nil {
+			return err
+		}
+	}
+	if s.cfg.Decide.Listen != "" {
+		s.decide = checkapi.Decide(s.gate, checkapi.Options{Log: s.log})
+		mux := http.NewServeMux()
+		mux.Handle("/v1/decide", s.decide)
+		var err error
+		if s.fronts["decide"], err = newServer(ctx, "decide", "decide.listen", s.cfg.Decide.Listen, mux, s.log); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *sidecar) stages() *Stages {
+	var st Stages
+	for name, front := range s.fronts {
+		st.Add(Sources, name, front.Run)
+	}
+	if s.tally != nil {
+		st.Add(Sums, "tally", s.tally.Run)
+		st.Add(Sinks, s.out.name, s.out.run)
+	}
+	st.Add(Sinks, "hot set", func(ctx context.Context) error { return s.redis.Follow(ctx, s.mirror.Replace) })
+	st.Add(Sinks, "overrides", func(ctx context.Context) error { return s.redis.Overrides().Follow(ctx, s.gate.SetOverrides) })
+	st.Add(Sinks, "report", s.report)
+	st.Add(Sinks, "reload", (&reloader{path: s.cfg.Config, log: s.log, apply: s.setRules}).Run)
+	addAdmin(&st, s.admin, s.page)
+	return &st
+}
+
+func (s *sidecar) setRules(set *rules.Set) {
+	s.gate.SetRules(set)
+	if s.clients != nil {
+		s.clients.SetTrusted(set.IP.TrustedProxies)
+	}
+}
+
+// report writes what this limiter decided once a second, and hears how many
+// limiters there are. Redis trouble is told by the followers; here it is only
+// counted by the store.
+func (s *sidecar) report(ctx context.Context) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-tick.C:
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			if err := s.redis.WriteReport(short, s.gate.Report(now)); err == nil {
+				if n, err := s.redis.LiveLimiters(short); err == nil {
+					s.live.Store(int64(n))
+				}
+			}
+			cancel()
+		}
+	}
+}
+
+func (s *sidecar) adminConfig(version string) admin.Config {
+	stats := map[string]func() any{
+		"gate":   func() any { return s.gate.Stats() },
+		"redis":  func() any { return s.redis.Stats() },
+		"hotset": func() any { return s.mirror.Stats() },
+	}
+	if s.tally != nil {
+		stats["tally"] = func() any { return s.tally.Stats() }
+		stats[s.out.name] = s.out.stats
+	}
+	if s.proxy != nil {
+		stats["proxy"] = func() any { return s.proxy.Stats() }
+	}
+	if s.decide != nil {
+		stats["checkapi"] = func() any { return s.decide.Stats() }
+	}
+	return admin.Config{
+		Namespace: s.gate.Rules().Namespace, Version: version, Token: s.cfg.Admin.Token, Log: s.log,
+		Hot:       func() []hotparam.Hot { return hotOf(s.mirror) },
+		Rules:     s.gate.Rules,
+		Reports:   s.redis.ReadReports,
+		Overrides: s.redis.Overrides(),
+		// A limiter is ready without Redis: it answers by the failure policy.
+		Status: func() []admin.Status {
+			breaker := admin.Status{Name: "breaker", Value: "closed", OK: true}
+			if s.gate.Stats().StoreOpen {
+				breaker = admin.Status{Name: "breaker", Value: "open: limits are local"}
+			}
+			return []admin.Status{redisStatus(s.redis), breaker}
+		},
+		Stats: stats,
+	}
+}
+
+func (s *sidecar) counts() string {
+	if s.out == nil {
+		return "elsewhere"
+	}
+	return s.out.name
+}

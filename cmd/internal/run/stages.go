@@ -1,0 +1,98 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Stage is when a part stops: sources first, sinks last.
+type Stage int
+
+// The stages, in the order in which they stop.
+const (
+	Sources Stage = iota // take something in: listeners, consumers, tails
+	Sums                 // hold something: tally, aggregate
+	Sinks                // bring it out: senders, followers, the admin page
+	stageCount
+)
+
+type part struct {
+	name string
+	run  func(context.Context) error
+}
+
+// Stages runs the parts of one program. The zero value is ready. Add all parts,
+// then call Run once.
+type Stages struct {
+	parts [stageCount][]part
+}
+
+// Add puts a part into a stage. Its run returns when its context ends and only
+// after its last write; returning an error earlier stops the program.
+func (s *Stages) Add(stage Stage, name string, run func(context.Context) error) {
+	s.parts[stage] = append(s.parts[stage], part{name, run})
+}
+
+// Run starts all parts and waits until ctx ends or one of them fails. Then it
+// stops stage by stage, each after the one before has returned, all within
+// timeout. The error is the failure that stopped the program, nil after an
+// ordinary stop.
+func (s *Stages) Run(ctx context.Context, timeout time.Duration, log *slog.Logger) error {
+	failed := make(chan error, 1)
+	var stops [stageCount]func(context.Context) error
+	for stage := range s.parts {
+		stops[stage] = s.start(Stage(stage), failed)
+	}
+	var cause error
+	select {
+	case <-ctx.Done():
+		log.Info("stopping", "reason", context.Cause(ctx))
+	case cause = <-failed:
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	errs := []error{cause}
+	for _, stop := range stops {
+		errs = append(errs, stop(grace))
+	}
+	return errors.Join(errs...)
+}
+
+// start runs one stage and gives the function that ends it.
+func (s *Stages) start(stage Stage, failed chan<- error) func(context.Context) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, p := range s.parts[stage] {
+		wg.Go(func() {
+			err := p.run(ctx)
+			if err == nil || errors.Is(err, context.Canceled) {
+				if ctx.Err() != nil {
+					return
+				}
+				if err == nil && stage == Sources {
+					return // a source may simply have no more: standard input
+				}
+				err = errors.New("stopped by itself")
+			}
+			select {
+			case failed <- fmt.Errorf("%s: %w", p.name, err):
+			default: // the first failure is the cause, later ones its effects
+			}
+		})
+	}
+	return func(grace context.Context) error {
+		cancel()
+		done := make(chan struct{})
+		go func() { wg.Wait(); close(done) }()
+		select {
+		case <-done:
+			return nil
+		case <-grace.Done():
+			return errors.New("run: a part did not stop in time; what it held is lost")
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package accesslog
+
+// maxSecond is the end of the year 9999. What lies beyond is milliseconds or
+// worse, not seconds.
+const maxSecond = 253402300799
+
+// parseCLF reads "17/May/2015:10:05:03 +0200", with an optional fraction
+// behind the seconds. It computes the unix second instead of calling
+// time.Parse, which costs more than all the rest of a line.
+func parseCLF(s string) (second int64, nanos int32, ok bool) {
+	if len(s) < 26 || s[2] != '/' || s[6] != '/' || s[11] != ':' || s[14] != ':' || s[17] != ':' {
+		return 0, 0, false
+	}
+	head, zone := s[:20], s[20:]
+	if zone[0] == '.' {
+		i := 1
+		for i < len(zone) && isDigit(zone[i]) {
+			i++
+		}
+		nanos, ok = fraction(zone[1:i])
+		if !ok {
+			return 0, 0, false
+		}
+		zone = zone[i:]
+	}
+	offset, ok := parseZone(zone)
+	if !ok {
+		return 0, 0, false
+	}
+	local, ok := parseLocal(head)
+	return local - offset, nanos, ok && local > offset
+}
+
+// parseLocal reads "17/May/2015:10:05:03", whose separators are known to be in
+// place, as if it were UTC.
+func parseLocal(s string) (int64, bool) {
+	day, year := number(s[0:2]), number(s[7:11])
+	hour, minute, sec := number(s[12:14]), number(s[15:17]), number(s[18:20])
+	month := monthNumber(s[3:6])
+	if month == 0 || year < 1 || day < 1 || day > daysIn(month, year) {
+		return 0, false
+	}
+	if hour < 0 || hour > 23 || minute < 0 || minute > 59 || sec < 0 || sec > 60 {
+		return 0, false
+	}
+	return daysSinceEpoch(year, month, day)*86400 + int64(hour*3600+minute*60+sec), true
+}
+
+// parseZone reads " +0200" and gives seconds east of UTC.
+func parseZone(s string) (int64, bool) {
+	if len(s) != 6 || s[0] != ' ' || (s[1] != '+' && s[1] != '-') {
+		return 0, false
+	}
+	hours, minutes := number(s[2:4]), number(s[4:6])
+	if hours < 0 || hours > 14 || minutes < 0 || minutes > 59 {
+		return 0, false
+	}
+	east := int64(hours*3600 + minutes*60)
+	if s[1] == '-' {
+		east = -east
+	}
+	return east, true
+}
+
+// daysSinceEpoch counts days of the Gregorian calendar from 1970-01-01. Years
+// are taken to begin in March, so that the leap day is the last of its year;
+// 153 days are five months.
+func daysSinceEpoch(year, month, day int) int64 {
+	if month <= 2 {
+		year--
+		month += 12
+	}
+	return int64(365*year + year/4 - year/100 + year/400 + (153*(month-3)+2)/5 + day - 1 - 719468)
+}
+
+func daysIn(month, year int) int {
+	switch month {
+	case 4, 6, 9, 11:
+		return 30
+	case 2:
+		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
+			return 29
+		}
+		return 28
+	}
+	return 31
+}
+
+// monthNumber is 0 for what is no month. Servers write English names whatever
+// their locale.
+func monthNumber(s string) int {
+	const names = "JanFebMarAprMayJunJulAugSepOctNovDec"
+	for m := 0; m < 12; m++ {
+		if names[3*m:3*m+3] == s {
+			return m + 1
+		}
+	}
+	return 0
+}
+
+// number reads decimal digits, -1 when there is anything else.
+func number(s string) int {
+	n := 0
+	for i := 0; i < len(s); i++ {
+		if !isDigit(s[i]) {
+			return -1
+		}
+		n = 10*n + int(s[i]-'0')
+	}
+	return n
+}
+
+// parseUnix reads unix seconds, whole or with a decimal fraction. Zero and
+// what lies after the year 9999 is refused: it is no time of a request.
+func parseUnix(s string) (second int64, nanos int32, ok bool) {
+	i := 0
+	for ; i < len(s) && isDigit(s[i]); i++ {
+		if second = 10*second + int64(s[i]-'0'); second > maxSecond {
+			return 0, 0, false
+		}
+	}
+	if i == 0 || second == 0 {
+		return 0, 0, false
+	}
+	if i == len(s) {
+		return second, 0, true
+	}
+	if s[i] != '.' {
+		return 0, 0, false
+	}
+	nanos, ok = fraction(s[i+1:])
+	return second, nanos, ok
+}
+
+// fraction reads the digits behind a decimal point as nanoseconds; what is
+// finer is cut off.
+func fraction(s string) (nanos int32, ok bool) {
+	unit := int32(100_000_000)
+	for i := 0; i < len(s); i++ {
+		if !isDigit(s[i]) {
+			return 0, false
+		}
+		nanos += int32(s[i]-'0') * unit
+		unit /= 10
+	}
+	return nanos, len(s) > 0
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }

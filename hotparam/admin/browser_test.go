@@ -1,0 +1,298 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+// hostile is a path as somebody could type it: markup, a character that turns
+// the direction of text, a newline, a byte that is no text.
+const hostile = "/<script>alert(1)</script>/\u202egnp.exe\n\xff"
+
+// browser starts chromium with a profile of its own, or skips.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	path := chromium()
+	if path == "" {
+		if os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" {
+			t.Fatal("no chromium in PATH, and HOTPARAM_REQUIRE_SERVERS is 1")
+		}
+		t.Skip("no chromium in PATH: the page is not tested in a browser")
+	}
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox,
+		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), opts...)
+	t.Cleanup(cancel)
+	ctx, stop := chromedp.NewContext(ctx)
+	t.Cleanup(stop)
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithTimeout(ctx, 90*time.Second)
+	t.Cleanup(end)
+	return ctx
+}
+
+func chromium() string {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
+		if p, err := exec.LookPath(name); err == nil {
+			return p
+		}
+	}
+	return ""
+}
+
+// witness notes what the page must not do: errors in its console, violations of
+// its policy, requests to elsewhere.
+type witness struct {
+	mu    sync.Mutex
+	notes []string
+}
+
+func (w *witness) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notes = append(w.notes, fmt.Sprintf(format, args...))
+}
+
+func watch(t *testing.T, ctx context.Context, origin string) *witness {
+	t.Helper()
+	w := &witness{}
+	err := chromedp.Listen(ctx, func(ev any) {
+		switch e := ev.(type) {
+		case *runtime.EventExceptionThrown:
+			w.note("exception: %s %v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
+		case *runtime.EventConsoleAPICalled:
+			w.note("console: %s %v", e.Type, e.Args)
+		case *log.EventEntryAdded:
+			// Violations of the policy and failed loads come here.
+			if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
+				w.note("log: %s %s", e.Entry.Text, e.Entry.URL)
+			}
+		case *network.EventRequestWillBeSent:
+			if !strings.HasPrefix(e.Request.URL, origin+"/") {
+				w.note("request to elsewhere: %s", e.Request.URL)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, ctx, call(log.Enable, cdp.Empty{}), call(network.Enable, network.EnableParams{}))
+	return w
+}
+
+func (w *witness) check(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range w.notes {
+		t.Error(n)
+	}
+}
+
+// liveServer serves a world whose traffic moves, until the test ends.
+func liveServer(t *testing.T) (*world, *httptest.Server) {
+	t.Helper()
+	w := newWorld(t, func(c *Config) {
+		c.Now = time.Now
+		c.Hot = func() []hotparam.Hot { return liveHot(time.Now()) }
+		c.Reports = func(context.Context) ([]hotparam.Report, error) { return liveReports(time.Now()), nil }
+		c.Status = func() []Status {
+			return []Status{{Name: "mirror", Value: "0.4 s old", OK: true}, {Name: "redis", Value: "breaker closed", OK: true}}
+		}
+	})
+	w.store.now = time.Now
+	for i := range 80 {
+		// A past for the chart, so that a picture of it shows something.
+		at := time.Now().Add(time.Duration(i-80) * time.Second)
+		w.history.addPoint(point{At: at, Allowed: wave(at, 900, 120, 23), Denied: max(0, wave(at, 180, 190, 41))})
+		w.history.addSparks(liveHot(at))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	srv := httptest.NewServer(w.Handler())
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		srv.Close()
+	})
+	return w, srv
+}
+
+func liveHot(now time.Time) []hotparam.Hot {
+	day := now.Truncate(24 * time.Hour)
+	return []hotparam.Hot{
+		hotKey("topic?id=42", "topic", wave(now, 412, 60, 17), now.Add(-154*time.Second)),
+		hotKey("topic?id=1337", "topic", wave(now, 268, 30, 11), now.Add(-38*time.Second)),
+		hotKey("/search?lang=en&q=%E4%B8%AD%E6%96%87%20election%20results%202026", "*", wave(now, 231, 12, 29), day),
+		hotKey(hostile, "*", wave(now, 204, 3, 7), now.Add(-9*time.Second)),
+	}
+}
+
+// liveReports counts as a limiter would that runs since the day began.
+func liveReports(now time.Time) []hotparam.Report {
+	s := now.Sub(now.Truncate(24 * time.Hour)).Seconds()
+	n := func(perSecond float64) uint64 { return uint64(perSecond * s) }
+	return []hotparam.Report{{
+		Instance: "sidecar-1", At: now, Allowed: n(930), Denied: hotparam.Denials{Hot: n(171), IPFixed: n(12)},
+		Keys: []hotparam.KeyDecisions{
+			{Key: "topic?id=42", Allowed: n(100), Denied: n(312)}, {Key: "topic?id=1337", Allowed: n(100), Denied: n(168)},
+			{Key: hotparam.Key(hostile), Allowed: n(204)}, {Key: "/search?lang=en&q=%E4%B8%AD%E6%96%87%20election%20results%202026", Allowed: n(231)},
+		},
+	}}
+}
+
+// shot writes a picture of the whole page, where somebody wants to look at it.
+func shot(t *testing.T, ctx context.Context, name string) {
+	t.Helper()
+	dir := os.Getenv("HOTPARAM_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func scheme(name string) chromedp.Action[chromedp.Void] {
+	return call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
+}
+
+func call[P, R any](cmd cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, cmd, params)
+		return err
+	})
+}
+
+func run(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until waits for a condition in the page. The loop runs there: chromedp's own
+// polling makes code of strings, which the page's policy forbids.
+func until(condition string) chromedp.Action[chromedp.Void] {
+	script := fmt.Sprintf(`new Promise((done) => {
+		const look = () => (%s) ? done(true) : setTimeout(look, 30);
+		look();
+	})`, condition)
+	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		_, err := chromedp.Evaluate[bool](script, chromedp.EvalAwaitPromise)(ctx, t)
+		if err != nil {
+			err = fmt.Errorf("waiting for %s: %w", condition, err)
+		}
+		return chromedp.Void{}, err
+	}
+}
+
+// says waits until an element holds a text.
+func says(selector, text string) chromedp.Action[chromedp.Void] {
+	return until(fmt.Sprintf("document.querySelector(%q)?.textContent.includes(%q)", selector, text))
+}
+
+// TestDashboardInBrowser is an operator's first minutes with the page.
+func TestDashboardInBrowser(t *testing.T) {
+	t.Parallel()
+	ctx := browser(t)
+	_, srv := liveServer(t)
+	w := watch(t, ctx, srv.URL)
+	run(t, ctx, chromedp.EmulateViewport(1280, 900), scheme("light"), chromedp.Navigate(srv.URL))
+	seeHotKeys(t, ctx)
+	setLimit(t, ctx)
+	shot(t, ctx, "light")
+	run(t, ctx, scheme("dark"))
+	shot(t, ctx, "dark")
+	run(t, ctx, chromedp.EmulateViewport(380, 800), scheme("light"), until("innerWidth == 380"))
+	run(t, ctx, until("document.documentElement.scrollWidth <= 380"))
+	shot(t, ctx, "narrow")
+	run(t, ctx, chromedp.EmulateViewport(1280, 900))
+	undoAndRemove(t, ctx)
+	meetErrors(t, ctx)
+	w.check(t)
+	srv.CloseClientConnections()
+	srv.Listener.Close()
+	run(t, ctx, says("#banner:not([hidden])", "trying again"), says("#status .poor", "reconnecting"))
+	shot(t, ctx, "gone")
+}
+
+func seeHotKeys(t *testing.T, ctx context.Context) {
+	t.Helper()
+	run(t, ctx,
+		until("document.querySelectorAll('#hot-table tbody tr').length == 4"),
+		says("#allowed", "930"), says("#status", "breaker closed"), says("#hot-table", "topic?id=42"),
+		// Keys are text, and what cannot be seen is shown.
+		says("#hot-table tr:nth-child(4) .key", "/<script>alert(1)</script>/U+202Egnp.exeU+000AU+FFFD"),
+		until("document.querySelectorAll('main script').length == 0"))
+}
+
+func setLimit(t *testing.T, ctx context.Context) {
+	t.Helper()
+	run(t, ctx, clickOn(`[aria-label="Limit topic?id=42"]`), until("document.querySelector('#dialog').open"),
+		until("document.querySelector('#f-key').value == 'topic?id=42' && document.activeElement.id == 'f-rate'"),
+		fill("#f-rate", "40"), fill("#f-burst", "80"), fill("#f-reason", "a <b>rush</b>"), fill("#f-author", "ann"))
+	shot(t, ctx, "dialog")
+	run(t, ctx, clickOn("#dialog-save"),
+		says("#overrides li", "limit 40/s, burst 80"), says("#overrides li", "a <b>rush</b> · by ann"),
+		says("#hot-table tbody tr:nth-child(1) .badge:not([hidden])", "override"), says("#hot-table tbody tr:nth-child(1)", "40/s, burst 80"),
+		says("#events .override_put", "topic?id=42"), says("#toast", "Set topic?id=42 to limit 40/s"))
+}
+
+func undoAndRemove(t *testing.T, ctx context.Context) {
+	t.Helper()
+	none := until("document.querySelectorAll('#overrides li').length == 0 && !document.querySelector('#overrides-empty').hidden")
+	run(t, ctx, clickOn(`#overrides [data-act="undo"]`), none, says("#events .override_deleted", "topic?id=42"))
+	run(t, ctx, clickOn(`[aria-label="Block topic?id=1337"]`), clickOn("#dialog-save"), says("#overrides .do-block", "topic?id=1337"))
+	run(t, ctx, clickOn(`[aria-label="Clear topic?id=1337"]`), none)
+	// The way back that the message offers.
+	run(t, ctx, clickOn("#toast-undo"), says("#overrides .do-block", "topic?id=1337"), clickOn(`#overrides [data-act="remove"]`), none)
+}
+
+func meetErrors(t *testing.T, ctx context.Context) {
+	t.Helper()
+	run(t, ctx, clickOn("#add-override"), until("document.activeElement.id == 'f-key'"),
+		fill("#f-key", "topic?id=5"), fill("#f-rate", "many"), clickOn("#dialog-save"), says("#e-rate", "Write a number"),
+		until("document.querySelector('#f-rate').getAttribute('aria-invalid') == 'true'"),
+		clickOn("#dialog-cancel"), until("!document.querySelector('#dialog').open"))
+}
+
+// clickOn waits for an element and clicks it.
+func clickOn(selector string) chromedp.Action[chromedp.Void] {
+	return chromedp.Steps(until(fmt.Sprintf("document.querySelector(%q)?.checkVisibility()", selector)),
+		chromedp.Click(chromedp.CSS(selector)))
+}
+
+func fill(selector, text string) chromedp.Action[chromedp.Void] {
+	empty := until(fmt.Sprintf("document.querySelector(%q).select() ?? true", selector))
+	return chromedp.Steps(empty, chromedp.SendKeys(chromedp.CSS(selector), text))
+}

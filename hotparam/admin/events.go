@@ -1,0 +1,62 @@
+package admin
+
+import (
+	"net/http"
+	"time"
+)
+
+// writeWithin is how long one write to a stream may take before the client
+// counts as gone.
+const writeWithin = 5 * time.Second
+
+// retryEvents tells the browser how long to wait before it comes back.
+const retryEvents = "retry: 1000\n\n"
+
+// getEvents serves the live stream: a hello with all that a page needs to draw
+// itself, then state once a second, changes at once, and overrides whenever
+// their list differs.
+func (s *Server) getEvents(w http.ResponseWriter, r *http.Request) error {
+	st := s.hub.join()
+	if st == nil {
+		w.Header().Set("Retry-After", "5")
+		return newProblem(http.StatusServiceUnavailable, "no further event stream can be opened",
+			"close another dashboard, or ask /v1/hot instead")
+	}
+	defer s.hub.leave(st)
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold events back otherwise
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	// The hello is made after joining: a change may be in both, and carries a
+	// number by which the page tells; none is in neither.
+	if !writeEvent(w, append([]byte(retryEvents), event("hello", s.hello(s.cfg.Now()))...)) {
+		return nil
+	}
+	for {
+		select {
+		case e := <-st.events:
+			if !writeEvent(w, e) {
+				return nil
+			}
+		case <-st.gone:
+			return nil
+		case <-r.Context().Done():
+			return nil
+		}
+	}
+}
+
+// writeEvent reports whether the client took the event.
+func writeEvent(w http.ResponseWriter, e []byte) bool {
+	rc := http.NewResponseController(w)
+	// Not every ResponseWriter knows deadlines; then the client's own
+	// connection ends a stuck write.
+	_ = rc.SetWriteDeadline(time.Now().Add(writeWithin))
+	if _, err := w.Write(e); err != nil {
+		return false
+	}
+	return rc.Flush() == nil
+}

@@ -1,0 +1,65 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// checkWithin bounds each check of /readyz.
+const checkWithin = 2 * time.Second
+
+// check is the outcome of one readiness check. Error is told only to callers
+// with the token: it may name inner addresses.
+type check struct {
+	OK     bool    `json:"ok"`
+	Error  string  `json:"error,omitempty"`
+	TookMS float64 `json:"took_ms"`
+}
+
+// getLive answers as long as the process serves at all.
+func (s *Server) getLive(w http.ResponseWriter, _ *http.Request) error {
+	writeJSON(w, http.StatusOK, map[string]any{"ok": true})
+	return nil
+}
+
+// getReady runs every check at once: 200 when all pass, else 503.
+func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
+	checks := s.runChecks(r.Context())
+	ready, status := true, http.StatusOK
+	for name, c := range checks {
+		if !c.OK {
+			ready, status = false, http.StatusServiceUnavailable
+		}
+		if !s.authorized(r) {
+			c.Error = ""
+			checks[name] = c
+		}
+	}
+	writeJSON(w, status, map[string]any{"ready": ready, "checks": checks})
+	return nil
+}
+
+func (s *Server) runChecks(ctx context.Context) map[string]check {
+	ctx, cancel := context.WithTimeout(ctx, checkWithin)
+	defer cancel()
+	var mu sync.Mutex // guards done
+	done := make(map[string]check, len(s.cfg.Ready))
+	var wg sync.WaitGroup
+	for name, f := range s.cfg.Ready {
+		wg.Go(func() {
+			begin := time.Now()
+			err := f(ctx)
+			c := check{OK: err == nil, TookMS: float64(time.Since(begin).Microseconds()) / 1000}
+			if err != nil {
+				c.Error = err.Error()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			done[name] = c
+		})
+	}
+	wg.Wait()
+	return done
+}

@@ -1,0 +1,97 @@
+package admin
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// handler answers one route. An error becomes problem+json, so it must come
+// before the first byte of the answer.
+type handler func(http.ResponseWriter, *http.Request) error
+
+// route is one path and what it answers by method. The table is the single
+// list of what is served; openapi.json is tested against it.
+type route struct {
+	path    string // ServeMux pattern without a method
+	methods map[string]handler
+	open    bool // answers without a token
+}
+
+func (s *Server) routes() []route {
+	get := func(path string, h handler) route {
+		return route{path: path, methods: map[string]handler{http.MethodGet: h}}
+	}
+	open := func(r route) route { r.open = true; return r }
+	routes := []route{
+		get("/v1/hot", s.getHot),
+		get("/v1/keys/{key...}", s.getKey),
+		{path: "/v1/overrides", methods: map[string]handler{
+			http.MethodGet: s.listOverrides, http.MethodPut: s.putOverride}},
+		{path: "/v1/overrides/{id}", methods: map[string]handler{
+			http.MethodGet: s.getOverride, http.MethodPut: s.putOverride, http.MethodDelete: s.deleteOverride}},
+		{path: "/v1/overrides/{id}/undo", methods: map[string]handler{http.MethodPost: s.undoOverride}},
+		get("/v1/audit", s.getAudit),
+		get("/v1/events", s.getEvents),
+		get("/metrics", s.getMetrics),
+		open(get("/livez", s.getLive)),
+		open(get("/readyz", s.getReady)),
+	}
+	for _, f := range s.files {
+		routes = append(routes, get(f.route, f.serve))
+	}
+	return routes
+}
+
+// mux builds the routes' multiplexer. Routes are registered without a method,
+// because the answers to a wrong one are ours too.
+func (s *Server) mux() *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, r := range s.routes() {
+		h := s.dispatch(r)
+		if !r.open {
+			h = s.requireToken(h)
+		}
+		mux.Handle(r.path, h)
+	}
+	mux.Handle("/", s.requireToken(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		writeProblem(w, newProblem(http.StatusNotFound, "there is nothing at "+r.URL.Path, "see /openapi.json"))
+	})))
+	return mux
+}
+
+func (s *Server) dispatch(r route) http.Handler {
+	allow := make([]string, 0, len(r.methods)+1)
+	for m := range r.methods {
+		allow = append(allow, m)
+		if m == http.MethodGet {
+			allow = append(allow, http.MethodHead)
+		}
+	}
+	slices.Sort(allow)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		method := req.Method
+		if method == http.MethodHead {
+			method = http.MethodGet
+		}
+		h, ok := r.methods[method]
+		if !ok {
+			w.Header().Set("Allow", strings.Join(allow, ", "))
+			writeProblem(w, newProblem(http.StatusMethodNotAllowed,
+				req.Method+" is not answered here", "use "+strings.Join(allow, " or ")))
+			return
+		}
+		if err := h(w, req); err != nil {
+			s.writeError(w, req, err)
+		}
+	})
+}
+
+// writeError tells the caller what went wrong, and the log where it is ours.
+func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
+	p := asProblem(err)
+	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {
+		s.cfg.Log.Error("admin: request failed", "method", r.Method, "path", r.URL.Path, "err", err)
+	}
+	writeProblem(w, p)
+}

@@ -1,0 +1,73 @@
+package admin
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"net/http"
+	"path"
+	"time"
+)
+
+//go:embed static
+var static embed.FS
+
+//go:embed openapi.json
+var openAPI []byte
+
+// file is one embedded file as it is served.
+type file struct {
+	route, contentType, etag string
+	body                     []byte
+}
+
+// contentTypes are set here, because the system's table may lack or change
+// them, and browsers run no module of another type.
+func contentType(name string) string {
+	switch path.Ext(name) {
+	case ".html":
+		return "text/html; charset=utf-8"
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	case ".json":
+		return "application/json"
+	}
+	return "application/octet-stream"
+}
+
+// pageFiles lists the dashboard and openapi.json. The embedded tree is part of
+// the program: reading it cannot fail.
+func pageFiles() []file {
+	files := []file{newFile("/openapi.json", "openapi.json", openAPI)}
+	entries, _ := static.ReadDir("static")
+	for _, e := range entries {
+		body, _ := static.ReadFile("static/" + e.Name())
+		route := "/assets/" + e.Name()
+		if e.Name() == "index.html" {
+			route = "/{$}"
+		}
+		files = append(files, newFile(route, e.Name(), body))
+	}
+	return files
+}
+
+func newFile(route, name string, body []byte) file {
+	sum := sha256.Sum256(body)
+	return file{route: route, contentType: contentType(name), etag: `"` + hex.EncodeToString(sum[:8]) + `"`, body: body}
+}
+
+// serve sends the file, or 304 to who has it. No-cache means: ask each time,
+// so that a new version shows at once.
+func (f file) serve(w http.ResponseWriter, r *http.Request) error {
+	h := w.Header()
+	h.Set("Content-Type", f.contentType)
+	h.Set("Cache-Control", "no-cache")
+	h.Set("ETag", f.etag)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.body))
+	return nil
+}

@@ -1,0 +1,44 @@
+// API: the calls that change something. Each resolves to the answer's JSON, or
+// throws a Problem with the words of the server.
+
+export class Problem extends Error {
+  constructor({ detail, field, remedy }) {
+    super(detail);
+    this.field = field;
+    this.remedy = remedy;
+  }
+}
+
+async function call(method, path, body) {
+  let answer;
+  try {
+    answer = await fetch(path, {
+      method,
+      headers: body ? { "Content-Type": "application/json" } : {},
+      body: body ? JSON.stringify(body) : undefined,
+    });
+  } catch {
+    throw new Problem({ detail: "The server cannot be reached.", remedy: "Nothing was changed; try again when it is back." });
+  }
+  if (answer.status === 204) return null;
+  const json = await answer.json().catch(() => ({ detail: `The server answered ${answer.status}.` }));
+  if (!answer.ok) throw new Problem(json);
+  return json;
+}
+
+const query = (author) => (author ? "?author=" + encodeURIComponent(author) : "");
+const path = (id) => "/v1/overrides/" + encodeURIComponent(id);
+
+export const putOverride = (override) => call("PUT", "/v1/overrides", override);
+export const deleteOverride = (id) => call("DELETE", path(id) + query(me.get()));
+export const undoOverride = (id) => call("POST", path(id) + "/undo" + query(me.get()));
+
+// me remembers the name of who uses this browser.
+export const me = {
+  get() {
+    try { return localStorage.getItem("hotparam.author") ?? ""; } catch { return ""; }
+  },
+  set(name) {
+    try { localStorage.setItem("hotparam.author", name); } catch { /* private window: asked again next time */ }
+  },
+};

@@ -1,0 +1,173 @@
+// Chart: allowed and denied requests of the last two minutes, stacked, on a
+// canvas. Colours come from the style sheet, so it follows the colour scheme.
+
+import { clock, el, rate } from "./text.js";
+
+const span = 120_000; // milliseconds across
+const gap = 3500; // a longer silence between two points is drawn as one
+const margin = { left: 46, right: 10, top: 12, bottom: 24 };
+
+export class Chart {
+  #canvas; #tip; #points = []; #pointer = null;
+
+  constructor(canvas, tip) {
+    this.#canvas = canvas;
+    this.#tip = tip;
+    new ResizeObserver(() => this.draw()).observe(canvas);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    canvas.addEventListener("pointermove", (e) => { this.#pointer = e.offsetX; this.draw(); });
+    canvas.addEventListener("pointerleave", () => { this.#pointer = null; this.draw(); });
+  }
+
+  set(points) {
+    this.#points = points.map(({ at, allowed, denied }) => ({ at: Date.parse(at), allowed, denied }));
+    this.draw();
+  }
+
+  add({ at, allowed, denied }) {
+    const t = Date.parse(at);
+    this.#points = this.#points.filter((p) => p.at > t - span - 2000 && p.at < t);
+    this.#points.push({ at: t, allowed, denied });
+    this.draw();
+  }
+
+  draw() {
+    const { clientWidth: w, clientHeight: h } = this.#canvas;
+    if (!w || !h) return;
+    const dpr = devicePixelRatio || 1;
+    if (this.#canvas.width !== Math.round(w * dpr)) this.#canvas.width = Math.round(w * dpr);
+    if (this.#canvas.height !== Math.round(h * dpr)) this.#canvas.height = Math.round(h * dpr);
+    const c = this.#canvas.getContext("2d");
+    c.setTransform(dpr, 0, 0, dpr, 0, 0);
+    c.clearRect(0, 0, w, h);
+
+    const frame = this.#frame(w, h);
+    this.#grid(c, frame);
+    for (const run of runs(this.#points)) {
+      this.#area(c, frame, run, () => 0, (p) => p.allowed, frame.colour("--allowed"));
+      this.#area(c, frame, run, (p) => p.allowed, (p) => p.allowed + p.denied, frame.colour("--denied"));
+    }
+    this.#hover(c, frame);
+    const last = this.#points.at(-1);
+    if (last) this.#canvas.setAttribute("aria-label", `Requests a second over two minutes; now ${rate(last.allowed)} allowed and ${rate(last.denied)} denied`);
+  }
+
+  // frame knows where a time and a rate are on the canvas.
+  #frame(w, h) {
+    const style = getComputedStyle(this.#canvas);
+    const end = this.#points.at(-1)?.at ?? Date.now();
+    const highest = Math.max(1, ...this.#points.map((p) => p.allowed + p.denied));
+    const top = roundUp(highest * 1.08);
+    const right = w - margin.right, bottom = h - margin.bottom;
+    return {
+      w, h, right, bottom, end, top,
+      x: (t) => right - ((end - t) / span) * (right - margin.left),
+      y: (v) => bottom - (v / top) * (bottom - margin.top),
+      colour: (name) => style.getPropertyValue(name).trim(),
+      font: `11px ${style.fontFamily}`,
+    };
+  }
+
+  #grid(c, f) {
+    c.font = f.font;
+    c.lineWidth = 1;
+    c.fillStyle = f.colour("--muted");
+    c.strokeStyle = f.colour("--grid");
+    c.textBaseline = "middle";
+    c.textAlign = "right";
+    for (let i = 0; i <= 4; i++) {
+      const v = (f.top * i) / 4, y = Math.round(f.y(v)) + 0.5;
+      line(c, margin.left, y, f.right, y);
+      c.fillText(rate(v), margin.left - 8, y);
+    }
+    c.textBaseline = "alphabetic";
+    const steps = f.w < 500 ? [120, 60, 0] : [120, 90, 60, 30, 0];
+    for (const s of steps) {
+      c.textAlign = s === 120 ? "left" : s === 0 ? "right" : "center";
+      c.fillText(s === 0 ? "now" : `${s} s ago`, f.x(f.end - s * 1000), f.h - 6);
+    }
+  }
+
+  #area(c, f, run, low, high, colour) {
+    const points = run.filter((p) => p.at >= f.end - span);
+    if (points.length === 0) return;
+    c.beginPath();
+    points.forEach((p, i) => c[i ? "lineTo" : "moveTo"](f.x(p.at), f.y(high(p))));
+    c.strokeStyle = colour;
+    c.lineWidth = 1.75;
+    c.lineJoin = "round";
+    if (points.some((p) => high(p) > low(p))) c.stroke();
+    for (const p of points.toReversed()) c.lineTo(f.x(p.at), f.y(low(p)));
+    c.closePath();
+    c.globalAlpha = 0.22;
+    c.fillStyle = colour;
+    c.fill();
+    c.globalAlpha = 1;
+  }
+
+  #hover(c, f) {
+    const shown = this.#pointer == null ? [] : this.#points.filter((p) => p.at >= f.end - span);
+    this.#tip.hidden = shown.length === 0;
+    if (this.#tip.hidden) return;
+    const away = (p) => Math.abs(f.x(p.at) - this.#pointer);
+    const near = shown.reduce((best, p) => (away(p) < away(best) ? p : best));
+    const x = f.x(near.at);
+    c.strokeStyle = f.colour("--muted");
+    c.setLineDash([3, 3]);
+    line(c, x, margin.top, x, f.bottom);
+    c.setLineDash([]);
+    this.#tip.replaceChildren(
+      el("strong", {}, clock(near.at)),
+      el("span", { class: "key-allowed" }, `${rate(near.allowed)} allowed/s`),
+      el("span", { class: "key-denied" }, `${rate(near.denied)} denied/s`));
+    this.#tip.classList.toggle("flip", x > f.w / 2);
+    this.#tip.style.left = `${x}px`; // through the object model: the policy forbids only markup
+  }
+}
+
+function line(c, x1, y1, x2, y2) {
+  c.beginPath();
+  c.moveTo(x1, y1);
+  c.lineTo(x2, y2);
+  c.stroke();
+}
+
+// runs splits the points where seconds are missing.
+function runs(points) {
+  const out = [];
+  points.forEach((p, i) => {
+    if (i === 0 || p.at - points[i - 1].at > gap) out.push([]);
+    out.at(-1).push(p);
+  });
+  return out;
+}
+
+// roundUp gives the next of 1, 2, 4, 5, 8 or 10 times a power of ten: numbers
+// whose quarters are easy to read.
+function roundUp(v) {
+  const power = 10 ** Math.floor(Math.log10(v));
+  return [1, 2, 4, 6, 8, 10].map((m) => m * power).find((n) => n >= v) ?? 10 * power;
+}
+
+const svg = "http://www.w3.org/2000/svg";
+const sparkWidth = 84, sparkHeight = 22;
+
+// spark makes a small line of a key's last minute.
+export function spark() {
+  const node = document.createElementNS(svg, "svg");
+  node.setAttribute("class", "spark");
+  node.setAttribute("viewBox", `0 0 ${sparkWidth} ${sparkHeight}`);
+  node.setAttribute("aria-hidden", "true");
+  node.append(document.createElementNS(svg, "polyline"));
+  return node;
+}
+
+// drawSpark shows the shape of the rates, not their size, in the middle. A span
+// of a third of the highest at least keeps small noise small.
+export function drawSpark(node, rates, slots) {
+  const most = Math.max(1, ...rates), least = Math.min(...rates);
+  const span = Math.max(most - least, most / 3), low = (most + least - span) / 2;
+  const step = sparkWidth / (slots - 1), from = sparkWidth - (rates.length - 1) * step;
+  const y = (r) => sparkHeight - 2 - ((r - low) / span) * (sparkHeight - 4);
+  node.firstChild.setAttribute("points", rates.map((r, i) => `${(from + i * step).toFixed(1)},${y(r).toFixed(1)}`).join(" "));
+}

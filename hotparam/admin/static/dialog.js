@@ -1,0 +1,111 @@
+// Dialog: where a person sets an override. It resolves nothing itself: save
+// sends it, and what the server finds wrong is shown at the field.
+
+import { me } from "./api.js";
+import { setText } from "./text.js";
+
+const notes = {
+  limit: "Holds whether or not the key is hot, in place of the rule's limit.",
+  block: "Every request for it is denied.",
+  exempt: "No limit holds it, not even those of a client's address.",
+  shadow: "The rule's limit only counts what it would have denied.",
+};
+
+const fields = ["key", "rate", "burst", "for", "reason", "author"];
+
+export class OverrideDialog {
+  #dialog; #form; #save;
+
+  // save(override) sends it; it throws a Problem.
+  constructor(dialog, save) {
+    this.#dialog = dialog;
+    this.#form = dialog.querySelector("form");
+    this.#save = save;
+    this.#form.addEventListener("submit", (e) => { e.preventDefault(); this.#submit(); });
+    this.#form.addEventListener("change", (e) => { if (e.target.name === "action") this.#showAction(); });
+    dialog.querySelector("#dialog-cancel").addEventListener("click", () => dialog.close());
+  }
+
+  // open asks about a key, or about any when there is none. Values are those to
+  // begin with.
+  open({ key = "", action = "limit", rate = "", burst = "", reason = "" }) {
+    this.#clearErrors();
+    this.#form.reset();
+    const f = this.#form.elements;
+    // Bytes that are not text cannot be sent: a pattern can stand for them.
+    f.key.value = key.replace(/\uFFFD+/g, "*");
+    f.key.readOnly = key !== "" && !key.includes("\uFFFD");
+    f.action.value = action;
+    f.rate.value = rate;
+    f.burst.value = burst;
+    f.reason.value = reason;
+    f.author.value = me.get();
+    this.#showAction();
+    this.#dialog.showModal();
+    (f.key.readOnly ? action === "limit" ? f.rate : f.reason : f.key).focus();
+  }
+
+  #showAction() {
+    const action = this.#form.elements.action.value;
+    this.#dialog.querySelector("#limit-fields").hidden = action !== "limit";
+    setText(this.#dialog.querySelector("#action-note"), notes[action]);
+  }
+
+  async #submit() {
+    this.#clearErrors();
+    const button = this.#dialog.querySelector("#dialog-save");
+    button.disabled = true;
+    try {
+      const override = this.#read();
+      if (!override) return;
+      await this.#save(override);
+      me.set(override.author ?? "");
+      this.#dialog.close();
+    } catch (problem) {
+      this.#error(problem.field, [problem.message, problem.remedy].filter(Boolean).join(": "));
+    } finally {
+      button.disabled = false;
+    }
+  }
+
+  // read makes the body of the request; only numbers are checked here, the rest
+  // is the server's to judge.
+  #read() {
+    const f = this.#form.elements;
+    const out = { key: f.key.value.trim(), action: f.action.value };
+    if (out.action === "limit") {
+      for (const name of ["rate", "burst"]) {
+        const text = f[name].value.trim();
+        if (text === "") continue;
+        out[name] = Number(text);
+        if (Number.isFinite(out[name])) continue;
+        this.#error(name, "Write a number.");
+        return null;
+      }
+    }
+    for (const name of ["for", "reason", "author"]) {
+      const text = f[name].value.trim();
+      if (text) out[name] = text;
+    }
+    return out;
+  }
+
+  #error(field, text) {
+    const known = fields.includes(field);
+    const place = this.#dialog.querySelector(known ? `#e-${field}` : "#e-form");
+    place.hidden = false;
+    setText(place, text);
+    if (!known) return;
+    const input = this.#form.elements[field];
+    input.setAttribute("aria-invalid", "true");
+    input.focus();
+  }
+
+  #clearErrors() {
+    for (const place of this.#dialog.querySelectorAll(".error")) {
+      place.hidden = true;
+      place.textContent = "";
+    }
+    for (const input of this.#dialog.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
+  }
+}

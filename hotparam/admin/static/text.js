@@ -1,0 +1,87 @@
+// Text: how values become nodes and words. Everything that comes from the
+// server reaches the page as text nodes through these functions; keys are
+// whatever strangers typed into a URL.
+
+// el makes an element: attributes by name, children nodes or strings.
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "onclick") node.addEventListener("click", value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value != null) node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+// Characters that show nothing, or that change the order of others: controls,
+// format characters (among them all that turn the direction of text), line
+// separators, private and unassigned ones, and what stands for broken bytes.
+const unseen = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}\u{FFFD}\u{115F}\u{1160}\u{3164}\u{FFA0}]|[\p{Zs}--[ ]]/v;
+
+// keyNode shows a key as it is, with each unseen character as its code point.
+export function keyNode(key) {
+  const node = el("bdi", { class: "key", dir: "ltr" });
+  let run = "";
+  for (const c of key) {
+    if (!unseen.test(c)) {
+      run += c;
+      continue;
+    }
+    if (run) node.append(run);
+    run = "";
+    const code = "U+" + c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+    node.append(el("span", { class: "unseen-char", title: "an invisible or control character" }, code));
+  }
+  if (run) node.append(run);
+  return node;
+}
+
+// plainKey is keyNode as one string, for labels.
+export const plainKey = (key) => keyNode(key).textContent;
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const fine = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+// rate writes a number a second: 0.4, 312, 12,345, 1.2M; a dash for unknown.
+export function rate(n) {
+  if (n == null || !isFinite(n)) return "–";
+  if (n >= 1e6) return compact.format(n);
+  return n < 10 ? fine.format(n) : whole.format(n);
+}
+
+// lasting writes a span of milliseconds by its two greatest units.
+export function lasting(ms) {
+  const s = Math.max(0, Math.round(ms / 1000));
+  if (s < 60) return `${s}s`;
+  if (s < 3600) return `${Math.floor(s / 60)}m ${String(s % 60).padStart(2, "0")}s`;
+  if (s < 86400) return `${Math.floor(s / 3600)}h ${String(Math.floor((s % 3600) / 60)).padStart(2, "0")}m`;
+  return `${Math.floor(s / 86400)}d ${Math.floor((s % 86400) / 3600)}h`;
+}
+
+const clockFormat = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const dayFormat = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+
+// clock writes a time of today, with the day for another one.
+export function clock(at, now = new Date()) {
+  const t = new Date(at);
+  const time = clockFormat.format(t);
+  return t.toDateString() === now.toDateString() ? time : `${dayFormat.format(t)} ${time}`;
+}
+
+// setText changes a node only when it has to.
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+// limitText says what an override does.
+export function overrideText(o) {
+  switch (o.action) {
+    case "limit": return `limit ${fine.format(o.rate)}/s` + (o.burst ? `, burst ${whole.format(o.burst)}` : "");
+    case "block": return "block";
+    case "exempt": return "exempt";
+    case "shadow": return "watch only";
+  }
+  return o.action;
+}

@@ -1,0 +1,166 @@
+package aggregate
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/detect"
+	"github.com/hotparam/pipeline/hotparam/rules"
+)
+
+// keepChanges is how many changes Changes remembers.
+const keepChanges = 1000
+
+// batch is how many counts Send places before it lets others have the lock.
+const batch = 512
+
+// Aggregator owns a detector. It may be used by any number of goroutines; Run
+// is called once.
+type Aggregator struct {
+	cfg Config
+	out *outbox
+
+	// crossed holds one signal: judge now.
+	crossed chan struct{}
+	hot     atomic.Pointer[hotparam.HotSet] // of the last tick
+	batches atomic.Uint64
+
+	mu       sync.Mutex // guards all below
+	detector *detect.Detector
+	counts   uint64
+	changes  []detect.Change // the last ones, oldest first; may be over keepChanges a while
+}
+
+// New builds an Aggregator. It starts nothing: see Run. It panics without rules.
+func New(cfg Config) *Aggregator {
+	if cfg.Rules == nil {
+		panic("aggregate: New without rules")
+	}
+	cfg = cfg.withDefaults()
+	a := &Aggregator{
+		cfg:     cfg,
+		out:     newOutbox(cfg),
+		crossed: make(chan struct{}, 1),
+		detector: detect.New(cfg.Rules, detect.Options{
+			MaxKeys: cfg.MaxKeys, Lateness: cfg.Lateness, Future: cfg.Future, Hold: cfg.Hold,
+		}),
+	}
+	a.hot.Store(&hotparam.HotSet{})
+	return a
+}
+
+// Send takes counts. It blocks for no I/O. The only error is that of a ctx that
+// has ended, before which some of counts may have been taken; counts that are
+// of no use are dropped and counted in Stats. The keys' strings are kept, so
+// they must not be pieces of a much larger one.
+func (a *Aggregator) Send(ctx context.Context, counts []hotparam.Count) error {
+	a.batches.Add(1)
+	for part := range slices.Chunk(counts, batch) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if a.place(part) {
+			a.judgeSoon()
+		}
+	}
+	return nil
+}
+
+// place adds counts and reports whether a key crossed its threshold.
+func (a *Aggregator) place(counts []hotparam.Count) (crossed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.cfg.Now()
+	a.counts += uint64(len(counts))
+	for i := range counts {
+		crossed = a.detector.Add(now, counts[i]) || crossed
+	}
+	return crossed
+}
+
+// judgeSoon wakes the judging loop. One waiting signal is enough.
+func (a *Aggregator) judgeSoon() {
+	select {
+	case a.crossed <- struct{}{}:
+	default:
+	}
+}
+
+// SetRules judges by other rules from now on; see detect.Detector.SetRules for
+// what is kept.
+func (a *Aggregator) SetRules(set *rules.Set) {
+	a.mu.Lock()
+	a.detector.SetRules(set)
+	a.mu.Unlock()
+	a.judgeSoon()
+}
+
+// Run judges and publishes until ctx ends, and returns nil after the last
+// attempt to publish: what can fail on the way is counted and retried.
+func (a *Aggregator) Run(ctx context.Context) error {
+	var loops sync.WaitGroup
+	loops.Go(func() { a.judge(ctx) })
+	loops.Go(func() { a.out.run(ctx) })
+	loops.Wait()
+	set, changes := a.tick()
+	a.out.last(context.WithoutCancel(ctx), set)
+	a.tell(changes)
+	return nil
+}
+
+// judge ticks, until ctx ends.
+func (a *Aggregator) judge(ctx context.Context) {
+	ticker := time.NewTicker(a.cfg.Tick)
+	defer ticker.Stop()
+	var put time.Time // when a set was last handed out
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-a.crossed:
+		}
+		set, changes := a.tick()
+		// Half a tick early is better than half a tick late.
+		if len(changes) > 0 || time.Since(put) >= a.cfg.refresh()-a.cfg.Tick/2 {
+			put = time.Now()
+			a.out.put(set)
+		}
+		a.tell(changes) // after put: publishing need not wait for it
+	}
+}
+
+// tell calls OnChange: from judge, and after it has ended from Run, so never
+// twice at once.
+func (a *Aggregator) tell(changes []detect.Change) {
+	if len(changes) > 0 {
+		a.cfg.OnChange(changes)
+	}
+}
+
+// tick judges once.
+func (a *Aggregator) tick() (hotparam.HotSet, []detect.Change) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	set, changes := a.detector.Tick(a.cfg.Now())
+	a.hot.Store(&set)
+	a.changes = append(a.changes, changes...)
+	if over := len(a.changes) - keepChanges; over > keepChanges {
+		a.changes = append(a.changes[:0], a.changes[over:]...)
+	}
+	return set, changes
+}
+
+// Hot is the hot set of the last tick, heaviest first. Not to be changed.
+func (a *Aggregator) Hot() []hotparam.Hot { return a.hot.Load().Keys }
+
+// Changes are the last 1000 changes of the hot set, oldest first.
+func (a *Aggregator) Changes() []detect.Change {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.changes[max(0, len(a.changes)-keepChanges):])
+}

@@ -1,0 +1,75 @@
+package aggregate
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/detect"
+	"github.com/hotparam/pipeline/hotparam/rules"
+)
+
+// Publisher makes a hot set known and gives it its version. It is called by
+// one goroutine at a time, never twice at once, and should return when ctx
+// ends. It may keep set but not change it.
+type Publisher interface {
+	Publish(ctx context.Context, set hotparam.HotSet) error
+}
+
+// Config says how an Aggregator works. Only Rules is needed.
+type Config struct {
+	Rules *rules.Set
+	// Publish is told of every hot set; nil: nobody is.
+	Publish Publisher
+	// Tick is how often heat is judged; default 100 ms, at most the refresh.
+	// A key that crosses its threshold does not wait for it.
+	Tick time.Duration
+	// Hold is how long a published key stays hot for readers that hear nothing
+	// more; default 5 s. Longer bridges longer outages of the publisher's way,
+	// and keeps keys hot as much longer after one has died.
+	Hold time.Duration
+	// MaxKeys, Lateness and Future bound the counting: see detect.Options.
+	MaxKeys          int
+	Lateness, Future time.Duration
+	// Now is the clock; default time.Now.
+	Now func() time.Time
+	// OnChange, when set, is called with what entered and left the hot set, in
+	// order and never twice at once. Judging waits for it, publishing does
+	// not: it must not block. The slice is its own.
+	OnChange func([]detect.Change)
+	// Log gets outages of the publisher; default: nobody.
+	Log *slog.Logger
+}
+
+// Times that are no settings.
+const (
+	defaultTick    = 100 * time.Millisecond
+	maxRefresh     = time.Second            // and so what a store that lost everything waits
+	attemptTimeout = time.Second            // of one publication
+	firstPause     = 50 * time.Millisecond  // after a failed publication
+	maxPause       = 650 * time.Millisecond // times 1.5 at random: under one second
+)
+
+func (c Config) withDefaults() Config {
+	if c.Hold <= 0 {
+		c.Hold = detect.DefaultHold
+	}
+	if c.Tick <= 0 {
+		c.Tick = defaultTick
+	}
+	c.Tick = min(c.Tick, c.refresh())
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.OnChange == nil {
+		c.OnChange = func([]detect.Change) {}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// refresh is the longest time between two publications.
+func (c Config) refresh() time.Duration { return max(min(c.Hold/4, maxRefresh), time.Millisecond) }

@@ -1,0 +1,157 @@
+package canon
+
+import "strings"
+
+// The classes of a byte in a raw query.
+const (
+	plain   = iota // unreserved: its own canonical form
+	special        // anything else, "=" and "&" included
+)
+
+// classes says which bytes RFC 3986 calls unreserved. It is never written to.
+var classes = func() (t [256]uint8) {
+	for c := range t {
+		t[c] = special
+		if isUnreserved(byte(c)) {
+			t[c] = plain
+		}
+	}
+	return t
+}()
+
+const upperHex = "0123456789ABCDEF"
+
+func isUnreserved(c byte) bool {
+	return 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || '0' <= c && c <= '9' ||
+		c == '-' || c == '.' || c == '_' || c == '~'
+}
+
+// unhex gives the value of a hex digit of either case, 16 for other bytes.
+func unhex(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	}
+	return 16
+}
+
+// unhexUpper is unhex for upper-case digits only.
+func unhexUpper(c byte) byte {
+	if 'a' <= c && c <= 'f' {
+		return 16
+	}
+	return unhex(c)
+}
+
+// isPlain reports whether text is its own canonical form.
+func isPlain(text string) bool {
+	for i := 0; i < len(text); i++ {
+		if classes[text[i]] != plain {
+			return false
+		}
+	}
+	return true
+}
+
+// spelling is how a name or a value is written in a request.
+type spelling uint8
+
+const (
+	bare    spelling = iota // unreserved bytes only: canonical as it stands
+	literal                 // bytes as they are: headers
+	path                    // %HH: path segments
+	query                   // %HH, and "+" for a space: queries
+)
+
+// appendDecoded appends the bytes that text spells. A "%" that two hex digits
+// do not follow is a "%".
+func appendDecoded(dst []byte, text string, as spelling) []byte {
+	if as <= literal {
+		return append(dst, text...)
+	}
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case c == '%' && i+2 < len(text):
+			if hi, lo := unhex(text[i+1]), unhex(text[i+2]); hi < 16 && lo < 16 {
+				c = hi<<4 | lo
+				i += 2
+			}
+		case c == '+' && as == query:
+			c = ' '
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}
+
+// appendEncoded appends the canonical form of decoded bytes and reports
+// whether it holds an escape.
+func appendEncoded(dst, decoded []byte) ([]byte, bool) {
+	escaped := false
+	for _, c := range decoded {
+		if classes[c] == plain {
+			dst = append(dst, c)
+			continue
+		}
+		escaped = true
+		dst = appendEscape(dst, '%', c)
+	}
+	return dst, escaped
+}
+
+// appendEscape appends a mark and two upper-case hex digits.
+func appendEscape(dst []byte, mark, c byte) []byte {
+	return append(dst, mark, upperHex[c>>4], upperHex[c&15])
+}
+
+// decodedByte gives the first decoded byte of a non-empty canonical text and
+// how many bytes spell it. A "%" without its digits, which only a key made by
+// hand can hold, is a "%".
+func decodedByte[T ~string | ~[]byte](text T) (byte, int) {
+	c := text[0]
+	if c != '%' || len(text) < 3 {
+		return c, 1
+	}
+	hi, lo := unhex(text[1]), unhex(text[2])
+	if hi > 15 || lo > 15 {
+		return c, 1
+	}
+	return hi<<4 | lo, 3
+}
+
+// compareDecoded orders two canonical texts by the bytes they spell.
+func compareDecoded[T ~string | ~[]byte](a, b T) int {
+	for len(a) > 0 && len(b) > 0 {
+		x, m := decodedByte(a)
+		y, n := decodedByte(b)
+		if x != y {
+			return int(x) - int(y)
+		}
+		a, b = a[m:], b[n:]
+	}
+	return len(a) - len(b)
+}
+
+// Spells reports whether a path segment, which may hold %HH escapes, spells the
+// given bytes.
+func Spells(segment, text string) bool {
+	if strings.IndexByte(segment, '%') < 0 {
+		return segment == text
+	}
+	for len(segment) > 0 && len(text) > 0 {
+		c, n := decodedByte(segment)
+		if c != text[0] {
+			return false
+		}
+		segment, text = segment[n:], text[1:]
+	}
+	return segment == "" && text == ""
+}
+
+// Unescape gives the bytes that a path segment spells.
+func Unescape(segment string) string { return string(appendDecoded(nil, segment, path)) }

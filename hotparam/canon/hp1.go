@@ -1,0 +1,166 @@
+package canon
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// HP1 writes bytes as tokens over [A-Za-z0-9_=-], the bytes that every server
+// on the way of a metric keeps. "Z" is its escape:
+//
+//	A-Y a-z 0-9   themselves
+//	Z             ZZ
+//	_             __, but Z5F at either end of a name or value
+//	other bytes   Z and two upper-case hex digits
+//	nothing       Ze
+//	=  -          between name and value, between pairs
+//	Zh + 32 hex   stands for the rest of what is too long
+//
+// Exporters make "_" of "=" and "-". Because an underscore never stands alone
+// and never at an end, a single "_" can only be a separator, and separators
+// alternate: nothing is lost.
+const (
+	maxComponent = 200 // longer ones are hashed
+	maxHashed    = 160 // of which so much is kept, in whole tokens
+	hashDigits   = 32
+
+	// shortPart is a length of a resource or of canonical parameters up to
+	// which the component cannot be longer than maxComponent: a byte becomes
+	// three at most, and one empty name more two.
+	shortPart = (maxComponent - 2) / 3
+
+	noParams      = "Ze"
+	hp1Malformed  = "Z21malformed"
+	emptyPart     = "Ze"
+	hashMark      = "Zh"
+	componentMark = "hot_param"
+)
+
+func isHP1Literal(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Y' || '0' <= c && c <= '9'
+}
+
+// encoder writes the tokens of one component.
+type encoder struct {
+	dst   []byte
+	start int
+	cut   int // end of the last whole token within maxHashed
+}
+
+// appendComponent appends the component of canonical parameters.
+func appendComponent[T ~string | ~[]byte](dst []byte, params T) []byte {
+	switch string(params) {
+	case "":
+		return append(dst, noParams...)
+	case Malformed:
+		return append(dst, hp1Malformed...)
+	}
+	e := encoder{dst: dst, start: len(dst), cut: len(dst)}
+	encodePairs(&e, params)
+	return finish(&e, params)
+}
+
+// appendResource appends the component of a resource.
+func appendResource[T ~string | ~[]byte](dst []byte, resource T) []byte {
+	e := encoder{dst: dst, start: len(dst), cut: len(dst)}
+	for i := 0; i < len(resource) && !e.over(); i++ {
+		e.byte(resource[i], i == 0 || i == len(resource)-1)
+	}
+	if len(resource) == 0 {
+		e.token(emptyPart)
+	}
+	return finish(&e, resource)
+}
+
+// encodePairs writes canonical parameters. Of a text that is not canonical, which
+// only a key made by hand can hold, it makes pairs that are.
+func encodePairs[T ~string | ~[]byte](e *encoder, text T) {
+	value := false // reading a value, not a name
+	first := true  // nothing of this name or value has been read
+	for i := 0; i < len(text) && !e.over(); {
+		c, n := decodedByte(text[i:])
+		if separates(text, i, value) {
+			e.separate(c == '=', value, first)
+			i, value, first = i+1, c == '=', true
+			continue
+		}
+		i += n
+		e.byte(c, first || i == len(text) || separates(text, i, value))
+		first = false
+	}
+	e.end(value, first)
+}
+
+// separates reports whether a byte ends the name or value that is being read.
+func separates[T ~string | ~[]byte](text T, i int, value bool) bool {
+	return text[i] == '&' || text[i] == '=' && !value
+}
+
+func (e *encoder) separate(equals, value, first bool) {
+	if equals {
+		if first {
+			e.token(emptyPart)
+		}
+		e.token("=")
+		return
+	}
+	e.end(value, first)
+	e.token("-")
+}
+
+// end completes a pair.
+func (e *encoder) end(value, first bool) {
+	if first {
+		e.token(emptyPart)
+	}
+	if !value {
+		e.token("=")
+		e.token(emptyPart)
+	}
+}
+
+// byte writes one byte of a name or value; edge says that it is the first or
+// the last of it.
+func (e *encoder) byte(c byte, edge bool) {
+	switch {
+	case isHP1Literal(c):
+		e.dst = append(e.dst, c)
+	case c == 'Z':
+		e.dst = append(e.dst, "ZZ"...)
+	case c == '_' && !edge:
+		e.dst = append(e.dst, "__"...)
+	default:
+		e.dst = appendEscape(e.dst, 'Z', c)
+	}
+	e.mark()
+}
+
+func (e *encoder) token(t string) {
+	e.dst = append(e.dst, t...)
+	e.mark()
+}
+
+func (e *encoder) mark() {
+	if len(e.dst)-e.start <= maxHashed {
+		e.cut = len(e.dst)
+	}
+}
+
+func (e *encoder) over() bool { return len(e.dst)-e.start > maxComponent }
+
+// finish hashes what has become too long. The text is hashed in the memory
+// behind the component, to allocate nothing.
+func finish[T ~string | ~[]byte](e *encoder, text T) []byte {
+	if !e.over() {
+		return e.dst
+	}
+	dst := e.dst[:e.cut]
+	for c := dst[len(dst)-1]; c == '=' || c == '-' || c == '_'; c = dst[len(dst)-1] {
+		dst = dst[:len(dst)-1]
+	}
+	dst = append(dst, hashMark...)
+	end := len(dst)
+	dst = append(dst, text...)
+	sum := sha256.Sum256(dst[end:])
+	return hex.AppendEncode(dst[:end], sum[:hashDigits/2])
+}

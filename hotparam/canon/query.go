@@ -1,0 +1,240 @@
+package canon
+
+import (
+	"slices"
+	"strings"
+)
+
+// Value is the value of an extra pair for one request.
+type Value struct {
+	Text string
+	// Escaped is true where Text holds %HH escapes, as a path segment does.
+	Escaped bool
+	// Present is false where the request has no such value; no pair is written.
+	Present bool
+}
+
+// Scratch is memory that [Selector.Append] reuses between calls. The zero
+// value is ready; it is not for concurrent use.
+type Scratch struct {
+	pairs []pair // in the order of the request
+	order []int32
+	buf   []byte
+}
+
+// pair is one pair in canonical spelling, in the memory of a writer.
+type pair struct {
+	at, eq, end int   // name is [at:eq], value is [eq+1:end]
+	lead        int16 // first decoded byte of the name, -1 for none; may be 0 for all
+	escaped     bool  // holds a %HH, so its bytes do not sort as they stand
+	keep        Duplicates
+}
+
+// writer writes pairs as they come, behind the "?" at start. Most requests
+// come with their tracked pairs in order: then what is written is the result.
+type writer struct {
+	dst    []byte
+	start  int
+	sc     *Scratch
+	lim    *Limits
+	sorted bool
+	dedupe bool
+}
+
+// Append appends "?" and the canonical parameters of a request to dst, which
+// ends in the resource, or nothing where no parameter is left. Extra holds one
+// value for each extra pair of the selection, in its order. The second result
+// is false where the request is beyond the limits; "?!malformed" is appended
+// then. Nothing is allocated once dst and sc have grown.
+func (s *Selector) Append(dst []byte, rawQuery string, extra []Value, lim *Limits, sc *Scratch) ([]byte, bool) {
+	w := writer{dst: dst, start: len(dst), sc: sc, lim: lim, sorted: true}
+	sc.pairs = sc.pairs[:0]
+	if len(rawQuery) > lim.QueryBytes || !w.extras(s, extra) || !w.query(s, rawQuery) {
+		return AppendMalformed(dst), false
+	}
+	if !w.sorted || w.dedupe && len(sc.pairs) > 1 {
+		w.arrange()
+	}
+	return w.dst, true
+}
+
+// AppendMalformed appends the reserved parameter to a resource.
+func AppendMalformed(dst []byte) []byte {
+	return append(append(dst, '?'), Malformed...)
+}
+
+// extras writes the pairs that do not come from the query.
+func (w *writer) extras(s *Selector, values []Value) bool {
+	for i := range s.extra {
+		if i >= len(values) || !values[i].Present {
+			continue
+		}
+		t, as := &s.extra[i], literal
+		if values[i].Escaped {
+			as = path
+		}
+		if isPlain(values[i].Text) {
+			as = bare
+		}
+		p := w.begin(t)
+		if !w.name(p, t, t.name, false) || !w.value(p, t, values[i].Text, as) {
+			return false
+		}
+	}
+	return true
+}
+
+// query writes the tracked pairs of a raw query. It gives false at the first
+// thing beyond the limits. Values of names that are not tracked are stepped
+// over without being read.
+func (w *writer) query(s *Selector, raw string) bool {
+	for i, n := 0, 0; i < len(raw); i++ { // i++ steps over the "&" behind a piece
+		if raw[i] == '&' {
+			continue // an empty piece
+		}
+		if n++; n > w.lim.Pairs {
+			return false
+		}
+		end := skipPlain(raw, i)
+		spelled := end < len(raw) && raw[end] != '=' && raw[end] != '&'
+		if spelled {
+			end = skipName(raw, end)
+		}
+		name := raw[i:end]
+		t := w.lookup(s, name, spelled)
+		if i = end; i < len(raw) && raw[i] == '=' {
+			i++
+		}
+		if t == nil {
+			i += pieceLen(raw[i:])
+			continue
+		}
+		p := w.begin(t)
+		if !w.name(p, t, name, spelled) {
+			return false
+		}
+		as := bare
+		if end = skipPlain(raw, i); end < len(raw) && raw[end] != '&' {
+			end, as = end+pieceLen(raw[end:]), query
+		}
+		if !w.value(p, t, raw[i:end], as) {
+			return false
+		}
+		i = end
+	}
+	return true
+}
+
+// lookup gives how a query name is tracked, nil where it is not. The decoded
+// name is left in the scratch where it is spelled with anything special.
+func (w *writer) lookup(s *Selector, name string, spelled bool) *tracked {
+	var t *tracked
+	var ok bool
+	if spelled {
+		w.sc.buf = appendDecoded(w.sc.buf[:0], name, query)
+		t, ok = named(s, w.sc.buf)
+	} else {
+		t, ok = named(s, name)
+	}
+	if ok || !s.all {
+		return t
+	}
+	if len(s.ignore) > 0 {
+		if !spelled {
+			w.sc.buf = append(w.sc.buf[:0], name...)
+		}
+		if s.ignores(w.sc.buf) {
+			return nil
+		}
+	}
+	return &s.other
+}
+
+// begin starts a pair in its place. The fields are set one by one: to copy a
+// pair there costs as much as all else that is done for it.
+func (w *writer) begin(t *tracked) *pair {
+	n := len(w.sc.pairs)
+	mark := byte('&')
+	if n == 0 {
+		mark = '?'
+	}
+	w.dst = append(w.dst, mark)
+	if n == cap(w.sc.pairs) {
+		w.sc.pairs = slices.Grow(w.sc.pairs, 1)
+	}
+	w.sc.pairs = w.sc.pairs[:n+1]
+	p := &w.sc.pairs[n]
+	p.at, p.escaped, p.keep = len(w.dst), t.escaped, t.normal.Duplicates
+	return p
+}
+
+// name writes the name of a pair of the query. It gives false beyond the limit.
+func (w *writer) name(p *pair, t *tracked, name string, spelled bool) bool {
+	switch {
+	case len(t.encoded) > 0:
+		p.lead = int16(t.name[0])
+		w.dst = append(w.dst, t.encoded...)
+		return len(t.name) <= w.lim.NameBytes
+	case spelled:
+		p.lead = int16(w.sc.buf[0])
+		w.dst, p.escaped = appendEncoded(w.dst, w.sc.buf)
+		return len(w.sc.buf) <= w.lim.NameBytes
+	case name == "":
+		p.lead = -1
+		return true
+	}
+	p.lead = int16(name[0])
+	w.dst = append(w.dst, name...)
+	return len(name) <= w.lim.NameBytes
+}
+
+// value writes "=" and the value and ends the pair. It gives false beyond the
+// limit, which is checked before any work on an oversized text.
+func (w *writer) value(p *pair, t *tracked, text string, as spelling) bool {
+	p.eq = len(w.dst)
+	w.dst = append(w.dst, '=')
+	if len(text) > 3*w.lim.ValueBytes {
+		return false
+	}
+	if as != bare || t.normal.rewrites() {
+		w.sc.buf = appendDecoded(w.sc.buf[:0], text, as)
+		if len(w.sc.buf) > w.lim.ValueBytes {
+			return false
+		}
+		var escaped bool
+		w.dst, escaped = appendEncoded(w.dst, t.normal.apply(w.sc.buf))
+		p.escaped = p.escaped || escaped
+	} else if w.dst = append(w.dst, text...); len(text) > w.lim.ValueBytes {
+		return false
+	}
+	p.end = len(w.dst)
+	w.dedupe = w.dedupe || p.keep != DuplicatesAll
+	if n := len(w.sc.pairs); n > 1 && w.sorted {
+		w.sorted = comparePairs(w.dst, &w.sc.pairs[n-2], p) <= 0
+	}
+	return true
+}
+
+// skipPlain gives the first place from i on that holds a special byte.
+func skipPlain(s string, i int) int {
+	for i < len(s) && classes[s[i]] == plain {
+		i++
+	}
+	return i
+}
+
+// skipName gives the first place from i on that ends a name.
+func skipName(s string, i int) int {
+	for i < len(s) && s[i] != '=' && s[i] != '&' {
+		i++
+	}
+	return i
+}
+
+// pieceLen is how long a text is before its first "&".
+func pieceLen(s string) int {
+	if i := strings.IndexByte(s, '&'); i >= 0 {
+		return i
+	}
+	return len(s)
+}

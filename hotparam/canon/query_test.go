@@ -1,0 +1,250 @@
+package canon
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+var wide = Limits{Pairs: 1 << 20, NameBytes: 1 << 20, ValueBytes: 1 << 20, QueryBytes: 1 << 24}
+
+func params(s *Selector, raw string, lim Limits, extra ...Value) string {
+	key, ok := s.Append([]byte("r"), raw, extra, &lim, new(Scratch))
+	if !ok && string(key) != "r?!malformed" {
+		return "not ok, but " + string(key)
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(string(key), "r"), "?")
+}
+
+func TestAppend(t *testing.T) {
+	t.Parallel()
+	all := Selection{All: true}
+	id := Selection{Names: []Param{{Name: "id"}}}
+	for _, c := range []struct {
+		name string
+		sel  Selection
+		raw  string
+		want string
+	}{
+		{"no query", all, "", ""},
+		{"only ands", all, "&&&", ""},
+		{"flag is flag=", all, "flag", "flag="},
+		{"empty name", all, "=x", "=x"},
+		{"lone equals", all, "=", "="},
+		{"first equals splits", all, "a=b=c", "a=b%3Dc"},
+		{"semicolon is a byte", all, "a=1;b=2", "a=1%3Bb%3D2"},
+		{"plus is a space", all, "a+b=c+d", "a%20b=c%20d"},
+		{"escaped plus is a plus", all, "a=%2B", "a=%2B"},
+		{"percent without digits", all, "a=100%&b=%zz&c=%4", "a=100%25&b=%25zz&c=%254"},
+		{"percent percent", all, "a=%%41", "a=%25A"},
+		{"decoded once", all, "a=%2541", "a=%2541"},
+		{"needless escapes", all, "%61=%7e%2d", "a=~-"},
+		{"sorted by decoded bytes", all, "a=%ff&a=b&a=%00", "a=%00&a=b&a=%FF"},
+		{"a prefix sorts first", all, "ab=1&a=2&a%00=3", "a=2&a%00=3&ab=1"},
+		{"equals does not sort", all, "a-=1&a=2", "a=2&a-=1"},
+		{"duplicates stay", all, "a=2&a=1&a=2", "a=1&a=2&a=2"},
+		{"cannot be forged", all, "!malformed", "%21malformed="},
+		{"unicode", all, "q=中文", "q=%E4%B8%AD%E6%96%87"},
+		{"tracked", id, "page=2&id=42&x=%zz", "id=42"},
+		{"tracked by any spelling", id, "%69%64=42", "id=42"},
+		{"prefix of a name", id, "i=1&idx=2&id", "id="},
+		{"untracked", id, "page=2&ref=home", ""},
+		{"fragment is a byte", id, "id=1#top", "id=1%23top"},
+		{"names are exact", id, "ID=42&+id=1", ""},
+		{"ignore", Selection{All: true, Ignore: []string{"utm_*", "_"}}, "utm_source=x&_=1&a=2&utm%5Fx=3&__=4", "__=4&a=2"},
+		{"a name beats ignore", Selection{All: true, Ignore: []string{"*"}, Names: []Param{{Name: "id"}}}, "a=1&id=2", "id=2"},
+		{"name that needs escapes", Selection{Names: []Param{{Name: "f[]"}}}, "f[]=1&f%5b%5d=0", "f%5B%5D=0&f%5B%5D=1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := NewSelector(c.sel)
+			if got := params(&s, c.raw, DefaultLimits()); got != c.want {
+				t.Errorf("Append(%q) = %q, want %q", c.raw, got, c.want)
+			}
+		})
+	}
+}
+
+func TestNormal(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		n         Normal
+		raw, want string
+	}{
+		{Normal{Integer: true}, "a=042", "a=42"},
+		{Normal{Integer: true}, "a=-042", "a=-42"},
+		{Normal{Integer: true}, "a=%2B042", "a=42"},
+		{Normal{Integer: true}, "a=-0&a=00&a=0", "a=0&a=0&a=0"},
+		{Normal{Integer: true}, "a=-&a=%2B&a=&a=4x&a=0x10&a=1.0&a=+1", "a=&a=%201&a=%2B&a=-&a=0x10&a=1.0&a=4x"},
+		{Normal{Integer: true}, "a=000000000000000000000000000000018446744073709551616", "a=18446744073709551616"},
+		{Normal{Fold: true}, "a=ÄbC%41", "a=%C3%84bca"},
+		{Normal{Duplicates: DuplicatesFirst}, "a=2&a=1&a=3&b=1&b=0", "a=2&b=1"},
+		{Normal{Duplicates: DuplicatesLast}, "a=2&a=1&a=3&b=1&b=0", "a=3&b=0"},
+		{Normal{Duplicates: DuplicatesLast}, "a=%ff&a=2", "a=2"},
+		{Normal{Duplicates: DuplicatesFirst, Integer: true}, "a=007&a=1", "a=7"},
+	} {
+		s := NewSelector(Selection{All: true, Normal: c.n})
+		if got := params(&s, c.raw, DefaultLimits()); got != c.want {
+			t.Errorf("%+v: Append(%q) = %q, want %q", c.n, c.raw, got, c.want)
+		}
+	}
+}
+
+func TestExtraPairsCannotBeWrittenByAClient(t *testing.T) {
+	t.Parallel()
+	extra := []Param{{Name: "path.id", Normal: Normal{Integer: true}}, {Name: "header.X-Tier"}}
+	values := []Value{{Text: "%30%37+", Escaped: true, Present: true}, {Text: "a%20+b", Present: true}}
+	for _, c := range []struct {
+		sel  Selection
+		raw  string
+		vals []Value
+		want string
+	}{
+		{Selection{Extra: extra}, "path.id=9&header.X-Tier=gold", values, "header.X-Tier=a%2520%2Bb&path.id=07%2B"},
+		{Selection{Extra: extra, All: true}, "path%2Eid=9&q=1", values, "header.X-Tier=a%2520%2Bb&path.id=07%2B&q=1"},
+		{Selection{Extra: extra, All: true}, "path.id=9&q=1", []Value{{Text: "07", Escaped: true, Present: true}, {}}, "path.id=7&q=1"},
+		{Selection{Extra: extra, Names: []Param{{Name: "path.id"}}}, "path.id=9", nil, ""},
+	} {
+		s := NewSelector(c.sel)
+		if got := params(&s, c.raw, DefaultLimits(), c.vals...); got != c.want {
+			t.Errorf("Append(%q) = %q, want %q", c.raw, got, c.want)
+		}
+	}
+}
+
+func TestBeyondLimitsIsNeverFree(t *testing.T) {
+	t.Parallel()
+	lim := Limits{Pairs: 3, NameBytes: 4, ValueBytes: 5, QueryBytes: 60}
+	all, id := NewSelector(Selection{All: true}), NewSelector(Selection{Names: []Param{{Name: "id"}}})
+	ign := NewSelector(Selection{All: true, Ignore: []string{"x*"}})
+	ext := NewSelector(Selection{Extra: []Param{{Name: "path.id"}}})
+	path := func(s string) []Value { return []Value{{Text: s, Escaped: true, Present: true}} }
+	for _, c := range []struct {
+		sel   *Selector
+		raw   string
+		extra []Value
+		want  string
+	}{
+		{&all, "a=1&b=2&c=3", nil, "a=1&b=2&c=3"},
+		{&all, "a=1&b=2&c=3&d", nil, Malformed},
+		{&all, "&&&&a=1&&&b=2&c=3&&", nil, "a=1&b=2&c=3"},
+		{&id, "a=1&b=2&c=3&id=4", nil, Malformed}, // untracked pairs are pairs
+		{&all, "abcd=12345", nil, "abcd=12345"},
+		{&all, "abcde=1", nil, Malformed},
+		{&all, "a=123456", nil, Malformed},
+		{&all, "%61%62%63%64=%31%32%33%34%35", nil, "abcd=12345"},
+		{&all, "%61%62%63%64%65=1", nil, Malformed},
+		{&all, "a=%31%32%33%34%35%36", nil, Malformed},
+		{&id, "abcdefgh=123456789", nil, ""}, // untracked: not looked at
+		{&ign, "xbcdefgh=123456789&a=1", nil, "a=1"},
+		{&ign, "%78bcdefgh=123456789", nil, ""},
+		{&id, "id=1&x=" + strings.Repeat("y", 60), nil, Malformed},
+		{&ext, "", path("%41%41%41%41%41"), "path.id=AAAAA"},
+		{&ext, "", path("AAAAAA"), Malformed},
+	} {
+		l := lim
+		if c.sel == &ext {
+			l.NameBytes = 7
+		}
+		if got := params(c.sel, c.raw, l, c.extra...); got != c.want {
+			t.Errorf("Append(%q) = %q, want %q", c.raw, got, c.want)
+		}
+	}
+	huge := strings.Repeat("a=1&", 10_001) // where url.ParseQuery gives nothing at all
+	if got := params(&all, huge, Limits{Pairs: 256, NameBytes: 64, ValueBytes: 256, QueryBytes: 1 << 20}); got != Malformed {
+		t.Errorf("10,001 pairs give %q", got)
+	}
+}
+
+// TestAgainstOracle covers order, spelling and multisets at once: whatever the
+// order and the spelling, the result is what the oracle writes of the decoded
+// pairs, and the oracle's text decodes to them again.
+func TestAgainstOracle(t *testing.T) {
+	t.Parallel()
+	all := NewSelector(Selection{All: true})
+	sc := new(Scratch)
+	rapid.Check(t, func(t *rapid.T) {
+		pairs := anyPairs.Draw(t, "pairs")
+		raw := spellQuery(t, rapid.Permutation(pairs).Draw(t, "order"))
+		got, ok := all.Append(nil, raw, nil, &wide, sc)
+		want := oracleCanonical(pairs)
+		if want != "" {
+			want = "?" + want
+		}
+		if string(got) != want || !ok {
+			t.Fatalf("Append(%q) = %q, want %q", raw, got, want)
+		}
+		again, _ := all.Append(nil, strings.TrimPrefix(string(got), "?"), nil, &wide, sc)
+		if string(again) != string(got) {
+			t.Fatalf("%q is canonical but becomes %q", got, again)
+		}
+		back := oraclePairs(strings.TrimPrefix(string(got), "?"))
+		sortDecoded(pairs)
+		if len(back) != len(pairs) {
+			t.Fatalf("%q has %d pairs, not %d", got, len(back), len(pairs))
+		}
+		for i := range back {
+			if back[i] != pairs[i] {
+				t.Fatalf("%q: pair %d is %q, not %q", got, i, back[i], pairs[i])
+			}
+		}
+	})
+}
+
+func TestManyPairsSort(t *testing.T) {
+	t.Parallel()
+	all, sc := NewSelector(Selection{All: true}), new(Scratch)
+	rapid.Check(t, func(t *rapid.T) {
+		pairs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) decoded {
+			return decoded{rapid.StringN(0, 1, 2).Draw(t, "n"), rapid.StringN(0, 1, 2).Draw(t, "v")}
+		}), few, 64).Draw(t, "pairs")
+		got, _ := all.Append(nil, spellQuery(t, pairs), nil, &wide, sc)
+		if want := "?" + oracleCanonical(pairs); string(got) != want {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	})
+}
+
+// Not parallel: AllocsPerRun counts the allocations of the whole process.
+func TestAppendAllocatesNothing(t *testing.T) {
+	lim, sc, dst := DefaultLimits(), new(Scratch), make([]byte, 0, 4096)
+	all := NewSelector(Selection{All: true, Ignore: []string{"utm_*"}, Normal: Normal{Integer: true, Duplicates: DuplicatesLast}})
+	id := NewSelector(Selection{Names: []Param{{Name: "id"}}})
+	many := strings.Repeat("b=2&a=%41&", 100)
+	for _, raw := range []string{"page=2&ref=home", "id=42&page=2&lang=en", many, many + many + many} {
+		for _, s := range []*Selector{&all, &id} {
+			run := func() { dst, _ = s.Append(dst[:0], raw, nil, &lim, sc) }
+			run()
+			if n := testing.AllocsPerRun(50, run); n != 0 {
+				t.Errorf("%.40q: %v allocations", raw, n)
+			}
+		}
+	}
+}
+
+func FuzzAppend(f *testing.F) {
+	for _, raw := range []string{"", "a=1&b=2", "b&a;c=%zz&%", "=&=&==", "a=%4", "+=+&%2b=%20", "\xff=\x00"} {
+		f.Add(raw)
+	}
+	all, few, sc := NewSelector(Selection{All: true}), NewSelector(Selection{Names: []Param{{Name: "a"}}}), new(Scratch)
+	f.Fuzz(func(t *testing.T, raw string) {
+		pairs := oraclePairs(raw)
+		if got, want := params(&all, raw, wide), oracleCanonical(pairs); got != want {
+			t.Errorf("all of %q = %q, want %q", raw, got, want)
+		}
+		var kept []decoded
+		for _, p := range pairs {
+			if p.name == "a" {
+				kept = append(kept, p)
+			}
+		}
+		if got, want := params(&few, raw, wide), oracleCanonical(kept); got != want {
+			t.Errorf("a of %q = %q, want %q", raw, got, want)
+		}
+		lim := Limits{Pairs: 4, NameBytes: 3, ValueBytes: 3, QueryBytes: 64}
+		if got, ok := all.Append([]byte("r"), raw, nil, &lim, sc); len(got) > 1+4*(1+9+1+9) && ok {
+			t.Errorf("%q: the limits let %q pass", raw, got)
+		}
+	})
+}

@@ -1,0 +1,156 @@
+package canon
+
+// Duplicates says which of several values of one name count.
+type Duplicates uint8
+
+// The ways to treat duplicates. First and last are meant in the order of the
+// query, before sorting.
+const (
+	DuplicatesAll Duplicates = iota
+	DuplicatesFirst
+	DuplicatesLast
+)
+
+// Normal is the normalisation of one parameter's values. The zero value leaves
+// them as they are.
+type Normal struct {
+	// Fold makes A-Z lower case. Other bytes stay.
+	Fold bool
+	// Integer drops a "+" and leading zeros from values that are whole decimal
+	// numbers ("042" is "42", "-0" is "0"). Other values stay.
+	Integer    bool
+	Duplicates Duplicates
+}
+
+// Param is a name with its normalisation.
+type Param struct {
+	Name   string
+	Normal Normal
+}
+
+// Selection says which parameters are tracked.
+type Selection struct {
+	// Names are query names that are tracked, also where Ignore matches them.
+	Names []Param
+	// All tracks every query name that no Ignore glob matches; Normal is how
+	// the values of names not in Names are treated then.
+	All    bool
+	Normal Normal
+	Ignore []string
+	// Extra are pairs that do not come from the query. A query parameter of
+	// the same name is not tracked, so that a client cannot write one.
+	Extra []Param
+}
+
+// Selector is a compiled [Selection]. It is immutable and shared freely; the
+// zero value tracks nothing.
+type Selector struct {
+	names  []tracked
+	all    bool
+	other  tracked // what a name that only All selects is treated as
+	ignore []Glob
+	extra  []tracked
+}
+
+// tracked is a parameter with its name in canonical form. encoded is empty for
+// Selector.other, whose name is the query's.
+type tracked struct {
+	name    string
+	encoded []byte
+	escaped bool
+	normal  Normal
+}
+
+// NewSelector compiles a selection. Where a name stands twice the
+// first holds; a name of an extra pair is not tracked in the query.
+func NewSelector(sel Selection) Selector {
+	s := Selector{all: sel.All, other: tracked{normal: sel.Normal}}
+	for _, p := range sel.Extra {
+		s.extra = append(s.extra, newTracked(p))
+	}
+	for _, p := range sel.Names {
+		s.names = append(s.names, newTracked(p))
+	}
+	for _, g := range sel.Ignore {
+		s.ignore = append(s.ignore, NewGlob(g))
+	}
+	return s
+}
+
+func newTracked(p Param) tracked {
+	t := tracked{name: p.Name, normal: p.Normal}
+	t.encoded, t.escaped = appendEncoded(nil, []byte(p.Name))
+	return t
+}
+
+// named gives how a query name that the selection names is tracked: nil for an
+// extra pair, whose name a query cannot use. The name is decoded.
+func named[T ~string | ~[]byte](s *Selector, name T) (t *tracked, ok bool) {
+	for i := range s.extra {
+		if s.extra[i].name == string(name) {
+			return nil, true
+		}
+	}
+	for i := range s.names {
+		if s.names[i].name == string(name) {
+			return &s.names[i], true
+		}
+	}
+	return nil, false
+}
+
+// ignores reports whether an ignore glob matches a decoded name.
+func (s *Selector) ignores(name []byte) bool {
+	for i := range s.ignore {
+		if s.ignore[i].Match(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// rewrites reports whether apply can change a value.
+func (n Normal) rewrites() bool { return n.Fold || n.Integer }
+
+// apply gives the normal form of a decoded value, in its memory.
+func (n Normal) apply(value []byte) []byte {
+	if n.Integer {
+		value = integer(value)
+	}
+	if n.Fold {
+		for i, c := range value {
+			if 'A' <= c && c <= 'Z' {
+				value[i] = c + 'a' - 'A'
+			}
+		}
+	}
+	return value
+}
+
+// integer gives the shortest spelling of a whole decimal number of any length,
+// in place, and other values as they are.
+func integer(value []byte) []byte {
+	digits := value
+	if len(digits) > 0 && (digits[0] == '-' || digits[0] == '+') {
+		digits = digits[1:]
+	}
+	if len(digits) == 0 {
+		return value
+	}
+	zeros := 0
+	for i, c := range digits {
+		if c < '0' || c > '9' {
+			return value
+		}
+		if c == '0' && zeros == i && i < len(digits)-1 {
+			zeros++
+		}
+	}
+	digits = digits[zeros:]
+	if value[0] != '-' || digits[0] == '0' {
+		return digits
+	}
+	value = value[zeros:]
+	value[0] = '-'
+	return value
+}

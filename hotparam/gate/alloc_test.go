@@ -1,0 +1,43 @@
+//go:build !race
+
+package gate_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/hotparam/pipeline/hotparam/rules"
+	"github.com/hotparam/pipeline/hotparam/tally"
+)
+
+// Not parallel: allocations of other tests would count. Not with the race
+// detector: it makes pools forget at random.
+func TestNothingIsAllocated(t *testing.T) {
+	counter := tally.New(tally.Config{Sink: drain{}})
+	for _, tc := range []struct {
+		name, yaml, target string
+		overrides          []rules.Override
+	}{
+		{"no rule", benchRules, "/other?id=42", nil},
+		{"cold", benchRules, "/topic?id=41&lang=en&page=3", nil},
+		{"cold, windows", benchWindows, "/topic?id=41&lang=en&page=3", nil},
+		{"hot", benchRules, "/topic?id=7&lang=en&page=3", nil},
+		{"denied", benchRules, "/topic?id=42&lang=en&page=3", nil},
+		{"denied, windows", benchWindows, "/topic?id=42&lang=en&page=3", nil},
+		{"override, cold", benchRules, "/topic?id=41&lang=en&page=3", []rules.Override{
+			{ID: "a", Key: "topic?id=41&lang=en&page=3", Action: rules.ActionLimit, Rate: 1, Burst: 2},
+			{ID: "b", Key: "x*", Action: rules.ActionBlock},
+		}},
+		{"blocked", benchRules, "/topic?id=42&lang=en&page=3", []rules.Override{
+			{ID: "a", Key: "topic?id=4*", Action: rules.ActionBlock},
+		}},
+	} {
+		g := benchGate(t, tc.yaml, counter)
+		g.SetOverrides(tc.overrides)
+		g.exhaust()
+		req := request(tc.target, "203.0.113.9")
+		if n := testing.AllocsPerRun(100, func() { g.Ask(context.Background(), g.now, req) }); n != 0 {
+			t.Errorf("%s: %v allocations", tc.name, n)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package gate
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/rules"
+)
+
+// ask is one decision under way: everything it needs, so that a pooled one
+// decides without allocating. It belongs to one goroutine at a time.
+type ask struct {
+	st  *state
+	now time.Time
+	req *hotparam.Request
+
+	scratch rules.Scratch
+	matches []rules.Match // alias scratch
+	keys    []keyed       // one per match
+	alias   []byte
+
+	cost     int64
+	deadline time.Time // of all calls to the shared store; zero before the first
+
+	// The charges, by who keeps them; fallback stands in for shared where
+	// that fails.
+	local, shared, fallback   group
+	shadowLocal, shadowShared group
+
+	counters *shard
+}
+
+// keyed is what the gate knows of one key of the request.
+type keyed struct {
+	name            hotparam.Key    // "" where nobody had it ready as a string
+	reason          hotparam.Reason // why an admitted request passed this key
+	h               *holding        // nil: nothing holds for it
+	allowed, denied *atomic.Uint64  // nil: not counted
+}
+
+// group is charges that one store takes together; the slices are parallel.
+type group struct {
+	charges []limit.Charge
+	results []limit.Result
+	meta    []meta
+}
+
+// meta is what a charge means to the verdict.
+type meta struct {
+	term
+	key int // index into ask.keys, -1 for a per-IP window
+}
+
+func (gr *group) add(c limit.Charge, m meta) {
+	gr.charges = append(gr.charges, c)
+	gr.results = append(gr.results, limit.Result{})
+	gr.meta = append(gr.meta, m)
+}
+
+func (gr *group) empty() bool { return len(gr.charges) == 0 }
+
+// reset forgets the charges and lets go of the strings in them.
+func (gr *group) reset() {
+	if gr.empty() {
+		return
+	}
+	clear(gr.charges)
+	clear(gr.meta)
+	gr.charges, gr.results, gr.meta = gr.charges[:0], gr.results[:0], gr.meta[:0]
+}
+
+// reset makes the ask ready for the pool: it holds on to nothing of a request.
+func (a *ask) reset() {
+	a.st, a.req, a.matches = nil, nil, nil
+	clear(a.keys)
+	a.keys, a.alias = a.keys[:0], a.alias[:0]
+	a.deadline = time.Time{}
+	a.local.reset()
+	a.shared.reset()
+	a.fallback.reset()
+	a.shadowLocal.reset()
+	a.shadowShared.reset()
+}
+
+// chargeClient adds a per-IP window.
+func (a *ask) chargeClient(w *clientLimit) {
+	if w == nil {
+		return
+	}
+	a.group(&w.term).add(limit.Charge{
+		Subject: limit.Subject{Space: w.space, Client: a.req.Client},
+		Spec:    w.spec, Cost: a.cost,
+	}, meta{term: w.term, key: -1})
+}
+
+// chargeKey adds the limit that holds for key i, if any.
+func (a *ask) chargeKey(i int) {
+	h := a.keys[i].h
+	if h == nil || !h.limited {
+		return
+	}
+	a.group(&h.term).add(limit.Charge{
+		Subject: limit.Subject{Space: spaceHot, Name: string(a.name(i))},
+		Spec:    h.spec, Cost: a.cost,
+	}, meta{term: h.term, key: i})
+}
+
+// group is where a charge of a term belongs.
+func (a *ask) group(t *term) *group {
+	switch {
+	case t.shadow && t.shared:
+		return &a.shadowShared
+	case t.shadow:
+		return &a.shadowLocal
+	case t.shared:
+		return &a.shared
+	}
+	return &a.local
+}
+
+// name is the key of a match as a string. It allocates where neither a hot
+// entry nor an override had one ready.
+func (a *ask) name(i int) hotparam.Key {
+	k := &a.keys[i]
+	if k.name == "" {
+		k.name = hotparam.Key(a.matches[i].Key)
+	}
+	return k.name
+}

@@ -1,0 +1,29 @@
+// Package gate is the judgement: one request goes in, one verdict comes out.
+//
+//	request ──> rules ──> keys ──> overrides ──> per-IP windows ──> hot key's limit ──> verdict
+//	                       │        (memory)      one Take, all or nothing
+//	                       └──> Counter (never waited for)
+//
+// What applies to a key, first match wins: an override of exactly that key, an
+// override whose pattern matches it, the rule's value list, the rule. Only hot
+// keys meet their rule's limit; an override's limit holds hot or not.
+//
+// All charges of a decision are taken together or not at all. Limits of one
+// process are in Local, limits of the cluster in Shared; a decision that has
+// both asks Local first and gives back what it took there if Shared denies. So
+// a request costs the shared store nothing unless its key is hot (or has an
+// override) or per-IP windows are shared, and then one call. Only a limit in
+// shadow mode of scope cluster beside an enforced one of that scope costs a
+// second.
+//
+// A shadow limit is judged after everything else has admitted the request, by
+// itself: it never denies and never keeps an enforced limit from charging.
+//
+// When the shared store fails, each of its charges is judged by the policy of
+// its own rule, and the request passes only if all of them let it: closed
+// denies, local asks the in-process store for this process's share, open lets
+// pass. One deadline, Config.Budget, bounds all calls of a decision; a breaker
+// keeps a dead store from costing that much more than twice a second.
+//
+// The gate runs nothing in the background and needs no closing.
+package gate

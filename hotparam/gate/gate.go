@@ -1,0 +1,180 @@
+package gate
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hotset"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/rules"
+)
+
+// DefaultBudget is the time within which the shared store has to answer.
+const DefaultBudget = 20 * time.Millisecond
+
+// Counter is told of every request of a key. Add must not block, and must not
+// keep key. *tally.Tally is one.
+type Counter interface {
+	Add(key []byte, second, n int64)
+}
+
+// Refunder is a local store that can give back what an allowed Take at now has
+// charged. limit.Memory is one. With a store that is not, a request that the
+// shared store denies keeps its local charges.
+type Refunder interface {
+	RefundAt(now time.Time, charges []limit.Charge)
+}
+
+// Prompt is a shared store that returns from Take when its context's deadline
+// passes, whatever the network does, as a go-redis client with
+// ContextTimeoutEnabled does. The gate calls such a store directly; any other
+// gets a goroutine per call, so that the verdict comes in time even if the
+// store ignores its context.
+type Prompt interface {
+	HonoursContext() bool
+}
+
+// Config is what a gate is built from. The zero value is a gate with the
+// default rules, no hot keys and one process's limits.
+type Config struct {
+	// Rules; nil means rules.Default().
+	Rules *rules.Set
+	// Overrides are the live ones; those written in Rules are added below.
+	Overrides []rules.Override
+	// Hot is the mirror of the hot set; nil means that no key is ever hot.
+	Hot *hotset.Mirror
+	// Local keeps limits of scope instance, and judges for Shared when it
+	// fails; nil means a limit.Memory of default size.
+	Local limit.Store
+	// Shared keeps limits of scope cluster; nil means that Local keeps them.
+	Shared limit.Store
+	// Budget bounds the time one decision waits for Shared; 0 means
+	// DefaultBudget.
+	Budget time.Duration
+	// Live says how many processes share the limits now. When Shared fails,
+	// each enforces its share of them. nil, or less than 1, means 1.
+	Live func() int
+	// Counter hears of every request given to Ask; nil: nobody counts.
+	Counter Counter
+	// Instance names this process in reports.
+	Instance string
+	// ColdKeys also fills Verdict.Key for requests that no limit applied to.
+	// It costs one allocation a request, so it is off: a middleware has no use
+	// for it. Programs that answer others (checkapi) turn it on.
+	ColdKeys bool
+	// Log hears of the shared store failing and coming back; nil: discarded.
+	Log *slog.Logger
+}
+
+// Gate decides. It may be used by any number of goroutines.
+type Gate struct {
+	hot      *hotset.Mirror
+	local    limit.Store
+	refund   Refunder // nil: Local cannot
+	shared   *shared  // nil: none
+	live     func() int
+	counter  Counter
+	instance string
+	coldKeys bool
+
+	mu   sync.Mutex // guards changes: live, and building the next state
+	over []rules.Override
+	cur  atomic.Pointer[state]
+
+	asks  sync.Pool // of *ask
+	stats stats
+}
+
+// New builds a gate.
+func New(cfg Config) *Gate {
+	g := &Gate{
+		hot: cfg.Hot, local: cfg.Local, live: cfg.Live, counter: cfg.Counter,
+		instance: cfg.Instance, coldKeys: cfg.ColdKeys, over: cfg.Overrides,
+	}
+	if g.hot == nil {
+		g.hot = new(hotset.Mirror)
+	}
+	if g.local == nil {
+		g.local = limit.NewMemory(limit.MemoryConfig{})
+	}
+	g.refund, _ = g.local.(Refunder)
+	if cfg.Shared != nil {
+		g.shared = newShared(cfg)
+	}
+	set := cfg.Rules
+	if set == nil {
+		set = rules.Default()
+	}
+	g.cur.Store(newState(nil, set, cfg.Overrides, g.shared != nil))
+	g.asks.New = func() any { return &ask{counters: g.stats.shard()} }
+	return g
+}
+
+// Ask counts the request under its keys and decides. ctx bounds the wait for
+// the shared store; its end counts as a failure of the store for this request
+// only.
+func (g *Gate) Ask(ctx context.Context, now time.Time, req *hotparam.Request) hotparam.Verdict {
+	a := g.begin(now, req)
+	if g.counter != nil {
+		second := now.Unix()
+		for i := range a.matches {
+			g.counter.Add(a.matches[i].Key, second, 1)
+		}
+	}
+	return g.finish(ctx, a)
+}
+
+// Decide decides without counting. Most callers want Ask.
+func (g *Gate) Decide(ctx context.Context, now time.Time, req *hotparam.Request) hotparam.Verdict {
+	return g.finish(ctx, g.begin(now, req))
+}
+
+// begin takes an ask from the pool and matches the request.
+func (g *Gate) begin(now time.Time, req *hotparam.Request) *ask {
+	a := g.asks.Get().(*ask)
+	a.st, a.now, a.req = g.cur.Load(), now, req
+	a.matches = a.st.set.Match(req, &a.scratch)
+	return a
+}
+
+// finish decides and returns the ask to the pool. A panic on the way leaves
+// the ask to the garbage collector, which is fine.
+func (g *Gate) finish(ctx context.Context, a *ask) hotparam.Verdict {
+	v := g.judge(ctx, a)
+	a.counters.verdict(&v)
+	a.reset()
+	g.asks.Put(a)
+	return v
+}
+
+// SetRules replaces the rules; decisions under way finish by the old ones.
+func (g *Gate) SetRules(set *rules.Set) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cur.Store(newState(g.cur.Load(), set, g.over, g.shared != nil))
+}
+
+// SetOverrides replaces the live overrides. The slice belongs to the gate.
+func (g *Gate) SetOverrides(live []rules.Override) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.over = live
+	old := g.cur.Load()
+	g.cur.Store(newState(old, old.set, live, g.shared != nil))
+}
+
+// Rules are the rules in force.
+func (g *Gate) Rules() *rules.Set { return g.cur.Load().set }
+
+// Upstream names the upstream that requests of a class belong to by the rules
+// in force; "" is the usual one.
+func (g *Gate) Upstream(class string) string {
+	if c := g.cur.Load().classes[class]; c != nil {
+		return c.upstream
+	}
+	return ""
+}

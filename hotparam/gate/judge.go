@@ -1,0 +1,162 @@
+package gate
+
+import (
+	"context"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/rules"
+)
+
+// Names in Verdict.Rule for what is decided by no rule.
+const (
+	// RuleExempt is the rule of a request from an exempt address.
+	RuleExempt = "ip_exempt"
+	// RuleCost is the rule that blocks a request with a negative cost: it
+	// would mint tokens.
+	RuleCost = "invalid_cost"
+)
+
+// judge decides one request, in the order of the package comment.
+func (g *Gate) judge(ctx context.Context, a *ask) hotparam.Verdict {
+	v := hotparam.Verdict{Allowed: true, Reason: hotparam.ReasonNoRule, Mode: hotparam.ModeEnforce}
+	who := a.class(&v)
+	g.lookUp(a)
+	if a.cost = max(a.req.Cost, 1); a.req.Cost < 0 {
+		deny(&v, hotparam.ReasonBlocked, RuleCost, hotparam.Never)
+		return v
+	}
+	if a.exemptAddress() {
+		v.Reason, v.Rule = hotparam.ReasonExempt, RuleExempt
+		g.named(a, &v)
+		return v
+	}
+	if i := a.find(rules.ActionBlock); i >= 0 {
+		g.block(a, &v, i)
+		return v
+	}
+	if a.find(rules.ActionExempt) < 0 && !a.req.Client.IsZero() {
+		a.chargeClient(who.fixed)
+		a.chargeClient(who.sliding)
+	}
+	for i := range a.keys {
+		a.chargeKey(i)
+	}
+	if g.take(ctx, a, &v) {
+		g.admit(a, &v)
+	}
+	return v
+}
+
+// class finds the class of the request and the windows that go with it.
+func (a *ask) class(v *hotparam.Verdict) *class {
+	if len(a.st.classes) == 0 || a.req.Header == nil {
+		return &a.st.everybody
+	}
+	c := a.st.set.ClassOf(a.req.Header)
+	if c == nil {
+		return &a.st.everybody
+	}
+	v.Class = c.Name
+	return a.st.classes[c.Name]
+}
+
+func (a *ask) exemptAddress() bool {
+	return a.st.exempt != nil && a.req.Client.Addr.IsValid() && a.st.exempt.Lookup(a.req.Client.Addr)
+}
+
+// maxKeys is how many keys of a request are limited: as many as a store takes
+// charges at once, beside two windows. More rules with "continue" than that
+// only count.
+const maxKeys = limit.MaxCharges - 2
+
+// lookUp fills in the keys: hot or not, and what holds for them.
+func (g *Gate) lookUp(a *ask) {
+	for i := range min(len(a.matches), maxKeys) {
+		m, k := &a.matches[i], keyed{reason: hotparam.ReasonCold}
+		if e, aliased := g.entry(a, m.Key); e != nil {
+			k.reason, k.h = hotparam.ReasonHot, a.st.holdHot(m, e, a.now)
+			k.allowed, k.denied = &e.Allowed, &e.Denied
+			if !aliased {
+				k.name = e.Key()
+			}
+		} else if a.st.overrides != nil {
+			k.cold(a.st.holdCold(m, a.now))
+		}
+		if k.h != nil {
+			switch k.h.action {
+			case rules.ActionLimit:
+				k.reason = hotparam.ReasonOverride
+			case rules.ActionExempt:
+				k.reason = hotparam.ReasonExempt
+			}
+		}
+		a.keys = append(a.keys, k)
+	}
+}
+
+// cold takes what an override says about a key that is not hot.
+func (k *keyed) cold(h *holding, mk *mark) {
+	if mk == nil {
+		return
+	}
+	k.h, k.allowed, k.denied = h, &mk.allowed, &mk.denied
+	if !h.pattern {
+		k.name = mk.key // saves the request an allocation
+	}
+}
+
+// find is the first key with an action, or -1.
+func (a *ask) find(action rules.Action) int {
+	for i := range a.keys {
+		if h := a.keys[i].h; h != nil && h.action == action {
+			return i
+		}
+	}
+	return -1
+}
+
+// block denies by an override of key i, until the override ends.
+func (g *Gate) block(a *ask, v *hotparam.Verdict, i int) {
+	h, wait := a.keys[i].h, hotparam.Never
+	if !h.until.IsZero() {
+		wait = h.until.Sub(a.now)
+	}
+	deny(v, hotparam.ReasonBlocked, h.rule, wait)
+	v.Key = a.name(i)
+	a.keys[i].denied.Add(1)
+}
+
+// admit completes the verdict of a request that every limit let pass: it
+// passed for the reason of the first key that was more than cold.
+func (g *Gate) admit(a *ask, v *hotparam.Verdict) {
+	for i := range a.keys {
+		k := &a.keys[i]
+		if k.allowed != nil {
+			k.allowed.Add(1)
+		}
+		switch {
+		case v.Reason == hotparam.ReasonStore: // a policy let it pass
+		case i == 0, v.Reason == hotparam.ReasonCold:
+			v.Reason = k.reason
+		}
+		if k.reason == hotparam.ReasonExempt && v.Rule == "" {
+			v.Rule = k.h.rule
+		}
+	}
+	g.named(a, v)
+}
+
+// named fills in the key of an admitted request: of the first key that was
+// more than cold, else of the first where cold keys are wanted.
+func (g *Gate) named(a *ask, v *hotparam.Verdict) {
+	for i := range a.keys {
+		if a.keys[i].reason != hotparam.ReasonCold {
+			v.Key = a.name(i)
+			return
+		}
+	}
+	if g.coldKeys && len(a.keys) > 0 {
+		v.Key = a.name(0)
+	}
+}

@@ -1,0 +1,167 @@
+package gate
+
+import (
+	"math"
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/canon"
+	"github.com/hotparam/pipeline/hotparam/hotset"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/rules"
+)
+
+// spaceHot is the space of all limits by key. An override's limit takes over
+// what its rule's limit has charged, and the other way round.
+const spaceHot = "hot"
+
+// holding is what holds for one key: the result of precedence, immutable. It
+// is memoised in the hot entry, or for a cold key in the override's mark.
+type holding struct {
+	action rules.Action // "" where the rule's own limit applies, if any
+	rule   string       // ID of the override, or name of the rule
+	until  time.Time    // when it has to be found out again; zero: never
+	// pattern is whether the override names more than one key.
+	pattern bool
+	// limited is whether spec and term apply.
+	limited bool
+	spec    limit.Spec
+	term    term
+}
+
+// mark is what the gate keeps of an override. Its counters are of decisions on
+// keys that are not hot: one mark per override, not per key, because a pattern
+// may match any number of keys. Marks survive changes as long as the
+// override's name stays.
+type mark struct {
+	id              string
+	key             hotparam.Key // or pattern
+	allowed, denied atomic.Uint64
+	memo            atomic.Pointer[markMemo]
+}
+
+// markMemo remembers what the override means under the rule that asked last.
+type markMemo struct {
+	gen  uint64
+	rule *rules.Rule
+	h    *holding
+}
+
+// entry is the hot entry of a key, nil where the key is cold. Keys whose
+// metric name is a hash are published under an alias, which is looked up only
+// while there are such keys.
+func (g *Gate) entry(a *ask, key []byte) (e *hotset.Entry, aliased bool) {
+	if e := g.hot.Lookup(key, a.now); e != nil || !g.hot.Aliases() {
+		return e, false
+	}
+	alias, ok := canon.Alias(key, a.alias[:0])
+	if !ok {
+		return nil, false
+	}
+	a.alias = alias
+	return g.hot.Lookup(alias, a.now), true
+}
+
+// holdHot finds what holds for a hot key.
+func (st *state) holdHot(m *rules.Match, e *hotset.Entry, now time.Time) *holding {
+	if memo := e.Memo.Load(); memo != nil && memo.Version == st.gen {
+		if h, ok := memo.Value.(*holding); ok && !expired(h.until, now) {
+			return h
+		}
+	}
+	h := new(holding)
+	if o := st.overrides.Find(m.Key, now); o != nil {
+		st.override(h, o, st.mark(o), m.Rule)
+	}
+	if h.action == "" || h.action == rules.ActionShadow {
+		st.ruleLimit(h, m.Rule, hotparam.Key(m.Key))
+	}
+	e.Memo.Store(&hotset.Memo{Version: st.gen, Value: h})
+	return h
+}
+
+// holdCold finds what holds for a key that is not hot: an override or nothing,
+// which is a nil mark.
+func (st *state) holdCold(m *rules.Match, now time.Time) (*holding, *mark) {
+	o := st.overrides.Find(m.Key, now)
+	if o == nil || o.Action == rules.ActionShadow {
+		return nil, nil // in shadow it is limited as before: not at all
+	}
+	mk := st.mark(o)
+	if memo := mk.memo.Load(); memo != nil && memo.gen == st.gen && memo.rule == m.Rule {
+		return memo.h, mk
+	}
+	h := new(holding)
+	st.override(h, o, mk, m.Rule)
+	mk.memo.Store(&markMemo{gen: st.gen, rule: m.Rule, h: h})
+	return h, mk
+}
+
+// markName tells overrides apart: there may be several of one key, of which
+// the best that has not expired holds.
+type markName struct{ id, key string }
+
+func nameOf(o *rules.Override) markName { return markName{o.ID, o.Key} }
+
+// mark is the mark of an override that was found. They are made with the state;
+// should one be missing, its decisions are not counted.
+func (st *state) mark(o *rules.Override) *mark {
+	if mk := st.marks[nameOf(o)]; mk != nil {
+		return mk
+	}
+	return newMark(o)
+}
+
+func newMark(o *rules.Override) *mark {
+	id := o.ID
+	if id == "" {
+		id = rules.OverrideID(o.Key)
+	}
+	return &mark{id: id, key: hotparam.Key(o.Key)}
+}
+
+// override fills in what an override says about a key of r. Where its limit is
+// kept, and what happens when that fails, is still the rule's word.
+func (st *state) override(h *holding, o *rules.Override, mk *mark, r *rules.Rule) {
+	h.action, h.rule, h.until, h.pattern = o.Action, mk.id, o.Until, o.IsPattern()
+	if o.Action != rules.ActionLimit {
+		return
+	}
+	h.limited, h.spec = true, o.Spec()
+	h.term = term{
+		rule: mk.id, reason: hotparam.ReasonOverride, window: refill(h.spec),
+		policy: r.Limit.OnStoreFailure, shared: st.shares(r.Limit.Scope),
+	}
+}
+
+// ruleLimit fills in the limit that a rule holds one of its hot keys to.
+func (st *state) ruleLimit(h *holding, r *rules.Rule, key hotparam.Key) {
+	l := r.LimitFor(key)
+	if !l.Set {
+		return // the rule only detects
+	}
+	h.rule, h.limited, h.spec = r.Name, true, l.Spec
+	h.term = term{
+		rule: r.Name, reason: hotparam.ReasonHot, window: refill(l.Spec),
+		policy: l.OnStoreFailure, shared: st.shares(l.Scope),
+		shadow: l.Mode == hotparam.ModeShadow || h.action == rules.ActionShadow,
+	}
+}
+
+func (st *state) shares(s rules.Scope) bool { return st.sharing && s != rules.ScopeInstance }
+
+// refill is Verdict.Window of a limit: the time in which its whole capacity is
+// given again.
+func refill(s limit.Spec) time.Duration {
+	if s.Algorithm != limit.TokenBucket || s.Limit <= 0 || s.Burst < 0 {
+		return s.Window
+	}
+	hi, lo := bits.Mul64(uint64(s.Burst), uint64(s.Window))
+	if hi >= uint64(s.Limit) {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, uint64(s.Limit))
+	return time.Duration(min(q, math.MaxInt64))
+}

@@ -1,0 +1,133 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+const (
+	tripAfter  = 5                      // consecutive failures open the breaker
+	probeEvery = 500 * time.Millisecond // how often an open breaker lets one call try
+	// maxHanging bounds the goroutines that wait for a store which ignores its
+	// context: while so many calls are out, no more are made.
+	maxHanging = 256
+)
+
+var (
+	// errHanging: the store has not returned from many earlier calls.
+	errHanging = errors.New("gate: shared store: too many calls have not returned")
+	// errPanic: the store panicked; the panic goes on to the caller.
+	errPanic = errors.New("gate: shared store: panic")
+	// errCaller marks a failure that says nothing about the store: the
+	// request's own context had ended.
+	errCaller = errors.New("gate: the request's context ended")
+)
+
+// shared calls the shared store, bounded in time and behind a breaker, so that
+// a dead store costs one call's budget each probeEvery and other requests
+// nothing.
+//
+// Time is read from the clock here, not taken from the decision: what is
+// bounded and measured is how long a call really takes.
+type shared struct {
+	store   limit.Store
+	prompt  bool
+	budget  time.Duration
+	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
+	log     *slog.Logger
+
+	hanging atomic.Int64 // calls left behind, see aside
+	calls   atomic.Uint64
+	errors  atomic.Uint64
+	refused atomic.Uint64
+	opened  atomic.Uint64
+	closed  atomic.Uint64
+	latency latency
+}
+
+func newShared(cfg Config) *shared {
+	s := &shared{store: cfg.Shared, budget: cfg.Budget, log: cfg.Log}
+	if p, ok := cfg.Shared.(Prompt); ok {
+		s.prompt = p.HonoursContext()
+	}
+	if s.budget <= 0 {
+		s.budget = DefaultBudget
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		Name: "shared store", MaxRequests: 1, Timeout: probeEvery,
+		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
+		OnStateChange: s.switched,
+		IsExcluded:    innocent,
+	})
+	return s
+}
+
+// innocent are the errors that are no sign of a failing store.
+func innocent(err error) bool {
+	return errors.Is(err, errCaller) || errors.Is(err, limit.ErrCost) || errors.Is(err, limit.ErrCharges)
+}
+
+// switched counts and logs a change of the breaker. An outage toggles it
+// between open and half open twice a second, so only its beginning and its end
+// are worth an operator's eye.
+func (s *shared) switched(_ string, from, to gobreaker.State) {
+	switch {
+	case from == gobreaker.StateClosed:
+		s.opened.Add(1)
+		s.log.Warn("gate: shared store fails, deciding by on_store_failure", "consecutive_failures", tripAfter)
+	case to == gobreaker.StateClosed:
+		s.closed.Add(1)
+		s.log.Info("gate: shared store answers again")
+	default:
+		s.log.Debug("gate: shared store breaker", "from", from.String(), "to", to.String())
+	}
+}
+
+// take asks the store for the charges of a group within what is left of the
+// decision's budget.
+func (s *shared) take(ctx context.Context, a *ask, gr *group) (ok bool, err error) {
+	done, err := s.breaker.Allow()
+	if err != nil {
+		s.refused.Add(1)
+		return false, err
+	}
+	start := time.Now()
+	if a.deadline.IsZero() {
+		a.deadline = start.Add(s.budget)
+	}
+	fate := errPanic // unless call returns: a probe must always be answered
+	defer func() { done(fate) }()
+	ok, err = s.call(ctx, a, gr)
+	s.calls.Add(1)
+	s.latency.add(time.Since(start))
+	if fate = err; err != nil {
+		s.errors.Add(1)
+		if ctx.Err() != nil {
+			fate = fmt.Errorf("%w: %w", errCaller, err)
+		}
+	}
+	return ok, err
+}
+
+func (s *shared) call(ctx context.Context, a *ask, gr *group) (bool, error) {
+	ctx, cancel := context.WithDeadline(ctx, a.deadline)
+	defer cancel()
+	if s.prompt {
+		return s.store.Take(ctx, a.now, gr.charges, gr.results)
+	}
+	return s.aside(ctx, a.now, gr)
+}
+
+// open is whether calls are being refused, or are about to be tried again.
+func (s *shared) open() bool { return s.breaker.State() != gobreaker.StateClosed }

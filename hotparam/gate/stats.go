@@ -1,0 +1,174 @@
+package gate
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+// Stats are the gate's counters since it was built. They only grow, but for
+// the states StoreHanging and StoreOpen.
+type Stats struct {
+	// Allowed are the requests let pass, by reason.
+	Allowed Admissions
+	Denied  hotparam.Denials
+	// Shadowed are those of Allowed that a limit in shadow mode would have
+	// denied.
+	Shadowed uint64
+
+	// StoreCalls to the shared store, StoreErrors among them, and
+	// StoreRefused that the breaker did not let through.
+	StoreCalls, StoreErrors, StoreRefused uint64
+	// StoreOpened and StoreClosed count the beginnings and ends of outages.
+	StoreOpened, StoreClosed uint64
+	// StoreOpen is whether the breaker is open or probing now.
+	StoreOpen bool
+	// StoreHanging are calls that have not returned though their time is over.
+	StoreHanging int64
+	// StoreLatency counts the calls by how long they took.
+	StoreLatency Latency
+	// LocalErrors are failures of the local store. limit.Memory has none.
+	LocalErrors uint64
+}
+
+// Admissions counts requests let pass, by what they passed.
+type Admissions struct {
+	NoRule, Cold, Hot, Override, Exempt uint64
+	Store                               uint64 // by policy open, unjudged
+}
+
+// Total is all admissions.
+func (a Admissions) Total() uint64 {
+	return a.NoRule + a.Cold + a.Hot + a.Override + a.Exempt + a.Store
+}
+
+// Latency is a histogram: Counts[i] calls took at most Bounds[i] and more than
+// the bound before; the last count is of those above every bound.
+type Latency struct {
+	Bounds [7]time.Duration
+	Counts [8]uint64
+	Sum    time.Duration
+}
+
+func latencyBounds() [7]time.Duration {
+	const us = time.Microsecond
+	return [7]time.Duration{100 * us, 250 * us, 500 * us, 1000 * us, 2500 * us, 10000 * us, 20000 * us}
+}
+
+// latency is the live form of Latency.
+type latency struct {
+	counts [8]atomic.Uint64
+	sum    atomic.Int64
+}
+
+func (l *latency) add(d time.Duration) {
+	i := 0
+	for _, b := range latencyBounds() {
+		if d <= b {
+			break
+		}
+		i++
+	}
+	l.counts[i].Add(1)
+	l.sum.Add(int64(d))
+}
+
+func (l *latency) read() Latency {
+	out := Latency{Bounds: latencyBounds(), Sum: time.Duration(l.sum.Load())}
+	for i := range l.counts {
+		out.Counts[i] = l.counts[i].Load()
+	}
+	return out
+}
+
+// shards is how many sets of counters there are. Each pooled ask is bound to
+// one. The pool keeps asks by processor, so that processors rarely write to the
+// same cache line; with one shared counter two cores are slower than one.
+const shards = 16
+
+// stats are the gate's counters.
+type stats struct {
+	shards      [shards]shard
+	next        atomic.Uint32
+	localErrors atomic.Uint64
+}
+
+// shard is one set of counters by outcome, on cache lines of its own.
+type shard struct {
+	allowed  [outcomes]atomic.Uint64
+	denied   [outcomes]atomic.Uint64
+	shadowed atomic.Uint64
+	_        [56]byte
+}
+
+func (s *stats) shard() *shard { return &s.shards[s.next.Add(1)%shards] }
+
+// outcomes is how many reasons are counted apart; outcome numbers them.
+const outcomes = 9
+
+func outcome(r hotparam.Reason) int {
+	switch r {
+	case hotparam.ReasonCold:
+		return 0
+	case hotparam.ReasonNoRule:
+		return 1
+	case hotparam.ReasonHot:
+		return 2
+	case hotparam.ReasonOverride:
+		return 3
+	case hotparam.ReasonExempt:
+		return 4
+	case hotparam.ReasonBlocked:
+		return 5
+	case hotparam.ReasonIPFixed:
+		return 6
+	case hotparam.ReasonIPSliding:
+		return 7
+	}
+	return 8 // ReasonStore
+}
+
+func (s *shard) verdict(v *hotparam.Verdict) {
+	i := outcome(v.Reason)
+	if !v.Allowed {
+		s.denied[i].Add(1)
+		return
+	}
+	s.allowed[i].Add(1)
+	if v.Shadowed {
+		s.shadowed.Add(1)
+	}
+}
+
+// Stats reads the counters. Each is exact; they are not read at one instant.
+func (g *Gate) Stats() Stats {
+	out := Stats{LocalErrors: g.stats.localErrors.Load()}
+	for i := range g.stats.shards {
+		g.stats.shards[i].addTo(&out)
+	}
+	if s := g.shared; s != nil {
+		out.StoreCalls, out.StoreErrors, out.StoreRefused = s.calls.Load(), s.errors.Load(), s.refused.Load()
+		out.StoreOpened, out.StoreClosed = s.opened.Load(), s.closed.Load()
+		out.StoreOpen = s.open()
+		out.StoreHanging, out.StoreLatency = s.hanging.Load(), s.latency.read()
+	}
+	return out
+}
+
+func (s *shard) addTo(out *Stats) {
+	a, d := &out.Allowed, &out.Denied
+	for r, n := range map[hotparam.Reason]*uint64{
+		hotparam.ReasonCold: &a.Cold, hotparam.ReasonNoRule: &a.NoRule, hotparam.ReasonHot: &a.Hot,
+		hotparam.ReasonOverride: &a.Override, hotparam.ReasonExempt: &a.Exempt, hotparam.ReasonStore: &a.Store,
+	} {
+		*n += s.allowed[outcome(r)].Load()
+	}
+	for r, n := range map[hotparam.Reason]*uint64{
+		hotparam.ReasonHot: &d.Hot, hotparam.ReasonOverride: &d.Override, hotparam.ReasonBlocked: &d.Blocked,
+		hotparam.ReasonIPFixed: &d.IPFixed, hotparam.ReasonIPSliding: &d.IPSliding, hotparam.ReasonStore: &d.Store,
+	} {
+		*n += s.denied[outcome(r)].Load()
+	}
+	out.Shadowed += s.shadowed.Load()
+}

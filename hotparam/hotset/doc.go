@@ -1,0 +1,11 @@
+// Package hotset is the hot set as a reader holds it: in memory, merged from
+// all publishers, asked once per request.
+//
+// Publications enter by [Mirror.Replace]; [Mirror.Lookup] answers from an
+// immutable map behind one atomic pointer, so that asking about a cold key
+// takes no lock, allocates nothing and costs a few nanoseconds. Entries end by
+// themselves: a publisher that falls silent limits nobody for longer than it
+// said (Hot.Until).
+//
+// The room is pure: time is an argument, there is no I/O and no goroutine.
+package hotset

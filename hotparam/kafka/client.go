@@ -1,0 +1,172 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/cenkalti/backoff/v5"
+)
+
+// dialer opens connections that end with its context. The Kafka client has no
+// contexts of its own and would wait for a dead broker for many seconds.
+type dialer struct {
+	ctx context.Context
+	net net.Dialer
+}
+
+func newDialer(ctx context.Context) *dialer {
+	return &dialer{ctx: ctx, net: net.Dialer{Timeout: 3 * time.Second, KeepAlive: 15 * time.Second}}
+}
+
+// Dial is what the Kafka client calls.
+func (d *dialer) Dial(network, addr string) (net.Conn, error) {
+	conn, err := d.net.DialContext(d.ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &boundConn{conn, context.AfterFunc(d.ctx, func() { _ = conn.Close() })}, nil
+}
+
+// boundConn is a connection that the end of a context closes.
+type boundConn struct {
+	net.Conn
+	unbind func() bool
+}
+
+func (c *boundConn) Close() error {
+	c.unbind()
+	return c.Conn.Close()
+}
+
+// link gives clients of a cluster, one after the other, and speaks once about
+// each outage. Not safe for concurrent use.
+type link struct {
+	cfg  Config
+	what string // happens to counts during an outage, for the log
+	wait *backoff.ExponentialBackOff
+	down bool
+}
+
+func newLink(cfg Config, what string) *link {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = 200*time.Millisecond, 3*time.Second
+	return &link{cfg: cfg, what: what, wait: b}
+}
+
+// connect gives a client that knows its topic. It tries until ctx ends, and
+// only then gives an error. Hard ends what the client does: its connections
+// are closed with it.
+func (l *link) connect(ctx, hard context.Context) (sarama.Client, error) {
+	for {
+		client, err := l.try(hard)
+		if err == nil {
+			return client, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		l.failed(err)
+		if !l.pause(ctx) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// pause waits before the next attempt and reports false when ctx ended.
+func (l *link) pause(ctx context.Context) bool {
+	timer := time.NewTimer(l.wait.NextBackOff())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (l *link) try(hard context.Context) (sarama.Client, error) {
+	client, err := sarama.NewClient(l.cfg.Brokers, l.cfg.sarama(newDialer(hard)))
+	if err != nil {
+		return nil, fmt.Errorf("kafka: cannot reach brokers %v: %w", l.cfg.Brokers, err)
+	}
+	if err := l.findTopic(client); err != nil {
+		_ = client.Close()
+		return nil, err
+	}
+	return client, nil
+}
+
+// findTopic makes sure that the topic is there.
+func (l *link) findTopic(client sarama.Client) error {
+	_, err := client.Partitions(l.cfg.Topic)
+	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+		return wrap(l.cfg.Brokers, err)
+	}
+	if !l.cfg.CreateTopic {
+		return fmt.Errorf("kafka: topic %q does not exist on %v: create it "+
+			"(kafka-topics.sh --create --topic %s --partitions %d), or let this program create topics",
+			l.cfg.Topic, l.cfg.Brokers, l.cfg.Topic, l.cfg.Partitions)
+	}
+	if err := l.createTopic(client); err != nil {
+		return fmt.Errorf("kafka: cannot create topic %q with %d partitions: %w", l.cfg.Topic, l.cfg.Partitions, err)
+	}
+	return wrap(l.cfg.Brokers, client.RefreshMetadata(l.cfg.Topic))
+}
+
+func wrap(brokers []string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("kafka: brokers %v: %w", brokers, err)
+}
+
+// createTopic creates the topic. That somebody else was faster is fine.
+func (l *link) createTopic(client sarama.Client) error {
+	admin, err := sarama.NewClusterAdminFromClient(client)
+	if err != nil {
+		return err
+	}
+	// The admin is not closed: it would close the client with it.
+	err = admin.CreateTopic(l.cfg.Topic, &sarama.TopicDetail{
+		NumPartitions:     l.cfg.Partitions,
+		ReplicationFactor: -1, // as the cluster is set up
+	}, false)
+	if errors.Is(err, sarama.ErrTopicAlreadyExists) {
+		return nil
+	}
+	if err == nil {
+		l.cfg.Log.Info("kafka: topic created", "topic", l.cfg.Topic, "partitions", l.cfg.Partitions)
+	}
+	return err
+}
+
+// failed logs the first error of an outage.
+func (l *link) failed(err error) {
+	if l.down {
+		return
+	}
+	l.down = true
+	l.cfg.Log.Error(err.Error()+"; "+l.what+" until it answers", slog.String("topic", l.cfg.Topic))
+}
+
+// works ends an outage.
+func (l *link) works() {
+	l.wait.Reset()
+	if l.down {
+		l.down = false
+		l.cfg.Log.Info("kafka: the brokers answer again", "topic", l.cfg.Topic)
+	}
+}
+
+// grace gives a context that ends d after ctx: the time to finish in. Cancel
+// it when it is not needed any more.
+func grace(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })
+	return hard, func() { stop(); cancel() }
+}

@@ -1,0 +1,234 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+// ProducerConfig configures a Producer.
+type ProducerConfig struct {
+	Config
+	// Source names this process among all producers, at most 256 bytes;
+	// default random.
+	Source string
+	// MaxPairs bounds the pairs of key and second that wait for the brokers;
+	// default 262144. The oldest are dropped. One batch may be larger.
+	MaxPairs int
+	// MaxAge is how long a batch may wait before it is dropped unsent; default
+	// 10 s. Older counts are outside of every window anyway.
+	MaxAge time.Duration
+	// Drain bounds the time that Run takes to send the rest at its end;
+	// default 2 s.
+	Drain time.Duration
+	// Now is the clock that stamps records; default time.Now.
+	Now func() time.Time
+}
+
+// Producer writes counts to the topic. It implements the sink of package
+// tally. Send and Stats may be called by any goroutine; Run by one.
+type Producer struct {
+	cfg   ProducerConfig
+	link  *link
+	queue *queue
+	pack  *packer
+
+	sent, records, dropped, invalid, errors atomic.Uint64
+	connected                               atomic.Bool
+}
+
+// NewProducer builds a Producer. It looks at no network.
+func NewProducer(cfg ProducerConfig) (*Producer, error) {
+	var err error
+	if cfg.Config, err = cfg.Config.withDefaults(); err != nil {
+		return nil, err
+	}
+	if len(cfg.Source) > maxName {
+		return nil, fmt.Errorf("kafka: source of %d bytes is longer than %d", len(cfg.Source), maxName)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	cfg.Source = cmp.Or(cfg.Source, rand.Text())
+	cfg.MaxPairs = cmp.Or(max(cfg.MaxPairs, 0), 1<<18)
+	cfg.MaxAge = cmp.Or(max(cfg.MaxAge, 0), 10*time.Second)
+	cfg.Drain = cmp.Or(max(cfg.Drain, 0), 2*time.Second)
+	return &Producer{
+		cfg:   cfg,
+		link:  newLink(cfg.Config, "counts are dropped"),
+		queue: newQueue(cfg.MaxPairs),
+		pack:  newPacker(cfg.Namespace, cfg.Source, uint64(cfg.Now().UnixMicro())),
+	}, nil
+}
+
+var errStopped = errors.New("kafka: the producer has stopped")
+
+// Send queues counts and returns at once; the slice belongs to the producer
+// from then on. What the brokers do not take in time is dropped and counted in
+// Stats. An error means that Run has ended and nothing was taken.
+func (p *Producer) Send(_ context.Context, counts []hotparam.Count) error {
+	if len(counts) == 0 {
+		return nil
+	}
+	dropped, ok := p.queue.put(counts, p.cfg.Now())
+	if !ok {
+		return errStopped
+	}
+	p.dropped.Add(dropped)
+	return nil
+}
+
+// Run sends what is queued until ctx ends, sends the rest within Config.Drain,
+// and returns nil. End those who Send before.
+func (p *Producer) Run(ctx context.Context) error {
+	hard, cancel := grace(ctx, p.cfg.Drain)
+	defer cancel()
+	for ctx.Err() == nil {
+		client, err := p.link.connect(ctx, hard)
+		if err != nil {
+			break // ctx ended
+		}
+		if p.pump(ctx, client) != nil && !p.link.pause(ctx) {
+			break
+		}
+	}
+	p.drop(p.queue.close()) // only if there is no connection
+	return nil
+}
+
+// pump sends until ctx ended and all is sent (nil), or the brokers failed. It
+// closes the client.
+//
+// The SyncProducer is the asynchronous one with its channels drained. One call
+// at a time bounds what is in flight, and what comes meanwhile waits in our
+// queue, which is bounded and drops the oldest; sarama's would grow or block.
+func (p *Producer) pump(ctx context.Context, client sarama.Client) error {
+	defer client.Close()
+	producer, err := sarama.NewSyncProducerFromClient(client)
+	if err != nil {
+		p.link.failed(fmt.Errorf("kafka: producer: %w", err))
+		return err
+	}
+	defer producer.Close()
+	p.connected.Store(true)
+	defer p.connected.Store(false)
+	for {
+		select {
+		case <-p.queue.ready:
+			err = p.send(client, producer, p.queue.take())
+		case <-ctx.Done():
+			return p.send(client, producer, p.queue.close())
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// send writes batches. It fails when the brokers took none of them.
+func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batches []queued) error {
+	batches = p.dropOld(batches)
+	if len(batches) == 0 {
+		return nil
+	}
+	partitions, err := client.Partitions(p.cfg.Topic)
+	if err != nil || len(partitions) == 0 {
+		p.drop(batches)
+		p.link.failed(fmt.Errorf("kafka: partitions of topic %q: %w", p.cfg.Topic, err))
+		return fmt.Errorf("kafka: partitions: %w", err)
+	}
+	records, invalid := p.pack.records(batches, int32(len(partitions)))
+	p.invalid.Add(invalid)
+	failed := p.write(producer, records)
+	if len(failed) == len(records) && len(records) > 0 {
+		p.link.failed(fmt.Errorf("kafka: cannot write to brokers %v: %w", p.cfg.Brokers, failed[0].Err))
+		return failed[0].Err
+	}
+	p.link.works()
+	return nil
+}
+
+// write sends records and counts what became of them. It gives the failures.
+func (p *Producer) write(producer sarama.SyncProducer, records []packed) sarama.ProducerErrors {
+	messages := make([]*sarama.ProducerMessage, len(records))
+	for i, r := range records {
+		messages[i] = &sarama.ProducerMessage{
+			Topic: p.cfg.Topic, Partition: r.partition, Timestamp: p.cfg.Now(),
+			Value: sarama.ByteEncoder(r.data), Metadata: r.requests,
+		}
+	}
+	var failed sarama.ProducerErrors
+	if err := producer.SendMessages(messages); err != nil && !errors.As(err, &failed) {
+		p.link.failed(fmt.Errorf("kafka: send: %w", err)) // no such error is known
+	}
+	lost := uint64(0)
+	for _, f := range failed {
+		n, _ := f.Msg.Metadata.(uint64)
+		lost += n
+	}
+	total := uint64(0)
+	for _, r := range records {
+		total += r.requests
+	}
+	p.errors.Add(uint64(len(failed)))
+	p.records.Add(uint64(len(records) - len(failed)))
+	p.dropped.Add(lost)
+	p.sent.Add(total - lost)
+	return failed
+}
+
+// dropOld drops what waited too long.
+func (p *Producer) dropOld(batches []queued) []queued {
+	oldest := p.cfg.Now().Add(-p.cfg.MaxAge)
+	n := 0
+	for n < len(batches) && batches[n].at.Before(oldest) {
+		n++
+	}
+	p.drop(batches[:n])
+	return batches[n:]
+}
+
+func (p *Producer) drop(batches []queued) {
+	for _, b := range batches {
+		p.dropped.Add(requests(b.counts))
+	}
+}
+
+// ProducerStats is what a Producer did. Except for Queued and Connected the
+// fields only grow.
+type ProducerStats struct {
+	// Sent and Dropped count requests: written to a broker, and dropped
+	// because none took them in time.
+	Sent    uint64
+	Dropped uint64
+	// Invalid are counts that cannot be written: no key, one longer than
+	// 65536 bytes, or n outside of 1 to 2^53.
+	Invalid uint64
+	Records uint64
+	// Errors are records that failed after all repetitions.
+	Errors uint64
+	// Queued are pairs of key and second that wait.
+	Queued int64
+	// Connected is 1 while there is a connection to the brokers.
+	Connected int64
+}
+
+// Stats reads the counters.
+func (p *Producer) Stats() ProducerStats {
+	s := ProducerStats{
+		Sent: p.sent.Load(), Dropped: p.dropped.Load(), Invalid: p.invalid.Load(),
+		Records: p.records.Load(), Errors: p.errors.Load(), Queued: int64(p.queue.len()),
+	}
+	if p.connected.Load() {
+		s.Connected = 1
+	}
+	return s
+}

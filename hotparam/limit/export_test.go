@@ -1,0 +1,21 @@
+package limit
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// Dump writes out every state, for the laws that say that nothing changed.
+func (m *Memory) Dump() string {
+	var lines []string
+	for i := range m.shards {
+		for j := range m.shards[i].tables {
+			for _, e := range m.shards[i].tables[j].entries {
+				lines = append(lines, fmt.Sprintf("%d %x %+v", j, e.id, e.state))
+			}
+		}
+	}
+	sort.Strings(lines)
+	return strings.Join(lines, "\n")
+}

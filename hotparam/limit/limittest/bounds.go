@@ -1,0 +1,89 @@
+package limittest
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// greedy draws a client that asks for as much as it likes at random times, and
+// returns what it got.
+func greedy(rt *rapid.T, s store, spec limit.Spec, steps int) []event {
+	var log []event
+	now, last := newClock(rt), limit.Result{}
+	for range steps {
+		at, cost := now.step(rt, spec, last), drawCost(rt, spec, last)
+		if last = s.ask(at, "a", spec, cost); last.Allowed && cost > 0 {
+			log = append(log, event{at, cost})
+		}
+	}
+	return log
+}
+
+// testBounds: what each algorithm promises of any stretch of time, judged from
+// the outside: T2, F3 (at most 2 x Limit in a Window) and S3.
+func testBounds(t *testing.T, f Fixture) {
+	check(t, 1, func(rt *rapid.T, steps int) {
+		f.Reset()
+		spec := drawSpec(rt)
+		log := greedy(rt, store{f, rt}, spec, steps)
+		for i := range log {
+			sum := int64(0)
+			for _, e := range log[i:] {
+				sum += e.cost
+				if d := e.at - log[i].at; !within(spec, d, sum) {
+					rt.Fatalf("%+v: %d admitted within %d us", spec, sum, d)
+				}
+			}
+		}
+	})
+	f.Reset()
+	s := store{f, t}
+	if got := s.atMost(999_999, fixed(100, 1000), 100) + s.atMost(1_000_000, fixed(100, 1000), 100); got != 200 {
+		t.Errorf("F3: %d within 1 us around the boundary, the bound of 200 is said to be reached", got)
+	}
+}
+
+// within is the promise about any stretch of d microseconds, ends included.
+func within(spec limit.Spec, d, sum int64) bool {
+	window := micros(spec.Window)
+	switch {
+	case spec.Algorithm == limit.TokenBucket:
+		return !product(spec.Burst, window).plus(product(spec.Limit, d)).less(product(sum, window))
+	case d >= window:
+		return true
+	case spec.Algorithm == limit.FixedWindow:
+		return sum <= 2*spec.Limit
+	}
+	return !product(spec.Limit, window).plus(product(spec.Limit, d)).less(product(sum, window))
+}
+
+// testSchedule: a client that always takes all there is gets all that the rate
+// gives, less one token at most, whenever it asks (T3, U17).
+func testSchedule(t *testing.T, f Fixture) {
+	check(t, 2, func(rt *rapid.T, steps int) {
+		f.Reset()
+		s := store{f, rt}
+		spec := limit.Spec{
+			Algorithm: limit.TokenBucket,
+			Limit:     rapid.Int64Range(1, 5000).Draw(rt, "limit"),
+			Burst:     rapid.Int64Range(2, 500).Draw(rt, "burst"),
+			Window:    time.Duration(rapid.Int64Range(1, 10_000_000).Draw(rt, "us")) * time.Microsecond,
+		}
+		window := micros(spec.Window)
+		gap := (spec.Burst - 1) * window / spec.Limit // longer ones overflow the bucket
+		start := newClock(rt).now
+		now, got := start, s.atMost(start, spec, spec.Burst)
+		for range steps {
+			now += rapid.Int64Range(0, gap).Draw(rt, "gap")
+			got += s.atMost(now, spec, spec.Burst)
+		}
+		due := product(spec.Burst, window).plus(product(spec.Limit, now-start))
+		if due.less(product(got, window)) || product(got+1, window).less(due) {
+			rt.Fatalf("%+v: %d granted in %d us", spec, got, now-start)
+		}
+	})
+}

@@ -1,0 +1,80 @@
+package limittest
+
+import (
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// latest keeps random times within the domain of the stores.
+const latest = 8_000_000_000_000_000
+
+var algorithms = []limit.Algorithm{limit.TokenBucket, limit.FixedWindow, limit.SlidingWindow}
+
+// drawSpec draws small limits, where every edge is near; those that programs
+// use; and those at the edge of what can be kept exactly.
+func drawSpec(rt *rapid.T) limit.Spec {
+	small := rapid.Int64Range(0, 12)
+	for {
+		s := limit.Spec{Algorithm: rapid.SampledFrom(algorithms).Draw(rt, "algorithm")}
+		switch rapid.IntRange(0, 5).Draw(rt, "size") {
+		case 0, 1:
+			s.Limit, s.Burst = small.Draw(rt, "limit"), small.Draw(rt, "burst")
+			s.Window = time.Duration(rapid.Int64Range(1, 50).Draw(rt, "us")) * time.Microsecond
+		case 2, 3, 4:
+			s.Limit, s.Burst = rapid.Int64Range(1, 2000).Draw(rt, "limit"), rapid.Int64Range(1, 2000).Draw(rt, "burst")
+			s.Window = time.Duration(rapid.Int64Range(1, 60_000).Draw(rt, "ms")) * time.Millisecond
+		default:
+			s.Limit = rapid.Int64Range(1, 1<<53-1).Draw(rt, "limit") >> rapid.IntRange(0, 50).Draw(rt, "shift")
+			s.Burst = rapid.Int64Range(1, 1<<53-1).Draw(rt, "burst") >> rapid.IntRange(0, 50).Draw(rt, "shift")
+			s.Window = time.Duration(rapid.Int64Range(1, 1<<45).Draw(rt, "us")>>rapid.IntRange(0, 40).Draw(rt, "shift")) * time.Microsecond
+		}
+		if s.Validate() == nil {
+			return s
+		}
+	}
+}
+
+// drawCost draws what is likely to meet an edge.
+func drawCost(rt *rapid.T, spec limit.Spec, last limit.Result) int64 {
+	capacity := spec.Capacity()
+	cost := rapid.OneOf(
+		rapid.SampledFrom([]int64{0, 1, 1, 1, capacity, capacity + 1, last.Remaining, last.Remaining + 1}),
+		rapid.Int64Range(0, capacity/4+1),
+		rapid.Int64Range(0, capacity+1),
+	).Draw(rt, "cost")
+	return cost
+}
+
+// clock draws times that step onto edges, over them, ahead, and where back is
+// set, backwards too.
+type clock struct {
+	now  int64
+	back bool
+}
+
+func newClock(rt *rapid.T) *clock {
+	return &clock{now: rapid.OneOf(
+		rapid.Int64Range(0, 100),
+		rapid.Int64Range(1_700_000_000_000_000, 1_700_000_100_000_000),
+	).Draw(rt, "start")}
+}
+
+func (c *clock) step(rt *rapid.T, spec limit.Spec, last limit.Result) int64 {
+	window := micros(spec.Window)
+	retry, reset := max(0, micros(last.RetryAfter)), micros(last.ResetAfter)
+	d := rapid.OneOf(
+		rapid.SampledFrom([]int64{0, 0, 0, 1, retry, retry, max(0, retry-1), reset, max(0, reset-1), window, window - c.now%window}),
+		rapid.Int64Range(0, window/8+1),
+		rapid.Int64Range(0, 3*window),
+	).Draw(rt, "ahead")
+	if c.back && rapid.IntRange(0, 9).Draw(rt, "back") == 0 {
+		d = -rapid.Int64Range(0, 3*window).Draw(rt, "by")
+	}
+	if next := c.now + d; next >= 0 && next < latest {
+		c.now = next
+	}
+	return c.now
+}

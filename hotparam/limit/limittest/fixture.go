@@ -1,0 +1,138 @@
+package limittest
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// Fixture is a store under test with its clock in the test's hand. Every law
+// gets a fixture of its own and uses it from one goroutine, but for Store.
+type Fixture struct {
+	Store limit.Store
+	// Reset forgets all state.
+	Reset func()
+	// SetClock moves the clock of a store that ignores the now it is given; nil
+	// for stores that use it.
+	SetClock func(now time.Time)
+	// Expire makes vanish what has expired by now; it must not vanish before.
+	// nil: the store cannot be made to, and law U8 is skipped.
+	Expire func(now time.Time)
+	// Dump writes out all state, the same text for the same state; nil: the
+	// store cannot, and laws U1 and U2 are judged by results alone.
+	Dump func() string
+	// Lives gives for every piece of state how long it will still be kept, 0 or
+	// less for one that is kept for ever. nil: the store has no expiry that can
+	// be seen, and law U9 is skipped.
+	Lives func() []time.Duration
+}
+
+// Run checks every law. open builds a fixture that is released by t.Cleanup.
+func Run(t *testing.T, open func(t testing.TB) Fixture) {
+	laws := map[string]func(*testing.T, Fixture){
+		"Tapes":      testTapes,
+		"Faults":     testFaults,
+		"Saturation": testSaturation,
+		"BadInput":   testBadInput,
+		"Oracle":     testOracle,
+		"Free":       testFree,
+		"Change":     testChange,
+		"Lives":      testLives,
+		"Concurrent": testConcurrent,
+		"Schedule":   testSchedule,
+		"Bounds":     testBounds,
+	}
+	for name, law := range laws {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			law(t, open(t))
+		})
+	}
+	t.Run("Expiry", func(t *testing.T) {
+		t.Parallel()
+		testExpiry(t, open(t), open(t))
+	})
+}
+
+// steps is how many steps each law takes in total.
+func steps(t testing.TB) int {
+	s := os.Getenv("HOTPARAM_LIMIT_STEPS")
+	if s == "" {
+		return 10_000
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		t.Fatalf("HOTPARAM_LIMIT_STEPS=%q: want a positive number", s)
+	}
+	return n
+}
+
+// traceSteps is the length of one random trace. A check of rapid is one trace,
+// and rapid makes 100 checks unless its own flag says otherwise.
+const traceSteps = 100
+
+// check runs a property over as many traces as the steps make. A law that asks
+// the store several times in a step says how often.
+func check(t *testing.T, callsPerStep int, property func(rt *rapid.T, steps int)) {
+	total := steps(t) / callsPerStep
+	length := min(traceSteps, max(1, total/100))
+	for done := 0; done < total; done += 100 * length {
+		rapid.Check(t, func(rt *rapid.T) { property(rt, length) })
+	}
+}
+
+// tester is what both testing.TB and rapid.T are.
+type tester interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// store drives a fixture with times in microseconds.
+type store struct {
+	Fixture
+	t tester
+}
+
+// take asks for all charges at once.
+func (s store) take(now int64, charges ...limit.Charge) (bool, []limit.Result) {
+	s.t.Helper()
+	at := time.UnixMicro(now)
+	if s.SetClock != nil {
+		s.SetClock(at)
+	}
+	results := make([]limit.Result, len(charges))
+	ok, err := s.Store.Take(context.Background(), at, charges, results)
+	if err != nil {
+		s.t.Fatalf("at %d us: take %+v: %v", now, charges, err)
+	}
+	return ok, results
+}
+
+// ask asks for one cost.
+func (s store) ask(now int64, name string, spec limit.Spec, cost int64) limit.Result {
+	s.t.Helper()
+	ok, results := s.take(now, charge(name, spec, cost))
+	if ok != results[0].Allowed {
+		s.t.Fatalf("at %d us: verdict %v, the only result says %v", now, ok, results[0].Allowed)
+	}
+	return results[0]
+}
+
+func (s store) dump() string {
+	if s.Dump == nil {
+		return ""
+	}
+	return s.Dump()
+}
+
+func charge(name string, spec limit.Spec, cost int64) limit.Charge {
+	return limit.Charge{Subject: limit.Subject{Space: "test", Name: name}, Spec: spec, Cost: cost}
+}
+
+func micros(d time.Duration) int64 { return d.Microseconds() }

@@ -1,0 +1,153 @@
+package limittest
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+var names = []string{"a", "b", "c"}
+
+// testOracle drives several subjects, some requests with several charges, over
+// a clock that also jumps, and compares every number with the oracle: the
+// bounds of each algorithm, U3 to U7, U11, U12.
+func testOracle(t *testing.T, f Fixture) {
+	check(t, 1, func(rt *rapid.T, steps int) {
+		f.Reset()
+		s, now := store{f, rt}, newClock(rt)
+		now.back = true
+		oracles := map[string]*oracle{}
+		for _, n := range names {
+			oracles[n] = &oracle{spec: drawSpec(rt)}
+		}
+		last := map[string]limit.Result{}
+		for range steps {
+			lead := rapid.SampledFrom(names).Draw(rt, "lead")
+			at := now.step(rt, oracles[lead].spec, last[lead])
+			var charges []limit.Charge
+			for range rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(rt, "charges") {
+				spec := oracles[lead].spec
+				charges = append(charges, charge(lead, spec, drawCost(rt, spec, last[lead])))
+				lead = rapid.SampledFrom(names).Draw(rt, "next")
+			}
+			admitted, results := s.take(at, charges...)
+			judge(rt, oracles, at, charges, admitted, results)
+			for i, c := range charges {
+				last[c.Subject.Name] = results[i]
+			}
+		}
+	})
+}
+
+// judge compares one request with the oracles, and logs it if it was admitted.
+func judge(t tester, oracles map[string]*oracle, at int64, charges []limit.Charge, admitted bool, results []limit.Result) {
+	t.Helper()
+	all, total := true, map[string]int64{}
+	for i, c := range charges {
+		o := oracles[c.Subject.Name]
+		total[c.Subject.Name] += c.Cost
+		o.verify(t, at, total[c.Subject.Name], admitted, results[i])
+		all = all && results[i].Allowed
+	}
+	if admitted != all {
+		t.Fatalf("U3: admitted %v of %+v", admitted, results)
+	}
+	for name, cost := range total {
+		if admitted {
+			oracles[name].admit(at, cost)
+		}
+	}
+}
+
+// testFree: a denied request leaves the state as it was, to the byte (U1), and
+// so does a peek, which creates nothing (U2).
+func testFree(t *testing.T, f Fixture) {
+	check(t, 3, func(rt *rapid.T, steps int) {
+		f.Reset()
+		s, now, last := store{f, rt}, newClock(rt), limit.Result{}
+		now.back = true
+		spec := drawSpec(rt)
+		s.ask(now.now, "a", spec, 0)
+		if d, fresh := s.dump(), func() string { f.Reset(); return s.dump() }(); d != fresh {
+			rt.Fatalf("U2: a peek created %q", d)
+		}
+		for range steps {
+			at := now.step(rt, spec, last)
+			before, peeked := s.dump(), s.ask(at, "a", spec, 0)
+			if d := s.dump(); d != before {
+				rt.Fatalf("U2: peek at %d us changed\n%s\nto\n%s", at, before, d)
+			}
+			admitted, results := s.take(at, charge("a", spec, drawCost(rt, spec, last)), charge("b", limit.Spec{Algorithm: limit.FixedWindow, Limit: 3, Window: time.Millisecond}, 1))
+			last = results[0]
+			if admitted {
+				continue
+			}
+			if d := s.dump(); d != before {
+				rt.Fatalf("U1: denial at %d us changed\n%s\nto\n%s", at, before, d)
+			}
+			if r := s.ask(at, "a", spec, 0); r != peeked {
+				rt.Fatalf("U1: denial changed %+v to %+v", peeked, r)
+			}
+		}
+	})
+}
+
+// testChange: while the spec changes in every way, algorithm included, nothing
+// is granted beyond the capacity and every reply is still truthful, as peeks at
+// the promised moments and one microsecond before them show (U4 to U7, U14).
+func testChange(t *testing.T, f Fixture) {
+	check(t, 4, func(rt *rapid.T, steps int) {
+		f.Reset()
+		s, now, last := store{f, rt}, newClock(rt), limit.Result{}
+		specs := []limit.Spec{drawSpec(rt), drawSpec(rt), drawSpec(rt)}
+		specs = append(specs, specs[0])
+		specs[3].Limit, specs[3].Burst = specs[0].Limit/2, specs[0].Burst/2
+		spec, instant, granted, most := specs[0], int64(0), int64(0), int64(0)
+		for range steps {
+			if rapid.IntRange(0, 3).Draw(rt, "change") == 0 {
+				spec = rapid.SampledFrom(specs).Draw(rt, "spec")
+			}
+			if at := now.step(rt, spec, last); at != instant {
+				instant, granted, most = at, 0, 0
+			}
+			cost := drawCost(rt, spec, last)
+			last = s.ask(instant, "a", spec, cost)
+			s.truthful(instant, spec, cost, last)
+			if most = max(most, spec.Capacity()); last.Allowed {
+				granted += cost
+			}
+			if granted > most {
+				rt.Fatalf("U14: %d granted at %d us, capacity was never above %d", granted, instant, most)
+			}
+		}
+	})
+}
+
+// truthful checks a reply by asking again.
+func (s store) truthful(at int64, spec limit.Spec, cost int64, r limit.Result) {
+	s.t.Helper()
+	capacity := spec.Capacity()
+	if r.Remaining < 0 || r.Remaining > capacity || r.Limit != capacity {
+		s.t.Fatalf("U14: %+v: %+v", spec, r)
+	}
+	if (r.RetryAfter < 0) != (cost > capacity) || (r.RetryAfter == 0) != r.Allowed {
+		s.t.Fatalf("U6: %+v: cost %d: %+v", spec, cost, r)
+	}
+	left := func(in int64) int64 { s.t.Helper(); return s.ask(at+in, "a", spec, 0).Remaining }
+	if n := left(0); n != r.Remaining {
+		s.t.Fatalf("U4: %+v: %+v, then a peek finds %d", spec, r, n)
+	}
+	if d := micros(r.RetryAfter); d > 0 && (left(d) < cost || left(d-1) >= cost) {
+		s.t.Fatalf("U5: %+v: cost %d at %d us: %+v: peeks find %d, and 1 us before %d", spec, cost, at, r, left(d), left(d-1))
+	}
+	d := micros(r.ResetAfter)
+	if (d == 0) != (r.Remaining == capacity) {
+		s.t.Fatalf("U7: %+v: %+v", spec, r)
+	}
+	if d > 0 && (left(d) != capacity || left(d-1) == capacity) {
+		s.t.Fatalf("U7: %+v: at %d us: %+v: peeks find %d, and 1 us before %d", spec, at, r, left(d), left(d-1))
+	}
+}

@@ -1,0 +1,39 @@
+package limittest
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// RunSame drives two stores with the same random requests, step by step: more
+// charges at a time, the same subject twice, specs that change, a clock that
+// goes back. Every reply must be the same in every number.
+func RunSame(t *testing.T, one, other Fixture) {
+	check(t, 2, func(rt *rapid.T, steps int) {
+		one.Reset()
+		other.Reset()
+		a, b, now, last := store{one, rt}, store{other, rt}, newClock(rt), limit.Result{}
+		now.back = true
+		specs := []limit.Spec{drawSpec(rt), drawSpec(rt), drawSpec(rt)}
+		for range steps {
+			at := now.step(rt, specs[0], last)
+			var charges []limit.Charge
+			for range rapid.IntRange(1, 4).Draw(rt, "charges") {
+				spec := rapid.SampledFrom(specs).Draw(rt, "spec")
+				name := rapid.SampledFrom(names).Draw(rt, "name")
+				charges = append(charges, charge(name, spec, drawCost(rt, spec, last)))
+			}
+			admitted, results := a.take(at, charges...)
+			admittedB, resultsB := b.take(at, charges...)
+			for i := range results {
+				if results[i] != resultsB[i] || admitted != admittedB {
+					rt.Fatalf("at %d us: charge %d of %+v:\n%v %+v\n%v %+v", at, i, charges, admitted, results[i], admittedB, resultsB[i])
+				}
+			}
+			last = results[0]
+		}
+	})
+}

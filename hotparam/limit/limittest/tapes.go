@@ -1,0 +1,125 @@
+package limittest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// unsaid marks what a published table does not say.
+const unsaid = -2
+
+// row is one call and its reply, in milliseconds; retry -1 is never.
+type row struct {
+	t, cost                 int64
+	allowed                 bool
+	remaining, retry, reset int64
+}
+
+func ok(t, cost, remaining int64) row { return row{t, cost, true, remaining, 0, unsaid} }
+func no(t, cost, retry int64) row     { return row{t, cost, false, unsaid, retry, unsaid} }
+func never(t, cost, left int64) row   { return row{t, cost, false, left, -1, unsaid} }
+
+// left and whole add to a row what remains and when it is full again.
+func (r row) left(n int64) row   { r.remaining = n; return r }
+func (r row) whole(ms int64) row { r.reset = ms; return r }
+
+type tape struct {
+	name string
+	spec limit.Spec
+	rows []row
+}
+
+// bucket, fixed and sliding are specs in milliseconds.
+func bucket(burst, n, ms int64) limit.Spec {
+	return limit.Spec{Algorithm: limit.TokenBucket, Limit: n, Window: time.Duration(ms) * time.Millisecond, Burst: burst}
+}
+
+func fixed(n, ms int64) limit.Spec {
+	return limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: time.Duration(ms) * time.Millisecond}
+}
+
+func sliding(n, ms int64) limit.Spec {
+	return limit.Spec{Algorithm: limit.SlidingWindow, Limit: n, Window: time.Duration(ms) * time.Millisecond}
+}
+
+func tapes() []tape {
+	return []tape{
+		{"fixed window", fixed(5, 1000), []row{
+			ok(0, 1, 4).whole(1000), ok(0, 4, 0), no(0, 1, 1000), no(999, 1, 1), ok(1000, 5, 0), no(1000, 1, 1000),
+			ok(1999, 0, 0).whole(1), never(2000, 6, 5), ok(2000, 5, 0)}},
+		{"sliding window", sliding(10, 1000), []row{
+			ok(999, 10, 0), no(1000, 1, 100), no(1099, 1, 1), ok(1100, 1, 0), no(1100, 1, 100), ok(1500, 4, 0),
+			no(1500, 1, 100), ok(1999, 4, 0), no(1999, 1, 1), ok(2000, 1, 0), no(3500, 10, 500)}},
+		{"token bucket", bucket(4, 2, 1000), []row{
+			ok(0, 4, 0), no(0, 1, 500), no(249, 1, 251), ok(250, 0, 0), no(499, 1, 1), ok(500, 1, 0), no(500, 1, 500),
+			ok(1250, 1, 0), no(1250, 1, 250), never(10000, 5, 4), ok(10000, 4, 0), no(9000, 1, 500), ok(10500, 1, 0)}},
+		// throttled and redis-cell publish this one; GCRA is a token bucket.
+		{"bucket of 5 at 1 per second", bucket(5, 1, 1000), []row{
+			never(0, 6, 5).whole(0), ok(0, 1, 4).whole(1000), ok(0, 1, 3).whole(2000), ok(0, 1, 2).whole(3000),
+			ok(0, 1, 1).whole(4000), ok(0, 1, 0).whole(5000), no(0, 1, 1000).left(0).whole(5000),
+			ok(3000, 1, 2).whole(3000), ok(3100, 1, 1).whole(3900), ok(4000, 1, 1).whole(4000), ok(8000, 1, 4).whole(1000),
+			ok(9500, 1, 4).whole(1000), ok(9500, 0, 4).whole(1000), ok(9500, 2, 2).whole(3000),
+			no(9500, 5, 3000).left(2).whole(3000), never(15000, 6, 5).whole(0)}},
+		// redis-cell's end-to-end test.
+		{"bucket of 1 per 2 seconds", bucket(1, 1, 2000), []row{
+			ok(0, 1, 0).whole(2000), no(0, 1, 2000).left(0).whole(2000), ok(2000, 1, 0).whole(2000)}},
+		{"bucket without burst", bucket(0, 5, 1000), []row{never(0, 1, 0).whole(0), ok(0, 0, 0), never(9000, 1, 0)}},
+		{"bucket without rate", bucket(5, 0, 1000), []row{never(0, 1, 0).whole(0), ok(0, 0, 0), never(9000, 1, 0)}},
+		{"fixed window of 0", fixed(0, 1000), []row{never(0, 1, 0).whole(0), ok(1, 0, 0)}},
+		{"sliding window of 0", sliding(0, 1000), []row{never(0, 1, 0).whole(0), ok(1, 0, 0)}},
+	}
+}
+
+func testTapes(t *testing.T, f Fixture) {
+	for _, tape := range tapes() {
+		f.Reset()
+		tape.play(t, f)
+	}
+	for _, r := range publishedSliding {
+		f.Reset()
+		r.play(t, f)
+	}
+}
+
+func (tp tape) play(t *testing.T, f Fixture) {
+	s := store{f, t}
+	for i, want := range tp.rows {
+		r := s.ask(want.t*1000, "tape", tp.spec, want.cost)
+		got := row{want.t, want.cost, r.Allowed, r.Remaining, r.RetryAfter.Milliseconds(), r.ResetAfter.Milliseconds()}
+		if r.RetryAfter == hotparam.Never {
+			got.retry = -1
+		}
+		if want.remaining == unsaid {
+			got.remaining = unsaid
+		}
+		if want.reset == unsaid {
+			got.reset = unsaid
+		}
+		if got != want {
+			t.Errorf("%s: row %d: got %+v, want %+v", tp.name, i, got, want)
+		}
+	}
+}
+
+// example is the widely published one of a weighted window: 42 in the minute
+// before, 18 in this one, a limit of 50. Rounding down would admit where the
+// estimate is 49.5.
+type example struct {
+	ms      int64
+	allowed bool
+}
+
+var publishedSliding = []example{{0, false}, {15_000, false}, {15_001, false}, {16_000, true}, {30_000, true}}
+
+func (e example) play(t *testing.T, f Fixture) {
+	s := store{f, t}
+	// A higher limit lets the state come about; the units stay the same.
+	s.ask(60_000_000, "example", sliding(100, 60_000), 42)
+	s.ask(120_000_000, "example", sliding(100, 60_000), 18)
+	if r := s.ask(120_000_000+e.ms*1000, "example", sliding(50, 60_000), 1); r.Allowed != e.allowed {
+		t.Errorf("sliding 42, 18 against 50 at %d ms: %+v", e.ms, r)
+	}
+}

@@ -1,0 +1,93 @@
+package limit
+
+// Sliding window counter: two aligned windows stand for a sliding one. The
+// window before weighs by the part of it that the sliding window still covers,
+// as if its cost had been spread evenly over it. With e microseconds into the
+// current window,
+//
+//	prev x (Window-e) + (cur+cost) x Window <= Limit x Window
+//
+// admits. The weighing is done in whole numbers and nothing is rounded: 42
+// before and 18 now against a limit of 50 is denied at e = 15.001 s of 60 s,
+// where an implementation that rounds 49.4993 down lets one more pass. Any
+// stretch of d <= Window holds at most Limit x (1 + d/Window) (law S3).
+//
+// State: the cost in the window of `at` and in the one before it. Overflow:
+// prev and cur are at most the Limit they were admitted under, and
+// Limit x Window < 2^53 (Validate); the comparison is of two such products,
+// never of their sum. Cost: O(1), two or three divisions.
+
+// slidingRoll gives the costs of now's window and of the one before it. A live
+// state is at most one window behind.
+func slidingRoll(s *state, t *Terms, now int64) (cur, prev, e int64) {
+	start, e := windowStart(now, t.Unit), now%t.Unit
+	switch {
+	case s.at >= start:
+		return s.used, s.aux, e
+	case s.at >= start-t.Unit:
+		return 0, s.used, e
+	}
+	return 0, 0, e
+}
+
+func slidingLeft(s *state, t *Terms, now int64) int64 {
+	cur, prev, e := slidingRoll(s, t, now)
+	return max(0, t.Capacity-cur-ceilDiv(prev*(t.Unit-e), t.Unit))
+}
+
+// slidingWait is the time until cost <= capacity fits, which it does not now.
+// What weighs only falls, and it falls without a jump at the boundary, so the
+// first moment found is the least.
+func slidingWait(s *state, t *Terms, now, cost int64) int64 {
+	cur, prev, e := slidingRoll(s, t, now)
+	if at, ok := slidingFits(prev, t.Capacity-cur-cost, t.Unit); ok {
+		return at - e // in this window
+	}
+	rest := t.Unit - e
+	if at, ok := slidingFits(cur, t.Capacity-cost, t.Unit); ok {
+		return rest + at // in the next, where cur is the one before
+	}
+	return rest + t.Unit // in the one after, where nothing is left
+}
+
+// slidingFits is the first offset into a window at which prev weighs no more
+// than room, if there is one.
+func slidingFits(prev, room, window int64) (int64, bool) {
+	if room < 0 {
+		return 0, false
+	}
+	if prev <= room {
+		return 0, true
+	}
+	covered := room * window / prev // the most of prev's window that may weigh
+	return window - covered, covered > 0
+}
+
+func slidingAdd(s *state, t *Terms, now, cost int64) state {
+	cur, prev, _ := slidingRoll(s, t, now)
+	return state{kind: KindSliding, at: now, used: cur + cost, unit: t.Unit, aux: prev}
+}
+
+// slidingEnd is when neither window weighs any more.
+func slidingEnd(s *state) int64 {
+	end := windowStart(s.at, s.unit) + s.unit
+	if s.used > 0 {
+		end += s.unit
+	}
+	return end
+}
+
+// slidingTaken is what weighs at s.at, rounded up.
+func slidingTaken(s *state) int64 {
+	return s.used + ceilDiv(s.aux*(s.unit-s.at%s.unit), s.unit)
+}
+
+// slidingRefund gives back only into the window that was charged.
+func slidingRefund(s *state, t *Terms, then, cost int64) {
+	switch start := windowStart(s.at, t.Unit); windowStart(then, t.Unit) {
+	case start:
+		s.used = max(0, s.used-cost)
+	case start - t.Unit:
+		s.aux = max(0, s.aux-cost)
+	}
+}

@@ -1,0 +1,174 @@
+package limit
+
+import (
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+// state is what a store remembers of one subject. It carries its units, so that
+// it can be read after the spec has changed. The zero value is a subject from
+// which nothing is taken. Every fact follows from the state and the time alone,
+// which is what makes peeking free (U2) and expiry unobservable (U8).
+type state struct {
+	kind Kind
+	// at is when it was last charged, in microseconds. Time never runs
+	// backwards from it (U11).
+	at int64
+	// used is what is taken: units for a token bucket, cost in the window of
+	// at for the others.
+	used int64
+	// unit is Terms.Unit when it was charged.
+	unit int64
+	// aux is Terms.Fill for a token bucket, the cost in the window before for
+	// a sliding window.
+	aux int64
+}
+
+// end is when, by its own units, the state is the same as none.
+func (s *state) end() int64 {
+	switch s.kind {
+	case KindBucket:
+		return bucketEnd(s)
+	case KindFixed:
+		return fixedEnd(s)
+	case KindSliding:
+		return slidingEnd(s)
+	}
+	return 0
+}
+
+// taken is the whole cost that is taken at s.at, rounded up.
+func (s *state) taken() int64 {
+	switch s.kind {
+	case KindBucket:
+		return ceilDiv(s.used, s.unit)
+	case KindSliding:
+		return slidingTaken(s)
+	}
+	return s.used
+}
+
+// outcome is a Result in microseconds, retry -1 for never.
+type outcome struct {
+	allowed                 bool
+	remaining, retry, reset int64
+}
+
+// charge is the core of every store: it judges a cost at now, and where it is
+// allowed (and not 0) takes it from the state. Otherwise the state stays as it
+// is, to the bit.
+func (t *Terms) charge(s *state, now, cost int64) outcome {
+	now = max(now, s.at)
+	from, end := s, s.end()
+	if !t.owns(s) {
+		from = t.adopt(s)
+		end = min(end, from.end()) // whatever comes first makes it none
+	}
+	if now >= end {
+		from, end = &state{}, now
+	}
+	o := outcome{remaining: t.left(from, now)}
+	if o.remaining < t.Capacity {
+		o.reset = end - now
+	}
+	switch {
+	case cost == 0:
+		o.allowed = true
+	case cost > t.Capacity:
+		o.retry = -1
+	case cost > o.remaining:
+		o.retry = min(t.wait(from, now, cost, end), end-now)
+	default:
+		o.allowed = true
+		o.remaining -= cost
+		*s = t.add(from, now, cost)
+		o.reset = s.end() - now
+	}
+	return o
+}
+
+// owns reports whether a state can be read as it stands.
+func (t *Terms) owns(s *state) bool {
+	switch {
+	case s.kind == KindNone:
+		return true
+	case s.kind != t.Kind || s.unit != t.Unit:
+		return false
+	case s.kind == KindBucket:
+		return s.aux == t.Fill && s.used <= t.Capacity*t.Unit
+	}
+	return true
+}
+
+// adopt reads a state that was written under other terms (U14): what was taken
+// counts as taken now, rounded up to whole cost (so what remains is rounded
+// down), at most the capacity. It depends on the state alone and not on the
+// time, so until the state is written anew all answers about it agree.
+func (t *Terms) adopt(s *state) *state {
+	used, aux := min(s.taken(), t.Capacity), int64(0)
+	if t.Kind == KindBucket {
+		used, aux = used*t.Unit, t.Fill
+	}
+	return &state{kind: t.Kind, at: s.at, used: used, unit: t.Unit, aux: aux}
+}
+
+// left is what an immediate call could take.
+func (t *Terms) left(s *state, now int64) int64 {
+	switch t.Kind {
+	case KindBucket:
+		return bucketLeft(s, t, now)
+	case KindSliding:
+		return slidingLeft(s, t, now)
+	}
+	return fixedLeft(s, t)
+}
+
+// wait is the least time after which a cost that does not fit will.
+func (t *Terms) wait(s *state, now, cost, end int64) int64 {
+	switch t.Kind {
+	case KindBucket:
+		return bucketWait(s, t, now, cost)
+	case KindSliding:
+		return slidingWait(s, t, now, cost)
+	}
+	return end - now
+}
+
+// add is the state after a cost that fits.
+func (t *Terms) add(s *state, now, cost int64) state {
+	switch t.Kind {
+	case KindBucket:
+		return bucketAdd(s, t, now, cost)
+	case KindSliding:
+		return slidingAdd(s, t, now, cost)
+	}
+	return fixedAdd(s, t, now, cost)
+}
+
+// refund undoes a charge made at then, as far as that cannot admit more than if
+// the charge had never been made. A state written under other terms since then
+// stays as it is.
+func (t *Terms) refund(s *state, then, cost int64) {
+	if s.kind != t.Kind || cost > t.Capacity || !t.owns(s) {
+		return
+	}
+	switch t.Kind {
+	case KindBucket:
+		bucketRefund(s, t, then, cost)
+	case KindSliding:
+		slidingRefund(s, t, then, cost)
+	default:
+		fixedRefund(s, t, then, cost)
+	}
+}
+
+// write puts the outcome as callers see it.
+func (o outcome) write(r *Result, capacity int64) {
+	r.Allowed, r.Limit, r.Remaining = o.allowed, capacity, o.remaining
+	r.ResetAfter = time.Duration(o.reset) * time.Microsecond
+	r.RetryAfter = time.Duration(o.retry) * time.Microsecond
+	if o.retry < 0 {
+		r.RetryAfter = hotparam.Never
+	}
+}

@@ -1,0 +1,98 @@
+package limit
+
+import (
+	"fmt"
+	"time"
+)
+
+// Bounds of the exact domain; see Spec.Validate. Times end far enough below
+// 2^53 that the end of any state is below it too.
+const (
+	maxExact  = 1<<53 - 1
+	maxWindow = 1 << 45
+	maxFill   = 1 << 46
+	maxTime   = maxExact - 1<<47
+)
+
+// Kind is an algorithm as the stores write it down, in one letter.
+type Kind byte
+
+// The kinds. KindNone is the state of a subject from which nothing is taken.
+const (
+	KindNone    Kind = 0
+	KindBucket  Kind = 't'
+	KindFixed   Kind = 'f'
+	KindSliding Kind = 's'
+)
+
+// Terms are a Spec made ready for counting: what the stores compute with.
+type Terms struct {
+	Kind Kind
+	// Capacity is Spec.Capacity; 0 denies always.
+	Capacity int64
+	// Unit is for a token bucket how many units make one token, for a window
+	// its length in microseconds.
+	Unit int64
+	// Fill is how many units a token bucket regains per microsecond; 0 for
+	// windows.
+	Fill int64
+}
+
+// Terms computes the terms, or says why the spec is refused. It costs a
+// greatest common divisor; stores keep the terms of subjects they know.
+func (s Spec) Terms() (Terms, error) {
+	if err := s.plain(); err != nil {
+		return Terms{}, err
+	}
+	us := s.Window.Microseconds()
+	switch s.Algorithm {
+	case TokenBucket:
+		return s.bucketTerms(us)
+	case FixedWindow:
+		return Terms{Kind: KindFixed, Capacity: s.Limit, Unit: us}, nil
+	case SlidingWindow:
+		if s.Limit > maxExact/us {
+			return Terms{}, fmt.Errorf("limit: sliding window of %d per %v: limit x microseconds must stay below 2^53", s.Limit, s.Window)
+		}
+		return Terms{Kind: KindSliding, Capacity: s.Limit, Unit: us}, nil
+	}
+	return Terms{}, fmt.Errorf("limit: unknown algorithm %q", s.Algorithm)
+}
+
+// plain checks what holds for every algorithm.
+func (s Spec) plain() error {
+	switch {
+	case s.Window <= 0:
+		return fmt.Errorf("limit: window %v must be positive", s.Window)
+	case s.Window%time.Microsecond != 0:
+		return fmt.Errorf("limit: window %v must be whole microseconds", s.Window)
+	case s.Window.Microseconds() > maxWindow:
+		return fmt.Errorf("limit: window %v is longer than 407 days", s.Window)
+	case s.Limit < 0 || s.Limit > maxExact:
+		return fmt.Errorf("limit: limit %d must be in 0..2^53-1", s.Limit)
+	}
+	return nil
+}
+
+// micros is a time in the microseconds of the stores, within their domain.
+func micros(t time.Time) int64 { return min(max(t.UnixMicro(), 0), maxTime) }
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// ceilDiv is a/b rounded up, for a >= 0 and b > 0, without leaving the domain.
+// Most buckets fill by 1 and are spared the division.
+func ceilDiv(a, b int64) int64 {
+	if b == 1 {
+		return a
+	}
+	q := a / b
+	if q*b < a {
+		q++
+	}
+	return q
+}

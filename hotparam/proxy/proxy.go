@@ -1,0 +1,105 @@
+package proxy
+
+import (
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/httpwire"
+)
+
+// Asker judges requests. *gate.Gate is one.
+type Asker = httpwire.Asker
+
+// Proxy judges requests and forwards those let pass. It may be used by many
+// goroutines.
+type Proxy struct {
+	judge     *httpwire.Judge
+	cfg       Config
+	upstreams map[string]*upstream
+	denied    atomic.Uint64
+	unrouted  atomic.Uint64
+}
+
+// New builds a proxy. It opens no connection: an upstream that is down is
+// found out by the requests for it. It panics without an asker.
+func New(asker Asker, cfg Config) (*Proxy, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	p := &Proxy{
+		cfg:       cfg,
+		upstreams: make(map[string]*upstream, len(cfg.Upstreams)),
+		judge: httpwire.NewJudge(httpwire.JudgeConfig{
+			Asker: asker, Clients: cfg.Clients, Now: cfg.Now, Log: cfg.Log,
+		}),
+	}
+	via := cfg.transport()
+	for name, u := range cfg.Upstreams {
+		p.upstreams[name] = newUpstream(name, u, via, &p.cfg)
+	}
+	return p, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v := p.judge.Ask(r)
+	if !v.Allowed {
+		p.denied.Add(1)
+		httpwire.WriteDenied(w, &v, p.cfg.Status)
+		return
+	}
+	if !p.cfg.HideLimits {
+		httpwire.SetRateLimit(w.Header(), &v)
+	}
+	p.route(&v).serve(w, r)
+}
+
+// route is the upstream for a verdict's class.
+func (p *Proxy) route(v *hotparam.Verdict) *upstream {
+	if p.cfg.Route == nil {
+		return p.upstreams[""]
+	}
+	u := p.upstreams[p.cfg.Route(v.Class)]
+	if u == nil {
+		p.unrouted.Add(1)
+		return p.upstreams[""]
+	}
+	return u
+}
+
+// Stats are the counters of a proxy since it was built.
+type Stats struct {
+	Denied uint64
+	// Panics are requests that passed because judging them panicked.
+	Panics uint64
+	// Unrouted went to the usual upstream because theirs does not exist.
+	Unrouted  uint64
+	Upstreams map[string]UpstreamStats // by name
+}
+
+// UpstreamStats are the counters of one upstream.
+type UpstreamStats struct {
+	// Requests forwarded, and Failures among them that it did not answer.
+	Requests, Failures uint64
+	// Abandoned are requests whose client left before the answer.
+	Abandoned uint64
+}
+
+// Stats reads the counters.
+func (p *Proxy) Stats() Stats {
+	s := Stats{
+		Denied: p.denied.Load(), Panics: p.judge.Panics(), Unrouted: p.unrouted.Load(),
+		Upstreams: make(map[string]UpstreamStats, len(p.upstreams)),
+	}
+	for name, u := range p.upstreams {
+		s.Upstreams[name] = UpstreamStats{
+			Requests: u.requests.Load(), Failures: u.failures.Load(), Abandoned: u.abandoned.Load(),
+		}
+	}
+	return s
+}

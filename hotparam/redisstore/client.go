@@ -1,0 +1,68 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Client is the connection to Redis that everything of this package hangs on.
+// Any number of goroutines may share it. Close it when nothing uses it any
+// more; what still runs on it then fails with an error.
+type Client struct {
+	rdb  redis.UniversalClient
+	keys keys
+	cfg  Config
+	log  *slog.Logger
+	// now is the process clock. It stamps what people read (audit entries) and
+	// measures ages; limits, versions and expiries use the clock of Redis.
+	now     func() time.Time
+	scripts scripts
+
+	hot       followState
+	overrides followState
+	counters  counters
+}
+
+// Open makes a client. It does not need the server: only a bad Config is an
+// error, and connections are made when they are first needed.
+func Open(cfg Config) (*Client, error) {
+	cfg, options, err := cfg.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Client{
+		rdb:     redis.NewUniversalClient(options),
+		keys:    newKeys(cfg.Namespace),
+		cfg:     cfg,
+		log:     cfg.Log,
+		now:     time.Now,
+		scripts: loadScripts(),
+	}, nil
+}
+
+// Close ends all connections. Followers and reporters must have returned, or
+// return soon by their context; they retry until then.
+func (c *Client) Close() error {
+	if err := c.rdb.Close(); err != nil {
+		return fmt.Errorf("redisstore: close: %w", err)
+	}
+	return nil
+}
+
+// Ping asks the server for an answer: one round trip.
+func (c *Client) Ping(ctx context.Context) error {
+	if err := c.rdb.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("redisstore: ping %v: %w", c.cfg.Addrs, err)
+	}
+	return nil
+}
+
+// Namespace is the tenant whose keys this client uses.
+func (c *Client) Namespace() string { return c.cfg.Namespace }

@@ -1,0 +1,216 @@
+package redisstore
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Config says where Redis is. The zero value of a field means its default.
+type Config struct {
+	// Addrs is one server, or some nodes of a cluster, each "host:port", "host"
+	// (port 6379) or "/path/of.sock". A single address may also be a URL:
+	// redis://user:password@host:port/db, rediss:// with TLS, unix:///path.
+	// What the URL says wins over the fields. Default 127.0.0.1:6379.
+	Addrs []string
+	// Cluster asks for the cluster protocol with a single address too. Several
+	// addresses always mean a cluster.
+	Cluster  bool
+	Username string
+	Password string
+	// DB is the database number; a cluster has only 0.
+	DB int
+	// TLS with the system's certificate authorities; the name checked is that
+	// of the address.
+	TLS bool
+	// TLSConfig asks for TLS with an authority or a certificate of one's own.
+	// It must not be changed afterwards.
+	TLSConfig *tls.Config
+	// Namespace keeps tenants apart: 1 to 64 of A-Z a-z 0-9 . _ -.
+	// Default "default".
+	Namespace string
+	// Timeout bounds reading, writing and waiting for a connection, each. A
+	// context that ends sooner ends the call sooner. Default 1s.
+	Timeout time.Duration
+	// PoolSize is how many connections a process may hold. Default 16: callers
+	// share pipelines, so more connections only cost Redis memory.
+	PoolSize int
+	// Log gets what deserves a person's eye: trouble when it begins and ends.
+	// nil: nothing is logged.
+	Log *slog.Logger
+}
+
+const (
+	defaultTimeout  = time.Second
+	defaultPoolSize = 16
+	dialTimeout     = time.Second
+)
+
+// resolve fills in the defaults and checks everything, naming the field.
+func (cfg Config) resolve() (Config, *redis.UniversalOptions, error) {
+	if len(cfg.Addrs) == 0 {
+		cfg.Addrs = []string{"127.0.0.1:6379"}
+	}
+	if cfg.Namespace == "" {
+		cfg.Namespace = "default"
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	if cfg.PoolSize == 0 {
+		cfg.PoolSize = defaultPoolSize
+	}
+	cfg, err := cfg.parseAddrs()
+	if err != nil {
+		return cfg, nil, err
+	}
+	if err := cfg.validate(); err != nil {
+		return cfg, nil, err
+	}
+	return cfg, cfg.options(), nil
+}
+
+func (cfg Config) validate() error {
+	switch {
+	case !validNamespace(cfg.Namespace):
+		return fmt.Errorf("redisstore: namespace %q: want 1 to 64 of A-Z a-z 0-9 . _ -", cfg.Namespace)
+	case cfg.Timeout < time.Millisecond:
+		return fmt.Errorf("redisstore: timeout %v: want at least 1ms", cfg.Timeout)
+	case cfg.PoolSize < 1:
+		return fmt.Errorf("redisstore: pool size %d: want at least 1", cfg.PoolSize)
+	case cfg.DB < 0:
+		return fmt.Errorf("redisstore: db %d: want 0 or more", cfg.DB)
+	case cfg.DB != 0 && cfg.isCluster():
+		return fmt.Errorf("redisstore: db %d: a cluster has only db 0", cfg.DB)
+	}
+	return nil
+}
+
+func (cfg Config) isCluster() bool { return cfg.Cluster || len(cfg.Addrs) > 1 }
+
+// options are made for short calls that somebody waits for: no retries (callers
+// decide what a failure means), no background chatter, no push messages.
+func (cfg Config) options() *redis.UniversalOptions {
+	o := &redis.UniversalOptions{
+		Addrs:                 cfg.Addrs,
+		IsClusterMode:         cfg.isCluster(),
+		ClientName:            "hotparam",
+		Username:              cfg.Username,
+		Password:              cfg.Password,
+		DB:                    cfg.DB,
+		Protocol:              2, // push messages of RESP3 would be looked for at every call
+		MaxRetries:            -1,
+		DialTimeout:           dialTimeout,
+		DialerRetries:         1,
+		ReadTimeout:           cfg.Timeout,
+		WriteTimeout:          cfg.Timeout,
+		PoolTimeout:           cfg.Timeout,
+		ContextTimeoutEnabled: true,
+		PoolSize:              cfg.PoolSize,
+		ConnMaxIdleTime:       5 * time.Minute,
+		DisableIdentity:       true,
+		MaintNotificationsConfig: &maintnotifications.Config{
+			Mode: maintnotifications.ModeDisabled,
+		},
+	}
+	switch {
+	case cfg.TLSConfig != nil:
+		o.TLSConfig = cfg.TLSConfig
+	case cfg.TLS:
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	o.Dialer = dialer(baseDialer(o))
+	return o
+}
+
+func validNamespace(s string) bool {
+	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+	return len(s) >= 1 && len(s) <= 64 && strings.Trim(s, allowed) == ""
+}
+
+// parseAddrs writes every address as host:port or as the path of a socket.
+func (cfg Config) parseAddrs() (Config, error) {
+	if len(cfg.Addrs) == 1 && strings.Contains(cfg.Addrs[0], "://") {
+		return cfg.parseURL(cfg.Addrs[0])
+	}
+	addrs := make([]string, len(cfg.Addrs))
+	for i, a := range cfg.Addrs {
+		addr, err := parseAddr(a)
+		if err != nil {
+			return cfg, err
+		}
+		addrs[i] = addr
+	}
+	cfg.Addrs = addrs
+	return cfg, nil
+}
+
+func parseAddr(a string) (string, error) {
+	if strings.HasPrefix(a, "/") {
+		return a, nil
+	}
+	host, port, err := net.SplitHostPort(a)
+	if err != nil {
+		// No port, or an IPv6 address without brackets.
+		host, port = strings.Trim(a, "[]"), "6379"
+		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
+			return "", fmt.Errorf("redisstore: address %q: want host:port", a)
+		}
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return "", fmt.Errorf("redisstore: address %q: port %q is not 1 to 65535", a, port)
+	}
+	if host == "" || strings.ContainsAny(host, " \t\r\n/?#@,") {
+		return "", fmt.Errorf("redisstore: address %q: bad host %q; want host:port", a, host)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// parseURL reads redis://, rediss:// and unix://. Errors do not show the URL,
+// which may hold a password.
+func (cfg Config) parseURL(raw string) (Config, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		var ue *url.Error
+		if errors.As(err, &ue) {
+			err = ue.Err
+		}
+		return cfg, fmt.Errorf("redisstore: address is not a URL: %w", err)
+	}
+	if u.User != nil {
+		cfg.Username = u.User.Username()
+		cfg.Password, _ = u.User.Password()
+	}
+	switch u.Scheme {
+	case "unix":
+		cfg.Addrs = []string{u.Path}
+		if u.Host != "" || u.Path == "" {
+			return cfg, fmt.Errorf("redisstore: address %q: want unix:///path", u.Redacted())
+		}
+		return cfg, nil
+	case "redis", "rediss":
+	default:
+		return cfg, fmt.Errorf("redisstore: address %q: scheme %q; want redis, rediss or unix", u.Redacted(), u.Scheme)
+	}
+	cfg.TLS = cfg.TLS || u.Scheme == "rediss"
+	if db := strings.Trim(u.Path, "/"); db != "" {
+		if cfg.DB, err = strconv.Atoi(db); err != nil {
+			return cfg, fmt.Errorf("redisstore: address %q: db %q is not a number", u.Redacted(), db)
+		}
+	}
+	if u.RawQuery != "" {
+		return cfg, fmt.Errorf("redisstore: address %q: options after ? are not read; use the settings", u.Redacted())
+	}
+	addr, err := parseAddr(u.Host)
+	cfg.Addrs = []string{addr}
+	return cfg, err
+}

@@ -1,0 +1,218 @@
+package redisstore
+
+import (
+	"bytes"
+
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+// A hot set is stored as text, one key a line, fields apart by tabs:
+//
+//	key  rule  rate  peak_rate  since_us  until_us
+//
+// Times are unix microseconds, 0 for none. In key and rule a backslash, tab and
+// newline are written \\, \t and \n; all other bytes stand for themselves, also
+// those that are not UTF-8, because a key must come out as it went in (JSON
+// would change it). Fields that a reader does not know stand at the end of the
+// line and are passed over.
+//
+// Large bodies are compressed: every limiter reads them once a second.
+const (
+	encodingText = "hotset1"
+	encodingGzip = "hotset1+gzip"
+	// compressFrom keeps bodies that a person may look at readable.
+	compressFrom = 16 << 10
+	// bodyMax bounds what is stored and what a reader unpacks: some 150,000 keys.
+	bodyMax = 16 << 20
+)
+
+// appendSet writes the keys of a set.
+func appendSet(dst []byte, keys []hotparam.Hot) ([]byte, error) {
+	for i := range keys {
+		h := &keys[i]
+		if !finite(h.Rate) || !finite(h.Peak) {
+			return nil, fmt.Errorf("redisstore: hot key %q: rate %v, peak %v: want finite numbers", h.Key, h.Rate, h.Peak)
+		}
+		dst = appendField(dst, string(h.Key))
+		dst = append(dst, '\t')
+		dst = appendField(dst, h.Rule)
+		dst = append(dst, '\t')
+		dst = strconv.AppendFloat(dst, h.Rate, 'g', -1, 64)
+		dst = append(dst, '\t')
+		dst = strconv.AppendFloat(dst, h.Peak, 'g', -1, 64)
+		dst = append(dst, '\t')
+		dst = strconv.AppendInt(dst, micros(h.Since), 10)
+		dst = append(dst, '\t')
+		dst = strconv.AppendInt(dst, micros(h.Until), 10)
+		dst = append(dst, '\n')
+		if len(dst) > bodyMax {
+			return nil, fmt.Errorf("redisstore: hot set of %d keys is over %d bytes; lower max_hot", len(keys), bodyMax)
+		}
+	}
+	return dst, nil
+}
+
+// parseSet reads what appendSet wrote. The keys do not hold on to body.
+func parseSet(body string) ([]hotparam.Hot, error) {
+	keys := make([]hotparam.Hot, 0, strings.Count(body, "\n"))
+	rules := map[string]string{} // few rules, many keys: one string each
+	for n := 1; body != ""; n++ {
+		line, rest, ended := strings.Cut(body, "\n")
+		if !ended {
+			return nil, fmt.Errorf("redisstore: hot set line %d: no newline at its end", n)
+		}
+		h, err := parseHot(line)
+		if err != nil {
+			return nil, fmt.Errorf("redisstore: hot set line %d: %w", n, err)
+		}
+		if known, ok := rules[h.Rule]; ok {
+			h.Rule = known
+		} else {
+			h.Rule = strings.Clone(h.Rule)
+			rules[h.Rule] = h.Rule
+		}
+		keys = append(keys, h)
+		body = rest
+	}
+	return keys, nil
+}
+
+func parseHot(line string) (hotparam.Hot, error) {
+	var field [6]string
+	for i := range field {
+		var more bool
+		field[i], line, more = strings.Cut(line, "\t")
+		if !more && i < len(field)-1 {
+			return hotparam.Hot{}, fmt.Errorf("%d fields; want at least %d", i+1, len(field))
+		}
+	}
+	h := hotparam.Hot{
+		Key:  hotparam.Key(strings.Clone(unescape(field[0]))),
+		Rule: unescape(field[1]),
+	}
+	if h.Key == "" {
+		return h, fmt.Errorf("empty key")
+	}
+	var err error
+	if h.Rate, err = parseRate(field[2]); err != nil {
+		return h, err
+	}
+	if h.Peak, err = parseRate(field[3]); err != nil {
+		return h, err
+	}
+	if h.Since, err = parseMicros(field[4]); err != nil {
+		return h, err
+	}
+	h.Until, err = parseMicros(field[5])
+	return h, err
+}
+
+func parseRate(s string) (float64, error) {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || !finite(f) {
+		return 0, fmt.Errorf("rate %q is not a finite number", s)
+	}
+	return f, nil
+}
+
+func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+
+// micros is a time as it is stored: 0 for none.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func parseMicros(s string) (time.Time, error) {
+	us, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("time %q is not a number of microseconds", s)
+	}
+	if us == 0 {
+		return time.Time{}, nil
+	}
+	return time.UnixMicro(us).UTC(), nil
+}
+
+// appendField writes a field so that it holds neither tab nor newline.
+func appendField(dst []byte, s string) []byte {
+	for i := range len(s) {
+		switch c := s[i]; c {
+		case '\\':
+			dst = append(dst, '\\', '\\')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// unescape reverses appendField. A backslash before any other byte stands for
+// itself, so every field can be read.
+func unescape(s string) string {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	return fieldUnescaper.Replace(s)
+}
+
+// fieldUnescaper is immutable and safe for concurrent use.
+var fieldUnescaper = strings.NewReplacer(`\\`, `\`, `\t`, "\t", `\n`, "\n")
+
+// pack compresses a large body, and says how.
+func pack(body []byte) ([]byte, string, error) {
+	if len(body) < compressFrom {
+		return body, encodingText, nil
+	}
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	if err != nil {
+		return nil, "", fmt.Errorf("redisstore: compress hot set: %w", err)
+	}
+	if _, err := w.Write(body); err != nil {
+		return nil, "", fmt.Errorf("redisstore: compress hot set: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return nil, "", fmt.Errorf("redisstore: compress hot set: %w", err)
+	}
+	return out.Bytes(), encodingGzip, nil
+}
+
+// unpack reverses pack. It gives up beyond bodyMax bytes.
+func unpack(body, encoding string) (string, error) {
+	switch encoding {
+	case encodingText:
+		return body, nil
+	case encodingGzip:
+	default:
+		return "", fmt.Errorf("redisstore: hot set encoding %q is not known here; upgrade this program", encoding)
+	}
+	r, err := gzip.NewReader(strings.NewReader(body))
+	if err != nil {
+		return "", fmt.Errorf("redisstore: unpack hot set: %w", err)
+	}
+	var out strings.Builder
+	n, err := io.Copy(&out, io.LimitReader(r, bodyMax+1))
+	if err != nil {
+		return "", fmt.Errorf("redisstore: unpack hot set: %w", err)
+	}
+	if n > bodyMax {
+		return "", fmt.Errorf("redisstore: hot set is over %d bytes unpacked", bodyMax)
+	}
+	return out.String(), nil
+}

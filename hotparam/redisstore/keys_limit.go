@@ -1,0 +1,74 @@
+package redisstore
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// maxSubjectBytes is how much of a subject is written out in a key. Longer ones
+// are hashed: keys stay short, whatever strangers send.
+const maxSubjectBytes = 512
+
+// limitState: string, the state of one limit; lua/limit_prelude.lua says how it
+// is written. Expires when nothing is taken any more. It is one of
+//
+//	hp:{news}:limit:hot:k:topic?id=42         a name
+//	hp:{news}:limit:ip_fixed:a:192.0.2.7      an address; then maybe " " and a name
+//	hp:{news}:limit:ip_fixed:c:4:anna         an opaque client; then maybe a name
+//	hp:{news}:limit:hot:h:<64 hex digits>     SHA-256 of what is long or odd
+//
+// Two subjects never share a key. Algorithms do share it, so that a limit whose
+// algorithm is changed does not start afresh.
+func (k keys) limitState(s *limit.Subject) string {
+	b := make([]byte, 0, 128)
+	b = append(b, k.prefix...)
+	b = append(b, "limit:"...)
+	switch {
+	case isOdd(s):
+		b = append(b, strings.ReplaceAll(s.Space, ":", "_")...)
+		b = append(b, ":h:"...)
+		return string(hashSubject(b, s))
+	case s.Client.Addr.IsValid():
+		b = append(b, s.Space...)
+		b = append(b, ":a:"...)
+		b = s.Client.Addr.AppendTo(b)
+		if s.Name != "" {
+			b = append(b, ' ')
+		}
+	case s.Client.Name != "":
+		b = append(b, s.Space...)
+		b = append(b, ":c:"...)
+		b = strconv.AppendInt(b, int64(len(s.Client.Name)), 10)
+		b = append(append(b, ':'), s.Client.Name...)
+	default:
+		b = append(b, s.Space...)
+		b = append(b, ":k:"...)
+	}
+	return string(append(b, s.Name...))
+}
+
+// isOdd is true for subjects that are hashed: too long to write out, or, which
+// programs never do, with parts that could be mistaken for others.
+func isOdd(s *limit.Subject) bool {
+	return len(s.Space)+len(s.Name)+len(s.Client.Name) > maxSubjectBytes ||
+		strings.Contains(s.Space, ":") ||
+		s.Client.Addr.Zone() != "" ||
+		s.Client.Addr.IsValid() && s.Client.Name != ""
+}
+
+// hashSubject appends a hash over the parts of a subject, each after its length.
+func hashSubject(dst []byte, s *limit.Subject) []byte {
+	h := sha256.New()
+	for _, part := range []string{s.Space, s.Client.Addr.String(), s.Client.Name, s.Name} {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(part)))
+		h.Write(n[:])
+		h.Write([]byte(part))
+	}
+	return hex.AppendEncode(dst, h.Sum(nil))
+}

@@ -1,0 +1,289 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
+)
+
+func publish(t testing.TB, p *Publisher, set hotparam.HotSet) {
+	t.Helper()
+	if err := p.Publish(context.Background(), set); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func testPublishedSetIsReadBack(t *testing.T, s server) {
+	c := s.open(t)
+	p := c.Publisher("agg-1")
+	var last uint64
+	for _, n := range []int{3, 0, 2000} { // a few, none, compressed
+		set := hot(now(), n)
+		publish(t, p, set)
+		fields, err := s.raw.HMGet(context.Background(), c.keys.hotSet("agg-1"), "version", "at", "encoding", "body").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := parseHotSet(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Version <= last || got.Version != p.Version() {
+			t.Errorf("version %d after %d; the publisher says %d", got.Version, last, p.Version())
+		}
+		last = got.Version
+		got.Version = 0
+		if !got.At.Equal(set.At) || len(got.Keys) != n || n > 0 && !cmp.Equal(got, set) {
+			t.Error(cmp.Diff(got, set))
+		}
+	}
+	if keys := s.immortal(t); keys != nil {
+		t.Errorf("keys without expiry: %v", keys)
+	}
+}
+
+func TestLifeOfASet(t *testing.T) {
+	t.Parallel()
+	c := open(t, redistest.Mini(t).Addr())
+	ctx := context.Background()
+	p := c.Publisher("agg")
+	at := now()
+	until := func(d time.Duration) hotparam.HotSet {
+		return hotparam.HotSet{At: at, Keys: []hotparam.Hot{{Key: "k", Until: at.Add(d)}, {Key: "l", Until: at.Add(d / 2)}}}
+	}
+	for _, tc := range []struct {
+		set  hotparam.HotSet
+		want time.Duration
+	}{
+		{hotparam.HotSet{At: at}, setLifeMin},
+		{until(-time.Hour), setLifeMin}, // judged by a process that was frozen since
+		{until(45 * time.Second), 45 * time.Second},
+		{until(1000 * time.Hour), setLifeMax},
+	} {
+		publish(t, p, tc.set)
+		for _, key := range []string{c.keys.hotSet("agg"), c.keys.hotIndex()} {
+			if ttl := c.rdb.PTTL(ctx, key).Val(); ttl > tc.want || ttl < tc.want-5*time.Second {
+				t.Errorf("%s lives %v; want %v", key, ttl, tc.want)
+			}
+		}
+	}
+}
+
+// A Redis that lost everything gives a higher version than before, even when
+// its clock went back.
+func TestVersionsNeverGoBack(t *testing.T) {
+	t.Parallel()
+	m := redistest.Mini(t)
+	start := time.Unix(1_800_000_000, 0)
+	m.SetTime(start)
+	c := open(t, m.Addr())
+	p, q := c.Publisher("p"), c.Publisher("q")
+	last := uint64(0)
+	step := func(what string, p *Publisher) {
+		t.Helper()
+		publish(t, p, hot(start, 1))
+		if p.Version() <= last {
+			t.Errorf("%s: version %d after %d", what, p.Version(), last)
+		}
+		last = p.Version()
+	}
+	step("first", p)
+	step("same millisecond", p)
+	step("other publisher", q)
+	m.FlushAll()
+	step("flushed in the same millisecond", q)
+	m.FlushAll()
+	m.SetTime(start.Add(-time.Hour))
+	step("flushed, clock an hour back", q)
+	step("the other one, an hour back", p)
+	m.SetTime(start.Add(time.Hour))
+	step("later", p)
+	if want := uint64(start.Add(time.Hour).UnixMilli()); last != want {
+		t.Errorf("version %d; want the clock of Redis, %d", last, want)
+	}
+}
+
+func testOldProcessIsFenced(t *testing.T, s server) {
+	c := s.open(t)
+	ctx := context.Background()
+	frozen := c.Publisher("agg")
+	publish(t, frozen, hot(now(), 5))
+	successor := s.open(t).Publisher("agg") // the same id in a new process
+	publish(t, successor, hot(now(), 1))
+	err := frozen.Publish(ctx, hot(now(), 5))
+	if !errors.Is(err, ErrFenced) || !strings.Contains(err.Error(), `"agg"`) {
+		t.Errorf("the old process: %v; want fenced", err)
+	}
+	// Redis loses everything and hears the old process first: the new one
+	// still wins.
+	for _, k := range []string{c.keys.hotEpoch("agg"), c.keys.hotSet("agg"), c.keys.hotIndex(), c.keys.hotVersion()} {
+		s.raw.Del(ctx, k)
+	}
+	publish(t, frozen, hot(now(), 5))
+	publish(t, successor, hot(now(), 1))
+	if err := frozen.Publish(ctx, hot(now(), 5)); !errors.Is(err, ErrFenced) {
+		t.Errorf("the old process after a flush: %v; want fenced", err)
+	}
+	if got := c.Stats(); got.Fenced != 2 || got.Published != 2 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What a dead process sent may reach Redis after its successor: here the calls
+// are made with the arguments they would have had.
+func testLateCallsUndoNothing(t *testing.T, s server) {
+	c := s.open(t)
+	ctx := context.Background()
+	call := func(token string, epoch int64, expected string, seq int64) []int64 {
+		reply, err := c.scripts.publishHot.Run(ctx, c.rdb,
+			[]string{c.keys.hotVersion(), c.keys.hotIndex(), c.keys.hotSet("a"), c.keys.hotEpoch("a")},
+			"a", token, epoch, expected, seq, 1, 0, 60_000, encodingText, token, 60_000, 60_000, c.keys.hotNotice(),
+		).Int64Slice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply
+	}
+	code := func(what string, want int64, reply []int64) int64 {
+		t.Helper()
+		if reply[0] != want {
+			t.Errorf("%s: code %d; want %d", what, reply[0], want)
+		}
+		return reply[2]
+	}
+	// The first call of old was given up and its second one taken.
+	old := code("take", 1, call("old", 0, "", 2))
+	code("first call, late", -1, call("old", 0, "", 1))
+	code("answer was lost, call again", 1, call("old", 0, "", 3))
+	code("next", 1, call("old", old, "", 4))
+	code("late", -1, call("old", old, "", 3))
+	owner := c.rdb.Get(ctx, c.keys.hotEpoch("a")).Val()
+	if owner != strconv.FormatInt(old, 10)+" old" {
+		t.Errorf("owner %q", owner)
+	}
+	// A process that died at its start took what was read long ago.
+	code("race", -2, call("dead", 0, "", 1))
+	young := code("take over", 1, call("new", 0, owner, 1))
+	if young <= old {
+		t.Errorf("epoch %d after %d", young, old)
+	}
+	code("dead, later still", -2, call("dead", 0, owner, 1))
+	code("fenced", 0, call("old", old, "", 5))
+	if body := c.rdb.HGet(ctx, c.keys.hotSet("a"), "body").Val(); body != "new" {
+		t.Errorf("the set is that of %q", body)
+	}
+}
+
+func TestSilentPublisherLeavesTheIndex(t *testing.T) {
+	t.Parallel()
+	m := redistest.Mini(t)
+	start := time.Unix(1_800_000_000, 0)
+	m.SetTime(start)
+	c := open(t, m.Addr())
+	short, long := c.Publisher("short"), c.Publisher("long")
+	set := hot(start, 1)
+	set.Keys[0].Until = start.Add(20 * time.Second)
+	publish(t, long, hot(start, 1))
+	publish(t, short, set)
+	index := func() int { return len(c.rdb.HGetAll(context.Background(), c.keys.hotIndex()).Val()) }
+	if n := index(); n != 2 {
+		t.Fatalf("%d publishers", n)
+	}
+	m.SetTime(start.Add(21 * time.Second))
+	publish(t, long, hot(start, 1))
+	if n := index(); n != 1 {
+		t.Errorf("%d publishers 1 s after one expired", n)
+	}
+	m.SetTime(start.Add(100 * time.Second))
+	if keys := m.Keys(); strings.Contains(strings.Join(keys, " "), "hot:set") || strings.Contains(strings.Join(keys, " "), "hot:index") {
+		t.Errorf("still there: %v", keys)
+	}
+}
+
+func TestBadSetsAndIDs(t *testing.T) {
+	t.Parallel()
+	c := open(t, redistest.Mini(t).Addr())
+	ctx := context.Background()
+	for _, id := range []string{"", "a b", "a\n", strings.Repeat("x", 129)} {
+		if err := c.Publisher(id).Publish(ctx, hotparam.HotSet{}); err == nil || !strings.Contains(err.Error(), strconv.Quote(id)) {
+			t.Errorf("id %q: %v", id, err)
+		}
+	}
+	zero := 0.0
+	set := hot(now(), 1)
+	set.Keys[0].Rate = zero / zero
+	if err := c.Publisher("a").Publish(ctx, set); err == nil || !strings.Contains(err.Error(), "NaN") {
+		t.Errorf("NaN: %v", err)
+	}
+}
+
+func TestPublisherSurvivesARestart(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := open(t, s.Addr())
+	p := c.Publisher("agg")
+	publish(t, p, hot(now(), 3))
+	before := p.Version()
+	s.Kill()
+	if err := p.Publish(context.Background(), hot(now(), 3)); err == nil {
+		t.Error("published to a dead server")
+	}
+	s.Relaunch()
+	eventually(t, "published again", func() bool { return p.Publish(context.Background(), hot(now(), 3)) == nil })
+	if p.Version() <= before {
+		t.Errorf("version %d after %d", p.Version(), before)
+	}
+	if st := c.Stats(); st.PublishErrors == 0 || st.Published != 2 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// Bytes and time of hot sets, up to the largest that is expected. "delivered"
+// is until a follower has it.
+func BenchmarkPublish(b *testing.B) {
+	s := redistest.Start(b)
+	for _, n := range []int{10, 1000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			c := open(b, s.Addr())
+			p := c.Publisher("agg")
+			set := varied(now(), n)
+			for b.Loop() {
+				publish(b, p, set)
+			}
+			st := c.Stats()
+			b.ReportMetric(float64(st.PublishedBytes)/float64(st.Published), "bytes/set")
+			b.ReportMetric(float64(c.rdb.MemoryUsage(context.Background(), c.keys.hotSet("agg")).Val())/float64(n), "redis-bytes/key")
+		})
+		b.Run(fmt.Sprint(n, "-delivered"), func(b *testing.B) {
+			c := open(b, s.Addr())
+			p := c.Publisher("agg")
+			got := make(chan uint64, 1)
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan error, 1)
+			go func() {
+				done <- c.Follow(ctx, func(_ string, set hotparam.HotSet) { got <- set.Version })
+			}()
+			for c.hot.subscriptions.Load() == 0 {
+				runtime.Gosched()
+			}
+			set := varied(now(), n)
+			for b.Loop() {
+				publish(b, p, set)
+				for <-got != p.Version() {
+				}
+			}
+			cancel()
+			<-done
+		})
+	}
+}

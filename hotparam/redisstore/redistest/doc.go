@@ -1,0 +1,8 @@
+// Package redistest gives tests a Redis: a real redis-server of their own, a
+// real cluster of three, or miniredis where the clock must be set by hand.
+//
+// Every server runs on a free loopback port with its own directory and is
+// stopped by its process id when the test ends. Where redis-server is not
+// installed the test is skipped, unless HOTPARAM_REQUIRE_SERVERS=1: then it
+// fails.
+package redistest

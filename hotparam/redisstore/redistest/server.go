@@ -1,0 +1,233 @@
+package redistest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+// ready is how long a server may take to answer its first PING.
+const ready = 20 * time.Second
+
+// Server is one redis-server process. Its methods may be called by the test's
+// goroutines one at a time; they fail the test when something goes wrong.
+type Server struct {
+	t    testing.TB
+	bin  string
+	dir  string
+	port int
+	args []string
+
+	mu     sync.Mutex // guards what a restart replaces
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when cmd has been waited for
+}
+
+// Start runs a redis-server with args behind the usual ones ("--appendonly",
+// "yes"), waits until it answers, and stops it when the test ends. Without
+// args it keeps nothing on disk.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	bin, err := exec.LookPath("redis-server")
+	if err != nil {
+		if os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" {
+			t.Fatalf("redistest: redis-server is required: %v", err)
+		}
+		t.Skip("redistest: redis-server is not installed; with HOTPARAM_REQUIRE_SERVERS=1 this would fail")
+	}
+	s := &Server{t: t, bin: bin, dir: t.TempDir(), port: freePort(t), args: args}
+	t.Cleanup(s.Stop)
+	s.launch()
+	return s
+}
+
+// Mini runs a miniredis until the test ends. Its clock is the real one, or what
+// SetTime says; TIME and the expiry of keys both follow it.
+func Mini(t testing.TB) *miniredis.Miniredis {
+	t.Helper()
+	m := miniredis.NewMiniRedis()
+	if err := m.Start(); err != nil {
+		t.Fatalf("redistest: miniredis: %v", err)
+	}
+	t.Cleanup(m.Close)
+	m.ClockTTL(true)
+	return m
+}
+
+// Addr is host:port of the server, the same after a restart.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// Client gives a plain client with generous timeouts, closed when the test
+// ends. Each call makes a new one.
+func (s *Server) Client() *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: s.Addr(), Protocol: 2, DisableIdentity: true})
+	s.t.Cleanup(func() { _ = c.Close() }) // nothing is buffered in it
+	return c
+}
+
+// Freeze stops the process where it stands (SIGSTOP): connections stay open
+// and nothing answers.
+func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
+
+// Thaw lets a frozen process go on.
+func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
+
+// Kill ends the process without a chance to save (SIGKILL) and waits for it.
+func (s *Server) Kill() {
+	s.signal(syscall.SIGKILL)
+	s.await()
+}
+
+// Stop ends the process in the ordinary way and waits for it. Stopping a
+// stopped server does nothing.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	cmd, exited := s.cmd, s.exited
+	s.mu.Unlock()
+	if cmd == nil {
+		return
+	}
+	// It may be frozen or gone already; both are fine.
+	_ = cmd.Process.Signal(syscall.SIGCONT)
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-exited:
+	case <-time.After(ready):
+		_ = cmd.Process.Kill()
+		<-exited
+	}
+}
+
+// Restart stops the server and starts it again on the same port and directory.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Stop()
+	s.launch()
+}
+
+// Relaunch starts a server again that was killed or stopped.
+func (s *Server) Relaunch() {
+	s.t.Helper()
+	s.await()
+	s.launch()
+}
+
+// Flush empties all databases, as a server that lost its data.
+func (s *Server) Flush() {
+	s.t.Helper()
+	if err := s.Client().FlushAll(context.Background()).Err(); err != nil {
+		s.t.Fatalf("redistest: flush: %v", err)
+	}
+}
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatalf("redistest: signal %v: %v", sig, err)
+	}
+}
+
+func (s *Server) await() {
+	s.mu.Lock()
+	exited := s.exited
+	s.mu.Unlock()
+	<-exited
+}
+
+func (s *Server) launch() {
+	s.t.Helper()
+	args := append([]string{
+		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir,
+		"--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "notice",
+		"--logfile", filepath.Join(s.dir, "redis.log"),
+	}, s.args...)
+	cmd := exec.Command(s.bin, args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		s.t.Fatalf("redistest: start: %v", err)
+	}
+	exited := make(chan struct{})
+	go func() { // ends with the process, which Stop awaits
+		_ = cmd.Wait() // killed by a signal is the usual end
+		close(exited)
+	}()
+	s.mu.Lock()
+	s.cmd, s.exited = cmd, exited
+	s.mu.Unlock()
+	if err := s.awaitReady(exited); err != nil {
+		log, _ := os.ReadFile(filepath.Join(s.dir, "redis.log"))
+		s.t.Fatalf("redistest: %v\n%s%s", err, out.Bytes(), log)
+	}
+}
+
+// awaitReady asks until the server answers PING or is gone.
+func (s *Server) awaitReady(exited <-chan struct{}) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(ready)
+	for {
+		err := ping(s.Addr())
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-exited:
+			return fmt.Errorf("redis-server on %s ended at once", s.Addr())
+		case <-end:
+			return fmt.Errorf("redis-server on %s does not answer: %w", s.Addr(), err)
+		}
+	}
+}
+
+// ping speaks to the server without a client library, which would complain on
+// standard error about every failed attempt.
+func ping(addr string) error {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if answer != "+PONG\r\n" {
+		return fmt.Errorf("answer to PING is %q", answer)
+	}
+	return nil
+}
+
+// freePort finds a port that nobody listens on. Somebody else may take it
+// before the server does; the server then fails to start and says so.
+func freePort(t testing.TB) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("redistest: no free port: %v", err)
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port
+}

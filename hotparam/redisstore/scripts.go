@@ -1,0 +1,23 @@
+package redisstore
+
+import (
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/lua"
+)
+
+// scripts are run by their digest; a server that does not know one, after a
+// restart, is sent its text (one round trip more, once).
+type scripts struct {
+	publishHot    *redis.Script
+	writeOverride *redis.Script
+	writeReport   *redis.Script
+}
+
+func loadScripts() scripts {
+	return scripts{
+		publishHot:    redis.NewScript(lua.PublishHot()),
+		writeOverride: redis.NewScript(lua.WriteOverride()),
+		writeReport:   redis.NewScript(lua.WriteReport()),
+	}
+}

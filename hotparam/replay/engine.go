@@ -1,0 +1,238 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/accesslog"
+	"github.com/hotparam/pipeline/hotparam/detect"
+	"github.com/hotparam/pipeline/hotparam/gate"
+	"github.com/hotparam/pipeline/hotparam/hotset"
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// publisher is the name under which the one detector publishes.
+const publisher = "replay"
+
+// earliest is the least time between two publications because of a key that
+// crossed its threshold. It is as long as a tally takes to flush, and keeps a
+// log with very many hot keys from being published as often.
+const earliest = 100 * time.Millisecond
+
+// engine judges one second after the other.
+type engine struct {
+	gate     *gate.Gate
+	detector *detect.Detector
+	mirror   hotset.Mirror
+	version  uint64
+
+	keys    *book[string]
+	clients *book[hotparam.Client]
+	spans   spans
+	seconds hotSeconds
+
+	tally Report // the totals, as they grow
+	hot   int    // keys in the last hot set
+	last  int64  // the second judged last
+
+	crossed bool      // a key has crossed its threshold since the last tick
+	early   time.Time // the last tick because of one
+
+	counted []counted // keys of the request under way
+	beyond  bool      // one of them has the reserved parameter
+	moments []moment
+	header  accesslog.Header
+}
+
+// counted is one key of a request.
+type counted struct {
+	key hotparam.Key
+	id  uint32
+	ok  bool // id is valid: the key has a row
+}
+
+func newEngine(cfg Config) *engine {
+	e := &engine{
+		detector: detect.New(cfg.Rules, detect.Options{MaxKeys: cfg.MaxKeys}),
+		keys:     newBook[string](cfg.MaxKeys, 5),
+		clients:  newBook[hotparam.Client](cfg.MaxKeys, 60),
+		spans:    spans{open: make(map[hotparam.Key]Span)},
+		seconds:  hotSeconds{numbers: make(map[hotparam.Key]uint32)},
+		last:     math.MinInt64,
+	}
+	e.gate = gate.New(gate.Config{
+		Rules: cfg.Rules, Hot: &e.mirror, Counter: (*counter)(e),
+		Local: limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.MaxKeys}),
+	})
+	return e
+}
+
+// counter is what the gate tells the keys of a request to.
+type counter engine
+
+// malformed is how the key of a request beyond the limits ends. No request can
+// forge it: a bare "!" is never written in canonical parameters.
+var malformed = []byte("?!malformed")
+
+// Add notes one key of the request under way.
+func (c *counter) Add(key []byte, _, _ int64) {
+	id, ok := c.keys.ids[string(key)]
+	if !ok {
+		id, ok = c.keys.enter(string(key))
+	}
+	k := counted{id: id, ok: ok}
+	if ok {
+		k.key = hotparam.Key(c.keys.names[id])
+	} else {
+		k.key = hotparam.Key(key)
+		c.keys.dropped++
+	}
+	c.beyond = c.beyond || bytes.HasSuffix(key, malformed)
+	c.counted = append(c.counted, k)
+}
+
+// second judges all requests of one second.
+func (e *engine) second(ctx context.Context, b *bucket) {
+	e.coolUntil(b.second)
+	denied := e.tally.Denied.Total()
+	records := string(b.records)
+	e.moments = spread(records, e.moments)
+	var req hotparam.Request
+	for _, m := range e.moments {
+		readRecord(records[m.from:m.to], &req, &e.header)
+		req.Header = &e.header
+		e.request(ctx, time.Unix(b.second, m.nanos).UTC(), &req)
+	}
+	e.keys.close(b.second)
+	e.clients.close(b.second)
+	e.seconds.add(b.second, e.detector.Over(b.second))
+	if e.hot > 0 || e.crossed {
+		e.tick(time.Unix(b.second+1, 0).UTC())
+	}
+	if e.tally.Requests == 0 {
+		e.tally.First = b.second
+	}
+	n := int64(len(e.moments))
+	e.tally.Requests += n
+	e.tally.Last = b.second
+	e.tally.Timeline.add(b.second, n, e.tally.Denied.Total()-denied)
+	e.last = b.second
+}
+
+// request decides one request, then counts it.
+func (e *engine) request(ctx context.Context, now time.Time, req *hotparam.Request) {
+	e.publishEarly(now)
+	id, known := e.client(req)
+	e.counted, e.beyond = e.counted[:0], false
+	v := e.gate.Ask(ctx, now, req)
+	for _, k := range e.counted {
+		if k.ok {
+			e.keys.count(k.id)
+		}
+		e.crossed = e.detector.Add(now, hotparam.Count{Key: k.key, N: 1, Second: now.Unix()}) || e.crossed
+	}
+	e.publishEarly(now)
+	switch {
+	case e.beyond:
+		e.tally.MalformedQueries++
+	case len(e.counted) == 0:
+		e.tally.NoRule++
+	}
+	if known {
+		e.clients.count(id)
+	}
+	if v.Shadowed {
+		e.tally.Shadowed++
+	}
+	if !v.Allowed {
+		e.denied(&v, id, known)
+	}
+}
+
+// client counts who asks. The gate may keep the name of a client, so the
+// request gets one that owns its memory.
+func (e *engine) client(req *hotparam.Request) (uint32, bool) {
+	id, ok := e.clients.ids[req.Client]
+	if !ok {
+		req.Client.Name = strings.Clone(req.Client.Name)
+		if id, ok = e.clients.enter(req.Client); !ok {
+			e.clients.dropped++
+			return 0, false
+		}
+	}
+	req.Client = e.clients.names[id]
+	return id, true
+}
+
+// denied counts a denial where it belongs.
+func (e *engine) denied(v *hotparam.Verdict, client uint32, known bool) {
+	d := &e.tally.Denied
+	switch v.Reason {
+	case hotparam.ReasonIPFixed:
+		d.IPFixed++
+	case hotparam.ReasonIPSliding:
+		d.IPSliding++
+	case hotparam.ReasonOverride:
+		d.Override++
+	case hotparam.ReasonBlocked:
+		d.Blocked++
+	default:
+		d.Hot++
+	}
+	if known {
+		e.clients.rows[client].denied++
+	}
+	if v.Reason == hotparam.ReasonIPFixed || v.Reason == hotparam.ReasonIPSliding {
+		return
+	}
+	if id, ok := e.keys.ids[string(v.Key)]; ok {
+		e.keys.rows[id].denied++
+	}
+}
+
+// publishEarly does not wait for the next whole second when a key has crossed
+// its threshold.
+func (e *engine) publishEarly(now time.Time) {
+	if e.crossed && now.Sub(e.early) >= earliest {
+		e.early = now
+		e.tick(now)
+	}
+}
+
+// tick lets the detector judge and publishes what it says.
+func (e *engine) tick(now time.Time) {
+	set, changes := e.detector.Tick(now)
+	e.crossed = false
+	e.version++
+	set.Version = e.version
+	e.mirror.Replace(publisher, set)
+	e.hot = len(set.Keys)
+	for _, c := range changes {
+		e.spans.change(c)
+	}
+}
+
+// coolUntil lets the silent seconds before second pass, as long as a key is
+// hot. When none is, nothing can happen in them.
+func (e *engine) coolUntil(second int64) {
+	for s := e.last + 2; e.hot > 0 && s <= second; s++ {
+		e.tick(time.Unix(s, 0).UTC())
+	}
+}
+
+// maxCooling bounds how long finish waits for keys to cool, in seconds of log.
+const maxCooling = 7 * 24 * 3600
+
+// finish lets time pass until nothing is hot, and gives all that was.
+func (e *engine) finish() []Span {
+	second := e.last + 1
+	for i := 0; e.hot > 0 && i < maxCooling; i++ {
+		second++
+		e.tick(time.Unix(second, 0).UTC())
+	}
+	return e.spans.all(second)
+}

@@ -1,0 +1,110 @@
+package replay
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+)
+
+// maxLine is the longest line that is read. No server takes a request line
+// this long, so what is longer is no request.
+const maxLine = 64 << 10
+
+var (
+	errLong = errors.New("line is longer than 64 KiB")
+	errCut  = errors.New("line is cut off where the file could not be read further")
+)
+
+// lines cuts a stream into lines without their ends. It reads blocks, and
+// hands out lines as parts of one string per block, so that a line costs no
+// allocation.
+type lines struct {
+	r     io.Reader
+	buf   []byte // what was read behind the last block
+	block string // what is left of the block
+	long  bool   // inside a line that is too long
+	err   error  // how the stream ended, once it has
+}
+
+func newLines(r io.Reader) *lines { return &lines{r: r, buf: make([]byte, 0, maxLine)} }
+
+// next gives the next line, io.EOF after the last. errLong and errCut stand
+// for one line each; any other error is the end.
+func (l *lines) next() (string, error) {
+	for l.block == "" {
+		if l.err != nil {
+			return l.last()
+		}
+		if err := l.fill(); err != nil {
+			return "", err
+		}
+	}
+	line, rest, _ := strings.Cut(l.block, "\n")
+	l.block = rest
+	return strings.TrimSuffix(line, "\r"), nil
+}
+
+// pending tells whether next has a line without reading.
+func (l *lines) pending() bool { return l.block != "" }
+
+// fill reads until there is a block of whole lines or the stream ends.
+func (l *lines) fill() error {
+	for idle := 0; l.err == nil; {
+		seen := len(l.buf)
+		n, err := l.r.Read(l.buf[seen:cap(l.buf)])
+		l.buf, l.err = l.buf[:seen+n], err
+		if idle++; n > 0 {
+			idle = 0
+		} else if idle > 100 && err == nil {
+			l.err = io.ErrNoProgress
+		}
+		if l.long {
+			if end := bytes.IndexByte(l.buf, '\n'); end >= 0 {
+				l.drop(end + 1)
+				l.long = false
+				l.cut(0)
+				return errLong
+			}
+			l.buf = l.buf[:0]
+			continue
+		}
+		if l.cut(seen) {
+			return nil
+		}
+		if len(l.buf) == cap(l.buf) {
+			l.long, l.buf = true, l.buf[:0]
+		}
+	}
+	return nil
+}
+
+// cut makes a block of the whole lines in buf, whose first from bytes are known
+// to hold no line end. False when there is none.
+func (l *lines) cut(from int) bool {
+	end := bytes.LastIndexByte(l.buf[from:], '\n')
+	if end < 0 {
+		return false
+	}
+	l.block = string(l.buf[:from+end+1])
+	l.drop(from + end + 1)
+	return true
+}
+
+// drop forgets the first n bytes read.
+func (l *lines) drop(n int) { l.buf = l.buf[:copy(l.buf, l.buf[n:])] }
+
+// last gives what stands behind the last line end, then how the stream ended.
+func (l *lines) last() (string, error) {
+	line, long := string(l.buf), l.long
+	l.buf, l.long = l.buf[:0], false
+	switch {
+	case long:
+		return "", errLong
+	case line == "":
+		return "", l.err
+	case l.err != io.EOF:
+		return "", errCut
+	}
+	return strings.TrimSuffix(line, "\r"), nil
+}

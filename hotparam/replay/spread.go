@@ -1,0 +1,70 @@
+package replay
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"strings"
+)
+
+// moment is when within its second a record happens, and where it is.
+type moment struct {
+	nanos    int64
+	hash     uint64
+	from, to int // of the record behind its head
+}
+
+// spread gives the records of one second in the order in which they are taken
+// to happen; see the package comment. The order depends on what the records
+// say, never on how they stand: sorting is by a hash, and equal ones, which
+// would clump, get a new hash each.
+func spread(records string, moments []moment) []moment {
+	moments = moments[:0]
+	fine := false
+	for at := 0; at < len(records); {
+		size := int(binary.LittleEndian.Uint32([]byte(records[at : at+4])))
+		nanos := int64(binary.LittleEndian.Uint32([]byte(records[at+4 : at+8])))
+		fine = fine || nanos != 0
+		m := moment{nanos: nanos, from: at + recordHead, to: at + size}
+		m.hash = mix(records[m.from:m.to])
+		moments = append(moments, m)
+		at += size
+	}
+	order := func(a, b moment) int {
+		if a.nanos != b.nanos {
+			return cmp.Compare(a.nanos, b.nanos)
+		}
+		if a.hash != b.hash {
+			return cmp.Compare(a.hash, b.hash)
+		}
+		return strings.Compare(records[a.from:a.to], records[b.from:b.to])
+	}
+	slices.SortFunc(moments, order)
+	if fine {
+		return moments
+	}
+	if tellApart(records, moments) {
+		slices.SortFunc(moments, order)
+	}
+	for i := range moments {
+		moments[i].nanos = int64(i) * 1e9 / int64(len(moments))
+	}
+	return moments
+}
+
+// tellApart gives equal records, which stand side by side, hashes of their
+// own. It reports whether there were any.
+func tellApart(records string, moments []moment) bool {
+	any, nth := false, uint64(0)
+	for i := 1; i < len(moments); i++ {
+		m, before := &moments[i], &moments[i-1]
+		if records[m.from:m.to] != records[before.from:before.to] {
+			nth = 0
+			continue
+		}
+		any = true
+		nth++
+		m.hash = remix(m.hash + nth)
+	}
+	return any
+}

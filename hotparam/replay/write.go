@@ -1,0 +1,229 @@
+package replay
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options say how a report is written for people.
+type Options struct {
+	// Color uses the colours of a terminal.
+	Color bool
+	// Width is the width of a line in columns; 0 means 100, and less than 60
+	// means 60.
+	Width int
+	// Top is how many rows a table has; 0 means 20.
+	Top int
+}
+
+// Write writes the report for people, in UTF-8. Bytes of the log reach w only
+// as printable characters: nobody can send escape codes to whose terminal it
+// is by asking for them.
+func Write(w io.Writer, r *Report, o Options) error {
+	p := &page{w: bufio.NewWriter(w), Options: o}
+	p.Width = max(cmp.Or(o.Width, 100), 60)
+	p.Top = cmp.Or(o.Top, 20)
+	p.summary(r)
+	if r.Requests > 0 {
+		p.picture(&r.Timeline)
+		p.keys(r.Keys)
+		p.hot(r.Hot)
+		p.denied(r)
+		p.clients(r.Clients)
+	}
+	p.broken(r)
+	if err := p.w.Flush(); err != nil {
+		return fmt.Errorf("replay: writing the report: %w", err)
+	}
+	return nil
+}
+
+// page is a report being written. Errors stay in w until Flush.
+type page struct {
+	w *bufio.Writer
+	Options
+}
+
+func (p *page) printf(format string, args ...any) { fmt.Fprintf(p.w, format, args...) }
+
+// The colours, as parameters of an escape code.
+const (
+	bold = "1"
+	dim  = "2"
+	red  = "31"
+)
+
+func (p *page) paint(color, s string) string {
+	if !p.Color {
+		return s
+	}
+	return "\x1b[" + color + "m" + s + "\x1b[0m"
+}
+
+func (p *page) heading(s string) { p.printf("\n%s\n", p.paint(bold, s)) }
+
+func (p *page) summary(r *Report) {
+	p.printf("%s requests by %s clients for %s keys\n",
+		p.paint(bold, grouped(r.Requests)), grouped(int64(r.DistinctClients)), grouped(int64(r.DistinctKeys)))
+	if r.Requests > 0 {
+		p.printf("%s to %s UTC, %s\n", clock(r.First), clock(r.Last), span(r.Last-r.First+1))
+	}
+	p.sources(r.Sources)
+	for _, n := range []struct {
+		n    int64
+		what string
+	}{
+		{r.Malformed, "lines are malformed and left out"},
+		{r.Late, "lines came too late to be put in order and are left out (a longer lateness takes them in)"},
+		{r.MalformedQueries, "requests have a query beyond the limits; they count under !malformed"},
+		{r.NoRule, "requests match no rule"},
+		{r.Dropped.Keys, "requests are for keys beyond the number that is told apart"},
+		{r.Dropped.Clients, "requests are by clients beyond the number that is told apart"},
+		{r.Dropped.Spans + r.Dropped.HotSeconds, "entries of what was hot are left out, there are too many"},
+		{r.Dropped.EarlySeconds, "seconds were judged early, because memory for putting lines in order was full"},
+	} {
+		if n.n > 0 {
+			p.printf("%s %s\n", p.paint(red, grouped(n.n)), n.what)
+		}
+	}
+}
+
+// sources lists the first sources, and all that could not be read.
+func (p *page) sources(origins []Origin) {
+	hidden := 0
+	for i, o := range origins {
+		if i >= p.Top && o.Error == "" {
+			hidden++
+			continue
+		}
+		p.printf("%s: %s lines", clean(o.Name), grouped(o.Lines))
+		if o.Format != "" {
+			p.printf(", %s", o.Format)
+		}
+		if o.Error != "" {
+			p.printf(", %s", p.paint(red, clean(o.Error)))
+		}
+		p.printf("\n")
+	}
+	if hidden > 0 {
+		p.printf("and %s more files\n", grouped(int64(hidden)))
+	}
+}
+
+func (p *page) keys(keys []Key) {
+	p.heading("Busiest keys")
+	p.printf("%10s %8s %8s %10s  %s\n", "requests", "peak 1s", "peak 5s", "denied", "key")
+	for _, k := range keys[:min(p.Top, len(keys))] {
+		p.printf("%10s %8s %8s %10s  %s\n", grouped(k.Requests), grouped(k.Peak1s), grouped(k.Peak5s),
+			grouped(k.Denied), fit(clean(string(k.Key)), p.Width-41))
+	}
+}
+
+// hot shows the spans with the highest peaks, in order of time.
+func (p *page) hot(spans []Span) {
+	p.heading("Hot")
+	if len(spans) == 0 {
+		p.printf("nothing\n")
+		return
+	}
+	shown := slices.Clone(spans)
+	slices.SortStableFunc(shown, func(a, b Span) int { return cmp.Compare(b.PeakRate, a.PeakRate) })
+	shown = shown[:min(p.Top, len(shown))]
+	slices.SortStableFunc(shown, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
+	until := untilFormat(shown)
+	p.printf("%-19s  %-*s %10s  %s\n", "from", len(until), "until", "peak/s", "key (rule)")
+	for _, s := range shown {
+		text := fit(clean(string(s.Key)), p.Width-37-len(until)-len(s.Rule)) + " (" + s.Rule + ")"
+		p.printf("%s  %s %10.1f  %s\n", clock(s.From), time.Unix(s.Until, 0).UTC().Format(until), s.PeakRate, text)
+	}
+	if more := len(spans) - len(shown); more > 0 {
+		p.printf("and %s more with lower peaks\n", grouped(int64(more)))
+	}
+}
+
+// untilFormat is the time alone where every span ends on the day it began.
+func untilFormat(spans []Span) string {
+	for _, s := range spans {
+		if s.From/86400 != s.Until/86400 {
+			return time.DateTime
+		}
+	}
+	return time.TimeOnly
+}
+
+func (p *page) denied(r *Report) {
+	p.heading("Would have been denied")
+	if r.Denied.Total() == 0 && r.Shadowed == 0 {
+		p.printf("nothing\n")
+	}
+	for _, n := range []struct {
+		n    int64
+		what string
+	}{
+		{r.Denied.Hot, "by the limits of hot keys"},
+		{r.Denied.Override, "by overrides"},
+		{r.Denied.Blocked, "by blocks"},
+		{r.Denied.IPFixed, "by the fixed window of their client"},
+		{r.Denied.IPSliding, "by the sliding window of their client"},
+		{r.Shadowed, "by limits in shadow mode, which let them pass"},
+	} {
+		if n.n > 0 {
+			share := 100 * float64(n.n) / float64(r.Requests)
+			p.printf("%10s %6.2f %%  %s\n", grouped(n.n), share, n.what)
+		}
+	}
+}
+
+func (p *page) clients(clients []Client) {
+	p.heading("Busiest clients")
+	p.printf("%10s %8s %8s %10s  %s\n", "requests", "peak 1s", "peak 60s", "denied", "client")
+	for _, c := range clients[:min(p.Top, len(clients))] {
+		p.printf("%10s %8s %8s %10s  %s\n", grouped(c.Requests), grouped(c.Peak1s), grouped(c.Peak60s),
+			grouped(c.Denied), fit(clean(c.Client), p.Width-41))
+	}
+}
+
+func (p *page) broken(r *Report) {
+	if len(r.Broken) == 0 {
+		return
+	}
+	p.heading("Malformed lines, the first of " + grouped(r.Malformed))
+	for _, b := range r.Broken {
+		p.printf("%s\n", fit(fmt.Sprintf("%s:%d: %s", clean(b.Source), b.Line, clean(b.Reason)), 2*p.Width))
+	}
+}
+
+// grouped writes 1234567 as 1,234,567.
+func grouped(n int64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func clock(second int64) string { return time.Unix(second, 0).UTC().Format(time.DateTime) }
+
+// span writes a number of seconds in its two greatest units.
+func span(seconds int64) string {
+	units := []struct {
+		seconds int64
+		name    string
+	}{{86400, "d"}, {3600, "h"}, {60, "m"}, {1, "s"}}
+	var parts []string
+	for _, u := range units {
+		if n := seconds / u.seconds; (n > 0 || len(parts) > 0) && len(parts) < 2 {
+			parts = append(parts, fmt.Sprint(n)+u.name)
+			seconds %= u.seconds
+		}
+	}
+	if len(parts) == 0 {
+		return "0s"
+	}
+	return strings.Join(parts, "")
+}

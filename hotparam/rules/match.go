@@ -1,0 +1,189 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/canon"
+)
+
+// Match is one rule that counts a request.
+type Match struct {
+	Rule *Rule
+	// Key is in memory of the Scratch: valid until it is used again.
+	Key []byte
+	// Malformed is true where the request is beyond the limits and Key has
+	// the reserved parameter.
+	Malformed bool
+}
+
+// Scratch is memory that [Set.Match] reuses between calls. The zero value is
+// ready; it is not for concurrent use.
+type Scratch struct {
+	matches []Match
+	key     []byte
+	values  []canon.Value
+	canon   canon.Scratch
+}
+
+// matcher finds the rules for a request.
+type matcher struct {
+	byName map[string]*Rule
+	// exact has, for each path that some pattern writes out, every route that
+	// takes this path, in file order. open has the routes of all other paths:
+	// those with a wildcard, or without a path.
+	exact map[string][]*route
+	open  []*route
+	all   []*route
+	// catchAll is tried last.
+	catchAll *route
+	classes  []*classIndex
+}
+
+// compile builds the index of a set whose rules have been checked.
+func (s *Set) compile() error {
+	m := matcher{byName: map[string]*Rule{}, exact: map[string][]*route{}}
+	for _, r := range s.Rules {
+		rt, err := newRoute(r)
+		if err != nil {
+			return err
+		}
+		m.byName[r.Name] = r
+		if r.IsCatchAll() {
+			m.catchAll = rt
+			continue
+		}
+		m.all = append(m.all, rt)
+		if rt.path() == "" {
+			m.open = append(m.open, rt)
+		}
+	}
+	for _, rt := range m.all {
+		path := rt.path()
+		if path == "" || m.exact[path] != nil {
+			continue
+		}
+		m.exact[path] = slices.DeleteFunc(slices.Clone(m.all), func(o *route) bool {
+			return o.segs != nil && !o.takesPath(path, make([]canon.Value, o.slots))
+		})
+	}
+	for _, c := range s.Classes {
+		m.classes = append(m.classes, newClassIndex(c))
+	}
+	s.index = m
+	return nil
+}
+
+// path gives the one path without escapes that a route takes, "" where it
+// takes others too.
+func (rt *route) path() string {
+	var b strings.Builder
+	for _, s := range rt.segs {
+		if s.kind != literal && s.kind != end || strings.ContainsAny(s.text, "/%") {
+			return ""
+		}
+		b.WriteString("/" + s.text)
+	}
+	return b.String()
+}
+
+// candidates gives the routes that may take a path, in file order.
+func (m *matcher) candidates(path string) []*route {
+	if routes, ok := m.exact[path]; ok {
+		return routes
+	}
+	if strings.IndexByte(path, '%') >= 0 {
+		return m.all // the path may be one that a pattern writes without escapes
+	}
+	return m.open
+}
+
+// Match gives the rules that count a request, with its key under each: none,
+// one, or several where rules have Continue. The result is valid until sc is
+// used again. Nothing is allocated once sc has grown.
+func (s *Set) Match(req *hotparam.Request, sc *Scratch) []Match {
+	sc.matches, sc.key = sc.matches[:0], sc.key[:0]
+	path, query := req.Split()
+	for _, rt := range s.index.candidates(path) {
+		if !rt.matches(req, path, sc) {
+			continue
+		}
+		s.add(rt, req, rt.rule.Name, query, sc)
+		if !rt.rule.Continue {
+			return sc.matches
+		}
+	}
+	if rt := s.index.catchAll; rt != nil && rt.matches(req, path, sc) {
+		if len(path) > s.Limits.QueryBytes || path[0] != '/' {
+			s.addForeign(rt, path, sc)
+		} else {
+			s.add(rt, req, path, query, sc)
+		}
+	}
+	return sc.matches
+}
+
+// add appends a match. Keys are written one behind the other; where the memory
+// grows, earlier keys stay where they are.
+func (s *Set) add(rt *route, req *hotparam.Request, resource, query string, sc *Scratch) {
+	rt.readHeaders(req, sc.values)
+	at := len(sc.key)
+	key, ok := rt.rule.selector.Append(append(sc.key, resource...), query, sc.values, &s.Limits, &sc.canon)
+	sc.matches = append(sc.matches, Match{Rule: rt.rule, Key: key[at:len(key):len(key)], Malformed: !ok})
+	sc.key = key
+}
+
+// addForeign appends the match of a path that cannot be a resource: one beyond
+// the limits is cut, and one that does not begin with a slash, as that of
+// "CONNECT host:443", could be mistaken for the resource of a rule.
+func (s *Set) addForeign(rt *route, path string, sc *Scratch) {
+	if path[0] != '/' {
+		path = "/"
+	}
+	path = path[:min(len(path), s.Limits.QueryBytes)]
+	at := len(sc.key)
+	key := canon.AppendMalformed(append(sc.key, path...))
+	sc.matches = append(sc.matches, Match{Rule: rt.rule, Key: key[at:len(key):len(key)], Malformed: true})
+	sc.key = key
+}
+
+// readHeaders leaves the values of headers behind those of the path. A header
+// that is absent or empty gives no pair.
+func (rt *route) readHeaders(req *hotparam.Request, values []canon.Value) {
+	if len(rt.headers) == 0 {
+		return
+	}
+	values = values[len(values)-len(rt.headers):]
+	for i, name := range rt.headers {
+		text := req.Host
+		if name != "Host" {
+			text = ""
+			if req.Header != nil {
+				text = req.Header.Get(name)
+			}
+		}
+		values[i] = canon.Value{Text: text, Present: text != ""}
+	}
+}
+
+// RuleFor gives the rule that counts under a resource, the catch-all for paths
+// and for names without a rule, nil where there is none.
+func (s *Set) RuleFor(resource string) *Rule {
+	if r := s.index.byName[resource]; r != nil {
+		return r
+	}
+	return s.index.byName["*"]
+}
+
+// LimitFor gives the limit of a hot key: that of the rule's value list, else
+// the rule's own.
+func (r *Rule) LimitFor(key hotparam.Key) Limit {
+	if len(r.Values) == 0 {
+		return r.Limit
+	}
+	if l, ok := r.values[key]; ok {
+		return l
+	}
+	return r.Limit
+}

@@ -1,0 +1,174 @@
+package rules
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func TestPrecedence(t *testing.T) {
+	t.Parallel()
+	file := []Override{
+		{ID: "file-exact", Key: "topic?id=42"}, {ID: "file-pattern", Key: "topic?*"}, {ID: "file-long", Key: "topic?id=4*"},
+		{ID: "file-only", Key: "topic?id=1"},
+	}
+	live := []Override{
+		{ID: "live-gone", Key: "topic?id=42", Until: noon}, {ID: "live-exact", Key: "topic?id=43"},
+		{ID: "live-pattern", Key: "*id=4*", Until: noon.Add(time.Hour)}, {ID: "b", Key: "*=7"}, {ID: "a", Key: "*=7*"},
+		{ID: "old", Key: "twice", Created: noon.Add(-2)}, {ID: "new", Key: "twice", Created: noon.Add(-1)},
+	}
+	o := NewOverrides(file, live)
+	for _, c := range []struct {
+		key  string
+		now  time.Time
+		want string
+	}{
+		{"topic?id=42", noon, "file-exact"}, {"topic?id=42", noon.Add(-1), "live-gone"}, {"topic?id=43", noon, "live-exact"},
+		{"topic?id=44", noon, "live-pattern"}, {"topic?id=44", noon.Add(time.Hour), "file-long"}, {"topic?id=9", noon, "file-pattern"},
+		{"topic?id=1", noon, "file-only"}, {"topic?id=7", noon, "a"}, {"topic", noon, ""}, {"", noon, ""}, {"twice", noon, "new"},
+	} {
+		got := ""
+		if f := o.Find([]byte(c.key), c.now); f != nil {
+			got = f.ID
+		}
+		if got != c.want {
+			t.Errorf("%s at %s: %q, want %q", c.key, c.now.Format(time.TimeOnly), got, c.want)
+		}
+	}
+	var none *Overrides
+	if none.Find([]byte("topic"), noon) != nil || NewOverrides(nil, nil).Find([]byte("topic"), noon) != nil {
+		t.Error("found one among none")
+	}
+	live[1].ID = "changed"
+	if o.Find([]byte("topic?id=43"), noon).ID != "live-exact" {
+		t.Error("the index shares the caller's memory")
+	}
+}
+
+// Not parallel: AllocsPerRun counts the allocations of the whole process.
+func TestFindAllocatesNothing(t *testing.T) {
+	o := NewOverrides([]Override{{Key: "topic?id=42"}, {Key: "topic?id=4*7*"}}, []Override{{Key: "*x"}})
+	for _, key := range []string{"topic?id=42", "topic?id=4171", "other?a=b"} {
+		k := []byte(key)
+		if n := testing.AllocsPerRun(50, func() { o.Find(k, noon) }); n != 0 {
+			t.Errorf("%s: %v allocations", key, n)
+		}
+	}
+}
+
+func TestOverrideValidate(t *testing.T) {
+	t.Parallel()
+	good := Override{ID: "x-1", Key: "topic?id=42", Action: ActionLimit, Rate: 100, Burst: 5, Until: noon, Created: noon.Add(-1), Reason: "launch"}
+	for _, c := range []struct {
+		change func(*Override)
+		want   string
+	}{
+		{func(*Override) {}, ""},
+		{func(o *Override) { o.ID, o.Until, o.Burst, o.Rate = "", time.Time{}, 0, 1./3 }, ""},
+		{func(o *Override) { o.Key = "topic?q=a b*" }, ""}, // a pattern may be anything
+		{func(o *Override) { o.Key = "!hp1:topic.aZh0123456789abcdef0123456789abcdef" }, ""},
+		{func(o *Override) { o.Action, o.Rate, o.Burst = ActionBlock, 0, 0 }, ""},
+		{func(o *Override) { o.Key = "" }, "has no key"},
+		{func(o *Override) { o.Key = "topic?id=" + strings.Repeat("x", 4096) }, "more than 4096"},
+		{func(o *Override) { o.Key = "topic?id=4\n*" }, "control characters"},
+		{func(o *Override) { o.Key = "topic?id=\xff*" }, "not UTF-8"},
+		{func(o *Override) { o.Key = "topic?id=ü" }, `write "topic?id=%C3%BC"`},
+		{func(o *Override) { o.Key = "/topic?b=1&a=2" }, `write "/topic?a=2&b=1"`},
+		{func(o *Override) { o.Key = "Topic" }, "neither a rule's name nor a path"},
+		{func(o *Override) { o.ID = "A" }, "is not [a-z0-9-]{1,64}"},
+		{func(o *Override) { o.Action = "ban" }, `action ban, not limit`},
+		{func(o *Override) { o.Action = "" }, "not limit, exempt, block or shadow"},
+		{func(o *Override) { o.Rate = 0 }, `block the key with action "block"`},
+		{func(o *Override) { o.Rate = -1 }, "not between 0 and"},
+		{func(o *Override) { o.Rate = math.NaN() }, "not between 0 and"},
+		{func(o *Override) { o.Rate = math.Inf(1) }, "not between 0 and"},
+		{func(o *Override) { o.Rate = 2e9 }, "not between 0 and"},
+		{func(o *Override) { o.Rate = 1e-9 }, "limit: "},
+		{func(o *Override) { o.Burst = -1 }, "below 0"},
+		{func(o *Override) { o.Burst, o.Rate = 1<<53, 3 }, "limit: "},
+		{func(o *Override) { o.Action = ActionExempt }, "which action \"exempt\" does not use"},
+		{func(o *Override) { o.Until = o.Created }, "not after it was made"},
+		{func(o *Override) { o.Reason = "a\x1b[2J" }, "reason of override"},
+		{func(o *Override) { o.Author = strings.Repeat("x", 300) }, "author of override"},
+	} {
+		o := good
+		c.change(&o)
+		err := o.Validate()
+		if c.want == "" && err == nil {
+			continue
+		}
+		if err == nil || c.want == "" || !strings.Contains(strings.ReplaceAll(err.Error(), `"ban"`, "ban"), c.want) || !strings.HasPrefix(err.Error(), "rules: ") {
+			t.Errorf("%+v: %v, want %q", o, err, c.want)
+		}
+	}
+}
+
+func TestOverrideSpec(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rate   float64
+		burst  int64
+		limit  int64
+		window time.Duration
+		want   int64
+	}{
+		{500, 1000, 500, time.Second, 1000}, {500, 0, 500, time.Second, 500}, {0.5, 0, 1, 2 * time.Second, 1},
+		{2.5, 0, 5, 2 * time.Second, 3}, {20. / 60, 0, 1, 3 * time.Second, 1}, {7. / 86400, 3, 7, 24 * time.Hour, 3},
+	} {
+		got := Override{Action: ActionLimit, Rate: c.rate, Burst: c.burst}.Spec()
+		if want := (limit.Spec{Algorithm: limit.TokenBucket, Limit: c.limit, Window: c.window, Burst: c.want}); got != want {
+			t.Errorf("%v: %+v, want %+v", c.rate, got, want)
+		}
+	}
+	if got := (Override{Action: ActionBlock, Rate: 5}).Spec(); got != (limit.Spec{}) {
+		t.Errorf("a block has limit %+v", got)
+	}
+}
+
+// TestAnyRateIsKept: whatever rate passes has a limit that comes within a
+// millionth of a request a second.
+func TestAnyRateIsKept(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		o := Override{Key: "k", Action: ActionLimit, Rate: rapid.Float64Range(0, 1e10).Draw(t, "rate")}
+		if o.Validate() != nil {
+			return
+		}
+		s := o.Spec()
+		if got := float64(s.Limit) / s.Window.Seconds(); math.Abs(got-o.Rate) > 1e-6+1e-8*o.Rate {
+			t.Fatalf("%v is kept to %v: %+v", o.Rate, got, s)
+		}
+	})
+}
+
+func TestOverrideID(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]string{
+		"topic?id=42": "topic-id-42-506a744f", "/a/B?c=%20": "a-b-c-20-", "*": "", strings.Repeat("x", 500): strings.Repeat("x", 48) + "-",
+	} {
+		if got := OverrideID(key); !strings.HasPrefix(got, want) || !isID(got) || got != OverrideID(key) {
+			t.Errorf("%.20s: %q, want %q", key, got, want)
+		}
+	}
+	if OverrideID("a?b=1") == OverrideID("a?b-1") {
+		t.Error("two keys have one ID")
+	}
+}
+
+func TestChangeAsJSON(t *testing.T) {
+	t.Parallel()
+	c := Change{At: noon, Author: "ann", Action: ChangePut, ID: "x", After: &Override{ID: "x", Key: "topic", Action: ActionBlock}}
+	got, err := json.Marshal(c)
+	want := `{"at":"2026-03-01T12:00:00Z","author":"ann","action":"put","id":"x","after":{"id":"x","key":"topic","action":"block"}}`
+	if string(got) != want || err != nil {
+		t.Errorf("%s, %v", got, err)
+	}
+}

@@ -1,0 +1,92 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/canon"
+)
+
+// Overrides is an immutable index over overrides, shared freely. A nil one is
+// empty. Finding costs one look-up, and one comparison of a prefix for each
+// pattern.
+type Overrides struct {
+	exact    map[string][]*entry
+	patterns []*entry
+}
+
+// entry is one override in the index.
+type entry struct {
+	override Override
+	live     bool
+	glob     canon.Glob
+	literal  int
+}
+
+// NewOverrides indexes the overrides of the configuration file and the live
+// ones. It keeps copies.
+func NewOverrides(static, live []Override) *Overrides {
+	o := &Overrides{exact: map[string][]*entry{}}
+	for _, s := range static {
+		o.add(s, false)
+	}
+	for _, l := range live {
+		o.add(l, true)
+	}
+	for _, entries := range o.exact {
+		slices.SortStableFunc(entries, before)
+	}
+	slices.SortStableFunc(o.patterns, before)
+	return o
+}
+
+func (o *Overrides) add(v Override, live bool) {
+	e := &entry{override: v, live: live}
+	if !v.IsPattern() {
+		o.exact[v.Key] = append(o.exact[v.Key], e)
+		return
+	}
+	e.glob = canon.NewGlob(v.Key)
+	e.literal = e.glob.Literal()
+	o.patterns = append(o.patterns, e)
+}
+
+// before orders overrides that hold for the same key: live ones, then the most
+// particular, then the newest, then by ID, so that every process agrees.
+func before(a, b *entry) int {
+	if a.live != b.live {
+		if a.live {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(
+		cmp.Compare(b.literal, a.literal),
+		b.override.Created.Compare(a.override.Created),
+		cmp.Compare(a.override.ID, b.override.ID),
+	)
+}
+
+// Find gives the override that holds for a key, nil where there is none: live
+// exact, file exact, live pattern, file pattern; among patterns the one with
+// the most literal bytes. Those that have expired are passed over. Nothing is
+// allocated. The result is shared and not to be changed.
+func (o *Overrides) Find(key []byte, now time.Time) *Override {
+	if o == nil {
+		return nil
+	}
+	if len(o.exact) > 0 {
+		for _, e := range o.exact[string(key)] {
+			if !e.override.Expired(now) {
+				return &e.override
+			}
+		}
+	}
+	for _, e := range o.patterns {
+		if e.glob.Match(key) && !e.override.Expired(now) {
+			return &e.override
+		}
+	}
+	return nil
+}

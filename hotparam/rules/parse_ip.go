@@ -1,0 +1,132 @@
+package rules
+
+import (
+	"net/netip"
+	"net/textproto"
+	"regexp"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// ip reads the windows of every client.
+func (p *parser) ip(v value) {
+	ip := &p.set.IP
+	fs := v.windows(&ip.Fixed, &ip.Sliding)
+	fs["trusted_proxies"] = func(v value) { ip.TrustedProxies = v.prefixes() }
+	fs["exempt"] = func(v value) { ip.Exempt = v.prefixes() }
+	v.mapping(fs)
+}
+
+func (v value) windows(fixed, sliding **IPWindow) fields {
+	return fields{
+		"fixed":   func(v value) { *fixed = v.ipWindow(limit.FixedWindow) },
+		"sliding": func(v value) { *sliding = v.ipWindow(limit.SlidingWindow) },
+	}
+}
+
+func (v value) ipWindow(algorithm limit.Algorithm) *IPWindow {
+	if v.isNull() {
+		return nil
+	}
+	w := &IPWindow{Scope: ScopeCluster, OnStoreFailure: FailLocal}
+	var a amounts
+	all := a.fields()
+	w.Spec = a.spec(v, v.mapping(fields{
+		"limit":            all["limit"],
+		"window":           all["window"],
+		"scope":            func(v value) { w.Scope = v.scope() },
+		"on_store_failure": func(v value) { w.OnStoreFailure = v.failurePolicy() },
+		"consistency":      func(v value) { v.only("exact") },
+	}), algorithm)
+	return w
+}
+
+// prefixes reads networks; a bare address is a network of one.
+func (v value) prefixes() []netip.Prefix {
+	var list []netip.Prefix
+	v.list(func(v value) {
+		s := v.text()
+		if s == "" {
+			return
+		}
+		p, err := netip.ParsePrefix(s)
+		if a, err2 := netip.ParseAddr(s); err2 == nil && a.Zone() == "" {
+			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		switch {
+		case err != nil:
+			v.fail("%q is neither a network such as 10.0.0.0/8 nor an address", cut(s))
+		case p != p.Masked():
+			v.fail("%s has bits behind its length; write %s", s, p.Masked())
+		case p.Addr().Is4In6():
+			v.fail("%s is IPv4 written as IPv6; write the IPv4 network", s)
+		default:
+			list = append(list, p)
+		}
+	})
+	return list
+}
+
+// class reads a group of requests known by a header.
+func (p *parser) class(v value) {
+	c := &Class{}
+	got := v.mapping(fields{
+		"name":     func(v value) { c.Name = v.name(plainName) },
+		"match":    func(v value) { v.classMatch(c) },
+		"ip":       func(v value) { v.mapping(v.windows(&c.Fixed, &c.Sliding)) },
+		"upstream": func(v value) { c.Upstream = v.name(plainName) },
+	})
+	v.require(got, "name", "match")
+	for _, other := range p.set.Classes {
+		if other.Name == c.Name && c.Name != "" {
+			got["name"].fail("%q stands twice", c.Name)
+		}
+	}
+	p.set.Classes = append(p.set.Classes, c)
+}
+
+func (v value) classMatch(c *Class) {
+	got := v.mapping(fields{
+		"header": func(v value) {
+			if c.Header = textproto.CanonicalMIMEHeaderKey(v.name(headerName)); c.Header == "Host" {
+				v.fail("Host is not one of the headers; see match.hosts of a rule")
+			}
+		},
+		"pattern": func(v value) {
+			var err error
+			if c.Pattern, err = regexp.Compile(v.text()); err != nil {
+				v.fail("%s", err)
+			}
+		},
+	})
+	v.require(got, "header", "pattern")
+}
+
+// override reads what a person says about a key or a pattern.
+func (p *parser) override(v value) {
+	var o Override
+	got := v.mapping(fields{
+		"id":     func(v value) { o.ID = v.text() },
+		"key":    func(v value) { o.Key = v.text() },
+		"action": func(v value) { o.Action = Action(v.word("limit", "exempt", "block", "shadow")) },
+		"rate":   func(v value) { o.Rate = v.rate().perSecond() },
+		"burst":  func(v value) { o.Burst = v.integer(1, maxAmount) },
+		"until":  func(v value) { o.Until = v.time() },
+		"reason": func(v value) { o.Reason = v.text() },
+		"author": func(v value) { o.Author = v.text() },
+	})
+	v.require(got, "key")
+	if _, ok := got["action"]; !ok {
+		o.Action = ActionLimit
+	}
+	if o.Action == ActionLimit {
+		v.require(got, "rate")
+	}
+	if o.ID == "" {
+		o.ID = OverrideID(o.Key)
+	}
+	if err := o.Validate(); err != nil && !v.failed() {
+		v.fail("%s", err)
+	}
+	p.set.Overrides, p.overrides = append(p.set.Overrides, o), append(p.overrides, v)
+}

@@ -1,0 +1,304 @@
+package statsd_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/canon"
+	"github.com/hotparam/pipeline/hotparam/statsd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var hp1 = canon.Names{Prefix: "hp.news"}
+
+// inbox sums what a listener hands over.
+type inbox struct {
+	mu   sync.Mutex
+	sums map[hotparam.Key]int64
+	some chan struct{} // gets a token at every Handle, if there is room
+}
+
+func newInbox() *inbox {
+	return &inbox{sums: map[hotparam.Key]int64{}, some: make(chan struct{}, 1)}
+}
+
+func (in *inbox) handle(counts []hotparam.Count) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, c := range counts {
+		in.sums[c.Key] += c.N
+	}
+	select {
+	case in.some <- struct{}{}:
+	default:
+	}
+}
+
+// await waits until a key has reached n.
+func (in *inbox) await(t *testing.T, key hotparam.Key, n int64) {
+	t.Helper()
+	timeout := time.After(10 * time.Second)
+	for {
+		in.mu.Lock()
+		got := in.sums[key]
+		in.mu.Unlock()
+		if got >= n {
+			return
+		}
+		select {
+		case <-in.some:
+		case <-timeout:
+			t.Fatalf("%s: got %d of %d", key, got, n)
+		}
+	}
+}
+
+type running struct {
+	*statsd.Listener
+	stop func() // ends Run and waits for it
+}
+
+func listen(t *testing.T, in *inbox, cfg statsd.ListenerConfig) running {
+	t.Helper()
+	if cfg.Address == "" {
+		cfg.Address = "127.0.0.1:0"
+	}
+	if cfg.Names.Prefix == "" {
+		cfg.Names = hp1
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	cfg.Handle = in.handle
+	l, err := statsd.NewListener(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- l.Run(ctx) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return running{l, stop}
+}
+
+func sender(t *testing.T, cfg statsd.SenderConfig) *statsd.Sender {
+	t.Helper()
+	if cfg.Names.Prefix == "" {
+		cfg.Names = hp1
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s, err := statsd.NewSender(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestSenderToListener(t *testing.T) {
+	t.Parallel()
+	for name, address := range map[string]string{
+		"udp":  "127.0.0.1:0",
+		"unix": "unix:" + filepath.Join(t.TempDir(), "s"),
+	} {
+		for _, style := range []canon.Style{canon.StyleHP1, canon.StylePlain} {
+			t.Run(name+"-"+string(style), func(t *testing.T) {
+				names := canon.Names{Prefix: "hp.news", Style: style}
+				in := newInbox()
+				l := listen(t, in, statsd.ListenerConfig{Address: address, Names: names})
+				to := address
+				if name == "udp" {
+					to = l.Addr().String()
+				}
+				s := sender(t, statsd.SenderConfig{Address: to, Names: names})
+
+				var counts []hotparam.Count
+				for i := range 300 {
+					counts = append(counts, hotparam.Count{Key: hotparam.Key(fmt.Sprintf("topic?id=%d&q=a%%20b", i)), N: int64(i + 1)})
+				}
+				if err := s.Send(t.Context(), counts); err != nil {
+					t.Fatal(err)
+				}
+				l.stop()
+				for _, c := range counts {
+					if in.sums[c.Key] != c.N {
+						t.Fatalf("%s: got %d, want %d", c.Key, in.sums[c.Key], c.N)
+					}
+				}
+				sent, got := s.Stats(), l.Stats()
+				if sent.Lines != 300 || sent.Datagrams > 300/20 || sent.Sent != got.Requests || sent.Errors != 0 {
+					t.Errorf("lines do not share datagrams: %+v, %+v", sent, got)
+				}
+			})
+		}
+	}
+}
+
+// Whatever the key, a datagram stays in its size, holds no control byte and
+// nothing but our own counters.
+func TestDatagrams(t *testing.T) {
+	t.Parallel()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const mtu = 700
+	for _, style := range []canon.Style{canon.StyleHP1, canon.StylePlain} {
+		s := sender(t, statsd.SenderConfig{
+			Address: conn.LocalAddr().String(), MTU: mtu, Names: canon.Names{Prefix: "p", Style: style},
+		})
+		rapid.Check(t, func(t *rapid.T) {
+			keys := rapid.SliceOfN(rapid.StringN(0, 40, -1), 1, 30).Draw(t, "keys")
+			before := s.Stats()
+			var counts []hotparam.Count
+			for _, k := range keys {
+				counts = append(counts, hotparam.Count{Key: hotparam.Key(k), N: 3})
+			}
+			if err := s.Send(context.Background(), counts); err != nil {
+				t.Fatal(err)
+			}
+			after := s.Stats()
+			lines := 0
+			for range after.Datagrams - before.Datagrams {
+				buf := make([]byte, 1<<16)
+				_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+				n, _, err := conn.ReadFrom(buf)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for line := range bytes.SplitSeq(buf[:n], []byte{'\n'}) {
+					lines++
+					if !bytes.HasPrefix(line, []byte("p.")) || !bytes.HasSuffix(line, []byte(":3|c")) ||
+						bytes.ContainsFunc(line, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+						t.Fatalf("line %q", line)
+					}
+					if n > mtu && n != len(line) {
+						t.Fatalf("datagram of %d bytes", n)
+					}
+				}
+			}
+			if lines+int(after.Invalid-before.Invalid) != len(keys) {
+				t.Fatalf("%d lines for %d keys, %d invalid", lines, len(keys), after.Invalid-before.Invalid)
+			}
+		})
+	}
+}
+
+func TestGarbage(t *testing.T) {
+	t.Parallel()
+	in := newInbox()
+	l := listen(t, in, statsd.ListenerConfig{})
+	conn, err := net.Dial("udp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, p := range []string{
+		"", "\n\n\r\n", "\x00\xff\xfe", "::::|||", strings.Repeat("a", 60000), strings.Repeat("x:1|c\n", 9000),
+		"hp.news.t.hot_param.a=1:nan|c", "hp.news.t.hot_param.a=1:1|c",
+	} {
+		if _, err := conn.Write([]byte(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in.await(t, "t?a=1", 1)
+	l.stop()
+	if s := l.Stats(); s.Requests != 1 || s.Foreign != 9000 || s.Malformed < 4 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// What the kernel had received before the end is handed over, even if nothing
+// had been read.
+func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
+	t.Parallel()
+	in := newInbox()
+	l, err := statsd.NewListener(statsd.ListenerConfig{
+		Address: "127.0.0.1:0", Names: hp1, Handle: in.handle, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sender(t, statsd.SenderConfig{Address: l.Addr().String()})
+	for range 500 {
+		if err := s.Send(t.Context(), []hotparam.Count{{Key: "t?a=1", N: 2}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if in.sums["t?a=1"] != 1000 {
+		t.Errorf("got %d of 1000", in.sums["t?a=1"])
+	}
+}
+
+func TestSmallBufferIsSaidAndDropsAreSeen(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	l, err := statsd.NewListener(statsd.ListenerConfig{
+		Address: "127.0.0.1:0", Names: hp1, Handle: newInbox().handle, ReadBuffer: 1 << 30,
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	granted := l.Stats().ReceiveBuffer
+	if granted == 0 || granted >= 1<<29 {
+		t.Skipf("the system granted %d", granted)
+	}
+	if !strings.Contains(log.String(), "net.core.rmem_max") {
+		t.Errorf("no remedy in %q", log.String())
+	}
+	conn, err := net.Dial("udp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for range 2 * granted / 60000 { // nobody reads
+		_, _ = conn.Write(make([]byte, 60000))
+	}
+	if l.Stats().KernelDrops == 0 {
+		t.Error("no drops seen")
+	}
+}
+
+func TestBadConfigurations(t *testing.T) {
+	t.Parallel()
+	for _, addr := range []string{"", "localhost", "127.0.0.1:", "unix:", "a:b:c"} {
+		if _, err := statsd.NewSender(statsd.SenderConfig{Address: addr, Names: hp1}); err == nil {
+			t.Errorf("sender to %q", addr)
+		}
+		if _, err := statsd.NewListener(statsd.ListenerConfig{Address: addr, Names: hp1, Handle: newInbox().handle}); err == nil {
+			t.Errorf("listener on %q", addr)
+		}
+	}
+	if _, err := statsd.NewSender(statsd.SenderConfig{Address: "127.0.0.1:1", Names: canon.Names{Prefix: "A b"}}); err == nil {
+		t.Error("bad prefix")
+	}
+}

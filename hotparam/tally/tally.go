@@ -1,0 +1,146 @@
+package tally
+
+import (
+	"context"
+	"hash/maphash"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+// Sink takes what was counted. Send is called by one goroutine at a time.
+//
+// The counts belong to the sink once Send returns nil. After an error they
+// must be unchanged, and none of them may have been delivered, because they
+// are sent once more: a sink that delivered a part returns nil and counts the
+// rest as lost itself. Send must return when ctx ends.
+type Sink interface {
+	Send(ctx context.Context, counts []hotparam.Count) error
+}
+
+// Config configures a Tally. Only Sink is needed.
+type Config struct {
+	Sink Sink
+	// Flush is the time between flushes; default 100 ms. A shorter one shows
+	// hot keys sooner, a longer one saves traffic.
+	Flush time.Duration
+	// Timeout bounds one call of Sink.Send; default 1 s. Counting goes on
+	// meanwhile, in the same bounded memory.
+	Timeout time.Duration
+	// MaxKeys bounds the pairs of key and second in memory; default 65536. A
+	// key that several cores add to may take a place for each, up to 8. Beyond
+	// it new pairs are dropped until the next flush.
+	MaxKeys int
+	// MaxBytes bounds the bytes of those keys; default 16 MiB. While a flood
+	// lasts the memory is about 3 x MaxBytes + 250 bytes x MaxKeys.
+	MaxBytes int
+	// Log hears of outages of the sink; default slog.Default().
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Flush <= 0 {
+		c.Flush = 100 * time.Millisecond
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = time.Second
+	}
+	if c.MaxKeys <= 0 {
+		c.MaxKeys = 65536
+	}
+	if c.MaxBytes <= 0 || c.MaxBytes > 1<<30 {
+		c.MaxBytes = 16 << 20
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return c
+}
+
+// Tally sums by key and second. Make one with New. Add, Flush and Stats may be
+// called by any goroutine; Run by one.
+type Tally struct {
+	cfg   Config
+	seed  maphash.Seed // of this process, so that nobody outside can aim at one shard
+	lanes []lane
+	mine  sync.Pool // of *lane: the one this core used last
+	room  room
+	turn  chan struct{} // holds one token: whoever has it flushes
+	out   outbox        // guarded by turn
+
+	flushed, droppedSink, sinkErrors atomic.Uint64
+	pending                          atomic.Int64
+}
+
+// New builds a Tally. It panics when there is no sink: that is a mistake in
+// the program, not in its input.
+func New(cfg Config) *Tally {
+	if cfg.Sink == nil {
+		panic("tally: New without a Sink")
+	}
+	cfg = cfg.withDefaults()
+	t := &Tally{
+		cfg:   cfg,
+		seed:  maphash.MakeSeed(),
+		lanes: newLanes(min(runtime.GOMAXPROCS(0), maxLanes)),
+		room:  room{maxKeys: int64(cfg.MaxKeys), maxBytes: int64(cfg.MaxBytes)},
+		turn:  make(chan struct{}, 1),
+	}
+	var next atomic.Uint32
+	t.mine.New = func() any { return &t.lanes[int(next.Add(1))%len(t.lanes)] }
+	t.turn <- struct{}{}
+	return t
+}
+
+// Add counts n requests for key in a unix second. It copies the key, never
+// blocks on I/O and allocates nothing while the tables have room. n below 1
+// adds nothing.
+func (t *Tally) Add(key []byte, second, n int64) {
+	if n <= 0 {
+		return
+	}
+	h := maphash.Bytes(t.seed, key)
+	l := t.mine.Get().(*lane)
+	s := l.shard(h)
+	if !s.mu.TryLock() {
+		// Two cores share this lane by accident: one of them moves on.
+		l = l.next
+		s = l.shard(h)
+		s.mu.Lock()
+	}
+	ok := s.cur.add(&t.room, h, key, second, n)
+	if ok {
+		s.added += uint64(n)
+	}
+	s.mu.Unlock()
+	t.mine.Put(l)
+	if !ok {
+		t.addFull(l, h, key, second, n)
+	}
+}
+
+// addFull is what Add does when there is no room: the pair counts where
+// another lane knows it, and is dropped where none does.
+func (t *Tally) addFull(from *lane, h uint64, key []byte, second, n int64) {
+	for l := from.next; l != from; l = l.next {
+		s := l.shard(h)
+		s.mu.Lock()
+		ok := s.cur.addKnown(h, key, second, n)
+		if ok {
+			s.added += uint64(n)
+		}
+		s.mu.Unlock()
+		if ok {
+			return
+		}
+	}
+	s := from.shard(h)
+	s.mu.Lock()
+	s.added += uint64(n)
+	s.dropped += uint64(n)
+	s.mu.Unlock()
+}

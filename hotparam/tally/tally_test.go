@@ -1,0 +1,326 @@
+package tally_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/tally"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type pair struct {
+	key    hotparam.Key
+	second int64
+}
+
+// recorder is a sink that remembers. It fails as often as fail says.
+type recorder struct {
+	mu      sync.Mutex
+	fail    int
+	calls   atomic.Int64
+	batches [][]hotparam.Count
+	block   chan struct{} // when set, Send waits for it or for its ctx
+}
+
+func (r *recorder) Send(ctx context.Context, counts []hotparam.Count) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls.Add(1)
+	if r.block != nil {
+		select {
+		case <-r.block:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if r.fail > 0 {
+		r.fail--
+		return errors.New("sink is away")
+	}
+	r.batches = append(r.batches, counts)
+	return nil
+}
+
+// sums adds up all batches; a pair twice in one batch is an error.
+func (r *recorder) sums(t interface{ Fatalf(string, ...any) }) map[pair]int64 {
+	all := map[pair]int64{}
+	for _, b := range r.batches {
+		seen := map[pair]bool{}
+		for _, c := range b {
+			p := pair{c.Key, c.Second}
+			if seen[p] || c.N <= 0 {
+				t.Fatalf("batch has %v again, or n=%d", p, c.N)
+			}
+			seen[p] = true
+			all[p] += c.N
+		}
+	}
+	return all
+}
+
+func newTally(cfg tally.Config) *tally.Tally {
+	cfg.Log = slog.New(slog.DiscardHandler)
+	return tally.New(cfg)
+}
+
+// What goes in comes out, whatever the pairs and wherever the flushes fall.
+func TestSumsOutAreSumsIn(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		sink := &recorder{}
+		ta := newTally(tally.Config{Sink: sink})
+		want := map[pair]int64{}
+		var added uint64
+		for range rapid.IntRange(0, 400).Draw(t, "adds") {
+			p := pair{
+				hotparam.Key(rapid.StringN(0, 3, -1).Draw(t, "key")),
+				rapid.Int64Range(-2, 2).Draw(t, "second"),
+			}
+			n := rapid.Int64Range(-1, 5).Draw(t, "n")
+			ta.Add([]byte(p.key), p.second, n)
+			if n > 0 {
+				want[p] += n
+				added += uint64(n)
+			}
+			if rapid.IntRange(0, 50).Draw(t, "flush") == 0 {
+				_ = ta.Flush(context.Background())
+			}
+		}
+		_ = ta.Flush(context.Background())
+		got := sink.sums(t)
+		if len(got) != len(want) {
+			t.Fatalf("got %d pairs, want %d", len(got), len(want))
+		}
+		for p, n := range want {
+			if got[p] != n {
+				t.Fatalf("%v: got %d, want %d", p, got[p], n)
+			}
+		}
+		if s := ta.Stats(); s.Added != added || s.Flushed != added || s.Keys != 0 {
+			t.Fatalf("stats %+v, want %d added and flushed", s, added)
+		}
+	})
+}
+
+// Many goroutines, a full table, a sink that fails now and then: every request
+// is in exactly one of the counters, and the sums out never exceed the sums in.
+func TestNothingIsLostUncounted(t *testing.T) {
+	t.Parallel()
+	sink := &recorder{fail: 9}
+	ta := newTally(tally.Config{Sink: sink, MaxKeys: 500, Flush: time.Millisecond})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- ta.Run(ctx) }()
+
+	const workers, each, hot = 8, 20000, 10
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := range each {
+				key := fmt.Appendf(nil, "hot?id=%d", i%hot)
+				if i%3 == 0 {
+					key = fmt.Appendf(nil, "cold?id=%d.%d", w, i)
+				}
+				ta.Add(key, int64(i/5000), 2)
+			}
+		})
+	}
+	wg.Wait()
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+
+	s := ta.Stats()
+	if s.Added != workers*each*2 {
+		t.Errorf("added %d, want %d", s.Added, workers*each*2)
+	}
+	if s.Added != s.Flushed+s.DroppedFull+s.DroppedSink || s.Keys != 0 || s.Pending != 0 {
+		t.Errorf("does not add up: %+v", s)
+	}
+	var out uint64
+	for p, n := range sink.sums(t) {
+		out += uint64(n)
+		if strings.HasPrefix(string(p.key), "cold") && n != 2 {
+			t.Errorf("%v: %d, want 2", p, n)
+		}
+	}
+	if out != s.Flushed {
+		t.Errorf("sink got %d, flushed says %d", out, s.Flushed)
+	}
+}
+
+func TestFullDropsNewKeysAndCountsKnownOnes(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]tally.Config{
+		"keys":  {MaxKeys: 100},
+		"bytes": {MaxBytes: 100 * len("k?id=000")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sink := &recorder{}
+			cfg.Sink = sink
+			ta := newTally(cfg)
+			for range 2 {
+				for i := range 150 {
+					ta.Add(fmt.Appendf(nil, "k?id=%03d", i), 1, 1)
+				}
+			}
+			if s := ta.Stats(); s.Keys != 100 || s.DroppedFull != 100 {
+				t.Fatalf("stats %+v, want 100 keys and 100 dropped", s)
+			}
+			_ = ta.Flush(context.Background())
+			if s := ta.Stats(); s.Keys != 0 || s.Flushed != 200 {
+				t.Fatalf("stats %+v, want 200 flushed", s)
+			}
+			ta.Add([]byte("again"), 1, 1) // there is room again
+			if s := ta.Stats(); s.Keys != 1 {
+				t.Fatalf("stats %+v after the flush", s)
+			}
+		})
+	}
+}
+
+func TestSumStopsAtTheLargest(t *testing.T) {
+	t.Parallel()
+	sink := &recorder{}
+	ta := newTally(tally.Config{Sink: sink})
+	for range 3 {
+		ta.Add([]byte("k"), 1, math.MaxInt64)
+	}
+	_ = ta.Flush(context.Background())
+	if got := sink.batches[0][0].N; got != math.MaxInt64 {
+		t.Fatalf("got %d", got)
+	}
+}
+
+func TestRunFlushesOnTicksAndAtTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sink := &recorder{}
+		ta := newTally(tally.Config{Sink: sink, Flush: 100 * time.Millisecond})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- ta.Run(ctx) }()
+
+		ta.Add([]byte("a"), 1, 1)
+		time.Sleep(99 * time.Millisecond)
+		if synctest.Wait(); sink.calls.Load() != 0 {
+			t.Error("flushed too early")
+		}
+		time.Sleep(2 * time.Millisecond)
+		if synctest.Wait(); sink.calls.Load() != 1 {
+			t.Errorf("calls %d after the first tick", sink.calls.Load())
+		}
+		time.Sleep(time.Second) // nothing to send, nothing sent
+		ta.Add([]byte("b"), 2, 1)
+		cancel()
+		if err := <-done; err != nil || sink.calls.Load() != 2 {
+			t.Errorf("err %v, calls %d: the last flush is missing", err, sink.calls.Load())
+		}
+	})
+}
+
+// A sink that hangs costs its timeout, never more, and never blocks Add.
+func TestHangingSink(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sink := &recorder{block: make(chan struct{})}
+		ta := newTally(tally.Config{Sink: sink, Timeout: 300 * time.Millisecond})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- ta.Run(ctx) }()
+
+		for range 20 {
+			ta.Add([]byte("a"), 1, 1)
+			time.Sleep(100 * time.Millisecond)
+		}
+		cancel()
+		start := time.Now()
+		<-done
+		if took := time.Since(start); took > 900*time.Millisecond {
+			t.Errorf("end took %v", took)
+		}
+		s := ta.Stats()
+		if s.Added != 20 || s.DroppedSink != 20 || s.Flushed != 0 {
+			t.Errorf("stats %+v, want all 20 dropped by the sink", s)
+		}
+	})
+}
+
+func TestSinkOutage(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	sink := &recorder{fail: 4}
+	ta := tally.New(tally.Config{Sink: sink, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	tape := []struct {
+		add     string
+		pending int64
+		dropped uint64
+		batches int
+	}{
+		{"a", 1, 0, 0}, // refused, kept
+		{"b", 1, 1, 0}, // a refused again and dropped, b kept
+		{"c", 1, 2, 0},
+		{"d", 1, 3, 0},
+		{"e", 0, 3, 2}, // works again: d, then e
+	}
+	for _, step := range tape {
+		ta.Add([]byte(step.add), 1, 1)
+		_ = ta.Flush(context.Background())
+		s := ta.Stats()
+		if s.Pending != step.pending || s.DroppedSink != step.dropped || len(sink.batches) != step.batches {
+			t.Fatalf("after %s: %+v, %d batches, want %+v", step.add, s, len(sink.batches), step)
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n != 2 {
+		t.Errorf("want one line for the outage and one for its end, got:\n%s", log.String())
+	}
+}
+
+func TestFlushGivesUpWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sink := &recorder{block: make(chan struct{})}
+		ta := newTally(tally.Config{Sink: sink, Timeout: time.Hour})
+		ta.Add([]byte("a"), 1, 1)
+		first := make(chan error)
+		go func() { first <- ta.Flush(context.Background()) }()
+		synctest.Wait()
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := ta.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		close(sink.block)
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAddDoesNotAllocate(t *testing.T) {
+	ta := newTally(tally.Config{Sink: discard{}})
+	key := []byte("topic?id=42")
+	second := int64(0)
+	ta.Add(key, second, 1)
+	if n := testing.AllocsPerRun(1000, func() { ta.Add(key, second, 1) }); n != 0 {
+		t.Errorf("known key: %v allocations", n)
+	}
+}

@@ -1,0 +1,31 @@
+// Package lua carries the scripts that run inside Redis, as text. Each is a
+// .lua file whose header says its keys, its arguments, what it returns and what
+// it costs. Package redisstore is the one caller; other languages may load the
+// same files.
+//
+// Scripts take the time from Redis, give every key an expiry, pass whole
+// numbers in and out, and use nothing that Redis 6 or miniredis lacks.
+package lua
+
+import _ "embed"
+
+// The parts of "decide", in the order in which they are joined. A part uses
+// what the parts before it define, so that nothing is written twice.
+var (
+	//go:embed limit_prelude.lua
+	limitPrelude string
+	//go:embed limit_token_bucket.lua
+	limitTokenBucket string
+	//go:embed limit_fixed_window.lua
+	limitFixedWindow string
+	//go:embed limit_sliding_window.lua
+	limitSlidingWindow string
+	//go:embed limit_decide.lua
+	limitDecide string
+)
+
+// Decide is the script that judges the charges of one request, all or nothing;
+// see limit_decide.lua.
+func Decide() string {
+	return limitPrelude + limitTokenBucket + limitFixedWindow + limitSlidingWindow + limitDecide
+}

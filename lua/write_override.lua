@@ -1,0 +1,81 @@
+-- write_override: puts or deletes one override together with its audit entry,
+-- removes those that ended, and renews the life of the keys.
+--
+-- KEYS[1]  override:entries  hash: id -> override (JSON)
+-- KEYS[2]  override:until    sorted set: id -> end, unix ms, for those that end
+-- KEYS[3]  override:version  string: grows with every change
+-- KEYS[4]  override:audit    list: changes (JSON), newest first
+-- ARGV[1]  id; "" only trims and renews
+-- ARGV[2]  the entry that the caller read; "" for none
+-- ARGV[3]  the entry to store; "" deletes
+-- ARGV[4]  end of the new entry, unix ms; 0 for none
+-- ARGV[5]  audit entry
+-- ARGV[6]  how many audit entries are kept
+-- ARGV[7]  how many overrides there may be
+-- ARGV[8]  life of all four keys, ms
+-- ARGV[9]  channel of the notice
+--
+-- Returns {code, trimmed}:
+--   1  done
+--   0  conflict: the entry is not the one that was read; nothing written for it
+--  -1  full: ARGV[7] overrides exist; nothing written for it
+--
+-- One round trip; O(log N) and O(ended).
+
+local entries_key, until_key, version_key, audit_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local id, expected, entry = ARGV[1], ARGV[2], ARGV[3]
+local until_ms = tonumber(ARGV[4])
+local audit_entry = ARGV[5]
+local audit_max = tonumber(ARGV[6])
+local entries_max = tonumber(ARGV[7])
+local life_ms = ARGV[8]
+local channel = ARGV[9]
+
+local function int(n)
+  return string.format('%.0f', n)
+end
+
+local time = redis.call('TIME')
+local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+
+-- At most 1000 at a time: unpack has a limit, and the next call takes the rest.
+local ended = redis.call('ZRANGEBYSCORE', until_key, '-inf', int(now_ms), 'LIMIT', '0', '1000')
+if #ended > 0 then
+  redis.call('HDEL', entries_key, unpack(ended))
+  redis.call('ZREM', until_key, unpack(ended))
+end
+
+local code, changed = 1, #ended > 0
+if id ~= '' then
+  local current = redis.call('HGET', entries_key, id) or ''
+  if current ~= expected then
+    code = 0
+  elseif entry == '' then
+    redis.call('HDEL', entries_key, id)
+    redis.call('ZREM', until_key, id)
+  elseif current == '' and redis.call('HLEN', entries_key) >= entries_max then
+    code = -1
+  else
+    redis.call('HSET', entries_key, id, entry)
+    if until_ms > 0 then
+      redis.call('ZADD', until_key, int(until_ms), id)
+    else
+      redis.call('ZREM', until_key, id)
+    end
+  end
+  if code == 1 then
+    redis.call('LPUSH', audit_key, audit_entry)
+    redis.call('LTRIM', audit_key, '0', int(audit_max - 1))
+    changed = true
+  end
+end
+
+if changed then
+  local version = math.max(tonumber(redis.call('GET', version_key) or '0') + 1, now_ms)
+  redis.call('SET', version_key, int(version))
+  redis.call('PUBLISH', channel, int(version))
+end
+for i = 1, 4 do
+  redis.call('PEXPIRE', KEYS[i], life_ms)
+end
+return {code, #ended}

@@ -1,0 +1,4 @@
+// Package e2e starts the real programs as processes, joins them by a real
+// redis-server, an embedded Kafka broker or StatsD, sends traffic, and checks
+// what a site would see.
+package e2e

@@ -1,0 +1,255 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
+)
+
+const pipelineRules = `
+namespace: e2e
+rules:
+  - name: topic
+    match: {path: "/topic"}
+    params: [id]
+    hot:   {rate: 50, window: 2s, cool: 2s}
+    limit: {algorithm: token_bucket, rate: 40, burst: 40}
+ip:
+  fixed:   {limit: 100000, window: 1s}
+  sliding: {limit: 1000000, window: 60s}
+  trusted_proxies: ["127.0.0.1/32"]
+`
+
+// site is the whole pipeline as processes: a collector that hears of every
+// request by mirroring, an aggregator, two sidecars that are asked in turn.
+type site struct {
+	t          *testing.T
+	redis      *redistest.Server
+	collector  *program
+	aggregator *program
+	sidecars   [2]*program
+	mirror     string
+	dashboard  string
+	proxies    [2]string
+	decide     [2]string
+	turn       atomic.Uint64
+}
+
+func startSite(t *testing.T, transport string) *site {
+	t.Helper()
+	s := &site{t: t, redis: redistest.Start(t), mirror: freeAddr(t), dashboard: freeAddr(t)}
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "page", r.URL.Query().Get("id"))
+	}))
+	t.Cleanup(upstream.Close)
+	config := write(t, "hotparam.yaml", pipelineRules)
+	in, out := joinBy(t, transport)
+
+	s.aggregator = launch(t, "aggregator", append(in, "--config", config, "--redis.addr", s.redis.Addr(), "--admin.listen", s.dashboard)...)
+	collectorAdmin := freeAddr(t)
+	s.collector = launch(t, "collector", append(out, "--config", config, "--mirror.listen", s.mirror, "--admin.listen", collectorAdmin)...)
+	admins := []string{s.dashboard, collectorAdmin}
+	for i := range s.sidecars {
+		s.proxies[i], s.decide[i] = freeAddr(t), freeAddr(t)
+		admin := freeAddr(t)
+		s.sidecars[i] = launch(t, "limiter-sidecar", "--config", config, "--redis.addr", s.redis.Addr(),
+			"--decide.listen", s.decide[i], "--proxy.listen", s.proxies[i], "--proxy.upstream", upstream.URL,
+			"--sidecar.count", "none", "--admin.listen", admin)
+		admins = append(admins, admin)
+	}
+	for _, a := range admins {
+		ready(t, a)
+	}
+	return s
+}
+
+// joinBy gives the settings that join collector and aggregator.
+func joinBy(t *testing.T, transport string) (in, out []string) {
+	t.Helper()
+	if transport == "statsd" {
+		addr := freeAddr(t)
+		return []string{"--statsd.listen", addr}, []string{"--statsd.addr", addr}
+	}
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	broker := cluster.ListenAddrs()[0]
+	return []string{"--kafka.brokers", broker}, []string{"--kafka.brokers", broker}
+}
+
+// visit does what nginx does with mirror and a sidecar in front: a copy of the
+// request goes to the collector, the request itself through a sidecar.
+func (s *site) visit(id int) int {
+	target := fmt.Sprintf("/topic?utm=x&id=%d", id)
+	status, body := do(s.t, http.MethodGet, "http://"+s.mirror+"/mirror", "", http.Header{"X-Original-Uri": {target}})
+	if status != http.StatusNoContent {
+		s.t.Errorf("mirror answered %d %s", status, body)
+	}
+	i := s.turn.Add(1) % 2
+	status, _ = get(s.t, "http://"+s.proxies[i]+target)
+	return status
+}
+
+// seen counts the answers to one group of visits.
+type seen struct{ ok, denied, other atomic.Int64 }
+
+func (n *seen) add(status int) {
+	switch status {
+	case http.StatusOK:
+		n.ok.Add(1)
+	case http.StatusTooManyRequests:
+		n.denied.Add(1)
+	default:
+		n.other.Add(1)
+	}
+}
+
+// crowd visits topics at a steady rate until stop is closed.
+func (s *site) crowd(wg *sync.WaitGroup, stop <-chan struct{}, every time.Duration, n *seen, id func(i int) int) {
+	for worker := range 4 {
+		wg.Go(func() {
+			tick := time.NewTicker(every * 4)
+			defer tick.Stop()
+			for i := worker; ; i += 4 {
+				select {
+				case <-stop:
+					return
+				case <-tick.C:
+					n.add(s.visit(id(i)))
+				}
+			}
+		})
+	}
+}
+
+// hot asks the dashboard's API for the hot keys.
+func (s *site) hot() []string {
+	_, body := get(s.t, "http://"+s.dashboard+"/v1/hot")
+	var doc struct {
+		Hot []struct {
+			Key string `json:"key"`
+		} `json:"hot"`
+	}
+	if err := json.Unmarshal([]byte(body), &doc); err != nil {
+		s.t.Fatalf("GET /v1/hot: %v in %s", err, body)
+	}
+	var keys []string
+	for _, h := range doc.Hot {
+		keys = append(keys, h.Key)
+	}
+	return keys
+}
+
+func TestViralTopicIsLimitedAndOthersPass(t *testing.T) {
+	for _, transport := range []string{"kafka", "statsd"} {
+		t.Run(transport, func(t *testing.T) {
+			s := startSite(t, transport)
+			viralTopic(t, s)
+			if t.Failed() {
+				return
+			}
+			overrideIsFelt(t, s)
+			redisGoesAndComes(t, s)
+			for _, p := range []*program{s.collector, s.aggregator, s.sidecars[0], s.sidecars[1]} {
+				if code := p.stop(); code != 0 {
+					t.Errorf("%s ended with %d after SIGTERM, want 0", p.name, code)
+				}
+			}
+		})
+	}
+}
+
+// viralTopic lets one topic go viral beside many others, and checks what both
+// sidecars together let through.
+func viralTopic(t *testing.T, s *site) {
+	t.Helper()
+	if keys := s.hot(); len(keys) != 0 {
+		t.Fatalf("hot before any traffic: %v", keys)
+	}
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	var quiet, viral seen
+	s.crowd(&wg, stop, 10*time.Millisecond, &quiet, func(i int) int { return 1000 + i%50 })
+	s.crowd(&wg, stop, 4*time.Millisecond, &viral, func(int) int { return 42 })
+
+	eventually(t, 10*time.Second, "topic?id=42 on GET /v1/hot", func() bool {
+		keys := s.hot()
+		return len(keys) == 1 && keys[0] == "topic?id=42"
+	})
+	eventually(t, 5*time.Second, "the first refusal", func() bool { return viral.denied.Load() > 0 })
+	// The bucket may be full at the beginning: burst + rate x time is the most
+	// that both sidecars together may let through from here.
+	from, before, asked := time.Now(), viral.ok.Load(), viral.ok.Load()+viral.denied.Load()
+	<-time.After(4 * time.Second)
+	passed := viral.ok.Load() - before
+	took := time.Since(from)
+	asked = viral.ok.Load() + viral.denied.Load() - asked
+	close(stop)
+	wg.Wait()
+	bound := 40 + int64(40*took.Seconds()) + 1
+	t.Logf("viral: %d asked in %v, %d passed (at most %d); quiet: %d ok, %d denied", asked, took.Round(time.Millisecond), passed, bound, quiet.ok.Load(), quiet.denied.Load())
+	if passed > bound {
+		t.Errorf("viral topic: %d let through in %v, more than burst + rate x time = %d", passed, took, bound)
+	}
+	if passed < int64(40*took.Seconds()*0.8) {
+		t.Errorf("viral topic: only %d let through in %v, the limit is 40/s", passed, took)
+	}
+	if quiet.denied.Load() != 0 || quiet.other.Load() != 0 || viral.other.Load() != 0 {
+		t.Errorf("quiet topics: %d denied, %d failed; viral: %d failed; want none", quiet.denied.Load(), quiet.other.Load(), viral.other.Load())
+	}
+	eventually(t, 15*time.Second, "topic?id=42 to be cold again", func() bool { return len(s.hot()) == 0 })
+	eventually(t, 5*time.Second, "topic 42 to flow again", func() bool { return s.visit(42) == http.StatusOK })
+}
+
+// overrideIsFelt blocks a topic on the dashboard's API and takes it back.
+func overrideIsFelt(t *testing.T, s *site) {
+	t.Helper()
+	status, body := do(t, http.MethodPut, "http://"+s.dashboard+"/v1/overrides/no-77",
+		`{"key":"topic?id=77","action":"block","reason":"e2e"}`, http.Header{"Content-Type": {"application/json"}})
+	if status/100 != 2 {
+		t.Fatalf("PUT override: %d %s", status, body)
+	}
+	for i := range s.decide {
+		eventually(t, time.Second, "the override in a sidecar", func() bool {
+			_, body := do(t, http.MethodPost, "http://"+s.decide[i]+"/v1/decide", `{"method":"GET","uri":"/topic?id=77","ip":"192.0.2.7"}`,
+				http.Header{"Content-Type": {"application/json"}})
+			return strings.Contains(body, `"reason":"blocked"`)
+		})
+	}
+	if status, body := do(t, http.MethodDelete, "http://"+s.dashboard+"/v1/overrides/no-77", "", nil); status/100 != 2 {
+		t.Fatalf("DELETE override: %d %s", status, body)
+	}
+	eventually(t, time.Second, "the override to be gone", func() bool { return s.visit(77) == http.StatusOK && s.visit(77) == http.StatusOK })
+}
+
+// redisGoesAndComes kills Redis: requests are answered all the same, in time,
+// and no program has to be started anew when it is back.
+func redisGoesAndComes(t *testing.T, s *site) {
+	t.Helper()
+	s.redis.Stop()
+	for range 20 {
+		if status := s.visit(5); status != http.StatusOK {
+			t.Errorf("without Redis a quiet topic got %d", status)
+		}
+	}
+	eventually(t, 5*time.Second, "a line about Redis in the log", func() bool {
+		return strings.Contains(s.sidecars[0].log.String(), "edis")
+	})
+	s.redis.Restart()
+	eventually(t, 10*time.Second, "readiness after Redis is back", func() bool {
+		status, _ := get(t, "http://"+s.dashboard+"/readyz")
+		return status == http.StatusOK
+	})
+}

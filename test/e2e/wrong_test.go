@@ -1,0 +1,183 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
+)
+
+// Wrong input gets an error that says what, where and what to do.
+func TestWrongConfigurations(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	rule := "rules:\n  - name: topic\n    match: {path: /topic}\n    params: [id]\n    hot: {rate: 200, window: %s}\n    limit: {rate: 100, burst: 200}\n"
+	good := write(t, "good.yaml", fmt.Sprintf(rule, "5s"))
+	tests := []struct {
+		name string
+		args []string
+		file string // text of --config, "" for none
+		exit int
+		want []string
+	}{
+		{"unknown field", []string{"serve", "--upstream", "http://127.0.0.1:1"}, strings.Replace(fmt.Sprintf(rule, "5s"), "params:", "parms:", 1), 1, []string{"wrong.yaml:4", "parms", "params"}},
+		{"bad duration", []string{"serve", "--upstream", "http://127.0.0.1:1"}, fmt.Sprintf(rule, "5 apples"), 1, []string{"wrong.yaml:5", "window"}},
+		{"duplicate rule", []string{"serve", "--upstream", "http://127.0.0.1:1"}, fmt.Sprintf(rule, "5s") + strings.TrimPrefix(fmt.Sprintf(rule, "5s"), "rules:\n"), 1, []string{"wrong.yaml:7", "topic"}},
+		{"no YAML at all", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "rules: [", 1, []string{"wrong.yaml"}},
+		{"unknown setting", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "redis:\n  adr: x\n", 1, []string{"wrong.yaml:2", "redis.adr", "addr"}},
+		{"bad setting", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "tally:\n  flush: soon\n", 1, []string{"wrong.yaml:2", "tally.flush", "soon"}},
+		{"port taken", []string{"serve", "--upstream", "http://127.0.0.1:1", "--admin.listen=", "--listen", taken.Addr().String()}, "", 1, []string{"address already in use", "--proxy.listen"}},
+		{"no upstream", []string{"serve"}, "", 2, []string{"--upstream"}},
+		{"upstream without scheme", []string{"serve", "--upstream", "localhost:3000"}, "", 2, []string{"localhost:3000", "http://"}},
+		{"admin open to the network", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin.listen", "0.0.0.0:0"}, "", 1, []string{"token", "--admin.token"}},
+		{"unknown flag", []string{"serve", "--upstraem", "x"}, "", 2, []string{"upstraem"}},
+		{"missing log", []string{"replay", "no-such-file.log"}, "", 1, []string{"no-such-file.log"}},
+		{"several errors at once", []string{"config", "validate", good, "WRONG"}, "namespace: '#'\nrules:\n  - {name: A!, hot: {rate: -1}}\n", 1, []string{"wrong.yaml:1", "wrong.yaml:3"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			args := tt.args
+			if tt.file != "" {
+				path := write(t, "wrong.yaml", tt.file)
+				if args[len(args)-1] == "WRONG" {
+					args = append(args[:len(args)-1:len(args)-1], path)
+				} else {
+					args = append(args[:len(args):len(args)], "--config", path)
+				}
+			}
+			p := launch(t, "hotparam", args...)
+			if code := p.wait(10 * time.Second); code != tt.exit {
+				t.Errorf("exit code %d, want %d", code, tt.exit)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(p.log.String(), want) {
+					t.Errorf("the error does not say %q:\n%s", want, p.log)
+				}
+			}
+		})
+	}
+}
+
+// Programs that lack what they need say which setting gives it.
+func TestWhatProgramsNeed(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ program, want string }{
+		{"collector", "--kafka.brokers"},
+		{"aggregator", "--statsd.listen"},
+		{"limiter-sidecar", "--redis.addr"},
+	} {
+		p := launch(t, tt.program)
+		if code := p.wait(10 * time.Second); code != 2 || !strings.Contains(p.log.String(), tt.want) {
+			t.Errorf("%s without settings: exit %d, want 2 and %s in:\n%s", tt.program, code, tt.want, p.log)
+		}
+		help := launch(t, tt.program, "--help")
+		if code := help.wait(10 * time.Second); code != 0 || !strings.Contains(help.log.String(), "HOTPARAM_ADMIN_LISTEN") {
+			t.Errorf("%s --help: exit %d; it must show every setting and its variable:\n%s", tt.program, code, help.log)
+		}
+	}
+}
+
+// A sidecar and an aggregator start without Redis, say so, answer by the
+// failure policy, and use Redis when it comes.
+func TestRedisAbsentAtStart(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	redis.Stop()
+	config := write(t, "hotparam.yaml", pipelineRules)
+	decide, admin := freeAddr(t), freeAddr(t)
+	p := launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", decide, "--admin.listen", admin)
+	ready(t, admin)
+	eventually(t, 5*time.Second, "a warning", func() bool { return strings.Contains(p.log.String(), "Redis does not answer") })
+	ask := func() string {
+		_, body := do(t, http.MethodPost, "http://"+decide+"/v1/decide", `{"method":"GET","uri":"/topic?id=1","ip":"192.0.2.1"}`, http.Header{"Content-Type": {"application/json"}})
+		return body
+	}
+	if body := ask(); !strings.Contains(body, `"allowed":true`) {
+		t.Errorf("without Redis: %s", body)
+	}
+	redis.Restart()
+	eventually(t, 10*time.Second, "a report in Redis", func() bool {
+		_, metrics := get(t, "http://"+admin+"/metrics")
+		return strings.Contains(metrics, "hotparam_redis_hot_err 0") || strings.Contains(metrics, "hotparam_gate_store_open 0")
+	})
+	if body := ask(); !strings.Contains(body, `"allowed":true`) {
+		t.Errorf("with Redis again: %s", body)
+	}
+}
+
+// serve in front of a service: hostile requests, an absent upstream, broken
+// logs and datagrams.
+func TestServeMeetsTheWorld(t *testing.T) {
+	t.Parallel()
+	addr, admin := freeAddr(t), freeAddr(t)
+	down := freeAddr(t)
+	launch(t, "hotparam", "serve", "--upstream", "http://"+down, "--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir())
+	ready(t, admin)
+	status, body := get(t, "http://"+addr+"/topic?id=1")
+	if status != http.StatusBadGateway || !strings.Contains(body, down) {
+		t.Errorf("upstream down: %d %s; want 502 and its address", status, body)
+	}
+	status, _ = get(t, "http://"+addr+"/topic?id="+strings.Repeat("x", 1<<20))
+	if status != http.StatusRequestHeaderFieldsTooLarge && status != http.StatusRequestURITooLong {
+		t.Errorf("1 MB URL: %d, want 431 or 414", status)
+	}
+	pairs := "/topic?" + strings.Repeat("a=1&", 10_000) + "a=1"
+	if status, _ = get(t, "http://"+addr+pairs); status != http.StatusBadGateway {
+		t.Errorf("10,001 pairs: %d, want it to reach the upstream (502)", status)
+	}
+	p := launch(t, "hotparam", "explain", "--json", pairs)
+	if p.wait(10*time.Second) != 0 || !strings.Contains(p.log.String(), `"key":"/topic?!malformed"`) {
+		t.Errorf("10,001 pairs are not counted as malformed: %s", p.log)
+	}
+}
+
+func TestGarbageIsCounted(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	statsd, admin := freeAddr(t), freeAddr(t)
+	launch(t, "aggregator", "--redis.addr", redis.Addr(), "--statsd.listen", statsd, "--admin.listen", admin)
+	ready(t, admin)
+	conn, err := net.Dial("udp", statsd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, packet := range []string{"\x00\xff garbage", "hotparam.topic.hot_param.id=1:NaN|c", "a.b.c:1|c\nhotparam.topic.hot_param.id=42:3|c"} {
+		if _, err := conn.Write([]byte(packet)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, 5*time.Second, "malformed and foreign lines in the metrics", func() bool {
+		_, metrics := get(t, "http://"+admin+"/metrics")
+		return strings.Contains(metrics, "hotparam_statsd_in_malformed_total 2") && strings.Contains(metrics, "hotparam_statsd_in_foreign_total 1")
+	})
+}
+
+// Broken log lines are counted and shown, never fatal.
+func TestBrokenLogLines(t *testing.T) {
+	t.Parallel()
+	log := write(t, "access.log", `192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /topic?id=1 HTTP/1.1" 200 1 "-" "-"
+this is no log line
+192.0.2.1 - - [17/May/2015:10:05:04 +0000] "GET /topic?id=2 HTTP/1.1" 200 1 "-" "-"
+`)
+	out := filepath.Join(t.TempDir(), "out.json")
+	p := launch(t, "hotparam", "replay", "--format", "combined", "--json", out, log)
+	if code := p.wait(10 * time.Second); code != 0 || !strings.Contains(p.log.String(), "this is no log line") {
+		t.Errorf("exit %d; the broken line must be shown:\n%s", code, p.log)
+	}
+	body, err := os.ReadFile(out)
+	if err != nil || !strings.Contains(string(body), `"malformed":1`) && !strings.Contains(string(body), `"malformed": 1`) {
+		t.Errorf("malformed is not 1 (%v): %s", err, body)
+	}
+}
