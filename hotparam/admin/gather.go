@@ -141,15 +141,18 @@ func snake(name string) string {
 		if unicode.IsUpper(r) && i > 0 {
 			afterLower := !unicode.IsUpper(runes[i-1])
 			beforeLower := i+1 < len(runes) && unicode.IsLower(runes[i+1])
-			if (afterLower || beforeLower) && runes[i-1] != '_' {
+			if (afterLower || beforeLower) && !isGap(runes[i-1]) {
 				b.WriteByte('_')
 			}
 		}
 		r = unicode.ToLower(r)
-		if r != '_' && (r < 'a' || r > 'z') && (r < '0' || r > '9') {
+		if isGap(r) {
 			r = '_'
 		}
 		b.WriteRune(r)
 	}
 	return b.String()
 }
+
+// isGap reports whether a metric's name has "_" in place of r.
+func isGap(r rune) bool { return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) }

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -83,6 +85,22 @@ func TestVectors(t *testing.T) {
 			if got, err := n.Parse([]byte(m)); got != want || err != nil {
 				t.Errorf("%d: Parse(%q) = %q, %v, want %q", i+1, m, got, err, want)
 			}
+		}
+	}
+}
+
+// TestDocumentedVectors: the contract has the vectors that are tested.
+func TestDocumentedVectors(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../docs/names.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range vectors[:21] {
+		want := fmt.Sprintf("`%s` | `%s` |", v.canonical, v.component)
+		line := regexp.MustCompile(fmt.Sprintf(`(?m)^\| %d \|.*$`, i+1)).FindString(string(doc))
+		if !strings.HasSuffix(line, want) {
+			t.Errorf("%d: %q does not end in %q", i+1, line, want)
 		}
 	}
 }

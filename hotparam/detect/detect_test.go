@@ -49,68 +49,72 @@ func tape(s hotparam.HotSet, changes []Change) string {
 	return strings.TrimSpace(b.String())
 }
 
+// add is an Add, and whether it crosses.
+type add struct {
+	at      float64
+	count   hotparam.Count
+	crossed bool
+}
+
+var tapes = map[string]struct {
+	set   *rules.Set
+	steps []any // add, or "<seconds>: tape" for a Tick
+}{
+	"hot at once, cold when traffic stops": {set(topic(0)), []any{
+		add{0.1, count("topic?id=1", 0, 9), false}, "0.2: ",
+		add{0.3, count("topic?id=1", 0, 1), true},
+		add{0.4, count("topic?id=1", 0, 1), false}, // hot already
+		"0.5: topic?id=1=2.2 became:topic?id=1@0.3",
+		"4.9: topic?id=1=2.2",
+		"7.9: topic?id=1=0", // under 7 since 5.0
+		"8: cooled:topic?id=1@8",
+		add{8.5, count("topic?id=1", 8, 10), true}, // and again
+	}},
+	"cooling begins when the count falls, not when somebody looks": {set(topic(0)), []any{
+		add{0, count("topic?id=1", 0, 10), true}, "0: topic?id=1=2 became:topic?id=1@0",
+		"100: cooled:topic?id=1@100",
+	}},
+	"cooling is broken by the cooling threshold": {set(topic(0)), []any{
+		add{0, count("topic?id=1", 0, 10), true}, "0: topic?id=1=2 became:topic?id=1@0",
+		add{6, count("topic?id=1", 6, 6), false}, "7.9: topic?id=1=1.2",
+		add{7.9, count("topic?id=1", 7, 1), false}, "10.9: topic?id=1=1.4",
+		"13.9: topic?id=1=0", // under 7 since 11.0
+		"14: cooled:topic?id=1@14",
+	}},
+	"late counts make hot, older ones do not": {set(topic(0)), []any{
+		add{4, count("topic?id=1", 0, 9), false},
+		add{4, count("topic?id=1", -1, 9), false},
+		add{4, count("topic?id=1", 2, 1), true},
+		"4: topic?id=1=2 became:topic?id=1@4",
+	}},
+	"early counts wait for their second": {set(topic(0)), []any{
+		add{0.9, count("topic?id=1", 1, 10), false}, "0.95: ",
+		add{0.9, count("topic?id=2", 2, 10), false},
+		"1.1: topic?id=1=2 became:topic?id=1@1",
+		add{2, count("topic?id=2", 2, 1), false}, // was hot by then
+		"2: topic?id=2=2.2 topic?id=1=2 became:topic?id=2@2",
+	}},
+	"the lighter one is displaced": {set(topic(1)), []any{
+		add{0, count("topic?id=1", 0, 12), true}, "0.1: topic?id=1=2.4 became:topic?id=1@0",
+		add{0.2, count("topic?id=0", 0, 12), true}, "0.2: topic?id=1=2.4", // a tie: who is in stays
+		add{0.3, count("topic?id=0", 0, 1), false},
+		"0.3: topic?id=0=2.6 cooled:topic?id=1@0.3 displaced became:topic?id=0@0.3",
+		add{3, count("topic?id=1", 3, 9), false},
+		"3: topic?id=1=4.2 cooled:topic?id=0@3 displaced became:topic?id=1@3",
+		"5: topic?id=1=1.8",
+		"8: topic?id=1=0 ", // 0 has cooled without a trace
+	}},
+	"each rule has its own heat": {set(topic(0), catchAll()), []any{
+		add{0, count("topic?id=1", 0, 3), false},
+		add{0, count("/x", 0, 1), true},
+		add{0, count("tropic?id=1", 0, 1), true}, // of a rule that others have
+		"0: /x=1 tropic?id=1=1 became:/x@0 became:tropic?id=1@0",
+	}},
+}
+
 func TestDetectorTape(t *testing.T) {
 	t.Parallel()
-	type add struct {
-		at      float64
-		count   hotparam.Count
-		crossed bool
-	}
-	for name, test := range map[string]struct {
-		set   *rules.Set
-		steps []any // add, or "<seconds>: tape" for a Tick
-	}{
-		"hot at once, cold when traffic stops": {set(topic(0)), []any{
-			add{0.1, count("topic?id=1", 0, 9), false}, "0.2: ",
-			add{0.3, count("topic?id=1", 0, 1), true},
-			add{0.4, count("topic?id=1", 0, 1), false}, // hot already
-			"0.5: topic?id=1=2.2 became:topic?id=1@0.3",
-			"4.9: topic?id=1=2.2",
-			"7.9: topic?id=1=0", // under 7 since 5.0
-			"8: cooled:topic?id=1@8",
-			add{8.5, count("topic?id=1", 8, 10), true}, // and again
-		}},
-		"cooling begins when the count falls, not when somebody looks": {set(topic(0)), []any{
-			add{0, count("topic?id=1", 0, 10), true}, "0: topic?id=1=2 became:topic?id=1@0",
-			"100: cooled:topic?id=1@100",
-		}},
-		"cooling is broken by the cooling threshold": {set(topic(0)), []any{
-			add{0, count("topic?id=1", 0, 10), true}, "0: topic?id=1=2 became:topic?id=1@0",
-			add{6, count("topic?id=1", 6, 6), false}, "7.9: topic?id=1=1.2",
-			add{7.9, count("topic?id=1", 7, 1), false}, "10.9: topic?id=1=1.4",
-			"13.9: topic?id=1=0", // under 7 since 11.0
-			"14: cooled:topic?id=1@14",
-		}},
-		"late counts make hot, older ones do not": {set(topic(0)), []any{
-			add{4, count("topic?id=1", 0, 9), false},
-			add{4, count("topic?id=1", -1, 9), false},
-			add{4, count("topic?id=1", 2, 1), true},
-			"4: topic?id=1=2 became:topic?id=1@4",
-		}},
-		"early counts wait for their second": {set(topic(0)), []any{
-			add{0.9, count("topic?id=1", 1, 10), false}, "0.95: ",
-			add{0.9, count("topic?id=2", 2, 10), false},
-			"1.1: topic?id=1=2 became:topic?id=1@1",
-			add{2, count("topic?id=2", 2, 1), false}, // was hot by then
-			"2: topic?id=2=2.2 topic?id=1=2 became:topic?id=2@2",
-		}},
-		"the lighter one is displaced": {set(topic(1)), []any{
-			add{0, count("topic?id=1", 0, 12), true}, "0.1: topic?id=1=2.4 became:topic?id=1@0",
-			add{0.2, count("topic?id=0", 0, 12), true}, "0.2: topic?id=1=2.4", // a tie: who is in stays
-			add{0.3, count("topic?id=0", 0, 1), false},
-			"0.3: topic?id=0=2.6 cooled:topic?id=1@0.3 displaced became:topic?id=0@0.3",
-			add{3, count("topic?id=1", 3, 9), false},
-			"3: topic?id=1=4.2 cooled:topic?id=0@3 displaced became:topic?id=1@3",
-			"5: topic?id=1=1.8",
-			"8: topic?id=1=0 ", // 0 has cooled without a trace
-		}},
-		"each rule has its own heat": {set(topic(0), catchAll()), []any{
-			add{0, count("topic?id=1", 0, 3), false},
-			add{0, count("/x", 0, 1), true},
-			add{0, count("tropic?id=1", 0, 1), true}, // of a rule that others have
-			"0: /x=1 tropic?id=1=1 became:/x@0 became:tropic?id=1@0",
-		}},
-	} {
+	for name, test := range tapes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := New(test.set, Options{})

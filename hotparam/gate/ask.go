@@ -21,8 +21,8 @@ type ask struct {
 	keys    []keyed       // one per match
 	alias   []byte
 
-	cost     int64
-	deadline time.Time // of all calls to the shared store; zero before the first
+	cost  int64
+	until *deadline // of all calls to the shared store; nil before the first
 
 	// The charges, by who keeps them; fallback stands in for shared where
 	// that fails.
@@ -49,7 +49,7 @@ type group struct {
 
 // meta is what a charge means to the verdict.
 type meta struct {
-	term
+	*term
 	key int // index into ask.keys, -1 for a per-IP window
 }
 
@@ -76,7 +76,7 @@ func (a *ask) reset() {
 	a.st, a.req, a.matches = nil, nil, nil
 	clear(a.keys)
 	a.keys, a.alias = a.keys[:0], a.alias[:0]
-	a.deadline = time.Time{}
+	a.until = nil
 	a.local.reset()
 	a.shared.reset()
 	a.fallback.reset()
@@ -92,7 +92,7 @@ func (a *ask) chargeClient(w *clientLimit) {
 	a.group(&w.term).add(limit.Charge{
 		Subject: limit.Subject{Space: w.space, Client: a.req.Client},
 		Spec:    w.spec, Cost: a.cost,
-	}, meta{term: w.term, key: -1})
+	}, meta{term: &w.term, key: -1})
 }
 
 // chargeKey adds the limit that holds for key i, if any.
@@ -104,7 +104,7 @@ func (a *ask) chargeKey(i int) {
 	a.group(&h.term).add(limit.Charge{
 		Subject: limit.Subject{Space: spaceHot, Name: string(a.name(i))},
 		Spec:    h.spec, Cost: a.cost,
-	}, meta{term: h.term, key: i})
+	}, meta{term: &h.term, key: i})
 }
 
 // group is where a charge of a term belongs.

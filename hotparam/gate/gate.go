@@ -114,9 +114,9 @@ func New(cfg Config) *Gate {
 	return g
 }
 
-// Ask counts the request under its keys and decides. ctx bounds the wait for
-// the shared store; its end counts as a failure of the store for this request
-// only.
+// Ask counts the request under its keys and decides. If ctx has ended the
+// shared store is not asked, and the request is judged as if it had failed. A
+// call once made is bounded by Config.Budget and not by ctx.
 func (g *Gate) Ask(ctx context.Context, now time.Time, req *hotparam.Request) hotparam.Verdict {
 	a := g.begin(now, req)
 	if g.counter != nil {
@@ -143,8 +143,8 @@ func (g *Gate) begin(now time.Time, req *hotparam.Request) *ask {
 
 // finish decides and returns the ask to the pool. A panic on the way leaves
 // the ask to the garbage collector, which is fine.
-func (g *Gate) finish(ctx context.Context, a *ask) hotparam.Verdict {
-	v := g.judge(ctx, a)
+func (g *Gate) finish(ctx context.Context, a *ask) (v hotparam.Verdict) {
+	g.judge(ctx, a, &v)
 	a.counters.verdict(&v)
 	a.reset()
 	g.asks.Put(a)

@@ -17,23 +17,24 @@ const (
 	RuleCost = "invalid_cost"
 )
 
-// judge decides one request, in the order of the package comment.
-func (g *Gate) judge(ctx context.Context, a *ask) hotparam.Verdict {
-	v := hotparam.Verdict{Allowed: true, Reason: hotparam.ReasonNoRule, Mode: hotparam.ModeEnforce}
-	who := a.class(&v)
+// judge decides one request, in the order of the package comment. v comes in
+// empty.
+func (g *Gate) judge(ctx context.Context, a *ask, v *hotparam.Verdict) {
+	v.Allowed, v.Reason, v.Mode = true, hotparam.ReasonNoRule, hotparam.ModeEnforce
+	who := a.class(v)
 	g.lookUp(a)
 	if a.cost = max(a.req.Cost, 1); a.req.Cost < 0 {
-		deny(&v, hotparam.ReasonBlocked, RuleCost, hotparam.Never)
-		return v
+		deny(v, hotparam.ReasonBlocked, RuleCost, hotparam.Never)
+		return
 	}
 	if a.exemptAddress() {
 		v.Reason, v.Rule = hotparam.ReasonExempt, RuleExempt
-		g.named(a, &v)
-		return v
+		g.named(a, v)
+		return
 	}
 	if i := a.find(rules.ActionBlock); i >= 0 {
-		g.block(a, &v, i)
-		return v
+		g.block(a, v, i)
+		return
 	}
 	if a.find(rules.ActionExempt) < 0 && !a.req.Client.IsZero() {
 		a.chargeClient(who.fixed)
@@ -42,10 +43,9 @@ func (g *Gate) judge(ctx context.Context, a *ask) hotparam.Verdict {
 	for i := range a.keys {
 		a.chargeKey(i)
 	}
-	if g.take(ctx, a, &v) {
-		g.admit(a, &v)
+	if g.take(ctx, a, v) {
+		g.admit(a, v)
 	}
-	return v
 }
 
 // class finds the class of the request and the windows that go with it.

@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -26,9 +25,6 @@ var (
 	errHanging = errors.New("gate: shared store: too many calls have not returned")
 	// errPanic: the store panicked; the panic goes on to the caller.
 	errPanic = errors.New("gate: shared store: panic")
-	// errCaller marks a failure that says nothing about the store: the
-	// request's own context had ended.
-	errCaller = errors.New("gate: the request's context ended")
 )
 
 // shared calls the shared store, bounded in time and behind a breaker, so that
@@ -40,7 +36,7 @@ var (
 type shared struct {
 	store   limit.Store
 	prompt  bool
-	budget  time.Duration
+	until   deadlines
 	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
 	log     *slog.Logger
 
@@ -54,12 +50,12 @@ type shared struct {
 }
 
 func newShared(cfg Config) *shared {
-	s := &shared{store: cfg.Shared, budget: cfg.Budget, log: cfg.Log}
+	s := &shared{store: cfg.Shared, until: deadlines{budget: cfg.Budget}, log: cfg.Log}
 	if p, ok := cfg.Shared.(Prompt); ok {
 		s.prompt = p.HonoursContext()
 	}
-	if s.budget <= 0 {
-		s.budget = DefaultBudget
+	if cfg.Budget <= 0 {
+		s.until.budget = DefaultBudget
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -75,7 +71,7 @@ func newShared(cfg Config) *shared {
 
 // innocent are the errors that are no sign of a failing store.
 func innocent(err error) bool {
-	return errors.Is(err, errCaller) || errors.Is(err, limit.ErrCost) || errors.Is(err, limit.ErrCharges)
+	return errors.Is(err, limit.ErrCost) || errors.Is(err, limit.ErrCharges)
 }
 
 // switched counts and logs a change of the breaker. An outage toggles it
@@ -95,38 +91,37 @@ func (s *shared) switched(_ string, from, to gobreaker.State) {
 }
 
 // take asks the store for the charges of a group within what is left of the
-// decision's budget.
+// decision's budget. For a request whose client has left already it does not
+// ask; ctx is not looked at again.
 func (s *shared) take(ctx context.Context, a *ask, gr *group) (ok bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
 	done, err := s.breaker.Allow()
 	if err != nil {
 		s.refused.Add(1)
 		return false, err
 	}
 	start := time.Now()
-	if a.deadline.IsZero() {
-		a.deadline = start.Add(s.budget)
+	if a.until == nil {
+		a.until = s.until.next(start)
 	}
 	fate := errPanic // unless call returns: a probe must always be answered
 	defer func() { done(fate) }()
-	ok, err = s.call(ctx, a, gr)
+	ok, err = s.call(a, gr)
 	s.calls.Add(1)
 	s.latency.add(time.Since(start))
 	if fate = err; err != nil {
 		s.errors.Add(1)
-		if ctx.Err() != nil {
-			fate = fmt.Errorf("%w: %w", errCaller, err)
-		}
 	}
 	return ok, err
 }
 
-func (s *shared) call(ctx context.Context, a *ask, gr *group) (bool, error) {
-	ctx, cancel := context.WithDeadline(ctx, a.deadline)
-	defer cancel()
+func (s *shared) call(a *ask, gr *group) (bool, error) {
 	if s.prompt {
-		return s.store.Take(ctx, a.now, gr.charges, gr.results)
+		return s.store.Take(a.until, a.now, gr.charges, gr.results)
 	}
-	return s.aside(ctx, a.now, gr)
+	return s.aside(a.until, a.now, gr)
 }
 
 // open is whether calls are being refused, or are about to be tried again.

@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/kafka"
@@ -189,11 +191,12 @@ func TestProducerDrains(t *testing.T) {
 func TestSilentBroker(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, kfake.SeedTopics(2, topic))
-	hang := make(chan struct{})
 	p, stop := producer(t, kafka.ProducerConfig{Config: config(c.ListenAddrs()), MaxPairs: 1000, Drain: 300 * time.Millisecond})
 	await(t, "the connection", func() bool { return p.Stats().Connected == 1 })
-	t.Cleanup(func() { close(hang) })
-	swallow(c, hang)
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		return nil, nil, true // handled by not answering
+	})
 
 	sent := int64(0)
 	start := time.Now()
@@ -215,6 +218,26 @@ func TestSilentBroker(t *testing.T) {
 	}
 	if s := p.Stats(); s.Sent+s.Dropped != uint64(sent) || s.Dropped == 0 {
 		t.Errorf("%+v does not add up to %d", s, sent)
+	}
+}
+
+// A record that is written but not confirmed is written again, and counts
+// once.
+func TestRepeatedRecordsCountOnce(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, kfake.SeedTopics(1, topic))
+	in := &inbox{}
+	cfg := config(c.ListenAddrs())
+	co, _ := consumer(t, in, kafka.ConsumerConfig{Config: cfg})
+	p, _ := producer(t, kafka.ProducerConfig{Config: cfg})
+	counts, total := batch(10)
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut, Topic: topic})
+	_ = p.Send(t.Context(), counts)
+	await(t, "the repetition", func() bool { return co.Stats().Records >= 2 })
+	_ = p.Send(t.Context(), []hotparam.Count{{Key: "last", N: 1}})
+	await(t, "the last", func() bool { return in.total() > total })
+	if s := co.Stats(); in.total() != total+1 || s.Duplicates != 1 {
+		t.Errorf("got %d of %d, %+v", in.total(), total+1, s)
 	}
 }
 

@@ -92,7 +92,7 @@ func (l *link) pause(ctx context.Context) bool {
 func (l *link) try(hard context.Context) (sarama.Client, error) {
 	client, err := sarama.NewClient(l.cfg.Brokers, l.cfg.sarama(newDialer(hard)))
 	if err != nil {
-		return nil, fmt.Errorf("kafka: cannot reach brokers %v: %w", l.cfg.Brokers, err)
+		return nil, l.explain(err)
 	}
 	if err := l.findTopic(client); err != nil {
 		_ = client.Close()
@@ -105,7 +105,7 @@ func (l *link) try(hard context.Context) (sarama.Client, error) {
 func (l *link) findTopic(client sarama.Client) error {
 	_, err := client.Partitions(l.cfg.Topic)
 	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
-		return wrap(l.cfg.Brokers, err)
+		return l.explain(err)
 	}
 	if !l.cfg.CreateTopic {
 		return fmt.Errorf("kafka: topic %q does not exist on %v: create it "+
@@ -115,14 +115,18 @@ func (l *link) findTopic(client sarama.Client) error {
 	if err := l.createTopic(client); err != nil {
 		return fmt.Errorf("kafka: cannot create topic %q with %d partitions: %w", l.cfg.Topic, l.cfg.Partitions, err)
 	}
-	return wrap(l.cfg.Brokers, client.RefreshMetadata(l.cfg.Topic))
+	return l.explain(client.RefreshMetadata(l.cfg.Topic))
 }
 
-func wrap(brokers []string, err error) error {
-	if err == nil {
+// explain says what an error of the client is about.
+func (l *link) explain(err error) error {
+	switch {
+	case err == nil:
 		return nil
+	case errors.Is(err, sarama.ErrOutOfBrokers):
+		return fmt.Errorf("kafka: cannot reach brokers %v: %w", l.cfg.Brokers, err)
 	}
-	return fmt.Errorf("kafka: brokers %v: %w", brokers, err)
+	return fmt.Errorf("kafka: topic %q on brokers %v: %w", l.cfg.Topic, l.cfg.Brokers, err)
 }
 
 // createTopic creates the topic. That somebody else was faster is fine.

@@ -47,30 +47,58 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	}
 }
 
+// grant makes the users of the documentation on every server, with more rights
+// where a cluster needs them.
+func grant(t *testing.T, servers []*redistest.Server, more ...any) {
+	t.Helper()
+	users := 0
+	for line := range strings.Lines(documentation(t)) {
+		if !strings.HasPrefix(line, "ACL SETUSER hotparam-") {
+			continue
+		}
+		users++
+		var args []any
+		for _, f := range strings.Fields(line) {
+			args = append(args, strings.ReplaceAll(f, "PASSWORD", "pw"))
+		}
+		for _, s := range servers {
+			if err := s.Client().Do(context.Background(), append(args, more...)...).Err(); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+		}
+	}
+	if users != 2 {
+		t.Fatalf("docs/redis.md has %d ACL lines; want 2", users)
+	}
+}
+
+func TestDocumentedACLsOnACluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	grant(t, c.Nodes, "+cluster|slots", "+cluster|shards", "+command")
+	as := func(user string) *Client {
+		return openWith(t, Config{Addrs: c.Addrs(), Username: user, Password: "pw", Namespace: "news"})
+	}
+	aggregator, limiter := as("hotparam-aggregator"), as("hotparam-limiter")
+	deliveries, _ := follow(t, limiter)
+	eventually(t, "subscription", func() bool { return limiter.hot.subscriptions.Load() > 0 })
+	publish(t, aggregator.Publisher("agg"), hot(now(), 1))
+	next(t, deliveries, "hot set")
+	if err := limiter.WriteReport(context.Background(), report("a", 1)); err != nil {
+		t.Error(err)
+	}
+	if got, err := aggregator.ReadReports(context.Background()); err != nil || len(got) != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 // The ACL lines of the documentation are enough for what they are for, and the
 // limiter's do not let it change overrides or publish.
 func TestDocumentedACLs(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	users := map[string]bool{}
-	for line := range strings.Lines(documentation(t)) {
-		fields := strings.Fields(line)
-		if len(fields) < 3 || fields[0] != "ACL" || fields[1] != "SETUSER" {
-			continue
-		}
-		args := make([]any, len(fields))
-		for i, f := range fields {
-			args[i] = strings.ReplaceAll(f, "PASSWORD", "pw")
-		}
-		if err := s.Client().Do(context.Background(), args...).Err(); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-		users[fields[2]] = true
-	}
+	grant(t, []*redistest.Server{s})
 	as := func(user string) *Client {
-		if !users[user] {
-			t.Fatalf("docs/redis.md has no ACL for %s", user)
-		}
 		return openWith(t, Config{Addrs: []string{"redis://" + user + ":pw@" + s.Addr()}, Namespace: "news"})
 	}
 	aggregator, limiter := as("hotparam-aggregator"), as("hotparam-limiter")

@@ -16,6 +16,9 @@ import (
 // perCharge is how many numbers the script "decide" answers for each charge.
 const perCharge = 4
 
+// beyond is more than any capacity; many of it can still be added up.
+const beyond = 1 << 54
+
 // Limiter is the limit.Store that all processes of a namespace share: the same
 // algorithms as limit.Memory, as a script inside Redis, by its clock. Any number
 // of goroutines may use it.
@@ -50,20 +53,9 @@ func (l *Limiter) Take(ctx context.Context, now time.Time, charges []limit.Charg
 	if len(charges) == 0 {
 		return true, nil
 	}
-	keys := make([]string, len(charges))
-	args := make([]any, 2, 2+5*len(charges))
-	args[0], args[1] = "", l.slackMillis
-	if l.given {
-		args[0] = max(now.UnixMicro(), 0)
-	}
-	for i := range charges {
-		t, err := charges[i].Spec.Terms()
-		if err != nil {
-			return false, err
-		}
-		keys[i] = l.c.keys.limitState(&charges[i].Subject)
-		args = append(args, string(rune(t.Kind)), charges[i].Cost, t.Capacity, t.Unit, t.Fill)
-		results[i].Limit = t.Capacity
+	keys, args, err := l.question(now, charges, results)
+	if err != nil {
+		return false, err
 	}
 	reply, err := l.decide.Run(ctx, l.c.rdb, keys, args...).Result()
 	if err != nil {
@@ -74,6 +66,41 @@ func (l *Limiter) Take(ctx context.Context, now time.Time, charges []limit.Charg
 		return false, fmt.Errorf("redisstore: take %s: %w", spaces(charges), err)
 	}
 	return admitted, nil
+}
+
+// question is KEYS and ARGV of lua/limit_decide.lua. It fills in the limits of
+// the results, which the caller of the script knows.
+func (l *Limiter) question(now time.Time, charges []limit.Charge, results []limit.Result) ([]string, []any, error) {
+	keys := make([]string, len(charges))
+	args := make([]any, 2, 2+5*len(charges))
+	args[0], args[1] = "", l.slackMillis
+	if l.given {
+		args[0] = max(now.UnixMicro(), 0)
+	}
+	for i := range charges {
+		c := &charges[i]
+		t, err := c.Spec.Terms()
+		if err != nil {
+			return nil, nil, err
+		}
+		keys[i] = l.c.keys.limitState(&c.Subject)
+		args = append(args, string(rune(t.Kind)), costSoFar(charges[:i+1]), t.Capacity, t.Unit, t.Fill)
+		results[i].Limit = t.Capacity
+	}
+	return keys, args, nil
+}
+
+// costSoFar is the cost of the last charge, together with earlier ones for the
+// same subject.
+func costSoFar(charges []limit.Charge) int64 {
+	last := &charges[len(charges)-1]
+	cost := min(last.Cost, beyond)
+	for i := range charges[:len(charges)-1] {
+		if c := &charges[i]; c.Subject == last.Subject {
+			cost += min(c.Cost, beyond)
+		}
+	}
+	return cost
 }
 
 // readDecision reads what lua/limit_decide.lua returns. Anything else is an

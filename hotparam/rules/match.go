@@ -130,8 +130,7 @@ func (s *Set) add(rt *route, req *hotparam.Request, resource, query string, sc *
 	rt.readHeaders(req, sc.values)
 	at := len(sc.key)
 	key, ok := rt.rule.selector.Append(append(sc.key, resource...), query, sc.values, &s.Limits, &sc.canon)
-	sc.matches = append(sc.matches, Match{Rule: rt.rule, Key: key[at:len(key):len(key)], Malformed: !ok})
-	sc.key = key
+	sc.found(rt.rule, key, at, !ok)
 }
 
 // addForeign appends the match of a path that cannot be a resource: one beyond
@@ -143,9 +142,17 @@ func (s *Set) addForeign(rt *route, path string, sc *Scratch) {
 	}
 	path = path[:min(len(path), s.Limits.QueryBytes)]
 	at := len(sc.key)
-	key := canon.AppendMalformed(append(sc.key, path...))
-	sc.matches = append(sc.matches, Match{Rule: rt.rule, Key: key[at:len(key):len(key)], Malformed: true})
+	sc.found(rt.rule, canon.AppendMalformed(append(sc.key, path...)), at, true)
+}
+
+// found appends a match whose key begins at a place in sc.key. It is filled
+// where it stands; to copy one there takes a tenth of the whole request.
+func (sc *Scratch) found(r *Rule, key []byte, at int, malformed bool) {
 	sc.key = key
+	n := len(sc.matches)
+	sc.matches = slices.Grow(sc.matches, 1)[:n+1]
+	m := &sc.matches[n]
+	m.Rule, m.Key, m.Malformed = r, key[at:len(key):len(key)], malformed
 }
 
 // readHeaders leaves the values of headers behind those of the path. A header

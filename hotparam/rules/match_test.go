@@ -114,7 +114,7 @@ rules:
 // net/http.ServeMux does, and gives its wildcards the same values.
 func TestPathAgainstServeMux(t *testing.T) {
 	t.Parallel()
-	word := rapid.SampledFrom([]string{"a", "b", "%61", "a%2Fb", "c d", "é", "%c3%a9", "%25"})
+	word := rapid.SampledFrom([]string{"a", "b", "%61", "a%2Fb", "c%20d", "%C3%A9", "%c3%a9", "%25"})
 	rapid.Check(t, func(t *rapid.T) {
 		pattern, names := "", []string{}
 		for i := range rapid.IntRange(0, 3).Draw(t, "segments") {
@@ -123,7 +123,7 @@ func TestPathAgainstServeMux(t *testing.T) {
 				names = append(names, fmt.Sprintf("w%d", i))
 				pattern += "{" + names[len(names)-1] + "}"
 			} else {
-				pattern += strings.ReplaceAll(word.Draw(t, "word"), " ", "%20")
+				pattern += word.Draw(t, "word")
 			}
 		}
 		pattern += rapid.SampledFrom([]string{"", "/", "/{$}", "/{rest...}"}).Draw(t, "end")

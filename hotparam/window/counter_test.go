@@ -246,20 +246,19 @@ func BenchmarkAddKnown(b *testing.B) {
 	}
 }
 
-// BenchmarkAddUnique is a flood of keys that never come again, a million a
-// second of event time, with a key known to the window between them.
+// BenchmarkAddUnique is a flood of keys that are forgotten before they come
+// again, 200,000 of them in a second.
 func BenchmarkAddUnique(b *testing.B) {
 	b.ReportAllocs()
-	names := make([]hotparam.Key, 12_000_000)
+	names := make([]hotparam.Key, 2_000_000)
 	for i := range names {
 		names[i] = hotparam.Key(fmt.Sprint("topic?id=", i))
 	}
-	c := New(Config{Window: 5, Lateness: 5, Future: 2, MaxKeys: 10_000_000}, 0)
+	c := New(Config{Window: 5, Lateness: 5, Future: 2, MaxKeys: 2_000_000}, 0)
 	i, second := 0, int64(0)
-	b.ResetTimer()
 	for b.Loop() {
 		c.Add(names[i%len(names)], second, 1)
-		if i++; i%1_000_000 == 0 {
+		if i++; i%200_000 == 0 {
 			second++
 			c.Advance(second)
 		}

@@ -8,7 +8,7 @@
 // key's sum go wrong: a sum is exact or absent.
 //
 // How it is kept. The seconds are slots of one second. A key that was seen in
-// one second only, as nearly all of a flood of random values are, is 40 bytes
+// one second only, as nearly all of a flood of random values are, is 48 bytes
 // beside its name; a key seen in a second one gets a ring of slots. Keys live
 // in many small shards, each an open-addressed index into a flat slab, so that
 // growing, shrinking and expiring move a thousand keys at a time and never
@@ -17,13 +17,12 @@
 // shard, in half a window, by the calls that come anyway.
 //
 // Cost: Add is one hash and one probe whatever the weight, and allocates
-// nothing for a key that has its ring. Memory is at most MaxKeys times (56
-// bytes, the name, and 512 bytes where it needs a ring), and is
-// given back within one and a half windows of the last count.
+// nothing for a key that has its ring. Memory is at most about MaxKeys times
+// (80 bytes, the name, and 512 bytes where it needs a ring), and is given back
+// within one and a half windows of the last count.
 //
 // An approximate counter (a ring of per-slot Space-Saving summaries) can stand
-// in wherever only Advance, Add and Sum are used: Added.Sum would be its lower
-// bound.
+// in behind the same few methods: its sums would be lower bounds.
 //
 // The room is pure: time is an argument. A Counter is not for concurrent use.
 package window

@@ -1,0 +1,166 @@
+package kafka
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+func TestSeen(t *testing.T) {
+	t.Parallel()
+	s := newSeen(10)
+	o := origin{"a", 1, 0}
+	for _, step := range []struct {
+		o     origin
+		n     uint64
+		first bool
+	}{
+		{o, 1, true}, {o, 1, false}, {o, 3, true}, {o, 2, true}, {o, 2, false}, {o, 3, false},
+		{origin{"a", 1, 1}, 1, true}, // another partition
+		{origin{"a", 2, 0}, 1, true}, // started again
+		{origin{"b", 1, 0}, 1, true},
+		{o, 66, true}, {o, 3, false}, {o, 4, true}, {o, 2, false},
+		{o, 1000, true}, {o, 66, false}, {o, 936, false}, {o, 937, true},
+	} {
+		if got := s.first(step.o, step.n); got != step.first {
+			t.Errorf("%v %d: got %v", step.o, step.n, got)
+		}
+	}
+}
+
+// In order with gaps and repetitions, as a partition delivers: exactly the
+// repetitions are recognised.
+func TestSeenAgainstASet(t *testing.T) {
+	t.Parallel()
+	s, set := newSeen(100), map[uint64]bool{}
+	for at := uint64(1); at < 10000; at += rand.Uint64N(3) {
+		for range 1 + rand.IntN(2) {
+			n := at - min(at-1, rand.Uint64N(60))
+			if got := s.first(origin{}, n); got == set[n] {
+				t.Fatalf("%d: first=%v, seen=%v", n, got, set[n])
+			}
+			set[n] = true
+		}
+	}
+}
+
+func TestSeenIsBounded(t *testing.T) {
+	t.Parallel()
+	s := newSeen(100)
+	kept := origin{"kept", 0, 0}
+	for i := range uint64(10000) {
+		s.first(origin{fmt.Sprint(i), 0, 0}, 1)
+		if i%20 == 0 { // in use, so never forgotten
+			s.first(kept, i/20+1)
+		}
+	}
+	if n := len(s.young) + len(s.old); n > 101 {
+		t.Errorf("%d origins are remembered", n)
+	}
+	if s.first(kept, 1+9980/20) {
+		t.Error("an origin in use was forgotten")
+	}
+}
+
+func TestQueueDropsTheOldest(t *testing.T) {
+	t.Parallel()
+	q := newQueue(5)
+	batch := func(n ...int64) (counts []hotparam.Count) {
+		for _, v := range n {
+			counts = append(counts, hotparam.Count{Key: "k", N: v})
+		}
+		return counts
+	}
+	for _, step := range []struct {
+		in      []hotparam.Count
+		dropped uint64
+		pairs   int
+	}{
+		{batch(1, 2), 0, 2},
+		{batch(4, 8), 0, 4},
+		{batch(16), 0, 5},
+		{batch(32), 3, 4},
+		{batch(1, 1, 1, 1, 1, 1, 1), 4 + 8 + 16 + 32, 7}, // alone it has room
+	} {
+		dropped, ok := q.put(step.in, time.Time{})
+		if !ok || dropped != step.dropped || q.len() != step.pairs {
+			t.Fatalf("dropped %d, %d pairs, want %+v", dropped, q.len(), step)
+		}
+	}
+	if rest := q.close(); len(rest) != 1 {
+		t.Errorf("%d batches are left", len(rest))
+	}
+	if _, ok := q.put(batch(1), time.Time{}); ok {
+		t.Error("a closed queue takes")
+	}
+}
+
+func TestOldBatchesAreDropped(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	p, err := NewProducer(ProducerConfig{
+		Config: Config{Brokers: []string{"127.0.0.1:1"}, Topic: "t", Log: slog.New(slog.DiscardHandler)},
+		Now:    func() time.Time { return now },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		_ = p.Send(t.Context(), []hotparam.Count{{Key: "k", N: 2}})
+		now = now.Add(time.Second)
+	}
+	if left := p.dropOld(p.queue.take()); len(left) != 10 || p.Stats().Dropped != 20 {
+		t.Errorf("%d left, %+v", len(left), p.Stats())
+	}
+}
+
+func TestLargeBatchesAreSplit(t *testing.T) {
+	t.Parallel()
+	var counts []hotparam.Count
+	for i := range 4000 {
+		counts = append(counts, hotparam.Count{Key: hotparam.Key(fmt.Sprintf("%01000d", i)), N: 1})
+	}
+	counts = append(counts, hotparam.Count{}, hotparam.Count{Key: "k", N: -1})
+	records, invalid := newPacker("n", "s", 1).records([]queued{{counts: counts}}, 2)
+	if len(records) < 8 || invalid != 2 {
+		t.Fatalf("%d records, %d invalid", len(records), invalid)
+	}
+	next, total := map[int32]uint64{}, 0
+	for _, r := range records {
+		got, err := ParseRecord(r.data)
+		next[r.partition]++
+		if err != nil || len(r.data) > maxRecord || got.Sequence != next[r.partition] || r.requests != uint64(len(got.Counts)) {
+			t.Fatalf("%v, %d bytes, sequence %d", err, len(r.data), got.Sequence)
+		}
+		total += len(got.Counts)
+	}
+	if total != 4000 {
+		t.Errorf("%d pairs", total)
+	}
+}
+
+func TestRecordsThatAreNotForUs(t *testing.T) {
+	t.Parallel()
+	got := 0
+	c, err := NewConsumer(ConsumerConfig{
+		Config: Config{Brokers: []string{"127.0.0.1:1"}, Topic: "t", Group: "g", Namespace: "news", Log: slog.New(slog.DiscardHandler)},
+		Handle: func(counts []hotparam.Count) { got += len(counts) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := Record{Namespace: "news", Source: "s", Sequence: 1, Counts: []hotparam.Count{{Key: "k", N: 3}}}
+	other := Record{Namespace: "sport", Source: "s", Sequence: 1, Counts: good.Counts}
+	empty := Record{Namespace: "news", Source: "s", Sequence: 2}
+	for _, data := range [][]byte{good.Append(nil), good.Append(nil), other.Append(nil), empty.Append(nil), {0x08, 9}, nil, []byte("x")} {
+		c.record(0, data)
+	}
+	want := ConsumerStats{Records: 7, Counts: 1, Requests: 3, Malformed: 3, Foreign: 1, Duplicates: 1}
+	if s := c.Stats(); s != want || got != 1 {
+		t.Errorf("got %+v, want %+v", s, want)
+	}
+}

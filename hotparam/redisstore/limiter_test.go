@@ -1,0 +1,91 @@
+package redisstore
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/limit/limittest"
+	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
+)
+
+// openLimiter is a limiter on a server of the test's own.
+func openLimiter(t testing.TB, addr string) *Limiter {
+	t.Helper()
+	c, err := Open(Config{Addrs: []string{addr}, Namespace: "test", PoolSize: 64, Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.limiter()
+}
+
+// onMini judges by TIME, which miniredis lets the test set, and states expire
+// when the test says so.
+func onMini(t testing.TB) limittest.Fixture {
+	m := redistest.Mini(t)
+	var clock time.Time
+	return limittest.Fixture{
+		Store:    openLimiter(t, m.Addr()),
+		Reset:    func() { m.FlushAll(); clock = time.Time{} },
+		SetClock: m.SetTime,
+		Expire: func(now time.Time) {
+			if d := now.Sub(clock); !clock.IsZero() && d > 0 {
+				m.FastForward(d)
+			}
+			clock = now
+		},
+		Dump:  m.Dump,
+		Lives: func() []time.Duration { return lives(m) },
+	}
+}
+
+func lives(m *miniredis.Miniredis) []time.Duration {
+	var all []time.Duration
+	for _, key := range m.Keys() {
+		all = append(all, m.TTL(key))
+	}
+	return all
+}
+
+// onServer judges by the given now on a real server. What it writes is kept
+// longer, because the clock of the server runs on by itself.
+func onServer(t testing.TB, s *redistest.Server) limittest.Fixture {
+	l := openLimiter(t, s.Addr())
+	l.given, l.slackMillis = true, time.Hour.Milliseconds()
+	return limittest.Fixture{Store: l, Reset: s.Flush, Dump: func() string { return dump(t, l) }}
+}
+
+func dump(t testing.TB, l *Limiter) string {
+	var text strings.Builder
+	for _, key := range l.c.rdb.Keys(context.Background(), "*").Val() {
+		v, err := l.c.rdb.Get(context.Background(), key).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString(key + "=" + v + "\n")
+	}
+	return text.String()
+}
+
+func TestLimiterLawsOnMiniredis(t *testing.T) {
+	t.Parallel()
+	limittest.Run(t, onMini)
+}
+
+func TestLimiterLawsOnServer(t *testing.T) {
+	t.Parallel()
+	limittest.Run(t, func(t testing.TB) limittest.Fixture { return onServer(t, redistest.Start(t)) })
+}
+
+// The Go algorithms are the oracle of the script.
+func TestLimiterIsMemory(t *testing.T) {
+	t.Parallel()
+	m := limit.NewMemory(limit.MemoryConfig{})
+	memory := limittest.Fixture{Store: m, Reset: func() { m.Sweep(time.Unix(1<<40, 0)) }}
+	limittest.RunSame(t, memory, onServer(t, redistest.Start(t)))
+}
