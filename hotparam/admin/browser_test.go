@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -72,7 +73,7 @@ func (w *witness) note(format string, args ...any) {
 	w.notes = append(w.notes, fmt.Sprintf(format, args...))
 }
 
-func watch(t *testing.T, ctx context.Context, origin string) *witness {
+func watch(t *testing.T, ctx context.Context, origins ...string) *witness {
 	t.Helper()
 	w := &witness{}
 	err := chromedp.Listen(ctx, func(ev any) {
@@ -87,7 +88,7 @@ func watch(t *testing.T, ctx context.Context, origin string) *witness {
 				w.note("log: %s %s", e.Entry.Text, e.Entry.URL)
 			}
 		case *network.EventRequestWillBeSent:
-			if !strings.HasPrefix(e.Request.URL, origin+"/") {
+			if !slices.ContainsFunc(origins, func(o string) bool { return strings.HasPrefix(e.Request.URL, o+"/") }) {
 				w.note("request to elsewhere: %s", e.Request.URL)
 			}
 		}
@@ -126,18 +127,25 @@ func liveServer(t *testing.T) (*world, *httptest.Server) {
 		w.history.addPoint(point{At: at, Allowed: wave(at, 900, 120, 23), Denied: max(0, wave(at, 180, 190, 41))})
 		w.history.addSparks(liveHot(at))
 	}
+	runUntilEnd(t, w)
+	srv := httptest.NewServer(w.Handler())
+	t.Cleanup(srv.Close)
+	return w, srv
+}
+
+// runUntilEnd runs the sampler until the test ends, before what was cleaned up
+// earlier.
+func runUntilEnd(t *testing.T, w *world) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
-	srv := httptest.NewServer(w.Handler())
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		srv.Close()
 	})
-	return w, srv
 }
 
 func liveHot(now time.Time) []hotparam.Hot {
@@ -219,71 +227,6 @@ func until(condition string) chromedp.Action[chromedp.Void] {
 // says waits until an element holds a text.
 func says(selector, text string) chromedp.Action[chromedp.Void] {
 	return until(fmt.Sprintf("document.querySelector(%q)?.textContent.includes(%q)", selector, text))
-}
-
-// TestDashboardInBrowser is an operator's first minutes with the page.
-func TestDashboardInBrowser(t *testing.T) {
-	t.Parallel()
-	ctx := browser(t)
-	_, srv := liveServer(t)
-	w := watch(t, ctx, srv.URL)
-	run(t, ctx, chromedp.EmulateViewport(1280, 900), scheme("light"), chromedp.Navigate(srv.URL))
-	seeHotKeys(t, ctx)
-	setLimit(t, ctx)
-	shot(t, ctx, "light")
-	run(t, ctx, scheme("dark"))
-	shot(t, ctx, "dark")
-	run(t, ctx, chromedp.EmulateViewport(380, 800), scheme("light"), until("innerWidth == 380"))
-	run(t, ctx, until("document.documentElement.scrollWidth <= 380"))
-	shot(t, ctx, "narrow")
-	run(t, ctx, chromedp.EmulateViewport(1280, 900))
-	undoAndRemove(t, ctx)
-	meetErrors(t, ctx)
-	w.check(t)
-	srv.CloseClientConnections()
-	srv.Listener.Close()
-	run(t, ctx, says("#banner:not([hidden])", "trying again"), says("#status .poor", "reconnecting"))
-	shot(t, ctx, "gone")
-}
-
-func seeHotKeys(t *testing.T, ctx context.Context) {
-	t.Helper()
-	run(t, ctx,
-		until("document.querySelectorAll('#hot-table tbody tr').length == 4"),
-		says("#allowed", "930"), says("#status", "breaker closed"), says("#hot-table", "topic?id=42"),
-		// Keys are text, and what cannot be seen is shown.
-		says("#hot-table tr:nth-child(4) .key", "/<script>alert(1)</script>/U+202Egnp.exeU+000AU+FFFD"),
-		until("document.querySelectorAll('main script').length == 0"))
-}
-
-func setLimit(t *testing.T, ctx context.Context) {
-	t.Helper()
-	run(t, ctx, clickOn(`[aria-label="Limit topic?id=42"]`), until("document.querySelector('#dialog').open"),
-		until("document.querySelector('#f-key').value == 'topic?id=42' && document.activeElement.id == 'f-rate'"),
-		fill("#f-rate", "40"), fill("#f-burst", "80"), fill("#f-reason", "a <b>rush</b>"), fill("#f-author", "ann"))
-	shot(t, ctx, "dialog")
-	run(t, ctx, clickOn("#dialog-save"),
-		says("#overrides", "rules file"), says("#overrides li", "limit 40/s, burst 80"), says("#overrides li", "a <b>rush</b> · by ann"),
-		says("#hot-table tbody tr:nth-child(1) .badge:not([hidden])", "override"), says("#hot-table tbody tr:nth-child(1)", "40/s, burst 80"),
-		says("#events .override_put", "topic?id=42"), says("#toast", "Set topic?id=42 to limit 40/s"))
-}
-
-func undoAndRemove(t *testing.T, ctx context.Context) {
-	t.Helper()
-	none := until("document.querySelectorAll('#overrides li button').length == 0") // what is left is the rules file's
-	run(t, ctx, clickOn(`#overrides [data-act="undo"]`), none, says("#events .override_deleted", "topic?id=42"))
-	run(t, ctx, clickOn(`[aria-label="Block topic?id=1337"]`), clickOn("#dialog-save"), says("#overrides .do-block", "topic?id=1337"))
-	run(t, ctx, clickOn(`[aria-label="Clear topic?id=1337"]`), none)
-	// The way back that the message offers.
-	run(t, ctx, clickOn("#toast-undo"), says("#overrides .do-block", "topic?id=1337"), clickOn(`#overrides [data-act="remove"]`), none)
-}
-
-func meetErrors(t *testing.T, ctx context.Context) {
-	t.Helper()
-	run(t, ctx, clickOn("#add-override"), until("document.activeElement.id == 'f-key'"),
-		fill("#f-key", "topic?id=5"), fill("#f-rate", "many"), clickOn("#dialog-save"), says("#e-rate", "Write a number"),
-		until("document.querySelector('#f-rate').getAttribute('aria-invalid') == 'true'"),
-		clickOn("#dialog-cancel"), until("!document.querySelector('#dialog').open"))
 }
 
 // clickOn waits for an element and clicks it.

@@ -31,6 +31,7 @@ rules:
   - name: "*"
     params: ["*"]
     hot: {rate: 500, window: 5s}
+    limit: {algorithm: token_bucket, rate: 100, burst: 200}
 ip:
   fixed: {limit: 50, window: 1s}
 overrides:

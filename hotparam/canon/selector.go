@@ -102,7 +102,11 @@ func named[T ~string | ~[]byte](s *Selector, name T) (t *tracked, ok bool) {
 // ignores reports whether an ignore glob matches a decoded name.
 func (s *Selector) ignores(name []byte) bool {
 	for i := range s.ignore {
-		if s.ignore[i].Match(name) {
+		g := &s.ignore[i]
+		if len(g.head) > 0 && (len(name) == 0 || name[0] != g.head[0]) {
+			continue // most names, without a call
+		}
+		if g.Match(name) {
 			return true
 		}
 	}

@@ -50,7 +50,8 @@ type group struct {
 // meta is what a charge means to the verdict.
 type meta struct {
 	*term
-	key int // index into ask.keys, -1 for a per-IP window
+	key     int    // index into ask.keys, -1 for a per-IP window
+	refunds uint64 // of the key's limit, before the store is asked
 }
 
 func (gr *group) add(c limit.Charge, m meta) {
@@ -104,7 +105,7 @@ func (a *ask) chargeKey(i int) {
 	a.group(&h.term).add(limit.Charge{
 		Subject: limit.Subject{Space: spaceHot, Name: string(a.name(i))},
 		Spec:    h.spec, Cost: a.cost,
-	}, meta{term: &h.term, key: i})
+	}, meta{term: &h.term, key: i, refunds: h.denials.refunds.Load()})
 }
 
 // group is where a charge of a term belongs.

@@ -126,7 +126,7 @@ func BenchmarkParallel(b *testing.B) {
 func BenchmarkSharedCall(b *testing.B) {
 	for name, shared := range map[string]limit.Store{"prompt": promptly{newUnreliable(healthy)}, "aside": newUnreliable(healthy)} {
 		b.Run(name, func(b *testing.B) {
-			g := assemble(parse(b, strings.ReplaceAll(benchRules, "instance", "cluster")), gate.Config{Shared: shared})
+			g := assemble(parse(b, strings.ReplaceAll(benchRules, "instance", "cluster")), gate.Config{Shared: shared, Budget: time.Minute})
 			g.hot(hotKey)
 			g.exhaust()
 			benchAsk(b, g, "/topic?id=42&lang=en&page=3", false)

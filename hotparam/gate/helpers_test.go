@@ -49,7 +49,7 @@ func assemble(set *rules.Set, cfg gate.Config) *bundle {
 	}
 	cfg.Rules, cfg.Hot, cfg.Local = set, b.mirror, b.local
 	if cfg.Shared == nil {
-		cfg.Shared = b.shared
+		cfg.Shared, cfg.Budget = b.shared, time.Hour // a busy machine must not make it fail
 	}
 	b.Gate = gate.New(cfg)
 	return b

@@ -17,8 +17,9 @@ import (
 // what its rule's limit has charged, and the other way round.
 const spaceHot = "hot"
 
-// holding is what holds for one key: the result of precedence, immutable. It
-// is memoised in the hot entry, or for a cold key in the override's mark.
+// holding is what holds for one key: the result of precedence, immutable but
+// for its denials. It is memoised in the hot entry, or for a cold key in the
+// override's mark.
 type holding struct {
 	action rules.Action // "" where the rule's own limit applies, if any
 	rule   string       // ID of the override, or name of the rule
@@ -29,6 +30,10 @@ type holding struct {
 	limited bool
 	spec    limit.Spec
 	term    term
+	// single is whether this is of one key alone; only then may denials be
+	// used.
+	single  bool
+	denials denials
 }
 
 // mark is what the gate keeps of an override. Its counters are of decisions on
@@ -66,19 +71,24 @@ func (g *Gate) entry(a *ask, key []byte) (e *hotset.Entry, aliased bool) {
 
 // holdHot finds what holds for a hot key.
 func (st *state) holdHot(m *rules.Match, e *hotset.Entry, now time.Time) *holding {
-	if memo := e.Memo.Load(); memo != nil && memo.Version == st.gen {
+	memo := e.Memo.Load()
+	if memo != nil && memo.Version == st.gen {
 		if h, ok := memo.Value.(*holding); ok && !expired(h.until, now) {
 			return h
 		}
 	}
-	h := new(holding)
+	h := &holding{single: true}
 	if o := st.overrides.Find(m.Key, now); o != nil {
 		st.override(h, o, st.mark(o), m.Rule)
 	}
 	if h.action == "" || h.action == rules.ActionShadow {
 		st.ruleLimit(h, m.Rule, hotparam.Key(m.Key))
 	}
-	e.Memo.Store(&hotset.Memo{Version: st.gen, Value: h})
+	if next := (&hotset.Memo{Version: st.gen, Value: h}); !e.Memo.CompareAndSwap(memo, next) {
+		// Somebody was faster. Ours is as good, but nobody will see its
+		// denials, nor it theirs.
+		h.single = false
+	}
 	return h
 }
 
@@ -93,7 +103,7 @@ func (st *state) holdCold(m *rules.Match, now time.Time) (*holding, *mark) {
 	if memo := mk.memo.Load(); memo != nil && memo.gen == st.gen && memo.rule == m.Rule {
 		return memo.h, mk
 	}
-	h := new(holding)
+	h := &holding{single: !o.IsPattern()}
 	st.override(h, o, mk, m.Rule)
 	mk.memo.Store(&markMemo{gen: st.gen, rule: m.Rule, h: h})
 	return h, mk

@@ -20,6 +20,9 @@ type Stats struct {
 	// StoreCalls to the shared store, StoreErrors among them, and
 	// StoreRefused that the breaker did not let through.
 	StoreCalls, StoreErrors, StoreRefused uint64
+	// Spared are refusals for which no store was asked, because it would have
+	// refused again.
+	Spared uint64
 	// StoreOpened and StoreClosed count the beginnings and ends of outages.
 	StoreOpened, StoreClosed uint64
 	// StoreOpen is whether the breaker is open or probing now.
@@ -99,7 +102,8 @@ type shard struct {
 	allowed  [outcomes]atomic.Uint64
 	denied   [outcomes]atomic.Uint64
 	shadowed atomic.Uint64
-	_        [56]byte
+	spared   atomic.Uint64
+	_        [48]byte
 }
 
 func (s *stats) shard() *shard { return &s.shards[s.next.Add(1)%shards] }
@@ -171,4 +175,5 @@ func (s *shard) addTo(out *Stats) {
 		*n += s.denied[outcome(r)].Load()
 	}
 	out.Shadowed += s.shadowed.Load()
+	out.Spared += s.spared.Load()
 }

@@ -20,6 +20,9 @@ const maxShareWindow = 365 * 24 * time.Hour
 // verdict. It reports whether the request is admitted.
 func (g *Gate) take(ctx context.Context, a *ask, v *hotparam.Verdict) bool {
 	if !a.local.empty() {
+		if len(a.local.charges) == 1 && a.remembered(v, &a.local) {
+			return false
+		}
 		ok, err := g.local.Take(ctx, a.now, a.local.charges, a.local.results)
 		if err != nil {
 			g.stats.localErrors.Add(1)
@@ -27,6 +30,7 @@ func (g *Gate) take(ctx context.Context, a *ask, v *hotparam.Verdict) bool {
 				return false
 			}
 		} else if !ok {
+			a.remember(&a.local)
 			g.refuse(a, v, &a.local)
 			return false
 		}
@@ -42,9 +46,13 @@ func (g *Gate) take(ctx context.Context, a *ask, v *hotparam.Verdict) bool {
 
 // takeShared asks the shared store, and where it fails, each rule's policy.
 func (g *Gate) takeShared(ctx context.Context, a *ask, v *hotparam.Verdict) bool {
+	if a.remembered(v, &a.shared) {
+		return false
+	}
 	ok, err := g.shared.take(ctx, a, &a.shared)
 	if err == nil {
 		if !ok {
+			a.remember(&a.shared)
 			g.refuse(a, v, &a.shared)
 		}
 		return ok
@@ -115,8 +123,14 @@ func share(s limit.Spec, n int64) limit.Spec {
 // giveBack returns what the local store has charged to a request that is now
 // denied.
 func (g *Gate) giveBack(a *ask) {
-	if g.refund != nil && !a.local.empty() {
-		g.refund.RefundAt(a.now, a.local.charges)
+	if g.refund == nil || a.local.empty() {
+		return
+	}
+	g.refund.RefundAt(a.now, a.local.charges)
+	for i := range a.local.meta {
+		if k := a.local.meta[i].key; k >= 0 {
+			a.keys[k].h.denials.refunds.Add(1)
+		}
 	}
 }
 

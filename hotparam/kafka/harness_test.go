@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
@@ -40,14 +41,19 @@ func cluster(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	return c
 }
 
+// freePort gives a port outside of the range from which the system gives out
+// ports by itself, so that nobody else gets it while nobody listens there.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := 20000 + rand.IntN(10000)
+		if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no free port")
+	return 0
 }
 
 func address(port int) []string { return []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(port))} }

@@ -25,9 +25,9 @@ func openLimiter(t testing.TB, addr string) *Limiter {
 }
 
 // onMini judges by TIME, which miniredis lets the test set, and states expire
-// when the test says so.
+// when the test says so and not with the clock.
 func onMini(t testing.TB) limittest.Fixture {
-	m := redistest.Mini(t)
+	m := miniredis.RunT(t)
 	var clock time.Time
 	return limittest.Fixture{
 		Store:    openLimiter(t, m.Addr()),

@@ -17,7 +17,27 @@ import (
 	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain also fails when go-redis wrote to its logger, standard error for
+// most programs, whatever the tests did to their servers.
+func TestMain(m *testing.M) {
+	var noise logged
+	redis.SetLogger(&noise)
+	goleak.VerifyTestMain(quietly{m, &noise})
+}
+
+type quietly struct {
+	m     *testing.M
+	noise *logged
+}
+
+func (q quietly) Run() int {
+	code := q.m.Run()
+	if text := q.noise.String(); text != "" && code == 0 {
+		fmt.Printf("go-redis is not silent:\n%s", text)
+		return 1
+	}
+	return code
+}
 
 // patience is how long a test waits for what should take milliseconds.
 const patience = 10 * time.Second
@@ -226,6 +246,11 @@ func (l *logged) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
+}
+
+// Printf implements the logger of go-redis.
+func (l *logged) Printf(_ context.Context, format string, v ...any) {
+	_, _ = fmt.Fprintf(l, format+"\n", v...) // a strings.Builder does not fail
 }
 
 func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }

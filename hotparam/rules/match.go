@@ -88,15 +88,16 @@ func (rt *route) path() string {
 	return b.String()
 }
 
-// candidates gives the routes that may take a path, in file order.
-func (m *matcher) candidates(path string) []*route {
+// candidates gives the routes that may take a path, in file order, and whether
+// the path has no escapes, so that prefixes of it can be compared.
+func (m *matcher) candidates(path string) (routes []*route, plain bool) {
 	if routes, ok := m.exact[path]; ok {
-		return routes
+		return routes, true
 	}
 	if strings.IndexByte(path, '%') >= 0 {
-		return m.all // the path may be one that a pattern writes without escapes
+		return m.all, false // it may be one that a pattern writes without escapes
 	}
-	return m.open
+	return m.open, true
 }
 
 // Match gives the rules that count a request, with its key under each: none,
@@ -105,8 +106,9 @@ func (m *matcher) candidates(path string) []*route {
 func (s *Set) Match(req *hotparam.Request, sc *Scratch) []Match {
 	sc.matches, sc.key = sc.matches[:0], sc.key[:0]
 	path, query := req.Split()
-	for _, rt := range s.index.candidates(path) {
-		if !rt.matches(req, path, sc) {
+	routes, plain := s.index.candidates(path)
+	for _, rt := range routes {
+		if plain && !strings.HasPrefix(path, rt.prefix) || !rt.matches(req, path, sc) {
 			continue
 		}
 		s.add(rt, req, rt.rule.Name, query, sc)
@@ -115,7 +117,7 @@ func (s *Set) Match(req *hotparam.Request, sc *Scratch) []Match {
 		}
 	}
 	if rt := s.index.catchAll; rt != nil && rt.matches(req, path, sc) {
-		if len(path) > s.Limits.QueryBytes || path[0] != '/' {
+		if len(path) > s.Limits.QueryBytes || forges(path) {
 			s.addForeign(rt, path, sc)
 		} else {
 			s.add(rt, req, path, query, sc)
@@ -133,11 +135,17 @@ func (s *Set) add(rt *route, req *hotparam.Request, resource, query string, sc *
 	sc.found(rt.rule, key, at, !ok)
 }
 
+// forges reports whether a path could be mistaken for the resource of a rule
+// or for a reserved key. No path with a slash can; "*" of OPTIONS and the
+// "host:443" of CONNECT cannot either.
+func forges(path string) bool {
+	return path[0] == '!' || path[0] != '/' && resourceName.MatchString(path)
+}
+
 // addForeign appends the match of a path that cannot be a resource: one beyond
-// the limits is cut, and one that does not begin with a slash, as that of
-// "CONNECT host:443", could be mistaken for the resource of a rule.
+// the limits is cut, and one that forges another key is not repeated.
 func (s *Set) addForeign(rt *route, path string, sc *Scratch) {
-	if path[0] != '/' {
+	if forges(path) {
 		path = "/"
 	}
 	path = path[:min(len(path), s.Limits.QueryBytes)]

@@ -98,6 +98,7 @@ func parseWildcard(name string, last bool) (segment, error) {
 // route is one rule compiled for matching.
 type route struct {
 	rule    *Rule
+	prefix  string    // how every path without escapes that it takes begins
 	segs    []segment // nil: every path
 	methods []string
 	hosts   []string // lower case
@@ -112,6 +113,13 @@ func newRoute(r *Rule) (*route, error) {
 		return nil, err
 	}
 	rt := &route{rule: r, segs: segs, methods: r.Match.Methods, hosts: r.Match.Hosts}
+	for _, s := range segs {
+		rt.prefix += "/"
+		if s.kind != literal {
+			break
+		}
+		rt.prefix += s.text
+	}
 	sel, err := rt.selection()
 	if err != nil {
 		return nil, err
@@ -175,10 +183,12 @@ func (rt *route) takesMethod(method string) bool {
 	return false
 }
 
+// takesHost compares without the port, and without the dot that may end a name.
 func (rt *route) takesHost(host string) bool {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
 		host = host[:i]
 	}
+	host = strings.TrimSuffix(host, ".")
 	for _, h := range rt.hosts {
 		if len(h) == len(host) && strings.EqualFold(h, host) {
 			return true

@@ -9,10 +9,14 @@ export class Problem extends Error {
   }
 }
 
+// at gives the address of a path without the user and password that the page's
+// own address may hold: browsers refuse to fetch with them.
+export const at = (path) => new URL(path, location.origin);
+
 async function call(method, path, body) {
   let answer;
   try {
-    answer = await fetch(path, {
+    answer = await fetch(at(path), {
       method,
       headers: body ? { "Content-Type": "application/json" } : {},
       body: body ? JSON.stringify(body) : undefined,

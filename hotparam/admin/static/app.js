@@ -1,6 +1,6 @@
 // App: joins the live stream to what is on the page.
 
-import { deleteOverride, putOverride, undoOverride } from "./api.js";
+import { at, deleteOverride, putOverride, undoOverride } from "./api.js";
 import { Chart } from "./chart.js";
 import { OverrideDialog } from "./dialog.js";
 import { Feed, OverrideList } from "./feed.js";
@@ -24,7 +24,7 @@ const dialog = new OverrideDialog($("dialog"), async (override) => {
 
 $("add-override").addEventListener("click", () => dialog.open({}));
 
-follow("/v1/events", {
+follow(at("/v1/events"), {
   hello(h) {
     writable = h.writable;
     $("add-override").hidden = !writable;

@@ -46,7 +46,6 @@ func Run(t *testing.T, open func(t testing.TB) Fixture) {
 		"Lives":      testLives,
 		"Concurrent": testConcurrent,
 		"Schedule":   testSchedule,
-		"Bounds":     testBounds,
 	}
 	for name, law := range laws {
 		t.Run(name, func(t *testing.T) {

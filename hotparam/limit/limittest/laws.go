@@ -13,7 +13,8 @@ var names = []string{"a", "b", "c"}
 
 // testOracle drives several subjects, some requests with several charges, over
 // a clock that also jumps, and compares every number with the oracle: the
-// bounds of each algorithm, U3 to U7, U11, U12.
+// bounds of each algorithm, U3 to U7, U11, U12. What was admitted in the end is
+// held against what is promised of any stretch of time.
 func testOracle(t *testing.T, f Fixture) {
 	check(t, 1, func(rt *rapid.T, steps int) {
 		f.Reset()
@@ -38,6 +39,9 @@ func testOracle(t *testing.T, f Fixture) {
 			for i, c := range charges {
 				last[c.Subject.Name] = results[i]
 			}
+		}
+		for _, o := range oracles {
+			o.promised(rt)
 		}
 	})
 }
@@ -65,7 +69,7 @@ func judge(t tester, oracles map[string]*oracle, at int64, charges []limit.Charg
 // testFree: a denied request leaves the state as it was, to the byte (U1), and
 // so does a peek, which creates nothing (U2).
 func testFree(t *testing.T, f Fixture) {
-	check(t, 3, func(rt *rapid.T, steps int) {
+	check(t, 5, func(rt *rapid.T, steps int) {
 		f.Reset()
 		s, now, last := store{f, rt}, newClock(rt), limit.Result{}
 		now.back = true

@@ -1,0 +1,198 @@
+package limit_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/limit/limittest"
+)
+
+func TestMemoryLaws(t *testing.T) {
+	t.Parallel()
+	limittest.Run(t, func(testing.TB) limittest.Fixture {
+		m := limit.NewMemory(limit.MemoryConfig{})
+		return limittest.Fixture{
+			Store:  m,
+			Reset:  func() { m.Sweep(time.Unix(1<<40, 0)) },
+			Expire: func(now time.Time) { m.Sweep(now) },
+			Dump:   m.Dump,
+		}
+	})
+}
+
+// take asks for one charge at a time in microseconds.
+func take(t interface{ Fatal(...any) }, m *limit.Memory, us int64, name string, spec limit.Spec, cost int64) limit.Result {
+	results := make([]limit.Result, 1)
+	charges := []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: name}, Spec: spec, Cost: cost}}
+	if _, err := m.Take(context.Background(), time.UnixMicro(us), charges, results); err != nil {
+		t.Fatal(err)
+	}
+	return results[0]
+}
+
+// A flood of fresh values passes through full tables beside a value that is
+// limited: it must not reset it, whatever the algorithm, the size of the tables
+// or the moment at which the value turns up.
+func TestFloodResetsNothing(t *testing.T) {
+	t.Parallel()
+	const flood, second = 800_000, int64(1_000_000) // others per second
+	for _, c := range []struct {
+		name  string
+		room  int
+		every int // others between two calls of the limited value
+		spec  limit.Spec
+	}{
+		{"bucket", 0, 100, limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}},
+		{"bucket of one", 1 << 13, 100, limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 1}},
+		{"bucket, seldom called", 1 << 15, 20_000, limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 20}},
+		{"fixed window", 1 << 13, 1000, limit.Spec{Algorithm: limit.FixedWindow, Limit: 10, Window: time.Second}},
+		{"sliding window", 1 << 13, 1000, limit.Spec{Algorithm: limit.SlidingWindow, Limit: 10, Window: time.Second}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m := limit.NewMemory(limit.MemoryConfig{MaxSubjects: c.room})
+			now, admitted, name := second*1_700_000_000, int64(0), make([]byte, 0, 32)
+			for i := range flood * 3 / 2 {
+				us := now + int64(i)*second/flood
+				name = fmt.Appendf(name[:0], "%x", rand.Uint64())
+				take(t, m, us, string(name), c.spec, 1)
+				// It turns up when the tables are full.
+				if i >= flood/2 && i%c.every == 0 && take(t, m, us, "limited", c.spec, 1).Allowed {
+					admitted++
+				}
+			}
+			if most := c.spec.Capacity() + c.spec.Limit; admitted > most {
+				t.Errorf("%d admitted in 1 s, at most %d; %+v", admitted, most, m.Stats())
+			}
+		})
+	}
+}
+
+// Memory is bounded in every Space, Spaces do not push out each other, and what
+// is pushed out is counted.
+func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	m := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 100})
+	take(t, m, 0, "kept", fixed, fixed.Limit)
+	for i := range 10_000 {
+		charges := []limit.Charge{{Subject: limit.Subject{Space: "ip_fixed", Name: fmt.Sprint(i)}, Spec: fixed, Cost: 1}}
+		m.Take(context.Background(), time.UnixMicro(0), charges, make([]limit.Result, 1))
+	}
+	if r := take(t, m, 0, "kept", fixed, 1); r.Allowed {
+		t.Error("a flood in one Space reset a subject of another")
+	}
+	st := m.Stats()
+	if st.Subjects > 101 || st.EvictedLive != st.Evictions || st.Evictions != 10_001-uint64(st.Subjects) {
+		t.Errorf("%+v after 10001 subjects", st)
+	}
+	if n := m.Sweep(time.UnixMicro(1_000_000)); int64(n) != st.Subjects || m.Stats().Subjects != 0 {
+		t.Errorf("swept %d, %+v left", n, m.Stats())
+	}
+}
+
+// Expired subjects make room before live ones.
+func TestExpiredGoFirst(t *testing.T) {
+	t.Parallel()
+	m := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 32})
+	long := limit.Spec{Algorithm: limit.FixedWindow, Limit: 5, Window: time.Hour}
+	for i := range 16 {
+		take(t, m, 0, fmt.Sprint("short", i), fixed, 1)
+		take(t, m, 0, fmt.Sprint("long", i), long, 1)
+	}
+	for i := range 16 {
+		take(t, m, 2_000_000, fmt.Sprint("new", i), long, 1)
+	}
+	if st := m.Stats(); st.Evictions != 16 || st.EvictedLive != 0 || st.Subjects != 32 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// More Spaces than tables still work; the last ones share.
+func TestManySpaces(t *testing.T) {
+	t.Parallel()
+	m, results := limit.NewMemory(limit.MemoryConfig{}), make([]limit.Result, 1)
+	for range 2 {
+		for i := range 40 {
+			c := []limit.Charge{{Subject: limit.Subject{Space: fmt.Sprint("space", i), Name: fmt.Sprint(i)}, Spec: fixed, Cost: 1}}
+			m.Take(context.Background(), time.UnixMicro(0), c, results)
+		}
+	}
+	if results[0].Remaining != fixed.Limit-2 || m.Stats().Subjects != 40 {
+		t.Errorf("%+v, %+v", results[0], m.Stats())
+	}
+}
+
+func TestTakeAllocatesNothing(t *testing.T) {
+	m, results := limit.NewMemory(limit.MemoryConfig{}), make([]limit.Result, len(request))
+	now := time.Unix(1_700_000_000, 0)
+	if n := testing.AllocsPerRun(1000, func() {
+		now = now.Add(5 * time.Millisecond)
+		m.Take(context.Background(), now, request, results)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// A refund never lets more pass than if the charge had not been made, whatever
+// happens in between; at once and alone, it restores what was there.
+func TestRefund(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		spec := rapid.SampledFrom([]limit.Spec{bucket, fixed, sliding, {Algorithm: limit.TokenBucket, Limit: 7, Window: time.Second, Burst: 3}}).Draw(rt, "spec")
+		with, without := limit.NewMemory(limit.MemoryConfig{}), limit.NewMemory(limit.MemoryConfig{})
+		now := int64(1_700_000_000_000_000)
+		step := func() int64 {
+			now += rapid.Int64Range(0, spec.Window.Microseconds()*2/3).Draw(rt, "ahead")
+			return now
+		}
+		some := func(m ...*limit.Memory) {
+			cost := rapid.Int64Range(0, spec.Capacity()/2).Draw(rt, "cost")
+			if at := step(); take(rt, with, at, "a", spec, 0).Remaining >= cost {
+				for _, m := range m {
+					take(rt, m, at, "a", spec, cost)
+				}
+			}
+		}
+		some(with, without)
+		then, before := step(), take(rt, with, now, "a", spec, 0)
+		undone := rapid.Int64Range(0, before.Remaining).Draw(rt, "undone")
+		take(rt, with, then, "a", spec, undone)
+		between := rapid.IntRange(0, 4).Draw(rt, "between")
+		for range between {
+			some(with, without)
+		}
+		with.RefundAt(time.UnixMicro(then), []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "a"}, Spec: spec, Cost: undone}})
+		if after := take(rt, with, then, "a", spec, 0); between == 0 && after.Remaining != before.Remaining {
+			rt.Fatalf("%+v: %d charged and undone: %+v, before %+v", spec, undone, after, before)
+		}
+		for range 4 {
+			a, b := take(rt, with, step(), "a", spec, 0), take(rt, without, now, "a", spec, 0)
+			if a.Remaining > b.Remaining || a.Remaining < 0 {
+				rt.Fatalf("%+v: %d undone: %+v left, %+v without the charge", spec, undone, a, b)
+			}
+		}
+	})
+}
+
+// Refund without a time restores what was charged last, and ignores nonsense.
+func TestRefundAtOnce(t *testing.T) {
+	t.Parallel()
+	m, results := limit.NewMemory(limit.MemoryConfig{}), make([]limit.Result, len(request))
+	now := time.Unix(1_700_000_000, 0)
+	m.Take(context.Background(), now, request, results)
+	m.Refund(request)
+	m.Refund(request) // never above the capacity
+	m.Refund([]limit.Charge{{Subject: hot, Spec: bucket, Cost: -1}, {Subject: hot}, {Subject: limit.Subject{Name: "unknown"}, Spec: fixed, Cost: 1}})
+	m.Take(context.Background(), now, request, results)
+	for i, r := range results {
+		if r.Remaining != r.Limit-1 {
+			t.Errorf("charge %d: %+v", i, r)
+		}
+	}
+}

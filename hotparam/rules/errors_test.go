@@ -1,0 +1,134 @@
+package rules
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// TestErrors: each text has one mistake; the error says where and what.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	rule := func(s string) string { return "rules:\n  - {name: topic, params: [id], hot: {rate: 1}, " + s + "}\n" }
+	hot := func(s string) string { return "rules:\n  - name: topic\n    params: [id]\n    hot: {" + s + "}\n" }
+	override := func(s string) string {
+		return "overrides:\n  - {" + s + "}\nrules:\n  - {name: topic, params: [id], hot: {rate: 1}}\n"
+	}
+	for _, c := range []struct{ text, want string }{
+		{"rules: [", "f.yaml:1: not YAML: "},
+		{"a: b\n\tc: d", "f.yaml:2: not YAML: "},
+		{"a: b\nrules:\n  - {name: x, match: {path: /a?b=c}}\n", "f.yaml:3: not YAML: did not find expected"},
+		{"- a", "f.yaml:1: has to be a mapping of fields, not a list"},
+		{"namespace: a\n---\nnamespace: b", "f.yaml:2: has a second document"},
+		{"namespace: My News", `f.yaml:1: namespace: "My News" is not [a-z]`},
+		{"namespace: 7", "f.yaml:1: namespace: has to be a string (quote it), not \"7\""},
+		{"namespace: a\nnamespace: b", "f.yaml:2: namespace: stands twice, first in line 1"},
+		{"rulez: []", `f.yaml:1: rulez: unknown field; did you mean "rules"?`},
+		{"limits: {pairs: 0}", "f.yaml:1: limits.pairs: 0 is not a whole number between 1 and"},
+		{"limits: {query_bytes: 10}", "f.yaml:1: limits: canon: query_bytes 10 is not between 64"},
+		{"rules: {}", "f.yaml:1: rules: has to be a list, not a mapping"},
+		{"rules: [topic]", "f.yaml:1: rules[0]: has to be a mapping of fields, not \"topic\""},
+		{"rules:\n  - name: topic", "f.yaml:2: rules[0].params: is missing"},
+		{"rules:\n  - name: topic\n    params: []", "f.yaml:2: rules[0].hot: is missing"},
+		{"rules:\n  - &a {name: topic, params: [id], hot: {rate: 1}}", "f.yaml:2: rules[0]: anchors and aliases are not supported"},
+		{"ip: &a {fixed: {limit: 1, window: 1s}}\nclasses: *a", "f.yaml:2: classes: anchors and aliases"},
+		{"rules:\n  - {name: Topic, params: [], hot: {rate: 1}}", `f.yaml:2: rules[0].name: "Topic" is neither [a-z]`},
+		{rule("match: {path: topic}"), `f.yaml:2: rules[0].match.path: path "topic" does not begin with "/"`},
+		{rule("match: {path: GET /topic}"), "methods and hosts have fields of their own"},
+		{rule("match: {path: '/topic?id=1'}"), "has a query"},
+		{rule("match: {path: /a//b}"), "never matches a clean path"},
+		{rule("match: {path: '/a/{id}x'}"), "a wildcard is a whole segment"},
+		{rule("match: {path: '/{id...}/x'}"), "has to be the last segment"},
+		{rule("match: {path: '/{id}/{id}'}"), "{id} stands twice"},
+		{rule("match: {path: '/{a b}'}"), "is not a name"},
+		{rule("match: {path: '/{}'}"), "has no name"},
+		{rule("match: {methods: [get]}"), `rules[0].match.methods[0]: "get" is not`},
+		{rule("match: {hosts: [\"example.com:80\"]}"), `rules[0].match.hosts[0]: "example.com:80" is not`},
+		{rule("match: {port: 80}"), "rules[0].match.port: unknown field"},
+		{rule("ignore: [a]"), `rules[0].ignore: has a meaning only where params has "*"`},
+		{"rules:\n  - {name: a, params: ['*'], ignore: ['*'], hot: {rate: 1}}", "rules[0].ignore: \"*\" ignores every parameter"},
+		{"rules:\n  - {name: a, params: [1], hot: {rate: 1}}", "rules[0].params[0]: has to be a string (quote it), not \"1\""},
+		{"rules:\n  - {name: a, params: [{nam: id}], hot: {rate: 1}}", `rules[0].params[0].nam: unknown field; did you mean "name"?`},
+		{"rules:\n  - {name: a, params: [id, id], hot: {rate: 1}}", `rules[0].params: "id" stands twice`},
+		{"rules:\n  - {name: a, params: [path.id], hot: {rate: 1}}", `rules[0].params: path.id is tracked, but path "" has no {id}`},
+		{"rules:\n  - {name: a, match: {path: '/x/{i}'}, params: [path.id], hot: {rate: 1}}", `has no {id}`},
+		{"rules:\n  - {name: a, params: ['header.X Y'], hot: {rate: 1}}", `"X Y" is not the name of a header`},
+		{"rules:\n  - {name: a, params: [{name: header.X, duplicates: first}], hot: {rate: 1}}", "header.X has one value"},
+		{"rules:\n  - {name: a, params: [" + strings.Repeat("x", 65) + "], hot: {rate: 1}}", "has more than 64 bytes (limits.name_bytes)"},
+		{"rules:\n  - {name: a, params: [], hot: {rate: 1}}\n  - {name: a, params: [], hot: {rate: 1}}", `f.yaml:3: rules[1].name: "a" is the name of the rule in line 2 too`},
+		{"rules:\n  - {name: '*', params: [], hot: {rate: 1}, continue: true}", "no rule comes after the catch-all"},
+		{"rules:\n  - {name: a, match: {path: /x/}, params: [], hot: {rate: 1}}\n  - {name: b, match: {path: '/x/{y}', methods: [GET]}, params: [], hot: {rate: 1}}",
+			`f.yaml:3: rules[1].match: no request comes here: rule "a" in line 2 takes them all`},
+		{hot(""), "f.yaml:4: rules[0].hot.rate: is missing"},
+		{hot("rate: 0"), "rules[0].hot.rate: rate 0 is not between 0.000001 and 1000000000"},
+		{hot("rate: -1"), `"-1" is no rate`}, {hot("rate: 1e3"), `"1e3" is no rate`}, {hot("rate: .inf"), "is no rate"},
+		{hot("rate: 10/w"), `"10/w" is no rate`}, {hot("rate: 10/"), `"10/" is no rate`}, {hot("rate: many"), `"many" is no rate`},
+		{hot("rate: [1]"), "has to be a rate such as 100, 0.5 or 30/m, not a list"},
+		{hot("rate: "), "rules[0].hot.rate: has to be a rate such as 100, 0.5 or 30/m, not nothing"},
+		{hot("rate: 1, window: 1500ms"), "rules[0].hot.window: 1500ms is not between 1s and 10m0s in steps of 1s"},
+		{hot("rate: 1, window: 5"), `"5" is not a time such as`}, {hot("rate: 1, window: 11m"), "11m is not between"},
+		{hot("rate: 1, cool: -1s"), "hot.cool: -1s is not between"}, {hot("rate: 1, cool_ratio: 1.1"), "hot.cool_ratio: 1.1 is not above 0 and at most 1"},
+		{hot("rate: 1, cool_ratio: 0"), "0 is not above 0"}, {hot("rate: 1, max_hot: -1"), "-1 is not a whole number between 0"},
+		{hot("rate: 1, max_hot: 1.5"), "has to be a whole number"},
+		{rule("limit: {}"), "rules[0].limit.rate: is missing"},
+		{rule("limit: {rate: 1, burst: 0}"), "rules[0].limit.burst: 0 is not a whole number between 1"},
+		{rule("limit: {rate: 1, limit: 5}"), "rules[0].limit.limit: token_bucket has rate and burst, not limit"},
+		{rule("limit: {algorithm: fixed_window, rate: 5}"), "rules[0].limit.rate: fixed_window has limit and window, not rate"},
+		{rule("limit: {algorithm: fixed_window, limit: 5}"), "rules[0].limit.window: is missing"},
+		{rule("limit: {algorithm: leaky, rate: 5}"), "is not one of token_bucket, fixed_window, sliding_window"},
+		{rule("limit: {rate: 1, mode: shadows}"), `did you mean "shadow"?`},
+		{rule("limit: {rate: 1, block: 5s}"), "rules[0].limit.block: only 0s is supported"},
+		{rule("limit: {rate: 1, wait: 100ms}"), "rules[0].limit.wait: only 0s is supported"},
+		{rule("limit: {rate: 0.000001, burst: 9007199254740991}"), "rules[0].limit: limit: "},
+		{rule("limit: {algorithm: sliding_window, limit: 9007199254740991, window: 1h}"), "2^53"},
+		{rule("limit: {rate: 1, values: [{rate: 1}]}"), "rules[0].limit.values[0].key: is missing"},
+		{rule("limit: {rate: 1, values: [{key: 'topic?id=a b', rate: 1}]}"), `write "topic?id=a%20b"`},
+		{rule("limit: {rate: 1, values: [{key: 'news?id=1', rate: 1}]}"), `is not one of rule "topic"; write "topic?id=1"`},
+		{rule("limit: {rate: 1, values: [{key: 'topic?x=1', rate: 1}]}"), `has parameter "x", which the rule does not track`},
+		{rule("limit: {rate: 1, values: [{key: 'topic?id=1', rate: 1}, {key: 'topic?id=1', rate: 2}]}"), "stands twice"},
+		{"ip: {fixed: {limit: 5}}", "f.yaml:1: ip.fixed.window: is missing"},
+		{"ip: {fixed: {limit: 0, window: 1s}}", "ip.fixed.limit: 0 is not"},
+		{"ip: {fixed: {limit: 1, window: 1s, consistency: async}}", "ip.fixed.consistency: only exact is supported"},
+		{"ip: {exempt: [10.0.0.1/8]}", "ip.exempt[0]: 10.0.0.1/8 has bits behind its length; write 10.0.0.0/8"},
+		{"ip: {exempt: [ten]}", `"ten" is neither a network`}, {"ip: {exempt: ['::ffff:10.0.0.0/104']}", "write the IPv4 network"},
+		{"ip: {trusted_proxies: ['fe80::1%eth0']}", "is neither a network"},
+		{"classes: [{name: a}]", "classes[0].match: is missing"},
+		{"classes: [{name: a, match: {header: User-Agent, pattern: '('}}]", "classes[0].match.pattern: error parsing regexp"},
+		{"classes: [{name: a, match: {header: Host, pattern: x}}]", "Host is not one of the headers"},
+		{"classes: [{name: a, match: {header: A, pattern: x}}, {name: a, match: {header: A, pattern: y}}]", `classes[1].name: "a" stands twice`},
+		{override("action: block"), "f.yaml:2: overrides[0].key: is missing"},
+		{override("key: 'topic?id=1'"), "overrides[0].rate: is missing"},
+		{override("key: 'topic?id=1', action: ban"), `"ban" is not one of limit, exempt, block, shadow`},
+		{override("key: 'topic?id=1', action: block, rate: 5"), "overrides[0]: rules: override \"topic?id=1\" has a rate or a burst"},
+		{override("key: 'topic?b=1&a=2', rate: 5"), `write "topic?a=2&b=1"`},
+		{override("key: 'topics?id=1', rate: 5"), `overrides[0].key: there is no rule "topics"; did you mean "topic"?`},
+		{override("key: '/status', rate: 5"), `there is no catch-all rule "*"`},
+		{override("key: 'topic', rate: 5, until: tomorrow"), `overrides[0].until: "tomorrow" is not a time`},
+		{override("key: 'topic', rate: 5, id: 'A b'"), "is not [a-z0-9-]{1,64}"},
+		{override("key: 'topic', rate: 5}\n  - {key: topic, action: block"), "f.yaml:3: overrides[1]: another override has the same id or key"},
+	} {
+		set, err := Parse("f.yaml", []byte(c.text))
+		if err == nil || set != nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s\ngives  %v\nwant … %s", c.text, err, c.want)
+			continue
+		}
+		if n := strings.Count(err.Error(), "f.yaml:"); n > 3 {
+			t.Errorf("%s\ngives %d errors: %v", c.text, n, err)
+		}
+		if e := new(Error); !errors.As(err, &e) || e.File != "f.yaml" {
+			t.Errorf("%s\ngives no *Error: %v", c.text, err)
+		}
+	}
+}
+
+func TestErrorsTogether(t *testing.T) {
+	t.Parallel()
+	_, err := Parse("f.yaml", []byte("rules:\n"+strings.Repeat("  - {name: a, params: [], hot: {rate: x}}\n", 12)))
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != maxErrors+1 || !strings.HasPrefix(lines[0], "f.yaml:2: rules[0].hot.rate: ") || !strings.HasSuffix(lines[maxErrors], " more") {
+		t.Errorf("%d lines: %v", len(lines), err)
+	}
+	if _, err := Parse("f.yaml", make([]byte, maxFile+1)); err == nil {
+		t.Error("an oversized file passes")
+	}
+}
