@@ -55,8 +55,7 @@ func New(cfg Config) *Aggregator {
 
 // Send takes counts. It blocks for no I/O. The only error is that of a ctx that
 // has ended, before which some of counts may have been taken; counts that are
-// of no use are dropped and counted in Stats. The keys' strings are kept, so
-// they must not be pieces of a much larger one.
+// of no use are dropped and counted in Stats. The keys that are kept are copied.
 func (a *Aggregator) Send(ctx context.Context, counts []hotparam.Count) error {
 	a.batches.Add(1)
 	for part := range slices.Chunk(counts, batch) {

@@ -37,8 +37,7 @@ func New(set *rules.Set, o Options) *Detector {
 
 // Add places one count. It reports true exactly when this count lifted a key
 // to its threshold that was not hot (nor cooling) before: the caller should
-// Tick at once and publish. The Detector keeps the key's string, so it must
-// not be a piece of a much larger one.
+// Tick at once and publish. The Detector copies the keys that it keeps.
 func (d *Detector) Add(now time.Time, c hotparam.Count) (crossed bool) {
 	now = d.advance(now)
 	h := d.heatOf(c.Key)

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam"
@@ -83,6 +84,7 @@ func (h *heat) warm(key hotparam.Key, sum int64, now time.Time) bool {
 	if sum < h.hot {
 		return false
 	}
+	key = hotparam.Key(strings.Clone(string(key))) // see window.Counter.Add
 	h.candidates[key] = &candidate{key: key, sum: sum, peak: h.rate(sum), since: now}
 	return true
 }

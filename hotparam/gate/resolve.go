@@ -100,12 +100,15 @@ func (st *state) holdCold(m *rules.Match, now time.Time) (*holding, *mark) {
 		return nil, nil // in shadow it is limited as before: not at all
 	}
 	mk := st.mark(o)
-	if memo := mk.memo.Load(); memo != nil && memo.gen == st.gen && memo.rule == m.Rule {
+	memo := mk.memo.Load()
+	if memo != nil && memo.gen == st.gen && memo.rule == m.Rule {
 		return memo.h, mk
 	}
 	h := &holding{single: !o.IsPattern()}
 	st.override(h, o, mk, m.Rule)
-	mk.memo.Store(&markMemo{gen: st.gen, rule: m.Rule, h: h})
+	if !mk.memo.CompareAndSwap(memo, &markMemo{gen: st.gen, rule: m.Rule, h: h}) {
+		h.single = false // as in holdHot
+	}
 	return h, mk
 }
 

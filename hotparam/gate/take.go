@@ -20,7 +20,8 @@ const maxShareWindow = 365 * 24 * time.Hour
 // verdict. It reports whether the request is admitted.
 func (g *Gate) take(ctx context.Context, a *ask, v *hotparam.Verdict) bool {
 	if !a.local.empty() {
-		if len(a.local.charges) == 1 && a.remembered(v, &a.local) {
+		alone := len(a.local.charges) == 1 // else asking costs little more, and says who denied first
+		if alone && a.remembered(v, &a.local) {
 			return false
 		}
 		ok, err := g.local.Take(ctx, a.now, a.local.charges, a.local.results)
@@ -30,13 +31,15 @@ func (g *Gate) take(ctx context.Context, a *ask, v *hotparam.Verdict) bool {
 				return false
 			}
 		} else if !ok {
-			a.remember(&a.local)
+			if alone {
+				a.remember(&a.local)
+			}
 			g.refuse(a, v, &a.local)
 			return false
 		}
 	}
 	if !a.shared.empty() && !g.takeShared(ctx, a, v) {
-		g.giveBack(a)
+		g.giveBack(a, &a.local)
 		return false
 	}
 	g.watch(ctx, a, v)
@@ -122,36 +125,39 @@ func share(s limit.Spec, n int64) limit.Spec {
 
 // giveBack returns what the local store has charged to a request that is now
 // denied.
-func (g *Gate) giveBack(a *ask) {
-	if g.refund == nil || a.local.empty() {
+func (g *Gate) giveBack(a *ask, gr *group) {
+	if g.refund == nil || gr.empty() {
 		return
 	}
-	g.refund.RefundAt(a.now, a.local.charges)
-	for i := range a.local.meta {
-		if k := a.local.meta[i].key; k >= 0 {
+	g.refund.RefundAt(a.now, gr.charges)
+	for i := range gr.meta {
+		if k := gr.meta[i].key; k >= 0 {
 			a.keys[k].h.denials.refunds.Add(1)
 		}
 	}
 }
 
-// watch judges the limits in shadow mode, now that the request is admitted.
-// Where a store fails they are not judged at all.
+// watch judges the limits in shadow mode, now that the request is admitted, as
+// if they were all that is enforced. Those whose store fails are not judged.
 func (g *Gate) watch(ctx context.Context, a *ask, v *hotparam.Verdict) {
 	if !a.shadowLocal.empty() {
 		ok, err := g.local.Take(ctx, a.now, a.shadowLocal.charges, a.shadowLocal.results)
 		if err != nil {
 			g.stats.localErrors.Add(1)
 			a.shadowLocal.reset()
-			ok = true
+		} else if !ok {
+			v.Shadowed = true
+			return
 		}
-		v.Shadowed = !ok
 	}
-	if !a.shadowShared.empty() {
-		ok, err := g.shared.take(ctx, a, &a.shadowShared)
-		if err != nil {
-			a.shadowShared.reset()
-			ok = true
-		}
-		v.Shadowed = v.Shadowed || !ok
+	if a.shadowShared.empty() {
+		return
+	}
+	ok, err := g.shared.take(ctx, a, &a.shadowShared)
+	if err != nil {
+		a.shadowShared.reset()
+	} else if !ok {
+		v.Shadowed = true
+		g.giveBack(a, &a.shadowLocal)
 	}
 }

@@ -57,7 +57,15 @@ func lives(m *miniredis.Miniredis) []time.Duration {
 func onServer(t testing.TB, s *redistest.Server) limittest.Fixture {
 	l := openLimiter(t, s.Addr())
 	l.given, l.slackMillis = true, time.Hour.Milliseconds()
-	return limittest.Fixture{Store: l, Reset: s.Flush, Dump: func() string { return dump(t, l) }}
+	return limittest.Fixture{
+		Store: l,
+		Reset: func() {
+			if err := l.c.rdb.FlushAll(context.Background()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Dump: func() string { return dump(t, l) },
+	}
 }
 
 func dump(t testing.TB, l *Limiter) string {

@@ -105,12 +105,19 @@ func TestAuditAndListAreBounded(t *testing.T) {
 
 func TestBadOverridesAreRefused(t *testing.T) {
 	t.Parallel()
+	ctx := context.Background()
 	store := open(t, redistest.Mini(t).Addr()).Overrides()
-	if _, err := store.Put(context.Background(), block("a", "topic?id=\xff", "ann")); err == nil || !strings.Contains(err.Error(), `"a"`) {
+	if _, err := store.Put(ctx, block("a", "topic?id=\xff", "ann")); err == nil || !strings.Contains(err.Error(), `"a"`) {
 		t.Errorf("a key that JSON cannot hold: %v", err)
+	}
+	if _, err := store.Put(ctx, rules.Override{ID: "b", Key: "topic?id=1", Action: "explode"}); err == nil || !strings.Contains(err.Error(), "explode") {
+		t.Errorf("an action that is none: %v", err)
 	}
 	if got := list(t, store); len(got) != 0 {
 		t.Errorf("stored: %v", got)
+	}
+	if o := put(t, store, block("", "topic?id=1", "ann")); o.ID == "" || o.ID != rules.OverrideID("topic?id=1") {
+		t.Errorf("id %q", o.ID)
 	}
 }
 

@@ -2,6 +2,7 @@ package window
 
 import (
 	"hash/maphash"
+	"strings"
 
 	"github.com/hotparam/pipeline/hotparam"
 )
@@ -92,8 +93,9 @@ type Added struct {
 	Sum int64
 }
 
-// Add places n of key in its second. The Counter keeps the string, so it must
-// not be a piece of a much larger one.
+// Add places n of key in its second. The Counter keeps its own copy of a new
+// key: senders cut keys from the buffer of a whole flush, and one long-lived
+// key must not hold all of that in memory.
 func (c *Counter) Add(key hotparam.Key, second, n int64) Added {
 	if c.due > 0 {
 		c.sweep(1)
@@ -115,7 +117,7 @@ func (c *Counter) Add(key hotparam.Key, second, n int64) Added {
 			return Added{Status: Full}
 		}
 		c.keys++
-		s.insert(entry{key: key, hash: uint32(h >> 32), ring: -1, at: second, n: n, sum: n})
+		s.insert(entry{key: own(key), hash: uint32(h >> 32), ring: -1, at: second, n: n, sum: n})
 		return Added{First: true, Sum: c.clock.single(second, n)}
 	}
 	return c.addTo(s, &s.keys[i], second, n)
@@ -193,3 +195,5 @@ func (c *Counter) sweep(n int) {
 	}
 	c.due -= n
 }
+
+func own(key hotparam.Key) hotparam.Key { return hotparam.Key(strings.Clone(string(key))) }
