@@ -2,20 +2,42 @@ module github.com/hotparam/pipeline/bench
 
 go 1.26.0
 
-require github.com/hotparam/pipeline v0.0.0
+require (
+	github.com/alibaba/sentinel-golang v1.0.4
+	github.com/hotparam/pipeline v0.0.0
+	golang.org/x/sync v0.24.0
+)
 
 require (
 	github.com/OneOfOne/xxhash v1.2.8 // indirect
-	github.com/alibaba/sentinel-golang v1.0.4 // indirect
+	github.com/StackExchange/wmi v0.0.0-20190523213315-cbe66965904d // indirect
+	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/gaissmai/bart v0.30.0 // indirect
+	github.com/go-ole/go-ole v1.2.4 // indirect
 	github.com/go-redis/redis_rate/v10 v10.0.1 // indirect
+	github.com/google/uuid v1.6.0 // indirect
 	github.com/keilerkonzept/topk v1.1.4 // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/pkg/errors v0.9.1 // indirect
+	github.com/prometheus/client_golang v1.25.0 // indirect
+	github.com/prometheus/client_model v0.6.3 // indirect
+	github.com/prometheus/common v0.72.0 // indirect
+	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/redis/go-redis/v9 v9.23.0 // indirect
 	github.com/redis/rueidis v1.0.76 // indirect
 	github.com/redis/rueidis/rueidislimiter v1.0.76 // indirect
+	github.com/shirou/gopsutil/v3 v3.21.6 // indirect
+	github.com/sony/gobreaker/v2 v2.4.0 // indirect
 	github.com/throttled/throttled/v2 v2.15.0 // indirect
+	github.com/tklauser/go-sysconf v0.3.6 // indirect
+	github.com/tklauser/numcpus v0.2.2 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/sys v0.49.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+	gopkg.in/yaml.v2 v2.3.0 // indirect
 )
 
 replace github.com/hotparam/pipeline => ../

@@ -19,8 +19,8 @@
 -- remaining and reset of all its charges are those before it.
 --
 -- One round trip: TIME, one GET a charge, and if admitted one SET a charge.
--- Inside Redis 7: 7 us for a bucket, 5 us when it denies; 16 us and 11 us for a
--- bucket and two windows.
+-- Inside Redis 7: 10 us for a bucket and 7 us when it denies; 20 us and 12 us
+-- for a bucket and two windows. The calls alone are 4.5 us and 8.5 us of it.
 
 local now, slack_ms = tonumber(ARGV[1]), ARGV[2] + 0
 if not now then

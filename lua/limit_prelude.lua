@@ -20,9 +20,11 @@
 --
 -- Every number is a whole one below 2^53, which limit.Spec.Validate sees to, so
 -- doubles are exact. Division is too: the quotient of two such numbers is never
--- rounded up to a whole one. The parts avoid tables and functions within
--- functions, which are built anew in every run and cost more than arithmetic:
--- measured inside Redis 7, 14 us for a bucket with them and 7 without.
+-- rounded up to a whole one. '%d' writes them out; Redis must be a 64-bit one.
+--
+-- Tables and functions are built anew in every run and cost more than
+-- arithmetic, so there are few: a bucket takes 10 us inside Redis 7 this way,
+-- and took 14 us with a table for each state and each algorithm.
 
 local floor, max, min = math.floor, math.max, math.min
 

@@ -127,16 +127,14 @@ func liveServer(t *testing.T) (*world, *httptest.Server) {
 		w.history.addPoint(point{At: at, Allowed: wave(at, 900, 120, 23), Denied: max(0, wave(at, 180, 190, 41))})
 		w.history.addSparks(liveHot(at))
 	}
-	runUntilEnd(t, w)
-	srv := httptest.NewServer(w.Handler())
-	t.Cleanup(srv.Close)
-	return w, srv
+	return w, serveUntilEnd(t, w)
 }
 
-// runUntilEnd runs the sampler until the test ends, before what was cleaned up
-// earlier.
-func runUntilEnd(t *testing.T, w *world) {
+// serveUntilEnd serves a world and samples it until the test ends.
+func serveUntilEnd(t *testing.T, w *world) *httptest.Server {
 	t.Helper()
+	srv := httptest.NewServer(w.Handler())
+	t.Cleanup(srv.Close) // after Run has ended the streams that it waits for
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
@@ -146,6 +144,7 @@ func runUntilEnd(t *testing.T, w *world) {
 			t.Error(err)
 		}
 	})
+	return srv
 }
 
 func liveHot(now time.Time) []hotparam.Hot {

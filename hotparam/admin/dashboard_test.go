@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -90,9 +89,7 @@ func TestQuietDashboardInBrowser(t *testing.T) {
 		c.Status = func() []Status { return []Status{{Name: "redis", Value: "breaker open"}} }
 	})
 	w.store.now = time.Now
-	runUntilEnd(t, w)
-	srv := httptest.NewServer(w.Handler())
-	t.Cleanup(srv.Close)
+	srv := serveUntilEnd(t, w)
 	seen := watch(t, ctx, srv.URL, strings.Replace(srv.URL, "//", "//ann:s3cret@", 1))
 	run(t, ctx, chromedp.EmulateViewport(1280, 900), scheme("light"), chromedp.Navigate(strings.Replace(srv.URL, "//", "//ann:s3cret@", 1)))
 	run(t, ctx, says("#hot-empty", "hotparam explain URL"), says("#trouble:not([hidden])", "connection refused"),

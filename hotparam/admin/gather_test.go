@@ -13,6 +13,11 @@ import (
 func TestGatherMakesMetricsOfAStruct(t *testing.T) {
 	t.Parallel()
 	type Inner struct{ IPFixed, Hits uint64 }
+	type latency struct {
+		Bounds [2]time.Duration
+		Counts [3]uint64
+		Sum    time.Duration
+	}
 	type stats struct {
 		Sent          uint64
 		DroppedTotal  uint32 `help:"What was lost."`
@@ -32,13 +37,17 @@ func TestGatherMakesMetricsOfAStruct(t *testing.T) {
 		List          []uint64
 		unexported    uint64
 		HTTPRequests2 uint64
+		Upstreams     map[string]Inner
+		Latency       latency
 	}
 	five := int64(5)
 	w := newWorld(t, func(c *Config) {
 		c.Stats = map[string]func() any{
 			"Redis-Store": func() any {
 				return stats{Sent: 1, DroppedTotal: 2, Keys: -3, Ratio: 0.5, Up: true, Age: 1500 * time.Millisecond, LastSeconds: time.Unix(1700000000, 0),
-					Cache: Inner{6, 7}, Inner: Inner{8, 9}, Maybe: &five, Open: 10, Odd: 11, Hidden: 12, Text: "no", List: []uint64{1}, unexported: 13, HTTPRequests2: 14}
+					Cache: Inner{6, 7}, Inner: Inner{8, 9}, Maybe: &five, Open: 10, Odd: 11, Hidden: 12, Text: "no", List: []uint64{1}, unexported: 13, HTTPRequests2: 14,
+					Upstreams: map[string]Inner{"slow": {15, 16}, "": {17, 18}},
+					Latency:   latency{[2]time.Duration{time.Millisecond, time.Second}, [3]uint64{1, 2, 3}, time.Minute}}
 			},
 			"gone": func() any { return (*stats)(nil) },
 		}
@@ -47,12 +56,14 @@ func TestGatherMakesMetricsOfAStruct(t *testing.T) {
 	for _, line := range []string{
 		"sent_total 1", "dropped_total 2", "keys -3", "ratio 0.5", "up 1", "age_seconds 1.5", "last_seconds 1.7e+09",
 		"cache_ip_fixed_total 6", "cache_hits_total 7", "ip_fixed_total 8", "hits_total 9", "maybe 5", "open 10", "renamed_total 11", "http_requests2_total 14",
+		`upstreams_hits_total{name="slow"} 16`, `upstreams_ip_fixed_total{name=""} 17`,
+		`latency_seconds_bucket{le="0.001"} 1`, `latency_seconds_bucket{le="1"} 3`, `latency_seconds_bucket{le="+Inf"} 6`, "latency_seconds_sum 60", "latency_seconds_count 6",
 	} {
 		if !strings.Contains(got, "\nhotparam_redis_store_"+line+"\n") {
 			t.Errorf("no %s", line)
 		}
 	}
-	if n := strings.Count(got, "\nhotparam_redis_store_"); n != 15 {
+	if n := strings.Count(got, "\nhotparam_redis_store_"); n != 24 {
 		t.Errorf("%d metrics of the room", n)
 	}
 	for _, line := range []string{"# TYPE hotparam_redis_store_sent_total counter", "# TYPE hotparam_redis_store_open gauge", "# HELP hotparam_redis_store_dropped_total What was lost.", "hotparam_info{namespace=\"news\",version=\"1.2.3\"} 1", "go_goroutines ", "hotparam_admin_requests_total 1"} {

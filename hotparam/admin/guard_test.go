@@ -153,7 +153,7 @@ func TestEveryAnswerBindsTheBrowser(t *testing.T) {
 // has no script, style or handler in its markup.
 func TestPageIsOurOwn(t *testing.T) {
 	t.Parallel()
-	elsewhere := regexp.MustCompile(`(?i)(https?:)?//[a-z0-9.-]+\.[a-z]{2,}|url\(|@import|innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(`)
+	elsewhere := regexp.MustCompile(`(?i)(https?:)?//[a-z0-9.-]+\.[a-z]{2,}|(?-i:url\()|@import|innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(`)
 	inline := regexp.MustCompile(`(?i)<style|\sstyle=|\son[a-z]+=|<script(?:[^>]*)>[^<]|javascript:`)
 	w := newWorld(t, nil)
 	var page []byte

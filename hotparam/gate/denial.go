@@ -23,22 +23,23 @@ type denials struct {
 	refunds atomic.Uint64
 }
 
-// denial is one refusal, immutable.
+// denial is one refusal, immutable. Times are unix nanoseconds.
 type denial struct {
-	at, until, reset time.Time
+	at, until, reset int64
 	limit            int64
 	refunds          uint64 // denials.refunds before the store was asked
 }
 
 // remember keeps the refusals among the results of a group.
 func (a *ask) remember(gr *group) {
+	now := a.now.UnixNano()
 	for i := range gr.results {
 		r, m := &gr.results[i], &gr.meta[i]
 		if r.Allowed || a.cost != 1 || r.RetryAfter < minDenial || m.key < 0 || !a.keys[m.key].h.single {
 			continue
 		}
 		a.keys[m.key].h.denials.last.Store(&denial{
-			at: a.now, until: a.now.Add(r.RetryAfter), reset: a.now.Add(r.ResetAfter),
+			at: now, until: now + int64(r.RetryAfter), reset: now + int64(r.ResetAfter),
 			limit: r.Limit, refunds: m.refunds,
 		})
 	}
@@ -50,18 +51,19 @@ func (a *ask) remembered(v *hotparam.Verdict, gr *group) bool {
 	if a.cost != 1 {
 		return false
 	}
+	now := a.now.UnixNano()
 	for i := range gr.meta {
 		m := &gr.meta[i]
 		if m.key < 0 || !a.keys[m.key].h.single {
 			continue
 		}
 		d := a.keys[m.key].h.denials.last.Load()
-		if d == nil || d.refunds != m.refunds || a.now.Before(d.at) || !a.now.Before(d.until) {
+		if d == nil || d.refunds != m.refunds || now < d.at || now >= d.until {
 			continue
 		}
 		v.Allowed, v.Reason, v.Rule, v.Key = false, m.reason, m.rule, a.name(m.key)
 		v.Limit, v.Window, v.Remaining = d.limit, m.window, 0
-		v.RetryAfter, v.ResetAfter = d.until.Sub(a.now), d.reset.Sub(a.now)
+		v.RetryAfter, v.ResetAfter = time.Duration(d.until-now), time.Duration(d.reset-now)
 		a.keys[m.key].denied.Add(1)
 		a.counters.spared.Add(1)
 		return true

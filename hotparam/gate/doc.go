@@ -16,6 +16,12 @@
 // shadow mode of scope cluster beside an enforced one of that scope costs a
 // second.
 //
+// A store that has refused a key is not asked again for it before it could say
+// yes, so that a viral key costs it one call for each token and not one for
+// each request. Of several limits that deny, a verdict therefore knows those
+// that were asked: its reason is the first of them in the order above, its wait
+// the longest.
+//
 // A shadow limit is judged after everything else has admitted the request, by
 // itself: it never denies and never keeps an enforced limit from charging.
 //

@@ -21,6 +21,7 @@ const spaceHot = "hot"
 // for its denials. It is memoised in the hot entry, or for a cold key in the
 // override's mark.
 type holding struct {
+	of     *state       // by which it was found; a mirror may serve several gates
 	action rules.Action // "" where the rule's own limit applies, if any
 	rule   string       // ID of the override, or name of the rule
 	until  time.Time    // when it has to be found out again; zero: never
@@ -49,7 +50,6 @@ type mark struct {
 
 // markMemo remembers what the override means under the rule that asked last.
 type markMemo struct {
-	gen  uint64
 	rule *rules.Rule
 	h    *holding
 }
@@ -73,11 +73,11 @@ func (g *Gate) entry(a *ask, key []byte) (e *hotset.Entry, aliased bool) {
 func (st *state) holdHot(m *rules.Match, e *hotset.Entry, now time.Time) *holding {
 	memo := e.Memo.Load()
 	if memo != nil && memo.Version == st.gen {
-		if h, ok := memo.Value.(*holding); ok && !expired(h.until, now) {
+		if h, ok := memo.Value.(*holding); ok && h.of == st && !expired(h.until, now) {
 			return h
 		}
 	}
-	h := &holding{single: true}
+	h := &holding{of: st, single: true}
 	if o := st.overrides.Find(m.Key, now); o != nil {
 		st.override(h, o, st.mark(o), m.Rule)
 	}
@@ -101,12 +101,12 @@ func (st *state) holdCold(m *rules.Match, now time.Time) (*holding, *mark) {
 	}
 	mk := st.mark(o)
 	memo := mk.memo.Load()
-	if memo != nil && memo.gen == st.gen && memo.rule == m.Rule {
+	if memo != nil && memo.h.of == st && memo.rule == m.Rule {
 		return memo.h, mk
 	}
-	h := &holding{single: !o.IsPattern()}
+	h := &holding{of: st, single: !o.IsPattern()}
 	st.override(h, o, mk, m.Rule)
-	if !mk.memo.CompareAndSwap(memo, &markMemo{gen: st.gen, rule: m.Rule, h: h}) {
+	if !mk.memo.CompareAndSwap(memo, &markMemo{rule: m.Rule, h: h}) {
 		h.single = false // as in holdHot
 	}
 	return h, mk

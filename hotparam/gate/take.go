@@ -147,7 +147,7 @@ func (g *Gate) watch(ctx context.Context, a *ask, v *hotparam.Verdict) {
 			a.shadowLocal.reset()
 		} else if !ok {
 			v.Shadowed = true
-			return
+			a.shadowShared.reset()
 		}
 	}
 	if a.shadowShared.empty() {

@@ -114,8 +114,8 @@ func ParseClient(s string) hotparam.Client {
 }
 
 func client(a netip.Addr) hotparam.Client {
-	if !a.IsValid() {
-		return hotparam.Client{}
+	if !a.Is6() { // IPv4, which is its own client, or nothing, which is nobody
+		return hotparam.Client{Addr: a}
 	}
 	return hotparam.ClientFrom(a)
 }
@@ -132,7 +132,13 @@ func peerOf(r *http.Request) netip.Addr {
 	return plain(a)
 }
 
-func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+// plain is an address as prefixes match it: IPv4 unmapped, no zone.
+func plain(a netip.Addr) netip.Addr {
+	if a.Is4() {
+		return a
+	}
+	return a.Unmap().WithZone("")
+}
 
 // walk goes along X-Forwarded-For from its end, where the nearest proxy wrote,
 // to the first address that is not trusted. Whatever cannot be read ends the

@@ -61,10 +61,8 @@ func NewJudge(cfg JudgeConfig) *Judge {
 func (j *Judge) Ask(r *http.Request) (v hotparam.Verdict) {
 	defer j.recovered(&v)
 	req := j.requests.Get().(*hotparam.Request)
-	*req = hotparam.Request{
-		Method: r.Method, Host: r.Host, Target: target(r),
-		Client: j.cfg.Clients.Of(r), Header: r.Header,
-	}
+	req.Method, req.Host, req.Target = r.Method, r.Host, target(r)
+	req.Client, req.Header = j.cfg.Clients.Of(r), r.Header
 	if j.cfg.Cost != nil {
 		req.Cost = j.cfg.Cost(r)
 	}

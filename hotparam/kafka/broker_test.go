@@ -87,7 +87,6 @@ func TestBrokerAppears(t *testing.T) {
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("Send took %v", took)
 	}
-	t.Cleanup(func() { t.Logf("%+v\n%s", p.Stats(), log.String()) })
 	await(t, "both to notice", func() bool { return strings.Count(log.String(), "cannot reach brokers") == 2 })
 
 	cluster(t, kfake.Ports(port))

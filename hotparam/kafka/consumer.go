@@ -128,16 +128,28 @@ func (m *member) Setup(s sarama.ConsumerGroupSession) error {
 	m.c.partitions.Store(int64(len(partitions)))
 	since := m.c.cfg.Now().Add(-m.c.cfg.Backlog).UnixMilli()
 	for _, p := range partitions {
-		offset, err := m.client.GetOffset(topic, p, since)
-		if err == nil && offset < 0 { // nothing is so new
-			offset, err = m.client.GetOffset(topic, p, sarama.OffsetNewest)
-		}
+		offset, err := m.start(topic, p, since)
 		if err != nil {
 			return fmt.Errorf("kafka: where to start in partition %d of %q: %w", p, topic, err)
 		}
 		s.MarkOffset(topic, p, offset, "") // only ever moves forward
 	}
 	return nil
+}
+
+// start is the offset of the first record since a time in milliseconds, or the
+// end where there is none. The end is asked for first: a record that is written
+// between the two questions must not be skipped.
+func (m *member) start(topic string, partition int32, since int64) (int64, error) {
+	end, err := m.client.GetOffset(topic, partition, sarama.OffsetNewest)
+	if err != nil {
+		return 0, err
+	}
+	offset, err := m.client.GetOffset(topic, partition, since)
+	if err == nil && offset < 0 {
+		offset = end
+	}
+	return offset, err
 }
 
 // Cleanup ends the session. The client commits what was marked by itself.

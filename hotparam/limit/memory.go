@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 	"math/bits"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -256,7 +257,7 @@ func (m *Memory) addSpace(name string) int {
 		return maxSpaces - 1
 	}
 	// The name is kept: it must not live in a buffer that is used again.
-	grown := append(known[:len(known):len(known)], strings.Clone(name))
+	grown := slices.Concat(known, []string{strings.Clone(name)})
 	m.spaces.Store(&grown)
 	return len(known)
 }

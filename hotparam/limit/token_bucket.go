@@ -75,6 +75,7 @@ func bucketRefund(s *state, t *Terms, then, cost int64) {
 	back := cost * t.Unit
 	elapsed := s.at - then
 	if elapsed >= ceilDiv(back, t.Fill) {
+		return
 	}
 	s.used = max(0, s.used-(back-t.Fill*max(0, elapsed)))
 }

@@ -38,19 +38,6 @@ func (m *Memory) Stats() MemoryStats {
 // Charges that Take would refuse are ignored. It allocates nothing.
 func (m *Memory) RefundAt(now time.Time, charges []Charge) {
 	us := micros(now)
-	m.refund(charges, func(*state) int64 { return us })
-}
-
-// Refund is RefundAt for callers who undo at once and have no time at hand: it
-// takes each subject to have been charged last by the Take that is undone.
-// Where somebody else's charge came in between, across the edge of a window, up
-// to the cost given back can pass too much in that window; a bucket can let
-// pass what ran back between the two. Most callers should use RefundAt.
-func (m *Memory) Refund(charges []Charge) {
-	m.refund(charges, func(s *state) int64 { return s.at })
-}
-
-func (m *Memory) refund(charges []Charge, then func(*state) int64) {
 	for i := range charges {
 		c := &charges[i]
 		terms, err := c.Spec.Terms()
@@ -62,8 +49,7 @@ func (m *Memory) refund(charges []Charge, then func(*state) int64) {
 		tab := &sh.tables[m.space(c.Subject.Space)]
 		sh.mu.Lock()
 		if slot := tab.find(id); slot >= 0 {
-			s := &tab.entries[slot].state
-			terms.refund(s, then(s), c.Cost)
+			terms.refund(&tab.entries[slot].state, us, c.Cost)
 		}
 		sh.mu.Unlock()
 	}

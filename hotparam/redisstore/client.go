@@ -20,6 +20,7 @@ type Client struct {
 	// now is the process clock. It stamps what people read (audit entries) and
 	// measures ages; limits, versions and expiries use the clock of Redis.
 	now     func() time.Time
+	quiet   time.Duration // see follower.subscribe
 	scripts scripts
 
 	hot       followState
@@ -43,6 +44,7 @@ func Open(cfg Config) (*Client, error) {
 		cfg:     cfg,
 		log:     cfg.Log,
 		now:     time.Now,
+		quiet:   quiet,
 		scripts: loadScripts(),
 	}, nil
 }

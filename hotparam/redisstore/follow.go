@@ -102,8 +102,9 @@ func (f *follower) listen(ctx context.Context, notices chan<- struct{}) {
 }
 
 // subscribe listens until the connection breaks or ctx ends, and reports
-// whether the subscription ever stood. Its errors are not kept: the poll goes
-// the same way and reports them.
+// whether the subscription ever stood. One that is silent is asked whether it
+// still lives: behind a firewall that forgot the connection it never breaks by
+// itself. Errors are not kept: the poll goes the same way and reports them.
 func (f *follower) subscribe(ctx context.Context, notices chan<- struct{}) (stood bool) {
 	sub := f.c.rdb.Subscribe(ctx, f.channel)
 	// Closing is what ends a blocked receive; a second Close only says so.
@@ -114,7 +115,7 @@ func (f *follower) subscribe(ctx context.Context, notices chan<- struct{}) (stoo
 	}()
 	asked := false
 	for {
-		msg, err := sub.ReceiveTimeout(ctx, quiet)
+		msg, err := sub.ReceiveTimeout(ctx, f.c.quiet)
 		var timeout net.Error
 		switch {
 		case errors.As(err, &timeout) && timeout.Timeout() && !asked:

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -217,6 +218,39 @@ func testBrokenSetDoesNotStopTheOthers(t *testing.T, s server) {
 	if d := next(t, deliveries, "the set put right"); d.publisher != "a" {
 		t.Errorf("%+v", d)
 	}
+}
+
+// A subscription on which nothing happens is asked and kept; one that does not
+// answer is made anew.
+func TestSilentSubscription(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := openWith(t, Config{Addrs: []string{s.Addr()}, Namespace: "test", Timeout: 200 * time.Millisecond})
+	c.quiet = 20 * time.Millisecond
+	deliveries, _ := follow(t, c)
+	raw := s.Client()
+	asked := func() bool {
+		stats := raw.Info(context.Background(), "commandstats").Val()
+		_, calls, _ := strings.Cut(stats, "cmdstat_ping:calls=")
+		n, err := strconv.Atoi(calls[:max(0, strings.IndexByte(calls, ','))])
+		return err == nil && n >= 5
+	}
+	eventually(t, "five pings", asked)
+	if n := c.Stats().Hot.Reconnects; n != 0 {
+		t.Errorf("%d reconnects of a good connection", n)
+	}
+	p := open(t, s.Addr()).Publisher("agg")
+	publish(t, p, hot(now(), 1))
+	next(t, deliveries, "set")
+	if n := c.Stats().Hot.Notices; n != 1 {
+		t.Errorf("%d notices", n)
+	}
+	s.Freeze()
+	eventually(t, "failed looks", func() bool { return c.Stats().Hot.Errors > 1 })
+	s.Thaw()
+	eventually(t, "subscribed anew", func() bool { return c.Stats().Hot.Reconnects > 0 })
+	publish(t, p, hot(now(), 1))
+	next(t, deliveries, "set by the new subscription")
 }
 
 // Many notices become few reads, and the last set is always read.

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
@@ -42,7 +44,7 @@ type Publisher struct {
 	buf   []byte
 }
 
-// Publisher gives the publisher with an id of 1 to 128 printable bytes. A bad
+// Publisher gives the publisher with an id of 1 to 128 printable bytes, no spaces. A bad
 // id is an error of Publish. One process makes one for each id.
 func (c *Client) Publisher(id string) *Publisher {
 	return &Publisher{c: c, id: id, token: rand.Text()}
@@ -61,7 +63,7 @@ func (p *Publisher) Version() uint64 { return p.version.Load() }
 // next call settles it.
 func (p *Publisher) Publish(ctx context.Context, set hotparam.HotSet) error {
 	if !validID(p.id) {
-		return fmt.Errorf("redisstore: publisher id %q: want 1 to 128 printable bytes", p.id)
+		return fmt.Errorf("redisstore: publisher id %q: want 1 to 128 printable bytes, no spaces", p.id)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,6 +156,6 @@ func setLife(set hotparam.HotSet, at time.Time) time.Duration {
 // validID keeps names of publishers and limiters such that a person can read
 // them in redis-cli.
 func validID(s string) bool {
-	unprintable := func(r rune) bool { return r <= ' ' || r == 0x7f }
-	return len(s) >= 1 && len(s) <= 128 && strings.IndexFunc(s, unprintable) < 0
+	unprintable := func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }
+	return len(s) >= 1 && len(s) <= 128 && utf8.ValidString(s) && strings.IndexFunc(s, unprintable) < 0
 }

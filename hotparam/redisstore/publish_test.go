@@ -214,7 +214,7 @@ func TestBadSetsAndIDs(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Mini(t).Addr())
 	ctx := context.Background()
-	for _, id := range []string{"", "a b", "a\n", strings.Repeat("x", 129)} {
+	for _, id := range []string{"", "a b", "a\n", "a\xff", strings.Repeat("x", 129)} {
 		if err := c.Publisher(id).Publish(ctx, hotparam.HotSet{}); err == nil || !strings.Contains(err.Error(), strconv.Quote(id)) {
 			t.Errorf("id %q: %v", id, err)
 		}

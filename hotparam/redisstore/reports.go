@@ -24,7 +24,7 @@ func (c *Client) WriteReport(ctx context.Context, r hotparam.Report) error {
 // writeReport also tells how many limiters are alive, this one included.
 func (c *Client) writeReport(ctx context.Context, r hotparam.Report) (live int, err error) {
 	if !validID(r.Instance) {
-		return 0, fmt.Errorf("redisstore: report of instance %q: want 1 to 128 printable bytes", r.Instance)
+		return 0, fmt.Errorf("redisstore: report of instance %q: want 1 to 128 printable bytes, no spaces", r.Instance)
 	}
 	text, err := encode(c.bounded(r))
 	if err != nil {

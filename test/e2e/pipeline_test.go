@@ -180,6 +180,8 @@ func viralTopic(t *testing.T, s *site) {
 	}
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
+	leave := sync.OnceFunc(func() { close(stop); wg.Wait() })
+	t.Cleanup(leave) // before the programs are stopped
 	var quiet, viral seen
 	s.crowd(&wg, stop, 10*time.Millisecond, &quiet, func(i int) int { return 1000 + i%50 })
 	s.crowd(&wg, stop, 4*time.Millisecond, &viral, func(int) int { return 42 })
@@ -196,8 +198,7 @@ func viralTopic(t *testing.T, s *site) {
 	passed := viral.ok.Load() - before
 	took := time.Since(from)
 	asked = viral.ok.Load() + viral.denied.Load() - asked
-	close(stop)
-	wg.Wait()
+	leave()
 	bound := 40 + int64(40*took.Seconds()) + 1
 	t.Logf("viral: %d asked in %v, %d passed (at most %d); quiet: %d ok, %d denied", asked, took.Round(time.Millisecond), passed, bound, quiet.ok.Load(), quiet.denied.Load())
 	if passed > bound {

@@ -47,6 +47,7 @@ export class Chart {
       this.#area(c, frame, run, () => 0, (p) => p.allowed, frame.colour("--allowed"));
       this.#area(c, frame, run, (p) => p.allowed, (p) => p.allowed + p.denied, frame.colour("--denied"));
     }
+    if (this.#points.length === 0) this.#nothing(c, frame);
     this.#hover(c, frame);
     const last = this.#points.at(-1);
     if (last) this.#canvas.setAttribute("aria-label", `Requests a second over two minutes; now ${rate(last.allowed)} allowed and ${rate(last.denied)} denied`);
@@ -56,7 +57,7 @@ export class Chart {
   #frame(w, h) {
     const style = getComputedStyle(this.#canvas);
     const end = this.#points.at(-1)?.at ?? Date.now();
-    const highest = Math.max(1, ...this.#points.map((p) => p.allowed + p.denied));
+    const highest = Math.max(3, ...this.#points.map((p) => p.allowed + p.denied));
     const top = roundUp(highest * 1.08);
     const right = w - margin.right, bottom = h - margin.bottom;
     return {
@@ -103,6 +104,12 @@ export class Chart {
     c.fillStyle = colour;
     c.fill();
     c.globalAlpha = 1;
+  }
+
+  #nothing(c, f) {
+    c.fillStyle = f.colour("--muted");
+    c.textAlign = "center";
+    c.fillText("Drawn as soon as a limiter has reported twice", (margin.left + f.right) / 2, (margin.top + f.bottom) / 2);
   }
 
   #hover(c, f) {

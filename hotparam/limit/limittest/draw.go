@@ -37,6 +37,21 @@ func drawSpec(rt *rapid.T) limit.Spec {
 	}
 }
 
+// drawSpecs draws specs that follow each other on one subject: two of any kind,
+// and two like the first but for the numbers.
+func drawSpecs(rt *rapid.T) []limit.Spec {
+	specs := []limit.Spec{drawSpec(rt), drawSpec(rt)}
+	half, more := specs[0], specs[0]
+	half.Limit, half.Burst = half.Limit/2, half.Burst/2
+	more.Limit++
+	for _, s := range []limit.Spec{half, more} {
+		if s.Validate() == nil {
+			specs = append(specs, s)
+		}
+	}
+	return specs
+}
+
 // drawCost draws what is likely to meet an edge.
 func drawCost(rt *rapid.T, spec limit.Spec, last limit.Result) int64 {
 	capacity := spec.Capacity()

@@ -19,7 +19,7 @@ func testExpiry(t *testing.T, keeps, forgets Fixture) {
 		keeps.Reset()
 		forgets.Reset()
 		k, f, now, last := store{keeps, rt}, store{forgets, rt}, newClock(rt), limit.Result{}
-		specs := []limit.Spec{drawSpec(rt), drawSpec(rt)}
+		specs := drawSpecs(rt)
 		spec := specs[0]
 		forgets.Expire(time.UnixMicro(now.now))
 		for range steps {

@@ -103,12 +103,10 @@ func testFree(t *testing.T, f Fixture) {
 // is granted beyond the capacity and every reply is still truthful, as peeks at
 // the promised moments and one microsecond before them show (U4 to U7, U14).
 func testChange(t *testing.T, f Fixture) {
-	check(t, 4, func(rt *rapid.T, steps int) {
+	check(t, 5, func(rt *rapid.T, steps int) {
 		f.Reset()
 		s, now, last := store{f, rt}, newClock(rt), limit.Result{}
-		specs := []limit.Spec{drawSpec(rt), drawSpec(rt), drawSpec(rt)}
-		specs = append(specs, specs[0])
-		specs[3].Limit, specs[3].Burst = specs[0].Limit/2, specs[0].Burst/2
+		specs := drawSpecs(rt)
 		spec, instant, granted, most := specs[0], int64(0), int64(0), int64(0)
 		for range steps {
 			if rapid.IntRange(0, 3).Draw(rt, "change") == 0 {
@@ -120,6 +118,7 @@ func testChange(t *testing.T, f Fixture) {
 			cost := drawCost(rt, spec, last)
 			last = s.ask(instant, "a", spec, cost)
 			s.truthful(instant, spec, cost, last)
+			s.carried(instant, spec, rapid.SampledFrom(specs).Draw(rt, "other"), cost, last)
 			if most = max(most, spec.Capacity()); last.Allowed {
 				granted += cost
 			}
@@ -153,5 +152,18 @@ func (s store) truthful(at int64, spec limit.Spec, cost int64, r limit.Result) {
 	}
 	if d > 0 && (left(d) != capacity || left(d-1) == capacity) {
 		s.t.Fatalf("U7: %+v: at %d us: %+v: peeks find %d, and 1 us before %d", spec, at, r, left(d), left(d-1))
+	}
+}
+
+// carried checks that what was just taken under one spec is taken under another
+// too, to the whole cost.
+func (s store) carried(at int64, from, to limit.Spec, cost int64, r limit.Result) {
+	s.t.Helper()
+	if !r.Allowed || cost == 0 {
+		return
+	}
+	want := max(0, to.Capacity()-(r.Limit-r.Remaining))
+	if got := s.ask(at, "a", to, 0).Remaining; got != want {
+		s.t.Fatalf("U14: %+v: %+v; under %+v %d remain, want %d", from, r, to, got, want)
 	}
 }

@@ -17,7 +17,7 @@ func RunSame(t *testing.T, one, other Fixture) {
 		other.Reset()
 		a, b, now, last := store{one, rt}, store{other, rt}, newClock(rt), limit.Result{}
 		now.back = true
-		specs := []limit.Spec{drawSpec(rt), drawSpec(rt), drawSpec(rt)}
+		specs := drawSpecs(rt)
 		for range steps {
 			at := now.step(rt, specs[0], last)
 			var charges []limit.Charge

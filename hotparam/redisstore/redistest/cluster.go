@@ -24,15 +24,14 @@ func StartCluster(t testing.TB) *Cluster {
 	const size = 3
 	c := &Cluster{}
 	for range size {
-		bus := freePort(t)
-		c.Nodes = append(c.Nodes, Start(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus)))
+		c.Nodes = append(c.Nodes, Start(t, "--cluster-enabled", "yes"))
 	}
 	for i, n := range c.Nodes {
 		n.do(t, "CLUSTER", "ADDSLOTSRANGE", i*slots/size, (i+1)*slots/size-1)
 		n.do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 	}
 	for _, n := range c.Nodes[1:] {
-		n.do(t, "CLUSTER", "MEET", "127.0.0.1", c.Nodes[0].port, c.Nodes[0].busPort())
+		n.do(t, "CLUSTER", "MEET", "127.0.0.1", c.Nodes[0].port, c.Nodes[0].bus)
 	}
 	c.await(t)
 	return c
@@ -91,15 +90,6 @@ func (s *Server) info() string {
 		return err.Error()
 	}
 	return info
-}
-
-func (s *Server) busPort() string {
-	for i, a := range s.args {
-		if a == "--cluster-port" {
-			return s.args[i+1]
-		}
-	}
-	return ""
 }
 
 func (s *Server) do(t testing.TB, args ...any) {

@@ -5,10 +5,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -29,6 +31,7 @@ type Server struct {
 	bin  string
 	dir  string
 	port int
+	bus  int // between the nodes of a cluster
 	args []string
 
 	mu     sync.Mutex // guards what a restart replaces
@@ -48,10 +51,16 @@ func Start(t testing.TB, args ...string) *Server {
 		}
 		t.Skip("redistest: redis-server is not installed; with HOTPARAM_REQUIRE_SERVERS=1 this would fail")
 	}
-	s := &Server{t: t, bin: bin, dir: t.TempDir(), port: freePort(t), args: args}
+	s := &Server{t: t, bin: bin, dir: t.TempDir(), args: args}
 	t.Cleanup(s.Stop)
-	s.launch()
-	return s
+	for range 5 { // somebody else may take the port before the server does
+		s.port, s.bus = freePort(t), freePort(t)
+		if err = s.tryLaunch(); err == nil {
+			return s
+		}
+	}
+	t.Fatalf("redistest: %v", err)
+	return nil
 }
 
 // Mini runs a miniredis until the test ends. Its clock is the real one, or what
@@ -149,18 +158,28 @@ func (s *Server) await() {
 	<-exited
 }
 
+// launch starts the server on its port again.
 func (s *Server) launch() {
 	s.t.Helper()
+	if err := s.tryLaunch(); err != nil {
+		s.t.Fatalf("redistest: %v", err)
+	}
+}
+
+func (s *Server) tryLaunch() error {
+	log := filepath.Join(s.dir, "redis.log")
 	args := append([]string{
-		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir,
-		"--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "notice",
-		"--logfile", filepath.Join(s.dir, "redis.log"),
+		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--daemonize", "no",
+		"--save", "", "--appendonly", "no", "--logfile", log,
 	}, s.args...)
+	if slices.Contains(args, "--cluster-enabled") {
+		args = append(args, "--cluster-port", strconv.Itoa(s.bus))
+	}
 	cmd := exec.Command(s.bin, args...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
-		s.t.Fatalf("redistest: start: %v", err)
+		return fmt.Errorf("start: %w", err)
 	}
 	exited := make(chan struct{})
 	go func() { // ends with the process, which Stop awaits
@@ -170,19 +189,21 @@ func (s *Server) launch() {
 	s.mu.Lock()
 	s.cmd, s.exited = cmd, exited
 	s.mu.Unlock()
-	if err := s.awaitReady(exited); err != nil {
-		log, _ := os.ReadFile(filepath.Join(s.dir, "redis.log"))
-		s.t.Fatalf("redistest: %v\n%s%s", err, out.Bytes(), log)
+	if err := s.awaitReady(cmd.Process.Pid, exited); err != nil {
+		s.Stop() // before its output is read
+		said, _ := os.ReadFile(log)
+		return fmt.Errorf("%w\n%s%s", err, out.Bytes(), said)
 	}
+	return nil
 }
 
-// awaitReady asks until the server answers PING or is gone.
-func (s *Server) awaitReady(exited <-chan struct{}) error {
+// awaitReady asks until the server answers or is gone.
+func (s *Server) awaitReady(pid int, exited <-chan struct{}) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	end := time.After(ready)
 	for {
-		err := ping(s.Addr())
+		err := ping(s.Addr(), pid)
 		if err == nil {
 			return nil
 		}
@@ -196,9 +217,10 @@ func (s *Server) awaitReady(exited <-chan struct{}) error {
 	}
 }
 
-// ping speaks to the server without a client library, which would complain on
-// standard error about every failed attempt.
-func ping(addr string) error {
+// ping makes sure that the server has loaded its data and that it is the
+// process we started: tests freeze, flush and kill it. It speaks to it without a
+// client library, which would complain on standard error about every failure.
+func ping(addr string, pid int) error {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return err
@@ -207,27 +229,39 @@ func ping(addr string) error {
 	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
 		return err
 	}
-	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+	if _, err := conn.Write([]byte("INFO server\r\nPING\r\n")); err != nil {
 		return err
 	}
-	answer, err := bufio.NewReader(conn).ReadString('\n')
-	if err != nil {
-		return err
+	ours := false
+	for lines := bufio.NewReader(conn); ; {
+		line, err := lines.ReadString('\n')
+		switch {
+		case err != nil:
+			return err
+		case line == fmt.Sprintf("process_id:%d\r\n", pid):
+			ours = true
+		case line[0] == '-':
+			return fmt.Errorf("answer %q", line)
+		case line == "+PONG\r\n" && ours:
+			return nil
+		case line == "+PONG\r\n":
+			return fmt.Errorf("another server listens on %s", addr)
+		}
 	}
-	if answer != "+PONG\r\n" {
-		return fmt.Errorf("answer to PING is %q", answer)
-	}
-	return nil
 }
 
-// freePort finds a port that nobody listens on. Somebody else may take it
-// before the server does; the server then fails to start and says so.
+// freePort finds a port that nobody listens on, below those that the system
+// gives to outgoing connections.
 func freePort(t testing.TB) int {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("redistest: no free port: %v", err)
+	for range 100 {
+		port := 10_240 + rand.N(20_000)
+		ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			_ = ln.Close() // nothing was accepted
+			return port
+		}
 	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
+	t.Fatal("redistest: no free port found in 100 tries")
+	return 0
 }

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hotparam/pipeline/hotparam/aggregate"
+	"github.com/hotparam/pipeline/hotparam/gate"
+	"github.com/hotparam/pipeline/hotparam/hotset"
+	"github.com/hotparam/pipeline/hotparam/rules"
+	"github.com/hotparam/pipeline/hotparam/tally"
+)
+
+// limitPerSecond is what both sides hold a hot value to, with the same burst.
+const limitPerSecond = 10
+
+const topicRule = `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id, lang, page],
+     hot: {rate: 20, window: 1s}, limit: {rate: 10, burst: 10, scope: instance}}
+`
+
+const ipWindows = `
+ip:
+  fixed: {limit: 1000000000, window: 1s, scope: instance}
+  sliding: {limit: 1000000, window: 60s, scope: instance}
+`
+
+// pipeline is hotparam in one process: the gate counts into a tally, the tally
+// flushes into an aggregator, the aggregator publishes to the gate's mirror.
+type pipeline struct {
+	gate *gate.Gate
+	agg  *aggregate.Aggregator
+	stop func() error
+}
+
+func newPipeline(yaml string) (*pipeline, error) {
+	set, err := rules.Parse("bench.yaml", []byte(yaml))
+	if err != nil {
+		return nil, err
+	}
+	mirror := new(hotset.Mirror)
+	log := slog.New(slog.DiscardHandler)
+	agg := aggregate.New(aggregate.Config{Rules: set, Publish: hotset.Publisher(mirror, "local"), Log: log})
+	count := tally.New(tally.Config{Sink: agg, Log: log})
+	p := &pipeline{agg: agg, gate: gate.New(gate.Config{Rules: set, Hot: mirror, Counter: count})}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running errgroup.Group
+	running.Go(func() error { return agg.Run(ctx) })
+	running.Go(func() error { return count.Run(ctx) })
+	p.stop = func() error { cancel(); return running.Wait() }
+	return p, nil
+}
+
+// heat asks for the request until the pipeline has found it hot by itself.
+func (p *pipeline) heat(target string) bool {
+	req := request(target)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for range 3000 {
+		if v := p.gate.Ask(context.Background(), time.Now(), req); v.Key != "" {
+			return true
+		}
+		<-tick.C
+	}
+	return false
+}

@@ -1,0 +1,137 @@
+package measure
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Ours is the contender that all others are compared with.
+const Ours = "hotparam"
+
+// Better says which way the first column of a sheet is better.
+type Better bool
+
+// The ways.
+const (
+	Lower  Better = false
+	Higher Better = true
+)
+
+// Sheet collects what was measured: one row for each contender of each
+// question, one sample a round. It is not for concurrent use.
+type Sheet struct {
+	columns []string
+	better  Better
+	rows    []*row
+}
+
+type row struct {
+	what, who string
+	rounds    [][]float64
+}
+
+// NewSheet makes an empty sheet. The first column is the one that contenders
+// are compared by.
+func NewSheet(better Better, columns ...string) *Sheet {
+	return &Sheet{columns: columns, better: better}
+}
+
+// Add notes what one round gave, one value a column.
+func (s *Sheet) Add(what, who string, values ...float64) {
+	r := s.find(what, who)
+	if r == nil {
+		r = &row{what: what, who: who}
+		s.rows = append(s.rows, r)
+	}
+	r.rounds = append(r.rounds, values)
+}
+
+func (s *Sheet) find(what, who string) *row {
+	for _, r := range s.rows {
+		if r.what == what && r.who == who {
+			return r
+		}
+	}
+	return nil
+}
+
+// Write prints the sheet as a Markdown table. A cell is the median of the
+// rounds and, where they differ, the lowest and the highest. The last column
+// says how many times better than the row's contender ours is, by the first.
+func (s *Sheet) Write(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| what | who | %s | ours is better |\n|---|---|%s\n",
+		strings.Join(s.columns, " | "), strings.Repeat("---|", len(s.columns)+1))
+	slices.SortStableFunc(s.rows, func(x, y *row) int { return cmp.Compare(s.first(x.what), s.first(y.what)) })
+	for _, r := range s.rows {
+		fmt.Fprintf(&b, "| %s | %s |", r.what, r.who)
+		for c := range s.columns {
+			fmt.Fprintf(&b, " %s |", cell(r.column(c)))
+		}
+		fmt.Fprintf(&b, " %s |\n", s.ratio(r))
+	}
+	_, err := io.WriteString(w, b.String()+"\n")
+	return err
+}
+
+// first is where a question was first asked: its rows stand together there.
+func (s *Sheet) first(what string) int {
+	return slices.IndexFunc(s.rows, func(r *row) bool { return r.what == what })
+}
+
+func (s *Sheet) ratio(r *row) string {
+	ours := s.find(r.what, Ours)
+	if ours == nil || ours == r || len(ours.rounds) != len(r.rounds) {
+		return ""
+	}
+	var ratios []float64
+	for i := range r.rounds {
+		x := r.rounds[i][0] / ours.rounds[i][0]
+		if s.better == Higher {
+			x = 1 / x
+		}
+		ratios = append(ratios, x)
+	}
+	return number(Median(ratios)) + " x"
+}
+
+func (r *row) column(c int) []float64 {
+	values := make([]float64, len(r.rounds))
+	for i := range r.rounds {
+		values[i] = r.rounds[i][c]
+	}
+	return values
+}
+
+// Median is the middle value, the mean of the middle two where there is none.
+func Median(values []float64) float64 {
+	v := slices.Sorted(slices.Values(values))
+	if len(v) == 0 {
+		return 0
+	}
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+func cell(values []float64) string {
+	median, low, high := number(Median(values)), number(slices.Min(values)), number(slices.Max(values))
+	if low == high {
+		return median
+	}
+	return fmt.Sprintf("%s (%s-%s)", median, low, high)
+}
+
+// number writes three digits, or more where they are before the point.
+func number(x float64) string {
+	switch {
+	case x >= 100 || x == float64(int64(x)):
+		return fmt.Sprintf("%.0f", x)
+	case x >= 10:
+		return fmt.Sprintf("%.1f", x)
+	case x >= 0.01:
+		return fmt.Sprintf("%.2f", x)
+	}
+	return fmt.Sprintf("%.1g", x)
+}

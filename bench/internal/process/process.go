@@ -1,0 +1,106 @@
+// Package process starts the other programs of a comparison on loopback, each
+// known by its own process ID, reads the CPU time they use, and stops them.
+package process
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Process is a running program. Stop it.
+type Process struct {
+	cmd  *exec.Cmd
+	gone chan struct{} // closed when it has ended
+}
+
+// Start runs a program; it is killed when ctx ends. prepare may set up pipes.
+func Start(ctx context.Context, prepare func(*exec.Cmd), path string, args ...string) (*Process, error) {
+	cmd := exec.CommandContext(ctx, path, args...)
+	if prepare != nil {
+		prepare(cmd)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("process: start %s: %w", path, err)
+	}
+	p := &Process{cmd: cmd, gone: make(chan struct{})}
+	go func() {
+		defer close(p.gone)
+		_ = cmd.Wait() // how it ended does not matter: Await and Stop tell
+	}()
+	return p, nil
+}
+
+// Stop kills the program and waits until it is gone.
+func (p *Process) Stop() {
+	_ = p.cmd.Process.Kill() // fails when it has ended already, which is fine
+	<-p.gone
+}
+
+// Wait waits until the program ends by itself, or d passed.
+func (p *Process) Wait(d time.Duration) error {
+	select {
+	case <-p.gone:
+		return nil
+	case <-time.After(d):
+		return fmt.Errorf("process: %s has not ended within %v", p.cmd.Path, d)
+	}
+}
+
+// Await polls until the program is ready, at most 10 s.
+func (p *Process) Await(ready func() error) error {
+	var err error
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if err = ready(); err == nil {
+			return nil
+		}
+		select {
+		case <-p.gone:
+			return fmt.Errorf("process: %s has ended: %w", p.cmd.Path, err)
+		default:
+		}
+	}
+	return fmt.Errorf("process: %s is not ready: %w", p.cmd.Path, err)
+}
+
+// CPU is the CPU time used so far, in steps of 10 ms.
+func (p *Process) CPU() (time.Duration, error) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/stat")
+	if err != nil {
+		return 0, fmt.Errorf("process: %w", err)
+	}
+	// The second field is the name in brackets and may hold blanks; user and
+	// kernel time are the 12th and 13th behind it.
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	var ticks int64
+	for _, f := range fields[11:13] {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("process: stat: %w", err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond, nil
+}
+
+// FreePort finds a loopback port that is free for TCP and for UDP.
+func FreePort() (int, error) {
+	for range 20 {
+		tcp, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 0, fmt.Errorf("process: %w", err)
+		}
+		port := tcp.Addr().(*net.TCPAddr).Port
+		udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+		_ = tcp.Close()
+		if err == nil {
+			return port, udp.Close()
+		}
+	}
+	return 0, fmt.Errorf("process: no port is free for TCP and UDP")
+}

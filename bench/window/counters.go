@@ -1,0 +1,91 @@
+package main
+
+import (
+	"time"
+
+	"github.com/keilerkonzept/topk/sliding"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/detect"
+	"github.com/hotparam/pipeline/hotparam/rules"
+	"github.com/hotparam/pipeline/hotparam/window"
+)
+
+const (
+	windowSeconds = 5
+	perSecond     = 500_000 // updates in a second of the traffic's own time
+	ticks         = 10      // judgements in a second
+	peer          = "keilerkonzept/topk v1.1.4, sliding"
+)
+
+// start is when traffic begins. Time is the traffic's own, nobody waits.
+var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// counter is what is compared. add places n of a key at a time; judge is called
+// ten times a second.
+type counter interface {
+	add(now time.Time, key hotparam.Key, n int64)
+	judge(now time.Time)
+	refused() uint64
+}
+
+// detector is hotparam as the aggregator runs it.
+type detector struct{ *detect.Detector }
+
+const topicRule = `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 200, window: 5s, max_hot: 1000}}
+`
+
+func newDetector(maxKeys int) (detector, error) {
+	set, err := rules.Parse("bench.yaml", []byte(topicRule))
+	if err != nil {
+		return detector{}, err
+	}
+	return detector{detect.New(set, detect.Options{MaxKeys: maxKeys})}, nil
+}
+
+func (d detector) add(now time.Time, key hotparam.Key, n int64) {
+	d.Add(now, hotparam.Count{Key: key, N: n, Second: now.Unix()})
+}
+func (d detector) judge(now time.Time) { d.Tick(now) }
+func (d detector) refused() uint64     { return d.Stats().DroppedFull }
+
+// alone is the window without the judgement.
+type alone struct {
+	*window.Counter
+	full uint64
+}
+
+func newAlone() *alone {
+	return &alone{Counter: window.New(window.Config{Window: windowSeconds, MaxKeys: detect.DefaultMaxKeys}, start.Unix())}
+}
+
+func (a *alone) add(now time.Time, key hotparam.Key, n int64) {
+	if a.Add(key, now.Unix(), n).Status == window.Full {
+		a.full++
+	}
+}
+func (a *alone) judge(now time.Time) { a.Advance(now.Unix()) }
+func (a *alone) refused() uint64     { return a.full }
+
+// sketch is the peer: slots of a second, 3 x 8192 buckets, the top 1000.
+type sketch struct {
+	*sliding.Sketch
+	second int64
+}
+
+func newSketch() *sketch {
+	return &sketch{Sketch: sliding.New(1000, windowSeconds, sliding.WithWidth(8192), sliding.WithDepth(3)), second: start.Unix()}
+}
+
+func (s *sketch) add(_ time.Time, key hotparam.Key, n int64) { s.Add(string(key), uint32(n)) }
+
+// judge turns the second. The sketch knows its top keys at any time.
+func (s *sketch) judge(now time.Time) {
+	if n := now.Unix() - s.second; n > 0 {
+		s.Ticks(int(n))
+		s.second = now.Unix()
+	}
+}
+func (s *sketch) refused() uint64 { return 0 }

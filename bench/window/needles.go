@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hotparam/pipeline/bench/internal/measure"
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+const (
+	hayPerSecond = 1_000_000 // keys that are never seen again
+	haySeconds   = 10
+	needleCount  = 5
+	needleRate   = 500 // a second; hot is 200 a second over 5 s
+	lateStart    = 4   // the second in which late needles begin
+)
+
+// finding is what became of the needles.
+type finding struct {
+	at         map[hotparam.Key]time.Duration // from a needle's first request until it was found hot
+	false      map[hotparam.Key]bool
+	peak, idle float64 // heap in MB, in the flood and a window and a half after it
+	refused    uint64
+}
+
+func findNeedles(w io.Writer) error {
+	fmt.Fprintf(w, "| five hot keys among %d M | who | found | false | found after, s | heap in the flood, MB | heap after, MB | refused, %% |\n|---|---|---|---|---|---|---|---|\n",
+		hayPerSecond*haySeconds/1_000_000)
+	for _, from := range []int{0, lateStart} {
+		for _, who := range []string{measure.Ours, peer} {
+			f, err := search(who, from)
+			if err != nil {
+				return err
+			}
+			when := "from the start"
+			if from > 0 {
+				when = fmt.Sprintf("from second %d on", from)
+			}
+			fmt.Fprintf(w, "| %s | %s | %d of %d | %d | %s | %.0f | %.0f | %.0f |\n", when, who, len(f.at), needleCount,
+				len(f.false), f.span(), f.peak, f.idle, 100*float64(f.refused)/(hayPerSecond*haySeconds))
+		}
+	}
+	return nil
+}
+
+// span is the time to the first needle found and to the last.
+func (f *finding) span() string {
+	if len(f.at) == 0 {
+		return "-"
+	}
+	times := slices.Sorted(maps.Values(f.at))
+	return fmt.Sprintf("%.1f-%.1f", times[0].Seconds(), times[len(times)-1].Seconds())
+}
+
+func search(who string, from int) (*finding, error) {
+	runtime.GC()
+	before := heap()
+	f := &finding{at: map[hotparam.Key]time.Duration{}, false: map[hotparam.Key]bool{}}
+	var c counter = newSketch()
+	if who == measure.Ours {
+		d, err := newDetector(0)
+		if err != nil {
+			return nil, err
+		}
+		c = d
+	}
+	const steps = haySeconds * ticks
+	for step := range steps + 15*ticks {
+		now := start.Add(time.Duration(step) * time.Second / ticks)
+		if step < steps {
+			pour(c, now, step, from)
+		}
+		f.judge(c, now, start.Add(time.Duration(from)*time.Second))
+		if step == steps-1 {
+			f.refused = c.refused()
+			f.peak = heap() - before
+		}
+	}
+	f.idle = heap() - before
+	runtime.KeepAlive(c)
+	return f, nil
+}
+
+// pour adds a tenth of a second: keys that never come again, needles among them.
+func pour(c counter, now time.Time, step, from int) {
+	const hay, needles = hayPerSecond / ticks, needleRate * needleCount / ticks
+	for i := range hay {
+		if n := i * needles / hay; step >= from*ticks && n != (i+1)*needles/hay {
+			c.add(now, needle(n%needleCount), 1)
+		}
+		c.add(now, uniqueKey(step*hay+i), 1)
+	}
+}
+
+func needle(n int) hotparam.Key { return hotparam.Key("topic?id=needle-" + strconv.Itoa(n)) }
+
+// judge looks what is hot now.
+func (f *finding) judge(c counter, now, began time.Time) {
+	note := func(key hotparam.Key) {
+		for n := range needleCount {
+			if key == needle(n) {
+				if _, ok := f.at[key]; !ok {
+					f.at[key] = now.Sub(began)
+				}
+				return
+			}
+		}
+		f.false[key] = true
+	}
+	switch c := c.(type) {
+	case detector:
+		set, _ := c.Tick(now)
+		for _, h := range set.Keys {
+			note(h.Key)
+		}
+	case *sketch:
+		c.judge(now)
+		for item := range c.Iter {
+			if item.Count >= 200*windowSeconds {
+				note(hotparam.Key(item.Item))
+			}
+		}
+	}
+}
+
+func heap() float64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / 1e6
+}

@@ -1,0 +1,60 @@
+package mirror
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/rules"
+)
+
+// ledger notes what was counted.
+type ledger []string
+
+func (l *ledger) Add(key []byte, second, n int64) {
+	*l = append(*l, fmt.Sprintf("%s@%d x%d", key, second, n))
+}
+
+func TestMirror(t *testing.T) {
+	t.Parallel()
+	set, err := rules.Parse("test.yaml", []byte("rules:\n  - {name: topic, match: {path: /topic, methods: [GET]}, params: [id], hot: {rate: 10}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nginx := Options{URIHeader: "X-Original-URI", MethodHeader: "X-Original-Method", Now: func() time.Time { return time.Unix(7, 0) }}
+	for name, tt := range map[string]struct {
+		opt    Options
+		target string
+		header http.Header
+		want   string
+		stats  Stats
+	}{
+		"nginx":             {nginx, "/mirror", http.Header{"X-Original-Uri": {"/topic?utm=1&id=42"}}, "topic?id=42@7 x1", Stats{Requests: 1}},
+		"envoy":             {nginx, "/topic?id=42", nil, "topic?id=42@7 x1", Stats{Requests: 1}},
+		"another method":    {nginx, "/mirror", http.Header{"X-Original-Uri": {"/topic?id=42"}, "X-Original-Method": {"PUT"}}, "", Stats{Requests: 1, Unmatched: 1}},
+		"no rule":           {nginx, "/other", nil, "", Stats{Requests: 1, Unmatched: 1}},
+		"beyond the limits": {nginx, "/topic?id=" + strings.Repeat("x", 300), nil, "topic?!malformed@7 x1", Stats{Requests: 1, Malformed: 1}},
+		"headers not asked": {Options{Now: nginx.Now}, "/topic?id=1", http.Header{"X-Original-Uri": {"/topic?id=42"}}, "topic?id=1@7 x1", Stats{Requests: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got ledger
+			h := New(func() *rules.Set { return set }, &got, tt.opt)
+			req := httptest.NewRequest(http.MethodGet, tt.target, nil)
+			for k, v := range tt.header {
+				req.Header[k] = v
+			}
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, req)
+			if rec.Code != http.StatusNoContent || rec.Body.Len() != 0 {
+				t.Errorf("answered %d %q, want 204 and nothing", rec.Code, rec.Body)
+			}
+			if strings.Join(got, " ") != tt.want || h.Stats() != tt.stats {
+				t.Errorf("counted %v, %+v; want %q, %+v", got, h.Stats(), tt.want, tt.stats)
+			}
+		})
+	}
+}

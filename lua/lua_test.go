@@ -1,0 +1,42 @@
+package lua_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/hotparam/pipeline/lua"
+)
+
+// Every file begins by saying what it is, takes nothing that Redis 6 or
+// miniredis lacks, and is a part of some script: a file that nobody embeds is a
+// copy that goes stale.
+func TestEveryFileIsEmbeddedOnce(t *testing.T) {
+	t.Parallel()
+	all := lua.Decide() + lua.PublishHot() + lua.WriteOverride() + lua.WriteReport()
+	files, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		name, ok := strings.CutSuffix(f.Name(), ".lua")
+		if !ok {
+			continue
+		}
+		text, err := os.ReadFile(f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(strings.TrimSpace(string(text)), "-- "+name+": ") {
+			t.Errorf("%s does not begin with its name and what it does", f.Name())
+		}
+		if n := strings.Count(all, string(text)); n != 1 {
+			t.Errorf("%s is in %d scripts, want 1", f.Name(), n)
+		}
+		for _, absent := range []string{"cmsgpack", "struct.", "bit.", "#!lua", "replicate_commands"} {
+			if strings.Contains(string(text), absent) {
+				t.Errorf("%s uses %s", f.Name(), absent)
+			}
+		}
+	}
+}
