@@ -81,6 +81,9 @@ func (s sink) field(name string, f reflect.StructField, v reflect.Value) {
 		help = f.Name + " of " + s.room + "."
 	}
 	if h, ok := histogramOf(v); ok {
+		if len(h.buckets) == 0 {
+			return
+		}
 		desc := prometheus.NewDesc(suffixed(name, "_seconds"), help, nil, s.label)
 		s.out <- prometheus.MustNewConstHistogram(desc, h.count, h.sum, h.buckets)
 		return

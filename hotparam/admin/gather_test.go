@@ -39,6 +39,7 @@ func TestGatherMakesMetricsOfAStruct(t *testing.T) {
 		HTTPRequests2 uint64
 		Upstreams     map[string]Inner
 		Latency       latency
+		NotYet        latency
 	}
 	five := int64(5)
 	w := newWorld(t, func(c *Config) {

@@ -50,7 +50,8 @@ type buckets struct {
 }
 
 // histogramOf knows a histogram by its shape, so that rooms need not import
-// anything to have one.
+// anything to have one. Buckets is empty where the bounds are not set yet: its
+// zero bounds would be a bucket that goes again.
 func histogramOf(v reflect.Value) (buckets, bool) {
 	if v.Kind() != reflect.Struct || v.NumField() != 3 {
 		return buckets{}, false
@@ -62,6 +63,9 @@ func histogramOf(v reflect.Value) (buckets, bool) {
 	sum, ok := total.Interface().(time.Duration)
 	if !ok {
 		return buckets{}, false
+	}
+	if bounds.Len() == 0 || bounds.Index(0).Int() <= 0 {
+		return buckets{}, true
 	}
 	h := buckets{sum: sum.Seconds(), buckets: make(map[float64]uint64, bounds.Len())}
 	for i := range counts.Len() {

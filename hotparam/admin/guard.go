@@ -29,7 +29,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if !s.knownHost(r.Host) {
 			s.count.foreignHosts.Add(1)
 			writeProblem(w, newProblem(http.StatusMisdirectedRequest, "host "+quoted(r.Host)+" is not a name of this API",
-				"call it as localhost or by a loopback address, or set a token, or list the name in the configuration"))
+				"call it as localhost or by a loopback address, or set a token: then every name will do"))
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/hotparam/pipeline/hotparam"
 )
 
 // schemas checks JSON against the schemas of openapi.json.
@@ -147,6 +150,33 @@ func TestWrongMethodsAndPaths(t *testing.T) {
 		}
 		if !strings.Contains(rec.Body.String(), `"remedy":"`) {
 			t.Errorf("%s %s: no remedy in %s", c.method, c.target, rec.Body)
+		}
+	}
+}
+
+// TestDocumentationIsComplete: docs/admin.md names every route and every metric
+// of this room.
+func TestDocumentationIsComplete(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/admin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, w := string(text), newWorld(t, nil)
+	for _, r := range w.routes() {
+		path := strings.NewReplacer("...}", "}", "{$}", "").Replace(r.path)
+		for method := range r.methods {
+			if !strings.HasPrefix(path, "/assets/") && !strings.Contains(page, "`"+method+" "+path+"`") {
+				t.Errorf("no %s %s", method, path)
+			}
+		}
+	}
+	w.set(func() { w.hot = []hotparam.Hot{hotKey("topic?id=42", "topic", 300, t0)} })
+	for line := range strings.Lines(w.ask(http.MethodGet, "/metrics", "").Body.String()) {
+		name, ok := strings.CutPrefix(line, "# TYPE hotparam_")
+		name, _, _ = strings.Cut(name, " ")
+		if ok && !strings.HasPrefix(name, "admin_") && !strings.Contains(page, "`hotparam_"+name) {
+			t.Errorf("no hotparam_%s", name)
 		}
 	}
 }

@@ -128,9 +128,7 @@ func (m *Memory) prepare(charges []Charge, ps []pending) (locks uint64, err erro
 		if p.terms, err = c.Spec.Terms(); err != nil {
 			return 0, err
 		}
-		p.id = m.identify(&c.Subject)
-		p.shard = uint8(p.id.hi % uint64(len(m.shards)))
-		p.tab = &m.shards[p.shard].tables[m.space(c.Subject.Space)]
+		p.id, p.shard, p.tab = m.locate(&c.Subject)
 		locks |= 1 << p.shard
 	}
 	return locks, nil
@@ -216,8 +214,9 @@ func undo(now int64, results []Result, ps []pending) {
 	}
 }
 
-// identify hashes a subject, without its Space, which chooses the table.
-func (m *Memory) identify(s *Subject) ident {
+// locate says where a subject is remembered, if it is: its hash, its shard and
+// the table of its Space there.
+func (m *Memory) locate(s *Subject) (ident, uint8, *table) {
 	id := ident{maphash.String(m.seeds[0], s.Name), maphash.String(m.seeds[1], s.Name)}
 	if s.Client.Addr.IsValid() {
 		id.hi ^= bits.RotateLeft64(maphash.Comparable(m.seeds[0], s.Client.Addr), 1)
@@ -227,7 +226,13 @@ func (m *Memory) identify(s *Subject) ident {
 		id.hi ^= bits.RotateLeft64(maphash.String(m.seeds[0], s.Client.Name), 2)
 		id.lo ^= bits.RotateLeft64(maphash.String(m.seeds[1], s.Client.Name), 2)
 	}
-	return id
+	space := m.space(s.Space)
+	if space == maxSpaces-1 { // the table that Spaces share
+		id.hi ^= bits.RotateLeft64(maphash.String(m.seeds[0], s.Space), 3)
+		id.lo ^= bits.RotateLeft64(maphash.String(m.seeds[1], s.Space), 3)
+	}
+	shard := uint8(id.hi % uint64(len(m.shards)))
+	return id, shard, &m.shards[shard].tables[space]
 }
 
 // space is the index of a Space, given out when it is first seen.

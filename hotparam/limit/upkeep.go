@@ -44,9 +44,8 @@ func (m *Memory) RefundAt(now time.Time, charges []Charge) {
 		if err != nil || c.Cost <= 0 {
 			continue
 		}
-		id := m.identify(&c.Subject)
-		sh := &m.shards[id.hi%uint64(len(m.shards))]
-		tab := &sh.tables[m.space(c.Subject.Space)]
+		id, shard, tab := m.locate(&c.Subject)
+		sh := &m.shards[shard]
 		sh.mu.Lock()
 		if slot := tab.find(id); slot >= 0 {
 			terms.refund(&tab.entries[slot].state, us, c.Cost)

@@ -1,13 +1,13 @@
-// Package tail follows a growing file, such as an access log, line by line, and
-// reads standard input.
+// Package tail follows a log file, or reads standard input, line by line.
 //
-// What enters is a path; what leaves is one call per complete line. Rotation (by
-// rename or by truncation), a file that appears later or goes away for a while
-// are ordinary. Memory is bounded: of a line that is too long nothing is handed
-// on, and it is counted.
+// A file may be rotated (renamed and made anew, or cut to nothing in place),
+// may appear later and may vanish; lines are bounded in length. What was read
+// is not remembered over a restart: a log that is read twice would count
+// twice.
 //
-// github.com/nxadm/tail was tried: it reads a whole line into memory before it
-// looks at its length, so one line without an end takes all memory there is.
-// Here the file is asked again every quarter of a second, which also works
-// where file notifications do not (network file systems, bind mounts).
+// It is written on os and fsnotify. github.com/nxadm/tail was tried for it and
+// left: it reads a line whole before it looks at its length, so that a file
+// without line breaks takes all memory; it allocates a string, a Line and a
+// channel send for each line; and its watcher is one goroutine for the process
+// that never ends.
 package tail

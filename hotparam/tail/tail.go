@@ -1,234 +1,100 @@
 package tail
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"sync/atomic"
 	"time"
 )
 
-// Options say how a file is followed. The zero value follows from the file's
-// end.
-type Options struct {
-	// Poll is how often the file is asked for more; 0 means 250 ms.
-	Poll time.Duration
-	// MaxLine is the longest line in bytes; 0 means 64 KiB. Longer ones are
-	// counted and not handed on.
-	MaxLine int
-	// FromStart also hands on what the file holds at the beginning.
+// Stdin is the path of standard input.
+const Stdin = "-"
+
+// Config configures a Tail. Only Path is needed.
+type Config struct {
+	// Path of the file, or "-" for standard input.
+	Path string
+	// FromStart reads what is in the file already. A file that appears later
+	// is always read from its start.
 	FromStart bool
-	// Log hears of files that cannot be read; nil: discarded.
+	// MaxLine bounds a line in bytes; default 65536. The rest of a longer one
+	// is cut off.
+	MaxLine int
+	// Poll is how often to look where the system does not tell of changes;
+	// default 250 ms. A rotated file is read for as long after its successor
+	// was seen, because its writers need a moment to move.
+	Poll time.Duration
+	// Input is read for "-"; default os.Stdin.
+	Input io.Reader
+	// Log hears of files that cannot be opened; default slog.Default().
 	Log *slog.Logger
 }
 
-// Stats are counters since the start.
+// Tail follows one file. Stats may be called by any goroutine; Run once.
+type Tail struct {
+	cfg   Config
+	stats counters
+}
+
+type counters struct{ lines, bytes, tooLong, rotations, truncations, errors atomic.Uint64 }
+
+// New builds a Tail. It opens nothing.
+func New(cfg Config) (*Tail, error) {
+	if cfg.Path == "" {
+		return nil, errors.New(`tail: no path is configured ("-" is standard input)`)
+	}
+	cfg.MaxLine = cmp.Or(max(cfg.MaxLine, 0), 65536)
+	cfg.Poll = cmp.Or(max(cfg.Poll, 0), 250*time.Millisecond)
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	if cfg.Input == nil {
+		cfg.Input = os.Stdin
+	}
+	return &Tail{cfg: cfg}, nil
+}
+
+// Run calls f for each line, without its end, until ctx ends or standard input
+// does, and returns nil. The line is f's until f returns; f is called by this
+// goroutine only. An error means that standard input cannot be read.
+func (t *Tail) Run(ctx context.Context, f func(line []byte)) error {
+	lines := &splitter{max: t.cfg.MaxLine, emit: f, stats: &t.stats}
+	if t.cfg.Path == Stdin {
+		return t.readInput(ctx, lines)
+	}
+	w := newWatch(t.cfg.Path)
+	defer w.close()
+	fo := follower{cfg: t.cfg, lines: lines, stats: &t.stats, buf: make([]byte, 64<<10)}
+	defer fo.close()
+	for fo.step(); w.wait(ctx, t.cfg.Poll); {
+		for fo.step() && ctx.Err() == nil {
+		}
+	}
+	fo.step() // what was written before the end, up to a bound
+	return nil
+}
+
+// Stats is what a Tail read. All fields only grow.
 type Stats struct {
-	// Lines were handed on, TooLong were not.
-	Lines, TooLong uint64
-	// Rotations counts files that took the place of the one before, and files
-	// that were truncated.
-	Rotations uint64
-	// Errors counts failures to open or read.
+	Lines uint64
+	Bytes uint64
+	// TooLong are the lines that were cut off.
+	TooLong uint64
+	// Rotations are changes to a new file, Truncations are files that became
+	// shorter.
+	Rotations   uint64
+	Truncations uint64
+	// Errors are failures to open or read, a file that is not there included.
 	Errors uint64
 }
 
-// Tail follows one file. Make it with New; Run may be called once, Stats by any
-// goroutine.
-type Tail struct {
-	path string
-	opt  Options
-
-	split  splitter // of Run's goroutine
-	file   *os.File // nil: none
-	offset int64
-	buf    []byte
-	absent bool // that the file cannot be opened was logged
-
-	lines, tooLong, rotations, errors atomic.Uint64
-}
-
-// New builds a Tail. The path "-" is standard input.
-func New(path string, opt Options) *Tail {
-	if opt.Poll <= 0 {
-		opt.Poll = 250 * time.Millisecond
-	}
-	if opt.MaxLine <= 0 {
-		opt.MaxLine = 64 << 10
-	}
-	if opt.Log == nil {
-		opt.Log = slog.New(slog.DiscardHandler)
-	}
-	return &Tail{path: path, opt: opt, split: splitter{max: opt.MaxLine}, buf: make([]byte, 64<<10)}
-}
-
-// Stats gives the counters.
+// Stats reads the counters.
 func (t *Tail) Stats() Stats {
-	return Stats{t.lines.Load(), t.tooLong.Load(), t.rotations.Load(), t.errors.Load()}
-}
-
-// Run hands on every complete line until ctx ends, and of standard input until
-// its end. fn is called by one goroutine; the line is valid until it returns.
-// When ctx ends, what stands in the file by then is still handed on.
-func (t *Tail) Run(ctx context.Context, fn func(line []byte)) error {
-	if t.path == "-" {
-		return t.stream(ctx, os.Stdin, fn)
-	}
-	defer t.close()
-	tick := time.NewTicker(t.opt.Poll)
-	defer tick.Stop()
-	t.open(!t.opt.FromStart)
-	for {
-		t.follow(fn)
-		select {
-		case <-ctx.Done():
-			t.follow(fn)
-			return nil
-		case <-tick.C:
-		}
-	}
-}
-
-// follow reads to the end of the file, and on in the one that has taken its
-// place.
-func (t *Tail) follow(fn func([]byte)) {
-	for range 16 { // more rotations than that between two polls are a mistake
-		if t.file == nil && !t.open(false) {
-			return
-		}
-		t.drain(fn)
-		if !t.replaced() {
-			return
-		}
-	}
-}
-
-// drain reads what the file holds.
-func (t *Tail) drain(fn func([]byte)) {
-	for {
-		n, err := t.file.Read(t.buf)
-		t.offset += int64(n)
-		t.split.feed(t.buf[:n], fn)
-		t.count()
-		if err == nil && n > 0 {
-			continue
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			t.failed(err)
-			t.close()
-		}
-		return
-	}
-}
-
-// replaced reports whether there is another file to read now: the path names
-// another one, or the same one was truncated. The rest of a line that was cut
-// off by that is dropped: its end will not come.
-func (t *Tail) replaced() bool {
-	if t.file == nil {
-		return false
-	}
-	now, err := os.Stat(t.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false // between rename and create; the writer may still write to the old one
-	}
-	have, err2 := t.file.Stat()
-	if err != nil || err2 != nil {
-		t.failed(errors.Join(err, err2))
-		return false
-	}
-	if !os.SameFile(now, have) {
-		t.close()
-		t.rotations.Add(1)
-		t.split.part, t.split.tooLong = t.split.part[:0], false
-		return true
-	}
-	if have.Size() < t.offset {
-		t.rotations.Add(1)
-		t.split.part, t.split.tooLong = t.split.part[:0], false
-		t.offset = 0
-		_, err := t.file.Seek(0, io.SeekStart)
-		return err == nil
-	}
-	return false
-}
-
-// open opens the file, at its end if asked to, and reports whether it is there.
-func (t *Tail) open(atEnd bool) bool {
-	f, err := os.Open(t.path)
-	if err != nil {
-		if !t.absent {
-			t.absent = true
-			t.failed(err)
-		}
-		return false
-	}
-	t.file, t.offset, t.absent = f, 0, false
-	if atEnd {
-		// A seek that fails leaves the offset at 0: lines are counted twice
-		// rather than never.
-		t.offset, _ = f.Seek(0, io.SeekEnd)
-	}
-	return true
-}
-
-func (t *Tail) failed(err error) {
-	t.errors.Add(1)
-	t.opt.Log.Warn("tail: cannot read; trying again until it works", "file", t.path, "err", err)
-}
-
-func (t *Tail) close() {
-	if t.file != nil {
-		t.file.Close()
-		t.file = nil
-	}
-}
-
-func (t *Tail) count() {
-	t.lines.Store(t.split.lines)
-	t.tooLong.Store(t.split.cut)
-}
-
-// stream reads r to its end. A read that waits for input cannot be called off,
-// so it has a goroutine, which ends with the process if ctx ends first.
-func (t *Tail) stream(ctx context.Context, r io.Reader, fn func([]byte)) error {
-	pieces := make(chan []byte)
-	ended := make(chan error, 1)
-	go func() {
-		for {
-			piece := make([]byte, 64<<10)
-			n, err := r.Read(piece)
-			if n > 0 {
-				select {
-				case pieces <- piece[:n]:
-				case <-ctx.Done():
-					return
-				}
-			}
-			if err != nil {
-				ended <- err
-				return
-			}
-		}
-	}()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case p := <-pieces:
-			t.split.feed(p, fn)
-			t.count()
-		case err := <-ended:
-			t.split.end(fn)
-			t.count()
-			if !errors.Is(err, io.EOF) {
-				return fmt.Errorf("tail: standard input: %w", err)
-			}
-			return nil
-		}
+	s := &t.stats
+	return Stats{
+		Lines: s.lines.Load(), Bytes: s.bytes.Load(), TooLong: s.tooLong.Load(),
+		Rotations: s.rotations.Load(), Truncations: s.truncations.Load(), Errors: s.errors.Load(),
 	}
 }

@@ -138,15 +138,15 @@ func (s *site) crowd(wg *sync.WaitGroup, stop <-chan struct{}, every time.Durati
 func (s *site) hot() []string {
 	_, body := get(s.t, "http://"+s.dashboard+"/v1/hot")
 	var doc struct {
-		Hot []struct {
+		Keys []struct {
 			Key string `json:"key"`
-		} `json:"hot"`
+		} `json:"keys"`
 	}
 	if err := json.Unmarshal([]byte(body), &doc); err != nil {
 		s.t.Fatalf("GET /v1/hot: %v in %s", err, body)
 	}
 	var keys []string
-	for _, h := range doc.Hot {
+	for _, h := range doc.Keys {
 		keys = append(keys, h.Key)
 	}
 	return keys

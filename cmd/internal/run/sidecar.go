@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/hotparam/pipeline/cmd/internal/config"
@@ -29,7 +28,7 @@ type sidecar struct {
 	redis   *redisstore.Client
 	mirror  *hotset.Mirror
 	gate    *gate.Gate
-	live    atomic.Int64      // limiters that share the limits, by their reports
+	reports *redisstore.Reporter
 	out     *sink             // nil: counting is left to others
 	tally   *tally.Tally      // nil: likewise
 	proxy   *proxy.Proxy      // nil: none
@@ -72,11 +71,14 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	if err != nil {
 		return err
 	}
+	// The reporter is asked how many limiters are alive before it reports for the
+	// first time, and reports what the gate, which is built after it, decided.
+	s.reports = s.redis.Reporter(func(now time.Time) hotparam.Report { return s.gate.Report(now) })
 	gc := gate.Config{
 		Rules: set, Hot: s.mirror,
 		Local:  limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.Gate.MaxIPs}),
 		Shared: s.redis.Limiter(), Budget: cfg.Gate.Budget,
-		Live:     func() int { return int(s.live.Load()) },
+		Live:     s.reports.Live,
 		Instance: instanceName(cfg.Gate.Instance), ColdKeys: true, Log: s.log,
 	}
 	if kind != "none" {
@@ -129,7 +131,7 @@ func (s *sidecar) stages() *Stages {
 	}
 	st.Add(Sinks, "hot set", func(ctx context.Context) error { return s.redis.Follow(ctx, s.mirror.Replace) })
 	st.Add(Sinks, "overrides", func(ctx context.Context) error { return s.redis.Overrides().Follow(ctx, s.gate.SetOverrides) })
-	st.Add(Sinks, "report", s.report)
+	st.Add(Sinks, "report", s.reports.Run)
 	st.Add(Sinks, "reload", (&reloader{path: s.cfg.Config, log: s.log, apply: s.setRules}).Run)
 	addAdmin(&st, s.admin, s.page)
 	return &st
@@ -139,28 +141,6 @@ func (s *sidecar) setRules(set *rules.Set) {
 	s.gate.SetRules(set)
 	if s.clients != nil {
 		s.clients.SetTrusted(set.IP.TrustedProxies)
-	}
-}
-
-// report writes what this limiter decided once a second, and hears how many
-// limiters there are. Redis trouble is told by the followers; here it is only
-// counted by the store.
-func (s *sidecar) report(ctx context.Context) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-tick.C:
-			short, cancel := context.WithTimeout(ctx, time.Second)
-			if err := s.redis.WriteReport(short, s.gate.Report(now)); err == nil {
-				if n, err := s.redis.LiveLimiters(short); err == nil {
-					s.live.Store(int64(n))
-				}
-			}
-			cancel()
-		}
 	}
 }
 

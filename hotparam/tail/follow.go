@@ -1,0 +1,129 @@
+package tail
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// follower reads a file by its name, whatever file that is. Not safe for
+// concurrent use.
+type follower struct {
+	cfg   Config
+	lines *splitter
+	stats *counters
+	buf   []byte
+
+	file    *os.File // nil: not open
+	offset  int64
+	later   bool      // the file was looked for before, so it is read from its start
+	rotated time.Time // when a successor was first seen
+	down    bool      // that the file cannot be opened was logged
+}
+
+// maxStep bounds what one step reads, so that its caller can look around.
+const maxStep = 4 << 20
+
+// step reads what is new and reports whether there may be more already.
+func (f *follower) step() bool {
+	if f.file == nil && !f.open() {
+		return false
+	}
+	for total := 0; total < maxStep; {
+		n, err := f.file.Read(f.buf)
+		f.lines.feed(f.buf[:n])
+		f.offset += int64(n)
+		total += n
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				f.failed(err)
+				f.close()
+				return false
+			}
+			return f.atEnd()
+		}
+	}
+	return true
+}
+
+// open opens the file. The first time it skips what is there.
+func (f *follower) open() bool {
+	file, err := os.Open(f.cfg.Path)
+	if err != nil {
+		f.later = true
+		f.failed(err)
+		return false
+	}
+	f.file, f.offset, f.rotated = file, 0, time.Time{}
+	if !f.later && !f.cfg.FromStart {
+		if f.offset, err = file.Seek(0, io.SeekEnd); err != nil {
+			f.offset = 0 // a pipe has no end to go to, and nothing to skip
+		}
+	}
+	f.later = true
+	if f.down {
+		f.down = false
+		f.cfg.Log.Info("tail: file is there", "path", f.cfg.Path)
+	}
+	return true
+}
+
+// atEnd looks whether the file at this name still is the one that is open, and
+// as long as it was. It reports whether there is something to read.
+func (f *follower) atEnd() bool {
+	now, err := os.Stat(f.cfg.Path)
+	open, err2 := f.file.Stat()
+	if err != nil || err2 != nil {
+		return false // renamed away: its writers go on with it, and so do we
+	}
+	if os.SameFile(now, open) {
+		f.rotated = time.Time{}
+		return f.truncated(now.Size())
+	}
+	if f.rotated.IsZero() {
+		f.rotated = time.Now()
+	}
+	if time.Since(f.rotated) < f.cfg.Poll {
+		return false
+	}
+	f.lines.end()
+	f.close()
+	f.stats.rotations.Add(1)
+	return true
+}
+
+// truncated begins again in a file that is shorter than what was read.
+func (f *follower) truncated(size int64) bool {
+	if size >= f.offset {
+		return false
+	}
+	if _, err := f.file.Seek(0, io.SeekStart); err != nil {
+		return false
+	}
+	f.offset = 0
+	f.lines.forget() // the rest of that line is gone
+	f.stats.truncations.Add(1)
+	return true
+}
+
+func (f *follower) failed(err error) {
+	f.stats.errors.Add(1)
+	if f.down {
+		return
+	}
+	f.down = true
+	if errors.Is(err, fs.ErrNotExist) {
+		f.cfg.Log.Warn("tail: file is not there; waiting for it", "path", f.cfg.Path)
+		return
+	}
+	f.cfg.Log.Error("tail: cannot read; trying again", "path", f.cfg.Path, "err", err)
+}
+
+func (f *follower) close() {
+	if f.file != nil {
+		_ = f.file.Close() // only read
+		f.file = nil
+	}
+}
