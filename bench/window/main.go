@@ -57,31 +57,42 @@ func costCases(sheet *measure.Sheet, updates int) []func() error {
 	return cases
 }
 
+// patience bounds each of the two parts of a measurement in CPU time: the sketch
+// takes a step for every unit of a weight.
+const patience = 2 * time.Second
+
 // cost feeds a counter for a window and a half, and then measures.
 func cost(sheet *measure.Sheet, what, who string, c counter, t *traffic, weight int64, updates int) {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	warm := perSecond * windowSeconds * 3 / 2
-	feed(c, t, weight, 0, warm)
+	before := heap()
+	warm := feed(c, t, weight, 0, perSecond*windowSeconds*3/2)
 	refused, cpu := c.refused(), measure.CPU()
-	feed(c, t, weight, warm, updates)
+	updates = feed(c, t, weight, warm, updates)
 	cpu, refused = measure.CPU()-cpu, c.refused()-refused
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	sheet.Add(what, who, float64(updates)/cpu.Seconds()/1e6,
-		float64(after.HeapAlloc-min(before.HeapAlloc, after.HeapAlloc))/1e6, 100*float64(refused)/float64(updates))
+	sheet.Add(what, who, float64(updates)/cpu.Seconds()/1e6, max(heap()-before, 0), 100*float64(refused)/float64(updates))
 	runtime.KeepAlive(c)
 }
 
-// feed makes n updates from the i-th on, at perSecond.
-func feed(c counter, t *traffic, weight int64, i, n int) {
-	const step = perSecond / ticks
-	for end := i + n; i < end; {
-		now := start.Add(time.Duration(i) * time.Second / perSecond)
-		for range min(step, end-i) {
-			c.add(now, t.key(i), weight)
-			i++
+// feed makes up to n updates from the i-th on, at perSecond, and tells how many.
+func feed(c counter, t *traffic, weight int64, i, n int) int {
+	const step = 1000
+	end := measure.CPU() + patience
+	made := 0
+	for ; made < n && measure.CPU() < end; made += step {
+		now := start.Add(time.Duration(i+made) * time.Second / perSecond)
+		for k := range step {
+			c.add(now, t.key(i+made+k), weight)
 		}
-		c.judge(now)
+		if (i+made)%(perSecond/ticks) == 0 {
+			c.judge(now)
+		}
 	}
+	return made
+}
+
+// heap is what the garbage collector leaves, in MB.
+func heap() float64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / 1e6
 }

@@ -128,10 +128,3 @@ func (f *finding) judge(c counter, now, began time.Time) {
 		}
 	}
 }
-
-func heap() float64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return float64(m.HeapAlloc) / 1e6
-}

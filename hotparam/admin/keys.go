@@ -97,7 +97,7 @@ func (s *Server) describe(r *http.Request, key hotparam.Key, now time.Time) (*ke
 	sp, ok := s.rates.now(now).Keys[key]
 	s.mu.Unlock()
 	if ok {
-		a.Allowed, a.Denied = &sp.Allowed, &sp.Denied
+		a.Allowed, a.Denied = rounded(sp.Allowed), rounded(sp.Denied)
 	}
 	a.Limits = slices.Concat(overrideLimits(o), ruleLimits(rule, o, key, a.Hot), ipLimits(set.IP, o))
 	a.Warnings = keyDoubts(set, key)

@@ -3,6 +3,7 @@ package admin
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -96,5 +97,30 @@ func TestTroubleIsShownAndLoggedOnce(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "level=WARN"); n != 2 || strings.Count(log.String(), "readable again") != 2 || w.Stats().SampleErrors != 6 {
 		t.Errorf("%d, %s", n, log.String())
+	}
+}
+
+// BenchmarkSample is the work of one second at a big site: 1000 hot keys, and
+// 50 limiters that report on each.
+func BenchmarkSample(b *testing.B) {
+	w := newWorld(b, nil)
+	const keys, limiters = 1000, 50
+	reports := make([]hotparam.Report, limiters)
+	for i := range keys {
+		w.hot = append(w.hot, hotKey(fmt.Sprintf("topic?id=%d", i), "topic", float64(keys-i)+200, t0))
+	}
+	for i := range reports {
+		reports[i] = hotparam.Report{Instance: fmt.Sprint(i), Keys: make([]hotparam.KeyDecisions, keys)}
+		for k := range keys {
+			reports[i].Keys[k].Key = w.hot[k].Key
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		for i := range reports {
+			reports[i].At = w.now.Add(time.Second)
+			reports[i].Allowed += 100
+		}
+		w.second(reports...)
 	}
 }

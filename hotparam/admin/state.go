@@ -76,11 +76,10 @@ func viewTotals(sp speed) totalsView {
 	}
 	var denied float64
 	for i, d := range denials(hotparam.Denials{}) {
-		v.DeniedBy[d.name] = sp.Denied[i]
+		v.DeniedBy[d.name] = *rounded(sp.Denied[i])
 		denied += sp.Denied[i]
 	}
-	requests := sp.Allowed + denied
-	v.Requests, v.Allowed, v.Denied = &requests, &sp.Allowed, &denied
+	v.Requests, v.Allowed, v.Denied = rounded(sp.Allowed+denied), rounded(sp.Allowed), rounded(denied)
 	return v
 }
 
@@ -97,7 +96,7 @@ func (s *Server) viewHot(now time.Time, hot []hotparam.Hot) []hotView {
 		o := index.Find([]byte(h.Key), now)
 		v := hotView{Hot: h, Href: keyHref(h.Key), Limit: effective(set, o, h.Key), Override: viewOverride(o, live)}
 		if sp, ok := speeds[h.Key]; ok {
-			v.Allowed, v.Denied = &sp.Allowed, &sp.Denied
+			v.Allowed, v.Denied = rounded(sp.Allowed), rounded(sp.Denied)
 		}
 		views[i] = v
 	}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"math"
 	"net/url"
 	"strconv"
 	"time"
@@ -66,7 +67,7 @@ func viewSpec(s limit.Spec, mode hotparam.Mode, scope rules.Scope) *limitView {
 		v.Burst = s.Burst
 		v.Text = fmt.Sprintf("%s/s, burst %d", number(float64(s.Limit)/s.Window.Seconds()), s.Burst)
 	} else {
-		v.Text = fmt.Sprintf("%d in %s", s.Limit, s.Window)
+		v.Text = fmt.Sprintf("%d in %ss", s.Limit, number(s.Window.Seconds()))
 	}
 	if mode == hotparam.ModeShadow {
 		v.Text += " (shadow)"
@@ -113,6 +114,13 @@ func number(f float64) string {
 		return strconv.FormatFloat(f, 'g', 2, 64)
 	}
 	return strconv.FormatFloat(float64(int64(f*100+0.5))/100, 'f', -1, 64)
+}
+
+// rounded drops the digits of a speed that say nothing, and that would be sent
+// to every page every second.
+func rounded(f float64) *float64 {
+	f = math.Round(f*100) / 100
+	return &f
 }
 
 // quoted shows a caller's bytes in an error, cut to a length that does no harm.

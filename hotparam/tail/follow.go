@@ -88,7 +88,7 @@ func (f *follower) atEnd() bool {
 	if time.Since(f.rotated) < f.cfg.Poll {
 		return false
 	}
-	f.lines.end()
+	f.lines.forget() // the end of that line will not come
 	f.close()
 	f.stats.rotations.Add(1)
 	return true

@@ -2,15 +2,16 @@ package tail
 
 import "bytes"
 
-// splitter makes lines of at most max bytes out of pieces of text. Lines that
-// lie within one piece are not copied.
+// splitter makes lines of at most max bytes out of pieces of text. Of a longer
+// line nothing is handed on: its beginning may read as the request for another
+// page. Lines that lie within one piece are not copied.
 type splitter struct {
 	max   int
 	emit  func(line []byte)
 	stats *counters
 
 	part []byte // the beginning of a line, at most max bytes
-	cut  bool   // there was more of it
+	long bool   // there was more of it
 }
 
 func (s *splitter) feed(b []byte) {
@@ -22,7 +23,7 @@ func (s *splitter) feed(b []byte) {
 			return
 		}
 		b = rest
-		if len(s.part) == 0 && len(line) <= s.max {
+		if len(s.part) == 0 && !s.long && len(line) <= s.max {
 			s.line(line)
 			continue
 		}
@@ -32,26 +33,25 @@ func (s *splitter) feed(b []byte) {
 }
 
 func (s *splitter) keep(b []byte) {
-	if room := s.max - len(s.part); len(b) > room {
-		b, s.cut = b[:room], true
+	if len(b) > s.max-len(s.part) {
+		b, s.long = nil, true
 	}
 	s.part = append(s.part, b...)
 }
 
 // end emits the line begun, if there is one.
 func (s *splitter) end() {
-	if len(s.part) == 0 {
-		return
-	}
-	if s.cut {
+	switch {
+	case s.long:
 		s.stats.tooLong.Add(1)
+	case len(s.part) > 0:
+		s.line(s.part)
 	}
-	s.line(s.part)
 	s.forget()
 }
 
 // forget drops the line begun.
-func (s *splitter) forget() { s.part, s.cut = s.part[:0], false }
+func (s *splitter) forget() { s.part, s.long = s.part[:0], false }
 
 func (s *splitter) line(line []byte) {
 	s.stats.lines.Add(1)

@@ -21,8 +21,8 @@ type Config struct {
 	// FromStart reads what is in the file already. A file that appears later
 	// is always read from its start.
 	FromStart bool
-	// MaxLine bounds a line in bytes; default 65536. The rest of a longer one
-	// is cut off.
+	// MaxLine bounds a line in bytes; default 65536. Longer ones are counted
+	// and not handed on.
 	MaxLine int
 	// Poll is how often to look where the system does not tell of changes;
 	// default 250 ms. A rotated file is read for as long after its successor
@@ -80,7 +80,7 @@ func (t *Tail) Run(ctx context.Context, f func(line []byte)) error {
 type Stats struct {
 	Lines uint64
 	Bytes uint64
-	// TooLong are the lines that were cut off.
+	// TooLong are the lines that were longer than MaxLine; Lines are the others.
 	TooLong uint64
 	// Rotations are changes to a new file, Truncations are files that became
 	// shorter.

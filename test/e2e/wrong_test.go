@@ -20,7 +20,7 @@ func TestWrongConfigurations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close()
+	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
 	rule := "rules:\n  - name: topic\n    match: {path: /topic}\n    params: [id]\n    hot: {rate: 200, window: %s}\n    limit: {rate: 100, burst: 200}\n"
 	good := write(t, "good.yaml", fmt.Sprintf(rule, "5s"))
 	tests := []struct {

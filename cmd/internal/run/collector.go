@@ -88,7 +88,11 @@ func (c *collector) build(ctx context.Context) error {
 		}
 	}
 	for _, path := range cfg.Access.File {
-		c.logs = append(c.logs, newAccessLog(path, c))
+		l, err := newAccessLog(path, c)
+		if err != nil {
+			return err
+		}
+		c.logs = append(c.logs, l)
 	}
 	return nil
 }
@@ -138,25 +142,33 @@ type accessLog struct {
 	tail   *tail.Tail
 	format accesslog.Format // "": not known yet
 
-	lines, malformed, skipped atomic.Uint64
-	lastShown                 time.Time // of a malformed line; Run's goroutine only
+	malformed, skipped atomic.Uint64
+	lastShown          time.Time // of a malformed line; Run's goroutine only
 }
 
-func newAccessLog(path string, c *collector) *accessLog {
-	l := &accessLog{path: path, c: c, tail: tail.New(path, tail.Options{Log: c.log})}
+func newAccessLog(path string, c *collector) (*accessLog, error) {
+	t, err := tail.New(tail.Config{Path: path, Log: c.log})
+	if err != nil {
+		return nil, fmt.Errorf("%w (--accesslog.file)", err)
+	}
+	l := &accessLog{path: path, c: c, tail: t}
 	if f := c.cfg.Access.Format; f != "auto" {
 		l.format = accesslog.Format(f)
 	}
-	return l
+	return l, nil
 }
 
 // AccessStats counts the lines of all access logs.
-type AccessStats struct{ Lines, Malformed, Skipped uint64 }
+// TooLong of them were cut off; Errors are failures to open or read.
+type AccessStats struct{ Lines, Malformed, Skipped, TooLong, Errors uint64 }
 
 func accessStats(logs []*accessLog) AccessStats {
 	var out AccessStats
 	for _, l := range logs {
-		out.Lines += l.lines.Load()
+		t := l.tail.Stats()
+		out.Lines += t.Lines
+		out.TooLong += t.TooLong
+		out.Errors += t.Errors
 		out.Malformed += l.malformed.Load()
 		out.Skipped += l.skipped.Load()
 	}
@@ -168,7 +180,6 @@ func (l *accessLog) Run(ctx context.Context) error {
 	var scratch rules.Scratch
 	var e accesslog.Entry
 	return l.tail.Run(ctx, func(line []byte) {
-		l.lines.Add(1)
 		err := l.parse(string(line), &e)
 		switch {
 		case errors.Is(err, accesslog.ErrSkip):
