@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"hash/maphash"
 	"time"
 
 	"github.com/keilerkonzept/topk/sliding"
@@ -34,11 +36,12 @@ type detector struct{ *detect.Detector }
 
 const topicRule = `
 rules:
-  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 200, window: 5s, max_hot: 1000}}
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: %d, window: 5s, max_hot: 1000}}
 `
 
-func newDetector(maxKeys int) (detector, error) {
-	set, err := rules.Parse("bench.yaml", []byte(topicRule))
+// newDetector calls hot what comes 200 times a second with that weight.
+func newDetector(weight int64, maxKeys int) (detector, error) {
+	set, err := rules.Parse("bench.yaml", fmt.Appendf(nil, topicRule, 200*weight))
 	if err != nil {
 		return detector{}, err
 	}
@@ -89,3 +92,14 @@ func (s *sketch) judge(now time.Time) {
 	}
 }
 func (s *sketch) refused() uint64 { return 0 }
+
+// hashing does nothing but what everybody has to: fetch the key from memory and
+// hash it.
+type hashing struct {
+	seed maphash.Seed
+	sum  uint64
+}
+
+func (h *hashing) add(_ time.Time, key hotparam.Key, _ int64) { h.sum += maphash.String(h.seed, string(key)) }
+func (h *hashing) judge(time.Time)                            {}
+func (h *hashing) refused() uint64                            { return 0 }

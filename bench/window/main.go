@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"hash/maphash"
 	"os"
 	"runtime"
 	"time"
@@ -38,20 +39,15 @@ func costCases(sheet *measure.Sheet, updates int) []func() error {
 		for _, weight := range []int64{1, 1000} {
 			what := fmt.Sprintf("%s, weight %d", t.name, weight)
 			add := func(who string, build func() (counter, error)) {
-				cases = append(cases, func() error {
-					c, err := build()
-					if err == nil {
-						cost(sheet, what, who, c, t, weight, updates)
-					}
-					return err
-				})
+				cases = append(cases, func() error { return cost(sheet, what, who, build, t, weight, updates) })
 			}
-			add(measure.Ours, func() (counter, error) { return newDetector(0) })
+			add(measure.Ours, func() (counter, error) { return newDetector(weight, 0) })
 			if t.order == nil {
-				add("hotparam, cap of 6 M keys", func() (counter, error) { return newDetector(6_000_000) })
+				add("hotparam, cap of 6 M keys", func() (counter, error) { return newDetector(weight, 6_000_000) })
 			}
 			add("hotparam, window without judgement", func() (counter, error) { return newAlone(), nil })
 			add(peer, func() (counter, error) { return newSketch(), nil })
+			add("only hashing the key", func() (counter, error) { return &hashing{seed: maphash.MakeSeed()}, nil })
 		}
 	}
 	return cases
@@ -62,14 +58,19 @@ func costCases(sheet *measure.Sheet, updates int) []func() error {
 const patience = 2 * time.Second
 
 // cost feeds a counter for a window and a half, and then measures.
-func cost(sheet *measure.Sheet, what, who string, c counter, t *traffic, weight int64, updates int) {
+func cost(sheet *measure.Sheet, what, who string, build func() (counter, error), t *traffic, weight int64, updates int) error {
 	before := heap()
+	c, err := build()
+	if err != nil {
+		return err
+	}
 	warm := feed(c, t, weight, 0, perSecond*windowSeconds*3/2)
 	refused, cpu := c.refused(), measure.CPU()
 	updates = feed(c, t, weight, warm, updates)
 	cpu, refused = measure.CPU()-cpu, c.refused()-refused
 	sheet.Add(what, who, float64(updates)/cpu.Seconds()/1e6, max(heap()-before, 0), 100*float64(refused)/float64(updates))
 	runtime.KeepAlive(c)
+	return nil
 }
 
 // feed makes up to n updates from the i-th on, at perSecond, and tells how many.

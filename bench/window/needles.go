@@ -64,7 +64,7 @@ func search(who string, from int) (*finding, error) {
 	f := &finding{at: map[hotparam.Key]time.Duration{}, false: map[hotparam.Key]bool{}}
 	var c counter = newSketch()
 	if who == measure.Ours {
-		d, err := newDetector(0)
+		d, err := newDetector(1, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -10,47 +10,52 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 )
 
+type Pair struct{ IPFixed, Hits uint64 }
+
+type latency struct {
+	Bounds [2]time.Duration
+	Counts [3]uint64
+	Sum    time.Duration
+}
+
+// everyKind has a field of each kind that Gather knows, and some that it does
+// not.
+type everyKind struct {
+	Sent          uint64
+	DroppedTotal  uint32 `help:"What was lost."`
+	Keys          int64
+	Ratio         float64
+	Up            bool
+	Age           time.Duration
+	LastSeconds   time.Time
+	Cache         Pair
+	Pair          // embedded: its fields are its owner's
+	Maybe         *int64
+	Nothing       *int64
+	Open          uint64 `metric:"gauge"`
+	Odd           uint64 `metric:"renamed"`
+	Hidden        uint64 `metric:"-"`
+	Text          string
+	List          []uint64
+	unexported    uint64
+	HTTPRequests2 uint64
+	Upstreams     map[string]Pair
+	Latency       latency
+	NotYet        latency
+}
+
 func TestGatherMakesMetricsOfAStruct(t *testing.T) {
 	t.Parallel()
-	type Inner struct{ IPFixed, Hits uint64 }
-	type latency struct {
-		Bounds [2]time.Duration
-		Counts [3]uint64
-		Sum    time.Duration
-	}
-	type stats struct {
-		Sent          uint64
-		DroppedTotal  uint32 `help:"What was lost."`
-		Keys          int64
-		Ratio         float64
-		Up            bool
-		Age           time.Duration
-		LastSeconds   time.Time
-		Cache         Inner
-		Inner         // embedded: its fields are its owner's
-		Maybe         *int64
-		Nothing       *int64
-		Open          uint64 `metric:"gauge"`
-		Odd           uint64 `metric:"renamed"`
-		Hidden        uint64 `metric:"-"`
-		Text          string
-		List          []uint64
-		unexported    uint64
-		HTTPRequests2 uint64
-		Upstreams     map[string]Inner
-		Latency       latency
-		NotYet        latency
-	}
 	five := int64(5)
 	w := newWorld(t, func(c *Config) {
 		c.Stats = map[string]func() any{
 			"Redis-Store": func() any {
-				return stats{Sent: 1, DroppedTotal: 2, Keys: -3, Ratio: 0.5, Up: true, Age: 1500 * time.Millisecond, LastSeconds: time.Unix(1700000000, 0),
-					Cache: Inner{6, 7}, Inner: Inner{8, 9}, Maybe: &five, Open: 10, Odd: 11, Hidden: 12, Text: "no", List: []uint64{1}, unexported: 13, HTTPRequests2: 14,
-					Upstreams: map[string]Inner{"slow": {15, 16}, "": {17, 18}},
+				return everyKind{Sent: 1, DroppedTotal: 2, Keys: -3, Ratio: 0.5, Up: true, Age: 1500 * time.Millisecond, LastSeconds: time.Unix(1700000000, 0),
+					Cache: Pair{6, 7}, Pair: Pair{8, 9}, Maybe: &five, Open: 10, Odd: 11, Hidden: 12, Text: "no", List: []uint64{1}, unexported: 13, HTTPRequests2: 14,
+					Upstreams: map[string]Pair{"slow": {15, 16}, "": {17, 18}},
 					Latency:   latency{[2]time.Duration{time.Millisecond, time.Second}, [3]uint64{1, 2, 3}, time.Minute}}
 			},
-			"gone": func() any { return (*stats)(nil) },
+			"gone": func() any { return (*everyKind)(nil) },
 		}
 	})
 	got := w.ask(http.MethodGet, "/metrics", "").Body.String()

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,9 @@ type Options struct {
 	// MethodHeader names the header with the original method: nginx mirrors
 	// everything by GET.
 	MethodHeader string
+	// HostHeader names the header with the original host, where it is not in
+	// Host. Anybody may send any header, so nothing is read unasked.
+	HostHeader string
 	// Now is the clock that counts are placed by; nil means time.Now.
 	Now func() time.Time
 }
@@ -68,7 +72,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) count(r *http.Request) {
 	req := hotparam.Request{
 		Method: or(header(r, h.opt.MethodHeader), r.Method),
-		Host:   or(r.Header.Get("X-Forwarded-Host"), r.Host),
+		Host:   or(header(r, h.opt.HostHeader), originalHost(r.Host)),
 		Target: or(header(r, h.opt.URIHeader), r.RequestURI),
 		Header: r.Header,
 	}
@@ -91,6 +95,20 @@ func (h *Handler) count(r *http.Request) {
 // Stats gives the counters.
 func (h *Handler) Stats() Stats {
 	return Stats{h.requests.Load(), h.unmatched.Load(), h.malformed.Load()}
+}
+
+// originalHost removes what Envoy puts behind the host of a mirrored request,
+// before the port.
+func originalHost(host string) string {
+	name, port, found := strings.Cut(host, ":")
+	cut, mirrored := strings.CutSuffix(name, "-shadow")
+	switch {
+	case !mirrored:
+		return host
+	case found:
+		return cut + ":" + port
+	}
+	return cut
 }
 
 // header is the value of a header, "" where none is configured.

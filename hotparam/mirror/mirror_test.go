@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,6 +17,49 @@ type ledger []string
 
 func (l *ledger) Add(key []byte, second, n int64) {
 	*l = append(*l, fmt.Sprintf("%s@%d x%d", key, second, n))
+}
+
+func TestOriginalHost(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]string{
+		"www.example.org":             "www.example.org",
+		"www.example.org-shadow":      "www.example.org",
+		"www.example.org-shadow:8080": "www.example.org:8080",
+		"[::1]:8080":                  "[::1]:8080",
+		"":                            "",
+	} {
+		if got := originalHost(host); got != want {
+			t.Errorf("%q: got %q, want %q", host, got, want)
+		}
+	}
+}
+
+func TestHostOnlyFromTheHeaderThatIsConfigured(t *testing.T) {
+	t.Parallel()
+	set, err := rules.Parse("test.yaml", []byte("rules:\n  - {name: topic, match: {path: /topic, hosts: [news.example]}, params: [id], hot: {rate: 10}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for header, want := range map[string]int{"": 0, "X-Forwarded-Host": 1, "X-Other": 0} {
+		var got ledger
+		req := httptest.NewRequest(http.MethodGet, "http://sport.example/topic?id=1", nil)
+		req.Header.Set("X-Forwarded-Host", "news.example")
+		New(func() *rules.Set { return set }, &got, Options{HostHeader: header}).ServeHTTP(httptest.NewRecorder(), req)
+		if len(got) != want {
+			t.Errorf("header %q: counted %v", header, got)
+		}
+	}
+}
+
+// failing is a body that must not be read.
+type failing struct{ t *testing.T }
+
+func (f failing) Read([]byte) (int, error) { f.t.Error("the body was read"); return 0, io.EOF }
+
+func TestBodyIsNotRead(t *testing.T) {
+	t.Parallel()
+	h := New(rules.Default, &ledger{}, Options{})
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/x", failing{t}))
 }
 
 func TestMirror(t *testing.T) {

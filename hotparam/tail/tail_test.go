@@ -96,7 +96,10 @@ func TestALogsLife(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, "")
 	l.follow(tail.Config{MaxLine: 20})
-	l.write("one\ntw") // it appears
+	for l.tail.Stats().Errors == 0 { // it was looked for and is not there
+		l.yield()
+	}
+	l.write("one\ntw")
 	l.want("one")
 	l.write("o\r\n\nfour\n")
 	l.want("two", "", "four")

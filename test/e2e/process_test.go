@@ -185,3 +185,14 @@ func write(t *testing.T, name, text string) string {
 	}
 	return path
 }
+
+// rewrite changes a file the way editors do: a new one takes its place.
+func rewrite(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,89 @@
+package e2e
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// What a person sets on the dashboard is felt by the next request, and is still
+// there after a restart.
+func TestOverrideIsFeltByTheNextRequest(t *testing.T) {
+	t.Parallel()
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	t.Cleanup(upstream.Close)
+	addr, admin := freeAddr(t), freeAddr(t)
+	config := write(t, "hotparam.yaml", pipelineRules)
+	args := []string{"serve", "--config", config, "--upstream", upstream.URL, "--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir()}
+	p := launch(t, "hotparam", args...)
+	ready(t, admin)
+	url, overrides := "http://"+addr+"/topic?id=9", "http://"+admin+"/v1/overrides/nine"
+	visit := func(when string, want int) {
+		t.Helper()
+		if status, body := get(t, url); status != want {
+			t.Errorf("%s: %d %s, want %d", when, status, body, want)
+		}
+	}
+	put := func(body string) {
+		t.Helper()
+		if status, text := do(t, http.MethodPut, overrides, body, http.Header{"Content-Type": {"application/json"}}); status/100 != 2 {
+			t.Fatalf("PUT %s: %d %s", body, status, text)
+		}
+	}
+	visit("without override", http.StatusOK)
+	put(`{"key":"topic?id=9","action":"block","reason":"e2e"}`)
+	visit("blocked", http.StatusTooManyRequests)
+	put(`{"key":"topic?id=9","rate":0.001,"burst":2}`)
+	visit("first of a burst of two", http.StatusOK)
+	visit("second of a burst of two", http.StatusOK)
+	visit("third of a burst of two", http.StatusTooManyRequests)
+	if code := p.stop(); code != 0 {
+		t.Errorf("exit code %d after SIGTERM", code)
+	}
+	launch(t, "hotparam", args...)
+	ready(t, admin)
+	if _, body := get(t, "http://"+admin+"/v1/overrides"); !strings.Contains(body, `"nine"`) {
+		t.Errorf("the override is gone after a restart: %s", body)
+	}
+	visit("first after the restart", http.StatusOK)
+	visit("second after the restart", http.StatusOK)
+	visit("third after the restart", http.StatusTooManyRequests)
+	if status, text := do(t, http.MethodDelete, overrides, "", nil); status/100 != 2 {
+		t.Fatalf("DELETE: %d %s", status, text)
+	}
+	visit("after the override", http.StatusOK)
+}
+
+// A second process cannot take the same state directory.
+func TestStateDirectoryHasOneOwner(t *testing.T) {
+	t.Parallel()
+	dir, admin := t.TempDir(), freeAddr(t)
+	launch(t, "hotparam", "serve", "--upstream", "http://127.0.0.1:1", "--listen", freeAddr(t), "--admin.listen", admin, "--state.dir", dir)
+	ready(t, admin)
+	second := launch(t, "hotparam", "serve", "--upstream", "http://127.0.0.1:1", "--listen", freeAddr(t), "--admin.listen", freeAddr(t), "--state.dir", dir)
+	if code := second.wait(10e9); code != 1 || !strings.Contains(second.log.String(), dir) {
+		t.Errorf("exit %d, want 1 and the directory in:\n%s", code, second.log)
+	}
+}
+
+// Rules are read again when their file changes; bad ones change nothing.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	t.Cleanup(upstream.Close)
+	addr, admin := freeAddr(t), freeAddr(t)
+	config := write(t, "hotparam.yaml", pipelineRules)
+	p := launch(t, "hotparam", "serve", "--config", config, "--upstream", upstream.URL, "--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir())
+	ready(t, admin)
+	rewrite(t, config, pipelineRules+"overrides:\n  - {key: 'topic?id=3', action: block}\n")
+	eventually(t, 5e9, "the new rules", func() bool {
+		status, _ := get(t, "http://"+addr+"/topic?id=3")
+		return status == http.StatusTooManyRequests
+	})
+	rewrite(t, config, "rules: oops\n")
+	eventually(t, 5e9, "the error", func() bool { return strings.Contains(p.log.String(), "hotparam.yaml:1") })
+	if status, _ := get(t, "http://"+addr+"/topic?id=3"); status != http.StatusTooManyRequests {
+		t.Errorf("a bad file changed the rules: %d", status)
+	}
+}
