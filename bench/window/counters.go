@@ -15,7 +15,7 @@ import (
 
 const (
 	windowSeconds = 5
-	perSecond     = 500_000 // updates in a second of the traffic's own time
+	perSecond     = 250_000 // updates in a second of the traffic's own time
 	ticks         = 10      // judgements in a second
 	peer          = "keilerkonzept/topk v1.1.4, sliding"
 )
@@ -100,6 +100,8 @@ type hashing struct {
 	sum  uint64
 }
 
-func (h *hashing) add(_ time.Time, key hotparam.Key, _ int64) { h.sum += maphash.String(h.seed, string(key)) }
-func (h *hashing) judge(time.Time)                            {}
-func (h *hashing) refused() uint64                            { return 0 }
+func (h *hashing) add(_ time.Time, key hotparam.Key, _ int64) {
+	h.sum += maphash.String(h.seed, string(key))
+}
+func (h *hashing) judge(time.Time) {}
+func (h *hashing) refused() uint64 { return 0 }

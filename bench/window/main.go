@@ -13,7 +13,7 @@ import (
 
 func main() {
 	rounds := flag.Int("rounds", 5, "rounds; every contender runs once in each")
-	updates := flag.Int("updates", 3_000_000, "updates that one measurement makes")
+	updates := flag.Int("updates", 1_500_000, "updates that one measurement makes")
 	needles := flag.Bool("needles", true, "also look for five hot keys among ten million")
 	flag.Parse()
 	if err := run(*rounds, *updates, *needles); err != nil {
@@ -35,27 +35,29 @@ func run(rounds, updates int, needles bool) error {
 
 func costCases(sheet *measure.Sheet, updates int) []func() error {
 	var cases []func() error
-	for _, t := range []*traffic{zipf(), flood()} {
-		for _, weight := range []int64{1, 1000} {
-			what := fmt.Sprintf("%s, weight %d", t.name, weight)
-			add := func(who string, build func() (counter, error)) {
-				cases = append(cases, func() error { return cost(sheet, what, who, build, t, weight, updates) })
-			}
-			add(measure.Ours, func() (counter, error) { return newDetector(weight, 0) })
-			if t.order == nil {
-				add("hotparam, cap of 6 M keys", func() (counter, error) { return newDetector(weight, 6_000_000) })
-			}
-			add("hotparam, window without judgement", func() (counter, error) { return newAlone(), nil })
-			add(peer, func() (counter, error) { return newSketch(), nil })
-			add("only hashing the key", func() (counter, error) { return &hashing{seed: maphash.MakeSeed()}, nil })
-		}
+	add := func(t *traffic, weight int64, who string, build func() (counter, error)) {
+		what := fmt.Sprintf("%s, weight %d", t.name, weight)
+		cases = append(cases, func() error { return cost(sheet, what, who, build, t, weight, updates) })
 	}
+	both := func(t *traffic, weight int64) {
+		add(t, weight, measure.Ours, func() (counter, error) { return newDetector(weight, 0) })
+		add(t, weight, peer, func() (counter, error) { return newSketch(), nil })
+	}
+	few, many, new := zipf(10_000), zipf(1_000_000), flood()
+	for _, t := range []*traffic{few, many, new} {
+		both(t, 1)
+		add(t, 1, "only hashing the key", func() (counter, error) { return &hashing{seed: maphash.MakeSeed()}, nil })
+	}
+	add(many, 1, "hotparam, window without judgement", func() (counter, error) { return newAlone(), nil })
+	add(new, 1, "hotparam, cap of 6 M keys", func() (counter, error) { return newDetector(1, 6_000_000) })
+	both(many, 1000)
+	both(new, 1000)
 	return cases
 }
 
 // patience bounds each of the two parts of a measurement in CPU time: the sketch
 // takes a step for every unit of a weight.
-const patience = 2 * time.Second
+const patience = 500 * time.Millisecond
 
 // cost feeds a counter for a window and a half, and then measures.
 func cost(sheet *measure.Sheet, what, who string, build func() (counter, error), t *traffic, weight int64, updates int) error {

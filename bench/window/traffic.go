@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sort"
 	"strconv"
@@ -9,8 +10,6 @@ import (
 )
 
 const (
-	// distinct is how many keys the Zipf traffic is over.
-	distinct = 1_000_000
 	// draws is the length of the Zipf sequence, which then repeats.
 	draws = 4_000_000
 	// unique is how many different keys the flood has before it repeats: ten
@@ -34,7 +33,7 @@ func (t *traffic) key(i int) hotparam.Key {
 }
 
 // zipf draws keys with probability 1/rank (math/rand's Zipf needs more than 1).
-func zipf() *traffic {
+func zipf(distinct int) *traffic {
 	r := rand.New(rand.NewPCG(1, 2))
 	sums, sum := make([]float64, distinct), 0.0
 	for i := range sums {
@@ -42,7 +41,7 @@ func zipf() *traffic {
 		sums[i] = sum
 	}
 	shuffle := r.Perm(distinct) // neighbours in rank are no neighbours in memory
-	t := &traffic{name: "Zipf 1.0 over 1 M keys", keys: makeKeys(distinct), order: make([]uint32, draws)}
+	t := &traffic{name: fmt.Sprintf("Zipf 1.0 over %d k keys", distinct/1000), keys: makeKeys(distinct), order: make([]uint32, draws)}
 	for i := range t.order {
 		t.order[i] = uint32(shuffle[sort.SearchFloat64s(sums, r.Float64()*sum)])
 	}

@@ -5,7 +5,7 @@ package hotset
 type Stats struct {
 	Keys       int64
 	Publishers int64
-	Version    uint64 // highest version held
+	Version    uint64 `metric:"gauge"` // highest version held
 
 	Replaced  uint64 // sets taken
 	Ignored   uint64 // sets whose version was not above the last one

@@ -43,11 +43,13 @@ type site struct {
 	proxies    [2]string
 	decide     [2]string
 	turn       atomic.Uint64
+	visit      func(id int) int // one request for a topic; its status
 }
 
 func startSite(t *testing.T, transport string) *site {
 	t.Helper()
 	s := &site{t: t, redis: redistest.Start(t), mirror: freeAddr(t), dashboard: freeAddr(t)}
+	s.visit = s.visitByMirror
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "page", r.URL.Query().Get("id"))
 	}))
@@ -89,9 +91,9 @@ func joinBy(t *testing.T, transport string) (in, out []string) {
 	return []string{"--kafka.brokers", broker}, []string{"--kafka.brokers", broker}
 }
 
-// visit does what nginx does with mirror and a sidecar in front: a copy of the
+// visitByMirror does what nginx does with mirror and a sidecar in front: a copy of the
 // request goes to the collector, the request itself through a sidecar.
-func (s *site) visit(id int) int {
+func (s *site) visitByMirror(id int) int {
 	target := fmt.Sprintf("/topic?utm=x&id=%d", id)
 	status, body := do(s.t, http.MethodGet, "http://"+s.mirror+"/mirror", "", http.Header{"X-Original-Uri": {target}})
 	if status != http.StatusNoContent {
@@ -168,6 +170,32 @@ func TestViralTopicIsLimitedAndOthersPass(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Two instances of a Go service with the middleware, which count by StatsD.
+func TestViralTopicInAGoService(t *testing.T) {
+	s := &site{t: t, redis: redistest.Start(t), dashboard: freeAddr(t)}
+	statsd := freeAddr(t)
+	s.aggregator = launch(t, "aggregator", "--config", "../../examples/service/rules.yaml", "--redis.addr", s.redis.Addr(), "--statsd.listen", statsd, "--admin.listen", s.dashboard)
+	var services [2]*program
+	for i := range services {
+		s.proxies[i] = freeAddr(t)
+		services[i] = launch(t, "service", "-listen", s.proxies[i], "-redis", s.redis.Addr(), "-statsd", statsd)
+	}
+	s.visit = func(id int) int {
+		status, _ := get(t, fmt.Sprintf("http://%s/topic?id=%d", s.proxies[s.turn.Add(1)%2], id))
+		return status
+	}
+	ready(t, s.dashboard)
+	for range services {
+		eventually(t, 10*time.Second, "the services", func() bool { return s.visit(1) == http.StatusOK })
+	}
+	viralTopic(t, s)
+	for _, p := range services {
+		if code := p.stop(); code != 0 {
+			t.Errorf("the service ended with %d after SIGTERM, want 0", code)
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ var build = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "../../cmd/...")
+	cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "../../cmd/...", "../../examples/...")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
@@ -75,7 +75,6 @@ func launch(t *testing.T, name string, args ...string) *program {
 	}
 	p := &program{t: t, name: name, log: new(logBuffer), done: make(chan struct{})}
 	p.cmd = exec.Command(filepath.Join(dir, name), args...)
-	p.cmd.Dir = t.TempDir()
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

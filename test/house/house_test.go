@@ -39,15 +39,15 @@ var floors = []struct {
 	{"faces", false, []string{
 		"hotparam/middleware", "hotparam/checkapi", "hotparam/proxy", "hotparam/mirror", "hotparam/admin",
 	}, "one way in each; what two of them need belongs a floor below"},
-	{"doors", true, []string{"cmd", "bench", "test"}, "wire everything, hold no logic of their own"},
+	{"doors", true, []string{"cmd", "examples", "test"}, "wire everything, hold no logic of their own"},
 }
 
 // owners are the packages that only one room may import.
 var owners = map[string]struct{ room, why string }{
-	"github.com/redis/go-redis/v9":                  {"hotparam/redisstore", "one place knows how Redis fails"},
-	module + "/lua":                                 {"hotparam/redisstore", "scripts run in Redis only"},
-	"github.com/IBM/sarama":                         {"hotparam/kafka", "its traps are handled once"},
-	"github.com/cactus/go-statsd-client/v5/statsd":  {"hotparam/statsd", "its traps are handled once"},
+	"github.com/redis/go-redis/v9":                   {"hotparam/redisstore", "one place knows how Redis fails"},
+	module + "/lua":                                  {"hotparam/redisstore", "scripts run in Redis only"},
+	"github.com/IBM/sarama":                          {"hotparam/kafka", "its traps are handled once"},
+	"github.com/cactus/go-statsd-client/v5/statsd":   {"hotparam/statsd", "its traps are handled once"},
 	"github.com/prometheus/client_golang/prometheus": {"hotparam/admin", "running things expose Stats() and know no metrics library"},
 }
 
@@ -147,9 +147,6 @@ func TestImportsPointDown(t *testing.T) {
 func TestOneRoomPerOutsideLibrary(t *testing.T) {
 	t.Parallel()
 	for _, p := range list(t) {
-		if floors[floorOf(p.room())].name == "doors" && strings.HasPrefix(p.room(), "bench") {
-			continue // benchmarks compare libraries with each other
-		}
 		for _, imp := range p.Imports {
 			for lib, o := range owners {
 				if (imp == lib || strings.HasPrefix(imp, lib+"/")) && owner(p.room()) != o.room {

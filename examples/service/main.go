@@ -1,0 +1,93 @@
+// Command service is a small Go service that protects itself: the middleware
+// counts its requests by StatsD and holds hot topics to their limit, together
+// with all other instances of the service.
+//
+//	redis-server &
+//	go run ./cmd/aggregator --config examples/service/rules.yaml --redis.addr 127.0.0.1:6379 --statsd.listen 127.0.0.1:8127
+//	go run ./examples/service
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/canon"
+	"github.com/hotparam/pipeline/hotparam/gate"
+	"github.com/hotparam/pipeline/hotparam/hotset"
+	"github.com/hotparam/pipeline/hotparam/httpwire"
+	"github.com/hotparam/pipeline/hotparam/middleware"
+	"github.com/hotparam/pipeline/hotparam/redisstore"
+	"github.com/hotparam/pipeline/hotparam/rules"
+	"github.com/hotparam/pipeline/hotparam/statsd"
+	"github.com/hotparam/pipeline/hotparam/tally"
+)
+
+//go:embed rules.yaml
+var rulesYAML []byte
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:3000", "address of the service")
+	redis := flag.String("redis", "127.0.0.1:6379", "Redis with hot set, overrides and shared limits")
+	counts := flag.String("statsd", "127.0.0.1:8127", "aggregator that takes the counts")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := serve(ctx, *listen, *redis, *counts); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func serve(ctx context.Context, listen, redis, counts string) error {
+	set, err := rules.Parse("rules.yaml", rulesYAML)
+	if err != nil {
+		return err
+	}
+	// Counting: sums in memory, ten times a second as StatsD datagrams.
+	sender, err := statsd.NewSender(statsd.SenderConfig{Address: counts, Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}})
+	if err != nil {
+		return err
+	}
+	tallied := tally.New(tally.Config{Sink: sender})
+
+	// Deciding: hot set and overrides in memory, shared limits in Redis.
+	store, err := redisstore.Open(redisstore.Config{Addrs: []string{redis}, Namespace: set.Namespace})
+	if err != nil {
+		return err
+	}
+	hot := new(hotset.Mirror)
+	var g *gate.Gate
+	reports := store.Reporter(func(now time.Time) hotparam.Report { return g.Report(now) })
+	g = gate.New(gate.Config{Rules: set, Hot: hot, Counter: tallied, Shared: store.Limiter(), Live: reports.Live, Instance: listen})
+
+	// Protecting: one line before the handler.
+	limited := middleware.New(g, middleware.Options{Clients: httpwire.NewClients(set.IP.TrustedProxies, "")})
+	service := &http.Server{Addr: listen, Handler: limited(http.HandlerFunc(topic)), ReadHeaderTimeout: 5 * time.Second}
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return tallied.Run(ctx) })
+	group.Go(func() error { return store.Follow(ctx, hot.Replace) })
+	group.Go(func() error { return store.Overrides().Follow(ctx, g.SetOverrides) })
+	group.Go(func() error { return reports.Run(ctx) })
+	group.Go(service.ListenAndServe)
+	group.Go(func() error { <-ctx.Done(); return service.Shutdown(context.WithoutCancel(ctx)) })
+	if err := group.Wait(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return errors.Join(sender.Close(), store.Close())
+}
+
+func topic(w http.ResponseWriter, r *http.Request) {
+	fmt.Fprintf(w, "all about topic %q\n", r.FormValue("id"))
+}
