@@ -4,7 +4,13 @@ go 1.26.0
 
 require (
 	github.com/alibaba/sentinel-golang v1.0.4
+	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/hotparam/pipeline v0.0.0
+	github.com/keilerkonzept/topk v1.1.4
+	github.com/redis/go-redis/v9 v9.23.0
+	github.com/redis/rueidis v1.0.76
+	github.com/redis/rueidis/rueidislimiter v1.0.76
+	github.com/throttled/throttled/v2 v2.15.0
 	golang.org/x/sync v0.24.0
 )
 
@@ -16,21 +22,16 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/gaissmai/bart v0.30.0 // indirect
 	github.com/go-ole/go-ole v1.2.4 // indirect
-	github.com/go-redis/redis_rate/v10 v10.0.1 // indirect
 	github.com/google/uuid v1.6.0 // indirect
-	github.com/keilerkonzept/topk v1.1.4 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/prometheus/client_golang v1.25.0 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
-	github.com/redis/go-redis/v9 v9.23.0 // indirect
-	github.com/redis/rueidis v1.0.76 // indirect
-	github.com/redis/rueidis/rueidislimiter v1.0.76 // indirect
 	github.com/shirou/gopsutil/v3 v3.21.6 // indirect
 	github.com/sony/gobreaker/v2 v2.4.0 // indirect
-	github.com/throttled/throttled/v2 v2.15.0 // indirect
 	github.com/tklauser/go-sysconf v0.3.6 // indirect
 	github.com/tklauser/numcpus v0.2.2 // indirect
 	go.uber.org/atomic v1.12.0 // indirect

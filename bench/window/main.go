@@ -57,7 +57,7 @@ func costCases(sheet *measure.Sheet, updates int) []func() error {
 
 // patience bounds each of the two parts of a measurement in CPU time: the sketch
 // takes a step for every unit of a weight.
-const patience = 500 * time.Millisecond
+const patience = time.Second
 
 // cost feeds a counter for a window and a half, and then measures.
 func cost(sheet *measure.Sheet, what, who string, build func() (counter, error), t *traffic, weight int64, updates int) error {
