@@ -10,11 +10,13 @@ type Verdict struct {
 	// Shadowed is true when a rule in shadow mode would have denied.
 	Shadowed bool
 	Reason   Reason
-	// Rule names the rule that decided: a rule, "ip_fixed", "ip_sliding", or
-	// an override's ID. Empty when nothing applied.
+	// Rule names what decided: a rule, "ip_fixed", "ip_sliding", or an
+	// override's ID; where several limits allowed the request, the tightest of
+	// them. Empty when nothing applied.
 	Rule string
 	// Key is the request's key; for a per-IP denial too. Empty when no rule
-	// matched the request.
+	// matched the request, and for a request let pass whose key is not hot,
+	// unless the gate was asked to fill it in: it costs an allocation.
 	Key Key
 	// Limit is the capacity of the tightest limit that applied and Window the
 	// time in which it is given again (token bucket: time to fill from empty).

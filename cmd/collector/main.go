@@ -5,16 +5,10 @@ package main
 import (
 	"os"
 
-	"github.com/hotparam/pipeline/cmd/internal/config"
 	"github.com/hotparam/pipeline/cmd/internal/run"
-	"github.com/hotparam/pipeline/hotparam/rules"
 )
 
 func main() {
-	var cfg config.Collector
-	os.Exit(config.Main(&cfg, "collector", "Takes StatsD lines, mirrored requests and access logs, and sends counts on to Kafka or StatsD.", func(set *rules.Set) error {
-		ctx, stop := run.Context()
-		defer stop()
-		return run.Collector(ctx, cfg, set, config.Version())
-	}))
+	os.Exit(run.Main("collector",
+		"Takes StatsD lines, mirrored requests and access logs, and sends counts on to Kafka or StatsD.", run.Collector))
 }

@@ -81,7 +81,7 @@ func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("admin: override %q was not stored: %w", o.ID, err)
 	}
 	s.afterChange(r.Context(), "put", stored.ID, stored.Author)
-	warnings := append(in.warnings, doubts(s.cfg.Rules(), stored)...)
+	warnings := slices.Concat(in.warnings, doubts(s.cfg.Rules(), stored))
 	w.Header().Set("Location", "/v1/overrides/"+stored.ID)
 	writeJSON(w, status, overrideAnswer{overrideView{stored, sourceLive}, warnings})
 	return nil

@@ -43,7 +43,7 @@ func (w *writer) arrange() {
 	if w.dedupe {
 		order = dropDuplicates(w.dst, pairs, order)
 	}
-	buf := append(w.sc.buf[:0], w.dst[w.start:]...)
+	buf := append(w.sc.buf[:0], w.dst[w.start:]...) //nolint:gocritic // the memory is the Scratch's; it is given back below
 	dst := w.dst[:w.start]
 	mark := byte('?')
 	for _, i := range order {

@@ -44,7 +44,7 @@ type Consumer struct {
 // NewConsumer builds a Consumer. It looks at no network.
 func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	var err error
-	if cfg.Config, err = cfg.Config.withDefaults(); err != nil {
+	if cfg.Config, err = cfg.withDefaults(); err != nil {
 		return nil, err
 	}
 	if cfg.Group == "" {

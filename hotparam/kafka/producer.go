@@ -48,7 +48,7 @@ type Producer struct {
 // NewProducer builds a Producer. It looks at no network.
 func NewProducer(cfg ProducerConfig) (*Producer, error) {
 	var err error
-	if cfg.Config, err = cfg.Config.withDefaults(); err != nil {
+	if cfg.Config, err = cfg.withDefaults(); err != nil {
 		return nil, err
 	}
 	if len(cfg.Source) > maxName {

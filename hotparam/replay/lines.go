@@ -103,7 +103,7 @@ func (l *lines) last() (string, error) {
 		return "", errLong
 	case line == "":
 		return "", l.err
-	case l.err != io.EOF:
+	case !errors.Is(l.err, io.EOF):
 		return "", errCut
 	}
 	return strings.TrimSuffix(line, "\r"), nil

@@ -186,7 +186,7 @@ func (r *run) malformed(i int, reason string) {
 
 // ended notes how a source ended.
 func (r *run) ended(i int, err error) {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return
 	}
 	src := r.sources[i]

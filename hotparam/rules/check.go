@@ -119,7 +119,7 @@ func (p *parser) checkValues(r *Rule, v value) map[hotparam.Key]Limit {
 			list.fail("%s", err)
 			continue
 		}
-		if resource != r.Name && !(r.IsCatchAll() && resource[0] == '/') {
+		if resource != r.Name && (!r.IsCatchAll() || resource[0] != '/') {
 			list.fail("key %q is not one of rule %q; write %q", cut(string(l.Key)), r.Name, cut(r.Name+"?"+params))
 		}
 		if name, ok := r.untracked(params); ok {

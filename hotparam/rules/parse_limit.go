@@ -109,7 +109,7 @@ func (v value) failurePolicy() FailurePolicy {
 
 // only takes the one value of a field that a later version will give more.
 func (v value) only(neutral string) {
-	if s := v.node.Value; s != neutral && !(neutral == "0s" && s == "0") || v.kind() == "a list" || v.kind() == "a mapping" {
+	if s := v.node.Value; s != neutral && (neutral != "0s" || s != "0") || v.kind() == "a list" || v.kind() == "a mapping" {
 		v.fail("only %s is supported", neutral)
 	}
 }

@@ -109,7 +109,8 @@ func listen(a address) (socket, error) {
 			return nil, err
 		}
 	}
-	conn, err := net.ListenPacket(a.network, a.addr)
+	var lc net.ListenConfig
+	conn, err := lc.ListenPacket(context.Background(), a.network, a.addr) // binding does not wait
 	if err != nil {
 		return nil, err
 	}
@@ -124,11 +125,10 @@ func listen(a address) (socket, error) {
 // removeSocket removes the socket file that a process which died left behind;
 // nothing else.
 func removeSocket(path string) error {
-	info, err := os.Lstat(path)
-	if err != nil || info.Mode()&os.ModeSocket == 0 {
-		return nil // bind tells what is wrong
+	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
+		return os.Remove(path)
 	}
-	return os.Remove(path)
+	return nil // bind tells what is wrong
 }
 
 // growBuffer asks for a large receive buffer and reads back what was granted:

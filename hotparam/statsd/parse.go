@@ -35,8 +35,9 @@ func parseValue(rest []byte) (total float64, k kind) {
 	if k := kindOf(typ); k != counter {
 		return 0, k
 	}
-	rate, ok := 1.0, true
+	rate := 1.0
 	if more {
+		var ok bool
 		if rate, ok = parseRate(rest); !ok {
 			return 0, malformed
 		}

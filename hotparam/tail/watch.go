@@ -43,7 +43,8 @@ func (w *watch) wait(ctx context.Context, poll time.Duration) bool {
 			return false
 		case <-timer.C:
 			return true
-		case <-w.errors: // events were lost
+		case err := <-w.errors:
+			_ = err // events were lost: look
 			return true
 		case e := <-w.events:
 			if filepath.Clean(e.Name) == w.path {

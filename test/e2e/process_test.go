@@ -75,6 +75,7 @@ func launch(t *testing.T, name string, args ...string) *program {
 	}
 	p := &program{t: t, name: name, log: new(logBuffer), done: make(chan struct{})}
 	p.cmd = exec.Command(filepath.Join(dir, name), args...)
+	p.cmd.Dir = t.TempDir() // whatever it writes goes with the test
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -104,15 +104,20 @@ type State struct {
 // Collector is the surface of cmd/collector.
 type Collector struct {
 	Common
-	Out    string    `name:"collector.out" enum:"auto,kafka,statsd" default:"auto" help:"Where counts go: ${enum}. auto takes the one that is configured."`
-	In     StatsDIn  `embed:"" prefix:"statsd."`
-	Mirror Mirror    `embed:"" prefix:"mirror."`
-	Access Access    `embed:"" prefix:"accesslog."`
+	Out    string   `name:"collector.out" enum:"auto,kafka,statsd" default:"auto" help:"Where counts go: ${enum}. auto takes the one that is configured."`
+	In     StatsDIn `embed:"" prefix:"statsd."`
+	Mirror Mirror   `embed:"" prefix:"mirror."`
+	Access Access   `embed:"" prefix:"accesslog."`
+	Counts
+	Admin Admin `embed:"" prefix:"admin."`
+}
+
+// Counts is how a program sends counts on.
+type Counts struct {
 	Names  Names     `embed:"" prefix:"names."`
 	StatsD StatsDOut `embed:"" prefix:"statsd."`
 	Kafka  Kafka     `embed:"" prefix:"kafka."`
 	Tally  Tally     `embed:"" prefix:"tally."`
-	Admin  Admin     `embed:"" prefix:"admin."`
 }
 
 // Mirror is the listener for copies of requests.
@@ -144,16 +149,13 @@ type Aggregator struct {
 // Sidecar is the surface of cmd/limiter-sidecar.
 type Sidecar struct {
 	Common
-	Decide Decide    `embed:"" prefix:"decide."`
-	Proxy  Proxy     `embed:"" prefix:"proxy."`
-	Count  string    `name:"sidecar.count" enum:"auto,none,kafka,statsd" default:"auto" help:"Where the requests that pass here are counted: ${enum}. auto takes the one that is configured, none leaves it to the middleware or collector."`
-	Names  Names     `embed:"" prefix:"names."`
-	StatsD StatsDOut `embed:"" prefix:"statsd."`
-	Kafka  Kafka     `embed:"" prefix:"kafka."`
-	Redis  Redis     `embed:"" prefix:"redis."`
-	Tally  Tally     `embed:"" prefix:"tally."`
-	Gate   Gate      `embed:"" prefix:"gate."`
-	Admin  Admin     `embed:"" prefix:"admin."`
+	Decide Decide `embed:"" prefix:"decide."`
+	Proxy  Proxy  `embed:"" prefix:"proxy."`
+	Count  string `name:"sidecar.count" enum:"auto,none,kafka,statsd" default:"auto" help:"Where the requests that pass here are counted: ${enum}. auto takes the one that is configured, none leaves it to the middleware or collector."`
+	Counts
+	Redis Redis `embed:"" prefix:"redis."`
+	Gate  Gate  `embed:"" prefix:"gate."`
+	Admin Admin `embed:"" prefix:"admin."`
 }
 
 // Decide is the decision API.

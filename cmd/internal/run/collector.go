@@ -72,7 +72,7 @@ func (c *collector) build(ctx context.Context) error {
 	if cfg.In.Listen == "" && cfg.Mirror.Listen == "" && len(cfg.Access.File) == 0 {
 		return fmt.Errorf("%w: nothing to collect: set --statsd.listen, --mirror.listen or --accesslog.file", config.ErrUsage)
 	}
-	if c.out, err = newSink(kind, cfg.Kafka, cfg.StatsD, cfg.Names, c.rules.Load().Namespace, c.log); err != nil {
+	if c.out, err = newSink(kind, cfg.Counts, c.rules.Load().Namespace, c.log); err != nil {
 		return err
 	}
 	c.tally = tally.New(tally.Config{Sink: c.out, Flush: cfg.Tally.Flush, MaxKeys: cfg.Tally.MaxKeys, Log: c.log})

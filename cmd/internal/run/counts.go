@@ -53,19 +53,19 @@ func choose(setting, flag string, haveKafka, haveStatsD bool) (string, error) {
 }
 
 // newSink builds the way out of counts.
-func newSink(kind string, k config.Kafka, s config.StatsDOut, n config.Names, namespace string, log *slog.Logger) (*sink, error) {
+func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (*sink, error) {
 	if kind == "kafka" {
-		p, err := kafka.NewProducer(kafka.ProducerConfig{Config: kafkaConfig(k, namespace, log)})
+		p, err := kafka.NewProducer(kafka.ProducerConfig{Config: kafkaConfig(c.Kafka, namespace, log)})
 		if err != nil {
 			return nil, err
 		}
 		return &sink{p, kind, p.Run, func() any { return p.Stats() }}, nil
 	}
-	names, err := metricNames(n)
+	names, err := metricNames(c.Names)
 	if err != nil {
 		return nil, err
 	}
-	out, err := statsd.NewSender(statsd.SenderConfig{Address: s.Addr, MTU: s.MTU, Names: names, Log: log})
+	out, err := statsd.NewSender(statsd.SenderConfig{Address: c.StatsD.Addr, MTU: c.StatsD.MTU, Names: names, Log: log})
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 		Instance: instanceName(cfg.Gate.Instance), ColdKeys: true, Log: s.log,
 	}
 	if kind != "none" {
-		if s.out, err = newSink(kind, cfg.Kafka, cfg.StatsD, cfg.Names, set.Namespace, s.log); err != nil {
+		if s.out, err = newSink(kind, cfg.Counts, set.Namespace, s.log); err != nil {
 			return err
 		}
 		s.tally = tally.New(tally.Config{Sink: s.out, Flush: cfg.Tally.Flush, MaxKeys: cfg.Tally.MaxKeys, Log: s.log})

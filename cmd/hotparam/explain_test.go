@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/canon"
+	"github.com/hotparam/pipeline/hotparam/rules"
+)
+
+const explainRules = `
+rules:
+  - name: topic
+    match: {path: "/topics/{id}"}
+    params: [path.id, lang]
+    hot:   {rate: 200, window: 5s}
+    limit: {rate: 100, burst: 200}
+  - {name: "*", params: ["*"], ignore: ["utm_*"], hot: {rate: 500, window: 5s}}
+ip:
+  fixed: {limit: 50, window: 1s}
+classes:
+  - {name: crawler, match: {header: User-Agent, pattern: "(?i)bot"}, ip: {fixed: {limit: 5, window: 1s}}}
+overrides:
+  - {key: "topic?path.id=9", action: block, reason: "by hand"}
+`
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	set, err := rules.Parse("explain.yaml", []byte(explainRules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := canon.Names{Prefix: "hp", Style: canon.StyleHP1}
+	for _, tt := range []struct {
+		target, agent                       string
+		rule, resource, key, metric, limits string
+	}{
+		{"/topics/42?utm_x=1&lang=en", "", "topic", "topic", "topic?lang=en&path.id=42", "hp.topic.hot_param.lang=en-pathZ2Eid=42",
+			"rule topic: hot from 200/s over 5s, then token_bucket 100 per 1s, burst 200 (cluster, enforce)|every client: fixed_window 50 per 1s"},
+		{"https://example.org/a?q=1&b=2&utm_x=1#part", "my bot", "*", "/a", "/a?b=2&q=1", "hp.Z2Fa.hot_param.b=2-q=1",
+			"rule *: hot from 500/s over 5s, never limited|class crawler: fixed_window 5 per 1s"},
+		{"/topics/9", "", "topic", "topic", "topic?path.id=9", "hp.topic.hot_param.pathZ2Eid=9",
+			"override topic-path-id-9"},
+	} {
+		c := explainCmd{}
+		header := http.Header{"User-Agent": {tt.agent}}
+		req := c.request(http.MethodGet, tt.target, header)
+		got := explain(set, names, &req)
+		if len(got) != 1 {
+			t.Fatalf("%s: %d explanations", tt.target, len(got))
+		}
+		e := got[0]
+		if e.Rule != tt.rule || e.Resource != tt.resource || e.Key != tt.key || e.Metric != tt.metric || !strings.HasPrefix(strings.Join(e.Limits, "|"), tt.limits) {
+			t.Errorf("%s: %+v", tt.target, e)
+		}
+	}
+}
+
+// What --json prints is a contract: one object a line with these names.
+func TestExplainJSON(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	c := explainCmd{JSON: true}
+	req := hotparam.Request{Method: "GET", Target: "/x?a=<b>"}
+	for _, e := range explain(rules.Default(), canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}, &req) {
+		if err := c.write(&out, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var doc map[string]any
+	if err := json.Unmarshal([]byte(out.String()), &doc); err != nil || strings.Count(out.String(), "\n") != 1 {
+		t.Fatalf("%v in %q", err, &out)
+	}
+	for name, want := range map[string]string{"rule": "*", "resource": "/x", "key": "/x?a=%3Cb%3E", "metric": "hotparam.Z2Fx.hot_param.a=Z3CbZ3E"} {
+		if doc[name] != want {
+			t.Errorf("%s is %q, want %q", name, doc[name], want)
+		}
+	}
+}
+
+func TestExplainNeverSendsControlBytes(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	c := explainCmd{}
+	req := hotparam.Request{Method: "GET", Target: "/\x1b[2Jx\u009b?a=\x07"}
+	for _, e := range explain(rules.Default(), canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}, &req) {
+		if err := c.write(&out, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if strings.ContainsAny(out.String(), "\x1b\x07\u009b") {
+		t.Errorf("control bytes reach the terminal: %q", &out)
+	}
+}
+
+func TestMethods(t *testing.T) {
+	t.Parallel()
+	for arg, want := range map[string]bool{"GET": true, "M-SEARCH": true, "/": false, "get": false, "http://X": false, "": false} {
+		if isMethod(arg) != want {
+			t.Errorf("isMethod(%q) = %v", arg, !want)
+		}
+	}
+	if _, err := parseHeaders([]string{"no colon"}); err == nil {
+		t.Error("a header without colon is accepted")
+	}
+	if speed, err := parseSpeed("max"); speed != 0 || err != nil {
+		t.Errorf("speed max: %g, %v", speed, err)
+	}
+	for _, bad := range []string{"", "0", "-1", "NaN", "fast"} {
+		if _, err := parseSpeed(bad); err == nil {
+			t.Errorf("speed %q is accepted", bad)
+		}
+	}
+}
