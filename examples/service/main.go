@@ -41,15 +41,16 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:3000", "address of the service")
 	redis := flag.String("redis", "127.0.0.1:6379", "Redis with hot set, overrides and shared limits")
 	counts := flag.String("statsd", "127.0.0.1:8127", "aggregator that takes the counts")
+	budget := flag.Duration("budget", gate.DefaultBudget, "longest wait for Redis in one decision")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := serve(ctx, *listen, *redis, *counts); err != nil {
+	if err := serve(ctx, *listen, *redis, *counts, *budget); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func serve(ctx context.Context, listen, redis, counts string) error {
+func serve(ctx context.Context, listen, redis, counts string, budget time.Duration) error {
 	set, err := rules.Parse("rules.yaml", rulesYAML)
 	if err != nil {
 		return err
@@ -69,7 +70,7 @@ func serve(ctx context.Context, listen, redis, counts string) error {
 	hot := new(hotset.Mirror)
 	var g *gate.Gate
 	reports := store.Reporter(func(now time.Time) hotparam.Report { return g.Report(now) })
-	g = gate.New(gate.Config{Rules: set, Hot: hot, Counter: tallied, Shared: store.Limiter(), Live: reports.Live, Instance: listen})
+	g = gate.New(gate.Config{Rules: set, Hot: hot, Counter: tallied, Shared: store.Limiter(), Budget: budget, Live: reports.Live, Instance: listen})
 
 	// Protecting: one line before the handler.
 	limited := middleware.New(g, middleware.Options{Clients: httpwire.NewClients(set.IP.TrustedProxies, "")})
