@@ -56,8 +56,8 @@ func firstOf(values ...string) string {
 type demoCmd struct {
 	Duration    time.Duration `default:"30s" help:"How long; 0 goes on until Ctrl-C."`
 	Topics      int           `default:"3000" help:"Topics of the site, 10 to 1000000."`
-	Listen      string        `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Address of the proxy (default: a free port)."`
-	Admin       string        `default:"127.0.0.1:9180" placeholder:"HOST:PORT" help:"Address of the dashboard."`
+	Listen      string        `name:"proxy.listen" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Address of the proxy (default: a free port)."`
+	Admin       string        `name:"admin.listen" placeholder:"HOST:PORT" help:"Address of the dashboard (default: 127.0.0.1:9180, or a free port while that is taken)."`
 	Headless    bool          `help:"No dashboard and no colours."`
 	JSON        string        `name:"json" placeholder:"FILE" help:"Also write the result as JSON."`
 	PrintConfig bool          `help:"Print the rules of the demo as a file to begin with, and end."`
@@ -81,8 +81,11 @@ func (c *demoCmd) Run(ctx context.Context, k *kong.Kong) error {
 		Version: config.Version(),
 		Log:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
-	if c.Headless {
+	switch {
+	case c.Headless:
 		opts.Admin = ""
+	case opts.Admin == "":
+		opts.Admin = demo.FreeOr(ctx, config.DefaultAdmin(name))
 	}
 	return demo.Run(ctx, opts)
 }

@@ -222,6 +222,18 @@ func settings(opts Options, site, state string) config.Serve {
 	return cfg
 }
 
+// FreeOr gives an address of loopback: the usual one, or any free port while
+// somebody else has that, such as a demo in another window.
+func FreeOr(ctx context.Context, usual string) string {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", usual)
+	if err != nil {
+		return "127.0.0.1:0"
+	}
+	ln.Close()
+	return usual
+}
+
 // openSite serves the site on a free port of loopback.
 func openSite(ctx context.Context) (*http.Server, error) {
 	var lc net.ListenConfig
