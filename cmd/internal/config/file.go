@@ -162,6 +162,21 @@ func flagText(n *yaml.Node) (string, error) {
 	return "", errors.New("must be plain text, a list or a mapping")
 }
 
+// err is everything that is wrong in the file when a setting is: the rules are
+// checked too, so that a person mends all of it at once.
+func (f *file) err() error {
+	if len(f.errs) == 0 {
+		return nil
+	}
+	errs := f.errs
+	if f.data != nil {
+		if _, err := f.rulesOf(); err != nil {
+			errs = append(errs[:len(errs):len(errs)], err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // rulesOf parses the rules of the file; without a file they are the defaults.
 func (f *file) rulesOf() (*rules.Set, error) {
 	if f.path == "" {

@@ -63,8 +63,8 @@ type Parser struct {
 // cause of whatever else is missing.
 func (p *Parser) Parse(args []string) (*kong.Context, error) {
 	ctx, err := p.Kong.Parse(args)
-	if len(p.file.errs) > 0 {
-		return nil, errors.Join(p.file.errs...)
+	if fileErr := p.file.err(); fileErr != nil {
+		return nil, fileErr
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
@@ -81,8 +81,8 @@ func (p *Parser) Rules() (*rules.Set, error) { return p.file.rulesOf() }
 func LoadRules(path string) (*rules.Set, error) {
 	f := &file{}
 	f.load(path)
-	if len(f.errs) > 0 {
-		return nil, errors.Join(f.errs...)
+	if err := f.err(); err != nil {
+		return nil, err
 	}
 	return f.rulesOf()
 }
