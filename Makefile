@@ -3,7 +3,7 @@
 GO ?= go
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help demo build test race integration lint bench fuzz clean
+.PHONY: help demo build test race integration lint bench peers fuzz clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,6 +29,12 @@ lint: ## go vet and golangci-lint (with staticcheck in it)
 
 bench: ## benchmarks of the hot path, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem -cpu 1,2 ./hotparam/canon/ ./hotparam/rules/ ./hotparam/tally/ ./hotparam/limit/ ./hotparam/hotset/ ./hotparam/window/ ./hotparam/gate/ ./hotparam/middleware/ ./hotparam/statsd/ ./hotparam/replay/
+
+peers: ## comparisons with other libraries and servers; about eight minutes, needs redis-server
+	cd bench && $(GO) vet ./... && $(GO) test ./...
+	GOBIN=$(CURDIR)/bin $(GO) install github.com/prometheus/statsd_exporter@v0.31.0
+	cd bench && for p in inprocess window redis batch; do echo "## $$p"; $(GO) run ./$$p || exit 1; done
+	cd bench && $(GO) run ./udp -exporter $(CURDIR)/bin/statsd_exporter
 
 FUZZTIME ?= 20s
 fuzz: ## every fuzz target for FUZZTIME (default 20s)

@@ -56,72 +56,86 @@ func handlerCaller(h http.Handler, list []string) func() {
 	return func() { h.ServeHTTP(w, reqs[n%len(reqs)]); n++ }
 }
 
-// ours measures hotparam for one question.
-func ours(sheet *measure.Sheet, what, who, yaml string, cores int, d time.Duration, hot, handler bool) error {
+// question is one row of the table: who is asked it, says the method.
+type question struct {
+	sheet   *measure.Sheet
+	d       time.Duration
+	cores   int
+	hot     bool // the refusal of a hot key, else a cold one
+	handler bool // before an HTTP handler, else the decision alone
+}
+
+func (q question) String() string {
+	return fmt.Sprintf("%s, %s, %d core(s)", pick(q.hot, "refusal of a hot key", "cold key, 3 parameters, counted"),
+		pick(q.handler, "handler", "decision"), q.cores)
+}
+
+// measure runs the callers and notes what a call of theirs costs. decide makes
+// the decision alone for some ids in turn.
+func (q question) measure(who string, h http.Handler, decide func(ids []string) func()) {
+	cost := measure.Loop(q.cores, q.d, func(i int) func() {
+		if q.handler {
+			return handlerCaller(h, ids(i, q.hot))
+		}
+		return decide(ids(i, q.hot))
+	})
+	q.sheet.Add(q.String(), who, cost.Wall, cost.CPU, cost.Allocs)
+}
+
+// ours asks hotparam.
+func (q question) ours(who, yaml string) error {
 	p, err := newPipeline(yaml)
 	if err != nil {
 		return err
 	}
-	if hot && !p.heat(hotTarget) {
+	if q.hot && !p.heat(hotTarget) {
 		return fmt.Errorf("inprocess: %s did not become hot", hotTarget)
 	}
-	h := middleware.New(p.gate, middleware.Options{})(nothing)
-	cost := measure.Loop(cores, d, func(i int) func() {
-		list := ids(i, hot)
-		if handler {
-			return handlerCaller(h, list)
-		}
-		reqs := make([]*hotparam.Request, len(list))
-		for k, id := range list {
+	q.measure(who, middleware.New(p.gate, middleware.Options{})(nothing), func(ids []string) func() {
+		reqs := make([]*hotparam.Request, len(ids))
+		for k, id := range ids {
 			reqs[k] = request(target(id))
 		}
 		n, ctx := 0, context.Background()
 		return func() { p.gate.Ask(ctx, time.Now(), reqs[n%len(reqs)]); n++ }
 	})
-	sheet.Add(what, who, cost.Wall, cost.CPU, cost.Allocs)
+	if denied := p.gate.Stats().Denied.Total(); (denied > 0) != q.hot {
+		return fmt.Errorf("inprocess: %s: %d requests were denied", q, denied)
+	}
 	return p.stop()
 }
 
-// theirs measures sentinel. Cold values have a limit that nobody reaches.
-func theirs(sheet *measure.Sheet, what string, cores int, d time.Duration, hot, handler bool) error {
+// theirs asks sentinel. Cold values have a limit that nobody reaches.
+func (q question) theirs() error {
 	perSecond := int64(1 << 40)
-	if hot {
+	if q.hot {
 		perSecond = limitPerSecond
 	}
 	if err := loadSentinel(perSecond); err != nil {
 		return err
 	}
-	h := sentinelHandler(nothing)
-	cost := measure.Loop(cores, d, func(i int) func() {
-		list := ids(i, hot)
-		if handler {
-			return handlerCaller(h, list)
-		}
+	q.measure(peer, sentinelHandler(nothing), func(ids []string) func() {
 		n := 0
-		return func() { askSentinel(list[n%len(list)], "en", "3"); n++ }
+		return func() { askSentinel(ids[n%len(ids)], "en", "3"); n++ }
 	})
-	sheet.Add(what, peer, cost.Wall, cost.CPU, cost.Allocs)
 	return nil
 }
 
 // costCases are all questions, each asked of ours and then of the peer.
 func costCases(sheet *measure.Sheet, d time.Duration) []func() error {
 	var cases []func() error
+	add := func(q question, f func() error) {
+		cases = append(cases, func() error { return measure.OnCores(q.cores, f) })
+	}
 	for _, cores := range []int{1, 2} {
 		for _, hot := range []bool{false, true} {
 			for _, handler := range []bool{false, true} {
-				what := fmt.Sprintf("%s, %s, %d core(s)", pick(hot, "refusal of a hot key", "cold key, 3 parameters, counted"),
-					pick(handler, "handler", "decision"), cores)
-				add := func(f func() error) {
-					cases = append(cases, func() error { return measure.OnCores(cores, f) })
-				}
-				add(func() error { return ours(sheet, what, measure.Ours, topicRule, cores, d, hot, handler) })
+				q := question{sheet, d, cores, hot, handler}
+				add(q, func() error { return q.ours(measure.Ours, pick(hot, topicRule, coldRule)) })
 				if !hot && !handler {
-					add(func() error {
-						return ours(sheet, what, "hotparam and two per-IP windows", topicRule+ipWindows, cores, d, hot, handler)
-					})
+					add(q, func() error { return q.ours("hotparam and two per-IP windows", coldRule+ipWindows) })
 				}
-				add(func() error { return theirs(sheet, what, cores, d, hot, handler) })
+				add(q, q.theirs)
 			}
 		}
 	}

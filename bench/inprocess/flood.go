@@ -138,6 +138,6 @@ func floodNobody(sheet *measure.Sheet, d time.Duration) error {
 	var f flood
 	page, seed := make([]byte, 4096), maphash.MakeSeed()
 	f.run(d, func() bool { return true }, func(string) { maphash.Bytes(seed, page) })
-	f.add(sheet, "no limiter (the machine's own pauses)")
+	f.add(sheet, "(no limiter: the machine's own pauses)")
 	return nil
 }

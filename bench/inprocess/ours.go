@@ -17,11 +17,20 @@ import (
 // limitPerSecond is what both sides hold a hot value to, with the same burst.
 const limitPerSecond = 10
 
-const topicRule = `
+// topicRule finds hot what is asked for twenty times a second; coldRule has the
+// same limit, but nothing in these loads is ever hot.
+const (
+	topicRule = `
 rules:
   - {name: topic, match: {path: /topic}, params: [id, lang, page],
      hot: {rate: 20, window: 1s}, limit: {rate: 10, burst: 10, scope: instance}}
 `
+	coldRule = `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id, lang, page],
+     hot: {rate: 100000000, window: 1s}, limit: {rate: 10, burst: 10, scope: instance}}
+`
+)
 
 const ipWindows = `
 ip:

@@ -22,10 +22,16 @@ import (
 // ask makes one decision about a key (and, where three is set, about a client).
 type ask func(ctx context.Context, key, client string) (admitted bool, err error)
 
+// limiter is an open one.
+type limiter struct {
+	ask   ask
+	close func()
+}
+
 // contender opens a limiter of perSecond with the same burst.
 type contender struct {
 	name string
-	open func(addr string, perSecond int, three bool) (ask, func(), error)
+	open func(addr string, perSecond int, three bool) (*limiter, error)
 }
 
 func contenders() []contender {
@@ -37,16 +43,16 @@ func contenders() []contender {
 	}
 }
 
-func openOurs(addr string, perSecond int, three bool) (ask, func(), error) {
+func openOurs(addr string, perSecond int, three bool) (*limiter, error) {
 	c, err := redisstore.Open(redisstore.Config{Addrs: []string{addr}, Namespace: "bench"})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	store, n := c.Limiter(), int64(perSecond)
 	bucket := limit.Spec{Algorithm: limit.TokenBucket, Limit: n, Window: time.Second, Burst: n}
 	fixed := limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: time.Second}
 	sliding := limit.Spec{Algorithm: limit.SlidingWindow, Limit: n, Window: time.Minute}
-	return func(ctx context.Context, key, client string) (bool, error) {
+	take := func(ctx context.Context, key, client string) (bool, error) {
 		charges := [3]limit.Charge{{Subject: limit.Subject{Space: "hot", Name: key}, Spec: bucket, Cost: 1}}
 		use := 1
 		if three {
@@ -57,40 +63,41 @@ func openOurs(addr string, perSecond int, three bool) (ask, func(), error) {
 		}
 		var results [3]limit.Result
 		return store.Take(ctx, time.Now(), charges[:use], results[:use])
-	}, func() { _ = c.Close() }, nil
+	}
+	return &limiter{take, func() { _ = c.Close() }}, nil
 }
 
-func openRedisRate(addr string, perSecond int, three bool) (ask, func(), error) {
+func openRedisRate(addr string, perSecond int, three bool) (*limiter, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	l, limit := redis_rate.NewLimiter(rdb), redis_rate.PerSecond(perSecond)
 	one := func(ctx context.Context, key string) (bool, error) {
 		r, err := l.Allow(ctx, key, limit)
 		return err == nil && r.Allowed > 0, err
 	}
-	return thrice(one, three), func() { _ = rdb.Close() }, nil
+	return &limiter{thrice(one, three), func() { _ = rdb.Close() }}, nil
 }
 
-func openThrottled(addr string, perSecond int, three bool) (ask, func(), error) {
+func openThrottled(addr string, perSecond int, three bool) (*limiter, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	store, err := goredisstore.NewCtx(rdb, "throttled:")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerSec(perSecond), MaxBurst: perSecond})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	one := func(ctx context.Context, key string) (bool, error) {
 		limited, _, err := l.RateLimitCtx(ctx, key, 1)
 		return err == nil && !limited, err
 	}
-	return thrice(one, three), func() { _ = rdb.Close() }, nil
+	return &limiter{thrice(one, three), func() { _ = rdb.Close() }}, nil
 }
 
-func openRueidis(addr string, perSecond int, three bool) (ask, func(), error) {
+func openRueidis(addr string, perSecond int, three bool) (*limiter, error) {
 	var client rueidis.Client
 	l, err := rueidislimiter.NewRateLimiter(rueidislimiter.RateLimiterOption{
-		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true},
+		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}},
 		ClientBuilder: func(o rueidis.ClientOption) (c rueidis.Client, err error) {
 			client, err = rueidis.NewClient(o)
 			return client, err
@@ -98,13 +105,13 @@ func openRueidis(addr string, perSecond int, three bool) (ask, func(), error) {
 		Limit: perSecond, Window: time.Second,
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("rueidislimiter: %w", err)
+		return nil, fmt.Errorf("rueidislimiter: %w", err)
 	}
 	one := func(ctx context.Context, key string) (bool, error) {
 		r, err := l.Allow(ctx, key)
 		return err == nil && r.Allowed, err
 	}
-	return thrice(one, three), client.Close, nil
+	return &limiter{thrice(one, three), client.Close}, nil
 }
 
 // thrice asks for the key, and if three is set for two windows of the client as

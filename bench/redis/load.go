@@ -20,10 +20,18 @@ type outcome struct {
 	firstErr                    error
 }
 
-// load has callers ask as fast as answers come, for d.
-func load(ctx context.Context, rdb *redis.Client, a ask, callers int, d time.Duration, key string) (outcome, error) {
-	for i := range callers { // connections and scripts are there before it counts
-		if _, err := a(ctx, key+"-warm", address(i)); err != nil && i == 0 {
+// load is how a limiter is asked.
+type load struct {
+	ask     ask
+	callers int
+	key     string
+	d       time.Duration
+}
+
+// run has the callers ask as fast as answers come, and has rdb say what it cost.
+func (l load) run(ctx context.Context, rdb *redis.Client) (outcome, error) {
+	for i := range l.callers { // connections and scripts are there before it counts
+		if _, err := l.ask(ctx, l.key+"-warm", address(i)); err != nil && i == 0 {
 			return outcome{}, err
 		}
 	}
@@ -36,9 +44,9 @@ func load(ctx context.Context, rdb *redis.Client, a ask, callers int, d time.Dur
 	var times []time.Duration
 	var wait sync.WaitGroup
 	began := time.Now()
-	for i := range callers {
+	for i := range l.callers {
 		wait.Go(func() {
-			one, mine := caller(ctx, a, i, began.Add(d), key)
+			one, mine := l.call(ctx, i, began.Add(l.d))
 			mu.Lock()
 			defer mu.Unlock()
 			all.add(one)
@@ -60,14 +68,15 @@ func load(ctx context.Context, rdb *redis.Client, a ask, callers int, d time.Dur
 	return all, nil
 }
 
-func caller(ctx context.Context, a ask, i int, end time.Time, key string) (o outcome, times []time.Duration) {
+// call is caller i. It keeps the time of every decision.
+func (l load) call(ctx context.Context, i int, end time.Time) (o outcome, times []time.Duration) {
 	times = make([]time.Duration, 0, 1<<14)
 	for n := i * 31; ; n++ {
 		t := time.Now()
 		if t.After(end) {
 			return o, times
 		}
-		ok, err := a(ctx, key, address(n))
+		ok, err := l.ask(ctx, l.key, address(n))
 		if err != nil {
 			o.errors++
 			o.firstErr = err
@@ -91,7 +100,10 @@ func (o *outcome) add(p outcome) {
 }
 
 // address is one of 1000 clients.
-func address(n int) string { n %= 1000; return "192.0." + strconv.Itoa(n/250) + "." + strconv.Itoa(n%250+1) }
+func address(n int) string {
+	n %= 1000
+	return "192.0." + strconv.Itoa(n/250) + "." + strconv.Itoa(n%250+1)
+}
 
 // redisCPU is the CPU time that the server has used.
 func redisCPU(ctx context.Context, rdb *redis.Client) (time.Duration, error) {

@@ -20,12 +20,14 @@ import (
 const (
 	never = 1_000_000
 	soon  = 100
+	// threeCallers ask for three limits at once.
+	threeCallers = 64
 )
 
 func main() {
 	rounds := flag.Int("rounds", 5, "rounds; every contender runs once in each")
 	length := flag.Duration("for", 400*time.Millisecond, "how long one measurement takes")
-	callers := flag.String("callers", "1,16,64", "how many ask at the same time")
+	callers := flag.String("callers", "1,16,64,256", "how many ask at the same time")
 	server := flag.String("server", "redis-server", "the server to start")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -71,49 +73,60 @@ type bench struct {
 	runs  int
 }
 
-// cases are all questions. The decision by three limits is asked with the
-// greatest number of callers.
+// question is one row of the table.
+type question struct {
+	what      string
+	callers   int
+	perSecond int
+	three     bool // the limits of a client beside that of the key
+	contender contender
+}
+
+// cases are all questions.
 func (b *bench) cases(ctx context.Context, list string) (cases []func() error, err error) {
-	most := 0
-	add := func(what string, c contender, callers, perSecond int, three bool) {
-		what = fmt.Sprintf("%s, %d callers", what, callers)
-		cases = append(cases, func() error { return b.one(ctx, what, c, callers, perSecond, three) })
-	}
-	for _, what := range []string{"admitted", "refused"} {
-		for text := range strings.SplitSeq(list, ",") {
-			n, err := strconv.Atoi(text)
-			if err != nil || n < 1 {
-				return nil, fmt.Errorf("-callers: %q is no number of callers", text)
-			}
-			most = max(most, n)
-			for _, c := range contenders() {
-				add("one hot key, "+what, c, n, map[string]int{"admitted": never, "refused": soon}[what], false)
-			}
+	add := func(q question) {
+		q.what = fmt.Sprintf("%s, %d callers", q.what, q.callers)
+		for _, c := range contenders() {
+			q := q
+			q.contender = c
+			cases = append(cases, func() error { return b.one(ctx, q) })
 		}
 	}
-	for _, c := range contenders() {
-		add("bucket + fixed + sliding, admitted", c, most, never, true)
+	var callers []int
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("-callers: %q is no number of callers", text)
+		}
+		callers = append(callers, n)
 	}
+	for _, n := range callers {
+		add(question{what: "one hot key, admitted", callers: n, perSecond: never})
+	}
+	for _, n := range callers {
+		add(question{what: "one hot key, refused", callers: n, perSecond: soon})
+	}
+	add(question{what: "bucket + fixed + sliding, admitted", callers: threeCallers, perSecond: never, three: true})
 	return cases, nil
 }
 
 // one measures a contender on a key that nobody has used.
-func (b *bench) one(ctx context.Context, what string, c contender, callers, perSecond int, three bool) error {
-	a, done, err := c.open(b.addr, perSecond, three)
+func (b *bench) one(ctx context.Context, q question) error {
+	l, err := q.contender.open(b.addr, q.perSecond, q.three)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer l.close()
 	b.runs++
-	o, err := load(ctx, b.rdb, a, callers, b.d, "topic?id="+strconv.Itoa(b.runs))
+	o, err := load{l.ask, q.callers, "topic?id=" + strconv.Itoa(b.runs), b.d}.run(ctx, b.rdb)
 	if err != nil {
-		return fmt.Errorf("%s: %s: %w", what, c.name, err)
+		return fmt.Errorf("%s: %s: %w", q.what, q.contender.name, err)
 	}
 	n := float64(o.decisions)
-	b.sheet.Add(what, c.name, n/o.took.Seconds()/1e3, float64(o.p99)/1e6, float64(o.redisCPU)/n/1e3,
+	b.sheet.Add(q.what, q.contender.name, n/o.took.Seconds()/1e3, float64(o.p99)/1e6, float64(o.redisCPU)/n/1e3,
 		100*float64(o.admitted)/n, 100*float64(o.errors)/(n+float64(o.errors)))
 	if o.firstErr != nil {
-		fmt.Fprintf(os.Stderr, "%s: %s: %d errors, one of them: %v\n", what, c.name, o.errors, o.firstErr)
+		fmt.Fprintf(os.Stderr, "%s: %s: %d errors, one of them: %v\n", q.what, q.contender.name, o.errors, o.firstErr)
 	}
 	return nil
 }

@@ -36,8 +36,8 @@ func run(rounds, updates int, needles bool) error {
 func costCases(sheet *measure.Sheet, updates int) []func() error {
 	var cases []func() error
 	add := func(t *traffic, weight int64, who string, build func() (counter, error)) {
-		what := fmt.Sprintf("%s, weight %d", t.name, weight)
-		cases = append(cases, func() error { return cost(sheet, what, who, build, t, weight, updates) })
+		q := question{sheet, t, weight, updates}
+		cases = append(cases, func() error { return q.cost(who, build) })
 	}
 	both := func(t *traffic, weight int64) {
 		add(t, weight, measure.Ours, func() (counter, error) { return newDetector(weight, 0) })
@@ -46,7 +46,7 @@ func costCases(sheet *measure.Sheet, updates int) []func() error {
 	few, many, new := zipf(10_000), zipf(1_000_000), flood()
 	for _, t := range []*traffic{few, many, new} {
 		both(t, 1)
-		add(t, 1, "only hashing the key", func() (counter, error) { return &hashing{seed: maphash.MakeSeed()}, nil })
+		add(t, 1, "(only hashing the key)", func() (counter, error) { return &hashing{seed: maphash.MakeSeed()}, nil })
 	}
 	add(many, 1, "hotparam, window without judgement", func() (counter, error) { return newAlone(), nil })
 	add(new, 1, "hotparam, cap of 6 M keys", func() (counter, error) { return newDetector(1, 6_000_000) })
@@ -59,31 +59,40 @@ func costCases(sheet *measure.Sheet, updates int) []func() error {
 // takes a step for every unit of a weight.
 const patience = time.Second
 
+// question is one row of the table.
+type question struct {
+	sheet   *measure.Sheet
+	traffic *traffic
+	weight  int64
+	updates int
+}
+
 // cost feeds a counter for a window and a half, and then measures.
-func cost(sheet *measure.Sheet, what, who string, build func() (counter, error), t *traffic, weight int64, updates int) error {
+func (q question) cost(who string, build func() (counter, error)) error {
 	before := heap()
 	c, err := build()
 	if err != nil {
 		return err
 	}
-	warm := feed(c, t, weight, 0, perSecond*windowSeconds*3/2)
+	warm := q.feed(c, 0, perSecond*windowSeconds*3/2)
 	refused, cpu := c.refused(), measure.CPU()
-	updates = feed(c, t, weight, warm, updates)
+	made := q.feed(c, warm, q.updates)
 	cpu, refused = measure.CPU()-cpu, c.refused()-refused
-	sheet.Add(what, who, float64(updates)/cpu.Seconds()/1e6, max(heap()-before, 0), 100*float64(refused)/float64(updates))
+	q.sheet.Add(fmt.Sprintf("%s, weight %d", q.traffic.name, q.weight), who,
+		float64(made)/cpu.Seconds()/1e6, max(heap()-before, 0), 100*float64(refused)/float64(made))
 	runtime.KeepAlive(c)
 	return nil
 }
 
 // feed makes up to n updates from the i-th on, at perSecond, and tells how many.
-func feed(c counter, t *traffic, weight int64, i, n int) int {
+func (q question) feed(c counter, i, n int) int {
 	const step = 1000
 	end := measure.CPU() + patience
 	made := 0
 	for ; made < n && measure.CPU() < end; made += step {
 		now := start.Add(time.Duration(i+made) * time.Second / perSecond)
 		for k := range step {
-			c.add(now, t.key(i+made+k), weight)
+			c.add(now, q.traffic.key(i+made+k), q.weight)
 		}
 		if (i+made)%(perSecond/ticks) == 0 {
 			c.judge(now)

@@ -60,7 +60,9 @@ func (s *Sheet) find(what, who string) *row {
 
 // Write prints the sheet as a Markdown table. A cell is the median of the
 // rounds and, where they differ, the lowest and the highest. The last column
-// says how many times better than the row's contender ours is, by the first.
+// says how many times better than the row's contender ours is, by the first;
+// it is empty for variants of ours and for what is in brackets, which is no
+// contender but shows what the machine or the traffic alone costs.
 func (s *Sheet) Write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| what | who | %s | ours is better |\n|---|---|%s\n",
@@ -84,7 +86,7 @@ func (s *Sheet) first(what string) int {
 
 func (s *Sheet) ratio(r *row) string {
 	ours := s.find(r.what, Ours)
-	if ours == nil || ours == r || len(ours.rounds) != len(r.rounds) {
+	if ours == nil || strings.HasPrefix(r.who, Ours) || strings.HasPrefix(r.who, "(") || len(ours.rounds) != len(r.rounds) {
 		return ""
 	}
 	var ratios []float64
@@ -123,7 +125,8 @@ func cell(values []float64) string {
 	return fmt.Sprintf("%s (%s-%s)", median, low, high)
 }
 
-// number writes three digits, or more where they are before the point.
+// number writes three digits, or more where they are before the point. What is
+// under a two-thousandth is nothing.
 func number(x float64) string {
 	switch {
 	case x >= 100 || x == float64(int64(x)):
@@ -132,6 +135,8 @@ func number(x float64) string {
 		return fmt.Sprintf("%.1f", x)
 	case x >= 0.01:
 		return fmt.Sprintf("%.2f", x)
+	case x >= 0.0005:
+		return fmt.Sprintf("%.3f", x)
 	}
-	return fmt.Sprintf("%.1g", x)
+	return "0"
 }

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/bench/internal/process"
+	"github.com/hotparam/pipeline/hotparam/statsd"
+)
+
+// receiver is a running receiver. stop ends it and tells how many lines it has
+// counted.
+type receiver struct {
+	p    *process.Process
+	port int
+	stop func() (lines uint64, err error)
+}
+
+// startOurs runs this program again, as a listener.
+func startOurs(ctx context.Context) (*receiver, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	port, err := process.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	var stdin io.WriteCloser
+	var stdout io.ReadCloser
+	var pipeErr error
+	p, err := process.Start(ctx, func(cmd *exec.Cmd) {
+		if stdin, pipeErr = cmd.StdinPipe(); pipeErr == nil {
+			stdout, pipeErr = cmd.StdoutPipe()
+		}
+		cmd.Stderr = os.Stderr
+	}, self, "-listen", "127.0.0.1:"+strconv.Itoa(port))
+	if err != nil {
+		return nil, err
+	}
+	if pipeErr != nil {
+		return nil, pipeErr
+	}
+	said := json.NewDecoder(stdout)
+	var stats statsd.ListenerStats
+	if err := said.Decode(&stats); err != nil { // the first says that it is there
+		p.Stop()
+		return nil, fmt.Errorf("udp: listener: %w", err)
+	}
+	return &receiver{p: p, port: port, stop: func() (uint64, error) {
+		defer p.Stop()
+		if err := stdin.Close(); err != nil {
+			return 0, err
+		}
+		err := said.Decode(&stats)
+		return stats.Counted, err
+	}}, nil
+}
+
+// startExporter runs statsd_exporter.
+func startExporter(ctx context.Context, path string) (*receiver, error) {
+	port, err := process.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	web, err := process.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	page := "http://127.0.0.1:" + strconv.Itoa(web) + "/metrics"
+	p, err := process.Start(ctx, nil, path, "--log.level=error", "--statsd.listen-tcp=", "--statsd.read-buffer=16777216",
+		"--statsd.cache-size=100000", "--statsd.listen-udp=127.0.0.1:"+strconv.Itoa(port), "--web.listen-address=127.0.0.1:"+strconv.Itoa(web))
+	if err != nil {
+		return nil, err
+	}
+	err = p.Await(func() error {
+		c, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(web))
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
+	if err != nil {
+		p.Stop()
+		return nil, err
+	}
+	return &receiver{p: p, port: port, stop: func() (uint64, error) {
+		defer p.Stop()
+		return sample(page, "statsd_exporter_lines_total ")
+	}}, nil
+}
+
+// sample reads one counter off a metrics page, when it has stopped growing.
+func sample(page, name string) (uint64, error) {
+	last := -1.0
+	for {
+		value, err := read(page, name)
+		if err != nil || value == last {
+			return uint64(value), err
+		}
+		last = value
+		time.Sleep(300 * time.Millisecond) // what is queued inside is still counted
+	}
+}
+
+func read(page, name string) (float64, error) {
+	resp, err := http.Get(page)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	value, found := 0.0, false
+	for lines.Scan() {
+		if rest, ok := strings.CutPrefix(lines.Text(), name); ok {
+			if value, err = strconv.ParseFloat(rest, 64); err != nil {
+				return 0, err
+			}
+			found = true
+		}
+	}
+	if !found {
+		return 0, fmt.Errorf("udp: %s has no %s", page, name)
+	}
+	return value, lines.Err()
+}
+
+// socket is what the kernel says about one: bytes that wait to be read, and
+// datagrams that found no room.
+type socket struct{ waiting, drops uint64 }
+
+// kernel finds the socket of a port in /proc/net/udp.
+func kernel(port int) (socket, error) {
+	table, err := os.ReadFile("/proc/net/udp")
+	if err != nil {
+		return socket{}, err
+	}
+	local := fmt.Sprintf(":%04X", port)
+	for line := range strings.Lines(string(table)) {
+		f := strings.Fields(line)
+		if len(f) < 13 || !strings.HasSuffix(f[1], local) {
+			continue
+		}
+		_, queue, _ := strings.Cut(f[4], ":")
+		waiting, err1 := strconv.ParseUint(queue, 16, 64)
+		drops, err2 := strconv.ParseUint(f[12], 10, 64)
+		return socket{waiting, drops}, errors.Join(err1, err2)
+	}
+	return socket{}, fmt.Errorf("udp: no socket of port %d in /proc/net/udp", port)
+}
