@@ -9,7 +9,7 @@ package lua
 
 import _ "embed"
 
-// The parts of "decide", in the order in which they are joined. A part uses
+// The parts of "decide" and "decide many", in the order in which they are joined. A part uses
 // what the parts before it define, so that nothing is written twice.
 var (
 	//go:embed limit_prelude.lua
@@ -20,12 +20,26 @@ var (
 	limitFixedWindow string
 	//go:embed limit_sliding_window.lua
 	limitSlidingWindow string
+	//go:embed limit_adopt.lua
+	limitAdopt string
+	//go:embed limit_anchored_window.lua
+	limitAnchoredWindow string
+	//go:embed limit_sliding_log.lua
+	limitSlidingLog string
 	//go:embed limit_decide.lua
 	limitDecide string
+	//go:embed limit_many.lua
+	limitMany string
 )
 
 // Decide is the script that judges the charges of one request, all or nothing;
 // see limit_decide.lua.
-func Decide() string {
-	return limitPrelude + limitTokenBucket + limitFixedWindow + limitSlidingWindow + limitDecide
+func Decide() string { return algorithms() + limitAnchoredWindow + limitSlidingLog + limitDecide }
+
+// DecideMany is the script that judges many requests in one call; see
+// limit_many.lua.
+func DecideMany() string { return algorithms() + limitMany }
+
+func algorithms() string {
+	return limitPrelude + limitTokenBucket + limitFixedWindow + limitSlidingWindow + limitAdopt
 }

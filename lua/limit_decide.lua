@@ -7,7 +7,7 @@
 -- ARGV[2]  ms added to every expiry: 0, and more only where a test gives a now
 --          that does not run with the server's clock
 -- and five for each charge:
--- ARGV[..] kind      't', 'f' or 's'
+-- ARGV[..] kind      't', 'f', 's', 'a' or 'l'
 --          cost      0 peeks; for a key that occurs before, all its costs so far
 --          capacity  0 denies always
 --          unit      see limit_prelude, at least 1
@@ -28,34 +28,16 @@ if not now then
   now = time[1] * 1000000 + time[2]
 end
 
--- A state written under other terms, another algorithm included: what was taken
--- counts as taken, rounded up to whole cost, at most the capacity. It depends on
--- the state alone, so all answers about it agree until it is written anew (law
--- U14). What is not a state of ours counts as none. Returns used, aux, over.
-local function adopt(kind0, at, used, unit0, aux, kind, capacity, unit)
-  local taken = kind0 == 't' and t_taken or kind0 == 'f' and f_taken or kind0 == 's' and s_taken
-  if not taken or unit0 == 0 or (kind0 == 't' and aux == 0) then
-    return 0, 0, 0
-  end
-  local over
-  used, over = taken(at, used, unit0, aux)
-  used = min(used, capacity)
-  if kind == 't' then
-    used = used * unit
-  end
-  return used, 0, over
-end
-
 local reply, writes = {1}, {}
 for i = 1, #KEYS do
   local a = 5 * i - 2
   local kind, cost, capacity, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4] + 0
-  local judge = kind == 't' and t_judge or kind == 'f' and f_judge or s_judge
+  local judge = kind == 't' and t_judge or kind == 'f' and f_judge or kind == 's' and s_judge or kind == 'a' and a_judge or l_judge
 
-  local at, used, aux, bound, clock = 0, 0, 0, nil, now
+  local at, used, aux, bound, clock, ticks = 0, 0, 0, nil, now, nil
   local raw = redis.call('GET', KEYS[i])
   if raw then
-    local kind0, at0, used0, unit0, aux0 = string.match(raw, '^(%l)(%d+) (%d+) (%d+) (%d+)$')
+    local kind0, at0, used0, unit0, aux0, rest = string.match(raw, '^(%l)(%d+) (%d+) (%d+) (%d+)()')
     if kind0 then
       at, used, aux = at0 + 0, used0 + 0, aux0 + 0
       clock = max(now, at) -- time never runs backwards (law U11)
@@ -64,11 +46,13 @@ for i = 1, #KEYS do
         if clock >= bound then
           used, aux = 0, 0
         end
+      elseif kind == 'l' then
+        ticks = string.sub(raw, rest + 1)
       end
     end
   end
 
-  local left, over, wait, used1, aux1, over1 = judge(at, used, aux, clock, cost, capacity, unit, fill)
+  local left, over, wait, used1, aux1, over1, ticks1 = judge(at, used, aux, clock, cost, capacity, unit, fill, ticks)
   over = bound and min(over, max(bound, clock)) or over
 
   local allowed, retry = 1, 0
@@ -87,6 +71,9 @@ for i = 1, #KEYS do
     -- and one more: the server reckons expiry from the ms the script began in.
     local w = #writes
     writes[w + 1], writes[w + 2] = i, string.format('%s%d %d %d %d', kind, clock, used1, unit, aux1)
+    if ticks1 then
+      writes[w + 2] = writes[w + 2] .. ' ' .. ticks1
+    end
     writes[w + 3], writes[w + 4] = ceil_div(over1 - now, 1000) + 1 + slack_ms, over1 - clock
   end
 end

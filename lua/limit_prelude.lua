@@ -3,11 +3,14 @@
 --
 -- A state is what is remembered of one key, the same as in package limit, as the
 -- string "<kind><at> <used> <unit> <aux>":
---   kind  't' token bucket, 'f' fixed window, 's' sliding window
+--   kind  't' token bucket and GCRA, 'f' fixed window, 's' sliding window,
+--         'a' anchored window, 'l' sliding log and bucketed window
 --   at    when it was last charged, unix us; time never runs backwards from it
---   used  t: units missing; f, s: cost in the window of `at`
---   unit  t: units of one token; f, s: the window, us
---   aux   t: units regained per us; s: cost in the window before; f: 0
+--   used  t: units missing; f, s, a, l: cost that counts at `at`
+--   unit  t: units of one token; f, s, a, l: the window, us
+--   aux   t: units regained per us; s: cost in the window before; f: 0; a: when
+--         the window began; l: the newest tick, us
+-- A sliding log has a space and its ticks after that; see limit_sliding_log.
 --
 -- Each algorithm is two functions. <kind>_judge says what a cost does to a state
 -- of its own kind and unit, with `now` not before `at`. It returns

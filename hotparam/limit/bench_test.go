@@ -18,6 +18,7 @@ var (
 	bucket  = limit.Spec{Algorithm: limit.TokenBucket, Limit: 100, Window: time.Second, Burst: 200}
 	fixed   = limit.Spec{Algorithm: limit.FixedWindow, Limit: 50, Window: time.Second}
 	sliding = limit.Spec{Algorithm: limit.SlidingWindow, Limit: 1000, Window: time.Minute}
+	logged  = limit.Spec{Algorithm: limit.SlidingLog, Limit: 10_000, Window: time.Minute}
 	request = []limit.Charge{
 		{Subject: hot, Spec: bucket, Cost: 1},
 		{Subject: limit.Subject{Space: "ip_fixed", Client: client}, Spec: fixed, Cost: 1},
@@ -43,6 +44,11 @@ func BenchmarkMemoryRefusal(b *testing.B) { run(b, request[:1], 0) }
 func BenchmarkMemoryAllow(b *testing.B)   { run(b, request[:1], 10*time.Millisecond) }
 func BenchmarkMemoryFixed(b *testing.B)   { run(b, request[1:2], 100*time.Millisecond) }
 func BenchmarkMemorySliding(b *testing.B) { run(b, request[2:], 100*time.Millisecond) }
+
+// A log of 10,000 that is always full of ticks.
+func BenchmarkMemoryLog(b *testing.B) {
+	run(b, []limit.Charge{{Subject: hot, Spec: logged, Cost: 1}}, 6*time.Millisecond)
+}
 
 func BenchmarkMemoryThreeAllow(b *testing.B)   { run(b, request, 100*time.Millisecond) }
 func BenchmarkMemoryThreeRefusal(b *testing.B) { run(b, request, 0) }

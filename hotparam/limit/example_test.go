@@ -50,3 +50,50 @@ func ExampleSpec_Validate() {
 	// limit: sliding window of 10000000 per 1h0m0s: limit x microseconds must stay below 2^53
 	// <nil>
 }
+
+// A server that has been idle is cold, and is given its load step by step. A large
+// call goes at once; the one after it waits for both.
+func ExampleNewWarmingUp() {
+	now := time.Unix(1_700_000_000, 0)
+	s, err := limit.NewWarmingUp(now, 2, 4*time.Second, 3)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for range 6 {
+		wait, err := s.Acquire(now, 1)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(wait)
+		now = now.Add(wait)
+	}
+	// Output:
+	// 0s
+	// 1.375s
+	// 1.125s
+	// 875ms
+	// 625ms
+	// 500ms
+}
+
+// What was not used for a second is there at once; then calls pay for the ones
+// before them.
+func ExampleNewBursty() {
+	now := time.Unix(1_700_000_000, 0)
+	s, err := limit.NewBursty(now, 5)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	now = now.Add(time.Second)
+	for _, permits := range []int64{5, 10, 1} {
+		wait, ok, err := s.TryAcquire(now, permits, time.Second)
+		fmt.Println(wait, ok, err)
+	}
+	// Output:
+	// 0s true <nil>
+	// 0s true <nil>
+	// 2s false <nil>
+}

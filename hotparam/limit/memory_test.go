@@ -52,6 +52,8 @@ func TestFloodResetsNothing(t *testing.T) {
 		{"bucket of one", 1 << 13, 100, limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 1}},
 		{"bucket, seldom called", 1 << 15, 20_000, limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}},
 		{"fixed window", 1 << 13, 1000, limit.Spec{Algorithm: limit.FixedWindow, Limit: 10, Window: time.Second}},
+		{"anchored window", 1 << 13, 1000, limit.Spec{Algorithm: limit.AnchoredWindow, Limit: 10, Window: time.Second}},
+		{"sliding log", 1 << 13, 1000, limit.Spec{Algorithm: limit.SlidingLog, Limit: 10, Window: time.Second}},
 		{"sliding window", 1 << 13, 1000, limit.Spec{Algorithm: limit.SlidingWindow, Limit: 10, Window: time.Second}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -163,7 +165,9 @@ func TestTakeAllocatesNothing(t *testing.T) {
 func TestRefund(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		spec := rapid.SampledFrom([]limit.Spec{bucket, fixed, sliding, {Algorithm: limit.TokenBucket, Limit: 7, Window: time.Second, Burst: 3}}).Draw(rt, "spec")
+		spec := rapid.SampledFrom([]limit.Spec{bucket, fixed, sliding, {Algorithm: limit.GCRA, Limit: 7, Window: time.Second, Burst: 3},
+			{Algorithm: limit.AnchoredWindow, Limit: 20, Window: time.Second}, {Algorithm: limit.SlidingLog, Limit: 20, Window: time.Second},
+			{Algorithm: limit.BucketedWindow, Limit: 20, Window: time.Second, Buckets: 4}, {Algorithm: limit.TokenBucket, Limit: 7, Window: time.Second, Burst: 3}}).Draw(rt, "spec")
 		with, without := limit.NewMemory(limit.MemoryConfig{}), limit.NewMemory(limit.MemoryConfig{})
 		now := int64(1_700_000_000_000_000)
 		step := func() int64 {

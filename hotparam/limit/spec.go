@@ -14,30 +14,45 @@ type Algorithm string
 
 // The algorithms.
 const (
-	TokenBucket   Algorithm = "token_bucket"
-	FixedWindow   Algorithm = "fixed_window"
-	SlidingWindow Algorithm = "sliding_window"
+	TokenBucket    Algorithm = "token_bucket"
+	GCRA           Algorithm = "gcra"
+	LeakyBucket    Algorithm = "leaky_bucket"
+	FixedWindow    Algorithm = "fixed_window"
+	AnchoredWindow Algorithm = "anchored_window"
+	SlidingWindow  Algorithm = "sliding_window"
+	SlidingLog     Algorithm = "sliding_log"
+	BucketedWindow Algorithm = "bucketed_window"
 )
 
 // Spec is one limit: an immutable value, comparable, shared freely.
 type Spec struct {
 	Algorithm Algorithm
 	// Limit per Window is the sustained rate: for a token bucket Limit tokens
-	// are refilled evenly over Window; for a window it is what one window
-	// admits. 0 denies always.
+	// are refilled evenly over Window, for GCRA and a leaky bucket Limit calls fall
+	// due evenly over it; for a window it is what one window admits. 0 denies always.
 	Limit int64
 	// Window is a whole number of microseconds.
 	Window time.Duration
 	// Burst is the capacity of a token bucket, and what it starts with; 0
-	// denies always. Other algorithms ignore it.
+	// denies always. For GCRA it is how many calls may come before they are due,
+	// for a leaky bucket how many may queue, so Burst + 1 at once. Other algorithms ignore it.
 	Burst int64
+	// Buckets is into how many equal parts a bucketed window cuts its Window.
+	// Other algorithms ignore it.
+	Buckets int64
 }
 
 // Capacity is the most that can be admitted at one instant, 0 where the limit
 // denies always.
 func (s Spec) Capacity() int64 {
-	if s.Algorithm == TokenBucket && s.Limit != 0 {
+	if s.Limit == 0 {
+		return 0
+	}
+	switch s.Algorithm {
+	case TokenBucket:
 		return s.Burst
+	case GCRA, LeakyBucket:
+		return s.Burst + 1
 	}
 	return s.Limit
 }
@@ -47,8 +62,10 @@ func (s Spec) Capacity() int64 {
 //
 //   - Window: whole microseconds, positive, at most 2^45 us (407 days);
 //   - Limit and Burst: not negative, below 2^53;
-//   - token bucket: Burst x (Window in us / gcd(Window, Limit)) below 2^53, and
-//     empty to full within 2^46 us (2.2 years);
+//   - token bucket, GCRA and leaky bucket: Capacity x (Window in us / gcd(Window, Limit)) below
+//     2^53, and empty to full within 2^46 us (2.2 years);
+//   - sliding log: Limit at most MaxLog;
+//   - bucketed window: 1 to 1000 Buckets of whole microseconds, Limit below 10^15;
 //   - sliding window: Limit x Window in us below 2^53 (100,000 a day fits).
 func (s Spec) Validate() error {
 	_, err := s.Terms()

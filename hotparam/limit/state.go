@@ -16,24 +16,28 @@ type state struct {
 	// backwards from it (U11).
 	at int64
 	// used is what is taken: units for a token bucket, cost in the window of
-	// at for the others.
+	// at for windows, cost that counts at `at` for a sliding log.
 	used int64
 	// unit is Terms.Unit when it was charged.
 	unit int64
 	// aux is Terms.Fill for a token bucket, the cost in the window before for
-	// a sliding window.
+	// a sliding window, the beginning of an anchored one, the newest tick of a
+	// sliding log.
 	aux int64
 }
 
 // end is when, by its own units, the state is the same as none.
 func (s *state) end() int64 {
-	switch s.kind {
-	case KindBucket:
+	if s.kind == KindBucket { // most are
 		return bucketEnd(s)
+	}
+	switch s.kind {
 	case KindFixed:
 		return fixedEnd(s)
 	case KindSliding:
 		return slidingEnd(s)
+	case KindAnchored, KindLog:
+		return keptEnd(s)
 	}
 	return 0
 }
@@ -57,18 +61,19 @@ type outcome struct {
 
 // charge is the core of every store: it judges a cost at now, and where it is
 // allowed (and not 0) takes it from the state. Otherwise the state stays as it
-// is, to the bit.
-func (t *Terms) charge(s *state, now, cost int64) outcome {
+// is, to the bit. The trail has the ticks of a sliding log, which stay as they
+// are; nil: all is in the tick aux.
+func (t *Terms) charge(s *state, tr *trail, now, cost int64) outcome {
 	now = max(now, s.at)
 	from, end := s, s.end()
 	if !t.owns(s) {
-		from = t.adopt(s)
+		from, tr = t.adopt(s), nil
 		end = min(end, from.end()) // whatever comes first makes it none
 	}
 	if now >= end {
 		from, end = &state{}, now
 	}
-	o := outcome{remaining: t.left(from, now)}
+	o := outcome{remaining: t.left(from, tr, now)}
 	if o.remaining < t.Capacity {
 		o.reset = end - now
 	}
@@ -78,11 +83,11 @@ func (t *Terms) charge(s *state, now, cost int64) outcome {
 	case cost > t.Capacity:
 		o.retry = -1
 	case cost > o.remaining:
-		o.retry = min(t.wait(from, now, cost, end), end-now)
+		o.retry = min(t.wait(from, tr, now, cost, end), end-now)
 	default:
 		o.allowed = true
 		o.remaining -= cost
-		*s = t.add(from, now, cost)
+		*s = t.add(from, tr, now, cost)
 		o.reset = s.end() - now
 	}
 	return o
@@ -107,41 +112,55 @@ func (t *Terms) owns(s *state) bool {
 // time, so until the state is written anew all answers about it agree.
 func (t *Terms) adopt(s *state) *state {
 	used, aux := min(s.taken(), t.Capacity), int64(0)
-	if t.Kind == KindBucket {
+	switch t.Kind {
+	case KindBucket:
 		used, aux = used*t.Unit, t.Fill
+	case KindAnchored, KindLog:
+		aux = s.at
 	}
 	return &state{kind: t.Kind, at: s.at, used: used, unit: t.Unit, aux: aux}
 }
 
 // left is what an immediate call could take.
-func (t *Terms) left(s *state, now int64) int64 {
-	switch t.Kind {
-	case KindBucket:
+func (t *Terms) left(s *state, tr *trail, now int64) int64 {
+	if t.Kind == KindBucket {
 		return bucketLeft(s, t, now)
+	}
+	switch t.Kind {
 	case KindSliding:
 		return slidingLeft(s, t, now)
+	case KindLog:
+		return logLeft(s, t, tr, now)
 	}
 	return fixedLeft(s, t)
 }
 
 // wait is the least time after which a cost that does not fit will.
-func (t *Terms) wait(s *state, now, cost, end int64) int64 {
-	switch t.Kind {
-	case KindBucket:
+func (t *Terms) wait(s *state, tr *trail, now, cost, end int64) int64 {
+	if t.Kind == KindBucket {
 		return bucketWait(s, t, now, cost)
+	}
+	switch t.Kind {
 	case KindSliding:
 		return slidingWait(s, t, now, cost)
+	case KindLog:
+		return logWait(t, tr, now, cost, end)
 	}
 	return end - now
 }
 
 // add is the state after a cost that fits.
-func (t *Terms) add(s *state, now, cost int64) state {
-	switch t.Kind {
-	case KindBucket:
+func (t *Terms) add(s *state, tr *trail, now, cost int64) state {
+	if t.Kind == KindBucket {
 		return bucketAdd(s, t, now, cost)
+	}
+	switch t.Kind {
 	case KindSliding:
 		return slidingAdd(s, t, now, cost)
+	case KindAnchored:
+		return anchoredAdd(s, t, now, cost)
+	case KindLog:
+		return logAdd(s, t, tr, now, cost)
 	}
 	return fixedAdd(s, t, now, cost)
 }
@@ -149,7 +168,7 @@ func (t *Terms) add(s *state, now, cost int64) state {
 // refund undoes a charge made at then, as far as that cannot admit more than if
 // the charge had never been made. A state written under other terms since then
 // stays as it is.
-func (t *Terms) refund(s *state, then, cost int64) {
+func (t *Terms) refund(s *state, tr *trail, then, cost int64) {
 	if s.kind != t.Kind || cost > t.Capacity || !t.owns(s) {
 		return
 	}
@@ -158,6 +177,10 @@ func (t *Terms) refund(s *state, then, cost int64) {
 		bucketRefund(s, t, then, cost)
 	case KindSliding:
 		slidingRefund(s, t, then, cost)
+	case KindAnchored:
+		anchoredRefund(s, then, cost)
+	case KindLog:
+		logRefund(s, t, tr, then, cost)
 	default:
 		fixedRefund(s, t, then, cost)
 	}

@@ -14,6 +14,8 @@ type entry struct {
 	state state
 	// calls counts the calls since it was put here, denied ones too.
 	calls uint32
+	// trail is the number of its ticks, 0 for none.
+	trail int32
 }
 
 // called counts a call, allowed or denied.
@@ -28,6 +30,7 @@ func (e *entry) called() {
 type table struct {
 	index   map[uint64]int32 // ident.hi to the slot in entries
 	entries []entry
+	trails  trails
 	hand    int // next slot to be looked at when a place is needed
 
 	evicted, evictedLive uint64
@@ -69,7 +72,23 @@ func (t *table) evict(slot int32, now int64) {
 	if now < e.state.end() {
 		t.evictedLive++
 	}
+	t.trails.drop(e.trail)
+	e.trail = 0
 	delete(t.index, e.id.hi)
+}
+
+// write makes next the state of an entry, after a cost was admitted.
+func (t *table) write(e *entry, next *state, cost int64) {
+	if next.kind == KindLog {
+		if e.trail == 0 {
+			e.trail = t.trails.take()
+		}
+		t.trails.get(e.trail).record(&e.state, next, cost)
+	} else if e.trail != 0 {
+		t.trails.drop(e.trail)
+		e.trail = 0
+	}
+	e.state = *next
 }
 
 // victim moves the hand over eight slots at most and returns the one whose

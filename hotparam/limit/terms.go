@@ -19,10 +19,12 @@ type Kind byte
 
 // The kinds. KindNone is the state of a subject from which nothing is taken.
 const (
-	KindNone    Kind = 0
-	KindBucket  Kind = 't'
-	KindFixed   Kind = 'f'
-	KindSliding Kind = 's'
+	KindNone     Kind = 0
+	KindBucket   Kind = 't'
+	KindFixed    Kind = 'f'
+	KindSliding  Kind = 's'
+	KindAnchored Kind = 'a'
+	KindLog      Kind = 'l'
 )
 
 // Terms are a Spec made ready for counting: what the stores compute with.
@@ -33,8 +35,8 @@ type Terms struct {
 	// Unit is for a token bucket how many units make one token, for a window
 	// its length in microseconds.
 	Unit int64
-	// Fill is how many units a token bucket regains per microsecond; 0 for
-	// windows.
+	// Fill is how many units a token bucket regains per microsecond, and how
+	// many microseconds a bucket of a bucketed window has; 0 for others.
 	Fill int64
 }
 
@@ -45,11 +47,20 @@ func (s Spec) Terms() (Terms, error) {
 		return Terms{}, err
 	}
 	us := s.Window.Microseconds()
+	if s.Algorithm == TokenBucket { // most are
+		return s.bucketTerms(us, s.Burst)
+	}
 	switch s.Algorithm {
-	case TokenBucket:
-		return s.bucketTerms(us)
+	case GCRA, LeakyBucket:
+		return s.bucketTerms(us, s.Burst+1)
 	case FixedWindow:
 		return Terms{Kind: KindFixed, Capacity: s.Limit, Unit: us}, nil
+	case AnchoredWindow:
+		return Terms{Kind: KindAnchored, Capacity: s.Limit, Unit: us}, nil
+	case SlidingLog:
+		return s.logTerms(us)
+	case BucketedWindow:
+		return s.bucketedTerms(us)
 	case SlidingWindow:
 		if s.Limit > maxExact/us {
 			return Terms{}, fmt.Errorf("limit: sliding window of %d per %v: limit x microseconds must stay below 2^53", s.Limit, s.Window)

@@ -48,7 +48,8 @@ func (m *Memory) RefundAt(now time.Time, charges []Charge) {
 		sh := &m.shards[shard]
 		sh.mu.Lock()
 		if slot := tab.find(id); slot >= 0 {
-			terms.refund(&tab.entries[slot].state, us, c.Cost)
+			e := &tab.entries[slot]
+			terms.refund(&e.state, tab.trails.get(e.trail), us, c.Cost)
 		}
 		sh.mu.Unlock()
 	}
@@ -88,6 +89,8 @@ func (t *table) sweep(now int64) int {
 		if now < e.state.end() {
 			index[e.id.hi] = int32(len(kept))
 			kept = append(kept, e)
+		} else {
+			t.trails.drop(e.trail)
 		}
 	}
 	t.entries, t.index, t.hand = kept, index, 0

@@ -129,8 +129,10 @@ func TestDocumentedACLs(t *testing.T) {
 	_, err = aggregator.Overrides().Audit(ctx, 1)
 	check("audit", err)
 	charge := limit.Charge{Subject: limit.Subject{Space: "hot", Name: "k"}, Cost: 1}
-	for _, a := range []limit.Algorithm{limit.TokenBucket, limit.FixedWindow, limit.SlidingWindow} {
-		charge.Spec = limit.Spec{Algorithm: a, Limit: 1, Burst: 1, Window: time.Second}
+	for _, a := range []limit.Algorithm{
+		limit.TokenBucket, limit.GCRA, limit.LeakyBucket, limit.FixedWindow, limit.AnchoredWindow, limit.SlidingWindow, limit.SlidingLog, limit.BucketedWindow,
+	} {
+		charge.Spec = limit.Spec{Algorithm: a, Limit: 1, Burst: 1, Window: time.Second, Buckets: 1}
 		_, err = limiter.Limiter().Take(ctx, now(), []limit.Charge{charge}, make([]limit.Result, 1))
 		check(string(a), err)
 	}

@@ -22,6 +22,7 @@ type Client struct {
 	now     func() time.Time
 	quiet   time.Duration // see follower.subscribe
 	scripts scripts
+	limits  *Limiter
 
 	hot       followState
 	overrides followState
@@ -38,7 +39,7 @@ func Open(cfg Config) (*Client, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Client{
+	c := &Client{
 		rdb:     redis.NewUniversalClient(options),
 		keys:    newKeys(cfg.Namespace),
 		cfg:     cfg,
@@ -46,12 +47,16 @@ func Open(cfg Config) (*Client, error) {
 		now:     time.Now,
 		quiet:   quiet,
 		scripts: loadScripts(),
-	}, nil
+	}
+	c.limits = newLimiter(c)
+	return c, nil
 }
 
 // Close ends all connections. Followers and reporters must have returned, or
 // return soon by their context; they retry until then.
 func (c *Client) Close() error {
+	c.limits.batch.close()
+	defer c.limits.batch.flyer.Wait() // their connections are closed by then
 	if err := c.rdb.Close(); err != nil {
 		return fmt.Errorf("redisstore: close: %w", err)
 	}

@@ -25,14 +25,18 @@ const maxSubjectBytes = 512
 // Two subjects never share a key. Algorithms do share it, so that a limit whose
 // algorithm is changed does not start afresh.
 func (k keys) limitState(s *limit.Subject) string {
-	b := make([]byte, 0, 128)
+	return string(k.appendLimitState(nil, s))
+}
+
+// appendLimitState appends limitState.
+func (k keys) appendLimitState(b []byte, s *limit.Subject) []byte {
 	b = append(b, k.prefix...)
 	b = append(b, "limit:"...)
 	switch {
 	case isOdd(s):
 		b = append(b, strings.ReplaceAll(s.Space, ":", "_")...)
 		b = append(b, ":h:"...)
-		return string(hashSubject(b, s))
+		return hashSubject(b, s)
 	case s.Client.Addr.IsValid():
 		b = append(b, s.Space...)
 		b = append(b, ":a:"...)
@@ -49,7 +53,24 @@ func (k keys) limitState(s *limit.Subject) string {
 		b = append(b, s.Space...)
 		b = append(b, ":k:"...)
 	}
-	return string(append(b, s.Name...))
+	return append(b, s.Name...)
+}
+
+// throttle: string, the state of one key of Throttle; lua/cl_throttle.lua says how
+// it is written. Expires when nothing is taken any more. A key of more than
+// maxSubjectBytes is hashed.
+//
+//	hp:{news}:limit:cl_throttle:k:user123
+func (k keys) throttle(key string) string {
+	return k.limitState(&limit.Subject{Space: "cl_throttle", Name: key})
+}
+
+// inFlight: sorted set, id of a call -> when its lease is over (unix us). Expires
+// with its last lease. A key of more than maxSubjectBytes is hashed.
+//
+//	hp:{news}:limit:in_flight:k:export
+func (k keys) inFlight(key string) string {
+	return k.limitState(&limit.Subject{Space: "in_flight", Name: key})
 }
 
 // isOdd is true for subjects that are hashed: too long to write out, or, which

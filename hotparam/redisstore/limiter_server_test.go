@@ -125,6 +125,7 @@ func TestLimiterOnCluster(t *testing.T) {
 	t.Cleanup(func() { c.Close() })
 	charges, results := aRequest()
 	for i := range 4 {
+		c.limits.crowd = i%2 == 1
 		if admitted, err := c.Limiter().Take(context.Background(), time.Time{}, charges, results); err != nil || admitted != (i < 3) {
 			t.Fatalf("call %d: %v, %v", i, admitted, err)
 		}
@@ -154,6 +155,32 @@ func TestReadDecision(t *testing.T) {
 		got := fmt.Sprint(admitted, " ", results[0], " ", err)
 		if (c.want == "error") != (err != nil) || (err == nil && got != c.want) {
 			t.Errorf("%v: %s, want %s", c.reply, got, c.want)
+		}
+	}
+}
+
+// What only a call for many meets: a server that lost the script, and a key that
+// is no string, which must not fail the neighbours.
+func TestLimiterTogetherOnServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	l, ctx := openLimiter(t, s.Addr()), context.Background()
+	l.crowd = true
+	charges, results := aRequest()
+	s.Client().LPush(ctx, l.c.keys.limitState(&charges[1].Subject), "not a string")
+	for i := range 3 {
+		if err := s.Client().ScriptFlush(ctx).Err(); err != nil {
+			t.Fatal(err)
+		}
+		admitted, err := l.Take(ctx, time.Time{}, charges, results)
+		if err != nil || !admitted || results[1].Remaining != int64(49-i) {
+			t.Errorf("call %d: %v, %v: %+v", i, admitted, err, results)
+		}
+	}
+	for i := range charges {
+		life, err := s.Client().PTTL(ctx, l.c.keys.limitState(&charges[i].Subject)).Result()
+		if reset := results[i].ResetAfter; err != nil || life < reset-100*time.Millisecond || life > reset+3*time.Millisecond {
+			t.Errorf("%+v expires in %v, whole in %v; %v", charges[i].Subject, life, reset, err)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func openLimiter(t testing.TB, addr string) *Limiter {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return c.limiter()
+	return c.limits
 }
 
 // onMini judges by TIME, which miniredis lets the test set, and states expire
@@ -80,20 +80,40 @@ func dump(t testing.TB, l *Limiter) string {
 	return text.String()
 }
 
-func TestLimiterLawsOnMiniredis(t *testing.T) {
+// The laws hold for decisions that travel alone and for those that do not.
+func TestLimiterLaws(t *testing.T) {
 	t.Parallel()
-	limittest.Run(t, onMini)
+	for name, open := range map[string]func(testing.TB) limittest.Fixture{
+		"miniredis": onMini,
+		"server":    func(t testing.TB) limittest.Fixture { return onServer(t, redistest.Start(t)) },
+	} {
+		t.Run(name+"/alone", func(t *testing.T) { t.Parallel(); limittest.Run(t, travelling(open, alone)) })
+		t.Run(name+"/together", func(t *testing.T) { t.Parallel(); limittest.Run(t, travelling(open, together)) })
+	}
 }
 
-func TestLimiterLawsOnServer(t *testing.T) {
-	t.Parallel()
-	limittest.Run(t, func(t testing.TB) limittest.Fixture { return onServer(t, redistest.Start(t)) })
+func travelling(open func(testing.TB) limittest.Fixture, how func(*Limiter)) func(testing.TB) limittest.Fixture {
+	return func(t testing.TB) limittest.Fixture {
+		f := open(t)
+		how(f.Store.(*Limiter))
+		return f
+	}
 }
+
+func alone(l *Limiter)    { l.alone = true }
+func together(l *Limiter) { l.crowd = true }
 
 // The Go algorithms are the oracle of the script.
 func TestLimiterIsMemory(t *testing.T) {
 	t.Parallel()
-	m := limit.NewMemory(limit.MemoryConfig{})
-	memory := limittest.Fixture{Store: m, Reset: func() { m.Sweep(time.Unix(1<<40, 0)) }}
-	limittest.RunSame(t, memory, onServer(t, redistest.Start(t)))
+	for name, how := range map[string]func(*Limiter){"alone": alone, "together": together} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := limit.NewMemory(limit.MemoryConfig{})
+			memory := limittest.Fixture{Store: m, Reset: func() { m.Sweep(time.Unix(1<<40, 0)) }}
+			store := onServer(t, redistest.Start(t))
+			how(store.Store.(*Limiter))
+			limittest.RunSame(t, memory, store)
+		})
+	}
 }

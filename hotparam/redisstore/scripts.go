@@ -12,6 +12,8 @@ type scripts struct {
 	publishHot    *redis.Script
 	writeOverride *redis.Script
 	writeReport   *redis.Script
+	clThrottle    *redis.Script
+	inFlight      *redis.Script
 }
 
 func loadScripts() scripts {
@@ -19,5 +21,7 @@ func loadScripts() scripts {
 		publishHot:    redis.NewScript(lua.PublishHot()),
 		writeOverride: redis.NewScript(lua.WriteOverride()),
 		writeReport:   redis.NewScript(lua.WriteReport()),
+		clThrottle:    redis.NewScript(lua.CLThrottle()),
+		inFlight:      redis.NewScript(lua.InFlight()),
 	}
 }

@@ -12,6 +12,9 @@ type Stats struct {
 	// of one kind on one client share the figures.
 	Hot, Overrides FollowStats
 
+	// Limits tells how many calls the decisions of the Limiter took.
+	Limits LimitStats
+
 	// Published counts hot sets that Redis took, PublishedBytes their bodies as
 	// sent. Fenced counts refusals because another process has the same id or
 	// a later set stands.
@@ -28,6 +31,19 @@ type Stats struct {
 	// OverridesMalformed and ReportsMalformed count stored entries that could
 	// not be read, each time they are met.
 	OverridesMalformed, ReportsMalformed uint64
+}
+
+// LimitStats tells how decisions travelled to Redis.
+type LimitStats struct {
+	// Calls counts the calls made, Decisions what travelled in them. Merged
+	// counts decisions that were the same as an earlier one of their call but
+	// for the caller, and cost Redis nothing more.
+	Calls, Decisions, Merged uint64
+	// Largest is the most decisions that one call carried.
+	Largest uint64
+	// Refused counts decisions that found too many others waiting, Left those
+	// whose context ended before the answer came.
+	Refused, Left uint64
 }
 
 // FollowStats tells how well a follower keeps up with Redis.
@@ -55,12 +71,35 @@ type counters struct {
 	overridesLost, overridesMalformed, reportsMalformed atomic.Uint64
 }
 
+// limitCounters are the figures of LimitStats.
+type limitCounters struct {
+	calls, decisions, merged, largest, refused, left atomic.Uint64
+}
+
+// flew counts a call. Those with more than one decision come one after the
+// other.
+func (l *limitCounters) flew(decisions uint64) {
+	l.calls.Add(1)
+	l.decisions.Add(decisions)
+	if decisions > l.largest.Load() {
+		l.largest.Store(decisions)
+	}
+}
+
+func (l *limitCounters) read() LimitStats {
+	return LimitStats{
+		Calls: l.calls.Load(), Decisions: l.decisions.Load(), Merged: l.merged.Load(),
+		Largest: l.largest.Load(), Refused: l.refused.Load(), Left: l.left.Load(),
+	}
+}
+
 // Stats reads the figures.
 func (c *Client) Stats() Stats {
 	now := c.now()
 	return Stats{
 		Hot:                c.hot.stats(now),
 		Overrides:          c.overrides.stats(now),
+		Limits:             c.limits.batch.stats.read(),
 		Published:          c.counters.published.Load(),
 		PublishedBytes:     c.counters.publishedBytes.Load(),
 		Fenced:             c.counters.fenced.Load(),

@@ -1,6 +1,9 @@
 package rules
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam"
@@ -10,45 +13,100 @@ import (
 // maxAmount is the largest whole number that every store keeps exactly.
 const maxAmount = 1<<53 - 1
 
+// defaultBuckets is into how many parts a bucketed window is cut: what is over
+// counts for up to a tenth of the window longer.
+const defaultBuckets = 10
+
 // amounts are the fields that say how much a limit lets pass. Which of them a
 // limit has depends on its algorithm.
 type amounts struct {
 	rate         rate
 	burst, limit int64
+	buckets      int64
+	nodelay      bool
 	window       time.Duration
+	written      value // the burst as it stands in the file, if it does
 }
 
 func (a *amounts) fields() fields {
 	return fields{
-		"rate":   func(v value) { a.rate = v.rate() },
-		"burst":  func(v value) { a.burst = v.integer(1, maxAmount) },
-		"limit":  func(v value) { a.limit = v.integer(1, maxAmount) },
-		"window": func(v value) { a.window = v.duration(time.Millisecond, 24*time.Hour, time.Millisecond) },
+		"rate":    func(v value) { a.rate = v.rate() },
+		"burst":   func(v value) { a.burst, a.written = v.integer(0, maxAmount), v },
+		"nodelay": func(v value) { v.only("true") }, // nobody holds a request back yet
+		"limit":   func(v value) { a.limit = v.integer(1, maxAmount) },
+		"buckets": func(v value) { a.buckets = v.integer(1, 1000) },
+		"window":  func(v value) { a.window = v.duration(time.Millisecond, 24*time.Hour, time.Millisecond) },
+	}
+}
+
+// amountNames are all fields of amounts, in the order of complaints.
+var amountNames = []string{"rate", "burst", "limit", "window", "buckets", "nodelay"}
+
+// algorithms are those that a limit may name, first of all the one it has when it
+// names none, with the amounts of each: the first need, the rest may be left out.
+var algorithms = []struct {
+	name  limit.Algorithm
+	needs int
+	has   []string
+}{
+	{limit.TokenBucket, 1, []string{"rate", "burst"}},
+	{limit.GCRA, 1, []string{"rate", "burst"}},
+	{limit.LeakyBucket, 2, []string{"rate", "nodelay", "burst"}},
+	{limit.FixedWindow, 2, []string{"limit", "window"}},
+	{limit.AnchoredWindow, 2, []string{"limit", "window"}},
+	{limit.SlidingWindow, 2, []string{"limit", "window"}},
+	{limit.SlidingLog, 2, []string{"limit", "window"}},
+	{limit.BucketedWindow, 2, []string{"limit", "window", "buckets"}},
+}
+
+// algorithm reads the name of an algorithm.
+func (v value) algorithm() limit.Algorithm {
+	var names []string
+	for _, a := range algorithms {
+		names = append(names, string(a.name))
+	}
+	return limit.Algorithm(v.word(names...))
+}
+
+// check complains about amounts that the algorithm does not have, and about
+// those that are missing. The window and nodelay may also come from the rule.
+func (a *amounts) check(v value, got map[string]value, algorithm limit.Algorithm) {
+	for _, known := range algorithms {
+		if known.name != algorithm {
+			continue
+		}
+		for _, f := range amountNames {
+			if w, ok := got[f]; ok && !slices.Contains(known.has, f) {
+				last := len(known.has) - 1
+				w.fail("%s has %s and %s, not %s", algorithm, strings.Join(known.has[:last], ", "), known.has[last], f)
+			}
+		}
+		for _, f := range known.has[:known.needs] {
+			if fromRule := f == "window" && a.window > 0 || f == "nodelay" && a.nodelay; !fromRule {
+				v.require(got, f)
+			}
+		}
 	}
 }
 
 // spec makes a limit of what a mapping has got.
 func (a *amounts) spec(v value, got map[string]value, algorithm limit.Algorithm) limit.Spec {
-	needs, strange, has := []string{"rate"}, []string{"limit", "window"}, "rate and burst"
 	s := limit.Spec{Algorithm: algorithm, Limit: a.rate.n, Window: a.rate.window, Burst: a.burst}
-	if algorithm != limit.TokenBucket {
-		needs, strange, has = []string{"limit", "window"}, []string{"rate", "burst"}, "limit and window"
-		if a.window > 0 {
-			needs = needs[:1] // also where it comes from the rule
-		}
-		s = limit.Spec{Algorithm: algorithm, Limit: a.limit, Window: a.window}
+	if a.rate.n == 0 {
+		s.Limit, s.Window = a.limit, a.window
 	}
-	for _, f := range strange {
-		if w, ok := got[f]; ok {
-			w.fail("%s has %s, not %s", algorithm, has, f)
-		}
+	a.check(v, got, algorithm)
+	if _, ok := got["burst"]; ok && algorithm == limit.TokenBucket && a.burst == 0 && !v.failed() {
+		a.written.integer(1, maxAmount) // 0 would let nothing pass
 	}
-	v.require(got, needs...)
 	if v.failed() {
 		return s
 	}
 	if algorithm == limit.TokenBucket && s.Burst == 0 {
 		s.Burst = a.rate.burst()
+	}
+	if algorithm == limit.BucketedWindow {
+		s.Buckets = cmp.Or(a.buckets, defaultBuckets)
 	}
 	if err := s.Validate(); err != nil {
 		v.fail("%s", err)
@@ -62,11 +120,9 @@ func (v value) limit() (Limit, []ValueLimit) {
 	l.Set = !v.isNull()
 	var a amounts
 	var values []value
-	algorithm := limit.TokenBucket
+	algorithm := algorithms[0].name
 	fs := a.fields()
-	fs["algorithm"] = func(v value) {
-		algorithm = limit.Algorithm(v.word(string(limit.TokenBucket), string(limit.FixedWindow), string(limit.SlidingWindow)))
-	}
+	fs["algorithm"] = func(v value) { algorithm = v.algorithm() }
 	fs["mode"] = func(v value) { l.Mode = hotparam.Mode(v.word("enforce", "shadow")) }
 	fs["scope"] = func(v value) { l.Scope = v.scope() }
 	fs["on_store_failure"] = func(v value) { l.OnStoreFailure = v.failurePolicy() }
@@ -89,9 +145,8 @@ func (v value) limit() (Limit, []ValueLimit) {
 // the window too unless it is given.
 func (v value) valueLimit(l Limit) ValueLimit {
 	var a amounts
-	if l.Spec.Algorithm != limit.TokenBucket {
-		a.window = l.Spec.Window
-	}
+	// For algorithms that have them.
+	a.window, a.buckets, a.nodelay = l.Spec.Window, l.Spec.Buckets, true
 	var key string
 	fs := a.fields()
 	fs["key"] = func(v value) { key = v.text() }

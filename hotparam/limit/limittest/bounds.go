@@ -28,12 +28,14 @@ func (o *oracle) promised(t tester) {
 func within(spec limit.Spec, d, sum int64) bool {
 	window := micros(spec.Window)
 	switch {
-	case spec.Algorithm == limit.TokenBucket:
-		return !product(spec.Burst, window).plus(product(spec.Limit, d)).less(product(sum, window))
+	case spec.Algorithm == limit.TokenBucket, spec.Algorithm == limit.GCRA, spec.Algorithm == limit.LeakyBucket:
+		return !product(spec.Capacity(), window).plus(product(spec.Limit, d)).less(product(sum, window))
 	case d >= window:
 		return true
-	case spec.Algorithm == limit.FixedWindow:
+	case spec.Algorithm == limit.FixedWindow, spec.Algorithm == limit.AnchoredWindow:
 		return sum <= 2*spec.Limit
+	case spec.Algorithm == limit.SlidingLog, spec.Algorithm == limit.BucketedWindow:
+		return sum <= spec.Limit
 	}
 	return !product(spec.Limit, window).plus(product(spec.Limit, d)).less(product(sum, window))
 }
@@ -45,20 +47,20 @@ func testSchedule(t *testing.T, f Fixture) {
 		f.Reset()
 		s := store{f, rt}
 		spec := limit.Spec{
-			Algorithm: limit.TokenBucket,
+			Algorithm: rapid.SampledFrom([]limit.Algorithm{limit.TokenBucket, limit.GCRA}).Draw(rt, "algorithm"),
 			Limit:     rapid.Int64Range(1, 5000).Draw(rt, "limit"),
 			Burst:     rapid.Int64Range(2, 500).Draw(rt, "burst"),
 			Window:    time.Duration(rapid.Int64Range(1, 10_000_000).Draw(rt, "us")) * time.Microsecond,
 		}
 		window := micros(spec.Window)
-		gap := (spec.Burst - 1) * window / spec.Limit // longer ones overflow the bucket
+		gap := (spec.Capacity() - 1) * window / spec.Limit // longer ones overflow the bucket
 		start := newClock(rt).now
-		now, got := start, s.atMost(start, spec, spec.Burst)
+		now, got := start, s.atMost(start, spec, spec.Capacity())
 		for range steps {
 			now += rapid.Int64Range(0, gap).Draw(rt, "gap")
-			got += s.atMost(now, spec, spec.Burst)
+			got += s.atMost(now, spec, spec.Capacity())
 		}
-		due := product(spec.Burst, window).plus(product(spec.Limit, now-start))
+		due := product(spec.Capacity(), window).plus(product(spec.Limit, now-start))
 		if due.less(product(got, window)) || product(got+1, window).less(due) {
 			rt.Fatalf("%+v: %d granted in %d us", spec, got, now-start)
 		}

@@ -11,7 +11,10 @@ import (
 // latest keeps random times within the domain of the stores.
 const latest = 8_000_000_000_000_000
 
-var algorithms = []limit.Algorithm{limit.TokenBucket, limit.FixedWindow, limit.SlidingWindow}
+var algorithms = []limit.Algorithm{
+	limit.TokenBucket, limit.GCRA, limit.LeakyBucket, limit.FixedWindow, limit.AnchoredWindow,
+	limit.SlidingWindow, limit.SlidingLog, limit.BucketedWindow,
+}
 
 // drawSpec draws small limits, where every edge is near; those that programs
 // use; and those at the edge of what can be kept exactly.
@@ -30,6 +33,13 @@ func drawSpec(rt *rapid.T) limit.Spec {
 			s.Limit = rapid.Int64Range(1, 1<<53-1).Draw(rt, "limit") >> rapid.IntRange(0, 50).Draw(rt, "shift")
 			s.Burst = rapid.Int64Range(1, 1<<53-1).Draw(rt, "burst") >> rapid.IntRange(0, 50).Draw(rt, "shift")
 			s.Window = time.Duration(rapid.Int64Range(1, 1<<45).Draw(rt, "us")>>rapid.IntRange(0, 40).Draw(rt, "shift")) * time.Microsecond
+		}
+		if s.Algorithm == limit.SlidingLog && s.Limit > limit.MaxLog {
+			s.Limit %= limit.MaxLog + 1
+		}
+		if s.Algorithm == limit.BucketedWindow {
+			s.Buckets = rapid.SampledFrom([]int64{1, 2, 10, 60}).Draw(rt, "buckets")
+			s.Window *= time.Duration(s.Buckets)
 		}
 		if s.Validate() == nil {
 			return s

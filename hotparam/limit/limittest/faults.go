@@ -24,7 +24,13 @@ func (s store) atMost(now int64, spec limit.Spec, n int64) int64 {
 // testSaturation: what a client gets who takes all there is does not depend on
 // how often it asks.
 func testSaturation(t *testing.T, f Fixture) {
-	s, spec := store{f, t}, bucket(10, 10, 1000)
+	for _, spec := range []limit.Spec{bucket(10, 10, 1000), gcra(9, 10, 1000)} {
+		testSaturationOf(t, f, spec)
+	}
+}
+
+func testSaturationOf(t *testing.T, f Fixture, spec limit.Spec) {
+	s := store{f, t}
 	for every, want := range map[int64]int64{1: 69, 7: 69, 33: 69, 50: 69, 99: 69, 100: 69, 101: 69, 333: 69, 150: 68, 250: 67} {
 		f.Reset()
 		var got int64
@@ -32,7 +38,7 @@ func testSaturation(t *testing.T, f Fixture) {
 			got += s.atMost(ms*1000, spec, 10)
 		}
 		if got != want {
-			t.Errorf("10/s, burst 10, asked every %d ms for 6 s: %d granted, want %d", every, got, want)
+			t.Errorf("%s of 10/s, 10 at once, asked every %d ms for 6 s: %d granted, want %d", spec.Algorithm, every, got, want)
 		}
 	}
 }
@@ -53,13 +59,20 @@ func testFaults(t *testing.T, f Fixture) {
 	d := func(ms, cost int64) row { return row{t: ms, cost: cost} }
 	verdicts("denied calls deepen the debt", bucket(5, 1, 1000), a(0, 3), d(0, 3), a(0, 1), a(0, 1), d(0, 1))
 	verdicts("denied weighted call is charged", fixed(5, 1000), a(0, 3), d(0, 3), a(0, 2), d(0, 1))
+	verdicts("denied weighted call is charged", anchored(5, 1000), a(0, 3), d(0, 3), a(0, 2), d(0, 1))
+	verdicts("a hit prolongs the window", anchored(2, 1000), a(0, 1), a(999, 1), d(999, 1), a(1000, 2), d(1999, 1), a(2000, 1))
+	verdicts("denied weighted call is charged", logged(5, 1000), a(0, 3), d(0, 3), a(0, 2), d(0, 1))
+	verdicts("denied weighted call is charged", bucketed(5, 1000, 10), a(0, 3), d(0, 3), a(0, 2), d(0, 1))
 	verdicts("denied weighted call is charged", sliding(5, 1000), a(0, 3), d(0, 3), a(0, 2), d(0, 1))
 	verdicts("limiter off when burst < rate/2", bucket(4, 10, 1000), a(0, 1), a(0, 1), a(0, 1), a(0, 1), d(0, 1), d(0, 1))
+	verdicts("limiter off when burst < rate/2", gcra(3, 10, 1000), a(0, 1), a(0, 1), a(0, 1), a(0, 1), d(0, 1), d(0, 1))
 	verdicts("caller's clock behind refills twice", bucket(4, 100, 1000), a(1000, 4), d(990, 1), d(1000, 1), d(1009, 1), a(1010, 1))
 
 	// The bound of 2 x Limit around the edge of a fixed window is reached; the
 	// sliding one holds Limit.
-	for want, spec := range map[int64]limit.Spec{200: fixed(100, 500), 100: sliding(100, 500)} {
+	for spec, want := range map[limit.Spec]int64{
+		fixed(100, 500): 200, sliding(100, 500): 100, logged(100, 500): 100, bucketed(100, 500, 10): 100,
+	} {
 		f.Reset()
 		if got := s.atMost(499_999, spec, 100) + s.atMost(500_000, spec, 100); got != want {
 			t.Errorf("%+v: %d within 1 us around the edge, want %d", spec, got, want)
@@ -99,9 +112,10 @@ func testBadInput(t *testing.T, f Fixture) {
 	refused("no result", limit.ErrCharges, 0, charge("a", good, 1))
 	refused("too many", limit.ErrCharges, 65, make([]limit.Charge, 65)...)
 	for _, bad := range []limit.Spec{
-		{}, {Algorithm: "leaky", Limit: 1, Window: time.Second},
+		{}, {Algorithm: "leaking", Limit: 1, Window: time.Second},
 		bucket(1, 1, 0), bucket(1, 1, -5), bucket(1, -1, 1000), bucket(-1, 1, 1000),
-		fixed(-1, 1000), fixed(1, 0), sliding(1, -1),
+		logged(limit.MaxLog+1, 1000), bucketed(1, 1000, 0), bucketed(1, 1000, 3), bucketed(1, 1000, 1001),
+		anchored(-1, 1000), fixed(-1, 1000), fixed(1, 0), sliding(1, -1),
 		{Algorithm: limit.FixedWindow, Limit: 1, Window: 1500 * time.Nanosecond},
 		sliding(1<<40, 60_000), bucket(1<<40, 7, 60_000), fixed(1<<53, 1000),
 	} {

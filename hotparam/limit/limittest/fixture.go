@@ -46,6 +46,8 @@ func Run(t *testing.T, open func(t testing.TB) Fixture) {
 		"Lives":      testLives,
 		"Concurrent": testConcurrent,
 		"Schedule":   testSchedule,
+		"Nginx":      testNginx,
+		"Queue":      testQueue,
 	}
 	for name, law := range laws {
 		t.Run(name, func(t *testing.T) {

@@ -33,8 +33,14 @@ func (o *oracle) fits(at, cost int64) bool {
 		return cost == 0
 	case o.spec.Algorithm == limit.TokenBucket:
 		return o.bucketFits(at, cost)
+	case o.spec.Algorithm == limit.GCRA, o.spec.Algorithm == limit.LeakyBucket:
+		return o.arrivalFits(at, cost)
 	case o.spec.Algorithm == limit.FixedWindow:
 		return o.used(at, 0)+cost <= o.spec.Limit
+	case o.spec.Algorithm == limit.SlidingLog, o.spec.Algorithm == limit.BucketedWindow:
+		return o.logged(at)+cost <= o.spec.Limit
+	case o.spec.Algorithm == limit.AnchoredWindow:
+		return o.anchored(at)+cost <= o.spec.Limit
 	}
 	return o.slidingFits(at, cost)
 }
@@ -54,6 +60,24 @@ func (o *oracle) bucketFits(at, cost int64) bool {
 	return true
 }
 
+// arrivalFits: with TAT, the time at which the next call is due, a cost fits if
+// now >= max(now, TAT) + cost x T - (Burst+1) x T, where T = Window/Limit. Times
+// are multiplied by Limit, so that all are whole.
+func (o *oracle) arrivalFits(at, cost int64) bool {
+	window, tat := micros(o.spec.Window), wide{}
+	next := func(now, cost int64) wide {
+		due := product(now, o.spec.Limit)
+		if due.less(tat) {
+			due = tat
+		}
+		return due.plus(product(cost, window))
+	}
+	for _, e := range o.log {
+		tat = next(e.at, e.cost)
+	}
+	return !product(at, o.spec.Limit).plus(product(o.spec.Burst+1, window)).less(next(at, cost))
+}
+
 // slidingFits: prev x (W-e) + (cur+cost) x W <= L x W (S1).
 func (o *oracle) slidingFits(at, cost int64) bool {
 	window := micros(o.spec.Window)
@@ -66,6 +90,34 @@ func (o *oracle) used(at, before int64) int64 {
 	window, sum := micros(o.spec.Window), int64(0)
 	for _, e := range o.log {
 		if e.at/window == at/window-before {
+			sum += e.cost
+		}
+	}
+	return sum
+}
+
+// anchored is what was admitted in the window of at, where a window begins with
+// the first event after the one before is over.
+func (o *oracle) anchored(at int64) int64 {
+	var start, sum int64
+	for _, e := range append(o.log[:len(o.log):len(o.log)], event{at: at}) {
+		if sum == 0 || e.at >= start+micros(o.spec.Window) {
+			start, sum = e.at, 0
+		}
+		sum += e.cost
+	}
+	return sum
+}
+
+// logged is what was admitted in the last window: (at - W, at] for a log (G1); the
+// current bucket and as many before it as there are in a window (B2).
+func (o *oracle) logged(at int64) int64 {
+	window, sum := micros(o.spec.Window), int64(0)
+	for _, e := range o.log {
+		if o.spec.Algorithm == limit.SlidingLog && e.at > at-window {
+			sum += e.cost
+		}
+		if b := o.spec.Buckets; o.spec.Algorithm == limit.BucketedWindow && e.at/(window/b) >= at/(window/b)-b {
 			sum += e.cost
 		}
 	}

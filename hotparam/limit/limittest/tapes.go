@@ -32,17 +32,43 @@ type tape struct {
 	rows []row
 }
 
-// bucket, fixed and sliding are specs in milliseconds.
+// bucket and those below are specs in milliseconds.
 func bucket(burst, n, ms int64) limit.Spec {
 	return limit.Spec{Algorithm: limit.TokenBucket, Limit: n, Window: time.Duration(ms) * time.Millisecond, Burst: burst}
+}
+
+func gcra(burst, n, ms int64) limit.Spec {
+	return limit.Spec{Algorithm: limit.GCRA, Limit: n, Window: time.Duration(ms) * time.Millisecond, Burst: burst}
 }
 
 func fixed(n, ms int64) limit.Spec {
 	return limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: time.Duration(ms) * time.Millisecond}
 }
 
+func anchored(n, ms int64) limit.Spec {
+	return limit.Spec{Algorithm: limit.AnchoredWindow, Limit: n, Window: time.Duration(ms) * time.Millisecond}
+}
+
+func logged(n, ms int64) limit.Spec {
+	return limit.Spec{Algorithm: limit.SlidingLog, Limit: n, Window: time.Duration(ms) * time.Millisecond}
+}
+
+func bucketed(n, ms, buckets int64) limit.Spec {
+	return limit.Spec{Algorithm: limit.BucketedWindow, Limit: n, Window: time.Duration(ms) * time.Millisecond, Buckets: buckets}
+}
+
 func sliding(n, ms int64) limit.Spec {
 	return limit.Spec{Algorithm: limit.SlidingWindow, Limit: n, Window: time.Duration(ms) * time.Millisecond}
+}
+
+// published is what throttled and redis-cell print of five at once and one per
+// second.
+var published = []row{
+	never(0, 6, 5).whole(0), ok(0, 1, 4).whole(1000), ok(0, 1, 3).whole(2000), ok(0, 1, 2).whole(3000),
+	ok(0, 1, 1).whole(4000), ok(0, 1, 0).whole(5000), no(0, 1, 1000).left(0).whole(5000),
+	ok(3000, 1, 2).whole(3000), ok(3100, 1, 1).whole(3900), ok(4000, 1, 1).whole(4000), ok(8000, 1, 4).whole(1000),
+	ok(9500, 1, 4).whole(1000), ok(9500, 0, 4).whole(1000), ok(9500, 2, 2).whole(3000),
+	no(9500, 5, 3000).left(2).whole(3000), never(15000, 6, 5).whole(0),
 }
 
 func tapes() []tape {
@@ -50,22 +76,34 @@ func tapes() []tape {
 		{"fixed window", fixed(5, 1000), []row{
 			ok(0, 1, 4).whole(1000), ok(0, 4, 0), no(0, 1, 1000), no(999, 1, 1), ok(1000, 5, 0), no(1000, 1, 1000),
 			ok(1999, 0, 0).whole(1), never(2000, 6, 5), ok(2000, 5, 0)}},
+		// The same but for the beginning: the window lies where its first cost is.
+		{"anchored window", anchored(5, 1000), []row{
+			ok(300, 0, 5).whole(0), ok(300, 1, 4).whole(1000), ok(700, 4, 0).whole(600), no(700, 1, 600), no(1299, 1, 1),
+			ok(1300, 0, 5).whole(0), ok(1450, 5, 0).whole(1000), no(1450, 1, 1000), ok(2449, 0, 0).whole(1),
+			never(2450, 6, 5), ok(2450, 5, 0), no(2000, 1, 1000)}},
+		{"sliding log", logged(3, 1000), []row{
+			ok(0, 1, 2), ok(100, 1, 1), ok(200, 1, 0), no(300, 1, 700), no(999, 1, 1), ok(1000, 1, 0), no(1000, 1, 100),
+			no(1100, 2, 100).left(1), ok(1200, 2, 0), no(1200, 1, 800), no(2100, 3, 100)}},
+		{"sliding log of 0", logged(0, 1000), []row{never(0, 1, 0).whole(0), ok(1, 0, 0)}},
+		{"bucketed window", bucketed(10, 1000, 10), []row{
+			ok(99, 10, 0).whole(1001), no(100, 1, 1000), no(999, 1, 101), no(1000, 10, 100), no(1099, 1, 1),
+			ok(1999, 1, 9).whole(1001), no(2000, 10, 1000), ok(2000, 9, 0), no(2999, 1, 1), no(3000, 2, 100).left(1)}},
+		{"bucketed window of one bucket", bucketed(5, 1000, 1), []row{ok(0, 5, 0).whole(2000), no(1999, 1, 1), ok(2000, 1, 4)}},
+		{"anchored window of 0", anchored(0, 1000), []row{never(0, 1, 0).whole(0), ok(1, 0, 0)}},
 		{"sliding window", sliding(10, 1000), []row{
 			ok(999, 10, 0), no(1000, 1, 100), no(1099, 1, 1), ok(1100, 1, 0), no(1100, 1, 100), ok(1500, 4, 0),
 			no(1500, 1, 100), ok(1999, 4, 0), no(1999, 1, 1), ok(2000, 1, 0), no(3500, 10, 500)}},
 		{"token bucket", bucket(4, 2, 1000), []row{
 			ok(0, 4, 0), no(0, 1, 500), no(249, 1, 251), ok(250, 0, 0), no(499, 1, 1), ok(500, 1, 0), no(500, 1, 500),
 			ok(1250, 1, 0), no(1250, 1, 250), never(10000, 5, 4), ok(10000, 4, 0), no(9000, 1, 500), ok(10500, 1, 0)}},
-		// throttled and redis-cell publish this one; GCRA is a token bucket.
-		{"bucket of 5 at 1 per second", bucket(5, 1, 1000), []row{
-			never(0, 6, 5).whole(0), ok(0, 1, 4).whole(1000), ok(0, 1, 3).whole(2000), ok(0, 1, 2).whole(3000),
-			ok(0, 1, 1).whole(4000), ok(0, 1, 0).whole(5000), no(0, 1, 1000).left(0).whole(5000),
-			ok(3000, 1, 2).whole(3000), ok(3100, 1, 1).whole(3900), ok(4000, 1, 1).whole(4000), ok(8000, 1, 4).whole(1000),
-			ok(9500, 1, 4).whole(1000), ok(9500, 0, 4).whole(1000), ok(9500, 2, 2).whole(3000),
-			no(9500, 5, 3000).left(2).whole(3000), never(15000, 6, 5).whole(0)}},
+		{"bucket of 5 at 1 per second", bucket(5, 1, 1000), published},
+		{"gcra, 4 early at 1 per second", gcra(4, 1, 1000), published},
 		// redis-cell's end-to-end test.
-		{"bucket of 1 per 2 seconds", bucket(1, 1, 2000), []row{
+		{"gcra without burst", gcra(0, 1, 2000), []row{
 			ok(0, 1, 0).whole(2000), no(0, 1, 2000).left(0).whole(2000), ok(2000, 1, 0).whole(2000)}},
+		// Its documentation: CL.THROTTLE key 15 30 60 on a fresh key.
+		{"gcra of 30 per minute", gcra(15, 30, 60_000), []row{ok(0, 1, 15).whole(2000)}},
+		{"gcra without rate", gcra(5, 0, 1000), []row{never(0, 1, 0).whole(0), ok(0, 0, 0), never(9000, 1, 0)}},
 		{"bucket without burst", bucket(0, 5, 1000), []row{never(0, 1, 0).whole(0), ok(0, 0, 0), never(9000, 1, 0)}},
 		{"bucket without rate", bucket(5, 0, 1000), []row{never(0, 1, 0).whole(0), ok(0, 0, 0), never(9000, 1, 0)}},
 		{"fixed window of 0", fixed(0, 1000), []row{never(0, 1, 0).whole(0), ok(1, 0, 0)}},

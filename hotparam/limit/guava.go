@@ -1,0 +1,167 @@
+package limit
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Smoother is the rate limiter of Guava: it denies nobody, it says how long to
+// wait, and a call pays for the one before it. The wait of a call depends on
+// earlier calls only, never on its own size (prepay): a large one goes at once
+// and the next one waits for it.
+//
+// Permits that nobody takes are stored up to a bound. NewBursty hands stored ones
+// out for nothing, up to one second's worth; NewWarmingUp makes them dear, for a
+// server that has been idle is cold: above half of what can be stored, taking one
+// costs more the more there are, up to the cold factor times the usual interval.
+//
+// It is one process's and not for concurrent use; time is an argument. Numbers
+// are doubles as in Guava, waits are rounded up to whole nanoseconds.
+type Smoother struct {
+	shape    shape
+	interval float64 // seconds a fresh permit costs
+	stored   float64 // permits
+	next     float64 // when the next call may go, seconds after start
+	start    time.Time
+	// Follow from shape and interval.
+	max, threshold, cooldown, slope float64
+}
+
+// shape is what stays when the rate is changed.
+type shape struct {
+	burst  float64 // bursty: seconds of permits that are stored
+	warmUp float64 // warming up: seconds from cold to warm
+	factor float64 // warming up: what a permit costs when all is cold, in intervals
+}
+
+// NewBursty builds a limiter of a rate in permits a second, above 0, +Inf for no
+// limit. It starts with nothing stored.
+func NewBursty(now time.Time, rate float64) (*Smoother, error) {
+	return newSmoother(now, rate, shape{burst: 1})
+}
+
+// NewWarmingUp builds a limiter that needs warmUp from cold to warm under steady
+// demand, and whose permits then cost factor times (1 or more, usually 3) less
+// than when it was cold. It starts cold.
+func NewWarmingUp(now time.Time, rate float64, warmUp time.Duration, factor float64) (*Smoother, error) {
+	if warmUp <= 0 || !(factor >= 1) || math.IsInf(factor, 1) {
+		return nil, fmt.Errorf("limit: warm-up of %v with factor %v: want a positive time and a factor of 1 or more", warmUp, factor)
+	}
+	s, err := newSmoother(now, rate, shape{warmUp: warmUp.Seconds(), factor: factor})
+	if err == nil {
+		s.stored = s.max
+	}
+	return s, err
+}
+
+func newSmoother(now time.Time, rate float64, sh shape) (*Smoother, error) {
+	if err := checkRate(rate); err != nil {
+		return nil, err
+	}
+	s := &Smoother{shape: sh, start: now}
+	s.configure(rate)
+	return s, nil
+}
+
+func checkRate(rate float64) error {
+	if !(rate > 0) {
+		return fmt.Errorf("limit: rate %v must be above 0", rate)
+	}
+	return nil
+}
+
+// configure computes what follows from the rate.
+func (s *Smoother) configure(rate float64) {
+	s.interval = 1 / rate
+	if s.interval == 0 {
+		s.max, s.threshold, s.cooldown, s.slope = 0, 0, 0, 0
+		return
+	}
+	if s.shape.warmUp == 0 {
+		s.max, s.cooldown = s.shape.burst*rate, s.interval
+		return
+	}
+	cold := s.interval * s.shape.factor
+	s.threshold = 0.5 * s.shape.warmUp / s.interval
+	s.max = s.threshold + 2*s.shape.warmUp/(s.interval+cold)
+	s.slope = (cold - s.interval) / (s.max - s.threshold)
+	s.cooldown = s.shape.warmUp / s.max
+}
+
+// SetRate changes the rate. What is owed stays owed at the old rate, and what is
+// stored stays the same part of what can be stored.
+func (s *Smoother) SetRate(now time.Time, rate float64) error {
+	if err := checkRate(rate); err != nil {
+		return err
+	}
+	s.advance(now)
+	before := s.max
+	s.configure(rate)
+	switch {
+	case before > 0:
+		s.stored *= s.max / before
+	case s.shape.warmUp > 0: // the rate was infinite: it is cold
+		s.stored = s.max
+	}
+	return nil
+}
+
+// Acquire takes permits, 1 or more, and returns how long the caller has to wait
+// before it goes on. That is not an error, however long it is.
+func (s *Smoother) Acquire(now time.Time, permits int64) (time.Duration, error) {
+	wait, _, err := s.TryAcquire(now, permits, math.MaxInt64)
+	return wait, err
+}
+
+// TryAcquire takes permits if the wait for them is at most timeout, and otherwise
+// changes nothing. A negative timeout is 0.
+func (s *Smoother) TryAcquire(now time.Time, permits int64, timeout time.Duration) (wait time.Duration, ok bool, err error) {
+	if permits < 1 {
+		return 0, false, fmt.Errorf("limit: %d permits, want 1 or more", permits)
+	}
+	at := now.Sub(s.start).Seconds()
+	wait = nanoseconds(s.next - at)
+	if wait > max(0, timeout) {
+		return wait, false, nil
+	}
+	s.advance(now)
+	spent := math.Min(float64(permits), s.stored)
+	s.next += s.price(spent) + (float64(permits)-spent)*s.interval
+	s.stored -= spent
+	return wait, true, nil
+}
+
+// advance stores what has come in since the last call was due.
+func (s *Smoother) advance(now time.Time) {
+	at := now.Sub(s.start).Seconds()
+	if at <= s.next {
+		return
+	}
+	if s.cooldown > 0 {
+		s.stored = math.Min(s.max, s.stored+(at-s.next)/s.cooldown)
+	}
+	s.next = at
+}
+
+// price is what taking stored permits costs, in seconds: nothing where there is
+// no warm-up; else the area under a line that lies at the interval up to the
+// threshold and then rises to the cold interval.
+func (s *Smoother) price(permits float64) float64 {
+	if s.shape.warmUp == 0 {
+		return 0
+	}
+	above := s.stored - s.threshold
+	dear := math.Min(math.Max(above, 0), permits)
+	rise := s.slope * (2*above - dear) / 2 // above the interval, on average
+	return dear*(s.interval+rise) + (permits-dear)*s.interval
+}
+
+// nanoseconds is a wait rounded up, but for the noise of doubles.
+func nanoseconds(seconds float64) time.Duration {
+	ns := math.Ceil(seconds*1e9 - 1e-2)
+	if ns >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(math.Max(0, ns))
+}

@@ -1,0 +1,118 @@
+package limit
+
+import (
+	"container/list"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+// InFlight bounds how many calls run at the same time. A call takes a place under
+// an id of its own and gives it back when it is done. The place is a lease: one
+// that nobody gives back, because its holder crashed, is free again after its
+// life. Who needs longer acquires again under the same id, which takes no second
+// place.
+//
+// It keeps the ids of at most as many calls as may run. Any number of goroutines
+// may use it. Acquire and Release are O(1) on average. Package redisstore has the
+// one that many processes share.
+type InFlight struct {
+	max  int64
+	life time.Duration
+
+	mu     sync.Mutex
+	at     time.Time                // guarded by mu; never runs backwards (U11)
+	leases *list.List               // of *lease, guarded by mu: soonest over first
+	byID   map[string]*list.Element // guarded by mu
+}
+
+type lease struct {
+	id   string
+	over time.Time
+}
+
+// CheckInFlight says what is wrong with a bound and the life of a lease: the bound
+// must not be negative (0 denies always), the life has to be whole microseconds,
+// above 0 and at most 407 days.
+func CheckInFlight(most int64, life time.Duration) error {
+	if err := (Spec{Algorithm: FixedWindow, Limit: most, Window: life}).Validate(); err != nil {
+		return fmt.Errorf("limit: %d in flight for up to %v: %w", most, life, err)
+	}
+	return nil
+}
+
+// NewInFlight builds one with all places free, or says what CheckInFlight does.
+func NewInFlight(most int64, life time.Duration) (*InFlight, error) {
+	if err := CheckInFlight(most, life); err != nil {
+		return nil, err
+	}
+	return &InFlight{max: most, life: life, leases: list.New(), byID: map[string]*list.Element{}}, nil
+}
+
+// Acquire takes a place, or prolongs the lease of an id that has one. Limit is the
+// bound, Remaining how many places are free. RetryAfter of a denial is when the
+// first lease is over, if no place is given back sooner (Never where the bound is
+// 0); ResetAfter is when the last one is.
+func (f *InFlight) Acquire(now time.Time, id string) Result {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now = f.clock(now)
+	held := f.byID[id]
+	switch {
+	case held != nil:
+		held.Value.(*lease).over = now.Add(f.life)
+		f.leases.MoveToBack(held)
+	case int64(f.leases.Len()) < f.max:
+		f.byID[id] = f.leases.PushBack(&lease{id, now.Add(f.life)})
+	case f.max == 0:
+		return Result{RetryAfter: hotparam.Never}
+	default:
+		r := f.result(now)
+		r.RetryAfter = f.leases.Front().Value.(*lease).over.Sub(now)
+		return r
+	}
+	r := f.result(now)
+	r.Allowed = true
+	return r
+}
+
+// Release gives the place of an id back, and says whether it had one: false also
+// where the lease was over.
+func (f *InFlight) Release(now time.Time, id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.clock(now)
+	held := f.byID[id]
+	if held == nil {
+		return false
+	}
+	f.remove(held)
+	return true
+}
+
+// clock is the time to judge by, in whole microseconds as in Redis; leases that
+// are over by then are gone.
+func (f *InFlight) clock(now time.Time) time.Time {
+	if now = now.Truncate(time.Microsecond); now.After(f.at) {
+		f.at = now
+	}
+	for e := f.leases.Front(); e != nil && !e.Value.(*lease).over.After(f.at); e = f.leases.Front() {
+		f.remove(e)
+	}
+	return f.at
+}
+
+func (f *InFlight) remove(e *list.Element) {
+	delete(f.byID, e.Value.(*lease).id)
+	f.leases.Remove(e)
+}
+
+func (f *InFlight) result(now time.Time) Result {
+	r := Result{Limit: f.max, Remaining: f.max - int64(f.leases.Len())}
+	if last := f.leases.Back(); last != nil {
+		r.ResetAfter = last.Value.(*lease).over.Sub(now)
+	}
+	return r
+}

@@ -1,0 +1,102 @@
+package limit
+
+import "fmt"
+
+// Sliding log: what was admitted is remembered with its time, and the costs of
+// the last Window, (now - Window, now], add up to Limit at most. It is the exact
+// answer to "Limit in any Window", in every stretch of that length, and its price
+// is memory: a tick for every microsecond in which something was admitted, so at
+// most Limit of them, and Limit is at most MaxLog.
+//
+// Bucketed window: the same with coarser ticks. Window is cut into Buckets, and
+// what is admitted within one counts as admitted at its end, so it is remembered
+// up to a bucket longer than it need be: the window covers Buckets + 1 buckets,
+// the current one included. Any stretch of Window holds at most Limit, a call may
+// be denied up to Window/Buckets longer, and there are never more than Buckets + 1
+// ticks, whatever Limit is.
+//
+// State: `used` is the cost that counts at `at`, `aux` the newest tick, and trail
+// all ticks with running sums, so that two searches answer every question: which
+// ticks are over, and after which of them enough is free (not merely the oldest).
+// Overflow: tick + Window < 2^53; a sum may wrap around, for only differences are
+// used, and those are at most Limit. Cost: O(log ticks), a new tick O(1) on
+// average.
+
+// MaxLog is the most that a sliding log may admit in a window, since it keeps a
+// tick for each.
+const MaxLog = 10_000
+
+// maxBuckets bounds the ticks of a bucketed window, and maxBucketed its limit,
+// which Lua keeps in 15 digits.
+const (
+	maxBuckets  = 1000
+	maxBucketed = 1e15 - 1
+)
+
+func (s Spec) logTerms(us int64) (Terms, error) {
+	if s.Limit > MaxLog {
+		return Terms{}, fmt.Errorf("limit: sliding log of %d per %v: it remembers each, at most %d; choose %s", s.Limit, s.Window, MaxLog, BucketedWindow)
+	}
+	return Terms{Kind: KindLog, Capacity: s.Limit, Unit: us}, nil
+}
+
+func (s Spec) bucketedTerms(us int64) (Terms, error) {
+	switch {
+	case s.Buckets < 1 || s.Buckets > maxBuckets:
+		return Terms{}, fmt.Errorf("limit: buckets %d must be in 1..%d", s.Buckets, maxBuckets)
+	case us%s.Buckets != 0:
+		return Terms{}, fmt.Errorf("limit: window %v cannot be cut into %d buckets of whole microseconds", s.Window, s.Buckets)
+	case s.Limit > maxBucketed:
+		return Terms{}, fmt.Errorf("limit: bucketed window of %d must be below 10^15", s.Limit)
+	}
+	return Terms{Kind: KindLog, Capacity: s.Limit, Unit: us, Fill: us / s.Buckets}, nil
+}
+
+// stamp is the tick to which a time belongs: the end of its bucket.
+func (t *Terms) stamp(now int64) int64 {
+	if t.Fill == 0 {
+		return now
+	}
+	return now - now%t.Fill + t.Fill
+}
+
+func logLeft(s *state, t *Terms, tr *trail, now int64) int64 {
+	return max(0, t.Capacity-logLive(s, t, tr, now))
+}
+
+// logLive is the cost that counts at now, in a state that has not ended.
+func logLive(s *state, t *Terms, tr *trail, now int64) int64 {
+	if tr == nil || s.used == 0 {
+		return s.used
+	}
+	return tr.since(tr.after(now - t.Unit))
+}
+
+// logWait is the time until enough ticks are over for cost <= capacity, which
+// does not fit now.
+func logWait(t *Terms, tr *trail, now, cost, end int64) int64 {
+	if tr == nil {
+		return end - now
+	}
+	return tr.freeing(t.Capacity-cost) + t.Unit - now
+}
+
+// logAdd leaves the trail as it is: the tick is recorded once it is known that the
+// whole request is admitted.
+func logAdd(s *state, t *Terms, tr *trail, now, cost int64) state {
+	return state{kind: KindLog, at: now, used: logLive(s, t, tr, now) + cost, unit: t.Unit, aux: max(t.stamp(now), s.aux)}
+}
+
+// logRefund takes the cost out of the tick that was charged, if that is still
+// there: the log is then what it would be without the charge.
+func logRefund(s *state, t *Terms, tr *trail, then, cost int64) {
+	if tr == nil || s.used == 0 {
+		return
+	}
+	stamp := t.stamp(then)
+	back := tr.reduce(stamp, cost)
+	if stamp > s.at-t.Unit {
+		s.used -= back
+	}
+	s.aux = tr.newest()
+}

@@ -1,0 +1,64 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// perCharge is how many numbers the script "decide" answers for each charge.
+const perCharge = 4
+
+// takeAlone asks lua/limit_decide.lua, which knows every algorithm: one call
+// for one decision.
+func (l *Limiter) takeAlone(ctx context.Context, now int64, q *question, results []limit.Result) (bool, error) {
+	keys := make([]string, len(q.asked))
+	args := make([]any, 2, 2+5*len(keys))
+	args[0], args[1] = "", l.slackMillis
+	if now >= 0 {
+		args[0] = now
+	}
+	for i := range q.asked {
+		a := &q.asked[i]
+		keys[i] = string(q.key(i))
+		args = append(args, string(rune(a.Kind)), a.cost, a.Capacity, a.Unit, a.Fill)
+		results[i].Limit = a.Capacity
+	}
+	l.batch.stats.flew(1)
+	reply, err := l.decide.Run(ctx, l.c.rdb, keys, args...).Result()
+	if err != nil {
+		return false, err
+	}
+	return readDecision(reply, results)
+}
+
+// readDecision reads what lua/limit_decide.lua returns. Anything else is an
+// error: a wrong guess would admit or deny for no reason.
+func readDecision(reply any, results []limit.Result) (admitted bool, err error) {
+	values, ok := reply.([]any)
+	if !ok || len(values) != 1+perCharge*len(results) {
+		return false, fmt.Errorf("reply %.100v: want %d numbers", reply, 1+perCharge*len(results))
+	}
+	number := func(i int, low int64) int64 {
+		n, ok := values[i].(int64)
+		if (!ok || n < low) && err == nil {
+			err = fmt.Errorf("reply %.100v: %v at %d", reply, values[i], i)
+		}
+		return n
+	}
+	admitted = number(0, 0) == 1
+	for i := range results {
+		r, at := &results[i], 1+perCharge*i
+		r.Allowed = number(at, 0) == 1
+		r.Remaining = number(at+1, 0)
+		r.RetryAfter = time.Duration(number(at+2, -1)) * time.Microsecond
+		if r.RetryAfter < 0 {
+			r.RetryAfter = hotparam.Never
+		}
+		r.ResetAfter = time.Duration(number(at+3, 0)) * time.Microsecond
+	}
+	return admitted, err
+}

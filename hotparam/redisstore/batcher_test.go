@@ -1,0 +1,255 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
+)
+
+// airport is a batcher whose calls land when the test says so.
+type airport struct {
+	batcher
+	out  chan *flight // departed
+	land chan error
+}
+
+func newAirport() *airport {
+	a := &airport{out: make(chan *flight), land: make(chan error)}
+	a.call = func(_ context.Context, f *flight) error {
+		a.out <- f
+		return <-a.land
+	}
+	return a
+}
+
+// boards gives n seats to equal requests.
+func (a *airport) boards(t *testing.T, ctx context.Context, name string, n int) []seat {
+	t.Helper()
+	q, seats := new(question), make([]seat, n)
+	spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 3, Window: time.Second}
+	if err := q.set(newKeys("test"), []limit.Charge{{Subject: limit.Subject{Space: "test", Name: name}, Spec: spec, Cost: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range seats {
+		var err error
+		if seats[i], err = a.board(ctx, q, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return seats
+}
+
+// Who comes while a call is out goes with the next, in one group for one key.
+func TestBatcherGathers(t *testing.T) {
+	t.Parallel()
+	a, ctx := newAirport(), context.Background()
+	first := a.boards(t, ctx, "a", 1)
+	if f := next(t, a.out, "first call"); f.asks() != 1 {
+		t.Fatalf("first call: %d requests", f.asks())
+	}
+	a.boards(t, ctx, "a", 5)
+	a.boards(t, ctx, "b", 1)
+	last := a.boards(t, ctx, "a", 2)
+	failed := errors.New("lost")
+	a.land <- failed
+	if err := a.wait(ctx, first[0]); !errors.Is(err, failed) {
+		t.Errorf("a call that fails fails its callers: %v", err)
+	}
+	f := next(t, a.out, "second call")
+	if len(f.groups) != 2 || f.groups[0].asks() != 7 || last[1].place != 7 {
+		t.Errorf("second call: %+v, last place %d", f.groups, last[1].place)
+	}
+	a.land <- nil
+	a.flyer.Wait()
+	if s := a.stats.read(); s != (LimitStats{Calls: 2, Decisions: 9, Merged: 6, Largest: 8}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Who leaves before departure is not charged, and a call that nobody waits for
+// any more is not made.
+func TestBatcherLeave(t *testing.T) {
+	t.Parallel()
+	a, ctx := newAirport(), context.Background()
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	first := a.boards(t, ctx, "a", 1)
+	next(t, a.out, "first call")
+	stay, leave := a.boards(t, ctx, "a", 3), a.boards(t, ctx, "a", 2)
+	for _, s := range []seat{first[0], leave[0], leave[1], stay[0]} {
+		if err := a.wait(gone, s); !errors.Is(err, context.Canceled) {
+			t.Errorf("wait: %v", err)
+		}
+	}
+	a.land <- nil
+	f := next(t, a.out, "second call")
+	if f.asks() != 2 {
+		t.Errorf("%d requests, want the 2 that stayed", f.asks())
+	}
+	f.answer = []int64{1, 1, 500, 500} // one of the two fits
+	for i, want := range []bool{true, false} {
+		if got := stay[i+1].read(make([]limit.Result, 1)); got != want {
+			t.Errorf("place %d: %v", i, got)
+		}
+	}
+	abandoned := a.boards(t, ctx, "a", 1)
+	_ = a.wait(gone, abandoned[0])
+	a.land <- nil
+	a.flyer.Wait() // would hang if a third call were made
+	if s := a.stats.read(); s.Calls != 2 || s.Left != 5 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Calls are bounded in size, and so are those who wait.
+func TestBatcherBounds(t *testing.T) {
+	t.Parallel()
+	a, ctx := newAirport(), context.Background()
+	a.boards(t, ctx, "a", 1)
+	next(t, a.out, "first call")
+	a.boards(t, ctx, "a", maxWaiting)
+	if _, err := a.board(ctx, new(question), -1); !errors.Is(err, errFull) {
+		t.Errorf("one too many: %v", err)
+	}
+	for range maxWaiting / maxCallers {
+		a.land <- nil
+		if f := next(t, a.out, "call"); f.asks() != maxCallers {
+			t.Errorf("%d requests", f.asks())
+		}
+	}
+	a.close()
+	if _, err := a.board(ctx, new(question), -1); !errors.Is(err, errClosed) {
+		t.Errorf("closed: %v", err)
+	}
+	a.land <- nil
+	a.flyer.Wait()
+	if s := a.stats.read(); s.Refused != 1 || s.Largest != maxCallers {
+		t.Errorf("%+v", s)
+	}
+}
+
+// With a clock that stands still, 256 callers get the capacity and no more, and
+// nobody gets an error because there are others.
+func TestLimiterManyCallers(t *testing.T) {
+	t.Parallel()
+	l := openLimiter(t, redistest.Start(t).Addr())
+	l.given, l.slackMillis = true, time.Hour.Milliseconds()
+	var admitted atomic.Int64
+	var callers sync.WaitGroup
+	for range 256 {
+		callers.Go(func() {
+			charges, results := aRequest()
+			charges[0].Spec.Limit, charges[0].Spec.Burst = 1000, 1000
+			for range 20 {
+				ok, err := l.Take(context.Background(), time.Unix(1_700_000_000, 0), charges[:1], results[:1])
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if ok {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if admitted.Load() != 1000 {
+		t.Errorf("%d admitted, want 1000", admitted.Load())
+	}
+	if s := l.c.Stats().Limits; s.Decisions != 5120 || s.Calls > 5000 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// While the server hangs everybody is back by their deadline; when it goes on,
+// so does the limiter.
+func TestLimiterFrozen(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	l := openLimiter(t, s.Addr())
+	within := func(d time.Duration) error {
+		ctx, cancel := context.WithTimeout(context.Background(), d)
+		defer cancel()
+		charges, results := aRequest()
+		_, err := l.Take(ctx, time.Time{}, charges, results)
+		return err
+	}
+	if err := within(patience); err != nil {
+		t.Fatal(err)
+	}
+	s.Freeze()
+	var callers sync.WaitGroup
+	for range 100 {
+		callers.Go(func() {
+			began := time.Now()
+			for range 3 {
+				if err := within(50 * time.Millisecond); err == nil {
+					t.Error("a frozen server has answered")
+				}
+			}
+			if d := time.Since(began); d > 3*time.Second {
+				t.Errorf("three calls of 50ms took %v", d)
+			}
+		})
+	}
+	callers.Wait()
+	s.Thaw()
+	if err := within(patience); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+}
+
+// Nobody is charged whose context ended before.
+func TestLimiterCancelled(t *testing.T) {
+	t.Parallel()
+	l := openLimiter(t, redistest.Start(t).Addr())
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	charges, results := aRequest()
+	for _, l.crowd = range []bool{false, true} {
+		if _, err := l.Take(ctx, time.Time{}, charges, results); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+	}
+	if s := l.c.Stats().Limits; s != (LimitStats{}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Close fails who waits, and does not return before the last call has.
+func TestLimiterClose(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, err := Open(Config{Addrs: []string{s.Addr()}, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Freeze()
+	failed := make(chan error, 10)
+	for range 10 {
+		go func() { // ends with Close
+			charges, results := aRequest()
+			_, err := c.Limiter().Take(t.Context(), time.Time{}, charges, results)
+			failed <- err
+		}()
+	}
+	eventually(t, "everybody waits", func() bool {
+		c.limits.batch.mu.Lock()
+		defer c.limits.batch.mu.Unlock()
+		return c.limits.batch.queued+int(c.limits.batch.stats.decisions.Load()) == 10
+	})
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	for range 10 {
+		if err := next(t, failed, "error"); err == nil {
+			t.Error("answered by a frozen server")
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
+)
+
+// Sliding logs that are full, and a bucketed window, for what a state costs that
+// is read and written whole.
+func BenchmarkLimiterLog(b *testing.B) {
+	s := redistest.Start(b)
+	l, ctx := openLimiter(b, s.Addr()), context.Background()
+	spent := regexp.MustCompile(`cmdstat_evalsha:calls=\d+,usec=\d+,usec_per_call=([0-9.]+)`)
+	for _, spec := range []limit.Spec{
+		{Algorithm: limit.SlidingLog, Limit: 100, Window: time.Hour},
+		{Algorithm: limit.SlidingLog, Limit: 1000, Window: time.Hour},
+		{Algorithm: limit.SlidingLog, Limit: limit.MaxLog, Window: time.Hour},
+		{Algorithm: limit.BucketedWindow, Limit: 1 << 40, Window: 10 * time.Millisecond, Buckets: 10},
+	} {
+		b.Run(fmt.Sprintf("%s/limit=%d", spec.Algorithm, spec.Limit), func(b *testing.B) {
+			charges, results := []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: b.Name()}, Spec: spec, Cost: 1}}, make([]limit.Result, 1)
+			take := func() {
+				if _, err := l.Take(ctx, time.Time{}, charges, results); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for range min(spec.Limit-1, limit.MaxLog-1) {
+				take()
+			}
+			s.Client().ConfigResetStat(ctx)
+			for b.Loop() {
+				take()
+			}
+			var us float64
+			fmt.Sscan(spent.FindStringSubmatch(s.Client().Info(ctx, "commandstats").Val())[1], &us)
+			b.ReportMetric(us, "redis-us/op")
+		})
+	}
+}

@@ -1,0 +1,85 @@
+package redisstore
+
+import (
+	"slices"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// beyond is more than any capacity; many of it can still be added up.
+const beyond = 1 << 54
+
+// asked is one charge as the scripts understand it.
+type asked struct {
+	limit.Terms
+	// cost is what is asked for, together with earlier charges of the same
+	// request for the same subject.
+	cost int64
+}
+
+// question is what a Take asks. It holds nothing of the caller's memory, who
+// may use it again as soon as Take has returned. Questions are used again: of
+// the one before it keeps the terms, which cost a greatest common divisor.
+type question struct {
+	asked []asked
+	keys  []byte       // the names of the states, one behind the other
+	ends  []int        // where each name ends in keys
+	specs []limit.Spec // those that terms belong to; a valid one each
+	terms []limit.Terms
+}
+
+// set takes the charges in, or says which spec is refused.
+func (q *question) set(k keys, charges []limit.Charge) error {
+	q.asked, q.keys, q.ends = q.asked[:0], q.keys[:0], q.ends[:0]
+	for i := range charges {
+		if err := q.know(i, &charges[i].Spec); err != nil {
+			return err
+		}
+		q.asked = append(q.asked, asked{q.terms[i], costSoFar(charges[:i+1])})
+		q.keys = k.appendLimitState(q.keys, &charges[i].Subject)
+		q.ends = append(q.ends, len(q.keys))
+	}
+	return nil
+}
+
+// know makes terms[i] those of a spec.
+func (q *question) know(i int, s *limit.Spec) error {
+	if i < len(q.specs) && q.specs[i] == *s {
+		return nil
+	}
+	t, err := s.Terms()
+	if err != nil {
+		return err
+	}
+	q.specs, q.terms = append(q.specs[:i], *s), append(q.terms[:i], t)
+	return nil
+}
+
+// key is the name of the state of charge i, until the next set.
+func (q *question) key(i int) []byte {
+	start := 0
+	if i > 0 {
+		start = q.ends[i-1]
+	}
+	return q.keys[start:q.ends[i]]
+}
+
+// travels is whether the script for many requests knows all algorithms.
+func (q *question) travels() bool {
+	return !slices.ContainsFunc(q.asked, func(a asked) bool {
+		return a.Kind != limit.KindBucket && a.Kind != limit.KindFixed && a.Kind != limit.KindSliding
+	})
+}
+
+// costSoFar is the cost of the last charge, together with earlier ones for the
+// same subject.
+func costSoFar(charges []limit.Charge) int64 {
+	last := &charges[len(charges)-1]
+	cost := min(last.Cost, beyond)
+	for i := range charges[:len(charges)-1] {
+		if c := &charges[i]; c.Subject == last.Subject {
+			cost += min(c.Cost, beyond)
+		}
+	}
+	return cost
+}

@@ -1,0 +1,37 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// Throttle does what redis-cell's CL.THROTTLE key burst count period quantity
+// does, on a server without that module: count calls per period, burst more
+// than one may come at once, quantity of them are asked for now; 0 only asks.
+// The key is one of the client's namespace and is not a subject of the Limiter.
+//
+// period is whole seconds. Numbers that lua/cl_throttle.lua cannot keep exactly
+// are errors of the server. One round trip; after an error it is not known
+// whether anything was charged.
+func (c *Client) Throttle(ctx context.Context, key string, burst, count int64, period time.Duration, quantity int64) (limit.Reply, error) {
+	return c.throttle(ctx, key, burst, count, period, quantity, "")
+}
+
+// throttle takes the time from Redis where now, in unix us, is empty.
+func (c *Client) throttle(ctx context.Context, key string, burst, count int64, period time.Duration, quantity int64, now any) (limit.Reply, error) {
+	if period <= 0 || period%time.Second != 0 {
+		return limit.Reply{}, fmt.Errorf("redisstore: throttle: period %v must be whole seconds", period)
+	}
+	keys := []string{c.keys.throttle(key)}
+	n, err := c.scripts.clThrottle.Run(ctx, c.rdb, keys, burst, count, int64(period/time.Second), quantity, now).Int64Slice()
+	if err != nil {
+		return limit.Reply{}, fmt.Errorf("redisstore: throttle: %w", err)
+	}
+	if len(n) != 5 {
+		return limit.Reply{}, fmt.Errorf("redisstore: throttle: reply of %d numbers, want 5", len(n))
+	}
+	return limit.Reply{Limited: n[0] == 1, Limit: n[1], Remaining: n[2], RetryAfter: n[3], ResetAfter: n[4]}, nil
+}

@@ -1,0 +1,50 @@
+package rules
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// What each algorithm becomes, and what a value of the rule takes over from it.
+func TestParseAlgorithms(t *testing.T) {
+	t.Parallel()
+	second := time.Second
+	for text, want := range map[string][2]limit.Spec{
+		"rate: 5, values: [{key: 'topic?id=1', rate: 7/d, burst: 2}]": {
+			{Algorithm: limit.TokenBucket, Limit: 5, Window: second, Burst: 5},
+			{Algorithm: limit.TokenBucket, Limit: 7, Window: 24 * time.Hour, Burst: 2}},
+		"algorithm: gcra, rate: 5, values: [{key: 'topic?id=1', rate: 6, burst: 2}]": {
+			{Algorithm: limit.GCRA, Limit: 5, Window: second},
+			{Algorithm: limit.GCRA, Limit: 6, Window: second, Burst: 2}},
+		"algorithm: gcra, rate: 5, burst: 0, values: [{key: 'topic?id=1', rate: 6}]": {
+			{Algorithm: limit.GCRA, Limit: 5, Window: second},
+			{Algorithm: limit.GCRA, Limit: 6, Window: second}},
+		"algorithm: leaky_bucket, rate: 5, nodelay: true, burst: 3, values: [{key: 'topic?id=1', rate: 6}]": {
+			{Algorithm: limit.LeakyBucket, Limit: 5, Window: second, Burst: 3},
+			{Algorithm: limit.LeakyBucket, Limit: 6, Window: second}},
+		"algorithm: fixed_window, limit: 5, window: 1s, values: [{key: 'topic?id=1', limit: 6}]": {
+			{Algorithm: limit.FixedWindow, Limit: 5, Window: second},
+			{Algorithm: limit.FixedWindow, Limit: 6, Window: second}},
+		"algorithm: anchored_window, limit: 5, window: 1s, values: [{key: 'topic?id=1', limit: 6}]": {
+			{Algorithm: limit.AnchoredWindow, Limit: 5, Window: second},
+			{Algorithm: limit.AnchoredWindow, Limit: 6, Window: second}},
+		"algorithm: sliding_log, limit: 5, window: 1s, values: [{key: 'topic?id=1', limit: 6}]": {
+			{Algorithm: limit.SlidingLog, Limit: 5, Window: second},
+			{Algorithm: limit.SlidingLog, Limit: 6, Window: second}},
+		"algorithm: bucketed_window, limit: 5, window: 1s, values: [{key: 'topic?id=1', limit: 6, buckets: 4}]": {
+			{Algorithm: limit.BucketedWindow, Limit: 5, Window: second, Buckets: 10},
+			{Algorithm: limit.BucketedWindow, Limit: 6, Window: second, Buckets: 4}},
+		"algorithm: sliding_window, limit: 5, window: 1s, values: [{key: 'topic?id=1', limit: 6, window: 2s}]": {
+			{Algorithm: limit.SlidingWindow, Limit: 5, Window: second},
+			{Algorithm: limit.SlidingWindow, Limit: 6, Window: 2 * second}},
+	} {
+		r := mustParse(t, "rules:\n  - {name: topic, params: [id], hot: {rate: 1}, limit: {"+text+"}}\n").Rules[0]
+		if d := cmp.Diff(want, [2]limit.Spec{r.Limit.Spec, r.Values[0].Limit.Spec}); d != "" {
+			t.Errorf("%s: %s", text, d)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+-- in_flight: places of calls that run at the same time, each a lease that is over
+-- by itself. The story is told in hotparam/limit/in_flight.go. A script of its own.
+--
+-- KEYS[1]  a sorted set, id -> when its lease is over, unix us
+-- ARGV[1]  id of the call
+-- ARGV[2]  how many may run; empty: give the place of the id back
+-- ARGV[3]  life of a lease, us, above 0
+-- ARGV[4]  now, unix us; absent or empty: the clock of this server
+--
+-- Returns {allowed, remaining, retry, reset}: allowed 1 or 0, remaining places,
+-- retry us until there is a place again at the latest, 0 when allowed, -1 for never, reset us
+-- until the last one is. When giving back: {1} if the id had a place, else {0}.
+-- A denied call writes nothing. The key expires with its last lease.
+--
+-- One round trip; O(log calls), and what is over is removed.
+
+local key, id, most, life = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local now = tonumber(ARGV[4] or '')
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+
+local over = tonumber(redis.call('ZSCORE', key, id) or '0')
+if most == '' then
+  redis.call('ZREM', key, id)
+  return {over > now and 1 or 0}
+end
+most = tonumber(most)
+
+local live = string.format('(%d', now)
+local count = redis.call('ZCOUNT', key, live, '+inf')
+if over <= now then
+  if count >= most then
+    -- The lease after which there is a place; the bound may have been lowered.
+    local first = redis.call('ZRANGEBYSCORE', key, live, '+inf', 'WITHSCORES', 'LIMIT', count - most, 1)
+    local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')
+    if count == 0 then
+      return {0, 0, -1, 0}
+    end
+    return {0, math.max(0, most - count), most == 0 and -1 or first[2] - now, last[2] - now}
+  end
+  count = count + 1
+end
+
+redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%d', now))
+redis.call('ZADD', key, string.format('%d', now + life), id)
+local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2] - now
+redis.call('PEXPIRE', key, math.floor(last / 1000) + 2)
+return {1, math.max(0, most - count), 0, last}
