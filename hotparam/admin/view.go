@@ -63,7 +63,7 @@ type totalsView struct {
 func viewSpec(s limit.Spec, mode hotparam.Mode, scope rules.Scope) *limitView {
 	v := &limitView{Algorithm: s.Algorithm, Limit: s.Limit, WindowMS: float64(s.Window) / float64(time.Millisecond),
 		Mode: mode, Scope: scope}
-	if s.Algorithm == limit.TokenBucket {
+	if s.Refills() {
 		v.Burst = s.Burst
 		v.Text = fmt.Sprintf("%s/s, burst %d", number(float64(s.Limit)/s.Window.Seconds()), s.Burst)
 	} else {

@@ -168,10 +168,10 @@ func (st *state) shares(s rules.Scope) bool { return st.sharing && s != rules.Sc
 // refill is Verdict.Window of a limit: the time in which its whole capacity is
 // given again.
 func refill(s limit.Spec) time.Duration {
-	if s.Algorithm != limit.TokenBucket || s.Limit <= 0 || s.Burst < 0 {
+	if !s.Refills() || s.Limit <= 0 || s.Burst < 0 {
 		return s.Window
 	}
-	hi, lo := bits.Mul64(uint64(s.Burst), uint64(s.Window))
+	hi, lo := bits.Mul64(uint64(s.Capacity()), uint64(s.Window))
 	if hi >= uint64(s.Limit) {
 		return math.MaxInt64
 	}

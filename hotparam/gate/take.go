@@ -110,16 +110,17 @@ func (g *Gate) unjudged(a *ask, v *hotparam.Verdict, gr *group, standIn bool) bo
 // limit that admits anything admits at least one. A bucket is refilled n times
 // slower, which is exact where dividing its rate would round.
 func share(s limit.Spec, n int64) limit.Spec {
-	if s.Burst > 0 {
-		s.Burst = max(s.Burst/n, 1)
+	if s.Limit <= 0 {
+		return s
 	}
-	if w := s.Window * time.Duration(n); s.Algorithm == limit.TokenBucket && w/time.Duration(n) == s.Window && w <= maxShareWindow {
+	if whole := s.Capacity(); s.Refills() && whole > 0 {
+		s.Burst += max(whole/n, 1) - whole
+	}
+	if w := s.Window * time.Duration(n); s.Refills() && w/time.Duration(n) == s.Window && w <= maxShareWindow {
 		s.Window = w
 		return s
 	}
-	if s.Limit > 0 {
-		s.Limit = max(s.Limit/n, 1)
-	}
+	s.Limit = max(s.Limit/n, 1)
 	return s
 }
 

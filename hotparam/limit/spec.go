@@ -57,6 +57,12 @@ func (s Spec) Capacity() int64 {
 	return s.Limit
 }
 
+// Refills reports whether the limit is a bucket that is refilled evenly, with
+// Burst in its capacity, and not a window that admits Limit.
+func (s Spec) Refills() bool {
+	return s.Algorithm == TokenBucket || s.Algorithm == GCRA || s.Algorithm == LeakyBucket
+}
+
 // Validate refuses what cannot be kept exactly. The domain is that of Lua,
 // whose numbers are doubles: every product of the algorithms stays below 2^53.
 //
