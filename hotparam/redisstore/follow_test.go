@@ -225,8 +225,8 @@ func testBrokenSetDoesNotStopTheOthers(t *testing.T, s server) {
 func TestSilentSubscription(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	c := openWith(t, Config{Addrs: []string{s.Addr()}, Namespace: "test", Timeout: 200 * time.Millisecond})
-	c.quiet = 20 * time.Millisecond
+	c := openWith(t, Config{Addrs: []string{s.Addr()}, Namespace: "test", Timeout: time.Second})
+	c.quiet = 250 * time.Millisecond // a busy machine must not look like a dead connection
 	deliveries, _ := follow(t, c)
 	raw := s.Client()
 	asked := func() bool {

@@ -104,7 +104,7 @@ type State struct {
 // Collector is the surface of cmd/collector.
 type Collector struct {
 	Common
-	Out    string   `name:"collector.out" enum:"auto,kafka,statsd" default:"auto" help:"Where counts go: ${enum}. auto takes the one that is configured."`
+	Out    string   `name:"collector.out" enum:"auto,kafka,statsd,both" default:"auto" help:"Where counts go: ${enum}. auto takes the one that is configured; both sends to Kafka and, for the history in Graphite, to StatsD."`
 	In     StatsDIn `embed:"" prefix:"statsd."`
 	Mirror Mirror   `embed:"" prefix:"mirror."`
 	Access Access   `embed:"" prefix:"accesslog."`

@@ -25,6 +25,7 @@ type collector struct {
 	log      *slog.Logger
 	rules    atomic.Pointer[rules.Set]
 	out      *sink
+	history  *sink // nil: none
 	tally    *tally.Tally
 	listener *statsd.Listener // nil: none
 	mirror   *mirror.Handler
@@ -54,6 +55,9 @@ func Collector(ctx context.Context, cfg config.Collector, set *rules.Set, versio
 	c.addSources(&s)
 	s.Add(Sums, "tally", c.tally.Run)
 	s.Add(Sinks, c.out.name, c.out.run)
+	if c.history != nil {
+		s.Add(Sinks, c.history.name, c.history.run)
+	}
 	s.Add(Sinks, "reload", (&reloader{path: cfg.Config, log: c.log, apply: c.rules.Store}).Run)
 	addAdmin(&s, page, listener)
 	c.log.Info("collector runs", "out", c.out.name, "statsd", cfg.In.Listen, "mirror", cfg.Mirror.Listen, "logs", len(c.logs))
@@ -72,10 +76,21 @@ func (c *collector) build(ctx context.Context) error {
 	if cfg.In.Listen == "" && cfg.Mirror.Listen == "" && len(cfg.Access.File) == 0 {
 		return fmt.Errorf("%w: nothing to collect: set --statsd.listen, --mirror.listen or --accesslog.file", config.ErrUsage)
 	}
-	if c.out, err = newSink(kind, cfg.Counts, c.rules.Load().Namespace, c.log); err != nil {
+	judge := kind
+	if kind == "both" {
+		judge = "kafka"
+	}
+	if c.out, err = newSink(judge, cfg.Counts, c.rules.Load().Namespace, c.log); err != nil {
 		return err
 	}
-	c.tally = tally.New(tally.Config{Sink: c.out, Flush: cfg.Tally.Flush, MaxKeys: cfg.Tally.MaxKeys, Log: c.log})
+	out := tally.Sink(c.out)
+	if kind == "both" {
+		if c.history, err = newSink("statsd", cfg.Counts, c.rules.Load().Namespace, c.log); err != nil {
+			return err
+		}
+		out = tee{c.out, c.history}
+	}
+	c.tally = tally.New(tally.Config{Sink: out, Flush: cfg.Tally.Flush, MaxKeys: cfg.Tally.MaxKeys, Log: c.log})
 	if cfg.In.Listen != "" {
 		if c.listener, err = newListener(cfg.In, cfg.Names, c.add, c.log); err != nil {
 			return err
@@ -122,6 +137,9 @@ func (c *collector) stats() map[string]func() any {
 	out := map[string]func() any{
 		"tally":    func() any { return c.tally.Stats() },
 		c.out.name: c.out.stats,
+	}
+	if c.history != nil {
+		out[c.history.name] = c.history.stats
 	}
 	if c.listener != nil {
 		out["statsd_in"] = func() any { return c.listener.Stats() }

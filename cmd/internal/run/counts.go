@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/hotparam/pipeline/cmd/internal/config"
 	"github.com/hotparam/pipeline/hotparam"
@@ -35,11 +36,11 @@ func metricNames(cfg config.Names) (canon.Names, error) {
 func choose(setting, flag string, haveKafka, haveStatsD bool) (string, error) {
 	switch {
 	case setting != "auto":
-		if setting == "kafka" && !haveKafka {
-			return "", fmt.Errorf("%w: --%s=kafka needs --kafka.brokers", config.ErrUsage, flag)
+		if !haveKafka && (setting == "kafka" || setting == "both") {
+			return "", fmt.Errorf("%w: --%s=%s needs --kafka.brokers", config.ErrUsage, flag, setting)
 		}
-		if setting == "statsd" && !haveStatsD {
-			return "", fmt.Errorf("%w: --%s=statsd needs --statsd.addr", config.ErrUsage, flag)
+		if !haveStatsD && (setting == "statsd" || setting == "both") {
+			return "", fmt.Errorf("%w: --%s=%s needs --statsd.addr", config.ErrUsage, flag, setting)
 		}
 		return setting, nil
 	case haveKafka && haveStatsD:
@@ -73,6 +74,21 @@ func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (
 		<-ctx.Done()
 		return out.Close()
 	}, func() any { return out.Stats() }}, nil
+}
+
+// tee sends counts to the sink that heat is judged by, and then to one that
+// keeps their history.
+type tee struct{ judge, history tally.Sink }
+
+// Send fails only when the first one does. What the history loses it counts
+// itself: nobody waits for it, and nothing is sent twice because of it.
+func (t tee) Send(ctx context.Context, counts []hotparam.Count) error {
+	copied := slices.Clone(counts) // the first one keeps what it is given
+	if err := t.judge.Send(ctx, counts); err != nil {
+		return err
+	}
+	_ = t.history.Send(ctx, copied)
+	return nil
 }
 
 func kafkaConfig(k config.Kafka, namespace string, log *slog.Logger) kafka.Config {

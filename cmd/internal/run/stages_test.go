@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -140,12 +142,45 @@ func TestChoose(t *testing.T) {
 		{"auto", true, true, "", "--collector.out"},
 		{"kafka", false, true, "", "--kafka.brokers"},
 		{"statsd", true, false, "", "--statsd.addr"},
+		{"both", true, false, "", "--statsd.addr"},
+		{"both", true, true, "both", ""},
 		{"kafka", true, true, "kafka", ""},
 		{"none", true, true, "none", ""},
 	} {
 		got, err := choose(tt.setting, "collector.out", tt.kafka, tt.statsd)
 		if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("choose(%q, %v, %v) = %q, %v; want %q, %q", tt.setting, tt.kafka, tt.statsd, got, err, tt.want, tt.err)
+		}
+	}
+}
+
+// book is a sink that keeps what it was given, or fails.
+type book struct {
+	counts []hotparam.Count
+	err    error
+}
+
+func (b *book) Send(_ context.Context, counts []hotparam.Count) error {
+	if b.err == nil {
+		b.counts = append(b.counts, counts...)
+	}
+	return b.err
+}
+
+// The history hears of nothing that heat was not judged by, and its failures
+// repeat nothing.
+func TestTee(t *testing.T) {
+	t.Parallel()
+	down := errors.New("down")
+	counts := []hotparam.Count{{Key: "topic?id=1", N: 2, Second: 3}}
+	for _, tt := range []struct {
+		judge, history error
+		sent, kept     int
+	}{{nil, nil, 1, 1}, {down, nil, 0, 0}, {nil, down, 1, 0}} {
+		judge, history := &book{err: tt.judge}, &book{err: tt.history}
+		err := tee{judge, history}.Send(t.Context(), counts)
+		if !errors.Is(err, tt.judge) || len(judge.counts) != tt.sent || len(history.counts) != tt.kept {
+			t.Errorf("%+v: error %v, sent %v, kept %v", tt, err, judge.counts, history.counts)
 		}
 	}
 }
