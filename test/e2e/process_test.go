@@ -196,3 +196,18 @@ func rewrite(t *testing.T, path, text string) {
 		t.Fatal(err)
 	}
 }
+
+// appendTo adds to a file the way a log's writer does.
+func appendTo(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
