@@ -29,7 +29,8 @@ const (
 type Change struct {
 	At     time.Time `json:"at"`
 	Author string    `json:"author"`
-	// Action is ChangePut, ChangeDelete or ChangeUndo.
+	// Action is ChangePut or ChangeDelete. An undo is one of them too: it puts
+	// back, or removes, what another change did.
 	Action string `json:"action"`
 	ID     string `json:"id"`
 	// Before is nil where there was none, After where there is none any more.
@@ -41,7 +42,6 @@ type Change struct {
 const (
 	ChangePut    = "put"
 	ChangeDelete = "delete"
-	ChangeUndo   = "undo"
 )
 
 // Validate reports what makes an override unusable. The ID may be empty.
