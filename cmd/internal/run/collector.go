@@ -60,7 +60,7 @@ func Collector(ctx context.Context, cfg config.Collector, set *rules.Set, versio
 	}
 	s.Add(Sinks, "reload", (&reloader{path: cfg.Config, log: c.log, apply: c.rules.Store}).Run)
 	addAdmin(&s, page, listener)
-	c.log.Info("collector runs", "out", c.out.name, "statsd", cfg.In.Listen, "mirror", cfg.Mirror.Listen, "logs", len(c.logs))
+	c.log.Info("collector runs", "out", c.out.name, "history", c.history != nil, "statsd", cfg.In.Listen, "mirror", cfg.Mirror.Listen, "logs", len(c.logs))
 	return s.Run(ctx, cfg.Stop.Timeout, c.log)
 }
 
