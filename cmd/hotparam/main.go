@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -72,18 +73,11 @@ func (v validateCmd) Run(k *kong.Kong) error {
 	for _, path := range v.Files {
 		set, err := config.LoadRules(path)
 		if err != nil {
-			failed = joinLines(failed, err)
+			failed = errors.Join(failed, err)
 			continue
 		}
 		fmt.Fprintf(k.Stdout, "%s: ok: namespace %s, %d rules, %d classes, %d overrides\n",
 			path, set.Namespace, len(set.Rules), len(set.Classes), len(set.Overrides))
 	}
 	return failed
-}
-
-func joinLines(a, b error) error {
-	if a == nil {
-		return b
-	}
-	return fmt.Errorf("%w\n%w", a, b)
 }

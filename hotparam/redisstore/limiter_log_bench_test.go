@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"testing"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 func BenchmarkLimiterLog(b *testing.B) {
 	s := redistest.Start(b)
 	l, ctx := openLimiter(b, s.Addr()), context.Background()
-	spent := regexp.MustCompile(`cmdstat_evalsha:calls=\d+,usec=\d+,usec_per_call=([0-9.]+)`)
 	for _, spec := range []limit.Spec{
 		{Algorithm: limit.SlidingLog, Limit: 100, Window: time.Hour},
 		{Algorithm: limit.SlidingLog, Limit: 1000, Window: time.Hour},
@@ -37,9 +35,7 @@ func BenchmarkLimiterLog(b *testing.B) {
 			for b.Loop() {
 				take()
 			}
-			var us float64
-			fmt.Sscan(spent.FindStringSubmatch(s.Client().Info(ctx, "commandstats").Val())[1], &us)
-			b.ReportMetric(us, "redis-us/op")
+			reportServerTime(b, s)
 		})
 	}
 }

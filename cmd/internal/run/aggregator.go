@@ -11,7 +11,6 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/admin"
 	"github.com/hotparam/pipeline/hotparam/aggregate"
-	"github.com/hotparam/pipeline/hotparam/detect"
 	"github.com/hotparam/pipeline/hotparam/hotset"
 	"github.com/hotparam/pipeline/hotparam/kafka"
 	"github.com/hotparam/pipeline/hotparam/redisstore"
@@ -79,8 +78,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	a.agg = aggregate.New(aggregate.Config{
 		Rules: set, Publish: a.redis.Publisher(publisherName(cfg)),
 		Tick: cfg.Detect.Tick, Hold: cfg.Detect.Hold, Lateness: cfg.Detect.Lateness, MaxKeys: cfg.Detect.MaxKeys,
-		OnChange: func(changes []detect.Change) { a.admin.Publish(changes) },
-		Log:      a.log,
+		Log: a.log,
 	})
 	take := func(counts []hotparam.Count) {
 		_ = a.agg.Send(ctx, counts) // takes everything; what has no place it counts itself
@@ -118,9 +116,8 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 		Namespace: set.Namespace, Version: version, Token: a.cfg.Admin.Token, Log: a.log,
 		Hot:   func() []hotparam.Hot { return hotOf(a.mirror) },
 		Rules: a.rules.Load,
-		// Changes are found in the merged set, so that the page tells the same
-		// whichever aggregator one asks.
-		Pushed:    true,
+		// The page finds changes in the merged set, not in what this aggregator
+		// judged: it tells the same whichever aggregator one asks.
 		Reports:   a.redis.ReadReports,
 		Overrides: a.redis.Overrides(),
 		Ready:     map[string]func(context.Context) error{"redis": a.redis.Ping},

@@ -106,7 +106,6 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 			return []hotparam.Report{l.gate.Report(time.Now())}, nil
 		},
 		Overrides: l.overrides,
-		Ready:     map[string]func(context.Context) error{},
 		Stats: map[string]func() any{
 			"gate":      func() any { return l.gate.Stats() },
 			"tally":     func() any { return l.tally.Stats() },
@@ -136,9 +135,6 @@ func (l *Local) AdminAddr() string {
 
 // Report is what the gate has decided so far.
 func (l *Local) Report() hotparam.Report { return l.gate.Report(time.Now()) }
-
-// Overrides are the live overrides.
-func (l *Local) Overrides() *statedir.Overrides { return l.overrides }
 
 // Run serves until ctx ends and everything has been handed over.
 func (l *Local) Run(ctx context.Context) error {
