@@ -9,6 +9,23 @@ type Hot struct {
 	// Rate is the key's requests per second over the rule's window when it was
 	// last judged.
 	Rate float64 `json:"rate"`
+	// Lower and Upper bound the true rate: a window that holds more keys than
+	// its memory allows knows counts to within an error only. Both are Rate
+	// where the count is exact.
+	Lower float64 `json:"lower"`
+	Upper float64 `json:"upper"`
+	// Share is the key's part of its resource's requests in the window, 0 to 1.
+	Share float64 `json:"share"`
+	// Why is what made it hot: "rate", "share" or "surge", or several joined by
+	// "+".
+	Why string `json:"why"`
+	// Clients is about how many different clients asked for it in the window; 0
+	// where the senders do not say.
+	Clients int64 `json:"clients"`
+	// Client is the heaviest of them and ClientShare its part of the key's
+	// requests, 0 to 1; empty where the senders do not say.
+	Client      string  `json:"client,omitempty"`
+	ClientShare float64 `json:"client_share,omitempty"`
 	// Peak is the highest Rate since the key became hot.
 	Peak float64 `json:"peak_rate"`
 	// Since is when the key crossed its threshold.
@@ -27,4 +44,8 @@ type HotSet struct {
 	At time.Time `json:"at"`
 	// Keys are the hot keys, heaviest first. Not to be changed by readers.
 	Keys []Hot `json:"keys"`
+	// Loops are keys that would be hot were it not for one or a few clients:
+	// they are shown and not limited, because per-IP limits meet those clients.
+	// Heaviest first. Not to be changed by readers.
+	Loops []Hot `json:"loops,omitempty"`
 }

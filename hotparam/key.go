@@ -28,13 +28,3 @@ func (k Key) Resource() string { r, _ := k.Cut(); return r }
 
 // Params is the canonical parameter string, "" where there is none.
 func (k Key) Params() string { _, p := k.Cut(); return p }
-
-// Count says that a key was asked for N times in one second.
-type Count struct {
-	Key Key
-	// N is how often; always positive.
-	N int64
-	// Second is the unix second in which the requests happened. Counts are
-	// placed in windows by it, never by when they arrive.
-	Second int64
-}

@@ -30,7 +30,10 @@ type Verdict struct {
 	RetryAfter time.Duration
 	// ResetAfter is when the limit will be whole again.
 	ResetAfter time.Duration
-	Mode       Mode
+	// Wait is how long an allowed request has to be held back before it goes
+	// on: it has its place in a limit that lets requests wait.
+	Wait time.Duration
+	Mode Mode
 	// Class is the class of the request by its headers ("crawler"), "" for
 	// everybody.
 	Class string
