@@ -3,6 +3,8 @@ package lua
 import _ "embed"
 
 var (
+	//go:embed claim_hot.lua
+	claimHot string
 	//go:embed publish_hot.lua
 	publishHot string
 	//go:embed write_override.lua
@@ -11,8 +13,12 @@ var (
 	writeReport string
 )
 
-// PublishHot is the script that replaces one publisher's hot set; see
-// publish_hot.lua.
+// ClaimHot is the script by which a process takes a publisher's id and gives it
+// back; see claim_hot.lua.
+func ClaimHot() string { return claimHot }
+
+// PublishHot is the script that makes a new version of one publisher's hot set;
+// see publish_hot.lua.
 func PublishHot() string { return publishHot }
 
 // WriteOverride is the script that puts, deletes and trims overrides; see

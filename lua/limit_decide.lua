@@ -2,23 +2,36 @@
 -- limit_decide: judges the charges of one request, all or nothing. Last part of
 -- the script "decide".
 --
--- KEYS[i]  state of charge i, a string (see limit_prelude); all in one hash slot
+-- KEYS[i]  state of charge i, a string (see limit_prelude), and after those of
+--          all charges the blocks of those that have one, each "<until> <length>"
+--          in us; all in one hash slot
 -- ARGV[1]  now, unix us; empty: the clock of this server
 -- ARGV[2]  ms added to every expiry: 0, and more only where a test gives a now
 --          that does not run with the server's clock
+-- ARGV[3]  how many charges
 -- and five for each charge:
 -- ARGV[..] kind      't', 'f', 's', 'a' or 'l'
 --          cost      0 peeks; for a key that occurs before, all its costs so far
 --          capacity  0 denies always
 --          unit      see limit_prelude, at least 1
 --          fill      see limit_prelude, at least 1; 0 for windows
+-- and only for charges of buckets that do not start full, or that block, five:
+-- ARGV[..] which     number of the charge
+--          lack      units missing from the bucket of a subject not known; 0 for others
+--          keep      ms that a full bucket is remembered for that reason; 0 for others
+--          block     us that a denial blocks the subject, 0 for no block
+--          longest   us that a block may grow to, at least block
 --
--- Returns {admitted, and four for each charge: allowed, remaining, retry, reset},
--- whole numbers; admitted and allowed 1 or 0, retry and reset in us, retry -1
--- for never. A request that is not admitted has written nothing (law U1), and
--- remaining and reset of all its charges are those before it.
+-- Returns {admitted, four for each charge: allowed, remaining, retry, reset, and
+-- now, which a refund has to name}, whole numbers; admitted and allowed 1 or 0,
+-- retry and reset in us, retry -1 for never. A request that is not admitted has written nothing (law U1), and
+-- remaining and reset of all its charges are those before it. The two exceptions
+-- are asked for: a bucket that does not start full is remembered from its first
+-- call on, and a denial that waiting helps begins a block (the stories are told
+-- in hotparam/limit/first_sight.go and block.go).
 --
--- One round trip: TIME, one GET a charge, and if admitted one SET a charge.
+-- One round trip: TIME, one GET a charge and one a block, and if admitted one
+-- SET a charge.
 -- Inside Redis 7: 10 us for a bucket and 7 us when it denies; 20 us and 12 us
 -- for a bucket and two windows. The calls alone are 4.5 us and 8.5 us of it.
 
@@ -28,18 +41,33 @@ if not now then
   now = time[1] * 1000000 + time[2]
 end
 
+local n = ARGV[3] + 0
+local extras, begun = nil, nil
+if #ARGV > 3 + 5 * n then
+  extras, begun = {}, {}
+  local key = n
+  for a = 4 + 5 * n, #ARGV, 5 do
+    local e = {lack = ARGV[a + 1] + 0, keep = ARGV[a + 2] + 0, block = ARGV[a + 3] + 0, longest = ARGV[a + 4] + 0}
+    if e.block > 0 then
+      key = key + 1
+      e.key = KEYS[key]
+    end
+    extras[ARGV[a] + 0] = e
+  end
+end
+
 local reply, writes = {1}, {}
-for i = 1, #KEYS do
-  local a = 5 * i - 2
+for i = 1, n do
+  local a = 5 * i - 1
   local kind, cost, capacity, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4] + 0
   local judge = kind == 't' and t_judge or kind == 'f' and f_judge or kind == 's' and s_judge or kind == 'a' and a_judge or l_judge
 
-  local at, used, aux, bound, clock, ticks = 0, 0, 0, nil, now, nil
+  local known, at, used, aux, bound, clock, ticks = false, 0, 0, 0, nil, now, nil
   local raw = redis.call('GET', KEYS[i])
   if raw then
     local kind0, at0, used0, unit0, aux0, rest = string.match(raw, '^(%l)(%d+) (%d+) (%d+) (%d+)()')
     if kind0 then
-      at, used, aux = at0 + 0, used0 + 0, aux0 + 0
+      known, at, used, aux = true, at0 + 0, used0 + 0, aux0 + 0
       clock = max(now, at) -- time never runs backwards (law U11)
       if kind0 ~= kind or unit0 ~= ARGV[a + 3] or (kind == 't' and aux0 ~= ARGV[a + 4]) then
         used, aux, bound = adopt(kind0, at, used, unit0 + 0, aux, kind, capacity, unit)
@@ -49,6 +77,13 @@ for i = 1, #KEYS do
       elseif kind == 'l' then
         ticks = string.sub(raw, rest + 1)
       end
+    end
+  end
+  local extra = extras and extras[i]
+  if extra and extra.lack > 0 and not known then
+    at, used, aux = now, extra.lack, fill
+    if cost > 0 then
+      begun[#begun + 1] = {KEYS[i], string.format('%s%d %d %d %d', kind, at, used, unit, aux), ceil_div(used, fill * 1000) + 1 + extra.keep}
     end
   end
 
@@ -62,9 +97,32 @@ for i = 1, #KEYS do
       retry = min(wait, over - clock)
     end
   end
+  local reset = left < capacity and over - clock or 0
+  if extra and extra.block > 0 then
+    local until_us, length = string.match(redis.call('GET', extra.key) or '', '^(%d+) (%d+)$')
+    local wait, longest = 0, extra.longest
+    if until_us then
+      wait = min(until_us - now, longest)
+    end
+    if wait <= 0 and retry > 0 then
+      wait = extra.block
+      if until_us and now < until_us + length then
+        wait = min(max(2 * length, extra.block), longest)
+      end
+      begun[#begun + 1] = {extra.key, string.format('%d %d', now + wait, wait), ceil_div(2 * wait, 1000) + 1}
+    end
+    if wait > 0 then
+      left, reset = 0, max(reset, wait)
+      if cost > 0 then
+        allowed, reply[1] = 0, 0
+        if retry >= 0 then
+          retry = max(retry, wait)
+        end
+      end
+    end
+  end
   local r = 4 * i - 2
-  reply[r], reply[r + 1], reply[r + 2] = allowed, left, retry
-  reply[r + 3] = left < capacity and over - clock or 0
+  reply[r], reply[r + 1], reply[r + 2], reply[r + 3] = allowed, left, retry, reset
 
   if cost > 0 and reply[1] == 1 then
     -- The state lives until it means nothing, rounded up to ms (laws U8, U9),
@@ -75,6 +133,9 @@ for i = 1, #KEYS do
       writes[w + 2] = writes[w + 2] .. ' ' .. ticks1
     end
     writes[w + 3], writes[w + 4] = ceil_div(over1 - now, 1000) + 1 + slack_ms, over1 - clock
+    if extra then
+      writes[w + 3] = writes[w + 3] + extra.keep
+    end
   end
 end
 
@@ -82,8 +143,13 @@ if reply[1] == 1 then
   for w = 1, #writes, 4 do
     local i = writes[w]
     redis.call('SET', KEYS[i], writes[w + 1], 'PX', writes[w + 2])
-    reply[4 * i - 1] = reply[4 * i - 1] - ARGV[5 * i - 1]
+    reply[4 * i - 1] = reply[4 * i - 1] - ARGV[5 * i]
     reply[4 * i + 1] = writes[w + 3]
   end
+elseif begun then
+  for b = 1, #begun do
+    redis.call('SET', begun[b][1], begun[b][2], 'PX', begun[b][3] + slack_ms)
+  end
 end
+reply[4 * n + 2] = now
 return reply

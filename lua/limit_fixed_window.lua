@@ -6,15 +6,19 @@
 -- Cost: O(1), no redis.call.
 
 local function f_judge(at, used, _, now, cost, capacity, unit)
-  local ends = now - now % unit + unit
-  if at < ends - unit then
+  local start = now - now % unit
+  local ends = start + unit
+  if at < start then
     used = 0
   end
-  local over = now
+  local left, over = capacity - used, now
   if used > 0 then
     over = ends
   end
-  return max(0, capacity - used), over, ends - now, used + cost, 0, ends
+  if left < 0 then
+    left = 0
+  end
+  return left, over, ends - now, used + cost, 0, ends
 end
 
 local function f_taken(at, used, unit)

@@ -31,10 +31,12 @@
 
 local floor, max, min = math.floor, math.max, math.min
 
+-- a % b is done by the interpreter itself, where floor and max are calls. It is
+-- as exact as a / b, and not below 0.
 local function ceil_div(a, b)
-  local q = floor(a / b)
-  if q * b < a then
-    return q + 1
+  local rest = a % b
+  if rest > 0 then
+    return (a - rest) / b + 1
   end
-  return q
+  return a / b
 end

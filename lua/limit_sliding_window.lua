@@ -30,7 +30,13 @@ local function s_judge(at, cur, prev, now, cost, capacity, unit)
   elseif prev > 0 then
     over = start + unit
   end
-  local left = max(0, capacity - cur - ceil_div(prev * (unit - e), unit))
+  local left = capacity - cur
+  if prev > 0 then
+    left = left - ceil_div(prev * (unit - e), unit)
+  end
+  if left < 0 then
+    left = 0
+  end
   if cost > left then
     -- What weighs only falls: try this window, the next (where cur is the one
     -- before), and then there is nothing left.

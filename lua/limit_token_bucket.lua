@@ -6,9 +6,11 @@
 -- Cost: O(1), no redis.call.
 
 local function t_judge(at, used, _, now, cost, capacity, unit, fill)
-  local missing, over = 0, now
+  local missing, over, room = 0, now, capacity * unit
   if used > 0 then
-    used = min(used, capacity * unit)
+    if used > room then
+      used = room
+    end
     over = at + ceil_div(used, fill)
     if now < over then
       missing = used - fill * (now - at)
@@ -16,7 +18,8 @@ local function t_judge(at, used, _, now, cost, capacity, unit, fill)
       over = now
     end
   end
-  local left = floor((capacity * unit - missing) / unit)
+  local left = room - missing
+  left = (left - left % unit) / unit
   if cost > left then
     return left, over, ceil_div(missing - (capacity - cost) * unit, fill)
   end

@@ -1,47 +1,50 @@
--- publish_hot: replaces the hot set of one publisher and tells the followers.
+-- publish_hot: makes a new version of one publisher's hot set and tells the followers.
 --
 -- KEYS[1]  hot:version      string: last version given in this namespace
 -- KEYS[2]  hot:index        hash: publisher -> "version expiry_ms"
--- KEYS[3]  hot:set:<id>     hash: epoch, seq, version, at, encoding, body
--- KEYS[4]  hot:epoch:<id>   string: "epoch token" of the process that owns the id
+-- KEYS[3]  hot:set:<id>     hash: epoch, seq, version, base, at, encoding, body
+-- KEYS[4]  hot:epoch:<id>   string: "epoch token lease_end_ms" of the process that owns the id
+-- KEYS[5]  hot:log:<id>     sorted set: version -> "version from epoch " .. change
 -- ARGV[1]  publisher id
--- ARGV[2]  token of the calling process, random
--- ARGV[3]  epoch of the calling process, 0 while it has none
--- ARGV[4]  KEYS[4] as the caller read it; asked for while it has no epoch
--- ARGV[5]  seq: number of this call, growing within the process
--- ARGV[6]  at: when the set was judged, unix us by the publisher's clock
--- ARGV[7]  floor: the last version the caller was given, 0 for none
--- ARGV[8]  life of the set, ms, >= 1
--- ARGV[9]  encoding of the body
--- ARGV[10] body
--- ARGV[11] life of the version counter, ms
--- ARGV[12] life of the epoch, ms
--- ARGV[13] channel of the notice
+-- ARGV[2]  token of the calling process
+-- ARGV[3]  seq: number of this call, growing within the process
+-- ARGV[4]  floor: the last version the caller was given, 0 for none
+-- ARGV[5]  from: the version that the change continues; 0: there is no change,
+--          body is the set
+-- ARGV[6]  change: what readers of version from are to be told; '' for none
+-- ARGV[7]  at: when the set in body was judged, unix us by the publisher's clock
+-- ARGV[8]  encoding of body
+-- ARGV[9]  body: the whole set; '' leaves the one that stands
+-- ARGV[10] how many changes to keep when body is not ''
+-- ARGV[11] life of the set, ms, >= 1
+-- ARGV[12] lease of the caller, ms
+-- ARGV[13] life of the version counter, ms
+-- ARGV[14] life of the epoch, ms
+-- ARGV[15] channel of the notice
 --
 -- Returns {code, version, epoch}:
---   1  published under version; epoch is the caller's from now on
---   0  fenced: the process with that epoch owns the id
+--   1  published under version; epoch is the caller's
+--   0  fenced: the id is not the caller's; epoch is that of its owner, 0 for none
 --  -1  late: a later call of the same process was here already
---  -2  race: another process took the id since the caller read KEYS[4]
+--  -2  gap: what stands is not version from; nothing was written
 --
 -- A call may arrive long after its caller gave it up (Redis was frozen, the
--- bytes lay in a socket). That is why an id is taken only from the owner that
--- was read, and why calls carry a number: neither an old process nor an old
--- call can undo a newer one.
+-- bytes lay in a socket). That is why only the owner of the id may publish, and
+-- why calls carry a number: neither an old process nor an old call can undo a
+-- newer one.
 --
--- One round trip; O(bytes of the body + number of publishers).
+-- One round trip; O(bytes of change and body + number of publishers).
 
-local version_key, index_key, set_key, epoch_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local version_key, index_key, set_key, epoch_key, log_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local publisher, token = ARGV[1], ARGV[2]
-local epoch = tonumber(ARGV[3])
-local expected = ARGV[4]
-local seq = tonumber(ARGV[5])
-local at = ARGV[6]
-local floor = tonumber(ARGV[7])
-local life_ms = tonumber(ARGV[8])
-local encoding, body = ARGV[9], ARGV[10]
-local version_life_ms, epoch_life_ms = ARGV[11], ARGV[12]
-local channel = ARGV[13]
+local seq = tonumber(ARGV[3])
+local floor = tonumber(ARGV[4])
+local from, change = tonumber(ARGV[5]), ARGV[6]
+local at, encoding, body = ARGV[7], ARGV[8], ARGV[9]
+local keep = tonumber(ARGV[10])
+local life_ms, lease_ms = tonumber(ARGV[11]), tonumber(ARGV[12])
+local version_life_ms, epoch_life_ms = ARGV[13], ARGV[14]
+local channel = ARGV[15]
 
 -- Numbers above 10^14 would be written with an exponent.
 local function int(n)
@@ -51,35 +54,43 @@ end
 local time = redis.call('TIME')
 local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
--- The fence. The clock is the floor of epochs and of versions, so that a Redis
--- that lost everything gives neither a second time.
-local current = redis.call('GET', epoch_key) or ''
-local held, owner = string.match(current, '^(%d+) (.*)$')
-held = tonumber(held or '0')
-if owner == token then
-  epoch = held
-elseif epoch == 0 then
-  if current ~= expected then
-    return {-2, 0, held}
-  end
-  epoch = math.max(held + 1, now_ms)
-elseif held >= epoch then
-  return {0, 0, held}
+-- The fence.
+local epoch, owner = string.match(redis.call('GET', epoch_key) or '', '^(%d+) (%S+)')
+epoch = tonumber(epoch or '0')
+if owner ~= token then
+  return {0, 0, epoch}
 end
 
-local stands = redis.call('HMGET', set_key, 'epoch', 'seq')
-if tonumber(stands[1] or '0') == epoch and tonumber(stands[2] or '0') >= seq then
+local stands = redis.call('HMGET', set_key, 'epoch', 'seq', 'version', 'base')
+local ours = tonumber(stands[1] or '0') == epoch
+if ours and tonumber(stands[2] or '0') >= seq then
   return {-1, 0, epoch}
 end
-redis.call('SET', epoch_key, int(epoch) .. ' ' .. token, 'PX', epoch_life_ms)
+if from > 0 then
+  local stands_at = tonumber(stands[3] or '0')
+  local logged = tonumber(stands[4] or '0') == stands_at or redis.call('EXISTS', log_key) == 1
+  if not ours or stands_at ~= from or not logged then
+    return {-2, 0, epoch}
+  end
+end
+redis.call('SET', epoch_key, int(epoch) .. ' ' .. token .. ' ' .. int(now_ms + lease_ms), 'PX', epoch_life_ms)
 
+-- The clock is the floor of versions, so that a Redis that lost everything
+-- gives none a second time.
 local last = tonumber(redis.call('GET', version_key) or '0')
 local version = math.max(last + 1, floor + 1, now_ms)
 redis.call('SET', version_key, int(version), 'PX', version_life_ms)
 
-redis.call('HSET', set_key, 'epoch', int(epoch), 'seq', int(seq), 'version', int(version),
-  'at', at, 'encoding', encoding, 'body', body)
+redis.call('HSET', set_key, 'epoch', int(epoch), 'seq', int(seq), 'version', int(version))
+if body ~= '' or from == 0 then
+  redis.call('HSET', set_key, 'base', int(version), 'at', at, 'encoding', encoding, 'body', body)
+  redis.call('ZREMRANGEBYRANK', log_key, 0, -1 - keep)
+end
 redis.call('PEXPIRE', set_key, int(life_ms))
+if from > 0 then
+  redis.call('ZADD', log_key, int(version), int(version) .. ' ' .. int(from) .. ' ' .. int(epoch) .. ' ' .. change)
+end
+redis.call('PEXPIRE', log_key, int(life_ms))
 
 -- The index forgets who fell silent, and lives as long as its last set.
 local longest_ms = life_ms

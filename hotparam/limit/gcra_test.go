@@ -28,12 +28,12 @@ func TestThrottleReply(t *testing.T) {
 func TestEmissionIntervals(t *testing.T) {
 	t.Parallel()
 	for spec, want := range map[Spec]time.Duration{
-		{GCRA, 24, 24 * time.Hour, 0, 0}:  time.Hour,
-		{GCRA, 6, time.Hour, 0, 0}:        10 * time.Minute,
-		{GCRA, 6, time.Minute, 0, 0}:      10 * time.Second,
-		{GCRA, 6, 2 * time.Minute, 0, 0}:  20 * time.Second,
-		{GCRA, 5, time.Second, 0, 0}:      200 * time.Millisecond,
-		{GCRA, 1, 10 * time.Second, 0, 0}: 10 * time.Second,
+		{Algorithm: GCRA, Limit: 24, Window: 24 * time.Hour}:  time.Hour,
+		{Algorithm: GCRA, Limit: 6, Window: time.Hour}:        10 * time.Minute,
+		{Algorithm: GCRA, Limit: 6, Window: time.Minute}:      10 * time.Second,
+		{Algorithm: GCRA, Limit: 6, Window: 2 * time.Minute}:  20 * time.Second,
+		{Algorithm: GCRA, Limit: 5, Window: time.Second}:      200 * time.Millisecond,
+		{Algorithm: GCRA, Limit: 1, Window: 10 * time.Second}: 10 * time.Second,
 	} {
 		terms, err := spec.Terms()
 		if got := time.Duration(terms.Unit/terms.Fill) * time.Microsecond; err != nil || got != want {

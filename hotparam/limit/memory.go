@@ -4,8 +4,6 @@ import (
 	"context"
 	"hash/maphash"
 	"math/bits"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,6 +85,7 @@ type pending struct {
 	terms Terms
 	next  state
 	cost  int64 // with earlier charges of the same subject
+	begun block // that a denial begins, length 0: none
 	slot  int32 // -1: not known yet
 	shard uint8
 }
@@ -117,7 +116,7 @@ func (m *Memory) take(now int64, charges []Charge, results []Result, ps []pendin
 	if allowed {
 		m.commit(now, ps)
 	} else {
-		undo(now, results, ps)
+		m.undo(now, results, ps)
 	}
 	m.unlock(locks)
 	return allowed, nil
@@ -126,12 +125,16 @@ func (m *Memory) take(now int64, charges []Charge, results []Result, ps []pendin
 // prepare says where each charge belongs, and which shards have to be locked,
 // one bit each.
 func (m *Memory) prepare(charges []Charge, ps []pending) (locks uint64, err error) {
+	var who ident
 	for i := range charges {
 		c, p := &charges[i], &ps[i]
 		if p.terms, err = c.Spec.Terms(); err != nil {
 			return 0, err
 		}
-		p.id, p.shard, p.tab = m.locate(&c.Subject)
+		if s := &c.Subject; i == 0 || s.Client != charges[i-1].Subject.Client || s.Name != charges[i-1].Subject.Name {
+			who = m.who(s) // the windows of a client are hashed once
+		}
+		p.id, p.shard, p.tab = m.place(who, c.Subject.Space)
 		locks |= 1 << p.shard
 	}
 	return locks, nil
@@ -160,6 +163,7 @@ func judgeAll(now int64, charges []Charge, results []Result, ps []pending) bool 
 		p.next, p.cost = *p.stored(), charges[i].Cost
 		p.addEarlier(ps[:i])
 		o := p.terms.charge(&p.next, p.trail(), now, p.cost)
+		p.punish(&o, now)
 		o.write(&results[i], p.terms.Capacity)
 		all = all && o.allowed
 	}
@@ -171,7 +175,7 @@ func judgeAll(now int64, charges []Charge, results []Result, ps []pending) bool 
 func (p *pending) addEarlier(earlier []pending) {
 	for j := len(earlier) - 1; j >= 0; j-- {
 		if e := &earlier[j]; e.id == p.id && e.tab == p.tab {
-			p.cost = min(p.cost, maxExact) + min(e.cost, 1<<60) // beyond any capacity anyway
+			p.cost = min(p.cost, 1<<60) + min(e.cost, 1<<60) // beyond any capacity anyway
 			return
 		}
 	}
@@ -221,8 +225,9 @@ func (p *pending) again(later []pending) bool {
 }
 
 // undo makes the results of a denied request say what is so: nothing was
-// charged. Only the statistics of known subjects change.
-func undo(now int64, results []Result, ps []pending) {
+// charged. Only the statistics of known subjects change, and what Lack and Block
+// ask for.
+func (m *Memory) undo(now int64, results []Result, ps []pending) {
 	for i := range ps {
 		p := &ps[i]
 		if p.slot >= 0 && p.cost > 0 {
@@ -231,60 +236,14 @@ func undo(now int64, results []Result, ps []pending) {
 		if results[i].Allowed {
 			s := *p.stored()
 			o := p.terms.charge(&s, p.trail(), now, 0)
+			p.punish(&o, now)
 			o.write(&results[i], p.terms.Capacity)
 		}
 	}
-}
-
-// locate says where a subject is remembered, if it is: its hash, its shard and
-// the table of its Space there.
-func (m *Memory) locate(s *Subject) (ident, uint8, *table) {
-	id := ident{maphash.String(m.seeds[0], s.Name), maphash.String(m.seeds[1], s.Name)}
-	if s.Client.Addr.IsValid() {
-		id.hi ^= bits.RotateLeft64(maphash.Comparable(m.seeds[0], s.Client.Addr), 1)
-		id.lo ^= bits.RotateLeft64(maphash.Comparable(m.seeds[1], s.Client.Addr), 1)
-	}
-	if s.Client.Name != "" {
-		id.hi ^= bits.RotateLeft64(maphash.String(m.seeds[0], s.Client.Name), 2)
-		id.lo ^= bits.RotateLeft64(maphash.String(m.seeds[1], s.Client.Name), 2)
-	}
-	space := m.space(s.Space)
-	if space == maxSpaces-1 { // the table that Spaces share
-		id.hi ^= bits.RotateLeft64(maphash.String(m.seeds[0], s.Space), 3)
-		id.lo ^= bits.RotateLeft64(maphash.String(m.seeds[1], s.Space), 3)
-	}
-	shard := uint8(id.hi % uint64(len(m.shards)))
-	return id, shard, &m.shards[shard].tables[space]
-}
-
-// space is the index of a Space, given out when it is first seen.
-func (m *Memory) space(name string) int {
-	known := *m.spaces.Load()
-	for i, s := range known {
-		if s == name {
-			return i
+	for i := range ps { // now that all results are read
+		if p := &ps[i]; p.begun.length > 0 {
+			p.tab.blockUntil(p.id, p.begun, m.room, now)
 		}
+		m.meet(now, &ps[i])
 	}
-	if len(known) == maxSpaces {
-		return maxSpaces - 1
-	}
-	return m.addSpace(name)
-}
-
-func (m *Memory) addSpace(name string) int {
-	m.spaceMu.Lock()
-	defer m.spaceMu.Unlock()
-	known := *m.spaces.Load()
-	for i, s := range known {
-		if s == name {
-			return i
-		}
-	}
-	if len(known) == maxSpaces {
-		return maxSpaces - 1
-	}
-	// The name is kept: it must not live in a buffer that is used again.
-	grown := slices.Concat(known, []string{strings.Clone(name)})
-	m.spaces.Store(&grown)
-	return len(known)
 }

@@ -40,11 +40,29 @@ type Spec struct {
 	// Buckets is into how many equal parts a bucketed window cuts its Window.
 	// Other algorithms ignore it.
 	Buckets int64
+
+	// Lack is how many tokens a token bucket lacks for a subject that it has
+	// not seen for a day; see FirstSight. 0: it starts full.
+	Lack int64
+	// Wait is how long a call may be held back until it fits: a call that would
+	// be denied with a RetryAfter of at most Wait is admitted at once, takes
+	// its place, and goes on after Charge.Wait. Where the wait cannot fit it is
+	// denied at once. Only for what Refills; see wait.go.
+	Wait time.Duration
+	// Block denies a subject everything for that long after a denial, and
+	// BlockMax, if longer, lets that grow: each block that begins before the
+	// one before is over for as long as it lasted is twice as long, up to
+	// BlockMax. 0: a denial costs nothing (law U1). See block.go.
+	Block, BlockMax time.Duration
 }
 
-// Capacity is the most that can be admitted at one instant, 0 where the limit
-// denies always.
-func (s Spec) Capacity() int64 {
+// Capacity is the most that can be admitted at one instant, also to wait for
+// its turn; 0 where the limit denies always.
+func (s Spec) Capacity() int64 { return s.AtOnce() + s.queue() }
+
+// AtOnce is the most that can be admitted at one instant and go on at once, or
+// in a leaky bucket queue; 0 where the limit denies always.
+func (s Spec) AtOnce() int64 {
 	if s.Limit == 0 {
 		return 0
 	}
@@ -70,6 +88,9 @@ func (s Spec) Refills() bool {
 //   - Limit and Burst: not negative, below 2^53;
 //   - token bucket, GCRA and leaky bucket: Capacity x (Window in us / gcd(Window, Limit)) below
 //     2^53, and empty to full within 2^46 us (2.2 years);
+//   - Wait: not negative and at most 407 days, only for buckets, whose Capacity grows by it;
+//   - Lack: 0 to Burst, only for a token bucket;
+//   - Block and BlockMax: whole microseconds, at most 407 days, BlockMax 0 or not below Block;
 //   - sliding log: Limit at most MaxLog;
 //   - bucketed window: 1 to 1000 Buckets of whole microseconds, Limit below 10^15;
 //   - sliding window: Limit x Window in us below 2^53 (100,000 a day fits).

@@ -72,6 +72,10 @@ func (t *Terms) charge(s *state, tr *trail, now, cost int64) outcome {
 	}
 	if now >= end {
 		from, end = &state{}, now
+		if t.Lack > 0 && s.kind == KindNone {
+			from = t.firstSight(now)
+			end = from.end()
+		}
 	}
 	o := outcome{remaining: t.left(from, tr, now)}
 	if o.remaining < t.Capacity {

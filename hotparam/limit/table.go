@@ -32,6 +32,7 @@ type table struct {
 	entries []entry
 	trails  trails
 	hand    int // next slot to be looked at when a place is needed
+	blocks  map[ident]block
 
 	evicted, evictedLive uint64
 }

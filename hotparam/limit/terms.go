@@ -38,6 +38,11 @@ type Terms struct {
 	// Fill is how many units a token bucket regains per microsecond, and how
 	// many microseconds a bucket of a bucketed window has; 0 for others.
 	Fill int64
+	// Lack is Spec.Lack in units.
+	Lack int64
+	// Block and BlockMax are those of the Spec in microseconds, BlockMax never
+	// below Block.
+	Block, BlockMax int64
 }
 
 // Terms computes the terms, or says why the spec is refused. It costs a
@@ -46,13 +51,26 @@ func (s Spec) Terms() (Terms, error) {
 	if err := s.plain(); err != nil {
 		return Terms{}, err
 	}
+	if s.Lack == 0 && s.Wait == 0 && s.Block == 0 && s.BlockMax == 0 { // most have none
+		return s.amounts()
+	}
+	if err := s.extras(); err != nil {
+		return Terms{}, err
+	}
+	t, err := s.amounts()
+	t.Lack, t.Block, t.BlockMax = min(s.Lack, t.Capacity)*t.Unit, s.Block.Microseconds(), max(s.BlockMax, s.Block).Microseconds()
+	return t, err
+}
+
+// amounts are the terms of the algorithm.
+func (s Spec) amounts() (Terms, error) {
 	us := s.Window.Microseconds()
 	if s.Algorithm == TokenBucket { // most are
-		return s.bucketTerms(us, s.Burst)
+		return s.bucketTerms(us)
 	}
 	switch s.Algorithm {
 	case GCRA, LeakyBucket:
-		return s.bucketTerms(us, s.Burst+1)
+		return s.bucketTerms(us)
 	case FixedWindow:
 		return Terms{Kind: KindFixed, Capacity: s.Limit, Unit: us}, nil
 	case AnchoredWindow:
@@ -81,6 +99,34 @@ func (s Spec) plain() error {
 		return fmt.Errorf("limit: window %v is longer than 407 days", s.Window)
 	case s.Limit < 0 || s.Limit > maxExact:
 		return fmt.Errorf("limit: limit %d must be in 0..2^53-1", s.Limit)
+	}
+	return nil
+}
+
+// extras checks what goes beside an algorithm.
+func (s Spec) extras() error {
+	for _, d := range []struct {
+		name string
+		d    time.Duration
+	}{{"wait", s.Wait}, {"block", s.Block}, {"longest block", s.BlockMax}} {
+		switch {
+		case d.d < 0 || d.d.Microseconds() > maxWindow:
+			return fmt.Errorf("limit: %s %v must be in 0..407 days", d.name, d.d)
+		case d.d%time.Microsecond != 0:
+			return fmt.Errorf("limit: %s %v must be whole microseconds", d.name, d.d)
+		}
+	}
+	switch {
+	case s.Wait > 0 && !s.Refills():
+		return fmt.Errorf("limit: wait %v: a %s holds nobody back; token_bucket, gcra and leaky_bucket can", s.Wait, s.Algorithm)
+	case s.Lack != 0 && s.Algorithm != TokenBucket:
+		return fmt.Errorf("limit: %s starts with nothing taken; only a token_bucket can start otherwise", s.Algorithm)
+	case s.Lack < 0 || s.Lack > s.Burst:
+		return fmt.Errorf("limit: a bucket of burst %d cannot lack %d tokens", s.Burst, s.Lack)
+	case s.BlockMax > 0 && s.BlockMax < s.Block:
+		return fmt.Errorf("limit: longest block %v is shorter than block %v", s.BlockMax, s.Block)
+	case s.BlockMax > 0 && s.Block == 0:
+		return fmt.Errorf("limit: longest block %v without a block", s.BlockMax)
 	}
 	return nil
 }

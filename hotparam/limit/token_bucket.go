@@ -25,7 +25,7 @@ import "fmt"
 // divisions.
 
 // bucketTerms refuses what would leave the domain.
-func (s Spec) bucketTerms(us, capacity int64) (Terms, error) {
+func (s Spec) bucketTerms(us int64) (Terms, error) {
 	if s.Burst < 0 || s.Burst > maxExact {
 		return Terms{}, fmt.Errorf("limit: burst %d must be in 0..2^53-1", s.Burst)
 	}
@@ -33,7 +33,7 @@ func (s Spec) bucketTerms(us, capacity int64) (Terms, error) {
 		return Terms{Kind: KindBucket, Unit: 1, Fill: 1}, nil
 	}
 	g := gcd(us, s.Limit)
-	t := Terms{Kind: KindBucket, Capacity: capacity, Unit: us / g, Fill: s.Limit / g}
+	t := Terms{Kind: KindBucket, Capacity: s.Capacity(), Unit: us / g, Fill: s.Limit / g}
 	if t.Capacity > maxExact/t.Unit {
 		return Terms{}, fmt.Errorf("limit: %s of burst %d at %d per %v needs numbers beyond 2^53; choose a rounder rate or a smaller burst", s.Algorithm, s.Burst, s.Limit, s.Window)
 	}

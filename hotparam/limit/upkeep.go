@@ -65,6 +65,7 @@ func (m *Memory) Sweep(now time.Time) int {
 		sh.mu.Lock()
 		for j := range sh.tables {
 			n += sh.tables[j].sweep(us)
+			sh.tables[j].sweepBlocks(us)
 		}
 		sh.mu.Unlock()
 	}

@@ -34,6 +34,9 @@ func drawSpec(rt *rapid.T) limit.Spec {
 			s.Burst = rapid.Int64Range(1, 1<<53-1).Draw(rt, "burst") >> rapid.IntRange(0, 50).Draw(rt, "shift")
 			s.Window = time.Duration(rapid.Int64Range(1, 1<<45).Draw(rt, "us")>>rapid.IntRange(0, 40).Draw(rt, "shift")) * time.Microsecond
 		}
+		if s.Refills() && rapid.IntRange(0, 2).Draw(rt, "waits") == 0 {
+			s.Wait = s.Window / time.Duration(rapid.Int64Range(1, 50).Draw(rt, "wait")) / time.Microsecond * time.Microsecond
+		}
 		if s.Algorithm == limit.SlidingLog && s.Limit > limit.MaxLog {
 			s.Limit %= limit.MaxLog + 1
 		}
@@ -60,6 +63,21 @@ func drawSpecs(rt *rapid.T) []limit.Spec {
 		}
 	}
 	return specs
+}
+
+// drawExtras lets denials block, and buckets start with less than they hold.
+func drawExtras(rt *rapid.T, s limit.Spec) limit.Spec {
+	if s.Algorithm == limit.TokenBucket && rapid.Bool().Draw(rt, "lacks") {
+		s.Lack = rapid.Int64Range(0, s.Burst).Draw(rt, "lack")
+	}
+	if rapid.Bool().Draw(rt, "blocks") {
+		s.Block = time.Duration(rapid.Int64Range(1, 2*micros(s.Window)).Draw(rt, "block")) * time.Microsecond
+		s.BlockMax = s.Block * time.Duration(rapid.SampledFrom([]int64{0, 1, 3, 8}).Draw(rt, "longest"))
+	}
+	if s.Validate() != nil {
+		s.Block, s.BlockMax = 0, 0
+	}
+	return s
 }
 
 // drawCost draws what is likely to meet an edge.

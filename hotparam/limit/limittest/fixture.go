@@ -31,6 +31,13 @@ type Fixture struct {
 	// less for one that is kept for ever. nil: the store has no expiry that can
 	// be seen, and law U9 is skipped.
 	Lives func() []time.Duration
+	// Forward says that random traces must not turn the clock back: a store that
+	// takes back a part of a request (because it lies on several nodes) does so
+	// exactly only while time runs forward, else it gives back too little.
+	Forward bool
+	// Refund takes back, now, what a request that was admitted at a time has
+	// charged; nil: RunSame tries none.
+	Refund func(now, at time.Time, charges []limit.Charge)
 }
 
 // Run checks every law. open builds a fixture that is released by t.Cleanup.
@@ -40,6 +47,7 @@ func Run(t *testing.T, open func(t testing.TB) Fixture) {
 		"Faults":     testFaults,
 		"Saturation": testSaturation,
 		"BadInput":   testBadInput,
+		"Hostile":    testHostile,
 		"Oracle":     testOracle,
 		"Free":       testFree,
 		"Change":     testChange,
@@ -48,6 +56,11 @@ func Run(t *testing.T, open func(t testing.TB) Fixture) {
 		"Schedule":   testSchedule,
 		"Nginx":      testNginx,
 		"Queue":      testQueue,
+		"Wait":       testWait,
+		"Block":      testBlock,
+		"Blocks":     testBlockTape,
+		"FirstSight": testFirstSight,
+		"AtMost":     testAtMost,
 	}
 	for name, law := range laws {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +146,9 @@ func (s store) dump() string {
 }
 
 func charge(name string, spec limit.Spec, cost int64) limit.Charge {
-	return limit.Charge{Subject: limit.Subject{Space: "test", Name: name}, Spec: spec, Cost: cost}
+	return limit.Charge{Subject: subject(name), Spec: spec, Cost: cost}
 }
+
+func subject(name string) limit.Subject { return limit.Subject{Space: "test", Name: name} }
 
 func micros(d time.Duration) int64 { return d.Microseconds() }

@@ -52,7 +52,7 @@ func (o *oracle) bucketFits(at, cost int64) bool {
 	sum := cost
 	for i := len(o.log) - 1; i >= 0; i-- {
 		sum += o.log[i].cost
-		room := product(o.spec.Burst, window).plus(product(o.spec.Limit, at-o.log[i].at))
+		room := product(o.spec.Capacity(), window).plus(product(o.spec.Limit, at-o.log[i].at))
 		if room.less(product(sum, window)) {
 			return false
 		}
@@ -75,7 +75,7 @@ func (o *oracle) arrivalFits(at, cost int64) bool {
 	for _, e := range o.log {
 		tat = next(e.at, e.cost)
 	}
-	return !product(at, o.spec.Limit).plus(product(o.spec.Burst+1, window)).less(next(at, cost))
+	return !product(at, o.spec.Limit).plus(product(o.spec.Capacity(), window)).less(next(at, cost))
 }
 
 // slidingFits: prev x (W-e) + (cur+cost) x W <= L x W (S1).

@@ -2,15 +2,22 @@ package limittest
 
 import (
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
+// request is one that was admitted at a time.
+type request struct {
+	at      int64
+	charges []limit.Charge
+}
+
 // RunSame drives two stores with the same random requests, step by step: more
 // charges at a time, the same subject twice, specs that change, a clock that
-// goes back. Every reply must be the same in every number.
+// goes back, requests that are taken back later. Every reply must be the same in every number.
 func RunSame(t *testing.T, one, other Fixture) {
 	check(t, 2, func(rt *rapid.T, steps int) {
 		one.Reset()
@@ -18,6 +25,10 @@ func RunSame(t *testing.T, one, other Fixture) {
 		a, b, now, last := store{one, rt}, store{other, rt}, newClock(rt), limit.Result{}
 		now.back = true
 		specs := drawSpecs(rt)
+		for _, s := range specs[:2] {
+			specs = append(specs, drawExtras(rt, s))
+		}
+		var taken []request
 		for range steps {
 			at := now.step(rt, specs[0], last)
 			var charges []limit.Charge
@@ -34,6 +45,16 @@ func RunSame(t *testing.T, one, other Fixture) {
 				}
 			}
 			last = results[0]
+			if admitted && one.Refund != nil && other.Refund != nil {
+				taken = append(taken, request{at, charges})
+			}
+			if len(taken) > 0 && rapid.IntRange(0, 2).Draw(rt, "refund") == 0 {
+				i := rapid.IntRange(0, len(taken)-1).Draw(rt, "which")
+				for _, f := range []Fixture{one, other} {
+					f.Refund(time.UnixMicro(at), time.UnixMicro(taken[i].at), taken[i].charges)
+				}
+				taken = append(taken[:i], taken[i+1:]...)
+			}
 		}
 	})
 }

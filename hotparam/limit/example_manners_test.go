@@ -1,0 +1,166 @@
+package limit_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// start is the edge of a second.
+var start = time.Unix(1_700_000_000, 0)
+
+// ask asks a store for one cost of one subject.
+func ask(store limit.Store, now time.Time, spec limit.Spec, cost int64) (limit.Charge, limit.Result) {
+	charges := []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Spec: spec, Cost: cost}}
+	results := make([]limit.Result, 1)
+	if _, err := store.Take(context.Background(), now, charges, results); err != nil {
+		fmt.Println(err)
+	}
+	return charges[0], results[0]
+}
+
+// Every algorithm of 10 a second: what passes just before the edge of a second, and
+// just after it.
+func ExampleSpec() {
+	for _, spec := range []limit.Spec{
+		{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10},
+		{Algorithm: limit.GCRA, Limit: 10, Window: time.Second, Burst: 9},
+		{Algorithm: limit.LeakyBucket, Limit: 10, Window: time.Second, Burst: 9},
+		{Algorithm: limit.FixedWindow, Limit: 10, Window: time.Second},
+		{Algorithm: limit.AnchoredWindow, Limit: 10, Window: time.Second},
+		{Algorithm: limit.SlidingWindow, Limit: 10, Window: time.Second},
+		{Algorithm: limit.SlidingLog, Limit: 10, Window: time.Second},
+		{Algorithm: limit.BucketedWindow, Limit: 10, Window: time.Second, Buckets: 10},
+	} {
+		store, passed := limit.NewMemory(limit.MemoryConfig{}), map[time.Duration]int{}
+		for _, at := range []time.Duration{900 * time.Millisecond, 1100 * time.Millisecond} {
+			for range 25 {
+				if _, r := ask(store, start.Add(at), spec, 1); r.Allowed {
+					passed[at]++
+				}
+			}
+		}
+		_, r := ask(store, start.Add(1100*time.Millisecond), spec, 1)
+		fmt.Printf("%-15s  %2d, %2d; retry after %v\n", spec.Algorithm, passed[900*time.Millisecond], passed[1100*time.Millisecond], r.RetryAfter)
+	}
+	// Output:
+	// token_bucket     10,  2; retry after 100ms
+	// gcra             10,  2; retry after 100ms
+	// leaky_bucket     10,  2; retry after 100ms
+	// fixed_window     10, 10; retry after 900ms
+	// anchored_window  10,  0; retry after 800ms
+	// sliding_window   10,  1; retry after 100ms
+	// sliding_log      10,  0; retry after 800ms
+	// bucketed_window  10,  0; retry after 900ms
+}
+
+// A call may cost more than one, and cost 0 looks without taking.
+func ExampleCharge() {
+	store := limit.NewMemory(limit.MemoryConfig{})
+	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}
+	for _, cost := range []int64{7, 5, 0, 3, 11} {
+		_, r := ask(store, start, spec, cost)
+		fmt.Printf("cost %d: %v, %d left, retry after %v\n", cost, r.Allowed, r.Remaining, r.RetryAfter)
+	}
+	// Output:
+	// cost 7: true, 3 left, retry after 0s
+	// cost 5: false, 3 left, retry after 200ms
+	// cost 0: true, 3 left, retry after 0s
+	// cost 3: true, 0 left, retry after 0s
+	// cost 11: false, 0 left, retry after -1ns
+}
+
+// With Wait a call that comes too early is let in, and says for how long its
+// caller has to hold it back. Where it would be longer than that it is denied at once.
+func ExampleCharge_Wait() {
+	store := limit.NewMemory(limit.MemoryConfig{})
+	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 2, Wait: 200 * time.Millisecond}
+	for range 5 {
+		c, r := ask(store, start, spec, 1)
+		fmt.Println(r.Allowed, c.Wait(&r), r.RetryAfter)
+	}
+	// Output:
+	// true 0s 0s
+	// true 0s 0s
+	// true 100ms 0s
+	// true 200ms 0s
+	// false 0s 100ms
+}
+
+// Who is denied stays denied for a minute, and for twice as long if it comes back
+// at once only to be denied again.
+func ExampleSpec_block() {
+	store := limit.NewMemory(limit.MemoryConfig{})
+	spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second, Block: time.Minute, BlockMax: time.Hour}
+	for _, at := range []time.Duration{0, 0, time.Minute, time.Minute} {
+		_, r := ask(store, start.Add(at), spec, 1)
+		fmt.Println(at, r.Allowed, r.RetryAfter)
+	}
+	// Output:
+	// 0s true 0s
+	// 0s false 1m0s
+	// 1m0s true 0s
+	// 1m0s false 2m0s
+}
+
+// Who can do with less takes what there is.
+func ExampleAtMost() {
+	store, ctx := limit.NewMemory(limit.MemoryConfig{}), context.Background()
+	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}
+	lines := limit.Charge{Subject: limit.Subject{Space: "lines", Name: "export"}, Spec: spec, Cost: 8}
+	for range 3 {
+		n, r, err := limit.AtMost(ctx, store, start, lines)
+		fmt.Println(n, r.RetryAfter, err)
+	}
+	// Output:
+	// 8 0s <nil>
+	// 2 0s <nil>
+	// 0 100ms <nil>
+}
+
+// What was charged for nothing is given back, and never more than that.
+func ExampleMemory_RefundAt() {
+	store := limit.NewMemory(limit.MemoryConfig{})
+	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}
+	c, r := ask(store, start, spec, 6)
+	fmt.Println(r.Remaining)
+	later := start.Add(200 * time.Millisecond) // two of the six are back by themselves
+	store.RefundAt(start, []limit.Charge{c})
+	_, r = ask(store, later, spec, 0)
+	fmt.Println(r.Remaining)
+	// Output:
+	// 4
+	// 10
+}
+
+// At most two exports run at a time. One that never says it is done counts for a
+// minute.
+func ExampleNewInFlight() {
+	exports, err := limit.NewInFlight(2, time.Minute)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		r := exports.Acquire(start, id)
+		fmt.Println(id, r.Allowed, r.RetryAfter)
+	}
+	exports.Release(start, "a")
+	fmt.Println("c", exports.Acquire(start, "c").Allowed)
+	// Output:
+	// a true 0s
+	// b true 0s
+	// c false 1m0s
+	// c true
+}
+
+// The five numbers of redis-cell's CL.THROTTLE user123 15 30 60.
+func ExampleResult_Throttle() {
+	store := limit.NewMemory(limit.MemoryConfig{})
+	_, r := ask(store, start, limit.Spec{Algorithm: limit.GCRA, Limit: 30, Window: time.Minute, Burst: 15}, 1)
+	fmt.Println(r.Throttle().Numbers())
+	// Output:
+	// [0 16 15 -1 2]
+}
