@@ -150,16 +150,21 @@ func (p *parser) checkOverrides() {
 	for _, r := range p.set.Rules {
 		names[r.Name] = true
 	}
-	ids, keys := map[string]bool{}, map[string]bool{}
+	type place struct {
+		key  string
+		when Schedule
+	}
+	ids, keys := map[string]bool{}, map[place]bool{}
 	for i, o := range p.set.Overrides {
 		v := p.overrides[i]
 		if v.failed() {
 			continue
 		}
-		if ids[o.ID] || keys[o.Key] {
-			v.fail("another override has the same id or key")
+		at := place{o.Key, o.Schedule}
+		if ids[o.ID] || keys[at] {
+			v.fail("another override has the same id, or the same key and schedule")
 		}
-		ids[o.ID], keys[o.Key] = true, true
+		ids[o.ID], keys[at] = true, true
 		resource := hotparam.Key(o.Key).Resource()
 		if o.IsPattern() || names[resource] || strings.HasPrefix(resource, "!") {
 			continue

@@ -203,6 +203,17 @@ func (v value) fraction() float64 {
 	return f
 }
 
+// times reads how many times as much something is: a decimal above 1.
+func (v value) times() float64 {
+	s, ok := v.scalar("a number", "!!int", "!!float")
+	f, err := strconv.ParseFloat(s, 64)
+	if ok && (err != nil || !(f > 1 && f <= 1e6)) {
+		v.fail("%s is not above 1 and at most 1000000", cut(s))
+		return 0
+	}
+	return f
+}
+
 // duration reads a time between two bounds, in whole steps.
 func (v value) duration(low, high, step time.Duration) time.Duration {
 	s, ok := v.scalar("a time such as 500ms, 5s or 1m", "!!str", "!!int")

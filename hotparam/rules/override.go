@@ -60,6 +60,9 @@ func (o Override) Validate() error {
 		return fmt.Errorf("rules: override %.80q ends at %s, not after it was made at %s",
 			o.Key, o.Until.Format(time.RFC3339), o.Created.Format(time.RFC3339))
 	}
+	if err := o.Schedule.Validate(); err != nil {
+		return err
+	}
 	return o.validateAction()
 }
 
@@ -133,6 +136,45 @@ func (o Override) IsPattern() bool { return strings.IndexByte(o.Key, '*') >= 0 }
 
 // Expired reports whether the override has ended.
 func (o Override) Expired(now time.Time) bool { return !o.Until.IsZero() && !now.Before(o.Until) }
+
+// Window is when the override holds: the window that holds at now, or the next
+// one, cut at its end; the zero Window when it never holds again. Without a
+// schedule or an end it reaches to the zero time.
+func (o Override) Window(now time.Time) Window {
+	if o.Expired(now) {
+		return Window{}
+	}
+	if o.Schedule.IsZero() {
+		return Window{From: o.Created, Until: o.Until}
+	}
+	w := o.Schedule.Window(now)
+	if o.Until.IsZero() || w.From.IsZero() {
+		return w
+	}
+	if !w.From.Before(o.Until) {
+		return Window{}
+	}
+	if w.Until.After(o.Until) {
+		w.Until = o.Until
+	}
+	return w
+}
+
+// Active reports whether the override holds at now: it has not ended, and its
+// schedule, if it has one, says so.
+func (o Override) Active(now time.Time) bool {
+	return !o.Expired(now) && (o.Schedule.IsZero() || o.Schedule.Window(now).Holds(now))
+}
+
+// DefaultID is the ID of an override that was given none: made from its key, and
+// from its schedule where it has one, so that a key may have several of those
+// beside the one that always holds.
+func (o Override) DefaultID() string {
+	if o.Schedule.IsZero() {
+		return OverrideID(o.Key)
+	}
+	return OverrideID(o.Key + " " + o.Schedule.String())
+}
 
 // OverrideID makes the ID of an override from its key: readable, the same for
 // the same key, and different for different keys ("topic-id-42-3f2a9c1d").

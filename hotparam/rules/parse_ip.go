@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"net/textproto"
 	"regexp"
+	"strings"
+	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
@@ -28,16 +30,23 @@ func (v value) ipWindow(algorithm limit.Algorithm) *IPWindow {
 	if v.isNull() {
 		return nil
 	}
-	w := &IPWindow{Scope: ScopeCluster, OnStoreFailure: FailLocal}
+	w := &IPWindow{Scope: ScopeCluster, OnStoreFailure: FailLocal, Consistency: Exact}
 	var a amounts
+	var asked value
 	all := a.fields()
+	a.blocks(all)
 	w.Spec = a.spec(v, v.mapping(fields{
+		"block":            all["block"],
+		"block_max":        all["block_max"],
 		"limit":            all["limit"],
 		"window":           all["window"],
 		"scope":            func(v value) { w.Scope = v.scope() },
 		"on_store_failure": func(v value) { w.OnStoreFailure = v.failurePolicy() },
-		"consistency":      func(v value) { v.only("exact") },
+		"consistency":      func(v value) { w.Consistency = Consistency(v.word("exact", "async")); asked = v },
 	}), algorithm)
+	if w.Consistency == Async && w.Scope == ScopeInstance {
+		asked.fail("nothing is shared in scope instance; take scope: cluster, or leave it out")
+	}
 	return w
 }
 
@@ -106,14 +115,15 @@ func (v value) classMatch(c *Class) {
 func (p *parser) override(v value) {
 	var o Override
 	got := v.mapping(fields{
-		"id":     func(v value) { o.ID = v.text() },
-		"key":    func(v value) { o.Key = v.text() },
-		"action": func(v value) { o.Action = Action(v.word("limit", "exempt", "block", "shadow")) },
-		"rate":   func(v value) { o.Rate = v.rate().perSecond() },
-		"burst":  func(v value) { o.Burst = v.integer(1, maxAmount) },
-		"until":  func(v value) { o.Until = v.time() },
-		"reason": func(v value) { o.Reason = v.text() },
-		"author": func(v value) { o.Author = v.text() },
+		"id":       func(v value) { o.ID = v.text() },
+		"key":      func(v value) { o.Key = v.text() },
+		"action":   func(v value) { o.Action = Action(v.word("limit", "exempt", "block", "shadow")) },
+		"rate":     func(v value) { o.Rate = v.rate().perSecond() },
+		"burst":    func(v value) { o.Burst = v.integer(1, maxAmount) },
+		"until":    func(v value) { o.Until = v.time() },
+		"schedule": func(v value) { o.Schedule = v.schedule() },
+		"reason":   func(v value) { o.Reason = v.text() },
+		"author":   func(v value) { o.Author = v.text() },
 	})
 	v.require(got, "key")
 	if _, ok := got["action"]; !ok {
@@ -123,10 +133,25 @@ func (p *parser) override(v value) {
 		v.require(got, "rate")
 	}
 	if o.ID == "" {
-		o.ID = OverrideID(o.Key)
+		o.ID = o.DefaultID()
 	}
 	if err := o.Validate(); err != nil && !v.failed() {
 		v.fail("%s", err)
 	}
 	p.set.Overrides, p.overrides = append(p.set.Overrides, o), append(p.overrides, v)
+}
+
+// schedule reads when an override holds.
+func (v value) schedule() Schedule {
+	var s Schedule
+	got := v.mapping(fields{
+		"from": func(v value) { s.From = v.text() },
+		"for":  func(v value) { s.For = v.duration(time.Second, maxFor, time.Second) },
+		"zone": func(v value) { s.Zone = v.text() },
+	})
+	v.require(got, "from", "for")
+	if err := s.Validate(); err != nil && !v.failed() {
+		v.fail("%s", strings.TrimPrefix(err.Error(), "rules: "))
+	}
+	return s
 }

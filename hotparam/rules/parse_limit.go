@@ -20,9 +20,12 @@ const defaultBuckets = 10
 // amounts are the fields that say how much a limit lets pass. Which of them a
 // limit has depends on its algorithm.
 type amounts struct {
+	manners
 	rate         rate
 	burst, limit int64
 	buckets      int64
+	initial      int64
+	delay        int64 // -1: not given
 	nodelay      bool
 	window       time.Duration
 	written      value // the burst as it stands in the file, if it does
@@ -32,7 +35,9 @@ func (a *amounts) fields() fields {
 	return fields{
 		"rate":    func(v value) { a.rate = v.rate() },
 		"burst":   func(v value) { a.burst, a.written = v.integer(0, maxAmount), v },
-		"nodelay": func(v value) { v.only("true") }, // nobody holds a request back yet
+		"initial": func(v value) { a.initial = v.integer(0, maxAmount) },
+		"delay":   func(v value) { a.delay = v.integer(0, maxAmount) },
+		"nodelay": func(v value) { a.nodelay = v.boolean() },
 		"limit":   func(v value) { a.limit = v.integer(1, maxAmount) },
 		"buckets": func(v value) { a.buckets = v.integer(1, 1000) },
 		"window":  func(v value) { a.window = v.duration(time.Millisecond, 24*time.Hour, time.Millisecond) },
@@ -40,7 +45,7 @@ func (a *amounts) fields() fields {
 }
 
 // amountNames are all fields of amounts, in the order of complaints.
-var amountNames = []string{"rate", "burst", "limit", "window", "buckets", "nodelay"}
+var amountNames = []string{"rate", "burst", "limit", "window", "buckets", "initial", "delay", "nodelay"}
 
 // algorithms are those that a limit may name, first of all the one it has when it
 // names none, with the amounts of each: the first need, the rest may be left out.
@@ -49,9 +54,9 @@ var algorithms = []struct {
 	needs int
 	has   []string
 }{
-	{limit.TokenBucket, 1, []string{"rate", "burst"}},
+	{limit.TokenBucket, 1, []string{"rate", "burst", "initial"}},
 	{limit.GCRA, 1, []string{"rate", "burst"}},
-	{limit.LeakyBucket, 2, []string{"rate", "nodelay", "burst"}},
+	{limit.LeakyBucket, 1, []string{"rate", "burst", "delay", "nodelay"}},
 	{limit.FixedWindow, 2, []string{"limit", "window"}},
 	{limit.AnchoredWindow, 2, []string{"limit", "window"}},
 	{limit.SlidingWindow, 2, []string{"limit", "window"}},
@@ -69,7 +74,7 @@ func (v value) algorithm() limit.Algorithm {
 }
 
 // check complains about amounts that the algorithm does not have, and about
-// those that are missing. The window and nodelay may also come from the rule.
+// those that are missing. The window may also come from the rule.
 func (a *amounts) check(v value, got map[string]value, algorithm limit.Algorithm) {
 	for _, known := range algorithms {
 		if known.name != algorithm {
@@ -82,7 +87,7 @@ func (a *amounts) check(v value, got map[string]value, algorithm limit.Algorithm
 			}
 		}
 		for _, f := range known.has[:known.needs] {
-			if fromRule := f == "window" && a.window > 0 || f == "nodelay" && a.nodelay; !fromRule {
+			if fromRule := f == "window" && a.window > 0; !fromRule {
 				v.require(got, f)
 			}
 		}
@@ -108,6 +113,17 @@ func (a *amounts) spec(v value, got map[string]value, algorithm limit.Algorithm)
 	if algorithm == limit.BucketedWindow {
 		s.Buckets = cmp.Or(a.buckets, defaultBuckets)
 	}
+	if w, ok := got["initial"]; ok {
+		if a.initial > s.Burst {
+			w.fail("initial %d is more than the burst, %d", a.initial, s.Burst)
+			return s
+		}
+		s.Lack = s.Burst - a.initial
+	}
+	if algorithm == limit.LeakyBucket {
+		a.queue(&s, v)
+	}
+	s.Wait, s.Block, s.BlockMax = max(s.Wait, a.wait), a.block, a.blockMax
 	if err := s.Validate(); err != nil {
 		v.fail("%s", err)
 	}
@@ -118,7 +134,7 @@ func (a *amounts) spec(v value, got map[string]value, algorithm limit.Algorithm)
 func (v value) limit() (Limit, []ValueLimit) {
 	l := noLimit()
 	l.Set = !v.isNull()
-	var a amounts
+	a := amounts{delay: -1}
 	var values []value
 	algorithm := algorithms[0].name
 	fs := a.fields()
@@ -126,8 +142,8 @@ func (v value) limit() (Limit, []ValueLimit) {
 	fs["mode"] = func(v value) { l.Mode = hotparam.Mode(v.word("enforce", "shadow")) }
 	fs["scope"] = func(v value) { l.Scope = v.scope() }
 	fs["on_store_failure"] = func(v value) { l.OnStoreFailure = v.failurePolicy() }
-	fs["block"] = func(v value) { v.only("0s") }
-	fs["wait"] = func(v value) { v.only("0s") }
+	fs["trial"] = func(v value) { l.Trial = v.trial() }
+	a.manners.fields(fs)
 	fs["values"] = func(v value) { v.list(func(v value) { values = append(values, v) }) }
 	got := v.mapping(fs)
 	if !l.Set || algorithm == "" {
@@ -136,23 +152,21 @@ func (v value) limit() (Limit, []ValueLimit) {
 	l.Spec = a.spec(v, got, algorithm)
 	var list []ValueLimit
 	for _, e := range values {
-		list = append(list, e.valueLimit(l))
+		list = append(list, e.valueLimit(l, &a, algorithm))
 	}
 	return l, list
 }
 
 // valueLimit reads the limit of one key. All but the amounts is the rule's, and
 // the window too unless it is given.
-func (v value) valueLimit(l Limit) ValueLimit {
-	var a amounts
-	// For algorithms that have them.
-	a.window, a.buckets, a.nodelay = l.Spec.Window, l.Spec.Buckets, true
+func (v value) valueLimit(l Limit, of *amounts, algorithm limit.Algorithm) ValueLimit {
+	a := amounts{manners: of.manners, window: l.Spec.Window, buckets: l.Spec.Buckets, delay: of.delay, nodelay: of.nodelay}
 	var key string
 	fs := a.fields()
 	fs["key"] = func(v value) { key = v.text() }
 	got := v.mapping(fs)
 	v.require(got, "key")
-	l.Spec = a.spec(v, got, l.Spec.Algorithm)
+	l.Spec = a.spec(v, got, algorithm)
 	return ValueLimit{Key: hotparam.Key(key), Limit: l}
 }
 
@@ -160,11 +174,4 @@ func (v value) scope() Scope { return Scope(v.word("instance", "cluster")) }
 
 func (v value) failurePolicy() FailurePolicy {
 	return FailurePolicy(v.word("local", "open", "closed"))
-}
-
-// only takes the one value of a field that a later version will give more.
-func (v value) only(neutral string) {
-	if s := v.node.Value; s != neutral && (neutral != "0s" || s != "0") || v.kind() == "a list" || v.kind() == "a mapping" {
-		v.fail("only %s is supported", neutral)
-	}
 }

@@ -119,11 +119,34 @@ func (v value) heat() Heat {
 	h := defaultHeat()
 	got := v.mapping(fields{
 		"rate":       func(v value) { h.Rate = v.rate().perSecond() },
+		"share":      func(v value) { h.Share = v.fraction() },
+		"surge":      func(v value) { h.Surge = v.times() },
+		"min_rate":   func(v value) { h.MinRate = v.rate().perSecond() },
+		"max_rate":   func(v value) { h.MaxRate = v.rate().perSecond() },
 		"window":     func(v value) { h.Window = v.duration(time.Second, 10*time.Minute, time.Second) },
 		"cool":       func(v value) { h.Cool = v.duration(0, time.Hour, time.Millisecond) },
 		"cool_ratio": func(v value) { h.CoolRatio = v.fraction() },
 		"max_hot":    func(v value) { h.MaxHot = int(v.integer(0, 1_000_000)) },
+		// Crowds are known exactly up to 32 clients.
+		"min_clients": func(v value) { h.MinClients = int(v.integer(0, 32)) },
 	})
-	v.require(got, "rate")
+	v.checkHeat(got)
 	return h
+}
+
+// checkHeat finds criteria that are missing or that say nothing.
+func (v value) checkHeat(got map[string]value) {
+	_, rate := got["rate"]
+	_, share := got["share"]
+	_, surge := got["surge"]
+	floor, least := got["min_rate"]
+	switch {
+	case got == nil:
+	case !rate && !share && !surge:
+		v.at("rate").fail("is missing; a key is hot by rate, share or surge")
+	case (share || surge) && !least:
+		v.at("min_rate").fail("is missing: what a key must have at least to be hot by share or surge, or one request in a quiet hour would be")
+	case least && !share && !surge:
+		floor.fail("has a meaning only with share or surge")
+	}
 }

@@ -67,11 +67,11 @@ func TestParse(t *testing.T) {
 	bucket := func(n int64, w time.Duration, burst int64) limit.Spec {
 		return limit.Spec{Algorithm: limit.TokenBucket, Limit: n, Window: w, Burst: burst}
 	}
-	topicLimit := Limit{bucket(100, time.Second, 200), true, hotparam.ModeEnforce, ScopeCluster, FailLocal}
+	topicLimit := Limit{Spec: bucket(100, time.Second, 200), Set: true, Mode: hotparam.ModeEnforce, Scope: ScopeCluster, OnStoreFailure: FailLocal}
 	valueLimit := topicLimit
 	valueLimit.Spec = bucket(500, time.Second, 1000)
 	fixed := func(n int64) *IPWindow {
-		return &IPWindow{limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: time.Second}, ScopeCluster, FailLocal}
+		return &IPWindow{Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: time.Second}, Scope: ScopeCluster, OnStoreFailure: FailLocal, Consistency: Exact}
 	}
 	for _, c := range []struct {
 		what      string
@@ -80,7 +80,7 @@ func TestParse(t *testing.T) {
 		{"namespace", s.Namespace, "news"},
 		{"match", topic.Match, Pattern{Path: "/topic", Methods: []string{"GET"}}},
 		{"params", topic.Params, []Param{{Name: "id"}}},
-		{"hot", topic.Hot, Heat{200, 5 * time.Second, 10 * time.Second, 0.7, 1000}},
+		{"hot", topic.Hot, Heat{Rate: 200, Window: 5 * time.Second, Cool: 10 * time.Second, CoolRatio: 0.7, MaxHot: 1000}},
 		{"limit", topic.Limit, topicLimit},
 		{"values", topic.Values, []ValueLimit{{"topic?id=42", valueLimit}}},
 		{"a value's limit", topic.LimitFor("topic?id=42"), valueLimit},
@@ -89,13 +89,13 @@ func TestParse(t *testing.T) {
 		{"hosts", search.Match.Hosts, []string{"example.com"}},
 		{"normalisation", search.Params, []Param{{Name: "path.lang"}, {Name: "header.x-tier"},
 			{"q", canon.Normal{Fold: true, Duplicates: canon.DuplicatesFirst}}, {"page", canon.Normal{Integer: true}}}},
-		{"hot per minute", search.Hot, Heat{0.5, time.Minute, 10 * time.Second, 0.5, 1000}},
-		{"window limit", search.Limit, Limit{limit.Spec{Algorithm: limit.SlidingWindow, Limit: 60, Window: time.Minute},
-			true, hotparam.ModeShadow, ScopeInstance, FailClosed}},
+		{"hot per minute", search.Hot, Heat{Rate: 0.5, Window: time.Minute, Cool: 10 * time.Second, CoolRatio: 0.5, MaxHot: 1000}},
+		{"window limit", search.Limit, Limit{Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 60, Window: time.Minute},
+			Set: true, Mode: hotparam.ModeShadow, Scope: ScopeInstance, OnStoreFailure: FailClosed}},
 		{"catch-all", all.AllQuery && all.IsCatchAll() && !all.Limit.Set, true},
 		{"ignore", all.Ignore, []string{"utm_*", "_"}},
 		{"ip", s.IP, IPLimits{fixed(50),
-			&IPWindow{limit.Spec{Algorithm: limit.SlidingWindow, Limit: 1000, Window: time.Minute}, ScopeInstance, FailOpen},
+			&IPWindow{Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 1000, Window: time.Minute}, Scope: ScopeInstance, OnStoreFailure: FailOpen, Consistency: Exact},
 			[]netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")},
 			[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}},
 		{"class", *s.Classes[0], Class{"crawler", "User-Agent", s.Classes[0].Pattern, fixed(5), nil, "slow"}},
@@ -196,8 +196,8 @@ func TestDocumentation(t *testing.T) {
 
 // allFields are the fields that the reference has to describe.
 var allFields = strings.Fields(`namespace rules ip classes overrides limits name match path methods hosts params ignore continue
-	hot limit fold integer duplicates rate window cool cool_ratio max_hot algorithm burst mode scope on_store_failure block wait
-	values key fixed sliding consistency trusted_proxies exempt header pattern upstream id action until reason author
+	hot limit fold integer duplicates rate window cool cool_ratio max_hot min_clients algorithm burst mode scope on_store_failure block wait
+	values key fixed sliding consistency trusted_proxies exempt header pattern upstream id action until schedule from for zone reason author
 	pairs name_bytes value_bytes query_bytes`)
 
 func FuzzParse(f *testing.F) {

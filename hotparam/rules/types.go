@@ -74,28 +74,42 @@ func (p Param) source() (name, where string) {
 	return p.Name, ""
 }
 
-// Heat is when a key is hot.
+// Heat is when a key is hot: when any of Rate, Share and Surge says so. One of
+// them is set.
 type Heat struct {
-	// Rate in requests per second, averaged over Window.
-	Rate      float64
+	// Rate in requests per second, averaged over Window; 0: not by rate.
+	Rate float64
+	// Share of the resource's requests in Window, above 0 and at most 1; 0: not
+	// by share.
+	Share float64
+	// Surge is how many times as many requests as the key used to have, above
+	// 1; 0: not by surge.
+	Surge float64
+	// MinRate in requests per second is what a key must have for Share and
+	// Surge to say anything.
+	MinRate   float64
 	Window    time.Duration // whole seconds
-	Cool      time.Duration // how long below CoolRatio x Rate before it is cold
+	Cool      time.Duration // how long below CoolRatio of every threshold before it is cold
 	CoolRatio float64
-	MaxHot    int // 0: no cap
+	MaxHot    int // 0: no cap of the rule's own
+	// MaxRate is how many requests per second the rule is expected to get at
+	// most, all keys together; 0: not stated.
+	MaxRate float64
+	// MinClients makes a key hot only if it would be so although no client
+	// counted for more than the threshold / MinClients, which takes at least so
+	// many clients; 0 or 1: any number. What one or a few clients ask for in a
+	// loop is left to the per-IP limits. At most 32.
+	MinClients int
 }
-
-// Threshold is the count within Window at which a key is hot: the least whole
-// number not below Rate x Window.
-func (h Heat) Threshold() int64 { return threshold(h.Rate, h.Window) }
-
-// CoolBelow is the count within Window under which a hot key may cool.
-func (h Heat) CoolBelow() int64 { return threshold(h.Rate*h.CoolRatio, h.Window) }
 
 // Limit is what a hot key is held to.
 type Limit struct {
 	// Spec; its Limit is 0 and Set false where the rule only detects.
-	Spec           limit.Spec
-	Set            bool
+	Spec limit.Spec
+	Set  bool
+	// Trial, if any, is judged beside Spec, as if it were in its place, and
+	// never acts.
+	Trial          *limit.Spec
 	Mode           hotparam.Mode
 	Scope          Scope
 	OnStoreFailure FailurePolicy
@@ -138,7 +152,18 @@ type IPWindow struct {
 	Spec           limit.Spec
 	Scope          Scope
 	OnStoreFailure FailurePolicy
+	// Consistency is how processes share it; "" is exact.
+	Consistency Consistency
 }
+
+// Consistency says how processes share a per-IP window of scope cluster.
+type Consistency string
+
+// The consistencies of a window.
+const (
+	Exact Consistency = "exact" // the shared store decides
+	Async Consistency = "async" // each decides by itself, and sums are exchanged
+)
 
 // Class is a group of requests known by a header, such as crawlers.
 type Class struct {
@@ -176,9 +201,11 @@ type Override struct {
 	// Burst, for ActionLimit; 0 means max(1, Rate).
 	Burst int64 `json:"burst,omitempty"`
 	// Until is when the override ends; zero means never.
-	Until  time.Time `json:"until,omitzero"`
-	Reason string    `json:"reason,omitempty"`
-	Author string    `json:"author,omitempty"`
+	Until time.Time `json:"until,omitzero"`
+	// Schedule is when it holds until then; zero means always.
+	Schedule Schedule `json:"schedule,omitzero"`
+	Reason   string   `json:"reason,omitempty"`
+	Author   string   `json:"author,omitempty"`
 	// Created is set by the store.
 	Created time.Time `json:"created,omitzero"`
 }

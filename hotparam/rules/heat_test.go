@@ -1,0 +1,65 @@
+package rules
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseHeat(t *testing.T) {
+	t.Parallel()
+	with := func(change func(h *Heat)) Heat {
+		h := defaultHeat()
+		change(&h)
+		return h
+	}
+	for _, test := range []struct {
+		text  string
+		want  Heat
+		says  string
+		least int64
+	}{
+		{"rate: 200", with(func(h *Heat) { h.Rate = 200 }), "200/s over 5s", 1000},
+		{"rate: 30/m, max_rate: 5000", with(func(h *Heat) { h.Rate, h.MaxRate = 0.5, 5000 }), "0.5/s over 5s", 3},
+		{"share: 0.3, min_rate: 4", with(func(h *Heat) { h.Share, h.MinRate = 0.3, 4 }), "30 % of the traffic from 4/s on, over 5s", 20},
+		{"rate: 200, surge: 10, min_rate: 6/m, window: 3s", with(func(h *Heat) { h.Rate, h.Surge, h.MinRate, h.Window = 200, 10, 0.1, 3*time.Second }),
+			"200/s, or 10 times its past from 0.1/s on, over 3s", 1},
+		{"share: 1, surge: 1.5, min_rate: 2", with(func(h *Heat) { h.Share, h.Surge, h.MinRate = 1, 1.5, 2 }),
+			"100 % of the traffic from 2/s on, or 1.5 times its past from 2/s on, over 5s", 10},
+	} {
+		set, err := Parse("f.yaml", []byte("rules:\n  - {name: topic, params: [id], hot: {"+test.text+"}}\n"))
+		if err != nil {
+			t.Errorf("%s: %v", test.text, err)
+			continue
+		}
+		got := set.Rules[0].Hot
+		if diff := cmp.Diff(test.want, got); diff != "" || got.String() != test.says || got.Least() != test.least {
+			t.Errorf("%s: %q, least %d\n%s", test.text, got, got.Least(), diff)
+		}
+	}
+}
+
+func TestHeatErrors(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"window: 5s":               "f.yaml:2: rules[0].hot.rate: is missing; a key is hot by rate, share or surge",
+		"share: 0.5":               "f.yaml:2: rules[0].hot.min_rate: is missing",
+		"rate: 5, surge: 2":        "rules[0].hot.min_rate: is missing",
+		"rate: 5, min_rate: 2":     "f.yaml:2: rules[0].hot.min_rate: has a meaning only with share or surge",
+		"share: 1.1, min_rate: 2":  "rules[0].hot.share: 1.1 is not above 0 and at most 1",
+		"share: 0, min_rate: 2":    "rules[0].hot.share: 0 is not above 0 and at most 1",
+		"surge: 1, min_rate: 2":    "rules[0].hot.surge: 1 is not above 1 and at most 1000000",
+		"surge: .nan, min_rate: 2": "rules[0].hot.surge: .nan is not above 1",
+		"surge: many, min_rate: 2": "rules[0].hot.surge: has to be a number",
+		"surge: 2, min_rate: 0":    "rules[0].hot.min_rate: rate 0 is not between",
+		"rate: 5, max_rate: lots":  `rules[0].hot.max_rate: "lots" is no rate`,
+		"rate: 5, minrate: 3":      `did you mean "min_rate"?`,
+	} {
+		_, err := Parse("f.yaml", []byte("rules:\n  - {name: topic, params: [id], hot: {"+text+"}}\n"))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package rules
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// Bounds of a schedule.
+const (
+	maxFromBytes = 200
+	maxFor       = 31 * 24 * time.Hour
+	// maxJoin is how many windows that touch are told as one.
+	maxJoin = 1000
+)
+
+// Schedule says when an override holds: from every moment that From names, for
+// a while. The zero Schedule holds always. It is comparable.
+type Schedule struct {
+	// From is when windows begin, in the five fields of cron ("0 20 * * 1-5":
+	// minute, hour, day of the month, month, day of the week) or as one of
+	// @hourly, @daily, @weekly, @monthly, @yearly.
+	From string
+	// For is how long each lasts, in whole seconds that pass: not less or more
+	// on a day when clocks change.
+	For time.Duration
+	// Zone is whose clock From speaks of, such as Europe/Berlin; "" is UTC. A
+	// time that a clock jumps over begins no window on that day; one that it
+	// shows twice begins two, which join.
+	Zone string
+}
+
+// Window is one stretch of time in which a schedule holds: from From, until just
+// before Until. The zero Window is none.
+type Window struct{ From, Until time.Time }
+
+// Holds reports whether now is inside.
+func (w Window) Holds(now time.Time) bool {
+	return !w.From.IsZero() && !now.Before(w.From) && now.Before(w.Until)
+}
+
+// IsZero reports whether there is no schedule.
+func (s Schedule) IsZero() bool { return s == Schedule{} }
+
+// String is the schedule for people: "0 20 * * * for 2h (Europe/Berlin)".
+func (s Schedule) String() string {
+	if s.IsZero() {
+		return "always"
+	}
+	zone := s.Zone
+	if zone == "" {
+		zone = "UTC"
+	}
+	return fmt.Sprintf("%s for %s (%s)", s.From, spell(s.For), zone)
+}
+
+// spell writes 2h for 2h0m0s.
+func spell(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// Validate reports what makes a schedule unusable, one that never begins among
+// it.
+func (s Schedule) Validate() error {
+	if s.IsZero() {
+		return nil
+	}
+	_, err := s.compile()
+	return err
+}
+
+// Window gives the window that holds at now, else the next one; the zero Window
+// where none comes within five years or the schedule is not valid. Windows that
+// overlap or touch are one. From of a window that holds is a moment since which
+// it has held, not always the first.
+func (s Schedule) Window(now time.Time) Window {
+	c, err := s.compile()
+	if err != nil {
+		return Window{}
+	}
+	return c.window(now)
+}
+
+// timetable is a compiled schedule.
+type timetable struct {
+	spec *cron.SpecSchedule
+	span time.Duration
+}
+
+// reference is a time from which every valid schedule begins within the five
+// years that cron looks ahead: 2028 has a 29th of February.
+func reference() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+func (s Schedule) compile() (timetable, error) {
+	switch {
+	case s.From == "":
+		return timetable{}, errors.New(`rules: schedule has no from; write when it begins, such as "0 20 * * *"`)
+	case len(s.From) > maxFromBytes:
+		return timetable{}, fmt.Errorf("rules: schedule %.40q… has %d bytes, more than %d", s.From, len(s.From), maxFromBytes)
+	case strings.HasPrefix(s.From, "@every"):
+		return timetable{}, fmt.Errorf("rules: schedule %q: @every counts from when a program starts, so no two would agree; name the times", s.From)
+	case strings.Contains(s.From, "TZ="):
+		return timetable{}, fmt.Errorf("rules: schedule %q: write the time zone as zone", s.From)
+	case s.For < time.Second || s.For > maxFor || s.For%time.Second != 0:
+		return timetable{}, fmt.Errorf("rules: schedule %q lasts for %v, which is not between 1s and %s in whole seconds", s.From, s.For, spell(maxFor))
+	}
+	zone, err := loadZone(s.Zone)
+	if err != nil {
+		return timetable{}, fmt.Errorf("rules: schedule %q: %w", s.From, err)
+	}
+	parsed, err := cron.ParseStandard(s.From)
+	spec, ok := parsed.(*cron.SpecSchedule)
+	if err != nil || !ok {
+		return timetable{}, fmt.Errorf(`rules: schedule %q is not cron: %w; write "minute hour day month weekday", such as "0 20 * * 1-5"`, s.From, err)
+	}
+	spec.Location = zone
+	if spec.Next(reference()).IsZero() {
+		return timetable{}, fmt.Errorf("rules: schedule %q never begins: no such day comes", s.From)
+	}
+	return timetable{spec: spec, span: s.For}, nil
+}
+
+// loadZone finds a time zone. Zones are data that is the same everywhere; the
+// zone of the machine is not, so two processes would differ about it.
+func loadZone(name string) (*time.Location, error) {
+	if name == "Local" {
+		return nil, errors.New(`zone "Local" differs from machine to machine; name one, such as Europe/Berlin`)
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, fmt.Errorf("zone %q is not known; write one such as Europe/Berlin or UTC", name)
+	}
+	return zone, nil
+}
+
+// window finds a beginning in (now-span, now], which holds, else the next one.
+func (t timetable) window(now time.Time) Window {
+	from := t.spec.Next(now.Add(-t.span))
+	if from.IsZero() {
+		return Window{}
+	}
+	w := Window{From: from.UTC(), Until: from.Add(t.span).UTC()}
+	for range maxJoin {
+		if from = t.spec.Next(from); from.IsZero() || from.After(w.Until) {
+			break
+		}
+		w.Until = from.Add(t.span).UTC()
+	}
+	return w
+}
+
+// scheduleJSON is a schedule as it is written.
+type scheduleJSON struct {
+	From string `json:"from"`
+	For  string `json:"for"`
+	Zone string `json:"zone,omitempty"`
+}
+
+// MarshalJSON writes {"from":"0 20 * * *","for":"2h","zone":"Europe/Berlin"}.
+func (s Schedule) MarshalJSON() ([]byte, error) {
+	return json.Marshal(scheduleJSON{From: s.From, For: spell(s.For), Zone: s.Zone})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. It checks the form only; see
+// Validate.
+func (s *Schedule) UnmarshalJSON(data []byte) error {
+	var j scheduleJSON
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	d, err := time.ParseDuration(j.For)
+	if err != nil {
+		return fmt.Errorf("rules: schedule lasts for %.40q; write a duration such as 2h", j.For)
+	}
+	*s = Schedule{From: j.From, For: d, Zone: j.Zone}
+	return nil
+}
