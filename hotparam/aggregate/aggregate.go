@@ -15,7 +15,7 @@ import (
 // keepChanges is how many changes Changes remembers.
 const keepChanges = 1000
 
-// batch is how many counts Send places before it lets others have the lock.
+// batch is how many counts Send places before it looks at its context.
 const batch = 512
 
 // Aggregator owns a detector. It may be used by any number of goroutines; Run
@@ -28,11 +28,13 @@ type Aggregator struct {
 	crossed chan struct{}
 	hot     atomic.Pointer[hotparam.HotSet] // of the last tick
 	batches atomic.Uint64
+	counts  atomic.Uint64
+	alarm   alarm
 
-	mu       sync.Mutex // guards all below
-	detector *detect.Detector
-	counts   uint64
-	changes  []detect.Change // the last ones, oldest first; may be over keepChanges a while
+	detector *detect.Detector // safe for all
+
+	mu      sync.Mutex      // guards all below
+	changes []detect.Change // the last ones, oldest first; may be over keepChanges a while
 }
 
 // New builds an Aggregator. It starts nothing: see Run. It panics without rules.
@@ -45,8 +47,10 @@ func New(cfg Config) *Aggregator {
 		cfg:     cfg,
 		out:     newOutbox(cfg),
 		crossed: make(chan struct{}, 1),
+		alarm:   alarm{log: cfg.Log, on: make(map[string]bool)},
 		detector: detect.New(cfg.Rules, detect.Options{
-			MaxKeys: cfg.MaxKeys, Lateness: cfg.Lateness, Future: cfg.Future, Hold: cfg.Hold,
+			Counters: cfg.Counters, Lanes: cfg.Lanes, MaxRate: cfg.MaxRate,
+			Lateness: cfg.Lateness, Future: cfg.Future, Hold: cfg.Hold,
 		}),
 	}
 	a.hot.Store(&hotparam.HotSet{})
@@ -62,23 +66,12 @@ func (a *Aggregator) Send(ctx context.Context, counts []hotparam.Count) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if a.place(part) {
+		a.counts.Add(uint64(len(part)))
+		if a.detector.AddAll(a.cfg.Now(), part) {
 			a.judgeSoon()
 		}
 	}
 	return nil
-}
-
-// place adds counts and reports whether a key crossed its threshold.
-func (a *Aggregator) place(counts []hotparam.Count) (crossed bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := a.cfg.Now()
-	a.counts += uint64(len(counts))
-	for i := range counts {
-		crossed = a.detector.Add(now, counts[i]) || crossed
-	}
-	return crossed
 }
 
 // judgeSoon wakes the judging loop. One waiting signal is enough.
@@ -92,11 +85,22 @@ func (a *Aggregator) judgeSoon() {
 // SetRules judges by other rules from now on; see detect.Detector.SetRules for
 // what is kept.
 func (a *Aggregator) SetRules(set *rules.Set) {
-	a.mu.Lock()
 	a.detector.SetRules(set)
-	a.mu.Unlock()
 	a.judgeSoon()
 }
+
+// Forget drops what was counted of the keys that which says, because another
+// aggregator counts them from now on; see detect.Detector.Forget for what
+// becomes of hot ones. When it returns nothing of them is left here; the set of
+// the next tick, which is at once, says so.
+func (a *Aggregator) Forget(which func(hotparam.Key) bool) {
+	a.detector.Forget(a.cfg.Now(), which)
+	a.judgeSoon()
+}
+
+// ForgetPast drops what keys used to have, because others may have come; see
+// detect.Detector.ForgetPast.
+func (a *Aggregator) ForgetPast() { a.detector.ForgetPast() }
 
 // Run judges and publishes until ctx ends, and returns nil after the last
 // attempt to publish: what can fail on the way is counted and retried.
@@ -138,15 +142,18 @@ func (a *Aggregator) judge(ctx context.Context) {
 func (a *Aggregator) tell(changes []detect.Change) {
 	if len(changes) > 0 {
 		a.cfg.OnChange(changes)
+		a.logLoops(changes)
 	}
 }
 
 // tick judges once.
 func (a *Aggregator) tick() (hotparam.HotSet, []detect.Change) {
+	now := a.cfg.Now()
+	set, changes := a.detector.Tick(now)
+	a.hot.Store(&set)
+	a.alarm.look(now, a.detector.Errors)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	set, changes := a.detector.Tick(a.cfg.Now())
-	a.hot.Store(&set)
 	a.changes = append(a.changes, changes...)
 	if over := len(a.changes) - keepChanges; over > keepChanges {
 		a.changes = append(a.changes[:0], a.changes[over:]...)
@@ -156,6 +163,10 @@ func (a *Aggregator) tick() (hotparam.HotSet, []detect.Change) {
 
 // Hot is the hot set of the last tick, heaviest first. Not to be changed.
 func (a *Aggregator) Hot() []hotparam.Hot { return a.hot.Load().Keys }
+
+// Loops are the keys of the last tick that would be hot were it not for one or
+// a few clients, heaviest first. Not to be changed.
+func (a *Aggregator) Loops() []hotparam.Hot { return a.hot.Load().Loops }
 
 // Changes are the last 1000 changes of the hot set, oldest first.
 func (a *Aggregator) Changes() []detect.Change {

@@ -201,6 +201,34 @@ func TestChangesAreToldInOrderAndRemembered(t *testing.T) {
 	})
 }
 
+// An alarm is raised once when counts become too uncertain, and ends once.
+func TestTooFewCountersAreSaidOnce(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	cfg := Config{Counters: 20, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	bubble(t, cfg, func(t *testing.T, a *Aggregator, stop func()) {
+		for second := range 10 {
+			for i := range 100 {
+				send(t, a, hotparam.Key(fmt.Sprint("topic?id=", second, "-", i)), 1)
+			}
+			pass(time.Second)
+		}
+		if st := a.Stats(); st.ErrorAlarms != 1 || st.Detect.ErrorRatio < detect.AlarmRatio || st.Detect.Hot != 0 {
+			t.Errorf("in the flood: %+v", st)
+		}
+		pass(10 * time.Second)
+		stop()
+		if st := a.Stats(); st.ErrorAlarms != 1 || st.Detect.Error != 0 {
+			t.Errorf("afterwards: %+v", st)
+		}
+		for _, line := range []string{"raise detect.counters", "good again"} {
+			if n := strings.Count(log.String(), line); n != 1 {
+				t.Errorf("%q was logged %d times:\n%s", line, n, &log)
+			}
+		}
+	})
+}
+
 func TestRulesChangeLive(t *testing.T) {
 	t.Parallel()
 	r := &recorder{}

@@ -13,6 +13,9 @@ import (
 // Publisher makes a hot set known and gives it its version. It is called by
 // one goroutine at a time, never twice at once, and should return when ctx
 // ends. It may keep set but not change it.
+//
+// An error that has a method Standby() time.Duration says that another process
+// publishes in this one's place, and when to ask again.
 type Publisher interface {
 	Publish(ctx context.Context, set hotparam.HotSet) error
 }
@@ -29,8 +32,10 @@ type Config struct {
 	// more; default 5 s. Longer bridges longer outages of the publisher's way,
 	// and keeps keys hot as much longer after one has died.
 	Hold time.Duration
-	// MaxKeys, Lateness and Future bound the counting: see detect.Options.
-	MaxKeys          int
+	// Counters, Lanes, MaxRate, Lateness and Future bound the counting: see
+	// detect.Options.
+	Counters, Lanes  int
+	MaxRate          float64
 	Lateness, Future time.Duration
 	// Now is the clock; default time.Now.
 	Now func() time.Time

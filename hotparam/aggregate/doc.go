@@ -1,7 +1,7 @@
 // Package aggregate runs a detector for as long as a process lives: counts
 // come in from any goroutine, hot sets go out to a [Publisher].
 //
-//	sources ──Send──> detector (one, under a mutex)
+//	sources ──Send──> detector (keys in lanes, a lock each)
 //	                     │ every Tick, and at once when a key crosses
 //	                     ▼
 //	              judging loop (1) ──OnChange──> events      Hot(), Changes()
@@ -21,6 +21,10 @@
 // pause of at most one second; an outage is logged when it begins and when it
 // ends, every failed attempt is counted. Sets carry Version 0: the Publisher
 // gives versions.
+//
+// Where the Publisher says that another process publishes under the same id,
+// this one stands by: it counts and judges as ever, and asks again when the
+// other one may be gone, so that it can take over with warm windows.
 //
 // When its context ends, [Aggregator.Run] judges once more and makes one last
 // attempt to publish, of at most one second, so that what is hot stays so for

@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ type outbox struct {
 	pending chan struct{} // holds one signal: there is a set
 	pause   *backoff.ExponentialBackOff
 	down    bool // whether the last attempt of run failed
+	stands  bool // whether it found that another process publishes
 
 	mu    sync.Mutex // guards all below
 	set   *hotparam.HotSet
@@ -25,6 +27,7 @@ type outbox struct {
 // published are the counters of publishing.
 type published struct {
 	ok, failed, coalesced uint64
+	standby               bool
 	took, tookTotal       time.Duration
 	at                    time.Time
 }
@@ -97,27 +100,62 @@ func (o *outbox) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(o.pause.NextBackOff()):
+		case <-time.After(o.wait(err)):
 			o.signal()
 		}
 	}
 }
 
-// report logs where an outage begins and where it ends.
+// standby is an error of a Publisher that says: another process publishes in
+// our place, and may stop to when the time it gives is over.
+type standby interface {
+	error
+	Standby() time.Duration
+}
+
+func standsBy(err error) (wait time.Duration, yes bool) {
+	var s standby
+	if !errors.As(err, &s) {
+		return 0, false
+	}
+	return max(s.Standby(), time.Millisecond), true
+}
+
+// wait is how long to wait after a failure. Who stands by asks again in the
+// moment in which the place may be free.
+func (o *outbox) wait(err error) time.Duration {
+	if wait, yes := standsBy(err); yes {
+		return wait
+	}
+	return o.pause.NextBackOff()
+}
+
+// report logs where an outage begins and where it ends, and the same of
+// standing by.
 func (o *outbox) report(err error, keys int) {
+	_, stands := standsBy(err)
+	down := err != nil && !stands
 	switch {
-	case err == nil && o.down:
-		o.cfg.Log.Info("aggregate: the hot set is published again", "keys", keys)
-	case err != nil && !o.down:
+	case stands && !o.stands:
+		o.cfg.Log.Info("aggregate: standing by: another process publishes under this id; counting goes on", "owner", err)
+	case down && !o.down:
 		o.cfg.Log.Error("aggregate: the hot set cannot be published; trying again until it can",
 			"err", err, "keys", keys)
+	case err == nil && o.stands:
+		o.cfg.Log.Info("aggregate: taken over: this process publishes the hot set now", "keys", keys)
+	case err == nil && o.down:
+		o.cfg.Log.Info("aggregate: the hot set is published again", "keys", keys)
 	}
-	o.down = err != nil
+	if !down {
+		o.stands = stands // an outage does not say who publishes
+	}
+	o.down = down
 }
 
 // last makes one attempt, after run has ended.
 func (o *outbox) last(ctx context.Context, set hotparam.HotSet) {
-	if err := o.publish(ctx, set); err != nil {
+	err := o.publish(ctx, set)
+	if _, stands := standsBy(err); err != nil && !stands {
 		o.cfg.Log.Warn("aggregate: the last hot set was not published; what readers have expires by itself",
 			"err", err, "keys", len(set.Keys))
 	}
@@ -141,13 +179,18 @@ func (o *outbox) publish(ctx context.Context, set hotparam.HotSet) error {
 func (o *outbox) note(ctx context.Context, err error, took time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if err != nil {
+	_, stands := standsBy(err)
+	if err != nil && !stands {
 		if ctx.Err() == nil {
 			o.stats.failed++
 		}
 		return
 	}
+	o.stats.standby = stands
 	o.pause.Reset()
+	if stands {
+		return
+	}
 	o.stats.ok++
 	o.stats.took = took
 	o.stats.tookTotal += took

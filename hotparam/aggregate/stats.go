@@ -12,11 +12,15 @@ type Stats struct {
 	Detect  detect.Stats
 	Batches uint64 // calls of Send
 	Counts  uint64 // counts in them
+	// ErrorAlarms is how often the error of a rule's counts rose above a quarter
+	// of its threshold: it has too few counters for what it gets.
+	ErrorAlarms uint64
 	// IngestLag is now less the newest second that was accepted: under a
 	// second when counts are current, 0 before the first.
 	IngestLag time.Duration
 
 	Published     uint64        // publications that succeeded
+	Standby       bool          // another process publishes under the same id
 	PublishErrors uint64        // attempts that failed
 	Coalesced     uint64        // sets that a newer one replaced before they were published
 	PublishLast   time.Duration // how long the last successful publication took
@@ -26,14 +30,12 @@ type Stats struct {
 
 // Stats gives the counters.
 func (a *Aggregator) Stats() Stats {
-	st := Stats{Batches: a.batches.Load()}
-	a.mu.Lock()
-	st.Detect, st.Counts = a.detector.Stats(), a.counts
-	a.mu.Unlock()
+	st := Stats{Batches: a.batches.Load(), Counts: a.counts.Load(), Detect: a.detector.Stats(), ErrorAlarms: a.alarm.raised.Load()}
 	if st.Detect.Newest > 0 {
 		st.IngestLag = max(0, a.cfg.Now().Sub(time.Unix(st.Detect.Newest, 0)))
 	}
 	p := a.out.published()
+	st.Standby = p.standby
 	st.Published, st.PublishErrors, st.Coalesced = p.ok, p.failed, p.coalesced
 	st.PublishLast, st.PublishTotal, st.LastPublished = p.took, p.tookTotal, p.at
 	return st

@@ -1,128 +1,165 @@
 package detect
 
 import (
-	"math"
-	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/rules"
 	"github.com/hotparam/pipeline/hotparam/window"
 )
 
-// heat is what one rule has counted and which of its keys are candidates.
+// heat is what one rule has counted in one lane and which of its keys are
+// candidates. Guarded by its lane.
 type heat struct {
-	rule   *rules.Rule
-	window int64 // seconds
-	hot    int64 // count at which a key is hot
-	cool   int64 // count under which it may cool: 1 to hot
+	terms   *terms
+	opts    Options
+	second  int64
+	counts  *window.Counter
+	traffic *traffic // of all lanes
+	total   int64    // of traffic; -1: to be asked for
+	past    *past    // nil: no surge
+	crowds  *crowds
 
-	counts *window.Counter
-	// candidates has every key whose count is at least hot, and those that
-	// were and have not cooled yet.
-	candidates map[hotparam.Key]*candidate
-	// early has, by second, the keys counted ahead of it: when it comes their
-	// count rises without an Add.
-	early map[int64][]hotparam.Key
+	candidates []*candidate // by watch; nil where there is none
+	listed     int          // those that are not nil
+	full       bool         // candidates were pruned in this second
+	pruned     uint64
 }
 
-// candidate is one key over its threshold, or cooling.
-type candidate struct {
-	key   hotparam.Key
-	sum   int64   // count over the window; while cooling, as of the last turn or Tick
-	peak  float64 // greatest rate since, requests per second
-	since time.Time
-	below time.Time // since when sum is under cool; zero: it is not
-	shown bool      // in the hot set of the last Tick
-}
-
-func newHeat(r *rules.Rule, second int64, o Options) *heat {
-	h := &heat{candidates: make(map[hotparam.Key]*candidate)}
-	h.setRule(r)
-	h.restart(second, o)
+func newHeat(t *terms, second int64, o Options, b *budget) *heat {
+	h := &heat{opts: o, crowds: newCrowds(t.window, b)}
+	h.setTerms(t)
+	h.restart(second)
 	return h
 }
 
-// setRule takes the thresholds of r, whose window h has already.
-func (h *heat) setRule(r *rules.Rule) {
-	h.rule = r
-	h.window = max(1, seconds(r.Hot.Window))
-	h.hot, h.cool = r.Hot.Threshold(), r.Hot.CoolBelow()
-	if h.hot <= 0 { // judges nothing; what is hot cools
-		h.hot, h.cool = math.MaxInt64, math.MaxInt64
+// setTerms takes the terms of a rule whose window h has already.
+func (h *heat) setTerms(t *terms) {
+	before := h.terms
+	h.terms = t
+	surge := t.rule.Hot.Surge
+	switch {
+	case surge == 0:
+		h.past = nil
+	case h.past == nil || before.rule.Hot.Surge != surge || before.floor != t.floor:
+		h.past = newPast(t, h.opts.perLane())
 	}
-	// At least 1, so that a key without traffic always cools.
-	h.cool = max(1, min(h.hot, h.cool))
+	if h.counts != nil {
+		h.counts.SetLimit(t.least)
+	}
 }
 
 // restart begins counting anew. Candidates stay, cooling.
-func (h *heat) restart(second int64, o Options) {
+func (h *heat) restart(second int64) {
+	h.second = second
 	h.counts = window.New(window.Config{
-		Window:   h.window,
-		Lateness: seconds(o.Lateness),
-		Future:   seconds(o.Future),
-		MaxKeys:  o.MaxKeys,
+		Window:   h.terms.window,
+		Lateness: seconds(h.opts.Lateness),
+		Future:   seconds(h.opts.Future),
+		Counters: h.opts.perLane(),
 	}, second)
-	h.early = make(map[int64][]hotparam.Key)
-	for _, c := range h.candidates {
-		c.sum, c.below = 0, time.Unix(second, 0)
+	h.counts.SetLimit(h.terms.least)
+	h.crowds.clear()
+	old := h.candidates
+	h.candidates, h.listed, h.full = nil, 0, false
+	for _, c := range old {
+		if c == nil {
+			continue
+		}
+		if c.watch = h.counts.WatchKey(c.hash, string(c.key), -1); c.watch < 0 {
+			c.gone = true
+			continue
+		}
+		h.list(c)
+		for i := range c.below {
+			c.below[i] = time.Unix(second, 0)
+		}
 	}
-}
-
-// warm takes note that the count of key rose to sum. It reports whether that
-// made a candidate. Keys under the cooling threshold, which is nearly all of
-// them, cost nothing here; judge asks for the counts of cooling candidates.
-func (h *heat) warm(key hotparam.Key, sum int64, now time.Time) bool {
-	if sum < h.cool {
-		return false
-	}
-	if c := h.candidates[key]; c != nil {
-		c.sum, c.below = sum, time.Time{}
-		c.peak = max(c.peak, h.rate(sum))
-		return false
-	}
-	if sum < h.hot {
-		return false
-	}
-	key = hotparam.Key(strings.Clone(string(key))) // see window.Counter.Add
-	h.candidates[key] = &candidate{key: key, sum: sum, peak: h.rate(sum), since: now}
-	return true
+	h.fall(time.Unix(second, 0))
 }
 
 // turn begins a second: counts leave the window, and early ones enter it.
-func (h *heat) turn(second int64) {
+func (h *heat) turn(second int64, owns func(hotparam.Key) bool) {
 	now := time.Unix(second, 0)
-	for key, c := range h.candidates {
-		if c.peak < h.rate(h.cool) { // only after the rule has changed
-			c.peak = max(c.peak, h.rate(h.counts.Sum(key)))
+	for _, c := range h.candidates {
+		if c != nil { // counts have only risen since they were looked at
+			sum := h.counts.SumOf(c.watch)
+			c.peak = max(c.peak, h.rate(sum))
+			if c.on[byRate] && sum >= h.terms.cool {
+				c.below[byRate] = time.Time{}
+			}
+			h.recall(c, sum)
 		}
 	}
-	h.counts.Advance(second)
-	h.recount(now)
-	for _, key := range h.early[second] {
-		h.warm(key, h.counts.Sum(key), now)
+	passed := second - h.second
+	h.second = second
+	h.counts.Advance(second, h.leaving())
+	h.crowds.turn(second)
+	if h.past != nil {
+		h.past.pass(passed)
 	}
-	delete(h.early, second)
+	if h.full {
+		h.full = false
+		h.relist(now, owns)
+	}
+	for _, place := range h.counts.Risen() {
+		if owns(hotparam.Key(h.counts.Key(place))) {
+			h.rise(place, now)
+		}
+	}
+	h.fall(now)
 }
 
-// recount looks at every candidate.
-func (h *heat) recount(now time.Time) {
-	for key, c := range h.candidates {
-		h.fall(c, h.counts.Sum(key), now)
+// leaving makes what leaves the window the past; nil where nobody asks for it.
+func (h *heat) leaving() func(place int, n int64) {
+	if h.past == nil {
+		return nil
+	}
+	now := time.Unix(h.second, 0)
+	return func(place int, n int64) {
+		surging := false
+		if id := h.counts.WatchOf(place); id >= 0 {
+			c := h.candidates[id]
+			surging = c.any() && now.Sub(c.since) < pastHalf*time.Second
+		}
+		if n > h.past.ignored {
+			h.past.add(h.counts.Hash(place), h.counts.Key(place), n, surging)
+		}
 	}
 }
 
-// fall takes note of a candidate's count where it may have fallen.
-func (h *heat) fall(c *candidate, sum int64, now time.Time) {
-	c.sum = sum
-	c.peak = max(c.peak, h.rate(sum)) // early counts may have raised it
-	switch {
-	case sum >= h.cool:
-		c.below = time.Time{}
-	case c.below.IsZero():
-		c.below = now
+// fall looks at every candidate after counts may have fallen. Those that never
+// were hot and are below all thresholds leave without a trace.
+func (h *heat) fall(now time.Time) {
+	h.total = -1
+	for _, c := range h.candidates {
+		if c == nil {
+			continue
+		}
+		h.note(c, now)
+		if !c.any() && h.counts.SumOf(c.watch) < h.terms.least {
+			h.unlist(c)
+		}
 	}
+}
+
+// relist looks for keys over the least threshold that nobody watches. It looks
+// at every key that is counted.
+func (h *heat) relist(now time.Time, owns func(hotparam.Key) bool) {
+	h.counts.SetLimit(h.terms.least)
+	h.counts.Each(func(place int, sum int64) {
+		if sum >= h.counts.Limit() && h.counts.WatchOf(place) < 0 && owns(hotparam.Key(h.counts.Key(place))) {
+			h.rise(place, now)
+		}
+	})
 }
 
 // rate is a count over the window in requests per second.
-func (h *heat) rate(sum int64) float64 { return float64(sum) / float64(h.window) }
+func (h *heat) rate(sum int64) float64 { return float64(sum) / float64(h.terms.window) }
+
+// fair is the rate over exactly one window that ends now. A window of whole
+// slots that ends within one is short by what is left of it; the slot that left
+// last stands in for that, by the part of it that would still be in.
+func (h *heat) fair(w window.Watched, now time.Time) float64 {
+	elapsed := float64(now.UnixNano()-h.second*int64(time.Second)) / float64(time.Second)
+	return (float64(w.Sum) + float64(w.Left)*max(0, min(1, 1-elapsed))) / float64(h.terms.window)
+}

@@ -23,8 +23,18 @@ type model struct {
 	now    time.Time
 	ticked time.Time
 	counts map[string]map[hotparam.Key]map[int64]int64 // by rule, key, second
-	cands  map[hotparam.Key]*candidate
+	cands  map[hotparam.Key]*judged
 	gone   []Change
+}
+
+// judged is a candidate as the model keeps it.
+type judged struct {
+	key          hotparam.Key
+	sum          int64
+	peak         float64
+	since, below time.Time
+	shown        bool
+	listed       int64 // the second in which it became a candidate
 }
 
 func (m *model) rule(key hotparam.Key) (found *rules.Rule) {
@@ -49,7 +59,7 @@ func (m *model) look(now time.Time) {
 	for _, r := range m.set.Rules {
 		for key := range m.counts[r.Name] {
 			if m.rule(key) == r && m.cands[key] == nil && m.sum(key) >= r.Hot.Threshold() {
-				m.cands[key] = &candidate{key: key, since: now}
+				m.cands[key] = &judged{key: key, since: now, listed: m.second}
 			}
 		}
 	}
@@ -104,9 +114,11 @@ func (m *model) setRules(set *rules.Set) {
 	for _, r := range set.Rules {
 		windows[r.Name] = r.Hot.Window
 	}
-	of := map[hotparam.Key]*rules.Rule{}
-	for key := range m.cands {
+	of, was := map[hotparam.Key]*rules.Rule{}, map[hotparam.Key]hotparam.Hot{}
+	for key, c := range m.cands {
 		of[key] = m.rule(key)
+		before := *c
+		was[key] = m.hot(of[key], &before)
 	}
 	m.set = set
 	for _, r := range old.Rules {
@@ -118,7 +130,7 @@ func (m *model) setRules(set *rules.Set) {
 		now := m.rule(key)
 		if now == nil || now.Name != of[key].Name {
 			if delete(m.cands, key); c.shown {
-				m.gone = append(m.gone, Change{Kind: Cooled, Hot: m.hot(of[key], c)})
+				m.gone = append(m.gone, Change{Kind: Cooled, Hot: was[key]})
 			}
 		} else if now.Hot.Window != of[key].Hot.Window {
 			c.below = time.Unix(m.second, 0)
@@ -127,8 +139,39 @@ func (m *model) setRules(set *rules.Set) {
 	m.look(time.Unix(m.second, 0))
 }
 
-func (m *model) hot(r *rules.Rule, c *candidate) hotparam.Hot {
-	return hotparam.Hot{Key: c.key, Rule: r.Name, Rate: float64(c.sum) / r.Hot.Window.Seconds(), Peak: c.peak, Since: c.since}
+// hot weighs the second that left the window last by the part of the current
+// one that is still to come.
+func (m *model) hot(r *rules.Rule, c *judged) hotparam.Hot {
+	w := seconds(r.Hot.Window)
+	var left int64
+	if m.second > c.listed { // before, nobody looked
+		left = m.counts[r.Name][c.key][m.second-w]
+	}
+	elapsed := float64(m.now.Nanosecond()) / 1e9
+	rate := (float64(c.sum) + (1-elapsed)*float64(left)) / float64(w)
+	c.peak = max(c.peak, rate)
+	var all int64
+	for key := range m.counts[r.Name] {
+		if r.Name != "*" || key.Resource() == c.key.Resource() {
+			all += m.sum(key)
+		}
+	}
+	h := hotparam.Hot{Key: c.key, Rule: r.Name, Rate: rate, Lower: rate, Upper: rate, Why: "rate", Peak: c.peak, Since: c.since}
+	if all > 0 {
+		h.Share = float64(c.sum) / float64(all)
+	}
+	return h
+}
+
+// firm orders by weight, where who is in counts a tenth more.
+func firm(a, b *judged) int {
+	weight := func(c *judged) int64 {
+		if c.shown {
+			return 11 * c.sum
+		}
+		return 10 * c.sum
+	}
+	return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(a.key, b.key))
 }
 
 func (m *model) tick(now time.Time) (hotparam.HotSet, []Change) {
@@ -139,7 +182,7 @@ func (m *model) tick(now time.Time) (hotparam.HotSet, []Change) {
 		changes[i].At, changes[i].Hot.Until = now, now
 	}
 	for _, r := range m.set.Rules {
-		var ranked []*candidate
+		var ranked []*judged
 		for key, c := range m.cands {
 			if m.rule(key) != r {
 				continue
@@ -152,7 +195,7 @@ func (m *model) tick(now time.Time) (hotparam.HotSet, []Change) {
 				changes = append(changes, Change{m.until(r, c, now), Cooled, now, false})
 			}
 		}
-		slices.SortFunc(ranked, heavier)
+		slices.SortFunc(ranked, firm)
 		for i, c := range ranked {
 			in := r.Hot.MaxHot == 0 || i < r.Hot.MaxHot
 			if in {
@@ -179,7 +222,7 @@ func (m *model) tick(now time.Time) (hotparam.HotSet, []Change) {
 	return hotparam.HotSet{At: now, Keys: keys}, changes
 }
 
-func (m *model) until(r *rules.Rule, c *candidate, t time.Time) hotparam.Hot {
+func (m *model) until(r *rules.Rule, c *judged, t time.Time) hotparam.Hot {
 	h := m.hot(r, c)
 	h.Until = t
 	return h
@@ -222,7 +265,7 @@ func TestDetectorIsTheBruteForceDetector(t *testing.T) {
 			Lateness: time.Duration(rapid.IntRange(1, 12).Draw(t, "lateness")) * time.Second,
 			Future:   time.Duration(rapid.IntRange(1, 3).Draw(t, "future")) * time.Second,
 		}.withDefaults()
-		d, m := New(set, o), &model{set: set, opts: o, counts: map[string]map[hotparam.Key]map[int64]int64{}, cands: map[hotparam.Key]*candidate{}}
+		d, m := New(set, o), &model{set: set, opts: o, counts: map[string]map[hotparam.Key]map[int64]int64{}, cands: map[hotparam.Key]*judged{}}
 		now := time.Unix(1_700_000_000, 0)
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			if now.Before(m.now.Add(-time.Second)) {

@@ -1,22 +1,41 @@
 package detect
 
-import "time"
+import (
+	"math/bits"
+	"time"
 
-// The defaults of Options.
+	"github.com/hotparam/pipeline/hotparam/window"
+)
+
+// The defaults of Options, and the most that Counters can be.
 const (
-	DefaultMaxKeys  = 1_000_000
+	DefaultCounters = window.DefaultCounters
+	MaxCounters     = window.MaxCounters // more are not had
 	DefaultLateness = 10 * time.Second
 	DefaultFuture   = 2 * time.Second
 	DefaultHold     = 5 * time.Second
+	DefaultCrowds   = 4096
 )
+
+// maxLanes is how many lanes there are at most.
+const maxLanes = 64
 
 // Options bound a Detector. The zero value has the defaults; what is negative
 // counts as not set.
 type Options struct {
-	// MaxKeys caps the distinct keys counted per rule; 0 means 1,000,000. A
-	// new key beyond it is dropped and counted, so memory stays bounded and
-	// no count is wrong in silence.
-	MaxKeys int
+	// Counters caps what is counted for each rule: a key takes one counter for
+	// each second of the window in which it is seen. 0 means 131,072, of about
+	// 200 bytes at most. Beyond it the lightest keys are given up and sums are
+	// lower bounds with a known error: see Stats.Error.
+	Counters int
+	// MaxRate is how many requests per second one rule is expected to get at
+	// most, where the rule does not say it itself (max_rate); 0: not stated.
+	// Only Check looks at it.
+	MaxRate float64
+	// Lanes is in how many parts, each with a lock of its own, keys are
+	// counted, so that so many goroutines can Add at the same time; 0 means 1.
+	// Rounded up to a power of two. The counters are shared out evenly.
+	Lanes int
 	// Lateness is how old a count may be, by its second; 0 means 10 s. A rule
 	// never uses more of it than its window. Whole seconds, rounded up.
 	Lateness time.Duration
@@ -27,17 +46,29 @@ type Options struct {
 	// Hold is how long a published key stays hot for readers that hear
 	// nothing more: Hot.Until = now + Hold; 0 means 5 s.
 	Hold time.Duration
+	// MaxCrowds caps the keys of which the clients are held, those near their
+	// threshold, over all rules; 0 means 4096. Each takes up to about 5 KB.
+	// What is beyond is counted, and judged by its rate alone.
+	MaxCrowds int
 }
 
 func (o Options) withDefaults() Options {
-	if o.MaxKeys <= 0 {
-		o.MaxKeys = DefaultMaxKeys
+	if o.Counters <= 0 {
+		o.Counters = DefaultCounters
 	}
+	o.Counters = min(o.Counters, MaxCounters)
+	if o.MaxCrowds <= 0 {
+		o.MaxCrowds = DefaultCrowds
+	}
+	o.Lanes = 1 << bits.Len(uint(min(max(o.Lanes, 1), maxLanes)-1))
 	o.Lateness = orDefault(o.Lateness, DefaultLateness)
 	o.Future = orDefault(o.Future, DefaultFuture)
 	o.Hold = orDefault(o.Hold, DefaultHold)
 	return o
 }
+
+// perLane is how many counters a lane has for one rule.
+func (o Options) perLane() int { return max(o.Counters/o.Lanes, 1) }
 
 func orDefault(d, def time.Duration) time.Duration {
 	if d <= 0 {

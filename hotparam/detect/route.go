@@ -1,10 +1,7 @@
 package detect
 
 import (
-	"maps"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/canon"
@@ -14,22 +11,33 @@ import (
 // aliasPrefix begins the keys whose metric name cannot be decoded.
 const aliasPrefix = "!hp1:"
 
-// heatOf gives the state of the rule that judges key, nil where none does.
-func (d *Detector) heatOf(key hotparam.Key) *heat {
-	resource := resourceOf(key)
-	if resource == d.lastResource && d.lastHeat != nil {
-		return d.lastHeat
+// routes say which rule judges a key, by its position. Not changed once made.
+type routes struct {
+	byName   map[string]int
+	catchAll int // -1: none
+}
+
+func newRoutes(set *rules.Set) *routes {
+	r := &routes{byName: make(map[string]int), catchAll: -1}
+	for i, rule := range set.Rules {
+		r.byName[rule.Name] = i
+		if rule.IsCatchAll() {
+			r.catchAll = i
+		}
 	}
-	name := resource
+	return r
+}
+
+// of is the rule that judges key, -1 where none does.
+func (r *routes) of(key hotparam.Key) int {
+	name := resourceOf(key)
 	if strings.HasPrefix(name, aliasPrefix) {
 		name = decodeResource(name[len(aliasPrefix):])
 	}
-	h := d.byName[name]
-	if h == nil {
-		h = d.catchAll
+	if i, ok := r.byName[name]; ok {
+		return i
 	}
-	d.lastResource, d.lastHeat = resource, h
-	return h
+	return r.catchAll
 }
 
 // resourceOf is the part of the key that says which rule judges it; for an
@@ -51,67 +59,4 @@ func decodeResource(hp1 string) string {
 		return ""
 	}
 	return key.Resource()
-}
-
-// SetRules judges by another set of rules from now on. A rule is known by its
-// name. Where its window is the same its counts are kept and judged by the new
-// thresholds; where the window is another, counting begins anew and what is hot
-// stays so until it cools. Hot keys of rules that are gone, and keys that now
-// fall to another rule, leave with the next Tick. It looks at every key that is
-// counted.
-func (d *Detector) SetRules(set *rules.Set) {
-	old := d.byName
-	d.heats, d.byName, d.catchAll = nil, make(map[string]*heat), nil
-	d.lastResource, d.lastHeat = "", nil
-	for _, r := range set.Rules {
-		h := old[r.Name]
-		if h == nil {
-			h = newHeat(r, d.second, d.opts)
-		}
-		d.heats = append(d.heats, h)
-		d.byName[r.Name] = h
-		if r.IsCatchAll() {
-			d.catchAll = h
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(old)) {
-		old[name].recount(d.now) // as the rules before see it
-		d.dropStrays(old[name])
-	}
-	for i, r := range set.Rules {
-		d.change(d.heats[i], r)
-	}
-}
-
-// change makes h judge by its rule as it is now.
-func (d *Detector) change(h *heat, r *rules.Rule) {
-	before := h.window
-	h.setRule(r)
-	if h.window != before {
-		h.restart(d.second, d.opts)
-	}
-	now := time.Unix(d.second, 0)
-	h.counts.Each(func(key hotparam.Key, sum int64) {
-		if sum >= h.hot && d.heatOf(key) == h {
-			h.warm(key, sum, now)
-		}
-	})
-	h.recount(now)
-}
-
-// dropStrays takes from h the keys that it does not judge any more.
-func (d *Detector) dropStrays(h *heat) {
-	stray := func(key hotparam.Key) bool { return d.heatOf(key) != h }
-	for key, c := range h.candidates {
-		if !stray(key) {
-			continue
-		}
-		delete(h.candidates, key)
-		if c.shown {
-			d.gone = append(d.gone, Change{Kind: Cooled, Hot: h.hotOf(c)})
-		}
-	}
-	for second, keys := range h.early {
-		h.early[second] = slices.DeleteFunc(keys, stray)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/window"
 )
 
 // Tick lets time pass until now and judges: it gives the whole hot set,
@@ -15,135 +16,209 @@ import (
 // To judge a second s by all of its counts and no more, call Tick with a time
 // within s, after them.
 func (d *Detector) Tick(now time.Time) (hotparam.HotSet, []Change) {
-	now = d.advance(now)
-	t := tick{now: now, last: d.ticked, hold: d.opts.Hold, changes: d.gone}
-	for i := range t.changes {
-		t.changes[i].At, t.changes[i].Hot.Until = now, now
+	d.judging.Lock()
+	defer d.judging.Unlock()
+	d.rules.RLock()
+	defer d.rules.RUnlock()
+	t := d.last.next(d.ticked, d.opts.Hold, len(d.traffic))
+	now = d.hear(now)
+	for _, l := range d.lanes {
+		now = l.judge(now, t)
 	}
-	d.gone, d.ticked = nil, now
-	for _, h := range d.heats {
-		t.judge(h)
+	t.now = now
+	for i := range t.views {
+		t.publish(t.views[i])
+		t.circle(t.lone[i])
 	}
-	d.stats.Hot = int64(len(t.keys))
-	d.stats.Displaced += t.displaced
-	slices.SortFunc(t.keys, func(a, b hotparam.Hot) int {
-		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
-	})
-	slices.SortFunc(t.changes, func(a, b Change) int {
-		// At one time, those who leave go first: the set never overflows.
-		return cmp.Or(a.At.Compare(b.At), -cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Hot.Key, b.Hot.Key))
-	})
-	return hotparam.HotSet{At: now, Keys: t.keys}, t.changes
+	for _, l := range d.lanes {
+		l.show(t)
+	}
+	d.ticked, d.hot, d.loops = now, int64(len(t.keys)), int64(len(t.loops))
+	d.displaced += t.displaced
+	return t.result()
 }
 
 // tick is what one Tick gathers.
 type tick struct {
 	now, last time.Time
 	hold      time.Duration
+	views     [][]view // hot keys, by rule
+	lone      [][]view // loops, by rule
 	keys      []hotparam.Hot
-	changes   []Change
+	loops     []hotparam.Hot
+	changes   []Change // those that left have no At yet
+	turned    []view   // those whose shown changes
 	displaced uint64
 }
 
-// judge decides which candidates of a rule are hot.
-func (t *tick) judge(h *heat) {
-	ranked := make([]*candidate, 0, len(h.candidates))
-	for key, c := range h.candidates {
-		if !c.below.IsZero() {
-			h.fall(c, h.counts.Sum(key), t.now)
-			if t.now.Sub(c.below) >= h.rule.Hot.Cool {
-				delete(h.candidates, key)
-				t.leave(h, c, false)
-				continue
+// next is a tick that uses the memory of t again, but for what it gave away.
+func (t *tick) next(last time.Time, hold time.Duration, rules int) *tick {
+	again := func(views [][]view) [][]view {
+		for i := range views {
+			clear(views[i])
+			views[i] = views[i][:0]
+		}
+		return append(views, make([][]view, max(0, rules-len(views)))...)
+	}
+	clear(t.turned)
+	*t = tick{last: last, hold: hold, views: again(t.views), lone: again(t.lone), turned: t.turned[:0],
+		keys: make([]hotparam.Hot, 0, len(t.keys)+len(t.keys)/8)}
+	return t
+}
+
+// view is a candidate as its lane had it.
+type view struct {
+	lane   *lane
+	c      *candidate
+	maxHot int
+	hot    hotparam.Hot
+	rank   int64
+	loop   bool
+	shown  bool // among the hot keys or the loops, as it is one
+}
+
+// judge decides which candidates of a lane are hot.
+func (l *lane) judge(now time.Time, t *tick) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now = l.advance(now)
+	t.changes = append(t.changes, l.gone...)
+	l.gone = nil
+	for i, h := range l.heats {
+		h.total = -1
+		for _, c := range h.candidates {
+			if c != nil {
+				l.judgeOne(i, h, c, now, t)
 			}
 		}
-		ranked = append(ranked, c)
 	}
-	slices.SortFunc(ranked, heavier)
-	for i, c := range ranked {
-		if h.rule.Hot.MaxHot > 0 && i >= h.rule.Hot.MaxHot {
-			t.leave(h, c, true)
+	return now
+}
+
+// judgeOne finds out what one candidate is: hot, a loop, or neither.
+func (l *lane) judgeOne(rule int, h *heat, c *candidate, now time.Time, t *tick) {
+	h.note(c, now)
+	w := h.counts.Look(c.watch)
+	if !c.expire(now, h.terms.rule.Hot.Cool) {
+		hot := h.hotOf(c, w, now)
+		t.drop(c, hot)
+		t.cease(c, hot, nil)
+		c.standing = standing{} // when it is hot again, its clients decide anew
+		if w.Sum < h.terms.least {
+			h.unlist(c)
 		} else {
-			t.enter(h, c)
+			h.counts.Mark(c.watch, h.terms.mark())
 		}
-	}
-}
-
-// heavier orders candidates by count; of equal ones, who is in stays in.
-func heavier(a, b *candidate) int {
-	if c := cmp.Compare(b.sum, a.sum); c != 0 {
-		return c
-	}
-	if a.shown != b.shown {
-		if a.shown {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Compare(a.key, b.key)
-}
-
-// enter puts a candidate into the hot set.
-func (t *tick) enter(h *heat, c *candidate) {
-	hot := h.hotOf(c)
-	hot.Until = t.now.Add(t.hold)
-	t.keys = append(t.keys, hot)
-	if c.shown {
 		return
 	}
-	c.shown = true
-	at := t.now // one that had to wait for a place
-	if c.since.After(t.last) {
-		at = c.since
+	v := view{lane: l, c: c, maxHot: h.terms.maxHot, rank: 10 * w.Sum, loop: !h.stands(c, now, w.Sum)}
+	v.hot, v.shown = h.hotOf(c, w, now), c.shown
+	if v.loop {
+		t.drop(c, v.hot)
+		v.shown = c.standing.shown
+	} else {
+		t.cease(c, v.hot, nil)
 	}
-	t.changes = append(t.changes, Change{Hot: hot, Kind: Became, At: at})
+	if v.shown { // who is in stays in, unless another is heavier by a tenth
+		v.rank += w.Sum
+	}
+	if v.loop {
+		t.lone[rule] = append(t.lone[rule], v)
+	} else {
+		t.views[rule] = append(t.views[rule], v)
+	}
 }
 
-// leave keeps a candidate out of the hot set. One that was not in it, because
-// it had no place or never met a Tick, leaves no trace.
-func (t *tick) leave(h *heat, c *candidate, displaced bool) {
+// drop takes a candidate from the hot set, if it is there. Its lane is held.
+func (t *tick) drop(c *candidate, hot hotparam.Hot) {
 	if !c.shown {
 		return
 	}
 	c.shown = false
-	if displaced {
-		t.displaced++
-	}
-	hot := h.hotOf(c)
-	hot.Until = t.now
-	t.changes = append(t.changes, Change{Hot: hot, Kind: Cooled, At: t.now, Displaced: displaced})
+	t.changes = append(t.changes, Change{Hot: hot, Kind: Cooled})
 }
 
-// hotOf is the heat of a candidate, without its Until.
-func (h *heat) hotOf(c *candidate) hotparam.Hot {
-	return hotparam.Hot{
-		Key:   c.key,
-		Rule:  h.rule.Name,
-		Rate:  h.rate(c.sum),
-		Peak:  c.peak,
-		Since: c.since,
+// publish puts the heaviest keys of a rule into the hot set. A key that was not
+// in it, because it had no place or never met a Tick, leaves no trace.
+func (t *tick) publish(views []view) {
+	if len(views) > 0 && len(views) > views[0].maxHot {
+		slices.SortFunc(views, heavier)
+	}
+	for i := range views {
+		v := &views[i]
+		if i < v.maxHot {
+			t.enter(v)
+		} else if v.shown {
+			t.displaced++
+			t.changes = append(t.changes, Change{Hot: v.hot, Kind: Cooled, Displaced: true})
+			t.turned = append(t.turned, *v)
+		}
 	}
 }
 
-// Over lists, sorted, the keys whose count over their rule's window ending
-// with second s reaches the threshold: heat before hysteresis and MaxHot. It
-// lets time pass until s; of a second before the current one nothing is known
-// any more, and it gives nil.
-func (d *Detector) Over(s int64) []hotparam.Key {
-	if d.now.IsZero() || s > d.second {
-		d.advance(time.Unix(s, 0))
+// enter puts a key into the hot set.
+func (t *tick) enter(v *view) {
+	v.hot.Until = t.now.Add(t.hold)
+	t.keys = append(t.keys, v.hot)
+	if !v.shown {
+		t.changes = append(t.changes, Change{Hot: v.hot, Kind: Became, At: t.at(v.hot.Since)})
+		t.turned = append(t.turned, *v)
 	}
-	if s < d.second {
-		return nil
-	}
-	var over []hotparam.Key
-	for _, h := range d.heats {
-		for key := range h.candidates {
-			if h.counts.Sum(key) >= h.hot {
-				over = append(over, key)
+}
+
+// show tells a lane which of its candidates are in the set now.
+func (l *lane) show(t *tick) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range t.turned {
+		v := &t.turned[i]
+		switch {
+		case v.lane != l:
+		case v.loop:
+			v.c.standing.shown = !v.shown
+		default:
+			v.c.shown = !v.shown
+			if v.c.shown && v.c.gone { // a heavier key took its place meanwhile
+				l.gone = append(l.gone, Change{Kind: Cooled, Hot: v.hot, Displaced: true})
 			}
 		}
 	}
-	slices.Sort(over)
-	return over
+}
+
+// result orders what was gathered.
+func (t *tick) result() (hotparam.HotSet, []Change) {
+	for i := range t.changes {
+		if c := &t.changes[i]; c.At.IsZero() {
+			c.At, c.Hot.Until = t.now, t.now
+		}
+	}
+	byRate := func(a, b hotparam.Hot) int {
+		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
+	}
+	slices.SortFunc(t.keys, byRate)
+	slices.SortFunc(t.loops, byRate)
+	slices.SortFunc(t.changes, func(a, b Change) int {
+		// At one time, those who leave go first: the set never overflows.
+		return cmp.Or(a.At.Compare(b.At), -cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Hot.Key, b.Hot.Key))
+	})
+	if len(t.keys) == 0 {
+		t.keys = nil
+	}
+	return hotparam.HotSet{At: t.now, Keys: t.keys, Loops: t.loops}, t.changes
+}
+
+// hotOf is the heat of a candidate, without its Until. A rate is never more than
+// the truth: the count is the lower bound.
+func (h *heat) hotOf(c *candidate, w window.Watched, now time.Time) hotparam.Hot {
+	rate := h.fair(w, now)
+	c.peak = max(c.peak, rate)
+	hot := hotparam.Hot{
+		Key: c.key, Rule: h.terms.rule.Name, Why: c.why, Since: c.since, Peak: c.peak,
+		Rate: rate, Lower: rate, Upper: rate + h.rate(w.Upper-w.Sum),
+	}
+	if total := h.totalOf(c); total > 0 {
+		hot.Share = min(1, float64(w.Sum)/float64(total))
+	}
+	c.standing.party.tell(&hot)
+	return hot
 }

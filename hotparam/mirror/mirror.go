@@ -2,19 +2,22 @@ package mirror
 
 import (
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/httpwire"
 	"github.com/hotparam/pipeline/hotparam/rules"
 )
 
-// Counter is told of every request of a key. Add must not block, and must not
-// keep key. *tally.Tally is one.
+// Counter is told of every request of a key, and who sent it; the client may
+// be unknown. AddFrom must not block, and must not keep key. *tally.Tally is
+// one.
 type Counter interface {
-	Add(key []byte, second, n int64)
+	AddFrom(key []byte, second, n int64, client hotparam.Client)
 }
 
 // Options say where the original request is found. The zero value takes the
@@ -29,6 +32,10 @@ type Options struct {
 	// HostHeader names the header with the original host, where it is not in
 	// Host. Anybody may send any header, so nothing is read unasked.
 	HostHeader string
+	// Clients finds the client of the original request. Who sends the copy is
+	// a gateway and has to be a trusted proxy to be believed: else, and where
+	// it names nobody, the client is unknown. nil: nobody is trusted.
+	Clients *httpwire.Clients
 	// Now is the clock that counts are placed by; nil means time.Now.
 	Now func() time.Time
 }
@@ -75,6 +82,7 @@ func (h *Handler) count(r *http.Request) {
 		Host:   or(header(r, h.opt.HostHeader), originalHost(r.Host)),
 		Target: or(header(r, h.opt.URIHeader), r.RequestURI),
 		Header: r.Header,
+		Client: client(r, h.opt.Clients),
 	}
 	sc := h.scratch.Get().(*rules.Scratch)
 	defer h.scratch.Put(sc)
@@ -88,13 +96,24 @@ func (h *Handler) count(r *http.Request) {
 		if matches[i].Malformed {
 			h.malformed.Add(1)
 		}
-		h.counter.Add(matches[i].Key, second, 1)
+		h.counter.AddFrom(matches[i].Key, second, 1, req.Client)
 	}
 }
 
 // Stats gives the counters.
 func (h *Handler) Stats() Stats {
 	return Stats{h.requests.Load(), h.unmatched.Load(), h.malformed.Load()}
+}
+
+// client is who sent the original request, never who sent the copy: all copies
+// of a crowd come from one gateway.
+func client(r *http.Request, clients *httpwire.Clients) hotparam.Client {
+	c := clients.Of(r)
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if !clients.FromProxy(r) || err == nil && c == hotparam.ClientFrom(peer.Addr()) {
+		return hotparam.Client{}
+	}
+	return c
 }
 
 // originalHost removes what Envoy puts behind the host of a mirrored request,

@@ -5,18 +5,55 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/httpwire"
 	"github.com/hotparam/pipeline/hotparam/rules"
 )
 
 // ledger notes what was counted.
 type ledger []string
 
-func (l *ledger) Add(key []byte, second, n int64) {
-	*l = append(*l, fmt.Sprintf("%s@%d x%d", key, second, n))
+func (l *ledger) AddFrom(key []byte, second, n int64, client hotparam.Client) {
+	*l = append(*l, strings.TrimSuffix(fmt.Sprintf("%s@%d x%d by %s", key, second, n, client), " by -"))
+}
+
+// All copies come from one gateway. It must never pass for the client, or
+// every crowd behind it would be a loop.
+func TestClientOfACopy(t *testing.T) {
+	t.Parallel()
+	set, err := rules.Parse("test.yaml", []byte("rules:\n  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusting := httpwire.NewClients([]netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}, "")
+	for _, test := range []struct {
+		clients       *httpwire.Clients
+		forwarded, by string
+	}{
+		{nil, "", ""},
+		{nil, "198.51.100.7", ""},
+		{httpwire.NewClients(nil, ""), "198.51.100.7", ""},
+		{trusting, "", ""},
+		{trusting, "garbage", ""},
+		{trusting, "198.51.100.7", " by 198.51.100.7"},
+		{trusting, "10.0.0.1, 2001:db8::7", " by 2001:db8::"},
+	} {
+		var got ledger
+		req := httptest.NewRequest(http.MethodGet, "/topic?id=1", nil) // from 192.0.2.1
+		if test.forwarded != "" {
+			req.Header.Set("X-Forwarded-For", test.forwarded)
+		}
+		New(func() *rules.Set { return set }, &got, Options{Clients: test.clients, Now: func() time.Time { return time.Unix(7, 0) }}).
+			ServeHTTP(httptest.NewRecorder(), req)
+		if want := "topic?id=1@7 x1" + test.by; len(got) != 1 || got[0] != want {
+			t.Errorf("%q: %v, want %s", test.forwarded, got, want)
+		}
+	}
 }
 
 func TestOriginalHost(t *testing.T) {

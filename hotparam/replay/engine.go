@@ -9,6 +9,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/accesslog"
+	"github.com/hotparam/pipeline/hotparam/crowd"
 	"github.com/hotparam/pipeline/hotparam/detect"
 	"github.com/hotparam/pipeline/hotparam/gate"
 	"github.com/hotparam/pipeline/hotparam/hotset"
@@ -17,6 +18,10 @@ import (
 
 // publisher is the name under which the one detector publishes.
 const publisher = "replay"
+
+// maxCounters are as many as no log that is read by people fills: its counts are
+// exact, or the report says so (Uncertain). They take memory as they are needed.
+const maxCounters = 1 << 23
 
 // earliest is the least time between two publications because of a key that
 // crossed its threshold. It is as long as a tally takes to flush, and keeps a
@@ -32,18 +37,22 @@ type engine struct {
 
 	keys    *book[string]
 	clients *book[hotparam.Client]
-	spans   spans
+	spans   spans // of hot keys
+	loops   spans
 	seconds hotSeconds
 
 	tally Report // the totals, as they grow
-	hot   int    // keys in the last hot set
+	hot   int    // keys in the last hot set, loops among them
 	last  int64  // the second judged last
+
+	uncertain int64 // the greatest error of a count so far
 
 	crossed bool      // a key has crossed its threshold since the last tick
 	early   time.Time // the last tick because of one
 
-	counted []counted // keys of the request under way
-	beyond  bool      // one of them has the reserved parameter
+	counted []counted      // keys of the request under way
+	who     hotparam.Crowd // its client
+	beyond  bool           // one of them has the reserved parameter
 	moments []moment
 	header  accesslog.Header
 }
@@ -57,10 +66,11 @@ type counted struct {
 
 func newEngine(cfg Config) *engine {
 	e := &engine{
-		detector: detect.New(cfg.Rules, detect.Options{MaxKeys: cfg.MaxKeys}),
+		detector: detect.New(cfg.Rules, detect.Options{Counters: maxCounters}),
 		keys:     newBook[string](cfg.MaxKeys, 5),
 		clients:  newBook[hotparam.Client](cfg.MaxKeys, 60),
-		spans:    spans{open: make(map[hotparam.Key]Span)},
+		spans:    newSpans(detect.Became, detect.Cooled),
+		loops:    newSpans(detect.Looped, detect.Ceased),
 		seconds:  hotSeconds{numbers: make(map[hotparam.Key]uint32)},
 		last:     math.MinInt64,
 	}
@@ -78,8 +88,8 @@ type counter engine
 // forge it: a bare "!" is never written in canonical parameters.
 var malformed = []byte("?!malformed")
 
-// Add notes one key of the request under way.
-func (c *counter) Add(key []byte, _, _ int64) {
+// AddFrom notes one key of the request under way.
+func (c *counter) AddFrom(key []byte, _, _ int64, _ hotparam.Client) {
 	id, ok := c.keys.ids[string(key)]
 	if !ok {
 		id, ok = c.keys.enter(string(key))
@@ -110,6 +120,9 @@ func (e *engine) second(ctx context.Context, b *bucket) {
 	e.keys.close(b.second)
 	e.clients.close(b.second)
 	e.seconds.add(b.second, e.detector.Over(b.second))
+	for _, r := range e.detector.Errors() {
+		e.uncertain = max(e.uncertain, r.Error)
+	}
 	if e.hot > 0 || e.crossed {
 		e.tick(time.Unix(b.second+1, 0).UTC())
 	}
@@ -129,11 +142,13 @@ func (e *engine) request(ctx context.Context, now time.Time, req *hotparam.Reque
 	id, known := e.client(req)
 	e.counted, e.beyond = e.counted[:0], false
 	v := e.gate.Ask(ctx, now, req)
+	crowd.Reset(&e.who)
+	crowd.Add(&e.who, req.Client, 1)
 	for _, k := range e.counted {
 		if k.ok {
 			e.keys.count(k.id)
 		}
-		e.crossed = e.detector.Add(now, hotparam.Count{Key: k.key, N: 1, Second: now.Unix()}) || e.crossed
+		e.crossed = e.detector.Add(now, hotparam.Count{Key: k.key, N: 1, Second: now.Unix(), Crowd: &e.who}) || e.crossed
 	}
 	e.publishEarly(now)
 	switch {
@@ -210,9 +225,10 @@ func (e *engine) tick(now time.Time) {
 	e.version++
 	set.Version = e.version
 	e.mirror.Replace(publisher, set)
-	e.hot = len(set.Keys)
+	e.hot = len(set.Keys) + len(set.Loops)
 	for _, c := range changes {
 		e.spans.change(c)
+		e.loops.change(c)
 	}
 }
 
@@ -228,11 +244,11 @@ func (e *engine) coolUntil(second int64) {
 const maxCooling = 7 * 24 * 3600
 
 // finish lets time pass until nothing is hot, and gives all that was.
-func (e *engine) finish() []Span {
+func (e *engine) finish() (hot, loops []Span) {
 	second := e.last + 1
 	for i := 0; e.hot > 0 && i < maxCooling; i++ {
 		second++
 		e.tick(time.Unix(second, 0).UTC())
 	}
-	return e.spans.all(second)
+	return e.spans.all(second), e.loops.all(second)
 }

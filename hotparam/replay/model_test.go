@@ -135,7 +135,7 @@ func TestReportIsThatOfTheModel(t *testing.T) {
 			Last:       slices.MaxFunc(all, func(a, b event) int { return cmp.Compare(a.second, b.second) }).second,
 			Keys:       modelKeys(all),
 			HotSeconds: modelHotSeconds(all, 3),
-			Hot:        got.Hot, Timeline: got.Timeline, Broken: got.Broken, // tested elsewhere
+			Hot:        got.Hot, Loops: got.Loops, Timeline: got.Timeline, Broken: got.Broken, // tested elsewhere
 		}
 		want.Clients, want.Denied.IPFixed = modelClients(all, 2)
 		want.DistinctKeys, want.DistinctClients = len(want.Keys), len(want.Clients)

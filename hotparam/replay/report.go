@@ -23,6 +23,9 @@ type Report struct {
 	Keys []Key `json:"keys"`
 	// Hot is when the detector held a key hot, in order of time, then by key.
 	Hot []Span `json:"hot"`
+	// Loops is when a key of a rule with min_clients was over its threshold
+	// because of one or a few clients, and so not hot. Ordered as Hot is.
+	Loops []Span `json:"loops"`
 	// HotSeconds lists for a second that has a request the keys, sorted, whose
 	// count over their rule's window ending with it reaches the threshold,
 	// before any hysteresis. Seconds without such keys are left out.
@@ -81,7 +84,7 @@ type Client struct {
 	Denied int64 `json:"denied"`
 }
 
-// Span is a time during which a key was hot.
+// Span is a time during which a key was hot, or a loop.
 type Span struct {
 	Key  hotparam.Key `json:"key"`
 	Rule string       `json:"rule"`
@@ -90,6 +93,12 @@ type Span struct {
 	Until int64 `json:"until"`
 	// PeakRate is in requests per second over the rule's window.
 	PeakRate float64 `json:"peak_rate"`
+	// Clients is about how many different clients asked for it in the window
+	// when the span began, Client the heaviest of them and ClientShare its part
+	// of the requests, 0 to 1. 0 and "" where the log does not say.
+	Clients     int64   `json:"clients"`
+	Client      string  `json:"client"`
+	ClientShare float64 `json:"client_share"`
 }
 
 // Denied is how many requests would have been denied, by what.
@@ -115,6 +124,10 @@ type Dropped struct {
 	// EarlySeconds were judged before all lines that could have belonged to
 	// them were read, because Config.MaxBuffer was full.
 	EarlySeconds int64 `json:"early_seconds"`
+	// Uncertain is the most requests that the count of a key over its window
+	// was ever short of the truth, because there were more keys than counters.
+	// 0: what was hot is exact.
+	Uncertain int64 `json:"uncertain"`
 }
 
 // Origin is one source of a Report.

@@ -17,15 +17,15 @@ const (
 func (r *run) report() *Report {
 	e := r.engine
 	rep := e.tally
-	rep.Hot = e.finish()
+	rep.Hot, rep.Loops = e.finish()
 	rep.HotSeconds = e.seconds.byTime()
 	rep.Keys = e.topKeys()
 	rep.Clients = e.topClients()
 	rep.DistinctKeys, rep.DistinctClients = len(e.keys.names), len(e.clients.names)
 	rep.Lines, rep.Late, rep.Broken = r.lines, r.order.late, slices.Clip(r.broken)
 	rep.Dropped = Dropped{
-		Keys: e.keys.dropped, Clients: e.clients.dropped, Spans: e.spans.dropped,
-		HotSeconds: e.seconds.dropped, EarlySeconds: r.order.early,
+		Keys: e.keys.dropped, Clients: e.clients.dropped, Spans: e.spans.dropped + e.loops.dropped,
+		HotSeconds: e.seconds.dropped, EarlySeconds: r.order.early, Uncertain: e.uncertain,
 	}
 	for i, s := range r.sources {
 		o := r.origins[i]
@@ -38,7 +38,7 @@ func (r *run) report() *Report {
 
 // complete makes lists empty instead of nil, which JSON tells apart.
 func (r *Report) complete() *Report {
-	r.Hot = orEmpty(r.Hot)
+	r.Hot, r.Loops = orEmpty(r.Hot), orEmpty(r.Loops)
 	r.Keys = orEmpty(r.Keys)
 	r.Clients = orEmpty(r.Clients)
 	r.Sources = orEmpty(r.Sources)

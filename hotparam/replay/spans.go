@@ -12,18 +12,26 @@ import (
 const maxEntries = 1_000_000
 
 // spans turns what a detector says of keys into times during which they were
-// hot.
+// hot, or loops.
 type spans struct {
-	open    map[hotparam.Key]Span // Until is not known yet
-	closed  []Span
-	dropped int64
+	begins, ends detect.Kind
+	open         map[hotparam.Key]Span // Until is not known yet
+	closed       []Span
+	dropped      int64
+}
+
+func newSpans(begins, ends detect.Kind) spans {
+	return spans{begins: begins, ends: ends, open: make(map[hotparam.Key]Span)}
 }
 
 func (s *spans) change(c detect.Change) {
 	switch c.Kind {
-	case detect.Became:
-		s.open[c.Hot.Key] = Span{Key: c.Hot.Key, Rule: c.Hot.Rule, From: c.At.Unix()}
-	case detect.Cooled:
+	case s.begins:
+		s.open[c.Hot.Key] = Span{
+			Key: c.Hot.Key, Rule: c.Hot.Rule, From: c.At.Unix(),
+			Clients: c.Hot.Clients, Client: c.Hot.Client, ClientShare: c.Hot.ClientShare,
+		}
+	case s.ends:
 		if span, ok := s.open[c.Hot.Key]; ok {
 			span.Until, span.PeakRate = c.At.Unix(), c.Hot.Peak
 			delete(s.open, c.Hot.Key)

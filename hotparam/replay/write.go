@@ -32,7 +32,10 @@ func Write(w io.Writer, r *Report, o Options) error {
 	if r.Requests > 0 {
 		p.picture(&r.Timeline)
 		p.keys(r.Keys)
-		p.hot(r.Hot)
+		p.hot("Hot", r.Hot)
+		if len(r.Loops) > 0 {
+			p.hot("Loops: one or a few clients, so not hot", r.Loops)
+		}
 		p.denied(r)
 		p.clients(r.Clients)
 	}
@@ -85,6 +88,7 @@ func (p *page) summary(r *Report) {
 		{r.Dropped.Keys, "requests are for keys beyond the number that is told apart"},
 		{r.Dropped.Clients, "requests are by clients beyond the number that is told apart"},
 		{r.Dropped.Spans + r.Dropped.HotSeconds, "entries of what was hot are left out, there are too many"},
+		{r.Dropped.Uncertain, "requests may be missing from the count of a key over its window, there were too many keys"},
 		{r.Dropped.EarlySeconds, "seconds were judged early, because memory for putting lines in order was full"},
 	} {
 		if n.n > 0 {
@@ -125,8 +129,8 @@ func (p *page) keys(keys []Key) {
 }
 
 // hot shows the spans with the highest peaks, in order of time.
-func (p *page) hot(spans []Span) {
-	p.heading("Hot")
+func (p *page) hot(heading string, spans []Span) {
+	p.heading(heading)
 	if len(spans) == 0 {
 		p.printf("nothing\n")
 		return
@@ -136,14 +140,23 @@ func (p *page) hot(spans []Span) {
 	shown = shown[:min(p.Top, len(shown))]
 	slices.SortStableFunc(shown, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
 	until := untilFormat(shown)
-	p.printf("%-19s  %-*s %10s  %s\n", "from", len(until), "until", "peak/s", "key (rule)")
+	p.printf("%-19s  %-*s %10s %8s %8s  %s\n", "from", len(until), "until", "peak/s", "clients", "heaviest", "key (rule)")
 	for _, s := range shown {
-		text := fit(clean(string(s.Key)), p.Width-37-len(until)-len(s.Rule)) + " (" + s.Rule + ")"
-		p.printf("%s  %s %10.1f  %s\n", clock(s.From), time.Unix(s.Until, 0).UTC().Format(until), s.PeakRate, text)
+		text := fit(clean(string(s.Key)), p.Width-55-len(until)-len(s.Rule)) + " (" + s.Rule + ")"
+		p.printf("%s  %s %10.1f %8s %8s  %s\n", clock(s.From), time.Unix(s.Until, 0).UTC().Format(until), s.PeakRate,
+			known(s.Clients > 0, "%d", s.Clients), known(s.Client != "", "%.0f %%", 100*s.ClientShare), text)
 	}
 	if more := len(spans) - len(shown); more > 0 {
 		p.printf("and %s more with lower peaks\n", grouped(int64(more)))
 	}
+}
+
+// known is a value as text, a dash where there is none.
+func known(is bool, format string, value any) string {
+	if !is {
+		return "-"
+	}
+	return fmt.Sprintf(format, value)
 }
 
 // untilFormat is the time alone where every span ends on the day it began.

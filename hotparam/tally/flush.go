@@ -122,10 +122,12 @@ func (t *Tally) collect() []hotparam.Count {
 			all[0].absorb(other)
 		}
 		counts = all[0].appendTo(counts)
+		t.ranks.note(all[0])
 		for _, full := range all {
 			full.reset()
 		}
 	}
+	t.followed.Store(t.ranks.follow())
 	return counts
 }
 
@@ -134,7 +136,7 @@ func (t *Tally) swap(j int) []*table {
 	all := make([]*table, 0, maxLanes)
 	for i := range t.lanes {
 		full := t.lanes[i].shards[j].swap()
-		t.room.give(full.used, len(full.arena))
+		t.room.give(full)
 		all = append(all, full)
 	}
 	return all
@@ -148,7 +150,7 @@ func requests(counts []hotparam.Count) uint64 {
 	return n
 }
 
-// Stats is what a Tally did. Except for Keys and Pending the fields only grow
+// Stats is what a Tally did. Except for Keys, Pending and Followed the fields only grow
 // and count requests, and once all is flushed
 //
 //	Added = Flushed + DroppedFull + DroppedSink
@@ -165,6 +167,11 @@ type Stats struct {
 	// those in the batch that waits for its second try.
 	Keys    int64
 	Pending int64
+	// Followed are the keys whose clients are looked at, and DroppedCrowds the
+	// requests of such keys whose client found no room: they are counted, and
+	// not seen.
+	Followed      int64
+	DroppedCrowds uint64
 }
 
 // Stats reads the counters.
@@ -175,6 +182,7 @@ func (t *Tally) Stats() Stats {
 		SinkErrors:  t.sinkErrors.Load(),
 		Keys:        t.room.keys.Load(),
 		Pending:     t.pending.Load(),
+		Followed:    t.followed.Load().size(),
 	}
 	for i := range t.lanes {
 		for j := range t.lanes[i].shards {
@@ -182,6 +190,7 @@ func (t *Tally) Stats() Stats {
 			sh.mu.Lock()
 			s.Added += sh.added
 			s.DroppedFull += sh.dropped
+			s.DroppedCrowds += sh.unseen
 			sh.mu.Unlock()
 		}
 	}

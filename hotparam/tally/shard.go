@@ -36,10 +36,11 @@ type shard struct {
 	mu             sync.Mutex // guards the rest but spare; held for one look-up
 	cur            *table
 	added, dropped uint64 // requests since the start
+	unseen         uint64 // requests whose crowd found no room
 
 	spare *table // empty; belongs to whoever flushes
 
-	_ [24]byte // a whole cache line, so that neighbours do not disturb each other
+	_ [16]byte // a whole cache line, so that neighbours do not disturb each other
 }
 
 // swap takes the full table and leaves the empty one.

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/crowd"
 )
 
 const (
@@ -17,6 +18,7 @@ type slot struct {
 	off, len uint32 // of the key, in the arena
 	second   int64
 	n        int64
+	crowd    int32 // who stands behind n, in crowds: its place + 1; 0: nobody looked
 }
 
 // table is an open-addressing hash table with the bytes of its keys beside it.
@@ -27,19 +29,21 @@ type slot struct {
 // almost empty, so that a flood of keys costs memory only while it lasts. What
 // it may hold in all is for room to say.
 type table struct {
-	slots []slot // a power of two
-	used  int
-	arena []byte
+	slots  []slot // a power of two
+	used   int
+	arena  []byte
+	crowds crowds
 }
 
 func newTable() *table {
 	return &table{slots: make([]slot, minSlots), arena: make([]byte, 0, minArena)}
 }
 
-// room is what all shards together may hold. It is touched only for new pairs.
+// room is what all shards together may hold. It is touched only for new pairs
+// and crowds.
 type room struct {
-	keys, bytes       atomic.Int64
-	maxKeys, maxBytes int64
+	keys, bytes, crowds          atomic.Int64
+	maxKeys, maxBytes, maxCrowds int64
 }
 
 // take asks for the room of one pair. The look before the change keeps cores
@@ -57,37 +61,50 @@ func (r *room) take(bytes int) bool {
 	return true
 }
 
-func (r *room) give(keys, bytes int) {
-	r.keys.Add(-int64(keys))
-	r.bytes.Add(-int64(bytes))
+// takeCrowd asks for the room of one crowd.
+func (r *room) takeCrowd() bool {
+	if r.crowds.Load() >= r.maxCrowds {
+		return false
+	}
+	if r.crowds.Add(1) > r.maxCrowds {
+		r.crowds.Add(-1)
+		return false
+	}
+	return true
 }
 
-// add counts n for a pair and reports false where the pair is new and there is
-// no room for it.
-func (t *table) add(r *room, h uint64, key []byte, second, n int64) bool {
+// give returns the room of what a table holds.
+func (r *room) give(t *table) {
+	r.keys.Add(-int64(t.used))
+	r.bytes.Add(-int64(len(t.arena)))
+	r.crowds.Add(-int64(t.crowds.lent))
+}
+
+// add counts n for a pair and gives its slot, which is valid until the next
+// one is added; nil where the pair is new and there is no room for it.
+func (t *table) add(r *room, h uint64, key []byte, second, n int64) *slot {
 	if s := t.find(h, key, second); s.n != 0 {
 		s.n = sum(s.n, n)
-		return true
+		return s
 	}
 	if !r.take(len(key)) {
-		return false
+		return nil
 	}
-	t.insert(h, key, second, n)
-	return true
+	return t.insert(h, key, second, n)
 }
 
-// addKnown counts n for a pair that is there, and reports whether it is.
-func (t *table) addKnown(h uint64, key []byte, second, n int64) bool {
+// addKnown counts n for a pair that is there, and gives nil where it is not.
+func (t *table) addKnown(h uint64, key []byte, second, n int64) *slot {
 	s := t.find(h, key, second)
 	if s.n == 0 {
-		return false
+		return nil
 	}
 	s.n = sum(s.n, n)
-	return true
+	return s
 }
 
 // insert adds a pair that is not there.
-func (t *table) insert(h uint64, key []byte, second, n int64) {
+func (t *table) insert(h uint64, key []byte, second, n int64) *slot {
 	if (t.used+1)*4 > len(t.slots)*3 {
 		t.resize(2 * len(t.slots))
 	}
@@ -95,6 +112,7 @@ func (t *table) insert(h uint64, key []byte, second, n int64) {
 	*s = slot{hash: h, off: uint32(len(t.arena)), len: uint32(len(key)), second: second, n: n}
 	t.arena = append(t.arena, key...)
 	t.used++
+	return s
 }
 
 // find returns the slot of a pair, or the empty one where it would go. There
@@ -141,8 +159,13 @@ func (t *table) absorb(other *table) {
 		if o.n == 0 {
 			continue
 		}
-		if key := other.key(o); !t.addKnown(o.hash, key, o.second, o.n) {
-			t.insert(o.hash, key, o.second, o.n)
+		key := other.key(o)
+		s := t.addKnown(o.hash, key, o.second, o.n)
+		if s == nil {
+			s = t.insert(o.hash, key, o.second, o.n)
+		}
+		if o.crowd > 0 {
+			crowd.Merge(t.crowds.of(s), other.crowds.of(o))
 		}
 	}
 }
@@ -154,11 +177,11 @@ func (t *table) appendTo(counts []hotparam.Count) []hotparam.Count {
 	if t.used == 0 {
 		return counts
 	}
-	keys := string(t.arena)
+	keys, sent := string(t.arena), t.crowds.send()
 	for i := range t.slots {
 		if s := &t.slots[i]; s.n > 0 {
 			key := hotparam.Key(keys[s.off : s.off+s.len])
-			counts = append(counts, hotparam.Count{Key: key, N: s.n, Second: s.second})
+			counts = append(counts, hotparam.Count{Key: key, N: s.n, Second: s.second, Crowd: sent.of(s)})
 		}
 	}
 	return counts
@@ -176,6 +199,7 @@ func (t *table) reset() {
 	}
 	t.arena = t.arena[:0]
 	t.used = 0
+	t.crowds.reset()
 }
 
 // sum adds two positive numbers; beyond the largest it stays there.

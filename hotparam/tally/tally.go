@@ -38,6 +38,11 @@ type Config struct {
 	// MaxBytes bounds the bytes of those keys; default 16 MiB. While a flood
 	// lasts the memory is about 3 x MaxBytes + 250 bytes x MaxKeys.
 	MaxBytes int
+	// Clients is for how many keys, the heaviest of the last seconds, it is
+	// looked at who asks; default 1024, below 0: for none. Such a count leaves
+	// with a Crowd. It takes at most about 1.2 KB for each of them and core (up
+	// to 8 cores), and twice that while a second turns.
+	Clients int
 	// Log hears of outages of the sink; default slog.Default().
 	Log *slog.Logger
 }
@@ -55,14 +60,18 @@ func (c Config) withDefaults() Config {
 	if c.MaxBytes <= 0 || c.MaxBytes > 1<<30 {
 		c.MaxBytes = 16 << 20
 	}
+	if c.Clients == 0 {
+		c.Clients = 1024
+	}
+	c.Clients = min(max(c.Clients, 0), maxFollowed)
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
 	return c
 }
 
-// Tally sums by key and second. Make one with New. Add, Flush and Stats may be
-// called by any goroutine; Run by one.
+// Tally sums by key and second. Make one with New. Run is called by one
+// goroutine, everything else by any.
 type Tally struct {
 	cfg   Config
 	seed  maphash.Seed // of this process, so that nobody outside can aim at one shard
@@ -71,6 +80,9 @@ type Tally struct {
 	room  room
 	turn  chan struct{} // holds one token: whoever has it flushes
 	out   outbox        // guarded by turn
+	ranks ranks         // guarded by turn
+
+	followed atomic.Pointer[followed] // what ranks say
 
 	flushed, droppedSink, sinkErrors atomic.Uint64
 	pending                          atomic.Int64
@@ -87,9 +99,11 @@ func New(cfg Config) *Tally {
 		cfg:   cfg,
 		seed:  maphash.MakeSeed(),
 		lanes: newLanes(min(runtime.GOMAXPROCS(0), maxLanes)),
-		room:  room{maxKeys: int64(cfg.MaxKeys), maxBytes: int64(cfg.MaxBytes)},
 		turn:  make(chan struct{}, 1),
+		ranks: newRanks(cfg.Clients, cfg.Flush),
 	}
+	t.room = room{maxKeys: int64(cfg.MaxKeys), maxBytes: int64(cfg.MaxBytes), maxCrowds: int64(2 * cfg.Clients * len(t.lanes))}
+	t.followed.Store(new(followed))
 	var next atomic.Uint32
 	t.mine.New = func() any { return &t.lanes[int(next.Add(1))%len(t.lanes)] }
 	t.turn <- struct{}{}
@@ -101,6 +115,23 @@ func New(cfg Config) *Tally {
 // adds nothing. BenchmarkAdd: 27 ns for a known key; two cores do twice as
 // much as one, on one key as on many.
 func (t *Tally) Add(key []byte, second, n int64) {
+	t.add(key, second, n, source{})
+}
+
+// AddFrom is Add for requests of one client, which is looked at where the key
+// is among the heaviest (see Config.Clients). It may be the unknown client.
+func (t *Tally) AddFrom(key []byte, second, n int64, client hotparam.Client) {
+	t.add(key, second, n, source{client: client})
+}
+
+// AddCount is Add for what somebody else has summed. Its crowd, if it has one,
+// is merged; nothing of c is kept.
+func (t *Tally) AddCount(c hotparam.Count) {
+	var buf [256]byte
+	t.add(append(buf[:0], c.Key...), c.Second, c.N, source{crowd: c.Crowd})
+}
+
+func (t *Tally) add(key []byte, second, n int64, from source) {
 	if n <= 0 {
 		return
 	}
@@ -113,33 +144,42 @@ func (t *Tally) Add(key []byte, second, n int64) {
 		s = l.shard(h)
 		s.mu.Lock()
 	}
-	ok := s.cur.add(&t.room, h, key, second, n)
-	if ok {
+	at := s.cur.add(&t.room, h, key, second, n)
+	if at != nil {
 		s.added += uint64(n)
+		t.see(s, at, n, from)
 	}
 	s.mu.Unlock()
 	t.mine.Put(l)
-	if !ok {
-		t.addFull(l, h, key, second, n)
+	if at == nil {
+		t.addFull(l, pair{h, key, second}, n, from)
 	}
 }
 
-// addFull is what Add does when there is no room: the pair counts where
+// pair is a key, its hash, and a second.
+type pair struct {
+	hash   uint64
+	key    []byte
+	second int64
+}
+
+// addFull is what add does when there is no room: the pair counts where
 // another lane knows it, and is dropped where none does.
-func (t *Tally) addFull(from *lane, h uint64, key []byte, second, n int64) {
-	for l := from.next; l != from; l = l.next {
-		s := l.shard(h)
+func (t *Tally) addFull(full *lane, p pair, n int64, from source) {
+	for l := full.next; l != full; l = l.next {
+		s := l.shard(p.hash)
 		s.mu.Lock()
-		ok := s.cur.addKnown(h, key, second, n)
-		if ok {
+		at := s.cur.addKnown(p.hash, p.key, p.second, n)
+		if at != nil {
 			s.added += uint64(n)
+			t.see(s, at, n, from)
 		}
 		s.mu.Unlock()
-		if ok {
+		if at != nil {
 			return
 		}
 	}
-	s := from.shard(h)
+	s := full.shard(p.hash)
 	s.mu.Lock()
 	s.added += uint64(n)
 	s.dropped += uint64(n)

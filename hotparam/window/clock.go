@@ -1,22 +1,22 @@
 package window
 
-// clock is what second it is and where its slot stands in a ring. The ring has
-// one slot for each second from now-window+1 to now+future; a slot is found by
-// its distance from now, without a division.
+// clock is what second it is and where its slot stands in the ring. The ring
+// has one slot for each second from now-window+1 to now+future; a slot is found
+// by its distance from now, without a division.
 type clock struct {
 	now    int64
 	window int64
-	size   int64 // slots in a ring: window + future
+	size   int64 // slots in the ring: window + future
 	pos    int64 // slot of now
 }
 
 func newClock(cfg Config, now int64) clock {
 	c := clock{window: cfg.Window, size: cfg.Window + cfg.Future}
-	c.advance(now)
+	c.set(now)
 	return c
 }
 
-func (c *clock) advance(second int64) {
+func (c *clock) set(second int64) {
 	c.now = second
 	c.pos = second % c.size
 	if c.pos < 0 {
@@ -24,7 +24,7 @@ func (c *clock) advance(second int64) {
 	}
 }
 
-// slot is where second stands in a ring; it is less than size seconds away
+// slot is where second stands in the ring; it is less than size seconds away
 // from now.
 func (c *clock) slot(second int64) int64 {
 	i := c.pos + second - c.now
@@ -37,29 +37,8 @@ func (c *clock) slot(second int64) int64 {
 	return i
 }
 
-// single is the sum of a key that has n in one second and nothing else.
-func (c *clock) single(second, n int64) int64 {
-	if second > c.now || second <= c.now-c.window {
-		return 0
-	}
-	return n
-}
+// oldest is the first second of the window.
+func (c *clock) oldest() int64 { return c.now - c.window + 1 }
 
-// roll moves an entry, with its ring, to now.
-func (c *clock) roll(e *entry, ring []int64) {
-	if c.now-e.at >= c.size { // everything in it has left the window
-		clear(ring)
-		e.at, e.n, e.sum = c.now, 0, 0
-		return
-	}
-	ring[c.slot(e.at)] = e.n
-	for s := e.at + 1; s <= c.now; s++ {
-		// s-window leaves; its slot is the one that s+future comes into.
-		turns := c.slot(s + c.size - c.window)
-		e.sum -= ring[turns]
-		ring[turns] = 0
-		e.sum += ring[c.slot(s)]
-	}
-	slot := c.slot(c.now)
-	e.at, e.n, ring[slot] = c.now, ring[slot], 0
-}
+// newest is the last second that counts are taken for.
+func (c *clock) newest() int64 { return c.now + c.size - c.window }

@@ -1,0 +1,180 @@
+package detect
+
+import (
+	"strings"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/crowd"
+)
+
+const (
+	// crowdSlots is in how many parts a window's crowd is kept at most. A
+	// longer window has coarser parts: its oldest part leaves late, by at most
+	// an eighth of the window.
+	crowdSlots = 8
+	// crowdFrom is the part of its threshold from which on a key's crowd is
+	// kept. What came before is not seen, and taken to be like what came after.
+	crowdFrom = 4
+)
+
+// budget bounds the crowds that all rules of a Detector keep.
+type budget struct {
+	free int
+	// refused counts crowds of keys that found no place: such a key is judged
+	// by its rate alone.
+	refused uint64
+}
+
+// crowds keeps who stands behind the keys of one rule that are near its
+// threshold or over it, over the rule's window. Not for concurrent use.
+//
+// A key's crowd is a few crowds of consecutive seconds, merged when somebody
+// asks: what has left the window leaves as a whole, because a sketch cannot
+// forget a part of itself.
+type crowds struct {
+	budget *budget
+	window int64 // seconds
+	grain  int64 // seconds of one part
+	keys   map[hotparam.Key]*parts
+	whole  hotparam.Crowd // of the last question
+}
+
+// parts are the crowds of one key, in a ring.
+type parts struct {
+	last int64 // the newest second of all
+	ring []part
+}
+
+// part is who asked in some seconds: those of which second / grain is number.
+type part struct {
+	number int64
+	crowd  hotparam.Crowd
+}
+
+func newCrowds(window int64, b *budget) *crowds {
+	window = max(window, 1)
+	return &crowds{
+		budget: b, window: window, grain: (window + crowdSlots - 1) / crowdSlots,
+		keys: make(map[hotparam.Key]*parts),
+	}
+}
+
+// add takes the crowd of a count that its window has taken, when the key's sum
+// is near the threshold or was so a moment ago. Nothing of who is kept.
+func (cs *crowds) add(c *hotparam.Count, near bool) {
+	if c.Crowd == nil || c.Crowd.Seen <= 0 {
+		return
+	}
+	p := cs.keys[c.Key]
+	if p == nil {
+		if !near {
+			return
+		}
+		if cs.budget.free <= 0 {
+			cs.budget.refused++
+			return
+		}
+		cs.budget.free--
+		p = &parts{last: c.Second, ring: make([]part, (cs.window+cs.grain-1)/cs.grain+1)}
+		cs.keys[hotparam.Key(strings.Clone(string(c.Key)))] = p
+	}
+	p.last = max(p.last, c.Second)
+	number := floor(c.Second, cs.grain)
+	at := &p.ring[number-floor(number, int64(len(p.ring)))*int64(len(p.ring))]
+	switch {
+	case at.number > number && at.crowd.Seen > 0:
+		return // a count ahead of time has taken its place
+	case at.number != number:
+		crowd.Reset(&at.crowd)
+		at.number = number
+	}
+	crowd.Merge(&at.crowd, c.Crowd)
+}
+
+// of is who asked for a key in the window that ends with second now; nil where
+// nobody said. It holds until the next call.
+func (cs *crowds) of(key hotparam.Key, now int64) *hotparam.Crowd {
+	p := cs.keys[key]
+	if p == nil {
+		return nil
+	}
+	crowd.Reset(&cs.whole)
+	for i := range p.ring {
+		if n := p.ring[i].number; n >= floor(now-cs.window+1, cs.grain) && n <= floor(now, cs.grain) {
+			crowd.Merge(&cs.whole, &p.ring[i].crowd)
+		}
+	}
+	if cs.whole.Seen == 0 {
+		return nil
+	}
+	return &cs.whole
+}
+
+// turn forgets the keys of which the window that ends with now has nothing.
+func (cs *crowds) turn(now int64) {
+	for key, p := range cs.keys {
+		if p.last <= now-cs.window-cs.grain {
+			delete(cs.keys, key)
+			cs.budget.free++
+		}
+	}
+}
+
+// clear forgets all keys.
+func (cs *crowds) clear() {
+	cs.budget.free += len(cs.keys)
+	clear(cs.keys)
+}
+
+// floor is a/b, rounded down also for seconds before 1970.
+func floor(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+// party is what a crowd says about a key with a sum over its window.
+type party struct {
+	// known is false where the senders do not say who asks, or say it of so
+	// little that nothing follows: then everything counts.
+	known bool
+	// effective is what is left of the sum when no client counts for more than
+	// its part of the threshold.
+	effective int64
+	clients   int64
+	client    hotparam.Client // the heaviest
+	share     float64         // its part, 0 to 1
+}
+
+// knownFrom is which part of a sum must have been seen for it to say anything
+// about the whole: one in so many.
+const knownFrom = 4
+
+// judge says who stands behind a key with a sum over the window, of a rule with
+// such a threshold that wants at least so many clients (0: any number).
+//
+// A key is viral when it reaches its threshold although no client counts for
+// more than threshold/minClients. That takes at least minClients clients, and a
+// crowd passes whatever a few loops add to it.
+func (cs *crowds) judge(key hotparam.Key, now, sum int64, threshold, minClients int64) party {
+	c := cs.of(key, now)
+	if c == nil {
+		return party{effective: sum}
+	}
+	p := party{known: c.Seen >= sum/knownFrom, effective: sum, clients: crowd.Clients(c)}
+	p.client, p.share = crowd.Heaviest(c)
+	if p.known && minClients > 1 {
+		p.effective = crowd.Effective(c, sum, max(1, threshold/minClients))
+	}
+	return p
+}
+
+// tell writes what is known of the clients into a hot key.
+func (p *party) tell(h *hotparam.Hot) {
+	h.Clients = p.clients
+	if !p.client.IsZero() {
+		h.Client, h.ClientShare = p.client.String(), p.share
+	}
+}

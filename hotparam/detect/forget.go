@@ -1,0 +1,20 @@
+package detect
+
+// ForgetPast drops what keys used to have, because keys have come whose past
+// nobody here knows: each of them would look like a surge. Rules with surge say
+// nothing by it until there is past enough again; what is hot by it only cools.
+func (d *Detector) ForgetPast() {
+	d.judging.Lock()
+	defer d.judging.Unlock()
+	d.rules.RLock()
+	defer d.rules.RUnlock()
+	for _, l := range d.lanes {
+		l.mu.Lock()
+		for _, h := range l.heats {
+			if h.past != nil {
+				h.past = newPast(h.terms, h.opts.perLane())
+			}
+		}
+		l.mu.Unlock()
+	}
+}

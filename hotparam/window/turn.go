@@ -1,0 +1,126 @@
+package window
+
+import "slices"
+
+// Advance makes second the current one, one second after the other. It calls
+// left, unless nil, with the place and the count of every key whose oldest
+// second leaves the window. An earlier second than the current one changes
+// nothing: time stands still until it is reached again.
+//
+// It costs one step for every pair of the second that ended and of the one that
+// leaves, none when there are none.
+func (c *Counter) Advance(second int64, left func(place int, n int64)) {
+	c.risen = c.risen[:0]
+	// After one whole ring of silence nothing changes any more.
+	quiet := c.clock.now + c.clock.size + 1
+	for c.clock.now < min(second, quiet) {
+		c.turn(left)
+	}
+	if c.clock.now < second {
+		c.clock.set(second)
+	}
+	c.shrink()
+}
+
+// shrink gives memory back that is nearly empty, but not in a flood, which would
+// need it again at once.
+func (c *Counter) shrink() {
+	if size := c.table.Size(); size <= 1024 || 8*(c.table.Len()-c.idle) >= size || c.Error() > 0 {
+		return
+	}
+	c.compact()
+	for i := range c.slots {
+		if s := &c.slots[i]; 8*len(s.pairs) < cap(s.pairs) {
+			s.pairs = slices.Clone(s.pairs)
+		}
+	}
+}
+
+// turn goes to the next second.
+func (c *Counter) turn(left func(int, int64)) {
+	for k, pairs := 0, c.slots[c.clock.pos].pairs; k < len(pairs); k++ {
+		v := c.table.At(int(pairs[k].place))
+		pairs[k].n, v.cur = v.cur, 0
+	}
+	c.leave(left)
+	c.pass()
+	ended := c.clock.pos
+	c.clock.set(c.clock.now + 1)
+	c.lighten(ended)
+	c.handOn(&c.slots[ended], &c.slots[c.clock.pos])
+	c.begin()
+}
+
+// lighten makes room after a second that has more than its share of the counters
+// while they are short. It would pay for the next ones anyway; done now, what is
+// looked at all the time stays small enough to be near the processor.
+func (c *Counter) lighten(ended int64) {
+	if !c.short || int64(len(c.slots[ended].pairs))*c.clock.size <= int64(c.cfg.Counters) {
+		return
+	}
+	c.giveUp(ended)
+	if 2*c.idle > c.table.Len() {
+		c.compact()
+	}
+}
+
+// handOn gives the memory of a second that ended with far less than it once had,
+// because of a purge, to the second that begins. So one second has it, not each.
+func (c *Counter) handOn(ended, begins *slot) {
+	large := ended.pairs
+	if ended == begins || cap(large) < 2*len(large)+1024 || cap(large) <= cap(begins.pairs) {
+		return
+	}
+	ended.pairs = slices.Clone(large)
+	if 8*max(ended.most, len(large)) >= cap(large) {
+		begins.pairs = append(large[:0], begins.pairs...)
+	}
+}
+
+// leave empties the slot of the oldest second.
+func (c *Counter) leave(left func(int, int64)) {
+	for i := range c.watches {
+		c.watches[i].left = 0
+	}
+	s := &c.slots[c.clock.slot(c.clock.oldest())]
+	for _, p := range s.pairs {
+		v := c.table.At(int(p.place))
+		v.sum -= p.n
+		if v.watch > 0 {
+			c.watches[v.watch-1].left += p.n
+		}
+		if left != nil {
+			left(int(p.place), p.n)
+		}
+		c.drop(v)
+	}
+	used := len(s.pairs)
+	*s = slot{pairs: s.pairs[:0]}
+	if cap(s.pairs) > 64 && 8*used < cap(s.pairs) {
+		s.pairs = nil
+	}
+}
+
+// begin takes what was counted ahead of the second that begins. Each key has
+// one pair in it then, whose count the key itself holds.
+func (c *Counter) begin() {
+	s := &c.slots[c.clock.pos]
+	if len(s.pairs) == 0 {
+		return
+	}
+	c.fold(c.clock.pos)
+	for k := range s.pairs {
+		p := &s.pairs[k]
+		v := c.table.At(int(p.place))
+		v.sum += p.n
+		v.cur, p.n = p.n, 0
+		if v.sum >= c.limit && c.rises(v) {
+			c.risen = append(c.risen, int(p.place))
+		}
+	}
+}
+
+// Risen are the places of keys that the last Advance lifted to the limit or to
+// the mark of their watch, because they were counted ahead of their second. It
+// is valid until the next Add or Advance.
+func (c *Counter) Risen() []int { return c.risen }

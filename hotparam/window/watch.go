@@ -1,0 +1,121 @@
+package window
+
+import "math"
+
+// watch is an eye on one key, which is held as long as it lasts.
+type watch struct {
+	place int32 // -1: the watch is free
+	mark  int64
+	left  int64
+	since int64
+}
+
+// Watched is what a watch sees.
+type Watched struct {
+	// Sum is the least that the key can have in the window, and Upper the
+	// most. They are one after a whole window of watching.
+	Sum, Upper int64
+	// Left is what it had in the second that left the window last; 0 where that
+	// was before the watch.
+	Left int64
+}
+
+// Watch keeps an eye on the key at a place, which must not be watched, and gives
+// the number to ask for it with. Add tells when the key's sum is at Limit and at
+// mark or above.
+func (c *Counter) Watch(place int, mark int64) int {
+	w := watch{place: int32(place), mark: mark, since: c.clock.newest()}
+	id := len(c.watches)
+	if n := len(c.unused); n > 0 {
+		id = int(c.unused[n-1])
+		c.unused = c.unused[:n-1]
+		c.watches[id] = w
+	} else {
+		c.watches = append(c.watches, w)
+	}
+	v := c.table.At(place)
+	if v.pairs == 0 {
+		c.idle--
+	}
+	v.watch = int32(id + 1)
+	return id
+}
+
+// WatchKey is Watch of a key that may not be held; -1 where it has no room.
+func (c *Counter) WatchKey(hash uint64, key string, mark int64) int {
+	i := c.table.Find(hash, key)
+	if i < 0 {
+		if i = c.enter(hash, key); i < 0 {
+			return -1
+		}
+	}
+	return c.Watch(i, mark)
+}
+
+// WatchOf is the number of the watch on the key at a place, -1 where there is
+// none.
+func (c *Counter) WatchOf(place int) int { return int(c.table.At(place).watch) - 1 }
+
+// Mark changes the mark of a watch; a negative one means never.
+func (c *Counter) Mark(id int, mark int64) {
+	if mark < 0 {
+		mark = math.MaxInt64
+	}
+	c.watches[id].mark = mark
+}
+
+// Unwatch ends a watch.
+func (c *Counter) Unwatch(id int) {
+	v := c.table.At(int(c.watches[id].place))
+	v.watch = 0
+	if v.pairs == 0 {
+		c.idle++
+	}
+	c.watches[id].place = -1
+	c.unused = append(c.unused, int32(id))
+}
+
+// SumOf is the sum of a watch, which is all that Look has to be asked for
+// mostly.
+func (c *Counter) SumOf(id int) int64 { return c.table.At(int(c.watches[id].place)).sum }
+
+// Look tells what a watch sees. It costs one step for each second of the window.
+func (c *Counter) Look(id int) Watched {
+	w := &c.watches[id]
+	sum := c.table.At(int(w.place)).sum
+	upper := sum
+	for s := c.clock.oldest(); s <= min(c.clock.now, w.since); s++ {
+		upper += c.slots[c.clock.slot(s)].missed()
+	}
+	return Watched{Sum: sum, Upper: upper, Left: w.left}
+}
+
+// Forget drops all counts of the keys that which says. Watches on them stay. It
+// costs one pass over all keys and counters.
+func (c *Counter) Forget(which func(key string) bool) {
+	forgotten := c.marks()
+	for i := range c.table.Len() {
+		if !which(c.table.Key(i)) {
+			continue
+		}
+		forgotten[i] = 1
+		v := c.table.At(i)
+		v.sum, v.cur = 0, 0
+		if v.watch > 0 {
+			c.watches[v.watch-1].left = 0
+		}
+	}
+	for i := range c.slots {
+		s := &c.slots[i]
+		kept := s.pairs[:0]
+		for _, p := range s.pairs {
+			if forgotten[p.place] == 0 {
+				kept = append(kept, p)
+			} else {
+				c.drop(c.table.At(int(p.place)))
+			}
+		}
+		s.pairs = kept
+	}
+	clear(forgotten)
+}
