@@ -7,5 +7,8 @@
 // themselves: a publisher that falls silent limits nobody for longer than it
 // said (Hot.Until).
 //
+// What changes a publisher's set into its next one is a [Delta]: [Trail] makes it
+// from what readers hold, [Delta.Apply] gives them the next set.
+//
 // The room is pure: time is an argument, there is no I/O and no goroutine.
 package hotset

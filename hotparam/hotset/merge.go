@@ -1,6 +1,7 @@
 package hotset
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -16,20 +17,18 @@ const aliasPrefix = "!hp1:"
 // that stay. Publishers are taken by name, so that float sums come out the
 // same every time. It needs mu.
 func (m *Mirror) rebuild(at time.Time) {
-	merged := make(map[string]*hotparam.Hot)
+	merged, loops := make(map[string]*hotparam.Hot), make(map[string]*hotparam.Hot)
 	next := &snapshot{}
 	for _, publisher := range slices.Sorted(maps.Keys(m.sets)) {
 		set := m.sets[publisher]
 		next.at = newest(next.at, set.At)
-		for i := range set.Keys {
-			h := &set.Keys[i]
-			if have := merged[string(h.Key)]; have != nil {
-				h = merge(have, h, at)
-			}
-			merged[string(h.Key)] = h
-			next.aliases = next.aliases || strings.HasPrefix(string(h.Key), aliasPrefix)
-		}
+		mergeInto(merged, set.Keys, at)
+		mergeInto(loops, set.Loops, at)
 	}
+	for key := range merged {
+		next.aliases = next.aliases || strings.HasPrefix(key, aliasPrefix)
+	}
+	next.loops = alone(loops, merged)
 	last := m.current.Load()
 	if last == nil {
 		last = &snapshot{}
@@ -39,6 +38,32 @@ func (m *Mirror) rebuild(at time.Time) {
 	}
 	next.entries = carry(last.entries, merged)
 	m.current.Store(next)
+}
+
+// mergeInto adds one publisher's list to what the others say.
+func mergeInto(merged map[string]*hotparam.Hot, list []hotparam.Hot, at time.Time) {
+	for i := range list {
+		h := &list[i]
+		if have := merged[string(h.Key)]; have != nil {
+			h = merge(have, h, at)
+		}
+		merged[string(h.Key)] = h
+	}
+}
+
+// alone are the loops that no publisher holds hot for as long, heaviest first,
+// then by key.
+func alone(loops, hot map[string]*hotparam.Hot) []hotparam.Hot {
+	list := make([]hotparam.Hot, 0, len(loops))
+	for key, h := range loops {
+		if have := hot[key]; have == nil || have.Until.Before(h.Until) {
+			list = append(list, *h)
+		}
+	}
+	slices.SortFunc(list, func(a, b hotparam.Hot) int {
+		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
+	})
+	return list
 }
 
 func newest(a, b time.Time) time.Time {
@@ -71,13 +96,68 @@ func merge(a, b *hotparam.Hot, at time.Time) *hotparam.Hot {
 	}
 	h := *a // the later Until, and the rule that goes with it
 	if b.Until.After(at) {
-		h.Rate += b.Rate
+		addTraffic(&h, b)
 	}
 	h.Peak = max(a.Peak, b.Peak, h.Rate)
 	if b.Since.Before(h.Since) {
 		h.Since = b.Since
 	}
 	return &h
+}
+
+// addTraffic adds to h what another publisher counted of the same key. Their
+// requests are disjoint; their clients are not, so there are at least as many as
+// the one that knows more of them says.
+func addTraffic(h *hotparam.Hot, b *hotparam.Hot) {
+	h.Client, h.ClientShare = heavier(h, b)
+	h.Share = share(h, b)
+	h.Rate += b.Rate
+	h.Lower += b.Lower
+	h.Upper += b.Upper
+	h.Clients = max(h.Clients, b.Clients)
+	h.Why = reasons(h.Why, b.Why)
+}
+
+// heavier is the heaviest client of a key of which two publishers count a part,
+// and its share of both: their own, if it is the same one.
+func heavier(a, b *hotparam.Hot) (string, float64) {
+	name, rate := a.Client, a.ClientShare*a.Rate
+	other := b.ClientShare * b.Rate
+	switch {
+	case a.Client == b.Client:
+		rate += other
+	case other > rate || other == rate && b.Client < a.Client:
+		name, rate = b.Client, other
+	}
+	if name == "" || a.Rate+b.Rate <= 0 {
+		return name, 0
+	}
+	return name, rate / (a.Rate + b.Rate)
+}
+
+// share is the key's part of the requests that both publishers counted of its
+// resource. One that does not say its part counts with the other's.
+func share(a, b *hotparam.Hot) float64 {
+	switch {
+	case a.Share <= 0 || a.Rate <= 0:
+		return b.Share
+	case b.Share <= 0 || b.Rate <= 0:
+		return a.Share
+	}
+	return (a.Rate + b.Rate) / (a.Rate/a.Share + b.Rate/b.Share)
+}
+
+// reasons joins two lists joined by "+", each word once and in order.
+func reasons(a, b string) string {
+	if a == b || b == "" {
+		return a
+	}
+	if a == "" {
+		return b
+	}
+	words := slices.Concat(strings.Split(a, "+"), strings.Split(b, "+"))
+	slices.Sort(words)
+	return strings.Join(slices.Compact(words), "+")
 }
 
 // later orders by Until; the rule's name settles a tie.
@@ -115,9 +195,11 @@ func (m *Mirror) soonest(keep string) string {
 // lastUntil is when the last key of the set expires; zero for an empty set.
 func lastUntil(set hotparam.HotSet) time.Time {
 	var last time.Time
-	for i := range set.Keys {
-		if set.Keys[i].Until.After(last) {
-			last = set.Keys[i].Until
+	for _, list := range [][]hotparam.Hot{set.Keys, set.Loops} {
+		for i := range list {
+			if list[i].Until.After(last) {
+				last = list[i].Until
+			}
 		}
 	}
 	return last

@@ -21,7 +21,9 @@ const maxPublishers = 256
 // the sum of theirs, because publishers share the traffic (each takes its own
 // partitions or its own datagrams) and the rates are of disjoint requests; a
 // publisher whose entry has expired by the newest set's At no longer adds to
-// it. Since is the earlier one, Peak the greatest seen.
+// it. Since is the earlier one, Peak the greatest seen. Clients is what the
+// publisher says that knows more of them. A key that one holds hot and another
+// takes for a loop is hot.
 type Mirror struct {
 	current atomic.Pointer[snapshot] // nil: nothing published yet
 
@@ -34,6 +36,7 @@ type Mirror struct {
 // snapshot is what readers see. It is never changed once stored.
 type snapshot struct {
 	entries map[string]*Entry
+	loops   []hotparam.Hot // heaviest first; not hot
 	aliases bool
 	at      time.Time // newest At of all sets
 }
@@ -124,6 +127,22 @@ func (m *Mirror) Entries(now time.Time) []*Entry {
 	return hot
 }
 
+// Loops are the keys that would be hot were it not for one or a few clients,
+// heaviest first, then by key; those that hold at now. They are for show.
+func (m *Mirror) Loops(now time.Time) []hotparam.Hot {
+	s := m.current.Load()
+	if s == nil {
+		return nil
+	}
+	var live []hotparam.Hot
+	for i := range s.loops {
+		if s.loops[i].Until.After(now) {
+			live = append(live, s.loops[i])
+		}
+	}
+	return live
+}
+
 // sortEntries orders by rate, heaviest first, then by key. Each heat is read
 // once: it may be replaced meanwhile, and an order must not waver.
 func sortEntries(entries []*Entry) {
@@ -142,7 +161,7 @@ func (m *Mirror) prune(now time.Time) {
 	defer m.mu.Unlock()
 	dropped := false
 	for publisher, set := range m.sets {
-		if len(set.Keys) > 0 && !lastUntil(set).After(now) {
+		if len(set.Keys)+len(set.Loops) > 0 && !lastUntil(set).After(now) {
 			m.forget(publisher)
 			dropped = true
 		}

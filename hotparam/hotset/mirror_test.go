@@ -8,6 +8,7 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam"
@@ -59,8 +60,8 @@ func TestMirrorTape(t *testing.T) {
 			t.Errorf("step %d: %v, want %v", i, got, step.want)
 		}
 	}
-	want := Stats{Publishers: 1, Version: 9, Replaced: 6, Ignored: 2, Forgotten: 2}
-	if got := m.Stats(); got != want {
+	want := Stats{Publishers: 1, Version: 9, AgeSeconds: 4, Replaced: 6, Ignored: 2, Forgotten: 2}
+	if got := m.Stats(at(9)); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -77,6 +78,67 @@ func TestTwoPublishersOfOneKey(t *testing.T) {
 		if diff := gocmp.Diff(want, m.Lookup([]byte("k"), at(3)).Hot()); diff != "" {
 			t.Errorf("-want +got\n%s", diff)
 		}
+	}
+}
+
+func TestTwoPublishersOfOneCrowd(t *testing.T) {
+	t.Parallel()
+	a := hotparam.Hot{Key: "k", Rule: "x", Rate: 30, Lower: 28, Upper: 31, Share: 0.5, Why: "share", Clients: 9, Client: "10.0.0.1", ClientShare: 0.2, Until: at(9)}
+	b := hotparam.Hot{Key: "k", Rule: "x", Rate: 60, Lower: 60, Upper: 60, Share: 0.75, Why: "rate+share", Clients: 7, Client: "10.0.0.1", ClientShare: 0.2, Until: at(8)}
+	c := b
+	c.Client, c.ClientShare = "10.0.0.2", 0.5
+	both := hotparam.Hot{Key: "k", Rule: "x", Rate: 90, Lower: 88, Upper: 91, Share: 90. / 140, Why: "rate+share", Clients: 9, Client: "10.0.0.1", ClientShare: 0.2, Peak: 90, Until: at(9)}
+	other := both
+	other.Client, other.ClientShare = "10.0.0.2", 30./90
+	for _, test := range []struct {
+		a, b, want hotparam.Hot
+		now        float64
+	}{
+		{a, b, both, 3}, {b, a, both, 3}, {a, c, other, 3}, {c, a, other, 3},
+		{a, hotparam.Hot{Key: "k", Rule: "x", Rate: 30, Until: at(4)}, hotparam.Hot{
+			Key: "k", Rule: "x", Rate: 60, Lower: 28, Upper: 31, Share: 0.5, Why: "share", Clients: 9, Client: "10.0.0.1", ClientShare: 0.1, Peak: 60, Until: at(9),
+		}, 3}, // one that does not say
+	} {
+		m := new(Mirror)
+		m.Replace("1", set(1, test.now, test.a))
+		m.Replace("2", set(1, test.now, test.b))
+		if diff := gocmp.Diff(test.want, m.Lookup([]byte("k"), at(test.now)).Hot(), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+	}
+}
+
+// Loops are merged as keys are, and no loop is hot.
+func TestLoopsOfTwoPublishers(t *testing.T) {
+	t.Parallel()
+	m := new(Mirror)
+	one, two := set(1, 1, hot("k1", 9, 6)), set(1, 1)
+	one.Loops = []hotparam.Hot{hot("k2", 3, 6), hot("k3", 4, 3)}
+	two.Loops = []hotparam.Hot{hot("k1", 5, 6), hot("k2", 2, 5)}
+	m.Replace("1", one)
+	m.Replace("2", two)
+	for _, test := range []struct {
+		at   float64
+		want []string
+	}{{1, []string{"k2=5", "k3=4"}}, {4, []string{"k2=5"}}, {6, nil}} {
+		var got []string
+		for _, l := range m.Loops(at(test.at)) {
+			got = append(got, fmt.Sprintf("%s=%g", l.Key, l.Rate))
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("at %v: %v, want %v", test.at, got, test.want)
+		}
+	}
+	if m.Lookup([]byte("k2"), at(1)) != nil || m.Stats(at(1)).Loops != 2 {
+		t.Errorf("a loop is hot: %+v", m.Stats(at(1)))
+	}
+	m.Entries(at(5.5)) // the second one has nothing but loops, and k1 lives
+	if m.Stats(at(5.5)).Publishers != 2 || len(new(Mirror).Loops(at(0))) != 0 {
+		t.Errorf("%+v", m.Stats(at(5.5)))
+	}
+	m.Entries(at(6))
+	if m.Stats(at(6)).Publishers != 0 {
+		t.Errorf("%+v", m.Stats(at(6)))
 	}
 }
 
@@ -114,8 +176,8 @@ func TestAgeAndAliases(t *testing.T) {
 		t.Errorf("without Until: %+v", got.Hot())
 	}
 	m.Entries(at(9)) // forgets both
-	if age, ok := m.Age(at(9)); age != 5*time.Second || !ok || m.Aliases() || m.Stats().Publishers != 0 {
-		t.Errorf("age %v, %+v", age, m.Stats())
+	if age, ok := m.Age(at(9)); age != 5*time.Second || !ok || m.Aliases() || m.Stats(at(9)).Publishers != 0 {
+		t.Errorf("age %v, %+v", age, m.Stats(at(9)))
 	}
 }
 
@@ -126,7 +188,7 @@ func TestPublishersAreBounded(t *testing.T) {
 		until := float64(2000 - i)
 		m.Replace(fmt.Sprint("p", i), set(1, 0, hot(hotparam.Key(fmt.Sprint("k", i)), 1, until)))
 	}
-	if st := m.Stats(); st.Publishers != maxPublishers || st.Keys != maxPublishers || st.Forgotten != 10 {
+	if st := m.Stats(at(9)); st.Publishers != maxPublishers || st.Keys != maxPublishers || st.Forgotten != 10 {
 		t.Errorf("%+v", st)
 	}
 	for _, key := range []string{"k0", "k265"} {

@@ -1,22 +1,30 @@
 package hotset
 
+import "time"
+
 // Stats counts what a Mirror was told. Keys, Publishers and Version are of
 // this moment; Keys still has the ones that expired since the last Replace.
 type Stats struct {
 	Keys       int64
+	Loops      int64 // keys that are not hot because one or a few clients ask for them
 	Publishers int64
 	Version    uint64 `metric:"gauge"` // highest version held
+	// AgeSeconds is how long ago the newest set was judged, by the clock of who
+	// judged it; -1 before the first. Aggregators publish once a second.
+	AgeSeconds float64
 
 	Replaced  uint64 // sets taken
 	Ignored   uint64 // sets whose version was not above the last one
 	Forgotten uint64 // publishers dropped, expired or beyond the cap
 }
 
-// Stats gives the counters. It may be called by any goroutine.
-func (m *Mirror) Stats() Stats {
+// Stats gives the counters, and the age at now. It may be called by any
+// goroutine.
+func (m *Mirror) Stats(now time.Time) Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st := Stats{
+		AgeSeconds: -1,
 		Publishers: int64(len(m.sets)),
 		Replaced:   m.replaced,
 		Ignored:    m.ignored,
@@ -26,7 +34,8 @@ func (m *Mirror) Stats() Stats {
 		st.Version = max(st.Version, set.Version)
 	}
 	if s := m.current.Load(); s != nil {
-		st.Keys = int64(len(s.entries))
+		st.Keys, st.Loops = int64(len(s.entries)), int64(len(s.loops))
+		st.AgeSeconds = now.Sub(s.at).Seconds()
 	}
 	return st
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
 )
@@ -36,10 +38,12 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	text := documentation(t)
 	k := newKeys("news")
 	for _, name := range []string{
-		k.hotVersion(), k.hotIndex(), k.hotSet("<publisher>"), k.hotEpoch("<publisher>"), k.hotNotice(),
+		k.hotVersion(), k.hotIndex(), k.hotSet("<publisher>"), k.hotLog("<publisher>"), k.hotEpoch("<publisher>"), k.hotNotice(),
 		k.overrides(), k.overrideUntil(), k.overrideVersion(), k.overrideAudit(), k.overrideNotice(),
 		k.report("<instance>"), k.reportIndex(),
 		strings.TrimSuffix(k.limitState(&limit.Subject{Space: "hot", Name: "topic?id=42"}), "topic?id=42"),
+		strings.TrimSuffix(k.block(k.limitState(&limit.Subject{Space: "hot", Name: "topic?id=42"})), "topic?id=42"),
+		laneKeys("news", 0).prefix, laneKeys("news", lanes-1).prefix,
 	} {
 		if !strings.Contains(text, "`"+name) {
 			t.Errorf("docs/redis.md does not tell of %s", name)
@@ -90,6 +94,38 @@ func TestDocumentedACLsOnACluster(t *testing.T) {
 	if got, err := aggregator.ReadReports(context.Background()); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
+	if err := everything(t, limiter); err != nil {
+		t.Errorf("limits with all that goes beside them: %v", err)
+	}
+}
+
+// everything makes each kind of call that limits make of Redis.
+func everything(t *testing.T, c *Client) error {
+	ctx, results := context.Background(), make([]limit.Result, 1)
+	for i := range 4 * lanes { // some for every lane
+		charge := windowCharge(hotparam.Client{Name: strconv.Itoa(i)}, limit.FixedWindow, 1, time.Hour, 1)
+		charge.Spec.Block = time.Minute
+		for range 2 { // and a denial
+			if _, err := c.Limiter().Take(ctx, now(), []limit.Charge{charge}, results); err != nil {
+				return err
+			}
+		}
+	}
+	w := c.Windows(WindowsConfig{})
+	w.ask(t, now(), windowCharge(visitor(1), limit.FixedWindow, 5, time.Hour, 1))
+	if w.exchange(ctx); w.Stats().Errors > 0 {
+		return errors.New("an exchange failed")
+	}
+	charge := windowCharge(visitor(2), limit.SlidingWindow, 5, time.Hour, 1)
+	l := c.limits
+	if c.spread != nil {
+		l = c.spread.lanes[c.spread.lane(&charge.Subject)]
+	}
+	_, at, err := l.TakeAt(ctx, now(), []limit.Charge{charge}, results)
+	if err != nil {
+		return err
+	}
+	return l.RefundAt(ctx, at, []limit.Charge{charge}, results)
 }
 
 // The ACL lines of the documentation are enough for what they are for, and the
@@ -136,6 +172,7 @@ func TestDocumentedACLs(t *testing.T) {
 		_, err = limiter.Limiter().Take(ctx, now(), []limit.Charge{charge}, make([]limit.Result, 1))
 		check(string(a), err)
 	}
+	check("limits with all that goes beside them", everything(t, limiter))
 	refused := func(what string, err error) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), "NOPERM") {

@@ -14,10 +14,10 @@ const perCharge = 4
 
 // takeAlone asks lua/limit_decide.lua, which knows every algorithm: one call
 // for one decision.
-func (l *Limiter) takeAlone(ctx context.Context, now int64, q *question, results []limit.Result) (bool, error) {
-	keys := make([]string, len(q.asked))
-	args := make([]any, 2, 2+5*len(keys))
-	args[0], args[1] = "", l.slackMillis
+func (l *Limiter) takeAlone(ctx context.Context, now int64, q *question, results []limit.Result) (admitted bool, at int64, err error) {
+	keys := make([]string, len(q.asked), 2*len(q.asked))
+	args := make([]any, 3, 3+10*len(keys))
+	args[0], args[1], args[2] = "", l.slackMillis, len(keys)
 	if now >= 0 {
 		args[0] = now
 	}
@@ -27,24 +27,38 @@ func (l *Limiter) takeAlone(ctx context.Context, now int64, q *question, results
 		args = append(args, string(rune(a.Kind)), a.cost, a.Capacity, a.Unit, a.Fill)
 		results[i].Limit = a.Capacity
 	}
+	for i := range q.asked {
+		a := &q.asked[i]
+		if a.Lack == 0 && a.Block == 0 {
+			continue
+		}
+		keep := 0
+		if a.Lack > 0 {
+			keep = limit.FirstSightMillis
+		}
+		args = append(args, i+1, a.Lack, keep, a.Block, a.BlockMax)
+		if a.Block > 0 {
+			keys = append(keys, l.keys.block(keys[i]))
+		}
+	}
 	l.batch.stats.flew(1)
 	reply, err := l.decide.Run(ctx, l.c.rdb, keys, args...).Result()
 	if err != nil {
-		return false, err
+		return false, 0, err
 	}
 	return readDecision(reply, results)
 }
 
 // readDecision reads what lua/limit_decide.lua returns. Anything else is an
 // error: a wrong guess would admit or deny for no reason.
-func readDecision(reply any, results []limit.Result) (admitted bool, err error) {
+func readDecision(reply any, results []limit.Result) (admitted bool, at int64, err error) {
 	values, ok := reply.([]any)
-	if !ok || len(values) != 1+perCharge*len(results) {
-		return false, fmt.Errorf("reply %.100v: want %d numbers", reply, 1+perCharge*len(results))
+	if !ok || len(values) != 2+perCharge*len(results) {
+		return false, 0, fmt.Errorf("reply %.100v: want %d numbers", reply, 2+perCharge*len(results))
 	}
 	number := func(i int, low int64) int64 {
 		n, ok := values[i].(int64)
-		if (!ok || n < low) && err == nil {
+		if (!ok || n < low || n > maxAnswer) && err == nil {
 			err = fmt.Errorf("reply %.100v: %v at %d", reply, values[i], i)
 		}
 		return n
@@ -60,5 +74,5 @@ func readDecision(reply any, results []limit.Result) (admitted bool, err error) 
 		}
 		r.ResetAfter = time.Duration(number(at+3, 0)) * time.Microsecond
 	}
-	return admitted, err
+	return admitted, number(len(values)-1, 0), err
 }

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
 const (
@@ -14,6 +17,12 @@ const (
 	maxCallers = 4096
 	// maxWaiting is how many callers may wait for departure.
 	maxWaiting = 16_384
+	// crowded is how many requests for each different one make a crowd.
+	crowded = 4
+	// musterFor is the longest that a call waits for a crowd to ask again.
+	musterFor = 500 * time.Microsecond
+	// alarmEvery is how often somebody looks at the contexts of all who wait.
+	alarmEvery = 2 * time.Millisecond
 )
 
 var (
@@ -42,8 +51,11 @@ type batcher struct {
 	mu      sync.Mutex // guards what follows, and the flights that wait
 	waiting []*flight  // only the last one takes callers in
 	queued  int        // callers in them
+	out     *flight    // the last one that departed
 	flying  bool
 	closed  bool
+	alarm   *time.Timer // nil until it is first needed
+	alarmed bool        // it will go off
 	flyer   sync.WaitGroup
 
 	stats limitCounters
@@ -70,9 +82,28 @@ func (b *batcher) land() {
 	}
 }
 
-// board gives a decision its seat. now is -1 but in tests.
+// follow gives a decision a seat beside others that ask for the same, and wait
+// already. now is -1 but in tests.
+func (b *batcher) follow(ctx context.Context, c *limit.Charge, now int64) (s seat, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) == 0 || b.closed || b.queued >= maxWaiting {
+		return seat{}, false
+	}
+	f := b.waiting[len(b.waiting)-1]
+	if f.now != now || f.callers >= maxCallers {
+		return seat{}, false
+	}
+	if s, ok = f.follow(c); ok {
+		b.queued++
+		b.stats.merged.Add(1)
+		f.bound(ctx)
+	}
+	return s, ok
+}
+
+// board gives a decision its seat.
 func (b *batcher) board(ctx context.Context, q *question, now int64) (seat, error) {
-	deadline, hurried := ctx.Deadline()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -88,11 +119,7 @@ func (b *batcher) board(ctx context.Context, q *question, now int64) (seat, erro
 	if merged {
 		b.stats.merged.Add(1)
 	}
-	if !hurried {
-		f.patient = true
-	} else if deadline.After(f.until) {
-		f.until = deadline
-	}
+	f.bound(ctx)
 	if !b.flying {
 		b.flying = true
 		b.flyer.Go(b.fly)
@@ -110,17 +137,77 @@ func (b *batcher) boarding(q *question, now int64) *flight {
 	}
 	f := newFlight(now)
 	b.waiting = append(b.waiting, f)
+	b.setAlarm()
 	return f
 }
 
-// fly makes calls until nobody waits. When one is back, its callers run first:
-// those who ask again at once go with the next call and not with the one after,
-// which makes calls half as many and twice as large.
+// setAlarm is called with mu held.
+func (b *batcher) setAlarm() {
+	switch {
+	case b.alarmed:
+		return
+	case b.alarm == nil:
+		b.alarm = time.AfterFunc(alarmEvery, b.ring)
+	default:
+		b.alarm.Reset(alarmEvery)
+	}
+	b.alarmed = true
+}
+
+// ring wakes callers who wait for long, or whose deadline is near, so that they
+// look after their contexts themselves.
+func (b *batcher) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.alarmed = false
+	if b.out != nil {
+		b.rouse(b.out)
+	}
+	for _, f := range b.waiting {
+		b.rouse(f)
+	}
+}
+
+func (b *batcher) rouse(f *flight) {
+	if f.over.Load() {
+		return
+	}
+	if f.old || !f.first.IsZero() && time.Until(f.first) < 2*alarmEvery {
+		f.wake()
+	}
+	f.old = true
+	b.setAlarm()
+}
+
+// fly makes calls until nobody waits.
 func (b *batcher) fly() {
 	for f := b.depart(); f != nil; f = b.depart() {
 		f.err = b.travel(f)
-		close(f.landed)
-		runtime.Gosched()
+		few := f.callers >= crowded*len(f.groups)
+		f.land()
+		b.muster(few)
+	}
+}
+
+// muster lets callers run who were just answered: those who ask again at once go
+// with the next call and not with the one after. Where few different requests
+// came from many, a call costs as much with all as with some, so it waits as long
+// as that makes more of them ask, which makes calls half as many; in a process that
+// has much else to do, not for long. Else Redis has work to do while they run.
+func (b *batcher) muster(few bool) {
+	runtime.Gosched()
+	if !few {
+		return
+	}
+	began := time.Now()
+	for seen := -1; ; runtime.Gosched() {
+		b.mu.Lock()
+		n := b.queued
+		b.mu.Unlock()
+		if n == seen || time.Since(began) > musterFor {
+			return
+		}
+		seen = n
 	}
 }
 
@@ -128,14 +215,15 @@ func (b *batcher) depart() *flight {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.waiting) == 0 {
-		b.flying = false
+		b.flying, b.out = false, nil
 		return nil
 	}
 	f := b.waiting[0]
+	b.out = f
 	b.waiting[0] = nil
 	b.waiting = b.waiting[1:]
 	b.queued -= f.callers
-	f.departed, f.index, f.newest = true, nil, nil
+	f.departed, f.index, f.newest, f.faces = true, nil, nil, [len(f.faces)]face{}
 	return f
 }
 
@@ -157,7 +245,16 @@ func (b *batcher) travel(f *flight) error {
 
 // wait waits for the answer, or leaves when the context ends. Who leaves before
 // departure is not charged; later that is not known.
+//
+// To wait for an answer or a context costs twice as much as to wait for one of
+// them, and the answer comes within a fraction of a millisecond. So nobody looks
+// at the context before the alarm, which is up to 2 alarmEvery later and before
+// any deadline that is further away.
 func (b *batcher) wait(ctx context.Context, s seat) error {
+	<-s.f.woken
+	if s.f.over.Load() {
+		return s.f.err
+	}
 	select {
 	case <-s.f.landed:
 		return s.f.err

@@ -107,6 +107,75 @@ func TestBatcherLeave(t *testing.T) {
 	}
 }
 
+// Who waits for a call that hangs is back when its context ends, whether that is
+// a deadline or a cancellation, and others go on waiting.
+func TestBatcherAlarm(t *testing.T) {
+	t.Parallel()
+	a, ctx := newAirport(), context.Background()
+	seats := a.boards(t, ctx, "a", 1)
+	next(t, a.out, "first call")
+	gone, cancel := context.WithCancel(ctx)
+	late, stop := context.WithTimeout(ctx, 3*alarmEvery/2)
+	defer stop()
+	done := make(chan error, 3)
+	for _, c := range []context.Context{ctx, gone, late} {
+		go func(s seat) { done <- a.wait(c, s) }(append(seats, a.boards(t, c, "a", 1)...)[1])
+	}
+	if err := next(t, done, "deadline"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("deadline: %v", err)
+	}
+	cancel()
+	if err := next(t, done, "cancellation"); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancellation: %v", err)
+	}
+	a.land <- nil
+	if f := next(t, a.out, "second call"); f.asks() != 1 {
+		t.Errorf("%d requests, want the one that stayed", f.asks())
+	}
+	a.land <- nil
+	if err := next(t, done, "answer"); err != nil {
+		t.Errorf("who stayed: %v", err)
+	}
+	a.flyer.Wait()
+}
+
+// A request that is known by its face is the same request in every field, and
+// joins nobody once another has asked for its key.
+func TestFlightFollow(t *testing.T) {
+	t.Parallel()
+	a := newAirport()
+	a.flying = true // nobody departs
+	a.boards(t, context.Background(), "a", 2)
+	f := a.waiting[0]
+	spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 3, Window: time.Second}
+	known := limit.Charge{Subject: limit.Subject{Space: "test", Name: "a"}, Spec: spec, Cost: 1}
+	if s, ok := f.follow(&known); !ok || s.place != 3 {
+		t.Fatalf("third: %+v, %v", s, ok)
+	}
+	for what, change := range map[string]func(*limit.Charge){
+		"cost":  func(c *limit.Charge) { c.Cost = 2 },
+		"limit": func(c *limit.Charge) { c.Spec.Limit = 4 },
+		"space": func(c *limit.Charge) { c.Subject.Space = "tess" },
+		"name":  func(c *limit.Charge) { c.Subject.Name = "i" },
+		"none":  func(c *limit.Charge) { *c = limit.Charge{} },
+	} {
+		other := known
+		change(&other)
+		if _, ok := f.follow(&other); ok {
+			t.Errorf("another %s is taken for the same", what)
+		}
+	}
+	q, other := new(question), known
+	other.Cost = 2
+	if err := q.set(newKeys("test"), []limit.Charge{other}); err != nil {
+		t.Fatal(err)
+	}
+	f.join(q)
+	if _, ok := f.follow(&known); ok {
+		t.Error("overtakes one that asked for the same key")
+	}
+}
+
 // Calls are bounded in size, and so are those who wait.
 func TestBatcherBounds(t *testing.T) {
 	t.Parallel()

@@ -19,11 +19,11 @@ type Client struct {
 	log  *slog.Logger
 	// now is the process clock. It stamps what people read (audit entries) and
 	// measures ages; limits, versions and expiries use the clock of Redis.
-	now     func() time.Time
-	quiet   time.Duration // see follower.subscribe
-	scripts scripts
-	limits  *Limiter
-
+	now       func() time.Time
+	quiet     time.Duration // see follower.subscribe
+	scripts   scripts
+	limits    *Limiter
+	spread    *spread // nil: limits has all, on one server
 	hot       followState
 	overrides followState
 	counters  counters
@@ -48,7 +48,11 @@ func Open(cfg Config) (*Client, error) {
 		quiet:   quiet,
 		scripts: loadScripts(),
 	}
-	c.limits = newLimiter(c)
+	c.limits = newLimiter(c, c.keys)
+	if cluster, ok := c.rdb.(*redis.ClusterClient); ok {
+		cluster.AddHook(&reloader{cluster: cluster})
+		c.spread = newSpread(c, cfg.Namespace)
+	}
 	return c, nil
 }
 
@@ -57,6 +61,10 @@ func Open(cfg Config) (*Client, error) {
 func (c *Client) Close() error {
 	c.limits.batch.close()
 	defer c.limits.batch.flyer.Wait() // their connections are closed by then
+	if c.spread != nil {
+		c.spread.close()
+		defer c.spread.wait()
+	}
 	if err := c.rdb.Close(); err != nil {
 		return fmt.Errorf("redisstore: close: %w", err)
 	}

@@ -14,14 +14,16 @@ import (
 // the pool of go-redis does not count it. It would, after as many failures as
 // it has places, refuse to dial at all and try again once a second in the
 // background, so that a server that is back is found a second late; and it
-// would write a line to standard error for each.
+// would write a line to standard error for each. Connections that were made are
+// looked after by lines.
 func dialer(base func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	made := newLines()
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := base(ctx, network, addr)
 		if err != nil {
 			return deadConn{err: fmt.Errorf("dial %s: %w", addr, err), addr: addr}, nil
 		}
-		return conn, nil
+		return made.add(conn, addr), nil
 	}
 }
 

@@ -12,6 +12,10 @@
 // themselves. What is followed is pushed by a notice and polled twice a second
 // besides, so a lost notice costs half a second and nothing else.
 //
+// A large hot set travels as changes, and whole where one is missing. One process
+// publishes under an id, as long as it does so more often than its lease is long;
+// others with the same id stand by: see [Publisher].
+//
 // Scripts take the time from Redis. The package works on one server, behind TLS,
 // on a unix socket and on a cluster: all keys of a namespace carry one hash tag.
 package redisstore

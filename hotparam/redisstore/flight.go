@@ -1,11 +1,12 @@
 package redisstore
 
 import (
-	"fmt"
+	"context"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
@@ -14,14 +15,21 @@ import (
 // goroutine that flies it, and by its callers when it has landed.
 type flight struct {
 	landed chan struct{} // closed when answer or err is there
+	// woken is closed then too, or before, where callers had better look after
+	// their contexts: see batcher.wait. over is whether it has landed.
+	woken chan struct{}
+	woke  atomic.Bool
+	over  atomic.Bool
 
 	// now is the time to judge by, for tests; -1: the server's.
 	now     int64
 	callers int
-	// until is when the last caller's context ends; patient: one never does.
-	until    time.Time
-	patient  bool
-	departed bool // nobody may join or leave
+	// first and until are when the first and the last caller's context end;
+	// patient: one never does.
+	first, until time.Time
+	patient      bool
+	old          bool // there was an alarm before this one
+	departed     bool // nobody may join or leave
 
 	keys    []any // names of the states, each once
 	index   map[string]int32
@@ -29,8 +37,10 @@ type flight struct {
 	shapes  [][]asked
 	groups  []group
 	targets []int32 // keys of the groups' charges, one group behind the other
+	faces   [8]face // who is asked for often, each in the place that look says
 
 	answer []int64
+	at     int64 // when it was judged
 	err    error
 }
 
@@ -45,6 +55,14 @@ type group struct {
 	gone []int32
 }
 
+// face is what a group asks for, so that the next caller who does is recognised
+// at once, before the names of states are built.
+type face struct {
+	known  bool
+	group  int32
+	charge limit.Charge // its strings are our own
+}
+
 // seat is a caller's place in a group, from 1.
 type seat struct {
 	f     *flight
@@ -53,7 +71,54 @@ type seat struct {
 }
 
 func newFlight(now int64) *flight {
-	return &flight{landed: make(chan struct{}), now: now, index: map[string]int32{}}
+	return &flight{landed: make(chan struct{}), woken: make(chan struct{}), now: now, index: map[string]int32{}}
+}
+
+// wake lets the callers run. Only those who wait for woken alone need it.
+func (f *flight) wake() {
+	if f.woke.CompareAndSwap(false, true) {
+		close(f.woken)
+	}
+}
+
+// land says that answer or err is there.
+func (f *flight) land() {
+	f.over.Store(true)
+	f.wake()
+	close(f.landed)
+}
+
+// follow takes in a charge that is known by its face.
+func (f *flight) follow(c *limit.Charge) (s seat, ok bool) {
+	p := &f.faces[look(c)]
+	if !p.known || p.charge != *c {
+		return seat{}, false
+	}
+	g := &f.groups[p.group]
+	if f.newest[f.targets[g.target]] != p.group {
+		return seat{}, false // another asked for the key in between
+	}
+	f.callers++
+	g.callers++
+	return seat{f, p.group, g.callers}, true
+}
+
+// meet remembers the face of a group.
+func (f *flight) meet(c *limit.Charge, group int32) {
+	p := &f.faces[look(c)]
+	*p = face{true, group, *c}
+	p.charge.Subject.Space, p.charge.Subject.Name = strings.Clone(c.Subject.Space), strings.Clone(c.Subject.Name)
+	p.charge.Subject.Client.Name = strings.Clone(c.Subject.Client.Name)
+}
+
+// look is the place of a charge among faces. Two that are in the same place cost
+// time and nothing else.
+func look(c *limit.Charge) int {
+	name, h := c.Subject.Name, 0
+	if n := len(name); n > 0 {
+		h = n + int(name[n-1]) + 3*int(name[n/2])
+	}
+	return h & 7
 }
 
 // join takes a question in, and says where the answer will be.
@@ -61,6 +126,7 @@ func (f *flight) join(q *question) (s seat, merged bool) {
 	f.callers++
 	if g := f.alike(q); g >= 0 {
 		f.groups[g].callers++
+		f.meet(&q.charges[0], g)
 		return seat{f, g, f.groups[g].callers}, true
 	}
 	g := int32(len(f.groups))
@@ -71,6 +137,21 @@ func (f *flight) join(q *question) (s seat, merged bool) {
 		f.targets = append(f.targets, k)
 	}
 	return seat{f, g, 1}, false
+}
+
+// bound takes a caller's context into account.
+func (f *flight) bound(ctx context.Context) {
+	deadline, hurried := ctx.Deadline()
+	if !hurried {
+		f.patient = true
+		return
+	}
+	if deadline.After(f.until) {
+		f.until = deadline
+	}
+	if f.first.IsZero() || deadline.Before(f.first) {
+		f.first = deadline
+	}
 }
 
 // alike is the group of requests equal to this one, -1 for none.
@@ -151,98 +232,4 @@ func (f *flight) ask(args []any, slackMillis int64) []any {
 		}
 	}
 	return args
-}
-
-// settle takes the script's answer. Anything but what the script can say is an
-// error: a wrong guess would admit or deny for no reason.
-func (f *flight) settle(answer []int64) error {
-	at := 0
-	for i := range f.groups {
-		g := &f.groups[i]
-		n := int64(g.asks())
-		if n == 0 {
-			continue
-		}
-		if at >= len(answer) || answer[at] < 0 || answer[at] > n {
-			return fmt.Errorf("answer %.100v: at %d: want 0 to %d", fmt.Sprint(answer), at, n)
-		}
-		g.answer = int32(at)
-		w := words(answer[at], n)
-		end := at + 1 + w*len(f.shapes[g.shape])
-		for at++; at < end; at++ {
-			if at >= len(answer) || answer[at] < -1 {
-				return fmt.Errorf("answer %.100v: at %d: want -1 or more", fmt.Sprint(answer), at)
-			}
-		}
-	}
-	if at != len(answer) {
-		return fmt.Errorf("answer %.100v: %d numbers, want %d", fmt.Sprint(answer), len(answer), at)
-	}
-	f.answer = answer
-	return nil
-}
-
-// words is how many numbers answer one charge, when k of n are admitted.
-func words(k, n int64) int {
-	w := 2
-	if k > 1 {
-		w++
-	}
-	if k < n {
-		w++
-	}
-	return w
-}
-
-// read writes the results of a caller, once landed without an error, and says
-// whether the request is admitted.
-func (s seat) read(results []limit.Result) bool {
-	g := &s.f.groups[s.group]
-	place := int64(s.place)
-	for _, p := range g.gone {
-		if p < s.place {
-			place--
-		}
-	}
-	shape, k := s.f.shapes[g.shape], s.f.answer[g.answer]
-	w := words(k, int64(g.asks()))
-	for i := range shape {
-		from := int(g.answer) + 1 + i*w
-		shape[i].read(s.f.answer[from:from+w], min(place, k), k, place <= k, &results[i])
-	}
-	return place <= k
-}
-
-// read writes one result: that of the last of `taken` requests out of the k
-// that are admitted, or of one that is not admitted after all of them.
-func (a *asked) read(words []int64, taken, k int64, admitted bool, r *limit.Result) {
-	left, reset := words[0], words[1]
-	if k > 1 && taken < k && a.Kind == limit.KindBucket && a.cost > 0 {
-		reset = ceilDiv(words[2]-(k-taken)*a.cost*a.Unit, a.Fill)
-	}
-	r.Allowed, r.Limit, r.Remaining, r.RetryAfter = true, a.Capacity, left, 0
-	if taken > 0 {
-		r.Remaining -= taken * a.cost
-	}
-	if !admitted {
-		r.RetryAfter = lasting(words[len(words)-1])
-		r.Allowed = r.RetryAfter == 0
-	}
-	r.ResetAfter = lasting(reset)
-}
-
-// lasting is a duration of the scripts, in which -1 is never.
-func lasting(us int64) time.Duration {
-	if us < 0 {
-		return hotparam.Never
-	}
-	return time.Duration(us) * time.Microsecond
-}
-
-func ceilDiv(a, b int64) int64 {
-	q := a / b
-	if q*b < a {
-		q++
-	}
-	return q
 }

@@ -34,7 +34,7 @@ func testFollowerGetsWhatIsThereAndWhatComes(t *testing.T, s server) {
 		set := hot(now(), i)
 		publish(t, p, set)
 		d := next(t, deliveries, "set that came")
-		if d.publisher != p.id || d.set.Version != p.Version() || d.set.Version <= last[d.publisher] || len(d.set.Keys) != i {
+		if d.publisher != p.cfg.ID || d.set.Version != p.Version() || d.set.Version <= last[d.publisher] || len(d.set.Keys) != i {
 			t.Fatalf("publication %d: %s version %d, %d keys", i, d.publisher, d.set.Version, len(d.set.Keys))
 		}
 		last[d.publisher] = d.set.Version
@@ -76,12 +76,8 @@ func testLostNoticesHeal(t *testing.T, s server) {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	err = c.scripts.publishHot.Run(context.Background(), c.rdb,
-		[]string{c.keys.hotVersion(), c.keys.hotIndex(), c.keys.hotSet("a"), c.keys.hotEpoch("a")},
-		"a", "token", 0, "", 1, 1, 0, 60_000, encodingText, text, 60_000, 60_000, "nowhere",
-	).Err()
-	if err != nil {
-		t.Fatal(err)
+	if reply := script(t, c, "nowhere", "token", 1, text); reply[0] != published {
+		t.Fatal(reply)
 	}
 	next(t, deliveries, "set without a notice")
 	if d := time.Since(start); d > 2*pollEvery {

@@ -19,7 +19,9 @@ import (
 // one goroutine. It returns nil when ctx ends and never before: while Redis is
 // away, what fn was given expires by its own Until.
 //
-// A poll is one round trip; reading new sets is two more.
+// Large sets are read whole once; then only what changed is read, and the whole
+// again where something of that is missing. A poll is one round trip; reading
+// what is new is two more, and one more where changes are missing.
 func (c *Client) Follow(ctx context.Context, fn func(publisher string, set hotparam.HotSet)) error {
 	h := &hotFollower{c: c, fn: fn, seen: map[string]seenSet{}}
 	f := &follower{c: c, what: "the hot set", channel: c.keys.hotNotice(), state: &c.hot, sync: h.sync}
@@ -42,6 +44,8 @@ type seenSet struct {
 	// news: after Redis lost everything and its clock was set back, versions
 	// may be lower than before.
 	until time.Time
+	// held is the set, if changes may follow it.
+	held *heldSet
 }
 
 func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
@@ -56,11 +60,14 @@ func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("redisstore: read %s: %w", h.c.keys.hotIndex(), err)
 	}
-	changed, err = h.read(ctx, h.news(index))
+	changed, complete, err := h.read(ctx, h.news(index))
 	if err != nil {
 		return changed, err
 	}
 	h.forget(index)
+	if !complete {
+		return changed, nil // the next look reads again
+	}
 	// Read before the index: what came between is found by the next look.
 	h.started, h.version = true, version
 	return changed, nil
@@ -91,33 +98,63 @@ func (h *hotFollower) isNew(publisher string, version uint64, now time.Time) boo
 	return !ok || version > seen.version || version < seen.version && now.After(seen.until)
 }
 
-// read fetches sets in one round trip and hands them on.
-func (h *hotFollower) read(ctx context.Context, publishers []string) (changed bool, err error) {
-	if len(publishers) == 0 {
-		return false, nil
+// read brings fn up to date with publishers: changes where they continue what
+// there is, whole sets elsewhere. It is not complete when a set was changed
+// while it was read.
+func (h *hotFollower) read(ctx context.Context, publishers []string) (changed, complete bool, err error) {
+	var whole, follow []string
+	for _, publisher := range publishers {
+		if h.seen[publisher].held == nil {
+			whole = append(whole, publisher)
+		} else {
+			follow = append(follow, publisher)
+		}
 	}
-	cmds := make([]*redis.SliceCmd, len(publishers))
+	gaps, err := h.fetch(ctx, follow, func(p redis.Pipeliner, publisher string) func() (heldSet, error) {
+		return h.c.askChanges(ctx, p, publisher, *h.seen[publisher].held)
+	}, &changed)
+	if err != nil {
+		return changed, false, err
+	}
+	h.c.hot.gaps.Add(uint64(len(gaps)))
+	gaps, err = h.fetch(ctx, append(whole, gaps...), func(p redis.Pipeliner, publisher string) func() (heldSet, error) {
+		h.c.hot.whole.Add(1)
+		return h.c.askWhole(ctx, p, publisher)
+	}, &changed)
+	return changed, len(gaps) == 0, err
+}
+
+// fetch asks for many publishers in one round trip, hands on what came, and
+// gives those whose log has a gap.
+func (h *hotFollower) fetch(ctx context.Context, publishers []string, ask func(redis.Pipeliner, string) func() (heldSet, error), changed *bool) (gaps []string, err error) {
+	if len(publishers) == 0 {
+		return nil, nil
+	}
+	answers := make([]func() (heldSet, error), len(publishers))
 	_, err = h.c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, publisher := range publishers {
-			cmds[i] = p.HMGet(ctx, h.c.keys.hotSet(publisher), "version", "at", "encoding", "body")
+			answers[i] = ask(p, publisher)
 		}
 		return nil
 	})
 	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // somebody wrote there by hand: the others count
-		return false, fmt.Errorf("redisstore: read hot sets of %q: %w", publishers, err)
+		return nil, fmt.Errorf("redisstore: read hot sets of %q: %w", publishers, err)
 	}
 	for i, publisher := range publishers {
-		if h.take(publisher, cmds[i].Val()) {
-			changed = true
+		held, err := answers[i]()
+		h.c.hot.bytes.Add(uint64(held.bytes))
+		if errors.Is(err, errGap) {
+			gaps = append(gaps, publisher)
+			continue
 		}
+		*changed = h.take(publisher, held, err) || *changed
 	}
-	return changed, nil
+	return gaps, nil
 }
 
 // take hands one set on. One that cannot be read is counted, logged and passed
 // over: what fn has of this publisher stays until it expires.
-func (h *hotFollower) take(publisher string, fields []any) (changed bool) {
-	set, err := parseHotSet(fields)
+func (h *hotFollower) take(publisher string, held heldSet, err error) (changed bool) {
 	if errors.Is(err, redis.Nil) {
 		return false // expired since the index was read
 	}
@@ -125,20 +162,23 @@ func (h *hotFollower) take(publisher string, fields []any) (changed bool) {
 	if err != nil {
 		h.c.hot.malformed.Add(1)
 		h.c.log.Warn("redis: hot set cannot be read", "publisher", publisher, "error", err)
-	} else if !h.isNew(publisher, set.Version, now) {
+	} else if !h.isNew(publisher, held.set.Version, now) {
 		return false
 	}
-	seen := seenSet{version: set.Version, until: now}
-	for i := range set.Keys {
-		if set.Keys[i].Until.After(seen.until) {
-			seen.until = set.Keys[i].Until
+	seen := seenSet{version: held.set.Version, until: now}
+	for i := range held.set.Keys {
+		if held.set.Keys[i].Until.After(seen.until) {
+			seen.until = held.set.Keys[i].Until
 		}
+	}
+	if err == nil && held.log {
+		seen.held = &held
 	}
 	h.seen[publisher] = seen
 	if err != nil {
 		return false
 	}
-	h.fn(publisher, set)
+	h.fn(publisher, held.deliverable())
 	return true
 }
 
@@ -151,35 +191,4 @@ func (h *hotFollower) forget(index map[string]string) {
 			delete(h.seen, publisher)
 		}
 	}
-}
-
-// parseHotSet reads {version, at, encoding, body}; redis.Nil where there is no
-// set. With another error the version is still given where it can be read.
-func parseHotSet(fields []any) (hotparam.HotSet, error) {
-	var set hotparam.HotSet
-	var text [4]string
-	if len(fields) != len(text) {
-		return set, fmt.Errorf("redisstore: hot set has %d fields; want %d", len(fields), len(text))
-	}
-	for i, f := range fields {
-		s, ok := f.(string)
-		if !ok {
-			return set, redis.Nil
-		}
-		text[i] = s
-	}
-	version, err := strconv.ParseUint(text[0], 10, 64)
-	if err != nil {
-		return set, fmt.Errorf("redisstore: hot set version %q is not a number", text[0])
-	}
-	set.Version = version
-	if set.At, err = parseMicros(text[1]); err != nil {
-		return set, fmt.Errorf("redisstore: hot set: %w", err)
-	}
-	body, err := unpack(text[3], text[2])
-	if err != nil {
-		return set, err
-	}
-	set.Keys, err = parseSet(body)
-	return set, err
 }

@@ -2,10 +2,10 @@ package redisstore
 
 import (
 	"bytes"
-
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,13 +22,15 @@ import (
 // Times are unix microseconds, 0 for none. In key and rule a backslash, tab and
 // newline are written \\, \t and \n; all other bytes stand for themselves, also
 // those that are not UTF-8, because a key must come out as it went in (JSON
-// would change it). Fields that a reader does not know stand at the end of the
-// line and are passed over.
+// would change it). Fields with a name follow (hotcodec_more.go); those that a
+// reader does not know are passed over. Loops stand after the keys.
 //
-// Large bodies are compressed: every limiter reads them once a second.
+// Large bodies are compressed, and changed by deltas (hotdelta.go): what stands
+// in the body is then not all, which the name says to readers that know of none.
 const (
-	encodingText = "hotset1"
-	encodingGzip = "hotset1+gzip"
+	encodingWhole = "hotset1" // the body is the set
+	encodingBase  = "hotset2" // the body is the set as of base; the log has the rest
+	packed        = "+gzip"
 	// compressFrom keeps bodies that a person may look at readable.
 	compressFrom = 16 << 10
 	// bodyMax bounds what is stored and what a reader unpacks: some 150,000 keys.
@@ -38,22 +40,10 @@ const (
 // appendSet writes the keys of a set.
 func appendSet(dst []byte, keys []hotparam.Hot) ([]byte, error) {
 	for i := range keys {
-		h := &keys[i]
-		if !finite(h.Rate) || !finite(h.Peak) {
-			return nil, fmt.Errorf("redisstore: hot key %q: rate %v, peak %v: want finite numbers", h.Key, h.Rate, h.Peak)
+		var err error
+		if dst, err = appendHot(dst, &keys[i]); err != nil {
+			return nil, err
 		}
-		dst = appendField(dst, string(h.Key))
-		dst = append(dst, '\t')
-		dst = appendField(dst, h.Rule)
-		dst = append(dst, '\t')
-		dst = strconv.AppendFloat(dst, h.Rate, 'g', -1, 64)
-		dst = append(dst, '\t')
-		dst = strconv.AppendFloat(dst, h.Peak, 'g', -1, 64)
-		dst = append(dst, '\t')
-		dst = strconv.AppendInt(dst, micros(h.Since), 10)
-		dst = append(dst, '\t')
-		dst = strconv.AppendInt(dst, micros(h.Until), 10)
-		dst = append(dst, '\n')
 		if len(dst) > bodyMax {
 			return nil, fmt.Errorf("redisstore: hot set of %d keys is over %d bytes; lower max_hot", len(keys), bodyMax)
 		}
@@ -61,18 +51,46 @@ func appendSet(dst []byte, keys []hotparam.Hot) ([]byte, error) {
 	return dst, nil
 }
 
-// parseSet reads what appendSet wrote. The keys do not hold on to body.
-func parseSet(body string) ([]hotparam.Hot, error) {
-	keys := make([]hotparam.Hot, 0, strings.Count(body, "\n"))
+// appendHot writes one line; parseHot reads it. Deltas have the same lines.
+func appendHot(dst []byte, h *hotparam.Hot) ([]byte, error) {
+	dst, err := appendLine(dst, h, micros(h.Until))
+	if err != nil {
+		return nil, err
+	}
+	return append(dst, '\n'), nil
+}
+
+// appendLine writes a line without its newline.
+func appendLine(dst []byte, h *hotparam.Hot, until int64) ([]byte, error) {
+	if !finite(h.Rate) || !finite(h.Peak) {
+		return nil, fmt.Errorf("redisstore: hot key %q: rate %v, peak %v: want finite numbers", h.Key, h.Rate, h.Peak)
+	}
+	dst = appendField(dst, string(h.Key))
+	dst = append(dst, '\t')
+	dst = appendField(dst, h.Rule)
+	dst = append(dst, '\t')
+	dst = strconv.AppendFloat(dst, h.Rate, 'g', -1, 64)
+	dst = append(dst, '\t')
+	dst = strconv.AppendFloat(dst, h.Peak, 'g', -1, 64)
+	dst = append(dst, '\t')
+	dst = strconv.AppendInt(dst, micros(h.Since), 10)
+	dst = append(dst, '\t')
+	return appendMore(strconv.AppendInt(dst, until, 10), h)
+}
+
+// parseSet reads what appendSet and appendLoops wrote. What it gives does not
+// hold on to body.
+func parseSet(body string) (keys, loops []hotparam.Hot, err error) {
+	keys = make([]hotparam.Hot, 0, strings.Count(body, "\n"))
 	rules := map[string]string{} // few rules, many keys: one string each
 	for n := 1; body != ""; n++ {
 		line, rest, ended := strings.Cut(body, "\n")
 		if !ended {
-			return nil, fmt.Errorf("redisstore: hot set line %d: no newline at its end", n)
+			return nil, nil, fmt.Errorf("redisstore: hot set line %d: no newline at its end", n)
 		}
-		h, err := parseHot(line)
+		h, loop, err := parseLine(line)
 		if err != nil {
-			return nil, fmt.Errorf("redisstore: hot set line %d: %w", n, err)
+			return nil, nil, fmt.Errorf("redisstore: hot set line %d: %w", n, err)
 		}
 		if known, ok := rules[h.Rule]; ok {
 			h.Rule = known
@@ -80,40 +98,49 @@ func parseSet(body string) ([]hotparam.Hot, error) {
 			h.Rule = strings.Clone(h.Rule)
 			rules[h.Rule] = h.Rule
 		}
-		keys = append(keys, h)
+		if loop {
+			loops = append(loops, h)
+		} else {
+			keys = append(keys, h)
+		}
 		body = rest
 	}
-	return keys, nil
+	return keys, loops, nil
 }
 
 func parseHot(line string) (hotparam.Hot, error) {
+	h, _, err := parseLine(line)
+	return h, err
+}
+
+// parseLine reads a line, and whether it is a loop. The rule is a part of line.
+func parseLine(line string) (h hotparam.Hot, loop bool, err error) {
 	var field [6]string
 	for i := range field {
 		var more bool
 		field[i], line, more = strings.Cut(line, "\t")
 		if !more && i < len(field)-1 {
-			return hotparam.Hot{}, fmt.Errorf("%d fields; want at least %d", i+1, len(field))
+			return h, false, fmt.Errorf("%d fields; want at least %d", i+1, len(field))
 		}
 	}
-	h := hotparam.Hot{
-		Key:  hotparam.Key(strings.Clone(unescape(field[0]))),
-		Rule: unescape(field[1]),
-	}
+	h.Key, h.Rule = hotparam.Key(strings.Clone(unescape(field[0]))), unescape(field[1])
 	if h.Key == "" {
-		return h, fmt.Errorf("empty key")
+		return h, false, fmt.Errorf("empty key")
 	}
-	var err error
 	if h.Rate, err = parseRate(field[2]); err != nil {
-		return h, err
+		return h, false, err
 	}
 	if h.Peak, err = parseRate(field[3]); err != nil {
-		return h, err
+		return h, false, err
 	}
 	if h.Since, err = parseMicros(field[4]); err != nil {
-		return h, err
+		return h, false, err
 	}
-	h.Until, err = parseMicros(field[5])
-	return h, err
+	if h.Until, err = parseMicros(field[5]); err != nil {
+		return h, false, err
+	}
+	loop, err = parseMore(line, &h)
+	return h, loop, err
 }
 
 func parseRate(s string) (float64, error) {
@@ -174,10 +201,11 @@ func unescape(s string) string {
 // fieldUnescaper is immutable and safe for concurrent use.
 var fieldUnescaper = strings.NewReplacer(`\\`, `\`, `\t`, "\t", `\n`, "\n")
 
-// pack compresses a large body, and says how.
-func pack(body []byte) ([]byte, string, error) {
-	if len(body) < compressFrom {
-		return body, encodingText, nil
+// pack compresses a body of at least from bytes, and says how it is written:
+// by name, or by name and "+gzip".
+func pack(body []byte, name string, from int) ([]byte, string, error) {
+	if len(body) < from {
+		return body, name, nil
 	}
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
@@ -190,17 +218,18 @@ func pack(body []byte) ([]byte, string, error) {
 	if err := w.Close(); err != nil {
 		return nil, "", fmt.Errorf("redisstore: compress hot set: %w", err)
 	}
-	return out.Bytes(), encodingGzip, nil
+	return out.Bytes(), name + packed, nil
 }
 
-// unpack reverses pack. It gives up beyond bodyMax bytes.
-func unpack(body, encoding string) (string, error) {
-	switch encoding {
-	case encodingText:
-		return body, nil
-	case encodingGzip:
-	default:
+// unpack reverses pack for the encodings that have one of names. It gives up
+// beyond bodyMax bytes.
+func unpack(body, encoding string, names ...string) (string, error) {
+	name, compressed := strings.CutSuffix(encoding, packed)
+	if !slices.Contains(names, name) {
 		return "", fmt.Errorf("redisstore: hot set encoding %q is not known here; upgrade this program", encoding)
+	}
+	if !compressed {
+		return body, nil
 	}
 	r, err := gzip.NewReader(strings.NewReader(body))
 	if err != nil {

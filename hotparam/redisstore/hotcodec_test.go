@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam"
@@ -32,6 +33,10 @@ func anyHot(t *rapid.T) hotparam.Hot {
 		Peak:  rapid.Float64().Draw(t, "peak"),
 		Since: stamp.Draw(t, "since"),
 		Until: stamp.Draw(t, "until"),
+
+		Lower: rapid.Float64().Draw(t, "lower"), Upper: rapid.Float64().Draw(t, "upper"), Share: rapid.Float64().Draw(t, "share"),
+		Why: rapid.SampledFrom([]string{"", "rate", "rate+surge", "a=b\tc"}).Draw(t, "why"), Clients: rapid.Int64().Draw(t, "clients"),
+		Client: rapid.SampledFrom([]string{"", "10.0.0.1", "2001:db8::", "user\t7"}).Draw(t, "client"), ClientShare: rapid.Float64().Draw(t, "client share"),
 	}
 }
 
@@ -39,34 +44,51 @@ func TestSetComesOutAsItWentIn(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		keys := rapid.SliceOfN(rapid.Custom(anyHot), 0, 400).Draw(t, "keys")
+		loops := rapid.SliceOfN(rapid.Custom(anyHot), 0, 9).Draw(t, "loops")
 		text, err := appendSet(nil, keys)
 		if err != nil {
 			t.Fatal(err)
 		}
-		packed, encoding, err := pack(text)
+		if text, err = appendLoops(text, loops); err != nil {
+			t.Fatal(err)
+		}
+		packed, encoding, err := pack(text, encodingWhole, compressFrom)
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, err := unpack(string(packed), encoding)
+		body, err := unpack(string(packed), encoding, encodingWhole)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := parseSet(body)
+		got, gotLoops, err := parseSet(body)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got) != len(keys) || len(keys) > 0 && !cmp.Equal(got, keys) {
-			t.Fatal(cmp.Diff(got, keys))
+		if diff := cmp.Diff(got, keys, cmpopts.EquateEmpty()) + cmp.Diff(gotLoops, loops, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
 		}
 	})
 }
 
 func TestReadersPassOverFieldsTheyDoNotKnow(t *testing.T) {
 	t.Parallel()
-	got, err := parseSet("k\tr\t1\t2\t3\t4\tclients=7\tmore\n")
-	want := []hotparam.Hot{{Key: "k", Rule: "r", Rate: 1, Peak: 2, Since: time.UnixMicro(3).UTC(), Until: time.UnixMicro(4).UTC()}}
+	got, _, err := parseSet("k\tr\t1\t2\t3\t4\tlater=x=y\tclients=7\tmore\t\n")
+	want := []hotparam.Hot{{Key: "k", Rule: "r", Rate: 1, Lower: 1, Upper: 1, Peak: 2, Clients: 7, Since: time.UnixMicro(3).UTC(), Until: time.UnixMicro(4).UTC()}}
 	if err != nil || !cmp.Equal(got, want) {
 		t.Fatalf("%+v, %v", got, err)
+	}
+}
+
+// A reader that knows six fields only, and of no loops, must not limit one.
+func TestOldReadersTakeLoopsForExpired(t *testing.T) {
+	t.Parallel()
+	set := hot(now(), 1)
+	text, err := appendLoops(nil, set.Keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fields := strings.Split(string(text), "\t"); len(fields) < 7 || fields[5] != "0" {
+		t.Errorf("%q: until is not 0", text)
 	}
 }
 
@@ -81,17 +103,20 @@ func TestBrokenSetsSayWhere(t *testing.T) {
 		{"k\tr\t1\t1e999\t3\t4\n", `rate "1e999"`},
 		{"k\tr\t1\t2\t\t4\n", `time ""`},
 		{"k\tr\t1\t2\t3\t4.5\n", `time "4.5"`},
+		{"k\tr\t1\t2\t3\t0\tloop=x\n", `time "x"`},
+		{"k\tr\t1\t2\t3\t4\tshare=Inf\n", `rate "Inf"`},
+		{"k\tr\t1\t2\t3\t4\tclients=\n", `clients ""`},
 		{"\n", "line 1: 1 fields"},
 	} {
-		if _, err := parseSet(c.body); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := parseSet(c.body); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("parseSet(%q): %v; want %q", c.body, err, c.want)
 		}
 	}
 	for _, c := range []struct{ body, encoding, want string }{
 		{good, "hotset9", `encoding "hotset9"`},
-		{good, encodingGzip, "gzip: invalid header"},
+		{good, encodingWhole + packed, "gzip: invalid header"},
 	} {
-		if _, err := unpack(c.body, c.encoding); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := unpack(c.body, c.encoding, encodingWhole); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("unpack(%q): %v; want %q", c.encoding, err, c.want)
 		}
 	}
@@ -99,20 +124,21 @@ func TestBrokenSetsSayWhere(t *testing.T) {
 
 func TestGzipBombIsRefused(t *testing.T) {
 	t.Parallel()
-	packed, encoding, err := pack(make([]byte, bodyMax+1))
+	packed, encoding, err := pack(make([]byte, bodyMax+1), encodingWhole, compressFrom)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := unpack(string(packed), encoding); err == nil || !strings.Contains(err.Error(), "unpacked") {
+	if _, err := unpack(string(packed), encoding, encodingWhole); err == nil || !strings.Contains(err.Error(), "unpacked") {
 		t.Fatalf("%d bytes unpack to too many, and the error is %v", len(packed), err)
 	}
 }
 
 func FuzzParseSet(f *testing.F) {
 	f.Add("topic?id=42\ttopic\t200.4\t300\t1\t2\n")
+	f.Add("topic?id=1\ttopic\t200\t300\t1\t0\tlower=190\tupper=210\twhy=rate\tclients=3\tclient=10.0.0.1\tclient_share=0.9\tloop=7\n")
 	f.Add("a\\tb\\\\\t\\n\t-1\t0\t0\t-5\textra\n")
 	f.Fuzz(func(t *testing.T, body string) {
-		keys, err := parseSet(body)
+		keys, loops, err := parseSet(body)
 		if err != nil {
 			return
 		}
@@ -120,9 +146,12 @@ func FuzzParseSet(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := parseSet(string(text))
-		if err != nil || !cmp.Equal(again, keys) {
-			t.Fatalf("%v\n%s", err, cmp.Diff(again, keys))
+		if text, err = appendLoops(text, loops); err != nil {
+			t.Fatal(err)
+		}
+		again, loopsAgain, err := parseSet(string(text))
+		if err != nil || !cmp.Equal(again, keys) || !cmp.Equal(loopsAgain, loops) {
+			t.Fatalf("%v\n%s%s", err, cmp.Diff(again, keys), cmp.Diff(loopsAgain, loops))
 		}
 	})
 }
@@ -133,7 +162,7 @@ func BenchmarkSet10k(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	packed, encoding, err := pack(text)
+	packed, encoding, err := pack(text, encodingWhole, compressFrom)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -141,7 +170,7 @@ func BenchmarkSet10k(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			text, _ = appendSet(text[:0], set.Keys)
-			_, _, _ = pack(text)
+			_, _, _ = pack(text, encodingWhole, compressFrom)
 		}
 		b.ReportMetric(float64(len(text)), "text-bytes")
 		b.ReportMetric(float64(len(packed)), "packed-bytes")
@@ -149,8 +178,8 @@ func BenchmarkSet10k(b *testing.B) {
 	b.Run("read", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			body, _ := unpack(string(packed), encoding)
-			_, _ = parseSet(body)
+			body, _ := unpack(string(packed), encoding, encodingWhole)
+			_, _, _ = parseSet(body)
 		}
 	})
 }

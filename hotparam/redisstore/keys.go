@@ -1,6 +1,10 @@
 package redisstore
 
-import "time"
+import (
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
 
 // How long things live in Redis. Every key expires.
 const (
@@ -20,6 +24,8 @@ const (
 	// by every follower: overrides outlive any pause, and go a year after the
 	// last program that cared about them.
 	overrideLife = 366 * 24 * time.Hour
+	// summaryLife is a day more than the oldest summary that is kept.
+	summaryLife = (hotparam.SummaryDays + 1) * 24 * time.Hour
 	// reportLife is how long a limiter that fell silent counts as alive.
 	reportLife = 5 * time.Second
 )
@@ -41,12 +47,18 @@ func (k keys) hotVersion() string { return k.prefix + "hot:version" }
 // publication.
 func (k keys) hotIndex() string { return k.prefix + "hot:index" }
 
-// hotSet: hash {epoch, seq, version, at, encoding, body}, the whole set of one
-// publisher. Expires with its last key, within setLifeMin and setLifeMax.
+// hotSet: hash {epoch, seq, version, base, at, encoding, body}, the set of one
+// publisher: whole, or whole as of base and changed since by the log. Expires
+// with its last key, within setLifeMin and setLifeMax.
 func (k keys) hotSet(publisher string) string { return k.prefix + "hot:set:" + publisher }
 
-// hotEpoch: string "epoch token", the process that owns this publisher's id.
-// Expires epochLife after the last publication.
+// hotLog: sorted set, version -> change from the version before, of a large set.
+// Expires as the set.
+func (k keys) hotLog(publisher string) string { return k.prefix + "hot:log:" + publisher }
+
+// hotEpoch: string "epoch token lease_end", the process that owns this
+// publisher's id and until when (unix milliseconds by the clock of Redis) it
+// does without publishing again. Expires epochLife after the last publication.
 func (k keys) hotEpoch(publisher string) string { return k.prefix + "hot:epoch:" + publisher }
 
 // hotNotice: channel, the version of a set just published.
@@ -76,3 +88,12 @@ func (k keys) report(instance string) string { return k.prefix + "report:" + ins
 // reportIndex: sorted set, instance -> expiry of its report (unix
 // milliseconds). Expires reportLife after the last report; trimmed by each.
 func (k keys) reportIndex() string { return k.prefix + "report:index" }
+
+// check: string and channel, written by Inspect to see that it may. Expires
+// after a second.
+func (k keys) check() string { return k.prefix + "check" }
+
+// summaries: hash, "day source" -> that day of that aggregator as JSON. Fields
+// of days that are over for hotparam.SummaryDays are removed by every write.
+// Expires summaryLife after the last.
+func (k keys) summaries() string { return k.prefix + "summary:days" }

@@ -32,28 +32,58 @@ func (k keys) limitState(s *limit.Subject) string {
 func (k keys) appendLimitState(b []byte, s *limit.Subject) []byte {
 	b = append(b, k.prefix...)
 	b = append(b, "limit:"...)
+	if strings.Contains(s.Space, ":") {
+		b = append(b, strings.ReplaceAll(s.Space, ":", "_")...)
+	} else {
+		b = append(b, s.Space...)
+	}
+	return appendSubject(append(b, ':'), s)
+}
+
+// appendSubject appends what follows the space in limitState.
+func appendSubject(b []byte, s *limit.Subject) []byte {
 	switch {
 	case isOdd(s):
-		b = append(b, strings.ReplaceAll(s.Space, ":", "_")...)
-		b = append(b, ":h:"...)
-		return hashSubject(b, s)
+		return hashSubject(append(b, "h:"...), s)
 	case s.Client.Addr.IsValid():
-		b = append(b, s.Space...)
-		b = append(b, ":a:"...)
+		b = append(b, "a:"...)
 		b = s.Client.Addr.AppendTo(b)
 		if s.Name != "" {
 			b = append(b, ' ')
 		}
 	case s.Client.Name != "":
-		b = append(b, s.Space...)
-		b = append(b, ":c:"...)
+		b = append(b, "c:"...)
 		b = strconv.AppendInt(b, int64(len(s.Client.Name)), 10)
 		b = append(append(b, ':'), s.Client.Name...)
 	default:
-		b = append(b, s.Space...)
-		b = append(b, ":k:"...)
+		b = append(b, "k:"...)
 	}
 	return append(b, s.Name...)
+}
+
+// laneKeys builds the names of the states of one lane, on a cluster:
+//
+//	hp:{news/7}:limit:ip_fixed:a:192.0.2.7
+func laneKeys(namespace string, lane int) keys {
+	return newKeys(namespace + "/" + strconv.Itoa(lane))
+}
+
+// laneOf is the lane of a subject by what follows the space in the name of its
+// state ("a:192.0.2.7"): FNV-1a with 64 bits over its bytes, modulo lanes.
+func laneOf(subject []byte) int {
+	h := uint64(14695981039346656037)
+	for _, c := range subject {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return int(h % lanes)
+}
+
+// block: string, "until length" in us, the last block of the subject whose state
+// has this name. Expires when it makes no difference any more.
+//
+//	hp:{news}:block:hot:k:topic?id=42
+func (k keys) block(state string) string {
+	return k.prefix + "block:" + strings.TrimPrefix(state, k.prefix+"limit:")
 }
 
 // throttle: string, the state of one key of Throttle; lua/cl_throttle.lua says how

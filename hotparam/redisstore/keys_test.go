@@ -12,7 +12,7 @@ func TestEveryKeyCarriesTheHashTag(t *testing.T) {
 	k := newKeys("news")
 	seen := map[string]bool{}
 	for _, name := range []string{
-		k.hotVersion(), k.hotIndex(), k.hotSet("a"), k.hotEpoch("a"), k.hotNotice(),
+		k.hotVersion(), k.hotIndex(), k.hotSet("a"), k.hotLog("a"), k.hotEpoch("a"), k.hotNotice(),
 		k.overrides(), k.overrideUntil(), k.overrideVersion(), k.overrideAudit(), k.overrideNotice(),
 		k.report("a"), k.reportIndex(),
 		k.limitState(&limit.Subject{Space: "hot", Name: "{x}"}),

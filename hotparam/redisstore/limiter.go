@@ -20,8 +20,10 @@ import (
 // (see batcher), and equal ones among them are one.
 type Limiter struct {
 	c         *Client
+	keys      keys
 	decide    *redis.Script // one request
 	many      *redis.Script // many
+	refund    *redis.Script
 	manyText  string
 	batch     batcher
 	questions sync.Pool // of *question
@@ -37,11 +39,17 @@ type Limiter struct {
 }
 
 // Limiter gives the shared limits of the client's namespace, always the same
-// one.
-func (c *Client) Limiter() limit.Store { return c.limits }
+// one: on one server a *Limiter, on a cluster one that deals subjects out to its
+// nodes.
+func (c *Client) Limiter() limit.Store {
+	if c.spread != nil {
+		return c.spread
+	}
+	return c.limits
+}
 
-func newLimiter(c *Client) *Limiter {
-	l := &Limiter{c: c, decide: redis.NewScript(lua.Decide()), manyText: lua.DecideMany()}
+func newLimiter(c *Client, k keys) *Limiter {
+	l := &Limiter{c: c, keys: k, refund: redis.NewScript(lua.Refund()), decide: redis.NewScript(lua.Decide()), manyText: lua.DecideMany()}
 	l.many = redis.NewScript(l.manyText)
 	l.batch.call = l.fly
 	l.questions.New = func() any { return new(question) }
@@ -61,32 +69,100 @@ func (l *Limiter) HonoursContext() bool { return true }
 // out makes it itself, bounded by its deadline: a cancellation before that is
 // noticed when the call is back.
 func (l *Limiter) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+	admitted, _, err := l.TakeAt(ctx, now, charges, results)
+	return admitted, err
+}
+
+// TakeAt is Take for those who may want to give back what it charged: at is when
+// it was charged, which RefundAt has to know, by the clock of Redis.
+func (l *Limiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (admitted bool, at time.Time, err error) {
 	if err := limit.Check(charges, results); err != nil {
-		return false, err
+		return false, at, err
 	}
 	if len(charges) == 0 {
-		return true, nil
+		return true, now, nil
 	}
-	q := l.questions.Get().(*question)
-	defer l.questions.Put(q)
-	if err := q.set(l.c.keys, charges); err != nil {
-		return false, err
-	}
-	var admitted bool
-	err := ctx.Err()
-	switch {
-	case err != nil:
-	case l.alone || !q.travels():
-		admitted, err = l.takeAlone(ctx, l.at(now), q, results)
-	case !l.crowd && endsByItself(ctx) && l.batch.alone():
-		admitted, err = l.takeOff(ctx, l.at(now), q, results)
-	default:
-		admitted, err = l.takeTogether(ctx, l.at(now), q, results)
+	var us int64
+	err = ctx.Err()
+	if err == nil {
+		admitted, us, err = l.take(ctx, l.at(now), charges, results)
 	}
 	if err != nil {
-		return false, fmt.Errorf("redisstore: take %s: %w", spaces(charges), err)
+		return false, at, fmt.Errorf("redisstore: take %s: %w", spaces(charges), err)
 	}
-	return admitted, nil
+	return admitted, time.UnixMicro(us), nil
+}
+
+func (l *Limiter) take(ctx context.Context, now int64, charges []limit.Charge, results []limit.Result) (bool, int64, error) {
+	if len(charges) == 1 && !l.alone {
+		if s, ok := l.batch.follow(ctx, &charges[0], now); ok {
+			return l.arrive(ctx, s, results)
+		}
+	}
+	q := l.questions.Get().(*question)
+	defer l.putBack(q)
+	if err := q.set(l.keys, charges); err != nil {
+		return false, 0, err
+	}
+	switch {
+	case l.alone || !q.travels():
+		return l.takeAlone(ctx, now, q, results)
+	case !l.crowd && endsByItself(ctx) && l.batch.alone():
+		return l.takeOff(ctx, now, q, results)
+	}
+	s, err := l.batch.board(ctx, q, now)
+	if err != nil {
+		return false, 0, err
+	}
+	return l.arrive(ctx, s, results)
+}
+
+// putBack keeps a question for another Take.
+func (l *Limiter) putBack(q *question) {
+	q.charges = nil
+	l.questions.Put(q)
+}
+
+// RefundAt takes back what an admitted TakeAt charged, for a request that was
+// then denied elsewhere; at is what TakeAt said. It gives back at most what was
+// charged, and never lets more pass than if the charge had not been made. It
+// writes what remains into results, one for each charge. One round trip; after an
+// error it is not known whether anything was given back, and it must not be
+// called again: that could give twice.
+func (l *Limiter) RefundAt(ctx context.Context, at time.Time, charges []limit.Charge, results []limit.Result) error {
+	return l.refundAt(ctx, time.Time{}, at, charges, results)
+}
+
+func (l *Limiter) refundAt(ctx context.Context, now, at time.Time, charges []limit.Charge, results []limit.Result) error {
+	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
+		return err
+	}
+	q := l.questions.Get().(*question)
+	defer l.putBack(q)
+	if err := q.set(l.keys, charges); err != nil {
+		return err
+	}
+	names, args := make([]string, len(charges)), make([]any, 2, 2+5*len(charges))
+	args[0], args[1] = "", at.UnixMicro()
+	if t := l.at(now); t >= 0 {
+		args[0] = t
+	}
+	for i := range q.asked {
+		names[i] = string(q.key(i))
+		a := &q.asked[i] // each its own cost: earlier ones for the same subject are refunded by themselves
+		args = append(args, string(rune(a.Kind)), charges[i].Cost, a.Capacity, a.Unit, a.Fill)
+	}
+	answer, err := l.refund.Run(ctx, l.c.rdb, names, args...).Int64Slice()
+	if err == nil && len(answer) != 2*len(charges) {
+		err = fmt.Errorf("answer %.100v: want %d numbers", fmt.Sprint(answer), 2*len(charges))
+	}
+	if err != nil {
+		return fmt.Errorf("redisstore: refund %s: %w", spaces(charges), err)
+	}
+	for i := range results {
+		results[i] = limit.Result{Allowed: true, Limit: q.asked[i].Capacity, Remaining: answer[2*i], ResetAfter: lasting(answer[2*i+1])}
+	}
+	return nil
 }
 
 // endsByItself is whether a call of go-redis lasts no longer than a context:
@@ -105,21 +181,17 @@ func (l *Limiter) at(now time.Time) int64 {
 }
 
 // takeOff makes a call of the caller's own, while others gather.
-func (l *Limiter) takeOff(ctx context.Context, now int64, q *question, results []limit.Result) (bool, error) {
+func (l *Limiter) takeOff(ctx context.Context, now int64, q *question, results []limit.Result) (bool, int64, error) {
 	defer l.batch.land()
 	return l.takeAlone(ctx, now, q, results)
 }
 
-// takeTogether waits for a call that carries the question.
-func (l *Limiter) takeTogether(ctx context.Context, now int64, q *question, results []limit.Result) (bool, error) {
-	s, err := l.batch.board(ctx, q, now)
-	if err != nil {
-		return false, err
-	}
+// arrive waits for a call that carries the question.
+func (l *Limiter) arrive(ctx context.Context, s seat, results []limit.Result) (bool, int64, error) {
 	if err := l.batch.wait(ctx, s); err != nil {
-		return false, err
+		return false, 0, err
 	}
-	return s.read(results), nil
+	return s.read(results), s.f.at, nil
 }
 
 // fly makes one call of lua/limit_many.lua.

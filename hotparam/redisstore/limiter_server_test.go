@@ -138,21 +138,26 @@ func TestReadDecision(t *testing.T) {
 		reply any
 		want  string
 	}{
-		{[]any{int64(1), int64(1), int64(9), int64(0), int64(5)}, "true {true 0 9 0s 5µs} <nil>"},
-		{[]any{int64(0), int64(0), int64(9), int64(-1), int64(0)}, "false {false 0 9 -1ns 0s} <nil>"},
-		{[]any{int64(0), int64(0), int64(0), int64(7), int64(7)}, "false {false 0 0 7µs 7µs} <nil>"},
+		{[]any{int64(1), int64(1), int64(9), int64(0), int64(5), int64(77)}, "true {true 0 9 0s 5µs} <nil>"},
+		{[]any{int64(0), int64(0), int64(9), int64(-1), int64(0), int64(77)}, "false {false 0 9 -1ns 0s} <nil>"},
+		{[]any{int64(0), int64(0), int64(0), int64(7), int64(7), int64(77)}, "false {false 0 0 7µs 7µs} <nil>"},
 		{nil, "error"},
 		{"OK", "error"},
 		{[]any{int64(1)}, "error"},
+		{[]any{int64(1), int64(1), int64(9), int64(0), int64(5)}, "error"},
+		{[]any{int64(1), int64(1), int64(9), int64(0), int64(5), int64(-1)}, "error"},
 		{[]any{int64(1), int64(1), int64(9), int64(0)}, "error"},
-		{[]any{int64(1), int64(1), "9", int64(0), int64(5)}, "error"},
-		{[]any{int64(1), nil, int64(9), int64(0), int64(5)}, "error"},
-		{[]any{int64(1), int64(1), int64(-9), int64(0), int64(5)}, "error"},
-		{[]any{int64(1), int64(1), int64(9), int64(-2), int64(5)}, "error"},
+		{[]any{int64(1), int64(1), "9", int64(0), int64(5), int64(77)}, "error"},
+		{[]any{int64(1), nil, int64(9), int64(0), int64(5), int64(77)}, "error"},
+		{[]any{int64(1), int64(1), int64(-9), int64(0), int64(5), int64(77)}, "error"},
+		{[]any{int64(1), int64(1), int64(9), int64(-2), int64(5), int64(77)}, "error"},
 	} {
 		results := make([]limit.Result, 1)
-		admitted, err := readDecision(c.reply, results)
+		admitted, at, err := readDecision(c.reply, results)
 		got := fmt.Sprint(admitted, " ", results[0], " ", err)
+		if err == nil && at != 77 {
+			t.Errorf("%v: judged at %d", c.reply, at)
+		}
 		if (c.want == "error") != (err != nil) || (err == nil && got != c.want) {
 			t.Errorf("%v: %s, want %s", c.reply, got, c.want)
 		}

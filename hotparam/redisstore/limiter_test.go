@@ -65,6 +65,11 @@ func onServer(t testing.TB, s *redistest.Server) limittest.Fixture {
 			}
 		},
 		Dump: func() string { return dump(t, l) },
+		Refund: func(now, at time.Time, charges []limit.Charge) {
+			if err := l.refundAt(context.Background(), now, at, charges, make([]limit.Result, len(charges))); err != nil {
+				t.Fatal(err)
+			}
+		},
 	}
 }
 
@@ -110,7 +115,10 @@ func TestLimiterIsMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := limit.NewMemory(limit.MemoryConfig{})
-			memory := limittest.Fixture{Store: m, Reset: func() { m.Sweep(time.Unix(1<<40, 0)) }}
+			memory := limittest.Fixture{
+				Store: m, Reset: func() { m.Sweep(time.Unix(1<<40, 0)) },
+				Refund: func(_, at time.Time, charges []limit.Charge) { m.RefundAt(at, charges) },
+			}
 			store := onServer(t, redistest.Start(t))
 			how(store.Store.(*Limiter))
 			limittest.RunSame(t, memory, store)

@@ -62,6 +62,8 @@ func TestEverywhere(t *testing.T) {
 		"old-process-is-fenced":                testOldProcessIsFenced,
 		"late-calls-undo-nothing":              testLateCallsUndoNothing,
 		"follower-gets-what-is-there":          testFollowerGetsWhatIsThereAndWhatComes,
+		"large-sets-travel-as-changes":         testLargeSetsTravelAsChanges,
+		"lost-changes-heal":                    testLostChangesHeal,
 		"lost-notices-heal":                    testLostNoticesHeal,
 		"broken-set-does-not-stop-the-others":  testBrokenSetDoesNotStopTheOthers,
 		"overrides-are-kept-with-their-author": testOverridesAreKeptWithTheirAuthor,
@@ -107,7 +109,7 @@ func plain(t *testing.T, addr string) *redis.Client {
 // open makes a client that is closed when the test ends.
 func open(t testing.TB, addrs ...string) *Client {
 	t.Helper()
-	return openWith(t, Config{Addrs: addrs, Namespace: "test"})
+	return openWith(t, Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second}) // machines are busy
 }
 
 func openWith(t testing.TB, cfg Config) *Client {
@@ -221,6 +223,7 @@ func varied(at time.Time, n int) hotparam.HotSet {
 		h.Key = hotparam.Key(fmt.Sprintf("article?id=%x&lang=en", r.Uint64()))
 		h.Rate = float64(1000+r.IntN(20_000)) / 5
 		h.Peak = h.Rate + float64(r.IntN(5000))/5
+		h.Lower, h.Upper = h.Rate, h.Rate
 		h.Since = at.Add(-rand.N(time.Hour)).Truncate(time.Microsecond)
 		h.Until = at.Add(12 * time.Second)
 	}

@@ -64,7 +64,7 @@ func (s *OverrideStore) List(ctx context.Context) ([]rules.Override, error) {
 // trips, more only when others change the same override at the same moment.
 func (s *OverrideStore) Put(ctx context.Context, o rules.Override) (rules.Override, error) {
 	if o.ID == "" {
-		o.ID = rules.OverrideID(o.Key)
+		o.ID = o.DefaultID()
 	}
 	if err := o.Validate(); err != nil {
 		return rules.Override{}, fmt.Errorf("redisstore: override %q: %w", o.ID, err)

@@ -12,143 +12,146 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hotset"
 )
 
-// ErrFenced says that the set was refused because another process publishes, or
-// published in the meantime, under the same id. While that process lives one of
-// the two must go or take another id.
-var ErrFenced = errors.New("redisstore: fenced")
+// PublisherConfig says who publishes. Only ID is needed.
+type PublisherConfig struct {
+	// ID is 1 to 128 printable bytes, no spaces, the same when the process is
+	// started again. A bad one is an error of Publish.
+	ID string
+	// Lease is how long the id stays with a process that does not publish;
+	// then another one with the same id may take it. At most a minute; default
+	// 2 s. Shorter than the Hold of the keys, or they expire before a standby
+	// renews them.
+	Lease time.Duration
+	// Window, when set, gives the window of a rule. A process that takes the
+	// id and has not lived for a whole window of a rule cannot know that a key
+	// is cold: it keeps the rule's keys that it finds until it has.
+	Window func(rule string) time.Duration
+}
 
 // Publisher publishes the hot sets of one aggregator. It is known by an id that
 // stays the same when the process is started again, so that the new process
 // replaces the set of the old one.
 //
-// Every process takes an epoch with its first publication, above all earlier
-// ones of the id. From then on older processes are refused: an aggregator that
-// was frozen and wakes up cannot bring old keys back. Calls of one process are
-// numbered, so that one that Redis gets late does not undo a later one.
+// One process owns the id, as long as it publishes more often than its lease is
+// long. Publish of any other with the same id gives a [StandbyError] until the
+// owner has fallen silent or went (see Release): then the next call takes the
+// id, under an epoch above all earlier ones, and who had it before is refused.
+// So an aggregator that was frozen and wakes up cannot bring old keys back.
+// Calls of one process are numbered: one that Redis gets late does not undo a
+// later one.
+//
+// Small sets are written whole every time. Of a large one only what changed is
+// written, in constant time for Redis, and now and then the whole.
 //
 // Calls are made one after the other; any goroutine may make them.
 type Publisher struct {
 	c       *Client
-	id      string
-	token   string // tells this process from others with the same id
+	cfg     PublisherConfig
+	token   string    // tells this process from others with the same id
+	started time.Time // of this process, near enough
 	version atomic.Uint64
 
 	mu    sync.Mutex // held over the round trip: sets must arrive in order
-	epoch int64      // 0 until Redis gave one
+	epoch int64      // while this process owns the id, else 0
+	known int64      // highest epoch heard of
 	seq   int64
+	found []hotparam.Hot // of the owner before, kept for a window
+	trail hotset.Trail
+	log   logSize // of what stands in Redis
 	buf   []byte
 }
 
-// Publisher gives the publisher with an id of 1 to 128 printable bytes, no spaces. A bad
-// id is an error of Publish. One process makes one for each id.
-func (c *Client) Publisher(id string) *Publisher {
-	return &Publisher{c: c, id: id, token: rand.Text()}
+// Publisher gives the publisher of an id. One process makes one for each id.
+func (c *Client) Publisher(id string) *Publisher { return c.NewPublisher(PublisherConfig{ID: id}) }
+
+// NewPublisher gives a publisher. One process makes one for each id.
+func (c *Client) NewPublisher(cfg PublisherConfig) *Publisher {
+	if cfg.Lease <= 0 {
+		cfg.Lease = defaultLease
+	}
+	cfg.Lease = min(cfg.Lease, maxLease)
+	return &Publisher{c: c, cfg: cfg, token: rand.Text(), started: c.now()}
 }
 
 // Version is the version of the last set that Redis took, 0 before the first.
 func (p *Publisher) Version() uint64 { return p.version.Load() }
 
 // Publish replaces this publisher's hot set; Redis gives the version, the one
-// in set is not read. It is one round trip (the first call two), also for an
-// empty set, which says that nothing is hot any more. To be called about once a
-// second even without changes: that is what brings the keys back after Redis
-// lost them.
+// in set is not read. It is one round trip (the first call two or three, and so
+// are those that find Redis without what it had), also for an empty set, which
+// says that nothing is hot any more. To be called about once a second even
+// without changes: that is what brings the keys back after Redis lost them.
 //
-// After any error but ErrFenced the set may or may not have been stored; the
-// next call settles it.
+// After an error that is not ErrFenced the set may or may not have been stored;
+// the next call settles it.
 func (p *Publisher) Publish(ctx context.Context, set hotparam.HotSet) error {
-	if !validID(p.id) {
-		return fmt.Errorf("redisstore: publisher id %q: want 1 to 128 printable bytes, no spaces", p.id)
+	if !validID(p.cfg.ID) {
+		return fmt.Errorf("redisstore: publisher id %q: want 1 to 128 printable bytes, no spaces", p.cfg.ID)
+	}
+	if set.At.IsZero() {
+		set.At = p.c.now()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	text, err := appendSet(p.buf[:0], set.Keys)
-	if err != nil {
-		return err
-	}
-	p.buf = text
-	body, encoding, err := pack(text)
-	if err != nil {
-		return err
-	}
-	reply, err := p.send(ctx, set, encoding, body)
-	if err != nil {
+	err := p.publish(ctx, set)
+	if err != nil && !errors.Is(err, ErrFenced) {
+		p.log = logSize{} // who knows what stands there: the next one is whole
 		p.c.counters.publishErrors.Add(1)
-		return fmt.Errorf("redisstore: publish %d hot keys as %q: %w", len(set.Keys), p.id, err)
+		return fmt.Errorf("redisstore: publish %d hot keys as %q: %w", len(set.Keys), p.cfg.ID, err)
 	}
-	return p.settle(reply, len(body))
+	return err
 }
 
-// send runs the script.
-func (p *Publisher) send(ctx context.Context, set hotparam.HotSet, encoding string, body []byte) ([]int64, error) {
-	k := p.c.keys
-	owner, err := p.owner(ctx)
-	if err != nil {
-		return nil, err
+// publish tries again where Redis says that it has not what this process
+// thought: it needs the whole set, or lost all it had.
+func (p *Publisher) publish(ctx context.Context, set hotparam.HotSet) error {
+	for range 3 {
+		if err := p.own(ctx); err != nil {
+			return err
+		}
+		a, err := p.send(ctx, p.withFound(set))
+		if err != nil {
+			return err
+		}
+		switch a.code {
+		case published:
+			return nil
+		case gap:
+			p.log = logSize{}
+		case late:
+			p.c.counters.fenced.Add(1)
+			return fmt.Errorf("%w: publisher %q: a later set of this process stands already", ErrFenced, p.cfg.ID)
+		case fenced:
+			p.lost(a.epoch)
+			if a.epoch != 0 { // the set is from before: what comes next is not
+				p.c.counters.fenced.Add(1)
+				return &StandbyError{ID: p.cfg.ID, Epoch: a.epoch}
+			}
+		default:
+			return fmt.Errorf("script answered code %d", a.code)
+		}
 	}
-	at := set.At
-	if at.IsZero() {
-		at = p.c.now()
-	}
-	p.seq++
-	reply, err := p.c.scripts.publishHot.Run(ctx, p.c.rdb,
-		[]string{k.hotVersion(), k.hotIndex(), k.hotSet(p.id), k.hotEpoch(p.id)},
-		p.id, p.token, p.epoch, owner, p.seq, micros(at), p.version.Load(), setLife(set, at).Milliseconds(),
-		encoding, body, versionLife.Milliseconds(), epochLife.Milliseconds(), k.hotNotice(),
-	).Int64Slice()
-	if err == nil && len(reply) != 3 {
-		err = fmt.Errorf("script answered %v; want three numbers", reply)
-	}
-	return reply, err
+	return errors.New("the server loses its data again and again")
 }
 
-// owner reads who owns the id, for a process that is about to take it: the
-// script takes it from nobody else. Processes with an epoch need not know.
-func (p *Publisher) owner(ctx context.Context) (string, error) {
-	if p.epoch != 0 {
-		return "", nil
-	}
-	owner, err := p.c.rdb.Get(ctx, p.c.keys.hotEpoch(p.id)).Result()
-	if errors.Is(err, redis.Nil) {
-		return "", nil
-	}
-	return owner, err
-}
-
-// settle draws the conclusions from the script's answer {code, version, epoch}.
-func (p *Publisher) settle(reply []int64, size int) error {
-	switch code := reply[0]; code {
-	case 1:
-		p.version.Store(uint64(reply[1]))
-		p.epoch = reply[2]
-		p.c.counters.published.Add(1)
-		p.c.counters.publishedBytes.Add(uint64(size))
-		return nil
-	case 0:
-		p.c.counters.fenced.Add(1)
-		return fmt.Errorf("%w: publisher %q was taken over by a process with epoch %d, this one has %d; stop one of them", ErrFenced, p.id, reply[2], p.epoch)
-	case -1:
-		p.c.counters.fenced.Add(1)
-		return fmt.Errorf("%w: publisher %q: a later set of this process stands already", ErrFenced, p.id)
-	case -2:
-		p.c.counters.fenced.Add(1)
-		return fmt.Errorf("%w: publisher %q was taken by a process with epoch %d in this moment", ErrFenced, p.id, reply[2])
-	default:
-		return fmt.Errorf("redisstore: publish as %q: script answered code %d", p.id, code)
-	}
+// lost notes that the id belongs to the process with an epoch, or to nobody.
+func (p *Publisher) lost(epoch int64) {
+	p.known = max(p.known, p.epoch, epoch)
+	p.epoch = 0
+	p.log = logSize{}
+	p.c.counters.publishing.Store(false)
 }
 
 // setLife is until the last key expires, by the publisher's clock alone: the
 // clock of Redis may differ.
-func setLife(set hotparam.HotSet, at time.Time) time.Duration {
+func setLife(set hotparam.HotSet) time.Duration {
 	life := setLifeMin
 	for i := range set.Keys {
-		life = max(life, set.Keys[i].Until.Sub(at))
+		life = max(life, set.Keys[i].Until.Sub(set.At))
 	}
 	return min(life, setLifeMax)
 }

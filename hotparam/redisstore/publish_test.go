@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hotset"
 	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
 )
 
@@ -29,15 +29,9 @@ func testPublishedSetIsReadBack(t *testing.T, s server) {
 	var last uint64
 	for _, n := range []int{3, 0, 2000} { // a few, none, compressed
 		set := hot(now(), n)
+		hotset.Sort(set.Keys)
 		publish(t, p, set)
-		fields, err := s.raw.HMGet(context.Background(), c.keys.hotSet("agg-1"), "version", "at", "encoding", "body").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := parseHotSet(fields)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := stored(t, c, "agg-1")
 		if got.Version <= last || got.Version != p.Version() {
 			t.Errorf("version %d after %d; the publisher says %d", got.Version, last, p.Version())
 		}
@@ -113,77 +107,6 @@ func TestVersionsNeverGoBack(t *testing.T) {
 	}
 }
 
-func testOldProcessIsFenced(t *testing.T, s server) {
-	c := s.open(t)
-	ctx := context.Background()
-	frozen := c.Publisher("agg")
-	publish(t, frozen, hot(now(), 5))
-	successor := s.open(t).Publisher("agg") // the same id in a new process
-	publish(t, successor, hot(now(), 1))
-	err := frozen.Publish(ctx, hot(now(), 5))
-	if !errors.Is(err, ErrFenced) || !strings.Contains(err.Error(), `"agg"`) {
-		t.Errorf("the old process: %v; want fenced", err)
-	}
-	// Redis loses everything and hears the old process first: the new one
-	// still wins.
-	for _, k := range []string{c.keys.hotEpoch("agg"), c.keys.hotSet("agg"), c.keys.hotIndex(), c.keys.hotVersion()} {
-		s.raw.Del(ctx, k)
-	}
-	publish(t, frozen, hot(now(), 5))
-	publish(t, successor, hot(now(), 1))
-	if err := frozen.Publish(ctx, hot(now(), 5)); !errors.Is(err, ErrFenced) {
-		t.Errorf("the old process after a flush: %v; want fenced", err)
-	}
-	if got := c.Stats(); got.Fenced != 2 || got.Published != 2 {
-		t.Errorf("%+v", got)
-	}
-}
-
-// What a dead process sent may reach Redis after its successor: here the calls
-// are made with the arguments they would have had.
-func testLateCallsUndoNothing(t *testing.T, s server) {
-	c := s.open(t)
-	ctx := context.Background()
-	call := func(token string, epoch int64, expected string, seq int64) []int64 {
-		reply, err := c.scripts.publishHot.Run(ctx, c.rdb,
-			[]string{c.keys.hotVersion(), c.keys.hotIndex(), c.keys.hotSet("a"), c.keys.hotEpoch("a")},
-			"a", token, epoch, expected, seq, 1, 0, 60_000, encodingText, token, 60_000, 60_000, c.keys.hotNotice(),
-		).Int64Slice()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return reply
-	}
-	code := func(what string, want int64, reply []int64) int64 {
-		t.Helper()
-		if reply[0] != want {
-			t.Errorf("%s: code %d; want %d", what, reply[0], want)
-		}
-		return reply[2]
-	}
-	// The first call of old was given up and its second one taken.
-	old := code("take", 1, call("old", 0, "", 2))
-	code("first call, late", -1, call("old", 0, "", 1))
-	code("answer was lost, call again", 1, call("old", 0, "", 3))
-	code("next", 1, call("old", old, "", 4))
-	code("late", -1, call("old", old, "", 3))
-	owner := c.rdb.Get(ctx, c.keys.hotEpoch("a")).Val()
-	if owner != strconv.FormatInt(old, 10)+" old" {
-		t.Errorf("owner %q", owner)
-	}
-	// A process that died at its start took what was read long ago.
-	code("race", -2, call("dead", 0, "", 1))
-	young := code("take over", 1, call("new", 0, owner, 1))
-	if young <= old {
-		t.Errorf("epoch %d after %d", young, old)
-	}
-	code("dead, later still", -2, call("dead", 0, owner, 1))
-	code("fenced", 0, call("old", old, "", 5))
-	if body := c.rdb.HGet(ctx, c.keys.hotSet("a"), "body").Val(); body != "new" {
-		t.Errorf("the set is that of %q", body)
-	}
-}
-
 func TestSilentPublisherLeavesTheIndex(t *testing.T) {
 	t.Parallel()
 	m := redistest.Mini(t)
@@ -248,6 +171,12 @@ func TestPublisherSurvivesARestart(t *testing.T) {
 	}
 }
 
+func release(b *testing.B, p *Publisher) {
+	if err := p.Release(context.Background()); err != nil {
+		b.Error(err)
+	}
+}
+
 // Bytes and time of hot sets, up to the largest that is expected. "delivered"
 // is until a follower has it.
 func BenchmarkPublish(b *testing.B) {
@@ -256,17 +185,20 @@ func BenchmarkPublish(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			c := open(b, s.Addr())
 			p := c.Publisher("agg")
+			defer release(b, p)
 			set := varied(now(), n)
 			for b.Loop() {
+				p.log = logSize{} // whole every time: see BenchmarkSecond for what changed
 				publish(b, p, set)
 			}
 			st := c.Stats()
 			b.ReportMetric(float64(st.PublishedBytes)/float64(st.Published), "bytes/set")
-			b.ReportMetric(float64(c.rdb.MemoryUsage(context.Background(), c.keys.hotSet("agg")).Val())/float64(n), "redis-bytes/key")
+			b.ReportMetric(float64(c.rdb.MemoryUsage(context.Background(), c.keys.hotSet("agg"), 0).Val())/float64(n), "redis-bytes/key")
 		})
 		b.Run(fmt.Sprint(n, "-delivered"), func(b *testing.B) {
 			c := open(b, s.Addr())
 			p := c.Publisher("agg")
+			defer release(b, p)
 			got := make(chan uint64, 1)
 			ctx, cancel := context.WithCancel(context.Background())
 			done := make(chan error, 1)
@@ -280,6 +212,7 @@ func BenchmarkPublish(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer() // publications come a second apart, not within syncGap
 				<-time.After(2 * syncGap)
+				p.log = logSize{}
 				b.StartTimer()
 				publish(b, p, set)
 				for <-got != p.Version() {

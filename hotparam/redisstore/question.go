@@ -9,6 +9,9 @@ import (
 // beyond is more than any capacity; many of it can still be added up.
 const beyond = 1 << 54
 
+// maxAnswer is more than any number that the scripts can say.
+const maxAnswer = 1 << 53
+
 // asked is one charge as the scripts understand it.
 type asked struct {
 	limit.Terms
@@ -21,6 +24,9 @@ type asked struct {
 // may use it again as soon as Take has returned. Questions are used again: of
 // the one before it keeps the terms, which cost a greatest common divisor.
 type question struct {
+	// charges are the caller's, until Take returns.
+	charges []limit.Charge
+
 	asked []asked
 	keys  []byte       // the names of the states, one behind the other
 	ends  []int        // where each name ends in keys
@@ -30,7 +36,7 @@ type question struct {
 
 // set takes the charges in, or says which spec is refused.
 func (q *question) set(k keys, charges []limit.Charge) error {
-	q.asked, q.keys, q.ends = q.asked[:0], q.keys[:0], q.ends[:0]
+	q.charges, q.asked, q.keys, q.ends = charges, q.asked[:0], q.keys[:0], q.ends[:0]
 	for i := range charges {
 		if err := q.know(i, &charges[i].Spec); err != nil {
 			return err
@@ -64,10 +70,10 @@ func (q *question) key(i int) []byte {
 	return q.keys[start:q.ends[i]]
 }
 
-// travels is whether the script for many requests knows all algorithms.
+// travels is whether the script for many requests knows all that is asked for.
 func (q *question) travels() bool {
 	return !slices.ContainsFunc(q.asked, func(a asked) bool {
-		return a.Kind != limit.KindBucket && a.Kind != limit.KindFixed && a.Kind != limit.KindSliding
+		return a.Lack > 0 || a.Block > 0 || a.Kind != limit.KindBucket && a.Kind != limit.KindFixed && a.Kind != limit.KindSliding
 	})
 }
 

@@ -15,10 +15,15 @@ type Stats struct {
 	// Limits tells how many calls the decisions of the Limiter took.
 	Limits LimitStats
 
-	// Published counts hot sets that Redis took, PublishedBytes their bodies as
-	// sent. Fenced counts refusals because another process has the same id or
-	// a later set stands.
-	Published, PublishedBytes, Fenced uint64
+	// Published counts hot sets that Redis took, PublishedWhole those of them
+	// that were written whole, PublishedBytes what was sent of all of them.
+	Published, PublishedWhole, PublishedBytes uint64
+	// Publishing says that this process is the one that publishes under its id;
+	// another one with the same id stands by. Takeovers counts how often it
+	// took the id, Fenced how often it was refused because another process has
+	// it or a later set stands.
+	Publishing        bool
+	Takeovers, Fenced uint64
 	// PublishErrors counts publications whose fate is unknown.
 	PublishErrors uint64
 	// ReportErrors counts reports that could not be written.
@@ -30,7 +35,8 @@ type Stats struct {
 	OverridesLost uint64
 	// OverridesMalformed and ReportsMalformed count stored entries that could
 	// not be read, each time they are met.
-	OverridesMalformed, ReportsMalformed uint64
+	OverridesMalformed uint64 `metric:"override_entries_malformed"` // Overrides.Malformed is another
+	ReportsMalformed   uint64
 }
 
 // LimitStats tells how decisions travelled to Redis.
@@ -44,6 +50,10 @@ type LimitStats struct {
 	// Refused counts decisions that found too many others waiting, Left those
 	// whose context ended before the answer came.
 	Refused, Left uint64
+	// Refunds counts what was given back because another node denied the
+	// request, RefundsLost those of them whose fate is unknown. Both are 0 on
+	// one server, where a request is one call.
+	Refunds, RefundsLost uint64
 }
 
 // FollowStats tells how well a follower keeps up with Redis.
@@ -57,6 +67,10 @@ type FollowStats struct {
 	Reconnects uint64
 	// Malformed counts stored sets that could not be read.
 	Malformed uint64
+	// Bytes are those of the hot sets and changes that were read. Whole counts
+	// the sets among them that were read whole, Gaps those for which changes
+	// were missing. Overrides have none of these.
+	Bytes, Whole, Gaps uint64
 	// AgeSeconds is the time since the last look that succeeded, -1 before the
 	// first.
 	AgeSeconds float64
@@ -66,7 +80,9 @@ type FollowStats struct {
 
 // counters are the figures of Stats that belong to no follower.
 type counters struct {
-	published, publishedBytes, fenced, publishErrors    atomic.Uint64
+	published, publishedWhole, publishedBytes           atomic.Uint64
+	takeovers, fenced, publishErrors                    atomic.Uint64
+	publishing                                          atomic.Bool
 	reportErrors, reportKeysCut                         atomic.Uint64
 	overridesLost, overridesMalformed, reportsMalformed atomic.Uint64
 }
@@ -99,9 +115,12 @@ func (c *Client) Stats() Stats {
 	return Stats{
 		Hot:                c.hot.stats(now),
 		Overrides:          c.overrides.stats(now),
-		Limits:             c.limits.batch.stats.read(),
+		Limits:             c.limitStats(),
 		Published:          c.counters.published.Load(),
+		PublishedWhole:     c.counters.publishedWhole.Load(),
 		PublishedBytes:     c.counters.publishedBytes.Load(),
+		Publishing:         c.counters.publishing.Load(),
+		Takeovers:          c.counters.takeovers.Load(),
 		Fenced:             c.counters.fenced.Load(),
 		PublishErrors:      c.counters.publishErrors.Load(),
 		ReportErrors:       c.counters.reportErrors.Load(),
@@ -112,10 +131,18 @@ func (c *Client) Stats() Stats {
 	}
 }
 
+func (c *Client) limitStats() LimitStats {
+	if c.spread != nil {
+		return c.spread.stats()
+	}
+	return c.limits.batch.stats.read()
+}
+
 // followState is what followers of one kind write and Stats reads.
 type followState struct {
 	syncs, errors, notices, healed atomic.Uint64
 	subscriptions, malformed       atomic.Uint64
+	bytes, whole, gaps             atomic.Uint64
 
 	mu   sync.Mutex // guards last and err
 	last time.Time
@@ -145,6 +172,7 @@ func (s *followState) stats(now time.Time) FollowStats {
 		Syncs: s.syncs.Load(), Errors: s.errors.Load(),
 		Notices: s.notices.Load(), Healed: s.healed.Load(),
 		Malformed: s.malformed.Load(), AgeSeconds: -1,
+		Bytes: s.bytes.Load(), Whole: s.whole.Load(), Gaps: s.gaps.Load(),
 	}
 	if n := s.subscriptions.Load(); n > 1 {
 		out.Reconnects = n - 1

@@ -119,7 +119,7 @@ func (o *Overrides) list() []rules.Override {
 // Created of now. It returns after the last write to the disk.
 func (o *Overrides) Put(_ context.Context, e rules.Override) (rules.Override, error) {
 	if e.ID == "" {
-		e.ID = rules.OverrideID(e.Key)
+		e.ID = e.DefaultID()
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

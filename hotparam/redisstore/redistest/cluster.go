@@ -12,19 +12,89 @@ import (
 // slots is how many hash slots a Redis cluster has.
 const slots = 16384
 
-// Cluster is three masters without replicas that share the hash slots.
+// Cluster is three masters that share the hash slots, and maybe a replica of
+// each after them.
 type Cluster struct {
 	Nodes []*Server
+}
+
+// StartClusterOfSix runs three masters and a replica of each, which takes over
+// half a second after its master has gone.
+func StartClusterOfSix(t testing.TB) *Cluster {
+	t.Helper()
+	args := []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "500", "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"}
+	c := startCluster(t, args...)
+	masters := len(c.Nodes)
+	for range masters {
+		n := Start(t, args...)
+		n.do(t, "CLUSTER", "MEET", "127.0.0.1", c.Nodes[0].port, c.Nodes[0].bus)
+		c.Nodes = append(c.Nodes, n)
+	}
+	c.await(t)
+	for i, n := range c.Nodes[masters:] {
+		n.do(t, "CLUSTER", "REPLICATE", c.Nodes[i].id(t))
+	}
+	for i, n := range c.Nodes[masters:] {
+		await(t, "a replica to follow its master", func() bool {
+			return strings.Contains(n.Client().Info(context.Background(), "replication").Val(), "master_link_status:up") &&
+				strings.Contains(c.Nodes[i].Client().Info(context.Background(), "replication").Val(), "state=online")
+		})
+	}
+	return c
+}
+
+// Failover kills the master of a key, once its replica has all it was told, and
+// waits until that one serves its slots.
+func (c *Cluster) Failover(t testing.TB, key string) {
+	t.Helper()
+	m := c.Master(t, key)
+	conn := m.Client().Conn() // WAIT is about the writes of its own connection: one after all others
+	defer func() { _ = conn.Close() }()
+	last := key[:strings.IndexByte(key, '}')+1] + "last" // in the slot of key
+	if err := conn.Set(context.Background(), last, "", time.Minute).Err(); err != nil {
+		t.Fatalf("redistest: write to %s: %v", m.Addr(), err)
+	}
+	if n, err := conn.Wait(context.Background(), 1, ready).Result(); err != nil || n < 1 {
+		t.Fatalf("redistest: %d replicas have all of %s: %v", n, m.Addr(), err)
+	}
+	m.Kill()
+	for i, n := range c.Nodes {
+		if n == m {
+			c.Nodes = append(c.Nodes[:i:i], c.Nodes[i+1:]...)
+		}
+	}
+	await(t, "the replica to take over", func() bool {
+		for _, n := range c.Nodes {
+			if n.Client().Exists(context.Background(), key).Err() == nil && strings.Contains(n.info(), "cluster_state:ok") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (s *Server) id(t testing.TB) string {
+	t.Helper()
+	id, err := s.Client().Do(context.Background(), "CLUSTER", "MYID").Text()
+	if err != nil {
+		t.Fatalf("redistest: id of %s: %v", s.Addr(), err)
+	}
+	return id
 }
 
 // StartCluster runs a cluster of three and waits until every node sees all
 // slots served.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
+	return startCluster(t, "--cluster-enabled", "yes")
+}
+
+func startCluster(t testing.TB, args ...string) *Cluster {
+	t.Helper()
 	const size = 3
 	c := &Cluster{}
 	for range size {
-		c.Nodes = append(c.Nodes, Start(t, "--cluster-enabled", "yes"))
+		c.Nodes = append(c.Nodes, Start(t, args...))
 	}
 	for i, n := range c.Nodes {
 		n.do(t, "CLUSTER", "ADDSLOTSRANGE", i*slots/size, (i+1)*slots/size-1)
@@ -60,14 +130,20 @@ func (c *Cluster) Master(t testing.TB, key string) *Server {
 
 func (c *Cluster) await(t testing.TB) {
 	t.Helper()
+	await(t, "the cluster to form", c.whole)
+}
+
+// await looks until something is so, and fails the test when it does not come.
+func await(t testing.TB, what string, so func() bool) {
+	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	end := time.After(ready)
-	for !c.whole() {
+	for !so() {
 		select {
 		case <-tick.C:
 		case <-end:
-			t.Fatalf("redistest: the cluster does not form: %s", c.Nodes[0].info())
+			t.Fatalf("redistest: waited %v for %s", ready, what)
 		}
 	}
 }

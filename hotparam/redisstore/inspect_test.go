@@ -1,0 +1,66 @@
+package redisstore
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
+	"github.com/hotparam/pipeline/hotparam/rules"
+)
+
+func TestInspectAServer(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t, "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru", "--save", "")
+	c := open(t, srv.Addr())
+	set := hotparam.HotSet{At: now(), Keys: []hotparam.Hot{{Key: "topic?id=42", Rule: "topic", Until: now().Add(time.Minute)}}}
+	if err := c.Publisher("a").Publish(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Overrides().Put(t.Context(), rules.Override{Key: "topic?id=42", Action: rules.ActionBlock}); err != nil {
+		t.Fatal(err)
+	}
+	in := c.Inspect(t.Context())
+	if in.Err != "" || len(in.Refused) > 0 || len(in.Unknown) > 0 {
+		t.Fatalf("inspection %+v", in)
+	}
+	if in.Version == "" || in.Role != "master" || in.MaxMemory != 64<<20 || in.Policy != "allkeys-lru" || in.AppendOnly || in.SavesToRDB || in.Cluster {
+		t.Errorf("inspection %+v", in)
+	}
+	if in.Overrides != 1 || in.Median <= 0 || in.Worst < in.Median || in.ClockAhead.Abs() > time.Second {
+		t.Errorf("inspection %+v", in)
+	}
+	if len(in.Publishers) != 1 || in.Publishers[0] != (PublisherSeen{Name: "a", Live: true}) {
+		t.Errorf("publishers %+v", in.Publishers)
+	}
+}
+
+func TestInspectSeesAReplicaAndWhatAnACLRefuses(t *testing.T) {
+	t.Parallel()
+	master := redistest.Start(t)
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	replica := redistest.Start(t, "--replicaof", host+" "+port)
+	in := open(t, replica.Addr()).Inspect(t.Context())
+	if in.Role != "slave" || in.Refused["SET"] == "" {
+		t.Errorf("inspection of a replica %+v", in)
+	}
+	err := master.Client().Do(t.Context(), "ACL", "SETUSER", "poor", "on", ">secret", "~hp:*", "&hp:*", "+@all", "-eval", "-publish", "-config", "-info").Err()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in = openWith(t, Config{Addrs: []string{master.Addr()}, Namespace: "news", Username: "poor", Password: "secret"}).Inspect(t.Context())
+	if in.Refused["EVAL"] == "" || in.Refused["PUBLISH"] == "" || len(in.Refused) != 2 {
+		t.Errorf("refused %v", in.Refused)
+	}
+	if in.Unknown["INFO"] == "" || in.Unknown["CONFIG GET"] == "" {
+		t.Errorf("unknown %v", in.Unknown)
+	}
+}
+
+func TestInspectSaysWhyNothingAnswers(t *testing.T) {
+	t.Parallel()
+	if in := open(t, "127.0.0.1:1").Inspect(t.Context()); !strings.Contains(in.Err, "127.0.0.1:1") {
+		t.Errorf("inspection %+v", in)
+	}
+}

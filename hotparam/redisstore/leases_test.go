@@ -1,0 +1,167 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
+)
+
+// leasing are processes whose leases run.
+func leasing(t testing.TB, n int, most int64, addrs ...string) (all []*Leases, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for range n {
+		c, err := Open(Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		l := c.Leases(most)
+		running.Go(func() { _ = l.Run(ctx) })
+		for !l.running.Load() {
+			time.Sleep(0) // let it begin
+		}
+		all = append(all, l)
+	}
+	return all, func() { cancel(); running.Wait() }
+}
+
+func hotCharge(burst, cost int64) limit.Charge {
+	return limit.Charge{
+		Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Cost: cost,
+		Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: 10 * time.Minute, Burst: burst},
+	}
+}
+
+// hammer asks from many callers until somebody is denied or a number of requests
+// is through, and says how many were admitted.
+func hammer(t testing.TB, all []*Leases, c limit.Charge, requests int64) int64 {
+	var admitted, asked atomic.Int64
+	var callers sync.WaitGroup
+	for i := range 16 {
+		callers.Go(func() {
+			results := make([]limit.Result, 1)
+			for asked.Add(1) <= requests {
+				ok, err := all[i%len(all)].Take(context.Background(), time.Now(), []limit.Charge{c}, results)
+				switch {
+				case err != nil:
+					t.Error(err)
+				case ok:
+					admitted.Add(c.Cost)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	return admitted.Load()
+}
+
+// The bucket does not refill here to speak of: what all processes admit is never
+// more than it held, and what they held in the end is back, on one server and on a
+// cluster.
+func TestLeasesAddUp(t *testing.T) {
+	t.Parallel()
+	for name, addrs := range map[string][]string{
+		"server":  {redistest.Start(t).Addr()},
+		"cluster": redistest.StartCluster(t).Addrs(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all, stop := leasing(t, 2, 500, addrs...)
+			const burst = 60_000
+			c := hotCharge(burst, 1)
+			first := hammer(t, all, c, 20_000)
+			if first != 20_000 {
+				t.Errorf("%d of 20,000 admitted, with %d tokens", first, burst)
+			}
+			total := first + hammer(t, all, c, 2*burst)
+			stop()
+			var st LeaseStats
+			for _, l := range all {
+				one := l.Stats()
+				st.Grants, st.Local, st.Held, st.Lost = st.Grants+one.Grants, st.Local+one.Local, st.Held+one.Held, st.Lost+one.Lost
+			}
+			if st.Grants == 0 || st.Local == 0 || st.Held != 0 || st.Lost != 0 {
+				t.Errorf("%+v", st)
+			}
+			// Near the end a token may wait in a lease while somebody is denied.
+			total += hammer(t, all, c, 2000)
+			if total != burst {
+				t.Errorf("%d admitted of %d", total, burst)
+			}
+		})
+	}
+}
+
+// What is not used goes back within its life, and a lease by a limit that has
+// changed is not used any more.
+func TestLeasesGoBack(t *testing.T) {
+	t.Parallel()
+	all, stop := leasing(t, 1, 500, redistest.Start(t).Addr())
+	defer stop()
+	l, burst := all[0], int64(100_000)
+	taken := hammer(t, all, hotCharge(burst, 1), 5000)
+	left := func(spec int64) int64 {
+		results := make([]limit.Result, 1)
+		c := hotCharge(spec, 0)
+		if _, err := l.c.Limiter().Take(context.Background(), time.Time{}, []limit.Charge{c}, results); err != nil {
+			t.Fatal(err)
+		}
+		return results[0].Remaining
+	}
+	await := time.Now().Add(10 * time.Second)
+	for left(burst) != burst-taken && time.Now().Before(await) {
+	}
+	if got := left(burst); got != burst-taken {
+		t.Errorf("%d left, want %d; %+v", got, burst-taken, l.Stats())
+	}
+	hammer(t, all, hotCharge(burst, 1), 5000)
+	before := l.Stats().Local
+	if n := hammer(t, all, hotCharge(2000, 1), 100); n != 0 || l.Stats().Local != before {
+		t.Errorf("under a lower limit, of which nothing is left, %d admitted, %d of them by a lease", n, l.Stats().Local-before)
+	}
+}
+
+// A process that dies takes at most its lease with it, and nobody gets more.
+func TestLeasesDieWithTheProcess(t *testing.T) {
+	t.Parallel()
+	all, stop := leasing(t, 2, 300, redistest.Start(t).Addr())
+	defer stop()
+	const burst = 50_000
+	c := hotCharge(burst, 1)
+	total := hammer(t, all[:1], c, 10_000)
+	all[0].mu.Lock() // it stands still for good: what it holds is never given back
+	held := int64(0)
+	for _, k := range all[0].keys {
+		k.mu.Lock()
+		held += k.held
+		k.held = 0
+		k.mu.Unlock()
+	}
+	all[0].mu.Unlock()
+	total += hammer(t, all[1:], c, 2*burst)
+	stop()
+	total += hammer(t, all[1:], c, 1000)
+	if total > burst || total < burst-held-300 {
+		t.Errorf("%d admitted of %d, %d died", total, burst, held)
+	}
+}
+
+// Without many requests, or without much left, there is no lease.
+func TestLeasesOnlyWhereTheyPay(t *testing.T) {
+	t.Parallel()
+	all, stop := leasing(t, 1, 500, redistest.Start(t).Addr())
+	defer stop()
+	hammer(t, all, hotCharge(1000, 1), 50)
+	small := hotCharge(30, 1)
+	small.Subject.Name = "small"
+	hammer(t, all, small, 5000)
+	if st := all[0].Stats(); st.Grants != 0 || st.Held != 0 {
+		t.Errorf("%+v", st)
+	}
+}

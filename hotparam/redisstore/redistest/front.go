@@ -1,0 +1,223 @@
+package redistest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Front stands before a server and answers in a manner that the test sets, or
+// hands on what the server behind it says. It ends with the test. Its methods may
+// be called by any number of goroutines.
+type Front struct {
+	ln     net.Listener
+	behind string
+	manner atomic.Pointer[Manner]
+	ctx    context.Context // ends with the test
+
+	mu    sync.Mutex // guards conns
+	conns map[net.Conn]bool
+	wait  sync.WaitGroup
+}
+
+// Manner answers one command on a client's connection; ask gets the answer of the
+// server behind. After an error the connection is closed. The context ends with
+// the test.
+type Manner func(ctx context.Context, client io.Writer, ask func() ([]byte, error)) error
+
+// Says answers everything with the same bytes.
+func Says(answer string) Manner {
+	return func(_ context.Context, client io.Writer, _ func() ([]byte, error)) error {
+		_, err := io.WriteString(client, answer)
+		return err
+	}
+}
+
+// Silent takes commands, does what they say, and never answers.
+func Silent(_ context.Context, _ io.Writer, ask func() ([]byte, error)) error {
+	_, err := ask()
+	return err
+}
+
+// CutAfter gives so many bytes of the true answer and closes the connection.
+func CutAfter(n int) Manner {
+	return func(_ context.Context, client io.Writer, ask func() ([]byte, error)) error {
+		answer, err := ask()
+		if err != nil {
+			return err
+		}
+		if _, err := client.Write(answer[:min(n, len(answer))]); err != nil {
+			return err
+		}
+		return io.EOF
+	}
+}
+
+// Dribbles gives the true answer byte by byte, with a pause after each.
+func Dribbles(pause time.Duration) Manner {
+	return func(ctx context.Context, client io.Writer, ask func() ([]byte, error)) error {
+		answer, err := ask()
+		if err != nil {
+			return err
+		}
+		for i := range answer {
+			if _, err := client.Write(answer[i : i+1]); err != nil {
+				return err
+			}
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	}
+}
+
+// StartFront makes a front of the server on an address.
+func StartFront(t testing.TB, behind string) *Front {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("redistest: front: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &Front{ln: ln, behind: behind, ctx: ctx, conns: map[net.Conn]bool{}}
+	f.wait.Go(f.accept)
+	t.Cleanup(func() {
+		cancel()
+		_ = ln.Close() // it only listens
+		f.closeAll()
+		f.wait.Wait()
+	})
+	return f
+}
+
+// Addr is host:port of the front.
+func (f *Front) Addr() string { return f.ln.Addr().String() }
+
+// Set makes the front answer in a manner; nil: as the server behind it. Answers
+// that are on their way end in the manner they began in.
+func (f *Front) Set(m Manner) {
+	if m == nil {
+		f.manner.Store(nil)
+		return
+	}
+	f.manner.Store(&m)
+}
+
+// Forget makes the front deaf on the connections there are, as a firewall that
+// lost its table: they stay open, and nothing that is sent on them is heard. New
+// ones are not concerned.
+func (f *Front) Forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.conns {
+		f.conns[c] = true
+	}
+}
+
+func (f *Front) accept() {
+	for {
+		client, err := f.ln.Accept()
+		if err != nil {
+			return // closed
+		}
+		f.mu.Lock()
+		f.conns[client] = false
+		f.mu.Unlock()
+		f.wait.Go(func() {
+			_ = f.serve(client) // how a connection ends is the client's to judge
+			_ = client.Close()
+			f.mu.Lock()
+			delete(f.conns, client)
+			f.mu.Unlock()
+		})
+	}
+}
+
+func (f *Front) closeAll() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.conns {
+		_ = c.Close() // serve sees it
+	}
+}
+
+func (f *Front) serve(client net.Conn) error {
+	server, err := net.Dial("tcp", f.behind)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	commands, answers := bufio.NewReader(client), bufio.NewReader(server)
+	for {
+		command, err := readValue(commands)
+		if err != nil {
+			return err
+		}
+		f.mu.Lock()
+		deaf := f.conns[client]
+		f.mu.Unlock()
+		if deaf {
+			continue
+		}
+		ask := func() ([]byte, error) {
+			if _, err := server.Write(command); err != nil {
+				return nil, err
+			}
+			return readValue(answers)
+		}
+		if err := f.answer(client, ask); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *Front) answer(client io.Writer, ask func() ([]byte, error)) error {
+	if m := f.manner.Load(); m != nil {
+		return (*m)(f.ctx, client, ask)
+	}
+	answer, err := ask()
+	if err != nil {
+		return err
+	}
+	_, err = client.Write(answer)
+	return err
+}
+
+// readValue reads one value of RESP2, whatever is in it, as bytes.
+func readValue(r *bufio.Reader) ([]byte, error) {
+	line, err := r.ReadBytes('\n')
+	if err != nil {
+		return nil, err
+	}
+	if line[0] != '$' && line[0] != '*' {
+		return line, nil
+	}
+	n, err := strconv.Atoi(string(bytes.TrimSpace(line[1:])))
+	if err != nil {
+		return nil, fmt.Errorf("redistest: length %q: %w", line, err)
+	}
+	if line[0] == '$' && n >= 0 {
+		text := make([]byte, n+2)
+		_, err := io.ReadFull(r, text)
+		return append(line, text...), err
+	}
+	for ; line[0] == '*' && n > 0; n-- {
+		item, err := readValue(r)
+		if err != nil {
+			return nil, err
+		}
+		line = append(line, item...)
+	}
+	return line, nil
+}

@@ -1,0 +1,241 @@
+package redisstore
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// lanes is over how many hash tags the limits of a namespace spread on a cluster.
+// Programs must agree on it, so it is no setting: with fewer than a few hundred
+// masters no node is without work, and two subjects rarely share a lane whose
+// node is far away from the other's.
+const lanes = 16
+
+// refundTime is how long a refund may take that its caller no longer waits for.
+const refundTime = time.Second
+
+// maxRefunds bounds how many of those there are at a time.
+const maxRefunds = 256
+
+// spread is the limit.Store of a cluster. A script reaches the keys of one hash
+// slot only, so subjects are dealt out to lanes, each a hash tag of its own and a
+// Limiter of its own; both windows of a client are in one lane. Nodes share the
+// work, and a request whose subjects are in one lane is decided as on one server.
+//
+// One that has several asks lane after lane: hot keys first, which deny most, then
+// clients. All or nothing (law U3) is kept by giving back: where a later lane
+// denies, or does not answer, what earlier ones charged is refunded. So a denied
+// request may hold what it cannot use for about one round trip, and a request
+// that comes in just then may be denied for it. Never is too much admitted: a
+// charge comes before the verdict that it is for, and a refund is never more than
+// the charge. Where the refund is lost too, because the node fails at this very
+// moment, the charge stays, which errs on the same side.
+type spread struct {
+	c     *Client
+	lanes [lanes]*Limiter
+
+	refunds, lost atomic.Uint64
+	late          chan struct{} // a place for each refund that nobody waits for
+}
+
+func newSpread(c *Client, namespace string) *spread {
+	s := &spread{c: c, late: make(chan struct{}, maxRefunds)}
+	for i := range s.lanes {
+		s.lanes[i] = newLimiter(c, laneKeys(namespace, i))
+	}
+	return s
+}
+
+// HonoursContext says that Take returns when its context ends.
+func (s *spread) HonoursContext() bool { return true }
+
+// part is what one lane is asked for.
+type part struct {
+	lane    int
+	first   bool // asked before the others: it has a hot key
+	index   []int
+	charges []limit.Charge
+	results []limit.Result
+	at      time.Time
+}
+
+// Take implements limit.Store in one round trip for each lane, most often one,
+// also when it is denied, and one more for each that has to give back. now is
+// ignored.
+func (s *spread) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+	if err := limit.Check(charges, results); err != nil {
+		return false, err
+	}
+	if lane, alone := s.only(charges); alone {
+		return s.lanes[lane].Take(ctx, now, charges, results)
+	}
+	for i := range charges {
+		if err := charges[i].Spec.Validate(); err != nil {
+			return false, err // before any lane has charged
+		}
+	}
+	parts := split(charges, s.lane)
+	admitted, err := s.takeParts(ctx, now, parts)
+	for _, p := range parts {
+		for i, k := range p.index {
+			results[k] = p.results[i]
+		}
+	}
+	return admitted, err
+}
+
+// only is the lane of charges that are all in one.
+func (s *spread) only(charges []limit.Charge) (lane int, alone bool) {
+	for i := range charges {
+		switch l := s.lane(&charges[i].Subject); {
+		case i == 0:
+			lane = l
+		case l != lane:
+			return 0, false
+		}
+	}
+	return lane, true
+}
+
+// laneOf is the lane that has a subject; on one server all are in lane 0.
+func (c *Client) laneOf(subject *limit.Subject) int {
+	if c.spread == nil {
+		return 0
+	}
+	return c.spread.lane(subject)
+}
+
+// limitKeys are the names of the states in a lane.
+func (c *Client) limitKeys(lane int) keys {
+	if c.spread == nil {
+		return c.keys
+	}
+	return c.spread.lanes[lane].keys
+}
+
+func (s *spread) lane(subject *limit.Subject) int {
+	var name [128]byte
+	return laneOf(appendSubject(name[:0], subject))
+}
+
+// split deals charges out to lanes: those with a hot key first, otherwise in the
+// order of the charges. Earlier charges for a subject are in the same part.
+func split(charges []limit.Charge, lane func(*limit.Subject) int) []*part {
+	var parts []*part
+	of := map[int]*part{}
+	for i := range charges {
+		l := lane(&charges[i].Subject)
+		p := of[l]
+		if p == nil {
+			p = &part{lane: l}
+			of[l], parts = p, append(parts, p)
+		}
+		p.first = p.first || charges[i].Subject.Client.IsZero()
+		p.index, p.charges = append(p.index, i), append(p.charges, charges[i])
+	}
+	ordered := make([]*part, 0, len(parts))
+	for _, first := range []bool{true, false} {
+		for _, p := range parts {
+			if p.first == first {
+				p.results = make([]limit.Result, len(p.charges))
+				ordered = append(ordered, p)
+			}
+		}
+	}
+	return ordered
+}
+
+func (s *spread) takeParts(ctx context.Context, now time.Time, parts []*part) (bool, error) {
+	for i, p := range parts {
+		admitted, at, err := s.lanes[p.lane].TakeAt(ctx, now, p.charges, p.results)
+		p.at = at
+		if err == nil && admitted {
+			continue
+		}
+		for _, charged := range parts[:i] {
+			s.refund(ctx, now, charged, err != nil)
+		}
+		if err != nil {
+			return false, err
+		}
+		return false, s.askInVain(ctx, now, parts[i+1:])
+	}
+	return true, nil
+}
+
+// never is a charge that is always denied, and so is everything beside it.
+func never() limit.Charge {
+	return limit.Charge{Subject: limit.Subject{Space: "never"}, Spec: limit.Spec{Algorithm: limit.FixedWindow, Window: time.Second}, Cost: 1}
+}
+
+// askInVain fills in the results of lanes that were not asked, since another one
+// denied: the request is denied there too, which charges nothing and says all.
+func (s *spread) askInVain(ctx context.Context, now time.Time, parts []*part) error {
+	for _, p := range parts {
+		p.results = append(p.results, limit.Result{})
+		if _, err := s.lanes[p.lane].Take(ctx, now, append(p.charges, never()), p.results); err != nil {
+			return err
+		}
+		p.results = p.results[:len(p.charges)]
+	}
+	return nil
+}
+
+// refund gives back what a lane has charged. Where the request is denied the
+// results have to say what remains then, so the caller waits for it as long as
+// its context lets it; where it failed, or that took too long, nobody waits.
+func (s *spread) refund(ctx context.Context, now time.Time, p *part, failed bool) {
+	s.refunds.Add(1)
+	if !failed && ctx.Err() == nil {
+		if err := s.lanes[p.lane].refundAt(ctx, now, p.at, p.charges, p.results); err != nil {
+			s.lost.Add(1) // it may have arrived: a second try could give twice
+		}
+		return
+	}
+	select {
+	case s.late <- struct{}{}:
+	default:
+		s.lost.Add(1)
+		return
+	}
+	charges := append([]limit.Charge(nil), p.charges...) // the caller's memory is its own again
+	s.lanes[p.lane].batch.flyer.Go(func() {
+		defer func() { <-s.late }()
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
+		defer cancel()
+		if err := s.lanes[p.lane].refundAt(within, now, p.at, charges, make([]limit.Result, len(charges))); err != nil {
+			s.lost.Add(1)
+		}
+	})
+}
+
+// close refuses new decisions; wait waits for those that are under way.
+func (s *spread) close() {
+	for _, l := range s.lanes {
+		l.batch.close()
+	}
+}
+
+func (s *spread) wait() {
+	for _, l := range s.lanes {
+		l.batch.flyer.Wait()
+	}
+}
+
+func (s *spread) stats() LimitStats {
+	var all LimitStats
+	for _, l := range s.lanes {
+		st := l.batch.stats.read()
+		all.Calls += st.Calls
+		all.Decisions += st.Decisions
+		all.Merged += st.Merged
+		all.Largest = max(all.Largest, st.Largest)
+		all.Refused += st.Refused
+		all.Left += st.Left
+	}
+	all.Refunds, all.RefundsLost = s.refunds.Load(), s.lost.Load()
+	return all
+}
