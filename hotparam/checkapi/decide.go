@@ -197,7 +197,8 @@ func write(w http.ResponseWriter, status int, body []byte) {
 }
 
 // appendVerdict writes the answer to one check. "mode" is "shadow" where a
-// limit in shadow mode would have denied, or was the only one.
+// limit in shadow mode would have denied, or was the only one. "wait_ms" is there
+// only where the caller has to hold the request back before it goes on.
 func appendVerdict(b []byte, v *hotparam.Verdict) []byte {
 	mode := v.Mode
 	if v.Shadowed {
@@ -212,6 +213,9 @@ func appendVerdict(b []byte, v *hotparam.Verdict) []byte {
 	b = strconv.AppendInt(append(b, `,"retry_after_ms":`...), httpwire.Millis(v.RetryAfter), 10)
 	b = strconv.AppendInt(append(b, `,"reset_after_ms":`...), httpwire.Millis(v.ResetAfter), 10)
 	b = httpwire.AppendJSONString(append(b, `,"mode":`...), string(mode))
+	if v.Wait > 0 {
+		b = strconv.AppendInt(append(b, `,"wait_ms":`...), httpwire.Millis(v.Wait), 10)
+	}
 	return append(b, '}')
 }
 

@@ -27,7 +27,10 @@ type ask struct {
 	// The charges, by who keeps them; fallback stands in for shared where
 	// that fails.
 	local, shared, fallback   group
+	async                     group
 	shadowLocal, shadowShared group
+	trial                     group
+	trying                    bool // some key has a limit on trial
 
 	counters *shard
 }
@@ -80,9 +83,12 @@ func (a *ask) reset() {
 	a.until = nil
 	a.local.reset()
 	a.shared.reset()
+	a.async.reset()
 	a.fallback.reset()
 	a.shadowLocal.reset()
 	a.shadowShared.reset()
+	a.trial.reset()
+	a.trying = false
 }
 
 // chargeClient adds a per-IP window.
@@ -102,6 +108,7 @@ func (a *ask) chargeKey(i int) {
 	if h == nil || !h.limited {
 		return
 	}
+	a.trying = a.trying || h.trial != nil
 	a.group(&h.term).add(limit.Charge{
 		Subject: limit.Subject{Space: spaceHot, Name: string(a.name(i))},
 		Spec:    h.spec, Cost: a.cost,
@@ -117,6 +124,8 @@ func (a *ask) group(t *term) *group {
 		return &a.shadowLocal
 	case t.shared:
 		return &a.shared
+	case t.async:
+		return &a.async
 	}
 	return &a.local
 }

@@ -30,7 +30,7 @@ const hotKey hotparam.Key = "topic?id=42&lang=en&page=3"
 // nobody is a Counter that does not count.
 type nobody struct{}
 
-func (nobody) Add([]byte, int64, int64) {}
+func (nobody) AddFrom([]byte, int64, int64, hotparam.Client) {}
 
 // drain is a tally.Sink that forgets.
 type drain struct{}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,8 +104,8 @@ func TestFrozenStoreIsBounded(t *testing.T) {
 					}
 					time.Sleep(time.Millisecond)
 				}
-				// Five until the breaker opens, then one probe in each half second.
-				probes := int((time.Since(began) - 100*time.Millisecond) / (520 * time.Millisecond))
+				// Five until the breaker opens, then one probe in each quarter of a second.
+				probes := int((time.Since(began) - 100*time.Millisecond) / (270 * time.Millisecond))
 				if waited != 5+probes || int(store.calls.Load()) != waited {
 					t.Errorf("%d waits, %d calls in %v", waited, store.calls.Load(), time.Since(began))
 				}
@@ -132,10 +133,92 @@ func TestRecoversAndSaysSoOnce(t *testing.T) {
 		if s.StoreOpen || s.StoreOpened != 1 || s.StoreClosed != 1 || s.StoreRefused == 0 || s.StoreCalls != s.StoreErrors+1 {
 			t.Errorf("%+v", s)
 		}
-		if n := strings.Count(log.String(), "\n"); n != 2 {
+		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "error=down") || !strings.Contains(log.String(), "after=2.96s") {
 			t.Errorf("logged:\n%s", &log)
 		}
 	})
+}
+
+// A store that hesitates once fails everybody who asks just then. That is one
+// failure, and goes by without a breaker that opens; if it does not answer to
+// the next ones either, it opens after five.
+func TestOneHesitationIsOneFailure(t *testing.T) {
+	t.Parallel()
+	for hesitations, opened := range map[int]uint64{1: 0, 4: 0, 5: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newUnreliable(stuck)
+			b := broken(t, promptly{store}, nil)
+			for range hesitations {
+				var all sync.WaitGroup
+				for range 100 {
+					all.Go(func() {
+						if v := b.get("/open?id=1", "1.1.1.1"); v.Reason != hotparam.ReasonStore {
+							t.Errorf("%+v", v)
+						}
+					})
+					time.Sleep(100 * time.Microsecond)
+				}
+				all.Wait()
+			}
+			store.mode.Store(healthy)
+			b.get("/open?id=1", "1.1.1.1")
+			if s := b.Stats(); s.StoreOpened != opened || s.StoreErrors != uint64(100*hesitations) {
+				t.Errorf("%d hesitations: %+v", hesitations, s)
+			}
+		})
+	}
+}
+
+// What the shared store has admitted leaves as much less of the share: a store
+// that comes and goes does not grant a bucket each time.
+func TestOutagesGrantNoBuckets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newUnreliable(healthy)
+		b := broken(t, store, nil)
+		byShare := 0
+		for i := range 5000 { // 4.5 s of demand, and 0.5 s without the store, ten times
+			store.mode.Store(healthy)
+			if i%500 >= 450 {
+				store.mode.Store(failing)
+			}
+			if v := b.get("/local?id=1", "1.1.1.1"); v.Allowed && v.Limit == 2 {
+				byShare++
+			}
+			time.Sleep(10 * time.Millisecond)
+			b.now = b.now.Add(10 * time.Millisecond)
+		}
+		// What ran into it since the last admission, less than one, and what
+		// runs in while the breaker is open.
+		if s := b.Stats(); s.StoreOpened != 10 || byShare == 0 || byShare > 10 {
+			t.Errorf("%d outages, %d admitted by the share", s.StoreOpened, byShare)
+		}
+	})
+}
+
+// Noting what the shared store admitted denies nobody, so it begins no block.
+func TestNotingBlocksNobody(t *testing.T) {
+	t.Parallel()
+	store := newUnreliable(healthy)
+	b := build(t, `
+rules:
+  - name: local
+    match: {path: /local}
+    params: [id]
+    hot: {rate: 10}
+    limit: {rate: 4, burst: 8, block: 1m}
+`, gate.Config{Shared: store, Live: func() int { return 4 }, Budget: time.Hour})
+	b.hot("local?id=1")
+	for range 8 { // the share is 2
+		if v := b.get("/local?id=1", "1.1.1.1"); !v.Allowed {
+			t.Fatalf("%+v", v)
+		}
+	}
+	store.mode.Store(failing)
+	b.now = b.now.Add(time.Second)
+	if v := b.get("/local?id=1", "1.1.1.1"); !v.Allowed || v.Limit != 2 {
+		t.Errorf("%+v", v)
+	}
 }
 
 // Goroutines left behind by a store that never returns are bounded, and gone

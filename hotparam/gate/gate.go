@@ -16,10 +16,11 @@ import (
 // DefaultBudget is the time within which the shared store has to answer.
 const DefaultBudget = 20 * time.Millisecond
 
-// Counter is told of every request of a key. Add must not block, and must not
-// keep key. *tally.Tally is one.
+// Counter is told of every request of a key, and who sent it; the client may
+// be unknown. AddFrom must not block, and must not keep key. *tally.Tally is
+// one.
 type Counter interface {
-	Add(key []byte, second, n int64)
+	AddFrom(key []byte, second, n int64, client hotparam.Client)
 }
 
 // Refunder is a local store that can give back what an allowed Take at now has
@@ -27,6 +28,16 @@ type Counter interface {
 // shared store denies keeps its local charges.
 type Refunder interface {
 	RefundAt(now time.Time, charges []limit.Charge)
+}
+
+// Async is a store that decides in this process and exchanges its sums with
+// others. *redisstore.Windows is one.
+type Async interface {
+	limit.Store
+	Refunder
+	// Fresh reports whether the sums of others are known. Where they are not,
+	// each process holds clients to its share of the limit.
+	Fresh(now time.Time) bool
 }
 
 // Prompt is a shared store that returns from Take when its context's deadline
@@ -52,6 +63,9 @@ type Config struct {
 	Local limit.Store
 	// Shared keeps limits of scope cluster; nil means that Local keeps them.
 	Shared limit.Store
+	// Async keeps per-IP windows of consistency async; nil means that Shared
+	// keeps them.
+	Async Async
 	// Budget bounds the time one decision waits for Shared; 0 means
 	// DefaultBudget.
 	Budget time.Duration
@@ -76,6 +90,7 @@ type Gate struct {
 	local    limit.Store
 	refund   Refunder // nil: Local cannot
 	shared   *shared  // nil: none
+	async    Async    // nil: none
 	live     func() int
 	counter  Counter
 	instance string
@@ -92,7 +107,7 @@ type Gate struct {
 // New builds a gate.
 func New(cfg Config) *Gate {
 	g := &Gate{
-		hot: cfg.Hot, local: cfg.Local, live: cfg.Live, counter: cfg.Counter,
+		hot: cfg.Hot, local: cfg.Local, async: cfg.Async, live: cfg.Live, counter: cfg.Counter,
 		instance: cfg.Instance, coldKeys: cfg.ColdKeys, over: cfg.Overrides,
 	}
 	if g.hot == nil {
@@ -109,7 +124,7 @@ func New(cfg Config) *Gate {
 	if set == nil {
 		set = rules.Default()
 	}
-	g.cur.Store(newState(nil, set, cfg.Overrides, g.shared != nil))
+	g.cur.Store(newState(nil, set, cfg.Overrides, g.sharing()))
 	g.asks.New = func() any { return &ask{counters: g.stats.shard()} }
 	return g
 }
@@ -122,7 +137,7 @@ func (g *Gate) Ask(ctx context.Context, now time.Time, req *hotparam.Request) ho
 	if g.counter != nil {
 		second := now.Unix()
 		for i := range a.matches {
-			g.counter.Add(a.matches[i].Key, second, 1)
+			g.counter.AddFrom(a.matches[i].Key, second, 1, req.Client)
 		}
 	}
 	return g.finish(ctx, a)
@@ -155,7 +170,7 @@ func (g *Gate) finish(ctx context.Context, a *ask) (v hotparam.Verdict) {
 func (g *Gate) SetRules(set *rules.Set) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.cur.Store(newState(g.cur.Load(), set, g.over, g.shared != nil))
+	g.cur.Store(newState(g.cur.Load(), set, g.over, g.sharing()))
 }
 
 // SetOverrides replaces the live overrides. The slice belongs to the gate.
@@ -164,8 +179,10 @@ func (g *Gate) SetOverrides(live []rules.Override) {
 	defer g.mu.Unlock()
 	g.over = live
 	old := g.cur.Load()
-	g.cur.Store(newState(old, old.set, live, g.shared != nil))
+	g.cur.Store(newState(old, old.set, live, g.sharing()))
 }
+
+func (g *Gate) sharing() sharing { return sharing{g.shared != nil, g.async != nil} }
 
 // Rules are the rules in force.
 func (g *Gate) Rules() *rules.Set { return g.cur.Load().set }

@@ -46,6 +46,9 @@ func (g *Gate) judge(ctx context.Context, a *ask, v *hotparam.Verdict) {
 	if g.take(ctx, a, v) {
 		g.admit(a, v)
 	}
+	if a.trying {
+		g.try(ctx, a, v)
+	}
 }
 
 // class finds the class of the request and the windows that go with it.

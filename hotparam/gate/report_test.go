@@ -19,7 +19,7 @@ type recorder struct {
 	seen map[string]int64
 }
 
-func (r *recorder) Add(key []byte, _, n int64) {
+func (r *recorder) AddFrom(key []byte, _, n int64, _ hotparam.Client) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.seen == nil {

@@ -31,6 +31,8 @@ type holding struct {
 	limited bool
 	spec    limit.Spec
 	term    term
+	// trial is judged beside spec, in this process; nil: nothing is.
+	trial *limit.Spec
 	// single is whether this is of one key alone; only then may denials be
 	// used.
 	single  bool
@@ -130,7 +132,7 @@ func (st *state) mark(o *rules.Override) *mark {
 func newMark(o *rules.Override) *mark {
 	id := o.ID
 	if id == "" {
-		id = rules.OverrideID(o.Key)
+		id = o.DefaultID()
 	}
 	return &mark{id: id, key: hotparam.Key(o.Key)}
 }
@@ -145,7 +147,7 @@ func (st *state) override(h *holding, o *rules.Override, mk *mark, r *rules.Rule
 	h.limited, h.spec = true, o.Spec()
 	h.term = term{
 		rule: mk.id, reason: hotparam.ReasonOverride, window: refill(h.spec),
-		policy: r.Limit.OnStoreFailure, shared: st.shares(r.Limit.Scope),
+		policy: r.Limit.OnStoreFailure, shared: st.shares(r.Limit.Scope), waits: waits(h.spec),
 	}
 }
 
@@ -155,15 +157,18 @@ func (st *state) ruleLimit(h *holding, r *rules.Rule, key hotparam.Key) {
 	if !l.Set {
 		return // the rule only detects
 	}
-	h.rule, h.limited, h.spec = r.Name, true, l.Spec
+	h.rule, h.limited, h.spec, h.trial = r.Name, true, l.Spec, l.Trial
 	h.term = term{
 		rule: r.Name, reason: hotparam.ReasonHot, window: refill(l.Spec),
-		policy: l.OnStoreFailure, shared: st.shares(l.Scope),
+		policy: l.OnStoreFailure, shared: st.shares(l.Scope), waits: waits(l.Spec),
 		shadow: l.Mode == hotparam.ModeShadow || h.action == rules.ActionShadow,
 	}
 }
 
-func (st *state) shares(s rules.Scope) bool { return st.sharing && s != rules.ScopeInstance }
+// waits is whether a limit may let a request in that has to be held back.
+func waits(s limit.Spec) bool { return s.Wait > 0 || s.Algorithm == limit.LeakyBucket }
+
+func (st *state) shares(s rules.Scope) bool { return st.sharing.exact && s != rules.ScopeInstance }
 
 // refill is Verdict.Window of a limit: the time in which its whole capacity is
 // given again.

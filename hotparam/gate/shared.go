@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	tripAfter  = 5                      // consecutive failures open the breaker
-	probeEvery = 500 * time.Millisecond // how often an open breaker lets one call try
+	tripAfter = 5 // consecutive failures, one after the other, open the breaker
+	// probeEvery is how often an open breaker lets one call try. Should that one
+	// be unlucky too, the next is still within a second of the store's return.
+	probeEvery = 250 * time.Millisecond
 	// maxHanging bounds the goroutines that wait for a store which ignores its
 	// context: while so many calls are out, no more are made.
 	maxHanging = 256
@@ -25,6 +27,8 @@ var (
 	errHanging = errors.New("gate: shared store: too many calls have not returned")
 	// errPanic: the store panicked; the panic goes on to the caller.
 	errPanic = errors.New("gate: shared store: panic")
+	// errEcho stands for a failure that says no more than the one before.
+	errEcho = errors.New("gate: shared store: failed together with another call")
 )
 
 // shared calls the shared store, bounded in time and behind a breaker, so that
@@ -41,6 +45,10 @@ type shared struct {
 	log     *slog.Logger
 
 	hanging atomic.Int64 // calls left behind, see aside
+	failed  atomic.Int64 // when a failure was last counted by the breaker, since born
+	born    time.Time
+	cause   atomic.Pointer[failure] // the last one
+	since   atomic.Int64            // when the breaker opened, since born
 	calls   atomic.Uint64
 	errors  atomic.Uint64
 	refused atomic.Uint64
@@ -49,8 +57,11 @@ type shared struct {
 	latency latency
 }
 
+// failure is why a call failed.
+type failure struct{ err error }
+
 func newShared(cfg Config) *shared {
-	s := &shared{store: cfg.Shared, until: deadlines{budget: cfg.Budget}, log: cfg.Log}
+	s := &shared{store: cfg.Shared, until: deadlines{budget: cfg.Budget}, log: cfg.Log, born: time.Now()}
 	if p, ok := cfg.Shared.(Prompt); ok {
 		s.prompt = p.HonoursContext()
 	}
@@ -71,7 +82,7 @@ func newShared(cfg Config) *shared {
 
 // innocent are the errors that are no sign of a failing store.
 func innocent(err error) bool {
-	return errors.Is(err, limit.ErrCost) || errors.Is(err, limit.ErrCharges)
+	return errors.Is(err, limit.ErrCost) || errors.Is(err, limit.ErrCharges) || errors.Is(err, errEcho)
 }
 
 // switched counts and logs a change of the breaker. An outage toggles it
@@ -81,10 +92,16 @@ func (s *shared) switched(_ string, from, to gobreaker.State) {
 	switch {
 	case from == gobreaker.StateClosed:
 		s.opened.Add(1)
-		s.log.Warn("gate: shared store fails, deciding by on_store_failure", "consecutive_failures", tripAfter)
+		s.since.Store(int64(time.Since(s.born)))
+		err := errPanic
+		if f := s.cause.Load(); f != nil {
+			err = f.err
+		}
+		s.log.Warn("gate: shared store fails, deciding by on_store_failure", "consecutive_failures", tripAfter, "error", err)
 	case to == gobreaker.StateClosed:
 		s.closed.Add(1)
-		s.log.Info("gate: shared store answers again")
+		out := time.Since(s.born) - time.Duration(s.since.Load())
+		s.log.Info("gate: shared store answers again", "after", out.Round(time.Millisecond))
 	default:
 		s.log.Debug("gate: shared store breaker", "from", from.String(), "to", to.String())
 	}
@@ -113,8 +130,32 @@ func (s *shared) take(ctx context.Context, a *ask, gr *group) (ok bool, err erro
 	s.latency.add(time.Since(start))
 	if fate = err; err != nil {
 		s.errors.Add(1)
+		s.cause.Store(&failure{err})
+		if s.echo(start) {
+			fate = errEcho
+		}
 	}
 	return ok, err
+}
+
+// echo is whether a call that failed began before the end of another that did.
+// A store that hesitates once fails all calls that are out, under load dozens:
+// that is one failure and no reason to open the breaker, which costs every limit
+// probeEvery of judging by shares.
+func (s *shared) echo(start time.Time) bool {
+	if s.breaker.State() != gobreaker.StateClosed {
+		return false // a probe has no others beside it
+	}
+	began, now := int64(start.Sub(s.born)), int64(time.Since(s.born))
+	for {
+		last := s.failed.Load()
+		if began < last {
+			return true
+		}
+		if s.failed.CompareAndSwap(last, now) {
+			return false
+		}
+	}
 }
 
 func (s *shared) call(a *ask, gr *group) (bool, error) {

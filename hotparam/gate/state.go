@@ -21,8 +21,11 @@ type state struct {
 	exempt    *bart.Lite // nil: none
 	everybody class
 	classes   map[string]*class // by name
-	sharing   bool              // there is a shared store
+	sharing   sharing
 }
+
+// sharing is which stores there are beside the local one.
+type sharing struct{ exact, async bool }
 
 // class is what the gate needs to know of a group of requests.
 type class struct {
@@ -45,10 +48,12 @@ type term struct {
 	window time.Duration // Verdict.Window
 	policy rules.FailurePolicy
 	shared bool // kept by the shared store
+	async  bool // kept by the store that exchanges sums
 	shadow bool
+	waits  bool // an admitted request may have to be held back
 }
 
-func newState(old *state, set *rules.Set, live []rules.Override, sharing bool) *state {
+func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing) *state {
 	st := &state{gen: 1, set: set, sharing: sharing, exempt: exemptTable(set.IP.Exempt)}
 	var marks map[markName]*mark
 	if old != nil {
@@ -98,9 +103,10 @@ func (st *state) window(w *rules.IPWindow, name, class string, reason hotparam.R
 	if class != "" {
 		space += ":" + class
 	}
+	async := w.Consistency == rules.Async && w.Scope != rules.ScopeInstance && st.sharing.async
 	return &clientLimit{space: space, spec: w.Spec, term: term{
 		rule: name, reason: reason, window: refill(w.Spec),
-		policy: w.OnStoreFailure, shared: st.shares(w.Scope),
+		policy: w.OnStoreFailure, shared: st.shares(w.Scope) && !async, async: async,
 	}}
 }
 

@@ -16,6 +16,9 @@ type Stats struct {
 	// Shadowed are those of Allowed that a limit in shadow mode would have
 	// denied.
 	Shadowed uint64
+	// Trials are requests for keys whose limit has another on trial beside it,
+	// by how the two agreed.
+	Trials Trials
 
 	// StoreCalls to the shared store, StoreErrors among them, and
 	// StoreRefused that the breaker did not let through.
@@ -44,6 +47,13 @@ type Admissions struct {
 // Total is all admissions.
 func (a Admissions) Total() uint64 {
 	return a.NoRule + a.Cold + a.Hot + a.Override + a.Exempt + a.Store
+}
+
+// Trials compares limits on trial with the live ones.
+type Trials struct {
+	Same     uint64 // both let it pass, or neither
+	Stricter uint64 // only the one on trial would have denied it
+	Looser   uint64 // only the live one denied it
 }
 
 // Latency is a histogram: Counts[i] calls took at most Bounds[i] and more than
@@ -103,7 +113,8 @@ type shard struct {
 	denied   [outcomes]atomic.Uint64
 	shadowed atomic.Uint64
 	spared   atomic.Uint64
-	_        [48]byte
+	trials   [3]atomic.Uint64 // same, stricter, looser
+	_        [24]byte
 }
 
 func (s *stats) shard() *shard { return &s.shards[s.next.Add(1)%shards] }
@@ -175,5 +186,8 @@ func (s *shard) addTo(out *Stats) {
 		*n += s.denied[outcome(r)].Load()
 	}
 	out.Shadowed += s.shadowed.Load()
+	out.Trials.Same += s.trials[trialSame].Load()
+	out.Trials.Stricter += s.trials[trialStricter].Load()
+	out.Trials.Looser += s.trials[trialLooser].Load()
 	out.Spared += s.spared.Load()
 }

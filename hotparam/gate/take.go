@@ -38,12 +38,65 @@ func (g *Gate) take(ctx context.Context, a *ask, v *hotparam.Verdict) bool {
 			return false
 		}
 	}
+	if !a.async.empty() && !g.takeAsync(ctx, a, v) {
+		g.giveBack(a, &a.local)
+		return false
+	}
 	if !a.shared.empty() && !g.takeShared(ctx, a, v) {
 		g.giveBack(a, &a.local)
+		if !a.async.empty() {
+			g.async.RefundAt(a.now, a.async.charges)
+		}
 		return false
 	}
 	g.watch(ctx, a, v)
 	report(a, v)
+	return true
+}
+
+// takeAsync asks the store that exchanges sums. While it has not heard of others,
+// each rule's policy says what becomes of its charges.
+func (g *Gate) takeAsync(ctx context.Context, a *ask, v *hotparam.Verdict) bool {
+	gr := &a.async
+	if !g.async.Fresh(a.now) && !g.alone(a, v, gr) {
+		return false
+	}
+	if gr.empty() {
+		return true
+	}
+	ok, err := g.async.Take(ctx, a.now, gr.charges, gr.results)
+	if err != nil {
+		g.stats.localErrors.Add(1)
+		return g.unjudged(a, v, gr, false)
+	}
+	if !ok {
+		g.refuse(a, v, gr)
+	}
+	return ok
+}
+
+// alone applies the failure policies of charges whose store knows this process
+// only: a closed one denies the request, an open one is not judged, the others are
+// held to this process's share.
+func (g *Gate) alone(a *ask, v *hotparam.Verdict, gr *group) bool {
+	live, kept := g.processes(), 0
+	for i := range gr.meta {
+		switch m := gr.meta[i]; m.policy {
+		case rules.FailClosed:
+			deny(v, hotparam.ReasonStore, m.rule, closedRetry)
+			v.Key = a.keyFor(m.key)
+			return false
+		case rules.FailOpen:
+			v.Reason, v.Rule = hotparam.ReasonStore, m.rule
+		default:
+			gr.charges[kept], gr.meta[kept] = gr.charges[i], m
+			gr.charges[kept].Spec = share(gr.charges[kept].Spec, live)
+			kept++
+		}
+	}
+	clear(gr.charges[kept:])
+	clear(gr.meta[kept:])
+	gr.charges, gr.results, gr.meta = gr.charges[:kept], gr.results[:kept], gr.meta[:kept]
 	return true
 }
 
@@ -57,6 +110,8 @@ func (g *Gate) takeShared(ctx context.Context, a *ask, v *hotparam.Verdict) bool
 		if !ok {
 			a.remember(&a.shared)
 			g.refuse(a, v, &a.shared)
+		} else {
+			g.note(ctx, a, &a.shared)
 		}
 		return ok
 	}
@@ -77,6 +132,40 @@ func (g *Gate) takeShared(ctx context.Context, a *ask, v *hotparam.Verdict) bool
 	return ok
 }
 
+// note charges this process's shares of the keys' limits for what the shared
+// store has admitted, as far as they bear it, so that a store which fails does
+// not grant every process a full bucket beside what it had already: not at the
+// first time and not at each of many. Per-IP windows are not noted, of which
+// there are as many as clients.
+func (g *Gate) note(ctx context.Context, a *ask, gr *group) {
+	for i := range gr.meta {
+		if gr.meta[i].key >= 0 && gr.meta[i].policy == rules.FailLocal {
+			a.fallback.add(gr.charges[i], gr.meta[i])
+		}
+	}
+	if a.fallback.empty() {
+		return
+	}
+	live, shares := g.processes(), &a.fallback
+	for i := range shares.charges { // each by itself: one that bears no more keeps no other from it
+		s := share(shares.charges[i].Spec, live)
+		s.Wait, s.Block, s.BlockMax = 0, 0, 0 // nobody is held back or denied here
+		shares.charges[i].Spec = s
+		if _, err := g.local.Take(ctx, a.now, shares.charges[i:i+1], shares.results[i:i+1]); err != nil {
+			g.stats.localErrors.Add(1)
+		}
+	}
+	shares.reset() // report must not take them for what decided
+}
+
+// processes is how many share the limits, this one included.
+func (g *Gate) processes() int64 {
+	if g.live == nil {
+		return 1
+	}
+	return max(int64(g.live()), 1)
+}
+
 // unjudged applies the failure policies of charges whose store failed. One
 // closed charge denies the request. Where standIn is set, those of policy local
 // go to a.fallback, cut down to this process's share; all others pass. The
@@ -89,10 +178,7 @@ func (g *Gate) unjudged(a *ask, v *hotparam.Verdict, gr *group, standIn bool) bo
 			return false
 		}
 	}
-	live := int64(1)
-	if standIn && g.live != nil {
-		live = max(int64(g.live()), 1)
-	}
+	live := g.processes()
 	for i := range gr.meta {
 		if standIn && gr.meta[i].policy != rules.FailOpen {
 			c := gr.charges[i]
@@ -113,8 +199,11 @@ func share(s limit.Spec, n int64) limit.Spec {
 	if s.Limit <= 0 {
 		return s
 	}
-	if whole := s.Capacity(); s.Refills() && whole > 0 {
+	if whole, initial := s.AtOnce(), s.Burst-s.Lack; s.Refills() && whole > 0 {
 		s.Burst += max(whole/n, 1) - whole
+		if s.Lack > 0 { // else it starts full
+			s.Lack = s.Burst - min(s.Burst, initial/n)
+		}
 	}
 	if w := s.Window * time.Duration(n); s.Refills() && w/time.Duration(n) == s.Window && w <= maxShareWindow {
 		s.Window = w

@@ -60,8 +60,10 @@ func longer(a, b time.Duration) time.Duration {
 // that clients see the same with and without it.
 func report(a *ask, v *hotparam.Verdict) {
 	judged := tightest(v, &a.local, false)
+	judged = tightest(v, &a.async, judged)
 	judged = tightest(v, &a.shared, judged)
 	judged = tightest(v, &a.fallback, judged)
+	v.Wait = max(a.local.wait(), a.shared.wait(), a.fallback.wait())
 	if judged {
 		return
 	}
@@ -88,4 +90,15 @@ func tightest(v *hotparam.Verdict, gr *group, judged bool) bool {
 		}
 	}
 	return judged
+}
+
+// wait is how long a request has to be held back that a group has let in.
+func (gr *group) wait() time.Duration {
+	var longest time.Duration
+	for i := range gr.meta {
+		if gr.meta[i].waits {
+			longest = max(longest, gr.charges[i].Wait(&gr.results[i]))
+		}
+	}
+	return longest
 }

@@ -77,13 +77,10 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 		}
 		if !v.Allowed {
 			l.denied.Add(1)
-			httpwire.WriteDenied(w, &v, l.opt.Status)
-			return
 		}
-		if !l.opt.HideLimits {
-			httpwire.SetRateLimit(w.Header(), &v)
+		if httpwire.Enforce(w, r, &v, l.opt.Status, l.opt.HideLimits) {
+			next.ServeHTTP(w, r)
 		}
-		next.ServeHTTP(w, r)
 	})
 }
 

@@ -50,13 +50,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := p.judge.Ask(r)
 	if !v.Allowed {
 		p.denied.Add(1)
-		httpwire.WriteDenied(w, &v, p.cfg.Status)
-		return
 	}
-	if !p.cfg.HideLimits {
-		httpwire.SetRateLimit(w.Header(), &v)
+	if httpwire.Enforce(w, r, &v, p.cfg.Status, p.cfg.HideLimits) {
+		p.route(&v).serve(w, r)
 	}
-	p.route(&v).serve(w, r)
 }
 
 // route is the upstream for a verdict's class.

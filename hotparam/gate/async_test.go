@@ -1,0 +1,72 @@
+package gate_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/gate"
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// exchanged is a store of windows that has heard of the others or not.
+type exchanged struct {
+	*limit.Memory
+	fresh bool
+}
+
+func (e *exchanged) Fresh(time.Time) bool { return e.fresh }
+
+const asyncRules = `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 1/m, burst: 2}}
+ip: {fixed: {limit: 6, window: 1h, consistency: async, on_store_failure: `
+
+// A cold request asks only the store that exchanges sums; a hot one that the
+// shared store denies leaves no charge there.
+func TestAsyncWindowsWaitForNothing(t *testing.T) {
+	t.Parallel()
+	store := &exchanged{limit.NewMemory(limit.MemoryConfig{}), true}
+	b := build(t, asyncRules+"local}}\n", gate.Config{Async: store})
+	b.hot("topic?id=42")
+	for i := range 5 {
+		if v := b.get("/topic?id=42", "192.0.2.1"); v.Allowed != (i < 2) {
+			t.Errorf("hot, request %d: %+v", i, v)
+		}
+	}
+	calls := b.Stats().StoreCalls
+	for i := range 6 {
+		v := b.get("/topic?id=7", "192.0.2.1")
+		if v.Allowed != (i < 4) || v.Limit != 6 || !v.Allowed && v.Reason != hotparam.ReasonIPFixed {
+			t.Errorf("cold, request %d: %+v", i, v)
+		}
+	}
+	if n := b.Stats().StoreCalls - calls; n != 0 {
+		t.Errorf("cold requests made %d calls of the shared store", n)
+	}
+}
+
+// While the sums of others are not known, the rule's policy holds.
+func TestAsyncWindowsAlone(t *testing.T) {
+	t.Parallel()
+	for policy, admitted := range map[string]int{"local": 2, "open": 9, "closed": 0} {
+		store := &exchanged{limit.NewMemory(limit.MemoryConfig{}), false}
+		b := build(t, asyncRules+policy+"}}\n", gate.Config{Async: store, Live: func() int { return 3 }})
+		got := 0
+		for range 9 {
+			v := b.get("/topic?id=7", "192.0.2.1")
+			if v.Allowed {
+				got++
+			} else if policy == "closed" && v.Reason != hotparam.ReasonStore {
+				t.Errorf("%s: %+v", policy, v)
+			}
+		}
+		if got != admitted {
+			t.Errorf("%s: %d admitted, want %d", policy, got, admitted)
+		}
+		store.fresh = true
+		if v := b.get("/topic?id=7", "192.0.2.1"); !v.Allowed || v.Reason == hotparam.ReasonStore {
+			t.Errorf("%s: with the others known again: %+v", policy, v)
+		}
+	}
+}
