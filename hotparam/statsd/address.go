@@ -14,7 +14,8 @@ type address struct {
 	isName  bool   // the host has to be resolved
 }
 
-// parseAddress reads "host:port" or "unix:/path".
+// parseAddress reads the address of a server: "host:port" or "udp://host:port",
+// and "unix:/path" (datagrams).
 func parseAddress(s string) (address, error) {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok {
 		if path == "" {
@@ -22,10 +23,11 @@ func parseAddress(s string) (address, error) {
 		}
 		return address{network: "unixgram", addr: path}, nil
 	}
-	host, port, err := net.SplitHostPort(s)
-	if err != nil || port == "" {
+	hostPort := strings.TrimPrefix(s, "udp://")
+	host, port, err := net.SplitHostPort(hostPort)
+	if err != nil || port == "" || strings.Contains(port, "/") {
 		return address{}, fmt.Errorf("statsd: address %q is neither host:port nor unix:/path", s)
 	}
 	_, err = netip.ParseAddr(host)
-	return address{network: "udp", addr: s, isName: err != nil && host != ""}, nil
+	return address{network: "udp", addr: hostPort, isName: err != nil && host != ""}, nil
 }

@@ -15,7 +15,7 @@ import (
 // core can. Drops are what the reader could not keep up with.
 func BenchmarkLoopback(b *testing.B) {
 	l, err := statsd.NewListener(statsd.ListenerConfig{
-		Address: "127.0.0.1:0", Names: hp1, Handle: func([]hotparam.Count) {}, Log: slog.New(slog.DiscardHandler),
+		Addresses: []string{"127.0.0.1:0"}, Names: hp1, Handle: func([]hotparam.Count) {}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -47,26 +47,4 @@ func BenchmarkLoopback(b *testing.B) {
 	b.ReportMetric(float64(s.Packets)/b.Elapsed().Seconds(), "packets/s")
 	b.ReportMetric(float64(s.Lines)/b.Elapsed().Seconds()/1e6, "Mmetrics/s")
 	b.ReportMetric(100*(1-float64(s.Packets)/float64(b.N)), "%lost")
-}
-
-func BenchmarkSend(b *testing.B) {
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer conn.Close()
-	s, err := statsd.NewSender(statsd.SenderConfig{Address: conn.LocalAddr().String(), Names: hp1})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer s.Close()
-	counts := make([]hotparam.Count, 1000)
-	for i := range counts {
-		counts[i] = hotparam.Count{Key: hotparam.Key(fmt.Sprintf("topic?id=%d&lang=en", i)), N: int64(i + 1)}
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		_ = s.Send(context.Background(), counts)
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/count")
 }

@@ -2,6 +2,15 @@
 
 package statsd
 
+import "errors"
+
+// canShare says that a port has one socket on this system.
+const canShare = false
+
+func sharePort(uintptr) error { return errors.New("sockets cannot share a port on this system") }
+
+func growBuffer(s socket, size int) { _ = s.SetReadBuffer(size) }
+
 // receiveBuffer and socketDrops know nothing on this system.
 func receiveBuffer(socket) int64 { return 0 }
 

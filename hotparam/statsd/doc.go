@@ -5,12 +5,24 @@
 //	tally ──> Sender ──> datagrams of up to 1432 bytes ──> Listener ──> Handle
 //	                     UDP, or a unix socket
 //
-// [Sender] is a sink for package tally. A server that is absent, or a name
-// that does not resolve, costs counts and time up to a deadline, never more.
-// [Listener] takes datagrams from anybody: what is not a counter of ours is
-// ignored, what is broken is counted, nothing is trusted.
+// [Sender] is a sink for package tally. Several servers share the keys, each
+// with a queue and a goroutine of its own:
+//
+//	Send ──> ring: whose name is it? ──> queue ──> lane ──> packer ──> link
+//	            └──> queue ──> …          │ paced   │ full     │ opened, resolved
+//	                                      │         │ datagrams│ anew, refused
+//
+// Sending waits for nobody. A server that is absent, takes nothing, or whose
+// name does not resolve costs its own share of the counts and bounded memory.
+// [Listener] takes lines from anybody, in datagrams and by connections. What is
+// not a counter or set of ours is ignored, or goes on to another server as it
+// is; what is broken is counted, nothing is trusted:
+//
+//	socket ──> burst ────────────┐
+//	connection ──> splitter ─────┴> reader ──> sums ──> Handle
+//	                                   └──> outbox ──> forwarder ──> link
 //
 // StatsD carries no time and no sender. Counts are placed by the second in
-// which they arrive, and a lost datagram is lost: that is the bargain. Package
-// kafka makes a better one.
+// which they arrive, unless a line says its own, and a lost datagram is lost:
+// that is the bargain. Package kafka makes a better one.
 package statsd

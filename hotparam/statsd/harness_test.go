@@ -60,8 +60,8 @@ type running struct {
 
 func listen(t *testing.T, in *inbox, cfg statsd.ListenerConfig) running {
 	t.Helper()
-	if cfg.Address == "" {
-		cfg.Address = "127.0.0.1:0"
+	if len(cfg.Addresses) == 0 {
+		cfg.Addresses = []string{"127.0.0.1:0"}
 	}
 	if cfg.Names.Prefix == "" {
 		cfg.Names = hp1
@@ -87,7 +87,13 @@ func listen(t *testing.T, in *inbox, cfg statsd.ListenerConfig) running {
 	return running{l, stop}
 }
 
-func sender(t *testing.T, cfg statsd.SenderConfig) *statsd.Sender {
+// outlet is a running Sender.
+type outlet struct {
+	*statsd.Sender
+	stop func() // ends Run and waits for it
+}
+
+func sender(t *testing.T, cfg statsd.SenderConfig) outlet {
 	t.Helper()
 	if cfg.Names.Prefix == "" {
 		cfg.Names = hp1
@@ -99,6 +105,52 @@ func sender(t *testing.T, cfg statsd.SenderConfig) *statsd.Sender {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return outlet{s, stop}
+}
+
+// fataler is a *testing.T or a *rapid.T.
+type fataler interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// send sends counts and waits until it is known what became of them, which it
+// gives.
+func (o outlet) send(t fataler, counts ...hotparam.Count) statsd.ServerStats {
+	t.Helper()
+	before, total := o.Stats(), uint64(0)
+	for _, c := range counts {
+		total += uint64(max(c.N, 0))
+	}
+	if err := o.Send(context.Background(), counts); err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(20 * time.Second); ; {
+		now := o.Stats()
+		sent, dropped, invalid := now.Sent-before.Sent, now.Dropped-before.Dropped, now.Invalid-before.Invalid
+		if sent+dropped+invalid >= total {
+			return statsd.ServerStats{
+				Sent: sent, Dropped: dropped, Invalid: invalid, Lines: now.Lines - before.Lines,
+				SetLines: now.SetLines - before.SetLines, Datagrams: now.Datagrams - before.Datagrams,
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("of %d requests %d were sent and %d dropped", total, sent, dropped)
+		}
+	}
 }

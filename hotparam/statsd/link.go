@@ -13,6 +13,10 @@ import (
 // resolved anew from time to time and opened anew after an error. Connected,
 // because the kernel then tells that nobody listens.
 //
+// Only the first resolution is waited for. Later ones go on beside the
+// sending: a name server that hangs must not cost counts of a server that is
+// well.
+//
 // Not safe for concurrent use but for the counters.
 type link struct {
 	addr    address
@@ -21,6 +25,7 @@ type link struct {
 
 	conn  net.Conn  // nil: not open
 	until time.Time // when a resolved name is to be looked at again
+	fresh *dialing  // the look under way; nil: none
 
 	err   error     // of the last attempt to open
 	retry time.Time // not before this
@@ -28,9 +33,21 @@ type link struct {
 	errors, refused atomic.Uint64
 }
 
-// retryAfter spaces the attempts to open, each of which may wait for a name
-// server.
-const retryAfter = time.Second
+// dialing is a socket to come.
+type dialing struct {
+	done   chan struct{} // closed when conn and err are there
+	cancel context.CancelFunc
+	conn   net.Conn
+	err    error
+}
+
+const (
+	// retryAfter spaces the attempts to open, each of which may wait for a
+	// name server.
+	retryAfter = time.Second
+	// resolveTimeout bounds a resolution that nobody waits for.
+	resolveTimeout = 5 * time.Second
+)
 
 func newLink(a address, cfg SenderConfig) *link {
 	return &link{addr: a, dialer: net.Dialer{Resolver: cfg.Resolver}, resolve: cfg.Resolve}
@@ -39,28 +56,64 @@ func newLink(a address, cfg SenderConfig) *link {
 // open makes sure that there is a socket. A name that no longer resolves keeps
 // its last address.
 func (l *link) open(ctx context.Context) error {
-	now := time.Now()
-	if l.conn != nil && (!l.addr.isName || now.Before(l.until)) {
+	if l.conn != nil {
+		l.renew()
 		return nil
 	}
-	if l.conn == nil && now.Before(l.retry) {
+	if time.Now().Before(l.retry) {
 		return l.err
 	}
-	conn, err := l.dialer.DialContext(ctx, l.addr.network, l.addr.addr)
+	conn, err := l.dial(ctx)
 	// The time that an attempt took is not part of the pause.
-	now = time.Now()
-	l.until = now.Add(l.resolve)
+	now := time.Now()
 	if err != nil {
 		l.errors.Add(1)
-		if l.conn != nil {
-			return nil
-		}
 		l.err, l.retry = err, now.Add(retryAfter)
 		return err
 	}
-	_ = l.close()
-	l.conn = conn
+	l.conn, l.until = conn, now.Add(l.resolve)
 	return nil
+}
+
+func (l *link) dial(ctx context.Context) (net.Conn, error) {
+	return l.dialer.DialContext(ctx, l.addr.network, l.addr.addr)
+}
+
+// renew looks at a name again when it is time, and takes what came of it when
+// it is there. It does not wait.
+func (l *link) renew() {
+	switch {
+	case l.fresh != nil:
+		select {
+		case <-l.fresh.done:
+			l.adopt(l.fresh)
+			l.fresh = nil
+		default:
+		}
+	case l.addr.isName && !time.Now().Before(l.until):
+		ctx, cancel := context.WithTimeout(context.Background(), resolveTimeout)
+		d := &dialing{done: make(chan struct{}), cancel: cancel}
+		go func() { // close waits for it
+			defer close(d.done)
+			d.conn, d.err = l.dial(ctx)
+		}()
+		l.fresh = d
+	}
+}
+
+// adopt takes a new socket when the name has another address now.
+func (l *link) adopt(d *dialing) {
+	d.cancel()
+	l.until = time.Now().Add(l.resolve)
+	switch {
+	case d.err != nil:
+		l.errors.Add(1)
+	case d.conn.RemoteAddr().String() == l.conn.RemoteAddr().String():
+		_ = d.conn.Close() // the old one may hold something that is not out yet
+	default:
+		_ = l.conn.Close()
+		l.conn = d.conn
+	}
 }
 
 // write sends one datagram before the deadline of ctx. The refusal of an
@@ -68,19 +121,29 @@ func (l *link) open(ctx context.Context) error {
 func (l *link) write(ctx context.Context, b []byte) error {
 	err := l.try(ctx, b)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		l.refused.Add(1)
-		if l.addr.network == "unixgram" { // the server has a new socket there
-			_ = l.close()
-		}
+		l.refuse()
 		err = l.try(ctx, b)
 	}
 	if err != nil {
 		l.errors.Add(1)
 		if !isTimeout(err) {
-			_ = l.close()
+			l.drop()
 		}
 	}
 	return err
+}
+
+// refuse is what follows when nobody listens.
+func (l *link) refuse() {
+	l.refused.Add(1)
+	if l.addr.network == "unixgram" { // the server has a new socket there
+		l.drop()
+		return
+	}
+	// A server that moved has another address now.
+	if soon := time.Now().Add(retryAfter); soon.Before(l.until) {
+		l.until = soon
+	}
 }
 
 func (l *link) try(ctx context.Context, b []byte) error {
@@ -98,11 +161,23 @@ func (l *link) try(ctx context.Context, b []byte) error {
 	return err
 }
 
-func (l *link) close() error {
-	if l.conn == nil {
-		return nil
+// drop closes the socket; the next write opens another.
+func (l *link) drop() {
+	if l.conn != nil {
+		_ = l.conn.Close() // datagrams: there is nothing left to fail
+		l.conn = nil
 	}
-	err := l.conn.Close()
-	l.conn = nil
-	return err
+}
+
+// close closes the socket and ends what goes on beside it.
+func (l *link) close() {
+	if l.fresh != nil {
+		l.fresh.cancel()
+		<-l.fresh.done
+		if l.fresh.conn != nil {
+			_ = l.fresh.conn.Close()
+		}
+		l.fresh = nil
+	}
+	l.drop()
 }

@@ -11,7 +11,8 @@ type kind uint8
 
 const (
 	counter   kind = iota
-	otherType      // a gauge, a timer, a set, …: not for us, and no mistake
+	setMember      // of a set
+	otherType      // a gauge, a timer, …: not for us, and no mistake
 	malformed
 )
 
@@ -19,74 +20,112 @@ const (
 // whole numbers, and nobody was asked so often since the last line.
 const maxTotal = 1 << 53
 
+// value is what stands behind the name of a line.
+type value struct {
+	kind    kind
+	total   float64 // of a counter, scaled by the sample rate
+	stamped bool    // a counter that says its own second
+	second  int64
+	member  []byte // of a set; a part of the line
+}
+
 // parseValue reads what stands behind the name of a line:
 //
-//	value[:value…]|type[|@rate][|#tags][|…]
+//	value[:value…]|type[|@rate][|#tags][|Tseconds][|…]
 //
 // and gives the sum of the values, scaled by the sample rate. Tags and sections
-// that it does not know are skipped. Anything but a finite decimal number that
-// is not negative, and a rate in (0, 1], makes the whole line malformed.
-func parseValue(rest []byte) (total float64, k kind) {
+// that it does not know (DogStatsD's container "c:", external data "e:" and
+// what comes next year) are skipped. Anything but a finite decimal number that
+// is not negative, a rate in (0, 1] and whole seconds makes the whole line
+// malformed. A set has one member, which may hold colons.
+func parseValue(rest []byte) value {
 	values, rest, ok := bytes.Cut(rest, []byte{'|'})
 	if !ok {
-		return 0, malformed
+		return value{kind: malformed}
 	}
 	typ, rest, more := bytes.Cut(rest, []byte{'|'})
-	if k := kindOf(typ); k != counter {
-		return 0, k
+	v := value{kind: kindOf(typ)}
+	switch v.kind {
+	case setMember:
+		v.member = values
+		return v
+	case otherType, malformed:
+		return v
 	}
 	rate := 1.0
 	if more {
-		var ok bool
-		if rate, ok = parseRate(rest); !ok {
-			return 0, malformed
+		if rate, ok = v.sections(rest); !ok {
+			return value{kind: malformed}
 		}
 	}
 	for more := true; more; {
-		var v []byte
-		v, values, more = bytes.Cut(values, []byte{':'})
-		f, ok := parseNumber(v)
+		var part []byte
+		part, values, more = bytes.Cut(values, []byte{':'})
+		f, ok := parseNumber(part)
 		if !ok {
-			return 0, malformed
+			return value{kind: malformed}
 		}
-		total += f
+		v.total += f
 	}
-	if total /= rate; total > maxTotal {
-		return 0, malformed
+	if v.total /= rate; v.total > maxTotal {
+		return value{kind: malformed}
 	}
-	return total, counter
+	return v
 }
 
 func kindOf(typ []byte) kind {
 	switch string(typ) {
 	case "c":
 		return counter
-	case "g", "ms", "h", "s", "d", "m", "set":
+	case "s":
+		return setMember
+	case "g", "ms", "h", "d", "m", "set":
 		return otherType
 	}
 	return malformed
 }
 
-// parseRate finds the sample rate among the sections behind the type.
-func parseRate(sections []byte) (rate float64, ok bool) {
+// sections reads what stands behind the type: the sample rate and the time,
+// each at most once.
+func (v *value) sections(rest []byte) (rate float64, ok bool) {
 	rate = 1
-	seen := false
+	rated := false
 	for more := true; more; {
 		var s []byte
-		s, sections, more = bytes.Cut(sections, []byte{'|'})
-		if len(s) == 0 {
+		s, rest, more = bytes.Cut(rest, []byte{'|'})
+		switch {
+		case len(s) == 0:
 			return 0, false
+		case s[0] == '@':
+			r, ok := parseNumber(s[1:])
+			if !ok || rated || r <= 0 || r > 1 {
+				return 0, false
+			}
+			rate, rated = r, true
+		case s[0] == 'T':
+			second, ok := parseSecond(s[1:])
+			if !ok || v.stamped {
+				return 0, false
+			}
+			v.second, v.stamped = second, true
 		}
-		if s[0] != '@' {
-			continue
-		}
-		r, ok := parseNumber(s[1:])
-		if !ok || seen || r <= 0 || r > 1 {
-			return 0, false
-		}
-		rate, seen = r, true
 	}
 	return rate, true
+}
+
+// parseSecond reads whole unix seconds.
+func parseSecond(b []byte) (int64, bool) {
+	if len(b) == 0 || len(b) > 18 {
+		return 0, false
+	}
+	n := int64(0)
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
 }
 
 // parseNumber reads a decimal number that is finite and not negative, with or
@@ -117,4 +156,10 @@ func parseFloat(b []byte) (float64, bool) {
 	}
 	f, err := strconv.ParseFloat(string(b), 64)
 	return f, err == nil && !math.IsInf(f, 0)
+}
+
+// isNotice reports an event ("_e{") or a service check ("_sc|") of DogStatsD,
+// whose form is another one than that of metrics.
+func isNotice(line []byte) bool {
+	return line[0] == '_' && (bytes.HasPrefix(line, []byte("_e{")) || bytes.HasPrefix(line, []byte("_sc|")))
 }

@@ -3,140 +3,159 @@ package statsd
 import (
 	"bytes"
 	"errors"
-	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/canon"
+	"github.com/hotparam/pipeline/hotparam/crowd"
 )
 
-// reader turns datagrams into counts. Not safe for concurrent use but for the
+// reader turns lines into counts. Not safe for concurrent use but for the
 // counters.
 type reader struct {
 	cfg    ListenerConfig
-	batch  *batch
-	key    []byte    // scratch
-	armed  time.Time // the read deadline that is set; zero: none
-	due    time.Time // when the batch is to be handed over; zero: it is empty
-	forget time.Time // when names are to be forgotten
-	logged time.Time // the last line about malformed input
+	sums   *sums
+	out    *outbox     // of lines for another server; nil: none
+	bad    *complaints // shared with other readers
+	key    []byte      // scratch
+	due    time.Time   // when the sums are to be handed over; zero: there are none
+	forget time.Time   // when names are to be forgotten
 
 	stats readerStats
 }
 
-// readerStats are added to once a datagram, by one goroutine.
-type readerStats struct {
-	packets, bytes, lines, counted, requests, foreign, otherTypes, malformed atomic.Uint64
+// A line may say its own time. What is further off than these is no count of
+// anything that is still judged: not even of a window of an hour.
+const (
+	oldest = 3600 // seconds before it arrives
+	newest = 60   // and after
+)
+
+// newReader makes a reader; out is nil where nothing is passed on.
+func newReader(cfg ListenerConfig, bad *complaints, out *outbox) *reader {
+	return &reader{cfg: cfg, sums: newSums(cfg.MaxNames), bad: bad, out: out, forget: time.Now().Add(cfg.Remember)}
 }
 
-func (s *readerStats) read() ListenerStats {
-	return ListenerStats{
-		Packets: s.packets.Load(), Bytes: s.bytes.Load(), Lines: s.lines.Load(),
-		Counted: s.counted.Load(), Requests: s.requests.Load(), Foreign: s.foreign.Load(),
-		OtherTypes: s.otherTypes.Load(), Malformed: s.malformed.Load(),
-	}
-}
-
-// tallies are the counters of one datagram.
-type tallies struct{ lines, counted, foreign, otherTypes, malformed uint64 }
-
-func newReader(cfg ListenerConfig) *reader {
-	return &reader{cfg: cfg, batch: newBatch(cfg.MaxNames), forget: time.Now().Add(cfg.Remember)}
-}
-
-// packet reads the lines of one datagram.
+// packet reads one datagram.
 func (r *reader) packet(p []byte) {
-	if second := r.cfg.Now().Unix(); second != r.batch.second {
-		r.handOver() // with the second before
-		r.batch.second = second
-	}
 	r.stats.packets.Add(1)
+	r.lines(p)
+}
+
+// lines reads whole lines with line feeds between them.
+func (r *reader) lines(p []byte) {
+	if second := r.cfg.Now().Unix(); second != r.sums.second {
+		r.handOver() // with the second before
+		r.sums.second = second
+	}
 	r.stats.bytes.Add(uint64(len(p)))
 	var t tallies
 	for more := true; more; {
-		var line []byte
-		line, p, more = bytes.Cut(p, []byte{'\n'})
+		var raw []byte
+		raw, p, more = bytes.Cut(p, []byte{'\n'})
+		line := raw
 		if n := len(line); n > 0 && line[n-1] == '\r' {
 			line = line[:n-1]
 		}
-		if len(line) > 0 {
-			r.line(line, &t)
+		if len(line) == 0 {
+			continue
+		}
+		ours := r.line(line, &t)
+		if r.out != nil && (!ours || r.cfg.ForwardAll) && len(line) <= r.cfg.MaxLine {
+			r.out.add(raw)
 		}
 	}
-	r.stats.lines.Add(t.lines)
-	r.stats.counted.Add(t.counted)
-	r.stats.foreign.Add(t.foreign)
-	r.stats.otherTypes.Add(t.otherTypes)
-	r.stats.malformed.Add(t.malformed)
+	r.stats.add(&t)
 }
 
-// line reads one line. A name is looked up before the value is read: foreign
-// lines are the many, and theirs may look as they like.
-func (r *reader) line(line []byte, t *tallies) {
+// line reads one line and reports whether its name is ours. A name is looked up
+// before the value is read: foreign lines are the many, and theirs may look as
+// they like.
+func (r *reader) line(line []byte, t *tallies) (ours bool) {
 	t.lines++
-	name, value, ok := bytes.Cut(line, []byte{':'})
-	if !ok || len(name) == 0 || len(line) > r.cfg.MaxLine {
-		r.malformed(line, t)
-		return
+	name, rest, ok := bytes.Cut(line, []byte{':'})
+	switch {
+	case len(line) > r.cfg.MaxLine:
+		return r.malformed(line, t, false)
+	case isNotice(line):
+		t.otherTypes++
+		return false
+	case !ok || len(name) == 0:
+		return r.malformed(line, t, false)
 	}
-	i := r.batch.known(name)
+	i := r.sums.known(name)
 	if i < 0 {
 		var err error
 		r.key, err = r.cfg.Names.AppendKey(r.key[:0], name)
 		switch {
 		case errors.Is(err, canon.ErrForeign):
 			t.foreign++
-			return
+			return false
 		case err != nil:
-			r.malformed(line, t)
-			return
+			return r.malformed(line, t, true)
 		}
 	}
-	n, k := parseValue(value)
-	switch k {
+	switch v := parseValue(rest); v.kind {
+	case counter:
+		r.count(i, name, v, t)
+	case setMember:
+		m, err := crowd.ParseMember(v.member)
+		if err != nil {
+			return r.malformed(line, t, true)
+		}
+		t.members++
+		r.sums.join(r.entry(i, name), m)
 	case otherType:
 		t.otherTypes++
+	default:
+		r.malformed(line, t, true)
+	}
+	return true
+}
+
+// count adds a counter to the second that it says, or else to that in which it
+// came.
+func (r *reader) count(i int32, name []byte, v value, t *tallies) {
+	now := r.sums.second
+	switch {
+	case !v.stamped || v.second == now:
+		r.sums.add(r.entry(i, name), v.total)
+	case v.second < now-oldest || v.second > now+newest:
+		t.untimely++
 		return
-	case malformed:
-		r.malformed(line, t)
-		return
+	default:
+		if r.sums.crowded() {
+			r.handOver()
+		}
+		r.sums.addAt(r.entry(i, name), v.second, v.total)
 	}
 	t.counted++
-	if i < 0 {
-		i = r.learn(name)
-	}
-	r.batch.add(i, n)
 }
 
-// learn remembers a name for the key in r.key.
-func (r *reader) learn(name []byte) int32 {
-	if r.batch.full() {
-		r.handOver()
-		r.handle(r.batch.forget())
+// entry gives the entry of a name; i is what sums.known said, and if that is
+// -1 the name's key is in r.key.
+func (r *reader) entry(i int32, name []byte) int32 {
+	if i >= 0 {
+		return i
 	}
-	return r.batch.learn(name, hotparam.Key(r.key))
+	if r.sums.full() {
+		r.forgetNames()
+	}
+	return r.sums.learn(name, hotparam.Key(r.key))
 }
 
-// malformed counts a line, and shows one every ten seconds.
-func (r *reader) malformed(line []byte, t *tallies) {
+// malformed counts a line and gives ours back.
+func (r *reader) malformed(line []byte, t *tallies, ours bool) bool {
 	t.malformed++
-	now := time.Now()
-	if now.Sub(r.logged) < 10*time.Second {
-		return
-	}
-	r.logged = now
-	r.cfg.Log.Warn("statsd: malformed line, further ones are only counted for 10 s",
-		"line", sanitise(line), "malformed", r.stats.malformed.Load()+t.malformed)
+	r.bad.line(line)
+	return ours
 }
 
-// sanitise makes bytes of a stranger fit for a terminal and a log.
-func sanitise(line []byte) string {
-	const most = 120
-	if len(line) > most {
-		return strconv.QuoteToASCII(string(line[:most])) + "…"
-	}
-	return strconv.QuoteToASCII(string(line))
+// cut counts a line of a stream that is not read: too long, or without an end.
+func (r *reader) cut(line []byte) {
+	t := tallies{lines: 1}
+	r.malformed(line, &t, false)
+	r.stats.add(&t)
 }
 
 // flush hands over what is due and says when something will be; zero: nothing
@@ -146,11 +165,10 @@ func (r *reader) flush(now time.Time) time.Time {
 		r.handOver()
 	}
 	if now.After(r.forget) {
-		r.handOver()
-		r.handle(r.batch.forget())
+		r.forgetNames()
 		r.forget = now.Add(r.cfg.Remember)
 	}
-	if r.batch.empty() {
+	if r.sums.empty() && r.out.empty() {
 		r.due = time.Time{}
 	} else if r.due.IsZero() {
 		r.due = now.Add(r.cfg.Flush)
@@ -159,13 +177,16 @@ func (r *reader) flush(now time.Time) time.Time {
 }
 
 // finish hands over everything.
-func (r *reader) finish() {
+func (r *reader) finish() { r.forgetNames() }
+
+func (r *reader) forgetNames() {
 	r.handOver()
-	r.handle(r.batch.forget())
+	r.handle(r.sums.forget())
 }
 
 func (r *reader) handOver() {
-	r.handle(r.batch.take())
+	r.handle(r.sums.take())
+	r.out.flush()
 	r.due = time.Time{}
 }
 

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/canon"
@@ -30,7 +33,13 @@ func testReader(s sink, change func(*ListenerConfig)) *reader {
 	if change != nil {
 		change(&cfg)
 	}
-	return newReader(cfg.withDefaults())
+	cfg = cfg.withDefaults()
+	return newReader(cfg, &complaints{log: cfg.Log}, nil)
+}
+
+func (r *reader) statsNow() (s ListenerStats) {
+	r.stats.read(&s)
+	return s
 }
 
 func TestPacket(t *testing.T) {
@@ -42,6 +51,15 @@ func TestPacket(t *testing.T) {
 		"hp.news.topic.hot_param.id=42:1:1|c|@0.5|#x:y\n" +
 		"hp.news.topic.hot_param.Ze:1|c\n" +
 		"hp.news.topic.hot_param.id=42:9|g\n" +
+		"hp.news.topic.hot_param.id=42:seen=3|s\n" +
+		"hp.news.topic.hot_param.id=42:who|s\n" +
+		"hp.news.topic.hot_param.id=42:1|c|T990\n" +
+		"hp.news.topic.hot_param.id=42:1|c|T1000\n" +
+		"hp.news.topic.hot_param.id=42:1|c|T1061\n" +
+		"hp.news.topic.hot_param.id=42:1|c|T1100\n" +
+		"_e{5,4}:title|text\n" +
+		"_sc|db|0\n" +
+		"api.users:17|s\n" +
 		"api.latency:320|ms\n" +
 		"some.counter:what ever\n" +
 		"hp.newspaper.topic.hot_param.id=42:1|c\n" +
@@ -52,15 +70,53 @@ func TestPacket(t *testing.T) {
 		strings.Repeat("x", 9000) + ":1|c"))
 	r.finish()
 
-	want := sink{{Key: "topic?id=42", Second: 1000}: 7, {Key: "topic", Second: 1000}: 1}
+	want := sink{{Key: "topic?id=42", Second: 1000}: 8, {Key: "topic?id=42", Second: 990}: 1, {Key: "topic", Second: 1000}: 1}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	s := r.stats.read()
-	wantStats := ListenerStats{Packets: 1, Bytes: s.Bytes, Lines: 12, Counted: 3, Requests: 8,
-		Foreign: 3, OtherTypes: 1, Malformed: 5}
-	if s != wantStats {
+	s := r.statsNow()
+	wantStats := ListenerStats{Packets: 1, Bytes: s.Bytes, Lines: 21, Counted: 5, Requests: 10,
+		Untimely: 2, Members: 1, Foreign: 4, OtherTypes: 3, Malformed: 6}
+	if !cmp.Equal(s, wantStats) {
 		t.Errorf("got %+v, want %+v", s, wantStats)
+	}
+}
+
+// A line's own time is believed within bounds; beyond them it is no second of
+// anything that is judged.
+func TestOwnTime(t *testing.T) {
+	t.Parallel()
+	const now = 1_000_000
+	got := sink{}
+	r := testReader(got, func(c *ListenerConfig) { c.Now = func() time.Time { return time.Unix(now, 0) } })
+	for _, at := range []int64{now - 3601, now - 3600, now - 1, now, now + 60, now + 61, 0} {
+		r.packet(fmt.Appendf(nil, "hp.news.t.hot_param.a=1:2|c|T%d", at))
+	}
+	r.finish()
+	if s := r.statsNow(); s.Counted != 4 || s.Untimely != 3 || len(got) != 4 {
+		t.Errorf("got %v, %+v", got, s)
+	}
+	for _, at := range []int64{now - 3600, now - 1, now, now + 60} {
+		if got[hotparam.Count{Key: "t?a=1", Second: at}] != 2 {
+			t.Errorf("nothing at %d: %v", at, got)
+		}
+	}
+}
+
+// So many times of one name are summed at once, and no more; nothing is lost.
+func TestManyTimesAreBounded(t *testing.T) {
+	t.Parallel()
+	got := sink{}
+	r := testReader(got, func(c *ListenerConfig) { c.MaxNames = 10 })
+	for at := range 50 {
+		r.packet(fmt.Appendf(nil, "hp.news.t.hot_param.a=1:1|c|T%d", 900+at))
+		if n := len(r.sums.stamped); n > 10 {
+			t.Fatalf("%d times are held", n)
+		}
+	}
+	r.finish()
+	if len(got) != 50 {
+		t.Errorf("%d of 50 times", len(got))
 	}
 }
 
@@ -75,8 +131,8 @@ func TestManyNamesLoseNothing(t *testing.T) {
 		}
 	}
 	r.finish()
-	if len(got) != 25 || len(r.batch.entries) != 0 {
-		t.Fatalf("%d keys, %d still remembered", len(got), len(r.batch.entries))
+	if len(got) != 25 || len(r.sums.entries) != 0 {
+		t.Fatalf("%d keys, %d still remembered", len(got), len(r.sums.entries))
 	}
 	for c, n := range got {
 		if n != 3 {
@@ -115,7 +171,7 @@ func TestFlushTimes(t *testing.T) {
 	if r.flush(now.Add(r.cfg.Flush)); len(got) != 1 {
 		t.Error("not handed over when due")
 	}
-	if r.flush(now.Add(r.cfg.Remember + time.Second)); len(r.batch.entries) != 0 {
+	if r.flush(now.Add(r.cfg.Remember + time.Second)); len(r.sums.entries) != 0 {
 		t.Error("name not forgotten")
 	}
 }
@@ -142,16 +198,54 @@ func TestForeignAndKnownLinesDoNotAllocate(t *testing.T) {
 	}
 }
 
+// memoryOf is how many bytes f allocates, its garbage included.
+func memoryOf(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// readBounded reads a datagram. Whatever it holds, that takes no more memory
+// than 64 KiB and 64 bytes for each of its bytes.
+func readBounded(t *testing.T, r *reader, p []byte) {
+	t.Helper()
+	allocated := memoryOf(func() {
+		r.packet(p)
+		r.finish()
+	})
+	if most := uint64(1<<16 + 64*len(p)); allocated > most {
+		t.Errorf("%d bytes allocated for %d, want at most %d", allocated, len(p), most)
+	}
+}
+
+// It is not parallel: the memory of the whole process is looked at.
+func TestHugePacketsAreBounded(t *testing.T) {
+	for _, line := range []string{
+		":", "\n", "|", "\xff", "a", "hp.news.t.hot_param.", "x:1|c\n", "hp.news.t.hot_param.Z:1|c\n", "hp.news.t.hot_param.a=1:1|c|T1\n",
+		"hp.news.t.hot_param.\xc0\x80:1|c\n", "hp.news.t.hot_param.a=1:0badf00d|s\n", "hp.news.t.hot_param.a=1:0|c|@\n", "_e{1,1}:a|b\n",
+	} {
+		readBounded(t, testReader(sink{}, nil), bytes.Repeat([]byte(line), maxRead/len(line)))
+	}
+	var many []byte
+	for i := 0; len(many) < maxRead; i++ {
+		many = fmt.Appendf(many, "hp.news.t.hot_param.a=%d:1|c|T%d\n", i, 900+i%100)
+	}
+	readBounded(t, testReader(sink{}, nil), many)
+}
+
+// Lines add up, whatever they are.
 func FuzzPacket(f *testing.F) {
 	f.Add([]byte("hp.news.topic.hot_param.id=42:3|c\r\napi.x:1|ms\n\n:|"))
 	f.Add([]byte("hp_news_topic_hot_param_id_42:1|c|@0.3\nhp.news.Zh.hot_param.Zh:1|c"))
+	f.Add([]byte("hp.news.t.hot_param.a=1:04c0000201=9|s\nhp.news.t.hot_param.a=1:1|c|T990\n_e{1,1}:a|b\nhp.news.t.hot_param.\xff\xc0\x80:1|c"))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		got := sink{}
 		r := testReader(got, nil)
-		r.packet(p)
-		r.finish()
-		s := r.stats.read()
-		if s.Lines != s.Counted+s.Foreign+s.OtherTypes+s.Malformed {
+		readBounded(t, r, p)
+		s := r.statsNow()
+		if s.Lines != s.Counted+s.Untimely+s.Members+s.Foreign+s.OtherTypes+s.Malformed {
 			t.Fatalf("lines do not add up: %+v", s)
 		}
 		var total int64

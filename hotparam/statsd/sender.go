@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cactus/go-statsd-client/v5/statsd"
@@ -18,17 +16,33 @@ import (
 	"github.com/hotparam/pipeline/hotparam/canon"
 )
 
-// SenderConfig configures a Sender. Address and Names are needed.
+// SenderConfig configures a Sender. Servers and Names are needed.
 type SenderConfig struct {
-	// Address of the server: "host:port" (UDP) or "unix:/path" (datagrams).
-	Address string
+	// Servers that share the counts, each "host:port" (UDP) or "unix:/path"
+	// (datagrams). A key is always sent to the same one, chosen by these texts
+	// as they are written, so all senders should have the same list; its order
+	// does not matter.
+	Servers []string
 	// Names are how keys are written; the server's side must have the same.
 	Names canon.Names
 	// MTU bounds a datagram in bytes; default 1432, which fits an Ethernet
 	// frame. A single line that is longer goes alone.
 	MTU int
-	// Timeout bounds one Send, resolving included; default 500 ms.
+	// Interval is the time between two calls of Send, as tally's Flush; default
+	// 100 ms. A large batch is spread over most of it, or of a second where it
+	// is longer, so that it does not overrun the server's receive buffer.
+	Interval time.Duration
+	// Timeout is how long a server may keep one batch waiting, beyond the time
+	// over which it is spread; default 500 ms. What then is not with the
+	// kernel is lost.
 	Timeout time.Duration
+	// MaxQueued bounds the counts that wait for one server, default 131072. The
+	// oldest are dropped, and so is what waited for a second: lines have no
+	// time. One batch may be larger.
+	MaxQueued int
+	// NoSets leaves out the lines that say which clients stand behind a key,
+	// for servers that do not know StatsD sets.
+	NoSets bool
 	// Resolve is how long a resolved host name is believed; default 30 s.
 	Resolve time.Duration
 	// Resolver for host names; nil means net.DefaultResolver.
@@ -37,182 +51,185 @@ type SenderConfig struct {
 	Log *slog.Logger
 }
 
-// Sender sends counts to a StatsD server. It implements the sink of package
-// tally and may be used by many goroutines, one at a time gets through.
+func (c SenderConfig) withDefaults() SenderConfig {
+	if c.MTU <= 0 {
+		c.MTU = 1432
+	}
+	c.MTU = min(c.MTU, maxDatagram)
+	if c.Interval <= 0 {
+		c.Interval = 100 * time.Millisecond
+	}
+	c.Interval = min(c.Interval, maxAge)
+	if c.Timeout <= 0 {
+		c.Timeout = 500 * time.Millisecond
+	}
+	if c.MaxQueued <= 0 {
+		c.MaxQueued = 1 << 17
+	}
+	if c.Resolve <= 0 {
+		c.Resolve = 30 * time.Second
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return c
+}
+
+// Sender sends counts to StatsD servers. It implements the sink of package
+// tally. Send and Stats may be called by any goroutine; Run by one.
 type Sender struct {
-	cfg SenderConfig
+	names canon.Names
+	lanes []*lane // sorted by server
+	ring  ring
 
-	mu     sync.Mutex // guards the rest; held for at most Timeout
-	link   *link
-	out    *packer
-	client statsd.StatSender // writes into out
-	names  []byte            // scratch
-	ends   []int             // scratch
-	down   bool              // the outage has been logged
-
-	sent, dropped, invalid atomic.Uint64
+	mu     sync.Mutex // guards the rest
+	text   []byte     // scratch
+	closed bool
 }
 
 // NewSender builds a Sender. It looks at no network: a server that is away, or
-// a name that does not resolve yet, is an error of Send.
+// a name that does not resolve yet, costs counts until it is there.
 func NewSender(cfg SenderConfig) (*Sender, error) {
-	addr, err := parseAddress(cfg.Address)
-	if err != nil {
-		return nil, err
-	}
 	if err := cfg.Names.Validate(); err != nil {
 		return nil, fmt.Errorf("statsd: %w", err)
 	}
-	if cfg.MTU <= 0 {
-		cfg.MTU = 1432
+	if len(cfg.Servers) == 0 {
+		return nil, errors.New("statsd: no server to send to")
 	}
-	cfg.MTU = min(cfg.MTU, maxDatagram)
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = 500 * time.Millisecond
+	cfg = cfg.withDefaults()
+	servers := slices.Sorted(slices.Values(cfg.Servers))
+	s := &Sender{names: cfg.Names}
+	var err error
+	if s.ring, err = newRing(servers); err != nil {
+		return nil, err
 	}
-	if cfg.Resolve <= 0 {
-		cfg.Resolve = 30 * time.Second
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
-	s := &Sender{cfg: cfg, link: newLink(addr, cfg)}
-	s.out = &packer{link: s.link, mtu: cfg.MTU}
-	s.client, err = statsd.NewClientWithSender(s.out, "", 0)
-	if err != nil {
-		return nil, fmt.Errorf("statsd: %w", err)
+	for _, server := range servers {
+		l, err := newLane(server, cfg)
+		if err != nil {
+			return nil, err
+		}
+		s.lanes = append(s.lanes, l)
 	}
 	return s, nil
 }
 
-// Send writes one counter line for each count and returns when all are with
-// the kernel, ctx ended or the Timeout passed. An error means that nothing
-// was sent; a part that was lost is counted in Stats. That a datagram arrived
-// is nowhere promised.
-func (s *Sender) Send(ctx context.Context, counts []hotparam.Count) error {
+func newLane(server string, cfg SenderConfig) (*lane, error) {
+	addr, err := parseAddress(server)
+	if err != nil {
+		return nil, err
+	}
+	l := &lane{
+		server: server, names: cfg.Names, interval: cfg.Interval, timeout: cfg.Timeout, sets: !cfg.NoSets, log: cfg.Log,
+		queue: newQueue(cfg.MaxQueued), link: newLink(addr, cfg),
+	}
+	l.out = &packer{link: l.link, mtu: cfg.MTU}
+	l.client, err = statsd.NewClientWithSender(l.out, "", 0)
+	if err != nil {
+		return nil, fmt.Errorf("statsd: %w", err)
+	}
+	return l, nil
+}
+
+var errStopped = errors.New("statsd: the sender has stopped")
+
+// Send queues counts for their servers and returns at once; the slice belongs
+// to the Sender from then on. What a server does not take in time is dropped
+// and counted in Stats. An error means that Run has ended and nothing was
+// taken. That a datagram arrived is nowhere promised.
+func (s *Sender) Send(_ context.Context, counts []hotparam.Count) error {
+	if len(counts) == 0 {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
-	defer cancel()
-
-	if err := s.link.open(ctx); err != nil {
-		return s.report(err)
+	if s.closed {
+		return errStopped
 	}
-	refused := s.link.refused.Load()
-	s.out.begin(ctx)
-	for chunk := range slices.Chunk(counts, 256) {
-		s.write(chunk)
+	now := time.Now()
+	if len(s.lanes) == 1 {
+		l := s.lanes[0]
+		l.dropped.Add(l.queue.put(batchOut{counts, now}))
+		return nil
 	}
-	s.out.flush()
-	s.sent.Add(s.out.sent)
-	if s.out.sent == 0 && s.out.failed != nil {
-		return s.report(s.out.failed)
+	shares := make([][]hotparam.Count, len(s.lanes))
+	for i := range counts {
+		s.text = s.names.Append(s.text[:0], counts[i].Key)
+		to := s.ring.of(s.text)
+		shares[to] = append(shares[to], counts[i])
 	}
-	s.dropped.Add(s.out.lost)
-	err := s.out.failed
-	if err == nil && s.link.refused.Load() > refused {
-		err = errNobody
+	for i, share := range shares {
+		if len(share) > 0 {
+			l := s.lanes[i]
+			l.dropped.Add(l.queue.put(batchOut{share, now}))
+		}
 	}
-	_ = s.report(err) // a part was sent, so the caller must not repeat it
 	return nil
 }
 
-// write gives counts to the StatsD client. Their names become one string, so
-// that a chunk costs one allocation and not one for each name.
-func (s *Sender) write(counts []hotparam.Count) {
-	s.names, s.ends = s.names[:0], s.ends[:0]
-	for i := range counts {
-		s.names = s.cfg.Names.Append(s.names, counts[i].Key)
-		s.ends = append(s.ends, len(s.names))
+// Run sends what is queued until ctx ends. Then it sends the rest at once,
+// closes the sockets and returns nil; that takes a moment, and twice Timeout
+// and an Interval where a server takes nothing. End those who Send before.
+func (s *Sender) Run(ctx context.Context) error {
+	var lanes sync.WaitGroup
+	for _, l := range s.lanes {
+		lanes.Go(func() { l.run(ctx) })
 	}
-	names, start := string(s.names), 0
-	for i, end := range s.ends {
-		name, n := names[start:end], counts[i].N
-		start = end
-		if n <= 0 || !isSendable(name) {
-			s.invalid.Add(1)
-			continue
-		}
-		// Our own sender is underneath, which keeps its errors to itself.
-		_ = s.client.Inc(name, n, 1)
-		s.out.note(uint64(n))
-	}
-}
-
-// isSendable reports whether a name can stand on the wire. Names of package
-// canon always can unless they are too long; but a name with a line break
-// would be a second metric, so no other bytes get out.
-func isSendable(name string) bool {
-	if len(name)+32 > maxDatagram {
-		return false
-	}
-	for i := range len(name) {
-		switch c := name[i]; {
-		case c <= ' ', c >= 0x7f, c == ':', c == '|', c == '@':
-			return false
-		}
-	}
-	return true
-}
-
-// report logs the first error of an outage, and its end.
-func (s *Sender) report(err error) error {
-	switch {
-	case err != nil && !s.down:
-		s.down = true
-		s.cfg.Log.Warn("statsd: cannot send; counts are lost until it works again", "address", s.cfg.Address, "err", err)
-	case err == nil && s.down:
-		s.down = false
-		s.cfg.Log.Info("statsd: sending again", "address", s.cfg.Address)
-	}
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("statsd: send to %s: %w", s.cfg.Address, err)
-}
-
-// Close frees the socket. A Send afterwards opens a new one.
-func (s *Sender) Close() error {
+	<-ctx.Done()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.link.close()
+	s.closed = true
+	s.mu.Unlock()
+	lanes.Wait()
+	return nil
 }
 
-// SenderStats is what a Sender did. All fields only grow.
-type SenderStats struct {
-	// Sent and Dropped count requests: the sums of the counts that the kernel
-	// took, and of those lost in a batch that was partly sent.
+// ServerStats is what became of counts for one server. Except for Queued and
+// Down the fields only grow. Once Run has ended, the requests that Send took
+// are Sent, Dropped or Invalid.
+type ServerStats struct {
+	// Sent and Dropped count requests: with the kernel, and lost because the
+	// server did not take them in time.
 	Sent    uint64
 	Dropped uint64
-	// Invalid are counts that cannot be written: n below 1, or a name that is
-	// too long or not canonical.
-	Invalid   uint64
+	// Invalid are the requests of names that cannot be written, because they
+	// are too long or not canonical. A count with n below 1 stands for none.
+	Invalid uint64
+	// Lines and Datagrams were taken by the kernel. SetLines are those of the
+	// lines, also of lost ones, that say who stands behind a key.
 	Lines     uint64
+	SetLines  uint64
 	Datagrams uint64
 	// Errors are failed resolutions, sockets and writes.
 	Errors uint64
 	// Refused are the datagrams that the other host said nobody listens for.
 	Refused uint64
+	// Queued are the counts that wait.
+	Queued int64
+	// Down says that the last batch could not be sent.
+	Down bool
+}
+
+// SenderStats are the sums over all servers, and each of them by its address.
+type SenderStats struct {
+	ServerStats
+	Servers map[string]ServerStats
 }
 
 // Stats reads the counters.
 func (s *Sender) Stats() SenderStats {
-	return SenderStats{
-		Sent:      s.sent.Load(),
-		Dropped:   s.dropped.Load(),
-		Invalid:   s.invalid.Load(),
-		Lines:     s.out.lines.Load(),
-		Datagrams: s.out.datagrams.Load(),
-		Errors:    s.link.errors.Load(),
-		Refused:   s.link.refused.Load(),
+	all := SenderStats{Servers: make(map[string]ServerStats, len(s.lanes))}
+	for _, l := range s.lanes {
+		one := l.stats()
+		all.Servers[l.server] = one
+		all.Sent += one.Sent
+		all.Dropped += one.Dropped
+		all.Invalid += one.Invalid
+		all.Lines += one.Lines
+		all.SetLines += one.SetLines
+		all.Datagrams += one.Datagrams
+		all.Errors += one.Errors
+		all.Refused += one.Refused
+		all.Queued += one.Queued
+		all.Down = all.Down || one.Down
 	}
-}
-
-// errNobody is what the kernel tells about datagrams that it took.
-var errNobody = errors.New("nobody listens there, what was sent before is lost")
-
-// isTimeout reports that there is no time left, so trying again is pointless.
-func isTimeout(err error) bool {
-	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, context.Canceled)
+	return all
 }

@@ -33,20 +33,18 @@ func TestSenderToListener(t *testing.T) {
 			t.Run(name+"-"+string(style), func(t *testing.T) {
 				names := canon.Names{Prefix: "hp.news", Style: style}
 				in := newInbox()
-				l := listen(t, in, statsd.ListenerConfig{Address: address, Names: names})
+				l := listen(t, in, statsd.ListenerConfig{Addresses: []string{address}, Names: names})
 				to := address
 				if name == "udp" {
 					to = l.Addr().String()
 				}
-				s := sender(t, statsd.SenderConfig{Address: to, Names: names})
+				s := sender(t, statsd.SenderConfig{Servers: []string{to}, Names: names})
 
 				var counts []hotparam.Count
 				for i := range 300 {
 					counts = append(counts, hotparam.Count{Key: hotparam.Key(fmt.Sprintf("topic?id=%d&q=a%%20b", i)), N: int64(i + 1)})
 				}
-				if err := s.Send(t.Context(), counts); err != nil {
-					t.Fatal(err)
-				}
+				s.send(t, counts...)
 				l.stop()
 				for _, c := range counts {
 					if in.sums[c.Key] != c.N {
@@ -74,21 +72,17 @@ func TestDatagrams(t *testing.T) {
 	const mtu = 700
 	for _, style := range []canon.Style{canon.StyleHP1, canon.StylePlain} {
 		s := sender(t, statsd.SenderConfig{
-			Address: conn.LocalAddr().String(), MTU: mtu, Names: canon.Names{Prefix: "p", Style: style},
+			Servers: []string{conn.LocalAddr().String()}, MTU: mtu, Names: canon.Names{Prefix: "p", Style: style},
 		})
 		rapid.Check(t, func(t *rapid.T) {
 			keys := rapid.SliceOfN(rapid.StringN(0, 40, -1), 1, 30).Draw(t, "keys")
-			before := s.Stats()
 			var counts []hotparam.Count
 			for _, k := range keys {
 				counts = append(counts, hotparam.Count{Key: hotparam.Key(k), N: 3})
 			}
-			if err := s.Send(context.Background(), counts); err != nil {
-				t.Fatal(err)
-			}
-			after := s.Stats()
+			done := s.send(t, counts...)
 			lines := 0
-			for range after.Datagrams - before.Datagrams {
+			for range done.Datagrams {
 				buf := make([]byte, 1<<16)
 				_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
 				n, _, err := conn.ReadFrom(buf)
@@ -106,8 +100,8 @@ func TestDatagrams(t *testing.T) {
 					}
 				}
 			}
-			if lines+int(after.Invalid-before.Invalid) != len(keys) {
-				t.Fatalf("%d lines for %d keys, %d invalid", lines, len(keys), after.Invalid-before.Invalid)
+			if uint64(lines) != done.Lines || 3*lines+int(done.Invalid) != 3*len(keys) {
+				t.Fatalf("%d lines for %d keys, %+v", lines, len(keys), done)
 			}
 		})
 	}
@@ -143,16 +137,14 @@ func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
 	t.Parallel()
 	in := newInbox()
 	l, err := statsd.NewListener(statsd.ListenerConfig{
-		Address: "127.0.0.1:0", Names: hp1, Handle: in.handle, Log: slog.New(slog.DiscardHandler),
+		Addresses: []string{"127.0.0.1:0"}, Names: hp1, Handle: in.handle, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := sender(t, statsd.SenderConfig{Address: l.Addr().String()})
+	s := sender(t, statsd.SenderConfig{Servers: []string{l.Addr().String()}})
 	for range 500 {
-		if err := s.Send(t.Context(), []hotparam.Count{{Key: "t?a=1", N: 2}}); err != nil {
-			t.Fatal(err)
-		}
+		s.send(t, hotparam.Count{Key: "t?a=1", N: 2})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -164,48 +156,52 @@ func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
 	}
 }
 
-func TestSmallBufferIsSaidAndDropsAreSeen(t *testing.T) {
+func TestKernelDropsAreSeen(t *testing.T) {
 	t.Parallel()
-	var log bytes.Buffer
 	l, err := statsd.NewListener(statsd.ListenerConfig{
-		Address: "127.0.0.1:0", Names: hp1, Handle: newInbox().handle, ReadBuffer: 1 << 30,
-		Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Addresses: []string{"127.0.0.1:0"}, Names: hp1, Handle: newInbox().handle, ReadBuffer: 1 << 17,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	granted := l.Stats().ReceiveBuffer
-	if granted == 0 || granted >= 1<<29 {
-		t.Skipf("the system granted %d", granted)
-	}
-	if !strings.Contains(log.String(), "net.core.rmem_max") {
-		t.Errorf("no remedy in %q", log.String())
+	if granted == 0 {
+		t.Skip("this system does not tell")
 	}
 	conn, err := net.Dial("udp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for range 2 * granted / 60000 { // nobody reads
+	for range 4 * granted / 60000 { // nobody reads
 		_, _ = conn.Write(make([]byte, 60000))
 	}
-	if l.Stats().KernelDrops == 0 {
-		t.Error("no drops seen")
+	s := l.Stats()
+	if s.KernelDrops == 0 || s.Sockets[l.Addr().String()].KernelDrops != s.KernelDrops {
+		t.Errorf("no drops seen: %+v", s)
 	}
 }
 
 func TestBadConfigurations(t *testing.T) {
 	t.Parallel()
-	for _, addr := range []string{"", "localhost", "127.0.0.1:", "unix:", "a:b:c"} {
-		if _, err := statsd.NewSender(statsd.SenderConfig{Address: addr, Names: hp1}); err == nil {
+	for _, addr := range []string{
+		"", "localhost", "127.0.0.1:", "unix:", "a:b:c", "tcp://", "tcp://1", "udp://unix:/x", "tcp://unix:/x", "unixstream:", "unixgram://", "http://a:1",
+	} {
+		if _, err := statsd.NewSender(statsd.SenderConfig{Servers: []string{"127.0.0.1:1", addr}, Names: hp1}); err == nil {
 			t.Errorf("sender to %q", addr)
 		}
-		if _, err := statsd.NewListener(statsd.ListenerConfig{Address: addr, Names: hp1, Handle: newInbox().handle}); err == nil {
+		if _, err := statsd.NewListener(statsd.ListenerConfig{Addresses: []string{addr}, Names: hp1, Handle: newInbox().handle}); err == nil {
 			t.Errorf("listener on %q", addr)
 		}
 	}
-	if _, err := statsd.NewSender(statsd.SenderConfig{Address: "127.0.0.1:1", Names: canon.Names{Prefix: "A b"}}); err == nil {
-		t.Error("bad prefix")
+	for what, cfg := range map[string]statsd.SenderConfig{
+		"bad prefix":         {Servers: []string{"127.0.0.1:1"}, Names: canon.Names{Prefix: "A b"}},
+		"no server":          {Names: hp1},
+		"a server two times": {Servers: []string{"127.0.0.1:1", "a:2", "127.0.0.1:1"}, Names: hp1},
+	} {
+		if _, err := statsd.NewSender(cfg); err == nil {
+			t.Error(what)
+		}
 	}
 }

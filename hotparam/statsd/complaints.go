@@ -1,0 +1,57 @@
+package statsd
+
+import (
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// quiet is how long nothing more is said about strangers' mistakes.
+const quiet = 10 * time.Second
+
+// complaints says what is wrong with what strangers send: one line in ten
+// seconds with an example, however many are wrong and whichever reader met
+// them. Safe for concurrent use.
+type complaints struct {
+	log *slog.Logger
+
+	mu     sync.Mutex // guards the rest
+	next   time.Time  // nothing is said before
+	unsaid uint64     // malformed lines since the last one that was shown
+
+	nextAccept time.Time // the same for connections
+}
+
+// line shows a malformed line, or counts it for the next time.
+func (c *complaints) line(line []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if now.Before(c.next) {
+		c.unsaid++
+		return
+	}
+	c.log.Warn("statsd: malformed line; further ones are only counted for "+quiet.String(),
+		"line", sanitise(line), "others_since_the_last_one_shown", c.unsaid)
+	c.next, c.unsaid = now.Add(quiet), 0
+}
+
+// accept says why a connection is not served.
+func (c *complaints) accept(address string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); now.After(c.nextAccept) {
+		c.nextAccept = now.Add(quiet)
+		c.log.Warn("statsd: a connection is not served; further ones are only counted for "+quiet.String(), "address", address, "err", err)
+	}
+}
+
+// sanitise makes bytes of a stranger fit for a terminal and a log.
+func sanitise(line []byte) string {
+	const most = 120
+	if len(line) > most {
+		return strconv.QuoteToASCII(string(line[:most])) + "…"
+	}
+	return strconv.QuoteToASCII(string(line))
+}

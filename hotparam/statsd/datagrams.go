@@ -1,0 +1,224 @@
+package statsd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// maxRead is how much of a datagram is read: more than UDP can carry. A unix
+// socket can carry more; what is over is cut off at the last whole line.
+const maxRead = 1 << 16
+
+// socket is what *net.UDPConn and *net.UnixConn have in common.
+type socket interface {
+	Read([]byte) (int, error)
+	SetReadDeadline(time.Time) error
+	SetReadBuffer(bytes int) error
+	SyscallConn() (syscall.RawConn, error)
+	LocalAddr() net.Addr
+	Close() error
+}
+
+// datagrams is one socket, with a reader and sums of its own. Stats may be
+// called by any goroutine, run by one.
+type datagrams struct {
+	name    string
+	conn    socket
+	granted int64 // bytes of receive buffer
+	burst   *burst
+	reader  *reader
+	armed   time.Time     // the read deadline that is set; zero: none
+	drops   atomic.Uint64 // as last seen: a closed socket tells nothing
+}
+
+// openDatagrams binds one address with several sockets if the kernel can
+// spread the senders over them.
+func (l *Listener) openDatagrams(a address) error {
+	n := 1
+	if a.network == "udp" && canShare {
+		n = l.cfg.Readers
+	}
+	for i := range n {
+		conn, err := bind(a, n > 1)
+		if err != nil {
+			return err
+		}
+		if i == 0 && a.network == "udp" {
+			a.addr = conn.LocalAddr().String() // port 0 has become a port
+		}
+		d := &datagrams{name: a.addr, conn: conn, reader: l.newReader()}
+		l.sources = append(l.sources, d)
+		if n > 1 {
+			d.name += "#" + strconv.Itoa(i+1)
+		}
+		if d.burst, err = newBurst(conn); err != nil {
+			return err
+		}
+		l.grow(d)
+	}
+	return nil
+}
+
+func bind(a address, shared bool) (socket, error) {
+	if a.network == "unixgram" {
+		if err := removeSocket(a.addr); err != nil {
+			return nil, err
+		}
+	}
+	var lc net.ListenConfig
+	if shared {
+		lc.Control = func(_, _ string, raw syscall.RawConn) error {
+			var err error
+			return errors.Join(raw.Control(func(fd uintptr) { err = sharePort(fd) }), err)
+		}
+	}
+	conn, err := lc.ListenPacket(context.Background(), a.network, a.addr) // binding does not wait
+	if err != nil {
+		return nil, err
+	}
+	s, ok := conn.(socket)
+	if !ok {
+		_ = conn.Close()
+		return nil, fmt.Errorf("%T cannot be read without addresses", conn)
+	}
+	return s, nil
+}
+
+// removeSocket removes the socket file that a process which died left behind;
+// nothing else.
+func removeSocket(path string) error {
+	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
+		return os.Remove(path)
+	}
+	return nil // bind tells what is wrong
+}
+
+// grow asks for a large receive buffer and reads back what was granted: the
+// kernel cuts it to its own limit without a word. The default of 208 KiB holds
+// some ten milliseconds of a busy site, less than a hiccup of the scheduler.
+func (l *Listener) grow(d *datagrams) {
+	growBuffer(d.conn, l.cfg.ReadBuffer)
+	d.granted = receiveBuffer(d.conn)
+	warnSmall(l.cfg, d.name, d.granted)
+}
+
+func warnSmall(cfg ListenerConfig, name string, granted int64) {
+	if want := int64(cfg.ReadBuffer); granted > 0 && granted < want/2 {
+		cfg.Log.Warn("statsd: the kernel granted a small receive buffer, bursts will be lost; "+
+			"run: sysctl -w net.core.rmem_max="+strconv.Itoa(cfg.ReadBuffer)+", or give the program CAP_NET_ADMIN",
+			"address", name, "asked", want, "granted", granted)
+	}
+}
+
+func (d *datagrams) addr() net.Addr { return d.conn.LocalAddr() }
+
+func (d *datagrams) close() error { return d.conn.Close() }
+
+// run reads until ctx ends. Then it takes what the kernel had already received,
+// hands everything over and closes the socket.
+func (d *datagrams) run(ctx context.Context) error {
+	defer d.conn.Close()
+	release := wakeAtEnd(ctx, d.conn.SetReadDeadline)
+	err := d.read(ctx)
+	release()
+	d.drain()
+	d.reader.finish()
+	d.seeDrops()
+	return err
+}
+
+// wakeAtEnd sets a deadline that is over when ctx ends. Release ends that, and
+// from then on deadlines are the caller's.
+func wakeAtEnd(ctx context.Context, setDeadline func(time.Time) error) (release func()) {
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = setDeadline(time.Unix(1, 0))
+		close(woken)
+	})
+	return func() {
+		if !stop() {
+			<-woken
+		}
+	}
+}
+
+// read returns nil when ctx ended.
+func (d *datagrams) read(ctx context.Context) error {
+	for ctx.Err() == nil {
+		switch err := d.receive(); {
+		case err == nil || errors.Is(err, os.ErrDeadlineExceeded):
+		default:
+			return fmt.Errorf("statsd: read from %s: %w", d.name, err)
+		}
+		if next := d.reader.flush(time.Now()); next != d.armed {
+			// Wake up for the flush even if nobody sends any more. The look at
+			// ctx comes after this, so that its wake-up is not overwritten.
+			d.armed = next
+			_ = d.conn.SetReadDeadline(next)
+		}
+	}
+	return nil
+}
+
+// receive reads what waits.
+func (d *datagrams) receive() error {
+	n, err := d.burst.receive()
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		d.datagram(d.burst.packet(i))
+	}
+	return nil
+}
+
+func (d *datagrams) datagram(p []byte) {
+	if len(p) == maxRead {
+		whole := bytes.LastIndexByte(p, '\n') + 1
+		d.reader.cut(p[whole:])
+		p = p[:whole]
+	}
+	d.reader.packet(p)
+}
+
+// drainFor bounds how long is read on after the end to empty the kernel's
+// buffers. A stream that never pauses is cut off then. A pause is lull long.
+const (
+	drainFor = time.Second
+	lull     = 5 * time.Millisecond
+)
+
+// drain reads what is there, until there was nothing for a moment.
+func (d *datagrams) drain() {
+	for end := time.Now().Add(drainFor); time.Now().Before(end); {
+		_ = d.conn.SetReadDeadline(time.Now().Add(lull))
+		if d.receive() != nil {
+			return
+		}
+	}
+}
+
+func (d *datagrams) seeDrops() {
+	if n, ok := socketDrops(d.conn); ok {
+		d.drops.Store(uint64(n))
+	}
+}
+
+func (d *datagrams) stats(to *ListenerStats) {
+	d.seeDrops()
+	d.reader.stats.read(to)
+	s := SocketStats{KernelDrops: d.drops.Load(), ReceiveBuffer: d.granted}
+	to.Sockets[d.name] = s
+	to.KernelDrops += s.KernelDrops
+	if to.ReceiveBuffer == 0 || s.ReceiveBuffer < to.ReceiveBuffer {
+		to.ReceiveBuffer = s.ReceiveBuffer
+	}
+}

@@ -1,0 +1,203 @@
+package statsd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Inspection is what a look at a StatsD server found. It is plain: package
+// checkup judges it.
+type Inspection struct {
+	Addr string
+	// AddrErr is why no datagram can be sent there: the name does not resolve,
+	// or on the same machine, nobody listens. UDP says no more than that.
+	AddrErr string
+	// Admin is the address of the management interface, AdminErr why it does
+	// not answer. Servers other than the Node.js one have none.
+	Admin, AdminErr string
+	// Health is "up" or "down".
+	Health string
+	// Settings are those that the running server tells, else those of the file,
+	// by name: "flushInterval", "graphite > legacyNamespace". What is absent
+	// has the server's default.
+	Settings map[string]string
+	// Known says that Settings could be read.
+	Known bool
+	// BadLines is how many lines the server could not read, "" when it does not
+	// say.
+	BadLines string
+	// File is the configuration file that was read, FileErr why it was not.
+	File, FileErr string
+	// Unread are the settings of the file whose value is not written out there.
+	Unread []string
+}
+
+// inspectWithin bounds each step.
+const inspectWithin = 2 * time.Second
+
+// Target says where to look. Each part may be empty.
+type Target struct {
+	Addr  string // of StatsD, UDP "host:port" or "unix:/path"
+	Admin string // of the management interface, TCP "host:port"
+	File  string // config.js
+}
+
+// Inspect looks at a server of the kind of Node.js statsd and changes nothing.
+func Inspect(ctx context.Context, t Target) Inspection {
+	in := Inspection{Addr: t.Addr, Admin: t.Admin, File: t.File, Settings: map[string]string{}}
+	if t.File != "" {
+		in.readFile(t.File)
+	}
+	if t.Addr != "" {
+		in.AddrErr = errorText(probe(ctx, t.Addr))
+	}
+	if t.Admin != "" {
+		in.AdminErr = errorText(in.manage(ctx, t.Admin))
+	}
+	return in
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// probe sends a datagram of one empty line, which servers pass over. On
+// loopback the kernel tells when nobody listens; from elsewhere it may.
+func probe(ctx context.Context, addr string) error {
+	d := net.Dialer{Timeout: inspectWithin}
+	network := "udp"
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		network, addr = "unixgram", path
+	}
+	conn, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		return fmt.Errorf("statsd: %w", err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("\n")); err != nil {
+		return fmt.Errorf("statsd: %w", err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond)) // a UDP socket always takes one
+	_, err = conn.Read(make([]byte, 1))
+	var timeout net.Error
+	if err == nil || errors.As(err, &timeout) && timeout.Timeout() {
+		return nil
+	}
+	return fmt.Errorf("statsd: nobody listens: %w", err)
+}
+
+// quietFor is how long the management interface is silent when it has told its
+// settings: they have no last line.
+const quietFor = 300 * time.Millisecond
+
+// manager is a connection to the management interface. It takes one command at a
+// time: what arrives together is one command to it.
+type manager struct {
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+// manage asks the management interface.
+func (in *Inspection) manage(ctx context.Context, addr string) error {
+	d := net.Dialer{Timeout: inspectWithin}
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("statsd: management interface: %w", err)
+	}
+	defer conn.Close()
+	m := manager{conn, bufio.NewReader(conn)}
+	health, err := m.ask("health", func(line string) bool { return strings.HasPrefix(line, "health:") })
+	if err != nil {
+		return err
+	}
+	in.Health = health["health"]
+	settings, err := m.ask("config", nil)
+	if err != nil {
+		return err
+	}
+	in.Settings, in.Known = settings, true
+	stats, err := m.ask("stats", func(line string) bool { return line == "END" })
+	in.BadLines = stats["messages.bad_lines_seen"]
+	return err
+}
+
+// maxLines bounds one answer.
+const maxLines = 10_000
+
+// ask sends a command and reads "name: value" lines up to the last one, or
+// without last, until it is quiet.
+func (m manager) ask(command string, last func(string) bool) (map[string]string, error) {
+	fail := func(err error) error {
+		return fmt.Errorf("statsd: management interface: %s: %w; is this a Node.js statsd?", command, err)
+	}
+	if _, err := m.conn.Write([]byte(command + "\n")); err != nil {
+		return nil, fail(err)
+	}
+	out := map[string]string{}
+	patience := inspectWithin
+	for range maxLines {
+		if err := m.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			return nil, fail(err)
+		}
+		line, err := m.r.ReadString('\n')
+		if errors.Is(err, os.ErrDeadlineExceeded) && last == nil && len(out) > 0 {
+			return out, nil
+		}
+		if err != nil {
+			return nil, fail(err)
+		}
+		line = strings.TrimSpace(line)
+		if name, value, ok := strings.Cut(line, ": "); ok {
+			out[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		}
+		if last == nil {
+			patience = quietFor
+		} else if last(line) {
+			return out, nil
+		}
+	}
+	return nil, fail(fmt.Errorf("more than %d lines", maxLines))
+}
+
+var (
+	jsComment = regexp.MustCompile(`(?s)/\*.*?\*/|(^|[\s,{])//[^\n]*`)
+	jsSetting = regexp.MustCompile(`["']?([A-Za-z_]\w*)["']?\s*:\s*("[^"\n]*"|'[^'\n]*'|[^\s,}\]]+)`)
+	jsLiteral = regexp.MustCompile(`^(true|false|null|-?\d+(\.\d+)?|"[^"]*"|'[^']*')$`)
+)
+
+// nested are the settings that stand one level down, as the server tells them.
+var nested = map[string]string{"legacyNamespace": "graphite > legacyNamespace", "globalPrefix": "graphite > globalPrefix"}
+
+// readFile finds settings in config.js. That is a program: only values that are
+// written out are read, and others are said to be unread.
+func (in *Inspection) readFile(path string) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		in.FileErr = err.Error()
+		return
+	}
+	in.Known = true
+	for _, m := range jsSetting.FindAllStringSubmatch(jsComment.ReplaceAllString(string(data), "$1"), -1) {
+		name, value := m[1], m[2]
+		switch {
+		case value[0] == '{' || value[0] == '[':
+		case !jsLiteral.MatchString(value):
+			in.Unread = append(in.Unread, name)
+		default:
+			if full := nested[name]; full != "" {
+				name = full
+			}
+			in.Settings[name] = strings.Trim(value, `"'`)
+		}
+	}
+}

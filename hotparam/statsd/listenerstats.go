@@ -1,0 +1,104 @@
+package statsd
+
+import "sync/atomic"
+
+// ListenerStats is what a Listener received. Except for ReceiveBuffer and
+// Connections the fields only grow.
+type ListenerStats struct {
+	Packets uint64 `help:"Datagrams."`
+	Bytes   uint64
+	// Lines is the sum of Counted, Untimely, Members, Foreign, OtherTypes and
+	// Malformed.
+	Lines uint64
+	// Counted are the lines that were counters of ours; Requests the whole
+	// number that they counted and that Handle got.
+	Counted  uint64
+	Requests uint64
+	// Untimely lines are counters of ours that say a time more than an hour
+	// ago or a minute ahead.
+	Untimely uint64 `help:"Counters of ours whose own time is more than an hour ago or a minute ahead."`
+	// Members are the lines that said who stands behind a count of ours.
+	Members uint64 `help:"Members of sets that say who stands behind a count of ours."`
+	// Foreign lines have other names, OtherTypes our names and are neither
+	// counters nor sets; or are events and service checks. All are normal.
+	Foreign    uint64
+	OtherTypes uint64
+	// Malformed lines could not be read, or were longer than MaxLine, or were
+	// cut off by the end of a connection.
+	Malformed uint64
+	// KernelDrops are the datagrams that found the receive buffer full; 0
+	// where the system does not tell.
+	KernelDrops uint64 `help:"Datagrams that found the receive buffer full."`
+	// ReceiveBuffer is the size in bytes that the kernel granted, of the socket
+	// with the smallest; 0 where the system does not tell.
+	ReceiveBuffer int64
+	// Sockets tells the same for each datagram socket, by its address; those
+	// that share one have a number.
+	Sockets map[string]SocketStats `metric:"socket"`
+	// Connections is how many are open, ConnectionsAccepted how many there
+	// were; Refused ones found MaxConnections open, Idle ones were closed
+	// because they were silent.
+	Connections         int64
+	ConnectionsAccepted uint64
+	ConnectionsRefused  uint64
+	ConnectionsIdle     uint64
+	// Forward is what was passed on to another server; nil without one.
+	Forward *ForwardStats
+}
+
+// SocketStats is what the kernel says about one socket.
+type SocketStats struct {
+	KernelDrops   uint64
+	ReceiveBuffer int64
+}
+
+// ForwardStats is what a Listener passed on. All fields only grow.
+type ForwardStats struct {
+	// Lines and Datagrams are what the kernel took; nothing tells whether it
+	// arrived.
+	Lines     uint64
+	Datagrams uint64
+	// Dropped lines were waiting when the queue was full or when the program
+	// stopped, or could not be sent.
+	Dropped uint64 `help:"Lines that could not be passed on in time."`
+	// Errors are datagrams that could not be sent; Refused those that the
+	// other host said nobody listens for.
+	Errors  uint64
+	Refused uint64
+}
+
+// readerStats are added to once a datagram or chunk, by one goroutine.
+type readerStats struct {
+	packets, bytes, lines, counted, requests, untimely, members, foreign, otherTypes, malformed atomic.Uint64
+}
+
+// tallies are the counters of one datagram.
+type tallies struct{ lines, counted, untimely, members, foreign, otherTypes, malformed uint64 }
+
+func (s *readerStats) add(t *tallies) {
+	for _, c := range []struct {
+		to *atomic.Uint64
+		n  uint64
+	}{
+		{&s.lines, t.lines}, {&s.counted, t.counted}, {&s.untimely, t.untimely}, {&s.members, t.members},
+		{&s.foreign, t.foreign}, {&s.otherTypes, t.otherTypes}, {&s.malformed, t.malformed},
+	} {
+		if c.n > 0 { // an atomic addition costs more than this look
+			c.to.Add(c.n)
+		}
+	}
+}
+
+// read adds the counters to those of other readers.
+func (s *readerStats) read(to *ListenerStats) {
+	to.Packets += s.packets.Load()
+	to.Bytes += s.bytes.Load()
+	to.Lines += s.lines.Load()
+	to.Counted += s.counted.Load()
+	to.Requests += s.requests.Load()
+	to.Untimely += s.untimely.Load()
+	to.Members += s.members.Load()
+	to.Foreign += s.foreign.Load()
+	to.OtherTypes += s.otherTypes.Load()
+	to.Malformed += s.malformed.Load()
+}

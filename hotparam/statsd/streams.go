@@ -1,0 +1,232 @@
+package statsd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// streams is one address that connections are made to. They share a reader, a
+// chunk of lines at a time, so whoever is slow keeps nobody waiting: nobody
+// reads from a connection with the lock held.
+type streams struct {
+	name   string
+	cfg    ListenerConfig
+	ln     acceptor
+	shared *connections
+
+	mu     sync.Mutex // guards the rest
+	reader *reader
+	timer  *time.Timer // fires when the reader's sums are due
+	armed  bool
+}
+
+// acceptor is what *net.TCPListener and *net.UnixListener have in common.
+type acceptor interface {
+	net.Listener
+	SetDeadline(time.Time) error
+}
+
+// connections counts those of all addresses.
+type connections struct {
+	open                    atomic.Int64
+	accepted, refused, idle atomic.Uint64
+}
+
+func (l *Listener) openStreams(a address) error {
+	if a.network == "unix" {
+		if err := removeSocket(a.addr); err != nil {
+			return err
+		}
+	}
+	var lc net.ListenConfig
+	ln, err := lc.Listen(context.Background(), a.network, a.addr) // binding does not wait
+	if err != nil {
+		return err
+	}
+	to, ok := ln.(acceptor)
+	if !ok {
+		_ = ln.Close()
+		return fmt.Errorf("%T has no deadlines", ln)
+	}
+	s := &streams{name: a.addr, cfg: l.cfg, ln: to, shared: &l.connections, reader: l.newReader(), timer: time.NewTimer(0)}
+	if a.network == "tcp" {
+		s.name = ln.Addr().String()
+	}
+	<-s.timer.C
+	l.sources = append(l.sources, s)
+	return nil
+}
+
+func (s *streams) addr() net.Addr { return s.ln.Addr() }
+
+func (s *streams) close() error { return s.ln.Close() }
+
+func (s *streams) stats(to *ListenerStats) { s.reader.stats.read(to) }
+
+// run accepts until ctx ends. Then it takes the connections that wait and what
+// the kernel has already received on all of them, hands everything over and
+// returns.
+func (s *streams) run(ctx context.Context) error {
+	var conns sync.WaitGroup
+	flushing, stopFlushing := context.WithCancel(context.WithoutCancel(ctx))
+	flushed := make(chan struct{})
+	go func() {
+		defer close(flushed)
+		s.flush(flushing)
+	}()
+	release := wakeAtEnd(ctx, s.ln.SetDeadline)
+	err := s.accept(ctx, &conns)
+	release()
+	s.acceptWaiting(ctx, &conns)
+	_ = s.ln.Close()
+	conns.Wait()
+	stopFlushing()
+	<-flushed
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reader.finish()
+	return err
+}
+
+// accept returns nil when ctx ended. A process that has no file descriptors
+// left tries again: those who are connected must not suffer.
+func (s *streams) accept(ctx context.Context, conns *sync.WaitGroup) error {
+	for ctx.Err() == nil {
+		conn, err := s.ln.Accept()
+		switch {
+		case err == nil:
+			s.admit(ctx, conn, conns)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("statsd: accept on %s: %w", s.name, err)
+		default:
+			s.reader.bad.accept(s.name, err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+// acceptWaiting takes the connections that the kernel has made already.
+func (s *streams) acceptWaiting(ctx context.Context, conns *sync.WaitGroup) {
+	for end := time.Now().Add(drainFor); time.Now().Before(end); {
+		_ = s.ln.SetDeadline(time.Now().Add(lull))
+		conn, err := s.ln.Accept()
+		if err != nil {
+			return
+		}
+		s.admit(ctx, conn, conns)
+	}
+}
+
+// admit serves a connection if there is room for it.
+func (s *streams) admit(ctx context.Context, conn net.Conn, conns *sync.WaitGroup) {
+	if s.shared.open.Add(1) > int64(s.cfg.MaxConnections) {
+		s.shared.open.Add(-1)
+		s.shared.refused.Add(1)
+		_ = conn.Close()
+		s.reader.bad.accept(s.name, fmt.Errorf("there are %d connections already (--statsd.max-connections)", s.cfg.MaxConnections))
+		return
+	}
+	s.shared.accepted.Add(1)
+	conns.Go(func() {
+		defer s.shared.open.Add(-1)
+		defer conn.Close()
+		s.serve(ctx, conn)
+	})
+}
+
+// serve reads one connection until its end, until it has been silent for too
+// long, or until ctx ends and nothing is left to read.
+func (s *streams) serve(ctx context.Context, conn net.Conn) {
+	lines := newSplitter(s.cfg.MaxLine, s.take, s.cut)
+	release := wakeAtEnd(ctx, conn.SetReadDeadline)
+	err := s.read(ctx, conn, lines)
+	release()
+	if err == nil {
+		err = drainStream(conn, lines)
+	}
+	lines.end(errors.Is(err, io.EOF))
+}
+
+// read returns nil when ctx ended.
+func (s *streams) read(ctx context.Context, conn net.Conn, lines *splitter) error {
+	for s.waits(ctx, conn) {
+		n, err := conn.Read(lines.room())
+		lines.filled(n)
+		switch late := errors.Is(err, os.ErrDeadlineExceeded); {
+		case err == nil, late && ctx.Err() != nil:
+		case late:
+			s.shared.idle.Add(1)
+			return err
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// waits gives a connection its time and reports whether ctx is still there. It
+// looks at ctx last, so that the wake-up at its end is not overwritten.
+func (s *streams) waits(ctx context.Context, conn net.Conn) bool {
+	_ = conn.SetReadDeadline(time.Now().Add(s.cfg.Idle))
+	return ctx.Err() == nil
+}
+
+// drainStream reads what is there, until there was nothing for a moment.
+func drainStream(conn net.Conn, lines *splitter) error {
+	for end := time.Now().Add(drainFor); time.Now().Before(end); {
+		_ = conn.SetReadDeadline(time.Now().Add(lull))
+		n, err := conn.Read(lines.room())
+		lines.filled(n)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take gives whole lines to the reader.
+func (s *streams) take(lines []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reader.lines(lines)
+	if next := s.reader.flush(time.Now()); !next.IsZero() && !s.armed {
+		s.armed = true
+		s.timer.Reset(time.Until(next))
+	}
+}
+
+func (s *streams) cut(line []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reader.cut(line)
+}
+
+// flush hands the sums over when they are due.
+func (s *streams) flush(ctx context.Context) {
+	defer s.timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.timer.C:
+		}
+		s.mu.Lock()
+		next := s.reader.flush(time.Now())
+		if s.armed = !next.IsZero(); s.armed {
+			s.timer.Reset(time.Until(next))
+		}
+		s.mu.Unlock()
+	}
+}

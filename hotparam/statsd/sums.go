@@ -1,0 +1,171 @@
+package statsd
+
+import (
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/crowd"
+)
+
+// sums adds up by metric name what arrives in one second. It remembers names
+// between flushes, so that a name is decoded once and not with every line.
+//
+// Sample rates make fractions: 1|c|@0.3 stands for 3.33 requests. The whole
+// part is handed over, the fraction stays with its name for the next time, and
+// when names are forgotten it is rounded to the nearest. So the total of a key
+// is never off by more than one.
+//
+// Members of sets say who stands behind the counts of a name. They leave with
+// the name's next count.
+//
+// Not safe for concurrent use.
+type sums struct {
+	max     int              // of names, and of pairs of a name and a time
+	second  int64            // of everything that has no time of its own
+	names   map[string]int32 // metric name -> entries
+	entries []entry
+	touched []int32           // the entries with something new
+	stamped map[stamp]float64 // counts that said their own second
+}
+
+type stamp struct {
+	entry  int32
+	second int64
+}
+
+type entry struct {
+	key   hotparam.Key
+	sum   float64
+	dirty bool            // is in touched
+	waits uint8           // how many flushes crowd has seen without a count
+	crowd *hotparam.Crowd // of the next count; nil: nobody said
+}
+
+const (
+	// A sum of thirds lands just below the whole number that it stands for.
+	epsilon = 1e-6
+	// A set without a count may be ahead of it by so many flushes: a datagram
+	// that is overtaken comes soon, or not at all.
+	maxWaits = 50
+)
+
+func newSums(most int) *sums {
+	return &sums{max: most, names: map[string]int32{}, stamped: map[stamp]float64{}}
+}
+
+// known gives the entry of a name, -1 for a new one. It does not allocate.
+func (s *sums) known(name []byte) int32 {
+	if i, ok := s.names[string(name)]; ok {
+		return i
+	}
+	return -1
+}
+
+// learn adds a name. There must be room.
+func (s *sums) learn(name []byte, key hotparam.Key) int32 {
+	i := int32(len(s.entries))
+	s.entries = append(s.entries, entry{key: key})
+	s.names[string(name)] = i
+	return i
+}
+
+// full reports that no further name has room; crowded, that no further time of
+// a name may have.
+func (s *sums) full() bool    { return len(s.entries) >= s.max }
+func (s *sums) crowded() bool { return len(s.stamped) >= s.max }
+
+func (s *sums) empty() bool { return len(s.touched) == 0 && len(s.stamped) == 0 }
+
+func (s *sums) touch(i int32) *entry {
+	e := &s.entries[i]
+	if !e.dirty {
+		e.dirty = true
+		s.touched = append(s.touched, i)
+	}
+	return e
+}
+
+func (s *sums) add(i int32, n float64) {
+	e := s.touch(i)
+	e.sum = min(e.sum+n, maxSum)
+}
+
+// addAt adds to another second than that of the others.
+func (s *sums) addAt(i int32, second int64, n float64) {
+	at := stamp{i, second}
+	s.stamped[at] = min(s.stamped[at]+n, maxSum)
+}
+
+const maxSum = 1 << 62 // more does not fit a count
+
+// join adds a member of the name's set.
+func (s *sums) join(i int32, m crowd.Member) {
+	e := s.touch(i)
+	if e.crowd == nil {
+		e.crowd, e.waits = new(hotparam.Crowd), 0
+	}
+	m.AddTo(e.crowd)
+}
+
+// take gives what is new, in a slice that the caller may keep.
+func (s *sums) take() []hotparam.Count {
+	if s.empty() {
+		return nil
+	}
+	counts := make([]hotparam.Count, 0, len(s.touched)+len(s.stamped))
+	for at, sum := range s.stamped {
+		e := s.touch(at.entry) // for the fraction
+		n := int64(sum + epsilon)
+		e.sum += sum - float64(n)
+		if n > 0 {
+			counts = append(counts, hotparam.Count{Key: e.key, N: n, Second: at.second, Crowd: e.leave()})
+		}
+	}
+	clear(s.stamped)
+	waiting := s.touched[:0]
+	for _, i := range s.touched {
+		e := &s.entries[i]
+		n := int64(e.sum + epsilon)
+		switch {
+		case n > 0:
+			e.sum -= float64(n)
+			counts = append(counts, hotparam.Count{Key: e.key, N: n, Second: s.second, Crowd: e.leave()})
+		case e.crowd != nil && e.waits < maxWaits:
+			e.waits++
+			waiting = append(waiting, i)
+			continue
+		default:
+			e.crowd = nil
+		}
+		e.dirty = false
+	}
+	s.touched = waiting
+	return counts
+}
+
+// forget drops all names and gives the fractions that round up to one. Take
+// comes before it.
+func (s *sums) forget() []hotparam.Count {
+	var counts []hotparam.Count
+	for i := range s.entries {
+		if e := &s.entries[i]; e.sum >= 0.5 {
+			counts = append(counts, hotparam.Count{Key: e.key, N: 1, Second: s.second})
+		}
+	}
+	s.names = map[string]int32{}
+	s.entries, s.touched = nil, nil
+	return counts
+}
+
+// leave gives the crowd away. Members may have been lost on the way or be those
+// of somebody who makes them up, so what was seen is at least what the others
+// say, and what even then is no crowd is none.
+func (e *entry) leave() *hotparam.Crowd {
+	c := e.crowd
+	if c == nil {
+		return nil
+	}
+	e.crowd = nil
+	if !crowd.Settle(c) {
+		return nil
+	}
+	return c
+}
