@@ -3,11 +3,13 @@ package kafka_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hotparam/pipeline/hotparam"
@@ -28,11 +30,14 @@ func TestRoundTrip(t *testing.T) {
 	}
 	await(t, "all counts", func() bool { return in.total() >= total })
 	stopP()
-	stopC()
 	for _, want := range counts {
 		if in.sums[want.Key] != want.N {
 			t.Fatalf("%s: got %d, want %d", want.Key, in.sums[want.Key], want.N)
 		}
+	}
+	stopC()
+	if in.total() != 0 {
+		t.Errorf("%d are still counted where no partition is read", in.total())
 	}
 	ps, cs := p.Stats(), c.Stats()
 	if ps.Sent != uint64(total) || ps.Records != 8 || ps.Dropped+ps.Invalid+ps.Errors != 0 || ps.Queued != 0 {
@@ -43,32 +48,40 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// The members of a group share the partitions, see every count once, and take
-// over from one that leaves.
+// The members of a group share the partitions, together have every count once,
+// and take over from one that leaves with all that it had counted.
 func TestTwoConsumersShare(t *testing.T) {
 	t.Parallel()
 	cfg := config(cluster(t, kfake.SeedTopics(8, topic)).ListenAddrs())
 	var a, b inbox
-	ca, _ := consumer(t, &a, kafka.ConsumerConfig{Config: cfg})
-	cb, stopB := consumer(t, &b, kafka.ConsumerConfig{Config: cfg})
-	await(t, "four partitions each", func() bool { return ca.Stats().Partitions == 4 && cb.Stats().Partitions == 4 })
-
+	ca, _ := consumer(t, &a, kafka.ConsumerConfig{Config: cfg, Backlog: time.Minute})
+	await(t, "all partitions", func() bool { return ca.Stats().Partitions == 8 })
 	p, _ := producer(t, kafka.ProducerConfig{Config: cfg})
 	counts, total := batch(1000)
 	_ = p.Send(t.Context(), counts)
-	await(t, "all counts", func() bool { return a.total()+b.total() >= total })
-	if a.total()+b.total() != total || a.total() == 0 || b.total() == 0 {
-		t.Errorf("%d and %d of %d", a.total(), b.total(), total)
+	await(t, "all counts", func() bool { return a.total() == total })
+
+	cb, stopB := consumer(t, &b, kafka.ConsumerConfig{Config: cfg, Backlog: time.Minute})
+	await(t, "four partitions each", func() bool { return ca.Stats().Partitions == 4 && cb.Stats().Partitions == 4 })
+	await(t, "what the first one had", func() bool { return a.total()+b.total() == total })
+	again, _ := batch(1000)
+	_ = p.Send(t.Context(), again)
+	await(t, "all counts at both", func() bool { return a.total()+b.total() >= 2*total })
+	if a.total()+b.total() != 2*total || a.total() == 0 || b.total() == 0 {
+		t.Errorf("%d and %d of %d", a.total(), b.total(), 2*total)
+	}
+	if s := ca.Stats(); s.Reread != 0 || s.Records != 12 {
+		t.Errorf("partitions that did not move were read again: %+v", s)
 	}
 
 	stopB()
 	await(t, "all partitions", func() bool { return ca.Stats().Partitions == 8 })
-	before := a.total()
-	again, _ := batch(1000)
-	_ = p.Send(t.Context(), again)
-	await(t, "all counts from the one left", func() bool { return a.total() >= before+total })
-	if got := a.total() - before; got != total {
-		t.Errorf("the one left got %d of %d", got, total)
+	await(t, "what the second one had", func() bool { return a.total() >= 2*total })
+	if a.total() != 2*total || b.total() != 0 {
+		t.Errorf("%d of %d, and %d", a.total(), 2*total, b.total())
+	}
+	if s := ca.Stats(); s.Reread != 8 || s.Duplicates != 0 || s.Misplaced != 0 || s.Skipped != 0 {
+		t.Errorf("%+v", s)
 	}
 }
 
@@ -136,32 +149,110 @@ func TestMissingTopic(t *testing.T) {
 	})
 }
 
-// What is older than the backlog is not read, committed or not.
+// What is older than the backlog is not read, committed or not; what is newer is
+// read again by who takes over.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	cfg := config(cluster(t, kfake.SeedTopics(4, topic)).ListenAddrs())
 	counts, total := batch(100)
-	for _, age := range []time.Duration{time.Hour, time.Second} {
+	write := func(age time.Duration) {
 		p, stop := producer(t, kafka.ProducerConfig{Config: cfg, Now: func() time.Time { return time.Now().Add(-age) }})
 		_ = p.Send(t.Context(), counts)
 		await(t, "records", func() bool { return p.Stats().Sent == uint64(total) })
 		stop()
 	}
-	in := &inbox{}
-	_, stop := consumer(t, in, kafka.ConsumerConfig{Config: cfg, Backlog: time.Minute})
-	await(t, "the newer half", func() bool { return in.total() >= total })
-	stop()
-	if in.total() != total {
-		t.Errorf("got %d, want the newer %d only", in.total(), total)
+	read := func(want int64) kafka.ConsumerStats {
+		in := &inbox{}
+		c, stop := consumer(t, in, kafka.ConsumerConfig{Config: cfg, Backlog: time.Minute})
+		await(t, "the newer ones", func() bool { return in.total() >= want })
+		if in.total() != want {
+			t.Errorf("got %d, want %d", in.total(), want)
+		}
+		stop()
+		return c.Stats()
 	}
-	// The group has committed: nothing comes again.
-	_, stop = consumer(t, in, kafka.ConsumerConfig{Config: cfg, Backlog: time.Minute})
-	p, _ := producer(t, kafka.ProducerConfig{Config: cfg})
-	_ = p.Send(t.Context(), []hotparam.Count{{Key: "last", N: 1}})
-	await(t, "the last", func() bool { return in.total() > total })
+	write(time.Hour)
+	write(time.Second)
+	if s := read(total); s.Reread != 0 || s.Skipped != 0 {
+		t.Errorf("a new group: %+v", s)
+	}
+	if s := read(total); s.Reread != 4 || s.Skipped != 0 {
+		t.Errorf("the one after: %+v", s)
+	}
+}
+
+// A group that was away for an hour does not read through that hour.
+func TestGroupThatWasAway(t *testing.T) {
+	t.Parallel()
+	var log logTo
+	cfg := config(cluster(t, kfake.SeedTopics(1, topic)).ListenAddrs())
+	cfg.Log = log.logger()
+	counts, total := batch(10)
+	clock := func(age time.Duration) func() time.Time {
+		return func() time.Time { return time.Now().Add(-age) }
+	}
+	write := func(age time.Duration) {
+		p, stop := producer(t, kafka.ProducerConfig{Config: cfg, Now: clock(age)})
+		_ = p.Send(t.Context(), counts)
+		await(t, "records", func() bool { return p.Stats().Sent == uint64(total) })
+		stop()
+	}
+	in := &inbox{}
+	write(time.Hour)
+	_, stop := consumer(t, in, kafka.ConsumerConfig{Config: cfg, Now: clock(time.Hour)})
+	await(t, "the first", func() bool { return in.total() == total })
 	stop()
-	if in.total() != total+1 {
-		t.Errorf("got %d, want %d", in.total(), total+1)
+	for minutes := range 5 {
+		write(time.Duration(50-minutes) * time.Minute)
+	}
+	write(time.Second)
+	c, _ := consumer(t, in, kafka.ConsumerConfig{Config: cfg})
+	await(t, "the last", func() bool { return in.total() == total })
+	if s := c.Stats(); s.Records != 1 || s.Skipped != 5 || s.Jumps != 1 {
+		t.Errorf("%+v", s)
+	}
+	if out := log.String(); strings.Count(out, "older than every window are skipped") != 1 {
+		t.Errorf("log:\n%s", out)
+	}
+}
+
+// A member that falls behind jumps to the backlog and counts what it did not
+// read.
+func TestSlowMemberJumps(t *testing.T) {
+	t.Parallel()
+	cfg := config(cluster(t, kfake.SeedTopics(1, topic)).ListenAddrs())
+	var ahead atomic.Int64 // of the consumer's clock
+	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	in, gate := &inbox{}, make(chan struct{})
+	c, err := kafka.NewConsumer(kafka.ConsumerConfig{Config: cfg, Now: now, Handle: func(counts []hotparam.Count) {
+		<-gate
+		in.handle(counts)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, c.Run)
+	await(t, "the partition", func() bool { return c.Stats().Partitions == 1 })
+	write := func(n int, now func() time.Time) {
+		p, stop := producer(t, kafka.ProducerConfig{Config: cfg, Now: now})
+		for i := range n {
+			_ = p.Send(t.Context(), []hotparam.Count{{Key: "k", N: 1}})
+			await(t, "a record", func() bool { return p.Stats().Records == uint64(i+1) })
+		}
+		stop()
+	}
+	write(50, time.Now)
+	await(t, "the first record", func() bool { return c.Stats().Records == 1 })
+	ahead.Store(int64(time.Minute))
+	if lag := c.Stats().Lag; lag < 59*time.Second {
+		t.Errorf("lag %v", lag)
+	}
+	write(1, now)
+	close(gate)
+	await(t, "the end", func() bool { return c.Stats().Lag == 0 })
+	s := c.Stats()
+	if s.Jumps != 1 || s.Skipped == 0 || s.Records+s.Skipped != 51 || in.total() != int64(s.Records) {
+		t.Errorf("%+v", s)
 	}
 }
 
@@ -241,22 +332,6 @@ func TestRepeatedRecordsCountOnce(t *testing.T) {
 	}
 }
 
-func TestPassword(t *testing.T) {
-	t.Parallel()
-	cfg := config(cluster(t, kfake.SeedTopics(2, topic), kfake.EnableSASL(), kfake.Superuser("PLAIN", "hp", "secret")).ListenAddrs())
-	cfg.Username, cfg.Password = "hp", "secret"
-	p, _ := producer(t, kafka.ProducerConfig{Config: cfg})
-	await(t, "the login", func() bool { return p.Stats().Connected == 1 })
-
-	var log logTo
-	cfg.Password, cfg.Log = "wrong", log.logger()
-	producer(t, kafka.ProducerConfig{Config: cfg})
-	await(t, "the refusal", func() bool { return strings.Contains(log.String(), "level=ERROR") })
-	if strings.Contains(log.String(), "wrong") {
-		t.Errorf("the log shows the password: %s", log.String())
-	}
-}
-
 func TestBadConfigurations(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*kafka.Config){
@@ -264,7 +339,7 @@ func TestBadConfigurations(t *testing.T) {
 		"no port":       func(c *kafka.Config) { c.Brokers = []string{"localhost"} },
 		"no topic":      func(c *kafka.Config) { c.Topic = "" },
 		"bad topic":     func(c *kafka.Config) { c.Topic = "a b" },
-		"half a login":  func(c *kafka.Config) { c.Username = "u" },
+		"half a login":  func(c *kafka.Config) { c.Login.Username = "u" },
 		"long tenant":   func(c *kafka.Config) { c.Namespace = strings.Repeat("n", 300) },
 		"few partition": func(c *kafka.Config) { c.Partitions = -1 },
 	} {
@@ -281,5 +356,87 @@ func TestBadConfigurations(t *testing.T) {
 	cfg.Group = ""
 	if _, err := kafka.NewConsumer(kafka.ConsumerConfig{Config: cfg, Handle: (&inbox{}).handle}); err == nil {
 		t.Error("a consumer without a group")
+	}
+}
+
+// A topic with another number of partitions than configured is used as it is,
+// and one that grows is noticed, both in words.
+func TestPartitionNumbersAreTold(t *testing.T) {
+	t.Parallel()
+	var log logTo
+	c := cluster(t, kfake.SeedTopics(2, topic))
+	cfg := config(c.ListenAddrs())
+	cfg.Log, cfg.Partitions = log.logger(), 4
+	in := &inbox{}
+	co, _ := consumer(t, in, kafka.ConsumerConfig{Config: cfg})
+	p, _ := producer(t, kafka.ProducerConfig{Config: cfg})
+	counts, total := batch(100)
+	_ = p.Send(t.Context(), counts)
+	await(t, "all counts", func() bool { return in.total() == total })
+	if out := log.String(); strings.Count(out, "configured=4 partitions=2") != 2 {
+		t.Errorf("log:\n%s", out)
+	}
+	addPartitions(t, c, 6)
+	await(t, "both to notice", func() bool {
+		_ = p.Send(t.Context(), []hotparam.Count{{Key: "k", N: 1}})
+		return strings.Count(log.String(), "before=2 partitions=6") == 2 && co.Stats().Partitions == 6
+	})
+	before := in.total()
+	_ = p.Send(t.Context(), counts)
+	await(t, "counts in six partitions", func() bool { return in.total() >= before+total })
+	if s := co.Stats(); s.Misplaced != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func addPartitions(t *testing.T, c *kfake.Cluster, n int32) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	rt := kmsg.NewCreatePartitionsRequestTopic()
+	rt.Topic, rt.Count = topic, n
+	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 5000
+	res, err := req.RequestWith(t.Context(), cl)
+	if err != nil || res.Topics[0].ErrorCode != 0 {
+		t.Fatalf("%v, %+v", err, res)
+	}
+}
+
+// Two static members under one name take the place from each other; the log says
+// what is wrong.
+func TestStaticMembersUnderOneName(t *testing.T) {
+	t.Parallel()
+	var log logTo
+	cfg := config(cluster(t, kfake.SeedTopics(1, topic)).ListenAddrs())
+	cfg.Log = log.logger()
+	first, _ := consumer(t, &inbox{}, kafka.ConsumerConfig{Config: cfg, Instance: "one"})
+	await(t, "the partition", func() bool { return first.Stats().Partitions == 1 })
+	consumer(t, &inbox{}, kafka.ConsumerConfig{Config: cfg, Instance: "one"})
+	await(t, "the reason", func() bool { return strings.Contains(log.String(), "runs under the same instance name") })
+}
+
+// A static member that restarts has its partitions again without anybody else
+// noticing.
+func TestStaticMember(t *testing.T) {
+	t.Parallel()
+	cfg := config(cluster(t, kfake.SeedTopics(4, topic)).ListenAddrs())
+	var a, b inbox
+	ca, _ := consumer(t, &a, kafka.ConsumerConfig{Config: cfg, Instance: "one"})
+	cb, stopB := consumer(t, &b, kafka.ConsumerConfig{Config: cfg, Instance: "two"})
+	await(t, "two partitions each", func() bool { return ca.Stats().Partitions == 2 && cb.Stats().Partitions == 2 })
+	p, _ := producer(t, kafka.ProducerConfig{Config: cfg})
+	counts, total := batch(100)
+	_ = p.Send(t.Context(), counts)
+	await(t, "all counts", func() bool { return a.total()+b.total() == total })
+	records := ca.Stats().Records
+	stopB()
+	cb, _ = consumer(t, &b, kafka.ConsumerConfig{Config: cfg, Instance: "two"})
+	await(t, "what the second one had", func() bool { return a.total()+b.total() == total })
+	if sa, sb := ca.Stats(), cb.Stats(); sa.Partitions != 2 || sa.Records != records || sb.Partitions != 2 || sb.Reread != 2 {
+		t.Errorf("%+v\n%+v", sa, sb)
 	}
 }

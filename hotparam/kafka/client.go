@@ -1,11 +1,13 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -44,12 +46,15 @@ func (c *boundConn) Close() error {
 }
 
 // link gives clients of a cluster, one after the other, and speaks once about
-// each outage. Not safe for concurrent use.
+// each outage. Not safe for concurrent use, but for partitions.
 type link struct {
-	cfg  Config
-	what string // happens to counts during an outage, for the log
-	wait *backoff.ExponentialBackOff
-	down bool
+	cfg    Config
+	what   string               // happens to counts during an outage, for the log
+	adjust func(*sarama.Config) // nil: nothing to
+	wait   *backoff.ExponentialBackOff
+	down   bool
+
+	seen atomic.Int64 // partitions of the topic; 0: not known yet
 }
 
 func newLink(cfg Config, what string) *link {
@@ -63,7 +68,7 @@ func newLink(cfg Config, what string) *link {
 // are closed with it.
 func (l *link) connect(ctx, hard context.Context) (sarama.Client, error) {
 	for {
-		client, err := l.try(hard)
+		client, err := l.try(hard, l.adjust)
 		if err == nil {
 			return client, nil
 		}
@@ -89,8 +94,16 @@ func (l *link) pause(ctx context.Context) bool {
 	}
 }
 
-func (l *link) try(hard context.Context) (sarama.Client, error) {
-	client, err := sarama.NewClient(l.cfg.Brokers, l.cfg.sarama(newDialer(hard)))
+// try gives a client, once.
+func (l *link) try(hard context.Context, adjust func(*sarama.Config)) (sarama.Client, error) {
+	cfg, err := l.cfg.sarama(newDialer(hard))
+	if err != nil {
+		return nil, err
+	}
+	if adjust != nil {
+		adjust(cfg)
+	}
+	client, err := sarama.NewClient(l.cfg.Brokers, cfg)
 	if err != nil {
 		return nil, l.explain(err)
 	}
@@ -101,21 +114,43 @@ func (l *link) try(hard context.Context) (sarama.Client, error) {
 	return client, nil
 }
 
-// findTopic makes sure that the topic is there.
+// findTopic makes sure that the topic is there, and looks at its partitions.
 func (l *link) findTopic(client sarama.Client) error {
-	_, err := client.Partitions(l.cfg.Topic)
+	partitions, err := client.Partitions(l.cfg.Topic)
+	if err == nil {
+		l.partitions(len(partitions))
+		return nil
+	}
 	if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 		return l.explain(err)
 	}
+	wanted := cmp.Or(l.cfg.Partitions, defaultPartitions)
 	if !l.cfg.CreateTopic {
 		return fmt.Errorf("kafka: topic %q does not exist on %v: create it "+
 			"(kafka-topics.sh --create --topic %s --partitions %d), or let this program create topics",
-			l.cfg.Topic, l.cfg.Brokers, l.cfg.Topic, l.cfg.Partitions)
+			l.cfg.Topic, l.cfg.Brokers, l.cfg.Topic, wanted)
 	}
-	if err := l.createTopic(client); err != nil {
-		return fmt.Errorf("kafka: cannot create topic %q with %d partitions: %w", l.cfg.Topic, l.cfg.Partitions, err)
+	if err := l.createTopic(client, wanted); err != nil {
+		return fmt.Errorf("kafka: cannot create topic %q with %d partitions: %w", l.cfg.Topic, wanted, err)
 	}
 	return l.explain(client.RefreshMetadata(l.cfg.Topic))
+}
+
+// partitions takes note of how many partitions the topic has. It speaks when
+// they are not as many as configured, and when they become more.
+func (l *link) partitions(n int) {
+	before := l.seen.Swap(int64(n))
+	switch wanted := int(l.cfg.Partitions); {
+	case before == int64(n):
+	case before != 0:
+		l.cfg.Log.Warn("kafka: the topic has another number of partitions now: keys move between them, "+
+			"and those that do are judged in two halves for one window",
+			"topic", l.cfg.Topic, "before", before, "partitions", n)
+	case wanted != 0 && wanted != n:
+		l.cfg.Log.Warn("kafka: the topic does not have as many partitions as configured; what it has is used. "+
+			"Configure that number, or none, or add partitions (kafka-topics.sh --alter --topic "+l.cfg.Topic+" --partitions N)",
+			"topic", l.cfg.Topic, "configured", wanted, "partitions", n)
+	}
 }
 
 // explain says what an error of the client is about.
@@ -123,28 +158,31 @@ func (l *link) explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, sarama.ErrOutOfBrokers) && l.cfg.Login.Username != "" && hint(err) == "":
+		return fmt.Errorf("kafka: cannot reach brokers %v with a login by %s, which this listener may not offer: %w",
+			l.cfg.Brokers, cmp.Or(l.cfg.Login.Mechanism, Plain), err)
 	case errors.Is(err, sarama.ErrOutOfBrokers):
-		return fmt.Errorf("kafka: cannot reach brokers %v: %w", l.cfg.Brokers, err)
+		return fmt.Errorf("kafka: cannot reach brokers %v: %w%s", l.cfg.Brokers, err, hint(err))
 	}
-	return fmt.Errorf("kafka: topic %q on brokers %v: %w", l.cfg.Topic, l.cfg.Brokers, err)
+	return fmt.Errorf("kafka: topic %q on brokers %v: %w%s", l.cfg.Topic, l.cfg.Brokers, err, hint(err))
 }
 
 // createTopic creates the topic. That somebody else was faster is fine.
-func (l *link) createTopic(client sarama.Client) error {
+func (l *link) createTopic(client sarama.Client, partitions int32) error {
 	admin, err := sarama.NewClusterAdminFromClient(client)
 	if err != nil {
 		return err
 	}
 	// The admin is not closed: it would close the client with it.
 	err = admin.CreateTopic(l.cfg.Topic, &sarama.TopicDetail{
-		NumPartitions:     l.cfg.Partitions,
+		NumPartitions:     partitions,
 		ReplicationFactor: -1, // as the cluster is set up
 	}, false)
 	if errors.Is(err, sarama.ErrTopicAlreadyExists) {
 		return nil
 	}
 	if err == nil {
-		l.cfg.Log.Info("kafka: topic created", "topic", l.cfg.Topic, "partitions", l.cfg.Partitions)
+		l.cfg.Log.Info("kafka: topic created", "topic", l.cfg.Topic, "partitions", partitions)
 	}
 	return err
 }

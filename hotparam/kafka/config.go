@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,21 +24,27 @@ type Config struct {
 	ClientID string
 	// Namespace is the tenant: written into records, and required of them.
 	Namespace string
-	// TLS encrypts, with the certificates that the system trusts.
-	TLS bool
-	// Username and Password log in with SASL/PLAIN; without TLS they travel
-	// readable.
-	Username, Password string
-	// CreateTopic creates the topic where it is missing, with Partitions
-	// (default 8) and the cluster's own replication. Partitions bound how many
-	// consumers of a group can work.
+	// TLS encrypts the connections; Login says who we are.
+	TLS   TLS
+	Login Login
+	// CreateTopic creates the topic where it is missing, with the cluster's own
+	// replication.
 	CreateTopic bool
-	Partitions  int32
+	// Partitions the topic should have; 0: as many as it has, and 8 where it is
+	// created. Another number than that of the topic is told in the log, no
+	// more: everybody goes by what the topic has. They bound how many consumers
+	// of a group can work.
+	Partitions int32
 	// Log hears of outages, once for each; default slog.Default().
 	Log *slog.Logger
 }
 
+const defaultPartitions = 8
+
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// instanceName also takes none.
+var instanceName = regexp.MustCompile(`^[a-zA-Z0-9._-]{0,249}$`)
 
 // withDefaults also validates.
 func (c Config) withDefaults() (Config, error) {
@@ -57,14 +62,16 @@ func (c Config) withDefaults() (Config, error) {
 	if len(c.Namespace) > maxName {
 		return c, fmt.Errorf("kafka: namespace of %d bytes is longer than %d", len(c.Namespace), maxName)
 	}
-	if (c.Username == "") != (c.Password == "") {
-		return c, errors.New("kafka: username and password go together, one of them is empty")
-	}
 	if c.Partitions < 0 {
 		return c, fmt.Errorf("kafka: partitions %d is negative", c.Partitions)
 	}
+	if err := c.Login.check(); err != nil {
+		return c, err
+	}
+	if _, err := c.TLS.config(); err != nil {
+		return c, err
+	}
 	c.ClientID = cmp.Or(c.ClientID, "hotparam")
-	c.Partitions = cmp.Or(c.Partitions, 8)
 	c.Log = cmp.Or(c.Log, slog.Default())
 	return c, nil
 }
@@ -72,7 +79,7 @@ func (c Config) withDefaults() (Config, error) {
 // sarama gives the settings of the Kafka client. All waits are short: counts
 // are worth little after some seconds, and a Send or a shutdown must not hang
 // on a broker that does not answer.
-func (c Config) sarama(d *dialer) *sarama.Config {
+func (c Config) sarama(d *dialer) (*sarama.Config, error) {
 	s := sarama.NewConfig()
 	s.ClientID = c.ClientID
 	s.Net.DialTimeout = 3 * time.Second
@@ -81,29 +88,48 @@ func (c Config) sarama(d *dialer) *sarama.Config {
 	s.Net.MaxOpenRequests = 1 // keeps records of a partition in order
 	s.Net.Proxy.Enable = true // only a way to dial ourselves
 	s.Net.Proxy.Dialer = d
-	s.Net.TLS.Enable = c.TLS
-	if c.TLS {
-		s.Net.TLS.Config = &tls.Config{MinVersion: tls.VersionTLS12}
+	c.Login.apply(s)
+	// Read at every connection: certificates are renewed while we run.
+	tls, err := c.TLS.config()
+	if err != nil {
+		return nil, err
 	}
-	s.Net.SASL.Enable = c.Username != ""
-	s.Net.SASL.User, s.Net.SASL.Password = c.Username, c.Password
+	s.Net.TLS.Enable, s.Net.TLS.Config = tls != nil, tls
 	s.Metadata.Full = false
 	s.Metadata.AllowAutoTopicCreation = false // by accident, with one partition
 	s.Metadata.Retry.Max = 1
-	s.Metadata.RefreshFrequency = time.Minute // partitions may be added
+	s.Metadata.RefreshFrequency = 10 * time.Second // partitions may be added
+	produces(s)
+	consumes(s)
+	return s, nil
+}
 
+func produces(s *sarama.Config) {
 	s.Producer.Partitioner = sarama.NewManualPartitioner
 	s.Producer.Compression = sarama.CompressionZSTD
-	s.Producer.RequiredAcks = sarama.WaitForLocal // a broker that dies may lose one flush
+	s.Producer.RequiredAcks = sarama.WaitForAll // or a leader that moves takes what was confirmed with it
 	s.Producer.Timeout = 3 * time.Second
 	s.Producer.MaxMessageBytes = 1 << 20
 	s.Producer.Return.Successes = true // as a SyncProducer wants it
 	s.Producer.Retry.MaxBufferLength = 4096
 	s.Producer.Retry.MaxBufferBytes = 32 << 20
+}
 
+// consumes bounds what waits to be read: per partition some records in a
+// channel and the answer that they come from.
+func consumes(s *sarama.Config) {
+	s.ChannelBufferSize = 16
+	s.Consumer.Fetch.Max = 8 << 20
 	s.Consumer.Return.Errors = true
-	s.Consumer.Offsets.Initial = sarama.OffsetNewest
-	s.Consumer.Group.Rebalance.Retry.Backoff = 500 * time.Millisecond
 	s.Consumer.MaxProcessingTime = time.Second
-	return s
+	s.Consumer.MaxWaitTime = 100 * time.Millisecond // also what a partition waits that joins the others of its broker
+	s.Consumer.Offsets.Initial = sarama.OffsetNewest
+	s.Consumer.Offsets.AutoCommit.Interval = time.Second
+	// Partitions that do not move stay with their member, which goes on reading
+	// them while the others move.
+	s.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyCooperativeSticky()}
+	s.Consumer.Group.Rebalance.Retry.Backoff = 200 * time.Millisecond
+	// A member hears of a rebalance by a heartbeat: it is what a moving
+	// partition waits for.
+	s.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
 }

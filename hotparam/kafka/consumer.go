@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,25 +21,48 @@ type ConsumerConfig struct {
 	// of a record share memory. It is called by one goroutine for each
 	// partition, at the same time. The record counts as read when it returns.
 	Handle func([]hotparam.Count)
-	// Backlog is how far back a partition is read when it is taken over;
-	// default 10 s. Offsets that the group committed before that are skipped:
-	// what is older than any window need not be read. It should be the longest
-	// window and lateness of the rules.
+	// Taken is called when a partition has come, before its first Handle: what
+	// is longer than Backlog is not known of its keys. Default: nothing.
+	Taken func()
+	// Lost is called when a partition leaves this member, after its last
+	// Handle, with a function that knows the keys of the partition. What was
+	// counted of them must be forgotten: whoever has the partition next, also
+	// if it is this member again, reads the Backlog again. Default: nothing.
+	Lost func(held func(hotparam.Key) bool)
+	// Backlog is how far back a partition is read when it is taken over, below
+	// the offset that the group committed or above; default 10 s. It should be
+	// the longest window of the rules and what flushing and clocks add to it:
+	// then the new owner counts exactly what the old one did, and what is
+	// older need not be read.
 	Backlog time.Duration
-	// Now is the clock that Backlog is counted from; default time.Now.
+	// MaxLag is how far behind its end a partition may be read; default 30 s,
+	// at least two backlogs. Further behind, reading jumps to the Backlog.
+	MaxLag time.Duration
+	// Instance makes this a static member of the group: a restart within
+	// SessionTimeout under the same name keeps its partitions, and nothing
+	// moves; in return a stop hands them over only after SessionTimeout. Each
+	// member needs a name of its own. Default: a dynamic member.
+	Instance string
+	// SessionTimeout is when a member that is not heard of has left, 6 s to
+	// 30 min as brokers are set up; default 10 s.
+	SessionTimeout time.Duration
+	// Now is the clock that Backlog and lag are counted from; default time.Now.
 	Now func() time.Time
 }
 
-// Consumer reads counts as a member of a consumer group. Stats may be called
-// by any goroutine; Run by one.
+// Consumer reads counts as a member of a consumer group. Stats and SetBacklog
+// may be called by any goroutine; Run by one.
 type Consumer struct {
-	cfg  ConsumerConfig
-	link *link
-	seen *seen
+	cfg     ConsumerConfig
+	link    *link
+	backlog atomic.Int64 // nanoseconds
 
-	records, counts, requests, malformed, foreign, duplicates, errors atomic.Uint64
-	partitions                                                        atomic.Int64
-	logged                                                            atomic.Int64 // unix nanoseconds of the last line about a broken record
+	records, reread, skipped, jumps, counts, requests atomic.Uint64
+	malformed, foreign, duplicates, misplaced, errors atomic.Uint64
+	broken, jumped, trouble                           throttle
+
+	mu      sync.Mutex // guards the rest
+	reading map[int32]*progress
 }
 
 // NewConsumer builds a Consumer. It looks at no network.
@@ -53,11 +77,51 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	if cfg.Handle == nil {
 		return nil, errors.New("kafka: a consumer without Handle")
 	}
+	if cfg.Taken == nil {
+		cfg.Taken = func() {}
+	}
+	if cfg.Lost == nil {
+		cfg.Lost = func(func(hotparam.Key) bool) {}
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	cfg.Backlog = cmp.Or(max(cfg.Backlog, 0), 10*time.Second)
-	return &Consumer{cfg: cfg, link: newLink(cfg.Config, "no counts are read"), seen: newSeen(maxSeen)}, nil
+	cfg.MaxLag = cmp.Or(max(cfg.MaxLag, 0), 30*time.Second)
+	cfg.SessionTimeout = cmp.Or(max(cfg.SessionTimeout, 0), 10*time.Second)
+	if !instanceName.MatchString(cfg.Instance) {
+		return nil, fmt.Errorf("kafka: instance %q is not up to 249 of a-z A-Z 0-9 . _ -", cfg.Instance)
+	}
+	if cfg.SessionTimeout < time.Second {
+		return nil, fmt.Errorf("kafka: session timeout %v is below 1s", cfg.SessionTimeout)
+	}
+	c := &Consumer{cfg: cfg, link: newLink(cfg.Config, "no counts are read"), reading: map[int32]*progress{}}
+	c.link.adjust = c.adjust
+	c.SetBacklog(cfg.Backlog)
+	return c, nil
+}
+
+// SetBacklog changes Backlog for partitions that are taken over from now on; 0
+// means the default.
+func (c *Consumer) SetBacklog(d time.Duration) {
+	c.backlog.Store(int64(cmp.Or(max(d, 0), 10*time.Second)))
+}
+
+// since is where reading starts.
+func (c *Consumer) since() time.Time { return c.cfg.Now().Add(-time.Duration(c.backlog.Load())) }
+
+// maxLag is above the lag with which reading starts, or there would be no end
+// to jumping.
+func (c *Consumer) maxLag() time.Duration {
+	return max(c.cfg.MaxLag, 2*time.Duration(c.backlog.Load()))
+}
+
+// adjust sets what a member of the group needs.
+func (c *Consumer) adjust(s *sarama.Config) {
+	s.Consumer.Group.InstanceId = c.cfg.Instance
+	s.Consumer.Group.Session.Timeout = c.cfg.SessionTimeout
+	s.Consumer.Group.Rebalance.Timeout = c.cfg.SessionTimeout
+	// Who joins is answered when all others have joined too, or are given up.
+	s.Net.ReadTimeout += c.cfg.SessionTimeout
 }
 
 // leaveWithin bounds how long Run takes to commit and leave the group.
@@ -73,11 +137,11 @@ func (c *Consumer) Run(ctx context.Context) error {
 		if err != nil {
 			return nil // ctx ended
 		}
-		err = c.consume(ctx, client)
+		err = c.consume(ctx, hard, client)
 		if ctx.Err() != nil {
 			return nil
 		}
-		c.link.failed(fmt.Errorf("kafka: consumer group %q: %w", c.cfg.Group, err))
+		c.link.failed(fmt.Errorf("kafka: consumer group %q: %w%s", c.cfg.Group, err, hint(err)))
 		if !c.link.pause(ctx) {
 			return nil
 		}
@@ -86,8 +150,21 @@ func (c *Consumer) Run(ctx context.Context) error {
 
 // consume is a member of the group until ctx ends or the brokers fail. It
 // closes the client.
-func (c *Consumer) consume(ctx context.Context, client sarama.Client) error {
+//
+// Records are read over connections of their own: on those of the group a
+// heartbeat, or the answer to a rebalance, would wait behind them.
+func (c *Consumer) consume(ctx, hard context.Context, client sarama.Client) error {
 	defer client.Close()
+	data, err := c.link.try(hard, nil)
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	consumer, err := sarama.NewConsumerFromClient(data)
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
 	group, err := sarama.NewConsumerGroupFromClient(c.cfg.Group, client)
 	if err != nil {
 		return err
@@ -95,139 +172,56 @@ func (c *Consumer) consume(ctx context.Context, client sarama.Client) error {
 	drained := make(chan struct{})
 	go func() { // or the client would stop at its hundredth error
 		defer close(drained)
-		for range group.Errors() {
-			c.errors.Add(1)
+		for err := range group.Errors() {
+			c.failed(err)
 		}
 	}()
 	defer func() {
 		_ = group.Close() // the group notices by itself that we are gone
 		<-drained
 	}()
+	return c.sessions(ctx, group, &member{c: c, group: group, client: data, consumer: consumer})
+}
+
+// giveUpAfter is how long an outage lasts before all connections are made anew.
+const giveUpAfter = time.Minute
+
+// sessions is one session of the group after the other. An outage is waited for
+// as the same member: for a new one the group would wait until it gives up the
+// old one.
+func (c *Consumer) sessions(ctx context.Context, group sarama.ConsumerGroup, m *member) error {
+	since := time.Now()
 	for ctx.Err() == nil {
-		// Consume returns at every rebalance, without an error.
-		if err := group.Consume(ctx, []string{c.cfg.Topic}, &member{c, client}); err != nil {
+		err := group.Consume(ctx, []string{c.cfg.Topic}, m)
+		if err == nil || m.began.Swap(false) { // a session has been there
+			since = time.Now()
+		}
+		if err == nil {
+			continue
+		}
+		if time.Since(since) > giveUpAfter {
 			return err
 		}
+		c.link.failed(fmt.Errorf("kafka: consumer group %q: %w%s", c.cfg.Group, err, hint(err)))
+		c.link.pause(ctx)
 	}
 	return ctx.Err()
 }
 
-// member handles one session: the time between two rebalances, of one client.
-type member struct {
-	c      *Consumer
-	client sarama.Client
-}
-
-// Setup moves each partition of this session to where reading starts: the
-// later of the committed offset and the first record within the backlog. The
-// rebalancing is eager, so this sees all partitions every time.
-func (m *member) Setup(s sarama.ConsumerGroupSession) error {
-	m.c.link.works()
-	topic := m.c.cfg.Topic
-	partitions := s.Claims()[topic]
-	m.c.partitions.Store(int64(len(partitions)))
-	since := m.c.cfg.Now().Add(-m.c.cfg.Backlog).UnixMilli()
-	for _, p := range partitions {
-		offset, err := m.start(topic, p, since)
-		if err != nil {
-			return fmt.Errorf("kafka: where to start in partition %d of %q: %w", p, topic, err)
-		}
-		s.MarkOffset(topic, p, offset, "") // only ever moves forward
-	}
-	return nil
-}
-
-// start is the offset of the first record since a time in milliseconds, or the
-// end where there is none. The end is asked for first: a record that is written
-// between the two questions must not be skipped.
-func (m *member) start(topic string, partition int32, since int64) (int64, error) {
-	end, err := m.client.GetOffset(topic, partition, sarama.OffsetNewest)
-	if err != nil {
-		return 0, err
-	}
-	offset, err := m.client.GetOffset(topic, partition, since)
-	if err == nil && offset < 0 {
-		offset = end
-	}
-	return offset, err
-}
-
-// Cleanup ends the session. The client commits what was marked by itself.
-func (m *member) Cleanup(sarama.ConsumerGroupSession) error {
-	m.c.partitions.Store(0)
-	return nil
-}
-
-// ConsumeClaim reads one partition until it is taken away.
-func (m *member) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
-	for {
-		select {
-		case msg, ok := <-claim.Messages():
-			if !ok {
-				return nil
-			}
-			m.c.record(msg.Partition, msg.Value)
-			s.MarkMessage(msg, "")
-		case <-s.Context().Done():
-			return nil
-		}
+// failed counts an error that the client goes on after, and shows one every ten
+// seconds.
+func (c *Consumer) failed(err error) {
+	c.errors.Add(1)
+	if c.trouble.ready(c.cfg.Now()) {
+		c.cfg.Log.Warn("kafka: the consumer has trouble and tries again: "+err.Error()+hint(err),
+			"topic", c.cfg.Topic, "group", c.cfg.Group)
 	}
 }
 
-// record handles one record. A bad one is counted and passed over: it would be
-// as bad the next time.
-func (c *Consumer) record(partition int32, data []byte) {
-	c.records.Add(1)
-	r, err := ParseRecord(data)
-	switch {
-	case err != nil:
-		c.broken(partition, data, err)
-	case r.Namespace != c.cfg.Namespace:
-		c.foreign.Add(1)
-	case !c.seen.first(origin{r.Source, r.Epoch, partition}, r.Sequence):
-		c.duplicates.Add(1)
-	case len(r.Counts) > 0:
-		c.counts.Add(uint64(len(r.Counts)))
-		c.requests.Add(requests(r.Counts))
-		c.cfg.Handle(r.Counts)
-	}
-}
+// throttle lets one in ten seconds pass.
+type throttle struct{ last atomic.Int64 }
 
-// broken counts a record that cannot be read, and shows one every ten seconds.
-func (c *Consumer) broken(partition int32, data []byte, err error) {
-	c.malformed.Add(1)
-	now, last := time.Now().UnixNano(), c.logged.Load()
-	if now-last < int64(10*time.Second) || !c.logged.CompareAndSwap(last, now) {
-		return
-	}
-	c.cfg.Log.Warn("kafka: a record cannot be read, further ones are only counted for 10 s",
-		"topic", c.cfg.Topic, "partition", partition, "bytes", len(data), "err", err)
-}
-
-// ConsumerStats is what a Consumer read. Except for Partitions the fields only
-// grow.
-type ConsumerStats struct {
-	Records uint64
-	// Counts are the pairs of key and second that Handle got, Requests what
-	// they add up to.
-	Counts   uint64
-	Requests uint64
-	// Malformed records cannot be read, Foreign ones are of another
-	// namespace, Duplicates were read before.
-	Malformed  uint64
-	Foreign    uint64
-	Duplicates uint64
-	// Errors are what the client reported beside the records.
-	Errors uint64
-	// Partitions are those that this member reads now.
-	Partitions int64
-}
-
-// Stats reads the counters.
-func (c *Consumer) Stats() ConsumerStats {
-	return ConsumerStats{
-		Records: c.records.Load(), Counts: c.counts.Load(), Requests: c.requests.Load(),
-		Malformed: c.malformed.Load(), Foreign: c.foreign.Load(), Duplicates: c.duplicates.Load(),
-		Errors: c.errors.Load(), Partitions: c.partitions.Load(),
-	}
+func (t *throttle) ready(now time.Time) bool {
+	last := t.last.Load()
+	return (last == 0 || now.UnixNano()-last >= int64(10*time.Second)) && t.last.CompareAndSwap(last, now.UnixNano())
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -113,7 +114,8 @@ func producer(t *testing.T, cfg kafka.ProducerConfig) (*kafka.Producer, func()) 
 	return p, run(t, p.Run)
 }
 
-// inbox sums what consumers hand over.
+// inbox sums what consumers hand over, and forgets what they lose: the state
+// of one member of a group.
 type inbox struct {
 	mu   sync.Mutex
 	sums map[hotparam.Key]int64
@@ -130,6 +132,12 @@ func (in *inbox) handle(counts []hotparam.Count) {
 	}
 }
 
+func (in *inbox) lost(held func(hotparam.Key) bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	maps.DeleteFunc(in.sums, func(key hotparam.Key, _ int64) bool { return held(key) })
+}
+
 func (in *inbox) total() (n int64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -141,7 +149,7 @@ func (in *inbox) total() (n int64) {
 
 func consumer(t *testing.T, in *inbox, cfg kafka.ConsumerConfig) (*kafka.Consumer, func()) {
 	t.Helper()
-	cfg.Handle = in.handle
+	cfg.Handle, cfg.Lost = in.handle, in.lost
 	c, err := kafka.NewConsumer(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,7 @@
 package kafka
 
+import "time"
+
 // maxRecord is where a record is closed, well below the megabyte that brokers
 // accept as they come.
 const maxRecord = 512 << 10
@@ -14,7 +16,9 @@ type packer struct {
 type packed struct {
 	partition int32
 	data      []byte
+	pairs     int
 	requests  uint64
+	at        time.Time // of its oldest batch
 }
 
 func newPacker(namespace, source string, epoch uint64) *packer {
@@ -41,8 +45,10 @@ func (p *packer) records(batches []queued, partitions int32) (all []packed, inva
 			}
 			if r.data == nil {
 				*r = p.start(at)
+				r.at = b.at
 			}
 			r.data = appendPair(r.data, c)
+			r.pairs++
 			r.requests += uint64(c.N)
 		}
 	}

@@ -20,11 +20,14 @@ type ProducerConfig struct {
 	// Source names this process among all producers, at most 256 bytes;
 	// default random.
 	Source string
-	// MaxPairs bounds the pairs of key and second that wait for the brokers;
-	// default 262144. The oldest are dropped. One batch may be larger.
-	MaxPairs int
-	// MaxAge is how long a batch may wait before it is dropped unsent; default
-	// 10 s. Older counts are outside of every window anyway.
+	// MaxPairs bounds the pairs of key and second that wait for the brokers,
+	// and again those that were sent and not confirmed; default 262144. So does
+	// MaxBytes with the memory of each; default 64 MiB. The oldest are dropped.
+	// One batch may be larger.
+	MaxPairs, MaxBytes int
+	// MaxAge is how long a batch may wait before it is dropped, and a record
+	// that is not confirmed is repeated; default 10 s. Older counts are outside
+	// of every window anyway.
 	MaxAge time.Duration
 	// Drain bounds the time that Run takes to send the rest at its end;
 	// default 2 s.
@@ -40,6 +43,9 @@ type Producer struct {
 	link  *link
 	queue *queue
 	pack  *packer
+	// flight has the records that failed and wait to be written again; they
+	// are Run's.
+	flight *flight
 
 	sent, records, dropped, invalid, errors atomic.Uint64
 	connected                               atomic.Bool
@@ -59,14 +65,17 @@ func NewProducer(cfg ProducerConfig) (*Producer, error) {
 	}
 	cfg.Source = cmp.Or(cfg.Source, rand.Text())
 	cfg.MaxPairs = cmp.Or(max(cfg.MaxPairs, 0), 1<<18)
+	cfg.MaxBytes = cmp.Or(max(cfg.MaxBytes, 0), 64<<20)
 	cfg.MaxAge = cmp.Or(max(cfg.MaxAge, 0), 10*time.Second)
 	cfg.Drain = cmp.Or(max(cfg.Drain, 0), 2*time.Second)
-	return &Producer{
+	p := &Producer{
 		cfg:   cfg,
 		link:  newLink(cfg.Config, "counts are dropped"),
-		queue: newQueue(cfg.MaxPairs),
+		queue: newQueue(cfg.MaxPairs, cfg.MaxBytes),
 		pack:  newPacker(cfg.Namespace, cfg.Source, uint64(cfg.Now().UnixMicro())),
-	}, nil
+	}
+	p.flight = &flight{mostPairs: cfg.MaxPairs, mostBytes: cfg.MaxBytes, dropped: &p.dropped}
+	return p, nil
 }
 
 var errStopped = errors.New("kafka: the producer has stopped")
@@ -96,13 +105,17 @@ func (p *Producer) Run(ctx context.Context) error {
 		if err != nil {
 			break // ctx ended
 		}
-		if p.pump(ctx, client) != nil && !p.link.pause(ctx) {
+		if p.pump(ctx, hard, client) != nil && !p.link.pause(ctx) {
 			break
 		}
 	}
 	p.drop(p.queue.close()) // only if there is no connection
+	p.flight.drop(func(packed) bool { return true })
 	return nil
 }
+
+// retryAfter is when records that failed are written again.
+const retryAfter = 200 * time.Millisecond
 
 // pump sends until ctx ended and all is sent (nil), or the brokers failed. It
 // closes the client.
@@ -110,7 +123,7 @@ func (p *Producer) Run(ctx context.Context) error {
 // The SyncProducer is the asynchronous one with its channels drained. One call
 // at a time bounds what is in flight, and what comes meanwhile waits in our
 // queue, which is bounded and drops the oldest; sarama's would grow or block.
-func (p *Producer) pump(ctx context.Context, client sarama.Client) error {
+func (p *Producer) pump(ctx, hard context.Context, client sarama.Client) error {
 	defer client.Close()
 	producer, err := sarama.NewSyncProducerFromClient(client)
 	if err != nil {
@@ -120,12 +133,18 @@ func (p *Producer) pump(ctx context.Context, client sarama.Client) error {
 	defer producer.Close()
 	p.connected.Store(true)
 	defer p.connected.Store(false)
+	retry := time.NewTicker(retryAfter)
+	defer retry.Stop()
 	for {
 		select {
 		case <-p.queue.ready:
 			err = p.send(client, producer, p.queue.take())
+		case <-retry.C:
+			if p.flight.len() > 0 {
+				err = p.send(client, producer, nil)
+			}
 		case <-ctx.Done():
-			return p.send(client, producer, p.queue.close())
+			return p.finish(hard, client, producer)
 		}
 		if err != nil {
 			return err
@@ -133,20 +152,41 @@ func (p *Producer) pump(ctx context.Context, client sarama.Client) error {
 	}
 }
 
-// send writes batches. It fails when the brokers took none of them.
+// finish sends what is left, again and again until hard ends.
+func (p *Producer) finish(hard context.Context, client sarama.Client, producer sarama.SyncProducer) error {
+	err := p.send(client, producer, p.queue.close())
+	retry := time.NewTicker(retryAfter)
+	defer retry.Stop()
+	for p.flight.len() > 0 {
+		select {
+		case <-retry.C:
+			err = p.send(client, producer, nil)
+		case <-hard.Done():
+			return err
+		}
+	}
+	return err
+}
+
+// send writes what failed before and then batches. It fails when the brokers
+// took nothing.
 func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batches []queued) error {
-	batches = p.dropOld(batches)
-	if len(batches) == 0 {
+	oldest := p.cfg.Now().Add(-p.cfg.MaxAge)
+	p.flight.drop(func(r packed) bool { return r.at.Before(oldest) })
+	batches = p.dropOld(batches, oldest)
+	if len(batches) == 0 && p.flight.len() == 0 {
 		return nil
 	}
 	partitions, err := client.Partitions(p.cfg.Topic)
 	if err != nil || len(partitions) == 0 {
-		p.drop(batches)
+		p.dropped.Add(p.queue.restore(batches))
 		p.link.failed(fmt.Errorf("kafka: partitions of topic %q: %w", p.cfg.Topic, err))
 		return fmt.Errorf("kafka: partitions: %w", err)
 	}
+	p.link.partitions(len(partitions))
 	records, invalid := p.pack.records(batches, int32(len(partitions)))
 	p.invalid.Add(invalid)
+	records = append(p.flight.take(), records...)
 	failed := p.write(producer, records)
 	if len(failed) == len(records) && len(records) > 0 {
 		p.link.failed(fmt.Errorf("kafka: cannot write to brokers %v: %w", p.cfg.Brokers, failed[0].Err))
@@ -156,38 +196,40 @@ func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batc
 	return nil
 }
 
-// write sends records and counts what became of them. It gives the failures.
+// write sends records and counts what became of them. What failed stays in
+// flight with its number, so that a reader recognises it if it was written all
+// the same. It gives the failures.
 func (p *Producer) write(producer sarama.SyncProducer, records []packed) sarama.ProducerErrors {
 	messages := make([]*sarama.ProducerMessage, len(records))
 	for i, r := range records {
 		messages[i] = &sarama.ProducerMessage{
 			Topic: p.cfg.Topic, Partition: r.partition, Timestamp: p.cfg.Now(),
-			Value: sarama.ByteEncoder(r.data), Metadata: r.requests,
+			Value: sarama.ByteEncoder(r.data),
 		}
 	}
 	var failed sarama.ProducerErrors
 	if err := producer.SendMessages(messages); err != nil && !errors.As(err, &failed) {
 		p.link.failed(fmt.Errorf("kafka: send: %w", err)) // no such error is known
 	}
-	lost := uint64(0)
+	lost := make(map[*sarama.ProducerMessage]bool, len(failed))
 	for _, f := range failed {
-		n, _ := f.Msg.Metadata.(uint64)
-		lost += n
+		lost[f.Msg] = true
 	}
-	total := uint64(0)
-	for _, r := range records {
-		total += r.requests
+	for i, r := range records {
+		if lost[messages[i]] {
+			p.flight.add(r)
+		} else {
+			p.sent.Add(r.requests)
+		}
 	}
+	p.flight.bound()
 	p.errors.Add(uint64(len(failed)))
 	p.records.Add(uint64(len(records) - len(failed)))
-	p.dropped.Add(lost)
-	p.sent.Add(total - lost)
 	return failed
 }
 
 // dropOld drops what waited too long.
-func (p *Producer) dropOld(batches []queued) []queued {
-	oldest := p.cfg.Now().Add(-p.cfg.MaxAge)
+func (p *Producer) dropOld(batches []queued, oldest time.Time) []queued {
 	n := 0
 	for n < len(batches) && batches[n].at.Before(oldest) {
 		n++
@@ -206,16 +248,18 @@ func (p *Producer) drop(batches []queued) {
 // fields only grow.
 type ProducerStats struct {
 	// Sent and Dropped count requests: written to a broker, and dropped
-	// because none took them in time.
+	// because none took them in time. What a broker wrote without confirming it
+	// is among the dropped, so more may have arrived than Sent says, never less.
 	Sent    uint64
 	Dropped uint64
 	// Invalid are counts that cannot be written: no key, one longer than
 	// 65536 bytes, or n outside of 1 to 2^53.
 	Invalid uint64
 	Records uint64
-	// Errors are records that failed after all repetitions.
+	// Errors are attempts to write a record that failed.
 	Errors uint64
-	// Queued are pairs of key and second that wait.
+	// Queued are pairs of key and second that wait, sent and unconfirmed ones
+	// with them.
 	Queued int64
 	// Connected is 1 while there is a connection to the brokers.
 	Connected int64
@@ -225,7 +269,7 @@ type ProducerStats struct {
 func (p *Producer) Stats() ProducerStats {
 	s := ProducerStats{
 		Sent: p.sent.Load(), Dropped: p.dropped.Load(), Invalid: p.invalid.Load(),
-		Records: p.records.Load(), Errors: p.errors.Load(), Queued: int64(p.queue.len()),
+		Records: p.records.Load(), Errors: p.errors.Load(), Queued: int64(p.queue.len()) + p.flight.waiting.Load(),
 	}
 	if p.connected.Load() {
 		s.Connected = 1

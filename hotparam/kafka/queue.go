@@ -3,50 +3,71 @@ package kafka
 import (
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/hotparam/pipeline/hotparam"
 )
 
-// queue holds batches between Send and the brokers. It is bounded in pairs:
-// what is too much pushes the oldest out, because the newest counts are the
-// ones that can still make a key hot. Safe for concurrent use.
+// queue holds batches between Send and the brokers. It is bounded in pairs and
+// in bytes: what is too much pushes the oldest out, because the newest counts
+// are the ones that can still make a key hot. Safe for concurrent use.
 type queue struct {
-	most  int
-	ready chan struct{} // holds a token when there may be something
+	mostPairs, mostBytes int
+	ready                chan struct{} // holds a token when there may be something
 
 	mu      sync.Mutex // guards the rest
 	batches []queued   // oldest first
 	pairs   int
+	bytes   int
 	closed  bool
 }
 
 type queued struct {
 	counts []hotparam.Count
+	bytes  int // of memory
 	at     time.Time
 }
 
-func newQueue(most int) *queue {
-	return &queue{most: most, ready: make(chan struct{}, 1)}
+func newQueue(mostPairs, mostBytes int) *queue {
+	return &queue{mostPairs: mostPairs, mostBytes: mostBytes, ready: make(chan struct{}, 1)}
 }
 
 // put adds a batch and gives how many requests were pushed out. It reports
 // false, and takes nothing, when nobody will ever read again.
 func (q *queue) put(counts []hotparam.Count, now time.Time) (dropped uint64, ok bool) {
+	b := queued{counts, sizeOf(counts), now}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return 0, false
 	}
-	q.batches = append(q.batches, queued{counts, now})
-	q.pairs += len(counts)
-	for q.pairs > q.most && len(q.batches) > 1 { // a batch alone always has room
-		dropped += requests(q.shift().counts)
-	}
+	q.batches = append(q.batches, b)
+	q.pairs, q.bytes = q.pairs+len(counts), q.bytes+b.bytes
 	select {
 	case q.ready <- struct{}{}:
 	default:
 	}
-	return dropped, true
+	return q.bound(), true
+}
+
+// restore puts batches back that take gave, before all others. It gives how
+// many requests have no room any more.
+func (q *queue) restore(batches []queued) (dropped uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.batches = append(batches, q.batches...)
+	for _, b := range batches {
+		q.pairs, q.bytes = q.pairs+len(b.counts), q.bytes+b.bytes
+	}
+	return q.bound()
+}
+
+// bound drops the oldest batches; the newest alone always has room.
+func (q *queue) bound() (dropped uint64) {
+	for (q.pairs > q.mostPairs || q.bytes > q.mostBytes) && len(q.batches) > 1 {
+		dropped += requests(q.shift().counts)
+	}
+	return dropped
 }
 
 // take gives all batches.
@@ -54,7 +75,7 @@ func (q *queue) take() []queued {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	all := q.batches
-	q.batches, q.pairs = nil, 0
+	q.batches, q.pairs, q.bytes = nil, 0, 0
 	return all
 }
 
@@ -77,8 +98,20 @@ func (q *queue) shift() queued {
 	first := q.batches[0]
 	q.batches[0] = queued{}
 	q.batches = q.batches[1:]
-	q.pairs -= len(first.counts)
+	q.pairs, q.bytes = q.pairs-len(first.counts), q.bytes-first.bytes
 	return first
+}
+
+// sizeOf is about the memory of counts.
+func sizeOf(counts []hotparam.Count) int {
+	n := len(counts) * int(unsafe.Sizeof(hotparam.Count{}))
+	for i := range counts {
+		n += len(counts[i].Key)
+		if c := counts[i].Crowd; c != nil {
+			n += int(unsafe.Sizeof(*c)) + 4*len(c.Marks) + len(c.Heavy)*int(unsafe.Sizeof(hotparam.ClientCount{}))
+		}
+	}
+	return n
 }
 
 func requests(counts []hotparam.Count) uint64 {

@@ -26,12 +26,14 @@ const (
 	fieldKey    = 1
 	fieldN      = 2
 	fieldSecond = 3
+	fieldCrowd  = 4
 )
 
 // What a record may hold at most. A reader refuses more.
 const (
 	maxKey  = 64 << 10
 	maxName = 256 // of a namespace or source
+	maxWire = 8 << 20
 )
 
 // Record is what one message of the topic says: counts of one producer for the
@@ -70,12 +72,14 @@ func appendPair(dst []byte, c *hotparam.Count) []byte {
 	dst = protowire.AppendVarint(dst, uint64(pairSize(c)))
 	dst = appendString(dst, fieldKey, string(c.Key))
 	dst = appendVarint(dst, fieldN, uint64(c.N))
-	return appendVarint(dst, fieldSecond, uint64(c.Second))
+	dst = appendVarint(dst, fieldSecond, uint64(c.Second))
+	return appendCrowd(dst, sayable(c))
 }
 
 // pairSize is the size of a pair without its tag and length.
 func pairSize(c *hotparam.Count) int {
-	return 3 + protowire.SizeBytes(len(c.Key)) + protowire.SizeVarint(uint64(c.N)) + protowire.SizeVarint(uint64(c.Second))
+	return 3 + protowire.SizeBytes(len(c.Key)) + protowire.SizeVarint(uint64(c.N)) +
+		protowire.SizeVarint(uint64(c.Second)) + crowdFieldSize(sayable(c))
 }
 
 func appendVarint(dst []byte, field protowire.Number, v uint64) []byte {
@@ -91,10 +95,16 @@ var ErrVersion = errors.New("kafka: record of a later version; update this progr
 
 var errRecord = errors.New("kafka: record is broken")
 
-// ParseRecord reads a record. Its counts are sound: a key of 1 to 65536 bytes, n of 1
-// to 2^53. A broken record is refused as a whole. What is allocated is bounded
+// ParseRecord reads a record, as protobuf or as JSON. Its counts are sound: a key of 1 to 65536 bytes, n of 1
+// to 2^53, and a crowd, where there is one, within crowd.Check. A broken record is refused as a whole. What is allocated is bounded
 // by the length of data, whatever the data says.
 func ParseRecord(data []byte) (Record, error) {
+	if len(data) > maxWire {
+		return Record{}, fmt.Errorf("%w: %d bytes, over %d", errRecord, len(data), maxWire)
+	}
+	if len(data) > 0 && data[0] == '{' { // no field of protobuf begins so
+		return parseJSON(data)
+	}
 	var r Record
 	version := uint64(0)
 	all := string(data) // one string, of which every key is a part
@@ -115,20 +125,31 @@ func ParseRecord(data []byte) (Record, error) {
 		}
 		return nil
 	})
-	switch {
-	case err != nil:
+	if err == nil {
+		err = check(version, &r)
+	}
+	if err != nil {
 		return Record{}, err
-	case version > Version:
-		return Record{}, fmt.Errorf("%w (version %d)", ErrVersion, version)
-	case version == 0 || len(r.Namespace) > maxName || len(r.Source) > maxName:
-		return Record{}, errRecord
 	}
 	return r, nil
 }
 
+// check looks at what both forms of a record share.
+func check(version uint64, r *Record) error {
+	switch {
+	case version > Version:
+		return fmt.Errorf("%w (version %d)", ErrVersion, version)
+	case version == 0:
+		return fmt.Errorf("%w: no version", errRecord)
+	case len(r.Namespace) > maxName || len(r.Source) > maxName:
+		return fmt.Errorf("%w: namespace or source over %d bytes", errRecord, maxName)
+	}
+	return nil
+}
+
 func (r *Record) addPair(pair field, all string) error {
 	var c hotparam.Count
-	err := fields(pair.bytes, func(f field) error {
+	err := fields(pair.bytes, func(f field) (err error) {
 		switch f.num {
 		case fieldKey:
 			c.Key = hotparam.Key(f.in(all[pair.offset:]))
@@ -136,8 +157,10 @@ func (r *Record) addPair(pair field, all string) error {
 			c.N = int64(min(f.varint, math.MaxInt64))
 		case fieldSecond:
 			c.Second = int64(f.varint)
+		case fieldCrowd:
+			c.Crowd, err = parseCrowd(f.bytes)
 		}
-		return nil
+		return err
 	})
 	if err != nil || !isSound(&c) {
 		return errRecord

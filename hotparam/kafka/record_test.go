@@ -30,6 +30,7 @@ func anyRecord(t *rapid.T) kafka.Record {
 			Key:    hotparam.Key(rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(t, "key")),
 			N:      rapid.Int64Range(1, 1<<53).Draw(t, "n"),
 			Second: rapid.Int64().Draw(t, "second"),
+			Crowd:  anyCrowd(t),
 		})
 	}
 	return r
@@ -43,7 +44,7 @@ func TestRecordRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(want, got); d != "" {
+		if d := cmp.Diff(want, got, addresses); d != "" {
 			t.Fatal(d)
 		}
 	})
@@ -98,7 +99,7 @@ func TestUnknownFieldsAreSkipped(t *testing.T) {
 	data = protowire.AppendString(protowire.AppendTag(data, 20, protowire.BytesType), "later")
 	data = protowire.AppendFixed64(protowire.AppendTag(data, 21, protowire.Fixed64Type), 7)
 	got, err := kafka.ParseRecord(data)
-	if err != nil || !cmp.Equal(got, r) {
+	if err != nil || !cmp.Equal(got, r, addresses) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -106,8 +107,14 @@ func TestUnknownFieldsAreSkipped(t *testing.T) {
 func FuzzParseRecord(f *testing.F) {
 	f.Add((&kafka.Record{Namespace: "n", Source: "s", Epoch: 1, Sequence: 2,
 		Counts: []hotparam.Count{{Key: "topic?id=42", N: 3, Second: 1700000000}}}).Append(nil))
+	f.Add((&kafka.Record{Counts: []hotparam.Count{{Key: "k", N: 300, Second: 1, Crowd: twoClients()}}}).Append(nil))
 	f.Add([]byte{0x08, 1, 0x32, 0xff, 0xff, 0xff, 0xff, 0x0f})
+	f.Add([]byte(`{"version":1,"namespace":"n","source":"s","epoch":1,"sequence":2,"counts":[{"key":"topic?id=42","n":3,"second":1700000000}]}`))
+	f.Add([]byte(`{"counts":[{"key":"\ud83d\ude00","n":1},{"n":1.5,"later":[{}]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if got := allocated(data); got > allowance(data) {
+			t.Fatalf("%d bytes allocated for %d", got, len(data))
+		}
 		r, err := kafka.ParseRecord(data)
 		if err != nil {
 			return
@@ -117,7 +124,7 @@ func FuzzParseRecord(f *testing.F) {
 			t.Fatalf("%d pairs from %d bytes", len(r.Counts), len(data))
 		}
 		again, err := kafka.ParseRecord(r.Append(nil))
-		if err != nil || !cmp.Equal(r, again) {
+		if err != nil || !cmp.Equal(r, again, addresses) {
 			t.Fatalf("%+v became %+v, %v", r, again, err)
 		}
 	})
@@ -158,7 +165,7 @@ func TestWireDocument(t *testing.T) {
 		shown = append(shown, b...)
 	}
 	want := kafka.Record{Namespace: "news", Source: "web-1", Epoch: 1700000000000000, Sequence: 7,
-		Counts: []hotparam.Count{{Key: "topic?id=42", N: 300, Second: 1700000123}, {Key: "/", N: 1, Second: 1700000123}}}
+		Counts: []hotparam.Count{{Key: "topic?id=42", N: 300, Second: 1700000123, Crowd: twoClients()}, {Key: "/", N: 1, Second: 1700000123}}}
 	if d := cmp.Diff(hex.Dump(want.Append(nil)), hex.Dump(shown)); d != "" {
 		t.Errorf("docs/wire.md shows other bytes:\n%s", d)
 	}

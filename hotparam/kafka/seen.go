@@ -1,51 +1,54 @@
 package kafka
 
-import (
-	"strings"
-	"sync"
-)
+import "strings"
 
-// maxSeen bounds the origins that are remembered, some 150 bytes each.
-const maxSeen = 1 << 14
+// maxSeen bounds the origins that are remembered of a partition, some 200 bytes
+// each.
+const maxSeen = 1 << 12
 
-// origin is where records are numbered: one run of a producer, one partition.
+// origin is where the records of a partition are numbered: one run of a
+// producer.
 type origin struct {
-	source    string
-	epoch     uint64
-	partition int32
+	source string
+	epoch  uint64
 }
 
-// seen recognises records that come twice: repeated by a producer that missed
-// the answer, or read again after a rebalance. For each origin it holds the
-// highest sequence and which of the 64 up to it were there; records of a
-// partition stay in order, so that is plenty.
+// seen recognises records of a partition that come twice, because a producer
+// that missed the answer repeated them. For each origin it holds the highest
+// sequence and which of the 256 up to it were there; the records of a partition
+// stay nearly in order, so that is plenty.
 //
 // Memory is bounded in two generations: when the young one is full it becomes
 // the old one, and what the old one held is forgotten unless it was used
 // meanwhile. Forgetting an origin can let a duplicate pass, no more.
 //
-// Safe for concurrent use.
+// Not safe for concurrent use.
 type seen struct {
-	most int
-
-	mu         sync.Mutex // guards the rest
+	most       int
 	young, old map[origin]*trail
 }
 
 // trail is what came from an origin.
 type trail struct {
 	highest uint64
-	recent  uint64 // bit i: highest-i was there
+	recent  [trailWords]uint64 // bit i: highest-i was there
 }
+
+const (
+	trailWords = 4
+	trailBits  = 64 * trailWords
+)
 
 func newSeen(most int) *seen {
 	return &seen{most: max(most/2, 1), young: map[origin]*trail{}, old: map[origin]*trail{}}
 }
 
 // first reports whether a record comes for the first time, and remembers it.
+// Sequence 0 is no number: such a record is always the first.
 func (s *seen) first(o origin, sequence uint64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if sequence == 0 {
+		return true
+	}
 	t := s.young[o]
 	if t == nil {
 		t = s.promote(o)
@@ -68,20 +71,34 @@ func (s *seen) promote(o origin) *trail {
 
 func (t *trail) first(sequence uint64) bool {
 	if sequence > t.highest {
-		if ahead := sequence - t.highest; ahead < 64 {
-			t.recent = t.recent<<ahead | 1
-		} else {
-			t.recent = 1
-		}
+		t.shift(sequence - t.highest)
 		t.highest = sequence
-		return true
 	}
 	back := t.highest - sequence
-	if back >= 64 {
+	if back >= trailBits {
 		return false
 	}
-	bit := uint64(1) << back
-	was := t.recent&bit != 0
-	t.recent |= bit
+	word, bit := &t.recent[back/64], uint64(1)<<(back%64)
+	was := *word&bit != 0
+	*word |= bit
 	return !was
+}
+
+// shift makes room for a highest that is n higher.
+func (t *trail) shift(n uint64) {
+	if n >= trailBits {
+		t.recent = [trailWords]uint64{}
+		return
+	}
+	words, bits := int(n/64), n%64
+	for i := trailWords - 1; i >= 0; i-- {
+		var w uint64
+		if i >= words {
+			w = t.recent[i-words] << bits
+		}
+		if i > words {
+			w |= t.recent[i-words-1] >> (64 - bits) // none of it where bits is 0
+		}
+		t.recent[i] = w
+	}
 }

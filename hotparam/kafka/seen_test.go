@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,18 +14,18 @@ import (
 func TestSeen(t *testing.T) {
 	t.Parallel()
 	s := newSeen(10)
-	o := origin{"a", 1, 0}
+	o := origin{"a", 1}
 	for _, step := range []struct {
 		o     origin
 		n     uint64
 		first bool
 	}{
 		{o, 1, true}, {o, 1, false}, {o, 3, true}, {o, 2, true}, {o, 2, false}, {o, 3, false},
-		{origin{"a", 1, 1}, 1, true}, // another partition
-		{origin{"a", 2, 0}, 1, true}, // started again
-		{origin{"b", 1, 0}, 1, true},
-		{o, 66, true}, {o, 3, false}, {o, 4, true}, {o, 2, false},
-		{o, 1000, true}, {o, 66, false}, {o, 936, false}, {o, 937, true},
+		{origin{"a", 2}, 1, true}, // started again
+		{origin{"b", 1}, 1, true},
+		{o, 258, true}, {o, 3, false}, {o, 4, true}, {o, 2, false}, // 2 is 256 back
+		{o, 1000, true}, {o, 258, false}, {o, 744, false}, {o, 745, true},
+		{o, 0, true}, {o, 0, true}, // no number
 	} {
 		if got := s.first(step.o, step.n); got != step.first {
 			t.Errorf("%v %d: got %v", step.o, step.n, got)
@@ -37,13 +38,14 @@ func TestSeen(t *testing.T) {
 func TestSeenAgainstASet(t *testing.T) {
 	t.Parallel()
 	s, set := newSeen(100), map[uint64]bool{}
-	for at := uint64(1); at < 10000; at += rand.Uint64N(3) {
-		for range 1 + rand.IntN(2) {
-			n := at - min(at-1, rand.Uint64N(60))
+	for at := uint64(1); at < 100000; at += rand.Uint64N(3) * rand.Uint64N(100) {
+		for range 1 + rand.IntN(3) {
+			n := at - min(at-1, rand.Uint64N(256))
 			if got := s.first(origin{}, n); got == set[n] {
 				t.Fatalf("%d: first=%v, seen=%v", n, got, set[n])
 			}
 			set[n] = true
+			at = max(at, n)
 		}
 	}
 }
@@ -51,9 +53,9 @@ func TestSeenAgainstASet(t *testing.T) {
 func TestSeenIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newSeen(100)
-	kept := origin{"kept", 0, 0}
+	kept := origin{"kept", 0}
 	for i := range uint64(10000) {
-		s.first(origin{fmt.Sprint(i), 0, 0}, 1)
+		s.first(origin{fmt.Sprint(i), 0}, 1)
 		if i%20 == 0 { // in use, so never forgotten
 			s.first(kept, i/20+1)
 		}
@@ -68,7 +70,7 @@ func TestSeenIsBounded(t *testing.T) {
 
 func TestQueueDropsTheOldest(t *testing.T) {
 	t.Parallel()
-	q := newQueue(5)
+	q := newQueue(5, 1<<20)
 	batch := func(n ...int64) (counts []hotparam.Count) {
 		for _, v := range n {
 			counts = append(counts, hotparam.Count{Key: "k", N: v})
@@ -99,6 +101,51 @@ func TestQueueDropsTheOldest(t *testing.T) {
 	}
 }
 
+func TestQueueIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	q := newQueue(1<<20, 1<<20)
+	var dropped uint64
+	for range 100 {
+		n, _ := q.put([]hotparam.Count{{Key: hotparam.Key(make([]byte, 60<<10)), N: 2}}, time.Time{})
+		dropped += n
+	}
+	left := q.take()
+	if len(left) != 17 || dropped != 2*83 {
+		t.Errorf("%d batches of 60 KiB are left, %d requests dropped", len(left), dropped)
+	}
+	// What is put back keeps its place before the others, and drops first.
+	q.put([]hotparam.Count{{Key: "newest", N: 1}}, time.Time{})
+	if n := q.restore(left); n != 0 && n != 2 {
+		t.Errorf("dropped %d", n)
+	}
+	all := q.take()
+	if last := all[len(all)-1]; last.counts[0].Key != "newest" {
+		t.Errorf("the newest is %q", last.counts[0].Key)
+	}
+}
+
+func TestFlightDropsTheOldest(t *testing.T) {
+	t.Parallel()
+	var dropped atomic.Uint64
+	f := &flight{mostPairs: 10, mostBytes: 1000, dropped: &dropped}
+	for i := range 5 {
+		f.add(packed{pairs: 3, requests: 1 << i, data: make([]byte, 10)})
+	}
+	f.bound()
+	if f.len() != 3 || f.waiting.Load() != 9 || dropped.Load() != 1+2 {
+		t.Errorf("%d records, %d pairs, %d dropped", f.len(), f.waiting.Load(), dropped.Load())
+	}
+	f.add(packed{pairs: 1, requests: 64, data: make([]byte, 999)})
+	f.bound()
+	if f.len() != 1 || dropped.Load() != 1+2+4+8+16 {
+		t.Errorf("%d records, %d dropped", f.len(), dropped.Load())
+	}
+	f.drop(func(packed) bool { return true })
+	if f.len() != 0 || f.waiting.Load() != 0 || dropped.Load() != 127-32 {
+		t.Errorf("%d records, %d pairs, %d dropped", f.len(), f.waiting.Load(), dropped.Load())
+	}
+}
+
 func TestOldBatchesAreDropped(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
@@ -113,7 +160,7 @@ func TestOldBatchesAreDropped(t *testing.T) {
 		_ = p.Send(t.Context(), []hotparam.Count{{Key: "k", N: 2}})
 		now = now.Add(time.Second)
 	}
-	if left := p.dropOld(p.queue.take()); len(left) != 10 || p.Stats().Dropped != 20 {
+	if left := p.dropOld(p.queue.take(), now.Add(-p.cfg.MaxAge)); len(left) != 10 || p.Stats().Dropped != 20 {
 		t.Errorf("%d left, %+v", len(left), p.Stats())
 	}
 }
@@ -140,27 +187,5 @@ func TestLargeBatchesAreSplit(t *testing.T) {
 	}
 	if total != 4000 {
 		t.Errorf("%d pairs", total)
-	}
-}
-
-func TestRecordsThatAreNotForUs(t *testing.T) {
-	t.Parallel()
-	got := 0
-	c, err := NewConsumer(ConsumerConfig{
-		Config: Config{Brokers: []string{"127.0.0.1:1"}, Topic: "t", Group: "g", Namespace: "news", Log: slog.New(slog.DiscardHandler)},
-		Handle: func(counts []hotparam.Count) { got += len(counts) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	good := Record{Namespace: "news", Source: "s", Sequence: 1, Counts: []hotparam.Count{{Key: "k", N: 3}}}
-	other := Record{Namespace: "sport", Source: "s", Sequence: 1, Counts: good.Counts}
-	empty := Record{Namespace: "news", Source: "s", Sequence: 2}
-	for _, data := range [][]byte{good.Append(nil), good.Append(nil), other.Append(nil), empty.Append(nil), {0x08, 9}, nil, []byte("x")} {
-		c.record(0, data)
-	}
-	want := ConsumerStats{Records: 7, Counts: 1, Requests: 3, Malformed: 3, Foreign: 1, Duplicates: 1}
-	if s := c.Stats(); s != want || got != 1 {
-		t.Errorf("got %+v, want %+v", s, want)
 	}
 }

@@ -1,0 +1,169 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+// Inspection is what a look at the cluster found. It is plain: package checkup
+// judges it.
+type Inspection struct {
+	Brokers []string // as configured
+	Topic   string
+	Group   string
+	// Err is why no broker answers; then all else is empty.
+	Err string
+	// Found is how many brokers the cluster has.
+	Found int
+	// Missing says that there is no such topic.
+	Missing    bool
+	Partitions int
+	// Replicas is the least number of copies of a partition, InSync the least
+	// that are up to date; Leaderless is how many partitions nobody leads.
+	Replicas, InSync, Leaderless int
+	// Settings are those of the topic that matter here, "" where the broker
+	// does not tell.
+	Settings map[string]string
+	// Lag is how many records the group is behind, and Uncommitted how many
+	// partitions it has no position in. Members is how many consumers it has.
+	Lag         int64
+	Uncommitted int
+	Members     int
+	// Unknown are the questions that were not answered, with the reason.
+	Unknown map[string]string
+}
+
+// Inspect looks at the cluster and changes nothing. It ends with ctx.
+func Inspect(ctx context.Context, cfg Config) (Inspection, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return Inspection{}, err
+	}
+	in := Inspection{Brokers: cfg.Brokers, Topic: cfg.Topic, Group: cfg.Group, Settings: map[string]string{}, Unknown: map[string]string{}}
+	settings, err := cfg.sarama(newDialer(ctx))
+	if err != nil {
+		return in, err
+	}
+	settings.Admin.Retry.Max = 1
+	settings.Metadata.Full = true // to know the brokers before the topic
+	client, err := sarama.NewClient(cfg.Brokers, settings)
+	if err != nil {
+		in.Err = fmt.Sprintf("kafka: cannot reach brokers %v: %v%s", cfg.Brokers, err, hint(err))
+		return in, nil
+	}
+	admin, err := sarama.NewClusterAdminFromClient(client)
+	if err != nil {
+		in.Err = fmt.Sprintf("kafka: brokers %v: %v", cfg.Brokers, err)
+		return in, client.Close()
+	}
+	defer admin.Close() // and the client with it
+	in.Found = len(client.Brokers())
+	in.lookAtTopic(client, admin)
+	if !in.Missing {
+		in.lookAtSettings(admin)
+		in.lookAtGroup(client, admin)
+	}
+	return in, nil
+}
+
+func (in *Inspection) lookAtTopic(client sarama.Client, admin sarama.ClusterAdmin) {
+	topics, err := admin.DescribeTopics([]string{in.Topic})
+	if err == nil && len(topics) == 1 && topics[0].Err != sarama.ErrNoError {
+		err = topics[0].Err
+	}
+	if errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+		in.Missing = true
+		return
+	}
+	if err != nil || len(topics) != 1 {
+		in.Unknown["topic"] = fmt.Sprint(err)
+		return
+	}
+	in.Found = max(in.Found, len(client.Brokers())) // they are known now
+	in.Partitions = len(topics[0].Partitions)
+	for i, p := range topics[0].Partitions {
+		if p.Leader < 0 {
+			in.Leaderless++
+		}
+		if i == 0 {
+			in.Replicas, in.InSync = len(p.Replicas), len(p.Isr)
+		}
+		in.Replicas, in.InSync = min(in.Replicas, len(p.Replicas)), min(in.InSync, len(p.Isr))
+	}
+}
+
+// inspected are the settings of a topic that can break counting.
+func inspected() []string {
+	return []string{"cleanup.policy", "retention.ms", "retention.bytes", "message.timestamp.type", "max.message.bytes",
+		"min.insync.replicas", "compression.type", "segment.bytes", "segment.ms"}
+}
+
+func (in *Inspection) lookAtSettings(admin sarama.ClusterAdmin) {
+	topic := &sarama.ConfigResource{Type: sarama.TopicResource, Name: in.Topic, ConfigNames: inspected()}
+	results, err := admin.DescribeConfigs([]*sarama.ConfigResource{topic}, sarama.DescribeConfigsOptions{})
+	if err != nil {
+		in.Unknown["settings of the topic"] = err.Error()
+		return
+	}
+	for _, r := range results {
+		if r.ErrorCode != sarama.ErrNoError {
+			in.Unknown["settings of the topic"] = cmp.Or(r.ErrorMsg, r.ErrorCode.Error())
+		}
+		for _, e := range r.Configs {
+			if slices.Contains(inspected(), e.Name) {
+				in.Settings[e.Name] = e.Value
+			}
+		}
+	}
+}
+
+func (in *Inspection) lookAtGroup(client sarama.Client, admin sarama.ClusterAdmin) {
+	if in.Group == "" {
+		return
+	}
+	groups, err := admin.DescribeConsumerGroups([]string{in.Group})
+	if err != nil {
+		in.Unknown["consumer group"] = err.Error()
+	}
+	for _, g := range groups {
+		in.Members += len(g.Members)
+	}
+	partitions, err := client.Partitions(in.Topic)
+	if err != nil {
+		in.Unknown["partitions"] = err.Error()
+		return
+	}
+	offsets, err := admin.ListConsumerGroupOffsets(in.Group, map[string][]int32{in.Topic: partitions})
+	if errors.Is(err, sarama.ErrGroupIDNotFound) {
+		in.Uncommitted = len(partitions)
+		return
+	}
+	if err != nil {
+		in.Unknown["positions of the group"] = err.Error()
+		return
+	}
+	for _, p := range partitions {
+		end, err := client.GetOffset(in.Topic, p, sarama.OffsetNewest)
+		if err != nil {
+			in.Unknown["end of the topic"] = err.Error()
+			return
+		}
+		if block := offsets.GetBlock(in.Topic, p); block != nil && block.Offset >= 0 {
+			in.Lag += max(0, end-block.Offset)
+		} else {
+			in.Uncommitted++
+		}
+	}
+}
+
+// MaxRecordBytes is the largest record that a producer of this package sends.
+const MaxRecordBytes = 1 << 20
+
+// InspectWithin is a bound on Inspect that suits a person who waits.
+const InspectWithin = 15 * time.Second

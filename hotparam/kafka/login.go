@@ -1,0 +1,150 @@
+package kafka
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/IBM/sarama"
+	"github.com/xdg-go/scram"
+)
+
+// TLS says how connections to the brokers are encrypted. There is no way to
+// leave certificates unchecked: give the CA instead.
+type TLS struct {
+	// Enabled encrypts. Every other field needs it.
+	Enabled bool
+	// CAFile has the certificates (PEM) of who may sign the brokers'; default:
+	// those that the system trusts.
+	CAFile string
+	// CertFile and KeyFile (PEM) are shown to brokers that ask who we are. They
+	// are read again at every connection.
+	CertFile, KeyFile string
+	// ServerName is the name in the brokers' certificates where it is not the
+	// host that is dialled.
+	ServerName string
+}
+
+// config gives nil where TLS is off. Its errors name the file.
+func (t TLS) config() (*tls.Config, error) {
+	if !t.Enabled {
+		if t != (TLS{}) {
+			return nil, errors.New("kafka: TLS files or a server name are set, but TLS is not switched on")
+		}
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CAFile != "" {
+		pem, err := os.ReadFile(t.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("kafka: TLS CA: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("kafka: TLS CA: no certificate in %s; it should be PEM", t.CAFile)
+		}
+	}
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		return nil, errors.New("kafka: TLS certificate and key go together, one of them is empty")
+	}
+	if t.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("kafka: TLS certificate %s with key %s: %w", t.CertFile, t.KeyFile, err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// The mechanisms of a Login.
+const (
+	Plain       = sarama.SASLTypePlaintext
+	ScramSHA256 = sarama.SASLTypeSCRAMSHA256
+	ScramSHA512 = sarama.SASLTypeSCRAMSHA512
+)
+
+// Login says who we are, by SASL. Without a Username there is no login.
+type Login struct {
+	// Mechanism is Plain (default), ScramSHA256 or ScramSHA512. With Plain and
+	// without TLS the password travels readable.
+	Mechanism          string
+	Username, Password string
+}
+
+func (l Login) check() error {
+	if !slices.Contains([]string{"", Plain, ScramSHA256, ScramSHA512}, l.Mechanism) {
+		return fmt.Errorf("kafka: SASL mechanism %q is none of %s, %s, %s", l.Mechanism, Plain, ScramSHA256, ScramSHA512)
+	}
+	if (l.Username == "") != (l.Password == "") {
+		return errors.New("kafka: username and password go together, one of them is empty")
+	}
+	return nil
+}
+
+func (l Login) apply(s *sarama.Config) {
+	if l.Username == "" {
+		return
+	}
+	s.Net.SASL.Enable = true
+	s.Net.SASL.User, s.Net.SASL.Password = l.Username, l.Password
+	switch l.Mechanism {
+	case ScramSHA256:
+		s.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{hash: scram.SHA256} }
+	case ScramSHA512:
+		s.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{hash: scram.SHA512} }
+	default:
+		s.Net.SASL.Mechanism = Plain
+		return
+	}
+	s.Net.SASL.Mechanism = sarama.SASLMechanism(l.Mechanism)
+}
+
+// scramClient is one exchange, in the shape that the Kafka client wants. Begin
+// comes first.
+type scramClient struct {
+	hash scram.HashGeneratorFcn
+	*scram.ClientConversation
+}
+
+// Begin starts the exchange.
+func (s *scramClient) Begin(user, password, authzID string) error {
+	client, err := s.hash.NewClient(user, password, authzID)
+	if err != nil {
+		return fmt.Errorf("kafka: SCRAM: %w", err)
+	}
+	s.ClientConversation = client.NewConversation()
+	return nil
+}
+
+// hint says what to do about an error that the other side, or its certificate,
+// is the reason of; "" where nothing more can be said.
+func hint(err error) string {
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var record tls.RecordHeaderError
+	switch text := err.Error(); {
+	case errors.As(err, &unknown), strings.Contains(text, "certificate signed by unknown authority"):
+		return "; who signed the brokers' certificates is not trusted: give the CA's file"
+	case errors.As(err, &name):
+		return "; give the name in the brokers' certificates as the server name"
+	case errors.As(err, &record), strings.Contains(text, "first record does not look like a TLS handshake"):
+		return "; this listener does not speak TLS"
+	case errors.Is(err, sarama.ErrSASLAuthenticationFailed):
+		return "; the brokers refuse username or password"
+	case errors.Is(err, io.EOF):
+		return "; they hang up at once: this listener may want TLS or another login, or the password is wrong"
+	case errors.Is(err, sarama.ErrUnsupportedSASLMechanism):
+		return "; the brokers do not offer this SASL mechanism"
+	case errors.Is(err, sarama.ErrFencedInstancedId):
+		return "; another member of the group runs under the same instance name"
+	case errors.Is(err, sarama.ErrInconsistentGroupProtocol):
+		return "; a member of the group shares partitions in another way than cooperative-sticky: stop it, or use a group of our own"
+	}
+	return ""
+}

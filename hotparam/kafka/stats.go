@@ -1,0 +1,65 @@
+package kafka
+
+import (
+	"strconv"
+	"time"
+)
+
+// ConsumerStats is what a Consumer read. Except for Partitions, Lag and
+// Partition the fields only grow.
+type ConsumerStats struct {
+	Records uint64 `help:"Records read, those read again with them."`
+	// Reread are records below the offset that the group had committed: the
+	// backlog of partitions that moved. The rest of Records was read once by the
+	// group, if its members committed before they went.
+	Reread uint64 `help:"Records that a former owner of the partition had read already."`
+	// Skipped are records older than the backlog that nobody read, Jumps how
+	// often that was.
+	Skipped uint64 `help:"Records that nobody read, because they are older than the backlog."`
+	Jumps   uint64 `help:"How often reading jumped ahead."`
+	// Counts are the pairs of key and second that Handle got, Requests what
+	// they add up to.
+	Counts   uint64
+	Requests uint64
+	// Malformed records cannot be read, Foreign ones are of another
+	// namespace, Duplicates were read before. Misplaced ones were read, but lie
+	// in another partition than their first key belongs to.
+	Malformed  uint64
+	Foreign    uint64
+	Duplicates uint64
+	Misplaced  uint64 `help:"Records whose first key belongs to another partition: their producer does not follow docs/wire.md, or partitions were added."`
+	// Errors are what the client reported beside the records.
+	Errors uint64
+	// Partitions are those that this member reads now.
+	Partitions int64
+	// Lag is the greatest of Partition.
+	Lag       time.Duration `help:"How long the oldest unread record of the partitions read here has been waiting, at most."`
+	Partition map[string]PartitionStats
+}
+
+// PartitionStats is about one partition that is read now.
+type PartitionStats struct {
+	// Lag is how long ago the last record that was read had been written, if
+	// there are others after it; 0 at the end.
+	Lag time.Duration `help:"How long the oldest unread record of the partition may have been waiting."`
+}
+
+// Stats reads the counters.
+func (c *Consumer) Stats() ConsumerStats {
+	s := ConsumerStats{
+		Records: c.records.Load(), Reread: c.reread.Load(), Skipped: c.skipped.Load(), Jumps: c.jumps.Load(),
+		Counts: c.counts.Load(), Requests: c.requests.Load(), Malformed: c.malformed.Load(), Foreign: c.foreign.Load(),
+		Duplicates: c.duplicates.Load(), Misplaced: c.misplaced.Load(), Errors: c.errors.Load(),
+		Partition: map[string]PartitionStats{},
+	}
+	now := c.cfg.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for partition, p := range c.reading {
+		lag := p.lag(now)
+		s.Partition[strconv.Itoa(int(partition))] = PartitionStats{Lag: lag}
+		s.Lag = max(s.Lag, lag)
+	}
+	s.Partitions = int64(len(c.reading))
+	return s
+}
