@@ -1,0 +1,224 @@
+package carbon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Inspection is what the directory says. It is plain: package checkup judges it.
+type Inspection struct {
+	Dir string
+	// Settings are those of the section [cache] of carbon.conf by their name in
+	// capitals, as they are written. What is absent has carbon's default.
+	Settings map[string]string
+	// Schemas and Aggregations are in file order: the first whose pattern
+	// matches holds.
+	Schemas      []Schema
+	Aggregations []Aggregation
+	// Problems are what could not be read or understood, with file and line.
+	Problems []string
+}
+
+// Schema is one section of storage-schemas.conf.
+type Schema struct {
+	Name, Pattern string
+	Line          int
+	// Retentions as they are written, finest first; Step and Keep are those of
+	// the first.
+	Retentions string
+	Step, Keep time.Duration
+
+	match *regexp.Regexp // nil: the pattern cannot be tried here
+}
+
+// Aggregation is one section of storage-aggregation.conf.
+type Aggregation struct {
+	Name, Pattern string
+	Line          int
+	// XFilesFactor is the share of points that must be there; -1 where it is
+	// not written and carbon's 0.5 holds.
+	XFilesFactor float64
+	// Method is "average" where it is not written.
+	Method string
+
+	match *regexp.Regexp
+}
+
+// Inspect reads a directory. A file that is missing is a problem among others.
+func Inspect(dir string) Inspection {
+	in := Inspection{Dir: dir, Settings: map[string]string{}}
+	for _, s := range in.sections("carbon.conf") {
+		if s.name == "cache" {
+			for name, v := range s.values {
+				in.Settings[strings.ToUpper(name)] = v
+			}
+		}
+	}
+	for _, s := range in.sections("storage-schemas.conf") {
+		in.Schemas = append(in.Schemas, in.schema(s))
+	}
+	for _, s := range in.sections("storage-aggregation.conf") {
+		in.Aggregations = append(in.Aggregations, in.aggregation(s))
+	}
+	return in
+}
+
+// SchemaOf is the schema that carbon stores a metric by: nil where no pattern
+// matches, or a pattern that cannot be tried comes before.
+func (in Inspection) SchemaOf(metric string) *Schema {
+	for i := range in.Schemas {
+		if s := &in.Schemas[i]; s.match == nil || s.match.MatchString(metric) {
+			if s.match == nil {
+				return nil
+			}
+			return s
+		}
+	}
+	return nil
+}
+
+// AggregationOf is the aggregation of a metric, nil as in SchemaOf.
+func (in Inspection) AggregationOf(metric string) *Aggregation {
+	for i := range in.Aggregations {
+		if a := &in.Aggregations[i]; a.match == nil || a.match.MatchString(metric) {
+			if a.match == nil {
+				return nil
+			}
+			return a
+		}
+	}
+	return nil
+}
+
+// section is one "[name]" of a file and its settings.
+type section struct {
+	file   string
+	name   string
+	line   int
+	values map[string]string
+}
+
+// maxFile bounds what is read.
+const maxFile = 4 << 20
+
+// sections reads a file in the manner of Python's ConfigParser: "name = value"
+// or "name: value", comments by # and ;.
+func (in *Inspection) sections(file string) []section {
+	path := filepath.Join(in.Dir, file)
+	info, err := os.Stat(path)
+	if err == nil && info.Size() > maxFile {
+		err = fmt.Errorf("it has %d bytes", info.Size())
+	}
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		in.problem(path, 0, "there is no such file")
+		return nil
+	}
+	if err != nil {
+		in.problem(path, 0, err.Error())
+		return nil
+	}
+	return in.parse(file, string(data))
+}
+
+func (in *Inspection) parse(file, text string) []section {
+	var out []section
+	n := 0
+	for raw := range strings.Lines(text) {
+		n++
+		line := strings.TrimSpace(raw)
+		switch {
+		case line == "" || line[0] == '#' || line[0] == ';':
+		case line[0] == '[' && strings.HasSuffix(line, "]"):
+			out = append(out, section{file: filepath.Join(in.Dir, file), name: line[1 : len(line)-1], line: n, values: map[string]string{}})
+		default:
+			at := strings.IndexAny(line, "=:")
+			if at < 0 || len(out) == 0 {
+				in.problem(filepath.Join(in.Dir, file), n, fmt.Sprintf("%.60q is neither a section nor a setting", line))
+				continue
+			}
+			name := strings.TrimSpace(line[:at])
+			out[len(out)-1].values[strings.ToLower(name)] = strings.TrimSpace(line[at+1:])
+		}
+	}
+	return out
+}
+
+func (in *Inspection) problem(path string, line int, text string) {
+	if line > 0 {
+		path += ":" + strconv.Itoa(line)
+	}
+	in.Problems = append(in.Problems, path+": "+text)
+}
+
+// pattern compiles what Python would; nil where Go cannot.
+func (in *Inspection) pattern(s section) *regexp.Regexp {
+	re, err := regexp.Compile(s.values["pattern"])
+	if err != nil || s.values["pattern"] == "" {
+		in.problem(s.file, s.line, fmt.Sprintf("section [%s]: pattern %q cannot be tried: which metrics it takes is not known", s.name, s.values["pattern"]))
+		return nil
+	}
+	return re
+}
+
+func (in *Inspection) schema(s section) Schema {
+	out := Schema{Name: s.name, Pattern: s.values["pattern"], Line: s.line, Retentions: s.values["retentions"], match: in.pattern(s)}
+	first, _, _ := strings.Cut(out.Retentions, ",")
+	step, keep, ok := strings.Cut(strings.TrimSpace(first), ":")
+	var errs [2]error
+	out.Step, errs[0] = unitOf(step, time.Second)
+	out.Keep, errs[1] = unitOf(keep, out.Step) // a bare number counts points
+	if !ok || errs[0] != nil || errs[1] != nil {
+		in.problem(s.file, s.line, fmt.Sprintf("section [%s]: retentions %q are not written as 1s:6h,1m:7d", s.name, out.Retentions))
+	}
+	return out
+}
+
+func (in *Inspection) aggregation(s section) Aggregation {
+	out := Aggregation{Name: s.name, Pattern: s.values["pattern"], Line: s.line, XFilesFactor: -1, Method: "average", match: in.pattern(s)}
+	if m := s.values["aggregationmethod"]; m != "" {
+		out.Method = m
+	}
+	if text := s.values["xfilesfactor"]; text != "" {
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			in.problem(s.file, s.line, fmt.Sprintf("section [%s]: xFilesFactor %q is not a number", s.name, text))
+			return out
+		}
+		out.XFilesFactor = f
+	}
+	return out
+}
+
+// unitOf reads 60, 60s, 10min, 7d, 1y; a bare number is times bare.
+func unitOf(text string, bare time.Duration) (time.Duration, error) {
+	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyz")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n <= 0 || n > 1e9 {
+		return 0, fmt.Errorf("carbon: %q is not a time such as 10s or 7d", text)
+	}
+	unit := text[len(digits):]
+	if unit == "" {
+		return time.Duration(n) * bare, nil
+	}
+	const day = 24 * time.Hour
+	for _, u := range []struct {
+		name string
+		d    time.Duration
+	}{{"seconds", time.Second}, {"minutes", time.Minute}, {"hours", time.Hour}, {"days", day}, {"weeks", 7 * day}, {"years", 365 * day}} {
+		if strings.HasPrefix(u.name, unit) {
+			return time.Duration(n) * u.d, nil
+		}
+	}
+	return 0, fmt.Errorf("carbon: %q has an unknown unit", text)
+}

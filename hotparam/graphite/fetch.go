@@ -1,0 +1,144 @@
+package graphite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// newClient gives a client of our own: it follows no redirect, because the
+// password would go along, takes no proxy from the environment, and keeps the
+// connection.
+func newClient() *http.Client {
+	return &http.Client{
+		Transport:     &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 64 << 10},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// fetch makes one request and calls each for the series of the answer. The
+// error says what was asked, what came and what to do about it; the series that
+// came before it have been handed on.
+func (p *Poller) fetch(ctx context.Context, query string, lookback int64, each func(*series)) error {
+	req, err := p.request(ctx, query, lookback)
+	if err != nil {
+		return fmt.Errorf("graphite: %w", err)
+	}
+	res, err := p.client.Do(req)
+	if err != nil {
+		return p.explain(ctx, err)
+	}
+	defer res.Body.Close()
+	p.hearClock(res.Header.Get("Date"))
+	if err := checkAnswer(res); err != nil {
+		return fmt.Errorf("graphite: GET %s: %w", p.where, err)
+	}
+	if err := readSeries(&bounded{res.Body, p.cfg.MaxBody}, each); err != nil {
+		return p.explain(ctx, err)
+	}
+	// What is behind the list is a line's end; it is read so that the
+	// connection can be used again.
+	_, _ = io.CopyN(io.Discard, res.Body, 1024)
+	return nil
+}
+
+func (p *Poller) request(ctx context.Context, query string, lookback int64) (*http.Request, error) {
+	u := p.url
+	// Graphite keeps answers for a minute, unless it is told not to.
+	u.RawQuery = query + "&from=-" + strconv.FormatInt(lookback, 10) + "s&until=now&format=json&noCache=true"
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range p.cfg.Header {
+		req.Header[http.CanonicalHeaderKey(name)] = values
+		if http.CanonicalHeaderKey(name) == "Host" && len(values) > 0 {
+			req.Host = values[0]
+		}
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Cache-Control", "no-cache")
+	if p.cfg.Username != "" || p.cfg.Password != "" {
+		req.SetBasicAuth(p.cfg.Username, p.cfg.Password)
+	}
+	return req, nil
+}
+
+// explain adds to an error where it was met and, where that is clear, what
+// helps.
+func (p *Poller) explain(ctx context.Context, err error) error {
+	var hint string
+	switch {
+	case errors.Is(err, errTooBig):
+		hint = fmt.Sprintf(" (more than %d bytes); raise hot.rate of the rules, or make the keys fewer", p.cfg.MaxBody)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		hint = fmt.Sprintf("; no whole answer within %v (--graphite.timeout)", p.cfg.Timeout)
+	}
+	return fmt.Errorf("graphite: GET %s: %w%s", p.where, withoutURL(err), hint)
+}
+
+// withoutURL takes the URL out of an error of the client: it is as long as the
+// targets are.
+func withoutURL(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil || !strings.Contains(err.Error(), "://") {
+			return err
+		}
+		err = inner
+	}
+}
+
+// checkAnswer says what is wrong with an answer that is no data, and what to do.
+func checkAnswer(res *http.Response) error {
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	var hint string
+	switch {
+	case res.StatusCode == http.StatusOK && (kind == "application/json" || kind == "text/json"):
+		return nil
+	case res.StatusCode == http.StatusOK:
+		return fmt.Errorf("answered %.60q instead of JSON: %s; is --graphite.url that of graphite-web?", kind, begin(res.Body))
+	case res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden:
+		hint = "set --graphite.username and --graphite.password, or --graphite.header"
+	case res.StatusCode == http.StatusNotFound:
+		hint = "is there a path missing in --graphite.url?"
+	case res.StatusCode/100 == 3:
+		hint = fmt.Sprintf("it sends to %.200q; set --graphite.url to where that is", res.Header.Get("Location"))
+	case res.StatusCode == http.StatusBadRequest:
+		hint = "it does not take a target (--graphite.targets) or a function; it has to be graphite-web 1.1 or like it"
+	case res.StatusCode == http.StatusRequestURITooLong || res.StatusCode == http.StatusRequestHeaderFieldsTooLarge:
+		hint = "let the server take requests of 4 KiB"
+	default:
+		hint = "see the log of graphite-web"
+	}
+	return fmt.Errorf("answered %d: %s; %s", res.StatusCode, begin(res.Body), hint)
+}
+
+// begin quotes the beginning of a body that is for people, without its markup.
+func begin(body io.Reader) string {
+	b, _ := io.ReadAll(io.LimitReader(body, 4096))
+	text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(strings.ToValidUTF8(string(b), "?"), " ")
+	text = strings.Join(strings.Fields(text), " ")
+	return fmt.Sprintf("%.160q", text)
+}
+
+// hearClock reads the time of an answer. It has no fractions of a second, so
+// in the middle it is half a second late.
+func (p *Poller) hearClock(date string) {
+	at, err := http.ParseTime(date)
+	if err != nil {
+		return
+	}
+	p.clockKnown = true
+	now := p.cfg.Now()
+	at = at.Add(time.Second / 2)
+	p.pace.clock(now, at, time.Second)
+	p.difference = at.Sub(now)
+}

@@ -1,0 +1,92 @@
+package graphite
+
+import "time"
+
+// Stats is what a Poller did and how it is right now. Unsigned fields only
+// grow.
+type Stats struct {
+	Polls  uint64 // polls that ended
+	Failed uint64 // of them, polls with an error
+	// Series is how many the last poll was answered; Tracked how many are
+	// remembered, so that no bucket is counted twice.
+	Series, Tracked int64
+	Buckets         uint64 // buckets that were new
+	Requests        uint64 // requests in them that were handed over
+	// DroppedForeign are series that are not ours, DroppedName those whose
+	// name is broken, DroppedFull those beyond the most that are remembered,
+	// at each poll that was answered them.
+	DroppedForeign, DroppedName, DroppedFull uint64
+	// DroppedValue are points with a value or a time that none can have.
+	DroppedValue uint64
+	// DroppedOld are requests that no window reaches back to, DroppedShift
+	// those in seconds that were left out when the delay shrank.
+	DroppedOld, DroppedShift uint64
+	// ClockDifference is Graphite's clock less ours, as the last answer said.
+	ClockDifference time.Duration
+	// Delay is by how much counts are moved towards the present: the longest
+	// lag lately seen between requests and the poll that brought their count.
+	Delay time.Duration
+	// Step is the length of a bucket in Graphite; 0 as long as it is not known. Longer
+	// than the flush interval, it means that counts are lost.
+	Step time.Duration
+	// Took is how long the last poll took, LastSuccess when the last one ended
+	// that was answered in full.
+	Took        time.Duration
+	LastSuccess time.Time
+	// Err is what is wrong with the last poll, "" where nothing is.
+	Err string
+}
+
+// Stats gives the counters.
+func (p *Poller) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats
+}
+
+func (p *Poller) count(add func(*Stats)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	add(&p.stats)
+}
+
+// tell notes the end of a poll and logs where an outage begins and ends.
+func (p *Poller) tell(began time.Time, err error) {
+	now := p.cfg.Now()
+	p.count(func(st *Stats) {
+		st.Polls++
+		st.Took = now.Sub(began)
+		st.Tracked = int64(len(p.ledger.series))
+		st.ClockDifference = p.difference
+		st.Delay = time.Duration(p.pace.delay) * time.Second
+		if st.Err = ""; err != nil {
+			st.Failed++
+			st.Err = err.Error()
+			return
+		}
+		st.LastSuccess = now
+	})
+	switch {
+	case err != nil && !p.failing:
+		p.cfg.Log.Warn("Graphite does not give counts; asking again until it does", "err", err)
+	case err == nil && p.failing:
+		p.cfg.Log.Info("Graphite gives counts again")
+	}
+	p.failing = err != nil
+	p.lastOK = time.Time{}
+	if err == nil {
+		p.lastOK = began
+	}
+}
+
+// complainOf says once that carbon keeps one of several flushes only.
+func (p *Poller) complainOf(step int64) {
+	p.count(func(st *Stats) { st.Step = time.Duration(step) * time.Second })
+	if step <= int64(p.cfg.Flush/time.Second) || step == p.shownStep {
+		return
+	}
+	p.shownStep = step
+	p.cfg.Log.Warn("carbon keeps one value for several flushes of the StatsD server, the others are lost; "+
+		"give our metrics a retention of one flush in storage-schemas.conf (deploy/graphite), or set --graphite.flush if that is wrong",
+		"step_seconds", step, "flush", p.cfg.Flush)
+}
