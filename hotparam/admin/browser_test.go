@@ -115,6 +115,7 @@ func liveServer(t *testing.T) (*world, *httptest.Server) {
 	w := newWorld(t, func(c *Config) {
 		c.Now = time.Now
 		c.Hot = func() []hotparam.Hot { return liveHot(time.Now()) }
+		c.Loops = func() []hotparam.Hot { return liveLoops(time.Now()) }
 		c.Reports = func(context.Context) ([]hotparam.Report, error) { return liveReports(time.Now()), nil }
 		c.Status = func() []Status {
 			return []Status{{Name: "mirror", Value: "0.4 s old", OK: true}, {Name: "redis", Value: "breaker closed", OK: true}}
@@ -149,12 +150,28 @@ func serveUntilEnd(t *testing.T, w *world) *httptest.Server {
 
 func liveHot(now time.Time) []hotparam.Hot {
 	day := now.Truncate(24 * time.Hour)
-	return []hotparam.Hot{
+	keys := []hotparam.Hot{
 		hotKey("topic?id=42", "topic", wave(now, 412, 60, 17), now.Add(-154*time.Second)),
 		hotKey("topic?id=1337", "topic", wave(now, 268, 30, 11), now.Add(-38*time.Second)),
 		hotKey("/search?lang=en&q=%E4%B8%AD%E6%96%87%20election%20results%202026", "*", wave(now, 231, 12, 29), day),
 		hotKey(hostile, "*", wave(now, 204, 3, 7), now.Add(-9*time.Second)),
 	}
+	keys[0].Clients, keys[0].Client, keys[0].ClientShare = 1210, "198.51.100.7", 0.02
+	keys[0].Why, keys[0].Lower, keys[0].Upper = "rate", keys[0].Rate, keys[0].Rate
+	keys[1].Clients, keys[1].Client, keys[1].ClientShare = 31, "2001:db8:4711:1::", 0.315
+	keys[1].Why, keys[1].Lower, keys[1].Upper = "rate+surge", keys[1].Rate, keys[1].Rate*1.1
+	return keys
+}
+
+// liveLoops are a loop of one client, and one of a client with a strange name.
+func liveLoops(now time.Time) []hotparam.Hot {
+	loops := []hotparam.Hot{
+		hotKey("topic?id=99", "topic", wave(now, 612, 5, 9), now.Add(-77*time.Second)),
+		hotKey(hostile, "*", 230, now.Add(-5*time.Second)),
+	}
+	loops[0].Clients, loops[0].Client, loops[0].ClientShare = 14, "192.0.2.77", 0.951
+	loops[1].Clients, loops[1].Client, loops[1].ClientShare = 1, "<b>\u202eeve</b>", 1
+	return loops
 }
 
 // liveReports counts as a limiter would that runs since the day began.

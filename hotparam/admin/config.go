@@ -46,6 +46,9 @@ type Config struct {
 	// Hot returns what is hot now, heaviest first, by the aggregator or by the
 	// mirror. Called once a second and for each question about a key.
 	Hot func() []hotparam.Hot
+	// Loops returns the keys that would be hot were it not for one or a few
+	// clients, heaviest first; nil: none are shown.
+	Loops func() []hotparam.Hot
 	// Rules returns the rules that hold now.
 	Rules func() *rules.Set
 	// Reports returns the counters of every limiter. Rates are differences per
@@ -53,6 +56,8 @@ type Config struct {
 	Reports func(context.Context) ([]hotparam.Report, error)
 	// Overrides; nil: overrides are those of the rules file, and unchangeable.
 	Overrides OverrideStore
+	// Summaries returns the days that are kept, newest first; nil: none are.
+	Summaries func(context.Context) ([]hotparam.Summary, error)
 	// Pushed says that the program hands changes of heat to Publish. Without
 	// it the sampler finds them by comparing Hot with a second ago.
 	Pushed bool

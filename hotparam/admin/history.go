@@ -39,6 +39,10 @@ type Change struct {
 	// Rule and Rate are set for changes of heat.
 	Rule string  `json:"rule,omitempty"`
 	Rate float64 `json:"rate,omitempty"`
+	// Clients, Client and ClientShare say who asks, where that is known.
+	Clients     int64   `json:"clients,omitempty"`
+	Client      string  `json:"client,omitempty"`
+	ClientShare float64 `json:"client_share,omitempty"`
 	// Author and Override are set for changes of overrides; of a removed one
 	// Override is what it was.
 	Author   string          `json:"author,omitempty"`
@@ -49,9 +53,13 @@ type Change struct {
 const (
 	becameHot       = "became_hot"
 	cooled          = "cooled"
+	becameLoop      = "became_loop" // over its threshold by one or a few clients
+	ceasedLoop      = "ceased_loop"
 	overridePut     = "override_put"
 	overrideDeleted = "override_deleted"
 	overrideUndone  = "override_undone"
+	overrideBegan   = "override_began" // its schedule holds from now on
+	overrideEnded   = "override_ended" // its schedule holds no more
 )
 
 func newHistory() *history {

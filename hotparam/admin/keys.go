@@ -21,6 +21,7 @@ type keyAnswer struct {
 	Rule     *ruleView     `json:"rule"` // null: no rule counts this resource
 	Hot      bool          `json:"hot"`
 	Heat     *hotparam.Hot `json:"heat"` // null: not hot
+	Loop     *hotparam.Hot `json:"loop"` // null: not a loop
 	Allowed  *float64      `json:"allowed_per_second"`
 	Denied   *float64      `json:"denied_per_second"`
 	Override *overrideView `json:"override"`
@@ -53,9 +54,9 @@ func (s *Server) getHot(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	now := s.cfg.Now()
-	st := s.look(now, s.cfg.Hot(), most)
+	st := s.look(now, s.cfg.Hot(), s.loops(), most)
 	writeJSON(w, http.StatusOK, map[string]any{"namespace": s.cfg.Namespace, "at": now,
-		"totals": st.Totals, "keys": st.Hot, "trouble": st.Trouble})
+		"totals": st.Totals, "keys": st.Hot, "loops": st.Loops, "trouble": st.Trouble})
 	return nil
 }
 
@@ -88,10 +89,14 @@ func (s *Server) describe(r *http.Request, key hotparam.Key, now time.Time) (*ke
 	set := s.cfg.Rules()
 	o := rules.NewOverrides(set.Overrides, live).Find([]byte(key), now)
 	rule := set.RuleFor(key.Resource())
-	a := &keyAnswer{Key: string(key), Resource: key.Resource(), Params: key.Params(), Rule: viewRule(rule), Override: viewOverride(o, live)}
+	a := &keyAnswer{Key: string(key), Resource: key.Resource(), Params: key.Params(), Rule: viewRule(rule), Override: viewOverride(o, live, now)}
 	hot := s.cfg.Hot()
 	if i := slices.IndexFunc(hot, func(h hotparam.Hot) bool { return h.Key == key }); i >= 0 {
 		a.Hot, a.Heat = true, &hot[i]
+	}
+	loops := s.loops()
+	if i := slices.IndexFunc(loops, func(h hotparam.Hot) bool { return h.Key == key }); i >= 0 {
+		a.Loop = &loops[i]
 	}
 	s.mu.Lock()
 	sp, ok := s.rates.now(now).Keys[key]
@@ -146,7 +151,7 @@ func ruleLimits(rule *rules.Rule, o *rules.Override, key hotparam.Key, hot bool)
 	case o != nil && o.Action != rules.ActionShadow:
 		l.Applies, l.Why = false, "the override stands before it"
 	case !hot:
-		l.Why = "the key is not hot: below " + number(rule.Hot.Rate) + "/s over " + rule.Hot.Window.String()
+		l.Why = "the key is not hot: below " + rule.Hot.String()
 	case o != nil:
 		l.Limit.Mode, l.Why = hotparam.ModeShadow, "the key is hot, and the override lets the limit only watch"
 	case held != rule.Limit:
@@ -167,7 +172,7 @@ func ipLimits(ip rules.IPLimits, o *rules.Override) []appliedLimit {
 			continue
 		}
 		l := appliedLimit{Source: w.source, Applies: true, Why: "every client is held to it, whatever it asks for, but for exempt addresses",
-			Limit: viewSpec(w.window.Spec, hotparam.ModeEnforce, w.window.Scope)}
+			Limit: viewWindow(w.window)}
 		if o != nil && (o.Action == rules.ActionExempt || o.Action == rules.ActionBlock) {
 			l.Applies, l.Why = false, "the override stands before it"
 		}

@@ -48,8 +48,8 @@ func (s *Server) getMetrics(w http.ResponseWriter, r *http.Request) error {
 // picture collects what the sampler sees: decisions of all limiters, and the
 // hot keys.
 type picture struct {
-	s                                    *Server
-	allowed, denied, limiters, hot, rate *prometheus.Desc
+	s                                           *Server
+	allowed, denied, limiters, hot, loops, rate *prometheus.Desc
 }
 
 func newPicture(s *Server) *picture {
@@ -62,13 +62,14 @@ func newPicture(s *Server) *picture {
 		denied:   desc("hotparam_denied_total", "Requests that all limiters denied since this process started, by what denied.", "reason"),
 		limiters: desc("hotparam_limiters", "Limiters that reported within the last 5 seconds."),
 		hot:      desc("hotparam_hot_keys", "Keys that are hot now."),
+		loops:    desc("hotparam_loops", "Keys over their threshold because of one or a few clients; not hot, not limited."),
 		rate:     desc("hotparam_hot_key_rate", fmt.Sprintf("Requests per second of the %d hottest keys.", maxLabelled), "key", "rule"),
 	}
 }
 
-// Describe lists the five metrics.
+// Describe lists the six metrics.
 func (p *picture) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{p.allowed, p.denied, p.limiters, p.hot, p.rate} {
+	for _, d := range []*prometheus.Desc{p.allowed, p.denied, p.limiters, p.hot, p.loops, p.rate} {
 		out <- d
 	}
 }
@@ -85,6 +86,7 @@ func (p *picture) Collect(out chan<- prometheus.Metric) {
 	}
 	out <- prometheus.MustNewConstMetric(p.limiters, prometheus.GaugeValue, float64(limiters))
 	out <- prometheus.MustNewConstMetric(p.hot, prometheus.GaugeValue, float64(len(hot)))
+	out <- prometheus.MustNewConstMetric(p.loops, prometheus.GaugeValue, float64(len(p.s.loops())))
 	for _, h := range hottest(hot, maxLabelled) {
 		out <- prometheus.MustNewConstMetric(p.rate, prometheus.GaugeValue, h.Rate, labelOf(string(h.Key)), labelOf(h.Rule))
 	}

@@ -27,6 +27,7 @@ type overrideInput struct {
 // fields of the body, in the order in which errors are looked for.
 type overrideFields struct {
 	key, action, reason, author, until, lasts string
+	schedule                                  rules.Schedule
 	rate                                      float64
 	burst                                     int64
 	given                                     map[string]bool
@@ -78,9 +79,9 @@ func (f *overrideFields) decode(body []byte) error {
 
 func (f *overrideFields) decodeField(dec *json.Decoder, name string) error {
 	into := map[string]any{"key": &f.key, "action": &f.action, "rate": &f.rate, "burst": &f.burst,
-		"until": &f.until, "for": &f.lasts, "reason": &f.reason, "author": &f.author}[name]
+		"until": &f.until, "for": &f.lasts, "schedule": &f.schedule, "reason": &f.reason, "author": &f.author}[name]
 	if into == nil {
-		return badField(name, "unknown field "+quoted(name), "known are key, action, rate, burst, until, for, reason, author")
+		return badField(name, "unknown field "+quoted(name), "known are key, action, rate, burst, until, for, schedule, reason, author")
 	}
 	if f.given[name] {
 		return badField(name, "field "+quoted(name)+" stands twice", "leave one of them")
@@ -91,11 +92,22 @@ func (f *overrideFields) decodeField(dec *json.Decoder, name string) error {
 	if errors.As(err, &kind) {
 		return badField(name, name+" is a JSON "+kind.Value, "give a "+kindOf(into))
 	}
+	if err != nil && name == "schedule" && dec.InputOffset() > 0 && !isSyntax(err) {
+		return badField(name, strings.TrimPrefix(err.Error(), "rules: "), scheduleShape)
+	}
 	if err != nil {
 		return badJSON(err)
 	}
 	return nil
 }
+
+// isSyntax tells what is not JSON from what is not a schedule.
+func isSyntax(err error) bool {
+	var syntax *json.SyntaxError
+	return errors.As(err, &syntax) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
+}
+
+const scheduleShape = `write {"from": "0 20 * * *", "for": "2h", "zone": "Europe/Berlin"}`
 
 func kindOf(into any) string {
 	switch into.(type) {
@@ -103,6 +115,8 @@ func kindOf(into any) string {
 		return "number"
 	case *int64:
 		return "whole number"
+	case *rules.Schedule:
+		return `object such as {"from": "0 20 * * *", "for": "2h"}`
 	}
 	return "string"
 }
@@ -117,11 +131,11 @@ func badJSON(err error) error {
 // override checks field by field, so that each error names one.
 func (f *overrideFields) override(now time.Time) (overrideInput, error) {
 	in := overrideInput{override: rules.Override{Key: f.key, Action: rules.Action(f.action), Rate: f.rate, Burst: f.burst,
-		Reason: f.reason, Author: f.author}}
+		Reason: f.reason, Author: f.author, Schedule: f.schedule}}
 	if f.action == "" {
 		in.override.Action = rules.ActionLimit
 	}
-	for _, check := range []func(*overrideInput, time.Time) error{f.checkKey, f.checkAction, f.checkEnd, f.checkTexts} {
+	for _, check := range []func(*overrideInput, time.Time) error{f.checkKey, f.checkAction, f.checkEnd, f.checkSchedule, f.checkTexts} {
 		if err := check(&in, now); err != nil {
 			return overrideInput{}, err
 		}
@@ -194,6 +208,20 @@ func (f *overrideFields) checkEnd(in *overrideInput, now time.Time) error {
 			return badField("until", "until "+f.until+" has passed", "give a time to come, or leave it out for an override without end")
 		}
 		in.override.Until = t.UTC()
+	}
+	return nil
+}
+
+func (f *overrideFields) checkSchedule(in *overrideInput, now time.Time) error {
+	o := in.override
+	switch err := o.Schedule.Validate(); {
+	case err != nil:
+		return badField("schedule", strings.TrimPrefix(err.Error(), "rules: "), scheduleShape)
+	case f.given["schedule"] && o.Schedule.IsZero():
+		return badField("schedule", "schedule is empty", scheduleShape+", or leave it out")
+	case !o.Schedule.IsZero() && o.Window(now) == rules.Window{}:
+		return badField("schedule", "no window of schedule "+o.Schedule.String()+" begins before the override ends",
+			"let it end later, or leave until and for out")
 	}
 	return nil
 }

@@ -43,7 +43,8 @@ func (s *Server) getOverride(w http.ResponseWriter, r *http.Request) error {
 }
 
 // putOverride stores an override under the ID of the path, else under the ID
-// that the key already has, else under the one that the key makes.
+// that the key with this schedule already has, else under the one that they
+// make.
 func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
 	if err := s.writable(); err != nil {
 		return err
@@ -59,7 +60,7 @@ func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
 	}
 	o := in.override
 	o.ID = r.PathValue("id")
-	if i := slices.IndexFunc(live, func(l rules.Override) bool { return l.Key == o.Key }); i >= 0 {
+	if i := slices.IndexFunc(live, func(l rules.Override) bool { return l.Key == o.Key && l.Schedule == o.Schedule }); i >= 0 {
 		switch {
 		case o.ID == "":
 			o.ID = live[i].ID
@@ -83,7 +84,7 @@ func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
 	s.afterChange(r.Context(), "put", stored.ID, stored.Author)
 	warnings := slices.Concat(in.warnings, doubts(s.cfg.Rules(), stored))
 	w.Header().Set("Location", "/v1/overrides/"+stored.ID)
-	writeJSON(w, status, overrideAnswer{overrideView{stored, sourceLive}, warnings})
+	writeJSON(w, status, overrideAnswer{viewed(stored, sourceLive, s.cfg.Now()), warnings})
 	return nil
 }
 

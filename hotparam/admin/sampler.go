@@ -21,12 +21,12 @@ const readWithin = 400 * time.Millisecond
 func (s *Server) sample(ctx context.Context, now time.Time) {
 	s.readReports(ctx, now)
 	s.readOverrides(ctx)
-	hot := s.cfg.Hot()
-	st := s.look(now, hot, maxShown)
+	hot, loops := s.cfg.Hot(), s.loops()
+	st := s.look(now, hot, loops, maxShown)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.noteHeat(now, hot)
+	s.noteHeat(now, hot, loops)
 	s.history.addSparks(hot[:min(len(hot), maxShown)])
 	if t := st.Totals; t.Requests != nil {
 		s.history.addPoint(point{At: now, Allowed: *t.Allowed, Denied: *t.Denied})
@@ -119,24 +119,12 @@ func (s *Server) tellOverrideChanges(audit []rules.Change) {
 	}
 }
 
-// noteHeat finds what became hot or cooled since the last sample, where the
-// program does not say so itself. The caller holds mu.
-func (s *Server) noteHeat(now time.Time, hot []hotparam.Hot) {
+// noteHeat finds what became hot or a loop, and what did not stay so, since the
+// last sample, where the program does not say so itself. The caller holds mu.
+func (s *Server) noteHeat(now time.Time, hot, loops []hotparam.Hot) {
 	if s.cfg.Pushed {
 		return
 	}
-	current := make(map[string]hotNote, len(hot))
-	for _, h := range hot {
-		key := string(h.Key)
-		current[key] = hotNote{rule: h.Rule, rate: h.Rate}
-		if _, known := s.knownHot[key]; !known {
-			s.emit(Change{At: h.Since, Kind: becameHot, Key: key, Rule: h.Rule, Rate: h.Rate})
-		}
-	}
-	for key, was := range s.knownHot {
-		if _, still := current[key]; !still {
-			s.emit(Change{At: now, Kind: cooled, Key: key, Rule: was.rule, Rate: was.rate})
-		}
-	}
-	s.knownHot = current
+	s.knownHot = s.noteList(now, hot, s.knownHot, becameHot, cooled)
+	s.knownLoops = s.noteList(now, loops, s.knownLoops, becameLoop, ceasedLoop)
 }

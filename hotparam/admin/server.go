@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hotparam/pipeline/hotparam/detect"
+	"github.com/hotparam/pipeline/hotparam/rules"
 )
 
 // Server is the face itself. Build it with New; all methods may be called by
@@ -24,12 +25,12 @@ type Server struct {
 
 	reading sync.Mutex // one reading of the overrides at a time, in order
 
-	mu        sync.Mutex // guards the fields below
-	rates     *rates
-	history   *history
-	latest    latest
-	knownHot  map[string]hotNote
-	overrides overrideNotes
+	mu                   sync.Mutex // guards the fields below
+	rates                *rates
+	history              *history
+	latest               latest
+	knownHot, knownLoops map[string]hotNote
+	overrides            overrideNotes
 }
 
 // counters are what the server counts about itself.
@@ -61,7 +62,7 @@ func New(cfg Config) (*Server, error) {
 		hub:      newHub(cfg.MaxStreams),
 		rates:    newRates(),
 		history:  newHistory(),
-		knownHot: map[string]hotNote{},
+		knownHot: map[string]hotNote{}, knownLoops: map[string]hotNote{},
 	}
 	s.files = pageFiles()
 	s.registry = s.newRegistry()
@@ -108,18 +109,26 @@ func (s *Server) Run(ctx context.Context) error {
 // shut down before Run's context ends.
 func (s *Server) CloseStreams() { s.hub.drop() }
 
-// Publish tells the streams at once what became hot or cooled. It does not
-// block; hand it to the aggregator as OnChange.
+// Publish tells the streams at once what became hot or cooled, what became
+// a loop and ceased to be one. It does not block; hand it to the aggregator as OnChange.
 func (s *Server) Publish(changes []detect.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range changes {
-		kind := becameHot
-		if c.Kind == detect.Cooled {
-			kind = cooled
-		}
-		s.emit(Change{At: c.At, Kind: kind, Key: string(c.Hot.Key), Rule: c.Hot.Rule, Rate: c.Hot.Rate})
+		s.emit(heatChange(c.At, heatKind(c.Kind), &c.Hot))
 	}
+}
+
+// PublishTurn tells the streams that an override began to hold by its schedule,
+// or ceased to. It does not block.
+func (s *Server) PublishTurn(o rules.Override, began bool, at time.Time) {
+	c := Change{At: at, Kind: overrideEnded, Key: o.Key, Override: &o}
+	if began {
+		c.Kind = overrideBegan
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.emit(c)
 }
 
 // emit numbers a change, remembers it and sends it. The caller holds mu, which

@@ -20,6 +20,7 @@ type state struct {
 	Totals  totalsView `json:"totals"`
 	Status  []Status   `json:"status"`
 	Hot     []hotView  `json:"hot"`
+	Loops   []loopView `json:"loops"`
 	Trouble []string   `json:"trouble"` // what cannot be shown, and why
 }
 
@@ -51,16 +52,19 @@ type hotNote struct {
 	rate float64
 }
 
-// look makes the picture of one moment with the first most hot keys.
-func (s *Server) look(now time.Time, hot []hotparam.Hot, most int) state {
-	st := state{At: now, Status: []Status{}, Hot: s.viewHot(now, hot[:min(len(hot), most)]), Trouble: []string{}}
+// look makes the picture of one moment with the first most hot keys and loops.
+func (s *Server) look(now time.Time, hot, loops []hotparam.Hot, most int) state {
+	st := state{
+		At: now, Status: []Status{}, Hot: s.viewHot(now, hot[:min(len(hot), most)]),
+		Loops: viewLoops(loops[:min(len(loops), most)]), Trouble: []string{},
+	}
 	if s.cfg.Status != nil {
 		st.Status = append(st.Status, s.cfg.Status()...)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Totals = viewTotals(s.rates.now(now))
-	st.Totals.HotKeys = len(hot)
+	st.Totals.HotKeys, st.Totals.Loops = len(hot), len(loops)
 	for _, trouble := range []string{s.latest.failing, s.overrides.failing} {
 		if trouble != "" {
 			st.Trouble = append(st.Trouble, trouble)
@@ -94,7 +98,7 @@ func (s *Server) viewHot(now time.Time, hot []hotparam.Hot) []hotView {
 	views := make([]hotView, len(hot))
 	for i, h := range hot {
 		o := index.Find([]byte(h.Key), now)
-		v := hotView{Hot: h, Href: keyHref(h.Key), Limit: effective(set, o, h.Key), Override: viewOverride(o, live)}
+		v := hotView{Hot: h, Href: keyHref(h.Key), Limit: effective(set, o, h.Key), Override: viewOverride(o, live, now)}
 		if sp, ok := speeds[h.Key]; ok {
 			v.Allowed, v.Denied = rounded(sp.Allowed), rounded(sp.Denied)
 		}
@@ -104,27 +108,28 @@ func (s *Server) viewHot(now time.Time, hot []hotparam.Hot) []hotView {
 }
 
 // viewOverride tells a live override from one of the file by its ID.
-func viewOverride(o *rules.Override, live []rules.Override) *overrideView {
+func viewOverride(o *rules.Override, live []rules.Override, now time.Time) *overrideView {
 	if o == nil {
 		return nil
 	}
-	v := &overrideView{Override: withID(*o), Source: sourceFile}
+	v := viewed(*o, sourceFile, now)
 	if slices.ContainsFunc(live, func(l rules.Override) bool { return l.ID == o.ID && l.Key == o.Key }) {
 		v.Source = sourceLive
 	}
-	return v
+	return &v
 }
 
 // withID gives an override of the rules file the ID that its key makes.
 func withID(o rules.Override) rules.Override {
 	if o.ID == "" {
-		o.ID = rules.OverrideID(o.Key)
+		o.ID = o.DefaultID()
 	}
 	return o
 }
 
-// listed is every override that holds at now: the live ones, newest first, and
-// those of the file that no live one of the same key replaces.
+// listed is every override that has not ended at now: the live ones, newest
+// first, and those of the file that no live one of the same key replaces. One
+// with a schedule replaces none, because it holds only at times.
 func listed(set *rules.Set, live []rules.Override, now time.Time) []overrideView {
 	views := []overrideView{}
 	replaced := map[string]bool{}
@@ -132,13 +137,13 @@ func listed(set *rules.Set, live []rules.Override, now time.Time) []overrideView
 		if o.Expired(now) {
 			continue
 		}
-		views = append(views, overrideView{Override: withID(o), Source: sourceLive})
-		replaced[o.Key] = true
+		views = append(views, viewed(o, sourceLive, now))
+		replaced[o.Key] = replaced[o.Key] || o.Schedule.IsZero()
 	}
 	slices.SortStableFunc(views, func(a, b overrideView) int { return b.Created.Compare(a.Created) })
 	for _, o := range set.Overrides {
 		if !o.Expired(now) && !replaced[o.Key] {
-			views = append(views, overrideView{Override: withID(o), Source: sourceFile})
+			views = append(views, viewed(o, sourceFile, now))
 		}
 	}
 	return views

@@ -33,7 +33,7 @@ type limitView struct {
 	Burst     int64           `json:"burst,omitempty"`
 	Mode      hotparam.Mode   `json:"mode"`
 	Scope     rules.Scope     `json:"scope,omitempty"`
-	Text      string          `json:"text"` // "100/s, burst 200"
+	Text      string          `json:"text"` // "100/s, burst 200, wait 500ms"
 }
 
 // Sources of an override.
@@ -46,6 +46,25 @@ const (
 type overrideView struct {
 	rules.Override
 	Source string `json:"source"`
+	// Active says whether it holds right now; Next is for one with a schedule:
+	// when it will hold next, or until when it holds.
+	Active bool      `json:"active"`
+	Next   time.Time `json:"next,omitzero"`
+}
+
+// viewed shows an override at one moment.
+func viewed(o rules.Override, source string, now time.Time) overrideView {
+	v := overrideView{Override: withID(o), Source: source, Active: !o.Expired(now)}
+	if o.Schedule.IsZero() {
+		return v
+	}
+	w := o.Window(now)
+	if v.Active = w.Holds(now); v.Active {
+		v.Next = w.Until
+	} else {
+		v.Next = w.From
+	}
+	return v
 }
 
 // totalsView is the whole namespace in one second. The speeds are null while no
@@ -57,6 +76,7 @@ type totalsView struct {
 	// DeniedBy splits Denied by what refused.
 	DeniedBy map[string]float64 `json:"denied_by"`
 	HotKeys  int                `json:"hot_keys"`
+	Loops    int                `json:"loops"`
 	Limiters int                `json:"limiters"`
 }
 
@@ -65,14 +85,20 @@ func viewSpec(s limit.Spec, mode hotparam.Mode, scope rules.Scope) *limitView {
 		Mode: mode, Scope: scope}
 	if s.Refills() {
 		v.Burst = s.Burst
-		v.Text = fmt.Sprintf("%s/s, burst %d", number(float64(s.Limit)/s.Window.Seconds()), s.Burst)
-	} else {
-		v.Text = fmt.Sprintf("%d in %ss", s.Limit, number(s.Window.Seconds()))
 	}
+	v.Text = specText(s)
 	if mode == hotparam.ModeShadow {
 		v.Text += " (shadow)"
 	}
 	return v
+}
+
+// specText says what a limit is in a few words.
+func specText(s limit.Spec) string {
+	if s.Refills() {
+		return fmt.Sprintf("%s/s, burst %d", number(float64(s.Limit)/s.Window.Seconds()), s.Burst) + s.Manners()
+	}
+	return fmt.Sprintf("%d in %ss", s.Limit, number(s.Window.Seconds())) + s.Manners()
 }
 
 // viewLimit is nil where a rule only detects.
@@ -80,7 +106,20 @@ func viewLimit(l rules.Limit) *limitView {
 	if !l.Set {
 		return nil
 	}
-	return viewSpec(l.Spec, l.Mode, l.Scope)
+	v := viewSpec(l.Spec, l.Mode, l.Scope)
+	if l.Trial != nil {
+		v.Text += "; on trial: " + specText(*l.Trial)
+	}
+	return v
+}
+
+// viewWindow is a window of every client.
+func viewWindow(w *rules.IPWindow) *limitView {
+	v := viewSpec(w.Spec, hotparam.ModeEnforce, w.Scope)
+	if w.Consistency == rules.Async {
+		v.Text += " (async)"
+	}
+	return v
 }
 
 // effective is what holds a key that is hot: its override, else its rule. Nil

@@ -33,7 +33,7 @@ async function call(method, path, body) {
 const query = (author) => (author ? "?author=" + encodeURIComponent(author) : "");
 const path = (id) => "/v1/overrides/" + encodeURIComponent(id);
 
-export const putOverride = (override) => call("PUT", "/v1/overrides", override);
+export const putOverride = (override, id) => call("PUT", id ? path(id) : "/v1/overrides", override);
 export const deleteOverride = (id) => call("DELETE", path(id) + query(me.get()));
 export const undoOverride = (id) => call("POST", path(id) + "/undo" + query(me.get()));
 

@@ -4,7 +4,7 @@ import { at, deleteOverride, putOverride, undoOverride } from "./api.js";
 import { Chart } from "./chart.js";
 import { OverrideDialog } from "./dialog.js";
 import { Feed, OverrideList } from "./feed.js";
-import { HotTable } from "./hot.js";
+import { HotTable, LoopTable } from "./hot.js";
 import { follow } from "./stream.js";
 import { clock, el, keyNode, overrideText, rate, setText } from "./text.js";
 
@@ -15,9 +15,10 @@ let writable = false, alive = false, latest = null;
 const chart = new Chart($("chart"), $("chart-tip"));
 const feed = new Feed($("events"), $("events-empty"));
 const hot = new HotTable($("hot"), actOnHot);
+const loops = new LoopTable($("loops"));
 const overrides = new OverrideList($("overrides"), $("overrides-empty"), actOnOverride);
-const dialog = new OverrideDialog($("dialog"), async (override) => {
-  const saved = await putOverride(override);
+const dialog = new OverrideDialog($("dialog"), async (override, id) => {
+  const saved = await putOverride(override, id);
   const doubt = saved.warnings?.length ? " " + saved.warnings.join("; ") : "";
   toast(["Set ", keyNode(saved.key), ` to ${overrideText(saved)}.${doubt}`], saved.id);
 });
@@ -62,8 +63,9 @@ function show(s) {
   setText($("requests-note"), t.requests_per_second == null ? "no limiter has reported yet" : t.limiters === 1 ? "by 1 limiter" : `by ${t.limiters} limiters`);
   setText($("allowed-note"), share(t.allowed_per_second, t.requests_per_second));
   setText($("denied-note"), deniedBy(t));
-  setText($("hot-note"), t.hot_keys === 0 ? "all is calm" : t.hot_keys === 1 ? "1 value over its threshold" : "values over their threshold");
+  setText($("hot-note"), [t.hot_keys === 0 ? "all is calm" : t.hot_keys === 1 ? "1 value over its threshold" : "values over their threshold", t.loops && (t.loops === 1 ? "1 loop" : `${t.loops} loops`)].filter(Boolean).join(" · "));
   hot.show(s, writable);
+  loops.show(s);
   const list = $("trouble");
   list.hidden = s.trouble.length === 0;
   list.replaceChildren(...s.trouble.map((text) => el("li", {}, text)));

@@ -11,10 +11,10 @@ const notes = {
   shadow: "The rule's limit only counts what it would have denied.",
 };
 
-const fields = ["key", "rate", "burst", "for", "reason", "author"];
+const fields = ["key", "rate", "burst", "for", "schedule", "reason", "author"];
 
 export class OverrideDialog {
-  #dialog; #form; #save;
+  #dialog; #form; #save; #id = "";
 
   // save(override) sends it; it throws a Problem.
   constructor(dialog, save) {
@@ -27,8 +27,8 @@ export class OverrideDialog {
   }
 
   // open asks about a key, or about any when there is none. Values are those to
-  // begin with.
-  open({ key = "", action = "limit", rate = "", burst = "", reason = "" }) {
+  // begin with; with an id that override is changed.
+  open({ id = "", key = "", action = "limit", rate = "", burst = "", reason = "", schedule = null }) {
     this.#clearErrors();
     this.#form.reset();
     const f = this.#form.elements;
@@ -39,6 +39,13 @@ export class OverrideDialog {
     f.rate.value = rate;
     f.burst.value = burst;
     f.reason.value = reason;
+    this.#id = id;
+    f.schedule.value = schedule?.from ?? "";
+    f.lasts.value = schedule?.for ?? "";
+    f.zone.value = schedule?.zone ?? "";
+    // One with a schedule is mostly meant to come again.
+    if (schedule) f.for.value = "";
+    this.#dialog.querySelector("#schedule-fields").open = schedule != null;
     f.author.value = me.get();
     this.#showAction();
     this.#dialog.showModal();
@@ -58,7 +65,7 @@ export class OverrideDialog {
     try {
       const override = this.#read();
       if (!override) return;
-      await this.#save(override);
+      await this.#save(override, this.#id);
       me.set(override.author ?? "");
       this.#dialog.close();
     } catch (problem) {
@@ -87,6 +94,8 @@ export class OverrideDialog {
       const text = f[name].value.trim();
       if (text) out[name] = text;
     }
+    const [from, lasts, zone] = ["schedule", "lasts", "zone"].map((name) => f[name].value.trim());
+    if (from || lasts) out.schedule = { from, for: lasts, ...(zone && { zone }) };
     return out;
   }
 
@@ -97,6 +106,7 @@ export class OverrideDialog {
     setText(place, text);
     if (!known) return;
     const input = this.#form.elements[field];
+    input.closest("details")?.setAttribute("open", "");
     input.setAttribute("aria-invalid", "true");
     input.focus();
   }

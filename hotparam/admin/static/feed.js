@@ -1,6 +1,6 @@
 // Feed: what happened lately, newest first, and the list of overrides.
 
-import { clock, el, keyNode, lasting, overrideText, plainKey, rate } from "./text.js";
+import { clientsText, clock, el, keyNode, lasting, overrideText, plainKey, rate, scheduleText } from "./text.js";
 
 const most = 60;
 
@@ -32,14 +32,15 @@ export class Feed {
 }
 
 const words = {
-  became_hot: "Became hot", cooled: "Cooled", override_put: "Override set",
+  became_hot: "Became hot", cooled: "Cooled", became_loop: "A loop, not limited", ceased_loop: "Loop ended", override_put: "Override set",
   override_deleted: "Override removed", override_undone: "Override undone",
+  override_began: "Override began by its schedule", override_ended: "Override ended by its schedule",
 };
 
 function item(c) {
   const about = [];
-  if (c.kind === "became_hot") about.push(`${rate(c.rate)}/s`, c.rule && `rule ${c.rule}`);
-  if (c.kind === "override_put" && c.override) about.push(overrideText(c.override), c.override.reason);
+  if (c.kind === "became_hot" || c.kind === "became_loop") about.push(`${rate(c.rate)}/s`, c.rule && `rule ${c.rule}`, clientsText(c));
+  if ((c.kind === "override_put" || c.kind === "override_began") && c.override) about.push(overrideText(c.override), c.override.reason);
   if (c.author) about.push(`by ${c.author}`);
   return el("li", { class: c.kind },
     el("time", { datetime: c.at }, clock(c.at)),
@@ -84,8 +85,8 @@ export class OverrideList {
       type: "button", class: "small", "data-act": act, "aria-label": `${name} the override of ${plainKey(o.key)}`,
       onclick: () => this.#act(act, o),
     }, name);
-    const about = [o.reason, o.author && `by ${o.author}`].filter(Boolean).join(" · ");
-    return el("li", { "data-id": o.id, class: `do-${o.action}` },
+    const about = [scheduleText(o.schedule), o.reason, o.author && `by ${o.author}`].filter(Boolean).join(" · ");
+    return el("li", { "data-id": o.id, class: `do-${o.action}${o.active === false ? " waits" : ""}` },
       el("div", {},
         el("p", {}, keyNode(o.key), " ", el("span", { class: "badge" }, overrideText(o))),
         el("p", { class: "note" }, el("span", { class: "until" }), about ? ` · ${about}` : "")),
@@ -99,7 +100,8 @@ export class OverrideList {
     const items = this.#list.querySelectorAll(".until");
     this.#overrides.forEach((o, i) => {
       const left = Date.parse(o.until) - Date.now();
-      const text = !o.until ? "until removed" : left > 0 ? `${lasting(left)} left` : "ended";
+      const turn = o.schedule && o.next ? lasting(Math.max(0, Date.parse(o.next) - Date.now())) : "";
+      const text = turn ? (o.active ? `active now, ${turn} left` : `next in ${turn}`) : !o.until ? "until removed" : left > 0 ? `${lasting(left)} left` : "ended";
       if (items[i] && items[i].textContent !== text) items[i].textContent = text;
     });
   }

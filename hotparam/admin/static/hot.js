@@ -2,7 +2,7 @@
 // focus and pointer stay where they are; the order rests while somebody is in
 // the table.
 
-import { el, keyNode, lasting, overrideText, plainKey, rate, setText } from "./text.js";
+import { clientsText, el, keyNode, lasting, overrideText, percent, plainKey, rate, setText } from "./text.js";
 import { drawSpark, spark } from "./chart.js";
 
 const slots = 60;
@@ -64,7 +64,7 @@ export class HotTable {
   #newRow(first) {
     let current = first;
     const cell = (label, classes, ...children) => el("td", { "data-label": label, class: classes }, ...children);
-    const text = { rule: el("span"), rate: el("span"), since: el("span"), limit: el("span"), allowed: el("span"), denied: el("span"), badge: el("span", { class: "badge" }) };
+    const text = { rule: el("span"), why: el("small", { class: "note" }), bounds: el("small", { class: "note" }), clients: el("span"), client: el("small", { class: "note" }), rate: el("span"), since: el("span"), limit: el("span"), allowed: el("span"), denied: el("span"), badge: el("span", { class: "badge" }) };
     const line = spark();
     const button = (kind, name) => el("button", {
       type: "button", class: "small", "data-act": kind, "aria-label": `${name} ${plainKey(first.key)}`,
@@ -74,8 +74,9 @@ export class HotTable {
     const acts = el("div", { class: "acts" }, ...Object.values(buttons));
     const node = el("tr", {},
       el("th", { scope: "row", class: "keycell" }, el("a", { href: first.href, title: "all that is known about this key (JSON)" }, keyNode(first.key))),
-      cell("Rule", "", text.rule),
-      cell("Rate", "num rate", line, text.rate),
+      cell("Rule", "", text.rule, text.why),
+      cell("Rate", "num rate", line, text.rate, text.bounds),
+      cell("Clients", "num who", text.clients, text.client),
       cell("Hot for", "num", text.since),
       cell("Limit", "limit", el("div", {}, text.limit, text.badge)),
       cell("Allowed/s", "num ok", text.allowed),
@@ -84,7 +85,10 @@ export class HotTable {
     const fill = (h, now, rates, writable) => {
       current = h;
       setText(text.rule, h.rule);
+      setText(text.why, h.why && h.why !== "rate" ? h.why : "");
       setText(text.rate, rate(h.rate));
+      setText(text.bounds, h.upper > h.lower * 1.005 ? `${rate(h.lower)} to ${rate(h.upper)}` : "");
+      fillClients(text, h);
       drawSpark(line, rates, slots);
       setText(text.since, lasting(now - Date.parse(h.since)));
       setText(text.limit, h.limit ? h.limit.text : h.override?.action === "exempt" ? "exempt" : "detected only");
@@ -100,5 +104,37 @@ export class HotTable {
       buttons.clear.hidden = h.override?.source !== "live";
     };
     return { node, fill };
+  }
+}
+
+// fillClients writes how many clients ask for a key, and who most.
+function fillClients(text, h) {
+  setText(text.clients, h.clients ? rate(h.clients) : "–");
+  setText(text.client, h.client ? `${percent(h.client_share)} by ${plainKey(h.client)}` : "");
+  text.clients.title = clientsText(h) || "the senders do not say who asks";
+}
+
+// LoopTable is the table of keys that one or a few clients took over their
+// threshold. Nobody acts on it, so it is made anew each second.
+export class LoopTable {
+  #section; #body;
+
+  constructor(section) {
+    this.#section = section;
+    this.#body = section.querySelector("tbody");
+  }
+
+  show({ at, loops }) {
+    this.#section.hidden = loops.length === 0;
+    const now = Date.parse(at);
+    const cell = (label, classes, ...children) => el("td", { "data-label": label, class: classes }, ...children);
+    this.#body.replaceChildren(...loops.map((l) => {
+      const who = { clients: el("span"), client: el("span") };
+      fillClients(who, l);
+      return el("tr", {},
+        el("th", { scope: "row", class: "keycell" }, el("a", { href: l.href, title: "all that is known about this key (JSON)" }, keyNode(l.key))),
+        cell("Rule", "", l.rule), cell("Rate", "num", rate(l.rate)), cell("For", "num", lasting(now - Date.parse(l.since))),
+        cell("Clients", "num", who.clients), cell("Heaviest client", "", who.client));
+    }));
   }
 }

@@ -75,6 +75,23 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+// clientsText says who asks for a key, "" where nobody knows.
+export function clientsText({ clients, client, client_share: part }) {
+  if (!clients) return "";
+  client = client && plainKey(client); // may be a name of a stranger's choice
+  if (clients === 1) return client ? `1 client, ${client}` : "1 client";
+  const count = `${clients < 32 ? "" : "about "}${whole.format(clients)} clients`;
+  return client ? `${count}, ${percent(part)} by ${client}` : count;
+}
+
+// percent writes a part of one.
+export const percent = (part) => `${fine.format(100 * (part ?? 0))} %`;
+
+// scheduleText says when an override holds, "" for always.
+export function scheduleText(s) {
+  return s ? `${s.from} for ${s.for} (${s.zone || "UTC"})` : "";
+}
+
 // limitText says what an override does.
 export function overrideText(o) {
   switch (o.action) {
