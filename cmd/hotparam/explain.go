@@ -140,11 +140,15 @@ func keyLimits(set *rules.Set, r *rules.Rule, key hotparam.Key) []string {
 		}
 		out = append(out, text)
 	}
-	hot := fmt.Sprintf("rule %s: hot from %g/s over %v", r.Name, r.Hot.Rate, r.Hot.Window)
+	hot := fmt.Sprintf("rule %s: hot from %s", r.Name, r.Hot)
 	if !lim.Set {
 		return append(out, hot+", never limited")
 	}
-	return append(out, fmt.Sprintf("%s, then %s (%s, %s)", hot, specText(lim.Spec), lim.Scope, lim.Mode))
+	text := fmt.Sprintf("%s, then %s (%s, %s)", hot, specText(lim.Spec), lim.Scope, lim.Mode)
+	if lim.Trial != nil {
+		text += "; on trial: " + specText(*lim.Trial)
+	}
+	return append(out, text)
 }
 
 // clientLimits says what holds for the client.
@@ -161,9 +165,14 @@ func clientLimits(set *rules.Set, class *rules.Class) []string {
 	}
 	var out []string
 	for _, w := range []*rules.IPWindow{fixed, sliding} {
-		if w != nil {
-			out = append(out, fmt.Sprintf("%s: %s", who, specText(w.Spec)))
+		if w == nil {
+			continue
 		}
+		text := fmt.Sprintf("%s: %s", who, specText(w.Spec))
+		if w.Consistency == rules.Async {
+			text += ", async"
+		}
+		out = append(out, text)
 	}
 	return out
 }
@@ -176,7 +185,7 @@ func specText(s limit.Spec) string {
 	if s.Algorithm == limit.BucketedWindow {
 		text += fmt.Sprintf(", in %d buckets", s.Buckets)
 	}
-	return text
+	return text + s.Manners()
 }
 
 func (c *explainCmd) write(w io.Writer, e explanation) error {

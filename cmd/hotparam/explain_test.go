@@ -18,9 +18,11 @@ rules:
     params: [path.id, lang]
     hot:   {rate: 200, window: 5s}
     limit: {rate: 100, burst: 200}
+  - {name: login, match: {path: /login}, params: [], hot: {rate: 1}, limit: {rate: 10, burst: 5, initial: 2, wait: 500ms, block: 1m, block_max: 1h, trial: {rate: 8, burst: 3}}}
   - {name: "*", params: ["*"], ignore: ["utm_*"], hot: {rate: 500, window: 5s}}
 ip:
   fixed: {limit: 50, window: 1s}
+  sliding: {limit: 99, window: 1m, block: 5s, consistency: async}
 classes:
   - {name: crawler, match: {header: User-Agent, pattern: "(?i)bot"}, ip: {fixed: {limit: 5, window: 1s}}}
 overrides:
@@ -42,6 +44,9 @@ func TestExplain(t *testing.T) {
 			"rule topic: hot from 200/s over 5s, then token_bucket 100 per 1s, burst 200 (cluster, enforce)|every client: fixed_window 50 per 1s"},
 		{"https://example.org/a?q=1&b=2&utm_x=1#part", "my bot", "*", "/a", "/a?b=2&q=1", "hp.Z2Fa.hot_param.b=2-q=1",
 			"rule *: hot from 500/s over 5s, never limited|class crawler: fixed_window 5 per 1s"},
+		{"/login", "", "login", "login", "login", "hp.login.hot_param.Ze",
+			"rule login: hot from 1/s over 5s, then token_bucket 10 per 1s, burst 5, initial 2, wait 500ms, block 1m0s to 1h0m0s (cluster, enforce); " +
+				"on trial: token_bucket 8 per 1s, burst 3|every client: fixed_window 50 per 1s|every client: sliding_window 99 per 1m0s, block 5s, async"},
 		{"/topics/9", "", "topic", "topic", "topic?path.id=9", "hp.topic.hot_param.pathZ2Eid=9",
 			"override topic-path-id-9"},
 	} {

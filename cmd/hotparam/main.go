@@ -20,6 +20,7 @@ type commands struct {
 	Demo       demoCmd                   `cmd:"" help:"Show the whole pipeline alive, without any server."`
 	Serve      serveCmd                  `cmd:"" help:"Put the whole pipeline, in one process, in front of a service."`
 	Replay     replayCmd                 `cmd:"" help:"Tell what would have been hot and what would have been limited in access logs."`
+	Check      checkCmd                  `cmd:"" help:"Inspect StatsD, carbon, Kafka, Redis and the kernel: what would silently break, and how to mend it."`
 	Explain    explainCmd                `cmd:"" help:"Tell how requests are seen: rule, key, metric, limits."`
 	Config     configCmd                 `cmd:"" help:"Work with configuration files."`
 	Load       loadCmd                   `cmd:"" help:"Send the demo's readers, crawlers and viral topic to a site of yours."`
@@ -39,6 +40,9 @@ func start(args []string) int {
 	}
 	kongcompletion.Register(p.Kong)
 	cmd, err := p.Parse(args)
+	if err != nil && len(args) > 0 && args[0] == "check" && !errors.Is(err, config.ErrUsage) {
+		return cli.Check.badFile(os.Stdout, os.Stderr, err)
+	}
 	if err != nil {
 		return config.Fail(os.Stderr, name, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -40,7 +41,7 @@ var rulesYAML []byte
 func main() {
 	listen := flag.String("listen", "127.0.0.1:3000", "address of the service")
 	redis := flag.String("redis", "127.0.0.1:6379", "Redis with hot set, overrides and shared limits")
-	counts := flag.String("statsd", "127.0.0.1:8127", "aggregator that takes the counts")
+	counts := flag.String("statsd", "127.0.0.1:8127", "aggregators that share the counts, with commas")
 	budget := flag.Duration("budget", gate.DefaultBudget, "longest wait for Redis in one decision")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -56,7 +57,7 @@ func serve(ctx context.Context, listen, redis, counts string, budget time.Durati
 		return err
 	}
 	// Counting: sums in memory, ten times a second as StatsD datagrams.
-	sender, err := statsd.NewSender(statsd.SenderConfig{Address: counts, Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}})
+	sender, err := statsd.NewSender(statsd.SenderConfig{Servers: strings.Split(counts, ","), Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}})
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,11 @@ func serve(ctx context.Context, listen, redis, counts string, budget time.Durati
 	service := &http.Server{Addr: listen, Handler: limited(http.HandlerFunc(topic)), ReadHeaderTimeout: 5 * time.Second}
 
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return tallied.Run(ctx) })
+	// The sender outlives what it sends for.
+	sending, stopSending := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopSending()
+	group.Go(func() error { defer stopSending(); return tallied.Run(ctx) })
+	group.Go(func() error { return sender.Run(sending) })
 	group.Go(func() error { return store.Follow(ctx, hot.Replace) })
 	group.Go(func() error { return store.Overrides().Follow(ctx, g.SetOverrides) })
 	group.Go(func() error { return reports.Run(ctx) })
@@ -86,7 +91,7 @@ func serve(ctx context.Context, listen, redis, counts string, budget time.Durati
 	if err := group.Wait(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	return errors.Join(sender.Close(), store.Close())
+	return store.Close()
 }
 
 func topic(w http.ResponseWriter, r *http.Request) {

@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,5 +104,40 @@ func TestExitCodes(t *testing.T) {
 	out.Reset()
 	if code := Fail(&out, "x", ErrUsage); code != 2 || !strings.Contains(out.String(), "x --help") {
 		t.Errorf("usage: %d %q", code, &out)
+	}
+}
+
+// Targets have commas of their own; a list in the file and a flag mean the same.
+func TestTargetsOfGraphite(t *testing.T) {
+	t.Parallel()
+	want := Targets{"maximumAbove(sumSeriesWithWildcards(a.*.b,1),{threshold})", "c.{x,y}.d"}
+	for _, tt := range []struct {
+		text string
+		args []string
+	}{
+		{"graphite:\n  targets:\n    topic: ['maximumAbove(sumSeriesWithWildcards(a.*.b,1),{threshold})', 'c.{x,y}.d']\n    page: 'e;f'\n", nil},
+		{"graphite:\n  targets: {topic: 'maximumAbove(sumSeriesWithWildcards(a.*.b,1),{threshold}), c.{x,y}.d', page: 'e;f'}\n", nil},
+		{"graphite: {flush: 10s}\n", []string{`--graphite.targets=topic=maximumAbove(sumSeriesWithWildcards(a.*.b,1),{threshold}),c.{x,y}.d;page=e\;f`}},
+	} {
+		var cfg Aggregator
+		p, err := Build(&cfg, "aggregator", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Parse(append([]string{"--config", write(t, tt.text)}, tt.args...)); err != nil {
+			t.Errorf("%s%v: %v", tt.text, tt.args, err)
+			continue
+		}
+		if got := cfg.Graphite.Targets; !slices.Equal(got["topic"], want) || !slices.Equal(got["page"], Targets{"e;f"}) {
+			t.Errorf("%s%v: targets %q", tt.text, tt.args, got)
+		}
+	}
+	var cfg Aggregator
+	p, err := Build(&cfg, "aggregator", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Parse([]string{"--config", write(t, "graphite:\n  targets:\n    topic: [[a]]\n")}); err == nil || !strings.Contains(err.Error(), ":3: ") && !strings.Contains(err.Error(), ":2: graphite.targets: topic: item 1") {
+		t.Errorf("a list in a list: %v", err)
 	}
 }

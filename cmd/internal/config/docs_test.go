@@ -53,7 +53,7 @@ func settingsText(t *testing.T) string {
 	for _, p := range []struct {
 		name string
 		cli  any
-	}{{"collector", &Collector{}}, {"aggregator", &Aggregator{}}, {"limiter-sidecar", &Sidecar{}}, {"serve", &Serve{}}} {
+	}{{"collector", &Collector{}}, {"aggregator", &Aggregator{}}, {"limiter-sidecar", &Sidecar{}}, {"serve", &Serve{}}, {"check", &Check{}}} {
 		k, err := kong.New(p.cli, kong.Vars{"admin_listen": DefaultAdmin(p.name)}, kong.DefaultEnvars("HOTPARAM"))
 		if err != nil {
 			t.Fatal(err)

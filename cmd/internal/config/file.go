@@ -155,11 +155,33 @@ func flagText(n *yaml.Node) (string, error) {
 	case yaml.MappingNode:
 		var parts []string
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			parts = append(parts, n.Content[i].Value+"="+n.Content[i+1].Value)
+			v, err := entryText(n.Content[i+1])
+			if err != nil {
+				return "", fmt.Errorf("%s: %w", n.Content[i].Value, err)
+			}
+			parts = append(parts, n.Content[i].Value+"="+v)
 		}
-		return strings.Join(parts, ";"), nil
+		return kong.JoinEscaped(parts, ';'), nil
 	}
 	return "", errors.New("must be plain text, a list or a mapping")
+}
+
+// entryText writes a value of a mapping: plain text, or a list of it.
+func entryText(n *yaml.Node) (string, error) {
+	if n.Kind != yaml.SequenceNode {
+		if n.Kind != yaml.ScalarNode {
+			return "", errors.New("must be plain text or a list of it")
+		}
+		return n.Value, nil
+	}
+	parts := make([]string, len(n.Content))
+	for i, c := range n.Content {
+		if c.Kind != yaml.ScalarNode {
+			return "", fmt.Errorf("item %d must be plain text", i+1)
+		}
+		parts[i] = c.Value
+	}
+	return strings.Join(parts, ","), nil
 }
 
 // err is everything that is wrong in the file when a setting is: the rules are

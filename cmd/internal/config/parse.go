@@ -129,7 +129,7 @@ func Fail(w io.Writer, name string, err error) int {
 // in a file.
 var knownFlags = sync.OnceValue(func() map[string]*kong.Flag {
 	flags := map[string]*kong.Flag{}
-	for _, cli := range []any{&Collector{}, &Aggregator{}, &Sidecar{}, &Serve{}} {
+	for _, cli := range []any{&Collector{}, &Aggregator{}, &Sidecar{}, &Serve{}, &Check{}} {
 		k, err := kong.New(cli, kong.Vars{"admin_listen": ""})
 		if err != nil {
 			panic("config: a program's settings do not build: " + err.Error()) // a mistake of ours, found by every test

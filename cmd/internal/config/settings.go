@@ -32,15 +32,27 @@ type Redis struct {
 
 // Kafka is the topic that carries counts.
 type Kafka struct {
-	Brokers    []string      `placeholder:"HOST:PORT" help:"Kafka brokers to begin with."`
-	Topic      string        `default:"hotparam-counts" help:"Topic of the counts."`
-	Group      string        `default:"hotparam-aggregator" help:"Consumer group of the aggregators."`
-	Partitions int32         `default:"8" help:"Partitions of the topic if it has to be created."`
-	Create     bool          `default:"true" negatable:"" help:"Create the topic if it is missing."`
-	Backlog    time.Duration `default:"10s" help:"How far back a consumer without a position begins."`
-	TLS        bool          `help:"Connect by TLS."`
-	Username   string        `help:"User for SASL/PLAIN."`
-	Password   string        `help:"Password for SASL/PLAIN."`
+	Brokers    []string `placeholder:"HOST:PORT" help:"Kafka brokers to begin with."`
+	Topic      string   `default:"hotparam-counts" help:"Topic of the counts."`
+	Partitions int32    `default:"0" help:"Partitions that the topic should have; another number is told in the log. 0: as many as it has, and 8 if it has to be created."`
+	Create     bool     `default:"true" negatable:"" help:"Create the topic if it is missing."`
+	TLS        bool     `help:"Connect by TLS."`
+	CA         string   `name:"tls-ca" placeholder:"FILE" help:"Certificates (PEM) of who signs those of the brokers; default: those that the system trusts."`
+	Cert       string   `name:"tls-cert" placeholder:"FILE" help:"Certificate (PEM) to show to the brokers."`
+	Key        string   `name:"tls-key" placeholder:"FILE" help:"Key (PEM) of that certificate."`
+	ServerName string   `name:"tls-name" help:"Name in the brokers' certificates if it is not the host that is dialled."`
+	SASL       string   `name:"sasl" enum:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512" default:"PLAIN" help:"How to log in if there is a user: ${enum}. PLAIN shows the password to whoever can read the connection."`
+	Username   string   `help:"User for SASL."`
+	Password   string   `help:"Password for SASL. Better set by the environment than as a flag."`
+}
+
+// KafkaGroup is how aggregators share the partitions.
+type KafkaGroup struct {
+	Group          string        `default:"hotparam-aggregator" help:"Consumer group of the aggregators."`
+	Backlog        time.Duration `default:"10s" help:"How far back a partition is read when it is taken over; at least the longest window of the rules and 5 s."`
+	MaxLag         time.Duration `default:"30s" help:"How far behind its end a partition may be read, at least two backlogs; further behind, reading jumps to the backlog."`
+	Instance       string        `help:"Name of a static member of the group: a restart within the session timeout moves no partition, a stop hands them over only after it. Each aggregator needs its own. Default: a dynamic member."`
+	SessionTimeout time.Duration `default:"10s" help:"When an aggregator that the brokers do not hear of has left the group."`
 }
 
 // Names is how keys are written as metrics. All programs that meet must agree.
@@ -49,22 +61,47 @@ type Names struct {
 	Style  string `enum:"hp1,plain" default:"hp1" help:"Form of metric names: hp1 survives every StatsD server, plain is easier to read."`
 }
 
-// StatsDOut is the StatsD server that counts are sent to.
+// StatsDOut is where counts are sent to by StatsD.
 type StatsDOut struct {
-	Addr string `placeholder:"HOST:PORT" help:"StatsD server that counts are sent to."`
-	MTU  int    `default:"1432" help:"Bytes of one datagram."`
+	Addr    []string `placeholder:"HOST:PORT" help:"StatsD servers that counts are sent to, or unix:/path. Of several each has its share of the keys; give all programs the same list."`
+	Standby []string `placeholder:"HOST:PORT" help:"StatsD servers that get every count as well: where the standby of each aggregator listens."`
+	MTU     int      `default:"1432" help:"Bytes of one datagram."`
+	Sets    bool     `default:"true" negatable:"" help:"Also send who stands behind a key, as StatsD sets; not for servers that do not know them."`
 }
 
 // StatsDIn is the StatsD listener.
 type StatsDIn struct {
-	Listen     string `placeholder:"HOST:PORT" help:"UDP address to take StatsD counts on."`
-	ReadBuffer int    `default:"16777216" help:"Receive buffer to ask the kernel for, in bytes."`
+	Listen         []string      `placeholder:"HOST:PORT" help:"Addresses to take StatsD lines on: host:port or udp://host:port, tcp://host:port, unix:/path (datagrams), unixstream:/path."`
+	Readers        int           `default:"1" help:"UDP sockets that share an address, each read by a goroutine of its own. Linux only."`
+	ReadBuffer     int           `default:"16777216" help:"Receive buffer to ask the kernel for, in bytes, for each socket."`
+	MaxConnections int           `name:"max-connections" default:"1024" help:"Most connections at once to tcp:// and unixstream: addresses; further ones are closed."`
+	Idle           time.Duration `default:"5m" help:"How long a connection may be silent before it is closed."`
+	Forward        string        `aliases:"forward" placeholder:"HOST:PORT" help:"StatsD server that gets all lines which are not ours, unchanged, by UDP or unix:/path. Also --forward."`
+	ForwardAll     bool          `name:"forward-all" help:"Forward our lines too, for their history in Graphite."`
+}
+
+// Graphite is the render API that counts are asked from.
+type Graphite struct {
+	URL       string             `name:"url" placeholder:"URL" help:"Graphite (graphite-web 1.1) to ask for counts, such as http://127.0.0.1:8080."`
+	Schedule  string             `default:"@every 1s" help:"Schedule (cron, with seconds) on which it is asked."`
+	Settle    time.Duration      `default:"200ms" help:"How long after the full second to ask at the earliest; the StatsD server flushes on the second."`
+	Timeout   time.Duration      `default:"5s" help:"Longest wait for all answers of one poll; polls that would overlap are left out."`
+	Prefix    string             `default:"stats_counts" help:"What the StatsD server writes before our names: stats_counts, or stats.counters of its newer namespace."`
+	Suffix    string             `enum:",count,rate" default:"" help:"What it writes behind them: nothing, or count or rate of its newer namespace."`
+	Flush     time.Duration      `default:"1s" help:"Flush interval of the StatsD server, in whole seconds."`
+	Targets   map[string]Targets `placeholder:"RULE=TARGET" help:"Targets of a rule instead of the one made from prefix and names, sent as they are but {threshold}, which becomes the rule's."`
+	Username  string             `help:"User for basic authentication."`
+	Password  string             `help:"Password for it. Better set by the environment than as a flag."`
+	Header    map[string]string  `placeholder:"NAME=VALUE" help:"Headers to send, such as Authorization=Bearer x."`
+	MaxBody   int64              `name:"max-body" default:"33554432" help:"Longest answer, in bytes."`
+	MaxSeries int                `name:"max-series" default:"200000" help:"Most series to remember; further ones are dropped and counted."`
 }
 
 // Tally is how counts are combined before they are sent.
 type Tally struct {
 	Flush   time.Duration `default:"100ms" help:"How often sums are handed on."`
 	MaxKeys int           `default:"65536" help:"Most keys between two flushes; further ones are dropped and counted."`
+	Clients int           `default:"1024" help:"For how many of the heaviest keys it is looked at who asks, so that a client in a loop can be told from a crowd; 0 for none. Takes up to about 1.2 KB for each of them and core, twice that while a second turns."`
 }
 
 // Detect is how hot keys are found.
@@ -72,7 +109,8 @@ type Detect struct {
 	Tick     time.Duration `default:"100ms" help:"How often heat is judged; a key that crosses its threshold is published at once."`
 	Hold     time.Duration `default:"5s" help:"How long a hot key stays without being published again."`
 	Lateness time.Duration `default:"10s" help:"Oldest count that still has a place in its window."`
-	MaxKeys  int           `default:"1000000" help:"Most keys counted per rule; further ones are dropped and counted."`
+	Counters int           `default:"131072" help:"Most counters for each rule, of about 200 bytes: a key takes one for each second of the window in which it is seen. Beyond it the lightest keys are given up, and counts have a known error."`
+	MaxRate  float64       `name:"max-rate" default:"0" help:"Most requests per second that one rule is expected to get, unless it says max_rate itself; 0: not stated. With it, counters that could not find every hot key are refused."`
 }
 
 // Gate is how requests are decided.
@@ -136,14 +174,18 @@ type Access struct {
 // Aggregator is the surface of cmd/aggregator.
 type Aggregator struct {
 	Common
-	ID     string   `name:"aggregator.id" help:"Name of this aggregator in Redis; give each its own. Default: host name and StatsD or Kafka."`
-	In     StatsDIn `embed:"" prefix:"statsd."`
-	Names  Names    `embed:"" prefix:"names."`
-	Kafka  Kafka    `embed:"" prefix:"kafka."`
-	Redis  Redis    `embed:"" prefix:"redis."`
-	Detect Detect   `embed:"" prefix:"detect."`
-	Trim   string   `name:"aggregator.trim" default:"@every 10m" help:"Schedule (cron) on which expired overrides and old audit entries are removed."`
-	Admin  Admin    `embed:"" prefix:"admin."`
+	ID       string        `name:"aggregator.id" help:"Name of this aggregator in Redis; give each its own. Two with the same name are one that publishes and one that stands by. Default: host name."`
+	Lease    time.Duration `name:"aggregator.lease" default:"2s" help:"How long an aggregator that falls silent keeps its name; then one that stands by takes over. Less than --detect.hold."`
+	In       StatsDIn      `embed:"" prefix:"statsd."`
+	Names    Names         `embed:"" prefix:"names."`
+	Kafka    Kafka         `embed:"" prefix:"kafka."`
+	Group    KafkaGroup    `embed:"" prefix:"kafka."`
+	Graphite Graphite      `embed:"" prefix:"graphite."`
+	Redis    Redis         `embed:"" prefix:"redis."`
+	Detect   Detect        `embed:"" prefix:"detect."`
+	Trim     string        `name:"aggregator.trim" default:"@every 10m" help:"Schedule (cron) on which expired overrides and old audit entries are removed."`
+	Admin    Admin         `embed:"" prefix:"admin."`
+	Summary  Summary       `embed:"" prefix:"summary."`
 }
 
 // Sidecar is the surface of cmd/limiter-sidecar.
@@ -151,6 +193,7 @@ type Sidecar struct {
 	Common
 	Decide Decide `embed:"" prefix:"decide."`
 	Proxy  Proxy  `embed:"" prefix:"proxy."`
+	Lease  int64  `name:"sidecar.lease" default:"0" help:"Most cost of one very hot key that this limiter may take from Redis ahead of its requests, to decide them in memory; 0: none. So much more may pass in a moment, for each limiter."`
 	Count  string `name:"sidecar.count" enum:"auto,none,kafka,statsd" default:"auto" help:"Where the requests that pass here are counted: ${enum}. auto takes the one that is configured, none leaves it to the middleware or collector."`
 	Counts
 	Redis Redis `embed:"" prefix:"redis."`
@@ -166,10 +209,44 @@ type Decide struct {
 // Serve is the surface of hotparam serve.
 type Serve struct {
 	Common
-	Proxy  Proxy  `embed:"" prefix:"proxy."`
-	State  State  `embed:"" prefix:"state."`
-	Tally  Tally  `embed:"" prefix:"tally."`
-	Detect Detect `embed:"" prefix:"detect."`
-	Gate   Gate   `embed:"" prefix:"gate."`
-	Admin  Admin  `embed:"" prefix:"admin."`
+	Proxy   Proxy   `embed:"" prefix:"proxy."`
+	State   State   `embed:"" prefix:"state."`
+	Tally   Tally   `embed:"" prefix:"tally."`
+	Detect  Detect  `embed:"" prefix:"detect."`
+	Gate    Gate    `embed:"" prefix:"gate."`
+	Admin   Admin   `embed:"" prefix:"admin."`
+	Summary Summary `embed:"" prefix:"summary."`
+}
+
+// Check is the surface of hotparam check: the settings of the programs that say
+// where things are, and where to look besides.
+type Check struct {
+	Config   string     `short:"c" placeholder:"FILE" help:"YAML file with the rules and any of these settings, as the programs have it."`
+	In       StatsDIn   `embed:"" prefix:"statsd."`
+	StatsD   StatsDOut  `embed:"" prefix:"statsd."`
+	Look     StatsDAt   `embed:"" prefix:"statsd."`
+	Carbon   Carbon     `embed:"" prefix:"carbon."`
+	Names    Names      `embed:"" prefix:"names."`
+	Kafka    Kafka      `embed:"" prefix:"kafka."`
+	Group    KafkaGroup `embed:"" prefix:"kafka."`
+	Redis    Redis      `embed:"" prefix:"redis."`
+	Gate     Gate       `embed:"" prefix:"gate."`
+	Detect   Detect     `embed:"" prefix:"detect."`
+	Graphite Graphite   `embed:"" prefix:"graphite."`
+}
+
+// StatsDAt is where a StatsD server tells how it is set up.
+type StatsDAt struct {
+	Admin  string `placeholder:"HOST:PORT" help:"Management interface of a Node.js StatsD server, such as 127.0.0.1:8126."`
+	Config string `placeholder:"FILE" help:"Its config.js."`
+}
+
+// Carbon is where Graphite's carbon is set up.
+type Carbon struct {
+	Conf string `placeholder:"DIR" help:"Directory of carbon.conf, storage-schemas.conf and storage-aggregation.conf."`
+}
+
+// Summary is how days are summed up.
+type Summary struct {
+	Schedule string `default:"@daily" help:"Schedule (cron, this machine's time) on which the day is summed up in the log and, when its date is over, closed; empty for none."`
 }

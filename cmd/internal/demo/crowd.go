@@ -20,6 +20,7 @@ const (
 	Quiet   Kind = iota // readers of any topic but the viral one
 	Viral               // readers of the viral topic
 	Crawler             // a few addresses that fetch page after page
+	Loop                // one client that asks for one topic over and over
 	kinds
 )
 
@@ -65,7 +66,10 @@ func (s Seen) Total() uint64 { return s.OK + s.Denied + s.Failed }
 
 const (
 	// ViralTopic is the topic that everybody wants; it is none of the Zipf ones.
-	ViralTopic   = 4242
+	ViralTopic = 4242
+	// LoopTopic is the one that a client in a loop asks for. Others read it too.
+	LoopTopic    = 7
+	loopClient   = "198.51.100.77"
 	crawlerAgent = "demo-crawler/1.0 (+bot)"
 	connections  = 64
 )
@@ -154,6 +158,8 @@ func (c *Crowd) pick(k Kind) job {
 		j.topic = ViralTopic
 	case Crawler:
 		j.topic, j.client = uint64(c.rnd.IntN(c.topics)), fmt.Sprintf("192.0.2.%d", 1+c.rnd.IntN(3))
+	case Loop:
+		j.topic, j.client = LoopTopic, loopClient
 	default:
 		j.topic = c.zipf.Uint64()
 	}

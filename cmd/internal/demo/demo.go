@@ -49,6 +49,7 @@ type Result struct {
 		Quiet   Seen `json:"quiet"`
 		Viral   Seen `json:"viral"`
 		Crawler Seen `json:"crawler"`
+		Loop    Seen `json:"loop"`
 	} `json:"groups"`
 	// QuietAnswered is the share of requests for other topics that got their
 	// page, in percent.
@@ -170,7 +171,7 @@ func (s *show) tell(ctx context.Context) error {
 				delta[k] = seen[k].Sub(last[k])
 			}
 			last = seen
-			s.screen.second(time.Since(s.start), delta[Quiet], delta[Viral], delta[Crawler], s.watch.Hot())
+			s.screen.second(time.Since(s.start), delta[Quiet], delta[Viral], delta[Crawler], delta[Loop], s.watch.Hot())
 		}
 	}
 }
@@ -181,10 +182,12 @@ func (s *show) enter(at time.Duration, phase int) {
 	s.crowd.SetRate(Crawler, crawlerRate)
 	if phase == 1 {
 		s.crowd.SetRate(Viral, viralRate)
+		s.crowd.SetRate(Loop, 0)
 		s.screen.note(at, notice, "── topic %d goes viral: 60 %% of all traffic wants it ──", ViralTopic)
 		return
 	}
 	s.crowd.SetRate(Viral, 0)
+	s.crowd.SetRate(Loop, loopRate)
 	if phase == 2 {
 		s.screen.note(at, notice, "── the crowd moves on ──")
 	}
@@ -198,6 +201,10 @@ func (s *show) event(c detect.Change) {
 		s.screen.note(at, bad, "▲ %s is hot: found %.0f ms after the request that reached the threshold; held to 100/s", c.Hot.Key, wave.FoundMS)
 	case c.Kind == detect.Became:
 		s.screen.note(at, bad, "▲ %s is hot at %.0f/s", c.Hot.Key, c.Hot.Rate)
+	case c.Kind == detect.Looped:
+		s.screen.note(at, notice, "↻ %s is a loop, not limited: %.0f %% of its %.0f/s are of %s, which meets its per-IP limit", c.Hot.Key, 100*c.Hot.ClientShare, c.Hot.Rate, c.Hot.Client)
+	case c.Kind == detect.Ceased:
+		s.screen.note(at, good, "↻ %s is no loop any more", c.Hot.Key)
 	default:
 		s.screen.note(at, good, "▼ %s is cold again; no longer limited", c.Hot.Key)
 	}
@@ -206,6 +213,7 @@ func (s *show) event(c detect.Change) {
 func (s *show) result() Result {
 	r := Result{DurationSeconds: time.Since(s.start).Seconds(), Waves: s.watch.Waves(), Behind: s.crowd.Behind.Load(), Report: s.local.Report()}
 	r.Groups.Quiet, r.Groups.Viral, r.Groups.Crawler = s.crowd.Seen(Quiet), s.crowd.Seen(Viral), s.crowd.Seen(Crawler)
+	r.Groups.Loop = s.crowd.Seen(Loop)
 	r.QuietAnswered = 100
 	if n := r.Groups.Quiet.Total(); n > 0 {
 		r.QuietAnswered = 100 * float64(r.Groups.Quiet.OK) / float64(n)

@@ -11,6 +11,7 @@ const (
 	quietRate   = 540
 	crawlerRate = 60
 	viralRate   = 900
+	loopRate    = 400
 )
 
 // plan is when the topic goes viral and when the crowd moves on. Without a

@@ -38,14 +38,16 @@ func (s *screen) head(topics int, site, dashboard string, plan plan) {
 	if dashboard != "" {
 		s.printf("  the dashboard  %s  open it and watch, or set a limit there\n", s.paint(bold, dashboard))
 	}
-	s.printf("  the rule       topic?id=… is hot over 200/s, then held to 100/s; a crawler gets 5/s an address\n")
+	s.printf("  the rule       topic?id=… is hot over 200/s, then held to 100/s; a crawler gets 5/s an address,\n" +
+		"                 anybody else 50/s; what is one client in a loop makes no topic hot\n")
 	s.printf("  the plan       %s\n\n", plan.describe())
-	s.printf("%s\n", s.paint(dim, fmt.Sprintf("  %5s %9s   %-20s   %-34s   %s", "time", "asked", "other topics", fmt.Sprintf("topic?id=%d", ViralTopic), "crawlers")))
+	s.printf("%s\n", s.paint(dim, fmt.Sprintf("  %5s %9s   %-20s   %-34s   %-17s   %s",
+		"time", "asked", "other topics", fmt.Sprintf("topic?id=%d", ViralTopic), "crawlers", fmt.Sprintf("a loop on topic?id=%d", LoopTopic))))
 }
 
 // second writes one line of the picture: what was asked in the last second and
 // what was let through.
-func (s *screen) second(at time.Duration, quiet, viral, crawler Seen, hot bool) {
+func (s *screen) second(at time.Duration, quiet, viral, crawler, loop Seen, hot bool) {
 	share := 100.0
 	if n := quiet.Total(); n > 0 {
 		share = 100 * float64(quiet.OK) / float64(n)
@@ -58,11 +60,11 @@ func (s *screen) second(at time.Duration, quiet, viral, crawler Seen, hot bool) 
 	if hot {
 		state = s.paint(notice, "HOT  ")
 	}
-	s.printf("  %4.0fs %7d/s   %s %s   %s %s   %s\n",
-		at.Seconds(), quiet.Total()+viral.Total()+crawler.Total(),
+	s.printf("  %4.0fs %7d/s   %s %s   %s %s   %s   %s\n",
+		at.Seconds(), quiet.Total()+viral.Total()+crawler.Total()+loop.Total(),
 		s.paint(color, fmt.Sprintf("%5.1f %% answered", share)), pad("", 4),
 		state, pad(s.flow(viral, 900), 28),
-		s.flow(crawler, 0))
+		pad(s.flow(crawler, 0), 17), s.flow(loop, 0))
 }
 
 // flow draws asked -> let through, with a bar where there is a scale.
@@ -98,6 +100,7 @@ func (s *screen) result(r Result) {
 	s.printf("  other topics   %d asked, %d answered (%.2f %%)\n", q.Total(), q.OK, r.QuietAnswered)
 	s.printf("  viral topic    %d asked, %d let through, %d turned away\n", r.Groups.Viral.Total(), r.Groups.Viral.OK, r.Groups.Viral.Denied)
 	s.printf("  crawlers       %d asked, %d let through, %d turned away\n", r.Groups.Crawler.Total(), r.Groups.Crawler.OK, r.Groups.Crawler.Denied)
+	s.printf("  the loop       %d asked, %d let through, %d turned away; its topic was never limited\n", r.Groups.Loop.Total(), r.Groups.Loop.OK, r.Groups.Loop.Denied)
 	for i, w := range r.Waves {
 		s.printf("  wave %d         found %.0f ms after the request that reached the threshold, enforced after %.0f ms;\n"+
 			"                 while it was hot %d of %d let through, at most %d by its limit\n",

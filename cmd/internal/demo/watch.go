@@ -99,7 +99,7 @@ func (w *watcher) onDone(k Kind, status int) {
 // onChange hears what the aggregator says, and gives the wave that it is about,
 // nil for other keys.
 func (w *watcher) onChange(c detect.Change) *Wave {
-	if c.Hot.Key != w.key {
+	if c.Hot.Key != w.key || c.Kind != detect.Became && c.Kind != detect.Cooled {
 		return nil
 	}
 	w.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/admin"
 	"github.com/hotparam/pipeline/hotparam/aggregate"
+	"github.com/hotparam/pipeline/hotparam/graphite"
 	"github.com/hotparam/pipeline/hotparam/hotset"
 	"github.com/hotparam/pipeline/hotparam/kafka"
 	"github.com/hotparam/pipeline/hotparam/redisstore"
@@ -20,27 +22,34 @@ import (
 
 // aggregator is one running aggregator.
 type aggregator struct {
-	cfg      config.Aggregator
-	log      *slog.Logger
-	redis    *redisstore.Client
-	agg      *aggregate.Aggregator
-	listener *statsd.Listener // nil: none
-	consumer *kafka.Consumer  // nil: none
-	rules    atomic.Pointer[rules.Set]
-	mirror   *hotset.Mirror // what all aggregators together say is hot
-	admin    *admin.Server
-	page     *server
+	cfg       config.Aggregator
+	log       *slog.Logger
+	redis     *redisstore.Client
+	agg       *aggregate.Aggregator
+	publisher *redisstore.Publisher
+	listener  *statsd.Listener // nil: none
+	consumer  *kafka.Consumer  // nil: none
+	poller    *graphite.Poller // nil: none
+	rules     atomic.Pointer[rules.Set]
+	mirror    *hotset.Mirror // what all aggregators together say is hot
+	turns     *turns
+	days      *days // nil: days are not summed up
+	admin     *admin.Server
+	page      *server
 }
 
-// Aggregator runs cmd/aggregator: counts in by StatsD and Kafka, the hot set
+// Aggregator runs cmd/aggregator: counts in by StatsD, Kafka or Graphite, the hot set
 // out to Redis, the dashboard. It returns when ctx ends and all is handed over.
 func Aggregator(ctx context.Context, cfg config.Aggregator, set *rules.Set, version string) error {
 	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), mirror: new(hotset.Mirror)}
-	if cfg.In.Listen == "" && len(cfg.Kafka.Brokers) == 0 {
-		return fmt.Errorf("%w: no counts come in: set --statsd.listen or --kafka.brokers", config.ErrUsage)
+	if len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0 && cfg.Graphite.URL == "" {
+		return fmt.Errorf("%w: no counts come in: set --statsd.listen, --kafka.brokers or --graphite.url", config.ErrUsage)
 	}
 	if len(cfg.Redis.Addr) == 0 {
 		return fmt.Errorf("%w: the hot set has nowhere to go: set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)
+	}
+	if err := enough(cfg.Detect)(set); err != nil {
+		return err
 	}
 	if err := a.build(ctx, set, version); err != nil {
 		return err
@@ -53,7 +62,10 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, set *rules.Set, vers
 	if a.consumer != nil {
 		s.Add(Sources, "kafka", a.consumer.Run)
 	}
-	s.Add(Sums, "aggregate", a.agg.Run)
+	if a.poller != nil {
+		s.Add(Sources, "graphite", func(ctx context.Context) error { return poll(ctx, a.poller, cfg.Graphite.Schedule, a.log) })
+	}
+	s.Add(Sums, "aggregate", releasing(a.agg.Run, a.publisher, cfg.Redis.Timeout, a.log))
 	s.Add(Sinks, "hot set", func(ctx context.Context) error { return a.redis.Follow(ctx, a.mirror.Replace) })
 	s.Add(Sinks, "trim", func(ctx context.Context) error {
 		return onSchedule(ctx, cfg.Trim, a.log, func(ctx context.Context) error {
@@ -61,10 +73,15 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, set *rules.Set, vers
 			return err
 		})
 	})
-	s.Add(Sinks, "reload", (&reloader{path: cfg.Config, log: a.log, apply: a.setRules}).Run)
+	s.Add(Sinks, "overrides", func(ctx context.Context) error { return a.redis.Overrides().Follow(ctx, a.turns.setLive) })
+	s.Add(Sinks, "schedules", a.turns.Run)
+	if a.days != nil {
+		s.Add(Sinks, "summaries", a.days.Run)
+	}
+	s.Add(Sinks, "reload", (&reloader{path: cfg.Config, log: a.log, check: enough(cfg.Detect), apply: a.setRules}).Run)
 	addAdmin(&s, a.admin, a.page)
 	warnAbsent(ctx, a.redis, a.log)
-	a.log.Info("aggregator runs", "statsd", cfg.In.Listen, "kafka", cfg.Kafka.Brokers, "redis", cfg.Redis.Addr, "dashboard", a.dashboard())
+	a.log.Info("aggregator runs", "statsd", cfg.In.Listen, "kafka", cfg.Kafka.Brokers, "graphite", cfg.Graphite.URL != "", "redis", cfg.Redis.Addr, "dashboard", a.dashboard())
 	return s.Run(ctx, cfg.Stop.Timeout, a.log)
 }
 
@@ -75,28 +92,54 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	if a.redis, err = openRedis(cfg.Redis, set.Namespace, a.log); err != nil {
 		return err
 	}
+	if a.publisher, err = newPublisher(cfg, a.redis, &a.rules); err != nil {
+		return err
+	}
 	a.agg = aggregate.New(aggregate.Config{
-		Rules: set, Publish: a.redis.Publisher(publisherName(cfg)),
-		Tick: cfg.Detect.Tick, Hold: cfg.Detect.Hold, Lateness: cfg.Detect.Lateness, MaxKeys: cfg.Detect.MaxKeys,
+		Rules: set, Publish: a.publisher,
+		Tick: cfg.Detect.Tick, Hold: cfg.Detect.Hold, Lateness: cfg.Detect.Lateness, Counters: cfg.Detect.Counters, MaxRate: cfg.Detect.MaxRate, Lanes: runtime.GOMAXPROCS(0),
 		Log: a.log,
 	})
+	if err := a.buildDays(); err != nil {
+		return err
+	}
 	take := func(counts []hotparam.Count) {
+		a.days.count(counts)
 		_ = a.agg.Send(ctx, counts) // takes everything; what has no place it counts itself
 	}
-	if cfg.In.Listen != "" {
+	if len(cfg.In.Listen) > 0 {
 		if a.listener, err = newListener(cfg.In, cfg.Names, take, a.log); err != nil {
 			return err
 		}
 	}
 	if len(cfg.Kafka.Brokers) > 0 {
-		a.consumer, err = kafka.NewConsumer(kafka.ConsumerConfig{
-			Config: kafkaConfig(cfg.Kafka, set.Namespace, a.log), Backlog: cfg.Kafka.Backlog, Handle: take,
-		})
-		if err != nil {
+		if a.consumer, err = newConsumer(cfg, set, take, a.agg, a.log); err != nil {
 			return err
 		}
 	}
-	a.admin, a.page, err = newAdmin(ctx, cfg.Admin, a.adminConfig(set, version), a.log)
+	if cfg.Graphite.URL != "" {
+		if a.poller, err = newPoller(cfg.Graphite, cfg.Names, set, take, a.log); err != nil {
+			return err
+		}
+		if a.listener != nil || a.consumer != nil {
+			a.log.Warn("counts come from Graphite and from elsewhere too: a request that comes both ways counts twice")
+		}
+	}
+	if a.admin, a.page, err = newAdmin(ctx, cfg.Admin, a.adminConfig(set, version), a.log); err != nil {
+		return err
+	}
+	a.turns = newTurns(set.Overrides, a.admin.PublishTurn, a.log)
+	return nil
+}
+
+// buildDays sums up days. Of two processes with one name, the one that
+// publishes keeps them.
+func (a *aggregator) buildDays() (err error) {
+	a.days, err = newDays(&days{
+		source: publisherName(a.cfg), schedule: a.cfg.Summary.Schedule, store: a.redis, log: a.log, reports: a.redis.ReadReports,
+		hot:   func() (hot, loops []hotparam.Hot) { return a.agg.Hot(), a.agg.Loops() },
+		leads: func() bool { return time.Since(a.agg.Stats().LastPublished) < 2*a.cfg.Detect.Hold },
+	})
 	return err
 }
 
@@ -104,7 +147,7 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 	stats := map[string]func() any{
 		"aggregate": func() any { return a.agg.Stats() },
 		"redis":     func() any { return a.redis.Stats() },
-		"hotset":    func() any { return a.mirror.Stats() },
+		"hotset":    func() any { return a.mirror.Stats(time.Now()) },
 	}
 	if a.listener != nil {
 		stats["statsd_in"] = func() any { return a.listener.Stats() }
@@ -112,23 +155,41 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 	if a.consumer != nil {
 		stats["kafka"] = func() any { return a.consumer.Stats() }
 	}
+	if a.poller != nil {
+		stats["graphite"] = func() any { return a.poller.Stats() }
+	}
 	return admin.Config{
 		Namespace: set.Namespace, Version: version, Token: a.cfg.Admin.Token, Log: a.log,
 		Hot:   func() []hotparam.Hot { return hotOf(a.mirror) },
+		Loops: func() []hotparam.Hot { return a.mirror.Loops(time.Now()) },
 		Rules: a.rules.Load,
 		// The page finds changes in the merged set, not in what this aggregator
 		// judged: it tells the same whichever aggregator one asks.
 		Reports:   a.redis.ReadReports,
 		Overrides: a.redis.Overrides(),
+		Summaries: summariesOf(a.days),
 		Ready:     map[string]func(context.Context) error{"redis": a.redis.Ping},
-		Status:    func() []admin.Status { return []admin.Status{redisStatus(a.redis)} },
-		Stats:     stats,
+		Status: func() []admin.Status {
+			list := []admin.Status{redisStatus(a.redis), hotStatus(a.mirror, time.Now()), roleStatus(a.redis, a.agg.Stats().Standby)}
+			if a.poller != nil {
+				list = append(list, graphiteStatus(a.poller))
+			}
+			return list
+		},
+		Stats: stats,
 	}
 }
 
 func (a *aggregator) setRules(set *rules.Set) {
 	a.rules.Store(set)
 	a.agg.SetRules(set)
+	if a.poller != nil {
+		a.poller.SetRules(set)
+	}
+	if a.consumer != nil {
+		a.consumer.SetBacklog(backlog(a.cfg.Group, set))
+	}
+	a.turns.setFile(set.Overrides)
 }
 
 func (a *aggregator) dashboard() string {
@@ -140,6 +201,7 @@ func (a *aggregator) dashboard() string {
 
 // publisherName tells aggregators apart that publish side by side. It must be
 // the same after a restart, or the old process's keys stay until they expire.
+// Of two processes with the same name one publishes and the other stands by.
 func publisherName(cfg config.Aggregator) string {
 	if cfg.ID != "" {
 		return cfg.ID

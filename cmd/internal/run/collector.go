@@ -12,6 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/accesslog"
 	"github.com/hotparam/pipeline/hotparam/admin"
+	"github.com/hotparam/pipeline/hotparam/httpwire"
 	"github.com/hotparam/pipeline/hotparam/mirror"
 	"github.com/hotparam/pipeline/hotparam/rules"
 	"github.com/hotparam/pipeline/hotparam/statsd"
@@ -24,6 +25,7 @@ type collector struct {
 	cfg      config.Collector
 	log      *slog.Logger
 	rules    atomic.Pointer[rules.Set]
+	clients  *httpwire.Clients // of mirrored requests
 	out      *sink
 	history  *sink // nil: none
 	tally    *tally.Tally
@@ -36,8 +38,8 @@ type collector struct {
 // Collector runs cmd/collector: StatsD lines, mirrored requests and access logs
 // in, Kafka or StatsD out. It returns when ctx ends and all is handed over.
 func Collector(ctx context.Context, cfg config.Collector, set *rules.Set, version string) error {
-	c := &collector{cfg: cfg, log: Logger(cfg.Log)}
-	c.rules.Store(set)
+	c := &collector{cfg: cfg, log: Logger(cfg.Log), clients: httpwire.NewClients(nil, "")}
+	c.setRules(set)
 	if err := c.build(ctx); err != nil {
 		return err
 	}
@@ -58,7 +60,7 @@ func Collector(ctx context.Context, cfg config.Collector, set *rules.Set, versio
 	if c.history != nil {
 		s.Add(Sinks, c.history.name, c.history.run)
 	}
-	s.Add(Sinks, "reload", (&reloader{path: cfg.Config, log: c.log, apply: c.rules.Store}).Run)
+	s.Add(Sinks, "reload", (&reloader{path: cfg.Config, log: c.log, apply: c.setRules}).Run)
 	addAdmin(&s, page, listener)
 	c.log.Info("collector runs", "out", c.out.name, "history", c.history != nil, "statsd", cfg.In.Listen, "mirror", cfg.Mirror.Listen, "logs", len(c.logs))
 	return s.Run(ctx, cfg.Stop.Timeout, c.log)
@@ -66,14 +68,14 @@ func Collector(ctx context.Context, cfg config.Collector, set *rules.Set, versio
 
 func (c *collector) build(ctx context.Context) error {
 	cfg := c.cfg
-	kind, err := choose(cfg.Out, "collector.out", len(cfg.Kafka.Brokers) > 0, cfg.StatsD.Addr != "")
+	kind, err := choose(cfg.Out, "collector.out", len(cfg.Kafka.Brokers) > 0, len(cfg.StatsD.Addr) > 0)
 	if err != nil {
 		return err
 	}
 	if kind == "none" {
 		return fmt.Errorf("%w: counts have nowhere to go: set --kafka.brokers or --statsd.addr", config.ErrUsage)
 	}
-	if cfg.In.Listen == "" && cfg.Mirror.Listen == "" && len(cfg.Access.File) == 0 {
+	if len(cfg.In.Listen) == 0 && cfg.Mirror.Listen == "" && len(cfg.Access.File) == 0 {
 		return fmt.Errorf("%w: nothing to collect: set --statsd.listen, --mirror.listen or --accesslog.file", config.ErrUsage)
 	}
 	judge := kind
@@ -90,14 +92,16 @@ func (c *collector) build(ctx context.Context) error {
 		}
 		out = tee{c.out, c.history}
 	}
-	c.tally = tally.New(tally.Config{Sink: out, Flush: cfg.Tally.Flush, MaxKeys: cfg.Tally.MaxKeys, Log: c.log})
-	if cfg.In.Listen != "" {
+	c.tally = newTally(cfg.Tally, out, c.log)
+	if len(cfg.In.Listen) > 0 {
 		if c.listener, err = newListener(cfg.In, cfg.Names, c.add, c.log); err != nil {
 			return err
 		}
 	}
 	if cfg.Mirror.Listen != "" {
-		c.mirror = mirror.New(c.rules.Load, c.tally, mirror.Options{URIHeader: cfg.Mirror.URIHeader, MethodHeader: cfg.Mirror.MethodHeader})
+		c.mirror = mirror.New(c.rules.Load, c.tally, mirror.Options{
+			URIHeader: cfg.Mirror.URIHeader, MethodHeader: cfg.Mirror.MethodHeader, Clients: c.clients,
+		})
 		if c.front, err = newServer(ctx, "mirror", "mirror.listen", cfg.Mirror.Listen, c.mirror, c.log); err != nil {
 			return err
 		}
@@ -112,12 +116,15 @@ func (c *collector) build(ctx context.Context) error {
 	return nil
 }
 
+func (c *collector) setRules(set *rules.Set) {
+	c.rules.Store(set)
+	c.clients.SetTrusted(set.IP.TrustedProxies)
+}
+
 // add takes counts that are counts already.
 func (c *collector) add(counts []hotparam.Count) {
-	var key []byte
-	for _, n := range counts {
-		key = append(key[:0], n.Key...)
-		c.tally.Add(key, n.Second, n.N)
+	for i := range counts {
+		c.tally.AddCount(counts[i])
 	}
 }
 
@@ -209,7 +216,7 @@ func (l *accessLog) Run(ctx context.Context) error {
 			return
 		}
 		for _, m := range l.c.rules.Load().Match(&e.Request, &scratch) {
-			l.c.tally.Add(m.Key, e.Second, 1)
+			l.c.tally.AddFrom(m.Key, e.Second, 1, e.Request.Client)
 		}
 	})
 }

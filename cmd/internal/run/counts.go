@@ -2,14 +2,19 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/hotparam/pipeline/cmd/internal/config"
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/aggregate"
 	"github.com/hotparam/pipeline/hotparam/canon"
 	"github.com/hotparam/pipeline/hotparam/kafka"
+	"github.com/hotparam/pipeline/hotparam/rules"
 	"github.com/hotparam/pipeline/hotparam/statsd"
 	"github.com/hotparam/pipeline/hotparam/tally"
 )
@@ -66,14 +71,47 @@ func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (
 	if err != nil {
 		return nil, err
 	}
-	out, err := statsd.NewSender(statsd.SenderConfig{Address: c.StatsD.Addr, MTU: c.StatsD.MTU, Names: names, Log: log})
-	if err != nil {
-		return nil, err
+	open := func(servers []string) (*statsd.Sender, error) {
+		return statsd.NewSender(statsd.SenderConfig{
+			Servers: servers, MTU: c.StatsD.MTU, NoSets: !c.StatsD.Sets, Interval: c.Tally.Flush, Names: names, Log: log,
+		})
 	}
-	return &sink{out, kind, func(ctx context.Context) error {
-		<-ctx.Done()
-		return out.Close()
-	}, func() any { return out.Stats() }}, nil
+	out, err := open(c.StatsD.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("%w (--statsd.addr)", err)
+	}
+	s := &sink{out, kind, out.Run, func() any { return out.Stats() }}
+	if len(c.StatsD.Standby) == 0 {
+		return s, nil
+	}
+	second, err := open(c.StatsD.Standby)
+	if err != nil {
+		return nil, fmt.Errorf("%w (--statsd.standby)", err)
+	}
+	return s.with(second, second.Run), nil
+}
+
+// with gives a copy of all counts to a second sink, on which nothing depends.
+func (s *sink) with(second tally.Sink, run func(context.Context) error) *sink {
+	both := *s
+	both.Sink = tee{judge: s.Sink, history: second}
+	both.run = func(ctx context.Context) error {
+		var wg sync.WaitGroup
+		var err error
+		wg.Go(func() { err = run(ctx) })
+		first := s.run(ctx)
+		wg.Wait()
+		return errors.Join(first, err)
+	}
+	return &both
+}
+
+// newTally sums counts before they go to a sink.
+func newTally(cfg config.Tally, to tally.Sink, log *slog.Logger) *tally.Tally {
+	if cfg.Clients <= 0 {
+		cfg.Clients = -1 // to the tally, 0 is its default
+	}
+	return tally.New(tally.Config{Sink: to, Flush: cfg.Flush, MaxKeys: cfg.MaxKeys, Clients: cfg.Clients, Log: log})
 }
 
 // tee sends counts to the sink that heat is judged by, and then to one that
@@ -93,9 +131,34 @@ func (t tee) Send(ctx context.Context, counts []hotparam.Count) error {
 
 func kafkaConfig(k config.Kafka, namespace string, log *slog.Logger) kafka.Config {
 	return kafka.Config{
-		Brokers: k.Brokers, Topic: k.Topic, Group: k.Group, Namespace: namespace, CreateTopic: k.Create, Partitions: k.Partitions,
-		TLS: k.TLS, Username: k.Username, Password: k.Password, Log: log,
+		Brokers: k.Brokers, Topic: k.Topic, Namespace: namespace, CreateTopic: k.Create, Partitions: k.Partitions,
+		TLS:   kafka.TLS{Enabled: k.TLS, CAFile: k.CA, CertFile: k.Cert, KeyFile: k.Key, ServerName: k.ServerName},
+		Login: kafka.Login{Mechanism: k.SASL, Username: k.Username, Password: k.Password},
+		Log:   log,
 	}
+}
+
+// newConsumer takes Kafka counts in and hands them on. The aggregator is told of
+// partitions that come and go.
+func newConsumer(cfg config.Aggregator, set *rules.Set, handle func([]hotparam.Count), agg *aggregate.Aggregator, log *slog.Logger) (*kafka.Consumer, error) {
+	c := kafka.ConsumerConfig{
+		Config: kafkaConfig(cfg.Kafka, set.Namespace, log), Handle: handle, Taken: agg.ForgetPast, Lost: agg.Forget,
+		Backlog: backlog(cfg.Group, set), MaxLag: cfg.Group.MaxLag,
+		Instance: cfg.Group.Instance, SessionTimeout: cfg.Group.SessionTimeout,
+	}
+	c.Group = cfg.Group.Group
+	return kafka.NewConsumer(c)
+}
+
+// backlog is how far back a partition has to be read so that every window of
+// the rules is full: the longest of them, and what may lie between a request
+// and the record that counts it.
+func backlog(cfg config.KafkaGroup, set *rules.Set) time.Duration {
+	longest := cfg.Backlog
+	for _, r := range set.Rules {
+		longest = max(longest, r.Hot.Window+5*time.Second)
+	}
+	return longest
 }
 
 // newListener takes StatsD counts in and hands them on.
@@ -105,10 +168,11 @@ func newListener(in config.StatsDIn, n config.Names, handle func([]hotparam.Coun
 		return nil, err
 	}
 	l, err := statsd.NewListener(statsd.ListenerConfig{
-		Address: in.Listen, Names: names, ReadBuffer: in.ReadBuffer, Handle: handle, Log: log,
+		Addresses: in.Listen, Names: names, Readers: in.Readers, ReadBuffer: in.ReadBuffer, MaxConnections: in.MaxConnections,
+		Idle: in.Idle, Forward: in.Forward, ForwardAll: in.ForwardAll, Handle: handle, Log: log,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w; choose another address with --statsd.listen", err)
+		return nil, fmt.Errorf("%w (--statsd.listen, --statsd.forward)", err)
 	}
 	return l, nil
 }

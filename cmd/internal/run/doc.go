@@ -2,7 +2,7 @@
 // order its parts stop, and what it says on the way.
 //
 //	collector        StatsD, mirror, logs ──> tally ──> Kafka or StatsD
-//	aggregator       StatsD or Kafka ──> aggregate ──> Redis; dashboard
+//	aggregator       StatsD, Kafka, Graphite ──> aggregate ──> Redis; dashboard
 //	limiter-sidecar  decide API, proxy ──> gate <── Redis (hot set, overrides, limits)
 //	serve            proxy ──> gate, tally ──> aggregate ──> mirror, all in one process
 //

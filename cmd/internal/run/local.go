@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"runtime"
 	"time"
-
-	"github.com/robfig/cron/v3"
 
 	"github.com/hotparam/pipeline/cmd/internal/config"
 	"github.com/hotparam/pipeline/hotparam"
@@ -41,6 +40,8 @@ type Local struct {
 	tally     *tally.Tally
 	aggregate *aggregate.Aggregator
 	overrides *statedir.Overrides
+	turns     *turns
+	days      *days // nil: days are not summed up
 	admin     *admin.Server
 	clients   *httpwire.Clients
 	front     *server
@@ -60,6 +61,9 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	if cfg.Proxy.Upstream == "" {
 		return nil, fmt.Errorf("%w: where do allowed requests go? Set --upstream to the URL of the service, such as http://127.0.0.1:3000", config.ErrUsage)
 	}
+	if err := enough(cfg.Detect)(set); err != nil {
+		return nil, err
+	}
 	l := &Local{cfg: cfg, log: opts.Log, mirror: new(hotset.Mirror)}
 	var err error
 	if l.overrides, err = statedir.OpenOverrides(cfg.State.Dir); err != nil {
@@ -67,7 +71,7 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	}
 	l.aggregate = aggregate.New(aggregate.Config{
 		Rules: set, Publish: hotset.Publisher(l.mirror, "local"),
-		Tick: cfg.Detect.Tick, Hold: cfg.Detect.Hold, Lateness: cfg.Detect.Lateness, MaxKeys: cfg.Detect.MaxKeys,
+		Tick: cfg.Detect.Tick, Hold: cfg.Detect.Hold, Lateness: cfg.Detect.Lateness, Counters: cfg.Detect.Counters, MaxRate: cfg.Detect.MaxRate, Lanes: runtime.GOMAXPROCS(0),
 		OnChange: func(changes []detect.Change) {
 			l.admin.Publish(changes)
 			if opts.OnChange != nil {
@@ -76,7 +80,10 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 		},
 		Log: opts.Log,
 	})
-	l.tally = tally.New(tally.Config{Sink: l.aggregate, Flush: cfg.Tally.Flush, MaxKeys: cfg.Tally.MaxKeys, Log: opts.Log})
+	if err := l.buildDays(); err != nil {
+		return nil, errors.Join(err, l.overrides.Close())
+	}
+	l.tally = newTally(cfg.Tally, l.counter(), opts.Log)
 	live, err := l.overrides.List(ctx)
 	if err != nil {
 		return nil, errors.Join(err, l.overrides.Close())
@@ -92,6 +99,25 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	return l, nil
 }
 
+// buildDays sums up days in the state directory.
+func (l *Local) buildDays() (err error) {
+	l.days, err = newDays(&days{
+		source: "local", schedule: l.cfg.Summary.Schedule, store: statedir.NewSummaries(l.cfg.State.Dir), log: l.log,
+		reports: func(context.Context) ([]hotparam.Report, error) { return []hotparam.Report{l.Report()}, nil },
+		hot:     func() (hot, loops []hotparam.Hot) { return l.aggregate.Hot(), l.aggregate.Loops() },
+		leads:   func() bool { return true },
+	})
+	return err
+}
+
+// counter is where sums go: to be judged, and into the day.
+func (l *Local) counter() tally.Sink {
+	if l.days == nil {
+		return l.aggregate
+	}
+	return counted{l.aggregate, l.days}
+}
+
 // listen takes the ports: the proxy's, and the admin page's if it has one.
 func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 	handler, clients, err := newProxy(l.gate, l.cfg.Proxy, l.log)
@@ -101,16 +127,17 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 	l.clients = clients
 	adm := admin.Config{
 		Namespace: l.gate.Rules().Namespace, Version: opts.Version,
-		Hot: l.aggregate.Hot, Rules: l.gate.Rules, Pushed: true,
+		Hot: l.aggregate.Hot, Loops: l.aggregate.Loops, Rules: l.gate.Rules, Pushed: true,
 		Reports: func(context.Context) ([]hotparam.Report, error) {
 			return []hotparam.Report{l.gate.Report(time.Now())}, nil
 		},
 		Overrides: l.overrides,
+		Summaries: summariesOf(l.days),
 		Stats: map[string]func() any{
 			"gate":      func() any { return l.gate.Stats() },
 			"tally":     func() any { return l.tally.Stats() },
 			"aggregate": func() any { return l.aggregate.Stats() },
-			"hotset":    func() any { return l.mirror.Stats() },
+			"hotset":    func() any { return l.mirror.Stats(time.Now()) },
 			"proxy":     func() any { return handler.Stats() },
 		},
 		Token: l.cfg.Admin.Token, Log: l.log,
@@ -118,6 +145,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 	if l.admin, l.page, err = newAdmin(ctx, l.cfg.Admin, adm, l.log); err != nil {
 		return err
 	}
+	l.turns = newTurns(l.gate.Rules().Overrides, l.admin.PublishTurn, l.log)
 	l.front, err = newServer(ctx, "proxy", "proxy.listen", l.cfg.Proxy.Listen, handler, l.log)
 	return err
 }
@@ -143,18 +171,26 @@ func (l *Local) Run(ctx context.Context) error {
 	s.Add(Sums, "tally", l.tally.Run)
 	s.Add(Sinks, "aggregate", l.aggregate.Run)
 	s.Add(Sinks, "overrides", func(ctx context.Context) error {
-		return l.overrides.Follow(ctx, l.gate.SetOverrides)
+		return l.overrides.Follow(ctx, func(list []rules.Override) {
+			l.gate.SetOverrides(list)
+			l.turns.setLive(list)
+		})
 	})
+	s.Add(Sinks, "schedules", l.turns.Run)
+	if l.days != nil {
+		s.Add(Sinks, "summaries", l.days.Run)
+	}
 	s.Add(Sinks, "trim", func(ctx context.Context) error {
 		return onSchedule(ctx, "@every 1m", l.log, func(context.Context) error {
 			_, err := l.overrides.Trim(time.Now())
 			return err
 		})
 	})
-	s.Add(Sinks, "reload", (&reloader{path: l.cfg.Config, log: l.log, apply: func(set *rules.Set) {
+	s.Add(Sinks, "reload", (&reloader{path: l.cfg.Config, log: l.log, check: enough(l.cfg.Detect), apply: func(set *rules.Set) {
 		l.gate.SetRules(set)
 		l.aggregate.SetRules(set)
 		l.clients.SetTrusted(set.IP.TrustedProxies)
+		l.turns.setFile(set.Overrides)
 	}}).Run)
 	addAdmin(&s, l.admin, l.page)
 	return errors.Join(s.Run(ctx, l.cfg.Stop.Timeout, l.log), l.overrides.Close())
@@ -201,10 +237,7 @@ func upstreamURL(flag, raw string) (*url.URL, error) {
 // onSchedule runs a job on a cron schedule until ctx ends. A run that takes
 // longer than the schedule is not started twice; a panic in it is logged.
 func onSchedule(ctx context.Context, schedule string, log *slog.Logger, job func(context.Context) error) error {
-	quiet := cron.PrintfLogger(slog.NewLogLogger(log.Handler(), slog.LevelError))
-	// Recover must be the inner one: outside, a panic would leave the job
-	// marked as running for ever.
-	c := cron.New(cron.WithChain(cron.SkipIfStillRunning(cron.DiscardLogger), cron.Recover(quiet)))
+	c := newCron(log)
 	_, err := c.AddFunc(schedule, func() {
 		if err := job(ctx); err != nil && ctx.Err() == nil {
 			log.Warn("scheduled job failed; the next run tries again", "schedule", schedule, "err", err)

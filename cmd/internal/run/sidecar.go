@@ -35,8 +35,11 @@ type sidecar struct {
 	clients *httpwire.Clients // of proxy
 	decide  *checkapi.Decider
 	fronts  map[string]*server
+	turns   *turns
 	admin   *admin.Server
 	page    *server
+	windows *redisstore.Windows
+	leases  *redisstore.Leases // nil: none
 }
 
 // Sidecar runs cmd/limiter-sidecar: it answers who asks, by the hot set and the
@@ -67,33 +70,41 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	if s.redis, err = openRedis(cfg.Redis, set.Namespace, s.log); err != nil {
 		return err
 	}
-	kind, err := choose(cfg.Count, "sidecar.count", len(cfg.Kafka.Brokers) > 0, cfg.StatsD.Addr != "")
+	kind, err := choose(cfg.Count, "sidecar.count", len(cfg.Kafka.Brokers) > 0, len(cfg.StatsD.Addr) > 0)
 	if err != nil {
 		return err
 	}
 	// The reporter is asked how many limiters are alive before it reports for the
 	// first time, and reports what the gate, which is built after it, decided.
 	s.reports = s.redis.Reporter(func(now time.Time) hotparam.Report { return s.gate.Report(now) })
+	s.windows = s.redis.Windows(redisstore.WindowsConfig{})
 	gc := gate.Config{
 		Rules: set, Hot: s.mirror,
 		Local:  limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.Gate.MaxIPs}),
 		Shared: s.redis.Limiter(), Budget: cfg.Gate.Budget,
-		Live:     s.reports.Live,
+		Async: s.windows, Live: s.reports.Live,
 		Instance: instanceName(cfg.Gate.Instance), ColdKeys: true, Log: s.log,
+	}
+	if cfg.Lease > 0 {
+		s.leases = s.redis.Leases(cfg.Lease)
+		gc.Shared = s.leases
 	}
 	if kind != "none" {
 		if s.out, err = newSink(kind, cfg.Counts, set.Namespace, s.log); err != nil {
 			return err
 		}
-		s.tally = tally.New(tally.Config{Sink: s.out, Flush: cfg.Tally.Flush, MaxKeys: cfg.Tally.MaxKeys, Log: s.log})
+		s.tally = newTally(cfg.Tally, s.out, s.log)
 		gc.Counter = s.tally
 	}
 	s.gate = gate.New(gc)
 	if err := s.listen(ctx); err != nil {
 		return err
 	}
-	s.admin, s.page, err = newAdmin(ctx, cfg.Admin, s.adminConfig(version), s.log)
-	return err
+	if s.admin, s.page, err = newAdmin(ctx, cfg.Admin, s.adminConfig(version), s.log); err != nil {
+		return err
+	}
+	s.turns = newTurns(set.Overrides, s.admin.PublishTurn, s.log)
+	return nil
 }
 
 // listen takes the ports of those who ask.
@@ -129,8 +140,18 @@ func (s *sidecar) stages() *Stages {
 		st.Add(Sums, "tally", s.tally.Run)
 		st.Add(Sinks, s.out.name, s.out.run)
 	}
+	st.Add(Sums, "windows", s.windows.Run)
+	if s.leases != nil {
+		st.Add(Sums, "leases", s.leases.Run)
+	}
 	st.Add(Sinks, "hot set", func(ctx context.Context) error { return s.redis.Follow(ctx, s.mirror.Replace) })
-	st.Add(Sinks, "overrides", func(ctx context.Context) error { return s.redis.Overrides().Follow(ctx, s.gate.SetOverrides) })
+	st.Add(Sinks, "overrides", func(ctx context.Context) error {
+		return s.redis.Overrides().Follow(ctx, func(list []rules.Override) {
+			s.gate.SetOverrides(list)
+			s.turns.setLive(list)
+		})
+	})
+	st.Add(Sinks, "schedules", s.turns.Run)
 	st.Add(Sinks, "report", s.reports.Run)
 	st.Add(Sinks, "reload", (&reloader{path: s.cfg.Config, log: s.log, apply: s.setRules}).Run)
 	addAdmin(&st, s.admin, s.page)
@@ -139,6 +160,7 @@ func (s *sidecar) stages() *Stages {
 
 func (s *sidecar) setRules(set *rules.Set) {
 	s.gate.SetRules(set)
+	s.turns.setFile(set.Overrides)
 	if s.clients != nil {
 		s.clients.SetTrusted(set.IP.TrustedProxies)
 	}
@@ -146,9 +168,13 @@ func (s *sidecar) setRules(set *rules.Set) {
 
 func (s *sidecar) adminConfig(version string) admin.Config {
 	stats := map[string]func() any{
-		"gate":   func() any { return s.gate.Stats() },
-		"redis":  func() any { return s.redis.Stats() },
-		"hotset": func() any { return s.mirror.Stats() },
+		"gate":    func() any { return s.gate.Stats() },
+		"redis":   func() any { return s.redis.Stats() },
+		"hotset":  func() any { return s.mirror.Stats(time.Now()) },
+		"windows": func() any { return s.windows.Stats() },
+	}
+	if s.leases != nil {
+		stats["leases"] = func() any { return s.leases.Stats() }
 	}
 	if s.tally != nil {
 		stats["tally"] = func() any { return s.tally.Stats() }
@@ -163,6 +189,7 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 	return admin.Config{
 		Namespace: s.gate.Rules().Namespace, Version: version, Token: s.cfg.Admin.Token, Log: s.log,
 		Hot:       func() []hotparam.Hot { return hotOf(s.mirror) },
+		Loops:     func() []hotparam.Hot { return s.mirror.Loops(time.Now()) },
 		Rules:     s.gate.Rules,
 		Reports:   s.redis.ReadReports,
 		Overrides: s.redis.Overrides(),
@@ -172,7 +199,7 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 			if s.gate.Stats().StoreOpen {
 				breaker = admin.Status{Name: "breaker", Value: "open: limits are local"}
 			}
-			return []admin.Status{redisStatus(s.redis), breaker}
+			return []admin.Status{redisStatus(s.redis), hotStatus(s.mirror, time.Now()), breaker}
 		},
 		Stats: stats,
 	}

@@ -43,6 +43,7 @@ const settle = 200 * time.Millisecond
 // hands good ones to apply. Bad ones change nothing and are logged.
 type reloader struct {
 	path  string
+	check func(*rules.Set) error // what the rules do not know themselves; nil: nothing
 	apply func(*rules.Set)
 	log   *slog.Logger
 }
@@ -95,6 +96,9 @@ func (r *reloader) load(last []byte) []byte {
 		return last
 	}
 	set, err := config.LoadRules(r.path)
+	if err == nil && r.check != nil {
+		err = r.check(set)
+	}
 	if err != nil {
 		r.log.Error("configuration not changed: the new one is wrong", "file", r.path, "err", err)
 		return data

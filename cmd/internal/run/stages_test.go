@@ -123,6 +123,12 @@ func TestScheduleRunsAfterAPanic(t *testing.T) {
 		if err != nil || runs != 6 {
 			t.Errorf("%d runs, error %v; want 6, nil", runs, err)
 		}
+		second, done := context.WithTimeout(t.Context(), 10*time.Second)
+		defer done()
+		runs = 0
+		if err := onSchedule(second, "*/2 * * * * *", quiet, func(context.Context) error { runs++; return nil }); err != nil || runs != 5 {
+			t.Errorf("a schedule with seconds: %d runs, error %v; want 5, nil", runs, err)
+		}
 		if err := onSchedule(ctx, "every now and then", quiet, nil); err == nil {
 			t.Error("a bad schedule is accepted")
 		}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/mattn/go-isatty"
+
+	"github.com/hotparam/pipeline/cmd/internal/config"
+	"github.com/hotparam/pipeline/cmd/internal/run"
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/canon"
+	"github.com/hotparam/pipeline/hotparam/carbon"
+	"github.com/hotparam/pipeline/hotparam/checkup"
+	"github.com/hotparam/pipeline/hotparam/detect"
+	"github.com/hotparam/pipeline/hotparam/kafka"
+	"github.com/hotparam/pipeline/hotparam/kernel"
+	"github.com/hotparam/pipeline/hotparam/rules"
+	"github.com/hotparam/pipeline/hotparam/statsd"
+)
+
+// checkCmd inspects what the pipeline stands on.
+type checkCmd struct {
+	config.Check
+	JSON    bool          `name:"json" help:"One JSON document instead of text."`
+	Quiet   bool          `short:"q" help:"Leave out what is fine."`
+	Timeout time.Duration `default:"15s" help:"Longest wait for one system."`
+}
+
+// errFindings makes the exit code 1; the report has said all.
+var errFindings = errors.New("check: something fails; see the report")
+
+// Run is called by kong.
+func (c *checkCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) error {
+	set, err := p.Rules()
+	if err != nil {
+		return err
+	}
+	names := canon.Names{Prefix: c.Names.Prefix, Style: canon.Style(c.Names.Style)}
+	if err := names.Validate(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	return c.report(k.Stdout, c.inspect(ctx, set, c.aim(set, names)))
+}
+
+// badFile reports a configuration file that cannot be used: nothing else can be
+// looked at, because it says where.
+func (c *checkCmd) badFile(out, errOut io.Writer, err error) int {
+	path := c.Config
+	if path == "" {
+		path = "configuration file"
+	}
+	return config.Fail(errOut, name, c.report(out, checkup.Report{Findings: []checkup.Finding{checkup.Unparsed(path, err)}}))
+}
+
+func (c *checkCmd) report(out io.Writer, r checkup.Report) error {
+	var err error
+	if c.JSON {
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(r)
+	} else {
+		color := isatty.IsTerminal(os.Stdout.Fd()) && os.Getenv("NO_COLOR") == ""
+		err = checkup.Write(out, r, checkup.Options{Color: color, Quiet: c.Quiet})
+	}
+	if err == nil && r.Worst() == checkup.Fail {
+		err = errFindings
+	}
+	return err
+}
+
+// defaultWindow is that of a rule that names none.
+const defaultWindow = 5 * time.Second
+
+func (c *checkCmd) aim(set *rules.Set, names canon.Names) checkup.Aim {
+	aim := checkup.Aim{
+		Window: defaultWindow, Plain: c.Names.Style == "plain", Budget: c.Gate.Budget, Hold: c.Detect.Hold,
+		Lateness: c.Detect.Lateness, FromGraphite: c.Graphite.URL != "", Prefix: c.Graphite.Prefix,
+	}
+	key := hotparam.Key("topic?id=42")
+	for i, r := range set.Rules {
+		if i == 0 || r.Hot.Window < aim.Window {
+			aim.Window = r.Hot.Window
+		}
+		if i == 0 && !r.IsCatchAll() {
+			key = hotparam.Key(r.Name + "?id=42")
+		}
+	}
+	metric := c.Graphite.Prefix + "." + string(names.Append(nil, key))
+	if c.Graphite.Suffix != "" {
+		metric += "." + c.Graphite.Suffix
+	}
+	aim.Metrics = []string{metric}
+	return aim
+}
+
+// inspect looks at everything that is configured, all at once, and judges it in
+// one order.
+func (c *checkCmd) inspect(ctx context.Context, set *rules.Set, aim checkup.Aim) checkup.Report {
+	looks := []func() []checkup.Finding{
+		func() []checkup.Finding {
+			return checkup.Rules(set, c.Config, len(c.Redis.Addr) > 0, time.Now())
+		},
+		func() []checkup.Finding {
+			o := detect.Options{Counters: c.Detect.Counters, MaxRate: c.Detect.MaxRate, Lateness: c.Detect.Lateness}
+			return checkup.Counters(set, o, c.Config)
+		},
+		func() []checkup.Finding {
+			return checkup.Kernel(kernel.Inspect(ctx, c.In.ReadBuffer, time.Second))
+		},
+		func() []checkup.Finding { return c.statsd(ctx, aim) },
+		func() []checkup.Finding { return c.graphite(ctx, set, aim) },
+		func() []checkup.Finding { return c.kafka(ctx, set, aim) },
+		func() []checkup.Finding { return c.redis(ctx, set, aim) },
+	}
+	found := make([][]checkup.Finding, len(looks))
+	var all sync.WaitGroup
+	for i, look := range looks {
+		all.Go(func() { found[i] = look() })
+	}
+	all.Wait()
+	report := checkup.Report{Findings: []checkup.Finding{}}
+	for _, f := range found {
+		report.Findings = append(report.Findings, f...)
+	}
+	return report
+}
+
+// statsd looks at the server and at the carbon behind it.
+func (c *checkCmd) statsd(ctx context.Context, aim checkup.Aim) []checkup.Finding {
+	var out []checkup.Finding
+	target := statsd.Target{Admin: c.Look.Admin, File: c.Look.Config}
+	if len(c.StatsD.Addr) > 0 {
+		target.Addr = c.StatsD.Addr[0]
+	}
+	in := statsd.Inspection{}
+	if target != (statsd.Target{}) {
+		in = statsd.Inspect(ctx, target)
+		out = checkup.StatsD(in, aim)
+	}
+	// What is set up is told of the first; of the others, whether they listen.
+	for _, addr := range slices.Concat(c.StatsD.Addr, c.StatsD.Standby) {
+		if addr != target.Addr {
+			out = append(out, checkup.StatsD(statsd.Inspect(ctx, statsd.Target{Addr: addr}), aim)...)
+		}
+	}
+	if c.Carbon.Conf != "" {
+		out = append(out, checkup.Carbon(carbon.Inspect(c.Carbon.Conf), checkup.FlushOf(in), aim)...)
+	}
+	return out
+}
+
+func (c *checkCmd) graphite(ctx context.Context, set *rules.Set, aim checkup.Aim) []checkup.Finding {
+	if c.Graphite.URL == "" {
+		return nil
+	}
+	poller, err := run.NewPoller(c.Graphite, c.Names, set)
+	if err != nil {
+		return unusable("graphite.url", err)
+	}
+	defer poller.Close()
+	return checkup.Graphite(poller.Inspect(ctx), aim)
+}
+
+func (c *checkCmd) kafka(ctx context.Context, set *rules.Set, aim checkup.Aim) []checkup.Finding {
+	if len(c.Kafka.Brokers) == 0 {
+		return nil
+	}
+	in, err := kafka.Inspect(ctx, run.KafkaConfig(c.Kafka, c.Group.Group, set.Namespace))
+	if err != nil {
+		return unusable("kafka.brokers", err)
+	}
+	return checkup.Kafka(in, c.Kafka.Create, aim)
+}
+
+func (c *checkCmd) redis(ctx context.Context, set *rules.Set, aim checkup.Aim) []checkup.Finding {
+	if len(c.Redis.Addr) == 0 {
+		return nil
+	}
+	client, err := run.OpenRedis(c.Redis, set.Namespace)
+	if err != nil {
+		return unusable("redis.addr", err)
+	}
+	found := checkup.Redis(client.Inspect(ctx), aim)
+	if err := client.Close(); err != nil {
+		found = append(found, unusable("redis.addr", err)...)
+	}
+	return found
+}
+
+// unusable is the finding about a setting that no program would start with.
+func unusable(setting string, err error) []checkup.Finding {
+	return []checkup.Finding{{Level: checkup.Fail, What: err.Error(), Where: setting,
+		Why: "no program starts with it", Mend: fmt.Sprintf("mend --%s", setting)}}
+}

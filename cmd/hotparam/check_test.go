@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hotparam/pipeline/hotparam/checkup"
+)
+
+// TestMain is the program itself where a test starts it.
+func TestMain(m *testing.M) {
+	if os.Getenv("HOTPARAM_TEST_MAIN") != "" {
+		os.Exit(start(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// checked runs hotparam check in a process of its own, because it reads the
+// environment and the terminal.
+func checked(t *testing.T, args ...string) (report checkup.Report, text string, code int) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], append([]string{"check"}, args...)...)
+	cmd.Env = append(os.Environ(), "HOTPARAM_TEST_MAIN=1")
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	err := cmd.Run()
+	if err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	if strings.HasPrefix(out.String(), "{") {
+		if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+			t.Fatalf("%v in %s", err, &out)
+		}
+	}
+	return report, out.String() + errOut.String(), cmd.ProcessState.ExitCode()
+}
+
+// losesNow says that this machine throws datagrams away while the test runs,
+// which is a finding of its own.
+func losesNow(text string) bool { return strings.Contains(text, "were thrown away in the last") }
+
+const goodRules = `
+rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200, window: 5s}, limit: {rate: 100, burst: 200, scope: instance}}]
+`
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "hotparam.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestCheckExitCodes(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := ln.Addr().String()
+	_ = ln.Close()
+	for _, tt := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"nothing fails", []string{"-c", write(t, goodRules)}, 0, "1 rules and 0 overrides, each can take effect"},
+		{"Redis is gone", []string{"-c", write(t, goodRules+"redis: {addr: ["+gone+"]}\n")}, 1, "redis-cli -h 127.0.0.1"},
+		{"Kafka is gone", []string{"--kafka.brokers", gone}, 1, "cannot reach brokers"},
+		{"StatsD is gone", []string{"--statsd.addr", gone}, 1, "nobody listens"},
+		{"a bad file", []string{"-c", write(t, "rules: [{name: topic}]\n")}, 1, "hotparam.yaml:1: rules[0].hot: is missing"},
+		{"no such file", []string{"-c", "absent.yaml"}, 1, "absent.yaml"},
+		{"a setting that cannot be", []string{"--redis.addr", "127.0.0.1:70000"}, 1, "mend --redis.addr"},
+		{"usage", []string{"--redis.adr", "x"}, 2, "unknown flag"},
+	} {
+		_, text, code := checked(t, tt.args...)
+		if tt.code == 0 && losesNow(text) {
+			code = 0
+		}
+		if code != tt.code || !strings.Contains(text, tt.says) {
+			t.Errorf("%s: exit code %d, want %d and %q:\n%s", tt.name, code, tt.code, tt.says, text)
+		}
+	}
+}
+
+func TestCheckJSON(t *testing.T) {
+	t.Parallel()
+	report, text, code := checked(t, "--json", "-c", write(t, "rules: [{name: topic, params: [id], hot: {rate: 200}}]\n"))
+	if code != 0 && !losesNow(text) || len(report.Findings) < 2 || report.Findings[0].Level != checkup.Warn || !strings.Contains(report.Findings[0].What, "has no limit") {
+		t.Errorf("exit code %d, report %+v in %s", code, report, text)
+	}
+	if strings.Contains(text, "\x1b[") {
+		t.Errorf("colours off a terminal: %q", text)
+	}
+}
