@@ -3,7 +3,7 @@
 GO ?= go
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help demo build test race integration lint bench peers fuzz clean
+.PHONY: help demo build test test-long race integration lint bench peers fuzz clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -17,10 +17,15 @@ build: ## the four programs, into bin/
 test: ## all tests that need nothing but Go
 	$(GO) test ./...
 
+STEPS ?= 1000000
+test-long: ## STEPS (default 1000000) random steps for each law of the limits, on every implementation; needs redis-server and hours
+	HOTPARAM_LIMIT_STEPS=$(STEPS) $(GO) test -count=1 -timeout 1h -run Laws ./hotparam/limit
+	HOTPARAM_LIMIT_STEPS=$(STEPS) HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 -timeout 24h -run 'LimiterLaws|LimiterIsMemory|SpreadLaws' ./hotparam/redisstore
+
 race: ## the same with the race detector, in random order
 	$(GO) test -race -shuffle=on ./...
 
-integration: ## the tests that start redis-server and a browser; nothing may skip
+integration: ## the tests that start redis-server, a browser and Apache Kafka; nothing may skip
 	HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 ./hotparam/... ./lua/... ./test/...
 
 lint: ## go vet and golangci-lint (with staticcheck in it)
@@ -30,10 +35,11 @@ lint: ## go vet and golangci-lint (with staticcheck in it)
 bench: ## benchmarks of the hot path, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem -cpu 1,2 ./hotparam/canon/ ./hotparam/rules/ ./hotparam/tally/ ./hotparam/limit/ ./hotparam/hotset/ ./hotparam/window/ ./hotparam/gate/ ./hotparam/middleware/ ./hotparam/statsd/ ./hotparam/replay/
 
-peers: ## comparisons with other libraries and servers; about eight minutes, needs redis-server
+peers: ## comparisons with other libraries and servers; about ten minutes, needs redis-server and npm
 	cd bench && $(GO) vet ./... && $(GO) test ./...
 	GOBIN=$(CURDIR)/bin $(GO) install github.com/prometheus/statsd_exporter@v0.31.0
 	cd bench && for p in inprocess window redis batch; do echo "## $$p"; $(GO) run ./$$p || exit 1; done
+	npm install --prefix bin/peers statsd@0.9.0
 	cd bench && $(GO) run ./udp -exporter $(CURDIR)/bin/statsd_exporter
 
 FUZZTIME ?= 20s

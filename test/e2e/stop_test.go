@@ -18,7 +18,7 @@ func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
 	t.Parallel()
 	counts := make(chan []hotparam.Count, 100)
 	server, err := statsd.NewListener(statsd.ListenerConfig{
-		Address: freeAddr(t), Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1},
+		Addresses: []string{freeAddr(t)}, Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1},
 		Handle: func(c []hotparam.Count) { counts <- c },
 	})
 	if err != nil {

@@ -27,19 +27,20 @@ var floors = []struct {
 	{"words", false, []string{"hotparam"}, "everybody speaks them, so they depend on nobody"},
 	{"scripts", false, []string{"lua"}, "text only"},
 	{"machines", true, []string{
-		"hotparam/canon", "hotparam/limit", "hotparam/rules", "hotparam/window", "hotparam/detect",
-		"hotparam/hotset", "hotparam/accesslog", "hotparam/httpwire",
+		"hotparam/canon", "hotparam/limit", "hotparam/rules", "hotparam/topk", "hotparam/window", "hotparam/detect",
+		"hotparam/crowd", "hotparam/hotset", "hotparam/accesslog", "hotparam/httpwire", "hotparam/daily",
 	}, "pure logic that can be tested like a table"},
 	{"edges", false, []string{
-		"hotparam/statsd", "hotparam/kafka", "hotparam/redisstore", "hotparam/statedir", "hotparam/tail",
+		"hotparam/statsd", "hotparam/kafka", "hotparam/graphite", "hotparam/redisstore", "hotparam/statedir", "hotparam/tail",
+		"hotparam/carbon", "hotparam/kernel",
 	}, "one outside system each; two that know each other cannot be replaced alone"},
 	{"judgement", true, []string{
-		"hotparam/tally", "hotparam/gate", "hotparam/aggregate", "hotparam/replay",
+		"hotparam/tally", "hotparam/gate", "hotparam/aggregate", "hotparam/replay", "hotparam/checkup",
 	}, "decides with machines; reaches the outside only through interfaces of its own"},
 	{"faces", false, []string{
 		"hotparam/middleware", "hotparam/checkapi", "hotparam/proxy", "hotparam/mirror", "hotparam/admin",
 	}, "one way in each; what two of them need belongs a floor below"},
-	{"doors", true, []string{"cmd", "examples", "test"}, "wire everything, hold no logic of their own"},
+	{"doors", true, []string{"cmd", "docs", "examples", "test"}, "wire everything, hold no logic of their own"},
 }
 
 // owners are the packages that only one room may import.
@@ -53,8 +54,8 @@ var owners = map[string]struct{ room, why string }{
 
 // pure rooms take time as an argument and touch nothing outside.
 var pure = []string{
-	"hotparam", "hotparam/canon", "hotparam/limit", "hotparam/rules", "hotparam/window", "hotparam/detect",
-	"hotparam/hotset", "hotparam/accesslog",
+	"hotparam", "hotparam/canon", "hotparam/limit", "hotparam/rules", "hotparam/topk", "hotparam/window", "hotparam/detect",
+	"hotparam/crowd", "hotparam/hotset", "hotparam/accesslog", "hotparam/daily",
 }
 
 type pkg struct {

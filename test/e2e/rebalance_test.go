@@ -1,0 +1,82 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
+)
+
+// Two aggregators share a topic: one joins, leaves and dies while a key is hot.
+// The key is never unknown for longer than the group needs to notice, and never
+// counted by both.
+func TestAggregatorsShareATopic(t *testing.T) {
+	t.Parallel()
+	const session = 6 * time.Second
+	redis := redistest.Start(t)
+	config := write(t, "hotparam.yaml", pipelineRules)
+	in, out := joinBy(t, "kafka")
+	statsd, collector := freeAddr(t), freeAddr(t)
+	start := func(id string) (*program, string) {
+		admin := freeAddr(t)
+		p := launch(t, "aggregator", append(in, "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", id,
+			"--kafka.session-timeout", session.String(), "--admin.listen", admin)...)
+		ready(t, admin)
+		return p, admin
+	}
+	_, admin := start("a")
+	launch(t, "collector", append(out, "--config", config, "--statsd.listen", statsd, "--admin.listen", collector)...)
+	ready(t, collector)
+	w := watchKeys(t, redis, topic(0), topic(1), topic(2))
+	l := startLoad(t, statsd)
+	for id := range l.ids {
+		l.ids[id].Store(true)
+	}
+	known := func() bool { return w.hot(topic(0)) && w.hot(topic(1)) && w.hot(topic(2)) }
+	eventually(t, 30*time.Second, "the topics to be hot", known)
+	partitions := func(want string) {
+		t.Helper()
+		eventually(t, 30*time.Second, want+" partitions of the first one", func() bool { return metric(t, admin, "hotparam_kafka_partitions") == want })
+		for i := range 40 { // a window and more
+			<-time.After(100 * time.Millisecond)
+			if i == 25 {
+				// While a key moves its two sets may be a second apart.
+				for id := range l.ids {
+					w.peak(topic(id))
+				}
+			}
+		}
+	}
+	check := func(what string, most time.Duration) {
+		t.Helper()
+		for id := range l.ids {
+			gap, peak := w.gap(topic(id)), w.peak(topic(id))
+			t.Logf("%s: topic %d was not known for %v, its highest rate afterwards was %.0f/s of 200", what, id, gap.Round(time.Millisecond), peak)
+			if gap > most+ticks+slack || !w.hot(topic(id)) {
+				t.Errorf("%s: topic %d was not known for %v", what, id, gap)
+			}
+			if peak > 260 {
+				t.Errorf("%s: topic %d was counted twice: %.0f/s", what, id, peak)
+			}
+		}
+	}
+	partitions("8")
+	check("alone", 0)
+	b, _ := start("b")
+	partitions("4")
+	check("joined", 0)
+	if code := b.stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	partitions("8")
+	check("left", 0)
+	b, _ = start("b")
+	partitions("4")
+	_ = b.cmd.Process.Kill()
+	partitions("8")
+	check("died", session)
+	if strings.Contains(b.log.String(), "standing by") {
+		t.Error("two names, and one stands by")
+	}
+}

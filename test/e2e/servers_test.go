@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/canon"
+	"github.com/hotparam/pipeline/hotparam/statsd"
+)
+
+// judge is a StatsD server that adds up what it gets.
+type judge struct {
+	addr string
+	mu   sync.Mutex // guards sums
+	sums map[hotparam.Key]int64
+}
+
+func startJudge(t *testing.T) *judge {
+	t.Helper()
+	j := &judge{sums: map[hotparam.Key]int64{}}
+	l, err := statsd.NewListener(statsd.ListenerConfig{
+		Addresses: []string{"127.0.0.1:0"}, Names: canon.Names{Prefix: "hotparam"}, Log: quiet,
+		Handle: func(counts []hotparam.Count) {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			for _, c := range counts {
+				j.sums[c.Key] += c.N
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.addr = l.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return j
+}
+
+func (j *judge) snapshot() (keys map[hotparam.Key]bool, total int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	keys = map[hotparam.Key]bool{}
+	for k, n := range j.sums {
+		keys[k] = true
+		total += n
+	}
+	return keys, total
+}
+
+// Several servers share the keys, each key has one of them, and one that
+// cannot be reached costs its own share and says so.
+func TestServersShareTheKeys(t *testing.T) {
+	t.Parallel()
+	const gone = "statsd.invalid:8125"
+	a, b := startJudge(t), startJudge(t)
+	in, admin := freeAddr(t), freeAddr(t)
+	launch(t, "collector", "--config", write(t, "hotparam.yaml", pipelineRules), "--statsd.listen", in,
+		"--statsd.addr", strings.Join([]string{a.addr, gone, b.addr}, ","), "--admin.listen", admin)
+	ready(t, admin)
+	conn, err := net.Dial("udp", in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const rounds, keys = 3, 300
+	for round := range rounds {
+		for k := range keys {
+			if _, err := fmt.Fprintf(conn, "hotparam.topic.hot_param.id=%d:1|c", k); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, 10*time.Second, "the counts to arrive or to be lost", func() bool {
+			_, fromA := a.snapshot()
+			_, fromB := b.snapshot()
+			return fromA+fromB+dropped(t, admin, gone) == int64(keys*(round+1))
+		})
+	}
+	ofA, fromA := a.snapshot()
+	ofB, fromB := b.snapshot()
+	for k := range ofA {
+		if ofB[k] {
+			t.Errorf("%s went to both", k)
+		}
+	}
+	if int64(len(ofA)*rounds) != fromA || int64(len(ofB)*rounds) != fromB {
+		t.Errorf("keys moved: %d with %d requests, %d with %d", len(ofA), fromA, len(ofB), fromB)
+	}
+	if len(ofA) < keys/5 || len(ofB) < keys/5 {
+		t.Errorf("shares of %d and %d keys", len(ofA), len(ofB))
+	}
+}
+
+// dropped reads what a program says it lost for one server.
+func dropped(t *testing.T, admin, server string) int64 {
+	t.Helper()
+	status, metrics := get(t, "http://"+admin+"/metrics")
+	if status != http.StatusOK {
+		t.Fatalf("metrics: %d", status)
+	}
+	_, after, _ := strings.Cut(metrics, `hotparam_statsd_servers_dropped_total{name="`+server+`"} `)
+	number, _, _ := strings.Cut(after, "\n")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		t.Fatalf("no count of what %s lost: %v\n%s", server, err, metrics)
+	}
+	return n
+}

@@ -1,0 +1,342 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/canon"
+	"github.com/hotparam/pipeline/hotparam/gate"
+	"github.com/hotparam/pipeline/hotparam/kafka"
+	"github.com/hotparam/pipeline/hotparam/middleware"
+	"github.com/hotparam/pipeline/hotparam/rules"
+	"github.com/hotparam/pipeline/hotparam/statsd"
+	"github.com/hotparam/pipeline/hotparam/tally"
+)
+
+// out is a way out of counts and what became of it.
+type out struct {
+	tally.Sink
+	run func(context.Context) error
+	// account gives the requests that it sent, and those that it says it lost.
+	account func() (sent, lost uint64)
+	// received gives the requests that arrived, once run has returned, and
+	// may wait for as many as were sent; nil: nothing can arrive.
+	received func(sent uint64) uint64
+	atMost   bool // the other side may have less than what was sent
+}
+
+// Whatever is wrong with the other side, requests are served, what waits is
+// bounded, and every request is accounted for: it was sent or it was lost, and
+// what was sent is what arrived.
+func TestSickSinksTouchNoRequest(t *testing.T) {
+	t.Parallel()
+	for name, build := range map[string]func(*testing.T) out{
+		"statsd healthy":      func(t *testing.T) out { return statsdOut(t, datagrams(t, 0)) },
+		"statsd slow":         func(t *testing.T) out { return statsdOut(t, datagrams(t, 5*time.Millisecond)) },
+		"statsd frozen":       func(t *testing.T) out { return statsdOut(t, datagrams(t, frozen)) },
+		"statsd refusing":     func(t *testing.T) out { return statsdOut(t, nobody(t)) },
+		"statsd unresolvable": func(t *testing.T) out { return statsdOut(t, peer{address: "statsd.example.org:8125"}) },
+		"kafka healthy":       func(t *testing.T) out { return kafkaOut(t, broker(t, 0)) },
+		"kafka slow":          func(t *testing.T) out { return kafkaOut(t, broker(t, 100*time.Millisecond)) },
+		"kafka frozen":        func(t *testing.T) out { return kafkaOut(t, broker(t, frozen)) },
+		"kafka mute":          func(t *testing.T) out { return kafkaOut(t, mute(t)) },
+		"kafka refusing":      func(t *testing.T) out { return kafkaOut(t, peer{address: freeAddr(t)}) },
+		"kafka unresolvable":  func(t *testing.T) out { return kafkaOut(t, peer{address: "kafka.invalid:9092"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := build(t)
+			count := tally.New(tally.Config{Sink: o, Flush: 10 * time.Millisecond, MaxKeys: 4000, Log: quiet})
+			slowest := serveMany(t, count, o.run)
+			if slowest > 2*time.Second { // every timeout of a sink is longer
+				t.Errorf("a request took %v", slowest)
+			}
+			s := count.Stats()
+			if s.Added != visits || s.Added != s.Flushed+s.DroppedFull+s.DroppedSink || s.Pending != 0 {
+				t.Errorf("tally %+v, want %d added", s, visits)
+			}
+			sent, lost := o.account()
+			if sent+lost != s.Flushed {
+				t.Errorf("%d sent and %d lost of %d", sent, lost, s.Flushed)
+			}
+			arrived := uint64(0)
+			if o.received != nil {
+				arrived = o.received(sent)
+			}
+			if arrived > sent || arrived < sent && !o.atMost {
+				t.Errorf("%d were sent, %d arrived", sent, arrived)
+			}
+			t.Logf("%d added, %d had no room, %d sent, %d lost, %d arrived", s.Added, s.DroppedFull+s.DroppedSink, sent, lost, arrived)
+		})
+	}
+}
+
+// visits are the requests of one test, of which half have a key of their own.
+const visits = 40000
+
+// serveMany serves them through the middleware while the tally and its sink
+// run, and ends both in order. It gives the longest time of a request.
+func serveMany(t *testing.T, count *tally.Tally, run func(context.Context) error) time.Duration {
+	t.Helper()
+	set, err := rules.Parse("sinks.yaml", []byte("rules:\n  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1000000, window: 5s}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := middleware.New(gate.New(gate.Config{Rules: set, Counter: count}), middleware.Options{})(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+
+	sending, stopSending := context.WithCancel(context.Background())
+	sent := make(chan error, 1)
+	go func() { sent <- run(sending) }()
+	counting, stopCounting := context.WithCancel(context.Background())
+	counted := make(chan error, 1)
+	go func() { counted <- count.Run(counting) }()
+
+	const visitors = 4
+	slowest := make([]time.Duration, visitors)
+	var all sync.WaitGroup
+	for v := range visitors {
+		all.Go(func() {
+			for i := range visits / visitors {
+				target := "/topic?id=" + strconv.Itoa(i%10)
+				if i%2 == 0 {
+					target = fmt.Sprintf("/topic?id=%d-%d", v, i)
+				}
+				w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, target, nil)
+				start := time.Now()
+				h.ServeHTTP(w, r)
+				slowest[v] = max(slowest[v], time.Since(start))
+				if w.Code != http.StatusOK {
+					t.Errorf("%s: %d", target, w.Code)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	stopCounting()
+	if err := <-counted; err != nil {
+		t.Error(err)
+	}
+	stopSending()
+	select {
+	case err := <-sent:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the sink does not end")
+	}
+	return max(slowest[0], slowest[1], slowest[2], slowest[3])
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// frozen is the pause of somebody who never goes on.
+const frozen time.Duration = -1
+
+// peer is the other side.
+type peer struct {
+	address  string
+	received func(sent uint64) uint64
+	atMost   bool
+}
+
+func statsdOut(t *testing.T, p peer) out {
+	t.Helper()
+	ended := make(chan struct{})
+	t.Cleanup(func() { close(ended) })
+	s, err := statsd.NewSender(statsd.SenderConfig{
+		Servers: []string{p.address}, Names: canon.Names{Prefix: "p"}, Interval: 10 * time.Millisecond, Timeout: 3 * time.Second, Log: quiet,
+		// Nobody here has a name that this name server would tell.
+		Resolver: &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+			<-ended
+			return nil, errors.New("the test has ended")
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out{s, s.Run, func() (uint64, uint64) {
+		st := s.Stats()
+		return st.Sent, st.Dropped
+	}, p.received, p.atMost}
+}
+
+// datagrams is a StatsD server on a unix socket, which loses nothing, that
+// takes a pause after each datagram.
+func datagrams(t *testing.T, pause time.Duration) peer {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	sum, done := uint64(0), make(chan struct{})
+	read := func() {
+		defer close(done)
+		for buf := make([]byte, 1<<16); ; {
+			n, err := conn.Read(buf)
+			if err != nil {
+				return // its time is over
+			}
+			sum += counted(buf[:n])
+			<-time.After(max(pause, 0))
+		}
+	}
+	if pause != frozen {
+		go read()
+	}
+	return peer{"unix:" + path, func(uint64) uint64 {
+		if pause == frozen {
+			go read() // what lies in the socket
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(2 * time.Second))
+		<-done
+		return sum
+	}, false}
+}
+
+// counted sums the counters of a datagram.
+func counted(packet []byte) (sum uint64) {
+	for line := range bytes.SplitSeq(packet, []byte("\n")) {
+		line, counter := bytes.CutSuffix(line, []byte("|c"))
+		if n, err := strconv.ParseUint(string(line[bytes.LastIndexByte(line, ':')+1:]), 10, 64); counter && err == nil {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// nobody is a UDP port where nobody listens. The kernel takes datagrams for it,
+// and tells afterwards.
+func nobody(t *testing.T) peer {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return peer{conn.LocalAddr().String(), nil, true}
+}
+
+func kafkaOut(t *testing.T, p peer) out {
+	t.Helper()
+	producer, err := kafka.NewProducer(kafka.ProducerConfig{
+		Config:   kafka.Config{Brokers: []string{p.address}, Topic: "counts", Namespace: "e2e", Log: quiet},
+		MaxPairs: 30000, Drain: 3 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out{producer, producer.Run, func() (uint64, uint64) {
+		st := producer.Stats()
+		return st.Sent, st.Dropped
+	}, p.received, p.atMost}
+}
+
+// broker is a Kafka broker that takes a pause before it writes a record.
+func broker(t *testing.T, pause time.Duration) peer {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "counts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	p := peer{address: c.ListenAddrs()[0]}
+	switch {
+	case pause == frozen:
+		c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+			c.KeepControl()
+			return nil, nil, true // handled by not answering
+		})
+		return p
+	case pause > 0:
+		c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+			c.KeepControl()
+			c.SleepControl(func() { <-time.After(pause) })
+			return nil, nil, false
+		})
+	}
+	p.received = func(sent uint64) uint64 { return consumed(t, p.address, sent) }
+	return p
+}
+
+// consumed reads the topic from its beginning until so much has come.
+func consumed(t *testing.T, address string, want uint64) uint64 {
+	t.Helper()
+	var mu sync.Mutex
+	sum := uint64(0)
+	consumer, err := kafka.NewConsumer(kafka.ConsumerConfig{
+		Config:  kafka.Config{Brokers: []string{address}, Topic: "counts", Group: "check", Namespace: "e2e", Log: quiet},
+		Backlog: time.Hour,
+		Handle: func(counts []hotparam.Count) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, c := range counts {
+				sum += uint64(c.N)
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- consumer.Run(ctx) }()
+	eventually(t, 30*time.Second, "what was sent", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return sum >= want
+	})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	return sum
+}
+
+// mute is a broker that takes connections and never answers.
+func mute(t *testing.T) peer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns []net.Conn
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return // closed
+			}
+			conns = append(conns, conn)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-done
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+	})
+	return peer{address: l.Addr().String()}
+}

@@ -1,0 +1,13 @@
+// Package integration has tests with the servers of others that are too heavy
+// for every run: Apache Kafka on the Java virtual machine, and statsd before
+// carbon and graphite-web (files chain_*). What Debian does not have is fetched
+// once, from Maven Central, npm and the Go proxy, and kept in the user's cache
+// folder.
+//
+//	make integration
+//
+// They run only with HOTPARAM_REQUIRE_SERVERS=1, and then nothing may be
+// missing: java and mvn have to be installed, and for the chain graphite-carbon,
+// graphite-web, uwsgi-core, uwsgi-plugin-python3, nodejs and npm. Every server listens on free ports
+// of the loopback address and ends with its test.
+package integration
