@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
@@ -19,65 +20,97 @@ import (
 	"github.com/hotparam/pipeline/hotparam/redisstore"
 )
 
-// ask makes one decision about a key (and, where three is set, about a client).
-type ask func(ctx context.Context, key, client string) (admitted bool, err error)
+// ask makes one decision about a key (and, where three is set, about one of the
+// clients, by its number).
+type ask func(ctx context.Context, key string, client int) (admitted bool, err error)
 
 // limiter is an open one.
 type limiter struct {
 	ask   ask
 	close func()
+	// ahead is how much of a key may be admitted late: it was charged before.
+	ahead int
+	// windows says that the limit of a key is a fixed window and no bucket.
+	windows bool
 }
 
 // contender opens a limiter of perSecond with the same burst.
 type contender struct {
 	name string
-	open func(addr string, perSecond int, three bool) (*limiter, error)
+	open func(ctx context.Context, addr string, perSecond int, three bool) (*limiter, error)
 }
 
-func contenders() []contender {
+func contenders() []contender { return append([]contender{{measure.Ours, openOurs}}, peers()...) }
+
+func peers() []contender {
 	return []contender{
-		{measure.Ours, openOurs},
 		{"redis_rate v10.0.1", openRedisRate},
 		{"throttled v2.15.0", openThrottled},
 		{"rueidislimiter v1.0.76", openRueidis},
 	}
 }
 
-func openOurs(addr string, perSecond int, three bool) (*limiter, error) {
+// nClients is how many clients there are.
+const nClients = 1000
+
+// address is that of a client.
+func address(n int) netip.Addr {
+	return netip.AddrFrom4([4]byte{192, 0, byte(n / 250), byte(n%250 + 1)})
+}
+
+func clients() []hotparam.Client {
+	all := make([]hotparam.Client, nClients)
+	for i := range all {
+		all[i] = hotparam.ClientFrom(address(i))
+	}
+	return all
+}
+
+func openOurs(_ context.Context, addr string, perSecond int, three bool) (*limiter, error) {
 	c, err := redisstore.Open(redisstore.Config{Addrs: []string{addr}, Namespace: "bench"})
 	if err != nil {
 		return nil, err
 	}
-	store, n := c.Limiter(), int64(perSecond)
+	store, n, who := c.Limiter(), int64(perSecond), clients()
 	bucket := limit.Spec{Algorithm: limit.TokenBucket, Limit: n, Window: time.Second, Burst: n}
 	fixed := limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: time.Second}
 	sliding := limit.Spec{Algorithm: limit.SlidingWindow, Limit: n, Window: time.Minute}
-	take := func(ctx context.Context, key, client string) (bool, error) {
-		charges := [3]limit.Charge{{Subject: limit.Subject{Space: "hot", Name: key}, Spec: bucket, Cost: 1}}
-		use := 1
-		if three {
-			who := hotparam.ClientFrom(netip.MustParseAddr(client))
-			charges[1] = limit.Charge{Subject: limit.Subject{Space: "ip_fixed", Client: who}, Spec: fixed, Cost: 1}
-			charges[2] = limit.Charge{Subject: limit.Subject{Space: "ip_sliding", Client: who}, Spec: sliding, Cost: 1}
-			use = 3
-		}
-		var results [3]limit.Result
-		return store.Take(ctx, time.Now(), charges[:use], results[:use])
+	use := 1
+	if three {
+		use = 3
 	}
-	return &limiter{take, func() { _ = c.Close() }}, nil
+	type request struct {
+		charges [3]limit.Charge
+		results [3]limit.Result
+	}
+	requests := sync.Pool{New: func() any { // used again, as a gate does
+		return &request{charges: [3]limit.Charge{
+			{Subject: limit.Subject{Space: "hot"}, Spec: bucket, Cost: 1},
+			{Subject: limit.Subject{Space: "ip_fixed"}, Spec: fixed, Cost: 1},
+			{Subject: limit.Subject{Space: "ip_sliding"}, Spec: sliding, Cost: 1},
+		}}
+	}}
+	take := func(ctx context.Context, key string, client int) (bool, error) {
+		r := requests.Get().(*request)
+		defer requests.Put(r)
+		r.charges[0].Subject.Name = key
+		r.charges[1].Subject.Client, r.charges[2].Subject.Client = who[client], who[client]
+		return store.Take(ctx, time.Now(), r.charges[:use], r.results[:use])
+	}
+	return &limiter{ask: take, close: func() { _ = c.Close() }}, nil
 }
 
-func openRedisRate(addr string, perSecond int, three bool) (*limiter, error) {
+func openRedisRate(_ context.Context, addr string, perSecond int, three bool) (*limiter, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	l, limit := redis_rate.NewLimiter(rdb), redis_rate.PerSecond(perSecond)
 	one := func(ctx context.Context, key string) (bool, error) {
 		r, err := l.Allow(ctx, key, limit)
 		return err == nil && r.Allowed > 0, err
 	}
-	return &limiter{thrice(one, three), func() { _ = rdb.Close() }}, nil
+	return &limiter{ask: thrice(one, three), close: func() { _ = rdb.Close() }}, nil
 }
 
-func openThrottled(addr string, perSecond int, three bool) (*limiter, error) {
+func openThrottled(_ context.Context, addr string, perSecond int, three bool) (*limiter, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	store, err := goredisstore.NewCtx(rdb, "throttled:")
 	if err != nil {
@@ -91,10 +124,10 @@ func openThrottled(addr string, perSecond int, three bool) (*limiter, error) {
 		limited, _, err := l.RateLimitCtx(ctx, key, 1)
 		return err == nil && !limited, err
 	}
-	return &limiter{thrice(one, three), func() { _ = rdb.Close() }}, nil
+	return &limiter{ask: thrice(one, three), close: func() { _ = rdb.Close() }}, nil
 }
 
-func openRueidis(addr string, perSecond int, three bool) (*limiter, error) {
+func openRueidis(_ context.Context, addr string, perSecond int, three bool) (*limiter, error) {
 	var client rueidis.Client
 	l, err := rueidislimiter.NewRateLimiter(rueidislimiter.RateLimiterOption{
 		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}},
@@ -111,20 +144,24 @@ func openRueidis(addr string, perSecond int, three bool) (*limiter, error) {
 		r, err := l.Allow(ctx, key)
 		return err == nil && r.Allowed, err
 	}
-	return &limiter{thrice(one, three), client.Close}, nil
+	return &limiter{ask: thrice(one, three), close: client.Close, windows: true}, nil
 }
 
 // thrice asks for the key, and if three is set for two windows of the client as
 // long as all admit: what a user of a limiter with one limit a call has to write.
 func thrice(one func(ctx context.Context, key string) (bool, error), three bool) ask {
-	return func(ctx context.Context, key, client string) (bool, error) {
+	names := make([][2]string, nClients)
+	for i := range names {
+		names[i] = [2]string{"fixed:" + address(i).String(), "sliding:" + address(i).String()}
+	}
+	return func(ctx context.Context, key string, client int) (bool, error) {
 		ok, err := one(ctx, key)
 		if !three || !ok || err != nil {
 			return ok, err
 		}
-		if ok, err = one(ctx, "fixed:"+client); !ok || err != nil {
+		if ok, err = one(ctx, names[client][0]); !ok || err != nil {
 			return ok, err
 		}
-		return one(ctx, "sliding:"+client)
+		return one(ctx, names[client][1])
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,51 +11,50 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/bench/internal/measure"
 )
 
 // outcome is what one load gave.
 type outcome struct {
 	decisions, admitted, errors int
-	took, p99                   time.Duration
-	redisCPU                    time.Duration
+	took, p50, p99              time.Duration
+	cpu, redisCPU               time.Duration
 	firstErr                    error
+	// over is how many more were admitted than the limit of the key allows, the
+	// lead-in included.
+	over int
 }
 
 // load is how a limiter is asked.
 type load struct {
-	ask     ask
-	callers int
-	key     string
-	d       time.Duration
+	limiter   *limiter
+	callers   int
+	keys      []string // asked for in turn
+	perSecond int
+	d         time.Duration
 }
 
+// warm makes a key of its own, to open connections with.
+const warm = "-warm"
+
 // run has the callers ask as fast as answers come, and has rdb say what it cost.
+// It begins to count after a lead-in: a lease needs to know how busy a key is.
 func (l load) run(ctx context.Context, rdb *redis.Client) (outcome, error) {
 	for i := range l.callers { // connections and scripts are there before it counts
-		if _, err := l.ask(ctx, l.key+"-warm", address(i)); err != nil && i == 0 {
+		if _, err := l.limiter.ask(ctx, l.keys[0]+warm, i); err != nil && i == 0 {
 			return outcome{}, err
 		}
 	}
+	began := time.Now()
+	lead := l.drive(ctx, l.d/2)
 	before, err := redisCPU(ctx, rdb)
 	if err != nil {
 		return outcome{}, err
 	}
-	var all outcome
-	var mu sync.Mutex // guards all and times
-	var times []time.Duration
-	var wait sync.WaitGroup
-	began := time.Now()
-	for i := range l.callers {
-		wait.Go(func() {
-			one, mine := l.call(ctx, i, began.Add(l.d))
-			mu.Lock()
-			defer mu.Unlock()
-			all.add(one)
-			times = append(times, mine...)
-		})
-	}
-	wait.Wait()
-	all.took = time.Since(began)
+	cpu := measure.CPU()
+	all := l.drive(ctx, l.d)
+	all.cpu = measure.CPU() - cpu
 	after, err := redisCPU(ctx, rdb)
 	if err != nil {
 		return outcome{}, err
@@ -63,26 +63,61 @@ func (l load) run(ctx context.Context, rdb *redis.Client) (outcome, error) {
 	if all.decisions == 0 {
 		return outcome{}, fmt.Errorf("no decision at all: %w", all.firstErr)
 	}
-	slices.Sort(times)
-	all.p99 = times[len(times)*99/100]
+	all.over = max(0, lead.admitted+all.admitted-l.allowed(time.Since(began)))
 	return all, nil
 }
 
-// call is caller i. It keeps the time of every decision.
+// allowed is the most that may be admitted in a time.
+func (l load) allowed(d time.Duration) int {
+	if l.limiter.windows {
+		return len(l.keys) * l.perSecond * (2 + int(d/time.Second))
+	}
+	return len(l.keys) * (l.perSecond + int(math.Ceil(float64(l.perSecond)*d.Seconds())) + l.limiter.ahead)
+}
+
+// drive asks for a time.
+func (l load) drive(ctx context.Context, d time.Duration) (all outcome) {
+	var mu sync.Mutex // guards all and times
+	var times []time.Duration
+	var wait sync.WaitGroup
+	began := time.Now()
+	for i := range l.callers {
+		wait.Go(func() {
+			one, mine := l.call(ctx, i, began.Add(d))
+			mu.Lock()
+			defer mu.Unlock()
+			all.add(one)
+			times = append(times, mine...)
+		})
+	}
+	wait.Wait()
+	all.took = time.Since(began)
+	if slices.Sort(times); len(times) > 0 {
+		all.p50, all.p99 = times[len(times)/2], times[len(times)*99/100]
+	}
+	return all
+}
+
+// call is caller i. It keeps the time of every eighth decision.
 func (l load) call(ctx context.Context, i int, end time.Time) (o outcome, times []time.Duration) {
 	times = make([]time.Duration, 0, 1<<14)
 	for n := i * 31; ; n++ {
-		t := time.Now()
-		if t.After(end) {
-			return o, times
+		key, client := l.keys[n%len(l.keys)], n%nClients
+		var t time.Time
+		if n%8 == 0 {
+			if t = time.Now(); t.After(end) {
+				return o, times
+			}
 		}
-		ok, err := l.ask(ctx, l.key, address(n))
+		ok, err := l.limiter.ask(ctx, key, client)
 		if err != nil {
 			o.errors++
 			o.firstErr = err
 			continue
 		}
-		times = append(times, time.Since(t))
+		if n%8 == 0 {
+			times = append(times, time.Since(t))
+		}
 		o.decisions++
 		if ok {
 			o.admitted++
@@ -97,12 +132,6 @@ func (o *outcome) add(p outcome) {
 	if o.firstErr == nil {
 		o.firstErr = p.firstErr
 	}
-}
-
-// address is one of 1000 clients.
-func address(n int) string {
-	n %= 1000
-	return "192.0." + strconv.Itoa(n/250) + "." + strconv.Itoa(n%250+1)
 }
 
 // redisCPU is the CPU time that the server has used.

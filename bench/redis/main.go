@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -20,25 +21,30 @@ import (
 const (
 	never = 1_000_000
 	soon  = 100
-	// threeCallers ask for three limits at once.
-	threeCallers = 64
+	// manyCallers ask in the rows that are not about how many there are.
+	manyCallers = 64
 )
 
 func main() {
 	rounds := flag.Int("rounds", 5, "rounds; every contender runs once in each")
 	length := flag.Duration("for", 400*time.Millisecond, "how long one measurement takes")
 	callers := flag.String("callers", "1,16,64,256", "how many ask at the same time")
+	only := flag.String("only", "", "a regular expression of the rows to measure, \"what, who\"")
 	server := flag.String("server", "redis-server", "the server to start")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *server, *rounds, *length, *callers); err != nil {
+	if err := run(ctx, *server, *only, *rounds, *length, *callers); err != nil {
 		fmt.Fprintln(os.Stderr, "redis:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, server string, rounds int, d time.Duration, callers string) error {
+func run(ctx context.Context, server, only string, rounds int, d time.Duration, callers string) error {
+	rows, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
 	port, err := process.FreePort()
 	if err != nil {
 		return err
@@ -48,13 +54,13 @@ func run(ctx context.Context, server string, rounds int, d time.Duration, caller
 		return err
 	}
 	defer p.Stop()
-	b := bench{addr: "127.0.0.1:" + strconv.Itoa(port), d: d}
+	b := bench{addr: "127.0.0.1:" + strconv.Itoa(port), d: d, only: rows}
 	b.rdb = redis.NewClient(&redis.Options{Addr: b.addr})
 	defer b.rdb.Close()
 	if err := p.Await(func() error { return b.rdb.Ping(ctx).Err() }); err != nil {
 		return err
 	}
-	b.sheet = measure.NewSheet(measure.Higher, "k decisions/s", "p99, ms", "Redis CPU, us", "admitted, %", "errors, %")
+	b.sheet = measure.NewSheet(measure.Higher, "k decisions/s", "p50, ms", "p99, ms", "CPU, us", "Redis CPU, us", "admitted, %", "over the limit", "errors, %")
 	cases, err := b.cases(ctx, callers)
 	if err != nil {
 		return err
@@ -70,26 +76,32 @@ type bench struct {
 	d     time.Duration
 	rdb   *redis.Client // asks the server how it is
 	sheet *measure.Sheet
-	runs  int
+	only  *regexp.Regexp
 }
 
 // question is one row of the table.
 type question struct {
 	what      string
 	callers   int
+	keys      int // 0: one
 	perSecond int
 	three     bool // the limits of a client beside that of the key
 	contender contender
 }
 
+// hotTopic is the key of a gate's rows.
+const hotTopic = "topic?id=42"
+
 // cases are all questions.
 func (b *bench) cases(ctx context.Context, list string) (cases []func() error, err error) {
-	add := func(q question) {
+	add := func(q question, contenders []contender) {
 		q.what = fmt.Sprintf("%s, %d callers", q.what, q.callers)
-		for _, c := range contenders() {
+		for _, c := range contenders {
 			q := q
 			q.contender = c
-			cases = append(cases, func() error { return b.one(ctx, q) })
+			if b.only.MatchString(q.what + ", " + c.name) {
+				cases = append(cases, func() error { return b.one(ctx, q) })
+			}
 		}
 	}
 	var callers []int
@@ -101,30 +113,48 @@ func (b *bench) cases(ctx context.Context, list string) (cases []func() error, e
 		callers = append(callers, n)
 	}
 	for _, n := range callers {
-		add(question{what: "one hot key, admitted", callers: n, perSecond: never})
+		add(question{what: "one hot key, admitted", callers: n, perSecond: never}, contenders())
 	}
 	for _, n := range callers {
-		add(question{what: "one hot key, refused", callers: n, perSecond: soon})
+		add(question{what: "one hot key, refused", callers: n, perSecond: soon}, contenders())
 	}
-	add(question{what: "bucket + fixed + sliding, admitted", callers: threeCallers, perSecond: never, three: true})
+	add(question{what: "10,000 keys, admitted", callers: manyCallers, keys: 10_000, perSecond: never}, contenders())
+	three := question{callers: manyCallers, perSecond: never, three: true}
+	three.what = "bucket + fixed + sliding, exact"
+	add(three, append(contenders(), contender{measure.Ours + ", through a gate", openGate("exact", 0)}))
+	three.what = "bucket + fixed + sliding, windows async"
+	add(three, append([]contender{
+		{measure.Ours, openGate("async", lease)},
+		{measure.Ours + ", no lease", openGate("async", 0)},
+	}, peers()...))
 	return cases, nil
 }
 
 // one measures a contender on a key that nobody has used.
 func (b *bench) one(ctx context.Context, q question) error {
-	l, err := q.contender.open(b.addr, q.perSecond, q.three)
+	if err := b.rdb.FlushAll(ctx).Err(); err != nil {
+		return err
+	}
+	l, err := q.contender.open(ctx, b.addr, q.perSecond, q.three)
 	if err != nil {
 		return err
 	}
 	defer l.close()
-	b.runs++
-	o, err := load{l.ask, q.callers, "topic?id=" + strconv.Itoa(b.runs), b.d}.run(ctx, b.rdb)
+	keys := []string{hotTopic}
+	for i := 1; i < q.keys; i++ {
+		keys = append(keys, "topic?id="+strconv.Itoa(1000+i))
+	}
+	// A deadline, as every decision has: some clients take another way for
+	// contexts that may be cancelled at any time.
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	o, err := load{l, q.callers, keys, q.perSecond, b.d}.run(within, b.rdb)
 	if err != nil {
 		return fmt.Errorf("%s: %s: %w", q.what, q.contender.name, err)
 	}
 	n := float64(o.decisions)
-	b.sheet.Add(q.what, q.contender.name, n/o.took.Seconds()/1e3, float64(o.p99)/1e6, float64(o.redisCPU)/n/1e3,
-		100*float64(o.admitted)/n, 100*float64(o.errors)/(n+float64(o.errors)))
+	b.sheet.Add(q.what, q.contender.name, n/o.took.Seconds()/1e3, float64(o.p50)/1e6, float64(o.p99)/1e6, float64(o.cpu)/n/1e3, float64(o.redisCPU)/n/1e3,
+		100*float64(o.admitted)/n, float64(o.over), 100*float64(o.errors)/(n+float64(o.errors)))
 	if o.firstErr != nil {
 		fmt.Fprintf(os.Stderr, "%s: %s: %d errors, one of them: %v\n", q.what, q.contender.name, o.errors, o.firstErr)
 	}

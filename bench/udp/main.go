@@ -10,11 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"runtime"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
+	"github.com/hotparam/pipeline/bench/internal/process"
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/aggregate"
 	"github.com/hotparam/pipeline/hotparam/canon"
@@ -22,19 +25,28 @@ import (
 	"github.com/hotparam/pipeline/hotparam/statsd"
 )
 
-const peer = "statsd_exporter v0.31.0"
+// The peers.
+const (
+	exporterName = "statsd_exporter v0.31.0"
+	nodeName     = "statsd 0.9.0 (Node.js)"
+)
 
 func main() {
-	rounds := flag.Int("rounds", 5, "rounds; every contender runs once in each")
-	length := flag.Duration("for", 1500*time.Millisecond, "how long one load lasts")
-	exporter := flag.String("exporter", "statsd_exporter", "the program to compare with")
+	rounds := flag.Int("rounds", 1, "rounds; every contender runs once in each")
+	length := flag.Duration("for", 10*time.Second, "how long one load lasts")
+	exporter := flag.String("exporter", "statsd_exporter", "the statsd_exporter to compare with")
+	node := flag.String("statsd", "../bin/peers/node_modules/statsd", "the folder of the Node.js statsd to compare with")
 	address := flag.String("listen", "", "be the receiver (the program starts itself with this)")
+	spin := flag.Bool("spin", false, "keep a core busy (the program starts itself with this)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	run := func() error { return compare(ctx, *rounds, *length, *exporter) }
-	if *address != "" {
+	run := func() error { return compare(ctx, *rounds, *length, peers(ctx, *exporter, *node)) }
+	switch {
+	case *address != "":
 		run = func() error { return listen(ctx, *address) }
+	case *spin:
+		run = func() error { return work(ctx) }
 	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "udp:", err)
@@ -44,29 +56,44 @@ func main() {
 
 func loads() []load {
 	return []load{
-		{"full packets of 30 lines, 100 k/s", true, 100_000},
-		{"full packets of 30 lines, one core sends all it can", true, 0},
-		{"single lines, 150 k/s", false, 150_000},
-		{"single lines, one core sends all it can", false, 0},
+		{name: "full packets of 30 lines, 100 k/s", full: true, pace: 100_000},
+		{name: "full packets of 30 lines, one core sends all it can", full: true},
+		{name: "single lines, 150 k/s", pace: 150_000},
+		{name: "single lines, one core sends all it can"},
+		{name: "single lines, 50 k/s, both cores busy", pace: 50_000, busy: true},
 	}
 }
 
-func compare(ctx context.Context, rounds int, d time.Duration, exporter string) error {
-	path, err := exec.LookPath(exporter)
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "udp: %v: hotparam is measured alone\n", err)
+// contender is a receiver that can be started.
+type contender struct {
+	name  string
+	start func() (*receiver, error)
+}
+
+// peers are ours and those that are there.
+func peers(ctx context.Context, exporter, node string) []contender {
+	all := []contender{{measure.Ours, func() (*receiver, error) { return startOurs(ctx) }}}
+	if path, err := exec.LookPath(exporter); err != nil {
+		fmt.Fprintf(os.Stderr, "udp: without %s: %v\n", exporterName, err)
+	} else {
+		all = append(all, contender{exporterName, func() (*receiver, error) { return startExporter(ctx, path) }})
 	}
+	if _, err := os.Stat(filepath.Join(node, "stats.js")); err != nil {
+		fmt.Fprintf(os.Stderr, "udp: without %s: %v\n", nodeName, err)
+	} else {
+		all = append(all, contender{nodeName, func() (*receiver, error) { return startNode(ctx, node) }})
+	}
+	return all
+}
+
+func compare(ctx context.Context, rounds int, d time.Duration, who []contender) error {
 	sheet := measure.NewSheet(measure.Higher, "M lines per CPU second of the receiver", "sent, M lines/s", "sent, k packets/s",
 		"counted, M lines/s", "lost, %", "kernel drops, k packets", "receiver's cores")
 	var cases []func() error
 	for _, l := range loads() {
 		q := question{sheet, l, d}
-		ask := func(who string, start func() (*receiver, error)) {
-			cases = append(cases, func() error { return q.ask(who, start) })
-		}
-		ask(measure.Ours, func() (*receiver, error) { return startOurs(ctx) })
-		if path != "" {
-			ask(peer, func() (*receiver, error) { return startExporter(ctx, path) })
+		for _, c := range who {
+			cases = append(cases, func() error { return q.ask(ctx, c) })
 		}
 	}
 	if err := measure.Rounds(rounds, cases...); err != nil {
@@ -84,13 +111,13 @@ type question struct {
 
 // ask starts a receiver, sends, waits until it has read what the kernel holds,
 // and asks what it has counted.
-func (q question) ask(who string, start func() (*receiver, error)) error {
-	r, err := start()
+func (q question) ask(ctx context.Context, c contender) error {
+	r, err := c.start()
 	if err != nil {
 		return err
 	}
-	defer r.p.Stop()
-	s, err := q.load.send(r.port, q.d)
+	defer r.close()
+	s, err := q.send(ctx, r.port)
 	if err != nil {
 		return err
 	}
@@ -107,8 +134,33 @@ func (q question) ask(who string, start func() (*receiver, error)) error {
 		return err
 	}
 	n, seconds := float64(counted), s.took.Seconds()
-	q.sheet.Add(q.load.name, who, n/cpu.Seconds()/1e6, float64(s.lines)/seconds/1e6, float64(s.packets)/seconds/1e3,
+	q.sheet.Add(q.load.name, c.name, n/cpu.Seconds()/1e6, float64(s.lines)/seconds/1e6, float64(s.packets)/seconds/1e3,
 		n/seconds/1e6, 100*(1-n/float64(s.lines)), float64(drops)/1e3, cpu.Seconds()/seconds)
+	return nil
+}
+
+// send sends the load, beside processes that keep the cores busy if it says so.
+func (q question) send(ctx context.Context, port int) (sent, error) {
+	if q.load.busy {
+		self, err := os.Executable()
+		if err != nil {
+			return sent{}, err
+		}
+		for range runtime.NumCPU() {
+			p, err := process.Start(ctx, nil, self, "-spin")
+			if err != nil {
+				return sent{}, err
+			}
+			defer p.Stop()
+		}
+	}
+	return q.load.send(port, q.d)
+}
+
+// work keeps one core busy until ctx ends.
+func work(ctx context.Context) error {
+	for ctx.Err() == nil {
+	}
 	return nil
 }
 
@@ -138,7 +190,7 @@ func listen(ctx context.Context, address string) error {
 	log := slog.New(slog.DiscardHandler)
 	agg := aggregate.New(aggregate.Config{Rules: set, Log: log})
 	l, err := statsd.NewListener(statsd.ListenerConfig{
-		Address: address, Names: canon.Names{Prefix: "hp.news"}, Log: log,
+		Addresses: []string{address}, Names: canon.Names{Prefix: "hp.news"}, Log: log,
 		Handle: func(counts []hotparam.Count) { _ = agg.Send(ctx, counts) }, // fails only when ctx ends
 	})
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +27,14 @@ type receiver struct {
 	p    *process.Process
 	port int
 	stop func() (lines uint64, err error)
+	file string // to be removed at the end; "": none
+}
+
+func (r *receiver) close() {
+	r.p.Stop()
+	if r.file != "" {
+		_ = os.Remove(r.file) // in the folder for temporary files
+	}
 }
 
 // startOurs runs this program again, as a listener.
@@ -37,15 +47,19 @@ func startOurs(ctx context.Context) (*receiver, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A pipe of our own: that of StdoutPipe is closed when the process ends,
+	// read or not.
+	stdout, write, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("udp: %w", err)
+	}
 	var stdin io.WriteCloser
-	var stdout io.ReadCloser
 	var pipeErr error
 	p, err := process.Start(ctx, func(cmd *exec.Cmd) {
-		if stdin, pipeErr = cmd.StdinPipe(); pipeErr == nil {
-			stdout, pipeErr = cmd.StdoutPipe()
-		}
-		cmd.Stderr = os.Stderr
+		stdin, pipeErr = cmd.StdinPipe()
+		cmd.Stdout, cmd.Stderr = write, os.Stderr
 	}, self, "-listen", "127.0.0.1:"+strconv.Itoa(port))
+	_ = write.Close() // the process has its own
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +73,7 @@ func startOurs(ctx context.Context) (*receiver, error) {
 		return nil, fmt.Errorf("udp: listener: %w", err)
 	}
 	return &receiver{p: p, port: port, stop: func() (uint64, error) {
-		defer p.Stop()
+		defer stdout.Close()
 		if err := stdin.Close(); err != nil {
 			return 0, err
 		}
@@ -99,6 +113,67 @@ func startExporter(ctx context.Context, path string) (*receiver, error) {
 		defer p.Stop()
 		return sample(page, "statsd_exporter_lines_total ")
 	}}, nil
+}
+
+// startNode runs the statsd in a folder. It never flushes: what it has counted
+// is asked for by its management port.
+func startNode(ctx context.Context, folder string) (*receiver, error) {
+	port, err := process.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	manage, err := process.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	config, err := os.CreateTemp("", "statsd-*.js")
+	if err != nil {
+		return nil, fmt.Errorf("udp: %w", err)
+	}
+	_, err = fmt.Fprintf(config, "{address: '127.0.0.1', port: %d, mgmt_address: '127.0.0.1', mgmt_port: %d, flushInterval: 3600000, backends: []}\n", port, manage)
+	if err = errors.Join(err, config.Close()); err != nil {
+		return nil, fmt.Errorf("udp: %w", err)
+	}
+	p, err := process.Start(ctx, nil, "node", filepath.Join(folder, "stats.js"), config.Name())
+	if err != nil {
+		return nil, err
+	}
+	address := "127.0.0.1:" + strconv.Itoa(manage)
+	r := &receiver{p: p, port: port, file: config.Name(), stop: func() (uint64, error) { return received(address) }}
+	err = p.Await(func() error {
+		_, told := received(address)
+		_, bound := kernel(port)
+		return errors.Join(told, bound)
+	})
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+var metricsReceived = regexp.MustCompile(`'statsd\.metrics_received': (\d+)`)
+
+// received asks a statsd how many lines it has read.
+func received(address string) (uint64, error) {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return 0, err
+	}
+	if _, err := io.WriteString(conn, "counters\n"); err != nil {
+		return 0, err
+	}
+	answer := bufio.NewScanner(conn)
+	for answer.Scan() && answer.Text() != "END" {
+		if m := metricsReceived.FindStringSubmatch(answer.Text()); m != nil {
+			return strconv.ParseUint(m[1], 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("udp: statsd does not say how much it has received: %w", errors.Join(answer.Err(), io.ErrUnexpectedEOF))
 }
 
 // sample reads one counter off a metrics page, when it has stopped growing.

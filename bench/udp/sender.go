@@ -23,6 +23,8 @@ type load struct {
 	full bool
 	// pace is how many packets a second; 0: as many as possible.
 	pace int
+	// busy means that the cores have other work.
+	busy bool
 }
 
 // sent is what went out.

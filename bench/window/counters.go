@@ -23,12 +23,11 @@ const (
 // start is when traffic begins. Time is the traffic's own, nobody waits.
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// counter is what is compared. add places n of a key at a time; judge is called
-// ten times a second.
+// counter is what is compared. add places counts at a time; judge is called ten
+// times a second.
 type counter interface {
-	add(now time.Time, key hotparam.Key, n int64)
+	add(now time.Time, counts []hotparam.Count)
 	judge(now time.Time)
-	refused() uint64
 }
 
 // detector is hotparam as the aggregator runs it.
@@ -40,37 +39,35 @@ rules:
 `
 
 // newDetector calls hot what comes 200 times a second with that weight.
-func newDetector(weight int64, maxKeys int) (detector, error) {
+func newDetector(weight int64, counters int) (detector, error) {
 	set, err := rules.Parse("bench.yaml", fmt.Appendf(nil, topicRule, 200*weight))
 	if err != nil {
 		return detector{}, err
 	}
-	return detector{detect.New(set, detect.Options{MaxKeys: maxKeys})}, nil
+	return detector{detect.New(set, detect.Options{Counters: counters})}, nil
 }
 
-func (d detector) add(now time.Time, key hotparam.Key, n int64) {
-	d.Add(now, hotparam.Count{Key: key, N: n, Second: now.Unix()})
-}
-func (d detector) judge(now time.Time) { d.Tick(now) }
-func (d detector) refused() uint64     { return d.Stats().DroppedFull }
+func (d detector) add(now time.Time, counts []hotparam.Count) { d.AddAll(now, counts) }
+func (d detector) judge(now time.Time)                        { d.Tick(now) }
+func (d detector) error() int64                               { return d.Stats().Error }
 
-// alone is the window without the judgement.
+// alone is the window without the judgement, one key after the other.
 type alone struct {
 	*window.Counter
-	full uint64
+	seed maphash.Seed
 }
 
 func newAlone() *alone {
-	return &alone{Counter: window.New(window.Config{Window: windowSeconds, MaxKeys: detect.DefaultMaxKeys}, start.Unix())}
+	return &alone{window.New(window.Config{Window: windowSeconds}, start.Unix()), maphash.MakeSeed()}
 }
 
-func (a *alone) add(now time.Time, key hotparam.Key, n int64) {
-	if a.Add(key, now.Unix(), n).Status == window.Full {
-		a.full++
+func (a *alone) add(_ time.Time, counts []hotparam.Count) {
+	for i := range counts {
+		a.Add(maphash.String(a.seed, string(counts[i].Key)), string(counts[i].Key), counts[i].Second, counts[i].N)
 	}
 }
-func (a *alone) judge(now time.Time) { a.Advance(now.Unix()) }
-func (a *alone) refused() uint64     { return a.full }
+func (a *alone) judge(now time.Time) { a.Advance(now.Unix(), nil) }
+func (a *alone) error() int64        { return a.Error() }
 
 // sketch is the peer: slots of a second, 3 x 8192 buckets, the top 1000.
 type sketch struct {
@@ -82,7 +79,11 @@ func newSketch() *sketch {
 	return &sketch{Sketch: sliding.New(1000, windowSeconds, sliding.WithWidth(8192), sliding.WithDepth(3)), second: start.Unix()}
 }
 
-func (s *sketch) add(_ time.Time, key hotparam.Key, n int64) { s.Add(string(key), uint32(n)) }
+func (s *sketch) add(_ time.Time, counts []hotparam.Count) {
+	for i := range counts {
+		s.Add(string(counts[i].Key), uint32(counts[i].N))
+	}
+}
 
 // judge turns the second. The sketch knows its top keys at any time.
 func (s *sketch) judge(now time.Time) {
@@ -91,7 +92,6 @@ func (s *sketch) judge(now time.Time) {
 		s.second = now.Unix()
 	}
 }
-func (s *sketch) refused() uint64 { return 0 }
 
 // hashing does nothing but what everybody has to: fetch the key from memory and
 // hash it.
@@ -100,8 +100,9 @@ type hashing struct {
 	sum  uint64
 }
 
-func (h *hashing) add(_ time.Time, key hotparam.Key, _ int64) {
-	h.sum += maphash.String(h.seed, string(key))
+func (h *hashing) add(_ time.Time, counts []hotparam.Count) {
+	for i := range counts {
+		h.sum += maphash.String(h.seed, string(counts[i].Key))
+	}
 }
 func (h *hashing) judge(time.Time) {}
-func (h *hashing) refused() uint64 { return 0 }

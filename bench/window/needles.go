@@ -26,11 +26,11 @@ type finding struct {
 	at         map[hotparam.Key]time.Duration // from a needle's first request until it was found hot
 	false      map[hotparam.Key]bool
 	peak, idle float64 // heap in MB, in the flood and a window and a half after it
-	refused    uint64
+	err        int64   // as the detector knows it, at the end of the flood
 }
 
 func findNeedles(w io.Writer) error {
-	fmt.Fprintf(w, "| five hot keys among %d M | who | found | false | found after, s | heap in the flood, MB | heap after, MB | refused, %% |\n|---|---|---|---|---|---|---|---|\n",
+	fmt.Fprintf(w, "| five hot keys among %d M | who | found | false | found after, s | heap in the flood, MB | heap after, MB | known error |\n|---|---|---|---|---|---|---|---|\n",
 		hayPerSecond*haySeconds/1_000_000)
 	for _, from := range []int{0, lateStart} {
 		for _, who := range []string{measure.Ours, peer} {
@@ -42,8 +42,8 @@ func findNeedles(w io.Writer) error {
 			if from > 0 {
 				when = fmt.Sprintf("from second %d on", from)
 			}
-			fmt.Fprintf(w, "| %s | %s | %d of %d | %d | %s | %.0f | %.0f | %.0f |\n", when, who, len(f.at), needleCount,
-				len(f.false), f.span(), f.peak, f.idle, 100*float64(f.refused)/(hayPerSecond*haySeconds))
+			fmt.Fprintf(w, "| %s | %s | %d of %d | %d | %s | %.1f | %.1f | %d |\n", when, who, len(f.at), needleCount,
+				len(f.false), f.span(), f.peak, f.idle, f.err)
 		}
 	}
 	return nil
@@ -60,7 +60,7 @@ func (f *finding) span() string {
 
 func search(who string, from int) (*finding, error) {
 	runtime.GC()
-	before := heap()
+	before := live()
 	f := &finding{at: map[hotparam.Key]time.Duration{}, false: map[hotparam.Key]bool{}}
 	var c counter = newSketch()
 	if who == measure.Ours {
@@ -78,11 +78,13 @@ func search(who string, from int) (*finding, error) {
 		}
 		f.judge(c, now, start.Add(time.Duration(from)*time.Second))
 		if step == steps-1 {
-			f.refused = c.refused()
-			f.peak = heap() - before
+			if c, ok := c.(detector); ok {
+				f.err = c.error()
+			}
+			f.peak = live() - before
 		}
 	}
-	f.idle = heap() - before
+	f.idle = live() - before
 	runtime.KeepAlive(c)
 	return f, nil
 }
@@ -90,11 +92,16 @@ func search(who string, from int) (*finding, error) {
 // pour adds a tenth of a second: keys that never come again, needles among them.
 func pour(c counter, now time.Time, step, from int) {
 	const hay, needles = hayPerSecond / ticks, needleRate * needleCount / ticks
+	counts := make([]hotparam.Count, 0, 1001)
 	for i := range hay {
 		if n := i * needles / hay; step >= from*ticks && n != (i+1)*needles/hay {
-			c.add(now, needle(n%needleCount), 1)
+			counts = append(counts, hotparam.Count{Key: needle(n % needleCount), N: 1, Second: now.Unix()})
 		}
-		c.add(now, uniqueKey(step*hay+i), 1)
+		counts = append(counts, hotparam.Count{Key: uniqueKey(step*hay + i), N: 1, Second: now.Unix()})
+		if len(counts) >= 1000 || i == hay-1 {
+			c.add(now, counts)
+			counts = counts[:0]
+		}
 	}
 }
 

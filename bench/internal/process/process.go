@@ -42,6 +42,14 @@ func (p *Process) Stop() {
 	<-p.gone
 }
 
+// Signal sends the program a signal, such as SIGSTOP and SIGCONT.
+func (p *Process) Signal(sig os.Signal) error {
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		return fmt.Errorf("process: %v to %s: %w", sig, p.cmd.Path, err)
+	}
+	return nil
+}
+
 // Wait waits until the program ends by itself, or d passed.
 func (p *Process) Wait(d time.Duration) error {
 	select {

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/gate"
+)
+
+const (
+	before = 2 * time.Second // of load before the trouble
+	after  = 3 * time.Second // and behind it
+	most   = 30 * time.Second
+	hangs  = time.Second
+	calm   = 200 * time.Millisecond
+)
+
+// result is what one scenario gave.
+type result struct {
+	l                   *load
+	healed              time.Duration // when Redis answered again, since the load began
+	length              time.Duration
+	early, peak, late   int // goroutines before, at most, after
+	stats               gate.Stats
+	ownLines, moreLines int64
+	forgets             bool
+}
+
+// play runs a scenario and gives its row.
+func (sc *scenario) play(ctx context.Context, o options) (string, error) {
+	s, err := sc.open(ctx, o.server)
+	if err != nil {
+		return "", err
+	}
+	defer s.close()
+	all, stop, err := openSidecars(ctx, s.addrs)
+	if err != nil {
+		return "", err
+	}
+	defer stop()
+	r := &result{l: newLoad(o.rate, most), forgets: sc.forgets}
+	if err := r.drive(ctx, sc, s, o, all); err != nil {
+		return "", err
+	}
+	return r.row(sc.name), nil
+}
+
+// drive keeps the load up while the trouble comes and goes.
+func (r *result) drive(ctx context.Context, sc *scenario, s *site, o options, all []*sidecar) error {
+	warm := newLoad(o.rate, time.Second)
+	warm.run(ctx, o.rate, all)
+	warm.out.Wait()
+	runtime.GC()
+	r.early = runtime.NumGoroutine()
+	loading, end := context.WithCancel(ctx)
+	defer end()
+	over := make(chan struct{})
+	go func() { r.l.run(loading, o.rate, all); close(over) }()
+	err := pause(ctx, before)
+	base := count(all)
+	if err == nil {
+		err = sc.trouble(ctx, s, o.trouble)
+		r.healed = time.Since(r.l.began)
+	}
+	if err == nil {
+		err = pause(ctx, after)
+	}
+	end()
+	<-over
+	r.length = time.Since(r.l.began)
+	_ = pause(ctx, hangs)
+	r.peak, r.late = r.l.peak, runtime.NumGoroutine()
+	r.count(base, all)
+	return err
+}
+
+// counted is what gates count.
+type counted struct {
+	errors, opened, closed uint64
+	own, others            int64
+}
+
+func count(all []*sidecar) (c counted) {
+	for _, s := range all {
+		st := s.gate.Stats()
+		c.errors += st.StoreErrors
+		c.opened += st.StoreOpened
+		c.closed += st.StoreClosed
+		c.own += s.lines.gate.Load()
+		c.others += s.lines.others.Load()
+	}
+	return c
+}
+
+func (r *result) count(base counted, all []*sidecar) {
+	c := count(all)
+	r.stats.StoreErrors, r.stats.StoreOpened, r.stats.StoreClosed = c.errors-base.errors, c.opened-base.opened, c.closed-base.closed
+	r.ownLines, r.moreLines = c.own-base.own, c.others-base.others
+}
+
+func header() string {
+	return "| Redis | decisions | p50, ms | p99, ms | max, ms | p99 of the start, ms | late, % | hung | goroutines before / most / after | hot key by share | in all |" +
+		" store errors | breaker opened / closed | log lines of the gate / others | first, ms | normal, ms |\n|" + strings.Repeat("---|", 16) + "\n"
+}
+
+func (r *result) row(name string) string {
+	took, starts, hung := r.times()
+	late := len(took) - lateFrom(took)
+	share, most := r.share()
+	first, normal := r.recovery()
+	return fmt.Sprintf("| %s | %d | %s | %s | %s | %s | %.2f | %d | %d / %d / %d | %d of %d | %d of %d | %d | %d / %d | %d / %d | %s | %s |\n",
+		name, r.l.used, ms(took[len(took)/2]), ms(took[len(took)*99/100]), ms(took[len(took)-1]), ms(starts[len(starts)*99/100]),
+		100*float64(late)/float64(len(took)), hung, r.early, r.peak, r.late, share, most, r.admitted(), r.bound(),
+		r.stats.StoreErrors, r.stats.StoreOpened, r.stats.StoreClosed, r.ownLines, r.moreLines, ms(first), ms(normal))
+}
+
+// times are those of the decisions and by how much they began late, sorted, and
+// how many hung.
+func (r *result) times() (took, starts []time.Duration, hung int) {
+	for i := range r.l.used {
+		s := &r.l.samples[i]
+		if !s.back.Load() {
+			hung++
+			continue
+		}
+		if s.ended-s.began > hangs {
+			hung++
+		}
+		took, starts = append(took, s.ended-s.due), append(starts, s.began-s.due)
+	}
+	slices.Sort(took)
+	slices.Sort(starts)
+	return took, starts, hung
+}
+
+func lateFrom(sorted []time.Duration) int {
+	i, _ := slices.BinarySearch(sorted, gate.DefaultBudget+5*time.Millisecond+1)
+	return i
+}
+
+// admitted is how often the hot key passed.
+func (r *result) admitted() (n int) {
+	for i := range r.l.used {
+		if s := &r.l.samples[i]; s.back.Load() && s.hot && s.allowed {
+			n++
+		}
+	}
+	return n
+}
+
+// bound is how often it may have passed: a bucket, what ran into it, a bucket of
+// shares, and the bucket again where Redis has forgotten what it was.
+func (r *result) bound() int {
+	n := burst + int(rate*r.length.Seconds())
+	if r.stats.StoreErrors > 0 {
+		n += burst
+	}
+	if r.forgets {
+		n += burst
+	}
+	return n
+}
+
+// share is how often the hot key passed by the gates' own shares, and how often
+// it may have between the first time and the last: each gate's bucket, and what
+// ran into it.
+func (r *result) share() (n, most int) {
+	var first, last [gates]time.Duration
+	var any [gates]bool
+	for i := range r.l.used {
+		s := &r.l.samples[i]
+		if !s.back.Load() || !s.hot || s.byRedis {
+			continue
+		}
+		if !any[s.gate] {
+			any[s.gate], first[s.gate] = true, s.began
+		}
+		last[s.gate] = max(last[s.gate], s.ended)
+		if s.allowed {
+			n++
+		}
+	}
+	for g := range gates {
+		if any[g] {
+			most += burst/gates + int(rate/gates*(last[g]-first[g]).Seconds())
+		}
+	}
+	return n, most
+}
+
+// recovery is how long after Redis answered again it first decided, and since
+// when it decided everything for a while; -1: never.
+func (r *result) recovery() (first, normal time.Duration) {
+	first, normal = -1, -1
+	since := r.healed // since when all was by Redis
+	for i := range r.l.used {
+		s := &r.l.samples[i]
+		if !s.back.Load() || s.began < r.healed {
+			continue
+		}
+		if !s.byRedis {
+			since = max(since, s.ended)
+			continue
+		}
+		if first < 0 && !s.hot {
+			first = s.ended - r.healed
+		}
+		if normal < 0 && s.began-since >= calm {
+			normal = since - r.healed
+		}
+	}
+	return first, normal
+}
+
+func ms(d time.Duration) string {
+	if d < 0 {
+		return "never"
+	}
+	return fmt.Sprintf("%.3g", float64(d.Microseconds())/1000)
+}

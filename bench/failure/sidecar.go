@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/gate"
+	"github.com/hotparam/pipeline/hotparam/hotset"
+	"github.com/hotparam/pipeline/hotparam/redisstore"
+	"github.com/hotparam/pipeline/hotparam/rules"
+)
+
+// The limits, and how many gates share them.
+const (
+	gates       = 2
+	rate, burst = 100, 200 // of the hot key
+	window      = 1000     // of a client, a second
+	clients     = 1000
+	hotKey      = "topic?id=42"
+	limits      = `
+rules:
+  - name: topic
+    match: {path: /topic}
+    params: [id]
+    hot: {rate: 10}
+    limit: {algorithm: token_bucket, rate: 100, burst: 200, on_store_failure: local}
+ip:
+  fixed: {limit: 1000, window: 1s, on_store_failure: local}
+`
+)
+
+// sidecar is what a limiter-sidecar has of Redis.
+type sidecar struct {
+	gate    *gate.Gate
+	redis   *redisstore.Client
+	reports *redisstore.Reporter
+	lines   logged
+	stop    func()
+}
+
+func openSidecar(ctx context.Context, name string, addrs []string) (*sidecar, error) {
+	set, err := rules.Parse("failure.yaml", []byte(limits))
+	if err != nil {
+		return nil, err
+	}
+	s := &sidecar{}
+	log := slog.New(&s.lines)
+	if s.redis, err = redisstore.Open(redisstore.Config{Addrs: addrs, Namespace: "failure", Log: log}); err != nil {
+		return nil, err
+	}
+	mirror := new(hotset.Mirror)
+	now := time.Now()
+	mirror.Replace("bench", hotparam.HotSet{Version: 1, At: now, Keys: []hotparam.Hot{
+		{Key: hotKey, Rule: "topic", Rate: 100, Since: now, Until: now.Add(time.Hour)},
+	}})
+	s.reports = s.redis.Reporter(func(now time.Time) hotparam.Report { return s.gate.Report(now) })
+	s.gate = gate.New(gate.Config{
+		Rules: set, Hot: mirror, Shared: s.redis.Limiter(), Live: s.reports.Live, Instance: name, Log: log,
+	})
+	within, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.reports.Run(within) }) // nil when the context ends, like the next
+	running.Go(func() { _ = s.redis.Follow(within, mirror.Replace) })
+	s.stop = func() {
+		cancel()
+		_ = s.redis.Close() // Redis may be gone
+		running.Wait()
+	}
+	return s, nil
+}
+
+// openSidecars waits until each knows of the other and all limits are asked for
+// at Redis.
+func openSidecars(ctx context.Context, addrs []string) (all []*sidecar, stop func(), err error) {
+	stop = func() {
+		for _, s := range all {
+			s.stop()
+		}
+	}
+	for i := range gates {
+		s, err := openSidecar(ctx, fmt.Sprint("gate-", i), addrs)
+		if err != nil {
+			stop()
+			return nil, nil, err
+		}
+		all = append(all, s)
+	}
+	for end := time.Now().Add(10 * time.Second); ; {
+		ready := true
+		for _, s := range all {
+			ready = ready && s.reports.Live() == gates
+		}
+		if ready {
+			return all, stop, nil
+		}
+		if time.Now().After(end) {
+			stop()
+			return nil, nil, errors.New("the gates do not hear of each other")
+		}
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			stop()
+			return nil, nil, err
+		}
+	}
+}
+
+// logged counts lines from Info on, those of the gate and others.
+type logged struct{ gate, others atomic.Int64 }
+
+// Enabled implements slog.Handler.
+func (*logged) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+
+// Handle implements slog.Handler.
+func (l *logged) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "gate:") {
+		l.gate.Add(1)
+	} else {
+		l.others.Add(1)
+	}
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (l *logged) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// WithGroup implements slog.Handler.
+func (l *logged) WithGroup(string) slog.Handler { return l }

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/gate"
+	"github.com/hotparam/pipeline/hotparam/hotset"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/redisstore"
+	"github.com/hotparam/pipeline/hotparam/rules"
+)
+
+// lease is the most of a key that a process holds, in the rows with leases.
+const lease = 10_000
+
+// threeLimits are the rules of a gate; the windows of a client are never full.
+const threeLimits = `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 100}, limit: {rate: %d, burst: %d}}
+ip:
+  fixed: {limit: 1000000, window: 1s, consistency: %s}
+  sliding: {limit: 1000000, window: 60s, consistency: %s}
+`
+
+// errStore: the verdict came by a failure policy and not by the limits.
+var errStore = errors.New("the shared store did not decide")
+
+// openGate gives a gate wired like that of a sidecar: the whole way from a request
+// to its verdict, matching included.
+func openGate(consistency string, leases int64) func(context.Context, string, int, bool) (*limiter, error) {
+	return func(ctx context.Context, addr string, perSecond int, _ bool) (*limiter, error) {
+		set, err := rules.Parse("bench.yaml", fmt.Appendf(nil, threeLimits, perSecond, perSecond, consistency, consistency))
+		if err != nil {
+			return nil, err
+		}
+		c, err := redisstore.Open(redisstore.Config{Addrs: []string{addr}, Namespace: "bench"})
+		if err != nil {
+			return nil, err
+		}
+		windows, mirror := c.Windows(redisstore.WindowsConfig{}), new(hotset.Mirror)
+		cfg := gate.Config{Rules: set, Hot: mirror, Shared: c.Limiter(), Async: windows, Local: limit.NewMemory(limit.MemoryConfig{})}
+		ctx, cancel := context.WithCancel(ctx)
+		var running errgroup.Group
+		running.Go(func() error { return windows.Run(ctx) })
+		if leases > 0 {
+			l := c.Leases(leases)
+			running.Go(func() error { return l.Run(ctx) })
+			cfg.Shared = l
+		}
+		stop := func() {
+			cancel()
+			_ = running.Wait()
+			_ = c.Close()
+		}
+		for !windows.Fresh(time.Now()) {
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+				stop()
+				return nil, ctx.Err()
+			}
+		}
+		return &limiter{ask: through(gate.New(cfg), mirror), close: stop, ahead: int(leases)}, nil
+	}
+}
+
+// through asks a gate for requests of topics, which are hot from the first on.
+func through(g *gate.Gate, mirror *hotset.Mirror) ask {
+	who := clients()
+	now := time.Now()
+	heat := hotparam.HotSet{Version: 1, At: now}
+	for _, key := range []string{hotTopic, hotTopic + warm} {
+		heat.Keys = append(heat.Keys, hotparam.Hot{Key: hotparam.Key(key), Rule: "topic", Rate: 1e6, Since: now, Until: now.Add(time.Hour)})
+	}
+	mirror.Replace("bench", heat)
+	header := http.Header{}
+	return func(ctx context.Context, key string, client int) (bool, error) {
+		v := g.Ask(ctx, time.Now(), &hotparam.Request{Method: "GET", Host: "news.example", Target: "/" + key, Client: who[client], Header: header})
+		if v.Reason == hotparam.ReasonStore {
+			return false, errStore
+		}
+		return v.Allowed, nil
+	}
+}
