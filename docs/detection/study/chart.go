@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"math"
+	"strconv"
+)
+
+// Sizes in pixels: two panels side by side, each with its plot and its legend.
+const (
+	width      = 780
+	plotWidth  = 310
+	plotHeight = 180
+	plotTop    = 66
+	legendTop  = plotTop + plotHeight + 58
+	lineHeight = 17
+)
+
+// The picture brings its own ground, so that it can be read on any page. Lines
+// differ by dashes and marks too, not by colour alone.
+const style = `<style>
+.ground{fill:#fff;stroke:#d0d7de}text{font:12px system-ui,sans-serif;fill:#1f2328}.title{font-size:14px;font-weight:600}.small{font-size:11px;fill:#57606a}
+.grid{stroke:#e4e8ec}.axis{stroke:#8c959f}.mark{stroke:#57606a;stroke-dasharray:2 3}path{fill:none}.line{stroke-width:2}
+.c0{stroke:#0969da}.c1{stroke:#bc4c00}.c2{stroke:#1a7f37}.c3{stroke:#8250df}.c4{stroke:#cf222e}.c5{stroke:#57606a}
+
+.note{fill:#57606a;font-size:11px;paint-order:stroke;stroke:#fff;stroke-width:4px}.dot{stroke-width:1.5;fill:#fff}.d1{stroke-dasharray:7 4}.d2{stroke-dasharray:2 3}
+@media(prefers-color-scheme:dark){.ground{fill:#0d1117;stroke:#30363d}text{fill:#e6edf3}.small{fill:#8d96a0}.grid{stroke:#21262d}.axis{stroke:#6e7681}.mark{stroke:#8d96a0}
+.c0{stroke:#58a6ff}.c1{stroke:#f0883e}.c2{stroke:#3fb950}.c3{stroke:#bc8cff}.c4{stroke:#ff7b72}.c5{stroke:#8d96a0}.dot{fill:#0d1117}.note{fill:#8d96a0;stroke:#0d1117}}
+</style>
+`
+
+// picture is one file.
+type picture struct {
+	title  string
+	panels []panel
+}
+
+// panel is one plot. Points stand at even distances; xs has a label for each,
+// or "".
+type panel struct {
+	title, xAxis, yAxis string
+	xs                  []string
+	ys                  scale
+	lines               []line
+	marks               []mark
+}
+
+// scale is the y axis.
+type scale struct {
+	low, high float64
+	log       bool // then what is below low stands at the bottom, which is 0
+	ticks     []float64
+}
+
+// line is one curve; NaN leaves a point out.
+type line struct {
+	name string
+	ys   []float64
+	dots bool
+}
+
+// mark is a dotted line with a word at its right end, or at its left.
+type mark struct {
+	y     float64
+	words string
+	left  bool
+}
+
+// at is where a value stands, 0 at the bottom and 1 at the top.
+func (s scale) at(v float64) float64 {
+	if s.log {
+		return min(1, max(0, (math.Log(max(v, s.low))-math.Log(s.low))/(math.Log(s.high)-math.Log(s.low))))
+	}
+	return min(1, max(0, (v-s.low)/(s.high-s.low)))
+}
+
+func (p picture) svg() []byte {
+	rows := 0
+	for _, q := range p.panels {
+		rows = max(rows, len(q.lines))
+	}
+	height := legendTop + rows*lineHeight + 8
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width, height, width, height, html.EscapeString(p.title))
+	b.WriteString(style)
+	fmt.Fprintf(&b, `<rect class="ground" x=".5" y=".5" width="%d" height="%d" rx="6"/>`+"\n", width-1, height-1)
+	text(&b, "title", 16, 24, "start", p.title)
+	for i, q := range p.panels {
+		q.draw(&b, float64(62+i*(plotWidth+72)))
+	}
+	b.WriteString("</svg>\n")
+	return b.Bytes()
+}
+
+func text(b *bytes.Buffer, class string, x, y float64, anchor, words string) {
+	fmt.Fprintf(b, `<text class="%s" x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", class, x, y, anchor, html.EscapeString(words))
+}
+
+// draw puts a panel at its left edge.
+func (p panel) draw(b *bytes.Buffer, left float64) {
+	x := func(i int) float64 { return left + 12 + (plotWidth-24)*float64(i)/float64(max(len(p.xs)-1, 1)) }
+	y := func(v float64) float64 { return plotTop + plotHeight*(1-p.ys.at(v)) }
+	text(b, "", left, plotTop-24, "start", p.title)
+	text(b, "small", left-44, plotTop-8, "start", p.yAxis)
+	for _, t := range p.ys.ticks {
+		fmt.Fprintf(b, `<path class="grid" d="M%.1f %.1fh%d"/>`+"\n", left, y(t), plotWidth)
+		label := short(t)
+		if p.ys.log && t == p.ys.low {
+			label = "≤ " + label
+		}
+		text(b, "small", left-6, y(t)+4, "end", label)
+	}
+	fmt.Fprintf(b, `<path class="axis" d="M%.1f %dh%d"/>`+"\n", left, plotTop+plotHeight, plotWidth)
+	for i, label := range p.xs {
+		if label != "" {
+			fmt.Fprintf(b, `<path class="axis" d="M%.1f %dv4"/>`+"\n", x(i), plotTop+plotHeight)
+			text(b, "small", x(i), plotTop+plotHeight+17, "middle", label)
+		}
+	}
+	text(b, "small", left+plotWidth/2, plotTop+plotHeight+34, "middle", p.xAxis)
+	for _, m := range p.marks {
+		fmt.Fprintf(b, `<path class="mark" d="M%.1f %.1fh%d"/>`+"\n", left, y(m.y), plotWidth)
+	}
+	for i, l := range p.lines {
+		l.draw(b, i, x, y)
+		p.legend(b, i, left, l)
+	}
+	for _, m := range p.marks {
+		if m.left {
+			text(b, "note", left+2, y(m.y)-4, "start", m.words)
+		} else {
+			text(b, "note", left+plotWidth-2, y(m.y)-4, "end", m.words)
+		}
+	}
+}
+
+// look is the class of the i-th line.
+func look(i int) string { return fmt.Sprintf("line c%d d%d", i%6, i%3) }
+
+func (l line) draw(b *bytes.Buffer, i int, x func(int) float64, y func(float64) float64) {
+	fmt.Fprintf(b, `<path class="%s" d="`, look(i))
+	pen := byte('M')
+	for k, v := range l.ys {
+		if math.IsNaN(v) {
+			pen = 'M'
+			continue
+		}
+		fmt.Fprintf(b, "%c%.1f %.1f", pen, x(k), y(v))
+		pen = 'L'
+	}
+	b.WriteString("\"/>\n")
+	if !l.dots {
+		return
+	}
+	for k, v := range l.ys {
+		if !math.IsNaN(v) {
+			dot(b, i, x(k), y(v))
+		}
+	}
+}
+
+// dot is the mark of the i-th line: a disc, a square or a triangle.
+func dot(b *bytes.Buffer, i int, x, y float64) {
+	shapes := []string{"a3.5 3.5 0 1 0 .01 0z", "h3.2v6.4h-6.4v-6.4z", "l3.8 6.6h-7.6z"}
+	up := []float64{3.5, 3.2, 4.2}[i%3]
+	fmt.Fprintf(b, `<path class="dot c%d" d="M%.1f %.1f%s"/>`+"\n", i%6, x, y-up, shapes[i%3])
+}
+
+func (p panel) legend(b *bytes.Buffer, i int, left float64, l line) {
+	y := float64(legendTop + i*lineHeight)
+	fmt.Fprintf(b, `<path class="%s" d="M%.1f %.1fh28"/>`+"\n", look(i), left, y-4)
+	if l.dots {
+		dot(b, i, left+14, y-4)
+	}
+	text(b, "small", left+36, y, "start", l.name)
+}
+
+// short writes a number of an axis.
+func short(v float64) string {
+	switch {
+	case v >= 1e6:
+		return strconv.FormatFloat(v/1e6, 'f', -1, 64) + " M"
+	case v >= 1e4:
+		return strconv.FormatFloat(v/1e3, 'f', -1, 64) + " k"
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/detect"
+)
+
+// cost is what one stream costs with one number of counters.
+type cost struct {
+	Stream   string `json:"stream"`
+	Counters int    `json:"counters"`
+	// Times is the CPU time of an update, judgement and collector included, over
+	// that of an exact count in Go maps, one for each second, which judges
+	// nothing, in the same round. The median of the rounds, the lowest and the
+	// highest.
+	Times     [3]float64 `json:"times_maps"`
+	PerSecond float64    `json:"m_updates_per_cpu_second"` // millions, median
+	Bytes     int64      `json:"bytes"`                    // as the detector says, at the end of the stream
+	Heap      int64      `json:"heap"`                     // what the collector finds then
+	Idle      int64      `json:"heap_idle"`                // and a window and a second later
+}
+
+// costRounds is how often each cost is measured.
+const costRounds = 3
+
+// warm is when measuring begins and last when it ends, in ticks.
+const warm, last = 5 * ticks, 10 * ticks
+
+// measureCost plays the first seconds of a stream to a detector of each size,
+// and in every round also to maps.
+func measureCost(s *stream) ([]cost, error) {
+	costs := make([]cost, len(s.sizes))
+	times, speeds := make([][]float64, len(s.sizes)), make([][]float64, len(s.sizes))
+	for range costRounds {
+		plain, updates := s.feed(mapCount())
+		for i, size := range s.sizes {
+			costs[i].Stream, costs[i].Counters = s.name, size
+			ours, err := costs[i].round(s)
+			if err != nil {
+				return nil, err
+			}
+			times[i] = append(times[i], ours.Seconds()/plain.Seconds())
+			speeds[i] = append(speeds[i], float64(updates)/ours.Seconds()/1e6)
+		}
+	}
+	for i := range costs {
+		slices.Sort(times[i])
+		slices.Sort(speeds[i])
+		costs[i].Times = [3]float64{times[i][costRounds/2], times[i][0], times[i][costRounds-1]}
+		costs[i].PerSecond = speeds[i][costRounds/2]
+	}
+	return costs, nil
+}
+
+// mapCount counts exactly, in a map for each second of the window.
+func mapCount() func(time.Time, []hotparam.Count) {
+	var seconds [window]map[hotparam.Key]int64
+	current := int64(0)
+	return func(now time.Time, counts []hotparam.Count) {
+		i := now.Unix() % window
+		if current != now.Unix() {
+			current, seconds[i] = now.Unix(), map[hotparam.Key]int64{}
+		}
+		for k := range counts {
+			seconds[i][counts[k].Key] += counts[k].N
+		}
+	}
+}
+
+// feed plays a stream and measures what taking the counts costs. They are made
+// between the measurements.
+func (s *stream) feed(take func(time.Time, []hotparam.Count)) (spent time.Duration, updates int) {
+	next := s.open()
+	var ids []uint32
+	var batch []hotparam.Count
+	runtime.GC()
+	for tick := range min(last, s.seconds*ticks) {
+		ids = next(tick, ids[:0])
+		now := start.Add(time.Duration(tick) * time.Second / ticks)
+		batch = s.counts(ids, now.Unix(), batch)
+		before := cpu()
+		take(now, batch)
+		if tick >= warm {
+			spent, updates = spent+cpu()-before, updates+len(batch)
+		}
+	}
+	return spent, updates
+}
+
+// round measures a detector once.
+func (c *cost) round(s *stream) (time.Duration, error) {
+	before := heap()
+	d := detect.New(s.set, detect.Options{Counters: c.Counters})
+	spent, _ := s.feed(func(now time.Time, counts []hotparam.Count) {
+		d.AddAll(now, counts)
+		d.Tick(now.Add(time.Second/ticks - 1))
+	})
+	c.Bytes, c.Heap = d.Stats().Bytes, max(heap()-before, 0)
+	if most := int64(c.Counters)*200 + 1<<20; c.Bytes > most {
+		return 0, fmt.Errorf("study: %s: %d counters take %d bytes, more than %d", s.name, c.Counters, c.Bytes, most)
+	}
+	for second := range window + 2 {
+		d.Tick(start.Add(time.Duration(last/ticks+second) * time.Second))
+	}
+	c.Idle = max(heap()-before, 0)
+	runtime.KeepAlive(d)
+	return spent, nil
+}
+
+// heap is what the collector leaves.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // what a pool had is gone after the second
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// cpu is the CPU time of this process so far.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err) // there is no other reason than a mistake here
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

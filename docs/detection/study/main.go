@@ -1,0 +1,174 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// results is everything that was measured: results.json.
+type results struct {
+	Seed     uint64     `json:"seed"`
+	Machine  string     `json:"machine"`
+	Go       string     `json:"go"`
+	Load     string     `json:"load"` // of the machine, before and after
+	Accuracy []accuracy `json:"accuracy"`
+	Thumb    []accuracy `json:"thumb"` // with thumb counters for each time that the rate goes into all requests
+	Cost     []cost     `json:"cost"`
+	Criteria []outcome  `json:"criteria"`
+}
+
+func main() {
+	dir := flag.String("dir", filepath.Join("docs", "detection"), "where results.json and the pictures are; the page is beside it")
+	traffic := flag.String("traffic", os.Getenv("HOTPARAM_TRAFFIC"), "directory of real logs")
+	seed := flag.Uint64("seed", 1, "of the traffic")
+	draw := flag.Bool("draw", false, "only write page and pictures, from results.json")
+	quick := flag.Bool("quick", false, "a hundredth of the requests, and write nothing: to see it work")
+	flag.Parse()
+	if err := run(*dir, *traffic, *seed, *draw, *quick); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(dir, traffic string, seed uint64, draw, quick bool) error {
+	if draw {
+		r, err := load(dir)
+		if err != nil {
+			return err
+		}
+		return write(dir, r)
+	}
+	part := 1.0
+	if quick {
+		part = 0.01
+	}
+	r, err := study(seed, part, traffic)
+	if err != nil || quick {
+		return err
+	}
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("study: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "results.json"), append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("study: %w", err)
+	}
+	return write(dir, r)
+}
+
+// study measures everything.
+func study(seed uint64, part float64, traffic string) (*results, error) {
+	r := &results{Seed: seed, Machine: machine(), Go: runtime.Version(), Load: loadNow()}
+	all := streams(seed, part)
+	logs, err := logStreams(traffic)
+	if err != nil {
+		return nil, err
+	}
+	if part == 1 { // in smaller traffic what is hot is most of it
+		if r.Thumb, err = rulesOfThumb(all); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range append(all, logs...) {
+		for _, size := range s.sizes {
+			a, err := measureAccuracy(s, size)
+			if err != nil {
+				return nil, err
+			}
+			fmt.Fprintf(os.Stderr, "%s, %d counters: recall %.4f, precision %.4f, error %d (said %d), %d of %d at once, %d never\n",
+				s.name, size, a.Recall, a.Precision, a.Real, a.Said, a.SameTick, a.Crossed, a.Never)
+			r.Accuracy = append(r.Accuracy, a)
+		}
+	}
+	for _, s := range all {
+		if !costly[s.name] {
+			continue
+		}
+		costs, err := measureCost(s)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range costs {
+			fmt.Fprintf(os.Stderr, "%s, %d counters: %.2f times maps, %.1f MB\n", s.name, c.Counters, c.Times[0], float64(c.Bytes)/1e6)
+		}
+		r.Cost = append(r.Cost, costs...)
+	}
+	for _, s := range situations() {
+		o := judgeSituation(s)
+		fmt.Fprintf(os.Stderr, "%s: %s\n", o.Situation, strings.Join(o.Said, ", "))
+		r.Criteria = append(r.Criteria, o)
+	}
+	r.Load += " to " + loadNow()
+	return r, nil
+}
+
+// costly are the streams whose cost is measured.
+var costly = map[string]bool{"Zipf 1.0, 1 M keys": true, "Zipf 1.0, 10 M keys": true, "flood, 10 M keys once each": true}
+
+func load(dir string) (*results, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "results.json"))
+	if err != nil {
+		return nil, fmt.Errorf("study: %w; measure first, without -draw", err)
+	}
+	var r results
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, fmt.Errorf("study: results.json: %w", err)
+	}
+	return &r, nil
+}
+
+// write makes the pictures and the tables of the page.
+func write(dir string, r *results) error {
+	files, err := render(dir, r)
+	if err != nil {
+		return err
+	}
+	for name, text := range files {
+		if err := os.WriteFile(name, text, 0o644); err != nil {
+			return fmt.Errorf("study: %w", err)
+		}
+	}
+	return nil
+}
+
+// render gives the files that go with results, by name.
+func render(dir string, r *results) (map[string][]byte, error) {
+	page := dir + ".md"
+	before, err := os.ReadFile(page)
+	if err != nil {
+		return nil, fmt.Errorf("study: %w", err)
+	}
+	after, err := withTables(string(before), r)
+	if err != nil {
+		return nil, fmt.Errorf("study: %s: %w", page, err)
+	}
+	files := map[string][]byte{page: []byte(after)}
+	for name, p := range pictures(r) {
+		files[filepath.Join(dir, name)] = p.svg()
+	}
+	return files, nil
+}
+
+// machine and loadNow say where it was measured, as far as Linux tells.
+func machine() string {
+	model := runtime.GOARCH
+	info, _ := os.ReadFile("/proc/cpuinfo") // only for the record
+	for line := range strings.Lines(string(info)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			model = strings.TrimSpace(value)
+			break
+		}
+	}
+	return fmt.Sprintf("%d x %s", runtime.NumCPU(), model)
+}
+
+func loadNow() string {
+	text, _ := os.ReadFile("/proc/loadavg") // only for the record
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}

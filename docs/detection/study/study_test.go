@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// The page and the pictures are those that today's code makes of the results.
+func TestPageAndPicturesFitTheResults(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join("..", "..", "detection")
+	r, err := load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := render(dir, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range files {
+		if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s does not fit results.json (%v): go run ./docs/detection/study -draw", name, err)
+		}
+		if filepath.Ext(name) == ".svg" {
+			wellFormed(t, name, want)
+		}
+	}
+}
+
+func wellFormed(t *testing.T, name string, text []byte) {
+	t.Helper()
+	for d := xml.NewDecoder(bytes.NewReader(text)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+}
+
+// Where counters are enough, what is found does not depend on the hash's seed,
+// which is another one in each detector. Where they are not, errors differ and
+// the promises hold, which measureAccuracy checks itself.
+func TestSameFindingsTwice(t *testing.T) {
+	t.Parallel()
+	for _, s := range streams(3, 0.05) {
+		if s.keys > 2_000_000 {
+			continue // takes too much memory for a test
+		}
+		s.seconds = 12
+		for _, size := range []int{256, 1 << 17} {
+			first, err := measureAccuracy(s, size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			second, err := measureAccuracy(s, size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first.Precision != 1 || second.Precision != 1 || (size == 256) != (first.Said > 0) {
+				t.Errorf("%+v", first)
+			}
+			if diff := cmp.Diff(first, second); size > 256 && diff != "" {
+				t.Error(diff)
+			}
+		}
+	}
+}
+
+func TestSituationsAreToldApart(t *testing.T) {
+	t.Parallel()
+	want := []string{"hot after 3.4 s", "no", "hot after 0.4 s", "loop after 3.4 s"}
+	for _, s := range situations() {
+		if s.loop == 299 {
+			s.others = 2000
+			if diff := cmp.Diff(want, judgeSituation(s).Said); diff != "" {
+				t.Error(diff)
+			}
+		}
+	}
+}
+
+func TestZipfIsZipf(t *testing.T) {
+	t.Parallel()
+	const keys, draws = 50, 200_000
+	for _, s := range []float64{0.8, 1, 1.2} {
+		z, r := newZipf(s, keys), rand.New(rand.NewPCG(1, 1))
+		var seen [keys + 1]float64
+		for range draws {
+			seen[z.rank(r)]++
+		}
+		total := 0.0
+		for k := 1; k <= keys; k++ {
+			total += math.Pow(float64(k), -s)
+		}
+		for k := 1; k <= keys; k++ {
+			want := draws * math.Pow(float64(k), -s) / total
+			if math.Abs(seen[k]-want) > 5*math.Sqrt(want) {
+				t.Errorf("s %v: rank %d %v times, %v expected", s, k, seen[k], want)
+			}
+		}
+	}
+}
+
+// The exact count is the sum over the last seconds.
+func TestExactIsExact(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		seconds := rapid.SliceOfN(rapid.SliceOfN(rapid.Uint32Range(0, 4), 0, 12), 1, 20).Draw(t, "seconds")
+		x := newExact(5, 4)
+		for s, ids := range seconds {
+			if s > 0 {
+				x.turn()
+			}
+			x.add(ids)
+			var want [5]int32
+			for _, then := range seconds[max(0, s-window+1) : s+1] {
+				for _, id := range then {
+					want[id]++
+				}
+			}
+			for id, n := range want {
+				if x.sums[id] != n || x.over[uint32(id)] != (n >= 4) {
+					t.Fatalf("second %d: key %d has %d, %v; want %d", s, id, x.sums[id], x.over[uint32(id)], n)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// The pictures are those that today's code makes.
+func TestPicturesAreUpToDate(t *testing.T) {
+	t.Parallel()
+	for _, s := range subjects() {
+		want, err := picture(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join("..", s.file)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not up to date (%v): go run ./docs/limits/draw", s.file, err)
+		}
+	}
+}
+
+// No stretch of any curve has more in it than the line that is drawn says.
+func TestBoundsHold(t *testing.T) {
+	t.Parallel()
+	for _, s := range subjects() {
+		for _, wanted := range [][]demand{saturating(), bursts()} {
+			c, err := judge(s.spec, wanted)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(c.admitted) == 0 || len(c.admitted) == c.asked {
+				t.Errorf("%s: %d of %d admitted shows nothing", s.file, len(c.admitted), c.asked)
+			}
+			for i, from := range c.admitted {
+				for j, to := range c.admitted[i:] {
+					if n := float64(j + 1); n > s.bound(to-from)+1e-9 {
+						t.Fatalf("%s: %v in %v from %v on, at most %v", s.file, n, to-from, from, s.bound(to-from))
+					}
+				}
+			}
+		}
+	}
+}
