@@ -79,24 +79,10 @@ func (g *Gate) takeAsync(ctx context.Context, a *ask, v *hotparam.Verdict) bool 
 // only: a closed one denies the request, an open one is not judged, the others are
 // held to this process's share.
 func (g *Gate) alone(a *ask, v *hotparam.Verdict, gr *group) bool {
-	live, kept := g.processes(), 0
-	for i := range gr.meta {
-		switch m := gr.meta[i]; m.policy {
-		case rules.FailClosed:
-			deny(v, hotparam.ReasonStore, m.rule, closedRetry)
-			v.Key = a.keyFor(m.key)
-			return false
-		case rules.FailOpen:
-			v.Reason, v.Rule = hotparam.ReasonStore, m.rule
-		default:
-			gr.charges[kept], gr.meta[kept] = gr.charges[i], m
-			gr.charges[kept].Spec = share(gr.charges[kept].Spec, live)
-			kept++
-		}
+	if !g.unjudged(a, v, gr, true) {
+		return false
 	}
-	clear(gr.charges[kept:])
-	clear(gr.meta[kept:])
-	gr.charges, gr.results, gr.meta = gr.charges[:kept], gr.results[:kept], gr.meta[:kept]
+	*gr, a.fallback = a.fallback, *gr // the shares are for this store, and not for the local one
 	return true
 }
 

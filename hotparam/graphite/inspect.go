@@ -2,7 +2,6 @@ package graphite
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -98,6 +97,3 @@ func (p *Poller) version(ctx context.Context) string {
 	}
 	return ""
 }
-
-// String is where Graphite is, for messages.
-func (in Inspection) String() string { return fmt.Sprintf("Graphite %s", in.URL) }

@@ -57,10 +57,8 @@ func (m *Memory) place(id ident, name string) (ident, uint8, *table) {
 // space is the index of a Space, given out when it is first seen.
 func (m *Memory) space(name string) int {
 	known := *m.spaces.Load()
-	for i, s := range known {
-		if s == name {
-			return i
-		}
+	if i := slices.Index(known, name); i >= 0 {
+		return i
 	}
 	if len(known) == maxSpaces {
 		return maxSpaces - 1
@@ -71,11 +69,9 @@ func (m *Memory) space(name string) int {
 func (m *Memory) addSpace(name string) int {
 	m.spaceMu.Lock()
 	defer m.spaceMu.Unlock()
-	known := *m.spaces.Load()
-	for i, s := range known {
-		if s == name {
-			return i
-		}
+	known := *m.spaces.Load() // others may have added some meanwhile
+	if i := slices.Index(known, name); i >= 0 {
+		return i
 	}
 	if len(known) == maxSpaces {
 		return maxSpaces - 1

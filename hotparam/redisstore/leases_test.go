@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,7 +25,7 @@ func leasing(t testing.TB, n int, most int64, addrs ...string) (all []*Leases, s
 		l := c.Leases(most)
 		running.Go(func() { _ = l.Run(ctx) })
 		for !l.running.Load() {
-			time.Sleep(0) // let it begin
+			runtime.Gosched() // until it runs
 		}
 		all = append(all, l)
 	}

@@ -33,38 +33,18 @@ func openSpread(t testing.TB, c *redistest.Cluster) *spread {
 	return client.spread
 }
 
-func onCluster(t testing.TB, s *spread) limittest.Fixture {
-	return limittest.Fixture{Store: s, Forward: true, Reset: func() {
-		err := s.c.rdb.(*redis.ClusterClient).ForEachMaster(context.Background(), func(ctx context.Context, m *redis.Client) error {
-			return m.FlushAll(ctx).Err()
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}}
-}
-
 // Every law holds where each subject may lie on a node of its own.
 func TestSpreadLaws(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
-	// One fixture after the other: they share the cluster, and Reset is for all.
 	t.Run("laws", func(t *testing.T) {
-		var turn sync.Mutex
 		limittest.Run(t, func(t testing.TB) limittest.Fixture {
-			f := onCluster(t, openSpread(t, cluster))
-			reset := f.Reset
-			space := fmt.Sprintf("%p", f.Store) // a namespace for each law
-			for i, l := range f.Store.(*spread).lanes {
+			s := openSpread(t, cluster)
+			space := fmt.Sprintf("%p", s) // a namespace for each law, because they share the cluster
+			for i, l := range s.lanes {
 				l.keys = laneKeys("test-"+space, i)
 			}
-			f.Reset = func() {
-				turn.Lock()
-				defer turn.Unlock()
-				forget(t, f.Store.(*spread), space)
-			}
-			_ = reset
-			return f
+			return limittest.Fixture{Store: s, Forward: true, Reset: func() { forget(t, s, space) }}
 		})
 	})
 }

@@ -3,6 +3,8 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"hash/maphash"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,6 +55,7 @@ const (
 type Windows struct {
 	c      *Client
 	local  *limit.Memory
+	seed   maphash.Seed // of this process, so that nobody outside can aim at one shard
 	shards [windowShards]windowShard
 	room   int // records per shard
 	slack  int64
@@ -121,7 +124,7 @@ type windowShard struct {
 // Windows gives windows that are shared by sums. They exchange while Run runs.
 func (c *Client) Windows(cfg WindowsConfig) *Windows {
 	most := cmp.Or(max(cfg.MaxSubjects, 0), 1<<18)
-	w := &Windows{c: c, local: limit.NewMemory(limit.MemoryConfig{MaxSubjects: most}), room: max(1, most/windowShards)}
+	w := &Windows{c: c, seed: maphash.MakeSeed(), local: limit.NewMemory(limit.MemoryConfig{MaxSubjects: most}), room: max(1, most/windowShards)}
 	for i := range w.shards {
 		w.shards[i].records = map[who][]record{}
 	}
@@ -250,18 +253,14 @@ func (r *record) roll(start, window int64) {
 
 // shard is where a client is recorded: by its address, or its names.
 func (w *Windows) shard(k *who) *windowShard {
-	h := uint64(14695981039346656037)
+	var h uint64
 	if k.client.Addr.IsValid() {
-		for _, b := range k.client.Addr.As16() {
-			h = (h ^ uint64(b)) * 1099511628211
-		}
+		address := k.client.Addr.As16()
+		h = maphash.Bytes(w.seed, address[:])
+	} else {
+		h = maphash.String(w.seed, k.client.Name) ^ bits.RotateLeft64(maphash.String(w.seed, k.name), 1)
 	}
-	for _, name := range []string{k.client.Name, k.name} {
-		for i := range len(name) {
-			h = (h ^ uint64(name[i])) * 1099511628211
-		}
-	}
-	return &w.shards[(h>>32)%windowShards]
+	return &w.shards[h%windowShards]
 }
 
 // Stats reads the figures.
