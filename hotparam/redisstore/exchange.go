@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -96,10 +97,10 @@ func (w *Windows) correct(began time.Time, redisNow int64) {
 
 // tell sends all sums, lane by lane.
 func (w *Windows) tell(ctx context.Context) error {
-	byLane := map[int][]*due{}
+	byLane := map[*Limiter][]*due{}
 	for i := range w.shards {
 		w.shards[i].collect(w.at(time.Now()).UnixMicro(), func(d *due) {
-			lane := w.c.laneOf(&d.subject)
+			lane := w.c.limiterOf(&d.subject)
 			byLane[lane] = append(byLane[lane], d)
 		})
 	}
@@ -108,7 +109,7 @@ func (w *Windows) tell(ctx context.Context) error {
 		for len(list) > 0 {
 			n := min(len(list), exchangeKeys*exchangeCalls)
 			if first == nil {
-				first = w.send(ctx, w.c.limitKeys(lane), list[:n])
+				first = w.send(ctx, lane.keys, list[:n])
 			} else {
 				w.untell(list[:n])
 			}
@@ -161,43 +162,38 @@ func (r *record) collect(k who, f func(*due)) {
 // send makes the calls for some sums of one lane.
 func (w *Windows) send(ctx context.Context, names keys, list []*due) error {
 	began := time.Now()
-	calls := make([]*redis.Cmd, 0, exchangeCalls)
-	run := func(load bool) error {
-		calls = calls[:0]
-		_, err := w.c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for rest := list; len(rest) > 0; {
-				n := min(len(rest), exchangeKeys)
-				k, args := w.arguments(names, rest[:n])
-				if load {
-					calls = append(calls, w.c.scripts.exchange.Eval(ctx, p, k, args...))
-				} else {
-					calls = append(calls, w.c.scripts.exchange.EvalSha(ctx, p, k, args...))
-				}
-				rest = rest[n:]
-			}
-			return nil
-		})
-		return err
-	}
-	err := run(false)
+	calls, err := w.pipeline(ctx, names, list, w.c.scripts.exchange.EvalSha)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") { // for all of them: nothing was counted
-		err = run(true)
+		calls, err = w.pipeline(ctx, names, list, w.c.scripts.exchange.Eval)
 	}
-	rest := list
-	for _, call := range calls {
-		n := min(len(rest), exchangeKeys)
-		now, answered := w.read(call, rest[:n])
-		if answered == nil {
-			w.correct(began, now)
-			w.counts.sums.Add(uint64(n))
-			w.learn(rest[:n])
-		} else {
-			w.counts.uncertain.Add(uint64(n))
-			err = answered
+	for part := range slices.Chunk(list, exchangeKeys) {
+		if len(calls) == 0 {
+			break
 		}
-		rest = rest[n:]
+		now, answered := w.read(calls[0], part)
+		calls = calls[1:]
+		if answered != nil {
+			w.counts.uncertain.Add(uint64(len(part)))
+			err = answered
+			continue
+		}
+		w.correct(began, now)
+		w.counts.sums.Add(uint64(len(part)))
+		w.learn(part)
 	}
 	return err
+}
+
+// pipeline makes one call for each part of the sums, all in one round trip.
+func (w *Windows) pipeline(ctx context.Context, names keys, list []*due, run func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd) (calls []*redis.Cmd, err error) {
+	_, err = w.c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for part := range slices.Chunk(list, exchangeKeys) {
+			k, args := w.arguments(names, part)
+			calls = append(calls, run(ctx, p, k, args...))
+		}
+		return nil
+	})
+	return calls, err
 }
 
 func (w *Windows) arguments(names keys, list []*due) ([]string, []any) {

@@ -184,7 +184,7 @@ func (l *Leases) grant(k *lease, cost int64) {
 	defer cancel()
 	c, results := k.charge, make([]limit.Result, 1)
 	c.Cost = cost
-	ok, at, err := l.limiter(&c).TakeAt(ctx, time.Time{}, []limit.Charge{c}, results)
+	ok, at, err := l.c.limiterOf(&c.Subject).TakeAt(ctx, time.Time{}, []limit.Charge{c}, results)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.refill = false
@@ -201,14 +201,6 @@ func (l *Leases) grant(k *lease, cost int64) {
 	k.held += cost
 	k.granted = time.Now()
 	l.counts.grants.Add(1)
-}
-
-// limiter is the one that has a charge's key.
-func (l *Leases) limiter(c *limit.Charge) *Limiter {
-	if s := l.c.spread; s != nil {
-		return s.lanes[s.lane(&c.Subject)]
-	}
-	return l.c.limits
 }
 
 // Run allows leases, and gives back what is not used, until ctx ends and all is
@@ -262,7 +254,7 @@ func (l *Leases) giveBack(ctx context.Context, k *lease) {
 	}
 	within, cancel := context.WithTimeout(ctx, refundTime)
 	defer cancel()
-	if err := l.limiter(&c).RefundAt(within, at, []limit.Charge{c}, make([]limit.Result, 1)); err != nil {
+	if err := l.c.limiterOf(&c.Subject).RefundAt(within, at, []limit.Charge{c}, make([]limit.Result, 1)); err != nil {
 		l.counts.lost.Add(uint64(c.Cost))
 		return
 	}

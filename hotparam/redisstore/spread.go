@@ -100,20 +100,13 @@ func (s *spread) only(charges []limit.Charge) (lane int, alone bool) {
 	return lane, true
 }
 
-// laneOf is the lane that has a subject; on one server all are in lane 0.
-func (c *Client) laneOf(subject *limit.Subject) int {
+// limiterOf is the limiter that has a subject: that of its lane, or on one server
+// the only one.
+func (c *Client) limiterOf(subject *limit.Subject) *Limiter {
 	if c.spread == nil {
-		return 0
+		return c.limits
 	}
-	return c.spread.lane(subject)
-}
-
-// limitKeys are the names of the states in a lane.
-func (c *Client) limitKeys(lane int) keys {
-	if c.spread == nil {
-		return c.keys
-	}
-	return c.spread.lanes[lane].keys
+	return c.spread.lanes[c.spread.lane(subject)]
 }
 
 func (s *spread) lane(subject *limit.Subject) int {

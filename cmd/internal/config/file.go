@@ -144,14 +144,8 @@ func flagText(n *yaml.Node) (string, error) {
 		}
 		return n.Value, nil
 	case yaml.SequenceNode:
-		parts := make([]string, len(n.Content))
-		for i, c := range n.Content {
-			if c.Kind != yaml.ScalarNode {
-				return "", fmt.Errorf("item %d must be plain text", i+1)
-			}
-			parts[i] = c.Value
-		}
-		return kong.JoinEscaped(parts, ','), nil
+		parts, err := items(n)
+		return kong.JoinEscaped(parts, ','), err
 	case yaml.MappingNode:
 		var parts []string
 		for i := 0; i+1 < len(n.Content); i += 2 {
@@ -174,14 +168,20 @@ func entryText(n *yaml.Node) (string, error) {
 		}
 		return n.Value, nil
 	}
+	parts, err := items(n)
+	return strings.Join(parts, ","), err
+}
+
+// items are those of a list of plain text.
+func items(n *yaml.Node) ([]string, error) {
 	parts := make([]string, len(n.Content))
 	for i, c := range n.Content {
 		if c.Kind != yaml.ScalarNode {
-			return "", fmt.Errorf("item %d must be plain text", i+1)
+			return nil, fmt.Errorf("item %d must be plain text", i+1)
 		}
 		parts[i] = c.Value
 	}
-	return strings.Join(parts, ","), nil
+	return parts, nil
 }
 
 // err is everything that is wrong in the file when a setting is: the rules are
