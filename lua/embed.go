@@ -28,18 +28,22 @@ var (
 	limitSlidingLog string
 	//go:embed limit_decide.lua
 	limitDecide string
+	//go:embed limit_one_bucket.lua
+	limitOneBucket string
 	//go:embed limit_many.lua
 	limitMany string
 )
 
 // Decide is the script that judges the charges of one request, all or nothing;
 // see limit_decide.lua.
-func Decide() string { return algorithms() + limitAnchoredWindow + limitSlidingLog + limitDecide }
+func Decide() string {
+	return buckets() + windows() + limitAnchoredWindow + limitSlidingLog + limitDecide
+}
 
 // DecideMany is the script that judges many requests in one call; see
 // limit_many.lua.
-func DecideMany() string { return algorithms() + limitMany }
+func DecideMany() string { return buckets() + limitOneBucket + windows() + limitMany }
 
-func algorithms() string {
-	return limitPrelude + limitTokenBucket + limitFixedWindow + limitSlidingWindow + limitAdopt
-}
+func buckets() string { return limitPrelude + limitTokenBucket }
+
+func windows() string { return limitFixedWindow + limitSlidingWindow + limitAdopt }

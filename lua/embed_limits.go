@@ -21,7 +21,9 @@ func CLThrottle() string { return clThrottle }
 func InFlight() string { return inFlight }
 
 // Refund is the script that takes charges back; see limit_refund.lua.
-func Refund() string { return algorithms() + limitAnchoredWindow + limitSlidingLog + limitRefund }
+func Refund() string {
+	return buckets() + windows() + limitAnchoredWindow + limitSlidingLog + limitRefund
+}
 
 // Exchange is the script that shares the sums of windows; see limit_exchange.lua.
 func Exchange() string { return limitExchange }

@@ -18,6 +18,8 @@
 -- ARGV[..] shape, how many requests (above 1 only for one charge), and for each
 --          charge which of KEYS
 --
+-- One bucket alone goes a shorter way, see limit_one_bucket.
+--
 -- Returns whole numbers, for each group: how many are admitted, which are the
 -- first of it, and for each charge:
 --   left   cost that fitted before the group

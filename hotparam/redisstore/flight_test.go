@@ -59,6 +59,42 @@ func TestFlightIsMemory(t *testing.T) {
 	})
 }
 
+// A call about a single bucket goes a way of its own in the script, to the same
+// answers, also where the state was written under other terms.
+func TestFlightOfOneBucketIsMemory(t *testing.T) {
+	t.Parallel()
+	store := onServer(t, redistest.Start(t))
+	l := store.Store.(*Limiter)
+	specs := []limit.Spec{
+		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20},
+		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20},
+		{Algorithm: limit.TokenBucket, Limit: 3_000_000, Window: time.Second, Burst: 9},
+		{Algorithm: limit.FixedWindow, Limit: 12, Window: time.Second},
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		store.Reset()
+		m, now := limit.NewMemory(limit.MemoryConfig{}), time.UnixMicro(1_700_000_000_000_000)
+		for range 12 {
+			now = now.Add(rapid.SampledFrom([]time.Duration{0, 0, 1, 700, 5000, -1000, 1_000_000}).Draw(rt, "pause") * time.Microsecond)
+			charges := []limit.Charge{{
+				Subject: limit.Subject{Space: "test", Name: "a"},
+				Spec:    rapid.SampledFrom(specs).Draw(rt, "spec"),
+				Cost:    rapid.SampledFrom([]int64{0, 1, 2, 5, 19, 21}).Draw(rt, "cost"),
+			}}
+			f, seats := newFlight(now.UnixMicro()), []seat{}
+			for range rapid.SampledFrom([]int{1, 2, 3, 40}).Draw(rt, "callers") {
+				seats = append(seats, boardOne(rt, l, f, charges))
+			}
+			if err := l.fly(context.Background(), f); err != nil {
+				rt.Fatal(err)
+			}
+			for _, s := range seats {
+				compare(rt, m, now, charges, s)
+			}
+		}
+	})
+}
+
 // boardOne gives a seat, to a known face as Take does.
 func boardOne(rt *rapid.T, l *Limiter, f *flight, charges []limit.Charge) seat {
 	if len(charges) == 1 {

@@ -183,6 +183,9 @@ func (l *Limiter) at(now time.Time) int64 {
 // takeOff makes a call of the caller's own, while others gather.
 func (l *Limiter) takeOff(ctx context.Context, now int64, q *question, results []limit.Result) (bool, int64, error) {
 	defer l.batch.land()
+	if len(q.asked) == 1 && q.asked[0].Kind == limit.KindBucket {
+		return l.takeBucket(ctx, now, q, results)
+	}
 	return l.takeAlone(ctx, now, q, results)
 }
 
@@ -196,9 +199,18 @@ func (l *Limiter) arrive(ctx context.Context, s seat, results []limit.Result) (b
 
 // fly makes one call of lua/limit_many.lua.
 func (l *Limiter) fly(ctx context.Context, f *flight) error {
+	answer, err := l.askMany(ctx, func(args []any) []any { return f.ask(args, l.slackMillis) })
+	if err != nil {
+		return err
+	}
+	return f.settle(answer)
+}
+
+// askMany calls lua/limit_many.lua with what a function appends.
+func (l *Limiter) askMany(ctx context.Context, with func([]any) []any) ([]int64, error) {
 	args := l.args.Get().(*[]any)
 	defer func() { clear(*args); l.args.Put(args) }()
-	*args = f.ask(append((*args)[:0], "evalsha", l.many.Hash()), l.slackMillis)
+	*args = with(append((*args)[:0], "evalsha", l.many.Hash()))
 	cmd := redis.NewIntSliceCmd(ctx, *args...)
 	err := l.c.rdb.Process(ctx, cmd)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -206,10 +218,7 @@ func (l *Limiter) fly(ctx context.Context, f *flight) error {
 		cmd = redis.NewIntSliceCmd(ctx, *args...)
 		err = l.c.rdb.Process(ctx, cmd)
 	}
-	if err != nil {
-		return err
-	}
-	return f.settle(cmd.Val())
+	return cmd.Val(), err
 }
 
 // spaces names what a Take was about, for errors. Names of subjects are long,
