@@ -24,13 +24,16 @@ type ask struct {
 	cost  int64
 	until *deadline // of all calls to the shared store; nil before the first
 
-	// The charges, by who keeps them; fallback stands in for shared where
-	// that fails.
-	local, shared, fallback   group
-	async                     group
+	// The charges, by who keeps them; out are those that the shared store cannot
+	// judge now, and fallback stands in for them.
+	local, shared, out        group
+	async, fallback, noted    group
 	shadowLocal, shadowShared group
 	trial                     group
 	trying                    bool // some key has a limit on trial
+
+	passes []pass // of the call to the shared store under way
+	blamed *part  // for the last one; nil: all that was asked
 
 	counters *shard
 }
@@ -65,6 +68,18 @@ func (gr *group) add(c limit.Charge, m meta) {
 
 func (gr *group) empty() bool { return len(gr.charges) == 0 }
 
+// from is the charges from the i-th on.
+func (gr *group) from(i int) group {
+	return group{gr.charges[i:], gr.results[i:], gr.meta[i:]}
+}
+
+// cut forgets them.
+func (gr *group) cut(i int) {
+	rest := gr.from(i)
+	rest.reset()
+	gr.charges, gr.results, gr.meta = gr.charges[:i], gr.results[:i], gr.meta[:i]
+}
+
 // reset forgets the charges and lets go of the strings in them.
 func (gr *group) reset() {
 	if gr.empty() {
@@ -80,11 +95,13 @@ func (a *ask) reset() {
 	a.st, a.req, a.matches = nil, nil, nil
 	clear(a.keys)
 	a.keys, a.alias = a.keys[:0], a.alias[:0]
-	a.until = nil
+	a.until, a.blamed = nil, nil
 	a.local.reset()
 	a.shared.reset()
+	a.out.reset()
 	a.async.reset()
 	a.fallback.reset()
+	a.noted.reset()
 	a.shadowLocal.reset()
 	a.shadowShared.reset()
 	a.trial.reset()

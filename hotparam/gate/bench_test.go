@@ -125,7 +125,9 @@ func BenchmarkParallel(b *testing.B) {
 // A shared store in the way: what the gate adds around the call.
 func BenchmarkSharedCall(b *testing.B) {
 	yaml := strings.NewReplacer("instance", "cluster", "burst: 200", "burst: 1000000000").Replace(benchRules)
-	for name, shared := range map[string]limit.Store{"prompt": promptly{newUnreliable(healthy)}, "aside": newUnreliable(healthy)} {
+	for name, shared := range map[string]limit.Store{
+		"prompt": promptly{newUnreliable(healthy)}, "aside": newUnreliable(healthy), "sharded": newSharded(),
+	} {
 		b.Run(name, func(b *testing.B) {
 			g := assemble(parse(b, yaml), gate.Config{Shared: shared, Budget: time.Minute})
 			g.hot(hotKey)

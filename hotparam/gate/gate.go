@@ -49,6 +49,14 @@ type Prompt interface {
 	HonoursContext() bool
 }
 
+// Ahead is a shared store that can answer some requests by itself, from what it
+// has charged ahead of them. The gate asks it first: such an answer costs no clock
+// and no breaker, and is as good while the store is away. TakeAhead neither waits
+// nor fails; where it returns false nothing has happened and Take is asked.
+type Ahead interface {
+	TakeAhead(charges []limit.Charge, results []limit.Result) bool
+}
+
 // Config is what a gate is built from. The zero value is a gate with the
 // default rules, no hot keys and one process's limits.
 type Config struct {

@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sony/gobreaker/v2"
-
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
@@ -31,131 +29,75 @@ var (
 	errEcho = errors.New("gate: shared store: failed together with another call")
 )
 
-// shared calls the shared store, bounded in time and behind a breaker, so that
-// a dead store costs one call's budget each probeEvery and other requests
-// nothing.
+// shared calls the shared store, bounded in time and behind a breaker for each of
+// its parts, so that a dead one costs one call's budget each probeEvery and other
+// requests nothing.
 //
 // Time is read from the clock here, not taken from the decision: what is
 // bounded and measured is how long a call really takes.
 type shared struct {
-	store   limit.Store
-	prompt  bool
-	until   deadlines
-	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
-	log     *slog.Logger
+	store  limit.Store
+	prompt bool
+	ahead  Ahead // nil: the store has none
+	until  deadlines
+	parts  *parts
+	log    *slog.Logger
 
 	hanging atomic.Int64 // calls left behind, see aside
-	failed  atomic.Int64 // when a failure was last counted by the breaker, since born
-	born    time.Time
-	cause   atomic.Pointer[failure] // the last one
-	since   atomic.Int64            // when the breaker opened, since born
 	calls   atomic.Uint64
 	errors  atomic.Uint64
 	refused atomic.Uint64
-	opened  atomic.Uint64
-	closed  atomic.Uint64
 	latency latency
 }
 
-// failure is why a call failed.
-type failure struct{ err error }
-
 func newShared(cfg Config) *shared {
-	s := &shared{store: cfg.Shared, until: deadlines{budget: cfg.Budget}, log: cfg.Log, born: time.Now()}
+	s := &shared{store: cfg.Shared, until: deadlines{budget: cfg.Budget}, log: cfg.Log}
 	if p, ok := cfg.Shared.(Prompt); ok {
 		s.prompt = p.HonoursContext()
 	}
+	s.ahead, _ = cfg.Shared.(Ahead)
 	if cfg.Budget <= 0 {
 		s.until.budget = DefaultBudget
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-		Name: "shared store", MaxRequests: 1, Timeout: probeEvery,
-		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
-		OnStateChange: s.switched,
-		IsExcluded:    innocent,
-	})
+	s.parts = newParts(cfg.Shared, s.log)
 	return s
-}
-
-// innocent are the errors that are no sign of a failing store.
-func innocent(err error) bool {
-	return errors.Is(err, limit.ErrCost) || errors.Is(err, limit.ErrCharges) || errors.Is(err, errEcho)
-}
-
-// switched counts and logs a change of the breaker. An outage toggles it
-// between open and half open twice a second, so only its beginning and its end
-// are worth an operator's eye.
-func (s *shared) switched(_ string, from, to gobreaker.State) {
-	switch {
-	case from == gobreaker.StateClosed:
-		s.opened.Add(1)
-		s.since.Store(int64(time.Since(s.born)))
-		err := errPanic
-		if f := s.cause.Load(); f != nil {
-			err = f.err
-		}
-		s.log.Warn("gate: shared store fails, deciding by on_store_failure", "consecutive_failures", tripAfter, "error", err)
-	case to == gobreaker.StateClosed:
-		s.closed.Add(1)
-		out := time.Since(s.born) - time.Duration(s.since.Load())
-		s.log.Info("gate: shared store answers again", "after", out.Round(time.Millisecond))
-	default:
-		s.log.Debug("gate: shared store breaker", "from", from.String(), "to", to.String())
-	}
 }
 
 // take asks the store for the charges of a group within what is left of the
 // decision's budget. For a request whose client has left already it does not
-// ask; ctx is not looked at again.
+// ask; ctx is not looked at again. Where it fails, a.blamed is the part that did,
+// or nil for all.
 func (s *shared) take(ctx context.Context, a *ask, gr *group) (ok bool, err error) {
+	a.blamed = nil
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	done, err := s.breaker.Allow()
-	if err != nil {
-		s.refused.Add(1)
+	if s.ahead != nil && s.ahead.TakeAhead(gr.charges, gr.results) {
+		return true, nil
+	}
+	if a.until != nil && a.until.Err() != nil {
+		return false, a.until.Err() // an earlier call of the decision took all the time
+	}
+	if err := s.enter(a, gr); err != nil {
 		return false, err
 	}
 	start := time.Now()
 	if a.until == nil {
 		a.until = s.until.next(start)
 	}
-	fate := errPanic // unless call returns: a probe must always be answered
-	defer func() { done(fate) }()
+	defer a.leave(errPanic) // unless call returns: a probe must always be answered
 	ok, err = s.call(a, gr)
 	s.calls.Add(1)
 	s.latency.add(time.Since(start))
-	if fate = err; err != nil {
+	if err != nil {
 		s.errors.Add(1)
-		s.cause.Store(&failure{err})
-		if s.echo(start) {
-			fate = errEcho
-		}
+		s.failed(a, start, err)
 	}
+	a.leave(nil)
 	return ok, err
-}
-
-// echo is whether a call that failed began before the end of another that did.
-// A store that hesitates once fails all calls that are out, under load dozens:
-// that is one failure and no reason to open the breaker, which costs every limit
-// probeEvery of judging by shares.
-func (s *shared) echo(start time.Time) bool {
-	if s.breaker.State() != gobreaker.StateClosed {
-		return false // a probe has no others beside it
-	}
-	began, now := int64(start.Sub(s.born)), int64(time.Since(s.born))
-	for {
-		last := s.failed.Load()
-		if began < last {
-			return true
-		}
-		if s.failed.CompareAndSwap(last, now) {
-			return false
-		}
-	}
 }
 
 func (s *shared) call(a *ask, gr *group) (bool, error) {
@@ -164,6 +106,3 @@ func (s *shared) call(a *ask, gr *group) (bool, error) {
 	}
 	return s.aside(a.until, a.now, gr)
 }
-
-// open is whether calls are being refused, or are about to be tried again.
-func (s *shared) open() bool { return s.breaker.State() != gobreaker.StateClosed }

@@ -8,7 +8,7 @@ import (
 )
 
 // Stats are the gate's counters since it was built. They only grow, but for
-// the states StoreHanging and StoreOpen.
+// the states StoreHanging, StoreOpen, StoreParts and StoreOut.
 type Stats struct {
 	// Allowed are the requests let pass, by reason.
 	Allowed Admissions
@@ -26,10 +26,15 @@ type Stats struct {
 	// Spared are refusals for which no store was asked, because it would have
 	// refused again.
 	Spared uint64
-	// StoreOpened and StoreClosed count the beginnings and ends of outages.
+	// StoreOpened and StoreClosed count the beginnings and ends of outages, of
+	// each part of the store.
 	StoreOpened, StoreClosed uint64
-	// StoreOpen is whether the breaker is open or probing now.
+	// StoreOpen is whether a breaker is open or probing now.
 	StoreOpen bool
+	// StoreParts is how many parts the store has, each with a breaker, and StoreOut
+	// of how many it is open: one, or on a cluster as many as there are masters, as
+	// far as the last failure showed.
+	StoreParts, StoreOut int64
 	// StoreHanging are calls that have not returned though their time is over.
 	StoreHanging int64
 	// StoreLatency counts the calls by how long they took.
@@ -164,8 +169,9 @@ func (g *Gate) Stats() Stats {
 	}
 	if s := g.shared; s != nil {
 		out.StoreCalls, out.StoreErrors, out.StoreRefused = s.calls.Load(), s.errors.Load(), s.refused.Load()
-		out.StoreOpened, out.StoreClosed = s.opened.Load(), s.closed.Load()
-		out.StoreOpen = s.open()
+		out.StoreOpened, out.StoreClosed = s.parts.opened.Load(), s.parts.closed.Load()
+		out.StoreParts, out.StoreOut = s.parts.count()
+		out.StoreOpen = out.StoreOut > 0
 		out.StoreHanging, out.StoreLatency = s.hanging.Load(), s.latency.read()
 	}
 	return out

@@ -86,34 +86,51 @@ func (g *Gate) alone(a *ask, v *hotparam.Verdict, gr *group) bool {
 	return true
 }
 
-// takeShared asks the shared store, and where it fails, each rule's policy.
+// takeShared asks the shared store, and where a part of it fails, the policy of
+// each rule whose limit lies there; the others are asked for again. What stands in
+// is charged first, because it can be given back.
 func (g *Gate) takeShared(ctx context.Context, a *ask, v *hotparam.Verdict) bool {
 	if a.remembered(v, &a.shared) {
 		return false
 	}
-	ok, err := g.shared.take(ctx, a, &a.shared)
-	if err == nil {
-		if !ok {
-			a.remember(&a.shared)
-			g.refuse(a, v, &a.shared)
-		} else {
-			g.note(ctx, a, &a.shared)
+	for !a.shared.empty() {
+		ok, err := g.shared.take(ctx, a, &a.shared)
+		if err == nil {
+			if !ok {
+				a.remember(&a.shared)
+				g.refuse(a, v, &a.shared)
+				g.giveBack(a, &a.fallback)
+			} else {
+				g.note(ctx, a, &a.shared)
+			}
+			return ok
 		}
-		return ok
+		g.shared.exclude(a, &a.shared)
+		if !g.standIn(ctx, a, v, &a.out) {
+			return false
+		}
 	}
-	if !g.unjudged(a, v, &a.shared, true) {
-		return false
-	}
-	if a.fallback.empty() {
-		return true
-	}
-	ok, err = g.local.Take(ctx, a.now, a.fallback.charges, a.fallback.results)
-	if err != nil {
-		g.stats.localErrors.Add(1)
-		return g.unjudged(a, v, &a.fallback, false)
+	return true
+}
+
+// standIn judges charges that the shared store cannot, each by the policy of its
+// rule. They leave gr. Where it denies, nothing stays charged.
+func (g *Gate) standIn(ctx context.Context, a *ask, v *hotparam.Verdict, gr *group) bool {
+	before := len(a.fallback.charges)
+	ok := g.unjudged(a, v, gr, true)
+	if more := a.fallback.from(before); ok && !more.empty() {
+		taken, err := g.local.Take(ctx, a.now, more.charges, more.results)
+		if ok = taken; err != nil {
+			g.stats.localErrors.Add(1)
+			ok = g.unjudged(a, v, &more, false)
+			a.fallback.cut(before) // what they would say means nothing
+		} else if !ok {
+			g.refuse(a, v, &more)
+		}
 	}
 	if !ok {
-		g.refuse(a, v, &a.fallback)
+		a.fallback.cut(before)
+		g.giveBack(a, &a.fallback)
 	}
 	return ok
 }
@@ -126,13 +143,10 @@ func (g *Gate) takeShared(ctx context.Context, a *ask, v *hotparam.Verdict) bool
 func (g *Gate) note(ctx context.Context, a *ask, gr *group) {
 	for i := range gr.meta {
 		if gr.meta[i].key >= 0 && gr.meta[i].policy == rules.FailLocal {
-			a.fallback.add(gr.charges[i], gr.meta[i])
+			a.noted.add(gr.charges[i], gr.meta[i])
 		}
 	}
-	if a.fallback.empty() {
-		return
-	}
-	live, shares := g.processes(), &a.fallback
+	live, shares := g.processes(), &a.noted
 	for i := range shares.charges { // each by itself: one that bears no more keeps no other from it
 		s := share(shares.charges[i].Spec, live)
 		s.Wait, s.Block, s.BlockMax = 0, 0, 0 // nobody is held back or denied here
@@ -141,7 +155,7 @@ func (g *Gate) note(ctx context.Context, a *ask, gr *group) {
 			g.stats.localErrors.Add(1)
 		}
 	}
-	shares.reset() // report must not take them for what decided
+	shares.reset()
 }
 
 // processes is how many share the limits, this one included.

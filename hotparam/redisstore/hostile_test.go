@@ -25,7 +25,7 @@ func TestWindowsHostile(t *testing.T) {
 	subjects, trial := limittest.Hostile(), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		trial++
-		c := openWith(t, Config{Addrs: []string{server.Addr()}, Namespace: fmt.Sprint("trial", trial)})
+		c := openWith(t, Config{Addrs: []string{server.Addr()}, Namespace: fmt.Sprint("trial", trial), Timeout: time.Minute})
 		w, m := c.Windows(WindowsConfig{}), limit.NewMemory(limit.MemoryConfig{})
 		w.slack = time.Hour.Milliseconds()
 		specs := map[limit.Subject]limit.Spec{}

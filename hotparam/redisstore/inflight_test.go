@@ -20,7 +20,7 @@ import (
 func TestInFlightIsMemory(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
-	c, ctx := open(t, m.Addr()), context.Background()
+	c, ctx := steady(t, m.Addr()), context.Background()
 	rapid.Check(t, func(rt *rapid.T) {
 		m.FlushAll()
 		most, life := rapid.Int64Range(0, 5).Draw(rt, "most"), time.Duration(rapid.Int64Range(1, 5000).Draw(rt, "us"))*time.Microsecond

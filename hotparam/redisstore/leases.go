@@ -46,7 +46,7 @@ type Leases struct {
 	c   *Client
 	max int64
 
-	mu   sync.Mutex
+	mu   sync.RWMutex
 	keys map[string]*lease // guarded by mu
 
 	running atomic.Bool
@@ -67,21 +67,6 @@ type LeaseStats struct {
 
 type leaseCounters struct{ grants, local, returned, lost atomic.Uint64 }
 
-// lease is what is held of one key, and how often it was asked for.
-type lease struct {
-	mu      sync.Mutex
-	charge  limit.Charge // with cost 1
-	held    int64
-	at      time.Time // when the oldest of held was charged, by the clock of Redis
-	granted time.Time // the newest, by ours
-	refill  bool      // one is under way
-
-	asked, before int64 // in this span of leaseLife, and in the one before
-	left          int64 // in the bucket, when the store last said so
-	reset         time.Duration
-	capacity      int64
-}
-
 // Leases gives a store that may hold up to most of one key's cost; most is at
 // least 1.
 func (c *Client) Leases(most int64) *Leases {
@@ -94,16 +79,15 @@ func (l *Leases) HonoursContext() bool { return true }
 // Take implements limit.Store: in memory where a lease has enough, else as the
 // limiter does.
 func (l *Leases) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
-	if len(charges) != 1 || !leasable(&charges[0]) || len(results) != 1 {
-		return l.c.Limiter().Take(ctx, now, charges, results)
+	if l.TakeAhead(charges, results) {
+		return true, nil
 	}
-	k := l.watch(&charges[0])
+	k := l.watch(charges, results)
 	if k == nil {
 		return l.c.Limiter().Take(ctx, now, charges, results)
 	}
-	if l.spend(k, &charges[0], &results[0]) {
-		return true, nil
-	}
+	k.asked.Add(charges[0].Cost)
+	l.renew(k)
 	ok, err := l.c.Limiter().Take(ctx, now, charges, results)
 	if err == nil {
 		k.heard(&results[0])
@@ -111,71 +95,66 @@ func (l *Leases) Take(ctx context.Context, now time.Time, charges []limit.Charge
 	return ok, err
 }
 
-// leasable is whether a charge is of a bucket that can be taken ahead.
-func leasable(c *limit.Charge) bool {
-	s := &c.Spec
-	return (s.Algorithm == limit.TokenBucket || s.Algorithm == limit.GCRA) &&
-		s.Wait == 0 && s.Block == 0 && s.Lack == 0 && c.Cost > 0 && c.Subject.Client.IsZero()
+// TakeAhead is Take for what a lease can pay for: it neither waits nor fails, and
+// asks nobody. Where it says false nothing has happened, and Take knows more.
+func (l *Leases) TakeAhead(charges []limit.Charge, results []limit.Result) bool {
+	if len(charges) != 1 || len(results) != 1 {
+		return false
+	}
+	c := &charges[0]
+	k := l.of(c)
+	if k == nil || c.Cost <= 0 || !k.spend(c.Cost, &results[0]) {
+		return false
+	}
+	l.counts.local.Add(1)
+	if results[0].Remaining < k.low.Load() {
+		l.renew(k)
+	}
+	return true
 }
 
-// watch is the lease of a charge's key; nil where there are too many, or while the
-// key's limit has just changed and what was leased by the old one is going back.
-func (l *Leases) watch(c *limit.Charge) *lease {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// of is the lease of a charge's key; nil where there is none, or the key's limit
+// has just changed and what was leased by the old one is going back.
+func (l *Leases) of(c *limit.Charge) *lease {
+	l.mu.RLock()
 	k := l.keys[c.Subject.Name]
-	if k == nil {
-		if len(l.keys) >= leaseKeys || !l.running.Load() {
-			return nil
-		}
-		k = &lease{charge: *c}
-		k.charge.Cost = 1
-		l.keys[c.Subject.Name] = k
-	}
-	if k.charge.Spec != c.Spec || k.charge.Subject != c.Subject {
+	l.mu.RUnlock()
+	if k == nil || k.charge.Spec != c.Spec || k.charge.Subject != c.Subject {
 		return nil
 	}
 	return k
 }
 
-// spend takes a cost out of a lease, and sees to the next one in time.
-func (l *Leases) spend(k *lease, c *limit.Charge, r *limit.Result) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.asked += c.Cost
-	want := k.want(l.max)
-	if want > 0 && k.held < want/2 && !k.refill && l.running.Load() {
-		k.refill = true
+// watch is the lease that a request would be decided by, a new one if need be; nil
+// for those that no lease is for, and where there are too many.
+func (l *Leases) watch(charges []limit.Charge, results []limit.Result) *lease {
+	if len(charges) != 1 || len(results) != 1 || !leasable(&charges[0]) || !l.running.Load() {
+		return nil
+	}
+	c := &charges[0]
+	if k := l.of(c); k != nil {
+		return k
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.keys[c.Subject.Name] != nil || len(l.keys) >= leaseKeys {
+		return nil
+	}
+	k := newLease(c)
+	l.keys[c.Subject.Name] = k
+	return k
+}
+
+// renew takes another lease of a key where that is due, beside the requests.
+func (l *Leases) renew(k *lease) {
+	l.mu.RLock() // so that Run does not end in between
+	defer l.mu.RUnlock()
+	if !l.running.Load() {
+		return
+	}
+	if want := k.due(l.max); want > 0 {
 		l.refills.Go(func() { l.grant(k, want) })
 	}
-	if k.held < c.Cost {
-		return false
-	}
-	k.held -= c.Cost
-	l.counts.local.Add(1)
-	*r = limit.Result{Allowed: true, Limit: k.capacity, Remaining: k.held, ResetAfter: k.reset}
-	return true
-}
-
-// want is how much the key should have ahead; 0 where a lease is not worth it, or
-// the bucket has not enough left. It is called with mu held.
-func (k *lease) want(most int64) int64 {
-	rate := max(k.asked, k.before) * int64(time.Second/leaseLife)
-	if rate < leaseRate {
-		return 0
-	}
-	n := min(most, rate/int64(time.Second/leaseSpan), k.left/4)
-	if n < 8 {
-		return 0
-	}
-	return n
-}
-
-// heard notes what the store said about the key.
-func (k *lease) heard(r *limit.Result) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.left, k.reset, k.capacity = r.Remaining, r.ResetAfter, r.Limit
 }
 
 // grant takes a lease.
@@ -185,22 +164,13 @@ func (l *Leases) grant(k *lease, cost int64) {
 	c, results := k.charge, make([]limit.Result, 1)
 	c.Cost = cost
 	ok, at, err := l.c.limiterOf(&c.Subject).TakeAt(ctx, time.Time{}, []limit.Charge{c}, results)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.refill = false
 	if err != nil {
-		return // where the charge was taken after all it runs back like any other
-	}
-	k.left, k.reset, k.capacity = results[0].Remaining, results[0].ResetAfter, results[0].Limit
-	if !ok {
+		k.failed() // where the charge was taken after all it runs back like any other
 		return
 	}
-	if k.held == 0 {
-		k.at = at
+	if k.granted(&results[0], cost, at, ok) {
+		l.counts.grants.Add(1)
 	}
-	k.held += cost
-	k.granted = time.Now()
-	l.counts.grants.Add(1)
 }
 
 // Run allows leases, and gives back what is not used, until ctx ends and all is
@@ -214,7 +184,9 @@ func (l *Leases) Run(ctx context.Context) error {
 		case <-tick.C:
 			l.sweep(ctx, false)
 		case <-ctx.Done():
+			l.mu.Lock()
 			l.running.Store(false)
+			l.mu.Unlock()
 			l.refills.Wait()
 			l.sweep(context.WithoutCancel(ctx), true)
 			return nil
@@ -224,19 +196,16 @@ func (l *Leases) Run(ctx context.Context) error {
 
 // sweep begins the next span of every key, and gives back what is over, or all.
 func (l *Leases) sweep(ctx context.Context, all bool) {
-	l.mu.Lock()
 	var over []*lease
+	l.mu.Lock()
 	for name, k := range l.keys {
-		k.mu.Lock()
-		idle := k.asked == 0 && k.before == 0
-		k.before, k.asked = k.asked, 0
-		if k.held > 0 && (all || time.Since(k.granted) >= leaseLife) {
+		idle, late := k.turn()
+		if late || all && k.held.Load() > 0 {
 			over = append(over, k)
 		}
-		if idle && k.held == 0 && !k.refill {
+		if idle {
 			delete(l.keys, name)
 		}
-		k.mu.Unlock()
 	}
 	l.mu.Unlock()
 	for _, k := range over {
@@ -245,10 +214,7 @@ func (l *Leases) sweep(ctx context.Context, all bool) {
 }
 
 func (l *Leases) giveBack(ctx context.Context, k *lease) {
-	k.mu.Lock()
-	c, at := k.charge, k.at
-	c.Cost, k.held = k.held, 0
-	k.mu.Unlock()
+	c, at := k.empty()
 	if c.Cost == 0 {
 		return
 	}
@@ -267,13 +233,11 @@ func (l *Leases) Stats() LeaseStats {
 		Grants: l.counts.grants.Load(), Local: l.counts.local.Load(),
 		Returned: l.counts.returned.Load(), Lost: l.counts.lost.Load(),
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	st.Keys = int64(len(l.keys))
 	for _, k := range l.keys {
-		k.mu.Lock()
-		st.Held += k.held
-		k.mu.Unlock()
+		st.Held += k.held.Load()
 	}
 	return st
 }

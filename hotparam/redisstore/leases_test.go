@@ -139,10 +139,7 @@ func TestLeasesDieWithTheProcess(t *testing.T) {
 	all[0].mu.Lock() // it stands still for good: what it holds is never given back
 	held := int64(0)
 	for _, k := range all[0].keys {
-		k.mu.Lock()
-		held += k.held
-		k.held = 0
-		k.mu.Unlock()
+		held += k.held.Swap(0)
 	}
 	all[0].mu.Unlock()
 	total += hammer(t, all[1:], c, 2*burst)

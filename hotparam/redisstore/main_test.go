@@ -112,6 +112,16 @@ func open(t testing.TB, addrs ...string) *Client {
 	return openWith(t, Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second}) // machines are busy
 }
 
+// steady is open for tests that compare answers, thousands of them: a machine that
+// stands still for seconds, as busy ones do, makes them late and not wrong. The
+// connection is there before the first of them.
+func steady(t testing.TB, addr string) *Client {
+	t.Helper()
+	c := openWith(t, Config{Addrs: []string{addr}, Namespace: "test", Timeout: time.Minute})
+	eventually(t, "an answer of the server", func() bool { return c.Ping(context.Background()) == nil })
+	return c
+}
+
 func openWith(t testing.TB, cfg Config) *Client {
 	t.Helper()
 	c, err := Open(cfg)
@@ -186,7 +196,7 @@ func none[T any](t *testing.T, ch <-chan T, d time.Duration, what string) {
 }
 
 // eventually waits until a condition holds.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -46,7 +46,7 @@ type process struct {
 func TestFollowersSeeTheRightfulOwners(t *testing.T) {
 	t.Parallel()
 	m := redistest.Mini(t)
-	c := open(t, m.Addr())
+	c := steady(t, m.Addr())
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(m, c)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {

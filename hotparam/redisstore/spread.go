@@ -152,7 +152,7 @@ func (s *spread) takeParts(ctx context.Context, now time.Time, parts []*part) (b
 			s.refund(ctx, now, charged, err != nil)
 		}
 		if err != nil {
-			return false, err
+			return false, &laneError{err, p.lane}
 		}
 		return false, s.askInVain(ctx, now, parts[i+1:])
 	}
@@ -170,7 +170,7 @@ func (s *spread) askInVain(ctx context.Context, now time.Time, parts []*part) er
 	for _, p := range parts {
 		p.results = append(p.results, limit.Result{})
 		if _, err := s.lanes[p.lane].Take(ctx, now, append(p.charges, never()), p.results); err != nil {
-			return err
+			return &laneError{err, p.lane}
 		}
 		p.results = p.results[:len(p.charges)]
 	}

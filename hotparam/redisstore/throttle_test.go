@@ -57,7 +57,7 @@ func TestThrottleAsPublished(t *testing.T) {
 func TestThrottleIsMemory(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
-	c := open(t, m.Addr())
+	c := steady(t, m.Addr())
 	rapid.Check(t, func(rt *rapid.T) {
 		m.FlushAll()
 		memory, results := limit.NewMemory(limit.MemoryConfig{}), make([]limit.Result, 1)

@@ -195,11 +195,7 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 		Overrides: s.redis.Overrides(),
 		// A limiter is ready without Redis: it answers by the failure policy.
 		Status: func() []admin.Status {
-			breaker := admin.Status{Name: "breaker", Value: "closed", OK: true}
-			if s.gate.Stats().StoreOpen {
-				breaker = admin.Status{Name: "breaker", Value: "open: limits are local"}
-			}
-			return []admin.Status{redisStatus(s.redis), hotStatus(s.mirror, time.Now()), breaker}
+			return []admin.Status{redisStatus(s.redis), hotStatus(s.mirror, time.Now()), breakerStatus(s.gate.Stats())}
 		},
 		Stats: stats,
 	}
@@ -210,4 +206,16 @@ func (s *sidecar) counts() string {
 		return "elsewhere"
 	}
 	return s.out.name
+}
+
+// breakerStatus says whether Redis decides on shared limits, and if not, for how
+// much of it.
+func breakerStatus(st gate.Stats) admin.Status {
+	switch {
+	case !st.StoreOpen:
+		return admin.Status{Name: "breaker", Value: "closed", OK: true}
+	case st.StoreOut < st.StoreParts:
+		return admin.Status{Name: "breaker", Value: fmt.Sprintf("open for %d of %d nodes: limits there are local", st.StoreOut, st.StoreParts)}
+	}
+	return admin.Status{Name: "breaker", Value: "open: limits are local"}
 }
