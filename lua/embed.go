@@ -4,7 +4,7 @@
 // same files.
 //
 // Scripts take the time from Redis, give every key an expiry, pass whole
-// numbers in and out, and use nothing that Redis 6 or miniredis lacks.
+// numbers in and out, and use nothing that Redis 6, Valkey or miniredis lacks.
 package lua
 
 import _ "embed"

@@ -71,7 +71,29 @@ func openOurs(_ context.Context, addr string, perSecond int, three bool) (*limit
 	if err != nil {
 		return nil, err
 	}
-	store, n, who := c.Limiter(), int64(perSecond), clients()
+	return &limiter{ask: taking(c.Limiter(), perSecond, three), close: func() { _ = c.Close() }}, nil
+}
+
+// openLeases holds some of a hot key's limit ahead of the requests.
+func openLeases(ctx context.Context, addr string, perSecond int, three bool) (*limiter, error) {
+	c, err := redisstore.Open(redisstore.Config{Addrs: []string{addr}, Namespace: "bench"})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	l, ended := c.Leases(lease), make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	stop := func() {
+		cancel()
+		<-ended
+		_ = c.Close()
+	}
+	return &limiter{ask: taking(l, perSecond, three), close: stop, ahead: lease}, nil
+}
+
+// taking asks a store of ours.
+func taking(store limit.Store, perSecond int, three bool) ask {
+	n, who := int64(perSecond), clients()
 	bucket := limit.Spec{Algorithm: limit.TokenBucket, Limit: n, Window: time.Second, Burst: n}
 	fixed := limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: time.Second}
 	sliding := limit.Spec{Algorithm: limit.SlidingWindow, Limit: n, Window: time.Minute}
@@ -90,14 +112,13 @@ func openOurs(_ context.Context, addr string, perSecond int, three bool) (*limit
 			{Subject: limit.Subject{Space: "ip_sliding"}, Spec: sliding, Cost: 1},
 		}}
 	}}
-	take := func(ctx context.Context, key string, client int) (bool, error) {
+	return func(ctx context.Context, key string, client int) (bool, error) {
 		r := requests.Get().(*request)
 		defer requests.Put(r)
 		r.charges[0].Subject.Name = key
 		r.charges[1].Subject.Client, r.charges[2].Subject.Client = who[client], who[client]
-		return store.Take(ctx, time.Now(), r.charges[:use], r.results[:use])
+		return store.Take(ctx, time.Time{}, r.charges[:use], r.results[:use]) // by the clock of Redis
 	}
-	return &limiter{ask: take, close: func() { _ = c.Close() }}, nil
 }
 
 func openRedisRate(_ context.Context, addr string, perSecond int, three bool) (*limiter, error) {

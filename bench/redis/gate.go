@@ -25,8 +25,8 @@ const threeLimits = `
 rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 100}, limit: {rate: %d, burst: %d}}
 ip:
-  fixed: {limit: 1000000, window: 1s, consistency: %s}
-  sliding: {limit: 1000000, window: 60s, consistency: %s}
+  fixed: {limit: 50000000, window: 1s, consistency: %s}
+  sliding: {limit: 50000000, window: 60s, consistency: %s}
 `
 
 // errStore: the verdict came by a failure policy and not by the limits.

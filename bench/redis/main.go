@@ -19,7 +19,7 @@ import (
 
 // Limits a second: one that these loads never reach, and one of a hot key.
 const (
-	never = 1_000_000
+	never = 50_000_000
 	soon  = 100
 	// manyCallers ask in the rows that are not about how many there are.
 	manyCallers = 64
@@ -31,13 +31,26 @@ func main() {
 	callers := flag.String("callers", "1,16,64,256", "how many ask at the same time")
 	only := flag.String("only", "", "a regular expression of the rows to measure, \"what, who\"")
 	server := flag.String("server", "redis-server", "the server to start")
+	awake := flag.Bool("awake", false, "keep cores from halting, with chrt, by programs that give way to all others")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *server, *only, *rounds, *length, *callers); err != nil {
+	if err := mayWake(ctx, *awake, func() error { return run(ctx, *server, *only, *rounds, *length, *callers) }); err != nil {
 		fmt.Fprintln(os.Stderr, "redis:", err)
 		os.Exit(1)
 	}
+}
+
+// mayWake measures on cores that are kept awake, or on those there are.
+func mayWake(ctx context.Context, awake bool, measured func() error) error {
+	if awake {
+		stop, err := process.KeepAwake(ctx)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	return measured()
 }
 
 func run(ctx context.Context, server, only string, rounds int, d time.Duration, callers string) error {
@@ -113,7 +126,7 @@ func (b *bench) cases(ctx context.Context, list string) (cases []func() error, e
 		callers = append(callers, n)
 	}
 	for _, n := range callers {
-		add(question{what: "one hot key, admitted", callers: n, perSecond: never}, contenders())
+		add(question{what: "one hot key, admitted", callers: n, perSecond: never}, append(contenders(), contender{measure.Ours + ", leases", openLeases}))
 	}
 	for _, n := range callers {
 		add(question{what: "one hot key, refused", callers: n, perSecond: soon}, contenders())

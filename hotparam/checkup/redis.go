@@ -27,7 +27,7 @@ func Redis(in redisstore.Inspection, aim Aim) []Finding {
 	l.redisPace(in, aim)
 	for _, name := range slices.Sorted(maps.Keys(in.Refused)) {
 		l.add(Fail, Finding{What: fmt.Sprintf("%s is refused: %s", name, in.Refused[name]), Why: "the programs need it",
-			Mend: "ACL SETUSER hotparam on >PASSWORD ~hp:* &hp:* +@all -@dangerous +info   # then redis.username, redis.password"})
+			Mend: "ACL SETUSER hotparam on >PASSWORD ~hp:* &hp:* +@all -@dangerous +info   # then redis.username, redis.password; on Redis 6 see docs/redis.md"})
 	}
 	if len(in.Refused) == 0 {
 		l.ok("scripts, messages and all commands of ours are allowed")

@@ -22,7 +22,8 @@ type Inspection struct {
 	Addrs []string
 	// Err is why nothing answers; then all else is empty.
 	Err string
-	// Version is that of the server; Cluster says that it is one node of several.
+	// Version is that of Redis that the server speaks, and its own where it is
+	// another: "7.2.4 (Valkey 8.1.1)". Cluster says that it is one node of several.
 	Version string
 	Cluster bool
 	// ClusterState is "ok", or what the cluster says of itself.
@@ -99,6 +100,9 @@ func (c *Client) inspectServer(ctx context.Context, in *Inspection) {
 		return n
 	}
 	in.Version, in.Role = info["redis_version"], info["role"]
+	if v := info["valkey_version"]; v != "" {
+		in.Version += " (Valkey " + v + ")"
+	}
 	in.UsedMemory, in.MaxMemory, in.Policy = number("used_memory"), number("maxmemory"), info["maxmemory_policy"]
 	in.Evicted = number("evicted_keys")
 	in.AppendOnly = info["aof_enabled"] == "1"

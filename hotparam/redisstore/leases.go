@@ -59,7 +59,8 @@ type LeaseStats struct {
 	// Grants are leases taken, Local the decisions made by them.
 	Grants, Local uint64
 	// Returned is the cost that was given back unused, Lost that of refunds that
-	// failed: it stays charged.
+	// failed, which stays charged, and of grants that nobody heard of in time, which
+	// may be.
 	Returned, Lost uint64
 	// Held is the cost now in leases, Keys the keys that are watched.
 	Held, Keys int64
@@ -166,6 +167,7 @@ func (l *Leases) grant(k *lease, cost int64) {
 	ok, at, err := l.c.limiterOf(&c.Subject).TakeAt(ctx, time.Time{}, []limit.Charge{c}, results)
 	if err != nil {
 		k.failed() // where the charge was taken after all it runs back like any other
+		l.counts.lost.Add(uint64(cost))
 		return
 	}
 	if k.granted(&results[0], cost, at, ok) {

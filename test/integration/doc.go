@@ -1,8 +1,9 @@
 // Package integration has tests with the servers of others that are too heavy
-// for every run: Apache Kafka on the Java virtual machine, and statsd before
-// carbon and graphite-web (files chain_*). What Debian does not have is fetched
-// once, from Maven Central, npm and the Go proxy, and kept in the user's cache
-// folder.
+// for every run: Apache Kafka on the Java virtual machine, statsd before
+// carbon and graphite-web (files chain_*), and Redis and Valkey as other releases
+// of Debian have them. What this machine's Debian does not have is fetched
+// once, from Maven Central, npm, the Go proxy and other releases, and kept in the
+// user's cache folder.
 //
 //	make integration
 //

@@ -27,7 +27,7 @@ func StartClusterOfSix(t testing.TB) *Cluster {
 	masters := len(c.Nodes)
 	for range masters {
 		n := Start(t, args...)
-		n.do(t, "CLUSTER", "MEET", "127.0.0.1", c.Nodes[0].port, c.Nodes[0].bus)
+		n.do(t, "CLUSTER", "MEET", "127.0.0.1", c.Nodes[0].port)
 		c.Nodes = append(c.Nodes, n)
 	}
 	c.await(t)
@@ -97,11 +97,15 @@ func startCluster(t testing.TB, args ...string) *Cluster {
 		c.Nodes = append(c.Nodes, Start(t, args...))
 	}
 	for i, n := range c.Nodes {
-		n.do(t, "CLUSTER", "ADDSLOTSRANGE", i*slots/size, (i+1)*slots/size-1)
+		add := []any{"CLUSTER", "ADDSLOTS"} // ADDSLOTSRANGE is news of Redis 7
+		for slot := i * slots / size; slot < (i+1)*slots/size; slot++ {
+			add = append(add, slot)
+		}
+		n.do(t, add...)
 		n.do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 	}
 	for _, n := range c.Nodes[1:] {
-		n.do(t, "CLUSTER", "MEET", "127.0.0.1", c.Nodes[0].port, c.Nodes[0].bus)
+		n.do(t, "CLUSTER", "MEET", "127.0.0.1", c.Nodes[0].port)
 	}
 	c.await(t)
 	return c

@@ -5,4 +5,9 @@
 // stopped by its process id when the test ends. Where redis-server is not
 // installed the test is skipped, unless HOTPARAM_REQUIRE_SERVERS=1: then it
 // fails.
+//
+// HOTPARAM_REDIS_SERVER names another server to start, by path or as found in
+// PATH: an older or newer Redis, or Valkey. It has to take the flags of
+// redis-server, be one process and know CLUSTER. test/integration runs the tests
+// of the limits on several that way.
 package redistest

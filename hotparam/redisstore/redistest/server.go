@@ -1,7 +1,6 @@
 package redistest
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -24,17 +22,22 @@ import (
 // ready is how long a server may take to answer its first PING.
 const ready = 20 * time.Second
 
-// Server is one redis-server process. Its methods may be called by the test's
-// goroutines one at a time; they fail the test when something goes wrong.
+// toBus is how far the port between the nodes of a cluster lies above that of
+// the clients. Redis 6 does not let one choose.
+const toBus = 10_000
+
+// Server is one process of Redis, or of what HOTPARAM_REDIS_SERVER names. Its
+// methods may be called by the test's goroutines one at a time; they fail the
+// test when something goes wrong.
 type Server struct {
 	t    testing.TB
 	bin  string
 	dir  string
 	port int
-	bus  int // between the nodes of a cluster
 	args []string
 
 	mu     sync.Mutex // guards what a restart replaces
+	said   info
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has been waited for
 }
@@ -44,18 +47,13 @@ type Server struct {
 // args it keeps nothing on disk.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	bin, err := exec.LookPath("redis-server")
-	if err != nil {
-		if os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" {
-			t.Fatalf("redistest: redis-server is required: %v", err)
-		}
-		t.Skip("redistest: redis-server is not installed; with HOTPARAM_REQUIRE_SERVERS=1 this would fail")
-	}
-	s := &Server{t: t, bin: bin, dir: t.TempDir(), args: args}
+	s := &Server{t: t, bin: binary(t), dir: t.TempDir(), args: args}
 	t.Cleanup(s.Stop)
+	var err error
 	for range 5 { // somebody else may take the port before the server does
-		s.port, s.bus = freePort(t), freePort(t)
+		s.port = freePort(t)
 		if err = s.tryLaunch(); err == nil {
+			s.introduce()
 			return s
 		}
 	}
@@ -172,9 +170,6 @@ func (s *Server) tryLaunch() error {
 		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--daemonize", "no",
 		"--save", "", "--appendonly", "no", "--logfile", log,
 	}, s.args...)
-	if slices.Contains(args, "--cluster-enabled") {
-		args = append(args, "--cluster-port", strconv.Itoa(s.bus))
-	}
 	cmd := exec.Command(s.bin, args...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -203,65 +198,42 @@ func (s *Server) awaitReady(pid int, exited <-chan struct{}) error {
 	defer tick.Stop()
 	end := time.After(ready)
 	for {
-		err := ping(s.Addr(), pid)
+		seen, err := ping(s.Addr(), pid)
 		if err == nil {
+			s.mu.Lock()
+			s.said = seen
+			s.mu.Unlock()
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-exited:
-			return fmt.Errorf("redis-server on %s ended at once", s.Addr())
+			return fmt.Errorf("%s on %s ended at once", s.bin, s.Addr())
 		case <-end:
-			return fmt.Errorf("redis-server on %s does not answer: %w", s.Addr(), err)
+			return fmt.Errorf("%s on %s does not answer: %w", s.bin, s.Addr(), err)
 		}
 	}
 }
 
-// ping makes sure that the server has loaded its data and that it is the
-// process we started: tests freeze, flush and kill it. It speaks to it without a
-// client library, which would complain on standard error about every failure.
-func ping(addr string, pid int) error {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
-		return err
-	}
-	if _, err := conn.Write([]byte("INFO server\r\nPING\r\n")); err != nil {
-		return err
-	}
-	ours := false
-	for lines := bufio.NewReader(conn); ; {
-		line, err := lines.ReadString('\n')
-		switch {
-		case err != nil:
-			return err
-		case line == fmt.Sprintf("process_id:%d\r\n", pid):
-			ours = true
-		case line[0] == '-':
-			return fmt.Errorf("answer %q", line)
-		case line == "+PONG\r\n" && ours:
-			return nil
-		case line == "+PONG\r\n":
-			return fmt.Errorf("another server listens on %s", addr)
-		}
-	}
-}
-
-// freePort finds a port that nobody listens on, below those that the system
-// gives to outgoing connections.
+// freePort finds a port that nobody listens on, nor on the one of its bus, both
+// below those that the system gives to outgoing connections.
 func freePort(t testing.TB) int {
 	t.Helper()
 	for range 100 {
-		port := 10_240 + rand.N(20_000)
-		ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			_ = ln.Close() // nothing was accepted
+		port := 10_240 + rand.N(12_000)
+		if free(port) && free(port+toBus) {
 			return port
 		}
 	}
 	t.Fatal("redistest: no free port found in 100 tries")
 	return 0
+}
+
+func free(port int) bool {
+	ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	_ = ln.Close() // nothing was accepted
+	return true
 }

@@ -1,0 +1,110 @@
+package redistest
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// named is the environment variable that says which server to start.
+const named = "HOTPARAM_REDIS_SERVER"
+
+// binary finds the server to start. One that is named has to be there: whoever
+// asks for Redis 6 is not served by a test that skips.
+func binary(t testing.TB) string {
+	t.Helper()
+	name := os.Getenv(named)
+	bin, err := exec.LookPath(cmp.Or(name, "redis-server"))
+	switch {
+	case err == nil:
+		return bin
+	case name != "":
+		t.Fatalf("redistest: %s=%q: %v", named, name, err)
+	case os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1":
+		t.Fatalf("redistest: redis-server is required: %v", err)
+	}
+	t.Skip("redistest: redis-server is not installed; with HOTPARAM_REQUIRE_SERVERS=1 this would fail")
+	return ""
+}
+
+// introduce says in the log of the test which server was started, where one was
+// asked for.
+func (s *Server) introduce() {
+	s.t.Helper()
+	if os.Getenv(named) != "" {
+		s.t.Logf("redistest: %s on %s", s.Is(), s.Addr())
+	}
+}
+
+// Is says which server it is, as it says itself: "Redis 6.0.16", "Valkey 8.1.1".
+func (s *Server) Is() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v := s.said["valkey_version"]; v != "" {
+		return "Valkey " + v
+	}
+	return "Redis " + s.said["redis_version"]
+}
+
+// Before says whether the server does not know what came with a version of
+// Redis. Valkey names the version that it is compatible with.
+func (s *Server) Before(major, minor int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	part := strings.SplitN(s.said["redis_version"], ".", 3)
+	have, err := strconv.Atoi(part[0])
+	if err != nil || len(part) < 2 {
+		s.t.Fatalf("redistest: version %q of %s", part, s.bin)
+	}
+	if have != major {
+		return have < major
+	}
+	have, err = strconv.Atoi(part[1])
+	if err != nil {
+		s.t.Fatalf("redistest: version %q of %s", part, s.bin)
+	}
+	return have < minor
+}
+
+// info is what a server says of itself.
+type info map[string]string
+
+// ping makes sure that the server has loaded its data and that it is the
+// process we started: tests freeze, flush and kill it. It speaks to it without a
+// client library, which would complain on standard error about every failure.
+func ping(addr string, pid int) (info, error) {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write([]byte("INFO server\r\nPING\r\n")); err != nil {
+		return nil, err
+	}
+	said := info{}
+	for lines := bufio.NewReader(conn); ; {
+		line, err := lines.ReadString('\n')
+		switch {
+		case err != nil:
+			return nil, err
+		case line[0] == '-':
+			return nil, fmt.Errorf("answer %q", line)
+		case line == "+PONG\r\n" && said["process_id"] == strconv.Itoa(pid):
+			return said, nil
+		case line == "+PONG\r\n":
+			return nil, fmt.Errorf("another server listens on %s", addr)
+		}
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		said[name] = value
+	}
+}

@@ -1,0 +1,99 @@
+package integration_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// otherServers are older and newer than the one that the machine has, by the
+// release of Debian that has them. Kept in the cache folder by that name.
+var otherServers = []struct {
+	is              string // how what it says of itself begins
+	release, debian string // its package
+}{
+	{"Redis 6.0.", "bullseye", "redis-server"},
+	{"Valkey 8.", "trixie", "valkey-server"},
+}
+
+// timed are the tests of redisstore whose subject is our own patience and not
+// what the server knows, and those on miniredis.
+const timed = "Frozen|Silent|EveryWayToFail|Forgotten|PushTakes|LogIsBounded|/miniredis"
+
+var introduced = regexp.MustCompile(`redistest: (.+) on 127\.0\.0\.1:`)
+
+// The scripts use nothing that Redis 6 or Valkey lacks: the laws of the limits and
+// the other tests of redisstore pass there, on one server, on a cluster and
+// through a failover.
+func TestLimitsHoldOnRedis6AndValkey(t *testing.T) {
+	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") != "1" {
+		t.Skip("fetches Redis 6 and Valkey: set HOTPARAM_REQUIRE_SERVERS=1, or run make integration")
+	}
+	for _, program := range []string{"apt-get", "dpkg-deb"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Fatalf("%v: the servers are packages of Debian", err)
+		}
+	}
+	for _, other := range otherServers { // one after the other: time matters to some
+		t.Run(other.debian+"-"+other.release, func(t *testing.T) {
+			dir := chainFetch(t, other.debian+"-"+other.release, func(dir string) *exec.Cmd {
+				return exec.CommandContext(t.Context(), "sh", "fetch-server.sh", dir, other.release, other.debian)
+			})
+			began := time.Now()
+			suite := suiteOn(t, filepath.Join(dir, "server"))
+			is := slices.Collect(maps.Keys(suite.servers))
+			if len(is) != 1 || !strings.HasPrefix(is[0], other.is) {
+				t.Fatalf("the servers said that they are %v, want only %s", suite.servers, other.is)
+			}
+			t.Logf("%s: %d tests passed, on %d servers, in %v", is[0], suite.passed, suite.servers[is[0]], time.Since(began).Round(time.Second))
+		})
+	}
+}
+
+// suite is what one run of the tests of redisstore told.
+type suite struct {
+	passed  int
+	servers map[string]int // what they said that they are, and how many
+}
+
+// suiteOn runs the tests of redisstore on a server, without the race detector.
+func suiteOn(t *testing.T, server string) suite {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "-count=1", "-timeout=5m", "-parallel=4", "-skip="+timed, "./hotparam/redisstore")
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "HOTPARAM_REDIS_SERVER="+server,
+		"HOTPARAM_LIMIT_STEPS="+cmp.Or(os.Getenv("HOTPARAM_LIMIT_STEPS"), "1000"))
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, failure := cmd.Output()
+	s, said := suite{servers: map[string]int{}}, map[string]string{}
+	for lines := json.NewDecoder(bytes.NewReader(out)); ; {
+		var e struct{ Action, Test, Output string }
+		if err := lines.Decode(&e); err != nil {
+			break // the end, or words of go itself: failure tells
+		}
+		said[e.Test] += e.Output
+		if m := introduced.FindStringSubmatch(e.Output); m != nil {
+			s.servers[m[1]]++
+		}
+		switch {
+		case e.Action == "pass" && e.Test != "":
+			s.passed++
+		case e.Action == "fail":
+			t.Errorf("%s on %s:\n%s", e.Test, server, said[e.Test])
+		}
+	}
+	if failure != nil {
+		t.Fatalf("%v\n%s", failure, complaint.Bytes())
+	}
+	return s
+}
