@@ -31,26 +31,13 @@ func main() {
 	callers := flag.String("callers", "1,16,64,256", "how many ask at the same time")
 	only := flag.String("only", "", "a regular expression of the rows to measure, \"what, who\"")
 	server := flag.String("server", "redis-server", "the server to start")
-	awake := flag.Bool("awake", false, "keep cores from halting, with chrt, by programs that give way to all others")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := mayWake(ctx, *awake, func() error { return run(ctx, *server, *only, *rounds, *length, *callers) }); err != nil {
+	if err := run(ctx, *server, *only, *rounds, *length, *callers); err != nil {
 		fmt.Fprintln(os.Stderr, "redis:", err)
 		os.Exit(1)
 	}
-}
-
-// mayWake measures on cores that are kept awake, or on those there are.
-func mayWake(ctx context.Context, awake bool, measured func() error) error {
-	if awake {
-		stop, err := process.KeepAwake(ctx)
-		if err != nil {
-			return err
-		}
-		defer stop()
-	}
-	return measured()
 }
 
 func run(ctx context.Context, server, only string, rounds int, d time.Duration, callers string) error {

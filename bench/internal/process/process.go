@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -95,28 +94,6 @@ func (p *Process) CPU() (time.Duration, error) {
 		ticks += n
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
-}
-
-// KeepAwake starts a program for each core that runs whenever nothing else wants
-// to, until stop. A core of a virtual machine that has nothing to do is halted, and
-// to wake it takes 20 us and more: round trips of 60 us then measure the machine
-// and not the programs, and a busy machine looks faster than an idle one.
-func KeepAwake(ctx context.Context) (stop func(), err error) {
-	var all []*Process
-	stop = func() {
-		for _, p := range all {
-			p.Stop()
-		}
-	}
-	for range runtime.NumCPU() {
-		p, err := Start(ctx, nil, "chrt", "--idle", "0", "sh", "-c", "while :; do :; done")
-		if err != nil {
-			stop()
-			return nil, fmt.Errorf("process: keep cores awake: %w", err)
-		}
-		all = append(all, p)
-	}
-	return stop, nil
 }
 
 // FreePort finds a loopback port that is free for TCP and for UDP.

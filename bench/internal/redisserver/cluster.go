@@ -34,7 +34,7 @@ func StartCluster(ctx context.Context, path string) (*Cluster, error) {
 func (c *Cluster) form(ctx context.Context, path string) error {
 	for range 2 * masters {
 		n, err := Start(ctx, path, "--cluster-enabled", "yes", "--cluster-node-timeout", "500",
-			"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0")
+			"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0", "--cluster-require-full-coverage", "no")
 		if err != nil {
 			return err
 		}
