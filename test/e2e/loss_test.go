@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // A Redis that was emptied, or started again with nothing, has the hot set again
@@ -17,15 +18,15 @@ import (
 func TestRedisLosesEverything(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	statsd, admin, sidecar := freeAddr(t), freeAddr(t), freeAddr(t)
+	statsd, admin, sidecar := program.FreeAddr(t), program.FreeAddr(t), program.FreeAddr(t)
 	config := write(t, "hotparam.yaml", pipelineRules)
 	launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--statsd.listen", statsd, "--admin.listen", admin)
-	launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", freeAddr(t), "--admin.listen", sidecar)
+	launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", program.FreeAddr(t), "--admin.listen", sidecar)
 	ready(t, admin)
 	ready(t, sidecar)
 	w := watchKeys(t, redis, topic(0))
 	startLoad(t, statsd).ids[0].Store(true)
-	eventually(t, 10*time.Second, "topic 0 to be hot", func() bool { return w.hot(topic(0)) })
+	program.Await(t, 10*time.Second, "topic 0 to be hot", func() bool { return w.hot(topic(0)) })
 	age := func() float64 {
 		n, err := strconv.ParseFloat(metric(t, sidecar, "hotparam_hotset_age_seconds"), 64)
 		if err != nil {
@@ -33,12 +34,12 @@ func TestRedisLosesEverything(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, 5*time.Second, "a young mirror", func() bool { n := age(); return n >= 0 && n < 1.5 })
+	program.Await(t, 5*time.Second, "a young mirror", func() bool { n := age(); return n >= 0 && n < 1.5 })
 	lose := map[string]func(){
 		"flushed": redis.Flush,
 		"restarted": func() {
 			redis.Stop()
-			eventually(t, 5*time.Second, "an old mirror", func() bool { return age() > 1.5 })
+			program.Await(t, 5*time.Second, "an old mirror", func() bool { return age() > 1.5 })
 			redis.Relaunch()
 		},
 	}
@@ -47,7 +48,7 @@ func TestRedisLosesEverything(t *testing.T) {
 		lose[what]()
 		start := time.Now()
 		rdb := redis.Client()
-		eventually(t, 10*time.Second, what+": the set in Redis", func() bool {
+		program.Await(t, 10*time.Second, what+": the set in Redis", func() bool {
 			index, err := rdb.HGetAll(context.Background(), "hp:{e2e}:hot:index").Result()
 			return err == nil && len(index) == 1
 		})
@@ -56,7 +57,7 @@ func TestRedisLosesEverything(t *testing.T) {
 		if took > time.Second+slack {
 			t.Errorf("%s: published again after %v", what, took)
 		}
-		eventually(t, 2*time.Second, what+": the follower has it", func() bool { return w.mirror.Stats(time.Now()).Version > version })
+		program.Await(t, 2*time.Second, what+": the follower has it", func() bool { return w.mirror.Stats(time.Now()).Version > version })
 	}
 	if gap := w.gap(topic(0)); gap > 0 {
 		t.Errorf("topic 0 was not known for %v", gap)

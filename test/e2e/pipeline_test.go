@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 const pipelineRules = `
@@ -41,9 +42,9 @@ const budget = "1s"
 type site struct {
 	t          *testing.T
 	redis      *redistest.Server
-	collector  *program
-	aggregator *program
-	sidecars   [2]*program
+	collector  *program.Process
+	aggregator *program.Process
+	sidecars   [2]*program.Process
 	mirror     string
 	dashboard  string
 	proxies    [2]string
@@ -54,7 +55,7 @@ type site struct {
 
 func startSite(t *testing.T, transport string) *site {
 	t.Helper()
-	s := &site{t: t, redis: redistest.Start(t), mirror: freeAddr(t), dashboard: freeAddr(t)}
+	s := &site{t: t, redis: redistest.Start(t), mirror: program.FreeAddr(t), dashboard: program.FreeAddr(t)}
 	s.visit = s.visitByMirror
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "page", r.URL.Query().Get("id"))
@@ -64,12 +65,12 @@ func startSite(t *testing.T, transport string) *site {
 	in, out := joinBy(t, transport)
 
 	s.aggregator = launch(t, "aggregator", append(in, "--config", config, "--redis.addr", s.redis.Addr(), "--admin.listen", s.dashboard)...)
-	collectorAdmin := freeAddr(t)
+	collectorAdmin := program.FreeAddr(t)
 	s.collector = launch(t, "collector", append(out, "--config", config, "--mirror.listen", s.mirror, "--admin.listen", collectorAdmin)...)
 	admins := []string{s.dashboard, collectorAdmin}
 	for i := range s.sidecars {
-		s.proxies[i], s.decide[i] = freeAddr(t), freeAddr(t)
-		admin := freeAddr(t)
+		s.proxies[i], s.decide[i] = program.FreeAddr(t), program.FreeAddr(t)
+		admin := program.FreeAddr(t)
 		s.sidecars[i] = launch(t, "limiter-sidecar", "--config", config, "--redis.addr", s.redis.Addr(),
 			"--decide.listen", s.decide[i], "--proxy.listen", s.proxies[i], "--proxy.upstream", upstream.URL,
 			"--sidecar.count", "none", "--admin.listen", admin, "--gate.budget", budget)
@@ -85,7 +86,7 @@ func startSite(t *testing.T, transport string) *site {
 func joinBy(t *testing.T, transport string) (in, out []string) {
 	t.Helper()
 	if transport == "statsd" {
-		addr := freeAddr(t)
+		addr := program.FreeAddr(t)
 		return []string{"--statsd.listen", addr}, []string{"--statsd.addr", addr}
 	}
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
@@ -170,9 +171,9 @@ func TestViralTopicIsLimitedAndOthersPass(t *testing.T) {
 			}
 			overrideIsFelt(t, s)
 			redisGoesAndComes(t, s)
-			for _, p := range []*program{s.collector, s.aggregator, s.sidecars[0], s.sidecars[1]} {
-				if code := p.stop(); code != 0 {
-					t.Errorf("%s ended with %d after SIGTERM, want 0", p.name, code)
+			for _, p := range []*program.Process{s.collector, s.aggregator, s.sidecars[0], s.sidecars[1]} {
+				if code := p.Stop(); code != 0 {
+					t.Errorf("%s ended with %d after SIGTERM, want 0", p.Name(), code)
 				}
 			}
 		})
@@ -181,16 +182,16 @@ func TestViralTopicIsLimitedAndOthersPass(t *testing.T) {
 
 // Two instances of a Go service with the middleware, which count by StatsD.
 func TestViralTopicInAGoService(t *testing.T) {
-	s := &site{t: t, redis: redistest.Start(t), dashboard: freeAddr(t)}
-	statsd := freeAddr(t)
+	s := &site{t: t, redis: redistest.Start(t), dashboard: program.FreeAddr(t)}
+	statsd := program.FreeAddr(t)
 	config, err := filepath.Abs("../../examples/service/rules.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.aggregator = launch(t, "aggregator", "--config", config, "--redis.addr", s.redis.Addr(), "--statsd.listen", statsd, "--admin.listen", s.dashboard)
-	var services [2]*program
+	var services [2]*program.Process
 	for i := range services {
-		s.proxies[i] = freeAddr(t)
+		s.proxies[i] = program.FreeAddr(t)
 		services[i] = launch(t, "service", "-listen", s.proxies[i], "-redis", s.redis.Addr(), "-statsd", statsd, "-budget", budget)
 	}
 	s.visit = func(id int) int {
@@ -199,11 +200,11 @@ func TestViralTopicInAGoService(t *testing.T) {
 	}
 	ready(t, s.dashboard)
 	for range services {
-		eventually(t, 10*time.Second, "the services", func() bool { return s.visit(1) == http.StatusOK })
+		program.Await(t, 10*time.Second, "the services", func() bool { return s.visit(1) == http.StatusOK })
 	}
 	viralTopic(t, s)
 	for _, p := range services {
-		if code := p.stop(); code != 0 {
+		if code := p.Stop(); code != 0 {
 			t.Errorf("the service ended with %d after SIGTERM, want 0", code)
 		}
 	}
@@ -224,11 +225,11 @@ func viralTopic(t *testing.T, s *site) {
 	s.crowd(&wg, stop, 10*time.Millisecond, &quiet, func(i int) int { return 1000 + i%50 })
 	s.crowd(&wg, stop, 4*time.Millisecond, &viral, func(int) int { return 42 })
 
-	eventually(t, 10*time.Second, "topic?id=42 on GET /v1/hot", func() bool {
+	program.Await(t, 10*time.Second, "topic?id=42 on GET /v1/hot", func() bool {
 		keys := s.hot()
 		return len(keys) == 1 && keys[0] == "topic?id=42"
 	})
-	eventually(t, 5*time.Second, "the first refusal", func() bool { return viral.denied.Load() > 0 })
+	program.Await(t, 5*time.Second, "the first refusal", func() bool { return viral.denied.Load() > 0 })
 	// The bucket may be full at the beginning: burst + rate x time is the most
 	// that both sidecars together may let through from here.
 	from, before, asked := time.Now(), viral.ok.Load(), viral.ok.Load()+viral.denied.Load()
@@ -248,8 +249,8 @@ func viralTopic(t *testing.T, s *site) {
 	if quiet.denied.Load() != 0 || quiet.other.Load() != 0 || viral.other.Load() != 0 {
 		t.Errorf("quiet topics: %d denied, %d failed; viral: %d failed; want none", quiet.denied.Load(), quiet.other.Load(), viral.other.Load())
 	}
-	eventually(t, 15*time.Second, "topic?id=42 to be cold again", func() bool { return len(s.hot()) == 0 })
-	eventually(t, 5*time.Second, "topic 42 to flow again", func() bool { return s.visit(42) == http.StatusOK })
+	program.Await(t, 15*time.Second, "topic?id=42 to be cold again", func() bool { return len(s.hot()) == 0 })
+	program.Await(t, 5*time.Second, "topic 42 to flow again", func() bool { return s.visit(42) == http.StatusOK })
 }
 
 // overrideIsFelt blocks a topic on the dashboard's API and takes it back.
@@ -261,7 +262,7 @@ func overrideIsFelt(t *testing.T, s *site) {
 		t.Fatalf("PUT override: %d %s", status, body)
 	}
 	for i := range s.decide {
-		eventually(t, time.Second, "the override in a sidecar", func() bool {
+		program.Await(t, time.Second, "the override in a sidecar", func() bool {
 			_, body := do(t, http.MethodPost, "http://"+s.decide[i]+"/v1/decide", `{"method":"GET","uri":"/topic?id=77","ip":"192.0.2.7"}`,
 				http.Header{"Content-Type": {"application/json"}})
 			return strings.Contains(body, `"reason":"blocked"`)
@@ -271,7 +272,7 @@ func overrideIsFelt(t *testing.T, s *site) {
 		t.Fatalf("DELETE override: %d %s", status, body)
 	}
 	for range s.proxies { // one after the other: visits go to the sidecars in turn
-		eventually(t, time.Second, "the override to be gone", func() bool { return s.visit(77) == http.StatusOK })
+		program.Await(t, time.Second, "the override to be gone", func() bool { return s.visit(77) == http.StatusOK })
 	}
 }
 
@@ -285,11 +286,11 @@ func redisGoesAndComes(t *testing.T, s *site) {
 			t.Errorf("without Redis a quiet topic got %d", status)
 		}
 	}
-	eventually(t, 5*time.Second, "a line about Redis in the log", func() bool {
-		return strings.Contains(s.sidecars[0].log.String(), "edis")
+	program.Await(t, 5*time.Second, "a line about Redis in the log", func() bool {
+		return strings.Contains(s.sidecars[0].Said(), "edis")
 	})
 	s.redis.Restart()
-	eventually(t, 10*time.Second, "readiness after Redis is back", func() bool {
+	program.Await(t, 10*time.Second, "readiness after Redis is back", func() bool {
 		status, _ := get(t, "http://"+s.dashboard+"/readyz")
 		return status == http.StatusOK
 	})

@@ -1,11 +1,13 @@
 package e2e
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // Two aggregators share a topic: one joins, leaves and dies while a key is hot.
@@ -17,9 +19,9 @@ func TestAggregatorsShareATopic(t *testing.T) {
 	redis := redistest.Start(t)
 	config := write(t, "hotparam.yaml", pipelineRules)
 	in, out := joinBy(t, "kafka")
-	statsd, collector := freeAddr(t), freeAddr(t)
-	start := func(id string) (*program, string) {
-		admin := freeAddr(t)
+	statsd, collector := program.FreeAddr(t), program.FreeAddr(t)
+	start := func(id string) (*program.Process, string) {
+		admin := program.FreeAddr(t)
 		p := launch(t, "aggregator", append(in, "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", id,
 			"--kafka.session-timeout", session.String(), "--admin.listen", admin)...)
 		ready(t, admin)
@@ -34,10 +36,10 @@ func TestAggregatorsShareATopic(t *testing.T) {
 		l.ids[id].Store(true)
 	}
 	known := func() bool { return w.hot(topic(0)) && w.hot(topic(1)) && w.hot(topic(2)) }
-	eventually(t, 30*time.Second, "the topics to be hot", known)
+	program.Await(t, 30*time.Second, "the topics to be hot", known)
 	partitions := func(want string) {
 		t.Helper()
-		eventually(t, 30*time.Second, want+" partitions of the first one", func() bool { return metric(t, admin, "hotparam_kafka_partitions") == want })
+		program.Await(t, 30*time.Second, want+" partitions of the first one", func() bool { return metric(t, admin, "hotparam_kafka_partitions") == want })
 		for i := range 40 { // a window and more
 			<-time.After(100 * time.Millisecond)
 			if i == 25 {
@@ -66,17 +68,17 @@ func TestAggregatorsShareATopic(t *testing.T) {
 	b, _ := start("b")
 	partitions("4")
 	check("joined", 0)
-	if code := b.stop(); code != 0 {
+	if code := b.Stop(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	partitions("8")
 	check("left", 0)
 	b, _ = start("b")
 	partitions("4")
-	_ = b.cmd.Process.Kill()
+	b.Signal(os.Kill)
 	partitions("8")
 	check("died", session)
-	if strings.Contains(b.log.String(), "standing by") {
+	if strings.Contains(b.Said(), "standing by") {
 		t.Error("two names, and one stands by")
 	}
 }

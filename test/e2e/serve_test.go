@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // What a person sets on the dashboard is felt by the next request, and is still
@@ -13,7 +15,7 @@ func TestOverrideIsFeltByTheNextRequest(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	t.Cleanup(upstream.Close)
-	addr, admin := freeAddr(t), freeAddr(t)
+	addr, admin := program.FreeAddr(t), program.FreeAddr(t)
 	config := write(t, "hotparam.yaml", pipelineRules)
 	args := []string{"serve", "--config", config, "--upstream", upstream.URL, "--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir()}
 	p := launch(t, "hotparam", args...)
@@ -38,7 +40,7 @@ func TestOverrideIsFeltByTheNextRequest(t *testing.T) {
 	visit("first of a burst of two", http.StatusOK)
 	visit("second of a burst of two", http.StatusOK)
 	visit("third of a burst of two", http.StatusTooManyRequests)
-	if code := p.stop(); code != 0 {
+	if code := p.Stop(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}
 	launch(t, "hotparam", args...)
@@ -58,12 +60,12 @@ func TestOverrideIsFeltByTheNextRequest(t *testing.T) {
 // A second process cannot take the same state directory.
 func TestStateDirectoryHasOneOwner(t *testing.T) {
 	t.Parallel()
-	dir, admin := t.TempDir(), freeAddr(t)
-	launch(t, "hotparam", "serve", "--upstream", "http://127.0.0.1:1", "--listen", freeAddr(t), "--admin.listen", admin, "--state.dir", dir)
+	dir, admin := t.TempDir(), program.FreeAddr(t)
+	launch(t, "hotparam", "serve", "--upstream", "http://127.0.0.1:1", "--listen", program.FreeAddr(t), "--admin.listen", admin, "--state.dir", dir)
 	ready(t, admin)
-	second := launch(t, "hotparam", "serve", "--upstream", "http://127.0.0.1:1", "--listen", freeAddr(t), "--admin.listen", freeAddr(t), "--state.dir", dir)
-	if code := second.wait(10e9); code != 1 || !strings.Contains(second.log.String(), dir) {
-		t.Errorf("exit %d, want 1 and the directory in:\n%s", code, second.log)
+	second := launch(t, "hotparam", "serve", "--upstream", "http://127.0.0.1:1", "--listen", program.FreeAddr(t), "--admin.listen", program.FreeAddr(t), "--state.dir", dir)
+	if code := second.Wait(10e9); code != 1 || !strings.Contains(second.Said(), dir) {
+		t.Errorf("exit %d, want 1 and the directory in:\n%s", code, second.Said())
 	}
 }
 
@@ -72,17 +74,17 @@ func TestReload(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	t.Cleanup(upstream.Close)
-	addr, admin := freeAddr(t), freeAddr(t)
+	addr, admin := program.FreeAddr(t), program.FreeAddr(t)
 	config := write(t, "hotparam.yaml", pipelineRules)
 	p := launch(t, "hotparam", "serve", "--config", config, "--upstream", upstream.URL, "--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir())
 	ready(t, admin)
 	rewrite(t, config, pipelineRules+"overrides:\n  - {key: 'topic?id=3', action: block}\n")
-	eventually(t, 5e9, "the new rules", func() bool {
+	program.Await(t, 5e9, "the new rules", func() bool {
 		status, _ := get(t, "http://"+addr+"/topic?id=3")
 		return status == http.StatusTooManyRequests
 	})
 	rewrite(t, config, "rules: oops\n")
-	eventually(t, 5e9, "the error", func() bool { return strings.Contains(p.log.String(), "hotparam.yaml:1") })
+	program.Await(t, 5e9, "the error", func() bool { return strings.Contains(p.Said(), "hotparam.yaml:1") })
 	if status, _ := get(t, "http://"+addr+"/topic?id=3"); status != http.StatusTooManyRequests {
 		t.Errorf("a bad file changed the rules: %d", status)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/canon"
 	"github.com/hotparam/pipeline/hotparam/statsd"
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // judge is a StatsD server that adds up what it gets.
@@ -69,7 +70,7 @@ func TestServersShareTheKeys(t *testing.T) {
 	t.Parallel()
 	const gone = "statsd.invalid:8125"
 	a, b := startJudge(t), startJudge(t)
-	in, admin := freeAddr(t), freeAddr(t)
+	in, admin := program.FreeAddr(t), program.FreeAddr(t)
 	launch(t, "collector", "--config", write(t, "hotparam.yaml", pipelineRules), "--statsd.listen", in,
 		"--statsd.addr", strings.Join([]string{a.addr, gone, b.addr}, ","), "--admin.listen", admin)
 	ready(t, admin)
@@ -85,7 +86,7 @@ func TestServersShareTheKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, 10*time.Second, "the counts to arrive or to be lost", func() bool {
+		program.Await(t, 10*time.Second, "the counts to arrive or to be lost", func() bool {
 			_, fromA := a.snapshot()
 			_, fromB := b.snapshot()
 			return fromA+fromB+dropped(t, admin, gone) == int64(keys*(round+1))

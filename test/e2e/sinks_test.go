@@ -26,6 +26,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/rules"
 	"github.com/hotparam/pipeline/hotparam/statsd"
 	"github.com/hotparam/pipeline/hotparam/tally"
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // out is a way out of counts and what became of it.
@@ -55,7 +56,7 @@ func TestSickSinksTouchNoRequest(t *testing.T) {
 		"kafka slow":          func(t *testing.T) out { return kafkaOut(t, broker(t, 100*time.Millisecond)) },
 		"kafka frozen":        func(t *testing.T) out { return kafkaOut(t, broker(t, frozen)) },
 		"kafka mute":          func(t *testing.T) out { return kafkaOut(t, mute(t)) },
-		"kafka refusing":      func(t *testing.T) out { return kafkaOut(t, peer{address: freeAddr(t)}) },
+		"kafka refusing":      func(t *testing.T) out { return kafkaOut(t, peer{address: program.FreeAddr(t)}) },
 		"kafka unresolvable":  func(t *testing.T) out { return kafkaOut(t, peer{address: "kafka.invalid:9092"}) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -300,7 +301,7 @@ func consumed(t *testing.T, address string, want uint64) uint64 {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- consumer.Run(ctx) }()
-	eventually(t, 30*time.Second, "what was sent", func() bool {
+	program.Await(t, 30*time.Second, "what was sent", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return sum >= want

@@ -11,6 +11,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/canon"
 	"github.com/hotparam/pipeline/hotparam/statsd"
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // What was received before SIGTERM is sent, however far away the next flush is.
@@ -18,7 +19,7 @@ func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
 	t.Parallel()
 	counts := make(chan []hotparam.Count, 100)
 	server, err := statsd.NewListener(statsd.ListenerConfig{
-		Addresses: []string{freeAddr(t)}, Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1},
+		Addresses: []string{program.FreeAddr(t)}, Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1},
 		Handle: func(c []hotparam.Count) { counts <- c },
 	})
 	if err != nil {
@@ -33,7 +34,7 @@ func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	mirror, in, admin := freeAddr(t), freeAddr(t), freeAddr(t)
+	mirror, in, admin := program.FreeAddr(t), program.FreeAddr(t), program.FreeAddr(t)
 	log := write(t, "access.log", "")
 	p := launch(t, "collector", "--config", write(t, "hotparam.yaml", pipelineRules), "--mirror.listen", mirror, "--statsd.listen", in,
 		"--accesslog.file", log, "--accesslog.format", "combined", "--statsd.addr", server.Addr().String(), "--tally.flush", "1h", "--admin.listen", admin)
@@ -56,11 +57,11 @@ func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
 	}
 	appendTo(t, log, lines.String())
 	// Each way in says that it has received everything.
-	eventually(t, 10*time.Second, "everything to be received", func() bool {
+	program.Await(t, 10*time.Second, "everything to be received", func() bool {
 		_, m := get(t, "http://"+admin+"/metrics")
 		return strings.Contains(m, "hotparam_tally_added_total 150")
 	})
-	if code := p.stop(); code != 0 {
+	if code := p.Stop(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	total := int64(0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hotset"
 	"github.com/hotparam/pipeline/hotparam/redisstore"
 	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 const (
@@ -168,12 +170,12 @@ func TestStandbyTakesOver(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	config := write(t, "hotparam.yaml", pipelineRules)
-	in, collectorAdmin := freeAddr(t), freeAddr(t)
-	statsd := [2]string{freeAddr(t), freeAddr(t)}
+	in, collectorAdmin := program.FreeAddr(t), program.FreeAddr(t)
+	statsd := [2]string{program.FreeAddr(t), program.FreeAddr(t)}
 	var admin [2]string
-	var pair [2]*program
+	var pair [2]*program.Process
 	start := func(i int) {
-		admin[i] = freeAddr(t)
+		admin[i] = program.FreeAddr(t)
 		pair[i] = launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "pair",
 			"--statsd.listen", statsd[i], "--admin.listen", admin[i])
 		ready(t, admin[i])
@@ -182,22 +184,22 @@ func TestStandbyTakesOver(t *testing.T) {
 		return metric(t, admin[i], "hotparam_redis_publishing") + metric(t, admin[i], "hotparam_aggregate_standby")
 	}
 	start(0)
-	eventually(t, 5*time.Second, "the first to publish", func() bool { return role(0) == "10" })
+	program.Await(t, 5*time.Second, "the first to publish", func() bool { return role(0) == "10" })
 	start(1)
-	eventually(t, 5*time.Second, "the second to stand by", func() bool { return role(1) == "01" })
+	program.Await(t, 5*time.Second, "the second to stand by", func() bool { return role(1) == "01" })
 	launch(t, "collector", "--config", config, "--statsd.listen", in, "--statsd.addr", statsd[0], "--statsd.standby", statsd[1], "--admin.listen", collectorAdmin)
 	ready(t, collectorAdmin)
 
 	w := watchKeys(t, redis, topic(0), topic(1), topic(2))
 	l := startLoad(t, in)
 	l.ids[0].Store(true)
-	eventually(t, 10*time.Second, "topic 0 to be hot", func() bool { return w.hot(topic(0)) })
+	program.Await(t, 10*time.Second, "topic 0 to be hot", func() bool { return w.hot(topic(0)) })
 	within := func(what string, id int, act func()) {
 		t.Helper()
 		act()
 		at := time.Now()
 		l.ids[id].Store(true)
-		eventually(t, 15*time.Second, what, func() bool { return w.hot(topic(id)) })
+		program.Await(t, 15*time.Second, what, func() bool { return w.hot(topic(id)) })
 		// 100 counts make it hot: half a second of its rate.
 		blind := time.Since(at) - 500*time.Millisecond
 		t.Logf("%s: a new topic was found %v late; the old one was not known for %v", what, blind.Round(time.Millisecond), w.gap(topic(0)).Round(time.Millisecond))
@@ -205,20 +207,20 @@ func TestStandbyTakesOver(t *testing.T) {
 			t.Errorf("%s: blind for more than the lease and two ticks", what)
 		}
 	}
-	within("killed", 1, func() { _ = pair[0].cmd.Process.Kill() })
-	eventually(t, 5*time.Second, "the standby's role", func() bool { return role(1) == "10" })
-	if !strings.Contains(pair[1].log.String(), "taken over") {
+	within("killed", 1, func() { pair[0].Signal(os.Kill) })
+	program.Await(t, 5*time.Second, "the standby's role", func() bool { return role(1) == "10" })
+	if !strings.Contains(pair[1].Said(), "taken over") {
 		t.Error("the log does not tell who publishes")
 	}
-	pair[0].wait(5 * time.Second)
+	pair[0].Wait(5 * time.Second)
 	start(0)
-	eventually(t, 5*time.Second, "the restarted one to stand by", func() bool { return role(0) == "01" })
+	program.Await(t, 5*time.Second, "the restarted one to stand by", func() bool { return role(0) == "01" })
 
-	within("frozen", 2, func() { _ = pair[1].cmd.Process.Signal(syscall.SIGSTOP) })
+	within("frozen", 2, func() { pair[1].Signal(syscall.SIGSTOP) })
 	l.ids[1].Store(false) // cools down while the former owner sleeps
-	eventually(t, 15*time.Second, "topic 1 to be cold", func() bool { return !w.hot(topic(1)) })
-	_ = pair[1].cmd.Process.Signal(syscall.SIGCONT)
-	eventually(t, 5*time.Second, "the one that woke up to stand by", func() bool { return role(1) == "01" })
+	program.Await(t, 15*time.Second, "topic 1 to be cold", func() bool { return !w.hot(topic(1)) })
+	pair[1].Signal(syscall.SIGCONT)
+	program.Await(t, 5*time.Second, "the one that woke up to stand by", func() bool { return role(1) == "01" })
 	for range 100 {
 		<-time.After(10 * time.Millisecond)
 		if w.hot(topic(1)) {
@@ -228,10 +230,10 @@ func TestStandbyTakesOver(t *testing.T) {
 	if w.gap(topic(0)) > lease+ticks+slack {
 		t.Errorf("topic 0 was not known for %v", w.gap(topic(0)))
 	}
-	if code := pair[0].stop(); code != 0 { // gives its name back
+	if code := pair[0].Stop(); code != 0 { // gives its name back
 		t.Errorf("exit code %d", code)
 	}
-	eventually(t, lease+slack, "the other one to publish", func() bool { return role(1) == "10" })
+	program.Await(t, lease+slack, "the other one to publish", func() bool { return role(1) == "10" })
 }
 
 // One aggregator alone that is killed and started again: its windows are empty,
@@ -240,9 +242,9 @@ func TestRestartKeepsWhatIsHot(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	config := write(t, "hotparam.yaml", pipelineRules)
-	statsd := freeAddr(t)
-	start := func() *program {
-		admin := freeAddr(t)
+	statsd := program.FreeAddr(t)
+	start := func() *program.Process {
+		admin := program.FreeAddr(t)
 		p := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone", "--statsd.listen", statsd, "--admin.listen", admin)
 		ready(t, admin)
 		return p
@@ -252,16 +254,16 @@ func TestRestartKeepsWhatIsHot(t *testing.T) {
 	l := startLoad(t, statsd)
 	l.ids[0].Store(true)
 	for i := range 2 {
-		eventually(t, 10*time.Second, "topic 0 to be hot", func() bool { return w.hot(topic(0)) })
+		program.Await(t, 10*time.Second, "topic 0 to be hot", func() bool { return w.hot(topic(0)) })
 		if i == 0 {
-			_ = p.cmd.Process.Kill()
-			p.wait(5 * time.Second)
-		} else if code := p.stop(); code != 0 {
+			p.Signal(os.Kill)
+			p.Wait(5 * time.Second)
+		} else if code := p.Stop(); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
 		p = start()
 		before := w.mirror.Stats(time.Now()).Version
-		eventually(t, 10*time.Second, "the new one to publish", func() bool { return w.mirror.Stats(time.Now()).Version > before })
+		program.Await(t, 10*time.Second, "the new one to publish", func() bool { return w.mirror.Stats(time.Now()).Version > before })
 	}
 	for range 60 { // longer than any window
 		<-time.After(50 * time.Millisecond)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // Wrong input gets an error that says what, where and what to do.
@@ -57,12 +58,12 @@ func TestWrongConfigurations(t *testing.T) {
 				}
 			}
 			p := launch(t, "hotparam", args...)
-			if code := p.wait(10 * time.Second); code != tt.exit {
+			if code := p.Wait(10 * time.Second); code != tt.exit {
 				t.Errorf("exit code %d, want %d", code, tt.exit)
 			}
 			for _, want := range tt.want {
-				if !strings.Contains(p.log.String(), want) {
-					t.Errorf("the error does not say %q:\n%s", want, p.log)
+				if !strings.Contains(p.Said(), want) {
+					t.Errorf("the error does not say %q:\n%s", want, p.Said())
 				}
 			}
 		})
@@ -78,12 +79,12 @@ func TestWhatProgramsNeed(t *testing.T) {
 		{"limiter-sidecar", "--redis.addr"},
 	} {
 		p := launch(t, tt.program)
-		if code := p.wait(10 * time.Second); code != 2 || !strings.Contains(p.log.String(), tt.want) {
-			t.Errorf("%s without settings: exit %d, want 2 and %s in:\n%s", tt.program, code, tt.want, p.log)
+		if code := p.Wait(10 * time.Second); code != 2 || !strings.Contains(p.Said(), tt.want) {
+			t.Errorf("%s without settings: exit %d, want 2 and %s in:\n%s", tt.program, code, tt.want, p.Said())
 		}
 		help := launch(t, tt.program, "--help")
-		if code := help.wait(10 * time.Second); code != 0 || !strings.Contains(help.log.String(), "HOTPARAM_ADMIN_LISTEN") {
-			t.Errorf("%s --help: exit %d; it must show every setting and its variable:\n%s", tt.program, code, help.log)
+		if code := help.Wait(10 * time.Second); code != 0 || !strings.Contains(help.Said(), "HOTPARAM_ADMIN_LISTEN") {
+			t.Errorf("%s --help: exit %d; it must show every setting and its variable:\n%s", tt.program, code, help.Said())
 		}
 	}
 }
@@ -95,10 +96,10 @@ func TestRedisAbsentAtStart(t *testing.T) {
 	redis := redistest.Start(t)
 	redis.Stop()
 	config := write(t, "hotparam.yaml", pipelineRules)
-	decide, admin := freeAddr(t), freeAddr(t)
+	decide, admin := program.FreeAddr(t), program.FreeAddr(t)
 	p := launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", decide, "--admin.listen", admin)
 	ready(t, admin)
-	eventually(t, 5*time.Second, "a warning", func() bool { return strings.Contains(p.log.String(), "Redis does not answer") })
+	program.Await(t, 5*time.Second, "a warning", func() bool { return strings.Contains(p.Said(), "Redis does not answer") })
 	ask := func() string {
 		_, body := do(t, http.MethodPost, "http://"+decide+"/v1/decide", `{"method":"GET","uri":"/topic?id=1","ip":"192.0.2.1"}`, http.Header{"Content-Type": {"application/json"}})
 		return body
@@ -108,7 +109,7 @@ func TestRedisAbsentAtStart(t *testing.T) {
 	}
 	redis.Restart()
 	rdb := redis.Client()
-	eventually(t, 10*time.Second, "a report in Redis", func() bool {
+	program.Await(t, 10*time.Second, "a report in Redis", func() bool {
 		keys, err := rdb.Keys(t.Context(), "hp:{e2e}:report:*").Result()
 		return err == nil && len(keys) > 0
 	})
@@ -121,8 +122,8 @@ func TestRedisAbsentAtStart(t *testing.T) {
 // logs and datagrams.
 func TestServeMeetsTheWorld(t *testing.T) {
 	t.Parallel()
-	addr, admin := freeAddr(t), freeAddr(t)
-	down := freeAddr(t)
+	addr, admin := program.FreeAddr(t), program.FreeAddr(t)
+	down := program.FreeAddr(t)
 	launch(t, "hotparam", "serve", "--upstream", "http://"+down, "--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir())
 	ready(t, admin)
 	status, body := get(t, "http://"+addr+"/topic?id=1")
@@ -138,15 +139,15 @@ func TestServeMeetsTheWorld(t *testing.T) {
 		t.Errorf("10,001 pairs: %d, want it to reach the upstream (502)", status)
 	}
 	p := launch(t, "hotparam", "explain", "--json", pairs)
-	if p.wait(10*time.Second) != 0 || !strings.Contains(p.log.String(), `"key":"/topic?!malformed"`) {
-		t.Errorf("10,001 pairs are not counted as malformed: %s", p.log)
+	if p.Wait(10*time.Second) != 0 || !strings.Contains(p.Said(), `"key":"/topic?!malformed"`) {
+		t.Errorf("10,001 pairs are not counted as malformed: %s", p.Said())
 	}
 }
 
 func TestGarbageIsCounted(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	statsd, admin := freeAddr(t), freeAddr(t)
+	statsd, admin := program.FreeAddr(t), program.FreeAddr(t)
 	launch(t, "aggregator", "--redis.addr", redis.Addr(), "--statsd.listen", statsd, "--admin.listen", admin)
 	ready(t, admin)
 	conn, err := net.Dial("udp", statsd)
@@ -159,7 +160,7 @@ func TestGarbageIsCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 5*time.Second, "malformed and foreign lines in the metrics", func() bool {
+	program.Await(t, 5*time.Second, "malformed and foreign lines in the metrics", func() bool {
 		_, metrics := get(t, "http://"+admin+"/metrics")
 		return strings.Contains(metrics, "hotparam_statsd_in_malformed_total 2") && strings.Contains(metrics, "hotparam_statsd_in_foreign_total 1")
 	})
@@ -174,8 +175,8 @@ this is no log line
 `)
 	out := filepath.Join(t.TempDir(), "out.json")
 	p := launch(t, "hotparam", "replay", "--format", "combined", "--json", out, log)
-	if code := p.wait(10 * time.Second); code != 0 || !strings.Contains(p.log.String(), "this is no log line") {
-		t.Errorf("exit %d; the broken line must be shown:\n%s", code, p.log)
+	if code := p.Wait(10 * time.Second); code != 0 || !strings.Contains(p.Said(), "this is no log line") {
+		t.Errorf("exit %d; the broken line must be shown:\n%s", code, p.Said())
 	}
 	body, err := os.ReadFile(out)
 	if err != nil || !strings.Contains(string(body), `"malformed":1`) && !strings.Contains(string(body), `"malformed": 1`) {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 const kafkaVersion = "3.9.1"
@@ -45,40 +47,16 @@ func needServers(t *testing.T) {
 	}
 }
 
-// libs gives the folder with Kafka's jars, fetching them the first time.
+// libs gives the folder with Kafka's jars.
 func libs(t *testing.T) string {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(cache, "hotparam", "kafka-"+kafkaVersion)
-	if _, err := os.Stat(dir); err == nil {
-		return dir
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	part, err := os.MkdirTemp(filepath.Dir(dir), "part-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(part)
-	work := t.TempDir()
-	write(t, filepath.Join(work, "pom.xml"), pom)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	mvn := exec.CommandContext(ctx, "mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory="+part)
-	mvn.Dir = work
-	if out, err := mvn.CombinedOutput(); err != nil {
-		t.Fatalf("mvn: %v\n%s", err, out)
-	}
-	if err := os.Rename(part, dir); err != nil && !os.IsExist(err) {
-		if _, there := os.Stat(dir); there != nil { // another test was faster
-			t.Fatal(err)
-		}
-	}
-	return dir
+	return program.Fetch(t, "kafka-"+kafkaVersion, func(dir string) *exec.Cmd {
+		work := t.TempDir()
+		write(t, filepath.Join(work, "pom.xml"), pom)
+		mvn := exec.CommandContext(t.Context(), "mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory="+dir)
+		mvn.Dir = work
+		return mvn
+	})
 }
 
 func write(t *testing.T, path, text string) {
@@ -249,19 +227,10 @@ func freePorts(t *testing.T, n int) (ports []int) {
 	return ports
 }
 
-// await polls, because the other side is a process away.
+// await waits for what takes seconds on an idle machine.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	timeout := time.After(time.Minute)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-timeout:
-			t.Fatalf("waited too long for %s", what)
-		}
-	}
+	program.Await(t, time.Minute, what, ok)
 }
 
 // self is this test program again.

@@ -21,6 +21,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/canon"
 	"github.com/hotparam/pipeline/hotparam/graphite"
 	"github.com/hotparam/pipeline/hotparam/rules"
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 var chainNames = canon.Names{Prefix: "hotparam.site", Style: canon.StyleHP1}
@@ -221,7 +222,7 @@ func checkPoller(t *testing.T, c chain, counts map[hotparam.Key]int64) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	chainAwait(t, 40*time.Second, "all names in Graphite", func() bool {
+	program.Await(t, 40*time.Second, "all names in Graphite", func() bool {
 		if err := p.Poll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -288,7 +289,7 @@ func checkSeries(t *testing.T, counts map[hotparam.Key]int64, got map[string]int
 // startExporter gives the addresses of statsd_exporter, /metrics and UDP.
 func startExporter(t *testing.T, mapping string) (metrics, udp string) {
 	t.Helper()
-	web, port := chainPort(t), chainPort(t)
+	web, port := program.FreePort(t), program.FreePort(t)
 	args := []string{"--web.listen-address=" + loopback(web), "--statsd.listen-udp=" + loopback(port), "--statsd.listen-tcp="}
 	dir := t.TempDir()
 	if mapping != "" {
@@ -296,14 +297,14 @@ func startExporter(t *testing.T, mapping string) (metrics, udp string) {
 		args = append(args, "--statsd.mapping-config="+dir+"/mapping.yaml")
 	}
 	chainRun(t, dir, exporterProgram(t), args...)
-	chainAwait(t, 30*time.Second, "statsd_exporter", accepts(web))
+	program.Await(t, 30*time.Second, "statsd_exporter", accepts(web))
 	return "http://" + loopback(web) + "/metrics", loopback(port)
 }
 
 func checkMetrics(t *testing.T, metrics string, counts map[hotparam.Key]int64, read func(string) map[string]string) {
 	t.Helper()
 	var got map[string]string
-	chainAwait(t, 20*time.Second, "all names in /metrics", func() bool {
+	program.Await(t, 20*time.Second, "all names in /metrics", func() bool {
 		_, text := chainGet(metrics)
 		got = read(text)
 		return len(got) >= len(counts)

@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -11,10 +10,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // The chain is statsd before carbon before graphite-web, each the real program.
@@ -39,46 +38,15 @@ func chainNeeds(t *testing.T, programs ...string) {
 	}
 }
 
-// chainFetch gives a path in the cache folder, which fetch makes the first time
-// in a folder of its own.
-func chainFetch(t *testing.T, name string, fetch func(dir string) *exec.Cmd) string {
-	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(cache, "hotparam", name)
-	if _, err := os.Stat(dir); err == nil {
-		return dir
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	part, err := os.MkdirTemp(filepath.Dir(dir), "part-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(part)
-	if out, err := fetch(part).CombinedOutput(); err != nil {
-		t.Fatalf("fetching %s: %v\n%s", name, err, out)
-	}
-	if err := os.Rename(part, dir); err != nil {
-		if _, there := os.Stat(dir); there != nil { // another test was faster
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
 func statsdScript(t *testing.T) string {
-	dir := chainFetch(t, statsdModule, func(dir string) *exec.Cmd {
+	dir := program.Fetch(t, statsdModule, func(dir string) *exec.Cmd {
 		return exec.Command("npm", "install", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", statsdModule)
 	})
 	return filepath.Join(dir, "node_modules", "statsd", "stats.js")
 }
 
 func exporterProgram(t *testing.T) string {
-	dir := chainFetch(t, "statsd_exporter@v0.31.0", func(dir string) *exec.Cmd {
+	dir := program.Fetch(t, "statsd_exporter@v0.31.0", func(dir string) *exec.Cmd {
 		cmd := exec.Command("go", "install", exporterModule)
 		cmd.Env = append(os.Environ(), "GOBIN="+dir)
 		return cmd
@@ -86,102 +54,15 @@ func exporterProgram(t *testing.T) string {
 	return filepath.Join(dir, "statsd_exporter")
 }
 
-// chainProcess is one running program, with all that it started.
-type chainProcess struct {
-	cmd  *exec.Cmd
-	said chainLog
-	done chan struct{}
-}
-
-type chainLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *chainLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *chainLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // chainRun starts a program and ends it, and its children, with the test.
-func chainRun(t *testing.T, dir, name string, args ...string) *chainProcess {
+func chainRun(t *testing.T, dir, name string, args ...string) *program.Process {
 	t.Helper()
-	p := &chainProcess{cmd: exec.Command(name, args...), done: make(chan struct{})}
-	p.cmd.Dir = dir
-	p.cmd.Stdout, p.cmd.Stderr = &p.said, &p.said
-	p.cmd.WaitDelay = 5 * time.Second
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		_ = p.cmd.Wait()
-		close(p.done)
-	}()
-	t.Cleanup(func() {
-		p.stop()
-		if t.Failed() {
-			said := p.said.String()
-			t.Logf("--- %s said:\n%s", filepath.Base(name), said[max(0, len(said)-6000):])
-		}
-	})
-	return p
-}
-
-// stop asks the process to end, and makes it and its children end.
-func (p *chainProcess) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.done:
-	case <-time.After(10 * time.Second):
-	}
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-	<-p.done
-}
-
-// chainPort gives a port of loopback that is free for TCP and UDP just now.
-func chainPort(t *testing.T) string {
-	t.Helper()
-	for range 20 {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, port, _ := net.SplitHostPort(ln.Addr().String())
-		conn, err := net.ListenPacket("udp", ln.Addr().String())
-		ln.Close()
-		if err == nil {
-			conn.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port")
-	return ""
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	return program.Start(t, cmd)
 }
 
 func loopback(port string) string { return "127.0.0.1:" + port }
-
-// chainAwait asks until ok says yes.
-func chainAwait(t *testing.T, most time.Duration, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(most)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited %v for: %s", most, what)
-		}
-	}
-}
 
 func accepts(port string) func() bool {
 	return func() bool {
@@ -210,7 +91,7 @@ func startChain(t *testing.T, statsdConfig string) chain {
 	}
 	script := statsdScript(t)
 	dir := t.TempDir()
-	line, query, web, statsd, manage := chainPort(t), chainPort(t), chainPort(t), chainPort(t), chainPort(t)
+	line, query, web, statsd, manage := program.FreePort(t), program.FreePort(t), program.FreePort(t), program.FreePort(t), program.FreePort(t)
 
 	chainCopy(t, deployed+"storage-schemas.conf", dir, nil)
 	chainCopy(t, deployed+"storage-aggregation.conf", dir, nil)
@@ -233,7 +114,7 @@ func startChain(t *testing.T, statsdConfig string) chain {
 			t.Logf("--- graphite-web's exception.log:\n%s", said[max(0, len(said)-3000):])
 		}
 	})
-	chainAwait(t, 30*time.Second, "carbon", accepts(line))
+	program.Await(t, 30*time.Second, "carbon", accepts(line))
 
 	for name, port := range map[string]string{"graphitePort": line, "port": statsd, "mgmt_port": manage} {
 		field := regexp.MustCompile(`\b` + name + `: \d+`)
@@ -241,9 +122,9 @@ func startChain(t *testing.T, statsdConfig string) chain {
 	}
 	chainWrite(t, dir, "statsd.js", statsdConfig)
 	chainRun(t, dir, "node", script, filepath.Join(dir, "statsd.js"))
-	chainAwait(t, 30*time.Second, "statsd", accepts(manage))
+	program.Await(t, 30*time.Second, "statsd", accepts(manage))
 	c := chain{statsd: loopback(statsd), web: "http://" + loopback(web)}
-	chainAwait(t, 30*time.Second, "graphite-web", func() bool {
+	program.Await(t, 30*time.Second, "graphite-web", func() bool {
 		status, _ := chainGet(c.web + "/render?target=a.b&format=json")
 		return status == http.StatusOK
 	})

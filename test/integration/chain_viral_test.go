@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 const chainRules = `
@@ -45,7 +46,7 @@ func TestViralTopicThroughTheChain(t *testing.T) {
 	c := startChain(t, chainRead(t, deployed+"statsd.config.js"))
 	bin := buildPrograms(t)
 	redis := redistest.Start(t)
-	direct := loopback(chainPort(t))
+	direct := loopback(program.FreePort(t))
 	broker := chainBroker(t)
 	ways := []*way{
 		{name: "StatsD", in: []string{"--statsd.listen", direct}, out: []string{"--sidecar.count", "statsd", "--statsd.addr", direct}},
@@ -98,12 +99,12 @@ func (w *way) start(t *testing.T, bin, redis string, i int) {
 	t.Helper()
 	dir := t.TempDir()
 	chainWrite(t, dir, "rules.yaml", strings.Replace(chainRules, "namespace: chain", fmt.Sprintf("namespace: chain%d", i), 1))
-	config, port := filepath.Join(dir, "rules.yaml"), chainPort(t)
+	config, port := filepath.Join(dir, "rules.yaml"), program.FreePort(t)
 	w.decide = "http://" + loopback(port) + "/v1/decide"
 	common := []string{"--config", config, "--redis.addr", redis, "--admin.listen", ""}
 	chainRun(t, dir, filepath.Join(bin, "aggregator"), append(common, w.in...)...)
 	chainRun(t, dir, filepath.Join(bin, "limiter-sidecar"), append(append(common, w.out...), "--decide.listen", loopback(port), "--gate.budget", "1s")...)
-	chainAwait(t, 20*time.Second, "the limiter-sidecar", accepts(port))
+	program.Await(t, 20*time.Second, "the limiter-sidecar", accepts(port))
 }
 
 // goViral asks for a topic until it is refused, beside quiet ones that must

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/statsd"
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // What `hotparam check` reads from the management interface is what a real
@@ -15,11 +16,11 @@ func TestCheckReadsARealStatsD(t *testing.T) {
 	t.Parallel()
 	chainNeeds(t, "node", "npm")
 	script := statsdScript(t)
-	dir, port, manage := t.TempDir(), chainPort(t), chainPort(t)
+	dir, port, manage := t.TempDir(), program.FreePort(t), program.FreePort(t)
 	chainWrite(t, dir, "config.js", fmt.Sprintf(
 		"{address: '127.0.0.1', mgmt_address: '127.0.0.1', port: %s, mgmt_port: %s, flushInterval: 1000, deleteIdleStats: true, backends: [], graphite: {legacyNamespace: false}}", port, manage))
 	chainRun(t, dir, "node", script, dir+"/config.js")
-	chainAwait(t, 20*time.Second, "statsd", accepts(manage))
+	program.Await(t, 20*time.Second, "statsd", accepts(manage))
 	conn, err := net.Dial("udp", loopback(port))
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // otherServers are older and newer than the one that the machine has, by the
@@ -45,7 +47,7 @@ func TestLimitsHoldOnRedis6AndValkey(t *testing.T) {
 	}
 	for _, other := range otherServers { // one after the other: time matters to some
 		t.Run(other.debian+"-"+other.release, func(t *testing.T) {
-			dir := chainFetch(t, other.debian+"-"+other.release, func(dir string) *exec.Cmd {
+			dir := program.Fetch(t, other.debian+"-"+other.release, func(dir string) *exec.Cmd {
 				return exec.CommandContext(t.Context(), "sh", "fetch-server.sh", dir, other.release, other.debian)
 			})
 			began := time.Now()

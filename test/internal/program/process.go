@@ -1,0 +1,105 @@
+package program
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long a program may take to end when it is asked to.
+const patience = 20 * time.Second
+
+// Process is a running program. It is stopped when its test ends.
+type Process struct {
+	t    testing.TB
+	cmd  *exec.Cmd
+	said record
+	done chan struct{} // closed when it has ended
+	err  error         // of Wait; read after done
+}
+
+// record is what a program wrote.
+type record struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.b.Write(p)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.b.String()
+}
+
+// Start starts a command whose output nobody else wants, in a group of its own.
+// With the test it ends, and all that it started; if the test failed, the end of
+// what it said is shown.
+func Start(t testing.TB, cmd *exec.Cmd) *Process {
+	t.Helper()
+	p := &Process{t: t, cmd: cmd, done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = &p.said, &p.said
+	cmd.WaitDelay = 5 * time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.Stop()
+		if t.Failed() {
+			said := p.Said()
+			t.Logf("--- %s said:\n%s", p.Name(), said[max(0, len(said)-6000):])
+		}
+	})
+	return p
+}
+
+// Name is that of the program.
+func (p *Process) Name() string { return filepath.Base(p.cmd.Path) }
+
+// Said is what it wrote so far, errors included.
+func (p *Process) Said() string { return p.said.String() }
+
+// Signal sends it a signal; after its end that does nothing.
+func (p *Process) Signal(sig os.Signal) { _ = p.cmd.Process.Signal(sig) }
+
+// Stop asks it to end, and returns its exit code. What it started and left behind
+// is killed.
+func (p *Process) Stop() int {
+	p.Signal(syscall.SIGTERM)
+	code := p.Wait(patience)
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // mostly there is nobody
+	return code
+}
+
+// Wait returns the exit code. A program that takes longer fails its test and is
+// killed.
+func (p *Process) Wait(most time.Duration) int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(most):
+		p.t.Errorf("%s did not end within %v", p.Name(), most)
+		p.Signal(os.Kill)
+		<-p.done
+	}
+	var exit *exec.ExitError
+	if errors.As(p.err, &exit) {
+		return exit.ExitCode()
+	}
+	return 0
+}
