@@ -43,6 +43,23 @@ func leasable(c *limit.Charge) bool {
 		s.Wait == 0 && s.Block == 0 && s.Lack == 0 && c.Cost > 0 && c.Subject.Client.IsZero()
 }
 
+// leased is which charge of a request a lease may pay, -1 for none: the first that
+// is of a bucket, where no other is of the same subject.
+func leased(charges []limit.Charge) int {
+	for i := range charges {
+		if !leasable(&charges[i]) {
+			continue
+		}
+		for j := range charges {
+			if j != i && charges[j].Subject == charges[i].Subject {
+				return -1
+			}
+		}
+		return i
+	}
+	return -1
+}
+
 // spend pays a cost, all of it or nothing.
 func (k *lease) spend(cost int64, r *limit.Result) bool {
 	for {
@@ -56,6 +73,17 @@ func (k *lease) spend(cost int64, r *limit.Result) bool {
 			return true
 		}
 	}
+}
+
+// putBack undoes spend, if somebody still looks after the lease.
+func (k *lease) putBack(cost int64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
+		return false
+	}
+	k.held.Add(cost)
+	return true
 }
 
 // due is how much to lease now, and marks it as under way; 0: nothing.

@@ -24,11 +24,12 @@ const (
 // of the bucket ahead of the requests that will want it, and then decides those in
 // memory.
 //
-// When. A key that was asked for at least 1,000 times a second here, one charge at
-// a time, on a bucket of which much is left: a lease is what 20 ms of its requests
-// take, at most a quarter of what is left and at most Max. Near its limit a key
-// has no lease, and each of its decisions is exact: that is where denials are
-// remembered, so asking is cheap there.
+// When. A key that was asked for at least 1,000 times a second here, on a bucket of
+// which much is left: a lease is what 20 ms of its requests take, at most a quarter
+// of what is left and at most Max. Near its limit a key has no lease, and each of
+// its decisions is exact: that is where denials are remembered, so asking is cheap
+// there. A request with other limits beside it asks only for those, and where they
+// deny puts back what it took; of several hot keys a lease pays for the first.
 //
 // What that costs. All that is leased is charged first, so the sum of all
 // processes never exceeds the limit. But a token may be used up to 100 ms after it
@@ -51,16 +52,17 @@ type Leases struct {
 
 	running atomic.Bool
 	refills sync.WaitGroup
+	rests   sync.Pool // of *rest
 	counts  leaseCounters
 }
 
 // LeaseStats tells how leases fared. Held and Keys are of this moment.
 type LeaseStats struct {
-	// Grants are leases taken, Local the decisions made by them.
+	// Grants are leases taken, Local the requests that they paid for.
 	Grants, Local uint64
-	// Returned is the cost that was given back unused, Lost that of refunds that
-	// failed, which stays charged, and of grants that nobody heard of in time, which
-	// may be.
+	// Returned is the cost that was given back unused, Lost what stays charged
+	// because that failed or came too late, or may have been by a grant of which
+	// nobody heard in time.
 	Returned, Lost uint64
 	// Held is the cost now in leases, Keys the keys that are watched.
 	Held, Keys int64
@@ -71,47 +73,9 @@ type leaseCounters struct{ grants, local, returned, lost atomic.Uint64 }
 // Leases gives a store that may hold up to most of one key's cost; most is at
 // least 1.
 func (c *Client) Leases(most int64) *Leases {
-	return &Leases{c: c, max: max(most, 1), keys: map[string]*lease{}}
-}
-
-// HonoursContext says that Take returns when its context ends.
-func (l *Leases) HonoursContext() bool { return true }
-
-// Take implements limit.Store: in memory where a lease has enough, else as the
-// limiter does.
-func (l *Leases) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
-	if l.TakeAhead(charges, results) {
-		return true, nil
-	}
-	k := l.watch(charges, results)
-	if k == nil {
-		return l.c.Limiter().Take(ctx, now, charges, results)
-	}
-	k.asked.Add(charges[0].Cost)
-	l.renew(k)
-	ok, err := l.c.Limiter().Take(ctx, now, charges, results)
-	if err == nil {
-		k.heard(&results[0])
-	}
-	return ok, err
-}
-
-// TakeAhead is Take for what a lease can pay for: it neither waits nor fails, and
-// asks nobody. Where it says false nothing has happened, and Take knows more.
-func (l *Leases) TakeAhead(charges []limit.Charge, results []limit.Result) bool {
-	if len(charges) != 1 || len(results) != 1 {
-		return false
-	}
-	c := &charges[0]
-	k := l.of(c)
-	if k == nil || c.Cost <= 0 || !k.spend(c.Cost, &results[0]) {
-		return false
-	}
-	l.counts.local.Add(1)
-	if results[0].Remaining < k.low.Load() {
-		l.renew(k)
-	}
-	return true
+	l := &Leases{c: c, max: max(most, 1), keys: map[string]*lease{}}
+	l.rests.New = func() any { return new(rest) }
+	return l
 }
 
 // of is the lease of a charge's key; nil where there is none, or the key's limit
@@ -126,13 +90,12 @@ func (l *Leases) of(c *limit.Charge) *lease {
 	return k
 }
 
-// watch is the lease that a request would be decided by, a new one if need be; nil
-// for those that no lease is for, and where there are too many.
-func (l *Leases) watch(charges []limit.Charge, results []limit.Result) *lease {
-	if len(charges) != 1 || len(results) != 1 || !leasable(&charges[0]) || !l.running.Load() {
+// watch is the lease that a charge would be paid by, a new one if need be; nil
+// where there are too many.
+func (l *Leases) watch(c *limit.Charge) *lease {
+	if !l.running.Load() {
 		return nil
 	}
-	c := &charges[0]
 	if k := l.of(c); k != nil {
 		return k
 	}

@@ -2,12 +2,14 @@ package redisstore
 
 import (
 	"context"
+	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
 )
@@ -94,6 +96,66 @@ func TestLeasesAddUp(t *testing.T) {
 			total += hammer(t, all, c, 2000)
 			if total > burst || total < burst-int64(st.Lost) { // lost: a machine too busy to hear in time
 				t.Errorf("%d admitted of %d; %+v", total, burst, st)
+			}
+		})
+	}
+}
+
+// A request with limits beside that of the hot key pays that one by a lease and asks
+// for the others. Where one of them denies nothing is charged, by the lease neither.
+func TestLeasesBesideWindows(t *testing.T) {
+	t.Parallel()
+	for name, addrs := range map[string][]string{
+		"server":  {redistest.Start(t).Addr()},
+		"cluster": redistest.StartCluster(t).Addrs(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all, stop := leasing(t, 2, 500, addrs...)
+			const burst, perClient, nClients = 60_000, 200, 20
+			bucket := hotCharge(burst, 1)
+			var admitted [nClients]atomic.Int64
+			var asked, wrong atomic.Int64
+			var callers sync.WaitGroup
+			for i := range 16 {
+				callers.Go(func() {
+					charges, results := []limit.Charge{{}, bucket, {}}, make([]limit.Result, 3)
+					for n := asked.Add(1); n <= 20_000; n = asked.Add(1) {
+						client := hotparam.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(n % nClients)}))
+						charges[0] = limit.Charge{Subject: limit.Subject{Space: "ip_fixed", Client: client}, Cost: 1, Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: perClient, Window: 30 * 24 * time.Hour}}
+						charges[2] = limit.Charge{Subject: limit.Subject{Space: "ip_sliding", Client: client}, Cost: 1, Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 10 * perClient, Window: 30 * 24 * time.Hour}}
+						ok, err := all[i%2].Take(context.Background(), time.Now(), charges, results)
+						switch {
+						case err != nil:
+							t.Error(err)
+						case ok:
+							admitted[n%nClients].Add(1)
+						}
+						if ok != results[0].Allowed || !results[1].Allowed || results[0].Limit != perClient || results[2].Limit != 10*perClient || results[1].Limit != burst {
+							wrong.Add(1)
+						}
+					}
+				})
+			}
+			callers.Wait()
+			total := int64(0)
+			for i := range admitted {
+				if n := admitted[i].Load(); n != perClient {
+					t.Errorf("client %d: %d admitted, want %d", i, n, perClient)
+				}
+				total += admitted[i].Load()
+			}
+			if wrong.Load() > 0 {
+				t.Errorf("%d answers are not those of their limits", wrong.Load())
+			}
+			stop()
+			st := all[0].Stats()
+			if st.Local == 0 || st.Held != 0 {
+				t.Errorf("%+v", st)
+			}
+			lost := int64(st.Lost + all[1].Stats().Lost)
+			if total += hammer(t, all, bucket, 2*burst); total > burst || total < burst-lost {
+				t.Errorf("%d admitted of %d, %d lost", total, burst, lost)
 			}
 		})
 	}

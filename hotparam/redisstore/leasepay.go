@@ -1,0 +1,96 @@
+package redisstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// rest is what a lease does not pay of a request.
+type rest struct {
+	charges []limit.Charge
+	results []limit.Result
+}
+
+// HonoursContext says that Take returns when its context ends.
+func (l *Leases) HonoursContext() bool { return true }
+
+// Take implements limit.Store: in memory where a lease has enough, else as the
+// limiter does.
+func (l *Leases) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+	if l.TakeAhead(charges, results) {
+		return true, nil
+	}
+	i := leased(charges)
+	if i < 0 || len(results) != len(charges) {
+		return l.c.Limiter().Take(ctx, now, charges, results)
+	}
+	k := l.watch(&charges[i])
+	if k == nil {
+		return l.c.Limiter().Take(ctx, now, charges, results)
+	}
+	if len(charges) > 1 && l.pay(k, charges[i].Cost, &results[i]) {
+		return l.takeRest(ctx, now, k, i, charges, results)
+	}
+	k.asked.Add(charges[i].Cost)
+	l.renew(k)
+	ok, err := l.c.Limiter().Take(ctx, now, charges, results)
+	if err == nil {
+		k.heard(&results[i])
+	}
+	return ok, err
+}
+
+// takeRest takes all charges of a request but the one that a lease has paid.
+func (l *Leases) takeRest(ctx context.Context, now time.Time, k *lease, paid int, charges []limit.Charge, results []limit.Result) (bool, error) {
+	r := l.rests.Get().(*rest)
+	defer l.putBack(r)
+	r.charges = append(append(r.charges[:0], charges[:paid]...), charges[paid+1:]...)
+	r.results = append(append(r.results[:0], results[:paid]...), results[paid+1:]...)
+	ok, err := l.c.Limiter().Take(ctx, now, r.charges, r.results)
+	copy(results, r.results[:paid])
+	copy(results[paid+1:], r.results[paid:])
+	if !ok || err != nil {
+		l.unpay(k, charges[paid].Cost)
+		results[paid].Remaining += charges[paid].Cost
+	}
+	return ok, err
+}
+
+// putBack keeps a rest for another request, and nothing of this one.
+func (l *Leases) putBack(r *rest) {
+	clear(r.charges)
+	l.rests.Put(r)
+}
+
+// TakeAhead is Take for what a lease can pay for: it neither waits nor fails, and
+// asks nobody. Where it says false nothing has happened, and Take knows more.
+func (l *Leases) TakeAhead(charges []limit.Charge, results []limit.Result) bool {
+	if len(charges) != 1 || len(results) != 1 || charges[0].Cost <= 0 {
+		return false
+	}
+	k := l.of(&charges[0])
+	return k != nil && l.pay(k, charges[0].Cost, &results[0])
+}
+
+// pay takes a cost out of a lease, and sees to the next one in time.
+func (l *Leases) pay(k *lease, cost int64, r *limit.Result) bool {
+	if !k.spend(cost, r) {
+		return false
+	}
+	l.counts.local.Add(1)
+	if r.Remaining < k.low.Load() {
+		l.renew(k)
+	}
+	return true
+}
+
+// unpay puts a cost back into its lease; too late for that, it stays charged.
+func (l *Leases) unpay(k *lease, cost int64) {
+	l.mu.RLock() // so that Run does not end in between
+	defer l.mu.RUnlock()
+	if !l.running.Load() || !k.putBack(cost) {
+		l.counts.lost.Add(uint64(cost))
+	}
+}
