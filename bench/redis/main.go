@@ -121,7 +121,8 @@ func (b *bench) cases(ctx context.Context, list string) (cases []func() error, e
 	add(question{what: "10,000 keys, admitted", callers: manyCallers, keys: 10_000, perSecond: never}, contenders())
 	three := question{callers: manyCallers, perSecond: never, three: true}
 	three.what = "bucket + fixed + sliding, exact"
-	add(three, append(contenders(), contender{measure.Ours + ", leases", openLeases}, contender{measure.Ours + ", through a gate", openGate("exact", 0)}))
+	add(three, append(contenders(), contender{measure.Ours + ", leases", openLeases},
+		contender{measure.Ours + ", through a gate", openGate("exact", 0)}, contender{measure.Ours + ", through a gate, leases", openGate("exact", lease)}))
 	three.what = "bucket + fixed + sliding, windows async"
 	add(three, append([]contender{
 		{measure.Ours, openGate("async", lease)},

@@ -151,6 +151,7 @@ func TestRedis(t *testing.T) {
 		{"overrides on nothing", with(func(in *redisstore.Inspection) { in.AppendOnly, in.Overrides = false, 3 }), Fail, "3 overrides and writes nothing"},
 		{"overrides on RDB", with(func(in *redisstore.Inspection) { in.AppendOnly, in.Overrides, in.SavesToRDB = false, 3, true }), Warn, "only now and then"},
 		{"cluster down", with(func(in *redisstore.Inspection) { in.Cluster, in.ClusterState = true, "fail" }), Fail, `"fail"`},
+		{"whole or not at all", with(func(in *redisstore.Inspection) { in.Cluster, in.ClusterState, in.WholeOnly = true, "ok", true }), Warn, "cluster-require-full-coverage"},
 		{"far away", with(func(in *redisstore.Inspection) { in.Median, in.Worst = 30*time.Millisecond, 50*time.Millisecond }), Fail, "30ms"},
 		{"uneven", with(func(in *redisstore.Inspection) { in.Worst = 50 * time.Millisecond }), Warn, "50ms"},
 		{"clock", with(func(in *redisstore.Inspection) { in.ClockAhead = -3 * time.Second }), Warn, "-3s ahead"},

@@ -26,8 +26,10 @@ type Inspection struct {
 	// another: "7.2.4 (Valkey 8.1.1)". Cluster says that it is one node of several.
 	Version string
 	Cluster bool
-	// ClusterState is "ok", or what the cluster says of itself.
+	// ClusterState is "ok", or what the cluster says of itself. WholeOnly says that
+	// all its nodes refuse everything while one master has no replacement.
 	ClusterState string
+	WholeOnly    bool
 	// Role is "master" or "slave".
 	Role       string
 	UsedMemory int64 // bytes
@@ -119,12 +121,17 @@ func (c *Client) inspectServer(ctx context.Context, in *Inspection) {
 
 // inspectConfig reads what INFO does not say. Managed servers often refuse it.
 func (c *Client) inspectConfig(ctx context.Context, in *Inspection) {
-	saves, err := c.rdb.ConfigGet(ctx, "save").Result()
-	if err != nil {
-		in.Unknown["CONFIG GET"] = err.Error()
-		return
+	read := func(name string) string {
+		values, err := c.rdb.ConfigGet(ctx, name).Result()
+		if err != nil {
+			in.Unknown["CONFIG GET"] = err.Error()
+		}
+		return values[name]
 	}
-	in.SavesToRDB = saves["save"] != ""
+	in.SavesToRDB = read("save") != ""
+	if in.Cluster {
+		in.WholeOnly = read("cluster-require-full-coverage") == "yes"
+	}
 }
 
 // inspectPace measures pings and clocks.

@@ -36,6 +36,22 @@ func TestInspectAServer(t *testing.T) {
 	}
 }
 
+func TestInspectACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t)
+	for value, wholeOnly := range map[string]bool{"yes": true, "no": false} {
+		for _, addr := range cluster.Addrs() {
+			if err := openWith(t, Config{Addrs: []string{addr}, Namespace: "news"}).rdb.ConfigSet(t.Context(), "cluster-require-full-coverage", value).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		in := openWith(t, Config{Addrs: cluster.Addrs(), Namespace: "news"}).Inspect(t.Context())
+		if in.Err != "" || !in.Cluster || in.ClusterState != "ok" || in.WholeOnly != wholeOnly || len(in.Unknown) > 0 {
+			t.Errorf("%s: inspection %+v", value, in)
+		}
+	}
+}
+
 func TestInspectSeesAReplicaAndWhatAnACLRefuses(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t)
