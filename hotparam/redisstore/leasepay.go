@@ -54,8 +54,10 @@ func (l *Leases) takeRest(ctx context.Context, now time.Time, k *lease, paid int
 	if !ok || err != nil {
 		l.unpay(k, charges[paid].Cost)
 		results[paid].Remaining += charges[paid].Cost
+		return ok, err
 	}
-	return ok, err
+	l.counts.local.Add(1)
+	return ok, nil
 }
 
 // putBack keeps a rest for another request, and nothing of this one.
@@ -71,7 +73,11 @@ func (l *Leases) TakeAhead(charges []limit.Charge, results []limit.Result) bool 
 		return false
 	}
 	k := l.of(&charges[0])
-	return k != nil && l.pay(k, charges[0].Cost, &results[0])
+	if k == nil || !l.pay(k, charges[0].Cost, &results[0]) {
+		return false
+	}
+	l.counts.local.Add(1)
+	return true
 }
 
 // pay takes a cost out of a lease, and sees to the next one in time.
@@ -79,7 +85,6 @@ func (l *Leases) pay(k *lease, cost int64, r *limit.Result) bool {
 	if !k.spend(cost, r) {
 		return false
 	}
-	l.counts.local.Add(1)
 	if r.Remaining < k.low.Load() {
 		l.renew(k)
 	}
