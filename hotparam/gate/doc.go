@@ -32,8 +32,9 @@
 // keeps a dead store from costing that much more than four times a second. A
 // store that is Sharded has a breaker for each of its servers: where one is out,
 // the charges that lie there go by their policies, and the store is asked for the
-// others of the same request. What the shared store admits for a key is charged to this process's share of its
-// limit too, so that an outage does not begin with a full bucket.
+// others of the same request. What the shared store admits for a key is charged to
+// this process's share of its limit too, so that an outage does not begin with a
+// full bucket.
 //
 // The gate runs nothing in the background and needs no closing.
 package gate

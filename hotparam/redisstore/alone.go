@@ -17,14 +17,11 @@ const perCharge = 4
 func (l *Limiter) takeAlone(ctx context.Context, now int64, q *question, results []limit.Result) (admitted bool, at int64, err error) {
 	keys := make([]string, len(q.asked), 2*len(q.asked))
 	args := make([]any, 3, 3+10*len(keys))
-	args[0], args[1], args[2] = "", l.slackMillis, len(keys)
-	if now >= 0 {
-		args[0] = now
-	}
+	args[0], args[1], args[2] = byClock(now), l.slackMillis, len(keys)
 	for i := range q.asked {
 		a := &q.asked[i]
 		keys[i] = string(q.key(i))
-		args = append(args, string(rune(a.Kind)), a.cost, a.Capacity, a.Unit, a.Fill)
+		args = a.ask(args, a.cost)
 		results[i].Limit = a.Capacity
 	}
 	for i := range q.asked {
@@ -49,19 +46,12 @@ func (l *Limiter) takeAlone(ctx context.Context, now int64, q *question, results
 	return readDecision(reply, results)
 }
 
-// takeBucket asks lua/limit_many.lua about one bucket: for that it is the faster
-// script.
+// takeBucket asks lua/limit_many.lua about one bucket, as a flight of its own: for
+// that it is the faster script.
 func (l *Limiter) takeBucket(ctx context.Context, now int64, q *question, results []limit.Result) (admitted bool, at int64, err error) {
 	l.batch.stats.flew(1)
-	answer, err := l.askMany(ctx, func(args []any) []any {
-		args = append(args, 1, q.key(0), byClock(now), l.slackMillis, 1)
-		return append(appendShape(args, q.asked), 1, 1, 1)
-	})
-	if err != nil {
-		return false, 0, err
-	}
-	f := flight{groups: []group{{callers: 1}}, shapes: [][]asked{q.asked}}
-	if err := f.settle(answer); err != nil {
+	f := flight{now: now, keys: []any{q.key(0)}, shapes: [][]asked{q.asked}, groups: []group{{callers: 1}}, targets: []int32{0}}
+	if err := l.fly(ctx, &f); err != nil {
 		return false, 0, err
 	}
 	return seat{f: &f, place: 1}.read(results), f.at, nil

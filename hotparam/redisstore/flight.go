@@ -212,7 +212,10 @@ func (f *flight) ask(args []any, slackMillis int64) []any {
 	args = append(args, f.keys...)
 	args = append(args, byClock(f.now), slackMillis, len(f.shapes))
 	for _, shape := range f.shapes {
-		args = appendShape(args, shape)
+		args = append(args, len(shape))
+		for i := range shape {
+			args = shape[i].ask(args, shape[i].cost)
+		}
 	}
 	for i := range f.groups {
 		if g := &f.groups[i]; g.asks() > 0 {
@@ -221,24 +224,6 @@ func (f *flight) ask(args []any, slackMillis int64) []any {
 				args = append(args, int(k)+1)
 			}
 		}
-	}
-	return args
-}
-
-// byClock is now as the scripts take it.
-func byClock(now int64) any {
-	if now < 0 {
-		return ""
-	}
-	return now
-}
-
-// appendShape appends what requests have in common.
-func appendShape(args []any, shape []asked) []any {
-	args = append(args, len(shape))
-	for i := range shape {
-		a := &shape[i]
-		args = append(args, string(rune(a.Kind)), a.cost, a.Capacity, a.Unit, a.Fill)
 	}
 	return args
 }

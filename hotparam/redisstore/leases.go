@@ -44,7 +44,7 @@ const (
 // It may be used by any number of goroutines; Run by one. Without Run running it
 // leases nothing.
 type Leases struct {
-	c   *Client
+	sharding
 	max int64
 
 	mu   sync.RWMutex
@@ -73,7 +73,7 @@ type leaseCounters struct{ grants, local, returned, lost atomic.Uint64 }
 // Leases gives a store that may hold up to most of one key's cost; most is at
 // least 1.
 func (c *Client) Leases(most int64) *Leases {
-	l := &Leases{c: c, max: max(most, 1), keys: map[string]*lease{}}
+	l := &Leases{sharding: sharding{c}, max: max(most, 1), keys: map[string]*lease{}}
 	l.rests.New = func() any { return new(rest) }
 	return l
 }

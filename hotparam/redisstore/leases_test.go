@@ -41,6 +41,20 @@ func hotCharge(burst, cost int64) limit.Charge {
 	}
 }
 
+// mayLose is what two processes may lose in a test on a machine that is too busy to
+// hear of a lease in time: one lease of most each, whose tokens stay charged.
+func mayLose(t *testing.T, all []*Leases, most int64) int64 {
+	t.Helper()
+	lost := int64(0)
+	for _, l := range all {
+		lost += int64(l.Stats().Lost)
+	}
+	if lost > 2*most {
+		t.Errorf("%d lost", lost)
+	}
+	return lost
+}
+
 // hammer asks from many callers until somebody is denied or a number of requests
 // is through, and says how many were admitted.
 func hammer(t testing.TB, all []*Leases, c limit.Charge, requests int64) int64 {
@@ -69,10 +83,7 @@ func hammer(t testing.TB, all []*Leases, c limit.Charge, requests int64) int64 {
 // cluster.
 func TestLeasesAddUp(t *testing.T) {
 	t.Parallel()
-	for name, addrs := range map[string][]string{
-		"server":  {redistest.Start(t).Addr()},
-		"cluster": redistest.StartCluster(t).Addrs(),
-	} {
+	for name, addrs := range serverAndCluster(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			all, stop := leasing(t, 2, 500, addrs...)
@@ -87,15 +98,15 @@ func TestLeasesAddUp(t *testing.T) {
 			var st LeaseStats
 			for _, l := range all {
 				one := l.Stats()
-				st.Grants, st.Local, st.Held, st.Lost = st.Grants+one.Grants, st.Local+one.Local, st.Held+one.Held, st.Lost+one.Lost
+				st.Grants, st.Local, st.Held = st.Grants+one.Grants, st.Local+one.Local, st.Held+one.Held
 			}
 			if st.Grants == 0 || st.Local == 0 || st.Held != 0 {
 				t.Errorf("%+v", st)
 			}
 			// Near the end a token may wait in a lease while somebody is denied.
 			total += hammer(t, all, c, 2000)
-			if total > burst || total < burst-int64(st.Lost) { // lost: a machine too busy to hear in time
-				t.Errorf("%d admitted of %d; %+v", total, burst, st)
+			if lost := mayLose(t, all, 500); total > burst || total < burst-lost {
+				t.Errorf("%d admitted of %d, %d lost", total, burst, lost)
 			}
 		})
 	}
@@ -105,10 +116,7 @@ func TestLeasesAddUp(t *testing.T) {
 // for the others. Where one of them denies nothing is charged, by the lease neither.
 func TestLeasesBesideWindows(t *testing.T) {
 	t.Parallel()
-	for name, addrs := range map[string][]string{
-		"server":  {redistest.Start(t).Addr()},
-		"cluster": redistest.StartCluster(t).Addrs(),
-	} {
+	for name, addrs := range serverAndCluster(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			all, stop := leasing(t, 2, 500, addrs...)
@@ -153,7 +161,7 @@ func TestLeasesBesideWindows(t *testing.T) {
 			if st.Local == 0 || st.Held != 0 {
 				t.Errorf("%+v", st)
 			}
-			lost := int64(st.Lost + all[1].Stats().Lost)
+			lost := mayLose(t, all, 500)
 			if total += hammer(t, all, bucket, 2*burst); total > burst || total < burst-lost {
 				t.Errorf("%d admitted of %d, %d lost", total, burst, lost)
 			}

@@ -143,14 +143,10 @@ func (l *Limiter) refundAt(ctx context.Context, now, at time.Time, charges []lim
 		return err
 	}
 	names, args := make([]string, len(charges)), make([]any, 2, 2+5*len(charges))
-	args[0], args[1] = "", at.UnixMicro()
-	if t := l.at(now); t >= 0 {
-		args[0] = t
-	}
+	args[0], args[1] = byClock(l.at(now)), at.UnixMicro()
 	for i := range q.asked {
 		names[i] = string(q.key(i))
-		a := &q.asked[i] // each its own cost: earlier ones for the same subject are refunded by themselves
-		args = append(args, string(rune(a.Kind)), charges[i].Cost, a.Capacity, a.Unit, a.Fill)
+		args = q.asked[i].ask(args, charges[i].Cost) // each its own: earlier ones for the same subject are refunded by themselves
 	}
 	answer, err := l.refund.Run(ctx, l.c.rdb, names, args...).Int64Slice()
 	if err == nil && len(answer) != 2*len(charges) {
@@ -199,18 +195,9 @@ func (l *Limiter) arrive(ctx context.Context, s seat, results []limit.Result) (b
 
 // fly makes one call of lua/limit_many.lua.
 func (l *Limiter) fly(ctx context.Context, f *flight) error {
-	answer, err := l.askMany(ctx, func(args []any) []any { return f.ask(args, l.slackMillis) })
-	if err != nil {
-		return err
-	}
-	return f.settle(answer)
-}
-
-// askMany calls lua/limit_many.lua with what a function appends.
-func (l *Limiter) askMany(ctx context.Context, with func([]any) []any) ([]int64, error) {
 	args := l.args.Get().(*[]any)
 	defer func() { clear(*args); l.args.Put(args) }()
-	*args = with(append((*args)[:0], "evalsha", l.many.Hash()))
+	*args = f.ask(append((*args)[:0], "evalsha", l.many.Hash()), l.slackMillis)
 	cmd := redis.NewIntSliceCmd(ctx, *args...)
 	err := l.c.rdb.Process(ctx, cmd)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -218,7 +205,10 @@ func (l *Limiter) askMany(ctx context.Context, with func([]any) []any) ([]int64,
 		cmd = redis.NewIntSliceCmd(ctx, *args...)
 		err = l.c.rdb.Process(ctx, cmd)
 	}
-	return cmd.Val(), err
+	if err != nil {
+		return err
+	}
+	return f.settle(cmd.Val())
 }
 
 // spaces names what a Take was about, for errors. Names of subjects are long,

@@ -112,6 +112,11 @@ func open(t testing.TB, addrs ...string) *Client {
 	return openWith(t, Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second}) // machines are busy
 }
 
+// serverAndCluster are the addresses of one of each, started for the test.
+func serverAndCluster(t testing.TB) map[string][]string {
+	return map[string][]string{"server": {redistest.Start(t).Addr()}, "cluster": redistest.StartCluster(t).Addrs()}
+}
+
 // steady is open for tests that compare answers, thousands of them: a machine that
 // stands still for seconds, as busy ones do, makes them late and not wrong. The
 // connection is there before the first of them.

@@ -7,7 +7,7 @@ import "github.com/hotparam/pipeline/hotparam/limit"
 // does any more.
 type SharedLimiter struct {
 	limit.Store // never nil; its Take says what a call costs
-	c           *Client
+	sharding
 }
 
 // NewLimiter opens one on the server or cluster that cfg says. Like Open it does
@@ -19,7 +19,7 @@ func NewLimiter(cfg Config) (*SharedLimiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &SharedLimiter{Store: c.Limiter(), c: c}, nil
+	return &SharedLimiter{Store: c.Limiter(), sharding: sharding{c}}, nil
 }
 
 // HonoursContext says that Take returns when its context ends.

@@ -34,7 +34,7 @@ const maxRefunds = 256
 // the charge. Where the refund is lost too, because the node fails at this very
 // moment, the charge stays, which errs on the same side.
 type spread struct {
-	c     *Client
+	sharding
 	lanes [lanes]*Limiter
 
 	refunds, lost atomic.Uint64
@@ -42,7 +42,7 @@ type spread struct {
 }
 
 func newSpread(c *Client, namespace string) *spread {
-	s := &spread{c: c, late: make(chan struct{}, maxRefunds)}
+	s := &spread{sharding: sharding{c}, late: make(chan struct{}, maxRefunds)}
 	for i := range s.lanes {
 		s.lanes[i] = newLimiter(c, laneKeys(namespace, i))
 	}

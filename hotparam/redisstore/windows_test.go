@@ -58,10 +58,7 @@ func (w *Windows) ask(t interface{ Fatal(...any) }, now time.Time, c limit.Charg
 // on a cluster.
 func TestWindowsAddUp(t *testing.T) {
 	t.Parallel()
-	for name, addrs := range map[string][]string{
-		"server":  {redistest.Start(t).Addr()},
-		"cluster": redistest.StartCluster(t).Addrs(),
-	} {
+	for name, addrs := range serverAndCluster(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			all, ctx, trial := processes(t, 3, addrs...), context.Background(), 0

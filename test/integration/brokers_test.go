@@ -53,7 +53,9 @@ func libs(t *testing.T) string {
 	return program.Fetch(t, "kafka-"+kafkaVersion, func(dir string) *exec.Cmd {
 		work := t.TempDir()
 		write(t, filepath.Join(work, "pom.xml"), pom)
-		mvn := exec.CommandContext(t.Context(), "mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory="+dir)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		t.Cleanup(cancel)
+		mvn := exec.CommandContext(ctx, "mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory="+dir)
 		mvn.Dir = work
 		return mvn
 	})

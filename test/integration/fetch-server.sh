@@ -19,7 +19,7 @@ if [ -z "$mirror" ]; then
   exit 1
 fi
 
-mkdir -p apt/lists/partial apt/cache/archives/partial root
+mkdir -p apt/lists/partial apt/cache/archives/partial files
 : > apt/status # nothing is there yet, so apt fetches everything
 echo "deb [target=Packages signed-by=$keys] $mirror $release main" > apt/sources.list
 # Read after the machine's own files, so a proxy that is set there is used.
@@ -41,17 +41,17 @@ END
 apt-get -q -c "$here/apt/conf" update
 apt-get -q -y -c "$here/apt/conf" --no-install-recommends --download-only install "$package"
 for deb in apt/cache/archives/*.deb; do
-  dpkg-deb -x "$deb" root
+  dpkg-deb -x "$deb" files
 done
 rm -rf apt
 
 # Started by its own loader it finds its own libraries. The folder may be moved.
-loader=$(ls root/lib/*-linux-*/ld-linux* root/usr/lib/*-linux-*/ld-linux* 2> /dev/null | head -n 1)
+loader=$(ls files/lib/*-linux-*/ld-linux* files/usr/lib/*-linux-*/ld-linux* 2> /dev/null | head -n 1)
 libs=$(basename "$(dirname "$loader")")
 cat > server <<END
 #!/bin/sh
 here=\${0%/*}
-exec "\$here/$loader" --library-path "\$here/root/lib/$libs:\$here/root/usr/lib/$libs" "\$here/root/usr/bin/$package" "\$@"
+exec "\$here/$loader" --library-path "\$here/files/lib/$libs:\$here/files/usr/lib/$libs" "\$here/files/usr/bin/$package" "\$@"
 END
 chmod +x server
 "$here/server" --version
