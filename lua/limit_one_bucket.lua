@@ -7,9 +7,9 @@
 --
 -- One round trip: TIME, one MGET, and one SET if any is admitted.
 
-if #ARGV == 12 and ARGV[5] == 't' then
-  local call, unit_text, fill_text = redis.call, ARGV[8], ARGV[9]
-  local text, at, used, unit0, fill0 = call('MGET', KEYS[1])[1], 0, 0, unit_text, fill_text
+if #ARGV == 13 and ARGV[5] == 't' and ARGV[13] == '0' then
+  local call, key, unit_text, fill_text = redis.call, KEYS[ARGV[12] + 0], ARGV[8], ARGV[9]
+  local text, at, used, unit0, fill0 = call('MGET', key)[1], 0, 0, unit_text, fill_text
   if text then
     at, used, unit0, fill0 = string.match(text, '^t(%d+) (%d+) (%d+) (%d+)$')
   end
@@ -31,7 +31,7 @@ if #ARGV == 12 and ARGV[5] == 't' then
     local reply, reset = {k, left}, 0
     if k > 0 and cost > 0 then
       reset = over1 - clock
-      call('SET', KEYS[1], string.format('t%d %d ', clock, used1) .. unit_text .. ' ' .. fill_text,
+      call('SET', key, string.format('t%d %d ', clock, used1) .. unit_text .. ' ' .. fill_text,
         'PX', string.format('%d', ceil_div(over1 - now, 1000) + 1 + ARGV[2]))
     elseif left < capacity then
       reset = over - clock

@@ -217,13 +217,17 @@ func (f *flight) ask(args []any, slackMillis int64) []any {
 			args = shape[i].ask(args, shape[i].cost)
 		}
 	}
+	var r run
 	for i := range f.groups {
-		if g := &f.groups[i]; g.asks() > 0 {
-			args = append(args, int(g.shape)+1, g.asks())
-			for _, k := range f.targets[g.target:][:len(f.shapes[g.shape])] {
-				args = append(args, int(k)+1)
-			}
+		g := &f.groups[i]
+		keys := f.targets[g.target:][:len(f.shapes[g.shape])]
+		if g.asks() > 0 && !r.extend(g, keys) {
+			args = r.ask(args)
+			r = run{shape: g.shape, asks: g.asks(), first: keys, last: keys, fresh: r.fresh}
+		}
+		for _, k := range keys {
+			r.fresh = max(r.fresh, k+1)
 		}
 	}
-	return args
+	return r.ask(args)
 }

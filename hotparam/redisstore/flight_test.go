@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +30,14 @@ func TestFlightIsMemory(t *testing.T) {
 			requests, seats := [][]limit.Charge{}, []seat{}
 			for len(seats) < rapid.IntRange(1, 60).Draw(rt, "requests") {
 				charges := drawRequest(rt)
-				for range rapid.SampledFrom([]int{1, 1, 2, 9}).Draw(rt, "times") {
+				own := rapid.SliceOfN(rapid.Bool(), len(charges), len(charges)).Draw(rt, "own")
+				for n := range rapid.SampledFrom([]int{1, 1, 2, 9}).Draw(rt, "times") {
+					charges = slices.Clone(charges)
+					for i := range charges { // as with windows of clients beside a hot key
+						if own[i] {
+							charges[i].Subject.Space = fmt.Sprint("own", i, rapid.SampledFrom([]int{n, n, n, n, 1}).Draw(rt, "client"))
+						}
+					}
 					requests, seats = append(requests, charges), append(seats, boardOne(rt, l, f, charges))
 				}
 			}
@@ -95,6 +103,30 @@ func TestFlightOfOneBucketIsMemory(t *testing.T) {
 	})
 }
 
+// Where all who asked for the first key of a call have left, the second one is
+// charged and not the first.
+func TestFlightWithoutTheFirst(t *testing.T) {
+	t.Parallel()
+	store := onServer(t, redistest.Start(t))
+	l, f := store.Store.(*Limiter), newFlight(1_700_000_000_000_000)
+	for _, name := range []string{"left", "stayed"} {
+		q := new(question)
+		c := limit.Charge{Subject: limit.Subject{Space: "test", Name: name}, Cost: 3, Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Hour, Burst: 20}}
+		if err := q.set(l.c.keys, []limit.Charge{c}); err != nil {
+			t.Fatal(err)
+		}
+		f.join(q)
+	}
+	f.groups[0].gone = []int32{1}
+	if err := l.fly(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	names, err := l.c.rdb.Keys(t.Context(), "*").Result()
+	if err != nil || len(names) != 1 || !strings.HasSuffix(names[0], ":stayed") {
+		t.Errorf("%q, %v", names, err)
+	}
+}
+
 // boardOne gives a seat, to a known face as Take does.
 func boardOne(rt *rapid.T, l *Limiter, f *flight, charges []limit.Charge) seat {
 	if len(charges) == 1 {
@@ -132,9 +164,10 @@ func drawRequest(rt *rapid.T) []limit.Charge {
 		{Algorithm: limit.SlidingWindow, Limit: 0, Window: time.Second},
 	}
 	var charges []limit.Charge
-	for range rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(rt, "charges") {
+	names := rapid.Permutation([]string{"a", "b", "c"}).Draw(rt, "names")
+	for i := range rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(rt, "charges") {
 		charges = append(charges, limit.Charge{
-			Subject: limit.Subject{Space: "test", Name: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "name")},
+			Subject: limit.Subject{Space: "test", Name: names[i]},
 			Spec:    rapid.SampledFrom(specs).Draw(rt, "spec"),
 			Cost:    rapid.SampledFrom([]int64{1, 1, 1, 0, 2, 5, 30, 1 << 60}).Draw(rt, "cost"),
 		})

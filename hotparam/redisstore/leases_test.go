@@ -125,6 +125,7 @@ func TestLeasesBesideWindows(t *testing.T) {
 			var admitted [nClients]atomic.Int64
 			var asked, wrong atomic.Int64
 			var callers sync.WaitGroup
+			began := time.Now()
 			for i := range 16 {
 				callers.Go(func() {
 					charges, results := []limit.Charge{{}, bucket, {}}, make([]limit.Result, 3)
@@ -146,6 +147,7 @@ func TestLeasesBesideWindows(t *testing.T) {
 				})
 			}
 			callers.Wait()
+			busy := time.Since(began) < 5*time.Second // twice what a lease is worth it for
 			total := int64(0)
 			for i := range admitted {
 				if n := admitted[i].Load(); n != perClient {
@@ -157,11 +159,12 @@ func TestLeasesBesideWindows(t *testing.T) {
 				t.Errorf("%d answers are not those of their limits", wrong.Load())
 			}
 			stop()
-			st := all[0].Stats()
-			if st.Local == 0 || st.Held != 0 {
+			if st := all[0].Stats(); busy && st.Local == 0 || st.Held != 0 {
 				t.Errorf("%+v", st)
 			}
-			lost := mayLose(t, all, 500)
+			// What a bucket regains while a charge is on its way back is not given
+			// twice: of all these refunds together less than a token.
+			lost := mayLose(t, all, 500) + 1
 			if total += hammer(t, all, bucket, 2*burst); total > burst || total < burst-lost {
 				t.Errorf("%d admitted of %d, %d lost", total, burst, lost)
 			}

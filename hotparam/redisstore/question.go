@@ -1,8 +1,6 @@
 package redisstore
 
 import (
-	"slices"
-
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
@@ -85,9 +83,18 @@ func (q *question) key(i int) []byte {
 
 // travels is whether the script for many requests knows all that is asked for.
 func (q *question) travels() bool {
-	return !slices.ContainsFunc(q.asked, func(a asked) bool {
-		return a.Lack > 0 || a.Block > 0 || a.Kind != limit.KindBucket && a.Kind != limit.KindFixed && a.Kind != limit.KindSliding
-	})
+	for i := range q.asked {
+		a := &q.asked[i]
+		if a.Lack > 0 || a.Block > 0 || a.Kind != limit.KindBucket && a.Kind != limit.KindFixed && a.Kind != limit.KindSliding {
+			return false
+		}
+		for j := range i {
+			if q.charges[j].Subject == q.charges[i].Subject {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // costSoFar is the cost of the last charge, together with earlier ones for the
