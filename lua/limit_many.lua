@@ -15,9 +15,13 @@
 --            unit      see limit_prelude, at least 1
 --            fill      see limit_prelude, at least 1; 0 for windows
 -- then, until the end, runs of requests of one shape, one behind the other:
--- ARGV[..] shape, how many requests, and for each charge which of KEYS the first
---          one asks for, and how much further the one of each next is: 0 where
---          all ask for the same. All these keys are different.
+-- ARGV[..] shape; below 0 where a key was charged before by another charge of
+--          this shape
+--          how many requests
+--          for each charge which of KEYS the first one asks for, and how much
+--          further the one of each next is: 0 where all ask for the same. Those
+--          of one request differ, and what is not 0 leads to keys that no
+--          request before asked for
 --
 -- One bucket alone goes a shorter way, see limit_one_bucket.
 --
@@ -170,9 +174,9 @@ end
 
 local reply, r, keys, steps, lefts, last = {}, 0, {}, {}, {}, #ARGV
 
--- n requests for one key: as if they came one after the other.
-local function judge_equal(n)
-  local look, cost, key, k = looks[c], costs[c], keys[c], n
+-- n requests for one key of column l: as if they came one after the other.
+local function judge_equal(l, n)
+  local look, cost, key, k = looks[l], costs[l], keys[l], n
   local left, reset, used = look(key, cost), 0, 0
   if n * cost > left then
     k = floor(left / cost)
@@ -181,9 +185,9 @@ local function judge_equal(n)
     look(key, k * cost)
   end
   if k > 0 and cost > 0 then
-    reset, used = charges[c]()
+    reset, used = charges[l]()
   else
-    reset = rests[c](cost)
+    reset = rests[l](cost)
   end
   reply[r + 1], reply[r + 2], reply[r + 3], r = k, left, reset, r + 3
   if k > 1 then
@@ -192,23 +196,29 @@ local function judge_equal(n)
   end
   if k < n then
     look(key, cost)
-    local _, retry = rests[c](cost)
+    local _, retry = rests[l](cost)
     r = r + 1
     reply[r] = retry
   end
-  flushes[c]()
 end
 
+-- No two columns know the same state: those of another shape forget first.
+local before, first, final = 0, 1, 0
 while a < last do
-  local shape, n = 2 * ARGV[a] - 1, ARGV[a + 1] + 0
-  local first, final = shapes[shape] + 1, shapes[shape] + shapes[shape + 1]
+  local shape, n = ARGV[a] + 0, ARGV[a + 1] + 0
+  if shape ~= before then
+    for l = first, final do
+      flushes[l]()
+    end
+    before = max(shape, -shape)
+    first, final = shapes[2 * before - 1] + 1, shapes[2 * before - 1] + shapes[2 * before]
+  end
   a = a + 2
   for l = first, final do
     keys[l], steps[l], a = ARGV[a] + 0, ARGV[a + 1] + 0, a + 2
   end
   if first == final and steps[first] == 0 then
-    c = first
-    judge_equal(n)
+    judge_equal(first, n)
     n = 0
   end
   for _ = 1, n do
@@ -238,9 +248,9 @@ while a < last do
       end
     end
   end
-  for l = first, final do
-    flushes[l]()
-  end
+end
+for l = first, final do
+  flushes[l]()
 end
 reply[r + 1] = now
 return reply

@@ -217,17 +217,18 @@ func (f *flight) ask(args []any, slackMillis int64) []any {
 			args = shape[i].ask(args, shape[i].cost)
 		}
 	}
-	var r run
+	r := run{users: make([]int32, len(f.keys))}
 	for i := range f.groups {
 		g := &f.groups[i]
 		keys := f.targets[g.target:][:len(f.shapes[g.shape])]
-		if g.asks() > 0 && !r.extend(g, keys) {
+		if g.asks() == 0 {
+			continue
+		}
+		if !r.extend(g, keys) {
 			args = r.ask(args)
-			r = run{shape: g.shape, asks: g.asks(), first: keys, last: keys, fresh: r.fresh}
+			r.begin(g, keys)
 		}
-		for _, k := range keys {
-			r.fresh = max(r.fresh, k+1)
-		}
+		r.use(keys)
 	}
 	return r.ask(args)
 }

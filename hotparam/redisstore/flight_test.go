@@ -31,12 +31,16 @@ func TestFlightIsMemory(t *testing.T) {
 			for len(seats) < rapid.IntRange(1, 60).Draw(rt, "requests") {
 				charges := drawRequest(rt)
 				own := rapid.SliceOfN(rapid.Bool(), len(charges), len(charges)).Draw(rt, "own")
+				turn := rapid.Bool().Draw(rt, "turn")
 				for n := range rapid.SampledFrom([]int{1, 1, 2, 9}).Draw(rt, "times") {
 					charges = slices.Clone(charges)
 					for i := range charges { // as with windows of clients beside a hot key
 						if own[i] {
 							charges[i].Subject.Space = fmt.Sprint("own", i, rapid.SampledFrom([]int{n, n, n, n, 1}).Draw(rt, "client"))
 						}
+					}
+					if first, final := &charges[0].Subject, &charges[len(charges)-1].Subject; turn { // the same limits on other keys
+						*first, *final = *final, *first
 					}
 					requests, seats = append(requests, charges), append(seats, boardOne(rt, l, f, charges))
 				}

@@ -30,7 +30,7 @@ func BenchmarkLimiterCallers(b *testing.B) {
 		request func(caller, call int) []limit.Charge
 	}{
 		{"hot", 1, 1, oneHotKey}, {"hot", 16, 1, oneHotKey}, {"hot", 64, 1, oneHotKey}, {"hot", 256, 1, oneHotKey},
-		{"keys=10000", 64, 156, manyKeys}, {"three", 64, 1, threeCharges},
+		{"keys=10000", 64, 156, manyKeys}, {"three", 64, 1000, threeCharges},
 	} {
 		for _, how := range []string{"alone", "together"} {
 			b.Run(fmt.Sprintf("%s/callers=%d/%s", load.name, load.callers, how), func(b *testing.B) {
@@ -62,11 +62,12 @@ func manyKeys(caller, call int) []limit.Charge {
 	return charges
 }
 
-// threeCharges are those of a hot key and of a client of the caller's own.
-func threeCharges(caller, _ int) []limit.Charge {
+// threeCharges are those of a hot key and of one of a thousand clients.
+func threeCharges(caller, call int) []limit.Charge {
 	charges, _ := aRequest()
+	n := (caller*31 + call) % 1000
 	for i := range charges[1:] {
-		charges[i+1].Subject.Client = hotparam.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(caller)}))
+		charges[i+1].Subject.Client = hotparam.ClientFrom(netip.AddrFrom4([4]byte{192, 0, byte(n / 250), byte(n % 250)}))
 	}
 	return openWide(charges)
 }

@@ -9,26 +9,52 @@ type run struct {
 	asks        int
 	first, last []int32 // keys of the first request and of the last
 	step        int32   // between keys that are not the same, once there are two requests
-	fresh       int32   // from here on keys are new: nothing before asks for them
+	mixed       bool    // another charge of the shape has used a key
+
+	// users has for every key which charge of which shape used it last, 0 for none.
+	users []int32
+}
+
+// maxShapes is more than the charges of a call.
+const maxShapes = 1 << 10
+
+// user is a charge of a shape, as in users.
+func (r *run) user(l int) int32 { return int32(l)*maxShapes + r.shape + 1 }
+
+// begin starts anew.
+func (r *run) begin(g *group, keys []int32) {
+	*r = run{shape: g.shape, asks: g.asks(), first: keys, last: keys, users: r.users}
+	for l, k := range keys {
+		if u := r.users[k]; u != 0 && u != r.user(l) && (u-1)%maxShapes == g.shape {
+			r.mixed = true
+		}
+	}
+}
+
+// use notes who uses the keys of a request.
+func (r *run) use(keys []int32) {
+	for l, k := range keys {
+		r.users[k] = r.user(l)
+	}
 }
 
 // extend takes in one more request, if it fits.
 func (r *run) extend(g *group, keys []int32) bool {
-	if r.asks == 0 || g.shape != r.shape || g.asks() > 1 || r.step == 0 && r.asks > 1 {
+	if r.asks == 0 || g.shape != r.shape || g.asks() > 1 {
 		return false
 	}
 	step := int32(0)
-	for l := range keys {
-		if keys[l] != r.last[l] {
+	for l, k := range keys {
+		if k != r.last[l] {
 			step++ // new keys of one request lie one behind the other
 		}
 	}
-	if step == 0 || r.asks > 1 && step != r.step {
+	if r.asks > 1 && step != r.step || step == 0 && len(keys) == 1 {
 		return false
 	}
 	for l, k := range keys {
 		own := k != r.last[l]
-		if own && (k < r.fresh || k != r.last[l]+step) || r.asks > 1 && own != (r.last[l] != r.first[l]) {
+		if own && (r.users[k] != 0 || k != r.last[l]+step) || r.asks > 1 && own != (r.last[l] != r.first[l]) {
 			return false
 		}
 	}
@@ -41,7 +67,11 @@ func (r *run) ask(args []any) []any {
 	if r.asks == 0 {
 		return args
 	}
-	args = append(args, int(r.shape)+1, r.asks)
+	shape := int(r.shape) + 1
+	if r.mixed {
+		shape = -shape
+	}
+	args = append(args, shape, r.asks)
 	for l, k := range r.first {
 		step := 0
 		if r.last[l] != k {
