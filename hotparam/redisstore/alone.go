@@ -50,7 +50,7 @@ func (l *Limiter) takeAlone(ctx context.Context, now int64, q *question, results
 // that it is the faster script.
 func (l *Limiter) takeBucket(ctx context.Context, now int64, q *question, results []limit.Result) (admitted bool, at int64, err error) {
 	l.batch.stats.flew(1)
-	f := flight{now: now, keys: []any{q.key(0)}, shapes: [][]asked{q.asked}, groups: []group{{callers: 1}}, targets: []int32{0}}
+	f := flight{now: now, manifest: &manifest{keys: []any{q.key(0)}, targets: []int32{0}}, shapes: [][]asked{q.asked}, groups: []group{{callers: 1}}}
 	if err := l.fly(ctx, &f); err != nil {
 		return false, 0, err
 	}

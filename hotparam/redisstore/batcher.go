@@ -52,6 +52,7 @@ type batcher struct {
 	waiting []*flight  // only the last one takes callers in
 	queued  int        // callers in them
 	out     *flight    // the last one that departed
+	groups  int        // in it: as many may come again
 	flying  bool
 	closed  bool
 	alarm   *time.Timer // nil until it is first needed
@@ -136,6 +137,7 @@ func (b *batcher) boarding(q *question, now int64) *flight {
 		}
 	}
 	f := newFlight(now)
+	f.groups = make([]group, 0, b.groups)
 	b.waiting = append(b.waiting, f)
 	b.setAlarm()
 	return f
@@ -223,12 +225,13 @@ func (b *batcher) depart() *flight {
 	b.waiting[0] = nil
 	b.waiting = b.waiting[1:]
 	b.queued -= f.callers
-	f.departed, f.index, f.newest, f.faces = true, nil, nil, [len(f.faces)]face{}
+	f.departed, b.groups = true, len(f.groups)
 	return f
 }
 
 // travel makes the call, which lasts at most as long as a caller waits for it.
 func (b *batcher) travel(f *flight) error {
+	defer f.unload()
 	asks := f.asks()
 	if asks == 0 {
 		return context.Canceled // and nobody reads it
