@@ -14,8 +14,7 @@
 --            unit      see limit_prelude, at least 1
 --            fill      see limit_prelude, at least 1; 0 for windows
 -- then, until the end, runs of requests of one shape, one behind the other:
--- ARGV[..] shape; below 0 where a key was charged before by another charge of
---          this shape
+-- ARGV[..] shape; below 0 where a key was asked for before by another charge
 --          how many requests
 --          for each charge which of KEYS the first one asks for, and how much
 --          further the one of each next is: 0 where all ask for the same. Those
@@ -33,7 +32,7 @@
 -- and after all now, which a refund has to name.
 --
 -- One round trip: TIME, one MGET, and a write for each key that changed. Inside
--- Redis 7, for each request: 0.23 us where 60 ask for one hot key, 3.2 us where 40
+-- Redis 7, for each request: 0.23 us where 60 ask for one hot key, 3.3 us where 40
 -- ask for keys of their own, 6.3 us where they ask for a hot key and two windows of
 -- their own. A call with one request costs a little more than "decide".
 --

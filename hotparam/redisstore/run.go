@@ -9,7 +9,7 @@ type run struct {
 	asks        int
 	first, last []int32 // keys of the first request and of the last
 	step        int32   // between keys that are not the same, once there are two requests
-	mixed       bool    // another charge of the shape has used a key
+	mixed       bool    // another charge has used a key
 
 	// users has for every key which charge of which shape used it last, 0 for none.
 	users []int32
@@ -25,9 +25,7 @@ func (r *run) user(l int) int32 { return int32(l)*maxShapes + r.shape + 1 }
 func (r *run) begin(g *group, keys []int32) {
 	*r = run{shape: g.shape, asks: g.asks(), first: keys, last: keys, users: r.users}
 	for l, k := range keys {
-		if u := r.users[k]; u != 0 && u != r.user(l) && (u-1)%maxShapes == g.shape {
-			r.mixed = true
-		}
+		r.mixed = r.mixed || r.users[k] != 0 && r.users[k] != r.user(l)
 	}
 }
 

@@ -262,7 +262,7 @@ func overrideIsFelt(t *testing.T, s *site) {
 		t.Fatalf("PUT override: %d %s", status, body)
 	}
 	for i := range s.decide {
-		program.Await(t, 5*time.Second, "the override in a sidecar", func() bool {
+		program.Await(t, time.Second, "the override in a sidecar", func() bool {
 			_, body := do(t, http.MethodPost, "http://"+s.decide[i]+"/v1/decide", `{"method":"GET","uri":"/topic?id=77","ip":"192.0.2.7"}`,
 				http.Header{"Content-Type": {"application/json"}})
 			return strings.Contains(body, `"reason":"blocked"`)
@@ -272,7 +272,7 @@ func overrideIsFelt(t *testing.T, s *site) {
 		t.Fatalf("DELETE override: %d %s", status, body)
 	}
 	for range s.proxies { // one after the other: visits go to the sidecars in turn
-		program.Await(t, 5*time.Second, "the override to be gone", func() bool { return s.visit(77) == http.StatusOK })
+		program.Await(t, time.Second, "the override to be gone", func() bool { return s.visit(77) == http.StatusOK })
 	}
 }
 

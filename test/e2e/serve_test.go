@@ -80,12 +80,12 @@ func TestReload(t *testing.T) {
 	ready(t, admin)
 	rewrite(t, config, pipelineRules+"overrides:\n  - {key: 'topic?id=3', action: block}\n")
 	// Who asks again and again meets the limit of a hot key before the new rules.
-	program.Await(t, 10e9, "the new rules", func() bool { return strings.Contains(p.Said(), "configuration read again") })
+	program.Await(t, 5e9, "the new rules", func() bool { return strings.Contains(p.Said(), "configuration read again") })
 	if status, _ := get(t, "http://"+addr+"/topic?id=3"); status != http.StatusTooManyRequests {
 		t.Errorf("the new rules do not hold: %d", status)
 	}
 	rewrite(t, config, "rules: oops\n")
-	program.Await(t, 10e9, "the error", func() bool { return strings.Contains(p.Said(), "hotparam.yaml:1") })
+	program.Await(t, 5e9, "the error", func() bool { return strings.Contains(p.Said(), "hotparam.yaml:1") })
 	if status, _ := get(t, "http://"+addr+"/topic?id=3"); status != http.StatusTooManyRequests {
 		t.Errorf("a bad file changed the rules: %d", status)
 	}

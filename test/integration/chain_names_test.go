@@ -218,7 +218,7 @@ func checkPoller(t *testing.T, c chain, counts map[hotparam.Key]int64) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	program.Await(t, 60*time.Second, "all names in Graphite", func() bool {
+	program.Await(t, 40*time.Second, "all names in Graphite", func() bool {
 		if err := p.Poll(t.Context()); err != nil {
 			t.Log(err) // as in the aggregator, the next poll asks again
 		}
