@@ -49,10 +49,9 @@ func (l *list) redisRole(in redisstore.Inspection) {
 			Why: "some or all keys cannot be reached", Mend: "redis-cli --cluster check " + in.Addrs[0]})
 	}
 	if in.WholeOnly {
-		host, port, _ := strings.Cut(in.Addrs[0], ":")
 		l.add(Warn, Finding{What: "cluster-require-full-coverage is yes",
 			Why:  "when a master dies, all nodes refuse everything until a replica has taken over: all limits are local meanwhile, not just those that lay on it",
-			Mend: fmt.Sprintf("redis-cli --cluster call %s:%s CONFIG SET cluster-require-full-coverage no   # and in redis.conf", host, port)})
+			Mend: fmt.Sprintf("redis-cli --cluster call %s CONFIG SET cluster-require-full-coverage no   # and in redis.conf", in.Addrs[0])})
 	}
 }
 
