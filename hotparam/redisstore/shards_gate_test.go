@@ -111,12 +111,12 @@ func (g *onCluster) byRedis(t testing.TB, what string) time.Duration {
 	return time.Since(began)
 }
 
-// out asks until the breaker of one node is open, in requests of which most have
+// out asks until the breaker of one node has opened, in requests of which most have
 // limits on two nodes: the one that answers is not held guilty.
 func (g *onCluster) out(t testing.TB) time.Duration {
 	t.Helper()
 	began := time.Now()
-	for g.Stats().StoreOut == 0 {
+	for g.Stats().StoreOpened == 0 {
 		for i := range topics {
 			g.ask(i, fmt.Sprint("192.0.2.", i))
 		}
