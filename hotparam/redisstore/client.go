@@ -48,6 +48,7 @@ func Open(cfg Config) (*Client, error) {
 		quiet:   quiet,
 		scripts: loadScripts(),
 	}
+	c.rdb.AddHook(once{cfg.Timeout})
 	c.limits = newLimiter(c, c.keys)
 	if cluster, ok := c.rdb.(*redis.ClusterClient); ok {
 		cluster.AddHook(&reloader{cluster: cluster})

@@ -38,8 +38,9 @@ type Config struct {
 	// Namespace keeps tenants apart: 1 to 64 of A-Z a-z 0-9 . _ -.
 	// Default "default".
 	Namespace string
-	// Timeout bounds reading, writing and waiting for a connection, each. A
-	// context that ends sooner ends the call sooner. Default 1s.
+	// Timeout bounds a call with everything that belongs to it: waiting for a
+	// connection, dialling, writing, reading, redirects of a cluster. A context
+	// that ends sooner ends the call sooner. Default 1s.
 	Timeout time.Duration
 	// PoolSize is how many connections a process may hold. Default 16: callers
 	// share pipelines, so more connections only cost Redis memory.

@@ -27,7 +27,7 @@ type Redis struct {
 	Password string        `help:"Password for AUTH. Better set by the environment than as a flag."`
 	DB       int           `default:"0" help:"Database number; a cluster has only 0."`
 	TLS      bool          `help:"Connect by TLS."`
-	Timeout  time.Duration `default:"500ms" help:"Longest wait for one answer outside of decisions."`
+	Timeout  time.Duration `default:"500ms" help:"Longest call outside of decisions, with dialling and redirects."`
 }
 
 // Kafka is the topic that carries counts.

@@ -132,6 +132,47 @@ func (c *Cluster) Master(t testing.TB, key string) *Server {
 	return nil
 }
 
+// Move hands the slot of a key, of which that is the only one, to another node. It
+// calls halfway when the key is there and the clients have not been told.
+func (c *Cluster) Move(t testing.TB, key string, to *Server, halfway func()) {
+	t.Helper()
+	from := c.Master(t, key)
+	slot, err := from.Client().ClusterKeySlot(context.Background(), key).Result()
+	if err != nil {
+		t.Fatalf("redistest: slot of %q: %v", key, err)
+	}
+	to.do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", from.id(t))
+	from.do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", to.id(t))
+	from.do(t, "MIGRATE", "127.0.0.1", to.port, key, 0, ready.Milliseconds())
+	halfway()
+	for _, n := range []*Server{to, from} {
+		n.do(t, "CLUSTER", "SETSLOT", slot, "NODE", to.id(t))
+	}
+}
+
+// Front stands before the master of a key: clients that ask the cluster for its
+// nodes are told the address of the front instead.
+func (c *Cluster) Front(t testing.TB, key string) *Front {
+	t.Helper()
+	m := c.Master(t, key)
+	f := StartFront(t, m.Addr())
+	_, port, err := net.SplitHostPort(f.Addr())
+	if err != nil {
+		t.Fatalf("redistest: front: %v", err)
+	}
+	m.do(t, "CONFIG", "SET", "cluster-announce-port", port)
+	await(t, "the nodes to tell of the front", func() bool {
+		for _, n := range c.Nodes {
+			text, err := n.Client().Do(context.Background(), "CLUSTER", "NODES").Text()
+			if err != nil || !strings.Contains(text, ":"+port+"@") {
+				return false
+			}
+		}
+		return true
+	})
+	return f
+}
+
 func (c *Cluster) await(t testing.TB) {
 	t.Helper()
 	await(t, "the cluster to form", c.whole)

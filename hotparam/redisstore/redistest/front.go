@@ -61,6 +61,28 @@ func CutAfter(n int) Manner {
 	}
 }
 
+// At answers command n from now, counted from 1, in a manner, and all others as
+// the server does.
+func At(n int64, m Manner) Manner {
+	var seen atomic.Int64
+	return func(ctx context.Context, client io.Writer, ask func() ([]byte, error)) error {
+		if seen.Add(1) == n {
+			return m(ctx, client, ask)
+		}
+		return truly(ctx, client, ask)
+	}
+}
+
+// truly answers as the server does.
+func truly(_ context.Context, client io.Writer, ask func() ([]byte, error)) error {
+	answer, err := ask()
+	if err != nil {
+		return err
+	}
+	_, err = client.Write(answer)
+	return err
+}
+
 // Dribbles gives the true answer byte by byte, with a pause after each.
 func Dribbles(pause time.Duration) Manner {
 	return func(ctx context.Context, client io.Writer, ask func() ([]byte, error)) error {
@@ -186,12 +208,7 @@ func (f *Front) answer(client io.Writer, ask func() ([]byte, error)) error {
 	if m := f.manner.Load(); m != nil {
 		return (*m)(f.ctx, client, ask)
 	}
-	answer, err := ask()
-	if err != nil {
-		return err
-	}
-	_, err = client.Write(answer)
-	return err
+	return truly(f.ctx, client, ask)
 }
 
 // readValue reads one value of RESP2, whatever is in it, as bytes.
