@@ -1,9 +1,20 @@
 package hotparam
 
+import "time"
+
+// The bounds of a count. Every reader of counts holds to them, so that nothing
+// that one lets through is dropped by the next.
+const (
+	// MaxCount is the greatest N of a count, and of what its Crowd says.
+	MaxCount = 1 << 40
+	// MaxAhead is how far a count's second may be ahead of its reader's clock.
+	MaxAhead = 2 * time.Second
+)
+
 // Count says that a key was asked for N times in one second.
 type Count struct {
 	Key Key
-	// N is how often; always positive.
+	// N is how often: 1 to MaxCount.
 	N int64
 	// Second is the unix second in which the requests happened. Counts are
 	// placed in windows by it, never by when they arrive.

@@ -119,6 +119,7 @@ func (c *checkCmd) inspect(ctx context.Context, set *rules.Set, aim checkup.Aim)
 		func() []checkup.Finding {
 			return checkup.Kernel(kernel.Inspect(ctx, c.In.ReadBuffer, time.Second))
 		},
+		func() []checkup.Finding { return checkup.Trust(c.senders(), set, c.Config) },
 		func() []checkup.Finding { return c.statsd(ctx, aim) },
 		func() []checkup.Finding { return c.graphite(ctx, set, aim) },
 		func() []checkup.Finding { return c.kafka(ctx, set, aim) },
@@ -135,6 +136,22 @@ func (c *checkCmd) inspect(ctx context.Context, set *rules.Set, aim checkup.Aim)
 		report.Findings = append(report.Findings, f...)
 	}
 	return report
+}
+
+// senders is who may send counts, and what is known of those who ask.
+func (c *checkCmd) senders() checkup.Senders {
+	s := checkup.Senders{
+		Listen: c.In.Listen, Allow: c.In.Allow,
+		Graphite: c.Graphite.URL != "" && len(c.In.Listen) == 0 && len(c.Kafka.Brokers) == 0,
+	}
+	switch {
+	case s.Graphite: // its own finding
+	case c.Tally.Clients <= 0:
+		s.Nameless = "tally.clients: 0"
+	case !c.StatsD.Sets && len(c.Kafka.Brokers) == 0:
+		s.Nameless = "statsd.sets: false"
+	}
+	return s
 }
 
 // statsd looks at the server and at the carbon behind it.

@@ -51,6 +51,7 @@ func New(cfg Config) *Aggregator {
 		detector: detect.New(cfg.Rules, detect.Options{
 			Counters: cfg.Counters, Lanes: cfg.Lanes, MaxRate: cfg.MaxRate,
 			Lateness: cfg.Lateness, Future: cfg.Future, Hold: cfg.Hold,
+			NoClients: cfg.NoClients,
 		}),
 	}
 	a.hot.Store(&hotparam.HotSet{})

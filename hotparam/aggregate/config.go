@@ -32,11 +32,12 @@ type Config struct {
 	// more; default 5 s. Longer bridges longer outages of the publisher's way,
 	// and keeps keys hot as much longer after one has died.
 	Hold time.Duration
-	// Counters, Lanes, MaxRate, Lateness and Future bound the counting: see
+	// Counters, Lanes, MaxRate, Lateness, Future and NoClients are those of
 	// detect.Options.
 	Counters, Lanes  int
 	MaxRate          float64
 	Lateness, Future time.Duration
+	NoClients        bool
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 	// OnChange, when set, is called with what entered and left the hot set, in

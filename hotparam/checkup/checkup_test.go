@@ -54,6 +54,20 @@ func check(t *testing.T, tests []judged) {
 	}
 }
 
+func TestTrust(t *testing.T) {
+	t.Parallel()
+	loops := parse(t, `rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200, min_clients: 5}}]`)
+	none := &rules.Set{}
+	check(t, []judged{
+		{"loopback and sockets", Trust(Senders{Listen: []string{"127.0.0.1:8127", "tcp://[::1]:8127", "unix:/run/x", "udp://localhost:1"}}, none, "f.yaml"), OK, ""},
+		{"everybody", Trust(Senders{Listen: []string{"0.0.0.0:8127"}}, none, "f.yaml"), Warn, "0.0.0.0:8127 takes lines from everybody"},
+		{"every address", Trust(Senders{Listen: []string{"udp://:8127"}}, none, "f.yaml"), Warn, "from everybody"},
+		{"a list", Trust(Senders{Listen: []string{":8127"}, Allow: []string{"10.0.0.0/8"}}, none, "f.yaml"), OK, ""},
+		{"senders do not look", Trust(Senders{Nameless: "tally.clients: 0"}, loops, "f.yaml"), Fail, "with tally.clients: 0 senders do not say"},
+		{"Graphite", Trust(Senders{Graphite: true}, loops, "f.yaml"), Warn, "Graphite does not know"},
+	})
+}
+
 func parse(t *testing.T, text string) *rules.Set {
 	t.Helper()
 	set, err := rules.Parse("f.yaml", []byte(text))

@@ -57,7 +57,7 @@ type Member struct {
 }
 
 // MaxN is the greatest number that a member or a record may say.
-const MaxN = 1 << 53
+const MaxN = hotparam.MaxCount
 
 var errMember = errors.New("crowd: not a member of a set of clients; want seen=N, 8 hex digits, or a client in hex and =N")
 

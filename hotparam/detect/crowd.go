@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"math"
 	"strings"
 
 	"github.com/hotparam/pipeline/hotparam"
@@ -33,10 +34,13 @@ type budget struct {
 // forget a part of itself.
 type crowds struct {
 	budget *budget
-	window int64 // seconds
-	grain  int64 // seconds of one part
-	keys   map[hotparam.Key]*parts
-	whole  hotparam.Crowd // of the last question
+	// anonymous says that requests which nobody lays to a client are kept too:
+	// they are judged as those of one client.
+	anonymous bool
+	window    int64 // seconds
+	grain     int64 // seconds of one part
+	keys      map[hotparam.Key]*parts
+	whole     hotparam.Crowd // of the last question
 }
 
 // parts are the crowds of one key, in a ring.
@@ -49,7 +53,12 @@ type parts struct {
 type part struct {
 	number int64
 	crowd  hotparam.Crowd
+	// unnamed are the requests that nobody laid to a client. It is below 0 while
+	// a sender's summary has come before the count that it belongs to.
+	unnamed int64
 }
+
+func (p *part) empty() bool { return p.crowd.Seen == 0 && p.unnamed == 0 }
 
 func newCrowds(window int64, b *budget) *crowds {
 	window = max(window, 1)
@@ -62,7 +71,8 @@ func newCrowds(window int64, b *budget) *crowds {
 // add takes the crowd of a count that its window has taken, when the key's sum
 // is near the threshold or was so a moment ago. Nothing of who is kept.
 func (cs *crowds) add(c *hotparam.Count, near bool) {
-	if c.Crowd == nil || c.Crowd.Seen <= 0 {
+	named := c.Crowd != nil && c.Crowd.Seen > 0
+	if !named && !cs.anonymous {
 		return
 	}
 	p := cs.keys[c.Key]
@@ -82,32 +92,42 @@ func (cs *crowds) add(c *hotparam.Count, near bool) {
 	number := floor(c.Second, cs.grain)
 	at := &p.ring[number-floor(number, int64(len(p.ring)))*int64(len(p.ring))]
 	switch {
-	case at.number > number && at.crowd.Seen > 0:
+	case at.number > number && !at.empty():
 		return // a count ahead of time has taken its place
 	case at.number != number:
 		crowd.Reset(&at.crowd)
-		at.number = number
+		at.number, at.unnamed = number, 0
 	}
-	crowd.Merge(&at.crowd, c.Crowd)
+	if cs.anonymous {
+		at.unnamed += c.N
+	}
+	if named {
+		crowd.Merge(&at.crowd, c.Crowd)
+		if cs.anonymous {
+			at.unnamed -= c.Crowd.Seen
+		}
+	}
 }
 
-// of is who asked for a key in the window that ends with second now; nil where
-// nobody said. It holds until the next call.
-func (cs *crowds) of(key hotparam.Key, now int64) *hotparam.Crowd {
+// of is who asked for a key in the window that ends with second now, and how
+// many requests nobody laid to a client; nil where nothing is kept of the key.
+// It holds until the next call.
+func (cs *crowds) of(key hotparam.Key, now int64) (c *hotparam.Crowd, unnamed int64) {
 	p := cs.keys[key]
 	if p == nil {
-		return nil
+		return nil, 0
 	}
 	crowd.Reset(&cs.whole)
 	for i := range p.ring {
 		if n := p.ring[i].number; n >= floor(now-cs.window+1, cs.grain) && n <= floor(now, cs.grain) {
 			crowd.Merge(&cs.whole, &p.ring[i].crowd)
+			unnamed += p.ring[i].unnamed
 		}
 	}
-	if cs.whole.Seen == 0 {
-		return nil
+	if unnamed = max(unnamed, 0); cs.whole.Seen == 0 && unnamed == 0 {
+		return nil, 0
 	}
-	return &cs.whole
+	return &cs.whole, unnamed
 }
 
 // turn forgets the keys of which the window that ends with now has nothing.
@@ -137,8 +157,8 @@ func floor(a, b int64) int64 {
 
 // party is what a crowd says about a key with a sum over its window.
 type party struct {
-	// known is false where the senders do not say who asks, or say it of so
-	// little that nothing follows: then everything counts.
+	// known is false where so little of the sum was looked at that nothing
+	// follows, or nothing, for want of room: then everything counts.
 	known bool
 	// effective is what is left of the sum when no client counts for more than
 	// its part of the threshold.
@@ -148,8 +168,8 @@ type party struct {
 	share     float64         // its part, 0 to 1
 }
 
-// knownFrom is which part of a sum must have been seen for it to say anything
-// about the whole: one in so many.
+// knownFrom is which part of a sum must have been looked at for it to say
+// anything about the whole: one in so many.
 const knownFrom = 4
 
 // judge says who stands behind a key with a sum over the window, of a rule with
@@ -157,16 +177,22 @@ const knownFrom = 4
 //
 // A key is viral when it reaches its threshold although no client counts for
 // more than threshold/minClients. That takes at least minClients clients, and a
-// crowd passes whatever a few loops add to it.
+// crowd passes whatever a few loops add to it. Requests that nobody laid to a
+// client count as those of one: who sends counts without saying who asks, a
+// forger among them, makes nothing hot alone.
 func (cs *crowds) judge(key hotparam.Key, now, sum int64, threshold, minClients int64) party {
-	c := cs.of(key, now)
+	c, unnamed := cs.of(key, now)
 	if c == nil {
 		return party{effective: sum}
 	}
-	p := party{known: c.Seen >= sum/knownFrom, effective: sum, clients: crowd.Clients(c)}
+	kept := c.Seen + unnamed
+	p := party{known: kept >= sum/knownFrom, effective: sum, clients: crowd.Clients(c)}
 	p.client, p.share = crowd.Heaviest(c)
+	p.share *= float64(c.Seen) / float64(kept)
 	if p.known && minClients > 1 {
-		p.effective = crowd.Effective(c, sum, max(1, threshold/minClients))
+		most := max(1, threshold/minClients)
+		nobodys := int64(math.Round(float64(sum) * float64(unnamed) / float64(kept)))
+		p.effective = crowd.Effective(c, sum-nobodys, most) + min(nobodys, most)
 	}
 	return p
 }

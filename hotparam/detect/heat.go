@@ -36,6 +36,7 @@ func newHeat(t *terms, second int64, o Options, b *budget) *heat {
 func (h *heat) setTerms(t *terms) {
 	before := h.terms
 	h.terms = t
+	h.crowds.anonymous = t.rule.Hot.MinClients > 1 && !h.opts.NoClients
 	surge := t.rule.Hot.Surge
 	switch {
 	case surge == 0:

@@ -52,8 +52,8 @@ func (l *lane) add(now time.Time, c *hotparam.Count, h *heat, hash uint64) bool 
 	}
 	l.stats.Adds++
 	l.stats.Newest = max(l.stats.Newest, c.Second)
-	if c.Crowd != nil {
-		h.crowds.add(c, added.Sum >= h.terms.least/crowdFrom)
+	if near := added.Sum >= h.terms.least/crowdFrom; c.Crowd != nil || near && h.crowds.anonymous {
+		h.crowds.add(c, near)
 	}
 	return added.Risen && h.rise(added.Place, now)
 }

@@ -33,6 +33,14 @@ func by(key hotparam.Key, second int64, n ...int64) hotparam.Count {
 	return c
 }
 
+// summary is who asked, beside a single request: the rest of the count is yet to
+// come.
+func summary(key hotparam.Key, second int64, n ...int64) hotparam.Count {
+	c := by(key, second, n...)
+	c.N = 1
+	return c
+}
+
 // each is so many clients with one request.
 func each(clients int) []int64 {
 	n := make([]int64, clients)
@@ -87,10 +95,16 @@ func TestLoopsTape(t *testing.T) {
 			"20: cooled:topic?id=1@20",
 			by(k, 21, 300), "21: loop topic?id=1=60 1 clients 10.0.0.0 1.00 looped:topic?id=1@21",
 		},
-		"what is not known is judged by its rate": {
-			count(k, 0, 300), "0: topic?id=1=60 became:topic?id=1@0",
-			by(k, 0, 50), "0.1: topic?id=1=70", // a seventh says nothing about the rest
-			by(k, 1, 250), "1: loop topic?id=1=120 1 clients 10.0.0.0 1.00 looped:topic?id=1@1 cooled:topic?id=1@1",
+		"requests of nobody are those of one client": {
+			count(k, 0, 1_000_000), "0: loop topic?id=1=200000 0 clients  0.00 looped:topic?id=1@0",
+			by(k, 0, each(79)...), "0.1: loop topic?id=1=200015.8 79 clients 10.0.0.72 0.00",
+			by(k, 0, 0, 1), "0.2: topic?id=1=200016 ceased:topic?id=1@0.2 became:topic?id=1@0.2", // 20 of nobody, 80 others
+		},
+		"what came before anybody looked is like what came after": {
+			count(k, 0, 24), by(k, 0, each(76)...), "0: topic?id=1=20 became:topic?id=1@0",
+		},
+		"a summary that comes before its count": {
+			by(k, 0, each(50)...), summary(k, 0, each(50)...), count(k, 0, 49), "0: topic?id=1=20 became:topic?id=1@0",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,14 +150,15 @@ func TestCrowdsLeaveWithTheirSeconds(t *testing.T) {
 			crowd.Add(c.Crowd, who(int(s)), 1)
 			cs.turn(1000 + s)
 			cs.add(&c, true)
-			got := cs.of("k", 1000+s).Seen
+			kept, _ := cs.of("k", 1000+s)
+			got := kept.Seen
 			least, most := min(s+1, window), min(s+1, window+cs.grain-1)
 			if got < least || got > most {
 				t.Fatalf("window %d: %d seen in second %d", window, got, s)
 			}
 		}
 		cs.turn(1100 + 2*window)
-		if cs.of("k", 1100+2*window) != nil || cs.budget.free != 10 {
+		if c, _ := cs.of("k", 1100+2*window); c != nil || cs.budget.free != 10 {
 			t.Errorf("window %d: not forgotten, %+v", window, cs.budget)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/window"
 )
 
@@ -12,7 +13,7 @@ const (
 	DefaultCounters = window.DefaultCounters
 	MaxCounters     = window.MaxCounters // more are not had
 	DefaultLateness = 10 * time.Second
-	DefaultFuture   = 2 * time.Second
+	DefaultFuture   = hotparam.MaxAhead
 	DefaultHold     = 5 * time.Second
 	DefaultCrowds   = 4096
 )
@@ -50,6 +51,10 @@ type Options struct {
 	// threshold, over all rules; 0 means 4096. Each takes up to about 5 KB.
 	// What is beyond is counted, and judged by its rate alone.
 	MaxCrowds int
+	// NoClients says that where the counts come from nobody can say who asks
+	// (Graphite). Then min_clients holds nothing back. Otherwise requests of which
+	// nobody says who asked count as those of one client.
+	NoClients bool
 }
 
 func (o Options) withDefaults() Options {

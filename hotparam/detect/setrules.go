@@ -76,16 +76,15 @@ func (l *lane) setRules(all []*terms, before *routes) {
 
 // change judges by other terms.
 func (h *heat) change(t *terms, second int64, owns func(hotparam.Key) bool) {
-	window := h.terms.window
-	h.setTerms(t)
 	now := time.Unix(second, 0)
-	if t.window != window {
-		budget := h.crowds.budget
+	if t.window != h.terms.window {
 		h.crowds.clear()
-		h.crowds = newCrowds(t.window, budget)
+		h.crowds = newCrowds(t.window, h.crowds.budget)
+		h.setTerms(t)
 		h.restart(second)
 		return
 	}
+	h.setTerms(t)
 	h.fall(now)
 	for _, c := range h.candidates {
 		if c != nil && !c.any() {

@@ -26,9 +26,9 @@ func TestJSONRecords(t *testing.T) {
 		"by hand": {`{"namespace":"news","counts":[{"key":"topic?id=42","n":300}]}`,
 			kafka.Record{Namespace: "news", Counts: []hotparam.Count{{Key: "topic?id=42", N: 300}}}},
 		"all": {`{"version":1,"namespace":"news","source":"web-1","epoch":1700000000000000,"sequence":7,` +
-			`"counts":[{"key":"a","n":1,"second":1700000123},{"key":"caf\u00e9","n":9007199254740992,"later":[1]}],"later":{"a":{}}}`,
+			`"counts":[{"key":"a","n":1,"second":1700000123},{"key":"caf\u00e9","n":1099511627776,"later":[1]}],"later":{"a":{}}}`,
 			kafka.Record{Namespace: "news", Source: "web-1", Epoch: 1700000000000000, Sequence: 7,
-				Counts: []hotparam.Count{{Key: "a", N: 1, Second: 1700000123}, {Key: "café", N: 1 << 53}}}},
+				Counts: []hotparam.Count{{Key: "a", N: 1, Second: 1700000123}, {Key: "café", N: hotparam.MaxCount}}}},
 		"spread out": {"{\n \"namespace\" : \"n\" ,\r\n \"counts\" : [ ] }\n\n", kafka.Record{Namespace: "n"}},
 		"empty":      {`{}`, kafka.Record{}},
 	} {
@@ -68,7 +68,7 @@ func TestBrokenJSON(t *testing.T) {
 		"no key":        `{"counts":[{"n":1}]}`,
 		"n 0":           `{"counts":[{"key":"k"}]}`,
 		"n negative":    `{"counts":[{"key":"k","n":-1}]}`,
-		"n large":       `{"counts":[{"key":"k","n":9007199254740993}]}`,
+		"n large":       `{"counts":[{"key":"k","n":1099511627777}]}`,
 		"n larger":      `{"counts":[{"key":"k","n":1e30}]}`,
 		"n text":        `{"counts":[{"key":"k","n":"1"}]}`,
 		"fraction":      `{"counts":[{"key":"k","n":1.5}]}`,

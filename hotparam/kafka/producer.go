@@ -253,7 +253,7 @@ type ProducerStats struct {
 	Sent    uint64
 	Dropped uint64
 	// Invalid are counts that cannot be written: no key, one longer than
-	// 65536 bytes, or n outside of 1 to 2^53.
+	// 65536 bytes, or n outside of 1 to 2^40.
 	Invalid uint64
 	Records uint64
 	// Errors are attempts to write a record that failed.

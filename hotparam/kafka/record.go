@@ -96,7 +96,7 @@ var ErrVersion = errors.New("kafka: record of a later version; update this progr
 var errRecord = errors.New("kafka: record is broken")
 
 // ParseRecord reads a record, as protobuf or as JSON. Its counts are sound: a key of 1 to 65536 bytes, n of 1
-// to 2^53, and a crowd, where there is one, within crowd.Check. A broken record is refused as a whole. What is allocated is bounded
+// to 2^40, and a crowd, where there is one, within crowd.Check. A broken record is refused as a whole. What is allocated is bounded
 // by the length of data, whatever the data says.
 func ParseRecord(data []byte) (Record, error) {
 	if len(data) > maxWire {
@@ -171,7 +171,7 @@ func (r *Record) addPair(pair field, all string) error {
 
 // isSound reports whether a count may stand on the wire.
 func isSound(c *hotparam.Count) bool {
-	return len(c.Key) > 0 && len(c.Key) <= maxKey && c.N > 0 && c.N <= 1<<53
+	return len(c.Key) > 0 && len(c.Key) <= maxKey && c.N > 0 && c.N <= hotparam.MaxCount
 }
 
 // field is one field of a message. Of the wrong type it is empty: its zero is

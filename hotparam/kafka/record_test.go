@@ -28,7 +28,7 @@ func anyRecord(t *rapid.T) kafka.Record {
 	for range rapid.IntRange(0, 20).Draw(t, "pairs") {
 		r.Counts = append(r.Counts, hotparam.Count{
 			Key:    hotparam.Key(rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(t, "key")),
-			N:      rapid.Int64Range(1, 1<<53).Draw(t, "n"),
+			N:      rapid.Int64Range(1, hotparam.MaxCount).Draw(t, "n"),
 			Second: rapid.Int64().Draw(t, "second"),
 			Crowd:  anyCrowd(t),
 		})

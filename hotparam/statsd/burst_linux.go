@@ -1,6 +1,7 @@
 package statsd
 
 import (
+	"net/netip"
 	"os"
 	"syscall"
 	"unsafe"
@@ -18,6 +19,7 @@ type burst struct {
 	raw   syscall.RawConn
 	bufs  []byte // burstSize times maxRead
 	msgs  []message
+	names []unix.RawSockaddrAny // who sent each datagram; nil: nobody asks
 	n     int
 	errno syscall.Errno
 	once  func(fd uintptr) bool // kept, or every call would allocate it
@@ -31,17 +33,24 @@ type message struct {
 
 const burstSize = 32
 
-func newBurst(s socket) (*burst, error) {
+// newBurst receives from a socket; with peers it is known who sent a datagram.
+func newBurst(s socket, peers bool) (*burst, error) {
 	raw, err := s.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
 	b := &burst{raw: raw, bufs: make([]byte, burstSize*maxRead), msgs: make([]message, burstSize)}
+	if peers {
+		b.names = make([]unix.RawSockaddrAny, burstSize)
+	}
 	for i := range b.msgs {
 		iov := &unix.Iovec{Base: &b.bufs[i*maxRead]}
 		iov.SetLen(maxRead)
 		b.msgs[i].hdr.Iov = iov
 		b.msgs[i].hdr.SetIovlen(1)
+		if peers {
+			b.msgs[i].hdr.Name = (*byte)(unsafe.Pointer(&b.names[i]))
+		}
 	}
 	b.once = b.try
 	return b, nil
@@ -61,6 +70,9 @@ func (b *burst) receive() (int, error) {
 
 // try reports false when nothing waits; the caller comes again.
 func (b *burst) try(fd uintptr) bool {
+	for i := range b.names { // the kernel has left the length of the last address there
+		b.msgs[i].hdr.Namelen = unix.SizeofSockaddrAny
+	}
 	for {
 		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, fd, uintptr(unsafe.Pointer(&b.msgs[0])), burstSize, 0, 0, 0)
 		switch errno {
@@ -78,4 +90,19 @@ func (b *burst) try(fd uintptr) bool {
 func (b *burst) packet(i int) []byte {
 	from := i * maxRead
 	return b.bufs[from : from+int(b.msgs[i].n)]
+}
+
+// peer is who sent datagram i of the last burst; the zero Addr where it has no
+// address, or nobody asked.
+func (b *burst) peer(i int) netip.Addr {
+	if b.names == nil || b.msgs[i].hdr.Namelen == 0 {
+		return netip.Addr{}
+	}
+	switch name := &b.names[i]; name.Addr.Family {
+	case unix.AF_INET:
+		return netip.AddrFrom4((*unix.RawSockaddrInet4)(unsafe.Pointer(name)).Addr)
+	case unix.AF_INET6:
+		return netip.AddrFrom16((*unix.RawSockaddrInet6)(unsafe.Pointer(name)).Addr)
+	}
+	return netip.Addr{}
 }

@@ -21,6 +21,7 @@ type complaints struct {
 	unsaid uint64     // malformed lines since the last one that was shown
 
 	nextAccept time.Time // the same for connections
+	nextSender time.Time // and for senders that statsd.allow does not have
 }
 
 // line shows a malformed line, or counts it for the next time.
@@ -44,6 +45,17 @@ func (c *complaints) accept(address string, err error) {
 	if now := time.Now(); now.After(c.nextAccept) {
 		c.nextAccept = now.Add(quiet)
 		c.log.Warn("statsd: a connection is not served; further ones are only counted for "+quiet.String(), "address", address, "err", err)
+	}
+}
+
+// sender says whose lines are not read.
+func (c *complaints) sender(address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); now.After(c.nextSender) {
+		c.nextSender = now.Add(quiet)
+		c.log.Warn("statsd: a sender that is not in statsd.allow; what it sends is not read, further ones are only counted for "+quiet.String(),
+			"address", address)
 	}
 }
 

@@ -35,6 +35,7 @@ type datagrams struct {
 	granted int64 // bytes of receive buffer
 	burst   *burst
 	reader  *reader
+	from    *senders
 	armed   time.Time     // the read deadline that is set; zero: none
 	drops   atomic.Uint64 // as last seen: a closed socket tells nothing
 }
@@ -54,12 +55,12 @@ func (l *Listener) openDatagrams(a address) error {
 		if i == 0 && a.network == "udp" {
 			a.addr = conn.LocalAddr().String() // port 0 has become a port
 		}
-		d := &datagrams{name: a.addr, conn: conn, reader: l.newReader()}
+		d := &datagrams{name: a.addr, conn: conn, reader: l.newReader(), from: &l.senders}
 		l.sources = append(l.sources, d)
 		if n > 1 {
 			d.name += "#" + strconv.Itoa(i+1)
 		}
-		if d.burst, err = newBurst(conn); err != nil {
+		if d.burst, err = newBurst(conn, !l.senders.all()); err != nil {
 			return err
 		}
 		l.grow(d)
@@ -175,7 +176,9 @@ func (d *datagrams) receive() error {
 		return err
 	}
 	for i := range n {
-		d.datagram(d.burst.packet(i))
+		if d.from.admits(d.burst.peer(i)) {
+			d.datagram(d.burst.packet(i))
+		}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -40,6 +41,12 @@ type ListenerConfig struct {
 	// MaxNames bounds the names that a reader remembers at once; default 65536.
 	// At the bound all are handed over and forgotten, so nothing is lost.
 	MaxNames int
+	// MaxCount is the most that one line may count; more is malformed. Default, and
+	// at most, hotparam.MaxCount.
+	MaxCount int64
+	// Allow are the addresses whose datagrams and connections are read; empty:
+	// everybody's. Unix sockets are guarded by their files.
+	Allow []netip.Prefix
 	// MaxLine bounds a line in bytes; default 8192. Longer ones are malformed.
 	MaxLine int
 	// ReadBuffer is the receive buffer to ask the kernel for; default 16 MiB.
@@ -66,6 +73,7 @@ func (c ListenerConfig) withDefaults() ListenerConfig {
 	c.Flush = cmp.Or(max(c.Flush, 0), 20*time.Millisecond)
 	c.Remember = cmp.Or(max(c.Remember, 0), 10*time.Second)
 	c.MaxNames = cmp.Or(max(c.MaxNames, 0), 65536)
+	c.MaxCount = min(cmp.Or(max(c.MaxCount, 0), hotparam.MaxCount), hotparam.MaxCount)
 	c.MaxLine = cmp.Or(max(c.MaxLine, 0), 8192)
 	c.ReadBuffer = cmp.Or(max(c.ReadBuffer, 0), 16<<20)
 	c.MaxConnections = cmp.Or(max(c.MaxConnections, 0), 1024)
@@ -87,6 +95,7 @@ type Listener struct {
 	cfg         ListenerConfig
 	sources     []source
 	bad         *complaints
+	senders     senders
 	forward     *forwarder // nil: none
 	connections connections
 }
@@ -113,6 +122,7 @@ func NewListener(cfg ListenerConfig) (*Listener, error) {
 	}
 	cfg = cfg.withDefaults()
 	l := &Listener{cfg: cfg, bad: &complaints{log: cfg.Log}}
+	l.senders.allow, l.senders.bad = cfg.Allow, l.bad
 	if cfg.Forward != "" {
 		var err error
 		if l.forward, err = newForwarder(cfg.Forward, cfg.Log); err != nil {
@@ -209,6 +219,7 @@ func (l *Listener) Stats() ListenerStats {
 		ConnectionsAccepted: l.connections.accepted.Load(),
 		ConnectionsRefused:  l.connections.refused.Load(),
 		ConnectionsIdle:     l.connections.idle.Load(),
+		SendersRefused:      l.senders.refused.Load(),
 	}
 	for _, s := range l.sources {
 		s.stats(&out)

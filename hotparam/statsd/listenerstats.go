@@ -15,8 +15,8 @@ type ListenerStats struct {
 	Counted  uint64
 	Requests uint64
 	// Untimely lines are counters of ours that say a time more than an hour
-	// ago or a minute ahead.
-	Untimely uint64 `help:"Counters of ours whose own time is more than an hour ago or a minute ahead."`
+	// ago or two seconds ahead.
+	Untimely uint64 `help:"Counters of ours whose own time is more than an hour ago or two seconds ahead."`
 	// Members are the lines that said who stands behind a count of ours.
 	Members uint64 `help:"Members of sets that say who stands behind a count of ours."`
 	// Foreign lines have other names, OtherTypes our names and are neither
@@ -42,6 +42,9 @@ type ListenerStats struct {
 	ConnectionsAccepted uint64
 	ConnectionsRefused  uint64
 	ConnectionsIdle     uint64
+	// SendersRefused are the datagrams and connections from addresses that are
+	// not in Allow. Nothing of them is read.
+	SendersRefused uint64 `help:"Datagrams and connections from addresses that are not in statsd.allow."`
 	// Forward is what was passed on to another server; nil without one.
 	Forward *ForwardStats
 }

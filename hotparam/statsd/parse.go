@@ -16,10 +16,6 @@ const (
 	malformed
 )
 
-// maxTotal is the most that one line may count: above 2^53 a float64 skips
-// whole numbers, and nobody was asked so often since the last line.
-const maxTotal = 1 << 53
-
 // value is what stands behind the name of a line.
 type value struct {
 	kind    kind
@@ -37,8 +33,9 @@ type value struct {
 // that it does not know (DogStatsD's container "c:", external data "e:" and
 // what comes next year) are skipped. Anything but a finite decimal number that
 // is not negative, a rate in (0, 1] and whole seconds makes the whole line
-// malformed. A set has one member, which may hold colons.
-func parseValue(rest []byte) value {
+// malformed, and so is a sum above most. A set has one member, which may hold
+// colons.
+func parseValue(rest []byte, most int64) value {
 	values, rest, ok := bytes.Cut(rest, []byte{'|'})
 	if !ok {
 		return value{kind: malformed}
@@ -67,7 +64,7 @@ func parseValue(rest []byte) value {
 		}
 		v.total += f
 	}
-	if v.total /= rate; v.total > maxTotal {
+	if v.total /= rate; v.total > float64(most) {
 		return value{kind: malformed}
 	}
 	return v

@@ -3,6 +3,8 @@ package statsd
 import (
 	"math"
 	"testing"
+
+	"github.com/hotparam/pipeline/hotparam"
 )
 
 // The lines that docs/wire.md promises, and those that others send.
@@ -15,7 +17,7 @@ func TestParseValue(t *testing.T) {
 	}{
 		{"1|c", counter, 1},
 		{"0|c", counter, 0},
-		{"9007199254740992|c", counter, 1 << 53},
+		{"1099511627776|c", counter, hotparam.MaxCount},
 		{"1:2|c", counter, 3},
 		{"1:2:3|c", counter, 6},
 		{"1.5|c", counter, 1.5},
@@ -45,7 +47,7 @@ func TestParseValue(t *testing.T) {
 		{"1|m", otherType, 0},
 		{"1|set", otherType, 0},
 	} {
-		if v := parseValue([]byte(c.in)); v.kind != c.kind || v.kind == counter && v.total != c.want {
+		if v := parseValue([]byte(c.in), hotparam.MaxCount); v.kind != c.kind || v.kind == counter && v.total != c.want {
 			t.Errorf("%q: got %+v, want %v kind %d", c.in, v, c.want, c.kind)
 		}
 	}
@@ -94,9 +96,9 @@ func TestMalformedValues(t *testing.T) {
 		"1|c|T1|T1",
 		"1|c|T1234567890123456789",
 		"00000000000000000000000000000000000000001|c",
-		"12345678901234567|c", // over 2^53
+		"1099511627777|c", "12345678901234567|c", // over 2^40
 	} {
-		if v := parseValue([]byte(in)); v.kind != malformed {
+		if v := parseValue([]byte(in), hotparam.MaxCount); v.kind != malformed {
 			t.Errorf("%q: got %+v", in, v)
 		}
 	}
@@ -107,8 +109,8 @@ func FuzzParseValue(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		v := parseValue(b)
-		if v.kind == counter && (math.IsNaN(v.total) || v.total < 0 || v.total > maxTotal || v.second < 0) {
+		v := parseValue(b, hotparam.MaxCount)
+		if v.kind == counter && (math.IsNaN(v.total) || v.total < 0 || v.total > hotparam.MaxCount || v.second < 0) {
 			t.Fatalf("%q: %+v", b, v)
 		}
 	})

@@ -27,8 +27,8 @@ type reader struct {
 // A line may say its own time. What is further off than these is no count of
 // anything that is still judged: not even of a window of an hour.
 const (
-	oldest = 3600 // seconds before it arrives
-	newest = 60   // and after
+	oldest = 3600                                   // seconds before it arrives
+	newest = int64(hotparam.MaxAhead / time.Second) // and after
 )
 
 // newReader makes a reader; out is nil where nothing is passed on.
@@ -95,7 +95,7 @@ func (r *reader) line(line []byte, t *tallies) (ours bool) {
 			return r.malformed(line, t, true)
 		}
 	}
-	switch v := parseValue(rest); v.kind {
+	switch v := parseValue(rest, r.cfg.MaxCount); v.kind {
 	case counter:
 		r.count(i, name, v, t)
 	case setMember:

@@ -55,7 +55,7 @@ func TestPacket(t *testing.T) {
 		"hp.news.topic.hot_param.id=42:who|s\n" +
 		"hp.news.topic.hot_param.id=42:1|c|T990\n" +
 		"hp.news.topic.hot_param.id=42:1|c|T1000\n" +
-		"hp.news.topic.hot_param.id=42:1|c|T1061\n" +
+		"hp.news.topic.hot_param.id=42:1|c|T1003\n" +
 		"hp.news.topic.hot_param.id=42:1|c|T1100\n" +
 		"_e{5,4}:title|text\n" +
 		"_sc|db|0\n" +
@@ -89,17 +89,31 @@ func TestOwnTime(t *testing.T) {
 	const now = 1_000_000
 	got := sink{}
 	r := testReader(got, func(c *ListenerConfig) { c.Now = func() time.Time { return time.Unix(now, 0) } })
-	for _, at := range []int64{now - 3601, now - 3600, now - 1, now, now + 60, now + 61, 0} {
+	for _, at := range []int64{now - 3601, now - 3600, now - 1, now, now + 2, now + 3, 0} {
 		r.packet(fmt.Appendf(nil, "hp.news.t.hot_param.a=1:2|c|T%d", at))
 	}
 	r.finish()
 	if s := r.statsNow(); s.Counted != 4 || s.Untimely != 3 || len(got) != 4 {
 		t.Errorf("got %v, %+v", got, s)
 	}
-	for _, at := range []int64{now - 3600, now - 1, now, now + 60} {
+	for _, at := range []int64{now - 3600, now - 1, now, now + 2} {
 		if got[hotparam.Count{Key: "t?a=1", Second: at}] != 2 {
 			t.Errorf("nothing at %d: %v", at, got)
 		}
+	}
+}
+
+// A line above statsd.max-count is refused whole, whatever makes it so large; one at it counts.
+func TestMaxCount(t *testing.T) {
+	t.Parallel()
+	got := sink{}
+	r := testReader(got, func(c *ListenerConfig) { c.MaxCount = 1000 })
+	for _, line := range []string{"1000|c", "500:500|c", "100|c|@0.1", "1001|c", "500:501|c", "101|c|@0.1", "1000000|c"} {
+		r.packet([]byte("hp.news.t.hot_param.a=1:" + line))
+	}
+	r.finish()
+	if s := r.statsNow(); s.Counted != 3 || s.Malformed != 4 || got[hotparam.Count{Key: "t?a=1", Second: 1000}] != 3000 {
+		t.Errorf("got %v, %+v", got, s)
 	}
 }
 

@@ -20,6 +20,7 @@ type streams struct {
 	cfg    ListenerConfig
 	ln     acceptor
 	shared *connections
+	from   *senders
 
 	mu     sync.Mutex // guards the rest
 	reader *reader
@@ -55,7 +56,7 @@ func (l *Listener) openStreams(a address) error {
 		_ = ln.Close()
 		return fmt.Errorf("%T has no deadlines", ln)
 	}
-	s := &streams{name: a.addr, cfg: l.cfg, ln: to, shared: &l.connections, reader: l.newReader(), timer: time.NewTimer(0)}
+	s := &streams{name: a.addr, cfg: l.cfg, ln: to, shared: &l.connections, from: &l.senders, reader: l.newReader(), timer: time.NewTimer(0)}
 	if a.network == "tcp" {
 		s.name = ln.Addr().String()
 	}
@@ -131,6 +132,10 @@ func (s *streams) acceptWaiting(ctx context.Context, conns *sync.WaitGroup) {
 
 // admit serves a connection if there is room for it.
 func (s *streams) admit(ctx context.Context, conn net.Conn, conns *sync.WaitGroup) {
+	if !s.from.admits(peer(conn)) {
+		_ = conn.Close()
+		return
+	}
 	if s.shared.open.Add(1) > int64(s.cfg.MaxConnections) {
 		s.shared.open.Add(-1)
 		s.shared.refused.Add(1)

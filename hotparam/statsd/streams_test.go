@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +65,75 @@ func TestEveryTransport(t *testing.T) {
 	l.stop()
 	if s := l.Stats(); s.ConnectionsAccepted != 3 || s.Connections != 0 || s.Packets != 3 || s.Malformed != 0 || len(s.Sockets) != 3 {
 		t.Errorf("stats %+v", s)
+	}
+}
+
+// Lines of others than statsd.allow has are not read, by UDP and by TCP; a unix
+// socket is guarded by its file.
+func TestOnlyAllowedSendersAreRead(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has all of 127.0.0.0/8")
+	}
+	allow, err := statsd.ParseAllow([]string{"127.0.0.2", "10.0.0.0/8", "::1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := newInbox()
+	l := listen(t, in, statsd.ListenerConfig{Allow: allow, Readers: 2, Addresses: []string{
+		"udp://127.0.0.1:0", "tcp://127.0.0.1:0", "unix:" + filepath.Join(t.TempDir(), "datagram"), "udp://[::]:0",
+	}})
+	const line = "hp.news.t.hot_param.a=%s:1|c\n"
+	friend := &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	for _, a := range l.Addrs() {
+		switch a := a.(type) {
+		case *net.TCPAddr:
+			isClosed(t, dial(t, a))
+			friend := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+			conn, err := friend.Dial("tcp", a.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			say(t, conn, fmt.Sprintf(line, "tcp"))
+			in.await(t, "t?a=tcp", 1)
+		case *net.UDPAddr: // the socket of all addresses sees IPv4 senders in their IPv6 form
+			to := fmt.Sprintf("127.0.0.1:%d", a.Port)
+			stranger, err := net.Dial("udp", to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stranger.Close()
+			conn, err := friend.Dial("udp", to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			for i := range 10 {
+				say(t, stranger, fmt.Sprintf(line, "forged"))
+				say(t, conn, fmt.Sprintf(line, "udp"+strconv.Itoa(i)))
+			}
+			for i := range 10 {
+				in.await(t, hotparam.Key("t?a=udp"+strconv.Itoa(i)), 1)
+			}
+		default:
+			say(t, dial(t, a), fmt.Sprintf(line, "unix"))
+			in.await(t, "t?a=unix", 1)
+		}
+	}
+	l.stop()
+	// Two sockets share each UDP port, and both are asked: 4 x 10 datagrams.
+	if s := l.Stats(); s.SendersRefused != 41 || in.sums["t?a=forged"] != 0 || s.ConnectionsRefused != 0 {
+		t.Errorf("stats %+v, sums %v", s, in.sums)
+	}
+}
+
+func TestWrongAllow(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{"", "10.0.0.0/33", "localhost", "fe80::1%eth0", "10.0.0"} {
+		if _, err := statsd.ParseAllow([]string{s}); err == nil || !strings.Contains(err.Error(), strconv.Quote(s)) {
+			t.Errorf("%q: %v", s, err)
+		}
 	}
 }
 

@@ -94,7 +94,7 @@ func (s *sums) addAt(i int32, second int64, n float64) {
 	s.stamped[at] = min(s.stamped[at]+n, maxSum)
 }
 
-const maxSum = 1 << 62 // more does not fit a count
+const maxSum = hotparam.MaxCount // more is no count
 
 // join adds a member of the name's set.
 func (s *sums) join(i int32, m crowd.Member) {

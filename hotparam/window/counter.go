@@ -3,15 +3,15 @@ package window
 import (
 	"math"
 
+	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/topk"
 )
 
-// MaxCount is the greatest count of one Add, and maxSum the greatest sum of a
-// window: beyond them a count is refused, so that no sum overflows.
 const (
-	MaxCount = 1 << 40
-	maxSum   = 1 << 45
-	maxSpan  = 1 << 16 // of Window and of Future, in seconds
+	// maxSum is the greatest sum of a window: beyond it a count is refused, so
+	// that no sum overflows.
+	maxSum  = 1 << 45
+	maxSpan = 1 << 16 // of Window and of Future, in seconds
 )
 
 // DefaultCounters is the number of counters where none is given.
@@ -127,7 +127,7 @@ type Added struct {
 func (c *Counter) Add(hash uint64, key string, second, n int64) Added {
 	ahead := second - c.clock.now
 	switch {
-	case n <= 0 || n > MaxCount:
+	case n <= 0 || n > hotparam.MaxCount:
 		return Added{Status: Bad}
 	case ahead < -c.cfg.Lateness:
 		return Added{Status: Late}

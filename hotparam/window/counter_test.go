@@ -5,6 +5,8 @@ import (
 	"hash/maphash"
 	"testing"
 
+	"github.com/hotparam/pipeline/hotparam"
+
 	"pgregory.net/rapid"
 )
 
@@ -48,7 +50,7 @@ func (e *exact) sum(key string) (n int64) {
 
 func (e *exact) add(key string, second, n int64) Status {
 	switch {
-	case n <= 0 || n > MaxCount:
+	case n <= 0 || n > hotparam.MaxCount:
 		return Bad
 	case second <= e.now-e.cfg.Window || second < e.now-e.cfg.Lateness:
 		return Late
@@ -265,8 +267,8 @@ func TestSumsCannotOverflow(t *testing.T) {
 	t.Parallel()
 	for _, seconds := range [][]int64{{0}, {0, 1}, {1, 2}} {
 		b := newBox(Config{Window: 2, Future: 2, Counters: 10}, 0)
-		for i := range 4 * maxSum / MaxCount {
-			b.add("k", seconds[i%len(seconds)], MaxCount)
+		for i := range 4 * maxSum / hotparam.MaxCount {
+			b.add("k", seconds[i%len(seconds)], hotparam.MaxCount)
 		}
 		b.Advance(2, nil)
 		if sum := b.sum("k"); sum < 0 {

@@ -5,6 +5,8 @@ import (
 	"hash/maphash"
 	"testing"
 
+	"github.com/hotparam/pipeline/hotparam"
+
 	"pgregory.net/rapid"
 )
 
@@ -56,7 +58,7 @@ func TestErrorIsAsPromised(t *testing.T) {
 // comes once out of the table, and closes with the traffic that it was for.
 func TestSieveOpensByNeed(t *testing.T) {
 	t.Parallel()
-	for _, weight := range []int64{1, 1000, MaxCount / 1000} {
+	for _, weight := range []int64{1, 1000, hotparam.MaxCount / 1000} {
 		b := newBox(Config{Window: 3, Counters: 3000}, 0)
 		once := 0
 		for second := range int64(6) {

@@ -103,8 +103,13 @@ func settings(path string, top *yaml.Node) (map[string]*yaml.Node, []error) {
 			continue
 		}
 		for j := 0; j+1 < len(body.Content); j += 2 {
-			name := section.Value + "." + body.Content[j].Value
+			// The rules are written with underscores, flags with hyphens: both will do.
+			name := section.Value + "." + strings.ReplaceAll(body.Content[j].Value, "_", "-")
 			flag := known[name]
+			if values[name] != nil {
+				errs = append(errs, fmt.Errorf("%s:%d: %s: stands twice", path, body.Content[j].Line, name))
+				continue
+			}
 			if flag == nil {
 				errs = append(errs, fmt.Errorf("%s:%d: %s: unknown setting%s", path, body.Content[j].Line, name, rules.Suggest(name, slices.Sorted(maps.Keys(known)))))
 				continue

@@ -76,6 +76,8 @@ type StatsDIn struct {
 	ReadBuffer     int           `default:"16777216" help:"Receive buffer to ask the kernel for, in bytes, for each socket."`
 	MaxConnections int           `name:"max-connections" default:"1024" help:"Most connections at once to tcp:// and unixstream: addresses; further ones are closed."`
 	Idle           time.Duration `default:"5m" help:"How long a connection may be silent before it is closed."`
+	Allow          []string      `placeholder:"NETWORK" help:"Networks or addresses whose lines are read; others' are counted and not read. Default: everybody's. Whoever may send lines can make a key hot."`
+	MaxCount       int64         `name:"max-count" default:"1099511627776" help:"Most requests that one line may count; a line with more is malformed. What one sender can honestly count of one key in a flush bounds what a forged line can do."`
 	Forward        string        `aliases:"forward" placeholder:"HOST:PORT" help:"StatsD server that gets all lines which are not ours, unchanged, by UDP or unix:/path. Also --forward."`
 	ForwardAll     bool          `name:"forward-all" help:"Forward our lines too, for their history in Graphite."`
 }
@@ -233,6 +235,7 @@ type Check struct {
 	Gate     Gate       `embed:"" prefix:"gate."`
 	Detect   Detect     `embed:"" prefix:"detect."`
 	Graphite Graphite   `embed:"" prefix:"graphite."`
+	Tally    Tally      `embed:"" prefix:"tally."`
 }
 
 // StatsDAt is where a StatsD server tells how it is set up.

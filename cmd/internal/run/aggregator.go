@@ -98,7 +98,8 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	a.agg = aggregate.New(aggregate.Config{
 		Rules: set, Publish: a.publisher,
 		Tick: cfg.Detect.Tick, Hold: cfg.Detect.Hold, Lateness: cfg.Detect.Lateness, Counters: cfg.Detect.Counters, MaxRate: cfg.Detect.MaxRate, Lanes: runtime.GOMAXPROCS(0),
-		Log: a.log,
+		NoClients: cfg.Graphite.URL != "" && len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0,
+		Log:       a.log,
 	})
 	if err := a.buildDays(); err != nil {
 		return err

@@ -167,9 +167,14 @@ func newListener(in config.StatsDIn, n config.Names, handle func([]hotparam.Coun
 	if err != nil {
 		return nil, err
 	}
+	allow, err := statsd.ParseAllow(in.Allow)
+	if err != nil {
+		return nil, fmt.Errorf("%w (--statsd.allow)", err)
+	}
 	l, err := statsd.NewListener(statsd.ListenerConfig{
 		Addresses: in.Listen, Names: names, Readers: in.Readers, ReadBuffer: in.ReadBuffer, MaxConnections: in.MaxConnections,
 		Idle: in.Idle, Forward: in.Forward, ForwardAll: in.ForwardAll, Handle: handle, Log: log,
+		Allow: allow, MaxCount: in.MaxCount,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w (--statsd.listen, --statsd.forward)", err)
