@@ -39,6 +39,7 @@ type explanation struct {
 	Key       string   `json:"key"`
 	Metric    string   `json:"metric"`
 	Params    string   `json:"params"`
+	Also      []string `json:"also,omitempty"` // the request's other keys under the rule
 	Malformed bool     `json:"malformed,omitempty"`
 	Client    string   `json:"client,omitempty"`
 	Class     string   `json:"class,omitempty"`
@@ -95,8 +96,8 @@ func (c *explainCmd) request(method, target string, header http.Header) hotparam
 	return req
 }
 
-// explain gives an explanation a matching rule, or one that says that none
-// matched.
+// explain gives an explanation for each key of a request, or one that says that
+// no rule matched.
 func explain(set *rules.Set, names canon.Names, req *hotparam.Request) []explanation {
 	var scratch rules.Scratch
 	class := ""
@@ -110,9 +111,15 @@ func explain(set *rules.Set, names canon.Names, req *hotparam.Request) []explana
 	}
 	clients := clientLimits(set, cl)
 	var out []explanation
-	for _, m := range set.Match(req, &scratch) {
+	matches := set.Match(req, &scratch)
+	for i, m := range matches {
 		e := base
 		key := hotparam.Key(m.Key)
+		for j, other := range matches {
+			if j != i && other.Rule == m.Rule {
+				e.Also = append(e.Also, string(other.Key))
+			}
+		}
 		e.Rule, e.Key, e.Malformed = m.Rule.Name, string(key), m.Malformed
 		e.Resource, e.Params = key.Cut()
 		e.Metric = string(names.Append(nil, key))
@@ -205,9 +212,12 @@ func (c *explainCmd) write(w io.Writer, e explanation) error {
 	row("resource", e.Resource)
 	row("key", e.Key)
 	row("metric", e.Metric)
+	for _, key := range e.Also {
+		row("also", key+": the request is refused if one of its keys is")
+	}
 	row("params", strings.ReplaceAll(e.Params, "&", "  "))
 	if e.Malformed {
-		row("malformed", "the query is beyond the limits (names, values, pairs or length); it is counted under this key")
+		row("malformed", "the query is beyond the limits (names, values, pairs, length, or more than 4 keys); it is counted under this key")
 	}
 	row("client", e.Client)
 	row("class", e.Class)

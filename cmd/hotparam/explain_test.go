@@ -64,6 +64,26 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+func TestExplainSaysAllKeys(t *testing.T) {
+	t.Parallel()
+	set, err := rules.Parse("explain.yaml", []byte("rules: [{name: topic, params: [id], hot: {rate: 1}}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	req := hotparam.Request{Method: "GET", Target: "/topic?id=star&id=7"}
+	for _, e := range explain(set, canon.Names{Prefix: "hp"}, &req) {
+		if err := new(explainCmd).write(&out, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, part := range []string{"key       topic?id=7\n", "also      topic?id=star: ", "key       topic?id=star\n", "also      topic?id=7: "} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("no %q in\n%s", part, &out)
+		}
+	}
+}
+
 // What --json prints is a contract: one object a line with these names.
 func TestExplainJSON(t *testing.T) {
 	t.Parallel()

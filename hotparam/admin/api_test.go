@@ -76,6 +76,7 @@ func TestKeyTellsWhatLimitsItAndWhy(t *testing.T) {
 		"topic?id=99":     {"override applies: an override lets the rule's limit only watch, by the pattern topic?id=9*", "rule no: the key is not hot"},
 		"/search?q=a&a=b": {"you asked for /search?q=a&a=b", "rule no: the key is not hot: below 500/s"},
 		"topic?x=1":       {`does not track the parameter "x"`},
+		"topic?id=1&id=2": {`makes a key of one value of "id"`},
 		"topc?id=1":       {`no rule is named "topc"`},
 	} {
 		rec := w.ask(http.MethodGet, "/v1/keys/"+url.PathEscape(key), "")

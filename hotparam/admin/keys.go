@@ -193,8 +193,8 @@ func canonicalKey(key string) (string, error) {
 	}
 	selector := canon.NewSelector(canon.Selection{All: true})
 	lim := canon.DefaultLimits()
-	out, ok := selector.Append([]byte(resource), params, nil, &lim, new(canon.Scratch))
-	if !ok {
+	out, n := selector.Append([]byte(resource), params, nil, &lim, new(canon.Scratch))
+	if n == 0 {
 		return "", fmt.Errorf("key %s is beyond the limits of a query: %d pairs, names of %d and values of %d bytes",
 			quoted(key), lim.Pairs, lim.NameBytes, lim.ValueBytes)
 	}
@@ -218,7 +218,13 @@ func keyDoubts(set *rules.Set, key hotparam.Key) []string {
 	if rule.IsCatchAll() && !strings.HasPrefix(key.Resource(), "/") {
 		return []string{"no rule is named " + quoted(key.Resource()) + ", and a path begins with /: no request will have this key"}
 	}
-	if rule.AllQuery || key.Params() == "" || key.Params() == canon.Malformed {
+	if key.Params() == "" || key.Params() == canon.Malformed {
+		return nil
+	}
+	if name, ok := rule.Repeated(key.Params()); ok {
+		return []string{"rule " + rule.Name + " makes a key of one value of " + quoted(name) + ": no request will have this key"}
+	}
+	if rule.AllQuery {
 		return nil
 	}
 	for pair := range strings.SplitSeq(key.Params(), "&") {

@@ -7,6 +7,10 @@ import "fmt"
 // has a "=" in every pair, so no request can write it.
 const Malformed = "!malformed"
 
+// MaxKeys is how many keys one request can have under one rule. A request whose
+// parameters would give it more is beyond the limits.
+const MaxKeys = 4
+
 // Limits bound the work that one request can cause and the keys it can make.
 // The zero value lets nothing pass; start from [DefaultLimits].
 type Limits struct {

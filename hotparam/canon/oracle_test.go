@@ -3,7 +3,9 @@ package canon
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"pgregory.net/rapid"
@@ -72,6 +74,71 @@ func oracleCanonical(pairs []decoded) string {
 		out = append(out, oracleEncode(p.name)+"="+oracleEncode(p.value))
 	}
 	return strings.Join(out, "&")
+}
+
+// oracleKeys gives the sorted keys of decoded pairs: one for each way to choose a
+// value of every name that counts each of its values.
+func oracleKeys(sel Selection, pairs []decoded) []string {
+	keys := [][]decoded{nil}
+	var names []string
+	values := map[string][]string{}
+	for _, p := range pairs {
+		if !slices.Contains(names, p.name) {
+			names = append(names, p.name)
+		}
+		values[p.name] = append(values[p.name], p.value)
+	}
+	for _, name := range names {
+		normal := sel.Normal
+		for _, q := range sel.Names {
+			if q.Name == name {
+				normal = q.Normal
+			}
+		}
+		keys = oracleChoose(keys, name, values[name], normal)
+	}
+	if len(keys) > MaxKeys {
+		return []string{Malformed}
+	}
+	var out []string
+	for _, k := range keys {
+		out = append(out, oracleCanonical(k))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// oracleChoose adds a name with its values to every key.
+func oracleChoose(keys [][]decoded, name string, values []string, normal Normal) (out [][]decoded) {
+	values = slices.Clone(values)
+	if normal.Integer {
+		for i, v := range values {
+			if n, err := strconv.Atoi(v); err == nil {
+				values[i] = strconv.Itoa(n)
+			}
+		}
+	}
+	switch normal.Duplicates {
+	case DuplicatesFirst:
+		values = values[:1]
+	case DuplicatesLast:
+		values = values[len(values)-1:]
+	case DuplicatesEach:
+		slices.Sort(values)
+		for _, v := range slices.Compact(values) {
+			for _, k := range keys {
+				out = append(out, append(slices.Clone(k), decoded{name, v}))
+			}
+		}
+		return out
+	}
+	for _, k := range keys {
+		for _, v := range values {
+			k = append(slices.Clone(k), decoded{name, v})
+		}
+		out = append(out, k)
+	}
+	return out
 }
 
 // oracleTokens writes one name, value or resource as HP1 tokens.

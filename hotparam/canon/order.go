@@ -10,48 +10,66 @@ const few = 12
 
 // comparePairs orders two pairs in buf by decoded name, then decoded value.
 func comparePairs(buf []byte, a, b *pair) int {
-	if a.lead != b.lead {
-		return int(a.lead) - int(b.lead)
-	}
 	if c := compareNames(buf, a, b); c != 0 {
 		return c
 	}
-	x, y := buf[a.eq+1:a.end], buf[b.eq+1:b.end]
-	if a.escaped || b.escaped {
-		return compareDecoded(x, y)
-	}
-	return bytes.Compare(x, y)
+	return compareValues(buf, a, b)
 }
 
 func compareNames(buf []byte, a, b *pair) int {
-	x, y := buf[a.at:a.eq], buf[b.at:b.eq]
-	if a.escaped || b.escaped {
+	if a.lead != b.lead {
+		return int(a.lead) - int(b.lead)
+	}
+	return compareTexts(buf[a.at:a.eq], buf[b.at:b.eq], a.escaped || b.escaped)
+}
+
+func compareValues(buf []byte, a, b *pair) int {
+	return compareTexts(buf[a.eq+1:a.end], buf[b.eq+1:b.end], a.escaped || b.escaped)
+}
+
+func compareTexts(x, y []byte, escaped bool) int {
+	if escaped {
 		return compareDecoded(x, y)
 	}
 	return bytes.Compare(x, y)
 }
 
-// arrange rewrites what the writer has written in canonical order, without the
-// duplicates that a parameter does not want. Pairs are ordered by their places
-// in sc.pairs, which is cheaper than to move them.
-func (w *writer) arrange() {
-	pairs, order := w.sc.pairs, w.sc.order[:0]
-	for i := range pairs {
-		order = append(order, int32(i))
+// arrange puts what the writer has written into canonical order, without the
+// duplicates that a parameter does not want, and gives how many keys it makes.
+// Pairs are ordered by their places in sc.pairs, which is cheaper than to move
+// them. [Scratch.AppendKey] writes the keys.
+func (w *writer) arrange() int {
+	sc := w.sc
+	sc.order, sc.choices = sc.order[:0], sc.choices[:0]
+	for i := range sc.pairs {
+		sc.order = append(sc.order, int32(i))
 	}
-	sortPairs(w.dst, pairs, order)
-	if w.dedupe {
-		order = dropDuplicates(w.dst, pairs, order)
+	sortPairs(w.dst, sc.pairs, sc.order)
+	keys := 1
+	if w.repeats {
+		keys = sc.dropDuplicates(w.dst)
 	}
-	buf := append(w.sc.buf[:0], w.dst[w.start:]...) //nolint:gocritic // the memory is the Scratch's; it is given back below
-	dst := w.dst[:w.start]
+	sc.buf, sc.start = append(sc.buf[:0], w.dst[w.start:]...), w.start
+	return keys
+}
+
+// AppendKey appends the canonical parameters of the k-th key of the request that
+// was last given to [Selector.Append], counted from 0. It is for requests of
+// several keys: only Append itself writes the key of others.
+func (sc *Scratch) AppendKey(dst []byte, k int) []byte {
 	mark := byte('?')
-	for _, i := range order {
-		p := &pairs[i]
-		dst = append(append(dst, mark), buf[p.at-w.start:p.end-w.start]...)
+	choices := sc.choices
+	for i := 0; i < len(sc.order); i++ {
+		p := &sc.pairs[sc.order[i]]
+		if len(choices) > 0 && choices[0].at == i {
+			c := choices[0]
+			p = &sc.pairs[sc.order[i+k%c.n]]
+			i, k, choices = i+c.n-1, k/c.n, choices[1:]
+		}
+		dst = append(append(dst, mark), sc.buf[p.at-sc.start:p.end-sc.start]...)
 		mark = '&'
 	}
-	w.dst, w.sc.buf, w.sc.order = dst, buf, order
+	return dst
 }
 
 // sortPairs sorts in place. Equal pairs may change places: nothing tells them
@@ -71,13 +89,15 @@ func sortPairs(buf []byte, pairs []pair, order []int32) {
 	}
 }
 
-// dropDuplicates keeps, of each run of one name that wants so, the pair that
-// stood first or last in the query. It works in place on sorted pairs.
-func dropDuplicates(buf []byte, pairs []pair, order []int32) []int32 {
-	kept := order[:0]
-	for i := 0; i < len(order); {
-		p, run := &pairs[order[i]], i+1
-		for run < len(order) && compareNames(buf, p, &pairs[order[run]]) == 0 {
+// dropDuplicates keeps, of each run of one name, what the name wants: the pair
+// that stood first or last in the query, the distinct values of which each makes a
+// key, or all. It works in place on sorted pairs and gives how many keys there are;
+// it stops above MaxKeys.
+func (sc *Scratch) dropDuplicates(buf []byte) int {
+	order, kept, keys := sc.order, sc.order[:0], 1
+	for i := 0; i < len(order) && keys <= MaxKeys; {
+		p, run, at := &sc.pairs[order[i]], i+1, len(kept)
+		for run < len(order) && compareNames(buf, p, &sc.pairs[order[run]]) == 0 {
 			run++
 		}
 		switch p.keep {
@@ -85,10 +105,25 @@ func dropDuplicates(buf []byte, pairs []pair, order []int32) []int32 {
 			kept = append(kept, slices.Min(order[i:run]))
 		case DuplicatesLast:
 			kept = append(kept, slices.Max(order[i:run]))
+		case DuplicatesEach:
+			kept = append(kept, sc.distinct(buf, order[i:run])...)
+			if n := len(kept) - at; n > 1 {
+				sc.choices = append(sc.choices, choice{at, n})
+				keys *= n
+			}
 		default:
 			kept = append(kept, order[i:run]...)
 		}
 		i = run
 	}
-	return kept
+	sc.order = kept
+	return keys
+}
+
+// distinct drops all but one pair of each value, in place, from sorted pairs of
+// one name.
+func (sc *Scratch) distinct(buf []byte, order []int32) []int32 {
+	return slices.CompactFunc(order, func(a, b int32) bool {
+		return compareValues(buf, &sc.pairs[a], &sc.pairs[b]) == 0
+	})
 }

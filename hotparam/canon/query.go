@@ -20,7 +20,14 @@ type Scratch struct {
 	pairs []pair // in the order of the request
 	order []int32
 	buf   []byte
+	// choices are the names of which each value makes a key, where there are
+	// several. Each has two values or more, so MaxKeys bounds their number.
+	choices []choice
+	start   int // where buf was in the writer's memory
 }
+
+// choice is a run of pairs of one name in Scratch.order, of which a key has one.
+type choice struct{ at, n int }
 
 // pair is one pair in canonical spelling, in the memory of a writer.
 type pair struct {
@@ -38,24 +45,33 @@ type writer struct {
 	sc     *Scratch
 	lim    *Limits
 	sorted bool
-	dedupe bool
+	// repeats is set where a name may stand twice that does not keep all its values.
+	repeats bool
 }
 
 // Append appends "?" and the canonical parameters of a request to dst, which
 // ends in the resource, or nothing where no parameter is left. Extra holds one
-// value for each extra pair of the selection, in its order. The second result
-// is false where the request is beyond the limits; "?!malformed" is appended
-// then. Nothing is allocated once dst and sc have grown.
-func (s *Selector) Append(dst []byte, rawQuery string, extra []Value, lim *Limits, sc *Scratch) ([]byte, bool) {
+// value for each extra pair of the selection, in its order.
+//
+// The second result is how many keys the request has: 1, or up to [MaxKeys]
+// where names with [DuplicatesEach] have several distinct values. The first key
+// is appended here, the others by [Scratch.AppendKey]. It is 0 where the request
+// is beyond the limits; "?!malformed" is appended then. Nothing is allocated
+// once dst and sc have grown.
+func (s *Selector) Append(dst []byte, rawQuery string, extra []Value, lim *Limits, sc *Scratch) ([]byte, int) {
 	w := writer{dst: dst, start: len(dst), sc: sc, lim: lim, sorted: true}
 	sc.pairs = sc.pairs[:0]
 	if len(rawQuery) > lim.QueryBytes || !w.extras(s, extra) || !w.query(s, rawQuery) {
-		return AppendMalformed(dst), false
+		return AppendMalformed(dst), 0
 	}
-	if !w.sorted || w.dedupe && len(sc.pairs) > 1 {
-		w.arrange()
+	if w.sorted && !w.repeats {
+		return w.dst, 1
 	}
-	return w.dst, true
+	keys := w.arrange()
+	if keys > MaxKeys {
+		return AppendMalformed(dst), 0
+	}
+	return sc.AppendKey(dst, 0), keys
 }
 
 // AppendMalformed appends the reserved parameter to a resource.
@@ -208,11 +224,25 @@ func (w *writer) value(p *pair, t *tracked, text string, as spelling) bool {
 		return false
 	}
 	p.end = len(w.dst)
-	w.dedupe = w.dedupe || p.keep != DuplicatesAll
-	if n := len(w.sc.pairs); n > 1 && w.sorted {
-		w.sorted = comparePairs(w.dst, &w.sc.pairs[n-2], p) <= 0
+	if n := len(w.sc.pairs); n > 1 {
+		w.compare(&w.sc.pairs[n-2], p)
 	}
 	return true
+}
+
+// compare notes how a pair stands to the one before it. While all are in order,
+// pairs of one name stand side by side; behind the first that is not, any may repeat
+// an earlier one.
+func (w *writer) compare(last, p *pair) {
+	same := false
+	if w.sorted {
+		c := compareNames(w.dst, last, p)
+		if same = c == 0; same {
+			c = compareValues(w.dst, last, p)
+		}
+		w.sorted = c <= 0
+	}
+	w.repeats = w.repeats || p.keep != DuplicatesAll && (same || !w.sorted)
 }
 
 // skipPlain gives the first place from i on that holds a special byte.

@@ -1,6 +1,8 @@
 package canon
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,11 +12,21 @@ import (
 var wide = Limits{Pairs: 1 << 20, NameBytes: 1 << 20, ValueBytes: 1 << 20, QueryBytes: 1 << 24}
 
 func params(s *Selector, raw string, lim Limits, extra ...Value) string {
-	key, ok := s.Append([]byte("r"), raw, extra, &lim, new(Scratch))
-	if !ok && string(key) != "r?!malformed" {
-		return "not ok, but " + string(key)
+	keys := allKeys(s, raw, lim, new(Scratch), extra...)
+	return strings.Join(keys, " ")
+}
+
+// allKeys gives the canonical parameters of every key of a request.
+func allKeys(s *Selector, raw string, lim Limits, sc *Scratch, extra ...Value) []string {
+	key, n := s.Append([]byte("r"), raw, extra, &lim, sc)
+	if (n == 0) != (string(key) == "r?"+Malformed) || n > MaxKeys {
+		return []string{fmt.Sprintf("%d keys, but %s", n, key)}
 	}
-	return strings.TrimPrefix(strings.TrimPrefix(string(key), "r"), "?")
+	keys := []string{strings.TrimPrefix(string(key[1:]), "?")}
+	for k := 1; k < n; k++ {
+		keys = append(keys, strings.TrimPrefix(string(sc.AppendKey([]byte("r"), k)[1:]), "?"))
+	}
+	return keys
 }
 
 func TestAppend(t *testing.T) {
@@ -83,6 +95,18 @@ func TestNormal(t *testing.T) {
 		{Normal{Duplicates: DuplicatesLast}, "a=2&a=1&a=3&b=1&b=0", "a=3&b=0"},
 		{Normal{Duplicates: DuplicatesLast}, "a=%ff&a=2", "a=2"},
 		{Normal{Duplicates: DuplicatesFirst, Integer: true}, "a=007&a=1", "a=7"},
+		{Normal{Duplicates: DuplicatesFirst}, "a=2&b=1&a=1", "a=2&b=1"}, // the pair that breaks the order repeats a name
+		{Normal{Duplicates: DuplicatesEach}, "a=2", "a=2"},
+		{Normal{Duplicates: DuplicatesEach}, "a=2&a=2&a=%32", "a=2"},
+		{Normal{Duplicates: DuplicatesEach}, "a=2&a=1", "a=1 a=2"},
+		{Normal{Duplicates: DuplicatesEach}, "a=2&b=1&a=1", "a=1&b=1 a=2&b=1"},
+		{Normal{Duplicates: DuplicatesEach}, "a=1&a=2&b=1&b=&c=x", "a=1&b=&c=x a=2&b=&c=x a=1&b=1&c=x a=2&b=1&c=x"},
+		{Normal{Duplicates: DuplicatesEach}, "a=4&a=3&a=2&a=1&a=4", "a=1 a=2 a=3 a=4"},
+		{Normal{Duplicates: DuplicatesEach}, "a=4&a=3&a=2&a=1&a=5", Malformed},
+		{Normal{Duplicates: DuplicatesEach}, "a=1&a=2&b=1&b=2&c=1&c=2", Malformed},
+		{Normal{Duplicates: DuplicatesEach, Integer: true, Fold: true}, "a=07&a=7&a=B&a=b", "a=7 a=b"},
+		{Normal{Duplicates: DuplicatesEach}, strings.Repeat("a=star&", 256), "a=star"},
+		{Normal{Duplicates: DuplicatesEach}, strings.Repeat("a=star&", 257), Malformed},
 	} {
 		s := NewSelector(Selection{All: true, Normal: c.n})
 		if got := params(&s, c.raw, DefaultLimits()); got != c.want {
@@ -167,12 +191,12 @@ func TestAgainstOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pairs := anyPairs.Draw(t, "pairs")
 		raw := spellQuery(t, rapid.Permutation(pairs).Draw(t, "order"))
-		got, ok := all.Append(nil, raw, nil, &wide, sc)
+		got, n := all.Append(nil, raw, nil, &wide, sc)
 		want := oracleCanonical(pairs)
 		if want != "" {
 			want = "?" + want
 		}
-		if string(got) != want || !ok {
+		if string(got) != want || n != 1 {
 			t.Fatalf("Append(%q) = %q, want %q", raw, got, want)
 		}
 		again, _ := all.Append(nil, strings.TrimPrefix(string(got), "?"), nil, &wide, sc)
@@ -188,6 +212,31 @@ func TestAgainstOracle(t *testing.T) {
 			if back[i] != pairs[i] {
 				t.Fatalf("%q: pair %d is %q, not %q", got, i, back[i], pairs[i])
 			}
+		}
+	})
+}
+
+// TestEachValueIsAKey compares with an oracle that takes the product of all
+// distinct values, whatever the order and spelling of the request.
+func TestEachValueIsAKey(t *testing.T) {
+	t.Parallel()
+	sel := Selection{All: true, Names: []Param{
+		{Name: "a", Normal: Normal{Duplicates: DuplicatesEach}},
+		{Name: "b", Normal: Normal{Duplicates: DuplicatesEach, Integer: true}},
+		{Name: "c", Normal: Normal{Duplicates: DuplicatesFirst}},
+		{Name: "d", Normal: Normal{Duplicates: DuplicatesLast}},
+	}}
+	s, sc := NewSelector(sel), new(Scratch)
+	rapid.Check(t, func(t *rapid.T) {
+		pairs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) decoded {
+			return decoded{rapid.SampledFrom([]string{"a", "a", "b", "c", "d", "e", "", "%"}).Draw(t, "n"),
+				rapid.SampledFrom([]string{"", "1", "2", "02", "star", "&"}).Draw(t, "v")}
+		}), 0, 14).Draw(t, "pairs")
+		raw := spellQuery(t, pairs)
+		got := allKeys(&s, raw, wide, sc)
+		slices.Sort(got)
+		if want := oracleKeys(sel, pairs); !slices.Equal(got, want) {
+			t.Fatalf("%q has the keys %q, want %q", raw, got, want)
 		}
 	})
 }
@@ -211,10 +260,17 @@ func TestAppendAllocatesNothing(t *testing.T) {
 	lim, sc, dst := DefaultLimits(), new(Scratch), make([]byte, 0, 4096)
 	all := NewSelector(Selection{All: true, Ignore: []string{"utm_*"}, Normal: Normal{Integer: true, Duplicates: DuplicatesLast}})
 	id := NewSelector(Selection{Names: []Param{{Name: "id"}}})
+	each := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normal{Duplicates: DuplicatesEach}}}})
 	many := strings.Repeat("b=2&a=%41&", 100)
-	for _, raw := range []string{"page=2&ref=home", "id=42&page=2&lang=en", many, many + many + many} {
-		for _, s := range []*Selector{&all, &id} {
-			run := func() { dst, _ = s.Append(dst[:0], raw, nil, &lim, sc) }
+	for _, raw := range []string{"page=2&ref=home", "id=42&page=2&lang=en", "id=3&id=1&id=2", many, many + many + many} {
+		for _, s := range []*Selector{&all, &id, &each} {
+			run := func() {
+				var n int
+				dst, n = s.Append(dst[:0], raw, nil, &lim, sc)
+				for k := 1; k < n; k++ {
+					dst = sc.AppendKey(dst, k)
+				}
+			}
 			run()
 			if n := testing.AllocsPerRun(50, run); n != 0 {
 				t.Errorf("%.40q: %v allocations", raw, n)
@@ -243,7 +299,7 @@ func FuzzAppend(f *testing.F) {
 			t.Errorf("a of %q = %q, want %q", raw, got, want)
 		}
 		lim := Limits{Pairs: 4, NameBytes: 3, ValueBytes: 3, QueryBytes: 64}
-		if got, ok := all.Append([]byte("r"), raw, nil, &lim, sc); len(got) > 1+4*(1+9+1+9) && ok {
+		if got, n := all.Append([]byte("r"), raw, nil, &lim, sc); len(got) > 1+4*(1+9+1+9) && n > 0 {
 			t.Errorf("%q: the limits let %q pass", raw, got)
 		}
 	})

@@ -4,11 +4,12 @@ package canon
 type Duplicates uint8
 
 // The ways to treat duplicates. First and last are meant in the order of the
-// query, before sorting.
+// query, before sorting. Each makes a key for every distinct value.
 const (
 	DuplicatesAll Duplicates = iota
 	DuplicatesFirst
 	DuplicatesLast
+	DuplicatesEach
 )
 
 // Normal is the normalisation of one parameter's values. The zero value leaves

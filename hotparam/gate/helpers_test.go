@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/gate"
 	"github.com/hotparam/pipeline/hotparam/hotset"
@@ -18,7 +20,7 @@ import (
 // start is when tests begin; a whole minute, so that windows begin with it.
 func start() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }
 
-func parse(t testing.TB, yaml string) *rules.Set {
+func parse(t rapid.TB, yaml string) *rules.Set {
 	t.Helper()
 	set, err := rules.Parse("test.yaml", []byte(yaml))
 	if err != nil {

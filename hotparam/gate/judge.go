@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/hotparam/rules"
 )
 
@@ -36,7 +35,7 @@ func (g *Gate) judge(ctx context.Context, a *ask, v *hotparam.Verdict) {
 		g.block(a, v, i)
 		return
 	}
-	if a.find(rules.ActionExempt) < 0 && !a.req.Client.IsZero() {
+	if exempt := a.find(rules.ActionExempt) >= 0 && a.exempt(); !exempt && !a.req.Client.IsZero() {
 		a.chargeClient(who.fixed)
 		a.chargeClient(who.sliding)
 	}
@@ -68,14 +67,9 @@ func (a *ask) exemptAddress() bool {
 	return a.st.exempt != nil && a.req.Client.Addr.IsValid() && a.st.exempt.Lookup(a.req.Client.Addr)
 }
 
-// maxKeys is how many keys of a request are limited: as many as a store takes
-// charges at once, beside two windows. More rules with "continue" than that
-// only count.
-const maxKeys = limit.MaxCharges - 2
-
 // lookUp fills in the keys: hot or not, and what holds for them.
 func (g *Gate) lookUp(a *ask) {
-	for i := range min(len(a.matches), maxKeys) {
+	for i := range min(len(a.matches), rules.MaxKeys) {
 		m, k := &a.matches[i], keyed{reason: hotparam.ReasonCold}
 		if e, aliased := g.entry(a, m.Key); e != nil {
 			k.reason, k.h = hotparam.ReasonHot, a.st.holdHot(m, e, a.now)
@@ -117,6 +111,25 @@ func (a *ask) find(action rules.Action) int {
 		}
 	}
 	return -1
+}
+
+// exempt reports whether a rule exempts the request: all its keys under that rule
+// are exempt. Else whoever adds an exempt value to a query would be. The exempt ones
+// of other rules are not why the request passes.
+func (a *ask) exempt() (exempt bool) {
+	for at := 0; at < len(a.keys); {
+		end, all := at, true
+		for ; end < len(a.keys) && a.matches[end].Rule == a.matches[at].Rule; end++ {
+			all = all && a.keys[end].reason == hotparam.ReasonExempt
+		}
+		for ; at < end && !all; at++ {
+			if k := &a.keys[at]; k.reason == hotparam.ReasonExempt {
+				k.reason = hotparam.ReasonCold
+			}
+		}
+		exempt, at = exempt || all, end
+	}
+	return exempt
 }
 
 // block denies by an override of key i, until the override ends.

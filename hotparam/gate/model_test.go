@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/rules"
 )
 
-// Two rules count a request, so that it has two keys. Scopes are mixed, so
-// that decisions span both stores.
+// Two rules count a request, each value of id by itself, so that it has two keys or
+// four. Scopes are mixed, so that decisions span both stores.
 const modelRules = `
 rules:
   - {name: one, match: {path: /t}, params: [id], continue: true, hot: {rate: 10}, limit: {rate: 2, burst: 4, scope: cluster}}
@@ -58,8 +59,22 @@ func (m *model) override(key hotparam.Key) rules.Action {
 	return ""
 }
 
+// exempts reports whether all keys under one rule are exempt.
+func (m *model) exempts(keys []hotparam.Key, ruleOf []*rules.Rule) bool {
+	return slices.ContainsFunc(ruleOf, func(r *rules.Rule) bool { return m.exempt(r, keys, ruleOf) })
+}
+
+func (m *model) exempt(r *rules.Rule, keys []hotparam.Key, ruleOf []*rules.Rule) bool {
+	for i, k := range keys {
+		if ruleOf[i] == r && m.override(k) != rules.ActionExempt {
+			return false
+		}
+	}
+	return true
+}
+
 func (m *model) dues(req *hotparam.Request, keys []hotparam.Key, ruleOf []*rules.Rule, crawler bool) (list []due) {
-	if !slices.ContainsFunc(keys, func(k hotparam.Key) bool { return m.override(k) == rules.ActionExempt }) {
+	if !m.exempts(keys, ruleOf) {
 		fixed, space, sliding := m.set.IP.Fixed, "ip_fixed", m.set.IP.Sliding
 		if crawler {
 			fixed, space = m.set.Classes[0].Fixed, "ip_fixed:crawler"
@@ -150,11 +165,12 @@ func (m *model) ask(now time.Time, req *hotparam.Request, keys []hotparam.Key, r
 	}
 	wouldDeny, _, _ := m.take(now, shadow)
 	a := answer{Allowed: true, Shadowed: wouldDeny != nil, Reason: "cold"}
-	for _, key := range keys {
+	for i, key := range keys {
 		switch action := m.override(key); {
 		case a.Reason != "cold":
 		case action == rules.ActionLimit:
 			a.Reason = "override"
+		case action == rules.ActionExempt && !m.exempt(ruleOf[i], keys, ruleOf):
 		case action == rules.ActionExempt:
 			a.Reason = "exempt"
 		case slices.Contains(m.hot, key):
@@ -182,12 +198,21 @@ func TestGateAgreesWithModel(t *testing.T) {
 		all := []hotparam.Key{"one?id=1", "one?id=2", "two?id=1", "two?id=2", "try?id=1", "try?id=2"}
 		t.Repeat(map[string]func(*rapid.T){
 			"ask": func(t *rapid.T) {
-				id, crawler := rapid.SampledFrom(ids).Draw(t, "id"), rapid.Bool().Draw(t, "crawler")
-				target, keys, ruleOf := "/t?id="+id, []hotparam.Key{"one?id=" + hotparam.Key(id), "two?id=" + hotparam.Key(id)}, set.Rules[:2]
+				asked, crawler := rapid.SampledFrom([]string{"1", "2", "1 2", "2 1 2"}).Draw(t, "ids"), rapid.Bool().Draw(t, "crawler")
+				path, counting := "/t?", set.Rules[:2]
 				if rapid.Bool().Draw(t, "try") {
-					target, keys, ruleOf = "/try?id="+id, []hotparam.Key{"try?id=" + hotparam.Key(id)}, set.Rules[2:]
+					path, counting = "/try?", set.Rules[2:]
 				}
-				req := request(target, rapid.SampledFrom([]string{"1.1.1.1", "2.2.2.2"}).Draw(t, "client"))
+				var keys []hotparam.Key
+				var ruleOf []*rules.Rule
+				for _, r := range counting {
+					for _, id := range ids {
+						if strings.Contains(asked, id) {
+							keys, ruleOf = append(keys, hotparam.Key(r.Name+"?id="+id)), append(ruleOf, r)
+						}
+					}
+				}
+				req := request(path+"id="+strings.ReplaceAll(asked, " ", "&id="), rapid.SampledFrom([]string{"1.1.1.1", "2.2.2.2"}).Draw(t, "client"))
 				req.Cost = rapid.Int64Range(0, 3).Draw(t, "cost")
 				if crawler {
 					req.Header = http.Header{"User-Agent": {"bot"}}

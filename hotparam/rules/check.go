@@ -125,6 +125,9 @@ func (p *parser) checkValues(r *Rule, v value) map[hotparam.Key]Limit {
 		if name, ok := r.untracked(params); ok {
 			list.fail("key %q has parameter %q, which the rule does not track", cut(string(l.Key)), cut(name))
 		}
+		if name, ok := r.Repeated(params); ok {
+			list.fail("key %q has parameter %q twice, and the rule's keys have one value of it (see duplicates)", cut(string(l.Key)), cut(name))
+		}
 	}
 	return values
 }
@@ -142,6 +145,33 @@ func (r *Rule) untracked(params string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// Repeated gives the first parameter that stands twice in canonical parameters
+// though no key of the rule has two values of it.
+func (r *Rule) Repeated(params string) (string, bool) {
+	var last string
+	for i, pair := range strings.Split(params, "&") {
+		name, _, _ := strings.Cut(pair, "=")
+		if name = canon.Unescape(name); i > 0 && name == last && r.duplicates(name) != canon.DuplicatesAll {
+			return name, true
+		}
+		last = name
+	}
+	return "", false
+}
+
+// duplicates is how the values of a query parameter are treated.
+func (r *Rule) duplicates(name string) (d canon.Duplicates) {
+	for _, q := range r.Params {
+		if q.Name == name {
+			return q.Normal.Duplicates
+		}
+		if q.Name == "*" {
+			d = q.Normal.Duplicates
+		}
+	}
+	return d
 }
 
 // checkOverrides finds overrides that stand twice or for no rule.

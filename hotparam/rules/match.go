@@ -6,9 +6,16 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/canon"
+	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// Match is one rule that counts a request.
+// MaxKeys is how many keys of a request are limited: as many as a store takes
+// charges at once, beside two per-IP windows. More rules with Continue than that
+// only count.
+const MaxKeys = limit.MaxCharges - 2
+
+// Match is one key of a request, and the rule that counts it. A request that has
+// several keys under one rule has as many matches of it, side by side.
 type Match struct {
 	Rule *Rule
 	// Key is in memory of the Scratch: valid until it is used again.
@@ -22,6 +29,7 @@ type Match struct {
 // ready; it is not for concurrent use.
 type Scratch struct {
 	matches []Match
+	further int // keys beside the first of each rule
 	key     []byte
 	values  []canon.Value
 	canon   canon.Scratch
@@ -39,12 +47,18 @@ type matcher struct {
 	// catchAll is tried last.
 	catchAll *route
 	classes  []*classIndex
+	// further is how many keys a request can have beside the first of each rule, so
+	// that further values never push the key of a later rule out of MaxKeys.
+	further int
 }
 
 // compile builds the index of a set whose rules have been checked.
 func (s *Set) compile() error {
-	m := matcher{byName: map[string]*Rule{}, exact: map[string][]*route{}}
+	m := matcher{byName: map[string]*Rule{}, exact: map[string][]*route{}, further: MaxKeys - 1}
 	for _, r := range s.Rules {
+		if r.Continue {
+			m.further--
+		}
 		rt, err := newRoute(r)
 		if err != nil {
 			return err
@@ -100,11 +114,11 @@ func (m *matcher) candidates(path string) (routes []*route, plain bool) {
 	return m.open, true
 }
 
-// Match gives the rules that count a request, with its key under each: none,
-// one, or several where rules have Continue. The result is valid until sc is
-// used again. Nothing is allocated once sc has grown.
+// Match gives the rules that count a request, with its keys under each: none,
+// one, or several where rules have Continue or parameters several values. The
+// result is valid until sc is used again. Nothing is allocated once sc has grown.
 func (s *Set) Match(req *hotparam.Request, sc *Scratch) []Match {
-	sc.matches, sc.key = sc.matches[:0], sc.key[:0]
+	sc.matches, sc.further, sc.key = sc.matches[:0], 0, sc.key[:0]
 	path, query := req.Split()
 	routes, plain := s.index.candidates(path)
 	for _, rt := range routes {
@@ -126,13 +140,22 @@ func (s *Set) Match(req *hotparam.Request, sc *Scratch) []Match {
 	return sc.matches
 }
 
-// add appends a match. Keys are written one behind the other; where the memory
-// grows, earlier keys stay where they are.
+// add appends a match for each key. Keys are written one behind the other; where
+// the memory grows, earlier keys stay where they are.
 func (s *Set) add(rt *route, req *hotparam.Request, resource, query string, sc *Scratch) {
 	rt.readHeaders(req, sc.values)
 	at := len(sc.key)
-	key, ok := rt.rule.selector.Append(append(sc.key, resource...), query, sc.values, &s.Limits, &sc.canon)
-	sc.found(rt.rule, key, at, !ok)
+	key, n := rt.rule.selector.Append(append(sc.key, resource...), query, sc.values, &s.Limits, &sc.canon)
+	if n > 1 {
+		if sc.further += n - 1; sc.further > s.index.further {
+			key, n = canon.AppendMalformed(append(sc.key, resource...)), 0
+		}
+	}
+	sc.found(rt.rule, key, at, n == 0)
+	for k := 1; k < n; k++ {
+		at = len(sc.key)
+		sc.found(rt.rule, sc.canon.AppendKey(append(sc.key, resource...), k), at, false)
+	}
 }
 
 // forges reports whether a path could be mistaken for the resource of a rule

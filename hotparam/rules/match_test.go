@@ -228,7 +228,7 @@ func TestDefault(t *testing.T) {
 func TestMatchAllocatesNothing(t *testing.T) {
 	s, sc := mustParse(t, news), new(Scratch)
 	h := http.Header{"User-Agent": {"Mozilla/5.0"}, "X-Tier": {"gold"}}
-	for _, target := range []string{"/topic?id=42", "/search/en?q=a%20b&page=1", "/other?c=1&b=2&a=3", "/%74opic?id=1", "/x?" + strings.Repeat("y", 9000)} {
+	for _, target := range []string{"/topic?id=42", "/search/en?q=a%20b&page=1", "/other?c=1&b=2&a=3", "/%74opic?id=1", "/topic?id=3&id=1&id=2", "/x?" + strings.Repeat("y", 9000)} {
 		req := hotparam.Request{Method: "GET", Host: "example.com:443", Target: target, Header: h}
 		run := func() { s.Match(&req, sc); s.ClassOf(req.Header) }
 		run()

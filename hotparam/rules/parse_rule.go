@@ -91,27 +91,35 @@ func (v value) pattern() Pattern {
 // param reads a name, or a mapping of a name and its normalisation.
 func (v value) param() Param {
 	var q Param
+	var duplicates value
 	if v.kind() != "a mapping" {
 		q.Name = v.text()
 	} else {
 		n := &q.Normal
-		v.require(v.mapping(fields{
-			"name":    func(v value) { q.Name = v.text() },
-			"fold":    func(v value) { n.Fold = v.boolean() },
-			"integer": func(v value) { n.Integer = v.boolean() },
-			"duplicates": func(v value) {
-				n.Duplicates = map[string]canon.Duplicates{"first": canon.DuplicatesFirst, "last": canon.DuplicatesLast}[v.word("all", "first", "last")]
-			},
-		}), "name")
+		got := v.mapping(fields{
+			"name":       func(v value) { q.Name = v.text() },
+			"fold":       func(v value) { n.Fold = v.boolean() },
+			"integer":    func(v value) { n.Integer = v.boolean() },
+			"duplicates": func(v value) { n.Duplicates = v.duplicates() },
+		})
+		v.require(got, "name")
+		duplicates = got["duplicates"]
 	}
 	name, where := q.source()
 	switch {
 	case where == "header" && !headerName.MatchString(name):
 		v.fail("%q is not the name of a header", cut(name))
-	case where != "" && q.Normal.Duplicates != canon.DuplicatesAll:
-		v.fail("%s has one value; duplicates are a matter of query parameters", q.Name)
+	case where != "" && duplicates.node != nil:
+		duplicates.fail("%s has one value; duplicates are a matter of query parameters", q.Name)
+	case where == "" && q.Name != "*" && duplicates.node == nil:
+		q.Normal.Duplicates = canon.DuplicatesEach
 	}
 	return q
+}
+
+func (v value) duplicates() canon.Duplicates {
+	words := []string{"all", "first", "last", "each"} // in the order of their values
+	return canon.Duplicates(max(0, slices.Index(words, v.word(words...))))
 }
 
 // heat reads when a key of the rule is hot.

@@ -79,7 +79,8 @@ func TestParse(t *testing.T) {
 	}{
 		{"namespace", s.Namespace, "news"},
 		{"match", topic.Match, Pattern{Path: "/topic", Methods: []string{"GET"}}},
-		{"params", topic.Params, []Param{{Name: "id"}}},
+		{"params", topic.Params, []Param{{"id", canon.Normal{Duplicates: canon.DuplicatesEach}}}},
+		{"all parameters", all.Params, []Param{{Name: "*"}}},
 		{"hot", topic.Hot, Heat{Rate: 200, Window: 5 * time.Second, Cool: 10 * time.Second, CoolRatio: 0.7, MaxHot: 1000}},
 		{"limit", topic.Limit, topicLimit},
 		{"values", topic.Values, []ValueLimit{{"topic?id=42", valueLimit}}},
@@ -88,7 +89,7 @@ func TestParse(t *testing.T) {
 		{"continue", search.Continue, true},
 		{"hosts", search.Match.Hosts, []string{"example.com"}},
 		{"normalisation", search.Params, []Param{{Name: "path.lang"}, {Name: "header.x-tier"},
-			{"q", canon.Normal{Fold: true, Duplicates: canon.DuplicatesFirst}}, {"page", canon.Normal{Integer: true}}}},
+			{"q", canon.Normal{Fold: true, Duplicates: canon.DuplicatesFirst}}, {"page", canon.Normal{Integer: true, Duplicates: canon.DuplicatesEach}}}},
 		{"hot per minute", search.Hot, Heat{Rate: 0.5, Window: time.Minute, Cool: 10 * time.Second, CoolRatio: 0.5, MaxHot: 1000}},
 		{"window limit", search.Limit, Limit{Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 60, Window: time.Minute},
 			Set: true, Mode: hotparam.ModeShadow, Scope: ScopeInstance, OnStoreFailure: FailClosed}},
