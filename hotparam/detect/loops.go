@@ -27,7 +27,7 @@ type standing struct {
 func (h *heat) stands(c *candidate, now time.Time, sum int64) bool {
 	s, want := &c.standing, int64(h.terms.rule.Hot.MinClients)
 	if second := now.Unix(); want > 1 || s.asked != second {
-		s.asked, s.party = second, h.crowds.judge(c.key, second, sum, c.need, want)
+		s.asked, s.party = second, h.crowds.judge(c.key, second, sum, c.hot, want)
 	}
 	was := s.viral
 	switch {
@@ -36,7 +36,7 @@ func (h *heat) stands(c *candidate, now time.Time, sum int64) bool {
 	case s.viral:
 		s.viral = s.stays(c, now, h.terms.rule.Hot.Cool)
 	default:
-		s.viral = s.party.effective >= c.need
+		s.viral = s.party.effective >= c.hot
 		s.sure, s.lone = s.viral && s.party.known, time.Time{}
 	}
 	if s.viral != was && (c.shown || s.shown) {
@@ -51,7 +51,7 @@ func (h *heat) stands(c *candidate, now time.Time, sum int64) bool {
 // anything else.
 func (s *standing) stays(c *candidate, now time.Time, cool time.Duration) bool {
 	p := &s.party
-	s.sure = s.sure || p.known && p.effective >= c.need
+	s.sure = s.sure || p.known && p.effective >= c.hot
 	switch {
 	case p.effective >= c.cool:
 		s.lone = time.Time{}
@@ -68,7 +68,7 @@ func (s *standing) stays(c *candidate, now time.Time, cool time.Duration) bool {
 // on: it may have come back since the last Tick.
 func (h *heat) recall(c *candidate, sum int64) {
 	if s := &c.standing; s.viral && !s.lone.IsZero() && sum >= c.cool {
-		p := h.crowds.judge(c.key, h.second, sum, c.need, int64(h.terms.rule.Hot.MinClients))
+		p := h.crowds.judge(c.key, h.second, sum, c.hot, int64(h.terms.rule.Hot.MinClients))
 		if p.effective >= c.cool {
 			s.lone = time.Time{}
 		}

@@ -31,8 +31,7 @@ type past struct {
 
 // newPast is for a rule with surge.
 func newPast(t *terms, counters int) *past {
-	perSecond := float64(t.floor) / float64(t.window)
-	return &past{sums: topk.New(counters), ignored: int64(perSecond / t.rule.Hot.Surge / 4)}
+	return &past{sums: topk.New(counters), ignored: int64(t.rule.Hot.MinRate / t.rule.Hot.Surge / 4)}
 }
 
 // pass lets seconds go by.
