@@ -21,6 +21,7 @@ type candidate struct {
 
 	standing standing
 
+	seen  bool // a Tick has seen it since it became hot
 	shown bool // in the hot set of the last Tick
 	gone  bool // not listed any more
 }
@@ -85,7 +86,7 @@ func (h *heat) note(c *candidate, now time.Time) bool {
 	was := c.any()
 	c.weigh(&needs, sum, now)
 	if !was && c.any() {
-		c.since, c.peak = now, 0
+		c.since, c.peak, c.seen = now, 0, false
 	}
 	c.peak = max(c.peak, h.rate(sum))
 	return !was && c.any()

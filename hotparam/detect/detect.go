@@ -31,7 +31,6 @@ type Detector struct {
 	heard   atomic.Int64 // the latest time heard of, unix ns
 
 	judging   sync.Mutex // held by Tick, Over, Forget and SetRules; guards all below
-	ticked    time.Time  // of the last Tick
 	hot       int64      // keys in its set
 	loops     int64      // and among its loops
 	displaced uint64

@@ -87,7 +87,7 @@ func (t *tick) circle(loops []view) {
 			t.cease(v.c, v.hot, v)
 			continue
 		case !v.shown:
-			t.changes = append(t.changes, Change{Hot: v.hot, Kind: Looped, At: t.at(v.hot.Since)})
+			t.changes = append(t.changes, Change{Hot: v.hot, Kind: Looped, At: t.at(v)})
 			t.turned = append(t.turned, *v)
 		}
 		v.hot.Until = t.now.Add(t.hold)
@@ -111,11 +111,11 @@ func (t *tick) cease(c *candidate, hot hotparam.Hot, v *view) {
 
 // at is when something came to be what it is: now, where it had to wait for a
 // place.
-func (t *tick) at(since time.Time) time.Time {
-	if since.After(t.last) {
-		return since
+func (t *tick) at(v *view) time.Time {
+	if v.seen {
+		return t.now
 	}
-	return t.now
+	return v.hot.Since
 }
 
 // heavier orders views by rank, heaviest first.
