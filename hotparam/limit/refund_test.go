@@ -1,0 +1,60 @@
+package limit_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// A refund gives back what still counts, and nothing of what does not: to the unit,
+// for each algorithm. Costs are charged at their times; the first one is undone at
+// the time of the last one, and what remains is asked for then and later.
+func TestRefundTape(t *testing.T) {
+	t.Parallel()
+	const name = "a"
+	window := func(a limit.Algorithm) limit.Spec {
+		return limit.Spec{Algorithm: a, Limit: 10, Window: time.Second, Buckets: 4}
+	}
+	type cost struct{ ms, cost int64 }
+	for _, c := range []struct {
+		what       string
+		spec       limit.Spec
+		costs      []cost
+		left, late int64 // after the refund; and a quarter of a second later
+	}{
+		{"fixed, same window", window(limit.FixedWindow), []cost{{0, 4}, {500, 3}}, 7, 7},
+		{"fixed, next window", window(limit.FixedWindow), []cost{{900, 4}, {1000, 3}}, 7, 7},
+		{"sliding, same window", window(limit.SlidingWindow), []cost{{0, 4}, {500, 3}}, 7, 7},
+		// 1 of 5 stays in the window before, and weighs as a whole one.
+		{"sliding, next window", window(limit.SlidingWindow), []cost{{800, 4}, {900, 1}, {1100, 3}}, 6, 6},
+		{"sliding, the window after", window(limit.SlidingWindow), []cost{{900, 4}, {1000, 2}, {2000, 3}}, 5, 5},
+		{"anchored, same window", window(limit.AnchoredWindow), []cost{{0, 4}}, 10, 10},
+		{"anchored, after others", window(limit.AnchoredWindow), []cost{{0, 4}, {500, 3}}, 3, 3}, // it began the window
+		{"anchored, next window", window(limit.AnchoredWindow), []cost{{0, 4}, {1000, 3}}, 7, 7},
+		{"log", window(limit.SlidingLog), []cost{{0, 4}, {500, 3}}, 7, 7},
+		{"log, when it is over", window(limit.SlidingLog), []cost{{0, 4}, {500, 3}, {1000, 1}}, 6, 6},
+		{"buckets", window(limit.BucketedWindow), []cost{{0, 4}, {500, 3}}, 7, 7},
+		{"buckets, when it is over", window(limit.BucketedWindow), []cost{{0, 4}, {500, 3}, {1300, 1}}, 6, 6},
+		// Of the 8, 3 have run back by themselves; in the quarter 2.5 more do.
+		{"bucket", limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}, []cost{{0, 8}, {300, 3}}, 7, 9},
+		{"bucket, all run back", limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}, []cost{{0, 4}, {300, 6}, {400, 3}}, 1, 3},
+		{"gcra", limit.Spec{Algorithm: limit.GCRA, Limit: 10, Window: time.Second, Burst: 9}, []cost{{0, 4}, {100, 6}}, 4, 6},
+	} {
+		m := limit.NewMemory(limit.MemoryConfig{})
+		var now int64
+		for _, charged := range c.costs {
+			now = 1_700_000_000_000_000 + charged.ms*1000
+			if r := take(t, m, now, name, c.spec, charged.cost); !r.Allowed {
+				t.Fatalf("%s: %+v", c.what, r)
+			}
+		}
+		first := c.costs[0]
+		m.RefundAt(time.UnixMicro(1_700_000_000_000_000+first.ms*1000),
+			[]limit.Charge{{Subject: limit.Subject{Space: "hot", Name: name}, Spec: c.spec, Cost: first.cost}})
+		left, late := take(t, m, now, name, c.spec, 0).Remaining, take(t, m, now+250_000, name, c.spec, 0).Remaining
+		if left != c.left || late != c.late {
+			t.Errorf("%s: %d left, %d a quarter later; want %d and %d", c.what, left, late, c.left, c.late)
+		}
+	}
+}
