@@ -109,6 +109,24 @@ func TestPublisherThatHangsHoldsNobodyUp(t *testing.T) {
 	})
 }
 
+// A set that comes while an older one is being refused is the one to try next.
+func TestNewerSetIsTriedAfterAnOlderOneWasRefused(t *testing.T) {
+	t.Parallel()
+	o := newOutbox(Config{}.withDefaults())
+	set := func(key hotparam.Key) hotparam.HotSet { return hotparam.HotSet{Keys: []hotparam.Hot{{Key: key}}} }
+	o.put(set("older"))
+	refused := o.take()
+	o.putBack(refused)
+	if again := o.take(); again == nil || again.Keys[0].Key != "older" {
+		t.Fatalf("nothing newer came, and %+v is tried", again)
+	}
+	o.put(set("newer"))
+	o.putBack(refused)
+	if next := o.take(); next == nil || next.Keys[0].Key != "newer" {
+		t.Errorf("%+v is tried next", next)
+	}
+}
+
 func TestOutageIsLoggedOnceAndEndsWithinASecond(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

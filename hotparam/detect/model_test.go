@@ -21,6 +21,7 @@ type model struct {
 	opts   Options
 	second int64
 	now    time.Time
+	ticked time.Time
 	counts map[string]map[hotparam.Key]map[int64]int64 // by rule, key, second
 	cands  map[hotparam.Key]*judged
 	gone   []Change
@@ -32,7 +33,7 @@ type judged struct {
 	sum          int64
 	peak         float64
 	since, below time.Time
-	seen, shown  bool
+	shown        bool
 	listed       int64 // the second in which it became a candidate
 }
 
@@ -136,9 +137,6 @@ func (m *model) setRules(set *rules.Set) {
 		}
 	}
 	m.look(time.Unix(m.second, 0))
-	for _, c := range m.cands {
-		c.seen = true
-	}
 }
 
 // hot weighs the second that left the window last by the part of the current
@@ -204,14 +202,14 @@ func (m *model) tick(now time.Time) (hotparam.HotSet, []Change) {
 				keys = append(keys, m.until(r, c, now.Add(m.opts.Hold)))
 			}
 			switch {
-			case in && !c.shown && !c.seen:
+			case in && !c.shown && c.since.After(m.ticked):
 				changes = append(changes, Change{keys[len(keys)-1], Became, c.since, false})
 			case in && !c.shown:
 				changes = append(changes, Change{keys[len(keys)-1], Became, now, false})
 			case !in && c.shown:
 				changes = append(changes, Change{m.until(r, c, now), Cooled, now, true})
 			}
-			c.seen, c.shown = true, in
+			c.shown = in
 		}
 	}
 	slices.SortFunc(keys, func(a, b hotparam.Hot) int {
@@ -220,7 +218,7 @@ func (m *model) tick(now time.Time) (hotparam.HotSet, []Change) {
 	slices.SortFunc(changes, func(a, b Change) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(b.Kind, a.Kind), cmp.Compare(a.Hot.Key, b.Hot.Key))
 	})
-	m.gone = nil
+	m.gone, m.ticked = nil, now
 	return hotparam.HotSet{At: now, Keys: keys}, changes
 }
 

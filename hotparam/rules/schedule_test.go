@@ -58,6 +58,9 @@ func TestWindowOfASchedule(t *testing.T) {
 			t.Errorf("%s: %v at %s: window %v to %v, holds %v; want %v to %v, %v",
 				tt.name, tt.s, tt.now, w.From, w.Until, w.Holds(now), want.From, want.Until, tt.holds)
 		}
+		if !w.Holds(w.From) || !w.Holds(w.Until.Add(-1)) || w.Holds(w.Until) || w.Holds(w.From.Add(-1)) {
+			t.Errorf("%s: %v to %v does not hold from its first moment until just before its end", tt.name, w.From, w.Until)
+		}
 	}
 }
 

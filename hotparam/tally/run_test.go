@@ -40,6 +40,22 @@ func TestRunFlushesOnTicksAndAtTheEnd(t *testing.T) {
 	})
 }
 
+// A batch that the sink refuses at the very end has one more chance.
+func TestRefusedAtTheEndIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	sink := &recorder{fail: 1}
+	ta := newTally(tally.Config{Sink: sink, Flush: time.Hour})
+	ta.Add([]byte("a"), 1, 7)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := ta.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if s := ta.Stats(); s.Flushed != 7 || s.DroppedSink != 0 || s.SinkErrors != 1 || s.Pending != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // A sink that hangs costs its timeout, never more, and never blocks Add.
 func TestHangingSink(t *testing.T) {
 	t.Parallel()
