@@ -3,7 +3,7 @@
 GO ?= go
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help demo build test test-long race integration lint bench peers fuzz clean
+.PHONY: help demo build test test-long race integration mutate lint bench peers fuzz clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,6 +27,10 @@ race: ## the same with the race detector, in random order
 
 integration: ## the tests that start redis-server, a browser and Apache Kafka; nothing may skip
 	HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 ./hotparam/... ./lua/... ./test/...
+
+RUN ?= .
+mutate: ## plants faults in the code, one at a time, and prints which of them no test notices; RUN=gate tries some; needs redis-server, about 15 minutes
+	$(GO) run ./test/mutate -run '$(RUN)'
 
 lint: ## go vet and golangci-lint (with staticcheck in it)
 	$(GO) vet ./...

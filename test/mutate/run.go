@@ -1,0 +1,159 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// bench is where faults are tried: it compiles tests into a directory of its own
+// and runs them in the directory of their package.
+type bench struct {
+	root string // of the repository
+	dir  string // for binaries and changed copies
+	// rapid says which packages' tests know the flags of rapid, and usual how long
+	// tests take without a fault. Both are complete before the first fault.
+	rapid map[string]bool
+	usual map[tests]time.Duration
+}
+
+// tests are those that a fault names.
+type tests struct{ pkg, pattern string }
+
+// outcome is what became of some tests.
+type outcome struct {
+	failed bool
+	how    string // which test failed, or what happened
+	out    []byte
+}
+
+var (
+	failedTest  = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
+	skippedTest = regexp.MustCompile(`(?m)^--- SKIP: (\S+)`)
+	passedTest  = regexp.MustCompile(`(?m)^--- PASS: (\S+)`)
+)
+
+// compile builds the tests of a package; overlay is a file for "go build", "" for
+// none.
+func (b *bench) compile(ctx context.Context, pkg, name, overlay string) (string, error) {
+	bin := filepath.Join(b.dir, name+".test")
+	args := []string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", bin}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
+	cmd.Dir = b.root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s does not compile: %w\n%s", name, err, out)
+	}
+	return bin, nil
+}
+
+// run runs some tests for a time at most. Servers that a crashed test left behind
+// end with it: they are of its process group.
+func (b *bench) run(ctx context.Context, bin string, what tests, within time.Duration) outcome {
+	args := []string{"-test.run", what.pattern, "-test.v", "-test.failfast", "-test.timeout", within.String()}
+	if b.rapid[what.pkg] { // what it finds is not kept, nor made small
+		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=1ms")
+	}
+	ctx, cancel := context.WithTimeout(ctx, within+10*time.Second)
+	defer cancel()
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, bin, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(b.root, what.pkg), &out, &out
+	cmd.Env = append(os.Environ(), "HOTPARAM_REQUIRE_SERVERS=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second // a server may hold the pipe
+	err := cmd.Run()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // most often nobody is left
+	}
+	return judge(err, out.Bytes(), within)
+}
+
+func judge(err error, out []byte, within time.Duration) outcome {
+	o := outcome{failed: err != nil, out: out}
+	var exit *exec.ExitError
+	switch m := failedTest.FindSubmatch(out); {
+	case err == nil:
+	case bytes.Contains(out, []byte("panic: test timed out")) || !errors.As(err, &exit) || exit.ExitCode() < 0:
+		o.how = fmt.Sprintf("killed by the time-out of %v", within)
+	case m != nil:
+		o.how = "killed by " + string(m[1])
+	default:
+		o.how = "killed: the tests crashed"
+	}
+	return o
+}
+
+// verify runs the tests that faults name without a fault. They have to pass, and
+// none may skip.
+func (b *bench) verify(ctx context.Context, faults []fault) error {
+	bins := map[string]string{}
+	for _, f := range faults {
+		what := tests{f.pkg, f.tests}
+		if _, done := b.usual[what]; done {
+			continue
+		}
+		if bins[f.pkg] == "" {
+			bin, err := b.compile(ctx, f.pkg, strings.ReplaceAll(f.pkg[2:], "/", "-"), "")
+			if err != nil {
+				return err
+			}
+			bins[f.pkg] = bin
+			probe := exec.CommandContext(ctx, bin, "-test.run", "^$", "-rapid.nofailfile")
+			probe.Dir = filepath.Join(b.root, f.pkg)
+			b.rapid[f.pkg] = probe.Run() == nil
+		}
+		began := time.Now()
+		o := b.run(ctx, bins[f.pkg], what, 2*time.Minute)
+		switch skipped := skippedTest.FindSubmatch(o.out); {
+		case o.failed:
+			return fmt.Errorf("without a fault %s %s fails: %s\n%s", what.pkg, what.pattern, o.how, o.out)
+		case skipped != nil:
+			return fmt.Errorf("without a fault %s skips %s: nothing would notice", what.pkg, skipped[1])
+		case !passedTest.Match(o.out):
+			return fmt.Errorf("%s has no test for -run %q", what.pkg, what.pattern)
+		}
+		b.usual[what] = time.Since(began)
+	}
+	return nil
+}
+
+// try plants one fault and says what its tests say.
+func (b *bench) try(ctx context.Context, f fault) (outcome, error) {
+	text, err := f.plant(b.root)
+	if err != nil {
+		return outcome{}, err
+	}
+	changed, overlay := filepath.Join(b.dir, f.name+filepath.Ext(f.file)), filepath.Join(b.dir, f.name+".json")
+	if err := os.WriteFile(changed, []byte(text), 0o600); err != nil {
+		return outcome{}, err
+	}
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(b.root, f.file): changed}})
+	if err != nil {
+		return outcome{}, err
+	}
+	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
+		return outcome{}, err
+	}
+	bin, err := b.compile(ctx, f.pkg, f.name, overlay)
+	if err != nil {
+		return outcome{}, err
+	}
+	defer os.Remove(bin) // they are large
+	what := tests{f.pkg, f.tests}
+	return b.run(ctx, bin, what, 4*b.usual[what]+20*time.Second), nil
+}
