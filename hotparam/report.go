@@ -19,6 +19,7 @@ type Denials struct {
 	Hot       uint64 `json:"hot"`
 	Override  uint64 `json:"override"`
 	Blocked   uint64 `json:"blocked"`
+	Malformed uint64 `json:"malformed"`
 	IPFixed   uint64 `json:"ip_fixed"`
 	IPSliding uint64 `json:"ip_sliding"`
 	Store     uint64 `json:"store_failure"`
@@ -26,7 +27,7 @@ type Denials struct {
 
 // Total is all refusals.
 func (d Denials) Total() uint64 {
-	return d.Hot + d.Override + d.Blocked + d.IPFixed + d.IPSliding + d.Store
+	return d.Hot + d.Override + d.Blocked + d.Malformed + d.IPFixed + d.IPSliding + d.Store
 }
 
 // KeyDecisions counts the decisions on one key.

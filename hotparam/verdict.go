@@ -14,7 +14,8 @@ type Verdict struct {
 	// override's ID; where several limits allowed the request, the tightest of
 	// them. Empty when nothing applied.
 	Rule string
-	// Key is the request's key; for a per-IP denial too. Empty when no rule
+	// Key is the request's key, of several the one that decided; for a per-IP
+	// denial too. Empty when no rule
 	// matched the request, and for a request let pass whose key is not hot,
 	// unless the gate was asked to fill it in: it costs an allocation.
 	Key Key
@@ -60,6 +61,10 @@ const (
 	ReasonExempt Reason = "exempt"
 	// ReasonBlocked: an override blocks the key.
 	ReasonBlocked Reason = "blocked"
+	// ReasonMalformed: the request is beyond the limits of what a key is made
+	// of; its rule denies such requests, or holds them to its limit, which
+	// allowed or denied this one.
+	ReasonMalformed Reason = "malformed"
 	// ReasonIPFixed and ReasonIPSliding: a per-IP window denied.
 	ReasonIPFixed   Reason = "ip_fixed"
 	ReasonIPSliding Reason = "ip_sliding"

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -138,7 +139,10 @@ func keyLimits(set *rules.Set, r *rules.Rule, key hotparam.Key) []string {
 	var out []string
 	lim := r.LimitFor(key)
 	if o := rules.NewOverrides(set.Overrides, nil).Find([]byte(key), time.Now()); o != nil {
-		text := fmt.Sprintf("override %s: %s", o.ID, o.Action)
+		text := fmt.Sprintf("override %s: %s", cmp.Or(o.ID, o.DefaultID()), o.Action)
+		if o.Key != string(key) {
+			text += " of " + o.Key
+		}
 		if o.Action == rules.ActionLimit {
 			text += " " + specText(o.Spec()) + ", hot or not"
 		}
@@ -147,11 +151,17 @@ func keyLimits(set *rules.Set, r *rules.Rule, key hotparam.Key) []string {
 		}
 		out = append(out, text)
 	}
-	hot := fmt.Sprintf("rule %s: hot from %s", r.Name, r.Hot)
-	if !lim.Set {
-		return append(out, hot+", never limited")
+	text := fmt.Sprintf("rule %s: hot from %s, then", r.Name, r.Hot)
+	if key.Params() == canon.Malformed {
+		text = fmt.Sprintf("rule %s: malformed requests, hot or not:", r.Name)
+		if r.Malformed != rules.MalformedLimit {
+			return append(out, text+" "+string(r.Malformed))
+		}
 	}
-	text := fmt.Sprintf("%s, then %s (%s, %s)", hot, specText(lim.Spec), lim.Scope, lim.Mode)
+	if !lim.Set {
+		return append(out, strings.TrimSuffix(text, " then")+" never limited")
+	}
+	text += fmt.Sprintf(" %s (%s, %s)", specText(lim.Spec), lim.Scope, lim.Mode)
 	if lim.Trial != nil {
 		text += "; on trial: " + specText(*lim.Trial)
 	}

@@ -18,7 +18,7 @@ rules:
     params: [path.id, lang]
     hot:   {rate: 200, window: 5s}
     limit: {rate: 100, burst: 200}
-  - {name: login, match: {path: /login}, params: [], hot: {rate: 1}, limit: {rate: 10, burst: 5, initial: 2, wait: 500ms, block: 1m, block_max: 1h, trial: {rate: 8, burst: 3}}}
+  - {name: login, match: {path: /login}, params: [], malformed: deny, hot: {rate: 1}, limit: {rate: 10, burst: 5, initial: 2, wait: 500ms, block: 1m, block_max: 1h, trial: {rate: 8, burst: 3}}}
   - {name: "*", params: ["*"], ignore: ["utm_*"], hot: {rate: 500, window: 5s}}
 ip:
   fixed: {limit: 50, window: 1s}
@@ -47,6 +47,13 @@ func TestExplain(t *testing.T) {
 		{"/login", "", "login", "login", "login", "hp.login.hot_param.Ze",
 			"rule login: hot from 1/s over 5s, then token_bucket 10 per 1s, burst 5, initial 2, wait 500ms, block 1m0s to 1h0m0s (cluster, enforce); " +
 				"on trial: token_bucket 8 per 1s, burst 3|every client: fixed_window 50 per 1s|every client: sliding_window 99 per 1m0s, block 5s, async"},
+		{"/topics/42?lang=" + strings.Repeat("x", 300), "", "topic", "topic", "topic?!malformed", "hp.topic.hot_param.Z21malformed",
+			"override topic-path-id-9-16bf661c: block of topic?path.id=9 (by hand)|" +
+				"rule topic: malformed requests, hot or not: token_bucket 100 per 1s, burst 200 (cluster, enforce)|every client"},
+		{"/login?" + strings.Repeat("x", 9000), "", "login", "login", "login?!malformed", "hp.login.hot_param.Z21malformed",
+			"rule login: malformed requests, hot or not: deny|every client"},
+		{"/a?x=" + strings.Repeat("x", 300), "", "*", "/a", "/a?!malformed", "hp.Z2Fa.hot_param.Z21malformed",
+			"rule *: malformed requests, hot or not: never limited|every client"},
 		{"/topics/9", "", "topic", "topic", "topic?path.id=9", "hp.topic.hot_param.pathZ2Eid=9",
 			"override topic-path-id-9"},
 	} {

@@ -68,16 +68,18 @@ func TestKeyTellsWhatLimitsItAndWhy(t *testing.T) {
 	put("topic?id=2", rules.ActionLimit, 0.5)
 	put("topic?id=9*", rules.ActionShadow, 0)
 	for key, says := range map[string][]string{
-		"topic?id=42":     {"rule applies: the key is hot", "ip_fixed applies: every client"},
-		"topic?id=5":      {"rule no: the key is not hot: below 200/s over 5s", "ip_fixed applies"},
-		"topic?id=7":      {"override applies: an override exempts", "rule no: the override stands before it", "ip_fixed no: the override"},
-		"topic?id=1":      {"override applies: an override blocks", "rule no", "ip_fixed no"},
-		"topic?id=2":      {"override applies: an override sets its own limit, hot or not [0.5/s, burst 1]", "rule no", "ip_fixed applies"},
-		"topic?id=99":     {"override applies: an override lets the rule's limit only watch, by the pattern topic?id=9*", "rule no: the key is not hot"},
-		"/search?q=a&a=b": {"you asked for /search?q=a&a=b", "rule no: the key is not hot: below 500/s"},
-		"topic?x=1":       {`does not track the parameter "x"`},
-		"topic?id=1&id=2": {`makes a key of one value of "id"`},
-		"topc?id=1":       {`no rule is named "topc"`},
+		"topic?id=42":      {"rule applies: the key is hot", "ip_fixed applies: every client"},
+		"topic?id=5":       {"rule no: the key is not hot: below 200/s over 5s", "ip_fixed applies"},
+		"topic?id=7":       {"override applies: an override exempts", "rule no: the override stands before it", "ip_fixed no: the override"},
+		"topic?id=1":       {"override applies: an override blocks", "rule no", "ip_fixed no"},
+		"topic?id=2":       {"override applies: an override sets its own limit, hot or not [0.5/s, burst 1]", "rule no", "ip_fixed applies"},
+		"topic?id=99":      {"override applies: an override lets the rule's limit only watch, by the pattern topic?id=9*", "rule no: the key is not hot"},
+		"/search?q=a&a=b":  {"you asked for /search?q=a&a=b", "rule no: the key is not hot: below 500/s"},
+		"topic?x=1":        {`does not track the parameter "x"`},
+		"topic?id=1&id=2":  {`makes a key of one value of "id"`},
+		"topic?!malformed": {"override applies: an override blocks the key, because it blocks topic?id=1 and", "rule no"},
+		"/a?!malformed":    {"rule applies: malformed requests are held to the rule's limit, hot or not", "ip_fixed applies"},
+		"topc?id=1":        {`no rule is named "topc"`},
 	} {
 		rec := w.ask(http.MethodGet, "/v1/keys/"+url.PathEscape(key), "")
 		s.answer(t, rec, 200, "Key")

@@ -104,7 +104,7 @@ func (s *Server) describe(r *http.Request, key hotparam.Key, now time.Time) (*ke
 	if ok {
 		a.Allowed, a.Denied = rounded(sp.Allowed), rounded(sp.Denied)
 	}
-	a.Limits = slices.Concat(overrideLimits(o), ruleLimits(rule, o, key, a.Hot), ipLimits(set.IP, o))
+	a.Limits = slices.Concat(overrideLimits(o, key), ruleLimits(rule, o, key, a.Hot), ipLimits(set.IP, o))
 	a.Warnings = keyDoubts(set, key)
 	return a, nil
 }
@@ -117,7 +117,7 @@ func viewRule(r *rules.Rule) *ruleView {
 		WindowMS: float64(r.Hot.Window) / float64(time.Millisecond), Threshold: r.Hot.Threshold()}
 }
 
-func overrideLimits(o *rules.Override) []appliedLimit {
+func overrideLimits(o *rules.Override, key hotparam.Key) []appliedLimit {
 	if o == nil {
 		return nil
 	}
@@ -133,8 +133,11 @@ func overrideLimits(o *rules.Override) []appliedLimit {
 	case rules.ActionShadow:
 		l.Why = "an override lets the rule's limit only watch"
 	}
-	if o.IsPattern() {
+	switch {
+	case o.IsPattern():
 		l.Why += ", by the pattern " + o.Key
+	case o.Key != string(key):
+		l.Why += ", because it blocks " + o.Key + " and a malformed request may be for that"
 	}
 	return []appliedLimit{l}
 }
@@ -145,7 +148,10 @@ func ruleLimits(rule *rules.Rule, o *rules.Override, key hotparam.Key, hot bool)
 	}
 	held := rule.LimitFor(key)
 	l := appliedLimit{Source: "rule", Limit: viewLimit(held), Applies: hot && held.Set}
+	malformed := key.Params() == canon.Malformed
 	switch {
+	case malformed && (o == nil || o.Action == rules.ActionShadow):
+		return []appliedLimit{malformedLimit(rule, l, o != nil)}
 	case !held.Set:
 		l.Why = "the rule only detects"
 	case o != nil && o.Action != rules.ActionShadow:
@@ -160,6 +166,25 @@ func ruleLimits(rule *rules.Rule, o *rules.Override, key hotparam.Key, hot bool)
 		l.Why = "the key is hot"
 	}
 	return []appliedLimit{l}
+}
+
+// malformedLimit is what a rule says about malformed requests, hot or not.
+func malformedLimit(rule *rules.Rule, l appliedLimit, shadow bool) appliedLimit {
+	switch {
+	case rule.Malformed == rules.MalformedDeny:
+		return appliedLimit{Source: l.Source, Applies: true, Why: "the rule denies what is malformed",
+			Limit: &limitView{Mode: hotparam.ModeEnforce, Text: "denied"}}
+	case rule.Malformed == rules.MalformedAllow:
+		return appliedLimit{Source: l.Source, Why: "the rule only counts what is malformed"}
+	case l.Limit == nil:
+		l.Why = "the rule only detects"
+		return l
+	}
+	l.Applies, l.Why = true, "malformed requests are held to the rule's limit, hot or not"
+	if shadow {
+		l.Limit.Mode, l.Why = hotparam.ModeShadow, l.Why+", and the override lets the limit only watch"
+	}
+	return l
 }
 
 func ipLimits(ip rules.IPLimits, o *rules.Override) []appliedLimit {

@@ -147,7 +147,7 @@ func grown(before, after uint64) uint64 {
 func perSecond(n uint64, d time.Duration) float64 { return float64(n) / d.Seconds() }
 
 // denialKinds is how many ways of being refused there are.
-const denialKinds = 6
+const denialKinds = 7
 
 // denial is one way of being refused and how often it was.
 type denial struct {
@@ -158,7 +158,7 @@ type denial struct {
 // denials lists a struct of counters, always in this order.
 func denials(d hotparam.Denials) [denialKinds]denial {
 	return [denialKinds]denial{
-		{"hot", d.Hot}, {"override", d.Override}, {"blocked", d.Blocked},
+		{"hot", d.Hot}, {"override", d.Override}, {"blocked", d.Blocked}, {"malformed", d.Malformed},
 		{"ip_fixed", d.IPFixed}, {"ip_sliding", d.IPSliding}, {"store_failure", d.Store},
 	}
 }
@@ -166,7 +166,7 @@ func denials(d hotparam.Denials) [denialKinds]denial {
 func (t *decided) add(allowed uint64, denied [denialKinds]uint64) {
 	t.Allowed += allowed
 	d := &t.Denied
-	for i, p := range [denialKinds]*uint64{&d.Hot, &d.Override, &d.Blocked, &d.IPFixed, &d.IPSliding, &d.Store} {
+	for i, p := range [denialKinds]*uint64{&d.Hot, &d.Override, &d.Blocked, &d.Malformed, &d.IPFixed, &d.IPSliding, &d.Store} {
 		*p += denied[i]
 	}
 }

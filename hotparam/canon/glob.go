@@ -52,6 +52,16 @@ func (g *Glob) Match(text []byte) bool {
 	return true
 }
 
+// MatchesWithin reports whether the pattern can match a key of a resource. A "*"
+// before the "?" may stand for the rest of the key as well.
+func (g *Glob) MatchesWithin(resource []byte) bool {
+	if i := bytes.IndexByte(g.head, '?'); i >= 0 || !g.star {
+		named, _, _ := bytes.Cut(g.head, []byte("?"))
+		return bytes.Equal(named, resource)
+	}
+	return bytes.HasPrefix(resource, g.head)
+}
+
 // Literal is how many bytes of a matching text the pattern itself gives.
 func (g *Glob) Literal() int {
 	n := len(g.head) + len(g.tail)

@@ -7,6 +7,12 @@ import "fmt"
 // has a "=" in every pair, so no request can write it.
 const Malformed = "!malformed"
 
+// IsMalformed reports whether a key has the reserved parameter.
+func IsMalformed(key []byte) bool {
+	at := len(key) - len(Malformed) - 1
+	return at >= 0 && key[at] == '?' && string(key[at+1:]) == Malformed
+}
+
 // MaxKeys is how many keys one request can have under one rule. A request whose
 // parameters would give it more is beyond the limits.
 const MaxKeys = 4

@@ -46,10 +46,12 @@ func grown(before, now uint64) uint64 {
 
 func difference(a, b hotparam.Denials) hotparam.Denials {
 	return hotparam.Denials{Hot: grown(a.Hot, b.Hot), Override: grown(a.Override, b.Override), Blocked: grown(a.Blocked, b.Blocked),
-		IPFixed: grown(a.IPFixed, b.IPFixed), IPSliding: grown(a.IPSliding, b.IPSliding), Store: grown(a.Store, b.Store)}
+		Malformed: grown(a.Malformed, b.Malformed),
+		IPFixed:   grown(a.IPFixed, b.IPFixed), IPSliding: grown(a.IPSliding, b.IPSliding), Store: grown(a.Store, b.Store)}
 }
 
 func plus(a, b hotparam.Denials) hotparam.Denials {
 	return hotparam.Denials{Hot: a.Hot + b.Hot, Override: a.Override + b.Override, Blocked: a.Blocked + b.Blocked,
-		IPFixed: a.IPFixed + b.IPFixed, IPSliding: a.IPSliding + b.IPSliding, Store: a.Store + b.Store}
+		Malformed: a.Malformed + b.Malformed,
+		IPFixed:   a.IPFixed + b.IPFixed, IPSliding: a.IPSliding + b.IPSliding, Store: a.Store + b.Store}
 }

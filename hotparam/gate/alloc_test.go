@@ -31,6 +31,10 @@ func TestNothingIsAllocated(t *testing.T) {
 		{"blocked", benchRules, "/topic?id=42&lang=en&page=3", []rules.Override{
 			{ID: "a", Key: "topic?id=4*", Action: rules.ActionBlock},
 		}},
+		{"several values, cold", benchWindows, "/topic?id=41&id=40&lang=en&page=3", nil},
+		{"several values, one hot", benchWindows, "/topic?id=7&id=40&lang=en&page=3", nil},
+		{"several values, denied", benchWindows, "/topic?id=43&id=42&lang=en&page=3", nil},
+		{"malformed", benchRules, "/topic?id=1&id=2&id=3&id=4&id=5", nil},
 	} {
 		g := benchGate(t, tc.yaml, counter)
 		g.SetOverrides(tc.overrides)

@@ -46,6 +46,17 @@ type keyed struct {
 	allowed, denied *atomic.Uint64  // nil: not counted
 }
 
+// count counts a decision on the key.
+func (k *keyed) count(allowed bool) {
+	switch {
+	case k.allowed == nil:
+	case allowed:
+		k.allowed.Add(1)
+	default:
+		k.denied.Add(1)
+	}
+}
+
 // group is charges that one store takes together; the slices are parallel.
 type group struct {
 	charges []limit.Charge

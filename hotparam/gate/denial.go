@@ -64,7 +64,7 @@ func (a *ask) remembered(v *hotparam.Verdict, gr *group) bool {
 		v.Allowed, v.Reason, v.Rule, v.Key = false, m.reason, m.rule, a.name(m.key)
 		v.Limit, v.Window, v.Remaining = d.limit, m.window, 0
 		v.RetryAfter, v.ResetAfter = time.Duration(d.until-now), time.Duration(d.reset-now)
-		a.keys[m.key].denied.Add(1)
+		a.keys[m.key].count(false)
 		a.counters.spared.Add(1)
 		return true
 	}

@@ -6,13 +6,18 @@
 //
 // What applies to a key, first match wins: an override of exactly that key, an
 // override whose pattern matches it, the rule's value list, the rule. Only hot
-// keys meet their rule's limit; an override's limit holds hot or not.
+// keys meet their rule's limit; an override's limit holds hot or not, and so does
+// what the rule says about malformed requests.
+//
+// A request may have several keys: one for each of several values, and those of
+// several rules. It is denied if one of them is, and exempt only if all its keys
+// under some rule are.
 //
 // All charges of a decision are taken together or not at all. Limits of one
 // process are in Local, limits of the cluster in Shared; a decision that has
 // both asks Local first and gives back what it took there if Shared denies. So
 // a request costs the shared store nothing unless its key is hot (or has an
-// override) or per-IP windows are shared, and then one call. Only a limit in
+// override, or is malformed) or per-IP windows are shared, and then one call. Only a limit in
 // shadow mode of scope cluster beside an enforced one of that scope costs a
 // second.
 //

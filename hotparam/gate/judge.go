@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"time"
 
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/rules"
@@ -77,29 +78,35 @@ func (g *Gate) lookUp(a *ask) {
 			if !aliased {
 				k.name = e.Key()
 			}
-		} else if a.st.overrides != nil {
-			k.cold(a.st.holdCold(m, a.now))
+		} else if a.st.overrides != nil || m.Malformed {
+			k.cold(m, a.st, a.now)
 		}
 		if k.h != nil {
-			switch k.h.action {
-			case rules.ActionLimit:
+			switch {
+			case k.h.action == rules.ActionLimit:
 				k.reason = hotparam.ReasonOverride
-			case rules.ActionExempt:
+			case k.h.action == rules.ActionExempt:
 				k.reason = hotparam.ReasonExempt
+			case m.Malformed && k.h.limited:
+				k.reason = hotparam.ReasonMalformed
 			}
 		}
 		a.keys = append(a.keys, k)
 	}
 }
 
-// cold takes what an override says about a key that is not hot.
-func (k *keyed) cold(h *holding, mk *mark) {
+// cold takes what holds for a key that is not hot. A name that is known as a string
+// saves the request an allocation.
+func (k *keyed) cold(m *rules.Match, st *state, now time.Time) {
+	h, mk := st.holdCold(m, now)
+	if k.h = h; h != nil {
+		k.name = h.reserved
+	}
 	if mk == nil {
 		return
 	}
-	k.h, k.allowed, k.denied = h, &mk.allowed, &mk.denied
-	if !h.pattern {
-		k.name = mk.key // saves the request an allocation
+	if k.allowed, k.denied = &mk.allowed, &mk.denied; string(mk.key) == string(m.Key) {
+		k.name = mk.key
 	}
 }
 
@@ -132,15 +139,16 @@ func (a *ask) exempt() (exempt bool) {
 	return exempt
 }
 
-// block denies by an override of key i, until the override ends.
+// block denies by what an override or its rule says about key i, until the override
+// ends.
 func (g *Gate) block(a *ask, v *hotparam.Verdict, i int) {
 	h, wait := a.keys[i].h, hotparam.Never
 	if !h.until.IsZero() {
 		wait = h.until.Sub(a.now)
 	}
-	deny(v, hotparam.ReasonBlocked, h.rule, wait)
+	deny(v, h.term.reason, h.rule, wait)
 	v.Key = a.name(i)
-	a.keys[i].denied.Add(1)
+	a.keys[i].count(false)
 }
 
 // admit completes the verdict of a request that every limit let pass: it
@@ -148,9 +156,7 @@ func (g *Gate) block(a *ask, v *hotparam.Verdict, i int) {
 func (g *Gate) admit(a *ask, v *hotparam.Verdict) {
 	for i := range a.keys {
 		k := &a.keys[i]
-		if k.allowed != nil {
-			k.allowed.Add(1)
-		}
+		k.count(true)
 		switch {
 		case v.Reason == hotparam.ReasonStore: // a policy let it pass
 		case i == 0, v.Reason == hotparam.ReasonCold:

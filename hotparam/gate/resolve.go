@@ -25,8 +25,8 @@ type holding struct {
 	action rules.Action // "" where the rule's own limit applies, if any
 	rule   string       // ID of the override, or name of the rule
 	until  time.Time    // when it has to be found out again; zero: never
-	// pattern is whether the override names more than one key.
-	pattern bool
+	// reserved is the key where this is what a rule says about malformed requests.
+	reserved hotparam.Key
 	// limited is whether spec and term apply.
 	limited bool
 	spec    limit.Spec
@@ -84,7 +84,7 @@ func (st *state) holdHot(m *rules.Match, e *hotset.Entry, now time.Time) *holdin
 		st.override(h, o, st.mark(o), m.Rule)
 	}
 	if h.action == "" || h.action == rules.ActionShadow {
-		st.ruleLimit(h, m.Rule, hotparam.Key(m.Key))
+		st.ruleSays(h, m)
 	}
 	if next := (&hotset.Memo{Version: st.gen, Value: h}); !e.Memo.CompareAndSwap(memo, next) {
 		// Somebody was faster. Ours is as good, but nobody will see its
@@ -94,12 +94,15 @@ func (st *state) holdHot(m *rules.Match, e *hotset.Entry, now time.Time) *holdin
 	return h
 }
 
-// holdCold finds what holds for a key that is not hot: an override or nothing,
-// which is a nil mark.
+// holdCold finds what holds for a key that is not hot: an override, for malformed
+// requests what their rule says, or nothing. The mark is nil without an override.
 func (st *state) holdCold(m *rules.Match, now time.Time) (*holding, *mark) {
 	o := st.overrides.Find(m.Key, now)
-	if o == nil || o.Action == rules.ActionShadow {
-		return nil, nil // in shadow it is limited as before: not at all
+	if o == nil || o.Action == rules.ActionShadow { // in shadow it is limited as before
+		if m.Malformed {
+			return st.holdMalformed(m, o != nil), nil
+		}
+		return nil, nil
 	}
 	mk := st.mark(o)
 	memo := mk.memo.Load()
@@ -140,8 +143,9 @@ func newMark(o *rules.Override) *mark {
 // override fills in what an override says about a key of r. Where its limit is
 // kept, and what happens when that fails, is still the rule's word.
 func (st *state) override(h *holding, o *rules.Override, mk *mark, r *rules.Rule) {
-	h.action, h.rule, h.until, h.pattern = o.Action, mk.id, o.Until, o.IsPattern()
+	h.action, h.rule, h.until = o.Action, mk.id, o.Until
 	if o.Action != rules.ActionLimit {
+		h.term.reason = hotparam.ReasonBlocked // if it blocks
 		return
 	}
 	h.limited, h.spec = true, o.Spec()
@@ -151,15 +155,58 @@ func (st *state) override(h *holding, o *rules.Override, mk *mark, r *rules.Rule
 	}
 }
 
-// ruleLimit fills in the limit that a rule holds one of its hot keys to.
-func (st *state) ruleLimit(h *holding, r *rules.Rule, key hotparam.Key) {
-	l := r.LimitFor(key)
+// holdMalformed finds what a rule says about malformed requests that no override
+// decides.
+func (st *state) holdMalformed(m *rules.Match, shadow bool) *holding {
+	if h := st.malformed[m.Rule]; h != nil && !shadow {
+		return h
+	}
+	h := &holding{of: st}
+	if shadow {
+		h.action = rules.ActionShadow
+	}
+	st.ruleSays(h, m)
+	return h
+}
+
+// foreseeMalformed works out what rules say about malformed requests, so that a
+// flood of them costs no memory. Those of a catch-all have a key for each path; where
+// some of these have limits of their own, each is worked out when it comes.
+func (st *state) foreseeMalformed() {
+	st.malformed = make(map[*rules.Rule]*holding, len(st.set.Rules))
+	for _, r := range st.set.Rules {
+		if r.IsCatchAll() && len(r.Values) > 0 {
+			continue
+		}
+		h, key := &holding{of: st}, canon.AppendMalformed([]byte(r.Name))
+		if h.single = !r.IsCatchAll(); h.single {
+			h.reserved = hotparam.Key(key)
+		}
+		st.ruleSays(h, &rules.Match{Rule: r, Key: key, Malformed: true})
+		st.malformed[r] = h
+	}
+}
+
+// ruleSays fills in the limit that a rule holds one of its hot keys to, or what it
+// says about malformed requests.
+func (st *state) ruleSays(h *holding, m *rules.Match) {
+	r, reason := m.Rule, hotparam.ReasonHot
+	if m.Malformed {
+		reason = hotparam.ReasonMalformed
+		if r.Malformed == rules.MalformedDeny {
+			h.action, h.rule, h.term.reason = rules.ActionBlock, r.Name, reason
+		}
+		if r.Malformed != rules.MalformedLimit {
+			return
+		}
+	}
+	l := r.LimitFor(hotparam.Key(m.Key))
 	if !l.Set {
 		return // the rule only detects
 	}
 	h.rule, h.limited, h.spec, h.trial = r.Name, true, l.Spec, l.Trial
 	h.term = term{
-		rule: r.Name, reason: hotparam.ReasonHot, window: refill(l.Spec),
+		rule: r.Name, reason: reason, window: refill(l.Spec),
 		policy: l.OnStoreFailure, shared: st.shares(l.Scope), waits: waits(l.Spec),
 		shadow: l.Mode == hotparam.ModeShadow || h.action == rules.ActionShadow,
 	}

@@ -18,7 +18,8 @@ type state struct {
 	set       *rules.Set
 	overrides *rules.Overrides // nil: none
 	marks     map[markName]*mark
-	exempt    *bart.Lite // nil: none
+	malformed map[*rules.Rule]*holding // of the reserved keys, where no override holds
+	exempt    *bart.Lite               // nil: none
 	everybody class
 	classes   map[string]*class // by name
 	sharing   sharing
@@ -65,6 +66,7 @@ func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing
 		st.addMarks(marks, set.Overrides)
 		st.addMarks(marks, live)
 	}
+	st.foreseeMalformed()
 	st.everybody.fixed = st.window(set.IP.Fixed, "ip_fixed", "", hotparam.ReasonIPFixed)
 	st.everybody.sliding = st.window(set.IP.Sliding, "ip_sliding", "", hotparam.ReasonIPSliding)
 	st.classes = make(map[string]*class, len(set.Classes))

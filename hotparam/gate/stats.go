@@ -45,13 +45,13 @@ type Stats struct {
 
 // Admissions counts requests let pass, by what they passed.
 type Admissions struct {
-	NoRule, Cold, Hot, Override, Exempt uint64
-	Store                               uint64 // by policy open, unjudged
+	NoRule, Cold, Hot, Override, Exempt, Malformed uint64
+	Store                                          uint64 // by policy open, unjudged
 }
 
 // Total is all admissions.
 func (a Admissions) Total() uint64 {
-	return a.NoRule + a.Cold + a.Hot + a.Override + a.Exempt + a.Store
+	return a.NoRule + a.Cold + a.Hot + a.Override + a.Exempt + a.Malformed + a.Store
 }
 
 // Trials compares limits on trial with the live ones.
@@ -119,13 +119,13 @@ type shard struct {
 	shadowed atomic.Uint64
 	spared   atomic.Uint64
 	trials   [3]atomic.Uint64 // same, stricter, looser
-	_        [24]byte
+	_        [56]byte
 }
 
 func (s *stats) shard() *shard { return &s.shards[s.next.Add(1)%shards] }
 
 // outcomes is how many reasons are counted apart; outcome numbers them.
-const outcomes = 9
+const outcomes = 10
 
 func outcome(r hotparam.Reason) int {
 	switch r {
@@ -145,8 +145,10 @@ func outcome(r hotparam.Reason) int {
 		return 6
 	case hotparam.ReasonIPSliding:
 		return 7
+	case hotparam.ReasonMalformed:
+		return 8
 	}
-	return 8 // ReasonStore
+	return 9 // ReasonStore
 }
 
 func (s *shard) verdict(v *hotparam.Verdict) {
@@ -182,12 +184,13 @@ func (s *shard) addTo(out *Stats) {
 	for r, n := range map[hotparam.Reason]*uint64{
 		hotparam.ReasonCold: &a.Cold, hotparam.ReasonNoRule: &a.NoRule, hotparam.ReasonHot: &a.Hot,
 		hotparam.ReasonOverride: &a.Override, hotparam.ReasonExempt: &a.Exempt, hotparam.ReasonStore: &a.Store,
+		hotparam.ReasonMalformed: &a.Malformed,
 	} {
 		*n += s.allowed[outcome(r)].Load()
 	}
 	for r, n := range map[hotparam.Reason]*uint64{
 		hotparam.ReasonHot: &d.Hot, hotparam.ReasonOverride: &d.Override, hotparam.ReasonBlocked: &d.Blocked,
-		hotparam.ReasonIPFixed: &d.IPFixed, hotparam.ReasonIPSliding: &d.IPSliding, hotparam.ReasonStore: &d.Store,
+		hotparam.ReasonMalformed: &d.Malformed, hotparam.ReasonIPFixed: &d.IPFixed, hotparam.ReasonIPSliding: &d.IPSliding, hotparam.ReasonStore: &d.Store,
 	} {
 		*n += s.denied[outcome(r)].Load()
 	}

@@ -28,8 +28,8 @@ func (g *Gate) refuse(a *ask, v *hotparam.Verdict, gr *group) {
 			first = i
 		}
 		v.RetryAfter = longer(v.RetryAfter, r.RetryAfter)
-		if k >= 0 && a.keys[k].denied != nil {
-			a.keys[k].denied.Add(1)
+		if k >= 0 {
+			a.keys[k].count(false)
 		}
 	}
 	m, r := &gr.meta[first], &gr.results[first]

@@ -84,6 +84,8 @@ func detail(r hotparam.Reason) string {
 		return "There were too many requests from your address."
 	case hotparam.ReasonBlocked:
 		return "This request is blocked."
+	case hotparam.ReasonMalformed:
+		return "The query of this request is too long, or has too many or too long parameters."
 	case hotparam.ReasonStore:
 		return "Limits cannot be checked at the moment."
 	}

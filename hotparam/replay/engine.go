@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"bytes"
 	"context"
 	"math"
 	"strings"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/accesslog"
+	"github.com/hotparam/pipeline/hotparam/canon"
 	"github.com/hotparam/pipeline/hotparam/crowd"
 	"github.com/hotparam/pipeline/hotparam/detect"
 	"github.com/hotparam/pipeline/hotparam/gate"
@@ -84,10 +84,6 @@ func newEngine(cfg Config) *engine {
 // counter is what the gate tells the keys of a request to.
 type counter engine
 
-// malformed is how the key of a request beyond the limits ends. No request can
-// forge it: a bare "!" is never written in canonical parameters.
-var malformed = []byte("?!malformed")
-
 // AddFrom notes one key of the request under way.
 func (c *counter) AddFrom(key []byte, _, _ int64, _ hotparam.Client) {
 	id, ok := c.keys.ids[string(key)]
@@ -101,7 +97,7 @@ func (c *counter) AddFrom(key []byte, _, _ int64, _ hotparam.Client) {
 		k.key = hotparam.Key(key)
 		c.keys.dropped++
 	}
-	c.beyond = c.beyond || bytes.HasSuffix(key, malformed)
+	c.beyond = c.beyond || canon.IsMalformed(key)
 	c.counted = append(c.counted, k)
 }
 
@@ -195,6 +191,8 @@ func (e *engine) denied(v *hotparam.Verdict, client uint32, known bool) {
 		d.Override++
 	case hotparam.ReasonBlocked:
 		d.Blocked++
+	case hotparam.ReasonMalformed:
+		d.Malformed++
 	default:
 		d.Hot++
 	}

@@ -108,10 +108,13 @@ type Denied struct {
 	IPSliding int64 `json:"ip_sliding"`
 	Override  int64 `json:"override"`
 	Blocked   int64 `json:"blocked"`
+	Malformed int64 `json:"malformed"`
 }
 
 // Total is all of them.
-func (d Denied) Total() int64 { return d.Hot + d.IPFixed + d.IPSliding + d.Override + d.Blocked }
+func (d Denied) Total() int64 {
+	return d.Hot + d.IPFixed + d.IPSliding + d.Override + d.Blocked + d.Malformed
+}
 
 // Dropped is what was left out of the report because of a bound.
 type Dropped struct {

@@ -181,6 +181,7 @@ func (p *page) denied(r *Report) {
 		{r.Denied.Hot, "by the limits of hot keys"},
 		{r.Denied.Override, "by overrides"},
 		{r.Denied.Blocked, "by blocks"},
+		{r.Denied.Malformed, "because their query is beyond the limits"},
 		{r.Denied.IPFixed, "by the fixed window of their client"},
 		{r.Denied.IPSliding, "by the sliding window of their client"},
 		{r.Shadowed, "by limits in shadow mode, which let them pass"},

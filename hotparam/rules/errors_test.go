@@ -45,6 +45,7 @@ func TestErrors(t *testing.T) {
 		{rule("match: {methods: [get]}"), `rules[0].match.methods[0]: "get" is not`},
 		{rule("match: {hosts: [\"example.com:80\"]}"), `rules[0].match.hosts[0]: "example.com:80" is not`},
 		{rule("match: {port: 80}"), "rules[0].match.port: unknown field"},
+		{rule("malformed: denied"), `rules[0].malformed: "denied" is not`},
 		{rule("ignore: [a]"), `rules[0].ignore: has a meaning only where params has "*"`},
 		{"rules:\n  - {name: a, params: ['*'], ignore: ['*'], hot: {rate: 1}}", "rules[0].ignore: \"*\" ignores every parameter"},
 		{"rules:\n  - {name: a, params: [1], hot: {rate: 1}}", "rules[0].params[0]: has to be a string (quote it), not \"1\""},

@@ -53,10 +53,41 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+// TestWhatBlocksAMalformedRequest: any block of a key of its resource, after what is
+// said about exactly the reserved key.
+func TestWhatBlocksAMalformedRequest(t *testing.T) {
+	t.Parallel()
+	file := []Override{
+		{ID: "late", Key: "topic?id=1", Action: ActionBlock}, {ID: "lifted", Key: "search?q=1", Action: ActionBlock},
+		{ID: "limit", Key: "user?id=1"}, {ID: "short", Key: "user?*"}, {ID: "news", Key: "/news", Action: ActionBlock},
+		{ID: "own", Key: "form?!malformed"}, {ID: "form", Key: "form?a=1", Action: ActionBlock},
+		{ID: "lifted-too", Key: "search?q=*", Action: ActionBlock},
+	}
+	live := []Override{
+		{ID: "gone", Key: "topic?id=0", Action: ActionBlock, Until: noon}, {ID: "lift", Key: "search?q=1"}, {ID: "lift-too", Key: "search?q=*"},
+		{ID: "blog", Key: "/blog/*?id=1", Action: ActionBlock}, {ID: "shadow", Key: "topic?!malformed", Action: ActionShadow},
+	}
+	o := NewOverrides(file, live)
+	for resource, want := range map[string]string{
+		"topic": "late", "search": "", "user": "short", "/news": "news", "/news/1": "", "form": "own", "/blog/x": "blog", "/blog": "", "topics": "",
+	} {
+		got := ""
+		if f := o.Find([]byte(resource+"?!malformed"), noon); f != nil {
+			got = f.ID
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", resource, got, want)
+		}
+	}
+	if f := o.Find([]byte("topic?id=2"), noon); f != nil {
+		t.Errorf("a key that is not malformed: %+v", f)
+	}
+}
+
 // Not parallel: AllocsPerRun counts the allocations of the whole process.
 func TestFindAllocatesNothing(t *testing.T) {
-	o := NewOverrides([]Override{{Key: "topic?id=42"}, {Key: "topic?id=4*7*"}}, []Override{{Key: "*x"}})
-	for _, key := range []string{"topic?id=42", "topic?id=4171", "other?a=b"} {
+	o := NewOverrides([]Override{{Key: "topic?id=42", Action: ActionBlock}, {Key: "topic?id=4*7*"}}, []Override{{Key: "*x"}})
+	for _, key := range []string{"topic?id=42", "topic?id=4171", "other?a=b", "topic?!malformed"} {
 		k := []byte(key)
 		if n := testing.AllocsPerRun(50, func() { o.Find(k, noon) }); n != 0 {
 			t.Errorf("%s: %v allocations", key, n)

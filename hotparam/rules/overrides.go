@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/canon"
 )
 
@@ -14,6 +15,7 @@ import (
 type Overrides struct {
 	exact    map[string][]*entry
 	patterns []*entry
+	blocks   map[string][]*entry // exact ones that block, by resource
 }
 
 // entry is one override in the index.
@@ -32,7 +34,7 @@ func (e *entry) holds(now time.Time) bool {
 // NewOverrides indexes the overrides of the configuration file and the live
 // ones. It keeps copies.
 func NewOverrides(static, live []Override) *Overrides {
-	o := &Overrides{exact: map[string][]*entry{}}
+	o := &Overrides{exact: map[string][]*entry{}, blocks: map[string][]*entry{}}
 	for _, s := range static {
 		o.add(s, false)
 	}
@@ -53,6 +55,10 @@ func (o *Overrides) add(v Override, live bool) {
 	}
 	if !v.IsPattern() {
 		o.exact[v.Key] = append(o.exact[v.Key], e)
+		if v.Action == ActionBlock {
+			resource := hotparam.Key(v.Key).Resource()
+			o.blocks[resource] = append(o.blocks[resource], e)
+		}
 		return
 	}
 	e.glob = canon.NewGlob(v.Key)
@@ -93,20 +99,56 @@ func scheduledFirst(a, b *entry) int {
 // the most literal bytes. Those that have expired, and those whose schedule does
 // not hold, are passed over. Nothing is allocated, but at the turn of a
 // schedule. The result is shared and not to be changed.
+//
+// A malformed request may be for any key of its resource, so what blocks one of
+// them blocks it too, before patterns that hold for the reserved key.
 func (o *Overrides) Find(key []byte, now time.Time) *Override {
 	if o == nil {
 		return nil
 	}
-	if len(o.exact) > 0 {
-		for _, e := range o.exact[string(key)] {
-			if e.holds(now) {
-				return &e.override
-			}
+	exact := first(o.exact[string(key)], now)
+	if (exact == nil || exact.Action == ActionShadow) && canon.IsMalformed(key) {
+		if block := o.blocking(key[:len(key)-len(canon.Malformed)-1], now); block != nil {
+			return block
 		}
+	}
+	if exact != nil {
+		return exact
 	}
 	for _, e := range o.patterns {
 		if e.glob.Match(key) && e.holds(now) {
 			return &e.override
+		}
+	}
+	return nil
+}
+
+// first gives the first override of a list that holds, nil where none does.
+func first(list []*entry, now time.Time) *Override {
+	for _, e := range list {
+		if e.holds(now) {
+			return &e.override
+		}
+	}
+	return nil
+}
+
+// blocking gives an override that blocks a key of a resource, nil where there is
+// none. One that another override of the same text takes the place of is none.
+func (o *Overrides) blocking(resource []byte, now time.Time) *Override {
+	for _, e := range o.blocks[string(resource)] {
+		if b := &e.override; first(o.exact[b.Key], now) == b {
+			return b
+		}
+	}
+	for i, e := range o.patterns {
+		b := &e.override
+		if b.Action != ActionBlock || !e.holds(now) || !e.glob.MatchesWithin(resource) {
+			continue
+		}
+		replaced := slices.ContainsFunc(o.patterns[:i], func(e *entry) bool { return e.override.Key == b.Key && e.holds(now) })
+		if !replaced {
+			return b
 		}
 	}
 	return nil

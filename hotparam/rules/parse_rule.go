@@ -34,7 +34,7 @@ func noLimit() Limit {
 }
 
 func (p *parser) rule(v value) {
-	r := &Rule{Hot: defaultHeat(), Limit: noLimit()}
+	r := &Rule{Hot: defaultHeat(), Limit: noLimit(), Malformed: MalformedLimit}
 	p.set.Rules, p.rules = append(p.set.Rules, r), append(p.rules, v)
 	got := v.mapping(fields{
 		"name":     func(v value) { r.Name = v.ruleName() },
@@ -44,6 +44,9 @@ func (p *parser) rule(v value) {
 		"continue": func(v value) { r.Continue = v.boolean() },
 		"hot":      func(v value) { r.Hot = v.heat() },
 		"limit":    func(v value) { r.Limit, r.Values = v.limit() },
+		"malformed": func(v value) {
+			r.Malformed = MalformedPolicy(v.word(string(MalformedLimit), string(MalformedDeny), string(MalformedAllow)))
+		},
 	})
 	v.require(got, "name", "params", "hot")
 	r.AllQuery = slices.ContainsFunc(r.Params, func(q Param) bool { return q.Name == "*" })

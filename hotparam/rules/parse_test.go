@@ -30,6 +30,7 @@ rules:
     match: {path: "/search/{lang}", hosts: [Example.com]}
     params: [path.lang, header.x-tier, {name: q, fold: true, duplicates: first}, {name: page, integer: true}]
     continue: true
+    malformed: deny
     hot: {rate: 30/m, window: 60s, cool_ratio: 0.5}
     limit: {algorithm: sliding_window, limit: 60, window: 1m, mode: shadow, scope: instance, on_store_failure: closed}
   - name: "*"
@@ -87,6 +88,7 @@ func TestParse(t *testing.T) {
 		{"a value's limit", topic.LimitFor("topic?id=42"), valueLimit},
 		{"another value's limit", topic.LimitFor("topic?id=43"), topicLimit},
 		{"continue", search.Continue, true},
+		{"malformed", []MalformedPolicy{topic.Malformed, search.Malformed, all.Malformed}, []MalformedPolicy{MalformedLimit, MalformedDeny, MalformedLimit}},
 		{"hosts", search.Match.Hosts, []string{"example.com"}},
 		{"normalisation", search.Params, []Param{{Name: "path.lang"}, {Name: "header.x-tier"},
 			{"q", canon.Normal{Fold: true, Duplicates: canon.DuplicatesFirst}}, {"page", canon.Normal{Integer: true, Duplicates: canon.DuplicatesEach}}}},
@@ -197,7 +199,7 @@ func TestDocumentation(t *testing.T) {
 
 // allFields are the fields that the reference has to describe.
 var allFields = strings.Fields(`namespace rules ip classes overrides limits name match path methods hosts params ignore continue
-	hot limit fold integer duplicates rate window cool cool_ratio max_hot min_clients algorithm burst mode scope on_store_failure block wait
+	hot limit malformed fold integer duplicates rate window cool cool_ratio max_hot min_clients algorithm burst mode scope on_store_failure block wait
 	values key fixed sliding consistency trusted_proxies exempt header pattern upstream id action until schedule from for zone reason author
 	pairs name_bytes value_bytes query_bytes`)
 

@@ -40,6 +40,8 @@ type Rule struct {
 	Continue bool
 	Hot      Heat
 	Limit    Limit
+	// Malformed is what becomes of requests that are malformed for the rule.
+	Malformed MalformedPolicy
 	// Values are limits for particular keys of this rule.
 	Values []ValueLimit
 
@@ -49,6 +51,17 @@ type Rule struct {
 
 // IsCatchAll reports whether the rule takes what no other rule matched.
 func (r *Rule) IsCatchAll() bool { return r.Name == "*" }
+
+// MalformedPolicy says what becomes of malformed requests, hot or not. It holds
+// where no override does.
+type MalformedPolicy string
+
+// The policies for malformed requests.
+const (
+	MalformedLimit MalformedPolicy = "limit" // the rule's limit, in a bucket of their own
+	MalformedDeny  MalformedPolicy = "deny"
+	MalformedAllow MalformedPolicy = "allow" // only counted
+)
 
 // Pattern selects requests. Empty fields match everything.
 type Pattern struct {

@@ -124,7 +124,7 @@ func (d *days) turn(ctx context.Context) error {
 	s := d.book.Turn(time.Now())
 	d.log.Info("summary of the day", "day", s.Day, "open", s.Open, "requests", s.Requests, "busiest", names(s.Keys, keyText),
 		"hot", names(s.Hot, hotText), "loops", names(s.Loops, hotText), "allowed", s.Allowed, "denied", s.Denied.Total(),
-		"denied_hot", s.Denied.Hot, "denied_override", s.Denied.Override, "denied_blocked", s.Denied.Blocked,
+		"denied_hot", s.Denied.Hot, "denied_override", s.Denied.Override, "denied_blocked", s.Denied.Blocked, "denied_malformed", s.Denied.Malformed,
 		"denied_ip_fixed", s.Denied.IPFixed, "denied_ip_sliding", s.Denied.IPSliding, "denied_store_failure", s.Denied.Store)
 	return d.put(ctx, s)
 }

@@ -1,0 +1,55 @@
+package canon
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestIsMalformed(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]bool{
+		"topic?!malformed": true, "/a/b?!malformed": true, "topic?%21malformed=": false, "topic?a=!malformed": false, "!malformed": false, "?!malformed": true, "": false,
+	} {
+		if got := IsMalformed([]byte(key)); got != want {
+			t.Errorf("%q: %t", key, got)
+		}
+	}
+}
+
+// TestMatchesWithin: a pattern that matches a key of a resource is said to, and none
+// is that matches no text which begins like a key of it.
+func TestMatchesWithin(t *testing.T) {
+	t.Parallel()
+	text := rapid.StringOfN(rapid.RuneFrom([]rune("ab/?*")), 0, 8, 8)
+	rapid.Check(t, func(t *rapid.T) {
+		g := NewGlob(text.Draw(t, "pattern"))
+		resource := rapid.StringOfN(rapid.RuneFrom([]rune("ab/")), 1, 4, 4).Draw(t, "resource")
+		within := g.MatchesWithin([]byte(resource))
+		key := resource
+		if rapid.Bool().Draw(t, "params") {
+			key += "?" + text.Draw(t, "params")
+		}
+		if g.Match([]byte(key)) && !within {
+			t.Fatalf("%q is a key of %q", key, resource)
+		}
+		if !within {
+			return
+		}
+		// What the pattern leaves open is taken up by its stars.
+		all := resource
+		if g.star && len(g.head) > len(resource) {
+			all = string(g.head)
+		} else if g.star {
+			all += "?"
+		} else {
+			all = string(g.head)
+		}
+		for _, p := range g.middle {
+			all += string(p)
+		}
+		if all += string(g.tail); !g.Match([]byte(all)) || all != resource && all[:len(resource)+1] != resource+"?" {
+			t.Fatalf("no key of %q matches; tried %q", resource, all)
+		}
+	})
+}
