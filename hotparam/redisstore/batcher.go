@@ -21,8 +21,11 @@ const (
 	crowded = 4
 	// musterFor is the longest that a call waits for a crowd to ask again.
 	musterFor = 500 * time.Microsecond
-	// alarmEvery is how often somebody looks at the contexts of all who wait.
-	alarmEvery = 2 * time.Millisecond
+	// lookEvery is how often somebody looks after those who wait for long.
+	lookEvery = 2 * time.Millisecond
+	// maxOut bounds the calls that are out at a time, where Redis is late: half of
+	// the connections that a client has by default.
+	maxOut = defaultPoolSize / 2
 )
 
 var (
@@ -32,55 +35,127 @@ var (
 	errClosed = errors.New("client is closed")
 )
 
-// batcher lets decisions travel together. A decision that finds no call in the
-// air departs at once. Those that come while one is out gather, and depart
-// together when it is back: the busier it is, the more share a call, first come,
-// first served, and nobody ever waits for a timer.
+// batcher lets decisions travel together. A decision that finds no call out departs
+// at once. Those that come while one is out wait, and depart together when it is
+// back: the busier it is, the more share a call, first come, first served.
 //
 // One call at a time is enough: with two, as many callers make twice as many
 // calls of half the size, and were measured to be no faster with a hot key or
-// with many keys, on two cores that Redis shared; three were slower.
+// with many keys, on two cores that Redis shared; three were slower. A call that is
+// out for longer than `overdue` is another matter: its answer may be lost, and those
+// who wait have a deadline. The next one departs meanwhile, so a lost answer fails
+// its own callers and nobody else.
 //
-// Who departs alone makes the call itself. Other calls are made by one goroutine
+// Who departs alone makes the call itself. Other calls are made by a goroutine
 // of the batcher, which begins when there is something to do and ends when there
 // is not; close waits for it. So a caller may leave at any time, and the call
 // goes on for the others.
 type batcher struct {
-	call func(ctx context.Context, f *flight) error
+	call    func(ctx context.Context, f *flight) error
+	overdue time.Duration
 
 	mu      sync.Mutex // guards what follows, and the flights that wait
 	waiting []*flight  // only the last one takes callers in
 	queued  int        // callers in them
-	out     *flight    // the last one that departed
-	groups  int        // in it: as many may come again
-	flying  bool
+	groups  int        // in the last one that departed: as many may come again
+	turns   uint64     // given so far
+	turn    uint64     // of the call that those who wait wait for; 0: none
+	since   time.Time  // when that call began
+	current *flight    // what it carries; nil: a caller's own
+	out     int        // calls out, overdue ones included
+	timer   *time.Timer
+	looking bool // look is due
 	closed  bool
-	alarm   *time.Timer // nil until it is first needed
-	alarmed bool        // it will go off
 	flyer   sync.WaitGroup
 
 	stats limitCounters
 }
 
-// alone is whether nothing is in the air: then the caller makes its call itself,
-// and lands when it is back. This spares it two changes of goroutines.
-func (b *batcher) alone() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.flying || b.closed {
-		return false
-	}
-	b.flying = true
-	return true
+// begin starts a call, with mu held. Others depart when it ends, or is overdue.
+func (b *batcher) begin() (turn uint64) {
+	b.turns++
+	b.out++
+	b.turn, b.since = b.turns, time.Now()
+	return b.turn
 }
 
-// land leaves those who gathered meanwhile to a goroutine.
-func (b *batcher) land() {
+// alone begins a call of the caller's own, if none is out. This spares it two
+// changes of goroutines. It must call land with its turn.
+func (b *batcher) alone() (turn uint64, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.flying = len(b.waiting) > 0; b.flying {
-		b.flyer.Go(b.fly)
+	if b.turn != 0 || b.closed {
+		return 0, false
 	}
+	return b.begin(), true
+}
+
+// land ends a call of alone. Those who came meanwhile are left to a goroutine.
+func (b *batcher) land(turn uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.end(turn)
+}
+
+// end ends a call, with mu held, and lets those who wait for it depart.
+func (b *batcher) end(turn uint64) {
+	b.out--
+	if b.turn != turn {
+		return // it was overdue: they have not waited for it
+	}
+	b.turn, b.current = 0, nil
+	b.flush()
+}
+
+// flush lets those who wait depart, with mu held.
+func (b *batcher) flush() {
+	if len(b.waiting) > 0 {
+		turn := b.begin()
+		b.flyer.Go(func() { b.fly(turn) })
+	}
+}
+
+// watch sees to it that look is called, with mu held.
+func (b *batcher) watch() {
+	switch {
+	case b.looking:
+		return
+	case b.timer == nil:
+		b.timer = time.AfterFunc(lookEvery, b.look)
+	default:
+		b.timer.Reset(lookEvery)
+	}
+	b.looking = true
+}
+
+// look wakes callers who wait for long, or whose deadline is near, so that they
+// look at their contexts themselves. It lets the next call depart where one is
+// overdue.
+func (b *batcher) look() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.looking = false
+	if b.current != nil {
+		b.current.look()
+	}
+	for _, f := range b.waiting {
+		f.look()
+	}
+	if b.turn != 0 && time.Since(b.since) >= b.overdue && b.out < maxOut && !b.closed {
+		b.overtake()
+	}
+	if b.current != nil || len(b.waiting) > 0 {
+		b.watch()
+	}
+}
+
+// overtake lets those who wait depart beside an overdue call, with mu held. Nobody
+// looks after its callers any more, so they look at their contexts themselves.
+func (b *batcher) overtake() {
+	if b.current != nil {
+		b.current.wake()
+	}
+	b.flush()
 }
 
 // follow gives a decision a seat beside others that ask for the same, and wait
@@ -121,9 +196,9 @@ func (b *batcher) board(ctx context.Context, q *question, now int64) (seat, erro
 		b.stats.merged.Add(1)
 	}
 	f.bound(ctx)
-	if !b.flying {
-		b.flying = true
-		b.flyer.Go(b.fly)
+	b.watch()
+	if b.turn == 0 {
+		b.flush()
 	}
 	return s, nil
 }
@@ -139,51 +214,12 @@ func (b *batcher) boarding(q *question, now int64) *flight {
 	f := newFlight(now)
 	f.groups = make([]group, 0, b.groups)
 	b.waiting = append(b.waiting, f)
-	b.setAlarm()
 	return f
 }
 
-// setAlarm is called with mu held.
-func (b *batcher) setAlarm() {
-	switch {
-	case b.alarmed:
-		return
-	case b.alarm == nil:
-		b.alarm = time.AfterFunc(alarmEvery, b.ring)
-	default:
-		b.alarm.Reset(alarmEvery)
-	}
-	b.alarmed = true
-}
-
-// ring wakes callers who wait for long, or whose deadline is near, so that they
-// look after their contexts themselves.
-func (b *batcher) ring() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.alarmed = false
-	if b.out != nil {
-		b.rouse(b.out)
-	}
-	for _, f := range b.waiting {
-		b.rouse(f)
-	}
-}
-
-func (b *batcher) rouse(f *flight) {
-	if f.over.Load() {
-		return
-	}
-	if f.old || !f.first.IsZero() && time.Until(f.first) < 2*alarmEvery {
-		f.wake()
-	}
-	f.old = true
-	b.setAlarm()
-}
-
-// fly makes calls until nobody waits.
-func (b *batcher) fly() {
-	for f := b.depart(); f != nil; f = b.depart() {
+// fly makes calls until nobody waits, or others have gone on without it.
+func (b *batcher) fly(turn uint64) {
+	for f := b.depart(turn); f != nil; f = b.depart(turn) {
 		f.err = b.travel(f)
 		few := f.callers >= crowded*len(f.groups)
 		f.land()
@@ -213,18 +249,19 @@ func (b *batcher) muster(few bool) {
 	}
 }
 
-func (b *batcher) depart() *flight {
+// depart takes the next flight; nil ends the turn.
+func (b *batcher) depart(turn uint64) *flight {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) == 0 {
-		b.flying, b.out = false, nil
+	if b.turn != turn || len(b.waiting) == 0 {
+		b.end(turn)
 		return nil
 	}
 	f := b.waiting[0]
-	b.out = f
 	b.waiting[0] = nil
 	b.waiting = b.waiting[1:]
 	b.queued -= f.callers
+	b.since, b.current = time.Now(), f
 	f.departed, b.groups = true, len(f.groups)
 	return f
 }
@@ -249,14 +286,16 @@ func (b *batcher) travel(f *flight) error {
 // wait waits for the answer, or leaves when the context ends. Who leaves before
 // departure is not charged; later that is not known.
 //
-// To wait for an answer or a context costs twice as much as to wait for one of
-// them, and the answer comes within a fraction of a millisecond. So nobody looks
-// at the context before the alarm, which is up to 2 alarmEvery later and before
-// any deadline that is further away.
+// To wait for an answer or a context costs a crowd a tenth more CPU than to wait for
+// one of them, and the answer comes within a fraction of a millisecond. So nobody
+// looks at the context before look says so, which is up to 2 lookEvery later and
+// before any deadline that is further away.
 func (b *batcher) wait(ctx context.Context, s seat) error {
 	<-s.f.woken
-	if s.f.over.Load() {
+	select {
+	case <-s.f.landed:
 		return s.f.err
+	default:
 	}
 	select {
 	case <-s.f.landed:

@@ -12,7 +12,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
 )
 
-// airport is a batcher whose calls land when the test says so.
+// airport is a batcher whose calls land when the test says so, or their context
+// ends.
 type airport struct {
 	batcher
 	out  chan *flight // departed
@@ -21,9 +22,15 @@ type airport struct {
 
 func newAirport() *airport {
 	a := &airport{out: make(chan *flight), land: make(chan error)}
-	a.call = func(_ context.Context, f *flight) error {
+	a.overdue = time.Hour
+	a.call = func(ctx context.Context, f *flight) error {
 		a.out <- f
-		return <-a.land
+		select {
+		case err := <-a.land:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	return a
 }
@@ -115,7 +122,7 @@ func TestBatcherAlarm(t *testing.T) {
 	seats := a.boards(t, ctx, "a", 1)
 	next(t, a.out, "first call")
 	gone, cancel := context.WithCancel(ctx)
-	late, stop := context.WithTimeout(ctx, 3*alarmEvery/2)
+	late, stop := context.WithTimeout(ctx, 3*lookEvery/2)
 	defer stop()
 	done := make(chan error, 3)
 	for _, c := range []context.Context{ctx, gone, late} {
@@ -144,7 +151,7 @@ func TestBatcherAlarm(t *testing.T) {
 func TestFlightFollow(t *testing.T) {
 	t.Parallel()
 	a := newAirport()
-	a.flying = true // nobody departs
+	a.turn = 1 // nobody departs
 	a.boards(t, context.Background(), "a", 2)
 	f := a.waiting[0]
 	spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 3, Window: time.Second}

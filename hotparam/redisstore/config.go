@@ -42,6 +42,10 @@ type Config struct {
 	// connection, dialling, writing, reading, redirects of a cluster. A context
 	// that ends sooner ends the call sooner. Default 1s.
 	Timeout time.Duration
+	// Budget is the shortest time that a caller of Take waits. A call of which
+	// nothing is heard for a quarter of it no longer keeps others from being made.
+	// Default 20ms.
+	Budget time.Duration
 	// PoolSize is how many connections a process may hold. Default 16: callers
 	// share pipelines, so more connections only cost Redis memory.
 	PoolSize int
@@ -52,6 +56,7 @@ type Config struct {
 
 const (
 	defaultTimeout  = time.Second
+	defaultBudget   = 20 * time.Millisecond
 	defaultPoolSize = 16
 	dialTimeout     = time.Second
 )
@@ -66,6 +71,9 @@ func (cfg Config) resolve() (Config, *redis.UniversalOptions, error) {
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = defaultTimeout
+	}
+	if cfg.Budget == 0 {
+		cfg.Budget = defaultBudget
 	}
 	if cfg.PoolSize == 0 {
 		cfg.PoolSize = defaultPoolSize
@@ -86,6 +94,8 @@ func (cfg Config) validate() error {
 		return fmt.Errorf("redisstore: namespace %q: want 1 to 64 of A-Z a-z 0-9 . _ -", cfg.Namespace)
 	case cfg.Timeout < time.Millisecond:
 		return fmt.Errorf("redisstore: timeout %v: want at least 1ms", cfg.Timeout)
+	case cfg.Budget < 0:
+		return fmt.Errorf("redisstore: budget %v: want more than 0", cfg.Budget)
 	case cfg.PoolSize < 1:
 		return fmt.Errorf("redisstore: pool size %d: want at least 1", cfg.PoolSize)
 	case cfg.DB < 0:

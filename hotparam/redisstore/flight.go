@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
@@ -16,11 +15,10 @@ import (
 // goroutine that flies it, and by its callers when it has landed.
 type flight struct {
 	landed chan struct{} // closed when answer or err is there
-	// woken is closed then too, or before, where callers had better look after
-	// their contexts: see batcher.wait. over is whether it has landed.
+	// woken is closed then too, or before, where callers had better look at their
+	// contexts: see batcher.wait.
 	woken chan struct{}
-	woke  atomic.Bool
-	over  atomic.Bool
+	wake  func() // closes woken, once
 
 	// now is the time to judge by, for tests; -1: the server's.
 	now     int64
@@ -29,7 +27,7 @@ type flight struct {
 	// patient: one never does.
 	first, until time.Time
 	patient      bool
-	old          bool // there was an alarm before this one
+	seen         bool // by batcher.look
 	departed     bool // nobody may join or leave
 
 	*manifest // until the call has been made
@@ -81,7 +79,9 @@ type seat struct {
 }
 
 func newFlight(now int64) *flight {
-	return &flight{landed: make(chan struct{}), woken: make(chan struct{}), now: now, manifest: manifests.Get().(*manifest)}
+	f := &flight{landed: make(chan struct{}), woken: make(chan struct{}), now: now, manifest: manifests.Get().(*manifest)}
+	f.wake = sync.OnceFunc(func() { close(f.woken) })
+	return f
 }
 
 // unload says that the call has been made.
@@ -95,18 +95,18 @@ func (f *flight) unload() {
 	manifests.Put(m)
 }
 
-// wake lets the callers run. Only those who wait for woken alone need it.
-func (f *flight) wake() {
-	if f.woke.CompareAndSwap(false, true) {
-		close(f.woken)
-	}
-}
-
 // land says that answer or err is there.
 func (f *flight) land() {
-	f.over.Store(true)
-	f.wake()
 	close(f.landed)
+	f.wake()
+}
+
+// look wakes callers who were seen waiting before, or whose deadline is near.
+func (f *flight) look() {
+	if f.seen || !f.first.IsZero() && time.Until(f.first) < 2*lookEvery {
+		f.wake()
+	}
+	f.seen = true
 }
 
 // follow takes in a charge that is known by its face.

@@ -51,7 +51,7 @@ func (c *Client) Limiter() limit.Store {
 func newLimiter(c *Client, k keys) *Limiter {
 	l := &Limiter{c: c, keys: k, refund: redis.NewScript(lua.Refund()), decide: redis.NewScript(lua.Decide()), manyText: lua.DecideMany()}
 	l.many = redis.NewScript(l.manyText)
-	l.batch.call = l.fly
+	l.batch.call, l.batch.overdue = l.fly, c.cfg.Budget/4
 	l.questions.New = func() any { return new(question) }
 	l.args.New = func() any { return new([]any) }
 	return l
@@ -107,8 +107,11 @@ func (l *Limiter) take(ctx context.Context, now int64, charges []limit.Charge, r
 	switch {
 	case l.alone || !q.travels():
 		return l.takeAlone(ctx, now, q, results)
-	case !l.crowd && endsByItself(ctx) && l.batch.alone():
-		return l.takeOff(ctx, now, q, results)
+	case !l.crowd && endsByItself(ctx):
+		if turn, ok := l.batch.alone(); ok {
+			defer l.batch.land(turn)
+			return l.takeOff(ctx, now, q, results)
+		}
 	}
 	s, err := l.batch.board(ctx, q, now)
 	if err != nil {
@@ -178,7 +181,6 @@ func (l *Limiter) at(now time.Time) int64 {
 
 // takeOff makes a call of the caller's own, while others gather.
 func (l *Limiter) takeOff(ctx context.Context, now int64, q *question, results []limit.Result) (bool, int64, error) {
-	defer l.batch.land()
 	if len(q.asked) == 1 && q.asked[0].Kind == limit.KindBucket {
 		return l.takeBucket(ctx, now, q, results)
 	}

@@ -92,13 +92,15 @@ type limitCounters struct {
 	calls, decisions, merged, largest, refused, left atomic.Uint64
 }
 
-// flew counts a call. Those with more than one decision come one after the
-// other.
+// flew counts a call.
 func (l *limitCounters) flew(decisions uint64) {
 	l.calls.Add(1)
 	l.decisions.Add(decisions)
-	if decisions > l.largest.Load() {
-		l.largest.Store(decisions)
+	for {
+		largest := l.largest.Load()
+		if decisions <= largest || l.largest.CompareAndSwap(largest, decisions) {
+			return
+		}
 	}
 }
 

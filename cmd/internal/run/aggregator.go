@@ -89,7 +89,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	cfg := a.cfg
 	a.rules.Store(set)
 	var err error
-	if a.redis, err = openRedis(cfg.Redis, set.Namespace, a.log); err != nil {
+	if a.redis, err = openRedis(cfg.Redis, set.Namespace, 0, a.log); err != nil {
 		return err
 	}
 	if a.publisher, err = newPublisher(cfg, a.redis, &a.rules); err != nil {
@@ -220,10 +220,11 @@ func hotOf(m *hotset.Mirror) []hotparam.Hot {
 	return out
 }
 
-func openRedis(cfg config.Redis, namespace string, log *slog.Logger) (*redisstore.Client, error) {
+// openRedis makes a client; budget is that of decisions, 0 where there are none.
+func openRedis(cfg config.Redis, namespace string, budget time.Duration, log *slog.Logger) (*redisstore.Client, error) {
 	return redisstore.Open(redisstore.Config{
 		Addrs: cfg.Addr, Username: cfg.Username, Password: cfg.Password, DB: cfg.DB, TLS: cfg.TLS,
-		Namespace: namespace, Timeout: cfg.Timeout, Log: log,
+		Namespace: namespace, Timeout: cfg.Timeout, Budget: budget, Log: log,
 	})
 }
 

@@ -20,7 +20,7 @@ func KafkaConfig(k config.Kafka, group, namespace string) kafka.Config {
 
 // OpenRedis makes a client as the programs do, for a look that logs nothing.
 func OpenRedis(r config.Redis, namespace string) (*redisstore.Client, error) {
-	return openRedis(r, namespace, slog.New(slog.DiscardHandler))
+	return openRedis(r, namespace, 0, slog.New(slog.DiscardHandler))
 }
 
 // NewPoller makes a poller as the aggregator does, for a look that hands over

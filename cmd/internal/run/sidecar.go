@@ -67,7 +67,7 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, set *rules.Set, version st
 func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) error {
 	cfg := s.cfg
 	var err error
-	if s.redis, err = openRedis(cfg.Redis, set.Namespace, s.log); err != nil {
+	if s.redis, err = openRedis(cfg.Redis, set.Namespace, cfg.Gate.Budget, s.log); err != nil {
 		return err
 	}
 	kind, err := choose(cfg.Count, "sidecar.count", len(cfg.Kafka.Brokers) > 0, len(cfg.StatsD.Addr) > 0)
