@@ -15,9 +15,9 @@ type Verdict struct {
 	// them. Empty when nothing applied.
 	Rule string
 	// Key is the request's key, of several the one that decided; for a per-IP
-	// denial too. Empty when no rule
-	// matched the request, and for a request let pass whose key is not hot,
-	// unless the gate was asked to fill it in: it costs an allocation.
+	// denial too. Empty when no rule matched the request, and for a request let
+	// pass whose key is not hot, unless the gate was asked to fill it in: it costs
+	// an allocation.
 	Key Key
 	// Limit is the capacity of the tightest limit that applied and Window the
 	// time in which it is given again (token bucket: time to fill from empty).

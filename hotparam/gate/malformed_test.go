@@ -87,6 +87,20 @@ func TestMalformedRequestsMeetTheLimit(t *testing.T) {
 	}
 }
 
+func TestMalformedInShadow(t *testing.T) {
+	t.Parallel()
+	for _, hot := range []hotparam.Key{"topic?!malformed", "x"} {
+		b := build(t, malformedRules, gate.Config{})
+		b.SetOverrides([]rules.Override{{ID: "watch", Key: "topic?!malformed", Action: rules.ActionShadow}})
+		b.hot(hot)
+		for i := range 8 {
+			if v := b.get("/topic"+malformed()[0], ""); !v.Allowed || v.Reason != hotparam.ReasonMalformed || v.Shadowed != (i >= 5) {
+				t.Errorf("hot %s, request %d: %+v", hot, i, v)
+			}
+		}
+	}
+}
+
 // TestABlockIsNotBypassed: whatever spelling a request for a blocked key has, an
 // override that blocks a key blocks what is malformed for its rule.
 func TestABlockIsNotBypassed(t *testing.T) {
