@@ -19,7 +19,7 @@ type burst struct {
 	raw   syscall.RawConn
 	bufs  []byte // burstSize times maxRead
 	msgs  []message
-	names []unix.RawSockaddrAny // who sent each datagram; nil: nobody asks
+	names []unix.RawSockaddrAny // who sent each datagram
 	n     int
 	errno syscall.Errno
 	once  func(fd uintptr) bool // kept, or every call would allocate it
@@ -33,24 +33,19 @@ type message struct {
 
 const burstSize = 32
 
-// newBurst receives from a socket; with peers it is known who sent a datagram.
-func newBurst(s socket, peers bool) (*burst, error) {
+// newBurst receives from a socket.
+func newBurst(s socket) (*burst, error) {
 	raw, err := s.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	b := &burst{raw: raw, bufs: make([]byte, burstSize*maxRead), msgs: make([]message, burstSize)}
-	if peers {
-		b.names = make([]unix.RawSockaddrAny, burstSize)
-	}
+	b := &burst{raw: raw, bufs: make([]byte, burstSize*maxRead), msgs: make([]message, burstSize), names: make([]unix.RawSockaddrAny, burstSize)}
 	for i := range b.msgs {
 		iov := &unix.Iovec{Base: &b.bufs[i*maxRead]}
 		iov.SetLen(maxRead)
 		b.msgs[i].hdr.Iov = iov
 		b.msgs[i].hdr.SetIovlen(1)
-		if peers {
-			b.msgs[i].hdr.Name = (*byte)(unsafe.Pointer(&b.names[i]))
-		}
+		b.msgs[i].hdr.Name = (*byte)(unsafe.Pointer(&b.names[i]))
 	}
 	b.once = b.try
 	return b, nil
@@ -93,9 +88,9 @@ func (b *burst) packet(i int) []byte {
 }
 
 // peer is who sent datagram i of the last burst; the zero Addr where it has no
-// address, or nobody asked.
+// address.
 func (b *burst) peer(i int) netip.Addr {
-	if b.names == nil || b.msgs[i].hdr.Namelen == 0 {
+	if b.msgs[i].hdr.Namelen == 0 {
 		return netip.Addr{}
 	}
 	switch name := &b.names[i]; name.Addr.Family {

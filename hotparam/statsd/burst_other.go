@@ -15,8 +15,8 @@ type burst struct {
 	from netip.Addr
 }
 
-// newBurst receives from a socket. It is always known who sent a datagram.
-func newBurst(s socket, _ bool) (*burst, error) { return &burst{s: s, buf: make([]byte, maxRead)}, nil }
+// newBurst receives from a socket.
+func newBurst(s socket) (*burst, error) { return &burst{s: s, buf: make([]byte, maxRead)}, nil }
 
 // receive waits for a datagram until the socket's deadline.
 func (b *burst) receive() (_ int, err error) {

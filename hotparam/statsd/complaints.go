@@ -1,7 +1,9 @@
 package statsd
 
 import (
+	"errors"
 	"log/slog"
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -24,8 +26,9 @@ type complaints struct {
 	nextSender time.Time // and for senders that statsd.allow does not have
 }
 
-// line shows a malformed line, or counts it for the next time.
-func (c *complaints) line(line []byte) {
+// line shows a malformed line, or counts it for the next time. From is the
+// zero Addr where nobody knows who sent it, as at a unix socket.
+func (c *complaints) line(line []byte, why fault, cause error, from netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -33,8 +36,18 @@ func (c *complaints) line(line []byte) {
 		c.unsaid++
 		return
 	}
+	sender, reason := "unknown (a unix socket)", reasons[why].says
+	if from.IsValid() {
+		sender = from.Unmap().String()
+	}
+	for cause != nil && errors.Unwrap(cause) != nil { // the outer ones repeat the line
+		cause = errors.Unwrap(cause)
+	}
+	if cause != nil {
+		reason += ": " + sanitise([]byte(cause.Error()))
+	}
 	c.log.Warn("statsd: malformed line; further ones are only counted for "+quiet.String(),
-		"line", sanitise(line), "others_since_the_last_one_shown", c.unsaid)
+		"reason", reason, "sender", sender, "line", sanitise(line), "others_since_the_last_one_shown", c.unsaid)
 	c.next, c.unsaid = now.Add(quiet), 0
 }
 

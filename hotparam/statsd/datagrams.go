@@ -60,7 +60,7 @@ func (l *Listener) openDatagrams(a address) error {
 		if n > 1 {
 			d.name += "#" + strconv.Itoa(i+1)
 		}
-		if d.burst, err = newBurst(conn, !l.senders.all()); err != nil {
+		if d.burst, err = newBurst(conn); err != nil {
 			return err
 		}
 		l.grow(d)
@@ -176,7 +176,7 @@ func (d *datagrams) receive() error {
 		return err
 	}
 	for i := range n {
-		if d.from.admits(d.burst.peer(i)) {
+		if d.reader.from = d.burst.peer(i); d.from.admits(d.reader.from) {
 			d.datagram(d.burst.packet(i))
 		}
 	}

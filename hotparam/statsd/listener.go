@@ -41,6 +41,10 @@ type ListenerConfig struct {
 	// MaxNames bounds the names that a reader remembers at once; default 65536.
 	// At the bound all are handed over and forgotten, so nothing is lost.
 	MaxNames int
+	// MaxNameBytes bounds the memory of those names, of their keys and of who
+	// stands behind them, in bytes; default 32 MiB. At the bound the same
+	// happens.
+	MaxNameBytes int
 	// MaxCount is the most that one line may count; more is malformed. Default, and
 	// at most, hotparam.MaxCount.
 	MaxCount int64
@@ -74,6 +78,7 @@ func (c ListenerConfig) withDefaults() ListenerConfig {
 	c.Remember = cmp.Or(max(c.Remember, 0), 10*time.Second)
 	c.MaxNames = cmp.Or(max(c.MaxNames, 0), 65536)
 	c.MaxCount = min(cmp.Or(max(c.MaxCount, 0), hotparam.MaxCount), hotparam.MaxCount)
+	c.MaxNameBytes = cmp.Or(max(c.MaxNameBytes, 0), 32<<20)
 	c.MaxLine = cmp.Or(max(c.MaxLine, 0), 8192)
 	c.ReadBuffer = cmp.Or(max(c.ReadBuffer, 0), 16<<20)
 	c.MaxConnections = cmp.Or(max(c.MaxConnections, 0), 1024)

@@ -26,6 +26,11 @@ type ListenerStats struct {
 	// Malformed lines could not be read, or were longer than MaxLine, or were
 	// cut off by the end of a connection.
 	Malformed uint64
+	// MalformedBy are the same lines by what is wrong with them.
+	MalformedBy map[string]MalformedStats `metric:"malformed"`
+	// NamesFull is how often all names were forgotten early because they had
+	// no room (MaxNames, MaxNameBytes). Nothing is lost by it.
+	NamesFull uint64 `help:"Times that all metric names were forgotten early because they had no room. Nothing is lost by it, but time."`
 	// KernelDrops are the datagrams that found the receive buffer full; 0
 	// where the system does not tell.
 	KernelDrops uint64 `help:"Datagrams that found the receive buffer full."`
@@ -72,7 +77,9 @@ type ForwardStats struct {
 
 // readerStats are added to once a datagram or chunk, by one goroutine.
 type readerStats struct {
-	packets, bytes, lines, counted, requests, untimely, members, foreign, otherTypes, malformed atomic.Uint64
+	packets, bytes, lines, counted, requests, untimely, members, foreign, otherTypes, malformed, forgotten atomic.Uint64
+
+	faults faultCounts
 }
 
 // tallies are the counters of one datagram.
@@ -104,4 +111,9 @@ func (s *readerStats) read(to *ListenerStats) {
 	to.Foreign += s.foreign.Load()
 	to.OtherTypes += s.otherTypes.Load()
 	to.Malformed += s.malformed.Load()
+	if to.MalformedBy == nil {
+		to.MalformedBy = map[string]MalformedStats{}
+	}
+	s.faults.read(to.MalformedBy)
+	to.NamesFull += s.forgotten.Load()
 }

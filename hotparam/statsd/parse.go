@@ -19,6 +19,7 @@ const (
 // value is what stands behind the name of a line.
 type value struct {
 	kind    kind
+	fault   fault   // of a malformed one
 	total   float64 // of a counter, scaled by the sample rate
 	stamped bool    // a counter that says its own second
 	second  int64
@@ -38,7 +39,7 @@ type value struct {
 func parseValue(rest []byte, most int64) value {
 	values, rest, ok := bytes.Cut(rest, []byte{'|'})
 	if !ok {
-		return value{kind: malformed}
+		return broken(noType)
 	}
 	typ, rest, more := bytes.Cut(rest, []byte{'|'})
 	v := value{kind: kindOf(typ)}
@@ -46,13 +47,16 @@ func parseValue(rest []byte, most int64) value {
 	case setMember:
 		v.member = values
 		return v
-	case otherType, malformed:
+	case otherType:
 		return v
+	case malformed:
+		return broken(badType)
 	}
 	rate := 1.0
 	if more {
-		if rate, ok = v.sections(rest); !ok {
-			return value{kind: malformed}
+		var f fault
+		if rate, f = v.sections(rest); f != sound {
+			return broken(f)
 		}
 	}
 	for more := true; more; {
@@ -60,15 +64,17 @@ func parseValue(rest []byte, most int64) value {
 		part, values, more = bytes.Cut(values, []byte{':'})
 		f, ok := parseNumber(part)
 		if !ok {
-			return value{kind: malformed}
+			return broken(badNumber)
 		}
 		v.total += f
 	}
 	if v.total /= rate; v.total > float64(most) {
-		return value{kind: malformed}
+		return broken(tooMany)
 	}
 	return v
 }
+
+func broken(f fault) value { return value{kind: malformed, fault: f} }
 
 func kindOf(typ []byte) kind {
 	switch string(typ) {
@@ -84,7 +90,7 @@ func kindOf(typ []byte) kind {
 
 // sections reads what stands behind the type: the sample rate and the time,
 // each at most once.
-func (v *value) sections(rest []byte) (rate float64, ok bool) {
+func (v *value) sections(rest []byte) (rate float64, f fault) {
 	rate = 1
 	rated := false
 	for more := true; more; {
@@ -92,22 +98,22 @@ func (v *value) sections(rest []byte) (rate float64, ok bool) {
 		s, rest, more = bytes.Cut(rest, []byte{'|'})
 		switch {
 		case len(s) == 0:
-			return 0, false
+			return 0, badRate
 		case s[0] == '@':
 			r, ok := parseNumber(s[1:])
 			if !ok || rated || r <= 0 || r > 1 {
-				return 0, false
+				return 0, badRate
 			}
 			rate, rated = r, true
 		case s[0] == 'T':
 			second, ok := parseSecond(s[1:])
 			if !ok || v.stamped {
-				return 0, false
+				return 0, badTime
 			}
 			v.second, v.stamped = second, true
 		}
 	}
-	return rate, true
+	return rate, sound
 }
 
 // parseSecond reads whole unix seconds.

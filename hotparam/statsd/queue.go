@@ -7,8 +7,11 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 )
 
-// queue holds the batches that wait for one server. It is bounded in counts:
-// what is too much pushes the oldest out, because a line has no time and would
+// maxQueuedBytes bounds the keys in a queue, beside the number of counts.
+const maxQueuedBytes = 64 << 20
+
+// queue holds the batches that wait for one server. It is bounded in counts and
+// in bytes: what is too much pushes the oldest out, because a line has no time and would
 // count in the second in which it arrives at last. Safe for concurrent use.
 type queue struct {
 	most  int
@@ -17,6 +20,7 @@ type queue struct {
 	mu      sync.Mutex // guards the rest
 	batches []batchOut // oldest first
 	counts  int
+	bytes   int // of their keys
 	closed  bool
 }
 
@@ -40,7 +44,8 @@ func (q *queue) put(b batchOut) (dropped uint64) {
 	}
 	q.batches = append(q.batches, b)
 	q.counts += len(b.counts)
-	for q.counts > q.most && len(q.batches) > 1 { // a batch alone always has room
+	q.bytes += bytesOf(b.counts)
+	for (q.counts > q.most || q.bytes > maxQueuedBytes) && len(q.batches) > 1 { // a batch alone always has room
 		dropped += requests(q.shift().counts)
 	}
 	select {
@@ -79,7 +84,15 @@ func (q *queue) shift() batchOut {
 	q.batches[0] = batchOut{}
 	q.batches = q.batches[1:]
 	q.counts -= len(first.counts)
+	q.bytes -= bytesOf(first.counts)
 	return first
+}
+
+func bytesOf(counts []hotparam.Count) (n int) {
+	for i := range counts {
+		n += len(counts[i].Key)
+	}
+	return n
 }
 
 func requests(counts []hotparam.Count) (n uint64) {

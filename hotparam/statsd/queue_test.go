@@ -1,6 +1,7 @@
 package statsd
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -51,4 +52,23 @@ func TestQueue(t *testing.T) {
 			t.Fatalf("%d put, %d dropped, %d taken, %d counts left", put, dropped, taken, q.len())
 		}
 	})
+}
+
+// Long keys fill the queue before many counts do.
+func TestQueueIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	q, dropped := newQueue(1<<20), uint64(0)
+	key := hotparam.Key(strings.Repeat("x", 1<<20))
+	for i := range 100 {
+		dropped += q.put(batchOut{[]hotparam.Count{{Key: key, N: 1}}, time.Unix(int64(i), 0)})
+	}
+	if dropped != 36 || q.len() != 64 || q.bytes != maxQueuedBytes {
+		t.Errorf("%d dropped, %d counts, %d bytes", dropped, q.len(), q.bytes)
+	}
+	for _, ok := q.next(); ok; _, ok = q.next() {
+		continue
+	}
+	if q.bytes != 0 {
+		t.Errorf("%d bytes in an empty queue", q.bytes)
+	}
 }

@@ -3,6 +3,7 @@ package statsd
 import (
 	"bytes"
 	"errors"
+	"net/netip"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam"
@@ -17,6 +18,7 @@ type reader struct {
 	sums   *sums
 	out    *outbox     // of lines for another server; nil: none
 	bad    *complaints // shared with other readers
+	from   netip.Addr  // who sent what is read now; zero: nobody knows
 	key    []byte      // scratch
 	due    time.Time   // when the sums are to be handed over; zero: there are none
 	forget time.Time   // when names are to be forgotten
@@ -33,7 +35,7 @@ const (
 
 // newReader makes a reader; out is nil where nothing is passed on.
 func newReader(cfg ListenerConfig, bad *complaints, out *outbox) *reader {
-	return &reader{cfg: cfg, sums: newSums(cfg.MaxNames), bad: bad, out: out, forget: time.Now().Add(cfg.Remember)}
+	return &reader{cfg: cfg, sums: newSums(cfg.MaxNames, cfg.MaxNameBytes), bad: bad, out: out, forget: time.Now().Add(cfg.Remember)}
 }
 
 // packet reads one datagram.
@@ -76,12 +78,14 @@ func (r *reader) line(line []byte, t *tallies) (ours bool) {
 	name, rest, ok := bytes.Cut(line, []byte{':'})
 	switch {
 	case len(line) > r.cfg.MaxLine:
-		return r.malformed(line, t, false)
+		r.malformed(line, t, tooLong, nil)
+		return false
 	case isNotice(line):
 		t.otherTypes++
 		return false
 	case !ok || len(name) == 0:
-		return r.malformed(line, t, false)
+		r.malformed(line, t, noName, nil)
+		return false
 	}
 	i := r.sums.known(name)
 	if i < 0 {
@@ -92,7 +96,8 @@ func (r *reader) line(line []byte, t *tallies) (ours bool) {
 			t.foreign++
 			return false
 		case err != nil:
-			return r.malformed(line, t, true)
+			r.malformed(line, t, badName, err)
+			return true
 		}
 	}
 	switch v := parseValue(rest, r.cfg.MaxCount); v.kind {
@@ -101,16 +106,32 @@ func (r *reader) line(line []byte, t *tallies) (ours bool) {
 	case setMember:
 		m, err := crowd.ParseMember(v.member)
 		if err != nil {
-			return r.malformed(line, t, true)
+			r.malformed(line, t, badMember, err)
+			return true
 		}
 		t.members++
-		r.sums.join(r.entry(i, name), m)
+		r.join(i, name, m)
 	case otherType:
 		t.otherTypes++
 	default:
-		r.malformed(line, t, true)
+		r.malformed(line, t, v.fault, nil)
 	}
 	return true
+}
+
+// join adds a member of a name's set.
+func (r *reader) join(i int32, name []byte, m crowd.Member) {
+	if i >= 0 && !r.sums.admits(i) {
+		r.forgetEarly()
+		i, r.key = -1, r.keyOf(name)
+	}
+	r.sums.join(r.entry(i, name), m)
+}
+
+// keyOf is the key of a name that was known.
+func (r *reader) keyOf(name []byte) []byte {
+	key, _ := r.cfg.Names.AppendKey(r.key[:0], name) // it could be read before
+	return key
 }
 
 // count adds a counter to the second that it says, or else to that in which it
@@ -139,22 +160,26 @@ func (r *reader) entry(i int32, name []byte) int32 {
 		return i
 	}
 	if r.sums.full() {
-		r.forgetNames()
+		r.forgetEarly()
 	}
 	return r.sums.learn(name, hotparam.Key(r.key))
 }
 
-// malformed counts a line and gives ours back.
-func (r *reader) malformed(line []byte, t *tallies, ours bool) bool {
+// malformed counts a line and says why it is malformed, with the cause if there
+// is one.
+func (r *reader) malformed(line []byte, t *tallies, why fault, cause error) {
 	t.malformed++
-	r.bad.line(line)
-	return ours
+	r.stats.faults[why].Add(1)
+	r.bad.line(line, why, cause, r.from)
 }
 
 // cut counts a line of a stream that is not read: too long, or without an end.
 func (r *reader) cut(line []byte) {
-	t := tallies{lines: 1}
-	r.malformed(line, &t, false)
+	t, why := tallies{lines: 1}, cutOff
+	if len(line) > r.cfg.MaxLine {
+		why = tooLong
+	}
+	r.malformed(line, &t, why, nil)
 	r.stats.add(&t)
 }
 
@@ -178,6 +203,13 @@ func (r *reader) flush(now time.Time) time.Time {
 
 // finish hands over everything.
 func (r *reader) finish() { r.forgetNames() }
+
+// forgetEarly makes room for further names. It costs that those which come
+// again are read again, and no count.
+func (r *reader) forgetEarly() {
+	r.stats.forgotten.Add(1)
+	r.forgetNames()
+}
 
 func (r *reader) forgetNames() {
 	r.handOver()

@@ -36,8 +36,8 @@ type SenderConfig struct {
 	// over which it is spread; default 500 ms. What then is not with the
 	// kernel is lost.
 	Timeout time.Duration
-	// MaxQueued bounds the counts that wait for one server, default 131072. The
-	// oldest are dropped, and so is what waited for a second: lines have no
+	// MaxQueued bounds the counts that wait for one server, default 131072;
+	// their keys have 64 MiB at most. The oldest are dropped, and so is what waited for a second: lines have no
 	// time. One batch may be larger.
 	MaxQueued int
 	// NoSets leaves out the lines that say which clients stand behind a key,

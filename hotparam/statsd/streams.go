@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -154,7 +155,9 @@ func (s *streams) admit(ctx context.Context, conn net.Conn, conns *sync.WaitGrou
 // serve reads one connection until its end, until it has been silent for too
 // long, or until ctx ends and nothing is left to read.
 func (s *streams) serve(ctx context.Context, conn net.Conn) {
-	lines := newSplitter(s.cfg.MaxLine, s.take, s.cut)
+	from := peer(conn)
+	lines := newSplitter(s.cfg.MaxLine,
+		func(lines []byte) { s.take(from, lines) }, func(line []byte) { s.cut(from, line) })
 	release := wakeAtEnd(ctx, conn.SetReadDeadline)
 	err := s.read(ctx, conn, lines)
 	release()
@@ -202,9 +205,10 @@ func drainStream(conn net.Conn, lines *splitter) error {
 }
 
 // take gives whole lines to the reader.
-func (s *streams) take(lines []byte) {
+func (s *streams) take(from netip.Addr, lines []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.reader.from = from
 	s.reader.lines(lines)
 	if next := s.reader.flush(time.Now()); !next.IsZero() && !s.armed {
 		s.armed = true
@@ -212,9 +216,10 @@ func (s *streams) take(lines []byte) {
 	}
 }
 
-func (s *streams) cut(line []byte) {
+func (s *streams) cut(from netip.Addr, line []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.reader.from = from
 	s.reader.cut(line)
 }
 

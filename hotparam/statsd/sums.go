@@ -19,6 +19,8 @@ import (
 // Not safe for concurrent use.
 type sums struct {
 	max     int              // of names, and of pairs of a name and a time
+	most    int              // of bytes
+	bytes   int              // of names, entries and crowds, about
 	second  int64            // of everything that has no time of its own
 	names   map[string]int32 // metric name -> entries
 	entries []entry
@@ -47,8 +49,15 @@ const (
 	maxWaits = 50
 )
 
-func newSums(most int) *sums {
-	return &sums{max: most, names: map[string]int32{}, stamped: map[stamp]float64{}}
+// What a name, and what who stands behind it, takes besides the text: an entry,
+// its place in the map, and how far slices and maps are ahead of their use.
+const (
+	nameBytes  = 192
+	crowdBytes = 1024
+)
+
+func newSums(names, bytes int) *sums {
+	return &sums{max: names, most: bytes, names: map[string]int32{}, stamped: map[stamp]float64{}}
 }
 
 // known gives the entry of a name, -1 for a new one. It does not allocate.
@@ -64,13 +73,17 @@ func (s *sums) learn(name []byte, key hotparam.Key) int32 {
 	i := int32(len(s.entries))
 	s.entries = append(s.entries, entry{key: key})
 	s.names[string(name)] = i
+	s.bytes += nameBytes + len(name) + len(key)
 	return i
 }
 
 // full reports that no further name has room; crowded, that no further time of
 // a name may have.
-func (s *sums) full() bool    { return len(s.entries) >= s.max }
+func (s *sums) full() bool    { return len(s.entries) >= s.max || s.bytes >= s.most }
 func (s *sums) crowded() bool { return len(s.stamped) >= s.max }
+
+// admits reports whether there is room for who stands behind a name.
+func (s *sums) admits(i int32) bool { return s.entries[i].crowd != nil || s.bytes < s.most }
 
 func (s *sums) empty() bool { return len(s.touched) == 0 && len(s.stamped) == 0 }
 
@@ -101,6 +114,7 @@ func (s *sums) join(i int32, m crowd.Member) {
 	e := s.touch(i)
 	if e.crowd == nil {
 		e.crowd, e.waits = new(hotparam.Crowd), 0
+		s.bytes += crowdBytes
 	}
 	m.AddTo(e.crowd)
 }
@@ -116,7 +130,7 @@ func (s *sums) take() []hotparam.Count {
 		n := int64(sum + epsilon)
 		e.sum += sum - float64(n)
 		if n > 0 {
-			counts = append(counts, hotparam.Count{Key: e.key, N: n, Second: at.second, Crowd: e.leave()})
+			counts = append(counts, hotparam.Count{Key: e.key, N: n, Second: at.second, Crowd: s.leave(e)})
 		}
 	}
 	clear(s.stamped)
@@ -127,13 +141,13 @@ func (s *sums) take() []hotparam.Count {
 		switch {
 		case n > 0:
 			e.sum -= float64(n)
-			counts = append(counts, hotparam.Count{Key: e.key, N: n, Second: s.second, Crowd: e.leave()})
+			counts = append(counts, hotparam.Count{Key: e.key, N: n, Second: s.second, Crowd: s.leave(e)})
 		case e.crowd != nil && e.waits < maxWaits:
 			e.waits++
 			waiting = append(waiting, i)
 			continue
 		default:
-			e.crowd = nil
+			s.leave(e)
 		}
 		e.dirty = false
 	}
@@ -151,19 +165,20 @@ func (s *sums) forget() []hotparam.Count {
 		}
 	}
 	s.names = map[string]int32{}
-	s.entries, s.touched = nil, nil
+	s.entries, s.touched, s.bytes = nil, nil, 0
 	return counts
 }
 
-// leave gives the crowd away. Members may have been lost on the way or be those
+// leave gives the crowd of an entry away. Members may have been lost on the way or be those
 // of somebody who makes them up, so what was seen is at least what the others
 // say, and what even then is no crowd is none.
-func (e *entry) leave() *hotparam.Crowd {
+func (s *sums) leave(e *entry) *hotparam.Crowd {
 	c := e.crowd
 	if c == nil {
 		return nil
 	}
 	e.crowd = nil
+	s.bytes -= crowdBytes
 	if !crowd.Settle(c) {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 func TestSumsKeepTotals(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		b := newSums(10)
+		b := newSums(10, 1<<20)
 		i := b.learn([]byte("m"), "k?id=1")
 		var want float64
 		var got int64
@@ -58,7 +58,7 @@ func member(t *testing.T, s string) crowd.Member {
 // with it once.
 func TestMembersLeaveWithTheNextCount(t *testing.T) {
 	t.Parallel()
-	s := newSums(10)
+	s := newSums(10, 1<<20)
 	s.second = 1000
 	i := s.learn([]byte("m"), "k")
 	for _, text := range []string{"04c0000201=2", "seen=3", "0badf00d"} {
@@ -80,7 +80,7 @@ func TestMembersLeaveWithTheNextCount(t *testing.T) {
 
 func TestMembersWithoutACountAreForgotten(t *testing.T) {
 	t.Parallel()
-	s := newSums(10)
+	s := newSums(10, 1<<20)
 	i := s.learn([]byte("m"), "k")
 	s.join(i, member(t, "seen=3"))
 	for range maxWaits + 1 {
@@ -97,7 +97,7 @@ func TestMembersWithoutACountAreForgotten(t *testing.T) {
 func TestCrowdsAreSound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		s := newSums(10)
+		s := newSums(10, 1<<20)
 		i := s.learn([]byte("m"), "k")
 		for range rapid.IntRange(0, 60).Draw(t, "members") {
 			n := rapid.SampledFrom([]int64{1, 2, 1 << 30, crowd.MaxN}).Draw(t, "n")
