@@ -30,6 +30,8 @@ type Aggregator struct {
 	batches atomic.Uint64
 	counts  atomic.Uint64
 	alarm   alarm
+	rules   atomic.Pointer[rules.Set]
+	log     *changeLog // of judge, and of Run after it
 
 	detector *detect.Detector // safe for all
 
@@ -54,6 +56,8 @@ func New(cfg Config) *Aggregator {
 			NoClients: cfg.NoClients,
 		}),
 	}
+	a.rules.Store(cfg.Rules)
+	a.log = newChangeLog(cfg.Log, a.rules.Load)
 	a.hot.Store(&hotparam.HotSet{})
 	return a
 }
@@ -87,6 +91,7 @@ func (a *Aggregator) judgeSoon() {
 // what is kept.
 func (a *Aggregator) SetRules(set *rules.Set) {
 	a.detector.SetRules(set)
+	a.rules.Store(set)
 	a.judgeSoon()
 }
 
@@ -113,6 +118,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	set, changes := a.tick()
 	a.out.last(context.WithoutCancel(ctx), set)
 	a.tell(changes)
+	a.log.sum()
 	return nil
 }
 
@@ -138,13 +144,13 @@ func (a *Aggregator) judge(ctx context.Context) {
 	}
 }
 
-// tell calls OnChange: from judge, and after it has ended from Run, so never
+// tell calls OnChange and logs: from judge, and after it has ended from Run, so never
 // twice at once.
 func (a *Aggregator) tell(changes []detect.Change) {
 	if len(changes) > 0 {
 		a.cfg.OnChange(changes)
-		a.logLoops(changes)
 	}
+	a.log.note(a.cfg.Now(), changes)
 }
 
 // tick judges once.
