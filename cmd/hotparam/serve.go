@@ -23,7 +23,7 @@ type serveCmd struct {
 
 // Run is called by kong.
 func (c *serveCmd) Run(ctx context.Context, p *config.Parser) error {
-	set, err := p.Rules()
+	set, err := p.RulesToRun()
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (c *serveCmd) Run(ctx context.Context, p *config.Parser) error {
 	cfg.Proxy.Upstream = firstOf(c.Upstream, cfg.Proxy.Upstream)
 	cfg.Proxy.Listen = firstOf(c.Listen, cfg.Proxy.Listen, "127.0.0.1:8080")
 	log := run.Logger(cfg.Log)
-	local, err := run.NewLocal(ctx, cfg, set, run.LocalOptions{Version: config.Version(), Log: log})
+	local, err := run.NewLocal(ctx, cfg, set, run.LocalOptions{Version: config.Version(), Log: log, File: p})
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func TestRules(t *testing.T) {
 	check(t, []judged{
 		{"good", judge(good, false), OK, ""},
 		{"too few counters", Counters(parse(t, good), detect.Options{Counters: 1000, MaxRate: 1e6}, ""), Fail, "hot keys could be missed"},
-		{"empty", judge("", false), Warn, "there is no rule"},
+		{"empty", judge("", false), Fail, "there is no rule"},
 		{"one request is hot", judge(strings.Replace(good, "rate: 200, window: 5s", "rate: 0.2, window: 5s", 1), false), Warn, "a single request"},
 		{"no limit", judge(`rules: [{name: topic, params: [id], hot: {rate: 200}}]`, false), Warn, "has no limit"},
 		{"shadow", judge(strings.Replace(good, "scope: instance", "mode: shadow", 1), true), Warn, "shadow mode"},

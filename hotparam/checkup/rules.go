@@ -25,7 +25,7 @@ func Rules(set *rules.Set, path string, shared bool, now time.Time) []Finding {
 		l.where = "defaults (no --config)"
 	}
 	if len(set.Rules) == 0 {
-		l.add(Warn, Finding{What: "there is no rule", Why: "nothing is counted, so nothing becomes hot",
+		l.add(Fail, Finding{What: "there is no rule", Why: "no program starts with this file, and a running one keeps the rules that it has",
 			Mend: `rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}}]`})
 	}
 	before := len(l.findings)

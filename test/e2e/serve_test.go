@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hotparam/pipeline/test/internal/program"
@@ -69,7 +70,8 @@ func TestStateDirectoryHasOneOwner(t *testing.T) {
 	}
 }
 
-// Rules are read again when their file changes; bad ones change nothing.
+// Rules are read again when their file changes and at SIGHUP; bad ones change
+// nothing, and what a good one removed is told.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
@@ -86,7 +88,34 @@ func TestReload(t *testing.T) {
 	}
 	rewrite(t, config, "rules: oops\n")
 	program.Await(t, 5e9, "the error", func() bool { return strings.Contains(p.Said(), "hotparam.yaml:1") })
+	metric := func(name string) string {
+		_, metrics := get(t, "http://"+admin+"/metrics")
+		_, after, _ := strings.Cut(metrics, "\nhotparam_config_reload_"+name+" ")
+		value, _, _ := strings.Cut(after, "\n")
+		return value
+	}
+	hash := metric("hash")
+	if metric("success") != "0" || hash == "" || hash == "0" || len(metric("timestamp")) < len("1.7e+09") {
+		t.Errorf("success %s, hash %s, timestamp %s", metric("success"), hash, metric("timestamp"))
+	}
+	for _, refused := range []struct{ text, want string }{
+		{"", "is empty"},
+		{"namespace: e2e\n", "has no rules"},
+		{strings.Replace(pipelineRules, "e2e", "other", 1), "namespace; restart it"},
+		{pipelineRules + "gate: {budget: 1ms}\n", "gate.budget; restart it"},
+	} {
+		rewrite(t, config, refused.text)
+		program.Await(t, 10e9, refused.want, func() bool { return strings.Contains(p.Said(), refused.want) })
+	}
 	if status, _ := get(t, "http://"+addr+"/topic?id=3"); status != http.StatusTooManyRequests {
 		t.Errorf("a bad file changed the rules: %d", status)
 	}
+	rewrite(t, config, pipelineRules)
+	program.Await(t, 10e9, "what was removed", func() bool { return strings.Contains(p.Said(), "overrides[topic?id=3]") })
+	if status, _ := get(t, "http://"+addr+"/topic?id=3"); status != http.StatusOK || metric("success") != "1" || metric("hash") == hash {
+		t.Errorf("after a good file: %d, success %s, hash %s after %s", status, metric("success"), metric("hash"), hash)
+	}
+	read := strings.Count(p.Said(), "configuration read again")
+	p.Signal(syscall.SIGHUP)
+	program.Await(t, 10e9, "a reload at SIGHUP", func() bool { return strings.Count(p.Said(), "configuration read again") > read })
 }

@@ -35,6 +35,8 @@ func TestWrongConfigurations(t *testing.T) {
 		{"bad duration", []string{"serve", "--upstream", "http://127.0.0.1:1"}, fmt.Sprintf(rule, "5 apples"), 1, []string{"wrong.yaml:5", "window"}},
 		{"duplicate rule", []string{"serve", "--upstream", "http://127.0.0.1:1"}, fmt.Sprintf(rule, "5s") + strings.TrimPrefix(fmt.Sprintf(rule, "5s"), "rules:\n"), 1, []string{"wrong.yaml:7", "topic"}},
 		{"no YAML at all", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "rules: [", 1, []string{"wrong.yaml"}},
+		{"empty file", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "\n", 1, []string{"wrong.yaml", "is empty", "write at least one rule"}},
+		{"no rules", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "namespace: e2e\n", 1, []string{"wrong.yaml", "has no rules"}},
 		{"unknown setting", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "redis:\n  adr: x\n", 1, []string{"wrong.yaml:2", "redis.adr", "addr"}},
 		{"bad setting", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "tally:\n  flush: soon\n", 1, []string{"wrong.yaml:2", "tally.flush", "soon"}},
 		{"port taken", []string{"serve", "--upstream", "http://127.0.0.1:1", "--admin.listen=", "--listen", taken.Addr().String()}, "", 1, []string{"address already in use", "--proxy.listen"}},

@@ -76,7 +76,7 @@ its default. In the file it stands in the section before the dot:
 ` + "```yaml\nredis: {addr: [\"127.0.0.1:6379\"]}\ntally: {flush: 100ms}\n```" + `
 
 One file serves all programs. Unknown settings are errors even for programs that would not use them. Rules are read again when
-the file changes and on SIGHUP; settings need a restart.
+the file changes and on SIGHUP; settings need a restart, and [a file that changes one is refused](#reading-it-again) until then.
 `)
 	for _, section := range sections() {
 		fmt.Fprintf(&b, "\n### %s\n\n| setting | default | programs | meaning |\n|---|---|---|---|\n", section)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -71,21 +72,32 @@ func (f *file) load(path string) {
 	if path == "" {
 		return
 	}
-	f.path = path
 	data, err := os.ReadFile(path)
 	if err != nil {
+		f.path = path
 		f.errs = append(f.errs, fmt.Errorf("config: %w", err))
 		return
 	}
-	f.data = data
+	f.take(path, data)
+}
+
+// take reads the settings from what the file holds.
+func (f *file) take(path string, data []byte) {
+	f.path, f.data = path, data
+	// What is no YAML package rules reports: it reads the same bytes and says
+	// where the error is.
+	if top := topLevel(data); top != nil {
+		f.values, f.errs = settings(path, top)
+	}
+}
+
+// topLevel is the mapping that a file is, nil where it is none.
+func topLevel(data []byte) *yaml.Node {
 	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		// package rules reads the same bytes and says where the error is.
-		return
+	if err := yaml.Unmarshal(data, &doc); err != nil || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+		return nil
 	}
-	if len(doc.Content) == 1 && doc.Content[0].Kind == yaml.MappingNode {
-		f.values, f.errs = settings(path, doc.Content[0])
-	}
+	return doc.Content[0]
 }
 
 // settings collects the leaves of all sections that belong to programs.
@@ -131,7 +143,8 @@ func check(flag *kong.Flag, n *yaml.Node) error {
 		return err
 	}
 	scratch := reflect.New(flag.Target.Type()).Elem()
-	if err := flag.Parse(kong.Scan().PushTyped(v, kong.FlagValueToken), scratch); err != nil {
+	value := *flag.Value // Parse notes in it that it was set, and all share the flag
+	if err := value.Parse(kong.Scan().PushTyped(v, kong.FlagValueToken), scratch); err != nil {
 		return err
 	}
 	if flag.Enum != "" && !flag.EnumMap()[v] {
@@ -210,4 +223,19 @@ func (f *file) rulesOf() (*rules.Set, error) {
 		return rules.Default(), nil
 	}
 	return rules.Parse(f.path, f.data, sections()...)
+}
+
+// rulesToRun are the rules of a file that has some; see Parser.RulesToRun.
+func (f *file) rulesToRun() (*rules.Set, error) {
+	set, err := f.rulesOf()
+	if err != nil || len(set.Rules) > 0 {
+		return set, err
+	}
+	what := "has no rules"
+	if len(bytes.TrimSpace(f.data)) == 0 {
+		what = "is empty"
+	}
+	return nil, fmt.Errorf("%s: %s: nothing would be counted or limited; write at least one rule, such as "+
+		"rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}}], "+
+		"or start without --config for the default rules", f.path, what)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -35,7 +36,10 @@ func Build(cli any, name, description string, options ...kong.Option) (*Parser, 
 	if err != nil {
 		return nil, fmt.Errorf("config: %s: %w", name, err)
 	}
-	return &Parser{Kong: k, file: f}, nil
+	again := func() (*Parser, error) {
+		return Build(reflect.New(reflect.TypeOf(cli).Elem()).Interface(), name, description, options...)
+	}
+	return &Parser{Kong: k, file: f, again: again}, nil
 }
 
 // DefaultAdmin is the admin address of a program; each has its own port, so
@@ -56,6 +60,11 @@ func DefaultAdmin(program string) string {
 type Parser struct {
 	Kong *kong.Kong
 	file *file
+	args []string
+	// settings are the values of all flags after Parse, by name.
+	settings map[string]any
+	// again builds the same parser with nothing in its settings.
+	again func() (*Parser, error)
 }
 
 // Parse reads flags, environment and file. What is wrong in the file is
@@ -69,6 +78,10 @@ func (p *Parser) Parse(args []string) (*kong.Context, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
 	}
+	p.args, p.settings = args, map[string]any{}
+	for _, flag := range ctx.Flags() {
+		p.settings[flag.Name] = flag.Target.Interface()
+	}
 	return ctx, nil
 }
 
@@ -76,20 +89,25 @@ func (p *Parser) Parse(args []string) (*kong.Context, error) {
 // one. Call it after Parse.
 func (p *Parser) Rules() (*rules.Set, error) { return p.file.rulesOf() }
 
-// LoadRules reads the rules of a file again, for a reload, and checks its
-// settings too, so that a bad file changes nothing.
+// RulesToRun are Rules for a program that runs by them: a file that is empty or
+// has no rules is refused, because a program that counts and limits nothing must
+// not start quietly.
+func (p *Parser) RulesToRun() (*rules.Set, error) { return p.file.rulesToRun() }
+
+// LoadRules reads the rules of a file as RulesToRun does, and checks its
+// settings too.
 func LoadRules(path string) (*rules.Set, error) {
 	f := &file{}
 	f.load(path)
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	return f.rulesOf()
+	return f.rulesToRun()
 }
 
 // Main parses the command line of a single-command program and runs it. It
 // returns the exit code: 0 ok, 1 error, 2 usage.
-func Main(cli any, name, description string, start func(*rules.Set) error) int {
+func Main(cli any, name, description string, start func(*Parser) error) int {
 	p, err := Build(cli, name, description)
 	if err != nil {
 		return Fail(os.Stderr, name, err)
@@ -97,11 +115,7 @@ func Main(cli any, name, description string, start func(*rules.Set) error) int {
 	if _, err := p.Parse(os.Args[1:]); err != nil {
 		return Fail(os.Stderr, name, err)
 	}
-	set, err := p.Rules()
-	if err != nil {
-		return Fail(os.Stderr, name, err)
-	}
-	return Fail(os.Stderr, name, start(set))
+	return Fail(os.Stderr, name, start(p))
 }
 
 // Fail prints an error the way all programs do and gives its exit code; 0 for

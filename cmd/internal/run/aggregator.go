@@ -36,12 +36,18 @@ type aggregator struct {
 	days      *days // nil: days are not summed up
 	admin     *admin.Server
 	page      *server
+	reload    *reloader
 }
 
 // Aggregator runs cmd/aggregator: counts in by StatsD, Kafka or Graphite, the hot set
 // out to Redis, the dashboard. It returns when ctx ends and all is handed over.
-func Aggregator(ctx context.Context, cfg config.Aggregator, set *rules.Set, version string) error {
+func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser, version string) error {
+	set, err := file.RulesToRun()
+	if err != nil {
+		return err
+	}
 	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), mirror: new(hotset.Mirror)}
+	a.reload = newReloader(file, enough(cfg.Detect), a.setRules, a.log)
 	if len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0 && cfg.Graphite.URL == "" {
 		return fmt.Errorf("%w: no counts come in: set --statsd.listen, --kafka.brokers or --graphite.url", config.ErrUsage)
 	}
@@ -78,7 +84,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, set *rules.Set, vers
 	if a.days != nil {
 		s.Add(Sinks, "summaries", a.days.Run)
 	}
-	s.Add(Sinks, "reload", (&reloader{path: cfg.Config, log: a.log, check: enough(cfg.Detect), apply: a.setRules}).Run)
+	s.Add(Sinks, "reload", a.reload.Run)
 	addAdmin(&s, a.admin, a.page)
 	warnAbsent(ctx, a.redis, a.log)
 	a.log.Info("aggregator runs", "statsd", cfg.In.Listen, "kafka", cfg.Kafka.Brokers, "graphite", cfg.Graphite.URL != "", "redis", cfg.Redis.Addr, "dashboard", a.dashboard())
@@ -126,7 +132,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 			a.log.Warn("counts come from Graphite and from elsewhere too: a request that comes both ways counts twice")
 		}
 	}
-	if a.admin, a.page, err = newAdmin(ctx, cfg.Admin, a.adminConfig(set, version), a.log); err != nil {
+	if a.admin, a.page, err = newAdmin(ctx, cfg.Admin, a.reload.shownBy(a.adminConfig(set, version)), a.log); err != nil {
 		return err
 	}
 	a.turns = newTurns(set.Overrides, a.admin.PublishTurn, a.log)

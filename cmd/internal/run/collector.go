@@ -37,9 +37,14 @@ type collector struct {
 
 // Collector runs cmd/collector: StatsD lines, mirrored requests and access logs
 // in, Kafka or StatsD out. It returns when ctx ends and all is handed over.
-func Collector(ctx context.Context, cfg config.Collector, set *rules.Set, version string) error {
+func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, version string) error {
+	set, err := file.RulesToRun()
+	if err != nil {
+		return err
+	}
 	c := &collector{cfg: cfg, log: Logger(cfg.Log), clients: httpwire.NewClients(nil, "")}
 	c.setRules(set)
+	reload := newReloader(file, nil, c.setRules, c.log)
 	if err := c.build(ctx); err != nil {
 		return err
 	}
@@ -49,7 +54,7 @@ func Collector(ctx context.Context, cfg config.Collector, set *rules.Set, versio
 		Rules: c.rules.Load,
 		Stats: c.stats(),
 	}
-	page, listener, err := newAdmin(ctx, cfg.Admin, adm, c.log)
+	page, listener, err := newAdmin(ctx, cfg.Admin, reload.shownBy(adm), c.log)
 	if err != nil {
 		return err
 	}
@@ -60,7 +65,7 @@ func Collector(ctx context.Context, cfg config.Collector, set *rules.Set, versio
 	if c.history != nil {
 		s.Add(Sinks, c.history.name, c.history.run)
 	}
-	s.Add(Sinks, "reload", (&reloader{path: cfg.Config, log: c.log, apply: c.setRules}).Run)
+	s.Add(Sinks, "reload", reload.Run)
 	addAdmin(&s, page, listener)
 	c.log.Info("collector runs", "out", c.out.name, "history", c.history != nil, "statsd", cfg.In.Listen, "mirror", cfg.Mirror.Listen, "logs", len(c.logs))
 	return s.Run(ctx, cfg.Stop.Timeout, c.log)

@@ -46,6 +46,7 @@ type Local struct {
 	clients   *httpwire.Clients
 	front     *server
 	page      *server // nil: no admin listener
+	reload    *reloader
 }
 
 // LocalOptions are what only some doors need.
@@ -54,6 +55,9 @@ type LocalOptions struct {
 	// OnChange hears, in order, what became hot and what cooled down.
 	OnChange func([]detect.Change)
 	Log      *slog.Logger
+	// File is what the rules are from, to be read again when it changes; nil: no
+	// file.
+	File *config.Parser
 }
 
 // NewLocal builds the pipeline and listens. Call Run, which closes everything.
@@ -65,6 +69,7 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 		return nil, err
 	}
 	l := &Local{cfg: cfg, log: opts.Log, mirror: new(hotset.Mirror)}
+	l.reload = newReloader(opts.File, enough(cfg.Detect), l.setRules, opts.Log)
 	var err error
 	if l.overrides, err = statedir.OpenOverrides(cfg.State.Dir); err != nil {
 		return nil, err
@@ -142,7 +147,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 		},
 		Token: l.cfg.Admin.Token, Log: l.log,
 	}
-	if l.admin, l.page, err = newAdmin(ctx, l.cfg.Admin, adm, l.log); err != nil {
+	if l.admin, l.page, err = newAdmin(ctx, l.cfg.Admin, l.reload.shownBy(adm), l.log); err != nil {
 		return err
 	}
 	l.turns = newTurns(l.gate.Rules().Overrides, l.admin.PublishTurn, l.log)
@@ -186,14 +191,16 @@ func (l *Local) Run(ctx context.Context) error {
 			return err
 		})
 	})
-	s.Add(Sinks, "reload", (&reloader{path: l.cfg.Config, log: l.log, check: enough(l.cfg.Detect), apply: func(set *rules.Set) {
-		l.gate.SetRules(set)
-		l.aggregate.SetRules(set)
-		l.clients.SetTrusted(set.IP.TrustedProxies)
-		l.turns.setFile(set.Overrides)
-	}}).Run)
+	s.Add(Sinks, "reload", l.reload.Run)
 	addAdmin(&s, l.admin, l.page)
 	return errors.Join(s.Run(ctx, l.cfg.Stop.Timeout, l.log), l.overrides.Close())
+}
+
+func (l *Local) setRules(set *rules.Set) {
+	l.gate.SetRules(set)
+	l.aggregate.SetRules(set)
+	l.clients.SetTrusted(set.IP.TrustedProxies)
+	l.turns.setFile(set.Overrides)
 }
 
 // close gives back what NewLocal took when it cannot go on.

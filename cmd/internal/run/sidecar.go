@@ -39,13 +39,19 @@ type sidecar struct {
 	admin   *admin.Server
 	page    *server
 	windows *redisstore.Windows
+	reload  *reloader
 	leases  *redisstore.Leases // nil: none
 }
 
 // Sidecar runs cmd/limiter-sidecar: it answers who asks, by the hot set and the
 // limits in Redis. It returns when ctx ends and all is handed over.
-func Sidecar(ctx context.Context, cfg config.Sidecar, set *rules.Set, version string) error {
+func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, version string) error {
+	set, err := file.RulesToRun()
+	if err != nil {
+		return err
+	}
 	s := &sidecar{cfg: cfg, log: Logger(cfg.Log), mirror: new(hotset.Mirror), fronts: map[string]*server{}}
+	s.reload = newReloader(file, nil, s.setRules, s.log)
 	if len(cfg.Redis.Addr) == 0 {
 		return fmt.Errorf("%w: where is the hot set? Set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)
 	}
@@ -100,7 +106,7 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	if err := s.listen(ctx); err != nil {
 		return err
 	}
-	if s.admin, s.page, err = newAdmin(ctx, cfg.Admin, s.adminConfig(version), s.log); err != nil {
+	if s.admin, s.page, err = newAdmin(ctx, cfg.Admin, s.reload.shownBy(s.adminConfig(version)), s.log); err != nil {
 		return err
 	}
 	s.turns = newTurns(set.Overrides, s.admin.PublishTurn, s.log)
@@ -153,7 +159,7 @@ func (s *sidecar) stages() *Stages {
 	})
 	st.Add(Sinks, "schedules", s.turns.Run)
 	st.Add(Sinks, "report", s.reports.Run)
-	st.Add(Sinks, "reload", (&reloader{path: s.cfg.Config, log: s.log, apply: s.setRules}).Run)
+	st.Add(Sinks, "reload", s.reload.Run)
 	addAdmin(&st, s.admin, s.page)
 	return &st
 }
