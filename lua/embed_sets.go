@@ -7,6 +7,8 @@ var (
 	claimHot string
 	//go:embed publish_hot.lua
 	publishHot string
+	//go:embed restore_overrides.lua
+	restoreOverrides string
 	//go:embed write_override.lua
 	writeOverride string
 	//go:embed write_report.lua
@@ -20,6 +22,10 @@ func ClaimHot() string { return claimHot }
 // PublishHot is the script that makes a new version of one publisher's hot set;
 // see publish_hot.lua.
 func PublishHot() string { return publishHot }
+
+// RestoreOverrides is the script that writes overrides back which Redis lost; see
+// restore_overrides.lua.
+func RestoreOverrides() string { return restoreOverrides }
 
 // WriteOverride is the script that puts, deletes and trims overrides; see
 // write_override.lua.

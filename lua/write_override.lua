@@ -3,7 +3,8 @@
 --
 -- KEYS[1]  override:entries  hash: id -> override (JSON)
 -- KEYS[2]  override:until    sorted set: id -> end, unix ms, for those that end
--- KEYS[3]  override:version  string: grows with every change
+-- KEYS[3]  override:version  string: grows with every change; unix us, or one
+--          more than the version before
 -- KEYS[4]  override:audit    list: changes (JSON), newest first
 -- ARGV[1]  id; "" only trims and renews
 -- ARGV[2]  the entry that the caller read; "" for none
@@ -14,11 +15,19 @@
 -- ARGV[7]  how many overrides there may be
 -- ARGV[8]  life of all four keys, ms
 -- ARGV[9]  channel of the notice
+-- ARGV[10] the least version that there must be: that of the overrides which
+--          the caller's process enforces; 0 where it knows none
 --
 -- Returns {code, trimmed}:
 --   1  done
 --   0  conflict: the entry is not the one that was read; nothing written for it
 --  -1  full: ARGV[7] overrides exist; nothing written for it
+--  -2  Redis has lost overrides that the caller knows; nothing written at all.
+--      A change on top of an older state would become the newest one.
+--
+-- Only a change makes a new version. Overrides that ended are removed under the
+-- old one: they hold nowhere, and Redis with an older state must not take itself
+-- for the newest because something in it ended.
 --
 -- One round trip; O(log N) and O(ended).
 
@@ -30,13 +39,20 @@ local audit_max = tonumber(ARGV[6])
 local entries_max = tonumber(ARGV[7])
 local life_ms = ARGV[8]
 local channel = ARGV[9]
+local least = tonumber(ARGV[10])
 
 local function int(n)
   return string.format('%.0f', n)
 end
 
+local stored = tonumber(redis.call('GET', version_key) or '0') or 0
+if stored < least then
+  return {-2, 0}
+end
+
 local time = redis.call('TIME')
-local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now_ms = math.floor(now_us / 1000)
 
 -- At most 1000 at a time: unpack has a limit, and the next call takes the rest.
 local ended = redis.call('ZRANGEBYSCORE', until_key, '-inf', int(now_ms), 'LIMIT', '0', '1000')
@@ -45,7 +61,7 @@ if #ended > 0 then
   redis.call('ZREM', until_key, unpack(ended))
 end
 
-local code, changed = 1, #ended > 0
+local code = 1
 if id ~= '' then
   local current = redis.call('HGET', entries_key, id) or ''
   if current ~= expected then
@@ -66,14 +82,11 @@ if id ~= '' then
   if code == 1 then
     redis.call('LPUSH', audit_key, audit_entry)
     redis.call('LTRIM', audit_key, '0', int(audit_max - 1))
-    changed = true
+    -- Microseconds, so that no version is given twice although Redis forgot it.
+    local version = math.max(stored + 1, now_us)
+    redis.call('SET', version_key, int(version))
+    redis.call('PUBLISH', channel, int(version))
   end
-end
-
-if changed then
-  local version = math.max(tonumber(redis.call('GET', version_key) or '0') + 1, now_ms)
-  redis.call('SET', version_key, int(version))
-  redis.call('PUBLISH', channel, int(version))
 end
 for i = 1, 4 do
   redis.call('PEXPIRE', KEYS[i], life_ms)

@@ -21,6 +21,7 @@ type candidate struct {
 
 	standing standing
 
+	seen  bool // a Tick has seen it since it became hot
 	shown bool // in the hot set of the last Tick
 	gone  bool // not listed any more
 }
@@ -35,7 +36,7 @@ func (h *heat) totalOf(c *candidate) int64 {
 }
 
 // needs are the counts at which c is hot.
-func (h *heat) needs(c *candidate) [criteria]int64 {
+func (h *heat) needs(c *candidate) [criteria]marks {
 	var total int64
 	if h.terms.rule.Hot.Share > 0 {
 		total = h.totalOf(c)
@@ -83,9 +84,9 @@ func (h *heat) note(c *candidate, now time.Time) bool {
 	sum := h.counts.SumOf(c.watch)
 	needs := h.needs(c)
 	was := c.any()
-	c.weigh(h.terms, &needs, sum, now)
+	c.weigh(&needs, sum, now)
 	if !was && c.any() {
-		c.since, c.peak = now, 0
+		c.since, c.peak, c.seen = now, 0, false
 	}
 	c.peak = max(c.peak, h.rate(sum))
 	return !was && c.any()

@@ -194,3 +194,28 @@ func TestCheckRefusesTooFewCounters(t *testing.T) {
 		}
 	}
 }
+
+// Marks are rounded once, whatever the criterion: what is hot from 2.5 on cools
+// below 0.8 of that, which is 2, and not below 0.8 of 3.
+func TestMarksAreRoundedOnce(t *testing.T) {
+	t.Parallel()
+	const key, other = hotparam.Key("topic?id=1"), hotparam.Key("topic?id=2")
+	for name, h := range map[string]rules.Heat{
+		"rate":     {Rate: 0.5},
+		"share":    {Share: 0.5, MinRate: 0.1},
+		"min rate": {Share: 0.01, MinRate: 0.5},
+	} {
+		h.Window, h.Cool, h.CoolRatio = 5*time.Second, time.Second/2, 0.8
+		d := New(set(&rules.Rule{Name: "topic", Hot: h}), Options{})
+		d.AddAll(at(0), []hotparam.Count{count(key, 0, 1)})
+		d.AddAll(at(1), []hotparam.Count{count(key, 1, 2), count(other, 1, 3)})
+		for _, now := range []float64{1, 4.9, 5, 5.9} { // from 5 on, 2 of 5
+			if s, _ := d.Tick(at(now)); !strings.Contains(reasons(s), string(key)) {
+				t.Errorf("%s: not hot at %v", name, now)
+			}
+		}
+		if s, _ := d.Tick(at(6.5)); reasons(s) != "" {
+			t.Errorf("%s: hot with nothing: %s", name, reasons(s))
+		}
+	}
+}

@@ -31,7 +31,6 @@ type Detector struct {
 	heard   atomic.Int64 // the latest time heard of, unix ns
 
 	judging   sync.Mutex // held by Tick, Over, Forget and SetRules; guards all below
-	ticked    time.Time  // of the last Tick
 	hot       int64      // keys in its set
 	loops     int64      // and among its loops
 	displaced uint64
@@ -164,14 +163,14 @@ func (l *lane) over(s int64) (over []hotparam.Key) {
 	for i, h := range l.heats {
 		if h.full { // there are more than are listed
 			h.counts.Each(func(place int, sum int64) {
-				if key := hotparam.Key(h.counts.Key(place)); sum >= h.terms.hot && l.d.routes.of(key) == i {
+				if key := hotparam.Key(h.counts.Key(place)); sum >= h.terms.rate.hot && l.d.routes.of(key) == i {
 					over = append(over, key)
 				}
 			})
 			continue
 		}
 		for _, c := range h.candidates {
-			if c != nil && h.counts.SumOf(c.watch) >= h.terms.hot {
+			if c != nil && h.counts.SumOf(c.watch) >= h.terms.rate.hot {
 				over = append(over, c.key)
 			}
 		}

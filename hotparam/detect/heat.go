@@ -41,7 +41,7 @@ func (h *heat) setTerms(t *terms) {
 	switch {
 	case surge == 0:
 		h.past = nil
-	case h.past == nil || before.rule.Hot.Surge != surge || before.floor != t.floor:
+	case h.past == nil || before.rule.Hot.Surge != surge || before.rule.Hot.MinRate != t.rule.Hot.MinRate:
 		h.past = newPast(t, h.opts.perLane())
 	}
 	if h.counts != nil {
@@ -85,7 +85,7 @@ func (h *heat) turn(second int64, owns func(hotparam.Key) bool) {
 		if c != nil { // counts have only risen since they were looked at
 			sum := h.counts.SumOf(c.watch)
 			c.peak = max(c.peak, h.rate(sum))
-			if c.on[byRate] && sum >= h.terms.cool {
+			if c.on[byRate] && sum >= h.terms.rate.cool {
 				c.below[byRate] = time.Time{}
 			}
 			h.recall(c, sum)

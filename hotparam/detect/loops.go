@@ -27,7 +27,7 @@ type standing struct {
 func (h *heat) stands(c *candidate, now time.Time, sum int64) bool {
 	s, want := &c.standing, int64(h.terms.rule.Hot.MinClients)
 	if second := now.Unix(); want > 1 || s.asked != second {
-		s.asked, s.party = second, h.crowds.judge(c.key, second, sum, c.need, want)
+		s.asked, s.party = second, h.crowds.judge(c.key, second, sum, c.hot, want)
 	}
 	was := s.viral
 	switch {
@@ -36,7 +36,7 @@ func (h *heat) stands(c *candidate, now time.Time, sum int64) bool {
 	case s.viral:
 		s.viral = s.stays(c, now, h.terms.rule.Hot.Cool)
 	default:
-		s.viral = s.party.effective >= c.need
+		s.viral = s.party.effective >= c.hot
 		s.sure, s.lone = s.viral && s.party.known, time.Time{}
 	}
 	if s.viral != was && (c.shown || s.shown) {
@@ -51,7 +51,7 @@ func (h *heat) stands(c *candidate, now time.Time, sum int64) bool {
 // anything else.
 func (s *standing) stays(c *candidate, now time.Time, cool time.Duration) bool {
 	p := &s.party
-	s.sure = s.sure || p.known && p.effective >= c.need
+	s.sure = s.sure || p.known && p.effective >= c.hot
 	switch {
 	case p.effective >= c.cool:
 		s.lone = time.Time{}
@@ -68,7 +68,7 @@ func (s *standing) stays(c *candidate, now time.Time, cool time.Duration) bool {
 // on: it may have come back since the last Tick.
 func (h *heat) recall(c *candidate, sum int64) {
 	if s := &c.standing; s.viral && !s.lone.IsZero() && sum >= c.cool {
-		p := h.crowds.judge(c.key, h.second, sum, c.need, int64(h.terms.rule.Hot.MinClients))
+		p := h.crowds.judge(c.key, h.second, sum, c.hot, int64(h.terms.rule.Hot.MinClients))
 		if p.effective >= c.cool {
 			s.lone = time.Time{}
 		}
@@ -87,7 +87,7 @@ func (t *tick) circle(loops []view) {
 			t.cease(v.c, v.hot, v)
 			continue
 		case !v.shown:
-			t.changes = append(t.changes, Change{Hot: v.hot, Kind: Looped, At: t.at(v.hot.Since)})
+			t.changes = append(t.changes, Change{Hot: v.hot, Kind: Looped, At: t.at(v)})
 			t.turned = append(t.turned, *v)
 		}
 		v.hot.Until = t.now.Add(t.hold)
@@ -111,11 +111,11 @@ func (t *tick) cease(c *candidate, hot hotparam.Hot, v *view) {
 
 // at is when something came to be what it is: now, where it had to wait for a
 // place.
-func (t *tick) at(since time.Time) time.Time {
-	if since.After(t.last) {
-		return since
+func (t *tick) at(v *view) time.Time {
+	if v.seen {
+		return t.now
 	}
-	return t.now
+	return v.hot.Since
 }
 
 // heavier orders views by rank, heaviest first.

@@ -21,7 +21,6 @@ type model struct {
 	opts   Options
 	second int64
 	now    time.Time
-	ticked time.Time
 	counts map[string]map[hotparam.Key]map[int64]int64 // by rule, key, second
 	cands  map[hotparam.Key]*judged
 	gone   []Change
@@ -33,7 +32,7 @@ type judged struct {
 	sum          int64
 	peak         float64
 	since, below time.Time
-	shown        bool
+	seen, shown  bool
 	listed       int64 // the second in which it became a candidate
 }
 
@@ -137,6 +136,9 @@ func (m *model) setRules(set *rules.Set) {
 		}
 	}
 	m.look(time.Unix(m.second, 0))
+	for _, c := range m.cands {
+		c.seen = true
+	}
 }
 
 // hot weighs the second that left the window last by the part of the current
@@ -202,14 +204,14 @@ func (m *model) tick(now time.Time) (hotparam.HotSet, []Change) {
 				keys = append(keys, m.until(r, c, now.Add(m.opts.Hold)))
 			}
 			switch {
-			case in && !c.shown && c.since.After(m.ticked):
+			case in && !c.shown && !c.seen:
 				changes = append(changes, Change{keys[len(keys)-1], Became, c.since, false})
 			case in && !c.shown:
 				changes = append(changes, Change{keys[len(keys)-1], Became, now, false})
 			case !in && c.shown:
 				changes = append(changes, Change{m.until(r, c, now), Cooled, now, true})
 			}
-			c.shown = in
+			c.seen, c.shown = true, in
 		}
 	}
 	slices.SortFunc(keys, func(a, b hotparam.Hot) int {
@@ -218,7 +220,7 @@ func (m *model) tick(now time.Time) (hotparam.HotSet, []Change) {
 	slices.SortFunc(changes, func(a, b Change) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(b.Kind, a.Kind), cmp.Compare(a.Hot.Key, b.Hot.Key))
 	})
-	m.gone, m.ticked = nil, now
+	m.gone = nil
 	return hotparam.HotSet{At: now, Keys: keys}, changes
 }
 

@@ -18,6 +18,9 @@ const (
 	pastStep = 10
 )
 
+// pastFade is what a step leaves of the past.
+var pastFade = math.Exp2(-float64(pastStep) / pastHalf)
+
 // past is what keys used to have before the current window: an average over all
 // that was, in which older seconds weigh less and less. It is kept for keys
 // that matter only: a key that had less than ignored in a second, of the rate
@@ -25,28 +28,31 @@ const (
 type past struct {
 	sums    *topk.Summary
 	ignored int64   // counts of a second up to this are left out
-	weight  float64 // seconds that are in the sums
-	passed  int64   // seconds since the sums faded
+	weight  float64 // seconds that were in the sums when they faded last
+	passed  int64   // and that have passed since then
 }
 
 // newPast is for a rule with surge.
 func newPast(t *terms, counters int) *past {
-	perSecond := float64(t.floor) / float64(t.window)
-	return &past{sums: topk.New(counters), ignored: int64(perSecond / t.rule.Hot.Surge / 4)}
+	return &past{sums: topk.New(counters), ignored: int64(t.rule.Hot.MinRate / t.rule.Hot.Surge / 4)}
 }
 
-// pass lets seconds go by.
+// pass lets seconds go by. It makes no difference whether they come one by one:
+// nobody looks at a key in a silence, and its past fades all the same.
 func (p *past) pass(seconds int64) {
-	p.weight += float64(seconds)
-	p.passed += seconds
-	if p.passed < pastStep {
-		return
+	for p.passed += seconds; p.passed >= pastStep; p.passed -= pastStep {
+		weight, left := p.weight, p.sums.Error()
+		p.weight = (p.weight + pastStep) * pastFade
+		p.sums.Fade(pastFade)
+		if p.weight == weight && p.sums.Len() == 0 && p.sums.Error() == left { // after some hours nothing changes any more
+			p.passed %= pastStep
+			return
+		}
 	}
-	factor := math.Exp2(-float64(p.passed) / pastHalf)
-	p.sums.Fade(factor)
-	p.weight *= factor
-	p.passed = 0
 }
+
+// seconds is how many seconds are in the sums, by their weight.
+func (p *past) seconds() float64 { return p.weight + float64(p.passed) }
 
 // add counts what a key had in one second. A key that is in a surge counts as
 // its past says, or the surge would become what it is measured against.
@@ -56,11 +62,11 @@ func (p *past) add(hash uint64, key string, n int64, surging bool) {
 	}
 	units := n * pastUnit
 	if surging {
-		if p.weight <= 0 {
+		if p.seconds() <= 0 {
 			return
 		}
 		_, upper := p.sums.Bounds(hash, key)
-		units = min(units, int64(float64(upper)/p.weight))
+		units = min(units, int64(float64(upper)/p.seconds()))
 	}
 	if units > 0 {
 		p.sums.Add(hash, key, units)
@@ -70,11 +76,11 @@ func (p *past) add(hash uint64, key string, n int64, surging bool) {
 // of is what a key used to have in so many seconds, at most; -1 as long as there
 // is not past enough.
 func (p *past) of(hash uint64, key string, seconds int64) float64 {
-	if p == nil || p.weight < pastLeast {
+	if p == nil || p.seconds() < pastLeast {
 		return -1
 	}
 	_, upper := p.sums.Bounds(hash, key)
-	return (float64(upper)/pastUnit/p.weight + float64(p.ignored)) * float64(seconds)
+	return (float64(upper)/pastUnit/p.seconds() + float64(p.ignored)) * float64(seconds)
 }
 
 func (p *past) bytes() int {

@@ -60,6 +60,11 @@ func (l *lane) setRules(all []*terms, before *routes) {
 			l.dropStrays(h, i)
 			h.traffic = l.d.traffic[i]
 			h.change(t, l.second, func(key hotparam.Key) bool { return l.d.routes.of(key) == i })
+			for _, c := range h.candidates {
+				if c != nil { // what the new rules make hot is so from the next Tick on
+					c.seen = true
+				}
+			}
 		} else {
 			h = newHeat(t, l.second, l.d.opts, l.budget)
 			h.traffic = l.d.traffic[i]

@@ -28,26 +28,31 @@ const maxListed = 10_000
 type terms struct {
 	rule   *rules.Rule
 	window int64 // seconds
-	hot    int64 // rate: count at which a key is hot
-	cool   int64 // rate: count under which it may cool, 1 to hot
-	floor  int64 // share and surge: the least count that they look at
+	rate   marks // of the rate
 	least  int64 // the least count at which a key can be hot by any criterion
 	maxHot int
 }
 
+// marks are what a criterion asks of a count: it makes a key hot at hot, which
+// may cool under cool, 1 to hot. Never is a count that no key reaches.
+type marks struct{ hot, cool int64 }
+
+var noMarks = marks{never, never}
+
+// at gives the marks of a criterion whose threshold is a product. A mark is 1 at
+// least, so that a key without traffic always cools.
+func (t *terms) at(product float64) marks {
+	hot := max(1, rules.LeastCount(product))
+	return marks{hot, min(hot, max(1, rules.LeastCount(product*t.rule.Hot.CoolRatio)))}
+}
+
 func newTerms(r *rules.Rule) *terms {
 	h := r.Hot
-	t := &terms{rule: r, window: max(1, seconds(h.Window)), hot: h.Threshold(), cool: h.CoolBelow(), floor: never, maxHot: h.MaxHot}
-	if t.hot <= 0 { // no criterion; what is hot cools
-		t.hot, t.cool = never, never
+	t := &terms{rule: r, window: max(1, seconds(h.Window)), rate: noMarks, least: never, maxHot: h.MaxHot}
+	if h.Rate > 0 {
+		t.rate = t.at(h.RateMark())
 	}
-	// At least 1, so that a key without traffic always cools.
-	t.cool = max(1, min(t.hot, t.cool))
-	if h.Share > 0 || h.Surge > 0 {
-		t.floor = max(1, h.Floor())
-	}
-	t.least = never
-	if least := h.Least(); least > 0 {
+	if least := h.Least(); least > 0 { // else no criterion; what is hot cools
 		t.least = least
 	}
 	if t.maxHot <= 0 {
@@ -63,39 +68,25 @@ func (t *terms) listed() int { return 2*t.maxHot + 64 }
 // mark is the count at which a key that is listed but not hot is looked at
 // again before the next Tick; never for rules of one criterion.
 func (t *terms) mark() int64 {
-	if t.hot > t.least && t.hot != never {
-		return t.hot
+	if t.rate.hot > t.least && t.rate != noMarks {
+		return t.rate.hot
 	}
 	return -1
 }
 
-// needs are the counts at which a key is hot, by criterion, when its resource
-// has so many requests in the window and the key itself used to have so many.
-func (t *terms) needs(total int64, past float64) (n [criteria]int64) {
-	n = [criteria]int64{t.hot, never, never}
+// needs are the marks of each criterion when the resource of a key has so many
+// requests in the window and the key itself used to have so many.
+func (t *terms) needs(total int64, past float64) (n [criteria]marks) {
+	n = [criteria]marks{t.rate, noMarks, noMarks}
 	h := &t.rule.Hot
 	if h.Share > 0 {
-		n[byShare] = max(t.floor, ceil(h.Share*float64(total)))
+		n[byShare] = t.at(max(h.LeastMark(), h.Share*float64(total)))
 	}
 	if h.Surge > 0 && past >= 0 {
-		n[bySurge] = max(t.floor, ceil(h.Surge*past))
+		n[bySurge] = t.at(max(h.LeastMark(), h.Surge*past))
 	}
 	return n
 }
-
-// cools is the count under which a key that a criterion made hot may cool.
-func (t *terms) cools(c criterion, need int64) int64 {
-	if c == byRate {
-		return t.cool
-	}
-	if need == never {
-		return never
-	}
-	return max(1, ceil(float64(need)*t.rule.Hot.CoolRatio))
-}
-
-// ceil is the least whole number not below x, a billionth forgiven.
-func ceil(x float64) int64 { return int64(math.Ceil(x - 1e-9*math.Max(1, x))) }
 
 // heats is by which criteria a key is hot, and since when it is below the
 // cooling mark of each; zero: it is not.
@@ -103,24 +94,21 @@ type heats struct {
 	on    [criteria]bool
 	below [criteria]time.Time
 	why   string // the names of those that are on, or that were on last
-	// need is the least count at which it is hot by any criterion, and cool the
-	// least one under which it cools, as of the last look.
-	need, cool int64
+	marks        // the least ones of all criteria, as of the last look
 }
 
 func (h *heats) any() bool { return h.on != [criteria]bool{} }
 
 // weigh takes note of a count at a time.
-func (h *heats) weigh(t *terms, needs *[criteria]int64, sum int64, at time.Time) {
-	h.need, h.cool = never, never
+func (h *heats) weigh(needs *[criteria]marks, sum int64, at time.Time) {
+	h.marks = noMarks
 	for i, need := range needs {
-		cool := t.cools(criterion(i), need)
-		h.need, h.cool = min(h.need, need), min(h.cool, cool)
+		h.marks = marks{min(h.hot, need.hot), min(h.cool, need.cool)}
 		switch {
-		case sum >= need:
+		case sum >= need.hot:
 			h.on[i], h.below[i] = true, time.Time{}
 		case !h.on[i]:
-		case sum >= cool:
+		case sum >= need.cool:
 			h.below[i] = time.Time{}
 		case h.below[i].IsZero():
 			h.below[i] = at

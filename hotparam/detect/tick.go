@@ -20,7 +20,7 @@ func (d *Detector) Tick(now time.Time) (hotparam.HotSet, []Change) {
 	defer d.judging.Unlock()
 	d.rules.RLock()
 	defer d.rules.RUnlock()
-	t := d.last.next(d.ticked, d.opts.Hold, len(d.traffic))
+	t := d.last.next(d.opts.Hold, len(d.traffic))
 	now = d.hear(now)
 	for _, l := range d.lanes {
 		now = l.judge(now, t)
@@ -33,14 +33,14 @@ func (d *Detector) Tick(now time.Time) (hotparam.HotSet, []Change) {
 	for _, l := range d.lanes {
 		l.show(t)
 	}
-	d.ticked, d.hot, d.loops = now, int64(len(t.keys)), int64(len(t.loops))
+	d.hot, d.loops = int64(len(t.keys)), int64(len(t.loops))
 	d.displaced += t.displaced
 	return t.result()
 }
 
 // tick is what one Tick gathers.
 type tick struct {
-	now, last time.Time
+	now       time.Time
 	hold      time.Duration
 	views     [][]view // hot keys, by rule
 	lone      [][]view // loops, by rule
@@ -52,7 +52,7 @@ type tick struct {
 }
 
 // next is a tick that uses the memory of t again, but for what it gave away.
-func (t *tick) next(last time.Time, hold time.Duration, rules int) *tick {
+func (t *tick) next(hold time.Duration, rules int) *tick {
 	again := func(views [][]view) [][]view {
 		for i := range views {
 			clear(views[i])
@@ -61,7 +61,7 @@ func (t *tick) next(last time.Time, hold time.Duration, rules int) *tick {
 		return append(views, make([][]view, max(0, rules-len(views)))...)
 	}
 	clear(t.turned)
-	*t = tick{last: last, hold: hold, views: again(t.views), lone: again(t.lone), turned: t.turned[:0],
+	*t = tick{hold: hold, views: again(t.views), lone: again(t.lone), turned: t.turned[:0],
 		keys: make([]hotparam.Hot, 0, len(t.keys)+len(t.keys)/8)}
 	return t
 }
@@ -75,6 +75,7 @@ type view struct {
 	rank   int64
 	loop   bool
 	shown  bool // among the hot keys or the loops, as it is one
+	seen   bool // a Tick before has seen it over its threshold
 }
 
 // judge decides which candidates of a lane are hot.
@@ -112,7 +113,8 @@ func (l *lane) judgeOne(rule int, h *heat, c *candidate, now time.Time, t *tick)
 		return
 	}
 	v := view{lane: l, c: c, maxHot: h.terms.maxHot, rank: 10 * w.Sum, loop: !h.stands(c, now, w.Sum)}
-	v.hot, v.shown = h.hotOf(c, w, now), c.shown
+	v.hot, v.shown, v.seen = h.hotOf(c, w, now), c.shown, c.seen
+	c.seen = true
 	if v.loop {
 		t.drop(c, v.hot)
 		v.shown = c.standing.shown
@@ -161,7 +163,7 @@ func (t *tick) enter(v *view) {
 	v.hot.Until = t.now.Add(t.hold)
 	t.keys = append(t.keys, v.hot)
 	if !v.shown {
-		t.changes = append(t.changes, Change{Hot: v.hot, Kind: Became, At: t.at(v.hot.Since)})
+		t.changes = append(t.changes, Change{Hot: v.hot, Kind: Became, At: t.at(v)})
 		t.turned = append(t.turned, *v)
 	}
 }

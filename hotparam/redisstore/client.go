@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,6 +28,12 @@ type Client struct {
 	hot       followState
 	overrides followState
 	counters  counters
+	// overridesKnown is what this process enforces; nil: nothing follows.
+	// overridesBehind says that Redis has an older state. Until overridesDenied
+	// (unix nanoseconds) this process does not try to write it again.
+	overridesKnown  atomic.Pointer[overrideCopy]
+	overridesBehind atomic.Bool
+	overridesDenied atomic.Int64
 }
 
 // Open makes a client. It does not need the server: only a bad Config is an

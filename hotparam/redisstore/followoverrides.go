@@ -15,11 +15,11 @@ const renewEvery = time.Hour
 // Follow calls fn with all overrides: once at the start, then after every
 // change, from one goroutine. It returns nil when ctx ends and never before.
 //
-// When Redis comes back without the overrides it had (restarted without
-// persistence, flushed), fn is not called: a block or a limit that a person set
-// does not go because a server lost its memory. What was known stays in force
-// in this process until somebody changes an override; Stats counts the loss,
-// and it is logged.
+// When Redis comes back with an older state than fn was given, or with none
+// (flushed, restarted without persistence, restored from a backup), fn is not
+// called: a block or a limit that a person set does not go because a server lost
+// its memory. It is written back to Redis within a look, by whoever may write
+// and has the highest version; see overrideCopy.
 func (s *OverrideStore) Follow(ctx context.Context, fn func([]rules.Override)) error {
 	h := &overrideFollower{s: s, fn: fn}
 	f := &follower{
@@ -34,44 +34,32 @@ type overrideFollower struct {
 	s       *OverrideStore
 	fn      func([]rules.Override)
 	started bool
-	version string // "" while there never was an override
-	lost    bool
+	version int64 // of what fn was given last; 0 while there never was an override
 	renewed time.Time
 }
 
 func (h *overrideFollower) sync(ctx context.Context) (changed bool, err error) {
 	c := h.s.c
-	version, err := c.getVersion(ctx, c.keys.overrideVersion())
+	version, err := overrideVersion(c.rdb.Get(ctx, c.keys.overrideVersion()))
+	if err != nil {
+		return false, fmt.Errorf("redisstore: read the version of the overrides: %w", err)
+	}
+	if h.started && version == h.version {
+		c.overridesBehind.Store(false)
+		h.renew(ctx)
+		return false, nil
+	}
+	state, err := h.s.current(ctx)
 	if err != nil {
 		return false, err
 	}
-	if version == "" && h.version != "" {
-		h.noteLoss()
-		return false, nil
+	if h.started && state.version <= h.version {
+		return false, nil // what this process knew stands
 	}
-	h.lost = false
-	h.renew(ctx)
-	if h.started && version == h.version {
-		return false, nil
-	}
-	list, err := h.s.List(ctx)
-	if err != nil {
-		return false, fmt.Errorf("%w (version %s)", err, version)
-	}
-	// Read before the list: what came between is found by the next look.
-	h.started, h.version = true, version
-	h.fn(list)
+	h.started, h.version = true, state.version
+	c.know(state)
+	h.fn(h.s.list(state))
 	return true, nil
-}
-
-func (h *overrideFollower) noteLoss() {
-	if h.lost {
-		return
-	}
-	h.lost = true
-	h.s.c.counters.overridesLost.Add(1)
-	h.s.c.log.Error("redis: the overrides are gone; the last ones known stay in force here: put them again, and give Redis persistence",
-		"version", h.version)
 }
 
 // renew is best effort: the keys live for a year, and a follower may have no

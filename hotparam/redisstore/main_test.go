@@ -71,6 +71,7 @@ func TestEverywhere(t *testing.T) {
 		"two-followers-see-a-change":           testTwoFollowersSeeAChange,
 		"lost-override-notices-heal":           testLostOverrideNoticesHeal,
 		"many-writers-of-one-override":         testManyWritersOfOneOverride,
+		"lost-overrides-are-written-back":      testLostOverridesAreWrittenBack,
 		"reports":                              testReports,
 	}
 	run := func(t *testing.T, addrs []string, raw redis.UniversalClient) {

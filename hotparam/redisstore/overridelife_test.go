@@ -151,29 +151,3 @@ func TestOverridesSurviveARestart(t *testing.T) {
 		t.Errorf("%d losses", n)
 	}
 }
-
-// Without persistence they are lost in Redis, not in the limiters: a block does
-// not end because a server forgot it.
-func TestLostOverridesStayInForce(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t)
-	var log logged
-	c := openWith(t, Config{Addrs: []string{s.Addr()}, Namespace: "test", Log: log.logger()})
-	store := c.Overrides()
-	put(t, store, block("a", "topic?id=1", "ann"))
-	follower := followOverrides(t, c)
-	next(t, follower, "the override")
-	s.Flush()
-	eventually(t, "loss counted", func() bool { return c.Stats().OverridesLost == 1 })
-	none(t, follower, 2*pollEvery, "call for a loss")
-	if n := strings.Count(log.String(), "are gone"); n != 1 {
-		t.Errorf("logged %d times:\n%s", n, &log)
-	}
-	b := put(t, store, block("b", "topic?id=2", "ann"))
-	if got := next(t, follower, "what a person put since"); !cmp.Equal(got, []rules.Override{b}) {
-		t.Error(cmp.Diff(got, []rules.Override{b}))
-	}
-	if n := c.Stats().OverridesLost; n != 1 {
-		t.Errorf("%d losses", n)
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -35,27 +34,15 @@ type OverrideStore struct{ c *Client }
 func (c *Client) Overrides() *OverrideStore { return &OverrideStore{c: c} }
 
 // List returns every override that has not ended, by ID. Entries that cannot be
-// read are left out and counted. One round trip.
+// read are left out and counted. Where Redis has lost overrides that this
+// process enforces, they are written back first; where that is not possible,
+// List gives what is enforced here. One round trip.
 func (s *OverrideStore) List(ctx context.Context) ([]rules.Override, error) {
-	raw, err := s.c.rdb.HGetAll(ctx, s.c.keys.overrides()).Result()
+	state, err := s.current(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: list overrides: %w", err)
+		return nil, err
 	}
-	now := s.c.now()
-	out := make([]rules.Override, 0, len(raw))
-	for id, text := range raw {
-		o, err := decodeOverride(id, text)
-		if err != nil {
-			s.c.counters.overridesMalformed.Add(1)
-			s.c.log.Warn("redis: override cannot be read; delete it or put it again", "id", id, "error", err)
-			continue
-		}
-		if o.Until.IsZero() || now.Before(o.Until) {
-			out = append(out, o)
-		}
-	}
-	slices.SortFunc(out, func(a, b rules.Override) int { return strings.Compare(a.ID, b.ID) })
-	return out, nil
+	return s.list(state), nil
 }
 
 // Put stores an override in place of the one with its ID, together with an
@@ -119,87 +106,105 @@ func (s *OverrideStore) Audit(ctx context.Context, limit int) ([]rules.Change, e
 // that calls Trim once in a while keeps what ended from lying around between
 // changes. One round trip.
 func (s *OverrideStore) Trim(ctx context.Context) (int, error) {
-	reply, err := s.write(ctx, "", "", "", time.Time{}, "")
+	_, trimmed, err := s.write(ctx, "", "", "", time.Time{}, "")
 	if err != nil {
 		return 0, fmt.Errorf("redisstore: trim overrides: %w", err)
 	}
-	return int(reply[1]), nil
+	return int(trimmed), nil
 }
 
 // change reads one override, lets next say what becomes of it, and writes that
-// if the override is still the one that was read.
+// if the override is still the one that was read. Overrides that Redis lost are
+// written back first: a change on top of an older state would make that state
+// the newest one.
 func (s *OverrideStore) change(ctx context.Context, id string, next func(before *rules.Override, now time.Time) (rules.Change, error)) error {
 	for range putTries {
-		text, err := s.c.rdb.HGet(ctx, s.c.keys.overrides(), id).Result()
-		if err != nil && !errors.Is(err, redis.Nil) {
+		text, err := s.entry(ctx, id)
+		if err != nil {
 			return fmt.Errorf("redisstore: read override %q: %w", id, err)
 		}
-		before := s.before(id, text)
-		change, err := next(before, s.c.now().UTC().Truncate(time.Microsecond))
+		change, err := next(s.before(id, text), s.c.now().UTC().Truncate(time.Microsecond))
 		if err != nil {
 			return err
 		}
-		reply, err := s.writeChange(ctx, change, text)
-		if err != nil {
+		code, err := s.writeChange(ctx, change, text)
+		switch {
+		case err != nil:
 			return fmt.Errorf("redisstore: %s override %q: %w", change.Action, id, err)
-		}
-		switch reply[0] {
-		case 1:
+		case code == 1:
 			return nil
-		case -1:
+		case code == -1:
 			return fmt.Errorf("redisstore: there are %d overrides already; delete some", MaxOverrides)
 		}
 	}
 	return fmt.Errorf("redisstore: override %q: changed by others %d times while it was written; try again", id, putTries)
 }
 
+// entry reads one override of the state that stands; "" where there is none.
+// One round trip, more only where Redis has lost data.
+func (s *OverrideStore) entry(ctx context.Context, id string) (string, error) {
+	pipe := s.c.rdb.Pipeline()
+	reply := pipe.Get(ctx, s.c.keys.overrideVersion())
+	text := pipe.HGet(ctx, s.c.keys.overrides(), id)
+	_, _ = pipe.Exec(ctx) // every reply has its own error
+	if err := text.Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return "", err
+	}
+	version, err := overrideVersion(reply)
+	if err != nil || version >= s.c.known().version {
+		return text.Val(), err
+	}
+	state, err := s.current(ctx)
+	if err != nil {
+		return "", err
+	}
+	return state.entries[id], nil
+}
+
 // before is the override that stands, nil where there is none. One that cannot
 // be read can be replaced and deleted like any other; the audit then shows its
 // ID alone.
 func (s *OverrideStore) before(id, text string) *rules.Override {
-	if text == "" {
-		return nil
-	}
-	o, err := decodeOverride(id, text)
-	if err != nil {
+	o := readable(id, text)
+	if o != nil && o.Key == "" {
 		s.c.counters.overridesMalformed.Add(1)
-		return &rules.Override{ID: id}
 	}
-	return &o
+	return o
 }
 
-func (s *OverrideStore) writeChange(ctx context.Context, change rules.Change, expected string) ([]int64, error) {
+func (s *OverrideStore) writeChange(ctx context.Context, change rules.Change, expected string) (code int64, err error) {
 	var entry string
 	var until time.Time
 	if change.After != nil {
 		text, err := encode(change.After)
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 		entry, until = text, change.After.Until
 	}
 	audit, err := encode(change)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	return s.write(ctx, change.ID, expected, entry, until, audit)
+	code, _, err = s.write(ctx, change.ID, expected, entry, until, audit)
+	return code, err
 }
 
-// write runs the script: one round trip. The answer is {code, trimmed}.
-func (s *OverrideStore) write(ctx context.Context, id, expected, entry string, until time.Time, audit string) ([]int64, error) {
+// write runs the script: one round trip. Code is what it answers, trimmed how
+// many overrides had ended.
+func (s *OverrideStore) write(ctx context.Context, id, expected, entry string, until time.Time, audit string) (code, trimmed int64, err error) {
 	k := s.c.keys
-	var untilMs int64
-	if !until.IsZero() {
-		untilMs = max(until.UnixMilli(), 1) // 0 means no end
-	}
 	reply, err := s.c.scripts.writeOverride.Run(ctx, s.c.rdb,
 		[]string{k.overrides(), k.overrideUntil(), k.overrideVersion(), k.overrideAudit()},
-		id, expected, entry, untilMs, audit, MaxAudit, MaxOverrides, overrideLife.Milliseconds(), k.overrideNotice(),
+		id, expected, entry, endOf(until), audit, MaxAudit, MaxOverrides, overrideLife.Milliseconds(), k.overrideNotice(), s.c.known().version,
 	).Int64Slice()
-	if err == nil && len(reply) != 2 {
-		err = fmt.Errorf("script answered %v; want two numbers", reply)
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case len(reply) != 2:
+		return 0, 0, fmt.Errorf("script answered %v; want two numbers", reply)
 	}
-	return reply, err
+	return reply[0], reply[1], nil
 }
 
 // encode writes JSON as a person would: "&" of a key stays "&".

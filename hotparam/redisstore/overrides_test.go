@@ -175,7 +175,7 @@ func testLostOverrideNoticesHeal(t *testing.T, s server) {
 	start := time.Now()
 	err = c.scripts.writeOverride.Run(context.Background(), c.rdb,
 		[]string{k.overrides(), k.overrideUntil(), k.overrideVersion(), k.overrideAudit()},
-		"a", "", o, 0, "{}", 10, 10, 60_000, "nowhere").Err()
+		"a", "", o, 0, "{}", 10, 10, 60_000, "nowhere", 0).Err()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,9 +30,12 @@ type Stats struct {
 	ReportErrors uint64
 	// ReportKeysCut counts keys left out of reports that had too many.
 	ReportKeysCut uint64
-	// OverridesLost counts how often Redis was found without the overrides it
-	// had: somebody must put them back. The last ones known stay in force.
-	OverridesLost uint64
+	// OverridesLost counts how often Redis was found with an older state of the
+	// overrides than this process enforces, OverridesRestored how often this
+	// process wrote its own back. OverridesBehind says that Redis has an older
+	// state now: this process may not write, and no other one has.
+	OverridesLost, OverridesRestored uint64
+	OverridesBehind                  bool
 	// OverridesMalformed and ReportsMalformed count stored entries that could
 	// not be read, each time they are met.
 	OverridesMalformed uint64 `metric:"override_entries_malformed"` // Overrides.Malformed is another
@@ -80,11 +83,12 @@ type FollowStats struct {
 
 // counters are the figures of Stats that belong to no follower.
 type counters struct {
-	published, publishedWhole, publishedBytes           atomic.Uint64
-	takeovers, fenced, publishErrors                    atomic.Uint64
-	publishing                                          atomic.Bool
-	reportErrors, reportKeysCut                         atomic.Uint64
-	overridesLost, overridesMalformed, reportsMalformed atomic.Uint64
+	published, publishedWhole, publishedBytes atomic.Uint64
+	takeovers, fenced, publishErrors          atomic.Uint64
+	publishing                                atomic.Bool
+	reportErrors, reportKeysCut               atomic.Uint64
+	overridesLost, overridesRestored          atomic.Uint64
+	overridesMalformed, reportsMalformed      atomic.Uint64
 }
 
 // limitCounters are the figures of LimitStats.
@@ -128,6 +132,8 @@ func (c *Client) Stats() Stats {
 		ReportErrors:       c.counters.reportErrors.Load(),
 		ReportKeysCut:      c.counters.reportKeysCut.Load(),
 		OverridesLost:      c.counters.overridesLost.Load(),
+		OverridesRestored:  c.counters.overridesRestored.Load(),
+		OverridesBehind:    c.overridesBehind.Load(),
 		OverridesMalformed: c.counters.overridesMalformed.Load(),
 		ReportsMalformed:   c.counters.reportsMalformed.Load(),
 	}

@@ -15,8 +15,9 @@
 // the i-th of its n requests is taken to happen i/n into the second, in an
 // order drawn by a fixed hash of what they are: neither clumped nor favouring
 // what a server happened to write first. Each request is decided first and
-// counted then. A key that crosses its threshold is published at once, but not
-// more often than every 100 ms.
+// counted then. Keys are judged and published ten times a second, at whole
+// tenths, as an aggregator does; a tenth at which nothing can have changed is
+// left out, which changes nothing that is said.
 //
 // Nothing in a log is fatal and nothing is lost in silence: broken lines, late
 // lines, and what is beyond a bound are counted in the report.

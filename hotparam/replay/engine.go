@@ -23,11 +23,6 @@ const publisher = "replay"
 // exact, or the report says so (Uncertain). They take memory as they are needed.
 const maxCounters = 1 << 23
 
-// earliest is the least time between two publications because of a key that
-// crossed its threshold. It is as long as a tally takes to flush, and keeps a
-// log with very many hot keys from being published as often.
-const earliest = 100 * time.Millisecond
-
 // engine judges one second after the other.
 type engine struct {
 	gate     *gate.Gate
@@ -42,13 +37,11 @@ type engine struct {
 	seconds hotSeconds
 
 	tally Report // the totals, as they grow
-	hot   int    // keys in the last hot set, loops among them
 	last  int64  // the second judged last
 
 	uncertain int64 // the greatest error of a count so far
 
-	crossed bool      // a key has crossed its threshold since the last tick
-	early   time.Time // the last tick because of one
+	judging
 
 	counted []counted      // keys of the request under way
 	who     hotparam.Crowd // its client
@@ -103,7 +96,6 @@ func (c *counter) AddFrom(key []byte, _, _ int64, _ hotparam.Client) {
 
 // second judges all requests of one second.
 func (e *engine) second(ctx context.Context, b *bucket) {
-	e.coolUntil(b.second)
 	denied := e.tally.Denied.Total()
 	records := string(b.records)
 	e.moments = spread(records, e.moments)
@@ -119,9 +111,6 @@ func (e *engine) second(ctx context.Context, b *bucket) {
 	for _, r := range e.detector.Errors() {
 		e.uncertain = max(e.uncertain, r.Error)
 	}
-	if e.hot > 0 || e.crossed {
-		e.tick(time.Unix(b.second+1, 0).UTC())
-	}
 	if e.tally.Requests == 0 {
 		e.tally.First = b.second
 	}
@@ -134,7 +123,7 @@ func (e *engine) second(ctx context.Context, b *bucket) {
 
 // request decides one request, then counts it.
 func (e *engine) request(ctx context.Context, now time.Time, req *hotparam.Request) {
-	e.publishEarly(now)
+	e.judgeUntil(now)
 	id, known := e.client(req)
 	e.counted, e.beyond = e.counted[:0], false
 	v := e.gate.Ask(ctx, now, req)
@@ -144,9 +133,9 @@ func (e *engine) request(ctx context.Context, now time.Time, req *hotparam.Reque
 		if k.ok {
 			e.keys.count(k.id)
 		}
-		e.crossed = e.detector.Add(now, hotparam.Count{Key: k.key, N: 1, Second: now.Unix(), Crowd: &e.who}) || e.crossed
+		e.detector.Add(now, hotparam.Count{Key: k.key, N: 1, Second: now.Unix(), Crowd: &e.who})
 	}
-	e.publishEarly(now)
+	e.noteCounts(now)
 	switch {
 	case e.beyond:
 		e.tally.MalformedQueries++
@@ -205,48 +194,4 @@ func (e *engine) denied(v *hotparam.Verdict, client uint32, known bool) {
 	if id, ok := e.keys.ids[string(v.Key)]; ok {
 		e.keys.rows[id].denied++
 	}
-}
-
-// publishEarly does not wait for the next whole second when a key has crossed
-// its threshold.
-func (e *engine) publishEarly(now time.Time) {
-	if e.crossed && now.Sub(e.early) >= earliest {
-		e.early = now
-		e.tick(now)
-	}
-}
-
-// tick lets the detector judge and publishes what it says.
-func (e *engine) tick(now time.Time) {
-	set, changes := e.detector.Tick(now)
-	e.crossed = false
-	e.version++
-	set.Version = e.version
-	e.mirror.Replace(publisher, set)
-	e.hot = len(set.Keys) + len(set.Loops)
-	for _, c := range changes {
-		e.spans.change(c)
-		e.loops.change(c)
-	}
-}
-
-// coolUntil lets the silent seconds before second pass, as long as a key is
-// hot. When none is, nothing can happen in them.
-func (e *engine) coolUntil(second int64) {
-	for s := e.last + 2; e.hot > 0 && s <= second; s++ {
-		e.tick(time.Unix(s, 0).UTC())
-	}
-}
-
-// maxCooling bounds how long finish waits for keys to cool, in seconds of log.
-const maxCooling = 7 * 24 * 3600
-
-// finish lets time pass until nothing is hot, and gives all that was.
-func (e *engine) finish() (hot, loops []Span) {
-	second := e.last + 1
-	for i := 0; e.hot > 0 && i < maxCooling; i++ {
-		second++
-		e.tick(time.Unix(second, 0).UTC())
-	}
-	return e.spans.all(second), e.loops.all(second)
 }

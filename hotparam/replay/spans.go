@@ -55,7 +55,7 @@ func (s *spans) all(end int64) []Span {
 		s.close(span)
 	}
 	clear(s.open)
-	slices.SortFunc(s.closed, func(a, b Span) int {
+	slices.SortStableFunc(s.closed, func(a, b Span) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Key, b.Key))
 	})
 	return s.closed

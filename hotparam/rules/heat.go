@@ -2,27 +2,43 @@ package rules
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
-// Threshold is the count within Window at which a key is hot by Rate: the least
-// whole number not below Rate x Window; 0 without a Rate.
-func (h Heat) Threshold() int64 { return threshold(h.Rate, h.Window) }
+// LeastCount is the least whole number of requests that reaches a product of
+// rates, seconds, shares and ratios: what a count is compared with. It is the
+// only rounding of thresholds and of cooling marks, and each of them is rounded
+// once: a count reaches 0.7 of half of 5 requests when it reaches 1.75. A
+// product of decimals lands a hair beside the whole number that it means, such
+// as 1.1 x 10; a billionth is forgiven, and what floats cannot tell apart.
+func LeastCount(product float64) int64 {
+	if product >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(math.Ceil(product - 1e-9 - 1e-14*product))
+}
 
-// Floor is the count within Window that MinRate stands for.
-func (h Heat) Floor() int64 { return threshold(h.MinRate, h.Window) }
+// Threshold is the count within Window at which a key is hot by Rate; 0 without
+// a Rate.
+func (h Heat) Threshold() int64 { return LeastCount(h.RateMark()) }
 
 // CoolBelow is the count within Window under which a key that is hot by Rate may
 // cool.
-func (h Heat) CoolBelow() int64 { return threshold(h.Rate*h.CoolRatio, h.Window) }
+func (h Heat) CoolBelow() int64 { return LeastCount(h.RateMark() * h.CoolRatio) }
+
+// RateMark and LeastMark are how many requests Rate and MinRate are within
+// Window, not rounded.
+func (h Heat) RateMark() float64  { return h.Rate * h.Window.Seconds() }
+func (h Heat) LeastMark() float64 { return h.MinRate * h.Window.Seconds() }
 
 // Least is the least count within Window at which a key can be hot by whatever
 // criterion; 0 where there is none.
 func (h Heat) Least() int64 {
 	least := h.Threshold()
 	if h.Share > 0 || h.Surge > 0 {
-		if floor := max(1, h.Floor()); least == 0 || floor < least {
-			least = floor
+		if other := max(1, LeastCount(h.LeastMark())); least == 0 || other < least {
+			least = other
 		}
 	}
 	return least

@@ -1,11 +1,13 @@
 package rules
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
 func TestParseHeat(t *testing.T) {
@@ -62,4 +64,27 @@ func TestHeatErrors(t *testing.T) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
+}
+
+// A count reaches a product exactly when it is not below it; a hair beside a
+// whole number is that number.
+func TestLeastCount(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		product float64
+		want    int64
+	}{
+		{0, 0}, {0.2, 1}, {1, 1}, {2.5, 3}, {1.1 * 10, 11}, {0.7 * 10, 7}, {3 * 0.1 * 10, 3}, {7 + 1e-12, 7}, {7 - 1e-12, 7}, {7.0001, 8},
+		{1e13, 1e13}, {1e300, math.MaxInt64}, {math.Inf(1), math.MaxInt64},
+	} {
+		if got := LeastCount(test.product); got != test.want {
+			t.Errorf("LeastCount(%v) = %d, want %d", test.product, got, test.want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		tenths := rapid.Int64Range(0, 1e12).Draw(t, "tenths") // of requests, so that nothing is in doubt
+		if n := LeastCount(float64(tenths) / 10); 10*n < tenths || 10*(n-1) >= tenths {
+			t.Fatalf("LeastCount(%d tenths) = %d", tenths, n)
+		}
+	})
 }

@@ -29,7 +29,7 @@ func (r rate) perSecond() float64 {
 
 // burst is the capacity of a bucket whose capacity is not given: what one
 // second gives, and 1 at least.
-func (r rate) burst() int64 { return max(1, threshold(r.perSecond(), time.Second)) }
+func (r rate) burst() int64 { return max(1, LeastCount(r.perSecond())) }
 
 var decimal = regexp.MustCompile(`^[0-9]{1,12}(\.[0-9]{1,6})?$`)
 
@@ -71,15 +71,4 @@ func gcd(a, b int64) int64 {
 		a, b = b, a%b
 	}
 	return a
-}
-
-// threshold is the least whole number not below rate x window. The product of
-// two decimals such as 1.1 x 10 lands a hair beside the whole number it means;
-// a billionth is forgiven.
-func threshold(perSecond float64, window time.Duration) int64 {
-	x := perSecond * window.Seconds()
-	if near := math.Round(x); math.Abs(x-near) <= 1e-9*math.Max(1, x) {
-		return int64(near)
-	}
-	return int64(math.Ceil(x))
 }

@@ -246,10 +246,13 @@ func warnAbsent(ctx context.Context, c *redisstore.Client, log *slog.Logger) {
 
 // redisStatus is the dashboard's line about Redis.
 func redisStatus(c *redisstore.Client) admin.Status {
-	st := c.Stats().Hot
+	all := c.Stats()
+	st := all.Hot
 	switch {
 	case st.Err != "":
 		return admin.Status{Name: "redis", Value: st.Err}
+	case all.OverridesBehind:
+		return admin.Status{Name: "redis", Value: "lost overrides that are in force here, and they may not be written back from here"}
 	case st.AgeSeconds < 0:
 		return admin.Status{Name: "redis", Value: "not heard yet"}
 	}
