@@ -95,6 +95,10 @@ const keepBody = 1 << 18
 
 // ServeHTTP implements http.Handler.
 func (d *Decider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if fault := hotparam.TargetFault(r.Method, r.RequestURI); fault != "" {
+		d.reject(w, http.StatusBadRequest, "The request target has "+fault+".")
+		return
+	}
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		d.reject(w, http.StatusMethodNotAllowed, "Ask with POST.")

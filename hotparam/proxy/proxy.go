@@ -3,6 +3,7 @@ package proxy
 import (
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync/atomic"
 
 	"github.com/hotparam/pipeline/hotparam"
@@ -20,6 +21,8 @@ type Proxy struct {
 	upstreams map[string]*upstream
 	denied    atomic.Uint64
 	unrouted  atomic.Uint64
+	refused   atomic.Uint64
+	dropped   atomic.Uint64
 }
 
 // New builds a proxy. It opens no connection: an upstream that is down is
@@ -45,14 +48,32 @@ func New(asker Asker, cfg Config) (*Proxy, error) {
 	return p, nil
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler. A target that upstreams may read in another way
+// than it was judged is refused.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if fault := hotparam.TargetFault(r.Method, r.RequestURI); fault != "" {
+		p.refused.Add(1)
+		httpwire.WriteProblem(w, http.StatusBadRequest, "The request target has "+fault+".")
+		return
+	}
+	p.dropFields(r.Header)
 	v := p.judge.Ask(r)
 	if !v.Allowed {
 		p.denied.Add(1)
 	}
 	if httpwire.Enforce(w, r, &v, p.cfg.Status, p.cfg.HideLimits) {
 		p.route(&v).serve(w, r)
+	}
+}
+
+// dropFields drops fields whose names have a "_". Gateways of the CGI family cannot
+// tell them from those with a "-", and gunicorn takes SCRIPT_NAME off the path.
+func (p *Proxy) dropFields(h http.Header) {
+	for name := range h {
+		if strings.IndexByte(name, '_') >= 0 {
+			delete(h, name)
+			p.dropped.Add(1)
+		}
 	}
 }
 
@@ -75,8 +96,13 @@ type Stats struct {
 	// Panics are requests that passed because judging them panicked.
 	Panics uint64
 	// Unrouted went to the usual upstream because theirs does not exist.
-	Unrouted  uint64
-	Upstreams map[string]UpstreamStats // by name
+	Unrouted uint64
+	// Refused are requests whose target no server should take: a raw "#", space,
+	// control character or backslash, or a scheme without "//".
+	Refused uint64
+	// DroppedFields are header fields with "_" in their names, which went no further.
+	DroppedFields uint64
+	Upstreams     map[string]UpstreamStats // by name
 }
 
 // UpstreamStats are the counters of one upstream.
@@ -91,6 +117,7 @@ type UpstreamStats struct {
 func (p *Proxy) Stats() Stats {
 	s := Stats{
 		Denied: p.denied.Load(), Panics: p.judge.Panics(), Unrouted: p.unrouted.Load(),
+		Refused: p.refused.Load(), DroppedFields: p.dropped.Load(),
 		Upstreams: make(map[string]UpstreamStats, len(p.upstreams)),
 	}
 	for name, u := range p.upstreams {
