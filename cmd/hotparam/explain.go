@@ -42,9 +42,11 @@ type explanation struct {
 	Params    string   `json:"params"`
 	Also      []string `json:"also,omitempty"` // the request's other keys under the rule
 	Malformed bool     `json:"malformed,omitempty"`
-	Client    string   `json:"client,omitempty"`
-	Class     string   `json:"class,omitempty"`
-	Limits    []string `json:"limits"`
+	// Upstream is how the upstream of the rule is said to read targets.
+	Upstream string   `json:"upstream,omitempty"`
+	Client   string   `json:"client,omitempty"`
+	Class    string   `json:"class,omitempty"`
+	Limits   []string `json:"limits"`
 }
 
 // Run is called by kong.
@@ -123,6 +125,7 @@ func explain(set *rules.Set, names canon.Names, req *hotparam.Request) []explana
 		}
 		e.Rule, e.Key, e.Malformed = m.Rule.Name, string(key), m.Malformed
 		e.Resource, e.Params = key.Cut()
+		e.Upstream = m.Rule.Upstream.String()
 		e.Metric = string(names.Append(nil, key))
 		e.Limits = append(keyLimits(set, m.Rule, key), clients...)
 		out = append(out, e)
@@ -227,8 +230,12 @@ func (c *explainCmd) write(w io.Writer, e explanation) error {
 	}
 	row("params", strings.ReplaceAll(e.Params, "&", "  "))
 	if e.Malformed {
-		row("malformed", "the query is beyond the limits (names, values, pairs, length, or more than 4 keys); it is counted under this key")
+		row("malformed", whyMalformed(e.Method, e.Target)+"; it is counted under this key")
 	}
+	if e.Upstream == "none" {
+		e.Upstream = "none: other spellings that the upstream takes for this are not known; say upstream: NAME in the rules"
+	}
+	row("upstream", e.Upstream)
 	row("client", e.Client)
 	row("class", e.Class)
 	for _, l := range e.Limits {
@@ -236,6 +243,13 @@ func (c *explainCmd) write(w io.Writer, e explanation) error {
 	}
 	fmt.Fprintln(tab)
 	return tab.Flush()
+}
+
+func whyMalformed(method, target string) string {
+	if fault := hotparam.TargetFault(method, target); fault != "" {
+		return "the target has " + fault
+	}
+	return "the query is beyond the limits (names, values, pairs, length, or more than 4 keys), or the upstream refuses it"
 }
 
 // printable keeps control bytes of hostile URLs away from the terminal.

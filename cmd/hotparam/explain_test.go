@@ -147,3 +147,42 @@ func TestMethods(t *testing.T) {
 		}
 	}
 }
+
+func TestExplainSaysTheUpstream(t *testing.T) {
+	t.Parallel()
+	set, err := rules.Parse("explain.yaml", []byte(`
+upstream: express
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}}
+  - {name: "*", params: [], upstream: {path_case: fold}, hot: {rate: 1}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare, err := rules.Parse("explain.yaml", []byte("rules: [{name: topic, params: [id], hot: {rate: 1}}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		set          *rules.Set
+		target, want string
+	}{
+		{set, "/Topic/?id[]=42", "upstream  express4\n"},
+		{set, "/topic?id=42#&id=7", "key       topic?id=42\n"},
+		{set, `/.\page`, "malformed  the target has a raw backslash; it is counted under this key\n"},
+		{set, "/Other", "upstream  custom\n"},
+		{bare, "/topic?id=42#x", "the target has a raw \"#\""},
+		{bare, "/topic?id=42", "upstream  none: "},
+	} {
+		var out strings.Builder
+		req := hotparam.Request{Method: "GET", Target: tt.target}
+		for _, e := range explain(tt.set, canon.Names{Prefix: "hp"}, &req) {
+			if err := new(explainCmd).write(&out, e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !strings.Contains(out.String(), tt.want) {
+			t.Errorf("%s does not say %q:\n%s", tt.target, tt.want, &out)
+		}
+	}
+}

@@ -11,7 +11,7 @@ func BenchmarkAppend(b *testing.B) {
 	two := NewSelector(Selection{Names: []Param{{Name: "id"}, {Name: "lang"}}})
 	all := NewSelector(Selection{All: true})
 	ignoring := NewSelector(Selection{All: true, Ignore: []string{"utm_*", "_"}})
-	integer := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normal{Integer: true}}}})
+	integer := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normal{Integer: IntegerDecimal}}}})
 	for _, c := range []struct {
 		name string
 		sel  *Selector

@@ -111,7 +111,7 @@ func oracleKeys(sel Selection, pairs []decoded) []string {
 // oracleChoose adds a name with its values to every key.
 func oracleChoose(keys [][]decoded, name string, values []string, normal Normal) (out [][]decoded) {
 	values = slices.Clone(values)
-	if normal.Integer {
+	if normal.Integer != IntegerNone {
 		for i, v := range values {
 			if n, err := strconv.Atoi(v); err == nil {
 				values[i] = strconv.Itoa(n)

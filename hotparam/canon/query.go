@@ -23,7 +23,9 @@ type Scratch struct {
 	// choices are the names of which each value makes a key, where there are
 	// several. Each has two values or more, so MaxKeys bounds their number.
 	choices []choice
-	start   int // where buf was in the writer's memory
+	start   int    // where buf was in the writer's memory
+	query   []byte // a query spelled anew
+	root    []byte // a name spelled anew
 }
 
 // choice is a run of pairs of one name in Scratch.order, of which a key has one.
@@ -61,6 +63,12 @@ type writer struct {
 func (s *Selector) Append(dst []byte, rawQuery string, extra []Value, lim *Limits, sc *Scratch) ([]byte, int) {
 	w := writer{dst: dst, start: len(dst), sc: sc, lim: lim, sorted: true}
 	sc.pairs = sc.pairs[:0]
+	if s.touched != nil && len(rawQuery) <= lim.QueryBytes {
+		var ok bool
+		if rawQuery, ok = s.respell(rawQuery, sc); !ok {
+			return AppendMalformed(dst), 0
+		}
+	}
 	if len(rawQuery) > lim.QueryBytes || !w.extras(s, extra) || !w.query(s, rawQuery) {
 		return AppendMalformed(dst), 0
 	}

@@ -84,17 +84,17 @@ func TestNormal(t *testing.T) {
 		n         Normal
 		raw, want string
 	}{
-		{Normal{Integer: true}, "a=042", "a=42"},
-		{Normal{Integer: true}, "a=-042", "a=-42"},
-		{Normal{Integer: true}, "a=%2B042", "a=42"},
-		{Normal{Integer: true}, "a=-0&a=00&a=0", "a=0&a=0&a=0"},
-		{Normal{Integer: true}, "a=-&a=%2B&a=&a=4x&a=0x10&a=1.0&a=+1", "a=&a=%201&a=%2B&a=-&a=0x10&a=1.0&a=4x"},
-		{Normal{Integer: true}, "a=000000000000000000000000000000018446744073709551616", "a=18446744073709551616"},
+		{Normal{Integer: IntegerDecimal}, "a=042", "a=42"},
+		{Normal{Integer: IntegerDecimal}, "a=-042", "a=-42"},
+		{Normal{Integer: IntegerDecimal}, "a=%2B042", "a=42"},
+		{Normal{Integer: IntegerDecimal}, "a=-0&a=00&a=0", "a=0&a=0&a=0"},
+		{Normal{Integer: IntegerDecimal}, "a=-&a=%2B&a=&a=4x&a=0x10&a=1.0&a=+1", "a=&a=%201&a=%2B&a=-&a=0x10&a=1.0&a=4x"},
+		{Normal{Integer: IntegerDecimal}, "a=000000000000000000000000000000018446744073709551616", "a=18446744073709551616"},
 		{Normal{Fold: true}, "a=ÄbC%41", "a=%C3%84bca"},
 		{Normal{Duplicates: DuplicatesFirst}, "a=2&a=1&a=3&b=1&b=0", "a=2&b=1"},
 		{Normal{Duplicates: DuplicatesLast}, "a=2&a=1&a=3&b=1&b=0", "a=3&b=0"},
 		{Normal{Duplicates: DuplicatesLast}, "a=%ff&a=2", "a=2"},
-		{Normal{Duplicates: DuplicatesFirst, Integer: true}, "a=007&a=1", "a=7"},
+		{Normal{Duplicates: DuplicatesFirst, Integer: IntegerDecimal}, "a=007&a=1", "a=7"},
 		{Normal{Duplicates: DuplicatesFirst}, "a=2&b=1&a=1", "a=2&b=1"}, // the pair that breaks the order repeats a name
 		{Normal{Duplicates: DuplicatesEach}, "a=2", "a=2"},
 		{Normal{Duplicates: DuplicatesEach}, "a=2&a=2&a=%32", "a=2"},
@@ -104,7 +104,7 @@ func TestNormal(t *testing.T) {
 		{Normal{Duplicates: DuplicatesEach}, "a=4&a=3&a=2&a=1&a=4", "a=1 a=2 a=3 a=4"},
 		{Normal{Duplicates: DuplicatesEach}, "a=4&a=3&a=2&a=1&a=5", Malformed},
 		{Normal{Duplicates: DuplicatesEach}, "a=1&a=2&b=1&b=2&c=1&c=2", Malformed},
-		{Normal{Duplicates: DuplicatesEach, Integer: true, Fold: true}, "a=07&a=7&a=B&a=b", "a=7 a=b"},
+		{Normal{Duplicates: DuplicatesEach, Integer: IntegerDecimal, Fold: true}, "a=07&a=7&a=B&a=b", "a=7 a=b"},
 		{Normal{Duplicates: DuplicatesEach}, strings.Repeat("a=star&", 256), "a=star"},
 		{Normal{Duplicates: DuplicatesEach}, strings.Repeat("a=star&", 257), Malformed},
 	} {
@@ -117,7 +117,7 @@ func TestNormal(t *testing.T) {
 
 func TestExtraPairsCannotBeWrittenByAClient(t *testing.T) {
 	t.Parallel()
-	extra := []Param{{Name: "path.id", Normal: Normal{Integer: true}}, {Name: "header.X-Tier"}}
+	extra := []Param{{Name: "path.id", Normal: Normal{Integer: IntegerDecimal}}, {Name: "header.X-Tier"}}
 	values := []Value{{Text: "%30%37+", Escaped: true, Present: true}, {Text: "a%20+b", Present: true}}
 	for _, c := range []struct {
 		sel  Selection
@@ -222,7 +222,7 @@ func TestEachValueIsAKey(t *testing.T) {
 	t.Parallel()
 	sel := Selection{All: true, Names: []Param{
 		{Name: "a", Normal: Normal{Duplicates: DuplicatesEach}},
-		{Name: "b", Normal: Normal{Duplicates: DuplicatesEach, Integer: true}},
+		{Name: "b", Normal: Normal{Duplicates: DuplicatesEach, Integer: IntegerDecimal}},
 		{Name: "c", Normal: Normal{Duplicates: DuplicatesFirst}},
 		{Name: "d", Normal: Normal{Duplicates: DuplicatesLast}},
 	}}
@@ -258,7 +258,7 @@ func TestManyPairsSort(t *testing.T) {
 // Not parallel: AllocsPerRun counts the allocations of the whole process.
 func TestAppendAllocatesNothing(t *testing.T) {
 	lim, sc, dst := DefaultLimits(), new(Scratch), make([]byte, 0, 4096)
-	all := NewSelector(Selection{All: true, Ignore: []string{"utm_*"}, Normal: Normal{Integer: true, Duplicates: DuplicatesLast}})
+	all := NewSelector(Selection{All: true, Ignore: []string{"utm_*"}, Normal: Normal{Integer: IntegerDecimal, Duplicates: DuplicatesLast}})
 	id := NewSelector(Selection{Names: []Param{{Name: "id"}}})
 	each := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normal{Duplicates: DuplicatesEach}}}})
 	many := strings.Repeat("b=2&a=%41&", 100)

@@ -17,9 +17,11 @@ const (
 type Normal struct {
 	// Fold makes A-Z lower case. Other bytes stay.
 	Fold bool
-	// Integer drops a "+" and leading zeros from values that are whole decimal
-	// numbers ("042" is "42", "-0" is "0"). Other values stay.
-	Integer    bool
+	// Trim drops white space from both ends: that of Unicode, and the byte order
+	// mark.
+	Trim bool
+	// Integer brings whole numbers into one form, as the application reads them.
+	Integer    IntegerForm
 	Duplicates Duplicates
 }
 
@@ -38,6 +40,8 @@ type Selection struct {
 	All    bool
 	Normal Normal
 	Ignore []string
+	// Spelling is how the upstream reads a query.
+	Spelling Spelling
 	// Extra are pairs that do not come from the query. A query parameter of
 	// the same name is not tracked, so that a client cannot write one.
 	Extra []Param
@@ -51,6 +55,9 @@ type Selector struct {
 	other  tracked // what a name that only All selects is treated as
 	ignore []Glob
 	extra  []tracked
+
+	spelling Spelling
+	touched  *[256]bool // bytes that have a meaning in the spelling; nil: plain
 }
 
 // tracked is a parameter with its name in canonical form. encoded is empty for
@@ -74,6 +81,10 @@ func NewSelector(sel Selection) Selector {
 	}
 	for _, g := range sel.Ignore {
 		s.ignore = append(s.ignore, NewGlob(g))
+	}
+	if sel.Spelling != (Spelling{}) {
+		t := sel.Spelling.touched()
+		s.spelling, s.touched = sel.Spelling, &t
 	}
 	return s
 }
@@ -115,47 +126,16 @@ func (s *Selector) ignores(name []byte) bool {
 }
 
 // rewrites reports whether apply can change a value.
-func (n Normal) rewrites() bool { return n.Fold || n.Integer }
+func (n Normal) rewrites() bool { return n.Fold || n.Trim || n.Integer != IntegerNone }
 
-// apply gives the normal form of a decoded value, in its memory.
+// apply gives the normal form of a decoded value, in its memory where it fits.
 func (n Normal) apply(value []byte) []byte {
-	if n.Integer {
-		value = integer(value)
+	if n.Trim {
+		value = trim(value)
 	}
+	value = n.Integer.apply(value)
 	if n.Fold {
-		for i, c := range value {
-			if 'A' <= c && c <= 'Z' {
-				value[i] = c + 'a' - 'A'
-			}
-		}
+		lower(value)
 	}
-	return value
-}
-
-// integer gives the shortest spelling of a whole decimal number of any length,
-// in place, and other values as they are.
-func integer(value []byte) []byte {
-	digits := value
-	if len(digits) > 0 && (digits[0] == '-' || digits[0] == '+') {
-		digits = digits[1:]
-	}
-	if len(digits) == 0 {
-		return value
-	}
-	zeros := 0
-	for i, c := range digits {
-		if c < '0' || c > '9' {
-			return value
-		}
-		if c == '0' && zeros == i && i < len(digits)-1 {
-			zeros++
-		}
-	}
-	digits = digits[zeros:]
-	if value[0] != '-' || digits[0] == '0' {
-		return digits
-	}
-	value = value[zeros:]
-	value[0] = '-'
 	return value
 }

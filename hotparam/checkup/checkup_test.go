@@ -80,10 +80,12 @@ func parse(t *testing.T, text string) *rules.Set {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	judge := func(text string, shared bool) []Finding { return Rules(parse(t, text), "f.yaml", shared, now) }
-	const good = `rules: [{name: topic, params: [id], hot: {rate: 200, window: 5s}, limit: {algorithm: token_bucket, rate: 100, burst: 200, scope: instance}}]`
+	const good = `upstream: express4
+rules: [{name: topic, params: [id], hot: {rate: 200, window: 5s}, limit: {algorithm: token_bucket, rate: 100, burst: 200, scope: instance}}]`
 	check(t, []judged{
 		{"good", judge(good, false), OK, ""},
 		{"too few counters", Counters(parse(t, good), detect.Options{Counters: 1000, MaxRate: 1e6}, ""), Fail, "hot keys could be missed"},
+		{"no upstream", judge(strings.Replace(good, "upstream: express4", "", 1), false), Warn, "no upstream is said for topic"},
 		{"empty", judge("", false), Fail, "there is no rule"},
 		{"one request is hot", judge(strings.Replace(good, "rate: 200, window: 5s", "rate: 0.2, window: 5s", 1), false), Warn, "a single request"},
 		{"no limit", judge(`rules: [{name: topic, params: [id], hot: {rate: 200}}]`, false), Warn, "has no limit"},
@@ -94,6 +96,10 @@ func TestRules(t *testing.T) {
 		{"a schedule after the end", judge(good+"\noverrides: [{key: \"topic?id=1\", rate: 5, until: 2026-12-01T00:00:00Z, schedule: {from: \"0 0 1 1 *\", for: 1h}}]", false), Warn, "no window of its schedule"},
 		{"not a file", []Finding{Unparsed("f.yaml", errors.New("f.yaml:3: rules[0]: bad"))}, Fail, "f.yaml:3"},
 	})
+	changed := judge(strings.Replace(good, "express4", "{preset: express, path_params: drop}", 1), false)
+	if got := changed[len(changed)-1].What; got != "rule topic: reads targets as its upstream does: express4, changed" {
+		t.Error(got)
+	}
 }
 
 func TestKernel(t *testing.T) {

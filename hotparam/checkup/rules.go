@@ -38,7 +38,25 @@ func Rules(set *rules.Set, path string, shared bool, now time.Time) []Finding {
 	if len(l.findings) == before && len(set.Rules) > 0 {
 		l.ok("%d rules and %d overrides, each can take effect", len(set.Rules), len(set.Overrides))
 	}
+	l.upstreams(set)
 	return l.findings
+}
+
+// upstreams says by which presets the rules read targets, and which have none.
+func (l *list) upstreams(set *rules.Set) {
+	var without []string
+	for _, r := range set.Rules {
+		if r.Upstream.Known {
+			l.ok("rule %s: reads targets as its upstream does: %s", r.Name, r.Upstream)
+		} else {
+			without = append(without, r.Name)
+		}
+	}
+	if len(without) > 0 {
+		l.add(Warn, Finding{What: "no upstream is said for " + strings.Join(without, ", "),
+			Why:  "a hot key is evaded by another spelling that the framework behind takes for the same (/Topic, /topic/, id[]=)",
+			Mend: "upstream: express4   # the framework behind; strict if it is not known. docs/evasion.md has the list"})
+	}
 }
 
 // patience is how long a burst may hide a limit.

@@ -19,6 +19,7 @@ func (p *parser) checkRules() {
 		}
 		seen[r.Name] = v
 		p.checkParams(r, v)
+		p.takeUpstream(r)
 		if v.failed() {
 			continue
 		}

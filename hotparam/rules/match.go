@@ -7,6 +7,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/canon"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/upstream"
 )
 
 // MaxKeys is how many keys of a request are limited: as many as a store takes
@@ -33,6 +34,8 @@ type Scratch struct {
 	key     []byte
 	values  []canon.Value
 	canon   canon.Scratch
+	path    []byte   // paths as upstreams read them, one behind the other
+	paths   []string // those of the matcher's paths; "": not made yet
 }
 
 // matcher finds the rules for a request.
@@ -50,6 +53,8 @@ type matcher struct {
 	// further is how many keys a request can have beside the first of each rule, so
 	// that further values never push the key of a later rule out of MaxKeys.
 	further int
+	paths   []upstream.Path // the ways in which paths are read, each once
+	spelled bool            // some rule knows its upstream
 }
 
 // compile builds the index of a set whose rules have been checked.
@@ -64,22 +69,24 @@ func (s *Set) compile() error {
 			return err
 		}
 		m.byName[r.Name] = r
+		m.readings(rt)
+		rt.spell()
 		if r.IsCatchAll() {
 			m.catchAll = rt
 			continue
 		}
 		m.all = append(m.all, rt)
-		if rt.path() == "" {
-			m.open = append(m.open, rt)
-		}
 	}
 	for _, rt := range m.all {
-		path := rt.path()
+		path := m.onlyPath(rt)
+		if path == "" {
+			m.open = append(m.open, rt)
+		}
 		if path == "" || m.exact[path] != nil {
 			continue
 		}
 		m.exact[path] = slices.DeleteFunc(slices.Clone(m.all), func(o *route) bool {
-			return o.segs != nil && !o.takesPath(path, make([]canon.Value, o.slots))
+			return o.segs != nil && !o.takesPath(path, &o.usual, make([]canon.Value, o.slots))
 		})
 	}
 	for _, c := range s.Classes {
@@ -89,24 +96,38 @@ func (s *Set) compile() error {
 	return nil
 }
 
-// path gives the one path without escapes that a route takes, "" where it
-// takes others too.
-func (rt *route) path() string {
+// onlyPath gives the one path without escapes that a route takes, "" where it takes
+// others too, or where the path has to be read first.
+func (m *matcher) onlyPath(rt *route) string {
 	var b strings.Builder
 	for _, s := range rt.segs {
 		if s.kind != literal && s.kind != end || strings.ContainsAny(s.text, "/%") {
 			return ""
 		}
-		b.WriteString("/" + s.text)
+		text := s.text
+		if rt.usual.path != asSent {
+			text = s.canon
+		}
+		b.WriteString("/" + text)
 	}
-	return b.String()
+	path := b.String()
+	if rt.usual.fold {
+		path = strings.ToLower(path)
+	}
+	if m.spelled && !upstream.Canonical(path) {
+		return ""
+	}
+	return path
 }
 
-// candidates gives the routes that may take a path, in file order, and whether
-// the path has no escapes, so that prefixes of it can be compared.
+// candidates gives the routes that may take a path, in file order, and whether the
+// path is as every upstream reads it, so that prefixes of it can be compared.
 func (m *matcher) candidates(path string) (routes []*route, plain bool) {
 	if routes, ok := m.exact[path]; ok {
 		return routes, true
+	}
+	if m.spelled {
+		return m.open, upstream.Canonical(path)
 	}
 	if strings.IndexByte(path, '%') >= 0 {
 		return m.all, false // it may be one that a pattern writes without escapes
@@ -119,10 +140,16 @@ func (m *matcher) candidates(path string) (routes []*route, plain bool) {
 // result is valid until sc is used again. Nothing is allocated once sc has grown.
 func (s *Set) Match(req *hotparam.Request, sc *Scratch) []Match {
 	sc.matches, sc.further, sc.key = sc.matches[:0], 0, sc.key[:0]
+	if hotparam.TargetFault(req.Method, req.Target) != "" {
+		return s.matchFaulty(req, sc)
+	}
 	path, query := req.Split()
 	routes, plain := s.index.candidates(path)
+	if !plain && s.index.spelled {
+		return s.matchSpelled(req, path, query, sc)
+	}
 	for _, rt := range routes {
-		if plain && !strings.HasPrefix(path, rt.prefix) || !rt.matches(req, path, sc) {
+		if plain && !strings.HasPrefix(path, rt.prefix) || !rt.matches(req, path, &rt.usual, sc) {
 			continue
 		}
 		s.add(rt, req, rt.rule.Name, query, sc)
@@ -130,7 +157,7 @@ func (s *Set) Match(req *hotparam.Request, sc *Scratch) []Match {
 			return sc.matches
 		}
 	}
-	if rt := s.index.catchAll; rt != nil && rt.matches(req, path, sc) {
+	if rt := s.index.catchAll; rt != nil && rt.matches(req, path, &rt.usual, sc) {
 		if len(path) > s.Limits.QueryBytes || forges(path) {
 			s.addForeign(rt, path, sc)
 		} else {

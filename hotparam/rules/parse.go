@@ -30,7 +30,7 @@ var (
 // file, line and field, up to ten errors together; each is an [*Error]. A
 // document without rules is a set without rules.
 func Parse(file string, data []byte, sections ...string) (*Set, error) {
-	p := parser{report: &report{file: file}, set: &Set{Namespace: DefaultNamespace, Limits: canon.DefaultLimits()}}
+	p := parser{report: &report{file: file}, unsaid: map[*Rule][]int{}, set: &Set{Namespace: DefaultNamespace, Limits: canon.DefaultLimits()}}
 	root, err := document(file, data)
 	if err != nil {
 		return nil, err
@@ -94,12 +94,15 @@ type parser struct {
 	// rules and overrides are where those of the set stand, for what can only
 	// be checked when all has been read.
 	rules, overrides []value
+	// unsaid are the query parameters of each rule that say nothing of duplicates.
+	unsaid map[*Rule][]int
 }
 
 func (p *parser) top(v value, sections []string) {
 	fs := fields{
 		"namespace": func(v value) { p.set.Namespace = v.name(resourceName) },
 		"limits":    p.limits,
+		"upstream":  func(v value) { p.set.Upstream = v.upstream() },
 		"rules":     func(v value) { v.list(p.rule) },
 		"ip":        p.ip,
 		"classes":   func(v value) { v.list(p.class) },

@@ -39,9 +39,10 @@ func (p *parser) rule(v value) {
 	got := v.mapping(fields{
 		"name":     func(v value) { r.Name = v.ruleName() },
 		"match":    func(v value) { r.Match = v.pattern() },
-		"params":   func(v value) { v.list(func(v value) { r.Params = append(r.Params, v.param()) }) },
+		"params":   func(v value) { v.list(func(v value) { p.param(r, v) }) },
 		"ignore":   func(v value) { v.list(func(v value) { r.Ignore = append(r.Ignore, v.text()) }) },
 		"continue": func(v value) { r.Continue = v.boolean() },
+		"upstream": func(v value) { r.Upstream = v.upstream() },
 		"hot":      func(v value) { r.Hot = v.heat() },
 		"limit":    func(v value) { r.Limit, r.Values = v.limit() },
 		"malformed": func(v value) {
@@ -92,7 +93,7 @@ func (v value) pattern() Pattern {
 }
 
 // param reads a name, or a mapping of a name and its normalisation.
-func (v value) param() Param {
+func (p *parser) param(r *Rule, v value) {
 	var q Param
 	var duplicates value
 	if v.kind() != "a mapping" {
@@ -102,7 +103,8 @@ func (v value) param() Param {
 		got := v.mapping(fields{
 			"name":       func(v value) { q.Name = v.text() },
 			"fold":       func(v value) { n.Fold = v.boolean() },
-			"integer":    func(v value) { n.Integer = v.boolean() },
+			"integer":    func(v value) { n.Integer = v.integerForm() },
+			"trim":       func(v value) { n.Trim = v.boolean() },
 			"duplicates": func(v value) { n.Duplicates = v.duplicates() },
 		})
 		v.require(got, "name")
@@ -114,10 +116,13 @@ func (v value) param() Param {
 		v.fail("%q is not the name of a header", cut(name))
 	case where != "" && duplicates.node != nil:
 		duplicates.fail("%s has one value; duplicates are a matter of query parameters", q.Name)
-	case where == "" && q.Name != "*" && duplicates.node == nil:
-		q.Normal.Duplicates = canon.DuplicatesEach
+	case where == "" && duplicates.node == nil:
+		p.unsaid[r] = append(p.unsaid[r], len(r.Params))
+		if q.Name != "*" {
+			q.Normal.Duplicates = canon.DuplicatesEach
+		}
 	}
-	return q
+	r.Params = append(r.Params, q)
 }
 
 func (v value) duplicates() canon.Duplicates {

@@ -91,7 +91,7 @@ func TestParse(t *testing.T) {
 		{"malformed", []MalformedPolicy{topic.Malformed, search.Malformed, all.Malformed}, []MalformedPolicy{MalformedLimit, MalformedDeny, MalformedLimit}},
 		{"hosts", search.Match.Hosts, []string{"example.com"}},
 		{"normalisation", search.Params, []Param{{Name: "path.lang"}, {Name: "header.x-tier"},
-			{"q", canon.Normal{Fold: true, Duplicates: canon.DuplicatesFirst}}, {"page", canon.Normal{Integer: true, Duplicates: canon.DuplicatesEach}}}},
+			{"q", canon.Normal{Fold: true, Duplicates: canon.DuplicatesFirst}}, {"page", canon.Normal{Integer: canon.IntegerDecimal, Duplicates: canon.DuplicatesEach}}}},
 		{"hot per minute", search.Hot, Heat{Rate: 0.5, Window: time.Minute, Cool: 10 * time.Second, CoolRatio: 0.5, MaxHot: 1000}},
 		{"window limit", search.Limit, Limit{Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 60, Window: time.Minute},
 			Set: true, Mode: hotparam.ModeShadow, Scope: ScopeInstance, OnStoreFailure: FailClosed}},
@@ -199,7 +199,7 @@ func TestDocumentation(t *testing.T) {
 
 // allFields are the fields that the reference has to describe.
 var allFields = strings.Fields(`namespace rules ip classes overrides limits name match path methods hosts params ignore continue
-	hot limit malformed fold integer duplicates rate window cool cool_ratio max_hot min_clients algorithm burst mode scope on_store_failure block wait
+	hot limit malformed fold trim integer duplicates upstream rate window cool cool_ratio max_hot min_clients algorithm burst mode scope on_store_failure block wait
 	values key fixed sliding consistency trusted_proxies exempt header pattern upstream id action until schedule from for zone reason author
 	pairs name_bytes value_bytes query_bytes`)
 

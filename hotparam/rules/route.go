@@ -20,9 +20,10 @@ const (
 
 // segment is what a path has to have between two slashes.
 type segment struct {
-	kind int
-	text string // literal: the decoded bytes; one, rest: the name
-	slot int    // where the value goes, -1 where no parameter asks for it
+	kind  int
+	text  string // literal: the decoded bytes; one, rest: the name
+	canon string // literal: as a reading spells it
+	slot  int    // where the value goes, -1 where no parameter asks for it
 }
 
 // parsePath reads a path pattern in the syntax of net/http.ServeMux. "" takes
@@ -104,6 +105,9 @@ type route struct {
 	hosts   []string // lower case
 	headers []string // headers whose values go to the slots behind those of the path
 	slots   int
+
+	usual, other          reading // how the path of a request is read
+	suspect, suspectOther reading // and that of a faulty one
 }
 
 // newRoute compiles a rule whose pattern has been checked.
@@ -131,7 +135,7 @@ func newRoute(r *Rule) (*route, error) {
 // selection sorts the parameters of the rule by where they come from and gives
 // those of the path and of headers their slots.
 func (rt *route) selection() (canon.Selection, error) {
-	sel := canon.Selection{All: rt.rule.AllQuery, Ignore: rt.rule.Ignore}
+	sel := canon.Selection{All: rt.rule.AllQuery, Ignore: rt.rule.Ignore, Spelling: rt.rule.Upstream.Query}
 	var headers []canon.Param
 	for _, p := range rt.rule.Params {
 		name, where := p.source()
@@ -161,8 +165,8 @@ func (rt *route) selection() (canon.Selection, error) {
 }
 
 // matches reports whether the route takes a request, and leaves the values of
-// its path wildcards in sc.
-func (rt *route) matches(req *hotparam.Request, path string, sc *Scratch) bool {
+// its path wildcards in sc. The path is spelled as a reading spells it.
+func (rt *route) matches(req *hotparam.Request, path string, how *reading, sc *Scratch) bool {
 	if len(rt.methods) > 0 && !rt.takesMethod(req.Method) || len(rt.hosts) > 0 && !rt.takesHost(req.Host) {
 		return false
 	}
@@ -170,7 +174,7 @@ func (rt *route) matches(req *hotparam.Request, path string, sc *Scratch) bool {
 	for range rt.slots {
 		sc.values = append(sc.values, canon.Value{})
 	}
-	return rt.segs == nil || rt.takesPath(path, sc.values)
+	return rt.segs == nil || rt.takesPath(path, how, sc.values)
 }
 
 // takesMethod holds to net/http: no method is GET, and GET takes HEAD too.
@@ -197,10 +201,11 @@ func (rt *route) takesHost(host string) bool {
 	return false
 }
 
-// takesPath compares segment by segment. A literal matches however its bytes
-// are escaped, as it does in net/http: else "/%74opic" would pass by the rule
-// for "/topic" and still reach its handler. An escaped slash splits nothing.
-func (rt *route) takesPath(path string, values []canon.Value) bool {
+// takesPath compares segment by segment. In a path as it was sent a literal
+// matches however its bytes are escaped, as it does in net/http: else "/%74opic"
+// would pass by the rule for "/topic" and still reach its handler. An escaped slash
+// splits nothing.
+func (rt *route) takesPath(path string, how *reading, values []canon.Value) bool {
 	at := 1 // behind a slash, or behind the end of the path
 	if path == "" || path[0] != '/' {
 		return false
@@ -208,7 +213,10 @@ func (rt *route) takesPath(path string, values []canon.Value) bool {
 	for i := range rt.segs {
 		s := &rt.segs[i]
 		if at > len(path) {
-			return false
+			if !how.loose || s.kind < rest {
+				return false
+			}
+			at = len(path) // the last slash is missing
 		}
 		stop := len(path)
 		if s.kind <= one {
@@ -218,7 +226,7 @@ func (rt *route) takesPath(path string, values []canon.Value) bool {
 		}
 		text := path[at:stop]
 		switch {
-		case s.kind == literal && !canon.Spells(text, s.text),
+		case s.kind == literal && !s.spelledBy(text, how),
 			s.kind == one && text == "", s.kind == end && text != "":
 			return false
 		case s.slot >= 0:
@@ -227,4 +235,15 @@ func (rt *route) takesPath(path string, values []canon.Value) bool {
 		at = stop + 1
 	}
 	return at > len(path)
+}
+
+// spelledBy reports whether a text of a path is the literal.
+func (s *segment) spelledBy(text string, how *reading) bool {
+	switch {
+	case how.path == asSent:
+		return canon.Spells(text, s.text)
+	case how.fold:
+		return len(text) == len(s.canon) && strings.EqualFold(text, s.canon)
+	}
+	return text == s.canon
 }

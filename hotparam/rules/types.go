@@ -9,6 +9,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/canon"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/upstream"
 )
 
 // Set is a parsed configuration of rules. It is immutable.
@@ -23,6 +24,8 @@ type Set struct {
 	// Overrides are the ones written in the file; live ones come on top.
 	Overrides []Override
 	Limits    canon.Limits
+	// Upstream is what the file says of the upstream, for rules that say nothing.
+	Upstream upstream.Traits
 
 	index matcher // compiled from Rules
 }
@@ -37,6 +40,8 @@ type Rule struct {
 	Params   []Param
 	AllQuery bool     // params contains "*"
 	Ignore   []string // globs over names, only with AllQuery
+	// Upstream is how the upstream behind the rule reads a target.
+	Upstream upstream.Traits
 	Continue bool
 	Hot      Heat
 	Limit    Limit

@@ -28,7 +28,7 @@ var floors = []struct {
 	{"scripts", false, []string{"lua"}, "text only"},
 	{"machines", true, []string{
 		"hotparam/canon", "hotparam/limit", "hotparam/rules", "hotparam/topk", "hotparam/window", "hotparam/detect",
-		"hotparam/crowd", "hotparam/hotset", "hotparam/accesslog", "hotparam/httpwire", "hotparam/daily",
+		"hotparam/upstream", "hotparam/crowd", "hotparam/hotset", "hotparam/accesslog", "hotparam/httpwire", "hotparam/daily",
 	}, "pure logic that can be tested like a table"},
 	{"edges", false, []string{
 		"hotparam/statsd", "hotparam/kafka", "hotparam/graphite", "hotparam/redisstore", "hotparam/statedir", "hotparam/tail",
@@ -55,7 +55,7 @@ var owners = map[string]struct{ room, why string }{
 // pure rooms take time as an argument and touch nothing outside.
 var pure = []string{
 	"hotparam", "hotparam/canon", "hotparam/limit", "hotparam/rules", "hotparam/topk", "hotparam/window", "hotparam/detect",
-	"hotparam/crowd", "hotparam/hotset", "hotparam/accesslog", "hotparam/daily",
+	"hotparam/upstream", "hotparam/crowd", "hotparam/hotset", "hotparam/accesslog", "hotparam/daily",
 }
 
 type pkg struct {

@@ -74,7 +74,7 @@ func TestErrorsNameFileLineAndField(t *testing.T) {
 
 func TestOneFileServesAllPrograms(t *testing.T) {
 	t.Parallel()
-	path := write(t, "collector: {out: kafka}\nproxy: {upstream: 'http://a'}\ngate: {budget: 5ms}\nnamespace: n\n")
+	path := write(t, "collector: {out: kafka}\nproxy: {upstream: 'http://a'}\ngate: {budget: 5ms}\nnamespace: n\nupstream: {preset: django}\n")
 	var cfg Aggregator
 	p, err := Build(&cfg, "aggregator", "")
 	if err != nil {
@@ -84,7 +84,7 @@ func TestOneFileServesAllPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	set, err := p.Rules()
-	if err != nil || set.Namespace != "n" {
+	if err != nil || set.Namespace != "n" || set.Upstream.Preset != "django" {
 		t.Errorf("rules: %v, %v", set, err)
 	}
 	if _, err := LoadRules(write(t, "gate: {bugdet: 5ms}\n")); err == nil || !strings.Contains(err.Error(), "gate.bugdet") {

@@ -17,7 +17,7 @@ import (
 )
 
 // ruleSections are the top-level names of the file that package rules reads.
-var ruleSections = []string{"namespace", "rules", "ip", "classes", "overrides", "limits"}
+var ruleSections = []string{"namespace", "rules", "ip", "classes", "overrides", "limits", "upstream"}
 
 // file gives kong the settings of the YAML file. It is loaded when the first
 // flag asks, because only then is the value of --config known.

@@ -1,0 +1,233 @@
+package canon
+
+import (
+	"bytes"
+	"strconv"
+	"unicode"
+	"unicode/utf8"
+)
+
+// IntegerForm says how an application makes a whole number of a value. Values that
+// it takes for the same number have the same normal form: the shortest decimal.
+// What it refuses stays as it is.
+type IntegerForm uint8
+
+// The forms of whole numbers.
+const (
+	IntegerNone    IntegerForm = iota
+	IntegerDecimal             // 042, +42
+	IntegerGo                  // strconv.Atoi: as decimal
+	IntegerJS                  // parseInt: " 42abc", 0x2a
+	IntegerNumber              // Number(): " 42 ", 4.2e1, 0x2a
+	IntegerPHP                 // (int): " 42abc", 4.2e1, 42.9; any text is 0
+	IntegerPython              // int(): " 42 ", 4_2, digits of all scripts
+	IntegerRuby                // to_i: " 42abc", 4_2; any text is 0
+	IntegerJava                // Integer.parseInt: digits of all scripts
+	IntegerSpring              // @RequestParam int: as java, "4 2", 0x2a, #2a
+)
+
+// IntegerForms are the names of the forms, by form, as a configuration writes them.
+func IntegerForms() []string {
+	return []string{"none", "decimal", "go", "js", "js_number", "php", "python", "ruby", "java", "spring"}
+}
+
+// apply gives the normal form of a decoded value, in its memory where it fits.
+func (f IntegerForm) apply(value []byte) []byte {
+	switch f {
+	case IntegerNone:
+		return value
+	case IntegerJS:
+		return leading(value, trimLeft(value), numeral{hex: "0x", prefix: true})
+	case IntegerNumber:
+		return whole(value, trim(value), true)
+	case IntegerPHP:
+		return orZero(whole(value, bytes.TrimLeft(value, asciiSpace), false))
+	case IntegerPython:
+		return leading(value, trim(value), numeral{scripts: true, underscores: true})
+	case IntegerRuby:
+		return orZero(leading(value, bytes.TrimLeft(value, asciiSpace), numeral{underscores: true, prefix: true}))
+	case IntegerJava:
+		return leading(value, value, numeral{scripts: true})
+	case IntegerSpring:
+		return leading(value, dropSpaces(value), numeral{scripts: true, hex: "0x#"})
+	}
+	return leading(value, value, numeral{})
+}
+
+const asciiSpace = " \t\n\v\f\r"
+
+// isSpace is what some language trims: white space, the byte order mark, and the
+// separators U+001C to U+001F.
+func isSpace(r rune) bool { return unicode.IsSpace(r) || r == 0xFEFF || 0x1c <= r && r <= 0x1f }
+
+func trim(value []byte) []byte     { return bytes.TrimFunc(value, isSpace) }
+func trimLeft(value []byte) []byte { return bytes.TrimLeftFunc(value, isSpace) }
+
+// dropSpaces also drops those inside.
+func dropSpaces(value []byte) []byte {
+	if bytes.IndexFunc(value, isSpace) < 0 {
+		return value
+	}
+	return bytes.Join(bytes.FieldsFunc(value, isSpace), nil)
+}
+
+// numeral says what a number may be written with, beside a sign and 0-9.
+type numeral struct {
+	scripts     bool   // digits of all scripts
+	underscores bool   // single ones between digits
+	prefix      bool   // anything behind the digits
+	hex         string // what a hexadecimal number begins with: "0x", or also "#"
+}
+
+// leading reads the number that text begins with. Without one it gives value.
+func leading(value, text []byte, form numeral) []byte {
+	negative := false
+	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
+		negative = text[0] == '-'
+		text = text[1:]
+	}
+	if rest, ok := form.cutHex(text); ok {
+		n := 0
+		for n < len(rest) && unhex(rest[n]) < 16 {
+			n++
+		}
+		u, err := strconv.ParseUint(string(rest[:n]), 16, 63)
+		if err != nil || n < len(rest) && !form.prefix {
+			return value
+		}
+		return appendNumber(value[:0], negative, strconv.AppendUint(nil, u, 10))
+	}
+	var digits []byte
+	n := form.digits(&digits, text)
+	if len(digits) == 0 || n < len(text) && !form.prefix {
+		return value
+	}
+	return appendNumber(value[:0], negative, digits)
+}
+
+func (form numeral) cutHex(text []byte) ([]byte, bool) {
+	switch {
+	case form.hex == "" || len(text) < 2:
+		return nil, false
+	case text[0] == '0' && text[1]|0x20 == 'x':
+		return text[2:], true
+	}
+	return text[1:], text[0] == '#' && len(form.hex) > 2
+}
+
+// digits reads the decimal digits that text begins with, and gives how many bytes
+// they take. Digits that stand as they are stay where they are.
+func (form numeral) digits(to *[]byte, text []byte) (n int) {
+	for n < len(text) && '0' <= text[n] && text[n] <= '9' {
+		n++
+	}
+	*to = text[:n:n]
+	for n < len(text) && (form.underscores || form.scripts) {
+		at := n
+		if form.underscores && n > 0 && text[n] == '_' {
+			at++
+		}
+		r, size := utf8.DecodeRune(text[at:])
+		d := digit(r)
+		if d < 0 || r >= utf8.RuneSelf && !form.scripts {
+			break
+		}
+		*to = append(*to, byte('0'+d))
+		n = at + size
+	}
+	return n
+}
+
+// digit is the value of a decimal digit of any script, -1 for other characters.
+// They come in runs of ten, from zero.
+func digit(r rune) int {
+	for _, t := range unicode.Nd.R16 {
+		if rune(t.Lo) <= r && r <= rune(t.Hi) {
+			return int(r-rune(t.Lo)) % 10
+		}
+	}
+	for _, t := range unicode.Nd.R32 {
+		if rune(t.Lo) <= r && r <= rune(t.Hi) {
+			return int(r-rune(t.Lo)) % 10
+		}
+	}
+	return -1
+}
+
+// whole reads a decimal number with a point and an exponent: all of text where
+// exact is true, which also takes 0x2a, else what it begins with, without what is
+// behind the point.
+func whole(value, text []byte, exact bool) []byte {
+	if exact && len(text) > 2 && text[0] == '0' && text[1]|0x20 == 'x' {
+		return leading(value, text, numeral{hex: "0x"})
+	}
+	n, plain := decimalLen(text)
+	switch {
+	case n == 0 || exact && n < len(text):
+		return value
+	case plain:
+		return leading(value, text[:n], numeral{})
+	}
+	f, err := strconv.ParseFloat(string(text[:n]), 64)
+	i := int64(f)
+	if err != nil || f >= 1<<62 || f <= -1<<62 || exact && float64(i) != f {
+		return value
+	}
+	return strconv.AppendInt(value[:0], i, 10)
+}
+
+// decimalLen is how much of a text is a number, and whether that has neither a
+// point nor an exponent.
+func decimalLen(text []byte) (n int, plain bool) {
+	i, digits := 0, 0
+	count := func() {
+		for i < len(text) && '0' <= text[i] && text[i] <= '9' {
+			i, digits = i+1, digits+1
+		}
+	}
+	if i < len(text) && (text[i] == '-' || text[i] == '+') {
+		i++
+	}
+	count()
+	plain = true
+	if i < len(text) && text[i] == '.' && (digits > 0 || i+1 < len(text) && '0' <= text[i+1] && text[i+1] <= '9') {
+		i, plain = i+1, false
+		count()
+	}
+	if digits == 0 {
+		return 0, false
+	}
+	n = i
+	if i < len(text) && text[i]|0x20 == 'e' {
+		if i++; i < len(text) && (text[i] == '-' || text[i] == '+') {
+			i++
+		}
+		if before := digits; i < len(text) {
+			if count(); digits > before {
+				return i, false
+			}
+		}
+	}
+	return n, plain
+}
+
+// orZero makes 0 of what is no number.
+func orZero(value []byte) []byte {
+	text := bytes.TrimPrefix(value, []byte("-"))
+	if len(text) > 0 && bytes.IndexFunc(text, func(r rune) bool { return r < '0' || r > '9' }) < 0 {
+		return value
+	}
+	return append(value[:0], '0')
+}
+
+// appendNumber appends a number without leading zeros. The digits may stand in
+// the memory behind dst.
+func appendNumber(dst []byte, negative bool, digits []byte) []byte {
+	for len(digits) > 1 && digits[0] == '0' {
+		digits = digits[1:]
+	}
+	if negative && digits[0] != '0' {
+		dst = append(dst, '-')
+	}
+	return append(dst, digits...)
+}

@@ -1,0 +1,215 @@
+package canon
+
+import (
+	"strings"
+	"unsafe"
+)
+
+// NameForm says which spellings of a parameter's name an upstream takes for it.
+type NameForm string
+
+// The forms of names.
+const (
+	NamesPlain  NameForm = ""       // only the name itself, escaped or not
+	NamesQS     NameForm = "qs"     // Express 4: id[], id[0], id[a][b], [id]
+	NamesPHP    NameForm = "php"    // topic.id, "topic id", topic[id are topic_id; id[], " id"; ends at a NUL
+	NamesRack   NameForm = "rack"   // id[], id[a], [id, id], []id
+	NamesSpring NameForm = "spring" // id[]
+	NamesNginx  NameForm = "nginx"  // $arg_id: ID
+	NamesAny    NameForm = "any"    // all of these
+)
+
+// Semicolon says what a raw ";" in a query is.
+type Semicolon string
+
+// The meanings of a semicolon.
+const (
+	SemicolonText      Semicolon = ""          // a byte like others
+	SemicolonSeparator Semicolon = "separator" // parts pairs, as "&" does
+	SemicolonDrop      Semicolon = "drop"      // the pair that holds it is dropped
+	SemicolonEither    Semicolon = "either"    // text and separator: both readings count
+)
+
+// BadEscape says what becomes of a pair with a "%" without two hex digits.
+type BadEscape string
+
+// The ways to read a bad escape.
+const (
+	BadEscapeKeep      BadEscape = ""          // "%" stands for itself
+	BadEscapeDrop      BadEscape = "drop"      // the pair is dropped
+	BadEscapeMalformed BadEscape = "malformed" // so is the request
+)
+
+// Spelling says how an upstream reads a query, beyond what all do. The zero value
+// is plain: pairs at "&", names as they are.
+type Spelling struct {
+	Names     NameForm
+	Semicolon Semicolon
+	BadEscape BadEscape
+	// Question drops "?" from the beginning of a query.
+	Question bool
+}
+
+// touched marks the bytes that a query must hold to be read in another way than
+// plainly.
+func (f *Spelling) touched() (t [256]bool) {
+	t[';'] = f.Semicolon != SemicolonText
+	t['%'] = f.BadEscape != BadEscapeKeep || f.Names != NamesPlain
+	if f.Names != NamesPlain {
+		t['['], t[']'] = true, true
+	}
+	if f.Names == NamesPHP || f.Names == NamesAny {
+		t['.'], t['+'], t[' '], t[0] = true, true, true, true
+	}
+	if f.Names == NamesNginx || f.Names == NamesAny {
+		for c := 'A'; c <= 'Z'; c++ {
+			t[c] = true
+		}
+	}
+	return t
+}
+
+// respell gives a query in which every pair is spelled plainly, so that it means to
+// the selector what raw means to the upstream. It is raw where nothing is to be
+// done, else in memory of sc until the next call. It gives false where the request
+// is malformed.
+func (s *Selector) respell(raw string, sc *Scratch) (string, bool) {
+	f := &s.spelling
+	if f.Question {
+		for raw != "" && raw[0] == '?' {
+			raw = raw[1:]
+		}
+	}
+	i := 0
+	for i < len(raw) && !s.touched[raw[i]] {
+		i++
+	}
+	if i == len(raw) {
+		return raw, true
+	}
+	r := respeller{s: s, sc: sc, out: sc.query[:0]}
+	for rest := raw; rest != ""; {
+		end := pieceLen(rest)
+		if !r.piece(rest[:end]) {
+			return "", false
+		}
+		rest = rest[min(len(rest), end+1):]
+	}
+	sc.query = r.out
+	if !r.changed {
+		return raw, true
+	}
+	return unsafe.String(unsafe.SliceData(r.out), len(r.out)), true
+}
+
+// respeller writes a query anew.
+type respeller struct {
+	s       *Selector
+	sc      *Scratch
+	out     []byte
+	changed bool
+}
+
+// piece writes what stands between two "&".
+func (r *respeller) piece(text string) bool {
+	switch i := strings.IndexByte(text, ';'); {
+	case i < 0 || r.s.spelling.Semicolon == SemicolonText:
+		return r.pair(text)
+	case r.s.spelling.Semicolon == SemicolonDrop:
+		r.changed = true
+		return true
+	}
+	r.changed = true
+	if r.s.spelling.Semicolon == SemicolonEither && !r.pair(text) {
+		return false
+	}
+	for text != "" {
+		i := strings.IndexByte(text, ';')
+		if i < 0 {
+			i = len(text)
+		}
+		if !r.pair(text[:i]) {
+			return false
+		}
+		text = text[min(len(text), i+1):]
+	}
+	return true
+}
+
+// pair writes one pair.
+func (r *respeller) pair(text string) bool {
+	if r.s.spelling.BadEscape != BadEscapeKeep && badEscape(text) {
+		r.changed = true
+		return r.s.spelling.BadEscape == BadEscapeDrop
+	}
+	if len(r.out) > 0 {
+		r.out = append(r.out, '&')
+	}
+	name := text[:r.nameLen(text)]
+	if r.s.spelling.Names != NamesPlain && r.touches(name) && r.respellName(name) {
+		r.changed = true
+		if text = text[len(name):]; text == "" {
+			return true
+		}
+	}
+	r.out = append(r.out, text...)
+	return true
+}
+
+// nameLen is where the name of a pair ends. qs ends it at "]=" where there is one.
+func (r *respeller) nameLen(text string) int {
+	end := strings.IndexByte(text, '=')
+	if end < 0 {
+		return len(text)
+	}
+	if f := r.s.spelling.Names; f != NamesQS && f != NamesAny {
+		return end
+	}
+	if name := text[:end]; strings.IndexByte(name, '[') < 0 && strings.IndexByte(name, '%') < 0 {
+		return end
+	}
+	for i := end; i < len(text); i++ {
+		if text[i] == '=' && (text[i-1] == ']' || i > 2 && text[i-3] == '%' && text[i-2] == '5' && text[i-1]|0x20 == 'd') {
+			return i
+		}
+	}
+	return end
+}
+
+func (r *respeller) touches(name string) bool {
+	for i := range len(name) {
+		if r.s.touched[name[i]] {
+			return true
+		}
+	}
+	return false
+}
+
+// respellName writes the name that a name stands for, and false where it stands for
+// itself. What follows the root (an index) is kept only where "*" tracks the name.
+func (r *respeller) respellName(name string) bool {
+	decoded := appendDecoded(r.sc.buf[:0], name, query)
+	r.sc.buf = decoded
+	if _, own := named(r.s, decoded); own {
+		return false
+	}
+	forms := anyForms
+	if f := r.s.spelling.Names; f != NamesAny {
+		forms = []NameForm{f}
+	}
+	for _, f := range forms {
+		rest := f.root(&r.sc.root, decoded)
+		if _, tracked := named(r.s, r.sc.root); tracked {
+			r.out, _ = appendEncoded(r.out, r.sc.root)
+			return true
+		}
+		if r.s.all && len(forms) == 1 {
+			r.out, _ = appendEncoded(r.out, r.sc.root)
+			r.out, _ = appendEncoded(r.out, rest)
+			return true
+		}
+	}
+	return false
+}
+
+var anyForms = []NameForm{NamesQS, NamesPHP, NamesRack, NamesSpring, NamesNginx}
