@@ -56,7 +56,8 @@ func (l *changeLog) sum() {
 	if len(l.unsaid) == 0 {
 		return
 	}
-	l.log.Info("aggregate: further keys became hot or cold, too many to log each", "hot", l.unsaid[detect.Became], "cold", l.unsaid[detect.Cooled],
+	l.log.Info("aggregate: further keys became hot or cold, too many to log each",
+		"hot", l.unsaid[detect.Became], "cold", l.unsaid[detect.Cooled],
 		"loops", l.unsaid[detect.Looped], "loops_ended", l.unsaid[detect.Ceased])
 	clear(l.unsaid)
 }
@@ -64,14 +65,20 @@ func (l *changeLog) sum() {
 // one logs one change.
 func (l *changeLog) one(c *detect.Change) {
 	h := &c.Hot
-	lasted := []any{"key", short(h.Key), "rule", h.Rule, "for", c.At.Sub(h.Since).Round(time.Millisecond), "peak", tenths(h.Peak)}
-	who := []any{"key", short(h.Key), "rule", h.Rule, "rate", tenths(h.Rate), "threshold", l.threshold(h.Rule), "why", h.Why,
-		"clients", h.Clients, "client", h.Client, "client_share", h.ClientShare}
+	lasted := []any{
+		"key", short(h.Key), "rule", h.Rule,
+		"for", c.At.Sub(h.Since).Round(time.Millisecond), "peak", tenths(h.Peak),
+	}
+	who := []any{
+		"key", short(h.Key), "rule", h.Rule, "rate", tenths(h.Rate), "threshold", l.threshold(h.Rule), "why", h.Why,
+		"clients", h.Clients, "client", h.Client, "client_share", h.ClientShare,
+	}
 	switch {
 	case c.Kind == detect.Became:
 		l.log.Info("aggregate: a key became hot", who...)
 	case c.Kind == detect.Looped:
-		l.log.Info("aggregate: a loop: one or a few clients take the key over its threshold; it is not limited, its clients are by their own limits", who...)
+		l.log.Info("aggregate: a loop: one or a few clients take the key over its threshold; "+
+			"it is not limited, its clients are by their own limits", who...)
 	case c.Kind == detect.Ceased:
 		l.log.Info("aggregate: the loop has ended", lasted...)
 	case c.Displaced:

@@ -39,7 +39,10 @@ func newBurst(s socket) (*burst, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &burst{raw: raw, bufs: make([]byte, burstSize*maxRead), msgs: make([]message, burstSize), names: make([]unix.RawSockaddrAny, burstSize)}
+	b := &burst{
+		raw: raw, bufs: make([]byte, burstSize*maxRead), msgs: make([]message, burstSize),
+		names: make([]unix.RawSockaddrAny, burstSize),
+	}
 	for i := range b.msgs {
 		iov := &unix.Iovec{Base: &b.bufs[i*maxRead]}
 		iov.SetLen(maxRead)

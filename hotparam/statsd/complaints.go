@@ -47,7 +47,8 @@ func (c *complaints) line(line []byte, why fault, cause error, from netip.Addr) 
 		reason += ": " + sanitise([]byte(cause.Error()))
 	}
 	c.log.Warn("statsd: malformed line; further ones are only counted for "+quiet.String(),
-		"reason", reason, "sender", sender, "line", sanitise(line), "others_since_the_last_one_shown", c.unsaid)
+		"reason", reason, "sender", sender, "line", sanitise(line),
+		"others_since_the_last_one_shown", c.unsaid)
 	c.next, c.unsaid = now.Add(quiet), 0
 }
 

@@ -30,7 +30,7 @@ type ListenerStats struct {
 	MalformedBy map[string]MalformedStats `metric:"malformed"`
 	// NamesFull is how often all names were forgotten early because they had
 	// no room (MaxNames, MaxNameBytes). Nothing is lost by it.
-	NamesFull uint64 `help:"Times that all metric names were forgotten early because they had no room. Nothing is lost by it, but time."`
+	NamesFull uint64 `help:"Times that all metric names were forgotten early for want of room."`
 	// KernelDrops are the datagrams that found the receive buffer full; 0
 	// where the system does not tell.
 	KernelDrops uint64 `help:"Datagrams that found the receive buffer full."`

@@ -35,7 +35,10 @@ const (
 
 // newReader makes a reader; out is nil where nothing is passed on.
 func newReader(cfg ListenerConfig, bad *complaints, out *outbox) *reader {
-	return &reader{cfg: cfg, sums: newSums(cfg.MaxNames, cfg.MaxNameBytes), bad: bad, out: out, forget: time.Now().Add(cfg.Remember)}
+	return &reader{
+		cfg: cfg, sums: newSums(cfg.MaxNames, cfg.MaxNameBytes), bad: bad, out: out,
+		forget: time.Now().Add(cfg.Remember),
+	}
 }
 
 // packet reads one datagram.

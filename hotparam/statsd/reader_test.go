@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"runtime"
 	"strings"
 	"testing"
@@ -77,7 +76,8 @@ func TestPacket(t *testing.T) {
 	}
 	s := r.statsNow()
 	wantStats := ListenerStats{Packets: 1, Bytes: s.Bytes, Lines: 21, Counted: 5, Requests: 10,
-		Untimely: 2, Members: 1, Foreign: 4, OtherTypes: 3, Malformed: 6, MalformedBy: map[string]MalformedStats{}}
+		Untimely: 2, Members: 1, Foreign: 4, OtherTypes: 3, Malformed: 6, MalformedBy: map[string]MalformedStats{},
+	}
 	for f := sound + 1; f < faults; f++ {
 		wantStats.MalformedBy[reasons[f].name] = MalformedStats{}
 	}
@@ -142,27 +142,6 @@ func TestManyTimesAreBounded(t *testing.T) {
 	}
 }
 
-// Names are forgotten when there are too many; the counts are not.
-func TestManyNamesLoseNothing(t *testing.T) {
-	t.Parallel()
-	got := sink{}
-	r := testReader(got, func(c *ListenerConfig) { c.MaxNames = 10 })
-	for range 3 {
-		for i := range 25 {
-			r.packet(fmt.Appendf(nil, "hp.news.topic.hot_param.id=%d:1|c", i))
-		}
-	}
-	r.finish()
-	if len(got) != 25 || len(r.sums.entries) != 0 {
-		t.Fatalf("%d keys, %d still remembered", len(got), len(r.sums.entries))
-	}
-	for c, n := range got {
-		if n != 3 {
-			t.Errorf("%v: %d", c, n)
-		}
-	}
-}
-
 // A count is placed in the second in which it arrived, also when that second
 // is over before the flush.
 func TestSecondsAreKeptApart(t *testing.T) {
@@ -211,35 +190,6 @@ func TestMalformedLinesAreLoggedOnceAndHarmless(t *testing.T) {
 	}
 }
 
-// Each fault has a reason, which the log tells with the sender, and a counter.
-func TestMalformedLinesSayWhy(t *testing.T) {
-	t.Parallel()
-	const ours = "hp.news.t.hot_param.a=1"
-	for line, want := range map[string]fault{
-		strings.Repeat("x", 9000): tooLong, "nothing": noName, ":1|c": noName, "hp.news.t.hot_param.id=Zx:1|c": badName,
-		ours + ":1": noType, ours + ":1|q": badType, ours + ":-1|c": badNumber, ours + ":one|c": badNumber, ours + ":1e15|c": tooMany,
-		ours + ":1|c|@2": badRate, ours + ":1|c|@0.1|@0.1": badRate, ours + ":1|c|": badRate, ours + ":1|c|T1.5": badTime,
-		ours + ":who|s": badMember,
-	} {
-		var log bytes.Buffer
-		r := testReader(sink{}, func(c *ListenerConfig) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-		r.from = netip.MustParseAddr("::ffff:192.0.2.7")
-		r.packet([]byte(line))
-		if s := r.statsNow(); s.Malformed != 1 || s.MalformedBy[reasons[want].name].Lines != 1 {
-			t.Errorf("%.60q: %+v", line, s.MalformedBy)
-		}
-		if out := log.String(); !strings.Contains(out, reasons[want].says) || !strings.Contains(out, "sender=192.0.2.7") || len(out) > 900 {
-			t.Errorf("%.60q: logged %s", line, out)
-		}
-	}
-	var log bytes.Buffer
-	r := testReader(sink{}, func(c *ListenerConfig) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-	r.cut([]byte(ours))
-	if s := r.statsNow(); s.MalformedBy["cut_off"].Lines != 1 || !strings.Contains(log.String(), "unix socket") {
-		t.Errorf("%+v, logged %s", s.MalformedBy, log.String())
-	}
-}
-
 func TestForeignAndKnownLinesDoNotAllocate(t *testing.T) {
 	r := testReader(sink{}, nil)
 	p := []byte("api.latency:320|ms\nhp.news.t.hot_param.a=1:2|c\nother.thing:1|c|#a:b")
@@ -284,72 +234,6 @@ func TestHugePacketsAreBounded(t *testing.T) {
 		many = fmt.Appendf(many, "hp.news.t.hot_param.a=%d:1|c|T%d\n", i, 900+i%100)
 	}
 	readBounded(t, testReader(sink{}, nil), many)
-}
-
-// Whatever names come, they take so many bytes and no more, and nothing that was
-// counted is lost. It is not parallel: the memory of the whole process is
-// looked at.
-func TestLongNamesAreBoundedInBytes(t *testing.T) {
-	var total, most uint64
-	heap := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	r := testReader(sink{}, func(c *ListenerConfig) {
-		c.Names.Style = canon.StylePlain
-		c.Handle = func(counts []hotparam.Count) {
-			for _, n := range counts {
-				total += uint64(n.N)
-			}
-		}
-	})
-	const names = 30_000 // which would take 420 MB
-	before, line := heap(), []byte{}
-	for i := range names {
-		line = fmt.Appendf(line[:0], "hp.news.topic.hot_param.id=%d", i)
-		line = append(line, bytes.Repeat([]byte{'x'}, 7000)...)
-		n := len(line)
-		r.packet(append(line, ":seen=1|s"...))
-		r.packet(append(line[:n], ":1|c"...))
-		if i%1000 == 999 {
-			most = max(most, heap()-before)
-		}
-	}
-	r.finish()
-	t.Logf("%d names of 7 KB: at most %d MB", names, most>>20)
-	if s := r.statsNow(); most > 48<<20 || total != names || s.NamesFull < 10 {
-		t.Errorf("%d MB for %d names, %d counted, %+v", most>>20, names, total, s)
-	}
-}
-
-// Who stands behind known names takes room too, and a flood of members alone is
-// bounded as names are.
-func TestCrowdsOfKnownNamesAreBoundedInBytes(t *testing.T) {
-	t.Parallel()
-	got := sink{}
-	r := testReader(got, func(c *ListenerConfig) { c.MaxNameBytes = 64 << 10 })
-	for range 3 {
-		for i := range 200 {
-			r.packet(fmt.Appendf(nil, "hp.news.t.hot_param.a=%d:1|c", i))
-		}
-		for i := range 200 {
-			r.packet(fmt.Appendf(nil, "hp.news.t.hot_param.a=%d:seen=1|s", i))
-			if r.sums.bytes > 66<<10 {
-				t.Fatalf("%d bytes", r.sums.bytes)
-			}
-		}
-	}
-	r.finish()
-	for c, n := range got {
-		if n != 3 {
-			t.Errorf("%v: %d", c, n)
-		}
-	}
-	if len(got) != 200 || r.statsNow().NamesFull == 0 {
-		t.Errorf("%d keys, %d times full", len(got), r.statsNow().NamesFull)
-	}
 }
 
 // Lines add up, whatever they are.

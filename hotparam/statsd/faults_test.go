@@ -1,0 +1,38 @@
+package statsd
+
+import (
+	"bytes"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// Each fault has a reason, which the log tells with the sender, and a counter.
+func TestMalformedLinesSayWhy(t *testing.T) {
+	t.Parallel()
+	const ours = "hp.news.t.hot_param.a=1"
+	for line, want := range map[string]fault{
+		strings.Repeat("x", 9000): tooLong, "nothing": noName, ":1|c": noName, "hp.news.t.hot_param.id=Zx:1|c": badName,
+		ours + ":1": noType, ours + ":1|q": badType, ours + ":-1|c": badNumber, ours + ":one|c": badNumber, ours + ":1e15|c": tooMany,
+		ours + ":1|c|@2": badRate, ours + ":1|c|@0.1|@0.1": badRate, ours + ":1|c|": badRate, ours + ":1|c|T1.5": badTime,
+		ours + ":who|s": badMember,
+	} {
+		var log bytes.Buffer
+		r := testReader(sink{}, func(c *ListenerConfig) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		r.from = netip.MustParseAddr("::ffff:192.0.2.7")
+		r.packet([]byte(line))
+		if s := r.statsNow(); s.Malformed != 1 || s.MalformedBy[reasons[want].name].Lines != 1 {
+			t.Errorf("%.60q: %+v", line, s.MalformedBy)
+		}
+		if out := log.String(); !strings.Contains(out, reasons[want].says) || !strings.Contains(out, "sender=192.0.2.7") || len(out) > 900 {
+			t.Errorf("%.60q: logged %s", line, out)
+		}
+	}
+	var log bytes.Buffer
+	r := testReader(sink{}, func(c *ListenerConfig) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	r.cut([]byte(ours))
+	if s := r.statsNow(); s.MalformedBy["cut_off"].Lines != 1 || !strings.Contains(log.String(), "unix socket") {
+		t.Errorf("%+v, logged %s", s.MalformedBy, log.String())
+	}
+}
