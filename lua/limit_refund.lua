@@ -4,12 +4,13 @@
 --
 -- KEYS[i]  state of charge i, a string; all in one hash slot
 -- ARGV[1]  now, unix us; empty: the clock of this server
--- ARGV[2]  when the charges were admitted, unix us: what "decide" said was now
--- and five for each charge, as they were admitted:
+-- and six for each charge, as it was admitted:
 -- ARGV[..] kind, cost, capacity, unit, fill; see limit_prelude
+--          when it was admitted, unix us: what "decide" said was now
 --
--- Returns whole numbers, two for each charge: remaining and reset, as after a
--- cost of 0.
+-- Returns whole numbers, three for each charge: remaining and reset, as after a
+-- cost of 0, and 0 where the state was written under other terms since, so that
+-- the charge stays, else 1.
 --
 -- It gives back at most what was charged, and never so much that more could pass
 -- than if the charge had not been made: what has run back into a bucket by itself
@@ -20,7 +21,7 @@
 -- One round trip: TIME, two GETs and at most one SET a charge. Expiries stay: a
 -- state that lives too long means what no state means.
 
-local now, when = tonumber(ARGV[1]), ARGV[2] + 0
+local now, when = tonumber(ARGV[1])
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
@@ -94,8 +95,9 @@ end
 local reply = {}
 for pass = 1, 2 do
   for i = 1, #KEYS do
-    local a = 5 * i - 2
+    local a = 6 * i - 4
     local kind, cost, capacity, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4] + 0
+    when = ARGV[a + 5] + 0
     local at, used, aux, ticks, clock, bound, owns = 0, 0, 0, nil, now, nil, false
     local raw = redis.call('GET', KEYS[i])
     local kind0, at0, used0, unit0, aux0, rest = string.match(raw or '', '^(%l)(%d+) (%d+) (%d+) (%d+)()')
@@ -123,7 +125,8 @@ for pass = 1, 2 do
       local judge = kind == 't' and t_judge or kind == 'f' and f_judge or kind == 's' and s_judge or kind == 'a' and a_judge or l_judge
       local left, over = judge(at, used, aux, clock, 0, capacity, unit, fill, ticks)
       over = bound and min(over, max(bound, clock)) or over
-      reply[2 * i - 1], reply[2 * i] = left, left < capacity and over - clock or 0
+      reply[3 * i - 2], reply[3 * i - 1] = left, left < capacity and over - clock or 0
+      reply[3 * i] = (owns or not kind0) and 1 or 0
     end
   end
 end

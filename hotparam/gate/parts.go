@@ -19,7 +19,8 @@ import (
 //
 // An error of Take that has a method FailedShard() int, itself or one that it
 // wraps, says which shard did not answer; others are held against all that were
-// asked.
+// asked. Where one shard denies and another one does not answer, Take denies, and
+// Remaining is -1 in the results of the other.
 type Sharded interface {
 	// Shards is how many there are, always as many.
 	Shards() int

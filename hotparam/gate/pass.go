@@ -77,6 +77,22 @@ func (s *shared) failed(a *ask, start time.Time, err error) {
 	a.blamed = s.parts.of[shard].Load()
 }
 
+// unanswered tells the breakers of shards that did not answer when another one
+// denied. What remains there is not known, so the verdict says nothing.
+func (s *shared) unanswered(a *ask, gr *group, start time.Time) {
+	for i := range gr.results {
+		r := &gr.results[i]
+		if r.Remaining >= 0 {
+			continue
+		}
+		r.Remaining = 0
+		shard := s.parts.shard(&gr.charges[i])
+		if p := a.pass(s.parts.of[shard].Load()); p != nil {
+			p.tell(s.parts.fail(p.part, shard, start, errUnanswered))
+		}
+	}
+}
+
 // exclude moves the charges of the part that was blamed from a group to a.out; all
 // of them where that is not known.
 func (s *shared) exclude(a *ask, gr *group) {

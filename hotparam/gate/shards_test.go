@@ -358,3 +358,37 @@ func TestShardsUnderWay(t *testing.T) {
 		}
 	})
 }
+
+// halfDenied denies by a hot key, and does not hear from the server of clients.
+type halfDenied struct{ *sharded }
+
+func (s halfDenied) Take(_ context.Context, _ time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+	for i := range charges {
+		results[i] = limit.Result{Limit: 8, RetryAfter: time.Nanosecond}
+		if !charges[i].Subject.Client.IsZero() {
+			results[i] = limit.Result{Allowed: true, Limit: 1000, Remaining: -1}
+		}
+	}
+	return false, nil
+}
+
+// A server that does not answer when another one denies is counted as failing, and
+// the request is denied by what is known.
+func TestDenialBesideAServerThatIsOut(t *testing.T) {
+	t.Parallel()
+	store := halfDenied{newSharded()}
+	b := build(t, failureRules+"ip: {fixed: {limit: 1000, window: 1m, scope: cluster}}\n", gate.Config{Shared: store, Live: func() int { return 4 }})
+	b.hot("open?id=0")
+	for i := range 5 {
+		if s := b.Stats(); s.StoreOpened != 0 {
+			t.Fatalf("open after %d", i)
+		}
+		b.now = b.now.Add(time.Second)
+		if v := b.get("/open?id=0", "192.0.2.1"); v.Allowed || v.Reason != hotparam.ReasonHot || v.Remaining != 0 {
+			t.Errorf("%+v", v)
+		}
+	}
+	if s := b.Stats(); s.StoreOpened != 1 || s.StoreOut != 1 || s.StoreErrors != 0 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -25,6 +25,8 @@ var (
 	errHanging = errors.New("gate: shared store: too many calls have not returned")
 	// errPanic: the store panicked; the panic goes on to the caller.
 	errPanic = errors.New("gate: shared store: panic")
+	// errUnanswered: a shard did not say what remains when another one denied.
+	errUnanswered = errors.New("gate: shared store: no answer")
 	// errEcho stands for a failure that says no more than the one before.
 	errEcho = errors.New("gate: shared store: failed together with another call")
 )
@@ -95,6 +97,8 @@ func (s *shared) take(ctx context.Context, a *ask, gr *group) (ok bool, err erro
 	if err != nil {
 		s.errors.Add(1)
 		s.failed(a, start, err)
+	} else if !ok {
+		s.unanswered(a, gr, start)
 	}
 	a.leave(nil)
 	return ok, err

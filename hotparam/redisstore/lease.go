@@ -12,7 +12,8 @@ import (
 // lease is what is held of one key, and how often it was asked for. What every
 // request touches is atomic, so that they wait for nobody.
 type lease struct {
-	charge limit.Charge // with cost 1; never changes
+	charge limit.Charge // with cost 1; neither it nor most ever changes
+	most   int64        // that may be held
 
 	held  atomic.Int64
 	asked atomic.Int64 // cost, in this span of leaseLife
@@ -21,17 +22,20 @@ type lease struct {
 	// reset and capacity are what the store said last.
 	reset, capacity atomic.Int64
 
-	mu     sync.Mutex // guards what follows, and lets held grow
-	at     time.Time  // when the oldest of held was charged, by the clock of Redis
-	newest time.Time  // when the newest was granted, by ours
-	refill bool       // one is under way
-	over   bool       // nobody looks after it any more
-	before int64      // asked, in the span before
-	left   int64      // in the bucket, when the store last said so
+	mu      sync.Mutex // guards what follows, and lets held grow
+	surplus int64      // charged too, and beyond most: it only goes back
+	at      time.Time  // when the oldest of held was charged, by the clock of Redis
+	last    int64      // cost of the newest grant
+	lastAt  time.Time  // when that was charged
+	newest  time.Time  // when it was granted, by our clock
+	refill  bool       // one is under way
+	over    bool       // nobody looks after it any more
+	before  int64      // asked, in the span before
+	left    int64      // in the bucket, when the store last said so
 }
 
-func newLease(c *limit.Charge) *lease {
-	k := &lease{charge: *c}
+func newLease(c *limit.Charge, most int64) *lease {
+	k := &lease{charge: *c, most: most}
 	k.charge.Cost = 1
 	return k
 }
@@ -82,35 +86,42 @@ func (k *lease) putBack(cost int64) bool {
 	if k.over {
 		return false
 	}
-	k.held.Add(cost)
+	k.hold(cost)
 	return true
 }
 
+// hold adds to what is held, as much as fits. It is called with mu held.
+func (k *lease) hold(cost int64) {
+	fits := min(cost, max(0, k.most-k.held.Load()))
+	k.held.Add(fits)
+	k.surplus += cost - fits
+}
+
 // due is how much to lease now, and marks it as under way; 0: nothing.
-func (k *lease) due(most int64) int64 {
+func (k *lease) due() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.refill || k.over {
 		return 0
 	}
-	want := k.want(most)
+	want, held := k.want(), k.held.Load()
 	k.low.Store(want / 2)
-	if want == 0 || k.held.Load() >= want/2 {
+	if want == 0 || held >= want/2 {
 		return 0
 	}
 	k.refill = true
 	k.low.Store(math.MinInt64) // until it is there
-	return want
+	return want - held
 }
 
 // want is how much the key should have ahead; 0 where a lease is not worth it, or
 // the bucket has not enough left. It is called with mu held.
-func (k *lease) want(most int64) int64 {
+func (k *lease) want() int64 {
 	rate := max(k.asked.Load(), k.before) * int64(time.Second/leaseLife)
 	if rate < leaseRate {
 		return 0
 	}
-	n := min(most, rate/int64(time.Second/leaseSpan), k.left/4)
+	n := min(k.most, rate/int64(time.Second/leaseSpan), k.left/4)
 	if n < 8 {
 		return 0
 	}
@@ -141,14 +152,20 @@ func (k *lease) granted(r *limit.Result, cost int64, at time.Time, ok bool) bool
 	if !ok {
 		return false
 	}
-	// Requests may take the last of it in between: then at is older than need be,
-	// which gives back less.
-	if k.held.Load() == 0 {
-		k.at = at
-	}
-	k.held.Add(cost)
+	k.at = k.oldest()
+	k.last, k.lastAt = cost, at
+	k.hold(cost)
 	k.newest = time.Now()
 	return true
+}
+
+// oldest is when the oldest of what is held was charged, for requests use up what
+// was charged first. Too old gives back less. It is called with mu held.
+func (k *lease) oldest() time.Time {
+	if k.held.Load()+k.surplus <= k.last {
+		return k.lastAt
+	}
+	return k.at
 }
 
 // failed ends a refill that came to nothing.
@@ -170,16 +187,17 @@ func (k *lease) turn() (idle, late bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	asked, held := k.asked.Swap(0), k.held.Load()
-	idle = asked == 0 && k.before == 0 && held == 0 && !k.refill
+	idle = asked == 0 && k.before == 0 && held == 0 && k.surplus == 0 && !k.refill
 	k.over, k.before = idle, asked
-	return idle, held > 0 && time.Since(k.newest) >= leaseLife
+	return idle, k.surplus > 0 || held > 0 && time.Since(k.newest) >= leaseLife
 }
 
-// empty takes out what is held, as a charge to give back, and when it was taken.
-func (k *lease) empty() (limit.Charge, time.Time) {
+// empty takes out what is held, as a charge to give back.
+func (k *lease) empty() repayment {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	c := k.charge
-	c.Cost = k.held.Swap(0)
-	return c, k.at
+	owed := repayment{k.charge, k.oldest()}
+	owed.charge.Cost = k.held.Swap(0) + k.surplus
+	k.surplus = 0
+	return owed
 }

@@ -61,8 +61,8 @@ type LeaseStats struct {
 	// Grants are leases taken, Local the requests that they paid for.
 	Grants, Local uint64
 	// Returned is the cost that was given back unused, Lost what stays charged
-	// because that failed or came too late, or may have been by a grant of which
-	// nobody heard in time.
+	// because that failed or came too late, or the limit has changed since, or may
+	// have been by a grant of which nobody heard in time.
 	Returned, Lost uint64
 	// Held is the cost now in leases, Keys the keys that are watched.
 	Held, Keys int64
@@ -104,7 +104,7 @@ func (l *Leases) watch(c *limit.Charge) *lease {
 	if l.keys[c.Subject.Name] != nil || len(l.keys) >= leaseKeys {
 		return nil
 	}
-	k := newLease(c)
+	k := newLease(c, l.max)
 	l.keys[c.Subject.Name] = k
 	return k
 }
@@ -116,7 +116,7 @@ func (l *Leases) renew(k *lease) {
 	if !l.running.Load() {
 		return
 	}
-	if want := k.due(l.max); want > 0 {
+	if want := k.due(); want > 0 {
 		l.refills.Go(func() { l.grant(k, want) })
 	}
 }
@@ -165,7 +165,7 @@ func (l *Leases) sweep(ctx context.Context, all bool) {
 	l.mu.Lock()
 	for name, k := range l.keys {
 		idle, late := k.turn()
-		if late || all && k.held.Load() > 0 {
+		if late || all {
 			over = append(over, k)
 		}
 		if idle {
@@ -173,23 +173,27 @@ func (l *Leases) sweep(ctx context.Context, all bool) {
 		}
 	}
 	l.mu.Unlock()
-	for _, k := range over {
-		l.giveBack(ctx, k)
-	}
+	l.giveBack(ctx, over)
 }
 
-func (l *Leases) giveBack(ctx context.Context, k *lease) {
-	c, at := k.empty()
-	if c.Cost == 0 {
+// giveBack gives back what is held of some keys, all in one round trip, which takes
+// refundTime at most.
+func (l *Leases) giveBack(ctx context.Context, over []*lease) {
+	var owed []repayment
+	var cost int64
+	for _, k := range over {
+		if o := k.empty(); o.charge.Cost > 0 {
+			owed, cost = append(owed, o), cost+o.charge.Cost
+		}
+	}
+	if len(owed) == 0 {
 		return
 	}
 	within, cancel := context.WithTimeout(ctx, refundTime)
 	defer cancel()
-	if err := l.c.limiterOf(&c.Subject).RefundAt(within, at, []limit.Charge{c}, make([]limit.Result, 1)); err != nil {
-		l.counts.lost.Add(uint64(c.Cost))
-		return
-	}
-	l.counts.returned.Add(uint64(c.Cost))
+	back := l.c.repayAll(within, owed)
+	l.counts.returned.Add(uint64(back))
+	l.counts.lost.Add(uint64(cost - back))
 }
 
 // Stats reads the figures.

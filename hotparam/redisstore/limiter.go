@@ -129,7 +129,8 @@ func (l *Limiter) putBack(q *question) {
 // RefundAt takes back what an admitted TakeAt charged, for a request that was
 // then denied elsewhere; at is what TakeAt said. It gives back at most what was
 // charged, and never lets more pass than if the charge had not been made. It
-// writes what remains into results, one for each charge. One round trip; after an
+// writes what remains into results, one for each charge; Allowed is false where the
+// limit has changed meanwhile, so that the charge stays. One round trip; after an
 // error it is not known whether anything was given back, and it must not be
 // called again: that could give twice.
 func (l *Limiter) RefundAt(ctx context.Context, at time.Time, charges []limit.Charge, results []limit.Result) error {
@@ -140,26 +141,17 @@ func (l *Limiter) refundAt(ctx context.Context, now, at time.Time, charges []lim
 	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
 		return err
 	}
-	q := l.questions.Get().(*question)
-	defer l.putBack(q)
-	if err := q.set(l.keys, charges); err != nil {
+	owed := make([]repayment, len(charges))
+	for i := range charges {
+		owed[i] = repayment{charges[i], at}
+	}
+	names, args, err := l.repay(now, owed)
+	if err != nil {
 		return err
 	}
-	names, args := make([]string, len(charges)), make([]any, 2, 2+5*len(charges))
-	args[0], args[1] = byClock(l.at(now)), at.UnixMicro()
-	for i := range q.asked {
-		names[i] = string(q.key(i))
-		args = q.asked[i].ask(args, charges[i].Cost) // each its own: earlier ones for the same subject are refunded by themselves
-	}
-	answer, err := l.refund.Run(ctx, l.c.rdb, names, args...).Int64Slice()
-	if err == nil && len(answer) != 2*len(charges) {
-		err = fmt.Errorf("answer %.100v: want %d numbers", fmt.Sprint(answer), 2*len(charges))
-	}
-	if err != nil {
+	reply := l.refund.Run(ctx, l.c.rdb, names, args...)
+	if err := readRepaid(reply, owed, results); err != nil {
 		return fmt.Errorf("redisstore: refund %s: %w", spaces(charges), err)
-	}
-	for i := range results {
-		results[i] = limit.Result{Allowed: true, Limit: q.asked[i].Capacity, Remaining: answer[2*i], ResetAfter: lasting(answer[2*i+1])}
 	}
 	return nil
 }

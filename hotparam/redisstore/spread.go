@@ -154,7 +154,8 @@ func (s *spread) takeParts(ctx context.Context, now time.Time, parts []*part) (b
 		if err != nil {
 			return false, &laneError{err, p.lane}
 		}
-		return false, s.askInVain(ctx, now, parts[i+1:])
+		s.askInVain(ctx, now, parts[i+1:])
+		return false, nil
 	}
 	return true, nil
 }
@@ -165,16 +166,25 @@ func never() limit.Charge {
 }
 
 // askInVain fills in the results of lanes that were not asked, since another one
-// denied: the request is denied there too, which charges nothing and says all.
-func (s *spread) askInVain(ctx context.Context, now time.Time, parts []*part) error {
+// denied: the request is denied there too, which charges nothing and says all. A
+// lane that does not answer does not undo the denial; Remaining is -1 there.
+func (s *spread) askInVain(ctx context.Context, now time.Time, parts []*part) {
 	for _, p := range parts {
 		p.results = append(p.results, limit.Result{})
-		if _, err := s.lanes[p.lane].Take(ctx, now, append(p.charges, never()), p.results); err != nil {
-			return &laneError{err, p.lane}
-		}
+		_, err := s.lanes[p.lane].Take(ctx, now, append(p.charges, never()), p.results)
 		p.results = p.results[:len(p.charges)]
+		for i := range p.results {
+			if err != nil {
+				p.results[i] = limit.Result{Allowed: true, Limit: capacity(&p.charges[i].Spec), Remaining: -1}
+			}
+		}
 	}
-	return nil
+}
+
+// capacity is that of a valid spec.
+func capacity(s *limit.Spec) int64 {
+	t, _ := s.Terms()
+	return t.Capacity
 }
 
 // refund gives back what a lane has charged. Where the request is denied the
@@ -185,6 +195,9 @@ func (s *spread) refund(ctx context.Context, now time.Time, p *part, failed bool
 	if !failed && ctx.Err() == nil {
 		if err := s.lanes[p.lane].refundAt(ctx, now, p.at, p.charges, p.results); err != nil {
 			s.lost.Add(1) // it may have arrived: a second try could give twice
+		}
+		for i := range p.results {
+			p.results[i].Allowed = true // as it was, whatever became of the refund
 		}
 		return
 	}

@@ -1,0 +1,116 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// repayment is a charge to take back, and when it was charged, by the clock of its
+// server.
+type repayment struct {
+	charge limit.Charge
+	at     time.Time
+}
+
+// perRepayment is how many numbers the script "refund" answers for each charge.
+const perRepayment = 3
+
+// repay makes KEYS and ARGV of lua/limit_refund.lua.
+func (l *Limiter) repay(now time.Time, owed []repayment) (names []string, args []any, err error) {
+	q := l.questions.Get().(*question)
+	defer l.putBack(q)
+	args = append(make([]any, 0, 1+6*len(owed)), byClock(l.at(now)))
+	for i := range owed { // one by one: earlier ones of the same subject are taken back by themselves
+		if err := q.set(l.keys, []limit.Charge{owed[i].charge}); err != nil {
+			return nil, nil, err
+		}
+		names = append(names, string(q.key(0)))
+		args = append(q.asked[0].ask(args, owed[i].charge.Cost), owed[i].at.UnixMicro())
+	}
+	return names, args, nil
+}
+
+// readRepaid reads what lua/limit_refund.lua says.
+func readRepaid(reply *redis.Cmd, owed []repayment, results []limit.Result) error {
+	answer, err := reply.Int64Slice()
+	if err != nil {
+		return err
+	}
+	if len(answer) != perRepayment*len(owed) {
+		return fmt.Errorf("answer %.100v: want %d numbers", fmt.Sprint(answer), perRepayment*len(owed))
+	}
+	for i := range results {
+		terms, err := owed[i].charge.Spec.Terms()
+		if err != nil {
+			return err
+		}
+		n := answer[perRepayment*i:]
+		results[i] = limit.Result{Allowed: n[2] == 1, Limit: terms.Capacity, Remaining: n[0], ResetAfter: lasting(n[1])}
+	}
+	return nil
+}
+
+// repayAll takes back charges of any lanes, in one round trip, and one more where a
+// server does not know the script. It returns the cost that is back; what is not
+// stays charged, or it is not known.
+func (c *Client) repayAll(ctx context.Context, owed []repayment) (back int64) {
+	byLane := map[*Limiter][]repayment{}
+	for _, o := range owed {
+		l := c.limiterOf(&o.charge.Subject)
+		byLane[l] = append(byLane[l], o)
+	}
+	var parts []repaidPart
+	for l, all := range byLane {
+		for some := range slices.Chunk(all, maxCharges) {
+			if names, args, err := l.repay(time.Time{}, some); err == nil {
+				parts = append(parts, repaidPart{script: l.refund, owed: some, names: names, args: args})
+			}
+		}
+	}
+	unknown := c.repayParts(ctx, parts, (*redis.Script).EvalSha, &back)
+	c.repayParts(ctx, unknown, (*redis.Script).Eval, &back)
+	return back
+}
+
+// repaidPart is one call of the script "refund".
+type repaidPart struct {
+	script *redis.Script
+	owed   []repayment
+	names  []string
+	args   []any
+	reply  *redis.Cmd
+}
+
+// repayParts makes calls in one pipeline, and adds up what came back. It returns
+// those whose server does not know the script, and has done nothing.
+func (c *Client) repayParts(ctx context.Context, parts []repaidPart, run func(*redis.Script, context.Context, redis.Scripter, []string, ...any) *redis.Cmd, back *int64) (unknown []repaidPart) {
+	if len(parts) == 0 {
+		return nil
+	}
+	_, _ = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
+		for i := range parts {
+			parts[i].reply = run(parts[i].script, ctx, p, parts[i].names, parts[i].args...)
+		}
+		return nil
+	})
+	for _, p := range parts {
+		results := make([]limit.Result, len(p.owed))
+		err := readRepaid(p.reply, p.owed, results)
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			unknown = append(unknown, p)
+			continue
+		}
+		for i := range results {
+			if err == nil && results[i].Allowed {
+				*back += p.owed[i].charge.Cost
+			}
+		}
+	}
+	return unknown
+}
