@@ -3,6 +3,9 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -63,16 +66,39 @@ func TestEveryKeyExpires(t *testing.T) {
 	}
 	m.windows()
 	m.others()
+	m.lostOverrides()
 	m.sets()
-	for name, text := range map[string]string{
-		"decide": lua.Decide(), "decide many": lua.DecideMany(), "refund": lua.Refund(), "exchange": lua.Exchange(),
-		"cl_throttle": lua.CLThrottle(), "in_flight": lua.InFlight(), "claim_hot": lua.ClaimHot(), "publish_hot": lua.PublishHot(),
-		"write_override": lua.WriteOverride(), "write_report": lua.WriteReport(),
-	} {
-		if ran := m.raw.ScriptExists(t.Context(), redis.NewScript(text).Hash()).Val(); len(ran) != 1 || !ran[0] {
-			t.Errorf("script %s was not run: is there something new that this test does not ask for?", name)
+	scripts := map[string]string{
+		"Decide": lua.Decide(), "DecideMany": lua.DecideMany(), "Refund": lua.Refund(), "Exchange": lua.Exchange(),
+		"CLThrottle": lua.CLThrottle(), "InFlight": lua.InFlight(), "ClaimHot": lua.ClaimHot(), "PublishHot": lua.PublishHot(),
+		"WriteOverride": lua.WriteOverride(), "RestoreOverrides": lua.RestoreOverrides(), "WriteReport": lua.WriteReport(),
+	}
+	for _, name := range exportedScripts(t) {
+		if text, known := scripts[name]; !known {
+			t.Errorf("this test does not know the script lua.%s", name)
+		} else if ran := m.raw.ScriptExists(t.Context(), redis.NewScript(text).Hash()).Val(); len(ran) != 1 || !ran[0] {
+			t.Errorf("lua.%s was not run: ask for what it does", name)
 		}
 	}
+}
+
+// exportedScripts are the functions of package lua.
+func exportedScripts(t *testing.T) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob("../../lua/embed*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile(`(?m)^func ([A-Z]\w*)\(\) string`).FindAllStringSubmatch(string(text), -1) {
+			names = append(names, found[1])
+		}
+	}
+	return names
 }
 
 // limits charges, denies, blocks and refunds, and finds states of every other
@@ -198,6 +224,18 @@ func (m mortal) others() {
 		check("Trim", err)
 	}
 	check("Delete", store.Delete(ctx, "o0", "ann"))
+}
+
+// lostOverrides has a process write overrides back that the server has lost.
+func (m mortal) lostOverrides() {
+	m.Helper()
+	put(m.T, m.c.Overrides(), rules.Override{ID: "ends", Key: "topic?id=2", Action: rules.ActionBlock, Until: now().Add(time.Hour), Author: "ann"})
+	next(m.T, followOverrides(m.T, m.open(m.T)), "the overrides")
+	m.lose(m.T)
+	eventually(m.T, "the overrides are written back", func() bool {
+		return m.raw.Exists(m.Context(), m.c.keys.overrides(), m.c.keys.overrideUntil(), m.c.keys.overrideVersion(), m.c.keys.overrideAudit()).Val() == 4
+	})
+	m.after("overrides were written back")
 }
 
 // sets publishes a set whole, as changes and emptied, and changes its owner.
