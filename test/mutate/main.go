@@ -98,7 +98,7 @@ func open(ctx context.Context) (b *bench, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	b = &bench{root: strings.TrimSpace(string(gomod)), dir: dir, rapid: map[string]bool{}, usual: map[tests]time.Duration{}}
+	b = &bench{root: strings.TrimSpace(string(gomod)), dir: dir, rapid: map[string]bool{}, usual: map[tests]time.Duration{}, scripts: map[string]string{}}
 	return b, func() { _ = os.RemoveAll(dir) }, nil // what stays is in the system's temporary directory
 }
 

@@ -5,14 +5,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -23,13 +21,20 @@ type bench struct {
 	root string // of the repository
 	dir  string // for binaries and changed copies
 	// rapid says which packages' tests know the flags of rapid, and usual how long
-	// tests take without a fault. Both are complete before the first fault.
+	// tests take without a fault. All are complete before the first fault.
 	rapid map[string]bool
 	usual map[tests]time.Duration
+	// scripts has the binaries for faults in scripts, by package.
+	scripts map[string]string
 }
 
-// tests are those that a fault names.
-type tests struct{ pkg, pattern string }
+// tests are those that a fault names; scripts: of the binary that reads the scripts.
+type tests struct {
+	pkg, pattern string
+	scripts      bool
+}
+
+func (f fault) what() tests { return tests{f.pkg, f.tests, f.inScript()} }
 
 // outcome is what became of some tests.
 type outcome struct {
@@ -40,8 +45,8 @@ type outcome struct {
 
 var (
 	failedTest  = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
-	skippedTest = regexp.MustCompile(`(?m)^--- SKIP: (\S+)`)
-	passedTest  = regexp.MustCompile(`(?m)^--- PASS: (\S+)`)
+	skippedTest = regexp.MustCompile(`(?m)^--- SKIP: `)
+	passedTest  = regexp.MustCompile(`(?m)^--- PASS: `)
 )
 
 // compile builds the tests of a package; overlay is a file for "go build", "" for
@@ -62,7 +67,7 @@ func (b *bench) compile(ctx context.Context, pkg, name, overlay string) (string,
 
 // run runs some tests for a time at most. Servers that a crashed test left behind
 // end with it: they are of its process group.
-func (b *bench) run(ctx context.Context, bin string, what tests, within time.Duration) outcome {
+func (b *bench) run(ctx context.Context, bin string, what tests, within time.Duration, env ...string) outcome {
 	args := []string{"-test.run", what.pattern, "-test.v", "-test.failfast", "-test.timeout", within.String()}
 	if b.rapid[what.pkg] { // what it finds is not kept, nor made small
 		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=1ms")
@@ -72,7 +77,7 @@ func (b *bench) run(ctx context.Context, bin string, what tests, within time.Dur
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, bin, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Join(b.root, what.pkg), &out, &out
-	cmd.Env = append(os.Environ(), "HOTPARAM_REQUIRE_SERVERS=1")
+	cmd.Env = append(append(os.Environ(), "HOTPARAM_REQUIRE_SERVERS=1"), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second // a server may hold the pipe
@@ -103,27 +108,21 @@ func judge(err error, out []byte, within time.Duration) outcome {
 func (b *bench) verify(ctx context.Context, faults []fault) error {
 	bins := map[string]string{}
 	for _, f := range faults {
-		what := tests{f.pkg, f.tests}
+		what := f.what()
 		if _, done := b.usual[what]; done {
 			continue
 		}
-		if bins[f.pkg] == "" {
-			bin, err := b.compile(ctx, f.pkg, strings.ReplaceAll(f.pkg[2:], "/", "-"), "")
-			if err != nil {
-				return err
-			}
-			bins[f.pkg] = bin
-			probe := exec.CommandContext(ctx, bin, "-test.run", "^$", "-rapid.nofailfile")
-			probe.Dir = filepath.Join(b.root, f.pkg)
-			b.rapid[f.pkg] = probe.Run() == nil
+		bin, err := b.binary(ctx, what, bins)
+		if err != nil {
+			return err
 		}
 		began := time.Now()
-		o := b.run(ctx, bins[f.pkg], what, 2*time.Minute)
-		switch skipped := skippedTest.FindSubmatch(o.out); {
+		o := b.run(ctx, bin, what, 2*time.Minute, scriptsEnv+"="+filepath.Join(b.root, "lua"))
+		switch {
 		case o.failed:
 			return fmt.Errorf("without a fault %s %s fails: %s\n%s", what.pkg, what.pattern, o.how, o.out)
-		case skipped != nil:
-			return fmt.Errorf("without a fault %s skips %s: nothing would notice", what.pkg, skipped[1])
+		case skippedTest.Match(o.out):
+			return fmt.Errorf("without a fault a test of %s %s skips, so nothing would notice:\n%s", what.pkg, what.pattern, o.out)
 		case !passedTest.Match(o.out):
 			return fmt.Errorf("%s has no test for -run %q", what.pkg, what.pattern)
 		}
@@ -132,21 +131,46 @@ func (b *bench) verify(ctx context.Context, faults []fault) error {
 	return nil
 }
 
+// binary compiles tests without a fault, once for each package, or twice where it has
+// faults in scripts.
+func (b *bench) binary(ctx context.Context, what tests, bins map[string]string) (bin string, err error) {
+	if what.scripts {
+		if b.scripts[what.pkg] == "" {
+			b.scripts[what.pkg], err = b.compileScripts(ctx, what.pkg)
+		}
+		bin = b.scripts[what.pkg]
+	} else {
+		if bins[what.pkg] == "" {
+			bins[what.pkg], err = b.compile(ctx, what.pkg, binName(what.pkg), "")
+		}
+		bin = bins[what.pkg]
+	}
+	if err != nil {
+		return "", err
+	}
+	probe := exec.CommandContext(ctx, bin, "-test.run", "^$", "-rapid.nofailfile")
+	probe.Dir, probe.Env = filepath.Join(b.root, what.pkg), append(os.Environ(), scriptsEnv+"="+filepath.Join(b.root, "lua"))
+	b.rapid[what.pkg] = probe.Run() == nil
+	return bin, nil
+}
+
 // try plants one fault and says what its tests say.
 func (b *bench) try(ctx context.Context, f fault) (outcome, error) {
+	what := f.what()
+	within := 4*b.usual[what] + 20*time.Second
+	if f.inScript() {
+		dir, err := b.plantScript(f)
+		if err != nil {
+			return outcome{}, err
+		}
+		return b.run(ctx, b.scripts[f.pkg], what, within, scriptsEnv+"="+dir), nil
+	}
 	text, err := f.plant(b.root)
 	if err != nil {
 		return outcome{}, err
 	}
-	changed, overlay := filepath.Join(b.dir, f.name+filepath.Ext(f.file)), filepath.Join(b.dir, f.name+".json")
-	if err := os.WriteFile(changed, []byte(text), 0o600); err != nil {
-		return outcome{}, err
-	}
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(b.root, f.file): changed}})
+	overlay, err := b.overlay(f.name, map[string]string{filepath.Join(b.root, f.file): text})
 	if err != nil {
-		return outcome{}, err
-	}
-	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
 		return outcome{}, err
 	}
 	bin, err := b.compile(ctx, f.pkg, f.name, overlay)
@@ -154,6 +178,5 @@ func (b *bench) try(ctx context.Context, f fault) (outcome, error) {
 		return outcome{}, err
 	}
 	defer os.Remove(bin) // they are large
-	what := tests{f.pkg, f.tests}
-	return b.run(ctx, bin, what, 4*b.usual[what]+20*time.Second), nil
+	return b.run(ctx, bin, what, within), nil
 }
