@@ -3,7 +3,7 @@
 GO ?= go
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: help demo build test test-long race integration mutate lint bench peers fuzz clean
+.PHONY: help demo build test test-long race integration mutate lint bench peers fuzz upstreams clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -51,6 +51,11 @@ fuzz: ## every fuzz target for FUZZTIME (default 20s)
 	@set -e; for f in $$(grep -rlE '^func Fuzz' --include='*_test.go' .); do \
 	  for name in $$(grep -oE '^func Fuzz[A-Za-z0-9_]+' $$f | cut -c6-); do \
 	    echo "== $$f $$name"; $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) ./$$(dirname $$f); done; done
+
+UPSTREAMS ?= bin/upstreams
+upstreams: ## ask real frameworks how they read request targets, and compare with the table of the presets; installs them
+	test/upstreams/setup.sh $(UPSTREAMS)
+	cd test/upstreams && $(GO) vet ./... && $(GO) run . -dir ../../$(UPSTREAMS)
 
 clean: ## what build made
 	rm -rf bin dist

@@ -1,0 +1,16 @@
+"""gunicorn django_app:app"""
+
+from django.conf import settings
+from django.http import JsonResponse
+from django.urls import path
+from django.core.wsgi import get_wsgi_application
+
+
+def topic(request):
+    q = request.GET
+    return JsonResponse({"saw": True, "id": q.get("id"), "topic_id": q.get("topic_id")})
+
+
+urlpatterns = [path("topic", topic)]
+settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], SECRET_KEY="none", DEBUG=False)
+app = get_wsgi_application()

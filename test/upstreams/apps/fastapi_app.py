@@ -1,0 +1,10 @@
+"""uvicorn fastapi_app:app"""
+
+from fastapi import FastAPI
+
+app = FastAPI()
+
+
+@app.api_route("/topic", methods=["GET", "POST"])
+def topic(id: str | None = None, topic_id: str | None = None):
+    return {"saw": True, "id": id, "topic_id": topic_id}

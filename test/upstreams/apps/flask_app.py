@@ -1,0 +1,11 @@
+"""gunicorn flask_app:app"""
+
+from flask import Flask, jsonify, request
+
+app = Flask(__name__)
+
+
+@app.route("/topic", methods=["GET", "POST"])
+def topic():
+    q = request.args
+    return jsonify(saw=True, id=q.get("id"), topic_id=q.get("topic_id"))

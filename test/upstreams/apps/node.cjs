@@ -1,0 +1,58 @@
+// node node.cjs NAME PORT: one route, /topic, that answers with what the framework's usual way to read a query gives.
+const [, , name, port] = process.argv;
+const { createRequire } = require("module");
+const need = createRequire(process.cwd() + "/"); // packages stand in the working directory
+const at = { port: Number(port), hostname: "127.0.0.1" };
+const saw = (q) => ({ saw: true, id: q.id, topic_id: q.topic_id });
+
+const express = (version) => {
+  const app = need(version)();
+  app.all("/topic", (req, res) => res.json(saw(req.query)));
+  app.listen(at.port, at.hostname);
+};
+const plain = (read) =>
+  require("http")
+    .createServer((req, res) => {
+      let url;
+      try {
+        url = read(req.url);
+      } catch {
+        url = { path: "" };
+      }
+      res.statusCode = url.path === "/topic" ? 200 : 404;
+      res.end(url.path === "/topic" ? JSON.stringify(saw(url.query)) : "");
+    })
+    .listen(at.port, at.hostname);
+
+({
+  express4: () => express("express4"),
+  express5: () => express("express5"),
+  "koa-router": () => {
+    const Koa = need("koa");
+    const Router = need("@koa/router");
+    const router = new (Router.default || Router)();
+    router.all("/topic", (ctx) => (ctx.body = saw(ctx.query)));
+    new Koa().use(router.routes()).listen(at.port, at.hostname);
+  },
+  fastify: () => {
+    const app = need("fastify")();
+    app.all("/topic", async (req) => saw(req.query));
+    app.listen({ port: at.port, host: at.hostname });
+  },
+  hono: async () => {
+    const { Hono } = need("hono");
+    const app = new Hono();
+    app.all("/topic", (c) => c.json(saw({ id: c.req.query("id"), topic_id: c.req.query("topic_id") })));
+    need("@hono/node-server").serve({ fetch: app.fetch, ...at });
+  },
+  "node-URL": () =>
+    plain((target) => {
+      const url = new URL(target, "http://h");
+      return { path: url.pathname, query: { id: url.searchParams.get("id"), topic_id: url.searchParams.get("topic_id") } };
+    }),
+  "node-url.parse": () =>
+    plain((target) => {
+      const url = require("url").parse(target, true);
+      return { path: url.pathname, query: url.query };
+    }),
+})[name]();

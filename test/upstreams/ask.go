@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// seen is what a handler made of a target.
+type seen string
+
+const (
+	missed seen = "not routed or another value" // in the table: neither exact nor array
+	other  seen = "another value"
+	exact  seen = "exact"
+	array  seen = "array"
+)
+
+// ask sends a target byte for byte and says what the handler saw.
+func ask(addr string, t *target) seen {
+	conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
+	if err != nil {
+		return missed
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	method := t.Method
+	if method == "" {
+		method = http.MethodGet
+	}
+	var head bytes.Buffer
+	head.WriteString(method + " ")
+	for _, r := range t.Target {
+		head.WriteByte(byte(r))
+	}
+	head.WriteString(" HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n")
+	for name, value := range t.Headers {
+		fmt.Fprintf(&head, "%s: %s\r\n", name, value)
+	}
+	if t.Body != "" {
+		fmt.Fprintf(&head, "Content-Length: %d\r\n", len(t.Body))
+	}
+	head.WriteString("\r\n" + t.Body)
+	if _, err := conn.Write(head.Bytes()); err != nil {
+		return missed
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	if err != nil {
+		return missed
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		return missed
+	}
+	return t.read(body)
+}
+
+// read reads an answer: JSON of ours, or what nginx writes.
+func (t *target) read(body []byte) seen {
+	param := t.Param
+	if param == "" {
+		param = "id"
+	}
+	if text, ok := strings.CutPrefix(string(body), "nginx|"); ok {
+		id, topicID, _ := strings.Cut(text, "|")
+		if param == "topic_id" {
+			id = topicID
+		}
+		if id == t.Means {
+			return exact
+		}
+		return other
+	}
+	var saw map[string]any
+	if err := json.Unmarshal(body, &saw); err != nil || saw["saw"] != true {
+		return missed
+	}
+	switch v := saw[param].(type) {
+	case string:
+		if v == t.Means {
+			return exact
+		}
+	case []any:
+		if len(v) == 1 && v[0] == t.Means {
+			return array
+		}
+	}
+	return other
+}

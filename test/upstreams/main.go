@@ -1,0 +1,157 @@
+// Program upstreams asks real servers and frameworks what they make of each
+// spelling in hotparam/rules/testdata/upstreams.json, over raw sockets, and says
+// where the table is not right any more. With -write it writes the table anew.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// table is the file. Fields stay in the order in which they are here.
+type table struct {
+	Frameworks map[string]string `json:"frameworks"`
+	Targets    []*target         `json:"targets"`
+}
+
+// target is one spelling. Each character of Target is one byte.
+type target struct {
+	Target      string            `json:"target"`
+	Group       string            `json:"group"`
+	Means       string            `json:"means"`
+	Exact       []string          `json:"exact"`
+	RoutedOther []string          `json:"routed_other"`
+	Array       []string          `json:"array,omitempty"`
+	Method      string            `json:"method,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Body        string            `json:"body,omitempty"`
+	Param       string            `json:"param,omitempty"`
+}
+
+func main() {
+	file := flag.String("table", "../../hotparam/rules/testdata/upstreams.json", "the table")
+	dir := flag.String("dir", "", "work directory in which setup.sh has installed the frameworks")
+	only := flag.String("only", "", "upstreams to ask, with commas; all that start if empty")
+	write := flag.Bool("write", false, "write the table anew")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	differences, err := run(ctx, *file, *dir, *only, *write)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "upstreams:", err)
+		os.Exit(2)
+	}
+	if differences > 0 {
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, file, dir, only string, write bool) (differences int, err error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	var t table
+	if err := json.Unmarshal(data, &t); err != nil {
+		return 0, err
+	}
+	apps, err := filepath.Abs("apps")
+	if err != nil {
+		return 0, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	l := &lab{dir: dir, apps: apps, addrs: map[string]string{}}
+	defer func() { cancel(); l.wait() }()
+	var names []string
+	for name := range t.Frameworks {
+		if only == "" || slices.Contains(strings.Split(only, ","), name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if l.addrs[name] == "" {
+			if err := l.start(ctx, name); err != nil {
+				fmt.Printf("%-26s left out: %v\n", name, err)
+				continue
+			}
+		}
+		n := t.measure(name, l.addrs[name])
+		fmt.Printf("%-26s %d targets, %d differ\n", name, len(t.Targets), n)
+		differences += n
+	}
+	if write {
+		err = t.write(file)
+	}
+	return differences, err
+}
+
+// measure sends every target to one upstream, puts what it did into the table, and
+// says how many are not as they were.
+func (t *table) measure(name, addr string) (differences int) {
+	for _, tg := range t.Targets {
+		was := missed
+		switch {
+		case slices.Contains(tg.Exact, name):
+			was = exact
+		case slices.Contains(tg.Array, name):
+			was = array
+		}
+		now := ask(addr, tg)
+		if now == other {
+			now = missed
+		}
+		tg.Exact, tg.Array = with(tg.Exact, name, now == exact), with(tg.Array, name, now == array)
+		if now != was {
+			differences++
+			fmt.Printf("%-26s %s: %.150q was %s, is %s\n", name, tg.Group, tg.Target, was, now)
+		}
+	}
+	return differences
+}
+
+// with puts a name into a sorted list, or takes it out.
+func with(list []string, name string, in bool) []string {
+	i, found := slices.BinarySearch(list, name)
+	switch {
+	case in && !found:
+		return slices.Insert(list, i, name)
+	case !in && found:
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}
+
+// write writes the table with a target a line.
+func (t *table) write(file string) error {
+	var out bytes.Buffer
+	line := func(v any) {
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		_ = enc.Encode(v) // plain values
+		out.Write(bytes.TrimSpace(b.Bytes()))
+	}
+	out.WriteString(`{"frameworks":`)
+	line(t.Frameworks)
+	out.WriteString(",\n\"targets\":[\n")
+	for i, tg := range t.Targets {
+		if i > 0 {
+			out.WriteString(",\n")
+		}
+		line(tg)
+	}
+	out.WriteString("\n]}\n")
+	return os.WriteFile(file, out.Bytes(), 0o644) //nolint:gosec // a file of the repository
+}

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Installs what `make upstreams` asks, into DIR: npm and PyPI packages there, Debian packages on the machine (as root).
+# What cannot be installed is left out of the run.
+set -u
+dir=${1:?usage: setup.sh DIR}
+mkdir -p "$dir/node"
+(cd "$dir/node" && npm install --no-audit --no-fund --silent \
+  express4@npm:express@4 express5@npm:express@5 koa @koa/router fastify hono @hono/node-server)
+python3 -m venv "$dir/py" && "$dir/py/bin/pip" install -q django flask fastapi gunicorn uvicorn httptools
+[ "$(id -u)" = 0 ] || exit 0
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+for packages in nginx "php8.2-cli php8.2-fpm" "ruby-rack ruby-sinatra puma" "ruby-actionpack ruby-railties"; do
+  # shellcheck disable=SC2086
+  apt-get install -qq -y --no-install-recommends $packages
+done
