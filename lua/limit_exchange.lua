@@ -1,59 +1,59 @@
--- limit_exchange: adds what one process has admitted to the sums of windows that
--- many processes share, and says what all have admitted. A script on its own; the
--- states are those of limit_prelude, kinds 'f' and 's', so that a limit may be
--- changed between exact and async without starting afresh.
+-- limit_exchange: tells what one process has admitted in windows that many
+-- processes share by sums, and says what the others have. A script on its own.
 --
--- KEYS[i]  state of window i, a string; all in one hash slot
--- ARGV[1]  ms added to every expiry, as in "decide"
--- and four for each window:
--- ARGV[..] kind    'f' or 's'
---          unit    the window, us
---          start   when the window began in which it was admitted, unix us
---          cost    what was admitted there since the last exchange; negative where
---                  more was taken back; 0 only asks
+-- KEYS[i]  window i of one subject, a hash; all in one hash slot:
+--            <id>  "<round> <sum>" of the process <id>, which alone writes it
+--            all   the sum of them, so that the answer costs the same however many
+--                  there are
+-- ARGV[1]  id of the process, another one after each start
+-- ARGV[2]  round: of the calls of a process a later one has a greater number
+-- ARGV[3]  the last round of which the process has no answer: it may be yet to come
+-- and three for each window; without any the time is all that is asked for (then
+-- KEYS[1] only says where):
+-- ARGV[..] start   when the window begins, unix us
+--          over    when it no longer counts, unix us
+--          sum     all that the process has admitted in it, refunds taken off
 --
--- Returns whole numbers, two for each window: what all have admitted in it, and in
--- the window before (0 for 'f'); and last now, unix us.
+-- Returns whole numbers: now, unix us; and for each window what the others have
+-- admitted in it, or -1 where that cannot be kept: the key is not such a hash, has
+-- too many processes, or the window is yet to come.
 --
--- Unlike "decide" it never denies: what was admitted was admitted, and the sum may
--- be above the limit, by what is told in hotparam/redisstore/windows.go.
+-- A sum is absolute, so a call may be repeated, or arrive after a later one: nothing
+-- is counted twice, and no older sum replaces a newer one. For that a sum is written
+-- again, though it is the same, where a call without an answer may have another.
 --
--- One round trip: TIME, one GET and one SET a window; inside Redis 7 about 4 us
--- for each.
+-- One round trip: TIME; for each window one HMGET, one HSET where the sum is
+-- another than before, and HLEN and PEXPIRE where it is the first; inside Redis 7
+-- 2 to 3 us for each.
+
+local id, round, unsure = ARGV[1], ARGV[2] + 0, ARGV[3] + 0
+local max_processes = 512 -- in one window, those that have ended included
+local early = 1000000 -- us: by how much clocks may differ
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local reply = {}
-for i = 1, #KEYS do
-  local a = 4 * i - 2
-  local kind, unit, start, cost = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0
-  local most = math.floor(9007199254740991 / unit) -- so that products stay exact
-  local at, used, prev = start, 0, 0
-  local kind0, at0, used0, unit0, aux0 = string.match(redis.call('GET', KEYS[i]) or '', '^(%l)(%d+) (%d+) (%d+) (%d+)$')
-  if kind0 == kind and unit0 == ARGV[a + 1] then
-    at, used, prev = at0 + 0, used0 + 0, aux0 + 0
+local reply = { now }
+for i = 1, (#ARGV - 3) / 3 do
+  local a = 3 * i + 1
+  local start, over, sum = ARGV[a] + 0, ARGV[a + 1] + 0, ARGV[a + 2] + 0
+  local others = over <= now and 0 or -1
+  local fields = start <= now + early and now < over and redis.pcall('HMGET', KEYS[i], id, 'all') or {}
+  local round0, sum0 = string.match(fields[1] or '0 0', '^(%d+) (%d+)$')
+  local all = string.match(fields[2] or '0', '^%d+$')
+  if #fields == 2 and round0 and all then
+    others = all - sum0
+    round0 = round0 + 0
+    if others >= 0 and round >= round0 and (sum ~= sum0 + 0 or round0 < unsure) then
+      if fields[1] or redis.call('HLEN', KEYS[i]) <= max_processes then
+        redis.call('HSET', KEYS[i], id, string.format('%d %d', round, sum), 'all', string.format('%d', others + sum))
+        if not fields[2] then -- a write leaves the expiry as it is
+          redis.call('PEXPIRE', KEYS[i], string.format('%d', math.ceil((over - now) / 1000) + 1))
+        end
+      else
+        others = -1
+      end
+    end
   end
-  local begins = at - at % unit
-  if begins < start then
-    prev = kind == 's' and begins == start - unit and used or 0
-    at, used, begins = start, 0, start
-  end
-  if begins == start then
-    used = math.max(0, math.min(most, used + cost))
-    at = math.max(at, math.min(now, start + unit - 1))
-    reply[2 * i - 1], reply[2 * i] = used, prev
-  elseif begins == start + unit and kind == 's' then
-    prev = math.max(0, math.min(most, prev + cost))
-    reply[2 * i - 1], reply[2 * i] = prev, 0
-  else -- too late to count
-    reply[2 * i - 1], reply[2 * i] = math.max(0, cost), 0
-    cost = 0
-  end
-  if cost ~= 0 then
-    local over = begins + (kind == 's' and 2 or 1) * unit
-    local life = math.max(1, math.ceil((over - now) / 1000) + 1)
-    redis.call('SET', KEYS[i], string.format('%s%d %d %d %d', kind, at, used, unit, prev), 'PX', string.format('%d', life + ARGV[1]))
-  end
+  reply[i + 1] = others
 end
-reply[2 * #KEYS + 1] = now
 return reply

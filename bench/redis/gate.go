@@ -59,7 +59,7 @@ func openGate(consistency string, leases int64) func(context.Context, string, in
 			_ = running.Wait()
 			_ = c.Close()
 		}
-		for !windows.Fresh(time.Now()) {
+		for !windows.Fresh(time.Now(), new(limit.Subject)) {
 			select {
 			case <-time.After(10 * time.Millisecond):
 			case <-ctx.Done():

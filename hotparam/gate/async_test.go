@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,13 +10,15 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// exchanged is a store of windows that has heard of the others or not.
+// exchanged is a store of windows that has heard of the others or not, of one space
+// maybe.
 type exchanged struct {
 	*limit.Memory
 	fresh bool
+	but   string
 }
 
-func (e *exchanged) Fresh(time.Time) bool { return e.fresh }
+func (e *exchanged) Fresh(_ time.Time, s *limit.Subject) bool { return e.fresh && s.Space != e.but }
 
 const asyncRules = `
 rules:
@@ -26,7 +29,7 @@ ip: {fixed: {limit: 6, window: 1h, consistency: async, on_store_failure: `
 // shared store denies leaves no charge there.
 func TestAsyncWindowsWaitForNothing(t *testing.T) {
 	t.Parallel()
-	store := &exchanged{limit.NewMemory(limit.MemoryConfig{}), true}
+	store := &exchanged{Memory: limit.NewMemory(limit.MemoryConfig{}), fresh: true}
 	b := build(t, asyncRules+"local}}\n", gate.Config{Async: store})
 	b.hot("topic?id=42")
 	for i := range 5 {
@@ -50,7 +53,7 @@ func TestAsyncWindowsWaitForNothing(t *testing.T) {
 func TestAsyncWindowsAlone(t *testing.T) {
 	t.Parallel()
 	for policy, admitted := range map[string]int{"local": 2, "open": 9, "closed": 0} {
-		store := &exchanged{limit.NewMemory(limit.MemoryConfig{}), false}
+		store := &exchanged{Memory: limit.NewMemory(limit.MemoryConfig{})}
 		b := build(t, asyncRules+policy+"}}\n", gate.Config{Async: store, Live: func() int { return 3 }})
 		got := 0
 		for range 9 {
@@ -67,6 +70,35 @@ func TestAsyncWindowsAlone(t *testing.T) {
 		store.fresh = true
 		if v := b.get("/topic?id=7", "192.0.2.1"); !v.Allowed || v.Reason == hotparam.ReasonStore {
 			t.Errorf("%s: with the others known again: %+v", policy, v)
+		}
+	}
+}
+
+// Where the sums of others are not known for one window, its policy holds for it, and
+// the other one stays whole.
+func TestAsyncWindowsPartlyAlone(t *testing.T) {
+	t.Parallel()
+	for _, but := range []string{"ip_fixed", "ip_sliding"} {
+		for policy, admitted := range map[string]int64{"local": 2, "open": 4, "closed": 0} {
+			store := &exchanged{Memory: limit.NewMemory(limit.MemoryConfig{}), fresh: true, but: but}
+			policies := map[string]string{"ip_fixed": "local", "ip_sliding": "local"}
+			policies[but] = policy
+			b := build(t, fmt.Sprintf(`
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 1/m, burst: 2}}
+ip:
+  fixed: {limit: 4, window: 1h, consistency: async, on_store_failure: %s}
+  sliding: {limit: 4, window: 1h, consistency: async, on_store_failure: %s}
+`, policies["ip_fixed"], policies["ip_sliding"]), gate.Config{Async: store, Live: func() int { return 2 }})
+			got := int64(0)
+			for range 9 {
+				if b.get("/topic?id=7", "192.0.2.1").Allowed {
+					got++
+				}
+			}
+			if got != admitted {
+				t.Errorf("%s alone, %s: %d admitted, want %d", but, policy, got, admitted)
+			}
 		}
 	}
 }

@@ -35,9 +35,9 @@ type Refunder interface {
 type Async interface {
 	limit.Store
 	Refunder
-	// Fresh reports whether the sums of others are known. Where they are not,
-	// each process holds clients to its share of the limit.
-	Fresh(now time.Time) bool
+	// Fresh reports whether the sums of others are known for a subject. Where they
+	// are not, each process holds it to its share of the limit.
+	Fresh(now time.Time, s *limit.Subject) bool
 }
 
 // Prompt is a shared store that returns from Take when its context's deadline

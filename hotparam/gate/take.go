@@ -54,11 +54,11 @@ func (g *Gate) take(ctx context.Context, a *ask, v *hotparam.Verdict) bool {
 	return true
 }
 
-// takeAsync asks the store that exchanges sums. While it has not heard of others,
-// each rule's policy says what becomes of its charges.
+// takeAsync asks the store that exchanges sums. For subjects of which it has not
+// heard from others, each rule's policy says what becomes of its charge.
 func (g *Gate) takeAsync(ctx context.Context, a *ask, v *hotparam.Verdict) bool {
 	gr := &a.async
-	if !g.async.Fresh(a.now) && !g.alone(a, v, gr) {
+	if !g.alone(a, v, gr) {
 		return false
 	}
 	if gr.empty() {
@@ -75,14 +75,32 @@ func (g *Gate) takeAsync(ctx context.Context, a *ask, v *hotparam.Verdict) bool 
 	return ok
 }
 
-// alone applies the failure policies of charges whose store knows this process
-// only: a closed one denies the request, an open one is not judged, the others are
-// held to this process's share.
+// alone applies the failure policies of charges of which the store knows this
+// process only: a closed one denies the request, an open one is not judged, the
+// others are held to this process's share.
 func (g *Gate) alone(a *ask, v *hotparam.Verdict, gr *group) bool {
-	if !g.unjudged(a, v, gr, true) {
+	fresh := 0
+	for i := range gr.charges {
+		if !g.async.Fresh(a.now, &gr.charges[i].Subject) {
+			a.out.add(gr.charges[i], gr.meta[i])
+			continue
+		}
+		if fresh < i {
+			gr.charges[fresh], gr.meta[fresh] = gr.charges[i], gr.meta[i]
+		}
+		fresh++
+	}
+	gr.cut(fresh)
+	if a.out.empty() {
+		return true
+	}
+	if !g.unjudged(a, v, &a.out, true) {
 		return false
 	}
-	*gr, a.fallback = a.fallback, *gr // the shares are for this store, and not for the local one
+	for i := range a.fallback.charges { // the shares are for this store, and not for the local one
+		gr.add(a.fallback.charges[i], a.fallback.meta[i])
+	}
+	a.fallback.reset()
 	return true
 }
 

@@ -3,281 +3,210 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"slices"
+	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
 const (
-	// exchangeKeys is how many windows one call carries: some 1 ms of Redis.
-	exchangeKeys = 256
-	// exchangeCalls is how many calls share a pipeline.
-	exchangeCalls = 8
+	// exchangeSums is how many sums one call carries: less than 1 ms of Redis.
+	exchangeSums = 256
+	// clockJump is what the clocks of machines that keep the time do not differ by.
+	clockJump = time.Second
+	// maxWindowTime, unix us, is far enough below 2^53 for the end of any window.
+	maxWindowTime = 1<<53 - 1<<47
 )
 
-// due is one window's sum on its way.
-type due struct {
-	subject     limit.Subject
-	spec        limit.Spec
-	start, cost int64
-	total, prev int64 // the answer: of all processes
+// windowLane is what is exchanged, and fails, by itself.
+type windowLane struct {
+	*Windows
+	keys   keys
+	shards []windowShard
+	clock  atomic.Pointer[clock]
+	heard  atomic.Int64 // when it was last exchanged, ns since born; negative: never
+	round  int64        // of calls; belongs to run, like what follows
+	unsure int64        // the last round without an answer
+	failed bool         // the last exchange
 }
 
-// Run exchanges sums until ctx ends, and then a last time. It returns nil:
-// errors are counted, and logged when they begin and when they end.
-func (w *Windows) Run(ctx context.Context) error {
+// clock is one moment by two clocks. From there on the monotonic clock of the process
+// counts: setting the machine's changes nothing.
+type clock struct {
+	local time.Time
+	redis int64 // unix us
+}
+
+// at is a local time by the clock of Redis, within what limit.Memory and the script
+// keep exactly.
+func (l *windowLane) at(now time.Time) int64 {
+	c := l.clock.Load()
+	return min(max(c.redis+now.Sub(c.local).Microseconds(), 0), maxWindowTime)
+}
+
+// sum is what was admitted here in one window, on its way.
+type sum struct {
+	shard       *windowShard
+	subject     limit.Subject
+	window      int64 // its length, us
+	start, over int64 // when it begins and when it no longer counts, unix us
+	own         int64
+	asked       uint32 // record.asked when this was read
+}
+
+// each calls f for all shards, locked.
+func (l *windowLane) each(f func(*windowShard)) {
+	for i := range l.shards {
+		sh := &l.shards[i]
+		sh.mu.Lock()
+		f(sh)
+		sh.mu.Unlock()
+	}
+}
+
+// due makes all sums due again; by, us, was the clock wrong by which they were taken.
+func (l *windowLane) due(by int64) {
+	l.each(func(sh *windowShard) {
+		for _, list := range sh.records {
+			for i := range list {
+				list[i].at = max(0, list[i].at+by)
+				list[i].asked++
+			}
+		}
+	})
+}
+
+func (l *windowLane) run(ctx context.Context) {
 	tick := time.NewTicker(exchangeEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			w.exchange(ctx)
+			l.exchange(ctx)
 		case <-ctx.Done():
-			w.exchange(ctx)
-			return nil
+			l.exchange(ctx)
+			return
 		}
 	}
 }
 
-// exchange tells Redis what was admitted here and learns what was admitted
-// elsewhere.
-//
-// It is not cut short by ctx: half an exchange is one whose fate is unknown.
-func (w *Windows) exchange(ctx context.Context) {
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), freshFor)
-	defer cancel()
-	err := w.ready(ctx)
-	if err == nil {
-		err = w.tell(ctx)
-	}
-	was := w.failed
-	if w.failed = err != nil; w.failed {
-		w.counts.errors.Add(1)
-		if !was {
-			w.c.log.Warn("redisstore: windows are not exchanged, each process holds clients to what it knows", "error", err)
+// exchange tells Redis what was admitted here and learns what was admitted elsewhere.
+// It does not end with ctx, so that the last one arrives.
+func (l *windowLane) exchange(ctx context.Context) {
+	began, was := l.c.now(), l.failed
+	err := l.tell(context.WithoutCancel(ctx))
+	if l.failed = err != nil; l.failed {
+		l.counts.errors.Add(1)
+		if !was && l.counts.stale.Add(1) == 1 {
+			l.c.log.Warn("redisstore: windows are not exchanged, each process holds clients to what it knows", "error", err)
 		}
 		return
 	}
-	w.counts.exchanges.Add(1)
-	w.counts.last.Store(int64(time.Since(began)))
-	w.heard.Store(time.Now().UnixNano())
+	ended := l.c.now()
+	l.counts.exchanges.Add(1)
+	l.counts.last.Store(int64(ended.Sub(began)))
+	l.heard.Store(int64(ended.Sub(l.born)))
 	if was {
-		w.c.log.Info("redisstore: windows are exchanged again")
-	}
-}
-
-// ready asks Redis for an answer where it gave none the last time, so that sums
-// are not sent into the dark. It also tells the clock at the first time.
-func (w *Windows) ready(ctx context.Context) error {
-	if !w.failed && w.heard.Load() != 0 {
-		return nil
-	}
-	began := time.Now()
-	at, err := w.c.rdb.Time(ctx).Result()
-	if err == nil {
-		w.correct(began, at.UnixMicro())
-	}
-	return err
-}
-
-// correct takes over the difference to the clock of Redis, which was read
-// between began and now, where it is known better than before: half of the round
-// trip is the error.
-func (w *Windows) correct(began time.Time, redisNow int64) {
-	trip := time.Since(began)
-	offset := redisNow - began.Add(trip/2).UnixMicro()
-	if d := offset - w.offset.Load(); d > trip.Microseconds() || -d > trip.Microseconds() {
-		w.offset.Store(offset)
-	}
-}
-
-// tell sends all sums, lane by lane.
-func (w *Windows) tell(ctx context.Context) error {
-	byLane := map[*Limiter][]*due{}
-	for i := range w.shards {
-		w.shards[i].collect(w.at(time.Now()).UnixMicro(), func(d *due) {
-			lane := w.c.limiterOf(&d.subject)
-			byLane[lane] = append(byLane[lane], d)
-		})
-	}
-	var first error
-	for lane, list := range byLane {
-		for len(list) > 0 {
-			n := min(len(list), exchangeKeys*exchangeCalls)
-			if first == nil {
-				first = w.send(ctx, lane.keys, list[:n])
-			} else {
-				w.untell(list[:n])
-			}
-			list = list[n:]
-		}
-	}
-	return first
-}
-
-// collect hands over the sums that Redis has not been told, as told, and those of
-// which others should be heard, and forgets records that no longer count.
-func (sh *windowShard) collect(us int64, f func(*due)) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	for k, list := range sh.records {
-		live := 0
-		for i := range list {
-			if us >= list[i].start+3*list[i].spec.Window.Microseconds() {
-				continue
-			}
-			list[live] = list[i]
-			list[live].collect(k, f)
-			live++
-		}
-		switch {
-		case live == 0:
-			delete(sh.records, k)
-		case live < len(list):
-			clear(list[live:])
-			sh.records[k] = list[:live]
+		l.due(0) // Redis may have lost what it was told
+		if l.counts.stale.Add(-1) == 0 {
+			l.c.log.Info("redisstore: windows are exchanged again")
 		}
 	}
 }
 
-func (r *record) collect(k who, f func(*due)) {
-	d := due{subject: limit.Subject{Space: r.space, Client: k.client, Name: k.name}, spec: r.spec}
-	if more := r.ownPrev - r.toldPrev; more != 0 {
-		r.toldPrev = r.ownPrev
-		before := d
-		before.start, before.cost = r.start-r.spec.Window.Microseconds(), more
-		f(&before)
+// tell makes the calls for all sums that are due, and one at least, which says that
+// the lane answers; before the first sums one that tells by which clock they are to be.
+func (l *windowLane) tell(ctx context.Context) error {
+	var batch []sum
+	if l.heard.Load() < 0 || l.failed {
+		if err := l.call(ctx, nil); err != nil {
+			return err
+		}
 	}
-	if more := r.own - r.told; more != 0 || r.asked {
-		r.told, r.asked = r.own, false
-		d.start, d.cost = r.start, more
-		f(&d)
+	us := l.at(l.c.now())
+	l.each(func(sh *windowShard) { batch = sh.collect(us, batch) })
+	for len(batch) > exchangeSums {
+		if err := l.call(ctx, batch[:exchangeSums]); err != nil {
+			return err
+		}
+		batch = batch[exchangeSums:]
 	}
+	return l.call(ctx, batch)
 }
 
-// send makes the calls for some sums of one lane.
-func (w *Windows) send(ctx context.Context, names keys, list []*due) error {
-	began := time.Now()
-	calls, err := w.pipeline(ctx, names, list, w.c.scripts.exchange.EvalSha)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") { // for all of them: nothing was counted
-		calls, err = w.pipeline(ctx, names, list, w.c.scripts.exchange.Eval)
+// call tells some sums: one round trip, two where Redis does not know the script.
+// They stay due until it has answered.
+func (l *windowLane) call(ctx context.Context, batch []sum) error {
+	ctx, cancel := context.WithTimeout(ctx, freshFor)
+	defer cancel()
+	l.round++
+	names, args := make([]string, 0, len(batch)+1), append(make([]any, 0, 3+3*len(batch)), l.id, l.round, l.unsure)
+	for i := range batch {
+		s := &batch[i]
+		names = append(names, l.keys.sums(s.window, s.start, &s.subject))
+		args = append(args, s.start, s.over, s.own)
 	}
-	for part := range slices.Chunk(list, exchangeKeys) {
-		if len(calls) == 0 {
-			break
-		}
-		now, answered := w.read(calls[0], part)
-		calls = calls[1:]
-		if answered != nil {
-			w.counts.uncertain.Add(uint64(len(part)))
-			err = answered
-			continue
-		}
-		w.correct(began, now)
-		w.counts.sums.Add(uint64(len(part)))
-		w.learn(part)
+	if len(batch) == 0 {
+		names = append(names, l.keys.sums(0, 0, &limit.Subject{})) // there is none: it says where to ask
 	}
-	return err
-}
-
-// pipeline makes one call for each part of the sums, all in one round trip.
-func (w *Windows) pipeline(ctx context.Context, names keys, list []*due, run func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd) (calls []*redis.Cmd, err error) {
-	_, err = w.c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for part := range slices.Chunk(list, exchangeKeys) {
-			k, args := w.arguments(names, part)
-			calls = append(calls, run(ctx, p, k, args...))
-		}
-		return nil
-	})
-	return calls, err
-}
-
-func (w *Windows) arguments(names keys, list []*due) ([]string, []any) {
-	k, args := make([]string, len(list)), make([]any, 1, 1+4*len(list))
-	args[0] = w.slack
-	for i, d := range list {
-		k[i] = names.limitState(&d.subject)
-		kind := limit.KindFixed
-		if d.spec.Algorithm == limit.SlidingWindow {
-			kind = limit.KindSliding
-		}
-		args = append(args, string(rune(kind)), d.spec.Window.Microseconds(), d.start, d.cost)
+	began := l.c.now()
+	answer, err := l.c.scripts.exchange.Run(ctx, l.c.rdb, names, args...).Int64Slice()
+	if err == nil && len(answer) != 1+len(batch) {
+		err = fmt.Errorf("answer %.100v: want %d numbers", fmt.Sprint(answer), 1+len(batch))
 	}
-	return k, args
-}
-
-// read takes the answer of one call, which is the time of Redis and two numbers
-// for each sum.
-func (w *Windows) read(call *redis.Cmd, list []*due) (now int64, err error) {
-	answer, err := call.Int64Slice()
 	if err != nil {
-		return 0, err
+		l.unsure = l.round
+		return fmt.Errorf("redisstore: exchange: %w", err)
 	}
-	if len(answer) != 2*len(list)+1 {
-		return 0, fmt.Errorf("redisstore: exchange: answer %.100v: want %d numbers", fmt.Sprint(answer), 2*len(list)+1)
-	}
-	for i, d := range list {
-		d.total, d.prev = answer[2*i], answer[2*i+1]
-	}
-	return answer[len(answer)-1], nil
-}
-
-// learn imposes what others have admitted beyond what is known already.
-func (w *Windows) learn(list []*due) {
-	for _, d := range list {
-		window := d.spec.Window.Microseconds()
-		sh, list := w.records(d)
-		var more, morePrev int64
-		if r := find(list, &limit.Charge{Subject: d.subject, Spec: d.spec}); r != nil {
-			switch d.start {
-			case r.start:
-				more, morePrev = d.total-r.told-r.others, d.prev-r.toldPrev-r.othersPrev
-				r.others += max(0, more)
-				r.othersPrev += max(0, morePrev)
-			case r.start - window:
-				more = d.total - r.toldPrev - r.othersPrev
-				r.othersPrev += max(0, more)
-			}
-		}
-		sh.mu.Unlock()
-		w.impose(d, d.start, more)
-		if d.spec.Algorithm == limit.SlidingWindow {
-			w.impose(d, d.start-window, morePrev)
+	l.correct(began, l.c.now(), answer[0])
+	for i, others := range answer[1:] {
+		if l.learn(&batch[i], others); others < 0 && l.counts.refused.Add(1) == 1 {
+			l.c.log.Warn("redisstore: a window is not shared: its key is something else, or full", "key", names[i])
 		}
 	}
+	l.counts.sums.Add(uint64(len(batch)))
+	return nil
 }
 
-// records are those of a sum's client, with its shard locked.
-func (w *Windows) records(d *due) (*windowShard, []record) {
-	k := who{d.subject.Client, d.subject.Name}
-	sh := w.shard(&k)
-	sh.mu.Lock()
-	return sh, sh.records[k]
-}
-
-func (w *Windows) impose(d *due, start, cost int64) {
-	if cost > 0 {
-		w.counts.learned.Add(uint64(cost))
-		w.local.Impose(time.UnixMicro(start), limit.Charge{Subject: d.subject, Spec: d.spec, Cost: cost})
+// correct takes over the clock of Redis, which was read between began and ended, where
+// it is known better than before: half of the time between is the error. Sums that
+// were taken by a clock of which nothing was known, or by one that was ahead, go with
+// it: else they would be those of another window, or of one that does not end.
+func (l *windowLane) correct(began, ended time.Time, now int64) {
+	trip := ended.Sub(began)
+	middle := began.Add(trip / 2)
+	by, known := now-l.at(middle), l.heard.Load() >= 0
+	if known && max(by, -by) <= trip.Microseconds() {
+		return
+	}
+	l.clock.Store(&clock{middle, now})
+	if by < -clockJump.Microseconds() || !known && by > clockJump.Microseconds() {
+		l.due(by)
 	}
 }
 
-// untell makes sums that were not sent due again.
-func (w *Windows) untell(list []*due) {
-	for _, d := range list {
-		sh, list := w.records(d)
-		if r := find(list, &limit.Charge{Subject: d.subject, Spec: d.spec}); r != nil {
-			switch d.start {
-			case r.start:
-				r.told -= d.cost
-			case r.start - d.spec.Window.Microseconds():
-				r.toldPrev -= d.cost
-			}
-		}
-		sh.mu.Unlock()
+// learn takes over what others have admitted; negative: that is not known.
+func (l *windowLane) learn(s *sum, others int64) {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	r := find(s.shard.records[whose(&s.subject)], s.subject.Space)
+	if r == nil || r.window != s.window {
+		return
 	}
+	r.told = s.asked
+	switch {
+	case others < 0:
+		return
+	case s.start == r.start():
+		r.others = others
+	case s.start == r.start()-r.window:
+		r.othersPrev = others
+	default:
+		return
+	}
+	spec := limit.Spec{Algorithm: limit.FixedWindow, Window: time.Duration(r.window) * time.Microsecond}
+	if r.sliding {
+		spec.Algorithm = limit.SlidingWindow
+	}
+	l.local.SetSums(time.UnixMicro(r.at), s.subject, spec, r.own+r.others, r.ownPrev+r.othersPrev)
 }

@@ -148,27 +148,22 @@ type refunder interface {
 	RefundAt(ctx context.Context, at time.Time, charges []limit.Charge, results []limit.Result) error
 }
 
-// windows exchanges sums that are new, that grow and that shrink, and finds a state
-// of the limiter's and one that is none under the name.
+// windows exchanges sums that are new, that grow and that shrink, and finds something
+// else under the name.
 func (m mortal) windows() {
 	m.Helper()
 	for i, algorithm := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow} {
 		c := windowCharge(visitor(byte(i)), algorithm, 10, time.Hour, 2)
-		for _, before := range []string{"nothing", "a state of the limiter", "nonsense"} {
-			key := m.c.keys.limitState(&c.Subject)
-			switch before {
-			case "a state of the limiter":
-				if _, err := m.c.Limiter().Take(m.Context(), time.Time{}, []limit.Charge{c}, make([]limit.Result, 1)); err != nil {
-					m.Fatal(err)
-				}
-			case "nonsense":
-				m.raw.Set(m.Context(), key, "what is this", time.Hour)
+		for _, before := range []string{"nothing", "nonsense"} {
+			if before == "nonsense" {
+				hour := time.Hour.Microseconds()
+				m.raw.Set(m.Context(), m.c.keys.sums(hour, time.Now().UnixMicro()/hour*hour, &c.Subject), "what is this", time.Hour)
 			}
 			for range 2 {
 				w, done := m.c.Windows(WindowsConfig{}), make(chan error, 1)
 				ctx, cancel := context.WithCancel(m.Context())
 				go func() { done <- w.Run(ctx) }()
-				eventually(m.T, "an exchange", func() bool { return w.Fresh(time.Now()) })
+				eventually(m.T, "an exchange", func() bool { return w.Fresh(time.Now(), &c.Subject) })
 				now := time.Now()
 				w.ask(m.T, now, c)
 				w.RefundAt(now, []limit.Charge{windowCharge(c.Subject.Client, algorithm, 10, time.Hour, 1)})

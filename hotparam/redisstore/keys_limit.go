@@ -31,7 +31,25 @@ func (k keys) limitState(s *limit.Subject) string {
 // appendLimitState appends limitState.
 func (k keys) appendLimitState(b []byte, s *limit.Subject) []byte {
 	b = append(b, k.prefix...)
-	b = append(b, "limit:"...)
+	return appendSpace(append(b, "limit:"...), s)
+}
+
+// sums: hash, what the processes have admitted to a subject in one window, of
+// consistency async; lua/limit_exchange.lua says how it is written. window is its
+// length and start when it begins, unix us. Expires when it no longer counts.
+//
+//	hp:{news}:limit:sums1:60000000:1795233720000000:ip_fixed:a:192.0.2.7
+func (k keys) sums(window, start int64, s *limit.Subject) string {
+	b := make([]byte, 0, 128)
+	b = append(b, k.prefix...)
+	b = append(b, "limit:sums1:"...)
+	b = append(strconv.AppendInt(b, window, 10), ':')
+	b = append(strconv.AppendInt(b, start, 10), ':')
+	return string(appendSpace(b, s))
+}
+
+// appendSpace appends the space of a subject and what follows it.
+func appendSpace(b []byte, s *limit.Subject) []byte {
 	if strings.Contains(s.Space, ":") {
 		b = append(b, strings.ReplaceAll(s.Space, ":", "_")...)
 	} else {
@@ -40,7 +58,7 @@ func (k keys) appendLimitState(b []byte, s *limit.Subject) []byte {
 	return appendSubject(append(b, ':'), s)
 }
 
-// appendSubject appends what follows the space in limitState.
+// appendSubject appends what follows the space in the name of a key.
 func appendSubject(b []byte, s *limit.Subject) []byte {
 	switch {
 	case isOdd(s):

@@ -3,13 +3,14 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"hash/maphash"
+	"math"
 	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
@@ -18,19 +19,22 @@ const (
 	exchangeEvery = 100 * time.Millisecond
 	// freshFor is how long after an exchange the sums of others are believed.
 	freshFor = time.Second
-	// windowShards is how many parts the records lie in, each with its lock.
+	// windowShards is how many parts the records lie in, each with its lock: a
+	// multiple of lanes.
 	windowShards = 64
-	// maxWindowTime, unix us, is far enough below 2^53 for the end of any window.
-	maxWindowTime = 1<<53 - 1<<47
 )
 
 // Windows are fixed and sliding windows that many processes share by their sums:
 // a decision is made in memory and waits for nothing, and ten times a second each
-// process tells Redis what it has admitted and hears what all have.
+// process tells Redis what it has admitted and hears what the others have.
 //
-//	Take ──> limit.Memory (own + what is known of others) ──> record: + cost
-//	                 ^ Impose what others have admitted           │
-//	                 └──────── exchange, every 100 ms <───────────┘
+//	Take ──> limit.Memory (own + others) ──> record: own + cost
+//	                 ^                          │ own, every 100 ms
+//	                 └── others <── Redis <─────┘
+//
+// A sum is all that a process has admitted to a subject in a window, and only that
+// process writes it. So what is told twice or late does no harm, what is not told
+// is told by the next exchange, and no process hears its own sums.
 //
 // What may pass beyond the limit. A process hears of a subject after it was asked
 // for here, so the first requests for one after a while are judged by what was
@@ -46,24 +50,25 @@ const (
 // By whose clock: the caller's now, corrected by the difference to the clock of
 // Redis that the exchanges measure, so that processes agree where a window begins.
 //
-// Where Redis fails, each process goes on with what it knows; Fresh says so, and
-// the gate then holds each to its share. What could not be told is told later, in
-// the same window or the next. A batch whose fate is unknown is not sent again,
-// and no other is until Redis has answered, so an outage loses at most one.
+// On a cluster each lane is exchanged by itself, and by the clock of its node. While
+// it is not, a process goes on with what it knows of the subjects there; Fresh says
+// so, and the gate then holds each process to its share. After a change of a window's
+// length a process counts what it has admitted itself, and of the others what they
+// say by the new length.
 //
 // It may be used by any number of goroutines; Run by one.
 type Windows struct {
 	c      *Client
+	id     string // of this process, another one after a restart
+	born   time.Time
 	local  *limit.Memory
 	seed   maphash.Seed // of this process, so that nobody outside can aim at one shard
-	shards [windowShards]windowShard
+	lanes  []windowLane
 	room   int // records per shard
-	slack  int64
-
-	offset atomic.Int64 // of the clock of Redis, microseconds
-	heard  atomic.Int64 // when the last exchange ended well, unix nanoseconds
-	failed bool         // the last exchange; belongs to Run
-	counts windowCounters
+	counts struct {
+		exchanges, errors, sums, refused, untracked atomic.Uint64
+		stale, last                                 atomic.Int64
+	}
 }
 
 // WindowsConfig bounds Windows.
@@ -73,60 +78,46 @@ type WindowsConfig struct {
 	MaxSubjects int
 }
 
-// WindowsStats tells how sums were exchanged. Subjects is of this moment.
+// WindowsStats tells how sums were exchanged. Subjects and Stale are of this moment.
 type WindowsStats struct {
-	// Exchanges that reached Redis, and Errors of those that did not.
+	// Exchanges that reached Redis, and Errors of those that did not, for each lane
+	// of a cluster.
 	Exchanges, Errors uint64
-	// Sums are those sent, of one subject's window each.
-	Sums uint64
-	// Learned is the cost of others that was heard of.
-	Learned uint64
-	// Uncertain are sums whose batch may or may not have arrived, Untracked the
-	// admitted cost that found no room and is not told to others.
-	Uncertain, Untracked uint64
+	// Sums are those told, of one subject's window each, and Refused those that Redis
+	// did not take: something else has the name of their key, or too many processes
+	// are in it already.
+	Sums, Refused uint64
+	// Untracked is the admitted cost that found no room and is not told to others.
+	Untracked uint64
 	// Subjects are those with a record.
 	Subjects int64
-	// Last is how long the last exchange took.
+	// Stale is how many lanes were not exchanged the last time; on one server all is
+	// in one lane.
+	Stale int64
+	// Last is how long the last exchange of a lane took.
 	Last time.Duration
-}
-
-type windowCounters struct {
-	exchanges, errors, sums, learned, uncertain, untracked atomic.Uint64
-	last                                                   atomic.Int64
-}
-
-// who is a subject without its space: all windows of a client lie together, and
-// are recorded with one look-up.
-type who struct {
-	client hotparam.Client
-	name   string
-}
-
-// record is what this process knows of one window beside limit.Memory.
-type record struct {
-	space        string
-	spec         limit.Spec
-	start        int64 // of the window that own and others are of, unix us
-	own, ownPrev int64 // admitted here, in that window and in the one before
-	told         int64 // of own, what Redis was told
-	toldPrev     int64
-	others       int64 // admitted elsewhere in that window, as far as imposed
-	othersPrev   int64
-	asked        bool // since the last exchange, whatever came of it
-}
-
-type windowShard struct {
-	mu      sync.Mutex
-	records map[who][]record // guarded by mu
-	_       [48]byte
 }
 
 // Windows gives windows that are shared by sums. They exchange while Run runs.
 func (c *Client) Windows(cfg WindowsConfig) *Windows {
 	most := cmp.Or(max(cfg.MaxSubjects, 0), 1<<18)
-	w := &Windows{c: c, seed: maphash.MakeSeed(), local: limit.NewMemory(limit.MemoryConfig{MaxSubjects: most}), room: max(1, most/windowShards)}
-	for i := range w.shards {
-		w.shards[i].records = map[who][]record{}
+	w := &Windows{
+		c: c, id: rand.Text()[:13], born: c.now(), seed: maphash.MakeSeed(), room: max(1, most/windowShards),
+		local: limit.NewMemory(limit.MemoryConfig{MaxSubjects: most}),
+	}
+	w.lanes = make([]windowLane, sharding{c}.Shards())
+	for i := range w.lanes {
+		l := &w.lanes[i]
+		l.Windows, l.keys = w, c.keys
+		if c.spread != nil {
+			l.keys = c.spread.lanes[i].keys
+		}
+		l.clock.Store(&clock{w.born, w.born.UnixMicro()})
+		l.heard.Store(math.MinInt64 / 2)
+		l.shards = make([]windowShard, windowShards/len(w.lanes))
+		for j := range l.shards {
+			l.shards[j].records = map[who][]record{}
+		}
 	}
 	return w
 }
@@ -134,147 +125,98 @@ func (c *Client) Windows(cfg WindowsConfig) *Windows {
 // HonoursContext says that Take never waits.
 func (w *Windows) HonoursContext() bool { return true }
 
-// Fresh reports whether the sums of others are known: an exchange ended well
-// within the last second.
-func (w *Windows) Fresh(now time.Time) bool {
-	return now.UnixNano()-w.heard.Load() < int64(freshFor)
+// Fresh reports whether the sums of others are known for a subject: an exchange of
+// its lane ended well within the last second.
+func (w *Windows) Fresh(now time.Time, s *limit.Subject) bool {
+	return now.Sub(w.born)-time.Duration(w.lane(s).heard.Load()) < freshFor
 }
 
 // Take implements limit.Store, in memory. It takes fixed and sliding windows;
 // charges of other algorithms are judged here too, but others never hear of them.
 func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
-	now = w.at(now)
-	ok, err := w.local.Take(ctx, now, charges, results)
-	if err != nil {
-		return false, err
+	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
+		return err == nil, err
 	}
+	us := w.lane(&charges[0].Subject).at(now)
+	sh, n := w.first(charges)
+	sh.mu.Lock() // so that no exchange comes between the two
+	ok, err := w.local.Take(ctx, time.UnixMicro(us), charges, results)
 	sign := int64(1)
 	if !ok {
 		sign = 0 // nothing was admitted, but it is asked for
 	}
-	w.note(now.UnixMicro(), charges, sign)
-	return ok, nil
+	if err == nil {
+		w.counts.untracked.Add(sh.note(us, charges[:n], sign, w.room))
+	}
+	sh.mu.Unlock()
+	if err == nil {
+		w.note(us, charges[n:], sign)
+	}
+	return ok, err
 }
 
 // RefundAt undoes a Take that was admitted here at now; see limit.Memory.RefundAt.
 func (w *Windows) RefundAt(now time.Time, charges []limit.Charge) {
-	now = w.at(now)
-	w.local.RefundAt(now, charges)
-	w.note(now.UnixMicro(), charges, -1)
-}
-
-// at is the caller's time by the clock of Redis, within what limit.Memory and the
-// script keep exactly.
-func (w *Windows) at(now time.Time) time.Time {
-	us := now.UnixMicro() + w.offset.Load()
-	return time.UnixMicro(min(max(us, 0), maxWindowTime))
+	if len(charges) > 0 {
+		us := w.lane(&charges[0].Subject).at(now)
+		w.local.RefundAt(time.UnixMicro(us), charges)
+		w.note(us, charges, -1)
+	}
 }
 
 // note records costs that were admitted, or with sign -1 taken back, or with 0
 // only that others should be heard of.
 func (w *Windows) note(us int64, charges []limit.Charge, sign int64) {
 	for len(charges) > 0 {
-		n := 1 // as many as are of one client
-		for n < len(charges) && charges[n].Subject.Client == charges[0].Subject.Client && charges[n].Subject.Name == charges[0].Subject.Name {
-			n++
-		}
-		w.noteAll(us, charges[:n], sign)
+		sh, n := w.first(charges)
+		sh.mu.Lock()
+		w.counts.untracked.Add(sh.note(us, charges[:n], sign, w.room))
+		sh.mu.Unlock()
 		charges = charges[n:]
 	}
 }
 
-// noteAll is note for charges of one client.
-func (w *Windows) noteAll(us int64, charges []limit.Charge, sign int64) {
-	k := who{charges[0].Subject.Client, charges[0].Subject.Name}
-	sh := w.shard(&k)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	list, known := sh.records[k]
-	size := len(list)
-	for i := range charges {
-		c := &charges[i]
-		if !shares(&c.Spec) {
-			continue
-		}
-		window := c.Spec.Window.Microseconds()
-		r := find(list, c)
-		if r == nil {
-			if !known && len(sh.records) >= w.room {
-				w.counts.untracked.Add(uint64(max(0, sign*c.Cost)))
-				continue
-			}
-			list = append(list, record{space: c.Subject.Space, spec: c.Spec, start: us - us%window})
-			r = &list[len(list)-1]
-		}
-		r.note(us-us%window, window, sign*c.Cost)
-	}
-	if len(list) != size {
-		sh.records[k] = list
-	}
-}
+// lane is where a subject lies in Redis.
+func (w *Windows) lane(s *limit.Subject) *windowLane { return &w.lanes[sharding{w.c}.Shard(s)] }
 
-// shares is whether a limit is one whose sums are exchanged.
-func shares(s *limit.Spec) bool {
-	return (s.Algorithm == limit.FixedWindow || s.Algorithm == limit.SlidingWindow) && s.Window >= time.Microsecond
-}
-
-// find is the record of a charge, nil where there is none.
-func find(list []record, c *limit.Charge) *record {
-	for i := range list {
-		if list[i].space == c.Subject.Space && list[i].spec == c.Spec {
-			return &list[i]
-		}
+// first is where the first of some charges is recorded, by the address of its client
+// or the names, and how many are of the same.
+func (w *Windows) first(charges []limit.Charge) (sh *windowShard, n int) {
+	s := &charges[0].Subject
+	for n = 1; n < len(charges) && whose(&charges[n].Subject) == whose(s); {
+		n++
 	}
-	return nil
-}
-
-func (r *record) note(start, window, cost int64) {
-	r.asked = true
-	r.roll(start, window)
-	switch start {
-	case r.start:
-		r.own += cost
-	case r.start - window: // the clock was corrected meanwhile
-		r.ownPrev += cost
-	}
-}
-
-// roll makes a later window the current one.
-func (r *record) roll(start, window int64) {
-	switch {
-	case start <= r.start:
-	case start == r.start+window:
-		r.ownPrev, r.toldPrev, r.othersPrev = r.own, r.told, r.others
-		r.start, r.own, r.told, r.others = start, 0, 0, 0
-	default:
-		*r = record{space: r.space, spec: r.spec, start: start, asked: r.asked}
-	}
-}
-
-// shard is where a client is recorded: by its address, or its names.
-func (w *Windows) shard(k *who) *windowShard {
 	var h uint64
-	if k.client.Addr.IsValid() {
-		address := k.client.Addr.As16()
+	if s.Client.Addr.IsValid() {
+		address := s.Client.Addr.As16()
 		h = maphash.Bytes(w.seed, address[:])
 	} else {
-		h = maphash.String(w.seed, k.client.Name) ^ bits.RotateLeft64(maphash.String(w.seed, k.name), 1)
+		h = maphash.String(w.seed, s.Client.Name) ^ bits.RotateLeft64(maphash.String(w.seed, s.Name), 1)
 	}
-	return &w.shards[h%windowShards]
+	shards := w.lane(s).shards
+	return &shards[h%uint64(len(shards))], n
 }
 
 // Stats reads the figures.
 func (w *Windows) Stats() WindowsStats {
+	n := &w.counts
 	st := WindowsStats{
-		Exchanges: w.counts.exchanges.Load(), Errors: w.counts.errors.Load(), Sums: w.counts.sums.Load(),
-		Learned: w.counts.learned.Load(), Uncertain: w.counts.uncertain.Load(), Untracked: w.counts.untracked.Load(),
-		Last: time.Duration(w.counts.last.Load()),
+		Exchanges: n.exchanges.Load(), Errors: n.errors.Load(), Sums: n.sums.Load(), Refused: n.refused.Load(),
+		Untracked: n.untracked.Load(), Stale: n.stale.Load(), Last: time.Duration(n.last.Load()),
 	}
-	for i := range w.shards {
-		sh := &w.shards[i]
-		sh.mu.Lock()
-		st.Subjects += int64(len(sh.records))
-		sh.mu.Unlock()
+	for i := range w.lanes {
+		w.lanes[i].each(func(sh *windowShard) { st.Subjects += int64(len(sh.records)) })
 	}
 	return st
+}
+
+// Run exchanges sums until ctx ends, and then a last time. It returns nil:
+// errors are counted, and logged when they begin and when they end.
+func (w *Windows) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	for i := range w.lanes {
+		running.Go(func() { w.lanes[i].run(ctx) })
+	}
+	running.Wait()
+	return nil
 }
