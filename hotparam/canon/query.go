@@ -70,16 +70,16 @@ func (s *Selector) Append(dst []byte, rawQuery string, extra []Value, lim *Limit
 		}
 	}
 	if len(rawQuery) > lim.QueryBytes || !w.extras(s, extra) || !w.query(s, rawQuery) {
-		return AppendMalformed(dst), 0
+		return AppendMalformed(w.dst[:w.start]), 0 // keeps what has grown
 	}
 	if w.sorted && !w.repeats {
 		return w.dst, 1
 	}
 	keys := w.arrange()
 	if keys > MaxKeys {
-		return AppendMalformed(dst), 0
+		return AppendMalformed(w.dst[:w.start]), 0
 	}
-	return sc.AppendKey(dst, 0), keys
+	return sc.AppendKey(w.dst[:w.start], 0), keys
 }
 
 // AppendMalformed appends the reserved parameter to a resource.

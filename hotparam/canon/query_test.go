@@ -279,6 +279,21 @@ func TestAppendAllocatesNothing(t *testing.T) {
 	}
 }
 
+// What a long query has made grow is kept, also where the result is short. Not
+// parallel, as above.
+func TestAppendKeepsWhatHasGrown(t *testing.T) {
+	lim, sc := DefaultLimits(), new(Scratch)
+	each := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normal{Duplicates: DuplicatesEach}}}})
+	for _, raw := range []string{"id=1&id=2&id=3&id=4&id=5", strings.Repeat("id=1&", 200), "id=" + strings.Repeat("x", 300)} {
+		dst := make([]byte, 0, 8)
+		run := func() { dst, _ = each.Append(dst[:0], raw, nil, &lim, sc) }
+		run()
+		if n := testing.AllocsPerRun(50, run); n != 0 {
+			t.Errorf("%.40q: %v allocations", raw, n)
+		}
+	}
+}
+
 func FuzzAppend(f *testing.F) {
 	for _, raw := range []string{"", "a=1&b=2", "b&a;c=%zz&%", "=&=&==", "a=%4", "+=+&%2b=%20", "\xff=\x00"} {
 		f.Add(raw)
