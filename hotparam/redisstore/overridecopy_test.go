@@ -313,3 +313,46 @@ func TestTheHighestVersionWins(t *testing.T) {
 		}
 	})
 }
+
+// What a script is told is compared with what stands, whatever the caller
+// believed: two processes that found the same loss, or one that was frozen in
+// between, undo nothing.
+func TestAnOlderCopyRestoresNothing(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	m := redistest.Mini(t)
+	old, young := open(t, m.Addr()), open(t, m.Addr())
+	put(t, old.Overrides(), block("a", "topic?id=1", "ann"))
+	ending := block("ending", "topic?id=9", "ann")
+	ending.Until = now().Add(time.Hour)
+	put(t, old.Overrides(), ending)
+	looker(t, old)()
+	if err := young.Overrides().Delete(ctx, "a", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	looker(t, young)()
+	stands, err := young.Overrides().read(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, found := range map[string]*overrideCopy{"what stands": stands, "a loss that is over": {}} {
+		if done, err := old.Overrides().runRestore(ctx, found, old.known()); done || err != nil {
+			t.Errorf("%s: an older copy was written: %v, %v", name, done, err)
+		}
+	}
+	newer := &overrideCopy{version: stands.version + 1, entries: young.known().entries}
+	if done, err := young.Overrides().runRestore(ctx, &overrideCopy{}, newer); done || err != nil {
+		t.Errorf("over a state that was not looked at: %v, %v", done, err)
+	}
+	m.SetTime(time.Now().Add(2 * time.Hour))
+	m.FlushAll()
+	if code, trimmed, err := young.Overrides().write(ctx, "b", "", "{}", time.Time{}, "{}"); code != -2 || trimmed != 0 || err != nil {
+		t.Errorf("a change on top of a loss: %d, %d, %v", code, trimmed, err)
+	}
+	if done, err := young.Overrides().runRestore(ctx, &overrideCopy{}, young.known()); !done || err != nil {
+		t.Fatalf("not restored: %v, %v", done, err)
+	}
+	if end, err := young.Overrides().read(ctx); err != nil || len(end.entries) != 0 || end.version != stands.version {
+		t.Errorf("restored %+v, %v; what has ended stays away", end, err)
+	}
+}
