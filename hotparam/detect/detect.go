@@ -29,6 +29,7 @@ type Detector struct {
 	batches sync.Pool // of *batch
 	noRule  atomic.Uint64
 	heard   atomic.Int64 // the latest time heard of, unix ns
+	unsure  atomic.Int64 // until when counts may be missing, unix ns; 0: none are
 
 	judging   sync.Mutex // held by Tick, Over, Forget and SetRules; guards all below
 	hot       int64      // keys in its set

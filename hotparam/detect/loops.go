@@ -23,8 +23,9 @@ type standing struct {
 }
 
 // stands judges a candidate by its clients, and reports whether it is viral. A
-// loop is viral at once when its crowd reaches the threshold.
-func (h *heat) stands(c *candidate, now time.Time, sum int64) bool {
+// loop is viral at once when its crowd reaches the threshold. Whole is when the
+// window has all counts.
+func (h *heat) stands(c *candidate, now, whole time.Time, sum int64) bool {
 	s, want := &c.standing, int64(h.terms.rule.Hot.MinClients)
 	if second := now.Unix(); want > 1 || s.asked != second {
 		s.asked, s.party = second, h.crowds.judge(c.key, second, sum, c.hot, want)
@@ -34,7 +35,7 @@ func (h *heat) stands(c *candidate, now time.Time, sum int64) bool {
 	case want <= 1:
 		s.viral = true
 	case s.viral:
-		s.viral = s.stays(c, now, h.terms.rule.Hot.Cool)
+		s.viral = s.stays(c, now, whole, h.terms.rule.Hot.Cool)
 	default:
 		s.viral = s.party.effective >= c.hot
 		s.sure, s.lone = s.viral && s.party.known, time.Time{}
@@ -49,19 +50,19 @@ func (h *heat) stands(c *candidate, now time.Time, sum int64) bool {
 // loop goes on, cools like any other: for the rule's time. One that became hot
 // before anything was known of its clients is a loop at once: it has never been
 // anything else.
-func (s *standing) stays(c *candidate, now time.Time, cool time.Duration) bool {
+func (s *standing) stays(c *candidate, now, whole time.Time, cool time.Duration) bool {
 	p := &s.party
 	s.sure = s.sure || p.known && p.effective >= c.hot
 	switch {
 	case p.effective >= c.cool:
 		s.lone = time.Time{}
 		return true
-	case !s.sure && p.known:
+	case !s.sure && p.known && !whole.After(now):
 		return false
 	case s.lone.IsZero():
 		s.lone = now
 	}
-	return now.Sub(s.lone) < cool
+	return now.Sub(later(s.lone, whole)) < cool
 }
 
 // recall takes note of a crowd at the end of a second, before the window moves

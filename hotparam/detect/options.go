@@ -44,8 +44,8 @@ type Options struct {
 	// with a fast clock; 0 means 2 s. Such counts are judged when their
 	// second comes. Whole seconds, rounded up.
 	Future time.Duration
-	// Hold is how long a published key stays hot for readers that hear
-	// nothing more: Hot.Until = now + Hold; 0 means 5 s.
+	// Hold is for how long a set vouches for its keys: Hot.Until = now + Hold;
+	// 0 means 5 s.
 	Hold time.Duration
 	// MaxCrowds caps the keys of which the clients are held, those near their
 	// threshold, over all rules; 0 means 4096. Each takes up to about 5 KB.

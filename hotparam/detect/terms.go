@@ -118,15 +118,22 @@ func (h *heats) weigh(needs *[criteria]marks, sum int64, at time.Time) {
 }
 
 // expire ends the criteria that have cooled by now, and reports whether one is
-// left.
-func (h *heats) expire(now time.Time, cool time.Duration) bool {
+// left. No cooling begins before counts were whole.
+func (h *heats) expire(now, whole time.Time, cool time.Duration) bool {
 	for i, below := range h.below {
-		if h.on[i] && !below.IsZero() && now.Sub(below) >= cool {
+		if h.on[i] && !below.IsZero() && now.Sub(later(below, whole)) >= cool {
 			h.on[i], h.below[i] = false, time.Time{}
 		}
 	}
 	h.name()
 	return h.any()
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // name writes down which criteria are on.

@@ -100,7 +100,8 @@ func (l *lane) judge(now time.Time, t *tick) time.Time {
 func (l *lane) judgeOne(rule int, h *heat, c *candidate, now time.Time, t *tick) {
 	h.note(c, now)
 	w := h.counts.Look(c.watch)
-	if !c.expire(now, h.terms.rule.Hot.Cool) {
+	whole := l.d.wholeFrom(h.terms)
+	if !c.expire(now, whole, h.terms.rule.Hot.Cool) {
 		hot := h.hotOf(c, w, now)
 		t.drop(c, hot)
 		t.cease(c, hot, nil)
@@ -112,7 +113,7 @@ func (l *lane) judgeOne(rule int, h *heat, c *candidate, now time.Time, t *tick)
 		}
 		return
 	}
-	v := view{lane: l, c: c, maxHot: h.terms.maxHot, rank: 10 * w.Sum, loop: !h.stands(c, now, w.Sum)}
+	v := view{lane: l, c: c, maxHot: h.terms.maxHot, rank: 10 * w.Sum, loop: !h.stands(c, now, whole, w.Sum)}
 	v.hot, v.shown, v.seen = h.hotOf(c, w, now), c.shown, c.seen
 	c.seen = true
 	if v.loop {
