@@ -30,6 +30,8 @@ var ErrForeign = errors.New("canon: not a hot_param metric of this prefix")
 // aliasMark begins the alias of a key. No resource begins so.
 const aliasMark = "!hp1:"
 
+const aliveSuffix = ".alive"
+
 // Names writes keys as metric names and reads them back. It is a plain value.
 type Names struct {
 	// Prefix is [a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*.
@@ -91,6 +93,18 @@ func (n Names) Parse(metric []byte) (hotparam.Key, error) {
 	}
 	key, err := n.AppendKey(make([]byte, 0, len(metric)), metric)
 	return hotparam.Key(key), err
+}
+
+// AppendAlive appends "{prefix}.alive", the metric by which a sender says that it
+// lives. It has no hot_param part, so no key is written like it.
+func (n Names) AppendAlive(dst []byte) []byte {
+	return append(append(dst, n.Prefix...), aliveSuffix...)
+}
+
+// IsAlive reports whether a metric is what AppendAlive writes.
+func (n Names) IsAlive(metric []byte) bool {
+	prefix, ok := bytes.CutSuffix(metric, []byte(aliveSuffix))
+	return ok && string(prefix) == n.Prefix
 }
 
 // AppendKey is Parse into memory of the caller: it appends the key to dst, and

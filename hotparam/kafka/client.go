@@ -46,7 +46,7 @@ func (c *boundConn) Close() error {
 }
 
 // link gives clients of a cluster, one after the other, and speaks once about
-// each outage. Not safe for concurrent use, but for partitions.
+// each outage. Not safe for concurrent use, but for partitions and outage.
 type link struct {
 	cfg    Config
 	what   string               // happens to counts during an outage, for the log
@@ -54,7 +54,8 @@ type link struct {
 	wait   *backoff.ExponentialBackOff
 	down   bool
 
-	seen atomic.Int64 // partitions of the topic; 0: not known yet
+	seen   atomic.Int64          // partitions of the topic; 0: not known yet
+	outage atomic.Pointer[error] // nil: none
 }
 
 func newLink(cfg Config, what string) *link {
@@ -193,6 +194,7 @@ func (l *link) failed(err error) {
 		return
 	}
 	l.down = true
+	l.outage.Store(&err)
 	l.cfg.Log.Error(err.Error()+"; "+l.what+" until it answers", slog.String("topic", l.cfg.Topic))
 }
 
@@ -201,6 +203,7 @@ func (l *link) works() {
 	l.wait.Reset()
 	if l.down {
 		l.down = false
+		l.outage.Store(nil)
 		l.cfg.Log.Info("kafka: the brokers answer again", "topic", l.cfg.Topic)
 	}
 }

@@ -61,6 +61,11 @@ type Consumer struct {
 	malformed, foreign, duplicates, misplaced, errors atomic.Uint64
 	broken, jumped, trouble                           throttle
 
+	heard    atomic.Int64           // when the last record of ours came, unix ns; 0: never
+	promised atomic.Bool            // one of them was by a producer that says that it lives
+	session  atomic.Bool            // this member is in the group
+	erred    atomic.Pointer[mishap] // the last error that the client went on after
+
 	mu      sync.Mutex // guards the rest
 	reading map[int32]*progress
 }
@@ -212,10 +217,44 @@ func (c *Consumer) sessions(ctx context.Context, group sarama.ConsumerGroup, m *
 // seconds.
 func (c *Consumer) failed(err error) {
 	c.errors.Add(1)
+	c.erred.Store(&mishap{err, c.cfg.Now()})
 	if c.trouble.ready(c.cfg.Now()) {
 		c.cfg.Log.Warn("kafka: the consumer has trouble and tries again: "+err.Error()+hint(err),
 			"topic", c.cfg.Topic, "group", c.cfg.Group)
 	}
+}
+
+// mishap is an error and when it was.
+type mishap struct {
+	err error
+	at  time.Time
+}
+
+// mishapFor is how long an error may be why no record comes.
+const mishapFor = 10 * time.Second
+
+// Heard is when the last record of our namespace came, the zero time before the
+// first; whether producers have promised to write one into every partition each
+// second, so that silence means that none can be heard; and what is wrong with the
+// brokers, if that is known. A member without a partition has nothing to hear: it
+// hears all of it.
+func (c *Consumer) Heard() (last time.Time, promised bool, err error) {
+	now := c.cfg.Now()
+	c.mu.Lock()
+	idle := len(c.reading) == 0 && c.session.Load()
+	c.mu.Unlock()
+	if ns := c.heard.Load(); ns > 0 {
+		last = time.Unix(0, ns)
+	}
+	if outage := c.link.outage.Load(); outage != nil {
+		err = *outage
+	} else if m := c.erred.Load(); m != nil && m.at.After(last) && now.Sub(m.at) < mishapFor {
+		err = m.err
+	}
+	if idle && err == nil {
+		last = now
+	}
+	return last, c.promised.Load(), err
 }
 
 // throttle lets one in ten seconds pass.

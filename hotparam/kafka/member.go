@@ -31,11 +31,15 @@ type member struct {
 func (m *member) Setup(sarama.ConsumerGroupSession) error {
 	m.c.link.works()
 	m.began.Store(true)
+	m.c.session.Store(true)
 	return nil
 }
 
 // Cleanup ends a session. The client commits what was marked by itself.
-func (m *member) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+func (m *member) Cleanup(sarama.ConsumerGroupSession) error {
+	m.c.session.Store(false)
+	return nil
+}
 
 // ConsumeClaim reads one partition until it is taken away, which shows in two
 // ways: the claim's channel is closed, or the session ends.

@@ -9,7 +9,8 @@ const maxRecord = 512 << 10
 // packer sorts counts into records by partition. Not safe for concurrent use.
 type packer struct {
 	head      Record
-	sequences []uint64 // by partition, of the last record
+	sequences []uint64    // by partition, of the last record
+	last      []time.Time // by partition, of the last record
 }
 
 // packed is a record ready to be sent.
@@ -44,8 +45,7 @@ func (p *packer) records(batches []queued, partitions int32) (all []packed, inva
 				*r = packed{}
 			}
 			if r.data == nil {
-				*r = p.start(at)
-				r.at = b.at
+				*r = p.start(at, b.at)
 			}
 			r.data = appendPair(r.data, c)
 			r.pairs++
@@ -60,12 +60,25 @@ func (p *packer) records(batches []queued, partitions int32) (all []packed, inva
 	return all, invalid
 }
 
+// signs gives an empty record for each partition that has got none since a time:
+// the signs that this producer lives.
+func (p *packer) signs(now, since time.Time, partitions int32) []packed {
+	var signs []packed
+	for at := range partitions {
+		if int(at) >= len(p.last) || p.last[at].Before(since) {
+			signs = append(signs, p.start(at, now))
+		}
+	}
+	return signs
+}
+
 // start begins a record with the next number of its partition.
-func (p *packer) start(partition int32) packed {
+func (p *packer) start(partition int32, at time.Time) packed {
 	for int(partition) >= len(p.sequences) {
-		p.sequences = append(p.sequences, 0)
+		p.sequences, p.last = append(p.sequences, 0), append(p.last, time.Time{})
 	}
 	p.sequences[partition]++
+	p.last[partition] = at
 	p.head.Sequence = p.sequences[partition]
-	return packed{partition: partition, data: p.head.appendHead(make([]byte, 0, 4096))}
+	return packed{partition: partition, data: p.head.appendHead(make([]byte, 0, 4096)), at: at}
 }

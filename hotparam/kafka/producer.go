@@ -117,6 +117,10 @@ func (p *Producer) Run(ctx context.Context) error {
 // retryAfter is when records that failed are written again.
 const retryAfter = 200 * time.Millisecond
 
+// aliveEvery is how often a producer writes an empty record into a partition for
+// which it has nothing else.
+const aliveEvery = time.Second
+
 // pump sends until ctx ended and all is sent (nil), or the brokers failed. It
 // closes the client.
 //
@@ -135,14 +139,18 @@ func (p *Producer) pump(ctx, hard context.Context, client sarama.Client) error {
 	defer p.connected.Store(false)
 	retry := time.NewTicker(retryAfter)
 	defer retry.Stop()
+	idle := time.NewTicker(aliveEvery)
+	defer idle.Stop()
 	for {
 		select {
 		case <-p.queue.ready:
-			err = p.send(client, producer, p.queue.take())
+			err = p.send(client, producer, p.queue.take(), false)
 		case <-retry.C:
 			if p.flight.len() > 0 {
-				err = p.send(client, producer, nil)
+				err = p.send(client, producer, nil, false)
 			}
+		case <-idle.C:
+			err = p.send(client, producer, nil, true)
 		case <-ctx.Done():
 			return p.finish(hard, client, producer)
 		}
@@ -154,13 +162,13 @@ func (p *Producer) pump(ctx, hard context.Context, client sarama.Client) error {
 
 // finish sends what is left, again and again until hard ends.
 func (p *Producer) finish(hard context.Context, client sarama.Client, producer sarama.SyncProducer) error {
-	err := p.send(client, producer, p.queue.close())
+	err := p.send(client, producer, p.queue.close(), false)
 	retry := time.NewTicker(retryAfter)
 	defer retry.Stop()
 	for p.flight.len() > 0 {
 		select {
 		case <-retry.C:
-			err = p.send(client, producer, nil)
+			err = p.send(client, producer, nil, false)
 		case <-hard.Done():
 			return err
 		}
@@ -168,13 +176,13 @@ func (p *Producer) finish(hard context.Context, client sarama.Client, producer s
 	return err
 }
 
-// send writes what failed before and then batches. It fails when the brokers
-// took nothing.
-func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batches []queued) error {
+// send writes what failed before and then batches, and with alive a sign of life
+// into idle partitions. It fails when the brokers took nothing.
+func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batches []queued, alive bool) error {
 	oldest := p.cfg.Now().Add(-p.cfg.MaxAge)
 	p.flight.drop(func(r packed) bool { return r.at.Before(oldest) })
 	batches = p.dropOld(batches, oldest)
-	if len(batches) == 0 && p.flight.len() == 0 {
+	if len(batches) == 0 && p.flight.len() == 0 && !alive {
 		return nil
 	}
 	partitions, err := client.Partitions(p.cfg.Topic)
@@ -187,6 +195,10 @@ func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batc
 	records, invalid := p.pack.records(batches, int32(len(partitions)))
 	p.invalid.Add(invalid)
 	records = append(p.flight.take(), records...)
+	if alive { // so a partition is without a record for at most five quarters of aliveEvery
+		now := p.cfg.Now()
+		records = append(records, p.pack.signs(now, now.Add(-aliveEvery/4), int32(len(partitions)))...)
+	}
 	failed := p.write(producer, records)
 	if len(failed) == len(records) && len(records) > 0 {
 		p.link.failed(fmt.Errorf("kafka: cannot write to brokers %v: %w", p.cfg.Brokers, failed[0].Err))
@@ -216,9 +228,11 @@ func (p *Producer) write(producer sarama.SyncProducer, records []packed) sarama.
 		lost[f.Msg] = true
 	}
 	for i, r := range records {
-		if lost[messages[i]] {
+		switch {
+		case lost[messages[i]] && r.pairs == 0: // a sign of life says nothing later
+		case lost[messages[i]]:
 			p.flight.add(r)
-		} else {
+		default:
 			p.sent.Add(r.requests)
 		}
 	}

@@ -150,6 +150,12 @@ func (r *reader) record(msg *sarama.ConsumerMessage) {
 		c.reread.Add(1)
 	}
 	rec, err := ParseRecord(msg.Value)
+	if err == nil && rec.Namespace == c.cfg.Namespace {
+		c.heard.Store(c.cfg.Now().UnixNano())
+		if rec.Sequence > 0 {
+			c.promised.Store(true)
+		}
+	}
 	switch {
 	case err != nil:
 		c.malformed.Add(1)

@@ -215,6 +215,8 @@ func (d *datagrams) seeDrops() {
 	}
 }
 
+func (d *datagrams) signs() *readerStats { return &d.reader.stats }
+
 func (d *datagrams) stats(to *ListenerStats) {
 	d.seeDrops()
 	d.reader.stats.read(to)

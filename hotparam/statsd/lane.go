@@ -38,6 +38,8 @@ type lane struct {
 	ends    []int             // scratch: where they end
 	members []byte            // scratch: of one set
 
+	sentAt, livedAt time.Time // of the last batch, and of the last sign of life
+
 	down                             atomic.Bool // the outage has been logged
 	sent, dropped, invalid, setLines atomic.Uint64
 }
@@ -49,16 +51,34 @@ const maxAge = time.Second
 // chunkSize is for how many names there is one allocation.
 const chunkSize = 256
 
+// A sender that has sent nothing for aliveEvery says that it lives, and every
+// aliveBusy also one that sends: so a server learns that it may wait for signs.
+const (
+	aliveEvery = time.Second
+	aliveBusy  = 10 * time.Second
+)
+
 // run sends what is queued until ctx ends, then the rest without any pause.
 func (l *lane) run(ctx context.Context) {
 	defer l.link.close()
+	l.sentAt = time.Now()
+	l.livedAt = l.sentAt
+	idle := time.NewTicker(aliveEvery)
+	defer idle.Stop()
 	for ctx.Err() == nil {
 		if b, ok := l.queue.next(); ok {
 			l.send(ctx, b, time.Now().Add(l.interval+l.timeout))
+			l.sentAt = time.Now()
 			continue
 		}
 		select {
 		case <-l.queue.ready:
+		case <-idle.C:
+			// So it is silent for at most five quarters of aliveEvery.
+			if now := time.Now(); now.Sub(l.sentAt) > aliveEvery/4 || now.Sub(l.livedAt) >= aliveBusy {
+				l.live(ctx)
+				l.livedAt = now
+			}
 		case <-ctx.Done():
 		}
 	}
@@ -89,6 +109,27 @@ func (l *lane) send(ctx context.Context, b batchOut, deadline time.Time) {
 	lost := l.write(ctx, b.counts)
 	l.sent.Add(l.out.sent)
 	l.dropped.Add(lost)
+	err := l.out.failed
+	if err == nil && l.link.refused.Load() > refused {
+		err = errNobody
+	}
+	l.report(err)
+}
+
+// live sends the sign of life, a gauge that is 1: StatsD servers that do not know
+// it keep it, and readers of ours that do not pass over it.
+func (l *lane) live(ctx context.Context) {
+	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
+	defer cancel()
+	if err := l.link.open(bound); err != nil {
+		l.report(err)
+		return
+	}
+	refused := l.link.refused.Load()
+	l.out.begin(bound)
+	_ = l.client.Gauge(string(l.names.AppendAlive(nil)), 1, 1)
+	l.out.end(0)
+	l.out.flush()
 	err := l.out.failed
 	if err == nil && l.link.refused.Load() > refused {
 		err = errNobody

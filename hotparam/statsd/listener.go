@@ -111,6 +111,7 @@ type source interface {
 	close() error
 	addr() net.Addr
 	stats(to *ListenerStats)
+	signs() *readerStats
 }
 
 // NewListener binds the addresses, so that what is sent from now on is kept by
@@ -214,6 +215,20 @@ func (l *Listener) Run(ctx context.Context) error {
 	stopForwarding()
 	<-forwarded
 	return err
+}
+
+// Heard is when the last line of a sender of ours came, the zero time before the
+// first, and whether senders have said that they live: those say so about once a
+// second, so from then on silence means that they cannot be heard.
+func (l *Listener) Heard() (last time.Time, promised bool) {
+	for _, s := range l.sources {
+		signs := s.signs()
+		if ns := signs.heard.Load(); ns > 0 && time.Unix(0, ns).After(last) {
+			last = time.Unix(0, ns)
+		}
+		promised = promised || signs.alive.Load() > 0
+	}
+	return last, promised
 }
 
 // Stats reads the counters.

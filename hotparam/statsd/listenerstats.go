@@ -7,8 +7,8 @@ import "sync/atomic"
 type ListenerStats struct {
 	Packets uint64 `help:"Datagrams."`
 	Bytes   uint64
-	// Lines is the sum of Counted, Untimely, Members, Foreign, OtherTypes and
-	// Malformed.
+	// Lines is the sum of Counted, Untimely, Members, Alive, Foreign, OtherTypes
+	// and Malformed.
 	Lines uint64
 	// Counted are the lines that were counters of ours; Requests the whole
 	// number that they counted and that Handle got.
@@ -19,6 +19,8 @@ type ListenerStats struct {
 	Untimely uint64 `help:"Counters of ours whose own time is more than an hour ago or two seconds ahead."`
 	// Members are the lines that said who stands behind a count of ours.
 	Members uint64 `help:"Members of sets that say who stands behind a count of ours."`
+	// Alive are the lines by which senders said that they live.
+	Alive uint64 `help:"Lines by which senders said that they live."`
 	// Foreign lines have other names, OtherTypes our names and are neither
 	// counters nor sets; or are events and service checks. All are normal.
 	Foreign    uint64
@@ -77,20 +79,22 @@ type ForwardStats struct {
 
 // readerStats are added to once a datagram or chunk, by one goroutine.
 type readerStats struct {
-	packets, bytes, lines, counted, requests, untimely, members, foreign, otherTypes, malformed, forgotten atomic.Uint64
+	packets, bytes, lines, counted, requests, untimely, members, alive, foreign, otherTypes, malformed, forgotten atomic.Uint64
 
 	faults faultCounts
+
+	heard atomic.Int64 // unix ns of the last line of ours; 0: none yet
 }
 
 // tallies are the counters of one datagram.
-type tallies struct{ lines, counted, untimely, members, foreign, otherTypes, malformed uint64 }
+type tallies struct{ lines, counted, untimely, members, alive, foreign, otherTypes, malformed uint64 }
 
 func (s *readerStats) add(t *tallies) {
 	for _, c := range []struct {
 		to *atomic.Uint64
 		n  uint64
 	}{
-		{&s.lines, t.lines}, {&s.counted, t.counted}, {&s.untimely, t.untimely}, {&s.members, t.members},
+		{&s.lines, t.lines}, {&s.counted, t.counted}, {&s.untimely, t.untimely}, {&s.members, t.members}, {&s.alive, t.alive},
 		{&s.foreign, t.foreign}, {&s.otherTypes, t.otherTypes}, {&s.malformed, t.malformed},
 	} {
 		if c.n > 0 { // an atomic addition costs more than this look
@@ -108,6 +112,7 @@ func (s *readerStats) read(to *ListenerStats) {
 	to.Requests += s.requests.Load()
 	to.Untimely += s.untimely.Load()
 	to.Members += s.members.Load()
+	to.Alive += s.alive.Load()
 	to.Foreign += s.foreign.Load()
 	to.OtherTypes += s.otherTypes.Load()
 	to.Malformed += s.malformed.Load()

@@ -49,7 +49,8 @@ func (r *reader) packet(p []byte) {
 
 // lines reads whole lines with line feeds between them.
 func (r *reader) lines(p []byte) {
-	if second := r.cfg.Now().Unix(); second != r.sums.second {
+	now := r.cfg.Now()
+	if second := now.Unix(); second != r.sums.second {
 		r.handOver() // with the second before
 		r.sums.second = second
 	}
@@ -71,6 +72,9 @@ func (r *reader) lines(p []byte) {
 		}
 	}
 	r.stats.add(&t)
+	if t.counted+t.alive > 0 {
+		r.stats.heard.Store(now.UnixNano())
+	}
 }
 
 // line reads one line and reports whether its name is ours. A name is looked up
@@ -95,6 +99,9 @@ func (r *reader) line(line []byte, t *tallies) (ours bool) {
 		var err error
 		r.key, err = r.cfg.Names.AppendKey(r.key[:0], name)
 		switch {
+		case errors.Is(err, canon.ErrForeign) && r.cfg.Names.IsAlive(name):
+			t.alive++
+			return true
 		case errors.Is(err, canon.ErrForeign):
 			t.foreign++
 			return false

@@ -63,6 +63,9 @@ func TestPacket(t *testing.T) {
 		"api.latency:320|ms\n" +
 		"some.counter:what ever\n" +
 		"hp.newspaper.topic.hot_param.id=42:1|c\n" +
+		"hp.news.alive:1|g\n" +
+		"hp.news.alive.or.not:1|g\n" +
+		"hp.newspaper.alive:1|g\n" +
 		"hp.news.topic.hot_param.id=Zx:1|c\n" +
 		"hp.news.topic.hot_param.id=42:-1|c\n" +
 		"no colon\n" +
@@ -75,8 +78,8 @@ func TestPacket(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	s := r.statsNow()
-	wantStats := ListenerStats{Packets: 1, Bytes: s.Bytes, Lines: 21, Counted: 5, Requests: 10,
-		Untimely: 2, Members: 1, Foreign: 4, OtherTypes: 3, Malformed: 6, MalformedBy: map[string]MalformedStats{},
+	wantStats := ListenerStats{Packets: 1, Bytes: s.Bytes, Lines: 24, Counted: 5, Requests: 10, Alive: 1,
+		Untimely: 2, Members: 1, Foreign: 6, OtherTypes: 3, Malformed: 6, MalformedBy: map[string]MalformedStats{},
 	}
 	for f := sound + 1; f < faults; f++ {
 		wantStats.MalformedBy[reasons[f].name] = MalformedStats{}

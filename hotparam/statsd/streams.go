@@ -70,6 +70,8 @@ func (s *streams) addr() net.Addr { return s.ln.Addr() }
 
 func (s *streams) close() error { return s.ln.Close() }
 
+func (s *streams) signs() *readerStats { return &s.reader.stats }
+
 func (s *streams) stats(to *ListenerStats) { s.reader.stats.read(to) }
 
 // run accepts until ctx ends. Then it takes the connections that wait and what
