@@ -30,8 +30,9 @@ type Hot struct {
 	Peak float64 `json:"peak_rate"`
 	// Since is when the key crossed its threshold.
 	Since time.Time `json:"since"`
-	// Until is when the entry expires by itself unless it is published again.
-	// A mirror that hears nothing keeps a key hot until then and no longer.
+	// Until is until when the publisher vouches for the entry; it renews that
+	// about once a second. Readers keep a key for some minutes beyond it, because
+	// a publisher that has fallen silent has not said that the key is cold.
 	Until time.Time `json:"until"`
 }
 
@@ -48,4 +49,7 @@ type HotSet struct {
 	// they are shown and not limited, because per-IP limits meet those clients.
 	// Heaviest first. Not to be changed by readers.
 	Loops []Hot `json:"loops,omitempty"`
+	// Blind says that the publisher gets no counts: it renews what was hot and
+	// lets nothing cool.
+	Blind bool `json:"blind,omitempty"`
 }

@@ -83,7 +83,7 @@ func serve(ctx context.Context, listen, redis, counts string, budget time.Durati
 	defer stopSending()
 	group.Go(func() error { defer stopSending(); return tallied.Run(ctx) })
 	group.Go(func() error { return sender.Run(sending) })
-	group.Go(func() error { return store.Follow(ctx, hot.Replace) })
+	group.Go(func() error { return store.FollowInto(ctx, hot) })
 	group.Go(func() error { return store.Overrides().Follow(ctx, g.SetOverrides) })
 	group.Go(func() error { return reports.Run(ctx) })
 	group.Go(service.ListenAndServe)

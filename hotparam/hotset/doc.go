@@ -3,9 +3,9 @@
 //
 // Publications enter by [Mirror.Replace]; [Mirror.Lookup] answers from an
 // immutable map behind one atomic pointer, so that asking about a cold key
-// takes no lock, allocates nothing and costs a few nanoseconds. Entries end by
-// themselves: a publisher that falls silent limits nobody for longer than it
-// said (Hot.Until).
+// takes no lock, allocates nothing and costs a few nanoseconds. A publisher that
+// falls silent has not said that its keys are cold: they stay hot for
+// [Mirror.Keep], and [Mirror.Look] tells who is silent or blind.
 //
 // What changes a publisher's set into its next one is a [Delta]: [Trail] makes it
 // from what readers hold, [Delta.Apply] gives them the next set.

@@ -21,7 +21,7 @@ type Entry struct {
 	Memo atomic.Pointer[Memo]
 
 	hot   atomic.Pointer[hotparam.Hot] // never nil; replaced, never changed
-	until atomic.Int64                 // unix µs of hot.Until; 0: expired
+	until atomic.Int64                 // unix µs until which it is hot here; 0: expired
 }
 
 // Memo is what a reader remembers on an Entry. It is not changed once stored.
@@ -41,16 +41,16 @@ func (e *Entry) Key() hotparam.Key { return e.hot.Load().Key }
 // live reports whether the entry still holds at now (unix µs).
 func (e *Entry) live(now int64) bool { return now < e.until.Load() }
 
-// set makes h the entry's heat.
-func (e *Entry) set(h *hotparam.Hot) {
+// set makes h the entry's heat, which holds for keep beyond its Until.
+func (e *Entry) set(h *hotparam.Hot, keep time.Duration) {
 	e.hot.Store(h)
-	e.until.Store(expiry(h.Until))
+	e.until.Store(expiry(h.Until, keep))
 }
 
-// expiry is t in unix µs, 0 for a time that is not set.
-func expiry(t time.Time) int64 {
+// expiry is keep after t in unix µs, 0 for a time that is not set.
+func expiry(t time.Time, keep time.Duration) int64 {
 	if t.IsZero() {
 		return 0
 	}
-	return max(t.UnixMicro(), 0)
+	return max(t.Add(keep).UnixMicro(), 0)
 }

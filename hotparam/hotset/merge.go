@@ -20,7 +20,7 @@ func (m *Mirror) rebuild(at time.Time) {
 	merged, loops := make(map[string]*hotparam.Hot), make(map[string]*hotparam.Hot)
 	next := &snapshot{}
 	for _, publisher := range slices.Sorted(maps.Keys(m.sets)) {
-		set := m.sets[publisher]
+		set := m.sets[publisher].set
 		next.at = newest(next.at, set.At)
 		mergeInto(merged, set.Keys, at)
 		mergeInto(loops, set.Loops, at)
@@ -36,7 +36,7 @@ func (m *Mirror) rebuild(at time.Time) {
 	if len(m.sets) == 0 {
 		next.at = last.at
 	}
-	next.entries = carry(last.entries, merged)
+	next.entries = carry(last.entries, merged, m.keep())
 	m.current.Store(next)
 }
 
@@ -74,14 +74,14 @@ func newest(a, b time.Time) time.Time {
 }
 
 // carry gives each key its entry: the one it has, or a new one.
-func carry(have map[string]*Entry, merged map[string]*hotparam.Hot) map[string]*Entry {
+func carry(have map[string]*Entry, merged map[string]*hotparam.Hot, keep time.Duration) map[string]*Entry {
 	entries := make(map[string]*Entry, len(merged))
 	for key, h := range merged {
 		e := have[key]
 		if e == nil {
 			e = new(Entry)
 		}
-		e.set(h)
+		e.set(h, keep)
 		entries[key] = e
 	}
 	return entries
@@ -174,33 +174,19 @@ func (m *Mirror) forget(publisher string) {
 	m.forgotten++
 }
 
-// soonest is the publisher, other than keep, whose last key expires first; the
-// name settles a tie. It needs mu.
+// soonest is the publisher, other than keep, whose set is over first; the name
+// settles a tie. It needs mu.
 func (m *Mirror) soonest(keep string) string {
 	var first string
-	var until time.Time
-	found := false
-	for publisher, set := range m.sets {
+	var over time.Time
+	for publisher, p := range m.sets {
 		if publisher == keep {
 			continue
 		}
-		u := lastUntil(set)
-		if !found || u.Before(until) || u.Equal(until) && publisher < first {
-			first, until, found = publisher, u, true
+		o := p.over(m.keep())
+		if first == "" || o.Before(over) || o.Equal(over) && publisher < first {
+			first, over = publisher, o
 		}
 	}
 	return first
-}
-
-// lastUntil is when the last key of the set expires; zero for an empty set.
-func lastUntil(set hotparam.HotSet) time.Time {
-	var last time.Time
-	for _, list := range [][]hotparam.Hot{set.Keys, set.Loops} {
-		for i := range list {
-			if list[i].Until.After(last) {
-				last = list[i].Until
-			}
-		}
-	}
-	return last
 }

@@ -17,6 +17,10 @@ const maxPublishers = 256
 // Mirror is the merged hot set of all publishers. The zero value is ready and
 // empty; it may be used by any number of goroutines and must not be copied.
 //
+// A key is hot while its publisher's latest set has it: a set without it makes it
+// cold at once. A publisher that falls silent has not said that a key is cold, so
+// its keys stay for Keep beyond their Until.
+//
 // A key that two publishers hold hot is hot until the later Until. Its Rate is
 // the sum of theirs, because publishers share the traffic (each takes its own
 // partitions or its own datagrams) and the rates are of disjoint requests; a
@@ -25,10 +29,15 @@ const maxPublishers = 256
 // publisher says that knows more of them. A key that one holds hot and another
 // takes for a loop is hot.
 type Mirror struct {
+	// Keep is how long keys outlive their Until; 0 means [DefaultKeep], a negative
+	// one not at all. Not to be changed once the mirror is used.
+	Keep time.Duration
+
 	current atomic.Pointer[snapshot] // nil: nothing published yet
 
 	mu   sync.Mutex // guards all below and the building of snapshots
-	sets map[string]hotparam.HotSet
+	sets map[string]*published
+	watch
 
 	replaced, ignored, forgotten uint64
 }
@@ -74,12 +83,13 @@ func (m *Mirror) Age(now time.Time) (time.Duration, bool) {
 
 // Replace makes set what publisher holds hot, instead of what it said before.
 // A set whose version is not above that publisher's last one is ignored and
-// counted: it arrived late. The mirror keeps set.Keys, which must not change.
+// counted: it arrived late. One that was judged when the last one was over is
+// taken in any case: the store lost its versions. The mirror keeps set.Keys, which must not change.
 // It costs one pass over the keys of all publishers.
 func (m *Mirror) Replace(publisher string, set hotparam.HotSet) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if last, ok := m.sets[publisher]; ok && set.Version <= last.Version {
+	if last := m.sets[publisher]; last != nil && set.Version <= last.set.Version && set.At.Before(last.vouched()) {
 		m.ignored++
 		return
 	}
@@ -90,16 +100,23 @@ func (m *Mirror) Replace(publisher string, set hotparam.HotSet) {
 func (m *Mirror) publish(publisher string, set hotparam.HotSet) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	set.Version = max(set.Version, m.sets[publisher].Version+1)
+	if last := m.sets[publisher]; last != nil {
+		set.Version = max(set.Version, last.set.Version+1)
+	}
 	m.store(publisher, set)
 }
 
 // store needs mu.
 func (m *Mirror) store(publisher string, set hotparam.HotSet) {
 	if m.sets == nil {
-		m.sets = make(map[string]hotparam.HotSet)
+		m.sets = make(map[string]*published)
 	}
-	m.sets[publisher] = set
+	p := m.sets[publisher]
+	if p == nil {
+		p = new(published)
+		m.sets[publisher] = p
+	}
+	p.set, p.fresh = set, true
 	for len(m.sets) > maxPublishers {
 		m.forget(m.soonest(publisher))
 	}
@@ -108,8 +125,8 @@ func (m *Mirror) store(publisher string, set hotparam.HotSet) {
 }
 
 // Entries are the entries that are hot at now, heaviest first, then by key. It
-// also forgets publishers whose every key has expired, for good: call it now
-// and then (a report once a second does).
+// also forgets publishers that were silent for Keep, for good: call it now and
+// then (a report once a second does).
 func (m *Mirror) Entries(now time.Time) []*Entry {
 	m.prune(now)
 	s := m.current.Load()
@@ -160,8 +177,8 @@ func (m *Mirror) prune(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	dropped := false
-	for publisher, set := range m.sets {
-		if len(set.Keys)+len(set.Loops) > 0 && !lastUntil(set).After(now) {
+	for publisher, p := range m.sets {
+		if !p.over(m.keep()).After(now) {
 			m.forget(publisher)
 			dropped = true
 		}

@@ -16,8 +16,7 @@ import (
 
 // Follow calls fn with every publisher's hot set: once for each at the start,
 // then for each newer version, in order for one publisher, never twice and from
-// one goroutine. It returns nil when ctx ends and never before: while Redis is
-// away, what fn was given expires by its own Until.
+// one goroutine. It returns nil when ctx ends and never before. See FollowInto.
 //
 // Large sets are read whole once; then only what changed is read, and the whole
 // again where something of that is missing. A poll is one round trip; reading
@@ -35,6 +34,7 @@ type hotFollower struct {
 	started bool
 	version string // of the namespace, at the last complete look
 	seen    map[string]seenSet
+	blind   map[string]bool // the publishers of the last index that say so
 }
 
 // seenSet remembers which version of a publisher fn has got.
@@ -78,8 +78,10 @@ func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
 func (h *hotFollower) news(index map[string]string) []string {
 	var out []string
 	now := h.c.now()
+	h.blind = map[string]bool{}
 	for publisher, entry := range index {
-		field, _, _ := strings.Cut(entry, " ")
+		field, rest, _ := strings.Cut(entry, " ")
+		h.blind[publisher] = strings.HasPrefix(rest, flagBlind+" ")
 		version, err := strconv.ParseUint(field, 10, 64)
 		if err != nil {
 			h.c.hot.malformed.Add(1)
@@ -178,7 +180,9 @@ func (h *hotFollower) take(publisher string, held heldSet, err error) (changed b
 	if err != nil {
 		return false
 	}
-	h.fn(publisher, held.deliverable())
+	set := held.deliverable()
+	set.Blind = h.blind[publisher]
+	h.fn(publisher, set)
 	return true
 }
 

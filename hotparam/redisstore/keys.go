@@ -43,13 +43,13 @@ func newKeys(namespace string) keys { return keys{prefix: "hp:{" + namespace + "
 func (k keys) hotVersion() string { return k.prefix + "hot:version" }
 
 // hotIndex: hash, publisher -> "version expiry" (unix milliseconds by the clock
-// of Redis). Expires with its longest-living set; fields are trimmed by every
+// of Redis), or "version blind expiry". Expires with its longest-living set; fields are trimmed by every
 // publication.
 func (k keys) hotIndex() string { return k.prefix + "hot:index" }
 
 // hotSet: hash {epoch, seq, version, base, at, encoding, body}, the set of one
-// publisher: whole, or whole as of base and changed since by the log. Expires
-// with its last key, within setLifeMin and setLifeMax.
+// publisher: whole, or whole as of base and changed since by the log. Outlives
+// its last key by PublisherConfig.Keep, within setLifeMin and setLifeMax.
 func (k keys) hotSet(publisher string) string { return k.prefix + "hot:set:" + publisher }
 
 // hotLog: sorted set, version -> change from the version before, of a large set.

@@ -61,6 +61,8 @@ func TestEverywhere(t *testing.T) {
 		"published-set-is-read-back":           testPublishedSetIsReadBack,
 		"old-process-is-fenced":                testOldProcessIsFenced,
 		"late-calls-undo-nothing":              testLateCallsUndoNothing,
+		"set-outlives-its-publisher":           testSetOutlivesItsPublisher,
+		"new-process-keeps-what-it-finds":      testNewProcessKeepsWhatItCannotJudge,
 		"follower-gets-what-is-there":          testFollowerGetsWhatIsThereAndWhatComes,
 		"large-sets-travel-as-changes":         testLargeSetsTravelAsChanges,
 		"lost-changes-heal":                    testLostChangesHeal,

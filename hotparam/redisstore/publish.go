@@ -26,10 +26,20 @@ type PublisherConfig struct {
 	// 2 s. Shorter than the Hold of the keys, or they expire before a standby
 	// renews them.
 	Lease time.Duration
+	// Keep is how long a set stays in Redis beyond the Until of its keys, for
+	// limiters that start while nobody publishes; at most a day, default
+	// [hotset.DefaultKeep], a negative one not at all.
+	Keep time.Duration
 	// Window, when set, gives the window of a rule. A process that takes the
-	// id and has not lived for a whole window of a rule cannot know that a key
-	// is cold: it keeps the rule's keys that it finds until it has.
+	// id and has not counted for a whole window of a rule cannot know that a key
+	// is cold: it keeps the rule's keys that it finds until it has, for Keep at
+	// most.
 	Window func(rule string) time.Duration
+	// Since is since when this process has counted without a gap; the zero time
+	// while it gets no counts. Default: since it was built.
+	Since func() time.Time
+	// Hold is for how long the found keys are renewed; default 5 s.
+	Hold time.Duration
 }
 
 // Publisher publishes the hot sets of one aggregator. It is known by an id that
@@ -51,15 +61,14 @@ type PublisherConfig struct {
 type Publisher struct {
 	c       *Client
 	cfg     PublisherConfig
-	token   string    // tells this process from others with the same id
-	started time.Time // of this process, near enough
+	token   string // tells this process from others with the same id
 	version atomic.Uint64
 
 	mu    sync.Mutex // held over the round trip: sets must arrive in order
 	epoch int64      // while this process owns the id, else 0
 	known int64      // highest epoch heard of
 	seq   int64
-	found []hotparam.Hot // of the owner before, kept for a window
+	found []hotparam.Hot // of the owner before, each Until when it is given up at the latest
 	trail hotset.Trail
 	log   logSize // of what stands in Redis
 	buf   []byte
@@ -74,7 +83,18 @@ func (c *Client) NewPublisher(cfg PublisherConfig) *Publisher {
 		cfg.Lease = defaultLease
 	}
 	cfg.Lease = min(cfg.Lease, maxLease)
-	return &Publisher{c: c, cfg: cfg, token: rand.Text(), started: c.now()}
+	if cfg.Keep == 0 {
+		cfg.Keep = hotset.DefaultKeep
+	}
+	cfg.Keep = max(cfg.Keep, 0)
+	if cfg.Hold <= 0 {
+		cfg.Hold = defaultHold
+	}
+	if cfg.Since == nil {
+		started := c.now()
+		cfg.Since = func() time.Time { return started }
+	}
+	return &Publisher{c: c, cfg: cfg, token: rand.Text()}
 }
 
 // Version is the version of the last set that Redis took, 0 before the first.
@@ -146,14 +166,14 @@ func (p *Publisher) lost(epoch int64) {
 	p.c.counters.publishing.Store(false)
 }
 
-// setLife is until the last key expires, by the publisher's clock alone: the
-// clock of Redis may differ.
-func setLife(set hotparam.HotSet) time.Duration {
+// setLife is until the last key expires and Keep more, by the publisher's clock
+// alone: the clock of Redis may differ.
+func (p *Publisher) setLife(set hotparam.HotSet) time.Duration {
 	life := setLifeMin
 	for i := range set.Keys {
 		life = max(life, set.Keys[i].Until.Sub(set.At))
 	}
-	return min(life, setLifeMax)
+	return min(life+p.cfg.Keep, setLifeMax)
 }
 
 // validID keeps names of publishers and limiters such that a person can read

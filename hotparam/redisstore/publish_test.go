@@ -113,7 +113,8 @@ func TestSilentPublisherLeavesTheIndex(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
 	m.SetTime(start)
 	c := open(t, m.Addr())
-	short, long := c.Publisher("short"), c.Publisher("long")
+	const keep = 30 * time.Second
+	short, long := c.NewPublisher(PublisherConfig{ID: "short", Keep: keep}), c.NewPublisher(PublisherConfig{ID: "long", Keep: keep})
 	set := hot(start, 1)
 	set.Keys[0].Until = start.Add(20 * time.Second)
 	publish(t, long, hot(start, 1))
@@ -122,12 +123,17 @@ func TestSilentPublisherLeavesTheIndex(t *testing.T) {
 	if n := index(); n != 2 {
 		t.Fatalf("%d publishers", n)
 	}
-	m.SetTime(start.Add(21 * time.Second))
+	m.SetTime(start.Add(49 * time.Second))
+	publish(t, long, hot(start, 1))
+	if n := index(); n != 2 {
+		t.Errorf("%d publishers; a silent one was forgotten too soon", n)
+	}
+	m.SetTime(start.Add(51 * time.Second))
 	publish(t, long, hot(start, 1))
 	if n := index(); n != 1 {
 		t.Errorf("%d publishers 1 s after one expired", n)
 	}
-	m.SetTime(start.Add(100 * time.Second))
+	m.SetTime(start.Add(51*time.Second + time.Hour))
 	if keys := m.Keys(); strings.Contains(strings.Join(keys, " "), "hot:set") || strings.Contains(strings.Join(keys, " "), "hot:index") {
 		t.Errorf("still there: %v", keys)
 	}

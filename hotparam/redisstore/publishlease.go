@@ -19,6 +19,8 @@ const (
 	// maxLease is also in lua/claim_hot.lua: a lease that seems longer was given
 	// by another clock.
 	maxLease = time.Minute
+	// defaultHold is that of package detect.
+	defaultHold = 5 * time.Second
 )
 
 // ErrFenced says that a set was refused because another process has the id, or
@@ -97,8 +99,8 @@ func (p *Publisher) claim(ctx context.Context, lease time.Duration) ([]int64, er
 	return reply, err
 }
 
-// find remembers the keys of the owner before that this process is too young to
-// judge, each until it is not. A set that cannot be read is as none.
+// find remembers the keys of the owner before that this process has not counted
+// for long enough to judge. A set that cannot be read is as none.
 func (p *Publisher) find(ctx context.Context) error {
 	var answer func() (heldSet, error)
 	_, err := p.c.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
@@ -115,17 +117,23 @@ func (p *Publisher) find(ctx context.Context) error {
 	now := p.c.now()
 	p.found = p.found[:0]
 	for _, h := range held.set.Keys {
-		if known := p.started.Add(p.cfg.Window(h.Rule)); known.After(now) && h.Until.After(now) {
-			h.Until = known
+		h.Until = h.Until.Add(p.cfg.Keep)
+		if h.Until.After(now) && !p.judges(h.Rule, now) {
 			p.found = append(p.found, h)
 		}
 	}
 	return nil
 }
 
+// judges says whether this process has counted for a whole window of a rule.
+func (p *Publisher) judges(rule string, now time.Time) bool {
+	since := p.cfg.Since()
+	return !since.IsZero() && !since.Add(p.cfg.Window(rule)).After(now)
+}
+
 // withFound adds the keys of the owner before that set does not have.
 func (p *Publisher) withFound(set hotparam.HotSet) hotparam.HotSet {
-	p.found = slices.DeleteFunc(p.found, func(h hotparam.Hot) bool { return !h.Until.After(set.At) })
+	p.found = slices.DeleteFunc(p.found, func(h hotparam.Hot) bool { return !h.Until.After(set.At) || p.judges(h.Rule, set.At) })
 	if len(p.found) == 0 {
 		return set
 	}
@@ -136,6 +144,7 @@ func (p *Publisher) withFound(set hotparam.HotSet) hotparam.HotSet {
 	set.Keys = slices.Clone(set.Keys)
 	for _, h := range p.found {
 		if !have[hotset.ID{Key: h.Key, Rule: h.Rule}] {
+			h.Until = set.At.Add(p.cfg.Hold)
 			set.Keys = append(set.Keys, h)
 		}
 	}

@@ -86,7 +86,7 @@ func TestFollowersSeeTheRightfulOwners(t *testing.T) {
 
 func newWorld(m *miniredis.Miniredis, c *Client) *world {
 	w := &world{
-		redis: m, c: c, clock: time.Unix(1_800_000_000, 0).UTC(), mirror: new(hotset.Mirror),
+		redis: m, c: c, clock: time.Unix(1_800_000_000, 0).UTC(), mirror: &hotset.Mirror{Keep: -1},
 		last: map[string]uint64{}, seen: map[string]hotparam.HotSet{}, latest: map[string]hotparam.HotSet{},
 	}
 	m.FlushAll()
@@ -110,7 +110,7 @@ func (w *world) pass(d time.Duration) {
 // judge makes the set of a process: small or, by long keys, large. Who judged
 // shows in the keys.
 func (w *world) judge(t *rapid.T, id string, i int) hotparam.HotSet {
-	set := hotparam.HotSet{At: w.clock}
+	set := hotparam.HotSet{At: w.clock, Blind: rapid.Bool().Draw(t, "blind")}
 	name := ""
 	if rapid.Bool().Draw(t, "large") {
 		name = strings.Repeat("x", 6000)
@@ -138,6 +138,9 @@ func (w *world) publish(t *rapid.T, id string, p *process, set hotparam.HotSet) 
 func (w *world) deliver(publisher string, set hotparam.HotSet) {
 	if set.Version <= w.last[publisher] {
 		panic(fmt.Sprintf("%s: version %d after %d", publisher, set.Version, w.last[publisher]))
+	}
+	if set.Blind != w.latest[publisher].Blind {
+		panic(fmt.Sprintf("%s: blind %v", publisher, set.Blind))
 	}
 	w.last[publisher] = set.Version
 	w.mirror.Replace(publisher, set)

@@ -42,7 +42,11 @@ type message struct {
 	keep     int
 	log      logSize // after it
 	life     int64
+	flags    string
 }
+
+// flagBlind stands in the index behind the version of a blind publisher.
+const flagBlind = "blind"
 
 // answer is what the script says.
 type answer struct {
@@ -62,7 +66,7 @@ func (p *Publisher) send(ctx context.Context, set hotparam.HotSet) (answer, erro
 	reply, err := p.c.scripts.publishHot.Run(ctx, p.c.rdb,
 		[]string{k.hotVersion(), k.hotIndex(), k.hotSet(p.cfg.ID), k.hotEpoch(p.cfg.ID), k.hotLog(p.cfg.ID)},
 		p.cfg.ID, p.token, p.seq, p.version.Load(), m.from, m.change, m.at, m.encoding, m.body, m.keep, m.life,
-		p.cfg.Lease.Milliseconds(), versionLife.Milliseconds(), epochLife.Milliseconds(), k.hotNotice(),
+		p.cfg.Lease.Milliseconds(), versionLife.Milliseconds(), epochLife.Milliseconds(), k.hotNotice(), m.flags,
 	).Int64Slice()
 	if err == nil && len(reply) != 3 {
 		err = fmt.Errorf("script answered %v; want three numbers", reply)
@@ -86,7 +90,10 @@ func (p *Publisher) send(ctx context.Context, set hotparam.HotSet) (answer, erro
 // render writes a set: whole if it is small or nobody knows what stands in
 // Redis, else what changed.
 func (p *Publisher) render(set hotparam.HotSet) (message, error) {
-	m := message{life: setLife(set).Milliseconds()}
+	m := message{life: p.setLife(set).Milliseconds()}
+	if set.Blind {
+		m.flags = flagBlind
+	}
 	if roughSize(set) < compressFrom {
 		return m, p.renderWhole(&m, set, encodingWhole)
 	}
