@@ -250,6 +250,14 @@ func TestReadinessNamesEachCheck(t *testing.T) {
 	if strings.Contains(open.Body.String(), "10.1.2.3") || !strings.Contains(known.Body.String(), "10.1.2.3") || !strings.Contains(open.Body.String(), `"mirror":{"ok":true`) {
 		t.Errorf("open %s, with the token %s", open.Body, known.Body)
 	}
+	// What readiness does not hang on is said too, without its values to strangers.
+	w.cfg.Status = func() []Status { return []Status{{Name: "hot set", Value: "silent: 10.1.2.3"}} }
+	open, known = w.ask("GET", "/readyz?verbose", ""), w.ask("GET", "/readyz?verbose", "", "Authorization: Bearer s3cret")
+	s.answer(t, open, 503, "Ready")
+	s.answer(t, known, 503, "Ready")
+	if strings.Contains(open.Body.String(), "10.1.2.3") || !strings.Contains(open.Body.String(), `{"name":"hot set","value":"","ok":false}`) || !strings.Contains(known.Body.String(), "silent: 10.1.2.3") {
+		t.Errorf("open %s, with the token %s", open.Body, known.Body)
+	}
 }
 
 func decode(t *testing.T, body []byte, into any) {

@@ -24,7 +24,8 @@ func (s *Server) getLive(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// getReady runs every check at once: 200 when all pass, else 503.
+// getReady runs every check at once: 200 when all pass, else 503. With ?verbose it
+// tells more than what readiness hangs on.
 func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 	checks := s.runChecks(r.Context())
 	ready, status := true, http.StatusOK
@@ -37,8 +38,27 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 			checks[name] = c
 		}
 	}
-	writeJSON(w, status, map[string]any{"ready": ready, "checks": checks})
+	answer := map[string]any{"ready": ready, "checks": checks}
+	if r.URL.Query().Has("verbose") {
+		answer["status"] = s.verbose(s.authorized(r))
+	}
+	writeJSON(w, status, answer)
 	return nil
+}
+
+// verbose is the status line of the dashboard: what is well and what is not, also
+// where a program is ready all the same. Values may name inner addresses.
+func (s *Server) verbose(values bool) []Status {
+	list := []Status{}
+	if s.cfg.Status != nil {
+		list = append(list, s.cfg.Status()...)
+	}
+	if !values {
+		for i := range list {
+			list[i].Value = ""
+		}
+	}
+	return list
 }
 
 func (s *Server) runChecks(ctx context.Context) map[string]check {

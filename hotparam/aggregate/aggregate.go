@@ -32,6 +32,7 @@ type Aggregator struct {
 	alarm   alarm
 	rules   atomic.Pointer[rules.Set]
 	log     *changeLog // of judge, and of Run after it
+	sight   *sight
 
 	detector *detect.Detector // safe for all
 
@@ -50,6 +51,7 @@ func New(cfg Config) *Aggregator {
 		out:     newOutbox(cfg),
 		crossed: make(chan struct{}, 1),
 		alarm:   alarm{log: cfg.Log, on: make(map[string]bool)},
+		sight:   newSight(cfg),
 		detector: detect.New(cfg.Rules, detect.Options{
 			Counters: cfg.Counters, Lanes: cfg.Lanes, MaxRate: cfg.MaxRate,
 			Lateness: cfg.Lateness, Future: cfg.Future, Hold: cfg.Hold,
@@ -134,9 +136,10 @@ func (a *Aggregator) judge(ctx context.Context) {
 		case <-ticker.C:
 		case <-a.crossed:
 		}
+		was := a.hot.Load().Blind
 		set, changes := a.tick()
 		// Half a tick early is better than half a tick late.
-		if len(changes) > 0 || time.Since(put) >= a.cfg.refresh()-a.cfg.Tick/2 {
+		if len(changes) > 0 || set.Blind != was || time.Since(put) >= a.cfg.refresh()-a.cfg.Tick/2 {
 			put = time.Now()
 			a.out.put(set)
 		}
@@ -156,7 +159,15 @@ func (a *Aggregator) tell(changes []detect.Change) {
 // tick judges once.
 func (a *Aggregator) tick() (hotparam.HotSet, []detect.Change) {
 	now := a.cfg.Now()
+	v := a.sight.look(now, len(a.Hot()))
+	if v.unsure {
+		a.detector.Unsure(now)
+	}
+	if v.back { // what was not counted would look like a low past
+		a.detector.ForgetPast()
+	}
 	set, changes := a.detector.Tick(now)
+	set.Blind = v.blind
 	a.hot.Store(&set)
 	a.alarm.look(now, a.detector.Errors)
 	a.mu.Lock()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/detect"
+	"github.com/hotparam/pipeline/hotparam/hotset"
 	"github.com/hotparam/pipeline/hotparam/rules"
 )
 
@@ -28,9 +29,8 @@ type Config struct {
 	// Tick is how often heat is judged; default 100 ms, at most the refresh.
 	// A key that crosses its threshold does not wait for it.
 	Tick time.Duration
-	// Hold is how long a published key stays hot for readers that hear nothing
-	// more; default 5 s. Longer bridges longer outages of the publisher's way,
-	// and keeps keys hot as much longer after one has died.
+	// Hold is for how long a set vouches for its keys; default 5 s. Readers that
+	// hear nothing more keep them for longer, as they are told to.
 	Hold time.Duration
 	// Counters, Lanes, MaxRate, Lateness, Future and NoClients are those of
 	// detect.Options.
@@ -38,6 +38,12 @@ type Config struct {
 	MaxRate          float64
 	Lateness, Future time.Duration
 	NoClients        bool
+	// Sources says, by name, what is heard of each source of counts; none: counts
+	// come from this process itself, which is always heard.
+	Sources map[string]func() Heard
+	// Keep is how long nothing cools because a source is not heard; default
+	// [hotset.DefaultKeep], a negative one not at all.
+	Keep time.Duration
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 	// OnChange, when set, is called with what entered and left the hot set, in
@@ -65,6 +71,9 @@ func (c Config) withDefaults() Config {
 		c.Tick = defaultTick
 	}
 	c.Tick = min(c.Tick, c.refresh())
+	if c.Keep == 0 {
+		c.Keep = hotset.DefaultKeep
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}

@@ -26,7 +26,11 @@
 // this one stands by: it counts and judges as ever, and asks again when the
 // other one may be gone, so that it can take over with warm windows.
 //
+// An Aggregator that cannot hear its sources ([Config.Sources]) is blind: it
+// publishes on, says Blind with the set, and lets nothing cool for Keep. Nor does
+// anything cool by what it did not count while the process stood still.
+//
 // When its context ends, [Aggregator.Run] judges once more and makes one last
-// attempt to publish, of at most one second, so that what is hot stays so for
-// Hold while another aggregator takes over. It does not take the set back.
+// attempt to publish, of at most one second, so that what is hot stays so
+// while another aggregator takes over. It does not take the set back.
 package aggregate

@@ -30,6 +30,7 @@ type published struct {
 	standby               bool
 	took, tookTotal       time.Duration
 	at                    time.Time
+	err                   string // of the last attempt, if it failed; standing by is no failure
 }
 
 func newOutbox(cfg Config) *outbox {
@@ -183,10 +184,11 @@ func (o *outbox) note(ctx context.Context, err error, took time.Duration) {
 	if err != nil && !stands {
 		if ctx.Err() == nil {
 			o.stats.failed++
+			o.stats.err = err.Error()
 		}
 		return
 	}
-	o.stats.standby = stands
+	o.stats.standby, o.stats.err = stands, ""
 	o.pause.Reset()
 	if stands {
 		return

@@ -19,6 +19,10 @@ type Stats struct {
 	// second when counts are current, 0 before the first.
 	IngestLag time.Duration
 
+	// Blind says that counts cannot be heard, so that nothing cools and nothing
+	// becomes hot.
+	Blind bool
+
 	Published     uint64        // publications that succeeded
 	Standby       bool          // another process publishes under the same id
 	PublishErrors uint64        // attempts that failed
@@ -34,6 +38,7 @@ func (a *Aggregator) Stats() Stats {
 	if st.Detect.Newest > 0 {
 		st.IngestLag = max(0, a.cfg.Now().Sub(time.Unix(st.Detect.Newest, 0)))
 	}
+	st.Blind = a.hot.Load().Blind
 	p := a.out.published()
 	st.Standby = p.standby
 	st.Published, st.PublishErrors, st.Coalesced = p.ok, p.failed, p.coalesced

@@ -28,6 +28,9 @@ type Redis struct {
 	DB       int           `default:"0" help:"Database number; a cluster has only 0."`
 	TLS      bool          `help:"Connect by TLS."`
 	Timeout  time.Duration `default:"500ms" help:"Longest call outside of decisions, with dialling and redirects."`
+	// Keep is for limiters and aggregators alike, so it stands with the store
+	// that they share.
+	Keep time.Duration `name:"hot_ttl_blind" default:"10m" help:"How long hot keys stay hot when their aggregator has fallen silent or gets no counts; at most 24h. 0: not at all."`
 }
 
 // Kafka is the topic that carries counts.
@@ -109,7 +112,7 @@ type Tally struct {
 // Detect is how hot keys are found.
 type Detect struct {
 	Tick     time.Duration `default:"100ms" help:"How often heat is judged; a key that crosses its threshold is published at once."`
-	Hold     time.Duration `default:"5s" help:"How long a hot key stays without being published again."`
+	Hold     time.Duration `default:"5s" help:"For how long a publication vouches for hot keys. What is not renewed by then is kept as redis.hot_ttl_blind says."`
 	Lateness time.Duration `default:"10s" help:"Oldest count that still has a place in its window."`
 	Counters int           `default:"131072" help:"Most counters for each rule, of about 200 bytes: a key takes one for each second of the window in which it is seen. Beyond it the lightest keys are given up, and counts have a known error."`
 	MaxRate  float64       `name:"max-rate" default:"0" help:"Most requests per second that one rule is expected to get, unless it says max_rate itself; 0: not stated. With it, counters that could not find every hot key are refused."`

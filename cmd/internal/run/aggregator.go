@@ -46,7 +46,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 	if err != nil {
 		return err
 	}
-	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), mirror: new(hotset.Mirror)}
+	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), mirror: &hotset.Mirror{Keep: keep(cfg.Redis)}}
 	a.reload = newReloader(file, enough(cfg.Detect), a.setRules, a.log)
 	if len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0 && cfg.Graphite.URL == "" {
 		return fmt.Errorf("%w: no counts come in: set --statsd.listen, --kafka.brokers or --graphite.url", config.ErrUsage)
@@ -72,7 +72,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 		s.Add(Sources, "graphite", func(ctx context.Context) error { return poll(ctx, a.poller, cfg.Graphite.Schedule, a.log) })
 	}
 	s.Add(Sums, "aggregate", releasing(a.agg.Run, a.publisher, cfg.Redis.Timeout, a.log))
-	s.Add(Sinks, "hot set", func(ctx context.Context) error { return a.redis.Follow(ctx, a.mirror.Replace) })
+	s.Add(Sinks, "hot set", func(ctx context.Context) error { return a.redis.FollowInto(ctx, a.mirror) })
 	s.Add(Sinks, "trim", func(ctx context.Context) error {
 		return onSchedule(ctx, cfg.Trim, a.log, func(ctx context.Context) error {
 			_, err := a.redis.Overrides().Trim(ctx)
@@ -98,11 +98,11 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	if a.redis, err = openRedis(cfg.Redis, set.Namespace, 0, a.log); err != nil {
 		return err
 	}
-	if a.publisher, err = newPublisher(cfg, a.redis, &a.rules); err != nil {
+	if a.publisher, err = newPublisher(cfg, a.redis, &a.rules, func() time.Time { return a.agg.CountsSince() }); err != nil {
 		return err
 	}
 	a.agg = aggregate.New(aggregate.Config{
-		Rules: set, Publish: a.publisher,
+		Rules: set, Publish: a.publisher, Sources: a.sources(cfg), Keep: keep(cfg.Redis),
 		Tick: cfg.Detect.Tick, Hold: cfg.Detect.Hold, Lateness: cfg.Detect.Lateness, Counters: cfg.Detect.Counters, MaxRate: cfg.Detect.MaxRate, Lanes: runtime.GOMAXPROCS(0),
 		NoClients: cfg.Graphite.URL != "" && len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0,
 		Log:       a.log,
@@ -175,13 +175,17 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 		Reports:   a.redis.ReadReports,
 		Overrides: a.redis.Overrides(),
 		Summaries: summariesOf(a.days),
-		Ready:     map[string]func(context.Context) error{"redis": a.redis.Ping},
+		Ready: map[string]func(context.Context) error{
+			"redis":       a.redis.Ping,
+			"sources":     func(context.Context) error { return a.agg.CheckSources() },
+			"publication": func(context.Context) error { return a.agg.CheckPublication() },
+		},
 		Status: func() []admin.Status {
 			list := []admin.Status{redisStatus(a.redis), hotStatus(a.mirror, time.Now()), roleStatus(a.redis, a.agg.Stats().Standby)}
 			if a.poller != nil {
 				list = append(list, graphiteStatus(a.poller))
 			}
-			return list
+			return append(list, sourceStatus(a.agg.Sources())...)
 		},
 		Stats: stats,
 	}
@@ -228,6 +232,9 @@ func hotOf(m *hotset.Mirror) []hotparam.Hot {
 
 // openRedis makes a client; budget is that of decisions, 0 where there are none.
 func openRedis(cfg config.Redis, namespace string, budget time.Duration, log *slog.Logger) (*redisstore.Client, error) {
+	if cfg.Keep < 0 || cfg.Keep > 24*time.Hour {
+		return nil, fmt.Errorf("%w: --redis.hot_ttl_blind %v: want 0 to 24h", config.ErrUsage, cfg.Keep)
+	}
 	return redisstore.Open(redisstore.Config{
 		Addrs: cfg.Addr, Username: cfg.Username, Password: cfg.Password, DB: cfg.DB, TLS: cfg.TLS,
 		Namespace: namespace, Timeout: cfg.Timeout, Budget: budget, Log: log,

@@ -50,7 +50,7 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	if err != nil {
 		return err
 	}
-	s := &sidecar{cfg: cfg, log: Logger(cfg.Log), mirror: new(hotset.Mirror), fronts: map[string]*server{}}
+	s := &sidecar{cfg: cfg, log: Logger(cfg.Log), mirror: &hotset.Mirror{Keep: keep(cfg.Redis)}, fronts: map[string]*server{}}
 	s.reload = newReloader(file, nil, s.setRules, s.log)
 	if len(cfg.Redis.Addr) == 0 {
 		return fmt.Errorf("%w: where is the hot set? Set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)
@@ -150,7 +150,7 @@ func (s *sidecar) stages() *Stages {
 	if s.leases != nil {
 		st.Add(Sums, "leases", s.leases.Run)
 	}
-	st.Add(Sinks, "hot set", func(ctx context.Context) error { return s.redis.Follow(ctx, s.mirror.Replace) })
+	st.Add(Sinks, "hot set", func(ctx context.Context) error { return s.redis.FollowInto(ctx, s.mirror) })
 	st.Add(Sinks, "overrides", func(ctx context.Context) error {
 		return s.redis.Overrides().Follow(ctx, func(list []rules.Override) {
 			s.gate.SetOverrides(list)

@@ -1,0 +1,228 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
+	"github.com/hotparam/pipeline/test/internal/program"
+)
+
+// blindRules hold a hot topic to 20 a second.
+var blindRules = strings.Replace(pipelineRules, "rate: 40, burst: 40", "rate: 20, burst: 20", 1)
+
+// asking asks a sidecar about one topic, about 150 times a second.
+type asking struct {
+	allowed, denied atomic.Int64
+	end             func()
+}
+
+func ask(t *testing.T, decide string, id int) *asking {
+	t.Helper()
+	a, stop := new(asking), make(chan struct{})
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			tick := time.NewTicker(20 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-stop:
+					return
+				case <-tick.C:
+				}
+				if allowed(t, decide, id) {
+					a.allowed.Add(1)
+				} else {
+					a.denied.Add(1)
+				}
+			}
+		})
+	}
+	a.end = sync.OnceFunc(func() { close(stop); wg.Wait() })
+	t.Cleanup(a.end)
+	return a
+}
+
+func allowed(t *testing.T, decide string, id int) bool {
+	_, body := do(t, http.MethodPost, "http://"+decide+"/v1/decide", fmt.Sprintf(`{"method":"GET","uri":"/topic?id=%d","ip":"192.0.2.7"}`, id),
+		http.Header{"Content-Type": {"application/json"}})
+	return strings.Contains(body, `"allowed":true`)
+}
+
+// A frozen aggregator: the hot key stays limited for much longer than its
+// publisher vouched for it, also in a limiter that starts meanwhile; everybody
+// says so; and after it wakes all is as ever.
+func TestFrozenAggregatorDisarmsNobody(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	config := write(t, "hotparam.yaml", blindRules)
+	statsd, admin := program.FreeAddr(t), program.FreeAddr(t)
+	aggregator := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone", "--statsd.listen", statsd, "--admin.listen", admin)
+	ready(t, admin)
+	limiter := func() (p *program.Process, decide, admin string) {
+		decide, admin = program.FreeAddr(t), program.FreeAddr(t)
+		p = launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", decide, "--statsd.addr", statsd,
+			"--admin.listen", admin, "--gate.budget", budget)
+		ready(t, admin)
+		return p, decide, admin
+	}
+	sidecar, decide, sidecarAdmin := limiter()
+	load := ask(t, decide, 42)
+	program.Await(t, 10*time.Second, "the first refusal", func() bool { return load.denied.Load() > 0 })
+	held := func(what string, d time.Duration) {
+		t.Helper()
+		before, from := load.allowed.Load(), time.Now()
+		<-time.After(d)
+		passed, most := load.allowed.Load()-before, int64(20+20*time.Since(from).Seconds()+1)
+		t.Logf("%s: %d passed in %v, at most %d may", what, passed, d, most)
+		if passed > most {
+			t.Errorf("%s: the topic is held to 20/s and %d passed in %v", what, passed, d)
+		}
+	}
+	held("before", time.Second)
+
+	aggregator.Signal(syscall.SIGSTOP)
+	held("frozen", 16*time.Second) // three times detect.hold and more
+	if said := sidecar.Said(); strings.Count(said, "fallen silent") != 1 || !strings.Contains(said, "publisher=alone") {
+		t.Error("the limiter does not say once that the aggregator is silent")
+	}
+	if s, k := metric(t, sidecarAdmin, "hotparam_hotset_silent_publishers"), metric(t, sidecarAdmin, "hotparam_hotset_keys_kept"); s != "1" || k != "1" {
+		t.Errorf("%s silent publishers, %s keys kept", s, k)
+	}
+	if status, body := get(t, "http://"+sidecarAdmin+"/readyz?verbose"); status != http.StatusOK || !strings.Contains(body, "1 of 1 aggregators silent: 1 hot keys kept") {
+		t.Errorf("/readyz?verbose: %d %s", status, body)
+	}
+	_, late, _ := limiter()
+	program.Await(t, 10*time.Second, "a limiter that starts now to know the key", func() bool { return !allowed(t, late, 42) })
+
+	aggregator.Signal(syscall.SIGCONT)
+	program.Await(t, 5*time.Second, "the limiter to see again", func() bool {
+		return strings.Contains(sidecar.Said(), "sees again") && metric(t, sidecarAdmin, "hotparam_hotset_silent_publishers") == "0"
+	})
+	held("awake", 5*time.Second)
+	load.end()
+	cold := time.Now()
+	program.Await(t, 20*time.Second, "the topic to be cold", func() bool { _, body := get(t, "http://"+admin+"/v1/hot"); return !strings.Contains(body, "id=42") })
+	t.Logf("cold after %v", time.Since(cold).Round(time.Millisecond))
+	if took := time.Since(cold); took > 2*time.Second+2*time.Second+2*time.Second+slack {
+		t.Errorf("cold only after %v: window, cool, and a moment", took)
+	}
+}
+
+// The senders of an aggregator are frozen, or gone: it says so, nothing cools, and
+// when they are back it goes on. One that has nothing to count is not gone.
+func TestSilentSendersDisarmNobody(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	config := write(t, "hotparam.yaml", blindRules)
+	statsd, in := program.FreeAddr(t), program.FreeAddr(t)
+	admin, collectorAdmin := program.FreeAddr(t), program.FreeAddr(t)
+	aggregator := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone", "--statsd.listen", statsd, "--admin.listen", admin)
+	ready(t, admin)
+	program.Await(t, 5*time.Second, "an aggregator that waits to be ready", func() bool {
+		status, body := get(t, "http://"+admin+"/readyz?verbose")
+		return status == http.StatusOK && strings.Contains(body, "waiting for the first sender")
+	})
+	collector := launch(t, "collector", "--config", config, "--statsd.listen", in, "--statsd.addr", statsd, "--admin.listen", collectorAdmin)
+	ready(t, collectorAdmin)
+	w := watchKeys(t, redis, topic(0), topic(1))
+	l := startLoad(t, in)
+	l.ids[0].Store(true)
+	program.Await(t, 10*time.Second, "topic 0 to be hot", func() bool { return w.hot(topic(0)) })
+	program.Await(t, 15*time.Second, "the aggregator to expect signs of life", func() bool {
+		return metric(t, admin, "hotparam_statsd_in_alive_total") > "0"
+	})
+	collector.Signal(syscall.SIGSTOP)
+	program.Await(t, 6*time.Second, "the aggregator to be blind", func() bool { return metric(t, admin, "hotparam_aggregate_blind") == "1" })
+	if status, body := get(t, "http://"+admin+"/readyz?verbose"); status != http.StatusServiceUnavailable || !strings.Contains(body, "no sender heard") {
+		t.Errorf("/readyz?verbose: %d %s", status, body)
+	}
+	for range 120 { // three times what cooling takes
+		<-time.After(100 * time.Millisecond)
+		if !w.hot(topic(0)) {
+			t.Fatal("a key has cooled in the dark")
+		}
+	}
+	if st := w.mirror.Stats(time.Now()); st.BlindPublishers != 1 || st.Publishers != 1 || st.SilentPublishers != 0 {
+		t.Errorf("%+v", st)
+	}
+	l.ids[0].Store(false)
+	l.ids[1].Store(true)
+	collector.Signal(syscall.SIGCONT)
+	program.Await(t, 5*time.Second, "the aggregator to see", func() bool { return metric(t, admin, "hotparam_aggregate_blind") == "0" })
+	program.Await(t, 10*time.Second, "topic 1 to be hot", func() bool { return w.hot(topic(1)) })
+	program.Await(t, 10*time.Second, "topic 0 to be cold", func() bool { return !w.hot(topic(0)) })
+	l.ids[1].Store(false) // nobody asks, and the collector lives
+	program.Await(t, 10*time.Second, "topic 1 to be cold", func() bool { return !w.hot(topic(1)) })
+	if said := aggregator.Said(); strings.Count(said, "aggregate: blind") != 1 || strings.Count(said, "not blind any more") != 1 {
+		t.Error("the aggregator does not say once that it is blind, and once that it sees")
+	}
+}
+
+// Kafka dies, and with it all counts. An aggregator that is killed and started
+// again in the dark keeps what it finds.
+func TestDeadKafkaDisarmsNobody(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	config := write(t, "hotparam.yaml", blindRules)
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	down := sync.OnceFunc(cluster.Close)
+	t.Cleanup(down)
+	broker := cluster.ListenAddrs()[0]
+	in, collectorAdmin := program.FreeAddr(t), program.FreeAddr(t)
+	start := func() (*program.Process, string) {
+		admin := program.FreeAddr(t)
+		p := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone", "--kafka.brokers", broker, "--admin.listen", admin)
+		ready(t, admin)
+		return p, admin
+	}
+	p, admin := start()
+	launch(t, "collector", "--config", config, "--statsd.listen", in, "--kafka.brokers", broker, "--admin.listen", collectorAdmin)
+	ready(t, collectorAdmin)
+	w := watchKeys(t, redis, topic(0))
+	l := startLoad(t, in)
+	l.ids[0].Store(true)
+	program.Await(t, 20*time.Second, "topic 0 to be hot", func() bool { return w.hot(topic(0)) })
+	down()
+	stays := func() {
+		t.Helper()
+		program.Await(t, 10*time.Second, "the aggregator to be blind", func() bool { return metric(t, admin, "hotparam_aggregate_blind") == "1" })
+		for range 100 {
+			<-time.After(100 * time.Millisecond)
+			if !w.hot(topic(0)) {
+				t.Fatal("a key has cooled in the dark")
+			}
+		}
+		if st := w.mirror.Stats(time.Now()); st.BlindPublishers != 1 || st.SilentPublishers != 0 || st.AgeSeconds > 3 {
+			t.Errorf("%+v", st)
+		}
+		if status, body := get(t, "http://"+admin+"/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "brokers") {
+			t.Errorf("/readyz: %d %s", status, body)
+		}
+	}
+	stays()
+	p.Signal(os.Kill)
+	p.Wait(5 * time.Second)
+	p, admin = start()
+	stays()
+	if code := p.Stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	<-time.After(2 * lease)
+	if !w.hot(topic(0)) {
+		t.Error("an orderly stop disarmed the limiters")
+	}
+}
