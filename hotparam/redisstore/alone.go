@@ -14,7 +14,7 @@ const perCharge = 4
 
 // takeAlone asks lua/limit_decide.lua, which knows every algorithm: one call
 // for one decision.
-func (l *Limiter) takeAlone(ctx context.Context, now int64, q *question, results []limit.Result) (admitted bool, at int64, err error) {
+func (l *laneLimiter) takeAlone(ctx context.Context, now int64, q *question, results []limit.Result) (admitted bool, at int64, err error) {
 	keys := make([]string, len(q.asked), 2*len(q.asked))
 	args := make([]any, 3, 3+10*len(keys))
 	args[0], args[1], args[2] = byClock(now), l.slackMillis, len(keys)
@@ -48,7 +48,7 @@ func (l *Limiter) takeAlone(ctx context.Context, now int64, q *question, results
 
 // takeBucket asks lua/limit_many.lua about one bucket, as a flight of its own: for
 // that it is the faster script.
-func (l *Limiter) takeBucket(ctx context.Context, now int64, q *question, results []limit.Result) (admitted bool, at int64, err error) {
+func (l *laneLimiter) takeBucket(ctx context.Context, now int64, q *question, results []limit.Result) (admitted bool, at int64, err error) {
 	l.batch.stats.flew(1)
 	f := flight{now: now, manifest: &manifest{keys: []any{q.key(0)}, targets: []int32{0}}, shapes: [][]asked{q.asked}, groups: []group{{callers: 1}}}
 	if err := l.fly(ctx, &f); err != nil {

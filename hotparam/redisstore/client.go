@@ -23,7 +23,7 @@ type Client struct {
 	now       func() time.Time
 	quiet     time.Duration // see follower.subscribe
 	scripts   scripts
-	limits    *Limiter
+	limits    *laneLimiter
 	spread    *spread // nil: limits has all, on one server
 	hot       followState
 	overrides followState

@@ -119,10 +119,7 @@ func ExampleLimiter_RefundAt() {
 		return
 	}
 	defer client.Close()
-	limiter, ok := client.Limiter().(*redisstore.Limiter) // on a cluster it is another
-	if !ok {
-		return
-	}
+	limiter := client.Limiter()
 	spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 5, Window: time.Hour}
 	charges := []limit.Charge{{Subject: limit.Subject{Space: "mail", Name: "anna"}, Spec: spec, Cost: 4}}
 	ctx, results := context.Background(), make([]limit.Result, 1)

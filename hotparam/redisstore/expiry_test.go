@@ -114,8 +114,8 @@ func (m mortal) limits(travel, first string, spec limit.Spec) {
 		m.raw.FlushAll(ctx)
 		c := limit.Charge{Subject: limit.Subject{Space: "hot", Name: travel + first + second}, Spec: spec, Cost: 1}
 		beside := limit.Charge{Subject: limit.Subject{Space: "beside", Name: c.Subject.Name}, Spec: next, Cost: 1}
-		l, results := m.c.Limiter().(refunder), make([]limit.Result, 2)
-		var charged time.Time
+		l, results := m.c.Limiter(), make([]limit.Result, 2)
+		var charged []time.Time
 		do := func(what string, refund bool, charges ...limit.Charge) {
 			m.Helper()
 			var err error
@@ -140,12 +140,6 @@ func (m mortal) limits(travel, first string, spec limit.Spec) {
 		do("a charge under other terms", false, c)
 		do("a refund under other terms", true, c)
 	}
-}
-
-// refunder is a limiter of this package.
-type refunder interface {
-	TakeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, time.Time, error)
-	RefundAt(ctx context.Context, at time.Time, charges []limit.Charge, results []limit.Result) error
 }
 
 // windows exchanges sums that are new, that grow and that shrink, and finds something

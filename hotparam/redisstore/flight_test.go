@@ -20,7 +20,7 @@ import (
 func TestFlightIsMemory(t *testing.T) {
 	t.Parallel()
 	store := onServer(t, redistest.Start(t))
-	l := store.Store.(*Limiter)
+	l := store.Store.(*laneLimiter)
 	rapid.Check(t, func(rt *rapid.T) {
 		store.Reset()
 		m, now := limit.NewMemory(limit.MemoryConfig{}), time.UnixMicro(1_700_000_000_000_000)
@@ -76,7 +76,7 @@ func TestFlightIsMemory(t *testing.T) {
 func TestFlightOfOneBucketIsMemory(t *testing.T) {
 	t.Parallel()
 	store := onServer(t, redistest.Start(t))
-	l := store.Store.(*Limiter)
+	l := store.Store.(*laneLimiter)
 	specs := []limit.Spec{
 		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20},
 		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20},
@@ -112,7 +112,7 @@ func TestFlightOfOneBucketIsMemory(t *testing.T) {
 func TestFlightWithoutTheFirst(t *testing.T) {
 	t.Parallel()
 	store := onServer(t, redistest.Start(t))
-	l, f := store.Store.(*Limiter), newFlight(1_700_000_000_000_000)
+	l, f := store.Store.(*laneLimiter), newFlight(1_700_000_000_000_000)
 	for _, name := range []string{"left", "stayed"} {
 		q := new(question)
 		c := limit.Charge{Subject: limit.Subject{Space: "test", Name: name}, Cost: 3, Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Hour, Burst: 20}}
@@ -132,7 +132,7 @@ func TestFlightWithoutTheFirst(t *testing.T) {
 }
 
 // boardOne gives a seat, to a known face as Take does.
-func boardOne(rt *rapid.T, l *Limiter, f *flight, charges []limit.Charge) seat {
+func boardOne(rt *rapid.T, l *laneLimiter, f *flight, charges []limit.Charge) seat {
 	if len(charges) == 1 {
 		if s, ok := f.follow(&charges[0]); ok {
 			return s

@@ -83,7 +83,7 @@ func openWide(charges []limit.Charge) []limit.Charge {
 	return charges
 }
 
-func warmUp(b *testing.B, l *Limiter, callers int) {
+func warmUp(b *testing.B, l *laneLimiter, callers int) {
 	var all sync.WaitGroup
 	for range callers {
 		all.Go(func() {
@@ -96,7 +96,7 @@ func warmUp(b *testing.B, l *Limiter, callers int) {
 }
 
 // drive makes b.N calls from so many callers, and gives some of their times.
-func drive(b *testing.B, l *Limiter, callers, each int, request func(caller, call int) []limit.Charge) []time.Duration {
+func drive(b *testing.B, l *laneLimiter, callers, each int, request func(caller, call int) []limit.Charge) []time.Duration {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var took []time.Duration

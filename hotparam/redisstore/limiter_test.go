@@ -14,7 +14,7 @@ import (
 )
 
 // openLimiter is a limiter on a server of the test's own.
-func openLimiter(t testing.TB, addr string) *Limiter {
+func openLimiter(t testing.TB, addr string) *laneLimiter {
 	t.Helper()
 	c, err := Open(Config{Addrs: []string{addr}, Namespace: "test", PoolSize: 64, Timeout: 10 * time.Second})
 	if err != nil {
@@ -73,7 +73,7 @@ func onServer(t testing.TB, s *redistest.Server) limittest.Fixture {
 	}
 }
 
-func dump(t testing.TB, l *Limiter) string {
+func dump(t testing.TB, l *laneLimiter) string {
 	var text strings.Builder
 	for _, key := range l.c.rdb.Keys(context.Background(), "*").Val() {
 		v, err := l.c.rdb.Get(context.Background(), key).Result()
@@ -97,21 +97,21 @@ func TestLimiterLaws(t *testing.T) {
 	}
 }
 
-func travelling(open func(testing.TB) limittest.Fixture, how func(*Limiter)) func(testing.TB) limittest.Fixture {
+func travelling(open func(testing.TB) limittest.Fixture, how func(*laneLimiter)) func(testing.TB) limittest.Fixture {
 	return func(t testing.TB) limittest.Fixture {
 		f := open(t)
-		how(f.Store.(*Limiter))
+		how(f.Store.(*laneLimiter))
 		return f
 	}
 }
 
-func alone(l *Limiter)    { l.alone = true }
-func together(l *Limiter) { l.crowd = true }
+func alone(l *laneLimiter)    { l.alone = true }
+func together(l *laneLimiter) { l.crowd = true }
 
 // The Go algorithms are the oracle of the script.
 func TestLimiterIsMemory(t *testing.T) {
 	t.Parallel()
-	for name, how := range map[string]func(*Limiter){"alone": alone, "together": together} {
+	for name, how := range map[string]func(*laneLimiter){"alone": alone, "together": together} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := limit.NewMemory(limit.MemoryConfig{})
@@ -120,7 +120,7 @@ func TestLimiterIsMemory(t *testing.T) {
 				Refund: func(_, at time.Time, charges []limit.Charge) { m.RefundAt(at, charges) },
 			}
 			store := onServer(t, redistest.Start(t))
-			how(store.Store.(*Limiter))
+			how(store.Store.(*laneLimiter))
 			limittest.RunSame(t, memory, store)
 		})
 	}

@@ -12,7 +12,7 @@ import (
 // lossy is a client whose answers about one bucket pass a front, on one server or
 // on a cluster.
 type lossy struct {
-	*Limiter
+	*laneLimiter
 	front  *redistest.Front
 	bucket limit.Charge
 }
@@ -32,7 +32,7 @@ func openLossy(t *testing.T, timeout time.Duration, cluster bool) *lossy {
 		l.front = redistest.StartFront(t, redistest.Start(t).Addr())
 		cfg.Addrs = []string{l.front.Addr()}
 	}
-	l.Limiter = openWith(t, cfg).limiterOf(&l.bucket.Subject)
+	l.laneLimiter = openWith(t, cfg).limiterOf(&l.bucket.Subject)
 	return l
 }
 
@@ -81,7 +81,7 @@ func TestLostAnswersAreNotAskedForAgain(t *testing.T) {
 			for loss, manner := range map[string]redistest.Manner{"cut": redistest.CutAfter(0), "half": redistest.CutAfter(3), "silence": redistest.Silent} {
 				for _, c := range calls {
 					before := l.left(t)
-					l.front.Set(redistest.At(1, manner))
+					l.front.Set(manner)
 					began := time.Now()
 					err := c.call()
 					took := time.Since(began)

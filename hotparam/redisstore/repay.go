@@ -22,7 +22,7 @@ type repayment struct {
 const perRepayment = 3
 
 // repay makes KEYS and ARGV of lua/limit_refund.lua.
-func (l *Limiter) repay(now time.Time, owed []repayment) (names []string, args []any, err error) {
+func (l *laneLimiter) repay(now time.Time, owed []repayment) (names []string, args []any, err error) {
 	q := l.questions.Get().(*question)
 	defer l.putBack(q)
 	args = append(make([]any, 0, 1+6*len(owed)), byClock(l.at(now)))
@@ -60,7 +60,7 @@ func readRepaid(reply *redis.Cmd, owed []repayment, results []limit.Result) erro
 // server does not know the script. It returns the cost that is back; what is not
 // stays charged, or it is not known.
 func (c *Client) repayAll(ctx context.Context, owed []repayment) (back int64) {
-	byLane := map[*Limiter][]repayment{}
+	byLane := map[*laneLimiter][]repayment{}
 	for _, o := range owed {
 		l := c.limiterOf(&o.charge.Subject)
 		byLane[l] = append(byLane[l], o)

@@ -23,7 +23,7 @@ import (
 
 var (
 	_ gate.Sharded = (*redisstore.Leases)(nil)
-	_ gate.Sharded = (*redisstore.SharedLimiter)(nil)
+	_ gate.Sharded = (*redisstore.Limiter)(nil)
 )
 
 // topics are enough to lie in every lane.

@@ -1,36 +1,106 @@
 package redisstore
 
-import "github.com/hotparam/pipeline/hotparam/limit"
+import (
+	"context"
+	"fmt"
+	"time"
 
-// SharedLimiter is a limit.Store in Redis for those who want limits and nothing
-// else of the pipeline. Any number of goroutines may use it; Close it when none
-// does any more.
-type SharedLimiter struct {
-	limit.Store // never nil; its Take says what a call costs
-	sharding
-}
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
 
-// NewLimiter opens one on the server or cluster that cfg says. Like Open it does
-// not need the server to be up: Take fails within cfg.Timeout as long as it is
-// not. Programs of one Namespace share their limits, those of this package's
-// other users included: they are the same as Open(cfg)'s Limiter().
-func NewLimiter(cfg Config) (*SharedLimiter, error) {
+// Limiter is the limit.Store that all processes of a namespace share, on one server
+// or on a cluster: the same algorithms as limit.Memory, as scripts inside Redis, by
+// its clock. Any number of goroutines may use it, and the more do, the less Redis
+// spends on each.
+type Limiter struct{ sharding }
+
+// NewLimiter opens one on the server or cluster that cfg says, for those who want
+// limits and nothing else of the pipeline; Close it when none uses it any more.
+// Like Open it does not need the server to be up: Take fails within cfg.Timeout as
+// long as it is not. Programs of one Namespace share their limits: they are the
+// same as Open(cfg)'s Limiter().
+func NewLimiter(cfg Config) (*Limiter, error) {
 	c, err := Open(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &SharedLimiter{Store: c.Limiter(), sharding: sharding{c}}, nil
+	return c.Limiter(), nil
 }
 
+// Limiter gives the shared limits of the client's namespace.
+func (c *Client) Limiter() *Limiter { return &Limiter{sharding{c}} }
+
 // HonoursContext says that Take returns when its context ends.
-func (l *SharedLimiter) HonoursContext() bool { return true }
+func (l *Limiter) HonoursContext() bool { return true }
+
+// Take implements limit.Store in at most one round trip, and one more for a server
+// that does not know the script yet; on a cluster one for each lane that the
+// request has subjects in, most often one, and one more for each that has to give
+// back. now is ignored. Mistakes of the caller are limit's errors; everything else
+// is a failure of the store, after which it is not known whether anything was
+// charged. That also goes for a caller whose context ends: Take returns at once with
+// the context's error, and if the call is out already, its charges may still be
+// taken. A request that one node denies is denied, also if another node does not
+// answer: Remaining is -1 in the results that are not known.
+func (l *Limiter) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+	if l.c.spread != nil {
+		return l.c.spread.Take(ctx, now, charges, results)
+	}
+	return l.c.limits.Take(ctx, now, charges, results)
+}
+
+// TakeAt is Take for those who may want to give back what it charged: at is when
+// each charge was made, by the clock of its server, which RefundAt has to know.
+func (l *Limiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (admitted bool, at []time.Time, err error) {
+	at = make([]time.Time, len(charges))
+	if l.c.spread != nil {
+		admitted, err = l.c.spread.takeAt(ctx, now, charges, results, at)
+		return admitted, at, err
+	}
+	admitted, when, err := l.c.limits.TakeAt(ctx, now, charges, results)
+	for i := range at {
+		at[i] = when
+	}
+	return admitted, at, err
+}
+
+// RefundAt takes back what an admitted TakeAt charged, for a request that was
+// then denied elsewhere; at is what TakeAt said. It gives back at most what was
+// charged, and never lets more pass than if the charge had not been made. It
+// writes what remains into results, one for each charge; Allowed is false where the
+// limit has changed meanwhile, so that the charge stays. One round trip for each
+// lane; after an error it is not known whether all was given back, and it must not
+// be called again: that could give twice.
+func (l *Limiter) RefundAt(ctx context.Context, at []time.Time, charges []limit.Charge, results []limit.Result) error {
+	if err := limit.Check(charges, results); err != nil {
+		return err
+	}
+	if len(at) != len(charges) {
+		return fmt.Errorf("redisstore: refund: %d times of %d charges", len(at), len(charges))
+	}
+	var first error
+	for _, p := range split(charges, l.Shard) {
+		owed := make([]repayment, len(p.charges))
+		for i, k := range p.index {
+			owed[i] = repayment{charges[k], at[k]}
+		}
+		err := l.c.limiterOf(&p.charges[0].Subject).refundAll(ctx, time.Time{}, owed, p.results)
+		if err != nil && first == nil {
+			first = err
+		}
+		for i, k := range p.index {
+			results[k] = p.results[i]
+		}
+	}
+	return first
+}
 
 // Stats tells how decisions travelled to Redis.
-func (l *SharedLimiter) Stats() LimitStats { return l.c.limitStats() }
+func (l *Limiter) Stats() LimitStats { return l.c.limitStats() }
 
 // Client gives the rest of what is shared: InFlight, Throttle. It is closed with
 // the limiter.
-func (l *SharedLimiter) Client() *Client { return l.c }
+func (l *Limiter) Client() *Client { return l.c }
 
 // Close ends all connections; a Take that still runs fails.
-func (l *SharedLimiter) Close() error { return l.c.Close() }
+func (l *Limiter) Close() error { return l.c.Close() }

@@ -35,7 +35,7 @@ const maxRefunds = 256
 // moment, the charge stays, which errs on the same side.
 type spread struct {
 	sharding
-	lanes [lanes]*Limiter
+	lanes [lanes]*laneLimiter
 
 	refunds, lost atomic.Uint64
 	late          chan struct{} // a place for each refund that nobody waits for
@@ -62,15 +62,22 @@ type part struct {
 	at      time.Time
 }
 
-// Take implements limit.Store in one round trip for each lane, most often one,
-// also when it is denied, and one more for each that has to give back. now is
-// ignored.
+// Take is that of Limiter.
 func (s *spread) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+	return s.takeAt(ctx, now, charges, results, nil)
+}
+
+// takeAt is Take, and writes into at, unless it is nil, when each charge was made.
+func (s *spread) takeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result, at []time.Time) (bool, error) {
 	if err := limit.Check(charges, results); err != nil {
 		return false, err
 	}
 	if lane, alone := s.only(charges); alone {
-		return s.lanes[lane].Take(ctx, now, charges, results)
+		admitted, when, err := s.lanes[lane].TakeAt(ctx, now, charges, results)
+		for i := range at {
+			at[i] = when
+		}
+		return admitted, err
 	}
 	for i := range charges {
 		if err := charges[i].Spec.Validate(); err != nil {
@@ -82,6 +89,9 @@ func (s *spread) Take(ctx context.Context, now time.Time, charges []limit.Charge
 	for _, p := range parts {
 		for i, k := range p.index {
 			results[k] = p.results[i]
+			if at != nil {
+				at[k] = p.at
+			}
 		}
 	}
 	return admitted, err
@@ -102,7 +112,7 @@ func (s *spread) only(charges []limit.Charge) (lane int, alone bool) {
 
 // limiterOf is the limiter that has a subject: that of its lane, or on one server
 // the only one.
-func (c *Client) limiterOf(subject *limit.Subject) *Limiter {
+func (c *Client) limiterOf(subject *limit.Subject) *laneLimiter {
 	if c.spread == nil {
 		return c.limits
 	}
