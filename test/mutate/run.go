@@ -118,6 +118,10 @@ func (b *bench) verify(ctx context.Context, faults []fault) error {
 		}
 		began := time.Now()
 		o := b.run(ctx, bin, what, 2*time.Minute, scriptsEnv+"="+filepath.Join(b.root, "lua"))
+		if o.failed { // a busy machine may make it fail once
+			fmt.Fprintf(os.Stderr, "without a fault %s %s fails, once more: %s\n%s\n", what.pkg, what.pattern, o.how, o.out)
+			o = b.run(ctx, bin, what, 2*time.Minute, scriptsEnv+"="+filepath.Join(b.root, "lua"))
+		}
 		switch {
 		case o.failed:
 			return fmt.Errorf("without a fault %s %s fails: %s\n%s", what.pkg, what.pattern, o.how, o.out)
