@@ -12,6 +12,24 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 )
 
+// shared is a log that may be read while it is written.
+type shared struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *shared) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *shared) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
 // wire is a source that a test plays.
 type wire struct {
 	mu sync.Mutex
@@ -148,7 +166,7 @@ func TestBlindForTooLong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var log bytes.Buffer
+			var log shared
 			var w wire
 			cfg := Config{Keep: time.Minute, Sources: map[string]func() Heard{"x": w.heard}, Log: slog.New(slog.NewTextHandler(&log, nil))}
 			bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
