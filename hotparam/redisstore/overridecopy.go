@@ -109,8 +109,8 @@ func (s *OverrideStore) current(ctx context.Context) (*overrideCopy, error) {
 			s.c.overridesBehind.Store(false)
 			return stored, nil
 		}
-		if done, err := s.restore(ctx, stored, known); done || err != nil {
-			return known, nil // restore has told the error
+		if !s.restore(ctx, stored, known) {
+			return known, nil
 		}
 	}
 	return nil, fmt.Errorf("redisstore: overrides that Redis lost were written back by others %d times; try again", readTries)
@@ -120,18 +120,16 @@ func (s *OverrideStore) current(ctx context.Context) (*overrideCopy, error) {
 // tries again: what it would send may be megabytes.
 const denialHolds = 30 * time.Second
 
-// errDenied says that Redis did not let this process write a moment ago.
-var errDenied = errors.New("redisstore: this user may not write overrides")
-
-// restore writes what this process knows over an older state. It reports false
-// when Redis has another state meanwhile. One round trip.
-func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy) (bool, error) {
+// restore writes what this process knows over an older state, and reports whether
+// Redis has another state meanwhile, so that one has to look again. It logs an error
+// the first time; the next look tries again. One round trip.
+func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy) (changed bool) {
 	c := s.c
 	first := c.overridesBehind.CompareAndSwap(false, true)
 	if first {
 		c.counters.overridesLost.Add(1)
 	} else if c.now().UnixNano() < c.overridesDenied.Load() {
-		return false, errDenied
+		return false
 	}
 	done, err := s.runRestore(ctx, stored, known)
 	if err != nil && redis.HasErrorPrefix(err, "NOPERM") {
@@ -147,7 +145,7 @@ func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy
 		c.counters.overridesRestored.Add(1)
 		log.Warn("redis: Redis had lost overrides; they were written back as they are in force here. Give Redis persistence")
 	}
-	return done, err
+	return !done && err == nil
 }
 
 // runRestore runs the script; see restore.
