@@ -152,7 +152,8 @@ func (sh *windowShard) collect(us int64, batch []sum) []sum {
 			if r.asked == r.told {
 				continue
 			}
-			s := sum{shard: sh, subject: limit.Subject{Space: r.space, Client: k.client, Name: k.name}, window: r.window, start: r.start(), own: r.own, asked: r.asked}
+			subject := limit.Subject{Space: r.space, Client: k.client, Name: k.name}
+			s := sum{shard: sh, subject: subject, window: r.window, start: r.start(), own: r.own, asked: r.asked}
 			s.over = s.start + r.window
 			if r.sliding {
 				s.over += r.window

@@ -316,3 +316,30 @@ func TestWindowsFreshOnceOthersAreHeard(t *testing.T) {
 		}
 	}
 }
+
+// A call that the server reads after a later one, which said the same as an earlier one,
+// changes nothing.
+func TestWindowsLateCall(t *testing.T) {
+	t.Parallel()
+	s, ctx := redistest.Start(t), context.Background()
+	all, c := processes(t, 2, s.Addr()), windowCharge(visitor(1), limit.FixedWindow, 10, 300*24*time.Hour, 3)
+	line, now := &wire{fate: "ok"}, time.Now()
+	all[0].c.rdb.AddHook(line)
+	all[0].ask(t, now, c)
+	all[0].exchange(ctx) // 3
+	c.Cost = 1
+	all[0].RefundAt(now, []limit.Charge{c})
+	line.fate = "late"
+	all[0].exchange(ctx) // 2, which does not arrive yet
+	all[0].ask(t, now, c)
+	line.fate = "ok"
+	all[0].exchange(ctx) // 3
+	for _, args := range line.late {
+		if err := s.Client().Do(ctx, args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := all[1].left(t, c); len(line.late) != 1 || left != 7 {
+		t.Errorf("%d left of 10 after 3, and %d late calls", left, len(line.late))
+	}
+}
