@@ -67,7 +67,7 @@ func isCanonical(params []byte) bool {
 // isSpelled reports whether a name or value is in canonical spelling.
 func isSpelled(text []byte) bool {
 	for i := 0; i < len(text); {
-		c, n := decodedByte(text[i:])
+		c, n := DecodedByte(text[i:])
 		if (n == 1) != (classes[c] == plain) || n == 3 && !upperEscape(text[i:]) {
 			return false
 		}

@@ -109,10 +109,9 @@ func appendEscape(dst []byte, mark, c byte) []byte {
 	return append(dst, mark, upperHex[c>>4], upperHex[c&15])
 }
 
-// decodedByte gives the first decoded byte of a non-empty canonical text and
-// how many bytes spell it. A "%" without its digits, which only a key made by
-// hand can hold, is a "%".
-func decodedByte[T ~string | ~[]byte](text T) (byte, int) {
+// DecodedByte gives the byte that a non-empty text begins with, as it stands or
+// escaped, and how many bytes spell it. A "%" without its two digits is a "%".
+func DecodedByte[T ~string | ~[]byte](text T) (byte, int) {
 	c := text[0]
 	if c != '%' || len(text) < 3 {
 		return c, 1
@@ -127,8 +126,8 @@ func decodedByte[T ~string | ~[]byte](text T) (byte, int) {
 // compareDecoded orders two canonical texts by the bytes they spell.
 func compareDecoded[T ~string | ~[]byte](a, b T) int {
 	for len(a) > 0 && len(b) > 0 {
-		x, m := decodedByte(a)
-		y, n := decodedByte(b)
+		x, m := DecodedByte(a)
+		y, n := DecodedByte(b)
 		if x != y {
 			return int(x) - int(y)
 		}
@@ -144,7 +143,7 @@ func Spells(segment, text string) bool {
 		return segment == text
 	}
 	for len(segment) > 0 && len(text) > 0 {
-		c, n := decodedByte(segment)
+		c, n := DecodedByte(segment)
 		if c != text[0] {
 			return false
 		}

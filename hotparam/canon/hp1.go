@@ -78,7 +78,7 @@ func encodePairs[T ~string | ~[]byte](e *encoder, text T) {
 	value := false // reading a value, not a name
 	first := true  // nothing of this name or value has been read
 	for i := 0; i < len(text) && !e.over(); {
-		c, n := decodedByte(text[i:])
+		c, n := DecodedByte(text[i:])
 		if separates(text, i, value) {
 			e.separate(c == '=', value, first)
 			i, value, first = i+1, c == '=', true

@@ -58,7 +58,7 @@ func appendPlainResource(dst []byte, resource string) []byte {
 func decodePlainResource(dst, part []byte) ([]byte, error) {
 	start := len(dst)
 	for i := 0; i < len(part); {
-		c, n := decodedByte(part[i:])
+		c, n := DecodedByte(part[i:])
 		if (n == 1) != (classes[c] == plain && c != '.') || n == 3 && !upperEscape(part[i:]) {
 			return dst[:start], errCanonical
 		}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+
+	"github.com/hotparam/pipeline/hotparam/canon"
 )
 
 const upperHex = "0123456789ABCDEF"
@@ -91,35 +93,11 @@ func (p *Path) slash(path string, i int) int {
 	if i >= len(path) {
 		return 0
 	}
-	c, n := byteAt(path, i)
+	c, n := canon.DecodedByte(path[i:])
 	if c == '/' && (n == 1 || p.EncodedSlash) || c == '\\' && p.Backslash {
 		return n
 	}
 	return 0
-}
-
-// byteAt gives the byte that stands or is escaped at a place, and how many bytes
-// spell it.
-func byteAt(path string, i int) (byte, int) {
-	if path[i] == '%' && i+2 < len(path) {
-		hi, lo := unhex(path[i+1]), unhex(path[i+2])
-		if hi < 16 && lo < 16 {
-			return hi<<4 | lo, 3
-		}
-	}
-	return path[i], 1
-}
-
-func unhex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	}
-	return 16
 }
 
 // segment appends what stands between the slash at i and the next one, and gives
@@ -128,7 +106,7 @@ func (p *Path) segment(dst []byte, path string, i int) ([]byte, int) {
 	i += max(1, p.slash(path, i))
 	dropped := false
 	for i < len(path) && p.slash(path, i) == 0 {
-		c, n := byteAt(path, i)
+		c, n := canon.DecodedByte(path[i:])
 		i += n
 		dropped = dropped || p.PathParams && c == ';' && n == 1
 		switch {
