@@ -59,9 +59,9 @@ func TestLifeOfASet(t *testing.T) {
 		set  hotparam.HotSet
 		want time.Duration
 	}{
-		{hotparam.HotSet{At: at}, setLifeMin},
-		{until(-time.Hour), setLifeMin}, // judged by a process that was frozen since
-		{until(45 * time.Second), 45 * time.Second},
+		{hotparam.HotSet{At: at}, hotset.DefaultKeep + setLifeMin},
+		{until(-time.Hour), hotset.DefaultKeep + setLifeMin}, // judged by a process that was frozen since
+		{until(45 * time.Second), hotset.DefaultKeep + 45*time.Second},
 		{until(1000 * time.Hour), setLifeMax},
 	} {
 		publish(t, p, tc.set)
