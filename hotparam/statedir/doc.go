@@ -7,7 +7,7 @@
 //	DIR/lock             held while a process has the directory open
 //
 // What enters are overrides and who set them, what leaves is the list, the
-// audit, and a call to each follower after a change.
+// audit, and a call to each subscriber with a change.
 //
 // A change is written to the audit, then into overrides.json by a temporary
 // file, fsync and rename, and only then answered. A crash in between leaves an

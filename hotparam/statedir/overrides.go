@@ -34,7 +34,8 @@ type Overrides struct {
 	audit   []rules.Change // oldest first
 	lines   int            // lines of audit.jsonl
 	torn    bool           // audit.jsonl is not what audit says: write it anew
-	changed chan struct{}  // closed by the next change
+	// subscribers are called with every change.
+	subscribers []func([]rules.Override)
 }
 
 // OpenOverrides opens a state directory and makes it if need be. It fails when
@@ -68,7 +69,7 @@ func load(d disk, now func() time.Time) (*Overrides, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Overrides{disk: d, now: now, entries: map[string]rules.Override{}, changed: make(chan struct{})}
+	o := &Overrides{disk: d, now: now, entries: map[string]rules.Override{}}
 	for _, e := range env.Overrides {
 		o.entries[e.ID] = e
 	}
@@ -182,26 +183,21 @@ func (o *Overrides) Trim(now time.Time) (int, error) {
 	return gone, nil
 }
 
-// Follow calls fn with the whole list, first as it is, then after changes until
-// ctx ends. Changes that come while fn runs are told together. It returns nil.
-func (o *Overrides) Follow(ctx context.Context, fn func([]rules.Override)) error {
-	for {
-		o.mu.Lock()
-		list, changed := o.list(), o.changed
-		o.mu.Unlock()
-		fn(list)
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+// Subscribe calls fn with all overrides: now, and with every change before the
+// call returns that makes it, so that who has set one meets it with the next
+// request. fn must be quick, call nothing of o, and may keep the list.
+func (o *Overrides) Subscribe(fn func([]rules.Override)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.subscribers = append(o.subscribers, fn)
+	fn(o.list())
 }
 
-// tell wakes the followers. The caller holds mu.
+// tell calls the subscribers. The caller holds mu.
 func (o *Overrides) tell() {
-	close(o.changed)
-	o.changed = make(chan struct{})
+	for _, fn := range o.subscribers {
+		fn(o.list())
+	}
 }
 
 // stamp is the time of a change: later than the one before it, so that changes

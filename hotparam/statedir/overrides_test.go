@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -211,37 +213,34 @@ func TestAuditIsBounded(t *testing.T) {
 	}
 }
 
-// TestFollowersSeeTheLast: however many changes are made at once, a follower
-// ends with the list as it is.
-func TestFollowersSeeTheLast(t *testing.T) {
+// TestSubscribersSeeEveryChange: a change is told before the call returns that
+// makes it, and however many are made at once, the last list told is the list.
+func TestSubscribersSeeEveryChange(t *testing.T) {
 	t.Parallel()
 	o := open(t, t.TempDir())
 	const writers, each = 8, 6
-	follow, stop := context.WithCancel(ctx)
-	full, done := make(chan struct{}), make(chan error, 1)
-	go func() {
-		var once sync.Once
-		done <- o.Follow(follow, func(l []rules.Override) {
-			if len(l) == writers*each {
-				once.Do(func() { close(full) })
-			}
-		})
-	}()
+	var told atomic.Pointer[[]rules.Override]
+	o.Subscribe(func(l []rules.Override) { told.Store(&l) })
+	if l := told.Load(); l == nil || len(*l) != 0 {
+		t.Errorf("at first: %v", l)
+	}
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
 			for i := range each {
-				if _, err := o.Put(ctx, limitTo(fmt.Sprintf("topic?id=%d", w*each+i), 1)); err != nil {
+				key := fmt.Sprintf("topic?id=%d", w*each+i)
+				if _, err := o.Put(ctx, limitTo(key, 1)); err != nil {
 					t.Error(err)
+				}
+				if !slices.ContainsFunc(*told.Load(), func(o rules.Override) bool { return o.Key == key }) {
+					t.Errorf("%s was set and not told", key)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	<-full
-	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
+	if n := len(*told.Load()); n != writers*each {
+		t.Errorf("%d of %d told", n, writers*each)
 	}
 	changes := audit(t, o, 1000)
 	for i := 1; i < len(changes); i++ {

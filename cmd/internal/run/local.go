@@ -171,16 +171,14 @@ func (l *Local) Report() hotparam.Report { return l.gate.Report(time.Now()) }
 
 // Run serves until ctx ends and everything has been handed over.
 func (l *Local) Run(ctx context.Context) error {
+	l.overrides.Subscribe(func(list []rules.Override) {
+		l.gate.SetOverrides(list)
+		l.turns.setLive(list)
+	})
 	var s Stages
 	s.Add(Sources, "proxy", l.front.Run)
 	s.Add(Sums, "tally", l.tally.Run)
 	s.Add(Sinks, "aggregate", l.aggregate.Run)
-	s.Add(Sinks, "overrides", func(ctx context.Context) error {
-		return l.overrides.Follow(ctx, func(list []rules.Override) {
-			l.gate.SetOverrides(list)
-			l.turns.setLive(list)
-		})
-	})
 	s.Add(Sinks, "schedules", l.turns.Run)
 	if l.days != nil {
 		s.Add(Sinks, "summaries", l.days.Run)
