@@ -250,3 +250,23 @@ func TestLeasesPutBackOnErrors(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// What comes back to a lease that is full already goes on to Redis, and is not held.
+func TestLeaseThatIsFullHoldsNoMore(t *testing.T) {
+	t.Parallel()
+	c := hotCharge(1_000_000, 1)
+	k, r := newLease(&c, 500), new(limit.Result)
+	k.granted(r, 500, time.Time{}, true)
+	if !k.spend(300, r) || !k.granted(r, 300, time.Time{}, true) || !k.putBack(300) {
+		t.Fatalf("%d held", k.held.Load())
+	}
+	if held := k.held.Load(); held != 500 {
+		t.Errorf("%d held, at most 500", held)
+	}
+	if idle, late := k.turn(); idle || !late {
+		t.Errorf("idle %v, late %v: there is something to give back", idle, late)
+	}
+	if back := k.empty().charge.Cost; back != 800 {
+		t.Errorf("%d given back, want 800", back)
+	}
+}
