@@ -14,7 +14,6 @@
 -- ARGV[2]  count, >= 1
 -- ARGV[3]  period, seconds, >= 1
 -- ARGV[4]  quantity, >= 0; absent or empty: 1
--- ARGV[5]  now, unix us; absent or empty: the clock of this server
 --
 -- Returns {limited, limit, remaining, retry_after, reset_after}: limited 0 or 1,
 -- limit max_burst + 1, times in seconds rounded up, retry_after -1 when the call
@@ -29,7 +28,6 @@
 
 local key = KEYS[1]
 local capacity, count, period, quantity = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local now = tonumber(ARGV[5] or '')
 quantity = (not quantity or quantity == '') and 1 or tonumber(quantity)
 
 local floor, max = math.floor, math.max
@@ -66,10 +64,8 @@ if period > 35184372 or capacity > largest / unit or capacity * unit / fill > 70
   return redis.error_reply('ERR max_burst, count and period are too large to be kept exactly')
 end
 
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
 
 -- TAT is tat + part/fill us. A part under another rate is rounded up.
 local tat, part = now, 0

@@ -5,7 +5,6 @@
 -- ARGV[1]  id of the call
 -- ARGV[2]  how many may run; empty: give the place of the id back
 -- ARGV[3]  life of a lease, us, above 0
--- ARGV[4]  now, unix us; absent or empty: the clock of this server
 --
 -- Returns {allowed, remaining, retry, reset}: allowed 1 or 0, remaining places,
 -- retry us until there is a place again at the latest, 0 when allowed, -1 for never, reset us
@@ -15,11 +14,8 @@
 -- One round trip; O(log calls), and what is over is removed.
 
 local key, id, most, life = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
-local now = tonumber(ARGV[4] or '')
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
 
 local over = tonumber(redis.call('ZSCORE', key, id) or '0')
 if most == '' then

@@ -5,10 +5,7 @@
 -- KEYS[i]  state of charge i, a string (see limit_prelude), and after those of
 --          all charges the blocks of those that have one, each "<until> <length>"
 --          in us; all in one hash slot
--- ARGV[1]  now, unix us; empty: the clock of this server
--- ARGV[2]  ms added to every expiry: 0, and more only where a test gives a now
---          that does not run with the server's clock
--- ARGV[3]  how many charges
+-- ARGV[1]  how many charges
 -- and five for each charge:
 -- ARGV[..] kind      't', 'f', 's', 'a' or 'l'
 --          cost      0 peeks; for a key that occurs before, all its costs so far
@@ -35,18 +32,15 @@
 -- Inside Redis 7: 10 us for a bucket and 7 us when it denies; 20 us and 12 us
 -- for a bucket and two windows. The calls alone are 4.5 us and 8.5 us of it.
 
-local now, slack_ms = tonumber(ARGV[1]), ARGV[2] + 0
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
 
-local n = ARGV[3] + 0
+local n = ARGV[1] + 0
 local extras, begun = nil, nil
-if #ARGV > 3 + 5 * n then
+if #ARGV > 1 + 5 * n then
   extras, begun = {}, {}
   local key = n
-  for a = 4 + 5 * n, #ARGV, 5 do
+  for a = 2 + 5 * n, #ARGV, 5 do
     local e = {lack = ARGV[a + 1] + 0, keep = ARGV[a + 2] + 0, block = ARGV[a + 3] + 0, longest = ARGV[a + 4] + 0}
     if e.block > 0 then
       key = key + 1
@@ -58,7 +52,7 @@ end
 
 local reply, writes = {1}, {}
 for i = 1, n do
-  local a = 5 * i - 1
+  local a = 5 * i - 3
   local kind, cost, capacity, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4] + 0
   local judge = kind == 't' and t_judge or kind == 'f' and f_judge or kind == 's' and s_judge or kind == 'a' and a_judge or l_judge
 
@@ -132,7 +126,7 @@ for i = 1, n do
     if ticks1 then
       writes[w + 2] = writes[w + 2] .. ' ' .. ticks1
     end
-    writes[w + 3], writes[w + 4] = ceil_div(over1 - now, 1000) + 1 + slack_ms, over1 - clock
+    writes[w + 3], writes[w + 4] = ceil_div(over1 - now, 1000) + 1, over1 - clock
     if extra then
       writes[w + 3] = writes[w + 3] + extra.keep
     end
@@ -143,12 +137,12 @@ if reply[1] == 1 then
   for w = 1, #writes, 4 do
     local i = writes[w]
     redis.call('SET', KEYS[i], writes[w + 1], 'PX', writes[w + 2])
-    reply[4 * i - 1] = reply[4 * i - 1] - ARGV[5 * i]
+    reply[4 * i - 1] = reply[4 * i - 1] - ARGV[5 * i - 2]
     reply[4 * i + 1] = writes[w + 3]
   end
 elseif begun then
   for b = 1, #begun do
-    redis.call('SET', begun[b][1], begun[b][2], 'PX', begun[b][3] + slack_ms)
+    redis.call('SET', begun[b][1], begun[b][2], 'PX', begun[b][3])
   end
 end
 reply[4 * n + 2] = now

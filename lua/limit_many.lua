@@ -3,10 +3,7 @@
 -- "decide many".
 --
 -- KEYS[i]  a state, a string (see limit_prelude), each once; all in one hash slot
--- ARGV[1]  now, unix us; empty: the clock of this server
--- ARGV[2]  ms added to every expiry: 0, and more only where a test gives a now
---          that does not run with the server's clock
--- ARGV[3]  how many shapes follow. A shape is what requests have in common:
+-- ARGV[1]  how many shapes follow. A shape is what requests have in common:
 -- ARGV[..] how many charges, and five for each charge:
 --            kind      't', 'f' or 's'
 --            cost      0 peeks
@@ -40,11 +37,8 @@
 -- the requests beside it.
 
 local call, match, format = redis.call, string.match, string.format
-local now, slack_ms = tonumber(ARGV[1]), ARGV[2] + 0
-if not now then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
 local names = KEYS
 local texts = call('MGET', unpack(names))
 
@@ -78,7 +72,7 @@ local function column(kind, capacity, unit_text, fill_text)
         -- A state lives until it means nothing, rounded up to ms (laws U8, U9),
         -- and one more: the server reckons expiry from the ms the script began in.
         if ends ~= px_ends then
-          px, px_ends = format('%d', ceil_div(ends - now, 1000) + 1 + slack_ms), ends
+          px, px_ends = format('%d', ceil_div(ends - now, 1000) + 1), ends
         end
         call('SET', names[i], new, 'PX', px)
       elseif #new >= #text then
@@ -160,8 +154,8 @@ end
 
 -- Charge l of a shape whose charges begin at c is column c + l.
 local looks, charges, rests, flushes, costs, shapes = {}, {}, {}, {}, {}, {}
-local a, c = 4, 0
-for s = 1, 2 * ARGV[3], 2 do
+local a, c = 2, 0
+for s = 1, 2 * ARGV[1], 2 do
   shapes[s], shapes[s + 1], a = c, ARGV[a] + 0, a + 1
   for _ = 1, shapes[s + 1] do
     c = c + 1

@@ -7,19 +7,16 @@
 --
 -- One round trip: TIME, one MGET, and one SET if any is admitted.
 
-if #ARGV == 13 and ARGV[5] == 't' and ARGV[13] == '0' then
-  local call, key, unit_text, fill_text = redis.call, KEYS[ARGV[12] + 0], ARGV[8], ARGV[9]
+if #ARGV == 11 and ARGV[3] == 't' and ARGV[11] == '0' then
+  local call, key, unit_text, fill_text = redis.call, KEYS[ARGV[10] + 0], ARGV[6], ARGV[7]
   local text, at, used, unit0, fill0 = call('MGET', key)[1], 0, 0, unit_text, fill_text
   if text then
     at, used, unit0, fill0 = string.match(text, '^t(%d+) (%d+) (%d+) (%d+)$')
   end
   if unit0 == unit_text and fill0 == fill_text then
-    local now = tonumber(ARGV[1])
-    if not now then
-      local time = call('TIME')
-      now = time[1] * 1000000 + time[2]
-    end
-    local cost, capacity, unit, fill, n = ARGV[6] + 0, ARGV[7] + 0, unit_text + 0, fill_text + 0, ARGV[11] + 0
+    local time = call('TIME')
+    local now = time[1] * 1000000 + time[2]
+    local cost, capacity, unit, fill, n = ARGV[4] + 0, ARGV[5] + 0, unit_text + 0, fill_text + 0, ARGV[9] + 0
     local clock, k = max(now, at + 0), n -- time never runs backwards (law U11)
     local left, over, wait, used1, _, over1 = t_judge(at + 0, used + 0, 0, clock, cost, capacity, unit, fill)
     if n * cost > left then
@@ -32,7 +29,7 @@ if #ARGV == 13 and ARGV[5] == 't' and ARGV[13] == '0' then
     if k > 0 and cost > 0 then
       reset = over1 - clock
       call('SET', key, string.format('t%d %d ', clock, used1) .. unit_text .. ' ' .. fill_text,
-        'PX', string.format('%d', ceil_div(over1 - now, 1000) + 1 + ARGV[2]))
+        'PX', string.format('%d', ceil_div(over1 - now, 1000) + 1))
     elseif left < capacity then
       reset = over - clock
     end

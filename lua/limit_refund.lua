@@ -3,7 +3,6 @@
 -- the script "refund"; see limit_prelude.
 --
 -- KEYS[i]  state of charge i, a string; all in one hash slot
--- ARGV[1]  now, unix us; empty: the clock of this server
 -- and six for each charge, as it was admitted:
 -- ARGV[..] kind, cost, capacity, unit, fill; see limit_prelude
 --          when it was admitted, unix us: what "decide" said was now
@@ -21,11 +20,8 @@
 -- One round trip: TIME, two GETs and at most one SET a charge. Expiries stay: a
 -- state that lives too long means what no state means.
 
-local now, when = tonumber(ARGV[1])
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
+local time, when = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
 
 local function start_of(at, unit) return at - at % unit end
 
@@ -95,7 +91,7 @@ end
 local reply = {}
 for pass = 1, 2 do
   for i = 1, #KEYS do
-    local a = 6 * i - 4
+    local a = 6 * i - 5
     local kind, cost, capacity, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4] + 0
     when = ARGV[a + 5] + 0
     local at, used, aux, ticks, clock, bound, owns = 0, 0, 0, nil, now, nil, false

@@ -14,10 +14,9 @@ const perCharge = 4
 
 // takeAlone asks lua/limit_decide.lua, which knows every algorithm: one call
 // for one decision.
-func (l *laneLimiter) takeAlone(ctx context.Context, now int64, q *question, results []limit.Result) (admitted bool, at int64, err error) {
+func (l *laneLimiter) takeAlone(ctx context.Context, q *question, results []limit.Result) (admitted bool, at int64, err error) {
 	keys := make([]string, len(q.asked), 2*len(q.asked))
-	args := make([]any, 3, 3+10*len(keys))
-	args[0], args[1], args[2] = byClock(now), l.slackMillis, len(keys)
+	args := append(make([]any, 0, 1+10*len(keys)), len(keys))
 	for i := range q.asked {
 		a := &q.asked[i]
 		keys[i] = string(q.key(i))
@@ -48,9 +47,9 @@ func (l *laneLimiter) takeAlone(ctx context.Context, now int64, q *question, res
 
 // takeBucket asks lua/limit_many.lua about one bucket, as a flight of its own: for
 // that it is the faster script.
-func (l *laneLimiter) takeBucket(ctx context.Context, now int64, q *question, results []limit.Result) (admitted bool, at int64, err error) {
+func (l *laneLimiter) takeBucket(ctx context.Context, q *question, results []limit.Result) (admitted bool, at int64, err error) {
 	l.batch.stats.flew(1)
-	f := flight{now: now, manifest: &manifest{keys: []any{q.key(0)}, targets: []int32{0}}, shapes: [][]asked{q.asked}, groups: []group{{callers: 1}}}
+	f := flight{manifest: &manifest{keys: []any{q.key(0)}, targets: []int32{0}}, shapes: [][]asked{q.asked}, groups: []group{{callers: 1}}}
 	if err := l.fly(ctx, &f); err != nil {
 		return false, 0, err
 	}

@@ -34,7 +34,7 @@ func FuzzFlightSettle(f *testing.F) {
 	f.Add(bytesOf(0, 0, 5, -1, 0, 0, 5, -1, 0, 5, 0, 0, 5, 0, 77))
 	charges, _ := aRequest()
 	f.Fuzz(func(t *testing.T, data []byte) {
-		fl, q := newFlight(-1), new(question)
+		fl, q := newFlight(), new(question)
 		var seats []seat
 		for _, n := range []int{1, 1, 3} {
 			if err := q.set(newKeys("test"), charges[:n]); err != nil {

@@ -116,15 +116,15 @@ func (b *batcher) flush() {
 }
 
 // follow gives a decision a seat beside others that ask for the same, and wait
-// already. now is -1 but in tests.
-func (b *batcher) follow(ctx context.Context, c *limit.Charge, now int64) (s seat, ok bool) {
+// already.
+func (b *batcher) follow(ctx context.Context, c *limit.Charge) (s seat, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.waiting) == 0 || b.closed || b.queued >= maxWaiting {
 		return seat{}, false
 	}
 	f := b.waiting[len(b.waiting)-1]
-	if f.now != now || f.callers >= maxCallers {
+	if f.callers >= maxCallers {
 		return seat{}, false
 	}
 	if s, ok = f.follow(c); ok {
@@ -136,7 +136,7 @@ func (b *batcher) follow(ctx context.Context, c *limit.Charge, now int64) (s sea
 }
 
 // board gives a decision its seat.
-func (b *batcher) board(ctx context.Context, q *question, now int64) (seat, error) {
+func (b *batcher) board(ctx context.Context, q *question) (seat, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -146,7 +146,7 @@ func (b *batcher) board(ctx context.Context, q *question, now int64) (seat, erro
 		b.stats.refused.Add(1)
 		return seat{}, errFull
 	}
-	f := b.boarding(q, now)
+	f := b.boarding(q)
 	s, merged := f.join(q)
 	b.queued++
 	if merged {
@@ -161,14 +161,14 @@ func (b *batcher) board(ctx context.Context, q *question, now int64) (seat, erro
 }
 
 // boarding is a flight with room for a question.
-func (b *batcher) boarding(q *question, now int64) *flight {
+func (b *batcher) boarding(q *question) *flight {
 	if n := len(b.waiting); n > 0 {
 		f := b.waiting[n-1]
-		if f.now == now && f.callers < maxCallers && len(f.targets)+len(q.asked) <= maxCharges {
+		if f.callers < maxCallers && len(f.targets)+len(q.asked) <= maxCharges {
 			return f
 		}
 	}
-	f := newFlight(now)
+	f := newFlight()
 	f.groups = make([]group, 0, b.groups)
 	b.waiting = append(b.waiting, f)
 	return f

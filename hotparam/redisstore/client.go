@@ -21,7 +21,6 @@ type Client struct {
 	// now is the process clock. It stamps what people read (audit entries) and
 	// measures ages; limits, versions and expiries use the clock of Redis.
 	now       func() time.Time
-	quiet     time.Duration // see follower.subscribe
 	scripts   scripts
 	limits    *laneLimiter
 	spread    *spread // nil: limits has all, on one server
@@ -52,7 +51,6 @@ func Open(cfg Config) (*Client, error) {
 		cfg:     cfg,
 		log:     cfg.Log,
 		now:     time.Now,
-		quiet:   quiet,
 		scripts: loadScripts(),
 	}
 	c.rdb.AddHook(once{cfg.Timeout})

@@ -20,8 +20,6 @@ type flight struct {
 	woken chan struct{}
 	wake  func() // closes woken, once
 
-	// now is the time to judge by, for tests; -1: the server's.
-	now     int64
 	callers int
 	// first and until are when the first and the last caller's context end;
 	// patient: one never does.
@@ -78,8 +76,8 @@ type seat struct {
 	place int32
 }
 
-func newFlight(now int64) *flight {
-	f := &flight{landed: make(chan struct{}), woken: make(chan struct{}), now: now, manifest: manifests.Get().(*manifest)}
+func newFlight() *flight {
+	f := &flight{landed: make(chan struct{}), woken: make(chan struct{}), manifest: manifests.Get().(*manifest)}
 	f.wake = sync.OnceFunc(func() { close(f.woken) })
 	return f
 }
@@ -228,10 +226,10 @@ func (f *flight) asks() int {
 }
 
 // ask appends KEYS and ARGV of lua/limit_many.lua to args.
-func (f *flight) ask(args []any, slackMillis int64) []any {
+func (f *flight) ask(args []any) []any {
 	args = append(args, len(f.keys))
 	args = append(args, f.keys...)
-	args = append(args, byClock(f.now), slackMillis, len(f.shapes))
+	args = append(args, len(f.shapes))
 	for _, shape := range f.shapes {
 		args = append(args, len(shape))
 		for i := range shape {

@@ -19,14 +19,14 @@ import (
 // Those who left before departure have not asked.
 func TestFlightIsMemory(t *testing.T) {
 	t.Parallel()
-	store := onServer(t, redistest.Start(t))
-	l := store.Store.(*laneLimiter)
+	store, l := onServer(t, redistest.Start(t))
 	rapid.Check(t, func(rt *rapid.T) {
 		store.Reset()
 		m, now := limit.NewMemory(limit.MemoryConfig{}), time.UnixMicro(1_700_000_000_000_000)
 		for range rapid.IntRange(1, 4).Draw(rt, "flights") {
 			now = now.Add(rapid.SampledFrom([]time.Duration{0, 1, 700, 350_000, -1000, 1_000_000}).Draw(rt, "pause") * time.Microsecond)
-			f := newFlight(now.UnixMicro())
+			store.SetClock(now)
+			f := newFlight()
 			requests, seats := [][]limit.Charge{}, []seat{}
 			for len(seats) < rapid.IntRange(1, 60).Draw(rt, "requests") {
 				charges := drawRequest(rt)
@@ -75,8 +75,7 @@ func TestFlightIsMemory(t *testing.T) {
 // answers, also where the state was written under other terms.
 func TestFlightOfOneBucketIsMemory(t *testing.T) {
 	t.Parallel()
-	store := onServer(t, redistest.Start(t))
-	l := store.Store.(*laneLimiter)
+	store, l := onServer(t, redistest.Start(t))
 	specs := []limit.Spec{
 		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20},
 		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20},
@@ -93,7 +92,8 @@ func TestFlightOfOneBucketIsMemory(t *testing.T) {
 				Spec:    rapid.SampledFrom(specs).Draw(rt, "spec"),
 				Cost:    rapid.SampledFrom([]int64{0, 1, 2, 5, 19, 21}).Draw(rt, "cost"),
 			}}
-			f, seats := newFlight(now.UnixMicro()), []seat{}
+			store.SetClock(now)
+			f, seats := newFlight(), []seat{}
 			for range rapid.SampledFrom([]int{1, 2, 3, 40}).Draw(rt, "callers") {
 				seats = append(seats, boardOne(rt, l, f, charges))
 			}
@@ -111,8 +111,7 @@ func TestFlightOfOneBucketIsMemory(t *testing.T) {
 // charged and not the first.
 func TestFlightWithoutTheFirst(t *testing.T) {
 	t.Parallel()
-	store := onServer(t, redistest.Start(t))
-	l, f := store.Store.(*laneLimiter), newFlight(1_700_000_000_000_000)
+	l, f := openLimiter(t, redistest.Start(t).Addr()), newFlight()
 	for _, name := range []string{"left", "stayed"} {
 		q := new(question)
 		c := limit.Charge{Subject: limit.Subject{Space: "test", Name: name}, Cost: 3, Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Hour, Burst: 20}}
@@ -201,7 +200,7 @@ func TestFlightSettle(t *testing.T) {
 		{[]int64{2, 9, 5, 7, 1, 9, 5, 9, 5, 9, 5, -1}, "want 12"},
 		{[]int64{2, 9, -2, 7, 1, 9, 5, 9, 5, 9, 5}, "at 2"},
 	} {
-		f, q := newFlight(-1), new(question)
+		f, q := newFlight(), new(question)
 		for _, n := range []int{1, 1, 3} {
 			if err := q.set(l.c.keys, charges[:n]); err != nil {
 				t.Fatal(err)

@@ -115,7 +115,7 @@ func (f *follower) subscribe(ctx context.Context, notices chan<- struct{}) (stoo
 	}()
 	asked := false
 	for {
-		msg, err := sub.ReceiveTimeout(ctx, f.c.quiet)
+		msg, err := sub.ReceiveTimeout(ctx, quiet)
 		var timeout net.Error
 		switch {
 		case errors.As(err, &timeout) && timeout.Timeout() && !asked:

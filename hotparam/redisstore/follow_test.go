@@ -222,16 +222,15 @@ func TestSilentSubscription(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := openWith(t, Config{Addrs: []string{s.Addr()}, Namespace: "test", Timeout: time.Second})
-	c.quiet = 250 * time.Millisecond // a busy machine must not look like a dead connection
 	deliveries, _ := follow(t, c)
 	raw := s.Client()
 	asked := func() bool {
 		stats := raw.Info(context.Background(), "commandstats").Val()
 		_, calls, _ := strings.Cut(stats, "cmdstat_ping:calls=")
 		n, err := strconv.Atoi(calls[:max(0, strings.IndexByte(calls, ','))])
-		return err == nil && n >= 5
+		return err == nil && n >= 2
 	}
-	eventually(t, "five pings", asked)
+	eventually(t, "two pings", asked)
 	if n := c.Stats().Hot.Reconnects; n != 0 {
 		t.Errorf("%d reconnects of a good connection", n)
 	}
@@ -242,7 +241,7 @@ func TestSilentSubscription(t *testing.T) {
 		t.Errorf("%d notices", n)
 	}
 	s.Freeze()
-	eventually(t, "failed looks", func() bool { return c.Stats().Hot.Errors > 1 })
+	eventually(t, "failed looks", func() bool { return c.Stats().Hot.Errors > 4 }) // longer than a question and its answer may take
 	s.Thaw()
 	eventually(t, "subscribed anew", func() bool { return c.Stats().Hot.Reconnects > 0 })
 	publish(t, p, hot(now(), 1))

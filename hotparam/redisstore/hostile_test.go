@@ -112,7 +112,10 @@ func hostileTexts() []string {
 // back prolongs no lease and frees none.
 func TestInFlightHostile(t *testing.T) {
 	t.Parallel()
-	c, ctx, texts := open(t, miniredis.RunT(t).Addr()), context.Background(), hostileTexts()
+	m := miniredis.RunT(t)
+	c, ctx, texts := open(t, m.Addr()), context.Background(), hostileTexts()
+	now := time.Now()
+	m.SetTime(now)
 	for _, key := range texts {
 		f, err := c.InFlight(key, int64(len(texts)), time.Hour)
 		if err != nil {
@@ -122,11 +125,9 @@ func TestInFlightHostile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		now := time.Now().UnixMicro()
 		for i, id := range texts {
-			f.now = now
 			got, err := f.Acquire(ctx, id)
-			if want := memory.Acquire(time.UnixMicro(now), id); err != nil || got != want || got.Remaining != int64(len(texts)-1-i) {
+			if want := memory.Acquire(now, id); err != nil || got != want || got.Remaining != int64(len(texts)-1-i) {
 				t.Fatalf("key %.20q: id %.20q: %+v, want %+v; %v", key, id, got, want, err)
 			}
 		}
@@ -172,10 +173,11 @@ func TestThrottleHostile(t *testing.T) {
 	if m.Dump() != before {
 		t.Errorf("wrote\n%s", m.Dump())
 	}
-	if got, err := c.throttle(ctx, "jump", 0, 1, time.Second, 1, time.Now().UnixMicro()); err != nil || got.Limited {
+	if got, err := c.Throttle(ctx, "jump", 0, 1, time.Second, 1); err != nil || got.Limited {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := c.throttle(ctx, "jump", 0, 1, time.Second, 1, 0); err != nil || !got.Limited {
+	m.SetTime(time.Unix(0, 0))
+	if got, err := c.Throttle(ctx, "jump", 0, 1, time.Second, 1); err != nil || !got.Limited {
 		t.Errorf("a clock that jumped back: %+v, %v", got, err)
 	}
 }

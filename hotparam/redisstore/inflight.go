@@ -16,8 +16,6 @@ type InFlight struct {
 	key  string
 	most int64
 	life time.Duration
-	// now is the time to judge by, unix us, for tests; "": the server's.
-	now any
 }
 
 // InFlight gives the places under a key, of which there are most; a lease that is
@@ -26,7 +24,7 @@ func (c *Client) InFlight(key string, most int64, life time.Duration) (*InFlight
 	if err := limit.CheckInFlight(most, life); err != nil {
 		return nil, err
 	}
-	return &InFlight{c: c, key: c.keys.inFlight(key), most: most, life: life, now: ""}, nil
+	return &InFlight{c: c, key: c.keys.inFlight(key), most: most, life: life}, nil
 }
 
 // Acquire takes a place under an id, or prolongs the lease of an id that has one;
@@ -54,7 +52,7 @@ func (f *InFlight) Release(ctx context.Context, id string) (bool, error) {
 
 // run asks lua/in_flight.lua for so many numbers.
 func (f *InFlight) run(ctx context.Context, numbers int, id string, most any) ([]int64, error) {
-	n, err := f.c.scripts.inFlight.Run(ctx, f.c.rdb, []string{f.key}, id, most, f.life.Microseconds(), f.now).Int64Slice()
+	n, err := f.c.scripts.inFlight.Run(ctx, f.c.rdb, []string{f.key}, id, most, f.life.Microseconds()).Int64Slice()
 	if err == nil && len(n) != numbers {
 		err = fmt.Errorf("reply of %d numbers, want %d", len(n), numbers)
 	}

@@ -35,7 +35,7 @@ func TestInFlightIsMemory(t *testing.T) {
 		now := int64(1_700_000_000_000_000)
 		for range 50 {
 			now += rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, life.Microseconds()*3/2)).Draw(rt, "ahead")
-			shared.now = now
+			m.SetTime(time.UnixMicro(now))
 			id, before := fmt.Sprint(rapid.IntRange(0, 9).Draw(rt, "id")), m.Dump()
 			if rapid.IntRange(0, 3).Draw(rt, "release") == 0 {
 				want := memory.Release(time.UnixMicro(now), id)
@@ -98,8 +98,9 @@ func TestInFlightOnServer(t *testing.T) {
 		t.Errorf("%d at once, %d failed, %d ran", most.Load(), failed.Load(), ran.Load())
 	}
 	start := time.Now()
+	clock := setClock(c, start)
 	for i, id := range []string{"a", "b", "c"} { // leases a minute apart
-		f.now = start.Add(time.Duration(i) * time.Minute).UnixMicro()
+		clock.set(start.Add(time.Duration(i) * time.Minute))
 		if r, err := f.Acquire(context.Background(), id); err != nil || !r.Allowed {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -108,7 +109,6 @@ func TestInFlightOnServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lower.now = f.now
 	if r, err := lower.Acquire(context.Background(), "d"); err != nil || r.Allowed || r.RetryAfter != 59*time.Minute {
 		t.Errorf("3 of 2 run: %+v, %v", r, err)
 	}

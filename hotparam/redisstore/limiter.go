@@ -26,14 +26,6 @@ type laneLimiter struct {
 	batch     batcher
 	questions sync.Pool // of *question
 	args      sync.Pool // of *[]any
-
-	// alone lets every decision travel alone, crowd none; for tests.
-	alone, crowd bool
-	// given makes the script judge by the caller's now, and slackMillis keeps
-	// states that much longer, because the server's clock does not stand still
-	// when that of a test does.
-	given       bool
-	slackMillis int64
 }
 
 func newLimiter(c *Client, k keys) *laneLimiter {
@@ -65,7 +57,7 @@ func (l *laneLimiter) TakeAt(ctx context.Context, now time.Time, charges []limit
 	var us int64
 	err = ctx.Err()
 	if err == nil {
-		admitted, us, err = l.take(ctx, l.at(now), charges, results)
+		admitted, us, err = l.take(ctx, charges, results)
 	}
 	if err != nil {
 		return false, at, fmt.Errorf("redisstore: take %s: %w", spaces(charges), err)
@@ -73,9 +65,9 @@ func (l *laneLimiter) TakeAt(ctx context.Context, now time.Time, charges []limit
 	return admitted, time.UnixMicro(us), nil
 }
 
-func (l *laneLimiter) take(ctx context.Context, now int64, charges []limit.Charge, results []limit.Result) (bool, int64, error) {
-	if len(charges) == 1 && !l.alone {
-		if s, ok := l.batch.follow(ctx, &charges[0], now); ok {
+func (l *laneLimiter) take(ctx context.Context, charges []limit.Charge, results []limit.Result) (bool, int64, error) {
+	if len(charges) == 1 {
+		if s, ok := l.batch.follow(ctx, &charges[0]); ok {
 			return l.arrive(ctx, s, results)
 		}
 	}
@@ -85,15 +77,15 @@ func (l *laneLimiter) take(ctx context.Context, now int64, charges []limit.Charg
 		return false, 0, err
 	}
 	switch {
-	case l.alone || !q.travels():
-		return l.takeAlone(ctx, now, q, results)
-	case !l.crowd && endsByItself(ctx):
+	case !q.travels():
+		return l.takeAlone(ctx, q, results)
+	case endsByItself(ctx):
 		if turn, ok := l.batch.alone(); ok {
 			defer l.batch.land(turn)
-			return l.takeOff(ctx, now, q, results)
+			return l.takeOff(ctx, q, results)
 		}
 	}
-	s, err := l.batch.board(ctx, q, now)
+	s, err := l.batch.board(ctx, q)
 	if err != nil {
 		return false, 0, err
 	}
@@ -108,10 +100,6 @@ func (l *laneLimiter) putBack(q *question) {
 
 // RefundAt is that of Limiter.
 func (l *laneLimiter) RefundAt(ctx context.Context, at time.Time, charges []limit.Charge, results []limit.Result) error {
-	return l.refundAt(ctx, time.Time{}, at, charges, results)
-}
-
-func (l *laneLimiter) refundAt(ctx context.Context, now, at time.Time, charges []limit.Charge, results []limit.Result) error {
 	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
 		return err
 	}
@@ -119,12 +107,12 @@ func (l *laneLimiter) refundAt(ctx context.Context, now, at time.Time, charges [
 	for i := range charges {
 		owed[i] = repayment{charges[i], at}
 	}
-	return l.refundAll(ctx, now, owed, results)
+	return l.refundAll(ctx, owed, results)
 }
 
 // refundAll takes back charges that were made at different times.
-func (l *laneLimiter) refundAll(ctx context.Context, now time.Time, owed []repayment, results []limit.Result) error {
-	names, args, err := l.repay(now, owed)
+func (l *laneLimiter) refundAll(ctx context.Context, owed []repayment, results []limit.Result) error {
+	names, args, err := l.repay(owed)
 	if err != nil {
 		return err
 	}
@@ -142,20 +130,12 @@ func endsByItself(ctx context.Context) bool {
 	return ok || ctx.Done() == nil
 }
 
-// at is the now that the scripts judge by; -1: the server's.
-func (l *laneLimiter) at(now time.Time) int64 {
-	if !l.given {
-		return -1
-	}
-	return max(now.UnixMicro(), 0)
-}
-
 // takeOff makes a call of the caller's own, while others gather.
-func (l *laneLimiter) takeOff(ctx context.Context, now int64, q *question, results []limit.Result) (bool, int64, error) {
+func (l *laneLimiter) takeOff(ctx context.Context, q *question, results []limit.Result) (bool, int64, error) {
 	if len(q.asked) == 1 && q.asked[0].Kind == limit.KindBucket {
-		return l.takeBucket(ctx, now, q, results)
+		return l.takeBucket(ctx, q, results)
 	}
-	return l.takeAlone(ctx, now, q, results)
+	return l.takeAlone(ctx, q, results)
 }
 
 // arrive waits for a call that carries the question.
@@ -170,7 +150,7 @@ func (l *laneLimiter) arrive(ctx context.Context, s seat, results []limit.Result
 func (l *laneLimiter) fly(ctx context.Context, f *flight) error {
 	args := l.args.Get().(*[]any)
 	defer func() { clear(*args); l.args.Put(args) }()
-	*args = f.ask(append((*args)[:0], "evalsha", l.many.Hash()), l.slackMillis)
+	*args = f.ask(append((*args)[:0], "evalsha", l.many.Hash()))
 	cmd := redis.NewIntSliceCmd(ctx, *args...)
 	err := l.c.rdb.Process(ctx, cmd)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {

@@ -35,11 +35,14 @@ func BenchmarkLimiterCallers(b *testing.B) {
 		for _, how := range []string{"alone", "together"} {
 			b.Run(fmt.Sprintf("%s/callers=%d/%s", load.name, load.callers, how), func(b *testing.B) {
 				l := openLimiter(b, s.Addr())
-				l.alone = how == "alone"
-				warmUp(b, l, load.callers)
+				var store limit.Store = l
+				if how == "alone" {
+					store = singly{l}
+				}
+				warmUp(b, store, load.callers)
 				before := cpu(b, s)
 				ours := ourCPU(b)
-				took := drive(b, l, load.callers, load.each, load.request)
+				took := drive(b, store, load.callers, load.each, load.request)
 				b.StopTimer()
 				slices.Sort(took)
 				travel := l.c.Stats().Limits
@@ -83,7 +86,7 @@ func openWide(charges []limit.Charge) []limit.Charge {
 	return charges
 }
 
-func warmUp(b *testing.B, l *laneLimiter, callers int) {
+func warmUp(b *testing.B, l limit.Store, callers int) {
 	var all sync.WaitGroup
 	for range callers {
 		all.Go(func() {
@@ -96,7 +99,7 @@ func warmUp(b *testing.B, l *laneLimiter, callers int) {
 }
 
 // drive makes b.N calls from so many callers, and gives some of their times.
-func drive(b *testing.B, l *laneLimiter, callers, each int, request func(caller, call int) []limit.Charge) []time.Duration {
+func drive(b *testing.B, l limit.Store, callers, each int, request func(caller, call int) []limit.Charge) []time.Duration {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var took []time.Duration

@@ -132,8 +132,12 @@ func TestLimiterOnCluster(t *testing.T) {
 	charges, results := aRequest()
 	charges[0].Spec.Window = time.Hour // three, however slow the machine
 	for i := range 4 {
-		c.limits.crowd = i%2 == 1
-		if admitted, err := c.Limiter().Take(context.Background(), time.Time{}, charges, results); err != nil || admitted != (i < 3) {
+		ctx, cancel := context.Background(), context.CancelFunc(func() {})
+		if i%2 == 1 { // it travels in a batch
+			ctx, cancel = context.WithCancel(ctx)
+		}
+		defer cancel()
+		if admitted, err := c.Limiter().Take(ctx, time.Time{}, charges, results); err != nil || admitted != (i < 3) {
 			t.Fatalf("call %d: %v, %v", i, admitted, err)
 		}
 	}
@@ -176,8 +180,7 @@ func TestReadDecision(t *testing.T) {
 func TestLimiterTogetherOnServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	l, ctx := openLimiter(t, s.Addr()), context.Background()
-	l.crowd = true
+	l, ctx := batched{openLimiter(t, s.Addr())}, context.Background()
 	charges, results := aRequest()
 	var began time.Time
 	s.Client().LPush(ctx, l.c.keys.limitState(&charges[1].Subject), "not a string")

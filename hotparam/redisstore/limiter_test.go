@@ -26,11 +26,12 @@ func openLimiter(t testing.TB, addr string) *laneLimiter {
 
 // onMini judges by TIME, which miniredis lets the test set, and states expire
 // when the test says so and not with the clock.
-func onMini(t testing.TB) limittest.Fixture {
+func onMini(t testing.TB) (limittest.Fixture, *laneLimiter) {
 	m := miniredis.RunT(t)
 	var clock time.Time
+	l := openLimiter(t, m.Addr())
 	return limittest.Fixture{
-		Store:    openLimiter(t, m.Addr()),
+		Store:    l,
 		Reset:    func() { m.FlushAll(); clock = time.Time{} },
 		SetClock: m.SetTime,
 		Expire: func(now time.Time) {
@@ -41,7 +42,7 @@ func onMini(t testing.TB) limittest.Fixture {
 		},
 		Dump:  m.Dump,
 		Lives: func() []time.Duration { return lives(m) },
-	}
+	}, l
 }
 
 func lives(m *miniredis.Miniredis) []time.Duration {
@@ -52,13 +53,13 @@ func lives(m *miniredis.Miniredis) []time.Duration {
 	return all
 }
 
-// onServer judges by the given now on a real server. What it writes is kept
-// longer, because the clock of the server runs on by itself.
-func onServer(t testing.TB, s *redistest.Server) limittest.Fixture {
+// onServer judges by a clock that is set, on a real server.
+func onServer(t testing.TB, s *redistest.Server) (limittest.Fixture, *laneLimiter) {
 	l := openLimiter(t, s.Addr())
-	l.given, l.slackMillis = true, time.Hour.Milliseconds()
+	clock := setClock(l.c, time.Time{})
 	return limittest.Fixture{
-		Store: l,
+		Store:    l,
+		SetClock: clock.set,
 		Reset: func() {
 			if err := l.c.rdb.FlushAll(context.Background()).Err(); err != nil {
 				t.Fatal(err)
@@ -66,11 +67,12 @@ func onServer(t testing.TB, s *redistest.Server) limittest.Fixture {
 		},
 		Dump: func() string { return dump(t, l) },
 		Refund: func(now, at time.Time, charges []limit.Charge) {
-			if err := l.refundAt(context.Background(), now, at, charges, make([]limit.Result, len(charges))); err != nil {
+			clock.set(now)
+			if err := l.RefundAt(context.Background(), at, charges, make([]limit.Result, len(charges))); err != nil {
 				t.Fatal(err)
 			}
 		},
-	}
+	}, l
 }
 
 func dump(t testing.TB, l *laneLimiter) string {
@@ -88,30 +90,27 @@ func dump(t testing.TB, l *laneLimiter) string {
 // The laws hold for decisions that travel alone and for those that do not.
 func TestLimiterLaws(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) limittest.Fixture{
+	for name, open := range map[string]func(testing.TB) (limittest.Fixture, *laneLimiter){
 		"miniredis": onMini,
-		"server":    func(t testing.TB) limittest.Fixture { return onServer(t, redistest.Start(t)) },
+		"server":    func(t testing.TB) (limittest.Fixture, *laneLimiter) { return onServer(t, redistest.Start(t)) },
 	} {
-		t.Run(name+"/alone", func(t *testing.T) { t.Parallel(); limittest.Run(t, travelling(open, alone)) })
-		t.Run(name+"/together", func(t *testing.T) { t.Parallel(); limittest.Run(t, travelling(open, together)) })
+		for way, store := range ways {
+			t.Run(name+"/"+way, func(t *testing.T) {
+				t.Parallel()
+				limittest.Run(t, func(t testing.TB) limittest.Fixture {
+					f, l := open(t)
+					f.Store = store(l)
+					return f
+				})
+			})
+		}
 	}
 }
-
-func travelling(open func(testing.TB) limittest.Fixture, how func(*laneLimiter)) func(testing.TB) limittest.Fixture {
-	return func(t testing.TB) limittest.Fixture {
-		f := open(t)
-		how(f.Store.(*laneLimiter))
-		return f
-	}
-}
-
-func alone(l *laneLimiter)    { l.alone = true }
-func together(l *laneLimiter) { l.crowd = true }
 
 // The Go algorithms are the oracle of the script.
 func TestLimiterIsMemory(t *testing.T) {
 	t.Parallel()
-	for name, how := range map[string]func(*laneLimiter){"alone": alone, "together": together} {
+	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := limit.NewMemory(limit.MemoryConfig{})
@@ -119,8 +118,8 @@ func TestLimiterIsMemory(t *testing.T) {
 				Store: m, Reset: func() { m.Sweep(time.Unix(1<<40, 0)) },
 				Refund: func(_, at time.Time, charges []limit.Charge) { m.RefundAt(at, charges) },
 			}
-			store := onServer(t, redistest.Start(t))
-			how(store.Store.(*laneLimiter))
+			store, l := onServer(t, redistest.Start(t))
+			store.Store = way(l)
 			limittest.RunSame(t, memory, store)
 		})
 	}

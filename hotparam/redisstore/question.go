@@ -23,14 +23,6 @@ func (a *asked) ask(args []any, cost int64) []any {
 	return append(args, string(rune(a.Kind)), cost, a.Capacity, a.Unit, a.Fill)
 }
 
-// byClock is now as the scripts take it; -1: by their own clock.
-func byClock(now int64) any {
-	if now < 0 {
-		return ""
-	}
-	return now
-}
-
 // question is what a Take asks. It holds nothing of the caller's memory, who
 // may use it again as soon as Take has returned. Questions are used again: of
 // the one before it keeps the terms, which cost a greatest common divisor.

@@ -22,10 +22,10 @@ type repayment struct {
 const perRepayment = 3
 
 // repay makes KEYS and ARGV of lua/limit_refund.lua.
-func (l *laneLimiter) repay(now time.Time, owed []repayment) (names []string, args []any, err error) {
+func (l *laneLimiter) repay(owed []repayment) (names []string, args []any, err error) {
 	q := l.questions.Get().(*question)
 	defer l.putBack(q)
-	args = append(make([]any, 0, 1+6*len(owed)), byClock(l.at(now)))
+	args = make([]any, 0, 6*len(owed))
 	for i := range owed { // one by one: earlier ones of the same subject are taken back by themselves
 		if err := q.set(l.keys, []limit.Charge{owed[i].charge}); err != nil {
 			return nil, nil, err
@@ -68,7 +68,7 @@ func (c *Client) repayAll(ctx context.Context, owed []repayment) (back int64) {
 	var parts []repaidPart
 	for l, all := range byLane {
 		for some := range slices.Chunk(all, maxCharges) {
-			if names, args, err := l.repay(time.Time{}, some); err == nil {
+			if names, args, err := l.repay(some); err == nil {
 				parts = append(parts, repaidPart{script: l.refund, owed: some, names: names, args: args})
 			}
 		}

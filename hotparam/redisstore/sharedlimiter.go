@@ -84,7 +84,7 @@ func (l *Limiter) RefundAt(ctx context.Context, at []time.Time, charges []limit.
 		for i, k := range p.index {
 			owed[i] = repayment{charges[k], at[k]}
 		}
-		err := l.c.limiterOf(&p.charges[0].Subject).refundAll(ctx, time.Time{}, owed, p.results)
+		err := l.c.limiterOf(&p.charges[0].Subject).refundAll(ctx, owed, p.results)
 		if err != nil && first == nil {
 			first = err
 		}

@@ -159,7 +159,7 @@ func (s *spread) takeParts(ctx context.Context, now time.Time, parts []*part) (b
 			continue
 		}
 		for _, charged := range parts[:i] {
-			s.refund(ctx, now, charged, err != nil)
+			s.refund(ctx, charged, err != nil)
 		}
 		if err != nil {
 			return false, &laneError{err, p.lane}
@@ -200,10 +200,10 @@ func capacity(s *limit.Spec) int64 {
 // refund gives back what a lane has charged. Where the request is denied the
 // results have to say what remains then, so the caller waits for it as long as
 // its context lets it; where it failed, or that took too long, nobody waits.
-func (s *spread) refund(ctx context.Context, now time.Time, p *part, failed bool) {
+func (s *spread) refund(ctx context.Context, p *part, failed bool) {
 	s.refunds.Add(1)
 	if !failed && ctx.Err() == nil {
-		if err := s.lanes[p.lane].refundAt(ctx, now, p.at, p.charges, p.results); err != nil {
+		if err := s.lanes[p.lane].RefundAt(ctx, p.at, p.charges, p.results); err != nil {
 			s.lost.Add(1) // it may have arrived: a second try could give twice
 		}
 		for i := range p.results {
@@ -222,7 +222,7 @@ func (s *spread) refund(ctx context.Context, now time.Time, p *part, failed bool
 		defer func() { <-s.late }()
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
 		defer cancel()
-		if err := s.lanes[p.lane].refundAt(within, now, p.at, charges, make([]limit.Result, len(charges))); err != nil {
+		if err := s.lanes[p.lane].RefundAt(within, p.at, charges, make([]limit.Result, len(charges))); err != nil {
 			s.lost.Add(1)
 		}
 	})

@@ -19,7 +19,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
 )
 
-// openSpread is a client of a cluster, judged by the given now.
+// openSpread is a client of a cluster.
 func openSpread(t testing.TB, c *redistest.Cluster) *spread {
 	t.Helper()
 	client, err := Open(Config{Addrs: c.Addrs(), Namespace: "test", PoolSize: 64, Timeout: 10 * time.Second})
@@ -27,9 +27,6 @@ func openSpread(t testing.TB, c *redistest.Cluster) *spread {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	for _, l := range client.spread.lanes {
-		l.given, l.slackMillis = true, time.Hour.Milliseconds()
-	}
 	return client.spread
 }
 
@@ -44,7 +41,7 @@ func TestSpreadLaws(t *testing.T) {
 			for i, l := range s.lanes {
 				l.keys = laneKeys("test-"+space, i)
 			}
-			return limittest.Fixture{Store: s, Forward: true, Reset: func() { forget(t, s, space) }}
+			return limittest.Fixture{Store: s, Forward: true, SetClock: setClock(s.c, time.Time{}).set, Reset: func() { forget(t, s, space) }}
 		})
 	})
 }
@@ -72,9 +69,11 @@ func TestSpreadThroughFailover(t *testing.T) {
 	cluster := redistest.StartClusterOfSix(t)
 	s, m := openSpread(t, cluster), limit.NewMemory(limit.MemoryConfig{})
 	ctx, now := context.Background(), time.UnixMicro(1_700_000_000_000_000)
+	clock := setClock(s.c, now)
 	var outage time.Duration
 	step := func(rt *rapid.T) {
 		now = now.Add(time.Duration(rapid.Int64Range(0, 200_000).Draw(rt, "us")) * time.Microsecond)
+		clock.set(now)
 		charges := drawSpreadRequest(rt)
 		want, got := make([]limit.Result, len(charges)), make([]limit.Result, len(charges))
 		ok, err := m.Take(ctx, now, charges, want)
@@ -150,6 +149,7 @@ func TestSpreadNeverAdmitsTooMuch(t *testing.T) {
 	t.Parallel()
 	s := openSpread(t, redistest.StartCluster(t))
 	ctx, now := context.Background(), time.UnixMicro(1_700_000_000_000_000)
+	setClock(s.c, now)
 	bucket := limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Hour, Burst: 100}
 	window := limit.Spec{Algorithm: limit.FixedWindow, Limit: 5, Window: time.Hour}
 	request := func(client byte) []limit.Charge {
@@ -197,9 +197,6 @@ func TestSpreadNeverAdmitsTooMuch(t *testing.T) {
 // tokens as those are: without the first half nobody is denied.
 func BenchmarkSpreadRace(b *testing.B) {
 	s := openSpread(b, redistest.StartCluster(b))
-	for _, l := range s.lanes {
-		l.given = false
-	}
 	hot := limit.Charge{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 1_000_000, Window: time.Second, Burst: 32}, Cost: 1}
 	const callers = 64
 	var wrong, denied, next atomic.Int64

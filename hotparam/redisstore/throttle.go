@@ -17,16 +17,11 @@ import (
 // are errors of the server. One round trip; after an error it is not known
 // whether anything was charged.
 func (c *Client) Throttle(ctx context.Context, key string, burst, count int64, period time.Duration, quantity int64) (limit.Reply, error) {
-	return c.throttle(ctx, key, burst, count, period, quantity, "")
-}
-
-// throttle takes the time from Redis where now, in unix us, is empty.
-func (c *Client) throttle(ctx context.Context, key string, burst, count int64, period time.Duration, quantity int64, now any) (limit.Reply, error) {
 	if period <= 0 || period%time.Second != 0 {
 		return limit.Reply{}, fmt.Errorf("redisstore: throttle: period %v must be whole seconds", period)
 	}
 	keys := []string{c.keys.throttle(key)}
-	n, err := c.scripts.clThrottle.Run(ctx, c.rdb, keys, burst, count, int64(period/time.Second), quantity, now).Int64Slice()
+	n, err := c.scripts.clThrottle.Run(ctx, c.rdb, keys, burst, count, int64(period/time.Second), quantity).Int64Slice()
 	if err != nil {
 		return limit.Reply{}, fmt.Errorf("redisstore: throttle: %w", err)
 	}

@@ -24,6 +24,7 @@ func TestThrottleAsPublished(t *testing.T) {
 	t.Parallel()
 	clients := map[string]*Client{"server": open(t, redistest.Start(t).Addr()), "miniredis": open(t, miniredis.RunT(t).Addr())}
 	for name, c := range clients {
+		clock := setClock(c, time.Now())
 		for _, tape := range []struct {
 			key          string
 			burst, count int64
@@ -41,9 +42,10 @@ func TestThrottleAsPublished(t *testing.T) {
 				{9500, 0, [5]int64{0, 5, 4, -1, 1}}, {9500, 2, [5]int64{0, 5, 2, -1, 3}}, {9500, 5, [5]int64{1, 5, 2, 3, 3}},
 				{15000, 6, [5]int64{1, 5, 5, -1, 0}}}},
 		} {
-			start := time.Now().UnixMicro()
+			start := time.Now()
 			for i, call := range tape.calls {
-				got, err := c.throttle(context.Background(), tape.key, tape.burst, tape.count, tape.period, call.quantity, start+call.ms*1000)
+				clock.set(start.Add(time.Duration(call.ms) * time.Millisecond))
+				got, err := c.Throttle(context.Background(), tape.key, tape.burst, tape.count, tape.period, call.quantity)
 				if err != nil || got.Numbers() != call.want {
 					t.Errorf("%s: %s: call %d: %v, want %v; %v", name, tape.key, i, got.Numbers(), call.want, err)
 				}
@@ -95,7 +97,8 @@ func TestThrottleIsMemory(t *testing.T) {
 // admits nothing that was taken.
 func TestThrottleChanges(t *testing.T) {
 	t.Parallel()
-	c, now := open(t, redistest.Start(t).Addr()), time.Now().UnixMicro()
+	c, now := open(t, redistest.Start(t).Addr()), time.Now()
+	clock := setClock(c, now)
 	for i, call := range []struct {
 		burst, count, at int64
 		want             [5]int64
@@ -103,9 +106,10 @@ func TestThrottleChanges(t *testing.T) {
 		{9, 3, 0, [5]int64{0, 10, 9, -1, 1}},
 		{9, 7, 0, [5]int64{0, 10, 6, -1, 1}}, // a third of a second was taken
 		{0, 7, 0, [5]int64{1, 1, 0, 1, 1}},
-		{9, 7, -5_000_000, [5]int64{1, 10, 0, 5, 6}},
+		{9, 7, -5, [5]int64{1, 10, 0, 5, 6}},
 	} {
-		got, err := c.throttle(context.Background(), "k", call.burst, call.count, time.Second, 1, now+call.at)
+		clock.set(now.Add(time.Duration(call.at) * time.Second))
+		got, err := c.Throttle(context.Background(), "k", call.burst, call.count, time.Second, 1)
 		if err != nil || got.Numbers() != call.want {
 			t.Errorf("call %d: %v, want %v; %v", i, got.Numbers(), call.want, err)
 		}
