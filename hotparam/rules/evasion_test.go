@@ -149,8 +149,8 @@ var golden = map[string][3]int{
 	"rack":                     {25, 100, 11},
 	"rails":                    {24, 91, 19},
 	"sinatra":                  {24, 69, 37},
-	"spring-boot":              {28, 114, 6},
-	"tomcat-servlet":           {28, 86, 25},
+	"spring-boot":              {26, 112, 6},
+	"tomcat-servlet":           {26, 84, 25},
 }
 
 // TestPresetsAgainstUpstreams holds every preset to the measured table: nothing

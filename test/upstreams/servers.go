@@ -61,6 +61,12 @@ func (l *lab) command(ctx context.Context, name, port string) (*exec.Cmd, error)
 		return cmd
 	}
 	switch name {
+	case "axum":
+		return exec.CommandContext(ctx, filepath.Join(l.dir, "rust", "release", "topic"), port), nil
+	case "spring-boot", "tomcat-servlet":
+		class := map[string]string{"spring-boot": "topic.Spring", "tomcat-servlet": "topic.Tomcat"}[name]
+		path := filepath.Join(l.dir, "java", "classes") + ":" + filepath.Join(l.dir, "java", "dependency", "*")
+		return exec.CommandContext(ctx, "java", "-cp", path, class, port), nil
 	case "express4", "express5", "koa-router", "fastify", "hono", "node-URL", "node-url.parse":
 		cmd := exec.CommandContext(ctx, "node", filepath.Join(l.apps, "node.cjs"), name, port)
 		cmd.Dir = filepath.Join(l.dir, "node")

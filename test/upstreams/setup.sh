@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what `make upstreams` asks, into DIR: npm and PyPI packages there, Debian packages on the machine (as root).
+# Installs what `make upstreams` asks, into DIR: npm, PyPI, crates.io and Maven packages there, Debian packages on the machine (as root).
 # What cannot be installed is left out of the run.
 set -u
 dir=${1:?usage: setup.sh DIR}
@@ -7,6 +7,9 @@ mkdir -p "$dir/node"
 (cd "$dir/node" && npm install --no-audit --no-fund --silent \
   express4@npm:express@4 express5@npm:express@5 koa @koa/router fastify hono @hono/node-server)
 python3 -m venv "$dir/py" && "$dir/py/bin/pip" install -q django flask fastapi gunicorn uvicorn httptools
+here=$(cd "$(dirname "$0")" && pwd) && work=$(cd "$dir" && pwd)
+cargo build -q --release --manifest-path "$here/apps/axum/Cargo.toml" --target-dir "$work/rust"
+mvn -q -f "$here/apps/java/pom.xml" -Dout="$work/java" package dependency:copy-dependencies
 [ "$(id -u)" = 0 ] || exit 0
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
