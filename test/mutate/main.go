@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -120,7 +121,7 @@ func (b *bench) tryAll(ctx context.Context, faults []fault, parallel int) ([]res
 				r := &results[i]
 				r.outcome, r.err = b.try(ctx, faults[i])
 				r.took = time.Since(began)
-				fmt.Fprintf(os.Stderr, "%3d of %d: %s\n", i+1, len(faults), faults[i].name)
+				fmt.Fprintf(os.Stderr, "%3d of %d: %s: %s\n", i+1, len(faults), faults[i].name, cmp.Or(r.how, "SURVIVED"))
 			}
 		})
 	}
