@@ -152,8 +152,9 @@ func (f *forwarder) report(err error) {
 	}
 }
 
+// write sends a datagram that has left the queue, also when ctx ends meanwhile.
 func (f *forwarder) write(ctx context.Context, b []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, forwardTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forwardTimeout)
 	defer cancel()
 	return f.link.write(ctx, b)
 }
