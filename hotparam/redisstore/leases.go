@@ -153,7 +153,7 @@ func (l *Leases) Run(ctx context.Context) error {
 			l.running.Store(false)
 			l.mu.Unlock()
 			l.refills.Wait()
-			l.sweep(context.WithoutCancel(ctx), true)
+			l.sweep(ctx, true)
 			return nil
 		}
 	}
@@ -177,7 +177,7 @@ func (l *Leases) sweep(ctx context.Context, all bool) {
 }
 
 // giveBack gives back what is held of some keys, all in one round trip, which takes
-// refundTime at most.
+// refundTime at most, also when ctx ends meanwhile: nobody else knows of it then.
 func (l *Leases) giveBack(ctx context.Context, over []*lease) {
 	var owed []repayment
 	var cost int64
@@ -189,7 +189,7 @@ func (l *Leases) giveBack(ctx context.Context, over []*lease) {
 	if len(owed) == 0 {
 		return
 	}
-	within, cancel := context.WithTimeout(ctx, refundTime)
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
 	defer cancel()
 	back := l.c.repayAll(within, owed)
 	l.counts.returned.Add(uint64(back))
