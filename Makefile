@@ -20,13 +20,13 @@ test: ## all tests that need nothing but Go
 STEPS ?= 1000000
 test-long: ## STEPS (default 1000000) random steps for each law of the limits, on every implementation; needs redis-server and hours
 	HOTPARAM_LIMIT_STEPS=$(STEPS) $(GO) test -count=1 -timeout 1h -run Laws ./hotparam/limit
-	HOTPARAM_LIMIT_STEPS=$(STEPS) HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 -timeout 24h -run 'LimiterLaws|LimiterIsMemory|SpreadLaws' ./hotparam/redisstore
+	HOTPARAM_LIMIT_STEPS=$(STEPS) HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 -timeout 24h -run 'LimiterLaws|LimiterIsMemory|SpreadLaws' ./internal/storage/redisstore
 
 race: ## the same with the race detector, in random order
 	$(GO) test -race -shuffle=on ./...
 
 integration: ## the tests that start redis-server, a browser and Apache Kafka; nothing may skip
-	HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 ./hotparam/... ./lua/... ./test/...
+	HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 ./hotparam/... ./internal/... ./lua/... ./test/...
 
 RUN ?= .
 mutate: ## plants faults in the code, one at a time, and prints which of them no test notices; RUN=gate tries some; needs redis-server, about 15 minutes
@@ -37,7 +37,7 @@ lint: ## go vet and golangci-lint (with staticcheck in it)
 	$(GO) run $(GOLANGCI) run ./...
 
 bench: ## benchmarks of the hot path, with allocations
-	$(GO) test -run '^$$' -bench . -benchmem -cpu 1,2 ./hotparam/canon/ ./hotparam/rules/ ./hotparam/tally/ ./hotparam/limit/ ./hotparam/hotset/ ./hotparam/window/ ./hotparam/gate/ ./hotparam/middleware/ ./hotparam/statsd/ ./hotparam/replay/
+	$(GO) test -run '^$$' -bench . -benchmem -cpu 1,2 ./internal/canon/ ./internal/rules/ ./internal/counting/tally/ ./hotparam/limit/ ./internal/hotset/ ./internal/detection/window/ ./internal/deciding/gate/ ./internal/serving/middleware/ ./internal/transport/statsd/ ./internal/operator/replay/
 
 peers: ## comparisons with other libraries and servers; about ten minutes, needs redis-server and npm
 	cd bench && $(GO) vet ./... && $(GO) test ./...

@@ -17,11 +17,11 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/checkapi"
-	"github.com/hotparam/pipeline/hotparam/gate"
-	"github.com/hotparam/pipeline/hotparam/rules"
-	"github.com/hotparam/pipeline/hotparam/tally"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 )
 
 const topicRule = `
@@ -38,7 +38,7 @@ ip:
 // drain is a sink that forgets.
 type drain struct{}
 
-func (drain) Send(context.Context, []hotparam.Count) error { return nil }
+func (drain) Send(context.Context, []hottype.Count) error { return nil }
 
 func main() {
 	rounds := flag.Int("rounds", 7, "rounds")
@@ -94,7 +94,7 @@ func (q question) ask(sheet *measure.Sheet) error {
 	running.Go(func() { _ = count.Run(ctx) }) // always nil
 	defer running.Wait()
 	defer cancel()
-	door := checkapi.Decide(gate.New(gate.Config{Rules: set, Counter: count, ColdKeys: true}), checkapi.Options{})
+	door := decisionapi.Decide(gate.New(gate.Config{Rules: set, Counter: count, ColdKeys: true}), decisionapi.Options{})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // sample is one decision. Its goroutine writes it, and then sets back.
@@ -59,7 +59,7 @@ func (l *load) run(ctx context.Context, rate int, all []*sidecar) {
 	}
 }
 
-func (l *load) ask(s *sample, by *sidecar, r *hotparam.Request) {
+func (l *load) ask(s *sample, by *sidecar, r *hottype.Request) {
 	now := time.Now()
 	s.began = now.Sub(l.began)
 	v := by.gate.Ask(context.Background(), now, r)
@@ -71,17 +71,17 @@ func (l *load) ask(s *sample, by *sidecar, r *hotparam.Request) {
 
 // requests are one of each client: every fifth for the hot key, whose clients
 // take turns too.
-func requests() []hotparam.Request {
-	list := make([]hotparam.Request, 5*clients)
+func requests() []hottype.Request {
+	list := make([]hottype.Request, 5*clients)
 	for i := range list {
 		target := "/other"
 		if i%5 == 0 {
 			target = "/topic?id=42&lang=en"
 		}
 		c := i % clients
-		list[i] = hotparam.Request{
+		list[i] = hottype.Request{
 			Method: http.MethodGet, Host: "news.example", Target: target, Header: http.Header{},
-			Client: hotparam.ClientFrom(netip.AddrFrom4([4]byte{192, 0, byte(2 + c/250), byte(c % 250)})),
+			Client: hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, byte(2 + c/250), byte(c % 250)})),
 		}
 	}
 	return list

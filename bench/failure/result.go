@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/gate"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
 )
 
 const (

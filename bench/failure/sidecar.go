@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/gate"
-	"github.com/hotparam/pipeline/hotparam/hotset"
-	"github.com/hotparam/pipeline/hotparam/redisstore"
-	"github.com/hotparam/pipeline/hotparam/rules"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
 // The limits, and how many gates share them.
@@ -57,10 +57,10 @@ func openSidecar(ctx context.Context, name string, addrs []string) (*sidecar, er
 	}
 	mirror := new(hotset.Mirror)
 	now := time.Now()
-	mirror.Replace("bench", hotparam.HotSet{Version: 1, At: now, Keys: []hotparam.Hot{
+	mirror.Replace("bench", hottype.HotSet{Version: 1, At: now, Keys: []hottype.Hot{
 		{Key: hotKey, Rule: "topic", Rate: 100, Since: now, Until: now.Add(time.Hour)},
 	}})
-	s.reports = s.redis.Reporter(func(now time.Time) hotparam.Report { return s.gate.Report(now) })
+	s.reports = s.redis.Reporter(func(now time.Time) hottype.Report { return s.gate.Report(now) })
 	s.gate = gate.New(gate.Config{
 		Rules: set, Hot: mirror, Shared: s.redis.Limiter(), Live: s.reports.Live, Instance: name, Log: log,
 	})

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/middleware"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/middleware"
 )
 
 const hotTarget = "/topic?id=42&lang=en&page=3"
@@ -18,9 +18,9 @@ const hotTarget = "/topic?id=42&lang=en&page=3"
 // coldKeys is how many values each caller asks for in turn.
 const coldKeys = 256
 
-func request(target string) *hotparam.Request {
-	return &hotparam.Request{Method: http.MethodGet, Host: "news.example", Target: target,
-		Client: hotparam.ParseClient("203.0.113.9"), Header: http.Header{}}
+func request(target string) *hottype.Request {
+	return &hottype.Request{Method: http.MethodGet, Host: "news.example", Target: target,
+		Client: hottype.ParseClient("203.0.113.9"), Header: http.Header{}}
 }
 
 // blank is a ResponseWriter that costs nothing.
@@ -92,7 +92,7 @@ func (q question) ours(who, yaml string) error {
 		return fmt.Errorf("inprocess: %s did not become hot", hotTarget)
 	}
 	q.measure(who, middleware.New(p.gate, middleware.Options{})(nothing), func(ids []string) func() {
-		reqs := make([]*hotparam.Request, len(ids))
+		reqs := make([]*hottype.Request, len(ids))
 		for k, id := range ids {
 			reqs[k] = request(target(id))
 		}

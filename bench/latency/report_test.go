@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 func TestPercentile(t *testing.T) {
@@ -41,11 +41,11 @@ func TestTracerWaitsForBothLimiters(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
 	tr := newTracer()
 	one := tr.begin(7, 3)
-	tr.handed([]hotparam.Count{{Key: one.key, N: 2}}, at(1))
+	tr.handed([]hottype.Count{{Key: one.key, N: 2}}, at(1))
 	tr.over(one, at(2))
-	tr.handed([]hotparam.Count{{Key: "topic?id=8", N: 9}, {Key: one.key, N: 1}}, at(3))
-	tr.handed([]hotparam.Count{{Key: one.key, N: 1}}, at(4))
-	tr.heard(hotparam.HotSet{At: at(6), Keys: []hotparam.Hot{{Key: one.key, Since: at(5)}}}, at(7))
+	tr.handed([]hottype.Count{{Key: "topic?id=8", N: 9}, {Key: one.key, N: 1}}, at(3))
+	tr.handed([]hottype.Count{{Key: one.key, N: 1}}, at(4))
+	tr.heard(hottype.HotSet{At: at(6), Keys: []hottype.Hot{{Key: one.key, Since: at(5)}}}, at(7))
 	list := tr.asked()
 	for i, step := range []struct {
 		limiter int

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 
 // trial is one topic that goes viral. Guarded by its tracer.
 type trial struct {
-	key  hotparam.Key
+	key  hottype.Key
 	uri  string
 	need int64 // requests to the threshold
 
@@ -47,15 +47,15 @@ type marks struct {
 // tracer knows the trials under way. Safe for concurrent use.
 type tracer struct {
 	mu    sync.Mutex // guards what follows
-	under map[hotparam.Key]*trial
+	under map[hottype.Key]*trial
 }
 
 func newTracer() *tracer {
-	return &tracer{under: map[hotparam.Key]*trial{}}
+	return &tracer{under: map[hottype.Key]*trial{}}
 }
 
 func (tr *tracer) begin(id int, need int64) *trial {
-	t := &trial{uri: uri(id), key: hotparam.Key(fmt.Sprintf("topic?id=%d", id)), need: need, done: make(chan struct{})}
+	t := &trial{uri: uri(id), key: hottype.Key(fmt.Sprintf("topic?id=%d", id)), need: need, done: make(chan struct{})}
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.under[t.key] = t
@@ -78,7 +78,7 @@ func (tr *tracer) over(t *trial, now time.Time) {
 }
 
 // handed notes counts that tally hands over.
-func (tr *tracer) handed(counts []hotparam.Count, now time.Time) {
+func (tr *tracer) handed(counts []hottype.Count, now time.Time) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	for i := range counts {
@@ -93,7 +93,7 @@ func (tr *tracer) handed(counts []hotparam.Count, now time.Time) {
 }
 
 // heard notes a hot set that a reader has got.
-func (tr *tracer) heard(set hotparam.HotSet, now time.Time) {
+func (tr *tracer) heard(set hottype.HotSet, now time.Time) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	for i := range set.Keys {
@@ -262,8 +262,8 @@ func (l *load) ask(ctx context.Context, limiter int) error {
 }
 
 // client is the i-th of many.
-func client(i int) hotparam.Client {
-	return hotparam.ClientFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
+func client(i int) hottype.Client {
+	return hottype.ClientFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
 }
 
 // pause waits and reports whether ctx still runs.

@@ -16,16 +16,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/hotparam/pipeline/bench/internal/process"
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/aggregate"
-	"github.com/hotparam/pipeline/hotparam/canon"
-	"github.com/hotparam/pipeline/hotparam/gate"
-	"github.com/hotparam/pipeline/hotparam/hotset"
-	"github.com/hotparam/pipeline/hotparam/kafka"
-	"github.com/hotparam/pipeline/hotparam/redisstore"
-	"github.com/hotparam/pipeline/hotparam/rules"
-	"github.com/hotparam/pipeline/hotparam/statsd"
-	"github.com/hotparam/pipeline/hotparam/tally"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/transport/kafka"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
 // rulesText takes the namespace and the window.
@@ -64,7 +64,7 @@ type limiter func(ctx context.Context, uris []string) (allowed []bool, err error
 // running is a way that is open.
 type running struct {
 	// count counts one request.
-	count    func(ctx context.Context, now time.Time, uri string, from hotparam.Client)
+	count    func(ctx context.Context, now time.Time, uri string, from hottype.Client)
 	limiters [limiters]limiter
 }
 
@@ -137,14 +137,14 @@ func inProcess(s *site) error {
 			return allowed, nil
 		}
 	}
-	s.count = func(ctx context.Context, now time.Time, uri string, from hotparam.Client) {
+	s.count = func(ctx context.Context, now time.Time, uri string, from hottype.Client) {
 		gates[now.Nanosecond()>>10%limiters].Ask(ctx, now, request(uri, from))
 	}
 	return nil
 }
 
-func request(uri string, from hotparam.Client) *hotparam.Request {
-	return &hotparam.Request{Method: "GET", Host: "news.example", Target: uri, Client: from}
+func request(uri string, from hottype.Client) *hottype.Request {
+	return &hottype.Request{Method: "GET", Host: "news.example", Target: uri, Client: from}
 }
 
 // byStatsD sends counts by UDP.
@@ -206,7 +206,7 @@ func (s *site) through(sink tally.Sink, in ...string) error {
 		return err
 	}
 	service := gate.New(gate.Config{Rules: s.set, Counter: s.tally(sink), Log: quietly})
-	s.count = func(ctx context.Context, now time.Time, uri string, from hotparam.Client) {
+	s.count = func(ctx context.Context, now time.Time, uri string, from hottype.Client) {
 		service.Ask(ctx, now, request(uri, from))
 	}
 	return nil
@@ -220,7 +220,7 @@ func (s *site) follow() error {
 	}
 	s.closers = append([]func(){func() { _ = c.Close() }}, s.closers...) // after those who use it
 	s.run(func(ctx context.Context) error {
-		return c.Follow(ctx, func(_ string, set hotparam.HotSet) { s.tr.heard(set, time.Now()) })
+		return c.Follow(ctx, func(_ string, set hottype.HotSet) { s.tr.heard(set, time.Now()) })
 	})
 	return nil
 }
@@ -249,7 +249,7 @@ type handedSink struct {
 }
 
 // Send implements tally.Sink.
-func (h handedSink) Send(ctx context.Context, counts []hotparam.Count) error {
+func (h handedSink) Send(ctx context.Context, counts []hottype.Count) error {
 	h.tr.handed(counts, time.Now()) // before: they are the sink's afterwards
 	return h.to.Send(ctx, counts)
 }
@@ -261,7 +261,7 @@ type heardPublisher struct {
 }
 
 // Publish implements aggregate.Publisher.
-func (h *heardPublisher) Publish(ctx context.Context, set hotparam.HotSet) error {
+func (h *heardPublisher) Publish(ctx context.Context, set hottype.HotSet) error {
 	var errs []error
 	for _, to := range h.to {
 		errs = append(errs, to.Publish(ctx, set))

@@ -15,9 +15,9 @@ import (
 	goredisstore "github.com/throttled/throttled/v2/store/goredisstore.v9"
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/hotparam/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
 // ask makes one decision about a key (and, where three is set, about one of the
@@ -58,10 +58,10 @@ func address(n int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 0, byte(n / 250), byte(n%250 + 1)})
 }
 
-func clients() []hotparam.Client {
-	all := make([]hotparam.Client, nClients)
+func clients() []hottype.Client {
+	all := make([]hottype.Client, nClients)
 	for i := range all {
-		all[i] = hotparam.ClientFrom(address(i))
+		all[i] = hottype.ClientFrom(address(i))
 	}
 	return all
 }

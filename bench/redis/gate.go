@@ -9,12 +9,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/gate"
-	"github.com/hotparam/pipeline/hotparam/hotset"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/hotparam/redisstore"
-	"github.com/hotparam/pipeline/hotparam/rules"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
 // lease is the most of a key that a process holds, in the rows with leases.
@@ -75,15 +75,15 @@ func openGate(consistency string, leases int64) func(context.Context, string, in
 func through(g *gate.Gate, mirror *hotset.Mirror) ask {
 	who := clients()
 	now := time.Now()
-	heat := hotparam.HotSet{Version: 1, At: now}
+	heat := hottype.HotSet{Version: 1, At: now}
 	for _, key := range []string{hotTopic, hotTopic + warm} {
-		heat.Keys = append(heat.Keys, hotparam.Hot{Key: hotparam.Key(key), Rule: "topic", Rate: 1e6, Since: now, Until: now.Add(time.Hour)})
+		heat.Keys = append(heat.Keys, hottype.Hot{Key: hottype.Key(key), Rule: "topic", Rate: 1e6, Since: now, Until: now.Add(time.Hour)})
 	}
 	mirror.Replace("bench", heat)
 	header := http.Header{}
 	return func(ctx context.Context, key string, client int) (bool, error) {
-		v := g.Ask(ctx, time.Now(), &hotparam.Request{Method: "GET", Host: "news.example", Target: "/" + key, Client: who[client], Header: header})
-		if v.Reason == hotparam.ReasonStore {
+		v := g.Ask(ctx, time.Now(), &hottype.Request{Method: "GET", Host: "news.example", Target: "/" + key, Client: who[client], Header: header})
+		if v.Reason == hottype.ReasonStore {
 			return false, errStore
 		}
 		return v.Allowed, nil

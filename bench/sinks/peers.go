@@ -18,9 +18,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hotparam/pipeline/bench/internal/process"
-	"github.com/hotparam/pipeline/hotparam/canon"
-	"github.com/hotparam/pipeline/hotparam/kafka"
-	"github.com/hotparam/pipeline/hotparam/statsd"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/transport/kafka"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
 var quiet = slog.New(slog.DiscardHandler)

@@ -18,11 +18,11 @@ import (
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
 	"github.com/hotparam/pipeline/bench/internal/process"
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/aggregate"
-	"github.com/hotparam/pipeline/hotparam/canon"
-	"github.com/hotparam/pipeline/hotparam/rules"
-	"github.com/hotparam/pipeline/hotparam/statsd"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
 // The peers.
@@ -191,7 +191,7 @@ func listen(ctx context.Context, address string) error {
 	agg := aggregate.New(aggregate.Config{Rules: set, Log: log})
 	l, err := statsd.NewListener(statsd.ListenerConfig{
 		Addresses: []string{address}, Names: canon.Names{Prefix: "hp.news"}, Log: log,
-		Handle: func(counts []hotparam.Count) { _ = agg.Send(ctx, counts) }, // fails only when ctx ends
+		Handle: func(counts []hottype.Count) { _ = agg.Send(ctx, counts) }, // fails only when ctx ends
 	})
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/bench/internal/process"
-	"github.com/hotparam/pipeline/hotparam/statsd"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
 // receiver is a running receiver. stop ends it and tells how many lines it has

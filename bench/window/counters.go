@@ -7,10 +7,10 @@ import (
 
 	"github.com/keilerkonzept/topk/sliding"
 
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/detect"
-	"github.com/hotparam/pipeline/hotparam/rules"
-	"github.com/hotparam/pipeline/hotparam/window"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/detection/window"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 const (
@@ -26,7 +26,7 @@ var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // counter is what is compared. add places counts at a time; judge is called ten
 // times a second.
 type counter interface {
-	add(now time.Time, counts []hotparam.Count)
+	add(now time.Time, counts []hottype.Count)
 	judge(now time.Time)
 }
 
@@ -47,9 +47,9 @@ func newDetector(weight int64, counters int) (detector, error) {
 	return detector{detect.New(set, detect.Options{Counters: counters})}, nil
 }
 
-func (d detector) add(now time.Time, counts []hotparam.Count) { d.AddAll(now, counts) }
-func (d detector) judge(now time.Time)                        { d.Tick(now) }
-func (d detector) error() int64                               { return d.Stats().Error }
+func (d detector) add(now time.Time, counts []hottype.Count) { d.AddAll(now, counts) }
+func (d detector) judge(now time.Time)                       { d.Tick(now) }
+func (d detector) error() int64                              { return d.Stats().Error }
 
 // alone is the window without the judgement, one key after the other.
 type alone struct {
@@ -61,7 +61,7 @@ func newAlone() *alone {
 	return &alone{window.New(window.Config{Window: windowSeconds}, start.Unix()), maphash.MakeSeed()}
 }
 
-func (a *alone) add(_ time.Time, counts []hotparam.Count) {
+func (a *alone) add(_ time.Time, counts []hottype.Count) {
 	for i := range counts {
 		a.Add(maphash.String(a.seed, string(counts[i].Key)), string(counts[i].Key), counts[i].Second, counts[i].N)
 	}
@@ -79,7 +79,7 @@ func newSketch() *sketch {
 	return &sketch{Sketch: sliding.New(1000, windowSeconds, sliding.WithWidth(8192), sliding.WithDepth(3)), second: start.Unix()}
 }
 
-func (s *sketch) add(_ time.Time, counts []hotparam.Count) {
+func (s *sketch) add(_ time.Time, counts []hottype.Count) {
 	for i := range counts {
 		s.Add(string(counts[i].Key), uint32(counts[i].N))
 	}
@@ -100,7 +100,7 @@ type hashing struct {
 	sum  uint64
 }
 
-func (h *hashing) add(_ time.Time, counts []hotparam.Count) {
+func (h *hashing) add(_ time.Time, counts []hottype.Count) {
 	for i := range counts {
 		h.sum += maphash.String(h.seed, string(counts[i].Key))
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/detect"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/detect"
 )
 
 func main() {
@@ -97,11 +97,11 @@ func (q question) cost(who string, build func() (counter, error)) error {
 // read.
 func (q question) feed(c counter, i, n int) (made int, took time.Duration) {
 	const step = 1000
-	counts := make([]hotparam.Count, step)
+	counts := make([]hottype.Count, step)
 	for ; made < n && took < patience; made += step {
 		now := start.Add(time.Duration(i+made) * time.Second / perSecond)
 		for k := range counts {
-			counts[k] = hotparam.Count{Key: q.traffic.key(i + made + k), N: q.weight, Second: now.Unix()}
+			counts[k] = hottype.Count{Key: q.traffic.key(i + made + k), N: q.weight, Second: now.Unix()}
 			touched += uint64(counts[k].Key[0])
 		}
 		began := measure.CPU()

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 const (
@@ -23,8 +23,8 @@ const (
 
 // finding is what became of the needles.
 type finding struct {
-	at         map[hotparam.Key]time.Duration // from a needle's first request until it was found hot
-	false      map[hotparam.Key]bool
+	at         map[hottype.Key]time.Duration // from a needle's first request until it was found hot
+	false      map[hottype.Key]bool
 	peak, idle float64 // heap in MB, in the flood and a window and a half after it
 	err        int64   // as the detector knows it, at the end of the flood
 }
@@ -61,7 +61,7 @@ func (f *finding) span() string {
 func search(who string, from int) (*finding, error) {
 	runtime.GC()
 	before := live()
-	f := &finding{at: map[hotparam.Key]time.Duration{}, false: map[hotparam.Key]bool{}}
+	f := &finding{at: map[hottype.Key]time.Duration{}, false: map[hottype.Key]bool{}}
 	var c counter = newSketch()
 	if who == measure.Ours {
 		d, err := newDetector(1, 0)
@@ -92,12 +92,12 @@ func search(who string, from int) (*finding, error) {
 // pour adds a tenth of a second: keys that never come again, needles among them.
 func pour(c counter, now time.Time, step, from int) {
 	const hay, needles = hayPerSecond / ticks, needleRate * needleCount / ticks
-	counts := make([]hotparam.Count, 0, 1001)
+	counts := make([]hottype.Count, 0, 1001)
 	for i := range hay {
 		if n := i * needles / hay; step >= from*ticks && n != (i+1)*needles/hay {
-			counts = append(counts, hotparam.Count{Key: needle(n % needleCount), N: 1, Second: now.Unix()})
+			counts = append(counts, hottype.Count{Key: needle(n % needleCount), N: 1, Second: now.Unix()})
 		}
-		counts = append(counts, hotparam.Count{Key: uniqueKey(step*hay + i), N: 1, Second: now.Unix()})
+		counts = append(counts, hottype.Count{Key: uniqueKey(step*hay + i), N: 1, Second: now.Unix()})
 		if len(counts) >= 1000 || i == hay-1 {
 			c.add(now, counts)
 			counts = counts[:0]
@@ -105,11 +105,11 @@ func pour(c counter, now time.Time, step, from int) {
 	}
 }
 
-func needle(n int) hotparam.Key { return hotparam.Key("topic?id=needle-" + strconv.Itoa(n)) }
+func needle(n int) hottype.Key { return hottype.Key("topic?id=needle-" + strconv.Itoa(n)) }
 
 // judge looks what is hot now.
 func (f *finding) judge(c counter, now, began time.Time) {
-	note := func(key hotparam.Key) {
+	note := func(key hottype.Key) {
 		for n := range needleCount {
 			if key == needle(n) {
 				if _, ok := f.at[key]; !ok {
@@ -130,7 +130,7 @@ func (f *finding) judge(c counter, now, began time.Time) {
 		c.judge(now)
 		for item := range c.Iter {
 			if item.Count >= 200*windowSeconds {
-				note(hotparam.Key(item.Item))
+				note(hottype.Key(item.Item))
 			}
 		}
 	}

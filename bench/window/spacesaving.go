@@ -4,7 +4,7 @@ import (
 	"container/heap"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // saving is the plain form of what the detector does in batches: one
@@ -25,7 +25,7 @@ func newSaving(counters int) *saving {
 	return s
 }
 
-func (s *saving) add(_ time.Time, counts []hotparam.Count) {
+func (s *saving) add(_ time.Time, counts []hottype.Count) {
 	for i := range counts {
 		s.slots[counts[i].Second%windowSeconds].add(string(counts[i].Key), counts[i].N)
 	}

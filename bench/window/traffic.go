@@ -6,7 +6,7 @@ import (
 	"sort"
 	"strconv"
 
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 const (
@@ -20,12 +20,12 @@ const (
 // traffic is an endless sequence of keys, made before anything is measured.
 type traffic struct {
 	name string
-	keys []hotparam.Key
+	keys []hottype.Key
 	// order says which key is next; nil: one after the other.
 	order []uint32
 }
 
-func (t *traffic) key(i int) hotparam.Key {
+func (t *traffic) key(i int) hottype.Key {
 	if t.order == nil {
 		return t.keys[i%len(t.keys)]
 	}
@@ -50,8 +50,8 @@ func zipf(distinct int) *traffic {
 
 func flood() *traffic { return &traffic{name: "flood of unique keys", keys: makeKeys(unique)} }
 
-func makeKeys(n int) []hotparam.Key {
-	keys := make([]hotparam.Key, n)
+func makeKeys(n int) []hottype.Key {
+	keys := make([]hottype.Key, n)
 	for i := range keys {
 		keys[i] = uniqueKey(i)
 	}
@@ -59,8 +59,8 @@ func makeKeys(n int) []hotparam.Key {
 }
 
 // uniqueKey is a key like those of real requests, of 25 bytes or so.
-func uniqueKey(i int) hotparam.Key {
-	return hotparam.Key("topic?id=" + strconv.FormatUint(mix(uint64(i)), 36))
+func uniqueKey(i int) hottype.Key {
+	return hottype.Key("topic?id=" + strconv.FormatUint(mix(uint64(i)), 36))
 }
 
 // mix scatters numbers (the finaliser of splitmix64).

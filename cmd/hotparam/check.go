@@ -14,17 +14,17 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/mattn/go-isatty"
 
-	"github.com/hotparam/pipeline/cmd/internal/config"
-	"github.com/hotparam/pipeline/cmd/internal/run"
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/canon"
-	"github.com/hotparam/pipeline/hotparam/carbon"
-	"github.com/hotparam/pipeline/hotparam/checkup"
-	"github.com/hotparam/pipeline/hotparam/detect"
-	"github.com/hotparam/pipeline/hotparam/kafka"
-	"github.com/hotparam/pipeline/hotparam/kernel"
-	"github.com/hotparam/pipeline/hotparam/rules"
-	"github.com/hotparam/pipeline/hotparam/statsd"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/app/run"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/operator/carbon"
+	"github.com/hotparam/pipeline/internal/operator/preflight"
+	"github.com/hotparam/pipeline/internal/operator/udpstat"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/transport/kafka"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
 // checkCmd inspects what the pipeline stands on.
@@ -60,10 +60,10 @@ func (c *checkCmd) badFile(out, errOut io.Writer, err error) int {
 	if path == "" {
 		path = "configuration file"
 	}
-	return config.Fail(errOut, name, c.report(out, checkup.Report{Findings: []checkup.Finding{checkup.Unparsed(path, err)}}))
+	return config.Fail(errOut, name, c.report(out, preflight.Report{Findings: []preflight.Finding{preflight.Unparsed(path, err)}}))
 }
 
-func (c *checkCmd) report(out io.Writer, r checkup.Report) error {
+func (c *checkCmd) report(out io.Writer, r preflight.Report) error {
 	var err error
 	if c.JSON {
 		enc := json.NewEncoder(out)
@@ -72,9 +72,9 @@ func (c *checkCmd) report(out io.Writer, r checkup.Report) error {
 		err = enc.Encode(r)
 	} else {
 		color := isatty.IsTerminal(os.Stdout.Fd()) && os.Getenv("NO_COLOR") == ""
-		err = checkup.Write(out, r, checkup.Options{Color: color, Quiet: c.Quiet})
+		err = preflight.Write(out, r, preflight.Options{Color: color, Quiet: c.Quiet})
 	}
-	if err == nil && r.Worst() == checkup.Fail {
+	if err == nil && r.Worst() == preflight.Fail {
 		err = errFindings
 	}
 	return err
@@ -83,18 +83,18 @@ func (c *checkCmd) report(out io.Writer, r checkup.Report) error {
 // defaultWindow is that of a rule that names none.
 const defaultWindow = 5 * time.Second
 
-func (c *checkCmd) aim(set *rules.Set, names canon.Names) checkup.Aim {
-	aim := checkup.Aim{
+func (c *checkCmd) aim(set *rules.Set, names canon.Names) preflight.Aim {
+	aim := preflight.Aim{
 		Window: defaultWindow, Plain: c.Names.Style == "plain", Budget: c.Gate.Budget, Hold: c.Detect.Hold,
 		Lateness: c.Detect.Lateness, FromGraphite: c.Graphite.URL != "", Prefix: c.Graphite.Prefix,
 	}
-	key := hotparam.Key("topic?id=42")
+	key := hottype.Key("topic?id=42")
 	for i, r := range set.Rules {
 		if i == 0 || r.Hot.Window < aim.Window {
 			aim.Window = r.Hot.Window
 		}
 		if i == 0 && !r.IsCatchAll() {
-			key = hotparam.Key(r.Name + "?id=42")
+			key = hottype.Key(r.Name + "?id=42")
 		}
 	}
 	metric := c.Graphite.Prefix + "." + string(names.Append(nil, key))
@@ -107,31 +107,31 @@ func (c *checkCmd) aim(set *rules.Set, names canon.Names) checkup.Aim {
 
 // inspect looks at everything that is configured, all at once, and judges it in
 // one order.
-func (c *checkCmd) inspect(ctx context.Context, set *rules.Set, aim checkup.Aim) checkup.Report {
-	looks := []func() []checkup.Finding{
-		func() []checkup.Finding {
-			return checkup.Rules(set, c.Config, len(c.Redis.Addr) > 0, time.Now())
+func (c *checkCmd) inspect(ctx context.Context, set *rules.Set, aim preflight.Aim) preflight.Report {
+	looks := []func() []preflight.Finding{
+		func() []preflight.Finding {
+			return preflight.Rules(set, c.Config, len(c.Redis.Addr) > 0, time.Now())
 		},
-		func() []checkup.Finding {
+		func() []preflight.Finding {
 			o := detect.Options{Counters: c.Detect.Counters, MaxRate: c.Detect.MaxRate, Lateness: c.Detect.Lateness}
-			return checkup.Counters(set, o, c.Config)
+			return preflight.Counters(set, o, c.Config)
 		},
-		func() []checkup.Finding {
-			return checkup.Kernel(kernel.Inspect(ctx, c.In.ReadBuffer, time.Second))
+		func() []preflight.Finding {
+			return preflight.Kernel(udpstat.Inspect(ctx, c.In.ReadBuffer, time.Second))
 		},
-		func() []checkup.Finding { return checkup.Trust(c.senders(), set, c.Config) },
-		func() []checkup.Finding { return c.statsd(ctx, aim) },
-		func() []checkup.Finding { return c.graphite(ctx, set, aim) },
-		func() []checkup.Finding { return c.kafka(ctx, set, aim) },
-		func() []checkup.Finding { return c.redis(ctx, set, aim) },
+		func() []preflight.Finding { return preflight.Trust(c.senders(), set, c.Config) },
+		func() []preflight.Finding { return c.statsd(ctx, aim) },
+		func() []preflight.Finding { return c.graphite(ctx, set, aim) },
+		func() []preflight.Finding { return c.kafka(ctx, set, aim) },
+		func() []preflight.Finding { return c.redis(ctx, set, aim) },
 	}
-	found := make([][]checkup.Finding, len(looks))
+	found := make([][]preflight.Finding, len(looks))
 	var all sync.WaitGroup
 	for i, look := range looks {
 		all.Go(func() { found[i] = look() })
 	}
 	all.Wait()
-	report := checkup.Report{Findings: []checkup.Finding{}}
+	report := preflight.Report{Findings: []preflight.Finding{}}
 	for _, f := range found {
 		report.Findings = append(report.Findings, f...)
 	}
@@ -139,8 +139,8 @@ func (c *checkCmd) inspect(ctx context.Context, set *rules.Set, aim checkup.Aim)
 }
 
 // senders is who may send counts, and what is known of those who ask.
-func (c *checkCmd) senders() checkup.Senders {
-	s := checkup.Senders{
+func (c *checkCmd) senders() preflight.Senders {
+	s := preflight.Senders{
 		Listen: c.In.Listen, Allow: c.In.Allow,
 		Graphite: c.Graphite.URL != "" && len(c.In.Listen) == 0 && len(c.Kafka.Brokers) == 0,
 	}
@@ -155,8 +155,8 @@ func (c *checkCmd) senders() checkup.Senders {
 }
 
 // statsd looks at the server and at the carbon behind it.
-func (c *checkCmd) statsd(ctx context.Context, aim checkup.Aim) []checkup.Finding {
-	var out []checkup.Finding
+func (c *checkCmd) statsd(ctx context.Context, aim preflight.Aim) []preflight.Finding {
+	var out []preflight.Finding
 	target := statsd.Target{Admin: c.Look.Admin, File: c.Look.Config}
 	if len(c.StatsD.Addr) > 0 {
 		target.Addr = c.StatsD.Addr[0]
@@ -164,21 +164,21 @@ func (c *checkCmd) statsd(ctx context.Context, aim checkup.Aim) []checkup.Findin
 	in := statsd.Inspection{}
 	if target != (statsd.Target{}) {
 		in = statsd.Inspect(ctx, target)
-		out = checkup.StatsD(in, aim)
+		out = preflight.StatsD(in, aim)
 	}
 	// What is set up is told of the first; of the others, whether they listen.
 	for _, addr := range slices.Concat(c.StatsD.Addr, c.StatsD.Standby) {
 		if addr != target.Addr {
-			out = append(out, checkup.StatsD(statsd.Inspect(ctx, statsd.Target{Addr: addr}), aim)...)
+			out = append(out, preflight.StatsD(statsd.Inspect(ctx, statsd.Target{Addr: addr}), aim)...)
 		}
 	}
 	if c.Carbon.Conf != "" {
-		out = append(out, checkup.Carbon(carbon.Inspect(c.Carbon.Conf), checkup.FlushOf(in), aim)...)
+		out = append(out, preflight.Carbon(carbon.Inspect(c.Carbon.Conf), preflight.FlushOf(in), aim)...)
 	}
 	return out
 }
 
-func (c *checkCmd) graphite(ctx context.Context, set *rules.Set, aim checkup.Aim) []checkup.Finding {
+func (c *checkCmd) graphite(ctx context.Context, set *rules.Set, aim preflight.Aim) []preflight.Finding {
 	if c.Graphite.URL == "" {
 		return nil
 	}
@@ -187,10 +187,10 @@ func (c *checkCmd) graphite(ctx context.Context, set *rules.Set, aim checkup.Aim
 		return unusable("graphite.url", err)
 	}
 	defer poller.Close()
-	return checkup.Graphite(poller.Inspect(ctx), aim)
+	return preflight.Graphite(poller.Inspect(ctx), aim)
 }
 
-func (c *checkCmd) kafka(ctx context.Context, set *rules.Set, aim checkup.Aim) []checkup.Finding {
+func (c *checkCmd) kafka(ctx context.Context, set *rules.Set, aim preflight.Aim) []preflight.Finding {
 	if len(c.Kafka.Brokers) == 0 {
 		return nil
 	}
@@ -198,10 +198,10 @@ func (c *checkCmd) kafka(ctx context.Context, set *rules.Set, aim checkup.Aim) [
 	if err != nil {
 		return unusable("kafka.brokers", err)
 	}
-	return checkup.Kafka(in, c.Kafka.Create, aim)
+	return preflight.Kafka(in, c.Kafka.Create, aim)
 }
 
-func (c *checkCmd) redis(ctx context.Context, set *rules.Set, aim checkup.Aim) []checkup.Finding {
+func (c *checkCmd) redis(ctx context.Context, set *rules.Set, aim preflight.Aim) []preflight.Finding {
 	if len(c.Redis.Addr) == 0 {
 		return nil
 	}
@@ -209,7 +209,7 @@ func (c *checkCmd) redis(ctx context.Context, set *rules.Set, aim checkup.Aim) [
 	if err != nil {
 		return unusable("redis.addr", err)
 	}
-	found := checkup.Redis(client.Inspect(ctx), aim)
+	found := preflight.Redis(client.Inspect(ctx), aim)
 	if err := client.Close(); err != nil {
 		found = append(found, unusable("redis.addr", err)...)
 	}
@@ -217,7 +217,7 @@ func (c *checkCmd) redis(ctx context.Context, set *rules.Set, aim checkup.Aim) [
 }
 
 // unusable is the finding about a setting that no program would start with.
-func unusable(setting string, err error) []checkup.Finding {
-	return []checkup.Finding{{Level: checkup.Fail, What: err.Error(), Where: setting,
+func unusable(setting string, err error) []preflight.Finding {
+	return []preflight.Finding{{Level: preflight.Fail, What: err.Error(), Where: setting,
 		Why: "no program starts with it", Mend: fmt.Sprintf("mend --%s", setting)}}
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hotparam/pipeline/hotparam/checkup"
+	"github.com/hotparam/pipeline/internal/operator/preflight"
 )
 
 // TestMain is the program itself where a test starts it.
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 
 // checked runs hotparam check in a process of its own, because it reads the
 // environment and the terminal.
-func checked(t *testing.T, args ...string) (report checkup.Report, text string, code int) {
+func checked(t *testing.T, args ...string) (report preflight.Report, text string, code int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{"check"}, args...)...)
 	cmd.Env = append(os.Environ(), "HOTPARAM_TEST_MAIN=1")
@@ -94,7 +94,7 @@ func TestCheckExitCodes(t *testing.T) {
 func TestCheckJSON(t *testing.T) {
 	t.Parallel()
 	report, text, code := checked(t, "--json", "-c", write(t, "rules: [{name: topic, params: [id], hot: {rate: 200}}]\n"))
-	if code != 0 && !losesNow(text) || len(report.Findings) < 2 || report.Findings[0].Level != checkup.Warn || !strings.Contains(report.Findings[0].What, "has no limit") {
+	if code != 0 && !losesNow(text) || len(report.Findings) < 2 || report.Findings[0].Level != preflight.Warn || !strings.Contains(report.Findings[0].What, "has no limit") {
 		t.Errorf("exit code %d, report %+v in %s", code, report, text)
 	}
 	if strings.Contains(text, "\x1b[") {

@@ -13,11 +13,11 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/hotparam/pipeline/cmd/internal/config"
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/canon"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/hotparam/rules"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // explainCmd tells how requests are seen.
@@ -84,8 +84,8 @@ func (c *explainCmd) Run(k *kong.Kong, p *config.Parser) error {
 }
 
 // request is the request that a client would send for a URL or a target.
-func (c *explainCmd) request(method, target string, header http.Header) hotparam.Request {
-	req := hotparam.Request{Method: method, Target: target, Host: header.Get("Host"), Header: header}
+func (c *explainCmd) request(method, target string, header http.Header) hottype.Request {
+	req := hottype.Request{Method: method, Target: target, Host: header.Get("Host"), Header: header}
 	if i := strings.Index(target, "://"); i > 0 && !strings.ContainsAny(target[:i], "/?") {
 		if u, err := url.Parse(target); err == nil && req.Host == "" {
 			req.Host = u.Host
@@ -94,14 +94,14 @@ func (c *explainCmd) request(method, target string, header http.Header) hotparam
 		req.Target, _, _ = strings.Cut(target, "#")
 	}
 	if c.IP != "" {
-		req.Client = hotparam.ParseClient(c.IP)
+		req.Client = hottype.ParseClient(c.IP)
 	}
 	return req
 }
 
 // explain gives an explanation for each key of a request, or one that says that
 // no rule matched.
-func explain(set *rules.Set, names canon.Names, req *hotparam.Request) []explanation {
+func explain(set *rules.Set, names canon.Names, req *hottype.Request) []explanation {
 	var scratch rules.Scratch
 	class := ""
 	cl := set.ClassOf(req.Header)
@@ -117,7 +117,7 @@ func explain(set *rules.Set, names canon.Names, req *hotparam.Request) []explana
 	matches := set.Match(req, &scratch)
 	for i, m := range matches {
 		e := base
-		key := hotparam.Key(m.Key)
+		key := hottype.Key(m.Key)
 		for j, other := range matches {
 			if j != i && other.Rule == m.Rule {
 				e.Also = append(e.Also, string(other.Key))
@@ -138,7 +138,7 @@ func explain(set *rules.Set, names canon.Names, req *hotparam.Request) []explana
 }
 
 // keyLimits says what holds for a key, first what comes first.
-func keyLimits(set *rules.Set, r *rules.Rule, key hotparam.Key) []string {
+func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
 	var out []string
 	lim := r.LimitFor(key)
 	if o := rules.NewOverrides(set.Overrides, nil).Find([]byte(key), time.Now()); o != nil {
@@ -246,7 +246,7 @@ func (c *explainCmd) write(w io.Writer, e explanation) error {
 }
 
 func whyMalformed(method, target string) string {
-	if fault := hotparam.TargetFault(method, target); fault != "" {
+	if fault := hottype.TargetFault(method, target); fault != "" {
 		return "the target has " + fault
 	}
 	return "the query is beyond the limits (names, values, pairs, length, or more than 4 keys), or the upstream refuses it"

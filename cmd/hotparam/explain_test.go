@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/canon"
-	"github.com/hotparam/pipeline/hotparam/rules"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 const explainRules = `
@@ -78,7 +78,7 @@ func TestExplainSaysAllKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	req := hotparam.Request{Method: "GET", Target: "/topic?id=star&id=7"}
+	req := hottype.Request{Method: "GET", Target: "/topic?id=star&id=7"}
 	for _, e := range explain(set, canon.Names{Prefix: "hp"}, &req) {
 		if err := new(explainCmd).write(&out, e); err != nil {
 			t.Fatal(err)
@@ -96,7 +96,7 @@ func TestExplainJSON(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	c := explainCmd{JSON: true}
-	req := hotparam.Request{Method: "GET", Target: "/x?a=<b>"}
+	req := hottype.Request{Method: "GET", Target: "/x?a=<b>"}
 	for _, e := range explain(rules.Default(), canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}, &req) {
 		if err := c.write(&out, e); err != nil {
 			t.Fatal(err)
@@ -117,7 +117,7 @@ func TestExplainNeverSendsControlBytes(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	c := explainCmd{}
-	req := hotparam.Request{Method: "GET", Target: "/\x1b[2Jx\u009b?a=\x07"}
+	req := hottype.Request{Method: "GET", Target: "/\x1b[2Jx\u009b?a=\x07"}
 	for _, e := range explain(rules.Default(), canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}, &req) {
 		if err := c.write(&out, e); err != nil {
 			t.Fatal(err)
@@ -175,7 +175,7 @@ rules:
 		{bare, "/topic?id=42", "upstream  none: "},
 	} {
 		var out strings.Builder
-		req := hotparam.Request{Method: "GET", Target: tt.target}
+		req := hottype.Request{Method: "GET", Target: tt.target}
 		for _, e := range explain(tt.set, canon.Names{Prefix: "hp"}, &req) {
 			if err := new(explainCmd).write(&out, e); err != nil {
 				t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"github.com/alecthomas/kong"
 	kongcompletion "github.com/jotaen/kong-completion"
 
-	"github.com/hotparam/pipeline/cmd/internal/config"
-	"github.com/hotparam/pipeline/cmd/internal/run"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/app/run"
 )
 
 // commands is the command line.

@@ -14,9 +14,9 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
-	"github.com/hotparam/pipeline/cmd/internal/config"
-	"github.com/hotparam/pipeline/hotparam/accesslog"
-	"github.com/hotparam/pipeline/hotparam/replay"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/counting/accesslog"
+	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
 // replayCmd runs logs through the pipeline.

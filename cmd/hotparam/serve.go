@@ -9,9 +9,9 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/mattn/go-isatty"
 
-	"github.com/hotparam/pipeline/cmd/internal/config"
-	"github.com/hotparam/pipeline/cmd/internal/demo"
-	"github.com/hotparam/pipeline/cmd/internal/run"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/app/demo"
+	"github.com/hotparam/pipeline/internal/app/run"
 )
 
 // serveCmd is the pipeline in one process.

@@ -5,7 +5,7 @@ package main
 import (
 	"os"
 
-	"github.com/hotparam/pipeline/cmd/internal/run"
+	"github.com/hotparam/pipeline/internal/app/run"
 )
 
 func main() {

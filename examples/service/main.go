@@ -23,16 +23,16 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/canon"
-	"github.com/hotparam/pipeline/hotparam/gate"
-	"github.com/hotparam/pipeline/hotparam/hotset"
-	"github.com/hotparam/pipeline/hotparam/httpwire"
-	"github.com/hotparam/pipeline/hotparam/middleware"
-	"github.com/hotparam/pipeline/hotparam/redisstore"
-	"github.com/hotparam/pipeline/hotparam/rules"
-	"github.com/hotparam/pipeline/hotparam/statsd"
-	"github.com/hotparam/pipeline/hotparam/tally"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/middleware"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
 //go:embed rules.yaml
@@ -70,11 +70,11 @@ func serve(ctx context.Context, listen, redis, counts string, budget time.Durati
 	}
 	hot := new(hotset.Mirror)
 	var g *gate.Gate
-	reports := store.Reporter(func(now time.Time) hotparam.Report { return g.Report(now) })
+	reports := store.Reporter(func(now time.Time) hottype.Report { return g.Report(now) })
 	g = gate.New(gate.Config{Rules: set, Hot: hot, Counter: tallied, Shared: store.Limiter(), Budget: budget, Live: reports.Live, Instance: listen})
 
 	// Protecting: one line before the handler.
-	limited := middleware.New(g, middleware.Options{Clients: httpwire.NewClients(set.IP.TrustedProxies, "")})
+	limited := middleware.New(g, middleware.Options{Clients: httplimit.NewClients(set.IP.TrustedProxies, "")})
 	service := &http.Server{Addr: listen, Handler: limited(http.HandlerFunc(topic)), ReadHeaderTimeout: 5 * time.Second}
 
 	group, ctx := errgroup.WithContext(ctx)

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
@@ -19,7 +19,7 @@ func Example() {
 
 	charges := []limit.Charge{
 		{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Spec: topic, Cost: 1},
-		{Subject: limit.Subject{Space: "ip_fixed", Client: hotparam.ClientFrom(netip.MustParseAddr("192.0.2.7"))}, Spec: client, Cost: 1},
+		{Subject: limit.Subject{Space: "ip_fixed", Client: hottype.ClientFrom(netip.MustParseAddr("192.0.2.7"))}, Spec: client, Cost: 1},
 	}
 	results := make([]limit.Result, len(charges))
 	now := time.Unix(1_700_000_000, 0)

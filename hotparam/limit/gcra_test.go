@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 func TestThrottleReply(t *testing.T) {
@@ -16,7 +16,7 @@ func TestThrottleReply(t *testing.T) {
 		{Result{true, 16, 15, 0, 2 * time.Second}, [5]int64{0, 16, 15, -1, 2}},
 		{Result{false, 1, 0, 1001 * time.Millisecond, 2 * time.Second}, [5]int64{1, 1, 0, 2, 2}},
 		{Result{false, 1, 0, time.Microsecond, time.Microsecond}, [5]int64{1, 1, 0, 1, 1}},
-		{Result{false, 5, 5, hotparam.Never, 0}, [5]int64{1, 5, 5, -1, 0}},
+		{Result{false, 5, 5, hottype.Never, 0}, [5]int64{1, 5, 5, -1, 0}},
 	} {
 		if got := c.result.Throttle().Numbers(); got != c.want {
 			t.Errorf("%+v: %v, want %v", c.result, got, c.want)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // InFlight bounds how many calls run at the same time. A call takes a place under
@@ -67,7 +67,7 @@ func (f *InFlight) Acquire(now time.Time, id string) Result {
 	case int64(f.leases.Len()) < f.max:
 		f.byID[id] = f.leases.PushBack(&lease{id, now.Add(f.life)})
 	case f.max == 0:
-		return Result{RetryAfter: hotparam.Never}
+		return Result{RetryAfter: hottype.Never}
 	default:
 		r := f.result(now)
 		r.RetryAfter = f.leases.Front().Value.(*lease).over.Sub(now)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
@@ -46,7 +46,7 @@ func TestInFlight(t *testing.T) {
 		}
 	}
 	closed, _ := limit.NewInFlight(0, second)
-	if r := closed.Acquire(start, "a"); r != (limit.Result{RetryAfter: hotparam.Never}) {
+	if r := closed.Acquire(start, "a"); r != (limit.Result{RetryAfter: hottype.Never}) {
 		t.Errorf("none may run: %+v", r)
 	}
 	for _, life := range []time.Duration{0, -second, 1500, 500 * 24 * time.Hour} {

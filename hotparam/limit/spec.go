@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // Algorithm names a way of limiting.
@@ -104,8 +104,8 @@ func (s Spec) Validate() error {
 // comparable, and building one allocates nothing.
 type Subject struct {
 	Space  string
-	Name   string // a hotparam.Key, or ""
-	Client hotparam.Client
+	Name   string // a hottype.Key, or ""
+	Client hottype.Client
 }
 
 // Charge asks for Cost of what Spec allows Subject. Cost 0 peeks.
@@ -124,7 +124,7 @@ type Result struct {
 	// call could take (law U4).
 	Limit, Remaining int64
 	// RetryAfter is the least wait after which the same charge is allowed: 0
-	// when allowed, hotparam.Never when Cost exceeds the capacity.
+	// when allowed, hottype.Never when Cost exceeds the capacity.
 	RetryAfter time.Duration
 	// ResetAfter is the time until Remaining is Limit again (law U7).
 	ResetAfter time.Duration

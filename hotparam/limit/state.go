@@ -3,7 +3,7 @@ package limit
 import (
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // state is what a store remembers of one subject. It carries its units, so that
@@ -196,6 +196,6 @@ func (o outcome) write(r *Result, capacity int64) {
 	r.ResetAfter = time.Duration(o.reset) * time.Microsecond
 	r.RetryAfter = time.Duration(o.retry) * time.Microsecond
 	if o.retry < 0 {
-		r.RetryAfter = hotparam.Never
+		r.RetryAfter = hottype.Never
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/canon"
-	"github.com/hotparam/pipeline/hotparam/statsd"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
@@ -21,15 +21,15 @@ import (
 type judge struct {
 	addr string
 	mu   sync.Mutex // guards sums
-	sums map[hotparam.Key]int64
+	sums map[hottype.Key]int64
 }
 
 func startJudge(t *testing.T) *judge {
 	t.Helper()
-	j := &judge{sums: map[hotparam.Key]int64{}}
+	j := &judge{sums: map[hottype.Key]int64{}}
 	l, err := statsd.NewListener(statsd.ListenerConfig{
 		Addresses: []string{"127.0.0.1:0"}, Names: canon.Names{Prefix: "hotparam"}, Log: quiet,
-		Handle: func(counts []hotparam.Count) {
+		Handle: func(counts []hottype.Count) {
 			j.mu.Lock()
 			defer j.mu.Unlock()
 			for _, c := range counts {
@@ -53,10 +53,10 @@ func startJudge(t *testing.T) *judge {
 	return j
 }
 
-func (j *judge) snapshot() (keys map[hotparam.Key]bool, total int64) {
+func (j *judge) snapshot() (keys map[hottype.Key]bool, total int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	keys = map[hotparam.Key]bool{}
+	keys = map[hottype.Key]bool{}
 	for k, n := range j.sums {
 		keys[k] = true
 		total += n

@@ -18,14 +18,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/canon"
-	"github.com/hotparam/pipeline/hotparam/gate"
-	"github.com/hotparam/pipeline/hotparam/kafka"
-	"github.com/hotparam/pipeline/hotparam/middleware"
-	"github.com/hotparam/pipeline/hotparam/rules"
-	"github.com/hotparam/pipeline/hotparam/statsd"
-	"github.com/hotparam/pipeline/hotparam/tally"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/middleware"
+	"github.com/hotparam/pipeline/internal/transport/kafka"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
@@ -287,7 +287,7 @@ func consumed(t *testing.T, address string, want uint64) uint64 {
 	consumer, err := kafka.NewConsumer(kafka.ConsumerConfig{
 		Config:  kafka.Config{Brokers: []string{address}, Topic: "counts", Group: "check", Namespace: "e2e", Log: quiet},
 		Backlog: time.Hour,
-		Handle: func(counts []hotparam.Count) {
+		Handle: func(counts []hottype.Count) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, c := range counts {

@@ -8,19 +8,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/canon"
-	"github.com/hotparam/pipeline/hotparam/statsd"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // What was received before SIGTERM is sent, however far away the next flush is.
 func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
 	t.Parallel()
-	counts := make(chan []hotparam.Count, 100)
+	counts := make(chan []hottype.Count, 100)
 	server, err := statsd.NewListener(statsd.ListenerConfig{
 		Addresses: []string{program.FreeAddr(t)}, Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1},
-		Handle: func(c []hotparam.Count) { counts <- c },
+		Handle: func(c []hottype.Count) { counts <- c },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hotset"
-	"github.com/hotparam/pipeline/hotparam/redisstore"
-	"github.com/hotparam/pipeline/hotparam/redisstore/redistest"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 

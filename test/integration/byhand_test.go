@@ -6,16 +6,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/kafka"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
 // What docs/wire.md shows: a person types one line of JSON.
 func TestLineByHand(t *testing.T) {
 	c := start(t, 1)
 	var mu sync.Mutex
-	var got []hotparam.Count
-	consumer, err := kafka.NewConsumer(kafka.ConsumerConfig{Config: config(c), Handle: func(counts []hotparam.Count) {
+	var got []hottype.Count
+	consumer, err := kafka.NewConsumer(kafka.ConsumerConfig{Config: config(c), Handle: func(counts []hottype.Count) {
 		mu.Lock()
 		defer mu.Unlock()
 		got = append(got, counts...)

@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/canon"
-	"github.com/hotparam/pipeline/hotparam/graphite"
-	"github.com/hotparam/pipeline/hotparam/rules"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/transport/graphite"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
@@ -83,16 +83,16 @@ func TestNamesSurviveTheChain(t *testing.T) {
 
 // chainKeys are the vectors of docs/names.md and 400 random keys, each with a
 // number of its own.
-func chainKeys(t *testing.T) map[hotparam.Key]int64 {
+func chainKeys(t *testing.T) map[hottype.Key]int64 {
 	t.Helper()
-	var keys []hotparam.Key
+	var keys []hottype.Key
 	rows := regexp.MustCompile("(?m)^\\| \\d+ \\| .* \\| `([^`]*)`(v400)? \\| `([^`]*)`.* \\|$").FindAllStringSubmatch(chainRead(t, "../../docs/names.md"), -1)
 	for _, row := range rows {
 		params := row[1]
 		if row[2] != "" {
 			params += strings.Repeat("v", 400)
 		}
-		key := hotparam.NewKey("topic", params)
+		key := hottype.NewKey("topic", params)
 		_, component, _ := strings.Cut(string(chainNames.Append(nil, key)), ".hot_param.")
 		if row[2] == "" && component != row[3] {
 			t.Errorf("%s is written %s, docs/names.md says %s", key, component, row[3])
@@ -107,7 +107,7 @@ func chainKeys(t *testing.T) map[hotparam.Key]int64 {
 	for range 400 {
 		keys = append(keys, randomKey(r))
 	}
-	counts := map[hotparam.Key]int64{}
+	counts := map[hottype.Key]int64{}
 	for i, k := range keys {
 		counts[k] = int64(i + 1)
 	}
@@ -115,7 +115,7 @@ func chainKeys(t *testing.T) map[hotparam.Key]int64 {
 }
 
 // randomKey makes a key of bytes that servers are known to change, and others.
-func randomKey(r *rand.Rand) hotparam.Key {
+func randomKey(r *rand.Rand) hottype.Key {
 	const nasty = "Z_=-.:|@#/,;&%+~ \\\"'(){}[]*?\n\r\t\x00\x7f\xff"
 	text := func(most int) string {
 		b := make([]byte, r.IntN(most+1))
@@ -145,7 +145,7 @@ func randomKey(r *rand.Rand) hotparam.Key {
 	if r.IntN(4) == 0 {
 		resource = "/" + strings.ReplaceAll(text(20), "?", "")
 	}
-	return hotparam.NewKey(resource, strings.Join(params, "&"))
+	return hottype.NewKey(resource, strings.Join(params, "&"))
 }
 
 func escape(s string) string {
@@ -163,7 +163,7 @@ func toLatin(s string) string {
 	return b.String()
 }
 
-func sendCounts(t *testing.T, to string, counts map[hotparam.Key]int64) {
+func sendCounts(t *testing.T, to string, counts map[hottype.Key]int64) {
 	t.Helper()
 	conn, err := net.Dial("udp", to)
 	if err != nil {
@@ -192,23 +192,23 @@ func sendCounts(t *testing.T, to string, counts map[hotparam.Key]int64) {
 }
 
 // spelled is how a key comes back: as it is, or as its alias where it is hashed.
-func spelled(key hotparam.Key) hotparam.Key {
+func spelled(key hottype.Key) hottype.Key {
 	if alias, ok := canon.Alias([]byte(key), nil); ok {
-		return hotparam.Key(alias)
+		return hottype.Key(alias)
 	}
 	return key
 }
 
 // checkPoller takes the counts out by the poller, as the aggregator does.
-func checkPoller(t *testing.T, c chain, counts map[hotparam.Key]int64) {
+func checkPoller(t *testing.T, c chain, counts map[hottype.Key]int64) {
 	set, err := rules.Parse("rules.yaml", []byte("rules:\n- {name: topic, params: ['*'], hot: {rate: 0.001, window: 2m}}\n- {name: '*', params: ['*'], hot: {rate: 0.001, window: 2m}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[hotparam.Key]int64{}
+	got := map[hottype.Key]int64{}
 	p, err := graphite.New(graphite.Config{
 		URL: c.web, Names: chainNames, Rules: set, Flush: 10 * time.Second, Log: slog.New(slog.DiscardHandler),
-		Handle: func(list []hotparam.Count) {
+		Handle: func(list []hottype.Count) {
 			for _, c := range list {
 				got[c.Key] += c.N
 			}
@@ -234,7 +234,7 @@ func checkPoller(t *testing.T, c chain, counts map[hotparam.Key]int64) {
 
 // checkSeries asks for targets until they give all counts. One that carbon is
 // just writing is neither in its file nor in the cache for a moment.
-func checkSeries(t *testing.T, c chain, counts map[hotparam.Key]int64, targets []string) {
+func checkSeries(t *testing.T, c chain, counts map[hottype.Key]int64, targets []string) {
 	t.Helper()
 	var wrong []string
 	defer func() {
@@ -262,8 +262,8 @@ func checkSeries(t *testing.T, c chain, counts map[hotparam.Key]int64, targets [
 }
 
 // render gives the highest value of every series.
-func render(c chain, targets []string) (map[hotparam.Key]int64, error) {
-	got := map[hotparam.Key]int64{}
+func render(c chain, targets []string) (map[hottype.Key]int64, error) {
+	got := map[hottype.Key]int64{}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second} // uwsgi ends connections without a word
 	for some := range slices.Chunk(targets, 50) {
 		res, err := client.PostForm(c.web+"/render", url.Values{"target": some, "from": {"-5min"}, "format": {"json"}, "noCache": {"true"}})
@@ -313,7 +313,7 @@ func startExporter(t *testing.T, mapping string) (metrics, udp string) {
 	return "http://" + loopback(web) + "/metrics", loopback(port)
 }
 
-func checkMetrics(t *testing.T, metrics string, counts map[hotparam.Key]int64, read func(string) map[string]string) {
+func checkMetrics(t *testing.T, metrics string, counts map[hottype.Key]int64, read func(string) map[string]string) {
 	t.Helper()
 	var got map[string]string
 	program.Await(t, 20*time.Second, "all names in /metrics", func() bool {
@@ -321,7 +321,7 @@ func checkMetrics(t *testing.T, metrics string, counts map[hotparam.Key]int64, r
 		got = read(text)
 		return len(got) >= len(counts)
 	})
-	decoded := map[hotparam.Key]string{}
+	decoded := map[hottype.Key]string{}
 	for name, n := range got {
 		key, err := chainNames.Parse(bytes.TrimSpace([]byte(name)))
 		if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/aggregate"
-	"github.com/hotparam/pipeline/hotparam/kafka"
-	"github.com/hotparam/pipeline/hotparam/rules"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
 const topic = "counts"
@@ -51,7 +51,7 @@ type owner struct {
 	stop func()
 
 	mu    sync.Mutex
-	sums  map[hotparam.Key]int64
+	sums  map[hottype.Key]int64
 	total int64
 }
 
@@ -61,7 +61,7 @@ const wholeTest = time.Hour
 
 func join(t *testing.T, cfg kafka.ConsumerConfig) *owner {
 	t.Helper()
-	o := &owner{sums: map[hotparam.Key]int64{}}
+	o := &owner{sums: map[hottype.Key]int64{}}
 	cfg.Handle, cfg.Lost = o.handle, o.lost
 	c, err := kafka.NewConsumer(cfg)
 	if err != nil {
@@ -71,7 +71,7 @@ func join(t *testing.T, cfg kafka.ConsumerConfig) *owner {
 	return o
 }
 
-func (o *owner) handle(counts []hotparam.Count) {
+func (o *owner) handle(counts []hottype.Count) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, c := range counts {
@@ -80,10 +80,10 @@ func (o *owner) handle(counts []hotparam.Count) {
 	}
 }
 
-func (o *owner) lost(held func(hotparam.Key) bool) {
+func (o *owner) lost(held func(hottype.Key) bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	maps.DeleteFunc(o.sums, func(key hotparam.Key, n int64) bool {
+	maps.DeleteFunc(o.sums, func(key hottype.Key, n int64) bool {
 		if held(key) {
 			o.total -= n
 			return true
@@ -105,7 +105,7 @@ type load struct {
 
 	mu   sync.Mutex
 	on   bool
-	sums map[hotparam.Key]int64
+	sums map[hottype.Key]int64
 	all  int64
 }
 
@@ -115,7 +115,7 @@ func newLoad(t *testing.T, cfg kafka.ProducerConfig, pairs int) *load {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &load{Producer: p, stop: run(t, p.Run), sums: map[hotparam.Key]int64{}}
+	l := &load{Producer: p, stop: run(t, p.Run), sums: map[hottype.Key]int64{}}
 	pace := run(t, func(ctx context.Context) error {
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
@@ -141,10 +141,10 @@ func (l *load) send(ctx context.Context, pairs, at int) error {
 	if !l.on {
 		return nil
 	}
-	counts := make([]hotparam.Count, pairs)
+	counts := make([]hottype.Count, pairs)
 	now := time.Now().Unix()
 	for i := range counts {
-		c := hotparam.Count{Key: hotparam.Key(fmt.Sprintf("topic?id=%d", (i+at*7)%(3*pairs))), N: int64(1 + i%5), Second: now}
+		c := hottype.Count{Key: hottype.Key(fmt.Sprintf("topic?id=%d", (i+at*7)%(3*pairs))), N: int64(1 + i%5), Second: now}
 		counts[i] = c
 		l.sums[c.Key] += c.N
 		l.all += c.N
@@ -438,7 +438,7 @@ func TestSustainedRate(t *testing.T) {
 	}}}})
 	run(t, agg.Run)
 	consumer, err := kafka.NewConsumer(kafka.ConsumerConfig{Config: cfg, Taken: agg.ForgetPast, Lost: agg.Forget,
-		Handle: func(counts []hotparam.Count) { _ = agg.Send(t.Context(), counts) }})
+		Handle: func(counts []hottype.Count) { _ = agg.Send(t.Context(), counts) }})
 	if err != nil {
 		t.Fatal(err)
 	}

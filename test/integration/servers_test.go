@@ -70,7 +70,7 @@ type suite struct {
 // suiteOn runs the tests of redisstore on a server, without the race detector.
 func suiteOn(t *testing.T, server string) suite {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "-count=1", "-timeout=5m", "-parallel=4", "-skip="+timed, "./hotparam/redisstore")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "-count=1", "-timeout=5m", "-parallel=4", "-skip="+timed, "./internal/storage/redisstore")
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), "HOTPARAM_REDIS_SERVER="+server,
 		"HOTPARAM_LIMIT_STEPS="+cmp.Or(os.Getenv("HOTPARAM_LIMIT_STEPS"), "1000"))

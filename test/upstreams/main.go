@@ -1,5 +1,5 @@
 // Program upstreams asks real servers and frameworks what they make of each
-// spelling in hotparam/rules/testdata/upstreams.json, over raw sockets, and says
+// spelling in internal/rules/testdata/upstreams.json, over raw sockets, and says
 // where the table is not right any more. With -write it writes the table anew.
 package main
 
@@ -37,7 +37,7 @@ type target struct {
 }
 
 func main() {
-	file := flag.String("table", "../../hotparam/rules/testdata/upstreams.json", "the table")
+	file := flag.String("table", "../../internal/rules/testdata/upstreams.json", "the table")
 	dir := flag.String("dir", "", "work directory in which setup.sh has installed the frameworks")
 	only := flag.String("only", "", "upstreams to ask, with commas; all that start if empty")
 	write := flag.Bool("write", false, "write the table anew")

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/detect"
-	counts "github.com/hotparam/pipeline/hotparam/window"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+	counts "github.com/hotparam/pipeline/internal/detection/window"
 )
 
 // start is when every stream begins.
@@ -68,7 +68,7 @@ func measureAccuracy(s *stream, size int) (accuracy, error) {
 	}
 	next := s.open()
 	var ids []uint32
-	var batch []hotparam.Count
+	var batch []hottype.Count
 	for tick := range s.seconds * ticks {
 		ids = next(tick, ids[:0])
 		now := start.Add(time.Duration(tick) * time.Second / ticks)
@@ -173,7 +173,7 @@ func (t *trial) errors(second int64) error {
 	t.a.Said = max(t.a.Said, said)
 	clear(t.lower)
 	t.bare.Each(func(place int, sum int64) {
-		t.lower[t.stream.number(hotparam.Key(t.bare.Key(place)))] = int32(sum)
+		t.lower[t.stream.number(hottype.Key(t.bare.Key(place)))] = int32(sum)
 	})
 	for _, slot := range t.truth.slots {
 		for _, id := range slot {

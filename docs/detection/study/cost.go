@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/detect"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/detect"
 )
 
 // cost is what one stream costs with one number of counters.
@@ -59,13 +59,13 @@ func measureCost(s *stream) ([]cost, error) {
 }
 
 // mapCount counts exactly, in a map for each second of the window.
-func mapCount() func(time.Time, []hotparam.Count) {
-	var seconds [window]map[hotparam.Key]int64
+func mapCount() func(time.Time, []hottype.Count) {
+	var seconds [window]map[hottype.Key]int64
 	current := int64(0)
-	return func(now time.Time, counts []hotparam.Count) {
+	return func(now time.Time, counts []hottype.Count) {
 		i := now.Unix() % window
 		if current != now.Unix() {
-			current, seconds[i] = now.Unix(), map[hotparam.Key]int64{}
+			current, seconds[i] = now.Unix(), map[hottype.Key]int64{}
 		}
 		for k := range counts {
 			seconds[i][counts[k].Key] += counts[k].N
@@ -75,10 +75,10 @@ func mapCount() func(time.Time, []hotparam.Count) {
 
 // feed plays a stream and measures what taking the counts costs. They are made
 // between the measurements.
-func (s *stream) feed(take func(time.Time, []hotparam.Count)) (spent time.Duration, updates int) {
+func (s *stream) feed(take func(time.Time, []hottype.Count)) (spent time.Duration, updates int) {
 	next := s.open()
 	var ids []uint32
-	var batch []hotparam.Count
+	var batch []hottype.Count
 	runtime.GC()
 	for tick := range min(last, s.seconds*ticks) {
 		ids = next(tick, ids[:0])
@@ -97,7 +97,7 @@ func (s *stream) feed(take func(time.Time, []hotparam.Count)) (spent time.Durati
 func (c *cost) round(s *stream) (time.Duration, error) {
 	before := heap()
 	d := detect.New(s.set, detect.Options{Counters: c.Counters})
-	spent, _ := s.feed(func(now time.Time, counts []hotparam.Count) {
+	spent, _ := s.feed(func(now time.Time, counts []hottype.Count) {
 		d.AddAll(now, counts)
 		d.Tick(now.Add(time.Second/ticks - 1))
 	})

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/crowd"
-	"github.com/hotparam/pipeline/hotparam/detect"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/clientsketch"
+	"github.com/hotparam/pipeline/internal/detection/detect"
 )
 
 // criteria are the rules that each situation is judged by.
@@ -82,7 +82,7 @@ func judgeSituation(s situation) outcome {
 	return o
 }
 
-const subject = hotparam.Key("topic?id=subject")
+const subject = hottype.Key("topic?id=subject")
 
 // play tells when a rule first calls the key hot, and when a loop.
 func (s situation) play(hot string) string {
@@ -122,15 +122,15 @@ func (s situation) play(hot string) string {
 var words = map[detect.Kind]string{detect.Became: "hot", detect.Looped: "loop"}
 
 // counted is what the key gets in a tick, with who asks.
-func (s situation) counted(owed, looped *float64, asked *int, second int64) (hotparam.Count, bool) {
-	c := hotparam.Count{Key: subject, Second: second, Crowd: &hotparam.Crowd{}}
+func (s situation) counted(owed, looped *float64, asked *int, second int64) (hottype.Count, bool) {
+	c := hottype.Count{Key: subject, Second: second, Crowd: &hottype.Crowd{}}
 	for ; *owed >= 1; *owed-- {
 		*asked++
-		crowd.Add(c.Crowd, hotparam.Client{Name: "client " + strconv.Itoa(*asked%s.clients)}, 1)
+		clientsketch.Add(c.Crowd, hottype.Client{Name: "client " + strconv.Itoa(*asked%s.clients)}, 1)
 		c.N++
 	}
 	if n := int64(*looped); n > 0 {
-		crowd.Add(c.Crowd, hotparam.Client{Name: "loop"}, n)
+		clientsketch.Add(c.Crowd, hottype.Client{Name: "loop"}, n)
 		*looped -= float64(n)
 		c.N += n
 	}
@@ -138,10 +138,10 @@ func (s situation) counted(owed, looped *float64, asked *int, second int64) (hot
 }
 
 // crowd is the other keys, ten requests a second each, all in one tick.
-func (s situation) crowd(second int64, tick int) (counts []hotparam.Count) {
+func (s situation) crowd(second int64, tick int) (counts []hottype.Count) {
 	keys := int(s.others / 10)
 	for k := ((tick % ticks) + ticks) % ticks; k < keys; k += ticks {
-		counts = append(counts, hotparam.Count{Key: hotparam.Key("topic?id=" + strconv.Itoa(k)), N: 10, Second: second})
+		counts = append(counts, hottype.Count{Key: hottype.Key("topic?id=" + strconv.Itoa(k)), N: 10, Second: second})
 	}
 	return counts
 }

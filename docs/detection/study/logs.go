@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/accesslog"
-	"github.com/hotparam/pipeline/hotparam/rules"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/accesslog"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // smallSizes are for logs, which have a few hundred keys in a window.
@@ -65,7 +65,7 @@ func logStream(text string, format accesslog.Format, speed, rate int) (*stream, 
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{group: "logs", set: set, sizes: smallSizes, numbers: map[hotparam.Key]uint32{}}
+	s := &stream{group: "logs", set: set, sizes: smallSizes, numbers: map[hottype.Key]uint32{}}
 	visits := s.read(text, format)
 	if len(visits) == 0 {
 		return nil, errors.New("no request in it")
@@ -97,7 +97,7 @@ func (s *stream) read(text string, format accesslog.Format) []visit {
 			continue
 		}
 		for _, m := range s.set.Match(&e.Request, &scratch) {
-			key := hotparam.Key(m.Key)
+			key := hottype.Key(m.Key)
 			id, known := s.numbers[key]
 			if !known {
 				id = uint32(len(s.names))

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/hotparam/rules"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 const (
@@ -27,19 +27,19 @@ type stream struct {
 	open func() func(tick int, ids []uint32) []uint32
 	set  *rules.Set
 	// names are the keys of logs, and numbers leads back; nil: "topic?id=NUMBER".
-	names   []hotparam.Key
-	numbers map[hotparam.Key]uint32
+	names   []hottype.Key
+	numbers map[hottype.Key]uint32
 }
 
 // threshold is the count over the window at which a key is hot.
 func (s *stream) threshold() int64 { return s.set.Rules[0].Hot.Threshold() }
 
 // counts makes the counts of requests, one each.
-func (s *stream) counts(ids []uint32, second int64, counts []hotparam.Count) []hotparam.Count {
+func (s *stream) counts(ids []uint32, second int64, counts []hottype.Count) []hottype.Count {
 	counts = counts[:0]
 	if s.names != nil {
 		for _, id := range ids {
-			counts = append(counts, hotparam.Count{Key: s.names[id], N: 1, Second: second})
+			counts = append(counts, hottype.Count{Key: s.names[id], N: 1, Second: second})
 		}
 		return counts
 	}
@@ -52,14 +52,14 @@ func (s *stream) counts(ids []uint32, second int64, counts []hotparam.Count) []h
 	}
 	all, from := string(text), 0
 	for _, end := range ends {
-		counts = append(counts, hotparam.Count{Key: hotparam.Key(all[from:end]), N: 1, Second: second})
+		counts = append(counts, hottype.Count{Key: hottype.Key(all[from:end]), N: 1, Second: second})
 		from = end
 	}
 	return counts
 }
 
 // number is the number of a key.
-func (s *stream) number(key hotparam.Key) uint32 {
+func (s *stream) number(key hottype.Key) uint32 {
 	if s.names != nil {
 		id, ok := s.numbers[key]
 		if !ok {

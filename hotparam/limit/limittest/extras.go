@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
@@ -82,8 +82,8 @@ func testBlockTape(t *testing.T, f Fixture) {
 		retry     time.Duration
 	}{
 		{0, 2, true, 0, 0},
-		{100, 0, true, 0, 0},               // peeking begins nothing
-		{100, 3, false, 0, hotparam.Never}, // nor does the impossible
+		{100, 0, true, 0, 0},              // peeking begins nothing
+		{100, 3, false, 0, hottype.Never}, // nor does the impossible
 		{1000, 1, true, 1, 0},
 		{1500, 2, false, 0, 3 * time.Second},         // one too many: blocked until 4500
 		{1600, 1, false, 0, 2900 * time.Millisecond}, // which would have fitted, and prolongs nothing

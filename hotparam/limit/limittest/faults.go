@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
@@ -129,7 +129,7 @@ func testBadInput(t *testing.T, f Fixture) {
 		t.Error("no charges: not admitted")
 	}
 	most := fixed(1<<53-1, 1000)
-	if _, results := s.take(0, charge("most", most, 0), charge("most", most, 1<<53)); results[1].RetryAfter != hotparam.Never {
+	if _, results := s.take(0, charge("most", most, 0), charge("most", most, 1<<53)); results[1].RetryAfter != hottype.Never {
 		t.Errorf("one more than the largest limit, behind a peek: %+v", results[1])
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
@@ -28,13 +28,13 @@ func Hostile() []limit.Subject {
 	for _, n := range names {
 		all = append(all, limit.Subject{Space: "test", Name: n})
 	}
-	addr := hotparam.ClientFrom(netip.MustParseAddr("192.0.2.7"))
+	addr := hottype.ClientFrom(netip.MustParseAddr("192.0.2.7"))
 	return append(all,
 		limit.Subject{Name: "x"}, limit.Subject{Space: "test:k", Name: "x"}, limit.Subject{Space: "test_k", Name: "x"}, limit.Subject{Space: "{other}", Name: "x"},
 		limit.Subject{Space: "test", Client: addr}, limit.Subject{Space: "test", Client: addr, Name: "x"},
-		limit.Subject{Space: "test", Client: hotparam.Client{Name: "x"}}, limit.Subject{Space: "test", Client: hotparam.Client{Name: "192.0.2.7"}},
-		limit.Subject{Space: "test", Client: hotparam.Client{Name: "1:x"}}, limit.Subject{Space: "test", Client: hotparam.Client{Name: long}},
-		limit.Subject{Space: "test", Client: hotparam.Client{Name: "x"}, Name: "x"}, limit.Subject{Space: "test", Client: hotparam.Client{Name: "xx"}},
+		limit.Subject{Space: "test", Client: hottype.Client{Name: "x"}}, limit.Subject{Space: "test", Client: hottype.Client{Name: "192.0.2.7"}},
+		limit.Subject{Space: "test", Client: hottype.Client{Name: "1:x"}}, limit.Subject{Space: "test", Client: hottype.Client{Name: long}},
+		limit.Subject{Space: "test", Client: hottype.Client{Name: "x"}, Name: "x"}, limit.Subject{Space: "test", Client: hottype.Client{Name: "xx"}},
 	)
 }
 

@@ -3,7 +3,7 @@ package limittest
 import (
 	"math/bits"
 
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
@@ -152,7 +152,7 @@ func (o *oracle) verify(t tester, now, cost int64, admitted bool, r limit.Result
 			fail("U5: no retry when allowed")
 		}
 	case cost > capacity:
-		if r.RetryAfter != hotparam.Never {
+		if r.RetryAfter != hottype.Never {
 			fail("U6: never")
 		}
 	case d <= 0 || !o.fits(at+d, cost) || o.fits(at+d-1, cost):

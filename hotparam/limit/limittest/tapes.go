@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
@@ -127,7 +127,7 @@ func (tp tape) play(t *testing.T, f Fixture) {
 	for i, want := range tp.rows {
 		r := s.ask(want.t*1000, "tape", tp.spec, want.cost)
 		got := row{want.t, want.cost, r.Allowed, r.Remaining, r.RetryAfter.Milliseconds(), r.ResetAfter.Milliseconds()}
-		if r.RetryAfter == hotparam.Never {
+		if r.RetryAfter == hottype.Never {
 			got.retry = -1
 		}
 		if want.remaining == unsaid {

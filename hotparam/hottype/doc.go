@@ -1,0 +1,20 @@
+// Package hottype holds the plain types that the packages of the pipeline share.
+//
+// One topic goes viral, one parameter value (/topic?id=42) takes the whole
+// endpoint down and every other topic with it. The pipeline counts what is
+// asked for, finds the values that are hot right now, and limits only those.
+//
+//	request ──> Key ──> Count ──> window ──> Hot ──> HotSet ──> replica ──> Verdict
+//	        canon     tally     detect         publish        gate
+//
+// A [Request] is canonicalised to a [Key]. Keys are summed to [Count]s, which
+// carry their own second. Counts over a window make a key [Hot]; all hot keys
+// of a namespace are its [HotSet]. The gate holds a replica of it in memory and
+// answers each request with a [Verdict].
+//
+// Two paths are joined only by the hot set: counting never waits for an
+// answer, deciding never waits for counting.
+//
+// This package imports the standard library only, does no I/O and reads no
+// clock. Every type here is a plain value.
+package hottype

@@ -1,0 +1,38 @@
+package hottype
+
+import "time"
+
+// Report is what one limiter has decided so far, written about once a second
+// so that dashboards can add up the limiters. Counters only grow; a restarted
+// limiter reports under a new Instance.
+type Report struct {
+	Instance string    `json:"instance"`
+	At       time.Time `json:"at"`
+	Allowed  uint64    `json:"allowed"`
+	Denied   Denials   `json:"denied"`
+	// Keys are the decisions on hot or overridden keys.
+	Keys []KeyDecisions `json:"keys,omitempty"`
+}
+
+// Denials counts refusals by what refused.
+type Denials struct {
+	Hot       uint64 `json:"hot"`
+	Override  uint64 `json:"override"`
+	Blocked   uint64 `json:"blocked"`
+	Malformed uint64 `json:"malformed"`
+	IPFixed   uint64 `json:"ip_fixed"`
+	IPSliding uint64 `json:"ip_sliding"`
+	Store     uint64 `json:"store_failure"`
+}
+
+// Total is all refusals.
+func (d Denials) Total() uint64 {
+	return d.Hot + d.Override + d.Blocked + d.Malformed + d.IPFixed + d.IPSliding + d.Store
+}
+
+// KeyDecisions counts the decisions on one key.
+type KeyDecisions struct {
+	Key     Key    `json:"key"`
+	Allowed uint64 `json:"allowed"`
+	Denied  uint64 `json:"denied"`
+}

@@ -1,0 +1,88 @@
+package hottype
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// Request is what a rule can see of a request. It holds no body: nothing in
+// the pipeline reads one. The zero value is a request for "" by nobody.
+type Request struct {
+	Method string
+	Host   string
+	// Target is the request target byte for byte as received: a path with an
+	// optional query, or the absolute form that proxies get.
+	Target string
+	Client Client
+	// Header may be nil; http.Header satisfies it.
+	Header Header
+	// Cost is what the request takes from its limits; 0 means 1.
+	Cost int64
+}
+
+// Header gives the first value of a header, "" when there is none.
+type Header interface{ Get(name string) string }
+
+// Split returns the path and the raw query of the target, both byte for byte.
+// Scheme and authority of the absolute form are dropped; an empty path is "/".
+func (r *Request) Split() (path, rawQuery string) {
+	path, rawQuery, _ = strings.Cut(r.Target, "?")
+	if len(path) > 0 && path[0] != '/' {
+		if i := strings.Index(path, "://"); i >= 0 {
+			path = path[i+3:]
+			if j := strings.IndexByte(path, '/'); j >= 0 {
+				path = path[j:]
+			} else {
+				path = ""
+			}
+		}
+	}
+	if path == "" {
+		path = "/"
+	}
+	return path, rawQuery
+}
+
+// Client is who asks: an address (of one host, or the /64 that an IPv6 host
+// owns), or where a log gives no address, an opaque name. It is comparable and
+// allocation-free as a map key. The zero Client is unknown.
+type Client struct {
+	Addr netip.Addr
+	Name string
+}
+
+// IsZero reports whether the client is unknown.
+func (c Client) IsZero() bool { return !c.Addr.IsValid() && c.Name == "" }
+
+// String is the address or the name, "-" for an unknown client.
+func (c Client) String() string {
+	switch {
+	case c.Addr.IsValid():
+		return c.Addr.String()
+	case c.Name != "":
+		return c.Name
+	}
+	return "-"
+}
+
+// ClientFrom gives the client for an address: IPv4 (also when mapped into
+// IPv6) by /32, IPv6 by /64, because one subscriber owns a /64 and can send
+// from all of it. The zone is dropped.
+func ClientFrom(a netip.Addr) Client {
+	a = a.Unmap().WithZone("")
+	if a.Is6() {
+		p, err := a.Prefix(64)
+		if err == nil {
+			a = p.Addr()
+		}
+	}
+	return Client{Addr: a}
+}
+
+// ParseClient reads an address; what is not one becomes an opaque name.
+func ParseClient(s string) Client {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return ClientFrom(a)
+	}
+	return Client{Name: s}
+}

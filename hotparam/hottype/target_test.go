@@ -1,0 +1,46 @@
+package hottype
+
+import "testing"
+
+func TestTargetFault(t *testing.T) {
+	t.Parallel()
+	for _, ok := range []string{
+		"", "/", "*", "/topic?id=1;2", "http://h/topic?id=1", "https://u:p@[::1]:8/x?u=http://y", "ws:///x", "/a:/b", "/?x=http:/y",
+		"/caf\xc3\xa9?\xff", "/%23%5C%20", "topic?x=a:/b",
+	} {
+		if got := TargetFault("GET", ok); got != "" {
+			t.Errorf("%q: %s", ok, got)
+		}
+	}
+	for _, bad := range []string{
+		"/topic?id=42#x", "/a b", "/a\x00", "/a\x7f", "/a\t", "/.\\topic", "http:/topic", "HTTP:/topic?id=1", "http:topic", "h:80", "x:", "http:\\\\h/x",
+	} {
+		if TargetFault("GET", bad) == "" {
+			t.Errorf("%q has no fault", bad)
+		}
+	}
+	if got := TargetFault("CONNECT", "h:80"); got != "" {
+		t.Errorf("CONNECT: %s", got)
+	}
+}
+
+// TestFaultyByteAtAnyPlace: what looks at eight bytes at once finds what one at a
+// time does, and lets the ordinary pass.
+func TestFaultyByteAtAnyPlace(t *testing.T) {
+	t.Parallel()
+	for c := range 256 {
+		for n := 1; n < 20; n++ {
+			for at := 1; at < n; at++ {
+				target := []byte("/topic?id=~!_xyz]}[")[:n]
+				target[at] = byte(c)
+				bad := c <= ' ' || c == 0x7f || c == '#' || c == '\\'
+				if got := TargetFault("GET", string(target)) != ""; got != bad {
+					t.Fatalf("%q: faulty %v, want %v", target, got, bad)
+				}
+				if n >= 8 && plain(string(target)) != (!bad && c < 0x80) {
+					t.Fatalf("%q: plain %v", target, bad)
+				}
+			}
+		}
+	}
+}

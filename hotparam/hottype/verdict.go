@@ -1,0 +1,83 @@
+package hottype
+
+import "time"
+
+// Verdict is the answer to one request.
+type Verdict struct {
+	// Allowed is what to do: true lets the request pass. In shadow mode it is
+	// true even where the limit said no; see Shadowed.
+	Allowed bool
+	// Shadowed is true when a rule in shadow mode would have denied.
+	Shadowed bool
+	Reason   Reason
+	// Rule names what decided: a rule, "ip_fixed", "ip_sliding", or an
+	// override's ID; where several limits allowed the request, the tightest of
+	// them. Empty when nothing applied.
+	Rule string
+	// Key is the request's key, of several the one that decided; for a per-IP
+	// denial too. Empty when no rule matched the request, and for a request let
+	// pass whose key is not hot, unless the gate was asked to fill it in: it costs
+	// an allocation.
+	Key Key
+	// Limit is the capacity of the tightest limit that applied and Window the
+	// time in which it is given again (token bucket: time to fill from empty).
+	// Both are 0 when no limit applied.
+	Limit  int64
+	Window time.Duration
+	// Remaining is the cost that would be allowed right now.
+	Remaining int64
+	// RetryAfter is how long a denied request has to wait: 0 when allowed,
+	// [Never] when waiting does not help.
+	RetryAfter time.Duration
+	// ResetAfter is when the limit will be whole again.
+	ResetAfter time.Duration
+	// Wait is how long an allowed request has to be held back before it goes
+	// on: it has its place in a limit that lets requests wait.
+	Wait time.Duration
+	Mode Mode
+	// Class is the class of the request by its headers ("crawler"), "" for
+	// everybody.
+	Class string
+}
+
+// Never is the RetryAfter of a request that no waiting makes possible.
+const Never time.Duration = -1
+
+// Reason says why a verdict is as it is. The strings are part of the HTTP
+// contract.
+type Reason string
+
+// The reasons of a verdict.
+const (
+	// ReasonNoRule: no rule matched; per-IP windows passed.
+	ReasonNoRule Reason = "no_rule"
+	// ReasonCold: a rule matched, its key is not hot; per-IP windows passed.
+	ReasonCold Reason = "cold"
+	// ReasonHot: the key is hot; its limit allowed or denied the request.
+	ReasonHot Reason = "hot"
+	// ReasonOverride: an override's own limit allowed or denied the request.
+	ReasonOverride Reason = "override"
+	// ReasonExempt: an override or an exempt address let the request pass.
+	ReasonExempt Reason = "exempt"
+	// ReasonBlocked: an override blocks the key.
+	ReasonBlocked Reason = "blocked"
+	// ReasonMalformed: the request is beyond the limits of what a key is made
+	// of; its rule denies such requests, or holds them to its limit, which
+	// allowed or denied this one.
+	ReasonMalformed Reason = "malformed"
+	// ReasonIPFixed and ReasonIPSliding: a per-IP window denied.
+	ReasonIPFixed   Reason = "ip_fixed"
+	ReasonIPSliding Reason = "ip_sliding"
+	// ReasonStore: the shared store did not answer and the policy is open
+	// (allowed) or closed (denied).
+	ReasonStore Reason = "store_failure"
+)
+
+// Mode says whether a limit acts or only watches.
+type Mode string
+
+// The modes of a limit.
+const (
+	ModeEnforce Mode = "enforce"
+	ModeShadow  Mode = "shadow"
+)

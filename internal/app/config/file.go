@@ -1,0 +1,241 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// ruleSections are the top-level names of the file that package rules reads.
+var ruleSections = []string{"namespace", "rules", "ip", "classes", "overrides", "limits", "upstream"}
+
+// file gives kong the settings of the YAML file. It is loaded when the first
+// flag asks, because only then is the value of --config known.
+type file struct {
+	path   string
+	data   []byte
+	loaded bool
+	values map[string]*yaml.Node // "redis.addr" -> its node
+	errs   []error
+}
+
+var _ kong.Resolver = (*file)(nil)
+
+// Validate is part of kong.Resolver; the file is checked when it is loaded.
+func (f *file) Validate(*kong.Application) error { return nil }
+
+// Resolve gives the value of a flag in the file, nil when the file has none
+// or the environment says otherwise. Errors are kept and reported together, by
+// line, when parsing is over.
+func (f *file) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	if !f.loaded {
+		f.loaded = true
+		f.load(configPath(ctx))
+	}
+	node, ok := f.values[flag.Name]
+	if !ok || envSet(flag) {
+		return nil, nil
+	}
+	return flagText(node)
+}
+
+// configPath is the value of --config of the chosen command, "" when it has
+// none.
+func configPath(ctx *kong.Context) string {
+	for _, flag := range ctx.Flags() {
+		if flag.Name == "config" {
+			s, _ := ctx.FlagValue(flag).(string)
+			return s
+		}
+	}
+	return ""
+}
+
+func envSet(flag *kong.Flag) bool {
+	return slices.ContainsFunc(flag.Envs, func(name string) bool {
+		_, ok := os.LookupEnv(name)
+		return ok
+	})
+}
+
+func (f *file) load(path string) {
+	if path == "" {
+		return
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		f.path = path
+		f.errs = append(f.errs, fmt.Errorf("config: %w", err))
+		return
+	}
+	f.take(path, data)
+}
+
+// take reads the settings from what the file holds.
+func (f *file) take(path string, data []byte) {
+	f.path, f.data = path, data
+	// What is no YAML package rules reports: it reads the same bytes and says
+	// where the error is.
+	if top := topLevel(data); top != nil {
+		f.values, f.errs = settings(path, top)
+	}
+}
+
+// topLevel is the mapping that a file is, nil where it is none.
+func topLevel(data []byte) *yaml.Node {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+		return nil
+	}
+	return doc.Content[0]
+}
+
+// settings collects the leaves of all sections that belong to programs.
+func settings(path string, top *yaml.Node) (map[string]*yaml.Node, []error) {
+	known := knownFlags()
+	values := make(map[string]*yaml.Node)
+	var errs []error
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		section, body := top.Content[i], top.Content[i+1]
+		if slices.Contains(ruleSections, section.Value) || !isSection(section.Value) {
+			continue // rules reports unknown sections, with its own suggestions
+		}
+		if body.Kind != yaml.MappingNode {
+			errs = append(errs, fmt.Errorf("%s:%d: %s: must be a mapping of settings", path, body.Line, section.Value))
+			continue
+		}
+		for j := 0; j+1 < len(body.Content); j += 2 {
+			// The rules are written with underscores, flags with hyphens: both will do.
+			name := section.Value + "." + strings.ReplaceAll(body.Content[j].Value, "_", "-")
+			flag := known[name]
+			if values[name] != nil {
+				errs = append(errs, fmt.Errorf("%s:%d: %s: stands twice", path, body.Content[j].Line, name))
+				continue
+			}
+			if flag == nil {
+				errs = append(errs, fmt.Errorf("%s:%d: %s: unknown setting%s", path, body.Content[j].Line, name, rules.Suggest(name, slices.Sorted(maps.Keys(known)))))
+				continue
+			}
+			if err := check(flag, body.Content[j+1]); err != nil {
+				errs = append(errs, fmt.Errorf("%s:%d: %s: %w", path, body.Content[j].Line, name, err))
+				continue
+			}
+			values[name] = body.Content[j+1]
+		}
+	}
+	return values, errs
+}
+
+// check parses a value as its flag would, into nothing.
+func check(flag *kong.Flag, n *yaml.Node) error {
+	v, err := flagText(n)
+	if err != nil {
+		return err
+	}
+	scratch := reflect.New(flag.Target.Type()).Elem()
+	value := *flag.Value // Parse notes in it that it was set, and all share the flag
+	if err := value.Parse(kong.Scan().PushTyped(v, kong.FlagValueToken), scratch); err != nil {
+		return err
+	}
+	if flag.Enum != "" && !flag.EnumMap()[v] {
+		return fmt.Errorf("%q is none of %s", v, flag.Enum)
+	}
+	return nil
+}
+
+// flagText writes a node as the text of a flag.
+func flagText(n *yaml.Node) (string, error) {
+	switch n.Kind {
+	case yaml.ScalarNode:
+		if n.Tag == "!!null" {
+			return "", errors.New("has no value")
+		}
+		return n.Value, nil
+	case yaml.SequenceNode:
+		parts, err := items(n)
+		return kong.JoinEscaped(parts, ','), err
+	case yaml.MappingNode:
+		var parts []string
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			v, err := entryText(n.Content[i+1])
+			if err != nil {
+				return "", fmt.Errorf("%s: %w", n.Content[i].Value, err)
+			}
+			parts = append(parts, n.Content[i].Value+"="+v)
+		}
+		return kong.JoinEscaped(parts, ';'), nil
+	}
+	return "", errors.New("must be plain text, a list or a mapping")
+}
+
+// entryText writes a value of a mapping: plain text, or a list of it.
+func entryText(n *yaml.Node) (string, error) {
+	if n.Kind != yaml.SequenceNode {
+		if n.Kind != yaml.ScalarNode {
+			return "", errors.New("must be plain text or a list of it")
+		}
+		return n.Value, nil
+	}
+	parts, err := items(n)
+	return strings.Join(parts, ","), err
+}
+
+// items are those of a list of plain text.
+func items(n *yaml.Node) ([]string, error) {
+	parts := make([]string, len(n.Content))
+	for i, c := range n.Content {
+		if c.Kind != yaml.ScalarNode {
+			return nil, fmt.Errorf("item %d must be plain text", i+1)
+		}
+		parts[i] = c.Value
+	}
+	return parts, nil
+}
+
+// err is everything that is wrong in the file when a setting is: the rules are
+// checked too, so that a person mends all of it at once.
+func (f *file) err() error {
+	if len(f.errs) == 0 {
+		return nil
+	}
+	errs := f.errs
+	if f.data != nil {
+		if _, err := f.rulesOf(); err != nil {
+			errs = append(errs[:len(errs):len(errs)], err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// rulesOf parses the rules of the file; without a file they are the defaults.
+func (f *file) rulesOf() (*rules.Set, error) {
+	if f.path == "" {
+		return rules.Default(), nil
+	}
+	return rules.Parse(f.path, f.data, sections()...)
+}
+
+// rulesToRun are the rules of a file that has some; see Parser.RulesToRun.
+func (f *file) rulesToRun() (*rules.Set, error) {
+	set, err := f.rulesOf()
+	if err != nil || len(set.Rules) > 0 {
+		return set, err
+	}
+	what := "has no rules"
+	if len(bytes.TrimSpace(f.data)) == 0 {
+		what = "is empty"
+	}
+	return nil, fmt.Errorf("%s: %s: nothing would be counted or limited; write at least one rule, such as "+
+		"rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}}], "+
+		"or start without --config for the default rules", f.path, what)
+}

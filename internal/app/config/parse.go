@@ -1,0 +1,186 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// ErrUsage marks errors of the command line: exit code 2.
+var ErrUsage = errors.New("usage")
+
+// Build makes the parser of a program from its struct of settings. Flags may
+// come from the environment (prefix HOTPARAM_) and from the file of --config.
+func Build(cli any, name, description string, options ...kong.Option) (*Parser, error) {
+	f := &file{}
+	opts := append([]kong.Option{
+		kong.Name(name),
+		kong.Description(description),
+		kong.DefaultEnvars("HOTPARAM"),
+		kong.Resolvers(f),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: false, WrapUpperBound: 100, ValueFormatter: kong.DefaultHelpValueFormatter}),
+		kong.UsageOnError(),
+		kong.Vars{"admin_listen": DefaultAdmin(name)},
+	}, options...)
+	k, err := kong.New(cli, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("config: %s: %w", name, err)
+	}
+	again := func() (*Parser, error) {
+		return Build(reflect.New(reflect.TypeOf(cli).Elem()).Interface(), name, description, options...)
+	}
+	return &Parser{Kong: k, file: f, again: again}, nil
+}
+
+// DefaultAdmin is the admin address of a program; each has its own port, so
+// that all of them can run on one machine.
+func DefaultAdmin(program string) string {
+	switch program {
+	case "collector":
+		return "127.0.0.1:9181"
+	case "aggregator":
+		return "127.0.0.1:9180"
+	case "limiter-sidecar":
+		return "127.0.0.1:9182"
+	}
+	return "127.0.0.1:9180"
+}
+
+// Parser reads one command line.
+type Parser struct {
+	Kong *kong.Kong
+	file *file
+	args []string
+	// settings are the values of all flags after Parse, by name.
+	settings map[string]any
+	// again builds the same parser with nothing in its settings.
+	again func() (*Parser, error)
+}
+
+// Parse reads flags, environment and file. What is wrong in the file is
+// reported in full before anything else, because a bad file is the likelier
+// cause of whatever else is missing.
+func (p *Parser) Parse(args []string) (*kong.Context, error) {
+	ctx, err := p.Kong.Parse(args)
+	if fileErr := p.file.err(); fileErr != nil {
+		return nil, fileErr
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	p.args, p.settings = args, map[string]any{}
+	for _, flag := range ctx.Flags() {
+		p.settings[flag.Name] = flag.Target.Interface()
+	}
+	return ctx, nil
+}
+
+// Rules are the rules of the file that --config named; the defaults without
+// one. Call it after Parse.
+func (p *Parser) Rules() (*rules.Set, error) { return p.file.rulesOf() }
+
+// RulesToRun are Rules for a program that runs by them: a file that is empty or
+// has no rules is refused, because a program that counts and limits nothing must
+// not start quietly.
+func (p *Parser) RulesToRun() (*rules.Set, error) { return p.file.rulesToRun() }
+
+// LoadRules reads the rules of a file as RulesToRun does, and checks its
+// settings too.
+func LoadRules(path string) (*rules.Set, error) {
+	f := &file{}
+	f.load(path)
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	return f.rulesToRun()
+}
+
+// Main parses the command line of a single-command program and runs it. It
+// returns the exit code: 0 ok, 1 error, 2 usage.
+func Main(cli any, name, description string, start func(*Parser) error) int {
+	p, err := Build(cli, name, description)
+	if err != nil {
+		return Fail(os.Stderr, name, err)
+	}
+	if _, err := p.Parse(os.Args[1:]); err != nil {
+		return Fail(os.Stderr, name, err)
+	}
+	return Fail(os.Stderr, name, start(p))
+}
+
+// Fail prints an error the way all programs do and gives its exit code; 0 for
+// nil.
+func Fail(w io.Writer, name string, err error) int {
+	if err == nil {
+		return 0
+	}
+	usage := errors.Is(err, ErrUsage)
+	text := err.Error()
+	if usage {
+		text = strings.TrimPrefix(text, ErrUsage.Error()+": ")
+	}
+	for line := range strings.Lines(text) {
+		fmt.Fprintf(w, "%s: %s\n", name, strings.TrimRight(line, "\n"))
+	}
+	if usage {
+		fmt.Fprintf(w, "%s: see %s --help\n", name, name)
+		return 2
+	}
+	return 1
+}
+
+// knownFlags are the dotted settings of all programs, by name: what may stand
+// in a file.
+var knownFlags = sync.OnceValue(func() map[string]*kong.Flag {
+	flags := map[string]*kong.Flag{}
+	for _, cli := range []any{&Collector{}, &Aggregator{}, &Sidecar{}, &Serve{}, &Check{}} {
+		k, err := kong.New(cli, kong.Vars{"admin_listen": ""})
+		if err != nil {
+			panic("config: a program's settings do not build: " + err.Error()) // a mistake of ours, found by every test
+		}
+		for _, flag := range k.Model.Flags {
+			if strings.Contains(flag.Name, ".") {
+				flags[flag.Name] = flag
+			}
+		}
+	}
+	return flags
+})
+
+// sections are the top-level names of the file that belong to programs.
+func sections() []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(knownFlags())) {
+		section, _, _ := strings.Cut(name, ".")
+		if !slices.Contains(out, section) {
+			out = append(out, section)
+		}
+	}
+	return out
+}
+
+func isSection(name string) bool { return slices.Contains(sections(), name) }
+
+// ServeDefaults are serve's settings when nobody says anything, for programs
+// that contain it.
+func ServeDefaults() Serve {
+	var s Serve
+	k, err := kong.New(&s, kong.Vars{"admin_listen": DefaultAdmin("")})
+	if err == nil {
+		_, err = k.Parse(nil)
+	}
+	if err != nil {
+		panic("config: the defaults of serve do not parse: " + err.Error()) // a mistake of ours, found by every test
+	}
+	return s
+}

@@ -1,0 +1,96 @@
+package demo
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+func TestRulesOfTheDemoParse(t *testing.T) {
+	t.Parallel()
+	set, err := rules.Parse("demo.yaml", Rules)
+	if err != nil || set.RuleFor("topic") == nil {
+		t.Errorf("%v, %v", set, err)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	p := newPlan(20 * time.Second)
+	for at, want := range map[time.Duration]int{0: 0, 3 * time.Second: 0, 4 * time.Second: 1, 11 * time.Second: 1, 12 * time.Second: 2, 19 * time.Second: 2} {
+		if got := p.phase(at); got != want {
+			t.Errorf("phase at %v is %d, want %d", at, got, want)
+		}
+	}
+	forever := newPlan(0)
+	if forever.phase(10*time.Second) != 1 || forever.phase(forever.length+10*time.Second) != 1 {
+		t.Error("a demo without end does not repeat its wave")
+	}
+}
+
+// The watcher's own account of a wave: 300 requests a second against a
+// threshold of 400 in 2 s, found 50 ms and enforced 80 ms after it was reached.
+func TestWatcherTellsHowFastItWas(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatcher("topic?id=1", 400, 2*time.Second, 100, 100)
+		crossed := time.Time{}
+		for i := range 500 {
+			w.onSend(Viral, time.Now())
+			w.onSend(Quiet, time.Now())
+			if i == 399 {
+				crossed = time.Now()
+			}
+			time.Sleep(time.Second / 300)
+			if i == 399 {
+				break
+			}
+		}
+		time.Sleep(50*time.Millisecond - time.Since(crossed))
+		wave := w.onChange(detect.Change{Kind: detect.Became, Hot: hottype.Hot{Key: "topic?id=1"}})
+		if wave == nil || wave.FoundMS != 50 {
+			t.Fatalf("%+v, want found after 50 ms", wave)
+		}
+		if w.onChange(detect.Change{Kind: detect.Became, Hot: hottype.Hot{Key: "topic?id=2"}}) != nil {
+			t.Error("another key's change is taken for the viral one's")
+		}
+		time.Sleep(30 * time.Millisecond)
+		w.onDone(Viral, 429)
+		w.onDone(Viral, 200)
+		w.onDone(Quiet, 200)
+		time.Sleep(time.Second)
+		w.onChange(detect.Change{Kind: detect.Cooled, Hot: hottype.Hot{Key: "topic?id=1"}})
+		got := w.Waves()
+		if len(got) != 1 || got[0].EnforcedMS != 80 || got[0].Asked != 2 || got[0].LetThrough != 1 || got[0].Bound != 200 || got[0].Cooled.IsZero() {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// The demo itself, as short as it can be: the quiet topics must all be
+// answered, and the viral one must have been found and held.
+func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes ten seconds")
+	}
+	t.Parallel()
+	var out strings.Builder
+	opts := Options{Duration: 10 * time.Second, Topics: 100, Listen: "127.0.0.1:0", Out: &out, Log: slog.New(slog.DiscardHandler)}
+	if err := Run(t.Context(), opts); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"is hot", "other topics", "turned away", "serve --upstream"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the demo does not say %q:\n%s", want, &out)
+		}
+	}
+	if !strings.Contains(out.String(), "(100.00 %)") {
+		t.Errorf("not every request for another topic was answered:\n%s", &out)
+	}
+}

@@ -1,0 +1,267 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/transport/graphite"
+	"github.com/hotparam/pipeline/internal/transport/kafka"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
+)
+
+// aggregator is one running aggregator.
+type aggregator struct {
+	cfg       config.Aggregator
+	log       *slog.Logger
+	redis     *redisstore.Client
+	agg       *aggregate.Aggregator
+	publisher *redisstore.Publisher
+	listener  *statsd.Listener // nil: none
+	consumer  *kafka.Consumer  // nil: none
+	poller    *graphite.Poller // nil: none
+	rules     atomic.Pointer[rules.Set]
+	mirror    *hotset.Mirror // what all aggregators together say is hot
+	turns     *turns
+	days      *days // nil: days are not summed up
+	admin     *admin.Server
+	page      *server
+	reload    *reloader
+}
+
+// Aggregator runs cmd/aggregator: counts in by StatsD, Kafka or Graphite, the hot set
+// out to Redis, the dashboard. It returns when ctx ends and all is handed over.
+func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser, version string) error {
+	set, err := file.RulesToRun()
+	if err != nil {
+		return err
+	}
+	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), mirror: &hotset.Mirror{Keep: keep(cfg.Redis)}}
+	a.reload = newReloader(file, enough(cfg.Detect), a.setRules, a.log)
+	if len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0 && cfg.Graphite.URL == "" {
+		return fmt.Errorf("%w: no counts come in: set --statsd.listen, --kafka.brokers or --graphite.url", config.ErrUsage)
+	}
+	if len(cfg.Redis.Addr) == 0 {
+		return fmt.Errorf("%w: the hot set has nowhere to go: set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)
+	}
+	if err := enough(cfg.Detect)(set); err != nil {
+		return err
+	}
+	if err := a.build(ctx, set, version); err != nil {
+		return err
+	}
+	defer a.redis.Close()
+	var s Stages
+	if a.listener != nil {
+		s.Add(Sources, "statsd", a.listener.Run)
+	}
+	if a.consumer != nil {
+		s.Add(Sources, "kafka", a.consumer.Run)
+	}
+	if a.poller != nil {
+		s.Add(Sources, "graphite", func(ctx context.Context) error { return poll(ctx, a.poller, cfg.Graphite.Schedule, a.log) })
+	}
+	s.Add(Sums, "aggregate", releasing(a.agg.Run, a.publisher, cfg.Redis.Timeout, a.log))
+	s.Add(Sinks, "hot set", func(ctx context.Context) error { return a.redis.FollowInto(ctx, a.mirror) })
+	s.Add(Sinks, "trim", func(ctx context.Context) error {
+		return onSchedule(ctx, cfg.Trim, a.log, func(ctx context.Context) error {
+			_, err := a.redis.Overrides().Trim(ctx)
+			return err
+		})
+	})
+	s.Add(Sinks, "overrides", func(ctx context.Context) error { return a.redis.Overrides().Follow(ctx, a.turns.setLive) })
+	s.Add(Sinks, "schedules", a.turns.Run)
+	if a.days != nil {
+		s.Add(Sinks, "summaries", a.days.Run)
+	}
+	s.Add(Sinks, "reload", a.reload.Run)
+	addAdmin(&s, a.admin, a.page)
+	warnAbsent(ctx, a.redis, a.log)
+	a.log.Info("aggregator runs", "statsd", cfg.In.Listen, "kafka", cfg.Kafka.Brokers, "graphite", cfg.Graphite.URL != "", "redis", cfg.Redis.Addr, "dashboard", a.dashboard())
+	return s.Run(ctx, cfg.Stop.Timeout, a.log)
+}
+
+func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) error {
+	cfg := a.cfg
+	a.rules.Store(set)
+	var err error
+	if a.redis, err = openRedis(cfg.Redis, set.Namespace, 0, a.log); err != nil {
+		return err
+	}
+	if a.publisher, err = newPublisher(cfg, a.redis, &a.rules, func() time.Time { return a.agg.CountsSince() }); err != nil {
+		return err
+	}
+	a.agg = aggregate.New(aggregate.Config{
+		Rules: set, Publish: a.publisher, Sources: a.sources(cfg), Keep: keep(cfg.Redis),
+		Tick: cfg.Detect.Tick, Hold: cfg.Detect.Hold, Lateness: cfg.Detect.Lateness, Counters: cfg.Detect.Counters, MaxRate: cfg.Detect.MaxRate, Lanes: runtime.GOMAXPROCS(0),
+		NoClients: cfg.Graphite.URL != "" && len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0,
+		Log:       a.log,
+	})
+	if err := a.buildDays(); err != nil {
+		return err
+	}
+	take := func(counts []hottype.Count) {
+		a.days.count(counts)
+		_ = a.agg.Send(ctx, counts) // takes everything; what has no place it counts itself
+	}
+	if len(cfg.In.Listen) > 0 {
+		if a.listener, err = newListener(cfg.In, cfg.Names, take, a.log); err != nil {
+			return err
+		}
+	}
+	if len(cfg.Kafka.Brokers) > 0 {
+		if a.consumer, err = newConsumer(cfg, set, take, a.agg, a.log); err != nil {
+			return err
+		}
+	}
+	if cfg.Graphite.URL != "" {
+		if a.poller, err = newPoller(cfg.Graphite, cfg.Names, set, take, a.log); err != nil {
+			return err
+		}
+		if a.listener != nil || a.consumer != nil {
+			a.log.Warn("counts come from Graphite and from elsewhere too: a request that comes both ways counts twice")
+		}
+	}
+	if a.admin, a.page, err = newAdmin(ctx, cfg.Admin, a.reload.shownBy(a.adminConfig(set, version)), a.log); err != nil {
+		return err
+	}
+	a.turns = newTurns(set.Overrides, a.admin.PublishTurn, a.log)
+	return nil
+}
+
+// buildDays sums up days. Of two processes with one name, the one that
+// publishes keeps them.
+func (a *aggregator) buildDays() (err error) {
+	a.days, err = newDays(&days{
+		source: publisherName(a.cfg), schedule: a.cfg.Summary.Schedule, store: a.redis, log: a.log, reports: a.redis.ReadReports,
+		hot:   func() (hot, loops []hottype.Hot) { return a.agg.Hot(), a.agg.Loops() },
+		leads: func() bool { return time.Since(a.agg.Stats().LastPublished) < 2*a.cfg.Detect.Hold },
+	})
+	return err
+}
+
+func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
+	stats := map[string]func() any{
+		"aggregate": func() any { return a.agg.Stats() },
+		"redis":     func() any { return a.redis.Stats() },
+		"hotset":    func() any { return a.mirror.Stats(time.Now()) },
+	}
+	if a.listener != nil {
+		stats["statsd_in"] = func() any { return a.listener.Stats() }
+	}
+	if a.consumer != nil {
+		stats["kafka"] = func() any { return a.consumer.Stats() }
+	}
+	if a.poller != nil {
+		stats["graphite"] = func() any { return a.poller.Stats() }
+	}
+	return admin.Config{
+		Namespace: set.Namespace, Version: version, Token: a.cfg.Admin.Token, Log: a.log,
+		Hot:   func() []hottype.Hot { return hotOf(a.mirror) },
+		Loops: func() []hottype.Hot { return a.mirror.Loops(time.Now()) },
+		Rules: a.rules.Load,
+		// The page finds changes in the merged set, not in what this aggregator
+		// judged: it tells the same whichever aggregator one asks.
+		Reports:   a.redis.ReadReports,
+		Overrides: a.redis.Overrides(),
+		Summaries: summariesOf(a.days),
+		Ready: map[string]func(context.Context) error{
+			"redis":       a.redis.Ping,
+			"sources":     func(context.Context) error { return a.agg.CheckSources() },
+			"publication": func(context.Context) error { return a.agg.CheckPublication() },
+		},
+		Status: func() []admin.Status {
+			list := []admin.Status{redisStatus(a.redis), hotStatus(a.mirror, time.Now()), roleStatus(a.redis, a.agg.Stats().Standby)}
+			if a.poller != nil {
+				list = append(list, graphiteStatus(a.poller))
+			}
+			return append(list, sourceStatus(a.agg.Sources())...)
+		},
+		Stats: stats,
+	}
+}
+
+func (a *aggregator) setRules(set *rules.Set) {
+	a.rules.Store(set)
+	a.agg.SetRules(set)
+	if a.poller != nil {
+		a.poller.SetRules(set)
+	}
+	if a.consumer != nil {
+		a.consumer.SetBacklog(backlog(a.cfg.Group, set))
+	}
+	a.turns.setFile(set.Overrides)
+}
+
+func (a *aggregator) dashboard() string {
+	if a.page == nil {
+		return ""
+	}
+	return "http://" + a.page.Addr() + "/"
+}
+
+// publisherName tells aggregators apart that publish side by side. It must be
+// the same after a restart, or the old process's keys stay until they expire.
+// Of two processes with the same name one publishes and the other stands by.
+func publisherName(cfg config.Aggregator) string {
+	if cfg.ID != "" {
+		return cfg.ID
+	}
+	return hostName()
+}
+
+// hotOf lists what a mirror holds, heaviest first.
+func hotOf(m *hotset.Mirror) []hottype.Hot {
+	entries := m.Entries(time.Now())
+	out := make([]hottype.Hot, len(entries))
+	for i, e := range entries {
+		out[i] = e.Hot()
+	}
+	return out
+}
+
+// openRedis makes a client; budget is that of decisions, 0 where there are none.
+func openRedis(cfg config.Redis, namespace string, budget time.Duration, log *slog.Logger) (*redisstore.Client, error) {
+	if cfg.Keep < 0 || cfg.Keep > 24*time.Hour {
+		return nil, fmt.Errorf("%w: --redis.hot_ttl_blind %v: want 0 to 24h", config.ErrUsage, cfg.Keep)
+	}
+	return redisstore.Open(redisstore.Config{
+		Addrs: cfg.Addr, Username: cfg.Username, Password: cfg.Password, DB: cfg.DB, TLS: cfg.TLS,
+		Namespace: namespace, Timeout: cfg.Timeout, Budget: budget, Log: log,
+	})
+}
+
+// warnAbsent says at the start that Redis does not answer. It is no error: the
+// program runs and goes on by itself when Redis comes.
+func warnAbsent(ctx context.Context, c *redisstore.Client, log *slog.Logger) {
+	short, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := c.Ping(short); err != nil {
+		log.Warn("Redis does not answer yet; trying again until it does. Is --redis.addr right?", "err", err)
+	}
+}
+
+// redisStatus is the dashboard's line about Redis.
+func redisStatus(c *redisstore.Client) admin.Status {
+	all := c.Stats()
+	st := all.Hot
+	switch {
+	case st.Err != "":
+		return admin.Status{Name: "redis", Value: st.Err}
+	case all.OverridesBehind:
+		return admin.Status{Name: "redis", Value: "lost overrides that are in force here, and they may not be written back from here"}
+	case st.AgeSeconds < 0:
+		return admin.Status{Name: "redis", Value: "not heard yet"}
+	}
+	return admin.Status{Name: "redis", Value: fmt.Sprintf("heard %.1f s ago", st.AgeSeconds), OK: st.AgeSeconds < 5}
+}

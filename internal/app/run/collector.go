@@ -1,0 +1,254 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/counting/accesslog"
+	"github.com/hotparam/pipeline/internal/counting/tail"
+	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/mirrored"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
+)
+
+// collector is one running collector.
+type collector struct {
+	cfg      config.Collector
+	log      *slog.Logger
+	rules    atomic.Pointer[rules.Set]
+	clients  *httplimit.Clients // of mirrored requests
+	out      *sink
+	history  *sink // nil: none
+	tally    *tally.Tally
+	listener *statsd.Listener // nil: none
+	mirror   *mirrored.Handler
+	front    *server // of mirror; nil: none
+	logs     []*accessLog
+}
+
+// Collector runs cmd/collector: StatsD lines, mirrored requests and access logs
+// in, Kafka or StatsD out. It returns when ctx ends and all is handed over.
+func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, version string) error {
+	set, err := file.RulesToRun()
+	if err != nil {
+		return err
+	}
+	c := &collector{cfg: cfg, log: Logger(cfg.Log), clients: httplimit.NewClients(nil, "")}
+	c.setRules(set)
+	reload := newReloader(file, nil, c.setRules, c.log)
+	if err := c.build(ctx); err != nil {
+		return err
+	}
+	adm := admin.Config{
+		Namespace: set.Namespace, Version: version, Token: cfg.Admin.Token, Log: c.log,
+		Hot:   func() []hottype.Hot { return nil },
+		Rules: c.rules.Load,
+		Stats: c.stats(),
+	}
+	page, listener, err := newAdmin(ctx, cfg.Admin, reload.shownBy(adm), c.log)
+	if err != nil {
+		return err
+	}
+	var s Stages
+	c.addSources(&s)
+	s.Add(Sums, "tally", c.tally.Run)
+	s.Add(Sinks, c.out.name, c.out.run)
+	if c.history != nil {
+		s.Add(Sinks, c.history.name, c.history.run)
+	}
+	s.Add(Sinks, "reload", reload.Run)
+	addAdmin(&s, page, listener)
+	c.log.Info("collector runs", "out", c.out.name, "history", c.history != nil, "statsd", cfg.In.Listen, "mirror", cfg.Mirror.Listen, "logs", len(c.logs))
+	return s.Run(ctx, cfg.Stop.Timeout, c.log)
+}
+
+func (c *collector) build(ctx context.Context) error {
+	cfg := c.cfg
+	kind, err := choose(cfg.Out, "collector.out", len(cfg.Kafka.Brokers) > 0, len(cfg.StatsD.Addr) > 0)
+	if err != nil {
+		return err
+	}
+	if kind == "none" {
+		return fmt.Errorf("%w: counts have nowhere to go: set --kafka.brokers or --statsd.addr", config.ErrUsage)
+	}
+	if len(cfg.In.Listen) == 0 && cfg.Mirror.Listen == "" && len(cfg.Access.File) == 0 {
+		return fmt.Errorf("%w: nothing to collect: set --statsd.listen, --mirror.listen or --accesslog.file", config.ErrUsage)
+	}
+	judge := kind
+	if kind == "both" {
+		judge = "kafka"
+	}
+	if c.out, err = newSink(judge, cfg.Counts, c.rules.Load().Namespace, c.log); err != nil {
+		return err
+	}
+	out := tally.Sink(c.out)
+	if kind == "both" {
+		if c.history, err = newSink("statsd", cfg.Counts, c.rules.Load().Namespace, c.log); err != nil {
+			return err
+		}
+		out = tee{c.out, c.history}
+	}
+	c.tally = newTally(cfg.Tally, out, c.log)
+	if len(cfg.In.Listen) > 0 {
+		if c.listener, err = newListener(cfg.In, cfg.Names, c.add, c.log); err != nil {
+			return err
+		}
+	}
+	if cfg.Mirror.Listen != "" {
+		c.mirror = mirrored.New(c.rules.Load, c.tally, mirrored.Options{
+			URIHeader: cfg.Mirror.URIHeader, MethodHeader: cfg.Mirror.MethodHeader, Clients: c.clients,
+		})
+		if c.front, err = newServer(ctx, "mirror", "mirror.listen", cfg.Mirror.Listen, c.mirror, c.log); err != nil {
+			return err
+		}
+	}
+	for _, path := range cfg.Access.File {
+		l, err := newAccessLog(path, c)
+		if err != nil {
+			return err
+		}
+		c.logs = append(c.logs, l)
+	}
+	return nil
+}
+
+func (c *collector) setRules(set *rules.Set) {
+	c.rules.Store(set)
+	c.clients.SetTrusted(set.IP.TrustedProxies)
+}
+
+// add takes counts that are counts already.
+func (c *collector) add(counts []hottype.Count) {
+	for i := range counts {
+		c.tally.AddCount(counts[i])
+	}
+}
+
+func (c *collector) addSources(s *Stages) {
+	if c.listener != nil {
+		s.Add(Sources, "statsd", c.listener.Run)
+	}
+	if c.front != nil {
+		s.Add(Sources, "mirror", c.front.Run)
+	}
+	for _, l := range c.logs {
+		s.Add(Sources, "access log "+l.path, l.Run)
+	}
+}
+
+func (c *collector) stats() map[string]func() any {
+	out := map[string]func() any{
+		"tally":    func() any { return c.tally.Stats() },
+		c.out.name: c.out.stats,
+	}
+	if c.history != nil {
+		out[c.history.name] = c.history.stats
+	}
+	if c.listener != nil {
+		out["statsd_in"] = func() any { return c.listener.Stats() }
+	}
+	if c.mirror != nil {
+		out["mirror"] = func() any { return c.mirror.Stats() }
+	}
+	if len(c.logs) > 0 {
+		out["accesslog"] = func() any { return accessStats(c.logs) }
+	}
+	return out
+}
+
+// accessLog follows one log and counts its lines.
+type accessLog struct {
+	path   string
+	c      *collector
+	tail   *tail.Tail
+	format accesslog.Format // "": not known yet
+
+	malformed, skipped atomic.Uint64
+	lastShown          time.Time // of a malformed line; Run's goroutine only
+}
+
+func newAccessLog(path string, c *collector) (*accessLog, error) {
+	t, err := tail.New(tail.Config{Path: path, Log: c.log})
+	if err != nil {
+		return nil, fmt.Errorf("%w (--accesslog.file)", err)
+	}
+	l := &accessLog{path: path, c: c, tail: t}
+	if f := c.cfg.Access.Format; f != "auto" {
+		l.format = accesslog.Format(f)
+	}
+	return l, nil
+}
+
+// AccessStats counts the lines of all access logs.
+// TooLong of them were cut off; Errors are failures to open or read.
+type AccessStats struct{ Lines, Malformed, Skipped, TooLong, Errors uint64 }
+
+func accessStats(logs []*accessLog) AccessStats {
+	var out AccessStats
+	for _, l := range logs {
+		t := l.tail.Stats()
+		out.Lines += t.Lines
+		out.TooLong += t.TooLong
+		out.Errors += t.Errors
+		out.Malformed += l.malformed.Load()
+		out.Skipped += l.skipped.Load()
+	}
+	return out
+}
+
+// Run follows the log until ctx ends, or to the end of standard input.
+func (l *accessLog) Run(ctx context.Context) error {
+	var scratch rules.Scratch
+	var e accesslog.Entry
+	return l.tail.Run(ctx, func(line []byte) {
+		err := l.parse(string(line), &e)
+		switch {
+		case errors.Is(err, accesslog.ErrSkip):
+			l.skipped.Add(1)
+			return
+		case err != nil:
+			l.malformed.Add(1)
+			l.show(line, err)
+			return
+		}
+		for _, m := range l.c.rules.Load().Match(&e.Request, &scratch) {
+			l.c.tally.AddFrom(m.Key, e.Second, 1, e.Request.Client)
+		}
+	})
+}
+
+// parse reads a line in the configured format; auto takes the format of the
+// first line that has one.
+func (l *accessLog) parse(line string, e *accesslog.Entry) error {
+	if l.format == "" {
+		format, ok := accesslog.Detect([]string{line})
+		if !ok {
+			return errors.New("neither combined nor events nor jsonl")
+		}
+		l.format = format
+	}
+	return l.format.Parse(line, e)
+}
+
+// show logs a malformed line, at most one every ten seconds.
+func (l *accessLog) show(line []byte, err error) {
+	now := time.Now()
+	if now.Sub(l.lastShown) < 10*time.Second {
+		return
+	}
+	l.lastShown = now
+	if len(line) > 200 {
+		line = line[:200]
+	}
+	l.c.log.Warn("access log: a line that is not understood; it is not counted",
+		"file", l.path, "err", err, "line", string(line), "malformed_so_far", l.malformed.Load())
+}

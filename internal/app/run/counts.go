@@ -1,0 +1,183 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/transport/kafka"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
+)
+
+// sink is where counts leave a process.
+type sink struct {
+	tally.Sink
+	name  string // "kafka" or "statsd"
+	run   func(context.Context) error
+	stats func() any
+}
+
+// metricNames are the names that StatsD speaks.
+func metricNames(cfg config.Names) (canon.Names, error) {
+	names := canon.Names{Prefix: cfg.Prefix, Style: canon.Style(cfg.Style)}
+	if err := names.Validate(); err != nil {
+		return names, fmt.Errorf("%w (--names.prefix, --names.style)", err)
+	}
+	return names, nil
+}
+
+// choose resolves a setting auto|kafka|statsd: auto takes the one that is
+// configured, and there must be just one.
+func choose(setting, flag string, haveKafka, haveStatsD bool) (string, error) {
+	switch {
+	case setting != "auto":
+		if !haveKafka && (setting == "kafka" || setting == "both") {
+			return "", fmt.Errorf("%w: --%s=%s needs --kafka.brokers", config.ErrUsage, flag, setting)
+		}
+		if !haveStatsD && (setting == "statsd" || setting == "both") {
+			return "", fmt.Errorf("%w: --%s=%s needs --statsd.addr", config.ErrUsage, flag, setting)
+		}
+		return setting, nil
+	case haveKafka && haveStatsD:
+		return "", fmt.Errorf("%w: --kafka.brokers and --statsd.addr are both set: say which one takes the counts with --%s", config.ErrUsage, flag)
+	case haveKafka:
+		return "kafka", nil
+	case haveStatsD:
+		return "statsd", nil
+	}
+	return "none", nil
+}
+
+// newSink builds the way out of counts.
+func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (*sink, error) {
+	if kind == "kafka" {
+		p, err := kafka.NewProducer(kafka.ProducerConfig{Config: kafkaConfig(c.Kafka, namespace, log)})
+		if err != nil {
+			return nil, err
+		}
+		return &sink{p, kind, p.Run, func() any { return p.Stats() }}, nil
+	}
+	names, err := metricNames(c.Names)
+	if err != nil {
+		return nil, err
+	}
+	open := func(servers []string) (*statsd.Sender, error) {
+		return statsd.NewSender(statsd.SenderConfig{
+			Servers: servers, MTU: c.StatsD.MTU, NoSets: !c.StatsD.Sets, Interval: c.Tally.Flush, Names: names, Log: log,
+		})
+	}
+	out, err := open(c.StatsD.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("%w (--statsd.addr)", err)
+	}
+	s := &sink{out, kind, out.Run, func() any { return out.Stats() }}
+	if len(c.StatsD.Standby) == 0 {
+		return s, nil
+	}
+	second, err := open(c.StatsD.Standby)
+	if err != nil {
+		return nil, fmt.Errorf("%w (--statsd.standby)", err)
+	}
+	return s.with(second, second.Run), nil
+}
+
+// with gives a copy of all counts to a second sink, on which nothing depends.
+func (s *sink) with(second tally.Sink, run func(context.Context) error) *sink {
+	both := *s
+	both.Sink = tee{judge: s.Sink, history: second}
+	both.run = func(ctx context.Context) error {
+		var wg sync.WaitGroup
+		var err error
+		wg.Go(func() { err = run(ctx) })
+		first := s.run(ctx)
+		wg.Wait()
+		return errors.Join(first, err)
+	}
+	return &both
+}
+
+// newTally sums counts before they go to a sink.
+func newTally(cfg config.Tally, to tally.Sink, log *slog.Logger) *tally.Tally {
+	if cfg.Clients <= 0 {
+		cfg.Clients = -1 // to the tally, 0 is its default
+	}
+	return tally.New(tally.Config{Sink: to, Flush: cfg.Flush, MaxKeys: cfg.MaxKeys, Clients: cfg.Clients, Log: log})
+}
+
+// tee sends counts to the sink that heat is judged by, and then to one that
+// keeps their history.
+type tee struct{ judge, history tally.Sink }
+
+// Send fails only when the first one does. What the history loses it counts
+// itself: nobody waits for it, and nothing is sent twice because of it.
+func (t tee) Send(ctx context.Context, counts []hottype.Count) error {
+	copied := slices.Clone(counts) // the first one keeps what it is given
+	if err := t.judge.Send(ctx, counts); err != nil {
+		return err
+	}
+	_ = t.history.Send(ctx, copied)
+	return nil
+}
+
+func kafkaConfig(k config.Kafka, namespace string, log *slog.Logger) kafka.Config {
+	return kafka.Config{
+		Brokers: k.Brokers, Topic: k.Topic, Namespace: namespace, CreateTopic: k.Create, Partitions: k.Partitions,
+		TLS:   kafka.TLS{Enabled: k.TLS, CAFile: k.CA, CertFile: k.Cert, KeyFile: k.Key, ServerName: k.ServerName},
+		Login: kafka.Login{Mechanism: k.SASL, Username: k.Username, Password: k.Password},
+		Log:   log,
+	}
+}
+
+// newConsumer takes Kafka counts in and hands them on. The aggregator is told of
+// partitions that come and go.
+func newConsumer(cfg config.Aggregator, set *rules.Set, handle func([]hottype.Count), agg *aggregate.Aggregator, log *slog.Logger) (*kafka.Consumer, error) {
+	c := kafka.ConsumerConfig{
+		Config: kafkaConfig(cfg.Kafka, set.Namespace, log), Handle: handle, Taken: agg.ForgetPast, Lost: agg.Forget,
+		Backlog: backlog(cfg.Group, set), MaxLag: cfg.Group.MaxLag,
+		Instance: cfg.Group.Instance, SessionTimeout: cfg.Group.SessionTimeout,
+	}
+	c.Group = cfg.Group.Group
+	return kafka.NewConsumer(c)
+}
+
+// backlog is how far back a partition has to be read so that every window of
+// the rules is full: the longest of them, and what may lie between a request
+// and the record that counts it.
+func backlog(cfg config.KafkaGroup, set *rules.Set) time.Duration {
+	longest := cfg.Backlog
+	for _, r := range set.Rules {
+		longest = max(longest, r.Hot.Window+5*time.Second)
+	}
+	return longest
+}
+
+// newListener takes StatsD counts in and hands them on.
+func newListener(in config.StatsDIn, n config.Names, handle func([]hottype.Count), log *slog.Logger) (*statsd.Listener, error) {
+	names, err := metricNames(n)
+	if err != nil {
+		return nil, err
+	}
+	allow, err := statsd.ParseAllow(in.Allow)
+	if err != nil {
+		return nil, fmt.Errorf("%w (--statsd.allow)", err)
+	}
+	l, err := statsd.NewListener(statsd.ListenerConfig{
+		Addresses: in.Listen, Names: names, Readers: in.Readers, ReadBuffer: in.ReadBuffer, MaxConnections: in.MaxConnections,
+		Idle: in.Idle, Forward: in.Forward, ForwardAll: in.ForwardAll, Handle: handle, Log: log,
+		Allow: allow, MaxCount: in.MaxCount,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w (--statsd.listen, --statsd.forward)", err)
+	}
+	return l, nil
+}

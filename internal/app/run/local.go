@@ -1,0 +1,288 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"runtime"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/proxy"
+	"github.com/hotparam/pipeline/internal/storage/filestore"
+)
+
+// Local is the whole pipeline in one process: a reverse proxy that counts and
+// decides, an aggregator that publishes into the same process, overrides in a
+// directory, the admin page.
+//
+//	proxy ──> gate ──> tally ──> aggregate ──> mirror ──┐
+//	           └────────────────────────────────────────┘
+//
+// Build it with NewLocal, which also takes the ports; Run serves.
+type Local struct {
+	cfg       config.Serve
+	log       *slog.Logger
+	gate      *gate.Gate
+	mirror    *hotset.Mirror
+	tally     *tally.Tally
+	aggregate *aggregate.Aggregator
+	overrides *filestore.Overrides
+	turns     *turns
+	days      *days // nil: days are not summed up
+	admin     *admin.Server
+	clients   *httplimit.Clients
+	front     *server
+	page      *server // nil: no admin listener
+	reload    *reloader
+}
+
+// LocalOptions are what only some doors need.
+type LocalOptions struct {
+	Version string
+	// OnChange hears, in order, what became hot and what cooled down.
+	OnChange func([]detect.Change)
+	Log      *slog.Logger
+	// File is what the rules are from, to be read again when it changes; nil: no
+	// file.
+	File *config.Parser
+}
+
+// NewLocal builds the pipeline and listens. Call Run, which closes everything.
+func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalOptions) (*Local, error) {
+	if cfg.Proxy.Upstream == "" {
+		return nil, fmt.Errorf("%w: where do allowed requests go? Set --upstream to the URL of the service, such as http://127.0.0.1:3000", config.ErrUsage)
+	}
+	if err := enough(cfg.Detect)(set); err != nil {
+		return nil, err
+	}
+	l := &Local{cfg: cfg, log: opts.Log, mirror: new(hotset.Mirror)}
+	l.reload = newReloader(opts.File, enough(cfg.Detect), l.setRules, opts.Log)
+	var err error
+	if l.overrides, err = filestore.OpenOverrides(cfg.State.Dir); err != nil {
+		return nil, err
+	}
+	l.aggregate = aggregate.New(aggregate.Config{
+		Rules: set, Publish: hotset.Publisher(l.mirror, "local"),
+		Tick: cfg.Detect.Tick, Hold: cfg.Detect.Hold, Lateness: cfg.Detect.Lateness, Counters: cfg.Detect.Counters, MaxRate: cfg.Detect.MaxRate, Lanes: runtime.GOMAXPROCS(0),
+		OnChange: func(changes []detect.Change) {
+			l.admin.Publish(changes)
+			if opts.OnChange != nil {
+				opts.OnChange(changes)
+			}
+		},
+		Log: opts.Log,
+	})
+	if err := l.buildDays(); err != nil {
+		return nil, errors.Join(err, l.overrides.Close())
+	}
+	l.tally = newTally(cfg.Tally, l.counter(), opts.Log)
+	live, err := l.overrides.List(ctx)
+	if err != nil {
+		return nil, errors.Join(err, l.overrides.Close())
+	}
+	l.gate = gate.New(gate.Config{
+		Rules: set, Overrides: live, Hot: l.mirror,
+		Local:   limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.Gate.MaxIPs}),
+		Counter: l.tally, Instance: instanceName(cfg.Gate.Instance), Log: opts.Log,
+	})
+	if err := l.listen(ctx, opts); err != nil {
+		return nil, errors.Join(err, l.close())
+	}
+	return l, nil
+}
+
+// buildDays sums up days in the state directory.
+func (l *Local) buildDays() (err error) {
+	l.days, err = newDays(&days{
+		source: "local", schedule: l.cfg.Summary.Schedule, store: filestore.NewSummaries(l.cfg.State.Dir), log: l.log,
+		reports: func(context.Context) ([]hottype.Report, error) { return []hottype.Report{l.Report()}, nil },
+		hot:     func() (hot, loops []hottype.Hot) { return l.aggregate.Hot(), l.aggregate.Loops() },
+		leads:   func() bool { return true },
+	})
+	return err
+}
+
+// counter is where sums go: to be judged, and into the day.
+func (l *Local) counter() tally.Sink {
+	if l.days == nil {
+		return l.aggregate
+	}
+	return counted{l.aggregate, l.days}
+}
+
+// listen takes the ports: the proxy's, and the admin page's if it has one.
+func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
+	handler, clients, err := newProxy(l.gate, l.cfg.Proxy, l.log)
+	if err != nil {
+		return err
+	}
+	l.clients = clients
+	adm := admin.Config{
+		Namespace: l.gate.Rules().Namespace, Version: opts.Version,
+		Hot: l.aggregate.Hot, Loops: l.aggregate.Loops, Rules: l.gate.Rules, Pushed: true,
+		Reports: func(context.Context) ([]hottype.Report, error) {
+			return []hottype.Report{l.gate.Report(time.Now())}, nil
+		},
+		Overrides: l.overrides,
+		Summaries: summariesOf(l.days),
+		Stats: map[string]func() any{
+			"gate":      func() any { return l.gate.Stats() },
+			"tally":     func() any { return l.tally.Stats() },
+			"aggregate": func() any { return l.aggregate.Stats() },
+			"hotset":    func() any { return l.mirror.Stats(time.Now()) },
+			"proxy":     func() any { return handler.Stats() },
+		},
+		Token: l.cfg.Admin.Token, Log: l.log,
+	}
+	if l.admin, l.page, err = newAdmin(ctx, l.cfg.Admin, l.reload.shownBy(adm), l.log); err != nil {
+		return err
+	}
+	l.turns = newTurns(l.gate.Rules().Overrides, l.admin.PublishTurn, l.log)
+	l.front, err = newServer(ctx, "proxy", "proxy.listen", l.cfg.Proxy.Listen, handler, l.log)
+	return err
+}
+
+// Addr is where the proxy listens.
+func (l *Local) Addr() string { return l.front.Addr() }
+
+// AdminAddr is where the admin page listens, "" when it does not.
+func (l *Local) AdminAddr() string {
+	if l.page == nil {
+		return ""
+	}
+	return l.page.Addr()
+}
+
+// Report is what the gate has decided so far.
+func (l *Local) Report() hottype.Report { return l.gate.Report(time.Now()) }
+
+// Run serves until ctx ends and everything has been handed over.
+func (l *Local) Run(ctx context.Context) error {
+	l.overrides.Subscribe(func(list []rules.Override) {
+		l.gate.SetOverrides(list)
+		l.turns.setLive(list)
+	})
+	var s Stages
+	s.Add(Sources, "proxy", l.front.Run)
+	s.Add(Sums, "tally", l.tally.Run)
+	s.Add(Sinks, "aggregate", l.aggregate.Run)
+	s.Add(Sinks, "schedules", l.turns.Run)
+	if l.days != nil {
+		s.Add(Sinks, "summaries", l.days.Run)
+	}
+	s.Add(Sinks, "trim", func(ctx context.Context) error {
+		return onSchedule(ctx, "@every 1m", l.log, func(context.Context) error {
+			_, err := l.overrides.Trim(time.Now())
+			return err
+		})
+	})
+	s.Add(Sinks, "reload", l.reload.Run)
+	addAdmin(&s, l.admin, l.page)
+	return errors.Join(s.Run(ctx, l.cfg.Stop.Timeout, l.log), l.overrides.Close())
+}
+
+func (l *Local) setRules(set *rules.Set) {
+	l.gate.SetRules(set)
+	l.aggregate.SetRules(set)
+	l.clients.SetTrusted(set.IP.TrustedProxies)
+	l.turns.setFile(set.Overrides)
+}
+
+// close gives back what NewLocal took when it cannot go on.
+func (l *Local) close() error {
+	if l.page != nil {
+		_ = l.page.ln.Close() // nothing was served yet
+	}
+	return l.overrides.Close()
+}
+
+// newProxy builds the reverse proxy of serve and the sidecar. The second result
+// follows the trusted proxies of reloaded rules.
+func newProxy(g *gate.Gate, cfg config.Proxy, log *slog.Logger) (*proxy.Proxy, *httplimit.Clients, error) {
+	upstreams := map[string]*url.URL{}
+	var err error
+	if upstreams[""], err = upstreamURL("proxy.upstream", cfg.Upstream); err != nil {
+		return nil, nil, err
+	}
+	for name, raw := range cfg.Upstreams {
+		if upstreams[name], err = upstreamURL("proxy.upstreams", raw); err != nil {
+			return nil, nil, err
+		}
+	}
+	clients := httplimit.NewClients(g.Rules().IP.TrustedProxies, "")
+	p, err := proxy.New(g, proxy.Config{
+		Upstreams: upstreams, Route: g.Upstream, Clients: clients, HeaderTimeout: cfg.Timeout, Log: log,
+	})
+	return p, clients, err
+}
+
+// upstreamURL reads the URL of a service. The usual mistake is to leave out
+// the scheme.
+func upstreamURL(flag, raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("%w: --%s %q: want a URL such as http://127.0.0.1:3000", config.ErrUsage, flag, raw)
+	}
+	return u, nil
+}
+
+// onSchedule runs a job on a cron schedule until ctx ends. A run that takes
+// longer than the schedule is not started twice; a panic in it is logged.
+func onSchedule(ctx context.Context, schedule string, log *slog.Logger, job func(context.Context) error) error {
+	c := newCron(log)
+	_, err := c.AddFunc(schedule, func() {
+		if err := job(ctx); err != nil && ctx.Err() == nil {
+			log.Warn("scheduled job failed; the next run tries again", "schedule", schedule, "err", err)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("schedule %q: %w", schedule, err)
+	}
+	c.Start()
+	<-ctx.Done()
+	<-c.Stop().Done()
+	return nil
+}
+
+// newAdmin builds the admin page and takes its port; both are nil when it has
+// no address.
+func newAdmin(ctx context.Context, cfg config.Admin, adm admin.Config, log *slog.Logger) (*admin.Server, *server, error) {
+	s, err := admin.New(adm)
+	if err != nil {
+		return nil, nil, err
+	}
+	if cfg.Listen == "" {
+		return s, nil, nil
+	}
+	if err := adm.ValidateListen(cfg.Listen); err != nil {
+		return nil, nil, fmt.Errorf("%w (--admin.token or HOTPARAM_ADMIN_TOKEN, --admin.listen)", err)
+	}
+	page, err := newServer(ctx, "admin", "admin.listen", cfg.Listen, s.Handler(), log)
+	if err != nil {
+		return nil, nil, err
+	}
+	page.srv.RegisterOnShutdown(s.CloseStreams)
+	return s, page, nil
+}
+
+// addAdmin runs the admin page last, so that it can be watched while the rest
+// stops.
+func addAdmin(s *Stages, a *admin.Server, page *server) {
+	s.Add(Sinks, "admin", a.Run)
+	if page != nil {
+		s.Add(Sinks, "admin listener", page.Run)
+	}
+}

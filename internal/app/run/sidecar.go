@@ -1,0 +1,227 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/decisionapi"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/proxy"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+)
+
+// sidecar is one running limiter.
+type sidecar struct {
+	cfg     config.Sidecar
+	log     *slog.Logger
+	redis   *redisstore.Client
+	mirror  *hotset.Mirror
+	gate    *gate.Gate
+	reports *redisstore.Reporter
+	out     *sink              // nil: counting is left to others
+	tally   *tally.Tally       // nil: likewise
+	proxy   *proxy.Proxy       // nil: none
+	clients *httplimit.Clients // of proxy
+	decide  *decisionapi.Decider
+	fronts  map[string]*server
+	turns   *turns
+	admin   *admin.Server
+	page    *server
+	windows *redisstore.Windows
+	reload  *reloader
+	leases  *redisstore.Leases // nil: none
+}
+
+// Sidecar runs cmd/limiter-sidecar: it answers who asks, by the hot set and the
+// limits in Redis. It returns when ctx ends and all is handed over.
+func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, version string) error {
+	set, err := file.RulesToRun()
+	if err != nil {
+		return err
+	}
+	s := &sidecar{cfg: cfg, log: Logger(cfg.Log), mirror: &hotset.Mirror{Keep: keep(cfg.Redis)}, fronts: map[string]*server{}}
+	s.reload = newReloader(file, nil, s.setRules, s.log)
+	if len(cfg.Redis.Addr) == 0 {
+		return fmt.Errorf("%w: where is the hot set? Set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)
+	}
+	if cfg.Decide.Listen == "" && cfg.Proxy.Listen == "" {
+		return fmt.Errorf("%w: nobody can ask: set --decide.listen or --proxy.listen", config.ErrUsage)
+	}
+	if cfg.Proxy.Listen != "" && cfg.Proxy.Upstream == "" {
+		return fmt.Errorf("%w: --proxy.listen needs --proxy.upstream, the URL that allowed requests go to", config.ErrUsage)
+	}
+	if err := s.build(ctx, set, version); err != nil {
+		return err
+	}
+	defer s.redis.Close()
+	warnAbsent(ctx, s.redis, s.log)
+	s.log.Info("limiter runs", "decide", cfg.Decide.Listen, "proxy", cfg.Proxy.Listen, "redis", cfg.Redis.Addr, "counts", s.counts())
+	return s.stages().Run(ctx, cfg.Stop.Timeout, s.log)
+}
+
+func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) error {
+	cfg := s.cfg
+	var err error
+	if s.redis, err = openRedis(cfg.Redis, set.Namespace, cfg.Gate.Budget, s.log); err != nil {
+		return err
+	}
+	kind, err := choose(cfg.Count, "sidecar.count", len(cfg.Kafka.Brokers) > 0, len(cfg.StatsD.Addr) > 0)
+	if err != nil {
+		return err
+	}
+	// The reporter is asked how many limiters are alive before it reports for the
+	// first time, and reports what the gate, which is built after it, decided.
+	s.reports = s.redis.Reporter(func(now time.Time) hottype.Report { return s.gate.Report(now) })
+	s.windows = s.redis.Windows(redisstore.WindowsConfig{})
+	gc := gate.Config{
+		Rules: set, Hot: s.mirror,
+		Local:  limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.Gate.MaxIPs}),
+		Shared: s.redis.Limiter(), Budget: cfg.Gate.Budget,
+		Async: s.windows, Live: s.reports.Live,
+		Instance: instanceName(cfg.Gate.Instance), ColdKeys: true, Log: s.log,
+	}
+	if cfg.Lease > 0 {
+		s.leases = s.redis.Leases(cfg.Lease)
+		gc.Shared = s.leases
+	}
+	if kind != "none" {
+		if s.out, err = newSink(kind, cfg.Counts, set.Namespace, s.log); err != nil {
+			return err
+		}
+		s.tally = newTally(cfg.Tally, s.out, s.log)
+		gc.Counter = s.tally
+	}
+	s.gate = gate.New(gc)
+	if err := s.listen(ctx); err != nil {
+		return err
+	}
+	if s.admin, s.page, err = newAdmin(ctx, cfg.Admin, s.reload.shownBy(s.adminConfig(version)), s.log); err != nil {
+		return err
+	}
+	s.turns = newTurns(set.Overrides, s.admin.PublishTurn, s.log)
+	return nil
+}
+
+// listen takes the ports of those who ask.
+func (s *sidecar) listen(ctx context.Context) error {
+	if s.cfg.Proxy.Listen != "" {
+		p, clients, err := newProxy(s.gate, s.cfg.Proxy, s.log)
+		if err != nil {
+			return err
+		}
+		s.proxy, s.clients = p, clients
+		if s.fronts["proxy"], err = newServer(ctx, "proxy", "proxy.listen", s.cfg.Proxy.Listen, p, s.log); err != nil {
+			return err
+		}
+	}
+	if s.cfg.Decide.Listen != "" {
+		s.decide = decisionapi.Decide(s.gate, decisionapi.Options{Log: s.log})
+		mux := http.NewServeMux()
+		mux.Handle("/v1/decide", s.decide)
+		var err error
+		if s.fronts["decide"], err = newServer(ctx, "decide", "decide.listen", s.cfg.Decide.Listen, mux, s.log); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *sidecar) stages() *Stages {
+	var st Stages
+	for name, front := range s.fronts {
+		st.Add(Sources, name, front.Run)
+	}
+	if s.tally != nil {
+		st.Add(Sums, "tally", s.tally.Run)
+		st.Add(Sinks, s.out.name, s.out.run)
+	}
+	st.Add(Sums, "windows", s.windows.Run)
+	if s.leases != nil {
+		st.Add(Sums, "leases", s.leases.Run)
+	}
+	st.Add(Sinks, "hot set", func(ctx context.Context) error { return s.redis.FollowInto(ctx, s.mirror) })
+	st.Add(Sinks, "overrides", func(ctx context.Context) error {
+		return s.redis.Overrides().Follow(ctx, func(list []rules.Override) {
+			s.gate.SetOverrides(list)
+			s.turns.setLive(list)
+		})
+	})
+	st.Add(Sinks, "schedules", s.turns.Run)
+	st.Add(Sinks, "report", s.reports.Run)
+	st.Add(Sinks, "reload", s.reload.Run)
+	addAdmin(&st, s.admin, s.page)
+	return &st
+}
+
+func (s *sidecar) setRules(set *rules.Set) {
+	s.gate.SetRules(set)
+	s.turns.setFile(set.Overrides)
+	if s.clients != nil {
+		s.clients.SetTrusted(set.IP.TrustedProxies)
+	}
+}
+
+func (s *sidecar) adminConfig(version string) admin.Config {
+	stats := map[string]func() any{
+		"gate":    func() any { return s.gate.Stats() },
+		"redis":   func() any { return s.redis.Stats() },
+		"hotset":  func() any { return s.mirror.Stats(time.Now()) },
+		"windows": func() any { return s.windows.Stats() },
+	}
+	if s.leases != nil {
+		stats["leases"] = func() any { return s.leases.Stats() }
+	}
+	if s.tally != nil {
+		stats["tally"] = func() any { return s.tally.Stats() }
+		stats[s.out.name] = s.out.stats
+	}
+	if s.proxy != nil {
+		stats["proxy"] = func() any { return s.proxy.Stats() }
+	}
+	if s.decide != nil {
+		stats["checkapi"] = func() any { return s.decide.Stats() }
+	}
+	return admin.Config{
+		Namespace: s.gate.Rules().Namespace, Version: version, Token: s.cfg.Admin.Token, Log: s.log,
+		Hot:       func() []hottype.Hot { return hotOf(s.mirror) },
+		Loops:     func() []hottype.Hot { return s.mirror.Loops(time.Now()) },
+		Rules:     s.gate.Rules,
+		Reports:   s.redis.ReadReports,
+		Overrides: s.redis.Overrides(),
+		// A limiter is ready without Redis: it answers by the failure policy.
+		Status: func() []admin.Status {
+			return []admin.Status{redisStatus(s.redis), hotStatus(s.mirror, time.Now()), breakerStatus(s.gate.Stats())}
+		},
+		Stats: stats,
+	}
+}
+
+func (s *sidecar) counts() string {
+	if s.out == nil {
+		return "elsewhere"
+	}
+	return s.out.name
+}
+
+// breakerStatus says whether Redis decides on shared limits, and if not, for how
+// much of it.
+func breakerStatus(st gate.Stats) admin.Status {
+	switch {
+	case !st.StoreOpen:
+		return admin.Status{Name: "breaker", Value: "closed", OK: true}
+	case st.StoreOut < st.StoreParts:
+		return admin.Status{Name: "breaker", Value: fmt.Sprintf("open for %d of %d nodes: limits there are local", st.StoreOut, st.StoreParts)}
+	}
+	return admin.Status{Name: "breaker", Value: "open: limits are local"}
+}

@@ -1,0 +1,192 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// diary notes what happened in order.
+type diary struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (d *diary) note(s string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, s)
+}
+
+// part runs until its context ends, then takes a while to hand over.
+func (d *diary) part(name string, takes time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error {
+		<-ctx.Done()
+		time.Sleep(takes) // of the fake clock
+		d.note(name)
+		return nil
+	}
+}
+
+func TestStagesStopFromSourcesToSinks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		var s Stages
+		s.Add(Sinks, "sink", d.part("sink", 0))
+		s.Add(Sums, "sum", d.part("sum", 2*time.Second))
+		s.Add(Sources, "source", d.part("source", 3*time.Second))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		if err := s.Run(ctx, 10*time.Second, quiet); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"source", "sum", "sink"}; !slices.Equal(d.lines, want) {
+			t.Errorf("stopped %v, want %v", d.lines, want)
+		}
+	})
+}
+
+func TestAFailingPartStopsTheProgram(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var d diary
+		var s Stages
+		s.Add(Sources, "port", func(context.Context) error { return errors.New("in use") })
+		s.Add(Sinks, "sink", d.part("sink", 0))
+		err := s.Run(t.Context(), time.Second, quiet)
+		if err == nil || err.Error() != "port: in use" || len(d.lines) != 1 {
+			t.Errorf("error %v, stopped %v", err, d.lines)
+		}
+	})
+}
+
+func TestASourceMayEndButASinkMayNot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s Stages
+		s.Add(Sources, "standard input", func(context.Context) error { return nil })
+		s.Add(Sinks, "sink", func(ctx context.Context) error {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Hour):
+			}
+			return nil
+		})
+		err := s.Run(t.Context(), time.Second, quiet)
+		if err == nil || !strings.Contains(err.Error(), "sink: stopped by itself") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestAPartThatHangsIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var s Stages
+		s.Add(Sums, "hangs", func(context.Context) error { <-release; return nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		start := time.Now()
+		err := s.Run(ctx, 5*time.Second, quiet)
+		if err == nil || time.Since(start) != 5*time.Second {
+			t.Errorf("error %v after %v", err, time.Since(start))
+		}
+		close(release)
+	})
+}
+
+func TestScheduleRunsAfterAPanic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 65*time.Second)
+		defer cancel()
+		runs := 0
+		err := onSchedule(ctx, "@every 10s", quiet, func(context.Context) error {
+			runs++
+			if runs == 1 {
+				panic("once")
+			}
+			return errors.New("and failing")
+		})
+		if err != nil || runs != 6 {
+			t.Errorf("%d runs, error %v; want 6, nil", runs, err)
+		}
+		second, done := context.WithTimeout(t.Context(), 10*time.Second)
+		defer done()
+		runs = 0
+		if err := onSchedule(second, "*/2 * * * * *", quiet, func(context.Context) error { runs++; return nil }); err != nil || runs != 5 {
+			t.Errorf("a schedule with seconds: %d runs, error %v; want 5, nil", runs, err)
+		}
+		if err := onSchedule(ctx, "every now and then", quiet, nil); err == nil {
+			t.Error("a bad schedule is accepted")
+		}
+	})
+}
+
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		setting       string
+		kafka, statsd bool
+		want, err     string
+	}{
+		{"auto", true, false, "kafka", ""},
+		{"auto", false, true, "statsd", ""},
+		{"auto", false, false, "none", ""},
+		{"auto", true, true, "", "--collector.out"},
+		{"kafka", false, true, "", "--kafka.brokers"},
+		{"statsd", true, false, "", "--statsd.addr"},
+		{"both", true, false, "", "--statsd.addr"},
+		{"both", true, true, "both", ""},
+		{"kafka", true, true, "kafka", ""},
+		{"none", true, true, "none", ""},
+	} {
+		got, err := choose(tt.setting, "collector.out", tt.kafka, tt.statsd)
+		if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("choose(%q, %v, %v) = %q, %v; want %q, %q", tt.setting, tt.kafka, tt.statsd, got, err, tt.want, tt.err)
+		}
+	}
+}
+
+// book is a sink that keeps what it was given, or fails.
+type book struct {
+	counts []hottype.Count
+	err    error
+}
+
+func (b *book) Send(_ context.Context, counts []hottype.Count) error {
+	if b.err == nil {
+		b.counts = append(b.counts, counts...)
+	}
+	return b.err
+}
+
+// The history hears of nothing that heat was not judged by, and its failures
+// repeat nothing.
+func TestTee(t *testing.T) {
+	t.Parallel()
+	down := errors.New("down")
+	counts := []hottype.Count{{Key: "topic?id=1", N: 2, Second: 3}}
+	for _, tt := range []struct {
+		judge, history error
+		sent, kept     int
+	}{{nil, nil, 1, 1}, {down, nil, 0, 0}, {nil, down, 1, 0}} {
+		judge, history := &book{err: tt.judge}, &book{err: tt.history}
+		err := tee{judge, history}.Send(t.Context(), counts)
+		if !errors.Is(err, tt.judge) || len(judge.counts) != tt.sent || len(history.counts) != tt.kept {
+			t.Errorf("%+v: error %v, sent %v, kept %v", tt, err, judge.counts, history.counts)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package canon
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// Check reports why a key written by a person is not one that a request can
+// have, and how it has to be written.
+func Check(key hottype.Key) error {
+	if _, _, ok := cutAlias(string(key)); ok {
+		return nil
+	}
+	resource, params := key.Cut()
+	switch {
+	case !isResource(resource):
+		return fmt.Errorf("canon: key %.300q: the resource is neither a rule's name nor a path", key)
+	case params == Malformed, isCanonical([]byte(params)) && key == hottype.NewKey(resource, params):
+		return nil
+	}
+	return fmt.Errorf("canon: key %.300q is not in canonical form; write %.300q", key, Canonical(key))
+}
+
+// Canonical gives the key that a person means who writes its parameters as in
+// a query, in any order and spelling.
+func Canonical(key hottype.Key) hottype.Key {
+	resource, params := key.Cut()
+	if params == Malformed {
+		return key
+	}
+	all := NewSelector(Selection{All: true})
+	lim := Limits{Pairs: math.MaxInt, NameBytes: math.MaxInt / 4, ValueBytes: math.MaxInt / 4, QueryBytes: math.MaxInt}
+	out, _ := all.Append([]byte(resource), params, nil, &lim, new(Scratch))
+	return hottype.Key(out)
+}
+
+// isCanonical reports whether a text is what Selector.Append writes: pairs
+// with exactly one bare "=", in order, every byte in its one spelling.
+func isCanonical(params []byte) bool {
+	if len(params) == 0 {
+		return true
+	}
+	var last pair
+	for at, n := 0, 0; ; n++ {
+		p := pair{at: at, end: at + pieceEnd(params[at:]), escaped: true}
+		eq := bytes.IndexByte(params[p.at:p.end], '=')
+		if eq < 0 {
+			return false
+		}
+		p.eq = p.at + eq
+		if !isSpelled(params[p.at:p.eq]) || !isSpelled(params[p.eq+1:p.end]) {
+			return false
+		}
+		if n > 0 && comparePairs(params, &last, &p) > 0 {
+			return false
+		}
+		if p.end == len(params) {
+			return true
+		}
+		last, at = p, p.end+1
+	}
+}
+
+// isSpelled reports whether a name or value is in canonical spelling.
+func isSpelled(text []byte) bool {
+	for i := 0; i < len(text); {
+		c, n := DecodedByte(text[i:])
+		if (n == 1) != (classes[c] == plain) || n == 3 && !upperEscape(text[i:]) {
+			return false
+		}
+		i += n
+	}
+	return true
+}
+
+func pieceEnd(text []byte) int {
+	if i := bytes.IndexByte(text, '&'); i >= 0 {
+		return i
+	}
+	return len(text)
+}

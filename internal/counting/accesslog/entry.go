@@ -1,0 +1,135 @@
+package accesslog
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// Format names a way of writing a line.
+type Format string
+
+// The formats.
+const (
+	// Combined is the common and the combined format of Apache and nginx,
+	// optionally with a virtual host as first field. Further fields at the end
+	// of a line are ignored.
+	Combined Format = "combined"
+	// Events is unix_seconds, client, method and target, separated by tabs.
+	// Empty lines and lines that begin with "#" are skipped.
+	Events Format = "events"
+	// JSONL is one object a line with "t" (unix seconds or RFC 3339),
+	// "client", "method", "target" and, if known, "host" and "user_agent".
+	// Empty lines are skipped.
+	JSONL Format = "jsonl"
+)
+
+// ErrSkip is returned for lines that hold no request and are no mistake:
+// empty ones and comments.
+var ErrSkip = errors.New("accesslog: line holds no request")
+
+// Entry is one line. Parse overwrites all of it, so one Entry can be used for
+// many lines; it must not be copied, because Request.Header points into it.
+type Entry struct {
+	// Second is the unix second of the request and Nanos the part after it,
+	// 0 where the log has whole seconds only.
+	Second int64
+	Nanos  int32
+	// Request has a Header with User-Agent and Referer as far as the line
+	// tells them, never nil after a successful Parse.
+	Request hottype.Request
+
+	header Header
+}
+
+// At is the time of the request, in UTC.
+func (e *Entry) At() time.Time { return time.Unix(e.Second, int64(e.Nanos)).UTC() }
+
+// reset makes e as good as new.
+func (e *Entry) reset() {
+	*e = Entry{}
+	e.Request.Header = &e.header
+}
+
+// Header holds the request headers that a log line can tell.
+type Header struct{ UserAgent, Referer string }
+
+// Get gives a header by its name in any case, "" for what a log does not tell.
+func (h *Header) Get(name string) string {
+	switch {
+	case strings.EqualFold(name, "User-Agent"):
+		return h.UserAgent
+	case strings.EqualFold(name, "Referer"):
+		return h.Referer
+	}
+	return ""
+}
+
+// Error says why a line does not parse.
+type Error struct {
+	// Reason is what was expected, without any part of the line.
+	Reason string
+	// Value is the part of the line that is wrong, raw and of any length.
+	Value string
+}
+
+// shownValue is how many bytes of a wrong value are worth showing.
+const shownValue = 60
+
+// Error quotes the value, so no control byte of a log reaches a terminal.
+func (e *Error) Error() string {
+	v, more := e.Value, ""
+	if len(v) > shownValue {
+		v, more = v[:shownValue], "..."
+	}
+	return fmt.Sprintf("accesslog: %s, not %q%s", e.Reason, v, more)
+}
+
+// Parse reads one line without its line end into e. It returns ErrSkip for
+// lines that hold no request, an *Error for broken ones. After an error e is
+// not to be used.
+func (f Format) Parse(line string, e *Entry) error {
+	e.reset()
+	switch f {
+	case Combined:
+		return parseCombined(line, e)
+	case Events:
+		return parseEvent(line, e)
+	case JSONL:
+		return parseJSON(line, e)
+	}
+	return &Error{Reason: "format must be combined, events or jsonl", Value: string(f)}
+}
+
+// Detect finds the format of the first lines of a log: the one that most of
+// them parse as. False when none of them parses as anything.
+func Detect(lines []string) (Format, bool) {
+	var (
+		best Format
+		most int
+		e    Entry
+	)
+	for _, f := range []Format{Combined, Events, JSONL} {
+		n := 0
+		for _, l := range lines {
+			if f.Parse(l, &e) == nil {
+				n++
+			}
+		}
+		if n > most {
+			best, most = f, n
+		}
+	}
+	return best, most > 0
+}
+
+// client reads the client field of any format; "-" is an unknown client.
+func client(s string) hottype.Client {
+	if s == "-" {
+		return hottype.Client{}
+	}
+	return hottype.ParseClient(s)
+}

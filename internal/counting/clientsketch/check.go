@@ -1,0 +1,71 @@
+package clientsketch
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+var errCrowd = errors.New("crowd: out of bounds or out of order")
+
+// Check reports whether a crowd that came from outside is one that this room
+// could have made: sizes, order, numbers from 1 to MaxN, and counters that do
+// not add up to more than was seen. nil is sound.
+func Check(c *hottype.Crowd) error {
+	if c == nil {
+		return nil
+	}
+	ok := c.Seen > 0 && c.Seen <= MaxN && len(c.Marks) <= MaxMarks && len(c.Heavy) <= MaxHeavy &&
+		ascending(c.Marks) && slices.IsSortedFunc(c.Heavy, byN) && weighs(c.Heavy) <= c.Seen
+	if !ok {
+		return errCrowd
+	}
+	return nil
+}
+
+// Settle makes a crowd sound that was put together from members of which some
+// may have been lost on the way, or made up by somebody: what was seen is at
+// least what its parts say. It is false where even then the crowd is unsound.
+func Settle(c *hottype.Crowd) bool {
+	least := int64(len(c.Marks))
+	weight := int64(0)
+	for _, h := range c.Heavy {
+		weight = min(weight+min(h.N, MaxN), MaxN)
+	}
+	c.Seen = min(max(c.Seen, least, weight), MaxN)
+	return Check(c) == nil
+}
+
+func ascending(marks []uint32) bool {
+	for i := 1; i < len(marks); i++ {
+		if marks[i-1] >= marks[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func byN(a, b hottype.ClientCount) int {
+	switch {
+	case a.N > b.N:
+		return -1
+	case a.N < b.N:
+		return 1
+	}
+	return 0
+}
+
+// weighs is the sum of the counters, more than any Seen where one of them is
+// no sound counter.
+func weighs(heavy []hottype.ClientCount) int64 {
+	total := int64(0)
+	for i, h := range heavy {
+		twice := slices.ContainsFunc(heavy[:i], func(o hottype.ClientCount) bool { return o.Client == h.Client })
+		if h.N <= 0 || h.N > MaxN || h.Client.IsZero() || twice {
+			return MaxN + 1
+		}
+		total += h.N
+	}
+	return total
+}

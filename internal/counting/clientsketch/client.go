@@ -1,0 +1,89 @@
+package clientsketch
+
+import (
+	"net/netip"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// maxName is how much of a client's opaque name counts, in bytes.
+const maxName = 64
+
+// The first byte of a client's form: what follows.
+const (
+	formName = 0x00 // 1 to maxName bytes
+	formIPv4 = 0x04 // 4 bytes
+	formIPv6 = 0x06 // 8 bytes: the /64
+)
+
+// AppendClient appends the form in which a client is hashed and sent: a byte
+// that says what follows, then 4 bytes of an IPv4 address, the 8 bytes of an
+// IPv6 /64, or the first 64 bytes of a name. The unknown client is empty.
+func AppendClient(dst []byte, c hottype.Client) []byte {
+	a := c.Addr.Unmap()
+	switch {
+	case a.Is4():
+		b := a.As4()
+		return append(append(dst, formIPv4), b[:]...)
+	case a.Is6():
+		b := a.As16()
+		return append(append(dst, formIPv6), b[:8]...)
+	case c.Name != "":
+		return append(append(dst, formName), c.Name[:min(len(c.Name), maxName)]...)
+	}
+	return dst
+}
+
+// ParseClient reads the form that AppendClient writes. It is false for
+// anything else, the empty form too.
+func ParseClient(form []byte) (hottype.Client, bool) {
+	if len(form) == 0 {
+		return hottype.Client{}, false
+	}
+	switch rest := form[1:]; form[0] {
+	case formIPv4:
+		if len(rest) == 4 {
+			return hottype.Client{Addr: netip.AddrFrom4([4]byte(rest))}, true
+		}
+	case formIPv6:
+		if len(rest) == 8 {
+			var a [16]byte // ::/64 reads as itself, never as the IPv4 addresses mapped into it
+			copy(a[:], rest)
+			return hottype.Client{Addr: netip.AddrFrom16(a)}, true
+		}
+	case formName:
+		if len(rest) > 0 && len(rest) <= maxName {
+			return hottype.Client{Name: string(rest)}, true
+		}
+	}
+	return hottype.Client{}, false
+}
+
+// group is the client that counts for c: see hottype.ClientFrom. Clients that
+// the pipeline's readers of requests made are that already.
+func group(c hottype.Client) hottype.Client {
+	switch {
+	case c.Addr.Is4():
+		return hottype.Client{Addr: c.Addr}
+	case c.Addr.IsValid():
+		return hottype.ClientFrom(c.Addr)
+	case len(c.Name) > maxName:
+		return hottype.Client{Name: c.Name[:maxName]}
+	}
+	return c
+}
+
+// Mark is the hash of a client that all processes agree on: FNV-1a with 64
+// bits over the client's form (AppendClient), mixed by the finaliser of
+// MurmurHash3 (fmix64), because FNV's high bits move too little for short
+// input; of that the upper 32 bits.
+func Mark(c hottype.Client) uint32 {
+	var buf [1 + maxName]byte
+	h := uint64(14695981039346656037)
+	for _, b := range AppendClient(buf[:0], c) {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return uint32((h ^ h>>33) >> 32)
+}

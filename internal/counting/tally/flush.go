@@ -1,0 +1,198 @@
+package tally
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// outbox is what stands between the tables and the sink. Whoever holds the
+// turn may touch it.
+type outbox struct {
+	// pending is at most one batch that the sink refused once.
+	pending []hottype.Count
+	failing bool // the outage has been logged
+	lost    uint64
+}
+
+// Run flushes every Config.Flush until ctx ends, then a last time, and returns
+// nil. The end takes at most two calls of the sink, each within
+// Config.Timeout. Stop those who Add first: what is added later stays.
+func (t *Tally) Run(ctx context.Context) error {
+	tick := time.NewTicker(t.cfg.Flush)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			_ = t.Flush(ctx) // counted and logged
+		case <-ctx.Done():
+			// A refused batch has one more chance, then what came since.
+			for range 2 {
+				_ = t.Flush(context.WithoutCancel(ctx))
+			}
+			return nil
+		}
+	}
+}
+
+// Flush hands what was added so far to the sink, and reports what the sink
+// said. It waits for a flush that is under way. Run does this by itself; tests
+// and a shutdown in several steps may want it at once.
+//
+// A batch that the sink refuses is sent once more at the next flush, before
+// anything newer, and then dropped and counted. So during an outage there is
+// never more than one batch in memory, and what arrives after one is fresh: a
+// sink without timestamps (StatsD) would take a backlog for a burst.
+func (t *Tally) Flush(ctx context.Context) error {
+	select {
+	case <-t.turn:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { t.turn <- struct{}{} }()
+
+	counts := t.collect()
+	if again := t.out.pending; again != nil {
+		if err := t.send(ctx, again); err != nil {
+			t.drop(again)
+			t.keep(counts)
+			return err
+		}
+		t.keep(nil)
+	}
+	if len(counts) == 0 {
+		return nil
+	}
+	err := t.send(ctx, counts)
+	if err != nil {
+		t.keep(counts)
+	}
+	return err
+}
+
+// send calls the sink. The end of ctx does not cut a send short: the deadline
+// does, so that a shutdown loses nothing that is on its way.
+func (t *Tally) send(ctx context.Context, counts []hottype.Count) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cfg.Timeout)
+	defer cancel()
+	if err := t.cfg.Sink.Send(ctx, counts); err != nil {
+		t.sinkErrors.Add(1)
+		if !t.out.failing {
+			t.out.failing = true
+			t.cfg.Log.Warn("tally: cannot hand on counts; they are dropped until it works again", "err", err)
+		}
+		return fmt.Errorf("tally: %w", err)
+	}
+	t.flushed.Add(requests(counts))
+	if t.out.failing {
+		t.out.failing = false
+		t.cfg.Log.Info("tally: counts are handed on again", "dropped", t.out.lost)
+		t.out.lost = 0
+	}
+	return nil
+}
+
+// keep makes counts the pending batch; none is nil.
+func (t *Tally) keep(counts []hottype.Count) {
+	if len(counts) == 0 {
+		counts = nil
+	}
+	t.out.pending = counts
+	t.pending.Store(int64(len(counts)))
+}
+
+func (t *Tally) drop(counts []hottype.Count) {
+	n := requests(counts)
+	t.out.lost += n
+	t.droppedSink.Add(n)
+}
+
+// collect empties every shard into one batch, with one count for each pair.
+func (t *Tally) collect() []hottype.Count {
+	n := t.room.keys.Load()
+	if n == 0 {
+		return nil
+	}
+	counts := make([]hottype.Count, 0, n)
+	for j := range laneShards {
+		all := t.swap(j)
+		for _, other := range all[1:] {
+			all[0].absorb(other)
+		}
+		counts = all[0].appendTo(counts)
+		t.ranks.note(all[0])
+		for _, full := range all {
+			full.reset()
+		}
+	}
+	t.followed.Store(t.ranks.follow())
+	return counts
+}
+
+// swap takes the tables of one shard in every lane.
+func (t *Tally) swap(j int) []*table {
+	all := make([]*table, 0, maxLanes)
+	for i := range t.lanes {
+		full := t.lanes[i].shards[j].swap()
+		t.room.give(full)
+		all = append(all, full)
+	}
+	return all
+}
+
+func requests(counts []hottype.Count) uint64 {
+	var n uint64
+	for i := range counts {
+		n += uint64(counts[i].N)
+	}
+	return n
+}
+
+// Stats is what a Tally did. Except for Keys, Pending and Followed the fields only grow
+// and count requests, and once all is flushed
+//
+//	Added = Flushed + DroppedFull + DroppedSink
+type Stats struct {
+	Added   uint64
+	Flushed uint64
+	// DroppedFull found no room: more than MaxKeys or MaxBytes in one flush.
+	DroppedFull uint64
+	// DroppedSink was refused by the sink twice.
+	DroppedSink uint64
+	// SinkErrors are calls of the sink that failed.
+	SinkErrors uint64
+	// Keys are the pairs of key and second now in the tables; Pending are
+	// those in the batch that waits for its second try.
+	Keys    int64
+	Pending int64
+	// Followed are the keys whose clients are looked at, and DroppedCrowds the
+	// requests of such keys whose client found no room: they are counted, and
+	// not seen.
+	Followed      int64
+	DroppedCrowds uint64
+}
+
+// Stats reads the counters.
+func (t *Tally) Stats() Stats {
+	s := Stats{
+		Flushed:     t.flushed.Load(),
+		DroppedSink: t.droppedSink.Load(),
+		SinkErrors:  t.sinkErrors.Load(),
+		Keys:        t.room.keys.Load(),
+		Pending:     t.pending.Load(),
+		Followed:    t.followed.Load().size(),
+	}
+	for i := range t.lanes {
+		for j := range t.lanes[i].shards {
+			sh := &t.lanes[i].shards[j]
+			sh.mu.Lock()
+			s.Added += sh.added
+			s.DroppedFull += sh.dropped
+			s.DroppedCrowds += sh.unseen
+			sh.mu.Unlock()
+		}
+	}
+	return s
+}

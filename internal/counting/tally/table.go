@@ -1,0 +1,211 @@
+package tally
+
+import (
+	"sync/atomic"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/clientsketch"
+)
+
+const (
+	minSlots = 64
+	minArena = 1 << 10
+)
+
+// slot is one pair of key and second; n is 0 in an empty one.
+type slot struct {
+	hash     uint64
+	off, len uint32 // of the key, in the arena
+	second   int64
+	n        int64
+	crowd    int32 // who stands behind n, in crowds: its place + 1; 0: nobody looked
+}
+
+// table is an open-addressing hash table with the bytes of its keys beside it.
+// It is not safe for concurrent use: a shard's lock guards it, and after the
+// swap the flush owns it alone.
+//
+// It doubles at three quarters full and halves again when a flush found it
+// almost empty, so that a flood of keys costs memory only while it lasts. What
+// it may hold in all is for room to say.
+type table struct {
+	slots  []slot // a power of two
+	used   int
+	arena  []byte
+	crowds crowds
+}
+
+func newTable() *table {
+	return &table{slots: make([]slot, minSlots), arena: make([]byte, 0, minArena)}
+}
+
+// room is what all shards together may hold. It is touched only for new pairs
+// and crowds.
+type room struct {
+	keys, bytes, crowds          atomic.Int64
+	maxKeys, maxBytes, maxCrowds int64
+}
+
+// take asks for the room of one pair. The look before the change keeps cores
+// from fighting over a counter that is at its limit anyway.
+func (r *room) take(bytes int) bool {
+	b := int64(bytes)
+	if r.keys.Load() >= r.maxKeys || r.bytes.Load()+b > r.maxBytes {
+		return false
+	}
+	if r.keys.Add(1) > r.maxKeys || r.bytes.Add(b) > r.maxBytes {
+		r.keys.Add(-1)
+		r.bytes.Add(-b)
+		return false
+	}
+	return true
+}
+
+// takeCrowd asks for the room of one crowd.
+func (r *room) takeCrowd() bool {
+	if r.crowds.Load() >= r.maxCrowds {
+		return false
+	}
+	if r.crowds.Add(1) > r.maxCrowds {
+		r.crowds.Add(-1)
+		return false
+	}
+	return true
+}
+
+// give returns the room of what a table holds.
+func (r *room) give(t *table) {
+	r.keys.Add(-int64(t.used))
+	r.bytes.Add(-int64(len(t.arena)))
+	r.crowds.Add(-int64(t.crowds.lent))
+}
+
+// add counts n for a pair and gives its slot, which is valid until the next
+// one is added; nil where the pair is new and there is no room for it.
+func (t *table) add(r *room, h uint64, key []byte, second, n int64) *slot {
+	if s := t.find(h, key, second); s.n != 0 {
+		s.n = sum(s.n, n)
+		return s
+	}
+	if !r.take(len(key)) {
+		return nil
+	}
+	return t.insert(h, key, second, n)
+}
+
+// addKnown counts n for a pair that is there, and gives nil where it is not.
+func (t *table) addKnown(h uint64, key []byte, second, n int64) *slot {
+	s := t.find(h, key, second)
+	if s.n == 0 {
+		return nil
+	}
+	s.n = sum(s.n, n)
+	return s
+}
+
+// insert adds a pair that is not there.
+func (t *table) insert(h uint64, key []byte, second, n int64) *slot {
+	if (t.used+1)*4 > len(t.slots)*3 {
+		t.resize(2 * len(t.slots))
+	}
+	s := t.find(h, key, second)
+	*s = slot{hash: h, off: uint32(len(t.arena)), len: uint32(len(key)), second: second, n: n}
+	t.arena = append(t.arena, key...)
+	t.used++
+	return s
+}
+
+// find returns the slot of a pair, or the empty one where it would go. There
+// always is an empty one.
+func (t *table) find(h uint64, key []byte, second int64) *slot {
+	mask := uint64(len(t.slots) - 1)
+	// The low bits chose the shard, so they say nothing here. Seconds differ
+	// in their low bits and move the pair only by as much.
+	for i := h>>16 + uint64(second); ; i++ {
+		s := &t.slots[i&mask]
+		if s.n == 0 {
+			return s
+		}
+		if s.hash == h && s.second == second && string(t.arena[s.off:s.off+s.len]) == string(key) {
+			return s
+		}
+	}
+}
+
+func (t *table) resize(n int) {
+	old := t.slots
+	t.slots = make([]slot, n)
+	mask := uint64(n - 1)
+	for _, s := range old {
+		if s.n == 0 {
+			continue
+		}
+		i := s.hash>>16 + uint64(s.second)
+		for t.slots[i&mask].n != 0 {
+			i++
+		}
+		t.slots[i&mask] = s
+	}
+}
+
+// absorb adds what other holds to t. It asks for no room: the flush has given
+// it back already.
+func (t *table) absorb(other *table) {
+	if other.used == 0 {
+		return
+	}
+	for i := range other.slots {
+		o := &other.slots[i]
+		if o.n == 0 {
+			continue
+		}
+		key := other.key(o)
+		s := t.addKnown(o.hash, key, o.second, o.n)
+		if s == nil {
+			s = t.insert(o.hash, key, o.second, o.n)
+		}
+		if o.crowd > 0 {
+			clientsketch.Merge(t.crowds.of(s), other.crowds.of(o))
+		}
+	}
+}
+
+func (t *table) key(s *slot) []byte { return t.arena[s.off : s.off+s.len] }
+
+// appendTo appends what the table holds. All keys are parts of one string.
+func (t *table) appendTo(counts []hottype.Count) []hottype.Count {
+	if t.used == 0 {
+		return counts
+	}
+	keys, sent := string(t.arena), t.crowds.send()
+	for i := range t.slots {
+		if s := &t.slots[i]; s.n > 0 {
+			key := hottype.Key(keys[s.off : s.off+s.len])
+			counts = append(counts, hottype.Count{Key: key, N: s.n, Second: s.second, Crowd: sent.of(s)})
+		}
+	}
+	return counts
+}
+
+// reset empties the table, and halves what it hardly used.
+func (t *table) reset() {
+	if n := len(t.slots); n > minSlots && t.used*8 < n {
+		t.slots = make([]slot, n/2)
+	} else {
+		clear(t.slots)
+	}
+	if c := cap(t.arena); c > minArena && len(t.arena)*8 < c {
+		t.arena = make([]byte, 0, max(c/2, minArena))
+	}
+	t.arena = t.arena[:0]
+	t.used = 0
+	t.crowds.reset()
+}
+
+// sum adds two positive numbers; beyond the largest it stays there.
+func sum(a, b int64) int64 {
+	if c := a + b; c > 0 {
+		return c
+	}
+	return 1<<63 - 1
+}

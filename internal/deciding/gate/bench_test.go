@@ -1,0 +1,137 @@
+package gate_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+)
+
+const benchRules = `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id, lang, page], hot: {rate: 100}, limit: {rate: 100, burst: 200, scope: instance}}
+`
+
+const benchWindows = benchRules + `
+ip:
+  fixed: {limit: 1000000000, window: 1s, scope: instance}
+  sliding: {limit: 1000000, window: 60s, scope: instance}
+`
+
+const hotKey hottype.Key = "topic?id=42&lang=en&page=3"
+
+// nobody is a Counter that does not count.
+type nobody struct{}
+
+func (nobody) AddFrom([]byte, int64, int64, hottype.Client) {}
+
+// drain is a tally.Sink that forgets.
+type drain struct{}
+
+func (drain) Send(context.Context, []hottype.Count) error { return nil }
+
+func benchGate(b testing.TB, yaml string, counter gate.Counter) *bundle {
+	g := assemble(parse(b, yaml), gate.Config{Counter: counter})
+	g.hot(hotKey, "topic?id=7&lang=en&page=3")
+	return g
+}
+
+// exhaust makes the hot key denied for good.
+func (b *bundle) exhaust() {
+	for b.get("/topic?id=42&lang=en&page=3", "203.0.113.9").Allowed {
+	}
+}
+
+func benchAsk(b *testing.B, g *bundle, target string, allowed bool) {
+	req := request(target, "203.0.113.9")
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		if v := g.Ask(ctx, g.now, req); v.Allowed != allowed {
+			b.Fatalf("%+v", v)
+		}
+	}
+}
+
+func BenchmarkCold3Params(b *testing.B) {
+	for name, counter := range map[string]gate.Counter{
+		"uncounted": nobody{}, "tally": tally.New(tally.Config{Sink: drain{}}),
+	} {
+		b.Run(name, func(b *testing.B) {
+			benchAsk(b, benchGate(b, benchRules, counter), "/topic?id=41&lang=en&page=3", true)
+		})
+		b.Run(name+"/windows", func(b *testing.B) {
+			g := benchGate(b, benchWindows, counter)
+			req := request("/topic?id=41&lang=en&page=3", "203.0.113.9")
+			b.ReportAllocs()
+			for b.Loop() {
+				g.Ask(b.Context(), g.now, req)
+			}
+		})
+	}
+}
+
+func BenchmarkHotDenied(b *testing.B) {
+	g := benchGate(b, benchRules, tally.New(tally.Config{Sink: drain{}}))
+	g.exhaust()
+	benchAsk(b, g, "/topic?id=42&lang=en&page=3", false)
+}
+
+func BenchmarkHotAllowed(b *testing.B) {
+	g := benchGate(b, benchRules, tally.New(tally.Config{Sink: drain{}}))
+	req := request("/topic?id=42&lang=en&page=3", "203.0.113.9")
+	b.ReportAllocs()
+	for b.Loop() {
+		g.now = g.now.Add(10 * time.Millisecond)
+		if v := g.Ask(b.Context(), g.now, req); !v.Allowed {
+			b.Fatalf("%+v", v)
+		}
+	}
+}
+
+// In parallel every caller asks for keys of its own, as requests do.
+func BenchmarkParallel(b *testing.B) {
+	for name, denied := range map[string]bool{"cold": false, "denied": true} {
+		b.Run(name, func(b *testing.B) {
+			g := benchGate(b, benchRules, tally.New(tally.Config{Sink: drain{}}))
+			g.exhaust()
+			var callers atomic.Int64
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				var reqs [64]*hottype.Request
+				base := callers.Add(1) << 16
+				for i := range reqs {
+					id := strconv.FormatInt(base+int64(i), 10)
+					if denied {
+						id = "42"
+					}
+					reqs[i] = request("/topic?id="+id+"&lang=en&page=3", "203.0.113.9")
+				}
+				for i := 0; pb.Next(); i++ {
+					g.Ask(context.Background(), g.now, reqs[i&63])
+				}
+			})
+		})
+	}
+}
+
+// A shared store in the way: what the gate adds around the call.
+func BenchmarkSharedCall(b *testing.B) {
+	yaml := strings.NewReplacer("instance", "cluster", "burst: 200", "burst: 1000000000").Replace(benchRules)
+	for name, shared := range map[string]limit.Store{
+		"prompt": promptly{newUnreliable(healthy)}, "aside": newUnreliable(healthy), "sharded": newSharded(),
+	} {
+		b.Run(name, func(b *testing.B) {
+			g := assemble(parse(b, yaml), gate.Config{Shared: shared, Budget: time.Minute})
+			g.hot(hotKey)
+			benchAsk(b, g, "/topic?id=42&lang=en&page=3", true)
+		})
+	}
+}

@@ -1,0 +1,107 @@
+package gate_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+)
+
+// budgetRules ask the shared store twice: for a limit, and for one in shadow mode.
+const budgetRules = `
+rules:
+  - {name: live, match: {path: /t}, params: [id], continue: true, hot: {rate: 10}, limit: {rate: 4, on_store_failure: open}}
+  - {name: shadow, match: {path: /t}, params: [id], hot: {rate: 10}, limit: {rate: 4, mode: shadow}}
+`
+
+func budgeted(t *testing.T, store limit.Store, budget time.Duration) *bundle {
+	b := build(t, budgetRules, gate.Config{Shared: store, Budget: budget})
+	b.hot("live?id=1", "shadow?id=1")
+	return b
+}
+
+// took is how long a decision takes, by the clock of the bubble.
+func (b *bundle) took() (time.Duration, hottype.Verdict) {
+	began := time.Now()
+	v := b.get("/t?id=1", "1.1.1.1")
+	return time.Since(began), v
+}
+
+// A store that does not answer costs a decision Config.Budget, whatever that is, to
+// the nanosecond: nothing longer, and nothing shorter.
+func TestBudgetIsKeptExactly(t *testing.T) {
+	t.Parallel()
+	for configured, want := range map[time.Duration]time.Duration{
+		0: gate.DefaultBudget, time.Millisecond: time.Millisecond, 7 * time.Millisecond: 7 * time.Millisecond,
+		gate.DefaultBudget: gate.DefaultBudget, 3 * time.Second: 3 * time.Second,
+	} {
+		for _, mode := range []int32{stuck, frozen} {
+			synctest.Test(t, func(t *testing.T) {
+				store := newUnreliable(mode)
+				defer close(store.release)
+				b := budgeted(t, store, configured)
+				if d, v := b.took(); d != want || !v.Allowed || v.Reason != hottype.ReasonStore {
+					t.Errorf("budget %v, store in mode %d: took %v: %+v", configured, mode, d, v)
+				}
+			})
+		}
+	}
+}
+
+// slow is a shared store that takes its time for every call, if its context lets it.
+type slow struct {
+	*limit.Memory
+	each time.Duration
+}
+
+func (s *slow) Take(ctx context.Context, now time.Time, c []limit.Charge, r []limit.Result) (bool, error) {
+	select {
+	case <-time.After(s.each):
+		return s.Memory.Take(ctx, now, c, r)
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+func (*slow) HonoursContext() bool { return true }
+
+// All calls of one decision share its budget.
+func TestBudgetIsOfTheDecision(t *testing.T) {
+	t.Parallel()
+	const budget = 20 * time.Millisecond
+	for each, want := range map[time.Duration]time.Duration{
+		4 * time.Millisecond: 8 * time.Millisecond, 12 * time.Millisecond: budget, 19 * time.Millisecond: budget, 40 * time.Millisecond: budget,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := budgeted(t, &slow{limit.NewMemory(limit.MemoryConfig{}), each}, budget)
+			if d, v := b.took(); d != want || !v.Allowed {
+				t.Errorf("two calls of %v took %v, want %v: %+v", each, d, want, v)
+			}
+		})
+	}
+}
+
+// Decisions that begin within a twentieth of the budget end together; one that
+// begins later has a budget of its own.
+func TestBudgetIsSharedForATwentieth(t *testing.T) {
+	t.Parallel()
+	const budget = 20 * time.Millisecond
+	for later, want := range map[time.Duration]time.Duration{
+		0: budget, budget/20 - 1: budget - (budget/20 - 1), budget / 20: budget, budget/20 + 1: budget,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := budgeted(t, promptly{newUnreliable(stuck)}, budget)
+			go b.took()
+			time.Sleep(later)
+			synctest.Wait()
+			if d, _ := b.took(); d != want {
+				t.Errorf("%v after another: took %v, want %v", later, d, want)
+			}
+			time.Sleep(budget)
+		})
+	}
+}

@@ -1,0 +1,112 @@
+package gate_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// A denied key costs its store one call for each token, and is denied exactly
+// as long as the store would.
+func TestDeniedKeyIsDeniedWithoutTheStore(t *testing.T) {
+	t.Parallel()
+	store := newUnreliable(healthy)
+	b := build(t, failureRules, gate.Config{Shared: promptly{store}, Budget: time.Hour})
+	b.hot("local?id=1")
+	for i := range 1000 {
+		if v := b.get("/local?id=1", "1.1.1.1"); v.Allowed != (i < 8) {
+			t.Fatalf("%d: %+v", i, v)
+		}
+	}
+	if n := store.calls.Load(); n != 9 {
+		t.Errorf("%d calls", n)
+	}
+	b.now = b.now.Add(250*time.Millisecond - time.Microsecond)
+	v := b.get("/local?id=1", "1.1.1.1")
+	if v.Allowed || v.RetryAfter != time.Microsecond || v.ResetAfter != 1750*time.Millisecond+time.Microsecond || v.Limit != 8 || v.Window != 2*time.Second {
+		t.Errorf("%+v", v)
+	}
+	b.now = b.now.Add(time.Microsecond)
+	if v := b.get("/local?id=1", "1.1.1.1"); !v.Allowed || store.calls.Load() != 10 {
+		t.Errorf("%+v after %d calls", v, store.calls.Load())
+	}
+	if s := b.Stats(); s.Spared != 992 || s.Denied.Hot != 993 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestDenialOfOneCostIsNotOfAnother(t *testing.T) {
+	t.Parallel()
+	b := build(t, failureRules, gate.Config{})
+	b.hot("local?id=1")
+	req := request("/local?id=1", "1.1.1.1")
+	for i, tc := range []struct {
+		cost int64
+		want bool
+	}{{5, true}, {5, false}, {1, true}, {2, true}, {1, false}, {9, false}, {1, false}} {
+		req.Cost = tc.cost
+		v := b.Ask(t.Context(), b.now, req)
+		if v.Allowed != tc.want || (tc.cost == 9) != (v.RetryAfter == hottype.Never) {
+			t.Errorf("%d: %+v", i, v)
+		}
+	}
+}
+
+func TestDenialIsVoidWithItsLimit(t *testing.T) {
+	t.Parallel()
+	b := build(t, failureRules, gate.Config{})
+	b.hot("local?id=1")
+	for b.get("/local?id=1", "1.1.1.1").Allowed {
+	}
+	b.SetOverrides([]rules.Override{{ID: "more", Key: "local?id=1", Action: rules.ActionLimit, Rate: 100, Burst: 100}})
+	if v := b.get("/local?id=1", "1.1.1.1"); !v.Allowed {
+		t.Errorf("%+v", v)
+	}
+}
+
+// between is a shared store that lets something happen while it is asked, and
+// then denies.
+type between struct{ do func() }
+
+func (s *between) Take(_ context.Context, _ time.Time, _ []limit.Charge, results []limit.Result) (bool, error) {
+	if do := s.do; do != nil {
+		s.do = nil
+		do()
+	}
+	results[0] = limit.Result{Limit: 1, RetryAfter: time.Microsecond}
+	return false, nil
+}
+
+func (*between) HonoursContext() bool { return true }
+
+// One request holds the last place of a local window while the shared store is
+// asked; another is denied meanwhile. When the first gives its place back, the
+// second's denial no longer holds.
+func TestRefundVoidsDenials(t *testing.T) {
+	t.Parallel()
+	store := new(between)
+	b := build(t, `
+rules:
+  - {name: one, match: {path: /t}, params: [id], continue: true, hot: {rate: 10}, limit: {rate: 2, scope: cluster}}
+  - {name: two, match: {path: /t}, params: [id], hot: {rate: 10}, limit: {algorithm: fixed_window, limit: 1, window: 1h, scope: instance}}
+`, gate.Config{Shared: store, Budget: time.Hour})
+	b.hot("one?id=1", "two?id=1")
+	store.do = func() {
+		for range 2 {
+			if v := b.get("/t?id=1", "1.1.1.1"); v.Allowed || v.Rule != "two" {
+				t.Errorf("%+v", v)
+			}
+		}
+	}
+	if v := b.get("/t?id=1", "1.1.1.1"); v.Allowed || v.Rule != "one" || b.Stats().Spared != 1 {
+		t.Errorf("%+v", v)
+	}
+	if v := b.get("/t?id=1", "1.1.1.1"); v.Rule != "one" {
+		t.Errorf("%+v: the place was given back", v)
+	}
+}

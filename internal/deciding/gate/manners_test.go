@@ -1,0 +1,101 @@
+package gate_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+)
+
+// Who may wait is let in with a wait, in turn, and refused at once when that
+// would be too long.
+func TestRequestsWaitTheirTurn(t *testing.T) {
+	t.Parallel()
+	for _, scope := range []string{"instance", "cluster"} {
+		b := build(t, `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 10, burst: 2, wait: 250ms, scope: `+scope+`}}
+`, gate.Config{})
+		b.hot("topic?id=42")
+		for i, want := range []time.Duration{0, 0, 100, 200, -1, -1} {
+			v := b.get("/topic?id=42", "192.0.2.1")
+			if v.Allowed != (want >= 0) || v.Allowed && v.Wait != want*time.Millisecond {
+				t.Errorf("%s: request %d: %+v, want a wait of %d ms", scope, i, v, want)
+			}
+		}
+		if v := b.get("/topic?id=7", "192.0.2.1"); v.Wait != 0 {
+			t.Errorf("%s: a cold key waits: %+v", scope, v)
+		}
+	}
+}
+
+// A denial blocks the key for as long as the rule says, without asking the store
+// again, until the rule changes.
+func TestDenialBlocks(t *testing.T) {
+	t.Parallel()
+	rule := func(block string) string {
+		return `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 10, burst: 2` + block + `}}
+`
+	}
+	b := build(t, rule(", block: 5s"), gate.Config{})
+	b.hot("topic?id=42")
+	for range 2 {
+		b.get("/topic?id=42", "192.0.2.1")
+	}
+	if v := b.get("/topic?id=42", "192.0.2.1"); v.Allowed || v.RetryAfter != 5*time.Second {
+		t.Fatalf("one too many: %+v", v)
+	}
+	b.now = b.now.Add(4 * time.Second)
+	if v := b.get("/topic?id=42", "192.0.2.1"); v.Allowed || v.RetryAfter != time.Second {
+		t.Errorf("after 4 s: %+v", v)
+	}
+	if st := b.Stats(); st.StoreCalls != 3 || st.Spared != 1 {
+		t.Errorf("%d calls of the store, %d spared, want 3 and 1", st.StoreCalls, st.Spared)
+	}
+	b.SetRules(parse(t, rule("")))
+	if v := b.get("/topic?id=42", "192.0.2.1"); !v.Allowed {
+		t.Errorf("under a rule that does not block: %+v", v)
+	}
+	b.SetRules(parse(t, rule(", block: 5s")))
+	b.now = b.now.Add(time.Second)
+	if v := b.get("/topic?id=42", "192.0.2.1"); !v.Allowed {
+		t.Errorf("when it is over: %+v", v)
+	}
+}
+
+// A limit on trial says what it would have done, whatever the live one does, and
+// does nothing.
+func TestTrial(t *testing.T) {
+	t.Parallel()
+	b := build(t, `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 1/m, burst: 3, trial: {rate: 1/m, burst: 2}}}
+  - {name: item, match: {path: /item}, params: [id], hot: {rate: 1}, limit: {rate: 1/m, burst: 3, trial: {rate: 1/m, burst: 8}}}
+ip: {fixed: {limit: 20, window: 1h}}
+`, gate.Config{Live: func() int { return 2 }})
+	b.hot("topic?id=42", "item?id=42")
+	for i := range 5 {
+		if v := b.get("/topic?id=42", "192.0.2.1"); v.Allowed != (i < 3) || v.Shadowed {
+			t.Errorf("topic, request %d: %+v", i, v)
+		}
+		if v := b.get("/item?id=42", "192.0.2.1"); v.Allowed != (i < 3) {
+			t.Errorf("item, request %d: %+v", i, v)
+		}
+	}
+	// Two processes share the limit, so on trial here is a burst of 1 for topics
+	// and of 4 for items.
+	if got, want := b.Stats().Trials, (gate.Trials{Same: 7, Stricter: 2, Looser: 1}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	for range 20 {
+		b.get("/item?id=42", "192.0.2.9")
+	}
+	seen := b.Stats().Trials
+	b.get("/item?id=42", "192.0.2.1")
+	b.get("/topic?id=1", "192.0.2.1")
+	if got := b.Stats().Trials; got.Same != seen.Same+1 || got.Looser != seen.Looser {
+		t.Errorf("after one more for a hot key and one for a cold key: %+v, before %+v", got, seen)
+	}
+}

@@ -1,0 +1,30 @@
+package gate_test
+
+import (
+	"testing"
+
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+)
+
+// A limit in shadow mode denies nobody, whichever store has it; a request that one
+// of them would have denied is charged to none of them.
+func TestShadowLimits(t *testing.T) {
+	t.Parallel()
+	b := build(t, `
+rules:
+  - {name: here, match: {path: /t}, params: [id], continue: true, hot: {rate: 10}, limit: {rate: 1/h, burst: 3, scope: instance, mode: shadow}}
+  - {name: all, match: {path: /t}, params: [id], hot: {rate: 10}, limit: {rate: 1/h, burst: 1, scope: cluster, mode: shadow}}
+`, gate.Config{})
+	b.hot("here?id=1", "all?id=1")
+	for i := range 6 { // the second to the last are one too many for all
+		if v := b.get("/t?id=1", "1.1.1.1"); !v.Allowed || v.Shadowed != (i > 0) {
+			t.Errorf("request %d: %+v", i, v)
+		}
+	}
+	b.hot("here?id=1") // now it is asked for alone, and has 2 of 3
+	for i := range 4 {
+		if v := b.get("/t?id=1", "1.1.1.1"); !v.Allowed || v.Shadowed != (i > 1) || v.Remaining != int64(max(0, 1-i)) {
+			t.Errorf("request %d of the one that is kept here: %+v", i, v)
+		}
+	}
+}

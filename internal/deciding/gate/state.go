@@ -1,0 +1,139 @@
+package gate
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/gaissmai/bart"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// state is all that rules and overrides say, compiled. It is immutable but for
+// the counters in its marks; a change builds the next one.
+type state struct {
+	gen       uint64 // grows with every change; versions what is memoised
+	set       *rules.Set
+	overrides *rules.Overrides // nil: none
+	marks     map[markName]*mark
+	malformed map[*rules.Rule]*holding // of the reserved keys, where no override holds
+	exempt    *bart.Lite               // nil: none
+	everybody class
+	classes   map[string]*class // by name
+	sharing   sharing
+}
+
+// sharing is which stores there are beside the local one.
+type sharing struct{ exact, async bool }
+
+// class is what the gate needs to know of a group of requests.
+type class struct {
+	fixed, sliding *clientLimit // nil: none
+	upstream       string
+}
+
+// clientLimit is one per-IP window.
+type clientLimit struct {
+	space string
+	spec  limit.Spec
+	term  term
+}
+
+// term is what one charge means: which verdict it leads to, and what happens
+// when its store fails.
+type term struct {
+	rule   string // Verdict.Rule
+	reason hottype.Reason
+	window time.Duration // Verdict.Window
+	policy rules.FailurePolicy
+	shared bool // kept by the shared store
+	async  bool // kept by the store that exchanges sums
+	shadow bool
+	waits  bool // an admitted request may have to be held back
+}
+
+func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing) *state {
+	st := &state{gen: 1, set: set, sharing: sharing, exempt: exemptTable(set.IP.Exempt)}
+	var marks map[markName]*mark
+	if old != nil {
+		st.gen, marks = old.gen+1, old.marks
+	}
+	if len(set.Overrides)+len(live) > 0 {
+		st.overrides = rules.NewOverrides(set.Overrides, live)
+		st.marks = make(map[markName]*mark, len(set.Overrides)+len(live))
+		st.addMarks(marks, set.Overrides)
+		st.addMarks(marks, live)
+	}
+	st.foreseeMalformed()
+	st.everybody.fixed = st.window(set.IP.Fixed, "ip_fixed", "", hottype.ReasonIPFixed)
+	st.everybody.sliding = st.window(set.IP.Sliding, "ip_sliding", "", hottype.ReasonIPSliding)
+	st.classes = make(map[string]*class, len(set.Classes))
+	for _, c := range set.Classes {
+		st.classes[c.Name] = st.class(c)
+	}
+	return st
+}
+
+func (st *state) addMarks(old map[markName]*mark, list []rules.Override) {
+	for i := range list {
+		name := nameOf(&list[i])
+		if st.marks[name] = old[name]; st.marks[name] == nil {
+			st.marks[name] = newMark(&list[i])
+		}
+	}
+}
+
+// class compiles a class. Windows of its own count apart from everybody's.
+func (st *state) class(c *rules.Class) *class {
+	cl := &class{fixed: st.everybody.fixed, sliding: st.everybody.sliding, upstream: c.Upstream}
+	if c.Fixed != nil {
+		cl.fixed = st.window(c.Fixed, "ip_fixed", c.Name, hottype.ReasonIPFixed)
+	}
+	if c.Sliding != nil {
+		cl.sliding = st.window(c.Sliding, "ip_sliding", c.Name, hottype.ReasonIPSliding)
+	}
+	return cl
+}
+
+func (st *state) window(w *rules.IPWindow, name, class string, reason hottype.Reason) *clientLimit {
+	if w == nil {
+		return nil
+	}
+	space := name
+	if class != "" {
+		space += ":" + class
+	}
+	async := w.Consistency == rules.Async && w.Scope != rules.ScopeInstance && st.sharing.async
+	return &clientLimit{space: space, spec: w.Spec, term: term{
+		rule: name, reason: reason, window: refill(w.Spec),
+		policy: w.OnStoreFailure, shared: st.shares(w.Scope) && !async, async: async,
+	}}
+}
+
+// exemptTable indexes prefixes in the form that clients have: IPv4 unmapped,
+// IPv6 by /64. A longer IPv6 prefix exempts the /64 it lies in, because a
+// client is not known more closely than that.
+func exemptTable(list []netip.Prefix) *bart.Lite {
+	if len(list) == 0 {
+		return nil
+	}
+	t := new(bart.Lite)
+	for _, p := range list {
+		addr, bits := p.Addr(), p.Bits()
+		if addr.Is4In6() && bits >= 96 {
+			addr, bits = addr.Unmap(), bits-96
+		}
+		if addr.Is6() {
+			bits = min(bits, 64)
+		}
+		if q, err := addr.Prefix(bits); err == nil { // an invalid prefix matches nothing
+			t.Insert(q)
+		}
+	}
+	return t
+}
+
+// expired reports whether a moment that may be unset has come.
+func expired(until, now time.Time) bool { return !until.IsZero() && !now.Before(until) }

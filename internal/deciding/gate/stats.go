@@ -1,0 +1,202 @@
+package gate
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// Stats are the gate's counters since it was built. They only grow, but for
+// the states StoreHanging, StoreOpen, StoreParts and StoreOut.
+type Stats struct {
+	// Allowed are the requests let pass, by reason.
+	Allowed Admissions
+	Denied  hottype.Denials
+	// Shadowed are those of Allowed that a limit in shadow mode would have
+	// denied.
+	Shadowed uint64
+	// Trials are requests for keys whose limit has another on trial beside it,
+	// by how the two agreed.
+	Trials Trials
+
+	// StoreCalls to the shared store, StoreErrors among them, and
+	// StoreRefused that the breaker did not let through.
+	StoreCalls, StoreErrors, StoreRefused uint64
+	// Spared are refusals for which no store was asked, because it would have
+	// refused again.
+	Spared uint64
+	// StoreOpened and StoreClosed count the beginnings and ends of outages, of
+	// each part of the store.
+	StoreOpened, StoreClosed uint64
+	// StoreOpen is whether a breaker is open or probing now.
+	StoreOpen bool
+	// StoreParts is how many parts the store has, each with a breaker, and StoreOut
+	// of how many it is open: one, or on a cluster as many as there are masters, as
+	// far as the last failure showed.
+	StoreParts, StoreOut int64
+	// StoreHanging are calls that have not returned though their time is over.
+	StoreHanging int64
+	// StoreLatency counts the calls by how long they took.
+	StoreLatency Latency
+	// LocalErrors are failures of the local store. limit.Memory has none.
+	LocalErrors uint64
+}
+
+// Admissions counts requests let pass, by what they passed.
+type Admissions struct {
+	NoRule, Cold, Hot, Override, Exempt, Malformed uint64
+	Store                                          uint64 // by policy open, unjudged
+}
+
+// Total is all admissions.
+func (a Admissions) Total() uint64 {
+	return a.NoRule + a.Cold + a.Hot + a.Override + a.Exempt + a.Malformed + a.Store
+}
+
+// Trials compares limits on trial with the live ones.
+type Trials struct {
+	Same     uint64 // both let it pass, or neither
+	Stricter uint64 // only the one on trial would have denied it
+	Looser   uint64 // only the live one denied it
+}
+
+// Latency is a histogram: Counts[i] calls took at most Bounds[i] and more than
+// the bound before; the last count is of those above every bound.
+type Latency struct {
+	Bounds [7]time.Duration
+	Counts [8]uint64
+	Sum    time.Duration
+}
+
+func latencyBounds() [7]time.Duration {
+	const us = time.Microsecond
+	return [7]time.Duration{100 * us, 250 * us, 500 * us, 1000 * us, 2500 * us, 10000 * us, 20000 * us}
+}
+
+// latency is the live form of Latency.
+type latency struct {
+	counts [8]atomic.Uint64
+	sum    atomic.Int64
+}
+
+func (l *latency) add(d time.Duration) {
+	i := 0
+	for _, b := range latencyBounds() {
+		if d <= b {
+			break
+		}
+		i++
+	}
+	l.counts[i].Add(1)
+	l.sum.Add(int64(d))
+}
+
+func (l *latency) read() Latency {
+	out := Latency{Bounds: latencyBounds(), Sum: time.Duration(l.sum.Load())}
+	for i := range l.counts {
+		out.Counts[i] = l.counts[i].Load()
+	}
+	return out
+}
+
+// shards is how many sets of counters there are. Each pooled ask is bound to
+// one. The pool keeps asks by processor, so that processors rarely write to the
+// same cache line; with one shared counter two cores are slower than one.
+const shards = 16
+
+// stats are the gate's counters.
+type stats struct {
+	shards      [shards]shard
+	next        atomic.Uint32
+	localErrors atomic.Uint64
+}
+
+// shard is one set of counters by outcome, on cache lines of its own.
+type shard struct {
+	allowed  [outcomes]atomic.Uint64
+	denied   [outcomes]atomic.Uint64
+	shadowed atomic.Uint64
+	spared   atomic.Uint64
+	trials   [3]atomic.Uint64 // same, stricter, looser
+	_        [56]byte
+}
+
+func (s *stats) shard() *shard { return &s.shards[s.next.Add(1)%shards] }
+
+// outcomes is how many reasons are counted apart; outcome numbers them.
+const outcomes = 10
+
+func outcome(r hottype.Reason) int {
+	switch r {
+	case hottype.ReasonCold:
+		return 0
+	case hottype.ReasonNoRule:
+		return 1
+	case hottype.ReasonHot:
+		return 2
+	case hottype.ReasonOverride:
+		return 3
+	case hottype.ReasonExempt:
+		return 4
+	case hottype.ReasonBlocked:
+		return 5
+	case hottype.ReasonIPFixed:
+		return 6
+	case hottype.ReasonIPSliding:
+		return 7
+	case hottype.ReasonMalformed:
+		return 8
+	}
+	return 9 // ReasonStore
+}
+
+func (s *shard) verdict(v *hottype.Verdict) {
+	i := outcome(v.Reason)
+	if !v.Allowed {
+		s.denied[i].Add(1)
+		return
+	}
+	s.allowed[i].Add(1)
+	if v.Shadowed {
+		s.shadowed.Add(1)
+	}
+}
+
+// Stats reads the counters. Each is exact; they are not read at one instant.
+func (g *Gate) Stats() Stats {
+	out := Stats{LocalErrors: g.stats.localErrors.Load()}
+	for i := range g.stats.shards {
+		g.stats.shards[i].addTo(&out)
+	}
+	if s := g.shared; s != nil {
+		out.StoreCalls, out.StoreErrors, out.StoreRefused = s.calls.Load(), s.errors.Load(), s.refused.Load()
+		out.StoreOpened, out.StoreClosed = s.parts.opened.Load(), s.parts.closed.Load()
+		out.StoreParts, out.StoreOut = s.parts.count()
+		out.StoreOpen = out.StoreOut > 0
+		out.StoreHanging, out.StoreLatency = s.hanging.Load(), s.latency.read()
+	}
+	return out
+}
+
+func (s *shard) addTo(out *Stats) {
+	a, d := &out.Allowed, &out.Denied
+	for r, n := range map[hottype.Reason]*uint64{
+		hottype.ReasonCold: &a.Cold, hottype.ReasonNoRule: &a.NoRule, hottype.ReasonHot: &a.Hot,
+		hottype.ReasonOverride: &a.Override, hottype.ReasonExempt: &a.Exempt, hottype.ReasonStore: &a.Store,
+		hottype.ReasonMalformed: &a.Malformed,
+	} {
+		*n += s.allowed[outcome(r)].Load()
+	}
+	for r, n := range map[hottype.Reason]*uint64{
+		hottype.ReasonHot: &d.Hot, hottype.ReasonOverride: &d.Override, hottype.ReasonBlocked: &d.Blocked,
+		hottype.ReasonMalformed: &d.Malformed, hottype.ReasonIPFixed: &d.IPFixed, hottype.ReasonIPSliding: &d.IPSliding, hottype.ReasonStore: &d.Store,
+	} {
+		*n += s.denied[outcome(r)].Load()
+	}
+	out.Shadowed += s.shadowed.Load()
+	out.Trials.Same += s.trials[trialSame].Load()
+	out.Trials.Stricter += s.trials[trialStricter].Load()
+	out.Trials.Looser += s.trials[trialLooser].Load()
+	out.Spared += s.spared.Load()
+}

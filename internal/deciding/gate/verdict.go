@@ -1,0 +1,104 @@
+package gate
+
+import (
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// deny makes a verdict a refusal that no limit's numbers go with.
+func deny(v *hottype.Verdict, reason hottype.Reason, rule string, retry time.Duration) {
+	v.Allowed, v.Reason, v.Rule, v.RetryAfter = false, reason, rule, retry
+}
+
+// refuse makes a verdict of a group that denied: reason, rule and limit are
+// those of the first charge that denied (so a per-IP window goes before a
+// key's limit), the wait is the longest, what remains the least.
+func (g *Gate) refuse(a *ask, v *hottype.Verdict, gr *group) {
+	first := -1
+	for i := range gr.results {
+		r, k := &gr.results[i], gr.meta[i].key
+		if i == 0 || r.Remaining < v.Remaining {
+			v.Remaining = r.Remaining
+		}
+		if r.Allowed {
+			continue
+		}
+		if first < 0 {
+			first = i
+		}
+		v.RetryAfter = longer(v.RetryAfter, r.RetryAfter)
+		if k >= 0 {
+			a.keys[k].count(false)
+		}
+	}
+	m, r := &gr.meta[first], &gr.results[first]
+	v.Allowed, v.Reason, v.Rule = false, m.reason, m.rule
+	v.Limit, v.Window, v.ResetAfter = r.Limit, m.window, r.ResetAfter
+	v.Key = a.keyFor(m.key)
+}
+
+// keyFor is the key that a refusal names: that of the charge, or for a per-IP
+// window the request's first, if it has one.
+func (a *ask) keyFor(i int) hottype.Key {
+	if i = max(i, 0); i < len(a.keys) {
+		return a.name(i)
+	}
+	return ""
+}
+
+// longer is the longer of two waits; hottype.Never is the longest.
+func longer(a, b time.Duration) time.Duration {
+	if a == hottype.Never || b == hottype.Never {
+		return hottype.Never
+	}
+	return max(a, b)
+}
+
+// report fills in the tightest limit of an admitted request: the one with the
+// least left. A shadow limit is reported only where nothing is enforced, so
+// that clients see the same with and without it.
+func report(a *ask, v *hottype.Verdict) {
+	judged := tightest(v, &a.local, false)
+	judged = tightest(v, &a.async, judged)
+	judged = tightest(v, &a.shared, judged)
+	judged = tightest(v, &a.fallback, judged)
+	v.Wait = max(a.local.wait(), a.shared.wait(), a.fallback.wait())
+	if judged {
+		return
+	}
+	judged = tightest(v, &a.shadowLocal, false)
+	if tightest(v, &a.shadowShared, judged) {
+		v.Mode = hottype.ModeShadow
+	}
+}
+
+// tightest takes over the numbers of a group where they are tighter than those
+// in the verdict, which are none unless judged. It reports whether there are
+// any now.
+func tightest(v *hottype.Verdict, gr *group, judged bool) bool {
+	for i := range gr.results {
+		r, m := &gr.results[i], &gr.meta[i]
+		if judged && r.Remaining >= v.Remaining {
+			continue
+		}
+		judged = true
+		v.Limit, v.Remaining, v.ResetAfter = r.Limit, r.Remaining, r.ResetAfter
+		v.Window = m.window
+		if v.Reason != hottype.ReasonStore { // there the rule is the one that was not judged
+			v.Rule = m.rule
+		}
+	}
+	return judged
+}
+
+// wait is how long a request has to be held back that a group has let in.
+func (gr *group) wait() time.Duration {
+	var longest time.Duration
+	for i := range gr.meta {
+		if gr.meta[i].waits {
+			longest = max(longest, gr.charges[i].Wait(&gr.results[i]))
+		}
+	}
+	return longest
+}

@@ -1,0 +1,88 @@
+package aggregate
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+)
+
+// Who reads the log sees which key became hot, by how much and why, and when it
+// was over.
+func TestHotAndColdAreLogged(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	bubble(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, a *Aggregator, stop func()) {
+		send(t, a, "topic?id=1", 12)
+		if out := log.String(); !strings.Contains(out, `msg="aggregate: a key became hot" key="topic?id=1" rule=topic rate=2.4 threshold="2/s over 5s" why=rate`) {
+			t.Errorf("hot:\n%s", out)
+		}
+		log.Reset()
+		a.SetRules(rulesOf(1))
+		send(t, a, "topic?id=2", 5)
+		pass(10 * time.Second)
+		stop()
+		out := log.String()
+		if !strings.Contains(out, `threshold="1/s over 5s"`) || !strings.Contains(out, `msg="aggregate: a key is cold again" key="topic?id=1" rule=topic for=8s peak=2.4`) {
+			t.Errorf("cold:\n%s", out)
+		}
+	})
+}
+
+// A flood of hot keys is told in few lines, and counted wholly.
+func TestFloodOfHotKeysDoesNotFloodTheLog(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	bubble(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, a *Aggregator, stop func()) {
+		for i := range 500 {
+			send(t, a, hottype.Key(fmt.Sprint("topic?id=", i, strings.Repeat("x", 7000))), 10)
+			pass(10 * time.Millisecond)
+		}
+		pass(20 * time.Second)
+		stop()
+		out := log.String()
+		if lines := strings.Count(out, "\n"); lines > 3*maxLogged+3 || len(out) > 600*lines {
+			t.Errorf("%d lines, %d bytes", lines, len(out))
+		}
+		hot, cold := strings.Count(out, "became hot\""), strings.Count(out, "cold again")
+		for line := range strings.Lines(out) {
+			if _, rest, ok := strings.Cut(line, "too many to log each"); ok {
+				var h, c int
+				if _, err := fmt.Sscanf(rest, "\" hot=%d cold=%d", &h, &c); err != nil {
+					t.Error(err)
+				}
+				hot, cold = hot+h, cold+c
+			}
+		}
+		if hot != 500 || cold != 500 {
+			t.Errorf("%d became hot and %d cold:\n%.3000s", hot, cold, out)
+		}
+	})
+}
+
+func TestEachChangeHasItsLine(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	l := newChangeLog(slog.New(slog.NewTextHandler(&log, nil)), New(Config{Rules: rulesOf(2)}).rules.Load)
+	now := time.Unix(1000, 0)
+	h := hottype.Hot{Key: "topic?id=1\x1b", Rule: "topic", Rate: 3.14159, Peak: 5, Since: now.Add(-3 * time.Second), Client: "192.0.2.1"}
+	l.note(now, []detect.Change{
+		{Hot: h, Kind: detect.Looped, At: now}, {Hot: h, Kind: detect.Ceased, At: now}, {Hot: h, Kind: detect.Cooled, At: now, Displaced: true},
+		{Hot: hottype.Hot{Key: "gone", Rule: "gone"}, Kind: detect.Became, At: now},
+	})
+	for _, want := range []string{
+		"a loop: one or a few clients", "rate=3.1", "client=192.0.2.1", "the loop has ended", "for=3s peak=5", "(max_hot)", `threshold=""`,
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %q in\n%s", want, &log)
+		}
+	}
+	if strings.Contains(log.String(), "\x1b") {
+		t.Error("raw bytes in the log")
+	}
+}

@@ -1,0 +1,90 @@
+package aggregate
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// Publisher makes a hot set known and gives it its version. It is called by
+// one goroutine at a time, never twice at once, and should return when ctx
+// ends. It may keep set but not change it.
+//
+// An error that has a method Standby() time.Duration says that another process
+// publishes in this one's place, and when to ask again.
+type Publisher interface {
+	Publish(ctx context.Context, set hottype.HotSet) error
+}
+
+// Config says how an Aggregator works. Only Rules is needed.
+type Config struct {
+	Rules *rules.Set
+	// Publish is told of every hot set; nil: nobody is.
+	Publish Publisher
+	// Tick is how often heat is judged; default 100 ms, at most the refresh.
+	// A key that crosses its threshold does not wait for it.
+	Tick time.Duration
+	// Hold is for how long a set vouches for its keys; default 5 s. Readers that
+	// hear nothing more keep them for longer, as they are told to.
+	Hold time.Duration
+	// Counters, Lanes, MaxRate, Lateness, Future and NoClients are those of
+	// detect.Options.
+	Counters, Lanes  int
+	MaxRate          float64
+	Lateness, Future time.Duration
+	NoClients        bool
+	// Sources says, by name, what is heard of each source of counts; none: counts
+	// come from this process itself, which is always heard.
+	Sources map[string]func() Heard
+	// Keep is how long nothing cools because a source is not heard; default
+	// [hotset.DefaultKeep], a negative one not at all.
+	Keep time.Duration
+	// Now is the clock; default time.Now.
+	Now func() time.Time
+	// OnChange, when set, is called with what entered and left the hot set, in
+	// order and never twice at once. Judging waits for it, publishing does
+	// not: it must not block. The slice is its own.
+	OnChange func([]detect.Change)
+	// Log gets outages of the publisher; default: nobody.
+	Log *slog.Logger
+}
+
+// Times that are no settings.
+const (
+	defaultTick    = 100 * time.Millisecond
+	maxRefresh     = time.Second            // and so what a store that lost everything waits
+	attemptTimeout = time.Second            // of one publication
+	firstPause     = 50 * time.Millisecond  // after a failed publication
+	maxPause       = 650 * time.Millisecond // times 1.5 at random: under one second
+)
+
+func (c Config) withDefaults() Config {
+	if c.Hold <= 0 {
+		c.Hold = detect.DefaultHold
+	}
+	if c.Tick <= 0 {
+		c.Tick = defaultTick
+	}
+	c.Tick = min(c.Tick, c.refresh())
+	if c.Keep == 0 {
+		c.Keep = hotset.DefaultKeep
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.OnChange == nil {
+		c.OnChange = func([]detect.Change) {}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// refresh is the longest time between two publications.
+func (c Config) refresh() time.Duration { return max(min(c.Hold/4, maxRefresh), time.Millisecond) }

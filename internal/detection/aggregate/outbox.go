@@ -1,0 +1,200 @@
+package aggregate
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// outbox holds the newest hot set until it is published.
+type outbox struct {
+	cfg     Config
+	pending chan struct{} // holds one signal: there is a set
+	pause   *backoff.ExponentialBackOff
+	down    bool // whether the last attempt of run failed
+	stands  bool // whether it found that another process publishes
+
+	mu    sync.Mutex // guards all below
+	set   *hottype.HotSet
+	stats published
+}
+
+// published are the counters of publishing.
+type published struct {
+	ok, failed, coalesced uint64
+	standby               bool
+	took, tookTotal       time.Duration
+	at                    time.Time
+	err                   string // of the last attempt, if it failed; standing by is no failure
+}
+
+func newOutbox(cfg Config) *outbox {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = firstPause, maxPause
+	pause.Reset()
+	return &outbox{cfg: cfg, pending: make(chan struct{}, 1), pause: pause}
+}
+
+// put makes set the one to publish, instead of one that still waits.
+func (o *outbox) put(set hottype.HotSet) {
+	o.mu.Lock()
+	if o.set != nil {
+		o.stats.coalesced++
+	}
+	o.set = &set
+	o.mu.Unlock()
+	o.signal()
+}
+
+func (o *outbox) signal() {
+	select {
+	case o.pending <- struct{}{}:
+	default: // one is enough
+	}
+}
+
+// take empties the outbox.
+func (o *outbox) take() *hottype.HotSet {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	set := o.set
+	o.set = nil
+	return set
+}
+
+// putBack keeps a set that could not be published, unless a newer one came.
+func (o *outbox) putBack(set *hottype.HotSet) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.set == nil {
+		o.set = set
+	}
+}
+
+// run publishes what is put, until ctx ends. After a failure it pauses; what
+// is put meanwhile waits, and the newest is tried next.
+func (o *outbox) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-o.pending:
+		}
+		set := o.take()
+		if set == nil {
+			continue
+		}
+		err := o.publish(ctx, *set)
+		if ctx.Err() != nil {
+			return // Run publishes a newer set
+		}
+		o.report(err, len(set.Keys))
+		if err == nil {
+			continue
+		}
+		o.putBack(set)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(o.wait(err)):
+			o.signal()
+		}
+	}
+}
+
+// standby is an error of a Publisher that says: another process publishes in
+// our place, and may stop to when the time it gives is over.
+type standby interface {
+	error
+	Standby() time.Duration
+}
+
+func standsBy(err error) (wait time.Duration, yes bool) {
+	var s standby
+	if !errors.As(err, &s) {
+		return 0, false
+	}
+	return max(s.Standby(), time.Millisecond), true
+}
+
+// wait is how long to wait after a failure. Who stands by asks again in the
+// moment in which the place may be free.
+func (o *outbox) wait(err error) time.Duration {
+	if wait, yes := standsBy(err); yes {
+		return wait
+	}
+	return o.pause.NextBackOff()
+}
+
+// report logs where an outage begins and where it ends, and the same of
+// standing by.
+func (o *outbox) report(err error, keys int) {
+	_, stands := standsBy(err)
+	down := err != nil && !stands
+	switch {
+	case stands && !o.stands:
+		o.cfg.Log.Info("aggregate: standing by: another process publishes under this id; counting goes on", "owner", err)
+	case down && !o.down:
+		o.cfg.Log.Error("aggregate: the hot set cannot be published; trying again until it can",
+			"err", err, "keys", keys)
+	case err == nil && o.stands:
+		o.cfg.Log.Info("aggregate: taken over: this process publishes the hot set now", "keys", keys)
+	case err == nil && o.down:
+		o.cfg.Log.Info("aggregate: the hot set is published again", "keys", keys)
+	}
+	if !down {
+		o.stands = stands // an outage does not say who publishes
+	}
+	o.down = down
+}
+
+// last makes one attempt, after run has ended.
+func (o *outbox) last(ctx context.Context, set hottype.HotSet) {
+	err := o.publish(ctx, set)
+	if _, stands := standsBy(err); err != nil && !stands {
+		o.cfg.Log.Warn("aggregate: the last hot set was not published; what readers have expires by itself",
+			"err", err, "keys", len(set.Keys))
+	}
+}
+
+// publish makes one attempt.
+func (o *outbox) publish(ctx context.Context, set hottype.HotSet) error {
+	if o.cfg.Publish == nil {
+		return nil
+	}
+	attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	began := time.Now()
+	err := o.cfg.Publish.Publish(attempt, set)
+	o.note(ctx, err, time.Since(began))
+	return err
+}
+
+// note counts an attempt. One that was cut short by the end of ctx has not
+// failed.
+func (o *outbox) note(ctx context.Context, err error, took time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, stands := standsBy(err)
+	if err != nil && !stands {
+		if ctx.Err() == nil {
+			o.stats.failed++
+			o.stats.err = err.Error()
+		}
+		return
+	}
+	o.stats.standby, o.stats.err = stands, ""
+	o.pause.Reset()
+	if stands {
+		return
+	}
+	o.stats.ok++
+	o.stats.took = took
+	o.stats.tookTotal += took
+	o.stats.at = o.cfg.Now()
+}

@@ -1,0 +1,259 @@
+package aggregate
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// shared is a log that may be read while it is written.
+type shared struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *shared) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *shared) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// wire is a source that a test plays.
+type wire struct {
+	mu sync.Mutex
+	h  Heard
+}
+
+func (w *wire) heard() Heard {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.h
+}
+
+func (w *wire) say(change func(*Heard)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(&w.h)
+}
+
+// alive is a sign of life.
+func (w *wire) alive() { w.say(func(h *Heard) { h.At, h.Promised = time.Now(), true }) }
+
+// traffic sends 4 of a key each second for a while, twice what makes it hot, with
+// signs of life.
+func traffic(t *testing.T, a *Aggregator, w *wire, seconds int) {
+	t.Helper()
+	for range seconds {
+		w.alive()
+		send(t, a, "topic?id=1", 4)
+		pass(time.Second)
+	}
+}
+
+func isHot(a *Aggregator) bool { return len(a.Hot()) == 1 }
+
+// Nothing cools while no sender is heard; everybody is told, once each way; and
+// once senders are back a key that is asked for stays hot until its window is full
+// again, and one that is not cools in its usual time from there.
+func TestBlindAggregatorCoolsNothing(t *testing.T) {
+	t.Parallel()
+	for name, goesOn := range map[string]bool{"goes on": true, "has ended": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			var w wire
+			r := &recorder{}
+			cfg := Config{Publish: r, Sources: map[string]func() Heard{"statsd": w.heard}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+			bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
+				traffic(t, a, &w, 5)
+				if a.Stats().Blind || !isHot(a) || a.CheckSources() != nil || a.CountsSince().IsZero() {
+					t.Fatalf("%+v", a.Sources())
+				}
+				r.published()
+				pass(2500 * time.Millisecond) // 3.5 s since the last sign
+				if sets := r.published(); !a.Stats().Blind || len(sets) == 0 || !sets[len(sets)-1].Blind {
+					t.Errorf("not blind: %+v", a.Sources())
+				}
+				if err := a.CheckSources(); err == nil || !strings.Contains(err.Error(), "statsd: no sender heard for 4s") || !a.CountsSince().IsZero() {
+					t.Errorf("sources: %v", err)
+				}
+				pass(5 * time.Minute)
+				if sets := r.published(); !isHot(a) || len(sets) < 290 || len(sets[len(sets)-1].Keys) != 1 {
+					t.Errorf("a key cooled in the dark")
+				}
+				for second := range 10 { // window 5 s, cool 3 s
+					w.alive()
+					if goesOn {
+						send(t, a, "topic?id=1", 4)
+					}
+					pass(time.Second)
+					if want := goesOn || second < 7; isHot(a) != want {
+						t.Errorf("second %d: hot %v", second, isHot(a))
+					}
+				}
+				if a.Stats().Blind || a.CheckSources() != nil {
+					t.Errorf("still blind: %+v", a.Sources())
+				}
+			})
+			for _, line := range []string{"aggregate: blind: no counts", "not blind any more"} {
+				if n := strings.Count(log.String(), line); n != 1 {
+					t.Errorf("%q was logged %d times:\n%s", line, n, &log)
+				}
+			}
+		})
+	}
+}
+
+// Silence is no blindness where nobody promised to speak, and where the senders
+// have said that they live.
+func TestQuietIsNotBlind(t *testing.T) {
+	t.Parallel()
+	for name, live := range map[string]func(*wire){
+		"senders that promise nothing": func(*wire) {},
+		"senders that live":            func(w *wire) { w.alive() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var w wire
+			bubble(t, Config{Sources: map[string]func() Heard{"statsd": w.heard}}, func(t *testing.T, a *Aggregator, _ func()) {
+				if got := a.CountsSince(); !got.IsZero() {
+					t.Errorf("counts since %v, before anybody spoke", got)
+				}
+				pass(time.Minute)
+				if err := a.CheckSources(); err != nil || a.Sources()[0].Text != "waiting for the first sender" || a.Stats().Blind {
+					t.Errorf("%v, %+v", err, a.Sources())
+				}
+				w.say(func(h *Heard) { h.At = time.Now() })
+				send(t, a, "topic?id=1", 20)
+				for second := range 8 { // 5 s in the window, 3 s cooling
+					live(&w)
+					if !isHot(a) {
+						t.Errorf("cold after %d s", second)
+					}
+					pass(time.Second)
+				}
+				if isHot(a) || a.Stats().Blind || a.CountsSince().IsZero() {
+					t.Errorf("hot for too long: %+v", a.Sources())
+				}
+			})
+		})
+	}
+}
+
+// Senders that are gone for good are blindness for Keep at most; brokers that are
+// away are that for as long as it takes, but keys are let go after Keep too.
+func TestBlindForTooLong(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err   string
+		blind bool
+		says  string
+	}{
+		"senders": {"", false, "taken for gone"},
+		"brokers": {"no broker answers", true, "blind for too long"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log shared
+			var w wire
+			cfg := Config{Keep: time.Minute, Sources: map[string]func() Heard{"x": w.heard}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+			bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
+				traffic(t, a, &w, 5)
+				w.say(func(h *Heard) { h.Err = test.err })
+				pass(time.Minute - 2*time.Second)
+				if !a.Stats().Blind || !isHot(a) || strings.Contains(log.String(), test.says) {
+					t.Errorf("%+v\n%s", a.Sources(), &log)
+				}
+				pass(30 * time.Second)
+				if got := a.Stats().Blind; got != test.blind || (a.CheckSources() != nil) != test.blind || isHot(a) {
+					t.Errorf("blind %v, hot %v", got, isHot(a))
+				}
+				if n := strings.Count(log.String(), test.says); n != 1 {
+					t.Errorf("%q was logged %d times:\n%s", test.says, n, &log)
+				}
+			})
+		})
+	}
+}
+
+// One of two sources is away: nothing cools, and the other one is enough to be
+// ready.
+func TestOneOfTwoSourcesIsAway(t *testing.T) {
+	t.Parallel()
+	var one, two wire
+	cfg := Config{Sources: map[string]func() Heard{"one": one.heard, "two": two.heard}}
+	bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
+		one.alive()
+		traffic(t, a, &two, 10) // one says nothing more
+		for range 20 {
+			two.alive()
+			pass(time.Second)
+		}
+		if !a.Stats().Blind || !isHot(a) || a.CheckSources() != nil {
+			t.Errorf("%+v", a.Sources())
+		}
+		pass(5 * time.Second)
+		if err := a.CheckSources(); err == nil || !strings.Contains(err.Error(), "one: ") || !strings.Contains(err.Error(), "two: ") {
+			t.Errorf("sources: %v", err)
+		}
+	})
+}
+
+// A process that stood still has counted nothing meanwhile, and does not take that
+// for cold keys.
+func TestWhoStoodStillCoolsNothingAtOnce(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	clock := time.Unix(1_800_000_000, 0)
+	a := New(Config{Rules: rulesOf(2), Now: func() time.Time { return clock }, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err := a.Send(context.Background(), []hottype.Count{{Key: "topic?id=1", N: 20, Second: clock.Unix()}}); err != nil {
+		t.Fatal(err)
+	}
+	a.tick()
+	clock = clock.Add(time.Minute) // SIGSTOP, SIGCONT
+	for second := range 12 {
+		a.tick()
+		if got := isHot(a); got != (second < 8) {
+			t.Errorf("%d s after it woke up: hot %v", second, got)
+		}
+		clock = clock.Add(time.Second)
+	}
+	if n := strings.Count(log.String(), "stood still"); n != 1 {
+		t.Errorf("said %d times\n%s", n, &log)
+	}
+}
+
+func TestPublicationIsChecked(t *testing.T) {
+	t.Parallel()
+	r := &recorder{}
+	r.become(errDown, false)
+	bubble(t, Config{Publish: r}, func(t *testing.T, a *Aggregator, _ func()) {
+		fails := func(what string) {
+			t.Helper()
+			if err := a.CheckPublication(); (err == nil) != (what == "") || err != nil && !strings.Contains(err.Error(), what) {
+				t.Errorf("publication: %v; want %q", err, what)
+			}
+		}
+		fails("not been published yet")
+		pass(2 * time.Second)
+		fails(errDown.Error())
+		r.become(nil, false)
+		pass(2 * time.Second)
+		fails("")
+		r.become(owned{time.Minute}, false)
+		pass(30 * time.Second)
+		fails("") // another one publishes
+	})
+}

@@ -1,0 +1,116 @@
+package detect
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// batchSize is how many counts are sorted into lanes at a time, and so how long
+// a lane is held at most.
+const batchSize = 256
+
+// batch is the scratch of one AddAll.
+type batch struct {
+	rule [batchSize]int32
+	hash [batchSize]uint64
+	warm [together]uint64 // the hashes of a group
+	// lanes are the counts of each lane, by their position.
+	lanes   [][]int32
+	present []int // the rules that there are
+
+	routes *routes
+	// The rule of the last key, because counts come in runs. resource belongs
+	// to whoever sent that key, so it is for one batch only.
+	resource string
+	last     int
+
+	found   []run
+	fetched byte // keeps the compiler from leaving out what only fetches
+}
+
+// reset begins another batch. It lets go of what senders own.
+func (b *batch) reset(r *routes, lanes, counts int) {
+	for len(b.lanes) < lanes {
+		b.lanes = append(b.lanes, make([]int32, 0, batchSize))
+	}
+	for i := range b.lanes {
+		b.lanes[i] = b.lanes[i][:0]
+	}
+	for i := range b.rule[:counts] {
+		b.rule[i] = -1
+	}
+	b.present = b.present[:0]
+	b.routes, b.resource, b.last = r, "", -1
+	clear(b.found)
+}
+
+// fetch touches keys, so that the processor fetches them at the same time.
+func (b *batch) fetch(counts []hottype.Count) {
+	for i := range counts {
+		if key := counts[i].Key; len(key) > 0 {
+			b.fetched += key[len(key)-1]
+		}
+	}
+}
+
+// put notes the rule and the lane of the i-th count.
+func (b *batch) put(rule, lane, i int) {
+	b.rule[i] = int32(rule)
+	b.lanes[lane] = append(b.lanes[lane], int32(i))
+	if n := len(b.present); n > 0 && b.present[n-1] == rule || slices.Contains(b.present, rule) {
+		return
+	}
+	b.present = append(b.present, rule)
+}
+
+func (b *batch) of(lane int) []int32 { return b.lanes[lane] }
+
+// group is the first counts of a lane, of one rule, that are fetched together.
+// Their hashes are in warm.
+func (b *batch) group(mine []int32) []int32 {
+	rule := b.rule[mine[0]]
+	for k, i := range mine[:min(len(mine), together)] {
+		if b.rule[i] != rule {
+			return mine[:k]
+		}
+		b.warm[k%together] = b.hash[i]
+	}
+	return mine[:min(len(mine), together)]
+}
+
+// find is the rule that judges key, -1 where none does.
+func (b *batch) find(key hottype.Key) int {
+	if n := len(b.resource); n > 0 && len(key) >= n && string(key[:n]) == b.resource && (len(key) == n || key[n] == '?') {
+		return b.last
+	}
+	b.resource = ""
+	if !strings.HasPrefix(string(key), aliasPrefix) {
+		b.resource = key.Resource()
+	}
+	b.last = b.routes.of(key)
+	return b.last
+}
+
+// runs are the counts of a rule, joined where the same resource and second
+// follow each other. They are valid until the next call.
+func (b *batch) runs(rule int, tr *traffic, counts []hottype.Count) []run {
+	b.found = b.found[:0]
+	for i := range counts {
+		c := &counts[i]
+		if int(b.rule[i]) != rule || c.N <= 0 {
+			continue
+		}
+		resource := tr.resource(c.Key)
+		if k := len(b.found) - 1; k >= 0 && b.found[k].second == c.Second && b.found[k].resource == resource {
+			b.found[k].n += min(c.N, maxRun)
+			continue
+		}
+		b.found = append(b.found, run{resource, c.Second, min(c.N, maxRun)})
+	}
+	return b.found
+}
+
+// maxRun keeps the sum of a run within what a window takes.
+const maxRun = 1 << 31

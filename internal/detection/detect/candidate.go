@@ -1,0 +1,121 @@
+package detect
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// candidate is a key that could be hot: its count has reached the least that any
+// criterion asks for, or it is hot and cooling.
+type candidate struct {
+	key   hottype.Key
+	hash  uint64
+	watch int // its number in the window
+
+	heats
+	since time.Time // when it became hot
+	peak  float64   // greatest rate since, requests per second
+
+	standing standing
+
+	seen  bool // a Tick has seen it since it became hot
+	shown bool // in the hot set of the last Tick
+	gone  bool // not listed any more
+}
+
+// totalOf is how many requests the resource of c has in the window. For a rule
+// of one resource it is asked for once in each look at all candidates.
+func (h *heat) totalOf(c *candidate) int64 {
+	if h.traffic.many || h.total < 0 {
+		h.total = h.traffic.total(h.second, h.traffic.resource(c.key))
+	}
+	return h.total
+}
+
+// needs are the counts at which c is hot.
+func (h *heat) needs(c *candidate) [criteria]marks {
+	var total int64
+	if h.terms.rule.Hot.Share > 0 {
+		total = h.totalOf(c)
+	}
+	return h.terms.needs(total, h.past.of(c.hash, string(c.key), h.terms.window))
+}
+
+// rise lists the key at a place of the window, whose count has reached the limit
+// or its mark, and reports whether that made it hot.
+func (h *heat) rise(place int, now time.Time) bool {
+	h.total = -1
+	id := h.counts.WatchOf(place)
+	if id < 0 {
+		if h.listed >= h.terms.listed() {
+			h.prune()
+		}
+		id = h.counts.Watch(place, h.terms.mark())
+		key := hottype.Key(h.counts.Key(place))
+		h.list(&candidate{key: key, hash: h.counts.Hash(place), watch: id})
+	} else {
+		h.counts.Mark(id, -1)
+	}
+	return h.note(h.candidates[id], now)
+}
+
+// list enters a candidate.
+func (h *heat) list(c *candidate) {
+	for len(h.candidates) <= c.watch {
+		h.candidates = append(h.candidates, nil)
+	}
+	h.candidates[c.watch] = c
+	h.listed++
+}
+
+// unlist ends a candidate.
+func (h *heat) unlist(c *candidate) {
+	h.counts.Unwatch(c.watch)
+	h.candidates[c.watch] = nil
+	h.listed--
+	c.gone = true
+}
+
+// note weighs what a candidate has now, and reports whether it became hot.
+func (h *heat) note(c *candidate, now time.Time) bool {
+	sum := h.counts.SumOf(c.watch)
+	needs := h.needs(c)
+	was := c.any()
+	c.weigh(&needs, sum, now)
+	if !was && c.any() {
+		c.since, c.peak, c.seen = now, 0, false
+	}
+	c.peak = max(c.peak, h.rate(sum))
+	return !was && c.any()
+}
+
+// prune drops the lightest candidates that are not shown, when a rule with a
+// low threshold has very many. Keys have to be heavier than these to be listed,
+// until the next second.
+func (h *heat) prune() {
+	type weight struct {
+		sum int64
+		c   *candidate
+	}
+	var others []weight
+	for _, c := range h.candidates {
+		if c != nil && !c.shown {
+			others = append(others, weight{h.counts.SumOf(c.watch), c})
+		}
+	}
+	slices.SortFunc(others, func(a, b weight) int {
+		return cmp.Or(cmp.Compare(b.sum, a.sum), cmp.Compare(a.c.key, b.c.key))
+	})
+	stay := max(0, h.terms.maxHot+32-(h.listed-len(others)))
+	if stay < len(others) {
+		h.counts.SetLimit(max(h.terms.least, others[stay].sum+1))
+	}
+	for _, o := range others[min(stay, len(others)):] {
+		h.unlist(o.c)
+		h.pruned++
+	}
+	h.full = true
+}

@@ -1,0 +1,196 @@
+package detect
+
+import (
+	"hash/maphash"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// Detector judges heat. Add and AddAll may be called by any number of
+// goroutines, beside all other methods; each of them holds one lane at a time,
+// for as long as its counts take. The other methods wait for each other.
+type Detector struct {
+	opts Options
+	seed maphash.Seed // own, so that nobody can aim at a place in a table
+
+	// rules guards what only SetRules changes: routes, traffic, and which heats
+	// the lanes have. Everybody else holds it for reading.
+	rules   sync.RWMutex
+	routes  *routes
+	traffic []*traffic // in the order of the rules
+	lanes   []*lane
+	span    int64 // how many seconds any count can matter for
+
+	batches sync.Pool // of *batch
+	noRule  atomic.Uint64
+	heard   atomic.Int64 // the latest time heard of, unix ns
+	unsure  atomic.Int64 // until when counts may be missing, unix ns; 0: none are
+
+	judging   sync.Mutex // held by Tick, Over, Forget and SetRules; guards all below
+	hot       int64      // keys in its set
+	loops     int64      // and among its loops
+	displaced uint64
+	last      tick // whose memory is used again
+}
+
+// New builds a Detector for a set of rules. It starts nothing.
+func New(set *rules.Set, o Options) *Detector {
+	d := &Detector{opts: o.withDefaults(), seed: maphash.MakeSeed(), routes: &routes{}}
+	d.batches.New = func() any { return new(batch) }
+	for range d.opts.Lanes {
+		d.lanes = append(d.lanes, &lane{d: d, budget: &budget{free: max(d.opts.MaxCrowds/d.opts.Lanes, 1)}})
+	}
+	d.SetRules(set)
+	return d
+}
+
+// Add places one count; see AddAll, which is the faster way for many.
+func (d *Detector) Add(now time.Time, c hottype.Count) (crossed bool) {
+	d.rules.RLock()
+	defer d.rules.RUnlock()
+	now = d.hear(now)
+	rule := d.routes.of(c.Key)
+	if rule < 0 {
+		d.noRule.Add(1)
+		return false
+	}
+	tr := d.traffic[rule]
+	tr.add(now.Unix(), []run{{tr.resource(c.Key), c.Second, min(c.N, maxRun)}})
+	hash := maphash.String(d.seed, string(c.Key))
+	l := d.lanes[d.laneOf(hash)]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.add(l.advance(now), &c, l.heats[rule], hash)
+}
+
+// laneOf is the lane of a hash.
+func (d *Detector) laneOf(hash uint64) int { return int(hash >> 32 & uint64(len(d.lanes)-1)) }
+
+// AddAll places counts. It reports true exactly when one of them made a key hot
+// that was not hot (nor cooling) before: the caller should Tick at once and
+// publish. The Detector copies the keys that it keeps.
+func (d *Detector) AddAll(now time.Time, counts []hottype.Count) (crossed bool) {
+	d.rules.RLock()
+	defer d.rules.RUnlock()
+	b := d.batches.Get().(*batch)
+	now = d.hear(now)
+	for part := range slices.Chunk(counts, batchSize) {
+		d.route(part, b)
+		d.countTraffic(now.Unix(), part, b)
+		for i, l := range d.lanes {
+			if mine := b.of(i); len(mine) > 0 {
+				crossed = l.addAll(now, part, b, mine) || crossed
+			}
+		}
+	}
+	b.reset(nil, 0, 0)
+	d.batches.Put(b)
+	return crossed
+}
+
+// hear gives the time that it is for a call at now: a later one, where that was
+// heard of before. Time does not step back, unless it had been wrong by more
+// than any count can matter for.
+func (d *Detector) hear(now time.Time) time.Time {
+	heard := d.heard.Load()
+	if n := now.UnixNano(); n > heard || time.Unix(0, heard).Unix()-now.Unix() > d.span {
+		d.heard.Store(n)
+		return now
+	}
+	return time.Unix(0, heard).In(now.Location())
+}
+
+// route finds the rule, the hash and the lane of each count.
+func (d *Detector) route(counts []hottype.Count, b *batch) {
+	b.reset(d.routes, len(d.lanes), len(counts))
+	for i := range counts {
+		if i%together == 0 {
+			b.fetch(counts[i:min(i+together, len(counts))])
+		}
+		key := counts[i].Key
+		rule := b.find(key)
+		if rule < 0 {
+			d.noRule.Add(1)
+			continue
+		}
+		hash := maphash.String(d.seed, string(key))
+		b.hash[i] = hash
+		b.put(rule, d.laneOf(hash), i)
+	}
+}
+
+// countTraffic counts the batch for the shares.
+func (d *Detector) countTraffic(second int64, counts []hottype.Count, b *batch) {
+	for _, rule := range b.present {
+		tr := d.traffic[rule]
+		tr.add(second, b.runs(rule, tr, counts))
+	}
+}
+
+// Over lists, sorted, the keys whose count over their rule's window ending
+// with second s reaches the rule's rate: heat before hysteresis, MaxHot and
+// MinClients, and by no other criterion. It lets time pass until s; of a second
+// before the current one nothing is known any more, and it gives nil.
+func (d *Detector) Over(s int64) []hottype.Key {
+	d.judging.Lock()
+	defer d.judging.Unlock()
+	d.rules.RLock()
+	defer d.rules.RUnlock()
+	if s > time.Unix(0, d.heard.Load()).Unix() {
+		d.hear(time.Unix(s, 0))
+	}
+	var over []hottype.Key
+	for _, l := range d.lanes {
+		over = append(over, l.over(s)...)
+	}
+	slices.Sort(over)
+	return over
+}
+
+func (l *lane) over(s int64) (over []hottype.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.now.IsZero() || s > l.second {
+		l.advance(time.Unix(s, 0))
+	}
+	if s < l.second {
+		return nil
+	}
+	for i, h := range l.heats {
+		if h.full { // there are more than are listed
+			h.counts.Each(func(place int, sum int64) {
+				if key := hottype.Key(h.counts.Key(place)); sum >= h.terms.rate.hot && l.d.routes.of(key) == i {
+					over = append(over, key)
+				}
+			})
+			continue
+		}
+		for _, c := range h.candidates {
+			if c != nil && h.counts.SumOf(c.watch) >= h.terms.rate.hot {
+				over = append(over, c.key)
+			}
+		}
+	}
+	return over
+}
+
+// Stats gives the counters.
+func (d *Detector) Stats() Stats {
+	d.judging.Lock()
+	st := Stats{Hot: d.hot, Loops: d.loops, Displaced: d.displaced, DroppedNoRule: d.noRule.Load()}
+	d.judging.Unlock()
+	d.rules.RLock()
+	defer d.rules.RUnlock()
+	for _, l := range d.lanes {
+		l.count(&st)
+	}
+	for _, tr := range d.traffic {
+		st.Bytes += int64(tr.bytes())
+	}
+	return st
+}

@@ -1,0 +1,215 @@
+package detect
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/clientsketch"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// social is hot at 100 in 5 s, cools under 70 for 3 s, and wants 5 clients: one
+// counts for 20 at most.
+func social() *rules.Rule {
+	r := topic(0)
+	r.Hot.Rate, r.Hot.MinClients = 20, 5
+	return r
+}
+
+func who(i int) hottype.Client {
+	return hottype.ParseClient(fmt.Sprintf("10.0.%d.%d", i>>8, i&255))
+}
+
+// by is a count of requests by client.
+func by(key hottype.Key, second int64, n ...int64) hottype.Count {
+	c := count(key, second, 0)
+	c.Crowd = new(hottype.Crowd)
+	for i, m := range n {
+		clientsketch.Add(c.Crowd, who(i), m)
+		c.N += m
+	}
+	return c
+}
+
+// summary is who asked, beside a single request: the rest of the count is yet to
+// come.
+func summary(key hottype.Key, second int64, n ...int64) hottype.Count {
+	c := by(key, second, n...)
+	c.N = 1
+	return c
+}
+
+// each is so many clients with one request.
+func each(clients int) []int64 {
+	n := make([]int64, clients)
+	for i := range n {
+		n[i] = 1
+	}
+	return n
+}
+
+// told is the tape of loops beside that of hot keys.
+func told(s hottype.HotSet, changes []Change) string {
+	var b strings.Builder
+	for _, l := range s.Loops {
+		fmt.Fprintf(&b, "loop %s=%g %d clients %s %.2f ", l.Key, l.Rate, l.Clients, l.Client, l.ClientShare)
+	}
+	return strings.TrimSpace(b.String() + tape(hottype.HotSet{Keys: s.Keys}, changes))
+}
+
+func TestLoopsTape(t *testing.T) {
+	t.Parallel()
+	const k, l = hottype.Key("topic?id=1"), hottype.Key("topic?id=2")
+	for name, steps := range map[string][]any{
+		"one client is a loop and not hot": {
+			by(k, 0, 300),
+			"0.1: loop topic?id=1=60 1 clients 10.0.0.0 1.00 looped:topic?id=1@0",
+			"4.9: loop topic?id=1=60 1 clients 10.0.0.0 1.00",
+			"7.9: loop topic?id=1=0 0 clients  0.00",
+			"8: ceased:topic?id=1@8",
+		},
+		"a crowd is hot at once": {
+			by(k, 0, each(100)...),
+			"0: topic?id=1=20 became:topic?id=1@0",
+		},
+		"two and three loops": {
+			by(k, 0, 150, 150), by(l, 0, 90, 80, 70, 10),
+			"0.1: loop topic?id=1=60 2 clients 10.0.0.0 0.50 loop topic?id=2=50 4 clients 10.0.0.0 0.36 looped:topic?id=1@0 looped:topic?id=2@0",
+		},
+		"a crowd behind a loop is hot": {
+			by(k, 0, append([]int64{500}, each(99)...)...),
+			"0: topic?id=1=119.8 became:topic?id=1@0",
+		},
+		"a loop that becomes viral, and a loop that stays when the crowd has gone": {
+			by(k, 0, 300), "0.1: loop topic?id=1=60 1 clients 10.0.0.0 1.00 looped:topic?id=1@0",
+			by(k, 1, each(90)...), "1.1: topic?id=1=78 ceased:topic?id=1@1.1 became:topic?id=1@1.1",
+			by(k, 5, 300), "5.5: topic?id=1=108",
+			by(k, 6, 300), "6: topic?id=1=138", // alone from here on
+			by(k, 8, 300), "8.9: topic?id=1=180",
+			"9: loop topic?id=1=180 1 clients 10.0.0.0 1.00 looped:topic?id=1@9 cooled:topic?id=1@9",
+		},
+		"who was viral once is judged anew": {
+			by(k, 0, each(100)...), "0: topic?id=1=20 became:topic?id=1@0",
+			"20: cooled:topic?id=1@20",
+			by(k, 21, 300), "21: loop topic?id=1=60 1 clients 10.0.0.0 1.00 looped:topic?id=1@21",
+		},
+		"requests of nobody are those of one client": {
+			count(k, 0, 1_000_000), "0: loop topic?id=1=200000 0 clients  0.00 looped:topic?id=1@0",
+			by(k, 0, each(79)...), "0.1: loop topic?id=1=200015.8 79 clients 10.0.0.72 0.00",
+			by(k, 0, 0, 1), "0.2: topic?id=1=200016 ceased:topic?id=1@0.2 became:topic?id=1@0.2", // 20 of nobody, 80 others
+		},
+		"what came before anybody looked is like what came after": {
+			count(k, 0, 24), by(k, 0, each(76)...), "0: topic?id=1=20 became:topic?id=1@0",
+		},
+		"a summary that comes before its count": {
+			by(k, 0, each(50)...), summary(k, 0, each(50)...), count(k, 0, 49), "0: topic?id=1=20 became:topic?id=1@0",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := New(set(social()), Options{})
+			now := 0.0
+			for i, step := range steps {
+				switch s := step.(type) {
+				case hottype.Count:
+					now = max(now, float64(s.Second-1000))
+					d.Add(at(now), s)
+				case string:
+					when, want, _ := strings.Cut(s, ":")
+					fmt.Sscan(when, &now)
+					if got := told(d.Tick(at(now))); got != strings.TrimSpace(want) {
+						t.Errorf("step %d: Tick(%s) = %q, want %q", i, when, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A hot key says who asks, whether its rule wants to know or not.
+func TestHotKeySaysItsClients(t *testing.T) {
+	t.Parallel()
+	d := New(set(topic(0)), Options{})
+	d.Add(at(0), by("topic?id=1", 0, 15, 5))
+	s, _ := d.Tick(at(0))
+	if len(s.Keys) != 1 || s.Keys[0].Clients != 2 || s.Keys[0].Client != "10.0.0.0" || s.Keys[0].ClientShare != 0.75 || len(s.Loops) != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What has left the window is not remembered against anybody.
+func TestCrowdsLeaveWithTheirSeconds(t *testing.T) {
+	t.Parallel()
+	for _, window := range []int64{1, 5, 8, 60} {
+		cs := newCrowds(window, &budget{free: 10})
+		for s := range int64(100) {
+			c := by("k", s, 1)
+			c.Crowd = new(hottype.Crowd)
+			clientsketch.Add(c.Crowd, who(int(s)), 1)
+			cs.turn(1000 + s)
+			cs.add(&c, true)
+			kept, _ := cs.of("k", 1000+s)
+			got := kept.Seen
+			least, most := min(s+1, window), min(s+1, window+cs.grain-1)
+			if got < least || got > most {
+				t.Fatalf("window %d: %d seen in second %d", window, got, s)
+			}
+		}
+		cs.turn(1100 + 2*window)
+		if c, _ := cs.of("k", 1100+2*window); c != nil || cs.budget.free != 10 {
+			t.Errorf("window %d: not forgotten, %+v", window, cs.budget)
+		}
+	}
+}
+
+func TestCrowdsAreBounded(t *testing.T) {
+	t.Parallel()
+	d := New(set(social(), catchAll()), Options{MaxCrowds: 3})
+	for i := range 5 {
+		key := hottype.Key(fmt.Sprint("topic?id=", i))
+		d.Add(at(0), by(key, 0, 10)) // far from the threshold: nothing is kept
+		d.Add(at(0), by(key, 0, 300))
+		d.Add(at(0), by(key, 0, 300))
+	}
+	if st := d.Stats(); st.Crowds != 3 || st.DroppedCrowds != 4 {
+		t.Errorf("%+v", st)
+	}
+	if s, _ := d.Tick(at(0)); len(s.Loops) != 3 || len(s.Keys) != 2 {
+		t.Errorf("%d loops, %d hot: what nobody looked at is judged by its rate", len(s.Loops), len(s.Keys))
+	}
+	d.SetRules(set(catchAll()))
+	if st := d.Stats(); st.Crowds != 0 || d.lanes[0].budget.free != 3 {
+		t.Errorf("of a rule that is gone: %+v", st)
+	}
+}
+
+// Only so many loops are shown, and one that is pushed out ceases.
+func TestLoopsShownAreBounded(t *testing.T) {
+	t.Parallel()
+	d := New(set(social()), Options{})
+	for i := range maxLoops + 7 {
+		d.Add(at(0), by(hottype.Key(fmt.Sprint("topic?id=", i)), 0, 200+int64(i)))
+	}
+	s, changes := d.Tick(at(0))
+	if len(s.Loops) != maxLoops || len(changes) != maxLoops || d.Stats().Loops != maxLoops || s.Loops[0].Rate < s.Loops[maxLoops-1].Rate {
+		t.Errorf("%d loops, %d changes", len(s.Loops), len(changes))
+	}
+	d.Add(at(0), by("topic?id=0", 0, 5000))
+	if _, changes := d.Tick(at(0.1)); len(changes) != 2 {
+		t.Errorf("%+v", changes)
+	}
+}
+
+func BenchmarkJudgeCrowd(b *testing.B) {
+	cs := newCrowds(5, &budget{free: 1})
+	for s := range int64(5) {
+		c := by("k", s, each(200)...)
+		cs.add(&c, true)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		cs.judge("k", 1004, 1000, 100, 5)
+	}
+}

@@ -1,0 +1,88 @@
+package detect
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/window"
+)
+
+// The defaults of Options, and the most that Counters can be.
+const (
+	DefaultCounters = window.DefaultCounters
+	MaxCounters     = window.MaxCounters // more are not had
+	DefaultLateness = 10 * time.Second
+	DefaultFuture   = hottype.MaxAhead
+	DefaultHold     = 5 * time.Second
+	DefaultCrowds   = 4096
+)
+
+// maxLanes is how many lanes there are at most.
+const maxLanes = 64
+
+// Options bound a Detector. The zero value has the defaults; what is negative
+// counts as not set.
+type Options struct {
+	// Counters caps what is counted for each rule: a key takes one counter for
+	// each second of the window in which it is seen. 0 means 131,072, of about
+	// 200 bytes at most. Beyond it the lightest keys are given up and sums are
+	// lower bounds with a known error: see Stats.Error.
+	Counters int
+	// MaxRate is how many requests per second one rule is expected to get at
+	// most, where the rule does not say it itself (max_rate); 0: not stated.
+	// Only Check looks at it.
+	MaxRate float64
+	// Lanes is in how many parts, each with a lock of its own, keys are
+	// counted, so that so many goroutines can Add at the same time; 0 means 1.
+	// Rounded up to a power of two. The counters are shared out evenly.
+	Lanes int
+	// Lateness is how old a count may be, by its second; 0 means 10 s. A rule
+	// never uses more of it than its window. Whole seconds, rounded up.
+	Lateness time.Duration
+	// Future is how far ahead of now a count's second may be, for senders
+	// with a fast clock; 0 means 2 s. Such counts are judged when their
+	// second comes. Whole seconds, rounded up.
+	Future time.Duration
+	// Hold is for how long a set vouches for its keys: Hot.Until = now + Hold;
+	// 0 means 5 s.
+	Hold time.Duration
+	// MaxCrowds caps the keys of which the clients are held, those near their
+	// threshold, over all rules; 0 means 4096. Each takes up to about 5 KB.
+	// What is beyond is counted, and judged by its rate alone.
+	MaxCrowds int
+	// NoClients says that where the counts come from nobody can say who asks
+	// (Graphite). Then min_clients holds nothing back. Otherwise requests of which
+	// nobody says who asked count as those of one client.
+	NoClients bool
+}
+
+func (o Options) withDefaults() Options {
+	if o.Counters <= 0 {
+		o.Counters = DefaultCounters
+	}
+	o.Counters = min(o.Counters, MaxCounters)
+	if o.MaxCrowds <= 0 {
+		o.MaxCrowds = DefaultCrowds
+	}
+	o.Lanes = 1 << bits.Len(uint(min(max(o.Lanes, 1), maxLanes)-1))
+	o.Lateness = orDefault(o.Lateness, DefaultLateness)
+	o.Future = orDefault(o.Future, DefaultFuture)
+	o.Hold = orDefault(o.Hold, DefaultHold)
+	return o
+}
+
+// perLane is how many counters a lane has for one rule.
+func (o Options) perLane() int { return max(o.Counters/o.Lanes, 1) }
+
+func orDefault(d, def time.Duration) time.Duration {
+	if d <= 0 {
+		return def
+	}
+	return d
+}
+
+// seconds is d in whole seconds, rounded up.
+func seconds(d time.Duration) int64 {
+	return int64((d + time.Second - 1) / time.Second)
+}

@@ -1,0 +1,71 @@
+package detect
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+func TestSetRulesKeepsWhatItCan(t *testing.T) {
+	t.Parallel()
+	fill := func() *Detector {
+		d := New(set(topic(0), catchAll()), Options{})
+		d.Add(at(0), count("topic?id=1", 0, 12))
+		d.Add(at(0), count("topic?id=2", 0, 6))
+		d.Add(at(0), count("/x", 0, 5))
+		d.Tick(at(0))
+		return d
+	}
+	other := func(change func(h *rules.Heat)) *rules.Rule {
+		r := topic(0)
+		change(&r.Hot)
+		return r
+	}
+	for name, test := range map[string]struct {
+		set  *rules.Set
+		want []string // ticks at 0.1, 3 and 8 s
+	}{
+		"same":            {set(topic(0), catchAll()), []string{"/x=5 topic?id=1=2.4", "topic?id=1=2.4 cooled:/x@3", "cooled:topic?id=1@8"}},
+		"lower threshold": {set(other(func(h *rules.Heat) { h.Rate = 1 })), []string{"topic?id=1=2.4 topic?id=2=1.2 cooled:/x@0.1 became:topic?id=2@0.1", "topic?id=1=2.4 topic?id=2=1.2", "cooled:topic?id=1@8 cooled:topic?id=2@8"}},
+		"higher":          {set(other(func(h *rules.Heat) { h.Rate = 100 })), []string{"topic?id=1=2.4 cooled:/x@0.1", "cooled:topic?id=1@3", ""}},
+		"other window":    {set(other(func(h *rules.Heat) { h.Window = 9 * time.Second })), []string{"topic?id=1=0 cooled:/x@0.1", "cooled:topic?id=1@3", ""}},
+		"no rate":         {set(other(func(h *rules.Heat) { h.Rate = 0 })), []string{"topic?id=1=2.4 cooled:/x@0.1", "cooled:topic?id=1@3", ""}},
+		"rule gone":       {set(catchAll()), []string{"/x=5 cooled:topic?id=1@0.1", "cooled:/x@3", ""}},
+		"all gone":        {set(), []string{"cooled:/x@0.1 cooled:topic?id=1@0.1", "", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := fill()
+			d.SetRules(test.set)
+			for i, when := range []float64{0.1, 3, 8} {
+				if got := tape(d.Tick(at(when))); got != test.want[i] {
+					t.Errorf("at %g: %q, want %q", when, got, test.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestAliasesGoToTheirRule(t *testing.T) {
+	t.Parallel()
+	hash := "Zh0123456789abcdef0123456789abcdef"
+	under := &rules.Rule{Name: "hot_topic", Hot: topic(0).Hot}
+	for key, want := range map[hottype.Key]string{
+		hottype.Key("!hp1:topic.id=" + hash):       "topic",
+		hottype.Key("!hp1:hot__topic.id=" + hash):  "hot_topic",
+		hottype.Key("!hp1:Z2Ftopic.id=" + hash):    "*", // a path
+		hottype.Key("!hp1:Z2Fto" + hash + ".id=1"): "*", // too long to decode
+		"!hp1:": "*", "!hp1:.": "*", "!hp1:Zx.a=1": "*", "!hp1:topic": "topic",
+	} {
+		r := newRoutes(set(topic(0), under, catchAll()))
+		b := new(batch)
+		b.reset(r, 1, 0)
+		for range 2 { // the second time from memory
+			if i := b.find(key); i < 0 || []string{"topic", "hot_topic", "*"}[i] != want {
+				t.Errorf("%s is judged by rule %d, want %s", key, i, want)
+			}
+		}
+	}
+}

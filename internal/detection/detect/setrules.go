@@ -1,0 +1,139 @@
+package detect
+
+import (
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// SetRules judges by another set of rules from now on. A rule is known by its
+// name. Where its window is the same its counts are kept and judged by the new
+// thresholds; where the window is another, counting begins anew and what is hot
+// stays so until it cools. Hot keys of rules that are gone, and keys that now
+// fall to another rule, leave with the next Tick. It looks at every key that is
+// counted.
+func (d *Detector) SetRules(set *rules.Set) {
+	d.judging.Lock()
+	defer d.judging.Unlock()
+	d.rules.Lock()
+	defer d.rules.Unlock()
+	for _, l := range d.lanes {
+		if !l.now.IsZero() { // what was by now was so by the rules before
+			l.advance(time.Unix(0, d.heard.Load()))
+		}
+	}
+	before, old := d.routes, d.traffic
+	d.routes, d.traffic = newRoutes(set), nil
+	d.span = seconds(d.opts.Future) + 1
+	all := make([]*terms, len(set.Rules))
+	for i, r := range set.Rules {
+		all[i] = newTerms(r)
+		d.span = max(d.span, seconds(d.opts.Future)+all[i].window)
+		d.traffic = append(d.traffic, d.keptTraffic(all[i], before, old))
+	}
+	for _, l := range d.lanes {
+		l.setRules(all, before)
+	}
+}
+
+// keptTraffic is the traffic of a rule, from before where its window is the same.
+func (d *Detector) keptTraffic(t *terms, before *routes, old []*traffic) *traffic {
+	if i, ok := before.byName[t.rule.Name]; ok && old[i].cfg.Window == t.window {
+		return old[i]
+	}
+	return newTraffic(t, d.opts, d.seed, time.Unix(0, d.heard.Load()).Unix())
+}
+
+// setRules changes the heats of a lane. The Detector has its new routes already.
+func (l *lane) setRules(all []*terms, before *routes) {
+	now := time.Unix(l.second, 0)
+	old := l.heats
+	for _, h := range old {
+		h.fall(now) // by the rules before
+	}
+	l.heats = nil
+	for i, t := range all {
+		var h *heat
+		if k, ok := before.byName[t.rule.Name]; ok {
+			h, old[k] = old[k], nil
+			l.dropStrays(h, i)
+			h.traffic = l.d.traffic[i]
+			h.change(t, l.second, func(key hottype.Key) bool { return l.d.routes.of(key) == i })
+			for _, c := range h.candidates {
+				if c != nil { // what the new rules make hot is so from the next Tick on
+					c.seen = true
+				}
+			}
+		} else {
+			h = newHeat(t, l.second, l.d.opts, l.budget)
+			h.traffic = l.d.traffic[i]
+		}
+		l.heats = append(l.heats, h)
+	}
+	for _, h := range old {
+		if h != nil {
+			l.dropStrays(h, -1)
+			h.crowds.clear()
+		}
+	}
+}
+
+// change judges by other terms.
+func (h *heat) change(t *terms, second int64, owns func(hottype.Key) bool) {
+	now := time.Unix(second, 0)
+	if t.window != h.terms.window {
+		h.crowds.clear()
+		h.crowds = newCrowds(t.window, h.crowds.budget)
+		h.setTerms(t)
+		h.restart(second)
+		return
+	}
+	h.setTerms(t)
+	h.fall(now)
+	for _, c := range h.candidates {
+		if c != nil && !c.any() {
+			h.counts.Mark(c.watch, t.mark())
+		}
+	}
+	h.relist(now, owns)
+}
+
+// dropStrays takes from h the candidates that the rule at a position does not
+// judge any more.
+func (l *lane) dropStrays(h *heat, rule int) {
+	for _, c := range h.candidates {
+		if c == nil || l.d.routes.of(c.key) == rule && rule >= 0 {
+			continue
+		}
+		hot := h.hotOf(c, h.counts.Look(c.watch), l.now)
+		if c.shown {
+			l.gone = append(l.gone, Change{Kind: Cooled, Hot: hot})
+		}
+		if c.standing.shown {
+			l.gone = append(l.gone, Change{Kind: Ceased, Hot: hot})
+		}
+		h.unlist(c)
+	}
+}
+
+// Forget drops what was counted of the keys that which says, because somebody
+// else counts them from now on. Those that are hot cool, at rate 0: they stay in
+// the hot set for their rule's cooling time, in which the other one finds them.
+// It looks at every key that is counted.
+func (d *Detector) Forget(now time.Time, which func(hottype.Key) bool) {
+	d.judging.Lock()
+	defer d.judging.Unlock()
+	d.rules.RLock()
+	defer d.rules.RUnlock()
+	now = d.hear(now)
+	for _, l := range d.lanes {
+		l.mu.Lock()
+		now := l.advance(now)
+		for _, h := range l.heats {
+			h.counts.Forget(func(key string) bool { return which(hottype.Key(key)) })
+			h.fall(now)
+		}
+		l.mu.Unlock()
+	}
+}

@@ -1,0 +1,227 @@
+package detect
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/window"
+)
+
+// Tick lets time pass until now and judges: it gives the whole hot set,
+// heaviest first, with Version 0, and what entered or left it since the Tick
+// before, in the order of time. Both belong to the caller.
+//
+// To judge a second s by all of its counts and no more, call Tick with a time
+// within s, after them.
+func (d *Detector) Tick(now time.Time) (hottype.HotSet, []Change) {
+	d.judging.Lock()
+	defer d.judging.Unlock()
+	d.rules.RLock()
+	defer d.rules.RUnlock()
+	t := d.last.next(d.opts.Hold, len(d.traffic))
+	now = d.hear(now)
+	for _, l := range d.lanes {
+		now = l.judge(now, t)
+	}
+	t.now = now
+	for i := range t.views {
+		t.publish(t.views[i])
+		t.circle(t.lone[i])
+	}
+	for _, l := range d.lanes {
+		l.show(t)
+	}
+	d.hot, d.loops = int64(len(t.keys)), int64(len(t.loops))
+	d.displaced += t.displaced
+	return t.result()
+}
+
+// tick is what one Tick gathers.
+type tick struct {
+	now       time.Time
+	hold      time.Duration
+	views     [][]view // hot keys, by rule
+	lone      [][]view // loops, by rule
+	keys      []hottype.Hot
+	loops     []hottype.Hot
+	changes   []Change // those that left have no At yet
+	turned    []view   // those whose shown changes
+	displaced uint64
+}
+
+// next is a tick that uses the memory of t again, but for what it gave away.
+func (t *tick) next(hold time.Duration, rules int) *tick {
+	again := func(views [][]view) [][]view {
+		for i := range views {
+			clear(views[i])
+			views[i] = views[i][:0]
+		}
+		return append(views, make([][]view, max(0, rules-len(views)))...)
+	}
+	clear(t.turned)
+	*t = tick{hold: hold, views: again(t.views), lone: again(t.lone), turned: t.turned[:0],
+		keys: make([]hottype.Hot, 0, len(t.keys)+len(t.keys)/8)}
+	return t
+}
+
+// view is a candidate as its lane had it.
+type view struct {
+	lane   *lane
+	c      *candidate
+	maxHot int
+	hot    hottype.Hot
+	rank   int64
+	loop   bool
+	shown  bool // among the hot keys or the loops, as it is one
+	seen   bool // a Tick before has seen it over its threshold
+}
+
+// judge decides which candidates of a lane are hot.
+func (l *lane) judge(now time.Time, t *tick) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now = l.advance(now)
+	t.changes = append(t.changes, l.gone...)
+	l.gone = nil
+	for i, h := range l.heats {
+		h.total = -1
+		for _, c := range h.candidates {
+			if c != nil {
+				l.judgeOne(i, h, c, now, t)
+			}
+		}
+	}
+	return now
+}
+
+// judgeOne finds out what one candidate is: hot, a loop, or neither.
+func (l *lane) judgeOne(rule int, h *heat, c *candidate, now time.Time, t *tick) {
+	h.note(c, now)
+	w := h.counts.Look(c.watch)
+	whole := l.d.wholeFrom(h.terms)
+	if !c.expire(now, whole, h.terms.rule.Hot.Cool) {
+		hot := h.hotOf(c, w, now)
+		t.drop(c, hot)
+		t.cease(c, hot, nil)
+		c.standing = standing{} // when it is hot again, its clients decide anew
+		if w.Sum < h.terms.least {
+			h.unlist(c)
+		} else {
+			h.counts.Mark(c.watch, h.terms.mark())
+		}
+		return
+	}
+	v := view{lane: l, c: c, maxHot: h.terms.maxHot, rank: 10 * w.Sum, loop: !h.stands(c, now, whole, w.Sum)}
+	v.hot, v.shown, v.seen = h.hotOf(c, w, now), c.shown, c.seen
+	c.seen = true
+	if v.loop {
+		t.drop(c, v.hot)
+		v.shown = c.standing.shown
+	} else {
+		t.cease(c, v.hot, nil)
+	}
+	if v.shown { // who is in stays in, unless another is heavier by a tenth
+		v.rank += w.Sum
+	}
+	if v.loop {
+		t.lone[rule] = append(t.lone[rule], v)
+	} else {
+		t.views[rule] = append(t.views[rule], v)
+	}
+}
+
+// drop takes a candidate from the hot set, if it is there. Its lane is held.
+func (t *tick) drop(c *candidate, hot hottype.Hot) {
+	if !c.shown {
+		return
+	}
+	c.shown = false
+	t.changes = append(t.changes, Change{Hot: hot, Kind: Cooled})
+}
+
+// publish puts the heaviest keys of a rule into the hot set. A key that was not
+// in it, because it had no place or never met a Tick, leaves no trace.
+func (t *tick) publish(views []view) {
+	if len(views) > 0 && len(views) > views[0].maxHot {
+		slices.SortFunc(views, heavier)
+	}
+	for i := range views {
+		v := &views[i]
+		if i < v.maxHot {
+			t.enter(v)
+		} else if v.shown {
+			t.displaced++
+			t.changes = append(t.changes, Change{Hot: v.hot, Kind: Cooled, Displaced: true})
+			t.turned = append(t.turned, *v)
+		}
+	}
+}
+
+// enter puts a key into the hot set.
+func (t *tick) enter(v *view) {
+	v.hot.Until = t.now.Add(t.hold)
+	t.keys = append(t.keys, v.hot)
+	if !v.shown {
+		t.changes = append(t.changes, Change{Hot: v.hot, Kind: Became, At: t.at(v)})
+		t.turned = append(t.turned, *v)
+	}
+}
+
+// show tells a lane which of its candidates are in the set now.
+func (l *lane) show(t *tick) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range t.turned {
+		v := &t.turned[i]
+		switch {
+		case v.lane != l:
+		case v.loop:
+			v.c.standing.shown = !v.shown
+		default:
+			v.c.shown = !v.shown
+			if v.c.shown && v.c.gone { // a heavier key took its place meanwhile
+				l.gone = append(l.gone, Change{Kind: Cooled, Hot: v.hot, Displaced: true})
+			}
+		}
+	}
+}
+
+// result orders what was gathered.
+func (t *tick) result() (hottype.HotSet, []Change) {
+	for i := range t.changes {
+		if c := &t.changes[i]; c.At.IsZero() {
+			c.At, c.Hot.Until = t.now, t.now
+		}
+	}
+	byRate := func(a, b hottype.Hot) int {
+		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
+	}
+	slices.SortFunc(t.keys, byRate)
+	slices.SortFunc(t.loops, byRate)
+	slices.SortFunc(t.changes, func(a, b Change) int {
+		// At one time, those who leave go first: the set never overflows.
+		return cmp.Or(a.At.Compare(b.At), -cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Hot.Key, b.Hot.Key))
+	})
+	if len(t.keys) == 0 {
+		t.keys = nil
+	}
+	return hottype.HotSet{At: t.now, Keys: t.keys, Loops: t.loops}, t.changes
+}
+
+// hotOf is the heat of a candidate, without its Until. A rate is never more than
+// the truth: the count is the lower bound.
+func (h *heat) hotOf(c *candidate, w window.Watched, now time.Time) hottype.Hot {
+	rate := h.fair(w, now)
+	c.peak = max(c.peak, rate)
+	hot := hottype.Hot{
+		Key: c.key, Rule: h.terms.rule.Name, Why: c.why, Since: c.since, Peak: c.peak,
+		Rate: rate, Lower: rate, Upper: rate + h.rate(w.Upper-w.Sum),
+	}
+	if total := h.totalOf(c); total > 0 {
+		hot.Share = min(1, float64(w.Sum)/float64(total))
+	}
+	c.standing.party.tell(&hot)
+	return hot
+}

@@ -1,0 +1,104 @@
+package heavyhitters
+
+import "math"
+
+// perKey is how many bytes a key may have on average.
+const perKey = 64
+
+// Summary counts keys in bounded memory. Of each key it knows a lower and an
+// upper bound, at most Error apart. It is exact until it was full once. Not for
+// concurrent use.
+type Summary struct {
+	table  *Table[tally]
+	offset int64   // the most that a key which is not held may have
+	moved  []int32 // for Retain
+}
+
+// tally is what a key has since it was entered, and the most that it may have
+// had before.
+type tally struct{ n, err int64 }
+
+// New makes a summary with so many counters. Their keys may have 64 bytes on
+// average; longer ones use up the room of several.
+func New(counters int) *Summary {
+	counters = max(counters, 2)
+	return &Summary{table: NewTable[tally](counters, max(counters*perKey, 1<<16))}
+}
+
+// Add counts n of a key, n above 0. A key that would fill a quarter of the
+// memory is not taken; it says false.
+func (s *Summary) Add(hash uint64, key string, n int64) bool {
+	if len(key) > s.table.maxBytes/4 {
+		return false
+	}
+	i := s.table.Find(hash, key)
+	for i < 0 {
+		if i = s.table.Insert(hash, key); i < 0 {
+			s.purge()
+			continue
+		}
+		s.table.At(i).err = s.offset
+	}
+	s.table.At(i).n += n
+	return true
+}
+
+// purge gives up the lower half of the counters.
+func (s *Summary) purge() {
+	var levels Levels
+	for i := range s.table.Len() {
+		v := s.table.At(i)
+		levels.Add(v.n + v.err - s.offset)
+	}
+	s.offset += levels.Half()
+	s.retain(func(_ int, v *tally) bool { return v.n+v.err > s.offset })
+}
+
+func (s *Summary) retain(keep func(int, *tally) bool) {
+	if len(s.moved) < s.table.Len() {
+		s.moved = make([]int32, s.table.Len())
+	}
+	s.table.Retain(keep, s.moved)
+}
+
+// Bounds are the least and the most that a key can have.
+func (s *Summary) Bounds(hash uint64, key string) (lower, upper int64) {
+	i := s.table.Find(hash, key)
+	if i < 0 {
+		return 0, s.offset
+	}
+	v := s.table.At(i)
+	return v.n, v.n + v.err
+}
+
+// Fade multiplies all counts by a factor between 0 and 1 and forgets the keys
+// that have nothing left. What is lost by rounding is added to the errors.
+func (s *Summary) Fade(factor float64) {
+	up := func(n int64) int64 { return int64(math.Ceil(float64(n) * factor)) }
+	s.offset = up(s.offset)
+	lost := int64(0) // by the keys that are forgotten: they have less than one left
+	s.retain(func(_ int, v *tally) bool {
+		v.n, v.err = int64(float64(v.n)*factor), up(v.err)+1
+		if v.n > 0 {
+			return true
+		}
+		lost = max(lost, v.err)
+		return false
+	})
+	s.offset = max(s.offset, lost)
+}
+
+// Error is how far apart the bounds of a key can be.
+func (s *Summary) Error() int64 {
+	most := s.offset
+	for i := range s.table.Len() {
+		most = max(most, s.table.At(i).err)
+	}
+	return most
+}
+
+// Len is how many keys are held.
+func (s *Summary) Len() int { return s.table.Len() }
+
+// Bytes is the memory that the summary has taken.
+func (s *Summary) Bytes() int { return s.table.Bytes() + 4*cap(s.moved) }

@@ -1,0 +1,226 @@
+package heavyhitters
+
+import "math/bits"
+
+// least is how many cells a table has at least, once it has any.
+const least = 64
+
+// maxCells is what an index cell can address with a tag of a byte left.
+const maxCells = 1<<24 - 1
+
+// Table holds keys, each with a V, which should have no pointers. The zero
+// value is not usable: see [NewTable]. Not for concurrent use.
+//
+// Places of keys are small numbers from 0 on. They change only in Retain.
+type Table[V any] struct {
+	max, maxBytes int
+
+	// index leads to cells: some bits of the hash, then the place plus one; 0
+	// is empty. Linear probing, at most three quarters full.
+	index []uint32
+	shift uint // how many low bits of an index cell are the place
+	cells []cell[V]
+	names []byte // the keys, in the order of cells
+}
+
+type cell[V any] struct {
+	hash     uint64
+	at, size uint32 // of the key in names
+	value    V
+}
+
+// NewTable makes a table for so many keys with so many bytes together. It takes
+// memory as keys come.
+func NewTable[V any](keys, bytes int) *Table[V] {
+	keys = min(max(keys, 1), maxCells)
+	return &Table[V]{
+		max: keys, maxBytes: min(max(bytes, 1), 1<<32-1),
+		shift: uint(bits.Len(uint(keys))),
+	}
+}
+
+// Len is how many keys are held.
+func (t *Table[V]) Len() int { return len(t.cells) }
+
+// Max is how many keys can be held.
+func (t *Table[V]) Max() int { return t.max }
+
+// Size is how many keys it has memory for now.
+func (t *Table[V]) Size() int { return cap(t.cells) }
+
+// At gives the value at a place. It is valid until the next Insert or Retain.
+func (t *Table[V]) At(place int) *V { return &t.cells[place].value }
+
+// Key copies the key at a place.
+func (t *Table[V]) Key(place int) string { return string(t.name(place)) }
+
+// Hash is the hash of the key at a place.
+func (t *Table[V]) Hash(place int) uint64 { return t.cells[place].hash }
+
+func (t *Table[V]) name(place int) []byte {
+	c := &t.cells[place]
+	return t.names[c.at : c.at+c.size]
+}
+
+// Find gives the place of a key, -1 where it is not held.
+func (t *Table[V]) Find(hash uint64, key string) int {
+	if len(t.index) == 0 {
+		return -1
+	}
+	mask := uint64(len(t.index) - 1)
+	tag := uint32(hash>>32) >> t.shift
+	for i := hash & mask; ; i = (i + 1) & mask {
+		x := t.index[i]
+		if x == 0 {
+			return -1
+		}
+		if x>>t.shift != tag {
+			continue
+		}
+		place := int(x&(1<<t.shift-1)) - 1
+		c := &t.cells[place]
+		if c.hash == hash && string(t.names[c.at:c.at+c.size]) == key {
+			return place
+		}
+	}
+}
+
+// Together is how many hashes Warm takes at most.
+const Together = 16
+
+// Warm looks where hashes lead to and does nothing else, so that the processor
+// fetches what the Finds that follow need. It goes in steps, because what is
+// known of one key must not keep it from asking for that of the next: first the
+// index, then the cells, then the keys. The result has no meaning; use it, so
+// that the compiler keeps the call.
+func (t *Table[V]) Warm(hashes []uint64) (sum uint64) {
+	if len(t.cells) == 0 {
+		return 0
+	}
+	hashes = hashes[:min(len(hashes), Together)]
+	var places [Together]uint32
+	mask, shift := uint64(len(t.index)-1), t.shift
+	for i, hash := range hashes {
+		places[i%Together] = t.index[hash&mask]
+	}
+	for i, hash := range hashes {
+		x, place := places[i%Together], uint32(0) // the first cell is always near
+		if x>>shift == uint32(hash>>32)>>shift {
+			place = max(x&(1<<shift-1), 1) - 1
+		}
+		places[i%Together] = place
+		sum += t.cells[place].hash
+	}
+	for i := range hashes {
+		sum += uint64(t.names[min(int(t.cells[places[i%Together]].at), len(t.names)-1)])
+	}
+	return sum
+}
+
+// Insert adds a key that is not held and gives its place, or -1 where there is
+// no room for it.
+func (t *Table[V]) Insert(hash uint64, key string) int {
+	place := len(t.cells)
+	if place >= t.max || len(t.names)+len(key) > t.maxBytes {
+		return -1
+	}
+	if place == cap(t.cells) {
+		t.cells = grown(t.cells, min(max(2*place, least), t.max))
+	}
+	if need := len(t.names) + len(key); need > cap(t.names) {
+		t.names = grown(t.names, min(max(2*need, 32*least), max(t.maxBytes, need)))
+	}
+	t.cells = append(t.cells, cell[V]{hash: hash, at: uint32(len(t.names)), size: uint32(len(key))})
+	t.names = append(t.names, key...)
+	if 4*len(t.cells) > 3*len(t.index) {
+		t.reindex(max(2*least, 2*len(t.index)))
+	} else {
+		t.enter(place)
+	}
+	return place
+}
+
+// grown is s with another capacity.
+func grown[T any](s []T, capacity int) []T {
+	return append(make([]T, 0, capacity), s...)
+}
+
+// enter puts a cell into the index.
+func (t *Table[V]) enter(place int) {
+	hash := t.cells[place].hash
+	mask := uint64(len(t.index) - 1)
+	i := hash & mask
+	for t.index[i] != 0 {
+		i = (i + 1) & mask
+	}
+	t.index[i] = uint32(hash>>32)>>t.shift<<t.shift | uint32(place+1)
+}
+
+// reindex makes the index anew, with so many cells.
+func (t *Table[V]) reindex(size int) {
+	if size <= cap(t.index) {
+		t.index = t.index[:size]
+		clear(t.index)
+	} else {
+		t.index = make([]uint32, size)
+	}
+	for place := range t.cells {
+		t.enter(place)
+	}
+}
+
+// Retain drops the keys whose value keep refuses and moves the others together,
+// in their order. It writes to moved, which has Len entries at least, where each
+// went: -1 for a dropped one. Memory that is nearly empty then is given back.
+// It costs one pass over all keys.
+func (t *Table[V]) Retain(keep func(place int, v *V) bool, moved []int32) {
+	n, end := 0, uint32(0)
+	for i := range t.cells {
+		c := &t.cells[i]
+		if !keep(i, &c.value) {
+			moved[i] = -1
+			continue
+		}
+		if c.at != end {
+			copy(t.names[end:], t.names[c.at:c.at+c.size])
+			c.at = end
+		}
+		end += c.size
+		moved[i] = int32(n)
+		if n != i {
+			t.cells[n] = *c
+		}
+		n++
+	}
+	t.cells, t.names = t.cells[:n], t.names[:end]
+	t.settle()
+}
+
+// settle brings index and memory in line after keys were dropped.
+func (t *Table[V]) settle() {
+	if n := len(t.cells); 8*n < cap(t.cells) && cap(t.cells) > least {
+		if n == 0 {
+			t.cells, t.names, t.index = nil, nil, nil
+			return
+		}
+		t.index = nil
+		t.cells = grown(t.cells, max(2*n, least))
+		t.names = grown(t.names, max(2*len(t.names), least))
+		t.reindex(1 << bits.Len(uint(2*cap(t.cells)-1)))
+		return
+	}
+	// A small index stays near the processor, whatever it has grown to once.
+	t.reindex(min(len(t.index), 1<<bits.Len(uint(max(2*len(t.cells), 2*least)-1))))
+}
+
+// Bytes is the memory that the table has taken.
+func (t *Table[V]) Bytes() int {
+	const index = 4
+	return cap(t.index)*index + cap(t.names) + cap(t.cells)*cellSize[V]()
+}
+
+// Spots is a number of places to scatter hashes over, n or somewhat more, and
+// Spot the place of a hash among so many. It does not depend on the bits that a
+// Table goes by first.
+func Spots(n int) int                 { return 1 << min(bits.Len(uint(max(n, 1)-1)), 24) }
+func Spot(hash uint64, spots int) int { return int(hash>>40) & (spots - 1) }

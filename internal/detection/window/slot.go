@@ -1,0 +1,195 @@
+package window
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/hotparam/pipeline/internal/detection/heavyhitters"
+)
+
+// slot is the summary of one second.
+type slot struct {
+	pairs []pair
+	// offset is the most that a key which was given up may have had here.
+	offset int64
+	// sifted is the most that a key may have had here which the sieve held back.
+	sifted int64
+	// most is how many pairs there were before the last purge.
+	most int
+	// mixed is true where a key may have more than one pair.
+	mixed bool
+}
+
+// missed is the most that a key without a pair may have had here: what it had
+// when it was given up last, and what the sieve has of it since.
+func (s *slot) missed() int64 { return s.offset + s.sifted }
+
+// pair is a key in one second: a counter.
+type pair struct {
+	n     int64 // 0 in the current second, where the key itself has it
+	err   int64 // the slot's offset when the pair was made
+	place uint32
+}
+
+const pairSize = int(unsafe.Sizeof(pair{}))
+
+// makeRoom frees counters: those that are not needed, or else the lower third of
+// the second that has most.
+func (c *Counter) makeRoom() {
+	for i := range c.slots {
+		if c.slots[i].mixed {
+			c.fold(int64(i))
+		}
+	}
+	if 8*c.pairs <= 7*c.cfg.Counters {
+		return
+	}
+	c.short = true
+	for c.pairs >= c.cfg.Counters {
+		c.purge(c.fullest())
+	}
+}
+
+// fullest is the slot with most pairs.
+func (c *Counter) fullest() (full int64) {
+	for i := range c.slots {
+		if len(c.slots[i].pairs) > len(c.slots[full].pairs) {
+			full = int64(i)
+		}
+	}
+	return full
+}
+
+// fold joins the pairs of a slot that belong to the same key.
+func (c *Counter) fold(i int64) {
+	s := &c.slots[i]
+	first := c.marks()
+	kept := s.pairs[:0]
+	for _, p := range s.pairs {
+		if at := first[p.place]; at > 0 {
+			kept[at-1].n += p.n // the error is that of the first, the least
+			c.table.At(int(p.place)).pairs--
+			c.pairs--
+			continue
+		}
+		kept = append(kept, p)
+		first[p.place] = int32(len(kept))
+	}
+	for _, p := range kept {
+		first[p.place] = 0
+	}
+	s.pairs, s.mixed = kept, false
+}
+
+// marks gives one number for each place, all 0. They are to be left so.
+func (c *Counter) marks() []int32 {
+	if len(c.scratch) < c.table.Len() {
+		c.scratch = make([]int32, c.table.Len()+c.table.Len()/4)
+	}
+	return c.scratch
+}
+
+// purge gives up the lower third of a slot's pairs, and memory that they leave
+// empty.
+func (c *Counter) purge(i int64) {
+	c.giveUp(i)
+	if i != c.clock.pos {
+		c.slots[i].fit()
+	}
+}
+
+// giveUp gives up the lower third of a slot's pairs. What the greatest of them
+// had, with what it may have had before it was held, is the new offset.
+func (c *Counter) giveUp(i int64) {
+	s := &c.slots[i]
+	if s.mixed {
+		c.fold(i)
+	}
+	s.most = max(s.most, len(s.pairs))
+	current := i == c.clock.pos
+	var levels heavyhitters.Levels
+	for k := range s.pairs {
+		levels.Add(c.n(&s.pairs[k], current) + s.pairs[k].err - s.offset)
+	}
+	s.offset += levels.Third()
+	kept := s.pairs[:0]
+	for _, p := range s.pairs {
+		if n := c.n(&p, current); n+p.err > s.offset {
+			kept = append(kept, p)
+		} else {
+			c.give(&p, n, c.counted(i))
+		}
+	}
+	s.pairs = kept
+}
+
+// fit gives memory back that a second which has ended will not need again.
+func (s *slot) fit() {
+	if 3*len(s.pairs)+3072 < 2*cap(s.pairs) {
+		s.pairs = slices.Clone(s.pairs)
+	}
+}
+
+// n is what a pair has.
+func (c *Counter) n(p *pair, current bool) int64 {
+	if current {
+		return c.table.At(int(p.place)).cur
+	}
+	return p.n
+}
+
+// counted reports whether a slot is in the sums already.
+func (c *Counter) counted(slot int64) bool {
+	ahead := slot - c.clock.pos
+	if ahead < 0 {
+		ahead += c.clock.size
+	}
+	return ahead == 0 || ahead > c.clock.newest()-c.clock.now
+}
+
+// give gives up a pair with n.
+func (c *Counter) give(p *pair, n int64, counted bool) {
+	v := c.table.At(int(p.place))
+	if counted {
+		v.sum -= n
+	}
+	if p.n == 0 {
+		v.cur = 0
+	}
+	if v.watch > 0 {
+		c.watches[v.watch-1].since = c.clock.newest()
+	}
+	c.given++
+	c.drop(v)
+}
+
+// drop takes a pair from a key.
+func (c *Counter) drop(v *sums) {
+	c.pairs--
+	if v.pairs--; v.pairs == 0 && v.watch == 0 {
+		c.idle++
+	}
+}
+
+// compact drops the keys that are idle.
+func (c *Counter) compact() {
+	moved := c.marks()
+	c.table.Retain(func(_ int, v *sums) bool { return v.pairs > 0 || v.watch > 0 }, moved)
+	for i := range c.slots {
+		for k := range c.slots[i].pairs {
+			p := &c.slots[i].pairs[k]
+			p.place = uint32(moved[p.place])
+		}
+	}
+	for i := range c.watches {
+		if w := &c.watches[i]; w.place >= 0 {
+			w.place = moved[w.place]
+		}
+	}
+	c.idle = 0
+	if 8*c.table.Len() < len(moved) {
+		c.scratch = nil
+		return
+	}
+	clear(moved)
+}

@@ -1,0 +1,192 @@
+package hotset
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// aliasPrefix begins the keys whose metric name cannot be decoded.
+const aliasPrefix = "!hp1:"
+
+// rebuild merges all sets into a new snapshot, keeping the entries of keys
+// that stay. Publishers are taken by name, so that float sums come out the
+// same every time. It needs mu.
+func (m *Mirror) rebuild(at time.Time) {
+	merged, loops := make(map[string]*hottype.Hot), make(map[string]*hottype.Hot)
+	next := &snapshot{}
+	for _, publisher := range slices.Sorted(maps.Keys(m.sets)) {
+		set := m.sets[publisher].set
+		next.at = newest(next.at, set.At)
+		mergeInto(merged, set.Keys, at)
+		mergeInto(loops, set.Loops, at)
+	}
+	for key := range merged {
+		next.aliases = next.aliases || strings.HasPrefix(key, aliasPrefix)
+	}
+	next.loops = alone(loops, merged)
+	last := m.current.Load()
+	if last == nil {
+		last = &snapshot{}
+	}
+	if len(m.sets) == 0 {
+		next.at = last.at
+	}
+	next.entries = carry(last.entries, merged, m.keep())
+	m.current.Store(next)
+}
+
+// mergeInto adds one publisher's list to what the others say.
+func mergeInto(merged map[string]*hottype.Hot, list []hottype.Hot, at time.Time) {
+	for i := range list {
+		h := &list[i]
+		if have := merged[string(h.Key)]; have != nil {
+			h = merge(have, h, at)
+		}
+		merged[string(h.Key)] = h
+	}
+}
+
+// alone are the loops that no publisher holds hot for as long, heaviest first,
+// then by key.
+func alone(loops, hot map[string]*hottype.Hot) []hottype.Hot {
+	list := make([]hottype.Hot, 0, len(loops))
+	for key, h := range loops {
+		if have := hot[key]; have == nil || have.Until.Before(h.Until) {
+			list = append(list, *h)
+		}
+	}
+	slices.SortFunc(list, func(a, b hottype.Hot) int {
+		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
+	})
+	return list
+}
+
+func newest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// carry gives each key its entry: the one it has, or a new one.
+func carry(have map[string]*Entry, merged map[string]*hottype.Hot, keep time.Duration) map[string]*Entry {
+	entries := make(map[string]*Entry, len(merged))
+	for key, h := range merged {
+		e := have[key]
+		if e == nil {
+			e = new(Entry)
+		}
+		e.set(h, keep)
+		entries[key] = e
+	}
+	return entries
+}
+
+// merge joins what two publishers say of one key; see Mirror. An entry that
+// had expired by at adds no rate to one that had not. Neither is changed, and
+// it does not matter which comes first.
+func merge(a, b *hottype.Hot, at time.Time) *hottype.Hot {
+	if later(b, a) {
+		a, b = b, a
+	}
+	h := *a // the later Until, and the rule that goes with it
+	if b.Until.After(at) {
+		addTraffic(&h, b)
+	}
+	h.Peak = max(a.Peak, b.Peak, h.Rate)
+	if b.Since.Before(h.Since) {
+		h.Since = b.Since
+	}
+	return &h
+}
+
+// addTraffic adds to h what another publisher counted of the same key. Their
+// requests are disjoint; their clients are not, so there are at least as many as
+// the one that knows more of them says.
+func addTraffic(h *hottype.Hot, b *hottype.Hot) {
+	h.Client, h.ClientShare = heavier(h, b)
+	h.Share = share(h, b)
+	h.Rate += b.Rate
+	h.Lower += b.Lower
+	h.Upper += b.Upper
+	h.Clients = max(h.Clients, b.Clients)
+	h.Why = reasons(h.Why, b.Why)
+}
+
+// heavier is the heaviest client of a key of which two publishers count a part,
+// and its share of both: their own, if it is the same one.
+func heavier(a, b *hottype.Hot) (string, float64) {
+	name, rate := a.Client, a.ClientShare*a.Rate
+	other := b.ClientShare * b.Rate
+	switch {
+	case a.Client == b.Client:
+		rate += other
+	case other > rate || other == rate && b.Client < a.Client:
+		name, rate = b.Client, other
+	}
+	if name == "" || a.Rate+b.Rate <= 0 {
+		return name, 0
+	}
+	return name, rate / (a.Rate + b.Rate)
+}
+
+// share is the key's part of the requests that both publishers counted of its
+// resource. One that does not say its part counts with the other's.
+func share(a, b *hottype.Hot) float64 {
+	switch {
+	case a.Share <= 0 || a.Rate <= 0:
+		return b.Share
+	case b.Share <= 0 || b.Rate <= 0:
+		return a.Share
+	}
+	return (a.Rate + b.Rate) / (a.Rate/a.Share + b.Rate/b.Share)
+}
+
+// reasons joins two lists joined by "+", each word once and in order.
+func reasons(a, b string) string {
+	if a == b || b == "" {
+		return a
+	}
+	if a == "" {
+		return b
+	}
+	words := slices.Concat(strings.Split(a, "+"), strings.Split(b, "+"))
+	slices.Sort(words)
+	return strings.Join(slices.Compact(words), "+")
+}
+
+// later orders by Until; the rule's name settles a tie.
+func later(a, b *hottype.Hot) bool {
+	if c := a.Until.Compare(b.Until); c != 0 {
+		return c > 0
+	}
+	return a.Rule > b.Rule
+}
+
+// forget drops a publisher. It needs mu.
+func (m *Mirror) forget(publisher string) {
+	delete(m.sets, publisher)
+	m.forgotten++
+}
+
+// soonest is the publisher, other than keep, whose set is over first; the name
+// settles a tie. It needs mu.
+func (m *Mirror) soonest(keep string) string {
+	var first string
+	var over time.Time
+	for publisher, p := range m.sets {
+		if publisher == keep {
+			continue
+		}
+		o := p.over(m.keep())
+		if first == "" || o.Before(over) || o.Equal(over) && publisher < first {
+			first, over = publisher, o
+		}
+	}
+	return first
+}

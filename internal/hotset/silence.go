@@ -1,0 +1,127 @@
+package hotset
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+const (
+	// DefaultKeep is how long hot keys stay when nobody vouches for them any
+	// more. A key that has cooled meanwhile costs its requests a question to
+	// their limit; one that has not is what the limit is for.
+	DefaultKeep = 10 * time.Minute
+	// SilentAfter is how long a publisher may say nothing and still counts as
+	// heard: several publications.
+	SilentAfter = 5 * time.Second
+)
+
+// State is what a mirror knows about a publisher.
+type State int
+
+// The states of a publisher.
+const (
+	Sees   State = iota // it publishes
+	Blind               // it publishes, and says that it gets no counts: nothing cools
+	Silent              // it was not heard for SilentAfter; its keys are kept
+	Gone                // it was silent for so long that its keys are over
+)
+
+// Sight is a publisher whose State has changed. A publisher that is seen for the
+// first time, and sees, is none.
+type Sight struct {
+	Publisher string
+	State     State
+	Keys      int       // hot keys in its last set
+	Until     time.Time // when they are over unless it is heard again
+}
+
+// published is the latest set of one publisher.
+type published struct {
+	set   hottype.HotSet
+	heard time.Time // of the newest set, by the clock of Look; zero: by no Look yet
+	fresh bool      // a set has come since the last Look
+}
+
+// watch is what Look has seen. Guarded by the mirror's mu.
+type watch struct {
+	looked time.Time
+	told   map[string]Sight
+}
+
+// keep is Keep with its default.
+func (m *Mirror) keep() time.Duration {
+	if m.Keep == 0 {
+		return DefaultKeep
+	}
+	return max(m.Keep, 0)
+}
+
+// vouched is until when the set holds without another one.
+func (p *published) vouched() time.Time {
+	last := p.set.At
+	for _, list := range [][]hottype.Hot{p.set.Keys, p.set.Loops} {
+		for i := range list {
+			last = newest(last, list[i].Until)
+		}
+	}
+	return last
+}
+
+// over is when nothing is left of the set, and of the publisher.
+func (p *published) over(keep time.Duration) time.Time {
+	return newest(p.vouched(), p.set.At.Add(SilentAfter)).Add(keep)
+}
+
+// stateAt is the state at now. Who never calls Look goes by the publisher's clock.
+func (p *published) stateAt(now time.Time) State {
+	last := p.heard
+	if p.fresh {
+		last = newest(last, p.set.At)
+	}
+	switch {
+	case now.Sub(last) > SilentAfter:
+		return Silent
+	case p.set.Blind:
+		return Blind
+	}
+	return Sees
+}
+
+// Look gives the publishers whose state has changed since the call before, by
+// name. To be called about once a second, by one goroutine: a publisher's silence
+// is counted from the first call that finds a set of it, so its clock need not
+// agree with ours.
+func (m *Mirror) Look(now time.Time) []Sight {
+	m.prune(now)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	slept := now.Sub(m.looked) > SilentAfter // this process: nobody was heard
+	m.looked = now
+	if m.told == nil {
+		m.told = make(map[string]Sight)
+	}
+	var changed []Sight
+	for publisher, p := range m.sets {
+		if p.fresh || slept {
+			p.heard, p.fresh = now, false
+		}
+		before, known := m.told[publisher]
+		s := Sight{Publisher: publisher, State: p.stateAt(now), Keys: len(p.set.Keys), Until: p.over(m.keep())}
+		m.told[publisher] = s
+		if s.State != before.State || !known && s.State != Sees {
+			changed = append(changed, s)
+		}
+	}
+	for publisher, s := range m.told {
+		if m.sets[publisher] == nil {
+			s.State = Gone
+			delete(m.told, publisher)
+			changed = append(changed, s)
+		}
+	}
+	slices.SortFunc(changed, func(a, b Sight) int { return cmp.Compare(a.Publisher, b.Publisher) })
+	return changed
+}

@@ -1,0 +1,144 @@
+package hotset
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// told lists what Look says, as "publisher=state:keys".
+func told(m *Mirror, now time.Time) (list []string) {
+	for _, s := range m.Look(now) {
+		list = append(list, fmt.Sprintf("%s=%d:%d", s.Publisher, s.State, s.Keys))
+	}
+	return list
+}
+
+// A publisher that dies disarms nobody: its keys stay for Keep, the keys of
+// another one go on as ever, and each change of a state is told once.
+func TestSilentPublisherKeepsItsKeys(t *testing.T) {
+	t.Parallel()
+	m := &Mirror{Keep: 60 * time.Second}
+	version := uint64(0)
+	publish := func(publisher string, now float64, blind bool, keys ...hottype.Hot) {
+		version++
+		s := set(version, now, keys...)
+		s.Blind = blind
+		m.Replace(publisher, s)
+	}
+	for now := range 100 {
+		second := float64(now)
+		until := second + 5
+		if now <= 10 { // then it is frozen
+			publish("a", second, false, hot("k1", 1, until), hot("k2", 1, until))
+		}
+		switch {
+		case now < 20:
+			publish("b", second, false, hot("k3", 2, until), hot("k2", 2, until))
+		case now < 30:
+			publish("b", second, true, hot("k3", 2, until))
+		default:
+			publish("b", second, false)
+		}
+		var want []string
+		switch now {
+		case 16: // 5 s after it was heard
+			want = []string{"a=2:2"}
+		case 20:
+			want = []string{"b=1:1"}
+		case 30:
+			want = []string{"b=0:0"}
+		case 75: // 60 s after the end that it gave
+			want = []string{"a=3:2"}
+		}
+		if got := told(m, at(second)); !slices.Equal(got, want) {
+			t.Errorf("second %d: told %v, want %v", now, got, want)
+		}
+		for key, hot := range map[string]bool{"k1": now < 75, "k2": now < 75, "k3": now < 30} {
+			if got := m.Lookup([]byte(key), at(second)) != nil; got != hot {
+				t.Errorf("second %d: %s is hot: %v", now, key, got)
+			}
+		}
+		st := m.Stats(at(second))
+		if silent := now >= 16 && now < 75; (st.SilentPublishers == 1) != silent || (st.Publishers == 1) != (now >= 16) {
+			t.Errorf("second %d: %+v", now, st)
+		}
+		if now == 50 && (st.KeysKept != 2 || m.Lookup([]byte("k2"), at(50)).Hot().Rate != 1) {
+			t.Errorf("%+v", st)
+		}
+	}
+}
+
+// One that is heard again removes what has cooled meanwhile at once.
+func TestPublisherIsHeardAgain(t *testing.T) {
+	t.Parallel()
+	m := new(Mirror)
+	m.Replace("a", set(1, 0, hot("k1", 1, 5), hot("k2", 1, 5)))
+	for second := range 30 {
+		m.Look(at(float64(second)))
+	}
+	if len(m.Entries(at(30))) != 2 || m.Stats(at(30)).KeysKept != 2 {
+		t.Errorf("%+v", m.Stats(at(30)))
+	}
+	m.Replace("a", set(2, 30, hot("k2", 1, 35)))
+	if got := told(m, at(30)); !slices.Equal(got, []string{"a=0:1"}) {
+		t.Errorf("told %v", got)
+	}
+	if got := found(m, at(30)); !slices.Equal(got, []string{"k2=1"}) {
+		t.Errorf("hot %v", got)
+	}
+}
+
+// A limiter that starts while the aggregator is frozen finds an old set: its keys
+// are hot, and after a moment it knows that nobody renews them.
+func TestOldSetIsFound(t *testing.T) {
+	t.Parallel()
+	m := new(Mirror)
+	m.Replace("a", set(1, 0, hot("k", 1, 5)))
+	if m.Lookup([]byte("k"), at(300)) == nil {
+		t.Error("the key is cold")
+	}
+	if got := told(m, at(300)); got != nil {
+		t.Errorf("told %v at once", got)
+	}
+	for second := 301; second < 306; second++ {
+		m.Look(at(float64(second)))
+	}
+	if got := told(m, at(306)); !slices.Equal(got, []string{"a=2:1"}) {
+		t.Errorf("told %v", got)
+	}
+	if got := told(m, at(605)); !slices.Equal(got, []string{"a=3:1"}) || m.Lookup([]byte("k"), at(605)) != nil {
+		t.Errorf("told %v", got)
+	}
+}
+
+// A process that was frozen itself has heard nobody, and blames nobody.
+func TestWhoSleptBlamesNobody(t *testing.T) {
+	t.Parallel()
+	m := new(Mirror)
+	m.Replace("a", set(1, 0, hot("k", 1, 5)))
+	m.Look(at(0))
+	if got := told(m, at(60)); got != nil {
+		t.Errorf("told %v", got)
+	}
+	m.Replace("a", set(2, 61, hot("k", 1, 66)))
+	if got := told(m, at(61)); got != nil {
+		t.Errorf("told %v", got)
+	}
+}
+
+// The store lost everything, its clock was set back, and the publisher is a new
+// process: its versions begin below.
+func TestLowerVersionAfterALoss(t *testing.T) {
+	t.Parallel()
+	m := new(Mirror)
+	m.Replace("a", set(1000, 0, hot("k1", 1, 5)))
+	m.Replace("a", set(10, 4, hot("k2", 1, 9))) // late, as far as one can know
+	m.Replace("a", set(11, 5, hot("k3", 1, 10)))
+	if got := found(m, at(5)); !slices.Equal(got, []string{"k3=1"}) {
+		t.Errorf("hot %v", got)
+	}
+}

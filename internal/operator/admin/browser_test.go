@@ -1,0 +1,257 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// hostile is a path as somebody could type it: markup, a character that turns
+// the direction of text, a newline, a byte that is no text.
+const hostile = "/<script>alert(1)</script>/\u202egnp.exe\n\xff"
+
+// browser starts chromium with a profile of its own, or skips.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	path := chromium()
+	if path == "" {
+		if os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" {
+			t.Fatal("no chromium in PATH, and HOTPARAM_REQUIRE_SERVERS is 1")
+		}
+		t.Skip("no chromium in PATH: the page is not tested in a browser")
+	}
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox,
+		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), opts...)
+	t.Cleanup(cancel)
+	ctx, stop := chromedp.NewContext(ctx)
+	t.Cleanup(stop)
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithTimeout(ctx, 90*time.Second)
+	t.Cleanup(end)
+	return ctx
+}
+
+func chromium() string {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
+		if p, err := exec.LookPath(name); err == nil {
+			return p
+		}
+	}
+	return ""
+}
+
+// witness notes what the page must not do: errors in its console, violations of
+// its policy, requests to elsewhere.
+type witness struct {
+	mu    sync.Mutex
+	notes []string
+}
+
+func (w *witness) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notes = append(w.notes, fmt.Sprintf(format, args...))
+}
+
+func watch(t *testing.T, ctx context.Context, origins ...string) *witness {
+	t.Helper()
+	w := &witness{}
+	err := chromedp.Listen(ctx, func(ev any) {
+		switch e := ev.(type) {
+		case *runtime.EventExceptionThrown:
+			w.note("exception: %s %v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
+		case *runtime.EventConsoleAPICalled:
+			w.note("console: %s %v", e.Type, e.Args)
+		case *log.EventEntryAdded:
+			// Violations of the policy and failed loads come here.
+			if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
+				w.note("log: %s %s", e.Entry.Text, e.Entry.URL)
+			}
+		case *network.EventRequestWillBeSent:
+			if !slices.ContainsFunc(origins, func(o string) bool { return strings.HasPrefix(e.Request.URL, o+"/") }) {
+				w.note("request to elsewhere: %s", e.Request.URL)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, ctx, call(log.Enable, cdp.Empty{}), call(network.Enable, network.EnableParams{}))
+	return w
+}
+
+func (w *witness) check(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range w.notes {
+		t.Error(n)
+	}
+}
+
+// liveServer serves a world whose traffic moves, until the test ends.
+func liveServer(t *testing.T) (*world, *httptest.Server) {
+	t.Helper()
+	w := newWorld(t, func(c *Config) {
+		c.Now = time.Now
+		c.Hot = func() []hottype.Hot { return liveHot(time.Now()) }
+		c.Loops = func() []hottype.Hot { return liveLoops(time.Now()) }
+		c.Reports = func(context.Context) ([]hottype.Report, error) { return liveReports(time.Now()), nil }
+		c.Status = func() []Status {
+			return []Status{{Name: "mirror", Value: "0.4 s old", OK: true}, {Name: "redis", Value: "breaker closed", OK: true}}
+		}
+	})
+	w.store.now = time.Now
+	for i := range 80 {
+		// A past for the chart, so that a picture of it shows something.
+		at := time.Now().Add(time.Duration(i-80) * time.Second)
+		w.history.addPoint(point{At: at, Allowed: wave(at, 900, 120, 23), Denied: max(0, wave(at, 180, 190, 41))})
+		w.history.addSparks(liveHot(at))
+	}
+	return w, serveUntilEnd(t, w)
+}
+
+// serveUntilEnd serves a world and samples it until the test ends.
+func serveUntilEnd(t *testing.T, w *world) *httptest.Server {
+	t.Helper()
+	srv := httptest.NewServer(w.Handler())
+	t.Cleanup(srv.Close) // after Run has ended the streams that it waits for
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return srv
+}
+
+func liveHot(now time.Time) []hottype.Hot {
+	day := now.Truncate(24 * time.Hour)
+	keys := []hottype.Hot{
+		hotKey("topic?id=42", "topic", wave(now, 412, 60, 17), now.Add(-154*time.Second)),
+		hotKey("topic?id=1337", "topic", wave(now, 268, 30, 11), now.Add(-38*time.Second)),
+		hotKey("/search?lang=en&q=%E4%B8%AD%E6%96%87%20election%20results%202026", "*", wave(now, 231, 12, 29), day),
+		hotKey(hostile, "*", wave(now, 204, 3, 7), now.Add(-9*time.Second)),
+	}
+	keys[0].Clients, keys[0].Client, keys[0].ClientShare = 1210, "198.51.100.7", 0.02
+	keys[0].Why, keys[0].Lower, keys[0].Upper = "rate", keys[0].Rate, keys[0].Rate
+	keys[1].Clients, keys[1].Client, keys[1].ClientShare = 31, "2001:db8:4711:1::", 0.315
+	keys[1].Why, keys[1].Lower, keys[1].Upper = "rate+surge", keys[1].Rate, keys[1].Rate*1.1
+	return keys
+}
+
+// liveLoops are a loop of one client, and one of a client with a strange name.
+func liveLoops(now time.Time) []hottype.Hot {
+	loops := []hottype.Hot{
+		hotKey("topic?id=99", "topic", wave(now, 612, 5, 9), now.Add(-77*time.Second)),
+		hotKey(hostile, "*", 230, now.Add(-5*time.Second)),
+	}
+	loops[0].Clients, loops[0].Client, loops[0].ClientShare = 14, "192.0.2.77", 0.951
+	loops[1].Clients, loops[1].Client, loops[1].ClientShare = 1, "<b>\u202eeve</b>", 1
+	return loops
+}
+
+// liveReports counts as a limiter would that runs since the day began.
+func liveReports(now time.Time) []hottype.Report {
+	s := now.Sub(now.Truncate(24 * time.Hour)).Seconds()
+	n := func(perSecond float64) uint64 { return uint64(perSecond * s) }
+	return []hottype.Report{{
+		Instance: "sidecar-1", At: now, Allowed: n(930), Denied: hottype.Denials{Hot: n(171), IPFixed: n(12)},
+		Keys: []hottype.KeyDecisions{
+			{Key: "topic?id=42", Allowed: n(100), Denied: n(312)}, {Key: "topic?id=1337", Allowed: n(100), Denied: n(168)},
+			{Key: hottype.Key(hostile), Allowed: n(204)}, {Key: "/search?lang=en&q=%E4%B8%AD%E6%96%87%20election%20results%202026", Allowed: n(231)},
+		},
+	}}
+}
+
+// shot writes a picture of the whole page, where somebody wants to look at it.
+func shot(t *testing.T, ctx context.Context, name string) {
+	t.Helper()
+	dir := os.Getenv("HOTPARAM_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func scheme(name string) chromedp.Action[chromedp.Void] {
+	return call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
+}
+
+func call[P, R any](cmd cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, cmd, params)
+		return err
+	})
+}
+
+func run(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until waits for a condition in the page. The loop runs there: chromedp's own
+// polling makes code of strings, which the page's policy forbids.
+func until(condition string) chromedp.Action[chromedp.Void] {
+	script := fmt.Sprintf(`new Promise((done) => {
+		const look = () => (%s) ? done(true) : setTimeout(look, 30);
+		look();
+	})`, condition)
+	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		_, err := chromedp.Evaluate[bool](script, chromedp.EvalAwaitPromise)(ctx, t)
+		if err != nil {
+			err = fmt.Errorf("waiting for %s: %w", condition, err)
+		}
+		return chromedp.Void{}, err
+	}
+}
+
+// says waits until an element holds a text.
+func says(selector, text string) chromedp.Action[chromedp.Void] {
+	return until(fmt.Sprintf("document.querySelector(%q)?.textContent.includes(%q)", selector, text))
+}
+
+// clickOn waits for an element and clicks it.
+func clickOn(selector string) chromedp.Action[chromedp.Void] {
+	return chromedp.Steps(until(fmt.Sprintf("document.querySelector(%q)?.checkVisibility()", selector)),
+		chromedp.Click(chromedp.CSS(selector)))
+}
+
+func fill(selector, text string) chromedp.Action[chromedp.Void] {
+	empty := until(fmt.Sprintf("document.querySelector(%q).select() ?? true", selector))
+	return chromedp.Steps(empty, chromedp.SendKeys(chromedp.CSS(selector), text))
+}

@@ -1,0 +1,148 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// OverrideStore keeps the live overrides and who changed them. Package statedir
+// has the one of a single machine, package redisstore the shared one. It may be
+// used by many goroutines.
+type OverrideStore interface {
+	// List returns every override, expired ones may be among them.
+	List(ctx context.Context) ([]rules.Override, error)
+	// Put stores o under its ID, in place of what was there, and returns it as
+	// stored.
+	Put(ctx context.Context, o rules.Override) (rules.Override, error)
+	// Delete removes an override; rules.ErrNoOverride when there is none.
+	Delete(ctx context.Context, id, author string) error
+	// Audit returns up to limit changes, newest first.
+	Audit(ctx context.Context, limit int) ([]rules.Change, error)
+}
+
+// Status is one thing that the dashboard's status line shows, such as the age
+// of the mirror or the state of a breaker.
+type Status struct {
+	Name  string `json:"name"`  // "mirror"
+	Value string `json:"value"` // "0.4 s old"
+	OK    bool   `json:"ok"`
+}
+
+// Config says what a [Server] shows and who may see it. Only Hot and Rules are
+// needed; what is nil is shown as absent.
+type Config struct {
+	Namespace string
+	Version   string
+
+	// Hot returns what is hot now, heaviest first, by the aggregator or by the
+	// mirror. Called once a second and for each question about a key.
+	Hot func() []hottype.Hot
+	// Loops returns the keys that would be hot were it not for one or a few
+	// clients, heaviest first; nil: none are shown.
+	Loops func() []hottype.Hot
+	// Rules returns the rules that hold now.
+	Rules func() *rules.Set
+	// Reports returns the counters of every limiter. Rates are differences per
+	// instance between two reports. Nil: rates are not shown.
+	Reports func(context.Context) ([]hottype.Report, error)
+	// Overrides; nil: overrides are those of the rules file, and unchangeable.
+	Overrides OverrideStore
+	// Summaries returns the days that are kept, newest first; nil: none are.
+	Summaries func(context.Context) ([]hottype.Summary, error)
+	// Pushed says that the program hands changes of heat to Publish. Without
+	// it the sampler finds them by comparing Hot with a second ago.
+	Pushed bool
+
+	// Ready are the checks of /readyz by name. Each gets two seconds.
+	Ready map[string]func(context.Context) error
+	// Status, called once a second, fills the dashboard's status line.
+	Status func() []Status
+	// Stats are the Stats functions of the other rooms, by room; see Gather
+	// for what becomes of their fields.
+	Stats map[string]func() any
+
+	// Token is what callers must show, as a bearer token or as the password of
+	// basic authentication. Empty: no authentication, which is safe only on
+	// loopback; see ValidateListen.
+	Token string
+	// Hosts are further names under which the API may be called while there is
+	// no token. Loopback names and addresses always may: any other name in a
+	// Host header is taken for DNS rebinding. With a token every name may.
+	Hosts []string
+
+	// MaxStreams bounds the open event streams; 0 means 64.
+	MaxStreams int
+	// Log; nil discards.
+	Log *slog.Logger
+	// Now; nil means time.Now.
+	Now func() time.Time
+}
+
+// defaultMaxStreams is how many dashboards may be open at once.
+const defaultMaxStreams = 64
+
+func (c Config) withDefaults() Config {
+	if c.MaxStreams == 0 {
+		c.MaxStreams = defaultMaxStreams
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Hot == nil:
+		return errors.New("admin: Config.Hot is nil; hand over the aggregator's or the mirror's hot list")
+	case c.Rules == nil:
+		return errors.New("admin: Config.Rules is nil")
+	case c.MaxStreams < 0:
+		return fmt.Errorf("admin: Config.MaxStreams %d is negative", c.MaxStreams)
+	case strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		return errors.New("admin: the token holds a space or a control character; check the file or variable it comes from")
+	}
+	return nil
+}
+
+// ValidateListen refuses an address that other machines can reach while there
+// is no token. Addr is what net.Listen takes for "tcp", or "unix:" and a path.
+// It looks nothing up: of names only localhost and those below it count as
+// loopback.
+func (c Config) ValidateListen(addr string) error {
+	if c.Token != "" || strings.HasPrefix(addr, "unix:") {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("admin: listen address %q: %w", addr, err)
+	}
+	if isLoopback(host) {
+		return nil
+	}
+	return fmt.Errorf("admin: listen address %q can be reached from other machines and there is no token: "+
+		"set a token, or listen on 127.0.0.1", addr)
+}
+
+// isLoopback reports whether a host can only mean this machine. A name under
+// .localhost is loopback to every browser.
+func isLoopback(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback()
+}

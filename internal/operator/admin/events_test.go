@@ -1,0 +1,236 @@
+package admin
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// listener reads an event stream.
+type listener struct {
+	t    *testing.T
+	body io.ReadCloser
+	in   *bufio.Scanner
+}
+
+func listen(t *testing.T, url string) *listener {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Get(url + "/v1/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { res.Body.Close() })
+	if kind := res.Header.Get("Content-Type"); res.StatusCode != 200 || kind != "text/event-stream" {
+		t.Fatalf("%d %s", res.StatusCode, kind)
+	}
+	in := bufio.NewScanner(res.Body)
+	in.Buffer(nil, 1<<20)
+	return &listener{t: t, body: res.Body, in: in}
+}
+
+// next returns the next event of a name, passing over others.
+func (l *listener) next(name string) []byte {
+	l.t.Helper()
+	for l.in.Scan() {
+		if l.in.Text() != "event: "+name {
+			continue
+		}
+		l.in.Scan()
+		return bytes.TrimPrefix(l.in.Bytes(), []byte("data: "))
+	}
+	l.t.Fatalf("the stream ended before %s: %v", name, l.in.Err())
+	return nil
+}
+
+// ended reports whether the stream ends without a further error.
+func (l *listener) ended() error {
+	_, err := io.Copy(io.Discard, l.body)
+	return err
+}
+
+func TestStreamTellsAllAtOnce(t *testing.T) {
+	t.Parallel()
+	s, w := loadSchemas(t), newWorld(t, func(c *Config) {
+		c.Pushed = true
+		c.Status = func() []Status { return []Status{{Name: "mirror", Value: "fresh", OK: true}} }
+	})
+	w.hub.open()
+	w.set(func() { w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 300, t0)} })
+	w.second(at(0, 0, 0, 0))
+	w.second(at(time.Second, 300, 0, 0))
+	srv := httptest.NewServer(w.Handler())
+	defer srv.Close()
+	l := listen(t, srv.URL)
+	hello := l.next("hello")
+	s.check(t, "Hello", hello)
+	if !bytes.Contains(hello, []byte(`"sparks":{"topic?id=42":[300,300]}`)) || !bytes.Contains(hello, []byte(`"allowed_per_second":300`)) {
+		t.Errorf("%s", hello)
+	}
+	w.Publish([]detect.Change{{Hot: w.hot[0], Kind: detect.Became, At: t0}, {Hot: w.hot[0], Kind: detect.Cooled, At: t0}})
+	for i, kind := range []string{`"seq":1`, `"kind":"cooled"`} {
+		change := l.next("change")
+		s.check(t, "Change", change)
+		if !bytes.Contains(change, []byte(kind)) {
+			t.Errorf("change %d: %s", i, change)
+		}
+	}
+	w.second(at(2*time.Second, 500, 9, 0))
+	s.check(t, "State", l.next("state"))
+	if rec := w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=42", "action": "block", "author": "ann"}`); rec.Code != 201 {
+		t.Fatal(rec.Body)
+	}
+	change := l.next("change")
+	s.check(t, "Change", change)
+	if !bytes.Contains(change, []byte(`"kind":"override_put","key":"topic?id=42","author":"ann"`)) {
+		t.Errorf("%s", change)
+	}
+	list := l.next("overrides")
+	s.check(t, "Overrides", list)
+	if !bytes.Contains(list, []byte(`"action":"block"`)) {
+		t.Errorf("%s", list)
+	}
+	w.CloseStreams()
+	if err := l.ended(); err != nil {
+		t.Errorf("the stream ended with %v", err)
+	}
+	if rec := w.ask(http.MethodHead, "/v1/events", ""); rec.Code != 200 || rec.Body.Len() != 0 {
+		t.Errorf("HEAD: %d %s", rec.Code, rec.Body)
+	}
+}
+
+func TestSlowClientIsDropped(t *testing.T) {
+	t.Parallel()
+	h := newHub(2)
+	if h.join() != nil {
+		t.Fatal("a stream was opened that nobody feeds")
+	}
+	h.open()
+	slow, quick := h.join(), h.join()
+	if h.join() != nil {
+		t.Error("a third stream was opened")
+	}
+	for range streamBuffer + 1 {
+		h.send([]byte("x"))
+		<-quick.events
+	}
+	<-slow.gone
+	select {
+	case <-quick.gone:
+		t.Error("the quick one was dropped too")
+	default:
+	}
+	h.leave(slow)
+	h.leave(quick)
+	h.leave(quick)
+	if got := h.stats(); got != (hubStats{refused: 2, dropped: 1}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTooManyStreams(t *testing.T) {
+	t.Parallel()
+	s, w := loadSchemas(t), newWorld(t, func(c *Config) { c.MaxStreams = 1 })
+	w.hub.open()
+	srv := httptest.NewServer(w.Handler())
+	defer srv.Close()
+	listen(t, srv.URL).next("hello")
+	rec := w.ask(http.MethodGet, "/v1/events", "")
+	s.answer(t, rec, 503, "Problem")
+	if rec.Header().Get("Retry-After") == "" || w.Stats().Streams != 1 || w.Stats().StreamsRefused != 1 {
+		t.Errorf("%v %+v", rec.Header(), w.Stats())
+	}
+	w.CloseStreams()
+}
+
+// TestShutdownDoesNotWaitForDashboards: both ways to end the streams let
+// http.Server.Shutdown come to its end.
+func TestShutdownDoesNotWaitForDashboards(t *testing.T) {
+	t.Parallel()
+	for _, byRun := range []bool{true, false} {
+		w := newWorld(t, nil)
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		w.hub.open() // Run opens it too, a moment later
+		go func() { done <- w.Run(ctx) }()
+		srv := httptest.NewServer(w.Handler())
+		l := listen(t, srv.URL)
+		l.next("hello")
+		if byRun {
+			cancel()
+		} else {
+			srv.Config.RegisterOnShutdown(w.CloseStreams)
+		}
+		if err := srv.Config.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := l.ended(); err != nil {
+			t.Errorf("the stream ended with %v", err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		srv.Close()
+	}
+}
+
+// pipe is a ResponseWriter without deadlines that keeps what was written.
+type pipe struct {
+	*httptest.ResponseRecorder
+	mu sync.Mutex
+}
+
+func (p *pipe) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ResponseRecorder.Write(b)
+}
+
+func TestRunSamplesEverySecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		samples := 0
+		w := newWorld(t, func(c *Config) {
+			c.Now = time.Now
+			c.Hot = func() []hottype.Hot { samples++; return nil }
+		})
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 2)
+		go func() { done <- w.Run(ctx) }()
+		synctest.Wait()
+		p := &pipe{ResponseRecorder: httptest.NewRecorder()}
+		go func() {
+			w.Handler().ServeHTTP(p, httptest.NewRequest(http.MethodGet, "http://localhost/v1/events", nil))
+			done <- nil
+		}()
+		<-time.After(30*time.Second + 500*time.Millisecond)
+		cancel()
+		if err := errors.Join(<-done, <-done); err != nil {
+			t.Error(err)
+		}
+		body := p.Body.String()
+		if n := strings.Count(body, "\nevent: state\n"); n != 30 || samples != 31 {
+			t.Errorf("%d states, %d samples", n, samples)
+		}
+		if n := strings.Count(body, ": still here\n\n"); n != 2 {
+			t.Errorf("%d heartbeats", n)
+		}
+	})
+}

@@ -1,0 +1,270 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// keyAnswer is all that is known about one key.
+type keyAnswer struct {
+	Key      string        `json:"key"`
+	Resource string        `json:"resource"`
+	Params   string        `json:"params"`
+	Rule     *ruleView     `json:"rule"` // null: no rule counts this resource
+	Hot      bool          `json:"hot"`
+	Heat     *hottype.Hot  `json:"heat"` // null: not hot
+	Loop     *hottype.Hot  `json:"loop"` // null: not a loop
+	Allowed  *float64      `json:"allowed_per_second"`
+	Denied   *float64      `json:"denied_per_second"`
+	Override *overrideView `json:"override"`
+	// Limits are all that could hold a request for the key, each with whether
+	// it applies now and why.
+	Limits   []appliedLimit `json:"limits"`
+	Warnings []string       `json:"warnings,omitempty"`
+}
+
+type ruleView struct {
+	Name      string  `json:"name"`
+	CatchAll  bool    `json:"catch_all"`
+	HotRate   float64 `json:"hot_rate"`
+	WindowMS  float64 `json:"window_ms"`
+	Threshold int64   `json:"threshold"` // requests within the window
+}
+
+// appliedLimit is one limit and why it holds or does not.
+type appliedLimit struct {
+	Source  string     `json:"source"` // override, rule, ip_fixed, ip_sliding
+	Applies bool       `json:"applies"`
+	Why     string     `json:"why"`
+	Limit   *limitView `json:"limit"`
+}
+
+func (s *Server) getHot(w http.ResponseWriter, r *http.Request) error {
+	const all = 100000
+	most, err := queryInt(r, "limit", 1000, all)
+	if err != nil {
+		return err
+	}
+	now := s.cfg.Now()
+	st := s.look(now, s.cfg.Hot(), s.loops(), most)
+	writeJSON(w, http.StatusOK, map[string]any{"namespace": s.cfg.Namespace, "at": now,
+		"totals": st.Totals, "keys": st.Hot, "loops": st.Loops, "trouble": st.Trouble})
+	return nil
+}
+
+func (s *Server) getKey(w http.ResponseWriter, r *http.Request) error {
+	key := r.PathValue("key")
+	if r.URL.RawQuery != "" {
+		return badField("key", "the key's ? began the query of the URL",
+			"percent-encode the whole key: "+keyHref(hottype.Key(key+"?"+r.URL.RawQuery)))
+	}
+	canonical, err := canonicalKey(key)
+	if err != nil {
+		return badField("key", err.Error(), "ask for /v1/keys/"+url.PathEscape("topic?id=42"))
+	}
+	answer, err := s.describe(r, hottype.Key(canonical), s.cfg.Now())
+	if err != nil {
+		return err
+	}
+	if canonical != key {
+		answer.Warnings = append(answer.Warnings, "you asked for "+key+", whose canonical form this is")
+	}
+	writeJSON(w, http.StatusOK, answer)
+	return nil
+}
+
+func (s *Server) describe(r *http.Request, key hottype.Key, now time.Time) (*keyAnswer, error) {
+	live, err := s.live(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	set := s.cfg.Rules()
+	o := rules.NewOverrides(set.Overrides, live).Find([]byte(key), now)
+	rule := set.RuleFor(key.Resource())
+	a := &keyAnswer{Key: string(key), Resource: key.Resource(), Params: key.Params(), Rule: viewRule(rule), Override: viewOverride(o, live, now)}
+	hot := s.cfg.Hot()
+	if i := slices.IndexFunc(hot, func(h hottype.Hot) bool { return h.Key == key }); i >= 0 {
+		a.Hot, a.Heat = true, &hot[i]
+	}
+	loops := s.loops()
+	if i := slices.IndexFunc(loops, func(h hottype.Hot) bool { return h.Key == key }); i >= 0 {
+		a.Loop = &loops[i]
+	}
+	s.mu.Lock()
+	sp, ok := s.rates.now(now).Keys[key]
+	s.mu.Unlock()
+	if ok {
+		a.Allowed, a.Denied = rounded(sp.Allowed), rounded(sp.Denied)
+	}
+	a.Limits = slices.Concat(overrideLimits(o, key), ruleLimits(rule, o, key, a.Hot), ipLimits(set.IP, o))
+	a.Warnings = keyDoubts(set, key)
+	return a, nil
+}
+
+func viewRule(r *rules.Rule) *ruleView {
+	if r == nil {
+		return nil
+	}
+	return &ruleView{Name: r.Name, CatchAll: r.IsCatchAll(), HotRate: r.Hot.Rate,
+		WindowMS: float64(r.Hot.Window) / float64(time.Millisecond), Threshold: r.Hot.Threshold()}
+}
+
+func overrideLimits(o *rules.Override, key hottype.Key) []appliedLimit {
+	if o == nil {
+		return nil
+	}
+	l := appliedLimit{Source: "override", Applies: true}
+	switch o.Action {
+	case rules.ActionLimit:
+		l.Limit = viewSpec(o.Spec(), hottype.ModeEnforce, "")
+		l.Why = "an override sets its own limit, hot or not"
+	case rules.ActionBlock:
+		l.Why = "an override blocks the key"
+	case rules.ActionExempt:
+		l.Why = "an override exempts the key from every limit"
+	case rules.ActionShadow:
+		l.Why = "an override lets the rule's limit only watch"
+	}
+	switch {
+	case o.IsPattern():
+		l.Why += ", by the pattern " + o.Key
+	case o.Key != string(key):
+		l.Why += ", because it blocks " + o.Key + " and a malformed request may be for that"
+	}
+	return []appliedLimit{l}
+}
+
+func ruleLimits(rule *rules.Rule, o *rules.Override, key hottype.Key, hot bool) []appliedLimit {
+	if rule == nil {
+		return nil
+	}
+	held := rule.LimitFor(key)
+	l := appliedLimit{Source: "rule", Limit: viewLimit(held), Applies: hot && held.Set}
+	malformed := key.Params() == canon.Malformed
+	switch {
+	case malformed && (o == nil || o.Action == rules.ActionShadow):
+		return []appliedLimit{malformedLimit(rule, l, o != nil)}
+	case !held.Set:
+		l.Why = "the rule only detects"
+	case o != nil && o.Action != rules.ActionShadow:
+		l.Applies, l.Why = false, "the override stands before it"
+	case !hot:
+		l.Why = "the key is not hot: below " + rule.Hot.String()
+	case o != nil:
+		l.Limit.Mode, l.Why = hottype.ModeShadow, "the key is hot, and the override lets the limit only watch"
+	case held != rule.Limit:
+		l.Why = "the key is hot, and the rule's value list names it"
+	default:
+		l.Why = "the key is hot"
+	}
+	return []appliedLimit{l}
+}
+
+// malformedLimit is what a rule says about malformed requests, hot or not.
+func malformedLimit(rule *rules.Rule, l appliedLimit, shadow bool) appliedLimit {
+	switch {
+	case rule.Malformed == rules.MalformedDeny:
+		return appliedLimit{Source: l.Source, Applies: true, Why: "the rule denies what is malformed",
+			Limit: &limitView{Mode: hottype.ModeEnforce, Text: "denied"}}
+	case rule.Malformed == rules.MalformedAllow:
+		return appliedLimit{Source: l.Source, Why: "the rule only counts what is malformed"}
+	case l.Limit == nil:
+		l.Why = "the rule only detects"
+		return l
+	}
+	l.Applies, l.Why = true, "malformed requests are held to the rule's limit, hot or not"
+	if shadow {
+		l.Limit.Mode, l.Why = hottype.ModeShadow, l.Why+", and the override lets the limit only watch"
+	}
+	return l
+}
+
+func ipLimits(ip rules.IPLimits, o *rules.Override) []appliedLimit {
+	var out []appliedLimit
+	for _, w := range []struct {
+		source string
+		window *rules.IPWindow
+	}{{"ip_fixed", ip.Fixed}, {"ip_sliding", ip.Sliding}} {
+		if w.window == nil {
+			continue
+		}
+		l := appliedLimit{Source: w.source, Applies: true, Why: "every client is held to it, whatever it asks for, but for exempt addresses",
+			Limit: viewWindow(w.window)}
+		if o != nil && (o.Action == rules.ActionExempt || o.Action == rules.ActionBlock) {
+			l.Applies, l.Why = false, "the override stands before it"
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// canonicalKey writes a key that a person gave as requests are counted: pairs
+// sorted and escaped in one way. The resource stands as it is.
+func canonicalKey(key string) (string, error) {
+	resource, params, hasParams := strings.Cut(key, "?")
+	if resource == "" {
+		return "", fmt.Errorf("key %s has no resource before its ?", quoted(key))
+	}
+	if !hasParams || params == canon.Malformed {
+		return key, nil
+	}
+	selector := canon.NewSelector(canon.Selection{All: true})
+	lim := canon.DefaultLimits()
+	out, n := selector.Append([]byte(resource), params, nil, &lim, new(canon.Scratch))
+	if n == 0 {
+		return "", fmt.Errorf("key %s is beyond the limits of a query: %d pairs, names of %d and values of %d bytes",
+			quoted(key), lim.Pairs, lim.NameBytes, lim.ValueBytes)
+	}
+	return string(out), nil
+}
+
+// doubts says why an override may never meet a request.
+func doubts(set *rules.Set, o rules.Override) []string {
+	if o.IsPattern() {
+		return nil
+	}
+	return keyDoubts(set, hottype.Key(o.Key))
+}
+
+// keyDoubts says why no request may ever have a key.
+func keyDoubts(set *rules.Set, key hottype.Key) []string {
+	rule := set.RuleFor(key.Resource())
+	if rule == nil {
+		return []string{"no rule counts under the resource " + quoted(key.Resource()) + ": no request will have this key"}
+	}
+	if rule.IsCatchAll() && !strings.HasPrefix(key.Resource(), "/") {
+		return []string{"no rule is named " + quoted(key.Resource()) + ", and a path begins with /: no request will have this key"}
+	}
+	if key.Params() == "" || key.Params() == canon.Malformed {
+		return nil
+	}
+	if name, ok := rule.Repeated(key.Params()); ok {
+		return []string{"rule " + rule.Name + " makes a key of one value of " + quoted(name) + ": no request will have this key"}
+	}
+	if rule.AllQuery {
+		return nil
+	}
+	for pair := range strings.SplitSeq(key.Params(), "&") {
+		name, _, _ := strings.Cut(pair, "=")
+		if plain, err := url.QueryUnescape(name); err == nil && !tracks(rule, plain) {
+			return []string{"rule " + rule.Name + " does not track the parameter " + quoted(plain) + ": no request will have this key"}
+		}
+	}
+	return nil
+}
+
+// tracks reports whether a rule takes a parameter of this name from the query,
+// the path or a header.
+func tracks(rule *rules.Rule, name string) bool {
+	return slices.ContainsFunc(rule.Params, func(p rules.Param) bool {
+		return p.Name == name || p.Name == "path."+name || p.Name == "header."+name
+	})
+}

@@ -1,0 +1,78 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+)
+
+// loop is a key that one client asks for nearly alone.
+func loop(key string) hottype.Hot {
+	h := hotKey(key, "topic", 300, t0)
+	h.Clients, h.Client, h.ClientShare = 3, "192.0.2.77", 0.95
+	return h
+}
+
+func TestLoopsAreShownAndNotHot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *Config) {
+		c.Loops = func() []hottype.Hot { return []hottype.Hot{loop("topic?id=9")} }
+	})
+	var list struct {
+		Totals totalsView `json:"totals"`
+		Keys   []hotView  `json:"keys"`
+		Loops  []loopView `json:"loops"`
+	}
+	if err := json.Unmarshal(w.ask(http.MethodGet, "/v1/hot", "").Body.Bytes(), &list); err != nil {
+		t.Fatal(err)
+	}
+	if list.Totals.Loops != 1 || list.Totals.HotKeys != 0 || len(list.Keys) != 0 || len(list.Loops) != 1 {
+		t.Fatalf("%+v", list)
+	}
+	if l := list.Loops[0]; l.Client != "192.0.2.77" || l.ClientShare != 0.95 || l.Clients != 3 || l.Href != "/v1/keys/topic%3Fid=9" {
+		t.Errorf("%+v", l)
+	}
+	var key keyAnswer
+	if err := json.Unmarshal(w.ask(http.MethodGet, list.Loops[0].Href, "").Body.Bytes(), &key); err != nil {
+		t.Fatal(err)
+	}
+	if key.Hot || key.Loop == nil || key.Limits[0].Applies {
+		t.Errorf("%+v", key)
+	}
+	if text := w.ask(http.MethodGet, "/metrics", "").Body.String(); !strings.Contains(text, "\nhotparam_loops 1\n") {
+		t.Error("no hotparam_loops 1")
+	}
+}
+
+// Whether the program says what changes or the sampler finds it, the feed is
+// the same.
+func TestLoopsInTheFeed(t *testing.T) {
+	t.Parallel()
+	want := []string{becameLoop, ceasedLoop}
+	for name, pushed := range map[string]bool{"pushed": true, "found": false} {
+		loops := []hottype.Hot{loop("topic?id=9")}
+		w := newWorld(t, func(c *Config) {
+			c.Pushed = pushed
+			c.Loops = func() []hottype.Hot { return loops }
+		})
+		w.sample(t.Context(), t0)
+		if pushed {
+			w.Publish([]detect.Change{{Kind: detect.Looped, Hot: loops[0], At: t0}, {Kind: detect.Ceased, Hot: loops[0], At: t0.Add(time.Second)}})
+		}
+		loops = nil
+		w.sample(t.Context(), t0.Add(time.Second))
+		var got []string
+		for _, c := range w.history.changes {
+			got = append(got, c.Kind)
+		}
+		if !slices.Equal(got, want) || w.history.changes[0].Client != "192.0.2.77" || w.history.changes[0].Clients != 3 {
+			t.Errorf("%s: %+v", name, w.history.changes)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package admin
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// schemas checks JSON against the schemas of openapi.json.
+type schemas struct {
+	compiler *jsonschema.Compiler
+	document map[string]any
+}
+
+func loadSchemas(t *testing.T) *schemas {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(openAPI))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("openapi.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	return &schemas{compiler: c, document: doc.(map[string]any)}
+}
+
+// check reports whether a body is what a schema says.
+func (s *schemas) check(t *testing.T, name string, body []byte) {
+	t.Helper()
+	schema, err := s.compiler.Compile("openapi.json#/components/schemas/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	if err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+	if err := schema.Validate(v); err != nil {
+		t.Errorf("%s is not a %s: %v", body, name, err)
+	}
+}
+
+// answer checks a whole answer: its status, and its body by the schema that the
+// document gives for it.
+func (s *schemas) answer(t *testing.T, rec *httptest.ResponseRecorder, status int, schema string) {
+	t.Helper()
+	kind := "application/json"
+	if schema == "Problem" {
+		kind = "application/problem+json"
+	}
+	if rec.Code != status || rec.Header().Get("Content-Type") != kind {
+		t.Fatalf("got %d %s, want %d %s: %s", rec.Code, rec.Header().Get("Content-Type"), status, kind, rec.Body)
+	}
+	s.check(t, schema, rec.Body.Bytes())
+}
+
+// TestEveryRouteIsDocumented, and every documented one is served.
+func TestEveryRouteIsDocumented(t *testing.T) {
+	t.Parallel()
+	s := loadSchemas(t)
+	var documented, served []string
+	for path, item := range s.document["paths"].(map[string]any) {
+		for method := range item.(map[string]any) {
+			if method != "parameters" {
+				documented = append(documented, strings.ToUpper(method)+" "+path)
+			}
+		}
+	}
+	for _, r := range newWorld(t, nil).routes() {
+		path := strings.NewReplacer("...}", "}", "{$}", "").Replace(r.path)
+		if strings.HasPrefix(path, "/assets/") {
+			path = "/assets/{file}"
+		}
+		for method := range r.methods {
+			served = append(served, method+" "+path)
+		}
+	}
+	slices.Sort(documented)
+	slices.Sort(served)
+	if served = slices.Compact(served); !slices.Equal(documented, served) {
+		t.Errorf("documented %q\nserved     %q", documented, served)
+	}
+}
+
+// TestEverySchemaCompiles finds references that lead nowhere.
+func TestEverySchemaCompiles(t *testing.T) {
+	t.Parallel()
+	s := loadSchemas(t)
+	components := s.document["components"].(map[string]any)
+	for name := range components["schemas"].(map[string]any) {
+		if _, err := s.compiler.Compile("openapi.json#/components/schemas/" + name); err != nil {
+			t.Error(err)
+		}
+	}
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			if ref, ok := v["$ref"].(string); ok {
+				at := strings.Split(strings.TrimPrefix(ref, "#/components/"), "/")
+				if len(at) != 2 || components[at[0]].(map[string]any)[at[1]] == nil {
+					t.Errorf("%s leads nowhere", ref)
+				}
+			}
+			for _, w := range v {
+				walk(w)
+			}
+		case []any:
+			for _, w := range v {
+				walk(w)
+			}
+		}
+	}
+	walk(s.document)
+}
+
+func TestWrongMethodsAndPaths(t *testing.T) {
+	t.Parallel()
+	s, w := loadSchemas(t), newWorld(t, nil)
+	for _, c := range []struct {
+		method, target string
+		status         int
+		allow          string
+	}{
+		{http.MethodPost, "/v1/hot", 405, "GET, HEAD"},
+		{http.MethodDelete, "/v1/overrides", 405, "GET, HEAD, PUT"},
+		{http.MethodGet, "/v1/overrides/x/undo", 405, "POST"},
+		{http.MethodPatch, "/v1/overrides/x", 405, "DELETE, GET, HEAD, PUT"},
+		{http.MethodPut, "/", 405, "GET, HEAD"},
+		{http.MethodGet, "/v2/hot", 404, ""},
+		{http.MethodGet, "/assets/none.js", 404, ""},
+		{http.MethodGet, "/v1/hot?limit=0", 400, ""},
+		{http.MethodGet, "/v1/hot?limit=many", 400, ""},
+		{http.MethodGet, "/v1/audit?limit=1001", 400, ""},
+	} {
+		rec := w.ask(c.method, c.target, "")
+		s.answer(t, rec, c.status, "Problem")
+		if got := rec.Header().Get("Allow"); got != c.allow {
+			t.Errorf("%s %s: Allow is %q", c.method, c.target, got)
+		}
+		if !strings.Contains(rec.Body.String(), `"remedy":"`) {
+			t.Errorf("%s %s: no remedy in %s", c.method, c.target, rec.Body)
+		}
+	}
+}
+
+// TestDocumentationIsComplete: docs/admin.md names every route and every metric
+// of this room.
+func TestDocumentationIsComplete(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../docs/admin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, w := string(text), newWorld(t, nil)
+	for _, r := range w.routes() {
+		path := strings.NewReplacer("...}", "}", "{$}", "").Replace(r.path)
+		for method := range r.methods {
+			if !strings.HasPrefix(path, "/assets/") && !strings.Contains(page, "`"+method+" "+path+"`") {
+				t.Errorf("no %s %s", method, path)
+			}
+		}
+	}
+	w.set(func() { w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 300, t0)} })
+	for line := range strings.Lines(w.ask(http.MethodGet, "/metrics", "").Body.String()) {
+		name, ok := strings.CutPrefix(line, "# TYPE hotparam_")
+		name, _, _ = strings.Cut(name, " ")
+		if ok && !strings.HasPrefix(name, "admin_") && !strings.Contains(page, "`hotparam_"+name) {
+			t.Errorf("no hotparam_%s", name)
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// overrideAnswer is the answer to a change: the override as it now holds, and
+// what its author may not have meant.
+type overrideAnswer struct {
+	overrideView
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+func (s *Server) listOverrides(w http.ResponseWriter, r *http.Request) error {
+	live, err := s.live(r.Context())
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"overrides": listed(s.cfg.Rules(), live, s.cfg.Now())})
+	return nil
+}
+
+func (s *Server) getOverride(w http.ResponseWriter, r *http.Request) error {
+	live, err := s.live(r.Context())
+	if err != nil {
+		return err
+	}
+	id := r.PathValue("id")
+	all := listed(s.cfg.Rules(), live, s.cfg.Now())
+	i := slices.IndexFunc(all, func(o overrideView) bool { return o.ID == id })
+	if i < 0 {
+		return noOverride(id)
+	}
+	writeJSON(w, http.StatusOK, all[i])
+	return nil
+}
+
+// putOverride stores an override under the ID of the path, else under the ID
+// that the key with this schedule already has, else under the one that they
+// make.
+func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
+	if err := s.writable(); err != nil {
+		return err
+	}
+	in, err := readOverride(w, r, s.cfg.Now())
+	if err != nil {
+		return err
+	}
+	in.override.Author = author(r, in.override.Author)
+	live, err := s.live(r.Context())
+	if err != nil {
+		return err
+	}
+	o := in.override
+	o.ID = r.PathValue("id")
+	if i := slices.IndexFunc(live, func(l rules.Override) bool { return l.Key == o.Key && l.Schedule == o.Schedule }); i >= 0 {
+		switch {
+		case o.ID == "":
+			o.ID = live[i].ID
+		case o.ID != live[i].ID:
+			return newProblem(http.StatusConflict, fmt.Sprintf("key %s already has the override %q", quoted(o.Key), live[i].ID),
+				"put it to /v1/overrides/"+live[i].ID+", or delete that one first")
+		}
+	}
+	o = withID(o)
+	if err := o.Validate(); err != nil {
+		return newProblem(http.StatusBadRequest, err.Error(), "see /openapi.json for what an override holds")
+	}
+	status := http.StatusCreated
+	if slices.ContainsFunc(live, func(l rules.Override) bool { return l.ID == o.ID }) {
+		status = http.StatusOK
+	}
+	stored, err := s.cfg.Overrides.Put(r.Context(), o)
+	if err != nil {
+		return fmt.Errorf("admin: override %q was not stored: %w", o.ID, err)
+	}
+	s.afterChange(r.Context(), "put", stored.ID, stored.Author)
+	warnings := slices.Concat(in.warnings, doubts(s.cfg.Rules(), stored))
+	w.Header().Set("Location", "/v1/overrides/"+stored.ID)
+	writeJSON(w, status, overrideAnswer{viewed(stored, sourceLive, s.cfg.Now()), warnings})
+	return nil
+}
+
+func (s *Server) deleteOverride(w http.ResponseWriter, r *http.Request) error {
+	if err := s.writable(); err != nil {
+		return err
+	}
+	id, who := r.PathValue("id"), author(r, r.URL.Query().Get("author"))
+	err := s.cfg.Overrides.Delete(r.Context(), id, who)
+	if errors.Is(err, rules.ErrNoOverride) {
+		return s.notLive(id)
+	}
+	if err != nil {
+		return fmt.Errorf("admin: override %q was not deleted: %w", id, err)
+	}
+	s.afterChange(r.Context(), "delete", id, who)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// undoOverride takes the last change of an override back. Undone twice it
+// stands as before the first undo.
+func (s *Server) undoOverride(w http.ResponseWriter, r *http.Request) error {
+	if err := s.writable(); err != nil {
+		return err
+	}
+	id, who := r.PathValue("id"), author(r, r.URL.Query().Get("author"))
+	audit, err := s.cfg.Overrides.Audit(r.Context(), maxAudit)
+	if err != nil {
+		return fmt.Errorf("admin: the changes of override %q cannot be read: %w", id, err)
+	}
+	i := slices.IndexFunc(audit, func(c rules.Change) bool { return c.ID == id })
+	if i < 0 {
+		return newProblem(http.StatusNotFound, "no change of an override "+quoted(id)+" is on record", "GET /v1/audit lists the changes that are")
+	}
+	restored, err := s.restore(r.Context(), audit[i], who)
+	if err != nil {
+		return err
+	}
+	s.afterChange(r.Context(), "undo", id, who)
+	writeJSON(w, http.StatusOK, map[string]any{"undone": audit[i], "override": restored})
+	return nil
+}
+
+// restore brings back what was before a change: nil where there was nothing.
+func (s *Server) restore(ctx context.Context, c rules.Change, who string) (*rules.Override, error) {
+	if c.Before == nil {
+		err := s.cfg.Overrides.Delete(ctx, c.ID, who)
+		if err != nil && !errors.Is(err, rules.ErrNoOverride) {
+			return nil, fmt.Errorf("admin: override %q was not deleted: %w", c.ID, err)
+		}
+		return nil, nil
+	}
+	o := *c.Before
+	if o.Expired(s.cfg.Now()) {
+		return nil, newProblem(http.StatusConflict, fmt.Sprintf("override %q as it was before has ended at %s", o.ID, o.Until.UTC().Format("2006-01-02 15:04:05Z")),
+			"put it anew with another end")
+	}
+	if who != "" {
+		o.Author = who
+	}
+	stored, err := s.cfg.Overrides.Put(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("admin: override %q was not stored: %w", o.ID, err)
+	}
+	return &stored, nil
+}
+
+// maxAudit is how many changes stores keep at least as long.
+const maxAudit = 1000
+
+func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) error {
+	most, err := queryInt(r, "limit", 100, maxAudit)
+	if err != nil {
+		return err
+	}
+	changes := []rules.Change{}
+	if s.cfg.Overrides != nil {
+		found, err := s.cfg.Overrides.Audit(r.Context(), most)
+		if err != nil {
+			return fmt.Errorf("admin: the changes of overrides cannot be read: %w", err)
+		}
+		changes = append(changes, found...)
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"changes": changes})
+	return nil
+}
+
+// live lists the store, empty where there is none.
+func (s *Server) live(ctx context.Context) ([]rules.Override, error) {
+	if s.cfg.Overrides == nil {
+		return nil, nil
+	}
+	list, err := s.cfg.Overrides.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("admin: overrides cannot be read: %w", err)
+	}
+	return list, nil
+}
+
+func (s *Server) writable() error {
+	if s.cfg.Overrides == nil {
+		return newProblem(http.StatusConflict, "this process keeps no live overrides", "write them in the rules file, or start it with a store")
+	}
+	return nil
+}
+
+// notLive explains why an ID cannot be deleted.
+func (s *Server) notLive(id string) error {
+	for _, o := range s.cfg.Rules().Overrides {
+		if withID(o).ID == id {
+			return newProblem(http.StatusConflict, "override "+quoted(id)+" is written in the rules file",
+				"delete it there, or put a live one for the same key: live ones win")
+		}
+	}
+	return noOverride(id)
+}
+
+func noOverride(id string) error {
+	return newProblem(http.StatusNotFound, "there is no override "+quoted(id), "GET /v1/overrides lists them")
+}
+
+// afterChange logs a change and shows it on the streams without waiting for the
+// next sample.
+func (s *Server) afterChange(ctx context.Context, what, id, who string) {
+	s.cfg.Log.Info("admin: override changed", "action", what, "id", id, "author", who)
+	s.readOverrides(ctx)
+}
+
+// queryInt reads a positive number from the query.
+func queryInt(r *http.Request, name string, otherwise, most int) (int, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, badField(name, name+" is "+quoted(text), fmt.Sprintf("give a whole number from 1 to %d", most))
+	}
+	return n, nil
+}

@@ -1,0 +1,172 @@
+package admin
+
+import (
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// rates turns the limiters' cumulative reports into speeds. Each limiter's
+// speed is the difference of two of its own reports over the time between them
+// by its own clock, so neither skewed clocks nor the pace of sampling matter.
+// Not safe for concurrent use.
+type rates struct {
+	instances map[string]*instance
+	total     decided
+}
+
+// decided counts decisions since the start of this process.
+type decided struct {
+	Allowed uint64
+	Denied  hottype.Denials
+}
+
+// instance is one limiter as it was last heard.
+type instance struct {
+	last  hottype.Report
+	keys  map[hottype.Key]hottype.KeyDecisions // of last
+	heard time.Time                            // our clock, when last came
+	paced bool                                 // two reports are in: speed is known
+	speed speed
+}
+
+// speed is decisions a second.
+type speed struct {
+	Allowed  float64
+	Denied   [denialKinds]float64 // as listed by denials
+	Keys     map[hottype.Key]keySpeed
+	Limiters int
+	Known    bool // some limiter's speed is in the sums
+}
+
+type keySpeed struct{ Allowed, Denied float64 }
+
+const (
+	// leastApart is the shortest time between two reports that gives a speed;
+	// shorter ones are noise.
+	leastApart = 500 * time.Millisecond
+	// quietAfter is when a limiter that wrote no new report no longer counts.
+	quietAfter = 5 * time.Second
+	// forgetAfter is when it is forgotten; should it come back, it starts anew.
+	forgetAfter = time.Minute
+	// maxInstances bounds the memory for limiters; further ones are not seen.
+	maxInstances = 4096
+)
+
+func newRates() *rates { return &rates{instances: map[string]*instance{}} }
+
+// add takes in the reports as read at now.
+func (r *rates) add(now time.Time, reports []hottype.Report) {
+	for _, rep := range reports {
+		in, ok := r.instances[rep.Instance]
+		switch {
+		case ok:
+			in.hear(now, rep, &r.total)
+		case len(r.instances) < maxInstances:
+			// What it decided before we knew it is nobody's second.
+			r.instances[rep.Instance] = newInstance(now, rep)
+		}
+	}
+	for id, in := range r.instances {
+		if now.Sub(in.heard) > forgetAfter {
+			delete(r.instances, id)
+		}
+	}
+}
+
+func newInstance(now time.Time, rep hottype.Report) *instance {
+	return &instance{last: rep, keys: byKey(rep), heard: now}
+}
+
+// hear takes the next report of a known limiter. A counter that shrank began
+// again at 0: all of it is new.
+func (in *instance) hear(now time.Time, rep hottype.Report, total *decided) {
+	apart := rep.At.Sub(in.last.At)
+	if apart >= 0 && apart < leastApart {
+		return // the same report, or too near: the next one covers both
+	}
+	if apart < 0 || apart > forgetAfter {
+		*in = *newInstance(now, rep) // its clock jumped
+		return
+	}
+	allowed := grown(in.last.Allowed, rep.Allowed)
+	before, after := denials(in.last.Denied), denials(rep.Denied)
+	sp := speed{Allowed: perSecond(allowed, apart), Keys: make(map[hottype.Key]keySpeed, len(rep.Keys))}
+	var denied [denialKinds]uint64
+	for i := range after {
+		denied[i] = grown(before[i].n, after[i].n)
+		sp.Denied[i] = perSecond(denied[i], apart)
+	}
+	for _, k := range rep.Keys {
+		was := in.keys[k.Key]
+		sp.Keys[k.Key] = keySpeed{
+			Allowed: perSecond(grown(was.Allowed, k.Allowed), apart),
+			Denied:  perSecond(grown(was.Denied, k.Denied), apart),
+		}
+	}
+	total.add(allowed, denied)
+	*in = instance{last: rep, keys: byKey(rep), heard: now, paced: true, speed: sp}
+}
+
+// now sums the speeds of all limiters that are alive.
+func (r *rates) now(now time.Time) speed {
+	sum := speed{Keys: map[hottype.Key]keySpeed{}}
+	for _, in := range r.instances {
+		if now.Sub(in.heard) > quietAfter {
+			continue
+		}
+		sum.Limiters++
+		sum.Known = sum.Known || in.paced
+		sum.Allowed += in.speed.Allowed
+		for i := range sum.Denied {
+			sum.Denied[i] += in.speed.Denied[i]
+		}
+		for k, v := range in.speed.Keys {
+			was := sum.Keys[k]
+			sum.Keys[k] = keySpeed{Allowed: was.Allowed + v.Allowed, Denied: was.Denied + v.Denied}
+		}
+	}
+	return sum
+}
+
+func byKey(rep hottype.Report) map[hottype.Key]hottype.KeyDecisions {
+	m := make(map[hottype.Key]hottype.KeyDecisions, len(rep.Keys))
+	for _, k := range rep.Keys {
+		m[k.Key] = k
+	}
+	return m
+}
+
+func grown(before, after uint64) uint64 {
+	if after < before {
+		return after
+	}
+	return after - before
+}
+
+func perSecond(n uint64, d time.Duration) float64 { return float64(n) / d.Seconds() }
+
+// denialKinds is how many ways of being refused there are.
+const denialKinds = 7
+
+// denial is one way of being refused and how often it was.
+type denial struct {
+	name string
+	n    uint64
+}
+
+// denials lists a struct of counters, always in this order.
+func denials(d hottype.Denials) [denialKinds]denial {
+	return [denialKinds]denial{
+		{"hot", d.Hot}, {"override", d.Override}, {"blocked", d.Blocked}, {"malformed", d.Malformed},
+		{"ip_fixed", d.IPFixed}, {"ip_sliding", d.IPSliding}, {"store_failure", d.Store},
+	}
+}
+
+func (t *decided) add(allowed uint64, denied [denialKinds]uint64) {
+	t.Allowed += allowed
+	d := &t.Denied
+	for i, p := range [denialKinds]*uint64{&d.Hot, &d.Override, &d.Blocked, &d.Malformed, &d.IPFixed, &d.IPSliding, &d.Store} {
+		*p += denied[i]
+	}
+}

@@ -1,0 +1,130 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// maxShown is how many hot keys the stream carries; /v1/hot has them all.
+const maxShown = 100
+
+// readWithin bounds each read of reports and of overrides, so that a slow store
+// does not stop the clock of the page.
+const readWithin = 400 * time.Millisecond
+
+// sample does the work of one second.
+func (s *Server) sample(ctx context.Context, now time.Time) {
+	s.readReports(ctx, now)
+	s.readOverrides(ctx)
+	hot, loops := s.cfg.Hot(), s.loops()
+	st := s.look(now, hot, loops, maxShown)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noteHeat(now, hot, loops)
+	s.history.addSparks(hot[:min(len(hot), maxShown)])
+	if t := st.Totals; t.Requests != nil {
+		s.history.addPoint(point{At: now, Allowed: *t.Allowed, Denied: *t.Denied})
+	}
+	s.latest.state = st
+	s.hub.send(event("state", st))
+}
+
+func (s *Server) readReports(ctx context.Context, now time.Time) {
+	if s.cfg.Reports == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, readWithin)
+	defer cancel()
+	reports, err := s.cfg.Reports(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.latest.failing = s.noteFailure("reports of the limiters", s.latest.failing, err)
+	s.rates.add(now, reports)
+}
+
+// noteFailure counts an error, logs it when it is a new one, and returns what
+// the page should say.
+func (s *Server) noteFailure(what, before string, err error) string {
+	if err == nil {
+		if before != "" {
+			s.cfg.Log.Info("admin: readable again", "what", what)
+		}
+		return ""
+	}
+	s.count.sampleErrors.Add(1)
+	if before == "" {
+		s.cfg.Log.Warn("admin: cannot read; trying again every second", "what", what, "err", err)
+	}
+	return what + " cannot be read: " + err.Error()
+}
+
+// readOverrides looks for changes of the live overrides, whoever made them, and
+// tells the streams. The list is also sent when one of them ended.
+func (s *Server) readOverrides(ctx context.Context) {
+	if s.cfg.Overrides == nil {
+		return
+	}
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, readWithin)
+	defer cancel()
+	list, err := s.cfg.Overrides.List(ctx)
+	var audit []rules.Change
+	changed := err == nil && !s.knows(list)
+	if changed {
+		audit, err = s.cfg.Overrides.Audit(ctx, keepChanges)
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.overrides.failing = s.noteFailure("overrides", s.overrides.failing, err)
+	if err == nil && changed {
+		s.overrides.list, s.overrides.loaded = list, true
+		s.tellOverrideChanges(audit)
+	}
+	if e := event("overrides", s.shownOverrides(s.cfg.Now())); !bytes.Equal(e, s.overrides.sent) {
+		s.overrides.sent = e
+		s.hub.send(e)
+	}
+}
+
+// knows reports whether the list is the one last read.
+func (s *Server) knows(list []rules.Override) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.overrides.loaded && slices.EqualFunc(list, s.overrides.list, sameOverride)
+}
+
+// tellOverrideChanges emits what is new in an audit, newest first. The caller
+// holds mu. What happened before this process began is history: it fills the
+// feed of later pages and nobody is told.
+func (s *Server) tellOverrideChanges(audit []rules.Change) {
+	fresh := audit
+	if seen := s.overrides.seen; seen != nil {
+		if i := slices.IndexFunc(audit, func(c rules.Change) bool { return sameChange(c, *seen) }); i >= 0 {
+			fresh = audit[:i]
+		}
+	}
+	for _, c := range slices.Backward(fresh) {
+		s.emit(changeOf(c))
+	}
+	if len(audit) > 0 {
+		s.overrides.seen = &audit[0]
+	}
+}
+
+// noteHeat finds what became hot or a loop, and what did not stay so, since the
+// last sample, where the program does not say so itself. The caller holds mu.
+func (s *Server) noteHeat(now time.Time, hot, loops []hottype.Hot) {
+	if s.cfg.Pushed {
+		return
+	}
+	s.knownHot = s.noteList(now, hot, s.knownHot, becameHot, cooled)
+	s.knownLoops = s.noteList(now, loops, s.knownLoops, becameLoop, ceasedLoop)
+}

@@ -1,0 +1,126 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// kinds lists the changes told since n.
+func (w *world) kinds(n int) string {
+	w.Server.mu.Lock()
+	defer w.Server.mu.Unlock()
+	var out []string
+	for _, c := range w.history.changes[n:] {
+		out = append(out, c.Kind+" "+c.Key)
+	}
+	return strings.Join(out, ", ")
+}
+
+func TestHeatIsFoundByComparing(t *testing.T) {
+	t.Parallel()
+	a, b := hotKey("a", "topic", 300, t0), hotKey("b", "topic", 300, t0)
+	for pushed, want := range map[bool]string{false: "became_hot a, became_hot b, cooled a", true: ""} {
+		w := newWorld(t, func(c *Config) { c.Pushed = pushed })
+		for _, hot := range [][]hottype.Hot{{a}, {a}, {a, b}, {b}} {
+			w.set(func() { w.hot = hot })
+			w.second()
+		}
+		if got := w.kinds(0); got != want {
+			t.Errorf("pushed %v: %s", pushed, got)
+		}
+	}
+}
+
+// TestChangesMadeElsewhereAreTold: by another process on the same store, by
+// time, and those from before this process.
+func TestChangesMadeElsewhereAreTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	put := func(id string, until time.Time) {
+		t.Helper()
+		if _, err := w.store.Put(context.Background(), rules.Override{ID: id, Key: id, Action: rules.ActionBlock, Until: until}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("before", time.Time{})
+	w.second()
+	put("soon", t0.Add(4*time.Second))
+	put("before", time.Time{})
+	w.second()
+	if err := w.store.Delete(context.Background(), "before", "bob"); err != nil {
+		t.Fatal(err)
+	}
+	w.second()
+	if got, want := w.kinds(0), "override_put before, override_put soon, override_put before, override_deleted before"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	w.hub.open()
+	st := w.hub.join()
+	w.second() // "soon" has ended, and nobody did it
+	if e := string(<-st.events); !strings.HasPrefix(e, "event: overrides\n") || strings.Contains(e, "soon") {
+		t.Errorf("%s", e)
+	}
+	w.hub.leave(st)
+}
+
+func TestTroubleIsShownAndLoggedOnce(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	w := newWorld(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	trouble := func() string {
+		w.second()
+		return strings.Join(w.hello(t0).State.Trouble, "\n")
+	}
+	if got := trouble(); got != "" {
+		t.Error(got)
+	}
+	w.set(func() { w.broken = errBroken })
+	w.store.fail(errBroken)
+	for range 3 {
+		got := trouble()
+		if strings.Count(got, "connection refused") != 2 || !strings.Contains(got, "reports of the limiters cannot be read") || !strings.Contains(got, "overrides cannot be read") {
+			t.Error(got)
+		}
+	}
+	w.set(func() { w.broken = nil })
+	w.store.fail(nil)
+	if got := trouble(); got != "" {
+		t.Error(got)
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 2 || strings.Count(log.String(), "readable again") != 2 || w.Stats().SampleErrors != 6 {
+		t.Errorf("%d, %s", n, log.String())
+	}
+}
+
+// BenchmarkSample is the work of one second at a big site: 1000 hot keys, and
+// 50 limiters that report on each.
+func BenchmarkSample(b *testing.B) {
+	w := newWorld(b, nil)
+	const keys, limiters = 1000, 50
+	reports := make([]hottype.Report, limiters)
+	for i := range keys {
+		w.hot = append(w.hot, hotKey(fmt.Sprintf("topic?id=%d", i), "topic", float64(keys-i)+200, t0))
+	}
+	for i := range reports {
+		reports[i] = hottype.Report{Instance: fmt.Sprint(i), Keys: make([]hottype.KeyDecisions, keys)}
+		for k := range keys {
+			reports[i].Keys[k].Key = w.hot[k].Key
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		for i := range reports {
+			reports[i].At = w.now.Add(time.Second)
+			reports[i].Allowed += 100
+		}
+		w.second(reports...)
+	}
+}

@@ -1,0 +1,172 @@
+package admin
+
+import (
+	"fmt"
+	"math"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// hotView is a hot key as the API shows it.
+type hotView struct {
+	hottype.Hot
+	// Href asks /v1/keys about it. It is exact where JSON cannot be: a path
+	// may hold bytes that are not UTF-8.
+	Href  string     `json:"href"`
+	Limit *limitView `json:"limit"` // null: detected only
+	// Allowed and Denied are null while no limiter has reported on the key.
+	Allowed  *float64      `json:"allowed_per_second"`
+	Denied   *float64      `json:"denied_per_second"`
+	Override *overrideView `json:"override"`
+}
+
+// limitView is a limit as the API shows it. Burst is that of a token bucket.
+type limitView struct {
+	Algorithm limit.Algorithm `json:"algorithm"`
+	Limit     int64           `json:"limit"`
+	WindowMS  float64         `json:"window_ms"`
+	Burst     int64           `json:"burst,omitempty"`
+	Mode      hottype.Mode    `json:"mode"`
+	Scope     rules.Scope     `json:"scope,omitempty"`
+	Text      string          `json:"text"` // "100/s, burst 200, wait 500ms"
+}
+
+// Sources of an override.
+const (
+	sourceLive = "live" // in the store: may be changed here
+	sourceFile = "file" // in the rules file
+)
+
+// overrideView is an override and where it is written.
+type overrideView struct {
+	rules.Override
+	Source string `json:"source"`
+	// Active says whether it holds right now; Next is for one with a schedule:
+	// when it will hold next, or until when it holds.
+	Active bool      `json:"active"`
+	Next   time.Time `json:"next,omitzero"`
+}
+
+// viewed shows an override at one moment.
+func viewed(o rules.Override, source string, now time.Time) overrideView {
+	v := overrideView{Override: withID(o), Source: source, Active: !o.Expired(now)}
+	if o.Schedule.IsZero() {
+		return v
+	}
+	w := o.Window(now)
+	if v.Active = w.Holds(now); v.Active {
+		v.Next = w.Until
+	} else {
+		v.Next = w.From
+	}
+	return v
+}
+
+// totalsView is the whole namespace in one second. The speeds are null while no
+// limiter has reported twice.
+type totalsView struct {
+	Requests *float64 `json:"requests_per_second"`
+	Allowed  *float64 `json:"allowed_per_second"`
+	Denied   *float64 `json:"denied_per_second"`
+	// DeniedBy splits Denied by what refused.
+	DeniedBy map[string]float64 `json:"denied_by"`
+	HotKeys  int                `json:"hot_keys"`
+	Loops    int                `json:"loops"`
+	Limiters int                `json:"limiters"`
+}
+
+func viewSpec(s limit.Spec, mode hottype.Mode, scope rules.Scope) *limitView {
+	v := &limitView{Algorithm: s.Algorithm, Limit: s.Limit, WindowMS: float64(s.Window) / float64(time.Millisecond),
+		Mode: mode, Scope: scope}
+	if s.Refills() {
+		v.Burst = s.Burst
+	}
+	v.Text = specText(s)
+	if mode == hottype.ModeShadow {
+		v.Text += " (shadow)"
+	}
+	return v
+}
+
+// specText says what a limit is in a few words.
+func specText(s limit.Spec) string {
+	if s.Refills() {
+		return fmt.Sprintf("%s/s, burst %d", number(float64(s.Limit)/s.Window.Seconds()), s.Burst) + s.Manners()
+	}
+	return fmt.Sprintf("%d in %ss", s.Limit, number(s.Window.Seconds())) + s.Manners()
+}
+
+// viewLimit is nil where a rule only detects.
+func viewLimit(l rules.Limit) *limitView {
+	if !l.Set {
+		return nil
+	}
+	v := viewSpec(l.Spec, l.Mode, l.Scope)
+	if l.Trial != nil {
+		v.Text += "; on trial: " + specText(*l.Trial)
+	}
+	return v
+}
+
+// viewWindow is a window of every client.
+func viewWindow(w *rules.IPWindow) *limitView {
+	v := viewSpec(w.Spec, hottype.ModeEnforce, w.Scope)
+	if w.Consistency == rules.Async {
+		v.Text += " (async)"
+	}
+	return v
+}
+
+// effective is what holds a key that is hot: its override, else its rule. Nil
+// means nothing.
+func effective(set *rules.Set, o *rules.Override, key hottype.Key) *limitView {
+	if o != nil && o.Action == rules.ActionLimit {
+		return viewSpec(o.Spec(), hottype.ModeEnforce, "")
+	}
+	if o != nil && o.Action == rules.ActionExempt {
+		return nil
+	}
+	if o != nil && o.Action == rules.ActionBlock {
+		return &limitView{Mode: hottype.ModeEnforce, Text: "blocked"}
+	}
+	rule := set.RuleFor(key.Resource())
+	if rule == nil {
+		return nil
+	}
+	l := rule.LimitFor(key)
+	if o != nil && o.Action == rules.ActionShadow {
+		l.Mode = hottype.ModeShadow
+	}
+	return viewLimit(l)
+}
+
+func keyHref(key hottype.Key) string { return "/v1/keys/" + url.PathEscape(string(key)) }
+
+// number writes a rate without needless digits: 100, 0.5, 33.33, 0.00012.
+func number(f float64) string {
+	if f < 0.1 {
+		return strconv.FormatFloat(f, 'g', 2, 64)
+	}
+	return strconv.FormatFloat(float64(int64(f*100+0.5))/100, 'f', -1, 64)
+}
+
+// rounded drops the digits of a speed that say nothing, and that would be sent
+// to every page every second.
+func rounded(f float64) *float64 {
+	f = math.Round(f*100) / 100
+	return &f
+}
+
+// quoted shows a caller's bytes in an error, cut to a length that does no harm.
+func quoted(s string) string {
+	const most = 120
+	if len(s) > most {
+		return strconv.Quote(s[:most]) + "…"
+	}
+	return strconv.Quote(s)
+}

@@ -1,0 +1,208 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// t0 is where the clock of a world begins.
+var t0 = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+
+const rulesFile = `
+namespace: news
+rules:
+  - name: topic
+    match: {path: "/topic"}
+    params: [id]
+    hot: {rate: 200, window: 5s}
+    limit: {algorithm: token_bucket, rate: 100, burst: 200}
+  - name: "*"
+    params: ["*"]
+    hot: {rate: 500, window: 5s}
+    limit: {algorithm: token_bucket, rate: 100, burst: 200}
+ip:
+  fixed: {limit: 50, window: 1s}
+overrides:
+  - {key: "topic?id=7", action: exempt, reason: "front page"}
+`
+
+func parseRules(t testing.TB) *rules.Set {
+	t.Helper()
+	set, err := rules.Parse("rules.yaml", []byte(rulesFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// memory is an override store that can be made to fail.
+type memory struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	list  []rules.Override
+	audit []rules.Change // newest first
+	fails error
+}
+
+func (m *memory) List(context.Context) ([]rules.Override, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.list), m.fails
+}
+
+func (m *memory) Put(_ context.Context, o rules.Override) (rules.Override, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o.Created = m.now()
+	c := rules.Change{At: o.Created, Author: o.Author, Action: rules.ChangePut, ID: o.ID, After: &o}
+	m.remove(o.ID, &c)
+	m.list = append(m.list, o)
+	m.audit = slices.Insert(m.audit, 0, c)
+	return o, m.fails
+}
+
+func (m *memory) Delete(_ context.Context, id, author string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := rules.Change{At: m.now(), Author: author, Action: rules.ChangeDelete, ID: id}
+	if m.remove(id, &c); c.Before == nil {
+		return rules.ErrNoOverride
+	}
+	m.audit = slices.Insert(m.audit, 0, c)
+	return m.fails
+}
+
+func (m *memory) remove(id string, c *rules.Change) {
+	m.list = slices.DeleteFunc(slices.Clone(m.list), func(o rules.Override) bool {
+		if o.ID != id {
+			return false
+		}
+		c.Before = &o
+		return true
+	})
+}
+
+func (m *memory) Audit(_ context.Context, limit int) ([]rules.Change, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.audit[:min(limit, len(m.audit))]), m.fails
+}
+
+func (m *memory) fail(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fails = err
+}
+
+// world is a server with everything behind it in the test's hand.
+type world struct {
+	*Server
+	store *memory
+
+	mu      sync.Mutex
+	now     time.Time
+	hot     []hottype.Hot
+	reports []hottype.Report
+	broken  error // what Reports fails with
+}
+
+func newWorld(t testing.TB, change func(*Config)) *world {
+	t.Helper()
+	w := &world{now: t0}
+	set := parseRules(t)
+	w.store = &memory{now: w.tick}
+	cfg := Config{
+		Namespace: "news", Version: "1.2.3",
+		Hot:       func() []hottype.Hot { w.mu.Lock(); defer w.mu.Unlock(); return w.hot },
+		Rules:     func() *rules.Set { return set },
+		Overrides: w.store,
+		Reports: func(context.Context) ([]hottype.Report, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.reports, w.broken
+		},
+		Now: w.clock,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Server = s
+	return w
+}
+
+func (w *world) clock() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+// tick is a clock that never says the same twice, as stores have.
+func (w *world) tick() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = w.now.Add(time.Microsecond)
+	return w.now
+}
+
+func (w *world) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
+// second lets one second pass, with what the limiters report at its end.
+func (w *world) second(reports ...hottype.Report) {
+	w.set(func() { w.now = w.now.Add(time.Second); w.reports = reports })
+	w.sample(context.Background(), w.clock())
+}
+
+// ask sends one request to the handler. Header lines are "Name: value".
+func (w *world) ask(method, target, body string, headers ...string) *httptest.ResponseRecorder {
+	return serve(w.Handler(), method, target, body, headers...)
+}
+
+func serve(h http.Handler, method, target, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://localhost"+target, strings.NewReader(body))
+	if body == "" {
+		r.Body = io.NopCloser(strings.NewReader(""))
+	}
+	for _, line := range headers {
+		name, value, _ := strings.Cut(line, ": ")
+		if name == "Host" {
+			r.Host = value
+			continue
+		}
+		r.Header.Set(name, value)
+	}
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, r)
+	return rec
+}
+
+func hotKey(key, rule string, rate float64, since time.Time) hottype.Hot {
+	return hottype.Hot{Key: hottype.Key(key), Rule: rule, Rate: rate, Peak: rate, Since: since, Until: since.Add(time.Hour)}
+}
+
+var errBroken = errors.New("redis: connection refused")
+
+// wave is a rate that moves, for pages that shall look alive.
+func wave(at time.Time, base, swing, period float64) float64 {
+	return base + swing*math.Sin(float64(at.UnixMilli())/1000*2*math.Pi/period)
+}

@@ -1,0 +1,108 @@
+package preflight
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/operator/carbon"
+)
+
+// fewCreates is a number of new metrics a minute below which hot keys wait for
+// their file: one new key a second is quiet.
+const fewCreates = 1000
+
+// fewUpdates is a number of writes a second below which a site with as many
+// keys falls behind.
+const fewUpdates = 1000
+
+// Carbon judges the configuration of carbon. Flush is how often the StatsD
+// server writes, 0 where that is not known.
+func Carbon(in carbon.Inspection, flush time.Duration, aim Aim) []Finding {
+	l := &list{where: in.Dir}
+	for _, p := range in.Problems {
+		l.unknown("a part of carbon's configuration", p)
+	}
+	l.carbonPace(in)
+	for _, metric := range aim.Metrics {
+		l.carbonSchema(in, metric, flush, aim)
+		l.carbonAggregation(in, metric)
+	}
+	return l.findings
+}
+
+func (l *list) carbonPace(in carbon.Inspection) {
+	where := in.Dir + "/carbon.conf [cache]"
+	if n := pace(in.Settings["MAX_CREATES_PER_MINUTE"]); n < fewCreates {
+		l.add(Fail, Finding{What: fmt.Sprintf("MAX_CREATES_PER_MINUTE = %g", n), Where: where,
+			Why: fmt.Sprintf("carbon makes files for %g new metrics a minute and throws the points of all others away: "+
+				"a key that goes viral is new, and stays invisible for minutes while a crawler brings new keys", n),
+			Mend: "MAX_CREATES_PER_MINUTE = inf"})
+	} else {
+		l.ok("new metrics get a file at once (MAX_CREATES_PER_MINUTE = %g)", n)
+	}
+	if n := pace(in.Settings["MAX_UPDATES_PER_SECOND"]); n < fewUpdates {
+		l.add(Warn, Finding{What: fmt.Sprintf("MAX_UPDATES_PER_SECOND = %g", n), Where: where,
+			Why: "with more keys than that a second, points wait in carbon's memory; a question to the files alone finds old ones", Mend: "MAX_UPDATES_PER_SECOND = 5000"})
+	}
+}
+
+// step is how fine points should be kept, in seconds: as they come, or where
+// that is not known, as fine as carbon can.
+func step(flush time.Duration, aim Aim) int {
+	return max(1, int(min(flush, aim.Window).Seconds()))
+}
+
+// pace reads a bound of carbon; without one there is none.
+func pace(text string) float64 {
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		return n
+	}
+	return math.Inf(1)
+}
+
+func (l *list) carbonSchema(in carbon.Inspection, metric string, flush time.Duration, aim Aim) {
+	mend := fmt.Sprintf("[hotparam]\npattern = hot_param\nretentions = %ds:6h,10s:7d\n# first in %s/storage-schemas.conf; files that exist keep theirs: whisper-resize.py",
+		step(flush, aim), in.Dir)
+	s := in.SchemaOf(metric)
+	if s == nil {
+		l.add(Fail, Finding{What: "no schema is known to match " + metric, Where: in.Dir + "/storage-schemas.conf",
+			Why: "carbon then keeps one point a minute for a day", Mend: mend})
+		return
+	}
+	where := fmt.Sprintf("%s/storage-schemas.conf:%d [%s]", in.Dir, s.Line, s.Name)
+	switch {
+	case s.Step == 0: // told among the problems
+	case s.Step > aim.Window:
+		level := Warn
+		why := fmt.Sprintf("the history shows nothing that lasts less than %v", s.Step)
+		if aim.FromGraphite {
+			level, why = Fail, fmt.Sprintf("heat over %v cannot be judged by points that are %v apart", aim.Window, s.Step)
+		}
+		l.add(level, Finding{What: fmt.Sprintf("%s is kept as one point in %v; the shortest window is %v", metric, s.Step, aim.Window), Where: where, Why: why, Mend: mend})
+	case flush > 0 && s.Step > flush:
+		l.add(Fail, Finding{What: fmt.Sprintf("%s is kept as one point in %v, and comes every %v", metric, s.Step, flush), Where: where,
+			Why: "within a step the last point wins: the counts before it are lost", Mend: mend})
+	default:
+		l.ok("%s is kept every %v for %v", metric, s.Step, s.Keep)
+	}
+}
+
+func (l *list) carbonAggregation(in carbon.Inspection, metric string) {
+	where, method, factor := in.Dir+"/storage-aggregation.conf", "average", 0.5
+	if a := in.AggregationOf(metric); a != nil {
+		where = fmt.Sprintf("%s:%d [%s]", where, a.Line, a.Name)
+		method = a.Method
+		if a.XFilesFactor >= 0 {
+			factor = a.XFilesFactor
+		}
+	}
+	if method == "sum" && factor == 0 {
+		l.ok("%s is summed when it is thinned out", metric)
+		return
+	}
+	l.add(Warn, Finding{What: fmt.Sprintf("%s is thinned out by %s with xFilesFactor %g", metric, method, factor), Where: where,
+		Why:  "counts must be summed, and a key that was asked for in one second of ten must not vanish",
+		Mend: fmt.Sprintf("[hotparam]\npattern = hot_param\nxFilesFactor = 0\naggregationMethod = sum\n# first in %s/storage-aggregation.conf", in.Dir)})
+}

@@ -1,0 +1,285 @@
+package preflight
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/operator/carbon"
+	"github.com/hotparam/pipeline/internal/operator/udpstat"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/transport/graphite"
+	"github.com/hotparam/pipeline/internal/transport/kafka"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
+)
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func aim() Aim {
+	return Aim{Window: 5 * time.Second, Budget: 20 * time.Millisecond, Hold: 5 * time.Second, Lateness: 10 * time.Second,
+		Metrics: []string{"stats_counts.hotparam.topic.hot_param.id=42"}}
+}
+
+// judged is a table of findings by what they must say; level OK and no text
+// means that nothing is wrong.
+type judged struct {
+	name     string
+	findings []Finding
+	level    Level
+	text     string
+}
+
+func check(t *testing.T, tests []judged) {
+	t.Helper()
+	for _, tt := range tests {
+		worst := Report{Findings: tt.findings}.Worst()
+		if tt.text == "" {
+			if worst != OK || len(tt.findings) == 0 {
+				t.Errorf("%s: findings %+v; want only good ones", tt.name, tt.findings)
+			}
+			continue
+		}
+		i := slices.IndexFunc(tt.findings, func(f Finding) bool { return f.Level == tt.level && strings.Contains(f.What, tt.text) })
+		if i < 0 {
+			t.Errorf("%s: no %s says %q: %+v", tt.name, tt.level, tt.text, tt.findings)
+			continue
+		}
+		if f := tt.findings[i]; f.Where == "" || f.Why == "" || f.Mend == "" && !strings.Contains(f.What, "not known") {
+			t.Errorf("%s: finding %+v does not say where, why and how to mend it", tt.name, f)
+		}
+	}
+}
+
+func TestTrust(t *testing.T) {
+	t.Parallel()
+	loops := parse(t, `rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200, min_clients: 5}}]`)
+	none := &rules.Set{}
+	check(t, []judged{
+		{"loopback and sockets", Trust(Senders{Listen: []string{"127.0.0.1:8127", "tcp://[::1]:8127", "unix:/run/x", "udp://localhost:1"}}, none, "f.yaml"), OK, ""},
+		{"everybody", Trust(Senders{Listen: []string{"0.0.0.0:8127"}}, none, "f.yaml"), Warn, "0.0.0.0:8127 takes lines from everybody"},
+		{"every address", Trust(Senders{Listen: []string{"udp://:8127"}}, none, "f.yaml"), Warn, "from everybody"},
+		{"a list", Trust(Senders{Listen: []string{":8127"}, Allow: []string{"10.0.0.0/8"}}, none, "f.yaml"), OK, ""},
+		{"senders do not look", Trust(Senders{Nameless: "tally.clients: 0"}, loops, "f.yaml"), Fail, "with tally.clients: 0 senders do not say"},
+		{"Graphite", Trust(Senders{Graphite: true}, loops, "f.yaml"), Warn, "Graphite does not know"},
+	})
+}
+
+func parse(t *testing.T, text string) *rules.Set {
+	t.Helper()
+	set, err := rules.Parse("f.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	judge := func(text string, shared bool) []Finding { return Rules(parse(t, text), "f.yaml", shared, now) }
+	const good = `upstream: express4
+rules: [{name: topic, params: [id], hot: {rate: 200, window: 5s}, limit: {algorithm: token_bucket, rate: 100, burst: 200, scope: instance}}]`
+	check(t, []judged{
+		{"good", judge(good, false), OK, ""},
+		{"too few counters", Counters(parse(t, good), detect.Options{Counters: 1000, MaxRate: 1e6}, ""), Fail, "hot keys could be missed"},
+		{"no upstream", judge(strings.Replace(good, "upstream: express4", "", 1), false), Warn, "no upstream is said for topic"},
+		{"empty", judge("", false), Fail, "there is no rule"},
+		{"one request is hot", judge(strings.Replace(good, "rate: 200, window: 5s", "rate: 0.2, window: 5s", 1), false), Warn, "a single request"},
+		{"no limit", judge(`rules: [{name: topic, params: [id], hot: {rate: 200}}]`, false), Warn, "has no limit"},
+		{"shadow", judge(strings.Replace(good, "scope: instance", "mode: shadow", 1), true), Warn, "shadow mode"},
+		{"cluster without Redis", judge(strings.Replace(good, "scope: instance", "scope: cluster", 1), false), Warn, "no Redis is configured"},
+		{"a burst of hours", judge(strings.Replace(good, "burst: 200", "burst: 1000000", 1), false), Warn, "before anything is denied"},
+		{"an override that ended", judge(good+"\noverrides: [{key: \"topic?id=1\", rate: 5, until: 2026-01-01T00:00:00Z}]", false), Warn, "ended at 2026-01-01"},
+		{"a schedule after the end", judge(good+"\noverrides: [{key: \"topic?id=1\", rate: 5, until: 2026-12-01T00:00:00Z, schedule: {from: \"0 0 1 1 *\", for: 1h}}]", false), Warn, "no window of its schedule"},
+		{"not a file", []Finding{Unparsed("f.yaml", errors.New("f.yaml:3: rules[0]: bad"))}, Fail, "f.yaml:3"},
+	})
+	changed := judge(strings.Replace(good, "express4", "{preset: express, path_params: drop}", 1), false)
+	if got := changed[len(changed)-1].What; got != "rule topic: reads targets as its upstream does: express4, changed" {
+		t.Error(got)
+	}
+}
+
+func TestKernel(t *testing.T) {
+	t.Parallel()
+	good := udpstat.Inspection{MaxBuffer: 16 << 20, Asked: 16 << 20, Granted: 16 << 20, Between: time.Second}
+	small, growing, once, blind, broken := good, good, good, good, good
+	small.MaxBuffer, small.Granted = 212992, 212992
+	growing.After = udpstat.UDP{RcvbufErrors: 7, InErrors: 7}
+	once.Before, once.After = udpstat.UDP{RcvbufErrors: 7}, udpstat.UDP{RcvbufErrors: 7}
+	blind.Granted, blind.Err = -1, "not on this system"
+	broken.After = udpstat.UDP{InErrors: 3}
+	check(t, []judged{
+		{"good", Kernel(good), OK, ""},
+		{"small buffer", Kernel(small), Warn, "asks for a receive buffer of 16 MiB and is granted 208 KiB"},
+		{"losing now", Kernel(growing), Fail, "7 UDP datagrams were thrown away in the last 1s"},
+		{"lost once", Kernel(once), Warn, "since the machine started"},
+		{"broken datagrams", Kernel(broken), Warn, "3 UDP datagrams came with errors"},
+		{"not Linux", Kernel(blind), Warn, "not known"},
+	})
+}
+
+func TestStatsD(t *testing.T) {
+	t.Parallel()
+	server := func(settings map[string]string) statsd.Inspection {
+		all := map[string]string{"flushInterval": "1000", "deleteIdleStats": "true"}
+		for k, v := range settings {
+			all[k] = v
+		}
+		return statsd.Inspection{Addr: "127.0.0.1:8125", Admin: "127.0.0.1:8126", Health: "up", Settings: all, Known: true}
+	}
+	plain, graphite := aim(), aim()
+	plain.Plain, graphite.FromGraphite, graphite.Prefix = true, true, "stats_counts"
+	down, silent, sick, unread, dirty := server(nil), server(nil), server(nil), server(nil), server(nil)
+	down.AddrErr, silent.AdminErr, sick.Health, unread.Unread, dirty.BadLines = "nobody listens", "refused", "down", []string{"flushInterval"}, "12"
+	check(t, []judged{
+		{"good", StatsD(server(nil), aim()), OK, ""},
+		{"down", StatsD(down, aim()), Fail, "nobody listens"},
+		{"no management", StatsD(silent, aim()), Warn, "management interface"},
+		{"unhealthy", StatsD(sick, aim()), Warn, `"down"`},
+		{"bad lines", StatsD(dirty, aim()), Warn, "could not read 12 lines"},
+		{"slow flush, history only", StatsD(server(map[string]string{"flushInterval": "10000"}), aim()), Warn, "flushInterval is 10s"},
+		{"slow flush, judged", StatsD(server(map[string]string{"flushInterval": "10000"}), graphite), Fail, "flushInterval is 10s"},
+		{"default flush", StatsD(server(map[string]string{"flushInterval": ""}), graphite), Fail, "flushInterval is 10s"},
+		{"idle keys", StatsD(server(map[string]string{"deleteIdleStats": "false"}), aim()), Fail, "deleteIdleStats"},
+		{"plain names", StatsD(server(nil), plain), Fail, "names.style is plain"},
+		{"legacy names, asked for so", StatsD(server(nil), graphite), OK, ""},
+		{"new names, asked for by the old", StatsD(server(map[string]string{"graphite > legacyNamespace": "false"}), graphite), Fail, "legacyNamespace"},
+		{"a program, not a file", StatsD(unread, aim()), Warn, "flushInterval is not known"},
+		{"no such file", StatsD(statsd.Inspection{File: "config.js", FileErr: "no such file"}, aim()), Fail, "cannot be read"},
+	})
+}
+
+func TestRedis(t *testing.T) {
+	t.Parallel()
+	good := redisstore.Inspection{Addrs: []string{"127.0.0.1:6379"}, Version: "7.0.15", Role: "master", Policy: "noeviction", AppendOnly: true,
+		Median: 100 * time.Microsecond, Worst: time.Millisecond, Publishers: []redisstore.PublisherSeen{{Name: "a", Live: true}}}
+	with := func(change func(*redisstore.Inspection)) []Finding {
+		in := good
+		change(&in)
+		return Redis(in, aim())
+	}
+	check(t, []judged{
+		{"good", Redis(good, aim()), OK, ""},
+		{"gone", with(func(in *redisstore.Inspection) { in.Err = "refused" }), Fail, "does not answer"},
+		{"replica", with(func(in *redisstore.Inspection) { in.Role = "slave" }), Fail, "replica"},
+		{"evicts", with(func(in *redisstore.Inspection) { in.MaxMemory, in.Policy = 1<<30, "allkeys-lru" }), Warn, "allkeys-lru"},
+		{"has evicted", with(func(in *redisstore.Inspection) { in.MaxMemory, in.Policy, in.Evicted = 1<<30, "volatile-ttl", 5 }), Fail, "5 keys were thrown away"},
+		{"nearly full", with(func(in *redisstore.Inspection) { in.MaxMemory, in.UsedMemory = 100<<20, 90<<20 }), Warn, "90 MiB of 100 MiB"},
+		{"overrides on nothing", with(func(in *redisstore.Inspection) { in.AppendOnly, in.Overrides = false, 3 }), Fail, "3 overrides and writes nothing"},
+		{"overrides on RDB", with(func(in *redisstore.Inspection) { in.AppendOnly, in.Overrides, in.SavesToRDB = false, 3, true }), Warn, "only now and then"},
+		{"cluster down", with(func(in *redisstore.Inspection) { in.Cluster, in.ClusterState = true, "fail" }), Fail, `"fail"`},
+		{"whole or not at all", with(func(in *redisstore.Inspection) { in.Cluster, in.ClusterState, in.WholeOnly = true, "ok", true }), Warn, "cluster-require-full-coverage"},
+		{"far away", with(func(in *redisstore.Inspection) { in.Median, in.Worst = 30*time.Millisecond, 50*time.Millisecond }), Fail, "30ms"},
+		{"uneven", with(func(in *redisstore.Inspection) { in.Worst = 50 * time.Millisecond }), Warn, "50ms"},
+		{"clock", with(func(in *redisstore.Inspection) { in.ClockAhead = -3 * time.Second }), Warn, "-3s ahead"},
+		{"clock far off", with(func(in *redisstore.Inspection) { in.ClockAhead = time.Minute }), Fail, "1m0s ahead"},
+		{"ACL", with(func(in *redisstore.Inspection) { in.Refused = map[string]string{"EVAL": "NOPERM"} }), Fail, "EVAL is refused"},
+		{"nobody publishes", with(func(in *redisstore.Inspection) { in.Publishers = nil }), Warn, "no aggregator publishes"},
+		{"one name, two processes", with(func(in *redisstore.Inspection) {
+			in.Publishers = []redisstore.PublisherSeen{{Name: "a", Live: true, Takeovers: 4}}
+		}), Fail, "changed hands 4 times"},
+		{"managed", with(func(in *redisstore.Inspection) { in.Unknown = map[string]string{"CONFIG GET": "unknown command"} }), Warn, "CONFIG GET is not known"},
+	})
+}
+
+func TestKafka(t *testing.T) {
+	t.Parallel()
+	good := kafka.Inspection{Brokers: []string{"127.0.0.1:9092"}, Topic: "hotparam-counts", Group: "g", Found: 3, Partitions: 8, Replicas: 3, InSync: 3, Members: 2,
+		Settings: map[string]string{"cleanup.policy": "delete", "retention.ms": "3600000", "max.message.bytes": "1048588"}}
+	with := func(change func(*kafka.Inspection)) []Finding {
+		in := good
+		change(&in)
+		return Kafka(in, true, aim())
+	}
+	setting := func(name, value string) []Finding {
+		return with(func(in *kafka.Inspection) { in.Settings = map[string]string{name: value} })
+	}
+	missing := good
+	missing.Missing = true
+	check(t, []judged{
+		{"good", Kafka(good, true, aim()), OK, ""},
+		{"gone", with(func(in *kafka.Inspection) { in.Err = "cannot reach brokers" }), Fail, "cannot reach"},
+		{"missing, made at need", Kafka(missing, true, aim()), Warn, "does not exist"},
+		{"missing", Kafka(missing, false, aim()), Fail, "does not exist"},
+		{"leaderless", with(func(in *kafka.Inspection) { in.Leaderless = 1 }), Fail, "no leader"},
+		{"out of sync", with(func(in *kafka.Inspection) { in.InSync = 1 }), Warn, "1 of 3 copies"},
+		{"one copy", with(func(in *kafka.Inspection) { in.Replicas, in.InSync = 1, 1 }), Warn, "one copy"},
+		{"one partition", with(func(in *kafka.Inspection) { in.Partitions, in.Members = 1, 1 }), Warn, "one partition"},
+		{"compacted", setting("cleanup.policy", "compact,delete"), Fail, "compact"},
+		{"forgets", setting("retention.ms", "1000"), Fail, "retention.ms"},
+		{"hoards", setting("retention.ms", "2592000000"), Warn, "720h"},
+		{"small records", setting("max.message.bytes", "1000"), Fail, "max.message.bytes is 1000"},
+		{"times of arrival", setting("message.timestamp.type", "LogAppendTime"), Warn, "LogAppendTime"},
+		{"nobody reads", with(func(in *kafka.Inspection) { in.Members = 0 }), Warn, "no member"},
+		{"too many read", with(func(in *kafka.Inspection) { in.Members = 9 }), Warn, "9 members for 8"},
+		{"behind", with(func(in *kafka.Inspection) { in.Lag = 5000 }), Warn, "5000 records behind"},
+		{"secret", with(func(in *kafka.Inspection) { in.Unknown = map[string]string{"settings": "denied"} }), Warn, "settings is not known"},
+	})
+}
+
+func TestGraphite(t *testing.T) {
+	t.Parallel()
+	good := graphite.Inspection{URL: "http://g/render", Version: "1.1.8", ClockKnown: true, Series: 3, Step: time.Second, Age: time.Second, Flush: time.Second}
+	with := func(change func(*graphite.Inspection)) []Finding {
+		in := good
+		change(&in)
+		return Graphite(in, aim())
+	}
+	check(t, []judged{
+		{"good", Graphite(good, aim()), OK, ""},
+		{"gone", with(func(in *graphite.Inspection) { in.Err = "answered 401" }), Fail, "401"},
+		{"no function", with(func(in *graphite.Inspection) { in.PollErr = "answered 400" }), Fail, "refused: answered 400"},
+		{"old", with(func(in *graphite.Inspection) { in.Version = "0.9.16" }), Warn, "version 0.9.16"},
+		{"silent", with(func(in *graphite.Inspection) { in.Version = "" }), Warn, "not known"},
+		{"clock", with(func(in *graphite.Inspection) { in.ClockAhead = 5 * time.Second }), Warn, "5s ahead"},
+		{"clock far off", with(func(in *graphite.Inspection) { in.ClockAhead = -time.Minute }), Fail, "-1m0s ahead"},
+		{"no clock", with(func(in *graphite.Inspection) { in.ClockKnown = false }), Warn, "clock is not known"},
+		{"no metrics", with(func(in *graphite.Inspection) { in.Series = 0 }), Warn, "no metric of ours"},
+		{"stale", with(func(in *graphite.Inspection) { in.Age = time.Minute }), Warn, "1m0s old"},
+		{"never", with(func(in *graphite.Inspection) { in.Age = -1 }), Warn, "ten minutes or more old"},
+		{"too coarse", with(func(in *graphite.Inspection) { in.Step = time.Minute }), Fail, "points are 1m0s apart; the shortest window"},
+		{"overwritten", with(func(in *graphite.Inspection) { in.Step = 2 * time.Second }), Fail, "points are 2s apart; graphite.flush is 1s"},
+	})
+}
+
+func TestCarbonAsItIsInstalled(t *testing.T) {
+	t.Parallel()
+	graphite := aim()
+	graphite.FromGraphite = true
+	defaults := carbon.Inspect("testdata/debian")
+	good := carbon.Inspect("testdata/good")
+	check(t, []judged{
+		{"good", Carbon(good, time.Second, graphite), OK, ""},
+		{"what we deploy", Carbon(carbon.Inspect("../../../deploy/graphite"), time.Second, graphite), OK, ""},
+		{"few creates", Carbon(defaults, time.Second, aim()), Fail, "MAX_CREATES_PER_MINUTE = 50"},
+		{"few updates", Carbon(defaults, time.Second, aim()), Warn, "MAX_UPDATES_PER_SECOND = 500"},
+		{"a minute", Carbon(defaults, time.Second, graphite), Fail, "one point in 1m0s"},
+		{"a minute of history", Carbon(defaults, time.Second, aim()), Warn, "one point in 1m0s"},
+		{"thinned out", Carbon(defaults, time.Second, aim()), Warn, "average with xFilesFactor 0.5"},
+		{"overwritten", Carbon(good, 100*time.Millisecond, aim()), Fail, "comes every 100ms"},
+		{"nothing there", Carbon(carbon.Inspect(t.TempDir()), 0, aim()), Fail, "no schema"},
+	})
+}
+
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	r := Report{Findings: []Finding{
+		{Level: OK, What: "fine", Where: "here"},
+		{Level: Fail, What: "bad\x1b[2J", Where: "there", Why: "because", Mend: "first\nsecond"},
+	}}
+	if err := Write(&b, r, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	const want = "ok    fine\n      where here\nfail  bad\uFFFD[2J\n      where there\n      why   because\n      mend  first\n            second\n1 ok, 0 warnings, 1 failures\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+	b.Reset()
+	if err := Write(&b, r, Options{Color: true, Quiet: true}); err != nil || strings.Contains(b.String(), "fine") || !strings.HasPrefix(b.String(), "\x1b[31;1mfail\x1b[0m") {
+		t.Errorf("quiet and coloured: %q, %v", b.String(), err)
+	}
+}

@@ -1,0 +1,134 @@
+package preflight
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+)
+
+// Redis judges the store of hot set, overrides and shared limits.
+func Redis(in redisstore.Inspection, aim Aim) []Finding {
+	l := &list{where: "redis " + strings.Join(in.Addrs, ",")}
+	if in.Err != "" {
+		host, port, _ := strings.Cut(in.Addrs[0], ":")
+		l.add(Fail, Finding{What: "it does not answer: " + in.Err,
+			Why:  "limits are local to each process, live overrides and hot keys of others are not seen",
+			Mend: fmt.Sprintf("redis-cli -h %s -p %s ping   # then start it, or mend redis.addr", host, port)})
+		return l.findings
+	}
+	l.ok("Redis %s answers", in.Version)
+	l.redisRole(in)
+	l.redisMemory(in)
+	l.redisDurability(in)
+	l.redisPace(in, aim)
+	for _, name := range slices.Sorted(maps.Keys(in.Refused)) {
+		l.add(Fail, Finding{What: fmt.Sprintf("%s is refused: %s", name, in.Refused[name]), Why: "the programs need it",
+			Mend: "ACL SETUSER hotparam on >PASSWORD ~hp:* &hp:* +@all -@dangerous +info   # then redis.username, redis.password; on Redis 6 see docs/redis.md"})
+	}
+	if len(in.Refused) == 0 {
+		l.ok("scripts, messages and all commands of ours are allowed")
+	}
+	l.redisPublishers(in)
+	for _, name := range slices.Sorted(maps.Keys(in.Unknown)) {
+		l.unknown(name, in.Unknown[name])
+	}
+	return l.findings
+}
+
+func (l *list) redisRole(in redisstore.Inspection) {
+	if in.Role == "slave" && !in.Cluster {
+		l.add(Fail, Finding{What: "it is a replica", Why: "it refuses writes (READONLY): no limit is shared and nothing is published",
+			Mend: "redis.addr: the address of its master (redis-cli INFO replication: master_host, master_port)"})
+	}
+	if in.Cluster && in.ClusterState != "ok" {
+		l.add(Fail, Finding{What: fmt.Sprintf("the cluster says its state is %q", in.ClusterState),
+			Why: "some or all keys cannot be reached", Mend: "redis-cli --cluster check " + in.Addrs[0]})
+	}
+	if in.WholeOnly {
+		l.add(Warn, Finding{What: "cluster-require-full-coverage is yes",
+			Why:  "when a master dies, all nodes refuse everything until a replica has taken over: all limits are local meanwhile, not just those that lay on it",
+			Mend: fmt.Sprintf("redis-cli --cluster call %s CONFIG SET cluster-require-full-coverage no   # and in redis.conf", in.Addrs[0])})
+	}
+}
+
+func (l *list) redisMemory(in redisstore.Inspection) {
+	evicts := in.MaxMemory > 0 && in.Policy != "noeviction"
+	const mend = "redis-cli CONFIG SET maxmemory-policy noeviction   # and in redis.conf"
+	switch {
+	case evicts && in.Evicted > 0:
+		l.add(Fail, Finding{What: fmt.Sprintf("maxmemory-policy is %s, and %d keys were thrown away", in.Policy, in.Evicted),
+			Why: "limits, hot keys and overrides go like any other key: who was limited or blocked begins anew", Mend: mend})
+	case evicts:
+		l.add(Warn, Finding{What: fmt.Sprintf("maxmemory-policy is %s with maxmemory %s", in.Policy, bytes(in.MaxMemory)),
+			Why: "when memory is full, limits and overrides are thrown away like any other key", Mend: mend})
+	case in.MaxMemory > 0 && in.UsedMemory > in.MaxMemory/5*4:
+		l.add(Warn, Finding{What: fmt.Sprintf("%s of %s of memory are used", bytes(in.UsedMemory), bytes(in.MaxMemory)),
+			Why: "when it is full, writes are refused: limits are local then", Mend: fmt.Sprintf("redis-cli CONFIG SET maxmemory %d", 2*in.MaxMemory)})
+	default:
+		l.ok("no key is thrown away for want of memory")
+	}
+}
+
+func (l *list) redisDurability(in redisstore.Inspection) {
+	switch {
+	case in.AppendOnly:
+		l.ok("what is written survives a restart (appendonly)")
+	case in.Overrides > 0 && !in.SavesToRDB:
+		l.add(Fail, Finding{What: fmt.Sprintf("it holds %d overrides and writes nothing to disk", in.Overrides),
+			Why: "after a restart every live override is gone", Mend: "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
+	case in.Overrides > 0:
+		l.add(Warn, Finding{What: fmt.Sprintf("it holds %d overrides and saves only now and then (RDB)", in.Overrides),
+			Why: "after a crash the overrides of the last minutes are gone", Mend: "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
+	default:
+		l.ok("there is no live override that a restart could lose (appendonly is off)")
+	}
+}
+
+func (l *list) redisPace(in redisstore.Inspection, aim Aim) {
+	what := fmt.Sprintf("100 pings took %v in the middle, %v at worst", in.Median.Round(time.Microsecond), in.Worst.Round(time.Microsecond))
+	const why = "decisions that wait longer than gate.budget are made without it, by on_store_failure"
+	mend := "redis-cli --latency-history; bring it nearer, or gate: {budget: " + (2 * in.Worst).Round(time.Millisecond).String() + "}"
+	switch {
+	case in.Median > aim.Budget:
+		l.add(Fail, Finding{What: what + fmt.Sprintf("; gate.budget is %v", aim.Budget), Why: why, Mend: mend})
+	case in.Median > aim.Budget/2 || in.Worst > aim.Budget:
+		l.add(Warn, Finding{What: what + fmt.Sprintf("; gate.budget is %v", aim.Budget), Why: why, Mend: mend})
+	default:
+		l.ok("%s; gate.budget is %v", what, aim.Budget)
+	}
+	off := in.ClockAhead.Abs()
+	if off <= time.Second {
+		l.ok("its clock differs from this machine's by %v", off.Round(time.Millisecond))
+		return
+	}
+	level := Warn
+	if off >= aim.Hold {
+		level = Fail
+	}
+	l.add(level, Finding{What: fmt.Sprintf("its clock is %v ahead of this machine's", in.ClockAhead.Round(time.Millisecond)),
+		Why:  fmt.Sprintf("hot keys expire by one clock and are made by the other: beyond detect.hold (%v) they come or go at the wrong time", aim.Hold),
+		Mend: "chronyc tracking   # on both machines"})
+}
+
+func (l *list) redisPublishers(in redisstore.Inspection) {
+	live := 0
+	for _, p := range in.Publishers {
+		if p.Live {
+			live++
+		}
+		if p.Takeovers > 0 {
+			l.add(Fail, Finding{What: fmt.Sprintf("aggregator %q changed hands %d times in a second", p.Name, p.Takeovers),
+				Why: "two processes have one name: each takes the other's hot keys away", Mend: "aggregator: {id: another-name}   # a name for each"})
+		}
+	}
+	if live == 0 {
+		l.add(Warn, Finding{What: "no aggregator publishes a hot set in this namespace", Why: "nothing is hot for anybody",
+			Mend: "aggregator --redis.addr " + in.Addrs[0] + "   # and the same namespace in its file"})
+		return
+	}
+	l.ok("%d aggregators publish", live)
+}

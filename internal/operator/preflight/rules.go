@@ -1,0 +1,131 @@
+package preflight
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// Unparsed is the finding about a configuration file that is wrong. Each error
+// names file, line and field.
+func Unparsed(path string, err error) Finding {
+	return Finding{Level: Fail, What: err.Error(), Where: path,
+		Why:  "no program starts with this file, and a running one ignores it at reload",
+		Mend: "hotparam config validate " + path}
+}
+
+// Rules judges the rules of a file. Shared says that there is a Redis.
+func Rules(set *rules.Set, path string, shared bool, now time.Time) []Finding {
+	l := &list{where: path}
+	if path == "" {
+		l.where = "defaults (no --config)"
+	}
+	if len(set.Rules) == 0 {
+		l.add(Fail, Finding{What: "there is no rule", Why: "no program starts with this file, and a running one keeps the rules that it has",
+			Mend: `rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}}]`})
+	}
+	before := len(l.findings)
+	for _, r := range set.Rules {
+		l.rule(r, shared)
+	}
+	for _, o := range set.Overrides {
+		l.override(o, now)
+	}
+	if len(l.findings) == before && len(set.Rules) > 0 {
+		l.ok("%d rules and %d overrides, each can take effect", len(set.Rules), len(set.Overrides))
+	}
+	l.upstreams(set)
+	return l.findings
+}
+
+// upstreams says by which presets the rules read targets, and which have none.
+func (l *list) upstreams(set *rules.Set) {
+	var without []string
+	for _, r := range set.Rules {
+		if r.Upstream.Known {
+			l.ok("rule %s: reads targets as its upstream does: %s", r.Name, r.Upstream)
+		} else {
+			without = append(without, r.Name)
+		}
+	}
+	if len(without) > 0 {
+		l.add(Warn, Finding{What: "no upstream is said for " + strings.Join(without, ", "),
+			Why:  "a hot key is evaded by another spelling that the framework behind takes for the same (/Topic, /topic/, id[]=)",
+			Mend: "upstream: express4   # the framework behind; strict if it is not known. docs/evasion.md has the list"})
+	}
+}
+
+// patience is how long a burst may hide a limit.
+const patience = 60 * time.Second
+
+func (l *list) rule(r *rules.Rule, shared bool) {
+	name := "rule " + r.Name
+	if r.Hot.Least() <= 1 {
+		l.add(Warn, Finding{What: fmt.Sprintf("%s: a single request in %v makes a key hot", name, r.Hot.Window),
+			Why:  "every key that is asked for is published and limited: nothing is left of \"only the hot ones\"",
+			Mend: fmt.Sprintf("hot: {rate: 100, window: %v}   # more than one request in a window", r.Hot.Window)})
+	}
+	if !r.Limit.Set {
+		l.add(Warn, Finding{What: name + ": has no limit", Why: "its hot keys are found and shown, and never limited",
+			Mend: fmt.Sprintf("limit: {algorithm: token_bucket, rate: %g, burst: %g}", r.Hot.Rate, 2*r.Hot.Rate)})
+		return
+	}
+	if r.Limit.Mode == hottype.ModeShadow {
+		l.add(Warn, Finding{What: name + ": its limit is in shadow mode", Why: "what it would deny is counted and let pass",
+			Mend: "limit: {mode: enforce}"})
+	}
+	if r.Limit.Scope == rules.ScopeCluster && !shared {
+		l.add(Warn, Finding{What: name + ": its limit is shared by all limiters, and no Redis is configured",
+			Why: "each process has the whole limit for itself", Mend: "redis: {addr: [\"127.0.0.1:6379\"]}"})
+	}
+	l.ruleBurst(name, r)
+}
+
+// ruleBurst finds a bucket so deep that the limit begins long after the key is
+// hot.
+func (l *list) ruleBurst(name string, r *rules.Rule) {
+	s := r.Limit.Spec
+	if !s.Refills() || s.Window <= 0 || s.Limit <= 0 {
+		return
+	}
+	perSecond := float64(s.Limit) / s.Window.Seconds()
+	if r.Hot.Rate <= perSecond {
+		return // a key at its threshold is within its limit, as may be meant
+	}
+	until := time.Duration(float64(s.Burst) / (r.Hot.Rate - perSecond) * float64(time.Second))
+	if until > patience {
+		l.add(Warn, Finding{What: fmt.Sprintf("%s: at its threshold of %g/s a key spends the burst of %d for %v before anything is denied",
+			name, r.Hot.Rate, s.Burst, until.Round(time.Second)),
+			Why: "most bursts of interest are over by then", Mend: fmt.Sprintf("limit: {rate: %g, burst: %.0f}", perSecond, 2*perSecond)})
+	}
+}
+
+func (l *list) override(o rules.Override, now time.Time) {
+	name := fmt.Sprintf("override of %s", o.Key)
+	switch w := o.Window(now); {
+	case o.Expired(now):
+		l.add(Warn, Finding{What: name + " ended at " + o.Until.UTC().Format(time.RFC3339), Why: "it has no effect any more",
+			Mend: "take it out of the file, or give it another until"})
+	case w == rules.Window{}:
+		l.add(Warn, Finding{What: name + ": no window of its schedule " + o.Schedule.String() + " comes before it ends",
+			Why: "it has no effect any more", Mend: "give it another until"})
+	}
+}
+
+// Counters judges whether there are counters enough for the rates that the rules,
+// or o, say they expect.
+func Counters(set *rules.Set, o detect.Options, path string) []Finding {
+	l := &list{where: path}
+	if path == "" {
+		l.where = "defaults (no --config)"
+	}
+	if err := detect.Check(set, o); err != nil {
+		l.add(Fail, Finding{What: strings.TrimPrefix(err.Error(), "detect: "), Why: "the aggregator does not start with this",
+			Mend: "detect: {counters: …}   # as many as the finding says"})
+	}
+	return l.findings
+}

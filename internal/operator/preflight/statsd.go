@@ -1,0 +1,129 @@
+package preflight
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/transport/statsd"
+)
+
+// Defaults of the Node.js statsd, which holds a setting that is not written.
+const defaultFlush = 10 * time.Second
+
+// StatsD judges a StatsD server.
+func StatsD(in statsd.Inspection, aim Aim) []Finding {
+	l := &list{where: "statsd " + in.Addr}
+	switch {
+	case in.Addr == "":
+	case in.AddrErr != "":
+		l.add(Fail, Finding{What: "counts cannot be sent: " + in.AddrErr, Why: "UDP has no answer: senders lose every count without an error",
+			Mend: "start the server, or mend statsd.addr"})
+	default:
+		l.ok("nothing says that %s does not take datagrams (UDP says no more)", in.Addr)
+	}
+	l.statsdAdmin(in)
+	if in.FileErr != "" {
+		l.add(Fail, Finding{What: "the configuration of the server cannot be read: " + in.FileErr, Where: in.File, Why: "what is not known cannot be judged", Mend: "mend --statsd.config"})
+	}
+	if !in.Known {
+		return l.findings
+	}
+	if in.AdminErr != "" || in.Admin == "" {
+		l.where = in.File
+	}
+	l.statsdFlush(in, aim)
+	l.statsdIdle(in)
+	l.statsdNames(in, aim)
+	for _, name := range in.Unread {
+		l.unknown(name, "its value is not written out in "+in.File)
+	}
+	return l.findings
+}
+
+func (l *list) statsdAdmin(in statsd.Inspection) {
+	switch {
+	case in.Admin == "":
+	case in.AdminErr != "":
+		l.add(Warn, Finding{What: "the management interface does not answer: " + in.AdminErr, Where: in.Admin,
+			Why:  "how the server is set up cannot be seen; other servers than the Node.js one have no such interface",
+			Mend: "mgmt_port: 8126   // in config.js, or give the file: --statsd.config config.js"})
+	case in.Health != "up":
+		l.add(Warn, Finding{What: "the server says its health is " + strconv.Quote(in.Health), Where: in.Admin,
+			Why: "proxies send it nothing", Mend: "echo health up | nc -q1 " + in.Admin})
+	default:
+		l.ok("the server says its health is up (%s)", in.Admin)
+	}
+	if n, err := strconv.ParseInt(in.BadLines, 10, 64); err == nil && n > 0 {
+		l.add(Warn, Finding{What: fmt.Sprintf("the server could not read %d lines", n), Where: in.Admin,
+			Why: "what they counted is lost", Mend: "dumpMessages: true   // in config.js, for a moment: the log shows the lines"})
+	}
+}
+
+func (l *list) statsdFlush(in statsd.Inspection, aim Aim) {
+	flush := FlushOf(in)
+	if flush <= aim.Window {
+		l.ok("flushInterval %v is within the shortest window of %v", flush, aim.Window)
+		return
+	}
+	level, why := Warn, "the history in Graphite does not show what was hot for less; heat itself is judged elsewhere"
+	if aim.FromGraphite {
+		level, why = Fail, "heat is judged by what the server flushes: a key is hot long before it is known, and a short burst never is"
+	}
+	l.add(level, Finding{What: fmt.Sprintf("flushInterval is %v, longer than the shortest window of %v", flush, aim.Window), Why: why,
+		Mend: fmt.Sprintf("flushInterval: %d   // in config.js", min(aim.Window, time.Second).Milliseconds())})
+}
+
+// FlushOf is how often a server hands on what it counted; 0 where its settings
+// are not known.
+func FlushOf(in statsd.Inspection) time.Duration {
+	if !in.Known {
+		return 0
+	}
+	ms, err := strconv.ParseFloat(in.Settings["flushInterval"], 64)
+	if err != nil || ms <= 0 {
+		return defaultFlush
+	}
+	return time.Duration(ms * float64(time.Millisecond))
+}
+
+func (l *list) statsdIdle(in statsd.Inspection) {
+	if in.Settings["deleteIdleStats"] == "true" || in.Settings["deleteCounters"] == "true" {
+		l.ok("counters that are idle are forgotten")
+		return
+	}
+	l.add(Fail, Finding{What: "deleteIdleStats and deleteCounters are off",
+		Why:  "the server keeps every key that was ever counted and sends a 0 for it at every flush, for ever: memory and carbon fill up with yesterday's keys",
+		Mend: "deleteIdleStats: true   // in config.js"})
+}
+
+func (l *list) statsdNames(in statsd.Inspection, aim Aim) {
+	sanitizes := in.Settings["keyNameSanitize"] != "false"
+	switch {
+	case aim.Plain && sanitizes:
+		l.add(Fail, Finding{What: "the server rewrites names (keyNameSanitize), and names.style is plain",
+			Why:  "it drops % and & from names: different keys become one, and none can be read back",
+			Mend: "names: {style: hp1}   # in hotparam's file, for all programs; or keyNameSanitize: false in config.js"})
+	case sanitizes:
+		l.ok("names of style hp1 pass keyNameSanitize unchanged")
+	default:
+		l.ok("the server leaves names as they are")
+	}
+	l.statsdNamespace(in, aim)
+}
+
+// statsdNamespace compares what the server writes with what is read. Without
+// Graphite nobody reads.
+func (l *list) statsdNamespace(in statsd.Inspection, aim Aim) {
+	writes, settings := "stats_counts", "graphite: {prefix: stats_counts, suffix: \"\"}"
+	if in.Settings["graphite > legacyNamespace"] == "false" {
+		writes, settings = "stats.counters", "graphite: {prefix: stats.counters, suffix: count}"
+	}
+	if !aim.FromGraphite || strings.HasPrefix(aim.Prefix, writes) || in.Settings["graphite > globalPrefix"] != "" || in.Settings["graphite > prefixCounter"] != "" {
+		l.ok("counters are written as %s.…", writes)
+		return
+	}
+	l.add(Fail, Finding{What: fmt.Sprintf("counters are written as %s.… (legacyNamespace), and asked for as %s.…", writes, aim.Prefix),
+		Why: "the question finds nothing, or rates per second in the place of counts", Mend: settings + "   # in hotparam's file"})
+}

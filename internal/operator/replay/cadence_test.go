@@ -1,0 +1,171 @@
+package replay_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/clientsketch"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/operator/replay"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// A key that is hot only by its share or its surge crosses nothing by itself:
+// others move its threshold, and only a Tick sees it.
+func TestShareAndSurgeAreFound(t *testing.T) {
+	t.Parallel()
+	var share, surge strings.Builder
+	for s := range 80 { // half of the traffic from the fortieth second on
+		for i := range 110 {
+			if s < 40 || i < 10 {
+				id := fmt.Sprint("x", s*110+i)
+				if i < 10 {
+					id = "42"
+				}
+				fmt.Fprintf(&share, "%d\t192.0.2.%d\tGET\t/topic?id=%s\n", 1_000_000_000+s, i%100, id)
+			}
+		}
+	}
+	for s := range 360 { // twenty times its past in the last minute
+		for i := range 3 + 57*(s/300) {
+			fmt.Fprintf(&surge, "%d\t192.0.2.%d\tGET\t/topic?id=42\n", 1_000_000_000+s, i)
+		}
+	}
+	for name, test := range map[string]struct {
+		heat, log string
+		from      int64
+	}{
+		"share": {"share: 0.5, min_rate: 2", share.String(), 1_000_000_040},
+		"surge": {"surge: 5, min_rate: 2", surge.String(), 1_000_000_300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			set := parse(t, "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {window: 5s, "+test.heat+"}, limit: {rate: 1, burst: 1}}]")
+			rep, err := replay.Run(context.Background(), replay.Config{Rules: set}, text("log", test.log))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(rep.Hot) != 1 || rep.Hot[0].Key != "topic?id=42" || rep.Hot[0].From < test.from || rep.Hot[0].From > test.from+6 ||
+				rep.Denied.Hot == 0 {
+				t.Errorf("hot %+v, denied %+v", rep.Hot, rep.Denied)
+			}
+		})
+	}
+}
+
+// ticked is what a detector says of events that is ticked every 100 ms, from
+// the first event until it has been silent for long: nothing is left out.
+func ticked(set *rules.Set, events []timed, until time.Time) (hot, loops []replay.Span) {
+	d := detect.New(set, detect.Options{})
+	hot, loops = []replay.Span{}, []replay.Span{}
+	begun := map[detect.Kind]map[hottype.Key]replay.Span{detect.Cooled: {}, detect.Ceased: {}} // by how they end
+	tick := func(now time.Time) {
+		_, changes := d.Tick(now)
+		for _, c := range changes {
+			h := &c.Hot
+			begins := replay.Span{Key: h.Key, Rule: h.Rule, From: c.At.Unix(), Clients: h.Clients, Client: h.Client, ClientShare: h.ClientShare}
+			ended := begun[c.Kind][h.Key]
+			ended.Until, ended.PeakRate = c.At.Unix(), h.Peak
+			switch c.Kind {
+			case detect.Became:
+				begun[detect.Cooled][h.Key] = begins
+			case detect.Looped:
+				begun[detect.Ceased][h.Key] = begins
+			case detect.Cooled:
+				hot = append(hot, ended)
+			case detect.Ceased:
+				loops = append(loops, ended)
+			}
+		}
+	}
+	next := events[0].at.Truncate(time.Second)
+	for _, e := range events {
+		for ; !next.After(e.at); next = next.Add(100 * time.Millisecond) {
+			tick(next)
+		}
+		var who hottype.Crowd
+		clientsketch.Add(&who, hottype.ParseClient(e.client), 1)
+		d.Add(e.at, hottype.Count{Key: e.key, N: 1, Second: e.at.Unix(), Crowd: &who})
+	}
+	for ; next.Before(until); next = next.Add(100 * time.Millisecond) {
+		tick(next)
+	}
+	order := func(a, b replay.Span) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Key, b.Key)) }
+	slices.SortStableFunc(hot, order)
+	slices.SortStableFunc(loops, order)
+	return hot, loops
+}
+
+// timed is one request of a log with times finer than a second.
+type timed struct {
+	at     time.Time
+	client string
+	key    hottype.Key
+}
+
+// drawHeat gives what makes a key hot, by every criterion that there is.
+func drawHeat(t *rapid.T) string {
+	ways := rapid.SampledFrom([]string{
+		"rate: 1", "rate: 0.7", "share: 0.5, min_rate: 0.5", "surge: 3, min_rate: 0.5", "rate: 2, share: 0.4, min_rate: 1",
+		"rate: 3, surge: 2, min_rate: 0.2", "share: 0.3, surge: 4, min_rate: 1", "rate: 1.5, share: 0.6, surge: 5, min_rate: 0.4",
+	}).Draw(t, "ways")
+	return fmt.Sprintf("{%s, window: %ds, cool: %dms, cool_ratio: %g, min_clients: %d, max_hot: %d}", ways,
+		rapid.SampledFrom([]int{1, 2, 5, 11}).Draw(t, "window"), rapid.SampledFrom([]int{0, 300, 1000, 2550, 7000}).Draw(t, "cool"),
+		rapid.SampledFrom([]float64{0.5, 0.7, 1}).Draw(t, "ratio"), rapid.SampledFrom([]int{0, 0, 2, 3}).Draw(t, "min clients"),
+		rapid.SampledFrom([]int{0, 1, 2}).Draw(t, "max hot"))
+}
+
+// drawTraffic gives bursts of requests, each of few keys and clients, with
+// silence of every length between them.
+func drawTraffic(t *rapid.T) (all []timed) {
+	at := time.Unix(1_000_000_000, 0).UTC()
+	for range rapid.IntRange(1, 12).Draw(t, "bursts") {
+		at = at.Add(rapid.SampledFrom([]time.Duration{0, 30 * time.Millisecond, time.Second, 4 * time.Second, 70 * time.Second, 25 * time.Minute}).Draw(t, "silence"))
+		gap := rapid.SampledFrom([]int{3, 40, 170, 900, 2000}).Draw(t, "gap")
+		keys, clients := rapid.IntRange(1, 4).Draw(t, "keys"), rapid.IntRange(1, 5).Draw(t, "clients")
+		resource := rapid.SampledFrom([]string{"topic", "topic", "/b"}).Draw(t, "resource")
+		for range rapid.IntRange(1, 100).Draw(t, "requests") {
+			at = at.Add(time.Duration(rapid.IntRange(1, gap).Draw(t, "ms")) * time.Millisecond)
+			all = append(all, timed{
+				at: at, client: fmt.Sprint("192.0.2.", rapid.IntRange(1, clients).Draw(t, "client")),
+				key: hottype.NewKey(resource, fmt.Sprint("id=", rapid.IntRange(1, keys).Draw(t, "key"))),
+			})
+		}
+	}
+	return all
+}
+
+// Replay leaves out the ticks at which nothing can change. What is hot, and a
+// loop, and when, is as if it left out none.
+func TestReplayIsADetectorTickedEvery100ms(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		set := parse(t, fmt.Sprintf(`
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: %s}
+  - {name: "*", params: ["*"], hot: %s}`, drawHeat(rt), drawHeat(rt)))
+		traffic := drawTraffic(rt)
+		var log strings.Builder
+		for _, e := range traffic {
+			path := "/" + strings.TrimPrefix(string(e.key), "/")
+			fmt.Fprintf(&log, "%d.%03d\t%s\tGET\t%s\n", e.at.Unix(), e.at.Nanosecond()/1e6, e.client, path)
+		}
+		rep, err := replay.Run(context.Background(), replay.Config{Rules: set}, text("log", log.String()))
+		if err != nil {
+			rt.Fatal(err)
+		}
+		hot, loops := ticked(set, traffic, traffic[len(traffic)-1].at.Add(time.Minute))
+		if diff := gocmp.Diff(hot, rep.Hot) + gocmp.Diff(loops, rep.Loops); diff != "" {
+			rt.Fatalf("-ticked every 100 ms +replayed\n%s", diff)
+		}
+	})
+}

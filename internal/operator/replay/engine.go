@@ -1,0 +1,197 @@
+package replay
+
+import (
+	"context"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/counting/accesslog"
+	"github.com/hotparam/pipeline/internal/counting/clientsketch"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/hotset"
+)
+
+// publisher is the name under which the one detector publishes.
+const publisher = "replay"
+
+// maxCounters are as many as no log that is read by people fills: its counts are
+// exact, or the report says so (Uncertain). They take memory as they are needed.
+const maxCounters = 1 << 23
+
+// engine judges one second after the other.
+type engine struct {
+	gate     *gate.Gate
+	detector *detect.Detector
+	mirror   hotset.Mirror
+	version  uint64
+
+	keys    *book[string]
+	clients *book[hottype.Client]
+	spans   spans // of hot keys
+	loops   spans
+	seconds hotSeconds
+
+	tally Report // the totals, as they grow
+	last  int64  // the second judged last
+
+	uncertain int64 // the greatest error of a count so far
+
+	judging
+
+	counted []counted     // keys of the request under way
+	who     hottype.Crowd // its client
+	beyond  bool          // one of them has the reserved parameter
+	moments []moment
+	header  accesslog.Header
+}
+
+// counted is one key of a request.
+type counted struct {
+	key hottype.Key
+	id  uint32
+	ok  bool // id is valid: the key has a row
+}
+
+func newEngine(cfg Config) *engine {
+	e := &engine{
+		detector: detect.New(cfg.Rules, detect.Options{Counters: maxCounters}),
+		keys:     newBook[string](cfg.MaxKeys, 5),
+		clients:  newBook[hottype.Client](cfg.MaxKeys, 60),
+		spans:    newSpans(detect.Became, detect.Cooled),
+		loops:    newSpans(detect.Looped, detect.Ceased),
+		seconds:  hotSeconds{numbers: make(map[hottype.Key]uint32)},
+		last:     math.MinInt64,
+	}
+	e.gate = gate.New(gate.Config{
+		Rules: cfg.Rules, Hot: &e.mirror, Counter: (*counter)(e),
+		Local: limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.MaxKeys}),
+	})
+	return e
+}
+
+// counter is what the gate tells the keys of a request to.
+type counter engine
+
+// AddFrom notes one key of the request under way.
+func (c *counter) AddFrom(key []byte, _, _ int64, _ hottype.Client) {
+	id, ok := c.keys.ids[string(key)]
+	if !ok {
+		id, ok = c.keys.enter(string(key))
+	}
+	k := counted{id: id, ok: ok}
+	if ok {
+		k.key = hottype.Key(c.keys.names[id])
+	} else {
+		k.key = hottype.Key(key)
+		c.keys.dropped++
+	}
+	c.beyond = c.beyond || canon.IsMalformed(key)
+	c.counted = append(c.counted, k)
+}
+
+// second judges all requests of one second.
+func (e *engine) second(ctx context.Context, b *bucket) {
+	denied := e.tally.Denied.Total()
+	records := string(b.records)
+	e.moments = spread(records, e.moments)
+	var req hottype.Request
+	for _, m := range e.moments {
+		readRecord(records[m.from:m.to], &req, &e.header)
+		req.Header = &e.header
+		e.request(ctx, time.Unix(b.second, m.nanos).UTC(), &req)
+	}
+	e.keys.close(b.second)
+	e.clients.close(b.second)
+	e.seconds.add(b.second, e.detector.Over(b.second))
+	for _, r := range e.detector.Errors() {
+		e.uncertain = max(e.uncertain, r.Error)
+	}
+	if e.tally.Requests == 0 {
+		e.tally.First = b.second
+	}
+	n := int64(len(e.moments))
+	e.tally.Requests += n
+	e.tally.Last = b.second
+	e.tally.Timeline.add(b.second, n, e.tally.Denied.Total()-denied)
+	e.last = b.second
+}
+
+// request decides one request, then counts it.
+func (e *engine) request(ctx context.Context, now time.Time, req *hottype.Request) {
+	e.judgeUntil(now)
+	id, known := e.client(req)
+	e.counted, e.beyond = e.counted[:0], false
+	v := e.gate.Ask(ctx, now, req)
+	clientsketch.Reset(&e.who)
+	clientsketch.Add(&e.who, req.Client, 1)
+	for _, k := range e.counted {
+		if k.ok {
+			e.keys.count(k.id)
+		}
+		e.detector.Add(now, hottype.Count{Key: k.key, N: 1, Second: now.Unix(), Crowd: &e.who})
+	}
+	e.noteCounts(now)
+	switch {
+	case e.beyond:
+		e.tally.MalformedQueries++
+	case len(e.counted) == 0:
+		e.tally.NoRule++
+	}
+	if known {
+		e.clients.count(id)
+	}
+	if v.Shadowed {
+		e.tally.Shadowed++
+	}
+	if !v.Allowed {
+		e.denied(&v, id, known)
+	}
+}
+
+// client counts who asks. The gate may keep the name of a client, so the
+// request gets one that owns its memory.
+func (e *engine) client(req *hottype.Request) (uint32, bool) {
+	id, ok := e.clients.ids[req.Client]
+	if !ok {
+		req.Client.Name = strings.Clone(req.Client.Name)
+		if id, ok = e.clients.enter(req.Client); !ok {
+			e.clients.dropped++
+			return 0, false
+		}
+	}
+	req.Client = e.clients.names[id]
+	return id, true
+}
+
+// denied counts a denial where it belongs.
+func (e *engine) denied(v *hottype.Verdict, client uint32, known bool) {
+	d := &e.tally.Denied
+	switch v.Reason {
+	case hottype.ReasonIPFixed:
+		d.IPFixed++
+	case hottype.ReasonIPSliding:
+		d.IPSliding++
+	case hottype.ReasonOverride:
+		d.Override++
+	case hottype.ReasonBlocked:
+		d.Blocked++
+	case hottype.ReasonMalformed:
+		d.Malformed++
+	default:
+		d.Hot++
+	}
+	if known {
+		e.clients.rows[client].denied++
+	}
+	if v.Reason == hottype.ReasonIPFixed || v.Reason == hottype.ReasonIPSliding {
+		return
+	}
+	if id, ok := e.keys.ids[string(v.Key)]; ok {
+		e.keys.rows[id].denied++
+	}
+}

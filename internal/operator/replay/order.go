@@ -1,0 +1,139 @@
+package replay
+
+import (
+	"container/heap"
+	"math"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/counting/accesslog"
+)
+
+// order puts requests in order of time by the second. It holds them as records
+// until no line that is late by no more than the allowed can come before them.
+type order struct {
+	seconds map[int64]*bucket
+	heap    secondHeap
+	last    *bucket // where the last record went: the next goes there mostly
+	free    [][]byte
+
+	size, maxSize int64
+	horizon       int64 // newest second handed out; what is not after it is late
+	late          int64
+	early         int64 // seconds handed out because maxSize was reached
+}
+
+// bucket is one second. bucketSize stands for its memory beside the records.
+type bucket struct {
+	second  int64
+	n       int
+	records []byte
+}
+
+const bucketSize = 256
+
+func newOrder(maxSize int64) *order {
+	return &order{seconds: make(map[int64]*bucket), maxSize: maxSize, horizon: math.MinInt64}
+}
+
+// add takes a request, unless it is late.
+func (o *order) add(e *accesslog.Entry, h *accesslog.Header) {
+	if e.Second <= o.horizon {
+		o.late++
+		return
+	}
+	b := o.last
+	if b == nil || b.second != e.Second {
+		b = o.bucket(e.Second)
+		o.last = b
+	}
+	before := len(b.records)
+	b.records = appendRecord(b.records, e, h)
+	b.n++
+	o.size += int64(len(b.records) - before)
+}
+
+// bucket finds or makes the bucket of a second.
+func (o *order) bucket(second int64) *bucket {
+	b := o.seconds[second]
+	if b == nil {
+		b = &bucket{second: second}
+		if n := len(o.free); n > 0 {
+			b.records, o.free = o.free[n-1][:0], o.free[:n-1]
+		}
+		o.seconds[second] = b
+		heap.Push(&o.heap, b)
+		o.size += bucketSize
+	}
+	return b
+}
+
+// next gives the oldest second that is before watermark, or whichever is
+// oldest while too much is held; nil when there is none. The bucket is the
+// caller's until it gives it back with release.
+func (o *order) next(watermark int64) *bucket {
+	if len(o.heap) == 0 {
+		return nil
+	}
+	if o.heap[0].second >= watermark {
+		if o.size <= o.maxSize {
+			return nil
+		}
+		o.early++
+	}
+	b := heap.Pop(&o.heap).(*bucket)
+	delete(o.seconds, b.second)
+	o.size -= int64(len(b.records)) + bucketSize
+	o.horizon = b.second
+	if o.last == b {
+		o.last = nil
+	}
+	return b
+}
+
+// release takes the memory of a bucket for later ones; a few, so that one busy
+// hour is not kept for ever.
+func (o *order) release(b *bucket) {
+	if len(o.free) < 16 && cap(b.records) <= 1<<20 {
+		o.free = append(o.free, b.records)
+	}
+}
+
+// secondHeap has the oldest second first.
+type secondHeap []*bucket
+
+func (h secondHeap) Len() int           { return len(h) }
+func (h secondHeap) Less(i, j int) bool { return h[i].second < h[j].second }
+func (h secondHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *secondHeap) Push(x any)        { *h = append(*h, x.(*bucket)) }
+func (h *secondHeap) Pop() any {
+	old := *h
+	b := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return b
+}
+
+// position is how far a source has come by its own time: the 16th latest time
+// of all its lines, 0 before there are as many. The 16th and not the latest, so
+// that a few lines of a broken clock in the future do not make late what comes
+// after them.
+type position struct {
+	latest [16]int64 // ascending
+}
+
+// add notes the time of a line.
+func (p *position) add(second int64) {
+	if second <= p.latest[0] {
+		return
+	}
+	i := 1
+	for ; i < len(p.latest) && p.latest[i] < second; i++ {
+		p.latest[i-1] = p.latest[i]
+	}
+	p.latest[i-1] = second
+}
+
+func (p *position) reached() int64 { return p.latest[0] }
+
+// wholeSeconds rounds up.
+func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

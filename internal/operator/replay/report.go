@@ -1,0 +1,163 @@
+package replay
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/accesslog"
+)
+
+// Report is what a replay found. Times are unix seconds, in UTC.
+type Report struct {
+	// Requests are the lines that were judged.
+	Requests int64 `json:"requests"`
+	// Malformed lines do not parse; the first of them are in Broken.
+	Malformed int64 `json:"malformed"`
+	// First and Last are the seconds of the earliest and the latest request,
+	// 0 without any.
+	First int64 `json:"first"`
+	Last  int64 `json:"last"`
+	// Keys are the 1000 busiest, ties by key.
+	Keys []Key `json:"keys"`
+	// Hot is when the detector held a key hot, in order of time, then by key.
+	Hot []Span `json:"hot"`
+	// Loops is when a key of a rule with min_clients was over its threshold
+	// because of one or a few clients, and so not hot. Ordered as Hot is.
+	Loops []Span `json:"loops"`
+	// HotSeconds lists for a second that has a request the keys, sorted, whose
+	// count over their rule's window ending with it reaches the threshold,
+	// before any hysteresis. Seconds without such keys are left out.
+	HotSeconds map[int64][]hottype.Key `json:"hot_seconds"`
+	Denied     Denied                  `json:"denied"`
+	// Clients are the 1000 busiest and those with the 100 highest peaks of
+	// each kind, busiest first, ties by client.
+	Clients []Client `json:"clients"`
+
+	// Lines is all lines but comments: Requests + Malformed + Late.
+	Lines int64 `json:"lines"`
+	// Late lines were too far behind the others of their file to be put in
+	// order, and are in no other number.
+	Late int64 `json:"late"`
+	// MalformedQueries are requests beyond the limits of canonical
+	// parameters. They are counted under the reserved parameter.
+	MalformedQueries int64 `json:"malformed_queries"`
+	// NoRule is how many requests no rule counted.
+	NoRule int64 `json:"no_rule"`
+	// Shadowed is how many requests a limit in shadow mode would have denied.
+	Shadowed int64 `json:"shadowed"`
+
+	DistinctKeys    int `json:"distinct_keys"`
+	DistinctClients int `json:"distinct_clients"`
+	// Dropped is what bounds left out; all 0 in the usual case.
+	Dropped  Dropped  `json:"dropped"`
+	Timeline Timeline `json:"timeline"`
+	Sources  []Origin `json:"sources"`
+	// Broken are the first malformed lines of all sources.
+	Broken []BrokenLine `json:"broken"`
+}
+
+// Key is one key of a Report.
+type Key struct {
+	Key      hottype.Key `json:"key"`
+	Requests int64       `json:"requests"`
+	// Peak1s and Peak5s are the most requests in one second and in five
+	// seconds on end; the seconds are the first that end so.
+	Peak1s   int64 `json:"peak_1s"`
+	Peak5s   int64 `json:"peak_5s"`
+	Peak1sAt int64 `json:"peak_1s_at"`
+	Peak5sAt int64 `json:"peak_5s_at"`
+	// Denied by the limit of the hot key, an override or a block.
+	Denied int64 `json:"denied"`
+}
+
+// Client is one client of a Report.
+type Client struct {
+	Client    string `json:"client"`
+	Requests  int64  `json:"requests"`
+	Peak1s    int64  `json:"peak_1s"`
+	Peak60s   int64  `json:"peak_60s"`
+	Peak1sAt  int64  `json:"peak_1s_at"`
+	Peak60sAt int64  `json:"peak_60s_at"`
+	// Denied for whatever reason.
+	Denied int64 `json:"denied"`
+}
+
+// Span is a time during which a key was hot, or a loop.
+type Span struct {
+	Key  hottype.Key `json:"key"`
+	Rule string      `json:"rule"`
+	From int64       `json:"from"`
+	// Until is when it had cooled: not hot any more.
+	Until int64 `json:"until"`
+	// PeakRate is in requests per second over the rule's window.
+	PeakRate float64 `json:"peak_rate"`
+	// Clients is about how many different clients asked for it in the window
+	// when the span began, Client the heaviest of them and ClientShare its part
+	// of the requests, 0 to 1. 0 and "" where the log does not say.
+	Clients     int64   `json:"clients"`
+	Client      string  `json:"client"`
+	ClientShare float64 `json:"client_share"`
+}
+
+// Denied is how many requests would have been denied, by what.
+type Denied struct {
+	Hot       int64 `json:"hot"`
+	IPFixed   int64 `json:"ip_fixed"`
+	IPSliding int64 `json:"ip_sliding"`
+	Override  int64 `json:"override"`
+	Blocked   int64 `json:"blocked"`
+	Malformed int64 `json:"malformed"`
+}
+
+// Total is all of them.
+func (d Denied) Total() int64 {
+	return d.Hot + d.IPFixed + d.IPSliding + d.Override + d.Blocked + d.Malformed
+}
+
+// Dropped is what was left out of the report because of a bound.
+type Dropped struct {
+	// Keys and Clients are requests by those beyond Config.MaxKeys.
+	Keys    int64 `json:"keys"`
+	Clients int64 `json:"clients"`
+	// Spans and HotSeconds are entries beyond 1,000,000.
+	Spans      int64 `json:"spans"`
+	HotSeconds int64 `json:"hot_seconds"`
+	// EarlySeconds were judged before all lines that could have belonged to
+	// them were read, because Config.MaxBuffer was full.
+	EarlySeconds int64 `json:"early_seconds"`
+	// Uncertain is the most requests that the count of a key over its window
+	// was ever short of the truth, because there were more keys than counters.
+	// 0: what was hot is exact.
+	Uncertain int64 `json:"uncertain"`
+}
+
+// Origin is one source of a Report.
+type Origin struct {
+	Name      string           `json:"name"`
+	Format    accesslog.Format `json:"format"`
+	Lines     int64            `json:"lines"` // with comments
+	Malformed int64            `json:"malformed"`
+	Bytes     int64            `json:"bytes"` // as stored
+	// Error is why it was not read to its end, "" when it was.
+	Error string `json:"error,omitempty"`
+}
+
+// BrokenLine is one malformed line.
+type BrokenLine struct {
+	Source string `json:"source"`
+	Line   int64  `json:"line"` // from 1
+	Reason string `json:"reason"`
+}
+
+// WriteJSON writes the report as one JSON document. The same report gives the
+// same bytes. What is not UTF-8 in a key becomes U+FFFD.
+func (r *Report) WriteJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(r); err != nil {
+		return fmt.Errorf("replay: writing the report: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package replay
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// How many of the busiest are in a report, and how many of the highest peaks.
+const (
+	busiest = 1000
+	highest = 100
+)
+
+// report is all that is known by now. It ends the replay: what is hot cools.
+func (r *run) report() *Report {
+	e := r.engine
+	rep := e.tally
+	rep.Hot, rep.Loops = e.finish()
+	rep.HotSeconds = e.seconds.byTime()
+	rep.Keys = e.topKeys()
+	rep.Clients = e.topClients()
+	rep.DistinctKeys, rep.DistinctClients = len(e.keys.names), len(e.clients.names)
+	rep.Lines, rep.Late, rep.Broken = r.lines, r.order.late, slices.Clip(r.broken)
+	rep.Dropped = Dropped{
+		Keys: e.keys.dropped, Clients: e.clients.dropped, Spans: e.spans.dropped + e.loops.dropped,
+		HotSeconds: e.seconds.dropped, EarlySeconds: r.order.early, Uncertain: e.uncertain,
+	}
+	for i, s := range r.sources {
+		o := r.origins[i]
+		o.Lines, o.Bytes = s.line, s.raw.n
+		rep.Sources = append(rep.Sources, o)
+		rep.Malformed += o.Malformed
+	}
+	return rep.complete()
+}
+
+// complete makes lists empty instead of nil, which JSON tells apart.
+func (r *Report) complete() *Report {
+	r.Hot, r.Loops = orEmpty(r.Hot), orEmpty(r.Loops)
+	r.Keys = orEmpty(r.Keys)
+	r.Clients = orEmpty(r.Clients)
+	r.Sources = orEmpty(r.Sources)
+	r.Broken = orEmpty(r.Broken)
+	t := &r.Timeline
+	t.Requests, t.Denied, t.Peak = orEmpty(t.Requests), orEmpty(t.Denied), orEmpty(t.Peak)
+	return r
+}
+
+func orEmpty[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+func (e *engine) topKeys() []Key {
+	ids := e.keys.top(busiest, byRequests, e.keys.names)
+	keys := make([]Key, len(ids))
+	for i, id := range ids {
+		r := &e.keys.rows[id]
+		keys[i] = Key{
+			Key: hottype.Key(e.keys.names[id]), Requests: r.requests, Denied: r.denied,
+			Peak1s: int64(r.peak), Peak5s: int64(r.wide), Peak1sAt: r.peakAt, Peak5sAt: r.wideAt,
+		}
+	}
+	return keys
+}
+
+// topClients are the busiest, and those with the highest peaks: a crawler that
+// comes once is among few busiest, but it is whom the per-IP windows are for.
+func (e *engine) topClients() []Client {
+	texts := make([]string, len(e.clients.names))
+	for i, c := range e.clients.names {
+		texts[i] = c.String()
+	}
+	ids := e.clients.top(busiest, byRequests, texts)
+	ids = append(ids, e.clients.top(highest, byPeak, texts)...)
+	ids = append(ids, e.clients.top(highest, byWide, texts)...)
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	clients := make([]Client, len(ids))
+	for i, id := range ids {
+		r := &e.clients.rows[id]
+		clients[i] = Client{
+			Client: texts[id], Requests: r.requests, Denied: r.denied,
+			Peak1s: int64(r.peak), Peak60s: int64(r.wide), Peak1sAt: r.peakAt, Peak60sAt: r.wideAt,
+		}
+	}
+	slices.SortFunc(clients, func(a, b Client) int {
+		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Client, b.Client))
+	})
+	return clients
+}

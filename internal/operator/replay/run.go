@@ -1,0 +1,248 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/counting/accesslog"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// Run reads all sources to their end and reports. Sources are merged by time,
+// so rotated files may come in any order, and files of several servers are
+// seen as one traffic.
+//
+// A source that cannot be read (further) is an error beside a report of all
+// that could be read. Only when ctx ends or cfg is wrong is there less: the
+// report is then of what had been judged, or nil.
+func Run(ctx context.Context, cfg Config, logs ...Source) (*Report, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	r := &run{
+		cfg: cfg, order: newOrder(cfg.MaxBuffer), engine: newEngine(cfg),
+		lateness: wholeSeconds(cfg.Lateness), pace: pace{speed: cfg.Speed},
+	}
+	r.keepAgent, r.keepReferer = headersOf(cfg.Rules)
+	for _, l := range logs {
+		r.open(l)
+	}
+	if err := r.read(ctx); err != nil {
+		return r.report(), err
+	}
+	return r.report(), errors.Join(r.errs...)
+}
+
+// run is one replay under way.
+type run struct {
+	cfg      Config
+	sources  []*source
+	origins  []Origin // parallel to sources
+	order    *order
+	engine   *engine
+	pace     pace
+	lateness int64
+
+	// Which headers the rules look at; the others are not kept.
+	keepAgent, keepReferer bool
+
+	lines  int64
+	broken []BrokenLine
+	errs   []error
+	entry  accesslog.Entry
+}
+
+// headersOf tells whether rules look at User-Agent and Referer.
+func headersOf(set *rules.Set) (agent, referer bool) {
+	note := func(name string) {
+		agent = agent || strings.EqualFold(name, "User-Agent")
+		referer = referer || strings.EqualFold(name, "Referer")
+	}
+	for _, c := range set.Classes {
+		note(c.Header)
+	}
+	for _, r := range set.Rules {
+		for _, p := range r.Params {
+			if name, ok := strings.CutPrefix(p.Name, "header."); ok {
+				note(name)
+			}
+		}
+	}
+	return agent, referer
+}
+
+// open adds a source. One that cannot be opened is there, but at its end.
+func (r *run) open(l Source) {
+	src, err := open(l, r.cfg.Format, r.cfg.Log)
+	origin := Origin{Name: l.Name}
+	if err != nil {
+		src = &source{name: l.Name, raw: &countingReader{}, done: true}
+		origin.Error = err.Error()
+		r.errs = append(r.errs, err)
+	}
+	origin.Format = src.format
+	r.sources, r.origins = append(r.sources, src), append(r.origins, origin)
+}
+
+// read takes blocks from whichever source is furthest behind, so that all
+// advance together, and judges the seconds that are complete.
+func (r *run) read(ctx context.Context) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		i := r.furthestBehind()
+		if i < 0 {
+			return r.judge(ctx, math.MaxInt64)
+		}
+		r.block(i)
+		if err := r.judge(ctx, r.watermark()); err != nil {
+			return err
+		}
+		r.progress()
+	}
+}
+
+// furthestBehind is the index of the source to read next, -1 at the end of all.
+func (r *run) furthestBehind() int {
+	best := -1
+	for i, s := range r.sources {
+		if !s.done && (best < 0 || s.pos.reached() < r.sources[best].pos.reached()) {
+			best = i
+		}
+	}
+	return best
+}
+
+// watermark is the second before which every source has told all that it will
+// tell on time.
+func (r *run) watermark() int64 {
+	i := r.furthestBehind()
+	if i < 0 {
+		return math.MaxInt64
+	}
+	return r.sources[i].pos.reached() - r.lateness
+}
+
+// block reads one block of lines.
+func (r *run) block(i int) {
+	src := r.sources[i]
+	for {
+		text, err := src.next()
+		switch {
+		case src.done:
+			r.ended(i, err)
+			return
+		case err != nil:
+			r.lines++
+			r.malformed(i, err.Error())
+		default:
+			r.take(i, text)
+		}
+		if !src.pending() {
+			return
+		}
+	}
+}
+
+// take reads one line into the order.
+func (r *run) take(i int, text string) {
+	e, src := &r.entry, r.sources[i]
+	err := src.format.Parse(text, e)
+	if errors.Is(err, accesslog.ErrSkip) {
+		return
+	}
+	r.lines++
+	if err != nil {
+		r.malformed(i, strings.TrimPrefix(err.Error(), "accesslog: "))
+		return
+	}
+	src.pos.add(e.Second)
+	var kept accesslog.Header
+	if r.keepAgent {
+		kept.UserAgent = e.Request.Header.Get("User-Agent")
+	}
+	if r.keepReferer {
+		kept.Referer = e.Request.Header.Get("Referer")
+	}
+	r.order.add(e, &kept)
+}
+
+// maxBroken is how many malformed lines are shown.
+const maxBroken = 10
+
+func (r *run) malformed(i int, reason string) {
+	r.origins[i].Malformed++
+	if len(r.broken) < maxBroken {
+		r.broken = append(r.broken, BrokenLine{Source: r.sources[i].name, Line: r.sources[i].line, Reason: reason})
+	}
+}
+
+// ended notes how a source ended.
+func (r *run) ended(i int, err error) {
+	if errors.Is(err, io.EOF) {
+		return
+	}
+	src := r.sources[i]
+	err = fmt.Errorf("replay: %s: reading after line %d: %w; the report holds what is before", src.name, src.line, err)
+	r.origins[i].Error = err.Error()
+	r.errs = append(r.errs, err)
+}
+
+// judge judges all seconds before the watermark.
+func (r *run) judge(ctx context.Context, before int64) error {
+	for b := r.order.next(before); b != nil; b = r.order.next(before) {
+		if err := r.pace.wait(ctx, b.second); err != nil {
+			return err
+		}
+		r.engine.second(ctx, b)
+		r.order.release(b)
+		if r.cfg.Speed > 0 {
+			r.progress()
+		}
+	}
+	return ctx.Err()
+}
+
+func (r *run) progress() {
+	if r.cfg.Progress == nil {
+		return
+	}
+	p := Progress{Lines: r.lines, Second: r.engine.tally.Last}
+	for _, s := range r.sources {
+		p.Bytes += s.raw.n
+	}
+	r.cfg.Progress(p)
+}
+
+// pace makes the log pass at a speed, counted from its first second.
+type pace struct {
+	speed  float64 // 0: no waiting
+	began  time.Time
+	second int64 // of the log at began
+}
+
+// wait returns when a second of the log has come.
+func (p *pace) wait(ctx context.Context, second int64) error {
+	if p.speed == 0 {
+		return ctx.Err()
+	}
+	if p.began.IsZero() {
+		p.began, p.second = time.Now(), second
+	}
+	passed := float64(second-p.second) / p.speed * float64(time.Second)
+	timer := time.NewTimer(time.Until(p.began.Add(time.Duration(min(passed, math.MaxInt64/2)))))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,31 @@
+package udpstat
+
+import (
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// receiveBuffer is how many bytes of a socket's receive buffer can be used.
+func receiveBuffer(conn *net.UDPConn) (int64, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return -1, fmt.Errorf("kernel: %w", err)
+	}
+	size, sizeErr := -1, error(nil)
+	err = raw.Control(func(fd uintptr) {
+		size, sizeErr = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF)
+	})
+	if err != nil || sizeErr != nil {
+		return -1, fmt.Errorf("kernel: read the receive buffer back: %w", firstOf(err, sizeErr))
+	}
+	return int64(size) / 2, nil
+}
+
+func firstOf(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}

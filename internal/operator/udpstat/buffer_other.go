@@ -1,0 +1,13 @@
+//go:build !linux
+
+package udpstat
+
+import (
+	"errors"
+	"net"
+)
+
+// receiveBuffer is not known.
+func receiveBuffer(*net.UDPConn) (int64, error) {
+	return -1, errors.New("kernel: the granted receive buffer can be read on Linux only")
+}

@@ -1,0 +1,139 @@
+package udpstat
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Inspection is what the kernel says. Numbers are -1 where it does not.
+type Inspection struct {
+	// MaxBuffer is net.core.rmem_max, in bytes: the most that a socket gets when
+	// it asks.
+	MaxBuffer int64
+	// Asked and Granted are the receive buffer that a socket asked for and
+	// could use, in bytes.
+	Asked, Granted int64
+	// Before and After are the machine's counters of UDP, Between apart.
+	Before, After UDP
+	Between       time.Duration
+	// Err is why some of this is not known.
+	Err string
+}
+
+// UDP are counters since the machine started.
+type UDP struct {
+	InDatagrams  int64
+	InErrors     int64
+	RcvbufErrors int64 // thrown away because a socket's buffer was full
+}
+
+// Inspect asks for a receive buffer of some bytes on a socket of its own, and
+// looks at the counters twice. It takes as long as between.
+func Inspect(ctx context.Context, buffer int, between time.Duration) Inspection {
+	return inspect(ctx, "/proc", buffer, between)
+}
+
+func inspect(ctx context.Context, proc string, buffer int, between time.Duration) Inspection {
+	in := Inspection{MaxBuffer: -1, Asked: int64(buffer), Granted: -1, Between: between}
+	var problems []string
+	note := func(err error) {
+		if err != nil {
+			problems = append(problems, err.Error())
+		}
+	}
+	var err error
+	in.MaxBuffer, err = readNumber(filepath.Join(proc, "sys/net/core/rmem_max"))
+	note(err)
+	in.Granted, err = grant(ctx, buffer)
+	note(err)
+	in.Before, err = readUDP(filepath.Join(proc, "net/snmp"))
+	note(err)
+	if err == nil {
+		select {
+		case <-time.After(between):
+		case <-ctx.Done():
+		}
+		in.After, err = readUDP(filepath.Join(proc, "net/snmp"))
+		note(err)
+	}
+	in.Err = strings.Join(problems, "; ")
+	return in
+}
+
+func readNumber(path string) (int64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return -1, fmt.Errorf("kernel: %w", err)
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return -1, fmt.Errorf("kernel: %s: %w", path, err)
+	}
+	return n, nil
+}
+
+// grant opens a socket on loopback, asks, and reads back. The kernel counts its
+// own book-keeping in: it doubles what was asked, so half of what it says can
+// be used.
+func grant(ctx context.Context, buffer int) (int64, error) {
+	var lc net.ListenConfig
+	pc, err := lc.ListenPacket(ctx, "udp", "127.0.0.1:0")
+	if err != nil {
+		return -1, fmt.Errorf("kernel: open a UDP socket: %w", err)
+	}
+	defer pc.Close()
+	conn, ok := pc.(*net.UDPConn)
+	if !ok {
+		return -1, fmt.Errorf("kernel: a UDP socket is a %T", pc)
+	}
+	if err := conn.SetReadBuffer(buffer); err != nil {
+		return -1, fmt.Errorf("kernel: ask for a receive buffer of %d bytes: %w", buffer, err)
+	}
+	return receiveBuffer(conn)
+}
+
+// readUDP reads the two lines "Udp: names" and "Udp: numbers".
+func readUDP(path string) (UDP, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return UDP{}, fmt.Errorf("kernel: %w", err)
+	}
+	defer f.Close()
+	var names []string
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) == 0 || fields[0] != "Udp:" {
+			continue
+		}
+		if names == nil {
+			names = fields
+			continue
+		}
+		return udpOf(names, fields, path)
+	}
+	return UDP{}, fmt.Errorf("kernel: %s has no Udp lines", path)
+}
+
+func udpOf(names, values []string, path string) (UDP, error) {
+	var u UDP
+	for i, name := range names[:min(len(names), len(values))] {
+		to := map[string]*int64{"InDatagrams": &u.InDatagrams, "InErrors": &u.InErrors, "RcvbufErrors": &u.RcvbufErrors}[name]
+		if to == nil {
+			continue
+		}
+		n, err := strconv.ParseInt(values[i], 10, 64)
+		if err != nil {
+			return u, fmt.Errorf("kernel: %s: %s: %w", path, name, err)
+		}
+		*to = n
+	}
+	return u, nil
+}

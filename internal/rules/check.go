@@ -1,0 +1,209 @@
+package rules
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+)
+
+// checkRules finds what is wrong between fields and between rules.
+func (p *parser) checkRules() {
+	seen := map[string]value{}
+	for i, r := range p.set.Rules {
+		v := p.rules[i]
+		if before, twice := seen[r.Name]; twice && r.Name != "" {
+			v.at("name").fail("%q is the name of the rule in line %d too", r.Name, before.node.Line)
+		}
+		seen[r.Name] = v
+		p.checkParams(r, v)
+		p.takeUpstream(r)
+		if v.failed() {
+			continue
+		}
+		if _, err := newRoute(r); err != nil {
+			v.at("params").fail("%s", err)
+		}
+		p.checkReachable(i)
+		r.values = p.checkValues(r, v)
+	}
+}
+
+func (p *parser) checkParams(r *Rule, v value) {
+	seen := map[string]bool{}
+	for _, q := range r.Params {
+		switch name, where := q.source(); {
+		case q.Name == "":
+		case seen[q.Name]:
+			v.at("params").fail("%q stands twice", cut(q.Name))
+		case where == "" && len(name) > p.set.Limits.NameBytes:
+			v.at("params").fail("%q has more than %d bytes (limits.name_bytes)", cut(name), p.set.Limits.NameBytes)
+		}
+		seen[q.Name] = true
+	}
+}
+
+// checkReachable finds a rule that an earlier rule leaves nothing to.
+func (p *parser) checkReachable(i int) {
+	late := p.set.Rules[i]
+	if late.IsCatchAll() {
+		return
+	}
+	for j, early := range p.set.Rules[:i] {
+		if early.IsCatchAll() || early.Continue || p.rules[j].failed() || !early.Match.covers(late.Match) {
+			continue
+		}
+		p.rules[i].at("match").fail("no request comes here: rule %q in line %d takes them all (the first rule that matches counts; see continue)",
+			early.Name, p.rules[j].node.Line)
+		return
+	}
+}
+
+// covers reports whether every request that b selects is selected by a.
+func (a Pattern) covers(b Pattern) bool {
+	x, _ := parsePath(a.Path)
+	y, _ := parsePath(b.Path)
+	methods := a.Methods
+	if slices.Contains(methods, "GET") {
+		methods = append(slices.Clone(methods), "HEAD")
+	}
+	return pathCovers(x, y) && holdsAll(methods, b.Methods) && holdsAll(a.Hosts, b.Hosts)
+}
+
+// holdsAll reports whether a list, which stands for everything when it is
+// empty, has every entry of another.
+func holdsAll(list, other []string) bool {
+	if len(list) == 0 {
+		return true
+	}
+	return len(other) > 0 && !slices.ContainsFunc(other, func(s string) bool { return !slices.Contains(list, s) })
+}
+
+func pathCovers(a, b []segment) bool {
+	if a == nil {
+		return true
+	}
+	for i, s := range a {
+		if i >= len(b) {
+			return false
+		}
+		t := b[i]
+		switch s.kind {
+		case rest:
+			return true
+		case one:
+			if t.kind != one && t.kind != literal {
+				return false
+			}
+		default:
+			if t.kind != s.kind || t.text != s.text {
+				return false
+			}
+		}
+	}
+	return len(a) == len(b)
+}
+
+// checkValues finds limits for keys that the rule never has.
+func (p *parser) checkValues(r *Rule, v value) map[hottype.Key]Limit {
+	list := v.at("limit.values")
+	values := map[hottype.Key]Limit{}
+	for _, l := range r.Values {
+		resource, params := l.Key.Cut()
+		if _, twice := values[l.Key]; twice {
+			list.fail("key %q stands twice", cut(string(l.Key)))
+		}
+		values[l.Key] = l.Limit
+		if err := canon.Check(l.Key); err != nil {
+			list.fail("%s", err)
+			continue
+		}
+		if resource != r.Name && (!r.IsCatchAll() || resource[0] != '/') {
+			list.fail("key %q is not one of rule %q; write %q", cut(string(l.Key)), r.Name, cut(r.Name+"?"+params))
+		}
+		if name, ok := r.untracked(params); ok {
+			list.fail("key %q has parameter %q, which the rule does not track", cut(string(l.Key)), cut(name))
+		}
+		if name, ok := r.Repeated(params); ok {
+			list.fail("key %q has parameter %q twice, and the rule's keys have one value of it (see duplicates)", cut(string(l.Key)), cut(name))
+		}
+	}
+	return values
+}
+
+// untracked gives the first parameter of a key that the rule never writes.
+func (r *Rule) untracked(params string) (string, bool) {
+	if r.AllQuery || params == "" || params == canon.Malformed {
+		return "", false
+	}
+	for pair := range strings.SplitSeq(params, "&") {
+		name, _, _ := strings.Cut(pair, "=")
+		name = canon.Unescape(name)
+		if !slices.ContainsFunc(r.Params, func(q Param) bool { return q.Name == name }) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// Repeated gives the first parameter that stands twice in canonical parameters
+// though no key of the rule has two values of it.
+func (r *Rule) Repeated(params string) (string, bool) {
+	var last string
+	for i, pair := range strings.Split(params, "&") {
+		name, _, _ := strings.Cut(pair, "=")
+		if name = canon.Unescape(name); i > 0 && name == last && r.duplicates(name) != canon.DuplicatesAll {
+			return name, true
+		}
+		last = name
+	}
+	return "", false
+}
+
+// duplicates is how the values of a query parameter are treated.
+func (r *Rule) duplicates(name string) (d canon.Duplicates) {
+	for _, q := range r.Params {
+		if q.Name == name {
+			return q.Normal.Duplicates
+		}
+		if q.Name == "*" {
+			d = q.Normal.Duplicates
+		}
+	}
+	return d
+}
+
+// checkOverrides finds overrides that stand twice or for no rule.
+func (p *parser) checkOverrides() {
+	names := map[string]bool{}
+	for _, r := range p.set.Rules {
+		names[r.Name] = true
+	}
+	type place struct {
+		key  string
+		when Schedule
+	}
+	ids, keys := map[string]bool{}, map[place]bool{}
+	for i, o := range p.set.Overrides {
+		v := p.overrides[i]
+		if v.failed() {
+			continue
+		}
+		at := place{o.Key, o.Schedule}
+		if ids[o.ID] || keys[at] {
+			v.fail("another override has the same id, or the same key and schedule")
+		}
+		ids[o.ID], keys[at] = true, true
+		resource := hottype.Key(o.Key).Resource()
+		if o.IsPattern() || names[resource] || strings.HasPrefix(resource, "!") {
+			continue
+		}
+		if resource[0] != '/' {
+			v.at("key").fail("there is no rule %q%s", cut(resource), Suggest(resource, slices.Sorted(maps.Keys(names))))
+		} else if !names["*"] {
+			v.at("key").fail(`%q is the key of a path, and there is no catch-all rule "*"`, cut(o.Key))
+		}
+	}
+}

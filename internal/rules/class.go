@@ -1,0 +1,76 @@
+package rules
+
+import (
+	"hash/maphash"
+	"strings"
+	"sync/atomic"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+const (
+	// classSlots is how many header values each class remembers.
+	classSlots = 512
+	// longestRemembered and longestHeader bound, in bytes, what is kept in
+	// memory and what is looked at.
+	longestRemembered = 512
+	longestHeader     = 4096
+)
+
+// classIndex is a class that remembers what its pattern said of a header.
+//
+// A regular expression over a User-Agent takes a microsecond or more, which is
+// several times what all else costs for a request. Most requests carry one of
+// few values. So each class keeps the last answers in a table: a value has one
+// slot, by its hash, and a newcomer takes the slot over. A flood of random
+// values costs what it would cost without the table.
+type classIndex struct {
+	class *Class
+	seed  maphash.Seed
+	slots [classSlots]atomic.Pointer[classAnswer]
+}
+
+// classAnswer is immutable.
+type classAnswer struct {
+	value string
+	in    bool
+}
+
+func newClassIndex(c *Class) *classIndex {
+	return &classIndex{class: c, seed: maphash.MakeSeed()}
+}
+
+// takes reports whether a header value is in the class. An oversized one is
+// not: cutting it would let an anchored pattern see an end where there is none.
+func (c *classIndex) takes(value string) bool {
+	if len(value) > longestHeader {
+		return false
+	}
+	if len(value) > longestRemembered {
+		return c.class.Pattern.MatchString(value)
+	}
+	slot := &c.slots[maphash.String(c.seed, value)%classSlots]
+	if a := slot.Load(); a != nil && a.value == value {
+		return a.in
+	}
+	// The copy lets go of the header block that the value is a part of.
+	a := &classAnswer{value: strings.Clone(value), in: c.class.Pattern.MatchString(value)}
+	slot.Store(a)
+	return a.in
+}
+
+// ClassOf gives the first class whose pattern matches its header, nil for
+// everybody. A header that is absent is matched as "". Headers over 4 KiB are
+// in no class.
+func (s *Set) ClassOf(h hottype.Header) *Class {
+	for _, c := range s.index.classes {
+		value := ""
+		if h != nil {
+			value = h.Get(c.class.Header)
+		}
+		if c.takes(value) {
+			return c.class
+		}
+	}
+	return nil
+}

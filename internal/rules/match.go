@@ -1,0 +1,254 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/upstream"
+)
+
+// MaxKeys is how many keys of a request are limited: as many as a store takes
+// charges at once, beside two per-IP windows. More rules with Continue than that
+// only count.
+const MaxKeys = limit.MaxCharges - 2
+
+// Match is one key of a request, and the rule that counts it. A request that has
+// several keys under one rule has as many matches of it, side by side.
+type Match struct {
+	Rule *Rule
+	// Key is in memory of the Scratch: valid until it is used again.
+	Key []byte
+	// Malformed is true where the request is beyond the limits and Key has
+	// the reserved parameter.
+	Malformed bool
+}
+
+// Scratch is memory that [Set.Match] reuses between calls. The zero value is
+// ready; it is not for concurrent use.
+type Scratch struct {
+	matches []Match
+	further int // keys beside the first of each rule
+	key     []byte
+	values  []canon.Value
+	canon   canon.Scratch
+	path    []byte   // paths as upstreams read them, one behind the other
+	paths   []string // those of the matcher's paths; "": not made yet
+}
+
+// matcher finds the rules for a request.
+type matcher struct {
+	byName map[string]*Rule
+	// exact has, for each path that some pattern writes out, every route that
+	// takes this path, in file order. open has the routes of all other paths:
+	// those with a wildcard, or without a path.
+	exact map[string][]*route
+	open  []*route
+	all   []*route
+	// catchAll is tried last.
+	catchAll *route
+	classes  []*classIndex
+	// further is how many keys a request can have beside the first of each rule, so
+	// that further values never push the key of a later rule out of MaxKeys.
+	further int
+	paths   []upstream.Path // the ways in which paths are read, each once
+	spelled bool            // some rule knows its upstream
+}
+
+// compile builds the index of a set whose rules have been checked.
+func (s *Set) compile() error {
+	m := matcher{byName: map[string]*Rule{}, exact: map[string][]*route{}, further: MaxKeys - 1}
+	for _, r := range s.Rules {
+		if r.Continue {
+			m.further--
+		}
+		rt, err := newRoute(r)
+		if err != nil {
+			return err
+		}
+		m.byName[r.Name] = r
+		m.readings(rt)
+		rt.spell()
+		if r.IsCatchAll() {
+			m.catchAll = rt
+			continue
+		}
+		m.all = append(m.all, rt)
+	}
+	for _, rt := range m.all {
+		path := m.onlyPath(rt)
+		if path == "" {
+			m.open = append(m.open, rt)
+		}
+		if path == "" || m.exact[path] != nil {
+			continue
+		}
+		m.exact[path] = slices.DeleteFunc(slices.Clone(m.all), func(o *route) bool {
+			return o.segs != nil && !o.takesPath(path, &o.usual, make([]canon.Value, o.slots))
+		})
+	}
+	for _, c := range s.Classes {
+		m.classes = append(m.classes, newClassIndex(c))
+	}
+	s.index = m
+	return nil
+}
+
+// onlyPath gives the one path without escapes that a route takes, "" where it takes
+// others too, or where the path has to be read first.
+func (m *matcher) onlyPath(rt *route) string {
+	var b strings.Builder
+	for _, s := range rt.segs {
+		if s.kind != literal && s.kind != end || strings.ContainsAny(s.text, "/%") {
+			return ""
+		}
+		text := s.text
+		if rt.usual.path != asSent {
+			text = s.canon
+		}
+		b.WriteString("/" + text)
+	}
+	path := b.String()
+	if rt.usual.fold {
+		path = strings.ToLower(path)
+	}
+	if m.spelled && !upstream.Canonical(path) {
+		return ""
+	}
+	return path
+}
+
+// candidates gives the routes that may take a path, in file order, and whether the
+// path is as every upstream reads it, so that prefixes of it can be compared.
+func (m *matcher) candidates(path string) (routes []*route, plain bool) {
+	if routes, ok := m.exact[path]; ok {
+		return routes, true
+	}
+	if m.spelled {
+		return m.open, upstream.Canonical(path)
+	}
+	if strings.IndexByte(path, '%') >= 0 {
+		return m.all, false // it may be one that a pattern writes without escapes
+	}
+	return m.open, true
+}
+
+// Match gives the rules that count a request, with its keys under each: none,
+// one, or several where rules have Continue or parameters several values. The
+// result is valid until sc is used again. Nothing is allocated once sc has grown.
+func (s *Set) Match(req *hottype.Request, sc *Scratch) []Match {
+	sc.matches, sc.further, sc.key = sc.matches[:0], 0, sc.key[:0]
+	if hottype.TargetFault(req.Method, req.Target) != "" {
+		return s.matchFaulty(req, sc)
+	}
+	path, query := req.Split()
+	routes, plain := s.index.candidates(path)
+	if !plain && s.index.spelled {
+		return s.matchSpelled(req, path, query, sc)
+	}
+	for _, rt := range routes {
+		if plain && !strings.HasPrefix(path, rt.prefix) || !rt.matches(req, path, &rt.usual, sc) {
+			continue
+		}
+		s.add(rt, req, rt.rule.Name, query, sc)
+		if !rt.rule.Continue {
+			return sc.matches
+		}
+	}
+	if rt := s.index.catchAll; rt != nil && rt.matches(req, path, &rt.usual, sc) {
+		if len(path) > s.Limits.QueryBytes || forges(path) {
+			s.addForeign(rt, path, sc)
+		} else {
+			s.add(rt, req, path, query, sc)
+		}
+	}
+	return sc.matches
+}
+
+// add appends a match for each key. Keys are written one behind the other; where
+// the memory grows, earlier keys stay where they are.
+func (s *Set) add(rt *route, req *hottype.Request, resource, query string, sc *Scratch) {
+	rt.readHeaders(req, sc.values)
+	at := len(sc.key)
+	key, n := rt.rule.selector.Append(append(sc.key, resource...), query, sc.values, &s.Limits, &sc.canon)
+	if n > 1 {
+		if sc.further += n - 1; sc.further > s.index.further {
+			key, n = canon.AppendMalformed(append(sc.key, resource...)), 0
+		}
+	}
+	sc.found(rt.rule, key, at, n == 0)
+	for k := 1; k < n; k++ {
+		at = len(sc.key)
+		sc.found(rt.rule, sc.canon.AppendKey(append(sc.key, resource...), k), at, false)
+	}
+}
+
+// forges reports whether a path could be mistaken for the resource of a rule
+// or for a reserved key. No path with a slash can; "*" of OPTIONS and the
+// "host:443" of CONNECT cannot either.
+func forges(path string) bool {
+	return path[0] == '!' || path[0] != '/' && resourceName.MatchString(path)
+}
+
+// addForeign appends the match of a path that cannot be a resource: one beyond
+// the limits is cut, and one that forges another key is not repeated.
+func (s *Set) addForeign(rt *route, path string, sc *Scratch) {
+	if forges(path) {
+		path = "/"
+	}
+	path = path[:min(len(path), s.Limits.QueryBytes)]
+	at := len(sc.key)
+	sc.found(rt.rule, canon.AppendMalformed(append(sc.key, path...)), at, true)
+}
+
+// found appends a match whose key begins at a place in sc.key. It is filled
+// where it stands; to copy one there takes a tenth of the whole request.
+func (sc *Scratch) found(r *Rule, key []byte, at int, malformed bool) {
+	sc.key = key
+	n := len(sc.matches)
+	sc.matches = slices.Grow(sc.matches, 1)[:n+1]
+	m := &sc.matches[n]
+	m.Rule, m.Key, m.Malformed = r, key[at:len(key):len(key)], malformed
+}
+
+// readHeaders leaves the values of headers behind those of the path. A header
+// that is absent or empty gives no pair.
+func (rt *route) readHeaders(req *hottype.Request, values []canon.Value) {
+	if len(rt.headers) == 0 {
+		return
+	}
+	values = values[len(values)-len(rt.headers):]
+	for i, name := range rt.headers {
+		text := req.Host
+		if name != "Host" {
+			text = ""
+			if req.Header != nil {
+				text = req.Header.Get(name)
+			}
+		}
+		values[i] = canon.Value{Text: text, Present: text != ""}
+	}
+}
+
+// RuleFor gives the rule that counts under a resource, the catch-all for paths
+// and for names without a rule, nil where there is none.
+func (s *Set) RuleFor(resource string) *Rule {
+	if r := s.index.byName[resource]; r != nil {
+		return r
+	}
+	return s.index.byName["*"]
+}
+
+// LimitFor gives the limit of a hot key: that of the rule's value list, else
+// the rule's own.
+func (r *Rule) LimitFor(key hottype.Key) Limit {
+	if len(r.Values) == 0 {
+		return r.Limit
+	}
+	if l, ok := r.values[key]; ok {
+		return l
+	}
+	return r.Limit
+}

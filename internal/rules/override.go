@@ -1,0 +1,210 @@
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/canon"
+)
+
+// ErrNoOverride says that no override has the given ID.
+var ErrNoOverride = errors.New("rules: no such override")
+
+// Bounds of an override, in bytes.
+const (
+	maxKeyBytes    = 4096
+	maxReasonBytes = 1024
+	maxAuthorBytes = 256
+)
+
+// Change is one entry of the audit of live overrides.
+type Change struct {
+	At     time.Time `json:"at"`
+	Author string    `json:"author"`
+	// Action is ChangePut or ChangeDelete. An undo is one of them too: it puts
+	// back, or removes, what another change did.
+	Action string `json:"action"`
+	ID     string `json:"id"`
+	// Before is nil where there was none, After where there is none any more.
+	Before *Override `json:"before,omitempty"`
+	After  *Override `json:"after,omitempty"`
+}
+
+// The actions of a change.
+const (
+	ChangePut    = "put"
+	ChangeDelete = "delete"
+)
+
+// Validate reports what makes an override unusable. The ID may be empty.
+func (o Override) Validate() error {
+	if err := o.validateKey(); err != nil {
+		return err
+	}
+	switch {
+	case o.ID != "" && !isID(o.ID):
+		return fmt.Errorf("rules: override id %.80q is not [a-z0-9-]{1,64}", o.ID)
+	case len(o.Reason) > maxReasonBytes || hasControl(o.Reason):
+		return fmt.Errorf("rules: reason of override %.80q is longer than %d bytes or has control characters", o.Key, maxReasonBytes)
+	case len(o.Author) > maxAuthorBytes || hasControl(o.Author):
+		return fmt.Errorf("rules: author of override %.80q is longer than %d bytes or has control characters", o.Key, maxAuthorBytes)
+	case !o.Until.IsZero() && !o.Created.IsZero() && !o.Until.After(o.Created):
+		return fmt.Errorf("rules: override %.80q ends at %s, not after it was made at %s",
+			o.Key, o.Until.Format(time.RFC3339), o.Created.Format(time.RFC3339))
+	}
+	if err := o.Schedule.Validate(); err != nil {
+		return err
+	}
+	return o.validateAction()
+}
+
+func (o Override) validateKey() error {
+	switch {
+	case o.Key == "":
+		return errors.New("rules: override has no key")
+	case len(o.Key) > maxKeyBytes:
+		return fmt.Errorf("rules: key %.40q… of override has %d bytes, more than %d", o.Key, len(o.Key), maxKeyBytes)
+	case hasControl(o.Key):
+		return fmt.Errorf("rules: key %.200q of override is not UTF-8 or has control characters; write them %%XX", o.Key)
+	case o.IsPattern():
+		return nil
+	}
+	if err := canon.Check(hottype.Key(o.Key)); err != nil {
+		return fmt.Errorf("rules: override: %w", err)
+	}
+	return nil
+}
+
+func (o Override) validateAction() error {
+	switch o.Action {
+	case ActionLimit:
+		if !(o.Rate > 0 && o.Rate <= maxRate) {
+			return fmt.Errorf("rules: override %.80q limits to a rate of %v, which is not between 0 and %.0f a second; block the key with action %q", o.Key, o.Rate, maxRate, ActionBlock)
+		}
+		if o.Burst < 0 {
+			return fmt.Errorf("rules: override %.80q has a burst of %d, below 0", o.Key, o.Burst)
+		}
+		if err := o.Spec().Validate(); err != nil {
+			return fmt.Errorf("rules: override %.80q: rate %v: %w", o.Key, o.Rate, err)
+		}
+		return nil
+	case ActionExempt, ActionBlock, ActionShadow:
+		if o.Rate != 0 || o.Burst != 0 {
+			return fmt.Errorf("rules: override %.80q has a rate or a burst, which action %q does not use", o.Key, o.Action)
+		}
+		return nil
+	}
+	return fmt.Errorf("rules: override %.80q has action %.40q, not limit, exempt, block or shadow", o.Key, o.Action)
+}
+
+// hasControl reports whether a text cannot stand in one line of a log.
+func hasControl(s string) bool {
+	return !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// Spec is the limit of an override with ActionLimit, zero for other actions. A
+// rate that no whole numbers say exactly is kept to a millionth, or is 1 per
+// 1/Rate seconds where it is less.
+func (o Override) Spec() limit.Spec {
+	if o.Action != ActionLimit || !(o.Rate > 0) {
+		return limit.Spec{}
+	}
+	r, ok := exactRate(o.Rate)
+	if !ok {
+		r = rate{n: 1, window: time.Duration(math.Round(math.Min(1e15, 1e6/o.Rate))) * time.Microsecond}
+		if n := math.Round(o.Rate * 1e6); n >= 1 {
+			r = rate{n: int64(math.Min(n, 1<<53)), window: 1e6 * time.Second}
+		}
+	}
+	s := limit.Spec{Algorithm: limit.TokenBucket, Limit: r.n, Window: r.window, Burst: o.Burst}
+	if s.Burst == 0 {
+		s.Burst = r.burst()
+	}
+	return s
+}
+
+// IsPattern reports whether the key holds a "*" and so stands for many keys.
+func (o Override) IsPattern() bool { return strings.IndexByte(o.Key, '*') >= 0 }
+
+// Expired reports whether the override has ended.
+func (o Override) Expired(now time.Time) bool { return !o.Until.IsZero() && !now.Before(o.Until) }
+
+// Window is when the override holds: the window that holds at now, or the next
+// one, cut at its end; the zero Window when it never holds again. Without a
+// schedule or an end it reaches to the zero time.
+func (o Override) Window(now time.Time) Window {
+	if o.Expired(now) {
+		return Window{}
+	}
+	if o.Schedule.IsZero() {
+		return Window{From: o.Created, Until: o.Until}
+	}
+	w := o.Schedule.Window(now)
+	if o.Until.IsZero() || w.From.IsZero() {
+		return w
+	}
+	if !w.From.Before(o.Until) {
+		return Window{}
+	}
+	if w.Until.After(o.Until) {
+		w.Until = o.Until
+	}
+	return w
+}
+
+// Active reports whether the override holds at now: it has not ended, and its
+// schedule, if it has one, says so.
+func (o Override) Active(now time.Time) bool {
+	return !o.Expired(now) && (o.Schedule.IsZero() || o.Schedule.Window(now).Holds(now))
+}
+
+// DefaultID is the ID of an override that was given none: made from its key, and
+// from its schedule where it has one, so that a key may have several of those
+// beside the one that always holds.
+func (o Override) DefaultID() string {
+	if o.Schedule.IsZero() {
+		return OverrideID(o.Key)
+	}
+	return OverrideID(o.Key + " " + o.Schedule.String())
+}
+
+// OverrideID makes the ID of an override from its key: readable, the same for
+// the same key, and different for different keys ("topic-id-42-3f2a9c1d").
+func OverrideID(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	id := make([]byte, 0, 64)
+	for i := 0; i < len(key) && len(id) < 48; i++ {
+		c := key[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if ('a' > c || c > 'z') && ('0' > c || c > '9') {
+			if len(id) == 0 || id[len(id)-1] == '-' {
+				continue
+			}
+			c = '-'
+		}
+		id = append(id, c)
+	}
+	if len(id) > 0 && id[len(id)-1] != '-' {
+		id = append(id, '-')
+	}
+	return string(hex.AppendEncode(id, sum[:4]))
+}
+
+func isID(id string) bool {
+	for i := range len(id) {
+		if c := id[i]; c != '-' && ('a' > c || c > 'z') && ('0' > c || c > '9') {
+			return false
+		}
+	}
+	return len(id) > 0 && len(id) <= 64
+}

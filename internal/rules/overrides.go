@@ -1,0 +1,155 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+)
+
+// Overrides is an immutable index over overrides, shared freely. A nil one is
+// empty. Finding costs one look-up, and one comparison of a prefix for each
+// pattern.
+type Overrides struct {
+	exact    map[string][]*entry
+	patterns []*entry
+	blocks   map[string][]*entry // exact ones that block, by resource
+}
+
+// entry is one override in the index.
+type entry struct {
+	override Override
+	live     bool
+	glob     canon.Glob
+	literal  int
+	plan     *plan // nil: holds always
+}
+
+func (e *entry) holds(now time.Time) bool {
+	return !e.override.Expired(now) && (e.plan == nil || e.plan.holds(now))
+}
+
+// NewOverrides indexes the overrides of the configuration file and the live
+// ones. It keeps copies.
+func NewOverrides(static, live []Override) *Overrides {
+	o := &Overrides{exact: map[string][]*entry{}, blocks: map[string][]*entry{}}
+	for _, s := range static {
+		o.add(s, false)
+	}
+	for _, l := range live {
+		o.add(l, true)
+	}
+	for _, entries := range o.exact {
+		slices.SortStableFunc(entries, before)
+	}
+	slices.SortStableFunc(o.patterns, before)
+	return o
+}
+
+func (o *Overrides) add(v Override, live bool) {
+	e := &entry{override: v, live: live}
+	if !v.Schedule.IsZero() {
+		e.plan = &plan{schedule: v.Schedule}
+	}
+	if !v.IsPattern() {
+		o.exact[v.Key] = append(o.exact[v.Key], e)
+		if v.Action == ActionBlock {
+			resource := hottype.Key(v.Key).Resource()
+			o.blocks[resource] = append(o.blocks[resource], e)
+		}
+		return
+	}
+	e.glob = canon.NewGlob(v.Key)
+	e.literal = e.glob.Literal()
+	o.patterns = append(o.patterns, e)
+}
+
+// before orders overrides that hold for the same key: live ones, then the most
+// particular, then those with a schedule, then the newest, then by ID, so that
+// every process agrees.
+func before(a, b *entry) int {
+	if a.live != b.live {
+		if a.live {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(
+		cmp.Compare(b.literal, a.literal),
+		scheduledFirst(a, b),
+		b.override.Created.Compare(a.override.Created),
+		cmp.Compare(a.override.ID, b.override.ID),
+	)
+}
+
+func scheduledFirst(a, b *entry) int {
+	switch {
+	case (a.plan != nil) == (b.plan != nil):
+		return 0
+	case a.plan != nil:
+		return -1
+	}
+	return 1
+}
+
+// Find gives the override that holds for a key, nil where there is none: live
+// exact, file exact, live pattern, file pattern; among patterns the one with
+// the most literal bytes. Those that have expired, and those whose schedule does
+// not hold, are passed over. Nothing is allocated, but at the turn of a
+// schedule. The result is shared and not to be changed.
+//
+// A malformed request may be for any key of its resource, so what blocks one of
+// them blocks it too, before patterns that hold for the reserved key.
+func (o *Overrides) Find(key []byte, now time.Time) *Override {
+	if o == nil {
+		return nil
+	}
+	exact := first(o.exact[string(key)], now)
+	if (exact == nil || exact.Action == ActionShadow) && canon.IsMalformed(key) {
+		if block := o.blocking(key[:len(key)-len(canon.Malformed)-1], now); block != nil {
+			return block
+		}
+	}
+	if exact != nil {
+		return exact
+	}
+	for _, e := range o.patterns {
+		if e.glob.Match(key) && e.holds(now) {
+			return &e.override
+		}
+	}
+	return nil
+}
+
+// first gives the first override of a list that holds, nil where none does.
+func first(list []*entry, now time.Time) *Override {
+	for _, e := range list {
+		if e.holds(now) {
+			return &e.override
+		}
+	}
+	return nil
+}
+
+// blocking gives an override that blocks a key of a resource, nil where there is
+// none. One that another override of the same text takes the place of is none.
+func (o *Overrides) blocking(resource []byte, now time.Time) *Override {
+	for _, e := range o.blocks[string(resource)] {
+		if b := &e.override; first(o.exact[b.Key], now) == b {
+			return b
+		}
+	}
+	for i, e := range o.patterns {
+		b := &e.override
+		if b.Action != ActionBlock || !e.holds(now) || !e.glob.MatchesWithin(resource) {
+			continue
+		}
+		replaced := slices.ContainsFunc(o.patterns[:i], func(e *entry) bool { return e.override.Key == b.Key && e.holds(now) })
+		if !replaced {
+			return b
+		}
+	}
+	return nil
+}

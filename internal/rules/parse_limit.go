@@ -1,0 +1,177 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// maxAmount is the largest whole number that every store keeps exactly.
+const maxAmount = 1<<53 - 1
+
+// defaultBuckets is into how many parts a bucketed window is cut: what is over
+// counts for up to a tenth of the window longer.
+const defaultBuckets = 10
+
+// amounts are the fields that say how much a limit lets pass. Which of them a
+// limit has depends on its algorithm.
+type amounts struct {
+	manners
+	rate         rate
+	burst, limit int64
+	buckets      int64
+	initial      int64
+	delay        int64 // -1: not given
+	nodelay      bool
+	window       time.Duration
+	written      value // the burst as it stands in the file, if it does
+}
+
+func (a *amounts) fields() fields {
+	return fields{
+		"rate":    func(v value) { a.rate = v.rate() },
+		"burst":   func(v value) { a.burst, a.written = v.integer(0, maxAmount), v },
+		"initial": func(v value) { a.initial = v.integer(0, maxAmount) },
+		"delay":   func(v value) { a.delay = v.integer(0, maxAmount) },
+		"nodelay": func(v value) { a.nodelay = v.boolean() },
+		"limit":   func(v value) { a.limit = v.integer(1, maxAmount) },
+		"buckets": func(v value) { a.buckets = v.integer(1, 1000) },
+		"window":  func(v value) { a.window = v.duration(time.Millisecond, 24*time.Hour, time.Millisecond) },
+	}
+}
+
+// amountNames are all fields of amounts, in the order of complaints.
+var amountNames = []string{"rate", "burst", "limit", "window", "buckets", "initial", "delay", "nodelay"}
+
+// algorithms are those that a limit may name, first of all the one it has when it
+// names none, with the amounts of each: the first need, the rest may be left out.
+var algorithms = []struct {
+	name  limit.Algorithm
+	needs int
+	has   []string
+}{
+	{limit.TokenBucket, 1, []string{"rate", "burst", "initial"}},
+	{limit.GCRA, 1, []string{"rate", "burst"}},
+	{limit.LeakyBucket, 1, []string{"rate", "burst", "delay", "nodelay"}},
+	{limit.FixedWindow, 2, []string{"limit", "window"}},
+	{limit.AnchoredWindow, 2, []string{"limit", "window"}},
+	{limit.SlidingWindow, 2, []string{"limit", "window"}},
+	{limit.SlidingLog, 2, []string{"limit", "window"}},
+	{limit.BucketedWindow, 2, []string{"limit", "window", "buckets"}},
+}
+
+// algorithm reads the name of an algorithm.
+func (v value) algorithm() limit.Algorithm {
+	var names []string
+	for _, a := range algorithms {
+		names = append(names, string(a.name))
+	}
+	return limit.Algorithm(v.word(names...))
+}
+
+// check complains about amounts that the algorithm does not have, and about
+// those that are missing. The window may also come from the rule.
+func (a *amounts) check(v value, got map[string]value, algorithm limit.Algorithm) {
+	for _, known := range algorithms {
+		if known.name != algorithm {
+			continue
+		}
+		for _, f := range amountNames {
+			if w, ok := got[f]; ok && !slices.Contains(known.has, f) {
+				last := len(known.has) - 1
+				w.fail("%s has %s and %s, not %s", algorithm, strings.Join(known.has[:last], ", "), known.has[last], f)
+			}
+		}
+		for _, f := range known.has[:known.needs] {
+			if fromRule := f == "window" && a.window > 0; !fromRule {
+				v.require(got, f)
+			}
+		}
+	}
+}
+
+// spec makes a limit of what a mapping has got.
+func (a *amounts) spec(v value, got map[string]value, algorithm limit.Algorithm) limit.Spec {
+	s := limit.Spec{Algorithm: algorithm, Limit: a.rate.n, Window: a.rate.window, Burst: a.burst}
+	if a.rate.n == 0 {
+		s.Limit, s.Window = a.limit, a.window
+	}
+	a.check(v, got, algorithm)
+	if _, ok := got["burst"]; ok && algorithm == limit.TokenBucket && a.burst == 0 && !v.failed() {
+		a.written.integer(1, maxAmount) // 0 would let nothing pass
+	}
+	if v.failed() {
+		return s
+	}
+	if algorithm == limit.TokenBucket && s.Burst == 0 {
+		s.Burst = a.rate.burst()
+	}
+	if algorithm == limit.BucketedWindow {
+		s.Buckets = cmp.Or(a.buckets, defaultBuckets)
+	}
+	if w, ok := got["initial"]; ok {
+		if a.initial > s.Burst {
+			w.fail("initial %d is more than the burst, %d", a.initial, s.Burst)
+			return s
+		}
+		s.Lack = s.Burst - a.initial
+	}
+	if algorithm == limit.LeakyBucket {
+		a.queue(&s, v)
+	}
+	s.Wait, s.Block, s.BlockMax = max(s.Wait, a.wait), a.block, a.blockMax
+	if err := s.Validate(); err != nil {
+		v.fail("%s", err)
+	}
+	return s
+}
+
+// limit reads the limit of a rule and of particular keys of it.
+func (v value) limit() (Limit, []ValueLimit) {
+	l := noLimit()
+	l.Set = !v.isNull()
+	a := amounts{delay: -1}
+	var values []value
+	algorithm := algorithms[0].name
+	fs := a.fields()
+	fs["algorithm"] = func(v value) { algorithm = v.algorithm() }
+	fs["mode"] = func(v value) { l.Mode = hottype.Mode(v.word("enforce", "shadow")) }
+	fs["scope"] = func(v value) { l.Scope = v.scope() }
+	fs["on_store_failure"] = func(v value) { l.OnStoreFailure = v.failurePolicy() }
+	fs["trial"] = func(v value) { l.Trial = v.trial() }
+	a.manners.fields(fs)
+	fs["values"] = func(v value) { v.list(func(v value) { values = append(values, v) }) }
+	got := v.mapping(fs)
+	if !l.Set || algorithm == "" {
+		return l, nil
+	}
+	l.Spec = a.spec(v, got, algorithm)
+	var list []ValueLimit
+	for _, e := range values {
+		list = append(list, e.valueLimit(l, &a, algorithm))
+	}
+	return l, list
+}
+
+// valueLimit reads the limit of one key. All but the amounts is the rule's, and
+// the window too unless it is given.
+func (v value) valueLimit(l Limit, of *amounts, algorithm limit.Algorithm) ValueLimit {
+	a := amounts{manners: of.manners, window: l.Spec.Window, buckets: l.Spec.Buckets, delay: of.delay, nodelay: of.nodelay}
+	var key string
+	fs := a.fields()
+	fs["key"] = func(v value) { key = v.text() }
+	got := v.mapping(fs)
+	v.require(got, "key")
+	l.Spec = a.spec(v, got, algorithm)
+	return ValueLimit{Key: hottype.Key(key), Limit: l}
+}
+
+func (v value) scope() Scope { return Scope(v.word("instance", "cluster")) }
+
+func (v value) failurePolicy() FailurePolicy {
+	return FailurePolicy(v.word("local", "open", "closed"))
+}

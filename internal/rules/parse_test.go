@@ -1,0 +1,229 @@
+package rules
+
+import (
+	"math"
+	"net/netip"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/canon"
+)
+
+// news has every section and nearly every field.
+const news = `namespace: news
+rules:
+  - name: topic
+    match: {path: "/topic", methods: [GET], hosts: []}
+    params: [id]
+    hot:   {rate: 200, window: 5s, cool: 10s, max_hot: 1000}
+    limit:
+      {algorithm: token_bucket, rate: 100, burst: 200, block: 0s, wait: 0s, mode: enforce, on_store_failure: local,
+       values: [{key: "topic?id=42", rate: 500, burst: 1000}]}
+  - name: search
+    match: {path: "/search/{lang}", hosts: [Example.com]}
+    params: [path.lang, header.x-tier, {name: q, fold: true, duplicates: first}, {name: page, integer: true}]
+    continue: true
+    malformed: deny
+    hot: {rate: 30/m, window: 60s, cool_ratio: 0.5}
+    limit: {algorithm: sliding_window, limit: 60, window: 1m, mode: shadow, scope: instance, on_store_failure: closed}
+  - name: "*"
+    params: ["*"]
+    ignore: ["utm_*", "_"]
+    hot: {rate: 500, window: 5s}
+ip:
+  fixed:   {limit: 50, window: 1s, scope: cluster, consistency: exact}
+  sliding: {limit: 1000, window: 60s, scope: instance, on_store_failure: open}
+  trusted_proxies: ["127.0.0.1/32", "::1"]
+  exempt: ["10.0.0.0/8"]
+classes:
+  - {name: crawler, match: {header: user-agent, pattern: "(?i)bot|spider|crawl"}, ip: {fixed: {limit: 5, window: 1s}}, upstream: slow}
+overrides:
+  - {key: "topic?id=42", rate: 500, burst: 1000, until: 2026-12-01T00:00:00Z, reason: "launch"}
+  - {key: "topic?id=4*", action: block}
+  - {key: "/status", action: exempt, author: ann}
+limits: {pairs: 100, query_bytes: 4096}
+metrics: {whatever: [1, 2]}
+`
+
+func mustParse(t testing.TB, text string) *Set {
+	t.Helper()
+	s, err := Parse("news.yaml", []byte(text), "metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	s := mustParse(t, news)
+	topic, search, all := s.Rules[0], s.Rules[1], s.Rules[2]
+	bucket := func(n int64, w time.Duration, burst int64) limit.Spec {
+		return limit.Spec{Algorithm: limit.TokenBucket, Limit: n, Window: w, Burst: burst}
+	}
+	topicLimit := Limit{Spec: bucket(100, time.Second, 200), Set: true, Mode: hottype.ModeEnforce, Scope: ScopeCluster, OnStoreFailure: FailLocal}
+	valueLimit := topicLimit
+	valueLimit.Spec = bucket(500, time.Second, 1000)
+	fixed := func(n int64) *IPWindow {
+		return &IPWindow{Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: time.Second}, Scope: ScopeCluster, OnStoreFailure: FailLocal, Consistency: Exact}
+	}
+	for _, c := range []struct {
+		what      string
+		got, want any
+	}{
+		{"namespace", s.Namespace, "news"},
+		{"match", topic.Match, Pattern{Path: "/topic", Methods: []string{"GET"}}},
+		{"params", topic.Params, []Param{{"id", canon.Normal{Duplicates: canon.DuplicatesEach}}}},
+		{"all parameters", all.Params, []Param{{Name: "*"}}},
+		{"hot", topic.Hot, Heat{Rate: 200, Window: 5 * time.Second, Cool: 10 * time.Second, CoolRatio: 0.7, MaxHot: 1000}},
+		{"limit", topic.Limit, topicLimit},
+		{"values", topic.Values, []ValueLimit{{"topic?id=42", valueLimit}}},
+		{"a value's limit", topic.LimitFor("topic?id=42"), valueLimit},
+		{"another value's limit", topic.LimitFor("topic?id=43"), topicLimit},
+		{"continue", search.Continue, true},
+		{"malformed", []MalformedPolicy{topic.Malformed, search.Malformed, all.Malformed}, []MalformedPolicy{MalformedLimit, MalformedDeny, MalformedLimit}},
+		{"hosts", search.Match.Hosts, []string{"example.com"}},
+		{"normalisation", search.Params, []Param{{Name: "path.lang"}, {Name: "header.x-tier"},
+			{"q", canon.Normal{Fold: true, Duplicates: canon.DuplicatesFirst}}, {"page", canon.Normal{Integer: canon.IntegerDecimal, Duplicates: canon.DuplicatesEach}}}},
+		{"hot per minute", search.Hot, Heat{Rate: 0.5, Window: time.Minute, Cool: 10 * time.Second, CoolRatio: 0.5, MaxHot: 1000}},
+		{"window limit", search.Limit, Limit{Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 60, Window: time.Minute},
+			Set: true, Mode: hottype.ModeShadow, Scope: ScopeInstance, OnStoreFailure: FailClosed}},
+		{"catch-all", all.AllQuery && all.IsCatchAll() && !all.Limit.Set, true},
+		{"ignore", all.Ignore, []string{"utm_*", "_"}},
+		{"ip", s.IP, IPLimits{fixed(50),
+			&IPWindow{Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 1000, Window: time.Minute}, Scope: ScopeInstance, OnStoreFailure: FailOpen, Consistency: Exact},
+			[]netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")},
+			[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}},
+		{"class", *s.Classes[0], Class{"crawler", "User-Agent", s.Classes[0].Pattern, fixed(5), nil, "slow"}},
+		{"limits", s.Limits, canon.Limits{Pairs: 100, NameBytes: 64, ValueBytes: 256, QueryBytes: 4096}},
+		{"override", s.Overrides[0], Override{ID: "topic-id-42-506a744f", Key: "topic?id=42", Action: ActionLimit, Rate: 500,
+			Burst: 1000, Until: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), Reason: "launch"}},
+		{"exemption", s.Overrides[2].Action, ActionExempt},
+	} {
+		if d := cmp.Diff(c.want, c.got, cmp.AllowUnexported(regexp.Regexp{}), cmp.Comparer(func(a, b *regexp.Regexp) bool { return a == b }),
+			cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); d != "" {
+			t.Errorf("%s: %s", c.what, d)
+		}
+	}
+	if all.LimitFor("/x") != all.Limit || s.RuleFor("topic") != topic || s.RuleFor("/x") != all || s.RuleFor("gone") != all {
+		t.Error("RuleFor or LimitFor finds another rule")
+	}
+}
+
+func TestEmptyFileIsASetWithoutRules(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "# nothing\n", "---\n", "rules:\nip:\noverrides:\nclasses:\n"} {
+		s, err := Parse("f.yaml", []byte(text))
+		if err != nil || len(s.Rules) != 0 || s.Limits != canon.DefaultLimits() || s.Namespace != DefaultNamespace {
+			t.Errorf("%q: %+v, %v", text, s, err)
+		}
+	}
+}
+
+func TestRates(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]rate{
+		"100": {100, time.Second}, "100/s": {100, time.Second}, "0.5": {1, 2 * time.Second}, "30/m": {30, time.Minute},
+		"24/h": {24, time.Hour}, "7/d": {7, 24 * time.Hour}, "2.5": {5, 2 * time.Second}, "1.5/m": {3, 2 * time.Minute},
+		"0.001": {1, 1000 * time.Second}, "1000000000": {1e9, time.Second}, "0.333333": {333333, 1e6 * time.Second},
+	} {
+		got, err := parseRate(text)
+		if got != want || err != nil {
+			t.Errorf("%s: %+v, %v, want %+v", text, got, err, want)
+		}
+		back, ok := exactRate(got.perSecond())
+		if !ok || float64(back.n)*want.window.Seconds() != float64(want.n)*back.window.Seconds() {
+			t.Errorf("%s as a float is %+v", text, back)
+		}
+	}
+	for _, bad := range []string{"", "/s", "1/", "0", "-1", "1e3", "0x10", "1_000", "1000000001", "0.0000001", "NaN", "1/m/s", "1 /m", "60000000001/m"} {
+		if r, err := parseRate(bad); err == nil {
+			t.Errorf("%q is %+v", bad, r)
+		}
+	}
+}
+
+func TestHeatIsCountedInWholeRequests(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		h         Heat
+		hot, cool int64
+	}{
+		{Heat{Rate: 200, Window: 5 * time.Second, CoolRatio: 0.7}, 1000, 700},
+		{Heat{Rate: 1.1, Window: 10 * time.Second, CoolRatio: 1}, 11, 11},
+		{Heat{Rate: 0.5, Window: 5 * time.Second, CoolRatio: 0.5}, 3, 2},
+		{Heat{Rate: 7. / 86400, Window: time.Second, CoolRatio: 0.7}, 1, 1},
+	} {
+		if hot, cool := c.h.Threshold(), c.h.CoolBelow(); hot != c.hot || cool != c.cool {
+			t.Errorf("%+v: %d, %d, want %d, %d", c.h, hot, cool, c.hot, c.cool)
+		}
+	}
+	if math.IsNaN(rate{}.perSecond()) {
+		t.Error("the zero rate is not a number")
+	}
+}
+
+// TestDocumentation parses every example of the reference.
+func TestDocumentation(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, _, found := strings.Cut(string(data), "\n## Settings of the programs")
+	if !found {
+		t.Error("the settings of the programs have lost their place")
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(rules, -1)
+	if len(blocks) < 5 {
+		t.Errorf("only %d examples", len(blocks))
+	}
+	for _, b := range blocks {
+		if _, err := Parse("configuration.md", []byte(b[1])); err != nil {
+			t.Errorf("%v in\n%s", err, b[1])
+		}
+	}
+	for _, field := range allFields {
+		if !strings.Contains(rules, "`"+field+"`") {
+			t.Errorf("field %s is not described", field)
+		}
+	}
+}
+
+// allFields are the fields that the reference has to describe.
+var allFields = strings.Fields(`namespace rules ip classes overrides limits name match path methods hosts params ignore continue
+	hot limit malformed fold trim integer duplicates upstream rate window cool cool_ratio max_hot min_clients algorithm burst mode scope on_store_failure block wait
+	values key fixed sliding consistency trusted_proxies exempt header pattern upstream id action until schedule from for zone reason author
+	pairs name_bytes value_bytes query_bytes`)
+
+func FuzzParse(f *testing.F) {
+	f.Add(news)
+	f.Add("rules: [{name: '*', params: ['*'], hot: {rate: 1}}]")
+	f.Add("a: &a [*a, *a]\nrules: *a")
+	f.Add("? [a]\n: b\n? {c: d}\n: e")
+	f.Add("rules:\n- !!binary aGk=\n- <<: {a: b}\nip: !x {fixed: 2}")
+	sc := new(Scratch)
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := Parse("f.yaml", []byte(text))
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "f.yaml:") || len(err.Error()) > 64<<10 {
+				t.Errorf("%q gives %v", text, err)
+			}
+			return
+		}
+		for _, r := range s.Rules {
+			if r.Limit.Set && r.Limit.Spec.Validate() != nil || r.Hot.Threshold() < 1 {
+				t.Errorf("%q lets %+v pass", text, r)
+			}
+		}
+		s.Match(&hottype.Request{Target: "/topic/x?id=42", Host: "a:1"}, sc)
+		NewOverrides(s.Overrides, nil).Find([]byte("topic?id=42"), time.Time{})
+	})
+}

@@ -1,0 +1,249 @@
+package rules
+
+import (
+	"fmt"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+)
+
+// The kinds of a segment of a path pattern.
+const (
+	literal = iota
+	one     // {name}: one segment that is not empty
+	rest    // {name...} or a trailing slash: all that follows, also nothing
+	end     // {$}: nothing behind the slash
+)
+
+// segment is what a path has to have between two slashes.
+type segment struct {
+	kind  int
+	text  string // literal: the decoded bytes; one, rest: the name
+	canon string // literal: as a reading spells it
+	slot  int    // where the value goes, -1 where no parameter asks for it
+}
+
+// parsePath reads a path pattern in the syntax of net/http.ServeMux. "" takes
+// every path and gives nil.
+func parsePath(pattern string) ([]segment, error) {
+	if pattern == "" {
+		return nil, nil
+	}
+	if pattern[0] != '/' {
+		return nil, fmt.Errorf("path %q does not begin with \"/\"; methods and hosts have fields of their own", pattern)
+	}
+	if strings.ContainsAny(pattern, "?#") {
+		return nil, fmt.Errorf("path %q has a query; name its parameters in params", pattern)
+	}
+	pieces := strings.Split(pattern[1:], "/")
+	segs := make([]segment, len(pieces))
+	for i, p := range pieces {
+		s, err := parseSegment(p, i == len(pieces)-1)
+		if err != nil {
+			return nil, fmt.Errorf("path %q: %w", pattern, err)
+		}
+		if s.kind != literal && s.text != "" && slices.ContainsFunc(segs[:i], func(t segment) bool {
+			return t.kind != literal && t.text == s.text
+		}) {
+			return nil, fmt.Errorf("path %q: {%s} stands twice", pattern, s.text)
+		}
+		segs[i] = s
+	}
+	return segs, nil
+}
+
+func parseSegment(p string, last bool) (segment, error) {
+	s := segment{slot: -1}
+	name, braced := strings.CutPrefix(p, "{")
+	name, closed := strings.CutSuffix(name, "}")
+	switch {
+	case p == "" && last:
+		s.kind = rest
+		return s, nil
+	case p == "" || p == "." || p == "..":
+		return s, fmt.Errorf("%q between two slashes never matches a clean path", p)
+	case p == "{$}" && last:
+		s.kind = end
+		return s, nil
+	case braced && closed:
+		return parseWildcard(name, last)
+	case strings.ContainsAny(p, "{}"):
+		return s, fmt.Errorf("a wildcard is a whole segment, %q is not", p)
+	}
+	s.text = canon.Unescape(p)
+	return s, nil
+}
+
+func parseWildcard(name string, last bool) (segment, error) {
+	s := segment{kind: one, text: name, slot: -1}
+	if all, ok := strings.CutSuffix(name, "..."); ok {
+		s.kind, s.text = rest, all
+		if !last {
+			return s, fmt.Errorf("{%s} has to be the last segment", name)
+		}
+	}
+	for i, c := range s.text {
+		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (i == 0 || c < '0' || c > '9') {
+			return s, fmt.Errorf("wildcard {%s} is not a name", name)
+		}
+	}
+	if s.text == "" {
+		return s, fmt.Errorf("wildcard {%s} has no name", name)
+	}
+	return s, nil
+}
+
+// route is one rule compiled for matching.
+type route struct {
+	rule    *Rule
+	prefix  string    // how every path without escapes that it takes begins
+	segs    []segment // nil: every path
+	methods []string
+	hosts   []string // lower case
+	headers []string // headers whose values go to the slots behind those of the path
+	slots   int
+
+	usual, other          reading // how the path of a request is read
+	suspect, suspectOther reading // and that of a faulty one
+}
+
+// newRoute compiles a rule whose pattern has been checked.
+func newRoute(r *Rule) (*route, error) {
+	segs, err := parsePath(r.Match.Path)
+	if err != nil {
+		return nil, err
+	}
+	rt := &route{rule: r, segs: segs, methods: r.Match.Methods, hosts: r.Match.Hosts}
+	for _, s := range segs {
+		rt.prefix += "/"
+		if s.kind != literal {
+			break
+		}
+		rt.prefix += s.text
+	}
+	sel, err := rt.selection()
+	if err != nil {
+		return nil, err
+	}
+	r.selector = canon.NewSelector(sel)
+	return rt, nil
+}
+
+// selection sorts the parameters of the rule by where they come from and gives
+// those of the path and of headers their slots.
+func (rt *route) selection() (canon.Selection, error) {
+	sel := canon.Selection{All: rt.rule.AllQuery, Ignore: rt.rule.Ignore, Spelling: rt.rule.Upstream.Query}
+	var headers []canon.Param
+	for _, p := range rt.rule.Params {
+		name, where := p.source()
+		q := canon.Param{Name: p.Name, Normal: p.Normal}
+		switch where {
+		case "path":
+			i := slices.IndexFunc(rt.segs, func(s segment) bool { return s.kind != literal && s.text == name && name != "" })
+			if i < 0 {
+				return sel, fmt.Errorf("%s is tracked, but path %q has no {%s}", p.Name, rt.rule.Match.Path, name)
+			}
+			rt.segs[i].slot = len(sel.Extra)
+			sel.Extra = append(sel.Extra, q)
+		case "header":
+			rt.headers = append(rt.headers, textproto.CanonicalMIMEHeaderKey(name))
+			headers = append(headers, q)
+		default:
+			if p.Name == "*" {
+				sel.Normal = p.Normal
+				continue
+			}
+			sel.Names = append(sel.Names, q)
+		}
+	}
+	sel.Extra = append(sel.Extra, headers...)
+	rt.slots = len(sel.Extra)
+	return sel, nil
+}
+
+// matches reports whether the route takes a request, and leaves the values of
+// its path wildcards in sc. The path is spelled as a reading spells it.
+func (rt *route) matches(req *hottype.Request, path string, how *reading, sc *Scratch) bool {
+	if len(rt.methods) > 0 && !rt.takesMethod(req.Method) || len(rt.hosts) > 0 && !rt.takesHost(req.Host) {
+		return false
+	}
+	sc.values = sc.values[:0]
+	for range rt.slots {
+		sc.values = append(sc.values, canon.Value{})
+	}
+	return rt.segs == nil || rt.takesPath(path, how, sc.values)
+}
+
+// takesMethod holds to net/http: no method is GET, and GET takes HEAD too.
+func (rt *route) takesMethod(method string) bool {
+	for _, m := range rt.methods {
+		if m == method || m == "GET" && (method == "HEAD" || method == "") {
+			return true
+		}
+	}
+	return false
+}
+
+// takesHost compares without the port, and without the dot that may end a name.
+func (rt *route) takesHost(host string) bool {
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
+		host = host[:i]
+	}
+	host = strings.TrimSuffix(host, ".")
+	for _, h := range rt.hosts {
+		if len(h) == len(host) && strings.EqualFold(h, host) {
+			return true
+		}
+	}
+	return false
+}
+
+// takesPath compares segment by segment. In a path as it was sent a literal
+// matches however its bytes are escaped, as it does in net/http: else "/%74opic"
+// would pass by the rule for "/topic" and still reach its handler. An escaped slash
+// splits nothing.
+func (rt *route) takesPath(path string, how *reading, values []canon.Value) bool {
+	at := 1 // behind a slash, or behind the end of the path
+	if path == "" || path[0] != '/' {
+		return false
+	}
+	for i := range rt.segs {
+		s := &rt.segs[i]
+		if at > len(path) {
+			if !how.loose || s.kind < rest {
+				return false
+			}
+			at = len(path) // the last slash is missing
+		}
+		stop := len(path)
+		if s.kind <= one {
+			if j := strings.IndexByte(path[at:], '/'); j >= 0 {
+				stop = at + j
+			}
+		}
+		text := path[at:stop]
+		switch {
+		case s.kind == literal && !s.spelledBy(text, how),
+			s.kind == one && text == "", s.kind == end && text != "":
+			return false
+		case s.slot >= 0:
+			values[s.slot] = canon.Value{Text: text, Escaped: true, Present: true}
+		}
+		at = stop + 1
+	}
+	return at > len(path)
+}
+
+// spelledBy reports whether a text of a path is the literal.
+func (s *segment) spelledBy(text string, how *reading) bool {
+	switch {
+	case how.path == asSent:
+		return canon.Spells(text, s.text)
+	case how.fold:
+		return len(text) == len(s.canon) && strings.EqualFold(text, s.canon)
+	}
+	return text == s.canon
+}

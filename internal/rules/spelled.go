@@ -1,0 +1,231 @@
+package rules
+
+import (
+	"bytes"
+	"strings"
+	"unsafe"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/upstream"
+)
+
+// reading is how a route reads a path: as the upstream of its rule does.
+type reading struct {
+	path int // index of the matcher's paths; asSent: byte for byte
+	fold bool
+	// loose takes a path without the last slash of a pattern that ends in one.
+	loose bool
+}
+
+const asSent = -1
+
+// lenient is how a faulty target is read for a rule that knows no upstream: the
+// rule whose path any of them could make of it counts it as malformed.
+func lenient() upstream.Traits {
+	t, _ := upstream.Preset(upstream.Strict)
+	t.Path.Suffix = false
+	return t
+}
+
+// readings compiles how a route reads paths. The catch-all has whole paths for
+// resources: to leave escapes in them would part what is the same.
+func (m *matcher) readings(rt *route) {
+	t := rt.rule.Upstream
+	rt.usual, rt.other = reading{path: asSent}, reading{path: asSent}
+	if t.Known {
+		t.Path.Decode = t.Path.Decode || rt.rule.IsCatchAll()
+		rt.usual, rt.other = m.reading(t)
+		rt.suspect, rt.suspectOther = rt.usual, rt.other
+		m.spelled = true
+		return
+	}
+	rt.suspect, rt.suspectOther = m.reading(lenient())
+}
+
+// reading gives how traits read a path, and how else they may: in the same way but
+// where two are possible.
+func (m *matcher) reading(t upstream.Traits) (usual, other reading) {
+	usual = reading{path: m.addPath(t.Path), fold: t.Path.Fold, loose: t.Path.TrailingSlash != upstream.SlashesKeep}
+	other = usual
+	if t.EitherAuthority {
+		t.Path.Authority = true
+		other.path = m.addPath(t.Path)
+	}
+	return usual, other
+}
+
+func (m *matcher) addPath(p upstream.Path) int {
+	for i := range m.paths {
+		if m.paths[i] == p {
+			return i
+		}
+	}
+	m.paths = append(m.paths, p)
+	return len(m.paths) - 1
+}
+
+// spell compiles the literal segments of a route as its reading spells them, and
+// what every canonical path that it takes begins with.
+func (rt *route) spell() {
+	for i := range rt.segs {
+		s := &rt.segs[i]
+		p := upstream.Path{Decode: true, Suffix: rt.rule.Upstream.Path.Suffix && i == len(rt.segs)-1}
+		if s.kind == literal {
+			escaped := strings.NewReplacer("%", "%25", "/", "%2F").Replace(s.text)
+			s.canon = string(p.Append(nil, "/"+escaped))[1:]
+		}
+	}
+	if !rt.rule.Upstream.Known {
+		return
+	}
+	rt.prefix = ""
+	for _, s := range rt.segs {
+		if s.kind >= rest && rt.usual.loose {
+			break // the slash may be missing
+		}
+		rt.prefix += "/"
+		if s.kind != literal {
+			break
+		}
+		rt.prefix += s.canon
+	}
+	if rt.usual.fold {
+		rt.prefix = strings.ToLower(rt.prefix)
+	}
+}
+
+// begins reports whether a path begins as all that the route takes do.
+func (rt *route) begins(path string, how *reading) bool {
+	n := len(rt.prefix)
+	return len(path) >= n && (path[:n] == rt.prefix || how.fold && strings.EqualFold(path[:n], rt.prefix))
+}
+
+// spelledPath gives the path of a request as a reading spells it.
+func (s *Set) spelledPath(path string, how *reading, sc *Scratch) string {
+	if how.path == asSent {
+		return path
+	}
+	for len(sc.paths) <= how.path {
+		sc.paths = append(sc.paths, "")
+	}
+	if sc.paths[how.path] == "" {
+		at := len(sc.path)
+		sc.path = s.index.paths[how.path].Append(sc.path, path)
+		text := sc.path[at:] // never written again before the next request
+		sc.paths[how.path] = unsafe.String(unsafe.SliceData(text), len(text))
+	}
+	return sc.paths[how.path]
+}
+
+// matchSpelled is Match for a path that some upstream reads in its own way.
+func (s *Set) matchSpelled(req *hottype.Request, path, query string, sc *Scratch) []Match {
+	sc.path = sc.path[:0]
+	clear(sc.paths)
+	s.matchReading(req, path, query, sc, func(rt *route) (*reading, bool) { return &rt.usual, false })
+	if upstream.HasAuthority(path) {
+		n := len(sc.matches)
+		s.matchReading(req, path, query, sc, func(rt *route) (*reading, bool) { return &rt.other, false })
+		sc.dropRepeated(n)
+	}
+	return sc.matches
+}
+
+// matchFaulty is Match for a target that no server should take. It is malformed
+// for every rule that one could make of it, but where the upstream is known to end
+// it at the "#".
+func (s *Set) matchFaulty(req *hottype.Request, sc *Scratch) []Match {
+	sc.path = sc.path[:0]
+	clear(sc.paths)
+	cut := *req
+	cut.Target, _, _ = strings.Cut(req.Target, "#")
+	sound := hottype.TargetFault(cut.Method, cut.Target) == ""
+	if !sound {
+		cut.Target = strings.ReplaceAll(cut.Target, `\`, "/")
+		if scheme, rest, ok := strings.Cut(cut.Target, ":/"); ok && !strings.HasPrefix(rest, "/") && !strings.Contains(scheme, "/") {
+			cut.Target = "/" + rest
+		}
+	}
+	path, query := cut.Split()
+	s.matchReading(&cut, path, query, sc, func(rt *route) (*reading, bool) {
+		return &rt.suspect, !sound || !rt.rule.Upstream.CutFragment
+	})
+	if upstream.HasAuthority(path) {
+		n := len(sc.matches)
+		s.matchReading(&cut, path, query, sc, func(rt *route) (*reading, bool) {
+			return &rt.suspectOther, !sound || !rt.rule.Upstream.CutFragment
+		})
+		sc.dropRepeated(n)
+	}
+	return sc.matches
+}
+
+// matchReading finds the rules that take a path, each in a reading of its own.
+func (s *Set) matchReading(req *hottype.Request, path, query string, sc *Scratch, of func(*route) (how *reading, malformed bool)) {
+	for _, rt := range s.index.all {
+		how, malformed := of(rt)
+		text := s.spelledPath(path, how, sc)
+		if how.path != asSent && !malformed && !rt.begins(text, how) || !rt.matches(req, text, how, sc) {
+			continue
+		}
+		if malformed {
+			at := len(sc.key)
+			sc.found(rt.rule, canon.AppendMalformed(append(sc.key, rt.rule.Name...)), at, true)
+		} else {
+			s.add(rt, req, rt.rule.Name, query, sc)
+		}
+		if !rt.rule.Continue {
+			return
+		}
+	}
+	rt := s.index.catchAll
+	if rt == nil {
+		return
+	}
+	how, malformed := of(rt)
+	if text := s.spelledPath(path, how, sc); rt.matches(req, text, how, sc) {
+		switch {
+		case malformed:
+			s.addForeign(rt, "/", sc)
+		case len(text) > s.Limits.QueryBytes || forges(text):
+			s.addForeign(rt, text, sc)
+		default:
+			s.add(rt, req, sc.resource(text, how), query, sc)
+		}
+	}
+}
+
+// resource is the path as the catch-all counts it. Two spellings that differ in
+// case only are one resource where the upstream takes them for one.
+func (sc *Scratch) resource(path string, how *reading) string {
+	if !how.fold || strings.IndexFunc(path, func(r rune) bool { return 'A' <= r && r <= 'Z' }) < 0 {
+		return path
+	}
+	at := len(sc.path)
+	sc.path = append(sc.path, path...)
+	text := sc.path[at:]
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '%':
+			i += 2 // the digits of an escape are upper case
+		case 'A' <= c && c <= 'Z':
+			text[i] = c + 'a' - 'A'
+		}
+	}
+	return unsafe.String(unsafe.SliceData(text), len(text))
+}
+
+// dropRepeated drops the matches from n on that stand before them, too.
+func (sc *Scratch) dropRepeated(n int) {
+	kept := sc.matches[:n]
+	for _, m := range sc.matches[n:] {
+		repeated := false
+		for i := range kept {
+			repeated = repeated || kept[i].Rule == m.Rule && bytes.Equal(kept[i].Key, m.Key)
+		}
+		if !repeated {
+			kept = append(kept, m)
+		}
+	}
+	sc.matches = kept
+}

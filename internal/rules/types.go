@@ -1,0 +1,229 @@
+package rules
+
+import (
+	"net/netip"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/upstream"
+)
+
+// Set is a parsed configuration of rules. It is immutable.
+type Set struct {
+	Namespace string
+	// Rules in file order; the first that matches a request counts it. A rule
+	// with Continue lets the rules after it count the request too. The
+	// catch-all, if there is one, is tried last wherever it stands.
+	Rules   []*Rule
+	IP      IPLimits
+	Classes []*Class
+	// Overrides are the ones written in the file; live ones come on top.
+	Overrides []Override
+	Limits    canon.Limits
+	// Upstream is what the file says of the upstream, for rules that say nothing.
+	Upstream upstream.Traits
+
+	index matcher // compiled from Rules
+}
+
+// Rule says which requests are counted by which parameters, when a value is
+// hot, and what limits it then.
+type Rule struct {
+	// Name is the resource; "*" for the catch-all, whose resource is the
+	// request path byte for byte.
+	Name     string
+	Match    Pattern
+	Params   []Param
+	AllQuery bool     // params contains "*"
+	Ignore   []string // globs over names, only with AllQuery
+	// Upstream is how the upstream behind the rule reads a target.
+	Upstream upstream.Traits
+	Continue bool
+	Hot      Heat
+	Limit    Limit
+	// Malformed is what becomes of requests that are malformed for the rule.
+	Malformed MalformedPolicy
+	// Values are limits for particular keys of this rule.
+	Values []ValueLimit
+
+	selector canon.Selector        // compiled from Params and Ignore
+	values   map[hottype.Key]Limit // Values by key
+}
+
+// IsCatchAll reports whether the rule takes what no other rule matched.
+func (r *Rule) IsCatchAll() bool { return r.Name == "*" }
+
+// MalformedPolicy says what becomes of malformed requests, hot or not. It holds
+// where no override does.
+type MalformedPolicy string
+
+// The policies for malformed requests.
+const (
+	MalformedLimit MalformedPolicy = "limit" // the rule's limit, in a bucket of their own
+	MalformedDeny  MalformedPolicy = "deny"
+	MalformedAllow MalformedPolicy = "allow" // only counted
+)
+
+// Pattern selects requests. Empty fields match everything.
+type Pattern struct {
+	Path    string // ServeMux pattern syntax, path part only
+	Methods []string
+	Hosts   []string
+}
+
+// Param is one tracked parameter: a query name, "path.x" for a wildcard of the
+// path pattern, or "header.X-Name".
+type Param struct {
+	Name   string
+	Normal canon.Normal
+}
+
+// source gives the name of a parameter where it comes from: "path", "header",
+// or "" for the query.
+func (p Param) source() (name, where string) {
+	where, name, ok := strings.Cut(p.Name, ".")
+	if ok && (where == "path" || where == "header") {
+		return name, where
+	}
+	return p.Name, ""
+}
+
+// Heat is when a key is hot: when any of Rate, Share and Surge says so. One of
+// them is set.
+type Heat struct {
+	// Rate in requests per second, averaged over Window; 0: not by rate.
+	Rate float64
+	// Share of the resource's requests in Window, above 0 and at most 1; 0: not
+	// by share.
+	Share float64
+	// Surge is how many times as many requests as the key used to have, above
+	// 1; 0: not by surge.
+	Surge float64
+	// MinRate in requests per second is what a key must have for Share and
+	// Surge to say anything.
+	MinRate   float64
+	Window    time.Duration // whole seconds
+	Cool      time.Duration // how long below CoolRatio of every threshold before it is cold
+	CoolRatio float64
+	MaxHot    int // 0: no cap of the rule's own
+	// MaxRate is how many requests per second the rule is expected to get at
+	// most, all keys together; 0: not stated.
+	MaxRate float64
+	// MinClients makes a key hot only if it would be so although no client
+	// counted for more than the threshold / MinClients, which takes at least so
+	// many clients; 0 or 1: any number. What one or a few clients ask for in a
+	// loop is left to the per-IP limits. At most 32.
+	MinClients int
+}
+
+// Limit is what a hot key is held to.
+type Limit struct {
+	// Spec; its Limit is 0 and Set false where the rule only detects.
+	Spec limit.Spec
+	Set  bool
+	// Trial, if any, is judged beside Spec, as if it were in its place, and
+	// never acts.
+	Trial          *limit.Spec
+	Mode           hottype.Mode
+	Scope          Scope
+	OnStoreFailure FailurePolicy
+}
+
+// ValueLimit is a limit of the rule for one of its keys.
+type ValueLimit struct {
+	Key   hottype.Key
+	Limit Limit
+}
+
+// Scope says who shares a limit.
+type Scope string
+
+// The scopes of a limit.
+const (
+	ScopeInstance Scope = "instance" // each process has its own
+	ScopeCluster  Scope = "cluster"  // one for all, kept in Redis
+)
+
+// FailurePolicy says what happens when the shared store does not answer.
+type FailurePolicy string
+
+// The failure policies.
+const (
+	FailLocal  FailurePolicy = "local" // in-process limit / live limiters
+	FailOpen   FailurePolicy = "open"
+	FailClosed FailurePolicy = "closed"
+)
+
+// IPLimits are the windows of every client.
+type IPLimits struct {
+	Fixed, Sliding *IPWindow // nil: none
+	TrustedProxies []netip.Prefix
+	Exempt         []netip.Prefix
+}
+
+// IPWindow is one per-client window.
+type IPWindow struct {
+	Spec           limit.Spec
+	Scope          Scope
+	OnStoreFailure FailurePolicy
+	// Consistency is how processes share it; "" is exact.
+	Consistency Consistency
+}
+
+// Consistency says how processes share a per-IP window of scope cluster.
+type Consistency string
+
+// The consistencies of a window.
+const (
+	Exact Consistency = "exact" // the shared store decides
+	Async Consistency = "async" // each decides by itself, and sums are exchanged
+)
+
+// Class is a group of requests known by a header, such as crawlers.
+type Class struct {
+	Name     string
+	Header   string
+	Pattern  *regexp.Regexp
+	Fixed    *IPWindow // nil: the windows of everybody
+	Sliding  *IPWindow
+	Upstream string // name of an upstream, "" for the usual one
+}
+
+// Action is what an override does.
+type Action string
+
+// The actions of an override.
+const (
+	ActionLimit  Action = "limit"  // this rate and burst instead of the rule's
+	ActionExempt Action = "exempt" // never limited by key or address
+	ActionBlock  Action = "block"  // always denied
+	ActionShadow Action = "shadow" // limited as before, but only counted
+)
+
+// Override is what a person says about one key, or about the keys that a
+// pattern matches. An override with ActionLimit holds whether or not the key
+// is hot.
+type Override struct {
+	// ID is [a-z0-9-]{1,64}; made from the key when empty.
+	ID string `json:"id"`
+	// Key is a key in canonical form, or a pattern in which "*" stands for any
+	// bytes. A key holds no bare "*", so the two cannot be mistaken.
+	Key    string `json:"key"`
+	Action Action `json:"action"`
+	// Rate in requests per second, for ActionLimit.
+	Rate float64 `json:"rate,omitempty"`
+	// Burst, for ActionLimit; 0 means max(1, Rate).
+	Burst int64 `json:"burst,omitempty"`
+	// Until is when the override ends; zero means never.
+	Until time.Time `json:"until,omitzero"`
+	// Schedule is when it holds until then; zero means always.
+	Schedule Schedule `json:"schedule,omitzero"`
+	Reason   string   `json:"reason,omitempty"`
+	Author   string   `json:"author,omitempty"`
+	// Created is set by the store.
+	Created time.Time `json:"created,omitzero"`
+}

@@ -1,0 +1,241 @@
+package decisionapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// Asker judges requests. *gate.Gate is one.
+type Asker = httplimit.Asker
+
+// Options say how questions are answered. The zero value is the documented
+// behaviour.
+type Options struct {
+	// DenyStatus answers a single denied check with this status instead of 200,
+	// and with Retry-After and the RateLimit fields, for callers that look at
+	// the status alone. Arrays are always 200.
+	DenyStatus int
+	// MaxBody is the longest body in bytes; 0 means 1 MiB.
+	MaxBody int64
+	// MaxBatch is the longest array; 0 means 1000.
+	MaxBatch int
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Log hears of panics in the gate; nil: discarded.
+	Log *slog.Logger
+}
+
+// Decider answers POST /v1/decide. It may be used by many goroutines.
+type Decider struct {
+	judge *httplimit.Judge
+	opt   Options
+	works sync.Pool // of *work
+
+	checks, denied, rejected atomic.Uint64
+}
+
+// Stats are the counters of a decider since it was built.
+type Stats struct {
+	// Checks decided, and Denied among them.
+	Checks, Denied uint64
+	// Rejected are questions that were not understood.
+	Rejected uint64
+	// Panics are checks that were allowed because judging them panicked.
+	Panics uint64
+}
+
+// Decide builds the handler. It looks at no path; mount it at /v1/decide. It
+// panics on a nil asker and on a DenyStatus that is no HTTP status.
+func Decide(asker Asker, opt Options) *Decider {
+	if opt.DenyStatus != 0 && (opt.DenyStatus < 200 || opt.DenyStatus > 599) {
+		panic(fmt.Sprintf("checkapi: status %d is no HTTP status of an answer", opt.DenyStatus))
+	}
+	if opt.MaxBody <= 0 {
+		opt.MaxBody = 1 << 20
+	}
+	if opt.MaxBatch <= 0 {
+		opt.MaxBatch = 1000
+	}
+	d := &Decider{opt: opt, judge: httplimit.NewJudge(httplimit.JudgeConfig{Asker: asker, Now: opt.Now, Log: opt.Log})}
+	d.works.New = func() any { return new(work) }
+	return d
+}
+
+// Stats reads the counters.
+func (d *Decider) Stats() Stats {
+	return Stats{
+		Checks: d.checks.Load(), Denied: d.denied.Load(),
+		Rejected: d.rejected.Load(), Panics: d.judge.Panics(),
+	}
+}
+
+// work is the memory of one question. It is pooled, so that a batch allocates
+// little beside its text.
+type work struct {
+	body   []byte
+	checks []check
+	pairs  []pair
+	req    hottype.Request
+	header header
+	out    []byte
+}
+
+// keepBody is the largest buffer that goes back to the pool.
+const keepBody = 1 << 18
+
+// ServeHTTP implements http.Handler.
+func (d *Decider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if fault := hottype.TargetFault(r.Method, r.RequestURI); fault != "" {
+		d.reject(w, http.StatusBadRequest, "The request target has "+fault+".")
+		return
+	}
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		d.reject(w, http.StatusMethodNotAllowed, "Ask with POST.")
+		return
+	}
+	k := d.works.Get().(*work)
+	defer d.release(k)
+	var err error
+	if k.body, err = readAll(k.body[:0], http.MaxBytesReader(w, r.Body, d.opt.MaxBody)); err != nil {
+		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+			d.reject(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is longer than %d bytes.", d.opt.MaxBody))
+			return
+		}
+		d.reject(w, http.StatusBadRequest, "The body ended early.")
+		return
+	}
+	dec := decoder{s: string(k.body), checks: k.checks[:0], pairs: k.pairs[:0], max: d.opt.MaxBatch}
+	batch, err := dec.decode()
+	k.checks, k.pairs = dec.checks, dec.pairs
+	if err != nil {
+		d.reject(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if batch {
+		d.answerAll(w, r, k)
+		return
+	}
+	d.answerOne(w, r, k)
+}
+
+func (d *Decider) reject(w http.ResponseWriter, status int, detail string) {
+	d.rejected.Add(1)
+	httplimit.WriteProblem(w, status, detail)
+}
+
+// release returns the memory, unless one huge question has made it huge.
+func (d *Decider) release(k *work) {
+	if cap(k.body) > keepBody || cap(k.out) > 2*keepBody {
+		return
+	}
+	clear(k.checks)
+	clear(k.pairs)
+	k.req, k.header = hottype.Request{}, nil
+	d.works.Put(k)
+}
+
+func (d *Decider) answerOne(w http.ResponseWriter, r *http.Request, k *work) {
+	v := d.ask(r, k, 0)
+	status := http.StatusOK
+	if !v.Allowed && d.opt.DenyStatus != 0 {
+		status = d.opt.DenyStatus
+		httplimit.SetRateLimit(w.Header(), &v)
+		httplimit.SetRetryAfter(w.Header(), &v)
+	}
+	k.out = append(appendVerdict(k.out[:0], &v), '\n')
+	write(w, status, k.out)
+}
+
+// answerAll decides one after the other, in order, so that the answer does not
+// depend on anything but the order. It stops when nobody waits any more.
+func (d *Decider) answerAll(w http.ResponseWriter, r *http.Request, k *work) {
+	k.out = append(k.out[:0], '[')
+	for i := range k.checks {
+		if i%64 == 63 && r.Context().Err() != nil {
+			return
+		}
+		if i > 0 {
+			k.out = append(k.out, ',')
+		}
+		v := d.ask(r, k, i)
+		k.out = appendVerdict(k.out, &v)
+	}
+	k.out = append(k.out, ']', '\n')
+	write(w, http.StatusOK, k.out)
+}
+
+// ask puts check i to the gate.
+func (d *Decider) ask(r *http.Request, k *work, i int) hottype.Verdict {
+	c := &k.checks[i]
+	k.header = header(k.pairs[c.from:c.to])
+	k.req = hottype.Request{
+		Method: c.method, Host: c.host, Target: c.uri, Cost: c.cost,
+		Client: httplimit.ParseClient(c.ip), Header: &k.header,
+	}
+	v := d.judge.Decide(r.Context(), &k.req)
+	d.checks.Add(1)
+	if !v.Allowed {
+		d.denied.Add(1)
+	}
+	return v
+}
+
+func write(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h["Content-Type"] = []string{"application/json"}
+	h["Cache-Control"] = []string{"no-store"}
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a caller who left does not need the answer
+}
+
+// appendVerdict writes the answer to one check. "mode" is "shadow" where a
+// limit in shadow mode would have denied, or was the only one. "wait_ms" is there
+// only where the caller has to hold the request back before it goes on.
+func appendVerdict(b []byte, v *hottype.Verdict) []byte {
+	mode := v.Mode
+	if v.Shadowed {
+		mode = hottype.ModeShadow
+	}
+	b = strconv.AppendBool(append(b, `{"allowed":`...), v.Allowed)
+	b = httplimit.AppendJSONString(append(b, `,"reason":`...), string(v.Reason))
+	b = httplimit.AppendJSONString(append(b, `,"rule":`...), v.Rule)
+	b = httplimit.AppendJSONString(append(b, `,"key":`...), string(v.Key))
+	b = strconv.AppendInt(append(b, `,"limit":`...), v.Limit, 10)
+	b = strconv.AppendInt(append(b, `,"remaining":`...), v.Remaining, 10)
+	b = strconv.AppendInt(append(b, `,"retry_after_ms":`...), httplimit.Millis(v.RetryAfter), 10)
+	b = strconv.AppendInt(append(b, `,"reset_after_ms":`...), httplimit.Millis(v.ResetAfter), 10)
+	b = httplimit.AppendJSONString(append(b, `,"mode":`...), string(mode))
+	if v.Wait > 0 {
+		b = strconv.AppendInt(append(b, `,"wait_ms":`...), httplimit.Millis(v.Wait), 10)
+	}
+	return append(b, '}')
+}
+
+// readAll is io.ReadAll into a buffer that is used again.
+func readAll(b []byte, r io.Reader) ([]byte, error) {
+	for {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if err == io.EOF {
+			return b, nil
+		}
+		if err != nil {
+			return b, err
+		}
+	}
+}

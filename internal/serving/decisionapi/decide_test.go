@@ -1,0 +1,158 @@
+package decisionapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/decisionapi"
+)
+
+// echo allows what costs less than 10 and shows in the key what it was asked.
+type echo struct{}
+
+func (echo) Ask(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
+	if r.Target == "/panic" {
+		panic("bug")
+	}
+	v := hottype.Verdict{
+		Allowed: r.Cost < 10, Reason: hottype.ReasonHot, Rule: "topic", Limit: 9, Remaining: 3,
+		Window: time.Second, ResetAfter: 2*time.Millisecond + 1, Mode: hottype.ModeEnforce, Shadowed: r.Cost == 5,
+		Key: hottype.Key(fmt.Sprint(r.Method, " ", r.Host, r.Target, " ", r.Client, " ", r.Header.Get("User-Agent"), " ", r.Cost)),
+	}
+	if !v.Allowed {
+		v.RetryAfter = hottype.Never
+	}
+	return v
+}
+
+func ask(t *testing.T, opt decisionapi.Options, method string, body io.Reader) (*httptest.ResponseRecorder, decisionapi.Stats) {
+	t.Helper()
+	d := decisionapi.Decide(echo{}, opt)
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, httptest.NewRequest(method, "/v1/decide", body))
+	return w, d.Stats()
+}
+
+const allowedBody = `{"allowed":true,"reason":"hot","rule":"topic","key":"GET / - bot 5","limit":9,"remaining":3,` +
+	`"retry_after_ms":0,"reset_after_ms":3,"mode":"shadow"}`
+
+const deniedBody = `{"allowed":false,"reason":"hot","rule":"topic","key":"PUT x/a 1.2.3.4  10","limit":9,"remaining":3,` +
+	`"retry_after_ms":-1,"reset_after_ms":3,"mode":"enforce"}`
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	one := `{"uri":"/","cost":5,"headers":{"user-agent":"bot"}}`
+	two := `{"method":"PUT","host":"x","uri":"/a","ip":"1.2.3.4:5","cost":10}`
+	for _, tc := range []struct {
+		body, want string
+		stats      decisionapi.Stats
+	}{
+		{one, allowedBody, decisionapi.Stats{Checks: 1}},
+		{" \n" + two + "\n", deniedBody, decisionapi.Stats{Checks: 1, Denied: 1}},
+		{"[" + one + " , " + two + "]", "[" + allowedBody + "," + deniedBody + "]", decisionapi.Stats{Checks: 2, Denied: 1}},
+		{"[ ]", "[]", decisionapi.Stats{}},
+	} {
+		w, stats := ask(t, decisionapi.Options{}, http.MethodPost, strings.NewReader(tc.body))
+		if w.Code != 200 || w.Body.String() != tc.want+"\n" || w.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("%s: %d %s", tc.body, w.Code, w.Body)
+		}
+		if diff := cmp.Diff(tc.stats, stats); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestRejected(t *testing.T) {
+	t.Parallel()
+	big := `{"uri":"/` + strings.Repeat("a", 1<<20) + `"}`
+	for name, tc := range map[string]struct {
+		method string
+		body   io.Reader
+		status int
+		detail string
+	}{
+		"method":  {http.MethodGet, strings.NewReader(`{"uri":"/"}`), 405, "POST"},
+		"unknown": {http.MethodPost, strings.NewReader(`[{"uri":"/"},{"url":"/"}]`), 400, `check 1: byte 20: unknown field "url"`},
+		"long":    {http.MethodPost, strings.NewReader(big), 413, "1048576"},
+		"many":    {http.MethodPost, strings.NewReader("[" + strings.Repeat(`{"uri":"/"},`, 1000) + `{"uri":"/"}]`), 400, "more than 1000"},
+		"broken":  {http.MethodPost, iotest.ErrReader(io.ErrUnexpectedEOF), 400, "ended early"},
+	} {
+		w, stats := ask(t, decisionapi.Options{}, tc.method, tc.body)
+		var p struct {
+			Status int
+			Detail string
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if w.Code != tc.status || p.Status != tc.status || !strings.Contains(p.Detail, tc.detail) {
+			t.Errorf("%s: %d %+v", name, w.Code, p)
+		}
+		// Nothing is decided of a batch that holds a mistake.
+		if stats.Rejected != 1 || stats.Checks != 0 || w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: %+v %v", name, stats, w.Header())
+		}
+	}
+}
+
+func TestDenyStatus(t *testing.T) {
+	t.Parallel()
+	opt := decisionapi.Options{DenyStatus: 429}
+	denied, allowed := `{"uri":"/a","cost":10}`, `{"uri":"/a"}`
+	for body, want := range map[string]int{denied: 429, allowed: 200, "[" + denied + "]": 200} {
+		if w, _ := ask(t, opt, http.MethodPost, strings.NewReader(body)); w.Code != want {
+			t.Errorf("%s: %d", body, w.Code)
+		}
+	}
+}
+
+func TestPanicAllows(t *testing.T) {
+	t.Parallel()
+	w, stats := ask(t, decisionapi.Options{}, http.MethodPost, strings.NewReader(`{"uri":"/panic"}`))
+	if w.Code != 200 || !strings.Contains(w.Body.String(), `"allowed":true,"reason":"store_failure"`) || stats.Panics != 1 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// A caller who has left costs no more decisions.
+func TestAbandonedBatchStops(t *testing.T) {
+	t.Parallel()
+	d := decisionapi.Decide(echo{}, decisionapi.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	body := "[" + strings.Repeat(`{"uri":"/"},`, 999) + `{"uri":"/"}]`
+	d.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body)))
+	if n := d.Stats().Checks; n >= 100 {
+		t.Errorf("%d checks", n)
+	}
+}
+
+// yes is the cheapest Asker, so that the benchmark is of this package.
+type yes struct{}
+
+func (yes) Ask(context.Context, time.Time, *hottype.Request) hottype.Verdict {
+	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonCold, Mode: hottype.ModeEnforce}
+}
+
+func BenchmarkBatch100(b *testing.B) {
+	item := `{"method":"GET","uri":"/topic?id=42&lang=en&page=3","host":"news.example","ip":"203.0.113.9","headers":{"User-Agent":"Mozilla/5.0"}}`
+	body := "[" + strings.Repeat(item+",", 99) + item + "]"
+	d := decisionapi.Decide(yes{}, decisionapi.Options{})
+	b.ReportAllocs()
+	for b.Loop() {
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/decide", strings.NewReader(body)))
+	}
+	b.ReportMetric(float64(b.N)*100/b.Elapsed().Seconds(), "checks/s")
+}

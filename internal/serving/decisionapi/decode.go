@@ -1,0 +1,241 @@
+package decisionapi
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// maxCost is the greatest cost of a check, within what limits compute exactly.
+const maxCost = 1<<53 - 1
+
+// check is one question as it stands in the body. Its strings are parts of the
+// body's text where they hold no escapes.
+type check struct {
+	method, uri, host, ip string
+	cost                  int64
+	from, to              int // its headers in decoder.pairs
+}
+
+// pair is one header.
+type pair struct{ name, value string }
+
+// header is the headers of one check. It implements hotparam.Header.
+type header []pair
+
+// Get gives the first value of a header, whatever the case of its name.
+func (h *header) Get(name string) string {
+	for i := range *h {
+		if strings.EqualFold((*h)[i].name, name) {
+			return (*h)[i].value
+		}
+	}
+	return ""
+}
+
+// decoder reads checks, an object or an array of them, and nothing else. There
+// is no recursion, so nothing can be nested too deeply.
+type decoder struct {
+	s      string
+	i      int // next byte
+	checks []check
+	pairs  []pair
+	max    int // longest array
+}
+
+// decode reads the whole body. It reports whether it was an array.
+func (d *decoder) decode() (batch bool, err error) {
+	switch d.peek() {
+	case '{':
+		err = d.check()
+	case '[':
+		batch, err = true, d.array()
+	default:
+		return false, d.errorf("want a check (an object) or an array of checks")
+	}
+	if err == nil && d.peek() != 0 {
+		err = d.errorf("text after the end")
+	}
+	return batch, err
+}
+
+func (d *decoder) array() error {
+	d.i++
+	if d.peek() == ']' {
+		d.i++
+		return nil
+	}
+	for {
+		if len(d.checks) == d.max {
+			return d.errorf("more than %d checks", d.max)
+		}
+		if err := d.check(); err != nil {
+			return fmt.Errorf("check %d: %w", len(d.checks), err)
+		}
+		if more, err := d.next(']'); !more {
+			return err
+		}
+	}
+}
+
+// check reads one check and appends it.
+func (d *decoder) check() error {
+	c := check{method: "GET", from: len(d.pairs), to: len(d.pairs)}
+	var seen uint8
+	more, err := d.open()
+	for more && err == nil {
+		var name string
+		if name, err = d.name(); err == nil {
+			err = d.field(&c, name, &seen)
+		}
+		if err == nil {
+			more, err = d.next('}')
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if c.uri == "" {
+		return d.errorf(`field "uri" is missing or empty`)
+	}
+	d.checks = append(d.checks, c)
+	return nil
+}
+
+// field reads the value of one field; seen has a bit for each that was there.
+func (d *decoder) field(c *check, name string, seen *uint8) (err error) {
+	bit := fieldBit(name)
+	if bit == 0 {
+		return d.errorf("unknown field %q", clip(name))
+	}
+	if *seen&bit != 0 {
+		return d.errorf("field %q is there twice", name)
+	}
+	*seen |= bit
+	switch name {
+	case "method":
+		c.method, err = d.str(name)
+	case "uri":
+		c.uri, err = d.str(name)
+	case "host":
+		c.host, err = d.str(name)
+	case "ip":
+		c.ip, err = d.str(name)
+	case "cost":
+		c.cost, err = d.cost()
+	case "headers":
+		err = d.headers(c)
+	}
+	return err
+}
+
+func fieldBit(name string) uint8 {
+	switch name {
+	case "method":
+		return 1
+	case "uri":
+		return 2
+	case "host":
+		return 4
+	case "ip":
+		return 8
+	case "cost":
+		return 16
+	case "headers":
+		return 32
+	}
+	return 0
+}
+
+func (d *decoder) headers(c *check) error {
+	more, err := d.open()
+	for more && err == nil {
+		var h pair
+		if h.name, err = d.name(); err == nil {
+			h.value, err = d.str(`a value of "headers"`)
+		}
+		if err == nil {
+			d.pairs = append(d.pairs, h)
+			more, err = d.next('}')
+		}
+	}
+	c.to = len(d.pairs)
+	return err
+}
+
+// open goes into an object and reports whether anything is in it.
+func (d *decoder) open() (more bool, err error) {
+	if d.peek() != '{' {
+		return false, d.errorf("want an object")
+	}
+	d.i++
+	if d.peek() == '}' {
+		d.i++
+		return false, nil
+	}
+	return true, nil
+}
+
+// name reads the name of a field and its colon.
+func (d *decoder) name() (string, error) {
+	name, err := d.str("the name of a field")
+	if err == nil && d.peek() != ':' {
+		err = d.errorf("want a colon")
+	}
+	d.i++
+	return name, err
+}
+
+// next goes past a comma, or past the end of a list.
+func (d *decoder) next(end byte) (more bool, err error) {
+	switch d.peek() {
+	case ',':
+		d.i++
+		return true, nil
+	case end:
+		d.i++
+		return false, nil
+	}
+	return false, d.errorf("want a comma or %q", end)
+}
+
+// cost reads a whole number in 0..maxCost; 0 means 1, as when it is missing.
+func (d *decoder) cost() (int64, error) {
+	d.peek()
+	start := d.i
+	for d.i < len(d.s) && strings.IndexByte("+-.0123456789Ee", d.s[d.i]) >= 0 {
+		d.i++
+	}
+	text := d.s[start:d.i]
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > maxCost || text[0] == '+' || text[0] == '-' || text[0] == '0' && len(text) > 1 {
+		return 0, d.errorf(`field "cost" must be a whole number in 0..%d`, int64(maxCost))
+	}
+	return n, nil
+}
+
+// peek skips white space and gives the next byte, 0 at the end.
+func (d *decoder) peek() byte {
+	for ; d.i < len(d.s); d.i++ {
+		switch c := d.s[d.i]; c {
+		case ' ', '\t', '\n', '\r':
+		case 0:
+			return 1 // not the end, and nothing that is wanted anywhere
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+func (d *decoder) errorf(format string, args ...any) error {
+	return fmt.Errorf("byte %d: "+format, append([]any{d.i}, args...)...)
+}
+
+// clip keeps an answer short whatever the question was.
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "…"
+	}
+	return s
+}

@@ -1,0 +1,134 @@
+package decisionapi
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestDecodeErrors(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		``:                                    `byte 0: want a check`,
+		` nul`:                                `byte 1: want a check`,
+		"\x00":                                `byte 0: want a check`,
+		`{"uri":"/"} x`:                       `byte 12: text after the end`,
+		"{\"uri\":\"/\"}\x00":                 `byte 11: text after the end`,
+		`{}`:                                  `field "uri" is missing or empty`,
+		`{"uri":""}`:                          `field "uri" is missing or empty`,
+		`{"uri":"/","colour":1}`:              `byte 20: unknown field "colour"`,
+		`{"URI":"/"}`:                         `unknown field "URI"`,
+		`{"uri":"/","uri":"/b"}`:              `field "uri" is there twice`,
+		`{"uri":null}`:                        `uri must be a string`,
+		`{"uri":"/","cost":-1}`:               `field "cost" must be a whole number in 0..9007199254740991`,
+		`{"uri":"/","cost":1.5}`:              `field "cost"`,
+		`{"uri":"/","cost":01}`:               `field "cost"`,
+		`{"uri":"/","cost":"1"}`:              `field "cost"`,
+		`{"uri":"/","cost":9007199254740992}`: `field "cost"`,
+		`{"uri":"/","cost":99999999999999999999999}`: `field "cost"`,
+		`{"uri":"/","headers":[]}`:                   `want an object`,
+		`{"uri":"/","headers":{"a":1}}`:              `a value of "headers" must be a string`,
+		`{"uri":"/","headers":{"a" "b"}}`:            `want a colon`,
+		`{"uri":"/",}`:                               `the name of a field must be a string`,
+		`{"uri":"/"`:                                 `want a comma or '}'`,
+		`{"uri":"/`:                                  `uri has no end`,
+		"{\"uri\":\"\n\"}":                           `uri has a control character`,
+		"{\"uri\":\"\\n\t\"}":                        `uri has a control character`,
+		"{\"uri\":\"\xff\"}":                         `uri is not UTF-8`,
+		"{\"uri\":\"\\n\xff\"}":                      `uri is not UTF-8`,
+		`{"uri":"\ud800"}`:                           `uri has a bad escape`,
+		`{"uri":"\ud800\u0041"}`:                     `uri has a bad escape`,
+		`{"uri":"\x"}`:                               `uri has a bad escape`,
+		`{"uri":"\u12`:                               `uri has a bad escape`,
+		`{"uri":"\`:                                  `uri has a bad escape`,
+		`[{"uri":"/"},{}]`:                           `check 1: byte 15: field "uri" is missing`,
+		`[{"uri":"/"}`:                               `want a comma or ']'`,
+		`[{"uri":"/"},]`:                             `check 1: byte 13: want an object`,
+		`[[]]`:                                       `check 0: byte 1: want an object`,
+		`[{"uri":"/"},{"uri":"/"},{"uri":"/"},{"uri":"/"}]`: `more than 3 checks`,
+		`{"` + strings.Repeat("x", 1000) + `":1}`:           `unknown field "` + strings.Repeat("x", 64) + `…"`,
+	} {
+		d := decoder{s: body, max: 3}
+		if _, err := d.decode(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80s: %v, want %s", body, err, want)
+		}
+	}
+}
+
+func TestDecodeStrings(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`/plain`: "/plain", `/ü中`: "/ü中", `\/a\\b\"c`: `/a\b"c`, `\b\f\n\r\t`: "\b\f\n\r\t",
+		`\u0041\u00fc\u4E2D`: "Aü中", `x\ud83d\ude00y`: "x😀y",
+	} {
+		d := decoder{s: `{"uri":"` + in + `"}`, max: 1}
+		if _, err := d.decode(); err != nil || d.checks[0].uri != want {
+			t.Errorf("%s: %v", in, err)
+		}
+	}
+}
+
+// oracle is what encoding/json makes of a check.
+type oracle struct {
+	Method  *string           `json:"method"`
+	URI     string            `json:"uri"`
+	Host    string            `json:"host"`
+	IP      string            `json:"ip"`
+	Headers map[string]string `json:"headers"`
+	Cost    int64             `json:"cost"`
+}
+
+// What this reader accepts, encoding/json accepts too, and reads the same.
+func FuzzDecode(f *testing.F) {
+	for _, s := range []string{
+		`{"method":"GET","uri":"/topic?id=42","host":"a","ip":"1.2.3.4","headers":{"User-Agent":"bot"},"cost":2}`,
+		`[{"uri":"\/\ud83d\ude00"}, {"uri":"/b","headers":{}}]`, `[]`, `{"uri":1}`, `[{"uri":"/"},`, "{\"uri\":\"\xff\"}",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		d := decoder{s: s, max: 100}
+		batch, err := d.decode()
+		if err != nil {
+			return
+		}
+		var want []oracle
+		if batch {
+			err = json.Unmarshal([]byte(s), &want)
+		} else {
+			want = make([]oracle, 1)
+			err = json.Unmarshal([]byte(s), &want[0])
+		}
+		if err != nil || len(want) != len(d.checks) {
+			t.Fatalf("%q: %v, %d checks, want %d", s, err, len(d.checks), len(want))
+		}
+		for i, c := range d.checks {
+			same(t, c, d.pairs[c.from:c.to], want[i])
+		}
+	})
+}
+
+func same(t *testing.T, c check, pairs []pair, o oracle) {
+	method := "GET"
+	if o.Method != nil {
+		method = *o.Method
+	}
+	headers := map[string]string{}
+	for _, p := range pairs {
+		headers[p.name] = p.value
+	}
+	if c.method != method || c.uri != o.URI || c.host != o.Host || c.ip != o.IP || c.cost != o.Cost ||
+		!slices.Equal(slices.Sorted(maps.Keys(headers)), slices.Sorted(maps.Keys(o.Headers))) {
+		t.Fatalf("%+v %v, want %+v", c, pairs, o)
+	}
+}
+
+func TestHeaderIgnoresCase(t *testing.T) {
+	t.Parallel()
+	h := header{{"user-AGENT", "bot"}, {"User-Agent", "second"}}
+	if h.Get("User-Agent") != "bot" || h.Get("Accept") != "" {
+		t.Error(h)
+	}
+}

@@ -1,0 +1,125 @@
+package httplimit
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// typeQuota is the problem type of a refusal by a limit, as the draft of the
+// RateLimit fields registers it; other problems have no type of their own.
+const (
+	typeQuota = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	typeNone  = "about:blank"
+)
+
+// WriteDenied answers a denied request: the status (0 means 429), Retry-After
+// in whole seconds, at least 1 and absent where waiting does not help, the
+// RateLimit fields, and a problem document (RFC 9457) with the members rule,
+// key, reason and retry_after_ms (-1: waiting does not help).
+func WriteDenied(w http.ResponseWriter, v *hottype.Verdict, status int) {
+	if status == 0 {
+		status = http.StatusTooManyRequests
+	}
+	h := w.Header()
+	SetRateLimit(h, v)
+	SetRetryAfter(h, v)
+	b := make([]byte, 0, 512)
+	if v.Window > 0 {
+		b = appendProblem(b, typeQuota, status, detail(v.Reason))
+	} else {
+		b = appendProblem(b, typeNone, status, detail(v.Reason))
+	}
+	b = AppendJSONString(append(b, `,"rule":`...), v.Rule)
+	b = AppendJSONString(append(b, `,"key":`...), string(v.Key))
+	b = AppendJSONString(append(b, `,"reason":`...), string(v.Reason))
+	b = strconv.AppendInt(append(b, `,"retry_after_ms":`...), Millis(v.RetryAfter), 10)
+	writeProblem(w, status, append(b, "}\n"...))
+}
+
+// SetRetryAfter sets Retry-After for a denied request that may try again.
+func SetRetryAfter(h http.Header, v *hottype.Verdict) {
+	if v.RetryAfter != hottype.Never {
+		h[fieldRetryAfter] = []string{strconv.FormatInt(max(ceil(v.RetryAfter, time.Second), 1), 10)}
+	}
+}
+
+// WriteProblem answers with a problem document that has only the plain
+// members. The detail is for the client to read.
+func WriteProblem(w http.ResponseWriter, status int, detail string) {
+	b := appendProblem(make([]byte, 0, 256), typeNone, status, detail)
+	writeProblem(w, status, append(b, "}\n"...))
+}
+
+// writeProblem sends a problem. A failed write is the client's loss and shows
+// in the server's log; nothing here can act on it.
+func writeProblem(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	for _, name := range [...]string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified"} {
+		delete(h, name) // meant for the answer that this one replaces
+	}
+	h["Content-Type"] = []string{"application/problem+json"}
+	h["Cache-Control"] = []string{"no-store"}
+	h["X-Content-Type-Options"] = []string{"nosniff"}
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// appendProblem writes the plain members and leaves the object open.
+func appendProblem(b []byte, typ string, status int, detail string) []byte {
+	title := http.StatusText(status)
+	b = AppendJSONString(append(b, `{"type":`...), typ)
+	b = AppendJSONString(append(b, `,"title":`...), title)
+	b = strconv.AppendInt(append(b, `,"status":`...), int64(status), 10)
+	return AppendJSONString(append(b, `,"detail":`...), detail)
+}
+
+// detail says in words why a request was denied.
+func detail(r hottype.Reason) string {
+	switch r {
+	case hottype.ReasonIPFixed, hottype.ReasonIPSliding:
+		return "There were too many requests from your address."
+	case hottype.ReasonBlocked:
+		return "This request is blocked."
+	case hottype.ReasonMalformed:
+		return "The query of this request is too long, or has too many or too long parameters."
+	case hottype.ReasonStore:
+		return "Limits cannot be checked at the moment."
+	}
+	return "There were too many requests for this resource."
+}
+
+// AppendJSONString writes s as a JSON string. Bytes that are not UTF-8 become
+// U+FFFD.
+func AppendJSONString(b []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			if r, n := utf8.DecodeRuneInString(s[i:]); r != utf8.RuneError || n > 1 {
+				i += n
+				continue
+			}
+		} else if c >= 0x20 && c != '"' && c != '\\' {
+			i++
+			continue
+		}
+		b = append(b, s[start:i]...)
+		switch {
+		case c >= utf8.RuneSelf:
+			b = append(b, `\ufffd`...)
+		case c < 0x20:
+			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		default:
+			b = append(b, '\\', c)
+		}
+		i++
+		start = i
+	}
+	return append(append(b, s[start:]...), '"')
+}

@@ -1,0 +1,178 @@
+package httplimit_test
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+func fields(v hottype.Verdict) (policy, limit string) {
+	h := http.Header{}
+	httplimit.SetRateLimit(h, &v)
+	return h.Get("RateLimit-Policy"), h.Get("RateLimit")
+}
+
+func TestRateLimitFields(t *testing.T) {
+	t.Parallel()
+	second := time.Second
+	for _, tc := range []struct {
+		v             hottype.Verdict
+		policy, limit string
+	}{
+		{hottype.Verdict{}, "", ""},
+		{hottype.Verdict{Rule: "topic", Limit: 200, Window: 2 * second, Mode: hottype.ModeShadow}, "", ""},
+		{hottype.Verdict{Rule: "topic", Limit: 200, Window: 2 * second, RetryAfter: 10 * time.Millisecond, ResetAfter: 2 * second},
+			`"topic";q=200;w=2`, `"topic";r=0;t=1`},
+		{hottype.Verdict{Rule: "topic", Limit: 200, Window: 2 * second, RetryAfter: hottype.Never},
+			`"topic";q=200;w=2`, `"topic";r=0`},
+		{hottype.Verdict{Allowed: true, Rule: "ip_fixed", Limit: 50, Window: second / 2, Remaining: 49, ResetAfter: 1001 * time.Millisecond},
+			`"ip_fixed";q=50;w=1`, `"ip_fixed";r=49;t=2`},
+		{hottype.Verdict{Allowed: true, Rule: "a\"b\\c\x00ü", Limit: math.MaxInt64, Window: second, Remaining: -1},
+			`"a\"b\\c%00%C3%BC";q=999999999999999;w=1`, `"a\"b\\c%00%C3%BC";r=0;t=0`},
+	} {
+		policy, limit := fields(tc.v)
+		if policy != tc.policy || limit != tc.limit {
+			t.Errorf("%+v: %s and %s, want %s and %s", tc.v, policy, limit, tc.policy, tc.limit)
+		}
+	}
+}
+
+// What is written by hand here is what a structured-field library writes.
+func TestFieldsAreStructured(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		v := hottype.Verdict{
+			Rule:      rapid.StringMatching(`[ -~]{0,20}`).Draw(t, "rule"),
+			Allowed:   rapid.Bool().Draw(t, "allowed"),
+			Limit:     rapid.Int64Range(0, 1e14).Draw(t, "limit"),
+			Remaining: rapid.Int64Range(0, 1e14).Draw(t, "remaining"),
+			Window:    time.Second * time.Duration(rapid.Int64Range(1, 1e6).Draw(t, "window")),
+		}
+		wait := rapid.Int64Range(0, 1e6).Draw(t, "wait")
+		v.RetryAfter = time.Second * time.Duration(wait)
+		v.ResetAfter = v.RetryAfter
+		policy, limit := fields(v)
+		seconds := int64(v.Window / time.Second)
+		if want := structured(t, v.Rule, "q", v.Limit, "w", seconds); policy != want {
+			t.Fatalf("policy %s, want %s", policy, want)
+		}
+		if want := structured(t, v.Rule, "r", v.Remaining, "t", wait); limit != want {
+			t.Fatalf("limit %s, want %s", limit, want)
+		}
+	})
+}
+
+func structured(t *rapid.T, rule, p string, pv int64, q string, qv int64) string {
+	item := httpsfv.NewItem(rule)
+	item.Params.Add(p, pv)
+	item.Params.Add(q, qv)
+	s, err := httpsfv.Marshal(httpsfv.List{item})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	w.Header().Set("Etag", `"stale"`)
+	httplimit.WriteDenied(w, &hottype.Verdict{
+		Reason: hottype.ReasonHot, Rule: "topic", Key: "/\xff\"?id=42", Limit: 200, Window: 2 * time.Second,
+		RetryAfter: 1500*time.Millisecond + 1, ResetAfter: 2 * time.Second,
+	}, 0)
+	want := http.Header{
+		"Content-Type": {"application/problem+json"}, "Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"},
+		"Retry-After": {"2"}, "Ratelimit": {`"topic";r=0;t=2`}, "Ratelimit-Policy": {`"topic";q=200;w=2`},
+	}
+	if diff := cmp.Diff(want, w.Header()); w.Code != 429 || diff != "" {
+		t.Errorf("%d: %s", w.Code, diff)
+	}
+	var body map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]any{
+		"type":  "https://iana.org/assignments/http-problem-types#quota-exceeded",
+		"title": "Too Many Requests", "status": 429.0, "detail": "There were too many requests for this resource.",
+		"rule": "topic", "key": "/\ufffd\"?id=42", "reason": "hot", "retry_after_ms": 1501.0,
+	}, body); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDeniedForEver(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	httplimit.WriteDenied(w, &hottype.Verdict{Reason: hottype.ReasonBlocked, RetryAfter: hottype.Never}, 403)
+	if w.Code != 403 || w.Header().Get("Retry-After") != "" || !strings.Contains(w.Body.String(), `"retry_after_ms":-1`) {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+}
+
+func FuzzJSONString(f *testing.F) {
+	for _, s := range []string{"", "a\"b\\c", "\x00\x1f\u2028", "\xff\xc3ü\xe4\xb8", "中文"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		var back string
+		if err := json.Unmarshal(httplimit.AppendJSONString(nil, s), &back); err != nil {
+			t.Fatal(err)
+		}
+		if want := strings.ToValidUTF8(s, ""); strings.ReplaceAll(back, "\ufffd", "") != strings.ReplaceAll(want, "\ufffd", "") {
+			t.Errorf("%q came back as %q", s, back)
+		}
+	})
+}
+
+// askFunc is an Asker.
+type askFunc func(context.Context, time.Time, *hottype.Request) hottype.Verdict
+
+func (f askFunc) Ask(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
+	return f(ctx, now, req)
+}
+
+func TestJudgeSeesTheRequestAsReceived(t *testing.T) {
+	t.Parallel()
+	var got hottype.Request
+	j := httplimit.NewJudge(httplimit.JudgeConfig{
+		Asker: askFunc(func(_ context.Context, _ time.Time, req *hottype.Request) hottype.Verdict {
+			got = *req
+			return hottype.Verdict{Allowed: true}
+		}),
+		Cost: func(*http.Request) int64 { return 3 },
+	})
+	r := httptest.NewRequest(http.MethodPut, "http://example.com/a%2Fb//?x=%zz;y", nil)
+	j.Ask(r)
+	if got.Method != "PUT" || got.Host != "example.com" || got.Target != r.RequestURI || got.Cost != 3 || got.Client.String() != "192.0.2.1" {
+		t.Errorf("%+v", got)
+	}
+	r.RequestURI = "" // made by a program, not by a server
+	if j.Ask(r); got.Target != "/a%2Fb//?x=%zz;y" {
+		t.Errorf("target %q", got.Target)
+	}
+}
+
+func TestPanicLetsPass(t *testing.T) {
+	t.Parallel()
+	j := httplimit.NewJudge(httplimit.JudgeConfig{Asker: askFunc(func(context.Context, time.Time, *hottype.Request) hottype.Verdict {
+		panic("broken")
+	})})
+	v := j.Ask(httptest.NewRequest(http.MethodGet, "/", nil))
+	w := j.Decide(t.Context(), &hottype.Request{})
+	if !v.Allowed || !w.Allowed || v.Reason != hottype.ReasonStore || j.Panics() != 2 {
+		t.Errorf("%+v, %d panics", v, j.Panics())
+	}
+}

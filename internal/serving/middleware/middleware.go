@@ -1,0 +1,90 @@
+package middleware
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// Asker judges requests. *gate.Gate is one.
+type Asker = httplimit.Asker
+
+// Options say how a layer behaves. The zero value trusts no proxy and answers
+// 429.
+type Options struct {
+	// Clients finds the client of a request behind proxies; nil: whoever is
+	// connected is the client.
+	Clients *httplimit.Clients
+	// Status answers denied requests; 0 means 429.
+	Status int
+	// HideLimits leaves out the RateLimit fields of requests let pass. Refusals
+	// always have them.
+	HideLimits bool
+	// Cost is what a request takes from its limits; nil, or 0: 1.
+	Cost func(*http.Request) int64
+	// OnVerdict sees every verdict before it acts, for example to trace it. The
+	// verdict must not be kept.
+	OnVerdict func(*http.Request, *hottype.Verdict)
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Log hears of panics in the gate; nil: discarded.
+	Log *slog.Logger
+}
+
+// Layer is a gate before handlers. It may be used by many goroutines, and
+// before many handlers.
+type Layer struct {
+	judge  *httplimit.Judge
+	opt    Options
+	denied atomic.Uint64
+}
+
+// Stats are the counters of a layer since it was built.
+type Stats struct {
+	Denied uint64
+	// Panics are requests that passed because judging them panicked.
+	Panics uint64
+}
+
+// New gives a middleware that asks a gate. Those who want its counters use
+// Build. It panics on a nil asker and on a status that is no refusal.
+func New(asker Asker, opt Options) func(http.Handler) http.Handler {
+	return Build(asker, opt).Wrap
+}
+
+// Build is New for those who want the counters. It panics as New does.
+func Build(asker Asker, opt Options) *Layer {
+	if opt.Status != 0 && (opt.Status < 400 || opt.Status > 599) {
+		panic(fmt.Sprintf("middleware: status %d is no refusal", opt.Status))
+	}
+	return &Layer{opt: opt, judge: httplimit.NewJudge(httplimit.JudgeConfig{
+		Asker: asker, Clients: opt.Clients, Cost: opt.Cost, Now: opt.Now, Log: opt.Log,
+	})}
+}
+
+// Wrap puts the layer before a handler.
+func (l *Layer) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := l.judge.Ask(r)
+		if l.opt.OnVerdict != nil {
+			seen := v // on the heap, and only here
+			l.opt.OnVerdict(r, &seen)
+		}
+		if !v.Allowed {
+			l.denied.Add(1)
+		}
+		if httplimit.Enforce(w, r, &v, l.opt.Status, l.opt.HideLimits) {
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// Stats reads the counters.
+func (l *Layer) Stats() Stats {
+	return Stats{Denied: l.denied.Load(), Panics: l.judge.Panics()}
+}

@@ -1,0 +1,131 @@
+package middleware_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/middleware"
+)
+
+// verdict is an Asker that always answers the same.
+type verdict hottype.Verdict
+
+func (v verdict) Ask(context.Context, time.Time, *hottype.Request) hottype.Verdict {
+	return hottype.Verdict(v)
+}
+
+// broken is an Asker with a bug.
+type broken struct{}
+
+func (broken) Ask(context.Context, time.Time, *hottype.Request) hottype.Verdict { panic("bug") }
+
+var (
+	cold   = verdict{Allowed: true, Reason: hottype.ReasonCold, Mode: hottype.ModeEnforce}
+	hot    = verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic", Limit: 200, Window: 2 * time.Second, Remaining: 7}
+	denied = verdict{Reason: hottype.ReasonHot, Rule: "topic", Key: "topic?id=42", Limit: 200, Window: 2 * time.Second, RetryAfter: time.Second}
+)
+
+func TestLayer(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		asker  middleware.Asker
+		opt    middleware.Options
+		status int
+		limit  string
+	}{
+		"cold":          {cold, middleware.Options{}, 204, ""},
+		"hot":           {hot, middleware.Options{}, 204, `"topic";r=7;t=0`},
+		"hot, hidden":   {hot, middleware.Options{HideLimits: true}, 204, ""},
+		"denied":        {denied, middleware.Options{}, 429, `"topic";r=0;t=1`},
+		"denied by 503": {denied, middleware.Options{Status: 503, HideLimits: true}, 503, `"topic";r=0;t=1`},
+		"broken gate":   {broken{}, middleware.Options{}, 204, ""},
+	} {
+		l := middleware.Build(tc.asker, tc.opt)
+		reached := 0
+		h := l.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			reached++
+			w.WriteHeader(204)
+		}))
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/topic?id=42", nil))
+		if w.Code != tc.status || w.Header().Get("RateLimit") != tc.limit {
+			t.Errorf("%s: %d %v", name, w.Code, w.Header())
+		}
+		s := l.Stats()
+		if reached != 1-int(s.Denied) || (tc.status == 204) != (reached == 1) {
+			t.Errorf("%s: reached %d times, %+v", name, reached, s)
+		}
+		if (s.Panics == 1) != (name == "broken gate") {
+			t.Errorf("%s: %d panics", name, s.Panics)
+		}
+	}
+}
+
+func TestOnVerdictSeesEach(t *testing.T) {
+	t.Parallel()
+	var seen []bool
+	for _, v := range []verdict{cold, denied} {
+		h := middleware.New(v, middleware.Options{OnVerdict: func(_ *http.Request, v *hottype.Verdict) {
+			seen = append(seen, v.Allowed)
+		}})(http.NotFoundHandler())
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	}
+	if len(seen) != 2 || !seen[0] || seen[1] {
+		t.Error(seen)
+	}
+}
+
+func TestMistakesOfTheProgrammer(t *testing.T) {
+	t.Parallel()
+	for name, build := range map[string]func(){
+		"no asker": func() { middleware.New(nil, middleware.Options{}) },
+		"status":   func() { middleware.New(cold, middleware.Options{Status: 200}) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			build()
+		}()
+	}
+}
+
+// The handler gets the server's own writer: it can be flushed, hijacked, and
+// read into.
+func TestWriterIsNotWrapped(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(middleware.New(hot, middleware.Options{})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, flusher := w.(http.Flusher)
+		_, reader := w.(io.ReaderFrom)
+		if !flusher || !reader {
+			t.Errorf("flusher %t, reader from %t", flusher, reader)
+		}
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 299 Mine\r\nConnection: close\r\n\r\n")
+	})))
+	defer srv.Close()
+	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || line != "HTTP/1.1 299 Mine\r\n" {
+		t.Errorf("%q %v", line, err)
+	}
+}

@@ -1,0 +1,89 @@
+package proxy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// Config is what a proxy is built from.
+type Config struct {
+	// Upstreams by name: "" is the usual one and required. Each is an http or
+	// https URL without a query; a path in it goes before the request's.
+	Upstreams map[string]*url.URL
+	// Route names the upstream of a class ("" is everybody). The usual upstream
+	// takes what it names but Upstreams lacks; that is counted. nil: everything
+	// goes to the usual one. gate.Gate's Upstream is such a function.
+	Route func(class string) string
+	// PreserveHost passes on the Host that the client asked for, instead of the
+	// upstream's own.
+	PreserveHost bool
+	// Clients finds the client of a request behind proxies; nil: whoever is
+	// connected is the client.
+	Clients *httplimit.Clients
+	// Status answers denied requests; 0 means 429.
+	Status int
+	// HideLimits leaves out the RateLimit fields of requests let pass.
+	HideLimits bool
+	// DialTimeout bounds connecting to an upstream; 0 means 3 s.
+	DialTimeout time.Duration
+	// HeaderTimeout bounds the wait for the header of the answer; 0 means 30 s,
+	// negative means no bound.
+	HeaderTimeout time.Duration
+	// IdleTimeout is how long unused connections to upstreams are kept; 0 means
+	// 90 s. At most MaxIdle (0: 256) are kept for each upstream.
+	IdleTimeout time.Duration
+	MaxIdle     int
+	// Transport replaces the one that the fields above describe, for example
+	// to trust another certificate authority.
+	Transport http.RoundTripper
+	// Now is the clock of the gate; nil means time.Now.
+	Now func() time.Time
+	// Log hears of failing upstreams; nil: discarded.
+	Log *slog.Logger
+}
+
+// check reports the first thing that is wrong with the configuration.
+func (c *Config) check() error {
+	if c.Status != 0 && (c.Status < 400 || c.Status > 599) {
+		return fmt.Errorf("proxy: status %d is no refusal", c.Status)
+	}
+	if c.Upstreams[""] == nil {
+		return errors.New("proxy: no usual upstream (one with the name \"\")")
+	}
+	for name, u := range c.Upstreams {
+		switch {
+		case u == nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+			return fmt.Errorf("proxy: upstream %q: %q is not a URL like http://host:port", name, u)
+		case u.RawQuery != "" || u.Fragment != "":
+			return fmt.Errorf("proxy: upstream %q: %q must have no query and no fragment", name, u.Redacted())
+		}
+	}
+	return nil
+}
+
+// transport is the way to the upstreams: no proxy from the environment, and
+// bodies as the upstream sent them, compressed or not.
+func (c *Config) transport() http.RoundTripper {
+	if c.Transport != nil {
+		return c.Transport
+	}
+	t := &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: cmp.Or(c.DialTimeout, 3*time.Second)}).DialContext,
+		TLSHandshakeTimeout:   cmp.Or(c.DialTimeout, 3*time.Second),
+		ResponseHeaderTimeout: cmp.Or(c.HeaderTimeout, 30*time.Second),
+		IdleConnTimeout:       cmp.Or(c.IdleTimeout, 90*time.Second),
+		MaxIdleConnsPerHost:   cmp.Or(c.MaxIdle, 256),
+		ForceAttemptHTTP2:     true,
+		DisableCompression:    true,
+	}
+	t.ResponseHeaderTimeout = max(t.ResponseHeaderTimeout, 0)
+	return t
+}

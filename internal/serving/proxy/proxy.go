@@ -1,0 +1,129 @@
+package proxy
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// Asker judges requests. *gate.Gate is one.
+type Asker = httplimit.Asker
+
+// Proxy judges requests and forwards those let pass. It may be used by many
+// goroutines.
+type Proxy struct {
+	judge     *httplimit.Judge
+	cfg       Config
+	upstreams map[string]*upstream
+	denied    atomic.Uint64
+	unrouted  atomic.Uint64
+	refused   atomic.Uint64
+	dropped   atomic.Uint64
+}
+
+// New builds a proxy. It opens no connection: an upstream that is down is
+// found out by the requests for it. It panics without an asker.
+func New(asker Asker, cfg Config) (*Proxy, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	p := &Proxy{
+		cfg:       cfg,
+		upstreams: make(map[string]*upstream, len(cfg.Upstreams)),
+		judge: httplimit.NewJudge(httplimit.JudgeConfig{
+			Asker: asker, Clients: cfg.Clients, Now: cfg.Now, Log: cfg.Log,
+		}),
+	}
+	via := cfg.transport()
+	for name, u := range cfg.Upstreams {
+		p.upstreams[name] = newUpstream(name, u, via, &p.cfg)
+	}
+	return p, nil
+}
+
+// ServeHTTP implements http.Handler. A target that upstreams may read in another way
+// than it was judged is refused.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if fault := hottype.TargetFault(r.Method, r.RequestURI); fault != "" {
+		p.refused.Add(1)
+		httplimit.WriteProblem(w, http.StatusBadRequest, "The request target has "+fault+".")
+		return
+	}
+	p.dropFields(r.Header)
+	v := p.judge.Ask(r)
+	if !v.Allowed {
+		p.denied.Add(1)
+	}
+	if httplimit.Enforce(w, r, &v, p.cfg.Status, p.cfg.HideLimits) {
+		p.route(&v).serve(w, r)
+	}
+}
+
+// dropFields drops fields whose names have a "_". Gateways of the CGI family cannot
+// tell them from those with a "-", and gunicorn takes SCRIPT_NAME off the path.
+func (p *Proxy) dropFields(h http.Header) {
+	for name := range h {
+		if strings.IndexByte(name, '_') >= 0 {
+			delete(h, name)
+			p.dropped.Add(1)
+		}
+	}
+}
+
+// route is the upstream for a verdict's class.
+func (p *Proxy) route(v *hottype.Verdict) *upstream {
+	if p.cfg.Route == nil {
+		return p.upstreams[""]
+	}
+	u := p.upstreams[p.cfg.Route(v.Class)]
+	if u == nil {
+		p.unrouted.Add(1)
+		return p.upstreams[""]
+	}
+	return u
+}
+
+// Stats are the counters of a proxy since it was built.
+type Stats struct {
+	Denied uint64
+	// Panics are requests that passed because judging them panicked.
+	Panics uint64
+	// Unrouted went to the usual upstream because theirs does not exist.
+	Unrouted uint64
+	// Refused are requests whose target no server should take: a raw "#", space,
+	// control character or backslash, or a scheme without "//".
+	Refused uint64
+	// DroppedFields are header fields with "_" in their names, which went no further.
+	DroppedFields uint64
+	Upstreams     map[string]UpstreamStats // by name
+}
+
+// UpstreamStats are the counters of one upstream.
+type UpstreamStats struct {
+	// Requests forwarded, and Failures among them that it did not answer.
+	Requests, Failures uint64
+	// Abandoned are requests whose client left before the answer.
+	Abandoned uint64
+}
+
+// Stats reads the counters.
+func (p *Proxy) Stats() Stats {
+	s := Stats{
+		Denied: p.denied.Load(), Panics: p.judge.Panics(), Unrouted: p.unrouted.Load(),
+		Refused: p.refused.Load(), DroppedFields: p.dropped.Load(),
+		Upstreams: make(map[string]UpstreamStats, len(p.upstreams)),
+	}
+	for name, u := range p.upstreams {
+		s.Upstreams[name] = UpstreamStats{
+			Requests: u.requests.Load(), Failures: u.failures.Load(), Abandoned: u.abandoned.Load(),
+		}
+	}
+	return s
+}

@@ -1,0 +1,124 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// upstream is one place to forward to.
+type upstream struct {
+	name  string
+	url   *url.URL
+	cfg   *Config
+	proxy *httputil.ReverseProxy
+
+	requests, failures, abandoned atomic.Uint64
+}
+
+func newUpstream(name string, u *url.URL, via http.RoundTripper, cfg *Config) *upstream {
+	up := &upstream{name: name, url: u, cfg: cfg}
+	up.proxy = &httputil.ReverseProxy{
+		Rewrite:      up.rewrite,
+		Transport:    via,
+		ErrorHandler: up.failed,
+		ErrorLog:     slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
+	}
+	return up
+}
+
+func (u *upstream) serve(w http.ResponseWriter, r *http.Request) {
+	u.requests.Add(1)
+	u.proxy.ServeHTTP(w, r)
+}
+
+// Fields by which proxies tell who they forward for.
+const (
+	forwardedFor   = "X-Forwarded-For"
+	forwardedHost  = "X-Forwarded-Host"
+	forwardedProto = "X-Forwarded-Proto"
+	realIP         = "X-Real-Ip"
+)
+
+// rewrite makes the outgoing request. ReverseProxy has dropped Forwarded and
+// X-Forwarded-* already, and drops query parameters that net/url cannot parse;
+// the upstream is to see the query that was judged, so it is put back whole.
+func (u *upstream) rewrite(pr *httputil.ProxyRequest) {
+	pr.SetURL(u.url)
+	pr.Out.URL.RawQuery, pr.Out.URL.ForceQuery = pr.In.URL.RawQuery, pr.In.URL.ForceQuery
+	if u.cfg.PreserveHost {
+		pr.Out.Host = pr.In.Host
+	}
+	if !u.cfg.Clients.FromProxy(pr.In) {
+		pr.Out.Header.Del(realIP)
+		pr.SetXForwarded()
+		return
+	}
+	pr.Out.Header[forwardedFor] = pr.In.Header[forwardedFor]
+	pr.SetXForwarded() // appends who is connected
+	keep(pr, forwardedHost)
+	keep(pr, forwardedProto)
+	if _, _, err := net.SplitHostPort(pr.In.RemoteAddr); err != nil {
+		keep(pr, forwardedFor) // a unix socket has no address to append
+	}
+}
+
+// keep passes a field on as the proxy before us sent it, if it did.
+func keep(pr *httputil.ProxyRequest, name string) {
+	if values := pr.In.Header[name]; len(values) > 0 {
+		pr.Out.Header[name] = values
+	}
+}
+
+// failed answers a request that the upstream did not: 504 when it took too
+// long, 502 otherwise. The client learns the upstream's name, its host and the
+// kind of failure; the log has the error itself.
+func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		u.abandoned.Add(1)
+		w.WriteHeader(http.StatusBadGateway) // nobody is there to read it
+		return
+	}
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		httplimit.WriteProblem(w, http.StatusRequestEntityTooLarge, "The request body is too large.")
+		return
+	}
+	u.failures.Add(1)
+	u.cfg.Log.Warn("proxy: upstream failed", "upstream", u.name, "host", u.url.Host, "error", err)
+	status, why := kind(err)
+	httplimit.WriteProblem(w, status, fmt.Sprintf("upstream %q (%s): %s", u.name, u.url.Host, why))
+}
+
+// kind puts a failure into words that tell nothing of what is behind it.
+func kind(err error) (status int, why string) {
+	var (
+		timeout net.Error
+		dns     *net.DNSError
+		cert    *tls.CertificateVerificationError
+		record  tls.RecordHeaderError
+	)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return http.StatusGatewayTimeout, "no answer in time"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return http.StatusBadGateway, "connection refused"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return http.StatusBadGateway, "connection closed before the answer"
+	case errors.As(err, &dns):
+		return http.StatusBadGateway, "host not found"
+	case errors.As(err, &cert), errors.As(err, &record):
+		return http.StatusBadGateway, "TLS handshake failed"
+	}
+	return http.StatusBadGateway, "request failed"
+}

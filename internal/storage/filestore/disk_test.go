@@ -1,0 +1,72 @@
+package filestore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+)
+
+var errPower = errors.New("power is gone")
+
+// ram is a disk that can fail at one of its writes, of which it leaves a part;
+// after a crash it fails at all that follow.
+type ram struct {
+	files map[string][]byte
+
+	writes  int  // so far
+	failAt  int  // which write fails, from 1; 0: none
+	crash   bool // the failing write is the last one
+	torn    int  // how much of it is there, in thousandths
+	crashed bool
+}
+
+func newRAM() *ram { return &ram{files: map[string][]byte{}} }
+
+func (r *ram) path(name string) string { return "DIR/" + name }
+
+func (r *ram) read(name string) ([]byte, error) {
+	data, ok := r.files[name]
+	if !ok {
+		return nil, fmt.Errorf("statedir: %w", fs.ErrNotExist)
+	}
+	return slices.Clone(data), nil
+}
+
+// write reports how much of data is written.
+func (r *ram) write(data []byte) (int, error) {
+	r.writes++
+	switch {
+	case r.crashed:
+		return 0, errPower
+	case r.writes != r.failAt:
+		return len(data), nil
+	}
+	r.crashed = r.crash
+	return len(data) * r.torn / 1000, errors.New("no space left on device")
+}
+
+func (r *ram) replace(name string, data []byte) error {
+	n, err := r.write(data)
+	if err != nil {
+		r.files[name+tempSuffix] = slices.Clone(data[:n])
+		return err
+	}
+	r.files[name] = slices.Clone(data)
+	return nil
+}
+
+func (r *ram) add(name string, data []byte) error {
+	n, err := r.write(data)
+	r.files[name] = slices.Concat(r.files[name], data[:n])
+	return err
+}
+
+func (r *ram) sweep() error {
+	maps.DeleteFunc(r.files, func(name string, _ []byte) bool { return name != overridesFile && name != auditFile })
+	return nil
+}
+
+// reboot is the same disk for the next process.
+func (r *ram) reboot() *ram { return &ram{files: maps.Clone(r.files)} }

@@ -1,0 +1,178 @@
+package filestore
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+const overridesFile = "overrides.json"
+
+// formatVersion is that of overrides.json. A reader refuses higher ones.
+const formatVersion = 1
+
+// maxFile bounds what is read into memory.
+const maxFile = 64 << 20
+
+// envelope is overrides.json.
+type envelope struct {
+	Version   int              `json:"version"`
+	Last      *rules.Change    `json:"last,omitempty"` // the change that this file holds
+	Overrides []rules.Override `json:"overrides"`
+}
+
+func writeEnvelope(d disk, list []rules.Override, last *rules.Change) error {
+	data, err := json.MarshalIndent(envelope{Version: formatVersion, Last: last, Overrides: list}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("statedir: %s: %w", overridesFile, err)
+	}
+	return d.replace(overridesFile, append(data, '\n'))
+}
+
+// readEnvelope reads overrides.json; a directory without one is new.
+func readEnvelope(d disk) (envelope, error) {
+	data, err := d.read(overridesFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return envelope{Version: formatVersion}, nil
+	}
+	if err != nil {
+		return envelope{}, err
+	}
+	var env envelope
+	if err := json.Unmarshal(data, &env); err != nil {
+		return envelope{}, damaged(d, lineOf(data, err), err)
+	}
+	return env, env.check(d)
+}
+
+func (env envelope) check(d disk) error {
+	if env.Version > formatVersion {
+		return fmt.Errorf("statedir: %s has version %d and this program knows %d: start the newer program that wrote it",
+			d.path(overridesFile), env.Version, formatVersion)
+	}
+	if env.Version < 1 || env.Overrides == nil {
+		return damaged(d, "", errors.New(`"version" or "overrides" is missing`))
+	}
+	seen := map[string]bool{}
+	for i, o := range env.Overrides {
+		where := fmt.Sprintf(" override %d (%q)", i+1, o.ID)
+		if o.ID == "" || seen[o.ID] {
+			return damaged(d, where, errors.New("its id is missing or stands twice"))
+		}
+		seen[o.ID] = true
+		if err := o.Validate(); err != nil {
+			return damaged(d, where, err)
+		}
+	}
+	return nil
+}
+
+// damaged says which file, where, and what to do.
+func damaged(d disk, where string, err error) error {
+	return fmt.Errorf("statedir: %s%s cannot be used: %w; mend it, or move it away to start without overrides (%s tells what they were)",
+		d.path(overridesFile), where, err, auditFile)
+}
+
+// lineOf finds where JSON went wrong.
+func lineOf(data []byte, err error) string {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	offset := int64(-1)
+	switch {
+	case errors.As(err, &syntax):
+		offset = syntax.Offset
+	case errors.As(err, &kind):
+		offset = kind.Offset
+	}
+	if offset < 0 || offset > int64(len(data)) {
+		return ""
+	}
+	return fmt.Sprintf(" line %d", 1+bytes.Count(data[:offset], []byte("\n")))
+}
+
+// disk is what the room needs of a directory. Errors name the file.
+type disk interface {
+	path(name string) string
+	// read returns a whole file; fs.ErrNotExist when there is none.
+	read(name string) ([]byte, error)
+	// replace puts data in place of a file: all of it or, after a crash, none.
+	replace(name string, data []byte) error
+	// add appends data to a file.
+	add(name string, data []byte) error
+	// sweep removes what a crash left of replace.
+	sweep() error
+}
+
+// folder is the disk itself.
+type folder string
+
+const tempSuffix = ".tmp"
+
+func (f folder) path(name string) string { return filepath.Join(string(f), name) }
+
+func (f folder) read(name string) ([]byte, error) {
+	file, err := os.Open(f.path(name))
+	if err != nil {
+		return nil, fmt.Errorf("statedir: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("statedir: %w", err)
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("statedir: %s is over %d bytes: it was not written by this program; move it away", f.path(name), maxFile)
+	}
+	return data, nil
+}
+
+func (f folder) replace(name string, data []byte) error {
+	temp := f.path(name + tempSuffix)
+	err := writeSynced(temp, os.O_TRUNC, data)
+	if err == nil {
+		err = os.Rename(temp, f.path(name))
+	}
+	if err == nil {
+		// The new name is on the disk only when the directory is.
+		err = f.sync()
+	}
+	if err != nil {
+		return fmt.Errorf("statedir: %s was not written: %w", f.path(name), err)
+	}
+	return nil
+}
+
+func (f folder) add(name string, data []byte) error {
+	if err := writeSynced(f.path(name), os.O_APPEND, data); err != nil {
+		return fmt.Errorf("statedir: %s was not written: %w", f.path(name), err)
+	}
+	return nil
+}
+
+func writeSynced(path string, flag int, data []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flag, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
+}
+
+func (f folder) sweep() error {
+	for _, name := range []string{overridesFile, auditFile} {
+		if err := os.Remove(f.path(name + tempSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("statedir: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,329 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+)
+
+// airport is a batcher whose calls land when the test says so, or their context
+// ends.
+type airport struct {
+	batcher
+	out  chan *flight // departed
+	land chan error
+}
+
+func newAirport() *airport {
+	a := &airport{out: make(chan *flight), land: make(chan error)}
+	a.overdue = time.Hour
+	a.call = func(ctx context.Context, f *flight) error {
+		a.out <- f
+		select {
+		case err := <-a.land:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return a
+}
+
+// boards gives n seats to equal requests.
+func (a *airport) boards(t *testing.T, ctx context.Context, name string, n int) []seat {
+	t.Helper()
+	q, seats := new(question), make([]seat, n)
+	spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 3, Window: time.Second}
+	if err := q.set(newKeys("test"), []limit.Charge{{Subject: limit.Subject{Space: "test", Name: name}, Spec: spec, Cost: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range seats {
+		var err error
+		if seats[i], err = a.board(ctx, q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return seats
+}
+
+// Who comes while a call is out goes with the next, in one group for one key.
+func TestBatcherGathers(t *testing.T) {
+	t.Parallel()
+	a, ctx := newAirport(), context.Background()
+	first := a.boards(t, ctx, "a", 1)
+	if f := next(t, a.out, "first call"); f.asks() != 1 {
+		t.Fatalf("first call: %d requests", f.asks())
+	}
+	a.boards(t, ctx, "a", 5)
+	a.boards(t, ctx, "b", 1)
+	last := a.boards(t, ctx, "a", 2)
+	failed := errors.New("lost")
+	a.land <- failed
+	if err := a.wait(ctx, first[0]); !errors.Is(err, failed) {
+		t.Errorf("a call that fails fails its callers: %v", err)
+	}
+	f := next(t, a.out, "second call")
+	if len(f.groups) != 2 || f.groups[0].asks() != 7 || last[1].place != 7 {
+		t.Errorf("second call: %+v, last place %d", f.groups, last[1].place)
+	}
+	a.land <- nil
+	a.flyer.Wait()
+	if s := a.stats.read(); s != (LimitStats{Calls: 2, Decisions: 9, Merged: 6, Largest: 8}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Who leaves before departure is not charged, and a call that nobody waits for
+// any more is not made.
+func TestBatcherLeave(t *testing.T) {
+	t.Parallel()
+	a, ctx := newAirport(), context.Background()
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	first := a.boards(t, ctx, "a", 1)
+	next(t, a.out, "first call")
+	stay, leave := a.boards(t, ctx, "a", 3), a.boards(t, ctx, "a", 2)
+	for _, s := range []seat{first[0], leave[0], leave[1], stay[0]} {
+		if err := a.wait(gone, s); !errors.Is(err, context.Canceled) {
+			t.Errorf("wait: %v", err)
+		}
+	}
+	a.land <- nil
+	f := next(t, a.out, "second call")
+	if f.asks() != 2 {
+		t.Errorf("%d requests, want the 2 that stayed", f.asks())
+	}
+	f.answer = []int64{1, 1, 500, 500} // one of the two fits
+	for i, want := range []bool{true, false} {
+		if got := stay[i+1].read(make([]limit.Result, 1)); got != want {
+			t.Errorf("place %d: %v", i, got)
+		}
+	}
+	abandoned := a.boards(t, ctx, "a", 1)
+	_ = a.wait(gone, abandoned[0])
+	a.land <- nil
+	a.flyer.Wait() // would hang if a third call were made
+	if s := a.stats.read(); s.Calls != 2 || s.Left != 5 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Who waits for a call that hangs is back when its context ends, whether that is
+// a deadline or a cancellation, and others go on waiting.
+func TestBatcherAlarm(t *testing.T) {
+	t.Parallel()
+	a, ctx := newAirport(), context.Background()
+	seats := a.boards(t, ctx, "a", 1)
+	next(t, a.out, "first call")
+	gone, cancel := context.WithCancel(ctx)
+	late, stop := context.WithTimeout(ctx, 3*lookEvery/2)
+	defer stop()
+	done := make(chan error, 3)
+	for _, c := range []context.Context{ctx, gone, late} {
+		go func(s seat) { done <- a.wait(c, s) }(append(seats, a.boards(t, c, "a", 1)...)[1])
+	}
+	if err := next(t, done, "deadline"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("deadline: %v", err)
+	}
+	cancel()
+	if err := next(t, done, "cancellation"); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancellation: %v", err)
+	}
+	a.land <- nil
+	if f := next(t, a.out, "second call"); f.asks() != 1 {
+		t.Errorf("%d requests, want the one that stayed", f.asks())
+	}
+	a.land <- nil
+	if err := next(t, done, "answer"); err != nil {
+		t.Errorf("who stayed: %v", err)
+	}
+	a.flyer.Wait()
+}
+
+// A request that is known by its face is the same request in every field, and
+// joins nobody once another has asked for its key.
+func TestFlightFollow(t *testing.T) {
+	t.Parallel()
+	a := newAirport()
+	a.turn, a.since = 1, time.Now() // nobody departs
+	a.boards(t, context.Background(), "a", 2)
+	f := a.waiting[0]
+	spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 3, Window: time.Second}
+	known := limit.Charge{Subject: limit.Subject{Space: "test", Name: "a"}, Spec: spec, Cost: 1}
+	if s, ok := f.follow(&known); !ok || s.place != 3 {
+		t.Fatalf("third: %+v, %v", s, ok)
+	}
+	for what, change := range map[string]func(*limit.Charge){
+		"cost":  func(c *limit.Charge) { c.Cost = 2 },
+		"limit": func(c *limit.Charge) { c.Spec.Limit = 4 },
+		"space": func(c *limit.Charge) { c.Subject.Space = "tess" },
+		"name":  func(c *limit.Charge) { c.Subject.Name = "i" },
+		"none":  func(c *limit.Charge) { *c = limit.Charge{} },
+	} {
+		other := known
+		change(&other)
+		if _, ok := f.follow(&other); ok {
+			t.Errorf("another %s is taken for the same", what)
+		}
+	}
+	q, other := new(question), known
+	other.Cost = 2
+	if err := q.set(newKeys("test"), []limit.Charge{other}); err != nil {
+		t.Fatal(err)
+	}
+	f.join(q)
+	if _, ok := f.follow(&known); ok {
+		t.Error("overtakes one that asked for the same key")
+	}
+}
+
+// Calls are bounded in size, and so are those who wait.
+func TestBatcherBounds(t *testing.T) {
+	t.Parallel()
+	a, ctx := newAirport(), context.Background()
+	a.boards(t, ctx, "a", 1)
+	next(t, a.out, "first call")
+	a.boards(t, ctx, "a", maxWaiting)
+	if _, err := a.board(ctx, new(question)); !errors.Is(err, errFull) {
+		t.Errorf("one too many: %v", err)
+	}
+	for range maxWaiting / maxCallers {
+		a.land <- nil
+		if f := next(t, a.out, "call"); f.asks() != maxCallers {
+			t.Errorf("%d requests", f.asks())
+		}
+	}
+	a.close()
+	if _, err := a.board(ctx, new(question)); !errors.Is(err, errClosed) {
+		t.Errorf("closed: %v", err)
+	}
+	a.land <- nil
+	a.flyer.Wait()
+	if s := a.stats.read(); s.Refused != 1 || s.Largest != maxCallers {
+		t.Errorf("%+v", s)
+	}
+}
+
+// With a clock that stands still, 256 callers get the capacity and no more, and
+// nobody gets an error because there are others.
+func TestLimiterManyCallers(t *testing.T) {
+	t.Parallel()
+	l := openLimiter(t, redistest.Start(t).Addr())
+	setClock(l.c, time.Unix(1_700_000_000, 0))
+	var admitted atomic.Int64
+	var callers sync.WaitGroup
+	for range 256 {
+		callers.Go(func() {
+			charges, results := aRequest()
+			charges[0].Spec.Limit, charges[0].Spec.Burst = 1000, 1000
+			for range 20 {
+				ok, err := l.Take(context.Background(), time.Time{}, charges[:1], results[:1])
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if ok {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if admitted.Load() != 1000 {
+		t.Errorf("%d admitted, want 1000", admitted.Load())
+	}
+	if s := l.c.Stats().Limits; s.Decisions != 5120 || s.Calls > 5000 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// While the server hangs everybody is back by their deadline; when it goes on,
+// so does the limiter.
+func TestLimiterFrozen(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	l := openLimiter(t, s.Addr())
+	within := func(d time.Duration) error {
+		ctx, cancel := context.WithTimeout(context.Background(), d)
+		defer cancel()
+		charges, results := aRequest()
+		_, err := l.Take(ctx, time.Time{}, charges, results)
+		return err
+	}
+	if err := within(patience); err != nil {
+		t.Fatal(err)
+	}
+	s.Freeze()
+	var callers sync.WaitGroup
+	for range 100 {
+		callers.Go(func() {
+			began := time.Now()
+			for range 3 {
+				if err := within(50 * time.Millisecond); err == nil {
+					t.Error("a frozen server has answered")
+				}
+			}
+			if d := time.Since(began); d > 3*time.Second {
+				t.Errorf("three calls of 50ms took %v", d)
+			}
+		})
+	}
+	callers.Wait()
+	s.Thaw()
+	if err := within(patience); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+}
+
+// Nobody is charged whose context ended before.
+func TestLimiterCancelled(t *testing.T) {
+	t.Parallel()
+	l := openLimiter(t, redistest.Start(t).Addr())
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	charges, results := aRequest()
+	if _, err := l.Take(ctx, time.Time{}, charges, results); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if s := l.c.Stats().Limits; s != (LimitStats{}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Close fails who waits, and does not return before the last call has.
+func TestLimiterClose(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, err := Open(Config{Addrs: []string{s.Addr()}, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Freeze()
+	failed := make(chan error, 10)
+	for range 10 {
+		go func() { // ends with Close
+			charges, results := aRequest()
+			_, err := c.Limiter().Take(t.Context(), time.Time{}, charges, results)
+			failed <- err
+		}()
+	}
+	eventually(t, "everybody waits", func() bool {
+		c.limits.batch.mu.Lock()
+		defer c.limits.batch.mu.Unlock()
+		return c.limits.batch.queued+int(c.limits.batch.stats.decisions.Load()) == 10
+	})
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	for range 10 {
+		if err := next(t, failed, "error"); err == nil {
+			t.Error("answered by a frozen server")
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+)
+
+// redis runs a server for an example, whose clock stands still.
+func redis() (*miniredis.Miniredis, error) {
+	server, err := miniredis.Run()
+	if err == nil {
+		server.SetTime(time.Unix(1_700_000_000, 0))
+	}
+	return server, err
+}
+
+// Two processes share one limit, and nothing else of the pipeline.
+func ExampleNewLimiter() {
+	server, err := redis()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close()
+	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 2}
+	charges := []limit.Charge{{Subject: limit.Subject{Space: "mail", Name: "anna"}, Spec: spec, Cost: 1}}
+	results := make([]limit.Result, 1)
+	for process := range 3 {
+		limiter, err := redisstore.NewLimiter(redisstore.Config{Addrs: []string{server.Addr()}, Namespace: "shop"})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer limiter.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		admitted, err := limiter.Take(ctx, time.Now(), charges, results)
+		fmt.Println(process, admitted, results[0].Remaining, results[0].RetryAfter, err)
+	}
+	// Output:
+	// 0 true 1 0s <nil>
+	// 1 true 0 0s <nil>
+	// 2 false 0 100ms <nil>
+}
+
+// What redis-cell's CL.THROTTLE user123 15 30 60 answers, on a Redis without it.
+func ExampleClient_Throttle() {
+	server, err := redis()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close()
+	limiter, err := redisstore.NewLimiter(redisstore.Config{Addrs: []string{server.Addr()}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer limiter.Close()
+	reply, err := limiter.Client().Throttle(context.Background(), "user123", 15, 30, time.Minute, 1)
+	fmt.Println(reply.Numbers(), err)
+	// Output:
+	// [0 16 15 -1 2] <nil>
+}
+
+// At most one export at a time, in all processes. If its process dies the place
+// is free again after a minute.
+func ExampleClient_InFlight() {
+	server, err := redis()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close()
+	client, err := redisstore.Open(redisstore.Config{Addrs: []string{server.Addr()}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	exports, err := client.InFlight("export", 1, time.Minute)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	for _, id := range []string{"one", "two"} {
+		r, err := exports.Acquire(ctx, id)
+		fmt.Println(id, r.Allowed, r.RetryAfter, err)
+	}
+	fmt.Println(exports.Release(ctx, "one"))
+	r, err := exports.Acquire(ctx, "two")
+	fmt.Println("two", r.Allowed, err)
+	// Output:
+	// one true 0s <nil>
+	// two false 1m0s <nil>
+	// true <nil>
+	// two true <nil>
+}
+
+// A charge for something that was then not done is given back: at is when it was
+// charged, by the clock of Redis.
+func ExampleLimiter_RefundAt() {
+	server, err := redis()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close()
+	client, err := redisstore.Open(redisstore.Config{Addrs: []string{server.Addr()}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	limiter := client.Limiter()
+	spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 5, Window: time.Hour}
+	charges := []limit.Charge{{Subject: limit.Subject{Space: "mail", Name: "anna"}, Spec: spec, Cost: 4}}
+	ctx, results := context.Background(), make([]limit.Result, 1)
+	_, at, err := limiter.TakeAt(ctx, time.Now(), charges, results)
+	fmt.Println(results[0].Remaining, err)
+	err = limiter.RefundAt(ctx, at, charges, results)
+	fmt.Println(results[0].Remaining, err)
+	// Output:
+	// 1 <nil>
+	// 5 <nil>
+}

@@ -1,0 +1,126 @@
+package redisstore
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/limit/limittest"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+)
+
+// openLimiter is a limiter on a server of the test's own.
+func openLimiter(t testing.TB, addr string) *laneLimiter {
+	t.Helper()
+	c, err := Open(Config{Addrs: []string{addr}, Namespace: "test", PoolSize: 64, Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.limits
+}
+
+// onMini judges by TIME, which miniredis lets the test set, and states expire
+// when the test says so and not with the clock.
+func onMini(t testing.TB) (limittest.Fixture, *laneLimiter) {
+	m := miniredis.RunT(t)
+	var clock time.Time
+	l := openLimiter(t, m.Addr())
+	return limittest.Fixture{
+		Store:    l,
+		Reset:    func() { m.FlushAll(); clock = time.Time{} },
+		SetClock: m.SetTime,
+		Expire: func(now time.Time) {
+			if d := now.Sub(clock); !clock.IsZero() && d > 0 {
+				m.FastForward(d)
+			}
+			clock = now
+		},
+		Dump:  m.Dump,
+		Lives: func() []time.Duration { return lives(m) },
+	}, l
+}
+
+func lives(m *miniredis.Miniredis) []time.Duration {
+	var all []time.Duration
+	for _, key := range m.Keys() {
+		all = append(all, m.TTL(key))
+	}
+	return all
+}
+
+// onServer judges by a clock that is set, on a real server.
+func onServer(t testing.TB, s *redistest.Server) (limittest.Fixture, *laneLimiter) {
+	l := openLimiter(t, s.Addr())
+	clock := setClock(l.c, time.Time{})
+	return limittest.Fixture{
+		Store:    l,
+		SetClock: clock.set,
+		Reset: func() {
+			if err := l.c.rdb.FlushAll(context.Background()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Dump: func() string { return dump(t, l) },
+		Refund: func(now, at time.Time, charges []limit.Charge) {
+			clock.set(now)
+			if err := l.RefundAt(context.Background(), at, charges, make([]limit.Result, len(charges))); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}, l
+}
+
+func dump(t testing.TB, l *laneLimiter) string {
+	var text strings.Builder
+	for _, key := range l.c.rdb.Keys(context.Background(), "*").Val() {
+		v, err := l.c.rdb.Get(context.Background(), key).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString(key + "=" + v + "\n")
+	}
+	return text.String()
+}
+
+// The laws hold for decisions that travel alone and for those that do not.
+func TestLimiterLaws(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(testing.TB) (limittest.Fixture, *laneLimiter){
+		"miniredis": onMini,
+		"server":    func(t testing.TB) (limittest.Fixture, *laneLimiter) { return onServer(t, redistest.Start(t)) },
+	} {
+		for way, store := range ways {
+			t.Run(name+"/"+way, func(t *testing.T) {
+				t.Parallel()
+				limittest.Run(t, func(t testing.TB) limittest.Fixture {
+					f, l := open(t)
+					f.Store = store(l)
+					return f
+				})
+			})
+		}
+	}
+}
+
+// The Go algorithms are the oracle of the script.
+func TestLimiterIsMemory(t *testing.T) {
+	t.Parallel()
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := limit.NewMemory(limit.MemoryConfig{})
+			memory := limittest.Fixture{
+				Store: m, Reset: func() { m.Sweep(time.Unix(1<<40, 0)) },
+				Refund: func(_, at time.Time, charges []limit.Charge) { m.RefundAt(at, charges) },
+			}
+			store, l := onServer(t, redistest.Start(t))
+			store.Store = way(l)
+			limittest.RunSame(t, memory, store)
+		})
+	}
+}

@@ -1,0 +1,199 @@
+package graphite
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// Poller asks Graphite what is busy. Poll does it once; who calls it keeps the
+// time. All methods may be called by any goroutine.
+type Poller struct {
+	cfg    Config
+	client *http.Client
+	url    url.URL // of the render API, without a query
+	where  string  // the same for people
+	plan   atomic.Pointer[plan]
+
+	polling sync.Mutex // held by Poll; guards the fields below
+	ledger  *ledger
+	pace    pace
+	// difference is Graphite's clock less ours as last heard; clockKnown that
+	// answers tell it.
+	difference time.Duration
+	clockKnown bool
+	lastOK     time.Time // when the last poll began that all answers came to; zero when the last one failed
+	failing    bool
+	shownStep  int64 // a step that was complained of
+	round      round
+
+	mu    sync.Mutex // guards stats
+	stats Stats
+}
+
+// round is what one poll brings.
+type round struct {
+	taken   []taken
+	newest  int64     // newest second of any series, by Graphite's clock
+	last    int64     // time of the last point, with a value or not
+	asked   time.Time // when the request was sent that is being answered
+	heard   time.Time // the same, of the one whose answer had the last point
+	step    int64     // longest step
+	scratch []bucket
+}
+
+// probe is how far back is asked, in seconds, until the step is known: carbon's
+// default of a minute shows in two points only.
+const probe = 130
+
+// taken is a new bucket of a key: n requests in the flush interval that ended
+// at a time of Graphite's.
+type taken struct {
+	key hottype.Key
+	n   int64
+	end int64
+}
+
+// New builds a Poller. It asks nothing yet: an absent Graphite is no error.
+func New(cfg Config) (*Poller, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	u, user, err := renderURL(cfg.URL)
+	if err != nil {
+		return nil, err
+	}
+	if user != nil && cfg.Username == "" && cfg.Password == "" {
+		cfg.Username = user.Username()
+		cfg.Password, _ = user.Password()
+	}
+	p := &Poller{cfg: cfg, client: newClient(), url: *u, where: u.String(), ledger: newLedger(cfg.MaxSeries)}
+	p.plan.Store(newPlan(cfg, cfg.Rules))
+	return p, nil
+}
+
+// SetRules asks by other rules from the next poll on.
+func (p *Poller) SetRules(set *rules.Set) { p.plan.Store(newPlan(p.cfg, set)) }
+
+// Close closes idle connections.
+func (p *Poller) Close() { p.client.CloseIdleConnections() }
+
+// Poll asks once and hands over what is new. The error, which has been logged
+// if it is the first of a row, says what failed; what came before it has been
+// handed over, and the next poll brings the rest. Polls do not overlap: a
+// second one waits.
+func (p *Poller) Poll(ctx context.Context) error {
+	p.polling.Lock()
+	defer p.polling.Unlock()
+	if err := p.settle(ctx); err != nil {
+		return err
+	}
+	began := p.cfg.Now()
+	short, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
+	plan := p.plan.Load()
+	p.round = round{taken: p.round.taken[:0], scratch: p.round.scratch}
+	p.mu.Lock()
+	p.stats.Series = 0
+	p.mu.Unlock()
+	var errs []error
+	lookback := plan.lookback
+	if p.Stats().Step == 0 {
+		lookback = max(lookback, probe)
+	}
+	for _, q := range plan.queries {
+		p.round.asked = p.cfg.Now()
+		errs = append(errs, p.fetch(short, q, lookback, p.take))
+	}
+	p.handOver(plan, began)
+	p.ledger.forget(p.pace.server(p.cfg.Now()) - 2*lookback)
+	err := errors.Join(errs...)
+	if ctx.Err() == nil {
+		p.tell(began, err)
+	}
+	return err
+}
+
+// settle waits until the StatsD server has flushed, when cron began the poll
+// right on the second.
+func (p *Poller) settle(ctx context.Context) error {
+	wait := p.cfg.Settle - time.Duration(p.cfg.Now().Nanosecond())
+	if wait <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// handOver places what was taken in our seconds and gives it to Handle.
+func (p *Poller) handOver(plan *plan, began time.Time) {
+	r := &p.round
+	if r.newest == 0 {
+		return
+	}
+	if r.step > 0 {
+		p.complainOf(r.step)
+	}
+	now, step := p.cfg.Now(), cmp.Or(r.step, int64(p.cfg.Flush/time.Second))
+	if !p.clockKnown {
+		// Without a Date the last point is the nearest to a clock that an
+		// answer has: its bucket was under way when the request came.
+		server := time.Unix(r.last, 0)
+		p.pace.clock(r.heard, server, time.Duration(step+1)*time.Second)
+		p.difference = server.Sub(r.heard)
+	}
+	fresh := !p.lastOK.IsZero() && began.Sub(p.lastOK) <= maxLag*time.Second
+	p.pace.observe(now, r.newest, step, fresh)
+	counts := p.place(now.Unix() - plan.window)
+	if len(counts) > 0 {
+		p.cfg.Handle(counts)
+	}
+}
+
+// place spreads the buckets over the seconds of their flush interval. What is
+// not after a second of ours is left out: no window reaches so far back.
+func (p *Poller) place(after int64) []hottype.Count {
+	k := int64(p.cfg.Flush / time.Second)
+	var counts []hottype.Count
+	var requests, old, moved uint64
+	for _, t := range p.round.taken {
+		for i := range k {
+			n := spread(t.n, k, i)
+			if n == 0 {
+				continue
+			}
+			second, ok := p.pace.place(t.end - k + i)
+			switch {
+			case !ok:
+				moved += uint64(n)
+			case second <= after:
+				old += uint64(n)
+			default:
+				requests += uint64(n)
+				counts = append(counts, hottype.Count{Key: t.key, N: n, Second: second})
+			}
+		}
+	}
+	p.count(func(st *Stats) {
+		st.Buckets += uint64(len(p.round.taken))
+		st.Requests += requests
+		st.DroppedOld += old
+		st.DroppedShift += moved
+	})
+	return counts
+}

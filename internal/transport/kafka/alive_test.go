@@ -1,0 +1,61 @@
+package kafka_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/hotparam/pipeline/internal/transport/kafka"
+)
+
+// A producer that has nothing to count is heard in every partition and counts
+// nothing by that; when it is gone nobody is heard; when the brokers are gone the
+// consumer knows why.
+func TestIdleProducerIsHeard(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, kfake.SeedTopics(4, topic))
+	var in inbox
+	consumer, _ := consumer(t, &in, kafka.ConsumerConfig{Config: config(c.ListenAddrs())})
+	await(t, "the partitions", func() bool { return consumer.Stats().Partitions == 4 })
+	if last, promised, err := consumer.Heard(); !last.IsZero() || promised || err != nil {
+		t.Errorf("heard at %v before anybody spoke, promised %v, %v", last, promised, err)
+	}
+	p, stop := producer(t, kafka.ProducerConfig{Config: config(c.ListenAddrs())})
+	await(t, "two signs in each partition", func() bool { return consumer.Stats().Records >= 8 })
+	last, promised, err := consumer.Heard()
+	if time.Since(last) > 3*time.Second || !promised || err != nil {
+		t.Errorf("heard %v ago, promised %v, %v", time.Since(last), promised, err)
+	}
+	if st := consumer.Stats(); st.Counts != 0 || st.Malformed != 0 || st.Duplicates != 0 || in.total() != 0 {
+		t.Errorf("%+v", st)
+	}
+	if st := p.Stats(); st.Sent != 0 || st.Dropped != 0 || st.Queued != 0 {
+		t.Errorf("%+v", st)
+	}
+	stop()
+	c.Close()
+	await(t, "the outage", func() bool { _, _, err := consumer.Heard(); return err != nil })
+	if again, promised, _ := consumer.Heard(); time.Since(again) < time.Millisecond || !promised {
+		t.Errorf("heard %v ago, promised %v", time.Since(again), promised)
+	}
+}
+
+// A member of the group for which there is no partition hears all of nothing.
+func TestMemberWithoutAPartition(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, kfake.SeedTopics(1, topic))
+	var members [2]*kafka.Consumer
+	for i := range members {
+		members[i], _ = consumer(t, new(inbox), kafka.ConsumerConfig{Config: config(c.ListenAddrs())})
+	}
+	await(t, "one that has nothing to read", func() bool {
+		idle := 0
+		for _, m := range members {
+			if last, _, err := m.Heard(); m.Stats().Partitions == 0 && err == nil && time.Since(last) < time.Second {
+				idle++
+			}
+		}
+		return idle == 1 && members[0].Stats().Partitions+members[1].Stats().Partitions == 1
+	})
+}

@@ -1,0 +1,266 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// ConsumerConfig configures a Consumer. Handle and Group are needed.
+type ConsumerConfig struct {
+	Config
+	// Handle gets the counts of each record and may keep the slice; the keys
+	// of a record share memory. It is called by one goroutine for each
+	// partition, at the same time. The record counts as read when it returns.
+	Handle func([]hottype.Count)
+	// Taken is called when a partition has come, before its first Handle: what
+	// is longer than Backlog is not known of its keys. Default: nothing.
+	Taken func()
+	// Lost is called when a partition leaves this member, after its last
+	// Handle, with a function that knows the keys of the partition. What was
+	// counted of them must be forgotten: whoever has the partition next, also
+	// if it is this member again, reads the Backlog again. Default: nothing.
+	Lost func(held func(hottype.Key) bool)
+	// Backlog is how far back a partition is read when it is taken over, below
+	// the offset that the group committed or above; default 10 s. It should be
+	// the longest window of the rules and what flushing and clocks add to it:
+	// then the new owner counts exactly what the old one did, and what is
+	// older need not be read.
+	Backlog time.Duration
+	// MaxLag is how far behind its end a partition may be read; default 30 s,
+	// at least two backlogs. Further behind, reading jumps to the Backlog.
+	MaxLag time.Duration
+	// Instance makes this a static member of the group: a restart within
+	// SessionTimeout under the same name keeps its partitions, and nothing
+	// moves; in return a stop hands them over only after SessionTimeout. Each
+	// member needs a name of its own. Default: a dynamic member.
+	Instance string
+	// SessionTimeout is when a member that is not heard of has left, 6 s to
+	// 30 min as brokers are set up; default 10 s.
+	SessionTimeout time.Duration
+	// Now is the clock that Backlog and lag are counted from; default time.Now.
+	Now func() time.Time
+}
+
+// Consumer reads counts as a member of a consumer group. Stats and SetBacklog
+// may be called by any goroutine; Run by one.
+type Consumer struct {
+	cfg     ConsumerConfig
+	link    *link
+	backlog atomic.Int64 // nanoseconds
+
+	records, reread, skipped, jumps, counts, requests atomic.Uint64
+	malformed, foreign, duplicates, misplaced, errors atomic.Uint64
+	broken, jumped, trouble                           throttle
+
+	heard    atomic.Int64           // when the last record of ours came, unix ns; 0: never
+	promised atomic.Bool            // one of them was by a producer that says that it lives
+	session  atomic.Bool            // this member is in the group
+	erred    atomic.Pointer[mishap] // the last error that the client went on after
+
+	mu      sync.Mutex // guards the rest
+	reading map[int32]*progress
+}
+
+// NewConsumer builds a Consumer. It looks at no network.
+func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
+	var err error
+	if cfg.Config, err = cfg.withDefaults(); err != nil {
+		return nil, err
+	}
+	if cfg.Group == "" {
+		return nil, errors.New("kafka: a consumer without a group")
+	}
+	if cfg.Handle == nil {
+		return nil, errors.New("kafka: a consumer without Handle")
+	}
+	if cfg.Taken == nil {
+		cfg.Taken = func() {}
+	}
+	if cfg.Lost == nil {
+		cfg.Lost = func(func(hottype.Key) bool) {}
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	cfg.MaxLag = cmp.Or(max(cfg.MaxLag, 0), 30*time.Second)
+	cfg.SessionTimeout = cmp.Or(max(cfg.SessionTimeout, 0), 10*time.Second)
+	if !instanceName.MatchString(cfg.Instance) {
+		return nil, fmt.Errorf("kafka: instance %q is not up to 249 of a-z A-Z 0-9 . _ -", cfg.Instance)
+	}
+	if cfg.SessionTimeout < time.Second {
+		return nil, fmt.Errorf("kafka: session timeout %v is below 1s", cfg.SessionTimeout)
+	}
+	c := &Consumer{cfg: cfg, link: newLink(cfg.Config, "no counts are read"), reading: map[int32]*progress{}}
+	c.link.adjust = c.adjust
+	c.SetBacklog(cfg.Backlog)
+	return c, nil
+}
+
+// SetBacklog changes Backlog for partitions that are taken over from now on; 0
+// means the default.
+func (c *Consumer) SetBacklog(d time.Duration) {
+	c.backlog.Store(int64(cmp.Or(max(d, 0), 10*time.Second)))
+}
+
+// since is where reading starts.
+func (c *Consumer) since() time.Time { return c.cfg.Now().Add(-time.Duration(c.backlog.Load())) }
+
+// maxLag is above the lag with which reading starts, or there would be no end
+// to jumping.
+func (c *Consumer) maxLag() time.Duration {
+	return max(c.cfg.MaxLag, 2*time.Duration(c.backlog.Load()))
+}
+
+// adjust sets what a member of the group needs.
+func (c *Consumer) adjust(s *sarama.Config) {
+	s.Consumer.Group.InstanceId = c.cfg.Instance
+	s.Consumer.Group.Session.Timeout = c.cfg.SessionTimeout
+	s.Consumer.Group.Rebalance.Timeout = c.cfg.SessionTimeout
+	// Who joins is answered when all others have joined too, or are given up.
+	s.Net.ReadTimeout += c.cfg.SessionTimeout
+}
+
+// leaveWithin bounds how long Run takes to commit and leave the group.
+const leaveWithin = 2 * time.Second
+
+// Run reads until ctx ends, commits what was handled, leaves the group and
+// returns nil. While there is no broker it tries again.
+func (c *Consumer) Run(ctx context.Context) error {
+	hard, cancel := grace(ctx, leaveWithin)
+	defer cancel()
+	for {
+		client, err := c.link.connect(ctx, hard)
+		if err != nil {
+			return nil // ctx ended
+		}
+		err = c.consume(ctx, hard, client)
+		if ctx.Err() != nil {
+			return nil
+		}
+		c.link.failed(fmt.Errorf("kafka: consumer group %q: %w%s", c.cfg.Group, err, hint(err)))
+		if !c.link.pause(ctx) {
+			return nil
+		}
+	}
+}
+
+// consume is a member of the group until ctx ends or the brokers fail. It
+// closes the client.
+//
+// Records are read over connections of their own: on those of the group a
+// heartbeat, or the answer to a rebalance, would wait behind them.
+func (c *Consumer) consume(ctx, hard context.Context, client sarama.Client) error {
+	defer client.Close()
+	data, err := c.link.try(hard, nil)
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	consumer, err := sarama.NewConsumerFromClient(data)
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	group, err := sarama.NewConsumerGroupFromClient(c.cfg.Group, client)
+	if err != nil {
+		return err
+	}
+	drained := make(chan struct{})
+	go func() { // or the client would stop at its hundredth error
+		defer close(drained)
+		for err := range group.Errors() {
+			c.failed(err)
+		}
+	}()
+	defer func() {
+		_ = group.Close() // the group notices by itself that we are gone
+		<-drained
+	}()
+	return c.sessions(ctx, group, &member{c: c, group: group, client: data, consumer: consumer})
+}
+
+// giveUpAfter is how long an outage lasts before all connections are made anew.
+const giveUpAfter = time.Minute
+
+// sessions is one session of the group after the other. An outage is waited for
+// as the same member: for a new one the group would wait until it gives up the
+// old one.
+func (c *Consumer) sessions(ctx context.Context, group sarama.ConsumerGroup, m *member) error {
+	since := time.Now()
+	for ctx.Err() == nil {
+		err := group.Consume(ctx, []string{c.cfg.Topic}, m)
+		if err == nil || m.began.Swap(false) { // a session has been there
+			since = time.Now()
+		}
+		if err == nil {
+			continue
+		}
+		if time.Since(since) > giveUpAfter {
+			return err
+		}
+		c.link.failed(fmt.Errorf("kafka: consumer group %q: %w%s", c.cfg.Group, err, hint(err)))
+		c.link.pause(ctx)
+	}
+	return ctx.Err()
+}
+
+// failed counts an error that the client goes on after, and shows one every ten
+// seconds.
+func (c *Consumer) failed(err error) {
+	c.errors.Add(1)
+	c.erred.Store(&mishap{err, c.cfg.Now()})
+	if c.trouble.ready(c.cfg.Now()) {
+		c.cfg.Log.Warn("kafka: the consumer has trouble and tries again: "+err.Error()+hint(err),
+			"topic", c.cfg.Topic, "group", c.cfg.Group)
+	}
+}
+
+// mishap is an error and when it was.
+type mishap struct {
+	err error
+	at  time.Time
+}
+
+// mishapFor is how long an error may be why no record comes.
+const mishapFor = 10 * time.Second
+
+// Heard is when the last record of our namespace came, the zero time before the
+// first; whether producers have promised to write one into every partition each
+// second, so that silence means that none can be heard; and what is wrong with the
+// brokers, if that is known. A member without a partition has nothing to hear: it
+// hears all of it.
+func (c *Consumer) Heard() (last time.Time, promised bool, err error) {
+	now := c.cfg.Now()
+	c.mu.Lock()
+	idle := len(c.reading) == 0 && c.session.Load()
+	c.mu.Unlock()
+	if ns := c.heard.Load(); ns > 0 {
+		last = time.Unix(0, ns)
+	}
+	if outage := c.link.outage.Load(); outage != nil {
+		err = *outage
+	} else if m := c.erred.Load(); m != nil && m.at.After(last) && now.Sub(m.at) < mishapFor {
+		err = m.err
+	}
+	if idle && err == nil {
+		last = now
+	}
+	return last, c.promised.Load(), err
+}
+
+// throttle lets one in ten seconds pass.
+type throttle struct{ last atomic.Int64 }
+
+func (t *throttle) ready(now time.Time) bool {
+	last := t.last.Load()
+	return (last == 0 || now.UnixNano()-last >= int64(10*time.Second)) && t.last.CompareAndSwap(last, now.UnixNano())
+}

@@ -1,0 +1,93 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// member handles one session of the group. Rebalancing is cooperative: a session
+// goes on while partitions come and go, so all that a partition needs begins and
+// ends in ConsumeClaim.
+//
+// The group only says which partitions are ours. It would read them from the
+// committed offset; we read the backlog again, which lies below that offset or
+// above it, and may have to jump. So the claim's own reading is paused, and each
+// partition has a reader.
+type member struct {
+	c        *Consumer
+	group    sarama.ConsumerGroup
+	client   sarama.Client // for consumer
+	consumer sarama.Consumer
+	began    atomic.Bool // a session
+}
+
+// Setup begins a session. Under cooperative rebalancing it may see no claims.
+func (m *member) Setup(sarama.ConsumerGroupSession) error {
+	m.c.link.works()
+	m.began.Store(true)
+	m.c.session.Store(true)
+	return nil
+}
+
+// Cleanup ends a session. The client commits what was marked by itself.
+func (m *member) Cleanup(sarama.ConsumerGroupSession) error {
+	m.c.session.Store(false)
+	return nil
+}
+
+// ConsumeClaim reads one partition until it is taken away, which shows in two
+// ways: the claim's channel is closed, or the session ends.
+func (m *member) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	ctx, cancel := context.WithCancel(s.Context())
+	defer cancel()
+	m.group.Pause(map[string][]int32{claim.Topic(): {claim.Partition()}})
+	go func() { // ends with the claim, which is closed after us
+		for range claim.Messages() { // what came before the pause
+		}
+		cancel()
+	}()
+	m.c.look(m.client)
+	m.c.read(ctx, &reader{
+		c: m.c, client: m.client, consumer: m.consumer, partition: claim.Partition(),
+		committed: claim.InitialOffset(), next: -1, seen: newSeen(maxSeen), progress: &progress{},
+		mark: func(offset int64) { s.MarkOffset(claim.Topic(), claim.Partition(), offset, "") },
+	})
+	return nil
+}
+
+// read owns a partition until ctx ends.
+func (c *Consumer) read(ctx context.Context, r *reader) {
+	c.mu.Lock()
+	c.reading[r.partition] = r.progress
+	c.mu.Unlock()
+	c.cfg.Taken()
+	r.run(ctx)
+	n := int32(c.link.seen.Load())
+	c.cfg.Lost(func(key hottype.Key) bool { return Partition(key, n) == r.partition })
+	c.mu.Lock()
+	delete(c.reading, r.partition)
+	c.mu.Unlock()
+}
+
+// offsetAt is the offset of the first record since a time, or the end where
+// there is none. The end is asked for first: a record that is written between
+// the two questions must not be skipped.
+func (r *reader) offsetAt(since time.Time) (offset, end int64, err error) {
+	topic := r.c.cfg.Topic
+	if end, err = r.client.GetOffset(topic, r.partition, sarama.OffsetNewest); err == nil {
+		offset, err = r.client.GetOffset(topic, r.partition, since.UnixMilli())
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("kafka: where to start in partition %d of %q: %w", r.partition, topic, err)
+	}
+	if offset < 0 {
+		offset = end
+	}
+	return offset, end, nil
+}

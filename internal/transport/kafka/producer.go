@@ -1,0 +1,292 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// ProducerConfig configures a Producer.
+type ProducerConfig struct {
+	Config
+	// Source names this process among all producers, at most 256 bytes;
+	// default random.
+	Source string
+	// MaxPairs bounds the pairs of key and second that wait for the brokers,
+	// and again those that were sent and not confirmed; default 262144. So does
+	// MaxBytes with the memory of each; default 64 MiB. The oldest are dropped.
+	// One batch may be larger.
+	MaxPairs, MaxBytes int
+	// MaxAge is how long a batch may wait before it is dropped, and a record
+	// that is not confirmed is repeated; default 10 s. Older counts are outside
+	// of every window anyway.
+	MaxAge time.Duration
+	// Drain bounds the time that Run takes to send the rest at its end;
+	// default 2 s.
+	Drain time.Duration
+	// Now is the clock that stamps records; default time.Now.
+	Now func() time.Time
+}
+
+// Producer writes counts to the topic. It implements the sink of package
+// tally. Send and Stats may be called by any goroutine; Run by one.
+type Producer struct {
+	cfg   ProducerConfig
+	link  *link
+	queue *queue
+	pack  *packer
+	// flight has the records that failed and wait to be written again; they
+	// are Run's.
+	flight *flight
+
+	sent, records, dropped, invalid, errors atomic.Uint64
+	connected                               atomic.Bool
+}
+
+// NewProducer builds a Producer. It looks at no network.
+func NewProducer(cfg ProducerConfig) (*Producer, error) {
+	var err error
+	if cfg.Config, err = cfg.withDefaults(); err != nil {
+		return nil, err
+	}
+	if len(cfg.Source) > maxName {
+		return nil, fmt.Errorf("kafka: source of %d bytes is longer than %d", len(cfg.Source), maxName)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	cfg.Source = cmp.Or(cfg.Source, rand.Text())
+	cfg.MaxPairs = cmp.Or(max(cfg.MaxPairs, 0), 1<<18)
+	cfg.MaxBytes = cmp.Or(max(cfg.MaxBytes, 0), 64<<20)
+	cfg.MaxAge = cmp.Or(max(cfg.MaxAge, 0), 10*time.Second)
+	cfg.Drain = cmp.Or(max(cfg.Drain, 0), 2*time.Second)
+	p := &Producer{
+		cfg:   cfg,
+		link:  newLink(cfg.Config, "counts are dropped"),
+		queue: newQueue(cfg.MaxPairs, cfg.MaxBytes),
+		pack:  newPacker(cfg.Namespace, cfg.Source, uint64(cfg.Now().UnixMicro())),
+	}
+	p.flight = &flight{mostPairs: cfg.MaxPairs, mostBytes: cfg.MaxBytes, dropped: &p.dropped}
+	return p, nil
+}
+
+var errStopped = errors.New("kafka: the producer has stopped")
+
+// Send queues counts and returns at once; the slice belongs to the producer
+// from then on. What the brokers do not take in time is dropped and counted in
+// Stats. An error means that Run has ended and nothing was taken.
+func (p *Producer) Send(_ context.Context, counts []hottype.Count) error {
+	if len(counts) == 0 {
+		return nil
+	}
+	dropped, ok := p.queue.put(counts, p.cfg.Now())
+	if !ok {
+		return errStopped
+	}
+	p.dropped.Add(dropped)
+	return nil
+}
+
+// Run sends what is queued until ctx ends, sends the rest within Config.Drain,
+// and returns nil. End those who Send before.
+func (p *Producer) Run(ctx context.Context) error {
+	hard, cancel := grace(ctx, p.cfg.Drain)
+	defer cancel()
+	for ctx.Err() == nil {
+		client, err := p.link.connect(ctx, hard)
+		if err != nil {
+			break // ctx ended
+		}
+		if p.pump(ctx, hard, client) != nil && !p.link.pause(ctx) {
+			break
+		}
+	}
+	p.drop(p.queue.close()) // only if there is no connection
+	p.flight.drop(func(packed) bool { return true })
+	return nil
+}
+
+// retryAfter is when records that failed are written again.
+const retryAfter = 200 * time.Millisecond
+
+// aliveEvery is how often a producer writes an empty record into a partition for
+// which it has nothing else.
+const aliveEvery = time.Second
+
+// pump sends until ctx ended and all is sent (nil), or the brokers failed. It
+// closes the client.
+//
+// The SyncProducer is the asynchronous one with its channels drained. One call
+// at a time bounds what is in flight, and what comes meanwhile waits in our
+// queue, which is bounded and drops the oldest; sarama's would grow or block.
+func (p *Producer) pump(ctx, hard context.Context, client sarama.Client) error {
+	defer client.Close()
+	producer, err := sarama.NewSyncProducerFromClient(client)
+	if err != nil {
+		p.link.failed(fmt.Errorf("kafka: producer: %w", err))
+		return err
+	}
+	defer producer.Close()
+	p.connected.Store(true)
+	defer p.connected.Store(false)
+	retry := time.NewTicker(retryAfter)
+	defer retry.Stop()
+	idle := time.NewTicker(aliveEvery)
+	defer idle.Stop()
+	for {
+		select {
+		case <-p.queue.ready:
+			err = p.send(client, producer, p.queue.take(), false)
+		case <-retry.C:
+			if p.flight.len() > 0 {
+				err = p.send(client, producer, nil, false)
+			}
+		case <-idle.C:
+			err = p.send(client, producer, nil, true)
+		case <-ctx.Done():
+			return p.finish(hard, client, producer)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// finish sends what is left, again and again until hard ends.
+func (p *Producer) finish(hard context.Context, client sarama.Client, producer sarama.SyncProducer) error {
+	err := p.send(client, producer, p.queue.close(), false)
+	retry := time.NewTicker(retryAfter)
+	defer retry.Stop()
+	for p.flight.len() > 0 {
+		select {
+		case <-retry.C:
+			err = p.send(client, producer, nil, false)
+		case <-hard.Done():
+			return err
+		}
+	}
+	return err
+}
+
+// send writes what failed before and then batches, and with alive a sign of life
+// into idle partitions. It fails when the brokers took nothing.
+func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batches []queued, alive bool) error {
+	oldest := p.cfg.Now().Add(-p.cfg.MaxAge)
+	p.flight.drop(func(r packed) bool { return r.at.Before(oldest) })
+	batches = p.dropOld(batches, oldest)
+	if len(batches) == 0 && p.flight.len() == 0 && !alive {
+		return nil
+	}
+	partitions, err := client.Partitions(p.cfg.Topic)
+	if err != nil || len(partitions) == 0 {
+		p.dropped.Add(p.queue.restore(batches))
+		p.link.failed(fmt.Errorf("kafka: partitions of topic %q: %w", p.cfg.Topic, err))
+		return fmt.Errorf("kafka: partitions: %w", err)
+	}
+	p.link.partitions(len(partitions))
+	records, invalid := p.pack.records(batches, int32(len(partitions)))
+	p.invalid.Add(invalid)
+	records = append(p.flight.take(), records...)
+	if alive { // so a partition is without a record for at most five quarters of aliveEvery
+		now := p.cfg.Now()
+		records = append(records, p.pack.signs(now, now.Add(-aliveEvery/4), int32(len(partitions)))...)
+	}
+	failed := p.write(producer, records)
+	if len(failed) == len(records) && len(records) > 0 {
+		p.link.failed(fmt.Errorf("kafka: cannot write to brokers %v: %w", p.cfg.Brokers, failed[0].Err))
+		return failed[0].Err
+	}
+	p.link.works()
+	return nil
+}
+
+// write sends records and counts what became of them. What failed stays in
+// flight with its number, so that a reader recognises it if it was written all
+// the same. It gives the failures.
+func (p *Producer) write(producer sarama.SyncProducer, records []packed) sarama.ProducerErrors {
+	messages := make([]*sarama.ProducerMessage, len(records))
+	for i, r := range records {
+		messages[i] = &sarama.ProducerMessage{
+			Topic: p.cfg.Topic, Partition: r.partition, Timestamp: p.cfg.Now(),
+			Value: sarama.ByteEncoder(r.data),
+		}
+	}
+	var failed sarama.ProducerErrors
+	if err := producer.SendMessages(messages); err != nil && !errors.As(err, &failed) {
+		p.link.failed(fmt.Errorf("kafka: send: %w", err)) // no such error is known
+	}
+	lost := make(map[*sarama.ProducerMessage]bool, len(failed))
+	for _, f := range failed {
+		lost[f.Msg] = true
+	}
+	for i, r := range records {
+		switch {
+		case lost[messages[i]] && r.pairs == 0: // a sign of life says nothing later
+		case lost[messages[i]]:
+			p.flight.add(r)
+		default:
+			p.sent.Add(r.requests)
+		}
+	}
+	p.flight.bound()
+	p.errors.Add(uint64(len(failed)))
+	p.records.Add(uint64(len(records) - len(failed)))
+	return failed
+}
+
+// dropOld drops what waited too long.
+func (p *Producer) dropOld(batches []queued, oldest time.Time) []queued {
+	n := 0
+	for n < len(batches) && batches[n].at.Before(oldest) {
+		n++
+	}
+	p.drop(batches[:n])
+	return batches[n:]
+}
+
+func (p *Producer) drop(batches []queued) {
+	for _, b := range batches {
+		p.dropped.Add(requests(b.counts))
+	}
+}
+
+// ProducerStats is what a Producer did. Except for Queued and Connected the
+// fields only grow.
+type ProducerStats struct {
+	// Sent and Dropped count requests: written to a broker, and dropped
+	// because none took them in time. What a broker wrote without confirming it
+	// is among the dropped, so more may have arrived than Sent says, never less.
+	Sent    uint64
+	Dropped uint64
+	// Invalid are counts that cannot be written: no key, one longer than
+	// 65536 bytes, or n outside of 1 to 2^40.
+	Invalid uint64
+	Records uint64
+	// Errors are attempts to write a record that failed.
+	Errors uint64
+	// Queued are pairs of key and second that wait, sent and unconfirmed ones
+	// with them.
+	Queued int64
+	// Connected is 1 while there is a connection to the brokers.
+	Connected int64
+}
+
+// Stats reads the counters.
+func (p *Producer) Stats() ProducerStats {
+	s := ProducerStats{
+		Sent: p.sent.Load(), Dropped: p.dropped.Load(), Invalid: p.invalid.Load(),
+		Records: p.records.Load(), Errors: p.errors.Load(), Queued: int64(p.queue.len()) + p.flight.waiting.Load(),
+	}
+	if p.connected.Load() {
+		s.Connected = 1
+	}
+	return s
+}

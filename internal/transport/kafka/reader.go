@@ -1,0 +1,231 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// reader reads one partition for as long as it is ours. One goroutine uses it.
+type reader struct {
+	c         *Consumer
+	client    sarama.Client
+	consumer  sarama.Consumer
+	partition int32
+	committed int64       // by the group when we came; negative: nothing
+	next      int64       // offset to read next; negative: not begun
+	mark      func(int64) // commits an offset, with the next ones
+	seen      *seen
+	progress  *progress
+	looked    time.Time // when lag and the topic were last looked at
+}
+
+// reopenAfter is the pause before a partition that failed is opened again.
+const reopenAfter = 200 * time.Millisecond
+
+// run reads until ctx ends.
+func (r *reader) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := r.open(ctx)
+		if err == nil {
+			continue // a jump, or the end
+		}
+		r.c.failed(err)
+		select {
+		case <-time.After(reopenAfter):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// open reads from where reading starts, until ctx ends, reading jumps, or the
+// client gives up, which is an error.
+func (r *reader) open(ctx context.Context) error {
+	start, err := r.start()
+	if err != nil {
+		return err
+	}
+	topic := r.c.cfg.Topic
+	p, err := r.consumer.ConsumePartition(topic, r.partition, start)
+	if err != nil {
+		return fmt.Errorf("kafka: partition %d of %q: %w", r.partition, topic, err)
+	}
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		for err := range p.Errors() {
+			r.c.failed(err)
+		}
+	}()
+	defer func() {
+		p.AsyncClose()
+		for range p.Messages() { // until it is closed
+		}
+		<-drained
+	}()
+	return r.follow(ctx, p)
+}
+
+// start is where to read from: the first record of the backlog, or where we
+// were if that is later. What the group had not read before it is skipped.
+func (r *reader) start() (int64, error) {
+	since := r.c.since()
+	offset, end, err := r.offsetAt(since)
+	if err != nil {
+		return 0, err
+	}
+	from := r.next
+	if from < 0 {
+		from = r.committed
+	}
+	if from > end { // the topic was deleted and made again
+		from, r.committed = -1, -1
+	}
+	if r.next >= 0 && from > offset {
+		offset = from
+	} else if from >= 0 && from < offset {
+		r.c.skip(r.partition, offset-from)
+	}
+	r.next = offset
+	r.mark(offset)
+	r.progress.at(since, offset >= end)
+	return offset, nil
+}
+
+// follow handles records; nil means that reading starts anew.
+func (r *reader) follow(ctx context.Context, p sarama.PartitionConsumer) error {
+	for {
+		select {
+		case msg, ok := <-p.Messages():
+			if !ok {
+				return fmt.Errorf("kafka: reading partition %d of %q broke off at offset %d", r.partition, r.c.cfg.Topic, r.next)
+			}
+			if r.tooLate(msg, msg.Offset+1 >= p.HighWaterMarkOffset()) {
+				return nil
+			}
+			r.record(msg)
+			r.next = msg.Offset + 1
+			r.mark(r.next)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// tooLate takes note of how far behind a record is, and reports whether to jump
+// before it. It asks the brokers at most once a second.
+func (r *reader) tooLate(msg *sarama.ConsumerMessage, last bool) bool {
+	now := r.c.cfg.Now()
+	r.progress.see(now, msg.Timestamp, last)
+	if now.Sub(r.looked) < time.Second {
+		return false
+	}
+	r.looked = now
+	r.c.look(r.client)
+	if r.progress.lag(now) <= r.c.maxLag() {
+		return false
+	}
+	offset, _, err := r.offsetAt(r.c.since())
+	return err == nil && offset > msg.Offset
+}
+
+// look notices when partitions are added. It asks the client, not the brokers.
+func (c *Consumer) look(client sarama.Client) {
+	if partitions, err := client.Partitions(c.cfg.Topic); err == nil {
+		c.link.partitions(len(partitions))
+	}
+}
+
+// record handles one record. A bad one is counted and passed over: it would be
+// as bad the next time.
+func (r *reader) record(msg *sarama.ConsumerMessage) {
+	c := r.c
+	c.records.Add(1)
+	if msg.Offset < r.committed {
+		c.reread.Add(1)
+	}
+	rec, err := ParseRecord(msg.Value)
+	if err == nil && rec.Namespace == c.cfg.Namespace {
+		c.heard.Store(c.cfg.Now().UnixNano())
+		if rec.Sequence > 0 {
+			c.promised.Store(true)
+		}
+	}
+	switch {
+	case err != nil:
+		c.malformed.Add(1)
+		if c.broken.ready(c.cfg.Now()) {
+			c.cfg.Log.Warn("kafka: a record cannot be read, further ones are only counted for 10 s",
+				"topic", c.cfg.Topic, "partition", r.partition, "offset", msg.Offset, "bytes", len(msg.Value), "err", err)
+		}
+	case rec.Namespace != c.cfg.Namespace:
+		c.foreign.Add(1)
+	case !r.seen.first(origin{rec.Source, rec.Epoch}, rec.Sequence):
+		c.duplicates.Add(1)
+	case len(rec.Counts) > 0:
+		r.hand(rec.Counts, msg.Timestamp.Unix())
+	}
+}
+
+// hand gives counts away. Those without a second are of the time at which their
+// record was written.
+func (r *reader) hand(counts []hottype.Count, written int64) {
+	c := r.c
+	for i := range counts {
+		if counts[i].Second == 0 {
+			counts[i].Second = written
+		}
+	}
+	// One key of a record is looked at: who writes to wrong partitions writes
+	// all of them there.
+	if n := int32(c.link.seen.Load()); n > 0 && Partition(counts[0].Key, n) != r.partition {
+		c.misplaced.Add(1)
+	}
+	c.counts.Add(uint64(len(counts)))
+	c.requests.Add(requests(counts))
+	c.cfg.Handle(counts)
+}
+
+// skip counts records that are passed over, and tells it every ten seconds.
+func (c *Consumer) skip(partition int32, records int64) {
+	c.skipped.Add(uint64(records))
+	c.jumps.Add(1)
+	if c.jumped.ready(c.cfg.Now()) {
+		c.cfg.Log.Warn("kafka: counts that are older than every window are skipped, not read; "+
+			"further jumps are only counted for 10 s",
+			"topic", c.cfg.Topic, "partition", partition, "records", records, "from", c.since().Format(time.RFC3339))
+	}
+}
+
+// progress is how far a partition is read; for one writer and any readers.
+type progress struct {
+	newest atomic.Int64 // unix nanoseconds: when the last records read were written
+	end    atomic.Bool  // there is nothing more
+}
+
+func (p *progress) at(t time.Time, end bool) {
+	p.newest.Store(t.UnixNano())
+	p.end.Store(end)
+}
+
+// see takes note of a record. The clocks of producers differ: the time never
+// goes back, and one ahead of ours counts as now.
+func (p *progress) see(now, written time.Time, last bool) {
+	if written.After(now) {
+		written = now
+	}
+	p.at(time.Unix(0, max(p.newest.Load(), written.UnixNano())), last)
+}
+
+// lag is how long the oldest record that is not read may have been waiting.
+func (p *progress) lag(now time.Time) time.Duration {
+	if p.end.Load() {
+		return 0
+	}
+	return max(0, now.Sub(time.Unix(0, p.newest.Load())))
+}

@@ -1,0 +1,97 @@
+package kafka
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// consumerOf is a Consumer without a broker, with a clock.
+func consumerOf(t *testing.T, now *time.Time, handle func([]hottype.Count)) *Consumer {
+	t.Helper()
+	c, err := NewConsumer(ConsumerConfig{
+		Config: Config{Brokers: []string{"127.0.0.1:1"}, Topic: "t", Group: "g", Namespace: "news", Log: slog.New(slog.DiscardHandler)},
+		Handle: handle, Now: func() time.Time { return *now },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestRecordsThatAreNotForUs(t *testing.T) {
+	t.Parallel()
+	var got []hottype.Count
+	now := time.Unix(1700000000, 0)
+	c := consumerOf(t, &now, func(counts []hottype.Count) { got = append(got, counts...) })
+	c.link.partitions(8)
+	r := &reader{c: c, partition: Partition("k", 8), committed: 1, seen: newSeen(maxSeen), progress: &progress{}}
+	good := Record{Namespace: "news", Source: "s", Sequence: 1, Counts: []hottype.Count{{Key: "k", N: 3, Second: 5}}}
+	other := Record{Namespace: "sport", Source: "s", Sequence: 1, Counts: good.Counts}
+	empty := Record{Namespace: "news", Source: "s", Sequence: 2}
+	byHand := `{"namespace":"news","counts":[{"key":"topic?id=42","n":300}]}`
+	for i, data := range [][]byte{good.Append(nil), good.Append(nil), other.Append(nil), empty.Append(nil),
+		{0x08, 9}, nil, []byte("x"), []byte(byHand), []byte(byHand)} {
+		r.record(&sarama.ConsumerMessage{Value: data, Offset: int64(i), Timestamp: now})
+	}
+	byHandCount := hottype.Count{Key: "topic?id=42", N: 300, Second: now.Unix()} // of its message's time
+	if d := cmp.Diff([]hottype.Count{good.Counts[0], byHandCount, byHandCount}, got); d != "" {
+		t.Error(d)
+	}
+	want := ConsumerStats{Records: 9, Reread: 1, Counts: 3, Requests: 603, Malformed: 3, Foreign: 1, Duplicates: 1,
+		Misplaced: 2, Partition: map[string]PartitionStats{}}
+	if d := cmp.Diff(want, c.Stats()); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestLag(t *testing.T) {
+	t.Parallel()
+	t0 := time.Unix(1000, 0)
+	p := &progress{}
+	p.at(t0, false)
+	for _, step := range []struct {
+		written, now int64 // seconds after t0
+		last         bool
+		lag          time.Duration
+	}{
+		{0, 30, false, 30 * time.Second},
+		{20, 30, false, 10 * time.Second},
+		{5, 30, false, 10 * time.Second}, // of a producer whose clock is slow
+		{20, 31, true, 0},
+		{90, 40, false, 0}, // of one whose clock is fast: no more than now
+		{41, 45, false, 4 * time.Second},
+	} {
+		now := t0.Add(time.Duration(step.now) * time.Second)
+		p.see(now, t0.Add(time.Duration(step.written)*time.Second), step.last)
+		if got := p.lag(now); got != step.lag {
+			t.Errorf("%+v: lag %v", step, got)
+		}
+	}
+	if got := p.lag(t0.Add(time.Minute)); got != 19*time.Second {
+		t.Errorf("while nothing comes: %v", got)
+	}
+}
+
+// Reading that starts a backlog behind must not be what reading jumps from.
+func TestMaxLagIsAboveTheBacklog(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	c := consumerOf(t, &now, func([]hottype.Count) {})
+	if got := c.maxLag(); got != 30*time.Second {
+		t.Errorf("%v with the default backlog", got)
+	}
+	c.SetBacklog(time.Minute)
+	if got := c.maxLag(); got != 2*time.Minute || c.since() != now.Add(-time.Minute) {
+		t.Errorf("%v, since %v with a backlog of a minute", got, c.since())
+	}
+	c.SetBacklog(0)
+	if got := c.since(); got != now.Add(-10*time.Second) {
+		t.Errorf("since %v by default", got)
+	}
+}

@@ -1,0 +1,226 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// Version is the version of the record that this package writes. A reader
+// refuses records of a higher one and skips fields that it does not know.
+const Version = 1
+
+// The fields of docs/counts.proto.
+const (
+	fieldVersion   = 1
+	fieldNamespace = 2
+	fieldSource    = 3
+	fieldEpoch     = 4
+	fieldSequence  = 5
+	fieldPair      = 6
+
+	fieldKey    = 1
+	fieldN      = 2
+	fieldSecond = 3
+	fieldCrowd  = 4
+)
+
+// What a record may hold at most. A reader refuses more.
+const (
+	maxKey  = 64 << 10
+	maxName = 256 // of a namespace or source
+	maxWire = 8 << 20
+)
+
+// Record is what one message of the topic says: counts of one producer for the
+// keys of one partition.
+type Record struct {
+	Namespace string
+	// Source names the producer, Epoch when it started (unix microseconds),
+	// and Sequence counts its records for this partition from 1. Together
+	// with the partition they name a record, so that one which comes twice
+	// can be recognised.
+	Source   string
+	Epoch    uint64
+	Sequence uint64
+	Counts   []hottype.Count
+}
+
+// Append appends the record in its wire form to dst.
+func (r *Record) Append(dst []byte) []byte {
+	dst = r.appendHead(dst)
+	for i := range r.Counts {
+		dst = appendPair(dst, &r.Counts[i])
+	}
+	return dst
+}
+
+func (r *Record) appendHead(dst []byte) []byte {
+	dst = appendVarint(dst, fieldVersion, Version)
+	dst = appendString(dst, fieldNamespace, r.Namespace)
+	dst = appendString(dst, fieldSource, r.Source)
+	dst = appendVarint(dst, fieldEpoch, r.Epoch)
+	return appendVarint(dst, fieldSequence, r.Sequence)
+}
+
+func appendPair(dst []byte, c *hottype.Count) []byte {
+	dst = protowire.AppendTag(dst, fieldPair, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, uint64(pairSize(c)))
+	dst = appendString(dst, fieldKey, string(c.Key))
+	dst = appendVarint(dst, fieldN, uint64(c.N))
+	dst = appendVarint(dst, fieldSecond, uint64(c.Second))
+	return appendCrowd(dst, sayable(c))
+}
+
+// pairSize is the size of a pair without its tag and length.
+func pairSize(c *hottype.Count) int {
+	return 3 + protowire.SizeBytes(len(c.Key)) + protowire.SizeVarint(uint64(c.N)) +
+		protowire.SizeVarint(uint64(c.Second)) + crowdFieldSize(sayable(c))
+}
+
+func appendVarint(dst []byte, field protowire.Number, v uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(dst, field, protowire.VarintType), v)
+}
+
+func appendString(dst []byte, field protowire.Number, s string) []byte {
+	return protowire.AppendString(protowire.AppendTag(dst, field, protowire.BytesType), s)
+}
+
+// ErrVersion says that a record is of a later version than this reader knows.
+var ErrVersion = errors.New("kafka: record of a later version; update this program first")
+
+var errRecord = errors.New("kafka: record is broken")
+
+// ParseRecord reads a record, as protobuf or as JSON. Its counts are sound: a key of 1 to 65536 bytes, n of 1
+// to 2^40, and a crowd, where there is one, within crowd.Check. A broken record is refused as a whole. What is allocated is bounded
+// by the length of data, whatever the data says.
+func ParseRecord(data []byte) (Record, error) {
+	if len(data) > maxWire {
+		return Record{}, fmt.Errorf("%w: %d bytes, over %d", errRecord, len(data), maxWire)
+	}
+	if len(data) > 0 && data[0] == '{' { // no field of protobuf begins so
+		return parseJSON(data)
+	}
+	var r Record
+	version := uint64(0)
+	all := string(data) // one string, of which every key is a part
+	err := fields(data, func(f field) error {
+		switch f.num {
+		case fieldVersion:
+			version = f.varint
+		case fieldNamespace:
+			r.Namespace = f.in(all)
+		case fieldSource:
+			r.Source = f.in(all)
+		case fieldEpoch:
+			r.Epoch = f.varint
+		case fieldSequence:
+			r.Sequence = f.varint
+		case fieldPair:
+			return r.addPair(f, all)
+		}
+		return nil
+	})
+	if err == nil {
+		err = check(version, &r)
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	return r, nil
+}
+
+// check looks at what both forms of a record share.
+func check(version uint64, r *Record) error {
+	switch {
+	case version > Version:
+		return fmt.Errorf("%w (version %d)", ErrVersion, version)
+	case version == 0:
+		return fmt.Errorf("%w: no version", errRecord)
+	case len(r.Namespace) > maxName || len(r.Source) > maxName:
+		return fmt.Errorf("%w: namespace or source over %d bytes", errRecord, maxName)
+	}
+	return nil
+}
+
+func (r *Record) addPair(pair field, all string) error {
+	var c hottype.Count
+	err := fields(pair.bytes, func(f field) (err error) {
+		switch f.num {
+		case fieldKey:
+			c.Key = hottype.Key(f.in(all[pair.offset:]))
+		case fieldN:
+			c.N = int64(min(f.varint, math.MaxInt64))
+		case fieldSecond:
+			c.Second = int64(f.varint)
+		case fieldCrowd:
+			c.Crowd, err = parseCrowd(f.bytes)
+		}
+		return err
+	})
+	if err != nil || !isSound(&c) {
+		return errRecord
+	}
+	r.Counts = append(r.Counts, c)
+	return nil
+}
+
+// isSound reports whether a count may stand on the wire.
+func isSound(c *hottype.Count) bool {
+	return len(c.Key) > 0 && len(c.Key) <= maxKey && c.N > 0 && c.N <= hottype.MaxCount
+}
+
+// field is one field of a message. Of the wrong type it is empty: its zero is
+// then found where the value matters.
+type field struct {
+	num    protowire.Number
+	varint uint64
+	bytes  []byte
+	offset int // of bytes in the message
+}
+
+// in gives the bytes as a part of the message, which is given as a string.
+func (f field) in(message string) string { return message[f.offset : f.offset+len(f.bytes)] }
+
+// fields calls f for each field of a message, in order.
+func fields(message []byte, f func(field) error) error {
+	for at := 0; at < len(message); {
+		num, typ, n := protowire.ConsumeTag(message[at:])
+		if n < 0 {
+			return errRecord
+		}
+		at += n
+		v := field{num: num}
+		switch typ {
+		case protowire.VarintType:
+			v.varint, n = protowire.ConsumeVarint(message[at:])
+		case protowire.BytesType:
+			v.bytes, n = protowire.ConsumeBytes(message[at:])
+			v.offset = at + n - len(v.bytes)
+		default:
+			n = protowire.ConsumeFieldValue(num, typ, message[at:])
+		}
+		if n < 0 {
+			return errRecord
+		}
+		at += n
+		if err := f(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Partition is the partition of a key among n: FNV-1a with 64 bits, modulo n.
+// Every producer of a topic has to agree on it. n must be positive.
+func Partition(key hottype.Key, n int32) int32 {
+	h := uint64(14695981039346656037)
+	for i := range len(key) {
+		h = (h ^ uint64(key[i])) * 1099511628211
+	}
+	return int32(h % uint64(n))
+}

@@ -1,0 +1,263 @@
+package statsd_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
+)
+
+var one = hottype.Count{Key: "t?a=1", N: 1}
+
+// freePort gives an address where nobody listens.
+func freePort(t *testing.T) string {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return conn.LocalAddr().String()
+}
+
+// logTo is a log that may be read while it is written.
+type logTo struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logTo) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logTo) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// wedge is a unix socket that takes datagrams until its queue is full, and is
+// never read.
+func wedge(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	conn, err := net.ListenPacket("unixgram", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return "unix:" + path
+}
+
+// deadNameServer gives a resolver that hangs until the end of the test.
+func deadNameServer(t *testing.T) *net.Resolver {
+	t.Helper()
+	ended := make(chan struct{})
+	t.Cleanup(func() { close(ended) })
+	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		<-ended // longer than any context
+		return nil, errors.New("the test has ended")
+	}}
+}
+
+// many gives n counts of one request each.
+func many(n int) []hottype.Count {
+	counts := make([]hottype.Count, n)
+	for i := range counts {
+		counts[i] = hottype.Count{Key: hottype.Key(fmt.Sprintf("topic?id=%d", i)), N: 1}
+	}
+	return counts
+}
+
+func TestAbsentServerAppears(t *testing.T) {
+	t.Parallel()
+	var log logTo
+	addr := freePort(t)
+	s := sender(t, statsd.SenderConfig{Servers: []string{addr}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	for range 5 {
+		s.send(t, one) // the kernel takes it; nobody is there
+	}
+	if st := s.Stats(); st.Refused == 0 || !st.Down {
+		t.Errorf("stats %+v: nobody noticed", st)
+	}
+	in := newInbox()
+	listen(t, in, statsd.ListenerConfig{Addresses: []string{addr}})
+	for range 3 {
+		s.send(t, one)
+	}
+	in.await(t, "t?a=1", 3)
+	s.stop()
+	if out := log.String(); strings.Count(out, "\n") != 2 || !strings.Contains(out, "nobody listens") {
+		t.Errorf("want one line for the outage and one for its end, got:\n%s", out)
+	}
+}
+
+func TestUnixServerRestarts(t *testing.T) {
+	t.Parallel()
+	addr := "unix:" + filepath.Join(t.TempDir(), "s")
+	s := sender(t, statsd.SenderConfig{Servers: []string{addr}})
+	first := newInbox()
+	l := listen(t, first, statsd.ListenerConfig{Addresses: []string{addr}})
+	s.send(t, one)
+	l.stop()
+	second := newInbox()
+	listen(t, second, statsd.ListenerConfig{Addresses: []string{addr}})
+	s.send(t, one)
+	second.await(t, "t?a=1", 1)
+}
+
+func TestAbsentUnixServer(t *testing.T) {
+	t.Parallel()
+	s := sender(t, statsd.SenderConfig{Servers: []string{"unix:" + filepath.Join(t.TempDir(), "nobody")}})
+	for range 3 {
+		if st := s.send(t, one); st.Dropped != 1 {
+			t.Errorf("sent to nobody: %+v", st)
+		}
+	}
+	if st := s.Stats(); !st.Down || st.Errors != 1 {
+		t.Errorf("stats %+v: want one attempt a second", st)
+	}
+}
+
+// A unix socket whose server does not read fills up. Send does not notice, and
+// what has no room in the kernel is dropped when its time is over.
+func TestWedgedSocket(t *testing.T) {
+	t.Parallel()
+	s := sender(t, statsd.SenderConfig{Servers: []string{wedge(t)}, MTU: 50, Timeout: 50 * time.Millisecond, MaxQueued: 3000})
+	if st := s.send(t, many(2000)...); st.Sent == 0 || st.Sent+st.Dropped != 2000 { // more datagrams than a socket queues
+		t.Errorf("%+v", st)
+	}
+	if st := s.send(t, one); st.Sent != 0 {
+		t.Errorf("%+v", st)
+	}
+	for range 20 {
+		start := time.Now()
+		if err := s.Send(t.Context(), many(1000)); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("Send took %v", took)
+		}
+		if q := s.Stats().Queued; q > 3000 {
+			t.Errorf("%d counts in memory", q)
+		}
+	}
+	start := time.Now()
+	s.stop()
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("the end took %v", took)
+	}
+	if st := s.Stats(); st.Sent+st.Dropped != 2001+20*1000 || st.Queued != 0 {
+		t.Errorf("%+v", st)
+	}
+	if err := s.Send(t.Context(), many(1)); err == nil {
+		t.Error("sent after the end")
+	}
+}
+
+// A name server that never answers costs the counts, and only the first look
+// waits for it.
+func TestDeadNameServer(t *testing.T) {
+	t.Parallel()
+	s := sender(t, statsd.SenderConfig{
+		Servers: []string{"statsd.example.org:8125"}, Timeout: 50 * time.Millisecond, Resolver: deadNameServer(t),
+	})
+	start := time.Now()
+	for range 50 {
+		if st := s.send(t, one); st.Dropped != 1 {
+			t.Fatalf("resolved: %+v", st)
+		}
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+// One server that is sick takes no time from the other.
+func TestSickServerBesideAHealthyOne(t *testing.T) {
+	t.Parallel()
+	for name, sick := range map[string]string{
+		"wedged":    wedge(t),
+		"no name":   "statsd.example.org:8125",
+		"refusing":  freePort(t),
+		"no socket": "unix:" + filepath.Join(t.TempDir(), "nobody"),
+	} {
+		in := newInbox()
+		l := listen(t, in, statsd.ListenerConfig{})
+		addr := l.Addr().String()
+		s := sender(t, statsd.SenderConfig{Servers: []string{addr, sick}, MTU: 50, Timeout: 2 * time.Second, Resolver: deadNameServer(t)})
+		const batches, each = 10, 500
+		for range batches {
+			if err := s.Send(t.Context(), many(each)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// The healthy share of each batch is the same, and all of it arrives
+		// where a wait for the sick server would have made them too old.
+		start := time.Now()
+		sums := map[hottype.Key]int64{}
+		for waited := time.After(9 * time.Second); ; {
+			in.mu.Lock()
+			for k, n := range in.sums {
+				sums[k] = n
+			}
+			in.mu.Unlock()
+			st := s.Stats().Servers[addr]
+			total := uint64(0)
+			for _, n := range sums {
+				total += uint64(n)
+			}
+			// A machine that stands still for a second lets a batch grow too old.
+			all := st.Sent + st.Dropped
+			if st.Queued == 0 && all > 0 && all == uint64(len(sums)*batches) && total == st.Sent && st.Dropped < st.Sent {
+				break
+			}
+			select {
+			case <-in.some:
+			case <-waited:
+				t.Fatalf("%s: after %v only %d keys, %+v", name, time.Since(start), len(sums), st)
+			}
+		}
+		if n := len(sums); n < each/4 || n > each*3/4 {
+			t.Errorf("%s: %d of %d keys were the healthy server's", name, n, each)
+		}
+		l.stop()
+	}
+}
+
+// A host name works, and keeps its address when it no longer resolves, or when
+// the name server hangs.
+func TestNameThatStopsResolving(t *testing.T) {
+	t.Parallel()
+	for name, resolver := range map[string]*net.Resolver{
+		"fails": {PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no name server") }},
+		"hangs": deadNameServer(t),
+	} {
+		in := newInbox()
+		l := listen(t, in, statsd.ListenerConfig{})
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		s := sender(t, statsd.SenderConfig{
+			Servers:  []string{"localhost:" + port},
+			Resolve:  time.Nanosecond, // at every batch
+			Resolver: resolver,
+		})
+		for range 10 {
+			if st := s.send(t, one); st.Sent != 1 {
+				t.Skipf("%s: localhost is not in the hosts file: %+v", name, st)
+			}
+		}
+		in.await(t, "t?a=1", 10)
+	}
+}

@@ -1,0 +1,245 @@
+package statsd
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/counting/clientsketch"
+)
+
+// reader turns lines into counts. Not safe for concurrent use but for the
+// counters.
+type reader struct {
+	cfg    ListenerConfig
+	sums   *sums
+	out    *outbox     // of lines for another server; nil: none
+	bad    *complaints // shared with other readers
+	from   netip.Addr  // who sent what is read now; zero: nobody knows
+	key    []byte      // scratch
+	due    time.Time   // when the sums are to be handed over; zero: there are none
+	forget time.Time   // when names are to be forgotten
+
+	stats readerStats
+}
+
+// A line may say its own time. What is further off than these is no count of
+// anything that is still judged: not even of a window of an hour.
+const (
+	oldest = 3600                                  // seconds before it arrives
+	newest = int64(hottype.MaxAhead / time.Second) // and after
+)
+
+// newReader makes a reader; out is nil where nothing is passed on.
+func newReader(cfg ListenerConfig, bad *complaints, out *outbox) *reader {
+	return &reader{
+		cfg: cfg, sums: newSums(cfg.MaxNames, cfg.MaxNameBytes), bad: bad, out: out,
+		forget: time.Now().Add(cfg.Remember),
+	}
+}
+
+// packet reads one datagram.
+func (r *reader) packet(p []byte) {
+	r.stats.packets.Add(1)
+	r.lines(p)
+}
+
+// lines reads whole lines with line feeds between them.
+func (r *reader) lines(p []byte) {
+	now := r.cfg.Now()
+	if second := now.Unix(); second != r.sums.second {
+		r.handOver() // with the second before
+		r.sums.second = second
+	}
+	r.stats.bytes.Add(uint64(len(p)))
+	var t tallies
+	for more := true; more; {
+		var raw []byte
+		raw, p, more = bytes.Cut(p, []byte{'\n'})
+		line := raw
+		if n := len(line); n > 0 && line[n-1] == '\r' {
+			line = line[:n-1]
+		}
+		if len(line) == 0 {
+			continue
+		}
+		ours := r.line(line, &t)
+		if r.out != nil && (!ours || r.cfg.ForwardAll) && len(line) <= r.cfg.MaxLine {
+			r.out.add(raw)
+		}
+	}
+	r.stats.add(&t)
+	if t.counted+t.alive > 0 {
+		r.stats.heard.Store(now.UnixNano())
+	}
+}
+
+// line reads one line and reports whether its name is ours. A name is looked up
+// before the value is read: foreign lines are the many, and theirs may look as
+// they like.
+func (r *reader) line(line []byte, t *tallies) (ours bool) {
+	t.lines++
+	name, rest, ok := bytes.Cut(line, []byte{':'})
+	switch {
+	case len(line) > r.cfg.MaxLine:
+		r.malformed(line, t, tooLong, nil)
+		return false
+	case isNotice(line):
+		t.otherTypes++
+		return false
+	case !ok || len(name) == 0:
+		r.malformed(line, t, noName, nil)
+		return false
+	}
+	i := r.sums.known(name)
+	if i < 0 {
+		var err error
+		r.key, err = r.cfg.Names.AppendKey(r.key[:0], name)
+		switch {
+		case errors.Is(err, canon.ErrForeign) && r.cfg.Names.IsAlive(name):
+			t.alive++
+			return true
+		case errors.Is(err, canon.ErrForeign):
+			t.foreign++
+			return false
+		case err != nil:
+			r.malformed(line, t, badName, err)
+			return true
+		}
+	}
+	switch v := parseValue(rest, r.cfg.MaxCount); v.kind {
+	case counter:
+		r.count(i, name, v, t)
+	case setMember:
+		m, err := clientsketch.ParseMember(v.member)
+		if err != nil {
+			r.malformed(line, t, badMember, err)
+			return true
+		}
+		t.members++
+		r.join(i, name, m)
+	case otherType:
+		t.otherTypes++
+	default:
+		r.malformed(line, t, v.fault, nil)
+	}
+	return true
+}
+
+// join adds a member of a name's set.
+func (r *reader) join(i int32, name []byte, m clientsketch.Member) {
+	if i >= 0 && !r.sums.admits(i) {
+		r.forgetEarly()
+		i, r.key = -1, r.keyOf(name)
+	}
+	r.sums.join(r.entry(i, name), m)
+}
+
+// keyOf is the key of a name that was known.
+func (r *reader) keyOf(name []byte) []byte {
+	key, _ := r.cfg.Names.AppendKey(r.key[:0], name) // it could be read before
+	return key
+}
+
+// count adds a counter to the second that it says, or else to that in which it
+// came.
+func (r *reader) count(i int32, name []byte, v value, t *tallies) {
+	now := r.sums.second
+	switch {
+	case !v.stamped || v.second == now:
+		r.sums.add(r.entry(i, name), v.total)
+	case v.second < now-oldest || v.second > now+newest:
+		t.untimely++
+		return
+	default:
+		if r.sums.crowded() {
+			r.handOver()
+		}
+		r.sums.addAt(r.entry(i, name), v.second, v.total)
+	}
+	t.counted++
+}
+
+// entry gives the entry of a name; i is what sums.known said, and if that is
+// -1 the name's key is in r.key.
+func (r *reader) entry(i int32, name []byte) int32 {
+	if i >= 0 {
+		return i
+	}
+	if r.sums.full() {
+		r.forgetEarly()
+	}
+	return r.sums.learn(name, hottype.Key(r.key))
+}
+
+// malformed counts a line and says why it is malformed, with the cause if there
+// is one.
+func (r *reader) malformed(line []byte, t *tallies, why fault, cause error) {
+	t.malformed++
+	r.stats.faults[why].Add(1)
+	r.bad.line(line, why, cause, r.from)
+}
+
+// cut counts a line of a stream that is not read: too long, or without an end.
+func (r *reader) cut(line []byte) {
+	t, why := tallies{lines: 1}, cutOff
+	if len(line) > r.cfg.MaxLine {
+		why = tooLong
+	}
+	r.malformed(line, &t, why, nil)
+	r.stats.add(&t)
+}
+
+// flush hands over what is due and says when something will be; zero: nothing
+// is waiting.
+func (r *reader) flush(now time.Time) time.Time {
+	if !r.due.IsZero() && !now.Before(r.due) {
+		r.handOver()
+	}
+	if now.After(r.forget) {
+		r.forgetNames()
+		r.forget = now.Add(r.cfg.Remember)
+	}
+	if r.sums.empty() && r.out.empty() {
+		r.due = time.Time{}
+	} else if r.due.IsZero() {
+		r.due = now.Add(r.cfg.Flush)
+	}
+	return r.due
+}
+
+// finish hands over everything.
+func (r *reader) finish() { r.forgetNames() }
+
+// forgetEarly makes room for further names. It costs that those which come
+// again are read again, and no count.
+func (r *reader) forgetEarly() {
+	r.stats.forgotten.Add(1)
+	r.forgetNames()
+}
+
+func (r *reader) forgetNames() {
+	r.handOver()
+	r.handle(r.sums.forget())
+}
+
+func (r *reader) handOver() {
+	r.handle(r.sums.take())
+	r.out.flush()
+	r.due = time.Time{}
+}
+
+func (r *reader) handle(counts []hottype.Count) {
+	if len(counts) == 0 {
+		return
+	}
+	var n uint64
+	for i := range counts {
+		n += uint64(counts[i].N)
+	}
+	r.stats.requests.Add(n)
+	r.cfg.Handle(counts)
+}

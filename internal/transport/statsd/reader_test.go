@@ -1,0 +1,288 @@
+package statsd
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+)
+
+type sink map[hottype.Count]int64 // by key and second; N is 0 in the key
+
+func (s sink) handle(counts []hottype.Count) {
+	for _, c := range counts {
+		s[hottype.Count{Key: c.Key, Second: c.Second}] += c.N
+	}
+}
+
+func testReader(s sink, change func(*ListenerConfig)) *reader {
+	cfg := ListenerConfig{
+		Names:  canon.Names{Prefix: "hp.news"},
+		Handle: s.handle,
+		Now:    func() time.Time { return time.Unix(1000, 0) },
+		Log:    slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	cfg = cfg.withDefaults()
+	return newReader(cfg, &complaints{log: cfg.Log}, nil)
+}
+
+func (r *reader) statsNow() (s ListenerStats) {
+	r.stats.read(&s)
+	return s
+}
+
+func TestPacket(t *testing.T) {
+	t.Parallel()
+	got := sink{}
+	r := testReader(got, nil)
+	r.packet([]byte("hp.news.topic.hot_param.id=42:3|c\r\n" +
+		"\n" +
+		"hp.news.topic.hot_param.id=42:1:1|c|@0.5|#x:y\n" +
+		"hp.news.topic.hot_param.Ze:1|c\n" +
+		"hp.news.topic.hot_param.id=42:9|g\n" +
+		"hp.news.topic.hot_param.id=42:seen=3|s\n" +
+		"hp.news.topic.hot_param.id=42:who|s\n" +
+		"hp.news.topic.hot_param.id=42:1|c|T990\n" +
+		"hp.news.topic.hot_param.id=42:1|c|T1000\n" +
+		"hp.news.topic.hot_param.id=42:1|c|T1003\n" +
+		"hp.news.topic.hot_param.id=42:1|c|T1100\n" +
+		"_e{5,4}:title|text\n" +
+		"_sc|db|0\n" +
+		"api.users:17|s\n" +
+		"api.latency:320|ms\n" +
+		"some.counter:what ever\n" +
+		"hp.newspaper.topic.hot_param.id=42:1|c\n" +
+		"hp.news.alive:1|g\n" +
+		"hp.news.alive.or.not:1|g\n" +
+		"hp.newspaper.alive:1|g\n" +
+		"hp.news.topic.hot_param.id=Zx:1|c\n" +
+		"hp.news.topic.hot_param.id=42:-1|c\n" +
+		"no colon\n" +
+		":1|c\n" +
+		strings.Repeat("x", 9000) + ":1|c"))
+	r.finish()
+
+	want := sink{{Key: "topic?id=42", Second: 1000}: 8, {Key: "topic?id=42", Second: 990}: 1, {Key: "topic", Second: 1000}: 1}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	s := r.statsNow()
+	wantStats := ListenerStats{Packets: 1, Bytes: s.Bytes, Lines: 24, Counted: 5, Requests: 10, Alive: 1,
+		Untimely: 2, Members: 1, Foreign: 6, OtherTypes: 3, Malformed: 6, MalformedBy: map[string]MalformedStats{},
+	}
+	for f := sound + 1; f < faults; f++ {
+		wantStats.MalformedBy[reasons[f].name] = MalformedStats{}
+	}
+	for _, f := range []string{"too_long", "member", "name", "value"} {
+		wantStats.MalformedBy[f] = MalformedStats{Lines: 1}
+	}
+	wantStats.MalformedBy["no_name"] = MalformedStats{Lines: 2}
+	if !cmp.Equal(s, wantStats) {
+		t.Errorf("got %+v, want %+v", s, wantStats)
+	}
+}
+
+// A line's own time is believed within bounds; beyond them it is no second of
+// anything that is judged.
+func TestOwnTime(t *testing.T) {
+	t.Parallel()
+	const now = 1_000_000
+	got := sink{}
+	r := testReader(got, func(c *ListenerConfig) { c.Now = func() time.Time { return time.Unix(now, 0) } })
+	for _, at := range []int64{now - 3601, now - 3600, now - 1, now, now + 2, now + 3, 0} {
+		r.packet(fmt.Appendf(nil, "hp.news.t.hot_param.a=1:2|c|T%d", at))
+	}
+	r.finish()
+	if s := r.statsNow(); s.Counted != 4 || s.Untimely != 3 || len(got) != 4 {
+		t.Errorf("got %v, %+v", got, s)
+	}
+	for _, at := range []int64{now - 3600, now - 1, now, now + 2} {
+		if got[hottype.Count{Key: "t?a=1", Second: at}] != 2 {
+			t.Errorf("nothing at %d: %v", at, got)
+		}
+	}
+}
+
+// A line above statsd.max-count is refused whole, whatever makes it so large; one at it counts.
+func TestMaxCount(t *testing.T) {
+	t.Parallel()
+	got := sink{}
+	r := testReader(got, func(c *ListenerConfig) { c.MaxCount = 1000 })
+	for _, line := range []string{"1000|c", "500:500|c", "100|c|@0.1", "1001|c", "500:501|c", "101|c|@0.1", "1000000|c"} {
+		r.packet([]byte("hp.news.t.hot_param.a=1:" + line))
+	}
+	r.finish()
+	if s := r.statsNow(); s.Counted != 3 || s.Malformed != 4 || got[hottype.Count{Key: "t?a=1", Second: 1000}] != 3000 {
+		t.Errorf("got %v, %+v", got, s)
+	}
+}
+
+// So many times of one name are summed at once, and no more; nothing is lost.
+func TestManyTimesAreBounded(t *testing.T) {
+	t.Parallel()
+	got := sink{}
+	r := testReader(got, func(c *ListenerConfig) { c.MaxNames = 10 })
+	for at := range 50 {
+		r.packet(fmt.Appendf(nil, "hp.news.t.hot_param.a=1:1|c|T%d", 900+at))
+		if n := len(r.sums.stamped); n > 10 {
+			t.Fatalf("%d times are held", n)
+		}
+	}
+	r.finish()
+	if len(got) != 50 {
+		t.Errorf("%d of 50 times", len(got))
+	}
+}
+
+// A count is placed in the second in which it arrived, also when that second
+// is over before the flush.
+func TestSecondsAreKeptApart(t *testing.T) {
+	t.Parallel()
+	got, second := sink{}, int64(1000)
+	r := testReader(got, func(c *ListenerConfig) { c.Now = func() time.Time { return time.Unix(second, 0) } })
+	for ; second < 1003; second++ {
+		r.packet([]byte("hp.news.t.hot_param.a=1:2|c"))
+	}
+	r.finish()
+	if len(got) != 3 || got[hottype.Count{Key: "t?a=1", Second: 1001}] != 2 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestFlushTimes(t *testing.T) {
+	t.Parallel()
+	got := sink{}
+	r := testReader(got, nil)
+	now := time.Now()
+	if due := r.flush(now); !due.IsZero() {
+		t.Errorf("empty batch is due at %v", due)
+	}
+	r.packet([]byte("hp.news.t.hot_param.a=1:2|c"))
+	if due := r.flush(now); due.Sub(now) != r.cfg.Flush {
+		t.Errorf("due in %v, want %v", due.Sub(now), r.cfg.Flush)
+	}
+	if r.flush(now.Add(r.cfg.Flush)); len(got) != 1 {
+		t.Error("not handed over when due")
+	}
+	if r.flush(now.Add(r.cfg.Remember + time.Second)); len(r.sums.entries) != 0 {
+		t.Error("name not forgotten")
+	}
+}
+
+func TestMalformedLinesAreLoggedOnceAndHarmless(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	r := testReader(sink{}, func(c *ListenerConfig) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	for range 100 {
+		r.packet([]byte("\x1b[2Jevil\x00\xff" + strings.Repeat("A", 500)))
+	}
+	out := log.String()
+	if strings.Count(out, "\n") != 1 || strings.ContainsFunc(out, func(c rune) bool { return c < ' ' && c != '\n' || c > '~' && c != '…' }) || len(out) > 500 {
+		t.Errorf("logged %q", out)
+	}
+}
+
+func TestForeignAndKnownLinesDoNotAllocate(t *testing.T) {
+	r := testReader(sink{}, nil)
+	p := []byte("api.latency:320|ms\nhp.news.t.hot_param.a=1:2|c\nother.thing:1|c|#a:b")
+	r.packet(p)
+	if n := testing.AllocsPerRun(1000, func() { r.packet(p) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// memoryOf is how many bytes f allocates, its garbage included.
+func memoryOf(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// readBounded reads a datagram. Whatever it holds, that takes no more memory
+// than 64 KiB and 64 bytes for each of its bytes.
+func readBounded(t *testing.T, r *reader, p []byte) {
+	t.Helper()
+	allocated := memoryOf(func() {
+		r.packet(p)
+		r.finish()
+	})
+	if most := uint64(1<<16 + 64*len(p)); allocated > most {
+		t.Errorf("%d bytes allocated for %d, want at most %d", allocated, len(p), most)
+	}
+}
+
+// It is not parallel: the memory of the whole process is looked at.
+func TestHugePacketsAreBounded(t *testing.T) {
+	for _, line := range []string{
+		":", "\n", "|", "\xff", "a", "hp.news.t.hot_param.", "x:1|c\n", "hp.news.t.hot_param.Z:1|c\n", "hp.news.t.hot_param.a=1:1|c|T1\n",
+		"hp.news.t.hot_param.\xc0\x80:1|c\n", "hp.news.t.hot_param.a=1:0badf00d|s\n", "hp.news.t.hot_param.a=1:0|c|@\n", "_e{1,1}:a|b\n",
+	} {
+		readBounded(t, testReader(sink{}, nil), bytes.Repeat([]byte(line), maxRead/len(line)))
+	}
+	var many []byte
+	for i := 0; len(many) < maxRead; i++ {
+		many = fmt.Appendf(many, "hp.news.t.hot_param.a=%d:1|c|T%d\n", i, 900+i%100)
+	}
+	readBounded(t, testReader(sink{}, nil), many)
+}
+
+// Lines add up, whatever they are.
+func FuzzPacket(f *testing.F) {
+	f.Add([]byte("hp.news.topic.hot_param.id=42:3|c\r\napi.x:1|ms\n\n:|"))
+	f.Add([]byte("hp_news_topic_hot_param_id_42:1|c|@0.3\nhp.news.Zh.hot_param.Zh:1|c"))
+	f.Add([]byte("hp.news.t.hot_param.a=1:04c0000201=9|s\nhp.news.t.hot_param.a=1:1|c|T990\n_e{1,1}:a|b\nhp.news.t.hot_param.\xff\xc0\x80:1|c"))
+	f.Fuzz(func(t *testing.T, p []byte) {
+		got := sink{}
+		r := testReader(got, nil)
+		readBounded(t, r, p)
+		s := r.statsNow()
+		if s.Lines != s.Counted+s.Untimely+s.Members+s.Foreign+s.OtherTypes+s.Malformed {
+			t.Fatalf("lines do not add up: %+v", s)
+		}
+		var total int64
+		for c, n := range got {
+			if n <= 0 || c.Key == "" {
+				t.Fatalf("handed over %v %d", c, n)
+			}
+			total += n
+		}
+		if uint64(total) != s.Requests {
+			t.Fatalf("handed over %d, counted %d", total, s.Requests)
+		}
+	})
+}
+
+func BenchmarkPacket(b *testing.B) {
+	const lines = 24
+	for _, names := range []int{24, 20000} {
+		b.Run(fmt.Sprint(names, "names"), func(b *testing.B) {
+			var packets [][]byte
+			for i := 0; i < names; i += lines {
+				var p []byte
+				for j := range lines {
+					p = fmt.Appendf(p, "hp.news.topic.hot_param.id=%d-lang=en:1|c\n", i+j)
+				}
+				packets = append(packets, p)
+			}
+			r := testReader(sink{}, nil)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				r.packet(packets[i%len(packets)])
+			}
+			b.ReportMetric(lines*float64(b.N)/b.Elapsed().Seconds()/1e6, "Mmetrics/s")
+		})
+	}
+}

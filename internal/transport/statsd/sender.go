@@ -1,0 +1,235 @@
+package statsd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cactus/go-statsd-client/v5/statsd"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+)
+
+// SenderConfig configures a Sender. Servers and Names are needed.
+type SenderConfig struct {
+	// Servers that share the counts, each "host:port" (UDP) or "unix:/path"
+	// (datagrams). A key is always sent to the same one, chosen by these texts
+	// as they are written, so all senders should have the same list; its order
+	// does not matter.
+	Servers []string
+	// Names are how keys are written; the server's side must have the same.
+	Names canon.Names
+	// MTU bounds a datagram in bytes; default 1432, which fits an Ethernet
+	// frame. A single line that is longer goes alone.
+	MTU int
+	// Interval is the time between two calls of Send, as tally's Flush; default
+	// 100 ms. A large batch is spread over most of it, or of a second where it
+	// is longer, so that it does not overrun the server's receive buffer.
+	Interval time.Duration
+	// Timeout is how long a server may keep one batch waiting, beyond the time
+	// over which it is spread; default 500 ms. What then is not with the
+	// kernel is lost.
+	Timeout time.Duration
+	// MaxQueued bounds the counts that wait for one server, default 131072;
+	// their keys have 64 MiB at most. The oldest are dropped, and so is what waited for a second: lines have no
+	// time. One batch may be larger.
+	MaxQueued int
+	// NoSets leaves out the lines that say which clients stand behind a key,
+	// for servers that do not know StatsD sets.
+	NoSets bool
+	// Resolve is how long a resolved host name is believed; default 30 s.
+	Resolve time.Duration
+	// Resolver for host names; nil means net.DefaultResolver.
+	Resolver *net.Resolver
+	// Log hears of outages, once for each; default slog.Default().
+	Log *slog.Logger
+}
+
+func (c SenderConfig) withDefaults() SenderConfig {
+	if c.MTU <= 0 {
+		c.MTU = 1432
+	}
+	c.MTU = min(c.MTU, maxDatagram)
+	if c.Interval <= 0 {
+		c.Interval = 100 * time.Millisecond
+	}
+	c.Interval = min(c.Interval, maxAge)
+	if c.Timeout <= 0 {
+		c.Timeout = 500 * time.Millisecond
+	}
+	if c.MaxQueued <= 0 {
+		c.MaxQueued = 1 << 17
+	}
+	if c.Resolve <= 0 {
+		c.Resolve = 30 * time.Second
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return c
+}
+
+// Sender sends counts to StatsD servers. It implements the sink of package
+// tally. Send and Stats may be called by any goroutine; Run by one.
+type Sender struct {
+	names canon.Names
+	lanes []*lane // sorted by server
+	ring  ring
+
+	mu     sync.Mutex // guards the rest
+	text   []byte     // scratch
+	closed bool
+}
+
+// NewSender builds a Sender. It looks at no network: a server that is away, or
+// a name that does not resolve yet, costs counts until it is there.
+func NewSender(cfg SenderConfig) (*Sender, error) {
+	if err := cfg.Names.Validate(); err != nil {
+		return nil, fmt.Errorf("statsd: %w", err)
+	}
+	if len(cfg.Servers) == 0 {
+		return nil, errors.New("statsd: no server to send to")
+	}
+	cfg = cfg.withDefaults()
+	servers := slices.Sorted(slices.Values(cfg.Servers))
+	s := &Sender{names: cfg.Names}
+	var err error
+	if s.ring, err = newRing(servers); err != nil {
+		return nil, err
+	}
+	for _, server := range servers {
+		l, err := newLane(server, cfg)
+		if err != nil {
+			return nil, err
+		}
+		s.lanes = append(s.lanes, l)
+	}
+	return s, nil
+}
+
+func newLane(server string, cfg SenderConfig) (*lane, error) {
+	addr, err := parseAddress(server)
+	if err != nil {
+		return nil, err
+	}
+	l := &lane{
+		server: server, names: cfg.Names, interval: cfg.Interval, timeout: cfg.Timeout, sets: !cfg.NoSets, log: cfg.Log,
+		queue: newQueue(cfg.MaxQueued), link: newLink(addr, cfg),
+	}
+	l.out = &packer{link: l.link, mtu: cfg.MTU}
+	l.client, err = statsd.NewClientWithSender(l.out, "", 0)
+	if err != nil {
+		return nil, fmt.Errorf("statsd: %w", err)
+	}
+	return l, nil
+}
+
+var errStopped = errors.New("statsd: the sender has stopped")
+
+// Send queues counts for their servers and returns at once; the slice belongs
+// to the Sender from then on. What a server does not take in time is dropped
+// and counted in Stats. An error means that Run has ended and nothing was
+// taken. That a datagram arrived is nowhere promised.
+func (s *Sender) Send(_ context.Context, counts []hottype.Count) error {
+	if len(counts) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errStopped
+	}
+	now := time.Now()
+	if len(s.lanes) == 1 {
+		l := s.lanes[0]
+		l.dropped.Add(l.queue.put(batchOut{counts, now}))
+		return nil
+	}
+	shares := make([][]hottype.Count, len(s.lanes))
+	for i := range counts {
+		s.text = s.names.Append(s.text[:0], counts[i].Key)
+		to := s.ring.of(s.text)
+		shares[to] = append(shares[to], counts[i])
+	}
+	for i, share := range shares {
+		if len(share) > 0 {
+			l := s.lanes[i]
+			l.dropped.Add(l.queue.put(batchOut{share, now}))
+		}
+	}
+	return nil
+}
+
+// Run sends what is queued until ctx ends. Then it sends the rest at once,
+// closes the sockets and returns nil; that takes a moment, and twice Timeout
+// and an Interval where a server takes nothing. End those who Send before.
+func (s *Sender) Run(ctx context.Context) error {
+	var lanes sync.WaitGroup
+	for _, l := range s.lanes {
+		lanes.Go(func() { l.run(ctx) })
+	}
+	<-ctx.Done()
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	lanes.Wait()
+	return nil
+}
+
+// ServerStats is what became of counts for one server. Except for Queued and
+// Down the fields only grow. Once Run has ended, the requests that Send took
+// are Sent, Dropped or Invalid.
+type ServerStats struct {
+	// Sent and Dropped count requests: with the kernel, and lost because the
+	// server did not take them in time.
+	Sent    uint64
+	Dropped uint64
+	// Invalid are the requests of names that cannot be written, because they
+	// are too long or not canonical. A count with n below 1 stands for none.
+	Invalid uint64
+	// Lines and Datagrams were taken by the kernel. SetLines are those of the
+	// lines, also of lost ones, that say who stands behind a key.
+	Lines     uint64
+	SetLines  uint64
+	Datagrams uint64
+	// Errors are failed resolutions, sockets and writes.
+	Errors uint64
+	// Refused are the datagrams that the other host said nobody listens for.
+	Refused uint64
+	// Queued are the counts that wait.
+	Queued int64
+	// Down says that the last batch could not be sent.
+	Down bool
+}
+
+// SenderStats are the sums over all servers, and each of them by its address.
+type SenderStats struct {
+	ServerStats
+	Servers map[string]ServerStats
+}
+
+// Stats reads the counters.
+func (s *Sender) Stats() SenderStats {
+	all := SenderStats{Servers: make(map[string]ServerStats, len(s.lanes))}
+	for _, l := range s.lanes {
+		one := l.stats()
+		all.Servers[l.server] = one
+		all.Sent += one.Sent
+		all.Dropped += one.Dropped
+		all.Invalid += one.Invalid
+		all.Lines += one.Lines
+		all.SetLines += one.SetLines
+		all.Datagrams += one.Datagrams
+		all.Errors += one.Errors
+		all.Refused += one.Refused
+		all.Queued += one.Queued
+		all.Down = all.Down || one.Down
+	}
+	return all
+}

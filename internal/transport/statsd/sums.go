@@ -1,0 +1,186 @@
+package statsd
+
+import (
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/clientsketch"
+)
+
+// sums adds up by metric name what arrives in one second. It remembers names
+// between flushes, so that a name is decoded once and not with every line.
+//
+// Sample rates make fractions: 1|c|@0.3 stands for 3.33 requests. The whole
+// part is handed over, the fraction stays with its name for the next time, and
+// when names are forgotten it is rounded to the nearest. So the total of a key
+// is never off by more than one.
+//
+// Members of sets say who stands behind the counts of a name. They leave with
+// the name's next count.
+//
+// Not safe for concurrent use.
+type sums struct {
+	max     int              // of names, and of pairs of a name and a time
+	most    int              // of bytes
+	bytes   int              // of names, entries and crowds, about
+	second  int64            // of everything that has no time of its own
+	names   map[string]int32 // metric name -> entries
+	entries []entry
+	touched []int32           // the entries with something new
+	stamped map[stamp]float64 // counts that said their own second
+}
+
+type stamp struct {
+	entry  int32
+	second int64
+}
+
+type entry struct {
+	key   hottype.Key
+	sum   float64
+	dirty bool           // is in touched
+	waits uint8          // how many flushes crowd has seen without a count
+	crowd *hottype.Crowd // of the next count; nil: nobody said
+}
+
+const (
+	// A sum of thirds lands just below the whole number that it stands for.
+	epsilon = 1e-6
+	// A set without a count may be ahead of it by so many flushes: a datagram
+	// that is overtaken comes soon, or not at all.
+	maxWaits = 50
+)
+
+// What a name, and what who stands behind it, takes besides the text: an entry,
+// its place in the map, and how far slices and maps are ahead of their use.
+const (
+	nameBytes  = 192
+	crowdBytes = 1024
+)
+
+func newSums(names, bytes int) *sums {
+	return &sums{max: names, most: bytes, names: map[string]int32{}, stamped: map[stamp]float64{}}
+}
+
+// known gives the entry of a name, -1 for a new one. It does not allocate.
+func (s *sums) known(name []byte) int32 {
+	if i, ok := s.names[string(name)]; ok {
+		return i
+	}
+	return -1
+}
+
+// learn adds a name. There must be room.
+func (s *sums) learn(name []byte, key hottype.Key) int32 {
+	i := int32(len(s.entries))
+	s.entries = append(s.entries, entry{key: key})
+	s.names[string(name)] = i
+	s.bytes += nameBytes + len(name) + len(key)
+	return i
+}
+
+// full reports that no further name has room; crowded, that no further time of
+// a name may have.
+func (s *sums) full() bool    { return len(s.entries) >= s.max || s.bytes >= s.most }
+func (s *sums) crowded() bool { return len(s.stamped) >= s.max }
+
+// admits reports whether there is room for who stands behind a name.
+func (s *sums) admits(i int32) bool { return s.entries[i].crowd != nil || s.bytes < s.most }
+
+func (s *sums) empty() bool { return len(s.touched) == 0 && len(s.stamped) == 0 }
+
+func (s *sums) touch(i int32) *entry {
+	e := &s.entries[i]
+	if !e.dirty {
+		e.dirty = true
+		s.touched = append(s.touched, i)
+	}
+	return e
+}
+
+func (s *sums) add(i int32, n float64) {
+	e := s.touch(i)
+	e.sum = min(e.sum+n, maxSum)
+}
+
+// addAt adds to another second than that of the others.
+func (s *sums) addAt(i int32, second int64, n float64) {
+	at := stamp{i, second}
+	s.stamped[at] = min(s.stamped[at]+n, maxSum)
+}
+
+const maxSum = hottype.MaxCount // more is no count
+
+// join adds a member of the name's set.
+func (s *sums) join(i int32, m clientsketch.Member) {
+	e := s.touch(i)
+	if e.crowd == nil {
+		e.crowd, e.waits = new(hottype.Crowd), 0
+		s.bytes += crowdBytes
+	}
+	m.AddTo(e.crowd)
+}
+
+// take gives what is new, in a slice that the caller may keep.
+func (s *sums) take() []hottype.Count {
+	if s.empty() {
+		return nil
+	}
+	counts := make([]hottype.Count, 0, len(s.touched)+len(s.stamped))
+	for at, sum := range s.stamped {
+		e := s.touch(at.entry) // for the fraction
+		n := int64(sum + epsilon)
+		e.sum += sum - float64(n)
+		if n > 0 {
+			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: at.second, Crowd: s.leave(e)})
+		}
+	}
+	clear(s.stamped)
+	waiting := s.touched[:0]
+	for _, i := range s.touched {
+		e := &s.entries[i]
+		n := int64(e.sum + epsilon)
+		switch {
+		case n > 0:
+			e.sum -= float64(n)
+			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: s.second, Crowd: s.leave(e)})
+		case e.crowd != nil && e.waits < maxWaits:
+			e.waits++
+			waiting = append(waiting, i)
+			continue
+		default:
+			s.leave(e)
+		}
+		e.dirty = false
+	}
+	s.touched = waiting
+	return counts
+}
+
+// forget drops all names and gives the fractions that round up to one. Take
+// comes before it.
+func (s *sums) forget() []hottype.Count {
+	var counts []hottype.Count
+	for i := range s.entries {
+		if e := &s.entries[i]; e.sum >= 0.5 {
+			counts = append(counts, hottype.Count{Key: e.key, N: 1, Second: s.second})
+		}
+	}
+	s.names = map[string]int32{}
+	s.entries, s.touched, s.bytes = nil, nil, 0
+	return counts
+}
+
+// leave gives the crowd of an entry away. Members may have been lost on the way or be those
+// of somebody who makes them up, so what was seen is at least what the others
+// say, and what even then is no crowd is none.
+func (s *sums) leave(e *entry) *hottype.Crowd {
+	c := e.crowd
+	if c == nil {
+		return nil
+	}
+	e.crowd = nil
+	s.bytes -= crowdBytes
+	if !clientsketch.Settle(c) {
+		return nil
+	}
+	return c
+}

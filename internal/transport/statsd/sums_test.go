@@ -1,0 +1,122 @@
+package statsd
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/clientsketch"
+)
+
+// Fractions are carried: a key's total is never off by more than one, however
+// the lines fall into flushes.
+func TestSumsKeepTotals(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		b := newSums(10, 1<<20)
+		i := b.learn([]byte("m"), "k?id=1")
+		var want float64
+		var got int64
+		take := func(counts []hottype.Count) {
+			for _, c := range counts {
+				got += c.N
+			}
+		}
+		for range rapid.IntRange(1, 300).Draw(t, "lines") {
+			n := 1 / rapid.Float64Range(0.01, 1).Draw(t, "rate")
+			if rapid.Bool().Draw(t, "stamped") {
+				b.addAt(i, rapid.Int64Range(1, 5).Draw(t, "second"), n)
+			} else {
+				b.add(i, n)
+			}
+			want += n
+			if rapid.Bool().Draw(t, "flush") {
+				take(b.take())
+			}
+		}
+		take(b.take())
+		take(b.forget())
+		if math.Abs(want-float64(got)) > 0.5+1e-3 {
+			t.Fatalf("handed over %d, counted %v", got, want)
+		}
+	})
+}
+
+func member(t *testing.T, s string) clientsketch.Member {
+	t.Helper()
+	m, err := clientsketch.ParseMember([]byte(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Members wait for their key's count, which may come in a later flush, and go
+// with it once.
+func TestMembersLeaveWithTheNextCount(t *testing.T) {
+	t.Parallel()
+	s := newSums(10, 1<<20)
+	s.second = 1000
+	i := s.learn([]byte("m"), "k")
+	for _, text := range []string{"04c0000201=2", "seen=3", "0badf00d"} {
+		s.join(i, member(t, text))
+	}
+	if got := s.take(); len(got) != 0 || s.empty() {
+		t.Fatalf("%+v left without a count", got)
+	}
+	s.add(i, 3)
+	got := s.take()
+	if len(got) != 1 || got[0].Crowd == nil || got[0].Crowd.Seen != 3 || len(got[0].Crowd.Marks) != 1 || len(got[0].Crowd.Heavy) != 1 {
+		t.Fatalf("got %+v", got)
+	}
+	s.add(i, 1)
+	if got = s.take(); len(got) != 1 || got[0].Crowd != nil || !s.empty() {
+		t.Fatalf("then %+v", got)
+	}
+}
+
+func TestMembersWithoutACountAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := newSums(10, 1<<20)
+	i := s.learn([]byte("m"), "k")
+	s.join(i, member(t, "seen=3"))
+	for range maxWaits + 1 {
+		s.take()
+	}
+	s.add(i, 1)
+	if got := s.take(); len(got) != 1 || got[0].Crowd != nil {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// Whatever members come, in whatever order and with whatever missing, a count
+// has a sound crowd or none.
+func TestCrowdsAreSound(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := newSums(10, 1<<20)
+		i := s.learn([]byte("m"), "k")
+		for range rapid.IntRange(0, 60).Draw(t, "members") {
+			n := rapid.SampledFrom([]int64{1, 2, 1 << 30, clientsketch.MaxN}).Draw(t, "n")
+			var m clientsketch.Member
+			switch rapid.IntRange(0, 2).Draw(t, "says") {
+			case 0:
+				m.Seen = n
+			case 1:
+				m.Client, m.N = hottype.ParseClient(rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2", "2001:db8::1", "bot"}).Draw(t, "client")), n
+			default:
+				m.Mark = rapid.Uint32().Draw(t, "mark")
+			}
+			s.join(i, m)
+		}
+		s.add(i, 1)
+		for _, c := range s.take() {
+			if err := clientsketch.Check(c.Crowd); err != nil {
+				t.Fatalf("%v: %s", err, cmp.Diff(nil, c.Crowd))
+			}
+		}
+	})
+}

@@ -1,0 +1,231 @@
+package architecture
+
+import (
+	"encoding/json"
+	"errors"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/hotparam/pipeline"
+
+// layers lists the packages from the bottom up. A package imports only packages of
+// lower layers, or of its own layer where peers says so.
+var layers = []struct {
+	name     string
+	peers    bool // packages of this layer may import each other
+	packages []string
+	why      string
+}{
+	{"types", false, []string{"hotparam/hottype"}, "all packages share them, so they depend on none"},
+	{"scripts", false, []string{"lua"}, "text only"},
+	{"logic", true, []string{
+		"hotparam/limit", "internal/canon", "internal/upstream", "internal/rules", "internal/hotset",
+		"internal/counting/accesslog", "internal/counting/clientsketch",
+		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect", "internal/detection/daily",
+		"internal/serving/httplimit",
+	}, "pure logic that can be tested like a table"},
+	{"transport and storage", false, []string{
+		"internal/counting/tail", "internal/transport/statsd", "internal/transport/kafka", "internal/transport/graphite",
+		"internal/storage/redisstore", "internal/storage/filestore", "internal/operator/carbon", "internal/operator/udpstat",
+	}, "one outside system each; two that know each other cannot be replaced alone"},
+	{"deciding", true, []string{
+		"internal/counting/tally", "internal/deciding/gate", "internal/detection/aggregate", "internal/operator/replay", "internal/operator/preflight",
+	}, "uses logic; reaches the outside only through interfaces of its own"},
+	{"serving and operator", false, []string{
+		"internal/serving/middleware", "internal/serving/decisionapi", "internal/serving/proxy", "internal/serving/mirrored", "internal/operator/admin",
+	}, "one way in each; what two of them need belongs a layer below"},
+	{"app", true, []string{"internal/app"}, "settings, wiring and life cycle"},
+	{"programs", true, []string{"cmd", "docs", "examples", "test"}, "wire everything, hold no logic of their own"},
+}
+
+// owners are the libraries that only one package may import.
+var owners = map[string]struct{ by, why string }{
+	"github.com/redis/go-redis/v9":                   {"internal/storage/redisstore", "one place knows how Redis fails"},
+	module + "/lua":                                  {"internal/storage/redisstore", "scripts run in Redis only"},
+	"github.com/IBM/sarama":                          {"internal/transport/kafka", "its traps are handled once"},
+	"github.com/cactus/go-statsd-client/v5/statsd":   {"internal/transport/statsd", "its traps are handled once"},
+	"github.com/prometheus/client_golang/prometheus": {"internal/operator/admin", "packages expose Stats() and know no metrics library"},
+}
+
+// pure packages take time as an argument and touch nothing outside.
+var pure = []string{
+	"hotparam/hottype", "hotparam/limit", "internal/canon", "internal/rules", "internal/upstream", "internal/hotset",
+	"internal/counting/accesslog", "internal/counting/clientsketch",
+	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect", "internal/detection/daily",
+}
+
+type pkg struct {
+	Dir          string
+	ImportPath   string
+	Name         string
+	GoFiles      []string
+	Imports      []string
+	Deps         []string
+	TestGoFiles  []string
+	XTestGoFiles []string
+}
+
+func (p pkg) path() string { return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/") }
+
+// list runs go list on the whole module.
+func list(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=Dir,ImportPath,Name,GoFiles,Imports,Deps,TestGoFiles,XTestGoFiles", "./...")
+	cmd.Dir = "../.."
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var pkgs []pkg
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p pkg
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return pkgs
+		}
+		if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+// find is the listed package that a package belongs to, and its layer, -1 for none.
+// Packages inside a listed one (limit/limittest, cmd/...) belong to it.
+func find(path string) (listed string, layer int) {
+	layer = -1
+	for i, l := range layers {
+		for _, p := range l.packages {
+			if (path == p || strings.HasPrefix(path, p+"/")) && len(p) > len(listed) {
+				listed, layer = p, i
+			}
+		}
+	}
+	return listed, layer
+}
+
+func TestImportsPointDown(t *testing.T) {
+	t.Parallel()
+	for _, p := range list(t) {
+		importer, from := find(p.path())
+		if from < 0 {
+			t.Errorf("%s belongs to no layer: add it to layers, with a word why in docs/ARCHITECTURE.md", p.ImportPath)
+			continue
+		}
+		for _, imp := range p.Imports {
+			path, ours := strings.CutPrefix(imp, module+"/")
+			imported, to := find(path)
+			if !ours || imported == importer {
+				continue
+			}
+			if to > from || to == from && !layers[from].peers {
+				t.Errorf("%s (%s) imports %s (%s): imports point down. %s: %s",
+					p.path(), layers[from].name, path, layers[to].name, layers[from].name, layers[from].why)
+			}
+		}
+	}
+}
+
+func TestOnePackagePerOutsideLibrary(t *testing.T) {
+	t.Parallel()
+	for _, p := range list(t) {
+		importer, _ := find(p.path())
+		for _, imp := range p.Imports {
+			for lib, owner := range owners {
+				if (imp == lib || strings.HasPrefix(imp, lib+"/")) && importer != owner.by {
+					t.Errorf("%s imports %s: only %s may: %s", p.path(), imp, owner.by, owner.why)
+				}
+			}
+		}
+	}
+}
+
+func TestPurePackagesTouchNothing(t *testing.T) {
+	t.Parallel()
+	banned := []string{"os", "net/http", "net", "os/exec", "os/signal", "log", "log/slog", "syscall"}
+	for _, p := range list(t) {
+		if !slices.Contains(pure, p.path()) {
+			continue
+		}
+		for _, imp := range p.Imports {
+			// canon implements the pattern syntax of net/http itself so that this holds.
+			if slices.Contains(banned, imp) {
+				t.Errorf("%s is pure and imports %s", p.path(), imp)
+			}
+		}
+		for _, f := range p.GoFiles {
+			src, err := os.ReadFile(filepath.Join(p.Dir, f))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, call := range []string{"time.Now(", "time.Since(", "time.After(", "time.NewTicker(", "\tgo func("} {
+				if strings.Contains(string(src), call) {
+					t.Errorf("%s/%s is pure and says %q: time is an argument", p.path(), f, strings.TrimSpace(call))
+				}
+			}
+		}
+	}
+}
+
+func TestMiddlewareStaysLight(t *testing.T) {
+	t.Parallel()
+	heavy := []string{"github.com/IBM/sarama", "google.golang.org/grpc", "github.com/prometheus/client_golang/prometheus", "github.com/redis/go-redis/v9"}
+	light := []string{"internal/serving/middleware", "internal/transport/statsd", "internal/deciding/gate"}
+	for _, p := range list(t) {
+		if !slices.Contains(light, p.path()) {
+			continue
+		}
+		for _, dep := range p.Deps {
+			for _, h := range heavy {
+				if dep == h || strings.HasPrefix(dep, h+"/") {
+					t.Errorf("%s compiles %s: a service with the middleware and StatsD must not", p.path(), dep)
+				}
+			}
+		}
+	}
+}
+
+func TestOnePackageComment(t *testing.T) {
+	t.Parallel()
+	for _, p := range list(t) {
+		var with []string
+		for _, f := range p.GoFiles {
+			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, f), nil, parser.PackageClauseOnly|parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if file.Doc != nil {
+				with = append(with, f)
+			}
+		}
+		if len(with) != 1 {
+			t.Errorf("%s: %d files carry a package comment %v, want exactly one", p.ImportPath, len(with), with)
+		}
+	}
+}
+
+func TestFilesStayReadable(t *testing.T) {
+	t.Parallel()
+	const most = 300
+	for _, p := range list(t) {
+		for _, f := range p.GoFiles {
+			src, err := os.ReadFile(filepath.Join(p.Dir, f))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(src), "\n"); n > most {
+				t.Errorf("%s/%s has %d lines, more than %d: split or redesign the package", p.path(), f, n, most)
+			}
+		}
+	}
+}
