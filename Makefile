@@ -26,15 +26,17 @@ race: ## the same with the race detector, in random order
 	$(GO) test -race -shuffle=on ./...
 
 integration: ## the tests that start redis-server, a browser and Apache Kafka; nothing may skip
-	HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 ./hotparam/... ./internal/... ./lua/... ./test/...
+	HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 ./...
+	cd test && HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 ./...
 
 RUN ?= .
 mutate: ## plants faults in the code, one at a time, and prints which of them no test notices; RUN=gate tries some; needs redis-server, about 15 minutes
-	$(GO) run ./test/mutate -run '$(RUN)'
+	cd test && $(GO) run ./mutate -run '$(RUN)'
 
 lint: ## go vet and golangci-lint (with staticcheck in it)
 	$(GO) vet ./...
 	$(GO) run $(GOLANGCI) run ./...
+	cd test && $(GO) vet ./... && $(GO) run $(GOLANGCI) run ./...
 
 bench: ## benchmarks of the hot path, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem -cpu 1,2 ./internal/canon/ ./internal/rules/ ./internal/counting/tally/ ./hotparam/limit/ ./internal/hotset/ ./internal/detection/window/ ./internal/deciding/gate/ ./internal/serving/middleware/ ./internal/transport/statsd/ ./internal/operator/replay/
@@ -50,7 +52,7 @@ FUZZTIME ?= 20s
 fuzz: ## every fuzz target for FUZZTIME (default 20s)
 	@set -e; for f in $$(grep -rlE '^func Fuzz' --include='*_test.go' .); do \
 	  for name in $$(grep -oE '^func Fuzz[A-Za-z0-9_]+' $$f | cut -c6-); do \
-	    echo "== $$f $$name"; $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) ./$$(dirname $$f); done; done
+	    echo "== $$f $$name"; (cd $$(dirname $$f) && $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) .); done; done
 
 UPSTREAMS ?= bin/upstreams
 upstreams: ## ask real frameworks how they read request targets, and compare with the table of the presets; installs them

@@ -75,11 +75,17 @@ type pkg struct {
 
 func (p pkg) path() string { return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/") }
 
-// list runs go list on the whole module.
+// list lists the packages of the product's module and of test/.
 func list(t *testing.T) []pkg {
 	t.Helper()
+	return append(listModule(t, "../.."), listModule(t, "..")...)
+}
+
+// listModule runs go list on one module.
+func listModule(t *testing.T, dir string) []pkg {
+	t.Helper()
 	cmd := exec.Command("go", "list", "-json=Dir,ImportPath,Name,GoFiles,Imports,Deps,TestGoFiles,XTestGoFiles", "./...")
-	cmd.Dir = "../.."
+	cmd.Dir = dir
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

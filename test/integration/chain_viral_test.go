@@ -174,7 +174,8 @@ func chainBroker(t *testing.T) string {
 func buildPrograms(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	cmd := exec.Command("go", "build", "-o", dir+string(os.PathSeparator), "../../cmd/aggregator", "../../cmd/limiter-sidecar")
+	cmd := exec.Command("go", "build", "-o", dir+string(os.PathSeparator), "./cmd/aggregator", "./cmd/limiter-sidecar")
+	cmd.Dir = "../.." // the module of the programs
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -7,9 +7,9 @@
 // embedded included. An ordinary test of this package checks that every fault
 // still fits the code.
 //
-//	go run ./test/mutate                  # all of them: make mutate
-//	go run ./test/mutate -run refund      # those whose name matches
-//	go run ./test/mutate -list
+//	cd test && go run ./mutate                  # all of them: make mutate
+//	cd test && go run ./mutate -run refund      # those whose name matches
+//	cd test && go run ./mutate -list
 //
 // A fault is killed when a test fails, when the program crashes, or when the
 // tests do not end in time. One that survives is a law that no test holds: write

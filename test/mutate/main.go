@@ -91,9 +91,9 @@ func choose(pattern string) ([]fault, error) {
 
 // open makes a bench for the repository of the current directory.
 func open(ctx context.Context) (b *bench, done func(), err error) {
-	gomod, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	gomod, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/hotparam/pipeline").Output()
 	if err != nil {
-		return nil, nil, fmt.Errorf("run it in the repository: %w", err)
+		return nil, nil, fmt.Errorf("run it in test/: %w", err)
 	}
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {

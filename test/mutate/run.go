@@ -57,8 +57,8 @@ func (b *bench) compile(ctx context.Context, pkg, name, overlay string) (string,
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
-	cmd.Dir = b.root
+	cmd := exec.CommandContext(ctx, "go", append(args, ".")...)
+	cmd.Dir = filepath.Join(b.root, pkg) // its module may be that of test/
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s does not compile: %w\n%s", name, err, out)
 	}
