@@ -1,0 +1,70 @@
+package architecture
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile("(?m)^#+ (.*)$")
+	block   = regexp.MustCompile("(?ms)^```.*?^```")
+	// what an anchor leaves out of its heading
+	dropped = regexp.MustCompile(`[^\p{L}\p{N}\- _]`)
+)
+
+// anchors are the names of the headings of a document, as GitHub makes them.
+func anchors(text string) map[string]bool {
+	names := map[string]bool{}
+	for _, h := range heading.FindAllStringSubmatch(block.ReplaceAllString(text, ""), -1) {
+		title := link.ReplaceAllString(h[1], "")
+		names[strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(title), ""), " ", "-")] = true
+	}
+	return names
+}
+
+// Every link from one document to another names a file that is there, and a
+// heading that it has.
+func TestLinksOfDocuments(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "*.md").Output()
+	if err != nil {
+		t.Skipf("the documents are listed by git: %v", err)
+	}
+	for name := range strings.FieldsSeq(string(out)) {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range link.FindAllStringSubmatch(block.ReplaceAllString(string(text), ""), -1) {
+			to, anchor, _ := strings.Cut(l[1], "#")
+			if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
+				continue
+			}
+			path := filepath.Join(root, name)
+			if to != "" {
+				path = filepath.Join(root, filepath.Dir(name), to)
+			}
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("%s links to %s, which is not there", name, l[1])
+				continue
+			}
+			if anchor == "" || !strings.HasSuffix(path, ".md") {
+				continue
+			}
+			target, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !anchors(string(target))[anchor] {
+				t.Errorf("%s links to %s, which has no such heading", name, l[1])
+			}
+		}
+	}
+}
