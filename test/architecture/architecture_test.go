@@ -29,7 +29,7 @@ var layers = []struct {
 	{"logic", true, []string{
 		"hotparam/limit", "internal/canon", "internal/upstream", "internal/rules", "internal/hotset",
 		"internal/counting/accesslog", "internal/counting/clientsketch",
-		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect", "internal/detection/daily",
+		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
 		"internal/serving/httplimit",
 	}, "pure logic that can be tested like a table"},
 	{"transport and storage", false, []string{
@@ -59,7 +59,7 @@ var owners = map[string]struct{ by, why string }{
 var pure = []string{
 	"hotparam/hottype", "hotparam/limit", "internal/canon", "internal/rules", "internal/upstream", "internal/hotset",
 	"internal/counting/accesslog", "internal/counting/clientsketch",
-	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect", "internal/detection/daily",
+	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
 }
 
 type pkg struct {

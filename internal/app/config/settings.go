@@ -190,7 +190,6 @@ type Aggregator struct {
 	Detect   Detect        `embed:"" prefix:"detect."`
 	Trim     string        `name:"aggregator.trim" default:"@every 10m" help:"Schedule (cron) on which expired overrides and old audit entries are removed."`
 	Admin    Admin         `embed:"" prefix:"admin."`
-	Summary  Summary       `embed:"" prefix:"summary."`
 }
 
 // Sidecar is the surface of cmd/limiter-sidecar.
@@ -214,13 +213,12 @@ type Decide struct {
 // Serve is the surface of hotparam serve.
 type Serve struct {
 	Common
-	Proxy   Proxy   `embed:"" prefix:"proxy."`
-	State   State   `embed:"" prefix:"state."`
-	Tally   Tally   `embed:"" prefix:"tally."`
-	Detect  Detect  `embed:"" prefix:"detect."`
-	Gate    Gate    `embed:"" prefix:"gate."`
-	Admin   Admin   `embed:"" prefix:"admin."`
-	Summary Summary `embed:"" prefix:"summary."`
+	Proxy  Proxy  `embed:"" prefix:"proxy."`
+	State  State  `embed:"" prefix:"state."`
+	Tally  Tally  `embed:"" prefix:"tally."`
+	Detect Detect `embed:"" prefix:"detect."`
+	Gate   Gate   `embed:"" prefix:"gate."`
+	Admin  Admin  `embed:"" prefix:"admin."`
 }
 
 // Check is the surface of hotparam check: the settings of the programs that say
@@ -250,9 +248,4 @@ type StatsDAt struct {
 // Carbon is where Graphite's carbon is set up.
 type Carbon struct {
 	Conf string `placeholder:"DIR" help:"Directory of carbon.conf, storage-schemas.conf and storage-aggregation.conf."`
-}
-
-// Summary is how days are summed up.
-type Summary struct {
-	Schedule string `default:"@daily" help:"Schedule (cron, this machine's time) on which the day is summed up in the log and, when its date is over, closed; empty for none."`
 }

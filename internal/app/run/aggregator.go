@@ -33,7 +33,6 @@ type aggregator struct {
 	rules     atomic.Pointer[rules.Set]
 	mirror    *hotset.Mirror // what all aggregators together say is hot
 	turns     *turns
-	days      *days // nil: days are not summed up
 	admin     *admin.Server
 	page      *server
 	reload    *reloader
@@ -81,9 +80,6 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 	})
 	s.Add(Sinks, "overrides", func(ctx context.Context) error { return a.redis.Overrides().Follow(ctx, a.turns.setLive) })
 	s.Add(Sinks, "schedules", a.turns.Run)
-	if a.days != nil {
-		s.Add(Sinks, "summaries", a.days.Run)
-	}
 	s.Add(Sinks, "reload", a.reload.Run)
 	addAdmin(&s, a.admin, a.page)
 	warnAbsent(ctx, a.redis, a.log)
@@ -107,11 +103,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 		NoClients: cfg.Graphite.URL != "" && len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0,
 		Log:       a.log,
 	})
-	if err := a.buildDays(); err != nil {
-		return err
-	}
 	take := func(counts []hottype.Count) {
-		a.days.count(counts)
 		_ = a.agg.Send(ctx, counts) // takes everything; what has no place it counts itself
 	}
 	if len(cfg.In.Listen) > 0 {
@@ -139,17 +131,6 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	return nil
 }
 
-// buildDays sums up days. Of two processes with one name, the one that
-// publishes keeps them.
-func (a *aggregator) buildDays() (err error) {
-	a.days, err = newDays(&days{
-		source: publisherName(a.cfg), schedule: a.cfg.Summary.Schedule, store: a.redis, log: a.log, reports: a.redis.ReadReports,
-		hot:   func() (hot, loops []hottype.Hot) { return a.agg.Hot(), a.agg.Loops() },
-		leads: func() bool { return time.Since(a.agg.Stats().LastPublished) < 2*a.cfg.Detect.Hold },
-	})
-	return err
-}
-
 func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 	stats := map[string]func() any{
 		"aggregate": func() any { return a.agg.Stats() },
@@ -174,7 +155,6 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 		// judged: it tells the same whichever aggregator one asks.
 		Reports:   a.redis.ReadReports,
 		Overrides: a.redis.Overrides(),
-		Summaries: summariesOf(a.days),
 		Ready: map[string]func(context.Context) error{
 			"redis":       a.redis.Ping,
 			"sources":     func(context.Context) error { return a.agg.CheckSources() },

@@ -41,7 +41,6 @@ type Local struct {
 	aggregate *aggregate.Aggregator
 	overrides *filestore.Overrides
 	turns     *turns
-	days      *days // nil: days are not summed up
 	admin     *admin.Server
 	clients   *httplimit.Clients
 	front     *server
@@ -85,10 +84,7 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 		},
 		Log: opts.Log,
 	})
-	if err := l.buildDays(); err != nil {
-		return nil, errors.Join(err, l.overrides.Close())
-	}
-	l.tally = newTally(cfg.Tally, l.counter(), opts.Log)
+	l.tally = newTally(cfg.Tally, l.aggregate, opts.Log)
 	live, err := l.overrides.List(ctx)
 	if err != nil {
 		return nil, errors.Join(err, l.overrides.Close())
@@ -102,25 +98,6 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 		return nil, errors.Join(err, l.close())
 	}
 	return l, nil
-}
-
-// buildDays sums up days in the state directory.
-func (l *Local) buildDays() (err error) {
-	l.days, err = newDays(&days{
-		source: "local", schedule: l.cfg.Summary.Schedule, store: filestore.NewSummaries(l.cfg.State.Dir), log: l.log,
-		reports: func(context.Context) ([]hottype.Report, error) { return []hottype.Report{l.Report()}, nil },
-		hot:     func() (hot, loops []hottype.Hot) { return l.aggregate.Hot(), l.aggregate.Loops() },
-		leads:   func() bool { return true },
-	})
-	return err
-}
-
-// counter is where sums go: to be judged, and into the day.
-func (l *Local) counter() tally.Sink {
-	if l.days == nil {
-		return l.aggregate
-	}
-	return counted{l.aggregate, l.days}
 }
 
 // listen takes the ports: the proxy's, and the admin page's if it has one.
@@ -137,7 +114,6 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 			return []hottype.Report{l.gate.Report(time.Now())}, nil
 		},
 		Overrides: l.overrides,
-		Summaries: summariesOf(l.days),
 		Stats: map[string]func() any{
 			"gate":      func() any { return l.gate.Stats() },
 			"tally":     func() any { return l.tally.Stats() },
@@ -180,9 +156,6 @@ func (l *Local) Run(ctx context.Context) error {
 	s.Add(Sums, "tally", l.tally.Run)
 	s.Add(Sinks, "aggregate", l.aggregate.Run)
 	s.Add(Sinks, "schedules", l.turns.Run)
-	if l.days != nil {
-		s.Add(Sinks, "summaries", l.days.Run)
-	}
 	s.Add(Sinks, "trim", func(ctx context.Context) error {
 		return onSchedule(ctx, "@every 1m", l.log, func(context.Context) error {
 			_, err := l.overrides.Trim(time.Now())

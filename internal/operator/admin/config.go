@@ -56,8 +56,6 @@ type Config struct {
 	Reports func(context.Context) ([]hottype.Report, error)
 	// Overrides; nil: overrides are those of the rules file, and unchangeable.
 	Overrides OverrideStore
-	// Summaries returns the days that are kept, newest first; nil: none are.
-	Summaries func(context.Context) ([]hottype.Summary, error)
 	// Pushed says that the program hands changes of heat to Publish. Without
 	// it the sampler finds them by comparing Hot with a second ago.
 	Pushed bool

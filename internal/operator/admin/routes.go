@@ -32,7 +32,6 @@ func (s *Server) routes() []route {
 			http.MethodGet: s.getOverride, http.MethodPut: s.putOverride, http.MethodDelete: s.deleteOverride}},
 		{path: "/v1/overrides/{id}/undo", methods: map[string]handler{http.MethodPost: s.undoOverride}},
 		get("/v1/audit", s.getAudit),
-		get("/v1/summaries", s.getSummaries),
 		get("/v1/events", s.getEvents),
 		get("/metrics", s.getMetrics),
 		open(get("/livez", s.getLive)),

@@ -53,8 +53,3 @@ func TestTurnsOfASchedule(t *testing.T) {
 		t.Errorf("changes %+v", changes)
 	}
 }
-
-func TestSummariesAreListed(t *testing.T) {
-	t.Parallel()
-	loadSchemas(t).answer(t, newWorld(t, nil).ask(http.MethodGet, "/v1/summaries", ""), http.StatusOK, "Summaries")
-}

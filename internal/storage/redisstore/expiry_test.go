@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
@@ -197,7 +196,6 @@ func (m mortal) others() {
 	for range 2 {
 		check("WriteReport", m.c.WriteReport(ctx, report("host:1", 1)))
 	}
-	check("PutSummary", m.c.PutSummary(ctx, hottype.Summary{Day: now().Format(time.DateOnly), Source: "a", Requests: 1}))
 	m.c.Inspect(ctx)
 	m.after("Inspect")
 

@@ -1,10 +1,6 @@
 package redisstore
 
-import (
-	"time"
-
-	"github.com/hotparam/pipeline/hotparam/hottype"
-)
+import "time"
 
 // How long things live in Redis. Every key expires.
 const (
@@ -24,8 +20,6 @@ const (
 	// by every follower: overrides outlive any pause, and go a year after the
 	// last program that cared about them.
 	overrideLife = 366 * 24 * time.Hour
-	// summaryLife is a day more than the oldest summary that is kept.
-	summaryLife = (hottype.SummaryDays + 1) * 24 * time.Hour
 	// reportLife is how long a limiter that fell silent counts as alive.
 	reportLife = 5 * time.Second
 )
@@ -92,8 +86,3 @@ func (k keys) reportIndex() string { return k.prefix + "report:index" }
 // check: string and channel, written by Inspect to see that it may. Expires
 // after a second.
 func (k keys) check() string { return k.prefix + "check" }
-
-// summaries: hash, "day source" -> that day of that aggregator as JSON. Fields
-// of days that are over for hottype.SummaryDays are removed by every write.
-// Expires summaryLife after the last.
-func (k keys) summaries() string { return k.prefix + "summary:days" }
