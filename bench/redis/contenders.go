@@ -74,21 +74,21 @@ func openOurs(_ context.Context, addr string, perSecond int, three bool) (*limit
 	return &limiter{ask: taking(c.Limiter(), perSecond, three), close: func() { _ = c.Close() }}, nil
 }
 
-// openLeases holds some of a hot key's limit ahead of the requests.
-func openLeases(ctx context.Context, addr string, perSecond int, three bool) (*limiter, error) {
+// openPrefetch holds some of a hot key's limit ahead of the requests.
+func openPrefetch(ctx context.Context, addr string, perSecond int, three bool) (*limiter, error) {
 	c, err := redisstore.Open(redisstore.Config{Addrs: []string{addr}, Namespace: "bench"})
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	l, ended := c.Leases(lease), make(chan error, 1)
+	l, ended := c.Prefetch(ahead), make(chan error, 1)
 	go func() { ended <- l.Run(ctx) }()
 	stop := func() {
 		cancel()
 		<-ended
 		_ = c.Close()
 	}
-	return &limiter{ask: taking(l, perSecond, three), close: stop, ahead: lease}, nil
+	return &limiter{ask: taking(l, perSecond, three), close: stop, ahead: ahead}, nil
 }
 
 // taking asks a store of ours.

@@ -17,8 +17,8 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
-// lease is the most of a key that a process holds, in the rows with leases.
-const lease = 10_000
+// ahead is the most of a key that a process holds, in the rows with prefetch.
+const ahead = 10_000
 
 // threeLimits are the rules of a gate; the windows of a client are never full.
 const threeLimits = `
@@ -34,7 +34,7 @@ var errStore = errors.New("the shared store did not decide")
 
 // openGate gives a gate wired like that of a sidecar: the whole way from a request
 // to its verdict, matching included.
-func openGate(consistency string, leases int64) func(context.Context, string, int, bool) (*limiter, error) {
+func openGate(consistency string, most int64) func(context.Context, string, int, bool) (*limiter, error) {
 	return func(ctx context.Context, addr string, perSecond int, _ bool) (*limiter, error) {
 		set, err := rules.Parse("bench.yaml", fmt.Appendf(nil, threeLimits, perSecond, perSecond, consistency, consistency))
 		if err != nil {
@@ -49,8 +49,8 @@ func openGate(consistency string, leases int64) func(context.Context, string, in
 		ctx, cancel := context.WithCancel(ctx)
 		var running errgroup.Group
 		running.Go(func() error { return windows.Run(ctx) })
-		if leases > 0 {
-			l := c.Leases(leases)
+		if most > 0 {
+			l := c.Prefetch(most)
 			running.Go(func() error { return l.Run(ctx) })
 			cfg.Shared = l
 		}
@@ -67,7 +67,7 @@ func openGate(consistency string, leases int64) func(context.Context, string, in
 				return nil, ctx.Err()
 			}
 		}
-		return &limiter{ask: through(gate.New(cfg), mirror), close: stop, ahead: int(leases)}, nil
+		return &limiter{ask: through(gate.New(cfg), mirror), close: stop, ahead: int(most)}, nil
 	}
 }
 

@@ -39,7 +39,7 @@ type load struct {
 const warm = "-warm"
 
 // run has the callers ask as fast as answers come, and has rdb say what it cost.
-// It begins to count after a lead-in: a lease needs to know how busy a key is.
+// It begins to count after a lead-in: prefetching needs to know how busy a key is.
 func (l load) run(ctx context.Context, rdb *redis.Client) (outcome, error) {
 	for i := range l.callers { // connections and scripts are there before it counts
 		if _, err := l.limiter.ask(ctx, l.keys[0]+warm, i); err != nil && i == 0 {

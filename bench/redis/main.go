@@ -113,7 +113,7 @@ func (b *bench) cases(ctx context.Context, list string) (cases []func() error, e
 		callers = append(callers, n)
 	}
 	for _, n := range callers {
-		add(question{what: "one hot key, admitted", callers: n, perSecond: never}, append(contenders(), contender{measure.Ours + ", leases", openLeases}))
+		add(question{what: "one hot key, admitted", callers: n, perSecond: never}, append(contenders(), contender{measure.Ours + ", prefetch", openPrefetch}))
 	}
 	for _, n := range callers {
 		add(question{what: "one hot key, refused", callers: n, perSecond: soon}, contenders())
@@ -121,12 +121,12 @@ func (b *bench) cases(ctx context.Context, list string) (cases []func() error, e
 	add(question{what: "10,000 keys, admitted", callers: manyCallers, keys: 10_000, perSecond: never}, contenders())
 	three := question{callers: manyCallers, perSecond: never, three: true}
 	three.what = "bucket + fixed + sliding, exact"
-	add(three, append(contenders(), contender{measure.Ours + ", leases", openLeases},
-		contender{measure.Ours + ", through a gate", openGate("exact", 0)}, contender{measure.Ours + ", through a gate, leases", openGate("exact", lease)}))
+	add(three, append(contenders(), contender{measure.Ours + ", prefetch", openPrefetch},
+		contender{measure.Ours + ", through a gate", openGate("exact", 0)}, contender{measure.Ours + ", through a gate, prefetch", openGate("exact", ahead)}))
 	three.what = "bucket + fixed + sliding, windows async"
 	add(three, append([]contender{
-		{measure.Ours, openGate("async", lease)},
-		{measure.Ours + ", no lease", openGate("async", 0)},
+		{measure.Ours, openGate("async", ahead)},
+		{measure.Ours + ", no prefetch", openGate("async", 0)},
 	}, peers()...))
 	return cases, nil
 }

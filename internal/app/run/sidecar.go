@@ -23,24 +23,24 @@ import (
 
 // sidecar is one running limiter.
 type sidecar struct {
-	cfg     config.Sidecar
-	log     *slog.Logger
-	redis   *redisstore.Client
-	mirror  *hotset.Mirror
-	gate    *gate.Gate
-	reports *redisstore.Reporter
-	out     *sink              // nil: counting is left to others
-	tally   *tally.Tally       // nil: likewise
-	proxy   *proxy.Proxy       // nil: none
-	clients *httplimit.Clients // of proxy
-	decide  *decisionapi.Decider
-	fronts  map[string]*server
-	turns   *turns
-	admin   *admin.Server
-	page    *server
-	windows *redisstore.Windows
-	reload  *reloader
-	leases  *redisstore.Leases // nil: none
+	cfg      config.Sidecar
+	log      *slog.Logger
+	redis    *redisstore.Client
+	mirror   *hotset.Mirror
+	gate     *gate.Gate
+	reports  *redisstore.Reporter
+	out      *sink              // nil: counting is left to others
+	tally    *tally.Tally       // nil: likewise
+	proxy    *proxy.Proxy       // nil: none
+	clients  *httplimit.Clients // of proxy
+	decide   *decisionapi.Decider
+	fronts   map[string]*server
+	turns    *turns
+	admin    *admin.Server
+	page     *server
+	windows  *redisstore.Windows
+	reload   *reloader
+	prefetch *redisstore.Prefetch // nil: none
 }
 
 // Sidecar runs cmd/limiter-sidecar: it answers who asks, by the hot set and the
@@ -92,8 +92,8 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 		Instance: instanceName(cfg.Gate.Instance), ColdKeys: true, Log: s.log,
 	}
 	if cfg.Lease > 0 {
-		s.leases = s.redis.Leases(cfg.Lease)
-		gc.Shared = s.leases
+		s.prefetch = s.redis.Prefetch(cfg.Lease)
+		gc.Shared = s.prefetch
 	}
 	if kind != "none" {
 		if s.out, err = newSink(kind, cfg.Counts, set.Namespace, s.log); err != nil {
@@ -147,8 +147,8 @@ func (s *sidecar) stages() *Stages {
 		st.Add(Sinks, s.out.name, s.out.run)
 	}
 	st.Add(Sums, "windows", s.windows.Run)
-	if s.leases != nil {
-		st.Add(Sums, "leases", s.leases.Run)
+	if s.prefetch != nil {
+		st.Add(Sums, "leases", s.prefetch.Run)
 	}
 	st.Add(Sinks, "hot set", func(ctx context.Context) error { return s.redis.FollowInto(ctx, s.mirror) })
 	st.Add(Sinks, "overrides", func(ctx context.Context) error {
@@ -179,8 +179,8 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 		"hotset":  func() any { return s.mirror.Stats(time.Now()) },
 		"windows": func() any { return s.windows.Stats() },
 	}
-	if s.leases != nil {
-		stats["leases"] = func() any { return s.leases.Stats() }
+	if s.prefetch != nil {
+		stats["leases"] = func() any { return s.prefetch.Stats() }
 	}
 	if s.tally != nil {
 		stats["tally"] = func() any { return s.tally.Stats() }

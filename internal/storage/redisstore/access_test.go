@@ -43,7 +43,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		k.report("<instance>"), k.reportIndex(),
 		strings.TrimSuffix(k.limitState(&limit.Subject{Space: "hot", Name: "topic?id=42"}), "topic?id=42"),
 		strings.TrimSuffix(k.block(k.limitState(&limit.Subject{Space: "hot", Name: "topic?id=42"})), "topic?id=42"),
-		laneKeys("news", 0).prefix, laneKeys("news", lanes-1).prefix,
+		shardKeys("news", 0).prefix, shardKeys("news", shardCount-1).prefix,
 	} {
 		if !strings.Contains(text, "`"+name) {
 			t.Errorf("docs/redis.md does not tell of %s", name)
@@ -118,7 +118,7 @@ func TestDocumentedACLsOnACluster(t *testing.T) {
 // everything makes each kind of call that limits make of Redis.
 func everything(t *testing.T, c *Client) error {
 	ctx, results := context.Background(), make([]limit.Result, 1)
-	for i := range 4 * lanes { // some for every lane
+	for i := range 4 * shardCount { // some for every shard
 		charge := windowCharge(hottype.Client{Name: strconv.Itoa(i)}, limit.FixedWindow, 1, time.Hour, 1)
 		charge.Spec.Block = time.Minute
 		for range 2 { // and a denial
@@ -134,8 +134,8 @@ func everything(t *testing.T, c *Client) error {
 	}
 	charge := windowCharge(visitor(2), limit.SlidingWindow, 5, time.Hour, 1)
 	l := c.limits
-	if c.spread != nil {
-		l = c.spread.lanes[c.spread.lane(&charge.Subject)]
+	if c.cluster != nil {
+		l = c.cluster.shards[c.cluster.shard(&charge.Subject)]
 	}
 	_, at, err := l.TakeAt(ctx, now(), []limit.Charge{charge}, results)
 	if err != nil {

@@ -14,7 +14,7 @@ const perCharge = 4
 
 // takeAlone asks lua/limit_decide.lua, which knows every algorithm: one call
 // for one decision.
-func (l *laneLimiter) takeAlone(ctx context.Context, q *question, results []limit.Result) (admitted bool, at int64, err error) {
+func (l *shardLimiter) takeAlone(ctx context.Context, q *question, results []limit.Result) (admitted bool, at int64, err error) {
 	keys := make([]string, len(q.asked), 2*len(q.asked))
 	args := append(make([]any, 0, 1+10*len(keys)), len(keys))
 	for i := range q.asked {
@@ -47,7 +47,7 @@ func (l *laneLimiter) takeAlone(ctx context.Context, q *question, results []limi
 
 // takeBucket asks lua/limit_many.lua about one bucket, as a flight of its own: for
 // that it is the faster script.
-func (l *laneLimiter) takeBucket(ctx context.Context, q *question, results []limit.Result) (admitted bool, at int64, err error) {
+func (l *shardLimiter) takeBucket(ctx context.Context, q *question, results []limit.Result) (admitted bool, at int64, err error) {
 	l.batch.stats.flew(1)
 	f := flight{manifest: &manifest{keys: []any{q.key(0)}, targets: []int32{0}}, shapes: [][]asked{q.asked}, groups: []group{{callers: 1}}}
 	if err := l.fly(ctx, &f); err != nil {

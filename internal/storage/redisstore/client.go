@@ -22,8 +22,8 @@ type Client struct {
 	// measures ages; limits, versions and expiries use the clock of Redis.
 	now       func() time.Time
 	scripts   scripts
-	limits    *laneLimiter
-	spread    *spread // nil: limits has all, on one server
+	limits    *shardLimiter
+	cluster   *clusterLimiter // nil: limits has all, on one server
 	hot       followState
 	overrides followState
 	counters  counters
@@ -57,7 +57,7 @@ func Open(cfg Config) (*Client, error) {
 	c.limits = newLimiter(c, c.keys)
 	if cluster, ok := c.rdb.(*redis.ClusterClient); ok {
 		cluster.AddHook(&reloader{cluster: cluster})
-		c.spread = newSpread(c, cfg.Namespace)
+		c.cluster = newClusterLimiter(c, cfg.Namespace)
 	}
 	return c, nil
 }
@@ -67,9 +67,9 @@ func Open(cfg Config) (*Client, error) {
 func (c *Client) Close() error {
 	c.limits.batch.close()
 	defer c.limits.batch.flyer.Wait() // their connections are closed by then
-	if c.spread != nil {
-		c.spread.close()
-		defer c.spread.wait()
+	if c.cluster != nil {
+		c.cluster.close()
+		defer c.cluster.wait()
 	}
 	if err := c.rdb.Close(); err != nil {
 		return fmt.Errorf("redisstore: close: %w", err)

@@ -15,9 +15,9 @@ import (
 // it has places, refuse to dial at all and try again once a second in the
 // background, so that a server that is back is found a second late; and it
 // would write a line to standard error for each. Connections that were made are
-// looked after by lines.
+// looked after by a watchdog.
 func dialer(base func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	made := newLines()
+	made := newWatchdog()
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := base(ctx, network, addr)
 		if err != nil {

@@ -18,16 +18,16 @@ const (
 	maxWindowTime = 1<<53 - 1<<47
 )
 
-// windowLane is what is exchanged, and fails, by itself.
-type windowLane struct {
+// windowShard is what is exchanged, and fails, by itself.
+type windowShard struct {
 	*Windows
-	keys   keys
-	shards []windowShard
-	clock  atomic.Pointer[clock]
-	heard  atomic.Int64 // when it was last exchanged, ns since born; negative: never
-	round  int64        // of calls; belongs to run, like what follows
-	unsure int64        // the last round without an answer
-	failed bool         // the last exchange
+	keys    keys
+	stripes []stripe
+	clock   atomic.Pointer[clock]
+	heard   atomic.Int64 // when it was last exchanged, ns since born; negative: never
+	round   int64        // of calls; belongs to run, like what follows
+	unsure  int64        // the last round without an answer
+	failed  bool         // the last exchange
 }
 
 // clock is one moment by two clocks. From there on the monotonic clock of the process
@@ -39,14 +39,14 @@ type clock struct {
 
 // at is a local time by the clock of Redis, within what limit.Memory and the script
 // keep exactly.
-func (l *windowLane) at(now time.Time) int64 {
+func (l *windowShard) at(now time.Time) int64 {
 	c := l.clock.Load()
 	return min(max(c.redis+now.Sub(c.local).Microseconds(), 0), maxWindowTime)
 }
 
 // sum is what was admitted here in one window, on its way.
 type sum struct {
-	shard       *windowShard
+	stripe      *stripe
 	subject     limit.Subject
 	window      int64 // its length, us
 	start, over int64 // when it begins and when it no longer counts, unix us
@@ -54,20 +54,20 @@ type sum struct {
 	asked       uint32 // record.asked when this was read
 }
 
-// each calls f for all shards, locked.
-func (l *windowLane) each(f func(*windowShard)) {
-	for i := range l.shards {
-		sh := &l.shards[i]
-		sh.mu.Lock()
-		f(sh)
-		sh.mu.Unlock()
+// each calls f for all stripes, locked.
+func (l *windowShard) each(f func(*stripe)) {
+	for i := range l.stripes {
+		sp := &l.stripes[i]
+		sp.mu.Lock()
+		f(sp)
+		sp.mu.Unlock()
 	}
 }
 
 // due makes all sums due again; by, us, was the clock wrong by which they were taken.
-func (l *windowLane) due(by int64) {
-	l.each(func(sh *windowShard) {
-		for _, list := range sh.records {
+func (l *windowShard) due(by int64) {
+	l.each(func(sp *stripe) {
+		for _, list := range sp.records {
 			for i := range list {
 				list[i].at = max(0, list[i].at+by)
 				list[i].asked++
@@ -76,7 +76,7 @@ func (l *windowLane) due(by int64) {
 	})
 }
 
-func (l *windowLane) run(ctx context.Context) {
+func (l *windowShard) run(ctx context.Context) {
 	tick := time.NewTicker(exchangeEvery)
 	defer tick.Stop()
 	for {
@@ -92,7 +92,7 @@ func (l *windowLane) run(ctx context.Context) {
 
 // exchange tells Redis what was admitted here and learns what was admitted elsewhere.
 // It does not end with ctx, so that the last one arrives.
-func (l *windowLane) exchange(ctx context.Context) {
+func (l *windowShard) exchange(ctx context.Context) {
 	began, was := l.c.now(), l.failed
 	err := l.tell(context.WithoutCancel(ctx))
 	if l.failed = err != nil; l.failed {
@@ -115,8 +115,8 @@ func (l *windowLane) exchange(ctx context.Context) {
 }
 
 // tell makes the calls for all sums that are due, and one at least, which says that
-// the lane answers; before the first sums one that tells by which clock they are to be.
-func (l *windowLane) tell(ctx context.Context) error {
+// the shard answers; before the first sums one that tells by which clock they are to be.
+func (l *windowShard) tell(ctx context.Context) error {
 	var batch []sum
 	if l.heard.Load() < 0 || l.failed {
 		if err := l.call(ctx, nil); err != nil {
@@ -124,7 +124,7 @@ func (l *windowLane) tell(ctx context.Context) error {
 		}
 	}
 	us := l.at(l.c.now())
-	l.each(func(sh *windowShard) { batch = sh.collect(us, batch) })
+	l.each(func(sp *stripe) { batch = sp.collect(us, batch) })
 	for len(batch) > exchangeSums {
 		if err := l.call(ctx, batch[:exchangeSums]); err != nil {
 			return err
@@ -136,7 +136,7 @@ func (l *windowLane) tell(ctx context.Context) error {
 
 // call tells some sums: one round trip, two where Redis does not know the script.
 // They stay due until it has answered.
-func (l *windowLane) call(ctx context.Context, batch []sum) error {
+func (l *windowShard) call(ctx context.Context, batch []sum) error {
 	ctx, cancel := context.WithTimeout(ctx, freshFor)
 	defer cancel()
 	l.round++
@@ -172,7 +172,7 @@ func (l *windowLane) call(ctx context.Context, batch []sum) error {
 // it is known better than before: half of the time between is the error. Sums that
 // were taken by a clock of which nothing was known, or by one that was ahead, go with
 // it: else they would be those of another window, or of one that does not end.
-func (l *windowLane) correct(began, ended time.Time, now int64) {
+func (l *windowShard) correct(began, ended time.Time, now int64) {
 	trip := ended.Sub(began)
 	middle := began.Add(trip / 2)
 	by, known := now-l.at(middle), l.heard.Load() >= 0
@@ -186,10 +186,10 @@ func (l *windowLane) correct(began, ended time.Time, now int64) {
 }
 
 // learn takes over what others have admitted; negative: that is not known.
-func (l *windowLane) learn(s *sum, others int64) {
-	s.shard.mu.Lock()
-	defer s.shard.mu.Unlock()
-	r := find(s.shard.records[whose(&s.subject)], s.subject.Space)
+func (l *windowShard) learn(s *sum, others int64) {
+	s.stripe.mu.Lock()
+	defer s.stripe.mu.Unlock()
+	r := find(s.stripe.records[whose(&s.subject)], s.subject.Space)
 	if r == nil || r.window != s.window {
 		return
 	}

@@ -131,7 +131,7 @@ func TestFlightWithoutTheFirst(t *testing.T) {
 }
 
 // boardOne gives a seat, to a known face as Take does.
-func boardOne(rt *rapid.T, l *laneLimiter, f *flight, charges []limit.Charge) seat {
+func boardOne(rt *rapid.T, l *shardLimiter, f *flight, charges []limit.Charge) seat {
 	if len(charges) == 1 {
 		if s, ok := f.follow(&charges[0]); ok {
 			return s

@@ -46,7 +46,7 @@ func TestWindowsHostile(t *testing.T) {
 			}
 			charges := []limit.Charge{{Subject: s, Spec: specs[s], Cost: rapid.SampledFrom([]int64{0, 1, 1, 2, 20, 21, 1 << 53, math.MaxInt64, -1, math.MinInt64}).Draw(rt, "cost")}}
 			got, want := make([]limit.Result, 1), make([]limit.Result, 1)
-			at := time.UnixMicro(w.lanes[0].at(now))
+			at := time.UnixMicro(w.shards[0].at(now))
 			ok, err := w.Take(ctx, now, charges, got)
 			wantOK, wantErr := m.Take(ctx, at, charges, want)
 			if errors.Is(err, limit.ErrCost) != (charges[0].Cost < 0) || (err == nil) != (wantErr == nil) || err == nil && (ok != wantOK || got[0] != want[0]) {

@@ -79,21 +79,21 @@ func appendSubject(b []byte, s *limit.Subject) []byte {
 	return append(b, s.Name...)
 }
 
-// laneKeys builds the names of the states of one lane, on a cluster:
+// shardKeys builds the names of the states of one shard, on a cluster:
 //
 //	hp:{news/7}:limit:ip_fixed:a:192.0.2.7
-func laneKeys(namespace string, lane int) keys {
-	return newKeys(namespace + "/" + strconv.Itoa(lane))
+func shardKeys(namespace string, shard int) keys {
+	return newKeys(namespace + "/" + strconv.Itoa(shard))
 }
 
-// laneOf is the lane of a subject by what follows the space in the name of its
-// state ("a:192.0.2.7"): FNV-1a with 64 bits over its bytes, modulo lanes.
-func laneOf(subject []byte) int {
+// shardOf is the shard of a subject by what follows the space in the name of its
+// state ("a:192.0.2.7"): FNV-1a with 64 bits over its bytes, modulo shards.
+func shardOf(subject []byte) int {
 	h := uint64(14695981039346656037)
 	for _, c := range subject {
 		h = (h ^ uint64(c)) * 1099511628211
 	}
-	return int(h % lanes)
+	return int(h % shardCount)
 }
 
 // block: string, "until length" in us, the last block of the subject whose state

@@ -13,10 +13,10 @@ import (
 	"github.com/hotparam/pipeline/lua"
 )
 
-// laneLimiter is a Limiter for subjects that lie in one lane; on one server that is
+// shardLimiter is a Limiter for subjects that lie in one shard; on one server that is
 // all of them. Decisions that are asked for while a call is out travel together in
 // the next (see batcher), and equal ones among them are one.
-type laneLimiter struct {
+type shardLimiter struct {
 	c         *Client
 	keys      keys
 	decide    *redis.Script // one request
@@ -28,8 +28,8 @@ type laneLimiter struct {
 	args      sync.Pool // of *[]any
 }
 
-func newLimiter(c *Client, k keys) *laneLimiter {
-	l := &laneLimiter{c: c, keys: k, refund: redis.NewScript(lua.Refund()), decide: redis.NewScript(lua.Decide()), manyText: lua.DecideMany()}
+func newLimiter(c *Client, k keys) *shardLimiter {
+	l := &shardLimiter{c: c, keys: k, refund: redis.NewScript(lua.Refund()), decide: redis.NewScript(lua.Decide()), manyText: lua.DecideMany()}
 	l.many = redis.NewScript(l.manyText)
 	l.batch.call, l.batch.overdue = l.fly, c.cfg.Budget/4
 	l.questions.New = func() any { return new(question) }
@@ -38,16 +38,16 @@ func newLimiter(c *Client, k keys) *laneLimiter {
 }
 
 // HonoursContext says that Take returns when its context ends.
-func (l *laneLimiter) HonoursContext() bool { return true }
+func (l *shardLimiter) HonoursContext() bool { return true }
 
-// Take is that of Limiter, without a look at lanes.
-func (l *laneLimiter) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+// Take is that of Limiter, without a look at shards.
+func (l *shardLimiter) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
 	admitted, _, err := l.TakeAt(ctx, now, charges, results)
 	return admitted, err
 }
 
 // TakeAt is Take, and says when it charged.
-func (l *laneLimiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (admitted bool, at time.Time, err error) {
+func (l *shardLimiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (admitted bool, at time.Time, err error) {
 	if err := limit.Check(charges, results); err != nil {
 		return false, at, err
 	}
@@ -65,7 +65,7 @@ func (l *laneLimiter) TakeAt(ctx context.Context, now time.Time, charges []limit
 	return admitted, time.UnixMicro(us), nil
 }
 
-func (l *laneLimiter) take(ctx context.Context, charges []limit.Charge, results []limit.Result) (bool, int64, error) {
+func (l *shardLimiter) take(ctx context.Context, charges []limit.Charge, results []limit.Result) (bool, int64, error) {
 	if len(charges) == 1 {
 		if s, ok := l.batch.follow(ctx, &charges[0]); ok {
 			return l.arrive(ctx, s, results)
@@ -93,13 +93,13 @@ func (l *laneLimiter) take(ctx context.Context, charges []limit.Charge, results 
 }
 
 // putBack keeps a question for another Take.
-func (l *laneLimiter) putBack(q *question) {
+func (l *shardLimiter) putBack(q *question) {
 	q.charges = nil
 	l.questions.Put(q)
 }
 
 // RefundAt is that of Limiter.
-func (l *laneLimiter) RefundAt(ctx context.Context, at time.Time, charges []limit.Charge, results []limit.Result) error {
+func (l *shardLimiter) RefundAt(ctx context.Context, at time.Time, charges []limit.Charge, results []limit.Result) error {
 	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
 		return err
 	}
@@ -111,7 +111,7 @@ func (l *laneLimiter) RefundAt(ctx context.Context, at time.Time, charges []limi
 }
 
 // refundAll takes back charges that were made at different times.
-func (l *laneLimiter) refundAll(ctx context.Context, owed []repayment, results []limit.Result) error {
+func (l *shardLimiter) refundAll(ctx context.Context, owed []repayment, results []limit.Result) error {
 	names, args, err := l.repay(owed)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func endsByItself(ctx context.Context) bool {
 }
 
 // takeOff makes a call of the caller's own, while others gather.
-func (l *laneLimiter) takeOff(ctx context.Context, q *question, results []limit.Result) (bool, int64, error) {
+func (l *shardLimiter) takeOff(ctx context.Context, q *question, results []limit.Result) (bool, int64, error) {
 	if len(q.asked) == 1 && q.asked[0].Kind == limit.KindBucket {
 		return l.takeBucket(ctx, q, results)
 	}
@@ -139,7 +139,7 @@ func (l *laneLimiter) takeOff(ctx context.Context, q *question, results []limit.
 }
 
 // arrive waits for a call that carries the question.
-func (l *laneLimiter) arrive(ctx context.Context, s seat, results []limit.Result) (bool, int64, error) {
+func (l *shardLimiter) arrive(ctx context.Context, s seat, results []limit.Result) (bool, int64, error) {
 	if err := l.batch.wait(ctx, s); err != nil {
 		return false, 0, err
 	}
@@ -147,7 +147,7 @@ func (l *laneLimiter) arrive(ctx context.Context, s seat, results []limit.Result
 }
 
 // fly makes one call of lua/limit_many.lua.
-func (l *laneLimiter) fly(ctx context.Context, f *flight) error {
+func (l *shardLimiter) fly(ctx context.Context, f *flight) error {
 	args := l.args.Get().(*[]any)
 	defer func() { clear(*args); l.args.Put(args) }()
 	*args = f.ask(append((*args)[:0], "evalsha", l.many.Hash()))

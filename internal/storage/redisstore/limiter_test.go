@@ -14,7 +14,7 @@ import (
 )
 
 // openLimiter is a limiter on a server of the test's own.
-func openLimiter(t testing.TB, addr string) *laneLimiter {
+func openLimiter(t testing.TB, addr string) *shardLimiter {
 	t.Helper()
 	c, err := Open(Config{Addrs: []string{addr}, Namespace: "test", PoolSize: 64, Timeout: 10 * time.Second})
 	if err != nil {
@@ -26,7 +26,7 @@ func openLimiter(t testing.TB, addr string) *laneLimiter {
 
 // onMini judges by TIME, which miniredis lets the test set, and states expire
 // when the test says so and not with the clock.
-func onMini(t testing.TB) (limittest.Fixture, *laneLimiter) {
+func onMini(t testing.TB) (limittest.Fixture, *shardLimiter) {
 	m := miniredis.RunT(t)
 	var clock time.Time
 	l := openLimiter(t, m.Addr())
@@ -54,7 +54,7 @@ func lives(m *miniredis.Miniredis) []time.Duration {
 }
 
 // onServer judges by a clock that is set, on a real server.
-func onServer(t testing.TB, s *redistest.Server) (limittest.Fixture, *laneLimiter) {
+func onServer(t testing.TB, s *redistest.Server) (limittest.Fixture, *shardLimiter) {
 	l := openLimiter(t, s.Addr())
 	clock := setClock(l.c, time.Time{})
 	return limittest.Fixture{
@@ -75,7 +75,7 @@ func onServer(t testing.TB, s *redistest.Server) (limittest.Fixture, *laneLimite
 	}, l
 }
 
-func dump(t testing.TB, l *laneLimiter) string {
+func dump(t testing.TB, l *shardLimiter) string {
 	var text strings.Builder
 	for _, key := range l.c.rdb.Keys(context.Background(), "*").Val() {
 		v, err := l.c.rdb.Get(context.Background(), key).Result()
@@ -90,9 +90,9 @@ func dump(t testing.TB, l *laneLimiter) string {
 // The laws hold for decisions that travel alone and for those that do not.
 func TestLimiterLaws(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) (limittest.Fixture, *laneLimiter){
+	for name, open := range map[string]func(testing.TB) (limittest.Fixture, *shardLimiter){
 		"miniredis": onMini,
-		"server":    func(t testing.TB) (limittest.Fixture, *laneLimiter) { return onServer(t, redistest.Start(t)) },
+		"server":    func(t testing.TB) (limittest.Fixture, *shardLimiter) { return onServer(t, redistest.Start(t)) },
 	} {
 		for way, store := range ways {
 			t.Run(name+"/"+way, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 // lossy is a client whose answers about one bucket pass a front, on one server or
 // on a cluster.
 type lossy struct {
-	*laneLimiter
+	*shardLimiter
 	front  *redistest.Front
 	bucket limit.Charge
 }
@@ -34,7 +34,7 @@ func openLossy(t *testing.T, timeout time.Duration, cluster bool) *lossy {
 		l.front = redistest.StartFront(t, redistest.Start(t).Addr())
 		cfg.Addrs = []string{l.front.Addr()}
 	}
-	l.laneLimiter = openWith(t, cfg).limiterOf(&l.bucket.Subject)
+	l.shardLimiter = openWith(t, cfg).limiterOf(&l.bucket.Subject)
 	return l
 }
 

@@ -78,8 +78,8 @@ func (r *record) turn(us int64) {
 	r.at = us
 }
 
-// windowShard is a part of the records.
-type windowShard struct {
+// stripe is a part of the records.
+type stripe struct {
 	mu      sync.Mutex
 	records map[who][]record // guarded by mu; a list has one for each space
 	_       [48]byte
@@ -101,10 +101,10 @@ func find(list []record, space string) *record {
 }
 
 // note is Windows.note for charges of one client. It returns the admitted cost for
-// which there is no room. The caller has locked the shard.
-func (sh *windowShard) note(us int64, charges []limit.Charge, sign int64, room int) (untracked uint64) {
+// which there is no room. The caller has locked the stripe.
+func (sp *stripe) note(us int64, charges []limit.Charge, sign int64, room int) (untracked uint64) {
 	k := whose(&charges[0].Subject)
-	list, known := sh.records[k]
+	list, known := sp.records[k]
 	size := len(list)
 	for i := range charges {
 		c := &charges[i]
@@ -114,7 +114,7 @@ func (sh *windowShard) note(us int64, charges []limit.Charge, sign int64, room i
 			continue
 		case sign < 0 && (r == nil || r.window != c.Spec.Window.Microseconds()): // it is forgotten
 			continue
-		case r == nil && !known && len(sh.records) >= room:
+		case r == nil && !known && len(sp.records) >= room:
 			untracked += uint64(max(0, sign*c.Cost))
 			continue
 		case r == nil:
@@ -128,15 +128,15 @@ func (sh *windowShard) note(us int64, charges []limit.Charge, sign int64, room i
 		}
 	}
 	if len(list) != size {
-		sh.records[k] = list
+		sp.records[k] = list
 	}
 	return untracked
 }
 
 // collect appends the sums that are due, the earlier window of a subject first, and
-// forgets what no longer counts. The caller has locked the shard.
-func (sh *windowShard) collect(us int64, batch []sum) []sum {
-	for k, list := range sh.records {
+// forgets what no longer counts. The caller has locked the stripe.
+func (sp *stripe) collect(us int64, batch []sum) []sum {
+	for k, list := range sp.records {
 		for i := range list {
 			if r := &list[i]; r.asked != r.told {
 				r.turn(us)
@@ -144,16 +144,16 @@ func (sh *windowShard) collect(us int64, batch []sum) []sum {
 		}
 		live := slices.DeleteFunc(list, func(r record) bool { return us >= r.start()+2*r.window })
 		if len(live) == 0 {
-			delete(sh.records, k)
+			delete(sp.records, k)
 		} else if len(live) < len(list) {
-			sh.records[k] = live
+			sp.records[k] = live
 		}
 		for _, r := range live {
 			if r.asked == r.told {
 				continue
 			}
 			subject := limit.Subject{Space: r.space, Client: k.client, Name: k.name}
-			s := sum{shard: sh, subject: subject, window: r.window, start: r.start(), own: r.own, asked: r.asked}
+			s := sum{stripe: sp, subject: subject, window: r.window, start: r.start(), own: r.own, asked: r.asked}
 			s.over = s.start + r.window
 			if r.sliding {
 				s.over += r.window

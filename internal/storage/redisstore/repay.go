@@ -22,7 +22,7 @@ type repayment struct {
 const perRepayment = 3
 
 // repay makes KEYS and ARGV of lua/limit_refund.lua.
-func (l *laneLimiter) repay(owed []repayment) (names []string, args []any, err error) {
+func (l *shardLimiter) repay(owed []repayment) (names []string, args []any, err error) {
 	q := l.questions.Get().(*question)
 	defer l.putBack(q)
 	args = make([]any, 0, 6*len(owed))
@@ -56,17 +56,17 @@ func readRepaid(reply *redis.Cmd, owed []repayment, results []limit.Result) erro
 	return nil
 }
 
-// repayAll takes back charges of any lanes, in one round trip, and one more where a
+// repayAll takes back charges of any shards, in one round trip, and one more where a
 // server does not know the script. It returns the cost that is back; what is not
 // stays charged, or it is not known.
 func (c *Client) repayAll(ctx context.Context, owed []repayment) (back int64) {
-	byLane := map[*laneLimiter][]repayment{}
+	byShard := map[*shardLimiter][]repayment{}
 	for _, o := range owed {
 		l := c.limiterOf(&o.charge.Subject)
-		byLane[l] = append(byLane[l], o)
+		byShard[l] = append(byShard[l], o)
 	}
 	var parts []repaidPart
-	for l, all := range byLane {
+	for l, all := range byShard {
 		for some := range slices.Chunk(all, maxCharges) {
 			if names, args, err := l.repay(some); err == nil {
 				parts = append(parts, repaidPart{script: l.refund, owed: some, names: names, args: args})

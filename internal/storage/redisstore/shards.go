@@ -8,51 +8,51 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// The stores of this package are in shards for those who want to know which of
-// their limits a node of a cluster that is out takes along: package gate does. A
-// shard is a lane; on one server there is one.
+// On a cluster limits lie in shards, each a hash tag of its own. Package gate asks in
+// which shard a subject lies, and on which server that is, so that a node that is out
+// takes only its own limits along. On one server there is one shard.
 
-// laneError is why a request with subjects in several lanes was not decided.
-type laneError struct {
+// shardError is why a request with subjects in several shards was not decided.
+type shardError struct {
 	error
-	lane int
+	shard int
 }
 
-// Unwrap is what the lane said.
-func (e *laneError) Unwrap() error { return e.error }
+// Unwrap is what the shard said.
+func (e *shardError) Unwrap() error { return e.error }
 
-// FailedShard is the lane that failed; others answered, or were not asked.
-func (e *laneError) FailedShard() int { return e.lane }
+// FailedShard is the shard that failed; others answered, or were not asked.
+func (e *shardError) FailedShard() int { return e.shard }
 
-// sharding tells gates of lanes; every store of a client has it.
+// sharding tells gates of shards; every store of a client has it.
 type sharding struct{ c *Client }
 
-// Shards is how many lanes there are: 1 on one server.
+// Shards is how many shards there are: 1 on one server.
 func (s sharding) Shards() int {
-	if s.c.spread == nil {
+	if s.c.cluster == nil {
 		return 1
 	}
-	return lanes
+	return shardCount
 }
 
-// Shard is the lane of a subject.
+// Shard is the shard of a subject.
 func (s sharding) Shard(subject *limit.Subject) int {
-	if s.c.spread == nil {
+	if s.c.cluster == nil {
 		return 0
 	}
-	return s.c.spread.lane(subject)
+	return s.c.cluster.shard(subject)
 }
 
-// Server is the address of the master of a lane, as far as the client knows. It
+// Server is the address of the master of a shard, as far as the client knows. It
 // looks at what the client has: a context that is over makes no calls.
 func (s sharding) Server(shard int) string {
 	cluster, ok := s.c.rdb.(*redis.ClusterClient)
-	if !ok || s.c.spread == nil {
+	if !ok || s.c.cluster == nil {
 		return ""
 	}
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	master, err := cluster.MasterForKey(over, s.c.spread.lanes[shard].keys.prefix)
+	master, err := cluster.MasterForKey(over, s.c.cluster.shards[shard].keys.prefix)
 	if err != nil {
 		return "" // it has not seen the cluster yet
 	}

@@ -22,11 +22,11 @@ import (
 )
 
 var (
-	_ gate.Sharded = (*redisstore.Leases)(nil)
+	_ gate.Sharded = (*redisstore.Prefetch)(nil)
 	_ gate.Sharded = (*redisstore.Limiter)(nil)
 )
 
-// topics are enough to lie in every lane.
+// topics are enough to lie in every shard.
 const topics = 96
 
 // onCluster is a gate before a cluster, whose hot topics may each be asked for a

@@ -34,7 +34,7 @@ func (c *Client) Limiter() *Limiter { return &Limiter{sharding{c}} }
 func (l *Limiter) HonoursContext() bool { return true }
 
 // Take implements limit.Store in at most one round trip, and one more for a server
-// that does not know the script yet; on a cluster one for each lane that the
+// that does not know the script yet; on a cluster one for each shard that the
 // request has subjects in, most often one, and one more for each that has to give
 // back. now is ignored. Mistakes of the caller are limit's errors; everything else
 // is a failure of the store, after which it is not known whether anything was
@@ -43,8 +43,8 @@ func (l *Limiter) HonoursContext() bool { return true }
 // taken. A request that one node denies is denied, also if another node does not
 // answer: Remaining is -1 in the results that are not known.
 func (l *Limiter) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
-	if l.c.spread != nil {
-		return l.c.spread.Take(ctx, now, charges, results)
+	if l.c.cluster != nil {
+		return l.c.cluster.Take(ctx, now, charges, results)
 	}
 	return l.c.limits.Take(ctx, now, charges, results)
 }
@@ -53,8 +53,8 @@ func (l *Limiter) Take(ctx context.Context, now time.Time, charges []limit.Charg
 // each charge was made, by the clock of its server, which RefundAt has to know.
 func (l *Limiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (admitted bool, at []time.Time, err error) {
 	at = make([]time.Time, len(charges))
-	if l.c.spread != nil {
-		admitted, err = l.c.spread.takeAt(ctx, now, charges, results, at)
+	if l.c.cluster != nil {
+		admitted, err = l.c.cluster.takeAt(ctx, now, charges, results, at)
 		return admitted, at, err
 	}
 	admitted, when, err := l.c.limits.TakeAt(ctx, now, charges, results)
@@ -69,7 +69,7 @@ func (l *Limiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Cha
 // charged, and never lets more pass than if the charge had not been made. It
 // writes what remains into results, one for each charge; Allowed is false where the
 // limit has changed meanwhile, so that the charge stays. One round trip for each
-// lane; after an error it is not known whether all was given back, and it must not
+// shard; after an error it is not known whether all was given back, and it must not
 // be called again: that could give twice.
 func (l *Limiter) RefundAt(ctx context.Context, at []time.Time, charges []limit.Charge, results []limit.Result) error {
 	if err := limit.Check(charges, results); err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // What one charges, gives back and counts is the same on one server and on a
-// cluster, where the charges of a request lie in several lanes.
+// cluster, where the charges of a request lie in several shards.
 func TestLimiterIsTheSameOnACluster(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {

@@ -140,8 +140,8 @@ func (c *Client) Stats() Stats {
 }
 
 func (c *Client) limitStats() LimitStats {
-	if c.spread != nil {
-		return c.spread.stats()
+	if c.cluster != nil {
+		return c.cluster.stats()
 	}
 	return c.limits.batch.stats.read()
 }

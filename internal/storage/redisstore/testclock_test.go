@@ -97,7 +97,7 @@ func (k *testClock) give(cmd redis.Cmder) (takeBack func()) {
 
 // singly asks the script that knows every algorithm, one call for each decision,
 // also where a quicker way is open.
-type singly struct{ *laneLimiter }
+type singly struct{ *shardLimiter }
 
 func (s singly) Take(ctx context.Context, _ time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
 	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
@@ -113,16 +113,16 @@ func (s singly) Take(ctx context.Context, _ time.Time, charges []limit.Charge, r
 }
 
 // batched has every decision wait for a batch, as one does that may be cancelled.
-type batched struct{ *laneLimiter }
+type batched struct{ *shardLimiter }
 
 func (b batched) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	return b.laneLimiter.Take(ctx, now, charges, results)
+	return b.shardLimiter.Take(ctx, now, charges, results)
 }
 
 // ways are the ways of a decision to Redis.
-var ways = map[string]func(*laneLimiter) limit.Store{
-	"alone":    func(l *laneLimiter) limit.Store { return singly{l} },
-	"together": func(l *laneLimiter) limit.Store { return batched{l} },
+var ways = map[string]func(*shardLimiter) limit.Store{
+	"alone":    func(l *shardLimiter) limit.Store { return singly{l} },
+	"together": func(l *shardLimiter) limit.Store { return batched{l} },
 }

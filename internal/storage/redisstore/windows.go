@@ -19,9 +19,9 @@ const (
 	exchangeEvery = 100 * time.Millisecond
 	// freshFor is how long after an exchange the sums of others are believed.
 	freshFor = time.Second
-	// windowShards is how many parts the records lie in, each with its lock: a
-	// multiple of lanes.
-	windowShards = 64
+	// windowStripes is how many parts the records lie in, each with its lock: a
+	// multiple of shards.
+	windowStripes = 64
 )
 
 // Windows are fixed and sliding windows that many processes share by their sums:
@@ -50,7 +50,7 @@ const (
 // By whose clock: the caller's now, corrected by the difference to the clock of
 // Redis that the exchanges measure, so that processes agree where a window begins.
 //
-// On a cluster each lane is exchanged by itself, and by the clock of its node. While
+// On a cluster each shard is exchanged by itself, and by the clock of its node. While
 // it is not, a process goes on with what it knows of the subjects there; Fresh says
 // so, and the gate then holds each process to its share. After a change of a window's
 // length a process counts what it has admitted itself, and of the others what they
@@ -62,9 +62,9 @@ type Windows struct {
 	id     string // of this process, another one after a restart
 	born   time.Time
 	local  *limit.Memory
-	seed   maphash.Seed // of this process, so that nobody outside can aim at one shard
-	lanes  []windowLane
-	room   int // records per shard
+	seed   maphash.Seed // of this process, so that nobody outside can aim at one stripe
+	shards []windowShard
+	room   int // records per stripe
 	counts struct {
 		exchanges, errors, sums, refused, untracked atomic.Uint64
 		stale, last                                 atomic.Int64
@@ -80,7 +80,7 @@ type WindowsConfig struct {
 
 // WindowsStats tells how sums were exchanged. Subjects and Stale are of this moment.
 type WindowsStats struct {
-	// Exchanges that reached Redis, and Errors of those that did not, for each lane
+	// Exchanges that reached Redis, and Errors of those that did not, for each shard
 	// of a cluster.
 	Exchanges, Errors uint64
 	// Sums are those told, of one subject's window each, and Refused those that Redis
@@ -91,10 +91,10 @@ type WindowsStats struct {
 	Untracked uint64
 	// Subjects are those with a record.
 	Subjects int64
-	// Stale is how many lanes were not exchanged the last time; on one server all is
-	// in one lane.
+	// Stale is how many shards were not exchanged the last time; on one server all is
+	// in one shard.
 	Stale int64
-	// Last is how long the last exchange of a lane took.
+	// Last is how long the last exchange of a shard took.
 	Last time.Duration
 }
 
@@ -102,21 +102,21 @@ type WindowsStats struct {
 func (c *Client) Windows(cfg WindowsConfig) *Windows {
 	most := cmp.Or(max(cfg.MaxSubjects, 0), 1<<18)
 	w := &Windows{
-		c: c, id: rand.Text()[:13], born: c.now(), seed: maphash.MakeSeed(), room: max(1, most/windowShards),
+		c: c, id: rand.Text()[:13], born: c.now(), seed: maphash.MakeSeed(), room: max(1, most/windowStripes),
 		local: limit.NewMemory(limit.MemoryConfig{MaxSubjects: most}),
 	}
-	w.lanes = make([]windowLane, sharding{c}.Shards())
-	for i := range w.lanes {
-		l := &w.lanes[i]
+	w.shards = make([]windowShard, sharding{c}.Shards())
+	for i := range w.shards {
+		l := &w.shards[i]
 		l.Windows, l.keys = w, c.keys
-		if c.spread != nil {
-			l.keys = c.spread.lanes[i].keys
+		if c.cluster != nil {
+			l.keys = c.cluster.shards[i].keys
 		}
 		l.clock.Store(&clock{w.born, w.born.UnixMicro()})
 		l.heard.Store(math.MinInt64 / 2)
-		l.shards = make([]windowShard, windowShards/len(w.lanes))
-		for j := range l.shards {
-			l.shards[j].records = map[who][]record{}
+		l.stripes = make([]stripe, windowStripes/len(w.shards))
+		for j := range l.stripes {
+			l.stripes[j].records = map[who][]record{}
 		}
 	}
 	return w
@@ -126,9 +126,9 @@ func (c *Client) Windows(cfg WindowsConfig) *Windows {
 func (w *Windows) HonoursContext() bool { return true }
 
 // Fresh reports whether the sums of others are known for a subject: an exchange of
-// its lane ended well within the last second.
+// its shard ended well within the last second.
 func (w *Windows) Fresh(now time.Time, s *limit.Subject) bool {
-	return now.Sub(w.born)-time.Duration(w.lane(s).heard.Load()) < freshFor
+	return now.Sub(w.born)-time.Duration(w.shard(s).heard.Load()) < freshFor
 }
 
 // Take implements limit.Store, in memory. It takes fixed and sliding windows;
@@ -137,18 +137,18 @@ func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charg
 	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
 		return err == nil, err
 	}
-	us := w.lane(&charges[0].Subject).at(now)
-	sh, n := w.first(charges)
-	sh.mu.Lock() // so that no exchange comes between the two
+	us := w.shard(&charges[0].Subject).at(now)
+	sp, n := w.first(charges)
+	sp.mu.Lock() // so that no exchange comes between the two
 	ok, err := w.local.Take(ctx, time.UnixMicro(us), charges, results)
 	sign := int64(1)
 	if !ok {
 		sign = 0 // nothing was admitted, but it is asked for
 	}
 	if err == nil {
-		w.counts.untracked.Add(sh.note(us, charges[:n], sign, w.room))
+		w.counts.untracked.Add(sp.note(us, charges[:n], sign, w.room))
 	}
-	sh.mu.Unlock()
+	sp.mu.Unlock()
 	if err == nil {
 		w.note(us, charges[n:], sign)
 	}
@@ -158,7 +158,7 @@ func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charg
 // RefundAt undoes a Take that was admitted here at now; see limit.Memory.RefundAt.
 func (w *Windows) RefundAt(now time.Time, charges []limit.Charge) {
 	if len(charges) > 0 {
-		us := w.lane(&charges[0].Subject).at(now)
+		us := w.shard(&charges[0].Subject).at(now)
 		w.local.RefundAt(time.UnixMicro(us), charges)
 		w.note(us, charges, -1)
 	}
@@ -168,20 +168,20 @@ func (w *Windows) RefundAt(now time.Time, charges []limit.Charge) {
 // only that others should be heard of.
 func (w *Windows) note(us int64, charges []limit.Charge, sign int64) {
 	for len(charges) > 0 {
-		sh, n := w.first(charges)
-		sh.mu.Lock()
-		w.counts.untracked.Add(sh.note(us, charges[:n], sign, w.room))
-		sh.mu.Unlock()
+		sp, n := w.first(charges)
+		sp.mu.Lock()
+		w.counts.untracked.Add(sp.note(us, charges[:n], sign, w.room))
+		sp.mu.Unlock()
 		charges = charges[n:]
 	}
 }
 
-// lane is where a subject lies in Redis.
-func (w *Windows) lane(s *limit.Subject) *windowLane { return &w.lanes[sharding{w.c}.Shard(s)] }
+// shard is where a subject lies in Redis.
+func (w *Windows) shard(s *limit.Subject) *windowShard { return &w.shards[sharding{w.c}.Shard(s)] }
 
 // first is where the first of some charges is recorded, by the address of its client
 // or the names, and how many are of the same.
-func (w *Windows) first(charges []limit.Charge) (sh *windowShard, n int) {
+func (w *Windows) first(charges []limit.Charge) (sp *stripe, n int) {
 	s := &charges[0].Subject
 	for n = 1; n < len(charges) && whose(&charges[n].Subject) == whose(s); {
 		n++
@@ -193,8 +193,8 @@ func (w *Windows) first(charges []limit.Charge) (sh *windowShard, n int) {
 	} else {
 		h = maphash.String(w.seed, s.Client.Name) ^ bits.RotateLeft64(maphash.String(w.seed, s.Name), 1)
 	}
-	shards := w.lane(s).shards
-	return &shards[h%uint64(len(shards))], n
+	stripes := w.shard(s).stripes
+	return &stripes[h%uint64(len(stripes))], n
 }
 
 // Stats reads the figures.
@@ -204,8 +204,8 @@ func (w *Windows) Stats() WindowsStats {
 		Exchanges: n.exchanges.Load(), Errors: n.errors.Load(), Sums: n.sums.Load(), Refused: n.refused.Load(),
 		Untracked: n.untracked.Load(), Stale: n.stale.Load(), Last: time.Duration(n.last.Load()),
 	}
-	for i := range w.lanes {
-		w.lanes[i].each(func(sh *windowShard) { st.Subjects += int64(len(sh.records)) })
+	for i := range w.shards {
+		w.shards[i].each(func(sp *stripe) { st.Subjects += int64(len(sp.records)) })
 	}
 	return st
 }
@@ -214,8 +214,8 @@ func (w *Windows) Stats() WindowsStats {
 // errors are counted, and logged when they begin and when they end.
 func (w *Windows) Run(ctx context.Context) error {
 	var running sync.WaitGroup
-	for i := range w.lanes {
-		running.Go(func() { w.lanes[i].run(ctx) })
+	for i := range w.shards {
+		running.Go(func() { w.shards[i].run(ctx) })
 	}
 	running.Wait()
 	return nil

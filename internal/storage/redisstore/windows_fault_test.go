@@ -85,7 +85,7 @@ func TestWindowsForeignKeys(t *testing.T) {
 	} {
 		bad := windowCharge(visitor(byte(10+i)), limit.FixedWindow, 10, 300*24*time.Hour, 1)
 		window := bad.Spec.Window.Microseconds()
-		spoil(all[0].lanes[0].keys.sums(window, time.Now().UnixMicro()/window*window, &bad.Subject))
+		spoil(all[0].shards[0].keys.sums(window, time.Now().UnixMicro()/window*window, &bad.Subject))
 		for _, w := range all {
 			w.ask(t, time.Now(), bad)
 		}
@@ -127,8 +127,8 @@ func TestWindowsOneNodeOut(t *testing.T) {
 	for n := range byte(40) {
 		c := windowCharge(visitor(n), limit.FixedWindow, 1000, 300*24*time.Hour, 1)
 		charges = append(charges, c)
-		lane := all[0].lane(&c.Subject)
-		out[c.Subject.Client.String()] = cluster.Master(t, lane.keys.prefix) == frozen
+		shard := all[0].shard(&c.Subject)
+		out[c.Subject.Client.String()] = cluster.Master(t, shard.keys.prefix) == frozen
 	}
 	fresh := func(want func(stale bool) bool) func() bool {
 		return func() bool {
@@ -288,7 +288,7 @@ ip:
 	}
 	ask(30) // at once: nothing was exchanged yet
 	check("after the start", 200)
-	w.lanes[0].heard.Add(-2 * int64(freshFor)) // as if nobody had been heard of for so long
+	w.shards[0].heard.Add(-2 * int64(freshFor)) // as if nobody had been heard of for so long
 	ask(30)
 	check("after an outage", 200)
 	g.SetRules(set(150))

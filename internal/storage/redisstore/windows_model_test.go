@@ -272,7 +272,7 @@ func (wd *sumsWorld) step(clients []*Client) {
 		wd.pass(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 3 * time.Second}).Draw(wd.t, "d"))
 	case "turn":
 		for _, q := range wd.peers {
-			if q.w.lanes[0].heard.Load() < 0 { // what it admits before it knows the time lies in one window
+			if q.w.shards[0].heard.Load() < 0 { // what it admits before it knows the time lies in one window
 				wd.exchange(q, "ok")
 			}
 		}

@@ -30,10 +30,10 @@ func processes(t testing.TB, n int, addrs ...string) []*Windows {
 	return all
 }
 
-// exchange exchanges all lanes once.
+// exchange exchanges all shards once.
 func (w *Windows) exchange(ctx context.Context) {
-	for i := range w.lanes {
-		w.lanes[i].exchange(ctx)
+	for i := range w.shards {
+		w.shards[i].exchange(ctx)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestWindowsTurn(t *testing.T) {
 			now := time.Now()
 			got := w.ask(t, now, c)
 			results := make([]limit.Result, 1)
-			if _, err := exact.Take(ctx, time.UnixMicro(w.lanes[0].at(now)), []limit.Charge{c}, results); err != nil {
+			if _, err := exact.Take(ctx, time.UnixMicro(w.shards[0].at(now)), []limit.Charge{c}, results); err != nil {
 				t.Fatal(err)
 			}
 			// The clocks of the two may differ by a part of a round trip, so only a

@@ -10,77 +10,77 @@ import (
 )
 
 const (
-	// leaseRate is from how many decisions a second on one key a lease is worth it.
-	leaseRate = 1000
-	// leaseSpan is for how long a lease is meant to last, and leaseLife how long
+	// prefetchRate is from how many decisions a second on one key prefetching is worth it.
+	prefetchRate = 1000
+	// prefetchSpan is for how long tokens are meant to last, and prefetchLife how long
 	// what is left of it is kept.
-	leaseSpan = 20 * time.Millisecond
-	leaseLife = 100 * time.Millisecond
-	// leaseKeys bounds the keys that are watched.
-	leaseKeys = 4096
+	prefetchSpan = 20 * time.Millisecond
+	prefetchLife = 100 * time.Millisecond
+	// maxPrefetchKeys bounds the keys that are watched.
+	maxPrefetchKeys = 4096
 )
 
-// Leases is a limit.Store before the shared one: of a very hot key it takes some
+// Prefetch is a limit.Store before the shared one: of a very hot key it takes some
 // of the bucket ahead of the requests that will want it, and then decides those in
 // memory.
 //
 // When. A key that was asked for at least 1,000 times a second here, on a bucket of
-// which much is left: a lease is what 20 ms of its requests take, at most a quarter
-// of what is left and at most Max. Near its limit a key has no lease, and each of
+// which much is left: what is prefetched is what 20 ms of its requests take, at most a quarter
+// of what is left and at most Max. Near its limit nothing is prefetched, and each of
 // its decisions is exact: that is where denials are remembered, so asking is cheap
 // there. A request with other limits beside it asks only for those, and where they
-// deny puts back what it took; of several hot keys a lease pays for the first.
+// deny puts back what it took; of several hot keys only the first is paid from memory.
 //
-// What that costs. All that is leased is charged first, so the sum of all
+// What that costs. All that is prefetched is charged first, so the sum of all
 // processes never exceeds the limit. But a token may be used up to 100 ms after it
 // was charged: in any stretch of time d at most
 //
 //	burst + rate x d + Max x processes
 //
 // passes. What is not used within 100 ms, or when Run ends, is given back. A
-// process that crashes takes its lease with it: at most Max of each key, which run
-// back like any other cost. Remaining of a decision by a lease is a lower bound.
+// process that crashes takes what it holds with it: at most Max of each key, which run
+// back like any other cost. Remaining of a decision in memory is a lower bound.
 //
 // It may be used by any number of goroutines; Run by one. Without Run running it
-// leases nothing.
-type Leases struct {
+// prefetches nothing.
+type Prefetch struct {
 	sharding
 	max int64
 
 	mu   sync.RWMutex
-	keys map[string]*lease // guarded by mu
+	keys map[string]*prefetchKey // guarded by mu
 
 	running atomic.Bool
 	refills sync.WaitGroup
 	rests   sync.Pool // of *rest
-	counts  leaseCounters
+	counts  prefetchCounters
 }
 
-// LeaseStats tells how leases fared. Held and Keys are of this moment.
-type LeaseStats struct {
-	// Grants are leases taken, Local the requests that they paid for.
+// PrefetchStats tells what became of prefetched tokens. Held and Keys are of this moment.
+type PrefetchStats struct {
+	// Grants counts fetches that were granted, Local the requests decided in memory.
 	Grants, Local uint64
 	// Returned is the cost that was given back unused, Lost what stays charged
 	// because that failed or came too late, or the limit has changed since, or may
 	// have been by a grant of which nobody heard in time.
 	Returned, Lost uint64
-	// Held is the cost now in leases, Keys the keys that are watched.
+	// Held is the cost held now, Keys the keys that are watched.
 	Held, Keys int64
 }
 
-type leaseCounters struct{ grants, local, returned, lost atomic.Uint64 }
+type prefetchCounters struct{ grants, local, returned, lost atomic.Uint64 }
 
-// Leases gives a store that may hold up to most of one key's cost; most is at
+// Prefetch gives a store that may hold up to most of one key's cost; most is at
 // least 1.
-func (c *Client) Leases(most int64) *Leases {
-	l := &Leases{sharding: sharding{c}, max: max(most, 1), keys: map[string]*lease{}}
+func (c *Client) Prefetch(most int64) *Prefetch {
+	l := &Prefetch{sharding: sharding{c}, max: max(most, 1), keys: map[string]*prefetchKey{}}
 	l.rests.New = func() any { return new(rest) }
 	return l
 }
 
-// of is the lease of a charge's key; nil where there is none, or the key's limit
-// has just changed and what was leased by the old one is going back.
-func (l *Leases) of(c *limit.Charge) *lease {
+// of is what is held of a charge's key; nil where there is none, or the key's limit
+// has just changed and what was taken under the old one is going back.
+func (l *Prefetch) of(c *limit.Charge) *prefetchKey {
 	l.mu.RLock()
 	k := l.keys[c.Subject.Name]
 	l.mu.RUnlock()
@@ -90,9 +90,9 @@ func (l *Leases) of(c *limit.Charge) *lease {
 	return k
 }
 
-// watch is the lease that a charge would be paid by, a new one if need be; nil
+// watch is the key that a charge would be paid from, a new one if need be; nil
 // where there are too many.
-func (l *Leases) watch(c *limit.Charge) *lease {
+func (l *Prefetch) watch(c *limit.Charge) *prefetchKey {
 	if !l.running.Load() {
 		return nil
 	}
@@ -101,16 +101,16 @@ func (l *Leases) watch(c *limit.Charge) *lease {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.keys[c.Subject.Name] != nil || len(l.keys) >= leaseKeys {
+	if l.keys[c.Subject.Name] != nil || len(l.keys) >= maxPrefetchKeys {
 		return nil
 	}
-	k := newLease(c, l.max)
+	k := newPrefetchKey(c, l.max)
 	l.keys[c.Subject.Name] = k
 	return k
 }
 
-// renew takes another lease of a key where that is due, beside the requests.
-func (l *Leases) renew(k *lease) {
+// renew fetches tokens of a key where that is due, beside the requests.
+func (l *Prefetch) renew(k *prefetchKey) {
 	l.mu.RLock() // so that Run does not end in between
 	defer l.mu.RUnlock()
 	if !l.running.Load() {
@@ -121,9 +121,9 @@ func (l *Leases) renew(k *lease) {
 	}
 }
 
-// grant takes a lease.
-func (l *Leases) grant(k *lease, cost int64) {
-	ctx, cancel := context.WithTimeout(context.Background(), leaseLife)
+// grant fetches tokens.
+func (l *Prefetch) grant(k *prefetchKey, cost int64) {
+	ctx, cancel := context.WithTimeout(context.Background(), prefetchLife)
 	defer cancel()
 	c, results := k.charge, make([]limit.Result, 1)
 	c.Cost = cost
@@ -138,11 +138,11 @@ func (l *Leases) grant(k *lease, cost int64) {
 	}
 }
 
-// Run allows leases, and gives back what is not used, until ctx ends and all is
+// Run allows prefetching, and gives back what is not used, until ctx ends and all is
 // given back. It returns nil.
-func (l *Leases) Run(ctx context.Context) error {
+func (l *Prefetch) Run(ctx context.Context) error {
 	l.running.Store(true)
-	tick := time.NewTicker(leaseLife)
+	tick := time.NewTicker(prefetchLife)
 	defer tick.Stop()
 	for {
 		select {
@@ -160,8 +160,8 @@ func (l *Leases) Run(ctx context.Context) error {
 }
 
 // sweep begins the next span of every key, and gives back what is over, or all.
-func (l *Leases) sweep(ctx context.Context, all bool) {
-	var over []*lease
+func (l *Prefetch) sweep(ctx context.Context, all bool) {
+	var over []*prefetchKey
 	l.mu.Lock()
 	for name, k := range l.keys {
 		idle, late := k.turn()
@@ -178,7 +178,7 @@ func (l *Leases) sweep(ctx context.Context, all bool) {
 
 // giveBack gives back what is held of some keys, all in one round trip, which takes
 // refundTime at most, also when ctx ends meanwhile: nobody else knows of it then.
-func (l *Leases) giveBack(ctx context.Context, over []*lease) {
+func (l *Prefetch) giveBack(ctx context.Context, over []*prefetchKey) {
 	var owed []repayment
 	var cost int64
 	for _, k := range over {
@@ -197,8 +197,8 @@ func (l *Leases) giveBack(ctx context.Context, over []*lease) {
 }
 
 // Stats reads the figures.
-func (l *Leases) Stats() LeaseStats {
-	st := LeaseStats{
+func (l *Prefetch) Stats() PrefetchStats {
+	st := PrefetchStats{
 		Grants: l.counts.grants.Load(), Local: l.counts.local.Load(),
 		Returned: l.counts.returned.Load(), Lost: l.counts.lost.Load(),
 	}

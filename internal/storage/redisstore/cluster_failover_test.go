@@ -77,7 +77,7 @@ func TestFailedRequestIsGivenBackOnce(t *testing.T) {
 		}
 	}
 	eventually(t, "all is given back", func() bool { return left(t, c, bucket) >= 60 })
-	c.spread.wait()
+	c.cluster.wait()
 	if n := left(t, c, bucket); n != 60 {
 		t.Errorf("%d left, want 60; %+v", n, c.Stats().Limits)
 	}

@@ -53,8 +53,8 @@ func TestForgottenConnectionsCostOneCall(t *testing.T) {
 // another server.
 func TestSuspectClosesWhatIsIdleAndSilent(t *testing.T) {
 	t.Parallel()
-	ls := newLines()
-	open := func(addr string) *line {
+	d := newWatchdog()
+	open := func(addr string) *watchedConn {
 		ours, theirs := net.Pipe()
 		t.Cleanup(func() { ours.Close(); theirs.Close() })
 		go func() { // ends with the pipe: takes what is written
@@ -64,11 +64,11 @@ func TestSuspectClosesWhatIsIdleAndSilent(t *testing.T) {
 				}
 			}
 		}()
-		return ls.add(ours, addr)
+		return d.add(ours, addr)
 	}
-	ask := func(l *line) {
+	ask := func(w *watchedConn) {
 		t.Helper()
-		if _, err := l.Write([]byte("?")); err != nil {
+		if _, err := w.Write([]byte("?")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -85,11 +85,11 @@ func TestSuspectClosesWhatIsIdleAndSilent(t *testing.T) {
 		t.Fatal("an answer out of nowhere")
 	}
 	for name, c := range map[string]struct {
-		*line
+		*watchedConn
 		closed bool
 	}{"idle": {idle, true}, "asker": {in, false}, "heard": {heard, false}, "waiting": {waiting, false}, "listening": {listening, false}, "elsewhere": {elsewhere, false}} {
-		if c.closed != c.line.closed.Load() {
-			t.Errorf("%s: closed %v", name, c.line.closed.Load())
+		if c.closed != c.watchedConn.closed.Load() {
+			t.Errorf("%s: closed %v", name, c.watchedConn.closed.Load())
 		}
 		// The pool asks this way before it hands one out.
 		if _, err := c.SyscallConn(); c.closed != errors.Is(err, net.ErrClosed) {
@@ -99,8 +99,8 @@ func TestSuspectClosesWhatIsIdleAndSilent(t *testing.T) {
 			t.Errorf("%s: close: %v", name, err)
 		}
 	}
-	if len(ls.all) != 0 {
-		t.Errorf("%d closed lines are looked after", len(ls.all))
+	if len(d.all) != 0 {
+		t.Errorf("%d closed watchdog looks after looked after", len(d.all))
 	}
 }
 
@@ -109,7 +109,7 @@ func TestOpaqueLines(t *testing.T) {
 	t.Parallel()
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
-	var conn syscall.Conn = newLines().add(ours, "a")
+	var conn syscall.Conn = newWatchdog().add(ours, "a")
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		t.Fatal(err)

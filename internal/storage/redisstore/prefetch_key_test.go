@@ -15,12 +15,12 @@ import (
 
 // Whatever is asked, granted, spent and put back in whatever order: never more is
 // held than most, and nothing that was granted is forgotten.
-func TestLeaseHoldsAtMostMost(t *testing.T) {
+func TestPrefetchKeyHoldsAtMostMost(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		const most = 500
 		c := hotCharge(1_000_000, 1)
-		k, r := newLease(&c, most), new(limit.Result)
+		k, r := newPrefetchKey(&c, most), new(limit.Result)
 		var granted, spent, due int64
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			cost := rapid.Int64Range(1, 40).Draw(rt, "cost")
@@ -62,14 +62,14 @@ func TestLeaseHoldsAtMostMost(t *testing.T) {
 
 // What is given back counts as charged when the oldest of it was: requests use up
 // what was charged first.
-func TestLeaseRemembersWhenItWasCharged(t *testing.T) {
+func TestPrefetchKeyRemembersWhenItWasCharged(t *testing.T) {
 	t.Parallel()
 	c, first := hotCharge(1_000_000, 1), time.Unix(1_700_000_000, 0)
 	for _, s := range []struct {
 		spent int64
 		want  time.Time
 	}{{0, first}, {10, first}, {30, first.Add(time.Second)}, {60, first.Add(time.Second)}} {
-		k := newLease(&c, 500)
+		k := newPrefetchKey(&c, 500)
 		k.granted(new(limit.Result), 30, first, true)
 		k.granted(new(limit.Result), 50, first.Add(time.Second), true)
 		if !k.spend(s.spent, new(limit.Result)) {
@@ -82,7 +82,7 @@ func TestLeaseRemembersWhenItWasCharged(t *testing.T) {
 }
 
 // hold charges a cost and has it held, as a grant does.
-func hold(t *testing.T, l *Leases, c limit.Charge, cost int64) {
+func hold(t *testing.T, l *Prefetch, c limit.Charge, cost int64) {
 	t.Helper()
 	k, results := l.watch(&c), make([]limit.Result, 1)
 	for begun := false; !begun; k = l.watch(&c) { // unless it has just been found idle
@@ -110,9 +110,9 @@ func left(t *testing.T, c *Client, charge limit.Charge) int64 {
 }
 
 // However often a key is asked for, most is all that is taken of it.
-func TestLeasesTakeAtMostMost(t *testing.T) {
+func TestPrefetchTakeAtMostMost(t *testing.T) {
 	t.Parallel()
-	all, stop := leasing(t, 1, 500, redistest.Start(t).Addr())
+	all, stop := prefetching(t, 1, 500, redistest.Start(t).Addr())
 	defer stop()
 	c := hotCharge(100_000, 1)
 	hold(t, all[0], c, 100)
@@ -127,12 +127,12 @@ func TestLeasesTakeAtMostMost(t *testing.T) {
 
 // All keys are given back by one pipeline, on one server and on a cluster, also to
 // servers that have lost the script.
-func TestLeasesGiveBackTogether(t *testing.T) {
+func TestPrefetchGiveBackTogether(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			all, stop := leasing(t, 1, 500, addrs...)
+			all, stop := prefetching(t, 1, 500, addrs...)
 			l := all[0]
 			var keys []limit.Charge
 			for n := range maxCharges + 20 {
@@ -158,10 +158,10 @@ func TestLeasesGiveBackTogether(t *testing.T) {
 }
 
 // Run ends within refundTime, however many keys are held, where Redis is frozen.
-func TestLeasesEndWithFrozenServer(t *testing.T) {
+func TestPrefetchEndWithFrozenServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	all, stop := leasing(t, 1, 500, s.Addr())
+	all, stop := prefetching(t, 1, 500, s.Addr())
 	for n := range 6 {
 		c := hotCharge(1000, 1)
 		c.Subject.Name = fmt.Sprint("topic?id=", n)
@@ -172,7 +172,7 @@ func TestLeasesEndWithFrozenServer(t *testing.T) {
 	began := time.Now()
 	stop()
 	// The sweep that was under way, and the last one.
-	if took := time.Since(began); took > 2*refundTime+leaseLife+time.Second {
+	if took := time.Since(began); took > 2*refundTime+prefetchLife+time.Second {
 		t.Errorf("it took %v to give up", took)
 	}
 	if st := all[0].Stats(); st.Lost != 300 || st.Held != 0 {
@@ -181,9 +181,9 @@ func TestLeasesEndWithFrozenServer(t *testing.T) {
 }
 
 // A charge by a limit that has another rate since stays, and is counted as lost.
-func TestLeasesCountWhatAChangedRateKeeps(t *testing.T) {
+func TestPrefetchCountWhatAChangedRateKeeps(t *testing.T) {
 	t.Parallel()
-	all, stop := leasing(t, 1, 500, redistest.Start(t).Addr())
+	all, stop := prefetching(t, 1, 500, redistest.Start(t).Addr())
 	l, c := all[0], hotCharge(1000, 1)
 	hold(t, l, c, 50)
 	c.Spec.Window *= 2
@@ -200,9 +200,9 @@ func TestLeasesCountWhatAChangedRateKeeps(t *testing.T) {
 }
 
 // What a bucket has regained while its tokens were held is not given back too.
-func TestLeasesGiveBackLessWhatRanBack(t *testing.T) {
+func TestPrefetchGiveBackLessWhatRanBack(t *testing.T) {
 	t.Parallel()
-	all, stop := leasing(t, 1, 500, redistest.Start(t).Addr())
+	all, stop := prefetching(t, 1, 500, redistest.Start(t).Addr())
 	l, c := all[0], hotCharge(1000, 1)
 	c.Spec.Limit, c.Spec.Window = 10, time.Second
 	hold(t, l, c, 5)
@@ -221,7 +221,7 @@ func TestLeasesGiveBackLessWhatRanBack(t *testing.T) {
 }
 
 // keepAll has all that is held kept until Run ends.
-func keepAll(l *Leases) {
+func keepAll(l *Prefetch) {
 	for _, k := range l.keys {
 		k.mu.Lock()
 		k.newest = time.Now().Add(time.Hour)
@@ -229,11 +229,11 @@ func keepAll(l *Leases) {
 	}
 }
 
-// Where the rest of a request fails, what its lease has paid is put back.
-func TestLeasesPutBackOnErrors(t *testing.T) {
+// Where the rest of a request fails, what was paid from memory is put back.
+func TestPrefetchPutBackOnErrors(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	all, stop := leasing(t, 1, 500, s.Addr())
+	all, stop := prefetching(t, 1, 500, s.Addr())
 	defer stop()
 	l, c := all[0], hotCharge(1000, 1)
 	hold(t, l, c, 50)
@@ -251,11 +251,11 @@ func TestLeasesPutBackOnErrors(t *testing.T) {
 	}
 }
 
-// What comes back to a lease that is full already goes on to Redis, and is not held.
-func TestLeaseThatIsFullHoldsNoMore(t *testing.T) {
+// What comes back to a key that is full already goes on to Redis, and is not held.
+func TestPrefetchKeyThatIsFullHoldsNoMore(t *testing.T) {
 	t.Parallel()
 	c := hotCharge(1_000_000, 1)
-	k, r := newLease(&c, 500), new(limit.Result)
+	k, r := newPrefetchKey(&c, 500), new(limit.Result)
 	k.granted(r, 500, time.Time{}, true)
 	if !k.spend(300, r) || !k.granted(r, 300, time.Time{}, true) || !k.putBack(300) {
 		t.Fatalf("%d held", k.held.Load())

@@ -8,11 +8,11 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// lanes is over how many hash tags the limits of a namespace spread on a cluster.
+// shardCount is over how many hash tags the limits of a namespace spread on a cluster.
 // Programs must agree on it, so it is no setting: with fewer than a few hundred
-// masters no node is without work, and two subjects rarely share a lane whose
+// masters no node is without work, and two subjects rarely share a shard whose
 // node is far away from the other's.
-const lanes = 16
+const shardCount = 16
 
 // refundTime is how long a refund may take that its caller no longer waits for.
 const refundTime = time.Second
@@ -20,41 +20,41 @@ const refundTime = time.Second
 // maxRefunds bounds how many of those there are at a time.
 const maxRefunds = 256
 
-// spread is the limit.Store of a cluster. A script reaches the keys of one hash
-// slot only, so subjects are dealt out to lanes, each a hash tag of its own and a
-// Limiter of its own; both windows of a client are in one lane. Nodes share the
-// work, and a request whose subjects are in one lane is decided as on one server.
+// clusterLimiter is the limit.Store of a cluster. A script reaches the keys of one hash
+// slot only, so subjects are dealt out to shards, each a hash tag of its own and a
+// Limiter of its own; both windows of a client are in one shard. Nodes share the
+// work, and a request whose subjects are in one shard is decided as on one server.
 //
-// One that has several asks lane after lane: hot keys first, which deny most, then
-// clients. All or nothing (law U3) is kept by giving back: where a later lane
+// One that has several asks shard after shard: hot keys first, which deny most, then
+// clients. All or nothing (law U3) is kept by giving back: where a later shard
 // denies, or does not answer, what earlier ones charged is refunded. So a denied
 // request may hold what it cannot use for about one round trip, and a request
 // that comes in just then may be denied for it. Never is too much admitted: a
 // charge comes before the verdict that it is for, and a refund is never more than
 // the charge. Where the refund is lost too, because the node fails at this very
 // moment, the charge stays, which errs on the same side.
-type spread struct {
+type clusterLimiter struct {
 	sharding
-	lanes [lanes]*laneLimiter
+	shards [shardCount]*shardLimiter
 
 	refunds, lost atomic.Uint64
 	late          chan struct{} // a place for each refund that nobody waits for
 }
 
-func newSpread(c *Client, namespace string) *spread {
-	s := &spread{sharding: sharding{c}, late: make(chan struct{}, maxRefunds)}
-	for i := range s.lanes {
-		s.lanes[i] = newLimiter(c, laneKeys(namespace, i))
+func newClusterLimiter(c *Client, namespace string) *clusterLimiter {
+	s := &clusterLimiter{sharding: sharding{c}, late: make(chan struct{}, maxRefunds)}
+	for i := range s.shards {
+		s.shards[i] = newLimiter(c, shardKeys(namespace, i))
 	}
 	return s
 }
 
 // HonoursContext says that Take returns when its context ends.
-func (s *spread) HonoursContext() bool { return true }
+func (s *clusterLimiter) HonoursContext() bool { return true }
 
-// part is what one lane is asked for.
+// part is what one shard is asked for.
 type part struct {
-	lane    int
+	shard   int
 	first   bool // asked before the others: it has a hot key
 	index   []int
 	charges []limit.Charge
@@ -63,17 +63,17 @@ type part struct {
 }
 
 // Take is that of Limiter.
-func (s *spread) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+func (s *clusterLimiter) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
 	return s.takeAt(ctx, now, charges, results, nil)
 }
 
 // takeAt is Take, and writes into at, unless it is nil, when each charge was made.
-func (s *spread) takeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result, at []time.Time) (bool, error) {
+func (s *clusterLimiter) takeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result, at []time.Time) (bool, error) {
 	if err := limit.Check(charges, results); err != nil {
 		return false, err
 	}
-	if lane, alone := s.only(charges); alone {
-		admitted, when, err := s.lanes[lane].TakeAt(ctx, now, charges, results)
+	if shard, alone := s.only(charges); alone {
+		admitted, when, err := s.shards[shard].TakeAt(ctx, now, charges, results)
 		for i := range at {
 			at[i] = when
 		}
@@ -81,10 +81,10 @@ func (s *spread) takeAt(ctx context.Context, now time.Time, charges []limit.Char
 	}
 	for i := range charges {
 		if err := charges[i].Spec.Validate(); err != nil {
-			return false, err // before any lane has charged
+			return false, err // before any shard has charged
 		}
 	}
-	parts := split(charges, s.lane)
+	parts := split(charges, s.shard)
 	admitted, err := s.takeParts(ctx, now, parts)
 	for _, p := range parts {
 		for i, k := range p.index {
@@ -97,43 +97,43 @@ func (s *spread) takeAt(ctx context.Context, now time.Time, charges []limit.Char
 	return admitted, err
 }
 
-// only is the lane of charges that are all in one.
-func (s *spread) only(charges []limit.Charge) (lane int, alone bool) {
+// only is the shard of charges that are all in one.
+func (s *clusterLimiter) only(charges []limit.Charge) (shard int, alone bool) {
 	for i := range charges {
-		switch l := s.lane(&charges[i].Subject); {
+		switch l := s.shard(&charges[i].Subject); {
 		case i == 0:
-			lane = l
-		case l != lane:
+			shard = l
+		case l != shard:
 			return 0, false
 		}
 	}
-	return lane, true
+	return shard, true
 }
 
-// limiterOf is the limiter that has a subject: that of its lane, or on one server
+// limiterOf is the limiter that has a subject: that of its shard, or on one server
 // the only one.
-func (c *Client) limiterOf(subject *limit.Subject) *laneLimiter {
-	if c.spread == nil {
+func (c *Client) limiterOf(subject *limit.Subject) *shardLimiter {
+	if c.cluster == nil {
 		return c.limits
 	}
-	return c.spread.lanes[c.spread.lane(subject)]
+	return c.cluster.shards[c.cluster.shard(subject)]
 }
 
-func (s *spread) lane(subject *limit.Subject) int {
+func (s *clusterLimiter) shard(subject *limit.Subject) int {
 	var name [128]byte
-	return laneOf(appendSubject(name[:0], subject))
+	return shardOf(appendSubject(name[:0], subject))
 }
 
-// split deals charges out to lanes: those with a hot key first, otherwise in the
+// split deals charges out to shards: those with a hot key first, otherwise in the
 // order of the charges. Earlier charges for a subject are in the same part.
-func split(charges []limit.Charge, lane func(*limit.Subject) int) []*part {
+func split(charges []limit.Charge, shard func(*limit.Subject) int) []*part {
 	var parts []*part
 	of := map[int]*part{}
 	for i := range charges {
-		l := lane(&charges[i].Subject)
+		l := shard(&charges[i].Subject)
 		p := of[l]
 		if p == nil {
-			p = &part{lane: l}
+			p = &part{shard: l}
 			of[l], parts = p, append(parts, p)
 		}
 		p.first = p.first || charges[i].Subject.Client.IsZero()
@@ -151,9 +151,9 @@ func split(charges []limit.Charge, lane func(*limit.Subject) int) []*part {
 	return ordered
 }
 
-func (s *spread) takeParts(ctx context.Context, now time.Time, parts []*part) (bool, error) {
+func (s *clusterLimiter) takeParts(ctx context.Context, now time.Time, parts []*part) (bool, error) {
 	for i, p := range parts {
-		admitted, at, err := s.lanes[p.lane].TakeAt(ctx, now, p.charges, p.results)
+		admitted, at, err := s.shards[p.shard].TakeAt(ctx, now, p.charges, p.results)
 		p.at = at
 		if err == nil && admitted {
 			continue
@@ -162,7 +162,7 @@ func (s *spread) takeParts(ctx context.Context, now time.Time, parts []*part) (b
 			s.refund(ctx, charged, err != nil)
 		}
 		if err != nil {
-			return false, &laneError{err, p.lane}
+			return false, &shardError{err, p.shard}
 		}
 		s.askInVain(ctx, now, parts[i+1:])
 		return false, nil
@@ -175,13 +175,13 @@ func never() limit.Charge {
 	return limit.Charge{Subject: limit.Subject{Space: "never"}, Spec: limit.Spec{Algorithm: limit.FixedWindow, Window: time.Second}, Cost: 1}
 }
 
-// askInVain fills in the results of lanes that were not asked, since another one
+// askInVain fills in the results of shards that were not asked, since another one
 // denied: the request is denied there too, which charges nothing and says all. A
-// lane that does not answer does not undo the denial; Remaining is -1 there.
-func (s *spread) askInVain(ctx context.Context, now time.Time, parts []*part) {
+// shard that does not answer does not undo the denial; Remaining is -1 there.
+func (s *clusterLimiter) askInVain(ctx context.Context, now time.Time, parts []*part) {
 	for _, p := range parts {
 		p.results = append(p.results, limit.Result{})
-		_, err := s.lanes[p.lane].Take(ctx, now, append(p.charges, never()), p.results)
+		_, err := s.shards[p.shard].Take(ctx, now, append(p.charges, never()), p.results)
 		p.results = p.results[:len(p.charges)]
 		for i := range p.results {
 			if err != nil {
@@ -197,13 +197,13 @@ func capacity(s *limit.Spec) int64 {
 	return t.Capacity
 }
 
-// refund gives back what a lane has charged. Where the request is denied the
+// refund gives back what a shard has charged. Where the request is denied the
 // results have to say what remains then, so the caller waits for it as long as
 // its context lets it; where it failed, or that took too long, nobody waits.
-func (s *spread) refund(ctx context.Context, p *part, failed bool) {
+func (s *clusterLimiter) refund(ctx context.Context, p *part, failed bool) {
 	s.refunds.Add(1)
 	if !failed && ctx.Err() == nil {
-		if err := s.lanes[p.lane].RefundAt(ctx, p.at, p.charges, p.results); err != nil {
+		if err := s.shards[p.shard].RefundAt(ctx, p.at, p.charges, p.results); err != nil {
 			s.lost.Add(1) // it may have arrived: a second try could give twice
 		}
 		for i := range p.results {
@@ -218,32 +218,32 @@ func (s *spread) refund(ctx context.Context, p *part, failed bool) {
 		return
 	}
 	charges := append([]limit.Charge(nil), p.charges...) // the caller's memory is its own again
-	s.lanes[p.lane].batch.flyer.Go(func() {
+	s.shards[p.shard].batch.flyer.Go(func() {
 		defer func() { <-s.late }()
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
 		defer cancel()
-		if err := s.lanes[p.lane].RefundAt(within, p.at, charges, make([]limit.Result, len(charges))); err != nil {
+		if err := s.shards[p.shard].RefundAt(within, p.at, charges, make([]limit.Result, len(charges))); err != nil {
 			s.lost.Add(1)
 		}
 	})
 }
 
 // close refuses new decisions; wait waits for those that are under way.
-func (s *spread) close() {
-	for _, l := range s.lanes {
+func (s *clusterLimiter) close() {
+	for _, l := range s.shards {
 		l.batch.close()
 	}
 }
 
-func (s *spread) wait() {
-	for _, l := range s.lanes {
+func (s *clusterLimiter) wait() {
+	for _, l := range s.shards {
 		l.batch.flyer.Wait()
 	}
 }
 
-func (s *spread) stats() LimitStats {
+func (s *clusterLimiter) stats() LimitStats {
 	var all LimitStats
-	for _, l := range s.lanes {
+	for _, l := range s.shards {
 		st := l.batch.stats.read()
 		all.Calls += st.Calls
 		all.Decisions += st.Decisions

@@ -9,14 +9,14 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// lease is what is held of one key, and how often it was asked for. What every
+// prefetchKey is what is held of one key, and how often it was asked for. What every
 // request touches is atomic, so that they wait for nobody.
-type lease struct {
+type prefetchKey struct {
 	charge limit.Charge // with cost 1; neither it nor most ever changes
 	most   int64        // that may be held
 
 	held  atomic.Int64
-	asked atomic.Int64 // cost, in this span of leaseLife
+	asked atomic.Int64 // cost, in this span of prefetchLife
 	// low is from how little on somebody should look whether to renew.
 	low atomic.Int64
 	// reset and capacity are what the store said last.
@@ -34,24 +34,24 @@ type lease struct {
 	left    int64      // in the bucket, when the store last said so
 }
 
-func newLease(c *limit.Charge, most int64) *lease {
-	k := &lease{charge: *c, most: most}
+func newPrefetchKey(c *limit.Charge, most int64) *prefetchKey {
+	k := &prefetchKey{charge: *c, most: most}
 	k.charge.Cost = 1
 	return k
 }
 
-// leasable is whether a charge is of a bucket that can be taken ahead.
-func leasable(c *limit.Charge) bool {
+// prefetchable is whether a charge is of a bucket that can be taken ahead.
+func prefetchable(c *limit.Charge) bool {
 	s := &c.Spec
 	return (s.Algorithm == limit.TokenBucket || s.Algorithm == limit.GCRA) &&
 		s.Wait == 0 && s.Block == 0 && s.Lack == 0 && c.Cost > 0 && c.Subject.Client.IsZero()
 }
 
-// leased is which charge of a request a lease may pay, -1 for none: the first that
+// payable is which charge of a request prefetched tokens may pay, -1 for none: the first that
 // is of a bucket, where no other is of the same subject.
-func leased(charges []limit.Charge) int {
+func payable(charges []limit.Charge) int {
 	for i := range charges {
-		if !leasable(&charges[i]) {
+		if !prefetchable(&charges[i]) {
 			continue
 		}
 		for j := range charges {
@@ -65,7 +65,7 @@ func leased(charges []limit.Charge) int {
 }
 
 // spend pays a cost, all of it or nothing.
-func (k *lease) spend(cost int64, r *limit.Result) bool {
+func (k *prefetchKey) spend(cost int64, r *limit.Result) bool {
 	for {
 		held := k.held.Load()
 		if held < cost {
@@ -79,8 +79,8 @@ func (k *lease) spend(cost int64, r *limit.Result) bool {
 	}
 }
 
-// putBack undoes spend, if somebody still looks after the lease.
-func (k *lease) putBack(cost int64) bool {
+// putBack undoes spend, if somebody still looks after the key.
+func (k *prefetchKey) putBack(cost int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.over {
@@ -91,14 +91,14 @@ func (k *lease) putBack(cost int64) bool {
 }
 
 // hold adds to what is held, as much as fits. It is called with mu held.
-func (k *lease) hold(cost int64) {
+func (k *prefetchKey) hold(cost int64) {
 	fits := min(cost, max(0, k.most-k.held.Load()))
 	k.held.Add(fits)
 	k.surplus += cost - fits
 }
 
-// due is how much to lease now, and marks it as under way; 0: nothing.
-func (k *lease) due() int64 {
+// due is how much to fetch now, and marks it as under way; 0: nothing.
+func (k *prefetchKey) due() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.refill || k.over {
@@ -114,14 +114,14 @@ func (k *lease) due() int64 {
 	return want - held
 }
 
-// want is how much the key should have ahead; 0 where a lease is not worth it, or
+// want is how much the key should have ahead; 0 where that is not worth it, or
 // the bucket has not enough left. It is called with mu held.
-func (k *lease) want() int64 {
-	rate := max(k.asked.Load(), k.before) * int64(time.Second/leaseLife)
-	if rate < leaseRate {
+func (k *prefetchKey) want() int64 {
+	rate := max(k.asked.Load(), k.before) * int64(time.Second/prefetchLife)
+	if rate < prefetchRate {
 		return 0
 	}
-	n := min(k.most, rate/int64(time.Second/leaseSpan), k.left/4)
+	n := min(k.most, rate/int64(time.Second/prefetchSpan), k.left/4)
 	if n < 8 {
 		return 0
 	}
@@ -129,14 +129,14 @@ func (k *lease) want() int64 {
 }
 
 // heard notes what the store said about the key.
-func (k *lease) heard(r *limit.Result) {
+func (k *prefetchKey) heard(r *limit.Result) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.note(r)
 }
 
 // note is called with mu held.
-func (k *lease) note(r *limit.Result) {
+func (k *prefetchKey) note(r *limit.Result) {
 	k.left = r.Remaining
 	k.reset.Store(int64(r.ResetAfter))
 	k.capacity.Store(r.Limit)
@@ -144,7 +144,7 @@ func (k *lease) note(r *limit.Result) {
 
 // granted takes in what the store answered to a refill that was due, and says
 // whether it was granted.
-func (k *lease) granted(r *limit.Result, cost int64, at time.Time, ok bool) bool {
+func (k *prefetchKey) granted(r *limit.Result, cost int64, at time.Time, ok bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.settle()
@@ -161,7 +161,7 @@ func (k *lease) granted(r *limit.Result, cost int64, at time.Time, ok bool) bool
 
 // oldest is when the oldest of what is held was charged, for requests use up what
 // was charged first. Too old gives back less. It is called with mu held.
-func (k *lease) oldest() time.Time {
+func (k *prefetchKey) oldest() time.Time {
 	if k.held.Load()+k.surplus <= k.last {
 		return k.lastAt
 	}
@@ -169,31 +169,31 @@ func (k *lease) oldest() time.Time {
 }
 
 // failed ends a refill that came to nothing.
-func (k *lease) failed() {
+func (k *prefetchKey) failed() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.settle()
 }
 
 // settle lets the next refill be due. It is called with mu held.
-func (k *lease) settle() {
+func (k *prefetchKey) settle() {
 	k.refill = false
 	k.low.Store(math.MaxInt64) // whoever comes next looks
 }
 
 // turn begins the next span. It says whether the key is not asked for any more,
 // which ends it, and whether what is held of it should go back.
-func (k *lease) turn() (idle, late bool) {
+func (k *prefetchKey) turn() (idle, late bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	asked, held := k.asked.Swap(0), k.held.Load()
 	idle = asked == 0 && k.before == 0 && held == 0 && k.surplus == 0 && !k.refill
 	k.over, k.before = idle, asked
-	return idle, k.surplus > 0 || held > 0 && time.Since(k.newest) >= leaseLife
+	return idle, k.surplus > 0 || held > 0 && time.Since(k.newest) >= prefetchLife
 }
 
 // empty takes out what is held, as a charge to give back.
-func (k *lease) empty() repayment {
+func (k *prefetchKey) empty() repayment {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	owed := repayment{k.charge, k.oldest()}

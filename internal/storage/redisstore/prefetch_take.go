@@ -7,22 +7,22 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// rest is what a lease does not pay of a request.
+// rest is what prefetched tokens do not pay of a request.
 type rest struct {
 	charges []limit.Charge
 	results []limit.Result
 }
 
 // HonoursContext says that Take returns when its context ends.
-func (l *Leases) HonoursContext() bool { return true }
+func (l *Prefetch) HonoursContext() bool { return true }
 
-// Take implements limit.Store: in memory where a lease has enough, else as the
+// Take implements limit.Store: in memory where enough is held, else as the
 // limiter does.
-func (l *Leases) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+func (l *Prefetch) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
 	if l.TakeAhead(charges, results) {
 		return true, nil
 	}
-	i := leased(charges)
+	i := payable(charges)
 	if i < 0 || len(results) != len(charges) {
 		return l.c.Limiter().Take(ctx, now, charges, results)
 	}
@@ -42,8 +42,8 @@ func (l *Leases) Take(ctx context.Context, now time.Time, charges []limit.Charge
 	return ok, err
 }
 
-// takeRest takes all charges of a request but the one that a lease has paid.
-func (l *Leases) takeRest(ctx context.Context, now time.Time, k *lease, paid int, charges []limit.Charge, results []limit.Result) (bool, error) {
+// takeRest takes all charges of a request but the one that prefetched tokens have paid.
+func (l *Prefetch) takeRest(ctx context.Context, now time.Time, k *prefetchKey, paid int, charges []limit.Charge, results []limit.Result) (bool, error) {
 	r := l.rests.Get().(*rest)
 	defer l.putBack(r)
 	r.charges = append(append(r.charges[:0], charges[:paid]...), charges[paid+1:]...)
@@ -61,14 +61,14 @@ func (l *Leases) takeRest(ctx context.Context, now time.Time, k *lease, paid int
 }
 
 // putBack keeps a rest for another request, and nothing of this one.
-func (l *Leases) putBack(r *rest) {
+func (l *Prefetch) putBack(r *rest) {
 	clear(r.charges)
 	l.rests.Put(r)
 }
 
-// TakeAhead is Take for what a lease can pay for: it neither waits nor fails, and
+// TakeAhead is Take for what prefetched tokens can pay for: it neither waits nor fails, and
 // asks nobody. Where it says false nothing has happened, and Take knows more.
-func (l *Leases) TakeAhead(charges []limit.Charge, results []limit.Result) bool {
+func (l *Prefetch) TakeAhead(charges []limit.Charge, results []limit.Result) bool {
 	if len(charges) != 1 || len(results) != 1 || charges[0].Cost <= 0 {
 		return false
 	}
@@ -80,8 +80,8 @@ func (l *Leases) TakeAhead(charges []limit.Charge, results []limit.Result) bool 
 	return true
 }
 
-// pay takes a cost out of a lease, and sees to the next one in time.
-func (l *Leases) pay(k *lease, cost int64, r *limit.Result) bool {
+// pay takes a cost out of what is held, and fetches more in time.
+func (l *Prefetch) pay(k *prefetchKey, cost int64, r *limit.Result) bool {
 	if !k.spend(cost, r) {
 		return false
 	}
@@ -91,8 +91,8 @@ func (l *Leases) pay(k *lease, cost int64, r *limit.Result) bool {
 	return true
 }
 
-// unpay puts a cost back into its lease; too late for that, it stays charged.
-func (l *Leases) unpay(k *lease, cost int64) {
+// unpay puts a cost back; too late for that, it stays charged.
+func (l *Prefetch) unpay(k *prefetchKey, cost int64) {
 	l.mu.RLock() // so that Run does not end in between
 	defer l.mu.RUnlock()
 	if !l.running.Load() || !k.putBack(cost) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// lines are a client's connections. They are here for what a pool cannot know: a
+// watchdog looks after a client's connections, for what a pool cannot know: a
 // firewall that forgot them, or a failover of an address, kills all at once and
 // tells nobody. Each would then cost a call its whole time, one call after the
 // other, and with a breaker before it a fraction of a second each.
@@ -19,19 +19,19 @@ import (
 // server that have not heard from it since the question are closed too, and the
 // next call dials. Where the server is only slow, that is a few dials more; none
 // where others get their answers.
-type lines struct {
+type watchdog struct {
 	born time.Time
 
 	mu  sync.Mutex // guards all
-	all map[*line]struct{}
+	all map[*watchedConn]struct{}
 }
 
-func newLines() *lines { return &lines{born: time.Now(), all: map[*line]struct{}{}} }
+func newWatchdog() *watchdog { return &watchdog{born: time.Now(), all: map[*watchedConn]struct{}{}} }
 
-// line is one connection. It may be used like any net.Conn, and closed twice.
-type line struct {
+// watchedConn is one connection. It may be used like any net.Conn, and closed twice.
+type watchedConn struct {
 	net.Conn
-	of   *lines
+	of   *watchdog
 	addr string
 
 	asked, heard atomic.Int64 // when, in nanoseconds since of.born; asked is of the first write after an answer
@@ -41,95 +41,95 @@ type line struct {
 }
 
 // add begins to look after a connection.
-func (ls *lines) add(conn net.Conn, addr string) *line {
-	l := &line{Conn: conn, of: ls, addr: addr}
-	l.heard.Store(int64(time.Since(ls.born)))
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ls.all[l] = struct{}{}
-	return l
+func (d *watchdog) add(conn net.Conn, addr string) *watchedConn {
+	w := &watchedConn{Conn: conn, of: d, addr: addr}
+	w.heard.Store(int64(time.Since(d.born)))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all[w] = struct{}{}
+	return w
 }
 
 // Write notes that an answer is due.
-func (l *line) Write(p []byte) (int, error) {
-	if !l.waiting.Load() {
-		l.asked.Store(int64(time.Since(l.of.born)))
-		l.waiting.Store(true)
+func (w *watchedConn) Write(p []byte) (int, error) {
+	if !w.waiting.Load() {
+		w.asked.Store(int64(time.Since(w.of.born)))
+		w.waiting.Store(true)
 	}
-	return l.Conn.Write(p)
+	return w.Conn.Write(p)
 }
 
 // Read notes that the server speaks, or that it does not.
-func (l *line) Read(p []byte) (int, error) {
-	l.reading.Store(true)
-	n, err := l.Conn.Read(p)
-	l.reading.Store(false)
+func (w *watchedConn) Read(p []byte) (int, error) {
+	w.reading.Store(true)
+	n, err := w.Conn.Read(p)
+	w.reading.Store(false)
 	if n > 0 {
-		l.heard.Store(int64(time.Since(l.of.born)))
-		l.waiting.Store(false)
+		w.heard.Store(int64(time.Since(w.of.born)))
+		w.waiting.Store(false)
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) && l.waiting.Load() {
-		l.of.suspect(l)
+	if errors.Is(err, os.ErrDeadlineExceeded) && w.waiting.Load() {
+		w.of.suspect(w)
 	}
 	return n, err
 }
 
-// suspect closes the idle lines to where l waited in vain. One that is being taken
+// suspect closes the idle connections to where w waited in vain. One that is being taken
 // from the pool at this moment fails its call at once instead of in vain.
-func (ls *lines) suspect(l *line) {
-	since := l.asked.Load()
-	ls.mu.Lock()
-	var silent []*line
-	for other := range ls.all {
-		if other != l && other.addr == l.addr && !other.waiting.Load() && !other.reading.Load() && other.heard.Load() < since {
+func (d *watchdog) suspect(w *watchedConn) {
+	since := w.asked.Load()
+	d.mu.Lock()
+	var silent []*watchedConn
+	for other := range d.all {
+		if other != w && other.addr == w.addr && !other.waiting.Load() && !other.reading.Load() && other.heard.Load() < since {
 			silent = append(silent, other)
 		}
 	}
-	ls.mu.Unlock()
+	d.mu.Unlock()
 	for _, other := range silent {
 		other.drop()
 	}
 }
 
 // Close ends the connection.
-func (l *line) Close() error {
-	if !l.forget() {
+func (w *watchedConn) Close() error {
+	if !w.forget() {
 		return nil // dropped before: no error to anybody
 	}
-	return l.Conn.Close()
+	return w.Conn.Close()
 }
 
-// drop closes a line that nobody uses; under TLS without the farewell, which would
+// drop closes a connection that nobody uses; under TLS without the farewell, which would
 // have to be written.
-func (l *line) drop() {
-	if !l.forget() {
+func (w *watchedConn) drop() {
+	if !w.forget() {
 		return
 	}
-	conn := l.Conn
+	conn := w.Conn
 	if inner, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = inner.NetConn()
 	}
 	_ = conn.Close() // nobody waits for it
 }
 
-// forget ends looking after a line, once.
-func (l *line) forget() bool {
-	if l.closed.Swap(true) {
+// forget ends looking after a connection, once.
+func (w *watchedConn) forget() bool {
+	if w.closed.Swap(true) {
 		return false
 	}
-	l.of.mu.Lock()
-	defer l.of.mu.Unlock()
-	delete(l.of.all, l)
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	delete(w.of.all, w)
 	return true
 }
 
 // SyscallConn is how the pool looks whether an idle connection is still good. One
 // that was closed here is not; what TLS hides is taken to be.
-func (l *line) SyscallConn() (syscall.RawConn, error) {
-	if l.closed.Load() {
+func (w *watchedConn) SyscallConn() (syscall.RawConn, error) {
+	if w.closed.Load() {
 		return nil, net.ErrClosed
 	}
-	if direct, ok := l.Conn.(syscall.Conn); ok {
+	if direct, ok := w.Conn.(syscall.Conn); ok {
 		return direct.SyscallConn()
 	}
 	return opaque{}, nil

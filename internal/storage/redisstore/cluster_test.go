@@ -20,27 +20,27 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 )
 
-// openSpread is a client of a cluster.
-func openSpread(t testing.TB, c *redistest.Cluster) *spread {
+// openCluster is a client of a cluster.
+func openCluster(t testing.TB, c *redistest.Cluster) *clusterLimiter {
 	t.Helper()
 	client, err := Open(Config{Addrs: c.Addrs(), Namespace: "test", PoolSize: 64, Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	return client.spread
+	return client.cluster
 }
 
 // Every law holds where each subject may lie on a node of its own.
-func TestSpreadLaws(t *testing.T) {
+func TestClusterLaws(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	t.Run("laws", func(t *testing.T) {
 		limittest.Run(t, func(t testing.TB) limittest.Fixture {
-			s := openSpread(t, cluster)
+			s := openCluster(t, cluster)
 			space := fmt.Sprintf("%p", s) // a namespace for each law, because they share the cluster
-			for i, l := range s.lanes {
-				l.keys = laneKeys("test-"+space, i)
+			for i, l := range s.shards {
+				l.keys = shardKeys("test-"+space, i)
 			}
 			return limittest.Fixture{Store: s, Forward: true, SetClock: setClock(s.c, time.Time{}).set, Reset: func() { forget(t, s, space) }}
 		})
@@ -48,7 +48,7 @@ func TestSpreadLaws(t *testing.T) {
 }
 
 // forget deletes the keys of one namespace on all nodes.
-func forget(t testing.TB, s *spread, space string) {
+func forget(t testing.TB, s *clusterLimiter, space string) {
 	err := s.c.rdb.(*redis.ClusterClient).ForEachMaster(context.Background(), func(ctx context.Context, m *redis.Client) error {
 		for _, key := range m.Keys(ctx, "hp:{test-"+space+"/*").Val() {
 			if err := m.Del(ctx, key).Err(); err != nil {
@@ -65,17 +65,17 @@ func forget(t testing.TB, s *spread, space string) {
 // On six nodes, of which a master dies in the middle of a trace: every answer
 // before and after is that of one store, and what falls into the gap is an error
 // in time that charges nothing for good.
-func TestSpreadThroughFailover(t *testing.T) {
+func TestClusterThroughFailover(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartClusterOfSix(t)
-	s, m := openSpread(t, cluster), limit.NewMemory(limit.MemoryConfig{})
+	s, m := openCluster(t, cluster), limit.NewMemory(limit.MemoryConfig{})
 	ctx, now := context.Background(), time.UnixMicro(1_700_000_000_000_000)
 	clock := setClock(s.c, now)
 	var outage time.Duration
 	step := func(rt *rapid.T) {
 		now = now.Add(time.Duration(rapid.Int64Range(0, 200_000).Draw(rt, "us")) * time.Microsecond)
 		clock.set(now)
-		charges := drawSpreadRequest(rt)
+		charges := drawClusterRequest(rt)
 		want, got := make([]limit.Result, len(charges)), make([]limit.Result, len(charges))
 		ok, err := m.Take(ctx, now, charges, want)
 		if err != nil {
@@ -108,7 +108,7 @@ func TestSpreadThroughFailover(t *testing.T) {
 		})
 	}
 	trace(t)
-	victim := s.lanes[s.lane(&limit.Subject{Space: "hot", Name: "topic?id=0"})].keys.limitState(&limit.Subject{Space: "hot", Name: "topic?id=0"})
+	victim := s.shards[s.shard(&limit.Subject{Space: "hot", Name: "topic?id=0"})].keys.limitState(&limit.Subject{Space: "hot", Name: "topic?id=0"})
 	cluster.Failover(t, victim)
 	trace(t)
 	if st := s.stats(); st.Refunds == 0 {
@@ -123,8 +123,8 @@ func isMoving(err error) bool {
 		strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), "reset") || strings.Contains(err.Error(), "READONLY")
 }
 
-// drawSpreadRequest draws a request with the windows of a client and hot keys.
-func drawSpreadRequest(rt *rapid.T) []limit.Charge {
+// drawClusterRequest draws a request with the windows of a client and hot keys.
+func drawClusterRequest(rt *rapid.T) []limit.Charge {
 	client := hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(rapid.IntRange(0, 3).Draw(rt, "client"))}))
 	cost := rapid.Int64Range(0, 3).Draw(rt, "cost")
 	charges := []limit.Charge{
@@ -148,9 +148,9 @@ func drawSpreadRequest(rt *rapid.T) []limit.Charge {
 
 // However many ask at the same time, never is more admitted than each limit
 // allows, and when it is quiet again nothing is missing that was given back.
-func TestSpreadNeverAdmitsTooMuch(t *testing.T) {
+func TestClusterNeverAdmitsTooMuch(t *testing.T) {
 	t.Parallel()
-	s := openSpread(t, redistest.StartCluster(t))
+	s := openCluster(t, redistest.StartCluster(t))
 	ctx, now := context.Background(), time.UnixMicro(1_700_000_000_000_000)
 	setClock(s.c, now)
 	bucket := limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Hour, Burst: 100}
@@ -193,13 +193,13 @@ func TestSpreadNeverAdmitsTooMuch(t *testing.T) {
 	}
 }
 
-// BenchmarkSpreadRace measures how often a request is denied only because
+// BenchmarkClusterRace measures how often a request is denied only because
 // another one, which is denied itself, holds what it needs until that is given
 // back. Half of 64 callers are over the limit of their client, and the hot key's
 // bucket fills faster than the other half can empty it, but holds only as many
 // tokens as those are: without the first half nobody is denied.
-func BenchmarkSpreadRace(b *testing.B) {
-	s := openSpread(b, redistest.StartCluster(b))
+func BenchmarkClusterRace(b *testing.B) {
+	s := openCluster(b, redistest.StartCluster(b))
 	hot := limit.Charge{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 1_000_000, Window: time.Second, Burst: 32}, Cost: 1}
 	const callers = 64
 	var wrong, denied, next atomic.Int64

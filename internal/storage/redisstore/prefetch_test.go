@@ -14,8 +14,8 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 )
 
-// leasing are processes whose leases run.
-func leasing(t testing.TB, n int, most int64, addrs ...string) (all []*Leases, stop func()) {
+// prefetching are processes that prefetch.
+func prefetching(t testing.TB, n int, most int64, addrs ...string) (all []*Prefetch, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for range n {
@@ -24,7 +24,7 @@ func leasing(t testing.TB, n int, most int64, addrs ...string) (all []*Leases, s
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		l := c.Leases(most)
+		l := c.Prefetch(most)
 		running.Go(func() { _ = l.Run(ctx) })
 		for !l.running.Load() {
 			runtime.Gosched() // until it runs
@@ -42,8 +42,8 @@ func hotCharge(burst, cost int64) limit.Charge {
 }
 
 // mayLose is what two processes may lose in a test on a machine that is too busy to
-// hear of a lease in time: one lease of most each, whose tokens stay charged.
-func mayLose(t *testing.T, all []*Leases, most int64) int64 {
+// hear of a fetch in time: one fetch of most each, whose tokens stay charged.
+func mayLose(t *testing.T, all []*Prefetch, most int64) int64 {
 	t.Helper()
 	lost := int64(0)
 	for _, l := range all {
@@ -57,7 +57,7 @@ func mayLose(t *testing.T, all []*Leases, most int64) int64 {
 
 // hammer asks from many callers until somebody is denied or a number of requests
 // is through, and says how many were admitted.
-func hammer(t testing.TB, all []*Leases, c limit.Charge, requests int64) int64 {
+func hammer(t testing.TB, all []*Prefetch, c limit.Charge, requests int64) int64 {
 	var admitted, asked atomic.Int64
 	var callers sync.WaitGroup
 	for i := range 16 {
@@ -81,12 +81,12 @@ func hammer(t testing.TB, all []*Leases, c limit.Charge, requests int64) int64 {
 // The bucket does not refill here to speak of: what all processes admit is never
 // more than it held, and what they held in the end is back, on one server and on a
 // cluster.
-func TestLeasesAddUp(t *testing.T) {
+func TestPrefetchAddUp(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			all, stop := leasing(t, 2, 500, addrs...)
+			all, stop := prefetching(t, 2, 500, addrs...)
 			const burst = 60_000
 			c := hotCharge(burst, 1)
 			first := hammer(t, all, c, 20_000)
@@ -95,7 +95,7 @@ func TestLeasesAddUp(t *testing.T) {
 			}
 			total := first + hammer(t, all, c, 2*burst)
 			stop()
-			var st LeaseStats
+			var st PrefetchStats
 			for _, l := range all {
 				one := l.Stats()
 				st.Grants, st.Local, st.Held = st.Grants+one.Grants, st.Local+one.Local, st.Held+one.Held
@@ -103,7 +103,7 @@ func TestLeasesAddUp(t *testing.T) {
 			if st.Grants == 0 || st.Local == 0 || st.Held != 0 {
 				t.Errorf("%+v", st)
 			}
-			// Near the end a token may wait in a lease while somebody is denied.
+			// Near the end a token may be held while somebody is denied.
 			total += hammer(t, all, c, 2000)
 			if lost := mayLose(t, all, 500); total > burst || total < burst-lost {
 				t.Errorf("%d admitted of %d, %d lost", total, burst, lost)
@@ -112,14 +112,14 @@ func TestLeasesAddUp(t *testing.T) {
 	}
 }
 
-// A request with limits beside that of the hot key pays that one by a lease and asks
-// for the others. Where one of them denies nothing is charged, by the lease neither.
-func TestLeasesBesideWindows(t *testing.T) {
+// A request with limits beside that of the hot key pays that one from memory and asks
+// for the others. Where one of them denies nothing is charged, what was held neither.
+func TestPrefetchBesideWindows(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			all, stop := leasing(t, 2, 500, addrs...)
+			all, stop := prefetching(t, 2, 500, addrs...)
 			const burst, perClient, nClients = 60_000, 200, 20
 			bucket := hotCharge(burst, 1)
 			var admitted [nClients]atomic.Int64
@@ -147,7 +147,7 @@ func TestLeasesBesideWindows(t *testing.T) {
 				})
 			}
 			callers.Wait()
-			busy := time.Since(began) < 5*time.Second // twice what a lease is worth it for
+			busy := time.Since(began) < 5*time.Second // twice what prefetching is worth it for
 			total := int64(0)
 			for i := range admitted {
 				if n := admitted[i].Load(); n != perClient {
@@ -172,11 +172,11 @@ func TestLeasesBesideWindows(t *testing.T) {
 	}
 }
 
-// What is not used goes back within its life, and a lease by a limit that has
+// What is not used goes back within its life, and tokens of a limit that has
 // changed is not used any more.
-func TestLeasesGoBack(t *testing.T) {
+func TestPrefetchGoBack(t *testing.T) {
 	t.Parallel()
-	all, stop := leasing(t, 1, 500, redistest.Start(t).Addr())
+	all, stop := prefetching(t, 1, 500, redistest.Start(t).Addr())
 	defer stop()
 	l, burst := all[0], int64(100_000)
 	taken := hammer(t, all, hotCharge(burst, 1), 5000)
@@ -197,14 +197,14 @@ func TestLeasesGoBack(t *testing.T) {
 	hammer(t, all, hotCharge(burst, 1), 5000)
 	before := l.Stats().Local
 	if n := hammer(t, all, hotCharge(2000, 1), 100); n != 0 || l.Stats().Local != before {
-		t.Errorf("under a lower limit, of which nothing is left, %d admitted, %d of them by a lease", n, l.Stats().Local-before)
+		t.Errorf("under a lower limit, of which nothing is left, %d admitted, %d of them in memory", n, l.Stats().Local-before)
 	}
 }
 
-// A process that dies takes at most its lease with it, and nobody gets more.
-func TestLeasesDieWithTheProcess(t *testing.T) {
+// A process that dies takes at most what it holds with it, and nobody gets more.
+func TestPrefetchDieWithTheProcess(t *testing.T) {
 	t.Parallel()
-	all, stop := leasing(t, 2, 300, redistest.Start(t).Addr())
+	all, stop := prefetching(t, 2, 300, redistest.Start(t).Addr())
 	defer stop()
 	const burst = 50_000
 	c := hotCharge(burst, 1)
@@ -223,10 +223,10 @@ func TestLeasesDieWithTheProcess(t *testing.T) {
 	}
 }
 
-// Without many requests, or without much left, there is no lease.
-func TestLeasesOnlyWhereTheyPay(t *testing.T) {
+// Without many requests, or without much left, nothing is prefetched.
+func TestPrefetchOnlyWhereTheyPay(t *testing.T) {
 	t.Parallel()
-	all, stop := leasing(t, 1, 500, redistest.Start(t).Addr())
+	all, stop := prefetching(t, 1, 500, redistest.Start(t).Addr())
 	defer stop()
 	hammer(t, all, hotCharge(1000, 1), 50)
 	small := hotCharge(30, 1)
