@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -23,8 +24,8 @@ const (
 )
 
 // ask sends a target byte for byte and says what the handler saw.
-func ask(addr string, t *target) seen {
-	conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
+func ask(ctx context.Context, addr string, t *target) seen {
+	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return missed
 	}

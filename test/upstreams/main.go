@@ -87,7 +87,7 @@ func run(ctx context.Context, file, dir, only string, write bool) (differences i
 				continue
 			}
 		}
-		n := t.measure(name, l.addrs[name])
+		n := t.measure(ctx, name, l.addrs[name])
 		fmt.Printf("%-26s %d targets, %d differ\n", name, len(t.Targets), n)
 		differences += n
 	}
@@ -99,7 +99,7 @@ func run(ctx context.Context, file, dir, only string, write bool) (differences i
 
 // measure sends every target to one upstream, puts what it did into the table, and
 // says how many are not as they were.
-func (t *table) measure(name, addr string) (differences int) {
+func (t *table) measure(ctx context.Context, name, addr string) (differences int) {
 	for _, tg := range t.Targets {
 		was := missed
 		switch {
@@ -108,7 +108,7 @@ func (t *table) measure(name, addr string) (differences int) {
 		case slices.Contains(tg.Array, name):
 			was = array
 		}
-		now := ask(addr, tg)
+		now := ask(ctx, addr, tg)
 		if now == other {
 			now = missed
 		}

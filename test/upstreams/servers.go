@@ -25,7 +25,7 @@ type lab struct {
 // start starts one upstream. What is not installed gives an error.
 func (l *lab) start(ctx context.Context, name string) error {
 	if app, ok := goApps[name]; ok {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ func (l *lab) start(ctx context.Context, name string) error {
 	if strings.HasPrefix(name, "nginx") {
 		return l.startNginx(ctx, name)
 	}
-	port := freePort()
+	port := freePort(ctx)
 	cmd, err := l.command(ctx, name, port)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func (l *lab) startNginx(ctx context.Context, name string) error {
 	words := []string{"@DIR@", l.dir, "@APPS@", l.apps, "@EXPRESS@", express}
 	ports := make([]string, len(names))
 	for i := range names {
-		ports[i] = freePort()
+		ports[i] = freePort(ctx)
 		words = append(words, fmt.Sprintf("@PORT%d@", i+1), ports[i])
 	}
 	for _, file := range []string{"nginx.conf", "fpm.conf"} {
@@ -144,7 +144,7 @@ func (l *lab) run(ctx context.Context, name string, cmd *exec.Cmd, at string) er
 		return err
 	}
 	for range 300 {
-		if s := ask(at, &target{Target: "/topic?id=star", Means: "star"}); s == exact {
+		if s := ask(ctx, at, &target{Target: "/topic?id=star", Means: "star"}); s == exact {
 			l.addrs[name] = at
 			return nil
 		}
@@ -164,8 +164,8 @@ func (l *lab) wait() {
 	}
 }
 
-func freePort() string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+func freePort(ctx context.Context) string {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -16,6 +15,10 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
 )
+
+// hostile is a path as somebody could type it: markup, a character that turns
+// the direction of text, a newline, a byte that is no text.
+const hostile = "/<script>alert(1)</script>/\u202egnp.exe\n\xff"
 
 // t0 is where the clock of a world begins.
 var t0 = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
@@ -201,8 +204,3 @@ func hotKey(key, rule string, rate float64, since time.Time) hottype.Hot {
 }
 
 var errBroken = errors.New("redis: connection refused")
-
-// wave is a rate that moves, for pages that shall look alive.
-func wave(at time.Time, base, swing, period float64) float64 {
-	return base + swing*math.Sin(float64(at.UnixMilli())/1000*2*math.Pi/period)
-}

@@ -1,8 +1,9 @@
-package admin
+package admin_test
 
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -21,6 +22,9 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/filestore"
 )
 
 // hostile is a path as somebody could type it: markup, a character that turns
@@ -109,36 +113,68 @@ func (w *witness) check(t *testing.T) {
 	}
 }
 
-// liveServer serves a world whose traffic moves, until the test ends.
-func liveServer(t *testing.T) (*world, *httptest.Server) {
+// store is an override store in a directory of the test.
+func store(t *testing.T) *filestore.Overrides {
 	t.Helper()
-	w := newWorld(t, func(c *Config) {
-		c.Now = time.Now
-		c.Hot = func() []hottype.Hot { return liveHot(time.Now()) }
-		c.Loops = func() []hottype.Hot { return liveLoops(time.Now()) }
-		c.Reports = func(context.Context) ([]hottype.Report, error) { return liveReports(time.Now()), nil }
-		c.Status = func() []Status {
-			return []Status{{Name: "mirror", Value: "0.4 s old", OK: true}, {Name: "redis", Value: "breaker closed", OK: true}}
+	o, err := filestore.OpenOverrides(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := o.Close(); err != nil {
+			t.Error(err)
 		}
 	})
-	w.store.now = time.Now
-	for i := range 80 {
-		// A past for the chart, so that a picture of it shows something.
-		at := time.Now().Add(time.Duration(i-80) * time.Second)
-		w.history.addPoint(point{At: at, Allowed: wave(at, 900, 120, 23), Denied: max(0, wave(at, 180, 190, 41))})
-		w.history.addSparks(liveHot(at))
-	}
-	return w, serveUntilEnd(t, w)
+	return o
 }
 
-// serveUntilEnd serves a world and samples it until the test ends.
-func serveUntilEnd(t *testing.T, w *world) *httptest.Server {
+const rulesFile = `
+namespace: news
+rules:
+  - name: topic
+    match: {path: "/topic"}
+    params: [id]
+    hot: {rate: 200, window: 5s}
+    limit: {algorithm: token_bucket, rate: 100, burst: 200}
+  - name: "*"
+    params: ["*"]
+    hot: {rate: 500, window: 5s}
+    limit: {algorithm: token_bucket, rate: 100, burst: 200}
+overrides:
+  - {key: "topic?id=7", action: exempt, reason: "front page"}
+`
+
+// config has live traffic.
+func config(t *testing.T) admin.Config {
 	t.Helper()
-	srv := httptest.NewServer(w.Handler())
+	set, err := rules.Parse("rules.yaml", []byte(rulesFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return admin.Config{
+		Namespace: "news", Version: "1.2.3", Overrides: store(t),
+		Rules:   func() *rules.Set { return set },
+		Hot:     func() []hottype.Hot { return liveHot(time.Now()) },
+		Loops:   func() []hottype.Hot { return liveLoops(time.Now()) },
+		Reports: func(context.Context) ([]hottype.Report, error) { return liveReports(time.Now()), nil },
+		Status: func() []admin.Status {
+			return []admin.Status{{Name: "mirror", Value: "0.4 s old", OK: true}, {Name: "redis", Value: "breaker closed", OK: true}}
+		},
+	}
+}
+
+// serve runs an admin server until the test ends.
+func serve(t *testing.T, cfg admin.Config) *httptest.Server {
+	t.Helper()
+	s, err := admin.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(s.Handler())
 	t.Cleanup(srv.Close) // after Run has ended the streams that it waits for
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
+	go func() { done <- s.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -146,6 +182,15 @@ func serveUntilEnd(t *testing.T, w *world) *httptest.Server {
 		}
 	})
 	return srv
+}
+
+func hotKey(key, rule string, rate float64, since time.Time) hottype.Hot {
+	return hottype.Hot{Key: hottype.Key(key), Rule: rule, Rate: rate, Peak: rate, Since: since, Until: since.Add(time.Hour)}
+}
+
+// wave is a rate that moves.
+func wave(at time.Time, base, swing, period float64) float64 {
+	return base + swing*math.Sin(float64(at.UnixMilli())/1000*2*math.Pi/period)
 }
 
 func liveHot(now time.Time) []hottype.Hot {

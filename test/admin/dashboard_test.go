@@ -1,22 +1,23 @@
-package admin
+package admin_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/operator/admin"
 )
 
 // TestDashboardInBrowser is an operator's first minutes with the page.
 func TestDashboardInBrowser(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
-	_, srv := liveServer(t)
+	srv := serve(t, config(t))
 	w := watch(t, ctx, srv.URL)
 	run(t, ctx, chromedp.EmulateViewport(1280, 900), scheme("light"), chromedp.Navigate(srv.URL))
 	seeHotKeys(t, ctx)
@@ -82,14 +83,12 @@ func meetErrors(t *testing.T, ctx context.Context) {
 func TestQuietDashboardInBrowser(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
-	w := newWorld(t, func(c *Config) {
-		c.Token, c.Now = "s3cret", time.Now
-		c.Hot = func() []hottype.Hot { return nil }
-		c.Reports = func(context.Context) ([]hottype.Report, error) { return nil, errBroken }
-		c.Status = func() []Status { return []Status{{Name: "redis", Value: "breaker open"}} }
-	})
-	w.store.now = time.Now
-	srv := serveUntilEnd(t, w)
+	cfg := config(t)
+	cfg.Token, cfg.Loops = "s3cret", nil
+	cfg.Hot = func() []hottype.Hot { return nil }
+	cfg.Reports = func(context.Context) ([]hottype.Report, error) { return nil, errors.New("redis: connection refused") }
+	cfg.Status = func() []admin.Status { return []admin.Status{{Name: "redis", Value: "breaker open"}} }
+	srv := serve(t, cfg)
 	seen := watch(t, ctx, srv.URL, strings.Replace(srv.URL, "//", "//ann:s3cret@", 1))
 	run(t, ctx, chromedp.EmulateViewport(1280, 900), scheme("light"), chromedp.Navigate(strings.Replace(srv.URL, "//", "//ann:s3cret@", 1)))
 	run(t, ctx, says("#hot-empty", "hotparam explain URL"), says("#trouble:not([hidden])", "connection refused"),
