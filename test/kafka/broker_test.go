@@ -332,33 +332,6 @@ func TestRepeatedRecordsCountOnce(t *testing.T) {
 	}
 }
 
-func TestBadConfigurations(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(*kafka.Config){
-		"no brokers":    func(c *kafka.Config) { c.Brokers = nil },
-		"no port":       func(c *kafka.Config) { c.Brokers = []string{"localhost"} },
-		"no topic":      func(c *kafka.Config) { c.Topic = "" },
-		"bad topic":     func(c *kafka.Config) { c.Topic = "a b" },
-		"half a login":  func(c *kafka.Config) { c.Login.Username = "u" },
-		"long tenant":   func(c *kafka.Config) { c.Namespace = strings.Repeat("n", 300) },
-		"few partition": func(c *kafka.Config) { c.Partitions = -1 },
-	} {
-		cfg := config([]string{"127.0.0.1:9092"})
-		change(&cfg)
-		if _, err := kafka.NewProducer(kafka.ProducerConfig{Config: cfg}); err == nil {
-			t.Errorf("%s: a producer", name)
-		}
-		if _, err := kafka.NewConsumer(kafka.ConsumerConfig{Config: cfg, Handle: (&inbox{}).handle}); err == nil {
-			t.Errorf("%s: a consumer", name)
-		}
-	}
-	cfg := config([]string{"127.0.0.1:9092"})
-	cfg.Group = ""
-	if _, err := kafka.NewConsumer(kafka.ConsumerConfig{Config: cfg, Handle: (&inbox{}).handle}); err == nil {
-		t.Error("a consumer without a group")
-	}
-}
-
 // A topic with another number of partitions than configured is used as it is,
 // and one that grows is noticed, both in words.
 func TestPartitionNumbersAreTold(t *testing.T) {
