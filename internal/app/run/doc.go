@@ -6,6 +6,17 @@
 //	limiter-sidecar  decide API, proxy ──> gate <── Redis (hot set, overrides, limits)
 //	serve            proxy ──> gate, tally ──> aggregate ──> mirror, all in one process
 //
-// Every long-running part has Run(ctx). [Stages] owns their goroutines and
+// Every long-running part has Run(ctx). [lifecycle.Stages] owns their goroutines and
 // stops them from the sources to the sinks, so that nothing received is lost.
 package run
+
+import "github.com/hotparam/pipeline/internal/lifecycle"
+
+// Stages and the stages, as the wiring below names them.
+type Stages = lifecycle.Stages
+
+const (
+	Sources = lifecycle.Sources
+	Sums    = lifecycle.Sums
+	Sinks   = lifecycle.Sinks
+)

@@ -1,4 +1,7 @@
-package run
+// Package lifecycle runs the parts of a program and stops them in order: first
+// what takes something in, then what holds sums, last what sends them out. Each
+// stage ends when the one before has returned, so what was received is sent.
+package lifecycle
 
 import (
 	"context"
@@ -92,7 +95,7 @@ func (s *Stages) start(stage Stage, failed chan<- error) func(context.Context) e
 		case <-done:
 			return nil
 		case <-grace.Done():
-			return errors.New("run: a part did not stop in time; what it held is lost")
+			return errors.New("lifecycle: a part did not stop in time; what it held is lost")
 		}
 	}
 }
