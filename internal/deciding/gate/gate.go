@@ -142,13 +142,26 @@ func New(cfg Config) *Gate {
 // call once made is bounded by Config.Budget and not by ctx.
 func (g *Gate) Ask(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
 	a := g.begin(now, req)
-	if g.counter != nil {
-		second := now.Unix()
-		for i := range a.matches {
-			g.counter.AddFrom(a.matches[i].Key, second, 1, req.Client)
-		}
-	}
+	g.count(a)
 	return g.finish(ctx, a)
+}
+
+// Count counts the request under its keys without deciding.
+func (g *Gate) Count(now time.Time, req *hottype.Request) {
+	a := g.begin(now, req)
+	g.count(a)
+	a.reset()
+	g.asks.Put(a)
+}
+
+func (g *Gate) count(a *ask) {
+	if g.counter == nil {
+		return
+	}
+	second := a.now.Unix()
+	for i := range a.matches {
+		g.counter.AddFrom(a.matches[i].Key, second, 1, a.req.Client)
+	}
 }
 
 // Decide decides without counting. Most callers want Ask.

@@ -42,11 +42,13 @@ func Open(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	return newClient(redis.NewUniversalClient(options), cfg), nil
+}
+
+// newClient makes a client of connections that are its own.
+func newClient(rdb redis.UniversalClient, cfg Config) *Client {
 	c := &Client{
-		rdb:     redis.NewUniversalClient(options),
+		rdb:     rdb,
 		keys:    newKeys(cfg.Namespace),
 		cfg:     cfg,
 		log:     cfg.Log,
@@ -59,7 +61,7 @@ func Open(cfg Config) (*Client, error) {
 		cluster.AddHook(&reloader{cluster: cluster})
 		c.cluster = newClusterLimiter(c, cfg.Namespace)
 	}
-	return c, nil
+	return c
 }
 
 // Close ends all connections. Followers and reporters must have returned, or

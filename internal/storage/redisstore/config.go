@@ -22,6 +22,10 @@ type Config struct {
 	// redis://user:password@host:port/db, rediss:// with TLS, unix:///path.
 	// What the URL says wins over the fields. Default 127.0.0.1:6379.
 	Addrs []string
+	// Like, if set, is a client of the caller's, a *redis.Client or a
+	// *redis.ClusterClient. Its address, credentials, TLS and dialer are taken and those
+	// here ignored; the client itself is not used, see takeFrom.
+	Like redis.UniversalClient
 	// Cluster asks for the cluster protocol with a single address too. Several
 	// addresses always mean a cluster.
 	Cluster  bool
@@ -78,6 +82,12 @@ func (cfg Config) resolve() (Config, *redis.UniversalOptions, error) {
 	if cfg.PoolSize == 0 {
 		cfg.PoolSize = defaultPoolSize
 	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Like != nil {
+		return cfg.resolveLike()
+	}
 	cfg, err := cfg.parseAddrs()
 	if err != nil {
 		return cfg, nil, err
@@ -86,6 +96,19 @@ func (cfg Config) resolve() (Config, *redis.UniversalOptions, error) {
 		return cfg, nil, err
 	}
 	return cfg, cfg.options(), nil
+}
+
+// resolveLike is the end of resolve where Redis is where a client of the caller's says.
+func (cfg Config) resolveLike() (Config, *redis.UniversalOptions, error) {
+	o := cfg.options()
+	if err := takeFrom(o, cfg.Like); err != nil {
+		return cfg, nil, err
+	}
+	cfg.Addrs, cfg.DB, cfg.Cluster = o.Addrs, o.DB, o.IsClusterMode
+	if err := cfg.validate(); err != nil {
+		return cfg, nil, err
+	}
+	return cfg, o, nil
 }
 
 func (cfg Config) validate() error {

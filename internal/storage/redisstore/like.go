@@ -1,0 +1,44 @@
+package redisstore
+
+import (
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// takeFrom sets in o where Redis is and who we are from the caller's client.
+//
+// The store does not use that client itself. A decision has to come within its
+// budget whatever Redis does, for which connections must honour contexts, be made
+// once, be watched, and send scripts once (see options, dialer, once): as options or
+// hooks of the caller's client these would change the caller's own calls, and
+// without them a Redis that hangs would hold decisions for seconds. So the store
+// has connections of its own, and closes only those.
+func takeFrom(o *redis.UniversalOptions, client redis.UniversalClient) error {
+	switch c := client.(type) {
+	case *redis.Client:
+		from := c.Options()
+		o.Addrs, o.DB, o.IsClusterMode = []string{from.Addr}, from.DB, false
+		o.Username, o.Password, o.TLSConfig, o.OnConnect = from.Username, from.Password, from.TLSConfig, from.OnConnect
+		o.CredentialsProvider, o.CredentialsProviderContext = from.CredentialsProvider, from.CredentialsProviderContext
+		o.StreamingCredentialsProvider = from.StreamingCredentialsProvider
+		o.Dialer = from.Dialer // that of a Sentinel client finds the master
+	case *redis.ClusterClient:
+		from := c.Options()
+		if from.ClusterSlots != nil {
+			return fmt.Errorf("redisstore: a ClusterClient with ClusterSlots of its own is not supported")
+		}
+		o.Addrs, o.DB, o.IsClusterMode = from.Addrs, 0, true
+		o.Username, o.Password, o.TLSConfig, o.OnConnect = from.Username, from.Password, from.TLSConfig, from.OnConnect
+		o.CredentialsProvider, o.CredentialsProviderContext = from.CredentialsProvider, from.CredentialsProviderContext
+		o.StreamingCredentialsProvider = from.StreamingCredentialsProvider
+		o.Dialer = from.Dialer
+	default:
+		return fmt.Errorf("redisstore: client %T: want *redis.Client or *redis.ClusterClient; a Ring is not supported, because its servers do not share scripts' keys", client)
+	}
+	if o.Dialer == nil {
+		o.Dialer = baseDialer(o)
+	}
+	o.Dialer = dialer(o.Dialer)
+	return nil
+}
