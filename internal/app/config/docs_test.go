@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 var update = flag.Bool("update", false, "write the settings into docs/configuration.md")
@@ -96,4 +98,12 @@ the file changes and on SIGHUP; settings need a restart, and [a file that change
 		}
 	}
 	return b.String()
+}
+
+// The library leaves the same sections of a file alone as the programs do.
+func TestProgramSectionsAreAll(t *testing.T) {
+	t.Parallel()
+	if got := sections(); !slices.Equal(got, rules.ProgramSections) {
+		t.Errorf("rules.ProgramSections: %q, the programs have %q", rules.ProgramSections, got)
+	}
 }

@@ -1,0 +1,66 @@
+package hotparam
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// Config says how a Pipeline works. The zero value is one process with the
+// default rules: each path with its query is a key, which is hot from 500 requests
+// a second on and is then held to 100.
+type Config struct {
+	// Rules; nil: the default rules.
+	Rules *Rules
+
+	// Redis is where hot keys and overrides come from and where shared limits are
+	// kept; nil: all is in this process. It is a *redis.Client, also of Sentinel, or a
+	// *redis.ClusterClient. It needs StatsD or Sink beside it.
+	//
+	// The client is neither used nor changed nor closed: its options (addresses,
+	// credentials, TLS, dialer) are taken for connections of the pipeline's own, which
+	// are made for short calls without retries. Keep it open while Run runs.
+	Redis redis.UniversalClient
+
+	// StatsD is the address of the aggregator that hears this process's counts,
+	// "host:port" or "unix:/path". Several that share the counts have commas between
+	// them. It needs Redis, by which the hot keys come back.
+	StatsD string
+	// Sink takes the counts in place of StatsD; package kafkasink has one for Kafka.
+	Sink Sink
+
+	// Budget is the longest that one decision waits for Redis; default 20 ms. When it
+	// is over, each rule's on_store_failure decides.
+	Budget time.Duration
+	// Instance names this process in reports; default host, process id and start.
+	Instance string
+	// Log hears of trouble when it begins and when it ends; default slog.Default().
+	Log *slog.Logger
+}
+
+// Sink takes what was counted, about ten times a second, from one goroutine. It
+// should return when ctx ends.
+//
+// The counts belong to the sink once Send returns nil. After an error they must be
+// unchanged, and none of them delivered: they are sent once more, and then dropped
+// and counted in Stats.
+//
+// A Sink that also has Run(ctx context.Context) error is run by Pipeline.Run, and
+// ended when the last counts have been sent to it.
+type Sink interface {
+	Send(ctx context.Context, counts []Count) error
+}
+
+// The plain types of requests, counts and verdicts; package hottype documents their
+// fields.
+type (
+	Request = hottype.Request
+	Client  = hottype.Client
+	Count   = hottype.Count
+	Verdict = hottype.Verdict
+	Hot     = hottype.Hot
+)

@@ -1,0 +1,159 @@
+package hotparam
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/middleware"
+)
+
+// Pipeline counts requests, finds hot keys and limits them. Build it with New, call
+// Run once. All other methods may be called by any number of goroutines, also before
+// Run and after it: requests are then judged by what is known, and a store that is
+// not there by the rules' on_store_failure.
+type Pipeline struct {
+	gate   *gate.Gate
+	hot    *hotset.Mirror
+	tally  *tally.Tally
+	judge  *httplimit.Judge
+	layer  *middleware.Layer
+	stages lifecycle.Stages
+	// delivered is what became of what the tally handed on; nil: it arrived.
+	delivered func() (sent, lost uint64)
+	close     func() error // what New opened; nil: nothing
+	ran       atomic.Bool
+}
+
+// New builds a pipeline. It starts nothing and needs no server to be up; errors
+// are mistakes in cfg.
+func New(cfg Config) (*Pipeline, error) {
+	set := rules.Default()
+	if cfg.Rules != nil {
+		set = cfg.Rules.set
+	}
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	cfg.Instance = cmp.Or(cfg.Instance, instanceName())
+	p := &Pipeline{hot: new(hotset.Mirror)}
+	p.stages.Add(lifecycle.Sources, "requests", p.awaitQuiet)
+	var err error
+	switch counted := cfg.StatsD != "" || cfg.Sink != nil; {
+	case cfg.StatsD != "" && cfg.Sink != nil:
+		err = errors.New("hotparam: StatsD and Sink are both set: want one way for counts")
+	case cfg.Redis == nil && !counted:
+		err = p.alone(cfg, set)
+	case cfg.Redis == nil:
+		err = errors.New("hotparam: StatsD or Sink without Redis: nobody would tell this process what is hot")
+	case !counted:
+		err = errors.New("hotparam: Redis without StatsD or Sink: no aggregator would hear what this process counts")
+	default:
+		err = p.together(cfg, set)
+	}
+	if err != nil {
+		if p.close != nil {
+			_ = p.close() // nothing was made yet
+		}
+		return nil, err
+	}
+	clients := httplimit.NewClients(set.IP.TrustedProxies, "")
+	p.layer = middleware.Build(p.gate, middleware.Options{Clients: clients, Log: cfg.Log})
+	p.judge = httplimit.NewJudge(httplimit.JudgeConfig{Asker: p.gate, Clients: clients, Log: cfg.Log})
+	return p, nil
+}
+
+// Middleware protects a handler: each request is counted and judged before next
+// sees it. One that is over a limit is answered 429 with Retry-After, RateLimit
+// fields and a problem+json body. next gets the server's own ResponseWriter, so
+// flushing and hijacking work as before.
+func (p *Pipeline) Middleware(next http.Handler) http.Handler { return p.layer.Wrap(next) }
+
+// Decide counts and judges a request that did not come through Middleware, such as
+// a call of another protocol. A verdict that allows may ask to Wait first. The error
+// is a negative Cost, or that of a ctx which has ended; nothing is counted then.
+func (p *Pipeline) Decide(ctx context.Context, r Request) (Verdict, error) {
+	if err := ctx.Err(); err != nil {
+		return Verdict{}, fmt.Errorf("hotparam: decide: %w", err)
+	}
+	if r.Cost < 0 {
+		return Verdict{}, fmt.Errorf("hotparam: decide: cost %d: want 0 or more", r.Cost)
+	}
+	return p.judge.Decide(ctx, &r), nil
+}
+
+// Count counts a request that is limited elsewhere, or not at all.
+func (p *Pipeline) Count(r Request) { p.gate.Count(time.Now(), &r) }
+
+// Bounds of the end of Run.
+const (
+	quietFor    = 100 * time.Millisecond // without a request: the servers have stopped
+	quietAtMost = 5 * time.Second
+	stopWithin  = 10 * time.Second // all of it
+)
+
+// Run finds what is hot until ctx ends, and returns after the last count was sent.
+//
+// When ctx ends, requests may still come in while the servers shut down: Run goes on
+// until none has come for 100 ms, for at most 5 s. It returns within 10 s, with nil
+// unless a part failed or did not end in time. What is counted later goes nowhere:
+// to lose nothing for certain, end ctx after http.Server.Shutdown has returned.
+func (p *Pipeline) Run(ctx context.Context) error {
+	if p.ran.Swap(true) {
+		return errors.New("hotparam: Run was called before")
+	}
+	err := p.stages.Run(ctx, stopWithin, slog.New(slog.DiscardHandler))
+	if p.close != nil {
+		err = errors.Join(err, p.close())
+	}
+	if err != nil {
+		return fmt.Errorf("hotparam: run: %w", err)
+	}
+	return nil
+}
+
+// awaitQuiet is the part that stops first: it waits for ctx, and then until no
+// request comes any more.
+func (p *Pipeline) awaitQuiet(ctx context.Context) error {
+	<-ctx.Done()
+	tick := time.NewTicker(quietFor)
+	defer tick.Stop()
+	before := p.tally.Stats().Added
+	for range quietAtMost / quietFor {
+		<-tick.C
+		now := p.tally.Stats().Added
+		if now == before {
+			break
+		}
+		before = now
+	}
+	return nil
+}
+
+// instanceName is one that no other process has and that a person can trace.
+func instanceName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host"
+	}
+	return fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().Unix())
+}
+
+// check refuses rules that so many counters could not keep.
+func check(set *rules.Set) error {
+	if err := detect.Check(set, detect.Options{}); err != nil {
+		return fmt.Errorf("hotparam: %w", err)
+	}
+	return nil
+}
