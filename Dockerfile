@@ -6,7 +6,8 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o /out/ \
+ARG VERSION=devel
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/hotparam/pipeline/internal/app/config.release=$VERSION" -o /out/ \
     ./cmd/collector ./cmd/aggregator ./cmd/limiter-sidecar ./cmd/hotparam && mkdir /state
 
 FROM scratch

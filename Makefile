@@ -2,8 +2,9 @@
 .DEFAULT_GOAL := help
 GO ?= go
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
 
-.PHONY: help demo build test test-long race integration mutate lint bench peers fuzz upstreams clean
+.PHONY: help demo build test test-long race integration mutate lint bench peers fuzz upstreams snapshot clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -58,6 +59,10 @@ UPSTREAMS ?= bin/upstreams
 upstreams: ## ask real frameworks how they read request targets, and compare with the table of the presets; installs them
 	test/upstreams/setup.sh $(UPSTREAMS)
 	cd test/upstreams && $(GO) vet ./... && $(GO) run . -dir ../../$(UPSTREAMS)
+
+snapshot: ## the release's binaries for this machine, into dist/, by the release's configuration
+	$(GO) run $(GORELEASER) check
+	$(GO) run $(GORELEASER) build --snapshot --clean --single-target
 
 clean: ## what build made
 	rm -rf bin dist

@@ -2,9 +2,15 @@ package config
 
 import "runtime/debug"
 
-// Version is the module's version as the go command stamped it, "devel" for a
-// build from a checkout.
+// release is the version that a release was built as, set by the linker (.goreleaser.yaml).
+var release string
+
+// Version is the version of a release, else that of the module as the go command
+// stamped it, else "devel" for a build from a checkout.
 func Version() string {
+	if release != "" {
+		return release
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
 		return "devel"
