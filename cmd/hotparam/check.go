@@ -85,7 +85,7 @@ const defaultWindow = 5 * time.Second
 
 func (c *checkCmd) aim(set *rules.Set, names canon.Names) preflight.Aim {
 	aim := preflight.Aim{
-		Window: defaultWindow, Plain: c.Names.Style == "plain", Budget: c.Gate.Budget, Hold: c.Detect.Hold,
+		Window: defaultWindow, Plain: c.Names.Style == "plain", Budget: c.Gate.Budget, HotTTL: c.Detect.HotTTL,
 		Lateness: c.Detect.Lateness, FromGraphite: c.Graphite.URL != "", Prefix: c.Graphite.Prefix,
 	}
 	key := hottype.Key("topic?id=42")
@@ -146,8 +146,8 @@ func (c *checkCmd) senders() preflight.Senders {
 	}
 	switch {
 	case s.Graphite: // its own finding
-	case c.Tally.Clients <= 0:
-		s.Nameless = "tally.clients: 0"
+	case c.Tally.TrackClients <= 0:
+		s.Nameless = "tally.track_clients: 0"
 	case !c.StatsD.Sets && len(c.Kafka.Brokers) == 0:
 		s.Nameless = "statsd.sets: false"
 	}

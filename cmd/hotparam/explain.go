@@ -165,8 +165,8 @@ func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
 		return append(out, strings.TrimSuffix(text, " then")+" never limited")
 	}
 	text += fmt.Sprintf(" %s (%s, %s)", specText(lim.Spec), lim.Scope, lim.Mode)
-	if lim.Trial != nil {
-		text += "; on trial: " + specText(*lim.Trial)
+	if lim.Candidate != nil {
+		text += "; candidate: " + specText(*lim.Candidate)
 	}
 	return append(out, text)
 }

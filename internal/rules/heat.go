@@ -23,9 +23,9 @@ func LeastCount(product float64) int64 {
 // a Rate.
 func (h Heat) Threshold() int64 { return LeastCount(h.RateMark()) }
 
-// CoolBelow is the count within Window under which a key that is hot by Rate may
+// ReleaseBelow is the count within Window under which a key that is hot by Rate may
 // cool.
-func (h Heat) CoolBelow() int64 { return LeastCount(h.RateMark() * h.CoolRatio) }
+func (h Heat) ReleaseBelow() int64 { return LeastCount(h.RateMark() * h.ReleaseRatio) }
 
 // RateMark and LeastMark are how many requests Rate and MinRate are within
 // Window, not rounded.

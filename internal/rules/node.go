@@ -48,16 +48,20 @@ func (v value) mapping(fs fields) map[string]value {
 		key, node := v.node.Content[i], v.node.Content[i+1]
 		f := v.at(key.Value)
 		f.node = key
-		read, known := fs[key.Value]
-		if before, twice := got[key.Value]; twice {
+		name := f.currentName(key.Value, fs)
+		read, known := fs[name]
+		if before, twice := got[name]; twice && before.path == f.path {
 			f.fail("stands twice, first in line %d", before.node.Line)
+			continue
+		} else if twice {
+			f.fail("is the same field as %s in line %d; keep one", before.path, before.node.Line)
 			continue
 		}
 		if key.Kind != yaml.ScalarNode || !known {
 			f.fail("unknown field%s", Suggest(key.Value, slices.Sorted(maps.Keys(fs))))
 			continue
 		}
-		got[key.Value] = f
+		got[name] = f
 		f.node = node
 		if node.Kind == yaml.AliasNode || node.Anchor != "" {
 			f.fail("anchors and aliases are not supported; write the value out")
@@ -68,6 +72,18 @@ func (v value) mapping(fs fields) map[string]value {
 		}
 	}
 	return got
+}
+
+// currentName gives the name that a field of fs has now, and warns if it is written
+// by its old one.
+func (v value) currentName(written string, fs fields) string {
+	name, old := CurrentName(written)
+	if _, has := fs[name]; !old || !has {
+		return written
+	}
+	v.report.warnings = append(v.report.warnings, &Error{v.report.file, v.node.Line, v.path,
+		"is an old spelling and is still read; write " + name})
+	return name
 }
 
 // list reads each entry of a list. An empty value is a list without entries.

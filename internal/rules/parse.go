@@ -48,6 +48,9 @@ func Parse(file string, data []byte, sections ...string) (*Set, error) {
 	if err := p.report.err(); err != nil {
 		return nil, err
 	}
+	for _, w := range p.report.warnings {
+		p.set.Warnings = append(p.set.Warnings, w.Error())
+	}
 	if err := p.set.compile(); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}

@@ -33,19 +33,19 @@ type amounts struct {
 
 func (a *amounts) fields() fields {
 	return fields{
-		"rate":    func(v value) { a.rate = v.rate() },
-		"burst":   func(v value) { a.burst, a.written = v.integer(0, maxAmount), v },
-		"initial": func(v value) { a.initial = v.integer(0, maxAmount) },
-		"delay":   func(v value) { a.delay = v.integer(0, maxAmount) },
-		"nodelay": func(v value) { a.nodelay = v.boolean() },
-		"limit":   func(v value) { a.limit = v.integer(1, maxAmount) },
-		"buckets": func(v value) { a.buckets = v.integer(1, 1000) },
-		"window":  func(v value) { a.window = v.duration(time.Millisecond, 24*time.Hour, time.Millisecond) },
+		"rate":           func(v value) { a.rate = v.rate() },
+		"burst":          func(v value) { a.burst, a.written = v.integer(0, maxAmount), v },
+		"initial_tokens": func(v value) { a.initial = v.integer(0, maxAmount) },
+		"delay":          func(v value) { a.delay = v.integer(0, maxAmount) },
+		"nodelay":        func(v value) { a.nodelay = v.boolean() },
+		"limit":          func(v value) { a.limit = v.integer(1, maxAmount) },
+		"buckets":        func(v value) { a.buckets = v.integer(1, 1000) },
+		"window":         func(v value) { a.window = v.duration(time.Millisecond, 24*time.Hour, time.Millisecond) },
 	}
 }
 
 // amountNames are all fields of amounts, in the order of complaints.
-var amountNames = []string{"rate", "burst", "limit", "window", "buckets", "initial", "delay", "nodelay"}
+var amountNames = []string{"rate", "burst", "limit", "window", "buckets", "initial_tokens", "delay", "nodelay"}
 
 // algorithms are those that a limit may name, first of all the one it has when it
 // names none, with the amounts of each: the first need, the rest may be left out.
@@ -54,7 +54,7 @@ var algorithms = []struct {
 	needs int
 	has   []string
 }{
-	{limit.TokenBucket, 1, []string{"rate", "burst", "initial"}},
+	{limit.TokenBucket, 1, []string{"rate", "burst", "initial_tokens"}},
 	{limit.GCRA, 1, []string{"rate", "burst"}},
 	{limit.LeakyBucket, 1, []string{"rate", "burst", "delay", "nodelay"}},
 	{limit.FixedWindow, 2, []string{"limit", "window"}},
@@ -113,9 +113,9 @@ func (a *amounts) spec(v value, got map[string]value, algorithm limit.Algorithm)
 	if algorithm == limit.BucketedWindow {
 		s.Buckets = cmp.Or(a.buckets, defaultBuckets)
 	}
-	if w, ok := got["initial"]; ok {
+	if w, ok := got["initial_tokens"]; ok {
 		if a.initial > s.Burst {
-			w.fail("initial %d is more than the burst, %d", a.initial, s.Burst)
+			w.fail("initial_tokens %d is more than the burst, %d", a.initial, s.Burst)
 			return s
 		}
 		s.Lack = s.Burst - a.initial
@@ -142,7 +142,7 @@ func (v value) limit() (Limit, []ValueLimit) {
 	fs["mode"] = func(v value) { l.Mode = hottype.Mode(v.word("enforce", "shadow")) }
 	fs["scope"] = func(v value) { l.Scope = v.scope() }
 	fs["on_store_failure"] = func(v value) { l.OnStoreFailure = v.failurePolicy() }
-	fs["trial"] = func(v value) { l.Trial = v.trial() }
+	fs["candidate"] = func(v value) { l.Candidate = v.candidate() }
 	a.manners.fields(fs)
 	fs["values"] = func(v value) { v.list(func(v value) { values = append(values, v) }) }
 	got := v.mapping(fs)

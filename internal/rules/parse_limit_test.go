@@ -32,7 +32,7 @@ func TestParseAlgorithms(t *testing.T) {
 		"algorithm: leaky_bucket, rate: 5, burst: 8, delay: 3, values: [{key: 'topic?id=1', rate: 3, burst: 4}]": {
 			{Algorithm: limit.GCRA, Limit: 5, Window: second, Burst: 3, Wait: second},
 			{Algorithm: limit.GCRA, Limit: 3, Window: second, Burst: 3, Wait: 333_334 * time.Microsecond}},
-		"rate: 5, burst: 8, initial: 0, wait: 1s, block: 2s, block_max: 4s, values: [{key: 'topic?id=1', rate: 3, initial: 1}]": {
+		"rate: 5, burst: 8, initial_tokens: 0, wait: 1s, block: 2s, block_max: 4s, values: [{key: 'topic?id=1', rate: 3, initial_tokens: 1}]": {
 			{Algorithm: limit.TokenBucket, Limit: 5, Window: second, Burst: 8, Lack: 8, Wait: second, Block: 2 * second, BlockMax: 4 * second},
 			{Algorithm: limit.TokenBucket, Limit: 3, Window: second, Burst: 3, Lack: 2, Wait: second, Block: 2 * second, BlockMax: 4 * second}},
 		"algorithm: fixed_window, limit: 5, window: 1s, values: [{key: 'topic?id=1', limit: 6}]": {
@@ -61,9 +61,9 @@ func TestParseAlgorithms(t *testing.T) {
 // A trial is a limit of its own.
 func TestParseTrial(t *testing.T) {
 	t.Parallel()
-	r := mustParse(t, "rules:\n  - {name: topic, params: [id], hot: {rate: 1}, limit: {rate: 5, block: 1s, trial: {algorithm: fixed_window, limit: 7, window: 1s}}}\n").Rules[0]
+	r := mustParse(t, "rules:\n  - {name: topic, params: [id], hot: {rate: 1}, limit: {rate: 5, block: 1s, candidate: {algorithm: fixed_window, limit: 7, window: 1s}}}\n").Rules[0]
 	want := limit.Spec{Algorithm: limit.FixedWindow, Limit: 7, Window: time.Second}
-	if r.Limit.Trial == nil || *r.Limit.Trial != want {
-		t.Errorf("%+v, want %+v", r.Limit.Trial, want)
+	if r.Limit.Candidate == nil || *r.Limit.Candidate != want {
+		t.Errorf("%+v, want %+v", r.Limit.Candidate, want)
 	}
 }

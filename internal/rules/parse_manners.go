@@ -54,8 +54,8 @@ func (m *manners) blocks(fs fields) {
 	fs["block_max"] = func(v value) { m.blockMax = v.duration(0, maxBlock, time.Millisecond) }
 }
 
-// trial reads a limit that is judged beside the live one and never acts.
-func (v value) trial() *limit.Spec {
+// candidate reads a limit that is judged beside the live one and never acts.
+func (v value) candidate() *limit.Spec {
 	a := amounts{delay: -1}
 	algorithm := algorithms[0].name
 	fs := a.fields()

@@ -12,10 +12,10 @@ import (
 
 // The defaults of a rule's heat.
 const (
-	defaultWindow    = 5 * time.Second
-	defaultCool      = 10 * time.Second
-	defaultCoolRatio = 0.7
-	defaultMaxHot    = 1000
+	defaultWindow       = 5 * time.Second
+	defaultCooldown     = 10 * time.Second
+	defaultReleaseRatio = 0.7
+	defaultMaxHot       = 1000
 )
 
 var (
@@ -25,7 +25,7 @@ var (
 )
 
 func defaultHeat() Heat {
-	return Heat{Window: defaultWindow, Cool: defaultCool, CoolRatio: defaultCoolRatio, MaxHot: defaultMaxHot}
+	return Heat{Window: defaultWindow, Cooldown: defaultCooldown, ReleaseRatio: defaultReleaseRatio, MaxHot: defaultMaxHot}
 }
 
 // noLimit is the limit of a rule that only detects.
@@ -134,15 +134,15 @@ func (v value) duplicates() canon.Duplicates {
 func (v value) heat() Heat {
 	h := defaultHeat()
 	got := v.mapping(fields{
-		"rate":       func(v value) { h.Rate = v.rate().perSecond() },
-		"share":      func(v value) { h.Share = v.fraction() },
-		"surge":      func(v value) { h.Surge = v.times() },
-		"min_rate":   func(v value) { h.MinRate = v.rate().perSecond() },
-		"max_rate":   func(v value) { h.MaxRate = v.rate().perSecond() },
-		"window":     func(v value) { h.Window = v.duration(time.Second, 10*time.Minute, time.Second) },
-		"cool":       func(v value) { h.Cool = v.duration(0, time.Hour, time.Millisecond) },
-		"cool_ratio": func(v value) { h.CoolRatio = v.fraction() },
-		"max_hot":    func(v value) { h.MaxHot = int(v.integer(0, 1_000_000)) },
+		"rate":          func(v value) { h.Rate = v.rate().perSecond() },
+		"share":         func(v value) { h.Share = v.fraction() },
+		"surge":         func(v value) { h.Surge = v.times() },
+		"min_rate":      func(v value) { h.MinRate = v.rate().perSecond() },
+		"max_rate":      func(v value) { h.MaxRate = v.rate().perSecond() },
+		"window":        func(v value) { h.Window = v.duration(time.Second, 10*time.Minute, time.Second) },
+		"cooldown":      func(v value) { h.Cooldown = v.duration(0, time.Hour, time.Millisecond) },
+		"release_ratio": func(v value) { h.ReleaseRatio = v.fraction() },
+		"max_hot":       func(v value) { h.MaxHot = int(v.integer(0, 1_000_000)) },
 		// Crowds are known exactly up to 32 clients.
 		"min_clients": func(v value) { h.MinClients = int(v.integer(0, 32)) },
 	})

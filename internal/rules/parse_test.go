@@ -22,7 +22,7 @@ rules:
   - name: topic
     match: {path: "/topic", methods: [GET], hosts: []}
     params: [id]
-    hot:   {rate: 200, window: 5s, cool: 10s, max_hot: 1000}
+    hot:   {rate: 200, window: 5s, cooldown: 10s, max_hot: 1000}
     limit:
       {algorithm: token_bucket, rate: 100, burst: 200, block: 0s, wait: 0s, mode: enforce, on_store_failure: local,
        values: [{key: "topic?id=42", rate: 500, burst: 1000}]}
@@ -31,7 +31,7 @@ rules:
     params: [path.lang, header.x-tier, {name: q, fold: true, duplicates: first}, {name: page, integer: true}]
     continue: true
     malformed: deny
-    hot: {rate: 30/m, window: 60s, cool_ratio: 0.5}
+    hot: {rate: 30/m, window: 60s, release_ratio: 0.5}
     limit: {algorithm: sliding_window, limit: 60, window: 1m, mode: shadow, scope: instance, on_store_failure: closed}
   - name: "*"
     params: ["*"]
@@ -82,7 +82,7 @@ func TestParse(t *testing.T) {
 		{"match", topic.Match, Pattern{Path: "/topic", Methods: []string{"GET"}}},
 		{"params", topic.Params, []Param{{"id", canon.Normal{Duplicates: canon.DuplicatesEach}}}},
 		{"all parameters", all.Params, []Param{{Name: "*"}}},
-		{"hot", topic.Hot, Heat{Rate: 200, Window: 5 * time.Second, Cool: 10 * time.Second, CoolRatio: 0.7, MaxHot: 1000}},
+		{"hot", topic.Hot, Heat{Rate: 200, Window: 5 * time.Second, Cooldown: 10 * time.Second, ReleaseRatio: 0.7, MaxHot: 1000}},
 		{"limit", topic.Limit, topicLimit},
 		{"values", topic.Values, []ValueLimit{{"topic?id=42", valueLimit}}},
 		{"a value's limit", topic.LimitFor("topic?id=42"), valueLimit},
@@ -92,7 +92,7 @@ func TestParse(t *testing.T) {
 		{"hosts", search.Match.Hosts, []string{"example.com"}},
 		{"normalisation", search.Params, []Param{{Name: "path.lang"}, {Name: "header.x-tier"},
 			{"q", canon.Normal{Fold: true, Duplicates: canon.DuplicatesFirst}}, {"page", canon.Normal{Integer: canon.IntegerDecimal, Duplicates: canon.DuplicatesEach}}}},
-		{"hot per minute", search.Hot, Heat{Rate: 0.5, Window: time.Minute, Cool: 10 * time.Second, CoolRatio: 0.5, MaxHot: 1000}},
+		{"hot per minute", search.Hot, Heat{Rate: 0.5, Window: time.Minute, Cooldown: 10 * time.Second, ReleaseRatio: 0.5, MaxHot: 1000}},
 		{"window limit", search.Limit, Limit{Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 60, Window: time.Minute},
 			Set: true, Mode: hottype.ModeShadow, Scope: ScopeInstance, OnStoreFailure: FailClosed}},
 		{"catch-all", all.AllQuery && all.IsCatchAll() && !all.Limit.Set, true},
@@ -156,12 +156,12 @@ func TestHeatIsCountedInWholeRequests(t *testing.T) {
 		h         Heat
 		hot, cool int64
 	}{
-		{Heat{Rate: 200, Window: 5 * time.Second, CoolRatio: 0.7}, 1000, 700},
-		{Heat{Rate: 1.1, Window: 10 * time.Second, CoolRatio: 1}, 11, 11},
-		{Heat{Rate: 0.5, Window: 5 * time.Second, CoolRatio: 0.5}, 3, 2},
-		{Heat{Rate: 7. / 86400, Window: time.Second, CoolRatio: 0.7}, 1, 1},
+		{Heat{Rate: 200, Window: 5 * time.Second, ReleaseRatio: 0.7}, 1000, 700},
+		{Heat{Rate: 1.1, Window: 10 * time.Second, ReleaseRatio: 1}, 11, 11},
+		{Heat{Rate: 0.5, Window: 5 * time.Second, ReleaseRatio: 0.5}, 3, 2},
+		{Heat{Rate: 7. / 86400, Window: time.Second, ReleaseRatio: 0.7}, 1, 1},
 	} {
-		if hot, cool := c.h.Threshold(), c.h.CoolBelow(); hot != c.hot || cool != c.cool {
+		if hot, cool := c.h.Threshold(), c.h.ReleaseBelow(); hot != c.hot || cool != c.cool {
 			t.Errorf("%+v: %d, %d, want %d, %d", c.h, hot, cool, c.hot, c.cool)
 		}
 	}
@@ -199,7 +199,7 @@ func TestDocumentation(t *testing.T) {
 
 // allFields are the fields that the reference has to describe.
 var allFields = strings.Fields(`namespace rules ip classes overrides limits name match path methods hosts params ignore continue
-	hot limit malformed fold trim integer duplicates upstream rate window cool cool_ratio max_hot min_clients algorithm burst mode scope on_store_failure block wait
+	hot limit malformed fold trim integer duplicates upstream rate window cooldown release_ratio candidate initial_tokens max_hot min_clients algorithm burst mode scope on_store_failure block wait
 	values key fixed sliding consistency trusted_proxies exempt header pattern upstream id action until schedule from for zone reason author
 	pairs name_bytes value_bytes query_bytes`)
 

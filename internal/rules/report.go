@@ -34,8 +34,9 @@ const maxErrors = 10
 
 // report collects errors, so that one run shows most of what is wrong.
 type report struct {
-	file   string
-	errors []*Error
+	file     string
+	errors   []*Error
+	warnings []*Error
 }
 
 // err joins the first errors by line.

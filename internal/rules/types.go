@@ -26,6 +26,9 @@ type Set struct {
 	Limits    canon.Limits
 	// Upstream is what the file says of the upstream, for rules that say nothing.
 	Upstream upstream.Traits
+	// Warnings are about what is read and should be written differently, each
+	// with file and line: fields by their old names.
+	Warnings []string
 
 	index matcher // compiled from Rules
 }
@@ -105,11 +108,11 @@ type Heat struct {
 	Surge float64
 	// MinRate in requests per second is what a key must have for Share and
 	// Surge to say anything.
-	MinRate   float64
-	Window    time.Duration // whole seconds
-	Cool      time.Duration // how long below CoolRatio of every threshold before it is cold
-	CoolRatio float64
-	MaxHot    int // 0: no cap of the rule's own
+	MinRate      float64
+	Window       time.Duration // whole seconds
+	Cooldown     time.Duration // how long below ReleaseRatio of every threshold before it is cold
+	ReleaseRatio float64
+	MaxHot       int // 0: no cap of the rule's own
 	// MaxRate is how many requests per second the rule is expected to get at
 	// most, all keys together; 0: not stated.
 	MaxRate float64
@@ -125,9 +128,9 @@ type Limit struct {
 	// Spec; its Limit is 0 and Set false where the rule only detects.
 	Spec limit.Spec
 	Set  bool
-	// Trial, if any, is judged beside Spec, as if it were in its place, and
+	// Candidate, if any, is judged beside Spec, as if it were in its place, and
 	// never acts.
-	Trial          *limit.Spec
+	Candidate      *limit.Spec
 	Mode           hottype.Mode
 	Scope          Scope
 	OnStoreFailure FailurePolicy

@@ -92,7 +92,7 @@ func TestFrozenAggregatorDisarmsNobody(t *testing.T) {
 	held("before", time.Second)
 
 	aggregator.Signal(syscall.SIGSTOP)
-	held("frozen", 16*time.Second) // three times detect.hold and more
+	held("frozen", 16*time.Second) // three times detect.hot_ttl and more
 	if said := sidecar.Said(); strings.Count(said, "fallen silent") != 1 || !strings.Contains(said, "publisher=alone") {
 		t.Error("the limiter does not say once that the aggregator is silent")
 	}

@@ -25,7 +25,7 @@ func TestAHotValueBesideRandomOnes(t *testing.T) {
 	addr, admin := program.FreeAddr(t), program.FreeAddr(t)
 	config := write(t, "hotparam.yaml", `
 rules:
-  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 20, window: 1s, cool: 1m}, limit: {rate: 5, burst: 5}}
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 20, window: 1s, cooldown: 1m}, limit: {rate: 5, burst: 5}}
 `)
 	launch(t, "hotparam", "serve", "--config", config, "--upstream", upstream.URL, "--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir())
 	ready(t, admin)

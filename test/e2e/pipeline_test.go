@@ -24,7 +24,7 @@ rules:
   - name: topic
     match: {path: "/topic"}
     params: [id]
-    hot:   {rate: 50, window: 2s, cool: 2s}
+    hot:   {rate: 50, window: 2s, cooldown: 2s}
     limit: {algorithm: token_bucket, rate: 40, burst: 40}
 ip:
   fixed:   {limit: 100000, window: 1s}

@@ -23,7 +23,7 @@ func TestAggregatorsShareATopic(t *testing.T) {
 	start := func(id string) (*program.Process, string) {
 		admin := program.FreeAddr(t)
 		p := launch(t, "aggregator", append(in, "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", id,
-			"--kafka.session-timeout", session.String(), "--admin.listen", admin)...)
+			"--kafka.session_timeout", session.String(), "--admin.listen", admin)...)
 		ready(t, admin)
 		return p, admin
 	}

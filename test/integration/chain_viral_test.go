@@ -27,7 +27,7 @@ rules:
   - name: topic
     match: {path: "/topic"}
     params: [id]
-    hot:   {rate: 100, window: 2s, cool: 4s}
+    hot:   {rate: 100, window: 2s, cooldown: 4s}
     limit: {algorithm: token_bucket, rate: 1, burst: 1}
 `
 

@@ -1,10 +1,15 @@
 package config
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -70,12 +75,16 @@ func settingsText(t *testing.T) string {
 			rows[f.Name].programs = append(rows[f.Name].programs, p.name)
 		}
 	}
+	comments := fieldComments(t)
 	var b strings.Builder
 	b.WriteString(`
 A setting comes from its flag (` + "`--redis.addr`" + `), else its environment variable (` + "`HOTPARAM_REDIS_ADDR`" + `), else the file, else
 its default. In the file it stands in the section before the dot:
 
 ` + "```yaml\nredis: {addr: [\"127.0.0.1:6379\"]}\ntally: {flush: 100ms}\n```" + `
+
+Some settings and fields of the rules had other names before, and settings were written with hyphens (` + "`max-rate`" + `). The old spelling
+is still read; a warning in the log names it and the new one. Both at once is an error.
 
 One file serves all programs. Unknown settings are errors even for programs that would not use them. Rules are read again when
 the file changes and on SIGHUP; settings need a restart, and [a file that changes one is refused](#reading-it-again) until then.
@@ -93,7 +102,7 @@ the file changes and on SIGHUP; settings need a restart, and [a file that change
 			} else if def != "" {
 				def = "`" + def + "`"
 			}
-			help, _, _ := strings.Cut(f.Help, " (default: ")
+			help := cmp.Or(comments[f.Tag.Get("help")], f.Help)
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, def, strings.Join(rows[name].programs, ", "), strings.ReplaceAll(help, "|", "\\|"))
 		}
 	}
@@ -106,4 +115,31 @@ func TestProgramSectionsAreAll(t *testing.T) {
 	if got := sections(); !slices.Equal(got, rules.ProgramSections) {
 		t.Errorf("rules.ProgramSections: %q, the programs have %q", rules.ProgramSections, got)
 	}
+}
+
+// fieldComments are the doc comments of the fields of settings, by their help tag,
+// which no two fields with different comments share.
+func fieldComments(t *testing.T) map[string]string {
+	t.Helper()
+	comments := map[string]string{}
+	for _, name := range []string{"settings.go", "sections.go"} {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			field, ok := n.(*ast.Field)
+			if !ok || field.Tag == nil || field.Doc == nil {
+				return true
+			}
+			help := reflect.StructTag(strings.Trim(field.Tag.Value, "`")).Get("help")
+			text := strings.Join(strings.Fields(field.Doc.Text()), " ")
+			if before := comments[help]; before != "" && before != text {
+				t.Errorf("%s: two fields have the help %q: %q and %q", name, help, before, text)
+			}
+			comments[help] = text
+			return true
+		})
+	}
+	return comments
 }

@@ -27,6 +27,8 @@ type file struct {
 	loaded bool
 	values map[string]*yaml.Node // "redis.addr" -> its node
 	errs   []error
+	// warnings name the old spellings in the file and in the environment.
+	warnings []string
 }
 
 var _ kong.Resolver = (*file)(nil)
@@ -42,8 +44,17 @@ func (f *file) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, e
 		f.loaded = true
 		f.load(configPath(ctx))
 	}
+	isSet := envSet(flag)
+	value, warning, err := fromOldVariable(flag.Name, isSet)
+	if err != nil {
+		f.errs = append(f.errs, err)
+	}
+	if value != nil {
+		f.warnings = append(f.warnings, warning)
+		return value, nil
+	}
 	node, ok := f.values[flag.Name]
-	if !ok || envSet(flag) {
+	if !ok || isSet {
 		return nil, nil
 	}
 	return flagText(node)
@@ -87,7 +98,7 @@ func (f *file) take(path string, data []byte) {
 	// What is no YAML package rules reports: it reads the same bytes and says
 	// where the error is.
 	if top := topLevel(data); top != nil {
-		f.values, f.errs = settings(path, top)
+		f.settings(top)
 	}
 }
 
@@ -101,39 +112,51 @@ func topLevel(data []byte) *yaml.Node {
 }
 
 // settings collects the leaves of all sections that belong to programs.
-func settings(path string, top *yaml.Node) (map[string]*yaml.Node, []error) {
-	known := knownFlags()
-	values := make(map[string]*yaml.Node)
-	var errs []error
+func (f *file) settings(top *yaml.Node) {
+	f.values = map[string]*yaml.Node{}
+	spelled := map[string]string{} // the first spelling of each setting
 	for i := 0; i+1 < len(top.Content); i += 2 {
 		section, body := top.Content[i], top.Content[i+1]
 		if slices.Contains(ruleSections, section.Value) || !isSection(section.Value) {
 			continue // rules reports unknown sections, with its own suggestions
 		}
 		if body.Kind != yaml.MappingNode {
-			errs = append(errs, fmt.Errorf("%s:%d: %s: must be a mapping of settings", path, body.Line, section.Value))
+			f.fail(body.Line, section.Value, errors.New("must be a mapping of settings"))
 			continue
 		}
 		for j := 0; j+1 < len(body.Content); j += 2 {
-			// The rules are written with underscores, flags with hyphens: both will do.
-			name := section.Value + "." + strings.ReplaceAll(body.Content[j].Value, "_", "-")
-			flag := known[name]
-			if values[name] != nil {
-				errs = append(errs, fmt.Errorf("%s:%d: %s: stands twice", path, body.Content[j].Line, name))
-				continue
-			}
-			if flag == nil {
-				errs = append(errs, fmt.Errorf("%s:%d: %s: unknown setting%s", path, body.Content[j].Line, name, rules.Suggest(name, slices.Sorted(maps.Keys(known)))))
-				continue
-			}
-			if err := check(flag, body.Content[j+1]); err != nil {
-				errs = append(errs, fmt.Errorf("%s:%d: %s: %w", path, body.Content[j].Line, name, err))
-				continue
-			}
-			values[name] = body.Content[j+1]
+			f.setting(section.Value+"."+body.Content[j].Value, body.Content[j].Line, body.Content[j+1], spelled)
 		}
 	}
-	return values, errs
+}
+
+// setting takes one leaf, whose name may be an old spelling.
+func (f *file) setting(spelling string, line int, value *yaml.Node, spelled map[string]string) {
+	known, name := knownFlags(), currentName(spelling)
+	first, twice := spelled[name]
+	switch {
+	case known[name] == nil:
+		f.fail(line, spelling, fmt.Errorf("unknown setting%s", rules.Suggest(name, slices.Sorted(maps.Keys(known)))))
+		return
+	case twice && first == spelling:
+		f.fail(line, spelling, errors.New("stands twice"))
+		return
+	case twice:
+		f.fail(line, spelling, both(first, spelling))
+		return
+	case name != spelling:
+		f.warnings = append(f.warnings, renamed(fmt.Sprintf("%s:%d: %s", f.path, line, spelling), name))
+	}
+	spelled[name] = spelling
+	if err := check(known[name], value); err != nil {
+		f.fail(line, spelling, err)
+		return
+	}
+	f.values[name] = value
+}
+
+func (f *file) fail(line int, name string, err error) {
+	f.errs = append(f.errs, fmt.Errorf("%s:%d: %s: %w", f.path, line, name, err))
 }
 
 // check parses a value as its flag would, into nothing.

@@ -61,6 +61,8 @@ type Parser struct {
 	Kong *kong.Kong
 	file *file
 	args []string
+	// warnings name the old spellings among the flags.
+	warnings []string
 	// settings are the values of all flags after Parse, by name.
 	settings map[string]any
 	// again builds the same parser with nothing in its settings.
@@ -71,14 +73,18 @@ type Parser struct {
 // reported in full before anything else, because a bad file is the likelier
 // cause of whatever else is missing.
 func (p *Parser) Parse(args []string) (*kong.Context, error) {
-	ctx, err := p.Kong.Parse(args)
+	current, warnings, err := currentArgs(args)
+	if err != nil {
+		return nil, err
+	}
+	ctx, err := p.Kong.Parse(current)
 	if fileErr := p.file.err(); fileErr != nil {
 		return nil, fileErr
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
 	}
-	p.args, p.settings = args, map[string]any{}
+	p.args, p.warnings, p.settings = args, warnings, map[string]any{}
 	for _, flag := range ctx.Flags() {
 		p.settings[flag.Name] = flag.Target.Interface()
 	}
@@ -93,6 +99,16 @@ func (p *Parser) Rules() (*rules.Set, error) { return p.file.rulesOf() }
 // has no rules is refused, because a program that counts and limits nothing must
 // not start quietly.
 func (p *Parser) RulesToRun() (*rules.Set, error) { return p.file.rulesToRun() }
+
+// Warnings name the old spellings that flags, environment and file use, each with
+// the new one. Call it after Parse.
+func (p *Parser) Warnings() []string {
+	all := slices.Concat(p.warnings, p.file.warnings)
+	if set, err := p.file.rulesOf(); err == nil {
+		all = append(all, set.Warnings...)
+	}
+	return all
+}
 
 // LoadRules reads the rules of a file as RulesToRun does, and checks its
 // settings too.

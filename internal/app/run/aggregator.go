@@ -73,7 +73,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 	s.Add(Sums, "aggregate", releasing(a.agg.Run, a.publisher, cfg.Redis.Timeout, a.log))
 	s.Add(Sinks, "hot set", func(ctx context.Context) error { return a.redis.FollowInto(ctx, a.mirror) })
 	s.Add(Sinks, "trim", func(ctx context.Context) error {
-		return onSchedule(ctx, cfg.Trim, a.log, func(ctx context.Context) error {
+		return onSchedule(ctx, cfg.CleanupSchedule, a.log, func(ctx context.Context) error {
 			_, err := a.redis.Overrides().Trim(ctx)
 			return err
 		})
@@ -99,7 +99,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	}
 	a.agg = aggregate.New(aggregate.Config{
 		Rules: set, Publish: a.publisher, Sources: a.sources(cfg), Keep: keep(cfg.Redis),
-		Tick: cfg.Detect.Tick, Hold: cfg.Detect.Hold, Lateness: cfg.Detect.Lateness, Counters: cfg.Detect.Counters, MaxRate: cfg.Detect.MaxRate, Lanes: runtime.GOMAXPROCS(0),
+		Tick: cfg.Detect.Tick, HotTTL: cfg.Detect.HotTTL, Lateness: cfg.Detect.Lateness, Counters: cfg.Detect.Counters, MaxRate: cfg.Detect.MaxRate, Lanes: runtime.GOMAXPROCS(0),
 		NoClients: cfg.Graphite.URL != "" && len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0,
 		Log:       a.log,
 	})
@@ -212,8 +212,8 @@ func hotOf(m *hotset.Mirror) []hottype.Hot {
 
 // openRedis makes a client; budget is that of decisions, 0 where there are none.
 func openRedis(cfg config.Redis, namespace string, budget time.Duration, log *slog.Logger) (*redisstore.Client, error) {
-	if cfg.Keep < 0 || cfg.Keep > 24*time.Hour {
-		return nil, fmt.Errorf("%w: --redis.hot_ttl_blind %v: want 0 to 24h", config.ErrUsage, cfg.Keep)
+	if cfg.HotTTLBlind < 0 || cfg.HotTTLBlind > 24*time.Hour {
+		return nil, fmt.Errorf("%w: --redis.hot_ttl_blind %v: want 0 to 24h", config.ErrUsage, cfg.HotTTLBlind)
 	}
 	return redisstore.Open(redisstore.Config{
 		Addrs: cfg.Addr, Username: cfg.Username, Password: cfg.Password, DB: cfg.DB, TLS: cfg.TLS,

@@ -108,10 +108,10 @@ func (s *sink) with(second tally.Sink, run func(context.Context) error) *sink {
 
 // newTally sums counts before they go to a sink.
 func newTally(cfg config.Tally, to tally.Sink, log *slog.Logger) *tally.Tally {
-	if cfg.Clients <= 0 {
-		cfg.Clients = -1 // to the tally, 0 is its default
+	if cfg.TrackClients <= 0 {
+		cfg.TrackClients = -1 // to the tally, 0 is its default
 	}
-	return tally.New(tally.Config{Sink: to, Flush: cfg.Flush, MaxKeys: cfg.MaxKeys, Clients: cfg.Clients, Log: log})
+	return tally.New(tally.Config{Sink: to, Flush: cfg.Flush, MaxKeys: cfg.MaxKeys, Clients: cfg.TrackClients, Log: log})
 }
 
 // tee sends counts to the sink that heat is judged by, and then to one that
@@ -173,7 +173,7 @@ func newListener(in config.StatsDIn, n config.Names, handle func([]hottype.Count
 	}
 	l, err := statsd.NewListener(statsd.ListenerConfig{
 		Addresses: in.Listen, Names: names, Readers: in.Readers, ReadBuffer: in.ReadBuffer, MaxConnections: in.MaxConnections,
-		Idle: in.Idle, Forward: in.Forward, ForwardAll: in.ForwardAll, Handle: handle, Log: log,
+		Idle: in.IdleTimeout, Forward: in.Forward, ForwardAll: in.ForwardAll, Handle: handle, Log: log,
 		Allow: allow, MaxCount: in.MaxCount,
 	})
 	if err != nil {

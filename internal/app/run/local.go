@@ -75,7 +75,7 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	}
 	l.aggregate = aggregate.New(aggregate.Config{
 		Rules: set, Publish: hotset.Publisher(l.mirror, "local"),
-		Tick: cfg.Detect.Tick, Hold: cfg.Detect.Hold, Lateness: cfg.Detect.Lateness, Counters: cfg.Detect.Counters, MaxRate: cfg.Detect.MaxRate, Lanes: runtime.GOMAXPROCS(0),
+		Tick: cfg.Detect.Tick, HotTTL: cfg.Detect.HotTTL, Lateness: cfg.Detect.Lateness, Counters: cfg.Detect.Counters, MaxRate: cfg.Detect.MaxRate, Lanes: runtime.GOMAXPROCS(0),
 		OnChange: func(changes []detect.Change) {
 			l.admin.Publish(changes)
 			if opts.OnChange != nil {
@@ -91,7 +91,7 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	}
 	l.gate = gate.New(gate.Config{
 		Rules: set, Overrides: live, Hot: l.mirror,
-		Local:   limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.Gate.MaxIPs}),
+		Local:   limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.Gate.MaxSubjects}),
 		Counter: l.tally, Instance: instanceName(cfg.Gate.Instance), Log: opts.Log,
 	})
 	if err := l.listen(ctx, opts); err != nil {

@@ -19,11 +19,11 @@ import (
 // before it published for as long as this process has not counted for long enough
 // to know better.
 func newPublisher(cfg config.Aggregator, c *redisstore.Client, current *atomic.Pointer[rules.Set], since func() time.Time) (*redisstore.Publisher, error) {
-	if cfg.Lease >= cfg.Detect.Hold {
-		return nil, fmt.Errorf("%w: --aggregator.lease %v: want less than --detect.hold, %v, or hot keys are over before a standby renews them", config.ErrUsage, cfg.Lease, cfg.Detect.Hold)
+	if cfg.Lease >= cfg.Detect.HotTTL {
+		return nil, fmt.Errorf("%w: --aggregator.lease %v: want less than --detect.hot_ttl, %v, or hot keys are over before a standby renews them", config.ErrUsage, cfg.Lease, cfg.Detect.HotTTL)
 	}
 	return c.NewPublisher(redisstore.PublisherConfig{
-		ID: publisherName(cfg), Lease: cfg.Lease, Hold: cfg.Detect.Hold, Keep: keep(cfg.Redis), Since: since,
+		ID: publisherName(cfg), Lease: cfg.Lease, Hold: cfg.Detect.HotTTL, Keep: keep(cfg.Redis), Since: since,
 		Window: func(rule string) time.Duration {
 			for _, r := range current.Load().Rules {
 				if r.Name == rule {
@@ -51,10 +51,10 @@ func releasing(judge func(context.Context) error, p *redisstore.Publisher, timeo
 
 // keep is the setting as the packages take it, which have a default for 0.
 func keep(cfg config.Redis) time.Duration {
-	if cfg.Keep == 0 {
+	if cfg.HotTTLBlind == 0 {
 		return -1
 	}
-	return cfg.Keep
+	return cfg.HotTTLBlind
 }
 
 // hotStatus is the line of the dashboard and of /readyz?verbose about the hot set:

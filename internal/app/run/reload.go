@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -63,6 +64,9 @@ type ReloadStats struct {
 func newReloader(file *config.Parser, check func(*rules.Set) error, apply func(*rules.Set), log *slog.Logger) *reloader {
 	r := &reloader{file: file, check: check, apply: apply, log: log}
 	r.succeeded(time.Now())
+	if file != nil {
+		r.warn(file.Warnings())
+	}
 	return r
 }
 
@@ -159,6 +163,7 @@ func (r *reloader) load(data []byte) error {
 		}
 	}
 	removed := r.file.Removed(next)
+	r.warn(slices.DeleteFunc(next.Warnings(), func(w string) bool { return slices.Contains(r.file.Warnings(), w) }))
 	r.apply(set)
 	r.file = next
 	if n := len(removed); n > 0 {
@@ -167,6 +172,12 @@ func (r *reloader) load(data []byte) error {
 	}
 	r.log.Info("configuration read again", "file", r.file.Path(), "rules", len(set.Rules))
 	return nil
+}
+
+func (r *reloader) warn(warnings []string) {
+	for _, w := range warnings {
+		r.log.Warn(w)
+	}
 }
 
 func (r *reloader) failed(err error) {

@@ -86,13 +86,13 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	s.windows = s.redis.Windows(redisstore.WindowsConfig{})
 	gc := gate.Config{
 		Rules: set, Hot: s.mirror,
-		Local:  limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.Gate.MaxIPs}),
+		Local:  limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.Gate.MaxSubjects}),
 		Shared: s.redis.Limiter(), Budget: cfg.Gate.Budget,
 		Async: s.windows, Live: s.reports.Live,
 		Instance: instanceName(cfg.Gate.Instance), ColdKeys: true, Log: s.log,
 	}
-	if cfg.Lease > 0 {
-		s.prefetch = s.redis.Prefetch(cfg.Lease)
+	if cfg.Prefetch > 0 {
+		s.prefetch = s.redis.Prefetch(cfg.Prefetch)
 		gc.Shared = s.prefetch
 	}
 	if kind != "none" {

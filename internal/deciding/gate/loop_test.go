@@ -16,7 +16,7 @@ import (
 // count for 200.
 const loopRules = `
 rules:
-  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 200, window: 5s, cool: 3s, min_clients: %d}, limit: {rate: 60, burst: 60, scope: instance}}
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 200, window: 5s, cooldown: 3s, min_clients: %d}, limit: {rate: 60, burst: 60, scope: instance}}
 ip:
   fixed: {limit: 50, window: 1s, scope: instance}
 `

@@ -71,8 +71,8 @@ func TestTrial(t *testing.T) {
 	t.Parallel()
 	b := build(t, `
 rules:
-  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 1/m, burst: 3, trial: {rate: 1/m, burst: 2}}}
-  - {name: item, match: {path: /item}, params: [id], hot: {rate: 1}, limit: {rate: 1/m, burst: 3, trial: {rate: 1/m, burst: 8}}}
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 1/m, burst: 3, candidate: {rate: 1/m, burst: 2}}}
+  - {name: item, match: {path: /item}, params: [id], hot: {rate: 1}, limit: {rate: 1/m, burst: 3, candidate: {rate: 1/m, burst: 8}}}
 ip: {fixed: {limit: 20, window: 1h}}
 `, gate.Config{Live: func() int { return 2 }})
 	b.hot("topic?id=42", "item?id=42")

@@ -204,7 +204,7 @@ func (st *state) ruleSays(h *holding, m *rules.Match) {
 	if !l.Set {
 		return // the rule only detects
 	}
-	h.rule, h.limited, h.spec, h.trial = r.Name, true, l.Spec, l.Trial
+	h.rule, h.limited, h.spec, h.trial = r.Name, true, l.Spec, l.Candidate
 	h.term = term{
 		rule: r.Name, reason: reason, window: refill(l.Spec),
 		policy: l.OnStoreFailure, shared: st.shares(l.Scope), waits: waits(l.Spec),

@@ -54,7 +54,7 @@ func New(cfg Config) *Aggregator {
 		sight:   newSight(cfg),
 		detector: detect.New(cfg.Rules, detect.Options{
 			Counters: cfg.Counters, Lanes: cfg.Lanes, MaxRate: cfg.MaxRate,
-			Lateness: cfg.Lateness, Future: cfg.Future, Hold: cfg.Hold,
+			Lateness: cfg.Lateness, Future: cfg.Future, HotTTL: cfg.HotTTL,
 			NoClients: cfg.NoClients,
 		}),
 	}

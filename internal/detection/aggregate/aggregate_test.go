@@ -19,7 +19,7 @@ import (
 func TestCrossingIsPublishedAtOnce(t *testing.T) {
 	t.Parallel()
 	r := &recorder{}
-	bubble(t, Config{Publish: r, Tick: time.Hour, Hold: time.Hour}, func(t *testing.T, a *Aggregator, _ func()) {
+	bubble(t, Config{Publish: r, Tick: time.Hour, HotTTL: time.Hour}, func(t *testing.T, a *Aggregator, _ func()) {
 		pass(300 * time.Millisecond)
 		send(t, a, "topic?id=1", 9)
 		if got := r.published(); got != nil {
@@ -41,7 +41,7 @@ func TestCrossingIsPublishedAtOnce(t *testing.T) {
 func TestHotKeysDoNotExpireWhileHot(t *testing.T) {
 	t.Parallel()
 	var m hotset.Mirror
-	cfg := Config{Publish: hotset.Publisher(&m, "local"), Hold: 400 * time.Millisecond}
+	cfg := Config{Publish: hotset.Publisher(&m, "local"), HotTTL: 400 * time.Millisecond}
 	bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
 		hot := func() bool { return m.Lookup([]byte("topic?id=1"), time.Now()) != nil }
 		for i := range 600 {
@@ -75,7 +75,7 @@ func TestSetIsRefreshedEverySecond(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := &recorder{}
-			bubble(t, Config{Publish: r, Tick: test.tick, Hold: test.hold}, func(t *testing.T, _ *Aggregator, _ func()) {
+			bubble(t, Config{Publish: r, Tick: test.tick, HotTTL: test.hold}, func(t *testing.T, _ *Aggregator, _ func()) {
 				pass(10*time.Second + 10*time.Millisecond)
 				times := r.attempts()
 				for i := 1; i < len(times); i++ {
@@ -250,7 +250,7 @@ func TestTooFewCountersAreSaidOnce(t *testing.T) {
 func TestRulesChangeLive(t *testing.T) {
 	t.Parallel()
 	r := &recorder{}
-	bubble(t, Config{Publish: r, Tick: time.Hour, Hold: time.Hour}, func(t *testing.T, a *Aggregator, _ func()) {
+	bubble(t, Config{Publish: r, Tick: time.Hour, HotTTL: time.Hour}, func(t *testing.T, a *Aggregator, _ func()) {
 		send(t, a, "topic?id=1", 9)
 		a.SetRules(rulesOf(1))
 		pass(0)

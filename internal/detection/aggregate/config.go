@@ -29,9 +29,9 @@ type Config struct {
 	// Tick is how often heat is judged; default 100 ms, at most the refresh.
 	// A key that crosses its threshold does not wait for it.
 	Tick time.Duration
-	// Hold is for how long a set vouches for its keys; default 5 s. Readers that
+	// HotTTL is for how long a set vouches for its keys; default 5 s. Readers that
 	// hear nothing more keep them for longer, as they are told to.
-	Hold time.Duration
+	HotTTL time.Duration
 	// Counters, Lanes, MaxRate, Lateness, Future and NoClients are those of
 	// detect.Options.
 	Counters, Lanes  int
@@ -64,8 +64,8 @@ const (
 )
 
 func (c Config) withDefaults() Config {
-	if c.Hold <= 0 {
-		c.Hold = detect.DefaultHold
+	if c.HotTTL <= 0 {
+		c.HotTTL = detect.DefaultHotTTL
 	}
 	if c.Tick <= 0 {
 		c.Tick = defaultTick
@@ -87,4 +87,4 @@ func (c Config) withDefaults() Config {
 }
 
 // refresh is the longest time between two publications.
-func (c Config) refresh() time.Duration { return max(min(c.Hold/4, maxRefresh), time.Millisecond) }
+func (c Config) refresh() time.Duration { return max(min(c.HotTTL/4, maxRefresh), time.Millisecond) }

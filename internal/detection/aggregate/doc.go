@@ -12,7 +12,7 @@
 // Send never waits for a publication, and a publication never holds up the
 // judging: only the newest set waits to be published, and one that comes
 // before it was takes its place. A set goes out at once when a key entered or
-// left it, and otherwise at every refresh (a quarter of Hold, at most one
+// left it, and otherwise at every refresh (a quarter of HotTTL, at most one
 // second), empty or not, so that entries do not expire while they are hot, a
 // store that lost everything has the set again within a second, and readers
 // can tell a quiet aggregator from a dead one.

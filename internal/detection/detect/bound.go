@@ -50,7 +50,7 @@ func Check(set *rules.Set, o Options) error {
 	case o.Counters < 0 || o.Counters > MaxCounters:
 		return fmt.Errorf("detect: %d counters are not between 1 and %d (0: %d); set detect.counters so", o.Counters, MaxCounters, DefaultCounters)
 	case !(o.MaxRate >= 0):
-		return fmt.Errorf("detect: detect.max-rate %g must not be negative", o.MaxRate)
+		return fmt.Errorf("detect: detect.max_rate %g must not be negative", o.MaxRate)
 	}
 	o = o.withDefaults()
 	for _, r := range set.Rules {

@@ -13,7 +13,7 @@ import (
 // shared is hot from half of the traffic on and 10 in 5 s, or by 100 in 5 s.
 func shared() *rules.Rule {
 	return &rules.Rule{Name: "topic", Hot: rules.Heat{
-		Rate: 20, Share: 0.5, MinRate: 2, Window: 5 * time.Second, Cool: 3 * time.Second, CoolRatio: 0.7,
+		Rate: 20, Share: 0.5, MinRate: 2, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7,
 	}}
 }
 
@@ -91,7 +91,7 @@ func TestShareInTheCatchAll(t *testing.T) {
 // surging is hot from three times its past on, and 5 a second.
 func surging() *rules.Rule {
 	return &rules.Rule{Name: "topic", Hot: rules.Heat{
-		Surge: 3, MinRate: 5, Window: 5 * time.Second, Cool: 3 * time.Second, CoolRatio: 0.7,
+		Surge: 3, MinRate: 5, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7,
 	}}
 }
 
@@ -205,7 +205,7 @@ func TestMarksAreRoundedOnce(t *testing.T) {
 		"share":    {Share: 0.5, MinRate: 0.1},
 		"min rate": {Share: 0.01, MinRate: 0.5},
 	} {
-		h.Window, h.Cool, h.CoolRatio = 5*time.Second, time.Second/2, 0.8
+		h.Window, h.Cooldown, h.ReleaseRatio = 5*time.Second, time.Second/2, 0.8
 		d := New(set(&rules.Rule{Name: "topic", Hot: h}), Options{})
 		d.AddAll(at(0), []hottype.Count{count(key, 0, 1)})
 		d.AddAll(at(1), []hottype.Count{count(key, 1, 2), count(other, 1, 3)})

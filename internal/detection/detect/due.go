@@ -36,7 +36,7 @@ func (l *lane) due() (at time.Time, ok bool) {
 		ok = true
 		for _, c := range h.candidates {
 			if c != nil {
-				at = c.cooled(at, h.terms.rule.Hot.Cool)
+				at = c.cooled(at, h.terms.rule.Hot.Cooldown)
 			}
 		}
 	}

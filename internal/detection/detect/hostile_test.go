@@ -76,7 +76,7 @@ func TestNoFalseHotKeyAndNoneMissed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rule := topic(0)
 		rule.Hot.Rate = rapid.SampledFrom([]float64{1, 4, 20}).Draw(t, "rate")
-		rule.Hot.Cool = 0
+		rule.Hot.Cooldown = 0
 		d := New(set(rule), Options{Counters: rapid.SampledFrom([]int{4, 20, 100}).Draw(t, "counters"), Lanes: rapid.SampledFrom([]int{1, 4}).Draw(t, "lanes")})
 		m := &model{set: set(rule), opts: d.opts, counts: map[string]map[hottype.Key]map[int64]int64{}, cands: map[hottype.Key]*judged{}}
 		now := at(0)
@@ -98,7 +98,7 @@ func TestNoFalseHotKeyAndNoneMissed(t *testing.T) {
 			for key := range m.counts["topic"] {
 				sum := m.sum(key)
 				_, is := hot[key]
-				if is && sum < rule.Hot.CoolBelow() || !is && sum >= rule.Hot.Threshold()+wrong {
+				if is && sum < rule.Hot.ReleaseBelow() || !is && sum >= rule.Hot.Threshold()+wrong {
 					t.Fatalf("%s with %d is hot: %v; threshold %d, error %d", key, sum, is, rule.Hot.Threshold(), wrong)
 				}
 			}

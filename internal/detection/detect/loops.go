@@ -35,7 +35,7 @@ func (h *heat) stands(c *candidate, now, whole time.Time, sum int64) bool {
 	case want <= 1:
 		s.viral = true
 	case s.viral:
-		s.viral = s.stays(c, now, whole, h.terms.rule.Hot.Cool)
+		s.viral = s.stays(c, now, whole, h.terms.rule.Hot.Cooldown)
 	default:
 		s.viral = s.party.effective >= c.hot
 		s.sure, s.lone = s.viral && s.party.known, time.Time{}

@@ -66,7 +66,7 @@ func (m *model) look(now time.Time) {
 		r := m.rule(key)
 		c.sum = m.sum(key)
 		c.peak = max(c.peak, float64(c.sum)/r.Hot.Window.Seconds())
-		if c.sum >= r.Hot.CoolBelow() {
+		if c.sum >= r.Hot.ReleaseBelow() {
 			c.below = time.Time{}
 		} else if c.below.IsZero() {
 			c.below = time.Unix(m.second, 0)
@@ -189,7 +189,7 @@ func (m *model) tick(now time.Time) (hottype.HotSet, []Change) {
 			if m.rule(key) != r {
 				continue
 			}
-			if c.below.IsZero() || now.Sub(c.below) < r.Hot.Cool {
+			if c.below.IsZero() || now.Sub(c.below) < r.Hot.Cooldown {
 				ranked = append(ranked, c)
 				continue
 			}
@@ -201,7 +201,7 @@ func (m *model) tick(now time.Time) (hottype.HotSet, []Change) {
 		for i, c := range ranked {
 			in := r.Hot.MaxHot == 0 || i < r.Hot.MaxHot
 			if in {
-				keys = append(keys, m.until(r, c, now.Add(m.opts.Hold)))
+				keys = append(keys, m.until(r, c, now.Add(m.opts.HotTTL)))
 			}
 			switch {
 			case in && !c.shown && !c.seen:
@@ -249,11 +249,11 @@ func drawRules(t *rapid.T) *rules.Set {
 	set := &rules.Set{}
 	for _, name := range rapid.SampledFrom([][]string{{"a"}, {"a", "b"}, {"a", "*"}, {"a", "b", "*"}}).Draw(t, "rules") {
 		set.Rules = append(set.Rules, &rules.Rule{Name: name, Hot: rules.Heat{
-			Rate:      rapid.SampledFrom([]float64{2, 5, 7.5}).Draw(t, "rate"),
-			Window:    time.Duration(rapid.SampledFrom([]int{1, 3, 5, 15}).Draw(t, "window")) * time.Second,
-			Cool:      time.Duration(rapid.SampledFrom([]int{0, 1000, 2500, 6000}).Draw(t, "cool")) * time.Millisecond,
-			CoolRatio: rapid.SampledFrom([]float64{0.5, 0.7, 1}).Draw(t, "ratio"),
-			MaxHot:    rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "max hot"),
+			Rate:         rapid.SampledFrom([]float64{2, 5, 7.5}).Draw(t, "rate"),
+			Window:       time.Duration(rapid.SampledFrom([]int{1, 3, 5, 15}).Draw(t, "window")) * time.Second,
+			Cooldown:     time.Duration(rapid.SampledFrom([]int{0, 1000, 2500, 6000}).Draw(t, "cool")) * time.Millisecond,
+			ReleaseRatio: rapid.SampledFrom([]float64{0.5, 0.7, 1}).Draw(t, "ratio"),
+			MaxHot:       rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "max hot"),
 		}})
 	}
 	return set

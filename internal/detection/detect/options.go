@@ -14,7 +14,7 @@ const (
 	MaxCounters     = window.MaxCounters // more are not had
 	DefaultLateness = 10 * time.Second
 	DefaultFuture   = hottype.MaxAhead
-	DefaultHold     = 5 * time.Second
+	DefaultHotTTL   = 5 * time.Second
 	DefaultCrowds   = 4096
 )
 
@@ -44,9 +44,9 @@ type Options struct {
 	// with a fast clock; 0 means 2 s. Such counts are judged when their
 	// second comes. Whole seconds, rounded up.
 	Future time.Duration
-	// Hold is for how long a set vouches for its keys: Hot.Until = now + Hold;
+	// HotTTL is for how long a set vouches for its keys: Hot.Until = now + HotTTL;
 	// 0 means 5 s.
-	Hold time.Duration
+	HotTTL time.Duration
 	// MaxCrowds caps the keys of which the clients are held, those near their
 	// threshold, over all rules; 0 means 4096. Each takes up to about 5 KB.
 	// What is beyond is counted, and judged by its rate alone.
@@ -68,7 +68,7 @@ func (o Options) withDefaults() Options {
 	o.Lanes = 1 << bits.Len(uint(min(max(o.Lanes, 1), maxLanes)-1))
 	o.Lateness = orDefault(o.Lateness, DefaultLateness)
 	o.Future = orDefault(o.Future, DefaultFuture)
-	o.Hold = orDefault(o.Hold, DefaultHold)
+	o.HotTTL = orDefault(o.HotTTL, DefaultHotTTL)
 	return o
 }
 

@@ -43,7 +43,7 @@ var noMarks = marks{never, never}
 // least, so that a key without traffic always cools.
 func (t *terms) at(product float64) marks {
 	hot := max(1, rules.LeastCount(product))
-	return marks{hot, min(hot, max(1, rules.LeastCount(product*t.rule.Hot.CoolRatio)))}
+	return marks{hot, min(hot, max(1, rules.LeastCount(product*t.rule.Hot.ReleaseRatio)))}
 }
 
 func newTerms(r *rules.Rule) *terms {

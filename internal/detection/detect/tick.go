@@ -20,7 +20,7 @@ func (d *Detector) Tick(now time.Time) (hottype.HotSet, []Change) {
 	defer d.judging.Unlock()
 	d.rules.RLock()
 	defer d.rules.RUnlock()
-	t := d.last.next(d.opts.Hold, len(d.traffic))
+	t := d.last.next(d.opts.HotTTL, len(d.traffic))
 	now = d.hear(now)
 	for _, l := range d.lanes {
 		now = l.judge(now, t)
@@ -101,7 +101,7 @@ func (l *lane) judgeOne(rule int, h *heat, c *candidate, now time.Time, t *tick)
 	h.note(c, now)
 	w := h.counts.Look(c.watch)
 	whole := l.d.wholeFrom(h.terms)
-	if !c.expire(now, whole, h.terms.rule.Hot.Cool) {
+	if !c.expire(now, whole, h.terms.rule.Hot.Cooldown) {
 		hot := h.hotOf(c, w, now)
 		t.drop(c, hot)
 		t.cease(c, hot, nil)

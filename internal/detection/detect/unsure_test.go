@@ -21,7 +21,7 @@ func TestNothingCoolsWhileCountsMayBeMissing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		window := time.Duration(rapid.IntRange(1, 8).Draw(t, "window")) * time.Second
 		cool := time.Duration(rapid.IntRange(0, 40).Draw(t, "cool")) * 100 * time.Millisecond
-		heat := rules.Heat{Rate: 10, Window: window, Cool: cool, CoolRatio: 0.7}
+		heat := rules.Heat{Rate: 10, Window: window, Cooldown: cool, ReleaseRatio: 0.7}
 		if rapid.Bool().Draw(t, "share") {
 			heat.Share, heat.MinRate = 0.2, 5
 		}

@@ -107,8 +107,8 @@ func viewLimit(l rules.Limit) *limitView {
 		return nil
 	}
 	v := viewSpec(l.Spec, l.Mode, l.Scope)
-	if l.Trial != nil {
-		v.Text += "; on trial: " + specText(*l.Trial)
+	if l.Candidate != nil {
+		v.Text += "; candidate: " + specText(*l.Candidate)
 	}
 	return v
 }

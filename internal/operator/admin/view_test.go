@@ -11,7 +11,7 @@ func TestLimitTexts(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("view.yaml", []byte(`
 rules:
-  - {name: a, match: {path: /a}, params: [], hot: {rate: 1}, limit: {rate: 10, burst: 5, initial: 2, wait: 500ms, block: 1m, block_max: 1h, trial: {algorithm: fixed_window, limit: 8, window: 1s, block: 2s}}}
+  - {name: a, match: {path: /a}, params: [], hot: {rate: 1}, limit: {rate: 10, burst: 5, initial_tokens: 2, wait: 500ms, block: 1m, block_max: 1h, candidate: {algorithm: fixed_window, limit: 8, window: 1s, block: 2s}}}
   - {name: b, match: {path: /b}, params: [], hot: {rate: 1}, limit: {algorithm: leaky_bucket, rate: 10, burst: 5, delay: 2, mode: shadow}}
   - {name: c, match: {path: /c}, params: [], hot: {rate: 1}}
 ip:
@@ -22,7 +22,7 @@ ip:
 		t.Fatal(err)
 	}
 	for i, want := range []string{
-		"10/s, burst 5, initial 2, wait 500ms, block 1m0s to 1h0m0s; on trial: 8 in 1s, block 2s",
+		"10/s, burst 5, initial 2, wait 500ms, block 1m0s to 1h0m0s; candidate: 8 in 1s, block 2s",
 		"10/s, burst 2, wait 300ms (shadow)",
 	} {
 		if got := viewLimit(set.Rules[i].Limit).Text; got != want {

@@ -20,7 +20,7 @@ import (
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func aim() Aim {
-	return Aim{Window: 5 * time.Second, Budget: 20 * time.Millisecond, Hold: 5 * time.Second, Lateness: 10 * time.Second,
+	return Aim{Window: 5 * time.Second, Budget: 20 * time.Millisecond, HotTTL: 5 * time.Second, Lateness: 10 * time.Second,
 		Metrics: []string{"stats_counts.hotparam.topic.hot_param.id=42"}}
 }
 
@@ -63,7 +63,7 @@ func TestTrust(t *testing.T) {
 		{"everybody", Trust(Senders{Listen: []string{"0.0.0.0:8127"}}, none, "f.yaml"), Warn, "0.0.0.0:8127 takes lines from everybody"},
 		{"every address", Trust(Senders{Listen: []string{"udp://:8127"}}, none, "f.yaml"), Warn, "from everybody"},
 		{"a list", Trust(Senders{Listen: []string{":8127"}, Allow: []string{"10.0.0.0/8"}}, none, "f.yaml"), OK, ""},
-		{"senders do not look", Trust(Senders{Nameless: "tally.clients: 0"}, loops, "f.yaml"), Fail, "with tally.clients: 0 senders do not say"},
+		{"senders do not look", Trust(Senders{Nameless: "tally.track_clients: 0"}, loops, "f.yaml"), Fail, "with tally.track_clients: 0 senders do not say"},
 		{"Graphite", Trust(Senders{Graphite: true}, loops, "f.yaml"), Warn, "Graphite does not know"},
 	})
 }

@@ -74,8 +74,8 @@ type Aim struct {
 	Metrics []string
 	// Budget is the longest wait for Redis in a decision.
 	Budget time.Duration
-	// Hold is how long a hot key stays without being published again.
-	Hold time.Duration
+	// HotTTL is how long a hot key stays without being published again.
+	HotTTL time.Duration
 	// Lateness is the oldest count that still has a place.
 	Lateness time.Duration
 }

@@ -106,11 +106,11 @@ func (l *list) redisPace(in redisstore.Inspection, aim Aim) {
 		return
 	}
 	level := Warn
-	if off >= aim.Hold {
+	if off >= aim.HotTTL {
 		level = Fail
 	}
 	l.add(level, Finding{What: fmt.Sprintf("its clock is %v ahead of this machine's", in.ClockAhead.Round(time.Millisecond)),
-		Why:  fmt.Sprintf("hot keys expire by one clock and are made by the other: beyond detect.hold (%v) they come or go at the wrong time", aim.Hold),
+		Why:  fmt.Sprintf("hot keys expire by one clock and are made by the other: beyond detect.hot_ttl (%v) they come or go at the wrong time", aim.HotTTL),
 		Mend: "chronyc tracking   # on both machines"})
 }
 

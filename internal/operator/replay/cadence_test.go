@@ -118,7 +118,7 @@ func drawHeat(t *rapid.T) string {
 		"rate: 1", "rate: 0.7", "share: 0.5, min_rate: 0.5", "surge: 3, min_rate: 0.5", "rate: 2, share: 0.4, min_rate: 1",
 		"rate: 3, surge: 2, min_rate: 0.2", "share: 0.3, surge: 4, min_rate: 1", "rate: 1.5, share: 0.6, surge: 5, min_rate: 0.4",
 	}).Draw(t, "ways")
-	return fmt.Sprintf("{%s, window: %ds, cool: %dms, cool_ratio: %g, min_clients: %d, max_hot: %d}", ways,
+	return fmt.Sprintf("{%s, window: %ds, cooldown: %dms, release_ratio: %g, min_clients: %d, max_hot: %d}", ways,
 		rapid.SampledFrom([]int{1, 2, 5, 11}).Draw(t, "window"), rapid.SampledFrom([]int{0, 300, 1000, 2550, 7000}).Draw(t, "cool"),
 		rapid.SampledFrom([]float64{0.5, 0.7, 1}).Draw(t, "ratio"), rapid.SampledFrom([]int{0, 0, 2, 3}).Draw(t, "min clients"),
 		rapid.SampledFrom([]int{0, 1, 2}).Draw(t, "max hot"))

@@ -19,7 +19,7 @@ rules:
   - name: t
     match: {path: "/t"}
     params: [id]
-    hot: {rate: 10, window: 1s, cool: 2s, min_clients: 5}
+    hot: {rate: 10, window: 1s, cooldown: 2s, min_clients: 5}
     limit: {algorithm: token_bucket, rate: 1, burst: 1}
 `
 	var log strings.Builder

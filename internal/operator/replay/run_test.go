@@ -28,7 +28,7 @@ rules:
   - name: topic
     match: {path: "/topic", methods: [GET]}
     params: [id]
-    hot: {rate: 1, window: 2s, cool: 1s}
+    hot: {rate: 1, window: 2s, cooldown: 1s}
     limit: {algorithm: token_bucket, rate: 1, burst: 1}
   - name: "*"
     params: ["*"]
@@ -131,7 +131,7 @@ rules:
   - name: t
     match: {path: "/t"}
     params: [id]
-    hot: {rate: 10, window: 1s, cool: 2s}
+    hot: {rate: 10, window: 1s, cooldown: 2s}
     limit: {algorithm: token_bucket, rate: 1, burst: 1}
 `
 	log := strings.Repeat("1000000000\tc\tGET\t/t?id=1\n", 100) + "1000000050\tc\tGET\t/t?id=1\n"

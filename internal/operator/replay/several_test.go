@@ -15,7 +15,7 @@ func TestAValueThatOnlyComesBesideOthers(t *testing.T) {
 	t.Parallel()
 	const config = `
 rules:
-  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10, window: 1s, cool: 10s}, limit: {rate: 1, burst: 1}}
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10, window: 1s, cooldown: 10s}, limit: {rate: 1, burst: 1}}
 `
 	var log strings.Builder
 	for i := range 40 {

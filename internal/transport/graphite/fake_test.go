@@ -20,7 +20,7 @@ import (
 const ruleText = `
 rules:
   - {name: topic, params: [id], hot: {rate: 200, window: 5s}}
-  - {name: "*", params: ["*"], hot: {rate: 500, window: 3s, cool_ratio: 0.5}}
+  - {name: "*", params: ["*"], hot: {rate: 500, window: 3s, release_ratio: 0.5}}
 `
 
 // fake is a graphite-web with data in memory. It knows no functions: every

@@ -100,7 +100,7 @@ func (c Config) threshold(r *rules.Rule) float64 {
 	if r.Hot.Share > 0 || r.Hot.Surge > 0 {
 		return 0
 	}
-	perSecond := r.Hot.Rate * r.Hot.CoolRatio
+	perSecond := r.Hot.Rate * r.Hot.ReleaseRatio
 	if c.Suffix != "rate" {
 		perSecond *= c.Flush.Seconds()
 	}

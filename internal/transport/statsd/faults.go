@@ -30,7 +30,7 @@ var reasons = [faults]struct{ name, says string }{
 	noType:    {"no_type", "the value has no type behind it; want value|c"},
 	badType:   {"type", "the type is none that is known: c (a counter), s, g, ms, h, d, m, set"},
 	badNumber: {"value", "a counter's value is not a decimal number from 0 on"},
-	tooMany:   {"count", "the line counts more than one line may (statsd.max-count)"},
+	tooMany:   {"count", "the line counts more than one line may (statsd.max_count)"},
 	badRate:   {"rate", "the sample rate is not one number above 0 and up to 1 behind @, or a section is empty"},
 	badTime:   {"time", "the time is not one number of whole unix seconds behind T"},
 	badMember: {"member", "the member of the set is not one that a sender of ours writes"},

@@ -114,7 +114,7 @@ func TestOwnTime(t *testing.T) {
 	}
 }
 
-// A line above statsd.max-count is refused whole, whatever makes it so large; one at it counts.
+// A line above statsd.max_count is refused whole, whatever makes it so large; one at it counts.
 func TestMaxCount(t *testing.T) {
 	t.Parallel()
 	got := sink{}

@@ -143,7 +143,7 @@ func (s *streams) admit(ctx context.Context, conn net.Conn, conns *sync.WaitGrou
 		s.shared.open.Add(-1)
 		s.shared.refused.Add(1)
 		_ = conn.Close()
-		s.reader.bad.accept(s.name, fmt.Errorf("there are %d connections already (--statsd.max-connections)", s.cfg.MaxConnections))
+		s.reader.bad.accept(s.name, fmt.Errorf("there are %d connections already (--statsd.max_connections)", s.cfg.MaxConnections))
 		return
 	}
 	s.shared.accepted.Add(1)

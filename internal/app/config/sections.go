@@ -1,0 +1,226 @@
+package config
+
+import "time"
+
+// The doc comment of a field is its text in docs/configuration.md, the help tag its
+// text in --help. A field without a doc comment has the help tag in both.
+
+// Log says how the program reports.
+type Log struct {
+	Level  string `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: ${enum}."`
+	Format string `enum:"text,json" default:"text" help:"Form of the log lines: ${enum}."`
+}
+
+// Stop bounds the graceful stop.
+type Stop struct {
+	// How long the program may take to hand over what it holds after SIGTERM.
+	Timeout time.Duration `default:"10s" help:"Longest graceful stop."`
+}
+
+// Redis is where hot set, overrides and shared limits live.
+type Redis struct {
+	Addr     []string `placeholder:"HOST:PORT" help:"Redis server, or several nodes of one Redis Cluster."`
+	Username string   `help:"User for AUTH."`
+	// Password for AUTH. Better set by the environment than as a flag.
+	Password string `help:"Password for AUTH."`
+	DB       int    `default:"0" help:"Database number; a cluster has only 0."`
+	TLS      bool   `help:"Connect by TLS."`
+	// Longest call outside of decisions, with dialling and redirects.
+	Timeout time.Duration `default:"500ms" help:"Longest call outside of decisions."`
+	// How long hot keys stay hot when their aggregator has fallen silent or gets no counts; at most 24h. 0: not at all.
+	// Limiters and aggregators both need it.
+	HotTTLBlind time.Duration `name:"hot_ttl_blind" default:"10m" help:"How long keys stay hot without news of them."`
+}
+
+// Kafka is the topic that carries counts.
+type Kafka struct {
+	Brokers []string `placeholder:"HOST:PORT" help:"Kafka brokers to begin with."`
+	Topic   string   `default:"hotparam-counts" help:"Topic of the counts."`
+	// Partitions that the topic should have; another number is told in the log. 0: as many as it has, and 8 if it has to
+	// be created.
+	Partitions int32 `default:"0" help:"Partitions that the topic should have; 0: as it is."`
+	Create     bool  `default:"true" negatable:"" help:"Create the topic if it is missing."`
+	TLS        bool  `help:"Connect by TLS."`
+	// Certificates (PEM) of who signs those of the brokers; default: those that the system trusts.
+	CA         string `name:"tls_ca" placeholder:"FILE" help:"Trusted certificates (PEM); default: the system's."`
+	Cert       string `name:"tls_cert" placeholder:"FILE" help:"Certificate (PEM) to show to the brokers."`
+	Key        string `name:"tls_key" placeholder:"FILE" help:"Key (PEM) of that certificate."`
+	ServerName string `name:"tls_name" help:"Name in the brokers' certificates if it is not the host that is dialled."`
+	// How to log in if there is a user: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. PLAIN shows the password to whoever can
+	// read the connection.
+	SASL     string `name:"sasl" enum:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512" default:"PLAIN" help:"How to log in: ${enum}."`
+	Username string `help:"User for SASL."`
+	// Password for SASL. Better set by the environment than as a flag.
+	Password string `help:"Password for SASL."`
+}
+
+// KafkaGroup is how aggregators share the partitions.
+type KafkaGroup struct {
+	Group string `default:"hotparam-aggregator" help:"Consumer group of the aggregators."`
+	// How far back a partition is read when it is taken over; at least the longest window of the rules and 5 s.
+	Backlog time.Duration `default:"10s" help:"How far back a partition is read when it is taken over."`
+	// How far behind its end a partition may be read, at least two backlogs; further behind, reading jumps to the backlog.
+	MaxLag time.Duration `name:"max_lag" default:"30s" help:"Lag from which reading jumps to the backlog."`
+	// Name of a static member of the group: a restart within the session timeout moves no partition, a stop hands them
+	// over only after it. Each aggregator needs its own. Default: a dynamic member.
+	Instance string `help:"Name of a static member of the group."`
+	// When an aggregator that the brokers do not hear of has left the group.
+	SessionTimeout time.Duration `name:"session_timeout" default:"10s" help:"Silence after which a member has left."`
+}
+
+// Names is how keys are written as metrics. All programs that meet must agree.
+type Names struct {
+	Prefix string `default:"hotparam" help:"First part of every metric name."`
+	// Form of metric names: hp1 survives every StatsD server, plain is easier to read.
+	Style string `enum:"hp1,plain" default:"hp1" help:"Form of metric names: ${enum}."`
+}
+
+// StatsDOut is where counts are sent to by StatsD.
+type StatsDOut struct {
+	// StatsD servers that counts are sent to, or unix:/path. Of several each has its share of the keys; give all programs
+	// the same list.
+	Addr []string `placeholder:"HOST:PORT" help:"StatsD servers that share the keys."`
+	// StatsD servers that get every count as well: where the standby of each aggregator listens.
+	Standby []string `placeholder:"HOST:PORT" help:"StatsD servers that get every count as well."`
+	MTU     int      `default:"1432" help:"Bytes of one datagram."`
+	// Also send which clients ask for a key, as StatsD sets; not for servers that do not know them.
+	Sets bool `default:"true" negatable:"" help:"Also send the clients of a key, as StatsD sets."`
+}
+
+// StatsDIn is the StatsD listener.
+type StatsDIn struct {
+	// Addresses to take StatsD lines on: host:port or udp://host:port, tcp://host:port, unix:/path (datagrams),
+	// unixstream:/path.
+	Listen []string `placeholder:"HOST:PORT" help:"Addresses to take StatsD lines on; also tcp://, unix:, unixstream:."`
+	// UDP sockets that share an address, each read by a goroutine of its own. Linux only.
+	Readers int `default:"1" help:"UDP sockets that share an address. Linux only."`
+	// Receive buffer to ask the kernel for, in bytes, for each socket.
+	ReadBuffer int `name:"read_buffer" default:"16777216" help:"Receive buffer of each socket, in bytes."`
+	// Most connections at once to tcp:// and unixstream: addresses; further ones are closed.
+	MaxConnections int           `name:"max_connections" default:"1024" help:"Most connections at once."`
+	IdleTimeout    time.Duration `name:"idle_timeout" default:"5m" help:"Silence after which a connection is closed."`
+	// Networks or addresses whose lines are read; others' are counted and not read. Default: everybody's. Whoever may send
+	// lines can make a key hot.
+	Allow []string `placeholder:"NETWORK" help:"Networks whose lines are read; default: all."`
+	// Most requests that one line may count; a line with more is malformed. What one sender can honestly count of one key
+	// in a flush bounds what a forged line can do.
+	MaxCount int64 `name:"max_count" default:"1099511627776" help:"Most requests that one line may count."`
+	// StatsD server that gets all lines which are not ours, unchanged, by UDP or unix:/path. Also --forward.
+	Forward    string `aliases:"forward" placeholder:"HOST:PORT" help:"StatsD server for lines that are not ours."`
+	ForwardAll bool   `name:"forward_all" help:"Forward our lines too, for their history in Graphite."`
+}
+
+// Graphite is the render API that counts are asked from.
+type Graphite struct {
+	// Graphite (graphite-web 1.1) to ask for counts, such as http://127.0.0.1:8080.
+	URL      string `name:"url" placeholder:"URL" help:"Graphite to ask for counts."`
+	Schedule string `default:"@every 1s" help:"Schedule (cron, with seconds) on which it is asked."`
+	// How long after the full second to ask at the earliest; the StatsD server flushes on the second.
+	Settle time.Duration `default:"200ms" help:"How long after the full second to ask at the earliest."`
+	// Longest wait for all answers of one poll; polls that would overlap are left out.
+	Timeout time.Duration `default:"5s" help:"Longest wait for all answers of one poll."`
+	// What the StatsD server writes before our names: stats_counts, or stats.counters of its newer namespace.
+	Prefix string `default:"stats_counts" help:"What the StatsD server writes before our names."`
+	// What it writes behind them: nothing, or count or rate of its newer namespace.
+	Suffix string        `enum:",count,rate" default:"" help:"What it writes behind them: count, rate or nothing."`
+	Flush  time.Duration `default:"1s" help:"Flush interval of the StatsD server, in whole seconds."`
+	// Targets of a rule instead of the one made from prefix and names, sent as they are but {threshold}, which becomes the
+	// rule's.
+	Targets  map[string]Targets `placeholder:"RULE=TARGET" help:"Targets of a rule, instead of the usual one."`
+	Username string             `help:"User for basic authentication."`
+	// Password for it. Better set by the environment than as a flag.
+	Password string `help:"Password for it."`
+	// Headers to send, such as Authorization=Bearer x.
+	Header  map[string]string `placeholder:"NAME=VALUE" help:"Headers to send."`
+	MaxBody int64             `name:"max_body" default:"33554432" help:"Longest answer, in bytes."`
+	// Most series to remember; further ones are dropped and counted.
+	MaxSeries int `name:"max_series" default:"200000" help:"Most series to remember."`
+}
+
+// Tally is how counts are combined before they are sent.
+type Tally struct {
+	Flush time.Duration `default:"100ms" help:"How often sums are handed on."`
+	// Most keys between two flushes; further ones are dropped and counted.
+	MaxKeys int `name:"max_keys" default:"65536" help:"Most keys between two flushes."`
+	// For how many of the heaviest keys the clients are counted too, so that a client in a loop can be told from many; 0
+	// for none. Takes up to about 1.2 KB for each of them and core, and twice that while a second begins.
+	TrackClients int `name:"track_clients" default:"1024" help:"Of how many keys the clients are counted; 0: none."`
+}
+
+// Detect is how hot keys are found.
+type Detect struct {
+	// How often keys are judged; one that crosses its threshold is published at once.
+	Tick time.Duration `default:"100ms" help:"How often keys are judged."`
+	// How long a publication keeps its keys hot. What is not renewed by then is kept as redis.hot_ttl_blind says.
+	HotTTL   time.Duration `name:"hot_ttl" default:"5s" help:"How long a publication keeps its keys hot."`
+	Lateness time.Duration `default:"10s" help:"Oldest count that still has a place in its window."`
+	// Most counters for each rule, of about 200 bytes: a key takes one for each second of the window in which it is seen.
+	// Beyond it the lightest keys are given up, and counts have a known error.
+	Counters int `default:"131072" help:"Most counters for each rule, of about 200 bytes."`
+	// Most requests per second that one rule is expected to get, unless it says max_rate itself; 0: not stated. With it,
+	// counters that could not find every hot key are refused.
+	MaxRate float64 `name:"max_rate" default:"0" help:"Most requests per second that one rule is expected to get."`
+}
+
+// Gate is how requests are decided.
+type Gate struct {
+	Budget time.Duration `default:"20ms" help:"Longest wait for Redis in one decision."`
+	// Most clients and keys held in memory by the in-process limits.
+	MaxSubjects int `name:"max_subjects" default:"1000000" help:"Most clients and keys held in memory."`
+	// Name of this limiter in reports. Default: host name, process and start.
+	Instance string `help:"Name of this limiter in reports."`
+}
+
+// Admin is the operators' listener: dashboard, API, metrics, health.
+type Admin struct {
+	// Address of dashboard, API, metrics and health; empty for none.
+	Listen string `default:"${admin_listen}" placeholder:"HOST:PORT" help:"Address of dashboard, API and metrics."`
+	Token  string `help:"Password of the admin listener; required off loopback."`
+}
+
+// Proxy is the reverse proxy.
+type Proxy struct {
+	Listen   string `placeholder:"HOST:PORT" help:"Address of the reverse proxy."`
+	Upstream string `placeholder:"URL" help:"Where allowed requests go."`
+	// Upstreams for classes, by the name that their rule gives.
+	Upstreams map[string]string `placeholder:"NAME=URL" help:"Upstreams for classes, by name."`
+	Timeout   time.Duration     `default:"30s" help:"Longest wait for the first byte of an answer."`
+}
+
+// State is where one process keeps overrides.
+type State struct {
+	Dir string `default:"hotparam-state" placeholder:"DIR" help:"Directory in which overrides survive a restart."`
+}
+
+// Mirror is the listener for copies of requests.
+type Mirror struct {
+	Listen string `placeholder:"HOST:PORT" help:"HTTP address to take mirrored requests on."`
+	// Header with the original request target; empty: the mirrored request's own.
+	URIHeader string `name:"uri_header" default:"X-Original-URI" help:"Header with the original request target."`
+	// Header with the original method; empty: the mirrored request's own.
+	MethodHeader string `name:"method_header" default:"X-Original-Method" help:"Header with the original method."`
+}
+
+// Access is access logs as a source.
+type Access struct {
+	File   []string `placeholder:"FILE" help:"Access log to follow; - is standard input."`
+	Format string   `enum:"auto,combined,events,jsonl" default:"auto" help:"Form of the lines: ${enum}."`
+}
+
+// Decide is the decision API.
+type Decide struct {
+	Listen string `default:"127.0.0.1:8181" placeholder:"HOST:PORT" help:"Address of POST /v1/decide; empty for none."`
+}
+
+// StatsDAt is where a StatsD server tells how it is set up.
+type StatsDAt struct {
+	// Management interface of a Node.js StatsD server, such as 127.0.0.1:8126.
+	Admin  string `placeholder:"HOST:PORT" help:"Management interface of a Node.js StatsD server."`
+	Config string `placeholder:"FILE" help:"Its config.js."`
+}
+
+// Carbon is where Graphite's carbon is set up.
+type Carbon struct {
+	// Directory of carbon.conf, storage-schemas.conf and storage-aggregation.conf.
+	Conf string `placeholder:"DIR" help:"Directory of carbon.conf and its like."`
+}
