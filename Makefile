@@ -21,7 +21,8 @@ test: ## all tests that need nothing but Go
 STEPS ?= 1000000
 test-long: ## STEPS (default 1000000) random steps for each law of the limits, on every implementation; needs redis-server and hours
 	HOTPARAM_LIMIT_STEPS=$(STEPS) $(GO) test -count=1 -timeout 1h -run Laws ./hotparam/limit
-	HOTPARAM_LIMIT_STEPS=$(STEPS) HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 -timeout 24h -run 'LimiterLaws|LimiterIsMemory|SpreadLaws' ./internal/storage/redisstore
+	HOTPARAM_LIMIT_STEPS=$(STEPS) HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 -timeout 24h -run 'LimiterLaws|LimiterIsMemory|ClusterLaws' ./internal/storage/redisstore
+	cd test && HOTPARAM_LIMIT_STEPS=$(STEPS) $(GO) test -count=1 -timeout 24h -run Laws ./miniredis
 
 race: ## the same with the race detector, in random order
 	$(GO) test -race -shuffle=on ./...

@@ -28,8 +28,8 @@ var otherServers = []struct {
 }
 
 // timed are the tests of redisstore whose subject is our own patience and not
-// what the server knows, and those on miniredis.
-const timed = "Frozen|Silent|EveryWayToFail|Forgotten|PushTakes|LogIsBounded|/miniredis"
+// what the server knows.
+const timed = "Frozen|Silent|EveryWayToFail|Forgotten|PushTakes|LogIsBounded"
 
 var introduced = regexp.MustCompile(`redistest: (.+) on 127\.0\.0\.1:`)
 

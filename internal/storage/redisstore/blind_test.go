@@ -133,7 +133,7 @@ func TestSightIsToldOnce(t *testing.T) {
 
 func TestFollowIntoEnds(t *testing.T) {
 	t.Parallel()
-	c := open(t, redistest.Mini(t).Addr())
+	c := open(t, redistest.Start(t).Addr())
 	p, m := c.Publisher("agg"), new(hotset.Mirror)
 	publish(t, p, hot(now(), 2))
 	ctx, cancel := context.WithCancel(context.Background())

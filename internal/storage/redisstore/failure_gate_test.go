@@ -59,7 +59,7 @@ func (l *lines) String() string {
 
 func newFailing(t *testing.T) *failing {
 	t.Helper()
-	f := &failing{front: redistest.StartFront(t, redistest.Mini(t).Addr()), log: new(lines)}
+	f := &failing{front: redistest.StartFront(t, redistest.Start(t).Addr()), log: new(lines)}
 	c, err := redisstore.Open(redisstore.Config{Addrs: []string{f.front.Addr()}})
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
@@ -94,90 +93,5 @@ func TestBadSpecsAreErrors(t *testing.T) {
 		if _, err := store.Take(context.Background(), time.Now(), []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "a"}, Spec: good}}, results); err != nil || results[0].Remaining != 5 {
 			t.Errorf("%s: %+v, %v: what was refused is charged", name, results, err)
 		}
-	}
-}
-
-// hostileTexts are names of any length and of any bytes.
-func hostileTexts() []string {
-	var all []string
-	for _, s := range limittest.Hostile() {
-		if s.Space == "test" && s.Client.IsZero() {
-			all = append(all, s.Name)
-		}
-	}
-	return all
-}
-
-// Leases under any key and any id are apart from each other; a clock that jumps
-// back prolongs no lease and frees none.
-func TestInFlightHostile(t *testing.T) {
-	t.Parallel()
-	m := miniredis.RunT(t)
-	c, ctx, texts := open(t, m.Addr()), context.Background(), hostileTexts()
-	now := time.Now()
-	m.SetTime(now)
-	for _, key := range texts {
-		f, err := c.InFlight(key, int64(len(texts)), time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		memory, err := limit.NewInFlight(int64(len(texts)), time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, id := range texts {
-			got, err := f.Acquire(ctx, id)
-			if want := memory.Acquire(now, id); err != nil || got != want || got.Remaining != int64(len(texts)-1-i) {
-				t.Fatalf("key %.20q: id %.20q: %+v, want %+v; %v", key, id, got, want, err)
-			}
-		}
-		for _, id := range texts {
-			if ok, err := f.Release(ctx, id); err != nil || !ok {
-				t.Fatalf("key %.20q: id %.20q had no place; %v", key, id, err)
-			}
-		}
-	}
-	for _, bad := range []struct {
-		most int64
-		life time.Duration
-	}{{-1, time.Second}, {1 << 53, time.Second}, {1, 0}, {1, -time.Second}, {1, time.Nanosecond}, {1, math.MaxInt64}} {
-		if _, err := c.InFlight("k", bad.most, bad.life); err == nil {
-			t.Errorf("%+v: no error", bad)
-		}
-		if _, err := limit.NewInFlight(bad.most, bad.life); err == nil {
-			t.Errorf("%+v: no error in process", bad)
-		}
-	}
-}
-
-// Throttle keeps keys of any bytes apart, and what it cannot keep exactly is an
-// error that writes nothing.
-func TestThrottleHostile(t *testing.T) {
-	t.Parallel()
-	m := miniredis.RunT(t)
-	c, ctx := open(t, m.Addr()), context.Background()
-	for _, key := range hostileTexts() {
-		if got, err := c.Throttle(ctx, key, 1, 1, time.Hour, 1); err != nil || got.Remaining != 1 {
-			t.Errorf("key %.20q: %+v, %v", key, got, err)
-		}
-	}
-	before := m.Dump()
-	for _, bad := range [][4]int64{ // burst, count, seconds, quantity
-		{-1, 1, 1, 1}, {1, 0, 1, 1}, {1, -1, 1, 1}, {1, 1, 0, 1}, {1, 1, -1, 1}, {1, 1, 1, -1}, {1, 1, 1, math.MinInt64}, {math.MaxInt64, 1, 1, 1},
-		{1, math.MaxInt64, 1, 1}, {1, 1, 1 << 33, 1}, {1, 1, 1, math.MaxInt64}, {1 << 53, 1, 1, 1}, {1 << 40, 1, 60, 1},
-	} {
-		if got, err := c.Throttle(ctx, "k", bad[0], bad[1], time.Duration(bad[2])*time.Second, bad[3]); err == nil {
-			t.Errorf("%v: %+v", bad, got)
-		}
-	}
-	if m.Dump() != before {
-		t.Errorf("wrote\n%s", m.Dump())
-	}
-	if got, err := c.Throttle(ctx, "jump", 0, 1, time.Second, 1); err != nil || got.Limited {
-		t.Errorf("%+v, %v", got, err)
-	}
-	m.SetTime(time.Unix(0, 0))
-	if got, err := c.Throttle(ctx, "jump", 0, 1, time.Second, 1); err != nil || !got.Limited {
-		t.Errorf("a clock that jumped back: %+v, %v", got, err)
 	}
 }

@@ -199,8 +199,8 @@ func testLostChangesHeal(t *testing.T, s server) {
 // reader in step has to read.
 func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
-	m := redistest.Mini(t)
-	p, c := open(t, m.Addr()).Publisher("agg"), open(t, m.Addr())
+	s := redistest.Start(t)
+	p, c := open(t, s.Addr()).Publisher("agg"), open(t, s.Addr())
 	deliveries, _ := follow(t, c)
 	set := varied(now(), 500)
 	publish(t, p, set)

@@ -8,56 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"pgregory.net/rapid"
-
-	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 )
-
-// The script and limit.InFlight answer the same, a denied call writes nothing, and
-// the key goes with its last lease.
-func TestInFlightIsMemory(t *testing.T) {
-	t.Parallel()
-	m := miniredis.RunT(t)
-	c, ctx := steady(t, m.Addr()), context.Background()
-	rapid.Check(t, func(rt *rapid.T) {
-		m.FlushAll()
-		most, life := rapid.Int64Range(0, 5).Draw(rt, "most"), time.Duration(rapid.Int64Range(1, 5000).Draw(rt, "us"))*time.Microsecond
-		memory, err := limit.NewInFlight(most, life)
-		if err != nil {
-			rt.Fatal(err)
-		}
-		shared, err := c.InFlight("k", most, life)
-		if err != nil {
-			rt.Fatal(err)
-		}
-		now := int64(1_700_000_000_000_000)
-		for range 50 {
-			now += rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, life.Microseconds()*3/2)).Draw(rt, "ahead")
-			m.SetTime(time.UnixMicro(now))
-			id, before := fmt.Sprint(rapid.IntRange(0, 9).Draw(rt, "id")), m.Dump()
-			if rapid.IntRange(0, 3).Draw(rt, "release") == 0 {
-				want := memory.Release(time.UnixMicro(now), id)
-				if got, err := shared.Release(ctx, id); err != nil || got != want {
-					rt.Fatalf("release %s at %d: %v, want %v; %v", id, now, got, want, err)
-				}
-				continue
-			}
-			want := memory.Acquire(time.UnixMicro(now), id)
-			got, err := shared.Acquire(ctx, id)
-			if err != nil || got != want {
-				rt.Fatalf("acquire %s at %d: %+v, want %+v; %v", id, now, got, want, err)
-			}
-			if !got.Allowed && m.Dump() != before {
-				rt.Fatalf("a denied call wrote\n%s", m.Dump())
-			}
-			if ttl := m.TTL(shared.key); got.Allowed && (ttl < got.ResetAfter || ttl > got.ResetAfter+3*time.Millisecond) {
-				rt.Fatalf("%+v: kept for %v", got, ttl)
-			}
-		}
-	})
-}
 
 // Never more run than may, and none fails, whoever asks.
 func TestInFlightOnServer(t *testing.T) {

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/hotparam/limit/limittest"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
@@ -22,35 +20,6 @@ func openLimiter(t testing.TB, addr string) *shardLimiter {
 	}
 	t.Cleanup(func() { c.Close() })
 	return c.limits
-}
-
-// onMini judges by TIME, which miniredis lets the test set, and states expire
-// when the test says so and not with the clock.
-func onMini(t testing.TB) (limittest.Fixture, *shardLimiter) {
-	m := miniredis.RunT(t)
-	var clock time.Time
-	l := openLimiter(t, m.Addr())
-	return limittest.Fixture{
-		Store:    l,
-		Reset:    func() { m.FlushAll(); clock = time.Time{} },
-		SetClock: m.SetTime,
-		Expire: func(now time.Time) {
-			if d := now.Sub(clock); !clock.IsZero() && d > 0 {
-				m.FastForward(d)
-			}
-			clock = now
-		},
-		Dump:  m.Dump,
-		Lives: func() []time.Duration { return lives(m) },
-	}, l
-}
-
-func lives(m *miniredis.Miniredis) []time.Duration {
-	var all []time.Duration
-	for _, key := range m.Keys() {
-		all = append(all, m.TTL(key))
-	}
-	return all
 }
 
 // onServer judges by a clock that is set, on a real server.
@@ -90,20 +59,15 @@ func dump(t testing.TB, l *shardLimiter) string {
 // The laws hold for decisions that travel alone and for those that do not.
 func TestLimiterLaws(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) (limittest.Fixture, *shardLimiter){
-		"miniredis": onMini,
-		"server":    func(t testing.TB) (limittest.Fixture, *shardLimiter) { return onServer(t, redistest.Start(t)) },
-	} {
-		for way, store := range ways {
-			t.Run(name+"/"+way, func(t *testing.T) {
-				t.Parallel()
-				limittest.Run(t, func(t testing.TB) limittest.Fixture {
-					f, l := open(t)
-					f.Store = store(l)
-					return f
-				})
+	for way, store := range ways {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			limittest.Run(t, func(t testing.TB) limittest.Fixture {
+				f, l := onServer(t, redistest.Start(t))
+				f.Store = store(l)
+				return f
 			})
-		}
+		})
 	}
 }
 

@@ -54,8 +54,7 @@ func (s server) open(t *testing.T) *Client {
 	return openWith(t, Config{Addrs: s.addrs, Namespace: s.namespace})
 }
 
-// TestEverywhere runs on miniredis, on a real server and on a real cluster what
-// must be the same on all of them. Every test has a namespace of its own.
+// TestEverywhere runs on a server and on a cluster what must be the same on both. Every test has a namespace of its own.
 func TestEverywhere(t *testing.T) {
 	suite := map[string]func(*testing.T, server){
 		"published-set-is-read-back":           testPublishedSetIsReadBack,
@@ -84,11 +83,6 @@ func TestEverywhere(t *testing.T) {
 			})
 		}
 	}
-	t.Run("miniredis", func(t *testing.T) {
-		t.Parallel()
-		m := redistest.Mini(t)
-		run(t, []string{m.Addr()}, plain(t, m.Addr()))
-	})
 	t.Run("server", func(t *testing.T) {
 		t.Parallel()
 		s := redistest.Start(t)

@@ -242,7 +242,7 @@ func between(t *testing.T, text, before, after string) string {
 // and the store has it too: nothing deleted comes back, nothing put goes.
 func TestTheHighestVersionWins(t *testing.T) {
 	t.Parallel()
-	m := redistest.Mini(t)
+	m := redistest.Start(t)
 	const processes = 3
 	runs := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -322,7 +322,7 @@ func TestTheHighestVersionWins(t *testing.T) {
 func TestAnOlderCopyRestoresNothing(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	m := redistest.Mini(t)
+	m := redistest.Start(t)
 	old, young := open(t, m.Addr()), open(t, m.Addr())
 	put(t, old.Overrides(), block("a", "topic?id=1", "ann"))
 	ending := block("ending", "topic?id=9", "ann")
@@ -346,8 +346,8 @@ func TestAnOlderCopyRestoresNothing(t *testing.T) {
 	if done, err := young.Overrides().runRestore(ctx, &overrideCopy{}, newer); done || err != nil {
 		t.Errorf("over a state that was not looked at: %v, %v", done, err)
 	}
-	m.SetTime(time.Now().Add(2 * time.Hour))
-	m.FlushAll()
+	setClock(young, time.Now().Add(2*time.Hour))
+	m.Flush()
 	if code, trimmed, err := young.Overrides().write(ctx, "b", "", "{}", time.Time{}, "{}"); code != -2 || trimmed != 0 || err != nil {
 		t.Errorf("a change on top of a loss: %d, %d, %v", code, trimmed, err)
 	}

@@ -16,12 +16,12 @@ import (
 
 func TestEndedOverridesGo(t *testing.T) {
 	t.Parallel()
-	m := redistest.Mini(t)
-	c := open(t, m.Addr())
+	s := redistest.Start(t)
+	c := open(t, s.Addr())
 	ctx := context.Background()
 	store := c.Overrides()
 	clock := now()
-	m.SetTime(clock)
+	redisClock := setClock(c, clock)
 	c.now = func() time.Time { return clock }
 	temporary := block("t", "topic?id=1", "ann")
 	temporary.Until = clock.Add(time.Minute)
@@ -37,7 +37,7 @@ func TestEndedOverridesGo(t *testing.T) {
 	extended = put(t, store, extended)
 
 	clock = clock.Add(time.Minute)
-	m.SetTime(clock)
+	redisClock.set(clock)
 	if got := list(t, store); !cmp.Equal(got, []rules.Override{forever, extended}) {
 		t.Error(cmp.Diff(got, []rules.Override{forever, extended}))
 	}
@@ -66,9 +66,8 @@ func TestEndedOverridesGo(t *testing.T) {
 		t.Errorf("%d ends after the delete", n)
 	}
 	// Nobody looked for a year: everything goes.
-	clock = clock.Add(overrideLife + time.Second)
-	m.SetTime(clock)
-	if keys := m.Keys(); len(keys) != 0 {
+	expire(t, s, overrideLife+time.Second)
+	if keys := keysOf(t, s); len(keys) != 0 {
 		t.Errorf("left after a year: %v", keys)
 	}
 }
@@ -106,7 +105,7 @@ func TestAuditAndListAreBounded(t *testing.T) {
 func TestBadOverridesAreRefused(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	store := open(t, redistest.Mini(t).Addr()).Overrides()
+	store := open(t, redistest.Start(t).Addr()).Overrides()
 	if _, err := store.Put(ctx, block("a", "topic?id=\xff", "ann")); err == nil || !strings.Contains(err.Error(), `"a"`) {
 		t.Errorf("a key that JSON cannot hold: %v", err)
 	}

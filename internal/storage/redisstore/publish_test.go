@@ -48,7 +48,7 @@ func testPublishedSetIsReadBack(t *testing.T, s server) {
 
 func TestLifeOfASet(t *testing.T) {
 	t.Parallel()
-	c := open(t, redistest.Mini(t).Addr())
+	c := open(t, redistest.Start(t).Addr())
 	ctx := context.Background()
 	p := c.Publisher("agg")
 	at := now()
@@ -77,10 +77,10 @@ func TestLifeOfASet(t *testing.T) {
 // its clock went back.
 func TestVersionsNeverGoBack(t *testing.T) {
 	t.Parallel()
-	m := redistest.Mini(t)
+	s := redistest.Start(t)
 	start := time.Unix(1_800_000_000, 0)
-	m.SetTime(start)
-	c := open(t, m.Addr())
+	c := open(t, s.Addr())
+	clock := setClock(c, start)
 	p, q := c.Publisher("p"), c.Publisher("q")
 	last := uint64(0)
 	step := func(what string, p *Publisher) {
@@ -94,13 +94,13 @@ func TestVersionsNeverGoBack(t *testing.T) {
 	step("first", p)
 	step("same millisecond", p)
 	step("other publisher", q)
-	m.FlushAll()
+	s.Flush()
 	step("flushed in the same millisecond", q)
-	m.FlushAll()
-	m.SetTime(start.Add(-time.Hour))
+	s.Flush()
+	clock.set(start.Add(-time.Hour))
 	step("flushed, clock an hour back", q)
 	step("the other one, an hour back", p)
-	m.SetTime(start.Add(time.Hour))
+	clock.set(start.Add(time.Hour))
 	step("later", p)
 	if want := uint64(start.Add(time.Hour).UnixMilli()); last != want {
 		t.Errorf("version %d; want the clock of Redis, %d", last, want)
@@ -109,10 +109,10 @@ func TestVersionsNeverGoBack(t *testing.T) {
 
 func TestSilentPublisherLeavesTheIndex(t *testing.T) {
 	t.Parallel()
-	m := redistest.Mini(t)
+	s := redistest.Start(t)
 	start := time.Unix(1_800_000_000, 0)
-	m.SetTime(start)
-	c := open(t, m.Addr())
+	c := open(t, s.Addr())
+	clock := setClock(c, start)
 	const keep = 30 * time.Second
 	short, long := c.NewPublisher(PublisherConfig{ID: "short", Keep: keep}), c.NewPublisher(PublisherConfig{ID: "long", Keep: keep})
 	set := hot(start, 1)
@@ -123,25 +123,25 @@ func TestSilentPublisherLeavesTheIndex(t *testing.T) {
 	if n := index(); n != 2 {
 		t.Fatalf("%d publishers", n)
 	}
-	m.SetTime(start.Add(49 * time.Second))
+	clock.set(start.Add(49 * time.Second))
 	publish(t, long, hot(start, 1))
 	if n := index(); n != 2 {
 		t.Errorf("%d publishers; a silent one was forgotten too soon", n)
 	}
-	m.SetTime(start.Add(51 * time.Second))
+	clock.set(start.Add(51 * time.Second))
 	publish(t, long, hot(start, 1))
 	if n := index(); n != 1 {
 		t.Errorf("%d publishers 1 s after one expired", n)
 	}
-	m.SetTime(start.Add(51*time.Second + time.Hour))
-	if keys := m.Keys(); strings.Contains(strings.Join(keys, " "), "hot:set") || strings.Contains(strings.Join(keys, " "), "hot:index") {
+	expire(t, s, time.Hour)
+	if keys := keysOf(t, s); strings.Contains(strings.Join(keys, " "), "hot:set") || strings.Contains(strings.Join(keys, " "), "hot:index") {
 		t.Errorf("still there: %v", keys)
 	}
 }
 
 func TestBadSetsAndIDs(t *testing.T) {
 	t.Parallel()
-	c := open(t, redistest.Mini(t).Addr())
+	c := open(t, redistest.Start(t).Addr())
 	ctx := context.Background()
 	for _, id := range []string{"", "a b", "a\n", "a\xff", strings.Repeat("x", 129)} {
 		if err := c.Publisher(id).Publish(ctx, hottype.HotSet{}); err == nil || !strings.Contains(err.Error(), strconv.Quote(id)) {

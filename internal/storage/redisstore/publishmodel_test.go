@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
@@ -21,7 +20,7 @@ import (
 // world is some publishers, a Redis and a follower on one clock, and what ought
 // to be hot.
 type world struct {
-	redis    *miniredis.Miniredis
+	redis    *testClock
 	c        *Client
 	clock    time.Time
 	procs    map[string][]*process // by id: two that share it
@@ -45,10 +44,10 @@ type process struct {
 // taken, and nothing of any that was refused.
 func TestFollowersSeeTheRightfulOwners(t *testing.T) {
 	t.Parallel()
-	m := redistest.Mini(t)
-	c := steady(t, m.Addr())
+	c := steady(t, redistest.Start(t).Addr())
+	redis := setClock(c, time.Time{})
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(m, c)
+		w := newWorld(t, redis, c)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			id := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "id")
 			i := rapid.IntRange(0, 1).Draw(t, "process")
@@ -68,7 +67,7 @@ func TestFollowersSeeTheRightfulOwners(t *testing.T) {
 					t.Fatal(err)
 				}
 			case "flush":
-				m.FlushAll() // what the follower did not see is lost
+				w.flush(t) // what the follower did not see is lost
 				w.latest = maps.Clone(w.seen)
 			case "pass":
 				w.pass(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond)
@@ -84,13 +83,20 @@ func TestFollowersSeeTheRightfulOwners(t *testing.T) {
 	})
 }
 
-func newWorld(m *miniredis.Miniredis, c *Client) *world {
+// flush makes Redis forget everything.
+func (w *world) flush(t *rapid.T) {
+	if err := w.c.rdb.FlushAll(context.Background()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newWorld(t *rapid.T, redis *testClock, c *Client) *world {
 	w := &world{
-		redis: m, c: c, clock: time.Unix(1_800_000_000, 0).UTC(), mirror: &hotset.Mirror{Keep: -1},
+		redis: redis, c: c, clock: time.Unix(1_800_000_000, 0).UTC(), mirror: &hotset.Mirror{Keep: -1},
 		last: map[string]uint64{}, seen: map[string]hottype.HotSet{}, latest: map[string]hottype.HotSet{},
 	}
-	m.FlushAll()
-	m.SetTime(w.clock)
+	w.flush(t)
+	redis.set(w.clock)
 	c.now = func() time.Time { return w.clock }
 	w.procs = map[string][]*process{}
 	for _, id := range []string{"a", "b"} {
@@ -104,7 +110,7 @@ func (w *world) start(id string) *process { return &process{p: w.c.Publisher(id)
 
 func (w *world) pass(d time.Duration) {
 	w.clock = w.clock.Add(d)
-	w.redis.SetTime(w.clock)
+	w.redis.set(w.clock)
 }
 
 // judge makes the set of a process: small or, by long keys, large. Who judged

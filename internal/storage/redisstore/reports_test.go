@@ -56,10 +56,10 @@ func testReports(t *testing.T, s server) {
 
 func TestSilentLimitersAreNotAlive(t *testing.T) {
 	t.Parallel()
-	m := redistest.Mini(t)
+	s := redistest.Start(t)
 	clock := now()
-	m.SetTime(clock)
-	c := open(t, m.Addr())
+	c := open(t, s.Addr())
+	redisClock := setClock(c, clock)
 	ctx := context.Background()
 	for i, step := range []struct {
 		write string
@@ -72,17 +72,17 @@ func TestSilentLimitersAreNotAlive(t *testing.T) {
 			t.Errorf("second %d: %d live, %v; want %d", i, n, err, step.live)
 		}
 		clock = clock.Add(time.Second)
-		m.SetTime(clock)
+		redisClock.set(clock)
 	}
-	m.SetTime(clock.Add(reportLife))
-	if keys := m.Keys(); len(keys) != 0 {
+	expire(t, s, reportLife+time.Second)
+	if keys := keysOf(t, s); len(keys) != 0 {
 		t.Errorf("left: %v", keys)
 	}
 }
 
 func TestReportsAreBounded(t *testing.T) {
 	t.Parallel()
-	c := open(t, redistest.Mini(t).Addr())
+	c := open(t, redistest.Start(t).Addr())
 	r := report("a", maxReportKeys+500)
 	if err := c.WriteReport(context.Background(), r); err != nil {
 		t.Fatal(err)

@@ -2,19 +2,22 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/lua"
 )
 
-// testClock is the clock by which the scripts of a client judge on a real server,
-// where time cannot be set. What they write is kept an hour longer, because the
-// server's own clock runs on.
+// testClock is the clock by which the scripts of some clients judge on a real
+// server, where time cannot be set. What they write is kept an hour longer, because
+// the server's own clock runs on; expire makes it go.
 //
 // It is a hook. Each call of a script carries the time behind its last argument,
 // and is a call of the same script with a first line that takes it off again, and
@@ -43,19 +46,51 @@ const clockLine = `local redis = (function(real)
 end)(redis)
 `
 
-// setClock puts a clock onto a client.
+// setClock puts a clock of its own onto a client.
 func setClock(c *Client, now time.Time) *testClock {
-	k := &testClock{scripts: map[string]string{}}
-	for _, text := range []string{lua.Decide(), lua.DecideMany(), lua.Refund(), lua.InFlight(), lua.CLThrottle()} {
-		k.scripts[text] = clockLine + text
-		k.scripts[redis.NewScript(text).Hash()] = redis.NewScript(clockLine + text).Hash()
-	}
-	k.set(now)
+	k := newClock(now)
 	c.rdb.AddHook(k)
 	return k
 }
 
+// newClock is a clock for clients that get it as a hook.
+func newClock(now time.Time) *testClock {
+	k := &testClock{scripts: map[string]string{}}
+	for _, text := range []string{
+		lua.Decide(), lua.DecideMany(), lua.Refund(), lua.Exchange(), lua.InFlight(), lua.CLThrottle(),
+		lua.ClaimHot(), lua.PublishHot(), lua.WriteOverride(), lua.RestoreOverrides(), lua.WriteReport(),
+	} {
+		k.scripts[text] = clockLine + text
+		k.scripts[redis.NewScript(text).Hash()] = redis.NewScript(clockLine + text).Hash()
+	}
+	k.set(now)
+	return k
+}
+
 func (k *testClock) set(now time.Time) { k.us.Store(max(now.UnixMicro(), 0)) }
+
+// expire removes the keys of a server whose life is over some time after they were
+// last written, and makes the life of all others shorter by that.
+func expire(t testing.TB, s *redistest.Server, after time.Duration) {
+	t.Helper()
+	const script = `for _, key in ipairs(redis.call('KEYS', '*')) do
+		local left = redis.call('PTTL', key) - ARGV[1]
+		if left > 3600000 then redis.call('PEXPIRE', key, left) else redis.call('DEL', key) end
+	end`
+	if err := s.Client().Eval(t.Context(), script, nil, after.Milliseconds()).Err(); err != nil && !errors.Is(err, redis.Nil) {
+		t.Fatal(err)
+	}
+}
+
+// keysOf lists the keys of a server.
+func keysOf(t testing.TB, s *redistest.Server) []string {
+	t.Helper()
+	keys, err := s.Client().Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
 
 // DialHook changes nothing.
 func (k *testClock) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -90,6 +125,9 @@ func (k *testClock) give(cmd redis.Cmder) (takeBack func()) {
 		return func() {}
 	}
 	last := len(args) - 1
+	if text, ok := args[last].([]byte); ok {
+		args[last] = string(text)
+	}
 	was := [2]any{args[1], args[last]}
 	args[1], args[last] = script, fmt.Sprintf("%v@%d", args[last], k.us.Load())
 	return func() { args[1], args[last] = was[0], was[1] }

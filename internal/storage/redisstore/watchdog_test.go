@@ -17,7 +17,7 @@ import (
 // dials.
 func TestForgottenConnectionsCostOneCall(t *testing.T) {
 	t.Parallel()
-	f := redistest.StartFront(t, redistest.Mini(t).Addr())
+	f := redistest.StartFront(t, redistest.Start(t).Addr())
 	c := openWith(t, Config{Addrs: []string{f.Addr()}, Timeout: patience})
 	var held []*redis.Conn
 	for range 8 {

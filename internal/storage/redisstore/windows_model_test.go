@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
@@ -91,7 +90,7 @@ type arriving struct {
 // sumsWorld is several processes at one server, whose clock the test sets.
 type sumsWorld struct {
 	t      *rapid.T
-	mini   *miniredis.Miniredis
+	clock  *testClock // of the server
 	raw    *redis.Client
 	now    time.Time
 	spec   limit.Spec
@@ -236,7 +235,7 @@ func (wd *sumsWorld) deliver() {
 
 func (wd *sumsWorld) pass(d time.Duration) {
 	wd.now = wd.now.Add(d)
-	wd.mini.SetTime(wd.now)
+	wd.clock.set(wd.now)
 }
 
 func (wd *sumsWorld) step(clients []*Client) {
@@ -286,24 +285,25 @@ func (wd *sumsWorld) step(clients []*Client) {
 // had told when it last heard; and once all have exchanged, all know all there was.
 func TestWindowsKnowWhatOthersTold(t *testing.T) {
 	t.Parallel()
-	mini, trial, now := redistest.Mini(t), 0, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	s, trial, now := redistest.Start(t), 0, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(rt *rapid.T) {
 		trial++
-		wd := &sumsWorld{t: rt, mini: mini, now: now, spec: limit.Spec{
+		wd := &sumsWorld{t: rt, clock: newClock(now), now: now, spec: limit.Spec{
 			Algorithm: rapid.SampledFrom([]limit.Algorithm{limit.FixedWindow, limit.SlidingWindow}).Draw(rt, "algorithm"), Limit: 20, Window: 20 * time.Second,
 		}}
-		wd.mini.SetTime(wd.now)
-		wd.raw = redis.NewClient(&redis.Options{Addr: mini.Addr()})
+		wd.raw = redis.NewClient(&redis.Options{Addr: s.Addr(), Protocol: 2, DisableIdentity: true})
+		wd.raw.AddHook(wd.clock)
 		defer wd.raw.Close()
 		var clients []*Client
 		for range 3 {
-			c, err := Open(Config{Addrs: []string{mini.Addr()}, Namespace: fmt.Sprint("trial", trial), Timeout: 5 * time.Second})
+			c, err := Open(Config{Addrs: []string{s.Addr()}, Namespace: fmt.Sprint("trial", trial), Timeout: 5 * time.Second})
 			if err != nil {
 				rt.Fatal(err)
 			}
 			defer c.Close()
 			clients = append(clients, c)
 			wd.peers = append(wd.peers, wd.join(c))
+			c.rdb.AddHook(wd.clock) // behind the wire: a call knows the time at which it arrives
 		}
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			wd.step(clients)
@@ -317,7 +317,9 @@ func TestWindowsKnowWhatOthersTold(t *testing.T) {
 			}
 		}
 		wd.agree()
-		mini.FlushAll()
+		if err := wd.raw.FlushAll(context.Background()).Err(); err != nil {
+			rt.Fatal(err)
+		}
 	})
 }
 

@@ -13,11 +13,12 @@ import (
 // told, refunds of it too, and counts in the window after for what it still covers.
 func TestWindowsTurnWithTheirSums(t *testing.T) {
 	t.Parallel()
-	mini, start := redistest.Mini(t), time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	now := start.Add(9 * time.Second)
-	all := processes(t, 2, mini.Addr())
-	one, other := all[0], all[1]
+	all := processes(t, 2, redistest.Start(t).Addr())
+	one, other, clock := all[0], all[1], newClock(now)
 	for _, w := range all {
+		w.c.rdb.AddHook(clock)
 		w.c.now = func() time.Time { return now }
 	}
 	c, peek := windowCharge(visitor(1), limit.SlidingWindow, 20, 10*time.Second, 8), windowCharge(visitor(1), limit.SlidingWindow, 20, 10*time.Second, 0)
@@ -25,7 +26,7 @@ func TestWindowsTurnWithTheirSums(t *testing.T) {
 	knows := func(second int, want int64) {
 		t.Helper()
 		now = start.Add(time.Duration(second) * time.Second)
-		mini.SetTime(now)
+		clock.set(now)
 		for range 2 { // what the second one tells the first hears in the next round
 			for _, w := range all {
 				w.ask(t, now, peek)

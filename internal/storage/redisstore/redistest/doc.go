@@ -1,5 +1,5 @@
-// Package redistest gives tests a Redis: a real redis-server of their own, a
-// real cluster of three, or miniredis where the clock must be set by hand.
+// Package redistest gives tests a Redis: a real redis-server of their own or a
+// real cluster of three. What runs on miniredis is in test/miniredis.
 //
 // Every server runs on a free loopback port with its own directory and is
 // stopped by its process id when the test ends. Where redis-server is not

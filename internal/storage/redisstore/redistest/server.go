@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -59,19 +58,6 @@ func Start(t testing.TB, args ...string) *Server {
 	}
 	t.Fatalf("redistest: %v", err)
 	return nil
-}
-
-// Mini runs a miniredis until the test ends. Its clock is the real one, or what
-// SetTime says; TIME and the expiry of keys both follow it.
-func Mini(t testing.TB) *miniredis.Miniredis {
-	t.Helper()
-	m := miniredis.NewMiniRedis()
-	if err := m.Start(); err != nil {
-		t.Fatalf("redistest: miniredis: %v", err)
-	}
-	t.Cleanup(m.Close)
-	m.ClockTTL(true)
-	return m
 }
 
 // Addr is host:port of the server, the same after a restart.

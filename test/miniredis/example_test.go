@@ -1,4 +1,4 @@
-package redisstore_test
+package miniredis_test
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func redis() (*miniredis.Miniredis, error) {
 }
 
 // Two processes share one limit, and nothing else of the pipeline.
-func ExampleNewLimiter() {
+func Example_limiter() {
 	server, err := redis()
 	if err != nil {
 		fmt.Println(err)
@@ -50,7 +50,7 @@ func ExampleNewLimiter() {
 }
 
 // What redis-cell's CL.THROTTLE user123 15 30 60 answers, on a Redis without it.
-func ExampleClient_Throttle() {
+func Example_throttle() {
 	server, err := redis()
 	if err != nil {
 		fmt.Println(err)
@@ -71,7 +71,7 @@ func ExampleClient_Throttle() {
 
 // At most one export at a time, in all processes. If its process dies the place
 // is free again after a minute.
-func ExampleClient_InFlight() {
+func Example_inFlight() {
 	server, err := redis()
 	if err != nil {
 		fmt.Println(err)
@@ -106,7 +106,7 @@ func ExampleClient_InFlight() {
 
 // A charge for something that was then not done is given back: at is when it was
 // charged, by the clock of Redis.
-func ExampleLimiter_RefundAt() {
+func Example_refund() {
 	server, err := redis()
 	if err != nil {
 		fmt.Println(err)
