@@ -7,7 +7,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-var errCrowd = errors.New("crowd: out of bounds or out of order")
+var errCrowd = errors.New("clientsketch: out of bounds or out of order")
 
 // Check reports whether a crowd that came from outside is one that this room
 // could have made: sizes, order, numbers from 1 to MaxN, and counters that do

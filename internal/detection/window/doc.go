@@ -10,7 +10,7 @@
 //
 // # How it is kept
 //
-// Each second is a Misra-Gries summary (package topk says more of those): a
+// Each second is a Misra-Gries summary (package heavyhitters says more of those): a
 // list of pairs of key and count, and an offset, the most that a key without a
 // pair may have had in that second. All seconds draw on one store of counters,
 // so a quiet second leaves its room to a busy one, and all share one table of

@@ -14,7 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// OverrideStore keeps the live overrides and who changed them. Package statedir
+// OverrideStore keeps the live overrides and who changed them. Package filestore
 // has the one of a single machine, package redisstore the shared one. It may be
 // used by many goroutines.
 type OverrideStore interface {

@@ -11,14 +11,14 @@ import (
 func receiveBuffer(conn *net.UDPConn) (int64, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return -1, fmt.Errorf("kernel: %w", err)
+		return -1, fmt.Errorf("udpstat: %w", err)
 	}
 	size, sizeErr := -1, error(nil)
 	err = raw.Control(func(fd uintptr) {
 		size, sizeErr = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF)
 	})
 	if err != nil || sizeErr != nil {
-		return -1, fmt.Errorf("kernel: read the receive buffer back: %w", firstOf(err, sizeErr))
+		return -1, fmt.Errorf("udpstat: read the receive buffer back: %w", firstOf(err, sizeErr))
 	}
 	return int64(size) / 2, nil
 }

@@ -9,5 +9,5 @@ import (
 
 // receiveBuffer is not known.
 func receiveBuffer(*net.UDPConn) (int64, error) {
-	return -1, errors.New("kernel: the granted receive buffer can be read on Linux only")
+	return -1, errors.New("udpstat: the granted receive buffer can be read on Linux only")
 }

@@ -70,11 +70,11 @@ func inspect(ctx context.Context, proc string, buffer int, between time.Duration
 func readNumber(path string) (int64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return -1, fmt.Errorf("kernel: %w", err)
+		return -1, fmt.Errorf("udpstat: %w", err)
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil {
-		return -1, fmt.Errorf("kernel: %s: %w", path, err)
+		return -1, fmt.Errorf("udpstat: %s: %w", path, err)
 	}
 	return n, nil
 }
@@ -86,15 +86,15 @@ func grant(ctx context.Context, buffer int) (int64, error) {
 	var lc net.ListenConfig
 	pc, err := lc.ListenPacket(ctx, "udp", "127.0.0.1:0")
 	if err != nil {
-		return -1, fmt.Errorf("kernel: open a UDP socket: %w", err)
+		return -1, fmt.Errorf("udpstat: open a UDP socket: %w", err)
 	}
 	defer pc.Close()
 	conn, ok := pc.(*net.UDPConn)
 	if !ok {
-		return -1, fmt.Errorf("kernel: a UDP socket is a %T", pc)
+		return -1, fmt.Errorf("udpstat: a UDP socket is a %T", pc)
 	}
 	if err := conn.SetReadBuffer(buffer); err != nil {
-		return -1, fmt.Errorf("kernel: ask for a receive buffer of %d bytes: %w", buffer, err)
+		return -1, fmt.Errorf("udpstat: ask for a receive buffer of %d bytes: %w", buffer, err)
 	}
 	return receiveBuffer(conn)
 }
@@ -103,7 +103,7 @@ func grant(ctx context.Context, buffer int) (int64, error) {
 func readUDP(path string) (UDP, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return UDP{}, fmt.Errorf("kernel: %w", err)
+		return UDP{}, fmt.Errorf("udpstat: %w", err)
 	}
 	defer f.Close()
 	var names []string
@@ -119,7 +119,7 @@ func readUDP(path string) (UDP, error) {
 		}
 		return udpOf(names, fields, path)
 	}
-	return UDP{}, fmt.Errorf("kernel: %s has no Udp lines", path)
+	return UDP{}, fmt.Errorf("udpstat: %s has no Udp lines", path)
 }
 
 func udpOf(names, values []string, path string) (UDP, error) {
@@ -131,7 +131,7 @@ func udpOf(names, values []string, path string) (UDP, error) {
 		}
 		n, err := strconv.ParseInt(values[i], 10, 64)
 		if err != nil {
-			return u, fmt.Errorf("kernel: %s: %s: %w", path, name, err)
+			return u, fmt.Errorf("udpstat: %s: %s: %w", path, name, err)
 		}
 		*to = n
 	}

@@ -58,7 +58,7 @@ type Stats struct {
 // panics on a nil asker and on a DenyStatus that is no HTTP status.
 func Decide(asker Asker, opt Options) *Decider {
 	if opt.DenyStatus != 0 && (opt.DenyStatus < 200 || opt.DenyStatus > 599) {
-		panic(fmt.Sprintf("checkapi: status %d is no HTTP status of an answer", opt.DenyStatus))
+		panic(fmt.Sprintf("decisionapi: status %d is no HTTP status of an answer", opt.DenyStatus))
 	}
 	if opt.MaxBody <= 0 {
 		opt.MaxBody = 1 << 20

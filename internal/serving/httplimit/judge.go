@@ -43,7 +43,7 @@ type Judge struct {
 // NewJudge builds a judge; it panics without an Asker.
 func NewJudge(cfg JudgeConfig) *Judge {
 	if cfg.Asker == nil {
-		panic("httpwire: NewJudge: no Asker")
+		panic("httplimit: NewJudge: no Asker")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -90,7 +90,7 @@ func (j *Judge) recovered(v *hottype.Verdict) {
 	}
 	*v = hottype.Verdict{Allowed: true, Reason: hottype.ReasonStore, Mode: hottype.ModeEnforce}
 	if n := j.panics.Add(1); n&(n-1) == 0 {
-		j.cfg.Log.Error("httpwire: judging a request panicked, it passes", "panic", p, "count", n, "stack", string(debug.Stack()))
+		j.cfg.Log.Error("httplimit: judging a request panicked, it passes", "panic", p, "count", n, "stack", string(debug.Stack()))
 	}
 }
 

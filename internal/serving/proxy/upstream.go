@@ -95,7 +95,7 @@ func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	u.failures.Add(1)
-	u.cfg.Log.Warn("proxy: upstream failed", "upstream", u.name, "host", u.url.Host, "error", err)
+	u.cfg.Log.Warn("proxy: upstream failed", "upstream", u.name, "host", u.url.Host, "err", err)
 	status, why := kind(err)
 	httplimit.WriteProblem(w, status, fmt.Sprintf("upstream %q (%s): %s", u.name, u.url.Host, why))
 }

@@ -20,7 +20,7 @@ const slack = 250
 func (o *Overrides) record(c rules.Change) error {
 	line, err := json.Marshal(c)
 	if err != nil {
-		return fmt.Errorf("statedir: a change of override %q cannot be written: %w", c.ID, err)
+		return fmt.Errorf("filestore: a change of override %q cannot be written: %w", c.ID, err)
 	}
 	line = append(line, '\n')
 	if o.torn || o.lines >= MaxAudit+slack {
@@ -40,7 +40,7 @@ func (o *Overrides) rewrite(line []byte) error {
 	enc := json.NewEncoder(&buf)
 	for _, c := range o.audit {
 		if err := enc.Encode(c); err != nil {
-			return fmt.Errorf("statedir: %s: %w", auditFile, err)
+			return fmt.Errorf("filestore: %s: %w", auditFile, err)
 		}
 	}
 	buf.Write(line)
@@ -68,7 +68,7 @@ func readAudit(d disk) (changes []rules.Change, torn bool, err error) {
 		}
 		var c rules.Change
 		if err := json.Unmarshal(line, &c); err != nil {
-			return nil, false, fmt.Errorf("statedir: %s line %d is not a change: %w; delete the line, or move the file away to begin a new audit",
+			return nil, false, fmt.Errorf("filestore: %s line %d is not a change: %w; delete the line, or move the file away to begin a new audit",
 				d.path(auditFile), n, err)
 		}
 		changes, data = append(changes, c), rest

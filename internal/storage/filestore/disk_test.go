@@ -29,7 +29,7 @@ func (r *ram) path(name string) string { return "DIR/" + name }
 func (r *ram) read(name string) ([]byte, error) {
 	data, ok := r.files[name]
 	if !ok {
-		return nil, fmt.Errorf("statedir: %w", fs.ErrNotExist)
+		return nil, fmt.Errorf("filestore: %w", fs.ErrNotExist)
 	}
 	return slices.Clone(data), nil
 }

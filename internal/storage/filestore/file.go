@@ -31,7 +31,7 @@ type envelope struct {
 func writeEnvelope(d disk, list []rules.Override, last *rules.Change) error {
 	data, err := json.MarshalIndent(envelope{Version: formatVersion, Last: last, Overrides: list}, "", "  ")
 	if err != nil {
-		return fmt.Errorf("statedir: %s: %w", overridesFile, err)
+		return fmt.Errorf("filestore: %s: %w", overridesFile, err)
 	}
 	return d.replace(overridesFile, append(data, '\n'))
 }
@@ -54,7 +54,7 @@ func readEnvelope(d disk) (envelope, error) {
 
 func (env envelope) check(d disk) error {
 	if env.Version > formatVersion {
-		return fmt.Errorf("statedir: %s has version %d and this program knows %d: start the newer program that wrote it",
+		return fmt.Errorf("filestore: %s has version %d and this program knows %d: start the newer program that wrote it",
 			d.path(overridesFile), env.Version, formatVersion)
 	}
 	if env.Version < 1 || env.Overrides == nil {
@@ -76,7 +76,7 @@ func (env envelope) check(d disk) error {
 
 // damaged says which file, where, and what to do.
 func damaged(d disk, where string, err error) error {
-	return fmt.Errorf("statedir: %s%s cannot be used: %w; mend it, or move it away to start without overrides (%s tells what they were)",
+	return fmt.Errorf("filestore: %s%s cannot be used: %w; mend it, or move it away to start without overrides (%s tells what they were)",
 		d.path(overridesFile), where, err, auditFile)
 }
 
@@ -120,15 +120,15 @@ func (f folder) path(name string) string { return filepath.Join(string(f), name)
 func (f folder) read(name string) ([]byte, error) {
 	file, err := os.Open(f.path(name))
 	if err != nil {
-		return nil, fmt.Errorf("statedir: %w", err)
+		return nil, fmt.Errorf("filestore: %w", err)
 	}
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err != nil {
-		return nil, fmt.Errorf("statedir: %w", err)
+		return nil, fmt.Errorf("filestore: %w", err)
 	}
 	if len(data) > maxFile {
-		return nil, fmt.Errorf("statedir: %s is over %d bytes: it was not written by this program; move it away", f.path(name), maxFile)
+		return nil, fmt.Errorf("filestore: %s is over %d bytes: it was not written by this program; move it away", f.path(name), maxFile)
 	}
 	return data, nil
 }
@@ -144,14 +144,14 @@ func (f folder) replace(name string, data []byte) error {
 		err = f.sync()
 	}
 	if err != nil {
-		return fmt.Errorf("statedir: %s was not written: %w", f.path(name), err)
+		return fmt.Errorf("filestore: %s was not written: %w", f.path(name), err)
 	}
 	return nil
 }
 
 func (f folder) add(name string, data []byte) error {
 	if err := writeSynced(f.path(name), os.O_APPEND, data); err != nil {
-		return fmt.Errorf("statedir: %s was not written: %w", f.path(name), err)
+		return fmt.Errorf("filestore: %s was not written: %w", f.path(name), err)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func writeSynced(path string, flag int, data []byte) error {
 func (f folder) sweep() error {
 	for _, name := range []string{overridesFile, auditFile} {
 		if err := os.Remove(f.path(name + tempSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("statedir: %w", err)
+			return fmt.Errorf("filestore: %w", err)
 		}
 	}
 	return nil

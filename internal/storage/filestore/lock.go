@@ -18,15 +18,15 @@ func lockDir(dir string) (*os.File, error) {
 	path := folder(dir).path(lockFile)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("statedir: %w", err)
+		return nil, fmt.Errorf("filestore: %w", err)
 	}
 	held, err := tryLock(f)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("statedir: %s cannot be locked: %w", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("filestore: %s cannot be locked: %w", path, err), f.Close())
 	}
 	if !held {
 		holder := holderOf(f)
-		return nil, errors.Join(fmt.Errorf("statedir: %s is in use by %s: stop it, or give this process a state directory of its own", dir, holder), f.Close())
+		return nil, errors.Join(fmt.Errorf("filestore: %s is in use by %s: stop it, or give this process a state directory of its own", dir, holder), f.Close())
 	}
 	// The number only serves the message above; without it the lock holds too.
 	if err := f.Truncate(0); err == nil {

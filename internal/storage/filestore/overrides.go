@@ -43,7 +43,7 @@ type Overrides struct {
 // what to do.
 func OpenOverrides(dir string) (*Overrides, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("statedir: %w", err)
+		return nil, fmt.Errorf("filestore: %w", err)
 	}
 	lock, err := lockDir(dir)
 	if err != nil {
@@ -96,7 +96,7 @@ func (o *Overrides) Close() error {
 }
 
 // errClosed is what a use after Close gets.
-var errClosed = errors.New("statedir: the state directory is closed")
+var errClosed = errors.New("filestore: the state directory is closed")
 
 // List returns every override by ID; expired ones are among them until Trim.
 func (o *Overrides) List(context.Context) ([]rules.Override, error) {
@@ -126,14 +126,14 @@ func (o *Overrides) Put(_ context.Context, e rules.Override) (rules.Override, er
 	defer o.mu.Unlock()
 	e.Created = o.stamp()
 	if err := e.Validate(); err != nil {
-		return rules.Override{}, fmt.Errorf("statedir: %w", err)
+		return rules.Override{}, fmt.Errorf("filestore: %w", err)
 	}
 	c := rules.Change{At: e.Created, Author: e.Author, Action: rules.ChangePut, ID: e.ID, After: &e}
 	before, had := o.entries[e.ID]
 	if had {
 		c.Before = &before
 	} else if len(o.entries) >= MaxOverrides {
-		return rules.Override{}, fmt.Errorf("statedir: there are %d overrides already; delete some", len(o.entries))
+		return rules.Override{}, fmt.Errorf("filestore: there are %d overrides already; delete some", len(o.entries))
 	}
 	return e, o.commit(c)
 }
@@ -144,7 +144,7 @@ func (o *Overrides) Delete(_ context.Context, id, author string) error {
 	defer o.mu.Unlock()
 	before, had := o.entries[id]
 	if !had {
-		return fmt.Errorf("statedir: override %q: %w", id, rules.ErrNoOverride)
+		return fmt.Errorf("filestore: override %q: %w", id, rules.ErrNoOverride)
 	}
 	return o.commit(rules.Change{At: o.stamp(), Author: author, Action: rules.ChangeDelete, ID: id, Before: &before})
 }

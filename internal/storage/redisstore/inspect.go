@@ -16,7 +16,7 @@ import (
 // pings is how often Inspect asks for the time it takes to answer.
 const pings = 100
 
-// Inspection is what a look at the server found. It is plain: package checkup
+// Inspection is what a look at the server found. It is plain: package preflight
 // judges it. What could not be read is empty, and why is in Unknown.
 type Inspection struct {
 	Addrs []string
