@@ -29,7 +29,7 @@ type Pipeline struct {
 	gate   *gate.Gate
 	hot    *hotset.Mirror
 	tally  *tally.Tally
-	judge  *httplimit.Judge
+	decide *httplimit.SafeGate
 	layer  *middleware.Layer
 	stages lifecycle.Stages
 	// delivered is what became of what the tally handed on; nil: it arrived.
@@ -70,7 +70,7 @@ func New(cfg Config) (*Pipeline, error) {
 	}
 	clients := httplimit.NewClients(set.IP.TrustedProxies, "")
 	p.layer = middleware.Build(p.gate, middleware.Options{Clients: clients, Log: cfg.Log})
-	p.judge = httplimit.NewJudge(httplimit.JudgeConfig{Asker: p.gate, Clients: clients, Log: cfg.Log})
+	p.decide = httplimit.NewSafeGate(httplimit.SafeGateConfig{Gate: p.gate, Clients: clients, Log: cfg.Log})
 	return p, nil
 }
 
@@ -90,7 +90,7 @@ func (p *Pipeline) Decide(ctx context.Context, r Request) (Verdict, error) {
 	if r.Cost < 0 {
 		return Verdict{}, fmt.Errorf("hotparam: decide: cost %d: want 0 or more", r.Cost)
 	}
-	return p.judge.Decide(ctx, &r), nil
+	return p.decide.Decide(ctx, &r), nil
 }
 
 // Count counts a request that is limited elsewhere, or not at all.

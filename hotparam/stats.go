@@ -28,7 +28,7 @@ func (p *Pipeline) Stats() Stats {
 	st := Stats{
 		Counted: counted.Added, Delivered: counted.Flushed, Dropped: counted.DroppedFull + counted.DroppedSink,
 		Allowed: decided.Allowed.Total(), Denied: decided.Denied,
-		Panics: p.layer.Stats().Panics + p.judge.Panics(),
+		Panics: p.layer.Stats().Panics + p.decide.Panics(),
 	}
 	if p.delivered != nil {
 		sent, lost := p.delivered()

@@ -62,7 +62,7 @@ func (l *load) run(ctx context.Context, rate int, all []*sidecar) {
 func (l *load) ask(s *sample, by *sidecar, r *hottype.Request) {
 	now := time.Now()
 	s.began = now.Sub(l.began)
-	v := by.gate.Ask(context.Background(), now, r)
+	v := by.gate.Decide(context.Background(), now, r)
 	s.ended = time.Since(l.began)
 	s.allowed = v.Allowed
 	s.byRedis = v.Limit == burst || v.Limit == window // a gate's share is less

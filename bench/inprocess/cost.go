@@ -97,7 +97,7 @@ func (q question) ours(who, yaml string) error {
 			reqs[k] = request(target(id))
 		}
 		n, ctx := 0, context.Background()
-		return func() { p.gate.Ask(ctx, time.Now(), reqs[n%len(reqs)]); n++ }
+		return func() { p.gate.Decide(ctx, time.Now(), reqs[n%len(reqs)]); n++ }
 	})
 	if denied := p.gate.Stats().Denied.Total(); (denied > 0) != q.hot {
 		return fmt.Errorf("inprocess: %s: %d requests were denied", q, denied)

@@ -116,8 +116,8 @@ func floodOurs(sheet *measure.Sheet, d time.Duration) error {
 	}
 	var f flood
 	ctx, hot := context.Background(), request(hotTarget)
-	f.run(d, func() bool { return p.gate.Ask(ctx, time.Now(), hot).Allowed },
-		func(id string) { p.gate.Ask(ctx, time.Now(), request(target(id))) })
+	f.run(d, func() bool { return p.gate.Decide(ctx, time.Now(), hot).Allowed },
+		func(id string) { p.gate.Decide(ctx, time.Now(), request(target(id))) })
 	f.add(sheet, measure.Ours)
 	return p.stop()
 }

@@ -70,7 +70,7 @@ func (p *pipeline) heat(target string) bool {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for range 3000 {
-		if v := p.gate.Ask(context.Background(), time.Now(), req); v.Key != "" {
+		if v := p.gate.Decide(context.Background(), time.Now(), req); v.Key != "" {
 			return true
 		}
 		<-tick.C

@@ -131,14 +131,14 @@ func inProcess(s *site) error {
 		s.limiters[i] = func(ctx context.Context, uris []string) ([]bool, error) {
 			allowed := make([]bool, len(uris))
 			for k, uri := range uris {
-				v := gates[i].Decide(ctx, time.Now(), request(uri, client(k)))
+				v := gates[i].DecideUncounted(ctx, time.Now(), request(uri, client(k)))
 				allowed[k] = v.Allowed
 			}
 			return allowed, nil
 		}
 	}
 	s.count = func(ctx context.Context, now time.Time, uri string, from hottype.Client) {
-		gates[now.Nanosecond()>>10%limiters].Ask(ctx, now, request(uri, from))
+		gates[now.Nanosecond()>>10%limiters].Decide(ctx, now, request(uri, from))
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func (s *site) through(sink tally.Sink, in ...string) error {
 	}
 	service := gate.New(gate.Config{Rules: s.set, Counter: s.tally(sink), Log: quietly})
 	s.count = func(ctx context.Context, now time.Time, uri string, from hottype.Client) {
-		service.Ask(ctx, now, request(uri, from))
+		service.Decide(ctx, now, request(uri, from))
 	}
 	return nil
 }

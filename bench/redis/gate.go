@@ -82,7 +82,7 @@ func through(g *gate.Gate, mirror *hotset.Mirror) ask {
 	mirror.Replace("bench", heat)
 	header := http.Header{}
 	return func(ctx context.Context, key string, client int) (bool, error) {
-		v := g.Ask(ctx, time.Now(), &hottype.Request{Method: "GET", Host: "news.example", Target: "/" + key, Client: who[client], Header: header})
+		v := g.Decide(ctx, time.Now(), &hottype.Request{Method: "GET", Host: "news.example", Target: "/" + key, Client: who[client], Header: header})
 		if v.Reason == hottype.ReasonStore {
 			return false, errStore
 		}

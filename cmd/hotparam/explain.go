@@ -205,7 +205,7 @@ func specText(s limit.Spec) string {
 	if s.Algorithm == limit.BucketedWindow {
 		text += fmt.Sprintf(", in %d buckets", s.Buckets)
 	}
-	return text + s.Manners()
+	return text + s.Options()
 }
 
 func (c *explainCmd) write(w io.Writer, e explanation) error {

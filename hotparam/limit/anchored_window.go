@@ -10,7 +10,7 @@ package limit
 // at `aux`. Overflow: aux + Window < 2^53, used <= Limit < 2^53. Cost: O(1), no
 // division.
 
-func anchoredAdd(s *state, t *Terms, now, cost int64) state {
+func anchoredAdd(s *state, t *Compiled, now, cost int64) state {
 	start := now
 	if s.used > 0 {
 		start = s.aux

@@ -16,14 +16,14 @@ type block struct{ until, length int64 }
 // gone is when it makes no difference any more.
 func (b block) gone() int64 { return b.until + b.length }
 
-// left is how much longer the subject is denied, 0 when it is not. Terms that
+// left is how much longer the subject is denied, 0 when it is not. Compiled that
 // allow only shorter blocks than the one under way make it shorter.
-func (b block) left(t *Terms, now int64) int64 {
+func (b block) left(t *Compiled, now int64) int64 {
 	return max(0, min(b.until-now, t.BlockMax))
 }
 
 // next is the block that a denial at now begins.
-func (b block) next(t *Terms, now int64) block {
+func (b block) next(t *Compiled, now int64) block {
 	length := t.Block
 	if now < b.gone() {
 		length = min(max(2*b.length, t.Block), t.BlockMax)
@@ -46,20 +46,20 @@ func (o *outcome) blocked(cost, left int64) {
 // and a denial begins one. begun is stored by undo, if it comes to that.
 func (p *pending) punish(o *outcome, now int64) {
 	p.begun = block{}
-	if p.terms.Block == 0 {
+	if p.compiled.Block == 0 {
 		return
 	}
 	b := p.tab.blocks[p.id]
-	if left := b.left(&p.terms, now); left > 0 {
+	if left := b.left(&p.compiled, now); left > 0 {
 		if o.allowed && p.cost > 0 { // nothing is charged, and reset has to say so
 			s := *p.stored()
-			*o = p.terms.charge(&s, p.trail(), now, 0)
+			*o = p.compiled.charge(&s, p.log(), now, 0)
 		}
 		o.blocked(p.cost, left)
 		return
 	}
 	if !o.allowed && o.retry > 0 {
-		p.begun = b.next(&p.terms, now)
+		p.begun = b.next(&p.compiled, now)
 		o.blocked(p.cost, p.begun.length)
 	}
 }

@@ -12,8 +12,8 @@ func (m *Memory) Dump() string {
 	for i := range m.shards {
 		for j := range m.shards[i].tables {
 			for _, e := range m.shards[i].tables[j].entries {
-				trail := m.shards[i].tables[j].trails.get(e.trail)
-				lines = append(lines, fmt.Sprintf("%d %x %+v %+v", j, e.id, e.state, trail))
+				log := m.shards[i].tables[j].logs.get(e.log)
+				lines = append(lines, fmt.Sprintf("%d %x %+v %+v", j, e.id, e.state, log))
 			}
 		}
 	}

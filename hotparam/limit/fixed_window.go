@@ -11,9 +11,9 @@ package limit
 // windowStart is the boundary at or before a time.
 func windowStart(at, window int64) int64 { return at - at%window }
 
-func fixedLeft(s *state, t *Terms) int64 { return max(0, t.Capacity-s.used) }
+func fixedLeft(s *state, t *Compiled) int64 { return max(0, t.Capacity-s.used) }
 
-func fixedAdd(s *state, t *Terms, now, cost int64) state {
+func fixedAdd(s *state, t *Compiled, now, cost int64) state {
 	return state{kind: KindFixed, at: now, used: s.used + cost, unit: t.Unit}
 }
 
@@ -21,7 +21,7 @@ func fixedAdd(s *state, t *Terms, now, cost int64) state {
 func fixedEnd(s *state) int64 { return windowStart(s.at, s.unit) + s.unit }
 
 // fixedRefund gives back only into the window that was charged.
-func fixedRefund(s *state, t *Terms, then, cost int64) {
+func fixedRefund(s *state, t *Compiled, then, cost int64) {
 	if windowStart(then, t.Unit) == windowStart(s.at, t.Unit) {
 		s.used = max(0, s.used-cost)
 	}

@@ -17,8 +17,8 @@ import "time"
 //
 // What remains here is how redis-cell and its many ports answer: five numbers.
 
-// Reply is the answer of redis-cell's CL.THROTTLE, times in whole seconds.
-type Reply struct {
+// ThrottleReply is the answer of redis-cell's CL.THROTTLE, times in whole seconds.
+type ThrottleReply struct {
 	// Limited is whether the call was refused.
 	Limited bool
 	// Limit is Burst + 1; Remaining is the cost that an immediate further call
@@ -32,8 +32,8 @@ type Reply struct {
 }
 
 // Throttle gives a result the form of CL.THROTTLE.
-func (r Result) Throttle() Reply {
-	reply := Reply{Limited: !r.Allowed, Limit: r.Limit, Remaining: r.Remaining, RetryAfter: -1, ResetAfter: seconds(r.ResetAfter)}
+func (r Result) Throttle() ThrottleReply {
+	reply := ThrottleReply{Limited: !r.Allowed, Limit: r.Limit, Remaining: r.Remaining, RetryAfter: -1, ResetAfter: seconds(r.ResetAfter)}
 	if r.RetryAfter > 0 {
 		reply.RetryAfter = seconds(r.RetryAfter)
 	}
@@ -42,7 +42,7 @@ func (r Result) Throttle() Reply {
 
 // Numbers is the reply as it goes over the wire: limited (0 or 1), limit,
 // remaining, retry after, reset after.
-func (r Reply) Numbers() [5]int64 {
+func (r ThrottleReply) Numbers() [5]int64 {
 	limited := int64(0)
 	if r.Limited {
 		limited = 1

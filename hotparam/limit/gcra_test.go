@@ -35,8 +35,8 @@ func TestEmissionIntervals(t *testing.T) {
 		{Algorithm: GCRA, Limit: 5, Window: time.Second}:      200 * time.Millisecond,
 		{Algorithm: GCRA, Limit: 1, Window: 10 * time.Second}: 10 * time.Second,
 	} {
-		terms, err := spec.Terms()
-		if got := time.Duration(terms.Unit/terms.Fill) * time.Microsecond; err != nil || got != want {
+		compiled, err := spec.Compile()
+		if got := time.Duration(compiled.Unit/compiled.Fill) * time.Microsecond; err != nil || got != want {
 			t.Errorf("%+v: a call every %v, want %v; %v", spec, got, want, err)
 		}
 	}

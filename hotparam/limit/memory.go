@@ -38,7 +38,7 @@ const maxSpaces = 16
 // those that are soonest whole again, then those charged longest ago. A flood of
 // subjects seen once therefore pushes out its own and not the hot one.
 //
-// A Take for known subjects allocates nothing. Sliding logs and bucketed windows
+// A Take for known subjects allocates nothing. Sliding tickLogs and bucketed windows
 // are the exception in both respects: a subject of theirs takes up to 43 bytes
 // more for each tick that counts (of which there are at most Limit, or Buckets +
 // 1), so 430 KB for a log of 10,000, and that grows by allocation.
@@ -80,14 +80,14 @@ func NewMemory(cfg MemoryConfig) *Memory {
 
 // pending is one charge on its way through a Take.
 type pending struct {
-	tab   *table
-	id    ident
-	terms Terms
-	next  state
-	cost  int64 // with earlier charges of the same subject
-	begun block // that a denial begins, length 0: none
-	slot  int32 // -1: not known yet
-	shard uint8
+	tab      *table
+	id       ident
+	compiled Compiled
+	next     state
+	cost     int64 // with earlier charges of the same subject
+	begun    block // that a denial begins, length 0: none
+	slot     int32 // -1: not known yet
+	shard    uint8
 }
 
 // Take implements Store. Cost: one lock per shard touched, about 100 ns for a
@@ -128,7 +128,7 @@ func (m *Memory) prepare(charges []Charge, ps []pending) (locks uint64, err erro
 	var who ident
 	for i := range charges {
 		c, p := &charges[i], &ps[i]
-		if p.terms, err = c.Spec.Terms(); err != nil {
+		if p.compiled, err = c.Spec.Compile(); err != nil {
 			return 0, err
 		}
 		if s := &c.Subject; i == 0 || s.Client != charges[i-1].Subject.Client || s.Name != charges[i-1].Subject.Name {
@@ -162,9 +162,9 @@ func judgeAll(now int64, charges []Charge, results []Result, ps []pending) bool 
 		p.slot = p.tab.find(p.id)
 		p.next, p.cost = *p.stored(), charges[i].Cost
 		p.addEarlier(ps[:i])
-		o := p.terms.charge(&p.next, p.trail(), now, p.cost)
+		o := p.compiled.charge(&p.next, p.log(), now, p.cost)
 		p.punish(&o, now)
-		o.write(&results[i], p.terms.Capacity)
+		o.write(&results[i], p.compiled.Capacity)
 		all = all && o.allowed
 	}
 	return all
@@ -188,12 +188,12 @@ func (p *pending) stored() *state {
 	return &p.tab.entries[p.slot].state
 }
 
-// trail is the one of the stored state, which only the terms of logs ask for.
-func (p *pending) trail() *trail {
-	if p.terms.Kind != KindLog || p.slot < 0 {
+// log is the one of the stored state, which only the compiled of tickLogs ask for.
+func (p *pending) log() *tickLog {
+	if p.compiled.Kind != KindLog || p.slot < 0 {
 		return nil
 	}
-	return p.tab.trails.get(p.tab.entries[p.slot].trail)
+	return p.tab.logs.get(p.tab.entries[p.slot].log)
 }
 
 // commit writes what was charged.
@@ -225,7 +225,7 @@ func (p *pending) again(later []pending) bool {
 }
 
 // undo makes the results of a denied request say what is so: nothing was
-// charged. Only the statistics of known subjects change, and what Lack and Block
+// charged. Only the statistics of known subjects change, and what InitialDeficit and Block
 // ask for.
 func (m *Memory) undo(now int64, results []Result, ps []pending) {
 	for i := range ps {
@@ -235,9 +235,9 @@ func (m *Memory) undo(now int64, results []Result, ps []pending) {
 		}
 		if results[i].Allowed {
 			s := *p.stored()
-			o := p.terms.charge(&s, p.trail(), now, 0)
+			o := p.compiled.charge(&s, p.log(), now, 0)
 			p.punish(&o, now)
-			o.write(&results[i], p.terms.Capacity)
+			o.write(&results[i], p.compiled.Capacity)
 		}
 	}
 	for i := range ps { // now that all results are read

@@ -15,7 +15,7 @@ import "fmt"
 // be denied up to Window/Buckets longer, and there are never more than Buckets + 1
 // ticks, whatever Limit is.
 //
-// State: `used` is the cost that counts at `at`, `aux` the newest tick, and trail
+// State: `used` is the cost that counts at `at`, `aux` the newest tick, and the tick log
 // all ticks with running sums, so that two searches answer every question: which
 // ticks are over, and after which of them enough is free (not merely the oldest).
 // Overflow: tick + Window < 2^53; a sum may wrap around, for only differences are
@@ -33,70 +33,70 @@ const (
 	maxBucketed = 1e15 - 1
 )
 
-func (s Spec) logTerms(us int64) (Terms, error) {
+func (s Spec) compileLog(us int64) (Compiled, error) {
 	if s.Limit > MaxLog {
-		return Terms{}, fmt.Errorf("limit: sliding log of %d per %v: it remembers each, at most %d; choose %s", s.Limit, s.Window, MaxLog, BucketedWindow)
+		return Compiled{}, fmt.Errorf("limit: sliding log of %d per %v: it remembers each, at most %d; choose %s", s.Limit, s.Window, MaxLog, BucketedWindow)
 	}
-	return Terms{Kind: KindLog, Capacity: s.Limit, Unit: us}, nil
+	return Compiled{Kind: KindLog, Capacity: s.Limit, Unit: us}, nil
 }
 
-func (s Spec) bucketedTerms(us int64) (Terms, error) {
+func (s Spec) compileBuckets(us int64) (Compiled, error) {
 	switch {
 	case s.Buckets < 1 || s.Buckets > maxBuckets:
-		return Terms{}, fmt.Errorf("limit: buckets %d must be in 1..%d", s.Buckets, maxBuckets)
+		return Compiled{}, fmt.Errorf("limit: buckets %d must be in 1..%d", s.Buckets, maxBuckets)
 	case us%s.Buckets != 0:
-		return Terms{}, fmt.Errorf("limit: window %v cannot be cut into %d buckets of whole microseconds", s.Window, s.Buckets)
+		return Compiled{}, fmt.Errorf("limit: window %v cannot be cut into %d buckets of whole microseconds", s.Window, s.Buckets)
 	case s.Limit > maxBucketed:
-		return Terms{}, fmt.Errorf("limit: bucketed window of %d must be below 10^15", s.Limit)
+		return Compiled{}, fmt.Errorf("limit: bucketed window of %d must be below 10^15", s.Limit)
 	}
-	return Terms{Kind: KindLog, Capacity: s.Limit, Unit: us, Fill: us / s.Buckets}, nil
+	return Compiled{Kind: KindLog, Capacity: s.Limit, Unit: us, Fill: us / s.Buckets}, nil
 }
 
 // stamp is the tick to which a time belongs: the end of its bucket.
-func (t *Terms) stamp(now int64) int64 {
+func (t *Compiled) stamp(now int64) int64 {
 	if t.Fill == 0 {
 		return now
 	}
 	return now - now%t.Fill + t.Fill
 }
 
-func logLeft(s *state, t *Terms, tr *trail, now int64) int64 {
-	return max(0, t.Capacity-logLive(s, t, tr, now))
+func logLeft(s *state, t *Compiled, log *tickLog, now int64) int64 {
+	return max(0, t.Capacity-logLive(s, t, log, now))
 }
 
 // logLive is the cost that counts at now, in a state that has not ended.
-func logLive(s *state, t *Terms, tr *trail, now int64) int64 {
-	if tr == nil || s.used == 0 {
+func logLive(s *state, t *Compiled, log *tickLog, now int64) int64 {
+	if log == nil || s.used == 0 {
 		return s.used
 	}
-	return tr.since(tr.after(now - t.Unit))
+	return log.since(log.after(now - t.Unit))
 }
 
 // logWait is the time until enough ticks are over for cost <= capacity, which
 // does not fit now.
-func logWait(t *Terms, tr *trail, now, cost, end int64) int64 {
-	if tr == nil {
+func logWait(t *Compiled, log *tickLog, now, cost, end int64) int64 {
+	if log == nil {
 		return end - now
 	}
-	return tr.freeing(t.Capacity-cost) + t.Unit - now
+	return log.freeing(t.Capacity-cost) + t.Unit - now
 }
 
-// logAdd leaves the trail as it is: the tick is recorded once it is known that the
+// logAdd leaves the tick log as it is: the tick is recorded once it is known that the
 // whole request is admitted.
-func logAdd(s *state, t *Terms, tr *trail, now, cost int64) state {
-	return state{kind: KindLog, at: now, used: logLive(s, t, tr, now) + cost, unit: t.Unit, aux: max(t.stamp(now), s.aux)}
+func logAdd(s *state, t *Compiled, log *tickLog, now, cost int64) state {
+	return state{kind: KindLog, at: now, used: logLive(s, t, log, now) + cost, unit: t.Unit, aux: max(t.stamp(now), s.aux)}
 }
 
 // logRefund takes the cost out of the tick that was charged, if that is still
 // there: the log is then what it would be without the charge.
-func logRefund(s *state, t *Terms, tr *trail, then, cost int64) {
-	if tr == nil || s.used == 0 {
+func logRefund(s *state, t *Compiled, log *tickLog, then, cost int64) {
+	if log == nil || s.used == 0 {
 		return
 	}
 	stamp := t.stamp(then)
-	back := tr.reduce(stamp, cost)
+	back := log.reduce(stamp, cost)
 	if stamp > s.at-t.Unit {
 		s.used -= back
 	}
-	s.aux = tr.newest()
+	s.aux = log.newest()
 }

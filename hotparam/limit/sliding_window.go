@@ -19,7 +19,7 @@ package limit
 
 // slidingRoll gives the costs of now's window and of the one before it. A live
 // state is at most one window behind.
-func slidingRoll(s *state, t *Terms, now int64) (cur, prev, e int64) {
+func slidingRoll(s *state, t *Compiled, now int64) (cur, prev, e int64) {
 	start, e := windowStart(now, t.Unit), now%t.Unit
 	switch {
 	case s.at >= start:
@@ -30,7 +30,7 @@ func slidingRoll(s *state, t *Terms, now int64) (cur, prev, e int64) {
 	return 0, 0, e
 }
 
-func slidingLeft(s *state, t *Terms, now int64) int64 {
+func slidingLeft(s *state, t *Compiled, now int64) int64 {
 	cur, prev, e := slidingRoll(s, t, now)
 	return max(0, t.Capacity-cur-ceilDiv(prev*(t.Unit-e), t.Unit))
 }
@@ -38,7 +38,7 @@ func slidingLeft(s *state, t *Terms, now int64) int64 {
 // slidingWait is the time until cost <= capacity fits, which it does not now.
 // What weighs only falls, and it falls without a jump at the boundary, so the
 // first moment found is the least.
-func slidingWait(s *state, t *Terms, now, cost int64) int64 {
+func slidingWait(s *state, t *Compiled, now, cost int64) int64 {
 	cur, prev, e := slidingRoll(s, t, now)
 	if at, ok := slidingFits(prev, t.Capacity-cur-cost, t.Unit); ok {
 		return at - e // in this window
@@ -63,7 +63,7 @@ func slidingFits(prev, room, window int64) (int64, bool) {
 	return window - covered, covered > 0
 }
 
-func slidingAdd(s *state, t *Terms, now, cost int64) state {
+func slidingAdd(s *state, t *Compiled, now, cost int64) state {
 	cur, prev, _ := slidingRoll(s, t, now)
 	return state{kind: KindSliding, at: now, used: cur + cost, unit: t.Unit, aux: prev}
 }
@@ -83,7 +83,7 @@ func slidingTaken(s *state) int64 {
 }
 
 // slidingRefund gives back only into the window that was charged.
-func slidingRefund(s *state, t *Terms, then, cost int64) {
+func slidingRefund(s *state, t *Compiled, then, cost int64) {
 	switch start := windowStart(s.at, t.Unit); windowStart(then, t.Unit) {
 	case start:
 		s.used = max(0, s.used-cost)

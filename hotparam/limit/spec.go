@@ -41,9 +41,9 @@ type Spec struct {
 	// Other algorithms ignore it.
 	Buckets int64
 
-	// Lack is how many tokens a token bucket lacks for a subject that it has
-	// not seen for a day; see FirstSight. 0: it starts full.
-	Lack int64
+	// InitialDeficit is how many tokens short of Burst a token bucket starts for a subject that has
+	// not been seen for a day. 0: it starts full.
+	InitialDeficit int64
 	// Wait is how long a call may be held back until it fits: a call that would
 	// be denied with a RetryAfter of at most Wait is admitted at once, takes
 	// its place, and goes on after Charge.Wait. Where the wait cannot fit it is
@@ -89,13 +89,13 @@ func (s Spec) Refills() bool {
 //   - token bucket, GCRA and leaky bucket: Capacity x (Window in us / gcd(Window, Limit)) below
 //     2^53, and empty to full within 2^46 us (2.2 years);
 //   - Wait: not negative and at most 407 days, only for buckets, whose Capacity grows by it;
-//   - Lack: 0 to Burst, only for a token bucket;
+//   - InitialDeficit: 0 to Burst, only for a token bucket;
 //   - Block and BlockMax: whole microseconds, at most 407 days, BlockMax 0 or not below Block;
 //   - sliding log: Limit at most MaxLog;
 //   - bucketed window: 1 to 1000 Buckets of whole microseconds, Limit below 10^15;
 //   - sliding window: Limit x Window in us below 2^53 (100,000 a day fits).
 func (s Spec) Validate() error {
-	_, err := s.Terms()
+	_, err := s.Compile()
 	return err
 }
 
@@ -159,7 +159,7 @@ type Store interface {
 }
 
 // Check reports what is wrong with the charges of one Take, for every store to
-// refuse alike. Specs are left to Terms.
+// refuse alike. Specs are left to Compiled.
 func Check(charges []Charge, results []Result) error {
 	if len(charges) > MaxCharges || len(charges) != len(results) {
 		return fmt.Errorf("%w: %d charges (at most %d), %d results", ErrCharges, len(charges), MaxCharges, len(results))

@@ -50,11 +50,11 @@ func TestValidate(t *testing.T) {
 		{Spec{Algorithm: GCRA, Limit: 1, Window: second, Burst: -1}, "burst -1"},
 		{Spec{Algorithm: GCRA, Limit: 1, Window: second, Burst: maxExact}, "gcra of burst"},
 		{Spec{Algorithm: GCRA, Limit: 1, Window: 400 * day, Burst: 2}, "2.2 years"},
-		{Spec{Algorithm: TokenBucket, Limit: 10, Window: second, Burst: 5, Lack: 5, Wait: time.Minute, Block: second, BlockMax: day}, ""},
+		{Spec{Algorithm: TokenBucket, Limit: 10, Window: second, Burst: 5, InitialDeficit: 5, Wait: time.Minute, Block: second, BlockMax: day}, ""},
 		{Spec{Algorithm: SlidingLog, Limit: 10, Window: second, Block: second}, ""},
-		{Spec{Algorithm: TokenBucket, Limit: 10, Window: second, Burst: 5, Lack: 6}, "burst 5 cannot lack 6"},
-		{Spec{Algorithm: TokenBucket, Limit: 10, Window: second, Burst: 5, Lack: -1}, "cannot lack -1"},
-		{Spec{Algorithm: GCRA, Limit: 10, Window: second, Burst: 5, Lack: 1}, "gcra starts with nothing taken"},
+		{Spec{Algorithm: TokenBucket, Limit: 10, Window: second, Burst: 5, InitialDeficit: 6}, "burst 5 cannot start 6 tokens short"},
+		{Spec{Algorithm: TokenBucket, Limit: 10, Window: second, Burst: 5, InitialDeficit: -1}, "cannot start -1 tokens short"},
+		{Spec{Algorithm: GCRA, Limit: 10, Window: second, Burst: 5, InitialDeficit: 1}, "gcra starts with nothing taken"},
 		{Spec{Algorithm: TokenBucket, Limit: 10, Window: second, Burst: 5, Wait: -1}, "wait -1ns must be"},
 		{Spec{Algorithm: TokenBucket, Limit: 10, Window: second, Burst: 5, Wait: 1}, "wait 1ns must be whole"},
 		{Spec{Algorithm: TokenBucket, Limit: maxExact, Window: second, Burst: 5, Wait: 400 * day}, "beyond 2^53"},
@@ -85,8 +85,8 @@ func TestCapacity(t *testing.T) {
 		if got := spec.Capacity(); got != want {
 			t.Errorf("%+v: %d, want %d", spec, got, want)
 		}
-		if terms, err := spec.Terms(); err != nil || terms.Capacity != want {
-			t.Errorf("%+v: terms %+v, %v", spec, terms, err)
+		if compiled, err := spec.Compile(); err != nil || compiled.Capacity != want {
+			t.Errorf("%+v: compiled %+v, %v", spec, compiled, err)
 		}
 	}
 }
@@ -109,23 +109,23 @@ func TestTermsAreExact(t *testing.T) {
 			Window:  time.Duration(any("window")) / time.Microsecond * time.Microsecond,
 			Buckets: 1,
 		}
-		terms, err := spec.Terms()
+		compiled, err := spec.Compile()
 		if err != nil {
 			return
 		}
-		exact := below(terms.Capacity, 1)
-		if terms.Kind == KindBucket || terms.Kind == KindSliding {
-			exact = exact && below(terms.Capacity, terms.Unit)
+		exact := below(compiled.Capacity, 1)
+		if compiled.Kind == KindBucket || compiled.Kind == KindSliding {
+			exact = exact && below(compiled.Capacity, compiled.Unit)
 		}
 		if !exact {
-			rt.Fatalf("%+v: %+v", spec, terms)
+			rt.Fatalf("%+v: %+v", spec, compiled)
 		}
-		if terms.Kind != KindBucket || spec.Limit == 0 {
+		if compiled.Kind != KindBucket || spec.Limit == 0 {
 			return
 		}
-		is := new(big.Int).Mul(big.NewInt(terms.Fill), big.NewInt(spec.Window.Microseconds()))
-		if want := new(big.Int).Mul(big.NewInt(spec.Limit), big.NewInt(terms.Unit)); is.Cmp(want) != 0 {
-			rt.Fatalf("%+v: %+v is another rate", spec, terms)
+		is := new(big.Int).Mul(big.NewInt(compiled.Fill), big.NewInt(spec.Window.Microseconds()))
+		if want := new(big.Int).Mul(big.NewInt(spec.Limit), big.NewInt(compiled.Unit)); is.Cmp(want) != 0 {
+			rt.Fatalf("%+v: %+v is another rate", spec, compiled)
 		}
 	})
 }

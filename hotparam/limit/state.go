@@ -18,9 +18,9 @@ type state struct {
 	// used is what is taken: units for a token bucket, cost in the window of
 	// at for windows, cost that counts at `at` for a sliding log.
 	used int64
-	// unit is Terms.Unit when it was charged.
+	// unit is Compiled.Unit when it was charged.
 	unit int64
-	// aux is Terms.Fill for a token bucket, the cost in the window before for
+	// aux is Compiled.Fill for a token bucket, the cost in the window before for
 	// a sliding window, the beginning of an anchored one, the newest tick of a
 	// sliding log.
 	aux int64
@@ -61,23 +61,23 @@ type outcome struct {
 
 // charge is the core of every store: it judges a cost at now, and where it is
 // allowed (and not 0) takes it from the state. Otherwise the state stays as it
-// is, to the bit. The trail has the ticks of a sliding log, which stay as they
+// is, to the bit. The tick log has the ticks of a sliding log, which stay as they
 // are; nil: all is in the tick aux.
-func (t *Terms) charge(s *state, tr *trail, now, cost int64) outcome {
+func (t *Compiled) charge(s *state, log *tickLog, now, cost int64) outcome {
 	now = max(now, s.at)
 	from, end := s, s.end()
 	if !t.owns(s) {
-		from, tr = t.adopt(s), nil
+		from, log = t.adopt(s), nil
 		end = min(end, from.end()) // whatever comes first makes it none
 	}
 	if now >= end {
 		from, end = &state{}, now
-		if t.Lack > 0 && s.kind == KindNone {
-			from = t.firstSight(now)
+		if t.InitialDeficit > 0 && s.kind == KindNone {
+			from = t.firstSeen(now)
 			end = from.end()
 		}
 	}
-	o := outcome{remaining: t.left(from, tr, now)}
+	o := outcome{remaining: t.left(from, log, now)}
 	if o.remaining < t.Capacity {
 		o.reset = end - now
 	}
@@ -87,18 +87,18 @@ func (t *Terms) charge(s *state, tr *trail, now, cost int64) outcome {
 	case cost > t.Capacity:
 		o.retry = -1
 	case cost > o.remaining:
-		o.retry = min(t.wait(from, tr, now, cost, end), end-now)
+		o.retry = min(t.wait(from, log, now, cost, end), end-now)
 	default:
 		o.allowed = true
 		o.remaining -= cost
-		*s = t.add(from, tr, now, cost)
+		*s = t.add(from, log, now, cost)
 		o.reset = s.end() - now
 	}
 	return o
 }
 
 // owns reports whether a state can be read as it stands.
-func (t *Terms) owns(s *state) bool {
+func (t *Compiled) owns(s *state) bool {
 	switch {
 	case s.kind == KindNone:
 		return true
@@ -110,11 +110,11 @@ func (t *Terms) owns(s *state) bool {
 	return true
 }
 
-// adopt reads a state that was written under other terms (U14): what was taken
+// adopt reads a state that was written under another spec (U14): what was taken
 // counts as taken now, rounded up to whole cost (so what remains is rounded
 // down), at most the capacity. It depends on the state alone and not on the
 // time, so until the state is written anew all answers about it agree.
-func (t *Terms) adopt(s *state) *state {
+func (t *Compiled) adopt(s *state) *state {
 	used, aux := min(s.taken(), t.Capacity), int64(0)
 	switch t.Kind {
 	case KindBucket:
@@ -126,7 +126,7 @@ func (t *Terms) adopt(s *state) *state {
 }
 
 // left is what an immediate call could take.
-func (t *Terms) left(s *state, tr *trail, now int64) int64 {
+func (t *Compiled) left(s *state, log *tickLog, now int64) int64 {
 	if t.Kind == KindBucket {
 		return bucketLeft(s, t, now)
 	}
@@ -134,13 +134,13 @@ func (t *Terms) left(s *state, tr *trail, now int64) int64 {
 	case KindSliding:
 		return slidingLeft(s, t, now)
 	case KindLog:
-		return logLeft(s, t, tr, now)
+		return logLeft(s, t, log, now)
 	}
 	return fixedLeft(s, t)
 }
 
 // wait is the least time after which a cost that does not fit will.
-func (t *Terms) wait(s *state, tr *trail, now, cost, end int64) int64 {
+func (t *Compiled) wait(s *state, log *tickLog, now, cost, end int64) int64 {
 	if t.Kind == KindBucket {
 		return bucketWait(s, t, now, cost)
 	}
@@ -148,13 +148,13 @@ func (t *Terms) wait(s *state, tr *trail, now, cost, end int64) int64 {
 	case KindSliding:
 		return slidingWait(s, t, now, cost)
 	case KindLog:
-		return logWait(t, tr, now, cost, end)
+		return logWait(t, log, now, cost, end)
 	}
 	return end - now
 }
 
 // add is the state after a cost that fits.
-func (t *Terms) add(s *state, tr *trail, now, cost int64) state {
+func (t *Compiled) add(s *state, log *tickLog, now, cost int64) state {
 	if t.Kind == KindBucket {
 		return bucketAdd(s, t, now, cost)
 	}
@@ -164,15 +164,15 @@ func (t *Terms) add(s *state, tr *trail, now, cost int64) state {
 	case KindAnchored:
 		return anchoredAdd(s, t, now, cost)
 	case KindLog:
-		return logAdd(s, t, tr, now, cost)
+		return logAdd(s, t, log, now, cost)
 	}
 	return fixedAdd(s, t, now, cost)
 }
 
 // refund undoes a charge made at then, as far as that cannot admit more than if
-// the charge had never been made. A state written under other terms since then
+// the charge had never been made. A state written under another spec since then
 // stays as it is.
-func (t *Terms) refund(s *state, tr *trail, then, cost int64) {
+func (t *Compiled) refund(s *state, log *tickLog, then, cost int64) {
 	if s.kind != t.Kind || cost > t.Capacity || !t.owns(s) {
 		return
 	}
@@ -184,7 +184,7 @@ func (t *Terms) refund(s *state, tr *trail, then, cost int64) {
 	case KindAnchored:
 		anchoredRefund(s, then, cost)
 	case KindLog:
-		logRefund(s, t, tr, then, cost)
+		logRefund(s, t, log, then, cost)
 	default:
 		fixedRefund(s, t, then, cost)
 	}

@@ -10,11 +10,11 @@ import (
 // admit by themselves and hear what others have admitted. Of the spec only Algorithm
 // and Window count; other algorithms are ignored. Sums that are known change nothing.
 func (m *Memory) SetSums(at time.Time, s Subject, spec Spec, used, prev int64) {
-	terms, err := spec.Terms()
-	if err != nil || terms.Kind != KindFixed && terms.Kind != KindSliding {
+	compiled, err := spec.Compile()
+	if err != nil || compiled.Kind != KindFixed && compiled.Kind != KindSliding {
 		return
 	}
-	next := state{kind: terms.Kind, at: micros(at), used: min(max(used, 0), maxExact), unit: terms.Unit}
+	next := state{kind: compiled.Kind, at: micros(at), used: min(max(used, 0), maxExact), unit: compiled.Unit}
 	if most := math.MaxInt64 / next.unit; next.kind == KindSliding { // so that products are; no limit is as high
 		next.used, next.aux = min(next.used, most), min(max(prev, 0), most)
 	}

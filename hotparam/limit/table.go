@@ -14,8 +14,8 @@ type entry struct {
 	state state
 	// calls counts the calls since it was put here, denied ones too.
 	calls uint32
-	// trail is the number of its ticks, 0 for none.
-	trail int32
+	// log is the number of its tick log, 0 for none.
+	log int32
 }
 
 // called counts a call, allowed or denied.
@@ -30,7 +30,7 @@ func (e *entry) called() {
 type table struct {
 	index   map[uint64]int32 // ident.hi to the slot in entries
 	entries []entry
-	trails  trails
+	logs    tickLogs
 	hand    int // next slot to be looked at when a place is needed
 	blocks  map[ident]block
 
@@ -73,21 +73,21 @@ func (t *table) evict(slot int32, now int64) {
 	if now < e.state.end() {
 		t.evictedLive++
 	}
-	t.trails.drop(e.trail)
-	e.trail = 0
+	t.logs.drop(e.log)
+	e.log = 0
 	delete(t.index, e.id.hi)
 }
 
 // write makes next the state of an entry, after a cost was admitted.
 func (t *table) write(e *entry, next *state, cost int64) {
 	if next.kind == KindLog {
-		if e.trail == 0 {
-			e.trail = t.trails.take()
+		if e.log == 0 {
+			e.log = t.logs.take()
 		}
-		t.trails.get(e.trail).record(&e.state, next, cost)
-	} else if e.trail != 0 {
-		t.trails.drop(e.trail)
-		e.trail = 0
+		t.logs.get(e.log).record(&e.state, next, cost)
+	} else if e.log != 0 {
+		t.logs.drop(e.log)
+		e.log = 0
 	}
 	e.state = *next
 }

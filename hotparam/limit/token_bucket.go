@@ -24,43 +24,43 @@ import "fmt"
 // number here is exact in an int64 and in a Lua double. Cost: O(1), two
 // divisions.
 
-// bucketTerms refuses what would leave the domain.
-func (s Spec) bucketTerms(us int64) (Terms, error) {
+// compileBucket refuses what would leave the domain.
+func (s Spec) compileBucket(us int64) (Compiled, error) {
 	if s.Burst < 0 || s.Burst > maxExact {
-		return Terms{}, fmt.Errorf("limit: burst %d must be in 0..2^53-1", s.Burst)
+		return Compiled{}, fmt.Errorf("limit: burst %d must be in 0..2^53-1", s.Burst)
 	}
 	if s.Limit == 0 {
-		return Terms{Kind: KindBucket, Unit: 1, Fill: 1}, nil
+		return Compiled{Kind: KindBucket, Unit: 1, Fill: 1}, nil
 	}
 	g := gcd(us, s.Limit)
-	t := Terms{Kind: KindBucket, Capacity: s.Capacity(), Unit: us / g, Fill: s.Limit / g}
+	t := Compiled{Kind: KindBucket, Capacity: s.Capacity(), Unit: us / g, Fill: s.Limit / g}
 	if t.Capacity > maxExact/t.Unit {
-		return Terms{}, fmt.Errorf("limit: %s of burst %d at %d per %v needs numbers beyond 2^53; choose a rounder rate or a smaller burst", s.Algorithm, s.Burst, s.Limit, s.Window)
+		return Compiled{}, fmt.Errorf("limit: %s of burst %d at %d per %v needs numbers beyond 2^53; choose a rounder rate or a smaller burst", s.Algorithm, s.Burst, s.Limit, s.Window)
 	}
 	if t.Capacity*t.Unit/t.Fill > maxFill {
-		return Terms{}, fmt.Errorf("limit: %s of burst %d at %d per %v takes more than 2.2 years to fill", s.Algorithm, s.Burst, s.Limit, s.Window)
+		return Compiled{}, fmt.Errorf("limit: %s of burst %d at %d per %v takes more than 2.2 years to fill", s.Algorithm, s.Burst, s.Limit, s.Window)
 	}
 	return t, nil
 }
 
 // bucketMissing is how many units of a live state are missing at now.
-func bucketMissing(s *state, t *Terms, now int64) int64 {
+func bucketMissing(s *state, t *Compiled, now int64) int64 {
 	if s.used == 0 {
 		return 0
 	}
 	return s.used - t.Fill*(now-s.at) // positive until the state ends
 }
 
-func bucketLeft(s *state, t *Terms, now int64) int64 {
+func bucketLeft(s *state, t *Compiled, now int64) int64 {
 	return (t.Capacity*t.Unit - bucketMissing(s, t, now)) / t.Unit
 }
 
 // bucketWait is the time until cost <= capacity fits, which it does not now.
-func bucketWait(s *state, t *Terms, now, cost int64) int64 {
+func bucketWait(s *state, t *Compiled, now, cost int64) int64 {
 	return ceilDiv(bucketMissing(s, t, now)-(t.Capacity-cost)*t.Unit, t.Fill)
 }
 
-func bucketAdd(s *state, t *Terms, now, cost int64) state {
+func bucketAdd(s *state, t *Compiled, now, cost int64) state {
 	missing := bucketMissing(s, t, now) + cost*t.Unit
 	return state{kind: KindBucket, at: now, used: missing, unit: t.Unit, aux: t.Fill}
 }
@@ -71,7 +71,7 @@ func bucketEnd(s *state) int64 { return s.at + ceilDiv(s.used, s.aux) }
 // bucketRefund gives back what of a charge at then has not run back in by
 // itself. Where the bucket was never full in between this is less than what
 // was charged: never too much is worth more than all.
-func bucketRefund(s *state, t *Terms, then, cost int64) {
+func bucketRefund(s *state, t *Compiled, then, cost int64) {
 	back := cost * t.Unit
 	elapsed := s.at - then
 	if elapsed >= ceilDiv(back, t.Fill) {

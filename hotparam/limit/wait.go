@@ -29,7 +29,7 @@ func (s Spec) queue() int64 {
 	}
 	hi, lo := bits.Mul64(uint64(us), uint64(s.Limit))
 	if hi >= uint64(window) {
-		return maxExact // and Terms refuses it
+		return maxExact // and Compiled refuses it
 	}
 	q, _ := bits.Div64(hi, lo, uint64(window))
 	return int64(min(q, maxExact))
@@ -46,7 +46,7 @@ func (c *Charge) Wait(r *Result) time.Duration {
 	if !queues && c.Spec.Wait == 0 || !r.Allowed || c.Cost <= 0 {
 		return 0
 	}
-	t, err := c.Spec.Terms()
+	t, err := c.Spec.Compile()
 	if err != nil || c.Cost > t.Capacity || t.Fill == 0 {
 		return 0
 	}

@@ -118,7 +118,7 @@ func (a *amounts) spec(v value, got map[string]value, algorithm limit.Algorithm)
 			w.fail("initial_tokens %d is more than the burst, %d", a.initial, s.Burst)
 			return s
 		}
-		s.Lack = s.Burst - a.initial
+		s.InitialDeficit = s.Burst - a.initial
 	}
 	if algorithm == limit.LeakyBucket {
 		a.queue(&s, v)

@@ -36,7 +36,7 @@ func TestOldFieldNames(t *testing.T) {
 		})
 	}
 	set, err := Parse("hp.yaml", []byte(strings.NewReplacer("HOT", "cool: 3s", "LIMIT", "initial: 2").Replace(renamedRule)))
-	if err != nil || set.Rules[0].Hot.Cooldown != 3*time.Second || set.Rules[0].Limit.Spec.Lack != 3 {
+	if err != nil || set.Rules[0].Hot.Cooldown != 3*time.Second || set.Rules[0].Limit.Spec.InitialDeficit != 3 {
 		t.Errorf("%+v, %v", set, err)
 	}
 }

@@ -68,7 +68,7 @@ func drawSpecs(rt *rapid.T) []limit.Spec {
 // drawExtras lets denials block, and buckets start with less than they hold.
 func drawExtras(rt *rapid.T, s limit.Spec) limit.Spec {
 	if s.Algorithm == limit.TokenBucket && rapid.Bool().Draw(rt, "lacks") {
-		s.Lack = rapid.Int64Range(0, s.Burst).Draw(rt, "lack")
+		s.InitialDeficit = rapid.Int64Range(0, s.Burst).Draw(rt, "lack")
 	}
 	if rapid.Bool().Draw(rt, "blocks") {
 		s.Block = time.Duration(rapid.Int64Range(1, 2*micros(s.Window)).Draw(rt, "block")) * time.Microsecond

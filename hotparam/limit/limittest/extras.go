@@ -105,7 +105,7 @@ func testBlockTape(t *testing.T, f Fixture) {
 		t.Errorf("another subject: %+v", r)
 	}
 	if r := s.ask(31_200_000, "a", limit.Spec{Algorithm: limit.FixedWindow, Limit: 9, Window: time.Second}, 1); !r.Allowed {
-		t.Errorf("under terms that do not block: %+v", r)
+		t.Errorf("under compiled that do not block: %+v", r)
 	}
 }
 
@@ -149,9 +149,9 @@ func testBlock(t *testing.T, f Fixture) {
 	})
 }
 
-// testFirstSight: a bucket that lacks tokens fills from its first call on, denied
+// testFirstSeen: a bucket that lacks tokens fills from its first call on, denied
 // or not, and what it grants is what a bucket grants that had just been used.
-func testFirstSight(t *testing.T, f Fixture) {
+func testFirstSeen(t *testing.T, f Fixture) {
 	check(t, 2, func(rt *rapid.T, steps int) {
 		f.Reset()
 		s, now, last := store{f, rt}, newClock(rt), limit.Result{}
@@ -160,11 +160,11 @@ func testFirstSight(t *testing.T, f Fixture) {
 			Window: time.Duration(rapid.Int64Range(1, 100_000).Draw(rt, "us")) * time.Microsecond, Burst: rapid.Int64Range(1, 20).Draw(rt, "burst"),
 		}
 		full := spec
-		spec.Lack = rapid.Int64Range(0, spec.Burst).Draw(rt, "lack")
-		if peek := s.ask(now.now, "new", spec, 0); peek.Remaining != spec.Burst-spec.Lack {
+		spec.InitialDeficit = rapid.Int64Range(0, spec.Burst).Draw(rt, "lack")
+		if peek := s.ask(now.now, "new", spec, 0); peek.Remaining != spec.Burst-spec.InitialDeficit {
 			rt.Fatalf("%+v: at first sight: %+v", spec, peek)
 		}
-		s.ask(now.now, "used", full, spec.Lack)
+		s.ask(now.now, "used", full, spec.InitialDeficit)
 		for range steps {
 			cost := 1 + drawCost(rt, spec, last)
 			one, other := s.ask(now.now, "new", spec, cost), s.ask(now.now, "used", full, cost)
@@ -177,7 +177,7 @@ func testFirstSight(t *testing.T, f Fixture) {
 	})
 }
 
-// testAtMost: what AtMost says is what was charged, no more fits after it than it
+// testAtMost: what TakeUpTo says is what was charged, no more fits after it than it
 // says, and callers at the same moment share out exactly what there is (T4, U10).
 func testAtMost(t *testing.T, f Fixture) {
 	check(t, 3, func(rt *rapid.T, steps int) {
@@ -188,7 +188,7 @@ func testAtMost(t *testing.T, f Fixture) {
 			at := now.step(rt, spec, last)
 			before := s.ask(at, "a", spec, 0)
 			want := 1 + drawCost(rt, spec, last)
-			n, r, err := limit.AtMost(context.Background(), f.Store, time.UnixMicro(at), charge("a", spec, want))
+			n, r, err := limit.TakeUpTo(context.Background(), f.Store, time.UnixMicro(at), charge("a", spec, want))
 			after := s.ask(at, "a", spec, 0)
 			if err != nil || n != min(want, before.Remaining) || after.Remaining != before.Remaining-n || (n == 0) != !r.Allowed {
 				rt.Fatalf("%+v: at most %d at %d: %d %+v, %v\nbefore %+v\nafter %+v", spec, want, at, n, r, err, before, after)
@@ -205,7 +205,7 @@ func testAtMost(t *testing.T, f Fixture) {
 	for range 8 {
 		callers.Go(func() {
 			for range 50 {
-				n, _, err := limit.AtMost(context.Background(), f.Store, time.UnixMicro(1_000_000_000), charge("b", spec, 7))
+				n, _, err := limit.TakeUpTo(context.Background(), f.Store, time.UnixMicro(1_000_000_000), charge("b", spec, 7))
 				if err != nil {
 					t.Error(err)
 				}

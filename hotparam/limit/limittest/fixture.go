@@ -59,8 +59,8 @@ func Run(t *testing.T, open func(t testing.TB) Fixture) {
 		"Wait":       testWait,
 		"Block":      testBlock,
 		"Blocks":     testBlockTape,
-		"FirstSight": testFirstSight,
-		"AtMost":     testAtMost,
+		"FirstSeen":  testFirstSeen,
+		"TakeUpTo":   testAtMost,
 	}
 	for name, law := range laws {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func testOracle(t *testing.T, f Fixture) {
 	})
 }
 
-// judge compares one request with the oracles, and logs it if it was admitted.
+// judge compares one request with the oracles, and tickLogs it if it was admitted.
 func judge(t tester, oracles map[limit.Subject]*oracle, at int64, charges []limit.Charge, admitted bool, results []limit.Result) {
 	t.Helper()
 	all, total := true, map[limit.Subject]int64{}

@@ -11,7 +11,7 @@ import (
 type event struct{ at, cost int64 }
 
 // oracle is the log of one subject under one spec. Its law is fits; everything
-// else is said in terms of it.
+// else is said in compiled of it.
 type oracle struct {
 	spec limit.Spec
 	log  []event
@@ -124,7 +124,7 @@ func (o *oracle) logged(at int64) int64 {
 	return sum
 }
 
-// admit logs a cost.
+// admit tickLogs a cost.
 func (o *oracle) admit(now, cost int64) {
 	if cost > 0 {
 		o.log = append(o.log, event{o.clock(now), cost})

@@ -40,7 +40,7 @@ func TestNothingIsAllocated(t *testing.T) {
 		g.SetOverrides(tc.overrides)
 		g.exhaust()
 		req := request(tc.target, "203.0.113.9")
-		if n := testing.AllocsPerRun(100, func() { g.Ask(context.Background(), g.now, req) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { g.Decide(context.Background(), g.now, req) }); n != 0 {
 			t.Errorf("%s: %v allocations", tc.name, n)
 		}
 	}

@@ -29,8 +29,8 @@ type ask struct {
 	local, shared, out        group
 	async, fallback, noted    group
 	shadowLocal, shadowShared group
-	trial                     group
-	trying                    bool // some key has a limit on trial
+	candidates                group
+	hasCandidate              bool // some key has a candidate limits
 
 	passes []pass // of the call to the shared store under way
 	blamed *part  // for the last one; nil: all that was asked
@@ -115,8 +115,8 @@ func (a *ask) reset() {
 	a.noted.reset()
 	a.shadowLocal.reset()
 	a.shadowShared.reset()
-	a.trial.reset()
-	a.trying = false
+	a.candidates.reset()
+	a.hasCandidate = false
 }
 
 // chargeClient adds a per-IP window.
@@ -136,7 +136,7 @@ func (a *ask) chargeKey(i int) {
 	if h == nil || !h.limited {
 		return
 	}
-	a.trying = a.trying || h.trial != nil
+	a.hasCandidate = a.hasCandidate || h.candidate != nil
 	a.group(&h.term).add(limit.Charge{
 		Subject: limit.Subject{Space: spaceHot, Name: string(a.name(i))},
 		Spec:    h.spec, Cost: a.cost,

@@ -54,7 +54,7 @@ func benchAsk(b *testing.B, g *bundle, target string, allowed bool) {
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		if v := g.Ask(ctx, g.now, req); v.Allowed != allowed {
+		if v := g.Decide(ctx, g.now, req); v.Allowed != allowed {
 			b.Fatalf("%+v", v)
 		}
 	}
@@ -72,7 +72,7 @@ func BenchmarkCold3Params(b *testing.B) {
 			req := request("/topic?id=41&lang=en&page=3", "203.0.113.9")
 			b.ReportAllocs()
 			for b.Loop() {
-				g.Ask(b.Context(), g.now, req)
+				g.Decide(b.Context(), g.now, req)
 			}
 		})
 	}
@@ -90,7 +90,7 @@ func BenchmarkHotAllowed(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		g.now = g.now.Add(10 * time.Millisecond)
-		if v := g.Ask(b.Context(), g.now, req); !v.Allowed {
+		if v := g.Decide(b.Context(), g.now, req); !v.Allowed {
 			b.Fatalf("%+v", v)
 		}
 	}
@@ -115,7 +115,7 @@ func BenchmarkParallel(b *testing.B) {
 					reqs[i] = request("/topic?id="+id+"&lang=en&page=3", "203.0.113.9")
 				}
 				for i := 0; pb.Next(); i++ {
-					g.Ask(context.Background(), g.now, reqs[i&63])
+					g.Decide(context.Background(), g.now, reqs[i&63])
 				}
 			})
 		})

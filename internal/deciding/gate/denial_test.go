@@ -50,7 +50,7 @@ func TestDenialOfOneCostIsNotOfAnother(t *testing.T) {
 		want bool
 	}{{5, true}, {5, false}, {1, true}, {2, true}, {1, false}, {9, false}, {1, false}} {
 		req.Cost = tc.cost
-		v := b.Ask(t.Context(), b.now, req)
+		v := b.Decide(t.Context(), b.now, req)
 		if v.Allowed != tc.want || (tc.cost == 9) != (v.RetryAfter == hottype.Never) {
 			t.Errorf("%d: %+v", i, v)
 		}

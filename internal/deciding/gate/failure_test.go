@@ -250,7 +250,7 @@ func TestClientsWhoLeftDoNotOpenTheBreaker(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 100 {
-		b.Ask(ctx, b.now, request("/open?id=1", "1.1.1.1"))
+		b.Decide(ctx, b.now, request("/open?id=1", "1.1.1.1"))
 	}
 	if s := b.Stats(); s.StoreOpened != 0 || s.StoreCalls != 0 || s.Allowed.Store != 100 {
 		t.Errorf("%+v", s)
@@ -280,7 +280,7 @@ func TestLocalStoreFails(t *testing.T) {
 ip:
   fixed: {limit: 3, window: 1m, scope: cluster}
 `), Local: newUnreliable(failing), Shared: newUnreliable(failing)})
-	v := g.Ask(t.Context(), start(), request("/", "1.1.1.1"))
+	v := g.Decide(t.Context(), start(), request("/", "1.1.1.1"))
 	if s := g.Stats(); !v.Allowed || v.Reason != hottype.ReasonStore || s.LocalErrors != 1 {
 		t.Errorf("%+v %+v", v, s)
 	}

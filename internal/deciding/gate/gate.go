@@ -51,10 +51,10 @@ type Prompt interface {
 
 // Ahead is a shared store that can answer some requests by itself, from what it
 // has charged ahead of them. The gate asks it first: such an answer costs no clock
-// and no breaker, and is as good while the store is away. TakeAhead neither waits
+// and no breaker, and is as good while the store is away. TakePrefetched neither waits
 // nor fails; where it returns false nothing has happened and Take is asked.
 type Ahead interface {
-	TakeAhead(charges []limit.Charge, results []limit.Result) bool
+	TakePrefetched(charges []limit.Charge, results []limit.Result) bool
 }
 
 // Config is what a gate is built from. The zero value is a gate with the
@@ -80,7 +80,7 @@ type Config struct {
 	// Live says how many processes share the limits now. When Shared fails,
 	// each enforces its share of them. nil, or less than 1, means 1.
 	Live func() int
-	// Counter hears of every request given to Ask; nil: nobody counts.
+	// Counter hears of every request given to Decide; nil: nobody counts.
 	Counter Counter
 	// Instance names this process in reports.
 	Instance string
@@ -137,10 +137,10 @@ func New(cfg Config) *Gate {
 	return g
 }
 
-// Ask counts the request under its keys and decides. If ctx has ended the
+// Decide counts the request under its keys and decides. If ctx has ended the
 // shared store is not asked, and the request is judged as if it had failed. A
 // call once made is bounded by Config.Budget and not by ctx.
-func (g *Gate) Ask(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
+func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
 	a := g.begin(now, req)
 	g.count(a)
 	return g.finish(ctx, a)
@@ -164,8 +164,8 @@ func (g *Gate) count(a *ask) {
 	}
 }
 
-// Decide decides without counting. Most callers want Ask.
-func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
+// DecideUncounted decides without counting. Most callers want Decide.
+func (g *Gate) DecideUncounted(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
 	return g.finish(ctx, g.begin(now, req))
 }
 

@@ -69,7 +69,7 @@ func (b *bundle) hot(keys ...hottype.Key) {
 
 // get asks for a target as a client.
 func (b *bundle) get(target, client string) hottype.Verdict {
-	return b.Ask(context.Background(), b.now, request(target, client))
+	return b.Decide(context.Background(), b.now, request(target, client))
 }
 
 func request(target, client string) *hottype.Request {

@@ -46,8 +46,8 @@ func (g *Gate) judge(ctx context.Context, a *ask, v *hottype.Verdict) {
 	if g.take(ctx, a, v) {
 		g.admit(a, v)
 	}
-	if a.trying {
-		g.try(ctx, a, v)
+	if a.hasCandidate {
+		g.judgeCandidates(ctx, a, v)
 	}
 }
 

@@ -65,7 +65,7 @@ rules:
 	}
 }
 
-// A limit on trial says what it would have done, whatever the live one does, and
+// A candidate limits says what it would have done, whatever the live one does, and
 // does nothing.
 func TestTrial(t *testing.T) {
 	t.Parallel()
@@ -84,18 +84,18 @@ ip: {fixed: {limit: 20, window: 1h}}
 			t.Errorf("item, request %d: %+v", i, v)
 		}
 	}
-	// Two processes share the limit, so on trial here is a burst of 1 for topics
+	// Two processes share the limit, so as a candidate here is a burst of 1 for topics
 	// and of 4 for items.
-	if got, want := b.Stats().Trials, (gate.Trials{Same: 7, Stricter: 2, Looser: 1}); got != want {
+	if got, want := b.Stats().Candidates, (gate.Candidates{Same: 7, Stricter: 2, Looser: 1}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	for range 20 {
 		b.get("/item?id=42", "192.0.2.9")
 	}
-	seen := b.Stats().Trials
+	seen := b.Stats().Candidates
 	b.get("/item?id=42", "192.0.2.1")
 	b.get("/topic?id=1", "192.0.2.1")
-	if got := b.Stats().Trials; got.Same != seen.Same+1 || got.Looser != seen.Looser {
+	if got := b.Stats().Candidates; got.Same != seen.Same+1 || got.Looser != seen.Looser {
 		t.Errorf("after one more for a hot key and one for a cold key: %+v, before %+v", got, seen)
 	}
 }

@@ -249,7 +249,7 @@ func TestGateAgreesWithModel(t *testing.T) {
 // compare puts a request to both.
 func (b *bundle) compare(t *rapid.T, m *model, req *hottype.Request, keys []hottype.Key, ruleOf []*rules.Rule, crawler bool) {
 	before := b.Stats().Spared
-	v := b.Ask(t.Context(), b.now, req)
+	v := b.Decide(t.Context(), b.now, req)
 	got := answer{v.Allowed, v.Shadowed, v.Reason, v.Rule, v.Remaining, v.RetryAfter}
 	if !v.Allowed || v.Mode == hottype.ModeShadow {
 		got.Left = 0 // of a refusal, or of nothing that is enforced

@@ -115,7 +115,7 @@ func TestClasses(t *testing.T) {
 	b := build(t, orderRules, gate.Config{})
 	crawl := request("/other", "1.1.1.1")
 	crawl.Header = http.Header{"User-Agent": {"goodbot/1"}}
-	first, second := b.Ask(t.Context(), b.now, crawl), b.Ask(t.Context(), b.now, crawl)
+	first, second := b.Decide(t.Context(), b.now, crawl), b.Decide(t.Context(), b.now, crawl)
 	if !first.Allowed || first.Class != "crawler" || second.Allowed || second.Reason != hottype.ReasonIPFixed {
 		t.Errorf("%+v %+v", first, second)
 	}
@@ -133,15 +133,15 @@ func TestNegativeCostIsBlocked(t *testing.T) {
 	b := build(t, orderRules, gate.Config{})
 	req := request("/topic?id=1", "1.1.1.1")
 	req.Cost = -5
-	if v := b.Ask(t.Context(), b.now, req); v.Allowed || v.Rule != gate.RuleCost || v.RetryAfter != hottype.Never {
+	if v := b.Decide(t.Context(), b.now, req); v.Allowed || v.Rule != gate.RuleCost || v.RetryAfter != hottype.Never {
 		t.Errorf("%+v", v)
 	}
 	req.Cost = 6
-	if v := b.Ask(t.Context(), b.now, req); v.Allowed || v.RetryAfter != hottype.Never || v.Remaining != 5 {
+	if v := b.Decide(t.Context(), b.now, req); v.Allowed || v.RetryAfter != hottype.Never || v.Remaining != 5 {
 		t.Errorf("%+v", v)
 	}
 	req.Cost = 0
-	if v := b.Ask(t.Context(), b.now, req); !v.Allowed || v.Remaining != 4 {
+	if v := b.Decide(t.Context(), b.now, req); !v.Allowed || v.Remaining != 4 {
 		t.Errorf("%+v", v)
 	}
 }

@@ -46,7 +46,7 @@ func TestReport(t *testing.T) {
 	for range 6 {
 		b.get("/topic?id=2", "1.1.1.1") // 5 of 6
 	}
-	b.Decide(t.Context(), b.now, request("/topic?id=1", "")) // not counted
+	b.DecideUncounted(t.Context(), b.now, request("/topic?id=1", "")) // not counted
 	want := hottype.Report{
 		Instance: "a", At: b.now, Allowed: 2 + 3 + 3 + 5 + 1,
 		Denied: hottype.Denials{Hot: 1, Override: 2, Blocked: 2, IPFixed: 1},

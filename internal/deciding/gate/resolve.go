@@ -31,8 +31,8 @@ type holding struct {
 	limited bool
 	spec    limit.Spec
 	term    term
-	// trial is judged beside spec, in this process; nil: nothing is.
-	trial *limit.Spec
+	// candidate is judged beside spec, in this process; nil: nothing is.
+	candidate *limit.Spec
 	// single is whether this is of one key alone; only then may denials be
 	// used.
 	single  bool
@@ -204,7 +204,7 @@ func (st *state) ruleSays(h *holding, m *rules.Match) {
 	if !l.Set {
 		return // the rule only detects
 	}
-	h.rule, h.limited, h.spec, h.trial = r.Name, true, l.Spec, l.Candidate
+	h.rule, h.limited, h.spec, h.candidate = r.Name, true, l.Spec, l.Candidate
 	h.term = term{
 		rule: r.Name, reason: reason, window: refill(l.Spec),
 		policy: l.OnStoreFailure, shared: st.shares(l.Scope), waits: waits(l.Spec),

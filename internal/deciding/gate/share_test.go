@@ -16,7 +16,7 @@ func TestShareOfEveryAlgorithm(t *testing.T) {
 	for _, tt := range []struct{ whole, want limit.Spec }{
 		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 100, Window: time.Second, Burst: 200}, limit.Spec{Algorithm: limit.TokenBucket, Limit: 100, Window: 4 * time.Second, Burst: 50}},
 		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Second, Burst: 1}, limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: 4 * time.Second, Burst: 1}},
-		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 20, Lack: 12, Wait: time.Second}, limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: 4 * time.Second, Burst: 5, Lack: 3, Wait: time.Second}},
+		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 20, InitialDeficit: 12, Wait: time.Second}, limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: 4 * time.Second, Burst: 5, InitialDeficit: 3, Wait: time.Second}},
 		{limit.Spec{Algorithm: limit.FixedWindow, Limit: 8, Window: time.Second, Block: time.Minute}, limit.Spec{Algorithm: limit.FixedWindow, Limit: 2, Window: time.Second, Block: time.Minute}},
 		{limit.Spec{Algorithm: limit.GCRA, Limit: 1, Window: time.Second}, limit.Spec{Algorithm: limit.GCRA, Limit: 1, Window: 4 * time.Second}},
 		{limit.Spec{Algorithm: limit.GCRA, Limit: 10, Window: time.Second, Burst: 7}, limit.Spec{Algorithm: limit.GCRA, Limit: 10, Window: 4 * time.Second, Burst: 1}},
@@ -51,7 +51,7 @@ func TestShareOfManners(t *testing.T) {
 			s.Wait = time.Duration(rapid.Int64Range(0, 60_000).Draw(rt, "wait")) * time.Millisecond
 		}
 		if s.Algorithm == limit.TokenBucket {
-			s.Lack = rapid.Int64Range(0, s.Burst).Draw(rt, "lack")
+			s.InitialDeficit = rapid.Int64Range(0, s.Burst).Draw(rt, "lack")
 		}
 		if s.Validate() != nil {
 			rt.Skip("cannot be kept")
@@ -70,7 +70,7 @@ func TestShareOfManners(t *testing.T) {
 		if part.Block != s.Block || part.BlockMax != s.BlockMax {
 			rt.Errorf("1/%d of %+v blocks otherwise: %+v", n, s, part)
 		}
-		if initial, all := part.Burst-part.Lack, s.Burst-s.Lack; s.Algorithm == limit.TokenBucket && (initial < 0 || initial > 1 && initial*n > all || initial > all) {
+		if initial, all := part.Burst-part.InitialDeficit, s.Burst-s.InitialDeficit; s.Algorithm == limit.TokenBucket && (initial < 0 || initial > 1 && initial*n > all || initial > all) {
 			rt.Errorf("1/%d of %+v starts with %d, all with %d", n, s, initial, all)
 		}
 	})

@@ -77,7 +77,7 @@ func (s *shared) take(ctx context.Context, a *ask, gr *group) (ok bool, err erro
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	if s.ahead != nil && s.ahead.TakeAhead(gr.charges, gr.results) {
+	if s.ahead != nil && s.ahead.TakePrefetched(gr.charges, gr.results) {
 		return true, nil
 	}
 	if a.until != nil && a.until.Err() != nil {

@@ -16,9 +16,9 @@ type Stats struct {
 	// Shadowed are those of Allowed that a limit in shadow mode would have
 	// denied.
 	Shadowed uint64
-	// Trials are requests for keys whose limit has another on trial beside it,
+	// Candidates are requests for keys whose limit has another as a candidate beside it,
 	// by how the two agreed.
-	Trials Trials
+	Candidates Candidates
 
 	// StoreCalls to the shared store, StoreErrors among them, and
 	// StoreRefused that the breaker did not let through.
@@ -54,10 +54,10 @@ func (a Admissions) Total() uint64 {
 	return a.NoRule + a.Cold + a.Hot + a.Override + a.Exempt + a.Malformed + a.Store
 }
 
-// Trials compares limits on trial with the live ones.
-type Trials struct {
+// Candidates compares candidate limits with the live ones.
+type Candidates struct {
 	Same     uint64 // both let it pass, or neither
-	Stricter uint64 // only the one on trial would have denied it
+	Stricter uint64 // only the one as a candidate would have denied it
 	Looser   uint64 // only the live one denied it
 }
 
@@ -114,12 +114,12 @@ type stats struct {
 
 // shard is one set of counters by outcome, on cache lines of its own.
 type shard struct {
-	allowed  [outcomes]atomic.Uint64
-	denied   [outcomes]atomic.Uint64
-	shadowed atomic.Uint64
-	spared   atomic.Uint64
-	trials   [3]atomic.Uint64 // same, stricter, looser
-	_        [56]byte
+	allowed    [outcomes]atomic.Uint64
+	denied     [outcomes]atomic.Uint64
+	shadowed   atomic.Uint64
+	spared     atomic.Uint64
+	candidates [3]atomic.Uint64 // same, stricter, looser
+	_          [56]byte
 }
 
 func (s *stats) shard() *shard { return &s.shards[s.next.Add(1)%shards] }
@@ -195,8 +195,8 @@ func (s *shard) addTo(out *Stats) {
 		*n += s.denied[outcome(r)].Load()
 	}
 	out.Shadowed += s.shadowed.Load()
-	out.Trials.Same += s.trials[trialSame].Load()
-	out.Trials.Stricter += s.trials[trialStricter].Load()
-	out.Trials.Looser += s.trials[trialLooser].Load()
+	out.Candidates.Same += s.candidates[candidateSame].Load()
+	out.Candidates.Stricter += s.candidates[candidateStricter].Load()
+	out.Candidates.Looser += s.candidates[candidateLooser].Load()
 	out.Spared += s.spared.Load()
 }

@@ -217,10 +217,10 @@ func share(s limit.Spec, n int64) limit.Spec {
 	if s.Limit <= 0 {
 		return s
 	}
-	if whole, initial := s.AtOnce(), s.Burst-s.Lack; s.Refills() && whole > 0 {
+	if whole, initial := s.AtOnce(), s.Burst-s.InitialDeficit; s.Refills() && whole > 0 {
 		s.Burst += max(whole/n, 1) - whole
-		if s.Lack > 0 { // else it starts full
-			s.Lack = s.Burst - min(s.Burst, initial/n)
+		if s.InitialDeficit > 0 { // else it starts full
+			s.InitialDeficit = s.Burst - min(s.Burst, initial/n)
 		}
 	}
 	if w := s.Window * time.Duration(n); s.Refills() && w/time.Duration(n) == s.Window && w <= maxShareWindow {

@@ -96,9 +96,9 @@ func viewSpec(s limit.Spec, mode hottype.Mode, scope rules.Scope) *limitView {
 // specText says what a limit is in a few words.
 func specText(s limit.Spec) string {
 	if s.Refills() {
-		return fmt.Sprintf("%s/s, burst %d", number(float64(s.Limit)/s.Window.Seconds()), s.Burst) + s.Manners()
+		return fmt.Sprintf("%s/s, burst %d", number(float64(s.Limit)/s.Window.Seconds()), s.Burst) + s.Options()
 	}
-	return fmt.Sprintf("%d in %ss", s.Limit, number(s.Window.Seconds())) + s.Manners()
+	return fmt.Sprintf("%d in %ss", s.Limit, number(s.Window.Seconds())) + s.Options()
 }
 
 // viewLimit is nil where a rule only detects.

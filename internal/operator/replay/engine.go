@@ -126,7 +126,7 @@ func (e *engine) request(ctx context.Context, now time.Time, req *hottype.Reques
 	e.judgeUntil(now)
 	id, known := e.client(req)
 	e.counted, e.beyond = e.counted[:0], false
-	v := e.gate.Ask(ctx, now, req)
+	v := e.gate.Decide(ctx, now, req)
 	clientsketch.Reset(&e.who)
 	clientsketch.Add(&e.who, req.Client, 1)
 	for _, k := range e.counted {

@@ -15,9 +15,6 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// Asker judges requests. *gate.Gate is one.
-type Asker = httplimit.Asker
-
 // Options say how questions are answered. The zero value is the documented
 // behaviour.
 type Options struct {
@@ -37,7 +34,7 @@ type Options struct {
 
 // Decider answers POST /v1/decide. It may be used by many goroutines.
 type Decider struct {
-	judge *httplimit.Judge
+	gate  *httplimit.SafeGate
 	opt   Options
 	works sync.Pool // of *work
 
@@ -50,13 +47,13 @@ type Stats struct {
 	Checks, Denied uint64
 	// Rejected are questions that were not understood.
 	Rejected uint64
-	// Panics are checks that were allowed because judging them panicked.
+	// Panics are checks that were allowed because deciding panicked.
 	Panics uint64
 }
 
 // Decide builds the handler. It looks at no path; mount it at /v1/decide. It
-// panics on a nil asker and on a DenyStatus that is no HTTP status.
-func Decide(asker Asker, opt Options) *Decider {
+// panics on a nil gate and on a DenyStatus that is no HTTP status.
+func Decide(gate httplimit.Gate, opt Options) *Decider {
 	if opt.DenyStatus != 0 && (opt.DenyStatus < 200 || opt.DenyStatus > 599) {
 		panic(fmt.Sprintf("decisionapi: status %d is no HTTP status of an answer", opt.DenyStatus))
 	}
@@ -66,7 +63,7 @@ func Decide(asker Asker, opt Options) *Decider {
 	if opt.MaxBatch <= 0 {
 		opt.MaxBatch = 1000
 	}
-	d := &Decider{opt: opt, judge: httplimit.NewJudge(httplimit.JudgeConfig{Asker: asker, Now: opt.Now, Log: opt.Log})}
+	d := &Decider{opt: opt, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{Gate: gate, Now: opt.Now, Log: opt.Log})}
 	d.works.New = func() any { return new(work) }
 	return d
 }
@@ -75,7 +72,7 @@ func Decide(asker Asker, opt Options) *Decider {
 func (d *Decider) Stats() Stats {
 	return Stats{
 		Checks: d.checks.Load(), Denied: d.denied.Load(),
-		Rejected: d.rejected.Load(), Panics: d.judge.Panics(),
+		Rejected: d.rejected.Load(), Panics: d.gate.Panics(),
 	}
 }
 
@@ -183,7 +180,7 @@ func (d *Decider) ask(r *http.Request, k *work, i int) hottype.Verdict {
 		Method: c.method, Host: c.host, Target: c.uri, Cost: c.cost,
 		Client: httplimit.ParseClient(c.ip), Header: &k.header,
 	}
-	v := d.judge.Decide(r.Context(), &k.req)
+	v := d.gate.Decide(r.Context(), &k.req)
 	d.checks.Add(1)
 	if !v.Allowed {
 		d.denied.Add(1)

@@ -21,7 +21,7 @@ import (
 // echo allows what costs less than 10 and shows in the key what it was asked.
 type echo struct{}
 
-func (echo) Ask(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
+func (echo) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
 	if r.Target == "/panic" {
 		panic("bug")
 	}
@@ -138,10 +138,10 @@ func TestAbandonedBatchStops(t *testing.T) {
 	}
 }
 
-// yes is the cheapest Asker, so that the benchmark is of this package.
+// yes is the cheapest Gate, so that the benchmark is of this package.
 type yes struct{}
 
-func (yes) Ask(context.Context, time.Time, *hottype.Request) hottype.Verdict {
+func (yes) Decide(context.Context, time.Time, *hottype.Request) hottype.Verdict {
 	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonCold, Mode: hottype.ModeEnforce}
 }
 

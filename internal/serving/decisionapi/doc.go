@@ -16,6 +16,6 @@
 // is the request target as the client sent it; method is GET and cost is 1 where
 // they are missing. "ip" is the client: an address, or any name for one.
 //
-// The asker needs a gate whose verdicts name cold keys too (gate.Config's
+// The gate has to be one whose verdicts name cold keys too (gate.Config's
 // ColdKeys), if answers about them are to have a key.
 package decisionapi

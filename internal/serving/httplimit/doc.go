@@ -1,7 +1,7 @@
 // Package httplimit holds what the HTTP faces share, so that a verdict looks
 // the same from each of them: who the client of a request is behind proxies
 // ([Clients]), how a request is put to the gate without ever hurting it
-// ([Judge]), and what a refusal and its header fields are made of
+// ([SafeGate]), and what a refusal and its header fields are made of
 // ([WriteDenied], [SetRateLimit]).
 //
 // It reads no body, starts nothing and keeps no state but counters. The bytes

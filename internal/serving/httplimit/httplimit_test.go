@@ -137,40 +137,40 @@ func FuzzJSONString(f *testing.F) {
 	})
 }
 
-// askFunc is an Asker.
-type askFunc func(context.Context, time.Time, *hottype.Request) hottype.Verdict
+// gateFunc is a Gate.
+type gateFunc func(context.Context, time.Time, *hottype.Request) hottype.Verdict
 
-func (f askFunc) Ask(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
+func (f gateFunc) Decide(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
 	return f(ctx, now, req)
 }
 
-func TestJudgeSeesTheRequestAsReceived(t *testing.T) {
+func TestSafeGateSeesTheRequestAsReceived(t *testing.T) {
 	t.Parallel()
 	var got hottype.Request
-	j := httplimit.NewJudge(httplimit.JudgeConfig{
-		Asker: askFunc(func(_ context.Context, _ time.Time, req *hottype.Request) hottype.Verdict {
+	j := httplimit.NewSafeGate(httplimit.SafeGateConfig{
+		Gate: gateFunc(func(_ context.Context, _ time.Time, req *hottype.Request) hottype.Verdict {
 			got = *req
 			return hottype.Verdict{Allowed: true}
 		}),
 		Cost: func(*http.Request) int64 { return 3 },
 	})
 	r := httptest.NewRequest(http.MethodPut, "http://example.com/a%2Fb//?x=%zz;y", nil)
-	j.Ask(r)
+	j.DecideHTTP(r)
 	if got.Method != "PUT" || got.Host != "example.com" || got.Target != r.RequestURI || got.Cost != 3 || got.Client.String() != "192.0.2.1" {
 		t.Errorf("%+v", got)
 	}
 	r.RequestURI = "" // made by a program, not by a server
-	if j.Ask(r); got.Target != "/a%2Fb//?x=%zz;y" {
+	if j.DecideHTTP(r); got.Target != "/a%2Fb//?x=%zz;y" {
 		t.Errorf("target %q", got.Target)
 	}
 }
 
 func TestPanicLetsPass(t *testing.T) {
 	t.Parallel()
-	j := httplimit.NewJudge(httplimit.JudgeConfig{Asker: askFunc(func(context.Context, time.Time, *hottype.Request) hottype.Verdict {
+	j := httplimit.NewSafeGate(httplimit.SafeGateConfig{Gate: gateFunc(func(context.Context, time.Time, *hottype.Request) hottype.Verdict {
 		panic("broken")
 	})})
-	v := j.Ask(httptest.NewRequest(http.MethodGet, "/", nil))
+	v := j.DecideHTTP(httptest.NewRequest(http.MethodGet, "/", nil))
 	w := j.Decide(t.Context(), &hottype.Request{})
 	if !v.Allowed || !w.Allowed || v.Reason != hottype.ReasonStore || j.Panics() != 2 {
 		t.Errorf("%+v, %d panics", v, j.Panics())

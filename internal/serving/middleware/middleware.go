@@ -11,9 +11,6 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// Asker judges requests. *gate.Gate is one.
-type Asker = httplimit.Asker
-
 // Options say how a layer behaves. The zero value trusts no proxy and answers
 // 429.
 type Options struct {
@@ -39,7 +36,7 @@ type Options struct {
 // Layer is a gate before handlers. It may be used by many goroutines, and
 // before many handlers.
 type Layer struct {
-	judge  *httplimit.Judge
+	gate   *httplimit.SafeGate
 	opt    Options
 	denied atomic.Uint64
 }
@@ -47,30 +44,30 @@ type Layer struct {
 // Stats are the counters of a layer since it was built.
 type Stats struct {
 	Denied uint64
-	// Panics are requests that passed because judging them panicked.
+	// Panics are requests that passed because deciding panicked.
 	Panics uint64
 }
 
 // New gives a middleware that asks a gate. Those who want its counters use
-// Build. It panics on a nil asker and on a status that is no refusal.
-func New(asker Asker, opt Options) func(http.Handler) http.Handler {
-	return Build(asker, opt).Wrap
+// Build. It panics on a nil gate and on a status that is no refusal.
+func New(gate httplimit.Gate, opt Options) func(http.Handler) http.Handler {
+	return Build(gate, opt).Wrap
 }
 
 // Build is New for those who want the counters. It panics as New does.
-func Build(asker Asker, opt Options) *Layer {
+func Build(gate httplimit.Gate, opt Options) *Layer {
 	if opt.Status != 0 && (opt.Status < 400 || opt.Status > 599) {
 		panic(fmt.Sprintf("middleware: status %d is no refusal", opt.Status))
 	}
-	return &Layer{opt: opt, judge: httplimit.NewJudge(httplimit.JudgeConfig{
-		Asker: asker, Clients: opt.Clients, Cost: opt.Cost, Now: opt.Now, Log: opt.Log,
+	return &Layer{opt: opt, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
+		Gate: gate, Clients: opt.Clients, Cost: opt.Cost, Now: opt.Now, Log: opt.Log,
 	})}
 }
 
 // Wrap puts the layer before a handler.
 func (l *Layer) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := l.judge.Ask(r)
+		v := l.gate.DecideHTTP(r)
 		if l.opt.OnVerdict != nil {
 			seen := v // on the heap, and only here
 			l.opt.OnVerdict(r, &seen)
@@ -86,5 +83,5 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 
 // Stats reads the counters.
 func (l *Layer) Stats() Stats {
-	return Stats{Denied: l.denied.Load(), Panics: l.judge.Panics()}
+	return Stats{Denied: l.denied.Load(), Panics: l.gate.Panics()}
 }

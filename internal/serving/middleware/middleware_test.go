@@ -14,17 +14,17 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/middleware"
 )
 
-// verdict is an Asker that always answers the same.
+// verdict is a Gate that always answers the same.
 type verdict hottype.Verdict
 
-func (v verdict) Ask(context.Context, time.Time, *hottype.Request) hottype.Verdict {
+func (v verdict) Decide(context.Context, time.Time, *hottype.Request) hottype.Verdict {
 	return hottype.Verdict(v)
 }
 
-// broken is an Asker with a bug.
+// broken is a Gate with a bug.
 type broken struct{}
 
-func (broken) Ask(context.Context, time.Time, *hottype.Request) hottype.Verdict { panic("bug") }
+func (broken) Decide(context.Context, time.Time, *hottype.Request) hottype.Verdict { panic("bug") }
 
 var (
 	cold   = verdict{Allowed: true, Reason: hottype.ReasonCold, Mode: hottype.ModeEnforce}
@@ -35,7 +35,9 @@ var (
 func TestLayer(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		asker  middleware.Asker
+		gate interface {
+			Decide(context.Context, time.Time, *hottype.Request) hottype.Verdict
+		}
 		opt    middleware.Options
 		status int
 		limit  string
@@ -47,7 +49,7 @@ func TestLayer(t *testing.T) {
 		"denied by 503": {denied, middleware.Options{Status: 503, HideLimits: true}, 503, `"topic";r=0;t=1`},
 		"broken gate":   {broken{}, middleware.Options{}, 204, ""},
 	} {
-		l := middleware.Build(tc.asker, tc.opt)
+		l := middleware.Build(tc.gate, tc.opt)
 		reached := 0
 		h := l.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			reached++
@@ -85,8 +87,8 @@ func TestOnVerdictSeesEach(t *testing.T) {
 func TestMistakesOfTheProgrammer(t *testing.T) {
 	t.Parallel()
 	for name, build := range map[string]func(){
-		"no asker": func() { middleware.New(nil, middleware.Options{}) },
-		"status":   func() { middleware.New(cold, middleware.Options{Status: 200}) },
+		"no gate": func() { middleware.New(nil, middleware.Options{}) },
+		"status":  func() { middleware.New(cold, middleware.Options{Status: 200}) },
 	} {
 		func() {
 			defer func() {

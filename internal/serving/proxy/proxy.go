@@ -10,13 +10,10 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// Asker judges requests. *gate.Gate is one.
-type Asker = httplimit.Asker
-
 // Proxy judges requests and forwards those let pass. It may be used by many
 // goroutines.
 type Proxy struct {
-	judge     *httplimit.Judge
+	gate      *httplimit.SafeGate
 	cfg       Config
 	upstreams map[string]*upstream
 	denied    atomic.Uint64
@@ -26,8 +23,8 @@ type Proxy struct {
 }
 
 // New builds a proxy. It opens no connection: an upstream that is down is
-// found out by the requests for it. It panics without an asker.
-func New(asker Asker, cfg Config) (*Proxy, error) {
+// found out by the requests for it. It panics without an gate.
+func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
@@ -37,8 +34,8 @@ func New(asker Asker, cfg Config) (*Proxy, error) {
 	p := &Proxy{
 		cfg:       cfg,
 		upstreams: make(map[string]*upstream, len(cfg.Upstreams)),
-		judge: httplimit.NewJudge(httplimit.JudgeConfig{
-			Asker: asker, Clients: cfg.Clients, Now: cfg.Now, Log: cfg.Log,
+		gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
+			Gate: gate, Clients: cfg.Clients, Now: cfg.Now, Log: cfg.Log,
 		}),
 	}
 	via := cfg.transport()
@@ -57,7 +54,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.dropFields(r.Header)
-	v := p.judge.Ask(r)
+	v := p.gate.DecideHTTP(r)
 	if !v.Allowed {
 		p.denied.Add(1)
 	}
@@ -93,7 +90,7 @@ func (p *Proxy) route(v *hottype.Verdict) *upstream {
 // Stats are the counters of a proxy since it was built.
 type Stats struct {
 	Denied uint64
-	// Panics are requests that passed because judging them panicked.
+	// Panics are requests that passed because deciding panicked.
 	Panics uint64
 	// Unrouted went to the usual upstream because theirs does not exist.
 	Unrouted uint64
@@ -116,7 +113,7 @@ type UpstreamStats struct {
 // Stats reads the counters.
 func (p *Proxy) Stats() Stats {
 	s := Stats{
-		Denied: p.denied.Load(), Panics: p.judge.Panics(), Unrouted: p.unrouted.Load(),
+		Denied: p.denied.Load(), Panics: p.gate.Panics(), Unrouted: p.unrouted.Load(),
 		Refused: p.refused.Load(), DroppedFields: p.dropped.Load(),
 		Upstreams: make(map[string]UpstreamStats, len(p.upstreams)),
 	}

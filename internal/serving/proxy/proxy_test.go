@@ -25,7 +25,7 @@ import (
 // gate denies /no and knows crawlers.
 type gate struct{}
 
-func (gate) Ask(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
+func (gate) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
 	v := hottype.Verdict{Allowed: r.Target != "/no", Reason: hottype.ReasonHot, Rule: "topic", Limit: 1, Window: time.Second}
 	if strings.Contains(r.Header.Get("User-Agent"), "bot") {
 		v.Class = r.Header.Get("User-Agent")

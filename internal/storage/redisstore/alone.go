@@ -25,14 +25,14 @@ func (l *shardLimiter) takeAlone(ctx context.Context, q *question, results []lim
 	}
 	for i := range q.asked {
 		a := &q.asked[i]
-		if a.Lack == 0 && a.Block == 0 {
+		if a.InitialDeficit == 0 && a.Block == 0 {
 			continue
 		}
 		keep := 0
-		if a.Lack > 0 {
-			keep = limit.FirstSightMillis
+		if a.InitialDeficit > 0 {
+			keep = limit.FirstSeenMillis
 		}
-		args = append(args, i+1, a.Lack, keep, a.Block, a.BlockMax)
+		args = append(args, i+1, a.InitialDeficit, keep, a.Block, a.BlockMax)
 		if a.Block > 0 {
 			keys = append(keys, l.keys.block(keys[i]))
 		}

@@ -193,7 +193,7 @@ func (s *clusterLimiter) askInVain(ctx context.Context, now time.Time, parts []*
 
 // capacity is that of a valid spec.
 func capacity(s *limit.Spec) int64 {
-	t, _ := s.Terms()
+	t, _ := s.Compile()
 	return t.Capacity
 }
 

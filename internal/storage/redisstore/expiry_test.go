@@ -23,7 +23,7 @@ func everyAlgorithm() map[string]limit.Spec {
 	return map[string]limit.Spec{
 		"bucket":         {Algorithm: limit.TokenBucket, Limit: 3, Window: 10 * time.Minute, Burst: 3},
 		"quicker bucket": {Algorithm: limit.TokenBucket, Limit: 3, Window: 9 * time.Minute, Burst: 3},
-		"lacking bucket": {Algorithm: limit.TokenBucket, Limit: 3, Window: 10 * time.Minute, Burst: 3, Lack: 1},
+		"lacking bucket": {Algorithm: limit.TokenBucket, Limit: 3, Window: 10 * time.Minute, Burst: 3, InitialDeficit: 1},
 		"waiting bucket": {Algorithm: limit.TokenBucket, Limit: 3, Window: 10 * time.Minute, Burst: 1, Wait: 8 * time.Minute},
 		"gcra":           {Algorithm: limit.GCRA, Limit: 3, Window: 10 * time.Minute, Burst: 2},
 		"leaky bucket":   {Algorithm: limit.LeakyBucket, Limit: 3, Window: 10 * time.Minute, Burst: 2},

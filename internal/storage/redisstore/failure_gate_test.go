@@ -90,7 +90,7 @@ func newFailing(t *testing.T) *failing {
 func (f *failing) ask(t *testing.T, rule string) hottype.Verdict {
 	t.Helper()
 	began := time.Now()
-	v := f.Ask(context.Background(), began, &hottype.Request{
+	v := f.Decide(context.Background(), began, &hottype.Request{
 		Method: http.MethodGet, Host: "news.example", Target: "/" + rule + "?id=1", Header: http.Header{},
 	})
 	if took := time.Since(began); took > budget+slack {

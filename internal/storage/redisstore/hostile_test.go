@@ -79,7 +79,7 @@ func TestBadSpecsAreErrors(t *testing.T) {
 			{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Second, Burst: -1},
 			{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Second, Burst: 1, Wait: -1},
 			{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Second, Burst: 1, Wait: math.MaxInt64},
-			{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Second, Burst: 1, Lack: 2},
+			{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Second, Burst: 1, InitialDeficit: 2},
 			{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second, Block: -time.Second},
 			{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second, Block: time.Hour, BlockMax: time.Second},
 			{Algorithm: limit.FixedWindow, Limit: 1, Window: math.MaxInt64}, {Algorithm: limit.FixedWindow, Limit: 1, Window: time.Nanosecond},

@@ -44,7 +44,7 @@ func newPrefetchKey(c *limit.Charge, most int64) *prefetchKey {
 func prefetchable(c *limit.Charge) bool {
 	s := &c.Spec
 	return (s.Algorithm == limit.TokenBucket || s.Algorithm == limit.GCRA) &&
-		s.Wait == 0 && s.Block == 0 && s.Lack == 0 && c.Cost > 0 && c.Subject.Client.IsZero()
+		s.Wait == 0 && s.Block == 0 && s.InitialDeficit == 0 && c.Cost > 0 && c.Subject.Client.IsZero()
 }
 
 // payable is which charge of a request prefetched tokens may pay, -1 for none: the first that

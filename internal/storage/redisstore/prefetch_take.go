@@ -19,7 +19,7 @@ func (l *Prefetch) HonoursContext() bool { return true }
 // Take implements limit.Store: in memory where enough is held, else as the
 // limiter does.
 func (l *Prefetch) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
-	if l.TakeAhead(charges, results) {
+	if l.TakePrefetched(charges, results) {
 		return true, nil
 	}
 	i := payable(charges)
@@ -66,9 +66,9 @@ func (l *Prefetch) putBack(r *rest) {
 	l.rests.Put(r)
 }
 
-// TakeAhead is Take for what prefetched tokens can pay for: it neither waits nor fails, and
+// TakePrefetched is Take for what prefetched tokens can pay for: it neither waits nor fails, and
 // asks nobody. Where it says false nothing has happened, and Take knows more.
-func (l *Prefetch) TakeAhead(charges []limit.Charge, results []limit.Result) bool {
+func (l *Prefetch) TakePrefetched(charges []limit.Charge, results []limit.Result) bool {
 	if len(charges) != 1 || len(results) != 1 || charges[0].Cost <= 0 {
 		return false
 	}

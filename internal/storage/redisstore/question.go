@@ -12,7 +12,7 @@ const maxAnswer = 1 << 53
 
 // asked is one charge as the scripts understand it.
 type asked struct {
-	limit.Terms
+	limit.Compiled
 	// cost is what is asked for, together with earlier charges of the same
 	// request for the same subject.
 	cost int64
@@ -34,7 +34,7 @@ type question struct {
 	keys  []byte       // the names of the states, one behind the other
 	ends  []int        // where each name ends in keys
 	specs []limit.Spec // those that terms belong to; a valid one each
-	terms []limit.Terms
+	terms []limit.Compiled
 }
 
 // set takes the charges in, or says which spec is refused.
@@ -56,7 +56,7 @@ func (q *question) know(i int, s *limit.Spec) error {
 	if i < len(q.specs) && q.specs[i] == *s {
 		return nil
 	}
-	t, err := s.Terms()
+	t, err := s.Compile()
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (q *question) key(i int) []byte {
 func (q *question) travels() bool {
 	for i := range q.asked {
 		a := &q.asked[i]
-		if a.Lack > 0 || a.Block > 0 || a.Kind != limit.KindBucket && a.Kind != limit.KindFixed && a.Kind != limit.KindSliding {
+		if a.InitialDeficit > 0 || a.Block > 0 || a.Kind != limit.KindBucket && a.Kind != limit.KindFixed && a.Kind != limit.KindSliding {
 			return false
 		}
 		for j := range i {

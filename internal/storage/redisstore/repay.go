@@ -46,7 +46,7 @@ func readRepaid(reply *redis.Cmd, owed []repayment, results []limit.Result) erro
 		return fmt.Errorf("answer %.100v: want %d numbers", fmt.Sprint(answer), perRepayment*len(owed))
 	}
 	for i := range results {
-		terms, err := owed[i].charge.Spec.Terms()
+		terms, err := owed[i].charge.Spec.Compile()
 		if err != nil {
 			return err
 		}

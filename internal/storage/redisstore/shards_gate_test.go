@@ -80,7 +80,7 @@ ip:
 
 // ask is one decision on a topic, without and with the window of a client.
 func (g *onCluster) ask(topic int, client string) hottype.Verdict {
-	return g.Ask(context.Background(), time.Now(), &hottype.Request{
+	return g.Decide(context.Background(), time.Now(), &hottype.Request{
 		Method: http.MethodGet, Host: "news.example", Target: fmt.Sprint("/topic?id=", topic), Header: http.Header{},
 		Client: hottype.ParseClient(client),
 	})

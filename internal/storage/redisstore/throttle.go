@@ -16,17 +16,17 @@ import (
 // period is whole seconds. Numbers that lua/cl_throttle.lua cannot keep exactly
 // are errors of the server. One round trip; after an error it is not known
 // whether anything was charged.
-func (c *Client) Throttle(ctx context.Context, key string, burst, count int64, period time.Duration, quantity int64) (limit.Reply, error) {
+func (c *Client) Throttle(ctx context.Context, key string, burst, count int64, period time.Duration, quantity int64) (limit.ThrottleReply, error) {
 	if period <= 0 || period%time.Second != 0 {
-		return limit.Reply{}, fmt.Errorf("redisstore: throttle: period %v must be whole seconds", period)
+		return limit.ThrottleReply{}, fmt.Errorf("redisstore: throttle: period %v must be whole seconds", period)
 	}
 	keys := []string{c.keys.throttle(key)}
 	n, err := c.scripts.clThrottle.Run(ctx, c.rdb, keys, burst, count, int64(period/time.Second), quantity).Int64Slice()
 	if err != nil {
-		return limit.Reply{}, fmt.Errorf("redisstore: throttle: %w", err)
+		return limit.ThrottleReply{}, fmt.Errorf("redisstore: throttle: %w", err)
 	}
 	if len(n) != 5 {
-		return limit.Reply{}, fmt.Errorf("redisstore: throttle: reply of %d numbers, want 5", len(n))
+		return limit.ThrottleReply{}, fmt.Errorf("redisstore: throttle: reply of %d numbers, want 5", len(n))
 	}
-	return limit.Reply{Limited: n[0] == 1, Limit: n[1], Remaining: n[2], RetryAfter: n[3], ResetAfter: n[4]}, nil
+	return limit.ThrottleReply{Limited: n[0] == 1, Limit: n[1], Remaining: n[2], RetryAfter: n[3], ResetAfter: n[4]}, nil
 }

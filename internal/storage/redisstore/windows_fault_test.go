@@ -268,7 +268,7 @@ ip:
 	admitted := 0
 	ask := func(times int) (left int64) {
 		for range times {
-			v := g.Ask(ctx, time.Now(), &hottype.Request{Method: http.MethodGet, Host: "news.example", Target: "/topic?id=7", Header: http.Header{}, Client: visitor(1)})
+			v := g.Decide(ctx, time.Now(), &hottype.Request{Method: http.MethodGet, Host: "news.example", Target: "/topic?id=7", Header: http.Header{}, Client: visitor(1)})
 			if v.Allowed {
 				admitted++
 			}

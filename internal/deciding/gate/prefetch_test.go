@@ -14,7 +14,7 @@ type stocked struct {
 	stock int
 }
 
-func (s *stocked) TakeAhead(charges []limit.Charge, results []limit.Result) bool {
+func (s *stocked) TakePrefetched(charges []limit.Charge, results []limit.Result) bool {
 	if s.stock == 0 || len(charges) != 1 {
 		return false
 	}
@@ -25,7 +25,7 @@ func (s *stocked) TakeAhead(charges []limit.Charge, results []limit.Result) bool
 
 // What the store has charged ahead is used first, asks nobody, and is as good while
 // the store is away and its breaker open.
-func TestChargedAhead(t *testing.T) {
+func TestPrefetched(t *testing.T) {
 	t.Parallel()
 	store := &stocked{unreliable: newUnreliable(healthy), stock: 3}
 	b := build(t, `

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// atMostTries bounds how often AtMost asks again because others took what it
+// takeUpToTries bounds how often TakeUpTo asks again because others took what it
 // had been told would be there.
-const atMostTries = 16
+const takeUpToTries = 16
 
-// AtMost takes as much of a charge's cost as fits, down to nothing, and says how
+// TakeUpTo takes as much of a charge's cost as fits, down to nothing, and says how
 // much that is: exactly what was charged (law T4). The result is that of the
 // last call: after n of at least 1 its Remaining is what is left; after 0 its
 // RetryAfter is when one fits again.
 //
 // It costs one call of the store where all of it fits, else two (with a
 // Spec.Block two or three), and one more each time that somebody else was faster; after 16 it gives up with 0.
-func AtMost(ctx context.Context, s Store, now time.Time, c Charge) (n int64, r Result, err error) {
+func TakeUpTo(ctx context.Context, s Store, now time.Time, c Charge) (n int64, r Result, err error) {
 	var charges [1]Charge
 	var results [1]Result
 	if c.Spec.Block > 0 { // asking for too much would begin a block: look first
@@ -27,7 +27,7 @@ func AtMost(ctx context.Context, s Store, now time.Time, c Charge) (n int64, r R
 		}
 		c.Cost = min(c.Cost, max(1, results[0].Remaining))
 	}
-	for range atMostTries {
+	for range takeUpToTries {
 		charges[0] = c
 		ok, err := s.Take(ctx, now, charges[:], results[:])
 		if err != nil {

@@ -40,7 +40,7 @@ func (m *Memory) RefundAt(now time.Time, charges []Charge) {
 	us := micros(now)
 	for i := range charges {
 		c := &charges[i]
-		terms, err := c.Spec.Terms()
+		compiled, err := c.Spec.Compile()
 		if err != nil || c.Cost <= 0 {
 			continue
 		}
@@ -49,7 +49,7 @@ func (m *Memory) RefundAt(now time.Time, charges []Charge) {
 		sh.mu.Lock()
 		if slot := tab.find(id); slot >= 0 {
 			e := &tab.entries[slot]
-			terms.refund(&e.state, tab.trails.get(e.trail), us, c.Cost)
+			compiled.refund(&e.state, tab.logs.get(e.log), us, c.Cost)
 		}
 		sh.mu.Unlock()
 	}
@@ -91,7 +91,7 @@ func (t *table) sweep(now int64) int {
 			index[e.id.hi] = int32(len(kept))
 			kept = append(kept, e)
 		} else {
-			t.trails.drop(e.trail)
+			t.logs.drop(e.log)
 		}
 	}
 	t.entries, t.index, t.hand = kept, index, 0

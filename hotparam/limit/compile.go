@@ -27,8 +27,8 @@ const (
 	KindLog      Kind = 'l'
 )
 
-// Terms are a Spec made ready for counting: what the stores compute with.
-type Terms struct {
+// Compiled is a Spec made ready for counting: what the stores compute with.
+type Compiled struct {
 	Kind Kind
 	// Capacity is Spec.Capacity; 0 denies always.
 	Capacity int64
@@ -38,54 +38,54 @@ type Terms struct {
 	// Fill is how many units a token bucket regains per microsecond, and how
 	// many microseconds a bucket of a bucketed window has; 0 for others.
 	Fill int64
-	// Lack is Spec.Lack in units.
-	Lack int64
+	// InitialDeficit is Spec.InitialDeficit in units.
+	InitialDeficit int64
 	// Block and BlockMax are those of the Spec in microseconds, BlockMax never
 	// below Block.
 	Block, BlockMax int64
 }
 
-// Terms computes the terms, or says why the spec is refused. It costs a
-// greatest common divisor; stores keep the terms of subjects they know.
-func (s Spec) Terms() (Terms, error) {
+// Compile makes a spec ready, or says why the spec is refused. It costs a
+// greatest common divisor; stores keep the result for the subjects they know.
+func (s Spec) Compile() (Compiled, error) {
 	if err := s.plain(); err != nil {
-		return Terms{}, err
+		return Compiled{}, err
 	}
-	if s.Lack == 0 && s.Wait == 0 && s.Block == 0 && s.BlockMax == 0 { // most have none
-		return s.amounts()
+	if s.InitialDeficit == 0 && s.Wait == 0 && s.Block == 0 && s.BlockMax == 0 { // most have none
+		return s.compileAlgorithm()
 	}
 	if err := s.extras(); err != nil {
-		return Terms{}, err
+		return Compiled{}, err
 	}
-	t, err := s.amounts()
-	t.Lack, t.Block, t.BlockMax = min(s.Lack, t.Capacity)*t.Unit, s.Block.Microseconds(), max(s.BlockMax, s.Block).Microseconds()
+	t, err := s.compileAlgorithm()
+	t.InitialDeficit, t.Block, t.BlockMax = min(s.InitialDeficit, t.Capacity)*t.Unit, s.Block.Microseconds(), max(s.BlockMax, s.Block).Microseconds()
 	return t, err
 }
 
-// amounts are the terms of the algorithm.
-func (s Spec) amounts() (Terms, error) {
+// compileAlgorithm leaves out what goes beside the algorithm.
+func (s Spec) compileAlgorithm() (Compiled, error) {
 	us := s.Window.Microseconds()
 	if s.Algorithm == TokenBucket { // most are
-		return s.bucketTerms(us)
+		return s.compileBucket(us)
 	}
 	switch s.Algorithm {
 	case GCRA, LeakyBucket:
-		return s.bucketTerms(us)
+		return s.compileBucket(us)
 	case FixedWindow:
-		return Terms{Kind: KindFixed, Capacity: s.Limit, Unit: us}, nil
+		return Compiled{Kind: KindFixed, Capacity: s.Limit, Unit: us}, nil
 	case AnchoredWindow:
-		return Terms{Kind: KindAnchored, Capacity: s.Limit, Unit: us}, nil
+		return Compiled{Kind: KindAnchored, Capacity: s.Limit, Unit: us}, nil
 	case SlidingLog:
-		return s.logTerms(us)
+		return s.compileLog(us)
 	case BucketedWindow:
-		return s.bucketedTerms(us)
+		return s.compileBuckets(us)
 	case SlidingWindow:
 		if s.Limit > maxExact/us {
-			return Terms{}, fmt.Errorf("limit: sliding window of %d per %v: limit x microseconds must stay below 2^53", s.Limit, s.Window)
+			return Compiled{}, fmt.Errorf("limit: sliding window of %d per %v: limit x microseconds must stay below 2^53", s.Limit, s.Window)
 		}
-		return Terms{Kind: KindSliding, Capacity: s.Limit, Unit: us}, nil
+		return Compiled{Kind: KindSliding, Capacity: s.Limit, Unit: us}, nil
 	}
-	return Terms{}, fmt.Errorf("limit: unknown algorithm %q", s.Algorithm)
+	return Compiled{}, fmt.Errorf("limit: unknown algorithm %q", s.Algorithm)
 }
 
 // plain checks what holds for every algorithm.
@@ -119,10 +119,10 @@ func (s Spec) extras() error {
 	switch {
 	case s.Wait > 0 && !s.Refills():
 		return fmt.Errorf("limit: wait %v: a %s holds nobody back; token_bucket, gcra and leaky_bucket can", s.Wait, s.Algorithm)
-	case s.Lack != 0 && s.Algorithm != TokenBucket:
+	case s.InitialDeficit != 0 && s.Algorithm != TokenBucket:
 		return fmt.Errorf("limit: %s starts with nothing taken; only a token_bucket can start otherwise", s.Algorithm)
-	case s.Lack < 0 || s.Lack > s.Burst:
-		return fmt.Errorf("limit: a bucket of burst %d cannot lack %d tokens", s.Burst, s.Lack)
+	case s.InitialDeficit < 0 || s.InitialDeficit > s.Burst:
+		return fmt.Errorf("limit: a bucket of burst %d cannot start %d tokens short", s.Burst, s.InitialDeficit)
 	case s.BlockMax > 0 && s.BlockMax < s.Block:
 		return fmt.Errorf("limit: longest block %v is shorter than block %v", s.BlockMax, s.Block)
 	case s.BlockMax > 0 && s.Block == 0:

@@ -106,12 +106,12 @@ func ExampleSpec_block() {
 }
 
 // Who can do with less takes what there is.
-func ExampleAtMost() {
+func ExampleTakeUpTo() {
 	store, ctx := limit.NewMemory(limit.MemoryConfig{}), context.Background()
 	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}
 	lines := limit.Charge{Subject: limit.Subject{Space: "lines", Name: "export"}, Spec: spec, Cost: 8}
 	for range 3 {
-		n, r, err := limit.AtMost(ctx, store, start, lines)
+		n, r, err := limit.TakeUpTo(ctx, store, start, lines)
 		fmt.Println(n, r.RetryAfter, err)
 	}
 	// Output:

@@ -22,10 +22,10 @@ func TestTrailIsBounded(t *testing.T) {
 			}
 		}
 		id, shard, tab := m.locate(&charges[0].Subject)
-		tr := m.shards[shard].tables[0].trails.get(tab.entries[tab.find(id)].trail)
-		live := int64(len(tr.ticks) - tr.head)
-		if most := min(spec.Limit, 1000); live > most || int64(cap(tr.ticks)) > most*8/3+8 {
-			rt.Fatalf("%d per 1000 us: %d ticks, room for %d", spec.Limit, live, cap(tr.ticks))
+		log := m.shards[shard].tables[0].logs.get(tab.entries[tab.find(id)].log)
+		live := int64(len(log.ticks) - log.head)
+		if most := min(spec.Limit, 1000); live > most || int64(cap(log.ticks)) > most*8/3+8 {
+			rt.Fatalf("%d per 1000 us: %d ticks, room for %d", spec.Limit, live, cap(log.ticks))
 		}
 	})
 }

@@ -1,0 +1,135 @@
+package limit
+
+import "sort"
+
+// log is the memory of a sliding log: its ticks, oldest first, with running
+// sums. It never holds more than twice the ticks that count, 16 bytes each, and
+// what Go adds when a slice grows: 43 bytes for each tick that counts at most.
+type tickLog struct {
+	ticks []tick
+	head  int   // ticks before it are over
+	base  int64 // the sum before head
+}
+
+// tick is a moment in which something was admitted.
+type tick struct {
+	at  int64
+	sum int64 // of all that was admitted up to and in this tick
+}
+
+// after is the index of the first tick after a time.
+func (log *tickLog) after(at int64) int {
+	return log.head + sort.Search(len(log.ticks)-log.head, func(i int) bool { return log.ticks[log.head+i].at > at })
+}
+
+// before is the sum before the tick of an index.
+func (log *tickLog) before(i int) int64 {
+	if i == log.head {
+		return log.base
+	}
+	return log.ticks[i-1].sum
+}
+
+// since is the cost from the tick of an index on.
+func (log *tickLog) since(i int) int64 { return log.before(len(log.ticks)) - log.before(i) }
+
+// freeing is the time of the first tick after which at most room is left. There
+// has to be a tick.
+func (log *tickLog) freeing(room int64) int64 {
+	n := len(log.ticks) - log.head
+	i := sort.Search(n, func(i int) bool { return log.since(log.head+i+1) <= room })
+	return log.ticks[log.head+i].at
+}
+
+// newest is the time of the newest tick, 0 for none.
+func (log *tickLog) newest() int64 {
+	if len(log.ticks) == log.head {
+		return 0
+	}
+	return log.ticks[len(log.ticks)-1].at
+}
+
+// record is what a tick log becomes when an admitted cost has turned a state from
+// old into next. Old may have been of another kind, or of none.
+func (log *tickLog) record(old, next *state, cost int64) {
+	before := next.used - cost // counts at next.at
+	switch {
+	case before == 0:
+		log.reset()
+	case old.kind != KindLog || old.unit != next.unit: // adopted, as one tick
+		log.reset()
+		log.ticks = append(log.ticks, tick{old.at, before})
+	}
+	if i := log.after(next.at - next.unit); i > log.head {
+		log.base, log.head = log.before(i), i
+	}
+	sum := log.base + next.used
+	if n := len(log.ticks); n > log.head && log.ticks[n-1].at == next.aux {
+		log.ticks[n-1].sum = sum
+		return
+	}
+	log.grow()
+	log.ticks = append(log.ticks, tick{next.aux, sum})
+}
+
+func (log *tickLog) reset() { log.ticks, log.head, log.base = log.ticks[:0], 0, 0 }
+
+// grow makes room by moving what counts to the front, where that is worth it.
+func (log *tickLog) grow() {
+	if len(log.ticks) == cap(log.ticks) && log.head*4 > len(log.ticks) {
+		log.ticks = log.ticks[:copy(log.ticks, log.ticks[log.head:])]
+		log.head = 0
+	}
+}
+
+// reduce takes up to cost out of the tick of a time and returns how much. A tick
+// of nothing at the end is removed.
+func (log *tickLog) reduce(at, cost int64) int64 {
+	i := log.after(at - 1)
+	if i == len(log.ticks) || log.ticks[i].at != at {
+		return 0
+	}
+	back := min(cost, log.ticks[i].sum-log.before(i))
+	for j := i; j < len(log.ticks); j++ {
+		log.ticks[j].sum -= back
+	}
+	for n := len(log.ticks); n > log.head && log.since(n-1) == 0; n-- {
+		log.ticks = log.ticks[:n-1]
+	}
+	return back
+}
+
+// tickLogs are those of one table. Entries know theirs by a number, from 1, so that
+// a table without tickLogs has nothing for the garbage collector to look at.
+type tickLogs struct {
+	all  []*tickLog
+	free []int32
+}
+
+// get gives the tick log of a number, nil for 0.
+func (ts *tickLogs) get(n int32) *tickLog {
+	if n == 0 {
+		return nil
+	}
+	return ts.all[n-1]
+}
+
+// take gives out the number of an empty tick log.
+func (ts *tickLogs) take() int32 {
+	if last := len(ts.free) - 1; last >= 0 {
+		n := ts.free[last]
+		ts.free = ts.free[:last]
+		ts.all[n-1] = &tickLog{}
+		return n
+	}
+	ts.all = append(ts.all, &tickLog{})
+	return int32(len(ts.all))
+}
+
+// drop takes a number back, and forgets the tick log.
+func (ts *tickLogs) drop(n int32) {
+	if n != 0 {
+		ts.all[n-1] = nil
+		ts.free = append(ts.free, n)
+	}
+}

@@ -1,0 +1,104 @@
+package httplimit
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// Gate decides about requests. *gate.Gate is one.
+type Gate interface {
+	Decide(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
+}
+
+// SafeGateConfig is what a SafeGate is built from.
+type SafeGateConfig struct {
+	// Gate is required.
+	Gate Gate
+	// Clients finds the client of a request; nil trusts no proxy.
+	Clients *Clients
+	// Cost is what a request takes from its limits; nil, or 0: 1.
+	Cost func(*http.Request) int64
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Log hears of panics; nil: discarded.
+	Log *slog.Logger
+}
+
+// SafeGate asks a Gate about HTTP requests. It catches, counts and logs a panic of the
+// Gate, and lets the request pass: limiting must not break what it protects.
+// It may be used by many goroutines.
+type SafeGate struct {
+	cfg      SafeGateConfig
+	requests sync.Pool // of *hottype.Request, which the Gate's interface makes escape
+	panics   atomic.Uint64
+}
+
+// NewSafeGate builds a SafeGate; it panics without a Gate.
+func NewSafeGate(cfg SafeGateConfig) *SafeGate {
+	if cfg.Gate == nil {
+		panic("httplimit: NewSafeGate: no gate")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	g := &SafeGate{cfg: cfg}
+	g.requests.New = func() any { return new(hottype.Request) }
+	return g
+}
+
+// DecideHTTP decides about an HTTP request by its target as received, its Host, its client
+// and its header. The body is not read.
+func (g *SafeGate) DecideHTTP(r *http.Request) (v hottype.Verdict) {
+	defer g.recovered(&v)
+	req := g.requests.Get().(*hottype.Request)
+	req.Method, req.Host, req.Target = r.Method, r.Host, target(r)
+	req.Client, req.Header = g.cfg.Clients.Of(r), r.Header
+	if g.cfg.Cost != nil {
+		req.Cost = g.cfg.Cost(r)
+	}
+	v = g.cfg.Gate.Decide(r.Context(), g.cfg.Now(), req)
+	*req = hottype.Request{}
+	g.requests.Put(req)
+	return v
+}
+
+// Decide decides about a request that others describe.
+func (g *SafeGate) Decide(ctx context.Context, req *hottype.Request) (v hottype.Verdict) {
+	defer g.recovered(&v)
+	return g.cfg.Gate.Decide(ctx, g.cfg.Now(), req)
+}
+
+// Panics is how many requests passed because deciding panicked.
+func (g *SafeGate) Panics() uint64 { return g.panics.Load() }
+
+// recovered turns a panic into a verdict that lets pass. The log gets the
+// first, second, fourth, eighth …, so that a flood of them does not drown it.
+func (g *SafeGate) recovered(v *hottype.Verdict) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	*v = hottype.Verdict{Allowed: true, Reason: hottype.ReasonStore, Mode: hottype.ModeEnforce}
+	if n := g.panics.Add(1); n&(n-1) == 0 {
+		g.cfg.Log.Error("httplimit: deciding panicked, the request passes", "panic", p, "count", n, "stack", string(debug.Stack()))
+	}
+}
+
+// target is the request target as received. Requests that no server received
+// (in tests, or made by a program) have none; their URL stands in.
+func target(r *http.Request) string {
+	if r.RequestURI != "" || r.URL == nil {
+		return r.RequestURI
+	}
+	return r.URL.RequestURI()
+}
