@@ -45,8 +45,35 @@ func Open(cfg Config) (*Client, error) {
 	return newClient(redis.NewUniversalClient(options), cfg), nil
 }
 
+// Over makes a client of the caller's connections, for Limiter, InFlight and
+// Throttle. The caller's options hold: a context ends a call only if the options have
+// ContextTimeoutEnabled. Close leaves the connections open. Of cfg only Namespace,
+// Timeout, Budget and Log count.
+func Over(rdb redis.UniversalClient, cfg Config) (*Client, error) {
+	cfg.Like = rdb
+	cfg, _, err := cfg.resolve()
+	if err != nil {
+		return nil, err
+	}
+	c := newStore(callers{rdb, once{cfg.Timeout}}, cfg)
+	if _, ok := rdb.(*redis.ClusterClient); ok {
+		c.cluster = newClusterLimiter(c, cfg.Namespace)
+	}
+	return c, nil
+}
+
 // newClient makes a client of connections that are its own.
 func newClient(rdb redis.UniversalClient, cfg Config) *Client {
+	c := newStore(rdb, cfg)
+	c.rdb.AddHook(once{cfg.Timeout})
+	if cluster, ok := c.rdb.(*redis.ClusterClient); ok {
+		cluster.AddHook(&reloader{cluster: cluster})
+		c.cluster = newClusterLimiter(c, cfg.Namespace)
+	}
+	return c
+}
+
+func newStore(rdb redis.UniversalClient, cfg Config) *Client {
 	c := &Client{
 		rdb:     rdb,
 		keys:    newKeys(cfg.Namespace),
@@ -55,12 +82,7 @@ func newClient(rdb redis.UniversalClient, cfg Config) *Client {
 		now:     time.Now,
 		scripts: loadScripts(),
 	}
-	c.rdb.AddHook(once{cfg.Timeout})
 	c.limits = newLimiter(c, c.keys)
-	if cluster, ok := c.rdb.(*redis.ClusterClient); ok {
-		cluster.AddHook(&reloader{cluster: cluster})
-		c.cluster = newClusterLimiter(c, cfg.Namespace)
-	}
 	return c
 }
 

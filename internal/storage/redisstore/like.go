@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -42,3 +43,41 @@ func takeFrom(o *redis.UniversalOptions, client redis.UniversalClient) error {
 	o.Dialer = dialer(o.Dialer)
 	return nil
 }
+
+// callers is a client of the caller's. Its scripts are sent once, as the hook once
+// has it, without a hook that would do so to the caller's own scripts.
+type callers struct {
+	redis.UniversalClient
+	once once
+}
+
+// Process bounds one command.
+func (c callers) Process(ctx context.Context, cmd redis.Cmder) error {
+	return c.once.ProcessHook(c.UniversalClient.Process)(ctx, cmd)
+}
+
+// EvalSha implements redis.Scripter.
+func (c callers) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
+	return c.eval(ctx, "evalsha", sha1, keys, args)
+}
+
+// Eval implements redis.Scripter.
+func (c callers) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
+	return c.eval(ctx, "eval", script, keys, args)
+}
+
+func (c callers) eval(ctx context.Context, name, script string, keys []string, args []any) *redis.Cmd {
+	all := append(make([]any, 0, 3+len(keys)+len(args)), name, script, len(keys))
+	for _, key := range keys {
+		all = append(all, key)
+	}
+	cmd := redis.NewCmd(ctx, append(all, args...)...)
+	if len(keys) > 0 {
+		cmd.SetFirstKeyPos(3)
+	}
+	_ = c.Process(ctx, cmd) // cmd holds its error
+	return cmd
+}
+
+// Close leaves the caller's connections open.
+func (c callers) Close() error { return nil }

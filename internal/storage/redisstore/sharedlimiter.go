@@ -95,6 +95,16 @@ func (l *Limiter) RefundAt(ctx context.Context, at []time.Time, charges []limit.
 	return first
 }
 
+// Reset forgets what was charged to a subject, and that it is blocked. One round trip.
+func (l *Limiter) Reset(ctx context.Context, subject *limit.Subject) error {
+	keys := l.c.limiterOf(subject).keys
+	state := keys.limitState(subject)
+	if err := l.c.rdb.Del(ctx, state, keys.block(state)).Err(); err != nil {
+		return fmt.Errorf("redisstore: reset: %w", err)
+	}
+	return nil
+}
+
 // Stats tells how decisions travelled to Redis.
 func (l *Limiter) Stats() LimitStats { return l.c.limitStats() }
 

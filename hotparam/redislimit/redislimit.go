@@ -1,0 +1,192 @@
+package redislimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+)
+
+// namespace is the tenant under which keys of this package stand in Redis, and space
+// what keeps them apart from what else is kept there.
+const (
+	namespace = "limits"
+	space     = "key"
+)
+
+// ErrTooLong is the error of Wait where ctx would end before the call is allowed.
+var ErrTooLong = errors.New("redislimit: the wait would be longer than the context")
+
+// Limiter keeps limits in Redis. Any number of goroutines may share it, and should:
+// calls of one Limiter travel together.
+type Limiter struct{ store *redisstore.Limiter }
+
+// New makes a Limiter with the caller's client, which stays open and as it is. It
+// panics where the client is neither a *redis.Client nor a *redis.ClusterClient: the
+// servers of a Ring know nothing of each other.
+func New(rdb redis.UniversalClient) *Limiter {
+	c, err := redisstore.Over(rdb, redisstore.Config{Namespace: namespace})
+	if err != nil {
+		panic(fmt.Sprintf("redislimit: New: %v", err))
+	}
+	return &Limiter{store: c.Limiter()}
+}
+
+// Result answers a call.
+type Result struct {
+	// Allowed is whether the call may go on. Taken is what it took: what it asked for,
+	// less with AllowUpTo, 0 if it was denied.
+	Allowed bool
+	Taken   int64
+	// Limit is the most that can be taken at one instant, Remaining what could be
+	// taken right now.
+	Limit, Remaining int64
+	// RetryAfter is how long a denied call has to wait until it fits: 0 when allowed,
+	// hottype.Never where it asks for more than Limit.
+	RetryAfter time.Duration
+	// ResetAfter is the time until Remaining is Limit again.
+	ResetAfter time.Duration
+	// Wait is how long an allowed call has to be held back: 0 unless the limit has a
+	// Wait or is a leaky bucket.
+	Wait time.Duration
+
+	charge limit.Charge // what was taken, for Refund
+	at     time.Time
+}
+
+// Allow takes one of what a limit allows a key, if it is there.
+func (l *Limiter) Allow(ctx context.Context, key string, spec limit.Spec) (Result, error) {
+	return l.AllowN(ctx, key, spec, 1)
+}
+
+// AllowN takes n, or nothing where n is not there.
+func (l *Limiter) AllowN(ctx context.Context, key string, spec limit.Spec, n int64) (Result, error) {
+	s := recorder{store: l.store}
+	charges, results := []limit.Charge{charge(key, spec, n)}, make([]limit.Result, 1)
+	_, err := s.Take(ctx, time.Time{}, charges, results)
+	if err != nil {
+		return Result{}, fmt.Errorf("redislimit: allow %.100q: %w", key, err)
+	}
+	taken := int64(0)
+	if results[0].Allowed {
+		taken = n
+	}
+	return s.result(charges[0], results[0], taken), nil
+}
+
+// AllowUpTo takes what is there, at most n: Taken says how much. It costs up to two
+// round trips, and one more each time that another process was faster.
+func (l *Limiter) AllowUpTo(ctx context.Context, key string, spec limit.Spec, n int64) (Result, error) {
+	s := recorder{store: l.store}
+	c := charge(key, spec, n)
+	taken, r, err := limit.AtMost(ctx, &s, time.Time{}, c)
+	if err != nil {
+		return Result{}, fmt.Errorf("redislimit: allow up to %d for %.100q: %w", n, key, err)
+	}
+	return s.result(c, r, taken), nil
+}
+
+// Peek says what could be taken, and takes nothing.
+func (l *Limiter) Peek(ctx context.Context, key string, spec limit.Spec) (Result, error) {
+	return l.AllowN(ctx, key, spec, 0)
+}
+
+// Wait takes one, and returns when the caller may go on. Where ctx ends sooner than
+// that it returns ErrTooLong at once and has taken nothing. Who waits has no place in
+// a queue unless the limit has a Wait: the next caller may come first.
+func (l *Limiter) Wait(ctx context.Context, key string, spec limit.Spec) error {
+	for {
+		r, err := l.Allow(ctx, key, spec)
+		if err != nil {
+			return err
+		}
+		pause := r.Wait
+		if !r.Allowed {
+			pause = r.RetryAfter
+		}
+		if err := sleep(ctx, pause); err != nil {
+			if r.Allowed { // it does not go on: others may
+				_, back := l.Refund(context.WithoutCancel(ctx), r)
+				err = errors.Join(err, back)
+			}
+			return fmt.Errorf("redislimit: wait for %.100q: %w", key, err)
+		}
+		if r.Allowed {
+			return nil
+		}
+	}
+}
+
+// sleep pauses, or says at once that ctx does not leave the time. A negative pause
+// has no end.
+func sleep(ctx context.Context, pause time.Duration) error {
+	if deadline, ok := ctx.Deadline(); pause < 0 || ok && time.Until(deadline) < pause {
+		return ErrTooLong
+	}
+	if pause == 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Refund gives back what an allowed call took, because it was not made after all, and
+// reports whether it could: what has run back into a bucket by itself, or belongs to
+// a window that is over, is not given twice. Refund a result once; after an error it
+// may have been given back.
+func (l *Limiter) Refund(ctx context.Context, r Result) (bool, error) {
+	if r.Taken == 0 {
+		return false, nil
+	}
+	results := make([]limit.Result, 1)
+	if err := l.store.RefundAt(ctx, []time.Time{r.at}, []limit.Charge{r.charge}, results); err != nil {
+		return false, fmt.Errorf("redislimit: refund %.100q: %w", r.charge.Subject.Name, err)
+	}
+	return results[0].Allowed, nil
+}
+
+// Reset forgets what a key has taken, under whichever limit.
+func (l *Limiter) Reset(ctx context.Context, key string) error {
+	if err := l.store.Reset(ctx, &limit.Subject{Space: space, Name: key}); err != nil {
+		return fmt.Errorf("redislimit: reset %.100q: %w", key, err)
+	}
+	return nil
+}
+
+func charge(key string, spec limit.Spec, n int64) limit.Charge {
+	return limit.Charge{Subject: limit.Subject{Space: space, Name: key}, Spec: spec, Cost: n}
+}
+
+// recorder is the store of one call; it keeps when the last charge was made.
+type recorder struct {
+	store *redisstore.Limiter
+	at    time.Time
+}
+
+// Take implements limit.Store.
+func (s *recorder) Take(ctx context.Context, _ time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+	ok, at, err := s.store.TakeAt(ctx, time.Time{}, charges, results)
+	if err == nil {
+		s.at = at[0]
+	}
+	return ok, err
+}
+
+func (s *recorder) result(c limit.Charge, r limit.Result, taken int64) Result {
+	c.Cost = taken
+	return Result{
+		Allowed: r.Allowed, Taken: taken, Limit: r.Limit, Remaining: r.Remaining,
+		RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Wait: c.Wait(&r), charge: c, at: s.at,
+	}
+}
