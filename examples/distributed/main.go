@@ -1,10 +1,10 @@
-// Command service is a small Go service that protects itself: the middleware
-// counts its requests by StatsD and holds hot topics to their limit, together
-// with all other instances of the service.
+// Command distributed is a small Go service that protects itself together with all
+// other instances of it: aggregators hear by StatsD what each of them counts, and
+// hot topics and their limits are shared by Redis.
 //
 //	redis-server &
-//	go run ./cmd/aggregator --config examples/service/rules.yaml --redis.addr 127.0.0.1:6379 --statsd.listen 127.0.0.1:8127
-//	go run ./examples/service
+//	go run ./cmd/aggregator --config examples/distributed/rules.yaml --redis.addr 127.0.0.1:6379 --statsd.listen 127.0.0.1:8127
+//	go run ./examples/distributed
 package main
 
 import (
@@ -17,22 +17,12 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/redis/go-redis/v9"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/canon"
-	"github.com/hotparam/pipeline/internal/counting/tally"
-	"github.com/hotparam/pipeline/internal/deciding/gate"
-	"github.com/hotparam/pipeline/internal/hotset"
-	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/serving/httplimit"
-	"github.com/hotparam/pipeline/internal/serving/middleware"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
-	"github.com/hotparam/pipeline/internal/transport/statsd"
+	"github.com/hotparam/pipeline/hotparam"
 )
 
 //go:embed rules.yaml
@@ -40,58 +30,44 @@ var rulesYAML []byte
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:3000", "address of the service")
-	redis := flag.String("redis", "127.0.0.1:6379", "Redis with hot set, overrides and shared limits")
+	redisAddr := flag.String("redis", "127.0.0.1:6379", "Redis with hot set, overrides and shared limits")
 	counts := flag.String("statsd", "127.0.0.1:8127", "aggregators that share the counts, with commas")
-	budget := flag.Duration("budget", gate.DefaultBudget, "longest wait for Redis in one decision")
+	budget := flag.Duration("budget", 0, "longest wait for Redis in one decision; 0: the default")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := serve(ctx, *listen, *redis, *counts, *budget); err != nil {
+	rules, err := hotparam.ParseRules("rules.yaml", rulesYAML)
+	if err != nil {
+		log.Fatal(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: *redisAddr})
+	defer rdb.Close()
+	p, err := hotparam.New(hotparam.Config{Rules: rules, Redis: rdb, StatsD: *counts, Budget: *budget, Instance: *listen})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := serve(*listen, p); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func serve(ctx context.Context, listen, redis, counts string, budget time.Duration) error {
-	set, err := rules.Parse("rules.yaml", rulesYAML)
-	if err != nil {
+// serve runs the service until SIGTERM: first the server ends, then, when its last
+// requests have been counted, the pipeline.
+func serve(listen string, p *hotparam.Pipeline) error {
+	server := &http.Server{Addr: listen, Handler: p.Middleware(http.HandlerFunc(topic)), ReadHeaderTimeout: 5 * time.Second}
+	signalled, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	running, end := context.WithCancel(context.Background())
+	defer end()
+	context.AfterFunc(signalled, func() {
+		time.AfterFunc(5*time.Second, end) // at the latest
+		_ = server.Shutdown(running)
+		end()
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(running) }()
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	// Counting: sums in memory, ten times a second as StatsD datagrams.
-	sender, err := statsd.NewSender(statsd.SenderConfig{Servers: strings.Split(counts, ","), Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}})
-	if err != nil {
-		return err
-	}
-	tallied := tally.New(tally.Config{Sink: sender})
-
-	// Deciding: hot set and overrides in memory, shared limits in Redis.
-	store, err := redisstore.Open(redisstore.Config{Addrs: []string{redis}, Namespace: set.Namespace})
-	if err != nil {
-		return err
-	}
-	hot := new(hotset.Mirror)
-	var g *gate.Gate
-	reports := store.Reporter(func(now time.Time) hottype.Report { return g.Report(now) })
-	g = gate.New(gate.Config{Rules: set, Hot: hot, Counter: tallied, Shared: store.Limiter(), Budget: budget, Live: reports.Live, Instance: listen})
-
-	// Protecting: one line before the handler.
-	limited := middleware.New(g, middleware.Options{Clients: httplimit.NewClients(set.IP.TrustedProxies, "")})
-	service := &http.Server{Addr: listen, Handler: limited(http.HandlerFunc(topic)), ReadHeaderTimeout: 5 * time.Second}
-
-	group, ctx := errgroup.WithContext(ctx)
-	// The sender outlives what it sends for.
-	sending, stopSending := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopSending()
-	group.Go(func() error { defer stopSending(); return tallied.Run(ctx) })
-	group.Go(func() error { return sender.Run(sending) })
-	group.Go(func() error { return store.FollowInto(ctx, hot) })
-	group.Go(func() error { return store.Overrides().Follow(ctx, g.SetOverrides) })
-	group.Go(func() error { return reports.Run(ctx) })
-	group.Go(service.ListenAndServe)
-	group.Go(func() error { <-ctx.Done(); return service.Shutdown(context.WithoutCancel(ctx)) })
-	if err := group.Wait(); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return store.Close()
+	return <-ended
 }
 
 func topic(w http.ResponseWriter, r *http.Request) {

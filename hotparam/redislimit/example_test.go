@@ -4,55 +4,52 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/hotparam/redislimit"
 )
 
+// The examples need a Redis and so are compiled only; test/miniredis runs the like.
+
 // Anna gets three mails a minute, whichever process sends them.
 func Example() {
-	server, err := miniredis.Run() // yours is a real one
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
 	defer rdb.Close()
 
 	limits := redislimit.New(rdb)
-	for range 4 {
-		result, err := limits.Allow(context.Background(), "mail:anna", limit.PerMinute(3))
-		if err != nil {
-			log.Fatal(err) // or send it: what Redis does not know, you decide
-		}
-		fmt.Println(result.Allowed, result.Remaining)
+	result, err := limits.Allow(context.Background(), "mail:anna", limit.PerMinute(3))
+	switch {
+	case err != nil:
+		log.Print(err) // what Redis does not know, you decide
+	case result.Allowed:
+		fmt.Printf("sent, %d more this minute\n", result.Remaining)
+	default:
+		fmt.Printf("not sent, try again in %v\n", result.RetryAfter)
 	}
-	// Output:
-	// true 2
-	// true 1
-	// true 0
-	// false 0
 }
 
 // A batch takes what is there, and gives back what it does not use.
 func ExampleLimiter_AllowUpTo() {
-	server, err := miniredis.Run()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
 	defer rdb.Close()
 
-	limits, ctx, hourly := redislimit.New(rdb), context.Background(), limit.PerHour(100)
-	result, err := limits.AllowUpTo(ctx, "export", hourly, 500)
-	fmt.Println(result.Taken, err)
-	back, err := limits.Refund(ctx, result)
-	fmt.Println(back, err)
-	// Output:
-	// 100 <nil>
-	// true <nil>
+	limits, ctx := redislimit.New(rdb), context.Background()
+	result, err := limits.AllowUpTo(ctx, "export", limit.PerHour(100), 500)
+	fmt.Println(result.Taken, err) // at most 100
+	_, err = limits.Refund(ctx, result)
+	fmt.Println(err)
+}
+
+// A job goes on when the limit lets it, but not later than in five seconds.
+func ExampleLimiter_Wait() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
+	defer rdb.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err := redislimit.New(rdb).Wait(ctx, "crawl:example.org", limit.PerSecond(10))
+	fmt.Println(err)
 }

@@ -48,12 +48,12 @@ var layers = []struct {
 }
 
 // owners are the libraries that only one package may import.
-// Those of hotparam take a client of the caller's and make no calls with it.
+// hotparam and examples know the type of the caller's client, and make no calls.
 var owners = map[string]struct {
 	by  []string
 	why string
 }{
-	"github.com/redis/go-redis/v9":                   {[]string{"internal/storage/redisstore", "hotparam"}, "one place knows how Redis fails"},
+	"github.com/redis/go-redis/v9":                   {[]string{"internal/storage/redisstore", "hotparam", "examples"}, "one place knows how Redis fails"},
 	module + "/lua":                                  {[]string{"internal/storage/redisstore"}, "scripts run in Redis only"},
 	"github.com/IBM/sarama":                          {[]string{"internal/transport/kafka"}, "its traps are handled once"},
 	"github.com/cactus/go-statsd-client/v5/statsd":   {[]string{"internal/transport/statsd"}, "its traps are handled once"},

@@ -184,7 +184,7 @@ func TestViralTopicIsLimitedAndOthersPass(t *testing.T) {
 func TestViralTopicInAGoService(t *testing.T) {
 	s := &site{t: t, redis: redistest.Start(t), dashboard: program.FreeAddr(t)}
 	statsd := program.FreeAddr(t)
-	config, err := filepath.Abs("../../examples/service/rules.yaml")
+	config, err := filepath.Abs("../../examples/distributed/rules.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestViralTopicInAGoService(t *testing.T) {
 	var services [2]*program.Process
 	for i := range services {
 		s.proxies[i] = program.FreeAddr(t)
-		services[i] = launch(t, "service", "-listen", s.proxies[i], "-redis", s.redis.Addr(), "-statsd", statsd, "-budget", budget)
+		services[i] = launch(t, "distributed", "-listen", s.proxies[i], "-redis", s.redis.Addr(), "-statsd", statsd, "-budget", budget)
 	}
 	s.visit = func(id int) int {
 		status, _ := get(t, fmt.Sprintf("http://%s/topic?id=%d", s.proxies[s.turn.Add(1)%2], id))

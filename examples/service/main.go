@@ -1,0 +1,54 @@
+// Command service is a small Go service that protects itself in one process: it
+// finds the topics that are hot, and holds each of them to its limit.
+//
+//	go run ./examples/service
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+//go:embed rules.yaml
+var rulesYAML []byte
+
+func main() {
+	rules, err := hotparam.ParseRules("rules.yaml", rulesYAML)
+	if err != nil {
+		log.Fatal(err)
+	}
+	p, err := hotparam.New(hotparam.Config{Rules: rules})
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := &http.Server{Addr: "127.0.0.1:3000", Handler: p.Middleware(http.HandlerFunc(topic)), ReadHeaderTimeout: 5 * time.Second}
+	signalled, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	running, end := context.WithCancel(context.Background())
+	context.AfterFunc(signalled, func() {
+		time.AfterFunc(5*time.Second, end) // at the latest
+		_ = server.Shutdown(running)       // first the server: its last requests are counted too
+		end()
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(running) }()
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		log.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		log.Fatal(err)
+	}
+}
+
+func topic(w http.ResponseWriter, r *http.Request) {
+	fmt.Fprintf(w, "all about topic %q\n", r.FormValue("id"))
+}
