@@ -84,7 +84,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, spec limit.Spec, n int
 func (l *Limiter) AllowUpTo(ctx context.Context, key string, spec limit.Spec, n int64) (Result, error) {
 	s := recorder{store: l.store}
 	c := charge(key, spec, n)
-	taken, r, err := limit.AtMost(ctx, &s, time.Time{}, c)
+	taken, r, err := limit.TakeUpTo(ctx, &s, time.Time{}, c)
 	if err != nil {
 		return Result{}, fmt.Errorf("redislimit: allow up to %d for %.100q: %w", n, key, err)
 	}
