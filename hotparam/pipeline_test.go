@@ -1,0 +1,183 @@
+package hotparam_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+// A key that is asked for too often is found and held to its limit, and no other is.
+func TestOneProcessFindsAndLimitsWhatIsHot(t *testing.T) {
+	t.Parallel()
+	p := newPipeline(t, hotparam.Config{}, `
+rules:
+  - {name: topic, match: {path: "/topic"}, params: [id], hot: {rate: 50, window: 1s}, limit: {algorithm: fixed_window, limit: 5, window: 1h}}
+`)
+	stop := run(p)
+	ask := func(target string) hotparam.Verdict {
+		v, err := p.Decide(t.Context(), hotparam.Request{Method: "GET", Target: target})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for ask("/topic?id=42").Allowed {
+		if time.Now().After(deadline) {
+			t.Fatal("the key is not limited")
+		}
+		time.Sleep(time.Millisecond) // the load: at most 1000 a second
+	}
+	if v := ask("/topic?id=7"); !v.Allowed {
+		t.Errorf("another key: %+v", v)
+	}
+	p.Count(hotparam.Request{Method: "GET", Target: "/topic?id=8"})
+	st := p.Stats()
+	if len(st.Hot) != 1 || st.Hot[0].Key != "topic?id=42" || st.Denied.Hot == 0 {
+		t.Errorf("%+v", st)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	after := p.Stats()
+	if after.Delivered != after.Counted || after.Counted != after.Allowed+after.Denied.Total()+1 {
+		t.Errorf("counted %d, delivered %d, allowed %d, denied %d, and 1 only counted", after.Counted, after.Delivered, after.Allowed, after.Denied.Total())
+	}
+}
+
+// recorder is a sink that counts, fails at times, and notes when it was ended.
+type recorder struct {
+	mu    sync.Mutex
+	n     int64
+	calls int
+	ended int64 // n when Run ended
+}
+
+func (r *recorder) Send(_ context.Context, counts []hotparam.Count) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.calls++; r.calls%3 == 0 {
+		return errors.New("busy") // every third time: it is sent once more
+	}
+	for _, c := range counts {
+		r.n += c.N
+	}
+	return nil
+}
+
+func (r *recorder) Run(ctx context.Context) error {
+	<-ctx.Done()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = r.n
+	return nil
+}
+
+// A sink gets every count, and is ended after the last one, while requests still come
+// in when the pipeline is told to end.
+func TestASinkIsEndedLast(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	sink := new(recorder)
+	p := newPipeline(t, hotparam.Config{Redis: rdb, Sink: sink}, string(rulesYAML))
+	stop := run(p)
+	server := httptest.NewServer(p.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	var visitors sync.WaitGroup
+	for range 4 {
+		visitors.Go(func() {
+			for {
+				resp, err := http.Get(server.URL + "/topic?id=42")
+				if err != nil {
+					return // the server is gone
+				}
+				resp.Body.Close()
+			}
+		})
+	}
+	time.AfterFunc(300*time.Millisecond, server.Close) // while Run ends
+	for p.Stats().Counted < 100 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	visitors.Wait()
+	st := p.Stats()
+	if uint64(sink.ended) != st.Counted || st.Delivered != st.Counted || st.Dropped != 0 {
+		t.Errorf("counted %d, delivered %d, dropped %d; the sink had %d at its end", st.Counted, st.Delivered, st.Dropped, sink.ended)
+	}
+	if err := rdb.Ping(t.Context()).Err(); errors.Is(err, redis.ErrClosed) {
+		t.Error("the caller's client was closed")
+	}
+}
+
+func TestDecideRefusesWhatIsNoRequest(t *testing.T) {
+	t.Parallel()
+	p := newPipeline(t, hotparam.Config{}, string(rulesYAML))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Decide(ended, hotparam.Request{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that has ended: %v", err)
+	}
+	if _, err := p.Decide(t.Context(), hotparam.Request{Cost: -1}); err == nil {
+		t.Error("a negative cost is taken")
+	}
+	if n := p.Stats().Counted; n != 0 {
+		t.Errorf("%d were counted", n)
+	}
+}
+
+func TestNewSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	ring := redis.NewRing(&redis.RingOptions{})
+	defer ring.Close()
+	for _, tt := range []struct {
+		cfg  hotparam.Config
+		want string
+	}{
+		{hotparam.Config{Redis: rdb}, "without StatsD or Sink"},
+		{hotparam.Config{StatsD: "127.0.0.1:8125"}, "without Redis"},
+		{hotparam.Config{Sink: noSink{}}, "without Redis"},
+		{hotparam.Config{Redis: rdb, StatsD: "127.0.0.1:8125", Sink: noSink{}}, "both set"},
+		{hotparam.Config{Redis: rdb, StatsD: "no address"}, `StatsD "no address"`},
+		{hotparam.Config{Redis: ring, Sink: noSink{}}, "Ring"},
+		{hotparam.Config{Redis: rdb, Sink: noSink{}, Budget: -1}, "budget"},
+	} {
+		t.Run(tt.want, func(t *testing.T) {
+			if _, err := hotparam.New(tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "hotparam: ") {
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestRulesComeFromAFileThatProgramsShare(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hotparam.yaml")
+	if err := os.WriteFile(path, append([]byte("redis: {addr: [127.0.0.1:6379]}\n"), rulesYAML...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := hotparam.LoadRules(path); err != nil {
+		t.Error(err)
+	}
+	if _, err := hotparam.LoadRules(path + "x"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	if _, err := hotparam.ParseRules("mine", []byte("rules:\n  - {nam: x}\n")); err == nil || !strings.Contains(err.Error(), "mine:2") {
+		t.Errorf("a field that is none: %v", err)
+	}
+}
