@@ -81,6 +81,7 @@ func (f *front) move(to string) {
 // The primary dies with what it had not yet handed on; the replica takes its
 // place.
 func TestFailoverToAReplica(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	primary := redistest.Start(t)
 	host, port, _ := net.SplitHostPort(primary.Addr())

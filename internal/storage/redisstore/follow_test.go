@@ -219,6 +219,7 @@ func testBrokenSetDoesNotStopTheOthers(t *testing.T, s server) {
 // A subscription on which nothing happens is asked and kept; one that does not
 // answer is made anew.
 func TestSilentSubscription(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	s := redistest.Start(t)
 	c := openWith(t, Config{Addrs: []string{s.Addr()}, Namespace: "test", Timeout: time.Second})

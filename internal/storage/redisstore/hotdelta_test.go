@@ -198,6 +198,7 @@ func testLostChangesHeal(t *testing.T, s server) {
 // A log grows to half of the set; then the set is written whole again, which no
 // reader in step has to read.
 func TestLogIsBounded(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	s := redistest.Start(t)
 	p, c := open(t, s.Addr()).Publisher("agg"), open(t, s.Addr())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -20,10 +21,17 @@ import (
 // TestMain also fails when go-redis wrote to its logger, standard error for
 // most programs, whatever the tests did to their servers.
 func TestMain(m *testing.M) {
+	if !redistest.Complete() && os.Getenv(stepsEnv) == "" {
+		_ = os.Setenv(stepsEnv, "1000") // does not fail for such a name
+	}
 	var noise logged
 	redis.SetLogger(&noise)
 	goleak.VerifyTestMain(quietly{m, &noise})
 }
+
+// stepsEnv says how many steps each law of the limits takes. A short run takes a tenth
+// of what is usual.
+const stepsEnv = "HOTPARAM_LIMIT_STEPS"
 
 type quietly struct {
 	m     *testing.M
@@ -109,9 +117,14 @@ func open(t testing.TB, addrs ...string) *Client {
 	return openWith(t, Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second}) // machines are busy
 }
 
-// serverAndCluster are the addresses of one of each, started for the test.
+// serverAndCluster are the addresses of one of each, started for the test; in a short
+// run there is no cluster.
 func serverAndCluster(t testing.TB) map[string][]string {
-	return map[string][]string{"server": {redistest.Start(t).Addr()}, "cluster": redistest.StartCluster(t).Addrs()}
+	all := map[string][]string{"server": {redistest.Start(t).Addr()}}
+	if redistest.Complete() {
+		all["cluster"] = redistest.StartCluster(t).Addrs()
+	}
+	return all
 }
 
 // steady is open for tests that compare answers, thousands of them: a machine that

@@ -117,6 +117,7 @@ func TestBatcherEndsWithItsLastCaller(t *testing.T) {
 // One lost answer to a caller without a deadline fails nobody else, whether that
 // caller has made the call itself or not.
 func TestLostAnswerFailsNobodyElse(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	for name, patient := range map[string]context.Context{"own call": context.Background(), "call of the batcher": t.Context()} {
 		t.Run(name, func(t *testing.T) {

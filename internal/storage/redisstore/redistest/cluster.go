@@ -83,7 +83,7 @@ func (s *Server) id(t testing.TB) string {
 }
 
 // StartCluster runs a cluster of three and waits until every node sees all
-// slots served.
+// slots served. Tests with one are skipped unless everything is to be tested.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	return startCluster(t, "--cluster-enabled", "yes")
@@ -91,6 +91,9 @@ func StartCluster(t testing.TB) *Cluster {
 
 func startCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
+	if _, bench := t.(*testing.B); !bench {
+		Long(t) // a cluster takes two seconds to form
+	}
 	const size = 3
 	c := &Cluster{}
 	for range size {

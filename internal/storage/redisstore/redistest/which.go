@@ -27,11 +27,23 @@ func binary(t testing.TB) string {
 		return bin
 	case name != "":
 		t.Fatalf("redistest: %s=%q: %v", named, name, err)
-	case os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1":
+	case Complete():
 		t.Fatalf("redistest: redis-server is required: %v", err)
 	}
 	t.Skip("redistest: redis-server is not installed; with HOTPARAM_REQUIRE_SERVERS=1 this would fail")
 	return ""
+}
+
+// Complete says whether everything is to be tested, however long it takes, and
+// nothing may be missing: HOTPARAM_REQUIRE_SERVERS=1.
+func Complete() bool { return os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" }
+
+// Long skips a test that takes seconds, unless everything is to be tested.
+func Long(t testing.TB) {
+	t.Helper()
+	if !Complete() {
+		t.Skip("redistest: takes long; runs with HOTPARAM_REQUIRE_SERVERS=1")
+	}
 }
 
 // introduce says in the log of the test which server was started, where one was
