@@ -19,7 +19,7 @@ func (p *Pipeline) alone(cfg Config, set *rules.Set) error {
 		return err
 	}
 	found := aggregate.New(aggregate.Config{
-		Rules: set, Publish: hotset.Publisher(p.hot, "local"), Lanes: runtime.GOMAXPROCS(0), Log: cfg.Log,
+		Rules: set, Publish: hotset.Publisher(p.hot, "local"), Shards: runtime.GOMAXPROCS(0), Log: cfg.Log,
 	})
 	p.tally = tally.New(tally.Config{Sink: found, Log: cfg.Log})
 	p.gate = gate.New(gate.Config{Rules: set, Hot: p.hot, Counter: p.tally, Instance: cfg.Instance, Log: cfg.Log})

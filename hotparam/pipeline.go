@@ -27,7 +27,7 @@ import (
 // not there by the rules' on_store_failure.
 type Pipeline struct {
 	gate   *gate.Gate
-	hot    *hotset.Mirror
+	hot    *hotset.Replica
 	tally  *tally.Tally
 	decide *httplimit.SafeGate
 	layer  *middleware.Layer
@@ -47,7 +47,7 @@ func New(cfg Config) (*Pipeline, error) {
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	cfg.Instance = cmp.Or(cfg.Instance, instanceName())
-	p := &Pipeline{hot: new(hotset.Mirror)}
+	p := &Pipeline{hot: new(hotset.Replica)}
 	p.stages.Add(lifecycle.Sources, "requests", p.awaitQuiet)
 	var err error
 	switch counted := cfg.StatsD != "" || cfg.Sink != nil; {

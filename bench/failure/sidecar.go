@@ -55,7 +55,7 @@ func openSidecar(ctx context.Context, name string, addrs []string) (*sidecar, er
 	if s.redis, err = redisstore.Open(redisstore.Config{Addrs: addrs, Namespace: "failure", Log: log}); err != nil {
 		return nil, err
 	}
-	mirror := new(hotset.Mirror)
+	mirror := new(hotset.Replica)
 	now := time.Now()
 	mirror.Replace("bench", hottype.HotSet{Version: 1, At: now, Keys: []hottype.Hot{
 		{Key: hotKey, Rule: "topic", Rate: 100, Since: now, Until: now.Add(time.Hour)},

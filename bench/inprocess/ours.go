@@ -51,7 +51,7 @@ func newPipeline(yaml string) (*pipeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	mirror := new(hotset.Mirror)
+	mirror := new(hotset.Replica)
 	log := slog.New(slog.DiscardHandler)
 	agg := aggregate.New(aggregate.Config{Rules: set, Publish: hotset.Publisher(mirror, "local"), Log: log})
 	count := tally.New(tally.Config{Sink: agg, Log: log})

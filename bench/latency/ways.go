@@ -117,12 +117,12 @@ func (s *site) run(part func(context.Context) error) {
 
 // inProcess wires the parts as hotparam serve does, but with a gate more.
 func inProcess(s *site) error {
-	var mirrors [limiters]hotset.Mirror
+	var mirrors [limiters]hotset.Replica
 	publish := &heardPublisher{tr: s.tr}
 	for i := range mirrors {
 		publish.to = append(publish.to, hotset.Publisher(&mirrors[i], "local"))
 	}
-	judge := aggregate.New(aggregate.Config{Rules: s.set, Publish: publish, Lanes: runtime.GOMAXPROCS(0), Log: quietly})
+	judge := aggregate.New(aggregate.Config{Rules: s.set, Publish: publish, Shards: runtime.GOMAXPROCS(0), Log: quietly})
 	count := s.tally(judge)
 	s.run(judge.Run)
 	var gates [limiters]*gate.Gate

@@ -44,7 +44,7 @@ func openGate(consistency string, most int64) func(context.Context, string, int,
 		if err != nil {
 			return nil, err
 		}
-		windows, mirror := c.Windows(redisstore.WindowsConfig{}), new(hotset.Mirror)
+		windows, mirror := c.Windows(redisstore.WindowsConfig{}), new(hotset.Replica)
 		cfg := gate.Config{Rules: set, Hot: mirror, Shared: c.Limiter(), Async: windows, Local: limit.NewMemory(limit.MemoryConfig{})}
 		ctx, cancel := context.WithCancel(ctx)
 		var running errgroup.Group
@@ -72,7 +72,7 @@ func openGate(consistency string, most int64) func(context.Context, string, int,
 }
 
 // through asks a gate for requests of topics, which are hot from the first on.
-func through(g *gate.Gate, mirror *hotset.Mirror) ask {
+func through(g *gate.Gate, mirror *hotset.Replica) ask {
 	who := clients()
 	now := time.Now()
 	heat := hottype.HotSet{Version: 1, At: now}

@@ -5,7 +5,7 @@ import "time"
 // The bounds of a count. Every reader of counts holds to them, so that nothing
 // that one lets through is dropped by the next.
 const (
-	// MaxCount is the greatest N of a count, and of what its Crowd says.
+	// MaxCount is the greatest N of a count, and of what its Clients says.
 	MaxCount = 1 << 40
 	// MaxAhead is how far a count's second may be ahead of its reader's clock.
 	MaxAhead = 2 * time.Second
@@ -19,22 +19,22 @@ type Count struct {
 	// Second is the unix second in which the requests happened. Counts are
 	// placed in windows by it, never by when they arrive.
 	Second int64
-	// Crowd says who stands behind the N requests; nil where nobody looked. It
+	// Clients says who stands behind the N requests; nil where nobody looked. It
 	// may be shared by several readers and is not changed once sent.
-	Crowd *Crowd
+	Clients *ClientSketch
 }
 
-// Crowd says who stands behind a count: about how many different clients, and
+// Clients says who stands behind a count: about how many different clients, and
 // which of them are the heaviest. It is a summary of bounded size that can be
-// merged with others; package crowd makes, merges and reads it. Clients are
+// merged with others; package clientsketch makes, merges and reads it. Clients are
 // grouped as a [Client] is: IPv4 by /32, IPv6 by /64.
-type Crowd struct {
+type ClientSketch struct {
 	// Seen is how many of the requests were laid to a client. The others came
 	// before the sender began to look at this key, or had no client.
 	Seen int64
-	// Marks are the smallest different hashes of clients, ascending (a bottom-k
+	// Sample are the smallest different hashes of clients, ascending (a bottom-k
 	// sketch): below its size their number is that of the clients, exactly.
-	Marks []uint32
+	Sample []uint32
 	// Heavy are the heaviest clients, heaviest first, each with a lower bound
 	// of its requests.
 	Heavy []ClientCount

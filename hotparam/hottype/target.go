@@ -33,7 +33,7 @@ func targetFault(method, target string) string {
 	return ""
 }
 
-// faulty marks the bytes that no target holds as they are.
+// faulty sample hashes the bytes that no target holds as they are.
 var faulty = func() (t [256]bool) {
 	for c := range 0x21 {
 		t[c] = true

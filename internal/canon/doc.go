@@ -13,6 +13,6 @@
 // [Names] writes a key as a metric name that StatsD, Graphite and their
 // exporters leave alone (style hp1), and reads it back.
 //
-// The room is pure: no I/O, no clock, no state between calls other than the
+// The package is pure: no I/O, no clock, no state between calls other than the
 // caller's [Scratch]. docs/names.md is its public contract.
 package canon

@@ -15,11 +15,11 @@ type Delta struct {
 	// At is when the later set was judged.
 	At time.Time
 	// Keys and Loops are the changes of the lists of the same name.
-	Keys, Loops Part
+	Keys, Loops ListDelta
 }
 
-// Part is the change of one list.
-type Part struct {
+// ListDelta is the change of one list.
+type ListDelta struct {
 	// Until is the new end of every entry that Put does not name.
 	Until time.Time
 	// Put are entries that are new or changed, Gone those that left.
@@ -47,7 +47,7 @@ func (d Delta) Apply(set hottype.HotSet) hottype.HotSet {
 	return hottype.HotSet{At: d.At, Keys: d.Keys.apply(set.Keys), Loops: d.Loops.apply(set.Loops)}
 }
 
-func (p Part) apply(have []hottype.Hot) []hottype.Hot {
+func (p ListDelta) apply(have []hottype.Hot) []hottype.Hot {
 	const leaves = -1
 	named := make(map[ID]int, len(p.Put)+len(p.Gone))
 	for _, id := range p.Gone {

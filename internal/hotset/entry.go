@@ -7,8 +7,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Entry is one hot key as a mirror holds it. The same Entry stays in the
-// mirror, with its counters and its memo, as long as some publisher's latest
+// Entry is one hot key as a replica holds it. The same Entry stays in the
+// replica, with its counters and its memo, as long as some publisher's latest
 // set has the key; after that it is dropped, and a key that becomes hot again
 // gets a new one. Entries are shared by any number of goroutines.
 type Entry struct {
@@ -17,7 +17,7 @@ type Entry struct {
 	Allowed, Denied atomic.Uint64
 	// Memo is a slot for the one who decides: what it worked out for this key
 	// (which limit applies) and for which of its versions that holds. The
-	// mirror never touches it.
+	// replica never touches it.
 	Memo atomic.Pointer[Memo]
 
 	hot   atomic.Pointer[hottype.Hot] // never nil; replaced, never changed

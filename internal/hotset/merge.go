@@ -16,7 +16,7 @@ const aliasPrefix = "!hp1:"
 // rebuild merges all sets into a new snapshot, keeping the entries of keys
 // that stay. Publishers are taken by name, so that float sums come out the
 // same every time. It needs mu.
-func (m *Mirror) rebuild(at time.Time) {
+func (m *Replica) rebuild(at time.Time) {
 	merged, loops := make(map[string]*hottype.Hot), make(map[string]*hottype.Hot)
 	next := &snapshot{}
 	for _, publisher := range slices.Sorted(maps.Keys(m.sets)) {
@@ -28,7 +28,7 @@ func (m *Mirror) rebuild(at time.Time) {
 	for key := range merged {
 		next.aliases = next.aliases || strings.HasPrefix(key, aliasPrefix)
 	}
-	next.loops = alone(loops, merged)
+	next.loops = loopsOnly(loops, merged)
 	last := m.current.Load()
 	if last == nil {
 		last = &snapshot{}
@@ -36,7 +36,7 @@ func (m *Mirror) rebuild(at time.Time) {
 	if len(m.sets) == 0 {
 		next.at = last.at
 	}
-	next.entries = carry(last.entries, merged, m.keep())
+	next.entries = reuseEntries(last.entries, merged, m.keep())
 	m.current.Store(next)
 }
 
@@ -51,9 +51,9 @@ func mergeInto(merged map[string]*hottype.Hot, list []hottype.Hot, at time.Time)
 	}
 }
 
-// alone are the loops that no publisher holds hot for as long, heaviest first,
+// loopsOnly are the loops that no publisher holds hot for as long, heaviest first,
 // then by key.
-func alone(loops, hot map[string]*hottype.Hot) []hottype.Hot {
+func loopsOnly(loops, hot map[string]*hottype.Hot) []hottype.Hot {
 	list := make([]hottype.Hot, 0, len(loops))
 	for key, h := range loops {
 		if have := hot[key]; have == nil || have.Until.Before(h.Until) {
@@ -73,8 +73,8 @@ func newest(a, b time.Time) time.Time {
 	return b
 }
 
-// carry gives each key its entry: the one it has, or a new one.
-func carry(have map[string]*Entry, merged map[string]*hottype.Hot, keep time.Duration) map[string]*Entry {
+// reuseEntries gives each key its entry: the one it has, or a new one.
+func reuseEntries(have map[string]*Entry, merged map[string]*hottype.Hot, keep time.Duration) map[string]*Entry {
 	entries := make(map[string]*Entry, len(merged))
 	for key, h := range merged {
 		e := have[key]
@@ -87,7 +87,7 @@ func carry(have map[string]*Entry, merged map[string]*hottype.Hot, keep time.Dur
 	return entries
 }
 
-// merge joins what two publishers say of one key; see Mirror. An entry that
+// merge joins what two publishers say of one key; see Replica. An entry that
 // had expired by at adds no rate to one that had not. Neither is changed, and
 // it does not matter which comes first.
 func merge(a, b *hottype.Hot, at time.Time) *hottype.Hot {
@@ -169,21 +169,21 @@ func later(a, b *hottype.Hot) bool {
 }
 
 // forget drops a publisher. It needs mu.
-func (m *Mirror) forget(publisher string) {
+func (m *Replica) forget(publisher string) {
 	delete(m.sets, publisher)
 	m.forgotten++
 }
 
-// soonest is the publisher, other than keep, whose set is over first; the name
+// firstToGo is the publisher, other than keep, whose set is over first; the name
 // settles a tie. It needs mu.
-func (m *Mirror) soonest(keep string) string {
+func (m *Replica) firstToGo(keep string) string {
 	var first string
 	var over time.Time
 	for publisher, p := range m.sets {
 		if publisher == keep {
 			continue
 		}
-		o := p.over(m.keep())
+		o := p.goneAt(m.keep())
 		if first == "" || o.Before(over) || o.Equal(over) && publisher < first {
 			first, over = publisher, o
 		}

@@ -18,20 +18,20 @@ const (
 	SilentAfter = 5 * time.Second
 )
 
-// State is what a mirror knows about a publisher.
+// State is what a replica knows about a publisher.
 type State int
 
 // The states of a publisher.
 const (
-	Sees   State = iota // it publishes
+	Live   State = iota // it publishes
 	Blind               // it publishes, and says that it gets no counts: nothing cools
 	Silent              // it was not heard for SilentAfter; its keys are kept
 	Gone                // it was silent for so long that its keys are over
 )
 
-// Sight is a publisher whose State has changed. A publisher that is seen for the
+// PublisherChange is a publisher whose State has changed. A publisher that is seen for the
 // first time, and sees, is none.
-type Sight struct {
+type PublisherChange struct {
 	Publisher string
 	State     State
 	Keys      int       // hot keys in its last set
@@ -41,26 +41,26 @@ type Sight struct {
 // published is the latest set of one publisher.
 type published struct {
 	set   hottype.HotSet
-	heard time.Time // of the newest set, by the clock of Look; zero: by no Look yet
-	fresh bool      // a set has come since the last Look
+	heard time.Time // of the newest set, by the clock of CheckPublishers; zero: by no CheckPublishers yet
+	fresh bool      // a set has come since the last CheckPublishers
 }
 
-// watch is what Look has seen. Guarded by the mirror's mu.
-type watch struct {
+// reported is what CheckPublishers has seen. Guarded by the replica's mu.
+type reported struct {
 	looked time.Time
-	told   map[string]Sight
+	told   map[string]PublisherChange
 }
 
 // keep is Keep with its default.
-func (m *Mirror) keep() time.Duration {
+func (m *Replica) keep() time.Duration {
 	if m.Keep == 0 {
 		return DefaultKeep
 	}
 	return max(m.Keep, 0)
 }
 
-// vouched is until when the set holds without another one.
-func (p *published) vouched() time.Time {
+// validUntil is until when the set holds without another one.
+func (p *published) validUntil() time.Time {
 	last := p.set.At
 	for _, list := range [][]hottype.Hot{p.set.Keys, p.set.Loops} {
 		for i := range list {
@@ -70,12 +70,12 @@ func (p *published) vouched() time.Time {
 	return last
 }
 
-// over is when nothing is left of the set, and of the publisher.
-func (p *published) over(keep time.Duration) time.Time {
-	return newest(p.vouched(), p.set.At.Add(SilentAfter)).Add(keep)
+// goneAt is when nothing is left of the set, and of the publisher.
+func (p *published) goneAt(keep time.Duration) time.Time {
+	return newest(p.validUntil(), p.set.At.Add(SilentAfter)).Add(keep)
 }
 
-// stateAt is the state at now. Who never calls Look goes by the publisher's clock.
+// stateAt is the state at now. Who never calls CheckPublishers goes by the publisher's clock.
 func (p *published) stateAt(now time.Time) State {
 	last := p.heard
 	if p.fresh {
@@ -87,31 +87,31 @@ func (p *published) stateAt(now time.Time) State {
 	case p.set.Blind:
 		return Blind
 	}
-	return Sees
+	return Live
 }
 
-// Look gives the publishers whose state has changed since the call before, by
+// CheckPublishers gives the publishers whose state has changed since the call before, by
 // name. To be called about once a second, by one goroutine: a publisher's silence
 // is counted from the first call that finds a set of it, so its clock need not
 // agree with ours.
-func (m *Mirror) Look(now time.Time) []Sight {
+func (m *Replica) CheckPublishers(now time.Time) []PublisherChange {
 	m.prune(now)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	slept := now.Sub(m.looked) > SilentAfter // this process: nobody was heard
 	m.looked = now
 	if m.told == nil {
-		m.told = make(map[string]Sight)
+		m.told = make(map[string]PublisherChange)
 	}
-	var changed []Sight
+	var changed []PublisherChange
 	for publisher, p := range m.sets {
 		if p.fresh || slept {
 			p.heard, p.fresh = now, false
 		}
 		before, known := m.told[publisher]
-		s := Sight{Publisher: publisher, State: p.stateAt(now), Keys: len(p.set.Keys), Until: p.over(m.keep())}
+		s := PublisherChange{Publisher: publisher, State: p.stateAt(now), Keys: len(p.set.Keys), Until: p.goneAt(m.keep())}
 		m.told[publisher] = s
-		if s.State != before.State || !known && s.State != Sees {
+		if s.State != before.State || !known && s.State != Live {
 			changed = append(changed, s)
 		}
 	}
@@ -122,6 +122,6 @@ func (m *Mirror) Look(now time.Time) []Sight {
 			changed = append(changed, s)
 		}
 	}
-	slices.SortFunc(changed, func(a, b Sight) int { return cmp.Compare(a.Publisher, b.Publisher) })
+	slices.SortFunc(changed, func(a, b PublisherChange) int { return cmp.Compare(a.Publisher, b.Publisher) })
 	return changed
 }

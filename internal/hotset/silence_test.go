@@ -9,9 +9,9 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// told lists what Look says, as "publisher=state:keys".
-func told(m *Mirror, now time.Time) (list []string) {
-	for _, s := range m.Look(now) {
+// told lists what CheckPublishers says, as "publisher=state:keys".
+func told(m *Replica, now time.Time) (list []string) {
+	for _, s := range m.CheckPublishers(now) {
 		list = append(list, fmt.Sprintf("%s=%d:%d", s.Publisher, s.State, s.Keys))
 	}
 	return list
@@ -21,7 +21,7 @@ func told(m *Mirror, now time.Time) (list []string) {
 // another one go on as ever, and each change of a state is told once.
 func TestSilentPublisherKeepsItsKeys(t *testing.T) {
 	t.Parallel()
-	m := &Mirror{Keep: 60 * time.Second}
+	m := &Replica{Keep: 60 * time.Second}
 	version := uint64(0)
 	publish := func(publisher string, now float64, blind bool, keys ...hottype.Hot) {
 		version++
@@ -75,10 +75,10 @@ func TestSilentPublisherKeepsItsKeys(t *testing.T) {
 // One that is heard again removes what has cooled meanwhile at once.
 func TestPublisherIsHeardAgain(t *testing.T) {
 	t.Parallel()
-	m := new(Mirror)
+	m := new(Replica)
 	m.Replace("a", set(1, 0, hot("k1", 1, 5), hot("k2", 1, 5)))
 	for second := range 30 {
-		m.Look(at(float64(second)))
+		m.CheckPublishers(at(float64(second)))
 	}
 	if len(m.Entries(at(30))) != 2 || m.Stats(at(30)).KeysKept != 2 {
 		t.Errorf("%+v", m.Stats(at(30)))
@@ -96,7 +96,7 @@ func TestPublisherIsHeardAgain(t *testing.T) {
 // are hot, and after a moment it knows that nobody renews them.
 func TestOldSetIsFound(t *testing.T) {
 	t.Parallel()
-	m := new(Mirror)
+	m := new(Replica)
 	m.Replace("a", set(1, 0, hot("k", 1, 5)))
 	if m.Lookup([]byte("k"), at(300)) == nil {
 		t.Error("the key is cold")
@@ -105,7 +105,7 @@ func TestOldSetIsFound(t *testing.T) {
 		t.Errorf("told %v at once", got)
 	}
 	for second := 301; second < 306; second++ {
-		m.Look(at(float64(second)))
+		m.CheckPublishers(at(float64(second)))
 	}
 	if got := told(m, at(306)); !slices.Equal(got, []string{"a=2:1"}) {
 		t.Errorf("told %v", got)
@@ -118,9 +118,9 @@ func TestOldSetIsFound(t *testing.T) {
 // A process that was frozen itself has heard nobody, and blames nobody.
 func TestWhoSleptBlamesNobody(t *testing.T) {
 	t.Parallel()
-	m := new(Mirror)
+	m := new(Replica)
 	m.Replace("a", set(1, 0, hot("k", 1, 5)))
-	m.Look(at(0))
+	m.CheckPublishers(at(0))
 	if got := told(m, at(60)); got != nil {
 		t.Errorf("told %v", got)
 	}
@@ -134,7 +134,7 @@ func TestWhoSleptBlamesNobody(t *testing.T) {
 // process: its versions begin below.
 func TestLowerVersionAfterALoss(t *testing.T) {
 	t.Parallel()
-	m := new(Mirror)
+	m := new(Replica)
 	m.Replace("a", set(1000, 0, hot("k1", 1, 5)))
 	m.Replace("a", set(10, 4, hot("k2", 1, 9))) // late, as far as one can know
 	m.Replace("a", set(11, 5, hot("k3", 1, 10)))

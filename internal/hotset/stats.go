@@ -2,7 +2,7 @@ package hotset
 
 import "time"
 
-// Stats counts what a Mirror was told. Keys, Publishers and Version are of
+// Stats counts what a Replica was told. Keys, Publishers and Version are of
 // this moment; Keys still has the ones that expired since the last Replace.
 type Stats struct {
 	Keys  int64
@@ -26,7 +26,7 @@ type Stats struct {
 
 // Stats gives the counters, and the age at now. It may be called by any
 // goroutine.
-func (m *Mirror) Stats(now time.Time) Stats {
+func (m *Replica) Stats(now time.Time) Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st := Stats{

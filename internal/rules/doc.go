@@ -6,6 +6,6 @@
 // request into its keys. [Overrides] holds what people say about keys, by
 // precedence.
 //
-// The room is pure: it reads no file, no clock and no environment. A Set may be
+// The package is pure: it reads no file, no clock and no environment. A Set may be
 // shared by any number of goroutines.
 package rules

@@ -20,7 +20,7 @@ const defaultBuckets = 10
 // amounts are the fields that say how much a limit lets pass. Which of them a
 // limit has depends on its algorithm.
 type amounts struct {
-	manners
+	denial
 	rate         rate
 	burst, limit int64
 	buckets      int64
@@ -143,7 +143,7 @@ func (v value) limit() (Limit, []ValueLimit) {
 	fs["scope"] = func(v value) { l.Scope = v.scope() }
 	fs["on_store_failure"] = func(v value) { l.OnStoreFailure = v.failurePolicy() }
 	fs["candidate"] = func(v value) { l.Candidate = v.candidate() }
-	a.manners.fields(fs)
+	a.denial.fields(fs)
 	fs["values"] = func(v value) { v.list(func(v value) { values = append(values, v) }) }
 	got := v.mapping(fs)
 	if !l.Set || algorithm == "" {
@@ -160,7 +160,7 @@ func (v value) limit() (Limit, []ValueLimit) {
 // valueLimit reads the limit of one key. All but the amounts is the rule's, and
 // the window too unless it is given.
 func (v value) valueLimit(l Limit, of *amounts, algorithm limit.Algorithm) ValueLimit {
-	a := amounts{manners: of.manners, window: l.Spec.Window, buckets: l.Spec.Buckets, delay: of.delay, nodelay: of.nodelay}
+	a := amounts{denial: of.denial, window: l.Spec.Window, buckets: l.Spec.Buckets, delay: of.delay, nodelay: of.nodelay}
 	var key string
 	fs := a.fields()
 	fs["key"] = func(v value) { key = v.text() }

@@ -24,8 +24,8 @@ var (
 	headerName = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~-]{1,64}$`)
 )
 
-func defaultHeat() Heat {
-	return Heat{Window: defaultWindow, Cooldown: defaultCooldown, ReleaseRatio: defaultReleaseRatio, MaxHot: defaultMaxHot}
+func defaultCriteria() HotCriteria {
+	return HotCriteria{Window: defaultWindow, Cooldown: defaultCooldown, ReleaseRatio: defaultReleaseRatio, MaxHot: defaultMaxHot}
 }
 
 // noLimit is the limit of a rule that only detects.
@@ -34,7 +34,7 @@ func noLimit() Limit {
 }
 
 func (p *parser) rule(v value) {
-	r := &Rule{Hot: defaultHeat(), Limit: noLimit(), Malformed: MalformedLimit}
+	r := &Rule{Hot: defaultCriteria(), Limit: noLimit(), Malformed: MalformedLimit}
 	p.set.Rules, p.rules = append(p.set.Rules, r), append(p.rules, v)
 	got := v.mapping(fields{
 		"name":     func(v value) { r.Name = v.ruleName() },
@@ -43,7 +43,7 @@ func (p *parser) rule(v value) {
 		"ignore":   func(v value) { v.list(func(v value) { r.Ignore = append(r.Ignore, v.text()) }) },
 		"continue": func(v value) { r.Continue = v.boolean() },
 		"upstream": func(v value) { r.Upstream = v.upstream() },
-		"hot":      func(v value) { r.Hot = v.heat() },
+		"hot":      func(v value) { r.Hot = v.hotCriteria() },
 		"limit":    func(v value) { r.Limit, r.Values = v.limit() },
 		"malformed": func(v value) {
 			r.Malformed = MalformedPolicy(v.word(string(MalformedLimit), string(MalformedDeny), string(MalformedAllow)))
@@ -130,9 +130,9 @@ func (v value) duplicates() canon.Duplicates {
 	return canon.Duplicates(max(0, slices.Index(words, v.word(words...))))
 }
 
-// heat reads when a key of the rule is hot.
-func (v value) heat() Heat {
-	h := defaultHeat()
+// hotCriteria reads when a key of the rule is hot.
+func (v value) hotCriteria() HotCriteria {
+	h := defaultCriteria()
 	got := v.mapping(fields{
 		"rate":          func(v value) { h.Rate = v.rate().perSecond() },
 		"share":         func(v value) { h.Share = v.fraction() },
@@ -146,12 +146,12 @@ func (v value) heat() Heat {
 		// Crowds are known exactly up to 32 clients.
 		"min_clients": func(v value) { h.MinClients = int(v.integer(0, 32)) },
 	})
-	v.checkHeat(got)
+	v.checkCriteria(got)
 	return h
 }
 
-// checkHeat finds criteria that are missing or that say nothing.
-func (v value) checkHeat(got map[string]value) {
+// checkCriteria finds criteria that are missing or that say nothing.
+func (v value) checkCriteria(got map[string]value) {
 	_, rate := got["rate"]
 	_, share := got["share"]
 	_, surge := got["surge"]

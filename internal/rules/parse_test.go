@@ -82,7 +82,7 @@ func TestParse(t *testing.T) {
 		{"match", topic.Match, Pattern{Path: "/topic", Methods: []string{"GET"}}},
 		{"params", topic.Params, []Param{{"id", canon.Normal{Duplicates: canon.DuplicatesEach}}}},
 		{"all parameters", all.Params, []Param{{Name: "*"}}},
-		{"hot", topic.Hot, Heat{Rate: 200, Window: 5 * time.Second, Cooldown: 10 * time.Second, ReleaseRatio: 0.7, MaxHot: 1000}},
+		{"hot", topic.Hot, HotCriteria{Rate: 200, Window: 5 * time.Second, Cooldown: 10 * time.Second, ReleaseRatio: 0.7, MaxHot: 1000}},
 		{"limit", topic.Limit, topicLimit},
 		{"values", topic.Values, []ValueLimit{{"topic?id=42", valueLimit}}},
 		{"a value's limit", topic.LimitFor("topic?id=42"), valueLimit},
@@ -92,7 +92,7 @@ func TestParse(t *testing.T) {
 		{"hosts", search.Match.Hosts, []string{"example.com"}},
 		{"normalisation", search.Params, []Param{{Name: "path.lang"}, {Name: "header.x-tier"},
 			{"q", canon.Normal{Fold: true, Duplicates: canon.DuplicatesFirst}}, {"page", canon.Normal{Integer: canon.IntegerDecimal, Duplicates: canon.DuplicatesEach}}}},
-		{"hot per minute", search.Hot, Heat{Rate: 0.5, Window: time.Minute, Cooldown: 10 * time.Second, ReleaseRatio: 0.5, MaxHot: 1000}},
+		{"hot per minute", search.Hot, HotCriteria{Rate: 0.5, Window: time.Minute, Cooldown: 10 * time.Second, ReleaseRatio: 0.5, MaxHot: 1000}},
 		{"window limit", search.Limit, Limit{Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 60, Window: time.Minute},
 			Set: true, Mode: hottype.ModeShadow, Scope: ScopeInstance, OnStoreFailure: FailClosed}},
 		{"catch-all", all.AllQuery && all.IsCatchAll() && !all.Limit.Set, true},
@@ -153,13 +153,13 @@ func TestRates(t *testing.T) {
 func TestHeatIsCountedInWholeRequests(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		h         Heat
+		h         HotCriteria
 		hot, cool int64
 	}{
-		{Heat{Rate: 200, Window: 5 * time.Second, ReleaseRatio: 0.7}, 1000, 700},
-		{Heat{Rate: 1.1, Window: 10 * time.Second, ReleaseRatio: 1}, 11, 11},
-		{Heat{Rate: 0.5, Window: 5 * time.Second, ReleaseRatio: 0.5}, 3, 2},
-		{Heat{Rate: 7. / 86400, Window: time.Second, ReleaseRatio: 0.7}, 1, 1},
+		{HotCriteria{Rate: 200, Window: 5 * time.Second, ReleaseRatio: 0.7}, 1000, 700},
+		{HotCriteria{Rate: 1.1, Window: 10 * time.Second, ReleaseRatio: 1}, 11, 11},
+		{HotCriteria{Rate: 0.5, Window: 5 * time.Second, ReleaseRatio: 0.5}, 3, 2},
+		{HotCriteria{Rate: 7. / 86400, Window: time.Second, ReleaseRatio: 0.7}, 1, 1},
 	} {
 		if hot, cool := c.h.Threshold(), c.h.ReleaseBelow(); hot != c.hot || cool != c.cool {
 			t.Errorf("%+v: %d, %d, want %d, %d", c.h, hot, cool, c.hot, c.cool)

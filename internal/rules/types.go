@@ -46,7 +46,7 @@ type Rule struct {
 	// Upstream is how the upstream behind the rule reads a target.
 	Upstream upstream.Traits
 	Continue bool
-	Hot      Heat
+	Hot      HotCriteria
 	Limit    Limit
 	// Malformed is what becomes of requests that are malformed for the rule.
 	Malformed MalformedPolicy
@@ -95,9 +95,9 @@ func (p Param) source() (name, where string) {
 	return p.Name, ""
 }
 
-// Heat is when a key is hot: when any of Rate, Share and Surge says so. One of
+// HotCriteria is when a key is hot: when any of Rate, Share and Surge says so. One of
 // them is set.
-type Heat struct {
+type HotCriteria struct {
 	// Rate in requests per second, averaged over Window; 0: not by rate.
 	Rate float64
 	// Share of the resource's requests in Window, above 0 and at most 1; 0: not

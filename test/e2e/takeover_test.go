@@ -26,7 +26,7 @@ const (
 
 // watch is a limiter's view of the hot set, looked at every few milliseconds.
 type watch struct {
-	mirror *hotset.Mirror
+	mirror *hotset.Replica
 
 	mu    sync.Mutex // guards what follows
 	gone  map[string]time.Time
@@ -43,7 +43,7 @@ func watchKeys(t *testing.T, redis *redistest.Server, keys ...string) *watch {
 		t.Fatal(err)
 	}
 	w := &watch{
-		mirror: new(hotset.Mirror), gone: map[string]time.Time{}, gaps: map[string]time.Duration{},
+		mirror: new(hotset.Replica), gone: map[string]time.Time{}, gaps: map[string]time.Duration{},
 		since: map[string]time.Time{}, top: map[string]float64{},
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -434,7 +434,7 @@ func TestSustainedRate(t *testing.T) {
 	c := start(t, 1)
 	cfg := config(c)
 	agg := aggregate.New(aggregate.Config{Rules: &rules.Set{Rules: []*rules.Rule{{
-		Name: "topic", Hot: rules.Heat{Rate: 1e6, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7},
+		Name: "topic", Hot: rules.HotCriteria{Rate: 1e6, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7},
 	}}}})
 	run(t, agg.Run)
 	consumer, err := kafka.NewConsumer(kafka.ConsumerConfig{Config: cfg, Taken: agg.ForgetPast, Lost: agg.Forget,

@@ -123,14 +123,14 @@ var words = map[detect.Kind]string{detect.Became: "hot", detect.Looped: "loop"}
 
 // counted is what the key gets in a tick, with who asks.
 func (s situation) counted(owed, looped *float64, asked *int, second int64) (hottype.Count, bool) {
-	c := hottype.Count{Key: subject, Second: second, Crowd: &hottype.Crowd{}}
+	c := hottype.Count{Key: subject, Second: second, Clients: &hottype.ClientSketch{}}
 	for ; *owed >= 1; *owed-- {
 		*asked++
-		clientsketch.Add(c.Crowd, hottype.Client{Name: "client " + strconv.Itoa(*asked%s.clients)}, 1)
+		clientsketch.Add(c.Clients, hottype.Client{Name: "client " + strconv.Itoa(*asked%s.clients)}, 1)
 		c.N++
 	}
 	if n := int64(*looped); n > 0 {
-		clientsketch.Add(c.Crowd, hottype.Client{Name: "loop"}, n)
+		clientsketch.Add(c.Clients, hottype.Client{Name: "loop"}, n)
 		*looped -= float64(n)
 		c.N += n
 	}

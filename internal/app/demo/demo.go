@@ -65,7 +65,7 @@ type show struct {
 	opts   Options
 	plan   plan
 	local  *run.Local
-	crowd  *Crowd
+	crowd  *Visitors
 	watch  *watcher
 	screen *screen
 	start  time.Time
@@ -97,7 +97,7 @@ func Run(ctx context.Context, opts Options) error {
 	}); err != nil {
 		return err
 	}
-	s.crowd = NewCrowd([]string{"http://" + s.local.Addr()}, opts.Topics, 1)
+	s.crowd = NewVisitors([]string{"http://" + s.local.Addr()}, opts.Topics, 1)
 	s.crowd.onSend, s.crowd.onDone = s.watch.onSend, s.watch.onDone
 	return s.run(ctx)
 }

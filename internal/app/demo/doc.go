@@ -3,5 +3,5 @@
 //
 // The site, the proxy in front of it, counting, detection and limiting are the
 // real ones, joined over loopback HTTP. Only the visitors are made up; their
-// traffic comes from [Crowd], which hotparam load also points at other targets.
+// traffic comes from [Visitors], which hotparam load also points at other targets.
 package demo

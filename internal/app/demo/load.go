@@ -12,7 +12,7 @@ import (
 // Load sends the demo's visitors to targets until ctx ends, and writes a line a
 // second.
 func Load(ctx context.Context, out io.Writer, targets []string, topics int) error {
-	c := NewCrowd(targets, max(topics, 10), uint64(time.Now().UnixNano()))
+	c := NewVisitors(targets, max(topics, 10), uint64(time.Now().UnixNano()))
 	c.SetRate(Quiet, quietRate)
 	c.SetRate(Crawler, crawlerRate)
 	plan := newPlan(0)

@@ -22,20 +22,20 @@ import (
 
 // aggregator is one running aggregator.
 type aggregator struct {
-	cfg       config.Aggregator
-	log       *slog.Logger
-	redis     *redisstore.Client
-	agg       *aggregate.Aggregator
-	publisher *redisstore.Publisher
-	listener  *statsd.Listener // nil: none
-	consumer  *kafka.Consumer  // nil: none
-	poller    *graphite.Poller // nil: none
-	rules     atomic.Pointer[rules.Set]
-	mirror    *hotset.Mirror // what all aggregators together say is hot
-	turns     *turns
-	admin     *admin.Server
-	page      *server
-	reload    *reloader
+	cfg         config.Aggregator
+	log         *slog.Logger
+	redis       *redisstore.Client
+	agg         *aggregate.Aggregator
+	publisher   *redisstore.Publisher
+	listener    *statsd.Listener // nil: none
+	consumer    *kafka.Consumer  // nil: none
+	poller      *graphite.Poller // nil: none
+	rules       atomic.Pointer[rules.Set]
+	replica     *hotset.Replica // what all aggregators together say is hot
+	schedules   *scheduleWatcher
+	admin       *admin.Server
+	adminServer *server
+	reload      *reloader
 }
 
 // Aggregator runs cmd/aggregator: counts in by StatsD, Kafka or Graphite, the hot set
@@ -45,7 +45,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 	if err != nil {
 		return err
 	}
-	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), mirror: &hotset.Mirror{Keep: keep(cfg.Redis)}}
+	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), replica: &hotset.Replica{Keep: keep(cfg.Redis)}}
 	a.reload = newReloader(file, enough(cfg.Detect), a.setRules, a.log)
 	if len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0 && cfg.Graphite.URL == "" {
 		return fmt.Errorf("%w: no counts come in: set --statsd.listen, --kafka.brokers or --graphite.url", config.ErrUsage)
@@ -71,17 +71,17 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 		s.Add(Sources, "graphite", func(ctx context.Context) error { return poll(ctx, a.poller, cfg.Graphite.Schedule, a.log) })
 	}
 	s.Add(Sums, "aggregate", releasing(a.agg.Run, a.publisher, cfg.Redis.Timeout, a.log))
-	s.Add(Sinks, "hot set", func(ctx context.Context) error { return a.redis.FollowInto(ctx, a.mirror) })
+	s.Add(Sinks, "hot set", func(ctx context.Context) error { return a.redis.FollowInto(ctx, a.replica) })
 	s.Add(Sinks, "trim", func(ctx context.Context) error {
 		return onSchedule(ctx, cfg.CleanupSchedule, a.log, func(ctx context.Context) error {
 			_, err := a.redis.Overrides().Trim(ctx)
 			return err
 		})
 	})
-	s.Add(Sinks, "overrides", func(ctx context.Context) error { return a.redis.Overrides().Follow(ctx, a.turns.setLive) })
-	s.Add(Sinks, "schedules", a.turns.Run)
+	s.Add(Sinks, "overrides", func(ctx context.Context) error { return a.redis.Overrides().Follow(ctx, a.schedules.setLive) })
+	s.Add(Sinks, "schedules", a.schedules.Run)
 	s.Add(Sinks, "reload", a.reload.Run)
-	addAdmin(&s, a.admin, a.page)
+	addAdmin(&s, a.admin, a.adminServer)
 	warnAbsent(ctx, a.redis, a.log)
 	a.log.Info("aggregator runs", "statsd", cfg.In.Listen, "kafka", cfg.Kafka.Brokers, "graphite", cfg.Graphite.URL != "", "redis", cfg.Redis.Addr, "dashboard", a.dashboard())
 	return s.Run(ctx, cfg.Stop.Timeout, a.log)
@@ -99,7 +99,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	}
 	a.agg = aggregate.New(aggregate.Config{
 		Rules: set, Publish: a.publisher, Sources: a.sources(cfg), Keep: keep(cfg.Redis),
-		Tick: cfg.Detect.Tick, HotTTL: cfg.Detect.HotTTL, Lateness: cfg.Detect.Lateness, Counters: cfg.Detect.Counters, MaxRate: cfg.Detect.MaxRate, Lanes: runtime.GOMAXPROCS(0),
+		Tick: cfg.Detect.Tick, HotTTL: cfg.Detect.HotTTL, Lateness: cfg.Detect.Lateness, Counters: cfg.Detect.Counters, MaxRate: cfg.Detect.MaxRate, Shards: runtime.GOMAXPROCS(0),
 		NoClients: cfg.Graphite.URL != "" && len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0,
 		Log:       a.log,
 	})
@@ -124,10 +124,10 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 			a.log.Warn("counts come from Graphite and from elsewhere too: a request that comes both ways counts twice")
 		}
 	}
-	if a.admin, a.page, err = newAdmin(ctx, cfg.Admin, a.reload.shownBy(a.adminConfig(set, version)), a.log); err != nil {
+	if a.admin, a.adminServer, err = newAdmin(ctx, cfg.Admin, a.reload.shownBy(a.adminConfig(set, version)), a.log); err != nil {
 		return err
 	}
-	a.turns = newTurns(set.Overrides, a.admin.PublishTurn, a.log)
+	a.schedules = newScheduleWatcher(set.Overrides, a.admin.PublishSchedule, a.log)
 	return nil
 }
 
@@ -135,7 +135,7 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 	stats := map[string]func() any{
 		"aggregate": func() any { return a.agg.Stats() },
 		"redis":     func() any { return a.redis.Stats() },
-		"hotset":    func() any { return a.mirror.Stats(time.Now()) },
+		"hotset":    func() any { return a.replica.Stats(time.Now()) },
 	}
 	if a.listener != nil {
 		stats["statsd_in"] = func() any { return a.listener.Stats() }
@@ -148,8 +148,8 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 	}
 	return admin.Config{
 		Namespace: set.Namespace, Version: version, Token: a.cfg.Admin.Token, Log: a.log,
-		Hot:   func() []hottype.Hot { return hotOf(a.mirror) },
-		Loops: func() []hottype.Hot { return a.mirror.Loops(time.Now()) },
+		Hot:   func() []hottype.Hot { return hotOf(a.replica) },
+		Loops: func() []hottype.Hot { return a.replica.Loops(time.Now()) },
 		Rules: a.rules.Load,
 		// The page finds changes in the merged set, not in what this aggregator
 		// judged: it tells the same whichever aggregator one asks.
@@ -161,7 +161,7 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 			"publication": func(context.Context) error { return a.agg.CheckPublication() },
 		},
 		Status: func() []admin.Status {
-			list := []admin.Status{redisStatus(a.redis), hotStatus(a.mirror, time.Now()), roleStatus(a.redis, a.agg.Stats().Standby)}
+			list := []admin.Status{redisStatus(a.redis), hotStatus(a.replica, time.Now()), roleStatus(a.redis, a.agg.Stats().Standby)}
 			if a.poller != nil {
 				list = append(list, graphiteStatus(a.poller))
 			}
@@ -180,14 +180,14 @@ func (a *aggregator) setRules(set *rules.Set) {
 	if a.consumer != nil {
 		a.consumer.SetBacklog(backlog(a.cfg.Group, set))
 	}
-	a.turns.setFile(set.Overrides)
+	a.schedules.setFile(set.Overrides)
 }
 
 func (a *aggregator) dashboard() string {
-	if a.page == nil {
+	if a.adminServer == nil {
 		return ""
 	}
-	return "http://" + a.page.Addr() + "/"
+	return "http://" + a.adminServer.Addr() + "/"
 }
 
 // publisherName tells aggregators apart that publish side by side. It must be
@@ -200,8 +200,8 @@ func publisherName(cfg config.Aggregator) string {
 	return hostName()
 }
 
-// hotOf lists what a mirror holds, heaviest first.
-func hotOf(m *hotset.Mirror) []hottype.Hot {
+// hotOf lists what a replica holds, heaviest first.
+func hotOf(m *hotset.Replica) []hottype.Hot {
 	entries := m.Entries(time.Now())
 	out := make([]hottype.Hot, len(entries))
 	for i, e := range entries {

@@ -111,7 +111,7 @@ func newTally(cfg config.Tally, to tally.Sink, log *slog.Logger) *tally.Tally {
 	if cfg.TrackClients <= 0 {
 		cfg.TrackClients = -1 // to the tally, 0 is its default
 	}
-	return tally.New(tally.Config{Sink: to, Flush: cfg.Flush, MaxKeys: cfg.MaxKeys, Clients: cfg.TrackClients, Log: log})
+	return tally.New(tally.Config{Sink: to, Flush: cfg.Flush, MaxKeys: cfg.MaxKeys, TrackClients: cfg.TrackClients, Log: log})
 }
 
 // tee sends counts to the sink that heat is judged by, and then to one that

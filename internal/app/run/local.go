@@ -33,19 +33,19 @@ import (
 //
 // Build it with NewLocal, which also takes the ports; Run serves.
 type Local struct {
-	cfg       config.Serve
-	log       *slog.Logger
-	gate      *gate.Gate
-	mirror    *hotset.Mirror
-	tally     *tally.Tally
-	aggregate *aggregate.Aggregator
-	overrides *filestore.Overrides
-	turns     *turns
-	admin     *admin.Server
-	clients   *httplimit.Clients
-	front     *server
-	page      *server // nil: no admin listener
-	reload    *reloader
+	cfg         config.Serve
+	log         *slog.Logger
+	gate        *gate.Gate
+	replica     *hotset.Replica
+	tally       *tally.Tally
+	aggregate   *aggregate.Aggregator
+	overrides   *filestore.Overrides
+	schedules   *scheduleWatcher
+	admin       *admin.Server
+	clients     *httplimit.Clients
+	listener    *server
+	adminServer *server // nil: no admin listener
+	reload      *reloader
 }
 
 // LocalOptions are what only some doors need.
@@ -67,15 +67,15 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	if err := enough(cfg.Detect)(set); err != nil {
 		return nil, err
 	}
-	l := &Local{cfg: cfg, log: opts.Log, mirror: new(hotset.Mirror)}
+	l := &Local{cfg: cfg, log: opts.Log, replica: new(hotset.Replica)}
 	l.reload = newReloader(opts.File, enough(cfg.Detect), l.setRules, opts.Log)
 	var err error
 	if l.overrides, err = filestore.OpenOverrides(cfg.State.Dir); err != nil {
 		return nil, err
 	}
 	l.aggregate = aggregate.New(aggregate.Config{
-		Rules: set, Publish: hotset.Publisher(l.mirror, "local"),
-		Tick: cfg.Detect.Tick, HotTTL: cfg.Detect.HotTTL, Lateness: cfg.Detect.Lateness, Counters: cfg.Detect.Counters, MaxRate: cfg.Detect.MaxRate, Lanes: runtime.GOMAXPROCS(0),
+		Rules: set, Publish: hotset.Publisher(l.replica, "local"),
+		Tick: cfg.Detect.Tick, HotTTL: cfg.Detect.HotTTL, Lateness: cfg.Detect.Lateness, Counters: cfg.Detect.Counters, MaxRate: cfg.Detect.MaxRate, Shards: runtime.GOMAXPROCS(0),
 		OnChange: func(changes []detect.Change) {
 			l.admin.Publish(changes)
 			if opts.OnChange != nil {
@@ -90,7 +90,7 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 		return nil, errors.Join(err, l.overrides.Close())
 	}
 	l.gate = gate.New(gate.Config{
-		Rules: set, Overrides: live, Hot: l.mirror,
+		Rules: set, Overrides: live, Hot: l.replica,
 		Local:   limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.Gate.MaxSubjects}),
 		Counter: l.tally, Instance: instanceName(cfg.Gate.Instance), Log: opts.Log,
 	})
@@ -118,28 +118,28 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 			"gate":      func() any { return l.gate.Stats() },
 			"tally":     func() any { return l.tally.Stats() },
 			"aggregate": func() any { return l.aggregate.Stats() },
-			"hotset":    func() any { return l.mirror.Stats(time.Now()) },
+			"hotset":    func() any { return l.replica.Stats(time.Now()) },
 			"proxy":     func() any { return handler.Stats() },
 		},
 		Token: l.cfg.Admin.Token, Log: l.log,
 	}
-	if l.admin, l.page, err = newAdmin(ctx, l.cfg.Admin, l.reload.shownBy(adm), l.log); err != nil {
+	if l.admin, l.adminServer, err = newAdmin(ctx, l.cfg.Admin, l.reload.shownBy(adm), l.log); err != nil {
 		return err
 	}
-	l.turns = newTurns(l.gate.Rules().Overrides, l.admin.PublishTurn, l.log)
-	l.front, err = newServer(ctx, "proxy", "proxy.listen", l.cfg.Proxy.Listen, handler, l.log)
+	l.schedules = newScheduleWatcher(l.gate.Rules().Overrides, l.admin.PublishSchedule, l.log)
+	l.listener, err = newServer(ctx, "proxy", "proxy.listen", l.cfg.Proxy.Listen, handler, l.log)
 	return err
 }
 
 // Addr is where the proxy listens.
-func (l *Local) Addr() string { return l.front.Addr() }
+func (l *Local) Addr() string { return l.listener.Addr() }
 
 // AdminAddr is where the admin page listens, "" when it does not.
 func (l *Local) AdminAddr() string {
-	if l.page == nil {
+	if l.adminServer == nil {
 		return ""
 	}
-	return l.page.Addr()
+	return l.adminServer.Addr()
 }
 
 // Report is what the gate has decided so far.
@@ -149,13 +149,13 @@ func (l *Local) Report() hottype.Report { return l.gate.Report(time.Now()) }
 func (l *Local) Run(ctx context.Context) error {
 	l.overrides.Subscribe(func(list []rules.Override) {
 		l.gate.SetOverrides(list)
-		l.turns.setLive(list)
+		l.schedules.setLive(list)
 	})
 	var s Stages
-	s.Add(Sources, "proxy", l.front.Run)
+	s.Add(Sources, "proxy", l.listener.Run)
 	s.Add(Sums, "tally", l.tally.Run)
 	s.Add(Sinks, "aggregate", l.aggregate.Run)
-	s.Add(Sinks, "schedules", l.turns.Run)
+	s.Add(Sinks, "schedules", l.schedules.Run)
 	s.Add(Sinks, "trim", func(ctx context.Context) error {
 		return onSchedule(ctx, "@every 1m", l.log, func(context.Context) error {
 			_, err := l.overrides.Trim(time.Now())
@@ -163,7 +163,7 @@ func (l *Local) Run(ctx context.Context) error {
 		})
 	})
 	s.Add(Sinks, "reload", l.reload.Run)
-	addAdmin(&s, l.admin, l.page)
+	addAdmin(&s, l.admin, l.adminServer)
 	return errors.Join(s.Run(ctx, l.cfg.Stop.Timeout, l.log), l.overrides.Close())
 }
 
@@ -171,13 +171,13 @@ func (l *Local) setRules(set *rules.Set) {
 	l.gate.SetRules(set)
 	l.aggregate.SetRules(set)
 	l.clients.SetTrusted(set.IP.TrustedProxies)
-	l.turns.setFile(set.Overrides)
+	l.schedules.setFile(set.Overrides)
 }
 
 // close gives back what NewLocal took when it cannot go on.
 func (l *Local) close() error {
-	if l.page != nil {
-		_ = l.page.ln.Close() // nothing was served yet
+	if l.adminServer != nil {
+		_ = l.adminServer.ln.Close() // nothing was served yet
 	}
 	return l.overrides.Close()
 }

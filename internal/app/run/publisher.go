@@ -59,7 +59,7 @@ func keep(cfg config.Redis) time.Duration {
 
 // hotStatus is the line of the dashboard and of /readyz?verbose about the hot set:
 // how old it is, and who is silent or blind.
-func hotStatus(m *hotset.Mirror, now time.Time) admin.Status {
+func hotStatus(m *hotset.Replica, now time.Time) admin.Status {
 	age, known := m.Age(now)
 	st := m.Stats(now)
 	bad := func(format string, args ...any) admin.Status {

@@ -23,24 +23,24 @@ import (
 
 // sidecar is one running limiter.
 type sidecar struct {
-	cfg      config.Sidecar
-	log      *slog.Logger
-	redis    *redisstore.Client
-	mirror   *hotset.Mirror
-	gate     *gate.Gate
-	reports  *redisstore.Reporter
-	out      *sink              // nil: counting is left to others
-	tally    *tally.Tally       // nil: likewise
-	proxy    *proxy.Proxy       // nil: none
-	clients  *httplimit.Clients // of proxy
-	decide   *decisionapi.Decider
-	fronts   map[string]*server
-	turns    *turns
-	admin    *admin.Server
-	page     *server
-	windows  *redisstore.Windows
-	reload   *reloader
-	prefetch *redisstore.Prefetch // nil: none
+	cfg         config.Sidecar
+	log         *slog.Logger
+	redis       *redisstore.Client
+	replica     *hotset.Replica
+	gate        *gate.Gate
+	reports     *redisstore.Reporter
+	out         *sink              // nil: counting is left to others
+	tally       *tally.Tally       // nil: likewise
+	proxy       *proxy.Proxy       // nil: none
+	clients     *httplimit.Clients // of proxy
+	decide      *decisionapi.Decider
+	listeners   map[string]*server
+	schedules   *scheduleWatcher
+	admin       *admin.Server
+	adminServer *server
+	windows     *redisstore.Windows
+	reload      *reloader
+	prefetch    *redisstore.Prefetch // nil: none
 }
 
 // Sidecar runs cmd/limiter-sidecar: it answers who asks, by the hot set and the
@@ -50,7 +50,7 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	if err != nil {
 		return err
 	}
-	s := &sidecar{cfg: cfg, log: Logger(cfg.Log), mirror: &hotset.Mirror{Keep: keep(cfg.Redis)}, fronts: map[string]*server{}}
+	s := &sidecar{cfg: cfg, log: Logger(cfg.Log), replica: &hotset.Replica{Keep: keep(cfg.Redis)}, listeners: map[string]*server{}}
 	s.reload = newReloader(file, nil, s.setRules, s.log)
 	if len(cfg.Redis.Addr) == 0 {
 		return fmt.Errorf("%w: where is the hot set? Set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)
@@ -85,7 +85,7 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	s.reports = s.redis.Reporter(func(now time.Time) hottype.Report { return s.gate.Report(now) })
 	s.windows = s.redis.Windows(redisstore.WindowsConfig{})
 	gc := gate.Config{
-		Rules: set, Hot: s.mirror,
+		Rules: set, Hot: s.replica,
 		Local:  limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.Gate.MaxSubjects}),
 		Shared: s.redis.Limiter(), Budget: cfg.Gate.Budget,
 		Async: s.windows, Live: s.reports.Live,
@@ -106,10 +106,10 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	if err := s.listen(ctx); err != nil {
 		return err
 	}
-	if s.admin, s.page, err = newAdmin(ctx, cfg.Admin, s.reload.shownBy(s.adminConfig(version)), s.log); err != nil {
+	if s.admin, s.adminServer, err = newAdmin(ctx, cfg.Admin, s.reload.shownBy(s.adminConfig(version)), s.log); err != nil {
 		return err
 	}
-	s.turns = newTurns(set.Overrides, s.admin.PublishTurn, s.log)
+	s.schedules = newScheduleWatcher(set.Overrides, s.admin.PublishSchedule, s.log)
 	return nil
 }
 
@@ -121,7 +121,7 @@ func (s *sidecar) listen(ctx context.Context) error {
 			return err
 		}
 		s.proxy, s.clients = p, clients
-		if s.fronts["proxy"], err = newServer(ctx, "proxy", "proxy.listen", s.cfg.Proxy.Listen, p, s.log); err != nil {
+		if s.listeners["proxy"], err = newServer(ctx, "proxy", "proxy.listen", s.cfg.Proxy.Listen, p, s.log); err != nil {
 			return err
 		}
 	}
@@ -130,7 +130,7 @@ func (s *sidecar) listen(ctx context.Context) error {
 		mux := http.NewServeMux()
 		mux.Handle("/v1/decide", s.decide)
 		var err error
-		if s.fronts["decide"], err = newServer(ctx, "decide", "decide.listen", s.cfg.Decide.Listen, mux, s.log); err != nil {
+		if s.listeners["decide"], err = newServer(ctx, "decide", "decide.listen", s.cfg.Decide.Listen, mux, s.log); err != nil {
 			return err
 		}
 	}
@@ -139,7 +139,7 @@ func (s *sidecar) listen(ctx context.Context) error {
 
 func (s *sidecar) stages() *Stages {
 	var st Stages
-	for name, front := range s.fronts {
+	for name, front := range s.listeners {
 		st.Add(Sources, name, front.Run)
 	}
 	if s.tally != nil {
@@ -150,23 +150,23 @@ func (s *sidecar) stages() *Stages {
 	if s.prefetch != nil {
 		st.Add(Sums, "leases", s.prefetch.Run)
 	}
-	st.Add(Sinks, "hot set", func(ctx context.Context) error { return s.redis.FollowInto(ctx, s.mirror) })
+	st.Add(Sinks, "hot set", func(ctx context.Context) error { return s.redis.FollowInto(ctx, s.replica) })
 	st.Add(Sinks, "overrides", func(ctx context.Context) error {
 		return s.redis.Overrides().Follow(ctx, func(list []rules.Override) {
 			s.gate.SetOverrides(list)
-			s.turns.setLive(list)
+			s.schedules.setLive(list)
 		})
 	})
-	st.Add(Sinks, "schedules", s.turns.Run)
+	st.Add(Sinks, "schedules", s.schedules.Run)
 	st.Add(Sinks, "report", s.reports.Run)
 	st.Add(Sinks, "reload", s.reload.Run)
-	addAdmin(&st, s.admin, s.page)
+	addAdmin(&st, s.admin, s.adminServer)
 	return &st
 }
 
 func (s *sidecar) setRules(set *rules.Set) {
 	s.gate.SetRules(set)
-	s.turns.setFile(set.Overrides)
+	s.schedules.setFile(set.Overrides)
 	if s.clients != nil {
 		s.clients.SetTrusted(set.IP.TrustedProxies)
 	}
@@ -176,7 +176,7 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 	stats := map[string]func() any{
 		"gate":    func() any { return s.gate.Stats() },
 		"redis":   func() any { return s.redis.Stats() },
-		"hotset":  func() any { return s.mirror.Stats(time.Now()) },
+		"hotset":  func() any { return s.replica.Stats(time.Now()) },
 		"windows": func() any { return s.windows.Stats() },
 	}
 	if s.prefetch != nil {
@@ -194,14 +194,14 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 	}
 	return admin.Config{
 		Namespace: s.gate.Rules().Namespace, Version: version, Token: s.cfg.Admin.Token, Log: s.log,
-		Hot:       func() []hottype.Hot { return hotOf(s.mirror) },
-		Loops:     func() []hottype.Hot { return s.mirror.Loops(time.Now()) },
+		Hot:       func() []hottype.Hot { return hotOf(s.replica) },
+		Loops:     func() []hottype.Hot { return s.replica.Loops(time.Now()) },
 		Rules:     s.gate.Rules,
 		Reports:   s.redis.ReadReports,
 		Overrides: s.redis.Overrides(),
 		// A limiter is ready without Redis: it answers by the failure policy.
 		Status: func() []admin.Status {
-			return []admin.Status{redisStatus(s.redis), hotStatus(s.mirror, time.Now()), breakerStatus(s.gate.Stats())}
+			return []admin.Status{redisStatus(s.redis), hotStatus(s.replica, time.Now()), breakerStatus(s.gate.Stats())}
 		},
 		Stats: stats,
 	}

@@ -13,7 +13,7 @@
 // its own line by what it sends, as long as the server escapes quotes. What
 // does not parse is an [*Error] that says what is wrong; nothing panics.
 //
-// The room is pure: a line is an argument, and no file or clock is read. All
+// The package is pure: a line is an argument, and no file or clock is read. All
 // functions may be used by many goroutines. Strings in an Entry are parts of
 // the line, so keeping one keeps the line's memory: clone what is kept.
 package accesslog

@@ -7,28 +7,28 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-var errCrowd = errors.New("clientsketch: out of bounds or out of order")
+var errSketch = errors.New("clientsketch: out of bounds or out of order")
 
-// Check reports whether a crowd that came from outside is one that this room
+// Check reports whether a client sketch that came from outside is one that this package
 // could have made: sizes, order, numbers from 1 to MaxN, and counters that do
 // not add up to more than was seen. nil is sound.
-func Check(c *hottype.Crowd) error {
+func Check(c *hottype.ClientSketch) error {
 	if c == nil {
 		return nil
 	}
-	ok := c.Seen > 0 && c.Seen <= MaxN && len(c.Marks) <= MaxMarks && len(c.Heavy) <= MaxHeavy &&
-		ascending(c.Marks) && slices.IsSortedFunc(c.Heavy, byN) && weighs(c.Heavy) <= c.Seen
+	ok := c.Seen > 0 && c.Seen <= MaxN && len(c.Sample) <= MaxSample && len(c.Heavy) <= MaxHeavy &&
+		ascending(c.Sample) && slices.IsSortedFunc(c.Heavy, byN) && weighs(c.Heavy) <= c.Seen
 	if !ok {
-		return errCrowd
+		return errSketch
 	}
 	return nil
 }
 
-// Settle makes a crowd sound that was put together from members of which some
+// Settle makes a client sketch sound that was put together from members of which some
 // may have been lost on the way, or made up by somebody: what was seen is at
-// least what its parts say. It is false where even then the crowd is unsound.
-func Settle(c *hottype.Crowd) bool {
-	least := int64(len(c.Marks))
+// least what its parts say. It is false where even then the client sketch is unsound.
+func Settle(c *hottype.ClientSketch) bool {
+	least := int64(len(c.Sample))
 	weight := int64(0)
 	for _, h := range c.Heavy {
 		weight = min(weight+min(h.N, MaxN), MaxN)

@@ -73,11 +73,11 @@ func group(c hottype.Client) hottype.Client {
 	return c
 }
 
-// Mark is the hash of a client that all processes agree on: FNV-1a with 64
+// Hash is the hash of a client that all processes agree on: FNV-1a with 64
 // bits over the client's form (AppendClient), mixed by the finaliser of
 // MurmurHash3 (fmix64), because FNV's high bits move too little for short
 // input; of that the upper 32 bits.
-func Mark(c hottype.Client) uint32 {
+func Hash(c hottype.Client) uint32 {
 	var buf [1 + maxName]byte
 	h := uint64(14695981039346656037)
 	for _, b := range AppendClient(buf[:0], c) {

@@ -7,11 +7,11 @@
 // ([Merge]); what leaves is how many clients there are ([Clients]) and what
 // would be left of the requests if no client counted for more than so much
 // ([Effective]). The last one tells a viral key from a loop: a key asked for a
-// thousand times by one client has nobody to protect from a crowd.
+// thousand times by one client has nobody to protect.
 //
-// Two sketches make a [hotparam.Crowd]. Marks are a bottom-k sketch
+// Two parts make a [hottype.ClientSketch]. Sample is a bottom-k (KMV) sample
 // (Bar-Yossef et al., "Counting distinct elements in a data stream", 2002):
-// the [MaxMarks] smallest different hashes; the hash is published (docs/wire.md)
+// the [MaxSample] smallest different hashes; the hash is published (docs/wire.md)
 // and the same everywhere, so the union of two sketches is that of their
 // clients. Heavy is a Misra-Gries summary of [MaxHeavy] counters (Agarwal et
 // al., "Mergeable summaries", 2012): no client's counter is above its requests,
@@ -22,11 +22,11 @@
 // so a client with more than a ninth of the requests is always among them,
 // also after any number of merges.
 //
-// The hash being public, a client can choose addresses with small marks and
-// look like a large crowd to Clients. It is for show. Effective goes by
-// counters, and by the marks only where their number is exact: for that one
+// The hash being public, a client can choose addresses with small sample hashes and
+// look like many clients to Clients, which is only shown to people. Effective goes by
+// counters, and by the sample hashes only where their number is exact: for that one
 // address more is one client more and nothing else.
 //
-// The room is pure. A Crowd that somebody may still read must not be changed;
-// nothing here is safe for concurrent use of one Crowd.
+// The package is pure. A sketch that somebody may still read must not be changed;
+// nothing here is safe for concurrent use of one ClientSketch.
 package clientsketch

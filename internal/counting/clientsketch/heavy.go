@@ -11,35 +11,35 @@ import (
 // each loses what the newcomer loses, so that who stays is who comes more often
 // than all newcomers together (Misra and Gries, "Finding repeated elements",
 // 1982). The counters stay in order, heaviest first.
-func addHeavy(c *hottype.Crowd, client hottype.Client, n int64) {
+func addHeavy(c *hottype.ClientSketch, client hottype.Client, n int64) {
 	for i := range c.Heavy {
 		if c.Heavy[i].Client == client {
 			c.Heavy[i].N = sum(c.Heavy[i].N, n)
-			rise(c.Heavy, i)
+			moveUp(c.Heavy, i)
 			return
 		}
 	}
 	if len(c.Heavy) == MaxHeavy {
 		paid := min(n, c.Heavy[MaxHeavy-1].N)
 		n -= paid
-		c.Heavy = pay(c.Heavy, paid)
+		c.Heavy = decrement(c.Heavy, paid)
 	}
 	if n > 0 {
 		c.Heavy = append(c.Heavy, hottype.ClientCount{Client: client, N: n})
-		rise(c.Heavy, len(c.Heavy)-1)
+		moveUp(c.Heavy, len(c.Heavy)-1)
 	}
 }
 
-// rise moves the counter at i up to where it belongs.
-func rise(heavy []hottype.ClientCount, i int) {
+// moveUp moves the counter at i up to where it belongs.
+func moveUp(heavy []hottype.ClientCount, i int) {
 	for ; i > 0 && heavy[i-1].N < heavy[i].N; i-- {
 		heavy[i-1], heavy[i] = heavy[i], heavy[i-1]
 	}
 }
 
-// pay takes from each counter and drops those with nothing left. They are in
+// decrement takes from each counter and drops those with nothing left. They are in
 // order, heaviest first, so those are the last ones.
-func pay(heavy []hottype.ClientCount, paid int64) []hottype.ClientCount {
+func decrement(heavy []hottype.ClientCount, paid int64) []hottype.ClientCount {
 	n := 0
 	for ; n < len(heavy) && heavy[n].N > paid; n++ {
 		heavy[n].N -= paid
@@ -50,7 +50,7 @@ func pay(heavy []hottype.ClientCount, paid int64) []hottype.ClientCount {
 
 // mergeHeavy adds the counters of other to those of c. Where that makes more
 // than MaxHeavy, all pay as much as the first one too many has.
-func mergeHeavy(c *hottype.Crowd, other []hottype.ClientCount) {
+func mergeHeavy(c *hottype.ClientSketch, other []hottype.ClientCount) {
 	var buf [2 * MaxHeavy]hottype.ClientCount
 	all := append(buf[:0], c.Heavy...)
 	for _, o := range other {
@@ -63,7 +63,7 @@ func mergeHeavy(c *hottype.Crowd, other []hottype.ClientCount) {
 	}
 	slices.SortFunc(all, heavier)
 	if len(all) > MaxHeavy {
-		all = pay(all, all[MaxHeavy].N)
+		all = decrement(all, all[MaxHeavy].N)
 	}
 	c.Heavy = append(c.Heavy[:0], all...)
 }

@@ -16,7 +16,7 @@ const MaxMember = 2*(1+maxName) + 1 + 16
 
 const seenWord = "seen"
 
-// AppendMembers appends what a crowd says as the members of a StatsD set, each
+// AppendMembers appends what a client sketch says as the members of a StatsD set, each
 // followed by a line feed; a sender makes a line "name:member|s" of each.
 //
 //	seen=300           so many requests were laid to a client
@@ -24,14 +24,14 @@ const seenWord = "seen"
 //	04c0000201=285     a heavy client: its form in hex, and its requests
 //
 // Digits are lower case. No member has ":", "|", "@", "#" or a line feed. nil
-// and a crowd that saw nothing have no members.
-func AppendMembers(dst []byte, c *hottype.Crowd) []byte {
+// and a client sketch that saw nothing have no members.
+func AppendMembers(dst []byte, c *hottype.ClientSketch) []byte {
 	if c == nil || c.Seen <= 0 {
 		return dst
 	}
 	dst = append(dst, seenWord...)
 	dst = appendN(dst, c.Seen)
-	for _, mark := range c.Marks {
+	for _, mark := range c.Sample {
 		b := [4]byte{byte(mark >> 24), byte(mark >> 16), byte(mark >> 8), byte(mark)}
 		dst = append(hex.AppendEncode(dst, b[:]), '\n')
 	}
@@ -122,16 +122,16 @@ func unhex(dst, s []byte) ([]byte, bool) {
 	return dst, err == nil
 }
 
-// AddTo adds what the member says to a crowd. All members of a set added to an
-// empty crowd, in any order, make the crowd that AppendMembers wrote; those of
+// AddTo adds what the member says to a client sketch. All members of a set added to an
+// empty client sketch, in any order, make the client sketch that AppendMembers wrote; those of
 // a second sender are merged with it.
-func (m Member) AddTo(dst *hottype.Crowd) {
+func (m Member) AddTo(dst *hottype.ClientSketch) {
 	switch {
 	case m.Seen > 0:
 		dst.Seen = sum(dst.Seen, m.Seen)
 	case m.N > 0:
 		addHeavy(dst, m.Client, m.N)
 	default:
-		addMark(dst, m.Mark)
+		addToSample(dst, m.Mark)
 	}
 }

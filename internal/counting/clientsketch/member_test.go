@@ -12,13 +12,13 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-func members(c *hottype.Crowd) [][]byte {
+func members(c *hottype.ClientSketch) [][]byte {
 	return bytes.Split(bytes.TrimSuffix(AppendMembers(nil, c), []byte("\n")), []byte("\n"))
 }
 
 func TestMembersOfACrowd(t *testing.T) {
 	t.Parallel()
-	c := new(hottype.Crowd)
+	c := new(hottype.ClientSketch)
 	Add(c, hottype.ParseClient("192.0.2.1"), 285)
 	Add(c, hottype.ParseClient("2001:db8:0:1::7"), 15)
 	want := "seen=300\n5a9150d9\ne8887397\n04c0000201=285\n0620010db800000001=15\n"
@@ -34,7 +34,7 @@ func TestMembersRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCrowd(t, "crowd")
-		back := new(hottype.Crowd)
+		back := new(hottype.ClientSketch)
 		if c.Seen > 0 {
 			for _, text := range rapid.Permutation(members(c)).Draw(t, "order") {
 				m, err := ParseMember(text)
@@ -45,7 +45,7 @@ func TestMembersRoundTrip(t *testing.T) {
 			}
 		}
 		// Equal counters keep the order in which they came.
-		for _, crowd := range []*hottype.Crowd{c, back} {
+		for _, crowd := range []*hottype.ClientSketch{c, back} {
 			heavy := crowd.Heavy
 			crowd.Heavy = nil
 			mergeHeavy(crowd, heavy)
@@ -69,7 +69,7 @@ func TestWhatIsNoMember(t *testing.T) {
 		}
 	}
 	long := hottype.Client{Name: strings.Repeat("a", 1000)}
-	c := new(hottype.Crowd)
+	c := new(hottype.ClientSketch)
 	Add(c, long, MaxN)
 	for _, text := range members(c) {
 		if _, err := ParseMember(text); err != nil {
@@ -78,11 +78,11 @@ func TestWhatIsNoMember(t *testing.T) {
 	}
 }
 
-// Lost members must not make a crowd that a later reader refuses.
+// Lost members must not make a client sketch that a later reader refuses.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		whole, c := drawCrowd(t, "crowd"), new(hottype.Crowd)
+		whole, c := drawCrowd(t, "crowd"), new(hottype.ClientSketch)
 		for _, text := range members(whole) {
 			if m, err := ParseMember(text); err == nil && rapid.Bool().Draw(t, "arrives") {
 				m.AddTo(c)
@@ -97,12 +97,12 @@ func TestSettle(t *testing.T) {
 func TestCheckRefuses(t *testing.T) {
 	t.Parallel()
 	a, b := client(1), client(2)
-	for name, c := range map[string]hottype.Crowd{
+	for name, c := range map[string]hottype.ClientSketch{
 		"nothing seen":       {},
 		"too much seen":      {Seen: MaxN + 1},
-		"marks out of order": {Seen: 9, Marks: []uint32{2, 1}},
-		"a mark twice":       {Seen: 9, Marks: []uint32{1, 1}},
-		"too many marks":     {Seen: 99, Marks: make([]uint32, MaxMarks+1)},
+		"marks out of order": {Seen: 9, Sample: []uint32{2, 1}},
+		"a mark twice":       {Seen: 9, Sample: []uint32{1, 1}},
+		"too many marks":     {Seen: 99, Sample: make([]uint32, MaxSample+1)},
 		"too many counters":  {Seen: 99, Heavy: make([]hottype.ClientCount, MaxHeavy+1)},
 		"out of order":       {Seen: 9, Heavy: []hottype.ClientCount{{Client: a, N: 1}, {Client: b, N: 2}}},
 		"more than seen":     {Seen: 2, Heavy: []hottype.ClientCount{{Client: a, N: 2}, {Client: b, N: 1}}},
@@ -129,9 +129,9 @@ func FuzzParseMember(f *testing.F) {
 		if err != nil {
 			return
 		}
-		c := new(hottype.Crowd)
+		c := new(hottype.ClientSketch)
 		m.AddTo(c)
-		c.Seen = max(c.Seen, m.N, int64(len(c.Marks)))
+		c.Seen = max(c.Seen, m.N, int64(len(c.Sample)))
 		if err := Check(c); err != nil {
 			t.Fatalf("%q makes %+v", text, c)
 		}

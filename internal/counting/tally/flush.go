@@ -47,11 +47,11 @@ func (t *Tally) Run(ctx context.Context) error {
 // sink without timestamps (StatsD) would take a backlog for a burst.
 func (t *Tally) Flush(ctx context.Context) error {
 	select {
-	case <-t.turn:
+	case <-t.flushing:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { t.turn <- struct{}{} }()
+	defer func() { t.flushing <- struct{}{} }()
 
 	counts := t.collect()
 	if again := t.out.pending; again != nil {
@@ -111,32 +111,32 @@ func (t *Tally) drop(counts []hottype.Count) {
 
 // collect empties every shard into one batch, with one count for each pair.
 func (t *Tally) collect() []hottype.Count {
-	n := t.room.keys.Load()
+	n := t.budget.keys.Load()
 	if n == 0 {
 		return nil
 	}
 	counts := make([]hottype.Count, 0, n)
-	for j := range laneShards {
+	for j := range shardsPerCore {
 		all := t.swap(j)
 		for _, other := range all[1:] {
 			all[0].absorb(other)
 		}
 		counts = all[0].appendTo(counts)
-		t.ranks.note(all[0])
+		t.scores.add(all[0])
 		for _, full := range all {
 			full.reset()
 		}
 	}
-	t.followed.Store(t.ranks.follow())
+	t.tracked.Store(t.scores.choose())
 	return counts
 }
 
-// swap takes the tables of one shard in every lane.
+// swap takes the tables of one shard of every core.
 func (t *Tally) swap(j int) []*table {
-	all := make([]*table, 0, maxLanes)
-	for i := range t.lanes {
-		full := t.lanes[i].shards[j].swap()
-		t.room.give(full)
+	all := make([]*table, 0, maxCoreShards)
+	for i := range t.coreShards {
+		full := t.coreShards[i].shards[j].swap()
+		t.budget.give(full)
 		all = append(all, full)
 	}
 	return all
@@ -180,13 +180,13 @@ func (t *Tally) Stats() Stats {
 		Flushed:     t.flushed.Load(),
 		DroppedSink: t.droppedSink.Load(),
 		SinkErrors:  t.sinkErrors.Load(),
-		Keys:        t.room.keys.Load(),
+		Keys:        t.budget.keys.Load(),
 		Pending:     t.pending.Load(),
-		Followed:    t.followed.Load().size(),
+		Followed:    t.tracked.Load().size(),
 	}
-	for i := range t.lanes {
-		for j := range t.lanes[i].shards {
-			sh := &t.lanes[i].shards[j]
+	for i := range t.coreShards {
+		for j := range t.coreShards[i].shards {
+			sh := &t.coreShards[i].shards[j]
 			sh.mu.Lock()
 			s.Added += sh.added
 			s.DroppedFull += sh.dropped

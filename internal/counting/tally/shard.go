@@ -3,40 +3,40 @@ package tally
 import "sync"
 
 const (
-	// maxLanes bounds how often a key may be held: once in every lane.
-	maxLanes = 8
-	// laneShards is a power of two; more cores than lanes share them.
-	laneShards = 8
+	// maxCoreShards bounds how often a key may be held: once for every core.
+	maxCoreShards = 8
+	// shardsPerCore is a power of two; with more cores than that, some share.
+	shardsPerCore = 8
 )
 
-// lane is a full set of shards that one core (on large machines a few cores)
+// coreShards is a full set of shards that one core (on large machines a few cores)
 // adds to. If all cores added to the same shards, the counters would travel
 // between the caches with every call and two cores would do less than one. The
-// flush joins the lanes again, so that a key still leaves as one count.
-type lane struct {
-	shards [laneShards]shard
-	next   *lane // in a ring; itself where there is one
+// flush joins the core shards again, so that a key still leaves as one count.
+type coreShards struct {
+	shards [shardsPerCore]shard
+	next   *coreShards // in a ring; itself where there is one
 }
 
-func newLanes(n int) []lane {
-	lanes := make([]lane, n)
-	for i := range lanes {
-		lanes[i].next = &lanes[(i+1)%n]
-		for j := range lanes[i].shards {
-			lanes[i].shards[j].cur, lanes[i].shards[j].spare = newTable(), newTable()
+func newCoreShards(n int) []coreShards {
+	all := make([]coreShards, n)
+	for i := range all {
+		all[i].next = &all[(i+1)%n]
+		for j := range all[i].shards {
+			all[i].shards[j].cur, all[i].shards[j].spare = newTable(), newTable()
 		}
 	}
-	return lanes
+	return all
 }
 
-func (l *lane) shard(h uint64) *shard { return &l.shards[h%laneShards] }
+func (l *coreShards) shard(h uint64) *shard { return &l.shards[h%shardsPerCore] }
 
-// shard is one part of a lane, chosen by the hash of the key.
+// shard is one part of coreShards, chosen by the hash of the key.
 type shard struct {
 	mu             sync.Mutex // guards the rest but spare; held for one look-up
 	cur            *table
 	added, dropped uint64 // requests since the start
-	unseen         uint64 // requests whose crowd found no room
+	unseen         uint64 // requests whose client sketch found no room
 
 	spare *table // empty; belongs to whoever flushes
 

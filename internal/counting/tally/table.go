@@ -18,7 +18,7 @@ type slot struct {
 	off, len uint32 // of the key, in the arena
 	second   int64
 	n        int64
-	crowd    int32 // who stands behind n, in crowds: its place + 1; 0: nobody looked
+	sketch   int32 // who stands behind n, in client sketches: its place + 1; 0: nobody looked
 }
 
 // table is an open-addressing hash table with the bytes of its keys beside it.
@@ -29,26 +29,26 @@ type slot struct {
 // almost empty, so that a flood of keys costs memory only while it lasts. What
 // it may hold in all is for room to say.
 type table struct {
-	slots  []slot // a power of two
-	used   int
-	arena  []byte
-	crowds crowds
+	slots    []slot // a power of two
+	used     int
+	arena    []byte
+	sketches sketches
 }
 
 func newTable() *table {
 	return &table{slots: make([]slot, minSlots), arena: make([]byte, 0, minArena)}
 }
 
-// room is what all shards together may hold. It is touched only for new pairs
-// and crowds.
-type room struct {
-	keys, bytes, crowds          atomic.Int64
-	maxKeys, maxBytes, maxCrowds int64
+// budget is what all shards together may hold. It is touched only for new pairs
+// and client sketches.
+type budget struct {
+	keys, bytes, sketches          atomic.Int64
+	maxKeys, maxBytes, maxSketches int64
 }
 
 // take asks for the room of one pair. The look before the change keeps cores
 // from fighting over a counter that is at its limit anyway.
-func (r *room) take(bytes int) bool {
+func (r *budget) take(bytes int) bool {
 	b := int64(bytes)
 	if r.keys.Load() >= r.maxKeys || r.bytes.Load()+b > r.maxBytes {
 		return false
@@ -61,28 +61,28 @@ func (r *room) take(bytes int) bool {
 	return true
 }
 
-// takeCrowd asks for the room of one crowd.
-func (r *room) takeCrowd() bool {
-	if r.crowds.Load() >= r.maxCrowds {
+// takeSketch asks for the room of one client sketch.
+func (r *budget) takeSketch() bool {
+	if r.sketches.Load() >= r.maxSketches {
 		return false
 	}
-	if r.crowds.Add(1) > r.maxCrowds {
-		r.crowds.Add(-1)
+	if r.sketches.Add(1) > r.maxSketches {
+		r.sketches.Add(-1)
 		return false
 	}
 	return true
 }
 
 // give returns the room of what a table holds.
-func (r *room) give(t *table) {
+func (r *budget) give(t *table) {
 	r.keys.Add(-int64(t.used))
 	r.bytes.Add(-int64(len(t.arena)))
-	r.crowds.Add(-int64(t.crowds.lent))
+	r.sketches.Add(-int64(t.sketches.used))
 }
 
 // add counts n for a pair and gives its slot, which is valid until the next
 // one is added; nil where the pair is new and there is no room for it.
-func (t *table) add(r *room, h uint64, key []byte, second, n int64) *slot {
+func (t *table) add(r *budget, h uint64, key []byte, second, n int64) *slot {
 	if s := t.find(h, key, second); s.n != 0 {
 		s.n = sum(s.n, n)
 		return s
@@ -164,8 +164,8 @@ func (t *table) absorb(other *table) {
 		if s == nil {
 			s = t.insert(o.hash, key, o.second, o.n)
 		}
-		if o.crowd > 0 {
-			clientsketch.Merge(t.crowds.of(s), other.crowds.of(o))
+		if o.sketch > 0 {
+			clientsketch.Merge(t.sketches.of(s), other.sketches.of(o))
 		}
 	}
 }
@@ -177,11 +177,11 @@ func (t *table) appendTo(counts []hottype.Count) []hottype.Count {
 	if t.used == 0 {
 		return counts
 	}
-	keys, sent := string(t.arena), t.crowds.send()
+	keys, sent := string(t.arena), t.sketches.send()
 	for i := range t.slots {
 		if s := &t.slots[i]; s.n > 0 {
 			key := hottype.Key(keys[s.off : s.off+s.len])
-			counts = append(counts, hottype.Count{Key: key, N: s.n, Second: s.second, Crowd: sent.of(s)})
+			counts = append(counts, hottype.Count{Key: key, N: s.n, Second: s.second, Clients: sent.of(s)})
 		}
 	}
 	return counts
@@ -199,7 +199,7 @@ func (t *table) reset() {
 	}
 	t.arena = t.arena[:0]
 	t.used = 0
-	t.crowds.reset()
+	t.sketches.reset()
 }
 
 // sum adds two positive numbers; beyond the largest it stays there.

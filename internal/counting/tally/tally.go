@@ -38,11 +38,11 @@ type Config struct {
 	// MaxBytes bounds the bytes of those keys; default 16 MiB. While a flood
 	// lasts the memory is about 3 x MaxBytes + 250 bytes x MaxKeys.
 	MaxBytes int
-	// Clients is for how many keys, the heaviest of the last seconds, it is
+	// TrackClients is for how many keys, the heaviest of the last seconds, it is
 	// looked at who asks; default 1024, below 0: for none. Such a count leaves
-	// with a Crowd. It takes at most about 1.2 KB for each of them and core (up
+	// with a sketch. It takes at most about 1.2 KB for each of them and core (up
 	// to 8 cores), and twice that while a second turns.
-	Clients int
+	TrackClients int
 	// Log hears of outages of the sink; default slog.Default().
 	Log *slog.Logger
 }
@@ -60,10 +60,10 @@ func (c Config) withDefaults() Config {
 	if c.MaxBytes <= 0 || c.MaxBytes > 1<<30 {
 		c.MaxBytes = 16 << 20
 	}
-	if c.Clients == 0 {
-		c.Clients = 1024
+	if c.TrackClients == 0 {
+		c.TrackClients = 1024
 	}
-	c.Clients = min(max(c.Clients, 0), maxFollowed)
+	c.TrackClients = min(max(c.TrackClients, 0), maxTracked)
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
@@ -73,16 +73,16 @@ func (c Config) withDefaults() Config {
 // Tally sums by key and second. Make one with New. Run is called by one
 // goroutine, everything else by any.
 type Tally struct {
-	cfg   Config
-	seed  maphash.Seed // of this process, so that nobody outside can aim at one shard
-	lanes []lane
-	mine  sync.Pool // of *lane: the one this core used last
-	room  room
-	turn  chan struct{} // holds one token: whoever has it flushes
-	out   outbox        // guarded by turn
-	ranks ranks         // guarded by turn
+	cfg        Config
+	seed       maphash.Seed // of this process, so that nobody outside can aim at one shard
+	coreShards []coreShards
+	lastUsed   sync.Pool // of *coreShards: the one this core used last
+	budget     budget
+	flushing   chan struct{} // holds one token: whoever has it flushes
+	out        outbox        // guarded by turn
+	scores     keyScores     // guarded by turn
 
-	followed atomic.Pointer[followed] // what ranks say
+	tracked atomic.Pointer[trackedKeys] // what ranks say
 
 	flushed, droppedSink, sinkErrors atomic.Uint64
 	pending                          atomic.Int64
@@ -96,17 +96,17 @@ func New(cfg Config) *Tally {
 	}
 	cfg = cfg.withDefaults()
 	t := &Tally{
-		cfg:   cfg,
-		seed:  maphash.MakeSeed(),
-		lanes: newLanes(min(runtime.GOMAXPROCS(0), maxLanes)),
-		turn:  make(chan struct{}, 1),
-		ranks: newRanks(cfg.Clients, cfg.Flush),
+		cfg:        cfg,
+		seed:       maphash.MakeSeed(),
+		coreShards: newCoreShards(min(runtime.GOMAXPROCS(0), maxCoreShards)),
+		flushing:   make(chan struct{}, 1),
+		scores:     newKeyScores(cfg.TrackClients, cfg.Flush),
 	}
-	t.room = room{maxKeys: int64(cfg.MaxKeys), maxBytes: int64(cfg.MaxBytes), maxCrowds: int64(2 * cfg.Clients * len(t.lanes))}
-	t.followed.Store(new(followed))
+	t.budget = budget{maxKeys: int64(cfg.MaxKeys), maxBytes: int64(cfg.MaxBytes), maxSketches: int64(2 * cfg.TrackClients * len(t.coreShards))}
+	t.tracked.Store(new(trackedKeys))
 	var next atomic.Uint32
-	t.mine.New = func() any { return &t.lanes[int(next.Add(1))%len(t.lanes)] }
-	t.turn <- struct{}{}
+	t.lastUsed.New = func() any { return &t.coreShards[int(next.Add(1))%len(t.coreShards)] }
+	t.flushing <- struct{}{}
 	return t
 }
 
@@ -115,42 +115,42 @@ func New(cfg Config) *Tally {
 // adds nothing. BenchmarkAdd: 27 ns for a known key; two cores do twice as
 // much as one, on one key as on many.
 func (t *Tally) Add(key []byte, second, n int64) {
-	t.add(key, second, n, source{})
+	t.add(key, second, n, requester{})
 }
 
 // AddFrom is Add for requests of one client, which is looked at where the key
-// is among the heaviest (see Config.Clients). It may be the unknown client.
+// is among the heaviest (see Config.TrackClients). It may be the unknown client.
 func (t *Tally) AddFrom(key []byte, second, n int64, client hottype.Client) {
-	t.add(key, second, n, source{client: client})
+	t.add(key, second, n, requester{client: client})
 }
 
-// AddCount is Add for what somebody else has summed. Its crowd, if it has one,
+// AddCount is Add for what somebody else has summed. Its client sketch, if it has one,
 // is merged; nothing of c is kept.
 func (t *Tally) AddCount(c hottype.Count) {
 	var buf [256]byte
-	t.add(append(buf[:0], c.Key...), c.Second, c.N, source{crowd: c.Crowd})
+	t.add(append(buf[:0], c.Key...), c.Second, c.N, requester{sketch: c.Clients})
 }
 
-func (t *Tally) add(key []byte, second, n int64, from source) {
+func (t *Tally) add(key []byte, second, n int64, from requester) {
 	if n <= 0 {
 		return
 	}
 	h := maphash.Bytes(t.seed, key)
-	l := t.mine.Get().(*lane)
+	l := t.lastUsed.Get().(*coreShards)
 	s := l.shard(h)
 	if !s.mu.TryLock() {
-		// Two cores share this lane by accident: one of them moves on.
+		// Two cores share these shards by accident: one of them moves on.
 		l = l.next
 		s = l.shard(h)
 		s.mu.Lock()
 	}
-	at := s.cur.add(&t.room, h, key, second, n)
+	at := s.cur.add(&t.budget, h, key, second, n)
 	if at != nil {
 		s.added += uint64(n)
-		t.see(s, at, n, from)
+		t.addClient(s, at, n, from)
 	}
 	s.mu.Unlock()
-	t.mine.Put(l)
+	t.lastUsed.Put(l)
 	if at == nil {
 		t.addFull(l, pair{h, key, second}, n, from)
 	}
@@ -164,15 +164,15 @@ type pair struct {
 }
 
 // addFull is what add does when there is no room: the pair counts where
-// another lane knows it, and is dropped where none does.
-func (t *Tally) addFull(full *lane, p pair, n int64, from source) {
+// another core's shards know it, and is dropped where none does.
+func (t *Tally) addFull(full *coreShards, p pair, n int64, from requester) {
 	for l := full.next; l != full; l = l.next {
 		s := l.shard(p.hash)
 		s.mu.Lock()
 		at := s.cur.addKnown(p.hash, p.key, p.second, n)
 		if at != nil {
 			s.added += uint64(n)
-			t.see(s, at, n, from)
+			t.addClient(s, at, n, from)
 		}
 		s.mu.Unlock()
 		if at != nil {

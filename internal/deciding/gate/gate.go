@@ -64,8 +64,8 @@ type Config struct {
 	Rules *rules.Set
 	// Overrides are the live ones; those written in Rules are added below.
 	Overrides []rules.Override
-	// Hot is the mirror of the hot set; nil means that no key is ever hot.
-	Hot *hotset.Mirror
+	// Hot is the replica of the hot set; nil means that no key is ever hot.
+	Hot *hotset.Replica
 	// Local keeps limits of scope instance, and judges for Shared when it
 	// fails; nil means a limit.Memory of default size.
 	Local limit.Store
@@ -94,7 +94,7 @@ type Config struct {
 
 // Gate decides. It may be used by any number of goroutines.
 type Gate struct {
-	hot      *hotset.Mirror
+	hot      *hotset.Replica
 	local    limit.Store
 	refund   Refunder // nil: Local cannot
 	shared   *shared  // nil: none
@@ -119,7 +119,7 @@ func New(cfg Config) *Gate {
 		instance: cfg.Instance, coldKeys: cfg.ColdKeys, over: cfg.Overrides,
 	}
 	if g.hot == nil {
-		g.hot = new(hotset.Mirror)
+		g.hot = new(hotset.Replica)
 	}
 	if g.local == nil {
 		g.local = limit.NewMemory(limit.MemoryConfig{})

@@ -32,7 +32,7 @@ func parse(t rapid.TB, yaml string) *rules.Set {
 // bundle is a gate with a hand on everything it looks at.
 type bundle struct {
 	*gate.Gate
-	mirror        *hotset.Mirror
+	mirror        *hotset.Replica
 	local, shared *limit.Memory
 	version       uint64
 	now           time.Time
@@ -46,7 +46,7 @@ func build(t testing.TB, yaml string, cfg gate.Config) *bundle {
 
 func assemble(set *rules.Set, cfg gate.Config) *bundle {
 	b := &bundle{
-		mirror: new(hotset.Mirror), now: start(),
+		mirror: new(hotset.Replica), now: start(),
 		local: limit.NewMemory(limit.MemoryConfig{}), shared: limit.NewMemory(limit.MemoryConfig{}),
 	}
 	cfg.Rules, cfg.Hot, cfg.Local = set, b.mirror, b.local

@@ -21,7 +21,7 @@ const spaceHot = "hot"
 // for its denials. It is memoised in the hot entry, or for a cold key in the
 // override's mark.
 type holding struct {
-	of     *state       // by which it was found; a mirror may serve several gates
+	of     *state       // by which it was found; a replica may serve several gates
 	action rules.Action // "" where the rule's own limit applies, if any
 	rule   string       // ID of the override, or name of the rule
 	until  time.Time    // when it has to be found out again; zero: never

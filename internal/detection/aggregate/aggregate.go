@@ -32,7 +32,7 @@ type Aggregator struct {
 	alarm   alarm
 	rules   atomic.Pointer[rules.Set]
 	log     *changeLog // of judge, and of Run after it
-	sight   *sight
+	sight   *sourceMonitor
 
 	detector *detect.Detector // safe for all
 
@@ -51,9 +51,9 @@ func New(cfg Config) *Aggregator {
 		out:     newOutbox(cfg),
 		crossed: make(chan struct{}, 1),
 		alarm:   alarm{log: cfg.Log, on: make(map[string]bool)},
-		sight:   newSight(cfg),
+		sight:   newSourceMonitor(cfg),
 		detector: detect.New(cfg.Rules, detect.Options{
-			Counters: cfg.Counters, Lanes: cfg.Lanes, MaxRate: cfg.MaxRate,
+			Counters: cfg.Counters, Shards: cfg.Shards, MaxRate: cfg.MaxRate,
 			Lateness: cfg.Lateness, Future: cfg.Future, HotTTL: cfg.HotTTL,
 			NoClients: cfg.NoClients,
 		}),
@@ -107,8 +107,8 @@ func (a *Aggregator) Forget(which func(hottype.Key) bool) {
 }
 
 // ForgetPast drops what keys used to have, because others may have come; see
-// detect.Detector.ForgetPast.
-func (a *Aggregator) ForgetPast() { a.detector.ForgetPast() }
+// detect.Detector.ForgetBaselines.
+func (a *Aggregator) ForgetPast() { a.detector.ForgetBaselines() }
 
 // Run judges and publishes until ctx ends, and returns nil after the last
 // attempt to publish: what can fail on the way is counted and retried.
@@ -159,12 +159,12 @@ func (a *Aggregator) tell(changes []detect.Change) {
 // tick judges once.
 func (a *Aggregator) tick() (hottype.HotSet, []detect.Change) {
 	now := a.cfg.Now()
-	v := a.sight.look(now, len(a.Hot()))
+	v := a.sight.check(now, len(a.Hot()))
 	if v.unsure {
 		a.detector.Unsure(now)
 	}
 	if v.back { // what was not counted would look like a low past
-		a.detector.ForgetPast()
+		a.detector.ForgetBaselines()
 	}
 	set, changes := a.detector.Tick(now)
 	set.Blind = v.blind

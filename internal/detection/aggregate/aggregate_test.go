@@ -40,7 +40,7 @@ func TestCrossingIsPublishedAtOnce(t *testing.T) {
 // entries live for a short time only, and goes when the traffic has ended.
 func TestHotKeysDoNotExpireWhileHot(t *testing.T) {
 	t.Parallel()
-	var m hotset.Mirror
+	var m hotset.Replica
 	cfg := Config{Publish: hotset.Publisher(&m, "local"), HotTTL: 400 * time.Millisecond}
 	bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
 		hot := func() bool { return m.Lookup([]byte("topic?id=1"), time.Now()) != nil }

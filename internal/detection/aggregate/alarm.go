@@ -17,7 +17,7 @@ type alarm struct {
 	raised atomic.Uint64
 }
 
-// look judges the errors, once a second.
+// check judges the errors, once a second.
 func (a *alarm) look(now time.Time, errors func() []detect.RuleError) {
 	if since := now.Sub(a.looked); since >= 0 && since < time.Second {
 		return

@@ -32,9 +32,9 @@ type Config struct {
 	// HotTTL is for how long a set vouches for its keys; default 5 s. Readers that
 	// hear nothing more keep them for longer, as they are told to.
 	HotTTL time.Duration
-	// Counters, Lanes, MaxRate, Lateness, Future and NoClients are those of
+	// Counters, Shards, MaxRate, Lateness, Future and NoClients are those of
 	// detect.Options.
-	Counters, Lanes  int
+	Counters, Shards int
 	MaxRate          float64
 	Lateness, Future time.Duration
 	NoClients        bool

@@ -1,7 +1,7 @@
 // Package aggregate runs a detector for as long as a process lives: counts
 // come in from any goroutine, hot sets go out to a [Publisher].
 //
-//	sources ──Send──> detector (keys in lanes, a lock each)
+//	sources ──Send──> detector (keys in shards, a lock each)
 //	                     │ every Tick, and at once when a key crosses
 //	                     ▼
 //	              judging loop (1) ──OnChange──> events      Hot(), Changes()

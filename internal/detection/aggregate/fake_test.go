@@ -69,7 +69,7 @@ func (r *recorder) attempts() []time.Time {
 func rulesOf(rate float64) *rules.Set {
 	return &rules.Set{Rules: []*rules.Rule{{
 		Name: "topic",
-		Hot:  rules.Heat{Rate: rate, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7},
+		Hot:  rules.HotCriteria{Rate: rate, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7},
 	}}}
 }
 

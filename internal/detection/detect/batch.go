@@ -7,8 +7,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// batchSize is how many counts are sorted into lanes at a time, and so how long
-// a lane is held at most.
+// batchSize is how many counts are sorted into shards at a time, and so how long
+// a shard is held at most.
 const batchSize = 256
 
 // batch is the scratch of one AddAll.
@@ -16,8 +16,8 @@ type batch struct {
 	rule [batchSize]int32
 	hash [batchSize]uint64
 	warm [together]uint64 // the hashes of a group
-	// lanes are the counts of each lane, by their position.
-	lanes   [][]int32
+	// shards are the counts of each shard, by their position.
+	shards  [][]int32
 	present []int // the rules that there are
 
 	routes *routes
@@ -26,17 +26,17 @@ type batch struct {
 	resource string
 	last     int
 
-	found   []run
+	found   []requestRun
 	fetched byte // keeps the compiler from leaving out what only fetches
 }
 
 // reset begins another batch. It lets go of what senders own.
 func (b *batch) reset(r *routes, lanes, counts int) {
-	for len(b.lanes) < lanes {
-		b.lanes = append(b.lanes, make([]int32, 0, batchSize))
+	for len(b.shards) < lanes {
+		b.shards = append(b.shards, make([]int32, 0, batchSize))
 	}
-	for i := range b.lanes {
-		b.lanes[i] = b.lanes[i][:0]
+	for i := range b.shards {
+		b.shards[i] = b.shards[i][:0]
 	}
 	for i := range b.rule[:counts] {
 		b.rule[i] = -1
@@ -55,19 +55,19 @@ func (b *batch) fetch(counts []hottype.Count) {
 	}
 }
 
-// put notes the rule and the lane of the i-th count.
+// put notes the rule and the shard of the i-th count.
 func (b *batch) put(rule, lane, i int) {
 	b.rule[i] = int32(rule)
-	b.lanes[lane] = append(b.lanes[lane], int32(i))
+	b.shards[lane] = append(b.shards[lane], int32(i))
 	if n := len(b.present); n > 0 && b.present[n-1] == rule || slices.Contains(b.present, rule) {
 		return
 	}
 	b.present = append(b.present, rule)
 }
 
-func (b *batch) of(lane int) []int32 { return b.lanes[lane] }
+func (b *batch) of(lane int) []int32 { return b.shards[lane] }
 
-// group is the first counts of a lane, of one rule, that are fetched together.
+// group is the first counts of a shard, of one rule, that are fetched together.
 // Their hashes are in warm.
 func (b *batch) group(mine []int32) []int32 {
 	rule := b.rule[mine[0]]
@@ -95,7 +95,7 @@ func (b *batch) find(key hottype.Key) int {
 
 // runs are the counts of a rule, joined where the same resource and second
 // follow each other. They are valid until the next call.
-func (b *batch) runs(rule int, tr *traffic, counts []hottype.Count) []run {
+func (b *batch) runs(rule int, tr *traffic, counts []hottype.Count) []requestRun {
 	b.found = b.found[:0]
 	for i := range counts {
 		c := &counts[i]
@@ -107,7 +107,7 @@ func (b *batch) runs(rule int, tr *traffic, counts []hottype.Count) []run {
 			b.found[k].n += min(c.N, maxRun)
 			continue
 		}
-		b.found = append(b.found, run{resource, c.Second, min(c.N, maxRun)})
+		b.found = append(b.found, requestRun{resource, c.Second, min(c.N, maxRun)})
 	}
 	return b.found
 }

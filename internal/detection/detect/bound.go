@@ -28,11 +28,11 @@ func (d *Detector) Errors() []RuleError {
 	d.rules.RLock()
 	defer d.rules.RUnlock()
 	errs := make([]RuleError, len(d.traffic))
-	for _, l := range d.lanes {
+	for _, l := range d.shards {
 		l.mu.Lock()
-		for i, h := range l.heats {
+		for i, h := range l.states {
 			e := &errs[i]
-			e.Rule, e.Threshold, e.Error = h.terms.rule.Name, h.terms.least, max(e.Error, h.counts.Error())
+			e.Rule, e.Threshold, e.Error = h.compiled.rule.Name, h.compiled.least, max(e.Error, h.counts.Error())
 			if e.Threshold != never {
 				e.Ratio = float64(e.Error) / float64(e.Threshold)
 			}
@@ -58,7 +58,7 @@ func Check(set *rules.Set, o Options) error {
 		if rate == 0 {
 			rate = o.MaxRate
 		}
-		t := newTerms(r)
+		t := compileRule(r)
 		worst := t.worst(rate, o)
 		if t.least == never || 2*worst < float64(t.least) {
 			continue
@@ -73,11 +73,11 @@ func Check(set *rules.Set, o Options) error {
 // spread is 2.2 times the seconds that share the counters: see package window
 // for why no second loses more than that many times its requests divided by all
 // counters.
-func (t *terms) spread(o Options) float64 { return 2.2 * float64(t.window+seconds(o.Future)) }
+func (t *compiledRule) spread(o Options) float64 { return 2.2 * float64(t.window+seconds(o.Future)) }
 
 // worst is the greatest error at a rate, whatever the keys are. Counters for
 // every request of the ring make none.
-func (t *terms) worst(rate float64, o Options) float64 {
+func (t *compiledRule) worst(rate float64, o Options) float64 {
 	all := rate * float64(t.window+seconds(o.Future))
 	if all <= float64(o.Counters) {
 		return 0
@@ -86,7 +86,7 @@ func (t *terms) worst(rate float64, o Options) float64 {
 }
 
 // mend says what to set.
-func (t *terms) mend(rate float64, o Options) string {
+func (t *compiledRule) mend(rate float64, o Options) string {
 	if enough := t.enough(rate, o); enough <= MaxCounters {
 		return fmt.Sprintf("detect.counters to %d or more, or a higher threshold", enough)
 	}
@@ -94,7 +94,7 @@ func (t *terms) mend(rate float64, o Options) string {
 }
 
 // enough is how many counters keep the error under half of the threshold.
-func (t *terms) enough(rate float64, o Options) int64 {
+func (t *compiledRule) enough(rate float64, o Options) int64 {
 	exact := rate * float64(t.window+seconds(o.Future))
 	bounded := 2*t.spread(o)*rate*float64(t.window)/float64(t.least) + 1
 	return int64(math.Ceil(min(exact, bounded)))

@@ -15,11 +15,11 @@ type candidate struct {
 	hash  uint64
 	watch int // its number in the window
 
-	heats
+	hysteresis
 	since time.Time // when it became hot
 	peak  float64   // greatest rate since, requests per second
 
-	standing standing
+	loop loopState
 
 	seen  bool // a Tick has seen it since it became hot
 	shown bool // in the hot set of the last Tick
@@ -28,42 +28,42 @@ type candidate struct {
 
 // totalOf is how many requests the resource of c has in the window. For a rule
 // of one resource it is asked for once in each look at all candidates.
-func (h *heat) totalOf(c *candidate) int64 {
+func (h *ruleState) totalOf(c *candidate) int64 {
 	if h.traffic.many || h.total < 0 {
 		h.total = h.traffic.total(h.second, h.traffic.resource(c.key))
 	}
 	return h.total
 }
 
-// needs are the counts at which c is hot.
-func (h *heat) needs(c *candidate) [criteria]marks {
+// thresholds are the counts at which c is hot.
+func (h *ruleState) thresholds(c *candidate) [criteria]thresholds {
 	var total int64
-	if h.terms.rule.Hot.Share > 0 {
+	if h.compiled.rule.Hot.Share > 0 {
 		total = h.totalOf(c)
 	}
-	return h.terms.needs(total, h.past.of(c.hash, string(c.key), h.terms.window))
+	return h.compiled.criteriaThresholds(total, h.baseline.of(c.hash, string(c.key), h.compiled.window))
 }
 
-// rise lists the key at a place of the window, whose count has reached the limit
+// reached lists the key at a place of the window, whose count has reached the limit
 // or its mark, and reports whether that made it hot.
-func (h *heat) rise(place int, now time.Time) bool {
+func (h *ruleState) reached(place int, now time.Time) bool {
 	h.total = -1
 	id := h.counts.WatchOf(place)
 	if id < 0 {
-		if h.listed >= h.terms.listed() {
+		if h.listed >= h.compiled.listed() {
 			h.prune()
 		}
-		id = h.counts.Watch(place, h.terms.mark())
+		id = h.counts.Watch(place, h.compiled.rateThreshold())
 		key := hottype.Key(h.counts.Key(place))
 		h.list(&candidate{key: key, hash: h.counts.Hash(place), watch: id})
 	} else {
 		h.counts.Mark(id, -1)
 	}
-	return h.note(h.candidates[id], now)
+	return h.evaluate(h.candidates[id], now)
 }
 
 // list enters a candidate.
-func (h *heat) list(c *candidate) {
+func (h *ruleState) list(c *candidate) {
 	for len(h.candidates) <= c.watch {
 		h.candidates = append(h.candidates, nil)
 	}
@@ -72,19 +72,19 @@ func (h *heat) list(c *candidate) {
 }
 
 // unlist ends a candidate.
-func (h *heat) unlist(c *candidate) {
+func (h *ruleState) unlist(c *candidate) {
 	h.counts.Unwatch(c.watch)
 	h.candidates[c.watch] = nil
 	h.listed--
 	c.gone = true
 }
 
-// note weighs what a candidate has now, and reports whether it became hot.
-func (h *heat) note(c *candidate, now time.Time) bool {
+// evaluate weighs what a candidate has now, and reports whether it became hot.
+func (h *ruleState) evaluate(c *candidate, now time.Time) bool {
 	sum := h.counts.SumOf(c.watch)
-	needs := h.needs(c)
+	needs := h.thresholds(c)
 	was := c.any()
-	c.weigh(&needs, sum, now)
+	c.update(&needs, sum, now)
 	if !was && c.any() {
 		c.since, c.peak, c.seen = now, 0, false
 	}
@@ -95,7 +95,7 @@ func (h *heat) note(c *candidate, now time.Time) bool {
 // prune drops the lightest candidates that are not shown, when a rule with a
 // low threshold has very many. Keys have to be heavier than these to be listed,
 // until the next second.
-func (h *heat) prune() {
+func (h *ruleState) prune() {
 	type weight struct {
 		sum int64
 		c   *candidate
@@ -109,9 +109,9 @@ func (h *heat) prune() {
 	slices.SortFunc(others, func(a, b weight) int {
 		return cmp.Or(cmp.Compare(b.sum, a.sum), cmp.Compare(a.c.key, b.c.key))
 	})
-	stay := max(0, h.terms.maxHot+32-(h.listed-len(others)))
+	stay := max(0, h.compiled.maxHot+32-(h.listed-len(others)))
 	if stay < len(others) {
-		h.counts.SetLimit(max(h.terms.least, others[stay].sum+1))
+		h.counts.SetLimit(max(h.compiled.least, others[stay].sum+1))
 	}
 	for _, o := range others[min(stay, len(others)):] {
 		h.unlist(o.c)

@@ -9,7 +9,7 @@ import (
 )
 
 // A clock that jumps ahead and back, or stands a while, makes nothing hot and
-// loses no more than the counts of the wrong time; all lanes see it once.
+// loses no more than the counts of the wrong time; all shards see it once.
 func TestClockStepsInManyLanes(t *testing.T) {
 	t.Parallel()
 	for name, jumps := range map[string][]float64{
@@ -17,7 +17,7 @@ func TestClockStepsInManyLanes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := New(set(topic(0), catchAll()), Options{Lanes: 8})
+			d := New(set(topic(0), catchAll()), Options{Shards: 8})
 			var now float64
 			for _, now = range jumps {
 				var batch []hottype.Count

@@ -12,7 +12,7 @@ import (
 
 // shared is hot from half of the traffic on and 10 in 5 s, or by 100 in 5 s.
 func shared() *rules.Rule {
-	return &rules.Rule{Name: "topic", Hot: rules.Heat{
+	return &rules.Rule{Name: "topic", Hot: rules.HotCriteria{
 		Rate: 20, Share: 0.5, MinRate: 2, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7,
 	}}
 }
@@ -78,7 +78,7 @@ func TestShareInTheCatchAll(t *testing.T) {
 	t.Parallel()
 	r := shared()
 	r.Name = "*"
-	d := New(set(r), Options{Lanes: 4})
+	d := New(set(r), Options{Shards: 4})
 	d.AddAll(at(0), []hottype.Count{
 		count("/a?x=1", 0, 20), count("/a?x=2", 0, 30), count("/b?x=1", 0, 12), count("/c", 0, 9), count("/d?x=1", 0, 90), count("/d?x=2", 0, 95),
 	})
@@ -90,7 +90,7 @@ func TestShareInTheCatchAll(t *testing.T) {
 
 // surging is hot from three times its past on, and 5 a second.
 func surging() *rules.Rule {
-	return &rules.Rule{Name: "topic", Hot: rules.Heat{
+	return &rules.Rule{Name: "topic", Hot: rules.HotCriteria{
 		Surge: 3, MinRate: 5, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7,
 	}}
 }
@@ -170,7 +170,7 @@ func TestRateIsSteadyWithinASecond(t *testing.T) {
 func TestCheckRefusesTooFewCounters(t *testing.T) {
 	t.Parallel()
 	heat := func(rate, most float64, window int) *rules.Rule {
-		return &rules.Rule{Name: "topic", Hot: rules.Heat{Rate: rate, MaxRate: most, Window: time.Duration(window) * time.Second}}
+		return &rules.Rule{Name: "topic", Hot: rules.HotCriteria{Rate: rate, MaxRate: most, Window: time.Duration(window) * time.Second}}
 	}
 	for _, test := range []struct {
 		rule *rules.Rule
@@ -200,7 +200,7 @@ func TestCheckRefusesTooFewCounters(t *testing.T) {
 func TestMarksAreRoundedOnce(t *testing.T) {
 	t.Parallel()
 	const key, other = hottype.Key("topic?id=1"), hottype.Key("topic?id=2")
-	for name, h := range map[string]rules.Heat{
+	for name, h := range map[string]rules.HotCriteria{
 		"rate":     {Rate: 0.5},
 		"share":    {Share: 0.5, MinRate: 0.1},
 		"min rate": {Share: 0.01, MinRate: 0.5},

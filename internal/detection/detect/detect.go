@@ -12,18 +12,18 @@ import (
 )
 
 // Detector judges heat. Add and AddAll may be called by any number of
-// goroutines, beside all other methods; each of them holds one lane at a time,
+// goroutines, beside all other methods; each of them holds one shard at a time,
 // for as long as its counts take. The other methods wait for each other.
 type Detector struct {
 	opts Options
 	seed maphash.Seed // own, so that nobody can aim at a place in a table
 
 	// rules guards what only SetRules changes: routes, traffic, and which heats
-	// the lanes have. Everybody else holds it for reading.
+	// the shards have. Everybody else holds it for reading.
 	rules   sync.RWMutex
 	routes  *routes
 	traffic []*traffic // in the order of the rules
-	lanes   []*lane
+	shards  []*shard
 	span    int64 // how many seconds any count can matter for
 
 	batches sync.Pool // of *batch
@@ -42,8 +42,8 @@ type Detector struct {
 func New(set *rules.Set, o Options) *Detector {
 	d := &Detector{opts: o.withDefaults(), seed: maphash.MakeSeed(), routes: &routes{}}
 	d.batches.New = func() any { return new(batch) }
-	for range d.opts.Lanes {
-		d.lanes = append(d.lanes, &lane{d: d, budget: &budget{free: max(d.opts.MaxCrowds/d.opts.Lanes, 1)}})
+	for range d.opts.Shards {
+		d.shards = append(d.shards, &shard{d: d, budget: &sketchBudget{free: max(d.opts.MaxSketches/d.opts.Shards, 1)}})
 	}
 	d.SetRules(set)
 	return d
@@ -60,16 +60,16 @@ func (d *Detector) Add(now time.Time, c hottype.Count) (crossed bool) {
 		return false
 	}
 	tr := d.traffic[rule]
-	tr.add(now.Unix(), []run{{tr.resource(c.Key), c.Second, min(c.N, maxRun)}})
+	tr.add(now.Unix(), []requestRun{{tr.resource(c.Key), c.Second, min(c.N, maxRun)}})
 	hash := maphash.String(d.seed, string(c.Key))
-	l := d.lanes[d.laneOf(hash)]
+	l := d.shards[d.shardOf(hash)]
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.add(l.advance(now), &c, l.heats[rule], hash)
+	return l.add(l.advance(now), &c, l.states[rule], hash)
 }
 
-// laneOf is the lane of a hash.
-func (d *Detector) laneOf(hash uint64) int { return int(hash >> 32 & uint64(len(d.lanes)-1)) }
+// shardOf is the shard of a hash.
+func (d *Detector) shardOf(hash uint64) int { return int(hash >> 32 & uint64(len(d.shards)-1)) }
 
 // AddAll places counts. It reports true exactly when one of them made a key hot
 // that was not hot (nor cooling) before: the caller should Tick at once and
@@ -82,7 +82,7 @@ func (d *Detector) AddAll(now time.Time, counts []hottype.Count) (crossed bool) 
 	for part := range slices.Chunk(counts, batchSize) {
 		d.route(part, b)
 		d.countTraffic(now.Unix(), part, b)
-		for i, l := range d.lanes {
+		for i, l := range d.shards {
 			if mine := b.of(i); len(mine) > 0 {
 				crossed = l.addAll(now, part, b, mine) || crossed
 			}
@@ -105,9 +105,9 @@ func (d *Detector) hear(now time.Time) time.Time {
 	return time.Unix(0, heard).In(now.Location())
 }
 
-// route finds the rule, the hash and the lane of each count.
+// route finds the rule, the hash and the shard of each count.
 func (d *Detector) route(counts []hottype.Count, b *batch) {
-	b.reset(d.routes, len(d.lanes), len(counts))
+	b.reset(d.routes, len(d.shards), len(counts))
 	for i := range counts {
 		if i%together == 0 {
 			b.fetch(counts[i:min(i+together, len(counts))])
@@ -120,7 +120,7 @@ func (d *Detector) route(counts []hottype.Count, b *batch) {
 		}
 		hash := maphash.String(d.seed, string(key))
 		b.hash[i] = hash
-		b.put(rule, d.laneOf(hash), i)
+		b.put(rule, d.shardOf(hash), i)
 	}
 }
 
@@ -145,14 +145,14 @@ func (d *Detector) Over(s int64) []hottype.Key {
 		d.hear(time.Unix(s, 0))
 	}
 	var over []hottype.Key
-	for _, l := range d.lanes {
+	for _, l := range d.shards {
 		over = append(over, l.over(s)...)
 	}
 	slices.Sort(over)
 	return over
 }
 
-func (l *lane) over(s int64) (over []hottype.Key) {
+func (l *shard) over(s int64) (over []hottype.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.now.IsZero() || s > l.second {
@@ -161,17 +161,17 @@ func (l *lane) over(s int64) (over []hottype.Key) {
 	if s < l.second {
 		return nil
 	}
-	for i, h := range l.heats {
+	for i, h := range l.states {
 		if h.full { // there are more than are listed
 			h.counts.Each(func(place int, sum int64) {
-				if key := hottype.Key(h.counts.Key(place)); sum >= h.terms.rate.hot && l.d.routes.of(key) == i {
+				if key := hottype.Key(h.counts.Key(place)); sum >= h.compiled.rate.hot && l.d.routes.of(key) == i {
 					over = append(over, key)
 				}
 			})
 			continue
 		}
 		for _, c := range h.candidates {
-			if c != nil && h.counts.SumOf(c.watch) >= h.terms.rate.hot {
+			if c != nil && h.counts.SumOf(c.watch) >= h.compiled.rate.hot {
 				over = append(over, c.key)
 			}
 		}
@@ -186,7 +186,7 @@ func (d *Detector) Stats() Stats {
 	d.judging.Unlock()
 	d.rules.RLock()
 	defer d.rules.RUnlock()
-	for _, l := range d.lanes {
+	for _, l := range d.shards {
 		l.count(&st)
 	}
 	for _, tr := range d.traffic {

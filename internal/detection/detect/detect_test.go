@@ -20,11 +20,11 @@ func at(seconds float64) time.Time {
 
 // topic is hot at 10 in 5 s, cools under 7, for 3 s.
 func topic(maxHot int) *rules.Rule {
-	return &rules.Rule{Name: "topic", Hot: rules.Heat{Rate: 2, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7, MaxHot: maxHot}}
+	return &rules.Rule{Name: "topic", Hot: rules.HotCriteria{Rate: 2, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7, MaxHot: maxHot}}
 }
 
 func catchAll() *rules.Rule {
-	return &rules.Rule{Name: "*", Hot: rules.Heat{Rate: 1, Window: time.Second, ReleaseRatio: 0.7}}
+	return &rules.Rule{Name: "*", Hot: rules.HotCriteria{Rate: 1, Window: time.Second, ReleaseRatio: 0.7}}
 }
 
 func set(r ...*rules.Rule) *rules.Set { return &rules.Set{Rules: r} }

@@ -1,15 +1,15 @@
 // Package detect judges which keys are hot right now: counts and a clock go
 // in, the hot set and its changes come out.
 //
-//	AddAll ──> rule, hash ──> lane (a lock each) ──> window of the rule ─┐ crossed
-//	               └──> traffic of the resource           past, crowds   v
+//	AddAll ──> rule, hash ──> shard (a lock each) ──> window of the rule ─┐ crossed
+//	               └──> traffic of the resource           baseline, clients    v
 //	Tick ────────────────────────────────────────────> candidates ──> hot set
 //
 // A key is listed as a candidate from the moment its count over its rule's
 // window (the seconds now-window+1 … now) reaches the least that any criterion
 // of the rule asks for. It is hot when its count reaches the rule's rate, or its
 // share of the resource's traffic, or so many times its own past; and until it
-// has been below the cooling mark of each that made it so, for Cool without a
+// has been below the release threshold of each that made it so, for Cool without a
 // break. The hot set is the hot keys; where a rule has MaxHot, the heaviest of
 // them; and without those that a few clients ask for in a loop, where it has
 // MinClients.
@@ -30,12 +30,12 @@
 // second that left last counts by the part of it that would still be in. The
 // thresholds go by whole seconds.
 //
-// # Lanes
+// # Shards
 //
-// A key belongs to one lane, by its hash, and a lane has a lock, a window for
+// A key belongs to one shard, by its hash, and a shard has a lock, a window for
 // each rule, and its own candidates: goroutines that add wait for each other for
-// one batch at most, nothing has to be merged, and a Tick holds one lane at a
-// time, for as long as its candidates take. The window of a lane has its part of
+// one batch at most, nothing has to be merged, and a Tick holds one shard at a
+// time, for as long as its candidates take. The window of a shard has its part of
 // the rule's counters.
 //
 // # Time
@@ -57,7 +57,7 @@
 // # Bounds
 //
 // Each rule has Options.Counters, of about 200 bytes, and as many for the past
-// where it has Surge and for the resources where it is the catch-all. A lane
+// where it has Surge and for the resources where it is the catch-all. A shard
 // lists 2 x MaxHot + 64 candidates of a rule; with a threshold so low that there
 // are more, the heaviest.
 //
@@ -66,8 +66,8 @@
 // and of the one that leaves is looked at once, and each candidate. Tick is one
 // look at each candidate.
 //
-// With one lane, and counters enough, the result depends on the calls and their
+// With one shard, and counters enough, the result depends on the calls and their
 // times only: not on map order, nor on the machine. Where counters are short it
-// depends on the hash's seed too, within the error. The room is pure: no clock,
+// depends on the hash's seed too, within the error. The package is pure: no clock,
 // no I/O.
 package detect

@@ -13,7 +13,7 @@ func (d *Detector) Due() (at time.Time, ok bool) {
 	defer d.judging.Unlock()
 	d.rules.RLock()
 	defer d.rules.RUnlock()
-	for _, l := range d.lanes {
+	for _, l := range d.shards {
 		if due, some := l.due(); some && (!ok || due.Before(at)) {
 			at, ok = due, true
 		}
@@ -21,22 +21,22 @@ func (d *Detector) Due() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// due is Due of one lane.
-func (l *lane) due() (at time.Time, ok bool) {
+// due is Due of one shard.
+func (l *shard) due() (at time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.gone) > 0 {
+	if len(l.left) > 0 {
 		return l.now, true
 	}
 	at = time.Unix(l.second+1, 0)
-	for _, h := range l.heats {
+	for _, h := range l.states {
 		if h.listed == 0 {
 			continue
 		}
 		ok = true
 		for _, c := range h.candidates {
 			if c != nil {
-				at = c.cooled(at, h.terms.rule.Hot.Cooldown)
+				at = c.cooled(at, h.compiled.rule.Hot.Cooldown)
 			}
 		}
 	}
@@ -51,8 +51,8 @@ func (c *candidate) cooled(before time.Time, cool time.Duration) time.Time {
 			before = end
 		}
 	}
-	if s := &c.standing; s.viral && !s.lone.IsZero() && s.lone.Add(cool).Before(before) {
-		return s.lone.Add(cool)
+	if s := &c.loop; s.viral && !s.loopSince.IsZero() && s.loopSince.Add(cool).Before(before) {
+		return s.loopSince.Add(cool)
 	}
 	return before
 }

@@ -14,7 +14,7 @@ import (
 func Example() {
 	d := detect.New(&rules.Set{Rules: []*rules.Rule{{
 		Name: "topic",
-		Hot:  rules.Heat{Rate: 100, Window: 5 * time.Second, Cooldown: 2 * time.Second, ReleaseRatio: 0.7},
+		Hot:  rules.HotCriteria{Rate: 100, Window: 5 * time.Second, Cooldown: 2 * time.Second, ReleaseRatio: 0.7},
 	}}}, detect.Options{})
 
 	perSecond := []int64{200, 300, 400, 0, 0, 0, 0, 0, 0, 0}

@@ -1,18 +1,18 @@
 package detect
 
-// ForgetPast drops what keys used to have, because keys have come whose past
+// ForgetBaselines drops what keys used to have, because keys have come whose past
 // nobody here knows: each of them would look like a surge. Rules with surge say
 // nothing by it until there is past enough again; what is hot by it only cools.
-func (d *Detector) ForgetPast() {
+func (d *Detector) ForgetBaselines() {
 	d.judging.Lock()
 	defer d.judging.Unlock()
 	d.rules.RLock()
 	defer d.rules.RUnlock()
-	for _, l := range d.lanes {
+	for _, l := range d.shards {
 		l.mu.Lock()
-		for _, h := range l.heats {
-			if h.past != nil {
-				h.past = newPast(h.terms, h.opts.perLane())
+		for _, h := range l.states {
+			if h.baseline != nil {
+				h.baseline = newBaseline(h.compiled, h.opts.perShard())
 			}
 		}
 		l.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 func TestForgottenKeysCoolAtRateZero(t *testing.T) {
 	t.Parallel()
 	set := &rules.Set{Rules: []*rules.Rule{{
-		Name: "topic", Hot: rules.Heat{Rate: 2, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7},
+		Name: "topic", Hot: rules.HotCriteria{Rate: 2, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7},
 	}}}
 	now := time.Unix(1000, 0)
 	d := detect.New(set, detect.Options{})
@@ -48,7 +48,7 @@ func TestForgottenKeysCoolAtRateZero(t *testing.T) {
 func TestKeysWithoutAPastAreNoSurge(t *testing.T) {
 	t.Parallel()
 	set := &rules.Set{Rules: []*rules.Rule{{
-		Name: "topic", Hot: rules.Heat{Surge: 5, MinRate: 20, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7},
+		Name: "topic", Hot: rules.HotCriteria{Surge: 5, MinRate: 20, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7},
 	}}}
 	for name, test := range map[string]struct{ told, hot bool }{"told": {true, false}, "not told": {false, true}} {
 		now := time.Unix(1000, 0)
@@ -63,7 +63,7 @@ func TestKeysWithoutAPastAreNoSurge(t *testing.T) {
 			second("topic?id=old")
 		}
 		if test.told {
-			d.ForgetPast()
+			d.ForgetBaselines()
 		}
 		for range 10 {
 			second("topic?id=old", "topic?id=new")

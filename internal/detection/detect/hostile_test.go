@@ -29,7 +29,7 @@ func TestNeedlesInAFlood(t *testing.T) {
 		t.Run(fmt.Sprint("from second ", from), func(t *testing.T) {
 			t.Parallel()
 			const counters = 1 << 14
-			d := New(set(busy()), Options{Counters: counters, Lanes: 4})
+			d := New(set(busy()), Options{Counters: counters, Shards: 4})
 			flood := 0
 			for s := range int64(10) {
 				for tenth := range 10 {
@@ -77,7 +77,7 @@ func TestNoFalseHotKeyAndNoneMissed(t *testing.T) {
 		rule := topic(0)
 		rule.Hot.Rate = rapid.SampledFrom([]float64{1, 4, 20}).Draw(t, "rate")
 		rule.Hot.Cooldown = 0
-		d := New(set(rule), Options{Counters: rapid.SampledFrom([]int{4, 20, 100}).Draw(t, "counters"), Lanes: rapid.SampledFrom([]int{1, 4}).Draw(t, "lanes")})
+		d := New(set(rule), Options{Counters: rapid.SampledFrom([]int{4, 20, 100}).Draw(t, "counters"), Shards: rapid.SampledFrom([]int{1, 4}).Draw(t, "lanes")})
 		m := &model{set: set(rule), opts: d.opts, counts: map[string]map[hottype.Key]map[int64]int64{}, cands: map[hottype.Key]*judged{}}
 		now := at(0)
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {
@@ -128,7 +128,7 @@ func TestCollidingKeysByAPublishedHash(t *testing.T) {
 			n++
 			d.Add(at(0), count(key, 0, 1))
 		}
-		counts := d.lanes[0].heats[0].counts
+		counts := d.shards[0].states[0].counts
 		counts.Each(func(place int, _ int64) { places[i][counts.Hash(place)&0xfff]++ })
 	}
 	for i, p := range places {

@@ -25,9 +25,9 @@ func who(i int) hottype.Client {
 // by is a count of requests by client.
 func by(key hottype.Key, second int64, n ...int64) hottype.Count {
 	c := count(key, second, 0)
-	c.Crowd = new(hottype.Crowd)
+	c.Clients = new(hottype.ClientSketch)
 	for i, m := range n {
-		clientsketch.Add(c.Crowd, who(i), m)
+		clientsketch.Add(c.Clients, who(i), m)
 		c.N += m
 	}
 	return c
@@ -143,12 +143,12 @@ func TestHotKeySaysItsClients(t *testing.T) {
 func TestCrowdsLeaveWithTheirSeconds(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int64{1, 5, 8, 60} {
-		cs := newCrowds(window, &budget{free: 10})
+		cs := newClientSketches(window, &sketchBudget{free: 10})
 		for s := range int64(100) {
 			c := by("k", s, 1)
-			c.Crowd = new(hottype.Crowd)
-			clientsketch.Add(c.Crowd, who(int(s)), 1)
-			cs.turn(1000 + s)
+			c.Clients = new(hottype.ClientSketch)
+			clientsketch.Add(c.Clients, who(int(s)), 1)
+			cs.advance(1000 + s)
 			cs.add(&c, true)
 			kept, _ := cs.of("k", 1000+s)
 			got := kept.Seen
@@ -157,7 +157,7 @@ func TestCrowdsLeaveWithTheirSeconds(t *testing.T) {
 				t.Fatalf("window %d: %d seen in second %d", window, got, s)
 			}
 		}
-		cs.turn(1100 + 2*window)
+		cs.advance(1100 + 2*window)
 		if c, _ := cs.of("k", 1100+2*window); c != nil || cs.budget.free != 10 {
 			t.Errorf("window %d: not forgotten, %+v", window, cs.budget)
 		}
@@ -166,7 +166,7 @@ func TestCrowdsLeaveWithTheirSeconds(t *testing.T) {
 
 func TestCrowdsAreBounded(t *testing.T) {
 	t.Parallel()
-	d := New(set(social(), catchAll()), Options{MaxCrowds: 3})
+	d := New(set(social(), catchAll()), Options{MaxSketches: 3})
 	for i := range 5 {
 		key := hottype.Key(fmt.Sprint("topic?id=", i))
 		d.Add(at(0), by(key, 0, 10)) // far from the threshold: nothing is kept
@@ -180,7 +180,7 @@ func TestCrowdsAreBounded(t *testing.T) {
 		t.Errorf("%d loops, %d hot: what nobody looked at is judged by its rate", len(s.Loops), len(s.Keys))
 	}
 	d.SetRules(set(catchAll()))
-	if st := d.Stats(); st.Crowds != 0 || d.lanes[0].budget.free != 3 {
+	if st := d.Stats(); st.Crowds != 0 || d.shards[0].budget.free != 3 {
 		t.Errorf("of a rule that is gone: %+v", st)
 	}
 }
@@ -203,7 +203,7 @@ func TestLoopsShownAreBounded(t *testing.T) {
 }
 
 func BenchmarkJudgeCrowd(b *testing.B) {
-	cs := newCrowds(5, &budget{free: 1})
+	cs := newClientSketches(5, &sketchBudget{free: 1})
 	for s := range int64(5) {
 		c := by("k", s, each(200)...)
 		cs.add(&c, true)

@@ -248,7 +248,7 @@ func (m *model) over(s int64) (over []hottype.Key) {
 func drawRules(t *rapid.T) *rules.Set {
 	set := &rules.Set{}
 	for _, name := range rapid.SampledFrom([][]string{{"a"}, {"a", "b"}, {"a", "*"}, {"a", "b", "*"}}).Draw(t, "rules") {
-		set.Rules = append(set.Rules, &rules.Rule{Name: name, Hot: rules.Heat{
+		set.Rules = append(set.Rules, &rules.Rule{Name: name, Hot: rules.HotCriteria{
 			Rate:         rapid.SampledFrom([]float64{2, 5, 7.5}).Draw(t, "rate"),
 			Window:       time.Duration(rapid.SampledFrom([]int{1, 3, 5, 15}).Draw(t, "window")) * time.Second,
 			Cooldown:     time.Duration(rapid.SampledFrom([]int{0, 1000, 2500, 6000}).Draw(t, "cool")) * time.Millisecond,

@@ -15,11 +15,11 @@ const (
 	DefaultLateness = 10 * time.Second
 	DefaultFuture   = hottype.MaxAhead
 	DefaultHotTTL   = 5 * time.Second
-	DefaultCrowds   = 4096
+	DefaultSketches = 4096
 )
 
-// maxLanes is how many lanes there are at most.
-const maxLanes = 64
+// maxShards is how many shards there are at most.
+const maxShards = 64
 
 // Options bound a Detector. The zero value has the defaults; what is negative
 // counts as not set.
@@ -33,10 +33,10 @@ type Options struct {
 	// most, where the rule does not say it itself (max_rate); 0: not stated.
 	// Only Check looks at it.
 	MaxRate float64
-	// Lanes is in how many parts, each with a lock of its own, keys are
+	// Shards is in how many parts, each with a lock of its own, keys are
 	// counted, so that so many goroutines can Add at the same time; 0 means 1.
 	// Rounded up to a power of two. The counters are shared out evenly.
-	Lanes int
+	Shards int
 	// Lateness is how old a count may be, by its second; 0 means 10 s. A rule
 	// never uses more of it than its window. Whole seconds, rounded up.
 	Lateness time.Duration
@@ -47,10 +47,10 @@ type Options struct {
 	// HotTTL is for how long a set vouches for its keys: Hot.Until = now + HotTTL;
 	// 0 means 5 s.
 	HotTTL time.Duration
-	// MaxCrowds caps the keys of which the clients are held, those near their
+	// MaxSketches caps the keys of which the clients are held, those near their
 	// threshold, over all rules; 0 means 4096. Each takes up to about 5 KB.
 	// What is beyond is counted, and judged by its rate alone.
-	MaxCrowds int
+	MaxSketches int
 	// NoClients says that where the counts come from nobody can say who asks
 	// (Graphite). Then min_clients holds nothing back. Otherwise requests of which
 	// nobody says who asked count as those of one client.
@@ -62,18 +62,18 @@ func (o Options) withDefaults() Options {
 		o.Counters = DefaultCounters
 	}
 	o.Counters = min(o.Counters, MaxCounters)
-	if o.MaxCrowds <= 0 {
-		o.MaxCrowds = DefaultCrowds
+	if o.MaxSketches <= 0 {
+		o.MaxSketches = DefaultSketches
 	}
-	o.Lanes = 1 << bits.Len(uint(min(max(o.Lanes, 1), maxLanes)-1))
+	o.Shards = 1 << bits.Len(uint(min(max(o.Shards, 1), maxShards)-1))
 	o.Lateness = orDefault(o.Lateness, DefaultLateness)
 	o.Future = orDefault(o.Future, DefaultFuture)
 	o.HotTTL = orDefault(o.HotTTL, DefaultHotTTL)
 	return o
 }
 
-// perLane is how many counters a lane has for one rule.
-func (o Options) perLane() int { return max(o.Counters/o.Lanes, 1) }
+// perShard is how many counters a shard has for one rule.
+func (o Options) perShard() int { return max(o.Counters/o.Shards, 1) }
 
 func orDefault(d, def time.Duration) time.Duration {
 	if d <= 0 {

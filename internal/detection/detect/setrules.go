@@ -18,7 +18,7 @@ func (d *Detector) SetRules(set *rules.Set) {
 	defer d.judging.Unlock()
 	d.rules.Lock()
 	defer d.rules.Unlock()
-	for _, l := range d.lanes {
+	for _, l := range d.shards {
 		if !l.now.IsZero() { // what was by now was so by the rules before
 			l.advance(time.Unix(0, d.heard.Load()))
 		}
@@ -26,35 +26,35 @@ func (d *Detector) SetRules(set *rules.Set) {
 	before, old := d.routes, d.traffic
 	d.routes, d.traffic = newRoutes(set), nil
 	d.span = seconds(d.opts.Future) + 1
-	all := make([]*terms, len(set.Rules))
+	all := make([]*compiledRule, len(set.Rules))
 	for i, r := range set.Rules {
-		all[i] = newTerms(r)
+		all[i] = compileRule(r)
 		d.span = max(d.span, seconds(d.opts.Future)+all[i].window)
 		d.traffic = append(d.traffic, d.keptTraffic(all[i], before, old))
 	}
-	for _, l := range d.lanes {
+	for _, l := range d.shards {
 		l.setRules(all, before)
 	}
 }
 
 // keptTraffic is the traffic of a rule, from before where its window is the same.
-func (d *Detector) keptTraffic(t *terms, before *routes, old []*traffic) *traffic {
+func (d *Detector) keptTraffic(t *compiledRule, before *routes, old []*traffic) *traffic {
 	if i, ok := before.byName[t.rule.Name]; ok && old[i].cfg.Window == t.window {
 		return old[i]
 	}
 	return newTraffic(t, d.opts, d.seed, time.Unix(0, d.heard.Load()).Unix())
 }
 
-// setRules changes the heats of a lane. The Detector has its new routes already.
-func (l *lane) setRules(all []*terms, before *routes) {
+// setRules changes the heats of a shard. The Detector has its new routes already.
+func (l *shard) setRules(all []*compiledRule, before *routes) {
 	now := time.Unix(l.second, 0)
-	old := l.heats
+	old := l.states
 	for _, h := range old {
-		h.fall(now) // by the rules before
+		h.recheck(now) // by the rules before
 	}
-	l.heats = nil
+	l.states = nil
 	for i, t := range all {
-		var h *heat
+		var h *ruleState
 		if k, ok := before.byName[t.rule.Name]; ok {
 			h, old[k] = old[k], nil
 			l.dropStrays(h, i)
@@ -66,34 +66,34 @@ func (l *lane) setRules(all []*terms, before *routes) {
 				}
 			}
 		} else {
-			h = newHeat(t, l.second, l.d.opts, l.budget)
+			h = newRuleState(t, l.second, l.d.opts, l.budget)
 			h.traffic = l.d.traffic[i]
 		}
-		l.heats = append(l.heats, h)
+		l.states = append(l.states, h)
 	}
 	for _, h := range old {
 		if h != nil {
 			l.dropStrays(h, -1)
-			h.crowds.clear()
+			h.clients.clear()
 		}
 	}
 }
 
 // change judges by other terms.
-func (h *heat) change(t *terms, second int64, owns func(hottype.Key) bool) {
+func (h *ruleState) change(t *compiledRule, second int64, owns func(hottype.Key) bool) {
 	now := time.Unix(second, 0)
-	if t.window != h.terms.window {
-		h.crowds.clear()
-		h.crowds = newCrowds(t.window, h.crowds.budget)
+	if t.window != h.compiled.window {
+		h.clients.clear()
+		h.clients = newClientSketches(t.window, h.clients.budget)
 		h.setTerms(t)
 		h.restart(second)
 		return
 	}
 	h.setTerms(t)
-	h.fall(now)
+	h.recheck(now)
 	for _, c := range h.candidates {
 		if c != nil && !c.any() {
-			h.counts.Mark(c.watch, t.mark())
+			h.counts.Mark(c.watch, t.rateThreshold())
 		}
 	}
 	h.relist(now, owns)
@@ -101,17 +101,17 @@ func (h *heat) change(t *terms, second int64, owns func(hottype.Key) bool) {
 
 // dropStrays takes from h the candidates that the rule at a position does not
 // judge any more.
-func (l *lane) dropStrays(h *heat, rule int) {
+func (l *shard) dropStrays(h *ruleState, rule int) {
 	for _, c := range h.candidates {
 		if c == nil || l.d.routes.of(c.key) == rule && rule >= 0 {
 			continue
 		}
 		hot := h.hotOf(c, h.counts.Look(c.watch), l.now)
 		if c.shown {
-			l.gone = append(l.gone, Change{Kind: Cooled, Hot: hot})
+			l.left = append(l.left, Change{Kind: Cooled, Hot: hot})
 		}
-		if c.standing.shown {
-			l.gone = append(l.gone, Change{Kind: Ceased, Hot: hot})
+		if c.loop.shown {
+			l.left = append(l.left, Change{Kind: Ceased, Hot: hot})
 		}
 		h.unlist(c)
 	}
@@ -127,12 +127,12 @@ func (d *Detector) Forget(now time.Time, which func(hottype.Key) bool) {
 	d.rules.RLock()
 	defer d.rules.RUnlock()
 	now = d.hear(now)
-	for _, l := range d.lanes {
+	for _, l := range d.shards {
 		l.mu.Lock()
 		now := l.advance(now)
-		for _, h := range l.heats {
+		for _, h := range l.states {
 			h.counts.Forget(func(key string) bool { return which(hottype.Key(key)) })
-			h.fall(now)
+			h.recheck(now)
 		}
 		l.mu.Unlock()
 	}

@@ -22,15 +22,15 @@ func (d *Detector) Tick(now time.Time) (hottype.HotSet, []Change) {
 	defer d.rules.RUnlock()
 	t := d.last.next(d.opts.HotTTL, len(d.traffic))
 	now = d.hear(now)
-	for _, l := range d.lanes {
+	for _, l := range d.shards {
 		now = l.judge(now, t)
 	}
 	t.now = now
-	for i := range t.views {
-		t.publish(t.views[i])
-		t.circle(t.lone[i])
+	for i := range t.hotViews {
+		t.publish(t.hotViews[i])
+		t.publishLoops(t.loopViews[i])
 	}
-	for _, l := range d.lanes {
+	for _, l := range d.shards {
 		l.show(t)
 	}
 	d.hot, d.loops = int64(len(t.keys)), int64(len(t.loops))
@@ -41,13 +41,13 @@ func (d *Detector) Tick(now time.Time) (hottype.HotSet, []Change) {
 // tick is what one Tick gathers.
 type tick struct {
 	now       time.Time
-	hold      time.Duration
-	views     [][]view // hot keys, by rule
-	lone      [][]view // loops, by rule
+	hotTTL    time.Duration
+	hotViews  [][]view // hot keys, by rule
+	loopViews [][]view // loops, by rule
 	keys      []hottype.Hot
 	loops     []hottype.Hot
 	changes   []Change // those that left have no At yet
-	turned    []view   // those whose shown changes
+	toggled   []view   // those whose shown changes
 	displaced uint64
 }
 
@@ -60,15 +60,15 @@ func (t *tick) next(hold time.Duration, rules int) *tick {
 		}
 		return append(views, make([][]view, max(0, rules-len(views)))...)
 	}
-	clear(t.turned)
-	*t = tick{hold: hold, views: again(t.views), lone: again(t.lone), turned: t.turned[:0],
+	clear(t.toggled)
+	*t = tick{hotTTL: hold, hotViews: again(t.hotViews), loopViews: again(t.loopViews), toggled: t.toggled[:0],
 		keys: make([]hottype.Hot, 0, len(t.keys)+len(t.keys)/8)}
 	return t
 }
 
-// view is a candidate as its lane had it.
+// view is a candidate as its shard had it.
 type view struct {
-	lane   *lane
+	shard  *shard
 	c      *candidate
 	maxHot int
 	hot    hottype.Hot
@@ -78,14 +78,14 @@ type view struct {
 	seen   bool // a Tick before has seen it over its threshold
 }
 
-// judge decides which candidates of a lane are hot.
-func (l *lane) judge(now time.Time, t *tick) time.Time {
+// judge decides which candidates of a shard are hot.
+func (l *shard) judge(now time.Time, t *tick) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now = l.advance(now)
-	t.changes = append(t.changes, l.gone...)
-	l.gone = nil
-	for i, h := range l.heats {
+	t.changes = append(t.changes, l.left...)
+	l.left = nil
+	for i, h := range l.states {
 		h.total = -1
 		for _, c := range h.candidates {
 			if c != nil {
@@ -97,42 +97,42 @@ func (l *lane) judge(now time.Time, t *tick) time.Time {
 }
 
 // judgeOne finds out what one candidate is: hot, a loop, or neither.
-func (l *lane) judgeOne(rule int, h *heat, c *candidate, now time.Time, t *tick) {
-	h.note(c, now)
+func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t *tick) {
+	h.evaluate(c, now)
 	w := h.counts.Look(c.watch)
-	whole := l.d.wholeFrom(h.terms)
-	if !c.expire(now, whole, h.terms.rule.Hot.Cooldown) {
+	whole := l.d.wholeFrom(h.compiled)
+	if !c.expire(now, whole, h.compiled.rule.Hot.Cooldown) {
 		hot := h.hotOf(c, w, now)
 		t.drop(c, hot)
-		t.cease(c, hot, nil)
-		c.standing = standing{} // when it is hot again, its clients decide anew
-		if w.Sum < h.terms.least {
+		t.endLoop(c, hot, nil)
+		c.loop = loopState{} // when it is hot again, its clients decide anew
+		if w.Sum < h.compiled.least {
 			h.unlist(c)
 		} else {
-			h.counts.Mark(c.watch, h.terms.mark())
+			h.counts.Mark(c.watch, h.compiled.rateThreshold())
 		}
 		return
 	}
-	v := view{lane: l, c: c, maxHot: h.terms.maxHot, rank: 10 * w.Sum, loop: !h.stands(c, now, whole, w.Sum)}
+	v := view{shard: l, c: c, maxHot: h.compiled.maxHot, rank: 10 * w.Sum, loop: !h.isViral(c, now, whole, w.Sum)}
 	v.hot, v.shown, v.seen = h.hotOf(c, w, now), c.shown, c.seen
 	c.seen = true
 	if v.loop {
 		t.drop(c, v.hot)
-		v.shown = c.standing.shown
+		v.shown = c.loop.shown
 	} else {
-		t.cease(c, v.hot, nil)
+		t.endLoop(c, v.hot, nil)
 	}
 	if v.shown { // who is in stays in, unless another is heavier by a tenth
 		v.rank += w.Sum
 	}
 	if v.loop {
-		t.lone[rule] = append(t.lone[rule], v)
+		t.loopViews[rule] = append(t.loopViews[rule], v)
 	} else {
-		t.views[rule] = append(t.views[rule], v)
+		t.hotViews[rule] = append(t.hotViews[rule], v)
 	}
 }
 
-// drop takes a candidate from the hot set, if it is there. Its lane is held.
+// drop takes a candidate from the hot set, if it is there. Its shard is held.
 func (t *tick) drop(c *candidate, hot hottype.Hot) {
 	if !c.shown {
 		return
@@ -154,35 +154,35 @@ func (t *tick) publish(views []view) {
 		} else if v.shown {
 			t.displaced++
 			t.changes = append(t.changes, Change{Hot: v.hot, Kind: Cooled, Displaced: true})
-			t.turned = append(t.turned, *v)
+			t.toggled = append(t.toggled, *v)
 		}
 	}
 }
 
 // enter puts a key into the hot set.
 func (t *tick) enter(v *view) {
-	v.hot.Until = t.now.Add(t.hold)
+	v.hot.Until = t.now.Add(t.hotTTL)
 	t.keys = append(t.keys, v.hot)
 	if !v.shown {
 		t.changes = append(t.changes, Change{Hot: v.hot, Kind: Became, At: t.at(v)})
-		t.turned = append(t.turned, *v)
+		t.toggled = append(t.toggled, *v)
 	}
 }
 
-// show tells a lane which of its candidates are in the set now.
-func (l *lane) show(t *tick) {
+// show tells a shard which of its candidates are in the set now.
+func (l *shard) show(t *tick) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range t.turned {
-		v := &t.turned[i]
+	for i := range t.toggled {
+		v := &t.toggled[i]
 		switch {
-		case v.lane != l:
+		case v.shard != l:
 		case v.loop:
-			v.c.standing.shown = !v.shown
+			v.c.loop.shown = !v.shown
 		default:
 			v.c.shown = !v.shown
 			if v.c.shown && v.c.gone { // a heavier key took its place meanwhile
-				l.gone = append(l.gone, Change{Kind: Cooled, Hot: v.hot, Displaced: true})
+				l.left = append(l.left, Change{Kind: Cooled, Hot: v.hot, Displaced: true})
 			}
 		}
 	}
@@ -212,16 +212,16 @@ func (t *tick) result() (hottype.HotSet, []Change) {
 
 // hotOf is the heat of a candidate, without its Until. A rate is never more than
 // the truth: the count is the lower bound.
-func (h *heat) hotOf(c *candidate, w window.Watched, now time.Time) hottype.Hot {
-	rate := h.fair(w, now)
+func (h *ruleState) hotOf(c *candidate, w window.Watched, now time.Time) hottype.Hot {
+	rate := h.slidingRate(w, now)
 	c.peak = max(c.peak, rate)
 	hot := hottype.Hot{
-		Key: c.key, Rule: h.terms.rule.Name, Why: c.why, Since: c.since, Peak: c.peak,
+		Key: c.key, Rule: h.compiled.rule.Name, Why: c.why, Since: c.since, Peak: c.peak,
 		Rate: rate, Lower: rate, Upper: rate + h.rate(w.Upper-w.Sum),
 	}
 	if total := h.totalOf(c); total > 0 {
 		hot.Share = min(1, float64(w.Sum)/float64(total))
 	}
-	c.standing.party.tell(&hot)
+	c.loop.clients.describe(&hot)
 	return hot
 }

@@ -21,7 +21,7 @@ type traffic struct {
 	many   bool
 }
 
-func newTraffic(t *terms, o Options, seed maphash.Seed, second int64) *traffic {
+func newTraffic(t *compiledRule, o Options, seed maphash.Seed, second int64) *traffic {
 	tr := &traffic{seed: seed, many: t.rule.IsCatchAll(), second: second, cfg: window.Config{
 		Window: t.window, Lateness: seconds(o.Lateness), Future: seconds(o.Future), Counters: o.Counters,
 	}}
@@ -29,14 +29,14 @@ func newTraffic(t *terms, o Options, seed maphash.Seed, second int64) *traffic {
 	return tr
 }
 
-// run is some requests of one resource in one second.
-type run struct {
+// requestRun is some requests of one resource in one second.
+type requestRun struct {
 	resource  string
 	second, n int64
 }
 
 // add counts runs.
-func (tr *traffic) add(now int64, runs []run) {
+func (tr *traffic) add(now int64, runs []requestRun) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.advance(now)
@@ -59,7 +59,7 @@ func (tr *traffic) total(now int64, resource string) int64 {
 	return upper
 }
 
-// advance lets time pass as a lane does.
+// advance lets time pass as a shard does.
 func (tr *traffic) advance(second int64) {
 	if tr.second-second > tr.cfg.Window+tr.cfg.Future {
 		tr.totals = window.New(tr.cfg, second)

@@ -51,14 +51,14 @@ type Stats struct {
 	DroppedFull   uint64 // a key too long for the memory that there is
 	DroppedBad    uint64 // N not positive, or beyond what can be summed
 	DroppedNoRule uint64 // no rule has the key's resource
-	DroppedCrowds uint64 // crowds of keys beyond MaxCrowds, which are judged by their rate alone
+	DroppedCrowds uint64 // client sketches of keys beyond MaxSketches, which are judged by their rate alone
 	Pruned        uint64 // keys over a threshold, but lighter than all that fit in the list
 	Displaced     uint64 // keys pushed out of the hot set by heavier ones
 	ClockResets   uint64 // now stepped back by more than the windows
 }
 
-// count adds the figures of a lane.
-func (l *lane) count(st *Stats) {
+// count adds the figures of a shard.
+func (l *shard) count(st *Stats) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	st.Newest = max(st.Newest, l.stats.Newest)
@@ -69,17 +69,17 @@ func (l *lane) count(st *Stats) {
 	st.DroppedFull += l.stats.DroppedFull
 	st.DroppedBad += l.stats.DroppedBad
 	st.DroppedCrowds += l.budget.refused
-	for _, h := range l.heats {
+	for _, h := range l.states {
 		w := h.counts.Stats()
 		st.Keys += int64(w.Keys)
-		st.Bytes += int64(w.Bytes + h.past.bytes())
+		st.Bytes += int64(w.Bytes + h.baseline.bytes())
 		st.Candidates += int64(h.listed)
-		st.Crowds += int64(len(h.crowds.keys))
+		st.Crowds += int64(len(h.clients.keys))
 		st.Given += w.Given
 		st.Pruned += h.pruned
 		st.Error = max(st.Error, w.Error)
-		if h.terms.least != never {
-			st.ErrorRatio = max(st.ErrorRatio, float64(w.Error)/float64(h.terms.least))
+		if h.compiled.least != never {
+			st.ErrorRatio = max(st.ErrorRatio, float64(w.Error)/float64(h.compiled.least))
 		}
 	}
 }

@@ -10,7 +10,7 @@ import "time"
 func (d *Detector) Unsure(now time.Time) { d.unsure.Store(now.UnixNano()) }
 
 // wholeFrom is from when on the window of a rule has all counts; zero: always.
-func (d *Detector) wholeFrom(t *terms) time.Time {
+func (d *Detector) wholeFrom(t *compiledRule) time.Time {
 	unsure := d.unsure.Load()
 	if unsure == 0 {
 		return time.Time{}

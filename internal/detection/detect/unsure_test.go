@@ -21,23 +21,23 @@ func TestNothingCoolsWhileCountsMayBeMissing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		window := time.Duration(rapid.IntRange(1, 8).Draw(t, "window")) * time.Second
 		cool := time.Duration(rapid.IntRange(0, 40).Draw(t, "cool")) * 100 * time.Millisecond
-		heat := rules.Heat{Rate: 10, Window: window, Cooldown: cool, ReleaseRatio: 0.7}
+		heat := rules.HotCriteria{Rate: 10, Window: window, Cooldown: cool, ReleaseRatio: 0.7}
 		if rapid.Bool().Draw(t, "share") {
 			heat.Share, heat.MinRate = 0.2, 5
 		}
 		if rapid.Bool().Draw(t, "clients") {
 			heat.MinClients = 3
 		}
-		d := detect.New(&rules.Set{Rules: []*rules.Rule{{Name: "topic", Hot: heat}}}, detect.Options{Lanes: rapid.IntRange(1, 4).Draw(t, "lanes")})
+		d := detect.New(&rules.Set{Rules: []*rules.Rule{{Name: "topic", Hot: heat}}}, detect.Options{Shards: rapid.IntRange(1, 4).Draw(t, "lanes")})
 		now := time.Unix(1000, 0)
 		pass := func(d time.Duration) { now = now.Add(d) }
 		for range 20 {
 			for id := range 3 {
-				who := new(hottype.Crowd)
+				who := new(hottype.ClientSketch)
 				for client := range 20 {
 					clientsketch.Add(who, hottype.ParseClient(fmt.Sprint("192.0.2.", client)), 1)
 				}
-				d.Add(now, hottype.Count{Key: hottype.Key(fmt.Sprint("topic?id=", id)), N: 20, Second: now.Unix(), Crowd: who})
+				d.Add(now, hottype.Count{Key: hottype.Key(fmt.Sprint("topic?id=", id)), N: 20, Second: now.Unix(), Clients: who})
 			}
 			d.Tick(now)
 			pass(time.Second)

@@ -20,5 +20,5 @@
 // each process. Keys are compared byte by byte, so equal hashes cost time and
 // never a wrong count.
 //
-// The room is pure. Nothing in it is for concurrent use.
+// The package is pure. Nothing in it is for concurrent use.
 package heavyhitters

@@ -73,7 +73,7 @@ type Counter struct {
 
 	short bool // counters were all taken, and seconds like the last one need more
 	made  int  // pairs in the current second, those given up too
-	sieve sieve
+	sieve coldFilter
 }
 
 // sums is what is known of a key.

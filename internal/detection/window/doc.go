@@ -58,5 +58,5 @@
 // that the traffic needs. A turn of the second is one step for each pair of the
 // two seconds concerned. Memory is at most about 200 bytes a counter.
 //
-// The room is pure: time is an argument. A Counter is not for concurrent use.
+// The package is pure: time is an argument. A Counter is not for concurrent use.
 package window

@@ -30,7 +30,7 @@ type OverrideStore interface {
 }
 
 // Status is one thing that the dashboard's status line shows, such as the age
-// of the mirror or the state of a breaker.
+// of the replica or the state of a breaker.
 type Status struct {
 	Name  string `json:"name"`  // "mirror"
 	Value string `json:"value"` // "0.4 s old"

@@ -46,8 +46,8 @@ func TestTurnsOfASchedule(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	o := rules.Override{ID: "evening", Key: "topic?id=42", Action: rules.ActionBlock, Schedule: rules.Schedule{From: "0 20 * * *", For: time.Hour}}
-	w.PublishTurn(o, true, t0)
-	w.PublishTurn(o, false, t0.Add(time.Hour))
+	w.PublishSchedule(o, true, t0)
+	w.PublishSchedule(o, false, t0.Add(time.Hour))
 	changes := w.hello(t0).Changes
 	if len(changes) != 2 || changes[0].Kind != overrideBegan || changes[1].Kind != overrideEnded || changes[0].Key != o.Key {
 		t.Errorf("changes %+v", changes)

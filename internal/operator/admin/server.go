@@ -119,9 +119,9 @@ func (s *Server) Publish(changes []detect.Change) {
 	}
 }
 
-// PublishTurn tells the streams that an override began to hold by its schedule,
+// PublishSchedule tells the streams that an override began to hold by its schedule,
 // or ceased to. It does not block.
-func (s *Server) PublishTurn(o rules.Override, began bool, at time.Time) {
+func (s *Server) PublishSchedule(o rules.Override, began bool, at time.Time) {
 	c := Change{At: at, Kind: overrideEnded, Key: o.Key, Override: &o}
 	if began {
 		c.Kind = overrideBegan

@@ -64,7 +64,7 @@ const patience = 60 * time.Second
 
 func (l *list) rule(r *rules.Rule, shared bool) {
 	name := "rule " + r.Name
-	if r.Hot.Least() <= 1 {
+	if r.Hot.MinCount() <= 1 {
 		l.add(Warn, Finding{What: fmt.Sprintf("%s: a single request in %v makes a key hot", name, r.Hot.Window),
 			Why:  "every key that is asked for is published and limited: nothing is left of \"only the hot ones\"",
 			Mend: fmt.Sprintf("hot: {rate: 100, window: %v}   # more than one request in a window", r.Hot.Window)})

@@ -92,9 +92,9 @@ func ticked(set *rules.Set, events []timed, until time.Time) (hot, loops []repla
 		for ; !next.After(e.at); next = next.Add(100 * time.Millisecond) {
 			tick(next)
 		}
-		var who hottype.Crowd
+		var who hottype.ClientSketch
 		clientsketch.Add(&who, hottype.ParseClient(e.client), 1)
-		d.Add(e.at, hottype.Count{Key: e.key, N: 1, Second: e.at.Unix(), Crowd: &who})
+		d.Add(e.at, hottype.Count{Key: e.key, N: 1, Second: e.at.Unix(), Clients: &who})
 	}
 	for ; next.Before(until); next = next.Add(100 * time.Millisecond) {
 		tick(next)

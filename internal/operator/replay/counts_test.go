@@ -25,7 +25,7 @@ func TestBookIsRecounting(t *testing.T) {
 			second += step
 			hits = append(hits, hit{second, rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key")})
 		}
-		b := newBook[string](2, width)
+		b := newTotals[string](2, width)
 		want := map[string]row{}
 		for i, h := range hits {
 			if id, ok := b.enter(h.key); ok {
@@ -72,7 +72,7 @@ func TestBookIsRecounting(t *testing.T) {
 
 func TestTopBreaksTiesByText(t *testing.T) {
 	t.Parallel()
-	b := newBook[string](10, 5)
+	b := newTotals[string](10, 5)
 	for _, k := range []string{"c", "b", "a", "b"} {
 		id, _ := b.enter(k)
 		b.count(id)

@@ -3,7 +3,7 @@
 //
 //	log ──> lines ──> accesslog ─┐
 //	log ──> lines ──> accesslog ─┼─> order ──> one second at a time ──> gate.Gate, with limits in memory
-//	log ──> lines ──> accesslog ─┘   by log time                 └────> detect.Detector ──> hotset.Mirror
+//	log ──> lines ──> accesslog ─┘   by log time                 └────> detect.Detector ──> hotset.Replica
 //
 // It drives the very gate and detector that run in production, with the log's
 // own time as their clock, in one goroutine. So the report depends on the rules

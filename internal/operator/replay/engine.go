@@ -27,11 +27,11 @@ const maxCounters = 1 << 23
 type engine struct {
 	gate     *gate.Gate
 	detector *detect.Detector
-	mirror   hotset.Mirror
+	mirror   hotset.Replica
 	version  uint64
 
-	keys    *book[string]
-	clients *book[hottype.Client]
+	keys    *totals[string]
+	clients *totals[hottype.Client]
 	spans   spans // of hot keys
 	loops   spans
 	seconds hotSeconds
@@ -43,9 +43,9 @@ type engine struct {
 
 	judging
 
-	counted []counted     // keys of the request under way
-	who     hottype.Crowd // its client
-	beyond  bool          // one of them has the reserved parameter
+	counted []counted            // keys of the request under way
+	who     hottype.ClientSketch // its client
+	beyond  bool                 // one of them has the reserved parameter
 	moments []moment
 	header  accesslog.Header
 }
@@ -60,8 +60,8 @@ type counted struct {
 func newEngine(cfg Config) *engine {
 	e := &engine{
 		detector: detect.New(cfg.Rules, detect.Options{Counters: maxCounters}),
-		keys:     newBook[string](cfg.MaxKeys, 5),
-		clients:  newBook[hottype.Client](cfg.MaxKeys, 60),
+		keys:     newTotals[string](cfg.MaxKeys, 5),
+		clients:  newTotals[hottype.Client](cfg.MaxKeys, 60),
 		spans:    newSpans(detect.Became, detect.Cooled),
 		loops:    newSpans(detect.Looped, detect.Ceased),
 		seconds:  hotSeconds{numbers: make(map[hottype.Key]uint32)},
@@ -133,7 +133,7 @@ func (e *engine) request(ctx context.Context, now time.Time, req *hottype.Reques
 		if k.ok {
 			e.keys.count(k.id)
 		}
-		e.detector.Add(now, hottype.Count{Key: k.key, N: 1, Second: now.Unix(), Crowd: &e.who})
+		e.detector.Add(now, hottype.Count{Key: k.key, N: 1, Second: now.Unix(), Clients: &e.who})
 	}
 	e.noteCounts(now)
 	switch {

@@ -14,7 +14,7 @@ const (
 )
 
 // report is all that is known by now. It ends the replay: what is hot cools.
-func (r *run) report() *Report {
+func (r *replayer) report() *Report {
 	e := r.engine
 	rep := e.tally
 	rep.Hot, rep.Loops = e.finish()

@@ -25,7 +25,7 @@ func Run(ctx context.Context, cfg Config, logs ...Source) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{
+	r := &replayer{
 		cfg: cfg, order: newOrder(cfg.MaxBuffer), engine: newEngine(cfg),
 		lateness: wholeSeconds(cfg.Lateness), pace: pace{speed: cfg.Speed},
 	}
@@ -39,8 +39,8 @@ func Run(ctx context.Context, cfg Config, logs ...Source) (*Report, error) {
 	return r.report(), errors.Join(r.errs...)
 }
 
-// run is one replay under way.
-type run struct {
+// replayer is one replay under way.
+type replayer struct {
 	cfg      Config
 	sources  []*source
 	origins  []Origin // parallel to sources
@@ -78,7 +78,7 @@ func headersOf(set *rules.Set) (agent, referer bool) {
 }
 
 // open adds a source. One that cannot be opened is there, but at its end.
-func (r *run) open(l Source) {
+func (r *replayer) open(l Source) {
 	src, err := open(l, r.cfg.Format, r.cfg.Log)
 	origin := Origin{Name: l.Name}
 	if err != nil {
@@ -92,7 +92,7 @@ func (r *run) open(l Source) {
 
 // read takes blocks from whichever source is furthest behind, so that all
 // advance together, and judges the seconds that are complete.
-func (r *run) read(ctx context.Context) error {
+func (r *replayer) read(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -110,7 +110,7 @@ func (r *run) read(ctx context.Context) error {
 }
 
 // furthestBehind is the index of the source to read next, -1 at the end of all.
-func (r *run) furthestBehind() int {
+func (r *replayer) furthestBehind() int {
 	best := -1
 	for i, s := range r.sources {
 		if !s.done && (best < 0 || s.pos.reached() < r.sources[best].pos.reached()) {
@@ -122,7 +122,7 @@ func (r *run) furthestBehind() int {
 
 // watermark is the second before which every source has told all that it will
 // tell on time.
-func (r *run) watermark() int64 {
+func (r *replayer) watermark() int64 {
 	i := r.furthestBehind()
 	if i < 0 {
 		return math.MaxInt64
@@ -131,7 +131,7 @@ func (r *run) watermark() int64 {
 }
 
 // block reads one block of lines.
-func (r *run) block(i int) {
+func (r *replayer) block(i int) {
 	src := r.sources[i]
 	for {
 		text, err := src.next()
@@ -152,7 +152,7 @@ func (r *run) block(i int) {
 }
 
 // take reads one line into the order.
-func (r *run) take(i int, text string) {
+func (r *replayer) take(i int, text string) {
 	e, src := &r.entry, r.sources[i]
 	err := src.format.Parse(text, e)
 	if errors.Is(err, accesslog.ErrSkip) {
@@ -177,7 +177,7 @@ func (r *run) take(i int, text string) {
 // maxBroken is how many malformed lines are shown.
 const maxBroken = 10
 
-func (r *run) malformed(i int, reason string) {
+func (r *replayer) malformed(i int, reason string) {
 	r.origins[i].Malformed++
 	if len(r.broken) < maxBroken {
 		r.broken = append(r.broken, BrokenLine{Source: r.sources[i].name, Line: r.sources[i].line, Reason: reason})
@@ -185,7 +185,7 @@ func (r *run) malformed(i int, reason string) {
 }
 
 // ended notes how a source ended.
-func (r *run) ended(i int, err error) {
+func (r *replayer) ended(i int, err error) {
 	if errors.Is(err, io.EOF) {
 		return
 	}
@@ -196,7 +196,7 @@ func (r *run) ended(i int, err error) {
 }
 
 // judge judges all seconds before the watermark.
-func (r *run) judge(ctx context.Context, before int64) error {
+func (r *replayer) judge(ctx context.Context, before int64) error {
 	for b := r.order.next(before); b != nil; b = r.order.next(before) {
 		if err := r.pace.wait(ctx, b.second); err != nil {
 			return err
@@ -210,7 +210,7 @@ func (r *run) judge(ctx context.Context, before int64) error {
 	return ctx.Err()
 }
 
-func (r *run) progress() {
+func (r *replayer) progress() {
 	if r.cfg.Progress == nil {
 		return
 	}

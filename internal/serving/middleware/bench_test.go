@@ -25,7 +25,7 @@ func BenchmarkLayer(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	mirror := new(hotset.Mirror)
+	mirror := new(hotset.Replica)
 	mirror.Replace("b", hottype.HotSet{Version: 1, Keys: []hottype.Hot{{Key: "topic?id=42", Until: time.Now().Add(time.Hour)}}})
 	h := middleware.New(gate.New(gate.Config{Rules: set, Hot: mirror}), middleware.Options{})(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

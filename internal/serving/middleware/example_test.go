@@ -32,7 +32,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	mirror := new(hotset.Mirror)
+	mirror := new(hotset.Replica)
 	limited := middleware.New(gate.New(gate.Config{Rules: set, Hot: mirror}), middleware.Options{
 		Clients: httplimit.NewClients([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, ""),
 	})

@@ -36,7 +36,7 @@ func testSetOutlivesItsPublisher(t *testing.T, s server) {
 				t.Errorf("%d keys: %s lives for %v", n, key, left)
 			}
 		}
-		m := &hotset.Mirror{Keep: keep}
+		m := &hotset.Replica{Keep: keep}
 		h := &hotFollower{c: c, fn: m.Replace, seen: map[string]seenSet{}}
 		if _, err := h.sync(context.Background()); err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func testNewProcessKeepsWhatItCannotJudge(t *testing.T, s server) {
 func TestSightIsToldOnce(t *testing.T) {
 	t.Parallel()
 	var buf bytes.Buffer
-	m := &hotset.Mirror{Keep: time.Minute}
+	m := &hotset.Replica{Keep: time.Minute}
 	began := time.Unix(1000, 0)
 	s := sights{log: slog.New(slog.NewTextHandler(&buf, nil)), began: began}
 	version := uint64(0)
@@ -134,7 +134,7 @@ func TestSightIsToldOnce(t *testing.T) {
 func TestFollowIntoEnds(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())
-	p, m := c.Publisher("agg"), new(hotset.Mirror)
+	p, m := c.Publisher("agg"), new(hotset.Replica)
 	publish(t, p, hot(now(), 2))
 	ctx, cancel := context.WithCancel(context.Background())
 	var following sync.WaitGroup

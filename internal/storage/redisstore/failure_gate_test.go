@@ -73,7 +73,7 @@ func newFailing(t *testing.T) *failing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mirror, now := new(hotset.Mirror), time.Now()
+	mirror, now := new(hotset.Replica), time.Now()
 	hot := hottype.HotSet{Version: 1, At: now}
 	for _, rule := range []string{"local", "open", "closed"} {
 		hot.Keys = append(hot.Keys, hottype.Hot{Key: hottype.Key(rule + "?id=1"), Rule: rule, Rate: 100, Since: now, Until: now.Add(time.Hour)})

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// sightEvery is how often a mirror is asked who has fallen silent.
+	// sightEvery is how often a replica is asked who has fallen silent.
 	sightEvery = time.Second
 	// aloneAfter is how long a program may run before it says that nobody
 	// publishes at all.
 	aloneAfter = 10 * time.Second
 )
 
-// FollowInto is Follow into a mirror, and what most programs want. Once each way
+// FollowInto is Follow into a replica, and what most programs want. Once each way
 // it logs which aggregators fall silent, which say that they get no counts, and
 // whether there is any.
-func (c *Client) FollowInto(ctx context.Context, m *hotset.Mirror) error {
+func (c *Client) FollowInto(ctx context.Context, m *hotset.Replica) error {
 	var looking sync.WaitGroup
 	looking.Go(func() {
 		s := sights{log: c.log, began: c.now()}
@@ -40,15 +40,15 @@ func (c *Client) FollowInto(ctx context.Context, m *hotset.Mirror) error {
 	return err
 }
 
-// sights says what a mirror sees of the publishers.
+// sights says what a replica sees of the publishers.
 type sights struct {
 	log   *slog.Logger
 	began time.Time
 	alone bool // it has been said that there is none
 }
 
-func (s *sights) look(m *hotset.Mirror, now time.Time) {
-	for _, sight := range m.Look(now) {
+func (s *sights) look(m *hotset.Replica, now time.Time) {
+	for _, sight := range m.CheckPublishers(now) {
 		s.tell(sight)
 	}
 	switch _, heard := m.Age(now); {
@@ -61,14 +61,14 @@ func (s *sights) look(m *hotset.Mirror, now time.Time) {
 	}
 }
 
-func (s *sights) tell(sight hotset.Sight) {
+func (s *sights) tell(sight hotset.PublisherChange) {
 	log := s.log.With("publisher", sight.Publisher, "hot_keys", sight.Keys)
 	switch {
 	case sight.State == hotset.Silent:
 		log.Warn("redis: an aggregator has fallen silent: its hot keys stay hot, no other key becomes hot", "kept_until", sight.Until.UTC())
 	case sight.State == hotset.Blind:
 		log.Warn("redis: an aggregator is blind, it gets no counts: its hot keys stay hot, no other key becomes hot")
-	case sight.State == hotset.Sees:
+	case sight.State == hotset.Live:
 		log.Info("redis: the aggregator sees again")
 	case sight.Keys > 0:
 		log.Warn("redis: the aggregator was silent for too long: its hot keys are not hot any more")

@@ -51,7 +51,7 @@ func appendChange(dst []byte, d hotset.Delta) ([]byte, error) {
 	return append(dst, body...), nil
 }
 
-func appendPart(dst []byte, p hotset.Part, put, gone string) ([]byte, error) {
+func appendPart(dst []byte, p hotset.ListDelta, put, gone string) ([]byte, error) {
 	var err error
 	for i := range p.Put {
 		dst = append(append(dst, put...), '\t')
@@ -130,7 +130,7 @@ func parseOne(line string, d *hotset.Delta) error {
 	return err
 }
 
-func parsePut(line string, p *hotset.Part) error {
+func parsePut(line string, p *hotset.ListDelta) error {
 	h, err := parseHot(line)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func parsePut(line string, p *hotset.Part) error {
 	return nil
 }
 
-func parseGone(line string, p *hotset.Part) error {
+func parseGone(line string, p *hotset.ListDelta) error {
 	key, rest, ok := strings.Cut(line, "\t")
 	if !ok || key == "" {
 		return fmt.Errorf("%q: want key and rule", line)

@@ -20,7 +20,7 @@ import (
 func TestChangeComesOutAsItWentIn(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		part := func(label string) (p hotset.Part) {
+		part := func(label string) (p hotset.ListDelta) {
 			for _, h := range rapid.SliceOfN(rapid.Custom(anyHot), 0, 20).Draw(t, label) {
 				p.Put = append(p.Put, h)
 				p.Gone = append(p.Gone, hotset.ID{Key: h.Key, Rule: h.Rule})

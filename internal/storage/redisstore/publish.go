@@ -69,7 +69,7 @@ type Publisher struct {
 	known int64      // highest epoch heard of
 	seq   int64
 	found []hottype.Hot // of the owner before, each Until when it is given up at the latest
-	trail hotset.Trail
+	trail hotset.DeltaEncoder
 	log   logSize // of what stands in Redis
 	buf   []byte
 }

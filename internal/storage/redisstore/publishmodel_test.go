@@ -25,7 +25,7 @@ type world struct {
 	clock    time.Time
 	procs    map[string][]*process // by id: two that share it
 	follower *hotFollower
-	mirror   *hotset.Mirror
+	mirror   *hotset.Replica
 	seen     map[string]hottype.HotSet // latest, at the last look
 	last     map[string]uint64         // version of each publisher that the follower had
 	latest   map[string]hottype.HotSet // that Redis took, by id
@@ -92,7 +92,7 @@ func (w *world) flush(t *rapid.T) {
 
 func newWorld(t *rapid.T, redis *testClock, c *Client) *world {
 	w := &world{
-		redis: redis, c: c, clock: time.Unix(1_800_000_000, 0).UTC(), mirror: &hotset.Mirror{Keep: -1},
+		redis: redis, c: c, clock: time.Unix(1_800_000_000, 0).UTC(), mirror: &hotset.Replica{Keep: -1},
 		last: map[string]uint64{}, seen: map[string]hottype.HotSet{}, latest: map[string]hottype.HotSet{},
 	}
 	w.flush(t)

@@ -98,7 +98,7 @@ func (p *Publisher) render(set hottype.HotSet) (message, error) {
 		return m, p.renderWhole(&m, set, encodingWhole)
 	}
 	if p.log == (logSize{}) {
-		if err := p.renderWhole(&m, p.trail.Whole(set), encodingBase); err != nil {
+		if err := p.renderWhole(&m, p.trail.Full(set), encodingBase); err != nil {
 			return m, err
 		}
 		m.log = logSize{base: len(m.body)}

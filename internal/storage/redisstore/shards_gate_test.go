@@ -65,7 +65,7 @@ ip:
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, mirror, now := &onCluster{log: new(lines), store: c.Limiter()}, new(hotset.Mirror), time.Now()
+	g, mirror, now := &onCluster{log: new(lines), store: c.Limiter()}, new(hotset.Replica), time.Now()
 	hot := hottype.HotSet{Version: 1, At: now}
 	for i := range topics {
 		hot.Keys = append(hot.Keys, hottype.Hot{Key: hottype.Key(fmt.Sprint("topic?id=", i)), Rule: "topic", Rate: 100, Since: now, Until: now.Add(time.Hour)})

@@ -24,8 +24,8 @@ type Poller struct {
 	plan   atomic.Pointer[plan]
 
 	polling sync.Mutex // held by Poll; guards the fields below
-	ledger  *ledger
-	pace    pace
+	ledger  *takenBuckets
+	pace    clockOffset
 	// difference is Graphite's clock less ours as last heard; clockKnown that
 	// answers tell it.
 	difference time.Duration
@@ -76,7 +76,7 @@ func New(cfg Config) (*Poller, error) {
 		cfg.Username = user.Username()
 		cfg.Password, _ = user.Password()
 	}
-	p := &Poller{cfg: cfg, client: newClient(), url: *u, where: u.String(), ledger: newLedger(cfg.MaxSeries)}
+	p := &Poller{cfg: cfg, client: newClient(), url: *u, where: u.String(), ledger: newTakenBuckets(cfg.MaxSeries)}
 	p.plan.Store(newPlan(cfg, cfg.Rules))
 	return p, nil
 }

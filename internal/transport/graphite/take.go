@@ -38,9 +38,9 @@ func (p *Poller) take(s *series) {
 	}
 }
 
-// account finds a series in the ledger. It is nil for one that is not ours or
+// seriesBuckets finds a series in the ledger. It is nil for one that is not ours or
 // has no place.
-func (p *Poller) account(target string) *account {
+func (p *Poller) account(target string) *seriesBuckets {
 	if a := p.ledger.open(target); a != nil {
 		return a
 	}

@@ -61,10 +61,10 @@ type Consumer struct {
 	malformed, foreign, duplicates, misplaced, errors atomic.Uint64
 	broken, jumped, trouble                           throttle
 
-	heard    atomic.Int64           // when the last record of ours came, unix ns; 0: never
-	promised atomic.Bool            // one of them was by a producer that says that it lives
-	session  atomic.Bool            // this member is in the group
-	erred    atomic.Pointer[mishap] // the last error that the client went on after
+	heard    atomic.Int64              // when the last record of ours came, unix ns; 0: never
+	promised atomic.Bool               // one of them was by a producer that says that it lives
+	session  atomic.Bool               // this member is in the group
+	erred    atomic.Pointer[readError] // the last error that the client went on after
 
 	mu      sync.Mutex // guards the rest
 	reading map[int32]*progress
@@ -217,21 +217,21 @@ func (c *Consumer) sessions(ctx context.Context, group sarama.ConsumerGroup, m *
 // seconds.
 func (c *Consumer) failed(err error) {
 	c.errors.Add(1)
-	c.erred.Store(&mishap{err, c.cfg.Now()})
+	c.erred.Store(&readError{err, c.cfg.Now()})
 	if c.trouble.ready(c.cfg.Now()) {
 		c.cfg.Log.Warn("kafka: the consumer has trouble and tries again: "+err.Error()+hint(err),
 			"topic", c.cfg.Topic, "group", c.cfg.Group)
 	}
 }
 
-// mishap is an error and when it was.
-type mishap struct {
+// readError is an error and when it was.
+type readError struct {
 	err error
 	at  time.Time
 }
 
-// mishapFor is how long an error may be why no record comes.
-const mishapFor = 10 * time.Second
+// readErrorFor is how long an error may be why no record comes.
+const readErrorFor = 10 * time.Second
 
 // Heard is when the last record of our namespace came, the zero time before the
 // first; whether producers have promised to write one into every partition each
@@ -248,7 +248,7 @@ func (c *Consumer) Heard() (last time.Time, promised bool, err error) {
 	}
 	if outage := c.link.outage.Load(); outage != nil {
 		err = *outage
-	} else if m := c.erred.Load(); m != nil && m.at.After(last) && now.Sub(m.at) < mishapFor {
+	} else if m := c.erred.Load(); m != nil && m.at.After(last) && now.Sub(m.at) < readErrorFor {
 		err = m.err
 	}
 	if idle && err == nil {

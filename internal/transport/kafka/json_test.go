@@ -102,7 +102,7 @@ func TestJSONAndProtobufAgree(t *testing.T) {
 		pairs := []pair{}
 		for i := range want.Counts {
 			c := &want.Counts[i]
-			c.Crowd = nil // which JSON does not have
+			c.Clients = nil // which JSON does not have
 			if !utf8.ValidString(string(c.Key)) || strings.ContainsRune(string(c.Key), utf8.RuneError) {
 				c.Key = "k"
 			}

@@ -55,7 +55,7 @@ func (m *member) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Consum
 	m.c.look(m.client)
 	m.c.read(ctx, &reader{
 		c: m.c, client: m.client, consumer: m.consumer, partition: claim.Partition(),
-		committed: claim.InitialOffset(), next: -1, seen: newSeen(maxSeen), progress: &progress{},
+		committed: claim.InitialOffset(), next: -1, seen: newDuplicates(maxOrigins), progress: &progress{},
 		mark: func(offset int64) { s.MarkOffset(claim.Topic(), claim.Partition(), offset, "") },
 	})
 	return nil

@@ -43,9 +43,9 @@ type Producer struct {
 	link  *link
 	queue *queue
 	pack  *packer
-	// flight has the records that failed and wait to be written again; they
+	// unconfirmed has the records that failed and wait to be written again; they
 	// are Run's.
-	flight *flight
+	flight *unconfirmed
 
 	sent, records, dropped, invalid, errors atomic.Uint64
 	connected                               atomic.Bool
@@ -74,7 +74,7 @@ func NewProducer(cfg ProducerConfig) (*Producer, error) {
 		queue: newQueue(cfg.MaxPairs, cfg.MaxBytes),
 		pack:  newPacker(cfg.Namespace, cfg.Source, uint64(cfg.Now().UnixMicro())),
 	}
-	p.flight = &flight{mostPairs: cfg.MaxPairs, mostBytes: cfg.MaxBytes, dropped: &p.dropped}
+	p.flight = &unconfirmed{mostPairs: cfg.MaxPairs, mostBytes: cfg.MaxBytes, dropped: &p.dropped}
 	return p, nil
 }
 

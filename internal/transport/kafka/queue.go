@@ -107,8 +107,8 @@ func sizeOf(counts []hottype.Count) int {
 	n := len(counts) * int(unsafe.Sizeof(hottype.Count{}))
 	for i := range counts {
 		n += len(counts[i].Key)
-		if c := counts[i].Crowd; c != nil {
-			n += int(unsafe.Sizeof(*c)) + 4*len(c.Marks) + len(c.Heavy)*int(unsafe.Sizeof(hottype.ClientCount{}))
+		if c := counts[i].Clients; c != nil {
+			n += int(unsafe.Sizeof(*c)) + 4*len(c.Sample) + len(c.Heavy)*int(unsafe.Sizeof(hottype.ClientCount{}))
 		}
 	}
 	return n

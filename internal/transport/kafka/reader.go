@@ -20,7 +20,7 @@ type reader struct {
 	committed int64       // by the group when we came; negative: nothing
 	next      int64       // offset to read next; negative: not begun
 	mark      func(int64) // commits an offset, with the next ones
-	seen      *seen
+	seen      *duplicates
 	progress  *progress
 	looked    time.Time // when lag and the topic were last looked at
 }

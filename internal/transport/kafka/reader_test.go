@@ -30,7 +30,7 @@ func TestRecordsThatAreNotForUs(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	c := consumerOf(t, &now, func(counts []hottype.Count) { got = append(got, counts...) })
 	c.link.partitions(8)
-	r := &reader{c: c, partition: Partition("k", 8), committed: 1, seen: newSeen(maxSeen), progress: &progress{}}
+	r := &reader{c: c, partition: Partition("k", 8), committed: 1, seen: newDuplicates(maxOrigins), progress: &progress{}}
 	good := Record{Namespace: "news", Source: "s", Sequence: 1, Counts: []hottype.Count{{Key: "k", N: 3, Second: 5}}}
 	other := Record{Namespace: "sport", Source: "s", Sequence: 1, Counts: good.Counts}
 	empty := Record{Namespace: "news", Source: "s", Sequence: 2}

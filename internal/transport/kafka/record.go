@@ -73,13 +73,13 @@ func appendPair(dst []byte, c *hottype.Count) []byte {
 	dst = appendString(dst, fieldKey, string(c.Key))
 	dst = appendVarint(dst, fieldN, uint64(c.N))
 	dst = appendVarint(dst, fieldSecond, uint64(c.Second))
-	return appendCrowd(dst, sayable(c))
+	return appendClients(dst, encodable(c))
 }
 
 // pairSize is the size of a pair without its tag and length.
 func pairSize(c *hottype.Count) int {
 	return 3 + protowire.SizeBytes(len(c.Key)) + protowire.SizeVarint(uint64(c.N)) +
-		protowire.SizeVarint(uint64(c.Second)) + crowdFieldSize(sayable(c))
+		protowire.SizeVarint(uint64(c.Second)) + clientsFieldSize(encodable(c))
 }
 
 func appendVarint(dst []byte, field protowire.Number, v uint64) []byte {
@@ -96,7 +96,7 @@ var ErrVersion = errors.New("kafka: record of a later version; update this progr
 var errRecord = errors.New("kafka: record is broken")
 
 // ParseRecord reads a record, as protobuf or as JSON. Its counts are sound: a key of 1 to 65536 bytes, n of 1
-// to 2^40, and a crowd, where there is one, within crowd.Check. A broken record is refused as a whole. What is allocated is bounded
+// to 2^40, and a client sketch, where there is one, within clientsketch.Check. A broken record is refused as a whole. What is allocated is bounded
 // by the length of data, whatever the data says.
 func ParseRecord(data []byte) (Record, error) {
 	if len(data) > maxWire {
@@ -158,7 +158,7 @@ func (r *Record) addPair(pair field, all string) error {
 		case fieldSecond:
 			c.Second = int64(f.varint)
 		case fieldCrowd:
-			c.Crowd, err = parseCrowd(f.bytes)
+			c.Clients, err = parseClients(f.bytes)
 		}
 		return err
 	})

@@ -27,10 +27,10 @@ func anyRecord(t *rapid.T) kafka.Record {
 	}
 	for range rapid.IntRange(0, 20).Draw(t, "pairs") {
 		r.Counts = append(r.Counts, hottype.Count{
-			Key:    hottype.Key(rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(t, "key")),
-			N:      rapid.Int64Range(1, hottype.MaxCount).Draw(t, "n"),
-			Second: rapid.Int64().Draw(t, "second"),
-			Crowd:  anyCrowd(t),
+			Key:     hottype.Key(rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(t, "key")),
+			N:       rapid.Int64Range(1, hottype.MaxCount).Draw(t, "n"),
+			Second:  rapid.Int64().Draw(t, "second"),
+			Clients: anyCrowd(t),
 		})
 	}
 	return r
@@ -107,7 +107,7 @@ func TestUnknownFieldsAreSkipped(t *testing.T) {
 func FuzzParseRecord(f *testing.F) {
 	f.Add((&kafka.Record{Namespace: "n", Source: "s", Epoch: 1, Sequence: 2,
 		Counts: []hottype.Count{{Key: "topic?id=42", N: 3, Second: 1700000000}}}).Append(nil))
-	f.Add((&kafka.Record{Counts: []hottype.Count{{Key: "k", N: 300, Second: 1, Crowd: twoClients()}}}).Append(nil))
+	f.Add((&kafka.Record{Counts: []hottype.Count{{Key: "k", N: 300, Second: 1, Clients: twoClients()}}}).Append(nil))
 	f.Add([]byte{0x08, 1, 0x32, 0xff, 0xff, 0xff, 0xff, 0x0f})
 	f.Add([]byte(`{"version":1,"namespace":"n","source":"s","epoch":1,"sequence":2,"counts":[{"key":"topic?id=42","n":3,"second":1700000000}]}`))
 	f.Add([]byte(`{"counts":[{"key":"\ud83d\ude00","n":1},{"n":1.5,"later":[{}]}]}`))
@@ -165,7 +165,7 @@ func TestWireDocument(t *testing.T) {
 		shown = append(shown, b...)
 	}
 	want := kafka.Record{Namespace: "news", Source: "web-1", Epoch: 1700000000000000, Sequence: 7,
-		Counts: []hottype.Count{{Key: "topic?id=42", N: 300, Second: 1700000123, Crowd: twoClients()}, {Key: "/", N: 1, Second: 1700000123}}}
+		Counts: []hottype.Count{{Key: "topic?id=42", N: 300, Second: 1700000123, Clients: twoClients()}, {Key: "/", N: 1, Second: 1700000123}}}
 	if d := cmp.Diff(hex.Dump(want.Append(nil)), hex.Dump(shown)); d != "" {
 		t.Errorf("docs/wire.md shows other bytes:\n%s", d)
 	}

@@ -8,7 +8,7 @@
 // [Sender] is a sink for package tally. Several servers share the keys, each
 // with a queue and a goroutine of its own:
 //
-//	Send ──> ring: whose name is it? ──> queue ──> lane ──> packer ──> link
+//	Send ──> rendezvous: whose name is it? ──> serverQueue ──> packer ──> link
 //	            └──> queue ──> …          │ paced   │ full     │ opened, resolved
 //	                                      │         │ datagrams│ anew, refused
 //

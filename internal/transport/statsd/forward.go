@@ -19,7 +19,7 @@ type forwarder struct {
 	said time.Time // when
 
 	mu    sync.Mutex // guards the rest
-	queue []parcel   // a ring
+	queue []datagram // a ring
 	first int        // the oldest
 	n     int
 	free  [][]byte
@@ -29,8 +29,8 @@ type forwarder struct {
 	lines, sent, dropped, errors atomic.Uint64
 }
 
-// parcel is a datagram and how many lines it has.
-type parcel struct {
+// datagram is a datagram and how many lines it has.
+type datagram struct {
 	b     []byte
 	lines uint64
 }
@@ -48,12 +48,12 @@ func newForwarder(to string, log *slog.Logger) (*forwarder, error) {
 	}
 	return &forwarder{
 		to: to, link: newLink(addr, SenderConfig{Resolve: 30 * time.Second}), log: log,
-		queue: make([]parcel, forwardQueue), wake: make(chan struct{}, 1),
+		queue: make([]datagram, forwardQueue), wake: make(chan struct{}, 1),
 	}, nil
 }
 
 // push takes a datagram and gives an empty one for the next.
-func (f *forwarder) push(p parcel) []byte {
+func (f *forwarder) push(p datagram) []byte {
 	f.mu.Lock()
 	if f.n == len(f.queue) {
 		oldest := f.pop()
@@ -74,23 +74,23 @@ func (f *forwarder) push(p parcel) []byte {
 }
 
 // pop takes the oldest parcel out. The lock is held and there is one.
-func (f *forwarder) pop() parcel {
+func (f *forwarder) pop() datagram {
 	p := f.queue[f.first]
-	f.queue[f.first] = parcel{}
+	f.queue[f.first] = datagram{}
 	f.first = (f.first + 1) % len(f.queue)
 	f.n--
 	return p
 }
 
 // next gives back the memory of the parcel before and takes the oldest one.
-func (f *forwarder) next(used []byte) (parcel, bool) {
+func (f *forwarder) next(used []byte) (datagram, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if cap(used) > 0 && cap(used) <= 2*forwardMTU && len(f.free) < 64 {
 		f.free = append(f.free, used[:0])
 	}
 	if f.n == 0 {
-		return parcel{}, false
+		return datagram{}, false
 	}
 	return f.pop(), true
 }
@@ -170,7 +170,7 @@ func (f *forwarder) stats() ForwardStats {
 // empty. Not safe for concurrent use.
 type outbox struct {
 	to  *forwarder
-	now parcel
+	now datagram
 }
 
 // add takes a line, byte for byte.
@@ -192,6 +192,6 @@ func (o *outbox) empty() bool { return o == nil || o.now.lines == 0 }
 
 func (o *outbox) flush() {
 	if !o.empty() {
-		o.now = parcel{b: o.to.push(o.now)}
+		o.now = datagram{b: o.to.push(o.now)}
 	}
 }

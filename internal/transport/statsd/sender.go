@@ -79,8 +79,8 @@ func (c SenderConfig) withDefaults() SenderConfig {
 // tally. Send and Stats may be called by any goroutine; Run by one.
 type Sender struct {
 	names canon.Names
-	lanes []*lane // sorted by server
-	ring  ring
+	lanes []*serverQueue // sorted by server
+	ring  rendezvous
 
 	mu     sync.Mutex // guards the rest
 	text   []byte     // scratch
@@ -100,11 +100,11 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 	servers := slices.Sorted(slices.Values(cfg.Servers))
 	s := &Sender{names: cfg.Names}
 	var err error
-	if s.ring, err = newRing(servers); err != nil {
+	if s.ring, err = newRendezvous(servers); err != nil {
 		return nil, err
 	}
 	for _, server := range servers {
-		l, err := newLane(server, cfg)
+		l, err := newServerQueue(server, cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -113,12 +113,12 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 	return s, nil
 }
 
-func newLane(server string, cfg SenderConfig) (*lane, error) {
+func newServerQueue(server string, cfg SenderConfig) (*serverQueue, error) {
 	addr, err := parseAddress(server)
 	if err != nil {
 		return nil, err
 	}
-	l := &lane{
+	l := &serverQueue{
 		server: server, names: cfg.Names, interval: cfg.Interval, timeout: cfg.Timeout, sets: !cfg.NoSets, log: cfg.Log,
 		queue: newQueue(cfg.MaxQueued), link: newLink(addr, cfg),
 	}

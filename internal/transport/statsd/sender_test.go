@@ -66,11 +66,11 @@ func TestDatagramsAreFull(t *testing.T) {
 		groups := make([][][]byte, len(counts))
 		for i := range counts {
 			key := hottype.Key(fmt.Sprintf("t?k=%d%0*d", i, rapid.IntRange(0, 50).Draw(t, "zeros"), 0))
-			who := new(hottype.Crowd)
+			who := new(hottype.ClientSketch)
 			for j := range rapid.IntRange(0, 12).Draw(t, "clients") {
 				clientsketch.Add(who, hottype.ParseClient(fmt.Sprintf("192.0.2.%d", j)), 1)
 			}
-			counts[i] = hottype.Count{Key: key, N: 5, Crowd: who}
+			counts[i] = hottype.Count{Key: key, N: 5, Clients: who}
 			name := canon.Names{Prefix: "p"}.Append(nil, key)
 			groups[i] = append(groups[i], fmt.Appendf(nil, "%s:5|c", name))
 			for m := range bytes.Lines(clientsketch.AppendMembers(nil, who)) {
@@ -114,7 +114,7 @@ func TestDatagramsAreFull(t *testing.T) {
 
 func TestSetsCanBeLeftOut(t *testing.T) {
 	t.Parallel()
-	who := new(hottype.Crowd)
+	who := new(hottype.ClientSketch)
 	clientsketch.Add(who, hottype.ParseClient("192.0.2.1"), 7)
 	for _, tc := range []struct {
 		without bool
@@ -126,7 +126,7 @@ func TestSetsCanBeLeftOut(t *testing.T) {
 	} {
 		box := newMailbox(t)
 		s := sender(t, statsd.SenderConfig{Servers: []string{box.address}, NoSets: tc.without})
-		st := s.send(t, hottype.Count{Key: "t?a=1", N: 7, Crowd: who})
+		st := s.send(t, hottype.Count{Key: "t?a=1", N: 7, Clients: who})
 		if got := box.take(1)[0]; string(got) != tc.want || st.Lines != st.SetLines+1 {
 			t.Errorf("%s\nwant\n%s\n%+v", got, tc.want, st)
 		}

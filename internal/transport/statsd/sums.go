@@ -20,7 +20,7 @@ import (
 type sums struct {
 	max     int              // of names, and of pairs of a name and a time
 	most    int              // of bytes
-	bytes   int              // of names, entries and crowds, about
+	bytes   int              // of names, entries and client sketches, about
 	second  int64            // of everything that has no time of its own
 	names   map[string]int32 // metric name -> entries
 	entries []entry
@@ -34,11 +34,11 @@ type stamp struct {
 }
 
 type entry struct {
-	key   hottype.Key
-	sum   float64
-	dirty bool           // is in touched
-	waits uint8          // how many flushes crowd has seen without a count
-	crowd *hottype.Crowd // of the next count; nil: nobody said
+	key     hottype.Key
+	sum     float64
+	dirty   bool                  // is in touched
+	waits   uint8                 // how many flushes client sketch has seen without a count
+	clients *hottype.ClientSketch // of the next count; nil: nobody said
 }
 
 const (
@@ -83,7 +83,7 @@ func (s *sums) full() bool    { return len(s.entries) >= s.max || s.bytes >= s.m
 func (s *sums) crowded() bool { return len(s.stamped) >= s.max }
 
 // admits reports whether there is room for who stands behind a name.
-func (s *sums) admits(i int32) bool { return s.entries[i].crowd != nil || s.bytes < s.most }
+func (s *sums) admits(i int32) bool { return s.entries[i].clients != nil || s.bytes < s.most }
 
 func (s *sums) empty() bool { return len(s.touched) == 0 && len(s.stamped) == 0 }
 
@@ -112,11 +112,11 @@ const maxSum = hottype.MaxCount // more is no count
 // join adds a member of the name's set.
 func (s *sums) join(i int32, m clientsketch.Member) {
 	e := s.touch(i)
-	if e.crowd == nil {
-		e.crowd, e.waits = new(hottype.Crowd), 0
+	if e.clients == nil {
+		e.clients, e.waits = new(hottype.ClientSketch), 0
 		s.bytes += crowdBytes
 	}
-	m.AddTo(e.crowd)
+	m.AddTo(e.clients)
 }
 
 // take gives what is new, in a slice that the caller may keep.
@@ -130,7 +130,7 @@ func (s *sums) take() []hottype.Count {
 		n := int64(sum + epsilon)
 		e.sum += sum - float64(n)
 		if n > 0 {
-			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: at.second, Crowd: s.leave(e)})
+			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: at.second, Clients: s.leave(e)})
 		}
 	}
 	clear(s.stamped)
@@ -141,8 +141,8 @@ func (s *sums) take() []hottype.Count {
 		switch {
 		case n > 0:
 			e.sum -= float64(n)
-			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: s.second, Crowd: s.leave(e)})
-		case e.crowd != nil && e.waits < maxWaits:
+			counts = append(counts, hottype.Count{Key: e.key, N: n, Second: s.second, Clients: s.leave(e)})
+		case e.clients != nil && e.waits < maxWaits:
 			e.waits++
 			waiting = append(waiting, i)
 			continue
@@ -169,15 +169,15 @@ func (s *sums) forget() []hottype.Count {
 	return counts
 }
 
-// leave gives the crowd of an entry away. Members may have been lost on the way or be those
+// leave gives the client sketch of an entry away. Members may have been lost on the way or be those
 // of somebody who makes them up, so what was seen is at least what the others
-// say, and what even then is no crowd is none.
-func (s *sums) leave(e *entry) *hottype.Crowd {
-	c := e.crowd
+// say, and what even then is no client sketch is none.
+func (s *sums) leave(e *entry) *hottype.ClientSketch {
+	c := e.clients
 	if c == nil {
 		return nil
 	}
-	e.crowd = nil
+	e.clients = nil
 	s.bytes -= crowdBytes
 	if !clientsketch.Settle(c) {
 		return nil

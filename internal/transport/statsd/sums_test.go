@@ -69,11 +69,11 @@ func TestMembersLeaveWithTheNextCount(t *testing.T) {
 	}
 	s.add(i, 3)
 	got := s.take()
-	if len(got) != 1 || got[0].Crowd == nil || got[0].Crowd.Seen != 3 || len(got[0].Crowd.Marks) != 1 || len(got[0].Crowd.Heavy) != 1 {
+	if len(got) != 1 || got[0].Clients == nil || got[0].Clients.Seen != 3 || len(got[0].Clients.Sample) != 1 || len(got[0].Clients.Heavy) != 1 {
 		t.Fatalf("got %+v", got)
 	}
 	s.add(i, 1)
-	if got = s.take(); len(got) != 1 || got[0].Crowd != nil || !s.empty() {
+	if got = s.take(); len(got) != 1 || got[0].Clients != nil || !s.empty() {
 		t.Fatalf("then %+v", got)
 	}
 }
@@ -87,13 +87,13 @@ func TestMembersWithoutACountAreForgotten(t *testing.T) {
 		s.take()
 	}
 	s.add(i, 1)
-	if got := s.take(); len(got) != 1 || got[0].Crowd != nil {
+	if got := s.take(); len(got) != 1 || got[0].Clients != nil {
 		t.Errorf("got %+v", got)
 	}
 }
 
 // Whatever members come, in whatever order and with whatever missing, a count
-// has a sound crowd or none.
+// has a sound client sketch or none.
 func TestCrowdsAreSound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -114,8 +114,8 @@ func TestCrowdsAreSound(t *testing.T) {
 		}
 		s.add(i, 1)
 		for _, c := range s.take() {
-			if err := clientsketch.Check(c.Crowd); err != nil {
-				t.Fatalf("%v: %s", err, cmp.Diff(nil, c.Crowd))
+			if err := clientsketch.Check(c.Clients); err != nil {
+				t.Fatalf("%v: %s", err, cmp.Diff(nil, c.Clients))
 			}
 		}
 	})

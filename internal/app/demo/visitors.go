@@ -1,0 +1,207 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Kind is a group of visitors.
+type Kind int
+
+// The groups.
+const (
+	Quiet   Kind = iota // readers of any topic but the viral one
+	Viral               // readers of the viral topic
+	Crawler             // a few addresses that fetch page after page
+	Loop                // one client that asks for one topic over and over
+	kinds
+)
+
+// Visitors sends requests to a site. Build it with NewVisitors; Run may be called
+// once.
+type Visitors struct {
+	targets []string
+	topics  int
+	client  *http.Client
+	zipf    *rand.Zipf // used by the pacing goroutine only
+	rnd     *rand.Rand
+	rates   [kinds]atomic.Int64 // requests per second
+	jobs    chan job
+	tally   [kinds]outcome
+	// Behind counts requests that were due when all connections were busy.
+	Behind atomic.Uint64
+	onSend func(Kind, time.Time)
+	onDone func(Kind, int)
+}
+
+type job struct {
+	kind   Kind
+	topic  uint64
+	client string
+	target string
+}
+
+// outcome counts the answers to one group.
+type outcome struct{ ok, denied, failed atomic.Uint64 }
+
+// Seen is what one group has got so far.
+type Seen struct {
+	OK     uint64 `json:"ok"`
+	Denied uint64 `json:"denied"`
+	Failed uint64 `json:"failed"`
+}
+
+// Sub is what was added since an earlier Seen.
+func (s Seen) Sub(o Seen) Seen { return Seen{s.OK - o.OK, s.Denied - o.Denied, s.Failed - o.Failed} }
+
+// Total is all answers.
+func (s Seen) Total() uint64 { return s.OK + s.Denied + s.Failed }
+
+const (
+	// ViralTopic is the topic that everybody wants; it is none of the Zipf ones.
+	ViralTopic = 4242
+	// LoopTopic is the one that a client in a loop asks for. Others read it too.
+	LoopTopic    = 7
+	loopClient   = "198.51.100.77"
+	crawlerAgent = "demo-crawler/1.0 (+bot)"
+	connections  = 64
+)
+
+// NewVisitors makes visitors for targets ("http://host:port"), taken in turn, with
+// so many topics. The seed makes their choices repeatable; their timing is real.
+func NewVisitors(targets []string, topics int, seed uint64) *Visitors {
+	rnd := rand.New(rand.NewPCG(seed, seed))
+	return &Visitors{
+		targets: targets,
+		topics:  topics,
+		rnd:     rnd,
+		zipf:    rand.NewZipf(rnd, 1.1, 8, uint64(topics-1)),
+		jobs:    make(chan job, connections),
+		client: &http.Client{
+			Timeout: 5 * time.Second,
+			Transport: &http.Transport{
+				MaxIdleConnsPerHost: connections,
+				DialContext:         (&net.Dialer{Timeout: time.Second}).DialContext,
+			},
+		},
+	}
+}
+
+// SetRate changes how many requests per second a group sends.
+func (c *Visitors) SetRate(k Kind, perSecond int64) { c.rates[k].Store(perSecond) }
+
+// Seen is what a group has got so far.
+func (c *Visitors) Seen(k Kind) Seen {
+	o := &c.tally[k]
+	return Seen{o.ok.Load(), o.denied.Load(), o.failed.Load()}
+}
+
+// Run sends until ctx ends and waits for the last answers.
+func (c *Visitors) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for range connections {
+		wg.Go(func() {
+			for j := range c.jobs {
+				c.send(ctx, j)
+			}
+		})
+	}
+	c.pace(ctx)
+	close(c.jobs)
+	wg.Wait()
+	c.client.CloseIdleConnections()
+	return nil
+}
+
+// pace hands out the requests that are due, a few milliseconds at a time.
+func (c *Visitors) pace(ctx context.Context) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	last := time.Now()
+	var due [kinds]float64
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			dt := min(now.Sub(last).Seconds(), 0.25) // after a pause, do not catch up in one burst
+			last = now
+			for k := range kinds {
+				for due[k] += dt * float64(c.rates[k].Load()); due[k] >= 1; due[k]-- {
+					c.hand(c.pick(k))
+				}
+			}
+		}
+	}
+}
+
+func (c *Visitors) hand(j job) {
+	select {
+	case c.jobs <- j:
+	default:
+		c.Behind.Add(1)
+	}
+}
+
+func (c *Visitors) pick(k Kind) job {
+	reader := fmt.Sprintf("10.%d.%d.%d", c.rnd.IntN(20), c.rnd.IntN(250), 1+c.rnd.IntN(250))
+	j := job{kind: k, client: reader, target: c.targets[c.rnd.IntN(len(c.targets))]}
+	switch k {
+	case Viral:
+		j.topic = ViralTopic
+	case Crawler:
+		j.topic, j.client = uint64(c.rnd.IntN(c.topics)), fmt.Sprintf("192.0.2.%d", 1+c.rnd.IntN(3))
+	case Loop:
+		j.topic, j.client = LoopTopic, loopClient
+	default:
+		j.topic = c.zipf.Uint64()
+	}
+	return j
+}
+
+func (c *Visitors) send(ctx context.Context, j job) {
+	if c.onSend != nil {
+		c.onSend(j.kind, time.Now())
+	}
+	status, err := c.get(ctx, j)
+	o := &c.tally[j.kind]
+	switch {
+	case ctx.Err() != nil:
+		return // the answer to the last request was not waited for
+	case err != nil || status >= 500:
+		o.failed.Add(1)
+	case status == http.StatusTooManyRequests:
+		o.denied.Add(1)
+	default:
+		o.ok.Add(1)
+	}
+	if c.onDone != nil {
+		c.onDone(j.kind, status)
+	}
+}
+
+func (c *Visitors) get(ctx context.Context, j job) (int, error) {
+	url := fmt.Sprintf("%s/topic?id=%d&utm_source=demo", j.target, j.topic)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("X-Forwarded-For", j.client)
+	if j.kind == Crawler {
+		req.Header.Set("User-Agent", crawlerAgent)
+	}
+	res, err := c.client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	_, err = io.Copy(io.Discard, res.Body)
+	return res.StatusCode, err
+}

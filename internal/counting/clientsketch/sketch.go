@@ -1,0 +1,114 @@
+package clientsketch
+
+import (
+	"math"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// The sizes of the sketches.
+const (
+	// MaxSample is how many sample hashes a sketch keeps. Below it their number is that
+	// of the clients; from there on the standard error of the estimate is
+	// 1/sqrt(MaxSample-2), about 18 %.
+	MaxSample = 32
+	// MaxHeavy is how many heavy clients a sketch keeps.
+	MaxHeavy = 8
+)
+
+// Add lays n requests to a client. It allocates when dst's sketches grow, and
+// nothing once they have (see Reset). n below 1 and the unknown client add
+// nothing: such requests are counted, and not seen.
+func Add(dst *hottype.ClientSketch, client hottype.Client, n int64) {
+	if n <= 0 || client.IsZero() {
+		return
+	}
+	client = group(client)
+	dst.Seen = sum(dst.Seen, n)
+	addToSample(dst, Hash(client))
+	addHeavy(dst, client, n)
+}
+
+// Merge adds to dst what src saw; src is not changed and dst keeps no part of
+// it. Merge(a, b) and Merge(b, a) give the same; the order of three or more
+// may move heavy counters, within the bound of the package. src may be nil.
+func Merge(dst, src *hottype.ClientSketch) {
+	if src == nil {
+		return
+	}
+	dst.Seen = sum(dst.Seen, src.Seen)
+	mergeSamples(dst, src.Sample)
+	mergeHeavy(dst, src.Heavy)
+}
+
+// Clients is how many different clients there are: exactly, up to colliding
+// sample hashes, while there are fewer than MaxSample, about, beyond that. 0 for nil.
+func Clients(c *hottype.ClientSketch) int64 {
+	if c == nil {
+		return 0
+	}
+	least := int64(max(len(c.Sample), len(c.Heavy)))
+	if len(c.Sample) < MaxSample {
+		return least
+	}
+	// If the k smallest of hashes spread over 2^32 reach up to m, there are
+	// about (k-1)/m as many as would fill it: the unbiased estimator.
+	about := float64(MaxSample-1) * (1 << 32) / (float64(c.Sample[MaxSample-1]) + 1)
+	return max(least, min(int64(about), c.Seen))
+}
+
+// Heaviest gives the heaviest client and its share of the requests that were
+// laid to clients, 0 to 1, both from below; the unknown client and 0 where
+// nobody is known.
+func Heaviest(c *hottype.ClientSketch) (hottype.Client, float64) {
+	if c == nil || len(c.Heavy) == 0 {
+		return hottype.Client{}, 0
+	}
+	first := c.Heavy[0]
+	return first.Client, min(1, float64(first.N)/float64(max(c.Seen, 1)))
+}
+
+// Effective is what is left of the n requests of a key when no client counts
+// for more than most (at least 1) of them. What was not seen is taken to be
+// like what was; where nothing was seen all n are left.
+//
+// It is never below the true value for what was seen. It is above it by at
+// most the counters' error for each client over the cap: with h of them and r
+// requests of all others, by h r / (MaxHeavy+1-h). And it is never above the
+// cap times the clients while those are fewer than MaxSample. So a few loops are
+// always found out, and many clients are never taken for one.
+func Effective(c *hottype.ClientSketch, n, most int64) int64 {
+	if c == nil || c.Seen <= 0 || n <= 0 {
+		return max(n, 0)
+	}
+	// A client's part of n is its part of what was seen, so the cap shrinks
+	// with that.
+	seen := float64(c.Seen)
+	limit := float64(max(most, 1))
+	if c.Seen < n {
+		limit *= seen / float64(n)
+	}
+	left := seen
+	for i := range c.Heavy {
+		left -= max(0, float64(c.Heavy[i].N)-limit)
+	}
+	if k := len(c.Sample); k > 0 && k < MaxSample {
+		left = min(left, float64(Clients(c))*limit)
+	}
+	left = max(left, 0) / seen * float64(n)
+	return min(n, int64(math.Round(left)))
+}
+
+// Reset empties a client sketch and keeps its memory for the next use.
+func Reset(c *hottype.ClientSketch) {
+	clear(c.Heavy) // names
+	c.Seen, c.Sample, c.Heavy = 0, c.Sample[:0], c.Heavy[:0]
+}
+
+// sum adds two numbers that are not negative; beyond the largest it stays there.
+func sum(a, b int64) int64 {
+	if c := a + b; c >= 0 {
+		return c
+	}
+	return math.MaxInt64
+}

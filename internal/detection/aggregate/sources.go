@@ -1,0 +1,213 @@
+package aggregate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/hotset"
+)
+
+const (
+	// unsureAfter is how long senders that promised a sign of life every second
+	// may be silent before cooling waits for them, blindAfter before it is said
+	// and published that nothing is seen.
+	unsureAfter = 2 * time.Second
+	blindAfter  = 3 * time.Second
+)
+
+// Heard is what is known about a source of counts at a moment.
+type Heard struct {
+	// At is when a sender was last heard; zero: never.
+	At time.Time
+	// Promised says that senders speak at least once a second also when they have
+	// nothing to count, so that silence means they cannot be heard.
+	Promised bool
+	// Err is why nothing can be heard right now; empty: no reason is known.
+	Err string
+}
+
+// SourceState is what an Aggregator makes of a source.
+type SourceState struct {
+	Name  string
+	Text  string // for people
+	Blind bool
+}
+
+// sourceMonitor watches the sources. The judging loop looks, others read.
+type sourceMonitor struct {
+	cfg    Config
+	began  time.Time
+	looked time.Time // of the last look
+	blind  time.Time // since when; zero: it sees
+	letGo  bool      // it was said that keys cool although nothing is seen
+
+	mu     sync.Mutex // guards the rest
+	states []SourceState
+	whole  time.Time // since when counts are whole; zero: they are not
+}
+
+// sourceCheck is what one look found.
+type sourceCheck struct {
+	blind  bool // the sources cannot be heard
+	unsure bool // counts may be missing
+	back   bool // they were until now
+}
+
+func newSourceMonitor(cfg Config) *sourceMonitor { return &sourceMonitor{cfg: cfg, began: cfg.Now()} }
+
+// check asks the sources. It logs once when the aggregator becomes blind, when it
+// sees again, and when it has been blind for Keep; keys is how many are hot.
+func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
+	var v sourceCheck
+	slept := now.Sub(s.looked)
+	if !s.looked.IsZero() && slept > blindAfter {
+		v.unsure = true
+		s.cfg.Log.Warn("aggregate: this process stood still; hot keys do not cool by what was not counted meanwhile", "for", slept.Round(time.Millisecond), "hot_keys", keys)
+	}
+	s.looked = now
+	waiting := len(s.cfg.Sources) > 0
+	var states []SourceState
+	for _, name := range slices.Sorted(maps.Keys(s.cfg.Sources)) {
+		st := s.judge(name, s.cfg.Sources[name](), now)
+		states = append(states, st.SourceState)
+		v.blind = v.blind || st.Blind
+		v.unsure = v.unsure || st.unsure
+		waiting = waiting && st.waits
+	}
+	s.tell(&v, waiting, states, now, keys)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.states = states
+	missing := v.unsure || v.blind
+	v.back = !missing && !waiting && s.whole.IsZero()
+	switch {
+	case missing || waiting:
+		s.whole = time.Time{}
+	case s.whole.IsZero():
+		s.whole = now
+	}
+	return v
+}
+
+// judged is the state of a source in one look.
+type judged struct {
+	SourceState
+	unsure, waits bool
+}
+
+func (s *sourceMonitor) judge(name string, h Heard, now time.Time) judged {
+	st := judged{SourceState: SourceState{Name: name}}
+	quiet := now.Sub(h.At)
+	if h.At.Before(s.began) {
+		quiet = now.Sub(s.began)
+	}
+	switch {
+	case h.Err != "" && quiet > blindAfter:
+		st.Text, st.Blind, st.unsure = h.Err, true, true
+	case h.At.IsZero():
+		st.Text, st.waits = "waiting for the first sender", true
+	case h.Promised && h.Err == "" && quiet > s.goneAfter():
+		st.Text, st.waits = fmt.Sprintf("no sender heard for %v: waiting for the first one", quiet.Round(time.Second)), true
+	case h.Promised && quiet > blindAfter:
+		st.Text, st.Blind, st.unsure = fmt.Sprintf("no sender heard for %v", quiet.Round(time.Second)), true, true
+	default:
+		st.Text, st.unsure = fmt.Sprintf("heard %.1f s ago", quiet.Seconds()), h.Promised && quiet > unsureAfter
+	}
+	return st
+}
+
+// goneAfter is after how long silent senders are taken for senders that are not
+// meant to be there any more.
+func (s *sourceMonitor) goneAfter() time.Duration {
+	if s.cfg.Keep <= 0 {
+		return hotset.DefaultKeep
+	}
+	return max(s.cfg.Keep, blindAfter)
+}
+
+// tell keeps how long the blindness lasts and says where it begins and ends.
+func (s *sourceMonitor) tell(v *sourceCheck, waiting bool, states []SourceState, now time.Time, keys int) {
+	why := func() string {
+		var list []string
+		for _, st := range states {
+			if st.Blind || !v.blind {
+				list = append(list, st.Name+": "+st.Text)
+			}
+		}
+		return strings.Join(list, "; ")
+	}
+	switch {
+	case v.blind && s.blind.IsZero():
+		s.blind, s.letGo = now, false
+		s.cfg.Log.Warn("aggregate: blind: no counts can be heard; hot keys stay hot, no other key becomes hot",
+			"why", why(), "hot_keys", keys, "kept_for", max(s.cfg.Keep, 0))
+	case waiting && !s.blind.IsZero():
+		s.blind = time.Time{}
+		s.cfg.Log.Warn("aggregate: the senders are taken for gone: hot keys cool from now on", "sources", why(), "hot_keys", keys)
+	case !v.blind && !s.blind.IsZero():
+		s.cfg.Log.Warn("aggregate: not blind any more", "sources", why(), "was_blind_for", now.Sub(s.blind).Round(time.Second), "hot_keys", keys)
+		s.blind = time.Time{}
+	}
+	if v.blind && now.Sub(s.blind) > s.cfg.Keep {
+		v.unsure = false
+		if !s.letGo {
+			s.letGo = true
+			s.cfg.Log.Warn("aggregate: blind for too long: hot keys cool from now on", "why", why(), "hot_keys", keys)
+		}
+	}
+}
+
+// CountsSince is since when this aggregator has counted everything that was sent
+// to it; the zero time while it is blind, or still waits for its first sender.
+func (a *Aggregator) CountsSince() time.Time {
+	a.sight.mu.Lock()
+	defer a.sight.mu.Unlock()
+	if len(a.cfg.Sources) == 0 && a.sight.whole.IsZero() {
+		return a.sight.began
+	}
+	return a.sight.whole
+}
+
+// Sources is the state of each source, by name.
+func (a *Aggregator) Sources() []SourceState {
+	a.sight.mu.Lock()
+	defer a.sight.mu.Unlock()
+	return slices.Clone(a.sight.states)
+}
+
+// CheckSources fails when every source is blind.
+func (a *Aggregator) CheckSources() error {
+	var blind []string
+	states := a.Sources()
+	for _, st := range states {
+		if st.Blind {
+			blind = append(blind, st.Name+": "+st.Text)
+		}
+	}
+	if len(blind) == 0 || len(blind) < len(states) {
+		return nil
+	}
+	return fmt.Errorf("blind: %s", strings.Join(blind, "; "))
+}
+
+// CheckPublication fails when the hot set is not made known. That another process
+// publishes in this one's place is no failure.
+func (a *Aggregator) CheckPublication() error {
+	const old = 5 * time.Second // several publications
+	p, now := a.out.published(), a.cfg.Now()
+	switch {
+	case p.err != "":
+		return fmt.Errorf("the hot set cannot be published: %s", p.err)
+	case p.standby:
+		return nil
+	case p.at.IsZero():
+		return fmt.Errorf("the hot set has not been published yet")
+	case now.Sub(p.at) > old:
+		return fmt.Errorf("the hot set was last published %v ago", now.Sub(p.at).Round(time.Second))
+	}
+	return nil
+}

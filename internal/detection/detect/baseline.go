@@ -1,0 +1,91 @@
+package detect
+
+import (
+	"math"
+
+	"github.com/hotparam/pipeline/internal/detection/heavyhitters"
+)
+
+const (
+	// baselineHalfLife is after how many seconds a request counts half in the past.
+	baselineHalfLife = 600
+	// baselineMin is how many seconds of past a surge is measured against at
+	// least: before, everything would be one.
+	baselineMin = 60
+	// baselineUnit is what one request is, so that little is lost when it fades.
+	baselineUnit = 1024
+	// baselineStep is after how many seconds the past fades.
+	baselineStep = 10
+)
+
+// baselineFade is what a step leaves of the past.
+var baselineFade = math.Exp2(-float64(baselineStep) / baselineHalfLife)
+
+// baseline is what keys used to have before the current window: an average over all
+// that was, in which older seconds weigh less and less. It is kept for keys
+// that matter only: a key that had less than ignored in a second, of the rate
+// that it must reach anyway, would not need more because of that.
+type baseline struct {
+	sums    *heavyhitters.Summary
+	ignored int64   // counts of a second up to this are left out
+	weight  float64 // seconds that were in the sums when they faded last
+	passed  int64   // and that have passed since then
+}
+
+// newBaseline is for a rule with surge.
+func newBaseline(t *compiledRule, counters int) *baseline {
+	return &baseline{sums: heavyhitters.New(counters), ignored: int64(t.rule.Hot.MinRate / t.rule.Hot.Surge / 4)}
+}
+
+// advance lets seconds go by. It makes no difference whether they come one by one:
+// nobody looks at a key in a silence, and its past fades all the same.
+func (p *baseline) advance(seconds int64) {
+	for p.passed += seconds; p.passed >= baselineStep; p.passed -= baselineStep {
+		weight, left := p.weight, p.sums.Error()
+		p.weight = (p.weight + baselineStep) * baselineFade
+		p.sums.Fade(baselineFade)
+		if p.weight == weight && p.sums.Len() == 0 && p.sums.Error() == left { // after some hours nothing changes any more
+			p.passed %= baselineStep
+			return
+		}
+	}
+}
+
+// seconds is how many seconds are in the sums, by their weight.
+func (p *baseline) seconds() float64 { return p.weight + float64(p.passed) }
+
+// add counts what a key had in one second. A key that is in a surge counts as
+// its past says, or the surge would become what it is measured against.
+func (p *baseline) add(hash uint64, key string, n int64, surging bool) {
+	if n <= p.ignored {
+		return
+	}
+	units := n * baselineUnit
+	if surging {
+		if p.seconds() <= 0 {
+			return
+		}
+		_, upper := p.sums.Bounds(hash, key)
+		units = min(units, int64(float64(upper)/p.seconds()))
+	}
+	if units > 0 {
+		p.sums.Add(hash, key, units)
+	}
+}
+
+// of is what a key used to have in so many seconds, at most; -1 as long as there
+// is not past enough.
+func (p *baseline) of(hash uint64, key string, seconds int64) float64 {
+	if p == nil || p.seconds() < baselineMin {
+		return -1
+	}
+	_, upper := p.sums.Bounds(hash, key)
+	return (float64(upper)/baselineUnit/p.seconds() + float64(p.ignored)) * float64(seconds)
+}
+
+func (p *baseline) bytes() int {
+	if p == nil {
+		return 0
+	}
+	return p.sums.Bytes()
+}

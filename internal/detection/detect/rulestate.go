@@ -1,0 +1,166 @@
+package detect
+
+import (
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/window"
+)
+
+// ruleState is what one rule has counted in one shard and which of its keys are
+// candidates. Guarded by its shard.
+type ruleState struct {
+	compiled *compiledRule
+	opts     Options
+	second   int64
+	counts   *window.Counter
+	traffic  *traffic  // of all shards
+	total    int64     // of traffic; -1: to be asked for
+	baseline *baseline // nil: no surge
+	clients  *clientSketches
+
+	candidates []*candidate // by watch; nil where there is none
+	listed     int          // those that are not nil
+	full       bool         // candidates were pruned in this second
+	pruned     uint64
+}
+
+func newRuleState(t *compiledRule, second int64, o Options, b *sketchBudget) *ruleState {
+	h := &ruleState{opts: o, clients: newClientSketches(t.window, b)}
+	h.setTerms(t)
+	h.restart(second)
+	return h
+}
+
+// setTerms takes the terms of a rule whose window h has already.
+func (h *ruleState) setTerms(t *compiledRule) {
+	before := h.compiled
+	h.compiled = t
+	h.clients.anonymous = t.rule.Hot.MinClients > 1 && !h.opts.NoClients
+	surge := t.rule.Hot.Surge
+	switch {
+	case surge == 0:
+		h.baseline = nil
+	case h.baseline == nil || before.rule.Hot.Surge != surge || before.rule.Hot.MinRate != t.rule.Hot.MinRate:
+		h.baseline = newBaseline(t, h.opts.perShard())
+	}
+	if h.counts != nil {
+		h.counts.SetLimit(t.least)
+	}
+}
+
+// restart begins counting anew. Candidates stay, cooling.
+func (h *ruleState) restart(second int64) {
+	h.second = second
+	h.counts = window.New(window.Config{
+		Window:   h.compiled.window,
+		Lateness: seconds(h.opts.Lateness),
+		Future:   seconds(h.opts.Future),
+		Counters: h.opts.perShard(),
+	}, second)
+	h.counts.SetLimit(h.compiled.least)
+	h.clients.clear()
+	old := h.candidates
+	h.candidates, h.listed, h.full = nil, 0, false
+	for _, c := range old {
+		if c == nil {
+			continue
+		}
+		if c.watch = h.counts.WatchKey(c.hash, string(c.key), -1); c.watch < 0 {
+			c.gone = true
+			continue
+		}
+		h.list(c)
+		for i := range c.below {
+			c.below[i] = time.Unix(second, 0)
+		}
+	}
+	h.recheck(time.Unix(second, 0))
+}
+
+// advance begins a second: counts leave the window, and early ones enter it.
+func (h *ruleState) advance(second int64, owns func(hottype.Key) bool) {
+	now := time.Unix(second, 0)
+	for _, c := range h.candidates {
+		if c != nil { // counts have only risen since they were looked at
+			sum := h.counts.SumOf(c.watch)
+			c.peak = max(c.peak, h.rate(sum))
+			if c.on[byRate] && sum >= h.compiled.rate.release {
+				c.below[byRate] = time.Time{}
+			}
+			h.recheckClients(c, sum)
+		}
+	}
+	passed := second - h.second
+	h.second = second
+	h.counts.Advance(second, h.leaving())
+	h.clients.advance(second)
+	if h.baseline != nil {
+		h.baseline.advance(passed)
+	}
+	if h.full {
+		h.full = false
+		h.relist(now, owns)
+	}
+	for _, place := range h.counts.Risen() {
+		if owns(hottype.Key(h.counts.Key(place))) {
+			h.reached(place, now)
+		}
+	}
+	h.recheck(now)
+}
+
+// leaving makes what leaves the window the past; nil where nobody asks for it.
+func (h *ruleState) leaving() func(place int, n int64) {
+	if h.baseline == nil {
+		return nil
+	}
+	now := time.Unix(h.second, 0)
+	return func(place int, n int64) {
+		surging := false
+		if id := h.counts.WatchOf(place); id >= 0 {
+			c := h.candidates[id]
+			surging = c.any() && now.Sub(c.since) < baselineHalfLife*time.Second
+		}
+		if n > h.baseline.ignored {
+			h.baseline.add(h.counts.Hash(place), h.counts.Key(place), n, surging)
+		}
+	}
+}
+
+// recheck looks at every candidate after counts may have fallen. Those that never
+// were hot and are below all thresholds leave without a trace.
+func (h *ruleState) recheck(now time.Time) {
+	h.total = -1
+	for _, c := range h.candidates {
+		if c == nil {
+			continue
+		}
+		h.evaluate(c, now)
+		if !c.any() && h.counts.SumOf(c.watch) < h.compiled.least {
+			h.unlist(c)
+		}
+	}
+}
+
+// relist looks for keys over the least threshold that nobody watches. It looks
+// at every key that is counted.
+func (h *ruleState) relist(now time.Time, owns func(hottype.Key) bool) {
+	h.counts.SetLimit(h.compiled.least)
+	h.counts.Each(func(place int, sum int64) {
+		if sum >= h.counts.Limit() && h.counts.WatchOf(place) < 0 && owns(hottype.Key(h.counts.Key(place))) {
+			h.reached(place, now)
+		}
+	})
+}
+
+// rate is a count over the window in requests per second.
+func (h *ruleState) rate(sum int64) float64 { return float64(sum) / float64(h.compiled.window) }
+
+// slidingRate is the rate over exactly one window that ends now. A window of whole
+// slots that ends within one is short by what is left of it; the slot that left
+// last stands in for that, by the part of it that would still be in.
+func (h *ruleState) slidingRate(w window.Watched, now time.Time) float64 {
+	elapsed := float64(now.UnixNano()-h.second*int64(time.Second)) / float64(time.Second)
+	return (float64(w.Sum) + float64(w.Left)*max(0, min(1, 1-elapsed))) / float64(h.compiled.window)
+}

@@ -1,0 +1,125 @@
+package detect
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/heavyhitters"
+	"github.com/hotparam/pipeline/internal/detection/window"
+)
+
+// together is how many keys are fetched from memory at the same time.
+const together = heavyhitters.Together
+
+// shard counts the keys of one part of all hashes. Whoever holds its lock may use
+// it; a key is in one shard only.
+type shard struct {
+	mu     sync.Mutex
+	d      *Detector
+	now    time.Time    // the latest heard of; zero before the first call
+	second int64        // of now
+	states []*ruleState // in the order of the rules
+	budget *sketchBudget
+	left   []Change // that did not come by a Tick, for the next one to tell
+	stats  Stats
+	warm   uint64 // keeps the compiler from leaving out what only warms
+}
+
+// addAll places the counts of a batch that belong to this shard.
+func (l *shard) addAll(now time.Time, counts []hottype.Count, b *batch, mine []int32) (crossed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now = l.advance(now)
+	for len(mine) > 0 {
+		group := b.group(mine)
+		mine = mine[len(group):]
+		h := l.states[b.rule[group[0]]]
+		l.warm += h.counts.Warm(b.warm[:len(group)])
+		for k, i := range group {
+			crossed = l.add(now, &counts[i], h, b.warm[k%together]) || crossed
+		}
+	}
+	return crossed
+}
+
+// add places one count.
+func (l *shard) add(now time.Time, c *hottype.Count, h *ruleState, hash uint64) bool {
+	added := h.counts.Add(hash, string(c.Key), c.Second, c.N)
+	if added.Status != window.OK {
+		l.drop(added.Status)
+		return false
+	}
+	l.stats.Adds++
+	l.stats.Newest = max(l.stats.Newest, c.Second)
+	if near := added.Sum >= h.compiled.least/sketchFrom; c.Clients != nil || near && h.clients.anonymous {
+		h.clients.add(c, near)
+	}
+	return added.Risen && h.reached(added.Place, now)
+}
+
+// drop counts a count that was refused.
+func (l *shard) drop(s window.Status) {
+	switch s {
+	case window.Late:
+		l.stats.DroppedLate++
+	case window.Future:
+		l.stats.DroppedFuture++
+	case window.Full:
+		l.stats.DroppedFull++
+	default:
+		l.stats.DroppedBad++
+	}
+}
+
+// advance lets time pass until now, one second after the other, so that every
+// count is judged in every second. It gives the time it is then: now, or a
+// later one that was heard of before.
+func (l *shard) advance(now time.Time) time.Time {
+	if second := now.Unix(); second != l.second || l.now.IsZero() {
+		l.pass(now, second)
+	}
+	if now.After(l.now) {
+		l.now = now
+	}
+	return l.now
+}
+
+// advance goes to another second.
+func (l *shard) pass(now time.Time, second int64) {
+	span := l.d.span
+	if l.now.IsZero() || l.second-second > span {
+		l.restart(second)
+		l.now = now
+		return
+	}
+	// After one whole span of silence nothing changes any more.
+	quiet := l.second + span + 1
+	for l.second < min(second, quiet) {
+		l.nextSecond(l.second + 1)
+	}
+	if l.second < second {
+		l.nextSecond(second)
+	}
+}
+
+// advance begins the next second.
+func (l *shard) nextSecond(second int64) {
+	l.second = second
+	for i, h := range l.states {
+		h.advance(second, func(key hottype.Key) bool { return l.d.routes.of(key) == i })
+	}
+}
+
+// restart forgets all counts, at the first second or after the clock was found
+// to have been wrong.
+func (l *shard) restart(second int64) {
+	if !l.now.IsZero() {
+		l.stats.ClockResets++
+		l.stats.Newest = 0
+	}
+	l.second = second
+	for _, h := range l.states {
+		h.restart(second)
+	}
+}

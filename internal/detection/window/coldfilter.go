@@ -1,0 +1,105 @@
+package window
+
+import "github.com/hotparam/pipeline/internal/detection/heavyhitters"
+
+// coldFilter holds back the keys of the current second that are too light to matter,
+// while counters are short: most keys of heavy traffic are seen once, and to
+// enter each of them only to give it up again is what such traffic would cost
+// most. A key that is not held adds its count to a cell, which it may share with
+// others, and is entered when the cell would overflow. So what a key can have
+// left in its cell is the most that any cell holds, and that is part of the
+// error of its second. (Zhou et al., "Cold Filter: A Meta-Framework for Faster
+// and More Accurate Stream Processing", SIGMOD 2018, have the idea; here it
+// opens by need and keeps within an error that is promised.)
+type coldFilter struct {
+	cells []uint8 // in units, by hash; empty: not needed
+	unit  int64   // requests; chosen by what a count has on average
+	limit int64   // the most that a cell may hold, in units
+	most  int64   // that one does hold
+	fresh int     // cells that hold something
+
+	// Of this second, since counters were short.
+	weight float64
+	counts int64
+	next   int64 // counts at which limit is found anew
+}
+
+const (
+	// light is how many average counts a cell may hold.
+	light = 2
+	// fine is how many units an average count has, of a weight above that.
+	fine = 8
+	// cellsPer is how many cells there are for each counter.
+	cellsPer = 2
+	// freshly is after how many counts the limit is found anew.
+	freshly = 256
+	// sieved is the part of a second's requests, divided by its share of the
+	// counters, that a cell may hold: what is promised of an error, 2.2, less
+	// what purges may take, 1.6.
+	sieved = 0.6
+)
+
+// sift takes n of a key that is not in the table, of the current second. It says
+// false where the key is to be entered.
+func (c *Counter) sift(hash uint64, n int64) bool {
+	s := &c.sieve
+	if s.counts >= s.next {
+		s.open(c.cfg.Counters, c.clock.size)
+	}
+	if n > s.limit*s.unit {
+		return false
+	}
+	cell := &s.cells[heavyhitters.Spot(hash, len(s.cells))]
+	units := n
+	if s.unit > 1 {
+		units = (n + s.unit - 1) / s.unit
+	}
+	if units += int64(*cell); units > s.limit {
+		return false
+	}
+	if *cell == 0 {
+		s.fresh++
+	}
+	*cell = uint8(units)
+	if units > s.most {
+		s.most = units
+		c.slots[c.clock.pos].sifted = units * s.unit
+	}
+	return true
+}
+
+// open finds out how much a cell may hold now.
+func (s *coldFilter) open(counters int, seconds int64) {
+	s.next = s.counts + freshly
+	mean := int64(s.weight / float64(max(s.counts, 1)))
+	if s.most == 0 {
+		s.unit = max((mean+fine-1)/fine, 1)
+	}
+	allowed := sieved * s.weight * float64(seconds) / float64(counters) / float64(s.unit)
+	s.limit = min(light*((mean+s.unit-1)/s.unit), int64(min(allowed, 1<<8-1)))
+	if s.limit > 0 && s.cells == nil {
+		s.cells = make([]uint8, heavyhitters.Spots(cellsPer*counters))
+	}
+}
+
+// note counts what the second has.
+func (s *coldFilter) note(n int64) {
+	s.weight += float64(n)
+	s.counts++
+}
+
+// pass ends the second, in which so many pairs were made. The sieve stays while
+// seconds like this one would take all counters.
+func (c *Counter) pass() {
+	needed := int64(c.made + c.sieve.fresh)
+	c.made = 0
+	c.short = c.short && needed*c.clock.window > int64(c.cfg.Counters)
+	if !c.short {
+		c.sieve = coldFilter{}
+		return
+	}
+	if c.sieve.fresh > 0 {
+		clear(c.sieve.cells)
+	}
+	c.sieve = coldFilter{cells: c.sieve.cells}
+}

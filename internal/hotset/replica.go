@@ -1,0 +1,189 @@
+package hotset
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// maxPublishers bounds the publishers remembered at once. Restarted publishers
+// come under new names; the one that expires first is forgotten.
+const maxPublishers = 256
+
+// Replica is the merged hot set of all publishers. The zero value is ready and
+// empty; it may be used by any number of goroutines and must not be copied.
+//
+// A key is hot while its publisher's latest set has it: a set without it makes it
+// cold at once. A publisher that falls silent has not said that a key is cold, so
+// its keys stay for Keep beyond their Until.
+//
+// A key that two publishers hold hot is hot until the later Until. Its Rate is
+// the sum of theirs, because publishers share the traffic (each takes its own
+// partitions or its own datagrams) and the rates are of disjoint requests; a
+// publisher whose entry has expired by the newest set's At no longer adds to
+// it. Since is the earlier one, Peak the greatest seen. Clients is what the
+// publisher says that knows more of them. A key that one holds hot and another
+// takes for a loop is hot.
+type Replica struct {
+	// Keep is how long keys outlive their Until; 0 means [DefaultKeep], a negative
+	// one not at all. Not to be changed once the replica is used.
+	Keep time.Duration
+
+	current atomic.Pointer[snapshot] // nil: nothing published yet
+
+	mu   sync.Mutex // guards all below and the building of snapshots
+	sets map[string]*published
+	reported
+
+	replaced, ignored, forgotten uint64
+}
+
+// snapshot is what readers see. It is never changed once stored.
+type snapshot struct {
+	entries map[string]*Entry
+	loops   []hottype.Hot // heaviest first; not hot
+	aliases bool
+	at      time.Time // newest At of all sets
+}
+
+// Lookup gives the entry of key, nil when the key is not hot at now. It takes
+// no lock and does not allocate or keep key.
+func (m *Replica) Lookup(key []byte, now time.Time) *Entry {
+	s := m.current.Load()
+	if s == nil || len(s.entries) == 0 {
+		return nil
+	}
+	e := s.entries[string(key)]
+	if e == nil || !e.live(now.UnixMicro()) {
+		return nil
+	}
+	return e
+}
+
+// Aliases reports whether a key of the form "!hp1:…" is hot, so that readers
+// work out the alias of a request's key only when it can matter.
+func (m *Replica) Aliases() bool {
+	s := m.current.Load()
+	return s != nil && s.aliases
+}
+
+// Age is how long ago, by its At, the newest publication was judged; false
+// when there has been none. It is negative when the publisher's clock is ahead.
+func (m *Replica) Age(now time.Time) (time.Duration, bool) {
+	s := m.current.Load()
+	if s == nil {
+		return 0, false
+	}
+	return now.Sub(s.at), true
+}
+
+// Replace makes set what publisher holds hot, instead of what it said before.
+// A set whose version is not above that publisher's last one is ignored and
+// counted: it arrived late. One that was judged when the last one was over is
+// taken in any case: the store lost its versions. The replica keeps set.Keys, which must not change.
+// It costs one pass over the keys of all publishers.
+func (m *Replica) Replace(publisher string, set hottype.HotSet) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if last := m.sets[publisher]; last != nil && set.Version <= last.set.Version && set.At.Before(last.validUntil()) {
+		m.ignored++
+		return
+	}
+	m.store(publisher, set)
+}
+
+// publish is Replace under the version that follows the publisher's last one.
+func (m *Replica) publish(publisher string, set hottype.HotSet) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if last := m.sets[publisher]; last != nil {
+		set.Version = max(set.Version, last.set.Version+1)
+	}
+	m.store(publisher, set)
+}
+
+// store needs mu.
+func (m *Replica) store(publisher string, set hottype.HotSet) {
+	if m.sets == nil {
+		m.sets = make(map[string]*published)
+	}
+	p := m.sets[publisher]
+	if p == nil {
+		p = new(published)
+		m.sets[publisher] = p
+	}
+	p.set, p.fresh = set, true
+	for len(m.sets) > maxPublishers {
+		m.forget(m.firstToGo(publisher))
+	}
+	m.replaced++
+	m.rebuild(set.At)
+}
+
+// Entries are the entries that are hot at now, heaviest first, then by key. It
+// also forgets publishers that were silent for Keep, for good: call it now and
+// then (a report once a second does).
+func (m *Replica) Entries(now time.Time) []*Entry {
+	m.prune(now)
+	s := m.current.Load()
+	if s == nil {
+		return nil
+	}
+	us := now.UnixMicro()
+	hot := make([]*Entry, 0, len(s.entries))
+	for _, e := range s.entries {
+		if e.live(us) {
+			hot = append(hot, e)
+		}
+	}
+	sortEntries(hot)
+	return hot
+}
+
+// Loops are the keys that would be hot were it not for one or a few clients,
+// heaviest first, then by key; those that hold at now. They are for show.
+func (m *Replica) Loops(now time.Time) []hottype.Hot {
+	s := m.current.Load()
+	if s == nil {
+		return nil
+	}
+	var live []hottype.Hot
+	for i := range s.loops {
+		if s.loops[i].Until.After(now) {
+			live = append(live, s.loops[i])
+		}
+	}
+	return live
+}
+
+// sortEntries orders by rate, heaviest first, then by key. Each heat is read
+// once: it may be replaced meanwhile, and an order must not waver.
+func sortEntries(entries []*Entry) {
+	heat := make(map[*Entry]*hottype.Hot, len(entries))
+	for _, e := range entries {
+		heat[e] = e.hot.Load()
+	}
+	slices.SortFunc(entries, func(a, b *Entry) int {
+		return cmp.Or(cmp.Compare(heat[b].Rate, heat[a].Rate), cmp.Compare(heat[a].Key, heat[b].Key))
+	})
+}
+
+// prune forgets the publishers that have nothing left to say at now.
+func (m *Replica) prune(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	dropped := false
+	for publisher, p := range m.sets {
+		if !p.goneAt(m.keep()).After(now) {
+			m.forget(publisher)
+			dropped = true
+		}
+	}
+	if dropped {
+		m.rebuild(now)
+	}
+}

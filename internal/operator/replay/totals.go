@@ -1,0 +1,93 @@
+package replay
+
+import (
+	"cmp"
+	"slices"
+)
+
+// totals holds what the report says of each key or each client, up to a number
+// of them. Names are entered as they come and known by an id.
+type totals[K comparable] struct {
+	ids     map[K]uint32
+	names   []K
+	rows    []row
+	limit   int
+	dropped int64 // requests by names beyond limit
+	now     []uint32
+	window  *trailing
+}
+
+// row is what is known of one name. The peaks are of single seconds and of
+// the trailing window; the seconds are the first at which they were reached.
+type row struct {
+	requests, denied int64
+	current          uint32 // requests in the second under way
+	peak, wide       uint32
+	peakAt, wideAt   int64
+}
+
+// newTotals takes the width of the trailing window in seconds.
+func newTotals[K comparable](limit, width int) *totals[K] {
+	return &totals[K]{ids: make(map[K]uint32), limit: limit, window: newTrailing(width)}
+}
+
+// enter gives the id of a name that it may be asked to keep, so the name must
+// own its memory. False when the book is full.
+func (b *totals[K]) enter(name K) (uint32, bool) {
+	if id, ok := b.ids[name]; ok {
+		return id, true
+	}
+	if len(b.names) >= b.limit {
+		return 0, false
+	}
+	id := uint32(len(b.names))
+	b.ids[name] = id
+	b.names = append(b.names, name)
+	b.rows = append(b.rows, row{})
+	return id, true
+}
+
+// count adds one request in the second under way.
+func (b *totals[K]) count(id uint32) {
+	r := &b.rows[id]
+	if r.current == 0 {
+		b.now = append(b.now, id)
+	}
+	r.current++
+	r.requests++
+}
+
+// close ends second s, which must be later than any before.
+func (b *totals[K]) close(s int64) {
+	b.window.advance(s)
+	for _, id := range b.now {
+		r := &b.rows[id]
+		if r.current > r.peak {
+			r.peak, r.peakAt = r.current, s
+		}
+		if sum := b.window.add(id, r.current); sum > r.wide {
+			r.wide, r.wideAt = sum, s
+		}
+		r.current = 0
+	}
+	b.now = b.now[:0]
+}
+
+// top gives the ids with the greatest measure, ties by their text.
+func (b *totals[K]) top(n int, measure func(*row) int64, texts []string) []uint32 {
+	ids := make([]uint32, len(b.names))
+	for i := range ids {
+		ids[i] = uint32(i)
+	}
+	slices.SortFunc(ids, func(x, y uint32) int {
+		if c := cmp.Compare(measure(&b.rows[y]), measure(&b.rows[x])); c != 0 {
+			return c
+		}
+		return cmp.Compare(texts[x], texts[y])
+	})
+	return ids[:min(n, len(ids))]
+}
+
+func byRequests(r *row) int64 { return r.requests }
+func byPeak(r *row) int64     { return int64(r.peak) }
+func byWide(r *row) int64     { return int64(r.wide) }

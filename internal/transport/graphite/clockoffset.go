@@ -1,0 +1,116 @@
+package graphite
+
+import (
+	"math"
+	"time"
+)
+
+// clockOffset says at which second of ours a second of Graphite's is counted. Two
+// things are between them.
+//
+// The clocks: Graphite's may be minutes off. Each answer tells its time, to the
+// second. The difference that is used is a whole number of seconds and stays
+// until it is wrong by more than a second and a half, or it would jump to and
+// fro and leave seconds out or count two in one.
+//
+// The delay: what is newest in Graphite was counted a moment ago. How long ago
+// is measured where it can be: a second that the poll before did not see, and
+// this one does. The longest lag is what all counts are delayed by, as a player
+// of sound buffers for the latest packet: with a shorter one, windows would be
+// judged before they are full, with a changing one they would get seconds
+// twice. So the delay grows at once, which leaves a gap in the windows, and
+// shrinks when a minute needed less, or at once when it is so far off that
+// counts would lie beyond the future that a window takes; then the seconds that
+// would fall on others are left out. All of these err to fewer counts, never to
+// more.
+//
+// The zero value is ready. Not safe for concurrent use.
+type clockOffset struct {
+	known      bool  // something was seen
+	difference int64 // Graphite's clock less ours, in seconds
+	delay      int64 // seconds; below 0 where the StatsD server's clock is fast
+	newest     int64 // the newest second seen, by Graphite's clock
+	edge       int64 // the latest place that was given away, by the same clock
+	most       int64 // largest lag since minute
+	minute     int64
+	// after to upTo are left out since the delay shrank.
+	after, upTo int64
+}
+
+const (
+	// ahead is how far in the future counts may lie: what a window takes
+	// (detect.DefaultFuture).
+	ahead = 2
+	// remember is for how long, in seconds, a delay is kept that is longer
+	// than needed.
+	remember = 60
+)
+
+// clock hears what time it is in Graphite, give or take off.
+func (p *clockOffset) clock(now, server time.Time, off time.Duration) {
+	d := server.Sub(now)
+	held := time.Duration(p.difference) * time.Second
+	if (d - held).Abs() > time.Second/2+off {
+		p.difference = int64(math.Round(d.Seconds()))
+	}
+}
+
+// server is the second it is in Graphite.
+func (p *clockOffset) server(now time.Time) int64 { return now.Unix() + p.difference }
+
+// observe hears which second is the newest that a poll brought, and whether a
+// poll of the last moments would have brought it if it had been there: only
+// then its lag is Graphite's, and not just that nobody asked for anything.
+// Step is the length of a bucket.
+func (p *clockOffset) observe(now time.Time, newest, step int64, fresh bool) {
+	if p.known && newest <= p.newest {
+		return
+	}
+	before := p.newest
+	p.newest = newest
+	p.adjust(before, p.server(now), step, fresh)
+	if newest > p.upTo {
+		p.edge = max(p.edge, newest+p.delay)
+	}
+}
+
+// adjust chooses the delay, at a second of Graphite's.
+func (p *clockOffset) adjust(before, second, step int64, fresh bool) {
+	lag := second - p.newest
+	switch {
+	case !p.known:
+		p.known = true
+		p.restart(second, min(lag, 1+step))
+	case !fresh || lag > maxLag+step || lag < -maxLag:
+	case lag > p.delay:
+		p.restart(second, lag)
+	case p.delay-lag > ahead:
+		p.shrink(before, second, lag)
+	default:
+		p.most = max(p.most, lag)
+		if second-p.minute >= remember {
+			p.shrink(before, second, p.most)
+		}
+	}
+}
+
+// restart measures anew from a delay on.
+func (p *clockOffset) restart(second, delay int64) {
+	p.delay, p.most, p.minute = delay, 0, second
+}
+
+// shrink makes the delay shorter. What has a place keeps it, so the seconds
+// after the newest one that would come onto such a place have none.
+func (p *clockOffset) shrink(newest, second, delay int64) {
+	p.after, p.upTo = newest, p.edge-delay
+	p.restart(second, delay)
+}
+
+// place is the second of ours that a second of Graphite's is counted in; false
+// where it has none.
+func (p *clockOffset) place(second int64) (int64, bool) {
+	if p.after < second && second <= p.upTo {
+		return 0, false
+	}
+	return second - p.difference + p.delay, true
+}

@@ -1,0 +1,191 @@
+package kafka
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+func TestSeen(t *testing.T) {
+	t.Parallel()
+	s := newDuplicates(10)
+	o := origin{"a", 1}
+	for _, step := range []struct {
+		o     origin
+		n     uint64
+		first bool
+	}{
+		{o, 1, true}, {o, 1, false}, {o, 3, true}, {o, 2, true}, {o, 2, false}, {o, 3, false},
+		{origin{"a", 2}, 1, true}, // started again
+		{origin{"b", 1}, 1, true},
+		{o, 258, true}, {o, 3, false}, {o, 4, true}, {o, 2, false}, // 2 is 256 back
+		{o, 1000, true}, {o, 258, false}, {o, 744, false}, {o, 745, true},
+		{o, 0, true}, {o, 0, true}, // no number
+	} {
+		if got := s.first(step.o, step.n); got != step.first {
+			t.Errorf("%v %d: got %v", step.o, step.n, got)
+		}
+	}
+}
+
+// In order with gaps and repetitions, as a partition delivers: exactly the
+// repetitions are recognised.
+func TestSeenAgainstASet(t *testing.T) {
+	t.Parallel()
+	s, set := newDuplicates(100), map[uint64]bool{}
+	for at := uint64(1); at < 100000; at += rand.Uint64N(3) * rand.Uint64N(100) {
+		for range 1 + rand.IntN(3) {
+			n := at - min(at-1, rand.Uint64N(256))
+			if got := s.first(origin{}, n); got == set[n] {
+				t.Fatalf("%d: first=%v, seen=%v", n, got, set[n])
+			}
+			set[n] = true
+			at = max(at, n)
+		}
+	}
+}
+
+func TestSeenIsBounded(t *testing.T) {
+	t.Parallel()
+	s := newDuplicates(100)
+	kept := origin{"kept", 0}
+	for i := range uint64(10000) {
+		s.first(origin{fmt.Sprint(i), 0}, 1)
+		if i%20 == 0 { // in use, so never forgotten
+			s.first(kept, i/20+1)
+		}
+	}
+	if n := len(s.young) + len(s.old); n > 101 {
+		t.Errorf("%d origins are remembered", n)
+	}
+	if s.first(kept, 1+9980/20) {
+		t.Error("an origin in use was forgotten")
+	}
+}
+
+func TestQueueDropsTheOldest(t *testing.T) {
+	t.Parallel()
+	q := newQueue(5, 1<<20)
+	batch := func(n ...int64) (counts []hottype.Count) {
+		for _, v := range n {
+			counts = append(counts, hottype.Count{Key: "k", N: v})
+		}
+		return counts
+	}
+	for _, step := range []struct {
+		in      []hottype.Count
+		dropped uint64
+		pairs   int
+	}{
+		{batch(1, 2), 0, 2},
+		{batch(4, 8), 0, 4},
+		{batch(16), 0, 5},
+		{batch(32), 3, 4},
+		{batch(1, 1, 1, 1, 1, 1, 1), 4 + 8 + 16 + 32, 7}, // alone it has room
+	} {
+		dropped, ok := q.put(step.in, time.Time{})
+		if !ok || dropped != step.dropped || q.len() != step.pairs {
+			t.Fatalf("dropped %d, %d pairs, want %+v", dropped, q.len(), step)
+		}
+	}
+	if rest := q.close(); len(rest) != 1 {
+		t.Errorf("%d batches are left", len(rest))
+	}
+	if _, ok := q.put(batch(1), time.Time{}); ok {
+		t.Error("a closed queue takes")
+	}
+}
+
+func TestQueueIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	q := newQueue(1<<20, 1<<20)
+	var dropped uint64
+	for range 100 {
+		n, _ := q.put([]hottype.Count{{Key: hottype.Key(make([]byte, 60<<10)), N: 2}}, time.Time{})
+		dropped += n
+	}
+	left := q.take()
+	if len(left) != 17 || dropped != 2*83 {
+		t.Errorf("%d batches of 60 KiB are left, %d requests dropped", len(left), dropped)
+	}
+	// What is put back keeps its place before the others, and drops first.
+	q.put([]hottype.Count{{Key: "newest", N: 1}}, time.Time{})
+	if n := q.restore(left); n != 0 && n != 2 {
+		t.Errorf("dropped %d", n)
+	}
+	all := q.take()
+	if last := all[len(all)-1]; last.counts[0].Key != "newest" {
+		t.Errorf("the newest is %q", last.counts[0].Key)
+	}
+}
+
+func TestFlightDropsTheOldest(t *testing.T) {
+	t.Parallel()
+	var dropped atomic.Uint64
+	f := &unconfirmed{mostPairs: 10, mostBytes: 1000, dropped: &dropped}
+	for i := range 5 {
+		f.add(packed{pairs: 3, requests: 1 << i, data: make([]byte, 10)})
+	}
+	f.bound()
+	if f.len() != 3 || f.waiting.Load() != 9 || dropped.Load() != 1+2 {
+		t.Errorf("%d records, %d pairs, %d dropped", f.len(), f.waiting.Load(), dropped.Load())
+	}
+	f.add(packed{pairs: 1, requests: 64, data: make([]byte, 999)})
+	f.bound()
+	if f.len() != 1 || dropped.Load() != 1+2+4+8+16 {
+		t.Errorf("%d records, %d dropped", f.len(), dropped.Load())
+	}
+	f.drop(func(packed) bool { return true })
+	if f.len() != 0 || f.waiting.Load() != 0 || dropped.Load() != 127-32 {
+		t.Errorf("%d records, %d pairs, %d dropped", f.len(), f.waiting.Load(), dropped.Load())
+	}
+}
+
+func TestOldBatchesAreDropped(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	p, err := NewProducer(ProducerConfig{
+		Config: Config{Brokers: []string{"127.0.0.1:1"}, Topic: "t", Log: slog.New(slog.DiscardHandler)},
+		Now:    func() time.Time { return now },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		_ = p.Send(t.Context(), []hottype.Count{{Key: "k", N: 2}})
+		now = now.Add(time.Second)
+	}
+	if left := p.dropOld(p.queue.take(), now.Add(-p.cfg.MaxAge)); len(left) != 10 || p.Stats().Dropped != 20 {
+		t.Errorf("%d left, %+v", len(left), p.Stats())
+	}
+}
+
+func TestLargeBatchesAreSplit(t *testing.T) {
+	t.Parallel()
+	var counts []hottype.Count
+	for i := range 4000 {
+		counts = append(counts, hottype.Count{Key: hottype.Key(fmt.Sprintf("%01000d", i)), N: 1})
+	}
+	counts = append(counts, hottype.Count{}, hottype.Count{Key: "k", N: -1})
+	records, invalid := newPacker("n", "s", 1).records([]queued{{counts: counts}}, 2)
+	if len(records) < 8 || invalid != 2 {
+		t.Fatalf("%d records, %d invalid", len(records), invalid)
+	}
+	next, total := map[int32]uint64{}, 0
+	for _, r := range records {
+		got, err := ParseRecord(r.data)
+		next[r.partition]++
+		if err != nil || len(r.data) > maxRecord || got.Sequence != next[r.partition] || r.requests != uint64(len(got.Counts)) {
+			t.Fatalf("%v, %d bytes, sequence %d", err, len(r.data), got.Sequence)
+		}
+		total += len(got.Counts)
+	}
+	if total != 4000 {
+		t.Errorf("%d pairs", total)
+	}
+}
