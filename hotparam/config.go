@@ -50,7 +50,8 @@ type Config struct {
 // and counted in Stats.
 //
 // A Sink that also has Run(ctx context.Context) error is run by Pipeline.Run, and
-// ended when the last counts have been sent to it.
+// ended when the last counts have been sent to it. One that has Delivered() (sent,
+// lost uint64) says so of the requests that it took, for Stats.
 type Sink interface {
 	Send(ctx context.Context, counts []Count) error
 }

@@ -31,3 +31,12 @@ func ParseRules(name string, data []byte) (*Rules, error) {
 	}
 	return &Rules{set: set}, nil
 }
+
+// Namespace is the tenant that the rules are for; its processes share hot keys and
+// limits. That of nil, the default rules, is "default".
+func (r *Rules) Namespace() string {
+	if r == nil {
+		return rules.DefaultNamespace
+	}
+	return r.set.Namespace
+}

@@ -28,9 +28,12 @@ func (p *Pipeline) together(cfg Config, set *rules.Set) error {
 	p.close = store.Close
 	sink := cfg.Sink
 	if cfg.StatsD != "" {
-		if sink, err = p.statsd(cfg); err != nil {
+		if sink, err = newStatsD(cfg); err != nil {
 			return err
 		}
+	}
+	if d, ok := sink.(interface{ Delivered() (sent, lost uint64) }); ok {
+		p.delivered = d.Delivered
 	}
 	p.tally = tally.New(tally.Config{Sink: sink, Log: cfg.Log})
 	windows := store.Windows(redisstore.WindowsConfig{})
@@ -52,17 +55,21 @@ func (p *Pipeline) together(cfg Config, set *rules.Set) error {
 	return nil
 }
 
-// statsd gives the sender of counts.
-func (p *Pipeline) statsd(cfg Config) (*statsd.Sender, error) {
+// statsdSink is a sender of StatsD.
+type statsdSink struct{ *statsd.Sender }
+
+func newStatsD(cfg Config) (Sink, error) {
 	sender, err := statsd.NewSender(statsd.SenderConfig{
 		Servers: strings.Split(cfg.StatsD, ","), Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("hotparam: StatsD %q: %w", cfg.StatsD, err)
 	}
-	p.delivered = func() (sent, lost uint64) {
-		st := sender.Stats()
-		return st.Sent, st.Dropped + st.Invalid
-	}
-	return sender, nil
+	return statsdSink{sender}, nil
+}
+
+// Delivered are the requests that are with the kernel, and that were lost.
+func (s statsdSink) Delivered() (sent, lost uint64) {
+	st := s.Stats()
+	return st.Sent, st.Dropped + st.Invalid
 }

@@ -1,0 +1,75 @@
+// Package kafkasink sends the counts of a hotparam.Pipeline to Kafka, for aggregators
+// that form a consumer group. It is a package of its own so that a service without
+// Kafka does not compile a Kafka client.
+//
+//	sink, err := kafkasink.New(kafkasink.Config{Brokers: []string{"kafka:9092"}, Rules: rules})
+//	p, err := hotparam.New(hotparam.Config{Rules: rules, Redis: rdb, Sink: sink})
+//
+// Pipeline.Run runs the sink, and ends it when the last counts are confirmed.
+package kafkasink
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/internal/transport/kafka"
+)
+
+// Config says where the counts go. Only Brokers is needed.
+type Config struct {
+	// Brokers are "host:port" of one or more brokers of the cluster.
+	Brokers []string
+	// Topic must be that of the aggregators; default "hotparam-counts".
+	Topic string
+	// Rules are those of the pipeline, whose namespace the counts carry; nil: the
+	// default rules.
+	Rules *hotparam.Rules
+
+	// TLS encrypts. CAFile has the certificates (PEM) of who may sign the brokers';
+	// default: those that the system trusts. CertFile and KeyFile (PEM) are shown to
+	// brokers that ask who we are.
+	TLS                       bool
+	CAFile, CertFile, KeyFile string
+	// Username and Password log in by SASL, with the Mechanism PLAIN (the default),
+	// SCRAM-SHA-256 or SCRAM-SHA-512.
+	Username, Password, Mechanism string
+
+	// Log hears of trouble when it begins and when it ends; default slog.Default().
+	Log *slog.Logger
+}
+
+// Sink is a hotparam.Sink. Give it to one pipeline.
+type Sink struct{ producer *kafka.Producer }
+
+// New builds a sink. It needs no broker to be up; errors are mistakes in cfg.
+func New(cfg Config) (*Sink, error) {
+	p, err := kafka.NewProducer(kafka.ProducerConfig{Config: kafka.Config{
+		Brokers: cfg.Brokers, Topic: cmp.Or(cfg.Topic, "hotparam-counts"), Namespace: cfg.Rules.Namespace(),
+		TLS:   kafka.TLS{Enabled: cfg.TLS, CAFile: cfg.CAFile, CertFile: cfg.CertFile, KeyFile: cfg.KeyFile},
+		Login: kafka.Login{Mechanism: cfg.Mechanism, Username: cfg.Username, Password: cfg.Password},
+		Log:   cfg.Log,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("kafkasink: %w", err)
+	}
+	return &Sink{p}, nil
+}
+
+// Send implements hotparam.Sink: it queues the counts, and never waits for a broker.
+func (s *Sink) Send(ctx context.Context, counts []hotparam.Count) error {
+	return s.producer.Send(ctx, counts)
+}
+
+// Run sends what is queued until ctx ends, and then the rest, within 2 s. Pipeline.Run
+// calls it.
+func (s *Sink) Run(ctx context.Context) error { return s.producer.Run(ctx) }
+
+// Delivered are the requests that brokers have confirmed, and that were lost, for the
+// pipeline's Stats.
+func (s *Sink) Delivered() (sent, lost uint64) {
+	st := s.producer.Stats()
+	return st.Sent, st.Dropped + st.Invalid
+}
