@@ -15,7 +15,7 @@ demo: ## the whole pipeline in one process, alive in ten seconds
 build: ## the four programs, into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
-test: ## all tests that need nothing but Go
+test: ## the product within a minute; uses redis-server if it is installed
 	$(GO) test ./...
 
 STEPS ?= 1000000
@@ -27,7 +27,7 @@ test-long: ## STEPS (default 1000000) random steps for each law of the limits, o
 race: ## the same with the race detector, in random order
 	$(GO) test -race -shuffle=on ./...
 
-integration: ## the tests that start redis-server, a browser and Apache Kafka; nothing may skip
+integration: ## everything, also what starts clusters of Redis, a browser and Apache Kafka; nothing may skip
 	HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 ./...
 	cd test && HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 ./...
 
