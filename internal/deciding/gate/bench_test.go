@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 )
@@ -125,7 +124,7 @@ func BenchmarkParallel(b *testing.B) {
 // A shared store in the way: what the gate adds around the call.
 func BenchmarkSharedCall(b *testing.B) {
 	yaml := strings.NewReplacer("instance", "cluster", "burst: 200", "burst: 1000000000").Replace(benchRules)
-	for name, shared := range map[string]limit.Store{
+	for name, shared := range map[string]gate.SharedStore{
 		"prompt": promptly{newUnreliable(healthy)}, "aside": newUnreliable(healthy), "sharded": newSharded(),
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -18,7 +18,7 @@ rules:
   - {name: shadow, match: {path: /t}, params: [id], hot: {rate: 10}, limit: {rate: 4, mode: shadow}}
 `
 
-func budgeted(t *testing.T, store limit.Store, budget time.Duration) *bundle {
+func budgeted(t *testing.T, store gate.SharedStore, budget time.Duration) *bundle {
 	b := build(t, budgetRules, gate.Config{Shared: store, Budget: budget})
 	b.hot("live?id=1", "shadow?id=1")
 	return b
@@ -55,6 +55,7 @@ func TestBudgetIsKeptExactly(t *testing.T) {
 // slow is a shared store that takes its time for every call, if its context lets it.
 type slow struct {
 	*limit.Memory
+	oneServer
 	each time.Duration
 }
 
@@ -77,7 +78,7 @@ func TestBudgetIsOfTheDecision(t *testing.T) {
 		4 * time.Millisecond: 8 * time.Millisecond, 12 * time.Millisecond: budget, 19 * time.Millisecond: budget, 40 * time.Millisecond: budget,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := budgeted(t, &slow{limit.NewMemory(limit.MemoryConfig{}), each}, budget)
+			b := budgeted(t, &slow{Memory: limit.NewMemory(limit.MemoryConfig{}), each: each}, budget)
 			if d, v := b.took(); d != want || !v.Allowed {
 				t.Errorf("two calls of %v took %v, want %v: %+v", each, d, want, v)
 			}

@@ -31,14 +31,14 @@ type denial struct {
 }
 
 // remember keeps the refusals among the results of a group.
-func (a *ask) remember(gr *group) {
-	now := a.now.UnixNano()
+func (d *decision) remember(gr *group) {
+	now := d.now.UnixNano()
 	for i := range gr.results {
 		r, m := &gr.results[i], &gr.meta[i]
-		if r.Allowed || a.cost != 1 || r.RetryAfter < minDenial || m.key < 0 || !a.keys[m.key].h.single {
+		if r.Allowed || d.cost != 1 || r.RetryAfter < minDenial || m.key < 0 || !d.keys[m.key].h.single {
 			continue
 		}
-		a.keys[m.key].h.denials.last.Store(&denial{
+		d.keys[m.key].h.denials.last.Store(&denial{
 			at: now, until: now + int64(r.RetryAfter), reset: now + int64(r.ResetAfter),
 			limit: r.Limit, refunds: m.refunds,
 		})
@@ -47,25 +47,25 @@ func (a *ask) remember(gr *group) {
 
 // remembered refuses by what the store of a group has said before, if that
 // still holds for one of its keys.
-func (a *ask) remembered(v *hottype.Verdict, gr *group) bool {
-	if a.cost != 1 {
+func (d *decision) remembered(v *hottype.Verdict, gr *group) bool {
+	if d.cost != 1 {
 		return false
 	}
-	now := a.now.UnixNano()
+	now := d.now.UnixNano()
 	for i := range gr.meta {
 		m := &gr.meta[i]
-		if m.key < 0 || !a.keys[m.key].h.single {
+		if m.key < 0 || !d.keys[m.key].h.single {
 			continue
 		}
-		d := a.keys[m.key].h.denials.last.Load()
-		if d == nil || d.refunds != m.refunds || now < d.at || now >= d.until {
+		last := d.keys[m.key].h.denials.last.Load()
+		if last == nil || last.refunds != m.refunds || now < last.at || now >= last.until {
 			continue
 		}
-		v.Allowed, v.Reason, v.Rule, v.Key = false, m.reason, m.rule, a.name(m.key)
-		v.Limit, v.Window, v.Remaining = d.limit, m.window, 0
-		v.RetryAfter, v.ResetAfter = time.Duration(d.until-now), time.Duration(d.reset-now)
-		a.keys[m.key].count(false)
-		a.counters.spared.Add(1)
+		v.Allowed, v.Reason, v.Rule, v.Key = false, m.reason, m.rule, d.name(m.key)
+		v.Limit, v.Window, v.Remaining = last.limit, m.window, 0
+		v.RetryAfter, v.ResetAfter = time.Duration(last.until-now), time.Duration(last.reset-now)
+		d.keys[m.key].count(false)
+		d.counters.spared.Add(1)
 		return true
 	}
 	return false

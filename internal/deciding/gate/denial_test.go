@@ -71,7 +71,10 @@ func TestDenialIsVoidWithItsLimit(t *testing.T) {
 
 // between is a shared store that lets something happen while it is asked, and
 // then denies.
-type between struct{ do func() }
+type between struct {
+	oneServer
+	do func()
+}
 
 func (s *between) Take(_ context.Context, _ time.Time, _ []limit.Charge, results []limit.Result) (bool, error) {
 	if do := s.do; do != nil {

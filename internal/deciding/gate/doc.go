@@ -1,4 +1,4 @@
-// Package gate is the judgement: one request goes in, one verdict comes out.
+// Package gate decides: one request goes in, one verdict comes out.
 //
 //	request ──> rules ──> keys ──> overrides ──> per-IP windows ──> hot key's limit ──> verdict
 //	                       │        (memory)      one Take, all or nothing
@@ -31,11 +31,11 @@
 // itself: it never denies and never keeps an enforced limit from charging.
 //
 // When the shared store fails, each of its charges is judged by the policy of
-// its own rule, and the request passes only if all of them let it: closed
+// its own rule, and the request permits only if all of them let it: closed
 // denies, local asks the in-process store for this process's share, open lets
 // pass. One deadline, Config.Budget, bounds all calls of a decision; a breaker
 // keeps a dead store from costing that much more than four times a second. A
-// store that is Sharded has a breaker for each of its servers: where one is out,
+// store that is SharedStore has a breaker for each of its servers: where one is out,
 // the charges that lie there go by their policies, and the store is asked for the
 // others of the same request. What the shared store admits for a key is charged to
 // this process's share of its limit too, so that an outage does not begin with a

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 )
 
@@ -34,7 +33,7 @@ rules:
     limit: {algorithm: token_bucket, rate: 4, burst: 8, scope: cluster, on_store_failure: closed}
 `
 
-func broken(t *testing.T, store limit.Store, log *slog.Logger) *bundle {
+func broken(t *testing.T, store gate.SharedStore, log *slog.Logger) *bundle {
 	b := build(t, failureRules, gate.Config{Shared: store, Live: func() int { return 4 }, Log: log})
 	b.hot("local?id=1", "open?id=1", "closed?id=1")
 	return b

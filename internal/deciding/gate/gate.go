@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -23,38 +22,52 @@ type Counter interface {
 	AddFrom(key []byte, second, n int64, client hottype.Client)
 }
 
-// Refunder is a local store that can give back what an allowed Take at now has
-// charged. limit.Memory is one. With a store that is not, a request that the
-// shared store denies keeps its local charges.
+// Refunder can give back what an allowed Take at now has charged.
 type Refunder interface {
 	RefundAt(now time.Time, charges []limit.Charge)
+}
+
+// LocalStore keeps limits in this process. *limit.Memory is one.
+type LocalStore interface {
+	limit.Store
+	Refunder
 }
 
 // Async is a store that decides in this process and exchanges its sums with
 // others. *redisstore.Windows is one.
 type Async interface {
-	limit.Store
-	Refunder
+	LocalStore
 	// Fresh reports whether the sums of others are known for a subject. Where they
 	// are not, each process holds it to its share of the limit.
 	Fresh(now time.Time, s *limit.Subject) bool
 }
 
-// Prompt is a shared store that returns from Take when its context's deadline
-// passes, whatever the network does, as a go-redis client with
-// ContextTimeoutEnabled does. The gate calls such a store directly; any other
-// gets a goroutine per call, so that the verdict comes in time even if the
-// store ignores its context.
-type Prompt interface {
+// SharedStore keeps the limits that processes share. Its subjects lie in shards, on
+// one server or on several that fail apart, as those of a cluster do. The gate keeps
+// a breaker for each server, so that one which is out costs the limits on the others
+// nothing. A store on one server has one shard.
+//
+// An error of Take that has a method FailedShard() int, itself or one that it
+// wraps, says which shard did not answer; others are held against all that were
+// asked. Where one shard denies and another one does not answer, Take denies, and
+// Remaining is -1 in the results of the other.
+type SharedStore interface {
+	limit.Store
+	// HonoursContext reports whether Take returns when its context's deadline passes,
+	// whatever the network does. The gate calls such a store directly; any other gets a
+	// goroutine per call, so that the verdict comes in time even then.
 	HonoursContext() bool
-}
-
-// Ahead is a shared store that can answer some requests by itself, from what it
-// has charged ahead of them. The gate asks it first: such an answer costs no clock
-// and no breaker, and is as good while the store is away. TakePrefetched neither waits
-// nor fails; where it returns false nothing has happened and Take is asked.
-type Ahead interface {
+	// TakePrefetched is Take for what the store has charged ahead: it neither waits nor
+	// fails. The gate calls it first: it costs no clock and no breaker, and is as good
+	// while the server is away. Where it returns false nothing has happened.
 	TakePrefetched(charges []limit.Charge, results []limit.Result) bool
+	// Shards is how many there are, always as many.
+	Shards() int
+	// Shard is where the state of a subject lies, from 0, always the same.
+	Shard(*limit.Subject) int
+	// Server names the server that a shard is on, as far as is known now; "" where
+	// it is not. It neither waits nor asks anybody.
+	Server(shard int) string
 }
 
 // Config is what a gate is built from. The zero value is a gate with the
@@ -66,11 +79,11 @@ type Config struct {
 	Overrides []rules.Override
 	// Hot is the replica of the hot set; nil means that no key is ever hot.
 	Hot *hotset.Replica
-	// Local keeps limits of scope instance, and judges for Shared when it
+	// Local keeps limits of scope instance, and decides for Shared when it
 	// fails; nil means a limit.Memory of default size.
-	Local limit.Store
+	Local LocalStore
 	// Shared keeps limits of scope cluster; nil means that Local keeps them.
-	Shared limit.Store
+	Shared SharedStore
 	// Async keeps per-IP windows of consistency async; nil means that Shared
 	// keeps them.
 	Async Async
@@ -95,10 +108,9 @@ type Config struct {
 // Gate decides. It may be used by any number of goroutines.
 type Gate struct {
 	hot      *hotset.Replica
-	local    limit.Store
-	refund   Refunder // nil: Local cannot
-	shared   *shared  // nil: none
-	async    Async    // nil: none
+	local    LocalStore
+	shared   *shared // nil: none
+	async    Async   // nil: none
 	live     func() int
 	counter  Counter
 	instance string
@@ -108,8 +120,8 @@ type Gate struct {
 	over []rules.Override
 	cur  atomic.Pointer[state]
 
-	asks  sync.Pool // of *ask
-	stats stats
+	decisions sync.Pool // of *decision
+	stats     stats
 }
 
 // New builds a gate.
@@ -124,7 +136,6 @@ func New(cfg Config) *Gate {
 	if g.local == nil {
 		g.local = limit.NewMemory(limit.MemoryConfig{})
 	}
-	g.refund, _ = g.local.(Refunder)
 	if cfg.Shared != nil {
 		g.shared = newShared(cfg)
 	}
@@ -133,58 +144,8 @@ func New(cfg Config) *Gate {
 		set = rules.Default()
 	}
 	g.cur.Store(newState(nil, set, cfg.Overrides, g.sharing()))
-	g.asks.New = func() any { return &ask{counters: g.stats.shard()} }
+	g.decisions.New = func() any { return &decision{counters: g.stats.shard()} }
 	return g
-}
-
-// Decide counts the request under its keys and decides. If ctx has ended the
-// shared store is not asked, and the request is judged as if it had failed. A
-// call once made is bounded by Config.Budget and not by ctx.
-func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
-	a := g.begin(now, req)
-	g.count(a)
-	return g.finish(ctx, a)
-}
-
-// Count counts the request under its keys without deciding.
-func (g *Gate) Count(now time.Time, req *hottype.Request) {
-	a := g.begin(now, req)
-	g.count(a)
-	a.reset()
-	g.asks.Put(a)
-}
-
-func (g *Gate) count(a *ask) {
-	if g.counter == nil {
-		return
-	}
-	second := a.now.Unix()
-	for i := range a.matches {
-		g.counter.AddFrom(a.matches[i].Key, second, 1, a.req.Client)
-	}
-}
-
-// DecideUncounted decides without counting. Most callers want Decide.
-func (g *Gate) DecideUncounted(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
-	return g.finish(ctx, g.begin(now, req))
-}
-
-// begin takes an ask from the pool and matches the request.
-func (g *Gate) begin(now time.Time, req *hottype.Request) *ask {
-	a := g.asks.Get().(*ask)
-	a.st, a.now, a.req = g.cur.Load(), now, req
-	a.matches = a.st.set.Match(req, &a.scratch)
-	return a
-}
-
-// finish decides and returns the ask to the pool. A panic on the way leaves
-// the ask to the garbage collector, which is fine.
-func (g *Gate) finish(ctx context.Context, a *ask) (v hottype.Verdict) {
-	g.judge(ctx, a, &v)
-	a.counters.verdict(&v)
-	a.reset()
-	g.asks.Put(a)
-	return v
 }
 
 // SetRules replaces the rules; decisions under way finish by the old ones.

@@ -51,7 +51,7 @@ func assemble(set *rules.Set, cfg gate.Config) *bundle {
 	}
 	cfg.Rules, cfg.Hot, cfg.Local = set, b.mirror, b.local
 	if cfg.Shared == nil {
-		cfg.Shared, cfg.Budget = b.shared, time.Hour // a busy machine must not make it fail
+		cfg.Shared, cfg.Budget = inMemory{Memory: b.shared}, time.Hour // a busy machine must not make it fail
 	}
 	b.Gate = gate.New(cfg)
 	return b
@@ -79,6 +79,7 @@ func request(target, client string) *hottype.Request {
 // unreliable is a shared store that fails on demand.
 type unreliable struct {
 	*limit.Memory
+	oneServer
 	mode    atomic.Int32
 	calls   atomic.Int32
 	release chan struct{} // closed: frozen calls return
@@ -121,3 +122,19 @@ func (u *unreliable) Take(ctx context.Context, now time.Time, c []limit.Charge, 
 type promptly struct{ *unreliable }
 
 func (promptly) HonoursContext() bool { return true }
+
+// oneServer is what a gate.SharedStore has that is on one server, charges nothing ahead
+// and promises nothing about its context.
+type oneServer struct{}
+
+func (oneServer) HonoursContext() bool                               { return false }
+func (oneServer) TakePrefetched([]limit.Charge, []limit.Result) bool { return false }
+func (oneServer) Shards() int                                        { return 1 }
+func (oneServer) Shard(*limit.Subject) int                           { return 0 }
+func (oneServer) Server(int) string                                  { return "" }
+
+// inMemory is a shared store in memory.
+type inMemory struct {
+	*limit.Memory
+	oneServer
+}

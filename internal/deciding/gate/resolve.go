@@ -17,10 +17,10 @@ import (
 // what its rule's limit has charged, and the other way round.
 const spaceHot = "hot"
 
-// holding is what holds for one key: the result of precedence, immutable but
+// keyLimit is what holds for one key: the result of precedence, immutable but
 // for its denials. It is memoised in the hot entry, or for a cold key in the
-// override's mark.
-type holding struct {
+// override's state.
+type keyLimit struct {
 	of     *state       // by which it was found; a replica may serve several gates
 	action rules.Action // "" where the rule's own limit applies, if any
 	rule   string       // ID of the override, or name of the rule
@@ -39,52 +39,51 @@ type holding struct {
 	denials denials
 }
 
-// mark is what the gate keeps of an override. Its counters are of decisions on
-// keys that are not hot: one mark per override, not per key, because a pattern
-// may match any number of keys. Marks survive changes as long as the
-// override's name stays.
-type mark struct {
+// overrideState is what the gate keeps of an override. Its counters are of decisions
+// on keys that are not hot: one per override, not per key, because a pattern may match
+// any number of keys. It survives changes as long as the override's name stays.
+type overrideState struct {
 	id              string
 	key             hottype.Key // or pattern
 	allowed, denied atomic.Uint64
-	memo            atomic.Pointer[markMemo]
+	memo            atomic.Pointer[overrideMemo]
 }
 
-// markMemo remembers what the override means under the rule that asked last.
-type markMemo struct {
+// overrideMemo remembers what the override means under the rule that asked last.
+type overrideMemo struct {
 	rule *rules.Rule
-	h    *holding
+	h    *keyLimit
 }
 
 // entry is the hot entry of a key, nil where the key is cold. Keys whose
 // metric name is a hash are published under an alias, which is looked up only
 // while there are such keys.
-func (g *Gate) entry(a *ask, key []byte) (e *hotset.Entry, aliased bool) {
-	if e := g.hot.Lookup(key, a.now); e != nil || !g.hot.Aliases() {
+func (g *Gate) entry(d *decision, key []byte) (e *hotset.Entry, aliased bool) {
+	if e := g.hot.Lookup(key, d.now); e != nil || !g.hot.Aliases() {
 		return e, false
 	}
-	alias, ok := canon.Alias(key, a.alias[:0])
+	alias, ok := canon.Alias(key, d.alias[:0])
 	if !ok {
 		return nil, false
 	}
-	a.alias = alias
-	return g.hot.Lookup(alias, a.now), true
+	d.alias = alias
+	return g.hot.Lookup(alias, d.now), true
 }
 
-// holdHot finds what holds for a hot key.
-func (st *state) holdHot(m *rules.Match, e *hotset.Entry, now time.Time) *holding {
+// hotKeyLimit finds what holds for a hot key.
+func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *keyLimit {
 	memo := e.Memo.Load()
 	if memo != nil && memo.Version == st.gen {
-		if h, ok := memo.Value.(*holding); ok && h.of == st && !expired(h.until, now) {
+		if h, ok := memo.Value.(*keyLimit); ok && h.of == st && !expired(h.until, now) {
 			return h
 		}
 	}
-	h := &holding{of: st, single: true}
+	h := &keyLimit{of: st, single: true}
 	if o := st.overrides.Find(m.Key, now); o != nil {
-		st.override(h, o, st.mark(o), m.Rule)
+		st.override(h, o, st.overrideState(o).id, m.Rule)
 	}
 	if h.action == "" || h.action == rules.ActionShadow {
-		st.ruleSays(h, m)
+		st.applyRule(h, m)
 	}
 	if next := (&hotset.Memo{Version: st.gen, Value: h}); !e.Memo.CompareAndSwap(memo, next) {
 		// Somebody was faster. Ours is as good, but nobody will see its
@@ -94,102 +93,102 @@ func (st *state) holdHot(m *rules.Match, e *hotset.Entry, now time.Time) *holdin
 	return h
 }
 
-// holdCold finds what holds for a key that is not hot: an override, for malformed
-// requests what their rule says, or nothing. The mark is nil without an override.
-func (st *state) holdCold(m *rules.Match, now time.Time) (*holding, *mark) {
+// coldKeyLimit finds what holds for a key that is not hot: an override, for malformed
+// requests what their rule says, or nothing. The second result is nil without an override.
+func (st *state) coldKeyLimit(m *rules.Match, now time.Time) (*keyLimit, *overrideState) {
 	o := st.overrides.Find(m.Key, now)
 	if o == nil || o.Action == rules.ActionShadow { // in shadow it is limited as before
 		if m.Malformed {
-			return st.holdMalformed(m, o != nil), nil
+			return st.malformedLimit(m, o != nil), nil
 		}
 		return nil, nil
 	}
-	mk := st.mark(o)
-	memo := mk.memo.Load()
+	state := st.overrideState(o)
+	memo := state.memo.Load()
 	if memo != nil && memo.h.of == st && memo.rule == m.Rule {
-		return memo.h, mk
+		return memo.h, state
 	}
-	h := &holding{of: st, single: !o.IsPattern()}
-	st.override(h, o, mk, m.Rule)
-	if !mk.memo.CompareAndSwap(memo, &markMemo{rule: m.Rule, h: h}) {
-		h.single = false // as in holdHot
+	h := &keyLimit{of: st, single: !o.IsPattern()}
+	st.override(h, o, state.id, m.Rule)
+	if !state.memo.CompareAndSwap(memo, &overrideMemo{rule: m.Rule, h: h}) {
+		h.single = false // as in hotKeyLimit
 	}
-	return h, mk
+	return h, state
 }
 
-// markName tells overrides apart: there may be several of one key, of which
+// overrideID tells overrides apart: there may be several of one key, of which
 // the best that has not expired holds.
-type markName struct{ id, key string }
+type overrideID struct{ id, key string }
 
-func nameOf(o *rules.Override) markName { return markName{o.ID, o.Key} }
+func idOf(o *rules.Override) overrideID { return overrideID{o.ID, o.Key} }
 
-// mark is the mark of an override that was found. They are made with the state;
-// should one be missing, its decisions are not counted.
-func (st *state) mark(o *rules.Override) *mark {
-	if mk := st.marks[nameOf(o)]; mk != nil {
-		return mk
+// overrideState is what is kept of an override that was found. All are made with the
+// state; should one be missing, its decisions are not counted.
+func (st *state) overrideState(o *rules.Override) *overrideState {
+	if known := st.overrideStates[idOf(o)]; known != nil {
+		return known
 	}
-	return newMark(o)
+	return newOverrideState(o)
 }
 
-func newMark(o *rules.Override) *mark {
+func newOverrideState(o *rules.Override) *overrideState {
 	id := o.ID
 	if id == "" {
 		id = o.DefaultID()
 	}
-	return &mark{id: id, key: hottype.Key(o.Key)}
+	return &overrideState{id: id, key: hottype.Key(o.Key)}
 }
 
 // override fills in what an override says about a key of r. Where its limit is
 // kept, and what happens when that fails, is still the rule's word.
-func (st *state) override(h *holding, o *rules.Override, mk *mark, r *rules.Rule) {
-	h.action, h.rule, h.until = o.Action, mk.id, o.Until
+func (st *state) override(h *keyLimit, o *rules.Override, id string, r *rules.Rule) {
+	h.action, h.rule, h.until = o.Action, id, o.Until
 	if o.Action != rules.ActionLimit {
 		h.term.reason = hottype.ReasonBlocked // if it blocks
 		return
 	}
 	h.limited, h.spec = true, o.Spec()
 	h.term = term{
-		rule: mk.id, reason: hottype.ReasonOverride, window: refill(h.spec),
+		rule: id, reason: hottype.ReasonOverride, window: refill(h.spec),
 		policy: r.Limit.OnStoreFailure, shared: st.shares(r.Limit.Scope), waits: waits(h.spec),
 	}
 }
 
-// holdMalformed finds what a rule says about malformed requests that no override
+// malformedLimit finds what a rule says about malformed requests that no override
 // decides.
-func (st *state) holdMalformed(m *rules.Match, shadow bool) *holding {
+func (st *state) malformedLimit(m *rules.Match, shadow bool) *keyLimit {
 	if h := st.malformed[m.Rule]; h != nil && !shadow {
 		return h
 	}
-	h := &holding{of: st}
+	h := &keyLimit{of: st}
 	if shadow {
 		h.action = rules.ActionShadow
 	}
-	st.ruleSays(h, m)
+	st.applyRule(h, m)
 	return h
 }
 
-// foreseeMalformed works out what rules say about malformed requests, so that a
+// compileMalformed works out what rules say about malformed requests, so that a
 // flood of them costs no memory. Those of a catch-all have a key for each path; where
 // some of these have limits of their own, each is worked out when it comes.
-func (st *state) foreseeMalformed() {
-	st.malformed = make(map[*rules.Rule]*holding, len(st.set.Rules))
+func (st *state) compileMalformed() {
+	st.malformed = make(map[*rules.Rule]*keyLimit, len(st.set.Rules))
 	for _, r := range st.set.Rules {
 		if r.IsCatchAll() && len(r.Values) > 0 {
 			continue
 		}
-		h, key := &holding{of: st}, canon.AppendMalformed([]byte(r.Name))
+		h, key := &keyLimit{of: st}, canon.AppendMalformed([]byte(r.Name))
 		if h.single = !r.IsCatchAll(); h.single {
 			h.reserved = hottype.Key(key)
 		}
-		st.ruleSays(h, &rules.Match{Rule: r, Key: key, Malformed: true})
+		st.applyRule(h, &rules.Match{Rule: r, Key: key, Malformed: true})
 		st.malformed[r] = h
 	}
 }
 
-// ruleSays fills in the limit that a rule holds one of its hot keys to, or what it
+// applyRule fills in the limit that a rule holds one of its hot keys to, or what it
 // says about malformed requests.
-func (st *state) ruleSays(h *holding, m *rules.Match) {
+func (st *state) applyRule(h *keyLimit, m *rules.Match) {
 	r, reason := m.Rule, hottype.ReasonHot
 	if m.Malformed {
 		reason = hottype.ReasonMalformed

@@ -32,20 +32,18 @@ var (
 )
 
 // shared calls the shared store, bounded in time and behind a breaker for each of
-// its parts, so that a dead one costs one call's budget each probeEvery and other
+// its servers, so that a dead one costs one call's budget each probeEvery and other
 // requests nothing.
 //
 // Time is read from the clock here, not taken from the decision: what is
 // bounded and measured is how long a call really takes.
 type shared struct {
-	store  limit.Store
-	prompt bool
-	ahead  Ahead // nil: the store has none
-	until  deadlines
-	parts  *parts
-	log    *slog.Logger
+	store    SharedStore
+	until    deadlines
+	breakers *breakers
+	log      *slog.Logger
 
-	hanging atomic.Int64 // calls left behind, see aside
+	hanging atomic.Int64 // calls left behind, see callAside
 	calls   atomic.Uint64
 	errors  atomic.Uint64
 	refused atomic.Uint64
@@ -54,59 +52,157 @@ type shared struct {
 
 func newShared(cfg Config) *shared {
 	s := &shared{store: cfg.Shared, until: deadlines{budget: cfg.Budget}, log: cfg.Log}
-	if p, ok := cfg.Shared.(Prompt); ok {
-		s.prompt = p.HonoursContext()
-	}
-	s.ahead, _ = cfg.Shared.(Ahead)
 	if cfg.Budget <= 0 {
 		s.until.budget = DefaultBudget
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.parts = newParts(cfg.Shared, s.log)
+	s.breakers = newBreakers(cfg.Shared, s.log)
 	return s
 }
 
 // take asks the store for the charges of a group within what is left of the
 // decision's budget. For a request whose client has left already it does not
-// ask; ctx is not looked at again. Where it fails, a.blamed is the part that did,
-// or nil for all.
-func (s *shared) take(ctx context.Context, a *ask, gr *group) (ok bool, err error) {
-	a.blamed = nil
+// ask; ctx is not looked at again. Where it fails, d.blamed is the breaker of the
+// server that did, or nil for all.
+func (s *shared) take(ctx context.Context, d *decision, gr *group) (ok bool, err error) {
+	d.blamed = nil
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	if s.ahead != nil && s.ahead.TakePrefetched(gr.charges, gr.results) {
+	if s.store.TakePrefetched(gr.charges, gr.results) {
 		return true, nil
 	}
-	if a.until != nil && a.until.Err() != nil {
-		return false, a.until.Err() // an earlier call of the decision took all the time
+	if d.until != nil && d.until.Err() != nil {
+		return false, d.until.Err() // an earlier call of the decision took all the time
 	}
-	if err := s.enter(a, gr); err != nil {
+	if err := s.acquire(d, gr); err != nil {
 		return false, err
 	}
 	start := time.Now()
-	if a.until == nil {
-		a.until = s.until.next(start)
+	if d.until == nil {
+		d.until = s.until.next(start)
 	}
-	defer a.leave(errPanic) // unless call returns: a probe must always be answered
-	ok, err = s.call(a, gr)
+	defer d.release(errPanic) // unless call returns: a probe must always be answered
+	ok, err = s.call(d, gr)
 	s.calls.Add(1)
 	s.latency.add(time.Since(start))
 	if err != nil {
 		s.errors.Add(1)
-		s.failed(a, start, err)
+		s.failed(d, start, err)
 	} else if !ok {
-		s.unanswered(a, gr, start)
+		s.unanswered(d, gr, start)
 	}
-	a.leave(nil)
+	d.release(nil)
 	return ok, err
 }
 
-func (s *shared) call(a *ask, gr *group) (bool, error) {
-	if s.prompt {
-		return s.store.Take(a.until, a.now, gr.charges, gr.results)
+func (s *shared) call(d *decision, gr *group) (bool, error) {
+	if s.store.HonoursContext() {
+		return s.store.Take(d.until, d.now, gr.charges, gr.results)
 	}
-	return s.aside(a.until, a.now, gr)
+	return s.callAside(d.until, d.now, gr)
+}
+
+// permit is a breaker's permission to ask its server; done tells it what came of that.
+type permit struct {
+	breaker *breaker
+	shard   int         // one of the breaker's that is asked for
+	done    func(error) // nil: it has been told
+}
+
+// acquire asks the breakers of all servers on which charges of a group lie. Where one
+// refuses, that is the one to blame.
+func (s *shared) acquire(d *decision, gr *group) error {
+	for i := range gr.charges {
+		shard := s.breakers.shard(&gr.charges[i])
+		p := s.breakers.of[shard].Load()
+		if d.permit(p) != nil {
+			continue
+		}
+		done, err := p.circuit.Allow()
+		if err != nil {
+			s.refused.Add(1)
+			d.blamed = p
+			d.release(errEcho)
+			return err
+		}
+		d.permits = append(d.permits, permit{p, shard, done})
+	}
+	return nil
+}
+
+// permit is that of a breaker, nil where there is none.
+func (d *decision) permit(p *breaker) *permit {
+	for i := range d.permits {
+		if d.permits[i].breaker == p {
+			return &d.permits[i]
+		}
+	}
+	return nil
+}
+
+// tell says to one breaker what came of a call.
+func (p *permit) tell(fate error) {
+	if done := p.done; done != nil {
+		p.done = nil
+		done(fate)
+	}
+}
+
+// release tells what came of a call to all breakers that do not know yet.
+func (d *decision) release(fate error) {
+	for i := range d.permits {
+		d.permits[i].tell(fate)
+	}
+	d.permits = d.permits[:0] // what stays behind is a pointer to a breaker
+}
+
+// failed finds out which server is to blame for a failed call and tells its breaker. It
+// tells the others nothing: their servers may have answered, or not been asked.
+func (s *shared) failed(d *decision, start time.Time, err error) {
+	shard, known := s.breakers.blamed(err)
+	if !known && len(d.permits) == 1 {
+		shard, known = d.permits[0].shard, true
+	}
+	if !known {
+		for i := range d.permits {
+			p := &d.permits[i]
+			p.tell(s.breakers.fail(p.breaker, p.shard, start, err))
+		}
+		return
+	}
+	if p := d.permit(s.breakers.of[shard].Load()); p != nil { // else it has just been found elsewhere
+		p.tell(s.breakers.fail(p.breaker, shard, start, err))
+	}
+	d.release(errEcho)
+	d.blamed = s.breakers.of[shard].Load()
+}
+
+// unanswered tells the breakers of shards that did not answer when another one
+// denied. What remains there is not known, so the verdict says nothing.
+func (s *shared) unanswered(d *decision, gr *group, start time.Time) {
+	for i := range gr.results {
+		r := &gr.results[i]
+		if r.Remaining >= 0 {
+			continue
+		}
+		r.Remaining = 0
+		shard := s.breakers.shard(&gr.charges[i])
+		if p := d.permit(s.breakers.of[shard].Load()); p != nil {
+			p.tell(s.breakers.fail(p.breaker, shard, start, errUnanswered))
+		}
+	}
+}
+
+// moveFailed moves the charges that lie on the server that is to blame to d.failed; all
+// of them where that is not known, or where they have moved elsewhere meanwhile.
+func (s *shared) moveFailed(d *decision, gr *group) {
+	if d.blamed != nil {
+		gr.move(&d.failed, func(c *limit.Charge) bool { return s.breakers.of[s.breakers.shard(c)].Load() == d.blamed })
+	}
+	if d.failed.empty() {
+		*gr, d.failed = d.failed, *gr
+	}
 }

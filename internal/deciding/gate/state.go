@@ -12,17 +12,17 @@ import (
 )
 
 // state is all that rules and overrides say, compiled. It is immutable but for
-// the counters in its marks; a change builds the next one.
+// the counters in its overrideStates; a change builds the next one.
 type state struct {
-	gen       uint64 // grows with every change; versions what is memoised
-	set       *rules.Set
-	overrides *rules.Overrides // nil: none
-	marks     map[markName]*mark
-	malformed map[*rules.Rule]*holding // of the reserved keys, where no override holds
-	exempt    *bart.Lite               // nil: none
-	everybody class
-	classes   map[string]*class // by name
-	sharing   sharing
+	gen            uint64 // grows with every change; versions what is memoised
+	set            *rules.Set
+	overrides      *rules.Overrides // nil: none
+	overrideStates map[overrideID]*overrideState
+	malformed      map[*rules.Rule]*keyLimit // of the reserved keys, where no override holds
+	exempt         *bart.Lite                // nil: none
+	everybody      class
+	classes        map[string]*class // by name
+	sharing        sharing
 }
 
 // sharing is which stores there are beside the local one.
@@ -56,17 +56,17 @@ type term struct {
 
 func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing) *state {
 	st := &state{gen: 1, set: set, sharing: sharing, exempt: exemptTable(set.IP.Exempt)}
-	var marks map[markName]*mark
+	var overrideStates map[overrideID]*overrideState
 	if old != nil {
-		st.gen, marks = old.gen+1, old.marks
+		st.gen, overrideStates = old.gen+1, old.overrideStates
 	}
 	if len(set.Overrides)+len(live) > 0 {
 		st.overrides = rules.NewOverrides(set.Overrides, live)
-		st.marks = make(map[markName]*mark, len(set.Overrides)+len(live))
-		st.addMarks(marks, set.Overrides)
-		st.addMarks(marks, live)
+		st.overrideStates = make(map[overrideID]*overrideState, len(set.Overrides)+len(live))
+		st.addOverrideStates(overrideStates, set.Overrides)
+		st.addOverrideStates(overrideStates, live)
 	}
-	st.foreseeMalformed()
+	st.compileMalformed()
 	st.everybody.fixed = st.window(set.IP.Fixed, "ip_fixed", "", hottype.ReasonIPFixed)
 	st.everybody.sliding = st.window(set.IP.Sliding, "ip_sliding", "", hottype.ReasonIPSliding)
 	st.classes = make(map[string]*class, len(set.Classes))
@@ -76,11 +76,11 @@ func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing
 	return st
 }
 
-func (st *state) addMarks(old map[markName]*mark, list []rules.Override) {
+func (st *state) addOverrideStates(old map[overrideID]*overrideState, list []rules.Override) {
 	for i := range list {
-		name := nameOf(&list[i])
-		if st.marks[name] = old[name]; st.marks[name] == nil {
-			st.marks[name] = newMark(&list[i])
+		name := idOf(&list[i])
+		if st.overrideStates[name] = old[name]; st.overrideStates[name] == nil {
+			st.overrideStates[name] = newOverrideState(&list[i])
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package gate
 
 import (
+	"cmp"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -27,13 +29,13 @@ type Stats struct {
 	// refused again.
 	Spared uint64
 	// StoreOpened and StoreClosed count the beginnings and ends of outages, of
-	// each part of the store.
+	// each server of the store.
 	StoreOpened, StoreClosed uint64
 	// StoreOpen is whether a breaker is open or probing now.
 	StoreOpen bool
-	// StoreParts is how many parts the store has, each with a breaker, and StoreOut
-	// of how many it is open: one, or on a cluster as many as there are masters, as
-	// far as the last failure showed.
+	// StoreParts is how many breakers there are, and StoreOut how many of them are
+	// open: one, or on a cluster as many as there are masters, as far as the last
+	// failure showed.
 	StoreParts, StoreOut int64
 	// StoreHanging are calls that have not returned though their time is over.
 	StoreHanging int64
@@ -46,7 +48,7 @@ type Stats struct {
 // Admissions counts requests let pass, by what they passed.
 type Admissions struct {
 	NoRule, Cold, Hot, Override, Exempt, Malformed uint64
-	Store                                          uint64 // by policy open, unjudged
+	Store                                          uint64 // by policy open, applyFailurePolicies
 }
 
 // Total is all admissions.
@@ -100,8 +102,8 @@ func (l *latency) read() Latency {
 	return out
 }
 
-// shards is how many sets of counters there are. Each pooled ask is bound to
-// one. The pool keeps asks by processor, so that processors rarely write to the
+// shards is how many sets of counters there are. Each pooled decision is bound to
+// one. The pool keeps decisions by processor, so that processors rarely write to the
 // same cache line; with one shared counter two cores are slower than one.
 const shards = 16
 
@@ -114,12 +116,12 @@ type stats struct {
 
 // shard is one set of counters by outcome, on cache lines of its own.
 type shard struct {
-	allowed    [outcomes]atomic.Uint64
-	denied     [outcomes]atomic.Uint64
-	shadowed   atomic.Uint64
-	spared     atomic.Uint64
-	candidates [3]atomic.Uint64 // same, stricter, looser
-	_          [56]byte
+	allowed                [outcomes]atomic.Uint64
+	denied                 [outcomes]atomic.Uint64
+	shadowed               atomic.Uint64
+	spared                 atomic.Uint64
+	same, stricter, looser atomic.Uint64 // candidates
+	_                      [56]byte
 }
 
 func (s *stats) shard() *shard { return &s.shards[s.next.Add(1)%shards] }
@@ -163,6 +165,18 @@ func (s *shard) verdict(v *hottype.Verdict) {
 	}
 }
 
+// candidate counts how candidate and live limits agreed.
+func (s *shard) candidate(candidate, live bool) {
+	switch {
+	case candidate == live:
+		s.same.Add(1)
+	case live:
+		s.stricter.Add(1)
+	default:
+		s.looser.Add(1)
+	}
+}
+
 // Stats reads the counters. Each is exact; they are not read at one instant.
 func (g *Gate) Stats() Stats {
 	out := Stats{LocalErrors: g.stats.localErrors.Load()}
@@ -171,8 +185,8 @@ func (g *Gate) Stats() Stats {
 	}
 	if s := g.shared; s != nil {
 		out.StoreCalls, out.StoreErrors, out.StoreRefused = s.calls.Load(), s.errors.Load(), s.refused.Load()
-		out.StoreOpened, out.StoreClosed = s.parts.opened.Load(), s.parts.closed.Load()
-		out.StoreParts, out.StoreOut = s.parts.count()
+		out.StoreOpened, out.StoreClosed = s.breakers.opened.Load(), s.breakers.closed.Load()
+		out.StoreParts, out.StoreOut = s.breakers.count()
 		out.StoreOpen = out.StoreOut > 0
 		out.StoreHanging, out.StoreLatency = s.hanging.Load(), s.latency.read()
 	}
@@ -195,8 +209,43 @@ func (s *shard) addTo(out *Stats) {
 		*n += s.denied[outcome(r)].Load()
 	}
 	out.Shadowed += s.shadowed.Load()
-	out.Candidates.Same += s.candidates[candidateSame].Load()
-	out.Candidates.Stricter += s.candidates[candidateStricter].Load()
-	out.Candidates.Looser += s.candidates[candidateLooser].Load()
+	out.Candidates.Same += s.same.Load()
+	out.Candidates.Stricter += s.stricter.Load()
+	out.Candidates.Looser += s.looser.Load()
 	out.Spared += s.spared.Load()
+}
+
+// Report says what the gate has decided so far, one row a key: first the hot
+// ones, heaviest first, then those that only an override decides on, by key.
+// An override with a pattern has one row under its pattern (which holds a "*",
+// as no key does) for all keys that it decided on and that were not hot then.
+func (g *Gate) Report(now time.Time) hottype.Report {
+	st := g.Stats()
+	r := hottype.Report{Instance: g.instance, At: now, Allowed: st.Allowed.Total(), Denied: st.Denied}
+	rows := make(map[hottype.Key]int)
+	for _, e := range g.hot.Entries(now) {
+		key := e.Key()
+		rows[key] = len(r.Keys)
+		r.Keys = append(r.Keys, hottype.KeyDecisions{Key: key, Allowed: e.Allowed.Load(), Denied: e.Denied.Load()})
+	}
+	for _, o := range g.cur.Load().sortedOverrideStates() {
+		d := hottype.KeyDecisions{Key: o.key, Allowed: o.allowed.Load(), Denied: o.denied.Load()}
+		if i, ok := rows[o.key]; ok {
+			r.Keys[i].Allowed += d.Allowed
+			r.Keys[i].Denied += d.Denied
+		} else if d.Allowed+d.Denied > 0 {
+			rows[o.key] = len(r.Keys)
+			r.Keys = append(r.Keys, d)
+		}
+	}
+	return r
+}
+
+func (st *state) sortedOverrideStates() []*overrideState {
+	list := make([]*overrideState, 0, len(st.overrideStates))
+	for _, o := range st.overrideStates {
+		list = append(list, o)
+	}
+	slices.SortFunc(list, func(a, b *overrideState) int { return cmp.Compare(a.key, b.key) })
+	return list
 }

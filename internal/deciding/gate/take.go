@@ -9,171 +9,159 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// closedRetry is how long a request waits that was denied because the shared
-// store failed: the time in which the store has usually come back.
-const closedRetry = time.Second
+const (
+	// closedRetry is how long a request waits that was denied because the shared
+	// store failed: the time in which the store has usually come back.
+	closedRetry = time.Second
+	// maxShareWindow is within what limit.Spec.Validate takes.
+	maxShareWindow = 365 * 24 * time.Hour
+	// spaceCandidate keeps candidate limits apart from the live ones.
+	spaceCandidate = "candidate"
+)
 
-// maxShareWindow is within what limit.Spec.Validate takes.
-const maxShareWindow = 365 * 24 * time.Hour
-
-// take asks the stores for all charges, all or nothing, and fills in the
-// verdict. It reports whether the request is admitted.
-func (g *Gate) take(ctx context.Context, a *ask, v *hottype.Verdict) bool {
-	if !a.local.empty() {
-		alone := len(a.local.charges) == 1 // else asking costs little more, and says who denied first
-		if alone && a.remembered(v, &a.local) {
-			return false
-		}
-		ok, err := g.local.Take(ctx, a.now, a.local.charges, a.local.results)
-		if err != nil {
-			g.stats.localErrors.Add(1)
-			if !g.unjudged(a, v, &a.local, false) {
-				return false
-			}
-		} else if !ok {
-			if alone {
-				a.remember(&a.local)
-			}
-			g.refuse(a, v, &a.local)
-			return false
-		}
-	}
-	if !a.async.empty() && !g.takeAsync(ctx, a, v) {
-		g.giveBack(a, &a.local)
+// take asks the stores for all charges, all or nothing, and fills in the verdict. It
+// reports whether the request is admitted. The stores in this process come first:
+// they cost nothing, and what they took can be given back.
+func (g *Gate) take(ctx context.Context, d *decision, v *hottype.Verdict) bool {
+	if !g.takeLocal(ctx, d, v) {
 		return false
 	}
-	if !a.shared.empty() && !g.takeShared(ctx, a, v) {
-		g.giveBack(a, &a.local)
-		if !a.async.empty() {
-			g.async.RefundAt(a.now, a.async.charges)
-		}
+	if !g.takeAsync(ctx, d, v) {
+		g.refund(d, g.local, &d.local)
 		return false
 	}
-	g.watch(ctx, a, v)
-	report(a, v)
+	if !g.takeShared(ctx, d, v) {
+		g.refund(d, g.local, &d.local)
+		g.refund(d, g.local, &d.fallback)
+		g.refund(d, g.async, &d.async)
+		return false
+	}
+	g.takeShadow(ctx, d, v)
+	report(d, v)
 	return true
+}
+
+func (g *Gate) takeLocal(ctx context.Context, d *decision, v *hottype.Verdict) bool {
+	gr := &d.local
+	alone := len(gr.charges) == 1 // else asking costs little more, and says who denied first
+	if alone && d.remembered(v, gr) {
+		return false
+	}
+	ok := g.takeHere(ctx, d, v, g.local, gr, 0)
+	if alone && !ok {
+		d.remember(gr)
+	}
+	return ok
 }
 
 // takeAsync asks the store that exchanges sums. For subjects of which it has not
-// heard from others, each rule's policy says what becomes of its charge.
-func (g *Gate) takeAsync(ctx context.Context, a *ask, v *hottype.Verdict) bool {
-	gr := &a.async
-	if !g.alone(a, v, gr) {
-		return false
-	}
-	if gr.empty() {
+// heard from others, each rule's policy decides what becomes of its charge: a share
+// is for this store too.
+func (g *Gate) takeAsync(ctx context.Context, d *decision, v *hottype.Verdict) bool {
+	if d.async.empty() {
 		return true
 	}
-	ok, err := g.async.Take(ctx, a.now, gr.charges, gr.results)
-	if err != nil {
-		g.stats.localErrors.Add(1)
-		return g.unjudged(a, v, gr, false)
-	}
-	if !ok {
-		g.refuse(a, v, gr)
-	}
-	return ok
+	d.async.move(&d.failed, func(c *limit.Charge) bool { return !g.async.Fresh(d.now, &c.Subject) })
+	return g.applyPolicies(d, v, &d.failed, &d.async) && g.takeHere(ctx, d, v, g.async, &d.async, 0)
 }
 
-// alone applies the failure policies of charges of which the store knows this
-// process only: a closed one denies the request, an open one is not judged, the
-// others are held to this process's share.
-func (g *Gate) alone(a *ask, v *hottype.Verdict, gr *group) bool {
-	fresh := 0
-	for i := range gr.charges {
-		if !g.async.Fresh(a.now, &gr.charges[i].Subject) {
-			a.out.add(gr.charges[i], gr.meta[i])
-			continue
-		}
-		if fresh < i {
-			gr.charges[fresh], gr.meta[fresh] = gr.charges[i], gr.meta[i]
-		}
-		fresh++
-	}
-	gr.cut(fresh)
-	if a.out.empty() {
-		return true
-	}
-	if !g.unjudged(a, v, &a.out, true) {
+// takeShared asks the shared store. Where a server of it fails, the failure policies
+// decide about the charges that lie there, and the store is asked again for the
+// others. The fallback is charged first, because it can be given back.
+func (g *Gate) takeShared(ctx context.Context, d *decision, v *hottype.Verdict) bool {
+	if !d.shared.empty() && d.remembered(v, &d.shared) {
 		return false
 	}
-	for i := range a.fallback.charges { // the shares are for this store, and not for the local one
-		gr.add(a.fallback.charges[i], a.fallback.meta[i])
-	}
-	a.fallback.reset()
-	return true
-}
-
-// takeShared asks the shared store, and where a part of it fails, the policy of
-// each rule whose limit lies there; the others are asked for again. What stands in
-// is charged first, because it can be given back.
-func (g *Gate) takeShared(ctx context.Context, a *ask, v *hottype.Verdict) bool {
-	if a.remembered(v, &a.shared) {
-		return false
-	}
-	for !a.shared.empty() {
-		ok, err := g.shared.take(ctx, a, &a.shared)
+	for !d.shared.empty() {
+		ok, err := g.shared.take(ctx, d, &d.shared)
+		if err == nil && ok {
+			g.chargeShares(ctx, d)
+			return true
+		}
 		if err == nil {
-			if !ok {
-				a.remember(&a.shared)
-				g.refuse(a, v, &a.shared)
-				g.giveBack(a, &a.fallback)
-			} else {
-				g.note(ctx, a, &a.shared)
-			}
-			return ok
+			d.remember(&d.shared)
+			d.refuse(v, &d.shared)
+			return false
 		}
-		g.shared.exclude(a, &a.shared)
-		if !g.standIn(ctx, a, v, &a.out) {
+		g.shared.moveFailed(d, &d.shared)
+		before := len(d.fallback.charges)
+		if !g.applyPolicies(d, v, &d.failed, &d.fallback) || !g.takeHere(ctx, d, v, g.local, &d.fallback, before) {
+			d.fallback.cut(before)
 			return false
 		}
 	}
 	return true
 }
 
-// standIn judges charges that the shared store cannot, each by the policy of its
-// rule. They leave gr. Where it denies, nothing stays charged.
-func (g *Gate) standIn(ctx context.Context, a *ask, v *hottype.Verdict, gr *group) bool {
-	before := len(a.fallback.charges)
-	ok := g.unjudged(a, v, gr, true)
-	if more := a.fallback.from(before); ok && !more.empty() {
-		taken, err := g.local.Take(ctx, a.now, more.charges, more.results)
-		if ok = taken; err != nil {
-			g.stats.localErrors.Add(1)
-			ok = g.unjudged(a, v, &more, false)
-			a.fallback.cut(before) // what they would say means nothing
-		} else if !ok {
-			g.refuse(a, v, &more)
-		}
+// takeHere asks a store of this process for the charges of a group from an index on.
+// Where the store fails, the policies decide; the charges leave the group then,
+// because their results mean nothing.
+func (g *Gate) takeHere(ctx context.Context, d *decision, v *hottype.Verdict, store limit.Store, gr *group, from int) bool {
+	asked := gr.from(from)
+	if asked.empty() {
+		return true
 	}
-	if !ok {
-		a.fallback.cut(before)
-		g.giveBack(a, &a.fallback)
+	ok, err := store.Take(ctx, d.now, asked.charges, asked.results)
+	if err != nil {
+		g.stats.localErrors.Add(1)
+		ok = g.applyPolicies(d, v, &asked, nil)
+		gr.cut(from)
+	} else if !ok {
+		d.refuse(v, &asked)
 	}
 	return ok
 }
 
-// note charges this process's shares of the keys' limits for what the shared
+// applyPolicies decides about charges whose store failed, each by on_store_failure of
+// its rule. One closed charge denies the request. Those of policy local go to shares,
+// cut down to this process's share; without shares, and for all others, they pass.
+// The charges leave failed.
+func (g *Gate) applyPolicies(d *decision, v *hottype.Verdict, failed, shares *group) bool {
+	if failed.empty() {
+		return true
+	}
+	for _, m := range failed.meta {
+		if m.policy == rules.FailClosed {
+			deny(v, hottype.ReasonStore, m.rule, closedRetry)
+			v.Key = d.keyFor(m.key)
+			return false
+		}
+	}
+	live := g.processes()
+	for i, m := range failed.meta {
+		if shares != nil && m.policy != rules.FailOpen {
+			c := failed.charges[i]
+			c.Spec = share(c.Spec, live)
+			shares.add(c, m)
+			continue
+		}
+		v.Reason, v.Rule = hottype.ReasonStore, m.rule
+	}
+	failed.cut(0)
+	return true
+}
+
+// chargeShares charges this process's shares of the keys' limits for what the shared
 // store has admitted, as far as they bear it, so that a store which fails does
 // not grant every process a full bucket beside what it had already: not at the
-// first time and not at each of many. Per-IP windows are not noted, of which
-// there are as many as clients.
-func (g *Gate) note(ctx context.Context, a *ask, gr *group) {
-	for i := range gr.meta {
-		if gr.meta[i].key >= 0 && gr.meta[i].policy == rules.FailLocal {
-			a.noted.add(gr.charges[i], gr.meta[i])
+// first time and not at each of many. Per-IP windows are left out: there are as many
+// as clients.
+func (g *Gate) chargeShares(ctx context.Context, d *decision) {
+	one := &d.fallback
+	before, live := len(one.charges), g.processes()
+	for i, m := range d.shared.meta { // each by itself: one that bears no more keeps no other from it
+		if m.key < 0 || m.policy != rules.FailLocal {
+			continue
 		}
-	}
-	live, shares := g.processes(), &a.noted
-	for i := range shares.charges { // each by itself: one that bears no more keeps no other from it
-		s := share(shares.charges[i].Spec, live)
-		s.Wait, s.Block, s.BlockMax = 0, 0, 0 // nobody is held back or denied here
-		shares.charges[i].Spec = s
-		if _, err := g.local.Take(ctx, a.now, shares.charges[i:i+1], shares.results[i:i+1]); err != nil {
+		c := d.shared.charges[i]
+		c.Spec = share(c.Spec, live)
+		c.Spec.Wait, c.Spec.Block, c.Spec.BlockMax = 0, 0, 0 // nobody is held back or denied here
+		one.add(c, m)
+		if _, err := g.local.Take(ctx, d.now, one.charges[before:], one.results[before:]); err != nil {
 			g.stats.localErrors.Add(1)
 		}
+		one.cut(before) // it is no part of this decision
 	}
-	shares.reset()
 }
 
 // processes is how many share the limits, this one included.
@@ -182,32 +170,6 @@ func (g *Gate) processes() int64 {
 		return 1
 	}
 	return max(int64(g.live()), 1)
-}
-
-// unjudged applies the failure policies of charges whose store failed. One
-// closed charge denies the request. Where standIn is set, those of policy local
-// go to a.fallback, cut down to this process's share; all others pass. The
-// charges leave gr, because their results mean nothing.
-func (g *Gate) unjudged(a *ask, v *hottype.Verdict, gr *group, standIn bool) bool {
-	for i := range gr.meta {
-		if gr.meta[i].policy == rules.FailClosed {
-			deny(v, hottype.ReasonStore, gr.meta[i].rule, closedRetry)
-			v.Key = a.keyFor(gr.meta[i].key)
-			return false
-		}
-	}
-	live := g.processes()
-	for i := range gr.meta {
-		if standIn && gr.meta[i].policy != rules.FailOpen {
-			c := gr.charges[i]
-			c.Spec = share(c.Spec, live)
-			a.fallback.add(c, gr.meta[i])
-			continue
-		}
-		v.Reason, v.Rule = hottype.ReasonStore, gr.meta[i].rule
-	}
-	gr.reset()
-	return true
 }
 
 // share is the part of a limit that one of n processes enforces by itself. A
@@ -231,41 +193,75 @@ func share(s limit.Spec, n int64) limit.Spec {
 	return s
 }
 
-// giveBack returns what the local store has charged to a request that is now
+// refund gives back what a store of this process has charged to a request that is now
 // denied.
-func (g *Gate) giveBack(a *ask, gr *group) {
-	if g.refund == nil || gr.empty() {
+func (g *Gate) refund(d *decision, store Refunder, gr *group) {
+	if gr.empty() {
 		return
 	}
-	g.refund.RefundAt(a.now, gr.charges)
+	store.RefundAt(d.now, gr.charges)
 	for i := range gr.meta {
 		if k := gr.meta[i].key; k >= 0 {
-			a.keys[k].h.denials.refunds.Add(1)
+			d.keys[k].h.denials.refunds.Add(1)
 		}
 	}
 }
 
-// watch judges the limits in shadow mode, now that the request is admitted, as
+// takeShadow judges the limits in shadow mode, now that the request is admitted, as
 // if they were all that is enforced. Those whose store fails are not judged.
-func (g *Gate) watch(ctx context.Context, a *ask, v *hottype.Verdict) {
-	if !a.shadowLocal.empty() {
-		ok, err := g.local.Take(ctx, a.now, a.shadowLocal.charges, a.shadowLocal.results)
+func (g *Gate) takeShadow(ctx context.Context, d *decision, v *hottype.Verdict) {
+	if !d.shadowLocal.empty() {
+		ok, err := g.local.Take(ctx, d.now, d.shadowLocal.charges, d.shadowLocal.results)
 		if err != nil {
 			g.stats.localErrors.Add(1)
-			a.shadowLocal.reset()
+			d.shadowLocal.cut(0)
 		} else if !ok {
 			v.Shadowed = true
-			a.shadowShared.reset()
+			d.shadowShared.cut(0)
 		}
 	}
-	if a.shadowShared.empty() {
+	if d.shadowShared.empty() {
 		return
 	}
-	ok, err := g.shared.take(ctx, a, &a.shadowShared)
+	ok, err := g.shared.take(ctx, d, &d.shadowShared)
 	if err != nil {
-		a.shadowShared.reset()
+		d.shadowShared.cut(0)
 	} else if !ok {
 		v.Shadowed = true
-		g.giveBack(a, &a.shadowLocal)
+		g.refund(d, g.local, &d.shadowLocal)
 	}
+}
+
+// countCandidates judges the candidate limits, as if they were in the place of the live
+// ones: also for requests that the live ones deny. They are judged in this process, a
+// limit that is shared by its part of it, so that a candidate never costs the shared
+// store a call and never holds up a request. Requests that a per-IP window denied
+// never reached the key's limit and do not count.
+func (g *Gate) countCandidates(ctx context.Context, d *decision, v *hottype.Verdict) {
+	if v.Reason == hottype.ReasonIPFixed || v.Reason == hottype.ReasonIPSliding {
+		return
+	}
+	gr := &d.candidates
+	for i := range d.keys {
+		h := d.keys[i].h
+		if h == nil || h.candidate == nil {
+			continue
+		}
+		spec := *h.candidate
+		if h.term.shared {
+			spec = share(spec, g.processes())
+		}
+		gr.add(limit.Charge{
+			Subject: limit.Subject{Space: spaceCandidate, Name: string(d.name(i))}, Spec: spec, Cost: d.cost,
+		}, meta{term: &h.term, key: i})
+	}
+	if gr.empty() {
+		return
+	}
+	ok, err := g.local.Take(ctx, d.now, gr.charges, gr.results)
+	if err != nil {
+		g.stats.localErrors.Add(1)
+		return
+	}
+	d.counters.candidate(ok, v.Allowed)
 }

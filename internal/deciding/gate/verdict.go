@@ -14,7 +14,7 @@ func deny(v *hottype.Verdict, reason hottype.Reason, rule string, retry time.Dur
 // refuse makes a verdict of a group that denied: reason, rule and limit are
 // those of the first charge that denied (so a per-IP window goes before a
 // key's limit), the wait is the longest, what remains the least.
-func (g *Gate) refuse(a *ask, v *hottype.Verdict, gr *group) {
+func (d *decision) refuse(v *hottype.Verdict, gr *group) {
 	first := -1
 	for i := range gr.results {
 		r, k := &gr.results[i], gr.meta[i].key
@@ -29,20 +29,20 @@ func (g *Gate) refuse(a *ask, v *hottype.Verdict, gr *group) {
 		}
 		v.RetryAfter = longer(v.RetryAfter, r.RetryAfter)
 		if k >= 0 {
-			a.keys[k].count(false)
+			d.keys[k].count(false)
 		}
 	}
 	m, r := &gr.meta[first], &gr.results[first]
 	v.Allowed, v.Reason, v.Rule = false, m.reason, m.rule
 	v.Limit, v.Window, v.ResetAfter = r.Limit, m.window, r.ResetAfter
-	v.Key = a.keyFor(m.key)
+	v.Key = d.keyFor(m.key)
 }
 
 // keyFor is the key that a refusal names: that of the charge, or for a per-IP
 // window the request's first, if it has one.
-func (a *ask) keyFor(i int) hottype.Key {
-	if i = max(i, 0); i < len(a.keys) {
-		return a.name(i)
+func (d *decision) keyFor(i int) hottype.Key {
+	if i = max(i, 0); i < len(d.keys) {
+		return d.name(i)
 	}
 	return ""
 }
@@ -58,17 +58,17 @@ func longer(a, b time.Duration) time.Duration {
 // report fills in the tightest limit of an admitted request: the one with the
 // least left. A shadow limit is reported only where nothing is enforced, so
 // that clients see the same with and without it.
-func report(a *ask, v *hottype.Verdict) {
-	judged := tightest(v, &a.local, false)
-	judged = tightest(v, &a.async, judged)
-	judged = tightest(v, &a.shared, judged)
-	judged = tightest(v, &a.fallback, judged)
-	v.Wait = max(a.local.wait(), a.shared.wait(), a.fallback.wait())
+func report(d *decision, v *hottype.Verdict) {
+	judged := tightest(v, &d.local, false)
+	judged = tightest(v, &d.async, judged)
+	judged = tightest(v, &d.shared, judged)
+	judged = tightest(v, &d.fallback, judged)
+	v.Wait = max(d.local.wait(), d.shared.wait(), d.fallback.wait())
 	if judged {
 		return
 	}
-	judged = tightest(v, &a.shadowLocal, false)
-	if tightest(v, &a.shadowShared, judged) {
+	judged = tightest(v, &d.shadowLocal, false)
+	if tightest(v, &d.shadowShared, judged) {
 		v.Mode = hottype.ModeShadow
 	}
 }

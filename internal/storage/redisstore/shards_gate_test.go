@@ -22,8 +22,8 @@ import (
 )
 
 var (
-	_ gate.Sharded = (*redisstore.Prefetch)(nil)
-	_ gate.Sharded = (*redisstore.Limiter)(nil)
+	_ gate.SharedStore = (*redisstore.Prefetch)(nil)
+	_ gate.SharedStore = (*redisstore.Limiter)(nil)
 )
 
 // topics are enough to lie in every shard.
@@ -33,19 +33,19 @@ const topics = 96
 // million times: a quarter of that is what it grants by itself.
 type onCluster struct {
 	*gate.Gate
-	store limit.Store
+	store gate.SharedStore
 	log   *lines
 }
 
 // itself is the store with a breaker for each node; whole has one for all.
-func itself(s limit.Store) limit.Store { return s }
-func whole(s limit.Store) limit.Store  { return inOne{s} }
+func itself(s gate.SharedStore) gate.SharedStore { return s }
+func whole(s gate.SharedStore) gate.SharedStore  { return inOne{s} }
 
-type inOne struct{ limit.Store }
+type inOne struct{ gate.SharedStore }
 
-func (inOne) HonoursContext() bool { return true }
+func (inOne) Shards() int { return 1 }
 
-func newOnCluster(t testing.TB, cluster *redistest.Cluster, lasting time.Duration, as func(limit.Store) limit.Store) *onCluster {
+func newOnCluster(t testing.TB, cluster *redistest.Cluster, lasting time.Duration, as func(gate.SharedStore) gate.SharedStore) *onCluster {
 	t.Helper()
 	c, err := redisstore.Open(redisstore.Config{Addrs: cluster.Addrs()})
 	if err != nil {
@@ -238,7 +238,7 @@ func TestFrozenMasterIsReplaced(t *testing.T) {
 
 // on are the topics that lie on a node.
 func (g *onCluster) on(addr string) map[int]bool {
-	of, list := g.store.(gate.Sharded), map[int]bool{}
+	of, list := g.store, map[int]bool{}
 	for i := range topics {
 		list[i] = of.Server(of.Shard(&limit.Subject{Space: "hot", Name: fmt.Sprint("topic?id=", i)})) == addr
 	}
@@ -249,7 +249,7 @@ func (g *onCluster) on(addr string) map[int]bool {
 // three masters is frozen and its replica takes over after a few seconds, with a
 // breaker for each node and with one for all: -benchtime 20000x is ten seconds.
 func BenchmarkFrozenMaster(b *testing.B) {
-	for name, as := range map[string]func(limit.Store) limit.Store{"each": itself, "one": whole} {
+	for name, as := range map[string]func(gate.SharedStore) gate.SharedStore{"each": itself, "one": whole} {
 		b.Run(name, func(b *testing.B) {
 			cluster := redistest.StartClusterOfSix(b)
 			for _, n := range cluster.Nodes {

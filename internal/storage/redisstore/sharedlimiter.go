@@ -33,6 +33,9 @@ func (c *Client) Limiter() *Limiter { return &Limiter{sharding{c}} }
 // HonoursContext says that Take returns when its context ends.
 func (l *Limiter) HonoursContext() bool { return true }
 
+// TakePrefetched says that nothing is prefetched; see Prefetch.
+func (l *Limiter) TakePrefetched([]limit.Charge, []limit.Result) bool { return false }
+
 // Take implements limit.Store in at most one round trip, and one more for a server
 // that does not know the script yet; on a cluster one for each shard that the
 // request has subjects in, most often one, and one more for each that has to give

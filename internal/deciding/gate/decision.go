@@ -1,0 +1,169 @@
+package gate
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// decision is one decision under way: everything it needs, so that a pooled one
+// decides without allocating. It belongs to one goroutine at a time.
+type decision struct {
+	st  *state
+	now time.Time
+	req *hottype.Request
+
+	scratch rules.Scratch
+	matches []rules.Match // alias scratch
+	keys    []requestKey  // one per match
+	alias   []byte
+
+	cost  int64
+	until *deadline // of all calls to the shared store; nil before the first
+
+	// The charges, by the store that judges them. Those of failed could not be judged
+	// by theirs; fallback holds this process's shares of them, which Local judges.
+	local, async, shared      group
+	failed, fallback          group
+	shadowLocal, shadowShared group
+	candidates                group
+
+	permits []permit // of the call to the shared store under way
+	blamed  *breaker // for the last one; nil: all that were asked
+
+	counters *shard
+}
+
+// requestKey is what the gate knows of one key of the request.
+type requestKey struct {
+	name            hottype.Key    // "" where nobody had it ready as a string
+	reason          hottype.Reason // why an admitted request passed this key
+	h               *keyLimit      // nil: nothing limits it
+	allowed, denied *atomic.Uint64 // nil: not counted
+}
+
+// count counts a decision on the key.
+func (k *requestKey) count(allowed bool) {
+	switch {
+	case k.allowed == nil:
+	case allowed:
+		k.allowed.Add(1)
+	default:
+		k.denied.Add(1)
+	}
+}
+
+// group is charges that one store takes together. The slices are parallel and not one
+// slice of structs, because a store's Take wants charges and results as they are here.
+type group struct {
+	charges []limit.Charge
+	results []limit.Result
+	meta    []meta
+}
+
+// meta is what a charge means to the verdict.
+type meta struct {
+	*term
+	key     int    // index into decision.keys, -1 for a per-IP window
+	refunds uint64 // of the key's limit, before the store is asked
+}
+
+func (gr *group) add(c limit.Charge, m meta) {
+	gr.charges = append(gr.charges, c)
+	gr.results = append(gr.results, limit.Result{})
+	gr.meta = append(gr.meta, m)
+}
+
+func (gr *group) empty() bool { return len(gr.charges) == 0 }
+
+// from is the charges from the i-th on.
+func (gr *group) from(i int) group {
+	return group{gr.charges[i:], gr.results[i:], gr.meta[i:]}
+}
+
+// cut keeps the first n charges and lets go of the strings in the others.
+func (gr *group) cut(n int) {
+	clear(gr.charges[n:])
+	clear(gr.meta[n:])
+	gr.charges, gr.results, gr.meta = gr.charges[:n], gr.results[:n], gr.meta[:n]
+}
+
+// move moves the charges that match to another group and keeps the order of both.
+func (gr *group) move(to *group, match func(*limit.Charge) bool) {
+	kept := 0
+	for i := range gr.charges {
+		if match(&gr.charges[i]) {
+			to.add(gr.charges[i], gr.meta[i])
+			continue
+		}
+		gr.charges[kept], gr.meta[kept] = gr.charges[i], gr.meta[i]
+		kept++
+	}
+	gr.cut(kept)
+}
+
+// reset makes the decision ready for the pool: it holds on to nothing of a request.
+func (d *decision) reset() {
+	d.st, d.req, d.matches = nil, nil, nil
+	clear(d.keys)
+	d.keys, d.alias = d.keys[:0], d.alias[:0]
+	d.until, d.blamed = nil, nil
+	for _, gr := range []*group{
+		&d.local, &d.async, &d.shared, &d.failed, &d.fallback, &d.shadowLocal, &d.shadowShared, &d.candidates,
+	} {
+		if !gr.empty() {
+			gr.cut(0)
+		}
+	}
+}
+
+// chargeClient adds a per-IP window.
+func (d *decision) chargeClient(w *clientLimit) {
+	if w == nil {
+		return
+	}
+	d.group(&w.term).add(limit.Charge{
+		Subject: limit.Subject{Space: w.space, Client: d.req.Client},
+		Spec:    w.spec, Cost: d.cost,
+	}, meta{term: &w.term, key: -1})
+}
+
+// chargeKey adds the limit of key i, if it has one.
+func (d *decision) chargeKey(i int) {
+	h := d.keys[i].h
+	if h == nil || !h.limited {
+		return
+	}
+	d.group(&h.term).add(limit.Charge{
+		Subject: limit.Subject{Space: spaceHot, Name: string(d.name(i))},
+		Spec:    h.spec, Cost: d.cost,
+	}, meta{term: &h.term, key: i, refunds: h.denials.refunds.Load()})
+}
+
+// group is where a charge of a term belongs.
+func (d *decision) group(t *term) *group {
+	switch {
+	case t.shadow && t.shared:
+		return &d.shadowShared
+	case t.shadow:
+		return &d.shadowLocal
+	case t.shared:
+		return &d.shared
+	case t.async:
+		return &d.async
+	}
+	return &d.local
+}
+
+// name is the key of a match as a string. It allocates where neither a hot
+// entry nor an override had one ready.
+func (d *decision) name(i int) hottype.Key {
+	k := &d.keys[i]
+	if k.name == "" {
+		k.name = hottype.Key(d.matches[i].Key)
+	}
+	return k.name
+}
