@@ -117,7 +117,7 @@ func (c *checkCmd) inspect(ctx context.Context, set *rules.Set, aim preflight.Ai
 			return preflight.Counters(set, o, c.Config)
 		},
 		func() []preflight.Finding {
-			return preflight.Kernel(udpstat.Inspect(ctx, c.In.ReadBuffer, time.Second))
+			return preflight.UDP(udpstat.Inspect(ctx, c.In.ReadBuffer, time.Second))
 		},
 		func() []preflight.Finding { return preflight.Trust(c.senders(), set, c.Config) },
 		func() []preflight.Finding { return c.statsd(ctx, aim) },

@@ -19,7 +19,7 @@ type Count struct {
 	// Second is the unix second in which the requests happened. Counts are
 	// placed in windows by it, never by when they arrive.
 	Second int64
-	// Clients says who stands behind the N requests; nil where nobody looked. It
+	// Clients says which clients made the N requests; nil where they were not tracked. It
 	// may be shared by several readers and is not changed once sent.
 	Clients *ClientSketch
 }

@@ -19,7 +19,7 @@ const maxPublishers = 256
 //
 // A key is hot while its publisher's latest set has it: a set without it makes it
 // cold at once. A publisher that falls silent has not said that a key is cold, so
-// its keys stay for Keep beyond their Until.
+// its keys stay for TTLBlind beyond their Until.
 //
 // A key that two publishers hold hot is hot until the later Until. Its Rate is
 // the sum of theirs, because publishers share the traffic (each takes its own
@@ -29,9 +29,9 @@ const maxPublishers = 256
 // publisher says that knows more of them. A key that one holds hot and another
 // takes for a loop is hot.
 type Replica struct {
-	// Keep is how long keys outlive their Until; 0 means [DefaultKeep], a negative
+	// TTLBlind is how long keys outlive their Until; 0 means [DefaultTTLBlind], a negative
 	// one not at all. Not to be changed once the replica is used.
-	Keep time.Duration
+	TTLBlind time.Duration
 
 	current atomic.Pointer[snapshot] // nil: nothing published yet
 
@@ -125,7 +125,7 @@ func (m *Replica) store(publisher string, set hottype.HotSet) {
 }
 
 // Entries are the entries that are hot at now, heaviest first, then by key. It
-// also forgets publishers that were silent for Keep, for good: call it now and
+// also forgets publishers that were silent for TTLBlind, for good: call it now and
 // then (a report once a second does).
 func (m *Replica) Entries(now time.Time) []*Entry {
 	m.prune(now)

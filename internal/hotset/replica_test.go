@@ -39,7 +39,7 @@ func found(m *Replica, now time.Time) (list []string) {
 
 func TestMirrorTape(t *testing.T) {
 	t.Parallel()
-	m := &Replica{Keep: -1}
+	m := &Replica{TTLBlind: -1}
 	for i, step := range []struct {
 		publisher string
 		set       hottype.HotSet
@@ -112,7 +112,7 @@ func TestTwoPublishersOfOneCrowd(t *testing.T) {
 // Loops are merged as keys are, and no loop is hot.
 func TestLoopsOfTwoPublishers(t *testing.T) {
 	t.Parallel()
-	m := &Replica{Keep: -1}
+	m := &Replica{TTLBlind: -1}
 	one, two := set(1, 1, hot("k1", 9, 6)), set(1, 1)
 	one.Loops = []hottype.Hot{hot("k2", 3, 6), hot("k3", 4, 3)}
 	two.Loops = []hottype.Hot{hot("k1", 5, 6), hot("k2", 2, 5)}
@@ -164,7 +164,7 @@ func TestEntryStaysWhileItsKeyDoes(t *testing.T) {
 
 func TestAgeAndAliases(t *testing.T) {
 	t.Parallel()
-	m := &Replica{Keep: -1}
+	m := &Replica{TTLBlind: -1}
 	if _, ok := m.Age(at(0)); ok || m.Aliases() || m.Lookup(nil, at(0)) != nil || m.Entries(at(0)) != nil {
 		t.Error("an empty mirror knows something")
 	}
@@ -216,7 +216,7 @@ func TestLocalPublisherGivesVersions(t *testing.T) {
 func TestMirrorIsTheUnionOfTheLatestSets(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		m, latest := &Replica{Keep: -1}, map[string]hottype.HotSet{}
+		m, latest := &Replica{TTLBlind: -1}, map[string]hottype.HotSet{}
 		for now := range rapid.IntRange(1, 30).Draw(t, "steps") {
 			publisher := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "publisher")
 			s := set(rapid.Uint64Range(1, 30).Draw(t, "version"), float64(now))

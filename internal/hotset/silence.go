@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// DefaultKeep is how long hot keys stay when nobody vouches for them any
+	// DefaultTTLBlind is how long hot keys stay when no publisher renews them any
 	// more. A key that has cooled meanwhile costs its requests a question to
 	// their limit; one that has not is what the limit is for.
-	DefaultKeep = 10 * time.Minute
+	DefaultTTLBlind = 10 * time.Minute
 	// SilentAfter is how long a publisher may say nothing and still counts as
 	// heard: several publications.
 	SilentAfter = 5 * time.Second
@@ -51,12 +51,12 @@ type reported struct {
 	told   map[string]PublisherChange
 }
 
-// keep is Keep with its default.
+// keep is TTLBlind with its default.
 func (m *Replica) keep() time.Duration {
-	if m.Keep == 0 {
-		return DefaultKeep
+	if m.TTLBlind == 0 {
+		return DefaultTTLBlind
 	}
-	return max(m.Keep, 0)
+	return max(m.TTLBlind, 0)
 }
 
 // validUntil is until when the set holds without another one.

@@ -17,11 +17,11 @@ func told(m *Replica, now time.Time) (list []string) {
 	return list
 }
 
-// A publisher that dies disarms nobody: its keys stay for Keep, the keys of
+// A publisher that dies disarms nobody: its keys stay for TTLBlind, the keys of
 // another one go on as ever, and each change of a state is told once.
 func TestSilentPublisherKeepsItsKeys(t *testing.T) {
 	t.Parallel()
-	m := &Replica{Keep: 60 * time.Second}
+	m := &Replica{TTLBlind: 60 * time.Second}
 	version := uint64(0)
 	publish := func(publisher string, now float64, blind bool, keys ...hottype.Hot) {
 		version++

@@ -45,7 +45,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 	if err != nil {
 		return err
 	}
-	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), replica: &hotset.Replica{Keep: keep(cfg.Redis)}}
+	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), replica: &hotset.Replica{TTLBlind: ttlBlind(cfg.Redis)}}
 	a.reload = newReloader(file, enough(cfg.Detect), a.setRules, a.log)
 	if len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0 && cfg.Graphite.URL == "" {
 		return fmt.Errorf("%w: no counts come in: set --statsd.listen, --kafka.brokers or --graphite.url", config.ErrUsage)
@@ -98,7 +98,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 		return err
 	}
 	a.agg = aggregate.New(aggregate.Config{
-		Rules: set, Publish: a.publisher, Sources: a.sources(cfg), Keep: keep(cfg.Redis),
+		Rules: set, Publish: a.publisher, Sources: a.sources(cfg), TTLBlind: ttlBlind(cfg.Redis),
 		Tick: cfg.Detect.Tick, HotTTL: cfg.Detect.HotTTL, Lateness: cfg.Detect.Lateness, Counters: cfg.Detect.Counters, MaxRate: cfg.Detect.MaxRate, Shards: runtime.GOMAXPROCS(0),
 		NoClients: cfg.Graphite.URL != "" && len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0,
 		Log:       a.log,

@@ -23,7 +23,7 @@ func newPublisher(cfg config.Aggregator, c *redisstore.Client, current *atomic.P
 		return nil, fmt.Errorf("%w: --aggregator.lease %v: want less than --detect.hot_ttl, %v, or hot keys are over before a standby renews them", config.ErrUsage, cfg.Lease, cfg.Detect.HotTTL)
 	}
 	return c.NewPublisher(redisstore.PublisherConfig{
-		ID: publisherName(cfg), Lease: cfg.Lease, Hold: cfg.Detect.HotTTL, Keep: keep(cfg.Redis), Since: since,
+		ID: publisherName(cfg), Lease: cfg.Lease, Hold: cfg.Detect.HotTTL, Keep: ttlBlind(cfg.Redis), Since: since,
 		Window: func(rule string) time.Duration {
 			for _, r := range current.Load().Rules {
 				if r.Name == rule {
@@ -49,8 +49,8 @@ func releasing(judge func(context.Context) error, p *redisstore.Publisher, timeo
 	}
 }
 
-// keep is the setting as the packages take it, which have a default for 0.
-func keep(cfg config.Redis) time.Duration {
+// ttlBlind is the setting as the packages take it, which have a default for 0.
+func ttlBlind(cfg config.Redis) time.Duration {
 	if cfg.HotTTLBlind == 0 {
 		return -1
 	}

@@ -50,7 +50,7 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	if err != nil {
 		return err
 	}
-	s := &sidecar{cfg: cfg, log: Logger(cfg.Log), replica: &hotset.Replica{Keep: keep(cfg.Redis)}, listeners: map[string]*server{}}
+	s := &sidecar{cfg: cfg, log: Logger(cfg.Log), replica: &hotset.Replica{TTLBlind: ttlBlind(cfg.Redis)}, listeners: map[string]*server{}}
 	s.reload = newReloader(file, nil, s.setRules, s.log)
 	if len(cfg.Redis.Addr) == 0 {
 		return fmt.Errorf("%w: where is the hot set? Set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)

@@ -1,4 +1,4 @@
-// Package clientsketch summarises who stands behind the requests of one key: about
+// Package clientsketch summarises which clients made the requests of one key: about
 // how many different clients there are, and which of them are the heaviest.
 // Summaries of different moments and processes merge into one, and each is of
 // a fixed size, whatever the traffic.

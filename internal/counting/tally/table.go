@@ -18,7 +18,7 @@ type slot struct {
 	off, len uint32 // of the key, in the arena
 	second   int64
 	n        int64
-	sketch   int32 // who stands behind n, in client sketches: its place + 1; 0: nobody looked
+	sketch   int32 // the clients of n: the place of their sketch + 1; 0: not tracked
 }
 
 // table is an open-addressing hash table with the bytes of its keys beside it.

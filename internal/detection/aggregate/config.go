@@ -29,7 +29,7 @@ type Config struct {
 	// Tick is how often heat is judged; default 100 ms, at most the refresh.
 	// A key that crosses its threshold does not wait for it.
 	Tick time.Duration
-	// HotTTL is for how long a set vouches for its keys; default 5 s. Readers that
+	// HotTTL is how long a set keeps its keys hot; default 5 s. Readers that
 	// hear nothing more keep them for longer, as they are told to.
 	HotTTL time.Duration
 	// Counters, Shards, MaxRate, Lateness, Future and NoClients are those of
@@ -41,9 +41,9 @@ type Config struct {
 	// Sources says, by name, what is heard of each source of counts; none: counts
 	// come from this process itself, which is always heard.
 	Sources map[string]func() Heard
-	// Keep is how long nothing cools because a source is not heard; default
-	// [hotset.DefaultKeep], a negative one not at all.
-	Keep time.Duration
+	// TTLBlind is how long nothing cools because a source is not heard; default
+	// [hotset.DefaultTTLBlind], a negative one not at all.
+	TTLBlind time.Duration
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 	// OnChange, when set, is called with what entered and left the hot set, in
@@ -71,8 +71,8 @@ func (c Config) withDefaults() Config {
 		c.Tick = defaultTick
 	}
 	c.Tick = min(c.Tick, c.refresh())
-	if c.Keep == 0 {
-		c.Keep = hotset.DefaultKeep
+	if c.TTLBlind == 0 {
+		c.TTLBlind = hotset.DefaultTTLBlind
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -27,7 +27,7 @@
 // other one may be gone, so that it can take over with warm windows.
 //
 // An Aggregator that cannot hear its sources ([Config.Sources]) is blind: it
-// publishes on, says Blind with the set, and lets nothing cool for Keep. Nor does
+// publishes on, says Blind with the set, and lets nothing cool for TTLBlind. Nor does
 // anything cool by what it did not count while the process stood still.
 //
 // When its context ends, [Aggregator.Run] judges once more and makes one last

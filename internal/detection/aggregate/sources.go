@@ -60,7 +60,7 @@ type sourceCheck struct {
 func newSourceMonitor(cfg Config) *sourceMonitor { return &sourceMonitor{cfg: cfg, began: cfg.Now()} }
 
 // check asks the sources. It logs once when the aggregator becomes blind, when it
-// sees again, and when it has been blind for Keep; keys is how many are hot.
+// sees again, and when it has been blind for TTLBlind; keys is how many are hot.
 func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 	var v sourceCheck
 	slept := now.Sub(s.looked)
@@ -123,10 +123,10 @@ func (s *sourceMonitor) judge(name string, h Heard, now time.Time) judged {
 // goneAfter is after how long silent senders are taken for senders that are not
 // meant to be there any more.
 func (s *sourceMonitor) goneAfter() time.Duration {
-	if s.cfg.Keep <= 0 {
-		return hotset.DefaultKeep
+	if s.cfg.TTLBlind <= 0 {
+		return hotset.DefaultTTLBlind
 	}
-	return max(s.cfg.Keep, blindAfter)
+	return max(s.cfg.TTLBlind, blindAfter)
 }
 
 // tell keeps how long the blindness lasts and says where it begins and ends.
@@ -144,7 +144,7 @@ func (s *sourceMonitor) tell(v *sourceCheck, waiting bool, states []SourceState,
 	case v.blind && s.blind.IsZero():
 		s.blind, s.letGo = now, false
 		s.cfg.Log.Warn("aggregate: blind: no counts can be heard; hot keys stay hot, no other key becomes hot",
-			"why", why(), "hot_keys", keys, "kept_for", max(s.cfg.Keep, 0))
+			"why", why(), "hot_keys", keys, "kept_for", max(s.cfg.TTLBlind, 0))
 	case waiting && !s.blind.IsZero():
 		s.blind = time.Time{}
 		s.cfg.Log.Warn("aggregate: the senders are taken for gone: hot keys cool from now on", "sources", why(), "hot_keys", keys)
@@ -152,7 +152,7 @@ func (s *sourceMonitor) tell(v *sourceCheck, waiting bool, states []SourceState,
 		s.cfg.Log.Warn("aggregate: not blind any more", "sources", why(), "was_blind_for", now.Sub(s.blind).Round(time.Second), "hot_keys", keys)
 		s.blind = time.Time{}
 	}
-	if v.blind && now.Sub(s.blind) > s.cfg.Keep {
+	if v.blind && now.Sub(s.blind) > s.cfg.TTLBlind {
 		v.unsure = false
 		if !s.letGo {
 			s.letGo = true

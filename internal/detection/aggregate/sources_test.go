@@ -152,8 +152,8 @@ func TestQuietIsNotBlind(t *testing.T) {
 	}
 }
 
-// Senders that are gone for good are blindness for Keep at most; brokers that are
-// away are that for as long as it takes, but keys are let go after Keep too.
+// Senders that are gone for good are blindness for TTLBlind at most; brokers that are
+// away are that for as long as it takes, but keys are let go after TTLBlind too.
 func TestBlindForTooLong(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -168,7 +168,7 @@ func TestBlindForTooLong(t *testing.T) {
 			t.Parallel()
 			var log shared
 			var w wire
-			cfg := Config{Keep: time.Minute, Sources: map[string]func() Heard{"x": w.heard}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+			cfg := Config{TTLBlind: time.Minute, Sources: map[string]func() Heard{"x": w.heard}, Log: slog.New(slog.NewTextHandler(&log, nil))}
 			bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
 				traffic(t, a, &w, 5)
 				w.say(func(h *Heard) { h.Err = test.err })

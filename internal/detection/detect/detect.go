@@ -18,7 +18,7 @@ type Detector struct {
 	opts Options
 	seed maphash.Seed // own, so that nobody can aim at a place in a table
 
-	// rules guards what only SetRules changes: routes, traffic, and which heats
+	// rules guards what only SetRules changes: routes, traffic, and which states
 	// the shards have. Everybody else holds it for reading.
 	rules   sync.RWMutex
 	routes  *routes

@@ -44,7 +44,7 @@ type Options struct {
 	// with a fast clock; 0 means 2 s. Such counts are judged when their
 	// second comes. Whole seconds, rounded up.
 	Future time.Duration
-	// HotTTL is for how long a set vouches for its keys: Hot.Until = now + HotTTL;
+	// HotTTL is how long a set keeps its keys hot: Hot.Until = now + HotTTL;
 	// 0 means 5 s.
 	HotTTL time.Duration
 	// MaxSketches caps the keys of which the clients are held, those near their

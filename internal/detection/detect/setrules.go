@@ -45,7 +45,7 @@ func (d *Detector) keptTraffic(t *compiledRule, before *routes, old []*traffic) 
 	return newTraffic(t, d.opts, d.seed, time.Unix(0, d.heard.Load()).Unix())
 }
 
-// setRules changes the heats of a shard. The Detector has its new routes already.
+// setRules changes the rule states of a shard. The Detector has its new routes already.
 func (l *shard) setRules(all []*compiledRule, before *routes) {
 	now := time.Unix(l.second, 0)
 	old := l.states

@@ -42,7 +42,7 @@ const (
 // sift takes n of a key that is not in the table, of the current second. It says
 // false where the key is to be entered.
 func (c *Counter) sift(hash uint64, n int64) bool {
-	s := &c.sieve
+	s := &c.filter
 	if s.counts >= s.next {
 		s.open(c.cfg.Counters, c.clock.size)
 	}
@@ -88,18 +88,18 @@ func (s *coldFilter) note(n int64) {
 	s.counts++
 }
 
-// pass ends the second, in which so many pairs were made. The sieve stays while
+// pass ends the second, in which so many pairs were made. The filter stays while
 // seconds like this one would take all counters.
 func (c *Counter) pass() {
-	needed := int64(c.made + c.sieve.fresh)
+	needed := int64(c.made + c.filter.fresh)
 	c.made = 0
 	c.short = c.short && needed*c.clock.window > int64(c.cfg.Counters)
 	if !c.short {
-		c.sieve = coldFilter{}
+		c.filter = coldFilter{}
 		return
 	}
-	if c.sieve.fresh > 0 {
-		clear(c.sieve.cells)
+	if c.filter.fresh > 0 {
+		clear(c.filter.cells)
 	}
-	c.sieve = coldFilter{cells: c.sieve.cells}
+	c.filter = coldFilter{cells: c.filter.cells}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // What a second can be wrong by is promised, whatever comes: 2.2 times its
-// requests, divided by its share of the counters. A unit of the sieve's weights
+// requests, divided by its share of the counters. A unit of the filter's weights
 // is rounded up.
 func TestErrorIsAsPromised(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestErrorIsAsPromised(t *testing.T) {
 	})
 }
 
-// The sieve opens when counters are short, whatever the weights, keeps what
+// The filter opens when counters are short, whatever the weights, keeps what
 // comes once out of the table, and closes with the traffic that it was for.
 func TestSieveOpensByNeed(t *testing.T) {
 	t.Parallel()
@@ -68,8 +68,8 @@ func TestSieveOpensByNeed(t *testing.T) {
 				b.add(fmt.Sprint("once", once), second, weight)
 			}
 		}
-		if st := b.Stats(); b.sieve.fresh < 5_000 || st.Error == 0 || st.Given > 20_000 {
-			t.Errorf("weight %d: %d cells, %+v", weight, b.sieve.fresh, st)
+		if st := b.Stats(); b.filter.fresh < 5_000 || st.Error == 0 || st.Given > 20_000 {
+			t.Errorf("weight %d: %d cells, %+v", weight, b.filter.fresh, st)
 		}
 		for second := int64(6); second < 9; second++ {
 			b.Advance(second, nil)
@@ -77,7 +77,7 @@ func TestSieveOpensByNeed(t *testing.T) {
 				b.add(fmt.Sprint("steady", i), second, weight)
 			}
 		}
-		if st := b.Stats(); b.sieve.cells != nil || st.Error != 0 || b.sum("steady7") != 3*weight {
+		if st := b.Stats(); b.filter.cells != nil || st.Error != 0 || b.sum("steady7") != 3*weight {
 			t.Errorf("weight %d, afterwards: %+v", weight, st)
 		}
 	}

@@ -71,9 +71,9 @@ type Counter struct {
 
 	given uint64
 
-	short bool // counters were all taken, and seconds like the last one need more
-	made  int  // pairs in the current second, those given up too
-	sieve coldFilter
+	short  bool // counters were all taken, and seconds like the last one need more
+	made   int  // pairs in the current second, those given up too
+	filter coldFilter
 }
 
 // sums is what is known of a key.
@@ -139,7 +139,7 @@ func (c *Counter) Add(hash uint64, key string, second, n int64) Added {
 	}
 	i := c.table.Find(hash, key)
 	if c.short && ahead == 0 {
-		c.sieve.note(n)
+		c.filter.note(n)
 		if i < 0 && c.sift(hash, n) {
 			return Added{Place: -1}
 		}
@@ -212,7 +212,7 @@ func (c *Counter) enter(hash uint64, key string) int {
 
 // Warm fetches what Add will need for some hashes; see [heavyhitters.Table.Warm].
 func (c *Counter) Warm(hashes []uint64) (sum uint64) {
-	if cells := c.sieve.cells; len(cells) > 0 {
+	if cells := c.filter.cells; len(cells) > 0 {
 		for _, hash := range hashes {
 			sum += uint64(cells[heavyhitters.Spot(hash, len(cells))])
 		}
@@ -267,7 +267,7 @@ type Stats struct {
 
 // Stats gives the figures of this moment.
 func (c *Counter) Stats() Stats {
-	st := Stats{Keys: c.table.Len() - c.idle, Bytes: c.table.Bytes() + 4*cap(c.scratch) + cap(c.sieve.cells), Error: c.Error(), Given: c.given}
+	st := Stats{Keys: c.table.Len() - c.idle, Bytes: c.table.Bytes() + 4*cap(c.scratch) + cap(c.filter.cells), Error: c.Error(), Given: c.given}
 	for i := range c.slots {
 		st.Bytes += cap(c.slots[i].pairs) * pairSize
 	}

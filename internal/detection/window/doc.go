@@ -30,11 +30,11 @@
 // most 1.6 N/m, whatever anybody sends.
 //
 // While counters are short, keys of the current second that are not held go
-// through a sieve first: an array of bytes by hash, in which a count only adds
+// through a cold filter first: an array of bytes by hash, in which a count only adds
 // to its cell, and enters the table when the cell would exceed about two average
 // counts. So the many keys that come once cost one byte that is near, and not a
 // place in the table, a pair and their eviction. What a cell can hold is at most
-// 0.6 N/m; so a second is never wrong by more than 2.2 N/m. The sieve opens only
+// 0.6 N/m; so a second is never wrong by more than 2.2 N/m. The cold filter opens only
 // in seconds that have used their share, and closes with the traffic that it
 // was for, so one window later all is exact again. A second that ends with more
 // than its share then gives up its lower third at once, which keeps what is

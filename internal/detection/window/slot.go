@@ -12,7 +12,7 @@ type slot struct {
 	pairs []pair
 	// offset is the most that a key which was given up may have had here.
 	offset int64
-	// sifted is the most that a key may have had here which the sieve held back.
+	// sifted is the most that a key may have had here which the cold filter held back.
 	sifted int64
 	// most is how many pairs there were before the last purge.
 	most int
@@ -21,7 +21,7 @@ type slot struct {
 }
 
 // missed is the most that a key without a pair may have had here: what it had
-// when it was given up last, and what the sieve has of it since.
+// when it was given up last, and what the cold filter has of it since.
 func (s *slot) missed() int64 { return s.offset + s.sifted }
 
 // pair is a key in one second: a counter.

@@ -112,12 +112,12 @@ func TestKernel(t *testing.T) {
 	blind.Granted, blind.Err = -1, "not on this system"
 	broken.After = udpstat.UDP{InErrors: 3}
 	check(t, []judged{
-		{"good", Kernel(good), OK, ""},
-		{"small buffer", Kernel(small), Warn, "asks for a receive buffer of 16 MiB and is granted 208 KiB"},
-		{"losing now", Kernel(growing), Fail, "7 UDP datagrams were thrown away in the last 1s"},
-		{"lost once", Kernel(once), Warn, "since the machine started"},
-		{"broken datagrams", Kernel(broken), Warn, "3 UDP datagrams came with errors"},
-		{"not Linux", Kernel(blind), Warn, "not known"},
+		{"good", UDP(good), OK, ""},
+		{"small buffer", UDP(small), Warn, "asks for a receive buffer of 16 MiB and is granted 208 KiB"},
+		{"losing now", UDP(growing), Fail, "7 UDP datagrams were thrown away in the last 1s"},
+		{"lost once", UDP(once), Warn, "since the machine started"},
+		{"broken datagrams", UDP(broken), Warn, "3 UDP datagrams came with errors"},
+		{"not Linux", UDP(blind), Warn, "not known"},
 	})
 }
 

@@ -6,8 +6,8 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/udpstat"
 )
 
-// Kernel judges the receive buffers of UDP.
-func Kernel(in udpstat.Inspection) []Finding {
+// UDP judges the receive buffers of UDP.
+func UDP(in udpstat.Inspection) []Finding {
 	l := &list{where: "this machine's kernel"}
 	mend := fmt.Sprintf("sysctl -w net.core.rmem_max=%d   # and in /etc/sysctl.d/60-hotparam.conf: net.core.rmem_max = %d", in.Asked, in.Asked)
 	switch {

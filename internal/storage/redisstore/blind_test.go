@@ -36,7 +36,7 @@ func testSetOutlivesItsPublisher(t *testing.T, s server) {
 				t.Errorf("%d keys: %s lives for %v", n, key, left)
 			}
 		}
-		m := &hotset.Replica{Keep: keep}
+		m := &hotset.Replica{TTLBlind: keep}
 		h := &hotFollower{c: c, fn: m.Replace, seen: map[string]seenSet{}}
 		if _, err := h.sync(context.Background()); err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func testNewProcessKeepsWhatItCannotJudge(t *testing.T, s server) {
 func TestSightIsToldOnce(t *testing.T) {
 	t.Parallel()
 	var buf bytes.Buffer
-	m := &hotset.Replica{Keep: time.Minute}
+	m := &hotset.Replica{TTLBlind: time.Minute}
 	began := time.Unix(1000, 0)
 	s := sights{log: slog.New(slog.NewTextHandler(&buf, nil)), began: began}
 	version := uint64(0)

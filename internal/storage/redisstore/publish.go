@@ -28,7 +28,7 @@ type PublisherConfig struct {
 	Lease time.Duration
 	// Keep is how long a set stays in Redis beyond the Until of its keys, for
 	// limiters that start while nobody publishes; at most a day, default
-	// [hotset.DefaultKeep], a negative one not at all.
+	// [hotset.DefaultTTLBlind], a negative one not at all.
 	Keep time.Duration
 	// Window, when set, gives the window of a rule. A process that takes the
 	// id and has not counted for a whole window of a rule cannot know that a key
@@ -84,7 +84,7 @@ func (c *Client) NewPublisher(cfg PublisherConfig) *Publisher {
 	}
 	cfg.Lease = min(cfg.Lease, maxLease)
 	if cfg.Keep == 0 {
-		cfg.Keep = hotset.DefaultKeep
+		cfg.Keep = hotset.DefaultTTLBlind
 	}
 	cfg.Keep = max(cfg.Keep, 0)
 	if cfg.Hold <= 0 {

@@ -92,7 +92,7 @@ func (w *world) flush(t *rapid.T) {
 
 func newWorld(t *rapid.T, redis *testClock, c *Client) *world {
 	w := &world{
-		redis: redis, c: c, clock: time.Unix(1_800_000_000, 0).UTC(), mirror: &hotset.Replica{Keep: -1},
+		redis: redis, c: c, clock: time.Unix(1_800_000_000, 0).UTC(), mirror: &hotset.Replica{TTLBlind: -1},
 		last: map[string]uint64{}, seen: map[string]hottype.HotSet{}, latest: map[string]hottype.HotSet{},
 	}
 	w.flush(t)

@@ -32,7 +32,7 @@
 // window would be missing and no key would ever reach its threshold. So all of
 // them are moved by the same delay, the longest that was lately seen between the
 // end of a bucket and the poll that brought it: then a window is full when it
-// is judged. See pace.go and docs/adr.
+// is judged. See clockoffset.go and docs/adr.
 //
 // What is older than the longest window is left out, and what is more than half
 // a minute behind is not moved up to the present: a backlog makes nothing hot.

@@ -78,9 +78,9 @@ func (c SenderConfig) withDefaults() SenderConfig {
 // Sender sends counts to StatsD servers. It implements the sink of package
 // tally. Send and Stats may be called by any goroutine; Run by one.
 type Sender struct {
-	names canon.Names
-	lanes []*serverQueue // sorted by server
-	ring  rendezvous
+	names   canon.Names
+	servers []*serverQueue // sorted by server
+	ring    rendezvous
 
 	mu     sync.Mutex // guards the rest
 	text   []byte     // scratch
@@ -108,7 +108,7 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.lanes = append(s.lanes, l)
+		s.servers = append(s.servers, l)
 	}
 	return s, nil
 }
@@ -146,12 +146,12 @@ func (s *Sender) Send(_ context.Context, counts []hottype.Count) error {
 		return errStopped
 	}
 	now := time.Now()
-	if len(s.lanes) == 1 {
-		l := s.lanes[0]
+	if len(s.servers) == 1 {
+		l := s.servers[0]
 		l.dropped.Add(l.queue.put(batchOut{counts, now}))
 		return nil
 	}
-	shares := make([][]hottype.Count, len(s.lanes))
+	shares := make([][]hottype.Count, len(s.servers))
 	for i := range counts {
 		s.text = s.names.Append(s.text[:0], counts[i].Key)
 		to := s.ring.of(s.text)
@@ -159,7 +159,7 @@ func (s *Sender) Send(_ context.Context, counts []hottype.Count) error {
 	}
 	for i, share := range shares {
 		if len(share) > 0 {
-			l := s.lanes[i]
+			l := s.servers[i]
 			l.dropped.Add(l.queue.put(batchOut{share, now}))
 		}
 	}
@@ -171,7 +171,7 @@ func (s *Sender) Send(_ context.Context, counts []hottype.Count) error {
 // and an Interval where a server takes nothing. End those who Send before.
 func (s *Sender) Run(ctx context.Context) error {
 	var lanes sync.WaitGroup
-	for _, l := range s.lanes {
+	for _, l := range s.servers {
 		lanes.Go(func() { l.run(ctx) })
 	}
 	<-ctx.Done()
@@ -216,8 +216,8 @@ type SenderStats struct {
 
 // Stats reads the counters.
 func (s *Sender) Stats() SenderStats {
-	all := SenderStats{Servers: make(map[string]ServerStats, len(s.lanes))}
-	for _, l := range s.lanes {
+	all := SenderStats{Servers: make(map[string]ServerStats, len(s.servers))}
+	for _, l := range s.servers {
 		one := l.stats()
 		all.Servers[l.server] = one
 		all.Sent += one.Sent
