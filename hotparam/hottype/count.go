@@ -24,7 +24,7 @@ type Count struct {
 	Clients *ClientSketch
 }
 
-// Clients says who stands behind a count: about how many different clients, and
+// ClientSketch says who made the requests of a count: about how many clients, and
 // which of them are the heaviest. It is a summary of bounded size that can be
 // merged with others; package clientsketch makes, merges and reads it. Clients are
 // grouped as a [Client] is: IPv4 by /32, IPv6 by /64.
