@@ -12,20 +12,16 @@ import (
 
 const (
 	// maxCharges bounds how long one call may keep Redis from others, about
-	// 1 ms; maxCallers bounds the memory of one call.
+	// 1 ms; maxWaiters bounds the memory of one call.
 	maxCharges = 256
-	maxCallers = 4096
-	// maxWaiting is how many callers may wait for departure.
+	maxWaiters = 4096
+	// maxWaiting is how many callers may wait for their batch to be sent.
 	maxWaiting = 16_384
-	// crowded is how many requests for each different one make a crowd.
-	crowded = 4
-	// musterFor is the longest that a call waits for a crowd to ask again.
-	musterFor = 500 * time.Microsecond
-	// lookEvery is how often somebody looks after those who wait for long.
-	lookEvery = 2 * time.Millisecond
 	// maxOut bounds the calls that are out at a time, where Redis is late: half of
 	// the connections that a client has by default.
 	maxOut = defaultPoolSize / 2
+	// gatherFor is the longest that a call waits for callers to ask again.
+	gatherFor = 500 * time.Microsecond
 )
 
 var (
@@ -35,248 +31,228 @@ var (
 	errClosed = errors.New("client is closed")
 )
 
-// batcher lets decisions travel together. A decision that finds no call out departs
-// at once. Those that come while one is out wait, and depart together when it is
-// back: the busier it is, the more share a call, first come, first served.
+// batcher puts decisions that are asked for at the same time into one call. Whoever
+// finds no call out is sent at once. Those who come while one is out wait, and are
+// sent together when it is back: the busier it is, the more share a call, first come,
+// first served.
 //
-// One call at a time is enough: with two, as many callers make twice as many
-// calls of half the size, and were measured to be no faster with a hot key or
-// with many keys, on two cores that Redis shared; three were slower. A call that is
-// out for longer than `overdue` is another matter: its answer may be lost, and those
-// who wait have a deadline. The next one departs meanwhile, so a lost answer fails
-// its own callers and nobody else.
+// One call at a time is enough: with two, as many callers make twice as many calls of
+// half the size, and were measured to be no faster. A call that is out for longer than
+// `overdue` is another matter: its answer may be lost, and those who wait have a
+// deadline. The next one is sent meanwhile, so a lost answer fails its own callers and
+// nobody else.
 //
-// Who departs alone makes the call itself. Other calls are made by a goroutine
-// of the batcher, which begins when there is something to do and ends when there
-// is not; close waits for it. So a caller may leave at any time, and the call
-// goes on for the others.
+// Calls are made by a goroutine of the batcher, which begins when there is something
+// to send and ends when there is not; calls.Wait waits for it. So a caller may leave at
+// any time, and the call goes on for the others.
 type batcher struct {
-	call    func(ctx context.Context, f *flight) error
+	send    func(ctx context.Context, b *batch) error
 	overdue time.Duration
 
-	mu      sync.Mutex // guards what follows, and the flights that wait
-	waiting []*flight  // only the last one takes callers in
-	queued  int        // callers in them
-	groups  int        // in the last one that departed: as many may come again
-	turns   uint64     // given so far
-	turn    uint64     // of the call that those who wait wait for; 0: none
-	since   time.Time  // when that call began
-	current *flight    // what it carries; nil: a caller's own
+	mu      sync.Mutex // guards what follows, and the batches that wait
+	waiting []*batch   // only the last one takes requests in
+	queued  int        // waiters in them
+	current *batch     // the call that those who wait wait for; nil: none
+	sentAt  time.Time  // when that was sent
 	out     int        // calls out, overdue ones included
 	timer   *time.Timer
-	looking bool // look is due
 	closed  bool
-	flyer   sync.WaitGroup
+	calls   sync.WaitGroup
 
 	stats limitCounters
 }
 
-// begin starts a call, with mu held. Others depart when it ends, or is overdue.
-func (b *batcher) begin() (turn uint64) {
-	b.turns++
-	b.out++
-	b.turn, b.since = b.turns, time.Now()
-	return b.turn
-}
-
-// alone begins a call of the caller's own, if none is out. This spares it two
-// changes of goroutines. It must call land with its turn.
-func (b *batcher) alone() (turn uint64, ok bool) {
+// join gives a charge its place, if it equals the last request that waits: on a hot key
+// most do, and the names of states need not be built for them.
+func (b *batcher) join(ctx context.Context, c *limit.Charge) (w waiter, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.turn != 0 || b.closed {
-		return 0, false
+	n := len(b.waiting)
+	if n == 0 || b.closed || b.queued >= maxWaiting {
+		return waiter{}, false
 	}
-	return b.begin(), true
+	last := b.waiting[n-1]
+	if last.waiters >= maxWaiters || !last.joinable || last.recent != *c {
+		return waiter{}, false
+	}
+	b.queued++
+	b.stats.merged.Add(1)
+	return last.join(ctx, int32(len(last.requests)-1)), true
 }
 
-// land ends a call of alone. Those who came meanwhile are left to a goroutine.
-func (b *batcher) land(turn uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.end(turn)
-}
-
-// end ends a call, with mu held, and lets those who wait for it depart.
-func (b *batcher) end(turn uint64) {
-	b.out--
-	if b.turn != turn {
-		return // it was overdue: they have not waited for it
-	}
-	b.turn, b.current = 0, nil
-	b.flush()
-}
-
-// flush lets those who wait depart, with mu held.
-func (b *batcher) flush() {
-	if len(b.waiting) > 0 {
-		turn := b.begin()
-		b.flyer.Go(func() { b.fly(turn) })
-	}
-}
-
-// follow gives a decision a seat beside others that ask for the same, and wait
-// already.
-func (b *batcher) follow(ctx context.Context, c *limit.Charge) (s seat, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.waiting) == 0 || b.closed || b.queued >= maxWaiting {
-		return seat{}, false
-	}
-	f := b.waiting[len(b.waiting)-1]
-	if f.callers >= maxCallers {
-		return seat{}, false
-	}
-	if s, ok = f.follow(c); ok {
-		b.queued++
-		b.stats.merged.Add(1)
-		f.bound(ctx)
-	}
-	return s, ok
-}
-
-// board gives a decision its seat.
-func (b *batcher) board(ctx context.Context, q *question) (seat, error) {
+// enqueue gives the request of some charges its place in a batch.
+func (b *batcher) enqueue(ctx context.Context, r *request, charges []limit.Charge) (waiter, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.closed:
-		return seat{}, errClosed
+		return waiter{}, errClosed
 	case b.queued >= maxWaiting:
 		b.stats.refused.Add(1)
-		return seat{}, errFull
+		return waiter{}, errFull
 	}
-	f := b.boarding(q)
-	s, merged := f.join(q)
+	n := len(b.waiting)
+	if n == 0 || !b.waiting[n-1].fits(r) {
+		b.waiting, n = append(b.waiting, newBatch()), n+1
+		b.watch()
+	}
+	last := b.waiting[n-1]
+	w, merged := last.add(ctx, r)
 	b.queued++
 	if merged {
 		b.stats.merged.Add(1)
+	} else {
+		last.remember(charges)
 	}
-	f.bound(ctx)
+	b.flush()
+	return w, nil
+}
+
+// flush sends the first batch that waits, unless a call is out; mu is held.
+func (b *batcher) flush() {
+	if b.current != nil || len(b.waiting) == 0 {
+		return
+	}
+	next := b.waiting[0]
+	b.waiting[0] = nil
+	b.waiting = b.waiting[1:]
+	b.queued -= next.waiters
+	b.begin(next)
+	b.calls.Go(func() {
+		next.err = b.call(next)
+		next.release()
+		close(next.done)
+		b.gather(next)
+		b.end(next)
+	})
+}
+
+// begin has those who come wait for a call; mu is held.
+func (b *batcher) begin(next *batch) {
+	next.sent = true
+	b.current, b.sentAt = next, time.Now()
+	b.out++
 	b.watch()
-	if b.turn == 0 {
-		b.flush()
-	}
-	return s, nil
 }
 
-// boarding is a flight with room for a question.
-func (b *batcher) boarding(q *question) *flight {
-	if n := len(b.waiting); n > 0 {
-		f := b.waiting[n-1]
-		if f.callers < maxCallers && len(f.targets)+len(q.asked) <= maxCharges {
-			return f
-		}
-	}
-	f := newFlight()
-	f.groups = make([]group, 0, b.groups)
-	b.waiting = append(b.waiting, f)
-	return f
-}
-
-// fly makes calls until nobody waits, or others have gone on without it.
-func (b *batcher) fly(turn uint64) {
-	for f := b.depart(turn); f != nil; f = b.depart(turn) {
-		f.err = b.travel(f)
-		few := f.callers >= crowded*len(f.groups)
-		f.land()
-		b.muster(few)
+// watch sees to it that those who wait do not wait for an overdue call; mu is held.
+func (b *batcher) watch() {
+	switch {
+	case b.current == nil || len(b.waiting) == 0:
+	case b.timer == nil:
+		b.timer = time.AfterFunc(b.overdue-time.Since(b.sentAt), b.late)
+	default:
+		b.timer.Reset(b.overdue - time.Since(b.sentAt))
 	}
 }
 
-// muster lets callers run who were just answered: those who ask again at once go
-// with the next call and not with the one after. Where few different requests
-// came from many, a call costs as much with all as with some, so it waits as long
-// as that makes more of them ask, which makes calls half as many; in a process that
-// has much else to do, not for long. Else Redis has work to do while they run.
-func (b *batcher) muster(few bool) {
+// end lets those who wait for a call go next.
+func (b *batcher) end(own *batch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.out--
+	if b.current == own {
+		b.current = nil
+	}
+	b.pass()
+}
+
+// single makes a call for one request in the caller's own goroutine, if none is out.
+// That spares a change of goroutines there and back, a third of what a caller who is
+// alone waits. go-redis looks at the deadline of a context and not at Done, so a context
+// that only a cancellation ends is not for this.
+func (b *batcher) single(ctx context.Context, r *request) (w waiter, ok bool, err error) {
+	if _, bounded := ctx.Deadline(); !bounded && ctx.Done() != nil {
+		return waiter{}, false, nil
+	}
+	b.mu.Lock()
+	if b.current != nil || len(b.waiting) > 0 || b.closed {
+		b.mu.Unlock()
+		return waiter{}, false, nil
+	}
+	own := newSingle(r)
+	b.begin(own)
+	b.mu.Unlock()
+	defer b.end(own)
+	b.stats.sent(1)
+	return waiter{batch: own, place: 1}, true, b.send(ctx, own)
+}
+
+// call makes a call, which lasts at most as long as one of its waiters waits for it.
+func (b *batcher) call(own *batch) error {
+	wanted := own.wanted()
+	if wanted == 0 {
+		return context.Canceled // and nobody reads it
+	}
+	ctx := context.Background()
+	if !own.patient {
+		within, cancel := context.WithDeadline(ctx, own.until)
+		defer cancel()
+		ctx = within
+	}
+	b.stats.sent(uint64(wanted))
+	return b.send(ctx, own)
+}
+
+// gather lets callers run who were just answered: those who ask again at once go with
+// the next call and not with the one after. Where few different requests came from
+// many, a call costs as much with all as with some, so it waits as long as that makes
+// more of them ask; in a process that has much else to do, not for long. Else Redis has
+// work to do while they run.
+func (b *batcher) gather(own *batch) {
 	runtime.Gosched()
-	if !few {
+	if own.waiters < 4*len(own.requests) {
 		return
 	}
 	began := time.Now()
-	for seen := -1; ; runtime.Gosched() {
+	for seen := -1; time.Since(began) < gatherFor; runtime.Gosched() {
 		b.mu.Lock()
 		n := b.queued
 		b.mu.Unlock()
-		if n == seen || time.Since(began) > musterFor {
+		if n == seen {
 			return
 		}
 		seen = n
 	}
 }
 
-// depart takes the next flight; nil ends the turn.
-func (b *batcher) depart(turn uint64) *flight {
+// late lets those who wait be sent beside a call that is overdue.
+func (b *batcher) late() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.turn != turn || len(b.waiting) == 0 {
-		b.end(turn)
-		return nil
-	}
-	f := b.waiting[0]
-	b.waiting[0] = nil
-	b.waiting = b.waiting[1:]
-	b.queued -= f.callers
-	b.since, b.current = time.Now(), f
-	f.departed, b.groups = true, len(f.groups)
-	return f
+	b.pass()
 }
 
-// travel makes the call, which lasts at most as long as a caller waits for it.
-func (b *batcher) travel(f *flight) error {
-	defer f.unload()
-	asks := f.asks()
-	if asks == 0 {
-		return context.Canceled // and nobody reads it
+// pass no longer waits for a call that is overdue; mu is held.
+func (b *batcher) pass() {
+	if b.current != nil && time.Since(b.sentAt) >= b.overdue && b.out < maxOut && !b.closed {
+		b.current = nil
 	}
-	ctx := context.Background()
-	if !f.patient {
-		within, cancel := context.WithDeadline(ctx, f.until)
-		defer cancel()
-		ctx = within
-	}
-	b.stats.flew(uint64(asks))
-	return b.call(ctx, f)
+	b.flush()
 }
 
-// wait waits for the answer, or leaves when the context ends. Who leaves before
-// departure is not charged; later that is not known.
-//
-// To wait for an answer or a context costs a crowd a tenth more CPU than to wait for
-// one of them, and the answer comes within a fraction of a millisecond. So nobody
-// looks at the context before look says so, which is up to 2 lookEvery later and
-// before any deadline that is further away.
-func (b *batcher) wait(ctx context.Context, s seat) error {
-	<-s.f.woken
+// wait waits for the answer, or leaves when the context ends. Who leaves before the
+// batch is sent is not charged; later that is not known.
+func (b *batcher) wait(ctx context.Context, w waiter) error {
 	select {
-	case <-s.f.landed:
-		return s.f.err
-	default:
-	}
-	select {
-	case <-s.f.landed:
-		return s.f.err
+	case <-w.batch.done:
+		return w.batch.err
 	case <-ctx.Done():
-		b.leave(s)
-		return ctx.Err()
 	}
-}
-
-func (b *batcher) leave(s seat) {
 	b.stats.left.Add(1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !s.f.departed {
-		g := &s.f.groups[s.group]
-		g.gone = append(g.gone, s.place)
+	if !w.batch.sent {
+		q := &w.batch.requests[w.request]
+		q.gone = append(q.gone, w.place)
 	}
+	return ctx.Err()
 }
 
 // close refuses new callers. Calls that are out, and those who wait, fail when
-// the connections are closed; flyer.Wait waits for that.
+// the connections are closed; calls.Wait waits for that.
 func (b *batcher) close() {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.closed = true
-	b.mu.Unlock()
 }

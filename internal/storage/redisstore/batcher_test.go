@@ -12,21 +12,21 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 )
 
-// airport is a batcher whose calls land when the test says so, or their context
+// manual is a batcher whose calls are answered when the test says so, or their context
 // ends.
-type airport struct {
+type manual struct {
 	batcher
-	out  chan *flight // departed
-	land chan error
+	sentBatches chan *batch // each as its call is made
+	answer      chan error
 }
 
-func newAirport() *airport {
-	a := &airport{out: make(chan *flight), land: make(chan error)}
+func newManual() *manual {
+	a := &manual{sentBatches: make(chan *batch), answer: make(chan error)}
 	a.overdue = time.Hour
-	a.call = func(ctx context.Context, f *flight) error {
-		a.out <- f
+	a.send = func(ctx context.Context, f *batch) error {
+		a.sentBatches <- f
 		select {
-		case err := <-a.land:
+		case err := <-a.answer:
 			return err
 		case <-ctx.Done():
 			return ctx.Err()
@@ -35,69 +35,70 @@ func newAirport() *airport {
 	return a
 }
 
-// boards gives n seats to equal requests.
-func (a *airport) boards(t *testing.T, ctx context.Context, name string, n int) []seat {
+// enqueues gives n equal requests their places.
+func (a *manual) enqueues(t *testing.T, ctx context.Context, name string, n int) []waiter {
 	t.Helper()
-	q, seats := new(question), make([]seat, n)
+	r, waiters := new(request), make([]waiter, n)
 	spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 3, Window: time.Second}
-	if err := q.set(newKeys("test"), []limit.Charge{{Subject: limit.Subject{Space: "test", Name: name}, Spec: spec, Cost: 1}}); err != nil {
+	charges := []limit.Charge{{Subject: limit.Subject{Space: "test", Name: name}, Spec: spec, Cost: 1}}
+	if err := r.set(newKeys("test"), charges); err != nil {
 		t.Fatal(err)
 	}
-	for i := range seats {
+	for i := range waiters {
 		var err error
-		if seats[i], err = a.board(ctx, q); err != nil {
+		if waiters[i], err = a.enqueue(ctx, r, charges); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return seats
+	return waiters
 }
 
-// Who comes while a call is out goes with the next, in one group for one key.
+// Requests that come while a call is out share the next one, equal ones a place in it.
 func TestBatcherGathers(t *testing.T) {
 	t.Parallel()
-	a, ctx := newAirport(), context.Background()
-	first := a.boards(t, ctx, "a", 1)
-	if f := next(t, a.out, "first call"); f.asks() != 1 {
-		t.Fatalf("first call: %d requests", f.asks())
+	a, ctx := newManual(), context.Background()
+	first := a.enqueues(t, ctx, "a", 1)
+	if f := next(t, a.sentBatches, "first call"); f.wanted() != 1 {
+		t.Fatalf("first call: %d requests", f.wanted())
 	}
-	a.boards(t, ctx, "a", 5)
-	a.boards(t, ctx, "b", 1)
-	last := a.boards(t, ctx, "a", 2)
+	a.enqueues(t, ctx, "a", 5)
+	a.enqueues(t, ctx, "b", 1)
+	last := a.enqueues(t, ctx, "a", 2)
 	failed := errors.New("lost")
-	a.land <- failed
+	a.answer <- failed
 	if err := a.wait(ctx, first[0]); !errors.Is(err, failed) {
 		t.Errorf("a call that fails fails its callers: %v", err)
 	}
-	f := next(t, a.out, "second call")
-	if len(f.groups) != 2 || f.groups[0].asks() != 7 || last[1].place != 7 {
-		t.Errorf("second call: %+v, last place %d", f.groups, last[1].place)
+	f := next(t, a.sentBatches, "second call")
+	if len(f.requests) != 2 || f.requests[0].wanted() != 7 || last[1].place != 7 {
+		t.Errorf("second call: %+v, last place %d", f.requests, last[1].place)
 	}
-	a.land <- nil
-	a.flyer.Wait()
+	a.answer <- nil
+	a.calls.Wait()
 	if s := a.stats.read(); s != (LimitStats{Calls: 2, Decisions: 9, Merged: 6, Largest: 8}) {
 		t.Errorf("%+v", s)
 	}
 }
 
-// Who leaves before departure is not charged, and a call that nobody waits for
+// Who leaves before a batch is sent is not charged, and a call that nobody waits for
 // any more is not made.
 func TestBatcherLeave(t *testing.T) {
 	t.Parallel()
-	a, ctx := newAirport(), context.Background()
+	a, ctx := newManual(), context.Background()
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	first := a.boards(t, ctx, "a", 1)
-	next(t, a.out, "first call")
-	stay, leave := a.boards(t, ctx, "a", 3), a.boards(t, ctx, "a", 2)
-	for _, s := range []seat{first[0], leave[0], leave[1], stay[0]} {
+	first := a.enqueues(t, ctx, "a", 1)
+	next(t, a.sentBatches, "first call")
+	stay, leave := a.enqueues(t, ctx, "a", 3), a.enqueues(t, ctx, "a", 2)
+	for _, s := range []waiter{first[0], leave[0], leave[1], stay[0]} {
 		if err := a.wait(gone, s); !errors.Is(err, context.Canceled) {
 			t.Errorf("wait: %v", err)
 		}
 	}
-	a.land <- nil
-	f := next(t, a.out, "second call")
-	if f.asks() != 2 {
-		t.Errorf("%d requests, want the 2 that stayed", f.asks())
+	a.answer <- nil
+	f := next(t, a.sentBatches, "second call")
+	if f.wanted() != 2 {
+		t.Errorf("%d requests, want the 2 that stayed", f.wanted())
 	}
 	f.answer = []int64{1, 1, 500, 500} // one of the two fits
 	for i, want := range []bool{true, false} {
@@ -105,10 +106,10 @@ func TestBatcherLeave(t *testing.T) {
 			t.Errorf("place %d: %v", i, got)
 		}
 	}
-	abandoned := a.boards(t, ctx, "a", 1)
+	abandoned := a.enqueues(t, ctx, "a", 1)
 	_ = a.wait(gone, abandoned[0])
-	a.land <- nil
-	a.flyer.Wait() // would hang if a third call were made
+	a.answer <- nil
+	a.calls.Wait() // would hang if a third call were made
 	if s := a.stats.read(); s.Calls != 2 || s.Left != 5 {
 		t.Errorf("%+v", s)
 	}
@@ -118,15 +119,15 @@ func TestBatcherLeave(t *testing.T) {
 // a deadline or a cancellation, and others go on waiting.
 func TestBatcherAlarm(t *testing.T) {
 	t.Parallel()
-	a, ctx := newAirport(), context.Background()
-	seats := a.boards(t, ctx, "a", 1)
-	next(t, a.out, "first call")
+	a, ctx := newManual(), context.Background()
+	waiters := a.enqueues(t, ctx, "a", 1)
+	next(t, a.sentBatches, "first call")
 	gone, cancel := context.WithCancel(ctx)
-	late, stop := context.WithTimeout(ctx, 3*lookEvery/2)
+	late, stop := context.WithTimeout(ctx, 3*time.Millisecond/2)
 	defer stop()
 	done := make(chan error, 3)
 	for _, c := range []context.Context{ctx, gone, late} {
-		go func(s seat) { done <- a.wait(c, s) }(append(seats, a.boards(t, c, "a", 1)...)[1])
+		go func(s waiter) { done <- a.wait(c, s) }(append(waiters, a.enqueues(t, c, "a", 1)...)[1])
 	}
 	if err := next(t, done, "deadline"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("deadline: %v", err)
@@ -135,77 +136,83 @@ func TestBatcherAlarm(t *testing.T) {
 	if err := next(t, done, "cancellation"); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancellation: %v", err)
 	}
-	a.land <- nil
-	if f := next(t, a.out, "second call"); f.asks() != 1 {
-		t.Errorf("%d requests, want the one that stayed", f.asks())
+	a.answer <- nil
+	if f := next(t, a.sentBatches, "second call"); f.wanted() != 1 {
+		t.Errorf("%d requests, want the one that stayed", f.wanted())
 	}
-	a.land <- nil
+	a.answer <- nil
 	if err := next(t, done, "answer"); err != nil {
 		t.Errorf("who stayed: %v", err)
 	}
-	a.flyer.Wait()
+	a.calls.Wait()
 }
 
-// A request that is known by its face is the same request in every field, and
-// joins nobody once another has asked for its key.
-func TestFlightFollow(t *testing.T) {
+// A charge joins the last request only if it is the same in every field, and nobody once
+// another was asked for.
+func TestBatcherJoin(t *testing.T) {
 	t.Parallel()
-	a := newAirport()
-	a.turn, a.since = 1, time.Now() // nobody departs
-	a.boards(t, context.Background(), "a", 2)
-	f := a.waiting[0]
+	a, ctx := newManual(), context.Background()
+	a.current, a.sentAt = newBatch(), time.Now() // nothing is sent
+	a.enqueues(t, ctx, "a", 2)
 	spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 3, Window: time.Second}
 	known := limit.Charge{Subject: limit.Subject{Space: "test", Name: "a"}, Spec: spec, Cost: 1}
-	if s, ok := f.follow(&known); !ok || s.place != 3 {
-		t.Fatalf("third: %+v, %v", s, ok)
+	if w, ok := a.join(ctx, &known); !ok || w.place != 3 {
+		t.Fatalf("third: %+v, %v", w, ok)
 	}
-	for what, change := range map[string]func(*limit.Charge){
+	changes := map[string]func(*limit.Charge){
 		"cost":  func(c *limit.Charge) { c.Cost = 2 },
 		"limit": func(c *limit.Charge) { c.Spec.Limit = 4 },
 		"space": func(c *limit.Charge) { c.Subject.Space = "tess" },
 		"name":  func(c *limit.Charge) { c.Subject.Name = "i" },
 		"none":  func(c *limit.Charge) { *c = limit.Charge{} },
-	} {
+	}
+	for what, change := range changes {
 		other := known
 		change(&other)
-		if _, ok := f.follow(&other); ok {
+		if _, ok := a.join(ctx, &other); ok {
 			t.Errorf("another %s is taken for the same", what)
 		}
 	}
-	q, other := new(question), known
+	r, other := new(request), known
 	other.Cost = 2
-	if err := q.set(newKeys("test"), []limit.Charge{other}); err != nil {
-		t.Fatal(err)
-	}
-	f.join(q)
-	if _, ok := f.follow(&known); ok {
-		t.Error("overtakes one that asked for the same key")
+	for _, charges := range [][]limit.Charge{{other}, {known, other}} {
+		if err := r.set(newKeys("test"), charges); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.enqueue(ctx, r, charges); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []limit.Charge{known, {}} {
+			if _, ok := a.join(ctx, &c); ok {
+				t.Errorf("%+v overtakes or joins another request", c)
+			}
+		}
 	}
 }
 
 // Calls are bounded in size, and so are those who wait.
 func TestBatcherBounds(t *testing.T) {
 	t.Parallel()
-	a, ctx := newAirport(), context.Background()
-	a.boards(t, ctx, "a", 1)
-	next(t, a.out, "first call")
-	a.boards(t, ctx, "a", maxWaiting)
-	if _, err := a.board(ctx, new(question)); !errors.Is(err, errFull) {
+	a, ctx := newManual(), context.Background()
+	a.enqueues(t, ctx, "a", 1)
+	next(t, a.sentBatches, "first call")
+	a.enqueues(t, ctx, "a", maxWaiting)
+	if _, err := a.enqueue(ctx, new(request), nil); !errors.Is(err, errFull) {
 		t.Errorf("one too many: %v", err)
 	}
-	for range maxWaiting / maxCallers {
-		a.land <- nil
-		if f := next(t, a.out, "call"); f.asks() != maxCallers {
-			t.Errorf("%d requests", f.asks())
+	for range maxWaiting / maxWaiters {
+		a.answer <- nil
+		if f := next(t, a.sentBatches, "call"); f.wanted() != maxWaiters {
+			t.Errorf("%d requests", f.wanted())
 		}
 	}
 	a.close()
-	if _, err := a.board(ctx, new(question)); !errors.Is(err, errClosed) {
+	if _, err := a.enqueue(ctx, new(request), nil); !errors.Is(err, errClosed) {
 		t.Errorf("closed: %v", err)
 	}
-	a.land <- nil
-	a.flyer.Wait()
-	if s := a.stats.read(); s.Refused != 1 || s.Largest != maxCallers {
+	a.answer <- nil
+	a.calls.Wait()
+	if s := a.stats.read(); s.Refused != 1 || s.Largest != maxWaiters {
 		t.Errorf("%+v", s)
 	}
 }
@@ -314,9 +321,9 @@ func TestLimiterClose(t *testing.T) {
 		}()
 	}
 	eventually(t, "everybody waits", func() bool {
-		c.limits.batch.mu.Lock()
-		defer c.limits.batch.mu.Unlock()
-		return c.limits.batch.queued+int(c.limits.batch.stats.decisions.Load()) == 10
+		c.limits.batcher.mu.Lock()
+		defer c.limits.batcher.mu.Unlock()
+		return c.limits.batcher.queued+int(c.limits.batcher.stats.decisions.Load()) == 10
 	})
 	if err := c.Close(); err != nil {
 		t.Error(err)

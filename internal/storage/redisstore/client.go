@@ -89,8 +89,8 @@ func newStore(rdb redis.UniversalClient, cfg Config) *Client {
 // Close ends all connections. Followers and reporters must have returned, or
 // return soon by their context; they retry until then.
 func (c *Client) Close() error {
-	c.limits.batch.close()
-	defer c.limits.batch.flyer.Wait() // their connections are closed by then
+	c.limits.batcher.close()
+	defer c.limits.batcher.calls.Wait() // their connections are closed by then
 	if c.cluster != nil {
 		c.cluster.close()
 		defer c.cluster.wait()

@@ -218,7 +218,7 @@ func (s *clusterLimiter) refund(ctx context.Context, p *part, failed bool) {
 		return
 	}
 	charges := append([]limit.Charge(nil), p.charges...) // the caller's memory is its own again
-	s.shards[p.shard].batch.flyer.Go(func() {
+	s.shards[p.shard].batcher.calls.Go(func() {
 		defer func() { <-s.late }()
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
 		defer cancel()
@@ -231,20 +231,20 @@ func (s *clusterLimiter) refund(ctx context.Context, p *part, failed bool) {
 // close refuses new decisions; wait waits for those that are under way.
 func (s *clusterLimiter) close() {
 	for _, l := range s.shards {
-		l.batch.close()
+		l.batcher.close()
 	}
 }
 
 func (s *clusterLimiter) wait() {
 	for _, l := range s.shards {
-		l.batch.flyer.Wait()
+		l.batcher.calls.Wait()
 	}
 }
 
 func (s *clusterLimiter) stats() LimitStats {
 	var all LimitStats
 	for _, l := range s.shards {
-		st := l.batch.stats.read()
+		st := l.batcher.stats.read()
 		all.Calls += st.Calls
 		all.Decisions += st.Decisions
 		all.Merged += st.Merged

@@ -14,25 +14,25 @@ import (
 )
 
 // shardLimiter is a Limiter for subjects that lie in one shard; on one server that is
-// all of them. Decisions that are asked for while a call is out travel together in
-// the next (see batcher), and equal ones among them are one.
+// all of them. Decisions that are asked for while a call is out share the next
+// one (see batcher), and equal ones among them are judged as one.
 type shardLimiter struct {
-	c         *Client
-	keys      keys
-	decide    *redis.Script // one request
-	many      *redis.Script // many
-	refund    *redis.Script
-	manyText  string
-	batch     batcher
-	questions sync.Pool // of *question
-	args      sync.Pool // of *[]any
+	c        *Client
+	keys     keys
+	decide   *redis.Script // one request, of any algorithm
+	many     *redis.Script // a batch
+	manyText string
+	refund   *redis.Script
+	batcher  batcher
+	requests sync.Pool // of *request
+	args     sync.Pool // of *[]any
 }
 
 func newLimiter(c *Client, k keys) *shardLimiter {
 	l := &shardLimiter{c: c, keys: k, refund: redis.NewScript(lua.Refund()), decide: redis.NewScript(lua.Decide()), manyText: lua.DecideMany()}
 	l.many = redis.NewScript(l.manyText)
-	l.batch.call, l.batch.overdue = l.fly, c.cfg.Budget/4
-	l.questions.New = func() any { return new(question) }
+	l.batcher.send, l.batcher.overdue = l.send, c.cfg.Budget/4
+	l.requests.New = func() any { return new(request) }
 	l.args.New = func() any { return new([]any) }
 	return l
 }
@@ -67,35 +67,55 @@ func (l *shardLimiter) TakeAt(ctx context.Context, now time.Time, charges []limi
 
 func (l *shardLimiter) take(ctx context.Context, charges []limit.Charge, results []limit.Result) (bool, int64, error) {
 	if len(charges) == 1 {
-		if s, ok := l.batch.follow(ctx, &charges[0]); ok {
-			return l.arrive(ctx, s, results)
+		if w, ok := l.batcher.join(ctx, &charges[0]); ok {
+			return l.wait(ctx, w, results)
 		}
 	}
-	q := l.questions.Get().(*question)
-	defer l.putBack(q)
-	if err := q.set(l.keys, charges); err != nil {
+	r := l.requests.Get().(*request)
+	defer l.requests.Put(r)
+	if err := r.set(l.keys, charges); err != nil {
 		return false, 0, err
 	}
-	switch {
-	case !q.travels():
-		return l.takeAlone(ctx, q, results)
-	case endsByItself(ctx):
-		if turn, ok := l.batch.alone(); ok {
-			defer l.batch.land(turn)
-			return l.takeOff(ctx, q, results)
-		}
+	if !r.batchable(charges) {
+		return l.decideOne(ctx, r, results)
 	}
-	s, err := l.batch.board(ctx, q)
+	if w, done, err := l.batcher.single(ctx, r); done {
+		if err != nil {
+			return false, 0, err
+		}
+		return w.read(results), w.batch.at, nil
+	}
+	w, err := l.batcher.enqueue(ctx, r, charges)
 	if err != nil {
 		return false, 0, err
 	}
-	return l.arrive(ctx, s, results)
+	return l.wait(ctx, w, results)
 }
 
-// putBack keeps a question for another Take.
-func (l *shardLimiter) putBack(q *question) {
-	q.charges = nil
-	l.questions.Put(q)
+// wait waits for a call that carries the request.
+func (l *shardLimiter) wait(ctx context.Context, w waiter, results []limit.Result) (bool, int64, error) {
+	if err := l.batcher.wait(ctx, w); err != nil {
+		return false, 0, err
+	}
+	return w.read(results), w.batch.at, nil
+}
+
+// send makes one call of lua/limit_many.lua.
+func (l *shardLimiter) send(ctx context.Context, b *batch) error {
+	args := l.args.Get().(*[]any)
+	defer func() { clear(*args); l.args.Put(args) }()
+	*args = b.encode(append((*args)[:0], "evalsha", l.many.Hash()))
+	cmd := redis.NewIntSliceCmd(ctx, *args...)
+	err := l.c.rdb.Process(ctx, cmd)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		(*args)[0], (*args)[1] = "eval", l.manyText
+		cmd = redis.NewIntSliceCmd(ctx, *args...)
+		err = l.c.rdb.Process(ctx, cmd)
+	}
+	if err != nil {
+		return err
+	}
+	return b.decode(cmd.Val())
 }
 
 // RefundAt is that of Limiter.
@@ -121,47 +141,6 @@ func (l *shardLimiter) refundAll(ctx context.Context, owed []repayment, results 
 		return fmt.Errorf("redisstore: refund %d charges: %w", len(owed), err)
 	}
 	return nil
-}
-
-// endsByItself is whether a call of go-redis lasts no longer than a context:
-// it looks at the deadline and not at Done.
-func endsByItself(ctx context.Context) bool {
-	_, ok := ctx.Deadline()
-	return ok || ctx.Done() == nil
-}
-
-// takeOff makes a call of the caller's own, while others gather.
-func (l *shardLimiter) takeOff(ctx context.Context, q *question, results []limit.Result) (bool, int64, error) {
-	if len(q.asked) == 1 && q.asked[0].Kind == limit.KindBucket {
-		return l.takeBucket(ctx, q, results)
-	}
-	return l.takeAlone(ctx, q, results)
-}
-
-// arrive waits for a call that carries the question.
-func (l *shardLimiter) arrive(ctx context.Context, s seat, results []limit.Result) (bool, int64, error) {
-	if err := l.batch.wait(ctx, s); err != nil {
-		return false, 0, err
-	}
-	return s.read(results), s.f.at, nil
-}
-
-// fly makes one call of lua/limit_many.lua.
-func (l *shardLimiter) fly(ctx context.Context, f *flight) error {
-	args := l.args.Get().(*[]any)
-	defer func() { clear(*args); l.args.Put(args) }()
-	*args = f.ask(append((*args)[:0], "evalsha", l.many.Hash()))
-	cmd := redis.NewIntSliceCmd(ctx, *args...)
-	err := l.c.rdb.Process(ctx, cmd)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		(*args)[0], (*args)[1] = "eval", l.manyText
-		cmd = redis.NewIntSliceCmd(ctx, *args...)
-		err = l.c.rdb.Process(ctx, cmd)
-	}
-	if err != nil {
-		return err
-	}
-	return f.settle(cmd.Val())
 }
 
 // spaces names what a Take was about, for errors. Names of subjects are long,

@@ -56,7 +56,8 @@ func dump(t testing.TB, l *shardLimiter) string {
 	return text.String()
 }
 
-// The laws hold for decisions that travel alone and for those that do not.
+// The laws hold for both scripts that decide, in miniredis, whose clock is set, and on a
+// real server.
 func TestLimiterLaws(t *testing.T) {
 	t.Parallel()
 	for way, store := range ways {

@@ -18,20 +18,20 @@ type repayment struct {
 	at     time.Time
 }
 
-// perRepayment is how many numbers the script "refund" answers for each charge.
-const perRepayment = 3
+// refundNumbers is how many numbers the script "refund" answers for each charge.
+const refundNumbers = 3
 
 // repay makes KEYS and ARGV of lua/limit_refund.lua.
 func (l *shardLimiter) repay(owed []repayment) (names []string, args []any, err error) {
-	q := l.questions.Get().(*question)
-	defer l.putBack(q)
+	r := l.requests.Get().(*request)
+	defer l.requests.Put(r)
 	args = make([]any, 0, 6*len(owed))
 	for i := range owed { // one by one: earlier ones of the same subject are taken back by themselves
-		if err := q.set(l.keys, []limit.Charge{owed[i].charge}); err != nil {
+		if err := r.set(l.keys, []limit.Charge{owed[i].charge}); err != nil {
 			return nil, nil, err
 		}
-		names = append(names, string(q.key(0)))
-		args = append(q.asked[0].ask(args, owed[i].charge.Cost), owed[i].at.UnixMicro())
+		names = append(names, string(r.key(0)))
+		args = append(r.charges[0].encode(args, owed[i].charge.Cost), owed[i].at.UnixMicro())
 	}
 	return names, args, nil
 }
@@ -42,16 +42,16 @@ func readRepaid(reply *redis.Cmd, owed []repayment, results []limit.Result) erro
 	if err != nil {
 		return err
 	}
-	if len(answer) != perRepayment*len(owed) {
-		return fmt.Errorf("answer %.100v: want %d numbers", fmt.Sprint(answer), perRepayment*len(owed))
+	if len(answer) != refundNumbers*len(owed) {
+		return fmt.Errorf("answer %.100v: want %d numbers", fmt.Sprint(answer), refundNumbers*len(owed))
 	}
 	for i := range results {
 		terms, err := owed[i].charge.Spec.Compile()
 		if err != nil {
 			return err
 		}
-		n := answer[perRepayment*i:]
-		results[i] = limit.Result{Allowed: n[2] == 1, Limit: terms.Capacity, Remaining: n[0], ResetAfter: lasting(n[1])}
+		n := answer[refundNumbers*i:]
+		results[i] = limit.Result{Allowed: n[2] == 1, Limit: terms.Capacity, Remaining: n[0], ResetAfter: duration(n[1])}
 	}
 	return nil
 }

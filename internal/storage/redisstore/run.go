@@ -6,7 +6,7 @@ package redisstore
 // for one hot key, and each for the windows of its own client.
 type run struct {
 	shape       int32
-	asks        int
+	times       int
 	first, last []int32 // keys of the first request and of the last
 	step        int32   // between keys that are not the same, once there are two requests
 	mixed       bool    // another charge has used a key
@@ -22,8 +22,8 @@ const maxShapes = 1 << 10
 func (r *run) user(l int) int32 { return int32(l)*maxShapes + r.shape + 1 }
 
 // begin starts anew.
-func (r *run) begin(g *group, keys []int32) {
-	*r = run{shape: g.shape, asks: g.asks(), first: keys, last: keys, users: r.users}
+func (r *run) begin(q *queued, keys []int32) {
+	*r = run{shape: q.shape, times: q.wanted(), first: keys, last: keys, users: r.users}
 	for l, k := range keys {
 		r.mixed = r.mixed || r.users[k] != 0 && r.users[k] != r.user(l)
 	}
@@ -37,8 +37,8 @@ func (r *run) use(keys []int32) {
 }
 
 // extend takes in one more request, if it fits.
-func (r *run) extend(g *group, keys []int32) bool {
-	if r.asks == 0 || g.shape != r.shape || g.asks() > 1 {
+func (r *run) extend(q *queued, keys []int32) bool {
+	if r.times == 0 || q.shape != r.shape || q.wanted() > 1 {
 		return false
 	}
 	step := int32(0)
@@ -47,29 +47,29 @@ func (r *run) extend(g *group, keys []int32) bool {
 			step++ // new keys of one request lie one behind the other
 		}
 	}
-	if r.asks > 1 && step != r.step || step == 0 && len(keys) == 1 {
+	if r.times > 1 && step != r.step || step == 0 && len(keys) == 1 {
 		return false
 	}
 	for l, k := range keys {
 		own := k != r.last[l]
-		if own && (r.users[k] != 0 || k != r.last[l]+step) || r.asks > 1 && own != (r.last[l] != r.first[l]) {
+		if own && (r.users[k] != 0 || k != r.last[l]+step) || r.times > 1 && own != (r.last[l] != r.first[l]) {
 			return false
 		}
 	}
-	r.asks, r.last, r.step = r.asks+1, keys, step
+	r.times, r.last, r.step = r.times+1, keys, step
 	return true
 }
 
-// ask appends the run as the script takes it, nothing for none.
-func (r *run) ask(args []any) []any {
-	if r.asks == 0 {
+// encode appends the run as the script takes it, nothing for none.
+func (r *run) encode(args []any) []any {
+	if r.times == 0 {
 		return args
 	}
 	shape := int(r.shape) + 1
 	if r.mixed {
 		shape = -shape
 	}
-	args = append(args, shape, r.asks)
+	args = append(args, shape, r.times)
 	for l, k := range r.first {
 		step := 0
 		if r.last[l] != k {

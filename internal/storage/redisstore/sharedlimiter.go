@@ -108,7 +108,7 @@ func (l *Limiter) Reset(ctx context.Context, subject *limit.Subject) error {
 	return nil
 }
 
-// Stats tells how decisions travelled to Redis.
+// Stats tells how many calls decisions took.
 func (l *Limiter) Stats() LimitStats { return l.c.limitStats() }
 
 // Client gives the rest of what is shared: InFlight, Throttle. It is closed with

@@ -42,9 +42,9 @@ type Stats struct {
 	ReportsMalformed   uint64
 }
 
-// LimitStats tells how decisions travelled to Redis.
+// LimitStats tells how many calls decisions took.
 type LimitStats struct {
-	// Calls counts the calls made, Decisions what travelled in them. Merged
+	// Calls counts the calls made, Decisions what they decided. Merged
 	// counts decisions that were the same as an earlier one of their call but
 	// for the caller, and cost Redis nothing more.
 	Calls, Decisions, Merged uint64
@@ -96,8 +96,8 @@ type limitCounters struct {
 	calls, decisions, merged, largest, refused, left atomic.Uint64
 }
 
-// flew counts a call.
-func (l *limitCounters) flew(decisions uint64) {
+// sent counts a call.
+func (l *limitCounters) sent(decisions uint64) {
 	l.calls.Add(1)
 	l.decisions.Add(decisions)
 	for {
@@ -143,7 +143,7 @@ func (c *Client) limitStats() LimitStats {
 	if c.cluster != nil {
 		return c.cluster.stats()
 	}
-	return c.limits.batch.stats.read()
+	return c.limits.batcher.stats.read()
 }
 
 // followState is what followers of one kind write and Stats reads.

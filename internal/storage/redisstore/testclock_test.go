@@ -134,33 +134,23 @@ func (k *testClock) give(cmd redis.Cmder) (takeBack func()) {
 }
 
 // singly asks the script that knows every algorithm, one call for each decision,
-// also where a quicker way is open.
+// also where a batch is open.
 type singly struct{ *shardLimiter }
 
 func (s singly) Take(ctx context.Context, _ time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
 	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
 		return err == nil, err
 	}
-	q := s.questions.Get().(*question)
-	defer s.putBack(q)
-	if err := q.set(s.keys, charges); err != nil {
+	r := new(request)
+	if err := r.set(s.keys, charges); err != nil {
 		return false, err
 	}
-	ok, _, err := s.takeAlone(ctx, q, results)
+	ok, _, err := s.decideOne(ctx, r, results)
 	return ok, err
-}
-
-// batched has every decision wait for a batch, as one does that may be cancelled.
-type batched struct{ *shardLimiter }
-
-func (b batched) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	return b.shardLimiter.Take(ctx, now, charges, results)
 }
 
 // ways are the ways of a decision to Redis.
 var ways = map[string]func(*shardLimiter) limit.Store{
 	"alone":    func(l *shardLimiter) limit.Store { return singly{l} },
-	"together": func(l *shardLimiter) limit.Store { return batched{l} },
+	"together": func(l *shardLimiter) limit.Store { return l },
 }

@@ -12,36 +12,36 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 )
 
-// While a call is overdue the next one departs, so those behind it are answered in
+// While a call is overdue the next one is made, so those behind it are answered in
 // time; the callers of the first one wait on, each as long as its context lets it.
 func TestBatcherPassesAnOverdueCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const overdue = 5 * time.Millisecond
-		a, ctx := newAirport(), t.Context()
+		a, ctx := newManual(), t.Context()
 		a.overdue = overdue
 		began := time.Now()
-		lost := a.boards(t, ctx, "a", 1)
-		next(t, a.out, "call")
+		lost := a.enqueues(t, ctx, "a", 1)
+		next(t, a.sentBatches, "call")
 		hurried, cancel := context.WithTimeout(ctx, 4*overdue)
 		defer cancel()
-		behind := a.boards(t, hurried, "a", 2)
-		if f := next(t, a.out, "call"); f.asks() != 2 {
-			t.Errorf("%d requests in the second call", f.asks())
+		behind := a.enqueues(t, hurried, "a", 2)
+		if f := next(t, a.sentBatches, "call"); f.wanted() != 2 {
+			t.Errorf("%d requests in the second call", f.wanted())
 		}
-		if took := time.Since(began); took < overdue || took > overdue+lookEvery {
-			t.Errorf("the second call departed after %v", took)
+		if took := time.Since(began); took < overdue || took > overdue+time.Millisecond {
+			t.Errorf("the second call was made after %v", took)
 		}
 		// Two calls are out; either may be answered first.
 		failed := errors.New("lost")
-		a.land <- failed
-		a.land <- failed
+		a.answer <- failed
+		a.answer <- failed
 		for _, s := range append(lost, behind...) {
 			if err := a.wait(hurried, s); !errors.Is(err, failed) {
 				t.Error(err)
 			}
 		}
-		a.flyer.Wait()
+		a.calls.Wait()
 	})
 }
 
@@ -49,30 +49,30 @@ func TestBatcherPassesAnOverdueCall(t *testing.T) {
 func TestBatcherBoundsOverdueCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, ctx := newAirport(), t.Context()
+		a, ctx := newManual(), t.Context()
 		a.overdue = 5 * time.Millisecond
 		for range maxOut {
-			a.boards(t, ctx, "a", 1)
-			next(t, a.out, "call")
+			a.enqueues(t, ctx, "a", 1)
+			next(t, a.sentBatches, "call")
 		}
-		a.boards(t, ctx, "a", 1)
+		a.enqueues(t, ctx, "a", 1)
 		select {
-		case <-a.out:
+		case <-a.sentBatches:
 			t.Errorf("more than %d calls are out", maxOut)
 		case <-time.After(time.Second):
 		}
-		a.land <- nil // any of them
-		if f := next(t, a.out, "call"); f.asks() != 1 {
-			t.Errorf("%d requests", f.asks())
+		a.answer <- nil // any of them
+		if f := next(t, a.sentBatches, "call"); f.wanted() != 1 {
+			t.Errorf("%d requests", f.wanted())
 		}
 		for range maxOut {
-			a.land <- nil
+			a.answer <- nil
 		}
-		a.flyer.Wait()
-		a.boards(t, ctx, "a", 1)
-		next(t, a.out, "call at once, as nothing is out")
-		a.land <- nil
-		a.flyer.Wait()
+		a.calls.Wait()
+		a.enqueues(t, ctx, "a", 1)
+		next(t, a.sentBatches, "call at once, as nothing is out")
+		a.answer <- nil
+		a.calls.Wait()
 	})
 }
 
@@ -82,35 +82,35 @@ func TestBatcherEndsWithItsLastCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const short, long = 20 * time.Millisecond, 300 * time.Millisecond
-		a := newAirport()
-		a.boards(t, t.Context(), "a", 1)
-		next(t, a.out, "call")
+		a := newManual()
+		a.enqueues(t, t.Context(), "a", 1)
+		next(t, a.sentBatches, "call")
 		first, cancel := context.WithTimeout(t.Context(), short)
 		defer cancel()
 		last, stop := context.WithTimeout(t.Context(), long)
 		defer stop()
-		began, seats := time.Now(), append(a.boards(t, first, "a", 1), a.boards(t, last, "b", 1)...)
-		a.land <- nil
-		next(t, a.out, "call")
+		began, waiters := time.Now(), append(a.enqueues(t, first, "a", 1), a.enqueues(t, last, "b", 1)...)
+		a.answer <- nil
+		next(t, a.sentBatches, "call")
 		var callers sync.WaitGroup
 		for i, want := range []time.Duration{short, long} {
 			callers.Go(func() {
-				err := a.wait([]context.Context{first, last}[i], seats[i])
+				err := a.wait([]context.Context{first, last}[i], waiters[i])
 				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != want {
 					t.Errorf("caller %d: %v after %v, want %v", i, err, took, want)
 				}
 			})
 		}
 		callers.Wait()
-		a.flyer.Wait()
-		patient := a.boards(t, t.Context(), "a", 1)
-		next(t, a.out, "call")
+		a.calls.Wait()
+		patient := a.enqueues(t, t.Context(), "a", 1)
+		next(t, a.sentBatches, "call")
 		time.Sleep(time.Minute) // of a clock that is not real
-		a.land <- nil
+		a.answer <- nil
 		if err := a.wait(t.Context(), patient[0]); err != nil {
 			t.Errorf("without a deadline: %v", err)
 		}
-		a.flyer.Wait()
+		a.calls.Wait()
 	})
 }
 
