@@ -24,7 +24,10 @@ var ErrTooLong = errors.New("redislimit: the wait would be longer than the conte
 
 // Limiter keeps limits in Redis. Any number of goroutines may share it, and should:
 // calls of one Limiter travel together.
-type Limiter struct{ store *redisstore.Limiter }
+type Limiter struct {
+	client *redisstore.Client
+	store  *redisstore.Limiter
+}
 
 // New makes a Limiter with the caller's client, which stays open and as it is. It
 // panics where the client is neither a *redis.Client nor a *redis.ClusterClient: the
@@ -34,7 +37,7 @@ func New(rdb redis.UniversalClient) *Limiter {
 	if err != nil {
 		panic(fmt.Sprintf("redislimit: New: %v", err))
 	}
-	return &Limiter{store: c.Limiter()}
+	return &Limiter{client: c, store: c.Limiter()}
 }
 
 // Result answers a call.

@@ -20,55 +20,6 @@ func redis() (*miniredis.Miniredis, error) {
 	return server, err
 }
 
-// Two processes share one limit, and nothing else of the pipeline.
-func Example_limiter() {
-	server, err := redis()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer server.Close()
-	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 2}
-	charges := []limit.Charge{{Subject: limit.Subject{Space: "mail", Name: "anna"}, Spec: spec, Cost: 1}}
-	results := make([]limit.Result, 1)
-	for process := range 3 {
-		limiter, err := redisstore.NewLimiter(redisstore.Config{Addrs: []string{server.Addr()}, Namespace: "shop"})
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		defer limiter.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		admitted, err := limiter.Take(ctx, time.Now(), charges, results)
-		fmt.Println(process, admitted, results[0].Remaining, results[0].RetryAfter, err)
-	}
-	// Output:
-	// 0 true 1 0s <nil>
-	// 1 true 0 0s <nil>
-	// 2 false 0 100ms <nil>
-}
-
-// What redis-cell's CL.THROTTLE user123 15 30 60 answers, on a Redis without it.
-func Example_throttle() {
-	server, err := redis()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer server.Close()
-	limiter, err := redisstore.NewLimiter(redisstore.Config{Addrs: []string{server.Addr()}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer limiter.Close()
-	reply, err := limiter.Client().Throttle(context.Background(), "user123", 15, 30, time.Minute, 1)
-	fmt.Println(reply.Numbers(), err)
-	// Output:
-	// [0 16 15 -1 2] <nil>
-}
-
 // At most one export at a time, in all processes. If its process dies the place
 // is free again after a minute.
 func Example_inFlight() {

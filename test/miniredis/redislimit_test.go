@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
@@ -54,5 +55,71 @@ func Example_upTo() {
 	fmt.Println(back, err)
 	// Output:
 	// 100 <nil>
+	// true <nil>
+}
+
+// Two limits of one call are charged together or not at all.
+func Example_store() {
+	server, err := miniredis.Run()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	rdb := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	defer rdb.Close()
+
+	charges := []limit.Charge{
+		{Subject: limit.Subject{Space: "mail", Name: "anna"}, Spec: limit.PerHour(5), Cost: 1},
+		{Subject: limit.Subject{Space: "mail", Name: "all"}, Spec: limit.PerHour(2), Cost: 1},
+	}
+	results := make([]limit.Result, len(charges))
+	for process := range 3 {
+		store := redislimit.New(rdb).Store()
+		admitted, err := store.Take(context.Background(), time.Now(), charges, results)
+		fmt.Println(process, admitted, results[0].Remaining, results[1].Remaining, err)
+	}
+	// Output:
+	// 0 true 4 1 <nil>
+	// 1 true 3 0 <nil>
+	// 2 false 3 0 <nil>
+}
+
+// What redis-cell's CL.THROTTLE user123 15 30 60 answers, on a Redis without it.
+func Example_throttle() {
+	server, err := miniredis.Run()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	rdb := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	defer rdb.Close()
+
+	reply, err := redislimit.New(rdb).Throttle(context.Background(), "user123", 15, 30, time.Minute, 1)
+	fmt.Println(reply.Numbers(), err)
+	// Output:
+	// [0 16 15 -1 2] <nil>
+}
+
+// At most one export at a time, in all processes. If its process dies the place is
+// free again after a minute.
+func Example_placesInFlight() {
+	server, err := miniredis.Run()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	rdb := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
+	defer rdb.Close()
+
+	ctx, exports := context.Background(), redislimit.New(rdb).InFlight("export", 1, time.Minute)
+	first, err := exports.Acquire(ctx, "job 1")
+	fmt.Println(first.Allowed, err)
+	second, err := exports.Acquire(ctx, "job 2")
+	fmt.Println(second.Allowed, err)
+	had, err := exports.Release(ctx, "job 1")
+	fmt.Println(had, err)
+	// Output:
+	// true <nil>
+	// false <nil>
 	// true <nil>
 }

@@ -14,19 +14,6 @@ import (
 // spends on each.
 type Limiter struct{ sharding }
 
-// NewLimiter opens one on the server or cluster that cfg says, for those who want
-// limits and nothing else of the pipeline; Close it when none uses it any more.
-// Like Open it does not need the server to be up: Take fails within cfg.Timeout as
-// long as it is not. Programs of one Namespace share their limits: they are the
-// same as Open(cfg)'s Limiter().
-func NewLimiter(cfg Config) (*Limiter, error) {
-	c, err := Open(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return c.Limiter(), nil
-}
-
 // Limiter gives the shared limits of the client's namespace.
 func (c *Client) Limiter() *Limiter { return &Limiter{sharding{c}} }
 
@@ -110,10 +97,3 @@ func (l *Limiter) Reset(ctx context.Context, subject *limit.Subject) error {
 
 // Stats tells how many calls decisions took.
 func (l *Limiter) Stats() LimitStats { return l.c.limitStats() }
-
-// Client gives the rest of what is shared: InFlight, Throttle. It is closed with
-// the limiter.
-func (l *Limiter) Client() *Client { return l.c }
-
-// Close ends all connections; a Take that still runs fails.
-func (l *Limiter) Close() error { return l.c.Close() }

@@ -15,19 +15,16 @@ func TestLimiterIsTheSameOnACluster(t *testing.T) {
 	for name, addrs := range serverAndCluster(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l, err := NewLimiter(Config{Addrs: addrs, Namespace: "test", Timeout: patience})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
+			c := openWith(t, Config{Addrs: addrs, Namespace: "test", Timeout: patience})
+			l := c.Limiter()
 			var charges []limit.Charge
 			for n, spec := range everyAlgorithm() {
 				charges = append(charges, limit.Charge{Subject: limit.Subject{Space: "hot", Name: fmt.Sprint("topic?id=", n)}, Spec: spec, Cost: 1})
 			}
 			before, results := make([]int64, len(charges)), make([]limit.Result, len(charges))
-			eventually(t, "a first answer", func() bool { return l.Client().Ping(t.Context()) == nil })
+			eventually(t, "a first answer", func() bool { return c.Ping(t.Context()) == nil })
 			for i := range charges {
-				before[i] = left(t, l.Client(), charges[i])
+				before[i] = left(t, c, charges[i])
 			}
 			ok, at, err := l.TakeAt(t.Context(), time.Time{}, charges, results)
 			if err != nil || !ok {
@@ -37,7 +34,7 @@ func TestLimiterIsTheSameOnACluster(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, r := range results {
-				if !r.Allowed || r.Remaining != before[i] || left(t, l.Client(), charges[i]) != before[i] {
+				if !r.Allowed || r.Remaining != before[i] || left(t, c, charges[i]) != before[i] {
 					t.Errorf("%+v: %+v after the refund, %d before", charges[i].Spec, r, before[i])
 				}
 			}
