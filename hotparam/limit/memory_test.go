@@ -186,6 +186,9 @@ func TestRefund(t *testing.T) {
 		then, before := step(), take(rt, with, now, "a", spec, 0)
 		undone := rapid.Int64Range(0, before.Remaining).Draw(rt, "undone")
 		take(rt, with, then, "a", spec, undone)
+		// A window that the undone charge began, and others used, ends by that charge:
+		// it may be over while one that the others had begun would still hold.
+		began := spec.Algorithm == limit.AnchoredWindow && before.ResetAfter == 0 && undone > 0
 		between := rapid.SampledFrom([]int{0, 0, 0, 1, 4}).Draw(rt, "between")
 		for range between {
 			some(with, without)
@@ -200,7 +203,7 @@ func TestRefund(t *testing.T) {
 		}
 		for range 4 {
 			a, b := take(rt, with, step(), "a", spec, 0), take(rt, without, now, "a", spec, 0)
-			if a.Remaining > b.Remaining || a.Remaining < 0 {
+			if a.Remaining > b.Remaining && !began || a.Remaining < 0 {
 				rt.Fatalf("%+v: %d undone: %+v left, %+v without the charge", spec, undone, a, b)
 			}
 			if d := a.ResetAfter.Microseconds(); d > 0 && (take(rt, with, now+d, "a", spec, 0).ResetAfter != 0 || take(rt, with, now+d-1, "a", spec, 0).ResetAfter == 0) {
