@@ -46,6 +46,9 @@ func New(cfg Config) (*Pipeline, error) {
 		set = cfg.Rules.set
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	for _, w := range set.Warnings {
+		cfg.Log.Warn("hotparam: rules: " + w)
+	}
 	cfg.Instance = cmp.Or(cfg.Instance, instanceName())
 	p := &Pipeline{hot: new(hotset.Replica)}
 	p.stages.Add(lifecycle.Sources, "requests", p.awaitQuiet)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/alecthomas/kong"
 	kongcompletion "github.com/jotaen/kong-completion"
@@ -46,6 +47,11 @@ func start(args []string) int {
 	if err != nil {
 		return config.Fail(os.Stderr, name, err)
 	}
+	if !strings.HasPrefix(cmd.Command(), "serve") { // which logs them
+		for _, w := range p.Warnings() {
+			fmt.Fprintf(os.Stderr, "%s: %s\n", name, w)
+		}
+	}
 	ctx, stop := run.Context()
 	defer stop()
 	cmd.BindTo(ctx, (*context.Context)(nil))
@@ -79,6 +85,9 @@ func (v validateCmd) Run(k *kong.Kong) error {
 		if err != nil {
 			failed = errors.Join(failed, err)
 			continue
+		}
+		for _, w := range set.Warnings {
+			fmt.Fprintf(k.Stderr, "%s: %s\n", name, w)
 		}
 		fmt.Fprintf(k.Stdout, "%s: ok: namespace %s, %d rules, %d classes, %d overrides\n",
 			path, set.Namespace, len(set.Rules), len(set.Classes), len(set.Overrides))

@@ -189,7 +189,7 @@ func (p *breaker) switched(_ string, from, to gobreaker.State) {
 		if f := p.cause.Load(); f != nil {
 			err = f.err
 		}
-		log.Warn("gate: shared store fails, deciding by on_store_failure", "consecutive_failures", tripAfter, "error", err)
+		log.Warn("gate: shared store fails, deciding by on_store_failure", "consecutive_failures", tripAfter, "err", err)
 	case to == gobreaker.StateClosed:
 		p.all.closed.Add(1)
 		out := time.Since(p.all.born) - time.Duration(p.since.Load())

@@ -132,7 +132,7 @@ func TestRecoversAndSaysSoOnce(t *testing.T) {
 		if s.StoreOpen || s.StoreOpened != 1 || s.StoreClosed != 1 || s.StoreRefused == 0 || s.StoreCalls != s.StoreErrors+1 {
 			t.Errorf("%+v", s)
 		}
-		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "error=down") || !strings.Contains(log.String(), "after=2.96s") {
+		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "err=down") || !strings.Contains(log.String(), "after=2.96s") {
 			t.Errorf("logged:\n%s", &log)
 		}
 	})

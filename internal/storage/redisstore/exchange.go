@@ -98,7 +98,7 @@ func (l *windowShard) exchange(ctx context.Context) {
 	if l.failed = err != nil; l.failed {
 		l.counts.errors.Add(1)
 		if !was && l.counts.stale.Add(1) == 1 {
-			l.c.log.Warn("redisstore: windows are not exchanged, each process holds clients to what it knows", "error", err)
+			l.c.log.Warn("redisstore: windows are not exchanged, each process holds clients to what it knows", "err", err)
 		}
 		return
 	}

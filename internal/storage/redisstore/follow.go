@@ -77,9 +77,9 @@ func (f *follower) look(ctx context.Context, noticed bool) {
 	before := f.state.looked(f.c.now(), err)
 	switch {
 	case err != nil && before == nil:
-		f.c.log.Warn("redis: cannot read "+f.what+"; what is known stays in force", "error", err)
+		f.c.log.Warn("redisstore: cannot read "+f.what+"; what is known stays in force", "err", err)
 	case err == nil && before != nil:
-		f.c.log.Info("redis: reading " + f.what + " again")
+		f.c.log.Info("redisstore: reading " + f.what + " again")
 	}
 	if changed && !noticed && f.state.syncs.Load() > 1 {
 		f.state.healed.Add(1)

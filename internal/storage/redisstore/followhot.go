@@ -163,7 +163,7 @@ func (h *hotFollower) take(publisher string, held heldSet, err error) (changed b
 	now := h.c.now()
 	if err != nil {
 		h.c.hot.malformed.Add(1)
-		h.c.log.Warn("redis: hot set cannot be read", "publisher", publisher, "error", err)
+		h.c.log.Warn("redisstore: hot set cannot be read", "publisher", publisher, "err", err)
 	} else if !h.isNew(publisher, held.set.Version, now) {
 		return false
 	}

@@ -54,10 +54,10 @@ func (s *sights) look(m *hotset.Replica, now time.Time) {
 	switch _, heard := m.Age(now); {
 	case heard && s.alone:
 		s.alone = false
-		s.log.Info("redis: an aggregator publishes the hot set")
+		s.log.Info("redisstore: an aggregator publishes the hot set")
 	case !heard && !s.alone && now.Sub(s.began) > aloneAfter:
 		s.alone = true
-		s.log.Warn("redis: no aggregator has ever published a hot set here: no key becomes hot; is one running, with the same namespace?")
+		s.log.Warn("redisstore: no aggregator has ever published a hot set here: no key becomes hot; is one running, with the same namespace?")
 	}
 }
 
@@ -65,14 +65,14 @@ func (s *sights) tell(sight hotset.PublisherChange) {
 	log := s.log.With("publisher", sight.Publisher, "hot_keys", sight.Keys)
 	switch {
 	case sight.State == hotset.Silent:
-		log.Warn("redis: an aggregator has fallen silent: its hot keys stay hot, no other key becomes hot", "kept_until", sight.Until.UTC())
+		log.Warn("redisstore: an aggregator has fallen silent: its hot keys stay hot, no other key becomes hot", "kept_until", sight.Until.UTC())
 	case sight.State == hotset.Blind:
-		log.Warn("redis: an aggregator is blind, it gets no counts: its hot keys stay hot, no other key becomes hot")
+		log.Warn("redisstore: an aggregator is blind, it gets no counts: its hot keys stay hot, no other key becomes hot")
 	case sight.State == hotset.Live:
-		log.Info("redis: the aggregator sees again")
+		log.Info("redisstore: the aggregator sees again")
 	case sight.Keys > 0:
-		log.Warn("redis: the aggregator was silent for too long: its hot keys are not hot any more")
+		log.Warn("redisstore: the aggregator was silent for too long: its hot keys are not hot any more")
 	default:
-		log.Info("redis: the silent aggregator is forgotten; it had no hot keys")
+		log.Info("redisstore: the silent aggregator is forgotten; it had no hot keys")
 	}
 }

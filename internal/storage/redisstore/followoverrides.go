@@ -71,6 +71,6 @@ func (h *overrideFollower) renew(ctx context.Context) {
 	}
 	h.renewed = now
 	if _, err := h.s.Trim(ctx); err != nil {
-		h.s.c.log.Debug("redis: overrides not renewed", "error", err)
+		h.s.c.log.Debug("redisstore: overrides not renewed", "err", err)
 	}
 }

@@ -138,12 +138,12 @@ func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy
 	log := c.log.With("known_version", known.version, "redis_version", stored.version, "overrides", len(known.entries))
 	switch {
 	case err != nil && first:
-		log.Error("redis: Redis has lost overrides, and they cannot be written back from here; they stay in force here until "+
-			"another program writes them back or somebody changes an override. Give Redis persistence", "error", err)
+		log.Error("redisstore: Redis has lost overrides, and they cannot be written back from here; they stay in force here until "+
+			"another program writes them back or somebody changes an override. Give Redis persistence", "err", err)
 	case done:
 		c.overridesBehind.Store(false)
 		c.counters.overridesRestored.Add(1)
-		log.Warn("redis: Redis had lost overrides; they were written back as they are in force here. Give Redis persistence")
+		log.Warn("redisstore: Redis had lost overrides; they were written back as they are in force here. Give Redis persistence")
 	}
 	return !done && err == nil
 }
@@ -225,7 +225,7 @@ func (s *OverrideStore) list(state *overrideCopy) []rules.Override {
 		o, err := decodeOverride(id, text)
 		if err != nil {
 			s.c.counters.overridesMalformed.Add(1)
-			s.c.log.Warn("redis: override cannot be read; delete it or put it again", "id", id, "error", err)
+			s.c.log.Warn("redisstore: override cannot be read; delete it or put it again", "id", id, "err", err)
 			continue
 		}
 		if o.Until.IsZero() || now.Before(o.Until) {

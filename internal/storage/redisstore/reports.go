@@ -82,7 +82,7 @@ func (c *Client) ReadReports(ctx context.Context) ([]hottype.Report, error) {
 		var r hottype.Report
 		if err := json.Unmarshal([]byte(text), &r); err != nil {
 			c.counters.reportsMalformed.Add(1)
-			c.log.Debug("redis: report cannot be read", "key", keys[i], "error", err)
+			c.log.Debug("redisstore: report cannot be read", "key", keys[i], "err", err)
 			continue
 		}
 		out = append(out, r)
