@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -21,6 +22,11 @@ import (
 // TestMain also fails when go-redis wrote to its logger, standard error for
 // most programs, whatever the tests did to their servers.
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if !redistest.Complete() {
+		// What is left in a short run waits for servers rather than for a processor.
+		_ = flag.Set("test.parallel", "6") // does not fail for such a name and number
+	}
 	if !redistest.Complete() && os.Getenv(stepsEnv) == "" {
 		_ = os.Setenv(stepsEnv, "1000") // does not fail for such a name
 	}
