@@ -1,11 +1,13 @@
 package hotparam
 
 import (
+	"fmt"
 	"runtime"
 
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -15,8 +17,8 @@ import (
 //
 //	gate ──> tally ──> aggregate ──> hot set in memory ──> gate
 func (p *Pipeline) alone(cfg Config, set *rules.Set) error {
-	if err := check(set); err != nil {
-		return err
+	if err := detect.Check(set, detect.Options{}); err != nil {
+		return fmt.Errorf("hotparam: %w", err)
 	}
 	found := aggregate.New(aggregate.Config{
 		Rules: set, Publish: hotset.Publisher(p.hot, "local"), Shards: runtime.GOMAXPROCS(0), Log: cfg.Log,

@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
-	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -49,7 +47,7 @@ func New(cfg Config) (*Pipeline, error) {
 	for _, w := range set.Warnings {
 		cfg.Log.Warn("hotparam: rules: " + w)
 	}
-	cfg.Instance = cmp.Or(cfg.Instance, instanceName())
+	cfg.Instance = lifecycle.InstanceName(cfg.Instance)
 	p := &Pipeline{hot: new(hotset.Replica)}
 	p.stages.Add(lifecycle.Sources, "requests", p.awaitQuiet)
 	var err error
@@ -140,23 +138,6 @@ func (p *Pipeline) awaitQuiet(ctx context.Context) error {
 			break
 		}
 		before = now
-	}
-	return nil
-}
-
-// instanceName is one that no other process has and that a person can trace.
-func instanceName() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown-host"
-	}
-	return fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().Unix())
-}
-
-// check refuses rules that so many counters could not keep.
-func check(set *rules.Set) error {
-	if err := detect.Check(set, detect.Options{}); err != nil {
-		return fmt.Errorf("hotparam: %w", err)
 	}
 	return nil
 }

@@ -7,7 +7,7 @@
 // them are charged or none is (law U3). [Memory] is the store of one process;
 // package redisstore has the one that many processes share.
 //
-// The room is pure: time is an argument, there is no I/O and no goroutine. All
+// The package is pure: time is an argument, there is no I/O and no goroutine. All
 // arithmetic is exact in integers; see Spec.Validate for the domain. The laws
 // are stated in docs/limits.md and tested by package limittest.
 package limit

@@ -16,9 +16,9 @@ import (
 //	else                        denied at once: the wait would be too long
 //
 // The calls leave in the order in which they came, and each only as late as it
-// has to. State, arithmetic and scripts are those of the bucket. resilience4j
-// and others sleep the whole time-out before they say no; here nobody sleeps in
-// vain. A caller that gives up keeps its place: what it has taken it may give
+// has to. State, arithmetic and scripts are those of the bucket. A call that cannot
+// be admitted within its wait is denied at once; resilience4j and others sleep the
+// whole time-out first. A caller that gives up keeps its place: what it has taken it may give
 // back (Memory.RefundAt), if it is worth it.
 
 // queue is how many more calls may be let in to wait.

@@ -23,7 +23,7 @@ const (
 var ErrTooLong = errors.New("redislimit: the wait would be longer than the context")
 
 // Limiter keeps limits in Redis. Any number of goroutines may share it, and should:
-// calls of one Limiter travel together.
+// calls of one Limiter that come at the same time share a round trip.
 type Limiter struct {
 	client *redisstore.Client
 	store  *redisstore.Limiter
@@ -165,6 +165,23 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 		return fmt.Errorf("redislimit: reset %.100q: %w", key, err)
 	}
 	return nil
+}
+
+// Store judges calls that several limits apply to, all or nothing; Take ignores its
+// time and uses the clock of Redis. A Subject of it is none of the keys of Allow,
+// unless its Space is "key".
+func (l *Limiter) Store() limit.Store { return l.store }
+
+// Throttle does what redis-cell's CL.THROTTLE key burst count period quantity does, on
+// a server without that module: count calls per period, burst more than one may come
+// at once, quantity of them are asked for now; 0 only asks. period is whole seconds.
+// Its keys are not those of Allow.
+func (l *Limiter) Throttle(ctx context.Context, key string, burst, count int64, period time.Duration, quantity int64) (limit.ThrottleReply, error) {
+	reply, err := l.client.Throttle(ctx, key, burst, count, period, quantity)
+	if err != nil {
+		return reply, fmt.Errorf("redislimit: %w", err)
+	}
+	return reply, nil
 }
 
 func charge(key string, spec limit.Spec, n int64) limit.Charge {

@@ -97,7 +97,7 @@ func (s situation) play(hot string) string {
 			rate, loop = s.rate(float64(tick)/ticks), s.loop
 		}
 		owed, looped = owed+rate/ticks, looped+loop/ticks
-		counts := s.crowd(now.Unix(), tick)
+		counts := s.otherKeys(now.Unix(), tick)
 		if c, ok := s.counted(&owed, &looped, &asked, now.Unix()); ok {
 			counts = append(counts, c)
 		}
@@ -137,8 +137,8 @@ func (s situation) counted(owed, looped *float64, asked *int, second int64) (hot
 	return c, c.N > 0
 }
 
-// crowd is the other keys, ten requests a second each, all in one tick.
-func (s situation) crowd(second int64, tick int) (counts []hottype.Count) {
+// otherKeys are the other keys, ten requests a second each, all in one tick.
+func (s situation) otherKeys(second int64, tick int) (counts []hottype.Count) {
 	keys := int(s.others / 10)
 	for k := ((tick % ticks) + ticks) % ticks; k < keys; k += ticks {
 		counts = append(counts, hottype.Count{Key: hottype.Key("topic?id=" + strconv.Itoa(k)), N: 10, Second: second})

@@ -12,6 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
@@ -60,27 +61,27 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 		return err
 	}
 	defer a.redis.Close()
-	var s Stages
+	var s lifecycle.Stages
 	if a.listener != nil {
-		s.Add(Sources, "statsd", a.listener.Run)
+		s.Add(lifecycle.Sources, "statsd", a.listener.Run)
 	}
 	if a.consumer != nil {
-		s.Add(Sources, "kafka", a.consumer.Run)
+		s.Add(lifecycle.Sources, "kafka", a.consumer.Run)
 	}
 	if a.poller != nil {
-		s.Add(Sources, "graphite", func(ctx context.Context) error { return poll(ctx, a.poller, cfg.Graphite.Schedule, a.log) })
+		s.Add(lifecycle.Sources, "graphite", func(ctx context.Context) error { return poll(ctx, a.poller, cfg.Graphite.Schedule, a.log) })
 	}
-	s.Add(Sums, "aggregate", releasing(a.agg.Run, a.publisher, cfg.Redis.Timeout, a.log))
-	s.Add(Sinks, "hot set", func(ctx context.Context) error { return a.redis.FollowInto(ctx, a.replica) })
-	s.Add(Sinks, "trim", func(ctx context.Context) error {
+	s.Add(lifecycle.Sums, "aggregate", releasing(a.agg.Run, a.publisher, cfg.Redis.Timeout, a.log))
+	s.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return a.redis.FollowInto(ctx, a.replica) })
+	s.Add(lifecycle.Sinks, "trim", func(ctx context.Context) error {
 		return onSchedule(ctx, cfg.CleanupSchedule, a.log, func(ctx context.Context) error {
 			_, err := a.redis.Overrides().Trim(ctx)
 			return err
 		})
 	})
-	s.Add(Sinks, "overrides", func(ctx context.Context) error { return a.redis.Overrides().Follow(ctx, a.schedules.setLive) })
-	s.Add(Sinks, "schedules", a.schedules.Run)
-	s.Add(Sinks, "reload", a.reload.Run)
+	s.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error { return a.redis.Overrides().Follow(ctx, a.schedules.setLive) })
+	s.Add(lifecycle.Sinks, "schedules", a.schedules.Run)
+	s.Add(lifecycle.Sinks, "reload", a.reload.Run)
 	addAdmin(&s, a.admin, a.adminServer)
 	warnAbsent(ctx, a.redis, a.log)
 	a.log.Info("aggregator runs", "statsd", cfg.In.Listen, "kafka", cfg.Kafka.Brokers, "graphite", cfg.Graphite.URL != "", "redis", cfg.Redis.Addr, "dashboard", a.dashboard())
@@ -197,7 +198,7 @@ func publisherName(cfg config.Aggregator) string {
 	if cfg.ID != "" {
 		return cfg.ID
 	}
-	return hostName()
+	return lifecycle.HostName()
 }
 
 // hotOf lists what a replica holds, heaviest first.

@@ -13,6 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 	"github.com/hotparam/pipeline/internal/counting/tail"
 	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
@@ -58,14 +59,14 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 	if err != nil {
 		return err
 	}
-	var s Stages
+	var s lifecycle.Stages
 	c.addSources(&s)
-	s.Add(Sums, "tally", c.tally.Run)
-	s.Add(Sinks, c.out.name, c.out.run)
+	s.Add(lifecycle.Sums, "tally", c.tally.Run)
+	s.Add(lifecycle.Sinks, c.out.name, c.out.run)
 	if c.history != nil {
-		s.Add(Sinks, c.history.name, c.history.run)
+		s.Add(lifecycle.Sinks, c.history.name, c.history.run)
 	}
-	s.Add(Sinks, "reload", reload.Run)
+	s.Add(lifecycle.Sinks, "reload", reload.Run)
 	addAdmin(&s, page, listener)
 	c.log.Info("collector runs", "out", c.out.name, "history", c.history != nil, "statsd", cfg.In.Listen, "mirror", cfg.Mirror.Listen, "logs", len(c.logs))
 	return s.Run(ctx, cfg.Stop.Timeout, c.log)
@@ -133,15 +134,15 @@ func (c *collector) add(counts []hottype.Count) {
 	}
 }
 
-func (c *collector) addSources(s *Stages) {
+func (c *collector) addSources(s *lifecycle.Stages) {
 	if c.listener != nil {
-		s.Add(Sources, "statsd", c.listener.Run)
+		s.Add(lifecycle.Sources, "statsd", c.listener.Run)
 	}
 	if c.front != nil {
-		s.Add(Sources, "mirror", c.front.Run)
+		s.Add(lifecycle.Sources, "mirror", c.front.Run)
 	}
 	for _, l := range c.logs {
-		s.Add(Sources, "access log "+l.path, l.Run)
+		s.Add(lifecycle.Sources, "access log "+l.path, l.Run)
 	}
 }
 

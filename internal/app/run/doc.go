@@ -1,22 +1,11 @@
-// Package run wires rooms into programs: what each program starts, in which
+// Package run wires packages into programs: what each program starts, in which
 // order its parts stop, and what it says on the way.
 //
 //	collector        StatsD, mirror, logs ──> tally ──> Kafka or StatsD
 //	aggregator       StatsD, Kafka, Graphite ──> aggregate ──> Redis; dashboard
 //	limiter-sidecar  decide API, proxy ──> gate <── Redis (hot set, overrides, limits)
-//	serve            proxy ──> gate, tally ──> aggregate ──> mirror, all in one process
+//	serve            proxy ──> gate, tally ──> aggregate ──> replica, all in one process
 //
 // Every long-running part has Run(ctx). [lifecycle.Stages] owns their goroutines and
 // stops them from the sources to the sinks, so that nothing received is lost.
 package run
-
-import "github.com/hotparam/pipeline/internal/lifecycle"
-
-// Stages and the stages, as the wiring below names them.
-type Stages = lifecycle.Stages
-
-const (
-	Sources = lifecycle.Sources
-	Sums    = lifecycle.Sums
-	Sinks   = lifecycle.Sinks
-)

@@ -17,6 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
@@ -92,7 +93,7 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	l.gate = gate.New(gate.Config{
 		Rules: set, Overrides: live, Hot: l.replica,
 		Local:   limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.Gate.MaxSubjects}),
-		Counter: l.tally, Instance: instanceName(cfg.Gate.Instance), Log: opts.Log,
+		Counter: l.tally, Instance: lifecycle.InstanceName(cfg.Gate.Instance), Log: opts.Log,
 	})
 	if err := l.listen(ctx, opts); err != nil {
 		return nil, errors.Join(err, l.close())
@@ -151,18 +152,18 @@ func (l *Local) Run(ctx context.Context) error {
 		l.gate.SetOverrides(list)
 		l.schedules.setLive(list)
 	})
-	var s Stages
-	s.Add(Sources, "proxy", l.listener.Run)
-	s.Add(Sums, "tally", l.tally.Run)
-	s.Add(Sinks, "aggregate", l.aggregate.Run)
-	s.Add(Sinks, "schedules", l.schedules.Run)
-	s.Add(Sinks, "trim", func(ctx context.Context) error {
+	var s lifecycle.Stages
+	s.Add(lifecycle.Sources, "proxy", l.listener.Run)
+	s.Add(lifecycle.Sums, "tally", l.tally.Run)
+	s.Add(lifecycle.Sinks, "aggregate", l.aggregate.Run)
+	s.Add(lifecycle.Sinks, "schedules", l.schedules.Run)
+	s.Add(lifecycle.Sinks, "trim", func(ctx context.Context) error {
 		return onSchedule(ctx, "@every 1m", l.log, func(context.Context) error {
 			_, err := l.overrides.Trim(time.Now())
 			return err
 		})
 	})
-	s.Add(Sinks, "reload", l.reload.Run)
+	s.Add(lifecycle.Sinks, "reload", l.reload.Run)
 	addAdmin(&s, l.admin, l.adminServer)
 	return errors.Join(s.Run(ctx, l.cfg.Stop.Timeout, l.log), l.overrides.Close())
 }
@@ -253,9 +254,9 @@ func newAdmin(ctx context.Context, cfg config.Admin, adm admin.Config, log *slog
 
 // addAdmin runs the admin page last, so that it can be watched while the rest
 // stops.
-func addAdmin(s *Stages, a *admin.Server, page *server) {
-	s.Add(Sinks, "admin", a.Run)
+func addAdmin(s *lifecycle.Stages, a *admin.Server, page *server) {
+	s.Add(lifecycle.Sinks, "admin", a.Run)
 	if page != nil {
-		s.Add(Sinks, "admin listener", page.Run)
+		s.Add(lifecycle.Sinks, "admin listener", page.Run)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
@@ -89,7 +90,7 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 		Local:  limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.Gate.MaxSubjects}),
 		Shared: s.redis.Limiter(), Budget: cfg.Gate.Budget,
 		Async: s.windows, Live: s.reports.Live,
-		Instance: instanceName(cfg.Gate.Instance), ColdKeys: true, Log: s.log,
+		Instance: lifecycle.InstanceName(cfg.Gate.Instance), ColdKeys: true, Log: s.log,
 	}
 	if cfg.Prefetch > 0 {
 		s.prefetch = s.redis.Prefetch(cfg.Prefetch)
@@ -137,29 +138,29 @@ func (s *sidecar) listen(ctx context.Context) error {
 	return nil
 }
 
-func (s *sidecar) stages() *Stages {
-	var st Stages
+func (s *sidecar) stages() *lifecycle.Stages {
+	var st lifecycle.Stages
 	for name, front := range s.listeners {
-		st.Add(Sources, name, front.Run)
+		st.Add(lifecycle.Sources, name, front.Run)
 	}
 	if s.tally != nil {
-		st.Add(Sums, "tally", s.tally.Run)
-		st.Add(Sinks, s.out.name, s.out.run)
+		st.Add(lifecycle.Sums, "tally", s.tally.Run)
+		st.Add(lifecycle.Sinks, s.out.name, s.out.run)
 	}
-	st.Add(Sums, "windows", s.windows.Run)
+	st.Add(lifecycle.Sums, "windows", s.windows.Run)
 	if s.prefetch != nil {
-		st.Add(Sums, "leases", s.prefetch.Run)
+		st.Add(lifecycle.Sums, "leases", s.prefetch.Run)
 	}
-	st.Add(Sinks, "hot set", func(ctx context.Context) error { return s.redis.FollowInto(ctx, s.replica) })
-	st.Add(Sinks, "overrides", func(ctx context.Context) error {
+	st.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return s.redis.FollowInto(ctx, s.replica) })
+	st.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error {
 		return s.redis.Overrides().Follow(ctx, func(list []rules.Override) {
 			s.gate.SetOverrides(list)
 			s.schedules.setLive(list)
 		})
 	})
-	st.Add(Sinks, "schedules", s.schedules.Run)
-	st.Add(Sinks, "report", s.reports.Run)
-	st.Add(Sinks, "reload", s.reload.Run)
+	st.Add(lifecycle.Sinks, "schedules", s.schedules.Run)
+	st.Add(lifecycle.Sinks, "report", s.reports.Run)
+	st.Add(lifecycle.Sinks, "reload", s.reload.Run)
 	addAdmin(&st, s.admin, s.adminServer)
 	return &st
 }

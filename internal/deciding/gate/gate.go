@@ -99,7 +99,7 @@ type Config struct {
 	Instance string
 	// ColdKeys also fills Verdict.Key for requests that no limit applied to.
 	// It costs one allocation a request, so it is off: a middleware has no use
-	// for it. Programs that answer others (checkapi) turn it on.
+	// for it. Programs that answer others (decisionapi) turn it on.
 	ColdKeys bool
 	// Log hears of the shared store failing and coming back; nil: discarded.
 	Log *slog.Logger

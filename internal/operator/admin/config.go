@@ -64,7 +64,7 @@ type Config struct {
 	Ready map[string]func(context.Context) error
 	// Status, called once a second, fills the dashboard's status line.
 	Status func() []Status
-	// Stats are the Stats functions of the other rooms, by room; see Gather
+	// Stats are the Stats functions of the other packages, by their part; see Gather
 	// for what becomes of their fields.
 	Stats map[string]func() any
 
@@ -104,7 +104,7 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	switch {
 	case c.Hot == nil:
-		return errors.New("admin: Config.Hot is nil; hand over the aggregator's or the mirror's hot list")
+		return errors.New("admin: Config.Hot is nil; hand over the aggregator's or the replica's hot list")
 	case c.Rules == nil:
 		return errors.New("admin: Config.Rules is nil")
 	case c.MaxStreams < 0:

@@ -11,14 +11,14 @@
 // What enters are small functions that say what is hot, what the limiters have
 // decided, which rules hold, and one [OverrideStore]. What leaves is JSON, HTML
 // and Prometheus text; nothing else in the pipeline renders metrics, the other
-// rooms hand over plain Stats structs.
+// packages hand over plain Stats structs.
 //
 // [New] builds a [Server] and starts nothing. [Server.Handler] serves,
 // [Server.Run] samples and feeds the streams. Programs call
 // [Config.ValidateListen] before they listen: off loopback the API is not served
 // without a token.
 //
-// The room decides nothing about requests and never speaks to an outside
+// The package decides nothing about requests and never speaks to an outside
 // system itself. Keys are hostile input: they are never a metric's label except
 // for the rates of the 100 hottest, and never HTML.
 package admin

@@ -49,7 +49,7 @@ type buckets struct {
 	buckets map[float64]uint64
 }
 
-// histogramOf knows a histogram by its shape, so that rooms need not import
+// histogramOf knows a histogram by its shape, so that packages need not import
 // anything to have one. Buckets is empty where the bounds are not set yet: its
 // zero bounds would be a bucket that goes again.
 func histogramOf(v reflect.Value) (buckets, bool) {

@@ -25,7 +25,7 @@ rules:
 `
 
 // A service puts one line before its handler. What makes keys hot (an
-// aggregator, here a hand) fills the mirror.
+// aggregator, here a hand) fills the replica.
 func Example() {
 	set, err := rules.Parse("config.yaml", []byte(config))
 	if err != nil {

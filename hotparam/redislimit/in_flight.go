@@ -9,23 +9,6 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
-// Store judges calls that several limits apply to, all or nothing; Take ignores its
-// time and uses the clock of Redis. A Subject of it is none of the keys of Allow,
-// unless its Space is "key".
-func (l *Limiter) Store() limit.Store { return l.store }
-
-// Throttle does what redis-cell's CL.THROTTLE key burst count period quantity does, on
-// a server without that module: count calls per period, burst more than one may come
-// at once, quantity of them are asked for now; 0 only asks. period is whole seconds.
-// Its keys are not those of Allow.
-func (l *Limiter) Throttle(ctx context.Context, key string, burst, count int64, period time.Duration, quantity int64) (limit.ThrottleReply, error) {
-	reply, err := l.client.Throttle(ctx, key, burst, count, period, quantity)
-	if err != nil {
-		return reply, fmt.Errorf("redislimit: %w", err)
-	}
-	return reply, nil
-}
-
 // InFlight bounds how many calls run at the same time in all processes. Any number of
 // goroutines may share it; every call is one round trip.
 type InFlight struct{ places *redisstore.InFlight }
