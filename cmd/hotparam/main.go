@@ -23,6 +23,7 @@ type commands struct {
 	Replay     replayCmd                 `cmd:"" help:"Tell what would have been hot and what would have been limited in access logs."`
 	Check      checkCmd                  `cmd:"" help:"Inspect StatsD, carbon, Kafka, Redis and the kernel: what would silently break, and how to mend it."`
 	Explain    explainCmd                `cmd:"" help:"Tell how requests are seen: rule, key, metric, limits."`
+	Health     healthCmd                 `cmd:"" help:"Ask a URL; exit code 0 if the answer is 2xx. For health checks of containers."`
 	Config     configCmd                 `cmd:"" help:"Work with configuration files."`
 	Load       loadCmd                   `cmd:"" help:"Send the demo's readers, crawlers and viral topic to a site of yours."`
 	Version    versionCmd                `cmd:"" help:"Print the version."`

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// healthCmd asks a URL once. It is the health check of containers that have neither a
+// shell nor curl.
+type healthCmd struct {
+	URL        string        `arg:"" help:"URL to ask, such as http://127.0.0.1:9180/readyz."`
+	Timeout    time.Duration `default:"3s" help:"Longest wait for the answer."`
+	UnixSocket string        `placeholder:"PATH" help:"Ask over this unix socket; the URL says which path."`
+	CA         string        `name:"ca" placeholder:"FILE" help:"Trusted certificates (PEM); default: the system's."`
+	Insecure   bool          `help:"Trust any certificate."`
+}
+
+// firstLineMax bounds how much of an answer's body is shown, in bytes.
+const firstLineMax = 300
+
+// Run is called by kong. The error is one line: what was asked and why it is not well.
+func (c *healthCmd) Run(ctx context.Context) error {
+	u, err := url.Parse(c.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return usage("health: want a URL such as http://127.0.0.1:9180/readyz")
+	}
+	if c.Timeout <= 0 {
+		return usage("health: --timeout %v: want more than 0", c.Timeout)
+	}
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	if err := ask(ctx, client, u); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("no answer within %v", c.Timeout)
+		}
+		return fmt.Errorf("health: %s: %w", u.Redacted(), err)
+	}
+	return nil
+}
+
+// client takes no proxy from the environment and follows no redirect: the answer must
+// be that of the server which was named.
+func (c *healthCmd) client() (*http.Client, error) {
+	t := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.Insecure}}
+	if c.CA != "" {
+		pem, err := os.ReadFile(c.CA)
+		if err != nil {
+			return nil, fmt.Errorf("health: --ca: %w", err)
+		}
+		t.TLSClientConfig.RootCAs = x509.NewCertPool()
+		if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("health: --ca: %s has no certificate in PEM", c.CA)
+		}
+	}
+	if c.UnixSocket != "" {
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", c.UnixSocket)
+		}
+	}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &http.Client{Transport: t, CheckRedirect: stay}, nil
+}
+
+// ask is nil if the answer is 2xx.
+func ask(ctx context.Context, client *http.Client, u *url.URL) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		var ue *url.Error
+		if errors.As(err, &ue) {
+			err = ue.Err // the caller names the URL
+		}
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode/100 == 2 {
+		return nil
+	}
+	line, _ := bufio.NewReader(io.LimitReader(res.Body, firstLineMax)).ReadString('\n') // a cut body is shown as it is
+	line = strings.ToValidUTF8(strings.TrimSpace(line), string(utf8.RuneError))
+	return errors.New(strings.TrimSuffix(res.Status+": "+printable(line), ": "))
+}
