@@ -1,0 +1,209 @@
+package admin_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/run"
+	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/decisionapi"
+	"github.com/hotparam/pipeline/internal/serving/mirrored"
+	"github.com/hotparam/pipeline/internal/serving/proxy"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/transport/graphite"
+	"github.com/hotparam/pipeline/internal/transport/kafka"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
+)
+
+var update = flag.Bool("update", false, "write testdata/metrics.txt")
+
+// groups are the statistics of each part of the programs, with the collector that
+// makes metrics of them.
+func groups() []group {
+	return []group{
+		of("admin", "all", admin.Stats{}),
+		of("config", "all", run.ReloadStats{}),
+		of("gate", "limiter-sidecar, serve", gate.Stats{}),
+		of("proxy", "limiter-sidecar, serve", proxy.Stats{}),
+		of("checkapi", "limiter-sidecar", decisionapi.Stats{}),
+		of("windows", "limiter-sidecar", redisstore.WindowsStats{}),
+		of("leases", "limiter-sidecar", redisstore.PrefetchStats{}),
+		of("redis", "limiter-sidecar, aggregator", redisstore.Stats{}),
+		of("hotset", "limiter-sidecar, aggregator, serve", hotset.Stats{}),
+		of("tally", "limiter-sidecar, collector, serve", tally.Stats{}),
+		of("statsd", "limiter-sidecar, collector", statsd.SenderStats{}),
+		of("kafka", "limiter-sidecar, collector", kafka.ProducerStats{}),
+		of("statsd_in", "collector, aggregator", statsd.ListenerStats{}),
+		of("mirror", "collector", mirrored.Stats{}),
+		of("accesslog", "collector", run.AccessStats{}),
+		of("aggregate", "aggregator, serve", aggregate.Stats{}),
+		of("kafka", "aggregator", kafka.ConsumerStats{}),
+		of("graphite", "aggregator", graphite.Stats{}),
+	}
+}
+
+type group struct {
+	name, programs string
+	stats          reflect.Value // that the collector reads
+	collector      prometheus.Collector
+}
+
+func of[S any](name, programs string, _ S) group {
+	stats := new(S)
+	return group{name, programs, reflect.ValueOf(stats).Elem(), admin.Gather(name, func() any { return *stats })}
+}
+
+// The list says which field of the statistics each metric shows: a program that
+// is upgraded keeps the dashboards and alerts of its users.
+func TestMetricNames(t *testing.T) {
+	t.Parallel()
+	var list strings.Builder
+	list.WriteString("# What /metrics shows: name, labels, type, field. TestMetricNames -update writes it.\n\n## of the server, all programs\n")
+	for _, metric := range ownMetrics(t) {
+		fmt.Fprintln(&list, metric)
+	}
+	for _, g := range groups() {
+		fmt.Fprintf(&list, "\n## %s, %s\n", g.name, g.programs)
+		for _, line := range g.lines(t) {
+			fmt.Fprintln(&list, line)
+		}
+	}
+	const file = "testdata/metrics.txt"
+	if *update {
+		if err := os.WriteFile(file, []byte(list.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list.String() != string(golden) {
+		t.Errorf("the metrics are not those of %s; if that is meant, CHANGELOG names what breaks:\n%s", file, list.String())
+	}
+}
+
+// lines changes one field of the statistics at a time and sees which metrics change.
+func (g group) lines(t *testing.T) (lines []string) {
+	t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(g.collector)
+	eachField(g.stats, "", func(path string, set, reset func()) {
+		reset()
+		before := gather(t, reg)
+		set()
+		after := gather(t, reg)
+		reset()
+		var changed []string
+		for metric, value := range after {
+			if before[metric] != value {
+				changed = append(changed, metric+" "+path)
+			}
+		}
+		if len(changed) != 1 {
+			t.Errorf("%s: %s is shown by %d metrics: %v", g.name, path, len(changed), changed)
+		}
+		lines = append(lines, changed...)
+	})
+	slices.Sort(lines)
+	return lines
+}
+
+// gather gives the values of each metric by its name, labels and type.
+func gather(t *testing.T, from prometheus.Gatherer) map[string]string {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := make(map[string]string, len(families))
+	for _, f := range families {
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, l.GetName())
+		}
+		name := f.GetName()
+		if len(labels) > 0 {
+			name += "{" + strings.Join(labels, ",") + "}"
+		}
+		metrics[name+" "+strings.ToLower(f.GetType().String())] = f.String()
+	}
+	return metrics
+}
+
+// eachField visits the fields below v that are numbers, with a function that makes
+// one of them not zero and one that undoes it. Text is no metric.
+func eachField(v reflect.Value, path string, visit func(path string, set, reset func())) {
+	switch x := v.Addr().Interface().(type) {
+	case *time.Time:
+		visit(path, func() { *x = time.Unix(1_700_000_000, 0) }, func() { *x = time.Time{} })
+		return
+	case *gate.Latency:
+		for i := range x.Bounds {
+			x.Bounds[i] = time.Duration(i+1) * time.Millisecond
+		}
+		visit(path, func() { x.Counts[0] = 1 }, func() { x.Counts[0] = 0 })
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			eachField(v.Field(i), strings.TrimPrefix(path+"."+v.Type().Field(i).Name, "."), visit)
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		eachField(v.Elem(), path, visit)
+	case reflect.Map:
+		one := reflect.New(v.Type().Elem()).Elem()
+		store := func() {
+			v.Set(reflect.MakeMap(v.Type()))
+			v.SetMapIndex(reflect.ValueOf("one"), one)
+		}
+		store()
+		eachField(one, path+"[]", func(path string, set, reset func()) {
+			visit(path, func() { set(); store() }, func() { reset(); store() })
+		})
+	case reflect.String:
+	case reflect.Bool:
+		visit(path, func() { v.SetBool(true) }, func() { v.SetBool(false) })
+	case reflect.Float64:
+		visit(path, func() { v.SetFloat(2) }, func() { v.SetFloat(0) })
+	case reflect.Int64:
+		visit(path, func() { v.SetInt(2) }, func() { v.SetInt(0) })
+	case reflect.Uint64:
+		visit(path, func() { v.SetUint(2) }, func() { v.SetUint(0) })
+	default:
+		panic(fmt.Sprintf("%s is a %s: teach eachField", path, v.Kind()))
+	}
+}
+
+// ownMetrics are those that every admin server shows beside the parts' ones.
+func ownMetrics(t *testing.T) (own []string) {
+	t.Helper()
+	hot := []hottype.Hot{{Key: "topic?id=42", Rule: "topic", Rate: 300}}
+	s, err := admin.New(admin.Config{Hot: func() []hottype.Hot { return hot }, Rules: rules.Default})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for metric := range gather(t, s.Registry()) {
+		if strings.HasPrefix(metric, "hotparam_") && !strings.HasPrefix(metric, "hotparam_admin_") {
+			own = append(own, metric)
+		}
+	}
+	slices.Sort(own)
+	return own
+}
