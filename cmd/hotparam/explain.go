@@ -17,6 +17,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -199,13 +200,13 @@ func clientLimits(set *rules.Set, class *rules.Class) []string {
 
 func specText(s limit.Spec) string {
 	text := fmt.Sprintf("%s %d per %v", s.Algorithm, s.Limit, s.Window)
-	if s.Refills() {
+	if limitcore.Spec(s).Refills() {
 		text += fmt.Sprintf(", burst %d", s.Burst)
 	}
 	if s.Algorithm == limit.BucketedWindow {
 		text += fmt.Sprintf(", in %d buckets", s.Buckets)
 	}
-	return text + s.Options()
+	return text + limitcore.Spec(s).Options()
 }
 
 func (c *explainCmd) write(w io.Writer, e explanation) error {

@@ -1,5 +1,7 @@
 package limit
 
+import "github.com/hotparam/pipeline/internal/limitcore"
+
 // Block. Who is denied stays denied for a while, whatever the limit would say:
 // a penalty that is configured, and the one thing beside statistics that a
 // denial changes. Calls while it lasts do not prolong it. Who is denied again
@@ -18,12 +20,12 @@ func (b block) gone() int64 { return b.until + b.length }
 
 // left is how much longer the subject is denied, 0 when it is not. Compiled that
 // allow only shorter blocks than the one under way make it shorter.
-func (b block) left(t *Compiled, now int64) int64 {
+func (b block) left(t *limitcore.Compiled, now int64) int64 {
 	return max(0, min(b.until-now, t.BlockMax))
 }
 
 // next is the block that a denial at now begins.
-func (b block) next(t *Compiled, now int64) block {
+func (b block) next(t *limitcore.Compiled, now int64) block {
 	length := t.Block
 	if now < b.gone() {
 		length = min(max(2*b.length, t.Block), t.BlockMax)
@@ -32,35 +34,35 @@ func (b block) next(t *Compiled, now int64) block {
 }
 
 // blocked makes an outcome that of a subject under a block, which is left long.
-func (o *outcome) blocked(cost, left int64) {
-	o.remaining, o.reset = 0, max(o.reset, left)
+func blocked(o *limitcore.Outcome, cost, left int64) {
+	o.Remaining, o.Reset = 0, max(o.Reset, left)
 	if cost > 0 {
-		o.allowed = false
-		if o.retry >= 0 {
-			o.retry = max(o.retry, left)
+		o.Allowed = false
+		if o.Retry >= 0 {
+			o.Retry = max(o.Retry, left)
 		}
 	}
 }
 
 // punish judges a charge by the block of its subject: one under way denies it,
 // and a denial begins one. begun is stored by undo, if it comes to that.
-func (p *pending) punish(o *outcome, now int64) {
+func (p *pending) punish(o *limitcore.Outcome, now int64) {
 	p.begun = block{}
 	if p.compiled.Block == 0 {
 		return
 	}
 	b := p.tab.blocks[p.id]
 	if left := b.left(&p.compiled, now); left > 0 {
-		if o.allowed && p.cost > 0 { // nothing is charged, and reset has to say so
+		if o.Allowed && p.cost > 0 { // nothing is charged, and reset has to say so
 			s := *p.stored()
-			*o = p.compiled.charge(&s, p.log(), now, 0)
+			*o = p.compiled.Charge(&s, p.log(), now, 0)
 		}
-		o.blocked(p.cost, left)
+		blocked(o, p.cost, left)
 		return
 	}
-	if !o.allowed && o.retry > 0 {
+	if !o.Allowed && o.Retry > 0 {
 		p.begun = b.next(&p.compiled, now)
-		o.blocked(p.cost, p.begun.length)
+		blocked(o, p.cost, p.begun.length)
 	}
 }
 
@@ -90,13 +92,4 @@ func (t *table) unblockOne(now int64) {
 		t.evictedLive++
 	}
 	delete(t.blocks, victim)
-}
-
-// sweepBlocks forgets what makes no difference any more.
-func (t *table) sweepBlocks(now int64) {
-	for id, b := range t.blocks {
-		if now >= b.gone() {
-			delete(t.blocks, id)
-		}
-	}
 }

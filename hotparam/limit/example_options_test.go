@@ -160,7 +160,7 @@ func ExampleNewInFlight() {
 func ExampleResult_Throttle() {
 	store := limit.NewMemory(limit.MemoryConfig{})
 	_, r := ask(store, start, limit.Spec{Algorithm: limit.GCRA, Limit: 30, Window: time.Minute, Burst: 15}, 1)
-	fmt.Println(r.Throttle().Numbers())
+	fmt.Printf("%+v\n", r.Throttle())
 	// Output:
-	// [0 16 15 -1 2]
+	// {Limited:false Limit:16 Remaining:15 RetryAfter:-1 ResetAfter:2}
 }

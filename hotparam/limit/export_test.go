@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // Dump writes out every state, for the laws that say that nothing changed.
@@ -12,11 +15,63 @@ func (m *Memory) Dump() string {
 	for i := range m.shards {
 		for j := range m.shards[i].tables {
 			for _, e := range m.shards[i].tables[j].entries {
-				log := m.shards[i].tables[j].logs.get(e.log)
+				log := m.shards[i].tables[j].logs.Get(e.log)
 				lines = append(lines, fmt.Sprintf("%d %x %+v %+v", j, e.id, e.state, log))
 			}
 		}
 	}
 	sort.Strings(lines)
 	return strings.Join(lines, "\n")
+}
+
+// Sweep forgets every subject whose state has expired and returns how many.
+// Nothing depends on it (law U8): it only gives memory back after a crowd has
+// gone. It locks the shards one by one.
+func (m *Memory) Sweep(now time.Time) int {
+	us, n := limitcore.Micros(now), 0
+	for i := range m.shards {
+		sh := &m.shards[i]
+		sh.mu.Lock()
+		for j := range sh.tables {
+			n += sh.tables[j].sweep(us)
+			sh.tables[j].sweepBlocks(us)
+		}
+		sh.mu.Unlock()
+	}
+	return n
+}
+
+// sweep keeps what is live, in fresh memory of the right size.
+func (t *table) sweep(now int64) int {
+	live := 0
+	for i := range t.entries {
+		if now < t.entries[i].state.End() {
+			live++
+		}
+	}
+	gone := len(t.entries) - live
+	if gone == 0 {
+		return 0
+	}
+	kept := make([]entry, 0, live)
+	index := make(map[uint64]int32, live)
+	for _, e := range t.entries {
+		if now < e.state.End() {
+			index[e.id.hi] = int32(len(kept))
+			kept = append(kept, e)
+		} else {
+			t.logs.Drop(e.log)
+		}
+	}
+	t.entries, t.index, t.hand = kept, index, 0
+	return gone
+}
+
+// sweepBlocks forgets what makes no difference any more.
+func (t *table) sweepBlocks(now int64) {
+	for id, b := range t.blocks {
+		if now >= b.gone() {
+			delete(t.blocks, id)
+		}
+	}
 }

@@ -2,11 +2,11 @@ package limit
 
 import (
 	"container/list"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // InFlight bounds how many calls run at the same time. A call takes a place under
@@ -16,7 +16,7 @@ import (
 // place.
 //
 // It keeps the ids of at most as many calls as may run. Any number of goroutines
-// may use it. Acquire and Release are O(1) on average. Package redisstore has the
+// may use it. Acquire and Release are O(1) on average. Package redislimit has the
 // one that many processes share.
 type InFlight struct {
 	max  int64
@@ -33,19 +33,10 @@ type lease struct {
 	over time.Time
 }
 
-// CheckInFlight says what is wrong with a bound and the life of a lease: the bound
-// must not be negative (0 denies always), the life has to be whole microseconds,
-// above 0 and at most 407 days.
-func CheckInFlight(most int64, life time.Duration) error {
-	if err := (Spec{Algorithm: FixedWindow, Limit: most, Window: life}).Validate(); err != nil {
-		return fmt.Errorf("limit: %d in flight for up to %v: %w", most, life, err)
-	}
-	return nil
-}
-
-// NewInFlight builds one with all places free, or says what CheckInFlight does.
+// NewInFlight builds one with all places free. most must not be negative (0 denies
+// always); life has to be whole microseconds, above 0 and at most 407 days.
 func NewInFlight(most int64, life time.Duration) (*InFlight, error) {
-	if err := CheckInFlight(most, life); err != nil {
+	if err := limitcore.CheckInFlight(most, life); err != nil {
 		return nil, err
 	}
 	return &InFlight{max: most, life: life, leases: list.New(), byID: map[string]*list.Element{}}, nil

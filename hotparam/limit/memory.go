@@ -1,12 +1,13 @@
 package limit
 
 import (
-	"context"
 	"hash/maphash"
 	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // MemoryConfig is what a Memory may use.
@@ -78,68 +79,6 @@ func NewMemory(cfg MemoryConfig) *Memory {
 	return m
 }
 
-// pending is one charge on its way through a Take.
-type pending struct {
-	tab      *table
-	id       ident
-	compiled Compiled
-	next     state
-	cost     int64 // with earlier charges of the same subject
-	begun    block // that a denial begins, length 0: none
-	slot     int32 // -1: not known yet
-	shard    uint8
-}
-
-// Take implements Store. Cost: one lock per shard touched, about 100 ns for a
-// charge; three times that for a subject that is new.
-func (m *Memory) Take(_ context.Context, now time.Time, charges []Charge, results []Result) (bool, error) {
-	if err := Check(charges, results); err != nil {
-		return false, err
-	}
-	us := micros(now)
-	var few [4]pending // clearing it is a part of the cost: no more than usual
-	if len(charges) <= len(few) {
-		return m.take(us, charges, results, few[:len(charges)])
-	}
-	many := m.many.Get().(*[MaxCharges]pending)
-	defer m.many.Put(many)
-	return m.take(us, charges, results, many[:len(charges)])
-}
-
-func (m *Memory) take(now int64, charges []Charge, results []Result, ps []pending) (bool, error) {
-	locks, err := m.prepare(charges, ps)
-	if err != nil {
-		return false, err
-	}
-	m.lock(locks)
-	allowed := judgeAll(now, charges, results, ps)
-	if allowed {
-		m.commit(now, ps)
-	} else {
-		m.undo(now, results, ps)
-	}
-	m.unlock(locks)
-	return allowed, nil
-}
-
-// prepare says where each charge belongs, and which shards have to be locked,
-// one bit each.
-func (m *Memory) prepare(charges []Charge, ps []pending) (locks uint64, err error) {
-	var who ident
-	for i := range charges {
-		c, p := &charges[i], &ps[i]
-		if p.compiled, err = c.Spec.Compile(); err != nil {
-			return 0, err
-		}
-		if s := &c.Subject; i == 0 || s.Client != charges[i-1].Subject.Client || s.Name != charges[i-1].Subject.Name {
-			who = m.who(s) // the windows of a client are hashed once
-		}
-		p.id, p.shard, p.tab = m.place(who, c.Subject.Space)
-		locks |= 1 << p.shard
-	}
-	return locks, nil
-}
-
 // lock takes locks in ascending order, so that no two calls can wait for each
 // other.
 func (m *Memory) lock(shards uint64) {
@@ -154,96 +93,86 @@ func (m *Memory) unlock(shards uint64) {
 	}
 }
 
-// judgeAll fills results and what each state would become.
-func judgeAll(now int64, charges []Charge, results []Result, ps []pending) bool {
-	all := true
-	for i := range ps {
-		p := &ps[i]
-		p.slot = p.tab.find(p.id)
-		p.next, p.cost = *p.stored(), charges[i].Cost
-		p.addEarlier(ps[:i])
-		o := p.compiled.charge(&p.next, p.log(), now, p.cost)
-		p.punish(&o, now)
-		o.write(&results[i], p.compiled.Capacity)
-		all = all && o.allowed
-	}
-	return all
+// MemoryStats is a Memory's own account.
+type MemoryStats struct {
+	// Subjects are remembered now, expired ones that nobody has asked for
+	// since included.
+	Subjects int64
+	// Evictions counts subjects that were forgotten to make room for others,
+	// EvictedLive those of them that had something taken: each had its limit
+	// reset. Where that grows, MaxSubjects is too small.
+	Evictions, EvictedLive uint64
 }
 
-// addEarlier adds what earlier charges of the same Take ask of the same subject:
-// together they are one charge.
-func (p *pending) addEarlier(earlier []pending) {
-	for j := len(earlier) - 1; j >= 0; j-- {
-		if e := &earlier[j]; e.id == p.id && e.tab == p.tab {
-			p.cost = min(p.cost, 1<<60) + min(e.cost, 1<<60) // beyond any capacity anyway
-			return
+// Stats adds up all shards. It locks them one by one, briefly.
+func (m *Memory) Stats() MemoryStats {
+	var st MemoryStats
+	for i := range m.shards {
+		sh := &m.shards[i]
+		sh.mu.Lock()
+		for j := range sh.tables {
+			t := &sh.tables[j]
+			st.Subjects += int64(len(t.entries))
+			st.Evictions += t.evicted
+			st.EvictedLive += t.evictedLive
 		}
+		sh.mu.Unlock()
 	}
+	return st
 }
 
-func (p *pending) stored() *state {
-	if p.slot < 0 {
-		return &state{}
-	}
-	return &p.tab.entries[p.slot].state
-}
-
-// log is the one of the stored state, which only the compiled of tickLogs ask for.
-func (p *pending) log() *tickLog {
-	if p.compiled.Kind != KindLog || p.slot < 0 {
-		return nil
-	}
-	return p.tab.logs.get(p.tab.entries[p.slot].log)
-}
-
-// commit writes what was charged.
-func (m *Memory) commit(now int64, ps []pending) {
-	for i := range ps {
-		p := &ps[i]
-		if p.cost == 0 || p.again(ps[i+1:]) {
+// RefundAt undoes a Take that was allowed here, for a decision that another
+// store then denied. now is the time that was given to that Take. It gives back
+// at most what was charged, never lifts a subject above its capacity, and never
+// lets more pass than if the charge had not been made: what has run back into a
+// bucket by itself, or belongs to a window that is over, is not given twice.
+// Charges that Take would refuse are ignored. It allocates nothing.
+func (m *Memory) RefundAt(now time.Time, charges []Charge) {
+	us := limitcore.Micros(now)
+	for i := range charges {
+		c := &charges[i]
+		compiled, err := limitcore.Spec(c.Spec).Compile()
+		if err != nil || c.Cost <= 0 {
 			continue
 		}
-		// A slot may have been given away by the charge before.
-		if p.slot < 0 || p.tab.entries[p.slot].id != p.id {
-			p.slot = p.tab.put(p.id, m.room, now)
+		id, shard, tab := m.locate(&c.Subject)
+		sh := &m.shards[shard]
+		sh.mu.Lock()
+		if slot := tab.find(id); slot >= 0 {
+			e := &tab.entries[slot]
+			compiled.Refund(&e.state, tab.logs.Get(e.log), us, c.Cost)
 		}
-		e := &p.tab.entries[p.slot]
-		p.tab.write(e, &p.next, p.cost)
-		e.called()
+		sh.mu.Unlock()
 	}
 }
 
-// again reports whether a later charge is for the same subject; that one counts
-// for both.
-func (p *pending) again(later []pending) bool {
-	for i := range later {
-		if later[i].id == p.id && later[i].tab == p.tab {
-			return true
-		}
+// SetSums makes it so that used is taken of a fixed or sliding window in the window
+// of at, and prev in the one before, whatever the limit says. It is for stores that
+// admit by themselves and hear what others have admitted. Of the spec only Algorithm
+// and Window count; other algorithms are ignored. Sums that are known change nothing.
+func (m *Memory) SetSums(at time.Time, s Subject, spec Spec, used, prev int64) {
+	compiled, err := limitcore.Spec(spec).Compile()
+	if err != nil {
+		return
 	}
-	return false
-}
-
-// undo makes the results of a denied request say what is so: nothing was
-// charged. Only the statistics of known subjects change, and what InitialDeficit and Block
-// ask for.
-func (m *Memory) undo(now int64, results []Result, ps []pending) {
-	for i := range ps {
-		p := &ps[i]
-		if p.slot >= 0 && p.cost > 0 {
-			p.tab.entries[p.slot].called()
-		}
-		if results[i].Allowed {
-			s := *p.stored()
-			o := p.compiled.charge(&s, p.log(), now, 0)
-			p.punish(&o, now)
-			o.write(&results[i], p.compiled.Capacity)
-		}
+	next, ok := compiled.Sums(at, used, prev)
+	if !ok {
+		return
 	}
-	for i := range ps { // now that all results are read
-		if p := &ps[i]; p.begun.length > 0 {
-			p.tab.blockUntil(p.id, p.begun, m.room, now)
-		}
-		m.meet(now, &ps[i])
+	id, shard, tab := m.locate(&s)
+	sh := &m.shards[shard]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	slot, known := tab.find(id), limitcore.State{}
+	if slot >= 0 {
+		known = tab.entries[slot].state
 	}
+	if known.SameSums(&next) {
+		return
+	}
+	if slot < 0 {
+		slot = tab.put(id, m.room, next.Used())
+	}
+	e := &tab.entries[slot]
+	tab.logs.Write(&e.state, &next, &e.log, 0)
 }

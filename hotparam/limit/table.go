@@ -3,6 +3,8 @@ package limit
 import (
 	"math"
 	"math/bits"
+
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // ident stands for a subject.
@@ -11,7 +13,7 @@ type ident struct{ hi, lo uint64 }
 // entry is one remembered subject.
 type entry struct {
 	id    ident
-	state state
+	state limitcore.State
 	// calls counts the calls since it was put here, denied ones too.
 	calls uint32
 	// log is the number of its tick log, 0 for none.
@@ -30,7 +32,7 @@ func (e *entry) called() {
 type table struct {
 	index   map[uint64]int32 // ident.hi to the slot in entries
 	entries []entry
-	logs    tickLogs
+	logs    limitcore.Logs
 	hand    int // next slot to be looked at when a place is needed
 	blocks  map[ident]block
 
@@ -70,26 +72,12 @@ func (t *table) put(id ident, room int, now int64) int32 {
 func (t *table) evict(slot int32, now int64) {
 	e := &t.entries[slot]
 	t.evicted++
-	if now < e.state.end() {
+	if now < e.state.End() {
 		t.evictedLive++
 	}
-	t.logs.drop(e.log)
+	t.logs.Drop(e.log)
 	e.log = 0
 	delete(t.index, e.id.hi)
-}
-
-// write makes next the state of an entry, after a cost was admitted.
-func (t *table) write(e *entry, next *state, cost int64) {
-	if next.kind == KindLog {
-		if e.log == 0 {
-			e.log = t.logs.take()
-		}
-		t.logs.get(e.log).record(&e.state, next, cost)
-	} else if e.log != 0 {
-		t.logs.drop(e.log)
-		e.log = 0
-	}
-	e.state = *next
 }
 
 // victim moves the hand over eight slots at most and returns the one whose
@@ -120,7 +108,7 @@ type loss struct {
 }
 
 func (e *entry) loss(now int64) loss {
-	return loss{calls: bits.Len32(e.calls), left: max(0, e.state.end()-now), at: e.state.at}
+	return loss{calls: bits.Len32(e.calls), left: max(0, e.state.End()-now), at: e.state.Used()}
 }
 
 func (l loss) less(m loss) bool {

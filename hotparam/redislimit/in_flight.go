@@ -14,7 +14,7 @@ import (
 type InFlight struct{ places *redisstore.InFlight }
 
 // InFlight gives the places under a key, of which there are most. A place that is not
-// given back is free again after life. It panics on what limit.CheckInFlight refuses.
+// given back is free again after life. It panics on what limit.NewInFlight refuses.
 func (l *Limiter) InFlight(key string, most int64, life time.Duration) *InFlight {
 	places, err := l.client.InFlight(key, most, life)
 	if err != nil {

@@ -27,7 +27,7 @@ var layers = []struct {
 	{"types", false, []string{"hotparam/hottype"}, "all packages share them, so they depend on none"},
 	{"scripts", false, []string{"lua"}, "text only"},
 	{"logic", true, []string{
-		"hotparam/limit", "internal/canon", "internal/upstream", "internal/rules", "internal/hotset",
+		"hotparam/limit", "internal/limitcore", "internal/canon", "internal/upstream", "internal/rules", "internal/hotset",
 		"internal/counting/accesslog", "internal/counting/clientsketch",
 		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
 		"internal/serving/httplimit",
@@ -62,7 +62,7 @@ var owners = map[string]struct {
 
 // pure packages take time as an argument and touch nothing outside.
 var pure = []string{
-	"hotparam/hottype", "hotparam/limit", "internal/canon", "internal/rules", "internal/upstream", "internal/hotset",
+	"hotparam/hottype", "hotparam/limit", "internal/limitcore", "internal/canon", "internal/rules", "internal/upstream", "internal/hotset",
 	"internal/counting/accesslog", "internal/counting/clientsketch",
 	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
 }

@@ -95,9 +95,9 @@ func Example_throttle() {
 	defer rdb.Close()
 
 	reply, err := redislimit.New(rdb).Throttle(context.Background(), "user123", 15, 30, time.Minute, 1)
-	fmt.Println(reply.Numbers(), err)
+	fmt.Printf("%+v %v\n", reply, err)
 	// Output:
-	// [0 16 15 -1 2] <nil>
+	// {Limited:false Limit:16 Remaining:15 RetryAfter:-1 ResetAfter:2} <nil>
 }
 
 // At most one export at a time, in all processes. If its process dies the place is

@@ -6,6 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // latest keeps random times within the domain of the stores.
@@ -34,11 +35,11 @@ func drawSpec(rt *rapid.T) limit.Spec {
 			s.Burst = rapid.Int64Range(1, 1<<53-1).Draw(rt, "burst") >> rapid.IntRange(0, 50).Draw(rt, "shift")
 			s.Window = time.Duration(rapid.Int64Range(1, 1<<45).Draw(rt, "us")>>rapid.IntRange(0, 40).Draw(rt, "shift")) * time.Microsecond
 		}
-		if s.Refills() && rapid.IntRange(0, 2).Draw(rt, "waits") == 0 {
+		if limitcore.Spec(s).Refills() && rapid.IntRange(0, 2).Draw(rt, "waits") == 0 {
 			s.Wait = s.Window / time.Duration(rapid.Int64Range(1, 50).Draw(rt, "wait")) / time.Microsecond * time.Microsecond
 		}
-		if s.Algorithm == limit.SlidingLog && s.Limit > limit.MaxLog {
-			s.Limit %= limit.MaxLog + 1
+		if s.Algorithm == limit.SlidingLog && s.Limit > limitcore.MaxLog {
+			s.Limit %= limitcore.MaxLog + 1
 		}
 		if s.Algorithm == limit.BucketedWindow {
 			s.Buckets = rapid.SampledFrom([]int64{1, 2, 10, 60}).Draw(rt, "buckets")

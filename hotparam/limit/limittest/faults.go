@@ -10,6 +10,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // atMost takes as much of n as there is, and returns how much.
@@ -115,7 +116,7 @@ func testBadInput(t *testing.T, f Fixture) {
 	for _, bad := range []limit.Spec{
 		{}, {Algorithm: "leaking", Limit: 1, Window: time.Second},
 		bucket(1, 1, 0), bucket(1, 1, -5), bucket(1, -1, 1000), bucket(-1, 1, 1000),
-		logged(limit.MaxLog+1, 1000), bucketed(1, 1000, 0), bucketed(1, 1000, 3), bucketed(1, 1000, 1001),
+		logged(limitcore.MaxLog+1, 1000), bucketed(1, 1000, 0), bucketed(1, 1000, 3), bucketed(1, 1000, 1001),
 		anchored(-1, 1000), fixed(-1, 1000), fixed(1, 0), sliding(1, -1),
 		{Algorithm: limit.FixedWindow, Limit: 1, Window: 1500 * time.Nanosecond},
 		sliding(1<<40, 60_000), bucket(1<<40, 7, 60_000), fixed(1<<53, 1000),

@@ -10,6 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -219,7 +220,7 @@ func (st *state) shares(s rules.Scope) bool { return st.sharing.exact && s != ru
 // refill is Verdict.Window of a limit: the time in which its whole capacity is
 // given again.
 func refill(s limit.Spec) time.Duration {
-	if !s.Refills() || s.Limit <= 0 || s.Burst < 0 {
+	if !limitcore.Spec(s).Refills() || s.Limit <= 0 || s.Burst < 0 {
 		return s.Window
 	}
 	hi, lo := bits.Mul64(uint64(s.Capacity()), uint64(s.Window))

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // What n processes enforce by themselves adds up to no more than the limit,
@@ -46,7 +47,7 @@ func TestShareOfManners(t *testing.T) {
 		if s.Block > 0 {
 			s.BlockMax = s.Block * time.Duration(rapid.Int64Range(1, 9).Draw(rt, "longest"))
 		}
-		if s.Refills() {
+		if limitcore.Spec(s).Refills() {
 			s.Burst = rapid.Int64Range(1, 10_000).Draw(rt, "burst")
 			s.Wait = time.Duration(rapid.Int64Range(0, 60_000).Draw(rt, "wait")) * time.Millisecond
 		}
@@ -61,10 +62,10 @@ func TestShareOfManners(t *testing.T) {
 		if err := part.Validate(); err != nil {
 			rt.Fatalf("1/%d of %+v is %+v: %v", n, s, part, err)
 		}
-		if part.AtOnce() > 1 && part.AtOnce()*n > s.AtOnce() || part.AtOnce() < 1 {
-			rt.Errorf("1/%d of %+v admits %d at once", n, s, part.AtOnce())
+		if atOnce(part) > 1 && atOnce(part)*n > atOnce(s) || atOnce(part) < 1 {
+			rt.Errorf("1/%d of %+v admits %d at once", n, s, atOnce(part))
 		}
-		if waits, all := part.Capacity()-part.AtOnce(), s.Capacity()-s.AtOnce(); waits*n > all || part.Wait != s.Wait {
+		if waits, all := part.Capacity()-atOnce(part), s.Capacity()-atOnce(s); waits*n > all || part.Wait != s.Wait {
 			rt.Errorf("of 1/%d of %+v %d wait for up to %v, of all %d", n, s, waits, part.Wait, all)
 		}
 		if part.Block != s.Block || part.BlockMax != s.BlockMax {
@@ -75,3 +76,5 @@ func TestShareOfManners(t *testing.T) {
 		}
 	})
 }
+
+func atOnce(s limit.Spec) int64 { return limitcore.Spec(s).AtOnce() }

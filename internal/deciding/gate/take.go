@@ -6,6 +6,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -179,13 +180,14 @@ func share(s limit.Spec, n int64) limit.Spec {
 	if s.Limit <= 0 {
 		return s
 	}
-	if whole, initial := s.AtOnce(), s.Burst-s.InitialDeficit; s.Refills() && whole > 0 {
+	refills := limitcore.Spec(s).Refills()
+	if whole, initial := limitcore.Spec(s).AtOnce(), s.Burst-s.InitialDeficit; refills && whole > 0 {
 		s.Burst += max(whole/n, 1) - whole
 		if s.InitialDeficit > 0 { // else it starts full
 			s.InitialDeficit = s.Burst - min(s.Burst, initial/n)
 		}
 	}
-	if w := s.Window * time.Duration(n); s.Refills() && w/time.Duration(n) == s.Window && w <= maxShareWindow {
+	if w := s.Window * time.Duration(n); refills && w/time.Duration(n) == s.Window && w <= maxShareWindow {
 		s.Window = w
 		return s
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -83,7 +84,7 @@ type totalsView struct {
 func viewSpec(s limit.Spec, mode hottype.Mode, scope rules.Scope) *limitView {
 	v := &limitView{Algorithm: s.Algorithm, Limit: s.Limit, WindowMS: float64(s.Window) / float64(time.Millisecond),
 		Mode: mode, Scope: scope}
-	if s.Refills() {
+	if limitcore.Spec(s).Refills() {
 		v.Burst = s.Burst
 	}
 	v.Text = specText(s)
@@ -95,10 +96,10 @@ func viewSpec(s limit.Spec, mode hottype.Mode, scope rules.Scope) *limitView {
 
 // specText says what a limit is in a few words.
 func specText(s limit.Spec) string {
-	if s.Refills() {
-		return fmt.Sprintf("%s/s, burst %d", number(float64(s.Limit)/s.Window.Seconds()), s.Burst) + s.Options()
+	if limitcore.Spec(s).Refills() {
+		return fmt.Sprintf("%s/s, burst %d", number(float64(s.Limit)/s.Window.Seconds()), s.Burst) + limitcore.Spec(s).Options()
 	}
-	return fmt.Sprintf("%d in %ss", s.Limit, number(s.Window.Seconds())) + s.Options()
+	return fmt.Sprintf("%d in %ss", s.Limit, number(s.Window.Seconds())) + limitcore.Spec(s).Options()
 }
 
 // viewLimit is nil where a rule only detects.

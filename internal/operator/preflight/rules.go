@@ -7,6 +7,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -89,7 +90,7 @@ func (l *list) rule(r *rules.Rule, shared bool) {
 // hot.
 func (l *list) ruleBurst(name string, r *rules.Rule) {
 	s := r.Limit.Spec
-	if !s.Refills() || s.Window <= 0 || s.Limit <= 0 {
+	if !limitcore.Spec(s).Refills() || s.Window <= 0 || s.Limit <= 0 {
 		return
 	}
 	perSecond := float64(s.Limit) / s.Window.Seconds()

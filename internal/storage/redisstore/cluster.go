@@ -185,16 +185,10 @@ func (s *clusterLimiter) askInVain(ctx context.Context, now time.Time, parts []*
 		p.results = p.results[:len(p.charges)]
 		for i := range p.results {
 			if err != nil {
-				p.results[i] = limit.Result{Allowed: true, Limit: capacity(&p.charges[i].Spec), Remaining: -1}
+				p.results[i] = limit.Result{Allowed: true, Limit: p.charges[i].Spec.Capacity(), Remaining: -1}
 			}
 		}
 	}
-}
-
-// capacity is that of a valid spec.
-func capacity(s *limit.Spec) int64 {
-	t, _ := s.Compile()
-	return t.Capacity
 }
 
 // refund gives back what a shard has charged. Where the request is denied the

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // beyond is more than any capacity; many of it can still be added up.
@@ -17,7 +18,7 @@ const maxNumber = 1 << 53
 
 // charged is one charge as the scripts understand it.
 type charged struct {
-	limit.Compiled
+	limitcore.Compiled
 	// cost is what is asked for, together with earlier charges of the same
 	// request for the same subject.
 	cost int64
@@ -114,7 +115,7 @@ func (w waiter) read(results []limit.Result) bool {
 // that are admitted, or of one that is not admitted after all of them.
 func (c *charged) read(numbers []int64, taken, k int64, admitted bool, r *limit.Result) {
 	left, reset := numbers[0], numbers[1]
-	if k > 1 && taken < k && c.Kind == limit.KindBucket && c.cost > 0 {
+	if k > 1 && taken < k && c.Kind == limitcore.KindBucket && c.cost > 0 {
 		reset = ceilDiv(numbers[2]-(k-taken)*c.cost*c.Unit, c.Fill)
 	}
 	r.Allowed, r.Limit, r.Remaining, r.RetryAfter = true, c.Capacity, left, 0

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // numbers reads an answer out of the fuzzer's bytes, eight for each number.
@@ -88,7 +89,7 @@ func requestsOf(args []any) (all string) {
 	for s := range shapes {
 		for range number() {
 			shapes[s] = append(shapes[s], charged{
-				limit.Compiled{Kind: limit.Kind([]rune(args[0].(string))[0]), Capacity: args[2].(int64), Unit: args[3].(int64), Fill: args[4].(int64)},
+				limitcore.Compiled{Kind: limitcore.Kind([]rune(args[0].(string))[0]), Capacity: args[2].(int64), Unit: args[3].(int64), Fill: args[4].(int64)},
 				args[1].(int64),
 			})
 			args = args[5:]

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // decisionNumbers is how many numbers the script "decide" answers for each charge.
@@ -30,7 +31,7 @@ func (l *shardLimiter) decideOne(ctx context.Context, r *request, results []limi
 		}
 		keep := 0
 		if c.InitialDeficit > 0 {
-			keep = limit.FirstSeenMillis
+			keep = limitcore.FirstSeenMillis
 		}
 		args = append(args, i+1, c.InitialDeficit, keep, c.Block, c.BlockMax)
 		if c.Block > 0 {

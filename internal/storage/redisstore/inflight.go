@@ -7,6 +7,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // InFlight is limit.InFlight for all processes of a namespace, by the clock of
@@ -19,9 +20,9 @@ type InFlight struct {
 }
 
 // InFlight gives the places under a key, of which there are most; a lease that is
-// not given back is over after life. Errors are those of limit.CheckInFlight.
+// not given back is over after life. Errors are those of limit.NewInFlight.
 func (c *Client) InFlight(key string, most int64, life time.Duration) (*InFlight, error) {
-	if err := limit.CheckInFlight(most, life); err != nil {
+	if err := limitcore.CheckInFlight(most, life); err != nil {
 		return nil, err
 	}
 	return &InFlight{c: c, key: c.keys.inFlight(key), most: most, life: life}, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 )
 
@@ -18,7 +19,7 @@ func BenchmarkLimiterLog(b *testing.B) {
 	for _, spec := range []limit.Spec{
 		{Algorithm: limit.SlidingLog, Limit: 100, Window: time.Hour},
 		{Algorithm: limit.SlidingLog, Limit: 1000, Window: time.Hour},
-		{Algorithm: limit.SlidingLog, Limit: limit.MaxLog, Window: time.Hour},
+		{Algorithm: limit.SlidingLog, Limit: limitcore.MaxLog, Window: time.Hour},
 		{Algorithm: limit.BucketedWindow, Limit: 1 << 40, Window: 10 * time.Millisecond, Buckets: 10},
 	} {
 		b.Run(fmt.Sprintf("%s/limit=%d", spec.Algorithm, spec.Limit), func(b *testing.B) {
@@ -28,7 +29,7 @@ func BenchmarkLimiterLog(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			for range min(spec.Limit-1, limit.MaxLog-1) {
+			for range min(spec.Limit-1, limitcore.MaxLog-1) {
 				take()
 			}
 			s.Client().ConfigResetStat(ctx)

@@ -78,9 +78,9 @@ func TestLimiterIsMemory(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := limit.NewMemory(limit.MemoryConfig{})
+			m := &struct{ *limit.Memory }{limit.NewMemory(limit.MemoryConfig{})}
 			memory := limittest.Fixture{
-				Store: m, Reset: func() { m.Sweep(time.Unix(1<<40, 0)) },
+				Store: m, Reset: func() { m.Memory = limit.NewMemory(limit.MemoryConfig{}) },
 				Refund: func(_, at time.Time, charges []limit.Charge) { m.RefundAt(at, charges) },
 			}
 			store, l := onServer(t, redistest.Start(t))

@@ -46,12 +46,8 @@ func readRepaid(reply *redis.Cmd, owed []repayment, results []limit.Result) erro
 		return fmt.Errorf("answer %.100v: want %d numbers", fmt.Sprint(answer), refundNumbers*len(owed))
 	}
 	for i := range results {
-		terms, err := owed[i].charge.Spec.Compile()
-		if err != nil {
-			return err
-		}
 		n := answer[refundNumbers*i:]
-		results[i] = limit.Result{Allowed: n[2] == 1, Limit: terms.Capacity, Remaining: n[0], ResetAfter: duration(n[1])}
+		results[i] = limit.Result{Allowed: n[2] == 1, Limit: owed[i].charge.Spec.Capacity(), Remaining: n[0], ResetAfter: duration(n[1])}
 	}
 	return nil
 }

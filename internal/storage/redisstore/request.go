@@ -1,6 +1,9 @@
 package redisstore
 
-import "github.com/hotparam/pipeline/hotparam/limit"
+import (
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
+)
 
 // request is what a Take asks for. Requests are used again: of the one before it a
 // request keeps the terms, which cost a greatest common divisor.
@@ -9,7 +12,7 @@ type request struct {
 	keys    []byte       // the names of the states, one behind the other
 	ends    []int        // where each name ends in keys
 	specs   []limit.Spec // those that terms belong to; a valid one each
-	terms   []limit.Compiled
+	terms   []limitcore.Compiled
 }
 
 // set takes charges in, or says which spec is refused.
@@ -31,7 +34,7 @@ func (r *request) know(i int, s *limit.Spec) error {
 	if i < len(r.specs) && r.specs[i] == *s {
 		return nil
 	}
-	t, err := s.Compile()
+	t, err := limitcore.Spec(*s).Compile()
 	if err != nil {
 		return err
 	}
@@ -52,7 +55,7 @@ func (r *request) key(i int) []byte {
 func (r *request) batchable(charges []limit.Charge) bool {
 	for i := range r.charges {
 		c := &r.charges[i]
-		if c.InitialDeficit > 0 || c.Block > 0 || c.Kind != limit.KindBucket && c.Kind != limit.KindFixed && c.Kind != limit.KindSliding {
+		if c.InitialDeficit > 0 || c.Block > 0 || c.Kind != limitcore.KindBucket && c.Kind != limitcore.KindFixed && c.Kind != limitcore.KindSliding {
 			return false
 		}
 		for j := range i {

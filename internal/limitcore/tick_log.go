@@ -1,11 +1,11 @@
-package limit
+package limitcore
 
 import "sort"
 
-// log is the memory of a sliding log: its ticks, oldest first, with running
+// Log is the memory of a sliding log: its ticks, oldest first, with running
 // sums. It never holds more than twice the ticks that count, 16 bytes each, and
 // what Go adds when a slice grows: 43 bytes for each tick that counts at most.
-type tickLog struct {
+type Log struct {
 	ticks []tick
 	head  int   // ticks before it are over
 	base  int64 // the sum before head
@@ -18,12 +18,12 @@ type tick struct {
 }
 
 // after is the index of the first tick after a time.
-func (log *tickLog) after(at int64) int {
+func (log *Log) after(at int64) int {
 	return log.head + sort.Search(len(log.ticks)-log.head, func(i int) bool { return log.ticks[log.head+i].at > at })
 }
 
 // before is the sum before the tick of an index.
-func (log *tickLog) before(i int) int64 {
+func (log *Log) before(i int) int64 {
 	if i == log.head {
 		return log.base
 	}
@@ -31,18 +31,18 @@ func (log *tickLog) before(i int) int64 {
 }
 
 // since is the cost from the tick of an index on.
-func (log *tickLog) since(i int) int64 { return log.before(len(log.ticks)) - log.before(i) }
+func (log *Log) since(i int) int64 { return log.before(len(log.ticks)) - log.before(i) }
 
 // freeing is the time of the first tick after which at most room is left. There
 // has to be a tick.
-func (log *tickLog) freeing(room int64) int64 {
+func (log *Log) freeing(room int64) int64 {
 	n := len(log.ticks) - log.head
 	i := sort.Search(n, func(i int) bool { return log.since(log.head+i+1) <= room })
 	return log.ticks[log.head+i].at
 }
 
 // newest is the time of the newest tick, 0 for none.
-func (log *tickLog) newest() int64 {
+func (log *Log) newest() int64 {
 	if len(log.ticks) == log.head {
 		return 0
 	}
@@ -51,7 +51,7 @@ func (log *tickLog) newest() int64 {
 
 // record is what a tick log becomes when an admitted cost has turned a state from
 // old into next. Old may have been of another kind, or of none.
-func (log *tickLog) record(old, next *state, cost int64) {
+func (log *Log) record(old, next *State, cost int64) {
 	before := next.used - cost // counts at next.at
 	switch {
 	case before == 0:
@@ -72,10 +72,10 @@ func (log *tickLog) record(old, next *state, cost int64) {
 	log.ticks = append(log.ticks, tick{next.aux, sum})
 }
 
-func (log *tickLog) reset() { log.ticks, log.head, log.base = log.ticks[:0], 0, 0 }
+func (log *Log) reset() { log.ticks, log.head, log.base = log.ticks[:0], 0, 0 }
 
 // grow makes room by moving what counts to the front, where that is worth it.
-func (log *tickLog) grow() {
+func (log *Log) grow() {
 	if len(log.ticks) == cap(log.ticks) && log.head*4 > len(log.ticks) {
 		log.ticks = log.ticks[:copy(log.ticks, log.ticks[log.head:])]
 		log.head = 0
@@ -84,7 +84,7 @@ func (log *tickLog) grow() {
 
 // reduce takes up to cost out of the tick of a time and returns how much. A tick
 // of nothing at the end is removed.
-func (log *tickLog) reduce(at, cost int64) int64 {
+func (log *Log) reduce(at, cost int64) int64 {
 	i := log.after(at - 1)
 	if i == len(log.ticks) || log.ticks[i].at != at {
 		return 0
@@ -99,15 +99,15 @@ func (log *tickLog) reduce(at, cost int64) int64 {
 	return back
 }
 
-// tickLogs are those of one table. Entries know theirs by a number, from 1, so that
-// a table without tickLogs has nothing for the garbage collector to look at.
-type tickLogs struct {
-	all  []*tickLog
+// Logs are those of one table. Entries know theirs by a number, from 1, so that
+// a table without Logs has nothing for the garbage collector to look at.
+type Logs struct {
+	all  []*Log
 	free []int32
 }
 
-// get gives the tick log of a number, nil for 0.
-func (ts *tickLogs) get(n int32) *tickLog {
+// Get gives the tick log of a number, nil for 0.
+func (ts *Logs) Get(n int32) *Log {
 	if n == 0 {
 		return nil
 	}
@@ -115,21 +115,36 @@ func (ts *tickLogs) get(n int32) *tickLog {
 }
 
 // take gives out the number of an empty tick log.
-func (ts *tickLogs) take() int32 {
+func (ts *Logs) take() int32 {
 	if last := len(ts.free) - 1; last >= 0 {
 		n := ts.free[last]
 		ts.free = ts.free[:last]
-		ts.all[n-1] = &tickLog{}
+		ts.all[n-1] = &Log{}
 		return n
 	}
-	ts.all = append(ts.all, &tickLog{})
+	ts.all = append(ts.all, &Log{})
 	return int32(len(ts.all))
 }
 
-// drop takes a number back, and forgets the tick log.
-func (ts *tickLogs) drop(n int32) {
+// Drop takes a number back, and forgets the tick log.
+func (ts *Logs) Drop(n int32) {
 	if n != 0 {
 		ts.all[n-1] = nil
 		ts.free = append(ts.free, n)
 	}
+}
+
+// Write makes next the state that *s is, after a cost was admitted, and *n the number
+// of its tick log.
+func (ts *Logs) Write(s, next *State, n *int32, cost int64) {
+	if next.kind == KindLog {
+		if *n == 0 {
+			*n = ts.take()
+		}
+		ts.Get(*n).record(s, next, cost)
+	} else if *n != 0 {
+		ts.Drop(*n)
+		*n = 0
+	}
+	*s = *next
 }

@@ -1,16 +1,10 @@
-package limit
+package limitcore
 
-import (
-	"time"
-
-	"github.com/hotparam/pipeline/hotparam/hottype"
-)
-
-// state is what a store remembers of one subject. It carries its units, so that
+// State is what a store remembers of one subject. It carries its units, so that
 // it can be read after the spec has changed. The zero value is a subject from
 // which nothing is taken. Every fact follows from the state and the time alone,
 // which is what makes peeking free (U2) and expiry unobservable (U8).
-type state struct {
+type State struct {
 	kind Kind
 	// at is when it was last charged, in microseconds. Time never runs
 	// backwards from it (U11).
@@ -26,8 +20,8 @@ type state struct {
 	aux int64
 }
 
-// end is when, by its own units, the state is the same as none.
-func (s *state) end() int64 {
+// End is when, by its own units, the state is the same as none.
+func (s *State) End() int64 {
 	if s.kind == KindBucket { // most are
 		return bucketEnd(s)
 	}
@@ -43,62 +37,68 @@ func (s *state) end() int64 {
 }
 
 // taken is the whole cost that is taken at s.at, rounded up.
-func (s *state) taken() int64 {
+func (s *State) taken() int64 {
 	switch s.kind {
 	case KindBucket:
-		return ceilDiv(s.used, s.unit)
+		return CeilDiv(s.used, s.unit)
 	case KindSliding:
 		return slidingTaken(s)
 	}
 	return s.used
 }
 
-// outcome is a Result in microseconds, retry -1 for never.
-type outcome struct {
-	allowed                 bool
-	remaining, retry, reset int64
+// Used is when the state was last charged, in microseconds.
+func (s *State) Used() int64 { return s.at }
+
+// None reports whether it is the state of a subject that is not known.
+func (s *State) None() bool { return s.kind == KindNone }
+
+// Outcome answers one cost: a limit.Result in microseconds, Retry -1 for never.
+type Outcome struct {
+	Allowed                 bool
+	Remaining, Retry, Reset int64
 }
 
-// charge is the core of every store: it judges a cost at now, and where it is
+// Charge is the core of every store: it judges a cost at now, and where it is
 // allowed (and not 0) takes it from the state. Otherwise the state stays as it
 // is, to the bit. The tick log has the ticks of a sliding log, which stay as they
 // are; nil: all is in the tick aux.
-func (t *Compiled) charge(s *state, log *tickLog, now, cost int64) outcome {
+func (t *Compiled) Charge(s *State, log *Log, now, cost int64) Outcome {
 	now = max(now, s.at)
-	from, end := s, s.end()
+	from, end := s, s.End()
 	if !t.owns(s) {
 		from, log = t.adopt(s), nil
-		end = min(end, from.end()) // whatever comes first makes it none
+		end = min(end, from.End()) // whatever comes first makes it none
 	}
 	if now >= end {
-		from, end = &state{}, now
+		from, end = &State{}, now
 		if t.InitialDeficit > 0 && s.kind == KindNone {
-			from = t.firstSeen(now)
-			end = from.end()
+			from = t.FirstSeen(now)
+			end = from.End()
 		}
 	}
-	o := outcome{remaining: t.left(from, log, now)}
-	if o.remaining < t.Capacity {
-		o.reset = end - now
+	o := Outcome{Remaining: t.left(from, log, now)}
+	if o.Remaining < t.Capacity {
+		o.Reset = end - now
 	}
 	switch {
 	case cost == 0:
-		o.allowed = true
+		o.Allowed = true
 	case cost > t.Capacity:
-		o.retry = -1
-	case cost > o.remaining:
-		o.retry = min(t.wait(from, log, now, cost, end), end-now)
+		o.Retry = -1
+	case cost > o.Remaining:
+		o.Retry = min(t.wait(from, log, now, cost, end), end-now)
 	default:
-		o.allowed = true
-		o.remaining -= cost
+		o.Allowed = true
+		o.Remaining -= cost
 		*s = t.add(from, log, now, cost)
-		o.reset = s.end() - now
+		o.Reset = s.End() - now
 	}
 	return o
 }
 
 // owns reports whether a state can be read as it stands.
-func (t *Compiled) owns(s *state) bool {
+func (t *Compiled) owns(s *State) bool {
 	switch {
 	case s.kind == KindNone:
 		return true
@@ -114,7 +114,7 @@ func (t *Compiled) owns(s *state) bool {
 // counts as taken now, rounded up to whole cost (so what remains is rounded
 // down), at most the capacity. It depends on the state alone and not on the
 // time, so until the state is written anew all answers about it agree.
-func (t *Compiled) adopt(s *state) *state {
+func (t *Compiled) adopt(s *State) *State {
 	used, aux := min(s.taken(), t.Capacity), int64(0)
 	switch t.Kind {
 	case KindBucket:
@@ -122,11 +122,11 @@ func (t *Compiled) adopt(s *state) *state {
 	case KindAnchored, KindLog:
 		aux = s.at
 	}
-	return &state{kind: t.Kind, at: s.at, used: used, unit: t.Unit, aux: aux}
+	return &State{kind: t.Kind, at: s.at, used: used, unit: t.Unit, aux: aux}
 }
 
 // left is what an immediate call could take.
-func (t *Compiled) left(s *state, log *tickLog, now int64) int64 {
+func (t *Compiled) left(s *State, log *Log, now int64) int64 {
 	if t.Kind == KindBucket {
 		return bucketLeft(s, t, now)
 	}
@@ -140,7 +140,7 @@ func (t *Compiled) left(s *state, log *tickLog, now int64) int64 {
 }
 
 // wait is the least time after which a cost that does not fit will.
-func (t *Compiled) wait(s *state, log *tickLog, now, cost, end int64) int64 {
+func (t *Compiled) wait(s *State, log *Log, now, cost, end int64) int64 {
 	if t.Kind == KindBucket {
 		return bucketWait(s, t, now, cost)
 	}
@@ -154,7 +154,7 @@ func (t *Compiled) wait(s *state, log *tickLog, now, cost, end int64) int64 {
 }
 
 // add is the state after a cost that fits.
-func (t *Compiled) add(s *state, log *tickLog, now, cost int64) state {
+func (t *Compiled) add(s *State, log *Log, now, cost int64) State {
 	if t.Kind == KindBucket {
 		return bucketAdd(s, t, now, cost)
 	}
@@ -169,10 +169,10 @@ func (t *Compiled) add(s *state, log *tickLog, now, cost int64) state {
 	return fixedAdd(s, t, now, cost)
 }
 
-// refund undoes a charge made at then, as far as that cannot admit more than if
+// Refund undoes a charge made at then, as far as that cannot admit more than if
 // the charge had never been made. A state written under another spec since then
 // stays as it is.
-func (t *Compiled) refund(s *state, log *tickLog, then, cost int64) {
+func (t *Compiled) Refund(s *State, log *Log, then, cost int64) {
 	if s.kind != t.Kind || cost > t.Capacity || !t.owns(s) {
 		return
 	}
@@ -187,15 +187,5 @@ func (t *Compiled) refund(s *state, log *tickLog, then, cost int64) {
 		logRefund(s, t, log, then, cost)
 	default:
 		fixedRefund(s, t, then, cost)
-	}
-}
-
-// write puts the outcome as callers see it.
-func (o outcome) write(r *Result, capacity int64) {
-	r.Allowed, r.Limit, r.Remaining = o.allowed, capacity, o.remaining
-	r.ResetAfter = time.Duration(o.reset) * time.Microsecond
-	r.RetryAfter = time.Duration(o.retry) * time.Microsecond
-	if o.retry < 0 {
-		r.RetryAfter = hottype.Never
 	}
 }

@@ -1,4 +1,4 @@
-package limit
+package limitcore
 
 import (
 	"math"
@@ -63,7 +63,7 @@ func TestValidate(t *testing.T) {
 		{Spec{Algorithm: FixedWindow, Limit: 10, Window: second, Block: second, BlockMax: 1000}, "shorter than block"},
 		{Spec{Algorithm: FixedWindow, Limit: 10, Window: second, BlockMax: second}, "without a block"},
 	} {
-		err := c.spec.Validate()
+		_, err := c.spec.Compile()
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: error %v, want %q", c.spec, err, c.want)
 		}
@@ -142,8 +142,26 @@ func TestMicrosStaysInDomain(t *testing.T) {
 		{time.Unix(1, 999), 1_000_000},
 		{time.Unix(1<<40, 0), maxTime},
 	} {
-		if got := micros(c.at); got != c.want {
+		if got := Micros(c.at); got != c.want {
 			t.Errorf("%v: %d, want %d", c.at, got, c.want)
+		}
+	}
+}
+
+// What the constructors of rates of throttled promise, said as specs.
+func TestEmissionIntervals(t *testing.T) {
+	t.Parallel()
+	for spec, want := range map[Spec]time.Duration{
+		{Algorithm: GCRA, Limit: 24, Window: 24 * time.Hour}:  time.Hour,
+		{Algorithm: GCRA, Limit: 6, Window: time.Hour}:        10 * time.Minute,
+		{Algorithm: GCRA, Limit: 6, Window: time.Minute}:      10 * time.Second,
+		{Algorithm: GCRA, Limit: 6, Window: 2 * time.Minute}:  20 * time.Second,
+		{Algorithm: GCRA, Limit: 5, Window: time.Second}:      200 * time.Millisecond,
+		{Algorithm: GCRA, Limit: 1, Window: 10 * time.Second}: 10 * time.Second,
+	} {
+		compiled, err := spec.Compile()
+		if got := time.Duration(compiled.Unit/compiled.Fill) * time.Microsecond; err != nil || got != want {
+			t.Errorf("%+v: a call every %v, want %v; %v", spec, got, want, err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package limit
+package limitcore
 
 import (
 	"math/bits"
@@ -19,7 +19,7 @@ import (
 // has to. State, arithmetic and scripts are those of the bucket. A call that cannot
 // be admitted within its wait is denied at once; resilience4j and others sleep the
 // whole time-out first. A caller that gives up keeps its place: what it has taken it may give
-// back (Memory.RefundAt), if it is worth it.
+// back (limit.Memory.RefundAt), if it is worth it.
 
 // queue is how many more calls may be let in to wait.
 func (s Spec) queue() int64 {
@@ -35,23 +35,19 @@ func (s Spec) queue() int64 {
 	return int64(min(q, maxExact))
 }
 
-// Wait is how long the caller has to wait before it goes on, when the request of
-// this charge was admitted with this result: in a leaky bucket until what is in
-// front of it has left, elsewhere, with Spec.Wait, until the tokens it has taken
-// are there; 0 for a denied charge and for cost 0. It is exact where 1/rate is
-// whole microseconds, else up to one microsecond off. Behind an earlier charge
-// for the same subject in the same Take it is the wait behind that one too.
-func (c *Charge) Wait(r *Result) time.Duration {
-	queues := c.Spec.Algorithm == LeakyBucket
-	if !queues && c.Spec.Wait == 0 || !r.Allowed || c.Cost <= 0 {
+// WaitFor is how long the caller of an admitted cost has to wait before it goes on, when
+// the limit is whole again after reset; see limit.Charge.Wait.
+func (s Spec) WaitFor(cost int64, reset time.Duration) time.Duration {
+	queues := s.Algorithm == LeakyBucket
+	if !queues && s.Wait == 0 || cost <= 0 {
 		return 0
 	}
-	t, err := c.Spec.Compile()
-	if err != nil || c.Cost > t.Capacity || t.Fill == 0 {
+	t, err := s.Compile()
+	if err != nil || cost > t.Capacity || t.Fill == 0 {
 		return 0
 	}
 	if queues {
-		return max(0, r.ResetAfter-time.Duration(ceilDiv(c.Cost*t.Unit, t.Fill))*time.Microsecond)
+		return max(0, reset-time.Duration(CeilDiv(cost*t.Unit, t.Fill))*time.Microsecond)
 	}
-	return max(0, r.ResetAfter-time.Duration(c.Spec.AtOnce()*t.Unit/t.Fill)*time.Microsecond)
+	return max(0, reset-time.Duration(s.AtOnce()*t.Unit/t.Fill)*time.Microsecond)
 }

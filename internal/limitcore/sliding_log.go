@@ -1,4 +1,4 @@
-package limit
+package limitcore
 
 import "fmt"
 
@@ -60,12 +60,12 @@ func (t *Compiled) stamp(now int64) int64 {
 	return now - now%t.Fill + t.Fill
 }
 
-func logLeft(s *state, t *Compiled, log *tickLog, now int64) int64 {
+func logLeft(s *State, t *Compiled, log *Log, now int64) int64 {
 	return max(0, t.Capacity-logLive(s, t, log, now))
 }
 
 // logLive is the cost that counts at now, in a state that has not ended.
-func logLive(s *state, t *Compiled, log *tickLog, now int64) int64 {
+func logLive(s *State, t *Compiled, log *Log, now int64) int64 {
 	if log == nil || s.used == 0 {
 		return s.used
 	}
@@ -74,7 +74,7 @@ func logLive(s *state, t *Compiled, log *tickLog, now int64) int64 {
 
 // logWait is the time until enough ticks are over for cost <= capacity, which
 // does not fit now.
-func logWait(t *Compiled, log *tickLog, now, cost, end int64) int64 {
+func logWait(t *Compiled, log *Log, now, cost, end int64) int64 {
 	if log == nil {
 		return end - now
 	}
@@ -83,13 +83,13 @@ func logWait(t *Compiled, log *tickLog, now, cost, end int64) int64 {
 
 // logAdd leaves the tick log as it is: the tick is recorded once it is known that the
 // whole request is admitted.
-func logAdd(s *state, t *Compiled, log *tickLog, now, cost int64) state {
-	return state{kind: KindLog, at: now, used: logLive(s, t, log, now) + cost, unit: t.Unit, aux: max(t.stamp(now), s.aux)}
+func logAdd(s *State, t *Compiled, log *Log, now, cost int64) State {
+	return State{kind: KindLog, at: now, used: logLive(s, t, log, now) + cost, unit: t.Unit, aux: max(t.stamp(now), s.aux)}
 }
 
 // logRefund takes the cost out of the tick that was charged, if that is still
 // there: the log is then what it would be without the charge.
-func logRefund(s *state, t *Compiled, log *tickLog, then, cost int64) {
+func logRefund(s *State, t *Compiled, log *Log, then, cost int64) {
 	if log == nil || s.used == 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package limit
+package limitcore
 
 import (
 	"fmt"
@@ -131,8 +131,17 @@ func (s Spec) extras() error {
 	return nil
 }
 
-// micros is a time in the microseconds of the stores, within their domain.
-func micros(t time.Time) int64 { return min(max(t.UnixMicro(), 0), maxTime) }
+// CheckInFlight says what is wrong with a bound on calls in flight and the life of a
+// lease.
+func CheckInFlight(most int64, life time.Duration) error {
+	if err := (Spec{Algorithm: FixedWindow, Limit: most, Window: life}).plain(); err != nil {
+		return fmt.Errorf("limit: %d in flight for up to %v: %w", most, life, err)
+	}
+	return nil
+}
+
+// Micros is a time in the microseconds of the stores, within their domain.
+func Micros(t time.Time) int64 { return min(max(t.UnixMicro(), 0), maxTime) }
 
 func gcd(a, b int64) int64 {
 	for b != 0 {
@@ -141,9 +150,9 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// ceilDiv is a/b rounded up, for a >= 0 and b > 0, without leaving the domain.
+// CeilDiv is a/b rounded up, for a >= 0 and b > 0, without leaving the domain.
 // Most buckets fill by 1 and are spared the division.
-func ceilDiv(a, b int64) int64 {
+func CeilDiv(a, b int64) int64 {
 	if b == 1 {
 		return a
 	}

@@ -1,4 +1,9 @@
-package limit
+package limitcore
+
+import (
+	"math"
+	"time"
+)
 
 // Sliding window counter: two aligned windows stand for a sliding one. The
 // window before weighs by the part of it that the sliding window still covers,
@@ -19,7 +24,7 @@ package limit
 
 // slidingRoll gives the costs of now's window and of the one before it. A live
 // state is at most one window behind.
-func slidingRoll(s *state, t *Compiled, now int64) (cur, prev, e int64) {
+func slidingRoll(s *State, t *Compiled, now int64) (cur, prev, e int64) {
 	start, e := windowStart(now, t.Unit), now%t.Unit
 	switch {
 	case s.at >= start:
@@ -30,15 +35,15 @@ func slidingRoll(s *state, t *Compiled, now int64) (cur, prev, e int64) {
 	return 0, 0, e
 }
 
-func slidingLeft(s *state, t *Compiled, now int64) int64 {
+func slidingLeft(s *State, t *Compiled, now int64) int64 {
 	cur, prev, e := slidingRoll(s, t, now)
-	return max(0, t.Capacity-cur-ceilDiv(prev*(t.Unit-e), t.Unit))
+	return max(0, t.Capacity-cur-CeilDiv(prev*(t.Unit-e), t.Unit))
 }
 
 // slidingWait is the time until cost <= capacity fits, which it does not now.
 // What weighs only falls, and it falls without a jump at the boundary, so the
 // first moment found is the least.
-func slidingWait(s *state, t *Compiled, now, cost int64) int64 {
+func slidingWait(s *State, t *Compiled, now, cost int64) int64 {
 	cur, prev, e := slidingRoll(s, t, now)
 	if at, ok := slidingFits(prev, t.Capacity-cur-cost, t.Unit); ok {
 		return at - e // in this window
@@ -63,13 +68,13 @@ func slidingFits(prev, room, window int64) (int64, bool) {
 	return window - covered, covered > 0
 }
 
-func slidingAdd(s *state, t *Compiled, now, cost int64) state {
+func slidingAdd(s *State, t *Compiled, now, cost int64) State {
 	cur, prev, _ := slidingRoll(s, t, now)
-	return state{kind: KindSliding, at: now, used: cur + cost, unit: t.Unit, aux: prev}
+	return State{kind: KindSliding, at: now, used: cur + cost, unit: t.Unit, aux: prev}
 }
 
 // slidingEnd is when neither window weighs any more.
-func slidingEnd(s *state) int64 {
+func slidingEnd(s *State) int64 {
 	end := windowStart(s.at, s.unit) + s.unit
 	if s.used > 0 {
 		end += s.unit
@@ -78,16 +83,48 @@ func slidingEnd(s *state) int64 {
 }
 
 // slidingTaken is what weighs at s.at, rounded up.
-func slidingTaken(s *state) int64 {
-	return s.used + ceilDiv(s.aux*(s.unit-s.at%s.unit), s.unit)
+func slidingTaken(s *State) int64 {
+	return s.used + CeilDiv(s.aux*(s.unit-s.at%s.unit), s.unit)
 }
 
 // slidingRefund gives back only into the window that was charged.
-func slidingRefund(s *state, t *Compiled, then, cost int64) {
+func slidingRefund(s *State, t *Compiled, then, cost int64) {
 	switch start := windowStart(s.at, t.Unit); windowStart(then, t.Unit) {
 	case start:
 		s.used = max(0, s.used-cost)
 	case start - t.Unit:
 		s.aux = max(0, s.aux-cost)
 	}
+}
+
+// Sums is the state of a fixed or sliding window that has used in the window of at
+// and prev in the one before, and whether the limit is such a window.
+func (t *Compiled) Sums(at time.Time, used, prev int64) (State, bool) {
+	next := State{kind: t.Kind, at: Micros(at), used: min(max(used, 0), maxExact), unit: t.Unit}
+	if next.kind == KindSliding { // so that products do not overflow; no limit is as high
+		most := math.MaxInt64 / next.unit
+		next.used, next.aux = min(next.used, most), min(max(prev, 0), most)
+	}
+	return next, t.Kind == KindFixed || t.Kind == KindSliding
+}
+
+// SameSums is whether a state has, in the window of another and in the one before, the
+// sums that the other has.
+func (s *State) SameSums(next *State) bool {
+	if s.kind == KindNone {
+		return next.used == 0 && next.aux == 0
+	}
+	if s.kind != next.kind || s.unit != next.unit {
+		return false
+	}
+	used, prev := int64(0), int64(0)
+	switch later := windowStart(next.at, s.unit) - windowStart(s.at, s.unit); {
+	case later < 0: // the clock was ahead
+		return false
+	case later == 0:
+		used, prev = s.used, s.aux
+	case later == s.unit:
+		prev = s.used
+	}
+	return used == next.used && (prev == next.aux || s.kind == KindFixed)
 }

@@ -1,0 +1,136 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/limitcore"
+)
+
+// Subject is what a limit counts by: a hot key or a client, within a Space
+// that keeps limits of different kinds apart ("hot", "ip_fixed", …). It is
+// comparable, and building one allocates nothing.
+type Subject struct {
+	Space  string
+	Name   string // a hottype.Key, or ""
+	Client hottype.Client
+}
+
+// Charge asks for Cost of what Spec allows Subject. Cost 0 peeks.
+type Charge struct {
+	Subject Subject
+	Spec    Spec
+	Cost    int64
+}
+
+// Wait is how long the caller has to wait before it goes on, when the request of
+// this charge was admitted with this result: in a leaky bucket until what is in
+// front of it has left, elsewhere, with Spec.Wait, until the tokens it has taken
+// are there; 0 for a denied charge and for cost 0. It is exact where 1/rate is
+// whole microseconds, else up to one microsecond off. Behind an earlier charge
+// for the same subject in the same Take it is the wait behind that one too.
+func (c *Charge) Wait(r *Result) time.Duration {
+	if !r.Allowed {
+		return 0
+	}
+	return limitcore.Spec(c.Spec).WaitFor(c.Cost, r.ResetAfter)
+}
+
+// Result answers one charge.
+type Result struct {
+	// Allowed is whether this charge alone fits. A request is admitted only
+	// if every charge of it is allowed.
+	Allowed bool
+	// Limit is the capacity; Remaining is the cost that an immediate further
+	// call could take (law U4).
+	Limit, Remaining int64
+	// RetryAfter is the least wait after which the same charge is allowed: 0
+	// when allowed, hottype.Never when Cost exceeds the capacity.
+	RetryAfter time.Duration
+	// ResetAfter is the time until Remaining is Limit again (law U7).
+	ResetAfter time.Duration
+}
+
+// MaxCharges is how many charges one Take may carry.
+const MaxCharges = 64
+
+// Errors of Take that are the caller's mistake, whatever the store.
+var (
+	// ErrCost: a cost is negative. A charge never gives back.
+	ErrCost = errors.New("limit: negative cost")
+	// ErrCharges: more than MaxCharges, or not one result for each charge.
+	ErrCharges = errors.New("limit: charges and results do not fit")
+)
+
+// Store judges the charges of one request, all or nothing: if any is denied,
+// none is charged. It writes one result per charge into results, which has the
+// length of charges, and reports whether all were allowed.
+//
+// A denied request leaves every subject as it was, and the results say so: the
+// Remaining of a charge that would have fitted is what it was before. A charge
+// for a subject that occurs earlier in the same Take asks for both costs
+// together; its Result counts.
+//
+// Stores may be used by many goroutines. A shared store uses its own clock and
+// ignores now. After an error results are meaningless and nothing is known to
+// be charged. A spec outside the domain of Spec.Validate, a negative cost
+// (ErrCost) and too many charges (ErrCharges) are errors, and charge nothing.
+type Store interface {
+	Take(ctx context.Context, now time.Time, charges []Charge, results []Result) (bool, error)
+}
+
+// Check reports what is wrong with the charges of one Take, for every store to
+// refuse alike. A Spec is checked by Spec.Validate.
+func Check(charges []Charge, results []Result) error {
+	if len(charges) > MaxCharges || len(charges) != len(results) {
+		return fmt.Errorf("%w: %d charges (at most %d), %d results", ErrCharges, len(charges), MaxCharges, len(results))
+	}
+	for i := range charges {
+		if charges[i].Cost < 0 {
+			return fmt.Errorf("%w: %d for %q", ErrCost, charges[i].Cost, charges[i].Subject.Space)
+		}
+	}
+	return nil
+}
+
+// takeUpToTries bounds how often TakeUpTo asks again because others took what it
+// had been told would be there.
+const takeUpToTries = 16
+
+// TakeUpTo takes as much of a charge's cost as fits, down to nothing, and says how
+// much that is: exactly what was charged (law T4). The result is that of the
+// last call: after n of at least 1 its Remaining is what is left; after 0 its
+// RetryAfter is when one fits again.
+//
+// It costs one call of the store where all of it fits, else two (with a
+// Spec.Block two or three), and one more each time that somebody else was faster; after 16 it gives up with 0.
+func TakeUpTo(ctx context.Context, s Store, now time.Time, c Charge) (n int64, r Result, err error) {
+	var charges [1]Charge
+	var results [1]Result
+	if c.Spec.Block > 0 { // asking for too much would begin a block: look first
+		charges[0] = c
+		charges[0].Cost = 0
+		if _, err := s.Take(ctx, now, charges[:], results[:]); err != nil {
+			return 0, Result{}, err
+		}
+		c.Cost = min(c.Cost, max(1, results[0].Remaining))
+	}
+	for range takeUpToTries {
+		charges[0] = c
+		ok, err := s.Take(ctx, now, charges[:], results[:])
+		if err != nil {
+			return 0, Result{}, err
+		}
+		if ok || c.Cost <= 1 {
+			if ok {
+				n = c.Cost
+			}
+			return n, results[0], nil
+		}
+		c.Cost = max(1, results[0].Remaining) // nothing left: when does one fit?
+	}
+	return 0, results[0], nil
+}

@@ -1,0 +1,188 @@
+package limit
+
+import (
+	"context"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/limitcore"
+)
+
+// pending is one charge on its way through a Take.
+type pending struct {
+	tab      *table
+	id       ident
+	compiled limitcore.Compiled
+	next     limitcore.State
+	cost     int64 // with earlier charges of the same subject
+	begun    block // that a denial begins, length 0: none
+	slot     int32 // -1: not known yet
+	shard    uint8
+}
+
+// Take implements Store. Cost: one lock per shard touched, about 100 ns for a
+// charge; three times that for a subject that is new.
+func (m *Memory) Take(_ context.Context, now time.Time, charges []Charge, results []Result) (bool, error) {
+	if err := Check(charges, results); err != nil {
+		return false, err
+	}
+	us := limitcore.Micros(now)
+	var few [4]pending // clearing it is a part of the cost: no more than usual
+	if len(charges) <= len(few) {
+		return m.take(us, charges, results, few[:len(charges)])
+	}
+	many := m.many.Get().(*[MaxCharges]pending)
+	defer m.many.Put(many)
+	return m.take(us, charges, results, many[:len(charges)])
+}
+
+func (m *Memory) take(now int64, charges []Charge, results []Result, ps []pending) (bool, error) {
+	locks, err := m.prepare(charges, ps)
+	if err != nil {
+		return false, err
+	}
+	m.lock(locks)
+	allowed := judgeAll(now, charges, results, ps)
+	if allowed {
+		m.commit(now, ps)
+	} else {
+		m.undo(now, results, ps)
+	}
+	m.unlock(locks)
+	return allowed, nil
+}
+
+// prepare says where each charge belongs, and which shards have to be locked,
+// one bit each.
+func (m *Memory) prepare(charges []Charge, ps []pending) (locks uint64, err error) {
+	var who ident
+	for i := range charges {
+		c, p := &charges[i], &ps[i]
+		if p.compiled, err = limitcore.Spec(c.Spec).Compile(); err != nil {
+			return 0, err
+		}
+		if s := &c.Subject; i == 0 || s.Client != charges[i-1].Subject.Client || s.Name != charges[i-1].Subject.Name {
+			who = m.who(s) // the windows of a client are hashed once
+		}
+		p.id, p.shard, p.tab = m.place(who, c.Subject.Space)
+		locks |= 1 << p.shard
+	}
+	return locks, nil
+}
+
+// judgeAll fills results and what each state would become.
+func judgeAll(now int64, charges []Charge, results []Result, ps []pending) bool {
+	all := true
+	for i := range ps {
+		p := &ps[i]
+		p.slot = p.tab.find(p.id)
+		p.next, p.cost = *p.stored(), charges[i].Cost
+		p.addEarlier(ps[:i])
+		o := p.compiled.Charge(&p.next, p.log(), now, p.cost)
+		p.punish(&o, now)
+		write(o, p.compiled.Capacity, &results[i])
+		all = all && o.Allowed
+	}
+	return all
+}
+
+// addEarlier adds what earlier charges of the same Take ask of the same subject:
+// together they are one charge.
+func (p *pending) addEarlier(earlier []pending) {
+	for j := len(earlier) - 1; j >= 0; j-- {
+		if e := &earlier[j]; e.id == p.id && e.tab == p.tab {
+			p.cost = min(p.cost, 1<<60) + min(e.cost, 1<<60) // beyond any capacity anyway
+			return
+		}
+	}
+}
+
+func (p *pending) stored() *limitcore.State {
+	if p.slot < 0 {
+		return &limitcore.State{}
+	}
+	return &p.tab.entries[p.slot].state
+}
+
+// log is the one of the stored state, which only the compiled of tickLogs ask for.
+func (p *pending) log() *limitcore.Log {
+	if p.compiled.Kind != limitcore.KindLog || p.slot < 0 {
+		return nil
+	}
+	return p.tab.logs.Get(p.tab.entries[p.slot].log)
+}
+
+// commit writes what was charged.
+func (m *Memory) commit(now int64, ps []pending) {
+	for i := range ps {
+		p := &ps[i]
+		if p.cost == 0 || p.again(ps[i+1:]) {
+			continue
+		}
+		// A slot may have been given away by the charge before.
+		if p.slot < 0 || p.tab.entries[p.slot].id != p.id {
+			p.slot = p.tab.put(p.id, m.room, now)
+		}
+		e := &p.tab.entries[p.slot]
+		p.tab.logs.Write(&e.state, &p.next, &e.log, p.cost)
+		e.called()
+	}
+}
+
+// again reports whether a later charge is for the same subject; that one counts
+// for both.
+func (p *pending) again(later []pending) bool {
+	for i := range later {
+		if later[i].id == p.id && later[i].tab == p.tab {
+			return true
+		}
+	}
+	return false
+}
+
+// undo makes the results of a denied request say what is so: nothing was
+// charged. Only the statistics of known subjects change, and what InitialDeficit and Block
+// ask for.
+func (m *Memory) undo(now int64, results []Result, ps []pending) {
+	for i := range ps {
+		p := &ps[i]
+		if p.slot >= 0 && p.cost > 0 {
+			p.tab.entries[p.slot].called()
+		}
+		if results[i].Allowed {
+			s := *p.stored()
+			o := p.compiled.Charge(&s, p.log(), now, 0)
+			p.punish(&o, now)
+			write(o, p.compiled.Capacity, &results[i])
+		}
+	}
+	for i := range ps { // now that all results are read
+		if p := &ps[i]; p.begun.length > 0 {
+			p.tab.blockUntil(p.id, p.begun, m.room, now)
+		}
+		m.meet(now, &ps[i])
+	}
+}
+
+// meet remembers the subject of a charge that was denied, where it was not known
+// and its bucket does not start full.
+func (m *Memory) meet(now int64, p *pending) {
+	if p.compiled.InitialDeficit == 0 || p.cost == 0 || !p.stored().None() {
+		return
+	}
+	if p.slot < 0 || p.tab.entries[p.slot].id != p.id {
+		p.slot = p.tab.put(p.id, m.room, now)
+	}
+	e := &p.tab.entries[p.slot]
+	p.tab.logs.Write(&e.state, p.compiled.FirstSeen(now), &e.log, 0)
+}
+
+// write puts an outcome as callers see it.
+func write(o limitcore.Outcome, capacity int64, r *Result) {
+	r.Allowed, r.Limit, r.Remaining = o.Allowed, capacity, o.Remaining
+	r.ResetAfter = time.Duration(o.Reset) * time.Microsecond
+	r.RetryAfter = time.Duration(o.Retry) * time.Microsecond
+	if o.Retry < 0 {
+		r.RetryAfter = hottype.Never
+	}
+}

@@ -1,0 +1,127 @@
+package limitcore
+
+import "fmt"
+
+// Token bucket: a bucket of Burst tokens starts full, every call takes its cost
+// out, and Limit tokens run back in over Window, evenly, until it is full.
+//
+// Evenly means by the microsecond, and a microsecond is rarely a whole number
+// of tokens. So the bucket is counted in units so small that everything is
+// whole: one token is Unit = Window/g units and a microsecond brings back
+// Fill = Limit/g units, with g = gcd(Window in us, Limit). 100 per second is
+// 10,000 units a token and 1 unit a microsecond; 3,000,000 per second is 1 unit
+// a token and 3 a microsecond. Nothing is ever rounded, so no schedule of calls
+// loses or gains a fraction (laws T3, U17).
+//
+// Kept is not what is left but what is missing: `used` units at time `at`. It
+// shrinks to nothing by itself, so "missing 0" and "no state" are the same
+// thing whatever the capacity is, which makes expiry unobservable (U8) and a
+// change of Burst need no conversion.
+//
+// Overflow: used <= Burst x Unit < 2^53 (Validate). What comes back in a time is
+// Fill x elapsed, computed only before the end of the state, where it is less
+// than used; later there is no state. Sums are arranged as differences. So every
+// number here is exact in an int64 and in a Lua double. Cost: O(1), two
+// divisions.
+
+// compileBucket refuses what would leave the domain.
+func (s Spec) compileBucket(us int64) (Compiled, error) {
+	if s.Burst < 0 || s.Burst > maxExact {
+		return Compiled{}, fmt.Errorf("limit: burst %d must be in 0..2^53-1", s.Burst)
+	}
+	if s.Limit == 0 {
+		return Compiled{Kind: KindBucket, Unit: 1, Fill: 1}, nil
+	}
+	g := gcd(us, s.Limit)
+	t := Compiled{Kind: KindBucket, Capacity: s.Capacity(), Unit: us / g, Fill: s.Limit / g}
+	if t.Capacity > maxExact/t.Unit {
+		return Compiled{}, fmt.Errorf("limit: %s of burst %d at %d per %v needs numbers beyond 2^53; choose a rounder rate or a smaller burst", s.Algorithm, s.Burst, s.Limit, s.Window)
+	}
+	if t.Capacity*t.Unit/t.Fill > maxFill {
+		return Compiled{}, fmt.Errorf("limit: %s of burst %d at %d per %v takes more than 2.2 years to fill", s.Algorithm, s.Burst, s.Limit, s.Window)
+	}
+	return t, nil
+}
+
+// bucketMissing is how many units of a live state are missing at now.
+func bucketMissing(s *State, t *Compiled, now int64) int64 {
+	if s.used == 0 {
+		return 0
+	}
+	return s.used - t.Fill*(now-s.at) // positive until the state ends
+}
+
+func bucketLeft(s *State, t *Compiled, now int64) int64 {
+	return (t.Capacity*t.Unit - bucketMissing(s, t, now)) / t.Unit
+}
+
+// bucketWait is the time until cost <= capacity fits, which it does not now.
+func bucketWait(s *State, t *Compiled, now, cost int64) int64 {
+	return CeilDiv(bucketMissing(s, t, now)-(t.Capacity-cost)*t.Unit, t.Fill)
+}
+
+func bucketAdd(s *State, t *Compiled, now, cost int64) State {
+	missing := bucketMissing(s, t, now) + cost*t.Unit
+	return State{kind: KindBucket, at: now, used: missing, unit: t.Unit, aux: t.Fill}
+}
+
+// bucketEnd is when nothing is missing any more.
+func bucketEnd(s *State) int64 { return s.at + CeilDiv(s.used, s.aux) }
+
+// bucketRefund gives back what of a charge at then has not run back in by
+// itself. Where the bucket was never full in between this is less than what
+// was charged: never too much is worth more than all.
+func bucketRefund(s *State, t *Compiled, then, cost int64) {
+	back := cost * t.Unit
+	elapsed := s.at - then
+	if elapsed >= CeilDiv(back, t.Fill) {
+		return
+	}
+	s.used = max(0, s.used-(back-t.Fill*max(0, elapsed)))
+}
+
+// First sight. A bucket starts full, because "nothing taken" and "no state" are
+// the same thing. One that is to start with less (Spec.InitialDeficit) begins to fill when
+// its subject is first seen, so that moment has to be kept, even where the first
+// call is denied: that is the one thing which such a denial writes. And it has to
+// be kept while the bucket is full, or who comes back would be a stranger: a
+// shared store keeps it for a day, a Memory until it needs the place or sweeps.
+
+// FirstSeenMillis is how long a shared store remembers a full bucket that had
+// not started full.
+const FirstSeenMillis = 24 * 60 * 60 * 1000
+
+// FirstSeen is the state of a bucket whose subject was not known before.
+func (t *Compiled) FirstSeen(now int64) *State {
+	return &State{kind: KindBucket, at: now, used: t.InitialDeficit, unit: t.Unit, aux: t.Fill}
+}
+
+// GCRA, the generic cell rate algorithm: calls are due T = Window/Limit apart,
+// and one may come up to Burst x T before it is due. It is usually told with a
+// theoretical arrival time, TAT, at which the next call is due:
+//
+//	new = max(now, TAT) + cost x T; allowed, and TAT = new, if now >= new - (Burst+1) x T
+//
+// That is a token bucket of Burst + 1 tokens seen from the other end: what is
+// missing from the bucket takes TAT - now to run back. This package keeps a
+// bucket as what is missing, so both are one and the same state, bytes included,
+// and a limit may be changed from one into the other without a conversion. The
+// oracle of limittest computes with TAT, and so does lua/cl_throttle.lua; neither
+// finds a difference.
+
+// Leaky bucket as a queue, as nginx has it: calls leave one after the other, T =
+// Window/Limit apart, each as soon as it may; Burst of them may stand in the queue,
+// and who finds it full is denied at once. Which calls are admitted is what GCRA
+// says, and state, arithmetic and scripts are the same. The one difference is that
+// an admitted call has to wait for its turn:
+//
+//	leaves = max(now, the one before leaves + its cost x T)
+//
+// nginx counts the excess over the rate in thousandths of a call, denies where it
+// is above the burst, and delays by excess / rate. That excess is what waits in
+// front of the call: the same numbers.
+//
+// A store holds nobody back. It answers at once, and the caller waits for
+// Charge.Wait; one that does not has nginx's "nodelay", which is GCRA. nginx's
+// "delay=d" is GCRA of burst d that may wait for the other burst-d calls (see
+// wait.go). A caller that gives up keeps its place, as in nginx.
