@@ -83,6 +83,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 	s.Add(lifecycle.Sinks, "schedules", a.schedules.Run)
 	s.Add(lifecycle.Sinks, "reload", a.reload.Run)
 	addAdmin(&s, a.admin, a.adminServer)
+	addNotify(&s, a.log)
 	warnAbsent(ctx, a.redis, a.log)
 	a.log.Info("aggregator runs", "statsd", cfg.In.Listen, "kafka", cfg.Kafka.Brokers, "graphite", cfg.Graphite.URL != "", "redis", cfg.Redis.Addr, "dashboard", a.dashboard())
 	return s.Run(ctx, cfg.Stop.Timeout, a.log)

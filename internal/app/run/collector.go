@@ -68,6 +68,7 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 	}
 	s.Add(lifecycle.Sinks, "reload", reload.Run)
 	addAdmin(&s, page, listener)
+	addNotify(&s, c.log)
 	c.log.Info("collector runs", "out", c.out.name, "history", c.history != nil, "statsd", cfg.In.Listen, "mirror", cfg.Mirror.Listen, "logs", len(c.logs))
 	return s.Run(ctx, cfg.Stop.Timeout, c.log)
 }

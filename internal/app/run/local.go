@@ -165,6 +165,7 @@ func (l *Local) Run(ctx context.Context) error {
 	})
 	s.Add(lifecycle.Sinks, "reload", l.reload.Run)
 	addAdmin(&s, l.admin, l.adminServer)
+	addNotify(&s, l.log)
 	return errors.Join(s.Run(ctx, l.cfg.Stop.Timeout, l.log), l.overrides.Close())
 }
 

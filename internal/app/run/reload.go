@@ -45,6 +45,7 @@ type reloader struct {
 	check func(*rules.Set) error // what the rules do not know themselves; nil: nothing
 	apply func(*rules.Set)
 	log   *slog.Logger
+	hup   chan os.Signal // taken from the start: a SIGHUP that comes before Run must not end the process
 
 	mu    sync.Mutex // guards what follows
 	stats ReloadStats
@@ -62,8 +63,11 @@ type ReloadStats struct {
 
 // newReloader makes the reloader of a program that runs by file; nil: by no file.
 func newReloader(file *config.Parser, check func(*rules.Set) error, apply func(*rules.Set), log *slog.Logger) *reloader {
-	r := &reloader{file: file, check: check, apply: apply, log: log}
+	r := &reloader{file: file, check: check, apply: apply, log: log, hup: make(chan os.Signal, 1)}
 	r.succeeded(time.Now())
+	if r.hasFile() {
+		signal.Notify(r.hup, syscall.SIGHUP)
+	}
 	if file != nil {
 		r.warn(file.Warnings())
 	}
@@ -78,9 +82,7 @@ func (r *reloader) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
+	defer signal.Stop(r.hup)
 	tick := time.NewTicker(fileLook)
 	defer tick.Stop()
 	var w watch
@@ -89,7 +91,7 @@ func (r *reloader) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-hup:
+		case <-r.hup:
 			asked = true
 			w.ask(time.Now())
 		case <-tick.C:

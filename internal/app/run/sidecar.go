@@ -162,6 +162,7 @@ func (s *sidecar) stages() *lifecycle.Stages {
 	st.Add(lifecycle.Sinks, "report", s.reports.Run)
 	st.Add(lifecycle.Sinks, "reload", s.reload.Run)
 	addAdmin(&st, s.admin, s.adminServer)
+	addNotify(&st, s.log)
 	return &st
 }
 

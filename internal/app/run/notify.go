@@ -1,0 +1,39 @@
+package run
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+
+	"github.com/hotparam/pipeline/internal/lifecycle"
+)
+
+// addNotify tells a service manager that waits for it (systemd, Type=notify) when the
+// program is ready and when it begins to stop. Programs open their listeners before
+// their parts run, so whoever was told can connect.
+func addNotify(s *lifecycle.Stages, log *slog.Logger) {
+	socket := os.Getenv("NOTIFY_SOCKET")
+	if socket == "" {
+		return
+	}
+	s.Add(lifecycle.Sources, "service manager", func(ctx context.Context) error {
+		notify(socket, "READY=1", log)
+		<-ctx.Done()
+		notify(socket, "STOPPING=1", log)
+		return nil
+	})
+}
+
+// notify sends one state, see sd_notify(3). A failure is only logged: what the manager
+// makes of the silence is its own matter.
+func notify(socket, state string, log *slog.Logger) {
+	conn, err := net.Dial("unixgram", socket)
+	if err == nil {
+		_, err = conn.Write([]byte(state))
+		conn.Close()
+	}
+	if err != nil {
+		log.Warn("the service manager cannot be told", "state", state, "err", err)
+	}
+}
