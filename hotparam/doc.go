@@ -2,7 +2,7 @@
 // the parameter values that they ask for, finds the values that are hot right
 // now, and limits only those.
 //
-//	rules, err := hotparam.LoadRules("rules.yaml")
+//	rules, err := hotparam.LoadRules("rules.yaml") // or NewRules, of Go values
 //	p, err := hotparam.New(hotparam.Config{Rules: rules})
 //	go p.Run(ctx)
 //	http.ListenAndServe(":3000", p.Middleware(mux))

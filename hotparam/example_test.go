@@ -6,10 +6,12 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
 var rulesYAML = []byte(`
@@ -50,6 +52,26 @@ func Example() {
 	// Output:
 	// 200 OK
 	// <nil> 1
+}
+
+// Rules may be Go values: a topic is hot from 200 requests a second on, and is held to
+// 100 then; no client has more than 50.
+func ExampleNewRules() {
+	rules, err := hotparam.NewRules(hotparam.RuleSet{
+		Upstream: "strict",
+		Rules: []hotparam.Rule{{
+			Name: "topic", Path: "/topic", Params: []string{"id"},
+			Hot: hotparam.AtRate(200), Limit: limit.PerSecond(100),
+		}},
+		IP: hotparam.IPLimits{Fixed: hotparam.IPWindow{Limit: 50, Window: time.Second}},
+	})
+	fmt.Println(rules.Namespace(), err)
+
+	_, err = hotparam.NewRules(hotparam.RuleSet{Rules: []hotparam.Rule{{Name: "topic", Params: []string{"id"}, Hot: hotparam.AtRate(-1)}}})
+	fmt.Println(err)
+	// Output:
+	// default <nil>
+	// hotparam: rules: RuleSet: Rules[0].Hot.Rate: "-1" is no rate; write requests per second (100, 0.5), or 30/m, 24/h, 7/d, 10/3s
 }
 
 // Many instances of a service share hot keys and limits by Redis; aggregators

@@ -8,8 +8,8 @@ import (
 )
 
 // Rules say which requests are counted under which key, when a key is hot, and
-// what limits it then. They do not change. Make them with [LoadRules] or
-// [ParseRules].
+// what limits it then. They do not change. Make them with [LoadRules],
+// [ParseRules] or [NewRules].
 type Rules struct{ set *rules.Set }
 
 // LoadRules reads rules from a YAML file. docs/configuration.md lists its fields;
@@ -22,8 +22,8 @@ func LoadRules(path string) (*Rules, error) {
 	return ParseRules(path, data)
 }
 
-// ParseRules is LoadRules of YAML in memory, for rules that are embedded or
-// written in Go. Errors say what is wrong by name, line and field.
+// ParseRules is LoadRules of YAML in memory, for rules that are embedded.
+// Errors say what is wrong by name, line and field.
 func ParseRules(name string, data []byte) (*Rules, error) {
 	set, err := rules.Parse(name, data, rules.ProgramSections...)
 	if err != nil {

@@ -15,7 +15,7 @@ func (p *parser) checkRules() {
 	for i, r := range p.set.Rules {
 		v := p.rules[i]
 		if before, twice := seen[r.Name]; twice && r.Name != "" {
-			v.at("name").fail("%q is the name of the rule in line %d too", r.Name, before.node.Line)
+			v.at("name").fail("%q is the name of the rule %s too", r.Name, before.place())
 		}
 		seen[r.Name] = v
 		p.checkParams(r, v)
@@ -55,8 +55,8 @@ func (p *parser) checkReachable(i int) {
 		if early.IsCatchAll() || early.Continue || p.rules[j].failed() || !early.Match.covers(late.Match) {
 			continue
 		}
-		p.rules[i].at("match").fail("no request comes here: rule %q in line %d takes them all (the first rule that matches counts; see continue)",
-			early.Name, p.rules[j].node.Line)
+		p.rules[i].at("match").fail("no request comes here: rule %q %s takes them all (the first rule that matches counts; see continue)",
+			early.Name, p.rules[j].place())
 		return
 	}
 }

@@ -24,6 +24,14 @@ func (v value) fail(format string, args ...any) {
 	v.report.errors = append(v.report.errors, &Error{v.report.file, v.node.Line, v.path, fmt.Sprintf(format, args...)})
 }
 
+// place says where a value stands, for errors about another one.
+func (v value) place() string {
+	if v.node.Line == 0 {
+		return "at " + v.path
+	}
+	return fmt.Sprintf("in line %d", v.node.Line)
+}
+
 // at is a value at a field of v, for errors about what is missing there.
 func (v value) at(field string) value {
 	v.path = strings.TrimPrefix(v.path+"."+field, ".")

@@ -37,11 +37,25 @@ var (
 // file, line and field, up to ten errors together; each is an [*Error]. A
 // document without rules is a set without rules.
 func Parse(file string, data []byte, sections ...string) (*Set, error) {
-	p := parser{report: &report{file: file}, unsaid: map[*Rule][]int{}, set: &Set{Namespace: DefaultNamespace, Limits: canon.DefaultLimits()}}
 	root, err := document(file, data)
 	if err != nil {
 		return nil, err
 	}
+	return parse(file, root, sections...)
+}
+
+// ParseValue is Parse of the YAML that a Go value makes, without a detour by text.
+// Errors have no line.
+func ParseValue(name string, v any) (*Set, error) {
+	var root yaml.Node
+	if err := root.Encode(v); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return parse(name, &root)
+}
+
+func parse(file string, root *yaml.Node, sections ...string) (*Set, error) {
+	p := parser{report: &report{file: file}, unsaid: map[*Rule][]int{}, set: &Set{Namespace: DefaultNamespace, Limits: canon.DefaultLimits()}}
 	if root != nil {
 		p.top(value{node: root, report: p.report}, sections)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // rate is a whole number of requests per window: what a limit needs to be
-// exact, and a person's "100", "0.5", "30/m" or "7/d".
+// exact, and a person's "100", "0.5", "30/m", "7/d" or "10/3s".
 type rate struct {
 	n      int64
 	window time.Duration
@@ -36,9 +36,12 @@ var decimal = regexp.MustCompile(`^[0-9]{1,12}(\.[0-9]{1,6})?$`)
 // parseRate reads a number of requests per second, or one with a unit of time.
 func parseRate(text string) (rate, error) {
 	number, unit, given := strings.Cut(text, "/")
+	if d, err := time.ParseDuration(unit); err == nil {
+		return ratePer(text, number, d)
+	}
 	per, ok := map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}[unit]
 	if !ok || given && unit == "" || !decimal.MatchString(number) {
-		return rate{}, fmt.Errorf("%q is no rate; write requests per second (100, 0.5), or 30/m, 24/h, 7/d", text)
+		return rate{}, fmt.Errorf("%q is no rate; write requests per second (100, 0.5), or 30/m, 24/h, 7/d, 10/3s", text)
 	}
 	f, err := strconv.ParseFloat(number, 64)
 	if err != nil {
@@ -48,6 +51,16 @@ func parseRate(text string) (rate, error) {
 		return rate{n: r.n, window: r.window / time.Second * per}, nil
 	}
 	return rate{}, fmt.Errorf("rate %s is not between 0.000001 and %.0f", text, maxRate)
+}
+
+// ratePer is a whole number of requests in a time.
+func ratePer(text, number string, d time.Duration) (rate, error) {
+	n, err := strconv.ParseInt(number, 10, 64)
+	r := rate{n: n, window: d}
+	if err != nil || n < 1 || d < time.Millisecond || d > 24*time.Hour || d%time.Millisecond != 0 || r.perSecond() > maxRate {
+		return rate{}, fmt.Errorf("%q is no rate; write a whole number per 1ms to 24h, at most %.0f a second", text, maxRate)
+	}
+	return r, nil
 }
 
 // exactRate finds the whole number per whole seconds that a rate per second
