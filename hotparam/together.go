@@ -12,6 +12,8 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisfeed"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
@@ -21,11 +23,11 @@ import (
 //	gate ──> tally ──> StatsD or Sink ──> (aggregators) ──> Redis ──> hot set in memory ──> gate
 //	 └── shared limits in Redis, in this process while Redis does not answer
 func (p *Pipeline) together(cfg Config, set *rules.Set) error {
-	store, err := redisstore.Open(redisstore.Config{Like: cfg.Redis, Namespace: set.Namespace, Budget: cfg.Budget, Log: cfg.Log})
+	client, err := redisstore.Open(redisstore.Config{Like: cfg.Redis, Namespace: set.Namespace, Budget: cfg.Budget, Log: cfg.Log})
 	if err != nil {
 		return fmt.Errorf("hotparam: Redis: %w", err)
 	}
-	p.close = store.Close
+	p.close = client.Close
 	sink := cfg.Sink
 	if cfg.StatsD != "" {
 		if sink, err = newStatsD(cfg); err != nil {
@@ -36,10 +38,11 @@ func (p *Pipeline) together(cfg Config, set *rules.Set) error {
 		p.delivered = d.Delivered
 	}
 	p.tally = tally.New(tally.Config{Sink: sink, Log: cfg.Log})
-	windows := store.Windows(redisstore.WindowsConfig{})
-	reports := store.Reporter(func(now time.Time) hottype.Report { return p.gate.Report(now) })
+	feed, limits := redisfeed.New(client), redislimits.New(client)
+	windows := limits.Windows(redislimits.WindowsConfig{})
+	reports := feed.Reporter(func(now time.Time) hottype.Report { return p.gate.Report(now) })
 	p.gate = gate.New(gate.Config{
-		Rules: set, Hot: p.hot, Counter: p.tally, Shared: store.Limiter(), Async: windows,
+		Rules: set, Hot: p.hot, Counter: p.tally, Shared: limits, Async: windows,
 		Budget: cfg.Budget, Live: reports.Live, Instance: cfg.Instance, Log: cfg.Log,
 	})
 	p.stages.Add(lifecycle.Sums, "tally", p.tally.Run)
@@ -47,9 +50,9 @@ func (p *Pipeline) together(cfg Config, set *rules.Set) error {
 	if r, ok := sink.(interface{ Run(context.Context) error }); ok {
 		p.stages.Add(lifecycle.Sinks, "sink", r.Run)
 	}
-	p.stages.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return store.FollowInto(ctx, p.hot) })
+	p.stages.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return feed.FollowInto(ctx, p.hot) })
 	p.stages.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error {
-		return store.Overrides().Follow(ctx, p.gate.SetOverrides)
+		return feed.Overrides().Follow(ctx, p.gate.SetOverrides)
 	})
 	p.stages.Add(lifecycle.Sinks, "reports", reports.Run)
 	return nil

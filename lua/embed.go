@@ -1,6 +1,6 @@
 // Package lua carries the scripts that run inside Redis, as text. Each is a
 // .lua file whose header says its keys, its arguments, what it returns and what
-// it costs. Package redisstore is the one caller; other languages may load the
+// it costs. Packages redisfeed and redislimits are the callers; other languages may load the
 // same files.
 //
 // Scripts take the time from Redis, give every key an expiry, pass whole

@@ -14,6 +14,8 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisfeed"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
@@ -40,7 +42,7 @@ ip:
 type sidecar struct {
 	gate    *gate.Gate
 	redis   *redisstore.Client
-	reports *redisstore.Reporter
+	reports *redisfeed.Reporter
 	lines   logged
 	stop    func()
 }
@@ -60,14 +62,15 @@ func openSidecar(ctx context.Context, name string, addrs []string) (*sidecar, er
 	mirror.Replace("bench", hottype.HotSet{Version: 1, At: now, Keys: []hottype.Hot{
 		{Key: hotKey, Rule: "topic", Rate: 100, Since: now, Until: now.Add(time.Hour)},
 	}})
-	s.reports = s.redis.Reporter(func(now time.Time) hottype.Report { return s.gate.Report(now) })
+	feed := redisfeed.New(s.redis)
+	s.reports = feed.Reporter(func(now time.Time) hottype.Report { return s.gate.Report(now) })
 	s.gate = gate.New(gate.Config{
-		Rules: set, Hot: mirror, Shared: s.redis.Limiter(), Live: s.reports.Live, Instance: name, Log: log,
+		Rules: set, Hot: mirror, Shared: redislimits.New(s.redis), Live: s.reports.Live, Instance: name, Log: log,
 	})
 	within, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.reports.Run(within) }) // nil when the context ends, like the next
-	running.Go(func() { _ = s.redis.Follow(within, mirror.Replace) })
+	running.Go(func() { _ = feed.Follow(within, mirror.Replace) })
 	s.stop = func() {
 		cancel()
 		_ = s.redis.Close() // Redis may be gone

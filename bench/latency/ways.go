@@ -23,6 +23,7 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
@@ -220,7 +221,7 @@ func (s *site) follow() error {
 	}
 	s.closers = append([]func(){func() { _ = c.Close() }}, s.closers...) // after those who use it
 	s.run(func(ctx context.Context) error {
-		return c.Follow(ctx, func(_ string, set hottype.HotSet) { s.tr.heard(set, time.Now()) })
+		return redisfeed.New(c).Follow(ctx, func(_ string, set hottype.HotSet) { s.tr.heard(set, time.Now()) })
 	})
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/hotparam/pipeline/bench/internal/measure"
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
@@ -71,7 +72,7 @@ func openOurs(_ context.Context, addr string, perSecond int, three bool) (*limit
 	if err != nil {
 		return nil, err
 	}
-	return &limiter{ask: taking(c.Limiter(), perSecond, three), close: func() { _ = c.Close() }}, nil
+	return &limiter{ask: taking(redislimits.New(c), perSecond, three), close: func() { _ = c.Close() }}, nil
 }
 
 // openPrefetch holds some of a hot key's limit ahead of the requests.
@@ -81,7 +82,7 @@ func openPrefetch(ctx context.Context, addr string, perSecond int, three bool) (
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	l, ended := c.Prefetch(ahead), make(chan error, 1)
+	l, ended := redislimits.New(c).Prefetch(ahead), make(chan error, 1)
 	go func() { ended <- l.Run(ctx) }()
 	stop := func() {
 		cancel()

@@ -1,5 +1,5 @@
 // Redis compares limits that many processes share, through one real
-// redis-server on a free loopback port: hotparam's store (redisstore) beside
+// redis-server on a free loopback port: hotparam's store (redislimits) beside
 // redis_rate, throttled and rueidislimiter.
 //
 //	go run ./redis [-rounds 5] [-for 400ms] [-callers 1,16,64,256] [-only regexp] [-server redis-server]

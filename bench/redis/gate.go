@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
@@ -44,13 +45,14 @@ func openGate(consistency string, most int64) func(context.Context, string, int,
 		if err != nil {
 			return nil, err
 		}
-		windows, mirror := c.Windows(redisstore.WindowsConfig{}), new(hotset.Replica)
-		cfg := gate.Config{Rules: set, Hot: mirror, Shared: c.Limiter(), Async: windows, Local: limit.NewMemory(limit.MemoryConfig{})}
+		limits := redislimits.New(c)
+		windows, mirror := limits.Windows(redislimits.WindowsConfig{}), new(hotset.Replica)
+		cfg := gate.Config{Rules: set, Hot: mirror, Shared: limits, Async: windows, Local: limit.NewMemory(limit.MemoryConfig{})}
 		ctx, cancel := context.WithCancel(ctx)
 		var running errgroup.Group
 		running.Go(func() error { return windows.Run(ctx) })
 		if most > 0 {
-			l := c.Prefetch(most)
+			l := limits.Prefetch(most)
 			running.Go(func() error { return l.Run(ctx) })
 			cfg.Shared = l
 		}

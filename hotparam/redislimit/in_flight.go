@@ -6,17 +6,17 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
 )
 
 // InFlight bounds how many calls run at the same time in all processes. Any number of
 // goroutines may share it; every call is one round trip.
-type InFlight struct{ places *redisstore.InFlight }
+type InFlight struct{ places *redislimits.InFlight }
 
 // InFlight gives the places under a key, of which there are most. A place that is not
 // given back is free again after life. It panics on what limit.NewInFlight refuses.
 func (l *Limiter) InFlight(key string, most int64, life time.Duration) *InFlight {
-	places, err := l.client.InFlight(key, most, life)
+	places, err := l.store.InFlight(key, most, life)
 	if err != nil {
 		panic(fmt.Sprintf("redislimit: InFlight: %v", err))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
@@ -25,8 +26,7 @@ var ErrTooLong = errors.New("redislimit: the wait would be longer than the conte
 // Limiter keeps limits in Redis. Any number of goroutines may share it, and should:
 // calls of one Limiter that come at the same time share a round trip.
 type Limiter struct {
-	client *redisstore.Client
-	store  *redisstore.Limiter
+	store *redislimits.Limiter
 }
 
 // New makes a Limiter with the caller's client, which stays open and as it is. It
@@ -37,7 +37,7 @@ func New(rdb redis.UniversalClient) *Limiter {
 	if err != nil {
 		panic(fmt.Sprintf("redislimit: New: %v", err))
 	}
-	return &Limiter{client: c, store: c.Limiter()}
+	return &Limiter{store: redislimits.New(c)}
 }
 
 // Result answers a call.
@@ -177,7 +177,7 @@ func (l *Limiter) Store() limit.Store { return l.store }
 // at once, quantity of them are asked for now; 0 only asks. period is whole seconds.
 // Its keys are not those of Allow.
 func (l *Limiter) Throttle(ctx context.Context, key string, burst, count int64, period time.Duration, quantity int64) (limit.ThrottleReply, error) {
-	reply, err := l.client.Throttle(ctx, key, burst, count, period, quantity)
+	reply, err := l.store.Throttle(ctx, key, burst, count, period, quantity)
 	if err != nil {
 		return reply, fmt.Errorf("redislimit: %w", err)
 	}
@@ -190,7 +190,7 @@ func charge(key string, spec limit.Spec, n int64) limit.Charge {
 
 // recorder is the store of one call; it keeps when the last charge was made.
 type recorder struct {
-	store *redisstore.Limiter
+	store *redislimits.Limiter
 	at    time.Time
 }
 

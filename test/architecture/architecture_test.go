@@ -32,9 +32,10 @@ var layers = []struct {
 		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
 		"internal/serving/httplimit",
 	}, "pure logic that can be tested like a table"},
+	{"connection", false, []string{"internal/storage/redisstore"}, "the feed and the limits share one way to Redis"},
 	{"transport and storage", false, []string{
 		"internal/counting/tail", "internal/transport/statsd", "internal/transport/kafka", "internal/transport/graphite",
-		"internal/storage/redisstore", "internal/storage/filestore", "internal/operator/carbon", "internal/operator/udpstat",
+		"internal/storage/redisfeed", "internal/storage/redislimits", "internal/storage/filestore", "internal/operator/carbon", "internal/operator/udpstat",
 	}, "one outside system each; two that know each other cannot be replaced alone"},
 	{"deciding", true, []string{
 		"internal/counting/tally", "internal/deciding/gate", "internal/detection/aggregate", "internal/operator/replay", "internal/operator/preflight",
@@ -53,8 +54,8 @@ var owners = map[string]struct {
 	by  []string
 	why string
 }{
-	"github.com/redis/go-redis/v9":                   {[]string{"internal/storage/redisstore", "hotparam", "examples"}, "one place knows how Redis fails"},
-	module + "/lua":                                  {[]string{"internal/storage/redisstore"}, "scripts run in Redis only"},
+	"github.com/redis/go-redis/v9":                   {[]string{"internal/storage/redisstore", "internal/storage/redisfeed", "internal/storage/redislimits", "hotparam", "examples"}, "storage knows how Redis fails"},
+	module + "/lua":                                  {[]string{"internal/storage/redisfeed", "internal/storage/redislimits"}, "scripts run in Redis only"},
 	"github.com/IBM/sarama":                          {[]string{"internal/transport/kafka"}, "its traps are handled once"},
 	"github.com/cactus/go-statsd-client/v5/statsd":   {[]string{"internal/transport/statsd"}, "its traps are handled once"},
 	"github.com/prometheus/client_golang/prometheus": {[]string{"internal/operator/admin"}, "packages expose Stats() and know no metrics library"},

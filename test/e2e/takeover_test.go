@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
@@ -48,7 +49,7 @@ func watchKeys(t *testing.T, redis *redistest.Server, keys ...string) *watch {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = c.Follow(ctx, w.mirror.Replace) }) // gives nil when ctx ends
+	wg.Go(func() { _ = redisfeed.New(c).Follow(ctx, w.mirror.Replace) }) // gives nil when ctx ends
 	wg.Go(func() {
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()

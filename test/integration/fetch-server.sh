@@ -5,7 +5,7 @@
 #
 #   sh fetch-server.sh FOLDER bullseye redis-server     # Redis 6.0
 #   sh fetch-server.sh FOLDER trixie valkey-server      # Valkey 8.1
-#   HOTPARAM_REDIS_SERVER=FOLDER/server go test ./internal/storage/redisstore
+#   HOTPARAM_REDIS_SERVER=FOLDER/server go test ./internal/storage/redis...
 set -eu
 mkdir -p "$1"
 cd "$1"

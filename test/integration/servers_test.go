@@ -27,14 +27,14 @@ var otherServers = []struct {
 	{"Valkey 8.", "trixie", "valkey-server"},
 }
 
-// timed are the tests of redisstore whose subject is our own patience and not
+// timed are the tests of the packages of Redis whose subject is our own patience and not
 // what the server knows.
 const timed = "Frozen|Silent|EveryWayToFail|Forgotten|PushTakes|LogIsBounded"
 
 var introduced = regexp.MustCompile(`redistest: (.+) on 127\.0\.0\.1:`)
 
 // The scripts use nothing that Redis 6 or Valkey lacks: the laws of the limits and
-// the other tests of redisstore pass there, on one server, on a cluster and
+// the other tests of the packages of Redis pass there, on one server, on a cluster and
 // through a failover.
 func TestLimitsHoldOnRedis6AndValkey(t *testing.T) {
 	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") != "1" {
@@ -61,16 +61,16 @@ func TestLimitsHoldOnRedis6AndValkey(t *testing.T) {
 	}
 }
 
-// suite is what one run of the tests of redisstore told.
+// suite is what one run of the tests of the packages of Redis told.
 type suite struct {
 	passed  int
 	servers map[string]int // what they said that they are, and how many
 }
 
-// suiteOn runs the tests of redisstore on a server, without the race detector.
+// suiteOn runs the tests of the packages of Redis on a server, without the race detector.
 func suiteOn(t *testing.T, server string) suite {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "-count=1", "-timeout=5m", "-parallel=4", "-skip="+timed, "./internal/storage/redisstore")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "-count=1", "-timeout=5m", "-parallel=4", "-skip="+timed, "./internal/storage/redisstore", "./internal/storage/redisfeed", "./internal/storage/redislimits")
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), "HOTPARAM_REDIS_SERVER="+server,
 		"HOTPARAM_LIMIT_STEPS="+cmp.Or(os.Getenv("HOTPARAM_LIMIT_STEPS"), "1000"))

@@ -8,6 +8,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
@@ -35,7 +36,7 @@ func Example_inFlight() {
 		return
 	}
 	defer client.Close()
-	exports, err := client.InFlight("export", 1, time.Minute)
+	exports, err := redislimits.New(client).InFlight("export", 1, time.Minute)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -70,7 +71,7 @@ func Example_refund() {
 		return
 	}
 	defer client.Close()
-	limiter := client.Limiter()
+	limiter := redislimits.New(client)
 	spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 5, Window: time.Hour}
 	charges := []limit.Charge{{Subject: limit.Subject{Space: "mail", Name: "anna"}, Spec: spec, Cost: 4}}
 	ctx, results := context.Background(), make([]limit.Result, 1)

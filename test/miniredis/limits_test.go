@@ -9,11 +9,17 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/hotparam/limit/limittest"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
-// client is one with a patience that a busy machine does not use up.
-func client(t testing.TB, m *miniredis.Miniredis) *redisstore.Client {
+// client has limits with a patience that a busy machine does not use up.
+func client(t testing.TB, m *miniredis.Miniredis) *redislimits.Limiter {
+	t.Helper()
+	return redislimits.New(connect(t, m))
+}
+
+func connect(t testing.TB, m *miniredis.Miniredis) *redisstore.Client {
 	t.Helper()
 	c, err := redisstore.Open(redisstore.Config{Addrs: []string{m.Addr()}, Namespace: "test", PoolSize: 64, Timeout: time.Minute})
 	if err != nil {
@@ -33,7 +39,7 @@ func fixture(t testing.TB) limittest.Fixture {
 	m := miniredis.RunT(t)
 	var clock time.Time
 	return limittest.Fixture{
-		Store:    client(t, m).Limiter(),
+		Store:    client(t, m),
 		Reset:    func() { m.FlushAll(); clock = time.Time{} },
 		SetClock: m.SetTime,
 		Expire: func(now time.Time) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 )
 
 // hot is a set of n keys, judged now.
@@ -29,7 +30,7 @@ func hot(n int) hottype.HotSet {
 func TestHotSetsAreFollowed(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
-	publisher, sets := client(t, m).Publisher("agg"), make(chan hottype.HotSet, 100)
+	publisher, sets := redisfeed.New(connect(t, m)).Publisher("agg"), make(chan hottype.HotSet, 100)
 	publish := func(set hottype.HotSet) {
 		t.Helper()
 		if err := publisher.Publish(t.Context(), set); err != nil {
@@ -38,7 +39,7 @@ func TestHotSetsAreFollowed(t *testing.T) {
 	}
 	publish(hot(2))
 	ctx, stop := context.WithCancel(context.Background())
-	follower, done := client(t, m), make(chan error, 1)
+	follower, done := redisfeed.New(connect(t, m)), make(chan error, 1)
 	go func() {
 		done <- follower.Follow(ctx, func(_ string, set hottype.HotSet) { sets <- set })
 	}()
@@ -69,7 +70,7 @@ func TestHotSetsAreFollowed(t *testing.T) {
 // Overrides are kept with their history, and a deleted one is gone.
 func TestOverridesAreKept(t *testing.T) {
 	t.Parallel()
-	ctx, store := t.Context(), client(t, miniredis.RunT(t)).Overrides()
+	ctx, store := t.Context(), redisfeed.New(connect(t, miniredis.RunT(t))).Overrides()
 	for _, id := range []string{"a", "b", "a"} {
 		o := rules.Override{ID: id, Key: "topic?id=" + id, Action: rules.ActionBlock, Author: "ann"}
 		if _, err := store.Put(ctx, o); err != nil {
@@ -93,7 +94,7 @@ func TestOverridesAreKept(t *testing.T) {
 func TestReportsAreRead(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
-	c, now := client(t, m), time.Now()
+	c, now := redisfeed.New(connect(t, m)), time.Now()
 	m.SetTime(now)
 	for i, name := range []string{"a", "b"} {
 		if err := c.WriteReport(t.Context(), hottype.Report{Instance: name, At: now, Allowed: uint64(i + 1)}); err != nil {

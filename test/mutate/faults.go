@@ -14,7 +14,7 @@ import (
 //
 //	refund-without-expiry                  its name
 //	file lua/limit_refund.lua              where, from the root of the repository
-//	test ./internal/storage/redisstore Expire      package and -run pattern of the tests that should notice
+//	test ./internal/storage/redislimits Expire     package and -run pattern of the tests that should notice
 //	- 'SET', key, text, 'KEEPTTL')         what is there, once in the file; maybe several lines
 //	+ 'SET', key, text)                    what is put in its place; none: nothing
 //

@@ -15,6 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/internal/transport/graphite"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
@@ -26,8 +27,9 @@ type aggregator struct {
 	cfg         config.Aggregator
 	log         *slog.Logger
 	redis       *redisstore.Client
+	feed        *redisfeed.Feed
 	agg         *aggregate.Aggregator
-	publisher   *redisstore.Publisher
+	publisher   *redisfeed.Publisher
 	listener    *statsd.Listener // nil: none
 	consumer    *kafka.Consumer  // nil: none
 	poller      *graphite.Poller // nil: none
@@ -72,14 +74,14 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 		s.Add(lifecycle.Sources, "graphite", func(ctx context.Context) error { return poll(ctx, a.poller, cfg.Graphite.Schedule, a.log) })
 	}
 	s.Add(lifecycle.Sums, "aggregate", releasing(a.agg.Run, a.publisher, cfg.Redis.Timeout, a.log))
-	s.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return a.redis.FollowInto(ctx, a.replica) })
+	s.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return a.feed.FollowInto(ctx, a.replica) })
 	s.Add(lifecycle.Sinks, "trim", func(ctx context.Context) error {
 		return onSchedule(ctx, cfg.CleanupSchedule, a.log, func(ctx context.Context) error {
-			_, err := a.redis.Overrides().Trim(ctx)
+			_, err := a.feed.Overrides().Trim(ctx)
 			return err
 		})
 	})
-	s.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error { return a.redis.Overrides().Follow(ctx, a.schedules.setLive) })
+	s.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error { return a.feed.Overrides().Follow(ctx, a.schedules.setLive) })
 	s.Add(lifecycle.Sinks, "schedules", a.schedules.Run)
 	s.Add(lifecycle.Sinks, "reload", a.reload.Run)
 	addAdmin(&s, a.admin, a.adminServer)
@@ -96,7 +98,8 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	if a.redis, err = openRedis(cfg.Redis, set.Namespace, 0, a.log); err != nil {
 		return err
 	}
-	if a.publisher, err = newPublisher(cfg, a.redis, &a.rules, func() time.Time { return a.agg.CountsSince() }); err != nil {
+	a.feed = redisfeed.New(a.redis)
+	if a.publisher, err = newPublisher(cfg, a.feed, &a.rules, func() time.Time { return a.agg.CountsSince() }); err != nil {
 		return err
 	}
 	a.agg = aggregate.New(aggregate.Config{
@@ -136,7 +139,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 	stats := map[string]func() any{
 		"aggregate": func() any { return a.agg.Stats() },
-		"redis":     func() any { return a.redis.Stats() },
+		"redis":     func() any { return a.feed.Stats() },
 		"hotset":    func() any { return a.replica.Stats(time.Now()) },
 	}
 	if a.listener != nil {
@@ -155,15 +158,15 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 		Rules: a.rules.Load,
 		// The page finds changes in the merged set, not in what this aggregator
 		// judged: it tells the same whichever aggregator one asks.
-		Reports:   a.redis.ReadReports,
-		Overrides: a.redis.Overrides(),
+		Reports:   a.feed.ReadReports,
+		Overrides: a.feed.Overrides(),
 		Ready: map[string]func(context.Context) error{
 			"redis":       a.redis.Ping,
 			"sources":     func(context.Context) error { return a.agg.CheckSources() },
 			"publication": func(context.Context) error { return a.agg.CheckPublication() },
 		},
 		Status: func() []admin.Status {
-			list := []admin.Status{redisStatus(a.redis), hotStatus(a.replica, time.Now()), roleStatus(a.redis, a.agg.Stats().Standby)}
+			list := []admin.Status{redisStatus(a.feed), hotStatus(a.replica, time.Now()), roleStatus(a.feed, a.agg.Stats().Standby)}
 			if a.poller != nil {
 				list = append(list, graphiteStatus(a.poller))
 			}
@@ -234,8 +237,8 @@ func warnAbsent(ctx context.Context, c *redisstore.Client, log *slog.Logger) {
 }
 
 // redisStatus is the dashboard's line about Redis.
-func redisStatus(c *redisstore.Client) admin.Status {
-	all := c.Stats()
+func redisStatus(feed *redisfeed.Feed) admin.Status {
+	all := feed.Stats()
 	st := all.Hot
 	switch {
 	case st.Err != "":

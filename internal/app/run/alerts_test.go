@@ -16,7 +16,7 @@ import (
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/transport/graphite"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
@@ -70,7 +70,7 @@ func TestShippedAlertsAskForMetricsThatExist(t *testing.T) {
 		"hotset":    func() any { return hotset.Stats{} },
 		"kafka":     func() any { return kafka.ConsumerStats{} },
 		"config":    func() any { return ReloadStats{} },
-		"redis":     func() any { return redisstore.Stats{} },
+		"redis":     func() any { return redisfeed.Stats{} },
 		"statsd_in": func() any { return statsd.ListenerStats{} },
 		"tally":     func() any { return tally.Stats{} },
 	})

@@ -12,17 +12,17 @@ import (
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 )
 
 // newPublisher gives the publisher of an aggregator. It keeps what the one
 // before it published for as long as this process has not counted for long enough
 // to know better.
-func newPublisher(cfg config.Aggregator, c *redisstore.Client, current *atomic.Pointer[rules.Set], since func() time.Time) (*redisstore.Publisher, error) {
+func newPublisher(cfg config.Aggregator, feed *redisfeed.Feed, current *atomic.Pointer[rules.Set], since func() time.Time) (*redisfeed.Publisher, error) {
 	if cfg.Lease >= cfg.Detect.HotTTL {
 		return nil, fmt.Errorf("%w: --aggregator.lease %v: want less than --detect.hot_ttl, %v, or hot keys are over before a standby renews them", config.ErrUsage, cfg.Lease, cfg.Detect.HotTTL)
 	}
-	return c.NewPublisher(redisstore.PublisherConfig{
+	return feed.NewPublisher(redisfeed.PublisherConfig{
 		ID: publisherName(cfg), Lease: cfg.Lease, Hold: cfg.Detect.HotTTL, Keep: ttlBlind(cfg.Redis), Since: since,
 		Window: func(rule string) time.Duration {
 			for _, r := range current.Load().Rules {
@@ -37,7 +37,7 @@ func newPublisher(cfg config.Aggregator, c *redisstore.Client, current *atomic.P
 
 // releasing runs judge and then gives the publisher's id back, so that nobody
 // waits for the end of the lease.
-func releasing(judge func(context.Context) error, p *redisstore.Publisher, timeout time.Duration, log *slog.Logger) func(context.Context) error {
+func releasing(judge func(context.Context) error, p *redisfeed.Publisher, timeout time.Duration, log *slog.Logger) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := judge(ctx)
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
@@ -79,9 +79,9 @@ func hotStatus(m *hotset.Replica, now time.Time) admin.Status {
 }
 
 // roleStatus says whether this aggregator is the one that publishes.
-func roleStatus(c *redisstore.Client, standby bool) admin.Status {
+func roleStatus(feed *redisfeed.Feed, standby bool) admin.Status {
 	switch {
-	case c.Stats().Publishing:
+	case feed.Stats().Publishing:
 		return admin.Status{Name: "role", Value: "publishes", OK: true}
 	case standby:
 		return admin.Status{Name: "role", Value: "stands by", OK: true}

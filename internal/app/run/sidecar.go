@@ -19,6 +19,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
+	"github.com/hotparam/pipeline/internal/storage/redisfeed"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
@@ -27,9 +29,11 @@ type sidecar struct {
 	cfg         config.Sidecar
 	log         *slog.Logger
 	redis       *redisstore.Client
+	feed        *redisfeed.Feed
+	limits      *redislimits.Limiter
 	replica     *hotset.Replica
 	gate        *gate.Gate
-	reports     *redisstore.Reporter
+	reports     *redisfeed.Reporter
 	out         *sink              // nil: counting is left to others
 	tally       *tally.Tally       // nil: likewise
 	proxy       *proxy.Proxy       // nil: none
@@ -39,9 +43,9 @@ type sidecar struct {
 	schedules   *scheduleWatcher
 	admin       *admin.Server
 	adminServer *server
-	windows     *redisstore.Windows
+	windows     *redislimits.Windows
 	reload      *reloader
-	prefetch    *redisstore.Prefetch // nil: none
+	prefetch    *redislimits.Prefetch // nil: none
 }
 
 // Sidecar runs cmd/limiter-sidecar: it answers who asks, by the hot set and the
@@ -77,23 +81,24 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	if s.redis, err = openRedis(cfg.Redis, set.Namespace, cfg.Gate.Budget, s.log); err != nil {
 		return err
 	}
+	s.feed, s.limits = redisfeed.New(s.redis), redislimits.New(s.redis)
 	kind, err := choose(cfg.Count, "sidecar.count", len(cfg.Kafka.Brokers) > 0, len(cfg.StatsD.Addr) > 0)
 	if err != nil {
 		return err
 	}
 	// The reporter is asked how many limiters are alive before it reports for the
 	// first time, and reports what the gate, which is built after it, decided.
-	s.reports = s.redis.Reporter(func(now time.Time) hottype.Report { return s.gate.Report(now) })
-	s.windows = s.redis.Windows(redisstore.WindowsConfig{})
+	s.reports = s.feed.Reporter(func(now time.Time) hottype.Report { return s.gate.Report(now) })
+	s.windows = s.limits.Windows(redislimits.WindowsConfig{})
 	gc := gate.Config{
 		Rules: set, Hot: s.replica,
 		Local:  limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.Gate.MaxSubjects}),
-		Shared: s.redis.Limiter(), Budget: cfg.Gate.Budget,
+		Shared: s.limits, Budget: cfg.Gate.Budget,
 		Async: s.windows, Live: s.reports.Live,
 		Instance: lifecycle.InstanceName(cfg.Gate.Instance), ColdKeys: true, Log: s.log,
 	}
 	if cfg.Prefetch > 0 {
-		s.prefetch = s.redis.Prefetch(cfg.Prefetch)
+		s.prefetch = s.limits.Prefetch(cfg.Prefetch)
 		gc.Shared = s.prefetch
 	}
 	if kind != "none" {
@@ -151,9 +156,9 @@ func (s *sidecar) stages() *lifecycle.Stages {
 	if s.prefetch != nil {
 		st.Add(lifecycle.Sums, "leases", s.prefetch.Run)
 	}
-	st.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return s.redis.FollowInto(ctx, s.replica) })
+	st.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return s.feed.FollowInto(ctx, s.replica) })
 	st.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error {
-		return s.redis.Overrides().Follow(ctx, func(list []rules.Override) {
+		return s.feed.Overrides().Follow(ctx, func(list []rules.Override) {
 			s.gate.SetOverrides(list)
 			s.schedules.setLive(list)
 		})
@@ -176,10 +181,11 @@ func (s *sidecar) setRules(set *rules.Set) {
 
 func (s *sidecar) adminConfig(version string) admin.Config {
 	stats := map[string]func() any{
-		"gate":    func() any { return s.gate.Stats() },
-		"redis":   func() any { return s.redis.Stats() },
-		"hotset":  func() any { return s.replica.Stats(time.Now()) },
-		"windows": func() any { return s.windows.Stats() },
+		"gate":         func() any { return s.gate.Stats() },
+		"redis":        func() any { return s.feed.Stats() },
+		"hotset":       func() any { return s.replica.Stats(time.Now()) },
+		"windows":      func() any { return s.windows.Stats() },
+		"redis_limits": func() any { return s.limits.Stats() },
 	}
 	if s.prefetch != nil {
 		stats["leases"] = func() any { return s.prefetch.Stats() }
@@ -199,11 +205,11 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 		Hot:       func() []hottype.Hot { return hotOf(s.replica) },
 		Loops:     func() []hottype.Hot { return s.replica.Loops(time.Now()) },
 		Rules:     s.gate.Rules,
-		Reports:   s.redis.ReadReports,
-		Overrides: s.redis.Overrides(),
+		Reports:   s.feed.ReadReports,
+		Overrides: s.feed.Overrides(),
 		// A limiter is ready without Redis: it answers by the failure policy.
 		Status: func() []admin.Status {
-			return []admin.Status{redisStatus(s.redis), hotStatus(s.replica, time.Now()), breakerStatus(s.gate.Stats())}
+			return []admin.Status{redisStatus(s.feed), hotStatus(s.replica, time.Now()), breakerStatus(s.gate.Stats())}
 		},
 		Stats: stats,
 	}

@@ -34,7 +34,7 @@ type LocalStore interface {
 }
 
 // Async is a store that decides in this process and exchanges its sums with
-// others. *redisstore.Windows is one.
+// others. *redislimits.Windows is one.
 type Async interface {
 	LocalStore
 	// Fresh reports whether the sums of others are known for a subject. Where they

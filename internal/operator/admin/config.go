@@ -15,7 +15,7 @@ import (
 )
 
 // OverrideStore keeps the live overrides and who changed them. Package filestore
-// has the one of a single machine, package redisstore the shared one. It may be
+// has the one of a single machine, package redisfeed the shared one. It may be
 // used by many goroutines.
 type OverrideStore interface {
 	// List returns every override, expired ones may be among them.

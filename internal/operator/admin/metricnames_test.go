@@ -23,7 +23,8 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 	"github.com/hotparam/pipeline/internal/serving/mirrored"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
-	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisfeed"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/transport/graphite"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
@@ -40,9 +41,10 @@ func groups() []group {
 		of("gate", "limiter-sidecar, serve", gate.Stats{}),
 		of("proxy", "limiter-sidecar, serve", proxy.Stats{}),
 		of("checkapi", "limiter-sidecar", decisionapi.Stats{}),
-		of("windows", "limiter-sidecar", redisstore.WindowsStats{}),
-		of("leases", "limiter-sidecar", redisstore.PrefetchStats{}),
-		of("redis", "limiter-sidecar, aggregator", redisstore.Stats{}),
+		of("windows", "limiter-sidecar", redislimits.WindowsStats{}),
+		of("leases", "limiter-sidecar", redislimits.PrefetchStats{}),
+		of("redis", "limiter-sidecar, aggregator", redisfeed.Stats{}),
+		of("redis_limits", "limiter-sidecar", redislimits.Stats{}),
 		of("hotset", "limiter-sidecar, aggregator, serve", hotset.Stats{}),
 		of("tally", "limiter-sidecar, collector, serve", tally.Stats{}),
 		of("statsd", "limiter-sidecar, collector", statsd.SenderStats{}),

@@ -3,37 +3,23 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Client is the connection to Redis that everything of this package hangs on.
-// Any number of goroutines may share it. Close it when nothing uses it any
-// more; what still runs on it then fails with an error.
+// Client is a connection to Redis that packages redisfeed and redislimits share. Any
+// number of goroutines may share it. Close it when nothing uses it any more; what still
+// runs on it then fails with an error.
 type Client struct {
-	rdb  redis.UniversalClient
-	keys keys
-	cfg  Config
-	log  *slog.Logger
-	// now is the process clock. It stamps what people read (audit entries) and
-	// measures ages; limits, versions and expiries use the clock of Redis.
-	now       func() time.Time
-	scripts   scripts
-	limits    *shardLimiter
-	cluster   *clusterLimiter // nil: limits has all, on one server
-	hot       followState
-	overrides followState
-	counters  counters
-	// overridesKnown is what this process enforces; nil: nothing follows.
-	// overridesBehind says that Redis has an older state. Until overridesDenied
-	// (unix nanoseconds) this process does not try to write it again.
-	overridesKnown  atomic.Pointer[overrideCopy]
-	overridesBehind atomic.Bool
-	overridesDenied atomic.Int64
+	rdb     redis.UniversalClient
+	cluster *redis.ClusterClient // nil: one server
+	cfg     Config
+	keys    Keys
+	closers []closer
 }
+
+// closer belongs to who makes calls in goroutines of its own.
+type closer struct{ stop, wait func() }
 
 // Open makes a client. It does not need the server: only a bad Config is an
 // error, and connections are made when they are first needed.
@@ -42,11 +28,16 @@ func Open(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newClient(redis.NewUniversalClient(options), cfg), nil
+	c := newClient(redis.NewUniversalClient(options), cfg)
+	c.rdb.AddHook(once{cfg.Timeout})
+	if cluster, ok := c.rdb.(*redis.ClusterClient); ok {
+		cluster.AddHook(&reloader{cluster: cluster})
+		c.cluster = cluster
+	}
+	return c, nil
 }
 
-// Over makes a client of the caller's connections, for Limiter, InFlight and
-// Throttle. The caller's options hold: a context ends a call only if the options have
+// Over makes a client of the caller's connections, for limits. The caller's options hold: a context ends a call only if the options have
 // ContextTimeoutEnabled. Close leaves the connections open. Of cfg only Namespace,
 // Timeout, Budget and Log count.
 func Over(rdb redis.UniversalClient, cfg Config) (*Client, error) {
@@ -55,45 +46,25 @@ func Over(rdb redis.UniversalClient, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := newStore(callers{rdb, once{cfg.Timeout}}, cfg)
-	if _, ok := rdb.(*redis.ClusterClient); ok {
-		c.cluster = newClusterLimiter(c, cfg.Namespace)
-	}
+	c := newClient(callers{rdb, once{cfg.Timeout}}, cfg)
+	c.cluster, _ = rdb.(*redis.ClusterClient)
 	return c, nil
 }
 
-// newClient makes a client of connections that are its own.
 func newClient(rdb redis.UniversalClient, cfg Config) *Client {
-	c := newStore(rdb, cfg)
-	c.rdb.AddHook(once{cfg.Timeout})
-	if cluster, ok := c.rdb.(*redis.ClusterClient); ok {
-		cluster.AddHook(&reloader{cluster: cluster})
-		c.cluster = newClusterLimiter(c, cfg.Namespace)
-	}
-	return c
+	return &Client{rdb: rdb, cfg: cfg, keys: NewKeys(cfg.Namespace)}
 }
 
-func newStore(rdb redis.UniversalClient, cfg Config) *Client {
-	c := &Client{
-		rdb:     rdb,
-		keys:    newKeys(cfg.Namespace),
-		cfg:     cfg,
-		log:     cfg.Log,
-		now:     time.Now,
-		scripts: loadScripts(),
-	}
-	c.limits = newLimiter(c, c.keys)
-	return c
-}
+// OnClose has stop called before the connections are closed, and wait after that. It
+// must not be called once the client is shared.
+func (c *Client) OnClose(stop, wait func()) { c.closers = append(c.closers, closer{stop, wait}) }
 
 // Close ends all connections. Followers and reporters must have returned, or
 // return soon by their context; they retry until then.
 func (c *Client) Close() error {
-	c.limits.batcher.close()
-	defer c.limits.batcher.calls.Wait() // their connections are closed by then
-	if c.cluster != nil {
-		c.cluster.close()
-		defer c.cluster.wait()
+	for _, s := range c.closers {
+		s.stop()
+		defer s.wait() // its connections are closed by then
 	}
 	if err := c.rdb.Close(); err != nil {
 		return fmt.Errorf("redisstore: close: %w", err)
@@ -109,5 +80,11 @@ func (c *Client) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Namespace is the tenant whose keys this client uses.
-func (c *Client) Namespace() string { return c.cfg.Namespace }
+// Redis makes calls: each takes at most the Timeout, and scripts are sent once.
+func (c *Client) Redis() redis.UniversalClient { return c.rdb }
+
+// Cluster knows which node has a key; nil on one server.
+func (c *Client) Cluster() *redis.ClusterClient { return c.cluster }
+
+// Config is what the client was made with, defaults filled in.
+func (c *Client) Config() Config { return c.cfg }

@@ -77,7 +77,7 @@ func (c *Client) Inspect(ctx context.Context) Inspection {
 	c.inspectPace(ctx, &in)
 	c.inspectCommands(ctx, &in)
 	c.inspectPublishers(ctx, &in)
-	if n, err := c.rdb.HLen(ctx, c.keys.overrides()).Result(); err == nil {
+	if n, err := c.rdb.HLen(ctx, c.keys.Overrides()).Result(); err == nil {
 		in.Overrides = n
 	} else {
 		in.Unknown["overrides"] = err.Error()
@@ -161,20 +161,20 @@ func (c *Client) inspectPace(ctx context.Context, in *Inspection) {
 
 // inspectCommands tries what the programs need. An ACL is best asked by doing.
 func (c *Client) inspectCommands(ctx context.Context, in *Inspection) {
-	key := c.keys.check()
+	key := c.keys.Check()
 	for name, try := range map[string]func() error{
 		"SET":     func() error { return c.rdb.Set(ctx, key, "1", time.Second).Err() },
 		"GET":     func() error { return c.rdb.Get(ctx, key).Err() },
-		"HGETALL": func() error { return c.rdb.HGetAll(ctx, c.keys.hotIndex()).Err() },
-		"ZRANGE":  func() error { return c.rdb.ZRange(ctx, c.keys.reportIndex(), 0, 0).Err() },
-		"LRANGE":  func() error { return c.rdb.LRange(ctx, c.keys.overrideAudit(), 0, 0).Err() },
+		"HGETALL": func() error { return c.rdb.HGetAll(ctx, c.keys.HotIndex()).Err() },
+		"ZRANGE":  func() error { return c.rdb.ZRange(ctx, c.keys.ReportIndex(), 0, 0).Err() },
+		"LRANGE":  func() error { return c.rdb.LRange(ctx, c.keys.OverrideAudit(), 0, 0).Err() },
 		"EVAL": func() error {
 			// In one script what the scripts of this package do.
 			return c.rdb.Eval(ctx, "redis.call('TIME'); redis.call('SET', KEYS[1], '1', 'PX', 1000); return redis.call('PEXPIRE', KEYS[1], 1000)", []string{key}).Err()
 		},
 		"SCRIPT LOAD": func() error { return c.rdb.ScriptLoad(ctx, "return 1").Err() },
 		"PUBLISH":     func() error { return c.rdb.Publish(ctx, key, "").Err() },
-		"SUBSCRIBE":   func() error { return c.trySubscribe(ctx, c.keys.hotNotice()) },
+		"SUBSCRIBE":   func() error { return c.trySubscribe(ctx, c.keys.HotNotice()) },
 	} {
 		if err := try(); err != nil && !errors.Is(err, redis.Nil) {
 			in.Refused[name] = err.Error()
@@ -191,18 +191,22 @@ func (c *Client) trySubscribe(ctx context.Context, channel string) error {
 
 // inspectPublishers looks twice, a second apart.
 func (c *Client) inspectPublishers(ctx context.Context, in *Inspection) {
-	index, err := c.rdb.HGetAll(ctx, c.keys.hotIndex()).Result()
+	index, err := c.rdb.HGetAll(ctx, c.keys.HotIndex()).Result()
 	if err != nil {
 		in.Unknown["hot set"] = err.Error()
 		return
 	}
 	names := slices.Sorted(maps.Keys(index))
 	before := c.epochs(ctx, names)
-	if len(names) > 0 && !pause(ctx, time.Second) {
-		return
+	if len(names) > 0 {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return
+		}
 	}
 	after := c.epochs(ctx, names)
-	now := c.now().Add(in.ClockAhead)
+	now := time.Now().Add(in.ClockAhead)
 	for _, name := range names {
 		_, expiry, _ := strings.Cut(index[name], " ")
 		ms, _ := strconv.ParseInt(strings.TrimSpace(expiry), 10, 64) // 0 has expired
@@ -216,7 +220,7 @@ func (c *Client) inspectPublishers(ctx context.Context, in *Inspection) {
 func (c *Client) epochs(ctx context.Context, names []string) map[string]int64 {
 	out := map[string]int64{}
 	for _, name := range names {
-		text, err := c.rdb.Get(ctx, c.keys.hotEpoch(name)).Result()
+		text, err := c.rdb.Get(ctx, c.keys.HotEpoch(name)).Result()
 		if err != nil {
 			continue // gone or not readable: no change is seen
 		}

@@ -3,38 +3,9 @@ package redisstore
 import (
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 )
-
-func TestInspectAServer(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Start(t, "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru", "--save", "")
-	c := open(t, srv.Addr())
-	set := hottype.HotSet{At: now(), Keys: []hottype.Hot{{Key: "topic?id=42", Rule: "topic", Until: now().Add(time.Minute)}}}
-	if err := c.Publisher("a").Publish(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Overrides().Put(t.Context(), rules.Override{Key: "topic?id=42", Action: rules.ActionBlock}); err != nil {
-		t.Fatal(err)
-	}
-	in := c.Inspect(t.Context())
-	if in.Err != "" || len(in.Refused) > 0 || len(in.Unknown) > 0 {
-		t.Fatalf("inspection %+v", in)
-	}
-	if !strings.Contains("Redis "+in.Version, srv.Is()) || in.Role != "master" || in.MaxMemory != 64<<20 || in.Policy != "allkeys-lru" || in.AppendOnly || in.SavesToRDB || in.Cluster {
-		t.Errorf("inspection %+v", in)
-	}
-	if in.Overrides != 1 || in.Median <= 0 || in.Worst < in.Median || in.ClockAhead.Abs() > time.Second {
-		t.Errorf("inspection %+v", in)
-	}
-	if len(in.Publishers) != 1 || in.Publishers[0] != (PublisherSeen{Name: "a", Live: true}) {
-		t.Errorf("publishers %+v", in.Publishers)
-	}
-}
 
 func TestInspectACluster(t *testing.T) {
 	t.Parallel()
@@ -62,7 +33,7 @@ func TestInspectSeesAReplicaAndWhatAnACLRefuses(t *testing.T) {
 		t.Errorf("inspection of a replica %+v", in)
 	}
 	const poor = "ACL SETUSER poor on >secret ~hp:* resetchannels &hp:* +@all -eval -publish -config -info"
-	if err := master.Client().Do(t.Context(), asKnownTo(master, poor)...).Err(); err != nil {
+	if err := master.Client().Do(t.Context(), master.Known(poor)...).Err(); err != nil {
 		t.Fatal(err)
 	}
 	in = openWith(t, Config{Addrs: []string{master.Addr()}, Namespace: "news", Username: "poor", Password: "secret"}).Inspect(t.Context())

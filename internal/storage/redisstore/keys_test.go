@@ -3,19 +3,16 @@ package redisstore
 import (
 	"strings"
 	"testing"
-
-	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
 func TestEveryKeyCarriesTheHashTag(t *testing.T) {
 	t.Parallel()
-	k := newKeys("news")
+	k := NewKeys("news")
 	seen := map[string]bool{}
 	for _, name := range []string{
-		k.hotVersion(), k.hotIndex(), k.hotSet("a"), k.hotLog("a"), k.hotEpoch("a"), k.hotNotice(),
-		k.overrides(), k.overrideUntil(), k.overrideVersion(), k.overrideAudit(), k.overrideNotice(),
-		k.report("a"), k.reportIndex(),
-		k.limitState(&limit.Subject{Space: "hot", Name: "{x}"}),
+		k.HotVersion(), k.HotIndex(), k.HotSet("a"), k.HotLog("a"), k.HotEpoch("a"), k.HotNotice(),
+		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideNotice(),
+		k.Report("a"), k.ReportIndex(),
 	} {
 		if !strings.HasPrefix(name, "hp:{news}:") || seen[name] {
 			t.Errorf("%q", name)

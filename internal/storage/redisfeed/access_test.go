@@ -1,0 +1,174 @@
+package redisfeed
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+)
+
+func TestEveryKeyIsDocumented(t *testing.T) {
+	t.Parallel()
+	text := redistest.Documentation(t)
+	k := redisstore.NewKeys("news")
+	for _, name := range []string{
+		k.HotVersion(), k.HotIndex(), k.HotSet("<publisher>"), k.HotLog("<publisher>"), k.HotEpoch("<publisher>"), k.HotNotice(),
+		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideNotice(),
+		k.Report("<instance>"), k.ReportIndex(),
+	} {
+		if !strings.Contains(text, "`"+name) {
+			t.Errorf("docs/redis.md does not tell of %s", name)
+		}
+	}
+}
+
+func TestDocumentedACLsOnACluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t)
+	redistest.Grant(t, c.Nodes, "+cluster|slots", "+cluster|shards", "+command")
+	as := func(user string) *Feed {
+		return openWith(t, redisstore.Config{Addrs: c.Addrs(), Username: user, Password: "pw", Namespace: "news"})
+	}
+	aggregator, limiter := as("hotparam-aggregator"), as("hotparam-limiter")
+	deliveries, _ := follow(t, limiter)
+	redistest.Eventually(t, "subscription", func() bool { return limiter.hot.subscriptions.Load() > 0 })
+	publish(t, aggregator.Publisher("agg"), hot(now(), 1))
+	redistest.Next(t, deliveries, "hot set")
+	if err := limiter.WriteReport(context.Background(), report("a", 1)); err != nil {
+		t.Error(err)
+	}
+	if got, err := aggregator.ReadReports(context.Background()); err != nil || len(got) != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// The ACL lines of the documentation are enough for what they are for, and the
+// limiter's do not let it change overrides or publish.
+func TestDocumentedACLs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	redistest.Grant(t, []*redistest.Server{s})
+	as := func(user string) *Feed {
+		return openWith(t, redisstore.Config{Addrs: []string{"redis://" + user + ":pw@" + s.Addr()}, Namespace: "news"})
+	}
+	aggregator, limiter := as("hotparam-aggregator"), as("hotparam-limiter")
+	ctx := context.Background()
+	deliveries, _ := follow(t, limiter)
+	changes := followOverrides(t, limiter)
+	redistest.Next(t, changes, "the empty list")
+	publish(t, aggregator.Publisher("agg"), hot(now(), 1))
+	redistest.Next(t, deliveries, "hot set")
+	put(t, aggregator.Overrides(), block("a", "topic?id=1", "ann"))
+	redistest.Next(t, changes, "override")
+	redistest.Eventually(t, "subscriptions", func() bool {
+		return limiter.hot.subscriptions.Load() > 0 && limiter.overrides.subscriptions.Load() > 0
+	})
+	check := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	check("ping", limiter.rdb.Ping(ctx).Err())
+	check("report", limiter.WriteReport(ctx, report("a", 1)))
+	_, err := limiter.LiveLimiters(ctx)
+	check("live limiters", err)
+	_, err = aggregator.ReadReports(ctx)
+	check("reports", err)
+	check("delete", aggregator.Overrides().Delete(ctx, "a", "ann"))
+	_, err = aggregator.Overrides().Audit(ctx, 1)
+	check("audit", err)
+	refused := func(what string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "NOPERM") {
+			t.Errorf("%s as the limiter: %v", what, err)
+		}
+	}
+	refused("another namespace", limiter.rdb.Get(ctx, "hp:{other}:hot:version").Err())
+	refused("everything", limiter.rdb.FlushAll(ctx).Err())
+	if s.Before(7, 0) {
+		return // it has no keys that one may only read
+	}
+	_, err = limiter.Overrides().Put(ctx, block("b", "topic?id=1", "mallory"))
+	refused("put", err)
+	refused("publish", limiter.Publisher("x").Publish(ctx, hot(now(), 1)))
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	authority := selfSigned(t, dir)
+	port := freePort(t)
+	redistest.Start(t, "--tls-port", port, "--tls-auth-clients", "no",
+		"--tls-cert-file", filepath.Join(dir, "cert.pem"), "--tls-key-file", filepath.Join(dir, "key.pem"),
+		"--tls-ca-cert-file", filepath.Join(dir, "cert.pem"))
+	addr := net.JoinHostPort("127.0.0.1", port)
+	c := openWith(t, redisstore.Config{Addrs: []string{addr}, TLSConfig: &tls.Config{RootCAs: authority}, Namespace: "test"})
+	deliveries, _ := follow(t, c)
+	publish(t, c.Publisher("agg"), hot(now(), 2000))
+	redistest.Next(t, deliveries, "set through TLS")
+	if err := open(t, "rediss://"+addr).rdb.Ping(context.Background()).Err(); err == nil || !strings.Contains(err.Error(), "unknown authority") {
+		t.Errorf("a certificate of an unknown authority: %v", err)
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+}
+
+// selfSigned writes a certificate for 127.0.0.1 and its key, and gives the pool
+// that trusts it.
+func selfSigned(t *testing.T, dir string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{
+		"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: private},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := x509.NewCertPool()
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.AddCert(cert)
+	return pool
+}

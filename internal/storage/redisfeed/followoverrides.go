@@ -1,0 +1,76 @@
+package redisfeed
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// renewEvery is how often a follower trims the overrides and renews their life,
+// which is far longer.
+const renewEvery = time.Hour
+
+// Follow calls fn with all overrides: once at the start, then after every
+// change, from one goroutine. It returns nil when ctx ends and never before.
+//
+// When Redis comes back with an older state than fn was given, or with none
+// (flushed, restarted without persistence, restored from a backup), fn is not
+// called: a block or a limit that a person set does not go because a server lost
+// its memory. It is written back to Redis within a look, by whoever may write
+// and has the highest version; see overrideCopy.
+func (s *OverrideStore) Follow(ctx context.Context, fn func([]rules.Override)) error {
+	h := &overrideFollower{s: s, fn: fn}
+	f := &follower{
+		feed: s.feed, what: "the overrides", channel: s.feed.keys.OverrideNotice(),
+		state: &s.feed.overrides, sync: h.sync,
+	}
+	return f.run(ctx)
+}
+
+// overrideFollower is what one Follow knows. One goroutine uses it.
+type overrideFollower struct {
+	s       *OverrideStore
+	fn      func([]rules.Override)
+	started bool
+	version int64 // of what fn was given last; 0 while there never was an override
+	renewed time.Time
+}
+
+func (h *overrideFollower) sync(ctx context.Context) (changed bool, err error) {
+	f := h.s.feed
+	version, err := overrideVersion(f.rdb.Get(ctx, f.keys.OverrideVersion()))
+	if err != nil {
+		return false, fmt.Errorf("redisfeed: read the version of the overrides: %w", err)
+	}
+	if h.started && version == h.version {
+		f.overridesBehind.Store(false)
+		h.renew(ctx)
+		return false, nil
+	}
+	state, err := h.s.current(ctx)
+	if err != nil {
+		return false, err
+	}
+	if h.started && state.version <= h.version {
+		return false, nil // what this process knew stands
+	}
+	h.started, h.version = true, state.version
+	f.know(state)
+	h.fn(h.s.list(state))
+	return true, nil
+}
+
+// renew is best effort: the keys live for a year, and a follower may have no
+// right to write.
+func (h *overrideFollower) renew(ctx context.Context) {
+	now := h.s.feed.now()
+	if now.Sub(h.renewed) < renewEvery {
+		return
+	}
+	h.renewed = now
+	if _, err := h.s.Trim(ctx); err != nil {
+		h.s.feed.log.Debug("redisfeed: overrides not renewed", "err", err)
+	}
+}

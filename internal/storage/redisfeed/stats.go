@@ -1,0 +1,143 @@
+package redisfeed
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Stats is what this process has done so far. Counters only grow.
+type Stats struct {
+	// Hot and Overrides tell how well the followers keep up. Several followers
+	// of one kind share the figures.
+	Hot, Overrides FollowStats
+
+	// Published counts hot sets that Redis took, PublishedWhole those of them
+	// that were written whole, PublishedBytes what was sent of all of them.
+	Published, PublishedWhole, PublishedBytes uint64
+	// Publishing says that this process is the one that publishes under its id;
+	// another one with the same id stands by. Takeovers counts how often it
+	// took the id, Fenced how often it was refused because another process has
+	// it or a later set stands.
+	Publishing        bool
+	Takeovers, Fenced uint64
+	// PublishErrors counts publications whose fate is unknown.
+	PublishErrors uint64
+	// ReportErrors counts reports that could not be written.
+	ReportErrors uint64
+	// ReportKeysCut counts keys left out of reports that had too many.
+	ReportKeysCut uint64
+	// OverridesLost counts how often Redis was found with an older state of the
+	// overrides than this process enforces, OverridesRestored how often this
+	// process wrote its own back. OverridesBehind says that Redis has an older
+	// state now: this process may not write, and no other one has.
+	OverridesLost, OverridesRestored uint64
+	OverridesBehind                  bool
+	// OverridesMalformed and ReportsMalformed count stored entries that could
+	// not be read, each time they are met.
+	OverridesMalformed uint64 `metric:"override_entries_malformed"` // Overrides.Malformed is another
+	ReportsMalformed   uint64
+}
+
+// FollowStats tells how well a follower keeps up with Redis.
+type FollowStats struct {
+	// Syncs counts looks at Redis that succeeded, Errors those that failed.
+	Syncs, Errors uint64
+	// Notices counts messages received. Healed counts changes that a poll found
+	// before any notice told of them.
+	Notices, Healed uint64
+	// Reconnects counts subscriptions after the first.
+	Reconnects uint64
+	// Malformed counts stored sets that could not be read.
+	Malformed uint64
+	// Bytes are those of the hot sets and changes that were read. Whole counts
+	// the sets among them that were read whole, Gaps those for which changes
+	// were missing. Overrides have none of these.
+	Bytes, Whole, Gaps uint64
+	// AgeSeconds is the time since the last look that succeeded, -1 before the
+	// first.
+	AgeSeconds float64
+	// Err is the last look's error, "" when it succeeded.
+	Err string
+}
+
+// counters are the figures of Stats that belong to no follower.
+type counters struct {
+	published, publishedWhole, publishedBytes atomic.Uint64
+	takeovers, fenced, publishErrors          atomic.Uint64
+	publishing                                atomic.Bool
+	reportErrors, reportKeysCut               atomic.Uint64
+	overridesLost, overridesRestored          atomic.Uint64
+	overridesMalformed, reportsMalformed      atomic.Uint64
+}
+
+// Stats reads the figures.
+func (f *Feed) Stats() Stats {
+	now := f.now()
+	return Stats{
+		Hot:                f.hot.stats(now),
+		Overrides:          f.overrides.stats(now),
+		Published:          f.counters.published.Load(),
+		PublishedWhole:     f.counters.publishedWhole.Load(),
+		PublishedBytes:     f.counters.publishedBytes.Load(),
+		Publishing:         f.counters.publishing.Load(),
+		Takeovers:          f.counters.takeovers.Load(),
+		Fenced:             f.counters.fenced.Load(),
+		PublishErrors:      f.counters.publishErrors.Load(),
+		ReportErrors:       f.counters.reportErrors.Load(),
+		ReportKeysCut:      f.counters.reportKeysCut.Load(),
+		OverridesLost:      f.counters.overridesLost.Load(),
+		OverridesRestored:  f.counters.overridesRestored.Load(),
+		OverridesBehind:    f.overridesBehind.Load(),
+		OverridesMalformed: f.counters.overridesMalformed.Load(),
+		ReportsMalformed:   f.counters.reportsMalformed.Load(),
+	}
+}
+
+// followState is what followers of one kind write and Stats reads.
+type followState struct {
+	syncs, errors, notices, healed atomic.Uint64
+	subscriptions, malformed       atomic.Uint64
+	bytes, whole, gaps             atomic.Uint64
+
+	mu   sync.Mutex // guards last and err
+	last time.Time
+	err  error
+}
+
+// looked notes how a look at Redis ended, and gives the error before it, so
+// that a follower logs changes only.
+func (s *followState) looked(now time.Time, err error) (before error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, s.err = s.err, err
+	if err != nil {
+		s.errors.Add(1)
+		return before
+	}
+	s.syncs.Add(1)
+	s.last = now
+	return before
+}
+
+func (s *followState) stats(now time.Time) FollowStats {
+	s.mu.Lock()
+	last, err := s.last, s.err
+	s.mu.Unlock()
+	out := FollowStats{
+		Syncs: s.syncs.Load(), Errors: s.errors.Load(),
+		Notices: s.notices.Load(), Healed: s.healed.Load(),
+		Malformed: s.malformed.Load(), AgeSeconds: -1,
+		Bytes: s.bytes.Load(), Whole: s.whole.Load(), Gaps: s.gaps.Load(),
+	}
+	if n := s.subscriptions.Load(); n > 1 {
+		out.Reconnects = n - 1
+	}
+	if !last.IsZero() {
+		out.AgeSeconds = now.Sub(last).Seconds()
+	}
+	if err != nil {
+		out.Err = err.Error()
+	}
+	return out
+}

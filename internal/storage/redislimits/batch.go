@@ -1,0 +1,202 @@
+package redislimits
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// batch is one call of lua/limit_many.lua: requests that are judged together. It is
+// filled under the batcher's lock until it is sent, then read only by the goroutine
+// that sends it, and by its waiters when done is closed.
+type batch struct {
+	done chan struct{} // closed when answer or err is there
+	sent bool          // nobody may join or leave
+
+	waiters int
+	until   time.Time // when the last waiter's context ends
+	patient bool      // one never does
+
+	*buffer  // until it has been sent
+	shapes   [][]charged
+	requests []queued
+	recent   limit.Charge // what the last of requests asks for
+	joinable bool         // it has this one charge
+
+	answer []int64
+	at     int64 // when it was judged
+	err    error
+}
+
+// buffer is what only the making of a call needs. Batches use it one after the other:
+// growing it anew was a fifth of what a decision cost here.
+type buffer struct {
+	keys    []any // names of the states, each once
+	index   map[string]int32
+	targets []int32 // keys of the charges, one request behind the other
+	newest  []int32 // by key: the last of requests that charges it
+	users   []int32 // see run
+}
+
+var buffers = sync.Pool{New: func() any { return &buffer{index: map[string]int32{}} }}
+
+// queued is a request, or some equal ones.
+type queued struct {
+	shape   int32 // in batch.shapes
+	target  int32 // in buffer.targets
+	waiters int32
+	answer  int32 // in batch.answer
+	// gone are the places of waiters who left before it was sent, not in order.
+	gone []int32
+}
+
+// wanted is how many of the equal requests still have a waiter.
+func (q *queued) wanted() int { return int(q.waiters) - len(q.gone) }
+
+// placeOf is a waiter's place among those that are wanted.
+func (q *queued) placeOf(w waiter) int64 {
+	place := int64(w.place)
+	for _, gone := range q.gone {
+		if gone < w.place {
+			place--
+		}
+	}
+	return place
+}
+
+// waiter is a caller's place, from 1, among those with an equal request.
+type waiter struct {
+	batch   *batch
+	request int32
+	place   int32
+}
+
+func newBatch() *batch {
+	return &batch{done: make(chan struct{}), buffer: buffers.Get().(*buffer)}
+}
+
+// newSingle is a batch of one request, which must not change until its results are read.
+// Nobody else waits for it, and its buffer is its own.
+func newSingle(r *request) *batch {
+	b := &batch{shapes: [][]charged{r.charges}, requests: []queued{{waiters: 1}}, buffer: &buffer{}}
+	for i := range r.charges {
+		b.keys, b.targets = append(b.keys, r.key(i)), append(b.targets, int32(i))
+	}
+	return b
+}
+
+// release gives the buffer to others: the call has been made.
+func (b *batch) release() {
+	m := b.buffer
+	b.buffer = nil
+	clear(m.keys) // they are long, and some seldom come again
+	clear(m.index)
+	m.keys, m.targets, m.newest = m.keys[:0], m.targets[:0], m.newest[:0]
+	buffers.Put(m)
+}
+
+// wanted is how many requests of a batch still have a waiter.
+func (b *batch) wanted() int {
+	n := 0
+	for i := range b.requests {
+		n += b.requests[i].wanted()
+	}
+	return n
+}
+
+// add takes a request in, and says where its answer will be. A request that equals the
+// last one for its key is not judged by itself: nobody overtakes.
+func (b *batch) add(ctx context.Context, r *request) (w waiter, merged bool) {
+	if i := b.equal(r); i >= 0 {
+		return b.join(ctx, i), true
+	}
+	i := int32(len(b.requests))
+	b.requests = append(b.requests, queued{shape: b.shape(r), target: int32(len(b.targets))})
+	for c := range r.charges {
+		k := b.key(r.key(c))
+		b.newest[k] = i
+		b.targets = append(b.targets, k)
+	}
+	return b.join(ctx, i), false
+}
+
+// join gives a caller its place among those with an equal request.
+func (b *batch) join(ctx context.Context, i int32) waiter {
+	b.bound(ctx)
+	b.waiters++
+	b.requests[i].waiters++
+	return waiter{b, i, b.requests[i].waiters}
+}
+
+// remember keeps what the last request asks for, if it is one charge. The strings are
+// our own: the caller may use its memory again.
+func (b *batch) remember(charges []limit.Charge) {
+	b.joinable = len(charges) == 1
+	if !b.joinable {
+		return
+	}
+	b.recent = charges[0]
+	s := &b.recent.Subject
+	s.Space, s.Name, s.Client.Name = strings.Clone(s.Space), strings.Clone(s.Name), strings.Clone(s.Client.Name)
+}
+
+// bound takes a waiter's context into account.
+func (b *batch) bound(ctx context.Context) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		b.patient = true
+		return
+	}
+	if deadline.After(b.until) {
+		b.until = deadline
+	}
+}
+
+// equal is which request equals this one, -1 for none.
+func (b *batch) equal(r *request) int32 {
+	if len(r.charges) != 1 {
+		return -1
+	}
+	k, ok := b.index[string(r.key(0))]
+	if !ok {
+		return -1
+	}
+	i := b.newest[k]
+	if !slices.Equal(b.shapes[b.requests[i].shape], r.charges) {
+		return -1
+	}
+	return i
+}
+
+// shape is the index of a request's shape. Looking only at the latest few keeps this
+// quick; a shape that is there twice does no harm.
+func (b *batch) shape(r *request) int32 {
+	const few = 8
+	for i := len(b.shapes) - 1; i >= max(0, len(b.shapes)-few); i-- {
+		if slices.Equal(b.shapes[i], r.charges) {
+			return int32(i)
+		}
+	}
+	b.shapes = append(b.shapes, slices.Clone(r.charges))
+	return int32(len(b.shapes) - 1)
+}
+
+// key is the index of a state's name.
+func (b *batch) key(name []byte) int32 {
+	if k, ok := b.index[string(name)]; ok {
+		return k
+	}
+	k, s := int32(len(b.keys)), string(name)
+	b.index[s] = k
+	b.keys, b.newest = append(b.keys, s), append(b.newest, -1)
+	return k
+}
+
+// fits is whether there is room for a request.
+func (b *batch) fits(r *request) bool {
+	return b.waiters < maxWaiters && len(b.targets)+len(r.charges) <= maxCharges
+}

@@ -1,0 +1,175 @@
+package redislimits
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+)
+
+// Requests of one call are judged as if each had asked after the one before: the same
+// numbers as limit.Memory, whichever are judged as one. Those whose waiters left before
+// it was sent have not asked.
+func TestBatchIsMemory(t *testing.T) {
+	t.Parallel()
+	store, l := onServer(t, redistest.Start(t))
+	rapid.Check(t, func(rt *rapid.T) {
+		store.Reset()
+		m, now := limit.NewMemory(limit.MemoryConfig{}), time.UnixMicro(1_700_000_000_000_000)
+		for range rapid.IntRange(1, 4).Draw(rt, "batches") {
+			now = now.Add(rapid.SampledFrom([]time.Duration{0, 1, 700, 350_000, -1000, 1_000_000}).Draw(rt, "pause") * time.Microsecond)
+			store.SetClock(now)
+			b := newBatch()
+			requests, waiters := [][]limit.Charge{}, []waiter{}
+			for len(waiters) < rapid.IntRange(1, 60).Draw(rt, "requests") {
+				charges := drawRequest(rt)
+				own := rapid.SliceOfN(rapid.Bool(), len(charges), len(charges)).Draw(rt, "own")
+				turn := rapid.Bool().Draw(rt, "turn")
+				for n := range rapid.SampledFrom([]int{1, 1, 2, 9}).Draw(rt, "times") {
+					charges = slices.Clone(charges)
+					for i := range charges { // as with windows of clients beside a hot key
+						if own[i] {
+							charges[i].Subject.Space = fmt.Sprint("own", i, rapid.SampledFrom([]int{n, n, n, n, 1}).Draw(rt, "client"))
+						}
+					}
+					if first, final := &charges[0].Subject, &charges[len(charges)-1].Subject; turn { // the same limits on other keys
+						*first, *final = *final, *first
+					}
+					requests, waiters = append(requests, charges), append(waiters, addOne(rt, l, b, charges))
+				}
+			}
+			gone := map[int]bool{}
+			for range rapid.SampledFrom([]int{0, 0, 3}).Draw(rt, "leave") {
+				if i := rapid.IntRange(0, len(waiters)-1).Draw(rt, "who"); !gone[i] {
+					gone[i] = true
+					g := &b.requests[waiters[i].request]
+					g.gone = append(g.gone, waiters[i].place)
+				}
+			}
+			if b.wanted() == 0 {
+				continue
+			}
+			if err := l.send(context.Background(), b); err != nil {
+				rt.Fatal(err)
+			}
+			// Equal requests are judged where the first of them stands.
+			for g := range b.requests {
+				for i, s := range waiters {
+					if int(s.request) == g && !gone[i] {
+						compare(rt, m, now, requests[i], s)
+					}
+				}
+			}
+		}
+	})
+}
+
+// Equal requests for one bucket go a way of their own in the script, to the answers of
+// limit.Memory, also where the state was written under other terms.
+func TestBatchOfEqualsIsMemory(t *testing.T) {
+	t.Parallel()
+	store, l := onServer(t, redistest.Start(t))
+	specs := []limit.Spec{
+		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20},
+		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20},
+		{Algorithm: limit.TokenBucket, Limit: 3_000_000, Window: time.Second, Burst: 9},
+		{Algorithm: limit.FixedWindow, Limit: 12, Window: time.Second},
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		store.Reset()
+		m, now := limit.NewMemory(limit.MemoryConfig{}), time.UnixMicro(1_700_000_000_000_000)
+		for range 12 {
+			now = now.Add(rapid.SampledFrom([]time.Duration{0, 0, 1, 700, 5000, -1000, 1_000_000}).Draw(rt, "pause") * time.Microsecond)
+			charges := []limit.Charge{{
+				Subject: limit.Subject{Space: "test", Name: "a"},
+				Spec:    rapid.SampledFrom(specs).Draw(rt, "spec"),
+				Cost:    rapid.SampledFrom([]int64{0, 1, 2, 5, 19, 21}).Draw(rt, "cost"),
+			}}
+			store.SetClock(now)
+			b, waiters := newBatch(), []waiter{}
+			for range rapid.SampledFrom([]int{1, 2, 3, 40}).Draw(rt, "callers") {
+				waiters = append(waiters, addOne(rt, l, b, charges))
+			}
+			if err := l.send(context.Background(), b); err != nil {
+				rt.Fatal(err)
+			}
+			for _, s := range waiters {
+				compare(rt, m, now, charges, s)
+			}
+		}
+	})
+}
+
+// Where all who asked for the first key of a call have left, the second one is
+// charged and not the first.
+func TestBatchWithoutTheFirst(t *testing.T) {
+	t.Parallel()
+	l := openLimiter(t, redistest.Start(t).Addr())
+	b := newBatch()
+	for _, name := range []string{"left", "stayed"} {
+		r := new(request)
+		c := limit.Charge{Subject: limit.Subject{Space: "test", Name: name}, Cost: 3, Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Hour, Burst: 20}}
+		if err := r.set(l.keys, []limit.Charge{c}); err != nil {
+			t.Fatal(err)
+		}
+		b.add(t.Context(), r)
+	}
+	b.requests[0].gone = []int32{1}
+	if err := l.send(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	names, err := l.rdb.Keys(t.Context(), "*").Result()
+	if err != nil || len(names) != 1 || !strings.HasSuffix(names[0], ":stayed") {
+		t.Errorf("%q, %v", names, err)
+	}
+}
+
+// addOne gives a request its place.
+func addOne(rt *rapid.T, l *shardLimiter, b *batch, charges []limit.Charge) waiter {
+	r := new(request)
+	if err := r.set(l.keys, charges); err != nil {
+		rt.Fatal(err)
+	}
+	w, _ := b.add(context.Background(), r)
+	return w
+}
+
+func compare(rt *rapid.T, m *limit.Memory, now time.Time, charges []limit.Charge, w waiter) {
+	got, want := make([]limit.Result, len(charges)), make([]limit.Result, len(charges))
+	admitted := w.read(got)
+	expected, err := m.Take(context.Background(), now, charges, want)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	if fmt.Sprint(admitted, got) != fmt.Sprint(expected, want) {
+		rt.Fatalf("request %d place %d of %+v:\n%v %+v\n%v %+v", w.request, w.place, charges, admitted, got, expected, want)
+	}
+}
+
+// drawRequest draws from few keys and few specs, so that requests meet.
+func drawRequest(rt *rapid.T) []limit.Charge {
+	specs := []limit.Spec{
+		{Algorithm: limit.TokenBucket, Limit: 3, Window: 7 * time.Millisecond, Burst: 20},
+		{Algorithm: limit.TokenBucket, Limit: 3_000_000, Window: time.Second, Burst: 50},
+		{Algorithm: limit.FixedWindow, Limit: 12, Window: time.Second},
+		{Algorithm: limit.SlidingWindow, Limit: 17, Window: 300 * time.Millisecond},
+		{Algorithm: limit.SlidingWindow, Limit: 0, Window: time.Second},
+	}
+	var charges []limit.Charge
+	names := rapid.Permutation([]string{"a", "b", "c"}).Draw(rt, "names")
+	for i := range rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(rt, "charges") {
+		charges = append(charges, limit.Charge{
+			Subject: limit.Subject{Space: "test", Name: names[i]},
+			Spec:    rapid.SampledFrom(specs).Draw(rt, "spec"),
+			Cost:    rapid.SampledFrom([]int64{1, 1, 1, 0, 2, 5, 30, 1 << 60}).Draw(rt, "cost"),
+		})
+	}
+	return charges
+}

@@ -1,0 +1,72 @@
+package redislimits
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+)
+
+// A request has limits on two nodes, and the second one does not answer, or says no:
+// what the first one has charged is given back, and that once.
+func TestChargeOnOneNodeIsGivenBackOnce(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t)
+	probe := openWith(t, redisstore.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})
+	master := func(c *limit.Charge) *redistest.Server {
+		return cluster.Master(t, probe.limiterOf(&c.Subject).keys.limitState(&c.Subject))
+	}
+	bucket := hotCharge(100, 1)
+	window := windowCharge(visitor(0), limit.FixedWindow, 3, 30*24*time.Hour, 1)
+	for n := byte(1); master(&window) == master(&bucket); n++ {
+		window.Subject.Client = visitor(n)
+	}
+	front := cluster.Front(t, probe.limiterOf(&window.Subject).keys.limitState(&window.Subject))
+	take := func(c *Limiter, within time.Duration, charges ...limit.Charge) (bool, int64, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		results := make([]limit.Result, len(charges))
+		ok, err := c.Take(ctx, time.Time{}, charges, results)
+		return ok, results[0].Remaining, err
+	}
+	left := func() int64 {
+		peek := bucket
+		peek.Cost = 0
+		_, n, err := take(probe, redistest.Patience, peek)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	redistest.Eventually(t, "a first answer", func() bool { _, _, err := take(probe, redistest.Patience, bucket, window); return err == nil })
+	bucket.Cost = 7 // more is charged than is given back: a second refund would show
+	if _, _, err := take(probe, redistest.Patience, bucket); err != nil {
+		t.Fatal(err)
+	}
+	bucket.Cost = 2
+	before := left()
+	for name, manner := range map[string]redistest.Manner{
+		"silent": redistest.Silent, "cut": redistest.CutAfter(0), "refuses": redistest.Says("-ERR no\r\n"), "nonsense": redistest.Says("+OK\r\n"),
+	} {
+		c := openWith(t, redisstore.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})
+		redistest.Eventually(t, "the client knows the nodes", func() bool { _, n, err := take(c, redistest.Patience, bucket); return err == nil && n < 100 })
+		before = left()
+		front.Set(manner)
+		_, _, err := take(c, 2*time.Second, bucket, window)
+		front.Set(nil)
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		c.cluster.wait() // nobody waits for the refund of a request that has failed
+		if got := left(); got != before {
+			t.Errorf("%s: %d left, %d before: %v; %+v", name, got, before, err, c.Stats())
+		}
+	}
+	window.Cost = 4 // never fits
+	if ok, n, err := take(probe, redistest.Patience, bucket, window); ok || err != nil || n != before || left() != before {
+		t.Errorf("denied: %v, %d and %d left, %d before, %v", ok, n, left(), before, err)
+	}
+}

@@ -1,0 +1,233 @@
+package redislimits
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/limit/limittest"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+)
+
+// openCluster is a client of a cluster.
+func openCluster(t testing.TB, c *redistest.Cluster) *clusterLimiter {
+	t.Helper()
+	client, err := redisstore.Open(redisstore.Config{Addrs: c.Addrs(), Namespace: "test", PoolSize: 64, Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return New(client).cluster
+}
+
+// Every law holds where each subject may lie on a node of its own.
+func TestClusterLaws(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t)
+	t.Run("laws", func(t *testing.T) {
+		limittest.Run(t, func(t testing.TB) limittest.Fixture {
+			s := openCluster(t, cluster)
+			space := fmt.Sprintf("%p", s) // a namespace for each law, because they share the cluster
+			for i, l := range s.shards {
+				l.keys = shardKeys("test-"+space, i)
+			}
+			return limittest.Fixture{Store: s, Forward: true, SetClock: setClock(s.shards[0].rdb, time.Time{}).Set, Reset: func() { forget(t, s, space) }}
+		})
+	})
+}
+
+// forget deletes the keys of one namespace on all nodes.
+func forget(t testing.TB, s *clusterLimiter, space string) {
+	err := s.shards[0].rdb.(*redis.ClusterClient).ForEachMaster(context.Background(), func(ctx context.Context, m *redis.Client) error {
+		for _, key := range m.Keys(ctx, "hp:{test-"+space+"/*").Val() {
+			if err := m.Del(ctx, key).Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// On six nodes, of which a master dies in the middle of a trace: every answer
+// before and after is that of one store, and what falls into the gap is an error
+// in time that charges nothing for good.
+func TestClusterThroughFailover(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartClusterOfSix(t)
+	s, m := openCluster(t, cluster), limit.NewMemory(limit.MemoryConfig{})
+	ctx, now := context.Background(), time.UnixMicro(1_700_000_000_000_000)
+	clock := setClock(s.shards[0].rdb, now)
+	var outage time.Duration
+	step := func(rt *rapid.T) {
+		now = now.Add(time.Duration(rapid.Int64Range(0, 200_000).Draw(rt, "us")) * time.Microsecond)
+		clock.Set(now)
+		charges := drawClusterRequest(rt)
+		want, got := make([]limit.Result, len(charges)), make([]limit.Result, len(charges))
+		ok, err := m.Take(ctx, now, charges, want)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		var admitted bool
+		for failing := time.Now(); ; { // the client may have to learn who serves a slot now
+			admitted, err = s.Take(ctx, now, charges, got)
+			moving := err != nil && isMoving(err) || slices.ContainsFunc(got, func(r limit.Result) bool { return r.Remaining < 0 }) // denied elsewhere, and not known here
+			if !moving || time.Since(failing) > 10*time.Second {
+				break
+			}
+			outage = time.Since(failing)
+			s.wait() // for what is given back after a failure, which the caller does not wait for
+		}
+		if err != nil || admitted != ok {
+			rt.Fatalf("%+v: %v %v, want %v", charges, admitted, err, ok)
+		}
+		for i := range want {
+			if got[i] != want[i] {
+				rt.Fatalf("charge %d of %+v:\n%+v, want\n%+v", i, charges, got[i], want[i])
+			}
+		}
+	}
+	trace := func(t *testing.T) {
+		rapid.Check(t, func(rt *rapid.T) {
+			for range 10 {
+				step(rt)
+			}
+		})
+	}
+	trace(t)
+	victim := s.shards[s.shard(&limit.Subject{Space: "hot", Name: "topic?id=0"})].keys.limitState(&limit.Subject{Space: "hot", Name: "topic?id=0"})
+	cluster.Failover(t, victim)
+	trace(t)
+	if st := s.stats(); st.Refunds == 0 {
+		t.Errorf("nothing was given back: %+v", st)
+	}
+	t.Logf("the client found the new master after %v", outage)
+}
+
+// isMoving are errors of a cluster that is not itself again for everybody.
+func isMoving(err error) bool {
+	return strings.Contains(err.Error(), "CLUSTERDOWN") || strings.Contains(err.Error(), "MOVED") || strings.Contains(err.Error(), "refused") ||
+		strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), "reset") || strings.Contains(err.Error(), "READONLY")
+}
+
+// drawClusterRequest draws a request with the windows of a client and hot keys.
+func drawClusterRequest(rt *rapid.T) []limit.Charge {
+	client := hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(rapid.IntRange(0, 3).Draw(rt, "client"))}))
+	cost := rapid.Int64Range(0, 3).Draw(rt, "cost")
+	charges := []limit.Charge{
+		{Subject: limit.Subject{Space: "ip_fixed", Client: client}, Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: 6, Window: time.Second}, Cost: cost},
+		{Subject: limit.Subject{Space: "ip_sliding", Client: client}, Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 20, Window: 5 * time.Second}, Cost: cost},
+	}
+	algorithms := []limit.Spec{
+		{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 5},
+		{Algorithm: limit.SlidingLog, Limit: 5, Window: time.Second},
+		{Algorithm: limit.AnchoredWindow, Limit: 5, Window: time.Second},
+		{Algorithm: limit.BucketedWindow, Limit: 5, Window: time.Second, Buckets: 10},
+		{Algorithm: limit.GCRA, Limit: 10, Window: time.Second, Burst: 5, Block: 300 * time.Millisecond, BlockMax: time.Second},
+	}
+	for _, i := range rapid.SliceOfNDistinct(rapid.IntRange(0, len(algorithms)-1), 0, 3, rapid.ID[int]).Draw(rt, "hot") {
+		charges = append(charges, limit.Charge{
+			Subject: limit.Subject{Space: "hot", Name: fmt.Sprint("topic?id=", i)}, Spec: algorithms[i], Cost: cost,
+		})
+	}
+	return charges
+}
+
+// However many ask at the same time, never is more admitted than each limit
+// allows, and when it is quiet again nothing is missing that was given back.
+func TestClusterNeverAdmitsTooMuch(t *testing.T) {
+	t.Parallel()
+	s := openCluster(t, redistest.StartCluster(t))
+	ctx, now := context.Background(), time.UnixMicro(1_700_000_000_000_000)
+	setClock(s.shards[0].rdb, now)
+	bucket := limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Hour, Burst: 100}
+	window := limit.Spec{Algorithm: limit.FixedWindow, Limit: 5, Window: time.Hour}
+	request := func(client byte) []limit.Charge {
+		return []limit.Charge{
+			{Subject: limit.Subject{Space: "ip_fixed", Client: hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, client}))}, Spec: window, Cost: 1},
+			{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Spec: bucket, Cost: 1},
+		}
+	}
+	var admitted [16]atomic.Int64
+	var callers sync.WaitGroup
+	for i := range 64 {
+		callers.Go(func() {
+			client := byte(i % len(admitted))
+			for range 20 {
+				ok, err := s.Take(ctx, now, request(client), make([]limit.Result, 2))
+				if err != nil {
+					t.Error(err)
+				} else if ok {
+					admitted[client].Add(1)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	var sum int64
+	for i := range admitted {
+		n := admitted[i].Load()
+		if sum += n; n > window.Limit {
+			t.Errorf("client %d: %d admitted, at most %d", i, n, window.Limit)
+		}
+	}
+	results := make([]limit.Result, 1)
+	if _, err := s.Take(ctx, now, []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Spec: bucket}}, results); err != nil {
+		t.Fatal(err)
+	}
+	if left := results[0].Remaining; sum > bucket.Burst || left != bucket.Burst-sum {
+		t.Errorf("%d admitted and %d left of %d; %+v", sum, left, bucket.Burst, s.stats())
+	}
+}
+
+// BenchmarkClusterRace measures how often a request is denied only because
+// another one, which is denied itself, holds what it needs until that is given
+// back. Half of 64 callers are over the limit of their client, and the hot key's
+// bucket fills faster than the other half can empty it, but holds only as many
+// tokens as those are: without the first half nobody is denied.
+func BenchmarkClusterRace(b *testing.B) {
+	s := openCluster(b, redistest.StartCluster(b))
+	hot := limit.Charge{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 1_000_000, Window: time.Second, Burst: 32}, Cost: 1}
+	const callers = 64
+	var wrong, denied, next atomic.Int64
+	var group sync.WaitGroup
+	b.ResetTimer()
+	for c := range callers {
+		group.Go(func() {
+			window := limit.Spec{Algorithm: limit.FixedWindow, Limit: 1 << 30, Window: time.Hour}
+			if c%2 == 0 {
+				window.Limit = 0 // over its limit whatever it does
+			}
+			client := limit.Charge{Subject: limit.Subject{Space: "ip_fixed", Client: hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(c)}))}, Spec: window, Cost: 1}
+			for next.Add(1) <= int64(b.N) {
+				results := make([]limit.Result, 2)
+				ok, err := s.Take(context.Background(), time.Time{}, []limit.Charge{client, hot}, results)
+				switch {
+				case err != nil:
+					b.Error(err)
+				case c%2 == 0:
+					denied.Add(1)
+				case !ok:
+					wrong.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	b.ReportMetric(float64(wrong.Load())/float64(max(1, b.N)), "wrong/op")
+	b.ReportMetric(float64(denied.Load())/float64(max(1, b.N)), "denied/op")
+}

@@ -1,0 +1,146 @@
+package redislimits
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
+)
+
+// beyond is more than any capacity; many of it can still be added up.
+const beyond = 1 << 54
+
+// maxNumber is more than any number that the scripts can say.
+const maxNumber = 1 << 53
+
+// charged is one charge as the scripts understand it.
+type charged struct {
+	limitcore.Compiled
+	// cost is what is asked for, together with earlier charges of the same
+	// request for the same subject.
+	cost int64
+}
+
+// encode appends a charge as the scripts take it.
+func (c *charged) encode(args []any, cost int64) []any {
+	return append(args, string(rune(c.Kind)), cost, c.Capacity, c.Unit, c.Fill)
+}
+
+// encode appends KEYS and ARGV of lua/limit_many.lua.
+func (b *batch) encode(args []any) []any {
+	args = append(args, len(b.keys))
+	args = append(args, b.keys...)
+	args = append(args, len(b.shapes))
+	for _, shape := range b.shapes {
+		args = append(args, len(shape))
+		for i := range shape {
+			args = shape[i].encode(args, shape[i].cost)
+		}
+	}
+	b.users = slices.Grow(b.users[:0], len(b.keys))[:len(b.keys)]
+	clear(b.users)
+	r := run{users: b.users}
+	for i := range b.requests {
+		q := &b.requests[i]
+		if q.wanted() == 0 {
+			continue
+		}
+		keys := b.targets[q.target:][:len(b.shapes[q.shape])]
+		if !r.extend(q, keys) {
+			args = r.encode(args)
+			r.begin(q, keys)
+		}
+		r.use(keys)
+	}
+	return r.encode(args)
+}
+
+// decode takes the answer of lua/limit_many.lua. Anything but what the script can say is
+// an error: a wrong guess would admit or deny for no reason.
+func (b *batch) decode(answer []int64) error {
+	at := 0
+	for i := range b.requests {
+		q := &b.requests[i]
+		n := int64(q.wanted())
+		if n == 0 {
+			continue
+		}
+		if at >= len(answer) || answer[at] < 0 || answer[at] > n {
+			return fmt.Errorf("answer %.100v: at %d: want 0 to %d", fmt.Sprint(answer), at, n)
+		}
+		q.answer = int32(at)
+		end := at + 1 + perCharge(answer[at], n)*len(b.shapes[q.shape])
+		for at++; at < end; at++ {
+			if at >= len(answer) || answer[at] < -1 || answer[at] > maxNumber {
+				return fmt.Errorf("answer %.100v: at %d: want -1 to 2^53", fmt.Sprint(answer), at)
+			}
+		}
+	}
+	if at+1 != len(answer) || answer[at] < 0 || answer[at] > maxNumber {
+		return fmt.Errorf("answer %.100v: %d numbers, want %d", fmt.Sprint(answer), len(answer), at+1)
+	}
+	b.answer, b.at = answer, answer[at]
+	return nil
+}
+
+// perCharge is how many numbers answer one charge, when k of n equal ones are admitted.
+func perCharge(k, n int64) int {
+	numbers := 2
+	if k > 1 {
+		numbers++
+	}
+	if k < n {
+		numbers++
+	}
+	return numbers
+}
+
+// read writes the results of a waiter, once the answer is there, and says whether its
+// request is admitted.
+func (w waiter) read(results []limit.Result) bool {
+	q := &w.batch.requests[w.request]
+	place, k := q.placeOf(w), w.batch.answer[q.answer]
+	shape, numbers := w.batch.shapes[q.shape], perCharge(k, int64(q.wanted()))
+	for i := range shape {
+		from := int(q.answer) + 1 + i*numbers
+		shape[i].read(w.batch.answer[from:from+numbers], min(place, k), k, place <= k, &results[i])
+	}
+	return place <= k
+}
+
+// read writes one result: that of the last of `taken` requests out of the k
+// that are admitted, or of one that is not admitted after all of them.
+func (c *charged) read(numbers []int64, taken, k int64, admitted bool, r *limit.Result) {
+	left, reset := numbers[0], numbers[1]
+	if k > 1 && taken < k && c.Kind == limitcore.KindBucket && c.cost > 0 {
+		reset = ceilDiv(numbers[2]-(k-taken)*c.cost*c.Unit, c.Fill)
+	}
+	r.Allowed, r.Limit, r.Remaining, r.RetryAfter = true, c.Capacity, left, 0
+	if taken > 0 {
+		r.Remaining -= taken * c.cost
+	}
+	if !admitted {
+		r.RetryAfter = duration(numbers[len(numbers)-1])
+		r.Allowed = r.RetryAfter == 0
+	}
+	r.ResetAfter, r.Remaining = duration(max(0, reset)), max(0, r.Remaining) // whatever was said
+}
+
+// duration is one of the scripts, in which -1 is never.
+func duration(us int64) time.Duration {
+	if us < 0 {
+		return hottype.Never
+	}
+	return time.Duration(us) * time.Microsecond
+}
+
+func ceilDiv(a, b int64) int64 {
+	q := a / b
+	if q*b < a {
+		q++
+	}
+	return q
+}

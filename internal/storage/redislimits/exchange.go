@@ -1,0 +1,212 @@
+package redislimits
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+const (
+	// exchangeSums is how many sums one call carries: less than 1 ms of Redis.
+	exchangeSums = 256
+	// clockJump is what the clocks of machines that keep the time do not differ by.
+	clockJump = time.Second
+	// maxWindowTime, unix us, is far enough below 2^53 for the end of any window.
+	maxWindowTime = 1<<53 - 1<<47
+)
+
+// windowShard is what is exchanged, and fails, by itself.
+type windowShard struct {
+	*Windows
+	keys    keys
+	stripes []stripe
+	clock   atomic.Pointer[clock]
+	heard   atomic.Int64 // when it was last exchanged, ns since born; negative: never
+	round   int64        // of calls; belongs to run, like what follows
+	unsure  int64        // the last round without an answer
+	failed  bool         // the last exchange
+}
+
+// clock is one moment by two clocks. From there on the monotonic clock of the process
+// counts: setting the machine's changes nothing.
+type clock struct {
+	local time.Time
+	redis int64 // unix us
+}
+
+// at is a local time by the clock of Redis, within what limit.Memory and the script
+// keep exactly.
+func (l *windowShard) at(now time.Time) int64 {
+	c := l.clock.Load()
+	return min(max(c.redis+now.Sub(c.local).Microseconds(), 0), maxWindowTime)
+}
+
+// sum is what was admitted here in one window, on its way.
+type sum struct {
+	stripe      *stripe
+	subject     limit.Subject
+	window      int64 // its length, us
+	start, over int64 // when it begins and when it no longer counts, unix us
+	own         int64
+	asked       uint32 // record.asked when this was read
+}
+
+// each calls f for all stripes, locked.
+func (l *windowShard) each(f func(*stripe)) {
+	for i := range l.stripes {
+		sp := &l.stripes[i]
+		sp.mu.Lock()
+		f(sp)
+		sp.mu.Unlock()
+	}
+}
+
+// due makes all sums due again; by, us, was the clock wrong by which they were taken.
+func (l *windowShard) due(by int64) {
+	l.each(func(sp *stripe) {
+		for _, list := range sp.records {
+			for i := range list {
+				list[i].at = max(0, list[i].at+by)
+				list[i].asked++
+			}
+		}
+	})
+}
+
+func (l *windowShard) run(ctx context.Context) {
+	tick := time.NewTicker(exchangeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			l.exchange(ctx)
+		case <-ctx.Done():
+			l.exchange(ctx)
+			return
+		}
+	}
+}
+
+// exchange tells Redis what was admitted here and learns what was admitted elsewhere.
+// It does not end with ctx, so that the last one arrives.
+func (l *windowShard) exchange(ctx context.Context) {
+	began, was := l.store.now(), l.failed
+	err := l.tell(context.WithoutCancel(ctx))
+	if l.failed = err != nil; l.failed {
+		l.counts.errors.Add(1)
+		if !was && l.counts.stale.Add(1) == 1 {
+			l.store.log.Warn("redislimits: windows are not exchanged, each process holds clients to what it knows", "err", err)
+		}
+		return
+	}
+	ended := l.store.now()
+	l.counts.exchanges.Add(1)
+	l.counts.last.Store(int64(ended.Sub(began)))
+	l.heard.Store(int64(ended.Sub(l.born)))
+	if was {
+		l.due(0) // Redis may have lost what it was told
+		if l.counts.stale.Add(-1) == 0 {
+			l.store.log.Info("redislimits: windows are exchanged again")
+		}
+	}
+}
+
+// tell makes the calls for all sums that are due, and one at least, which says that
+// the shard answers; before the first sums one that tells by which clock they are to be.
+func (l *windowShard) tell(ctx context.Context) error {
+	var batch []sum
+	if l.heard.Load() < 0 || l.failed {
+		if err := l.call(ctx, nil); err != nil {
+			return err
+		}
+	}
+	us := l.at(l.store.now())
+	l.each(func(sp *stripe) { batch = sp.collect(us, batch) })
+	for len(batch) > exchangeSums {
+		if err := l.call(ctx, batch[:exchangeSums]); err != nil {
+			return err
+		}
+		batch = batch[exchangeSums:]
+	}
+	return l.call(ctx, batch)
+}
+
+// call tells some sums: one round trip, two where Redis does not know the script.
+// They stay due until it has answered.
+func (l *windowShard) call(ctx context.Context, batch []sum) error {
+	ctx, cancel := context.WithTimeout(ctx, freshFor)
+	defer cancel()
+	l.round++
+	names, args := make([]string, 0, len(batch)+1), append(make([]any, 0, 3+3*len(batch)), l.id, l.round, l.unsure)
+	for i := range batch {
+		s := &batch[i]
+		names = append(names, l.keys.sums(s.window, s.start, &s.subject))
+		args = append(args, s.start, s.over, s.own)
+	}
+	if len(batch) == 0 {
+		names = append(names, l.keys.sums(0, 0, &limit.Subject{})) // there is none: it says where to ask
+	}
+	began := l.store.now()
+	answer, err := l.store.scripts.exchange.Run(ctx, l.store.rdb, names, args...).Int64Slice()
+	if err == nil && len(answer) != 1+len(batch) {
+		err = fmt.Errorf("answer %.100v: want %d numbers", fmt.Sprint(answer), 1+len(batch))
+	}
+	if err != nil {
+		l.unsure = l.round
+		return fmt.Errorf("redislimits: exchange: %w", err)
+	}
+	l.correct(began, l.store.now(), answer[0])
+	for i, others := range answer[1:] {
+		if l.learn(&batch[i], others); others < 0 && l.counts.refused.Add(1) == 1 {
+			l.store.log.Warn("redislimits: a window is not shared: its key is something else, or full", "key", names[i])
+		}
+	}
+	l.counts.sums.Add(uint64(len(batch)))
+	return nil
+}
+
+// correct takes over the clock of Redis, which was read between began and ended, where
+// it is known better than before: half of the time between is the error. Sums that
+// were taken by a clock of which nothing was known, or by one that was ahead, go with
+// it: else they would be those of another window, or of one that does not end.
+func (l *windowShard) correct(began, ended time.Time, now int64) {
+	trip := ended.Sub(began)
+	middle := began.Add(trip / 2)
+	by, known := now-l.at(middle), l.heard.Load() >= 0
+	if known && max(by, -by) <= trip.Microseconds() {
+		return
+	}
+	l.clock.Store(&clock{middle, now})
+	if by < -clockJump.Microseconds() || !known && by > clockJump.Microseconds() {
+		l.due(by)
+	}
+}
+
+// learn takes over what others have admitted; negative: that is not known.
+func (l *windowShard) learn(s *sum, others int64) {
+	s.stripe.mu.Lock()
+	defer s.stripe.mu.Unlock()
+	r := find(s.stripe.records[whose(&s.subject)], s.subject.Space)
+	if r == nil || r.window != s.window {
+		return
+	}
+	r.told = s.asked
+	switch {
+	case others < 0:
+		return
+	case s.start == r.start():
+		r.others = others
+	case s.start == r.start()-r.window:
+		r.othersPrev = others
+	default:
+		return
+	}
+	spec := limit.Spec{Algorithm: limit.FixedWindow, Window: time.Duration(r.window) * time.Microsecond}
+	if r.sliding {
+		spec.Algorithm = limit.SlidingWindow
+	}
+	l.local.SetSums(time.UnixMicro(r.at), s.subject, spec, r.own+r.others, r.ownPrev+r.othersPrev)
+}

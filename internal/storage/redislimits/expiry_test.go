@@ -1,0 +1,163 @@
+package redislimits
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/lua"
+)
+
+// everyAlgorithm has one limit of each, and what may go beside an algorithm. Their
+// states live for minutes: none is gone before it is looked at.
+func everyAlgorithm() map[string]limit.Spec {
+	return map[string]limit.Spec{
+		"bucket":         {Algorithm: limit.TokenBucket, Limit: 3, Window: 10 * time.Minute, Burst: 3},
+		"quicker bucket": {Algorithm: limit.TokenBucket, Limit: 3, Window: 9 * time.Minute, Burst: 3},
+		"lacking bucket": {Algorithm: limit.TokenBucket, Limit: 3, Window: 10 * time.Minute, Burst: 3, InitialDeficit: 1},
+		"waiting bucket": {Algorithm: limit.TokenBucket, Limit: 3, Window: 10 * time.Minute, Burst: 1, Wait: 8 * time.Minute},
+		"gcra":           {Algorithm: limit.GCRA, Limit: 3, Window: 10 * time.Minute, Burst: 2},
+		"leaky bucket":   {Algorithm: limit.LeakyBucket, Limit: 3, Window: 10 * time.Minute, Burst: 2},
+		"fixed":          {Algorithm: limit.FixedWindow, Limit: 3, Window: 24 * time.Hour},
+		"anchored":       {Algorithm: limit.AnchoredWindow, Limit: 3, Window: 10 * time.Minute},
+		"sliding":        {Algorithm: limit.SlidingWindow, Limit: 3, Window: 10 * time.Minute},
+		"log":            {Algorithm: limit.SlidingLog, Limit: 3, Window: 10 * time.Minute},
+		"bucketed":       {Algorithm: limit.BucketedWindow, Limit: 3, Window: 10 * time.Minute, Buckets: 10},
+		"block":          {Algorithm: limit.FixedWindow, Limit: 3, Window: 24 * time.Hour, Block: time.Minute, BlockMax: time.Hour},
+	}
+}
+
+// mortal is a server on which no key may live for ever, after whatever is done.
+type mortal struct {
+	*testing.T
+	raw *redis.Client
+	c   *Limiter
+}
+
+func (m mortal) after(what string) {
+	m.Helper()
+	if keys := redistest.Immortal(m.T, m.raw, m.c.keys.prefix); keys != nil {
+		m.Fatalf("after %s these keys have no expiry: %v", what, keys)
+	}
+}
+
+// Law U9 on a real server, for everything that the package can be asked to do:
+// after each call every key has an expiry. There are no exceptions. At the end the
+// server has run every script of the package.
+func TestEveryKeyExpires(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	m := mortal{t, s.Client(), openWith(t, redisstore.Config{Addrs: []string{s.Addr()}, Namespace: "test", Timeout: redistest.Patience})}
+	for _, travel := range []string{"alone", "together"} {
+		for first, spec := range everyAlgorithm() {
+			m.limits(travel, first, spec)
+		}
+	}
+	m.windows()
+	m.others()
+	redistest.Ran(t, s, map[string]string{
+		"Decide": lua.Decide(), "DecideMany": lua.DecideMany(), "Refund": lua.Refund(), "Exchange": lua.Exchange(),
+		"CLThrottle": lua.CLThrottle(), "InFlight": lua.InFlight(),
+	}, "ClaimHot", "PublishHot", "WriteOverride", "RestoreOverrides", "WriteReport")
+}
+
+// limits charges, denies, blocks and refunds, and finds states of every other
+// algorithm under the subject.
+func (m mortal) limits(travel, first string, spec limit.Spec) {
+	m.Helper()
+	ctx, cancel := context.WithCancel(m.Context()) // decisions that may be cancelled travel together
+	defer cancel()
+	if travel == "alone" {
+		ctx = context.Background()
+	}
+	for second, next := range everyAlgorithm() {
+		m.raw.FlushAll(ctx)
+		c := limit.Charge{Subject: limit.Subject{Space: "hot", Name: travel + first + second}, Spec: spec, Cost: 1}
+		beside := limit.Charge{Subject: limit.Subject{Space: "beside", Name: c.Subject.Name}, Spec: next, Cost: 1}
+		l, results := m.c, make([]limit.Result, 2)
+		var charged []time.Time
+		do := func(what string, refund bool, charges ...limit.Charge) {
+			m.Helper()
+			var err error
+			if refund {
+				err = l.RefundAt(ctx, charged, charges, results[:len(charges)])
+			} else {
+				_, charged, err = l.TakeAt(ctx, time.Time{}, charges, results[:len(charges)])
+			}
+			if err != nil {
+				m.Fatalf("%s, %s: %v", c.Subject.Name, what, err)
+			}
+			m.after(fmt.Sprintf("%s of %s, then %s, %s", what, first, second, travel))
+		}
+		do("a charge", false, c)
+		do("a charge beside another", false, c, beside)
+		do("a refund", true, c, beside)
+		for range 4 { // the last ones are denied, and may block
+			do("a charge", false, c)
+		}
+		do("a refund", true, c)
+		c.Spec = next
+		do("a charge under other terms", false, c)
+		do("a refund under other terms", true, c)
+	}
+}
+
+// windows exchanges sums that are new, that grow and that shrink, and finds something
+// else under the name.
+func (m mortal) windows() {
+	m.Helper()
+	for i, algorithm := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow} {
+		c := windowCharge(visitor(byte(i)), algorithm, 10, time.Hour, 2)
+		for _, before := range []string{"nothing", "nonsense"} {
+			if before == "nonsense" {
+				hour := time.Hour.Microseconds()
+				m.raw.Set(m.Context(), m.c.keys.sums(hour, time.Now().UnixMicro()/hour*hour, &c.Subject), "what is this", time.Hour)
+			}
+			for range 2 {
+				w, done := m.c.Windows(WindowsConfig{}), make(chan error, 1)
+				ctx, cancel := context.WithCancel(m.Context())
+				go func() { done <- w.Run(ctx) }()
+				redistest.Eventually(m.T, "an exchange", func() bool { return w.Fresh(time.Now(), &c.Subject) })
+				now := time.Now()
+				w.ask(m.T, now, c)
+				w.RefundAt(now, []limit.Charge{windowCharge(c.Subject.Client, algorithm, 10, time.Hour, 1)})
+				cancel() // the last exchange tells it
+				if err := redistest.Next(m.T, done, "end of Run"); err != nil {
+					m.Fatal(err)
+				}
+				m.after(fmt.Sprintf("an exchange of a %s that found %s", algorithm, before))
+			}
+		}
+	}
+}
+
+// others are the calls that have nothing to do with the Limiter.
+func (m mortal) others() {
+	m.Helper()
+	ctx := m.Context()
+	check := func(what string, err error) {
+		m.Helper()
+		if err != nil {
+			m.Fatalf("%s: %v", what, err)
+		}
+		m.after(what)
+	}
+	for range 3 {
+		_, err := m.c.Throttle(ctx, "k", 1, 1, time.Minute, 1)
+		check("Throttle", err)
+	}
+	f, err := m.c.InFlight("k", 2, time.Minute)
+	check("InFlight", err)
+	for _, id := range []string{"a", "b", "c", "a"} {
+		_, err := f.Acquire(ctx, id)
+		check("Acquire", err)
+	}
+	_, err = f.Release(ctx, "a")
+	check("Release", err)
+}

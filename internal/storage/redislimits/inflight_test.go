@@ -1,0 +1,70 @@
+package redislimits
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+)
+
+// Never more run than may, and none fails, whoever asks.
+func TestInFlightOnServer(t *testing.T) {
+	t.Parallel()
+	c := open(t, redistest.Start(t).Addr())
+	f, err := c.InFlight("export", 5, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running, most, failed, ran atomic.Int64
+	var callers sync.WaitGroup
+	for i := range 32 {
+		callers.Go(func() {
+			for j := range 10 {
+				id := fmt.Sprint(i, "-", j)
+				r, err := f.Acquire(context.Background(), id)
+				if err != nil {
+					failed.Add(1)
+				}
+				if !r.Allowed {
+					continue
+				}
+				ran.Add(1)
+				for n := running.Add(1); ; {
+					if old := most.Load(); n <= old || most.CompareAndSwap(old, n) {
+						break
+					}
+				}
+				running.Add(-1)
+				if ok, err := f.Release(context.Background(), id); err != nil || !ok {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if most.Load() > 5 || failed.Load() != 0 || ran.Load() < 5 {
+		t.Errorf("%d at once, %d failed, %d ran", most.Load(), failed.Load(), ran.Load())
+	}
+	start := time.Now()
+	clock := setClock(c.rdb, start)
+	for i, id := range []string{"a", "b", "c"} { // leases a minute apart
+		clock.Set(start.Add(time.Duration(i) * time.Minute))
+		if r, err := f.Acquire(context.Background(), id); err != nil || !r.Allowed {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	lower, err := c.InFlight("export", 2, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := lower.Acquire(context.Background(), "d"); err != nil || r.Allowed || r.RetryAfter != 59*time.Minute {
+		t.Errorf("3 of 2 run: %+v, %v", r, err)
+	}
+	if _, err := c.InFlight("k", -1, time.Second); err == nil {
+		t.Error("a negative bound")
+	}
+}

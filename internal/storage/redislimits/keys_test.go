@@ -1,0 +1,63 @@
+package redislimits
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+func TestLimitState(t *testing.T) {
+	t.Parallel()
+	k := newKeys("news")
+	address := hottype.ClientFrom(netip.MustParseAddr("192.0.2.7"))
+	for _, c := range []struct {
+		subject limit.Subject
+		want    string
+	}{
+		{limit.Subject{Space: "hot", Name: "topic?id=42"}, "hp:{news}:limit:hot:k:topic?id=42"},
+		{limit.Subject{Space: "hot", Name: "{x}"}, "hp:{news}:limit:hot:k:{x}"},
+		{limit.Subject{Space: "hot"}, "hp:{news}:limit:hot:k:"},
+		{limit.Subject{Space: "ip_fixed", Client: address}, "hp:{news}:limit:ip_fixed:a:192.0.2.7"},
+		{limit.Subject{Space: "both", Client: address, Name: "topic"}, "hp:{news}:limit:both:a:192.0.2.7 topic"},
+		{limit.Subject{Space: "ip_fixed", Client: hottype.Client{Name: "anna"}}, "hp:{news}:limit:ip_fixed:c:4:anna"},
+		{limit.Subject{Space: "a:b", Name: "x"}, "hp:{news}:limit:a_b:h:"},
+		{limit.Subject{Space: "hot", Name: strings.Repeat("x", 600)}, "hp:{news}:limit:hot:h:"},
+	} {
+		got := k.limitState(&c.subject)
+		if hashed := strings.HasSuffix(c.want, ":h:"); hashed && len(got) == len(c.want)+64 {
+			got = got[:len(c.want)]
+		}
+		if got != c.want {
+			t.Errorf("%+v: %q, want %q", c.subject, got, c.want)
+		}
+	}
+}
+
+// Different subjects have different keys, whatever strangers put into names.
+func TestLimitStateIsInjective(t *testing.T) {
+	t.Parallel()
+	part := rapid.SampledFrom([]string{"", "a", "hot", "a:k", ":", "1:a", "a ", " a", "192.0.2.7", "k:", "h:", "_", "a_k", strings.Repeat("x", 513)})
+	address := rapid.SampledFrom([]netip.Addr{{}, netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("::1"), netip.MustParseAddr("fe80::1%a b")})
+	subject := rapid.Custom(func(rt *rapid.T) limit.Subject {
+		return limit.Subject{Space: part.Draw(rt, "space"), Name: part.Draw(rt, "name"),
+			Client: hottype.Client{Addr: address.Draw(rt, "address"), Name: part.Draw(rt, "client")}}
+	})
+	k, seen := newKeys("n"), map[string]limit.Subject{}
+	rapid.Check(t, func(rt *rapid.T) {
+		for range 50 {
+			s := subject.Draw(rt, "subject")
+			key := k.limitState(&s)
+			if other, ok := seen[key]; ok && other != s {
+				rt.Fatalf("%+v and %+v are both %q", other, s, key)
+			}
+			if seen[key] = s; len(key) > 600 {
+				rt.Fatalf("%+v: a key of %d bytes", s, len(key))
+			}
+		}
+	})
+}

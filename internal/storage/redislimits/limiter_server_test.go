@@ -1,0 +1,198 @@
+package redislimits
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+)
+
+// aRequest is held to a hot key's bucket and to both windows of its client.
+func aRequest() ([]limit.Charge, []limit.Result) {
+	client := hottype.ClientFrom(netip.MustParseAddr("2001:db8::7"))
+	charges := []limit.Charge{
+		{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 3, Window: 900 * time.Millisecond, Burst: 3}, Cost: 1},
+		{Subject: limit.Subject{Space: "ip_fixed", Client: client}, Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: 50, Window: time.Hour}, Cost: 1},
+		{Subject: limit.Subject{Space: "ip_sliding", Client: client}, Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 100, Window: time.Hour}, Cost: 1},
+	}
+	return charges, make([]limit.Result, len(charges))
+}
+
+// By the server's own clock: a denial is over when it says so, and every key
+// goes when it means nothing any more.
+func TestLimiterByServerClock(t *testing.T) {
+	t.Parallel()
+	l, ctx := openLimiter(t, redistest.Start(t).Addr()), context.Background()
+	charges, results := aRequest()
+	var began time.Time
+	for i := range 4 {
+		began = time.Now()
+		admitted, err := l.Take(ctx, time.Time{}, charges, results)
+		if err != nil || admitted != (i < 3) {
+			t.Fatalf("call %d: %v, %v", i, admitted, err)
+		}
+	}
+	if r := results[0]; r.RetryAfter <= 0 || r.RetryAfter > 300*time.Millisecond {
+		t.Fatalf("bucket empty: %+v", r)
+	}
+	for i := range charges {
+		life, err := l.rdb.PTTL(ctx, l.keys.limitState(&charges[i].Subject)).Result()
+		if reset := results[i].ResetAfter; err != nil || life < reset-time.Since(began)-time.Millisecond || life > reset+3*time.Millisecond {
+			t.Errorf("%+v expires in %v, whole in %v; %v", charges[i].Subject, life, reset, err)
+		}
+	}
+	<-time.After(results[0].RetryAfter)
+	if admitted, err := l.Take(ctx, time.Time{}, charges, results); err != nil || !admitted {
+		t.Errorf("after the time it said: %v, %v: %+v", admitted, err, results)
+	}
+}
+
+// A decision is one command, and one more when the server has lost the script.
+func TestLimiterRoundTrips(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	l, ctx := openLimiter(t, s.Addr()), context.Background()
+	charges, results := aRequest()
+	for range 5 {
+		if _, err := l.Take(ctx, time.Time{}, charges, results); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Client().ScriptFlush(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Take(ctx, time.Time{}, charges, results); err != nil {
+		t.Errorf("after SCRIPT FLUSH: %v", err)
+	}
+	stats := s.Client().Info(ctx, "commandstats").Val()
+	for _, want := range []string{"cmdstat_evalsha:calls=6,", "cmdstat_eval:calls=2,"} {
+		if !strings.Contains(stats, want) {
+			t.Errorf("6 decisions and a flush: no %q in\n%s", want, stats)
+		}
+	}
+}
+
+// A server that hangs, is gone or holds nonsense is an error in time, and the
+// limiter works again when the server does.
+func TestLimiterFailures(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	l, ctx := openLimiter(t, s.Addr()), context.Background()
+	charges, results := aRequest()
+	take := func(want string) {
+		t.Helper()
+		budget := 200 * time.Millisecond
+		if want == "" {
+			budget = 2 * time.Second
+		}
+		within, cancel := context.WithTimeout(ctx, budget)
+		defer cancel()
+		began := time.Now()
+		_, err := l.Take(within, time.Time{}, charges, results)
+		if d := time.Since(began); d > 2*time.Second {
+			t.Errorf("%s: took %v", want, d)
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), "redislimits: take hot, ip_fixed, ip_sliding: ") || !strings.Contains(err.Error(), want)) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	key := l.keys.limitState(&charges[2].Subject)
+	s.Client().LPush(ctx, key, "not a string")
+	take("")
+	if results[2].Remaining != 99 {
+		t.Errorf("a key that is no string counts as none: %+v", results[2])
+	}
+	s.Client().Set(ctx, key, "what is this", time.Minute)
+	take("")
+	if results[2].Remaining != 99 {
+		t.Errorf("nonsense counts as none: %+v", results[2])
+	}
+	s.Freeze()
+	take("timeout")
+	s.Thaw()
+	take("")
+	s.Kill()
+	take("refused")
+	s.Relaunch()
+	take("")
+}
+
+// On a cluster all charges of a namespace meet on one node.
+func TestLimiterOnCluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t)
+	c := openWith(t, redisstore.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: 10 * time.Second})
+	charges, results := aRequest()
+	charges[0].Spec.Window = time.Hour // three, however slow the machine
+	for i := range 4 {
+		if admitted, err := c.Take(t.Context(), time.Time{}, charges, results); err != nil || admitted != (i < 3) {
+			t.Fatalf("call %d: %v, %v", i, admitted, err)
+		}
+	}
+}
+
+func TestReadDecision(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reply any
+		want  string
+	}{
+		{[]any{int64(1), int64(1), int64(9), int64(0), int64(5), int64(77)}, "true {true 0 9 0s 5µs} <nil>"},
+		{[]any{int64(0), int64(0), int64(9), int64(-1), int64(0), int64(77)}, "false {false 0 9 -1ns 0s} <nil>"},
+		{[]any{int64(0), int64(0), int64(0), int64(7), int64(7), int64(77)}, "false {false 0 0 7µs 7µs} <nil>"},
+		{nil, "error"},
+		{"OK", "error"},
+		{[]any{int64(1)}, "error"},
+		{[]any{int64(1), int64(1), int64(9), int64(0), int64(5)}, "error"},
+		{[]any{int64(1), int64(1), int64(9), int64(0), int64(5), int64(-1)}, "error"},
+		{[]any{int64(1), int64(1), int64(9), int64(0)}, "error"},
+		{[]any{int64(1), int64(1), "9", int64(0), int64(5), int64(77)}, "error"},
+		{[]any{int64(1), nil, int64(9), int64(0), int64(5), int64(77)}, "error"},
+		{[]any{int64(1), int64(1), int64(-9), int64(0), int64(5), int64(77)}, "error"},
+		{[]any{int64(1), int64(1), int64(9), int64(-2), int64(5), int64(77)}, "error"},
+	} {
+		results := make([]limit.Result, 1)
+		admitted, at, err := readDecision(c.reply, results)
+		got := fmt.Sprint(admitted, " ", results[0], " ", err)
+		if err == nil && at != 77 {
+			t.Errorf("%v: judged at %d", c.reply, at)
+		}
+		if (c.want == "error") != (err != nil) || (err == nil && got != c.want) {
+			t.Errorf("%v: %s, want %s", c.reply, got, c.want)
+		}
+	}
+}
+
+// A server that loses the script again and again, and a key that is no string, which must
+// not fail the neighbours.
+func TestLimiterOnForgetfulServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	l, ctx := openLimiter(t, s.Addr()), context.Background()
+	charges, results := aRequest()
+	var began time.Time
+	s.Client().LPush(ctx, l.keys.limitState(&charges[1].Subject), "not a string")
+	for i := range 3 {
+		if err := s.Client().ScriptFlush(ctx).Err(); err != nil {
+			t.Fatal(err)
+		}
+		began = time.Now()
+		admitted, err := l.Take(ctx, time.Time{}, charges, results)
+		if err != nil || !admitted || results[1].Remaining != int64(49-i) {
+			t.Errorf("call %d: %v, %v: %+v", i, admitted, err, results)
+		}
+	}
+	for i := range charges {
+		life, err := s.Client().PTTL(ctx, l.keys.limitState(&charges[i].Subject)).Result()
+		if reset := results[i].ResetAfter; err != nil || life < reset-time.Since(began)-time.Millisecond || life > reset+3*time.Millisecond {
+			t.Errorf("%+v expires in %v, whole in %v; %v", charges[i].Subject, life, reset, err)
+		}
+	}
+}

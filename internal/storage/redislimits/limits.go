@@ -1,0 +1,135 @@
+package redislimits
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/lua"
+)
+
+// Limiter is the limit.Store that all processes of a namespace share, on one server
+// or on a cluster: the same algorithms as limit.Memory, as scripts inside Redis, by
+// its clock. Any number of goroutines may use it, and the more do, the less Redis
+// spends on each.
+type Limiter struct {
+	rdb     redis.UniversalClient
+	nodes   *redis.ClusterClient // nil: one server
+	keys    keys
+	log     *slog.Logger
+	now     func() time.Time // of the process, for ages; limits use the clock of Redis
+	scripts scripts
+	overdue time.Duration
+	single  *shardLimiter
+	cluster *clusterLimiter // nil: single has all, on one server
+}
+
+// scripts are those that no shardLimiter runs.
+type scripts struct{ clThrottle, inFlight, exchange *redis.Script }
+
+// New gives the limits of a client's namespace. They end with the client.
+func New(c *redisstore.Client) *Limiter {
+	cfg := c.Config()
+	l := &Limiter{
+		rdb: c.Redis(), nodes: c.Cluster(), keys: newKeys(cfg.Namespace), log: cfg.Log, now: time.Now, overdue: cfg.Budget / 4,
+		scripts: scripts{redis.NewScript(lua.CLThrottle()), redis.NewScript(lua.InFlight()), redis.NewScript(lua.Exchange())},
+	}
+	l.single = newShardLimiter(l, l.keys)
+	c.OnClose(l.single.batcher.close, l.single.batcher.calls.Wait)
+	if l.nodes != nil {
+		l.cluster = newClusterLimiter(l, cfg.Namespace)
+		c.OnClose(l.cluster.close, l.cluster.wait)
+	}
+	return l
+}
+
+// HonoursContext says that Take returns when its context ends.
+func (l *Limiter) HonoursContext() bool { return true }
+
+// TakePrefetched says that nothing is prefetched; see Prefetch.
+func (l *Limiter) TakePrefetched([]limit.Charge, []limit.Result) bool { return false }
+
+// Take implements limit.Store in at most one round trip, and one more for a server
+// that does not know the script yet; on a cluster one for each shard that the
+// request has subjects in, most often one, and one more for each that has to give
+// back. now is ignored. Mistakes of the caller are limit's errors; everything else
+// is a failure of the store, after which it is not known whether anything was
+// charged. That also goes for a caller whose context ends: Take returns at once with
+// the context's error, and if the call is out already, its charges may still be
+// taken. A request that one node denies is denied, also if another node does not
+// answer: Remaining is -1 in the results that are not known.
+func (l *Limiter) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+	if l.cluster != nil {
+		return l.cluster.Take(ctx, now, charges, results)
+	}
+	return l.single.Take(ctx, now, charges, results)
+}
+
+// TakeAt is Take for those who may want to give back what it charged: at is when
+// each charge was made, by the clock of its server, which RefundAt has to know.
+func (l *Limiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (admitted bool, at []time.Time, err error) {
+	at = make([]time.Time, len(charges))
+	if l.cluster != nil {
+		admitted, err = l.cluster.takeAt(ctx, now, charges, results, at)
+		return admitted, at, err
+	}
+	admitted, when, err := l.single.TakeAt(ctx, now, charges, results)
+	for i := range at {
+		at[i] = when
+	}
+	return admitted, at, err
+}
+
+// RefundAt takes back what an admitted TakeAt charged, for a request that was
+// then denied elsewhere; at is what TakeAt said. It gives back at most what was
+// charged, and never lets more pass than if the charge had not been made. It
+// writes what remains into results, one for each charge; Allowed is false where the
+// limit has changed meanwhile, so that the charge stays. One round trip for each
+// shard; after an error it is not known whether all was given back, and it must not
+// be called again: that could give twice.
+func (l *Limiter) RefundAt(ctx context.Context, at []time.Time, charges []limit.Charge, results []limit.Result) error {
+	if err := limit.Check(charges, results); err != nil {
+		return err
+	}
+	if len(at) != len(charges) {
+		return fmt.Errorf("redislimits: refund: %d times of %d charges", len(at), len(charges))
+	}
+	var first error
+	for _, p := range split(charges, l.Shard) {
+		owed := make([]repayment, len(p.charges))
+		for i, k := range p.index {
+			owed[i] = repayment{charges[k], at[k]}
+		}
+		err := l.limiterOf(&p.charges[0].Subject).refundAll(ctx, owed, p.results)
+		if err != nil && first == nil {
+			first = err
+		}
+		for i, k := range p.index {
+			results[k] = p.results[i]
+		}
+	}
+	return first
+}
+
+// Reset forgets what was charged to a subject, and that it is blocked. One round trip.
+func (l *Limiter) Reset(ctx context.Context, subject *limit.Subject) error {
+	keys := l.limiterOf(subject).keys
+	state := keys.limitState(subject)
+	if err := l.rdb.Del(ctx, state, keys.block(state)).Err(); err != nil {
+		return fmt.Errorf("redislimits: reset: %w", err)
+	}
+	return nil
+}
+
+// Stats tells how many calls decisions took.
+func (l *Limiter) Stats() Stats {
+	if l.cluster != nil {
+		return l.cluster.stats()
+	}
+	return l.single.batcher.stats.read()
+}

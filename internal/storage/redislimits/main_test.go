@@ -1,0 +1,112 @@
+package redislimits
+
+import (
+	"context"
+	"flag"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/lua"
+)
+
+// TestMain also fails when go-redis wrote to its logger, whatever the tests did to
+// their servers.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if !redistest.Complete() {
+		// What is left in a short run waits for servers rather than for a processor.
+		_ = flag.Set("test.parallel", "6") // does not fail for such a name and number
+	}
+	if !redistest.Complete() && os.Getenv(stepsEnv) == "" {
+		_ = os.Setenv(stepsEnv, "1000") // does not fail for such a name
+	}
+	goleak.VerifyTestMain(redistest.Quietly(m))
+}
+
+// stepsEnv says how many steps each law of the limits takes. A short run takes a tenth
+// of what is usual.
+const stepsEnv = "HOTPARAM_LIMIT_STEPS"
+
+// open makes a client that is closed when the test ends.
+func open(t testing.TB, addrs ...string) *Limiter {
+	t.Helper()
+	return openWith(t, redisstore.Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second}) // machines are busy
+}
+
+// serverAndCluster are the addresses of one of each, started for the test; in a short
+// run there is no cluster.
+func serverAndCluster(t testing.TB) map[string][]string {
+	all := map[string][]string{"server": {redistest.Start(t).Addr()}}
+	if redistest.Complete() {
+		all["cluster"] = redistest.StartCluster(t).Addrs()
+	}
+	return all
+}
+
+// steady is open for tests that compare answers, thousands of them: a machine that
+// stands still for seconds, as busy ones do, makes them late and not wrong. The
+// connection is there before the first of them.
+func steady(t testing.TB, addr string) *Limiter {
+	t.Helper()
+	c := openWith(t, redisstore.Config{Addrs: []string{addr}, Namespace: "test", Timeout: time.Minute})
+	redistest.Eventually(t, "an answer of the server", func() bool { return c.rdb.Ping(context.Background()).Err() == nil })
+	return c
+}
+
+func openWith(t testing.TB, cfg redisstore.Config) *Limiter {
+	t.Helper()
+	c, err := redisstore.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return New(c)
+}
+
+// now is a time as Redis keeps it.
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// newClock is a clock for the scripts of limits.
+func newClock(now time.Time) *redistest.Clock {
+	return redistest.NewClock(now, lua.Decide(), lua.DecideMany(), lua.Refund(), lua.Exchange(), lua.InFlight(), lua.CLThrottle())
+}
+
+// setClock has the scripts of a client judge by a clock that is set.
+func setClock(rdb redis.UniversalClient, now time.Time) *redistest.Clock {
+	k := newClock(now)
+	rdb.AddHook(k)
+	return k
+}
+
+// singly asks the script that knows every algorithm, one call for each decision,
+// also where a batch is open.
+type singly struct{ *shardLimiter }
+
+func (s singly) Take(ctx context.Context, _ time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
+		return err == nil, err
+	}
+	r := new(request)
+	if err := r.set(s.keys, charges); err != nil {
+		return false, err
+	}
+	ok, _, err := s.decideOne(ctx, r, results)
+	return ok, err
+}
+
+// ways are the ways of a decision to Redis.
+var ways = map[string]func(*shardLimiter) limit.Store{
+	"alone":    func(l *shardLimiter) limit.Store { return singly{l} },
+	"together": func(l *shardLimiter) limit.Store { return l },
+}

@@ -1,0 +1,213 @@
+package redislimits
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+const (
+	// prefetchRate is from how many decisions a second on one key prefetching is worth it.
+	prefetchRate = 1000
+	// prefetchSpan is for how long tokens are meant to last, and prefetchLife how long
+	// what is left of it is kept.
+	prefetchSpan = 20 * time.Millisecond
+	prefetchLife = 100 * time.Millisecond
+	// maxPrefetchKeys bounds the keys that are watched.
+	maxPrefetchKeys = 4096
+)
+
+// Prefetch is a limit.Store before the shared one: of a very hot key it takes some
+// of the bucket ahead of the requests that will want it, and then decides those in
+// memory.
+//
+// When. A key that was asked for at least 1,000 times a second here, on a bucket of
+// which much is left: what is prefetched is what 20 ms of its requests take, at most a quarter
+// of what is left and at most Max. Near its limit nothing is prefetched, and each of
+// its decisions is exact: that is where denials are remembered, so asking is cheap
+// there. A request with other limits beside it asks only for those, and where they
+// deny puts back what it took; of several hot keys only the first is paid from memory.
+//
+// What that costs. All that is prefetched is charged first, so the sum of all
+// processes never exceeds the limit. But a token may be used up to 100 ms after it
+// was charged: in any stretch of time d at most
+//
+//	burst + rate x d + Max x processes
+//
+// passes. What is not used within 100 ms, or when Run ends, is given back. A
+// process that crashes takes what it holds with it: at most Max of each key, which run
+// back like any other cost. Remaining of a decision in memory is a lower bound.
+//
+// It may be used by any number of goroutines; Run by one. Without Run running it
+// prefetches nothing.
+type Prefetch struct {
+	sharding
+	store *Limiter
+	max   int64
+
+	mu   sync.RWMutex
+	keys map[string]*prefetchKey // guarded by mu
+
+	running atomic.Bool
+	refills sync.WaitGroup
+	rests   sync.Pool // of *rest
+	counts  prefetchCounters
+}
+
+// PrefetchStats tells what became of prefetched tokens. Held and Keys are of this moment.
+type PrefetchStats struct {
+	// Grants counts fetches that were granted, Local the requests decided in memory.
+	Grants, Local uint64
+	// Returned is the cost that was given back unused, Lost what stays charged
+	// because that failed or came too late, or the limit has changed since, or may
+	// have been by a grant of which nobody heard in time.
+	Returned, Lost uint64
+	// Held is the cost held now, Keys the keys that are watched.
+	Held, Keys int64
+}
+
+type prefetchCounters struct{ grants, local, returned, lost atomic.Uint64 }
+
+// Prefetch gives a store that may hold up to most of one key's cost; most is at
+// least 1.
+func (l *Limiter) Prefetch(most int64) *Prefetch {
+	p := &Prefetch{sharding: l, store: l, max: max(most, 1), keys: map[string]*prefetchKey{}}
+	p.rests.New = func() any { return new(rest) }
+	return p
+}
+
+// of is what is held of a charge's key; nil where there is none, or the key's limit
+// has just changed and what was taken under the old one is going back.
+func (l *Prefetch) of(c *limit.Charge) *prefetchKey {
+	l.mu.RLock()
+	k := l.keys[c.Subject.Name]
+	l.mu.RUnlock()
+	if k == nil || k.charge.Spec != c.Spec || k.charge.Subject != c.Subject {
+		return nil
+	}
+	return k
+}
+
+// watch is the key that a charge would be paid from, a new one if need be; nil
+// where there are too many.
+func (l *Prefetch) watch(c *limit.Charge) *prefetchKey {
+	if !l.running.Load() {
+		return nil
+	}
+	if k := l.of(c); k != nil {
+		return k
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.keys[c.Subject.Name] != nil || len(l.keys) >= maxPrefetchKeys {
+		return nil
+	}
+	k := newPrefetchKey(c, l.max)
+	l.keys[c.Subject.Name] = k
+	return k
+}
+
+// renew fetches tokens of a key where that is due, beside the requests.
+func (l *Prefetch) renew(k *prefetchKey) {
+	l.mu.RLock() // so that Run does not end in between
+	defer l.mu.RUnlock()
+	if !l.running.Load() {
+		return
+	}
+	if want := k.due(); want > 0 {
+		l.refills.Go(func() { l.grant(k, want) })
+	}
+}
+
+// grant fetches tokens.
+func (l *Prefetch) grant(k *prefetchKey, cost int64) {
+	ctx, cancel := context.WithTimeout(context.Background(), prefetchLife)
+	defer cancel()
+	c, results := k.charge, make([]limit.Result, 1)
+	c.Cost = cost
+	ok, at, err := l.store.limiterOf(&c.Subject).TakeAt(ctx, time.Time{}, []limit.Charge{c}, results)
+	if err != nil {
+		k.failed() // where the charge was taken after all it runs back like any other
+		l.counts.lost.Add(uint64(cost))
+		return
+	}
+	if k.granted(&results[0], cost, at, ok) {
+		l.counts.grants.Add(1)
+	}
+}
+
+// Run allows prefetching, and gives back what is not used, until ctx ends and all is
+// given back. It returns nil.
+func (l *Prefetch) Run(ctx context.Context) error {
+	l.running.Store(true)
+	tick := time.NewTicker(prefetchLife)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			l.sweep(ctx, false)
+		case <-ctx.Done():
+			l.mu.Lock()
+			l.running.Store(false)
+			l.mu.Unlock()
+			l.refills.Wait()
+			l.sweep(ctx, true)
+			return nil
+		}
+	}
+}
+
+// sweep begins the next span of every key, and gives back what is over, or all.
+func (l *Prefetch) sweep(ctx context.Context, all bool) {
+	var over []*prefetchKey
+	l.mu.Lock()
+	for name, k := range l.keys {
+		idle, late := k.turn()
+		if late || all {
+			over = append(over, k)
+		}
+		if idle {
+			delete(l.keys, name)
+		}
+	}
+	l.mu.Unlock()
+	l.giveBack(ctx, over)
+}
+
+// giveBack gives back what is held of some keys, all in one round trip, which takes
+// refundTime at most, also when ctx ends meanwhile: nobody else knows of it then.
+func (l *Prefetch) giveBack(ctx context.Context, over []*prefetchKey) {
+	var owed []repayment
+	var cost int64
+	for _, k := range over {
+		if o := k.empty(); o.charge.Cost > 0 {
+			owed, cost = append(owed, o), cost+o.charge.Cost
+		}
+	}
+	if len(owed) == 0 {
+		return
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
+	defer cancel()
+	back := l.store.repayAll(within, owed)
+	l.counts.returned.Add(uint64(back))
+	l.counts.lost.Add(uint64(cost - back))
+}
+
+// Stats reads the figures.
+func (l *Prefetch) Stats() PrefetchStats {
+	st := PrefetchStats{
+		Grants: l.counts.grants.Load(), Local: l.counts.local.Load(),
+		Returned: l.counts.returned.Load(), Lost: l.counts.lost.Load(),
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	st.Keys = int64(len(l.keys))
+	for _, k := range l.keys {
+		st.Held += k.held.Load()
+	}
+	return st
+}

@@ -1,0 +1,203 @@
+package redislimits
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// prefetchKey is what is held of one key, and how often it was asked for. What every
+// request touches is atomic, so that they wait for nobody.
+type prefetchKey struct {
+	charge limit.Charge // with cost 1; neither it nor most ever changes
+	most   int64        // that may be held
+
+	held  atomic.Int64
+	asked atomic.Int64 // cost, in this span of prefetchLife
+	// low is from how little on somebody should look whether to renew.
+	low atomic.Int64
+	// reset and capacity are what the store said last.
+	reset, capacity atomic.Int64
+
+	mu      sync.Mutex // guards what follows, and lets held grow
+	surplus int64      // charged too, and beyond most: it only goes back
+	at      time.Time  // when the oldest of held was charged, by the clock of Redis
+	last    int64      // cost of the newest grant
+	lastAt  time.Time  // when that was charged
+	newest  time.Time  // when it was granted, by our clock
+	refill  bool       // one is under way
+	over    bool       // nobody looks after it any more
+	before  int64      // asked, in the span before
+	left    int64      // in the bucket, when the store last said so
+}
+
+func newPrefetchKey(c *limit.Charge, most int64) *prefetchKey {
+	k := &prefetchKey{charge: *c, most: most}
+	k.charge.Cost = 1
+	return k
+}
+
+// prefetchable is whether a charge is of a bucket that can be taken ahead.
+func prefetchable(c *limit.Charge) bool {
+	s := &c.Spec
+	return (s.Algorithm == limit.TokenBucket || s.Algorithm == limit.GCRA) &&
+		s.Wait == 0 && s.Block == 0 && s.InitialDeficit == 0 && c.Cost > 0 && c.Subject.Client.IsZero()
+}
+
+// payable is which charge of a request prefetched tokens may pay, -1 for none: the first that
+// is of a bucket, where no other is of the same subject.
+func payable(charges []limit.Charge) int {
+	for i := range charges {
+		if !prefetchable(&charges[i]) {
+			continue
+		}
+		for j := range charges {
+			if j != i && charges[j].Subject == charges[i].Subject {
+				return -1
+			}
+		}
+		return i
+	}
+	return -1
+}
+
+// spend pays a cost, all of it or nothing.
+func (k *prefetchKey) spend(cost int64, r *limit.Result) bool {
+	for {
+		held := k.held.Load()
+		if held < cost {
+			return false
+		}
+		if k.held.CompareAndSwap(held, held-cost) {
+			k.asked.Add(cost)
+			*r = limit.Result{Allowed: true, Limit: k.capacity.Load(), Remaining: held - cost, ResetAfter: time.Duration(k.reset.Load())}
+			return true
+		}
+	}
+}
+
+// putBack undoes spend, if somebody still looks after the key.
+func (k *prefetchKey) putBack(cost int64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
+		return false
+	}
+	k.hold(cost)
+	return true
+}
+
+// hold adds to what is held, as much as fits. It is called with mu held.
+func (k *prefetchKey) hold(cost int64) {
+	fits := min(cost, max(0, k.most-k.held.Load()))
+	k.held.Add(fits)
+	k.surplus += cost - fits
+}
+
+// due is how much to fetch now, and marks it as under way; 0: nothing.
+func (k *prefetchKey) due() int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.refill || k.over {
+		return 0
+	}
+	want, held := k.want(), k.held.Load()
+	k.low.Store(want / 2)
+	if want == 0 || held >= want/2 {
+		return 0
+	}
+	k.refill = true
+	k.low.Store(math.MinInt64) // until it is there
+	return want - held
+}
+
+// want is how much the key should have ahead; 0 where that is not worth it, or
+// the bucket has not enough left. It is called with mu held.
+func (k *prefetchKey) want() int64 {
+	rate := max(k.asked.Load(), k.before) * int64(time.Second/prefetchLife)
+	if rate < prefetchRate {
+		return 0
+	}
+	n := min(k.most, rate/int64(time.Second/prefetchSpan), k.left/4)
+	if n < 8 {
+		return 0
+	}
+	return n
+}
+
+// heard notes what the store said about the key.
+func (k *prefetchKey) heard(r *limit.Result) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.note(r)
+}
+
+// note is called with mu held.
+func (k *prefetchKey) note(r *limit.Result) {
+	k.left = r.Remaining
+	k.reset.Store(int64(r.ResetAfter))
+	k.capacity.Store(r.Limit)
+}
+
+// granted takes in what the store answered to a refill that was due, and says
+// whether it was granted.
+func (k *prefetchKey) granted(r *limit.Result, cost int64, at time.Time, ok bool) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.settle()
+	k.note(r)
+	if !ok {
+		return false
+	}
+	k.at = k.oldest()
+	k.last, k.lastAt = cost, at
+	k.hold(cost)
+	k.newest = time.Now()
+	return true
+}
+
+// oldest is when the oldest of what is held was charged, for requests use up what
+// was charged first. Too old gives back less. It is called with mu held.
+func (k *prefetchKey) oldest() time.Time {
+	if k.held.Load()+k.surplus <= k.last {
+		return k.lastAt
+	}
+	return k.at
+}
+
+// failed ends a refill that came to nothing.
+func (k *prefetchKey) failed() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.settle()
+}
+
+// settle lets the next refill be due. It is called with mu held.
+func (k *prefetchKey) settle() {
+	k.refill = false
+	k.low.Store(math.MaxInt64) // whoever comes next looks
+}
+
+// turn begins the next span. It says whether the key is not asked for any more,
+// which ends it, and whether what is held of it should go back.
+func (k *prefetchKey) turn() (idle, late bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	asked, held := k.asked.Swap(0), k.held.Load()
+	idle = asked == 0 && k.before == 0 && held == 0 && k.surplus == 0 && !k.refill
+	k.over, k.before = idle, asked
+	return idle, k.surplus > 0 || held > 0 && time.Since(k.newest) >= prefetchLife
+}
+
+// empty takes out what is held, as a charge to give back.
+func (k *prefetchKey) empty() repayment {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	owed := repayment{k.charge, k.oldest()}
+	owed.charge.Cost = k.held.Swap(0) + k.surplus
+	k.surplus = 0
+	return owed
+}

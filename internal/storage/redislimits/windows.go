@@ -1,0 +1,222 @@
+package redislimits
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"hash/maphash"
+	"math"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+const (
+	// exchangeEvery is how often sums are exchanged.
+	exchangeEvery = 100 * time.Millisecond
+	// freshFor is how long after an exchange the sums of others are believed.
+	freshFor = time.Second
+	// windowStripes is how many parts the records lie in, each with its lock: a
+	// multiple of shards.
+	windowStripes = 64
+)
+
+// Windows are fixed and sliding windows that many processes share by their sums:
+// a decision is made in memory and waits for nothing, and ten times a second each
+// process tells Redis what it has admitted and hears what the others have.
+//
+//	Take ──> limit.Memory (own + others) ──> record: own + cost
+//	                 ^                          │ own, every 100 ms
+//	                 └── others <── Redis <─────┘
+//
+// A sum is all that a process has admitted to a subject in a window, and only that
+// process writes it. So what is told twice or late does no harm, what is not told
+// is told by the next exchange, and no process hears its own sums.
+//
+// What may pass beyond the limit. A process hears of a subject after it was asked
+// for here, so the first requests for one after a while are judged by what was
+// known before, until the next exchange. In one window at most
+//
+//	limit + what all but one of the processes admit within one exchange
+//
+// passes: never more than n x limit with n processes, and of a client that sends
+// r a second at most limit + (n-1) x r x (100 ms + a round trip), for which it has
+// to go from one process to the next. Who is known to be over the limit is denied
+// everywhere until the window says otherwise.
+//
+// By whose clock: the caller's now, corrected by the difference to the clock of
+// Redis that the exchanges measure, so that processes agree where a window begins.
+//
+// On a cluster each shard is exchanged by itself, and by the clock of its node. While
+// it is not, a process goes on with what it knows of the subjects there; Fresh says
+// so, and the gate then holds each process to its share. After a change of a window's
+// length a process counts what it has admitted itself, and of the others what they
+// say by the new length.
+//
+// It may be used by any number of goroutines; Run by one.
+type Windows struct {
+	store  *Limiter
+	id     string // of this process, another one after a restart
+	born   time.Time
+	local  *limit.Memory
+	seed   maphash.Seed // of this process, so that nobody outside can aim at one stripe
+	shards []windowShard
+	room   int // records per stripe
+	counts struct {
+		exchanges, errors, sums, refused, untracked atomic.Uint64
+		stale, last                                 atomic.Int64
+	}
+}
+
+// WindowsConfig bounds Windows.
+type WindowsConfig struct {
+	// MaxSubjects bounds the clients remembered; default 262,144, about 150 MB
+	// when all are in use with two windows each.
+	MaxSubjects int
+}
+
+// WindowsStats tells how sums were exchanged. Subjects and Stale are of this moment.
+type WindowsStats struct {
+	// Exchanges that reached Redis, and Errors of those that did not, for each shard
+	// of a cluster.
+	Exchanges, Errors uint64
+	// Sums are those told, of one subject's window each, and Refused those that Redis
+	// did not take: something else has the name of their key, or too many processes
+	// are in it already.
+	Sums, Refused uint64
+	// Untracked is the admitted cost that found no room and is not told to others.
+	Untracked uint64
+	// Subjects are those with a record.
+	Subjects int64
+	// Stale is how many shards were not exchanged the last time; on one server all is
+	// in one shard.
+	Stale int64
+	// Last is how long the last exchange of a shard took.
+	Last time.Duration
+}
+
+// Windows gives windows that are shared by sums. They exchange while Run runs.
+func (l *Limiter) Windows(cfg WindowsConfig) *Windows {
+	most := cmp.Or(max(cfg.MaxSubjects, 0), 1<<18)
+	w := &Windows{
+		store: l, id: rand.Text()[:13], born: l.now(), seed: maphash.MakeSeed(), room: max(1, most/windowStripes),
+		local: limit.NewMemory(limit.MemoryConfig{MaxSubjects: most}),
+	}
+	w.shards = make([]windowShard, l.Shards())
+	for i := range w.shards {
+		s := &w.shards[i]
+		s.Windows, s.keys = w, l.keys
+		if l.cluster != nil {
+			s.keys = l.cluster.shards[i].keys
+		}
+		s.clock.Store(&clock{w.born, w.born.UnixMicro()})
+		s.heard.Store(math.MinInt64 / 2)
+		s.stripes = make([]stripe, windowStripes/len(w.shards))
+		for j := range s.stripes {
+			s.stripes[j].records = map[who][]record{}
+		}
+	}
+	return w
+}
+
+// HonoursContext says that Take never waits.
+func (w *Windows) HonoursContext() bool { return true }
+
+// Fresh reports whether the sums of others are known for a subject: an exchange of
+// its shard ended well within the last second.
+func (w *Windows) Fresh(now time.Time, s *limit.Subject) bool {
+	return now.Sub(w.born)-time.Duration(w.shard(s).heard.Load()) < freshFor
+}
+
+// Take implements limit.Store, in memory. It takes fixed and sliding windows;
+// charges of other algorithms are judged here too, but others never hear of them.
+func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
+		return err == nil, err
+	}
+	us := w.shard(&charges[0].Subject).at(now)
+	sp, n := w.first(charges)
+	sp.mu.Lock() // so that no exchange comes between the two
+	ok, err := w.local.Take(ctx, time.UnixMicro(us), charges, results)
+	sign := int64(1)
+	if !ok {
+		sign = 0 // nothing was admitted, but it is asked for
+	}
+	if err == nil {
+		w.counts.untracked.Add(sp.note(us, charges[:n], sign, w.room))
+	}
+	sp.mu.Unlock()
+	if err == nil {
+		w.note(us, charges[n:], sign)
+	}
+	return ok, err
+}
+
+// RefundAt undoes a Take that was admitted here at now; see limit.Memory.RefundAt.
+func (w *Windows) RefundAt(now time.Time, charges []limit.Charge) {
+	if len(charges) > 0 {
+		us := w.shard(&charges[0].Subject).at(now)
+		w.local.RefundAt(time.UnixMicro(us), charges)
+		w.note(us, charges, -1)
+	}
+}
+
+// note records costs that were admitted, or with sign -1 taken back, or with 0
+// only that others should be heard of.
+func (w *Windows) note(us int64, charges []limit.Charge, sign int64) {
+	for len(charges) > 0 {
+		sp, n := w.first(charges)
+		sp.mu.Lock()
+		w.counts.untracked.Add(sp.note(us, charges[:n], sign, w.room))
+		sp.mu.Unlock()
+		charges = charges[n:]
+	}
+}
+
+// shard is where a subject lies in Redis.
+func (w *Windows) shard(s *limit.Subject) *windowShard { return &w.shards[w.store.Shard(s)] }
+
+// first is where the first of some charges is recorded, by the address of its client
+// or the names, and how many are of the same.
+func (w *Windows) first(charges []limit.Charge) (sp *stripe, n int) {
+	s := &charges[0].Subject
+	for n = 1; n < len(charges) && whose(&charges[n].Subject) == whose(s); {
+		n++
+	}
+	var h uint64
+	if s.Client.Addr.IsValid() {
+		address := s.Client.Addr.As16()
+		h = maphash.Bytes(w.seed, address[:])
+	} else {
+		h = maphash.String(w.seed, s.Client.Name) ^ bits.RotateLeft64(maphash.String(w.seed, s.Name), 1)
+	}
+	stripes := w.shard(s).stripes
+	return &stripes[h%uint64(len(stripes))], n
+}
+
+// Stats reads the figures.
+func (w *Windows) Stats() WindowsStats {
+	n := &w.counts
+	st := WindowsStats{
+		Exchanges: n.exchanges.Load(), Errors: n.errors.Load(), Sums: n.sums.Load(), Refused: n.refused.Load(),
+		Untracked: n.untracked.Load(), Stale: n.stale.Load(), Last: time.Duration(n.last.Load()),
+	}
+	for i := range w.shards {
+		w.shards[i].each(func(sp *stripe) { st.Subjects += int64(len(sp.records)) })
+	}
+	return st
+}
+
+// Run exchanges sums until ctx ends, and then a last time. It returns nil:
+// errors are counted, and logged when they begin and when they end.
+func (w *Windows) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	for i := range w.shards {
+		running.Go(func() { w.shards[i].run(ctx) })
+	}
+	running.Wait()
+	return nil
+}

@@ -1,0 +1,253 @@
+package redislimits
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+)
+
+// processes are some that share windows, each with connections of its own.
+func processes(t testing.TB, n int, addrs ...string) []*Windows {
+	t.Helper()
+	var all []*Windows
+	for range n {
+		c := openWith(t, redisstore.Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second})
+		all = append(all, c.Windows(WindowsConfig{}))
+	}
+	return all
+}
+
+// exchange exchanges all shards once.
+func (w *Windows) exchange(ctx context.Context) {
+	for i := range w.shards {
+		w.shards[i].exchange(ctx)
+	}
+}
+
+func visitor(n byte) hottype.Client {
+	return hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, n}))
+}
+
+func windowCharge(client hottype.Client, algorithm limit.Algorithm, most int64, window time.Duration, cost int64) limit.Charge {
+	return limit.Charge{
+		Subject: limit.Subject{Space: string(algorithm), Client: client},
+		Spec:    limit.Spec{Algorithm: algorithm, Limit: most, Window: window}, Cost: cost,
+	}
+}
+
+// ask asks for one cost.
+func (w *Windows) ask(t interface{ Fatal(...any) }, now time.Time, c limit.Charge) limit.Result {
+	results := make([]limit.Result, 1)
+	if _, err := w.Take(context.Background(), now, []limit.Charge{c}, results); err != nil {
+		t.Fatal(err)
+	}
+	return results[0]
+}
+
+// Within a window: nobody admits more than it knows to be left; what passes is at
+// most the limit and what the others admitted since they were last heard of; and
+// when all have told and heard, all know exactly what there was. On one server and
+// on a cluster.
+func TestWindowsAddUp(t *testing.T) {
+	t.Parallel()
+	for name, addrs := range serverAndCluster(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all, ctx, trial := processes(t, 3, addrs...), context.Background(), 0
+			for _, w := range all {
+				w.exchange(ctx) // the clocks are one
+			}
+			rapid.Check(t, func(rt *rapid.T) {
+				trial++
+				algorithm := rapid.SampledFrom([]limit.Algorithm{limit.FixedWindow, limit.SlidingWindow}).Draw(rt, "algorithm")
+				most := rapid.Int64Range(1, 20).Draw(rt, "limit")
+				c := windowCharge(hottype.Client{Name: fmt.Sprint(trial)}, algorithm, most, 300*24*time.Hour, 1)
+				var total int64
+				unheard := make([]int64, len(all)) // admitted since it was last heard of
+				for range rapid.IntRange(1, 80).Draw(rt, "steps") {
+					i := rapid.IntRange(0, len(all)-1).Draw(rt, "process")
+					if rapid.IntRange(0, 4).Draw(rt, "exchange") == 0 {
+						all[i].exchange(ctx)
+						unheard[i] = 0
+						continue
+					}
+					if all[i].ask(rt, time.Now(), c).Allowed {
+						total++
+						unheard[i]++
+					}
+				}
+				if total > most*int64(len(all)) {
+					rt.Fatalf("%d admitted, at most %d x %d", total, len(all), most)
+				}
+				peek := c
+				peek.Cost = 0
+				for range 2 { // what one tells last the others hear when they ask again
+					for _, w := range all {
+						w.ask(rt, time.Now(), peek)
+						w.exchange(ctx)
+					}
+				}
+				for i, w := range all {
+					if got := w.ask(rt, time.Now(), peek).Remaining; got != max(0, most-total) {
+						rt.Fatalf("process %d: %d left of %d after %d", i, got, most, total)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Processes that exchange before each decision hold the limit exactly, also when
+// windows turn, and forget what no longer counts.
+func TestWindowsTurn(t *testing.T) {
+	redistest.Long(t)
+	t.Parallel()
+	all, ctx := processes(t, 2, redistest.Start(t).Addr()), context.Background()
+	exact := limit.NewMemory(limit.MemoryConfig{})
+	for _, algorithm := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow} {
+		c := windowCharge(visitor(1), algorithm, 5, 300*time.Millisecond, 1)
+		peek := c
+		peek.Cost = 0
+		end := time.Now().Add(2 * time.Second)
+		for i := 0; time.Now().Before(end); i++ {
+			w := all[i%len(all)]
+			for range 2 { // what the last one tells the first hears in the next round
+				for _, w := range all {
+					w.ask(t, time.Now(), peek)
+					w.exchange(ctx)
+				}
+			}
+			now := time.Now()
+			got := w.ask(t, now, c)
+			results := make([]limit.Result, 1)
+			if _, err := exact.Take(ctx, time.UnixMicro(w.shards[0].at(now)), []limit.Charge{c}, results); err != nil {
+				t.Fatal(err)
+			}
+			// The clocks of the two may differ by a part of a round trip, so only a
+			// difference that lasts is a fault.
+			if got.Allowed != results[0].Allowed && results[0].RetryAfter > 20*time.Millisecond && time.Since(now) < 5*time.Millisecond {
+				t.Errorf("%s: %+v, exactly %+v", algorithm, got, results[0])
+			}
+		}
+	}
+}
+
+// A server that is away holds up nobody; who asks is told that the sums are not fresh;
+// and when it is back, without its data, it is told all of them again.
+func TestWindowsOutlastAnOutage(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	all, ctx := processes(t, 2, s.Addr()), context.Background()
+	c, quiet := windowCharge(visitor(1), limit.FixedWindow, 100, 300*24*time.Hour, 1), windowCharge(visitor(2), limit.SlidingWindow, 100, 300*24*time.Hour, 1)
+	exchange := func() {
+		for _, w := range all {
+			w.exchange(ctx)
+		}
+	}
+	for _, w := range all {
+		w.ask(t, time.Now(), c)
+		w.ask(t, time.Now(), quiet)
+	}
+	exchange()
+	s.Kill()
+	for range 5 {
+		all[0].ask(t, time.Now(), c)
+		exchange()
+	}
+	if st := all[0].Stats(); st.Errors != 5 || st.Stale != 1 {
+		t.Errorf("5 exchanges with a dead server: %+v", st)
+	}
+	if now := time.Now(); all[0].Fresh(now.Add(2*time.Second), &c.Subject) {
+		t.Error("fresh without having heard of anybody for 2 s")
+	}
+	s.Relaunch() // and it has lost everything
+	for range 2 {
+		exchange()
+	}
+	for i, w := range all {
+		if !w.Fresh(time.Now(), &c.Subject) || w.Stats().Stale != 0 {
+			t.Errorf("process %d, after the outage: %+v", i, w.Stats())
+		}
+	}
+	c.Cost, quiet.Cost = 0, 0
+	for range 2 {
+		for i, w := range all {
+			for _, charge := range []limit.Charge{c, quiet} {
+				w.ask(t, time.Now(), charge)
+				w.exchange(ctx)
+				if got, want := w.ask(t, time.Now(), charge).Remaining, int64(100-2); got != want && charge != c || charge == c && got != want-5 {
+					t.Errorf("process %d: %d left of %s", i, got, charge.Subject.Space)
+				}
+			}
+		}
+	}
+}
+
+// However many callers, what all admitted is what Redis and each process knows in
+// the end, while sums are exchanged all the time.
+func TestWindowsConcurrently(t *testing.T) {
+	t.Parallel()
+	all := processes(t, 2, redistest.Start(t).Addr())
+	ctx, stop := context.WithCancel(context.Background())
+	var running, callers sync.WaitGroup
+	for _, w := range all {
+		running.Go(func() { _ = w.Run(ctx) })
+	}
+	c := windowCharge(visitor(1), limit.SlidingWindow, 1<<12, 20*24*time.Hour, 1)
+	for i := range 8 {
+		callers.Go(func() {
+			for range 200 {
+				all[i%2].ask(t, time.Now(), c)
+				request := []limit.Charge{c}
+				if now := time.Now(); all[i%2].ask(t, now, c).Allowed {
+					all[i%2].RefundAt(now, request)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	stop()
+	running.Wait()
+	peek := c
+	peek.Cost = 0
+	for _, w := range all {
+		w.ask(t, time.Now(), peek)
+		w.exchange(context.Background())
+	}
+	if got := all[1].ask(t, time.Now(), peek).Remaining; got != 1<<12-8*200 {
+		t.Errorf("%d left, want %d; %+v", got, 1<<12-8*200, all[1].Stats())
+	}
+}
+
+// BenchmarkWindows: a decision by both windows of a client.
+func BenchmarkWindows(b *testing.B) {
+	w := processes(b, 1, redistest.Start(b).Addr())[0]
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = w.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		results, n := make([]limit.Result, 2), byte(0)
+		charges := make([]limit.Charge, 2)
+		for pb.Next() {
+			n++
+			charges[0] = windowCharge(visitor(n), limit.FixedWindow, 1<<40, time.Second, 1)
+			charges[1] = windowCharge(visitor(n), limit.SlidingWindow, 1<<20, time.Minute, 1)
+			if ok, err := w.Take(ctx, time.Now(), charges, results); err != nil || !ok {
+				b.Error(ok, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,54 @@
+package redislimits
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+)
+
+// At the turn of a window, by a clock that the test sets: what was admitted before is
+// told, refunds of it too, and counts in the window after for what it still covers.
+func TestWindowsTurnWithTheirSums(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	now := start.Add(9 * time.Second)
+	all := processes(t, 2, redistest.Start(t).Addr())
+	one, other, clock := all[0], all[1], newClock(now)
+	for _, w := range all {
+		w.store.rdb.AddHook(clock)
+		w.store.now = func() time.Time { return now }
+	}
+	c, peek := windowCharge(visitor(1), limit.SlidingWindow, 20, 10*time.Second, 8), windowCharge(visitor(1), limit.SlidingWindow, 20, 10*time.Second, 0)
+	// knows is what each process knows to be left at a second, once both have exchanged.
+	knows := func(second int, want int64) {
+		t.Helper()
+		now = start.Add(time.Duration(second) * time.Second)
+		clock.Set(now)
+		for range 2 { // what the second one tells the first hears in the next round
+			for _, w := range all {
+				w.ask(t, now, peek)
+				w.exchange(context.Background())
+			}
+		}
+		for i, w := range all {
+			if left := w.ask(t, now, peek).Remaining; left != want {
+				t.Errorf("second %d: process %d knows of %d left, want %d", second, i, left, want)
+			}
+		}
+	}
+	knows(9, 20)
+	charged := now
+	one.ask(t, charged, c)
+	knows(9, 12)
+	c.Cost = 2
+	other.ask(t, charged, c) // told in the window after
+	knows(11, 11)            // 10 in the window before, of which nine tenths count
+	c.Cost = 8
+	one.RefundAt(charged, []limit.Charge{c})
+	knows(12, 18) // 2, of which eight tenths count, rounded up
+	knows(15, 19)
+	knows(20, 20)
+}

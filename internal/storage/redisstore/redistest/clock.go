@@ -1,0 +1,156 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Clock is the clock by which the scripts of some clients judge on a real
+// server, where time cannot be set. What they write is kept an hour longer, because
+// the server's own clock runs on; Server.Expire makes it go.
+//
+// It is a hook. Each call of a script carries the time behind its last argument,
+// and is a call of the same script with a first line that takes it off again, and
+// answers TIME with it.
+type Clock struct {
+	us      atomic.Int64
+	scripts map[string]string // digest or text of a script -> that with the line
+}
+
+const clockLine = `local redis = (function(real)
+  local rest, us = string.match(ARGV[#ARGV], '^(.*)@(%d+)$')
+  ARGV[#ARGV] = rest
+  local function call(name, ...)
+    if name == 'TIME' then
+      return {string.format('%d', (us - us % 1000000) / 1000000), string.format('%d', us % 1000000)}
+    end
+    local args = {...}
+    for i = 1, #args do
+      if args[i] == 'PX' or name == 'PEXPIRE' and i == 1 then
+        args[i + 1] = string.format('%d', args[i + 1] + 3600000)
+      end
+    end
+    return real.call(name, unpack(args))
+  end
+  return setmetatable({call = call}, {__index = real})
+end)(redis)
+`
+
+// NewClock is a clock for some scripts, given as text, on clients that get it as a hook.
+func NewClock(now time.Time, scripts ...string) *Clock {
+	k := &Clock{scripts: map[string]string{}}
+	for _, text := range scripts {
+		k.scripts[text] = clockLine + text
+		k.scripts[redis.NewScript(text).Hash()] = redis.NewScript(clockLine + text).Hash()
+	}
+	k.Set(now)
+	return k
+}
+
+// Set sets the clock.
+func (k *Clock) Set(now time.Time) { k.us.Store(max(now.UnixMicro(), 0)) }
+
+// Expire removes the keys of the server whose life is over some time after they were
+// last written, and makes the life of all others shorter by that.
+func (s *Server) Expire(after time.Duration) {
+	s.t.Helper()
+	const script = `for _, key in ipairs(redis.call('KEYS', '*')) do
+		local left = redis.call('PTTL', key) - ARGV[1]
+		if left > 3600000 then redis.call('PEXPIRE', key, left) else redis.call('DEL', key) end
+	end`
+	if err := s.Client().Eval(s.t.Context(), script, nil, after.Milliseconds()).Err(); err != nil && !errors.Is(err, redis.Nil) {
+		s.t.Fatal(err)
+	}
+}
+
+// Keys lists the keys of the server.
+func (s *Server) Keys() []string {
+	s.t.Helper()
+	keys, err := s.Client().Keys(s.t.Context(), "*").Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return keys
+}
+
+// DialHook changes nothing.
+func (k *Clock) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook gives the time to one script.
+func (k *Clock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		defer k.give(cmd)()
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook gives it to those of a pipeline.
+func (k *Clock) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			defer k.give(cmd)()
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// give changes the arguments of a call of a script; what it returns changes them
+// back, for who sends them again.
+func (k *Clock) give(cmd redis.Cmder) (takeBack func()) {
+	args := cmd.Args()
+	if len(args) < 4 {
+		return func() {}
+	}
+	script, ok := k.scripts[fmt.Sprint(args[1])]
+	if !ok {
+		return func() {}
+	}
+	last := len(args) - 1
+	if text, ok := args[last].([]byte); ok {
+		args[last] = string(text)
+	}
+	was := [2]any{args[1], args[last]}
+	args[1], args[last] = script, fmt.Sprintf("%v@%d", args[last], k.us.Load())
+	return func() { args[1], args[last] = was[0], was[1] }
+}
+
+// Immortal lists the keys with a prefix that have no expiry, on a server or a cluster.
+func Immortal(t testing.TB, raw redis.UniversalClient, prefix string) []string {
+	t.Helper()
+	var out []string
+	scan := func(ctx context.Context, c *redis.Client) error {
+		keys, err := c.Keys(ctx, prefix+"*").Result()
+		if err != nil {
+			return err
+		}
+		for _, k := range keys {
+			if ttl, err := c.PTTL(ctx, k).Result(); err != nil || ttl <= 0 && ttl != -2 {
+				out = append(out, fmt.Sprintf("%s (%v, %v)", k, ttl, err))
+			}
+		}
+		return nil
+	}
+	var err error
+	switch c := raw.(type) {
+	case *redis.ClusterClient:
+		var mu sync.Mutex
+		err = c.ForEachMaster(context.Background(), func(ctx context.Context, n *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return scan(ctx, n)
+		})
+	case *redis.Client:
+		err = scan(context.Background(), c)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

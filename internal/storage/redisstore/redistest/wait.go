@@ -1,0 +1,126 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Patience is how long a test waits for what should take milliseconds.
+const Patience = 10 * time.Second
+
+// Quietly runs tests, which also fail when go-redis wrote to its logger, standard error
+// for most programs, whatever they did to their servers.
+func Quietly(m *testing.M) interface{ Run() int } {
+	q := quietly{m, new(Log)}
+	redis.SetLogger(q.noise)
+	return q
+}
+
+type quietly struct {
+	m     *testing.M
+	noise *Log
+}
+
+// Run implements goleak.TestingM.
+func (q quietly) Run() int {
+	code := q.m.Run()
+	if text := q.noise.String(); text != "" && code == 0 {
+		fmt.Printf("go-redis is not silent:\n%s", text)
+		return 1
+	}
+	return code
+}
+
+// Running runs something with a Run(ctx) shape; it must return nil when its
+// context ends.
+func Running(t testing.TB, run func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("run: %v", err)
+			}
+		case <-time.After(Patience):
+			t.Error("run does not return after its context ended")
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// Next waits for something on a channel.
+func Next[T any](t *testing.T, ch <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(Patience):
+		t.Fatalf("no %s after %v", what, Patience)
+		panic("unreachable")
+	}
+}
+
+// None makes sure that a channel stays silent for a while.
+func None[T any](t *testing.T, ch <-chan T, d time.Duration, what string) {
+	t.Helper()
+	select {
+	case v := <-ch:
+		t.Fatalf("unexpected %s: %+v", what, v)
+	case <-time.After(d):
+	}
+}
+
+// Eventually waits until a condition holds.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(Patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("not after %v: %s", Patience, what)
+		}
+	}
+}
+
+// Log collects log lines.
+type Log struct {
+	mu  sync.Mutex
+	buf strings.Builder
+}
+
+// Write implements io.Writer.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+// String is what was written.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// Printf implements the logger of go-redis.
+func (l *Log) Printf(_ context.Context, format string, v ...any) {
+	_, _ = fmt.Fprintf(l, format+"\n", v...) // a strings.Builder does not fail
+}
+
+// Logger writes into the log.
+func (l *Log) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
