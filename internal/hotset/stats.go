@@ -14,7 +14,7 @@ type Stats struct {
 	// get no counts. SilentPublishers are those that are not heard any more, and
 	// whose keys are kept.
 	Publishers, BlindPublishers, SilentPublishers int64
-	Version                                       uint64 `metric:"gauge"` // highest version held
+	Version                                       uint64 // highest version held
 	// AgeSeconds is how long ago the newest set was judged, by the clock of who
 	// judged it; -1 before the first. Aggregators publish once a second.
 	AgeSeconds float64

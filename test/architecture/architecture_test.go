@@ -43,6 +43,7 @@ var layers = []struct {
 	{"serving and operator", false, []string{
 		"internal/serving/middleware", "internal/serving/decisionapi", "internal/serving/proxy", "internal/serving/mirrored", "internal/operator/admin",
 	}, "one way in each; what two of them need belongs a layer below"},
+	{"metrics", false, []string{"internal/operator/metrics"}, "knows the statistics of all packages below, and nothing knows it but the app"},
 	{"library", true, []string{"hotparam", "internal/lifecycle"}, "what a service imports: wires the packages below, knows no settings or programs"},
 	{"app", true, []string{"internal/app"}, "settings, wiring and life cycle"},
 	{"programs", true, []string{"cmd", "docs", "examples", "test"}, "wire everything, hold no logic of their own"},
@@ -58,7 +59,7 @@ var owners = map[string]struct {
 	module + "/lua":                                  {[]string{"internal/storage/redisfeed", "internal/storage/redislimits"}, "scripts run in Redis only"},
 	"github.com/IBM/sarama":                          {[]string{"internal/transport/kafka"}, "its traps are handled once"},
 	"github.com/cactus/go-statsd-client/v5/statsd":   {[]string{"internal/transport/statsd"}, "its traps are handled once"},
-	"github.com/prometheus/client_golang/prometheus": {[]string{"internal/operator/admin"}, "packages expose Stats() and know no metrics library"},
+	"github.com/prometheus/client_golang/prometheus": {[]string{"internal/operator/metrics"}, "packages expose Stats() and know no metrics library"},
 }
 
 // pure packages take time as an argument and touch nothing outside.

@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
@@ -129,28 +130,32 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 			a.log.Warn("counts come from Graphite and from elsewhere too: a request that comes both ways counts twice")
 		}
 	}
-	if a.admin, a.adminServer, err = newAdmin(ctx, cfg.Admin, a.reload.shownBy(a.adminConfig(set, version)), a.log); err != nil {
+	adm := a.reload.shownBy(a.adminConfig(set, version))
+	if a.admin, a.adminServer, err = newAdmin(ctx, cfg.Admin, adm, a.metrics()); err != nil {
 		return err
 	}
 	a.schedules = newScheduleWatcher(set.Overrides, a.admin.PublishSchedule, a.log)
 	return nil
 }
 
-func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
-	stats := map[string]func() any{
-		"aggregate": func() any { return a.agg.Stats() },
-		"redis":     func() any { return a.feed.Stats() },
-		"hotset":    func() any { return a.replica.Stats(time.Now()) },
+func (a *aggregator) metrics() []metrics.Part {
+	parts := []metrics.Part{
+		metrics.Aggregate(a.agg.Stats), metrics.RedisFeed(a.feed.Stats),
+		metrics.HotSet(a.replica.Stats), metrics.Reload(a.reload.Stats),
 	}
 	if a.listener != nil {
-		stats["statsd_in"] = func() any { return a.listener.Stats() }
+		parts = append(parts, metrics.StatsDListener(a.listener.Stats))
 	}
 	if a.consumer != nil {
-		stats["kafka"] = func() any { return a.consumer.Stats() }
+		parts = append(parts, metrics.KafkaConsumer(a.consumer.Stats))
 	}
 	if a.poller != nil {
-		stats["graphite"] = func() any { return a.poller.Stats() }
+		parts = append(parts, metrics.Graphite(a.poller.Stats))
 	}
+	return parts
+}
+
+func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 	return admin.Config{
 		Namespace: set.Namespace, Version: version, Token: a.cfg.Admin.Token, Log: a.log,
 		Hot:   func() []hottype.Hot { return hotOf(a.replica) },
@@ -172,7 +177,6 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 			}
 			return append(list, sourceStatus(a.agg.Sources())...)
 		},
-		Stats: stats,
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/mirrored"
@@ -53,9 +54,8 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 		Namespace: set.Namespace, Version: version, Token: cfg.Admin.Token, Log: c.log,
 		Hot:   func() []hottype.Hot { return nil },
 		Rules: c.rules.Load,
-		Stats: c.stats(),
 	}
-	page, listener, err := newAdmin(ctx, cfg.Admin, reload.shownBy(adm), c.log)
+	page, listener, err := newAdmin(ctx, cfg.Admin, reload.shownBy(adm), append(c.metrics(), metrics.Reload(reload.Stats)))
 	if err != nil {
 		return err
 	}
@@ -147,24 +147,21 @@ func (c *collector) addSources(s *lifecycle.Stages) {
 	}
 }
 
-func (c *collector) stats() map[string]func() any {
-	out := map[string]func() any{
-		"tally":    func() any { return c.tally.Stats() },
-		c.out.name: c.out.stats,
-	}
+func (c *collector) metrics() []metrics.Part {
+	parts := []metrics.Part{metrics.Tally(c.tally.Stats), c.out.metrics}
 	if c.history != nil {
-		out[c.history.name] = c.history.stats
+		parts = append(parts, c.history.metrics)
 	}
 	if c.listener != nil {
-		out["statsd_in"] = func() any { return c.listener.Stats() }
+		parts = append(parts, metrics.StatsDListener(c.listener.Stats))
 	}
 	if c.mirror != nil {
-		out["mirror"] = func() any { return c.mirror.Stats() }
+		parts = append(parts, metrics.Mirror(c.mirror.Stats))
 	}
 	if len(c.logs) > 0 {
-		out["accesslog"] = func() any { return accessStats(c.logs) }
+		parts = append(parts, metrics.AccessLogs(c.accessStats))
 	}
-	return out
+	return parts
 }
 
 // accessLog follows one log and counts its lines.
@@ -190,13 +187,9 @@ func newAccessLog(path string, c *collector) (*accessLog, error) {
 	return l, nil
 }
 
-// AccessStats counts the lines of all access logs.
-// TooLong of them were cut off; Errors are failures to open or read.
-type AccessStats struct{ Lines, Malformed, Skipped, TooLong, Errors uint64 }
-
-func accessStats(logs []*accessLog) AccessStats {
-	var out AccessStats
-	for _, l := range logs {
+// accessStats counts the lines of all access logs.
+func (c *collector) accessStats() (out metrics.AccessLogStats) {
+	for _, l := range c.logs {
 		t := l.tail.Stats()
 		out.Lines += t.Lines
 		out.TooLong += t.TooLong

@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
@@ -22,9 +23,9 @@ import (
 // sink is where counts leave a process.
 type sink struct {
 	tally.Sink
-	name  string // "kafka" or "statsd"
-	run   func(context.Context) error
-	stats func() any
+	name    string // "kafka" or "statsd"
+	run     func(context.Context) error
+	metrics metrics.Part
 }
 
 // metricNames are the names that StatsD speaks.
@@ -65,7 +66,7 @@ func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (
 		if err != nil {
 			return nil, err
 		}
-		return &sink{p, kind, p.Run, func() any { return p.Stats() }}, nil
+		return &sink{p, kind, p.Run, metrics.KafkaProducer(p.Stats)}, nil
 	}
 	names, err := metricNames(c.Names)
 	if err != nil {
@@ -80,7 +81,7 @@ func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (
 	if err != nil {
 		return nil, fmt.Errorf("%w (--statsd.addr)", err)
 	}
-	s := &sink{out, kind, out.Run, func() any { return out.Stats() }}
+	s := &sink{out, kind, out.Run, metrics.StatsDSender(out.Stats)}
 	if len(c.StatsD.Standby) == 0 {
 		return s, nil
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
@@ -115,16 +116,13 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 			return []hottype.Report{l.gate.Report(time.Now())}, nil
 		},
 		Overrides: l.overrides,
-		Stats: map[string]func() any{
-			"gate":      func() any { return l.gate.Stats() },
-			"tally":     func() any { return l.tally.Stats() },
-			"aggregate": func() any { return l.aggregate.Stats() },
-			"hotset":    func() any { return l.replica.Stats(time.Now()) },
-			"proxy":     func() any { return handler.Stats() },
-		},
-		Token: l.cfg.Admin.Token, Log: l.log,
+		Token:     l.cfg.Admin.Token, Log: l.log,
 	}
-	if l.admin, l.adminServer, err = newAdmin(ctx, l.cfg.Admin, l.reload.shownBy(adm), l.log); err != nil {
+	parts := []metrics.Part{
+		metrics.Gate(l.gate.Stats), metrics.Tally(l.tally.Stats), metrics.Aggregate(l.aggregate.Stats),
+		metrics.HotSet(l.replica.Stats), metrics.Proxy(handler.Stats), metrics.Reload(l.reload.Stats),
+	}
+	if l.admin, l.adminServer, err = newAdmin(ctx, l.cfg.Admin, l.reload.shownBy(adm), parts); err != nil {
 		return err
 	}
 	l.schedules = newScheduleWatcher(l.gate.Rules().Overrides, l.admin.PublishSchedule, l.log)
@@ -234,18 +232,21 @@ func onSchedule(ctx context.Context, schedule string, log *slog.Logger, job func
 
 // newAdmin builds the admin page and takes its port; both are nil when it has
 // no address.
-func newAdmin(ctx context.Context, cfg config.Admin, adm admin.Config, log *slog.Logger) (*admin.Server, *server, error) {
+func newAdmin(ctx context.Context, cfg config.Admin, adm admin.Config, parts []metrics.Part) (*admin.Server, *server, error) {
+	registry := metrics.New(adm.Namespace, adm.Version, adm.Log, parts...)
+	adm.Metrics = registry
 	s, err := admin.New(adm)
 	if err != nil {
 		return nil, nil, err
 	}
+	registry.Add(metrics.Admin(s.Stats), metrics.Overview(s.Overview))
 	if cfg.Listen == "" {
 		return s, nil, nil
 	}
 	if err := adm.ValidateListen(cfg.Listen); err != nil {
 		return nil, nil, fmt.Errorf("%w (--admin.token or HOTPARAM_ADMIN_TOKEN, --admin.listen)", err)
 	}
-	page, err := newServer(ctx, "admin", "admin.listen", cfg.Listen, s.Handler(), log)
+	page, err := newServer(ctx, "admin", "admin.listen", cfg.Listen, s.Handler(), adm.Log)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -48,17 +49,8 @@ type reloader struct {
 	hup   chan os.Signal // taken from the start: a SIGHUP that comes before Run must not end the process
 
 	mu    sync.Mutex // guards what follows
-	stats ReloadStats
+	stats metrics.ReloadStats
 	why   string // of the failure; "" after a success
-}
-
-// ReloadStats tells how the last reload ended. The start counts as one.
-type ReloadStats struct {
-	ReloadSuccess   bool  `help:"Whether the last reload of the configuration succeeded; 0: the rules from before it hold."`
-	ReloadTimestamp int64 `help:"When a configuration was last taken, in unix seconds."`
-	// ReloadHash is what a fleet must have in common: the first 48 bits of the
-	// SHA-256 of the file in force, 0 without one.
-	ReloadHash int64 `help:"Number made of the file whose rules hold; the same for the same bytes, 0 without a file."`
 }
 
 // newReloader makes the reloader of a program that runs by file; nil: by no file.
@@ -186,31 +178,29 @@ func (r *reloader) failed(err error) {
 	r.log.Error("configuration not changed, the rules from before hold: the new one is refused", "file", r.file.Path(), "err", err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.why, r.stats.ReloadSuccess = err.Error(), false
+	r.why, r.stats.Success = err.Error(), false
 }
 
 func (r *reloader) succeeded(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.why = ""
-	r.stats = ReloadStats{ReloadSuccess: true, ReloadTimestamp: now.Unix()}
+	r.stats = metrics.ReloadStats{Success: true, Timestamp: now.Unix()}
 	if r.hasFile() {
 		sum := sha256.Sum256(r.file.Data())
-		r.stats.ReloadHash = int64(binary.BigEndian.Uint64(sum[:8]) >> 16)
+		r.stats.Hash = int64(binary.BigEndian.Uint64(sum[:8]) >> 16)
 	}
 }
 
 // Stats tells how the last reload ended.
-func (r *reloader) Stats() ReloadStats {
+func (r *reloader) Stats() metrics.ReloadStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stats
 }
 
-// shownBy adds the metrics to an admin page, and the failure of the last reload to
-// its status line.
+// shownBy adds the failure of the last reload to the status line of an admin page.
 func (r *reloader) shownBy(c admin.Config) admin.Config {
-	c.Stats["config"] = func() any { return r.Stats() }
 	status := c.Status
 	c.Status = func() (list []admin.Status) {
 		if status != nil {

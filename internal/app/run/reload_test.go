@@ -106,7 +106,7 @@ func TestBadReloadsChangeNothing(t *testing.T) {
 					t.Errorf("does not say %q:\n%s", want, said)
 				}
 			}
-			if st := r.Stats(); st.ReloadSuccess || st.ReloadHash != before.ReloadHash || st.ReloadTimestamp != before.ReloadTimestamp {
+			if st := r.Stats(); st.Success || st.Hash != before.Hash || st.Timestamp != before.Timestamp {
 				t.Errorf("metrics %+v after %+v", st, before)
 			}
 			if said := r.after(time.Minute); said != "" {
@@ -114,7 +114,7 @@ func TestBadReloadsChangeNothing(t *testing.T) {
 			}
 			r.write(goodRules)
 			r.after(2 * fileStill)
-			if st := r.Stats(); !st.ReloadSuccess || st.ReloadHash != before.ReloadHash || st.ReloadTimestamp <= before.ReloadTimestamp {
+			if st := r.Stats(); !st.Success || st.Hash != before.Hash || st.Timestamp <= before.Timestamp {
 				t.Errorf("metrics %+v after the old file came back", st)
 			}
 		})
@@ -189,7 +189,7 @@ func TestFileThatIsBeingWritten(t *testing.T) {
 		}
 		r.look(&r.watch, r.now, false)
 	}
-	if said := r.said.String(); strings.Count(said, "has been changing for") != 1 || r.Stats().ReloadSuccess {
+	if said := r.said.String(); strings.Count(said, "has been changing for") != 1 || r.Stats().Success {
 		t.Errorf("a file that never rests: %s", said)
 	}
 	r.after(2 * fileStill)
@@ -254,7 +254,7 @@ func TestFilesThatAreReplaced(t *testing.T) {
 	}
 	r.write(goodRules)
 	r.after(2 * fileStill)
-	if !r.Stats().ReloadSuccess {
+	if !r.Stats().Success {
 		t.Error("put back, and still failing")
 	}
 }
@@ -262,10 +262,10 @@ func TestFilesThatAreReplaced(t *testing.T) {
 func TestReloadWithoutAFile(t *testing.T) {
 	t.Parallel()
 	r := newReloader(nil, nil, nil, quiet)
-	if st := r.Stats(); !st.ReloadSuccess || st.ReloadHash != 0 || st.ReloadTimestamp == 0 {
+	if st := r.Stats(); !st.Success || st.Hash != 0 || st.Timestamp == 0 {
 		t.Errorf("%+v", st)
 	}
-	c := r.shownBy(admin.Config{Stats: map[string]func() any{}, Status: func() []admin.Status { return []admin.Status{{Name: "a"}} }})
+	c := r.shownBy(admin.Config{Status: func() []admin.Status { return []admin.Status{{Name: "a"}} }})
 	if list := c.Status(); len(list) != 1 {
 		t.Errorf("status %v", list)
 	}

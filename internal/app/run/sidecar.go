@@ -15,6 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
@@ -112,7 +113,7 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	if err := s.listen(ctx); err != nil {
 		return err
 	}
-	if s.admin, s.adminServer, err = newAdmin(ctx, cfg.Admin, s.reload.shownBy(s.adminConfig(version)), s.log); err != nil {
+	if s.admin, s.adminServer, err = newAdmin(ctx, cfg.Admin, s.reload.shownBy(s.adminConfig(version)), s.metrics()); err != nil {
 		return err
 	}
 	s.schedules = newScheduleWatcher(set.Overrides, s.admin.PublishSchedule, s.log)
@@ -179,27 +180,27 @@ func (s *sidecar) setRules(set *rules.Set) {
 	}
 }
 
-func (s *sidecar) adminConfig(version string) admin.Config {
-	stats := map[string]func() any{
-		"gate":         func() any { return s.gate.Stats() },
-		"redis":        func() any { return s.feed.Stats() },
-		"hotset":       func() any { return s.replica.Stats(time.Now()) },
-		"windows":      func() any { return s.windows.Stats() },
-		"redis_limits": func() any { return s.limits.Stats() },
+func (s *sidecar) metrics() []metrics.Part {
+	parts := []metrics.Part{
+		metrics.Gate(s.gate.Stats), metrics.RedisFeed(s.feed.Stats), metrics.HotSet(s.replica.Stats),
+		metrics.RedisLimits(s.limits.Stats), metrics.Windows(s.windows.Stats), metrics.Reload(s.reload.Stats),
 	}
 	if s.prefetch != nil {
-		stats["leases"] = func() any { return s.prefetch.Stats() }
+		parts = append(parts, metrics.Prefetch(s.prefetch.Stats))
 	}
 	if s.tally != nil {
-		stats["tally"] = func() any { return s.tally.Stats() }
-		stats[s.out.name] = s.out.stats
+		parts = append(parts, metrics.Tally(s.tally.Stats), s.out.metrics)
 	}
 	if s.proxy != nil {
-		stats["proxy"] = func() any { return s.proxy.Stats() }
+		parts = append(parts, metrics.Proxy(s.proxy.Stats))
 	}
 	if s.decide != nil {
-		stats["checkapi"] = func() any { return s.decide.Stats() }
+		parts = append(parts, metrics.DecisionAPI(s.decide.Stats))
 	}
+	return parts
+}
+
+func (s *sidecar) adminConfig(version string) admin.Config {
 	return admin.Config{
 		Namespace: s.gate.Rules().Namespace, Version: version, Token: s.cfg.Admin.Token, Log: s.log,
 		Hot:       func() []hottype.Hot { return hotOf(s.replica) },
@@ -211,7 +212,6 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 		Status: func() []admin.Status {
 			return []admin.Status{redisStatus(s.feed), hotStatus(s.replica, time.Now()), breakerStatus(s.gate.Stats())}
 		},
-		Stats: stats,
 	}
 }
 

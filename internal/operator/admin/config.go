@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"strings"
 	"time"
@@ -64,9 +65,8 @@ type Config struct {
 	Ready map[string]func(context.Context) error
 	// Status, called once a second, fills the dashboard's status line.
 	Status func() []Status
-	// Stats are the Stats functions of the other packages, by their part; see Gather
-	// for what becomes of their fields.
-	Stats map[string]func() any
+	// Metrics answers GET /metrics; nil: nothing is there.
+	Metrics http.Handler
 
 	// Token is what callers must show, as a bearer token or as the password of
 	// basic authentication. Empty: no authentication, which is safe only on
@@ -94,6 +94,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = http.NotFoundHandler()
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -4,14 +4,12 @@
 //
 //	Hot() ──────────┐                        ┌──> /v1/events ──> dashboard (one SSE stream a client)
 //	Reports() ──────┼─> sampler ──> snapshot ┼──> /v1/hot, /v1/keys/{key}
-//	Overrides.List ─┘   (1, once a second)   └──> /metrics
+//	Overrides.List ─┘   (1, once a second)   └──> [Server.Overview], for /metrics
 //	Publish(changes) ───────────────────────────> /v1/events, at once
-//	Stats ──────────────────────────────────────> /metrics, read at each scrape
 //
 // What enters are small functions that say what is hot, what the limiters have
-// decided, which rules hold, and one [OverrideStore]. What leaves is JSON, HTML
-// and Prometheus text; nothing else in the pipeline renders metrics, the other
-// packages hand over plain Stats structs.
+// decided, which rules hold, and one [OverrideStore]. What leaves is JSON and HTML.
+// The metrics are those of package metrics; the server only answers with them.
 //
 // [New] builds a [Server] and starts nothing. [Server.Handler] serves,
 // [Server.Run] samples and feeds the streams. Programs call
@@ -19,6 +17,5 @@
 // without a token.
 //
 // The package decides nothing about requests and never speaks to an outside
-// system itself. Keys are hostile input: they are never a metric's label except
-// for the rates of the 100 hottest, and never HTML.
+// system itself. Keys are hostile input: they are never HTML.
 package admin

@@ -33,7 +33,10 @@ func (s *Server) routes() []route {
 		{path: "/v1/overrides/{id}/undo", methods: map[string]handler{http.MethodPost: s.undoOverride}},
 		get("/v1/audit", s.getAudit),
 		get("/v1/events", s.getEvents),
-		get("/metrics", s.getMetrics),
+		get("/metrics", func(w http.ResponseWriter, r *http.Request) error {
+			s.cfg.Metrics.ServeHTTP(w, r)
+			return nil
+		}),
 		open(get("/livez", s.getLive)),
 		open(get("/readyz", s.getReady)),
 	}

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -17,11 +15,10 @@ import (
 // Server is the face itself. Build it with New; all methods may be called by
 // any goroutine.
 type Server struct {
-	cfg      Config
-	files    []file
-	registry *prometheus.Registry
-	hub      *hub
-	count    counters
+	cfg   Config
+	files []file
+	hub   *hub
+	count counters
 
 	reading sync.Mutex // one reading of the overrides at a time, in order
 
@@ -65,7 +62,6 @@ func New(cfg Config) (*Server, error) {
 		knownHot: map[string]hotNote{}, knownLoops: map[string]hotNote{},
 	}
 	s.files = pageFiles()
-	s.registry = s.newRegistry()
 	return s, nil
 }
 

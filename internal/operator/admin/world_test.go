@@ -137,6 +137,9 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 			defer w.mu.Unlock()
 			return w.reports, w.broken
 		},
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		}),
 		Now: w.clock,
 	}
 	if change != nil {

@@ -35,7 +35,7 @@ type Stats struct {
 	OverridesBehind                  bool
 	// OverridesMalformed and ReportsMalformed count stored entries that could
 	// not be read, each time they are met.
-	OverridesMalformed uint64 `metric:"override_entries_malformed"` // Overrides.Malformed is another
+	OverridesMalformed uint64
 	ReportsMalformed   uint64
 }
 

@@ -8,15 +8,15 @@ import (
 // ConsumerStats is what a Consumer read. Except for Partitions, Lag and
 // Partition the fields only grow.
 type ConsumerStats struct {
-	Records uint64 `help:"Records read, those read again with them."`
+	Records uint64 // read, those read again included
 	// Reread are records below the offset that the group had committed: the
 	// backlog of partitions that moved. The rest of Records was read once by the
 	// group, if its members committed before they went.
-	Reread uint64 `help:"Records that a former owner of the partition had read already."`
+	Reread uint64
 	// Skipped are records older than the backlog that nobody read, Jumps how
 	// often that was.
-	Skipped uint64 `help:"Records that nobody read, because they are older than the backlog."`
-	Jumps   uint64 `help:"How often reading jumped ahead."`
+	Skipped uint64
+	Jumps   uint64
 	// Counts are the pairs of key and second that Handle got, Requests what
 	// they add up to.
 	Counts   uint64
@@ -27,13 +27,13 @@ type ConsumerStats struct {
 	Malformed  uint64
 	Foreign    uint64
 	Duplicates uint64
-	Misplaced  uint64 `help:"Records whose first key belongs to another partition: their producer does not follow docs/wire.md, or partitions were added."`
+	Misplaced  uint64
 	// Errors are what the client reported beside the records.
 	Errors uint64
 	// Partitions are those that this member reads now.
 	Partitions int64
 	// Lag is the greatest of Partition.
-	Lag       time.Duration `help:"How long the oldest unread record of the partitions read here has been waiting, at most."`
+	Lag       time.Duration
 	Partition map[string]PartitionStats
 }
 
@@ -41,7 +41,7 @@ type ConsumerStats struct {
 type PartitionStats struct {
 	// Lag is how long ago the last record that was read had been written, if
 	// there are others after it; 0 at the end.
-	Lag time.Duration `help:"How long the oldest unread record of the partition may have been waiting."`
+	Lag time.Duration
 }
 
 // Stats reads the counters.

@@ -38,7 +38,7 @@ var reasons = [faults]struct{ name, says string }{
 
 // MalformedStats is how many lines were malformed for one reason.
 type MalformedStats struct {
-	Lines uint64 `help:"Malformed lines, by what is wrong with them."`
+	Lines uint64
 }
 
 // faultCounts count lines by their fault.

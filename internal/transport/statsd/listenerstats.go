@@ -5,7 +5,7 @@ import "sync/atomic"
 // ListenerStats is what a Listener received. Except for ReceiveBuffer and
 // Connections the fields only grow.
 type ListenerStats struct {
-	Packets uint64 `help:"Datagrams."`
+	Packets uint64 // datagrams
 	Bytes   uint64
 	// Lines is the sum of Counted, Untimely, Members, Alive, Foreign, OtherTypes
 	// and Malformed.
@@ -16,11 +16,11 @@ type ListenerStats struct {
 	Requests uint64
 	// Untimely lines are counters of ours that say a time more than an hour
 	// ago or two seconds ahead.
-	Untimely uint64 `help:"Counters of ours whose own time is more than an hour ago or two seconds ahead."`
+	Untimely uint64
 	// Members are the lines that said who stands behind a count of ours.
-	Members uint64 `help:"Members of sets that say who stands behind a count of ours."`
+	Members uint64
 	// Alive are the lines by which senders said that they live.
-	Alive uint64 `help:"Lines by which senders said that they live."`
+	Alive uint64
 	// Foreign lines have other names, OtherTypes our names and are neither
 	// counters nor sets; or are events and service checks. All are normal.
 	Foreign    uint64
@@ -29,19 +29,19 @@ type ListenerStats struct {
 	// cut off by the end of a connection.
 	Malformed uint64
 	// MalformedBy are the same lines by what is wrong with them.
-	MalformedBy map[string]MalformedStats `metric:"malformed"`
+	MalformedBy map[string]MalformedStats
 	// NamesFull is how often all names were forgotten early because they had
 	// no room (MaxNames, MaxNameBytes). Nothing is lost by it.
-	NamesFull uint64 `help:"Times that all metric names were forgotten early for want of room."`
+	NamesFull uint64
 	// KernelDrops are the datagrams that found the receive buffer full; 0
 	// where the system does not tell.
-	KernelDrops uint64 `help:"Datagrams that found the receive buffer full."`
+	KernelDrops uint64
 	// ReceiveBuffer is the size in bytes that the kernel granted, of the socket
 	// with the smallest; 0 where the system does not tell.
 	ReceiveBuffer int64
 	// Sockets tells the same for each datagram socket, by its address; those
 	// that share one have a number.
-	Sockets map[string]SocketStats `metric:"socket"`
+	Sockets map[string]SocketStats
 	// Connections is how many are open, ConnectionsAccepted how many there
 	// were; Refused ones found MaxConnections open, Idle ones were closed
 	// because they were silent.
@@ -51,7 +51,7 @@ type ListenerStats struct {
 	ConnectionsIdle     uint64
 	// SendersRefused are the datagrams and connections from addresses that are
 	// not in Allow. Nothing of them is read.
-	SendersRefused uint64 `help:"Datagrams and connections from addresses that are not in statsd.allow."`
+	SendersRefused uint64
 	// Forward is what was passed on to another server; nil without one.
 	Forward *ForwardStats
 }
@@ -70,7 +70,7 @@ type ForwardStats struct {
 	Datagrams uint64
 	// Dropped lines were waiting when the queue was full or when the program
 	// stopped, or could not be sent.
-	Dropped uint64 `help:"Lines that could not be passed on in time."`
+	Dropped uint64
 	// Errors are datagrams that could not be sent; Refused those that the
 	// other host said nobody listens for.
 	Errors  uint64

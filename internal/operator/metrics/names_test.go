@@ -1,4 +1,4 @@
-package admin_test
+package metrics_test
 
 import (
 	"flag"
@@ -13,60 +13,50 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/app/run"
-	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
-	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/hotset"
-	"github.com/hotparam/pipeline/internal/operator/admin"
-	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/serving/decisionapi"
-	"github.com/hotparam/pipeline/internal/serving/mirrored"
-	"github.com/hotparam/pipeline/internal/serving/proxy"
-	"github.com/hotparam/pipeline/internal/storage/redisfeed"
-	"github.com/hotparam/pipeline/internal/storage/redislimits"
-	"github.com/hotparam/pipeline/internal/transport/graphite"
-	"github.com/hotparam/pipeline/internal/transport/kafka"
-	"github.com/hotparam/pipeline/internal/transport/statsd"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
 )
 
 var update = flag.Bool("update", false, "write testdata/metrics.txt")
 
-// groups are the statistics of each part of the programs, with the collector that
-// makes metrics of them.
+// groups are the parts of the programs.
 func groups() []group {
 	return []group{
-		of("admin", "all", admin.Stats{}),
-		of("config", "all", run.ReloadStats{}),
-		of("gate", "limiter-sidecar, serve", gate.Stats{}),
-		of("proxy", "limiter-sidecar, serve", proxy.Stats{}),
-		of("checkapi", "limiter-sidecar", decisionapi.Stats{}),
-		of("windows", "limiter-sidecar", redislimits.WindowsStats{}),
-		of("leases", "limiter-sidecar", redislimits.PrefetchStats{}),
-		of("redis", "limiter-sidecar, aggregator", redisfeed.Stats{}),
-		of("redis_limits", "limiter-sidecar", redislimits.Stats{}),
-		of("hotset", "limiter-sidecar, aggregator, serve", hotset.Stats{}),
-		of("tally", "limiter-sidecar, collector, serve", tally.Stats{}),
-		of("statsd", "limiter-sidecar, collector", statsd.SenderStats{}),
-		of("kafka", "limiter-sidecar, collector", kafka.ProducerStats{}),
-		of("statsd_in", "collector, aggregator", statsd.ListenerStats{}),
-		of("mirror", "collector", mirrored.Stats{}),
-		of("accesslog", "collector", run.AccessStats{}),
-		of("aggregate", "aggregator, serve", aggregate.Stats{}),
-		of("kafka", "aggregator", kafka.ConsumerStats{}),
-		of("graphite", "aggregator", graphite.Stats{}),
+		of("overview", "all", metrics.Overview),
+		of("admin", "all", metrics.Admin),
+		of("config", "all", metrics.Reload),
+		of("gate", "limiter-sidecar, serve", metrics.Gate),
+		of("proxy", "limiter-sidecar, serve", metrics.Proxy),
+		of("checkapi", "limiter-sidecar", metrics.DecisionAPI),
+		of("windows", "limiter-sidecar", metrics.Windows),
+		of("leases", "limiter-sidecar", metrics.Prefetch),
+		of("redis", "limiter-sidecar, aggregator", metrics.RedisFeed),
+		of("redis_limits", "limiter-sidecar", metrics.RedisLimits),
+		of("hotset", "limiter-sidecar, aggregator, serve", func(stats func() hotset.Stats) metrics.Part {
+			return metrics.HotSet(func(time.Time) hotset.Stats { return stats() })
+		}),
+		of("tally", "limiter-sidecar, collector, serve", metrics.Tally),
+		of("statsd", "limiter-sidecar, collector", metrics.StatsDSender),
+		of("kafka", "limiter-sidecar, collector", metrics.KafkaProducer),
+		of("statsd_in", "collector, aggregator", metrics.StatsDListener),
+		of("mirror", "collector", metrics.Mirror),
+		of("accesslog", "collector", metrics.AccessLogs),
+		of("aggregate", "aggregator, serve", metrics.Aggregate),
+		of("kafka", "aggregator", metrics.KafkaConsumer),
+		of("graphite", "aggregator", metrics.Graphite),
 	}
 }
 
 type group struct {
 	name, programs string
-	stats          reflect.Value // that the collector reads
-	collector      prometheus.Collector
+	stats          reflect.Value // that the part reads
+	part           metrics.Part
 }
 
-func of[S any](name, programs string, _ S) group {
+func of[S any](name, programs string, part func(func() S) metrics.Part) group {
 	stats := new(S)
-	return group{name, programs, reflect.ValueOf(stats).Elem(), admin.Gather(name, func() any { return *stats })}
+	return group{name, programs, reflect.ValueOf(stats).Elem(), part(func() S { return *stats })}
 }
 
 // The list says which field of the statistics each metric shows: a program that
@@ -74,10 +64,7 @@ func of[S any](name, programs string, _ S) group {
 func TestMetricNames(t *testing.T) {
 	t.Parallel()
 	var list strings.Builder
-	list.WriteString("# What /metrics shows: name, labels, type, field. TestMetricNames -update writes it.\n\n## of the server, all programs\n")
-	for _, metric := range ownMetrics(t) {
-		fmt.Fprintln(&list, metric)
-	}
+	list.WriteString("# What /metrics shows: name, labels, type, field. TestMetricNames -update writes it.\n")
 	for _, g := range groups() {
 		fmt.Fprintf(&list, "\n## %s, %s\n", g.name, g.programs)
 		for _, line := range g.lines(t) {
@@ -102,8 +89,8 @@ func TestMetricNames(t *testing.T) {
 // lines changes one field of the statistics at a time and sees which metrics change.
 func (g group) lines(t *testing.T) (lines []string) {
 	t.Helper()
-	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(g.collector)
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(g.part)
 	eachField(g.stats, "", func(path string, set, reset func()) {
 		reset()
 		before := gather(t, reg)
@@ -154,6 +141,9 @@ func eachField(v reflect.Value, path string, visit func(path string, set, reset 
 	case *time.Time:
 		visit(path, func() { *x = time.Unix(1_700_000_000, 0) }, func() { *x = time.Time{} })
 		return
+	case *[]hottype.Hot:
+		visit(path, func() { *x = []hottype.Hot{{Key: "topic?id=42", Rule: "topic", Rate: 300}} }, func() { *x = nil })
+		return
 	case *gate.Latency:
 		for i := range x.Bounds {
 			x.Bounds[i] = time.Duration(i+1) * time.Millisecond
@@ -184,28 +174,11 @@ func eachField(v reflect.Value, path string, visit func(path string, set, reset 
 		visit(path, func() { v.SetBool(true) }, func() { v.SetBool(false) })
 	case reflect.Float64:
 		visit(path, func() { v.SetFloat(2) }, func() { v.SetFloat(0) })
-	case reflect.Int64:
+	case reflect.Int, reflect.Int64:
 		visit(path, func() { v.SetInt(2) }, func() { v.SetInt(0) })
 	case reflect.Uint64:
 		visit(path, func() { v.SetUint(2) }, func() { v.SetUint(0) })
 	default:
 		panic(fmt.Sprintf("%s is a %s: teach eachField", path, v.Kind()))
 	}
-}
-
-// ownMetrics are those that every admin server shows beside the parts' ones.
-func ownMetrics(t *testing.T) (own []string) {
-	t.Helper()
-	hot := []hottype.Hot{{Key: "topic?id=42", Rule: "topic", Rate: 300}}
-	s, err := admin.New(admin.Config{Hot: func() []hottype.Hot { return hot }, Rules: rules.Default})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for metric := range gather(t, s.Registry()) {
-		if strings.HasPrefix(metric, "hotparam_") && !strings.HasPrefix(metric, "hotparam_admin_") {
-			own = append(own, metric)
-		}
-	}
-	slices.Sort(own)
-	return own
 }

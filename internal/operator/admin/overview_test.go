@@ -1,0 +1,43 @@
+package admin
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.set(func() {
+		w.hot = []hottype.Hot{
+			hotKey("topic?id=42", "topic", 350, t0), hotKey("topic?id=42", "topic", 350, t0),
+			hotKey("topic?id=42", "other", 350, t0), hotKey("/a", "*", 380, t0),
+		}
+		for i := range 200 {
+			w.hot = append(w.hot, hotKey(fmt.Sprintf("topic?id=x%03d", i), "topic", 300-float64(i), t0))
+		}
+	})
+	w.second(at(0, 10, 0, 0))
+	w.second(at(time.Second, 310, 25, 0))
+	o := w.Overview()
+	if o.Allowed != 300 || o.Denied != (hottype.Denials{Hot: 25}) || o.Limiters != 1 || o.HotKeys != 204 {
+		t.Errorf("allowed %d, denied %+v, %d limiters, %d hot", o.Allowed, o.Denied, o.Limiters, o.HotKeys)
+	}
+	if len(o.Hottest) != maxHottest || o.Hottest[0].Key != "/a" {
+		t.Fatalf("%d keys, the first is %v", len(o.Hottest), o.Hottest[0].Key)
+	}
+	seen := map[string]bool{}
+	for _, h := range o.Hottest {
+		id := string(h.Key) + " " + h.Rule
+		if seen[id] {
+			t.Errorf("%s is there twice", id)
+		}
+		seen[id] = true
+	}
+	if !seen["topic?id=42 topic"] || !seen["topic?id=42 other"] {
+		t.Error("a key of two rules is not there for both")
+	}
+}

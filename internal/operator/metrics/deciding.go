@@ -1,0 +1,236 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/serving/decisionapi"
+	"github.com/hotparam/pipeline/internal/serving/proxy"
+	"github.com/hotparam/pipeline/internal/storage/redisfeed"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
+)
+
+// Gate gives the metrics of the decisions.
+func Gate(stats func() gate.Stats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.admissions(&s)
+		to.denials(&s)
+		to.gateStore(&s)
+		to.counter("hotparam_gate_candidates_same_total",
+			"Requests on which a candidate limit and the live one agreed.", s.Candidates.Same)
+		to.counter("hotparam_gate_candidates_stricter_total",
+			"Requests that only the candidate limit would have denied.", s.Candidates.Stricter)
+		to.counter("hotparam_gate_candidates_looser_total",
+			"Requests that only the live limit denied.", s.Candidates.Looser)
+	})
+}
+
+func (to scrape) admissions(s *gate.Stats) {
+	to.counter("hotparam_gate_allowed_no_rule_total",
+		"Requests allowed because no rule matches them.", s.Allowed.NoRule)
+	to.counter("hotparam_gate_allowed_cold_total", "Requests allowed because their key is not hot.", s.Allowed.Cold)
+	to.counter("hotparam_gate_allowed_hot_total", "Requests for a hot key that its limit allowed.", s.Allowed.Hot)
+	to.counter("hotparam_gate_allowed_override_total",
+		"Requests that the limit of an override allowed.", s.Allowed.Override)
+	to.counter("hotparam_gate_allowed_exempt_total",
+		"Requests allowed because an override exempts the key or the rules exempt the address.", s.Allowed.Exempt)
+	to.counter("hotparam_gate_allowed_malformed_total",
+		"Requests with parameters out of bounds that their limit allowed.", s.Allowed.Malformed)
+	to.counter("hotparam_gate_allowed_store_total",
+		"Requests allowed because the shared store did not answer and the failure policy is open.", s.Allowed.Store)
+	to.counter("hotparam_gate_shadowed_total",
+		"Requests allowed that a limit in shadow mode would have denied.", s.Shadowed)
+}
+
+func (to scrape) denials(s *gate.Stats) {
+	to.counter("hotparam_gate_denied_hot_total", "Requests for a hot key that its limit denied.", s.Denied.Hot)
+	to.counter("hotparam_gate_denied_override_total",
+		"Requests that the limit of an override denied.", s.Denied.Override)
+	to.counter("hotparam_gate_denied_blocked_total",
+		"Requests denied because an override blocks the key.", s.Denied.Blocked)
+	to.counter("hotparam_gate_denied_malformed_total",
+		"Requests with parameters out of bounds that were denied.", s.Denied.Malformed)
+	to.counter("hotparam_gate_denied_ip_fixed_total",
+		"Requests that the fixed window of their client denied.", s.Denied.IPFixed)
+	to.counter("hotparam_gate_denied_ip_sliding_total",
+		"Requests that the sliding window of their client denied.", s.Denied.IPSliding)
+	to.counter("hotparam_gate_denied_store_total",
+		"Requests denied because the shared store did not answer and the failure policy is closed.", s.Denied.Store)
+	to.counter("hotparam_gate_spared_total",
+		"Requests denied without a call to the store, because it had just said until when it denies.", s.Spared)
+}
+
+// gateStore sends how the shared store does.
+func (to scrape) gateStore(s *gate.Stats) {
+	to.counter("hotparam_gate_store_calls_total", "Calls to the shared store.", s.StoreCalls)
+	to.counter("hotparam_gate_store_errors_total",
+		"Calls to the shared store that failed or took too long.", s.StoreErrors)
+	to.counter("hotparam_gate_store_refused_total",
+		"Calls to the shared store that an open circuit breaker prevented.", s.StoreRefused)
+	to.counter("hotparam_gate_store_opened_total",
+		"Times that a circuit breaker opened: outages that began.", s.StoreOpened)
+	to.counter("hotparam_gate_store_closed_total",
+		"Times that a circuit breaker closed: outages that ended.", s.StoreClosed)
+	to.flag("hotparam_gate_store_open",
+		"1 while any circuit breaker is open: limits are local, or by the failure policy.", s.StoreOpen)
+	to.gauge("hotparam_gate_store_parts",
+		"Circuit breakers: one, or on a Redis cluster one for each master seen to fail.", float64(s.StoreParts))
+	to.gauge("hotparam_gate_store_out", "Circuit breakers that are open.", float64(s.StoreOut))
+	to.gauge("hotparam_gate_store_hanging",
+		"Calls to the shared store that have not returned in their time.", float64(s.StoreHanging))
+	to.latency("hotparam_gate_store_latency_seconds", "Duration of calls to the shared store.", &s.StoreLatency)
+	to.counter("hotparam_gate_local_errors_total", "Failures of the limits in memory; always 0.", s.LocalErrors)
+}
+
+func (to scrape) latency(name, help string, l *gate.Latency) {
+	cumulative, count := make(map[float64]uint64, len(l.Bounds)), uint64(0)
+	for i, n := range l.Counts {
+		count += n
+		if i < len(l.Bounds) && l.Bounds[i] > 0 { // without a store there are no bounds
+			cumulative[l.Bounds[i].Seconds()] = count
+		}
+	}
+	if len(cumulative) > 0 {
+		desc := prometheus.NewDesc(name, help, nil, nil)
+		to <- prometheus.MustNewConstHistogram(desc, count, l.Sum.Seconds(), cumulative)
+	}
+}
+
+// Proxy gives the metrics of the reverse proxy.
+func Proxy(stats func() proxy.Stats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.counter("hotparam_proxy_denied_total", "Requests denied.", s.Denied)
+		to.counter("hotparam_proxy_panics_total",
+			"Requests allowed because deciding on them panicked; report it.", s.Panics)
+		to.counter("hotparam_proxy_unrouted_total",
+			"Requests sent to the default upstream because the one of their rule does not exist.", s.Unrouted)
+		to.counter("hotparam_proxy_refused_total",
+			"Requests refused because no server should accept their target.", s.Refused)
+		to.counter("hotparam_proxy_dropped_fields_total",
+			"Header fields removed because their name has an underscore.", s.DroppedFields)
+		each(s.Upstreams, func(name string, u proxy.UpstreamStats) {
+			to.counter("hotparam_proxy_upstreams_requests_total",
+				"Requests forwarded to this upstream.", u.Requests, "name", name)
+			to.counter("hotparam_proxy_upstreams_failures_total",
+				"Requests that this upstream did not answer.", u.Failures, "name", name)
+			to.counter("hotparam_proxy_upstreams_abandoned_total",
+				"Requests whose client left before this upstream answered.", u.Abandoned, "name", name)
+		})
+	})
+}
+
+// DecisionAPI gives the metrics of the questions that other servers ask.
+func DecisionAPI(stats func() decisionapi.Stats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.counter("hotparam_checkapi_checks_total", "Requests decided for other servers.", s.Checks)
+		to.counter("hotparam_checkapi_denied_total", "Requests denied for other servers.", s.Denied)
+		to.counter("hotparam_checkapi_rejected_total", "Questions of other servers that cannot be read.", s.Rejected)
+		to.counter("hotparam_checkapi_panics_total",
+			"Requests allowed because deciding on them panicked; report it.", s.Panics)
+	})
+}
+
+// RedisFeed gives the metrics of the hot set, overrides and reports in Redis.
+func RedisFeed(stats func() redisfeed.Stats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.follower("hotparam_redis_hot", "hot set", &s.Hot)
+		to.follower("hotparam_redis_overrides", "overrides", &s.Overrides)
+		to.publications(&s)
+		to.counter("hotparam_redis_report_errors_total",
+			"Reports of this limiter that could not be written.", s.ReportErrors)
+		to.counter("hotparam_redis_report_keys_cut_total",
+			"Keys left out of reports that had too many.", s.ReportKeysCut)
+		to.counter("hotparam_redis_reports_malformed_total",
+			"Stored reports that cannot be read, each time one is met.", s.ReportsMalformed)
+		to.counter("hotparam_redis_overrides_lost_total",
+			"Times that Redis was found with older overrides than those in force here.", s.OverridesLost)
+		to.counter("hotparam_redis_overrides_restored_total",
+			"Times that this process wrote the overrides in force back to Redis.", s.OverridesRestored)
+		to.flag("hotparam_redis_overrides_behind",
+			"1 while Redis has older overrides than are in force here, and this process may not write.", s.OverridesBehind)
+		to.counter("hotparam_redis_override_entries_malformed_total",
+			"Stored overrides that cannot be read, each time one is met.", s.OverridesMalformed)
+	})
+}
+
+// follower sends how well the copy of something in Redis keeps up.
+func (to scrape) follower(prefix, what string, s *redisfeed.FollowStats) {
+	counter := func(name, help string, n uint64) { to.counter(prefix+name, help+" ("+what+").", n) }
+	counter("_syncs_total", "Reads that succeeded", s.Syncs)
+	counter("_errors_total", "Reads that failed", s.Errors)
+	counter("_notices_total", "Notices of a change received", s.Notices)
+	counter("_healed_total", "Changes found by polling because no notice told of them", s.Healed)
+	counter("_reconnects_total", "Times that the subscription to notices was renewed", s.Reconnects)
+	counter("_malformed_total", "Stored sets that cannot be read", s.Malformed)
+	counter("_bytes_total", "Bytes of sets and changes read", s.Bytes)
+	counter("_whole_total", "Sets read whole and not as changes", s.Whole)
+	counter("_gaps_total", "Sets for which changes were missing", s.Gaps)
+	to.gauge(prefix+"_age_seconds",
+		"Time since the last read that succeeded; -1 before the first ("+what+").", s.AgeSeconds)
+}
+
+// RedisLimits gives the metrics of the limits that limiters share by Redis.
+func RedisLimits(stats func() redislimits.Stats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.counter("hotparam_redis_limits_calls_total", "Calls to Redis with decisions.", s.Calls)
+		to.counter("hotparam_redis_limits_decisions_total", "Decisions in these calls.", s.Decisions)
+		to.counter("hotparam_redis_limits_merged_total", "Decisions answered by an equal one of the same call.", s.Merged)
+		to.counter("hotparam_redis_limits_largest_total", "Most decisions that one call carried.", s.Largest)
+		to.counter("hotparam_redis_limits_refused_total", "Decisions refused because too many were waiting.", s.Refused)
+		to.counter("hotparam_redis_limits_left_total", "Decisions whose caller left before the answer.", s.Left)
+		to.counter("hotparam_redis_limits_refunds_total",
+			"Charges given back because another node of the cluster denied the request.", s.Refunds)
+		to.counter("hotparam_redis_limits_refunds_lost_total",
+			"Charges to be given back of which nothing was heard.", s.RefundsLost)
+	})
+}
+
+// publications sends what an aggregator wrote to Redis.
+func (to scrape) publications(s *redisfeed.Stats) {
+	to.counter("hotparam_redis_published_total", "Hot sets written to Redis.", s.Published)
+	to.counter("hotparam_redis_published_whole_total", "Hot sets written whole and not as changes.", s.PublishedWhole)
+	to.counter("hotparam_redis_published_bytes_total", "Bytes of hot sets and changes written.", s.PublishedBytes)
+	to.counter("hotparam_redis_publish_errors_total", "Writes of a hot set that failed.", s.PublishErrors)
+	to.flag("hotparam_redis_publishing", "1 while this aggregator is the active one of its id.", s.Publishing)
+	to.counter("hotparam_redis_takeovers_total",
+		"Times that this aggregator became the active one of its id.", s.Takeovers)
+	to.counter("hotparam_redis_fenced_total",
+		"Hot sets that Redis refused because another aggregator is active or a newer set is there.", s.Fenced)
+}
+
+// Windows gives the metrics of the per-client windows that limiters share by Redis.
+func Windows(stats func() redislimits.WindowsStats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.counter("hotparam_windows_exchanges_total", "Exchanges of sums with Redis, for each shard.", s.Exchanges)
+		to.counter("hotparam_windows_errors_total",
+			"Exchanges of sums that failed; clients are held to local counts.", s.Errors)
+		to.counter("hotparam_windows_sums_total", "Sums sent, each of one client and window.", s.Sums)
+		to.counter("hotparam_windows_refused_total",
+			"Sums that Redis did not take: their key holds something else or is full.", s.Refused)
+		to.counter("hotparam_windows_untracked_total",
+			"Requests allowed whose client had no place in memory; other limiters do not hear of them.", s.Untracked)
+		to.gauge("hotparam_windows_subjects", "Clients whose sums are kept.", float64(s.Subjects))
+		to.gauge("hotparam_windows_stale", "Shards whose last exchange failed.", float64(s.Stale))
+		to.gauge("hotparam_windows_last_seconds", "Duration of the last exchange.", s.Last.Seconds())
+	})
+}
+
+// Prefetch gives the metrics of the tokens that a limiter takes ahead.
+func Prefetch(stats func() redislimits.PrefetchStats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.counter("hotparam_leases_grants_total", "Times that Redis granted tokens ahead.", s.Grants)
+		to.counter("hotparam_leases_local_total", "Requests decided in memory with tokens taken ahead.", s.Local)
+		to.counter("hotparam_leases_returned_total", "Tokens given back unused.", s.Returned)
+		to.counter("hotparam_leases_lost_total",
+			"Tokens neither used nor given back; their limit allows that much less.", s.Lost)
+		to.gauge("hotparam_leases_held", "Tokens held now.", float64(s.Held))
+		to.gauge("hotparam_leases_keys", "Keys for which tokens may be taken ahead.", float64(s.Keys))
+	})
+}

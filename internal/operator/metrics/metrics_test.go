@@ -1,0 +1,98 @@
+package metrics_test
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/serving/proxy"
+	"github.com/hotparam/pipeline/internal/transport/graphite"
+)
+
+// scrape is what /metrics shows of these parts.
+func scrape(t *testing.T, parts ...metrics.Part) string {
+	t.Helper()
+	var log bytes.Buffer
+	r := metrics.New("news", "1.2.3", slog.New(slog.NewTextHandler(&log, nil)), parts...)
+	rec := httptest.NewRecorder()
+	r.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if rec.Code != http.StatusOK || log.Len() > 0 {
+		t.Fatalf("%d %s %s", rec.Code, rec.Body, &log)
+	}
+	return rec.Body.String()
+}
+
+func has(t *testing.T, got string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if !strings.Contains("\n"+got, "\n"+line+"\n") {
+			t.Errorf("no line %s", line)
+		}
+	}
+}
+
+func TestValues(t *testing.T) {
+	t.Parallel()
+	latency := gate.Latency{Sum: time.Minute}
+	latency.Bounds[0], latency.Bounds[1] = time.Millisecond, time.Second
+	latency.Counts[0], latency.Counts[1], latency.Counts[7] = 1, 2, 3
+	got := scrape(t,
+		metrics.Gate(func() gate.Stats {
+			return gate.Stats{Allowed: gate.Admissions{Cold: 7}, StoreOpen: true, StoreLatency: latency}
+		}),
+		metrics.Proxy(func() proxy.Stats {
+			return proxy.Stats{Upstreams: map[string]proxy.UpstreamStats{"slow": {Failures: 4}, "": {}}}
+		}),
+		metrics.Graphite(func() graphite.Stats {
+			return graphite.Stats{Delay: 1500 * time.Millisecond, LastSuccess: time.Unix(1_700_000_000, 0)}
+		}),
+	)
+	has(t, got,
+		`hotparam_info{namespace="news",version="1.2.3"} 1`, "# TYPE hotparam_info gauge",
+		"hotparam_gate_allowed_cold_total 7", "# TYPE hotparam_gate_allowed_cold_total counter",
+		"# HELP hotparam_gate_allowed_cold_total Requests allowed because their key is not hot.",
+		"hotparam_gate_store_open 1", "# TYPE hotparam_gate_store_open gauge",
+		`hotparam_gate_store_latency_seconds_bucket{le="0.001"} 1`, `hotparam_gate_store_latency_seconds_bucket{le="1"} 3`,
+		`hotparam_gate_store_latency_seconds_bucket{le="+Inf"} 6`,
+		"hotparam_gate_store_latency_seconds_sum 60", "hotparam_gate_store_latency_seconds_count 6",
+		`hotparam_proxy_upstreams_failures_total{name="slow"} 4`, `hotparam_proxy_upstreams_failures_total{name=""} 0`,
+		"hotparam_graphite_delay_seconds 1.5", "hotparam_graphite_last_success_seconds 1.7e+09",
+	)
+	if !strings.Contains(got, "\ngo_goroutines ") {
+		t.Error("no metrics of the Go runtime")
+	}
+}
+
+// A client chooses the keys: they may hold anything and be long.
+func TestHostileKeysAreLabels(t *testing.T) {
+	t.Parallel()
+	long := "/" + strings.Repeat("x", 300)
+	hot := []hottype.Hot{
+		{Key: "/<script>alert(1)</script>/\u202egnp.exe\n\xff", Rule: "*", Rate: 500},
+		{Key: hottype.Key(long + "1"), Rule: "*", Rate: 400}, {Key: hottype.Key(long + "2"), Rule: "*", Rate: 390},
+		{Key: `/a"b\c`, Rule: "*", Rate: 380}, {Key: "topic?id=42", Rule: "topic", Rate: 350},
+		{Key: "topic?id=42", Rule: "other", Rate: 350},
+	}
+	got := scrape(t, metrics.Overview(func() admin.Overview {
+		return admin.Overview{Hottest: hot, Denied: hottype.Denials{Hot: 25}}
+	}))
+	has(t, got,
+		`hotparam_denied_total{reason="hot"} 25`, `hotparam_denied_total{reason="ip_sliding"} 0`,
+		`hotparam_hot_key_rate{key="/<script>alert(1)</script>/%E2%80%AEgnp.exe%0A%FF",rule="*"} 500`,
+		`hotparam_hot_key_rate{key="/a\"b\\c",rule="*"} 380`, `hotparam_hot_key_rate{key="topic?id=42",rule="other"} 350`,
+	)
+	if n := strings.Count(got, "\nhotparam_hot_key_rate{"); n != len(hot) {
+		t.Errorf("%d keys have a metric", n)
+	}
+	if strings.Contains(got, strings.Repeat("x", 200)) || strings.Count(got, "/xxx") != 2 {
+		t.Error("long keys are not cut apart")
+	}
+}

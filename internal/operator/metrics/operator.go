@@ -1,0 +1,74 @@
+package metrics
+
+import "github.com/hotparam/pipeline/internal/operator/admin"
+
+// Overview gives the metrics of what the admin server sees, over all limiters.
+func Overview(read func() admin.Overview) Part {
+	return part(func(to scrape) {
+		o := read()
+		to.counter("hotparam_allowed_total",
+			"Requests that all limiters allowed since this process started.", o.Allowed)
+		denied := func(reason string, n uint64) {
+			to.counter("hotparam_denied_total",
+				"Requests that all limiters denied since this process started, by reason.", n, "reason", reason)
+		}
+		denied("hot", o.Denied.Hot)
+		denied("override", o.Denied.Override)
+		denied("blocked", o.Denied.Blocked)
+		denied("malformed", o.Denied.Malformed)
+		denied("ip_fixed", o.Denied.IPFixed)
+		denied("ip_sliding", o.Denied.IPSliding)
+		denied("store_failure", o.Denied.Store)
+		to.gauge("hotparam_limiters", "Limiters that reported within the last 5 seconds.", float64(o.Limiters))
+		to.gauge("hotparam_hot_keys", "Keys that are hot.", float64(o.HotKeys))
+		to.gauge("hotparam_loops",
+			"Keys over their threshold because of one or a few clients; not hot, not limited.", float64(o.Loops))
+		for _, h := range o.Hottest {
+			to.gauge("hotparam_hot_key_rate", "Requests per second of the 100 hottest keys.", h.Rate,
+				"key", string(h.Key), "rule", h.Rule)
+		}
+	})
+}
+
+// Admin gives the metrics of the admin server itself.
+func Admin(stats func() admin.Stats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.counter("hotparam_admin_requests_total", "Requests to the admin server.", s.Requests)
+		to.counter("hotparam_admin_unauthorized_total",
+			"Requests refused because the token was missing or wrong.", s.Unauthorized)
+		to.counter("hotparam_admin_foreign_hosts_total",
+			"Requests refused because of the name in their Host header.", s.ForeignHosts)
+		to.counter("hotparam_admin_changes_total",
+			"Changes shown: keys that became hot or cooled, overrides.", s.Changes)
+		to.counter("hotparam_admin_sample_errors_total", "Reports or overrides that could not be read.", s.SampleErrors)
+		to.gauge("hotparam_admin_streams", "Event streams that are open.", float64(s.Streams))
+		to.counter("hotparam_admin_streams_refused_total",
+			"Event streams refused because too many were open.", s.StreamsRefused)
+		to.counter("hotparam_admin_streams_dropped_total",
+			"Event streams closed because their client did not read fast enough.", s.StreamsDropped)
+	})
+}
+
+// ReloadStats tells how the last reload of the configuration ended. The start counts
+// as one.
+type ReloadStats struct {
+	Success   bool
+	Timestamp int64 // when a configuration was last taken, in unix seconds
+	// Hash is what a fleet must have in common: the first 48 bits of the SHA-256 of
+	// the file in force, 0 without one.
+	Hash int64
+}
+
+// Reload gives the metrics of the reloads.
+func Reload(stats func() ReloadStats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.flag("hotparam_config_reload_success",
+			"1; 0 while the last change of the configuration is refused and the rules from before it hold.", s.Success)
+		to.gauge("hotparam_config_reload_timestamp",
+			"When a configuration was last taken, in unix seconds.", float64(s.Timestamp))
+		to.gauge("hotparam_config_reload_hash",
+			"Number made of the configuration file in force, the same for the same bytes; 0: no file.", float64(s.Hash))
+	})
+}
