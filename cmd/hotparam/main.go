@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
+	"slices"
 
 	"github.com/alecthomas/kong"
 	kongcompletion "github.com/jotaen/kong-completion"
@@ -25,6 +25,9 @@ type commands struct {
 	Explain    explainCmd                `cmd:"" help:"Tell how requests are seen: rule, key, metric, limits."`
 	Health     healthCmd                 `cmd:"" help:"Ask a URL; exit code 0 if the answer is 2xx. For health checks of containers."`
 	Config     configCmd                 `cmd:"" help:"Work with configuration files."`
+	Collector  collectorCmd              `cmd:"" set:"admin_listen=127.0.0.1:9181" help:"Take StatsD lines, mirrored requests and access logs, and send counts on to Kafka or StatsD."`
+	Aggregator aggregatorCmd             `cmd:"" set:"admin_listen=127.0.0.1:9180" help:"Find the hot keys in counts from StatsD, Kafka or Graphite and publish them to Redis."`
+	Limiter    sidecarCmd                `cmd:"" name:"limiter-sidecar" set:"admin_listen=127.0.0.1:9182" help:"Answer gateways and applications: allow or deny. Also a reverse proxy."`
 	Load       loadCmd                   `cmd:"" help:"Send the demo's readers, crawlers and viral topic to a site of yours."`
 	Version    versionCmd                `cmd:"" help:"Print the version."`
 	Completion kongcompletion.Completion `cmd:"" help:"Print shell code for tab completion (bash, zsh, fish)."`
@@ -48,7 +51,7 @@ func start(args []string) int {
 	if err != nil {
 		return config.Fail(os.Stderr, name, err)
 	}
-	if !strings.HasPrefix(cmd.Command(), "serve") { // which logs them
+	if !slices.Contains([]string{"serve", "collector", "aggregator", "limiter-sidecar"}, cmd.Command()) { // which log them
 		for _, w := range p.Warnings() {
 			fmt.Fprintf(os.Stderr, "%s: %s\n", name, w)
 		}
