@@ -199,6 +199,10 @@ func TestDeadKafkaDisarmsNobody(t *testing.T) {
 	down()
 	stays := func() {
 		t.Helper()
+		program.Await(t, 10*time.Second, "the collector to be not ready", func() bool {
+			status, body := get(t, "http://"+collectorAdmin+"/readyz")
+			return status == http.StatusServiceUnavailable && strings.Contains(body, "brokers") && metric(t, collectorAdmin, "hotparam_kafka_connected") == "0"
+		})
 		program.Await(t, 10*time.Second, "the aggregator to be blind", func() bool { return metric(t, admin, "hotparam_aggregate_blind") == "1" })
 		for range 100 {
 			<-time.After(100 * time.Millisecond)

@@ -52,8 +52,10 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 	}
 	adm := admin.Config{
 		Namespace: set.Namespace, Version: version, Token: cfg.Admin.Token, Log: c.log,
-		Hot:   func() []hottype.Hot { return nil },
-		Rules: c.rules.Load,
+		Hot:    func() []hottype.Hot { return nil },
+		Rules:  c.rules.Load,
+		Ready:  c.out.ready(),
+		Status: c.out.status,
 	}
 	page, listener, err := newAdmin(ctx, cfg.Admin, reload.shownBy(adm), append(c.metrics(), metrics.Reload(reload.Stats)))
 	if err != nil {

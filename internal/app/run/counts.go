@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
@@ -26,6 +27,27 @@ type sink struct {
 	name    string // "kafka" or "statsd"
 	run     func(context.Context) error
 	metrics metrics.Part
+	// outage is why counts cannot leave; nil for one that cannot know (StatsD over UDP).
+	outage func() error
+}
+
+// ready is the check of /readyz where counts leave by s.
+func (s *sink) ready() map[string]func(context.Context) error {
+	if s.outage == nil {
+		return nil
+	}
+	return map[string]func(context.Context) error{s.name: func(context.Context) error { return s.outage() }}
+}
+
+// status is the line of the dashboard about s, or none.
+func (s *sink) status() []admin.Status {
+	if s == nil || s.outage == nil {
+		return nil
+	}
+	if err := s.outage(); err != nil {
+		return []admin.Status{{Name: s.name, Value: err.Error() + ": nothing that is counted here becomes hot"}}
+	}
+	return []admin.Status{{Name: s.name, Value: "takes counts", OK: true}}
 }
 
 // metricNames are the names that StatsD speaks.
@@ -66,7 +88,7 @@ func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (
 		if err != nil {
 			return nil, err
 		}
-		return &sink{p, kind, p.Run, metrics.KafkaProducer(p.Stats)}, nil
+		return &sink{Sink: p, name: kind, run: p.Run, metrics: metrics.KafkaProducer(p.Stats), outage: p.Outage}, nil
 	}
 	names, err := metricNames(c.Names)
 	if err != nil {
@@ -81,7 +103,7 @@ func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (
 	if err != nil {
 		return nil, fmt.Errorf("%w (--statsd.addr)", err)
 	}
-	s := &sink{out, kind, out.Run, metrics.StatsDSender(out.Stats)}
+	s := &sink{Sink: out, name: kind, run: out.Run, metrics: metrics.StatsDSender(out.Stats)}
 	if len(c.StatsD.Standby) == 0 {
 		return s, nil
 	}

@@ -210,7 +210,8 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 		Overrides: s.feed.Overrides(),
 		// A limiter is ready without Redis: it answers by the failure policy.
 		Status: func() []admin.Status {
-			return []admin.Status{redisStatus(s.feed), hotStatus(s.replica, time.Now()), breakerStatus(s.gate.Stats())}
+			list := []admin.Status{redisStatus(s.feed), hotStatus(s.replica, time.Now()), breakerStatus(s.gate.Stats())}
+			return append(list, s.out.status()...)
 		},
 	}
 }

@@ -128,7 +128,7 @@ func KafkaProducer(stats func() kafka.ProducerStats) Part {
 		to.counter("hotparam_kafka_records_total", "Records written.", s.Records)
 		to.counter("hotparam_kafka_errors_total", "Attempts to write a record that failed.", s.Errors)
 		to.gauge("hotparam_kafka_queued", "Pairs of key and second that Kafka has not confirmed.", float64(s.Queued))
-		to.gauge("hotparam_kafka_connected", "1 while there is a connection to the brokers.", float64(s.Connected))
+		to.gauge("hotparam_kafka_connected", "1 while the brokers take what is sent.", float64(s.Connected))
 	})
 }
 

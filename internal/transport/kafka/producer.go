@@ -275,7 +275,7 @@ type ProducerStats struct {
 	// Queued are pairs of key and second that wait, sent and unconfirmed ones
 	// with them.
 	Queued int64
-	// Connected is 1 while there is a connection to the brokers.
+	// Connected is 1 while the brokers take what is sent.
 	Connected int64
 }
 
@@ -285,7 +285,7 @@ func (p *Producer) Stats() ProducerStats {
 		Sent: p.sent.Load(), Dropped: p.dropped.Load(), Invalid: p.invalid.Load(),
 		Records: p.records.Load(), Errors: p.errors.Load(), Queued: int64(p.queue.len()) + p.flight.waiting.Load(),
 	}
-	if p.connected.Load() {
+	if p.Outage() == nil {
 		s.Connected = 1
 	}
 	return s

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"errors"
 	"strconv"
 	"time"
 )
@@ -62,4 +63,18 @@ func (c *Consumer) Stats() ConsumerStats {
 	}
 	s.Partitions = int64(len(c.reading))
 	return s
+}
+
+var errNotYet = errors.New("kafka: no broker has answered yet")
+
+// Outage is why counts cannot be written right now; nil while the brokers take
+// them. Any goroutine may ask.
+func (p *Producer) Outage() error {
+	switch outage := p.link.outage.Load(); {
+	case outage != nil:
+		return *outage
+	case !p.connected.Load():
+		return errNotYet
+	}
+	return nil
 }
