@@ -95,7 +95,7 @@ func TestHeavyKeysAreFollowedThroughAFlood(t *testing.T) {
 			t.Errorf("second %d: %+v, want %+v", second, got, want)
 		}
 	}
-	if st := ta.Stats(); st.Followed < 1 || st.Followed > 64 || st.DroppedCrowds > 0 {
+	if st := ta.Stats(); st.Followed < 1 || st.Followed > 64 || st.DroppedClients > 0 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -156,14 +156,14 @@ func TestNobodyIsLookedAt(t *testing.T) {
 			}
 		}
 		flush(t, ta)
-		if got := sink.take("k"); got.seen != 0 || got.n < 1000 || ta.Stats().DroppedCrowds != 0 {
+		if got := sink.take("k"); got.seen != 0 || got.n < 1000 || ta.Stats().DroppedClients != 0 {
 			t.Errorf("%s: %+v, %+v", name, got, ta.Stats())
 		}
 	}
 }
 
 // Beyond its memory the tally counts on and says that it did not look.
-func TestCrowdsAreBounded(t *testing.T) {
+func TestClientSketchesAreBounded(t *testing.T) {
 	t.Parallel()
 	sink := gatherer{}
 	ta := newTally(tally.Config{Sink: sink, TrackClients: 1})
@@ -171,7 +171,7 @@ func TestCrowdsAreBounded(t *testing.T) {
 	for i := range 100 {
 		ta.AddCount(hottype.Count{Key: hottype.Key(fmt.Sprint("k", i)), Second: 1, N: 3, Clients: &hottype.ClientSketch{Seen: 3, Sample: []uint32{7}}})
 	}
-	if st := ta.Stats(); st.DroppedCrowds != uint64(3*(100-places)) || st.Added != 300 {
+	if st := ta.Stats(); st.DroppedClients != uint64(3*(100-places)) || st.Added != 300 {
 		t.Errorf("%+v, %d places", st, places)
 	}
 	flush(t, ta)
@@ -183,7 +183,7 @@ func TestCrowdsAreBounded(t *testing.T) {
 }
 
 // Whatever goroutine adds what, the merged client sketch is that of all.
-func TestCrowdsOfManyGoroutines(t *testing.T) {
+func TestClientSketchesOfManyGoroutines(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		sink := gatherer{}
@@ -207,7 +207,7 @@ func TestCrowdsOfManyGoroutines(t *testing.T) {
 }
 
 // What was sent is not touched again, however the tally uses its memory.
-func TestSentCrowdsStay(t *testing.T) {
+func TestSentClientSketchesStay(t *testing.T) {
 	t.Parallel()
 	var kept []hottype.Count
 	ta := newTally(tally.Config{Sink: keeper{&kept}})
@@ -242,7 +242,7 @@ func BenchmarkAddFrom(b *testing.B) {
 		name         string
 		keys, people int
 		followed     int
-	}{{"many/off", 1 << 16, 4096, -1}, {"many/cold", 1 << 16, 4096, 1}, {"few/off", 256, 4096, -1}, {"few/loop", 256, 1, 0}, {"few/crowd", 256, 4096, 0}} {
+	}{{"many/off", 1 << 16, 4096, -1}, {"many/cold", 1 << 16, 4096, 1}, {"few/off", 256, 4096, -1}, {"few/loop", 256, 1, 0}, {"few/many clients", 256, 4096, 0}} {
 		b.Run(test.name, func(b *testing.B) {
 			keys := make([][]byte, test.keys)
 			ta := tally.New(tally.Config{Sink: discard{}, TrackClients: test.followed, MaxKeys: 1 << 18})

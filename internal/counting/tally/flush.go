@@ -167,11 +167,11 @@ type Stats struct {
 	// those in the batch that waits for its second try.
 	Keys    int64
 	Pending int64
-	// Followed are the keys whose clients are looked at, and DroppedCrowds the
+	// Followed are the keys whose clients are looked at, and DroppedClients the
 	// requests of such keys whose client found no room: they are counted, and
 	// not seen.
-	Followed      int64
-	DroppedCrowds uint64
+	Followed       int64
+	DroppedClients uint64
 }
 
 // Stats reads the counters.
@@ -190,7 +190,7 @@ func (t *Tally) Stats() Stats {
 			sh.mu.Lock()
 			s.Added += sh.added
 			s.DroppedFull += sh.dropped
-			s.DroppedCrowds += sh.unseen
+			s.DroppedClients += sh.unseen
 			sh.mu.Unlock()
 		}
 	}

@@ -172,14 +172,14 @@ type clientEstimate struct {
 // anything about the whole: one in so many.
 const knownFrom = 4
 
-// judge says who stands behind a key with a sum over the window, of a rule with
-// such a threshold that wants at least so many clients (0: any number).
+// judge estimates which clients ask for a key with a sum over the window, of a rule
+// with such a threshold that wants at least so many clients (0: any number).
 //
 // A key is viral when it reaches its threshold although no client counts for
-// more than threshold/minClients. That takes at least minClients clients, and a
-// crowd passes whatever a few loops add to it. Requests that nobody laid to a
-// client count as those of one: who sends counts without saying who asks, a
-// forger among them, makes nothing hot alone.
+// more than threshold/minClients. That takes at least minClients clients, and many
+// clients pass whatever a few loops add to them. Requests without a client count as
+// those of one, so a sender that names no clients, a forger among them, makes nothing
+// hot alone.
 func (cs *clientSketches) judge(key hottype.Key, now, sum int64, threshold, minClients int64) clientEstimate {
 	c, unnamed := cs.of(key, now)
 	if c == nil {

@@ -43,7 +43,7 @@ func (l *shard) due() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// cooled is when a candidate will have cooled by any criterion, or its crowd
+// cooled is when a candidate will have cooled by any criterion, or its clients
 // will have been gone for long enough, if that is before a time; else that time.
 func (c *candidate) cooled(before time.Time, cool time.Duration) time.Time {
 	for i, below := range c.below {

@@ -17,13 +17,13 @@ type loopState struct {
 	asked   int64 // the second in which party was judged
 	viral   bool  // hot, if there is a place; else it is a loop
 	sure    bool  // viral by what is known of its clients, not for want of it
-	// loopViews is since when the crowd alone would not keep it hot; zero: it does.
+	// loopViews is since when its other clients alone would not keep it hot; zero: it does.
 	loopSince time.Time
 	shown     bool // among the loops of the last Tick
 }
 
 // isViral judges a candidate by its clients, and reports whether it is viral. A
-// loop is viral at once when its crowd reaches the threshold. Whole is when the
+// loop is viral at once when its other clients reach the threshold. Whole is when the
 // window has all counts.
 func (h *ruleState) isViral(c *candidate, now, whole time.Time, sum int64) bool {
 	s, want := &c.loop, int64(h.compiled.rule.Hot.MinClients)
@@ -46,7 +46,7 @@ func (h *ruleState) isViral(c *candidate, now, whole time.Time, sum int64) bool 
 	return s.viral
 }
 
-// staysViral reports whether a viral key stays so. One whose crowd has left, while a
+// staysViral reports whether a viral key stays so. One whose other clients have left, while a
 // loop goes on, cools like any other: for the rule's time. One that became hot
 // before anything was known of its clients is a loop at once: it has never been
 // anything else.
@@ -65,7 +65,7 @@ func (s *loopState) staysViral(c *candidate, now, whole time.Time, cool time.Dur
 	return now.Sub(later(s.loopSince, whole)) < cool
 }
 
-// recheckClients takes note of a crowd at the end of a second, before the window moves
+// recheckClients takes note of the clients at the end of a second, before the window moves
 // on: it may have come back since the last Tick.
 func (h *ruleState) recheckClients(c *candidate, sum int64) {
 	if s := &c.loop; s.viral && !s.loopSince.IsZero() && sum >= c.release {

@@ -70,7 +70,7 @@ func TestLoopsTape(t *testing.T) {
 			"7.9: loop topic?id=1=0 0 clients  0.00",
 			"8: ceased:topic?id=1@8",
 		},
-		"a crowd is hot at once": {
+		"many clients are hot at once": {
 			by(k, 0, each(100)...),
 			"0: topic?id=1=20 became:topic?id=1@0",
 		},
@@ -78,11 +78,11 @@ func TestLoopsTape(t *testing.T) {
 			by(k, 0, 150, 150), by(l, 0, 90, 80, 70, 10),
 			"0.1: loop topic?id=1=60 2 clients 10.0.0.0 0.50 loop topic?id=2=50 4 clients 10.0.0.0 0.36 looped:topic?id=1@0 looped:topic?id=2@0",
 		},
-		"a crowd behind a loop is hot": {
+		"many clients behind a loop are hot": {
 			by(k, 0, append([]int64{500}, each(99)...)...),
 			"0: topic?id=1=119.8 became:topic?id=1@0",
 		},
-		"a loop that becomes viral, and a loop that stays when the crowd has gone": {
+		"a loop that becomes viral, and a loop that stays when the others have gone": {
 			by(k, 0, 300), "0.1: loop topic?id=1=60 1 clients 10.0.0.0 1.00 looped:topic?id=1@0",
 			by(k, 1, each(90)...), "1.1: topic?id=1=78 ceased:topic?id=1@1.1 became:topic?id=1@1.1",
 			by(k, 5, 300), "5.5: topic?id=1=108",
@@ -140,7 +140,7 @@ func TestHotKeySaysItsClients(t *testing.T) {
 }
 
 // What has left the window is not remembered against anybody.
-func TestCrowdsLeaveWithTheirSeconds(t *testing.T) {
+func TestClientSketchesLeaveWithTheirSeconds(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int64{1, 5, 8, 60} {
 		cs := newClientSketches(window, &sketchBudget{free: 10})
@@ -164,7 +164,7 @@ func TestCrowdsLeaveWithTheirSeconds(t *testing.T) {
 	}
 }
 
-func TestCrowdsAreBounded(t *testing.T) {
+func TestClientSketchesAreBounded(t *testing.T) {
 	t.Parallel()
 	d := New(set(social(), catchAll()), Options{MaxSketches: 3})
 	for i := range 5 {
@@ -173,14 +173,14 @@ func TestCrowdsAreBounded(t *testing.T) {
 		d.Add(at(0), by(key, 0, 300))
 		d.Add(at(0), by(key, 0, 300))
 	}
-	if st := d.Stats(); st.Crowds != 3 || st.DroppedCrowds != 4 {
+	if st := d.Stats(); st.ClientSketches != 3 || st.DroppedClientSketches != 4 {
 		t.Errorf("%+v", st)
 	}
 	if s, _ := d.Tick(at(0)); len(s.Loops) != 3 || len(s.Keys) != 2 {
 		t.Errorf("%d loops, %d hot: what nobody looked at is judged by its rate", len(s.Loops), len(s.Keys))
 	}
 	d.SetRules(set(catchAll()))
-	if st := d.Stats(); st.Crowds != 0 || d.shards[0].budget.free != 3 {
+	if st := d.Stats(); st.ClientSketches != 0 || d.shards[0].budget.free != 3 {
 		t.Errorf("of a rule that is gone: %+v", st)
 	}
 }
@@ -202,7 +202,7 @@ func TestLoopsShownAreBounded(t *testing.T) {
 	}
 }
 
-func BenchmarkJudgeCrowd(b *testing.B) {
+func BenchmarkJudgeClients(b *testing.B) {
 	cs := newClientSketches(5, &sketchBudget{free: 1})
 	for s := range int64(5) {
 		c := by("k", s, each(200)...)

@@ -18,8 +18,8 @@ func Tally(stats func() tally.Stats) Part {
 			"Requests not counted because too many keys were requested within one flush interval.", s.DroppedFull)
 		to.counter("hotparam_tally_dropped_sink_total",
 			"Requests whose counts were dropped because sending them failed twice.", s.DroppedSink)
-		to.counter("hotparam_tally_dropped_crowds_total",
-			"Requests counted without their client, because too many clients asked for the key.", s.DroppedCrowds)
+		to.counter("hotparam_tally_dropped_clients_total",
+			"Requests counted without their client, because too many clients asked for the key.", s.DroppedClients)
 		to.counter("hotparam_tally_sink_errors_total", "Attempts to send sums that failed.", s.SinkErrors)
 		to.gauge("hotparam_tally_keys", "Pairs of key and second that are being summed.", float64(s.Keys))
 		to.gauge("hotparam_tally_pending", "Pairs of key and second that are sent again.", float64(s.Pending))

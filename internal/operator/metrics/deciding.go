@@ -125,10 +125,10 @@ func Proxy(stats func() proxy.Stats) Part {
 func DecisionAPI(stats func() decisionapi.Stats) Part {
 	return part(func(to scrape) {
 		s := stats()
-		to.counter("hotparam_checkapi_checks_total", "Requests decided for other servers.", s.Checks)
-		to.counter("hotparam_checkapi_denied_total", "Requests denied for other servers.", s.Denied)
-		to.counter("hotparam_checkapi_rejected_total", "Questions of other servers that cannot be read.", s.Rejected)
-		to.counter("hotparam_checkapi_panics_total",
+		to.counter("hotparam_decision_api_checks_total", "Requests decided for other servers.", s.Checks)
+		to.counter("hotparam_decision_api_denied_total", "Requests denied for other servers.", s.Denied)
+		to.counter("hotparam_decision_api_rejected_total", "Questions of other servers that cannot be read.", s.Rejected)
+		to.counter("hotparam_decision_api_panics_total",
 			"Requests allowed because deciding on them panicked; report it.", s.Panics)
 	})
 }
@@ -225,12 +225,12 @@ func Windows(stats func() redislimits.WindowsStats) Part {
 func Prefetch(stats func() redislimits.PrefetchStats) Part {
 	return part(func(to scrape) {
 		s := stats()
-		to.counter("hotparam_leases_grants_total", "Times that Redis granted tokens ahead.", s.Grants)
-		to.counter("hotparam_leases_local_total", "Requests decided in memory with tokens taken ahead.", s.Local)
-		to.counter("hotparam_leases_returned_total", "Tokens given back unused.", s.Returned)
-		to.counter("hotparam_leases_lost_total",
+		to.counter("hotparam_prefetch_grants_total", "Times that Redis granted tokens ahead.", s.Grants)
+		to.counter("hotparam_prefetch_local_total", "Requests decided in memory with tokens taken ahead.", s.Local)
+		to.counter("hotparam_prefetch_returned_total", "Tokens given back unused.", s.Returned)
+		to.counter("hotparam_prefetch_lost_total",
 			"Tokens neither used nor given back; their limit allows that much less.", s.Lost)
-		to.gauge("hotparam_leases_held", "Tokens held now.", float64(s.Held))
-		to.gauge("hotparam_leases_keys", "Keys for which tokens may be taken ahead.", float64(s.Keys))
+		to.gauge("hotparam_prefetch_held", "Tokens held now.", float64(s.Held))
+		to.gauge("hotparam_prefetch_keys", "Keys for which tokens may be taken ahead.", float64(s.Keys))
 	})
 }

@@ -43,7 +43,7 @@ func (to scrape) detector(s *detect.Stats) {
 	to.gauge("hotparam_aggregate_detect_hot", "Keys that are hot.", float64(s.Hot))
 	to.gauge("hotparam_aggregate_detect_loops",
 		"Keys over their threshold because of one or a few clients.", float64(s.Loops))
-	to.gauge("hotparam_aggregate_detect_crowds", "Keys whose clients are known.", float64(s.Crowds))
+	to.gauge("hotparam_aggregate_detect_client_sketches", "Keys whose clients are known.", float64(s.ClientSketches))
 	to.gauge("hotparam_aggregate_detect_newest", "Newest second that has counts, in unix seconds.", float64(s.Newest))
 	to.gauge("hotparam_aggregate_detect_bytes", "Memory of counters and keys.", float64(s.Bytes))
 	to.gauge("hotparam_aggregate_detect_error",
@@ -60,8 +60,8 @@ func (to scrape) detector(s *detect.Stats) {
 	to.counter("hotparam_aggregate_detect_dropped_bad_total", "Counts with an impossible number.", s.DroppedBad)
 	to.counter("hotparam_aggregate_detect_dropped_no_rule_total",
 		"Counts of a resource that no rule has.", s.DroppedNoRule)
-	to.counter("hotparam_aggregate_detect_dropped_crowds_total",
-		"Keys whose clients could not be kept; these keys are judged by their rate alone.", s.DroppedCrowds)
+	to.counter("hotparam_aggregate_detect_dropped_client_sketches_total",
+		"Keys whose clients could not be kept; these keys are judged by their rate alone.", s.DroppedClientSketches)
 	to.counter("hotparam_aggregate_detect_pruned_total",
 		"Keys over their threshold left out of the hot set because heavier ones fill it.", s.Pruned)
 	to.counter("hotparam_aggregate_detect_displaced_total",

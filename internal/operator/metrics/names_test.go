@@ -28,9 +28,9 @@ func groups() []group {
 		of("config", "all", metrics.Reload),
 		of("gate", "limiter-sidecar, serve", metrics.Gate),
 		of("proxy", "limiter-sidecar, serve", metrics.Proxy),
-		of("checkapi", "limiter-sidecar", metrics.DecisionAPI),
+		of("decision_api", "limiter-sidecar", metrics.DecisionAPI),
 		of("windows", "limiter-sidecar", metrics.Windows),
-		of("leases", "limiter-sidecar", metrics.Prefetch),
+		of("prefetch", "limiter-sidecar", metrics.Prefetch),
 		of("redis", "limiter-sidecar, aggregator", metrics.RedisFeed),
 		of("redis_limits", "limiter-sidecar", metrics.RedisLimits),
 		of("hotset", "limiter-sidecar, aggregator, serve", func(stats func() hotset.Stats) metrics.Part {

@@ -12,7 +12,7 @@ import (
 
 // One client asks for id 1 alone, thirty ask for id 2 just as often. Both are
 // over the threshold, and one of them is viral.
-func TestReplayTellsALoopFromACrowd(t *testing.T) {
+func TestReplayTellsALoopFromManyClients(t *testing.T) {
 	t.Parallel()
 	config := `
 rules:
