@@ -25,7 +25,7 @@ func (m *Memory) Dump() string {
 }
 
 // Sweep forgets every subject whose state has expired and returns how many.
-// Nothing depends on it (law U8): it only gives memory back after a crowd has
+// Nothing depends on it (law U8): it only gives memory back after many subjects have
 // gone. It locks the shards one by one.
 func (m *Memory) Sweep(now time.Time) int {
 	us, n := limitcore.Micros(now), 0

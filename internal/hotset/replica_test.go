@@ -82,7 +82,7 @@ func TestTwoPublishersOfOneKey(t *testing.T) {
 	}
 }
 
-func TestTwoPublishersOfOneCrowd(t *testing.T) {
+func TestTwoPublishersMergeTheClientsOfOneKey(t *testing.T) {
 	t.Parallel()
 	a := hottype.Hot{Key: "k", Rule: "x", Rate: 30, Lower: 28, Upper: 31, Share: 0.5, Why: "share", Clients: 9, Client: "10.0.0.1", ClientShare: 0.2, Until: at(9)}
 	b := hottype.Hot{Key: "k", Rule: "x", Rate: 60, Lower: 60, Upper: 60, Share: 0.75, Why: "rate+share", Clients: 7, Client: "10.0.0.1", ClientShare: 0.2, Until: at(8)}

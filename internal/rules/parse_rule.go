@@ -143,7 +143,7 @@ func (v value) hotCriteria() HotCriteria {
 		"cooldown":      func(v value) { h.Cooldown = v.duration(0, time.Hour, time.Millisecond) },
 		"release_ratio": func(v value) { h.ReleaseRatio = v.fraction() },
 		"max_hot":       func(v value) { h.MaxHot = int(v.integer(0, 1_000_000)) },
-		// Crowds are known exactly up to 32 clients.
+		// Clients are counted exactly up to 32 of them.
 		"min_clients": func(v value) { h.MinClients = int(v.integer(0, 32)) },
 	})
 	v.checkCriteria(got)

@@ -125,8 +125,8 @@ func (n *seen) add(status int) {
 	}
 }
 
-// crowd visits topics at a steady rate until stop is closed.
-func (s *site) crowd(wg *sync.WaitGroup, stop <-chan struct{}, every time.Duration, n *seen, id func(i int) int) {
+// visitors asks for topics at a steady rate until stop is closed.
+func (s *site) visitors(wg *sync.WaitGroup, stop <-chan struct{}, every time.Duration, n *seen, id func(i int) int) {
 	for worker := range 4 {
 		wg.Go(func() {
 			tick := time.NewTicker(every * 4)
@@ -222,8 +222,8 @@ func viralTopic(t *testing.T, s *site) {
 	leave := sync.OnceFunc(func() { close(stop); wg.Wait() })
 	t.Cleanup(leave) // before the programs are stopped
 	var quiet, viral seen
-	s.crowd(&wg, stop, 10*time.Millisecond, &quiet, func(i int) int { return 1000 + i%50 })
-	s.crowd(&wg, stop, 4*time.Millisecond, &viral, func(int) int { return 42 })
+	s.visitors(&wg, stop, 10*time.Millisecond, &quiet, func(i int) int { return 1000 + i%50 })
+	s.visitors(&wg, stop, 4*time.Millisecond, &viral, func(int) int { return 42 })
 
 	program.Await(t, 10*time.Second, "topic?id=42 on GET /v1/hot", func() bool {
 		keys := s.hot()

@@ -55,7 +55,7 @@ func situations() []situation {
 		{name: "the same rise over an hour", past: 2, rate: slow, clients: 40, others: 400, lasts: 4000},
 		{name: "always busy: 300/s", past: 300, rate: steady(300), clients: 1000, others: 20_000},
 		{name: "one client in a loop: 300/s", past: 1, rate: steady(1), clients: 5, loop: 299, others: 20_000},
-		{name: "a loop of 300/s on top of a crowd of 250/s", past: 5, rate: steady(250), clients: 500, loop: 300, others: 20_000},
+		{name: "a loop of 300/s on top of 250/s of many clients", past: 5, rate: steady(250), clients: 500, loop: 300, others: 20_000},
 		{name: "eight clients: 300/s together", past: 1, rate: steady(300), clients: 8, others: 20_000},
 	}
 }

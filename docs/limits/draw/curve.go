@@ -28,7 +28,7 @@ func saturating() []demand {
 	return all
 }
 
-// bursts are some crowds with pauses between them, two of them around an edge.
+// bursts are some rushes with pauses between them, two of them around an edge.
 func bursts() []demand {
 	return []demand{
 		{200 * time.Millisecond, 6}, {800 * time.Millisecond, 12}, {1100 * time.Millisecond, 12},

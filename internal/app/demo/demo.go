@@ -62,14 +62,14 @@ type Result struct {
 
 // show is one running demo.
 type show struct {
-	opts   Options
-	plan   plan
-	local  *run.Local
-	crowd  *Visitors
-	watch  *watcher
-	screen *screen
-	start  time.Time
-	events chan detect.Change
+	opts     Options
+	plan     plan
+	local    *run.Local
+	visitors *Visitors
+	watch    *watcher
+	screen   *screen
+	start    time.Time
+	events   chan detect.Change
 }
 
 // Run shows the demo until its duration is over or ctx ends.
@@ -97,8 +97,8 @@ func Run(ctx context.Context, opts Options) error {
 	}); err != nil {
 		return err
 	}
-	s.crowd = NewVisitors([]string{"http://" + s.local.Addr()}, opts.Topics, 1)
-	s.crowd.onSend, s.crowd.onDone = s.watch.onSend, s.watch.onDone
+	s.visitors = NewVisitors([]string{"http://" + s.local.Addr()}, opts.Topics, 1)
+	s.visitors.onSend, s.visitors.onDone = s.watch.onSend, s.watch.onDone
 	return s.run(ctx)
 }
 
@@ -122,7 +122,7 @@ func (s *show) run(ctx context.Context) error {
 		defer cancel()
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.crowd.Run(ctx) })
+	group.Go(func() error { return s.visitors.Run(ctx) })
 	group.Go(func() error { return s.tell(ctx) })
 	err := group.Wait()
 	result := s.result()
@@ -167,7 +167,7 @@ func (s *show) tell(ctx context.Context) error {
 		case <-tick.C:
 			var seen, delta [kinds]Seen
 			for k := range kinds {
-				seen[k] = s.crowd.Seen(k)
+				seen[k] = s.visitors.Seen(k)
 				delta[k] = seen[k].Sub(last[k])
 			}
 			last = seen
@@ -178,18 +178,18 @@ func (s *show) tell(ctx context.Context) error {
 
 // enter begins a phase of the plan.
 func (s *show) enter(at time.Duration, phase int) {
-	s.crowd.SetRate(Quiet, quietRate)
-	s.crowd.SetRate(Crawler, crawlerRate)
+	s.visitors.SetRate(Quiet, quietRate)
+	s.visitors.SetRate(Crawler, crawlerRate)
 	if phase == 1 {
-		s.crowd.SetRate(Viral, viralRate)
-		s.crowd.SetRate(Loop, 0)
+		s.visitors.SetRate(Viral, viralRate)
+		s.visitors.SetRate(Loop, 0)
 		s.screen.note(at, notice, "── topic %d goes viral: 60 %% of all traffic wants it ──", ViralTopic)
 		return
 	}
-	s.crowd.SetRate(Viral, 0)
-	s.crowd.SetRate(Loop, loopRate)
+	s.visitors.SetRate(Viral, 0)
+	s.visitors.SetRate(Loop, loopRate)
 	if phase == 2 {
-		s.screen.note(at, notice, "── the crowd moves on ──")
+		s.screen.note(at, notice, "── the readers move on ──")
 	}
 }
 
@@ -211,9 +211,9 @@ func (s *show) event(c detect.Change) {
 }
 
 func (s *show) result() Result {
-	r := Result{DurationSeconds: time.Since(s.start).Seconds(), Waves: s.watch.Waves(), Behind: s.crowd.Behind.Load(), Report: s.local.Report()}
-	r.Groups.Quiet, r.Groups.Viral, r.Groups.Crawler = s.crowd.Seen(Quiet), s.crowd.Seen(Viral), s.crowd.Seen(Crawler)
-	r.Groups.Loop = s.crowd.Seen(Loop)
+	r := Result{DurationSeconds: time.Since(s.start).Seconds(), Waves: s.watch.Waves(), Behind: s.visitors.Behind.Load(), Report: s.local.Report()}
+	r.Groups.Quiet, r.Groups.Viral, r.Groups.Crawler = s.visitors.Seen(Quiet), s.visitors.Seen(Viral), s.visitors.Seen(Crawler)
+	r.Groups.Loop = s.visitors.Seen(Loop)
 	r.QuietAnswered = 100
 	if n := r.Groups.Quiet.Total(); n > 0 {
 		r.QuietAnswered = 100 * float64(r.Groups.Quiet.OK) / float64(n)

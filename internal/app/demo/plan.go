@@ -14,7 +14,7 @@ const (
 	loopRate    = 400
 )
 
-// plan is when the topic goes viral and when the crowd moves on. Without a
+// plan is when the topic goes viral and when its readers move on. Without a
 // duration it repeats.
 type plan struct {
 	viral, over, length time.Duration

@@ -16,7 +16,7 @@ func members(c *hottype.ClientSketch) [][]byte {
 	return bytes.Split(bytes.TrimSuffix(AppendMembers(nil, c), []byte("\n")), []byte("\n"))
 }
 
-func TestMembersOfACrowd(t *testing.T) {
+func TestMembersOfASketch(t *testing.T) {
 	t.Parallel()
 	c := new(hottype.ClientSketch)
 	Add(c, hottype.ParseClient("192.0.2.1"), 285)
@@ -33,7 +33,7 @@ func TestMembersOfACrowd(t *testing.T) {
 func TestMembersRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		c := drawCrowd(t, "crowd")
+		c := drawSketch(t, "sketch")
 		back := new(hottype.ClientSketch)
 		if c.Seen > 0 {
 			for _, text := range rapid.Permutation(members(c)).Draw(t, "order") {
@@ -45,10 +45,10 @@ func TestMembersRoundTrip(t *testing.T) {
 			}
 		}
 		// Equal counters keep the order in which they came.
-		for _, crowd := range []*hottype.ClientSketch{c, back} {
-			heavy := crowd.Heavy
-			crowd.Heavy = nil
-			mergeHeavy(crowd, heavy)
+		for _, sketch := range []*hottype.ClientSketch{c, back} {
+			heavy := sketch.Heavy
+			sketch.Heavy = nil
+			mergeHeavy(sketch, heavy)
 		}
 		if diff := gocmp.Diff(c, back, same...); diff != "" {
 			t.Fatalf("-want +got\n%s", diff)
@@ -82,7 +82,7 @@ func TestWhatIsNoMember(t *testing.T) {
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		whole, c := drawCrowd(t, "crowd"), new(hottype.ClientSketch)
+		whole, c := drawSketch(t, "sketch"), new(hottype.ClientSketch)
 		for _, text := range members(whole) {
 			if m, err := ParseMember(text); err == nil && rapid.Bool().Draw(t, "arrives") {
 				m.AddTo(c)

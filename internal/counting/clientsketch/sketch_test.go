@@ -74,7 +74,7 @@ func TestEffective(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name          string
-		crowd         *hottype.ClientSketch
+		sketch        *hottype.ClientSketch
 		n, most, want int64
 	}{
 		{"nobody looked", nil, 500, 10, 500},
@@ -84,13 +84,13 @@ func TestEffective(t *testing.T) {
 		{"one loop and others", of(950, 20, 30), 1000, 40, 90},
 		{"two loops", of(500, 500), 1000, 40, 80},
 		{"few, all below the cap", of(30, 30, 30), 90, 40, 90},
-		{"a crowd and a loop", many, 19_000, 1000, 11_000},
+		{"many clients and a loop", many, 19_000, 1000, 11_000},
 		{"nine loops, more than counters", nine, 9_000, 10, 90},
 		{"more seen than counted", of(1000), 500, 40, 20},
 		{"no cap means one", of(7), 7, 0, 1},
 		{"nothing", of(7), 0, 1, 0},
 	} {
-		got := Effective(test.crowd, test.n, test.most)
+		got := Effective(test.sketch, test.n, test.most)
 		if slack := test.want / 100; got < test.want-slack || got > test.want+slack {
 			t.Errorf("%s: %d of %d, want %d", test.name, got, test.n, test.want)
 		}
@@ -142,21 +142,21 @@ func (e exact) above(most int64) (h int64) {
 	return h
 }
 
-// TestCrowdAgainstExactCounts builds client sketches in several processes, merges them,
+// TestSketchAgainstExactCounts builds client sketches in several processes, merges them,
 // and holds the stated bounds to the exact counts.
-func TestCrowdAgainstExactCounts(t *testing.T) {
+func TestSketchAgainstExactCounts(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		all, crowds := exact{}, make([]hottype.ClientSketch, rapid.IntRange(1, 4).Draw(t, "senders"))
+		all, sketches := exact{}, make([]hottype.ClientSketch, rapid.IntRange(1, 4).Draw(t, "senders"))
 		clients := rapid.IntRange(1, 60).Draw(t, "clients")
 		for range rapid.IntRange(1, 120).Draw(t, "adds") {
 			who, n := client(rapid.IntRange(0, clients).Draw(t, "client")), rapid.Int64Range(1, 1000).Draw(t, "n")
-			Add(&crowds[rapid.IntRange(0, len(crowds)-1).Draw(t, "sender")], who, n)
+			Add(&sketches[rapid.IntRange(0, len(sketches)-1).Draw(t, "sender")], who, n)
 			all[who] += n
 		}
 		var c hottype.ClientSketch
-		for i := range crowds {
-			Merge(&c, &crowds[i])
+		for i := range sketches {
+			Merge(&c, &sketches[i])
 		}
 		if err := Check(&c); err != nil {
 			t.Fatalf("%v: %+v", err, c)
@@ -196,7 +196,7 @@ func counter(c *hottype.ClientSketch, who hottype.Client) int64 {
 func TestMergeCommutes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		a, b := drawCrowd(t, "a"), drawCrowd(t, "b")
+		a, b := drawSketch(t, "a"), drawSketch(t, "b")
 		before := clone(b)
 		ab, ba := clone(a), clone(b)
 		Merge(ab, b)
@@ -217,7 +217,7 @@ func clone(c *hottype.ClientSketch) *hottype.ClientSketch {
 	return &hottype.ClientSketch{Seen: c.Seen, Sample: slices.Clone(c.Sample), Heavy: slices.Clone(c.Heavy)}
 }
 
-func drawCrowd(t *rapid.T, label string) *hottype.ClientSketch {
+func drawSketch(t *rapid.T, label string) *hottype.ClientSketch {
 	c := new(hottype.ClientSketch)
 	for _, i := range rapid.SliceOfN(rapid.IntRange(0, 99), 0, 70).Draw(t, label) {
 		who := client(i)

@@ -7,9 +7,9 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 )
 
-// Who may wait is let in with a wait, in turn, and refused at once when that
+// A request that may wait is admitted with a wait, in order, and denied at once when that
 // would be too long.
-func TestRequestsWaitTheirTurn(t *testing.T) {
+func TestRequestsWaitInOrder(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"instance", "cluster"} {
 		b := build(t, `
@@ -67,7 +67,7 @@ rules:
 
 // A candidate limits says what it would have done, whatever the live one does, and
 // does nothing.
-func TestTrial(t *testing.T) {
+func TestCandidateLimit(t *testing.T) {
 	t.Parallel()
 	b := build(t, `
 rules:

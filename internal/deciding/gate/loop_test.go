@@ -136,17 +136,17 @@ func TestLoopDoesNotTakeTheKeyFromOthers(t *testing.T) {
 	}
 }
 
-// A crowd is hot with the first sum over the threshold, whatever loops beside
+// A key of many clients is hot with the first sum over the threshold, whatever loops beside
 // it, and a loop that goes on afterwards is a loop again.
-func TestCrowdIsHotAtOnceAndALoopIsLeft(t *testing.T) {
+func TestManyClientsAreHotAtOnceAndALoopIsNot(t *testing.T) {
 	t.Parallel()
-	s, crowd := newSite(t, 5), &visitors{rate: 800, clients: 250, address: "10.0.1.%d"}
-	s.run(t, 2, crowd)
+	s, readers := newSite(t, 5), &visitors{rate: 800, clients: 250, address: "10.0.1.%d"}
+	s.run(t, 2, readers)
 	if at := s.hotAt.Sub(start()); at < 1250*time.Millisecond || at > 1400*time.Millisecond {
 		t.Errorf("hot after %v: 1000 requests had come after 1.25 s", at)
 	}
 	loop := &visitors{rate: 900, clients: 1, address: "192.0.2.%d"}
-	s.run(t, 5, crowd, loop)
+	s.run(t, 5, readers, loop)
 	if len(s.set.Keys) != 1 || s.set.Keys[0].Clients < 170 || len(s.set.Loops) != 0 {
 		t.Errorf("both: %+v", s.set)
 	}

@@ -106,7 +106,7 @@ func (h *Handler) Stats() Stats {
 }
 
 // client is who sent the original request, never who sent the copy: all copies
-// of a crowd come from one gateway.
+// of many clients come from one gateway.
 func client(r *http.Request, clients *httplimit.Clients) hottype.Client {
 	c := clients.Of(r)
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)

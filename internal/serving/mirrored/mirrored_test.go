@@ -23,7 +23,7 @@ func (l *ledger) AddFrom(key []byte, second, n int64, client hottype.Client) {
 }
 
 // All copies come from one gateway. It must never pass for the client, or
-// every crowd behind it would be a loop.
+// all clients behind it would be a loop.
 func TestClientOfACopy(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("test.yaml", []byte("rules:\n  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}}\n"))

@@ -9,9 +9,9 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 )
 
-// At the turn of a window, by a clock that the test sets: what was admitted before is
+// When a window ends, by a clock that the test sets: what was admitted before is
 // told, refunds of it too, and counts in the window after for what it still covers.
-func TestWindowsTurnWithTheirSums(t *testing.T) {
+func TestWindowsRollOverWithTheirSums(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	now := start.Add(9 * time.Second)

@@ -109,7 +109,7 @@ func TestWindowsAddUp(t *testing.T) {
 
 // Processes that exchange before each decision hold the limit exactly, also when
 // windows turn, and forget what no longer counts.
-func TestWindowsTurn(t *testing.T) {
+func TestWindowsRollOver(t *testing.T) {
 	redistest.Long(t)
 	t.Parallel()
 	all, ctx := processes(t, 2, redistest.Start(t).Addr()), context.Background()

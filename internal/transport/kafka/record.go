@@ -23,10 +23,10 @@ const (
 	fieldSequence  = 5
 	fieldPair      = 6
 
-	fieldKey    = 1
-	fieldN      = 2
-	fieldSecond = 3
-	fieldCrowd  = 4
+	fieldKey     = 1
+	fieldN       = 2
+	fieldSecond  = 3
+	fieldClients = 4
 )
 
 // What a record may hold at most. A reader refuses more.
@@ -157,7 +157,7 @@ func (r *Record) addPair(pair field, all string) error {
 			c.N = int64(min(f.varint, math.MaxInt64))
 		case fieldSecond:
 			c.Second = int64(f.varint)
-		case fieldCrowd:
+		case fieldClients:
 			c.Clients, err = parseClients(f.bytes)
 		}
 		return err

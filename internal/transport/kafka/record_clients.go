@@ -34,7 +34,7 @@ func appendClients(dst []byte, c *hottype.ClientSketch) []byte {
 	if c == nil {
 		return dst
 	}
-	dst = protowire.AppendTag(dst, fieldCrowd, protowire.BytesType)
+	dst = protowire.AppendTag(dst, fieldClients, protowire.BytesType)
 	dst = protowire.AppendVarint(dst, uint64(clientsSize(c)))
 	dst = appendVarint(dst, fieldSeen, uint64(c.Seen))
 	if len(c.Sample) > 0 {

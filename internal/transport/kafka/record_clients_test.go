@@ -23,8 +23,8 @@ func twoClients() *hottype.ClientSketch {
 	return c
 }
 
-// anyCrowd is nil in half of the cases.
-func anyCrowd(t *rapid.T) *hottype.ClientSketch {
+// anySketch is nil in half of the cases.
+func anySketch(t *rapid.T) *hottype.ClientSketch {
 	if rapid.Bool().Draw(t, "nobody looked") {
 		return nil
 	}
@@ -44,7 +44,7 @@ func anyCrowd(t *rapid.T) *hottype.ClientSketch {
 
 // A client sketch that is out of bounds stays behind when it is written, and breaks
 // the record when another one wrote it.
-func TestCrowdsOutOfBounds(t *testing.T) {
+func TestClientSketchesOutOfBounds(t *testing.T) {
 	t.Parallel()
 	unsound := twoClients()
 	unsound.Seen = 3

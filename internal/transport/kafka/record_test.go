@@ -30,7 +30,7 @@ func anyRecord(t *rapid.T) kafka.Record {
 			Key:     hottype.Key(rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(t, "key")),
 			N:       rapid.Int64Range(1, hottype.MaxCount).Draw(t, "n"),
 			Second:  rapid.Int64().Draw(t, "second"),
-			Clients: anyCrowd(t),
+			Clients: anySketch(t),
 		})
 	}
 	return r

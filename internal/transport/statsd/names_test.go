@@ -71,7 +71,7 @@ func TestLongNamesAreBoundedInBytes(t *testing.T) {
 
 // Who stands behind known names takes room too, and a flood of members alone is
 // bounded as names are.
-func TestCrowdsOfKnownNamesAreBoundedInBytes(t *testing.T) {
+func TestClientSketchesOfKnownNamesAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	got := sink{}
 	r := testReader(got, func(c *ListenerConfig) { c.MaxNameBytes = 64 << 10 })

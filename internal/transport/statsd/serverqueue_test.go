@@ -27,7 +27,7 @@ func BenchmarkLane(b *testing.B) {
 	for name, tc := range map[string]struct {
 		n   int
 		who *hottype.ClientSketch
-	}{"counters": {1000, nil}, "crowds": {1000, who}} {
+	}{"counters": {1000, nil}, "client sketches": {1000, who}} {
 		b.Run(name, func(b *testing.B) {
 			cfg := SenderConfig{Names: canon.Names{Prefix: "hp.news"}, Log: slog.New(slog.DiscardHandler)}.withDefaults()
 			l, err := newServerQueue(conn.LocalAddr().String(), cfg)

@@ -94,7 +94,7 @@ func TestMembersWithoutACountAreForgotten(t *testing.T) {
 
 // Whatever members come, in whatever order and with whatever missing, a count
 // has a sound client sketch or none.
-func TestCrowdsAreSound(t *testing.T) {
+func TestClientSketchesAreSound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSums(10, 1<<20)
