@@ -125,7 +125,7 @@ func BenchmarkParallel(b *testing.B) {
 func BenchmarkSharedCall(b *testing.B) {
 	yaml := strings.NewReplacer("instance", "cluster", "burst: 200", "burst: 1000000000").Replace(benchRules)
 	for name, shared := range map[string]gate.SharedStore{
-		"prompt": promptly{newUnreliable(healthy)}, "aside": newUnreliable(healthy), "sharded": newSharded(),
+		"one server": newUnreliable(healthy), "sharded": newSharded(),
 	} {
 		b.Run(name, func(b *testing.B) {
 			g := assemble(parse(b, yaml), gate.Config{Shared: shared, Budget: time.Minute})

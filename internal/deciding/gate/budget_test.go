@@ -39,16 +39,12 @@ func TestBudgetIsKeptExactly(t *testing.T) {
 		0: gate.DefaultBudget, time.Millisecond: time.Millisecond, 7 * time.Millisecond: 7 * time.Millisecond,
 		gate.DefaultBudget: gate.DefaultBudget, 3 * time.Second: 3 * time.Second,
 	} {
-		for _, mode := range []int32{stuck, frozen} {
-			synctest.Test(t, func(t *testing.T) {
-				store := newUnreliable(mode)
-				defer close(store.release)
-				b := budgeted(t, store, configured)
-				if d, v := b.took(); d != want || !v.Allowed || v.Reason != hottype.ReasonStore {
-					t.Errorf("budget %v, store in mode %d: took %v: %+v", configured, mode, d, v)
-				}
-			})
-		}
+		synctest.Test(t, func(t *testing.T) {
+			b := budgeted(t, newUnreliable(stuck), configured)
+			if d, v := b.took(); d != want || !v.Allowed || v.Reason != hottype.ReasonStore {
+				t.Errorf("budget %v: took %v: %+v", configured, d, v)
+			}
+		})
 	}
 }
 
@@ -67,8 +63,6 @@ func (s *slow) Take(ctx context.Context, now time.Time, c []limit.Charge, r []li
 		return false, ctx.Err()
 	}
 }
-
-func (*slow) HonoursContext() bool { return true }
 
 // All calls of one decision share its budget.
 func TestBudgetIsOfTheDecision(t *testing.T) {
@@ -95,7 +89,7 @@ func TestBudgetIsSharedForATwentieth(t *testing.T) {
 		0: budget, budget/20 - 1: budget - (budget/20 - 1), budget / 20: budget, budget/20 + 1: budget,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := budgeted(t, promptly{newUnreliable(stuck)}, budget)
+			b := budgeted(t, newUnreliable(stuck), budget)
 			go b.took()
 			time.Sleep(later)
 			synctest.Wait()

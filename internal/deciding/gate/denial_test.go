@@ -16,7 +16,7 @@ import (
 func TestDeniedKeyIsDeniedWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	store := newUnreliable(healthy)
-	b := build(t, failureRules, gate.Config{Shared: promptly{store}, Budget: time.Hour})
+	b := build(t, failureRules, gate.Config{Shared: store, Budget: time.Hour})
 	b.hot("local?id=1")
 	for i := range 1000 {
 		if v := b.get("/local?id=1", "1.1.1.1"); v.Allowed != (i < 8) {
@@ -84,8 +84,6 @@ func (s *between) Take(_ context.Context, _ time.Time, _ []limit.Charge, results
 	results[0] = limit.Result{Limit: 1, RetryAfter: time.Microsecond}
 	return false, nil
 }
-
-func (*between) HonoursContext() bool { return true }
 
 // One request holds the last place of a local window while the shared store is
 // asked; another is denied meanwhile. When the first gives its place back, the

@@ -41,24 +41,42 @@ func broken(t *testing.T, store gate.SharedStore, log *slog.Logger) *bundle {
 
 func TestPolicies(t *testing.T) {
 	t.Parallel()
-	for name, mode := range map[string]int32{"failing": failing, "panicking": panicking} {
-		b := broken(t, newUnreliable(mode), nil)
-		for i := range 10 {
-			// A quarter of the burst: four processes share the limit.
-			if v := b.get("/local?id=1", "1.1.1.1"); v.Allowed != (i < 2) || v.Reason != hottype.ReasonHot || v.Limit != 2 || v.Rule != "local" {
-				t.Errorf("%s: local %d: %+v", name, i, v)
-			}
-			if v := b.get("/open?id=1", "1.1.1.1"); !v.Allowed || v.Reason != hottype.ReasonStore || v.Rule != "open" {
-				t.Errorf("%s: open: %+v", name, v)
-			}
-			if v := b.get("/closed?id=1", "1.1.1.1"); v.Allowed || v.Reason != hottype.ReasonStore || v.RetryAfter != time.Second || v.Key != "closed?id=1" {
-				t.Errorf("%s: closed: %+v", name, v)
-			}
-			b.now = b.now.Add(time.Millisecond)
+	b := broken(t, newUnreliable(failing), nil)
+	for i := range 10 {
+		// A quarter of the burst: four processes share the limit.
+		if v := b.get("/local?id=1", "1.1.1.1"); v.Allowed != (i < 2) || v.Reason != hottype.ReasonHot || v.Limit != 2 || v.Rule != "local" {
+			t.Errorf("local %d: %+v", i, v)
 		}
-		if s := b.Stats(); s.StoreErrors != 5 || s.StoreOpened != 1 || !s.StoreOpen || s.Denied.Store != 10 || s.Allowed.Store != 10 {
-			t.Errorf("%s: %+v", name, s)
+		if v := b.get("/open?id=1", "1.1.1.1"); !v.Allowed || v.Reason != hottype.ReasonStore || v.Rule != "open" {
+			t.Errorf("open: %+v", v)
 		}
+		if v := b.get("/closed?id=1", "1.1.1.1"); v.Allowed || v.Reason != hottype.ReasonStore || v.RetryAfter != time.Second || v.Key != "closed?id=1" {
+			t.Errorf("closed: %+v", v)
+		}
+		b.now = b.now.Add(time.Millisecond)
+	}
+	if s := b.Stats(); s.StoreErrors != 5 || s.StoreOpened != 1 || !s.StoreOpen || s.Denied.Store != 10 || s.Allowed.Store != 10 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A panic of the store is the caller's to recover. The breaker counts it as a failure:
+// after five the store is not asked.
+func TestPanicsOpenTheBreaker(t *testing.T) {
+	t.Parallel()
+	b, panics := broken(t, newUnreliable(panicking), nil), 0
+	for range 10 {
+		func() {
+			defer func() {
+				if recover() != nil {
+					panics++
+				}
+			}()
+			b.get("/open?id=1", "1.1.1.1")
+		}()
+	}
+	if s := b.Stats(); panics != 5 || s.StoreOpened != 1 || s.Allowed.Store != 5 {
+		t.Errorf("%d panics: %+v", panics, s)
 	}
 }
 
@@ -78,39 +96,33 @@ func TestLocalShareRefills(t *testing.T) {
 	}
 }
 
-// A frozen store costs one budget a probe, and no request more than that, even
-// if it ignores its context.
+// A frozen store costs one budget a probe, and no request more than that.
 func TestFrozenStoreIsBounded(t *testing.T) {
-	for name, mode := range map[string]int32{"honours its context": stuck, "ignores its context": frozen} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				store := newUnreliable(mode)
-				defer close(store.release)
-				b := broken(t, store, nil)
-				began, waited := time.Now(), 0
-				for range 3000 { // one each ms, beside what is waited
-					at := time.Now()
-					if v := b.get("/closed?id=1", "1.1.1.1"); v.Allowed {
-						t.Fatalf("%+v", v)
-					}
-					switch took := time.Since(at); took {
-					case gate.DefaultBudget:
-						waited++
-					case 0:
-					default:
-						t.Fatalf("took %v", took)
-					}
-					time.Sleep(time.Millisecond)
-				}
-				// Five until the breaker opens, then one probe in each quarter of a second.
-				probes := int((time.Since(began) - 100*time.Millisecond) / (270 * time.Millisecond))
-				if waited != 5+probes || int(store.calls.Load()) != waited {
-					t.Errorf("%d waits, %d calls in %v", waited, store.calls.Load(), time.Since(began))
-				}
-			})
-		})
-	}
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newUnreliable(stuck)
+		b := broken(t, store, nil)
+		began, waited := time.Now(), 0
+		for range 3000 { // one each ms, beside what is waited
+			at := time.Now()
+			if v := b.get("/closed?id=1", "1.1.1.1"); v.Allowed {
+				t.Fatalf("%+v", v)
+			}
+			switch took := time.Since(at); took {
+			case gate.DefaultBudget:
+				waited++
+			case 0:
+			default:
+				t.Fatalf("took %v", took)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		// Five until the breaker opens, then one probe in each quarter of a second.
+		probes := int((time.Since(began) - 100*time.Millisecond) / (270 * time.Millisecond))
+		if waited != 5+probes || int(store.calls.Load()) != waited {
+			t.Errorf("%d waits, %d calls in %v", waited, store.calls.Load(), time.Since(began))
+		}
+	})
 }
 
 func TestRecoversAndSaysSoOnce(t *testing.T) {
@@ -118,7 +130,7 @@ func TestRecoversAndSaysSoOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		store := newUnreliable(failing)
-		b := broken(t, promptly{store}, slog.New(slog.NewTextHandler(&log, nil)))
+		b := broken(t, store, slog.New(slog.NewTextHandler(&log, nil)))
 		for range 200 {
 			b.get("/open?id=1", "1.1.1.1")
 			time.Sleep(10 * time.Millisecond)
@@ -146,7 +158,7 @@ func TestOneHesitationIsOneFailure(t *testing.T) {
 	for hesitations, opened := range map[int]uint64{1: 0, 4: 0, 5: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newUnreliable(stuck)
-			b := broken(t, promptly{store}, nil)
+			b := broken(t, store, nil)
 			for range hesitations {
 				var all sync.WaitGroup
 				for range 100 {
@@ -218,28 +230,6 @@ rules:
 	if v := b.get("/local?id=1", "1.1.1.1"); !v.Allowed || v.Limit != 2 {
 		t.Errorf("%+v", v)
 	}
-}
-
-// Goroutines left behind by a store that never returns are bounded, and gone
-// when it does.
-func TestHangingCallsAreBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store := newUnreliable(frozen)
-		b := broken(t, store, nil)
-		for range 1000 {
-			b.get("/open?id=1", "1.1.1.1")
-			time.Sleep(time.Second) // let the breaker probe each time
-		}
-		if s := b.Stats(); s.StoreHanging != 256 || store.calls.Load() != 256 {
-			t.Errorf("%d hang, %d calls", s.StoreHanging, store.calls.Load())
-		}
-		close(store.release)
-		synctest.Wait()
-		if n := b.Stats().StoreHanging; n != 0 {
-			t.Errorf("%d still hang", n)
-		}
-	})
 }
 
 // A client that has left is not worth a call, and is no sign of a failing store.

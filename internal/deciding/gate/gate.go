@@ -47,16 +47,15 @@ type Async interface {
 // a breaker for each server, so that one which is out costs the limits on the others
 // nothing. A store on one server has one shard.
 //
+// Take returns when its context's deadline passes, whatever the network does: the gate
+// waits for it and keeps no clock of its own. limittest.Deadline checks that.
+//
 // An error of Take that has a method FailedShard() int, itself or one that it
 // wraps, says which shard did not answer; others are held against all that were
 // asked. Where one shard denies and another one does not answer, Take denies, and
 // Remaining is -1 in the results of the other.
 type SharedStore interface {
 	limit.Store
-	// HonoursContext reports whether Take returns when its context's deadline passes,
-	// whatever the network does. The gate calls such a store directly; any other gets a
-	// goroutine per call, so that the verdict comes in time even then.
-	HonoursContext() bool
 	// TakePrefetched is Take for what the store has charged ahead: it neither waits nor
 	// fails. The gate calls it first: it costs no clock and no breaker, and is as good
 	// while the server is away. Where it returns false nothing has happened.

@@ -80,23 +80,21 @@ func request(target, client string) *hottype.Request {
 type unreliable struct {
 	*limit.Memory
 	oneServer
-	mode    atomic.Int32
-	calls   atomic.Int32
-	release chan struct{} // closed: frozen calls return
+	mode  atomic.Int32
+	calls atomic.Int32
 }
 
 const (
 	healthy int32 = iota
 	failing       // answers with an error
 	stuck         // waits for the context
-	frozen        // waits for release, whatever the context says
 	panicking
 )
 
 var errDown = errors.New("down")
 
 func newUnreliable(mode int32) *unreliable {
-	u := &unreliable{Memory: limit.NewMemory(limit.MemoryConfig{}), release: make(chan struct{})}
+	u := &unreliable{Memory: limit.NewMemory(limit.MemoryConfig{})}
 	u.mode.Store(mode)
 	return u
 }
@@ -109,25 +107,15 @@ func (u *unreliable) Take(ctx context.Context, now time.Time, c []limit.Charge, 
 	case stuck:
 		<-ctx.Done()
 		return false, ctx.Err()
-	case frozen:
-		<-u.release
-		return false, errDown
 	case panicking:
 		panic("store")
 	}
 	return u.Memory.Take(ctx, now, c, r)
 }
 
-// promptly is unreliable, but promises to honour its context.
-type promptly struct{ *unreliable }
-
-func (promptly) HonoursContext() bool { return true }
-
-// oneServer is what a gate.SharedStore has that is on one server, charges nothing ahead
-// and promises nothing about its context.
+// oneServer is what a gate.SharedStore has that is on one server and charges nothing ahead.
 type oneServer struct{}
 
-func (oneServer) HonoursContext() bool                               { return false }
 func (oneServer) TakePrefetched([]limit.Charge, []limit.Result) bool { return false }
 func (oneServer) Shards() int                                        { return 1 }
 func (oneServer) Shard(*limit.Subject) int                           { return 0 }

@@ -39,8 +39,7 @@ type shardDown int
 func (e shardDown) Error() string    { return fmt.Sprint("shard ", int(e), " is down") }
 func (e shardDown) FailedShard() int { return int(e) }
 
-func (s *sharded) HonoursContext() bool { return true }
-func (s *sharded) Shards() int          { return len(s.on) }
+func (s *sharded) Shards() int { return len(s.on) }
 
 func (s *sharded) Shard(subject *limit.Subject) int {
 	if subject.Name == "" {

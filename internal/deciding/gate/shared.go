@@ -15,14 +15,9 @@ const (
 	// probeEvery is how often an open breaker lets one call try. Should that one
 	// be unlucky too, the next is still within a second of the store's return.
 	probeEvery = 250 * time.Millisecond
-	// maxHanging bounds the goroutines that wait for a store which ignores its
-	// context: while so many calls are out, no more are made.
-	maxHanging = 256
 )
 
 var (
-	// errHanging: the store has not returned from many earlier calls.
-	errHanging = errors.New("gate: shared store: too many calls have not returned")
 	// errPanic: the store panicked; the panic goes on to the caller.
 	errPanic = errors.New("gate: shared store: panic")
 	// errUnanswered: a shard did not say what remains when another one denied.
@@ -43,7 +38,6 @@ type shared struct {
 	breakers *breakers
 	log      *slog.Logger
 
-	hanging atomic.Int64 // calls left behind, see callAside
 	calls   atomic.Uint64
 	errors  atomic.Uint64
 	refused atomic.Uint64
@@ -84,8 +78,8 @@ func (s *shared) take(ctx context.Context, d *decision, gr *group) (ok bool, err
 	if d.until == nil {
 		d.until = s.until.next(start)
 	}
-	defer d.release(errPanic) // unless call returns: a probe must always be answered
-	ok, err = s.call(d, gr)
+	defer d.release(errPanic) // unless Take returns: a probe must always be answered
+	ok, err = s.store.Take(d.until, d.now, gr.charges, gr.results)
 	s.calls.Add(1)
 	s.latency.add(time.Since(start))
 	if err != nil {
@@ -96,13 +90,6 @@ func (s *shared) take(ctx context.Context, d *decision, gr *group) (ok bool, err
 	}
 	d.release(nil)
 	return ok, err
-}
-
-func (s *shared) call(d *decision, gr *group) (bool, error) {
-	if s.store.HonoursContext() {
-		return s.store.Take(d.until, d.now, gr.charges, gr.results)
-	}
-	return s.callAside(d.until, d.now, gr)
 }
 
 // permit is a breaker's permission to ask its server; done tells it what came of that.
@@ -205,4 +192,33 @@ func (s *shared) moveFailed(d *decision, gr *group) {
 	if d.failed.empty() {
 		*gr, d.failed = d.failed, *gr
 	}
+}
+
+// deadlines hands out contexts that end one budget from now, or up to a
+// twentieth of it sooner, and never later. Decisions that begin close together
+// share one: a context with a timer of its own costs more than the rest of a
+// decision.
+//
+// They do not descend from the requests' contexts. Stores merge the calls of
+// many requests into one, which must not fail because one client left.
+type deadlines struct {
+	budget time.Duration
+	last   atomic.Pointer[deadline]
+}
+
+// deadline is one shared context.
+type deadline struct {
+	context.Context
+	made time.Time
+}
+
+func (d *deadlines) next(now time.Time) *deadline {
+	if last := d.last.Load(); last != nil && now.Sub(last.made) < d.budget/20 {
+		return last
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), now.Add(d.budget))
+	context.AfterFunc(ctx, cancel) // its own timer ends it; nobody ends it sooner
+	next := &deadline{Context: ctx, made: now}
+	d.last.Store(next) // two at once make two: both hold
+	return next
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Stats are the gate's counters since it was built. They only grow, but for
-// the states StoreHanging, StoreOpen, StoreParts and StoreOut.
+// the states StoreOpen, StoreParts and StoreOut.
 type Stats struct {
 	// Allowed are the requests let pass, by reason.
 	Allowed Admissions
@@ -37,8 +37,6 @@ type Stats struct {
 	// open: one, or on a cluster as many as there are masters, as far as the last
 	// failure showed.
 	StoreParts, StoreOut int64
-	// StoreHanging are calls that have not returned though their time is over.
-	StoreHanging int64
 	// StoreLatency counts the calls by how long they took.
 	StoreLatency Latency
 	// LocalErrors are failures of the local store. limit.Memory has none.
@@ -188,7 +186,7 @@ func (g *Gate) Stats() Stats {
 		out.StoreOpened, out.StoreClosed = s.breakers.opened.Load(), s.breakers.closed.Load()
 		out.StoreParts, out.StoreOut = s.breakers.count()
 		out.StoreOpen = out.StoreOut > 0
-		out.StoreHanging, out.StoreLatency = s.hanging.Load(), s.latency.read()
+		out.StoreLatency = s.latency.read()
 	}
 	return out
 }

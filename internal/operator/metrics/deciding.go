@@ -77,8 +77,6 @@ func (to scrape) gateStore(s *gate.Stats) {
 	to.gauge("hotparam_gate_store_parts",
 		"Circuit breakers: one, or on a Redis cluster one for each master seen to fail.", float64(s.StoreParts))
 	to.gauge("hotparam_gate_store_out", "Circuit breakers that are open.", float64(s.StoreOut))
-	to.gauge("hotparam_gate_store_hanging",
-		"Calls to the shared store that have not returned in their time.", float64(s.StoreHanging))
 	to.latency("hotparam_gate_store_latency_seconds", "Duration of calls to the shared store.", &s.StoreLatency)
 	to.counter("hotparam_gate_local_errors_total", "Failures of the limits in memory; always 0.", s.LocalErrors)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/limit/limittest"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 )
@@ -267,26 +268,52 @@ func TestLimiterFrozen(t *testing.T) {
 	if err := within(redistest.Patience); err != nil {
 		t.Fatal(err)
 	}
-	s.Freeze()
-	var callers sync.WaitGroup
-	for range 100 {
-		callers.Go(func() {
-			began := time.Now()
-			for range 3 {
-				if err := within(50 * time.Millisecond); err == nil {
-					t.Error("a frozen server has answered")
-				}
-			}
-			if d := time.Since(began); d > 3*time.Second {
-				t.Errorf("three calls of 50ms took %v", d)
-			}
-		})
+	charges, _ := aRequest()
+	limittest.Deadline(t, l, s.Freeze, charges...)
+	if err := within(50 * time.Millisecond); err == nil {
+		t.Error("a frozen server has answered")
 	}
-	callers.Wait()
 	s.Thaw()
 	if err := within(redistest.Patience); err != nil {
 		t.Errorf("after it: %v", err)
 	}
+}
+
+// Every store that a gate may be given holds the deadline, on a server and on a cluster
+// of which one node is frozen.
+func TestStoresHoldTheDeadline(t *testing.T) {
+	t.Parallel()
+	charges := []limit.Charge{hotCharge(100, 1), windowCharge(visitor(1), limit.FixedWindow, 1000, time.Minute, 1)}
+	check := func(t *testing.T, addrs []string, freeze func(*Limiter), thaw func()) {
+		l := open(t, addrs...)
+		redistest.Eventually(t, "a first answer", func() bool {
+			_, err := l.Take(t.Context(), time.Time{}, charges, make([]limit.Result, len(charges)))
+			return err == nil
+		})
+		once := sync.OnceFunc(func() { freeze(l) })
+		defer thaw()
+		for name, store := range map[string]limit.Store{"limiter": l, "prefetch": l.Prefetch(100), "windows": l.Windows(WindowsConfig{})} {
+			t.Run(name, func(t *testing.T) {
+				limittest.Deadline(t, store, once, charges...)
+			})
+		}
+	}
+	t.Run("server", func(t *testing.T) {
+		t.Parallel()
+		s := redistest.Start(t)
+		check(t, []string{s.Addr()}, func(*Limiter) { s.Freeze() }, s.Thaw)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		c := redistest.StartCluster(t)
+		check(t, c.Addrs(), func(l *Limiter) {
+			c.Master(t, l.limiterOf(&charges[0].Subject).keys.limitState(&charges[0].Subject)).Freeze()
+		}, func() {
+			for _, n := range c.Nodes {
+				n.Thaw()
+			}
+		})
+	})
 }
 
 // Nobody is charged whose context ended before.

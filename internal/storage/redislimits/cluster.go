@@ -48,9 +48,6 @@ func newClusterLimiter(of *Limiter, namespace string) *clusterLimiter {
 	return s
 }
 
-// HonoursContext says that Take returns when its context ends.
-func (s *clusterLimiter) HonoursContext() bool { return true }
-
 // part is what one shard is asked for.
 type part struct {
 	shard   int

@@ -169,7 +169,7 @@ func TestEveryWayToFail(t *testing.T) {
 			if v := f.ask(t, "local"); v.Limit != 1000 {
 				t.Errorf("local, after it: %+v", v)
 			}
-			if s := f.Stats(); s.StoreOpened != 1 || s.StoreClosed != 1 || s.StoreOpen || s.StoreHanging != 0 {
+			if s := f.Stats(); s.StoreOpened != 1 || s.StoreClosed != 1 || s.StoreOpen {
 				t.Errorf("%+v", s)
 			}
 			if n := strings.Count(f.log.String(), "\n"); n != 2 {

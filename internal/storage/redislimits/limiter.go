@@ -37,9 +37,6 @@ func newShardLimiter(of *Limiter, k keys) *shardLimiter {
 	return l
 }
 
-// HonoursContext says that Take returns when its context ends.
-func (l *shardLimiter) HonoursContext() bool { return true }
-
 // Take is that of Limiter, without a look at shards.
 func (l *shardLimiter) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
 	admitted, _, err := l.TakeAt(ctx, now, charges, results)

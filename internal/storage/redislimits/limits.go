@@ -48,9 +48,6 @@ func New(c *redisstore.Client) *Limiter {
 	return l
 }
 
-// HonoursContext says that Take returns when its context ends.
-func (l *Limiter) HonoursContext() bool { return true }
-
 // TakePrefetched says that nothing is prefetched; see Prefetch.
 func (l *Limiter) TakePrefetched([]limit.Charge, []limit.Result) bool { return false }
 

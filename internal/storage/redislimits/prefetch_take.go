@@ -13,9 +13,6 @@ type rest struct {
 	results []limit.Result
 }
 
-// HonoursContext says that Take returns when its context ends.
-func (l *Prefetch) HonoursContext() bool { return true }
-
 // Take implements limit.Store: in memory where enough is held, else as the
 // limiter does.
 func (l *Prefetch) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {

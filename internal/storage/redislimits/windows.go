@@ -122,9 +122,6 @@ func (l *Limiter) Windows(cfg WindowsConfig) *Windows {
 	return w
 }
 
-// HonoursContext says that Take never waits.
-func (w *Windows) HonoursContext() bool { return true }
-
 // Fresh reports whether the sums of others are known for a subject: an exchange of
 // its shard ended well within the last second.
 func (w *Windows) Fresh(now time.Time, s *limit.Subject) bool {
