@@ -12,8 +12,9 @@ import (
 
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
-	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/middleware"
@@ -24,12 +25,9 @@ import (
 // Run and after it: requests are then judged by what is known, and a store that is
 // not there by the rules' on_store_failure.
 type Pipeline struct {
-	gate   *gate.Gate
-	hot    *hotset.Replica
-	tally  *tally.Tally
+	parts  *pipeline.Pipeline
 	decide *httplimit.SafeGate
 	layer  *middleware.Layer
-	stages lifecycle.Stages
 	// delivered is what became of what the tally handed on; nil: it arrived.
 	delivered func() (sent, lost uint64)
 	close     func() error // what New opened; nil: nothing
@@ -47,31 +45,32 @@ func New(cfg Config) (*Pipeline, error) {
 	for _, w := range set.Warnings {
 		cfg.Log.Warn("hotparam: rules: " + w)
 	}
-	cfg.Instance = lifecycle.InstanceName(cfg.Instance)
-	p := &Pipeline{hot: new(hotset.Replica)}
-	p.stages.Add(lifecycle.Sources, "requests", p.awaitQuiet)
+	parts := pipeline.Config{
+		Rules: set,
+		Gate:  gate.Config{Budget: cfg.Budget, Instance: lifecycle.InstanceName(cfg.Instance), Log: cfg.Log},
+		Tally: tally.Config{Log: cfg.Log},
+	}
+	p := &Pipeline{}
 	var err error
 	switch counted := cfg.StatsD != "" || cfg.Sink != nil; {
 	case cfg.StatsD != "" && cfg.Sink != nil:
-		err = errors.New("hotparam: StatsD and Sink are both set: want one way for counts")
+		err = errors.New("StatsD and Sink are both set: want one way for counts")
 	case cfg.Redis == nil && !counted:
-		err = p.alone(cfg, set)
+		p.parts, err = pipeline.Alone(parts, aggregate.Config{Log: cfg.Log})
 	case cfg.Redis == nil:
-		err = errors.New("hotparam: StatsD or Sink without Redis: nobody would tell this process what is hot")
+		err = errors.New("StatsD or Sink without Redis: nobody would tell this process what is hot")
 	case !counted:
-		err = errors.New("hotparam: Redis without StatsD or Sink: no aggregator would hear what this process counts")
+		err = errors.New("Redis without StatsD or Sink: no aggregator would hear what this process counts")
 	default:
-		err = p.together(cfg, set)
+		err = p.together(cfg, parts)
 	}
 	if err != nil {
-		if p.close != nil {
-			_ = p.close() // nothing was made yet
-		}
-		return nil, err
+		return nil, fmt.Errorf("hotparam: %w", err)
 	}
+	p.parts.Add(lifecycle.Sources, "requests", p.awaitQuiet)
 	clients := httplimit.NewClients(set.IP.TrustedProxies, "")
-	p.layer = middleware.Build(p.gate, middleware.Options{Clients: clients, Log: cfg.Log})
-	p.decide = httplimit.NewSafeGate(httplimit.SafeGateConfig{Gate: p.gate, Clients: clients, Log: cfg.Log})
+	p.layer = middleware.Build(p.parts.Gate, middleware.Options{Clients: clients, Log: cfg.Log})
+	p.decide = httplimit.NewSafeGate(httplimit.SafeGateConfig{Gate: p.parts.Gate, Clients: clients, Log: cfg.Log})
 	return p, nil
 }
 
@@ -95,7 +94,7 @@ func (p *Pipeline) Decide(ctx context.Context, r Request) (Verdict, error) {
 }
 
 // Count counts a request that is limited elsewhere, or not at all.
-func (p *Pipeline) Count(r Request) { p.gate.Count(time.Now(), &r) }
+func (p *Pipeline) Count(r Request) { p.parts.Gate.Count(time.Now(), &r) }
 
 // Bounds of the end of Run.
 const (
@@ -114,7 +113,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if p.ran.Swap(true) {
 		return errors.New("hotparam: Run was called before")
 	}
-	err := p.stages.Run(ctx, stopWithin, slog.New(slog.DiscardHandler))
+	err := p.parts.Run(ctx, stopWithin, slog.New(slog.DiscardHandler))
 	if p.close != nil {
 		err = errors.Join(err, p.close())
 	}
@@ -130,10 +129,10 @@ func (p *Pipeline) awaitQuiet(ctx context.Context) error {
 	<-ctx.Done()
 	tick := time.NewTicker(quietFor)
 	defer tick.Stop()
-	before := p.tally.Stats().Added
+	before := p.parts.Tally.Stats().Added
 	for range quietAtMost / quietFor {
 		<-tick.C
-		now := p.tally.Stats().Added
+		now := p.parts.Tally.Stats().Added
 		if now == before {
 			break
 		}

@@ -24,7 +24,7 @@ type Stats struct {
 
 // Stats reads the counters. It is made for once a second, not for each request.
 func (p *Pipeline) Stats() Stats {
-	counted, decided := p.tally.Stats(), p.gate.Stats()
+	counted, decided := p.parts.Tally.Stats(), p.parts.Gate.Stats()
 	st := Stats{
 		Counted: counted.Added, Delivered: counted.Flushed, Dropped: counted.DroppedFull + counted.DroppedSink,
 		Allowed: decided.Allowed.Total(), Denied: decided.Denied,
@@ -34,7 +34,7 @@ func (p *Pipeline) Stats() Stats {
 		sent, lost := p.delivered()
 		st.Delivered, st.Dropped = sent, st.Dropped+lost
 	}
-	for _, e := range p.hot.Entries(time.Now()) {
+	for _, e := range p.parts.Hot.Entries(time.Now()) {
 		st.Hot = append(st.Hot, e.Hot())
 	}
 	return st

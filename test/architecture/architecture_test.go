@@ -44,7 +44,7 @@ var layers = []struct {
 		"internal/serving/middleware", "internal/serving/decisionapi", "internal/serving/proxy", "internal/serving/mirrored", "internal/operator/admin",
 	}, "one way in each; what two of them need belongs a layer below"},
 	{"metrics", false, []string{"internal/operator/metrics"}, "knows the statistics of all packages below, and nothing knows it but the app"},
-	{"library", true, []string{"hotparam", "internal/lifecycle"}, "what a service imports: wires the packages below, knows no settings or programs"},
+	{"library", true, []string{"hotparam", "internal/lifecycle", "internal/pipeline"}, "what a service imports: wires the packages below, knows no settings or programs"},
 	{"app", true, []string{"internal/app"}, "settings, wiring and life cycle"},
 	{"programs", true, []string{"cmd", "docs", "examples", "test"}, "wire everything, hold no logic of their own"},
 }

@@ -1,0 +1,155 @@
+// Package pipeline wires the parts that count and decide in one process: alone, where it
+// also finds what is hot, or together with others, by a shared store.
+//
+//	alone:     gate ──> tally ──> aggregate ──> hot set in memory ──> gate
+//	together:  gate ──> tally ──> sink ──> (aggregators) ──> Redis ──> hot set in memory ──> gate
+//	            └── shared limits in Redis, in this process while Redis does not answer
+//
+// Package hotparam runs one in a service, package run in serve and the sidecar, with
+// listeners and an admin page around it. It starts nothing before Run, and closes
+// nothing that it is given.
+package pipeline
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/tally"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisfeed"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+)
+
+// Pipeline is what decides, and what feeds it. Its parts are in the embedded Stages, to
+// which a program adds its own before it calls Run.
+type Pipeline struct {
+	lifecycle.Stages
+
+	Gate      *gate.Gate
+	Hot       *hotset.Replica
+	Tally     *tally.Tally          // nil: others count
+	Aggregate *aggregate.Aggregator // nil: others find what is hot
+	Feed      *redisfeed.Feed       // nil: alone
+	// Overrides, when set before Run, hears of each list of live overrides.
+	Overrides func([]rules.Override)
+
+	stats map[string]func() any
+}
+
+// Config has the settings of the parts. What connects them is filled in.
+type Config struct {
+	Rules *rules.Set
+	Gate  gate.Config
+	Tally tally.Config
+}
+
+// CheckRules says whether detection by these settings holds its promise for rules.
+func CheckRules(set *rules.Set, c aggregate.Config) error {
+	return detect.Check(set, detect.Options{Counters: c.Counters, MaxRate: c.MaxRate, Lateness: c.Lateness})
+}
+
+// Alone wires one process, which finds what is hot by what it counts itself.
+func Alone(c Config, found aggregate.Config) (*Pipeline, error) {
+	if err := CheckRules(c.Rules, found); err != nil {
+		return nil, err
+	}
+	p := newPipeline(new(hotset.Replica))
+	found.Rules, found.Publish, found.Shards = c.Rules, hotset.Publisher(p.Hot, "local"), runtime.GOMAXPROCS(0)
+	p.Aggregate = aggregate.New(found)
+	p.wire(c, p.Aggregate)
+	p.Add(lifecycle.Sinks, "aggregate", p.Aggregate.Run)
+	p.stats["aggregate"] = func() any { return p.Aggregate.Stats() }
+	return p, nil
+}
+
+// Shared is what a process has from others.
+type Shared struct {
+	Store *redisstore.Client
+	// Sink takes the counts to the aggregators; nil: this process does not count. One
+	// that has Run is run until all counts are sent.
+	Sink tally.Sink
+	// TTLBlind is that of hotset.Replica.
+	TTLBlind time.Duration
+	// Prefetch is how many tokens of one key may be taken ahead; 0: none.
+	Prefetch int64
+}
+
+// Together wires one of many processes, which share hot keys and limits by a store.
+func Together(c Config, s Shared) *Pipeline {
+	p := newPipeline(&hotset.Replica{TTLBlind: s.TTLBlind})
+	// The reporter is asked how many limiters are alive before it reports for the
+	// first time, and reports what the gate, which is built after it, decided.
+	p.Feed = redisfeed.New(s.Store)
+	reports := p.Feed.Reporter(func(now time.Time) hottype.Report { return p.Gate.Report(now) })
+	limits := redislimits.New(s.Store)
+	windows := limits.Windows(redislimits.WindowsConfig{})
+	c.Gate.Shared, c.Gate.Async, c.Gate.Live = limits, windows, reports.Live
+	if s.Prefetch > 0 {
+		ahead := limits.Prefetch(s.Prefetch)
+		c.Gate.Shared = ahead
+		p.Add(lifecycle.Sums, "prefetch", ahead.Run)
+		p.stats["leases"] = func() any { return ahead.Stats() }
+	}
+	p.wire(c, s.Sink)
+	p.Add(lifecycle.Sums, "windows", windows.Run)
+	if r, ok := s.Sink.(interface{ Run(context.Context) error }); ok {
+		p.Add(lifecycle.Sinks, "sink", r.Run)
+	}
+	p.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return p.Feed.FollowInto(ctx, p.Hot) })
+	p.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error { return p.Feed.Overrides().Follow(ctx, p.SetOverrides) })
+	p.Add(lifecycle.Sinks, "reports", reports.Run)
+	p.stats["redis"] = func() any { return p.Feed.Stats() }
+	p.stats["redis_limits"] = func() any { return limits.Stats() }
+	p.stats["windows"] = func() any { return windows.Stats() }
+	return p
+}
+
+func newPipeline(hot *hotset.Replica) *Pipeline {
+	p := &Pipeline{Hot: hot}
+	p.stats = map[string]func() any{
+		"gate":   func() any { return p.Gate.Stats() },
+		"hotset": func() any { return hot.Stats(time.Now()) },
+	}
+	return p
+}
+
+// wire builds what counts and what decides.
+func (p *Pipeline) wire(c Config, sink tally.Sink) {
+	c.Gate.Rules, c.Gate.Hot = c.Rules, p.Hot
+	if sink != nil {
+		c.Tally.Sink = sink
+		p.Tally = tally.New(c.Tally)
+		c.Gate.Counter = p.Tally
+		p.Add(lifecycle.Sums, "tally", p.Tally.Run)
+		p.stats["tally"] = func() any { return p.Tally.Stats() }
+	}
+	p.Gate = gate.New(c.Gate)
+}
+
+// SetRules takes new rules.
+func (p *Pipeline) SetRules(set *rules.Set) {
+	p.Gate.SetRules(set)
+	if p.Aggregate != nil {
+		p.Aggregate.SetRules(set)
+	}
+}
+
+// SetOverrides takes the live overrides, all of them.
+func (p *Pipeline) SetOverrides(list []rules.Override) {
+	p.Gate.SetOverrides(list)
+	if p.Overrides != nil {
+		p.Overrides(list)
+	}
+}
+
+// Stats are those of the parts, by the names that their metrics begin with. A program
+// adds its own.
+func (p *Pipeline) Stats() map[string]func() any { return p.stats }
