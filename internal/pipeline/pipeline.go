@@ -37,11 +37,13 @@ type Pipeline struct {
 	Hot       *hotset.Replica
 	Tally     *tally.Tally          // nil: others count
 	Aggregate *aggregate.Aggregator // nil: others find what is hot
-	Feed      *redisfeed.Feed       // nil: alone
+	// What is shared; nil: alone.
+	Feed     *redisfeed.Feed
+	Limits   *redislimits.Limiter
+	Windows  *redislimits.Windows
+	Prefetch *redislimits.Prefetch // nil: none
 	// Overrides, when set before Run, hears of each list of live overrides.
 	Overrides func([]rules.Override)
-
-	stats map[string]func() any
 }
 
 // Config has the settings of the parts. What connects them is filled in.
@@ -61,12 +63,11 @@ func Alone(c Config, found aggregate.Config) (*Pipeline, error) {
 	if err := CheckRules(c.Rules, found); err != nil {
 		return nil, err
 	}
-	p := newPipeline(new(hotset.Replica))
+	p := &Pipeline{Hot: new(hotset.Replica)}
 	found.Rules, found.Publish, found.Shards = c.Rules, hotset.Publisher(p.Hot, "local"), runtime.GOMAXPROCS(0)
 	p.Aggregate = aggregate.New(found)
 	p.wire(c, p.Aggregate)
 	p.Add(lifecycle.Sinks, "aggregate", p.Aggregate.Run)
-	p.stats["aggregate"] = func() any { return p.Aggregate.Stats() }
 	return p, nil
 }
 
@@ -84,40 +85,27 @@ type Shared struct {
 
 // Together wires one of many processes, which share hot keys and limits by a store.
 func Together(c Config, s Shared) *Pipeline {
-	p := newPipeline(&hotset.Replica{TTLBlind: s.TTLBlind})
+	p := &Pipeline{Hot: &hotset.Replica{TTLBlind: s.TTLBlind}}
 	// The reporter is asked how many limiters are alive before it reports for the
 	// first time, and reports what the gate, which is built after it, decided.
 	p.Feed = redisfeed.New(s.Store)
 	reports := p.Feed.Reporter(func(now time.Time) hottype.Report { return p.Gate.Report(now) })
-	limits := redislimits.New(s.Store)
-	windows := limits.Windows(redislimits.WindowsConfig{})
-	c.Gate.Shared, c.Gate.Async, c.Gate.Live = limits, windows, reports.Live
+	p.Limits = redislimits.New(s.Store)
+	p.Windows = p.Limits.Windows(redislimits.WindowsConfig{})
+	c.Gate.Shared, c.Gate.Async, c.Gate.Live = p.Limits, p.Windows, reports.Live
 	if s.Prefetch > 0 {
-		ahead := limits.Prefetch(s.Prefetch)
-		c.Gate.Shared = ahead
-		p.Add(lifecycle.Sums, "prefetch", ahead.Run)
-		p.stats["leases"] = func() any { return ahead.Stats() }
+		p.Prefetch = p.Limits.Prefetch(s.Prefetch)
+		c.Gate.Shared = p.Prefetch
+		p.Add(lifecycle.Sums, "prefetch", p.Prefetch.Run)
 	}
 	p.wire(c, s.Sink)
-	p.Add(lifecycle.Sums, "windows", windows.Run)
+	p.Add(lifecycle.Sums, "windows", p.Windows.Run)
 	if r, ok := s.Sink.(interface{ Run(context.Context) error }); ok {
 		p.Add(lifecycle.Sinks, "sink", r.Run)
 	}
 	p.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return p.Feed.FollowInto(ctx, p.Hot) })
 	p.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error { return p.Feed.Overrides().Follow(ctx, p.SetOverrides) })
 	p.Add(lifecycle.Sinks, "reports", reports.Run)
-	p.stats["redis"] = func() any { return p.Feed.Stats() }
-	p.stats["redis_limits"] = func() any { return limits.Stats() }
-	p.stats["windows"] = func() any { return windows.Stats() }
-	return p
-}
-
-func newPipeline(hot *hotset.Replica) *Pipeline {
-	p := &Pipeline{Hot: hot}
-	p.stats = map[string]func() any{
-		"gate":   func() any { return p.Gate.Stats() },
-		"hotset": func() any { return hot.Stats(time.Now()) },
-	}
 	return p
 }
 
@@ -129,7 +117,6 @@ func (p *Pipeline) wire(c Config, sink tally.Sink) {
 		p.Tally = tally.New(c.Tally)
 		c.Gate.Counter = p.Tally
 		p.Add(lifecycle.Sums, "tally", p.Tally.Run)
-		p.stats["tally"] = func() any { return p.Tally.Stats() }
 	}
 	p.Gate = gate.New(c.Gate)
 }
@@ -149,7 +136,3 @@ func (p *Pipeline) SetOverrides(list []rules.Override) {
 		p.Overrides(list)
 	}
 }
-
-// Stats are those of the parts, by the names that their metrics begin with. A program
-// adds its own.
-func (p *Pipeline) Stats() map[string]func() any { return p.stats }

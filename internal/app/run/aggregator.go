@@ -103,12 +103,11 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	if a.publisher, err = newPublisher(cfg, a.feed, &a.rules, func() time.Time { return a.agg.CountsSince() }); err != nil {
 		return err
 	}
-	a.agg = aggregate.New(aggregate.Config{
-		Rules: set, Publish: a.publisher, Sources: a.sources(cfg), TTLBlind: ttlBlind(cfg.Redis),
-		Tick: cfg.Detect.Tick, HotTTL: cfg.Detect.HotTTL, Lateness: cfg.Detect.Lateness, Counters: cfg.Detect.Counters, MaxRate: cfg.Detect.MaxRate, Shards: runtime.GOMAXPROCS(0),
-		NoClients: cfg.Graphite.URL != "" && len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0,
-		Log:       a.log,
-	})
+	found := detectConfig(cfg.Detect, a.log)
+	found.Rules, found.Publish, found.Sources, found.TTLBlind = set, a.publisher, a.sources(cfg), ttlBlind(cfg.Redis)
+	found.Shards = runtime.GOMAXPROCS(0)
+	found.NoClients = cfg.Graphite.URL != "" && len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0
+	a.agg = aggregate.New(found)
 	take := func(counts []hottype.Count) {
 		_ = a.agg.Send(ctx, counts) // takes everything; what has no place it counts itself
 	}

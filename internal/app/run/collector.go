@@ -101,7 +101,9 @@ func (c *collector) build(ctx context.Context) error {
 		}
 		out = tee{c.out, c.history}
 	}
-	c.tally = newTally(cfg.Tally, out, c.log)
+	sums := tallyConfig(cfg.Tally, c.log)
+	sums.Sink = out
+	c.tally = tally.New(sums)
 	if len(cfg.In.Listen) > 0 {
 		if c.listener, err = newListener(cfg.In, cfg.Names, c.add, c.log); err != nil {
 			return err

@@ -50,6 +50,9 @@ func (s *sink) status() []admin.Status {
 	return []admin.Status{{Name: s.name, Value: "takes counts", OK: true}}
 }
 
+// Run sends until ctx ends and all is sent.
+func (s *sink) Run(ctx context.Context) error { return s.run(ctx) }
+
 // metricNames are the names that StatsD speaks.
 func metricNames(cfg config.Names) (canon.Names, error) {
 	names := canon.Names{Prefix: cfg.Prefix, Style: canon.Style(cfg.Style)}
@@ -129,14 +132,6 @@ func (s *sink) with(second tally.Sink, run func(context.Context) error) *sink {
 	return &both
 }
 
-// newTally sums counts before they go to a sink.
-func newTally(cfg config.Tally, to tally.Sink, log *slog.Logger) *tally.Tally {
-	if cfg.TrackClients <= 0 {
-		cfg.TrackClients = -1 // to the tally, 0 is its default
-	}
-	return tally.New(tally.Config{Sink: to, Flush: cfg.Flush, MaxKeys: cfg.MaxKeys, TrackClients: cfg.TrackClients, Log: log})
-}
-
 // tee sends counts to the sink that heat is judged by, and then to one that
 // keeps their history.
 type tee struct{ judge, history tally.Sink }
@@ -150,15 +145,6 @@ func (t tee) Send(ctx context.Context, counts []hottype.Count) error {
 	}
 	_ = t.history.Send(ctx, copied)
 	return nil
-}
-
-func kafkaConfig(k config.Kafka, namespace string, log *slog.Logger) kafka.Config {
-	return kafka.Config{
-		Brokers: k.Brokers, Topic: k.Topic, Namespace: namespace, CreateTopic: k.Create, Partitions: k.Partitions,
-		TLS:   kafka.TLS{Enabled: k.TLS, CAFile: k.CA, CertFile: k.Cert, KeyFile: k.Key, ServerName: k.ServerName},
-		Login: kafka.Login{Mechanism: k.SASL, Username: k.Username, Password: k.Password},
-		Log:   log,
-	}
 }
 
 // newConsumer takes Kafka counts in and hands them on. The aggregator is told of

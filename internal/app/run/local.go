@@ -6,20 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"runtime"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/app/config"
-	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
-	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/detection/detect"
-	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
@@ -37,10 +33,7 @@ import (
 type Local struct {
 	cfg         config.Serve
 	log         *slog.Logger
-	gate        *gate.Gate
-	replica     *hotset.Replica
-	tally       *tally.Tally
-	aggregate   *aggregate.Aggregator
+	parts       *pipeline.Pipeline
 	overrides   *filestore.Overrides
 	schedules   *scheduleWatcher
 	admin       *admin.Server
@@ -66,36 +59,28 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	if cfg.Proxy.Upstream == "" {
 		return nil, fmt.Errorf("%w: where do allowed requests go? Set --upstream to the URL of the service, such as http://127.0.0.1:3000", config.ErrUsage)
 	}
-	if err := enough(cfg.Detect)(set); err != nil {
-		return nil, err
+	l := &Local{cfg: cfg, log: opts.Log}
+	found := detectConfig(cfg.Detect, opts.Log)
+	found.OnChange = func(changes []detect.Change) {
+		l.admin.Publish(changes)
+		if opts.OnChange != nil {
+			opts.OnChange(changes)
+		}
 	}
-	l := &Local{cfg: cfg, log: opts.Log, replica: new(hotset.Replica)}
 	l.reload = newReloader(opts.File, enough(cfg.Detect), l.setRules, opts.Log)
 	var err error
 	if l.overrides, err = filestore.OpenOverrides(cfg.State.Dir); err != nil {
 		return nil, err
 	}
-	l.aggregate = aggregate.New(aggregate.Config{
-		Rules: set, Publish: hotset.Publisher(l.replica, "local"),
-		Tick: cfg.Detect.Tick, HotTTL: cfg.Detect.HotTTL, Lateness: cfg.Detect.Lateness, Counters: cfg.Detect.Counters, MaxRate: cfg.Detect.MaxRate, Shards: runtime.GOMAXPROCS(0),
-		OnChange: func(changes []detect.Change) {
-			l.admin.Publish(changes)
-			if opts.OnChange != nil {
-				opts.OnChange(changes)
-			}
-		},
-		Log: opts.Log,
-	})
-	l.tally = newTally(cfg.Tally, l.aggregate, opts.Log)
 	live, err := l.overrides.List(ctx)
 	if err != nil {
 		return nil, errors.Join(err, l.overrides.Close())
 	}
-	l.gate = gate.New(gate.Config{
-		Rules: set, Overrides: live, Hot: l.replica,
-		Local:   limit.NewMemory(limit.MemoryConfig{MaxSubjects: cfg.Gate.MaxSubjects}),
-		Counter: l.tally, Instance: lifecycle.InstanceName(cfg.Gate.Instance), Log: opts.Log,
-	})
+	parts := pipeline.Config{Rules: set, Gate: gateConfig(cfg.Gate, opts.Log), Tally: tallyConfig(cfg.Tally, opts.Log)}
+	parts.Gate.Overrides = live
+	if l.parts, err = pipeline.Alone(parts, found); err != nil {
+		return nil, errors.Join(err, l.overrides.Close())
+	}
 	if err := l.listen(ctx, opts); err != nil {
 		return nil, errors.Join(err, l.close())
 	}
@@ -104,28 +89,25 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 
 // listen takes the ports: the proxy's, and the admin page's if it has one.
 func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
-	handler, clients, err := newProxy(l.gate, l.cfg.Proxy, l.log)
+	handler, clients, err := newProxy(l.parts.Gate, l.cfg.Proxy, l.log)
 	if err != nil {
 		return err
 	}
 	l.clients = clients
 	adm := admin.Config{
-		Namespace: l.gate.Rules().Namespace, Version: opts.Version,
-		Hot: l.aggregate.Hot, Loops: l.aggregate.Loops, Rules: l.gate.Rules, Pushed: true,
+		Namespace: l.parts.Gate.Rules().Namespace, Version: opts.Version,
+		Hot: l.parts.Aggregate.Hot, Loops: l.parts.Aggregate.Loops, Rules: l.parts.Gate.Rules, Pushed: true,
 		Reports: func(context.Context) ([]hottype.Report, error) {
-			return []hottype.Report{l.gate.Report(time.Now())}, nil
+			return []hottype.Report{l.parts.Gate.Report(time.Now())}, nil
 		},
 		Overrides: l.overrides,
 		Token:     l.cfg.Admin.Token, Log: l.log,
 	}
-	parts := []metrics.Part{
-		metrics.Gate(l.gate.Stats), metrics.Tally(l.tally.Stats), metrics.Aggregate(l.aggregate.Stats),
-		metrics.HotSet(l.replica.Stats), metrics.Proxy(handler.Stats), metrics.Reload(l.reload.Stats),
-	}
+	parts := append(metricsOf(l.parts), metrics.Proxy(handler.Stats), metrics.Reload(l.reload.Stats))
 	if l.admin, l.adminServer, err = newAdmin(ctx, l.cfg.Admin, l.reload.shownBy(adm), parts); err != nil {
 		return err
 	}
-	l.schedules = newScheduleWatcher(l.gate.Rules().Overrides, l.admin.PublishSchedule, l.log)
+	l.schedules = newScheduleWatcher(l.parts.Gate.Rules().Overrides, l.admin.PublishSchedule, l.log)
 	l.listener, err = newServer(ctx, "proxy", "proxy.listen", l.cfg.Proxy.Listen, handler, l.log)
 	return err
 }
@@ -142,18 +124,14 @@ func (l *Local) AdminAddr() string {
 }
 
 // Report is what the gate has decided so far.
-func (l *Local) Report() hottype.Report { return l.gate.Report(time.Now()) }
+func (l *Local) Report() hottype.Report { return l.parts.Gate.Report(time.Now()) }
 
 // Run serves until ctx ends and everything has been handed over.
 func (l *Local) Run(ctx context.Context) error {
-	l.overrides.Subscribe(func(list []rules.Override) {
-		l.gate.SetOverrides(list)
-		l.schedules.setLive(list)
-	})
-	var s lifecycle.Stages
+	l.parts.Overrides = l.schedules.setLive
+	l.overrides.Subscribe(l.parts.SetOverrides)
+	s := &l.parts.Stages
 	s.Add(lifecycle.Sources, "proxy", l.listener.Run)
-	s.Add(lifecycle.Sums, "tally", l.tally.Run)
-	s.Add(lifecycle.Sinks, "aggregate", l.aggregate.Run)
 	s.Add(lifecycle.Sinks, "schedules", l.schedules.Run)
 	s.Add(lifecycle.Sinks, "trim", func(ctx context.Context) error {
 		return onSchedule(ctx, "@every 1m", l.log, func(context.Context) error {
@@ -162,14 +140,13 @@ func (l *Local) Run(ctx context.Context) error {
 		})
 	})
 	s.Add(lifecycle.Sinks, "reload", l.reload.Run)
-	addAdmin(&s, l.admin, l.adminServer)
-	addNotify(&s, l.log)
+	addAdmin(s, l.admin, l.adminServer)
+	addNotify(s, l.log)
 	return errors.Join(s.Run(ctx, l.cfg.Stop.Timeout, l.log), l.overrides.Close())
 }
 
 func (l *Local) setRules(set *rules.Set) {
-	l.gate.SetRules(set)
-	l.aggregate.SetRules(set)
+	l.parts.SetRules(set)
 	l.clients.SetTrusted(set.IP.TrustedProxies)
 	l.schedules.setFile(set.Overrides)
 }
