@@ -106,10 +106,10 @@ func TestASinkIsEndedLast(t *testing.T) {
 			}
 		})
 	}
-	time.AfterFunc(300*time.Millisecond, server.Close) // while Run ends
 	for p.Stats().Counted < 100 {
 		time.Sleep(time.Millisecond)
 	}
+	time.AfterFunc(300*time.Millisecond, server.Close) // while Run ends
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
@@ -120,6 +120,28 @@ func TestASinkIsEndedLast(t *testing.T) {
 	}
 	if err := rdb.Ping(t.Context()).Err(); errors.Is(err, redis.ErrClosed) {
 		t.Error("the caller's client was closed")
+	}
+}
+
+// After Run requests are judged and counted as before, and Stats says that nobody hears
+// of the counts.
+func TestWhatComesAfterRunIsNotDelivered(t *testing.T) {
+	t.Parallel()
+	p := newPipeline(t, hotparam.Config{}, string(rulesYAML))
+	stop := run(p)
+	p.Count(hotparam.Request{Method: "GET", Target: "/topic?id=1"})
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	answer := httptest.NewRecorder()
+	handler := p.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/topic?id=2", nil))
+	p.Count(hotparam.Request{Method: "GET", Target: "/topic?id=3"})
+	if st := p.Stats(); answer.Code != http.StatusOK || st.Allowed != 1 || st.Counted != 3 || st.Delivered != 1 || st.Dropped != 0 {
+		t.Errorf("answered %d; %+v, want 3 counted and 1 of them delivered", answer.Code, st)
+	}
+	if err := p.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "called before") {
+		t.Errorf("a second Run: %v", err)
 	}
 }
 
