@@ -8,7 +8,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Rates of hot keys change all the time and nobody is limited by them: they are
+// Rates of hot keys change all the time and no decision depends on them: they are
 // shown. So what changes in an entry beside its rule, its Since and its Until
 // travels a part at a time: entries whose rate is far from what readers have
 // first, then the others in turn.

@@ -31,7 +31,7 @@ func fixedRefund(s *State, t *Compiled, then, cost int64) {
 // is over one Window later; further costs do not prolong it. The next one begins
 // with the next cost.
 //
-// Nobody has to wait for a calendar, and nobody knows the edges beforehand, but
+// Its edges do not follow the clock on the wall and cannot be known beforehand, but
 // the promise is that of a fixed window: around an edge up to 2 x Limit pass
 // within less than one Window. State: the cost admitted in the window that began
 // at `aux`. Overflow: aux + Window < 2^53, used <= Limit < 2^53. Cost: O(1), no

@@ -121,7 +121,7 @@ func (t *Compiled) FirstSeen(now int64) *State {
 // is above the burst, and delays by excess / rate. That excess is what waits in
 // front of the call: the same numbers.
 //
-// A store holds nobody back. It answers at once, and the caller waits for
+// A store does not delay requests. It answers at once, and the caller waits for
 // Charge.Wait; one that does not has nginx's "nodelay", which is GCRA. nginx's
 // "delay=d" is GCRA of burst d that may wait for the other burst-d calls (see
 // wait.go). A caller that gives up keeps its place, as in nginx.

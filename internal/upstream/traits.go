@@ -52,7 +52,7 @@ type Path struct {
 type Traits struct {
 	// Preset is the name they were chosen by, "" for none.
 	Preset string
-	// Known is false where nobody said anything about the upstream.
+	// Known is false where nothing is configured about the upstream.
 	Known bool
 	Path  Path
 	// CutFragment ends the target at a raw "#". Else such a target is malformed.
@@ -66,7 +66,7 @@ type Traits struct {
 }
 
 // String names the traits for people: the preset, whether something else was said
-// beside it, "custom" without one, and "none" where nobody said anything.
+// beside it, "custom" without one, and "none" where nothing is configured.
 func (t Traits) String() string {
 	switch preset, ok := Preset(t.Preset); {
 	case !t.Known:

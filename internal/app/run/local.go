@@ -43,7 +43,7 @@ type Local struct {
 	reload      *reloader
 }
 
-// LocalOptions are what only some doors need.
+// LocalOptions are what only some callers need.
 type LocalOptions struct {
 	Version string
 	// OnChange hears, in order, what became hot and what cooled down.

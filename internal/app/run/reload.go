@@ -249,7 +249,7 @@ func (w *watch) restless(now time.Time) bool {
 	return true
 }
 
-// sameFile reports whether nobody wrote in between.
+// sameFile reports whether the file was not written in between.
 func sameFile(a, b os.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil

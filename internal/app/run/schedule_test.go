@@ -67,13 +67,13 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// book is a sink that keeps what it was given, or fails.
-type book struct {
+// recordingSink keeps the counts that it gets, or fails.
+type recordingSink struct {
 	counts []hottype.Count
 	err    error
 }
 
-func (b *book) Send(_ context.Context, counts []hottype.Count) error {
+func (b *recordingSink) Send(_ context.Context, counts []hottype.Count) error {
 	if b.err == nil {
 		b.counts = append(b.counts, counts...)
 	}
@@ -90,7 +90,7 @@ func TestTee(t *testing.T) {
 		judge, history error
 		sent, kept     int
 	}{{nil, nil, 1, 1}, {down, nil, 0, 0}, {nil, down, 1, 0}} {
-		judge, history := &book{err: tt.judge}, &book{err: tt.history}
+		judge, history := &recordingSink{err: tt.judge}, &recordingSink{err: tt.history}
 		err := tee{judge, history}.Send(t.Context(), counts)
 		if !errors.Is(err, tt.judge) || len(judge.counts) != tt.sent || len(history.counts) != tt.kept {
 			t.Errorf("%+v: error %v, sent %v, kept %v", tt, err, judge.counts, history.counts)

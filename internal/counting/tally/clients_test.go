@@ -28,10 +28,10 @@ type seen struct {
 	heavy   hottype.Client
 }
 
-// gatherer is a sink that merges what it hears.
-type gatherer map[hottype.Key]*hottype.Count
+// mergingSink merges the counts that it gets.
+type mergingSink map[hottype.Key]*hottype.Count
 
-func (g gatherer) Send(_ context.Context, counts []hottype.Count) error {
+func (g mergingSink) Send(_ context.Context, counts []hottype.Count) error {
 	for _, c := range counts {
 		have := g[c.Key]
 		if have == nil {
@@ -47,7 +47,7 @@ func (g gatherer) Send(_ context.Context, counts []hottype.Count) error {
 	return nil
 }
 
-func (g gatherer) take(key hottype.Key) seen {
+func (g mergingSink) take(key hottype.Key) seen {
 	c := g[key]
 	if c == nil {
 		return seen{}
@@ -68,7 +68,7 @@ func flush(t testing.TB, ta *tally.Tally) {
 // second on, and a flood of values that come once does not put it out.
 func TestHeavyKeysAreFollowedThroughAFlood(t *testing.T) {
 	t.Parallel()
-	sink := gatherer{}
+	sink := mergingSink{}
 	ta := newTally(tally.Config{Sink: sink, TrackClients: 64})
 	flood := 0
 	for tenth := range 100 {
@@ -103,7 +103,7 @@ func TestHeavyKeysAreFollowedThroughAFlood(t *testing.T) {
 // A key that begins in the middle of a flood is found too.
 func TestNewHeavyKeyIsFoundInAFlood(t *testing.T) {
 	t.Parallel()
-	sink := gatherer{}
+	sink := mergingSink{}
 	ta := newTally(tally.Config{Sink: sink, TrackClients: 64})
 	rnd := rand.New(rand.NewPCG(1, 2))
 	flood := 0
@@ -131,7 +131,7 @@ func TestNewHeavyKeyIsFoundInAFlood(t *testing.T) {
 // What comes very fast is looked at within its first flush.
 func TestSuddenKey(t *testing.T) {
 	t.Parallel()
-	sink := gatherer{}
+	sink := mergingSink{}
 	ta := newTally(tally.Config{Sink: sink})
 	for i := range 500 {
 		ta.AddFrom([]byte("k"), 1, 1, from(i))
@@ -145,7 +145,7 @@ func TestSuddenKey(t *testing.T) {
 func TestNobodyIsLookedAt(t *testing.T) {
 	t.Parallel()
 	for name, clients := range map[string]int{"off": -1, "unknown clients": 0} {
-		sink := gatherer{}
+		sink := mergingSink{}
 		ta := newTally(tally.Config{Sink: sink, TrackClients: clients})
 		for i := range 1000 {
 			if clients < 0 {
@@ -165,7 +165,7 @@ func TestNobodyIsLookedAt(t *testing.T) {
 // Beyond its memory the tally counts on and says that it did not look.
 func TestClientSketchesAreBounded(t *testing.T) {
 	t.Parallel()
-	sink := gatherer{}
+	sink := mergingSink{}
 	ta := newTally(tally.Config{Sink: sink, TrackClients: 1})
 	places := 2 * min(runtime.GOMAXPROCS(0), 8)
 	for i := range 100 {
@@ -186,7 +186,7 @@ func TestClientSketchesAreBounded(t *testing.T) {
 func TestClientSketchesOfManyGoroutines(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		sink := gatherer{}
+		sink := mergingSink{}
 		ta := newTally(tally.Config{Sink: sink})
 		total := &hottype.ClientSketch{}
 		var adders sync.WaitGroup

@@ -87,7 +87,7 @@ func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *ke
 		st.applyRule(h, m)
 	}
 	if next := (&hotset.Memo{Version: st.gen, Value: h}); !e.Memo.CompareAndSwap(memo, next) {
-		// Somebody was faster. Ours is as good, but nobody will see its
+		// Another goroutine was faster. Ours is as good, but no request will see its
 		// denials, nor it theirs.
 		h.single = false
 	}

@@ -31,8 +31,8 @@ type batch struct {
 }
 
 // reset begins another batch. It lets go of what senders own.
-func (b *batch) reset(r *routes, lanes, counts int) {
-	for len(b.shards) < lanes {
+func (b *batch) reset(r *routes, shards, counts int) {
+	for len(b.shards) < shards {
 		b.shards = append(b.shards, make([]int32, 0, batchSize))
 	}
 	for i := range b.shards {
@@ -56,16 +56,16 @@ func (b *batch) fetch(counts []hottype.Count) {
 }
 
 // put notes the rule and the shard of the i-th count.
-func (b *batch) put(rule, lane, i int) {
+func (b *batch) put(rule, shard, i int) {
 	b.rule[i] = int32(rule)
-	b.shards[lane] = append(b.shards[lane], int32(i))
+	b.shards[shard] = append(b.shards[shard], int32(i))
 	if n := len(b.present); n > 0 && b.present[n-1] == rule || slices.Contains(b.present, rule) {
 		return
 	}
 	b.present = append(b.present, rule)
 }
 
-func (b *batch) of(lane int) []int32 { return b.shards[lane] }
+func (b *batch) of(shard int) []int32 { return b.shards[shard] }
 
 // group is the first counts of a shard, of one rule, that are fetched together.
 // Their hashes are in warm.

@@ -45,7 +45,7 @@ func (h *ruleState) thresholds(c *candidate) [criteria]thresholds {
 }
 
 // reached lists the key at a place of the window, whose count has reached the limit
-// or its mark, and reports whether that made it hot.
+// or its threshold, and reports whether that made it hot.
 func (h *ruleState) reached(place int, now time.Time) bool {
 	h.total = -1
 	id := h.counts.WatchOf(place)
@@ -57,7 +57,7 @@ func (h *ruleState) reached(place int, now time.Time) bool {
 		key := hottype.Key(h.counts.Key(place))
 		h.list(&candidate{key: key, hash: h.counts.Hash(place), watch: id})
 	} else {
-		h.counts.Mark(id, -1)
+		h.counts.SetThreshold(id, -1)
 	}
 	return h.evaluate(h.candidates[id], now)
 }

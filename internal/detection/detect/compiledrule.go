@@ -39,7 +39,7 @@ type thresholds struct{ hot, release int64 }
 
 var noThresholds = thresholds{never, never}
 
-// thresholds gives the marks of a criterion whose threshold is a product. A mark is 1 at
+// thresholds gives the limits of a criterion whose threshold is a product. A limit is 1 at
 // least, so that a key without traffic always cools.
 func (t *compiledRule) thresholds(product float64) thresholds {
 	hot := max(1, rules.LeastCount(product))

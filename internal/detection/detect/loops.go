@@ -14,7 +14,7 @@ const maxLoops = 100
 // loop is what the clients of a candidate say about it.
 type loopState struct {
 	clients clientEstimate
-	asked   int64 // the second in which party was judged
+	asked   int64 // the second in which the clients were judged
 	viral   bool  // hot, if there is a place; else it is a loop
 	sure    bool  // viral by what is known of its clients, not for want of it
 	// loopViews is since when its other clients alone would not keep it hot; zero: it does.

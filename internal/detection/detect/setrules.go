@@ -93,7 +93,7 @@ func (h *ruleState) change(t *compiledRule, second int64, owns func(hottype.Key)
 	h.recheck(now)
 	for _, c := range h.candidates {
 		if c != nil && !c.any() {
-			h.counts.Mark(c.watch, t.rateThreshold())
+			h.counts.SetThreshold(c.watch, t.rateThreshold())
 		}
 	}
 	h.relist(now, owns)

@@ -63,8 +63,8 @@ func TestEverythingAtTheSameTime(t *testing.T) {
 func TestLanesAgree(t *testing.T) {
 	t.Parallel()
 	var want []string
-	for _, lanes := range []int{1, 2, 8, 1000} {
-		d := New(set(topic(3), catchAll()), Options{Shards: lanes})
+	for _, shards := range []int{1, 2, 8, 1000} {
+		d := New(set(topic(3), catchAll()), Options{Shards: shards})
 		var got []string
 		for s := range int64(20) {
 			batch := make([]hottype.Count, 0, 700)
@@ -78,7 +78,7 @@ func TestLanesAgree(t *testing.T) {
 			want = got
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%d lanes: %q, want %q", lanes, got, want)
+			t.Errorf("%d shards: %q, want %q", shards, got, want)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t 
 		if w.Sum < h.compiled.least {
 			h.unlist(c)
 		} else {
-			h.counts.Mark(c.watch, h.compiled.rateThreshold())
+			h.counts.SetThreshold(c.watch, h.compiled.rateThreshold())
 		}
 		return
 	}

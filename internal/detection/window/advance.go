@@ -121,6 +121,6 @@ func (c *Counter) begin() {
 }
 
 // Risen are the places of keys that the last Advance lifted to the limit or to
-// the mark of their watch, because they were counted ahead of their second. It
+// the threshold of their watch, because they were counted ahead of their second. It
 // is valid until the next Add or Advance.
 func (c *Counter) Risen() []int { return c.risen }

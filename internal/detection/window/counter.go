@@ -112,7 +112,7 @@ const (
 type Added struct {
 	Status Status
 	// Risen is true where this count lifted the key's sum to Limit while
-	// nobody watched it, or to the mark of its watch.
+	// nobody watched it, or to the threshold of its watch.
 	Risen bool
 	// Place is where the key is, until the next Add or Advance; -1 where it is
 	// too light to be held.
@@ -190,7 +190,7 @@ func (c *Counter) pair(slot int64, i int, v *sums, n int64) {
 
 // rises reports whether a sum at the limit or above is news.
 func (c *Counter) rises(v *sums) bool {
-	return v.watch == 0 || v.sum >= c.watches[v.watch-1].mark
+	return v.watch == 0 || v.sum >= c.watches[v.watch-1].threshold
 }
 
 // enter puts a new key into the table, -1 where it is too long.

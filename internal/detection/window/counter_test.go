@@ -255,9 +255,9 @@ func TestRisenByTheTurn(t *testing.T) {
 	}
 	id := b.Watch(b.Risen()[0], 20)
 	if b.add("b", 1, 1).Risen || !b.add("b", 1, 13).Risen || b.add("a", 1, 0).Risen {
-		t.Error("a mark is not told once it is reached, or before")
+		t.Error("a threshold is not told once it is reached, or before")
 	}
-	b.Mark(id, -1)
+	b.SetThreshold(id, -1)
 	if b.add("b", 1, 100).Risen {
 		t.Error("told after that")
 	}

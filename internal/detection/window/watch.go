@@ -2,12 +2,12 @@ package window
 
 import "math"
 
-// watch is an eye on one key, which is held as long as it lasts.
+// watch follows one key, which is held as long as the watch lasts.
 type watch struct {
-	place int32 // -1: the watch is free
-	mark  int64
-	left  int64
-	since int64
+	place     int32 // -1: the watch is free
+	threshold int64
+	left      int64
+	since     int64
 }
 
 // Watched is what a watch sees.
@@ -20,11 +20,11 @@ type Watched struct {
 	Left int64
 }
 
-// Watch keeps an eye on the key at a place, which must not be watched, and gives
+// Watch begins to follow the key at a place, which must not be watched, and gives
 // the number to ask for it with. Add tells when the key's sum is at Limit and at
-// mark or above.
-func (c *Counter) Watch(place int, mark int64) int {
-	w := watch{place: int32(place), mark: mark, since: c.clock.newest()}
+// threshold or above.
+func (c *Counter) Watch(place int, threshold int64) int {
+	w := watch{place: int32(place), threshold: threshold, since: c.clock.newest()}
 	id := len(c.watches)
 	if n := len(c.unused); n > 0 {
 		id = int(c.unused[n-1])
@@ -42,26 +42,26 @@ func (c *Counter) Watch(place int, mark int64) int {
 }
 
 // WatchKey is Watch of a key that may not be held; -1 where it has no room.
-func (c *Counter) WatchKey(hash uint64, key string, mark int64) int {
+func (c *Counter) WatchKey(hash uint64, key string, threshold int64) int {
 	i := c.table.Find(hash, key)
 	if i < 0 {
 		if i = c.enter(hash, key); i < 0 {
 			return -1
 		}
 	}
-	return c.Watch(i, mark)
+	return c.Watch(i, threshold)
 }
 
 // WatchOf is the number of the watch on the key at a place, -1 where there is
 // none.
 func (c *Counter) WatchOf(place int) int { return int(c.table.At(place).watch) - 1 }
 
-// Mark changes the mark of a watch; a negative one means never.
-func (c *Counter) Mark(id int, mark int64) {
-	if mark < 0 {
-		mark = math.MaxInt64
+// SetThreshold changes the threshold of a watch; a negative one means never.
+func (c *Counter) SetThreshold(id int, threshold int64) {
+	if threshold < 0 {
+		threshold = math.MaxInt64
 	}
-	c.watches[id].mark = mark
+	c.watches[id].threshold = threshold
 }
 
 // Unwatch ends a watch.

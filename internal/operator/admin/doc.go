@@ -1,6 +1,5 @@
-// Package admin is the face for people who run the pipeline: the dashboard, the
-// HTTP API behind it, the metrics and the health checks, on a listener of its
-// own.
+// Package admin serves the people who run the pipeline: the dashboard, the HTTP API
+// behind it, the metrics and the health checks, on a listener of its own.
 //
 //	Hot() ──────────┐                        ┌──> /v1/events ──> dashboard (one SSE stream a client)
 //	Reports() ──────┼─> sampler ──> snapshot ┼──> /v1/hot, /v1/keys/{key}

@@ -63,7 +63,7 @@ func (r *rates) add(now time.Time, reports []hottype.Report) {
 		case ok:
 			in.hear(now, rep, &r.total)
 		case len(r.instances) < maxInstances:
-			// What it decided before we knew it is nobody's second.
+			// What it decided before its first report here belongs to no interval.
 			r.instances[rep.Instance] = newInstance(now, rep)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Server is the face itself. Build it with New; all methods may be called by
+// Server serves dashboard, API and health checks. Build it with New; all methods may be called by
 // any goroutine.
 type Server struct {
 	cfg   Config

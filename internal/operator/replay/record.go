@@ -29,7 +29,7 @@ func appendRecord(b []byte, e *accesslog.Entry, h *accesslog.Header) []byte {
 	return b
 }
 
-// appendClient writes 0 for nobody, 4 or 16 and an address, or 1 and a name.
+// appendClient writes 0 for an unknown client, 4 or 16 and an address, or 1 and a name.
 func appendClient(b []byte, c hottype.Client) []byte {
 	switch {
 	case c.Addr.Is4():
@@ -82,7 +82,7 @@ func readString(s string) (value, rest string) {
 }
 
 // mix is a fixed hash: the same on every machine and in every run, unlike
-// hash/maphash. Nobody gains by aiming at it; equal hashes are told apart.
+// hash/maphash. A client gains nothing by choosing names with equal hashes: they are told apart.
 func mix(s string) uint64 {
 	const prime = 0x9e3779b97f4a7c15
 	h := uint64(len(s)) * prime

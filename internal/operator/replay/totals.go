@@ -32,7 +32,7 @@ func newTotals[K comparable](limit, width int) *totals[K] {
 }
 
 // enter gives the id of a name that it may be asked to keep, so the name must
-// own its memory. False when the book is full.
+// own its memory. False when there are too many.
 func (b *totals[K]) enter(name K) (uint32, bool) {
 	if id, ok := b.ids[name]; ok {
 		return id, true

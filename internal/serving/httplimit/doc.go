@@ -1,4 +1,4 @@
-// Package httplimit holds what the HTTP faces share, so that a verdict looks
+// Package httplimit holds what the HTTP servers share, so that a verdict looks
 // the same from each of them: who the client of a request is behind proxies
 // ([Clients]), how a request is put to the gate without ever hurting it
 // ([SafeGate]), and what a refusal and its header fields are made of

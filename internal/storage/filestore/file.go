@@ -97,7 +97,7 @@ func lineOf(data []byte, err error) string {
 	return fmt.Sprintf(" line %d", 1+bytes.Count(data[:offset], []byte("\n")))
 }
 
-// disk is what the room needs of a directory. Errors name the file.
+// disk is what the store needs of a directory. Errors name the file.
 type disk interface {
 	path(name string) string
 	// read returns a whole file; fs.ErrNotExist when there is none.

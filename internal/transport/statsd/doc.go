@@ -12,7 +12,7 @@
 //	            └──> queue ──> …          │ paced   │ full     │ opened, resolved
 //	                                      │         │ datagrams│ anew, refused
 //
-// Sending waits for nobody. A server that is absent, takes nothing, or whose
+// Sending waits for no server. A server that is absent, takes nothing, or whose
 // name does not resolve costs its own share of the counts and bounded memory.
 // [Listener] takes lines from anybody, in datagrams and by connections. What is
 // not a counter or set of ours is ignored, or goes on to another server as it
