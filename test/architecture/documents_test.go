@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 const root = "../.."
@@ -64,6 +65,32 @@ func TestLinksOfDocuments(t *testing.T) {
 			}
 			if !anchors(string(target))[anchor] {
 				t.Errorf("%s links to %s, which has no such heading", name, l[1])
+			}
+		}
+	}
+}
+
+// Prose is at most 120 columns wide. Tables, code and lines that begin with a command
+// cannot be broken.
+func TestDocumentsAreNarrow(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "*.md").Output()
+	if err != nil {
+		t.Skipf("the documents are listed by git: %v", err)
+	}
+	for name := range strings.FieldsSeq(string(out)) {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		code := false
+		for i, line := range strings.Split(string(text), "\n") {
+			if strings.HasPrefix(line, "```") {
+				code = !code
+			}
+			free := code || strings.HasPrefix(strings.TrimSpace(line), "|") || strings.HasPrefix(line, "`")
+			if n := utf8.RuneCountInString(line); n > 120 && !free {
+				t.Errorf("%s:%d has %d columns", name, i+1, n)
 			}
 		}
 	}

@@ -77,18 +77,23 @@ func settingsText(t *testing.T) string {
 	}
 	comments := fieldComments(t)
 	var b strings.Builder
-	b.WriteString(`
-A setting comes from its flag (` + "`--redis.addr`" + `), else its environment variable (` + "`HOTPARAM_REDIS_ADDR`" + `), else the file, else
-its default. In the file it stands in the section before the dot:
+	b.WriteString(strings.ReplaceAll(`
+A setting comes from its flag (''--redis.addr''), else its environment variable (''HOTPARAM_REDIS_ADDR''), else the
+file, else its default. In the file it stands in the section before the dot:
 
-` + "```yaml\nredis: {addr: [\"127.0.0.1:6379\"]}\ntally: {flush: 100ms}\n```" + `
+''''''yaml
+redis: {addr: ["127.0.0.1:6379"]}
+tally: {flush: 100ms}
+''''''
 
-Some settings and fields of the rules had other names before, and settings were written with hyphens (` + "`max-rate`" + `). The old spelling
-is still read; a warning in the log names it and the new one. Both at once is an error.
+Some settings and fields of the rules had other names before, and settings were written with hyphens
+(''max-rate''). The old spelling is still read; a warning in the log names it and the new one. Both at once is an
+error.
 
-One file serves all programs. Unknown settings are errors even for programs that would not use them. Rules are read again when
-the file changes and on SIGHUP; settings need a restart, and [a file that changes one is refused](#reading-it-again) until then.
-`)
+One file serves all programs. Unknown settings are errors even for programs that would not use them. Rules are read
+again when the file changes and on SIGHUP; settings need a restart, and
+[a file that changes one is refused](#reading-it-again) until then.
+`, "''", "`"))
 	for _, section := range sections() {
 		fmt.Fprintf(&b, "\n### %s\n\n| setting | default | programs | meaning |\n|---|---|---|---|\n", section)
 		for _, name := range slices.Sorted(maps.Keys(knownFlags())) {
