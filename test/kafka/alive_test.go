@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
@@ -58,4 +59,21 @@ func TestMemberWithoutAPartition(t *testing.T) {
 		}
 		return idle == 1 && members[0].Stats().Partitions+members[1].Stats().Partitions == 1
 	})
+}
+
+// A frozen broker is an outage long before the client gives up on it.
+func TestFrozenBrokerIsAnOutage(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, kfake.SeedTopics(1, topic))
+	p, _ := producer(t, kafka.ProducerConfig{Config: config(c.ListenAddrs()), Drain: 300 * time.Millisecond})
+	await(t, "the connection", func() bool { return p.Outage() == nil })
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		return nil, nil, true // handled by not answering
+	})
+	began := time.Now()
+	await(t, "the outage", func() bool { return p.Outage() != nil })
+	if took := time.Since(began); took > 8*time.Second || p.Stats().Connected != 0 {
+		t.Errorf("after %v: %v, %+v", took, p.Outage(), p.Stats())
+	}
 }

@@ -49,6 +49,7 @@ type Producer struct {
 
 	sent, records, dropped, invalid, errors atomic.Uint64
 	connected                               atomic.Bool
+	confirmed                               atomic.Int64 // when the brokers last took something, unix nanoseconds
 }
 
 // NewProducer builds a Producer. It looks at no network.
@@ -135,6 +136,7 @@ func (p *Producer) pump(ctx, hard context.Context, client sarama.Client) error {
 		return err
 	}
 	defer producer.Close()
+	p.confirmed.Store(p.cfg.Now().UnixNano())
 	p.connected.Store(true)
 	defer p.connected.Store(false)
 	retry := time.NewTicker(retryAfter)
@@ -204,6 +206,7 @@ func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batc
 		p.link.failed(fmt.Errorf("kafka: cannot write to brokers %v: %w", p.cfg.Brokers, failed[0].Err))
 		return failed[0].Err
 	}
+	p.confirmed.Store(p.cfg.Now().UnixNano())
 	p.link.works()
 	return nil
 }

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 )
@@ -65,6 +66,10 @@ func (c *Consumer) Stats() ConsumerStats {
 	return s
 }
 
+// silentAfter is when brokers that do not answer are an outage: the client gives up
+// on frozen ones only after most of a minute, and something is sent every second.
+const silentAfter = 5 * time.Second
+
 var errNotYet = errors.New("kafka: no broker has answered yet")
 
 // Outage is why counts cannot be written right now; nil while the brokers take
@@ -75,6 +80,9 @@ func (p *Producer) Outage() error {
 		return *outage
 	case !p.connected.Load():
 		return errNotYet
+	}
+	if silent := p.cfg.Now().Sub(time.Unix(0, p.confirmed.Load())); silent > silentAfter {
+		return fmt.Errorf("kafka: brokers %v have confirmed nothing for %v", p.cfg.Brokers, silent.Truncate(time.Second))
 	}
 	return nil
 }
