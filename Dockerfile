@@ -1,18 +1,19 @@
-# Static binaries on an empty image, run by a user without rights.
-# One image holds the four programs; choose one by its entrypoint:
-#   docker run IMAGE /hotparam version
-FROM golang:1.26 AS build
+# One static binary on an empty image, run by a user without rights.
+#   docker build --build-arg VERSION=$(git describe --tags --always) -t hotparam/pipeline .
+#   docker run hotparam/pipeline collector|aggregator|limiter-sidecar|serve|check|... --help
+FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
-RUN go mod download
+RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
-ARG VERSION=devel
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/hotparam/pipeline/internal/app/config.release=$VERSION" -o /out/ \
-    ./cmd/collector ./cmd/aggregator ./cmd/limiter-sidecar ./cmd/hotparam && mkdir /state
+ARG VERSION=devel TARGETOS TARGETARCH
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build mkdir /state && \
+    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -o /out/ \
+    -ldflags "-s -w -X github.com/hotparam/pipeline/internal/app/config.release=$VERSION" ./cmd/hotparam
 
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
-COPY --from=build /out/ /
+COPY --from=build /out/hotparam /
 COPY --from=build --chown=65532:65532 /state /state
 USER 65532:65532
 WORKDIR /state
