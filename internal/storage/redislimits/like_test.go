@@ -74,7 +74,7 @@ func TestScriptsAreSentOnceOverTheCallersConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := New(c)
-	takeOne(t, l) // the script is known now
+	takeOne(t, l)                                     // the script is known now
 	front.Set(redistest.At(1, redistest.CutAfter(0))) // a second try would be answered
 	charges := []limit.Charge{{Subject: limit.Subject{Space: "x", Name: "y"}, Spec: limit.PerHour(10), Cost: 1}}
 	if _, err := l.Take(t.Context(), time.Time{}, charges, make([]limit.Result, 1)); err == nil {

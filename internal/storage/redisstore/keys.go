@@ -12,57 +12,57 @@ func NewKeys(namespace string) Keys { return Keys{prefix: "hp:{" + namespace + "
 // Prefix begins every name.
 func (k Keys) Prefix() string { return k.prefix }
 
-// HotVersion: string, the last version given to a hot set. Expires versionLife
+// HotVersion is a string, the last version given to a hot set. Expires versionLife
 // after the last publication.
 func (k Keys) HotVersion() string { return k.prefix + "hot:version" }
 
-// HotIndex: hash, publisher -> "version expiry" (unix milliseconds by the clock
+// HotIndex is a hash, publisher -> "version expiry" (unix milliseconds by the clock
 // of Redis), or "version blind expiry". Expires with its longest-living set; fields are trimmed by every
 // publication.
 func (k Keys) HotIndex() string { return k.prefix + "hot:index" }
 
-// HotSet: hash {epoch, seq, version, base, at, encoding, body}, the set of one
+// HotSet is a hash {epoch, seq, version, base, at, encoding, body}, the set of one
 // publisher: whole, or whole as of base and changed since by the log. Outlives
 // its last key by PublisherConfig.Keep, within setLifeMin and setLifeMax.
 func (k Keys) HotSet(publisher string) string { return k.prefix + "hot:set:" + publisher }
 
-// HotLog: sorted set, version -> change from the version before, of a large set.
+// HotLog is a sorted set, version -> change from the version before, of a large set.
 // Expires as the set.
 func (k Keys) HotLog(publisher string) string { return k.prefix + "hot:log:" + publisher }
 
-// HotEpoch: string "epoch token lease_end", the process that owns this
+// HotEpoch is a string "epoch token lease_end", the process that owns this
 // publisher's id and until when (unix milliseconds by the clock of Redis) it
 // does without publishing again. Expires epochLife after the last publication.
 func (k Keys) HotEpoch(publisher string) string { return k.prefix + "hot:epoch:" + publisher }
 
-// HotNotice: channel, the version of a set just published.
+// HotNotice is a channel, the version of a set just published.
 func (k Keys) HotNotice() string { return k.prefix + "hot:notice" }
 
-// Overrides: hash, id -> override as JSON. Expires overrideLife after the last
+// Overrides is a hash, id -> override as JSON. Expires overrideLife after the last
 // write or renewal.
 func (k Keys) Overrides() string { return k.prefix + "override:entries" }
 
-// OverrideUntil: sorted set, id -> end of the override (unix milliseconds), for
+// OverrideUntil is a sorted set, id -> end of the override (unix milliseconds), for
 // those that end. Expires as overrides.
 func (k Keys) OverrideUntil() string { return k.prefix + "override:until" }
 
-// OverrideVersion: string, changes with every change. Expires as overrides.
+// OverrideVersion is a string, changes with every change. Expires as overrides.
 func (k Keys) OverrideVersion() string { return k.prefix + "override:version" }
 
-// OverrideAudit: list, the last auditMax changes as JSON, newest first. Expires
+// OverrideAudit is a list, the last auditMax changes as JSON, newest first. Expires
 // as overrides.
 func (k Keys) OverrideAudit() string { return k.prefix + "override:audit" }
 
-// OverrideNotice: channel, the version after a change.
+// OverrideNotice is a channel, the version after a change.
 func (k Keys) OverrideNotice() string { return k.prefix + "override:notice" }
 
-// Report: string, one limiter's report as JSON. Expires after reportLife.
+// Report is a string, one limiter's report as JSON. Expires after reportLife.
 func (k Keys) Report(instance string) string { return k.prefix + "report:" + instance }
 
-// ReportIndex: sorted set, instance -> expiry of its report (unix
+// ReportIndex is a sorted set, instance -> expiry of its report (unix
 // milliseconds). Expires reportLife after the last report; trimmed by each.
 func (k Keys) ReportIndex() string { return k.prefix + "report:index" }
 
-// Check: string and channel, written by Inspect to see that it may. Expires
+// Check is a string and channel, written by Inspect to see that it may. Expires
 // after a second.
 func (k Keys) Check() string { return k.prefix + "check" }
