@@ -1,0 +1,16 @@
+// Command whoami answers with what it was asked, on port 80, as the upstream of
+// docker-compose.yml does.
+package main
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+)
+
+func main() {
+	log.Fatal(http.ListenAndServe(":80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "RemoteAddr: %s\n%s %s %s\n", r.RemoteAddr, r.Method, r.URL.RequestURI(), r.Proto)
+		_ = r.Header.Write(w)
+	})))
+}

@@ -1,0 +1,241 @@
+package compose
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The defaults of docker-compose.yml; nothing of them may stand in a log.
+const (
+	adminToken    = "compose-dashboard"
+	redisPassword = "compose-redis-password"
+	decideToken   = "compose-decisions"
+)
+
+// docker runs a command and gives what it printed.
+func docker(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "docker", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("docker %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func container(service string) string { return "hotparam-" + service }
+
+// ask asks the admin listener of a container by its address on the bridge.
+// Status 0: nobody answered.
+func ask(t *testing.T, name, port, path string) (int, string) {
+	t.Helper()
+	addr := strings.TrimSpace(docker(t, "inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", container(name)))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+":"+port+path, nil)
+	if err != nil {
+		return 0, err.Error() // a container that does not run has no address
+	}
+	req.SetBasicAuth("", adminToken)
+	res, err := (&http.Client{Timeout: 3 * time.Second}).Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(res.Body)
+	return res.StatusCode, string(body)
+}
+
+var adminPorts = map[string]string{"aggregator-1": "9180", "collector-1": "9181", "limiter-sidecar-1": "9182", "limiter-sidecar-2": "9182"}
+
+func ready(t *testing.T, name string) bool {
+	status, _ := ask(t, name, adminPorts[name], "/readyz")
+	return status == http.StatusOK
+}
+
+// gauge is true where a metric has a value.
+func gauge(t *testing.T, name, metric, value string) bool {
+	_, body := ask(t, name, adminPorts[name], "/metrics")
+	return strings.Contains(body, "\n"+metric+" "+value+"\n")
+}
+
+// page is true where a line of the status that the dashboard shows is bad.
+func page(t *testing.T, name, line string) bool {
+	_, body := ask(t, name, adminPorts[name], "/readyz?verbose")
+	var answer struct {
+		Status []struct {
+			Name string
+			OK   bool
+		}
+	}
+	_ = json.Unmarshal([]byte(body), &answer) // no answer, no line
+	for _, s := range answer.Status {
+		if s.Name == line && !s.OK {
+			return true
+		}
+	}
+	return false
+}
+
+// logged is true where a container's log has a text since a moment.
+func logged(t *testing.T, name, text string, since time.Time) bool {
+	t.Helper()
+	return strings.Contains(docker(t, "logs", "--since", since.Format(time.RFC3339Nano), container(name)), text)
+}
+
+// hot is what all limiters together say.
+type hot struct {
+	Keys   []struct{ Key string }
+	Totals struct{ Limiters int }
+}
+
+func whatIsHot(t *testing.T) (h hot) {
+	_, body := ask(t, "aggregator-1", "9180", "/v1/hot")
+	_ = json.Unmarshal([]byte(body), &h) // no answer: nothing is hot
+	return h
+}
+
+// second is a line of the load: a second of its visitors.
+type second struct{ quietOK, quietDenied, viralOK, viralDenied, failed int }
+
+var numbers = regexp.MustCompile(`\d+`)
+
+func load(t *testing.T, since time.Time) (list []second) {
+	t.Helper()
+	for line := range strings.Lines(docker(t, "logs", "--since", since.Format(time.RFC3339Nano), container("load-1"))) {
+		var n []int
+		for _, text := range numbers.FindAllString(line, -1) {
+			v, _ := strconv.Atoi(text)
+			n = append(n, v)
+		}
+		if strings.HasPrefix(line, "quiet") && len(n) == 9 {
+			list = append(list, second{n[0], n[1], n[3], n[4], n[2] + n[5] + n[8]})
+		}
+	}
+	return list
+}
+
+// await asks again and again, and gives how long it took.
+func await(t *testing.T, most time.Duration, what string, f func() bool) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for !f() {
+		if time.Since(began) > most {
+			t.Fatalf("not within %v: %s\n%s", most, what, docker(t, "compose", "ps", "-a"))
+		}
+		<-time.After(200 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+func normal(t *testing.T) bool {
+	for name := range adminPorts {
+		if !ready(t, name) {
+			return false
+		}
+	}
+	return whatIsHot(t).Totals.Limiters == 2 && !page(t, "limiter-sidecar-1", "breaker") && !page(t, "limiter-sidecar-1", "hot set")
+}
+
+func TestStack(t *testing.T) {
+	if os.Getenv("HOTPARAM_COMPOSE") == "" {
+		t.Skip("test/compose/run.sh starts the stack that this judges")
+	}
+	t.Logf("all ready after %.0f s", await(t, 2*time.Minute, "all to be ready", func() bool { return normal(t) }).Seconds())
+	written(t, time.Time{}) // what the start says has no secret in it either
+	began := time.Now()
+	t.Run("viral", judgeViral)
+	t.Run("check", judgeCheck)
+	await(t, 2*time.Minute, "a minute of logs", func() bool { return time.Since(began) > time.Minute })
+	lasted, quiet, breaking := time.Since(began), written(t, began), time.Now()
+	t.Run("breaks", func(t *testing.T) {
+		for _, b := range breaks {
+			b.judge(t)
+		}
+	})
+	t.Run("logs", func(t *testing.T) { judgeLogs(t, quiet, lasted, written(t, breaking)) })
+}
+
+// The viral topic is found, and held to 50/s by both sidecars together; nobody
+// who reads other topics is refused.
+func judgeViral(t *testing.T) {
+	began := time.Now()
+	await(t, time.Minute, "topic 4242 to be hot", func() bool {
+		h := whatIsHot(t)
+		return len(h.Keys) == 1 && h.Keys[0].Key == "topic?id=4242"
+	})
+	await(t, time.Minute, "three seconds of it at its limit", func() bool {
+		held := 0
+		for _, s := range load(t, began) {
+			if s.viralDenied > 100 && s.viralOK <= 75 {
+				held++
+			}
+		}
+		return held >= 3
+	})
+	for _, s := range load(t, began) {
+		if s.quietDenied > 0 {
+			t.Errorf("readers of other topics were refused: %+v", s)
+		}
+	}
+	await(t, time.Minute, "the history of topic 4242 in Graphite", func() bool {
+		res, err := http.Get("http://127.0.0.1:8080/render?target=stats_counts.hotparam.topic.hot_param.id%3D4242&from=-10min&format=json&noCache=true")
+		if err != nil {
+			return false
+		}
+		defer res.Body.Close()
+		body, _ := io.ReadAll(res.Body)
+		return regexp.MustCompile(`\[[1-9][0-9.]*, `).Match(body)
+	})
+}
+
+// hotparam check finds nothing that fails in a stack that works. A busy machine
+// may keep one question waiting for too long.
+func judgeCheck(t *testing.T) {
+	var report string
+	await(t, time.Minute, "a check without failure", func() bool {
+		out, err := exec.CommandContext(t.Context(), "docker", "compose", "exec", "-T", "aggregator",
+			"/hotparam", "check", "-q", "--statsd.addr", "graphite:8125", "--statsd.admin", "graphite:8126").CombinedOutput()
+		if report = string(out); err != nil {
+			t.Log(report)
+		}
+		return err == nil
+	})
+	t.Log(report)
+}
+
+// written is how many bytes each container has logged since a moment. None of them
+// is a secret.
+func written(t *testing.T, since time.Time) map[string]int {
+	t.Helper()
+	bytes := map[string]int{}
+	for name := range strings.FieldsSeq(docker(t, "compose", "ps", "-a", "--format", "{{.Name}}")) {
+		text := docker(t, "logs", "--since", since.Format(time.RFC3339Nano), name)
+		for _, secret := range []string{adminToken, redisPassword, decideToken} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s logged %q", name, secret)
+			}
+		}
+		bytes[name] = len(text)
+	}
+	return bytes
+}
+
+var ours = regexp.MustCompile("aggregator|collector|limiter-sidecar|load")
+
+// A day of logs is a day like the minute before the breaks, and each break once.
+// None of our programs writes more than 10 MB in it.
+func judgeLogs(t *testing.T, quiet map[string]int, lasted time.Duration, broken map[string]int) {
+	for name, n := range quiet {
+		day := (float64(n)/lasted.Seconds()*86400 + float64(broken[name])) / 1e6
+		t.Logf("%s: %.1f MB a day", name, day)
+		if ours.MatchString(name) && day > 10 {
+			t.Errorf("%s writes %.1f MB a day, want at most 10", name, day)
+		}
+	}
+}
