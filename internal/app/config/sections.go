@@ -24,7 +24,19 @@ type Redis struct {
 	// Password for AUTH. Better set by the environment than as a flag.
 	Password string `help:"Password for AUTH."`
 	DB       int    `default:"0" help:"Database number; a cluster has only 0."`
-	TLS      bool   `help:"Connect by TLS."`
+	TLS      bool   `help:"Connect by TLS; rediss:// and each of the tls_ settings do so too."`
+	// Certificates (PEM) of who signs the server's; default: those that the system trusts. The files are read anew for
+	// every connection.
+	CA         string `name:"tls_ca" placeholder:"FILE" help:"Certificates (PEM) that Redis is trusted by; default: the system's."`
+	Cert       string `name:"tls_cert" placeholder:"FILE" help:"Certificate (PEM) to show to Redis."`
+	Key        string `name:"tls_key" placeholder:"FILE" help:"Key (PEM) of the certificate for Redis."`
+	ServerName string `name:"tls_server_name" help:"Name in the certificate of Redis if not the dialled host."`
+	// Name by which Sentinels know the master. With it addr lists the Sentinels (usual port 26379); user, password and
+	// database are those of the master, TLS is for both.
+	SentinelMaster   string `name:"sentinel_master" placeholder:"NAME" help:"Name of the master; addr lists its Sentinels then."`
+	SentinelUsername string `name:"sentinel_username" help:"User for AUTH at the Sentinels."`
+	// Password for AUTH at the Sentinels. Better set by the environment than as a flag.
+	SentinelPassword string `name:"sentinel_password" help:"Password for AUTH at the Sentinels."`
 	// Longest call outside of decisions, with dialling and redirects.
 	Timeout time.Duration `default:"500ms" help:"Longest call outside of decisions."`
 	// How long hot keys stay hot when their aggregator has fallen silent or gets no counts; at most 24h. 0: not at all.

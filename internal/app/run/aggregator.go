@@ -75,6 +75,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 		s.Add(lifecycle.Sources, "graphite", func(ctx context.Context) error { return poll(ctx, a.poller, cfg.Graphite.Schedule, a.log) })
 	}
 	s.Add(lifecycle.Sums, "aggregate", releasing(a.agg.Run, a.publisher, cfg.Redis.Timeout, a.log))
+	s.Add(lifecycle.Sinks, "redis", a.redis.Watch)
 	s.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return a.feed.FollowInto(ctx, a.replica) })
 	s.Add(lifecycle.Sinks, "trim", func(ctx context.Context) error {
 		return onSchedule(ctx, cfg.CleanupSchedule, a.log, func(ctx context.Context) error {
@@ -88,7 +89,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 	addAdmin(&s, a.admin, a.adminServer)
 	addNotify(&s, a.log)
 	warnAbsent(ctx, a.redis, a.log)
-	a.log.Info("aggregator runs", "statsd", cfg.In.Listen, "kafka", cfg.Kafka.Brokers, "graphite", cfg.Graphite.URL != "", "redis", cfg.Redis.Addr, "dashboard", a.dashboard())
+	a.log.Info("aggregator runs", "statsd", cfg.In.Listen, "kafka", cfg.Kafka.Brokers, "graphite", cfg.Graphite.URL != "", "redis", a.redis.Config().Addrs, "dashboard", a.dashboard())
 	return s.Run(ctx, cfg.Stop.Timeout, a.log)
 }
 
@@ -139,7 +140,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 
 func (a *aggregator) metrics() []metrics.Part {
 	parts := []metrics.Part{
-		metrics.Aggregate(a.agg.Stats), metrics.RedisFeed(a.feed.Stats),
+		metrics.Aggregate(a.agg.Stats), metrics.RedisFeed(a.feed.Stats), metrics.RedisServer(a.redis.Stats),
 		metrics.HotSet(a.replica.Stats), metrics.Reload(a.reload.Stats),
 	}
 	if a.listener != nil {
@@ -165,12 +166,12 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 		Reports:   a.feed.ReadReports,
 		Overrides: a.feed.Overrides(),
 		Ready: map[string]func(context.Context) error{
-			"redis":       a.redis.Ping,
+			"redis":       a.redis.CheckWrites,
 			"sources":     func(context.Context) error { return a.agg.CheckSources() },
 			"publication": func(context.Context) error { return a.agg.CheckPublication() },
 		},
 		Status: func() []admin.Status {
-			list := []admin.Status{redisStatus(a.feed), hotStatus(a.replica, time.Now()), roleStatus(a.feed, a.agg.Stats().Standby)}
+			list := []admin.Status{redisStatus(a.redis, a.feed), hotStatus(a.replica, time.Now()), roleStatus(a.feed, a.agg.Stats().Standby)}
 			if a.poller != nil {
 				list = append(list, graphiteStatus(a.poller))
 			}
@@ -225,6 +226,8 @@ func openRedis(cfg config.Redis, namespace string, budget time.Duration, log *sl
 	}
 	return redisstore.Open(redisstore.Config{
 		Addrs: cfg.Addr, Username: cfg.Username, Password: cfg.Password, DB: cfg.DB, TLS: cfg.TLS,
+		TLSFiles:       redisstore.TLSFiles{CA: cfg.CA, Cert: cfg.Cert, Key: cfg.Key, ServerName: cfg.ServerName},
+		SentinelMaster: cfg.SentinelMaster, SentinelUsername: cfg.SentinelUsername, SentinelPassword: cfg.SentinelPassword,
 		Namespace: namespace, Timeout: cfg.Timeout, Budget: budget, Log: log,
 	})
 }
@@ -240,10 +243,12 @@ func warnAbsent(ctx context.Context, c *redisstore.Client, log *slog.Logger) {
 }
 
 // redisStatus is the dashboard's line about Redis.
-func redisStatus(feed *redisfeed.Feed) admin.Status {
+func redisStatus(c *redisstore.Client, feed *redisfeed.Feed) admin.Status {
 	all := feed.Stats()
 	st := all.Hot
 	switch {
+	case c.Stats().ReadOnly:
+		return admin.Status{Name: "redis", Value: "refuses writes: a read-only replica"}
 	case st.Err != "":
 		return admin.Status{Name: "redis", Value: st.Err}
 	case all.OverridesBehind:

@@ -61,7 +61,7 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	}
 	defer s.redis.Close()
 	warnAbsent(ctx, s.redis, s.log)
-	s.log.Info("limiter runs", "decide", cfg.Decide.Listen, "proxy", cfg.Proxy.Listen, "redis", cfg.Redis.Addr, "counts", s.counts())
+	s.log.Info("limiter runs", "decide", cfg.Decide.Listen, "proxy", cfg.Proxy.Listen, "redis", s.redis.Config().Addrs, "counts", s.counts())
 	s.addParts()
 	return s.parts.Run(ctx, cfg.Stop.Timeout, s.log)
 }
@@ -126,6 +126,7 @@ func (s *sidecar) addParts() {
 		s.parts.Add(lifecycle.Sources, name, front.Run)
 	}
 	s.parts.Overrides = s.schedules.setLive
+	s.parts.Add(lifecycle.Sinks, "redis", s.redis.Watch)
 	s.parts.Add(lifecycle.Sinks, "schedules", s.schedules.Run)
 	s.parts.Add(lifecycle.Sinks, "reload", s.reload.Run)
 	addAdmin(&s.parts.Stages, s.admin, s.adminServer)
@@ -141,7 +142,7 @@ func (s *sidecar) setRules(set *rules.Set) {
 }
 
 func (s *sidecar) metrics() []metrics.Part {
-	parts := append(metricsOf(s.parts), metrics.Reload(s.reload.Stats))
+	parts := append(metricsOf(s.parts), metrics.RedisServer(s.redis.Stats), metrics.Reload(s.reload.Stats))
 	if s.out != nil {
 		parts = append(parts, s.out.metrics)
 	}
@@ -164,7 +165,7 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 		Overrides: s.parts.Feed.Overrides(),
 		// A limiter is ready without Redis: it answers by the failure policy.
 		Status: func() []admin.Status {
-			list := []admin.Status{redisStatus(s.parts.Feed), hotStatus(s.parts.Hot, time.Now()), breakerStatus(s.parts.Gate.Stats())}
+			list := []admin.Status{redisStatus(s.redis, s.parts.Feed), hotStatus(s.parts.Hot, time.Now()), breakerStatus(s.parts.Gate.Stats())}
 			return append(list, s.out.status()...)
 		},
 	}

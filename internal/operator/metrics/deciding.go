@@ -8,6 +8,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
 // Gate gives the metrics of the decisions.
@@ -128,6 +129,13 @@ func DecisionAPI(stats func() decisionapi.Stats) Part {
 		to.counter("hotparam_decision_api_rejected_total", "Questions of other servers that cannot be read.", s.Rejected)
 		to.counter("hotparam_decision_api_panics_total",
 			"Requests allowed because deciding on them panicked; report it.", s.Panics)
+	})
+}
+
+// RedisServer is whether Redis can be used for what programs write.
+func RedisServer(stats func() redisstore.Stats) Part {
+	return part(func(to scrape) {
+		to.flag("hotparam_redis_read_only", "1 while Redis refuses writes, as a read-only replica does.", stats().ReadOnly)
 	})
 }
 

@@ -32,6 +32,7 @@ func groups() []group {
 		of("windows", "limiter-sidecar", metrics.Windows),
 		of("prefetch", "limiter-sidecar", metrics.Prefetch),
 		of("redis", "limiter-sidecar, aggregator", metrics.RedisFeed),
+		of("redis_server", "limiter-sidecar, aggregator", metrics.RedisServer),
 		of("redis_limits", "limiter-sidecar", metrics.RedisLimits),
 		of("hotset", "limiter-sidecar, aggregator, serve", func(stats func() hotset.Stats) metrics.Part {
 			return metrics.HotSet(func(time.Time) hotset.Stats { return stats() })

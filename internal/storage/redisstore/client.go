@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -16,6 +17,9 @@ type Client struct {
 	cfg     Config
 	keys    Keys
 	closers []closer
+	// sentinels is nil where Redis is at a fixed address.
+	sentinels *sentinels
+	readOnly  atomic.Bool // as Watch last found it
 }
 
 // closer belongs to who makes calls in goroutines of its own.
@@ -28,7 +32,13 @@ func Open(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	var s *sentinels
+	if cfg.SentinelMaster != "" {
+		s = newSentinels(cfg, newWatchdog())
+		options.Addrs, options.Dialer = []string{cfg.SentinelMaster}, s.dialer(cfg.dial())
+	}
 	c := newClient(redis.NewUniversalClient(options), cfg)
+	c.sentinels = s
 	c.rdb.AddHook(once{cfg.Timeout})
 	if cluster, ok := c.rdb.(*redis.ClusterClient); ok {
 		cluster.AddHook(&reloader{cluster: cluster})
@@ -65,6 +75,9 @@ func (c *Client) Close() error {
 	for _, s := range c.closers {
 		s.stop()
 		defer s.wait() // its connections are closed by then
+	}
+	if c.sentinels != nil {
+		defer c.sentinels.close()
 	}
 	if err := c.rdb.Close(); err != nil {
 		return fmt.Errorf("redisstore: close: %w", err)

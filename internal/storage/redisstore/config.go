@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,9 +35,14 @@ type Config struct {
 	// TLS with the system's certificate authorities; the name checked is that
 	// of the address.
 	TLS bool
-	// TLSConfig asks for TLS with an authority or a certificate of one's own.
-	// It must not be changed afterwards.
-	TLSConfig *tls.Config
+	// TLSFiles asks for TLS with an authority, a certificate or a name of one's own.
+	TLSFiles TLSFiles
+	// SentinelMaster is the name by which Sentinels know the master. With it Addrs are
+	// those of the Sentinels (port 26379 if none is given), and the other fields hold
+	// for the servers; TLS holds for both.
+	SentinelMaster string
+	// SentinelUsername and SentinelPassword are for the Sentinels themselves.
+	SentinelUsername, SentinelPassword string
 	// Namespace keeps tenants apart: 1 to 64 of A-Z a-z 0-9 . _ -.
 	// Default "default".
 	Namespace string
@@ -95,6 +99,9 @@ func (cfg Config) resolve() (Config, *redis.UniversalOptions, error) {
 	if err := cfg.validate(); err != nil {
 		return cfg, nil, err
 	}
+	if _, err := cfg.TLSFiles.config(); err != nil {
+		return cfg, nil, err
+	}
 	return cfg, cfg.options(), nil
 }
 
@@ -123,13 +130,19 @@ func (cfg Config) validate() error {
 		return fmt.Errorf("redisstore: pool size %d: want at least 1", cfg.PoolSize)
 	case cfg.DB < 0:
 		return fmt.Errorf("redisstore: db %d: want 0 or more", cfg.DB)
+	case cfg.SentinelMaster != "" && cfg.Cluster:
+		return errors.New("redisstore: Sentinels watch single servers, not a cluster; set one of both")
+	case cfg.SentinelMaster == "" && cfg.SentinelUsername+cfg.SentinelPassword != "":
+		return errors.New("redisstore: a user or password for Sentinels without sentinel_master, the name of the master that they watch")
 	case cfg.DB != 0 && cfg.isCluster():
 		return fmt.Errorf("redisstore: db %d: a cluster has only db 0", cfg.DB)
 	}
 	return nil
 }
 
-func (cfg Config) isCluster() bool { return cfg.Cluster || len(cfg.Addrs) > 1 }
+func (cfg Config) isCluster() bool {
+	return cfg.SentinelMaster == "" && (cfg.Cluster || len(cfg.Addrs) > 1)
+}
 
 // options are made for short calls that somebody waits for: no retries (callers
 // decide what a failure means), no background chatter, no push messages.
@@ -156,14 +169,16 @@ func (cfg Config) options() *redis.UniversalOptions {
 			Mode: maintnotifications.ModeDisabled,
 		},
 	}
-	switch {
-	case cfg.TLSConfig != nil:
-		o.TLSConfig = cfg.TLSConfig
-	case cfg.TLS:
-		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	o.Dialer = dialer(baseDialer(o))
+	o.Dialer = newWatchdog().dialer(cfg.dial())
 	return o
+}
+
+// dial makes connections, with TLS where it is asked for.
+func (cfg Config) dial() dialFunc {
+	if cfg.TLS || cfg.TLSFiles != (TLSFiles{}) {
+		return cfg.TLSFiles.dial
+	}
+	return redis.NewDialer(&redis.Options{DialTimeout: dialTimeout})
 }
 
 func validNamespace(s string) bool {
@@ -173,12 +188,15 @@ func validNamespace(s string) bool {
 
 // parseAddrs writes every address as host:port or as the path of a socket.
 func (cfg Config) parseAddrs() (Config, error) {
-	if len(cfg.Addrs) == 1 && strings.Contains(cfg.Addrs[0], "://") {
+	port := "6379"
+	if cfg.SentinelMaster != "" {
+		port = "26379"
+	} else if len(cfg.Addrs) == 1 && strings.Contains(cfg.Addrs[0], "://") {
 		return cfg.parseURL(cfg.Addrs[0])
 	}
 	addrs := make([]string, len(cfg.Addrs))
 	for i, a := range cfg.Addrs {
-		addr, err := parseAddr(a)
+		addr, err := parseAddr(a, port)
 		if err != nil {
 			return cfg, err
 		}
@@ -188,14 +206,17 @@ func (cfg Config) parseAddrs() (Config, error) {
 	return cfg, nil
 }
 
-func parseAddr(a string) (string, error) {
+func parseAddr(a, defaultPort string) (string, error) {
 	if strings.HasPrefix(a, "/") {
 		return a, nil
+	}
+	if strings.Contains(a, "://") { // which may hold a password
+		return "", errors.New("redisstore: only a single address, and none of a Sentinel, may be a URL; want host:port")
 	}
 	host, port, err := net.SplitHostPort(a)
 	if err != nil {
 		// No port, or an IPv6 address without brackets.
-		host, port = strings.Trim(a, "[]"), "6379"
+		host, port = strings.Trim(a, "[]"), defaultPort
 		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
 			return "", fmt.Errorf("redisstore: address %q: want host:port", a)
 		}
@@ -209,16 +230,12 @@ func parseAddr(a string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// parseURL reads redis://, rediss:// and unix://. Errors do not show the URL,
-// which may hold a password.
+// parseURL reads redis://, rediss:// and unix://. Errors show nothing of the URL: where a
+// password is not escaped, any part of it may be the password's.
 func (cfg Config) parseURL(raw string) (Config, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		var ue *url.Error
-		if errors.As(err, &ue) {
-			err = ue.Err
-		}
-		return cfg, fmt.Errorf("redisstore: address is not a URL: %w", err)
+		return cfg, errors.New("redisstore: address is not a URL that can be read; escape what is special in its password")
 	}
 	if u.User != nil {
 		cfg.Username = u.User.Username()
@@ -228,23 +245,26 @@ func (cfg Config) parseURL(raw string) (Config, error) {
 	case "unix":
 		cfg.Addrs = []string{u.Path}
 		if u.Host != "" || u.Path == "" {
-			return cfg, fmt.Errorf("redisstore: address %q: want unix:///path", u.Redacted())
+			return cfg, errors.New("redisstore: address with scheme unix: want unix:///path")
 		}
 		return cfg, nil
 	case "redis", "rediss":
 	default:
-		return cfg, fmt.Errorf("redisstore: address %q: scheme %q; want redis, rediss or unix", u.Redacted(), u.Scheme)
+		return cfg, fmt.Errorf("redisstore: address with scheme %q; want redis, rediss or unix", u.Scheme)
 	}
 	cfg.TLS = cfg.TLS || u.Scheme == "rediss"
 	if db := strings.Trim(u.Path, "/"); db != "" {
 		if cfg.DB, err = strconv.Atoi(db); err != nil {
-			return cfg, fmt.Errorf("redisstore: address %q: db %q is not a number", u.Redacted(), db)
+			return cfg, errors.New("redisstore: address: what follows the host is no database number; escape what is special in the password")
 		}
 	}
 	if u.RawQuery != "" {
-		return cfg, fmt.Errorf("redisstore: address %q: options after ? are not read; use the settings", u.Redacted())
+		return cfg, errors.New("redisstore: address: options after ? are not read; use the settings, and escape what is special in the password")
 	}
-	addr, err := parseAddr(u.Host)
+	addr, err := parseAddr(u.Host, "6379")
+	if err != nil {
+		return cfg, errors.New("redisstore: address: the host of the URL cannot be read; want redis://user:password@host:port/db")
+	}
 	cfg.Addrs = []string{addr}
-	return cfg, err
+	return cfg, nil
 }

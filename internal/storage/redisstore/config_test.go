@@ -28,7 +28,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%q: %v", c.in, err)
 			continue
 		}
-		got := strings.Join([]string{o.Addrs[0], o.Username, o.Password, string(rune('0' + o.DB)), map[bool]string{true: "true", false: "false"}[o.TLSConfig != nil]}, " ")
+		got := strings.Join([]string{o.Addrs[0], o.Username, o.Password, string(rune('0' + o.DB)), map[bool]string{true: "true", false: "false"}[cfg.TLS]}, " ")
 		if got != c.want || cfg.Namespace != "default" {
 			t.Errorf("%q: %q; want %q", c.in, got, c.want)
 		}
@@ -50,9 +50,15 @@ func TestBadConfigSaysWhatAndHidesThePassword(t *testing.T) {
 		{addr("a:1,b:2"), "want host:port"},
 		{addr("a", "b:x"), `port "x"`},
 		{addr("http://u:s3cret@h"), `scheme "http"`},
-		{addr("redis://u:s3cret@h/x"), `db "x"`},
+		{addr("redis://u:s3cret@h/x"), "no database number"},
 		{addr("redis://u:s3cret@h/?db=1"), "use the settings"},
 		{addr("redis://u:s3cret@h:bad"), "not a URL"},
+		{addr("redis://:12/s3cret@h:1/0"), "no database number"},
+		{addr("redis://u:12?s3cret@h:1/0"), "use the settings"},
+		{addr("redis://:s3cret#@h:1/0"), "not a URL"},
+		{addr("redis://:99999s3cret/x@h:1/0"), "not a URL"},
+		{addr("redis://:s3cret@h:1", "b"), "only a single address"},
+		{Config{SentinelMaster: "m", Addrs: []string{"redis://:s3cret@h:1"}}, "none of a Sentinel"},
 		{addr("redis://u:s3cret@h\x7f"), "not a URL"},
 		{addr("unix://run/x"), "unix:///path"},
 		{Config{Namespace: "a{b}"}, `namespace "a{b}"`},
@@ -61,6 +67,12 @@ func TestBadConfigSaysWhatAndHidesThePassword(t *testing.T) {
 		{Config{PoolSize: -1}, "pool size -1"},
 		{Config{DB: -1}, "db -1"},
 		{Config{DB: 1, Cluster: true}, "only db 0"},
+		{Config{SentinelMaster: "m", Cluster: true}, "not a cluster"},
+		{Config{SentinelPassword: "s3cret"}, "without sentinel_master"},
+		{Config{TLSFiles: TLSFiles{CA: "/absent.pem"}}, "tls_ca: open /absent.pem"},
+		{Config{TLSFiles: TLSFiles{CA: "config_test.go"}}, "no certificate in PEM"},
+		{Config{TLSFiles: TLSFiles{Cert: "c.pem"}}, "belong together"},
+		{Config{TLSFiles: TLSFiles{Cert: "/absent.pem", Key: "/absent.pem"}}, "tls_cert, tls_key: open /absent.pem"},
 	} {
 		_, err := Open(c.cfg)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "redisstore: ") {

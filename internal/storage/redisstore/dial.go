@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"net"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
+
+// dialFunc makes a connection.
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // dialer gives a connection also when the dial fails: one on which every use
 // fails with the dial's error. The caller gets the same error as otherwise, but
@@ -15,21 +16,15 @@ import (
 // it has places, refuse to dial at all and try again once a second in the
 // background, so that a server that is back is found a second late; and it
 // would write a line to standard error for each. Connections that were made are
-// looked after by a watchdog.
-func dialer(base func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	made := newWatchdog()
+// looked after by the watchdog.
+func (d *watchdog) dialer(base dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := base(ctx, network, addr)
 		if err != nil {
 			return deadConn{err: fmt.Errorf("dial %s: %w", addr, err), addr: addr}, nil
 		}
-		return made.add(conn, addr), nil
+		return d.add(conn, addr), nil
 	}
-}
-
-// baseDialer dials plainly or with TLS, as the options say.
-func baseDialer(o *redis.UniversalOptions) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	return redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})
 }
 
 // deadConn is a connection that was never made.

@@ -63,6 +63,10 @@ func (k Keys) Report(instance string) string { return k.prefix + "report:" + ins
 // milliseconds). Expires reportLife after the last report; trimmed by each.
 func (k Keys) ReportIndex() string { return k.prefix + "report:index" }
 
+// Probe is a string without meaning, written to see whether the server takes writes, by
+// programs that may write reports. Expires after a second.
+func (k Keys) Probe() string { return k.prefix + "report:probe" }
+
 // Check is a string and channel, written by Inspect to see that it may. Expires
 // after a second.
 func (k Keys) Check() string { return k.prefix + "check" }

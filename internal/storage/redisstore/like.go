@@ -38,9 +38,9 @@ func takeFrom(o *redis.UniversalOptions, client redis.UniversalClient) error {
 		return fmt.Errorf("redisstore: client %T: want *redis.Client or *redis.ClusterClient; a Ring is not supported, because its servers do not share scripts' keys", client)
 	}
 	if o.Dialer == nil {
-		o.Dialer = baseDialer(o)
+		o.Dialer = redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})
 	}
-	o.Dialer = dialer(o.Dialer)
+	o.Dialer = newWatchdog().dialer(o.Dialer)
 	return nil
 }
 

@@ -112,6 +112,21 @@ func (w *watchedConn) drop() {
 	_ = conn.Close() // nobody waits for it
 }
 
+// keepOnly closes the connections to other servers; calls that are out on them fail.
+func (d *watchdog) keepOnly(addr string) {
+	d.mu.Lock()
+	var others []*watchedConn
+	for w := range d.all {
+		if w.addr != addr {
+			others = append(others, w)
+		}
+	}
+	d.mu.Unlock()
+	for _, w := range others {
+		w.drop()
+	}
+}
+
 // forget ends looking after a connection, once.
 func (w *watchedConn) forget() bool {
 	if w.closed.Swap(true) {

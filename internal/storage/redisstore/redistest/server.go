@@ -34,6 +34,7 @@ type Server struct {
 	dir  string
 	port int
 	args []string
+	file string // settings of a Sentinel; "": a server
 
 	mu     sync.Mutex // guards what a restart replaces
 	said   info
@@ -156,6 +157,9 @@ func (s *Server) tryLaunch() error {
 		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--daemonize", "no",
 		"--save", "", "--appendonly", "no", "--logfile", log,
 	}, s.args...)
+	if s.file != "" {
+		args = []string{s.file, "--sentinel"}
+	}
 	cmd := exec.Command(s.bin, args...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

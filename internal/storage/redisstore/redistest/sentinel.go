@@ -1,0 +1,100 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// MasterName is how Sentinels of tests call the master that they watch.
+const MasterName = "hotparam"
+
+// Sentinels are three that watch a master with one replica.
+type Sentinels struct {
+	Nodes           []*Server
+	Master, Replica *Server
+}
+
+// StartSentinels runs a master, its replica and three Sentinels, which replace a
+// master that is silent for half a second. Tests with them are skipped unless
+// everything is to be tested.
+func StartSentinels(t testing.TB) *Sentinels {
+	t.Helper()
+	Long(t)
+	s := &Sentinels{Master: Start(t)}
+	host, port, err := net.SplitHostPort(s.Master.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Replica = Start(t, "--replicaof", host, port)
+	for range 3 {
+		s.Nodes = append(s.Nodes, startSentinel(t, host, port))
+	}
+	await(t, "the Sentinels to know each other and the replica", func() bool {
+		for _, n := range s.Nodes {
+			about := strings.Fields(fmt.Sprint(n.Client().Do(context.Background(), "SENTINEL", "MASTER", MasterName).Val()))
+			if got := strings.Join(about, " "); !strings.Contains(got, "num-slaves:1") && !strings.Contains(got, "num-slaves 1") ||
+				!strings.Contains(got, "num-other-sentinels:2") && !strings.Contains(got, "num-other-sentinels 2") {
+				return false
+			}
+		}
+		return true
+	})
+	return s
+}
+
+// startSentinel runs one; its settings are in a file, which it writes itself later.
+func startSentinel(t testing.TB, host, port string) *Server {
+	t.Helper()
+	s := &Server{t: t, bin: binary(t), dir: t.TempDir()}
+	t.Cleanup(s.Stop)
+	var err error
+	for range 5 { // somebody else may take the port before the server does
+		s.port = freePort(t)
+		s.file = filepath.Join(s.dir, "sentinel.conf")
+		text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nlogfile %s\n"+
+			"sentinel monitor %[4]s %[5]s %[6]s 2\nsentinel down-after-milliseconds %[4]s 500\nsentinel failover-timeout %[4]s 2000\n",
+			s.port, s.dir, filepath.Join(s.dir, "redis.log"), MasterName, host, port)
+		if err = os.WriteFile(s.file, []byte(text), 0o600); err != nil {
+			break
+		}
+		if err = s.tryLaunch(); err == nil {
+			return s
+		}
+	}
+	t.Fatalf("redistest: %v", err)
+	return nil
+}
+
+// Addrs lists host:port of the Sentinels.
+func (s *Sentinels) Addrs() []string {
+	addrs := make([]string, len(s.Nodes))
+	for i, n := range s.Nodes {
+		addrs[i] = n.Addr()
+	}
+	return addrs
+}
+
+// AwaitSwitch waits until all Sentinels name the replica as the master.
+func (s *Sentinels) AwaitSwitch(t testing.TB) {
+	t.Helper()
+	await(t, "the Sentinels to name the replica", func() bool {
+		for _, n := range s.Nodes {
+			addr, err := n.Client().Do(context.Background(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName).StringSlice()
+			if err != nil || net.JoinHostPort(addr[0], addr[1]) != s.Replica.Addr() {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Switch makes the Sentinels replace a master that is well.
+func (s *Sentinels) Switch(t testing.TB) {
+	t.Helper()
+	s.Nodes[0].do(t, "SENTINEL", "FAILOVER", MasterName)
+}
