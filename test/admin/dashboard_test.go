@@ -84,13 +84,13 @@ func TestQuietDashboardInBrowser(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
 	cfg := config(t)
-	cfg.Token, cfg.Loops = "s3cret", nil
+	cfg.Token, cfg.Loops = "s3cret-of-the-test", nil
 	cfg.Hot = func() []hottype.Hot { return nil }
 	cfg.Reports = func(context.Context) ([]hottype.Report, error) { return nil, errors.New("redis: connection refused") }
 	cfg.Status = func() []admin.Status { return []admin.Status{{Name: "redis", Value: "breaker open"}} }
 	srv := serve(t, cfg)
-	seen := watch(t, ctx, srv.URL, strings.Replace(srv.URL, "//", "//ann:s3cret@", 1))
-	run(t, ctx, chromedp.EmulateViewport(1280, 900), scheme("light"), chromedp.Navigate(strings.Replace(srv.URL, "//", "//ann:s3cret@", 1)))
+	seen := watch(t, ctx, srv.URL, strings.Replace(srv.URL, "//", "//ann:s3cret-of-the-test@", 1))
+	run(t, ctx, chromedp.EmulateViewport(1280, 900), scheme("light"), chromedp.Navigate(strings.Replace(srv.URL, "//", "//ann:s3cret-of-the-test@", 1)))
 	run(t, ctx, says("#hot-empty", "hotparam explain URL"), says("#trouble:not([hidden])", "connection refused"),
 		says("#status .poor", "breaker open"), says("#requests", "–"), says("#requests-note", "no limiter has reported"))
 	shot(t, ctx, "quiet")

@@ -30,12 +30,13 @@ var layers = []struct {
 		"hotparam/limit", "internal/limitcore", "internal/canon", "internal/upstream", "internal/rules", "internal/hotset",
 		"internal/counting/accesslog", "internal/counting/clientsketch",
 		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
-		"internal/serving/httplimit",
+		"internal/serving/httplimit", "internal/serving/access",
 	}, "pure logic that can be tested like a table"},
 	{"connection", false, []string{"internal/storage/redisstore"}, "the feed and the limits share one way to Redis"},
 	{"transport and storage", false, []string{
 		"internal/counting/tail", "internal/transport/statsd", "internal/transport/kafka", "internal/transport/graphite",
 		"internal/storage/redisfeed", "internal/storage/redislimits", "internal/storage/filestore", "internal/operator/carbon", "internal/operator/udpstat",
+		"internal/serving/listener",
 	}, "one outside system each; two that know each other cannot be replaced alone"},
 	{"deciding", true, []string{
 		"internal/counting/tally", "internal/deciding/gate", "internal/detection/aggregate", "internal/operator/replay", "internal/operator/preflight",

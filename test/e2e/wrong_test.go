@@ -43,6 +43,8 @@ func TestWrongConfigurations(t *testing.T) {
 		{"no upstream", []string{"serve"}, "", 2, []string{"--upstream"}},
 		{"upstream without scheme", []string{"serve", "--upstream", "localhost:3000"}, "", 2, []string{"localhost:3000", "http://"}},
 		{"admin open to the network", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin.listen", "0.0.0.0:0"}, "", 1, []string{"token", "--admin.token"}},
+		{"short token", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin.token", "compose"}, "", 1, []string{"--admin.token: the token has 7 characters, want at least 16"}},
+		{"certificate without a key", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin.listen=", "--proxy.tls_cert", "x.pem"}, "", 1, []string{"--proxy.tls_cert and --proxy.tls_key"}},
 		{"unknown flag", []string{"serve", "--upstraem", "x"}, "", 2, []string{"upstraem"}},
 		{"missing log", []string{"replay", "no-such-file.log"}, "", 1, []string{"no-such-file.log"}},
 		{"several errors at once", []string{"config", "validate", good, "WRONG"}, "namespace: '#'\nrules:\n  - {name: A!, hot: {rate: -1}}\n", 1, []string{"wrong.yaml:1", "wrong.yaml:3"}},
@@ -69,6 +71,23 @@ func TestWrongConfigurations(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Nobody can ask for verdicts from another machine without showing who he is.
+func TestDecisionsOffLoopbackNeedAToken(t *testing.T) {
+	t.Parallel()
+	base := []string{"--redis.addr", "127.0.0.1:1", "--admin.listen=", "--decide.listen", "0.0.0.0:0"}
+	for says, args := range map[string][]string{
+		"--decide.token, --decide.token_file or --decide.tls_client_ca": nil,
+		"want at least 16":                   {"--decide.token", "short"},
+		"no-such-file":                       {"--decide.token_file", "no-such-file"},
+		"--decide.tls_cert and --decide.tls": {"--decide.tls_client_ca", "no-such-file"},
+	} {
+		p := launch(t, "limiter-sidecar", append(base, args...)...)
+		if code := p.Wait(10 * time.Second); code != 1 || !strings.Contains(p.Said(), says) {
+			t.Errorf("%v: exit %d, want 1 and %q in:\n%s", args, code, says, p.Said())
+		}
 	}
 }
 

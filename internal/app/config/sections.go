@@ -15,6 +15,27 @@ type Log struct {
 type Stop struct {
 	// How long the program may take to hand over what it holds after SIGTERM.
 	Timeout time.Duration `default:"10s" help:"Longest graceful stop."`
+	// How long listeners go on accepting after SIGTERM while /readyz says not ready, so that balancers send requests
+	// elsewhere before the port closes. It comes before the timeout; a second signal ends it.
+	Delay time.Duration `default:"0s" help:"How long listeners go on accepting after SIGTERM, not ready."`
+}
+
+// Listener is what every HTTP listener has.
+type Listener struct {
+	// Certificate (PEM) with which the listener speaks TLS. Certificate, key and authorities are read again when their
+	// files change; wrong files change nothing and are logged.
+	TLSCert string `name:"tls_cert" placeholder:"FILE" help:"Certificate (PEM) of the listener; none: no TLS."`
+	TLSKey  string `name:"tls_key" placeholder:"FILE" help:"Key (PEM) of the listener's certificate."`
+	// Authorities (PEM) that sign the certificates of callers. With them every caller has to show one.
+	TLSClientCA string `name:"tls_client_ca" placeholder:"FILE" help:"Authorities (PEM) of callers' certificates."`
+	// Most open connections; 0: no bound. When all are taken, a new one takes the place of the longest idle one, and is
+	// refused if there is none.
+	MaxConnections int           `name:"max_connections" default:"10000" help:"Most open HTTP connections; 0: no bound."`
+	HeaderTimeout  time.Duration `name:"header_timeout" default:"10s" help:"Longest wait for the header of a request."`
+	// Longest wait for the body of a request. Every 500 bytes that come give a second back, so that long uploads pass; 0:
+	// no bound, for streams that a client keeps open without sending.
+	BodyTimeout time.Duration `name:"body_timeout" default:"30s" help:"Longest wait for a body that does not progress."`
+	IdleTimeout time.Duration `name:"idle_timeout" default:"2m" help:"How long connections wait for a next request."`
 }
 
 // Redis is where hot set, overrides and shared limits live.
@@ -187,7 +208,11 @@ type Gate struct {
 type Admin struct {
 	// Address of dashboard, API, metrics and health; empty for none.
 	Listen string `default:"${admin_listen}" placeholder:"HOST:PORT" help:"Address of dashboard, API and metrics."`
-	Token  string `help:"Password of the admin listener; required off loopback."`
+	// Token that callers show, as bearer token or as password; at least 16 characters. Required off loopback, unless the
+	// listener asks for certificates of callers (tls_client_ca) or is a unix socket (unix:/path).
+	Token     string `help:"Token of the admin listener; required off loopback."`
+	TokenFile string `name:"token_file" placeholder:"FILE" help:"File that holds the token of the admin listener."`
+	Listener
 }
 
 // Proxy is the reverse proxy.
@@ -197,6 +222,7 @@ type Proxy struct {
 	// Upstreams for classes, by the name that their rule gives.
 	Upstreams map[string]string `placeholder:"NAME=URL" help:"Upstreams for classes, by name."`
 	Timeout   time.Duration     `default:"30s" help:"Longest wait for the first byte of an answer."`
+	Listener
 }
 
 // State is where one process keeps overrides.
@@ -211,6 +237,7 @@ type Mirror struct {
 	URIHeader string `name:"uri_header" default:"X-Original-URI" help:"Header with the original request target."`
 	// Header with the original method; empty: the mirrored request's own.
 	MethodHeader string `name:"method_header" default:"X-Original-Method" help:"Header with the original method."`
+	Listener
 }
 
 // Access is access logs as a source.
@@ -222,6 +249,11 @@ type Access struct {
 // Decide is the decision API.
 type Decide struct {
 	Listen string `default:"127.0.0.1:8181" placeholder:"HOST:PORT" help:"Address of POST /v1/decide; empty for none."`
+	// Token that callers show, as bearer token or as password; at least 16 characters. Required off loopback, unless the
+	// listener asks for certificates of callers (tls_client_ca) or is a unix socket (unix:/path).
+	Token     string `help:"Token of POST /v1/decide; required off loopback."`
+	TokenFile string `name:"token_file" placeholder:"FILE" help:"File that holds the token of POST /v1/decide."`
+	Listener
 }
 
 // StatsDAt is where a StatsD server tells how it is set up.

@@ -16,6 +16,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/listener"
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/internal/transport/graphite"
@@ -38,7 +39,7 @@ type aggregator struct {
 	replica     *hotset.Replica // what all aggregators together say is hot
 	schedules   *scheduleWatcher
 	admin       *admin.Server
-	adminServer *server
+	adminServer *listener.Server
 	reload      *reloader
 }
 
@@ -90,7 +91,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 	addNotify(&s, a.log)
 	warnAbsent(ctx, a.redis, a.log)
 	a.log.Info("aggregator runs", "statsd", cfg.In.Listen, "kafka", cfg.Kafka.Brokers, "graphite", cfg.Graphite.URL != "", "redis", a.redis.Config().Addrs, "dashboard", a.dashboard())
-	return s.Run(ctx, cfg.Stop.Timeout, a.log)
+	return s.Run(delayed(ctx, cfg.Stop, a.log), cfg.Stop.Timeout, a.log)
 }
 
 func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) error {
@@ -131,7 +132,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 		}
 	}
 	adm := a.reload.shownBy(a.adminConfig(set, version))
-	if a.admin, a.adminServer, err = newAdmin(ctx, cfg.Admin, adm, a.metrics()); err != nil {
+	if a.admin, a.adminServer, err = newListeners(cfg.Stop, a.log).openAdmin(ctx, cfg.Admin, adm, a.metrics()); err != nil {
 		return err
 	}
 	a.schedules = newScheduleWatcher(set.Overrides, a.admin.PublishSchedule, a.log)
@@ -157,7 +158,7 @@ func (a *aggregator) metrics() []metrics.Part {
 
 func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 	return admin.Config{
-		Namespace: set.Namespace, Version: version, Token: a.cfg.Admin.Token, Log: a.log,
+		Namespace: set.Namespace, Version: version, Log: a.log,
 		Hot:   func() []hottype.Hot { return hotOf(a.replica) },
 		Loops: func() []hottype.Hot { return a.replica.Loops(time.Now()) },
 		Rules: a.rules.Load,

@@ -18,23 +18,25 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/listener"
 	"github.com/hotparam/pipeline/internal/serving/mirrored"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
 // collector is one running collector.
 type collector struct {
-	cfg      config.Collector
-	log      *slog.Logger
-	rules    atomic.Pointer[rules.Set]
-	clients  *httplimit.Clients // of mirrored requests
-	out      *sink
-	history  *sink // nil: none
-	tally    *tally.Tally
-	listener *statsd.Listener // nil: none
-	mirror   *mirrored.Handler
-	front    *server // of mirror; nil: none
-	logs     []*accessLog
+	cfg       config.Collector
+	log       *slog.Logger
+	rules     atomic.Pointer[rules.Set]
+	clients   *httplimit.Clients // of mirrored requests
+	out       *sink
+	history   *sink // nil: none
+	tally     *tally.Tally
+	listeners *listeners
+	listener  *statsd.Listener // nil: none
+	mirror    *mirrored.Handler
+	front     *listener.Server // of mirror; nil: none
+	logs      []*accessLog
 }
 
 // Collector runs cmd/collector: StatsD lines, mirrored requests and access logs
@@ -45,19 +47,20 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 		return err
 	}
 	c := &collector{cfg: cfg, log: Logger(cfg.Log), clients: httplimit.NewClients(nil, "")}
+	c.listeners = newListeners(cfg.Stop, c.log)
 	c.setRules(set)
 	reload := newReloader(file, nil, c.setRules, c.log)
 	if err := c.build(ctx); err != nil {
 		return err
 	}
 	adm := admin.Config{
-		Namespace: set.Namespace, Version: version, Token: cfg.Admin.Token, Log: c.log,
+		Namespace: set.Namespace, Version: version, Log: c.log,
 		Hot:    func() []hottype.Hot { return nil },
 		Rules:  c.rules.Load,
 		Ready:  c.out.ready(),
 		Status: c.out.status,
 	}
-	page, listener, err := newAdmin(ctx, cfg.Admin, reload.shownBy(adm), append(c.metrics(), metrics.Reload(reload.Stats)))
+	page, adminServer, err := c.listeners.openAdmin(ctx, cfg.Admin, reload.shownBy(adm), append(c.metrics(), metrics.Reload(reload.Stats)))
 	if err != nil {
 		return err
 	}
@@ -69,10 +72,10 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 		s.Add(lifecycle.Sinks, c.history.name, c.history.run)
 	}
 	s.Add(lifecycle.Sinks, "reload", reload.Run)
-	addAdmin(&s, page, listener)
+	addAdmin(&s, page, adminServer)
 	addNotify(&s, c.log)
 	c.log.Info("collector runs", "out", c.out.name, "history", c.history != nil, "statsd", cfg.In.Listen, "mirror", cfg.Mirror.Listen, "logs", len(c.logs))
-	return s.Run(ctx, cfg.Stop.Timeout, c.log)
+	return s.Run(delayed(ctx, cfg.Stop, c.log), cfg.Stop.Timeout, c.log)
 }
 
 func (c *collector) build(ctx context.Context) error {
@@ -113,7 +116,7 @@ func (c *collector) build(ctx context.Context) error {
 		c.mirror = mirrored.New(c.rules.Load, c.tally, mirrored.Options{
 			URIHeader: cfg.Mirror.URIHeader, MethodHeader: cfg.Mirror.MethodHeader, Clients: c.clients,
 		})
-		if c.front, err = newServer(ctx, "mirror", "mirror.listen", cfg.Mirror.Listen, c.mirror, c.log); err != nil {
+		if c.front, err = c.listeners.open(ctx, "mirror", cfg.Mirror.Listen, cfg.Mirror.Listener, c.mirror); err != nil {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/listener"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
 )
@@ -38,8 +39,9 @@ type Local struct {
 	schedules   *scheduleWatcher
 	admin       *admin.Server
 	clients     *httplimit.Clients
-	listener    *server
-	adminServer *server // nil: no admin listener
+	listeners   *listeners
+	listener    *listener.Server
+	adminServer *listener.Server // nil: no admin listener
 	reload      *reloader
 }
 
@@ -59,7 +61,7 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	if cfg.Proxy.Upstream == "" {
 		return nil, fmt.Errorf("%w: where do allowed requests go? Set --upstream to the URL of the service, such as http://127.0.0.1:3000", config.ErrUsage)
 	}
-	l := &Local{cfg: cfg, log: opts.Log}
+	l := &Local{cfg: cfg, log: opts.Log, listeners: newListeners(cfg.Stop, opts.Log)}
 	found := detectConfig(cfg.Detect, opts.Log)
 	found.OnChange = func(changes []detect.Change) {
 		l.admin.Publish(changes)
@@ -101,14 +103,14 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 			return []hottype.Report{l.parts.Gate.Report(time.Now())}, nil
 		},
 		Overrides: l.overrides,
-		Token:     l.cfg.Admin.Token, Log: l.log,
+		Log:       l.log,
 	}
 	parts := append(metricsOf(l.parts), metrics.Proxy(handler.Stats), metrics.Reload(l.reload.Stats))
-	if l.admin, l.adminServer, err = newAdmin(ctx, l.cfg.Admin, l.reload.shownBy(adm), parts); err != nil {
+	if l.admin, l.adminServer, err = l.listeners.openAdmin(ctx, l.cfg.Admin, l.reload.shownBy(adm), parts); err != nil {
 		return err
 	}
 	l.schedules = newScheduleWatcher(l.parts.Gate.Rules().Overrides, l.admin.PublishSchedule, l.log)
-	l.listener, err = newServer(ctx, "proxy", "proxy.listen", l.cfg.Proxy.Listen, handler, l.log)
+	l.listener, err = l.listeners.open(ctx, "proxy", l.cfg.Proxy.Listen, l.cfg.Proxy.Listener, handler)
 	return err
 }
 
@@ -142,7 +144,7 @@ func (l *Local) Run(ctx context.Context) error {
 	s.Add(lifecycle.Sinks, "reload", l.reload.Run)
 	addAdmin(s, l.admin, l.adminServer)
 	addNotify(s, l.log)
-	return errors.Join(s.Run(ctx, l.cfg.Stop.Timeout, l.log), l.overrides.Close())
+	return errors.Join(s.Run(delayed(ctx, l.cfg.Stop, l.log), l.cfg.Stop.Timeout, l.log), l.overrides.Close())
 }
 
 func (l *Local) setRules(set *rules.Set) {
@@ -154,7 +156,7 @@ func (l *Local) setRules(set *rules.Set) {
 // close gives back what NewLocal took when it cannot go on.
 func (l *Local) close() error {
 	if l.adminServer != nil {
-		_ = l.adminServer.ln.Close() // nothing was served yet
+		_ = l.adminServer.Close() // nothing was served yet
 	}
 	return l.overrides.Close()
 }
@@ -205,37 +207,4 @@ func onSchedule(ctx context.Context, schedule string, log *slog.Logger, job func
 	<-ctx.Done()
 	<-c.Stop().Done()
 	return nil
-}
-
-// newAdmin builds the admin page and takes its port; both are nil when it has
-// no address.
-func newAdmin(ctx context.Context, cfg config.Admin, adm admin.Config, parts []metrics.Part) (*admin.Server, *server, error) {
-	registry := metrics.New(adm.Namespace, adm.Version, adm.Log, parts...)
-	adm.Metrics = registry
-	s, err := admin.New(adm)
-	if err != nil {
-		return nil, nil, err
-	}
-	registry.Add(metrics.Admin(s.Stats), metrics.Overview(s.Overview))
-	if cfg.Listen == "" {
-		return s, nil, nil
-	}
-	if err := adm.ValidateListen(cfg.Listen); err != nil {
-		return nil, nil, fmt.Errorf("%w (--admin.token or HOTPARAM_ADMIN_TOKEN, --admin.listen)", err)
-	}
-	page, err := newServer(ctx, "admin", "admin.listen", cfg.Listen, s.Handler(), adm.Log)
-	if err != nil {
-		return nil, nil, err
-	}
-	page.srv.RegisterOnShutdown(s.CloseStreams)
-	return s, page, nil
-}
-
-// addAdmin runs the admin page last, so that it can be watched while the rest
-// stops.
-func addAdmin(s *lifecycle.Stages, a *admin.Server, page *server) {
-	s.Add(lifecycle.Sinks, "admin", a.Run)
-	if page != nil {
-		s.Add(lifecycle.Sinks, "admin listener", page.Run)
-	}
 }

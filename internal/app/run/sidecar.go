@@ -15,8 +15,10 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/access"
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/listener"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
@@ -31,10 +33,12 @@ type sidecar struct {
 	proxy       *proxy.Proxy       // nil: none
 	clients     *httplimit.Clients // of proxy
 	decide      *decisionapi.Decider
-	listeners   map[string]*server
+	decideGuard *access.Guard
+	listeners   *listeners
+	fronts      map[string]*listener.Server
 	schedules   *scheduleWatcher
 	admin       *admin.Server
-	adminServer *server
+	adminServer *listener.Server
 	reload      *reloader
 }
 
@@ -45,7 +49,8 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	if err != nil {
 		return err
 	}
-	s := &sidecar{cfg: cfg, log: Logger(cfg.Log), listeners: map[string]*server{}}
+	s := &sidecar{cfg: cfg, log: Logger(cfg.Log), fronts: map[string]*listener.Server{}}
+	s.listeners = newListeners(cfg.Stop, s.log)
 	s.reload = newReloader(file, nil, s.setRules, s.log)
 	if len(cfg.Redis.Addr) == 0 {
 		return fmt.Errorf("%w: where is the hot set? Set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)
@@ -63,7 +68,7 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	warnAbsent(ctx, s.redis, s.log)
 	s.log.Info("limiter runs", "decide", cfg.Decide.Listen, "proxy", cfg.Proxy.Listen, "redis", s.redis.Config().Addrs, "counts", s.counts())
 	s.addParts()
-	return s.parts.Run(ctx, cfg.Stop.Timeout, s.log)
+	return s.parts.Run(delayed(ctx, cfg.Stop, s.log), cfg.Stop.Timeout, s.log)
 }
 
 func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) error {
@@ -89,7 +94,7 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	if err := s.listen(ctx); err != nil {
 		return err
 	}
-	if s.admin, s.adminServer, err = newAdmin(ctx, cfg.Admin, s.reload.shownBy(s.adminConfig(version)), s.metrics()); err != nil {
+	if s.admin, s.adminServer, err = s.listeners.openAdmin(ctx, cfg.Admin, s.reload.shownBy(s.adminConfig(version)), s.metrics()); err != nil {
 		return err
 	}
 	s.schedules = newScheduleWatcher(set.Overrides, s.admin.PublishSchedule, s.log)
@@ -104,25 +109,34 @@ func (s *sidecar) listen(ctx context.Context) error {
 			return err
 		}
 		s.proxy, s.clients = p, clients
-		if s.listeners["proxy"], err = newServer(ctx, "proxy", "proxy.listen", s.cfg.Proxy.Listen, p, s.log); err != nil {
+		if s.fronts["proxy"], err = s.listeners.open(ctx, "proxy", s.cfg.Proxy.Listen, s.cfg.Proxy.Listener, p); err != nil {
 			return err
 		}
 	}
 	if s.cfg.Decide.Listen != "" {
-		s.decide = decisionapi.Decide(s.parts.Gate, decisionapi.Options{Log: s.log})
-		mux := http.NewServeMux()
-		mux.Handle("/v1/decide", s.decide)
-		var err error
-		if s.listeners["decide"], err = newServer(ctx, "decide", "decide.listen", s.cfg.Decide.Listen, mux, s.log); err != nil {
-			return err
-		}
+		return s.listenDecide(ctx)
 	}
 	return nil
 }
 
+// listenDecide takes the port of the decision API.
+func (s *sidecar) listenDecide(ctx context.Context) error {
+	cfg := s.cfg.Decide
+	token, err := access.Token("decide.token", cfg.Token, cfg.TokenFile)
+	if err != nil {
+		return err
+	}
+	s.decide = decisionapi.Decide(s.parts.Gate, decisionapi.Options{Log: s.log})
+	s.decideGuard = access.NewGuard("decide", token, s.log)
+	mux := http.NewServeMux()
+	mux.Handle("/v1/decide", s.decideGuard.Protect(s.decide))
+	s.fronts["decide"], err = s.listeners.openGuarded(ctx, "decide", cfg.Listen, token, cfg.Listener, mux)
+	return err
+}
+
 // addParts adds what is around the pipeline.
 func (s *sidecar) addParts() {
-	for name, front := range s.listeners {
+	for name, front := range s.fronts {
 		s.parts.Add(lifecycle.Sources, name, front.Run)
 	}
 	s.parts.Overrides = s.schedules.setLive
@@ -150,14 +164,14 @@ func (s *sidecar) metrics() []metrics.Part {
 		parts = append(parts, metrics.Proxy(s.proxy.Stats))
 	}
 	if s.decide != nil {
-		parts = append(parts, metrics.DecisionAPI(s.decide.Stats))
+		parts = append(parts, metrics.DecisionAPI(s.decide.Stats), metrics.DecisionAccess(s.decideGuard.Stats))
 	}
 	return parts
 }
 
 func (s *sidecar) adminConfig(version string) admin.Config {
 	return admin.Config{
-		Namespace: s.parts.Gate.Rules().Namespace, Version: version, Token: s.cfg.Admin.Token, Log: s.log,
+		Namespace: s.parts.Gate.Rules().Namespace, Version: version, Log: s.log,
 		Hot:       func() []hottype.Hot { return hotOf(s.parts.Hot) },
 		Loops:     func() []hottype.Hot { return s.parts.Hot.Loops(time.Now()) },
 		Rules:     s.parts.Gate.Rules,

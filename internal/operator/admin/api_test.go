@@ -230,7 +230,7 @@ func TestReadinessNamesEachCheck(t *testing.T) {
 	s := loadSchemas(t)
 	failing := false
 	w := newWorld(t, func(c *Config) {
-		c.Token = "s3cret"
+		c.Token = "s3cret-of-the-test"
 		c.Ready = map[string]func(context.Context) error{
 			"redis": func(context.Context) error {
 				if failing {
@@ -244,7 +244,7 @@ func TestReadinessNamesEachCheck(t *testing.T) {
 	s.answer(t, w.ask("GET", "/livez", ""), 200, "Live")
 	s.answer(t, w.ask("GET", "/readyz", ""), 200, "Ready")
 	failing = true
-	open, known := w.ask("GET", "/readyz", ""), w.ask("GET", "/readyz", "", "Authorization: Bearer s3cret")
+	open, known := w.ask("GET", "/readyz", ""), w.ask("GET", "/readyz", "", "Authorization: Bearer s3cret-of-the-test")
 	s.answer(t, open, 503, "Ready")
 	s.answer(t, known, 503, "Ready")
 	if strings.Contains(open.Body.String(), "10.1.2.3") || !strings.Contains(known.Body.String(), "10.1.2.3") || !strings.Contains(open.Body.String(), `"mirror":{"ok":true`) {
@@ -252,7 +252,7 @@ func TestReadinessNamesEachCheck(t *testing.T) {
 	}
 	// What readiness does not hang on is said too, without its values to strangers.
 	w.cfg.Status = func() []Status { return []Status{{Name: "hot set", Value: "silent: 10.1.2.3"}} }
-	open, known = w.ask("GET", "/readyz?verbose", ""), w.ask("GET", "/readyz?verbose", "", "Authorization: Bearer s3cret")
+	open, known = w.ask("GET", "/readyz?verbose", ""), w.ask("GET", "/readyz?verbose", "", "Authorization: Bearer s3cret-of-the-test")
 	s.answer(t, open, 503, "Ready")
 	s.answer(t, known, 503, "Ready")
 	if strings.Contains(open.Body.String(), "10.1.2.3") || !strings.Contains(open.Body.String(), `{"name":"hot set","value":"","ok":false}`) || !strings.Contains(known.Body.String(), "silent: 10.1.2.3") {

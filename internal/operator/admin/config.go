@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/access"
 )
 
 // OverrideStore keeps the live overrides and who changed them. Package filestore
@@ -70,7 +68,7 @@ type Config struct {
 
 	// Token is what callers must show, as a bearer token or as the password of
 	// basic authentication. Empty: no authentication, which is safe only on
-	// loopback; see ValidateListen.
+	// loopback; see access.CheckListen.
 	Token string
 	// Hosts are further names under which the API may be called while there is
 	// no token. Loopback names and addresses always may: any other name in a
@@ -112,38 +110,6 @@ func (c Config) validate() error {
 		return errors.New("admin: Config.Rules is nil")
 	case c.MaxStreams < 0:
 		return fmt.Errorf("admin: Config.MaxStreams %d is negative", c.MaxStreams)
-	case strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		return errors.New("admin: the token holds a space or a control character; check the file or variable it comes from")
 	}
-	return nil
-}
-
-// ValidateListen refuses an address that other machines can reach while there
-// is no token. Addr is what net.Listen takes for "tcp", or "unix:" and a path.
-// It looks nothing up: of names only localhost and those below it count as
-// loopback.
-func (c Config) ValidateListen(addr string) error {
-	if c.Token != "" || strings.HasPrefix(addr, "unix:") {
-		return nil
-	}
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return fmt.Errorf("admin: listen address %q: %w", addr, err)
-	}
-	if isLoopback(host) {
-		return nil
-	}
-	return fmt.Errorf("admin: listen address %q can be reached from other machines and there is no token: "+
-		"set a token, or listen on 127.0.0.1", addr)
-}
-
-// isLoopback reports whether a host can only mean this machine. A name under
-// .localhost is loopback to every browser.
-func isLoopback(host string) bool {
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.Unmap().IsLoopback()
+	return access.CheckToken("admin.token", c.Token)
 }

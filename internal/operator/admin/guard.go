@@ -1,12 +1,12 @@
 package admin
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/hotparam/pipeline/internal/serving/access"
 )
 
 // csp lets the page load its own files and nothing else, and forbids the calls
@@ -57,37 +57,22 @@ func (s *Server) knownHost(host string) bool {
 		host = h
 	}
 	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	return isLoopback(host) || slices.ContainsFunc(s.cfg.Hosts, func(h string) bool { return strings.EqualFold(h, host) })
+	return access.IsLoopback(host) || slices.ContainsFunc(s.cfg.Hosts, func(h string) bool { return strings.EqualFold(h, host) })
 }
 
 // requireToken lets through who shows the token. Browsers are asked for it by
 // basic authentication and then send it with the event stream too.
 func (s *Server) requireToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.authorized(r) {
-			s.count.unauthorized.Add(1)
-			w.Header().Add("WWW-Authenticate", `Basic realm="hotparam", charset="UTF-8"`)
-			w.Header().Add("WWW-Authenticate", `Bearer realm="hotparam"`)
-			writeProblem(w, newProblem(http.StatusUnauthorized, "the token is missing or wrong",
+		v := s.token.Check(r, s.cfg.Now())
+		if v.Status != 0 {
+			v.SetHeader(w.Header())
+			writeProblem(w, newProblem(v.Status, v.Detail(),
 				"send \"Authorization: Bearer TOKEN\", or the token as the password of basic authentication"))
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-func (s *Server) authorized(r *http.Request) bool {
-	if s.cfg.Token == "" {
-		return true
-	}
-	_, shown, ok := r.BasicAuth()
-	if !ok {
-		scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		ok, shown = strings.EqualFold(scheme, "Bearer"), strings.TrimSpace(rest)
-	}
-	// Hashes have one length, so the comparison tells nothing about the token's.
-	got, want := sha256.Sum256([]byte(shown)), sha256.Sum256([]byte(s.cfg.Token))
-	return ok && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
 // author is who a change is written down for: the one named in the request,

@@ -2,41 +2,21 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-func TestListeningOffLoopbackNeedsAToken(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		addr, token string
-		ok          bool
-	}{
-		{"127.0.0.1:7070", "", true}, {"[::1]:7070", "", true}, {"localhost:7070", "", true}, {"127.9.9.9:0", "", true},
-		{"unix:/run/hotparam.sock", "", true}, {"[::ffff:127.0.0.1]:80", "", true},
-		{":7070", "", false}, {"0.0.0.0:7070", "", false}, {"[::]:7070", "", false}, {"10.0.0.1:7070", "", false},
-		{"admin.example.com:7070", "", false}, {"127.0.0.1.example.com:80", "", false}, {"localhost", "", false}, {"", "", false},
-		{"0.0.0.0:7070", "s3cret", true},
-	} {
-		err := Config{Token: c.token}.ValidateListen(c.addr)
-		if (err == nil) != c.ok {
-			t.Errorf("%q with token %q: %v", c.addr, c.token, err)
-		}
-		if err != nil && !strings.Contains(err.Error(), `"`+c.addr+`"`) {
-			t.Errorf("%q is not in: %v", c.addr, err)
-		}
-	}
-}
-
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	good := newWorld(t, nil).cfg
 	for says, change := range map[string]func(*Config){
 		"Hot": func(c *Config) { c.Hot = nil }, "Rules": func(c *Config) { c.Rules = nil },
-		"MaxStreams": func(c *Config) { c.MaxStreams = -1 }, "token": func(c *Config) { c.Token = "s3cret\n" },
+		"MaxStreams": func(c *Config) { c.MaxStreams = -1 }, "token": func(c *Config) { c.Token = "s3cret-of-the-test\n" },
 	} {
 		bad := good
 		change(&bad)
@@ -51,18 +31,20 @@ var everything = []string{"/", "/assets/app.js", "/openapi.json", "/metrics", "/
 
 func TestTokenGuardsEverythingButHealth(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *Config) { c.Token = "s3cret" })
+	w := newWorld(t, func(c *Config) { c.Token = "s3cret-of-the-test" })
 	basic := func(user, password string) string {
 		return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 	}
+	// A right token first: who has shown one is not slowed.
+	w.ask(http.MethodGet, "/v1/hot", "", "Authorization: Bearer s3cret-of-the-test")
 	for _, target := range everything {
-		for _, wrong := range []string{"X: none", "Authorization: Bearer", "Authorization: Bearer s3cre", "Authorization: Bearer s3cret1", "Authorization: s3cret", basic("s3cret", ""), basic("", "no")} {
+		for _, wrong := range []string{"X: none", "Authorization: Bearer", "Authorization: Bearer s3cret-of-the-tes", "Authorization: Bearer s3cret-of-the-test1", "Authorization: s3cret-of-the-test", basic("s3cret-of-the-test", ""), basic("", "no")} {
 			rec := w.ask(http.MethodGet, target, "", wrong)
 			if rec.Code != http.StatusUnauthorized || len(rec.Header()["Www-Authenticate"]) != 2 {
 				t.Errorf("%s with %q: %d", target, wrong, rec.Code)
 			}
 		}
-		for _, right := range []string{"Authorization: Bearer s3cret", "Authorization: bearer s3cret", basic("ann", "s3cret"), basic("", "s3cret")} {
+		for _, right := range []string{"Authorization: Bearer s3cret-of-the-test", "Authorization: bearer s3cret-of-the-test", basic("ann", "s3cret-of-the-test"), basic("", "s3cret-of-the-test")} {
 			if rec := w.ask(http.MethodHead, target, "", right); rec.Code == http.StatusUnauthorized {
 				t.Errorf("%s with %q: %d", target, right, rec.Code)
 			}
@@ -73,11 +55,37 @@ func TestTokenGuardsEverythingButHealth(t *testing.T) {
 			t.Errorf("%s: %d", open, rec.Code)
 		}
 	}
-	if rec := w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=1", "rate": 5}`, basic("ann", "s3cret")); !strings.Contains(rec.Body.String(), `"author":"ann"`) {
+	if rec := w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=1", "rate": 5}`, basic("ann", "s3cret-of-the-test")); !strings.Contains(rec.Body.String(), `"author":"ann"`) {
 		t.Errorf("the user is not the author: %s", rec.Body)
 	}
 	if n := w.Stats().Unauthorized; n != uint64(7*len(everything)) {
 		t.Errorf("%d counted", n)
+	}
+}
+
+// TestGuessingIsSlowed: health, which answers without a token, tells no guesser
+// whether his was right.
+func TestGuessingIsSlowed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *Config) {
+		c.Token = "s3cret-of-the-test"
+		c.Ready = map[string]func(context.Context) error{"redis": func(context.Context) error { return errors.New("dial 10.1.2.3") }}
+	})
+	for range 10 {
+		if rec := w.ask(http.MethodGet, "/readyz", "", "Authorization: Bearer wrong"); rec.Code != http.StatusServiceUnavailable {
+			t.Errorf("health: %d", rec.Code)
+		}
+	}
+	const right = "Authorization: Bearer s3cret-of-the-test"
+	if rec := w.ask(http.MethodGet, "/readyz", "", right); strings.Contains(rec.Body.String(), "10.1.2.3") {
+		t.Error("health compares tokens of a client that guessed ten wrong ones")
+	}
+	rec := w.ask(http.MethodGet, "/v1/hot", "", right)
+	if rec.Code != http.StatusTooManyRequests || rec.Header().Get("Retry-After") == "" || !strings.Contains(rec.Body.String(), "Too many wrong tokens") {
+		t.Errorf("after ten guesses: %d %v %s", rec.Code, rec.Header(), rec.Body)
+	}
+	if s := w.Stats(); s.Unauthorized != 10 || s.Slowed != 2 {
+		t.Errorf("%+v", s)
 	}
 }
 
@@ -98,8 +106,8 @@ func TestForeignHostIsRefused(t *testing.T) {
 	if n := w.Stats().ForeignHosts; n != 6 {
 		t.Errorf("%d counted", n)
 	}
-	withToken := newWorld(t, func(c *Config) { c.Token = "s3cret" })
-	if rec := withToken.ask(http.MethodGet, "/v1/hot", "", "Host: ops.example.com", "Authorization: Bearer s3cret"); rec.Code != http.StatusOK {
+	withToken := newWorld(t, func(c *Config) { c.Token = "s3cret-of-the-test" })
+	if rec := withToken.ask(http.MethodGet, "/v1/hot", "", "Host: ops.example.com", "Authorization: Bearer s3cret-of-the-test"); rec.Code != http.StatusOK {
 		t.Errorf("with a token: %d", rec.Code)
 	}
 }

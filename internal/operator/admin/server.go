@@ -10,12 +10,14 @@ import (
 
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/access"
 )
 
 // Server serves dashboard, API and health checks. Build it with New; all methods may be called by
 // any goroutine.
 type Server struct {
 	cfg   Config
+	token *access.Guard
 	files []file
 	hub   *hub
 	count counters
@@ -32,13 +34,14 @@ type Server struct {
 
 // counters are what the server counts about itself.
 type counters struct {
-	requests, unauthorized, foreignHosts, changes, sampleErrors atomic.Uint64
+	requests, foreignHosts, changes, sampleErrors atomic.Uint64
 }
 
 // Stats are counters since the start, and Streams as it is now.
 type Stats struct {
 	Requests       uint64
 	Unauthorized   uint64 // the token was missing or wrong
+	Slowed         uint64 // not looked at: too many wrong tokens came from there
 	ForeignHosts   uint64 // refused for the name in their Host header
 	Changes        uint64 // became hot, cooled, overrides
 	SampleErrors   uint64 // reports or overrides that could not be read
@@ -56,6 +59,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg:      cfg,
+		token:    access.NewGuard("admin", cfg.Token, cfg.Log),
 		hub:      newHub(cfg.MaxStreams),
 		rates:    newRates(),
 		history:  newHistory(),
@@ -137,10 +141,11 @@ func (s *Server) emit(c Change) {
 
 // Stats returns the server's own counters.
 func (s *Server) Stats() Stats {
-	h := s.hub.stats()
+	h, t := s.hub.stats(), s.token.Stats()
 	return Stats{
 		Requests:       s.count.requests.Load(),
-		Unauthorized:   s.count.unauthorized.Load(),
+		Unauthorized:   t.Wrong,
+		Slowed:         t.Slowed,
 		ForeignHosts:   s.count.foreignHosts.Load(),
 		Changes:        s.count.changes.Load(),
 		SampleErrors:   s.count.sampleErrors.Load(),

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/serving/access"
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
@@ -136,6 +137,16 @@ func DecisionAPI(stats func() decisionapi.Stats) Part {
 func RedisServer(stats func() redisstore.Stats) Part {
 	return part(func(to scrape) {
 		to.flag("hotparam_redis_read_only", "1 while Redis refuses writes, as a read-only replica does.", stats().ReadOnly)
+	})
+}
+
+// DecisionAccess gives the metrics of the token that other servers show.
+func DecisionAccess(stats func() access.GuardStats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.counter("hotparam_decision_api_unauthorized_total", "Questions refused because the token was missing or wrong.", s.Wrong)
+		to.counter("hotparam_decision_api_slowed_total",
+			"Questions refused unseen because their client had shown too many wrong tokens.", s.Slowed)
 	})
 }
 

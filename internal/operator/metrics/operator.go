@@ -1,6 +1,9 @@
 package metrics
 
-import "github.com/hotparam/pipeline/internal/operator/admin"
+import (
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/serving/listener"
+)
 
 // Overview gives the metrics of what the admin server sees, over all limiters.
 func Overview(read func() admin.Overview) Part {
@@ -37,6 +40,8 @@ func Admin(stats func() admin.Stats) Part {
 		to.counter("hotparam_admin_requests_total", "Requests to the admin server.", s.Requests)
 		to.counter("hotparam_admin_unauthorized_total",
 			"Requests refused because the token was missing or wrong.", s.Unauthorized)
+		to.counter("hotparam_admin_slowed_total",
+			"Requests refused unseen because their client had shown too many wrong tokens.", s.Slowed)
 		to.counter("hotparam_admin_foreign_hosts_total",
 			"Requests refused because of the name in their Host header.", s.ForeignHosts)
 		to.counter("hotparam_admin_changes_total",
@@ -47,6 +52,28 @@ func Admin(stats func() admin.Stats) Part {
 			"Event streams refused because too many were open.", s.StreamsRefused)
 		to.counter("hotparam_admin_streams_dropped_total",
 			"Event streams closed because their client did not read fast enough.", s.StreamsDropped)
+	})
+}
+
+// Listeners gives the metrics of the HTTP listeners, by name.
+func Listeners(stats func() map[string]listener.Stats) Part {
+	return part(func(to scrape) {
+		each(stats(), func(name string, l listener.Stats) {
+			to.gauge("hotparam_listener_open", "Connections that are open.", float64(l.Open), "name", name)
+			to.counter("hotparam_listener_refused_total",
+				"Connections refused because all were taken by requests under way.", l.Refused, "name", name)
+			to.counter("hotparam_listener_evicted_total",
+				"Idle connections closed to make room for new ones.", l.Evicted, "name", name)
+			to.counter("hotparam_listener_slow_total", "Requests whose body came too slowly.", l.Slow, "name", name)
+			to.counter("hotparam_listener_prefaces_total",
+				"HTTP/2 prefaces where none belongs; answered 505.", l.Prefaces, "name", name)
+			if c := l.Certificate; c != nil {
+				to.flag("hotparam_listener_certificate_right",
+					"1; 0 while the files changed and cannot be used, and the certificate from before goes on.", c.Right, "name", name)
+				to.gauge("hotparam_listener_certificate_expires_seconds",
+					"When the certificate in use expires, in unix seconds.", unixSeconds(c.Expires), "name", name)
+			}
+		})
 	})
 }
 

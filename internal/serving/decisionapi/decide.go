@@ -105,11 +105,7 @@ func (d *Decider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer d.release(k)
 	var err error
 	if k.body, err = readAll(k.body[:0], http.MaxBytesReader(w, r.Body, d.opt.MaxBody)); err != nil {
-		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-			d.reject(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is longer than %d bytes.", d.opt.MaxBody))
-			return
-		}
-		d.reject(w, http.StatusBadRequest, "The body ended early.")
+		d.rejectBody(w, err)
 		return
 	}
 	dec := decoder{s: string(k.body), checks: k.checks[:0], pairs: k.pairs[:0], max: d.opt.MaxBatch}
@@ -129,6 +125,19 @@ func (d *Decider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (d *Decider) reject(w http.ResponseWriter, status int, detail string) {
 	d.rejected.Add(1)
 	httplimit.WriteProblem(w, status, detail)
+}
+
+// rejectBody answers a question whose body could not be read.
+func (d *Decider) rejectBody(w http.ResponseWriter, err error) {
+	tooLarge := (*http.MaxBytesError)(nil)
+	switch {
+	case errors.As(err, &tooLarge):
+		d.reject(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is longer than %d bytes.", d.opt.MaxBody))
+	case errors.Is(err, httplimit.ErrSlowBody):
+		d.reject(w, http.StatusRequestTimeout, "The body came too slowly.")
+	default:
+		d.reject(w, http.StatusBadRequest, "The body ended early.")
+	}
 }
 
 // release returns the memory, unless one huge question has made it huge.

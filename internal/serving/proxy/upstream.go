@@ -85,6 +85,12 @@ func keep(pr *httputil.ProxyRequest, name string) {
 // long, 502 otherwise. The client learns the upstream's name, its host and the
 // kind of failure; the log has the error itself.
 func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, httplimit.ErrSlowBody) || httplimit.TooSlow(r) {
+		u.abandoned.Add(1)
+		w.Header().Set("Connection", "close") // the rest of the body would be read for a request
+		httplimit.WriteProblem(w, http.StatusRequestTimeout, "The request body came too slowly.")
+		return
+	}
 	if r.Context().Err() != nil {
 		u.abandoned.Add(1)
 		w.WriteHeader(http.StatusBadGateway) // nobody is there to read it

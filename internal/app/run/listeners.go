@@ -1,0 +1,120 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/listener"
+)
+
+// listeners are the HTTP listeners of one program, by the section of their settings.
+type listeners struct {
+	stop   config.Stop
+	log    *slog.Logger
+	byName map[string]*listener.Server
+}
+
+func newListeners(stop config.Stop, log *slog.Logger) *listeners {
+	return &listeners{stop: stop, log: log, byName: map[string]*listener.Server{}}
+}
+
+// open takes a port. Half of the graceful stop is for the requests under way, the
+// rest for handing over what they left.
+func (l *listeners) open(ctx context.Context, name, addr string, cfg config.Listener, h http.Handler) (*listener.Server, error) {
+	s, err := listener.Listen(ctx, listener.Config{
+		Name: name, Addr: addr, Handler: h,
+		TLS:            listener.TLS{Cert: cfg.TLSCert, Key: cfg.TLSKey, ClientCA: cfg.TLSClientCA},
+		MaxConnections: cfg.MaxConnections,
+		HeaderTimeout:  cfg.HeaderTimeout, BodyTimeout: cfg.BodyTimeout, IdleTimeout: cfg.IdleTimeout,
+		Grace: l.stop.Timeout / 2, Log: l.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.byName[name] = s
+	return s, nil
+}
+
+// openGuarded takes a port whose callers show a token, a certificate, or that only
+// this machine reaches.
+func (l *listeners) openGuarded(ctx context.Context, name, addr, token string, cfg config.Listener, h http.Handler) (*listener.Server, error) {
+	if err := access.CheckListen(addr, token != "" || cfg.TLSClientCA != ""); err != nil {
+		return nil, fmt.Errorf("%w (--%s.token, --%s.token_file or --%s.tls_client_ca)", err, name, name, name)
+	}
+	return l.open(ctx, name, addr, cfg, h)
+}
+
+func (l *listeners) stats() map[string]listener.Stats {
+	st := make(map[string]listener.Stats, len(l.byName))
+	for name, s := range l.byName {
+		st[name] = s.Stats()
+	}
+	return st
+}
+
+// openAdmin builds the admin page and takes its port; the port is nil when it has
+// no address. When ctx ends the program is no longer ready.
+func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, adm admin.Config, parts []metrics.Part) (*admin.Server, *listener.Server, error) {
+	var err error
+	if adm.Token, err = access.Token("admin.token", cfg.Token, cfg.TokenFile); err != nil {
+		return nil, nil, err
+	}
+	registry := metrics.New(adm.Namespace, adm.Version, l.log, append(parts, metrics.Listeners(l.stats))...)
+	adm.Metrics = registry
+	ready := map[string]func(context.Context) error{"running": func(context.Context) error {
+		if ctx.Err() != nil {
+			return errors.New("told to stop")
+		}
+		return nil
+	}}
+	for name, check := range adm.Ready {
+		ready[name] = check
+	}
+	adm.Ready = ready
+	s, err := admin.New(adm)
+	if err != nil {
+		return nil, nil, err
+	}
+	registry.Add(metrics.Admin(s.Stats), metrics.Overview(s.Overview))
+	if cfg.Listen == "" {
+		return s, nil, nil
+	}
+	page, err := l.openGuarded(ctx, "admin", cfg.Listen, adm.Token, cfg.Listener, s.Handler())
+	if err != nil {
+		return nil, nil, err
+	}
+	page.OnShutdown(s.CloseStreams)
+	return s, page, nil
+}
+
+// addAdmin runs the admin page last, so that it can be watched while the rest
+// stops.
+func addAdmin(s *lifecycle.Stages, a *admin.Server, page *listener.Server) {
+	s.Add(lifecycle.Sinks, "admin", a.Run)
+	if page != nil {
+		s.Add(lifecycle.Sinks, "admin listener", page.Run)
+	}
+}
+
+// delayed ends after ctx, by the delay of the stop: listeners go on accepting while
+// /readyz, which knows ctx, already says not ready.
+func delayed(ctx context.Context, stop config.Stop, log *slog.Logger) context.Context {
+	if stop.Delay <= 0 {
+		return ctx
+	}
+	later, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		log.Info("told to stop: not ready, and still accepting", "delay", stop.Delay)
+		time.AfterFunc(stop.Delay, func() { end(context.Cause(ctx)) })
+	})
+	return later
+}

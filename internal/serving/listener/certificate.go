@@ -1,0 +1,137 @@
+package listener
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// TLS names the files of a listener's certificate. They are read again when they
+// change.
+type TLS struct {
+	// Cert and Key are PEM files; both or none.
+	Cert, Key string
+	// ClientCA, if set, are the authorities (PEM) that sign the certificates which
+	// callers have to show.
+	ClientCA string
+}
+
+// On reports whether there is TLS at all.
+func (t TLS) On() bool { return t != TLS{} }
+
+// lookEvery is how often the files are looked at, at most: a look is three stats.
+const lookEvery = time.Second
+
+// certificate is what the files of a TLS held when they were last right. They are
+// looked at by handshakes and by whoever reads the metrics, so nothing runs for it.
+type certificate struct {
+	name  string
+	files TLS
+	log   *slog.Logger
+
+	mu     sync.Mutex // guards what follows
+	config *tls.Config
+	leaf   *x509.Certificate
+	stamps string // of the files at the last look
+	looked time.Time
+	wrong  bool // the files are, and those from before hold
+}
+
+// newCertificate reads the files; setting is the prefix of the settings that name
+// them, such as "proxy.".
+func newCertificate(name, setting string, files TLS, log *slog.Logger) (*certificate, error) {
+	if files.Cert == "" || files.Key == "" {
+		return nil, fmt.Errorf("listener: %s: --%stls_cert and --%stls_key go together; set both", name, setting, setting)
+	}
+	c := &certificate{name: name, files: files, log: log, looked: time.Now()}
+	c.stamps = files.stamps()
+	if err := c.load(); err != nil {
+		return nil, fmt.Errorf("listener: %s: %w; see --%stls_cert", name, err, setting)
+	}
+	return c, nil
+}
+
+// forHandshake gives the configuration of a handshake.
+func (c *certificate) forHandshake(*tls.ClientHelloInfo) (*tls.Config, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.look(time.Now())
+	return c.config, nil
+}
+
+// state is when the certificate ends, and whether the files are right.
+func (c *certificate) state() (expires time.Time, right bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.look(time.Now())
+	return c.leaf.NotAfter, !c.wrong
+}
+
+// look reads the files again if they changed. Wrong ones are logged and change
+// nothing: what is being written is right at a later look. The caller holds mu.
+func (c *certificate) look(now time.Time) {
+	if now.Sub(c.looked) < lookEvery {
+		return
+	}
+	c.looked = now
+	stamps := c.files.stamps()
+	if stamps == c.stamps {
+		return
+	}
+	c.stamps = stamps
+	err := c.load()
+	c.wrong = err != nil
+	if err != nil {
+		c.log.Error("certificate cannot be used; the one from before goes on", "listener", c.name, "err", err)
+		return
+	}
+	c.log.Info("certificate read again", "listener", c.name, "expires", c.leaf.NotAfter)
+}
+
+// load reads the files, all or nothing.
+func (c *certificate) load() error {
+	pair, err := tls.LoadX509KeyPair(c.files.Cert, c.files.Key)
+	if err != nil {
+		return fmt.Errorf("certificate %s with key %s: %w", c.files.Cert, c.files.Key, err)
+	}
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"},
+	}
+	if c.files.ClientCA != "" {
+		if config.ClientCAs, err = ReadCAs(c.files.ClientCA); err != nil {
+			return err
+		}
+		config.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	c.config, c.leaf = config, pair.Leaf
+	return nil
+}
+
+// ReadCAs reads the certificates of authorities.
+func ReadCAs(path string) (*x509.CertPool, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, errors.New(path + " holds no certificate in PEM form")
+	}
+	return pool, nil
+}
+
+// stamps changes when a file does.
+func (t TLS) stamps() string {
+	out := ""
+	for _, path := range []string{t.Cert, t.Key, t.ClientCA} {
+		if info, err := os.Stat(path); err == nil {
+			out += fmt.Sprintln(info.ModTime().UnixNano(), info.Size())
+		}
+	}
+	return out
+}

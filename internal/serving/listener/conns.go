@@ -1,0 +1,138 @@
+package listener
+
+import (
+	"container/list"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// writeWithin is how long a client may take to make room for what is written to it.
+// It holds for each write, so a long answer that is read slowly goes on.
+const writeWithin = 30 * time.Second
+
+// conns bounds the open connections of a listener. When all are taken, a new one
+// takes the place of the one that has waited for longest without a request under
+// way. It is refused only if there is none: so clients that merely hold
+// connections keep nobody out.
+type conns struct {
+	net.Listener
+	max int // 0: no bound
+
+	mu      sync.Mutex // guards what follows, and conn.at
+	open    int
+	idle    list.List // of *conn without a request, longest first
+	refused uint64
+	evicted uint64
+}
+
+// conn is one connection.
+type conn struct {
+	net.Conn
+	owner *conns
+	at    *list.Element // in idle; nil: a request is under way
+	done  sync.Once
+	timed atomic.Bool // the handler sets deadlines for its writes
+}
+
+// Accept implements net.Listener.
+func (l *conns) Accept() (net.Conn, error) {
+	for {
+		raw, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &conn{Conn: raw, owner: l}
+		admitted, victim := l.admit(c)
+		if victim != nil {
+			_ = victim.Close()
+		}
+		if admitted {
+			return c, nil
+		}
+		_ = raw.Close()
+	}
+}
+
+// admit makes room for c, if need be by closing the victim.
+func (l *conns) admit(c *conn) (ok bool, victim *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.max > 0 && l.open >= l.max {
+		longest := l.idle.Front()
+		if longest == nil {
+			l.refused++
+			return false, nil
+		}
+		victim = longest.Value.(*conn)
+		l.rest(victim, false)
+		l.evicted++
+	}
+	l.open++
+	l.rest(c, true)
+	return true, victim
+}
+
+// rest notes whether a connection is idle. The caller holds mu.
+func (l *conns) rest(c *conn, idle bool) {
+	switch {
+	case idle && c.at == nil:
+		c.at = l.idle.PushBack(c)
+	case !idle && c.at != nil:
+		l.idle.Remove(c.at)
+		c.at = nil
+	}
+}
+
+// changed follows the states of connections; it is an http.Server's ConnState.
+func (l *conns) changed(nc net.Conn, state http.ConnState) {
+	c := ours(nc)
+	if c == nil || state == http.StateNew || state == http.StateClosed {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest(c, state == http.StateIdle)
+}
+
+// ours is our connection below those of TLS.
+func ours(nc net.Conn) *conn {
+	for {
+		switch c := nc.(type) {
+		case *conn:
+			return c
+		case interface{ NetConn() net.Conn }:
+			nc = c.NetConn()
+		default:
+			return nil
+		}
+	}
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (int, error) {
+	if !c.timed.Load() {
+		// An error means that the connection is gone, which the write says too.
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(writeWithin))
+	}
+	return c.Conn.Write(p)
+}
+
+// SetWriteDeadline implements net.Conn.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.timed.Store(!t.IsZero())
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.done.Do(func() {
+		c.owner.mu.Lock()
+		defer c.owner.mu.Unlock()
+		c.owner.open--
+		c.owner.rest(c, false)
+	})
+	return c.Conn.Close()
+}

@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/test/internal/program"
+)
+
+// Verdicts are for who shows the token, and guessing it is slowed.
+func TestDecisionsAskForTheToken(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	decide, admin := program.FreeAddr(t), program.FreeAddr(t)
+	const token = "s3cret-of-the-test"
+	p := launch(t, "limiter-sidecar", "--redis.addr", redis.Addr(), "--decide.listen", decide, "--admin.listen", admin,
+		"--decide.token_file", write(t, "token", token+"\n"), "--config", write(t, "hotparam.yaml", pipelineRules))
+	ready(t, admin)
+	ask := func(header string) (int, string) {
+		return do(t, http.MethodPost, "http://"+decide+"/v1/decide", `{"uri":"/topic?id=1"}`, http.Header{"Authorization": {header}})
+	}
+	if status, body := ask(""); status != http.StatusUnauthorized {
+		t.Errorf("without a token: %d %s", status, body)
+	}
+	for range 10 {
+		ask("Bearer guess")
+	}
+	if status, body := ask("Bearer " + token); status != http.StatusTooManyRequests {
+		t.Errorf("after ten guesses: %d %s", status, body)
+	}
+	program.Await(t, 10*time.Second, "the right token to be taken", func() bool {
+		status, body := ask("Bearer " + token)
+		return status == http.StatusOK && strings.Contains(body, `"allowed":true`)
+	})
+	if !strings.Contains(p.Said(), "a caller showed a wrong token") || strings.Contains(p.Said(), "guess") || strings.Contains(p.Said(), token) {
+		t.Errorf("said:\n%s", p.Said())
+	}
+	if _, metrics := get(t, "http://"+admin+"/metrics"); !strings.Contains(metrics, "hotparam_decision_api_unauthorized_total 11") {
+		t.Errorf("wrong tokens are not counted: %s", metrics)
+	}
+}
+
+// From SIGTERM on a program is not ready, and goes on to accept for the delay of the
+// stop.
+func TestStopIsDelayed(t *testing.T) {
+	t.Parallel()
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	t.Cleanup(upstream.Close)
+	addr, admin := program.FreeAddr(t), program.FreeAddr(t)
+	p := launch(t, "hotparam", "serve", "--upstream", upstream.URL, "--listen", addr, "--admin.listen", admin,
+		"--state.dir", filepath.Join(t.TempDir(), "state"), "--stop.delay", "2s")
+	ready(t, admin)
+	if status, body := get(t, "http://"+admin+"/readyz"); status != http.StatusOK {
+		t.Errorf("before: %d %s", status, body)
+	}
+	begin := time.Now()
+	p.Signal(syscall.SIGTERM)
+	program.Await(t, time.Second, "not ready", func() bool {
+		status, body := get(t, "http://"+admin+"/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "told to stop")
+	})
+	fresh := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for time.Since(begin) < 1500*time.Millisecond {
+		res, err := fresh.Get("http://" + addr + "/")
+		if err != nil {
+			t.Fatalf("refused %v after SIGTERM: %v", time.Since(begin), err)
+		}
+		res.Body.Close()
+	}
+	if code := p.Wait(10 * time.Second); code != 0 || time.Since(begin) < 2*time.Second {
+		t.Errorf("exit %d after %v", code, time.Since(begin))
+	}
+}
