@@ -9,6 +9,7 @@ var oldNames = map[string]string{
 	"trial":           "candidate",
 	"aggregator.trim": "aggregator.cleanup_schedule",
 	"detect.hold":     "detect.hot_ttl",
+	"kafka.tls_name":  "kafka.tls_server_name",
 	"sidecar.lease":   "sidecar.prefetch",
 	"statsd.idle":     "statsd.idle_timeout",
 	"tally.clients":   "tally.track_clients",

@@ -55,6 +55,14 @@ func TestOldSpellingsAreReadWithAWarning(t *testing.T) {
 	}
 }
 
+func TestTheServerNameOfKafkaIsReadByItsOldName(t *testing.T) {
+	t.Parallel()
+	cfg, p, err := parseAggregator(t, "kafka: {tls_name: kafka.internal}\n")
+	if err != nil || cfg.Kafka.ServerName != "kafka.internal" || len(p.Warnings()) != 1 || !strings.Contains(p.Warnings()[0], "kafka.tls_server_name") {
+		t.Errorf("name %q, warnings %q, error %v", cfg.Kafka.ServerName, p.Warnings(), err)
+	}
+}
+
 // The environment is set, so it does not run in parallel.
 func TestBothSpellingsAtOnceAreAnError(t *testing.T) {
 	for name, tt := range map[string]struct {

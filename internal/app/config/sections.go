@@ -78,7 +78,7 @@ type Kafka struct {
 	CA         string `name:"tls_ca" placeholder:"FILE" help:"Trusted certificates (PEM); default: the system's."`
 	Cert       string `name:"tls_cert" placeholder:"FILE" help:"Certificate (PEM) to show to the brokers."`
 	Key        string `name:"tls_key" placeholder:"FILE" help:"Key (PEM) of that certificate."`
-	ServerName string `name:"tls_name" help:"Name in the brokers' certificates if it is not the host that is dialled."`
+	ServerName string `name:"tls_server_name" help:"Name in the brokers' certificates if it is not the host that is dialled."`
 	// How to log in if there is a user: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. PLAIN shows the password to whoever can
 	// read the connection.
 	SASL     string `name:"sasl" enum:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512" default:"PLAIN" help:"How to log in: ${enum}."`
