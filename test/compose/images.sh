@@ -32,7 +32,9 @@ done
 cp -r kafka graphite "$work"
 
 mvn -q -B -f kafka/pom.xml dependency:copy-dependencies -DoutputDirectory="$work/libs" &
+jars=$!
 npm install --silent --no-save --ignore-scripts --omit=optional --prefix "$work/statsd" statsd@0.9.0 > /dev/null &
+statsd=$!
 CGO_ENABLED=0 go build -o "$work/whoami" ./whoami
 # The modules of go.mod and no others, as a module proxy in a directory.
 GOFLAGS=-modcacherw GOMODCACHE=$work/mod GOPROXY="file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)" \
@@ -40,7 +42,8 @@ GOFLAGS=-modcacherw GOMODCACHE=$work/mod GOPROXY="file://$(go env GOMODCACHE)/ca
 mv "$work/mod/cache/download" "$work/goproxy"
 mkdir "$work/go"
 tar -C "$(go env GOROOT)" --exclude=./test --exclude=./api --exclude=./doc -c . | tar -C "$work/go" -x
-wait %1 && wait %2
+wait $jars
+wait $statsd
 
 stand_in "$(name redis:)" redis
 stand_in "$(name apache/kafka:)" kafka
