@@ -217,11 +217,19 @@ type Admin struct {
 
 // Proxy is the reverse proxy.
 type Proxy struct {
-	Listen   string `placeholder:"HOST:PORT" help:"Address of the reverse proxy."`
-	Upstream string `placeholder:"URL" help:"Where allowed requests go."`
+	Listen string `placeholder:"HOST:PORT" help:"Address of the reverse proxy."`
+	// Where allowed requests go: http://, https:// (HTTP/2 where the upstream offers it), or h2c:// for HTTP/2 without TLS.
+	Upstream string `placeholder:"URL" help:"Where allowed requests go; http, https or h2c."`
 	// Upstreams for classes, by the name that their rule gives.
 	Upstreams map[string]string `placeholder:"NAME=URL" help:"Upstreams for classes, by name."`
 	Timeout   time.Duration     `default:"30s" help:"Longest wait for the first byte of an answer."`
+	// Pass on the Host that the client asked for. Without it upstreams see the host of their URL.
+	PreserveHost bool `name:"preserve_host" default:"true" negatable:"" help:"Upstreams see the client's Host."`
+	// Authorities (PEM) that sign the certificates of https upstreams; default: those that the system trusts.
+	UpstreamCA   string `name:"upstream_tls_ca" placeholder:"FILE" help:"Authorities (PEM) of upstreams' certificates."`
+	UpstreamCert string `name:"upstream_tls_cert" placeholder:"FILE" help:"Certificate (PEM) to show to upstreams."`
+	UpstreamKey  string `name:"upstream_tls_key" placeholder:"FILE" help:"Key (PEM) of the certificate for upstreams."`
+	UpstreamName string `name:"upstream_tls_name" help:"Name in upstreams' certificates if it is not their host."`
 	Listener
 }
 

@@ -175,8 +175,15 @@ func newProxy(g *gate.Gate, cfg config.Proxy, log *slog.Logger) (*proxy.Proxy, *
 		}
 	}
 	clients := httplimit.NewClients(g.Rules().IP.TrustedProxies, "")
+	tlsConfig, err := listener.ClientTLS{
+		Setting: "proxy.upstream_", CA: cfg.UpstreamCA, ServerName: cfg.UpstreamName, Cert: cfg.UpstreamCert, Key: cfg.UpstreamKey,
+	}.Config(log)
+	if err != nil {
+		return nil, nil, err
+	}
 	p, err := proxy.New(g, proxy.Config{
-		Upstreams: upstreams, Route: g.Upstream, Clients: clients, HeaderTimeout: cfg.Timeout, Log: log,
+		Upstreams: upstreams, Route: g.Upstream, Clients: clients, HeaderTimeout: cfg.Timeout,
+		PreserveHost: cfg.PreserveHost, TLS: tlsConfig, Log: log,
 	})
 	return p, clients, err
 }
@@ -185,7 +192,7 @@ func newProxy(g *gate.Gate, cfg config.Proxy, log *slog.Logger) (*proxy.Proxy, *
 // the scheme.
 func upstreamURL(flag, raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c" {
 		return nil, fmt.Errorf("%w: --%s %q: want a URL such as http://127.0.0.1:3000", config.ErrUsage, flag, raw)
 	}
 	return u, nil

@@ -169,3 +169,42 @@ func TestWrongFilesAtTheStart(t *testing.T) {
 		}
 	}
 }
+
+// A server that asks for a certificate sees the one that the files hold now.
+func TestClientShowsTheCertificateOfToday(t *testing.T) {
+	t.Parallel()
+	f := newFiles(t)
+	names := f.write(t, "first", false)
+	c := ClientTLS{Setting: "x.", CA: names.Cert, ServerName: "up.example", Cert: names.Cert, Key: names.Key}
+	config, err := c.Config(slog.New(slog.DiscardHandler))
+	if err != nil || config.ServerName != "up.example" || config.RootCAs == nil {
+		t.Fatalf("%+v, %v", config, err)
+	}
+	shown := func() string {
+		pair, err := config.GetClientCertificate(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair.Leaf.Subject.CommonName
+	}
+	if name := shown(); name != "first" {
+		t.Errorf("shows %q at first", name)
+	}
+	f.write(t, "second, of another length", false)
+	await(t, "the new certificate", func() bool { return shown() != "first" })
+}
+
+func TestWrongFilesOfClients(t *testing.T) {
+	t.Parallel()
+	names := newFiles(t).write(t, "x", false)
+	for want, c := range map[string]ClientTLS{
+		"--x.tls_ca: open /none":           {Setting: "x.", CA: "/none"},
+		"holds no certificate in PEM form": {Setting: "x.", CA: names.Key},
+		"--x.tls_cert and --x.tls_key":     {Setting: "x.", Cert: names.Cert},
+		"see --x.tls_cert":                 {Setting: "x.", Cert: names.Cert, Key: "/none"},
+	} {
+		if _, err := c.Config(slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", c, err, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,8 +16,9 @@ import (
 
 // Config is what a proxy is built from.
 type Config struct {
-	// Upstreams by name: "" is the usual one and required. Each is an http or
-	// https URL without a query; a path in it goes before the request's.
+	// Upstreams by name: "" is the usual one and required. Each is an http, https or
+	// h2c URL (HTTP/2 without TLS) without a query; a path in it goes before the
+	// request's.
 	Upstreams map[string]*url.URL
 	// Route names the upstream of a class ("" is everybody). The usual upstream
 	// takes what it names but Upstreams lacks; that is counted. nil: everything
@@ -41,8 +43,10 @@ type Config struct {
 	// 90 s. At most MaxIdle (0: 256) are kept for each upstream.
 	IdleTimeout time.Duration
 	MaxIdle     int
-	// Transport replaces the one that the fields above describe, for example
-	// to trust another certificate authority.
+	// TLS is how https upstreams are known and the proxy shows itself to them; nil:
+	// by the authorities that the system trusts. It must not be changed afterwards.
+	TLS *tls.Config
+	// Transport replaces those that the fields above describe.
 	Transport http.RoundTripper
 	// Now is the clock of the gate; nil means time.Now.
 	Now func() time.Time
@@ -60,8 +64,10 @@ func (c *Config) check() error {
 	}
 	for name, u := range c.Upstreams {
 		switch {
-		case u == nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-			return fmt.Errorf("proxy: upstream %q: %q is not a URL like http://host:port", name, u)
+		case u == nil:
+			return fmt.Errorf("proxy: upstream %q: <nil> is not a URL like http://host:port", name)
+		case u.Host == "" || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != schemeH2C:
+			return fmt.Errorf("proxy: upstream %q: %q is not a URL like http://host:port", name, u.Redacted())
 		case u.RawQuery != "" || u.Fragment != "":
 			return fmt.Errorf("proxy: upstream %q: %q must have no query and no fragment", name, u.Redacted())
 		}
@@ -69,9 +75,12 @@ func (c *Config) check() error {
 	return nil
 }
 
+// schemeH2C is that of upstreams which speak HTTP/2 without TLS.
+const schemeH2C = "h2c"
+
 // transport is the way to the upstreams: no proxy from the environment, and
 // bodies as the upstream sent them, compressed or not.
-func (c *Config) transport() http.RoundTripper {
+func (c *Config) transport(h2c bool) http.RoundTripper {
 	if c.Transport != nil {
 		return c.Transport
 	}
@@ -81,8 +90,14 @@ func (c *Config) transport() http.RoundTripper {
 		ResponseHeaderTimeout: cmp.Or(c.HeaderTimeout, 30*time.Second),
 		IdleConnTimeout:       cmp.Or(c.IdleTimeout, 90*time.Second),
 		MaxIdleConnsPerHost:   cmp.Or(c.MaxIdle, 256),
+		TLSClientConfig:       c.TLS,
 		ForceAttemptHTTP2:     true,
+		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
 		DisableCompression:    true,
+	}
+	if h2c {
+		t.Protocols = new(http.Protocols)
+		t.Protocols.SetUnencryptedHTTP2(true)
 	}
 	t.ResponseHeaderTimeout = max(t.ResponseHeaderTimeout, 0)
 	return t

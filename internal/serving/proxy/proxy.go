@@ -38,8 +38,14 @@ func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 			Gate: gate, Clients: cfg.Clients, Now: cfg.Now, Log: cfg.Log,
 		}),
 	}
-	via := cfg.transport()
+	usual, h2c := cfg.transport(false), cfg.transport(true)
 	for name, u := range cfg.Upstreams {
+		via := usual
+		if u.Scheme == schemeH2C {
+			plain := *u
+			plain.Scheme = "http"
+			u, via = &plain, h2c
+		}
 		p.upstreams[name] = newUpstream(name, u, via, &p.cfg)
 	}
 	return p, nil

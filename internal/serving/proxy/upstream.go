@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -27,11 +28,29 @@ type upstream struct {
 	requests, failures, abandoned atomic.Uint64
 }
 
+// bufferPool keeps the buffers through which answers are copied: one each request
+// would be most of what a proxy allocates.
+type bufferPool struct{ sync.Pool }
+
+// bufferSize is what io.Copy uses.
+const bufferSize = 32 << 10
+
+func newBufferPool() *bufferPool {
+	return &bufferPool{sync.Pool{New: func() any { return new([bufferSize]byte) }}}
+}
+
+// Get implements httputil.BufferPool.
+func (p *bufferPool) Get() []byte { return p.Pool.Get().(*[bufferSize]byte)[:] }
+
+// Put implements httputil.BufferPool.
+func (p *bufferPool) Put(b []byte) { p.Pool.Put((*[bufferSize]byte)(b)) }
+
 func newUpstream(name string, u *url.URL, via http.RoundTripper, cfg *Config) *upstream {
 	up := &upstream{name: name, url: u, cfg: cfg}
 	up.proxy = &httputil.ReverseProxy{
 		Rewrite:      up.rewrite,
 		Transport:    via,
+		BufferPool:   newBufferPool(),
 		ErrorHandler: up.failed,
 		ErrorLog:     slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
 	}
