@@ -12,6 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/udpstat"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/internal/transport/graphite"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
@@ -169,20 +170,76 @@ func TestRedis(t *testing.T) {
 		{"has evicted", with(func(in *redisstore.Inspection) { in.MaxMemory, in.Policy, in.Evicted = 1<<30, "volatile-ttl", 5 }), Fail, "5 keys were thrown away"},
 		{"nearly full", with(func(in *redisstore.Inspection) { in.MaxMemory, in.UsedMemory = 100<<20, 90<<20 }), Warn, "90 MiB of 100 MiB"},
 		{"overrides on nothing", with(func(in *redisstore.Inspection) { in.AppendOnly, in.Overrides = false, 3 }), Fail, "3 overrides and writes nothing"},
-		{"overrides on RDB", with(func(in *redisstore.Inspection) { in.AppendOnly, in.Overrides, in.SavesToRDB = false, 3, true }), Warn, "only now and then"},
+		{"overrides on RDB", with(func(in *redisstore.Inspection) { in.AppendOnly, in.Overrides, in.SavesToRDB = false, 3, true }), Warn, "at most now and then"},
 		{"cluster down", with(func(in *redisstore.Inspection) { in.Cluster, in.ClusterState = true, "fail" }), Fail, `"fail"`},
 		{"whole or not at all", with(func(in *redisstore.Inspection) { in.Cluster, in.ClusterState, in.WholeOnly = true, "ok", true }), Warn, "cluster-require-full-coverage"},
 		{"far away", with(func(in *redisstore.Inspection) { in.Median, in.Worst = 30*time.Millisecond, 50*time.Millisecond }), Fail, "30ms"},
 		{"uneven", with(func(in *redisstore.Inspection) { in.Worst = 50 * time.Millisecond }), Warn, "50ms"},
 		{"clock", with(func(in *redisstore.Inspection) { in.ClockAhead = -3 * time.Second }), Warn, "-3s ahead"},
 		{"clock far off", with(func(in *redisstore.Inspection) { in.ClockAhead = time.Minute }), Fail, "1m0s ahead"},
-		{"ACL", with(func(in *redisstore.Inspection) { in.Refused = map[string]string{"EVAL": "NOPERM"} }), Fail, "EVAL is refused"},
+		{"overrides on what is not known", with(func(in *redisstore.Inspection) {
+			in.AppendOnly, in.Overrides, in.Unknown = false, 3, map[string]string{"CONFIG GET": "NOPERM"}
+		}), Warn, "at most now and then"},
+		{"refuses writes", with(func(in *redisstore.Inspection) { in.ReadOnly = true }), Fail, "replica"},
+		{"ACL", with(func(in *redisstore.Inspection) {
+			in.Rights = redisstore.Rights{User: "ann", Limiter: []redisstore.Denied{{Right: "+evalsha", Err: "NOPERM"}}}
+		}), Fail, "user ann lacks +evalsha"},
+		{"cannot even connect", with(func(in *redisstore.Inspection) {
+			in.Err, in.Rights = "NOPERM", redisstore.Rights{User: "ann", Limiter: []redisstore.Denied{{Right: "+client|setname", Err: "NOPERM"}}}
+		}), Fail, "lacks +client|setname"},
+		{"no scripts", with(func(in *redisstore.Inspection) { in.Missing = []string{"eval"} }), Fail, "no command EVAL"},
+		{"INFO refused", with(func(in *redisstore.Inspection) { in.Unknown = map[string]string{"INFO": "NOPERM"} }), Warn, "memory, eviction"},
+		{"a Sentinel is gone", with(func(in *redisstore.Inspection) {
+			in.Sentinels, in.Silent = 3, map[string]string{"127.0.0.1:26379": "connection refused"}
+		}), Warn, "a Sentinel does not say"},
 		{"nobody publishes", with(func(in *redisstore.Inspection) { in.Publishers = nil }), Warn, "no aggregator publishes"},
 		{"one name, two processes", with(func(in *redisstore.Inspection) {
 			in.Publishers = []redisstore.PublisherSeen{{Name: "a", Live: true, Takeovers: 4}}
 		}), Fail, "changed hands 4 times"},
 		{"managed", with(func(in *redisstore.Inspection) { in.Unknown = map[string]string{"CONFIG GET": "unknown command"} }), Warn, "CONFIG GET is not known"},
 	})
+}
+
+// The documented users have no failure, a remedy mends what it is for, and what a limiter need not do is told.
+func TestRedisWithTheDocumentedUsers(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	redistest.Grant(t, []*redistest.Server{s})
+	look := func(user string) []Finding {
+		client, err := redisstore.Open(redisstore.Config{
+			Addrs: []string{s.Addr()}, Namespace: "news", Username: user, Password: "pw", Timeout: redistest.Patience,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		return Redis(client.Inspect(t.Context()), Aim{Budget: redistest.Patience, HotTTL: time.Minute})
+	}
+	find := func(found []Finding, level Level, what string) (f Finding) {
+		for _, f := range found {
+			if f.Level == level && strings.Contains(f.What, what) {
+				return f
+			}
+		}
+		return Finding{}
+	}
+	for user, may := range map[string]string{"hotparam-limiter": "for an aggregator or to change overrides it lacks", "hotparam-aggregator": "may do all"} {
+		found := look(user)
+		if f := find(found, Fail, ""); f != (Finding{}) {
+			t.Errorf("%s: %+v", user, f)
+		}
+		if !s.Before(7, 0) && find(found, OK, may) == (Finding{}) || find(found, OK, "no key is thrown away") != (Finding{}) ||
+			find(found, Warn, "INFO is not known") == (Finding{}) {
+			t.Errorf("%s: %+v", user, found)
+		}
+	}
+	if err := s.Client().Do(t.Context(), "ACL", "SETUSER", "hotparam-limiter", "-evalsha").Err(); err != nil {
+		t.Fatal(err)
+	}
+	f := find(look("hotparam-limiter"), Fail, "")
+	if f.What == "" || !strings.Contains(f.Mend, "redis-cli ACL SETUSER hotparam-limiter '+evalsha' ") {
+		t.Errorf("without EVALSHA: %+v", f)
+	}
 }
 
 func TestKafka(t *testing.T) {

@@ -13,38 +13,96 @@ import (
 // Redis judges the store of hot set, overrides and shared limits.
 func Redis(in redisstore.Inspection, aim Aim) []Finding {
 	l := &list{where: "redis " + strings.Join(in.Addrs, ",")}
+	l.redisSentinels(in)
 	if in.Err != "" {
-		host, port, _ := strings.Cut(in.Addrs[0], ":")
-		l.add(Fail, Finding{What: "it does not answer: " + in.Err,
-			Why:  "limits are local to each process, live overrides and hot keys of others are not seen",
-			Mend: fmt.Sprintf("redis-cli -h %s -p %s ping   # then start it, or mend redis.addr", host, port)})
+		l.redisSilent(in)
 		return l.findings
 	}
 	l.ok("Redis %s answers", in.Version)
 	l.redisRole(in)
-	l.redisMemory(in)
-	l.redisDurability(in)
+	if _, hidden := in.Unknown["INFO"]; !hidden {
+		l.redisMemory(in)
+		l.redisDurability(in)
+	}
 	l.redisPace(in, aim)
-	for _, name := range slices.Sorted(maps.Keys(in.Refused)) {
-		l.add(Fail, Finding{What: fmt.Sprintf("%s is refused: %s", name, in.Refused[name]), Why: "the programs need it",
-			Mend: "ACL SETUSER hotparam on >PASSWORD ~hp:* &hp:* +@all -@dangerous +info   # then redis.username, redis.password; on Redis 6 see docs/redis.md"})
-	}
-	if len(in.Refused) == 0 {
-		l.ok("scripts, messages and all commands of ours are allowed")
-	}
+	l.redisRights(in)
 	l.redisPublishers(in)
 	for _, name := range slices.Sorted(maps.Keys(in.Unknown)) {
-		l.unknown(name, in.Unknown[name])
+		l.redisUnknown(in, name)
 	}
 	return l.findings
 }
 
+// redisSilent is the finding about a server that nothing can be asked of.
+func (l *list) redisSilent(in redisstore.Inspection) {
+	if len(in.Rights.Limiter) > 0 {
+		l.redisDenied(in.Rights.User, in.Rights.Limiter)
+		return
+	}
+	host, port, _ := strings.Cut(in.Addrs[0], ":")
+	l.add(Fail, Finding{What: "it does not answer: " + in.Err,
+		Why:  "limits are local to each process, live overrides and hot keys of others are not seen",
+		Mend: fmt.Sprintf("redis-cli -h %s -p %s ping   # then start it, or mend redis.addr", host, port)})
+}
+
+// redisSentinels judges those who say which server is the master. A majority must answer; without one the pipeline
+// finds no master, which is told by that.
+func (l *list) redisSentinels(in redisstore.Inspection) {
+	for _, addr := range slices.Sorted(maps.Keys(in.Silent)) {
+		host, port, _ := strings.Cut(addr, ":")
+		l.add(Warn, Finding{What: "a Sentinel does not say which server is the master: " + in.Silent[addr], Where: "Sentinel " + addr,
+			Why:  "when the others fail too, nobody finds the master",
+			Mend: fmt.Sprintf("redis-cli -h %s -p %s SENTINEL masters   # start it, or mend redis.sentinel_master", host, port)})
+	}
+	if in.Sentinels > 0 && len(in.Silent) == 0 {
+		l.ok("all %d Sentinels know the master", in.Sentinels)
+	}
+}
+
+// redisRights judges what the user may do. A limiter need not be able to publish.
+func (l *list) redisRights(in redisstore.Inspection) {
+	l.redisDenied(in.Rights.User, in.Rights.Limiter)
+	for _, name := range in.Missing {
+		l.add(Fail, Finding{What: fmt.Sprintf("the server has no command %s", strings.ToUpper(name)), Why: "the programs need it",
+			Mend: "a server that has it: docs/redis.md names those that were tried"})
+	}
+	switch rights := in.Rights; {
+	case len(rights.Limiter)+len(in.Missing) > 0:
+	case len(rights.Aggregator) > 0:
+		words := make([]string, len(rights.Aggregator))
+		for i, d := range rights.Aggregator {
+			words[i] = d.Right
+		}
+		l.ok("user %s may do what limiters do; for an aggregator or to change overrides it lacks %s", rights.User, strings.Join(words, " "))
+	default:
+		l.ok("user %s may do all that the programs do", rights.User)
+	}
+}
+
+func (l *list) redisDenied(user string, denied []redisstore.Denied) {
+	for _, d := range denied {
+		l.add(Fail, Finding{What: fmt.Sprintf("user %s lacks %s: %s", user, d.Right, d.Err), Why: "the programs need it",
+			Mend: fmt.Sprintf("redis-cli ACL SETUSER %s '%s'   # and in the ACL file; docs/redis.md has the whole line", user, d.Right)})
+	}
+}
+
+// redisUnknown says what the server does not tell, and the right by which it would.
+func (l *list) redisUnknown(in redisstore.Inspection, name string) {
+	f := Finding{What: name + " is not known: " + in.Unknown[name], Why: "what is not known cannot be judged"}
+	tells := map[string]string{"INFO": "+info", "CONFIG GET": "+config|get", "CLUSTER INFO": "+cluster|info"}
+	if right, ok := tells[name]; ok && strings.Contains(in.Unknown[name], "NOPERM") {
+		f.What += "; memory, eviction and what is on disk are not judged"
+		f.Mend = fmt.Sprintf("check --redis.username of an administrator, or: redis-cli ACL SETUSER %s '%s'", in.Rights.User, right)
+	}
+	l.add(Warn, f)
+}
+
 func (l *list) redisRole(in redisstore.Inspection) {
-	if in.Role == "slave" && !in.Cluster {
+	if in.ReadOnly || in.Role == "slave" && !in.Cluster {
 		l.add(Fail, Finding{What: "it is a replica", Why: "it refuses writes (READONLY): no limit is shared and nothing is published",
 			Mend: "redis.addr: the address of its master (redis-cli INFO replication: master_host, master_port)"})
 	}
-	if in.Cluster && in.ClusterState != "ok" {
+	if in.ClusterState != "" && in.ClusterState != "ok" {
 		l.add(Fail, Finding{What: fmt.Sprintf("the cluster says its state is %q", in.ClusterState),
 			Why: "some or all keys cannot be reached", Mend: "redis-cli --cluster check " + in.Addrs[0]})
 	}
@@ -74,14 +132,15 @@ func (l *list) redisMemory(in redisstore.Inspection) {
 }
 
 func (l *list) redisDurability(in redisstore.Inspection) {
+	_, hidden := in.Unknown["CONFIG GET"]
 	switch {
 	case in.AppendOnly:
 		l.ok("what is written survives a restart (appendonly)")
-	case in.Overrides > 0 && !in.SavesToRDB:
+	case in.Overrides > 0 && !in.SavesToRDB && !hidden:
 		l.add(Fail, Finding{What: fmt.Sprintf("it holds %d overrides and writes nothing to disk", in.Overrides),
 			Why: "after a restart every live override is gone", Mend: "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
 	case in.Overrides > 0:
-		l.add(Warn, Finding{What: fmt.Sprintf("it holds %d overrides and saves only now and then (RDB)", in.Overrides),
+		l.add(Warn, Finding{What: fmt.Sprintf("it holds %d overrides and saves at most now and then (RDB)", in.Overrides),
 			Why: "after a crash the overrides of the last minutes are gone", Mend: "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
 	default:
 		l.ok("there is no live override that a restart could lose (appendonly is off)")

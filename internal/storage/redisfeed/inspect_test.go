@@ -28,7 +28,7 @@ func TestInspectAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := client.Inspect(t.Context())
-	if in.Err != "" || len(in.Refused) > 0 || len(in.Unknown) > 0 {
+	if in.Err != "" || len(in.Rights.Limiter)+len(in.Rights.Aggregator)+len(in.Missing) > 0 || len(in.Unknown) > 0 {
 		t.Fatalf("inspection %+v", in)
 	}
 	if !strings.Contains("Redis "+in.Version, srv.Is()) || in.Role != "master" || in.MaxMemory != 64<<20 || in.Policy != "allkeys-lru" || in.AppendOnly || in.SavesToRDB || in.Cluster {

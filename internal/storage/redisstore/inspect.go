@@ -2,15 +2,12 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // pings is how often Inspect asks for the time it takes to answer.
@@ -44,9 +41,16 @@ type Inspection struct {
 	// ClockAhead is the server's clock less this machine's, to within half of
 	// Median.
 	ClockAhead time.Duration
-	// Refused are the commands of ours that the server does not allow, with its
-	// words.
-	Refused map[string]string
+	// ReadOnly says that it refuses writes, as a replica does.
+	ReadOnly bool
+	// Sentinels are those asked, and Silent those of them that do not tell the
+	// master, with the reason.
+	Sentinels int
+	Silent    map[string]string
+	// Rights are what the ACL of the user refuses, and Missing the commands of
+	// ours that the server does not have.
+	Rights  Rights
+	Missing []string
 	// Publishers are the aggregators that have written, by name.
 	Publishers []PublisherSeen
 	// Unknown are the questions that were not answered, with the reason.
@@ -64,18 +68,25 @@ type PublisherSeen struct {
 }
 
 // Inspect looks at the server without changing anything that lasts: it writes
-// one key of its own for a second and publishes to nobody. It takes some 100
+// one key of its own for a second and publishes to nobody. It takes some 150
 // round trips and a second.
 func (c *Client) Inspect(ctx context.Context) Inspection {
-	in := Inspection{Addrs: c.cfg.Addrs, Cluster: c.cfg.isCluster(), Refused: map[string]string{}, Unknown: map[string]string{}}
-	if err := c.Ping(ctx); err != nil {
+	in := Inspection{Addrs: c.cfg.Addrs, Cluster: c.cfg.isCluster(), Unknown: map[string]string{}}
+	if c.sentinels != nil {
+		in.Sentinels, in.Silent = len(c.sentinels.nodes), c.sentinels.inspect(ctx)
+	}
+	err := c.again(ctx, func() error { return c.Ping(ctx) })
+	if command := refusedCommand(err); command != "" && command != "ping" { // while it connects
+		in.Rights = Rights{User: c.user(), Limiter: []Denied{{Right: "+" + command, Err: err.Error()}}}
+	}
+	if err != nil && refusedCommand(err) != "ping" {
 		in.Err = err.Error()
 		return in
 	}
 	c.inspectServer(ctx, &in)
 	c.inspectConfig(ctx, &in)
 	c.inspectPace(ctx, &in)
-	c.inspectCommands(ctx, &in)
+	c.inspectRights(ctx, &in)
 	c.inspectPublishers(ctx, &in)
 	if n, err := c.rdb.HLen(ctx, c.keys.Overrides()).Result(); err == nil {
 		in.Overrides = n
@@ -89,6 +100,7 @@ func (c *Client) inspectServer(ctx context.Context, in *Inspection) {
 	text, err := c.rdb.Info(ctx).Result()
 	if err != nil {
 		in.Unknown["INFO"] = err.Error()
+		c.inspectHello(ctx, in)
 		return
 	}
 	info := map[string]string{}
@@ -119,6 +131,26 @@ func (c *Client) inspectServer(ctx context.Context, in *Inspection) {
 	}
 }
 
+// inspectHello reads from the greeting, which every user may ask for, what INFO
+// would have said.
+func (c *Client) inspectHello(ctx context.Context, in *Inspection) {
+	answer, err := c.rdb.Do(ctx, "HELLO").Slice()
+	if err != nil {
+		return // before Redis 6; INFO is unknown already
+	}
+	for i := 0; i+1 < len(answer); i += 2 {
+		value := fmt.Sprint(answer[i+1])
+		switch answer[i] {
+		case "version":
+			in.Version = value
+		case "role":
+			in.Role = strings.Replace(value, "replica", "slave", 1) // as INFO has it
+		case "mode":
+			in.Cluster = in.Cluster || value == "cluster"
+		}
+	}
+}
+
 // inspectConfig reads what INFO does not say. Managed servers often refuse it.
 func (c *Client) inspectConfig(ctx context.Context, in *Inspection) {
 	read := func(name string) string {
@@ -139,14 +171,8 @@ func (c *Client) inspectPace(ctx context.Context, in *Inspection) {
 	took := make([]time.Duration, 0, pings)
 	for range pings {
 		begin := time.Now()
-		if err := c.rdb.Ping(ctx).Err(); err != nil {
-			in.Unknown["PING"] = err.Error()
-			continue
-		}
+		_ = c.rdb.Ping(ctx).Err() // one that is lost takes as long as its timeout
 		took = append(took, time.Since(begin))
-	}
-	if len(took) == 0 {
-		return
 	}
 	slices.Sort(took)
 	in.Median, in.Worst = took[len(took)/2], took[len(took)-1]
@@ -157,36 +183,6 @@ func (c *Client) inspectPace(ctx context.Context, in *Inspection) {
 		return
 	}
 	in.ClockAhead = there.Sub(begin.Add(time.Since(begin) / 2))
-}
-
-// inspectCommands tries what the programs need. An ACL is best asked by doing.
-func (c *Client) inspectCommands(ctx context.Context, in *Inspection) {
-	key := c.keys.Check()
-	for name, try := range map[string]func() error{
-		"SET":     func() error { return c.rdb.Set(ctx, key, "1", time.Second).Err() },
-		"GET":     func() error { return c.rdb.Get(ctx, key).Err() },
-		"HGETALL": func() error { return c.rdb.HGetAll(ctx, c.keys.HotIndex()).Err() },
-		"ZRANGE":  func() error { return c.rdb.ZRange(ctx, c.keys.ReportIndex(), 0, 0).Err() },
-		"LRANGE":  func() error { return c.rdb.LRange(ctx, c.keys.OverrideAudit(), 0, 0).Err() },
-		"EVAL": func() error {
-			// In one script what the scripts of this package do.
-			return c.rdb.Eval(ctx, "redis.call('TIME'); redis.call('SET', KEYS[1], '1', 'PX', 1000); return redis.call('PEXPIRE', KEYS[1], 1000)", []string{key}).Err()
-		},
-		"SCRIPT LOAD": func() error { return c.rdb.ScriptLoad(ctx, "return 1").Err() },
-		"PUBLISH":     func() error { return c.rdb.Publish(ctx, key, "").Err() },
-		"SUBSCRIBE":   func() error { return c.trySubscribe(ctx, c.keys.HotNotice()) },
-	} {
-		if err := try(); err != nil && !errors.Is(err, redis.Nil) {
-			in.Refused[name] = err.Error()
-		}
-	}
-}
-
-func (c *Client) trySubscribe(ctx context.Context, channel string) error {
-	sub := c.rdb.Subscribe(ctx, channel)
-	defer sub.Close()
-	_, err := sub.Receive(ctx)
-	return err
 }
 
 // inspectPublishers looks twice, a second apart.

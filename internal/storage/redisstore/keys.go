@@ -67,6 +67,5 @@ func (k Keys) ReportIndex() string { return k.prefix + "report:index" }
 // programs that may write reports. Expires after a second.
 func (k Keys) Probe() string { return k.prefix + "report:probe" }
 
-// Check is a string and channel, written by Inspect to see that it may. Expires
-// after a second.
+// Check is a channel to which Inspect publishes to see that it may; nobody listens.
 func (k Keys) Check() string { return k.prefix + "check" }
