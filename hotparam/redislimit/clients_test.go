@@ -1,0 +1,56 @@
+package redislimit_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/hotparam/redislimit"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+)
+
+// A caller's client by TLS is used as it is.
+func TestTLSClient(t *testing.T) {
+	t.Parallel()
+	a := redistest.NewAuthority(t)
+	until := time.Now().Add(time.Hour)
+	_, addr := redistest.StartTLS(t, a, a.Issue(until, "127.0.0.1"))
+	files := a.Issue(until, "client")
+	client, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(a.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(ca)
+	rdb := redis.NewClient(&redis.Options{
+		Addr: addr, ContextTimeoutEnabled: true, TLSConfig: &tls.Config{RootCAs: trusted, Certificates: []tls.Certificate{client}},
+	})
+	defer rdb.Close()
+	whatIsTakenIsGone(t, rdb)
+}
+
+// A caller's Sentinel client finds the master, and the next one after a failover.
+func TestFailoverClient(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartSentinels(t)
+	rdb := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: redistest.MasterName, SentinelAddrs: s.Addrs(), ContextTimeoutEnabled: true,
+	})
+	defer rdb.Close()
+	whatIsTakenIsGone(t, rdb)
+	s.Master.Kill()
+	s.AwaitSwitch(t)
+	limits := redislimit.New(rdb)
+	redistest.Eventually(t, "limits on the new master", func() bool {
+		r, err := limits.Allow(t.Context(), "after the failover", slow(1_000_000))
+		return err == nil && r.Allowed
+	})
+}
