@@ -44,6 +44,7 @@ mkdir "$work/go"
 tar -C "$(go env GOROOT)" --exclude=./test --exclude=./api --exclude=./doc -c . | tar -C "$work/go" -x
 wait $jars
 wait $statsd
+chmod -R a+rX "$work" # their users are not root, whatever the umask here
 
 stand_in "$(name redis:)" redis
 stand_in "$(name apache/kafka:)" kafka
