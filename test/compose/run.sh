@@ -13,7 +13,8 @@ for tool in dockerd ip mmdebstrap mvn npm pip; do command -v $tool > /dev/null |
 if [ -x /usr/bin/docker ]; then PATH=/usr/bin:$PATH; fi
 step() { echo "--- $1 ($SECONDS s)"; }
 
-dir=${1:-$(mktemp -d)}
+keep=${1:-}
+dir=${keep:-$(mktemp -d)}
 mkdir -p "$dir"
 export DOCKER_HOST=unix://$dir/docker.sock DOCKER_CONFIG=$dir/client DOCKER_BUILDKIT=1
 # In a network of its own the daemon leaves no bridge and no firewall rule
@@ -24,9 +25,9 @@ daemon=$!
 end() {
   docker compose down -v --timeout 5 > /dev/null 2>&1 || true
   kill $daemon 2> /dev/null && wait $daemon || true
-  [ -n "${1:-}" ] || rm -rf "$dir"
+  [ -n "$keep" ] || rm -rf "$dir"
 }
-trap 'end "${1:-}"' EXIT
+trap end EXIT
 for _ in $(seq 100); do
   if docker info > /dev/null 2>&1 || ! kill -0 $daemon 2> /dev/null; then break; fi
   sleep 0.2
