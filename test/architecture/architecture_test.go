@@ -42,7 +42,8 @@ var layers = []struct {
 		"internal/counting/tally", "internal/deciding/gate", "internal/detection/aggregate", "internal/operator/replay", "internal/operator/preflight",
 	}, "uses logic; reaches the outside only through interfaces of its own"},
 	{"serving and operator", false, []string{
-		"internal/serving/middleware", "internal/serving/decisionapi", "internal/serving/proxy", "internal/serving/mirrored", "internal/operator/admin",
+		"internal/serving/middleware", "internal/serving/decisionapi", "internal/serving/proxy", "internal/serving/mirrored", "internal/serving/envoy", "internal/serving/spoe",
+		"internal/operator/admin",
 	}, "one way in each; what two of them need belongs a layer below"},
 	{"metrics", false, []string{"internal/operator/metrics"}, "knows the statistics of all packages below, and nothing knows it but the app"},
 	{"library", true, []string{"hotparam", "internal/lifecycle", "internal/pipeline"}, "what a service imports: wires the packages below, knows no settings or programs"},
@@ -61,6 +62,7 @@ var owners = map[string]struct {
 	"github.com/IBM/sarama":                          {[]string{"internal/transport/kafka"}, "its traps are handled once"},
 	"github.com/cactus/go-statsd-client/v5/statsd":   {[]string{"internal/transport/statsd"}, "its traps are handled once"},
 	"github.com/prometheus/client_golang/prometheus": {[]string{"internal/operator/metrics"}, "packages expose Stats() and know no metrics library"},
+	"google.golang.org/grpc":                         {[]string{"internal/serving/envoy"}, "who imports the library compiles none of it"},
 }
 
 // pure packages take time as an argument and touch nothing outside.

@@ -3,51 +3,22 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// build compiles the four programs once for all tests of this package.
-var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "hotparam-e2e-")
-	if err != nil {
-		return "", err
-	}
-	cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./cmd/...", "./examples/...")
-	cmd.Dir = "../.." // the module of the programs
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return dir, nil
-})
+func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, err := build(); err == nil {
-		os.RemoveAll(dir)
-	}
-	os.Exit(code)
-}
-
-// launch starts a program and stops it at the end of the test.
+// launch starts one of our programs and stops it at the end of the test.
 func launch(t *testing.T, name string, args ...string) *program.Process {
 	t.Helper()
-	dir, err := build()
-	if err != nil {
-		t.Fatalf("building the programs: %v", err)
-	}
-	cmd := exec.Command(filepath.Join(dir, name), args...)
-	cmd.Dir = t.TempDir() // whatever it writes goes with the test
-	return program.Start(t, cmd)
+	return program.Launch(t, name, args...)
 }
 
 var client = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}

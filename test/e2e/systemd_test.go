@@ -94,10 +94,7 @@ func TestSystemdUnitsStart(t *testing.T) {
 // unitCommand is ExecStart with the programs of this checkout and the example files.
 func unitCommand(t *testing.T, unit map[string]string, env []string) *exec.Cmd {
 	t.Helper()
-	dir, err := build()
-	if err != nil {
-		t.Fatalf("building the programs: %v", err)
-	}
+	dir := program.Ours(t)
 	examples, err := filepath.Abs(unitDir)
 	if err != nil {
 		t.Fatal(err)
@@ -163,10 +160,7 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 		}
 		t.Skip("systemd-analyze is not installed")
 	}
-	dir, err := build()
-	if err != nil {
-		t.Fatalf("building the programs: %v", err)
-	}
+	dir := program.Ours(t)
 	there := t.TempDir()
 	if err := os.CopyFS(there, os.DirFS(unitDir)); err != nil {
 		t.Fatal(err)

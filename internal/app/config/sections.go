@@ -20,24 +20,6 @@ type Stop struct {
 	Delay time.Duration `default:"0s" help:"How long listeners go on accepting after SIGTERM, not ready."`
 }
 
-// Listener is what every HTTP listener has.
-type Listener struct {
-	// Certificate (PEM) with which the listener speaks TLS. Certificate, key and authorities are read again when their
-	// files change; wrong files change nothing and are logged.
-	TLSCert string `name:"tls_cert" placeholder:"FILE" help:"Certificate (PEM) of the listener; none: no TLS."`
-	TLSKey  string `name:"tls_key" placeholder:"FILE" help:"Key (PEM) of the listener's certificate."`
-	// Authorities (PEM) that sign the certificates of callers. With them every caller has to show one.
-	TLSClientCA string `name:"tls_client_ca" placeholder:"FILE" help:"Authorities (PEM) of callers' certificates."`
-	// Most open connections; 0: no bound. When all are taken, a new one takes the place of the longest idle one, and is
-	// refused if there is none.
-	MaxConnections int           `name:"max_connections" default:"10000" help:"Most open HTTP connections; 0: no bound."`
-	HeaderTimeout  time.Duration `name:"header_timeout" default:"10s" help:"Longest wait for the header of a request."`
-	// Longest wait for the body of a request. Every 500 bytes that come give a second back, so that long uploads pass; 0:
-	// no bound, for streams that a client keeps open without sending.
-	BodyTimeout time.Duration `name:"body_timeout" default:"30s" help:"Longest wait for a body that does not progress."`
-	IdleTimeout time.Duration `name:"idle_timeout" default:"2m" help:"How long connections wait for a next request."`
-}
-
 // Redis is where hot set, overrides and shared limits live.
 type Redis struct {
 	Addr     []string `placeholder:"HOST:PORT" help:"Redis server, or several nodes of one Redis Cluster."`
@@ -204,64 +186,15 @@ type Gate struct {
 	Instance string `help:"Name of this limiter in reports."`
 }
 
-// Admin is the operators' listener: dashboard, API, metrics, health.
-type Admin struct {
-	// Address of dashboard, API, metrics and health; empty for none.
-	Listen string `default:"${admin_listen}" placeholder:"HOST:PORT" help:"Address of dashboard, API and metrics."`
-	// Token that callers show, as bearer token or as password; at least 16 characters. Required off loopback, unless the
-	// listener asks for certificates of callers (tls_client_ca) or is a unix socket (unix:/path).
-	Token     string `help:"Token of the admin listener; required off loopback."`
-	TokenFile string `name:"token_file" placeholder:"FILE" help:"File that holds the token of the admin listener."`
-	Listener
-}
-
-// Proxy is the reverse proxy.
-type Proxy struct {
-	Listen string `placeholder:"HOST:PORT" help:"Address of the reverse proxy."`
-	// Where allowed requests go: http://, https:// (HTTP/2 where the upstream offers it), or h2c:// for HTTP/2 without TLS.
-	Upstream string `placeholder:"URL" help:"Where allowed requests go; http, https or h2c."`
-	// Upstreams for classes, by the name that their rule gives.
-	Upstreams map[string]string `placeholder:"NAME=URL" help:"Upstreams for classes, by name."`
-	Timeout   time.Duration     `default:"30s" help:"Longest wait for the first byte of an answer."`
-	// Pass on the Host that the client asked for. Without it upstreams see the host of their URL.
-	PreserveHost bool `name:"preserve_host" default:"true" negatable:"" help:"Upstreams see the client's Host."`
-	// Authorities (PEM) that sign the certificates of https upstreams; default: those that the system trusts.
-	UpstreamCA   string `name:"upstream_tls_ca" placeholder:"FILE" help:"Authorities (PEM) of upstreams' certificates."`
-	UpstreamCert string `name:"upstream_tls_cert" placeholder:"FILE" help:"Certificate (PEM) to show to upstreams."`
-	UpstreamKey  string `name:"upstream_tls_key" placeholder:"FILE" help:"Key (PEM) of the certificate for upstreams."`
-	UpstreamName string `name:"upstream_tls_name" help:"Name in upstreams' certificates if it is not their host."`
-	Listener
-}
-
 // State is where one process keeps overrides.
 type State struct {
 	Dir string `default:"hotparam-state" placeholder:"DIR" help:"Directory in which overrides survive a restart."`
-}
-
-// Mirror is the listener for copies of requests.
-type Mirror struct {
-	Listen string `placeholder:"HOST:PORT" help:"HTTP address to take mirrored requests on."`
-	// Header with the original request target; empty: the mirrored request's own.
-	URIHeader string `name:"uri_header" default:"X-Original-URI" help:"Header with the original request target."`
-	// Header with the original method; empty: the mirrored request's own.
-	MethodHeader string `name:"method_header" default:"X-Original-Method" help:"Header with the original method."`
-	Listener
 }
 
 // Access is access logs as a source.
 type Access struct {
 	File   []string `placeholder:"FILE" help:"Access log to follow; - is standard input."`
 	Format string   `enum:"auto,combined,events,jsonl" default:"auto" help:"Form of the lines: ${enum}."`
-}
-
-// Decide is the decision API.
-type Decide struct {
-	Listen string `default:"127.0.0.1:8181" placeholder:"HOST:PORT" help:"Address of POST /v1/decide; empty for none."`
-	// Token that callers show, as bearer token or as password; at least 16 characters. Required off loopback, unless the
-	// listener asks for certificates of callers (tls_client_ca) or is a unix socket (unix:/path).
-	Token     string `help:"Token of POST /v1/decide; required off loopback."`
-	TokenFile string `name:"token_file" placeholder:"FILE" help:"File that holds the token of POST /v1/decide."`
-	Listener
 }
 
 // StatsDAt is where a StatsD server tells how it is set up.

@@ -54,6 +54,8 @@ type Aggregator struct {
 type Sidecar struct {
 	Common
 	Decide Decide `embed:"" prefix:"decide."`
+	Envoy  Envoy  `embed:"" prefix:"envoy."`
+	SPOE   SPOE   `embed:"" prefix:"spoe."`
 	Proxy  Proxy  `embed:"" prefix:"proxy."`
 	// Most tokens of one very hot key that this limiter may take from Redis ahead of its requests, to decide them in
 	// memory; 0: none. So much more may pass in a moment, for each limiter.

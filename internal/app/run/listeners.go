@@ -20,11 +20,11 @@ import (
 type listeners struct {
 	stop   config.Stop
 	log    *slog.Logger
-	byName map[string]*listener.Server
+	byName map[string]interface{ Stats() listener.Stats }
 }
 
 func newListeners(stop config.Stop, log *slog.Logger) *listeners {
-	return &listeners{stop: stop, log: log, byName: map[string]*listener.Server{}}
+	return &listeners{stop: stop, log: log, byName: map[string]interface{ Stats() listener.Stats }{}}
 }
 
 // open takes a port. Half of the graceful stop is for the requests under way, the
@@ -32,7 +32,7 @@ func newListeners(stop config.Stop, log *slog.Logger) *listeners {
 func (l *listeners) open(ctx context.Context, name, addr string, cfg config.Listener, h http.Handler) (*listener.Server, error) {
 	s, err := listener.Listen(ctx, listener.Config{
 		Name: name, Addr: addr, Handler: h,
-		TLS:            listener.TLS{Cert: cfg.TLSCert, Key: cfg.TLSKey, ClientCA: cfg.TLSClientCA},
+		TLS:            tlsOf(cfg.Port),
 		MaxConnections: cfg.MaxConnections,
 		HeaderTimeout:  cfg.HeaderTimeout, BodyTimeout: cfg.BodyTimeout, IdleTimeout: cfg.IdleTimeout,
 		Grace: l.stop.Timeout / 2, Log: l.log,
@@ -47,10 +47,34 @@ func (l *listeners) open(ctx context.Context, name, addr string, cfg config.List
 // openGuarded takes a port whose callers show a token, a certificate, or that only
 // this machine reaches.
 func (l *listeners) openGuarded(ctx context.Context, name, addr, token string, cfg config.Listener, h http.Handler) (*listener.Server, error) {
-	if err := access.CheckListen(addr, token != "" || cfg.TLSClientCA != ""); err != nil {
-		return nil, fmt.Errorf("%w (--%s.token, --%s.token_file or --%s.tls_client_ca)", err, name, name, name)
+	if err := guarded(name, addr, token, cfg.Port); err != nil {
+		return nil, err
 	}
 	return l.open(ctx, name, addr, cfg, h)
+}
+
+// openPort takes a port for another protocol than HTTP.
+func (l *listeners) openPort(ctx context.Context, name, addr string, cfg config.Port) (*listener.Port, error) {
+	p, err := listener.Open(ctx, listener.Config{
+		Name: name, Addr: addr, TLS: tlsOf(cfg), MaxConnections: cfg.MaxConnections, Log: l.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.byName[name] = p
+	return p, nil
+}
+
+// guarded refuses an address that others reach without showing who they are.
+func guarded(name, addr, token string, cfg config.Port) error {
+	if err := access.CheckListen(addr, token != "" || cfg.TLSClientCA != ""); err != nil {
+		return fmt.Errorf("%w (--%s.token, --%s.token_file or --%s.tls_client_ca)", err, name, name, name)
+	}
+	return nil
+}
+
+func tlsOf(cfg config.Port) listener.TLS {
+	return listener.TLS{Cert: cfg.TLSCert, Key: cfg.TLSKey, ClientCA: cfg.TLSClientCA}
 }
 
 func (l *listeners) stats() map[string]listener.Stats {

@@ -91,11 +91,11 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 
 // listen takes the ports: the proxy's, and the admin page's if it has one.
 func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
-	handler, clients, err := newProxy(l.parts.Gate, l.cfg.Proxy, l.log)
+	l.clients = httplimit.NewClients(l.parts.Gate.Rules().IP.TrustedProxies, "")
+	handler, err := newProxy(l.parts.Gate, l.cfg.Proxy, l.clients, l.log)
 	if err != nil {
 		return err
 	}
-	l.clients = clients
 	adm := admin.Config{
 		Namespace: l.parts.Gate.Rules().Namespace, Version: opts.Version,
 		Hot: l.parts.Aggregate.Hot, Loops: l.parts.Aggregate.Loops, Rules: l.parts.Gate.Rules, Pushed: true,
@@ -161,31 +161,28 @@ func (l *Local) close() error {
 	return l.overrides.Close()
 }
 
-// newProxy builds the reverse proxy of serve and the sidecar. The second result
-// follows the trusted proxies of reloaded rules.
-func newProxy(g *gate.Gate, cfg config.Proxy, log *slog.Logger) (*proxy.Proxy, *httplimit.Clients, error) {
+// newProxy builds the reverse proxy of serve and the sidecar.
+func newProxy(g *gate.Gate, cfg config.Proxy, clients *httplimit.Clients, log *slog.Logger) (*proxy.Proxy, error) {
 	upstreams := map[string]*url.URL{}
 	var err error
 	if upstreams[""], err = upstreamURL("proxy.upstream", cfg.Upstream); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for name, raw := range cfg.Upstreams {
 		if upstreams[name], err = upstreamURL("proxy.upstreams", raw); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	clients := httplimit.NewClients(g.Rules().IP.TrustedProxies, "")
 	tlsConfig, err := listener.ClientTLS{
 		Setting: "proxy.upstream_", CA: cfg.UpstreamCA, ServerName: cfg.UpstreamName, Cert: cfg.UpstreamCert, Key: cfg.UpstreamKey,
 	}.Config(log)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	p, err := proxy.New(g, proxy.Config{
+	return proxy.New(g, proxy.Config{
 		Upstreams: upstreams, Route: g.Upstream, Clients: clients, HeaderTimeout: cfg.Timeout,
 		PreserveHost: cfg.PreserveHost, TLS: tlsConfig, Log: log,
 	})
-	return p, clients, err
 }
 
 // upstreamURL reads the URL of a service. The usual mistake is to leave out

@@ -18,17 +18,17 @@ func addNotify(s *lifecycle.Stages, log *slog.Logger) {
 		return
 	}
 	s.Add(lifecycle.Sources, "service manager", func(ctx context.Context) error {
-		notify(socket, "READY=1", log)
+		notify(ctx, socket, "READY=1", log)
 		<-ctx.Done()
-		notify(socket, "STOPPING=1", log)
+		notify(context.WithoutCancel(ctx), socket, "STOPPING=1", log)
 		return nil
 	})
 }
 
 // notify sends one state, see sd_notify(3). A failure is only logged: what the manager
 // makes of the silence is its own matter.
-func notify(socket, state string, log *slog.Logger) {
-	conn, err := net.Dial("unixgram", socket)
+func notify(ctx context.Context, socket, state string, log *slog.Logger) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unixgram", socket)
 	if err == nil {
 		_, err = conn.Write([]byte(state))
 		conn.Close()

@@ -25,13 +25,14 @@ import (
 
 // sidecar is one running limiter.
 type sidecar struct {
-	cfg         config.Sidecar
-	log         *slog.Logger
-	redis       *redisstore.Client
-	parts       *pipeline.Pipeline
-	out         *sink              // nil: counting is left to others
-	proxy       *proxy.Proxy       // nil: none
-	clients     *httplimit.Clients // of proxy
+	cfg     config.Sidecar
+	log     *slog.Logger
+	redis   *redisstore.Client
+	parts   *pipeline.Pipeline
+	out     *sink        // nil: counting is left to others
+	proxy   *proxy.Proxy // nil: none
+	clients *httplimit.Clients
+	gateways
 	decide      *decisionapi.Decider
 	decideGuard *access.Guard
 	listeners   *listeners
@@ -51,12 +52,15 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	}
 	s := &sidecar{cfg: cfg, log: Logger(cfg.Log), fronts: map[string]*listener.Server{}}
 	s.listeners = newListeners(cfg.Stop, s.log)
-	s.reload = newReloader(file, nil, s.setRules, s.log)
+	if err := s.readLimits(set); err != nil {
+		return err
+	}
+	s.reload = newReloader(file, s.readLimits, s.setRules, s.log)
 	if len(cfg.Redis.Addr) == 0 {
 		return fmt.Errorf("%w: where is the hot set? Set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)
 	}
-	if cfg.Decide.Listen == "" && cfg.Proxy.Listen == "" {
-		return fmt.Errorf("%w: nobody can ask: set --decide.listen or --proxy.listen", config.ErrUsage)
+	if cfg.Decide.Listen+cfg.Proxy.Listen+cfg.Envoy.Listen+cfg.SPOE.Listen == "" {
+		return fmt.Errorf("%w: nobody can ask: set --decide.listen, --proxy.listen, --envoy.listen or --spoe.listen", config.ErrUsage)
 	}
 	if cfg.Proxy.Listen != "" && cfg.Proxy.Upstream == "" {
 		return fmt.Errorf("%w: --proxy.listen needs --proxy.upstream, the URL that allowed requests go to", config.ErrUsage)
@@ -66,7 +70,8 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	}
 	defer s.redis.Close()
 	warnAbsent(ctx, s.redis, s.log)
-	s.log.Info("limiter runs", "decide", cfg.Decide.Listen, "proxy", cfg.Proxy.Listen, "redis", s.redis.Config().Addrs, "counts", s.counts())
+	s.log.Info("limiter runs", "decide", cfg.Decide.Listen, "proxy", cfg.Proxy.Listen,
+		"envoy", cfg.Envoy.Listen, "spoe", cfg.SPOE.Listen, "redis", s.redis.Config().Addrs, "counts", s.counts())
 	s.addParts()
 	return s.parts.Run(delayed(ctx, cfg.Stop, s.log), cfg.Stop.Timeout, s.log)
 }
@@ -91,6 +96,7 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	parts := pipeline.Config{Rules: set, Gate: gateConfig(cfg.Gate, s.log), Tally: tallyConfig(cfg.Tally, s.log)}
 	parts.Gate.Budget, parts.Gate.ColdKeys = cfg.Gate.Budget, true
 	s.parts = pipeline.Together(parts, shared)
+	s.clients = httplimit.NewClients(set.IP.TrustedProxies, "")
 	if err := s.listen(ctx); err != nil {
 		return err
 	}
@@ -104,17 +110,25 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 // listen takes the ports of those who ask.
 func (s *sidecar) listen(ctx context.Context) error {
 	if s.cfg.Proxy.Listen != "" {
-		p, clients, err := newProxy(s.parts.Gate, s.cfg.Proxy, s.log)
+		p, err := newProxy(s.parts.Gate, s.cfg.Proxy, s.clients, s.log)
 		if err != nil {
 			return err
 		}
-		s.proxy, s.clients = p, clients
+		s.proxy = p
 		if s.fronts["proxy"], err = s.listeners.open(ctx, "proxy", s.cfg.Proxy.Listen, s.cfg.Proxy.Listener, p); err != nil {
 			return err
 		}
 	}
-	if s.cfg.Decide.Listen != "" {
-		return s.listenDecide(ctx)
+	for _, gateway := range []struct {
+		addr   string
+		listen func(context.Context) error
+	}{{s.cfg.Decide.Listen, s.listenDecide}, {s.cfg.Envoy.Listen, s.listenEnvoy}, {s.cfg.SPOE.Listen, s.listenSPOE}} {
+		if gateway.addr == "" {
+			continue
+		}
+		if err := gateway.listen(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -150,8 +164,9 @@ func (s *sidecar) addParts() {
 func (s *sidecar) setRules(set *rules.Set) {
 	s.parts.SetRules(set)
 	s.schedules.setFile(set.Overrides)
-	if s.clients != nil {
-		s.clients.SetTrusted(set.IP.TrustedProxies)
+	s.clients.SetTrusted(set.IP.TrustedProxies)
+	if s.envoy != nil {
+		s.envoy.SetLimits(s.limits)
 	}
 }
 
@@ -166,7 +181,7 @@ func (s *sidecar) metrics() []metrics.Part {
 	if s.decide != nil {
 		parts = append(parts, metrics.DecisionAPI(s.decide.Stats), metrics.DecisionAccess(s.decideGuard.Stats))
 	}
-	return parts
+	return append(parts, s.gateways.metrics()...)
 }
 
 func (s *sidecar) adminConfig(version string) admin.Config {

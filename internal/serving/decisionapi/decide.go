@@ -81,9 +81,9 @@ func (d *Decider) Stats() Stats {
 type work struct {
 	body   []byte
 	checks []check
-	pairs  []pair
+	pairs  httplimit.Headers
 	req    hottype.Request
-	header header
+	header httplimit.Headers
 	out    []byte
 }
 
@@ -184,7 +184,7 @@ func (d *Decider) answerAll(w http.ResponseWriter, r *http.Request, k *work) {
 // ask puts check i to the gate.
 func (d *Decider) ask(r *http.Request, k *work, i int) hottype.Verdict {
 	c := &k.checks[i]
-	k.header = header(k.pairs[c.from:c.to])
+	k.header = k.pairs[c.from:c.to]
 	k.req = hottype.Request{
 		Method: c.method, Host: c.host, Target: c.uri, Cost: c.cost,
 		Client: httplimit.ParseClient(c.ip), Header: &k.header,

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
 // maxCost is the greatest cost of a check, within what limits compute exactly.
@@ -17,29 +19,13 @@ type check struct {
 	from, to              int // its headers in decoder.pairs
 }
 
-// pair is one header.
-type pair struct{ name, value string }
-
-// header is the headers of one check. It implements hotparam.Header.
-type header []pair
-
-// Get gives the first value of a header, whatever the case of its name.
-func (h *header) Get(name string) string {
-	for i := range *h {
-		if strings.EqualFold((*h)[i].name, name) {
-			return (*h)[i].value
-		}
-	}
-	return ""
-}
-
 // decoder reads checks, an object or an array of them, and nothing else. There
 // is no recursion, so nothing can be nested too deeply.
 type decoder struct {
 	s      string
 	i      int // next byte
 	checks []check
-	pairs  []pair
+	pairs  httplimit.Headers
 	max    int // longest array
 }
 
@@ -150,9 +136,9 @@ func fieldBit(name string) uint8 {
 func (d *decoder) headers(c *check) error {
 	more, err := d.open()
 	for more && err == nil {
-		var h pair
-		if h.name, err = d.name(); err == nil {
-			h.value, err = d.str(`a value of "headers"`)
+		var h httplimit.HeaderField
+		if h.Name, err = d.name(); err == nil {
+			h.Value, err = d.str(`a value of "headers"`)
 		}
 		if err == nil {
 			d.pairs = append(d.pairs, h)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
 func TestDecodeErrors(t *testing.T) {
@@ -110,14 +112,14 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func same(t *testing.T, c check, pairs []pair, o oracle) {
+func same(t *testing.T, c check, pairs httplimit.Headers, o oracle) {
 	method := "GET"
 	if o.Method != nil {
 		method = *o.Method
 	}
 	headers := map[string]string{}
 	for _, p := range pairs {
-		headers[p.name] = p.value
+		headers[p.Name] = p.Value
 	}
 	if c.method != method || c.uri != o.URI || c.host != o.Host || c.ip != o.IP || c.cost != o.Cost ||
 		!slices.Equal(slices.Sorted(maps.Keys(headers)), slices.Sorted(maps.Keys(o.Headers))) {
@@ -127,7 +129,7 @@ func same(t *testing.T, c check, pairs []pair, o oracle) {
 
 func TestHeaderIgnoresCase(t *testing.T) {
 	t.Parallel()
-	h := header{{"user-AGENT", "bot"}, {"User-Agent", "second"}}
+	h := httplimit.Headers{{Name: "user-AGENT", Value: "bot"}, {Name: "User-Agent", Value: "second"}}
 	if h.Get("User-Agent") != "bot" || h.Get("Accept") != "" {
 		t.Error(h)
 	}

@@ -70,12 +70,27 @@ func (c *Clients) SetTrusted(list []netip.Prefix) {
 
 // Of is the client of a request: an IPv4 address, an IPv6 /64, or unknown.
 func (c *Clients) Of(r *http.Request) hottype.Client {
-	peer := peerOf(r)
+	if c == nil {
+		return client(peerOf(r))
+	}
+	return c.Named(peerOf(r), r.Header[c.header])
+}
+
+// Header is the field in which trusted proxies name the client, "" where nobody is trusted.
+func (c *Clients) Header() string {
+	if c == nil {
+		return ""
+	}
+	return c.header
+}
+
+// Named is the client of a request that came from peer, an invalid address where that has none,
+// with these lines of the field [Clients.Header].
+func (c *Clients) Named(peer netip.Addr, lines []string) hottype.Client {
 	t, trusted := c.trusts(peer)
 	if !trusted {
 		return client(peer)
 	}
-	lines := r.Header[c.header]
 	switch {
 	case len(lines) == 0:
 		return client(peer)

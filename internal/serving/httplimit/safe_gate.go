@@ -78,6 +78,12 @@ func (g *SafeGate) Decide(ctx context.Context, req *hottype.Request) (v hottype.
 	return g.cfg.Gate.Decide(ctx, g.cfg.Now(), req)
 }
 
+// Safely decides in another way that may panic.
+func (g *SafeGate) Safely(decide func() hottype.Verdict) (v hottype.Verdict) {
+	defer g.recovered(&v)
+	return decide()
+}
+
 // Panics is how many requests passed because deciding panicked.
 func (g *SafeGate) Panics() uint64 { return g.panics.Load() }
 

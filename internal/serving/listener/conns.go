@@ -19,7 +19,8 @@ const writeWithin = 30 * time.Second
 // connections keep nobody out.
 type conns struct {
 	net.Listener
-	max int // 0: no bound
+	max  int  // 0: no bound
+	busy bool // what goes on in a connection is not known, so none counts as idle
 
 	mu      sync.Mutex // guards what follows, and conn.at
 	open    int
@@ -71,7 +72,7 @@ func (l *conns) admit(c *conn) (ok bool, victim *conn) {
 		l.evicted++
 	}
 	l.open++
-	l.rest(c, true)
+	l.rest(c, !l.busy)
 	return true, victim
 }
 

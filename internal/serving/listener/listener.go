@@ -2,19 +2,13 @@ package listener
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/serving/access"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
@@ -39,33 +33,11 @@ type Config struct {
 
 // Server is one listener. It holds its port from Listen until Run returns.
 type Server struct {
+	*port
 	cfg      Config
-	conns    *conns
-	cert     *certificate // nil: no TLS
 	srv      *http.Server
 	bodies   httplimit.SlowBodies
 	prefaces atomic.Uint64
-}
-
-// Stats are counters since the start, and Open as it is now.
-type Stats struct {
-	Open int64
-	// Refused connections came when all were taken by requests under way. Evicted ones
-	// were idle and made room for new ones.
-	Refused, Evicted uint64
-	// Slow are requests whose body came too slowly. Prefaces are those of HTTP/2 where
-	// none belongs.
-	Slow, Prefaces uint64
-	// Certificate is absent without TLS.
-	Certificate *CertificateStats
-}
-
-// CertificateStats tell of a listener's certificate.
-type CertificateStats struct {
-	// Right is whether the files hold the certificate in use; false: they changed and
-	// cannot be used.
-	Right   bool
-	Expires time.Time // of the certificate in use
 }
 
 // Listen takes the address, so that a taken port is an error before anything else
@@ -86,47 +58,13 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	s.srv.Protocols.SetHTTP1(true)
 	s.srv.Protocols.SetHTTP2(true)
 	s.srv.Protocols.SetUnencryptedHTTP2(!cfg.TLS.On())
-	if cfg.TLS.On() {
-		var err error
-		if s.cert, err = newCertificate(cfg.Name, cfg.Name+".", cfg.TLS, cfg.Log); err != nil {
-			return nil, err
-		}
-		s.srv.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: s.cert.forHandshake}
-	}
-	ln, err := listen(ctx, cfg.Addr)
-	if err != nil {
-		return nil, fmt.Errorf("%s: cannot listen: %w; choose another address with --%s.listen", cfg.Name, err, cfg.Name)
-	}
-	s.conns = &conns{Listener: ln, max: cfg.MaxConnections}
-	s.srv.ConnState = s.conns.changed
-	return s, nil
-}
-
-// listen opens the socket. A unix socket that nobody listens on any more is
-// replaced; only its owner and group may connect.
-func listen(ctx context.Context, addr string) (net.Listener, error) {
-	var lc net.ListenConfig
-	path, unix := strings.CutPrefix(addr, access.UnixPrefix)
-	if !unix {
-		return lc.Listen(ctx, "tcp", addr)
-	}
-	if c, err := new(net.Dialer).DialContext(ctx, "unix", path); err == nil {
-		_ = c.Close()
-		return nil, fmt.Errorf("%s is in use", path)
-	}
-	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	}
-	ln, err := lc.Listen(ctx, "unix", path)
-	if err != nil {
+	var err error
+	if s.port, err = open(ctx, cfg); err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o660); err != nil {
-		return nil, errors.Join(err, ln.Close())
-	}
-	return ln, nil
+	s.srv.TLSConfig = s.TLSConfig()
+	s.srv.ConnState = s.conns.changed
+	return s, nil
 }
 
 // refusePrefaces answers "PRI * HTTP/2.0" where it is taken for a request: behind
@@ -143,25 +81,13 @@ func (s *Server) refusePrefaces(next http.Handler) http.Handler {
 	})
 }
 
-// Addr is where the server listens.
-func (s *Server) Addr() string { return s.conns.Addr().String() }
-
-// Close gives the address back where Run is not called.
-func (s *Server) Close() error { return s.conns.Close() }
-
 // OnShutdown calls f when the server begins to stop.
 func (s *Server) OnShutdown(f func()) { s.srv.RegisterOnShutdown(f) }
 
 // Stats reads the counters.
 func (s *Server) Stats() Stats {
-	s.conns.mu.Lock()
-	st := Stats{Open: int64(s.conns.open), Refused: s.conns.refused, Evicted: s.conns.evicted}
-	s.conns.mu.Unlock()
+	st := s.port.Stats()
 	st.Slow, st.Prefaces = s.bodies.Cut(), s.prefaces.Load()
-	if s.cert != nil {
-		st.Certificate = new(CertificateStats)
-		st.Certificate.Expires, st.Certificate.Right = s.cert.state()
-	}
 	return st
 }
 

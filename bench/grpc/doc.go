@@ -1,0 +1,12 @@
+// Grpc compares rate limit services for Envoy: the limiter sidecar beside envoyproxy/ratelimit,
+// each in a process of its own with the same file of limits and a Redis of its own, asked by this
+// process over loopback.
+//
+//	go build -o ../bin/ ../cmd/limiter-sidecar
+//	GOBIN=$PWD/../bin go install github.com/envoyproxy/ratelimit/src/service_cmd@latest
+//	go run ./grpc [-rounds 5] [-for 2s] [-callers 1,16,64] [-ours ../bin/limiter-sidecar] [-peer ../bin/service_cmd]
+//
+// A call has one descriptor, one of 10,000 values of a key: "allow" is below its limit, "deny"
+// far over it. "rules" asks ours about values that no file limits, so that the rules decide and
+// nothing is hot. The peer has its local cache of refusals on. Callers share 4 connections.
+package main

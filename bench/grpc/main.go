@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/hotparam/pipeline/bench/internal/measure"
+	"github.com/hotparam/pipeline/bench/internal/process"
+	"github.com/hotparam/pipeline/bench/internal/redisserver"
+)
+
+// limits are the file that both read.
+const limits = `domain: bench
+descriptors:
+  - {key: allow, rate_limit: {unit: day, requests_per_unit: 1000000000}}
+  - {key: deny, rate_limit: {unit: day, requests_per_unit: 1}}
+`
+
+// rules are ours alone.
+const rules = `rules:
+  - {name: bench, match: {path: /bench}, params: [id], hot: {rate: 100000000}, limit: {rate: 100}}
+`
+
+func main() {
+	rounds := flag.Int("rounds", 5, "rounds")
+	length := flag.Duration("for", 2*time.Second, "how long one measurement takes")
+	callers := flag.String("callers", "1,16,64", "how many calls are under way at a time")
+	ours := flag.String("ours", "../bin/limiter-sidecar", "the limiter sidecar")
+	peer := flag.String("peer", "../bin/service_cmd", "envoyproxy/ratelimit; left out if it is not there")
+	flag.Parse()
+	if err := run(*rounds, *length, *callers, *ours, *peer); err != nil {
+		fmt.Fprintln(os.Stderr, "grpc:", err)
+		os.Exit(1)
+	}
+}
+
+// contender is a running service.
+type contender struct {
+	name string
+	*process.Process
+	redis *redisserver.Server
+	conns *connections
+}
+
+func run(rounds int, d time.Duration, list, ours, peer string) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	dir, err := os.MkdirTemp("", "hotparam-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	contenders := []func(context.Context, string, string) (*contender, error){startOurs}
+	paths := []string{ours}
+	if _, err := os.Stat(peer); err == nil {
+		contenders, paths = append(contenders, startPeer), append(paths, peer)
+	} else {
+		fmt.Fprintln(os.Stderr, "grpc: without envoyproxy/ratelimit:", err)
+	}
+	var running []*contender
+	for i, start := range contenders {
+		c, err := start(ctx, dir, paths[i])
+		if err != nil {
+			return err
+		}
+		defer c.stop()
+		running = append(running, c)
+	}
+	sheet := measure.NewSheet(measure.Higher, "k calls/s", "p99, ms", "CPU of the service, us a call")
+	var cases []func() error
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return fmt.Errorf("-callers: %q is no number of callers", text)
+		}
+		for _, key := range []string{"allow", "deny", "id"} {
+			for _, c := range running {
+				if key == "id" && c.name != measure.Ours {
+					continue // has no rules
+				}
+				cases = append(cases, func() error { return c.measure(ctx, sheet, key, n, d) })
+			}
+		}
+	}
+	if err := measure.Rounds(rounds, cases...); err != nil {
+		return err
+	}
+	return sheet.Write(os.Stdout)
+}
+
+// measure has n callers ask for d.
+func (c *contender) measure(ctx context.Context, sheet *measure.Sheet, key string, n int, d time.Duration) error {
+	want := ratelimitv3.RateLimitResponse_OK
+	if key == "deny" {
+		want = ratelimitv3.RateLimitResponse_OVER_LIMIT
+	}
+	before, err := c.CPU()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	calls, p99, err := c.conns.load(ctx, key, n, d, want)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.name, err)
+	}
+	took := time.Since(began)
+	after, err := c.CPU()
+	if err != nil {
+		return err
+	}
+	what := map[string]string{"allow": "allow", "deny": "deny", "id": "rules, nothing hot"}[key]
+	sheet.Add(fmt.Sprintf("%s, %d callers", what, n), c.name,
+		float64(calls)/took.Seconds()/1e3, p99.Seconds()*1e3, float64(after-before)/float64(calls)/1e3)
+	return nil
+}
+
+func (c *contender) stop() {
+	c.conns.close()
+	c.Stop()
+	c.redis.Stop()
+}
+
+// startOurs starts the sidecar. It has a budget for Redis that a busy machine does not exceed, so
+// that every verdict is the shared one, as the peer's are.
+func startOurs(ctx context.Context, dir, path string) (*contender, error) {
+	redis, err := redisserver.Start(ctx, "redis-server")
+	if err != nil {
+		return nil, err
+	}
+	port, err := process.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	if err := write(dir, "limits.yaml", limits); err != nil {
+		return nil, err
+	}
+	if err := write(dir, "hotparam.yaml", rules); err != nil {
+		return nil, err
+	}
+	addr := "127.0.0.1:" + strconv.Itoa(port)
+	p, err := process.Start(ctx, nil, path, "--config", filepath.Join(dir, "hotparam.yaml"), "--redis.addr", redis.Addr,
+		"--decide.listen", "", "--admin.listen", "", "--sidecar.count", "none", "--gate.budget", "1s",
+		"--envoy.listen", addr, "--envoy.limits", filepath.Join(dir, "limits.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	return ready(ctx, &contender{name: measure.Ours, Process: p, redis: redis}, addr)
+}
+
+// startPeer starts envoyproxy/ratelimit.
+func startPeer(ctx context.Context, dir, path string) (*contender, error) {
+	redis, err := redisserver.Start(ctx, "redis-server")
+	if err != nil {
+		return nil, err
+	}
+	var ports [3]string
+	for i := range ports {
+		port, err := process.FreePort()
+		if err != nil {
+			return nil, err
+		}
+		ports[i] = strconv.Itoa(port)
+	}
+	if err := write(dir, filepath.Join("ratelimit", "config", "limits.yaml"), limits); err != nil {
+		return nil, err
+	}
+	p, err := process.Start(ctx, func(cmd *exec.Cmd) {
+		cmd.Env = append(os.Environ(), "USE_STATSD=false", "LOG_LEVEL=error", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+redis.Addr,
+			"RUNTIME_ROOT="+dir, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "LOCAL_CACHE_SIZE_IN_BYTES=10000000",
+			"GRPC_PORT="+ports[0], "PORT="+ports[1], "DEBUG_PORT="+ports[2])
+	}, path)
+	if err != nil {
+		return nil, err
+	}
+	return ready(ctx, &contender{name: "envoyproxy/ratelimit", Process: p, redis: redis}, "127.0.0.1:"+ports[0])
+}
+
+// ready connects to a service and waits until it refuses what it should.
+func ready(ctx context.Context, c *contender, addr string) (*contender, error) {
+	var err error
+	if c.conns, err = connect(addr); err != nil {
+		return nil, err
+	}
+	return c, c.Await(func() error {
+		var got ratelimitv3.RateLimitResponse_Code
+		for range 2 { // the first of a day is allowed
+			if got, err = c.conns.ask(ctx, 0, "deny", "warm"); err != nil {
+				return err
+			}
+		}
+		if got != ratelimitv3.RateLimitResponse_OVER_LIMIT {
+			return fmt.Errorf("%s does not refuse: %v", c.name, got)
+		}
+		return nil
+	})
+}
+
+func write(dir, name, text string) error {
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(text), 0o600)
+}

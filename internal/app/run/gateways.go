@@ -1,0 +1,93 @@
+package run
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/envoy"
+	"github.com/hotparam/pipeline/internal/serving/spoe"
+)
+
+// gateways are the listeners of a sidecar for gateways that speak no HTTP to it.
+type gateways struct {
+	envoy  *envoy.Server // nil: none
+	spoe   *spoe.Agent   // nil: none
+	limits *envoy.Limits // of the files as they were last read
+}
+
+// listenEnvoy takes the port of the gRPC services for Envoy.
+func (s *sidecar) listenEnvoy(ctx context.Context) error {
+	cfg := s.cfg.Envoy
+	token, err := access.Token("envoy.token", cfg.Token, cfg.TokenFile)
+	if err != nil {
+		return err
+	}
+	if err := guarded("envoy", cfg.Listen, token, cfg.Port); err != nil {
+		return err
+	}
+	ln, err := s.listeners.openPort(ctx, "envoy", cfg.Listen, cfg.Port)
+	if err != nil {
+		return err
+	}
+	guard := access.NewGuard("envoy", token, s.log)
+	s.envoy = envoy.New(envoy.Config{
+		Gate: s.parts.Gate, Clients: s.clients, DenyStatus: cfg.DenyStatus, TLS: ln.TLSConfig(), Log: s.log,
+		Authorize: func(r *http.Request) int { return guard.Check(r, time.Now()).Status },
+	})
+	s.envoy.SetLimits(s.limits)
+	s.parts.Add(lifecycle.Sources, "envoy", func(ctx context.Context) error { return s.envoy.Serve(ctx, ln) })
+	return nil
+}
+
+// listenSPOE takes the port of the agent for HAProxy.
+func (s *sidecar) listenSPOE(ctx context.Context) error {
+	cfg := s.cfg.SPOE
+	if err := access.CheckListen(cfg.Listen, cfg.TLSClientCA != ""); err != nil {
+		return fmt.Errorf("%w; HAProxy's protocol has no token: ask for its certificate (--spoe.tls_client_ca)", err)
+	}
+	port, err := s.listeners.openPort(ctx, "spoe", cfg.Listen, cfg.Port)
+	if err != nil {
+		return err
+	}
+	ln := net.Listener(port)
+	if t := port.TLSConfig(); t != nil {
+		ln = tls.NewListener(port, t)
+	}
+	s.spoe = spoe.New(spoe.Config{Gate: s.parts.Gate, Log: s.log})
+	s.parts.Add(lifecycle.Sources, "spoe", func(ctx context.Context) error { return s.spoe.Serve(ctx, ln) })
+	return nil
+}
+
+// readLimits reads the files of limits by descriptor, for setRules to take.
+func (s *sidecar) readLimits(*rules.Set) error {
+	files := make([]envoy.File, len(s.cfg.Envoy.Limits))
+	for i, name := range s.cfg.Envoy.Limits {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return fmt.Errorf("envoy.limits: %w", err)
+		}
+		files[i] = envoy.File{Name: name, Data: data}
+	}
+	var err error
+	s.limits, err = envoy.ParseLimits(files)
+	return err
+}
+
+func (g *gateways) metrics() (parts []metrics.Part) {
+	if g.envoy != nil {
+		parts = append(parts, metrics.Envoy(g.envoy.Stats))
+	}
+	if g.spoe != nil {
+		parts = append(parts, metrics.SPOE(g.spoe.Stats))
+	}
+	return parts
+}

@@ -1,0 +1,144 @@
+package envoy
+
+import (
+	"strings"
+
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+)
+
+// Limits are limits by descriptor, as the files of envoyproxy/ratelimit say them. They are
+// immutable. A nil *Limits has none.
+type Limits struct {
+	domains map[string]*node
+}
+
+// node is what a file says about the entries up to one.
+type node struct {
+	limit *descriptorLimit // nil: none here
+	// exact is by key and value, any by key alone.
+	exact map[entry]*node
+	any   map[string]*node
+	// patterns are values with stars, in the order of the file: the first that matches holds.
+	patterns []*pattern
+}
+
+// pattern is a value with stars, each of which stands for any text.
+type pattern struct {
+	key, value string
+	// shared says that all values that match have one limit together.
+	shared bool
+	to     *node
+}
+
+// descriptorLimit is a limit of a file.
+type descriptorLimit struct {
+	name      string // "" for most: what others replace it by
+	replaces  []string
+	unlimited bool
+	limit     *gate.Limit // nil where it is unlimited
+}
+
+// find is the limit of a descriptor and what it is kept for; nil where none is said. It is that of
+// the last entry. Of several ways to go on the exact value is taken before a pattern, and that before
+// the key alone.
+func (l *Limits) find(domain string, d *descriptor) (found *descriptorLimit, subject string) {
+	if l == nil || len(d.entries) == 0 {
+		return nil, ""
+	}
+	at := l.domains[domain]
+	if at == nil {
+		return nil, ""
+	}
+	b := appendPart(make([]byte, 0, 128), domain)
+	for _, e := range d.entries {
+		to, value := at.next(e)
+		if at = to; at == nil {
+			return nil, ""
+		}
+		b = appendEntry(b, e.key, value)
+	}
+	return at.limit, string(b)
+}
+
+// next is what an entry leads to, nil for nothing, and the value that its limit is kept for.
+func (n *node) next(e entry) (to *node, value string) {
+	if to := n.exact[e]; to != nil {
+		return to, e.value
+	}
+	for _, p := range n.patterns {
+		if p.key != e.key || !p.matches(e.value) {
+			continue
+		}
+		if p.shared {
+			return p.to, p.value
+		}
+		return p.to, e.value
+	}
+	return n.any[e.key], e.value
+}
+
+// matches reports whether a value is the pattern's text with something in the place of each star.
+// The leftmost place for each part is the best one, so nothing is tried twice.
+func (p *pattern) matches(value string) bool {
+	first, rest, _ := strings.Cut(p.value, "*")
+	value, ok := strings.CutPrefix(value, first)
+	for ok {
+		part, more, star := strings.Cut(rest, "*")
+		if !star {
+			return strings.HasSuffix(value, part)
+		}
+		_, value, ok = strings.Cut(value, part)
+		rest = more
+	}
+	return false
+}
+
+// kept is a limit and what it is kept for.
+type kept struct {
+	*descriptorLimit // nil: no limit is said
+	subject          string
+}
+
+// inForce are the limits of a call's descriptors, at their places. A limit that another one of them
+// replaces is unlimited.
+func (l *Limits) inForce(in *rateLimitRequest) []kept {
+	out := make([]kept, len(in.descriptors))
+	replaced := map[string]bool{}
+	for i := range in.descriptors {
+		d := &in.descriptors[i]
+		if d.own != nil {
+			out[i] = kept{&descriptorLimit{limit: d.own.compile()}, subjectOf(in.domain, d)}
+			continue
+		}
+		if out[i].descriptorLimit, out[i].subject = l.find(in.domain, d); out[i].descriptorLimit == nil {
+			continue
+		}
+		for _, name := range out[i].replaces {
+			replaced[name] = true
+		}
+	}
+	for i, one := range out {
+		if one.descriptorLimit != nil && replaced[one.name] {
+			out[i].descriptorLimit = &descriptorLimit{unlimited: true}
+		}
+	}
+	return out
+}
+
+// subjectOf names a descriptor as it is.
+func subjectOf(domain string, d *descriptor) string {
+	b := appendPart(nil, domain)
+	for _, e := range d.entries {
+		b = appendEntry(b, e.key, e.value)
+	}
+	return string(b)
+}
+
+func appendEntry(b []byte, key, value string) []byte {
+	return appendPart(append(appendPart(append(b, '|'), key), '='), value)
+}
+
+// appendPart escapes what parts a subject, so that no value looks like another entry.
+func appendPart(b []byte, s string) []byte {
+	return appendEscaped(b, s, func(c byte) bool { return c > ' ' && c < 0x7f && c != '|' && c != '=' && c != '%' })
+}

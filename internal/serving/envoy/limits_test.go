@@ -1,0 +1,230 @@
+package envoy
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+)
+
+// The configurations are our own, on what the documentation of envoyproxy/ratelimit says of each
+// part. Limits are by the day, so that no test meets the end of a window.
+const configured = `
+domain: shop
+descriptors:
+  - {key: database, value: users, rate_limit: {unit: day, requests_per_unit: 3}}
+  - {key: database, value: orders, rate_limit: {unit: day, requests_per_unit: 2}}
+  - key: message
+    value: advert
+    descriptors:
+      - {key: number, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: number, rate_limit: {unit: day, requests_per_unit: 2}}
+  - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 2}}
+  - {key: remote_address, value: 192.0.2.66, rate_limit: {unit: day, requests_per_unit: 0}}
+  - {key: ldap, rate_limit: {unlimited: true}}
+  - key: service
+    descriptors:
+      - {key: user, value: ann, shadow_mode: true, detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 1}}
+      - {key: user, value: bob, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: read, rate_limit: {name: reads, unit: day, requests_per_unit: 1}}
+  - {key: special, rate_limit: {replaces: [{name: reads}], unit: day, requests_per_unit: 2}}
+  - {key: path, value: /api/*/do, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: file, value: doc*, share_threshold: true, rate_limit: {unit: day, requests_per_unit: 2}}
+  - {key: file, value: img*, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: file, rate_limit: {unit: day, requests_per_unit: 3}}
+`
+
+// reference is a call and what it answers, as the documentation says. "x3" repeats a call; a
+// descriptor is written k=v,k=v and several are parted by a blank.
+var reference = []struct {
+	name, call string
+	times      int
+	want       string // codes of the last call
+}{
+	{"exact value, within", "database=users", 3, "ok"},
+	{"exact value, over", "database=users", 4, "over"},
+	{"values count apart", "database=users database=orders", 2, "ok ok"},
+	{"unknown value without a default passes", "database=logs", 9, "ok"},
+	{"unknown key passes", "cache=users", 9, "ok"},
+	{"key alone is a limit for each value", "number=1", 3, "over"},
+	{"another value", "number=2", 2, "ok"},
+	{"nested", "message=advert,number=1", 2, "over"},
+	{"nested, another number", "message=advert,number=2", 1, "ok"},
+	{"order matters", "number=1,message=advert", 9, "ok"},
+	{"depth: too few entries", "message=advert", 9, "ok"},
+	{"depth: too many entries", "database=users,number=1", 9, "ok"},
+	{"all that match limit", "message=advert,number=5 number=5", 2, "over ok"},
+	{"specific value before the key", "remote_address=192.0.2.66", 1, "over"},
+	{"any other value", "remote_address=192.0.2.1", 2, "ok"},
+	{"unlimited", "ldap=x", 9, "ok"},
+	{"shadow", "service=a,user=ann", 9, "ok"},
+	{"beside shadow", "service=a,user=bob", 2, "over"},
+	{"under another service", "service=b,user=bob", 1, "ok"},
+	{"named limit", "read=a", 2, "over"},
+	{"replaced", "read=b special=b", 2, "ok ok"},
+	{"replaced, but its own limit holds", "read=c special=c", 3, "ok over"},
+	{"star inside", "path=/api/7/do", 2, "over"},
+	{"star does not match", "path=/api/7/done", 9, "ok"},
+	{"shared by what matches", "file=doc1 file=doc2 file=doc3", 1, "ok ok over"},
+	{"not shared", "file=img1 file=img2", 1, "ok ok"},
+	{"no pattern matches: the key alone", "file=x", 4, "over"},
+	{"case matters", "database=Users", 9, "ok"},
+}
+
+func TestReferenceConfiguration(t *testing.T) {
+	t.Parallel()
+	for _, tc := range reference {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s, conn := serve(t, Config{Gate: gate.New(gate.Config{})})
+			limits, err := ParseLimits([]File{{"shop.yaml", []byte(configured)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.SetLimits(limits)
+			var descriptors [][]string
+			for _, d := range strings.Fields(tc.call) {
+				descriptors = append(descriptors, regexp.MustCompile(`[,=]`).Split(d, -1))
+			}
+			client := ratelimitv3.NewRateLimitServiceClient(conn)
+			var out *ratelimitv3.RateLimitResponse
+			for range tc.times {
+				if out, err = client.ShouldRateLimit(t.Context(), callOf(descriptors)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := codesOf(out); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func callOf(descriptors [][]string) *ratelimitv3.RateLimitRequest {
+	in := &ratelimitv3.RateLimitRequest{Domain: "shop"}
+	for _, pairs := range descriptors {
+		d := &commonv3.RateLimitDescriptor{}
+		for i := 0; i < len(pairs); i += 2 {
+			d.Entries = append(d.Entries, &commonv3.RateLimitDescriptor_Entry{Key: pairs[i], Value: pairs[i+1]})
+		}
+		in.Descriptors = append(in.Descriptors, d)
+	}
+	return in
+}
+
+func codesOf(out *ratelimitv3.RateLimitResponse) string {
+	var got []string
+	for _, st := range out.Statuses {
+		got = append(got, map[ratelimitv3.RateLimitResponse_Code]string{
+			ratelimitv3.RateLimitResponse_OK: "ok", ratelimitv3.RateLimitResponse_OVER_LIMIT: "over",
+		}[st.Code])
+	}
+	return strings.Join(got, " ")
+}
+
+// A descriptor's own limit goes before what files say, and hits_addend is its cost.
+func TestOwnLimitAndHits(t *testing.T) {
+	t.Parallel()
+	s, conn := serve(t, Config{Gate: gate.New(gate.Config{})})
+	limits, err := ParseLimits([]File{{"shop.yaml", []byte(configured)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.SetLimits(limits)
+	client := ratelimitv3.NewRateLimitServiceClient(conn)
+	in := callOf([][]string{{"database", "users"}})
+	in.Descriptors[0].Limit = &commonv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 10, Unit: typev3.RateLimitUnit_DAY}
+	in.HitsAddend = 4
+	for i, want := range []string{"ok", "ok", "over"} {
+		out, err := client.ShouldRateLimit(t.Context(), in)
+		if err != nil || codesOf(out) != want {
+			t.Fatalf("call %d: %s %v, want %s", i, codesOf(out), err, want)
+		}
+		limit := out.Statuses[0].CurrentLimit
+		if limit.GetRequestsPerUnit() != 10 || limit.GetUnit() != ratelimitv3.RateLimitResponse_RateLimit_DAY {
+			t.Errorf("limit %v", limit)
+		}
+	}
+}
+
+func TestLimitFilesAreChecked(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                                      "the file is empty",
+		"descriptors: []":                       "domain is missing",
+		"domain: a\nrules: []":                  "line 2: field rules not found",
+		"domain: a\ndescriptors:\n  - value: b": "line 3: a descriptor has no key",
+		"domain: a\ndescriptors:\n  - {key: b, limit: 3}":                                                               `line 3: unknown field "limit"`,
+		"domain: a\ndescriptors:\n  - {key: b, rate_limit: {unit: fortnight, requests_per_unit: 1}}":                    `unit "fortnight" is none of`,
+		"domain: a\ndescriptors:\n  - {key: b, rate_limit: {unit: day, requests_per_unit: -1}}":                         "line 3",
+		"domain: a\ndescriptors:\n  - {key: b, rate_limit: {unlimited: true, unit: day}}":                               "unlimited stands beside",
+		"domain: a\ndescriptors:\n  - {key: b, share_threshold: true}":                                                  "needs a value with a star",
+		"domain: a\ndescriptors:\n  - {key: b}\n  - {key: b}":                                                           "line 4: a.b is there twice",
+		"domain: a\ndescriptors:\n  - {key: b, value: c*}\n  - {key: b, value: c*}":                                     "a.b_c* is there twice",
+		"domain: a\ndescriptors:\n  - key: b\n    descriptors:\n      - {key: c, value: d}\n      - {key: c, value: d}": "line 6: a.b.c_d is there twice",
+		"domain: a\ndescriptors:\n  - {key: b, rate_limit: {name: x, replaces: [{name: x}], unlimited: true}}":          "names no other limit",
+	} {
+		_, err := ParseLimits([]File{{"limits.yaml", []byte(text)}})
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "limits.yaml") {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	twice := []File{{"one.yaml", []byte("domain: a")}, {"two.yaml", []byte("domain: a")}}
+	if _, err := ParseLimits(twice); err == nil || !strings.Contains(err.Error(), "two.yaml: domain \"a\" is in another file") {
+		t.Error(err)
+	}
+}
+
+// Patterns match what the same regular expression matches.
+func TestPatternMatches(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := &pattern{value: rapid.StringMatching(`[ab*]*\*[ab*]*`).Draw(t, "pattern")}
+		value := rapid.StringMatching(`[ab]*`).Draw(t, "value")
+		re := regexp.MustCompile(`^` + strings.ReplaceAll(p.value, "*", ".*") + `$`)
+		if got, want := p.matches(value), re.MatchString(value); got != want {
+			t.Fatalf("%q matches %q: %v", p.value, value, got)
+		}
+	})
+}
+
+// Different descriptors are kept apart.
+func TestSubjectsDiffer(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(name string) *descriptor {
+			d := &descriptor{}
+			for i := range rapid.IntRange(1, 3).Draw(t, name) {
+				d.entries = append(d.entries, entry{
+					rapid.StringMatching(`[a=|%]{0,3}`).Draw(t, fmt.Sprint("key ", i)), rapid.StringMatching(`[a=|%]{0,3}`).Draw(t, fmt.Sprint("value ", i)),
+				})
+			}
+			return d
+		}
+		a, b := draw("a"), draw("b")
+		if same := fmt.Sprint(a.entries) == fmt.Sprint(b.entries); (subjectOf("d", a) == subjectOf("d", b)) != same {
+			t.Fatalf("%q and %q", subjectOf("d", a), subjectOf("d", b))
+		}
+	})
+}
+
+func FuzzParseLimits(f *testing.F) {
+	f.Add([]byte(configured))
+	f.Add([]byte("domain: a\ndescriptors: [{key: b, value: '*', descriptors: [{key: c}]}]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		l, err := ParseLimits([]File{{"f.yaml", data}})
+		if err != nil {
+			return
+		}
+		for domain := range l.domains {
+			l.find(domain, descriptorOf("b", "x", "c", "y"))
+		}
+	})
+}

@@ -1,0 +1,252 @@
+package envoy
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3" // registers the schema for reflection
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// Names of the services, as Envoy calls them.
+const (
+	serviceAuth      = "envoy.service.auth.v3.Authorization"
+	serviceRateLimit = "envoy.service.ratelimit.v3.RateLimitService"
+)
+
+// Gate decides about requests, and holds descriptors to limits that are not in its rules. *gate.Gate
+// is one.
+type Gate interface {
+	httplimit.Gate
+	TakeLimit(ctx context.Context, now time.Time, l *gate.Limit, subject string, cost int64) hottype.Verdict
+}
+
+// Config is what a Server is built from.
+type Config struct {
+	// Gate is required.
+	Gate Gate
+	// Clients says whose word about the client is taken: the peer that Envoy saw is the client,
+	// unless it is a trusted proxy. nil trusts none.
+	Clients *httplimit.Clients
+	// DenyStatus is the status of a refusal by the authorization service; 0 means 429.
+	DenyStatus int
+	// Authorize says whether a call may be made, by the address and the authorization of its
+	// caller: 0, or the HTTP status of the refusal. nil: all may. Health checks are not asked.
+	Authorize func(*http.Request) int
+	// TLS is for the handshake with callers; nil: none.
+	TLS *tls.Config
+	// Log hears of panics; nil: discarded.
+	Log *slog.Logger
+}
+
+// Server answers Envoy. It may be used by many goroutines; [Server.Serve] runs once.
+type Server struct {
+	cfg    Config
+	gate   *httplimit.SafeGate
+	grpc   *grpc.Server
+	health *health.Server
+	limits atomic.Pointer[Limits]
+
+	checks, denied, malformed, unauthorized, unsupported atomic.Uint64
+}
+
+// Stats are the counters of a server since it was built.
+type Stats struct {
+	// Checks decided, and Denied among them. Each descriptor is one.
+	Checks, Denied uint64
+	// Malformed are calls that describe no request.
+	Malformed uint64
+	// Unauthorized are calls that Authorize refused.
+	Unauthorized uint64
+	// Unsupported are descriptors that ask to give hits back, which is not done.
+	Unsupported uint64
+	// Panics are requests that were allowed because deciding panicked.
+	Panics uint64
+}
+
+// Bounds of one connection and one call.
+const (
+	maxMessage = 1 << 20 // a body that Envoy sends along is within it, and is not looked at
+	maxStreams = 1024
+)
+
+// New builds a Server; it panics without a gate.
+func New(cfg Config) *Server {
+	s := &Server{cfg: cfg, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{Gate: cfg.Gate, Log: cfg.Log})}
+	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.ConnectionTimeout(10 * time.Second),
+		grpc.UnaryInterceptor(s.authorizeCall),
+		grpc.StreamInterceptor(s.authorizeStream),
+		grpc.WaitForHandlers(true),
+	}
+	if cfg.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(cfg.TLS)))
+	}
+	s.grpc = grpc.NewServer(options...)
+	s.health = health.NewServer()
+	healthv1.RegisterHealthServer(s.grpc, s.health)
+	s.grpc.RegisterService(method(serviceAuth, "Check", "envoy/service/auth/v3/external_auth.proto", s.check), s)
+	s.grpc.RegisterService(method(serviceRateLimit, "ShouldRateLimit", "envoy/service/ratelimit/v3/rls.proto",
+		s.shouldRateLimit), s)
+	reflection.Register(s.grpc)
+	return s
+}
+
+// method describes a service of one method whose request is read by hand.
+func method[Request any](
+	service, name, file string, call func(context.Context, *Request) (any, error),
+) *grpc.ServiceDesc {
+	full := "/" + service + "/" + name
+	handle := func(
+		_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor,
+	) (any, error) {
+		in := new(Request)
+		if err := decode(in); err != nil {
+			return nil, err
+		}
+		return intercept(ctx, in, &grpc.UnaryServerInfo{FullMethod: full}, func(ctx context.Context, in any) (any, error) {
+			return call(ctx, in.(*Request))
+		})
+	}
+	return &grpc.ServiceDesc{
+		ServiceName: service, HandlerType: (*any)(nil), Metadata: file,
+		Methods: []grpc.MethodDesc{{MethodName: name, Handler: handle}},
+	}
+}
+
+// Serve answers on ln until ctx ends, then lets calls under way finish for at most five seconds.
+// It closes ln.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	stopped := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		select {
+		case <-ctx.Done():
+		case <-done:
+			return
+		}
+		s.health.Shutdown()
+		cut := time.AfterFunc(5*time.Second, s.grpc.Stop)
+		defer cut.Stop()
+		s.grpc.GracefulStop()
+	}()
+	err := s.grpc.Serve(ln) // nil after a stop
+	close(done)
+	<-stopped
+	return err
+}
+
+// SetLimits replaces the limits by descriptor, for calls from now on.
+func (s *Server) SetLimits(l *Limits) { s.limits.Store(l) }
+
+// Stats reads the counters.
+func (s *Server) Stats() Stats {
+	return Stats{
+		Checks: s.checks.Load(), Denied: s.denied.Load(), Malformed: s.malformed.Load(),
+		Unauthorized: s.unauthorized.Load(), Unsupported: s.unsupported.Load(), Panics: s.gate.Panics(),
+	}
+}
+
+// check answers the authorization service.
+func (s *Server) check(ctx context.Context, in *checkRequest) (any, error) {
+	if !in.hasHTTP || in.path == "" {
+		s.malformed.Add(1)
+		return nil, status.Error(codes.InvalidArgument, "envoy: the check says nothing of an HTTP request")
+	}
+	target := in.path
+	if in.query != "" && !strings.Contains(target, "?") {
+		target += "?" + in.query
+	}
+	v := s.decide(ctx, &hottype.Request{
+		Method: in.method, Host: in.host, Target: target, Header: &in.headers, Client: s.client(in),
+	})
+	if !httplimit.Wait(ctx, v) {
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	return s.checked(v), nil
+}
+
+// client is who sent the request. Envoy names its own peer; where that is a trusted proxy, the
+// header that it wrote counts, as on every other listener.
+func (s *Server) client(in *checkRequest) hottype.Client {
+	peer, err := netip.ParseAddr(in.source)
+	if err != nil { // a pipe, or nothing
+		peer = netip.Addr{}
+	}
+	return s.cfg.Clients.Named(peer.Unmap().WithZone(""), in.headers.Values(s.cfg.Clients.Header()))
+}
+
+func (s *Server) decide(ctx context.Context, r *hottype.Request) *hottype.Verdict {
+	v := s.gate.Decide(ctx, r)
+	return s.count(&v)
+}
+
+func (s *Server) count(v *hottype.Verdict) *hottype.Verdict {
+	s.checks.Add(1)
+	if !v.Allowed {
+		s.denied.Add(1)
+	}
+	return v
+}
+
+// authorizeCall lets calls with the token pass, and health checks.
+func (s *Server) authorizeCall(
+	ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler,
+) (any, error) {
+	if err := s.authorize(ctx, info.FullMethod); err != nil {
+		return nil, err
+	}
+	return next(ctx, in)
+}
+
+func (s *Server) authorizeStream(
+	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler,
+) error {
+	if err := s.authorize(stream.Context(), info.FullMethod); err != nil {
+		return err
+	}
+	return next(srv, stream)
+}
+
+func (s *Server) authorize(ctx context.Context, method string) error {
+	if s.cfg.Authorize == nil || strings.HasPrefix(method, "/"+healthv1.Health_ServiceDesc.ServiceName+"/") {
+		return nil
+	}
+	r := &http.Request{Header: http.Header{"Authorization": metadata.ValueFromIncomingContext(ctx, "authorization")}}
+	if p, ok := peer.FromContext(ctx); ok {
+		r.RemoteAddr = p.Addr.String()
+	}
+	switch s.cfg.Authorize(r) {
+	case 0:
+		return nil
+	case http.StatusTooManyRequests:
+		s.unauthorized.Add(1)
+		return status.Error(codes.ResourceExhausted, "envoy: too many wrong tokens came from this address")
+	}
+	s.unauthorized.Add(1)
+	return status.Error(codes.Unauthenticated,
+		"envoy: the call has no valid token; set initial_metadata, authorization: Bearer TOKEN")
+}

@@ -1,0 +1,346 @@
+package envoy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// gateFunc is a Gate that remembers what it was asked.
+type gateFunc func(r *hottype.Request) hottype.Verdict
+
+func (f gateFunc) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
+	return f(r)
+}
+
+func (f gateFunc) TakeLimit(context.Context, time.Time, *gate.Limit, string, int64) hottype.Verdict {
+	panic("no limits")
+}
+
+// refuseHot refuses what asks for the value "hot".
+func refuseHot(r *hottype.Request) hottype.Verdict {
+	v := hottype.Verdict{
+		Allowed: true, Reason: hottype.ReasonHot, Rule: "topic", Key: "/topic?id=hot", Mode: hottype.ModeEnforce,
+		Limit: 200, Remaining: 7, Window: 2 * time.Second, ResetAfter: 1200 * time.Millisecond,
+	}
+	if strings.Contains(r.Target, "id=hot") {
+		v.Allowed, v.Remaining, v.RetryAfter = false, 0, 1500*time.Millisecond
+	}
+	return v
+}
+
+// serve starts a server and gives a connection to it.
+func serve(t *testing.T, cfg Config) (*Server, *grpc.ClientConn) {
+	t.Helper()
+	s := New(cfg)
+	ln := bufconn.Listen(1 << 16)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, ln) }()
+	conn, err := grpc.NewClient("passthrough:x", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return ln.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return s, conn
+}
+
+// raw sends bytes as they are, so that a message can be what no schema allows.
+type raw struct{ codec }
+
+func (raw) Marshal(v any) (mem.BufferSlice, error) {
+	b, ok := v.([]byte)
+	if !ok {
+		return nil, fmt.Errorf("want bytes, not %T", v)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+}
+
+// call sends bytes as they are and reads the answer.
+func call[R any](t *testing.T, conn *grpc.ClientConn, method string, in []byte, out *R) error {
+	t.Helper()
+	return conn.Invoke(t.Context(), method, in, out, grpc.ForceCodecV2(raw{newCodec()}))
+}
+
+const (
+	check  = "/" + serviceAuth + "/Check"
+	limits = "/" + serviceRateLimit + "/ShouldRateLimit"
+)
+
+// ask is a rate limit request of one descriptor for each list of keys and values, text as it is.
+func ask(domain string, descriptors ...[]string) []byte {
+	var b []byte
+	if domain != "" {
+		b = protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), domain)
+	}
+	for _, pairs := range descriptors {
+		var d []byte
+		for i := 0; i < len(pairs); i += 2 {
+			e := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), pairs[i])
+			e = protowire.AppendString(protowire.AppendTag(e, 2, protowire.BytesType), pairs[i+1])
+			d = protowire.AppendBytes(protowire.AppendTag(d, 1, protowire.BytesType), e)
+		}
+		b = protowire.AppendBytes(protowire.AppendTag(b, 2, protowire.BytesType), d)
+	}
+	return b
+}
+
+func TestRateLimit(t *testing.T) {
+	t.Parallel()
+	_, conn := serve(t, Config{Gate: gateFunc(refuseHot)})
+	var out ratelimitv3.RateLimitResponse
+	if err := call(t, conn, limits, ask("shop", []string{"id", "cold"}, []string{"id", "hot"}, []string{"id", "next"}), &out); err != nil {
+		t.Fatal(err)
+	}
+	const ok, over = ratelimitv3.RateLimitResponse_OK, ratelimitv3.RateLimitResponse_OVER_LIMIT
+	var got []ratelimitv3.RateLimitResponse_Code
+	for _, st := range out.Statuses {
+		got = append(got, st.Code)
+	}
+	if out.OverallCode != over || !slices.Equal(got, []ratelimitv3.RateLimitResponse_Code{ok, over, ok}) {
+		t.Fatalf("%v %v", out.OverallCode, got)
+	}
+	refused := out.Statuses[1]
+	if refused.CurrentLimit.RequestsPerUnit != 100 || refused.CurrentLimit.Unit != ratelimitv3.RateLimitResponse_RateLimit_SECOND ||
+		refused.LimitRemaining != 0 || refused.DurationUntilReset.AsDuration() != 2*time.Second || refused.CurrentLimit.Name != "topic" {
+		t.Errorf("%v", refused)
+	}
+	if out.Statuses[2].CurrentLimit != nil {
+		t.Error("what follows a refusal was charged")
+	}
+	header := map[string]string{}
+	for _, h := range out.ResponseHeadersToAdd {
+		header[h.Key] = h.Value
+	}
+	if header["retry-after"] != "2" || header["ratelimit"] != `"topic";r=0;t=2` || header["content-type"] != "application/problem+json" ||
+		!strings.Contains(string(out.RawBody), `"key":"/topic?id=hot"`) {
+		t.Errorf("%v %s", header, out.RawBody)
+	}
+	if out.DynamicMetadata.Fields["rule"].GetStringValue() != "topic" {
+		t.Errorf("%v", out.DynamicMetadata)
+	}
+}
+
+// Bytes that are no UTF-8, anywhere in the message, do not make the call fail.
+func TestInvalidUTF8IsDecided(t *testing.T) {
+	t.Parallel()
+	_, conn := serve(t, Config{Gate: gateFunc(refuseHot)})
+	for _, descriptors := range [][][]string{
+		{{"user", "\xff"}, {"id", "hot"}},
+		{{"id", "hot", "\xfe", "\xff"}},
+		{{"path", "/topic?user=\xff&id=hot"}},
+	} {
+		var out ratelimitv3.RateLimitResponse
+		if err := call(t, conn, limits, ask("shop", descriptors...), &out); err != nil || out.OverallCode != ratelimitv3.RateLimitResponse_OVER_LIMIT {
+			t.Errorf("%q: %v %v", descriptors, out.OverallCode, err)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	var got hottype.Request
+	s, conn := serve(t, Config{
+		Gate:    gateFunc(func(r *hottype.Request) hottype.Verdict { got = *r; return refuseHot(r) }),
+		Clients: httplimit.NewClients(nil, ""),
+	})
+	client := authv3.NewAuthorizationClient(conn)
+	out, err := client.Check(t.Context(), checkOf("192.0.2.7", &authv3.AttributeContext_HttpRequest{
+		Method: "POST", Host: "news.example", Path: "/topic?id=42", Headers: map[string]string{"x-forwarded-for": "6.6.6.6"},
+	}))
+	if err != nil || out.Status.Code != 0 || option(out.GetOkResponse().GetResponseHeadersToAdd(), "ratelimit") != `"topic";r=7;t=2` {
+		t.Errorf("%v %v", out, err)
+	}
+	if got.Method != "POST" || got.Host != "news.example" || got.Target != "/topic?id=42" || got.Client.String() != "192.0.2.7" {
+		t.Errorf("%+v", got)
+	}
+	out, err = client.Check(t.Context(), checkOf("192.0.2.7", &authv3.AttributeContext_HttpRequest{Method: "GET", Path: "/topic", Query: "id=hot"}))
+	denied := out.GetDeniedResponse()
+	if err != nil || out.Status.Code != int32(codes.ResourceExhausted) || denied.GetStatus().GetCode() != 429 ||
+		option(denied.GetHeaders(), "retry-after") != "2" || !strings.Contains(denied.GetBody(), `"rule":"topic"`) {
+		t.Errorf("%v %v", out, err)
+	}
+	if st := s.Stats(); st.Checks != 2 || st.Denied != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// The client is whom Envoy saw, or whom a trusted proxy in front of Envoy names.
+func TestClientOfCheck(t *testing.T) {
+	t.Parallel()
+	trusting := httplimit.NewClients([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "")
+	for name, tc := range map[string]struct {
+		peer, header, want string
+	}{
+		"peer":           {"192.0.2.7", "6.6.6.6", "192.0.2.7"},
+		"proxy":          {"10.0.0.1", "6.6.6.6, 192.0.2.9", "192.0.2.9"},
+		"proxy, silent":  {"10.0.0.1", "", "10.0.0.1"},
+		"proxy, garbage": {"10.0.0.1", "x", "10.0.0.1"},
+		"IPv6":           {"2001:db8::7", "", "2001:db8::"},
+		"no address":     {"", "192.0.2.9", "192.0.2.9"}, // a unix socket is local
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := New(Config{Gate: gateFunc(refuseHot), Clients: trusting})
+			in := &checkRequest{source: tc.peer}
+			if tc.header != "" {
+				in.headers = httplimit.Headers{{Name: "x-forwarded-for", Value: tc.header}}
+			}
+			if got := s.client(in).String(); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// The client of a call is charged once, with the first descriptor that says more.
+func TestClientIsChargedOnce(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		in   [][]string
+		want string
+	}{
+		"beside": {[][]string{{"remote_address", "192.0.2.7"}, {"id", "1"}, {"id", "2"}}, "1:192.0.2.7 2:-"},
+		"inside": {[][]string{{"id", "1"}, {"id", "2", "remote_address", "192.0.2.7"}}, "0:192.0.2.7 1:-"},
+		"alone":  {[][]string{{"remote_address", "192.0.2.7"}, {"remote_address", "192.0.2.8"}}, "0:192.0.2.7"},
+		"none":   {[][]string{{}, {}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := &rateLimitRequest{domain: "shop"}
+			for _, pairs := range tc.in {
+				in.descriptors = append(in.descriptors, *descriptorOf(pairs...))
+			}
+			var got []string
+			for i, r := range requestsOf(in, (*Limits)(nil).inForce(in)) {
+				if r != nil {
+					got = append(got, fmt.Sprintf("%d:%s", i, r.request.Client))
+				}
+			}
+			if strings.Join(got, " ") != tc.want {
+				t.Errorf("%v, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestMalformedCalls(t *testing.T) {
+	t.Parallel()
+	s, conn := serve(t, Config{Gate: gateFunc(refuseHot)})
+	var limited ratelimitv3.RateLimitResponse
+	if err := call(t, conn, limits, ask("", []string{"id", "1"}), &limited); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("no domain: %v", err)
+	}
+	if err := call(t, conn, limits, []byte("\x12\xff"), &limited); status.Code(err) != codes.Internal {
+		t.Errorf("no message: %v", err)
+	}
+	if err := call(t, conn, limits, ask("shop"), &limited); err != nil || limited.OverallCode != ratelimitv3.RateLimitResponse_OK {
+		t.Errorf("no descriptors: %v", err) // Envoy sends that when every entry was skipped
+	}
+	var checked authv3.CheckResponse
+	if err := call(t, conn, check, nil, &checked); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("no HTTP request: %v", err)
+	}
+	if st := s.Stats(); st.Malformed != 2 || st.Checks != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestToken(t *testing.T) {
+	t.Parallel()
+	s, conn := serve(t, Config{Gate: gateFunc(refuseHot), Authorize: func(r *http.Request) int {
+		switch r.Header.Get("Authorization") {
+		case "Bearer a long secret":
+			return 0
+		case "Bearer guess":
+			return http.StatusTooManyRequests
+		}
+		return http.StatusUnauthorized
+	}})
+	var out ratelimitv3.RateLimitResponse
+	for _, wrong := range []string{"", "Bearer ", "Bearer a long secreT", "a long secret"} {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", wrong)
+		err := conn.Invoke(ctx, limits, ask("shop", []string{"id", "1"}), &out, grpc.ForceCodecV2(raw{newCodec()}))
+		if status.Code(err) != codes.Unauthenticated {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer guess")
+	err := conn.Invoke(ctx, limits, ask("shop", []string{"id", "1"}), &out, grpc.ForceCodecV2(raw{newCodec()}))
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a guesser: %v", err)
+	}
+	ctx = metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer a long secret")
+	if err := conn.Invoke(ctx, limits, ask("shop", []string{"id", "1"}), &out, grpc.ForceCodecV2(raw{newCodec()})); err != nil {
+		t.Error(err)
+	}
+	if _, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
+		t.Errorf("health: %v", err)
+	}
+	if st := s.Stats(); st.Unauthorized != 5 || st.Checks != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// Tools such as grpcurl find the services and their schema.
+func TestReflection(t *testing.T) {
+	t.Parallel()
+	_, conn := serve(t, Config{Gate: gateFunc(refuseHot)})
+	stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, service := range []string{serviceAuth, serviceRateLimit} {
+		ask := &reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: service}}
+		if err := stream.Send(ask); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := stream.Recv(); err != nil || len(out.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
+			t.Errorf("%s: %v %v", service, out, err)
+		}
+	}
+	if err := stream.CloseSend(); err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func option(list []*corev3.HeaderValueOption, name string) string {
+	for _, h := range list {
+		if h.Header.Key == name {
+			return h.Header.Value
+		}
+	}
+	return ""
+}

@@ -1,0 +1,134 @@
+package listener
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/serving/access"
+)
+
+// port is an address that is taken, with what bounds and protects its connections.
+type port struct {
+	conns *conns
+	cert  *certificate // nil: no TLS
+}
+
+// open takes the address of a configuration and reads its certificate.
+func open(ctx context.Context, cfg Config) (*port, error) {
+	p := new(port)
+	if cfg.TLS.On() {
+		var err error
+		if p.cert, err = newCertificate(cfg.Name, cfg.Name+".", cfg.TLS, cfg.Log); err != nil {
+			return nil, err
+		}
+	}
+	ln, err := listen(ctx, cfg.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot listen: %w; choose another address with --%s.listen", cfg.Name, err, cfg.Name)
+	}
+	p.conns = &conns{Listener: ln, max: cfg.MaxConnections}
+	return p, nil
+}
+
+// Port is an address for another protocol than HTTP. It is a net.Listener whose
+// connections are bounded; what finds no room is refused, because only HTTP tells
+// which connections are idle. TLS is the protocol's matter: see TLSConfig.
+type Port struct{ *port }
+
+// Open takes the address. Of the configuration Name, Addr, TLS, MaxConnections and Log
+// have a meaning.
+func Open(ctx context.Context, cfg Config) (*Port, error) {
+	p, err := open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.conns.busy = true
+	return &Port{p}, nil
+}
+
+// Accept implements net.Listener.
+func (p *Port) Accept() (net.Conn, error) { return p.conns.Accept() }
+
+// Addr implements net.Listener.
+func (p *Port) Addr() net.Addr { return p.conns.Addr() }
+
+// Addr is where the server listens.
+func (s *Server) Addr() string { return s.conns.Addr().String() }
+
+// Close gives the address back.
+func (p *port) Close() error { return p.conns.Close() }
+
+// TLSConfig is for handshakes on the connections, nil without TLS.
+func (p *port) TLSConfig() *tls.Config {
+	if p.cert == nil {
+		return nil
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: p.cert.forHandshake}
+}
+
+// Stats are counters since the start, and Open as it is now.
+type Stats struct {
+	Open int64
+	// Refused connections came when all were taken by requests under way. Evicted ones
+	// were idle and made room for new ones.
+	Refused, Evicted uint64
+	// Slow are requests whose body came too slowly. Prefaces are those of HTTP/2 where
+	// none belongs.
+	Slow, Prefaces uint64
+	// Certificate is absent without TLS.
+	Certificate *CertificateStats
+}
+
+// CertificateStats tell of a listener's certificate.
+type CertificateStats struct {
+	// Right is whether the files hold the certificate in use; false: they changed and
+	// cannot be used.
+	Right   bool
+	Expires time.Time // of the certificate in use
+}
+
+// Stats reads the counters.
+func (p *port) Stats() Stats {
+	p.conns.mu.Lock()
+	st := Stats{Open: int64(p.conns.open), Refused: p.conns.refused, Evicted: p.conns.evicted}
+	p.conns.mu.Unlock()
+	if p.cert != nil {
+		st.Certificate = new(CertificateStats)
+		st.Certificate.Expires, st.Certificate.Right = p.cert.state()
+	}
+	return st
+}
+
+// listen opens the socket. A unix socket that nobody listens on any more is
+// replaced; only its owner and group may connect.
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	var lc net.ListenConfig
+	path, unix := strings.CutPrefix(addr, access.UnixPrefix)
+	if !unix {
+		return lc.Listen(ctx, "tcp", addr)
+	}
+	if c, err := new(net.Dialer).DialContext(ctx, "unix", path); err == nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("%s is in use", path)
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	ln, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	return ln, nil
+}

@@ -1,0 +1,218 @@
+package spoe
+
+import (
+	"bufio"
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// Bounds of one connection. HAProxy keeps as many connections as it has threads and more while it
+// is busy.
+const (
+	maxCalls     = 256 // under way on one connection; then it is not read
+	helloTimeout = 5 * time.Second
+	idleTimeout  = 10 * time.Minute
+	writeTimeout = 5 * time.Second
+)
+
+// Config is what an Agent is built from.
+type Config struct {
+	// Gate is required.
+	Gate httplimit.Gate
+	// Log hears of panics and of peers that do not speak the protocol; nil: discarded.
+	Log *slog.Logger
+}
+
+// Agent answers HAProxy. It may be used by many goroutines; [Agent.Serve] runs once.
+type Agent struct {
+	gate *httplimit.SafeGate
+	log  *slog.Logger
+
+	connections                       sync.WaitGroup
+	checks, denied, malformed, broken atomic.Uint64
+}
+
+// Stats are the counters of an agent since it was built.
+type Stats struct {
+	// Checks decided, and Denied among them.
+	Checks, Denied uint64
+	// Malformed are messages that describe no request. They get no verdict, so the request passes.
+	Malformed uint64
+	// Broken are connections that were ended because their peer did not speak the protocol.
+	Broken uint64
+	// Panics are requests that were allowed because deciding panicked.
+	Panics uint64
+}
+
+// New builds an Agent; it panics without a gate.
+func New(cfg Config) *Agent {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Agent{gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{Gate: cfg.Gate, Log: cfg.Log}), log: cfg.Log}
+}
+
+// Stats reads the counters.
+func (a *Agent) Stats() Stats {
+	return Stats{
+		Checks: a.checks.Load(), Denied: a.denied.Load(), Malformed: a.malformed.Load(), Broken: a.broken.Load(),
+		Panics: a.gate.Panics(),
+	}
+}
+
+// Serve answers on ln until ctx ends; calls under way are answered, then connections are closed.
+// It closes ln.
+func (a *Agent) Serve(ctx context.Context, ln net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	defer stop()
+	defer a.connections.Wait()
+	defer ln.Close()
+	for {
+		conn, err := ln.Accept()
+		if ctx.Err() != nil {
+			if err == nil {
+				_ = conn.Close()
+			}
+			return nil
+		}
+		if err != nil {
+			if !temporary(err) {
+				return err
+			}
+			select { // too many open files: others may close some
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		a.connections.Go(func() {
+			c := connection{agent: a, conn: conn, calls: make(chan struct{}, maxCalls)}
+			c.serve(ctx)
+		})
+	}
+}
+
+func temporary(err error) bool {
+	t, ok := err.(interface{ Temporary() bool })
+	return ok && t.Temporary()
+}
+
+// connection is one connection of HAProxy.
+type connection struct {
+	agent *Agent
+	conn  net.Conn
+	calls chan struct{} // holds one for each call under way
+
+	underWay sync.WaitGroup
+	mu       sync.Mutex // guards writing
+}
+
+// serve greets and answers until the peer leaves or ctx ends.
+func (c *connection) serve(ctx context.Context) {
+	defer c.conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetReadDeadline(time.Now()) })
+	defer stop()
+	r := bufio.NewReader(c.conn)
+	_ = c.conn.SetReadDeadline(time.Now().Add(helloTimeout))
+	f, buf, err := readFrame(r, nil)
+	if err == nil && f.kind != frameHello {
+		err = errFrame
+	}
+	if err != nil {
+		c.bye(ctx, err)
+		return
+	}
+	if more := c.hello(f.payload); !more {
+		return
+	}
+	for ctx.Err() == nil {
+		_ = c.conn.SetReadDeadline(time.Now().Add(idleTimeout))
+		if ctx.Err() != nil { // it may have ended before the deadline was set again
+			break
+		}
+		if f, buf, err = readFrame(r, buf); err != nil {
+			break
+		}
+		if f.kind == frameDisconnect {
+			break
+		}
+		if f.kind != frameNotify || f.flags&flagFin == 0 {
+			err = errFrame
+			break
+		}
+		if err = c.notify(ctx, f); err != nil {
+			break
+		}
+	}
+	c.underWay.Wait()
+	c.bye(ctx, err)
+}
+
+// bye tells the peer why the connection ends.
+func (c *connection) bye(ctx context.Context, err error) {
+	code, why := uint32(0), "normal"
+	if err == errFrame { //nolint:errorlint // nothing wraps it
+		code, why = 4, "invalid frame" // of the specification's list
+		if n := c.agent.broken.Add(1); n&(n-1) == 0 {
+			c.agent.log.WarnContext(ctx, "spoe: a peer does not speak the protocol and is disconnected",
+				"peer", c.conn.RemoteAddr().String(), "count", n)
+		}
+	}
+	b := appendUint32(appendText(nil, "status-code"), code)
+	b = appendString(appendText(b, "message"), why)
+	c.write(frameAgentDisconnect, 0, 0, b)
+}
+
+// hello answers the greeting, and reports whether more is to come: a health check only greets.
+func (c *connection) hello(payload []byte) bool {
+	size, healthcheck := uint64(maxFrame), false
+	for d := (decoder{payload, nil}); len(d.b) > 0; {
+		switch name, v := d.text(), d.value(); name {
+		case "max-frame-size":
+			size = min(size, v.number)
+		case "healthcheck":
+			healthcheck = v.number != 0
+		}
+	}
+	b := appendString(appendText(nil, "version"), "2.0")
+	b = appendUint32(appendText(b, "max-frame-size"), uint32(size))
+	b = appendString(appendText(b, "capabilities"), "pipelining")
+	return c.write(frameAgentHello, 0, 0, b) && !healthcheck
+}
+
+// notify decides what one frame asks, in a goroutine of its own because a verdict may take as long as
+// Redis.
+func (c *connection) notify(ctx context.Context, f frame) error {
+	checks, err := decodeMessages(f.payload)
+	if err != nil {
+		return err
+	}
+	c.calls <- struct{}{}
+	c.underWay.Go(func() {
+		defer func() { <-c.calls }()
+		var b []byte
+		for i := range checks {
+			b = c.agent.decide(ctx, b, &checks[i])
+		}
+		c.write(frameAck, f.stream, f.id, b)
+	})
+	return nil
+}
+
+func (c *connection) write(kind byte, stream, id uint64, payload []byte) bool {
+	b := appendFrame(make([]byte, 0, len(payload)+32), kind, stream, id, payload)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_ = c.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	_, err := c.conn.Write(b)
+	if err != nil {
+		_ = c.conn.Close() // what comes after half a frame means nothing
+	}
+	return err == nil
+}

@@ -1,0 +1,249 @@
+package spoe
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+type gateFunc func(r *hottype.Request) hottype.Verdict
+
+func (f gateFunc) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
+	return f(r)
+}
+
+// notification is a message as deploy/haproxy/hotparam.spoe makes HAProxy send it.
+func notification(method, uri, ip string) []byte {
+	b := append(appendText(nil, "check"), 5)
+	b = appendString(appendText(b, "method"), method)
+	b = appendString(appendText(b, "uri"), uri)
+	b = appendString(appendText(b, "host"), "news.example")
+	b = appendString(appendText(b, "ip"), ip)
+	headers := appendText(appendText(nil, "User-Agent"), "bot")
+	headers = append(headers, 0, 0)
+	return appendText(append(appendText(b, "headers"), typeBinary), string(headers))
+}
+
+// peer is HAProxy.
+type peer struct {
+	t    *testing.T
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+// dial connects to an agent and greets it.
+func dial(t *testing.T, a *Agent) *peer {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Serve(ctx, ln) }()
+	conn, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		_ = conn.Close()
+	})
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	return &peer{t, conn, bufio.NewReader(conn)}
+}
+
+func (p *peer) send(kind byte, stream, id uint64, payload []byte) {
+	p.t.Helper()
+	if _, err := p.conn.Write(appendFrame(nil, kind, stream, id, payload)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *peer) receive() frame {
+	p.t.Helper()
+	f, _, err := readFrame(p.r, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return f
+}
+
+// greet sends the greeting and gives what the agent says.
+func (p *peer) greet(more ...byte) map[string]value {
+	b := appendString(appendText(nil, "supported-versions"), "2.0")
+	b = appendUint32(appendText(b, "max-frame-size"), 16380)
+	b = appendString(appendText(b, "capabilities"), "pipelining,async")
+	p.send(frameHello, 0, 0, append(b, more...))
+	f := p.receive()
+	if f.kind != frameAgentHello {
+		p.t.Fatalf("frame %d", f.kind)
+	}
+	return pairs(f.payload)
+}
+
+func pairs(payload []byte) map[string]value {
+	out := map[string]value{}
+	for d := (decoder{payload, nil}); len(d.b) > 0; {
+		name := d.text()
+		out[name] = d.value()
+	}
+	return out
+}
+
+// variables are the actions of an acknowledgement.
+func variables(t *testing.T, payload []byte) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for d := (decoder{payload, nil}); len(d.b) > 0; {
+		if action, n, scope := d.byte(), d.byte(), d.byte(); action != 1 || n != 3 || scope != 2 {
+			t.Fatalf("action %d with %d arguments, scope %d", action, n, scope)
+		}
+		name, v := d.text(), d.value()
+		if out[name] = v.text; v.kind == typeBool {
+			out[name] = fmt.Sprint(v.number)
+		}
+	}
+	return out
+}
+
+func TestAgent(t *testing.T) {
+	t.Parallel()
+	a := New(Config{Gate: gateFunc(func(r *hottype.Request) hottype.Verdict {
+		if r.Method != "PUT" || r.Host != "news.example" || r.Client.String() != "192.0.2.7" || r.Header.Get("user-agent") != "bot" {
+			t.Errorf("%+v", r)
+		}
+		v := hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic", Key: "topic?id=42", Limit: 9, Window: time.Second}
+		if r.Target == "/topic?id=hot" {
+			v.Allowed, v.RetryAfter = false, 1500*time.Millisecond
+		}
+		return v
+	})})
+	p := dial(t, a)
+	hello := p.greet()
+	if hello["version"].text != "2.0" || hello["max-frame-size"].number != 16380 || hello["capabilities"].text != "pipelining" {
+		t.Errorf("%+v", hello)
+	}
+	allowed := map[string]string{
+		"allowed": "1", "reason": "hot", "rule": "topic", "key": "topic?id=42", "ratelimit": `"topic";r=0;t=0`, "ratelimit_policy": `"topic";q=9;w=1`,
+	}
+	denied := maps.Clone(allowed)
+	denied["allowed"], denied["retry_after"], denied["ratelimit"] = "0", "2", `"topic";r=0;t=2`
+	for stream, tc := range map[uint64]struct {
+		uri  string
+		want map[string]string
+	}{
+		1: {"/topic?id=42", allowed}, 300: {"/topic?id=hot", denied}, 70000: {"", map[string]string{}},
+	} {
+		p.send(frameNotify, stream, 7, notification("PUT", tc.uri, "192.0.2.7"))
+		f := p.receive()
+		if f.kind != frameAck || f.stream != stream || f.id != 7 {
+			t.Fatalf("%+v", f)
+		}
+		if got := variables(t, f.payload); !maps.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v", tc.uri, got, tc.want)
+		}
+	}
+	p.send(frameDisconnect, 0, 0, nil)
+	if f := p.receive(); f.kind != frameAgentDisconnect || pairs(f.payload)["status-code"].number != 0 {
+		t.Errorf("%+v", f)
+	}
+	if st := a.Stats(); st.Checks != 2 || st.Denied != 1 || st.Malformed != 1 || st.Broken != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestHealthCheckOnlyGreets(t *testing.T) {
+	t.Parallel()
+	p := dial(t, New(Config{Gate: gateFunc(func(*hottype.Request) hottype.Verdict { return hottype.Verdict{} })}))
+	p.greet(appendBool(appendText(nil, "healthcheck"), true)...)
+	if _, _, err := readFrame(p.r, nil); err == nil {
+		t.Error("the connection goes on")
+	}
+}
+
+// Whoever does not speak the protocol is disconnected, and told why.
+func TestBrokenPeers(t *testing.T) {
+	t.Parallel()
+	for name, send := range map[string]func(p *peer){
+		"no greeting":  func(p *peer) { p.send(frameNotify, 1, 1, notification("GET", "/", "-")) },
+		"HTTP":         func(p *peer) { _, _ = p.conn.Write([]byte("GET / HTTP/1.1\r\n\r\n")) },
+		"unknown kind": func(p *peer) { p.greet(); p.send(77, 1, 1, nil) },
+		"short":        func(p *peer) { p.greet(); p.send(frameNotify, 1, 1, []byte("\x05chec")) },
+		"greets twice": func(p *peer) { p.greet(); p.send(frameHello, 0, 0, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := New(Config{Gate: gateFunc(func(*hottype.Request) hottype.Verdict { return hottype.Verdict{} })})
+			p := dial(t, a)
+			send(p)
+			if f := p.receive(); f.kind != frameAgentDisconnect || pairs(f.payload)["status-code"].number != 4 {
+				t.Errorf("%+v", f)
+			}
+			if a.Stats().Broken != 1 {
+				t.Errorf("%+v", a.Stats())
+			}
+		})
+	}
+}
+
+// A slow verdict holds up no other, and what is under way when the agent stops is answered.
+func TestCallsOverlap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		a := New(Config{Gate: gateFunc(func(r *hottype.Request) hottype.Verdict {
+			if r.Target == "/slow" {
+				<-release
+			}
+			return hottype.Verdict{Allowed: true}
+		})})
+		ours, theirs := net.Pipe()
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		c := connection{agent: a, conn: ours, calls: make(chan struct{}, maxCalls)}
+		go func() { defer close(done); c.serve(ctx) }()
+		p := &peer{t, theirs, bufio.NewReader(theirs)}
+		p.greet()
+		p.send(frameNotify, 1, 1, notification("GET", "/slow", "-"))
+		p.send(frameNotify, 2, 1, notification("GET", "/", "-"))
+		if f := p.receive(); f.stream != 2 {
+			t.Errorf("stream %d is answered first", f.stream)
+		}
+		stop()
+		close(release)
+		if f := p.receive(); f.kind != frameAck || f.stream != 1 {
+			t.Errorf("%+v, want the answer of the call under way", f)
+		}
+		if f := p.receive(); f.kind != frameAgentDisconnect {
+			t.Errorf("%+v", f)
+		}
+		<-done
+	})
+}
+
+func TestDecodeHeaders(t *testing.T) {
+	t.Parallel()
+	text := string(appendText(appendText(appendText(appendText(nil, "A"), "1"), "b"), "2"))
+	for in, want := range map[string]httplimit.Headers{
+		text + "\x00\x00rest": {{Name: "A", Value: "1"}, {Name: "b", Value: "2"}},
+		text:                  {{Name: "A", Value: "1"}, {Name: "b", Value: "2"}},
+		"\x05ab":              nil,
+		"":                    nil,
+	} {
+		if got := decodeHeaders(in); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%q: %v, want %v", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,10 @@
+// Package spoe answers HAProxy: it is an agent of its stream processing offload engine, whose
+// protocol (SPOP 2.0) is described in HAProxy's doc/SPOE.txt. HAProxy sends what its
+// configuration names of each request, and gets the verdict as variables:
+//
+//	in:  message "check" with the arguments method, uri, host, ip, and headers (req.hdrs_bin)
+//	out: allowed (bool), reason, rule, key, retry_after (seconds), ratelimit, ratelimit_policy
+//
+// Frames are bounded, each connection has a bounded number of calls under way, and whoever does
+// not speak the protocol is disconnected and counted. An [Agent] reads no file and opens no port.
+package spoe

@@ -1,0 +1,99 @@
+package spoe
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// check is what a message says of a request.
+type check struct {
+	request hottype.Request
+	headers httplimit.Headers
+	known   bool // it has a name that we answer
+}
+
+// decodeMessages reads the messages of a notification.
+func decodeMessages(payload []byte) ([]check, error) {
+	var list []check
+	for d := (decoder{payload, nil}); len(d.b) > 0; {
+		c := check{known: d.text() == "check", request: hottype.Request{Method: http.MethodGet}}
+		for range int(d.byte()) {
+			c.argument(d.text(), d.value())
+		}
+		if d.err != nil {
+			return nil, d.err
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+func (c *check) argument(name string, v value) {
+	switch name {
+	case "method":
+		c.request.Method = v.text
+	case "uri":
+		c.request.Target = v.text
+	case "host":
+		c.request.Host = v.text
+	case "ip":
+		c.request.Client = httplimit.ParseClient(v.text)
+	case "cost":
+		c.request.Cost = int64(min(v.number, 1<<53-1))
+	case "headers":
+		c.headers = decodeHeaders(v.text)
+	}
+}
+
+// decodeHeaders reads HAProxy's req.hdrs_bin: names and values, up to an empty name and value.
+func decodeHeaders(text string) httplimit.Headers {
+	var list httplimit.Headers
+	for d := (decoder{[]byte(text), nil}); len(d.b) > 0; {
+		name, v := d.text(), d.text()
+		if d.err != nil || name == "" && v == "" {
+			break
+		}
+		list = append(list, httplimit.HeaderField{Name: name, Value: v})
+	}
+	return list
+}
+
+// decide appends the variables that say what becomes of a request; none where the message is not
+// for us or describes no request.
+func (a *Agent) decide(ctx context.Context, b []byte, c *check) []byte {
+	if !c.known || c.request.Target == "" {
+		a.malformed.Add(1)
+		return b
+	}
+	c.request.Header = &c.headers
+	v := a.gate.Decide(context.WithoutCancel(ctx), &c.request)
+	a.checks.Add(1)
+	h := http.Header{}
+	httplimit.SetRateLimit(h, &v)
+	if !v.Allowed {
+		a.denied.Add(1)
+		httplimit.SetRetryAfter(h, &v)
+	}
+	httplimit.Wait(ctx, &v)
+	b = appendVariable(b, "allowed")
+	b = appendBool(b, v.Allowed)
+	for _, text := range []struct{ name, value string }{
+		{"reason", string(v.Reason)}, {"rule", v.Rule}, {"key", string(v.Key)}, {"retry_after", h.Get("Retry-After")},
+		{"ratelimit", h.Get("Ratelimit")}, {"ratelimit_policy", h.Get("Ratelimit-Policy")},
+	} {
+		if text.value != "" {
+			b = appendString(appendVariable(b, text.name), strings.ToValidUTF8(text.value, "\ufffd"))
+		}
+	}
+	return b
+}
+
+// appendVariable begins an action that sets a variable of the transaction; its value follows.
+func appendVariable(b []byte, name string) []byte {
+	const setVar, arguments, scopeTransaction = 1, 3, 2
+	return appendText(append(b, setVar, arguments, scopeTransaction), name)
+}

@@ -1,0 +1,197 @@
+package gateways
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/test/internal/program"
+)
+
+func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
+
+// required says that nothing may be skipped.
+func required() bool { return os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" }
+
+// rules limit one topic for good, by an override, so that a test need not make it hot first, and
+// each client by a window that only the tests of clients reach.
+const rules = `
+namespace: gateways
+rules:
+  - name: topic
+    match: {path: "/topic"}
+    params: [id]
+    hot:   {rate: 1000000, window: 2s}
+    limit: {algorithm: token_bucket, rate: 100, burst: 100}
+ip:
+  fixed: {limit: 1000, window: 1h}
+overrides:
+  - {key: 'topic?id=viral', action: limit, rate: 0.01, burst: 5}
+  - {key: 'topic?id=blocked', action: block}
+`
+
+// app is the application behind the gateway. It remembers what reached it.
+type app struct {
+	*httptest.Server
+	mu   sync.Mutex
+	seen []*http.Request
+}
+
+func startApp(t *testing.T) *app {
+	t.Helper()
+	a := &app{}
+	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		a.seen = append(a.seen, r.Clone(context.WithoutCancel(r.Context())))
+		a.mu.Unlock()
+		fmt.Fprintln(w, "page")
+	}))
+	t.Cleanup(a.Close)
+	return a
+}
+
+// last is the newest request that reached the application, and how many did.
+func (a *app) last() (*http.Request, int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.seen) == 0 {
+		return nil, 0
+	}
+	return a.seen[len(a.seen)-1], len(a.seen)
+}
+
+// limiter is a running sidecar.
+type limiter struct {
+	*program.Process
+	admin string
+	args  []string
+}
+
+// startLimiter starts Redis and a sidecar with further arguments.
+func startLimiter(t *testing.T, args ...string) *limiter {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "hotparam.yaml")
+	if err := os.WriteFile(config, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := &limiter{admin: program.FreeAddr(t)}
+	// A test machine that is busy must not look like a Redis that fails.
+	l.args = append([]string{"--config", config, "--redis.addr", redistest.Start(t).Addr(), "--sidecar.count", "none",
+		"--decide.listen", "", "--admin.listen", l.admin, "--gate.budget", "1s"}, args...)
+	l.launch(t)
+	return l
+}
+
+// launch starts the sidecar, for the first time or again.
+func (l *limiter) launch(t *testing.T) {
+	t.Helper()
+	l.Process = program.Launch(t, "limiter-sidecar", l.args...)
+	program.Await(t, 20*time.Second, "the sidecar", func() bool {
+		res, err := http.Get("http://" + l.admin + "/readyz") //nolint:noctx // a test's own
+		if err != nil {
+			return false
+		}
+		_ = res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	})
+}
+
+// gateway is where clients ask.
+type gateway struct {
+	t    *testing.T
+	addr string
+}
+
+// answer is what a client gets.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+	took   time.Duration
+}
+
+// get asks the gateway; header are pairs of names and values.
+func (g *gateway) get(target string, header ...string) answer {
+	return g.ask(http.MethodGet, target, header...)
+}
+
+// ask sends the target byte for byte, which net/http would clean.
+func (g *gateway) ask(method, target string, header ...string) answer {
+	g.t.Helper()
+	began := time.Now()
+	var d net.Dialer
+	conn, err := d.DialContext(g.t.Context(), "tcp", g.addr)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(began.Add(20 * time.Second))
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: news.example\r\nConnection: close\r\n", method, target)
+	for i := 0; i < len(header); i += 2 {
+		fmt.Fprintf(&b, "%s: %s\r\n", header[i], header[i+1])
+	}
+	if _, err := io.WriteString(conn, b.String()+"\r\n"); err != nil {
+		g.t.Fatal(err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		g.t.Fatalf("%s: %v", target, err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		g.t.Fatalf("%s: %v", target, err)
+	}
+	return answer{res.StatusCode, res.Header, string(body), time.Since(began)}
+}
+
+// deployed is a file of deploy/ with other addresses: what it says, what it says in the test, ….
+func deployed(t *testing.T, name string, replace ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../deploy", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(replace); i += 2 {
+		if !strings.Contains(string(text), replace[i]) {
+			t.Fatalf("deploy/%s does not hold %q", name, replace[i])
+		}
+	}
+	path := filepath.Join(t.TempDir(), filepath.Base(name))
+	if err := os.WriteFile(path, []byte(strings.NewReplacer(replace...).Replace(string(text))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// port is the port of an address.
+func port(t *testing.T, addr string) string {
+	t.Helper()
+	_, p, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// reachable reports whether somebody listens.
+func reachable(addr string) bool {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
