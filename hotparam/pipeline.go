@@ -60,7 +60,7 @@ func New(cfg Config) (*Pipeline, error) {
 	case cfg.Redis == nil:
 		err = errors.New("StatsD or Sink without Redis: nobody would tell this process what is hot")
 	case !counted:
-		err = errors.New("Redis without StatsD or Sink: no aggregator would hear what this process counts")
+		err = errors.New("config.Redis without StatsD or Sink: no aggregator would hear what this process counts")
 	default:
 		err = p.together(cfg, parts)
 	}

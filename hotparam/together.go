@@ -15,7 +15,7 @@ import (
 func (p *Pipeline) together(cfg Config, parts pipeline.Config) error {
 	store, err := redisstore.Open(redisstore.Config{Like: cfg.Redis, Namespace: parts.Rules.Namespace, Budget: cfg.Budget, Log: cfg.Log})
 	if err != nil {
-		return fmt.Errorf("Redis: %w", err)
+		return fmt.Errorf("config.Redis: %w", err)
 	}
 	sink := cfg.Sink
 	if cfg.StatsD != "" {

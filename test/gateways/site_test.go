@@ -98,7 +98,7 @@ func (l *limiter) launch(t *testing.T) {
 	t.Helper()
 	l.Process = program.Launch(t, "limiter-sidecar", l.args...)
 	program.Await(t, 20*time.Second, "the sidecar", func() bool {
-		res, err := http.Get("http://" + l.admin + "/readyz") //nolint:noctx // a test's own
+		res, err := http.Get("http://" + l.admin + "/readyz")
 		if err != nil {
 			return false
 		}

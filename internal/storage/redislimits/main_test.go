@@ -50,16 +50,6 @@ func serverAndCluster(t testing.TB) map[string][]string {
 	return all
 }
 
-// steady is open for tests that compare answers, thousands of them: a machine that
-// stands still for seconds, as busy ones do, makes them late and not wrong. The
-// connection is there before the first of them.
-func steady(t testing.TB, addr string) *Limiter {
-	t.Helper()
-	c := openWith(t, redisstore.Config{Addrs: []string{addr}, Namespace: "test", Timeout: time.Minute})
-	redistest.Eventually(t, "an answer of the server", func() bool { return c.rdb.Ping(context.Background()).Err() == nil })
-	return c
-}
-
 func openWith(t testing.TB, cfg redisstore.Config) *Limiter {
 	t.Helper()
 	c, err := redisstore.Open(cfg)

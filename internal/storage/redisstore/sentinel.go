@@ -49,7 +49,7 @@ func (s *sentinels) dialer(base dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		master, err := s.master(ctx)
 		if err != nil {
-			return deadConn{err: err, addr: addr}, nil
+			return deadConn{err: err, addr: addr}, nil //nolint:nilerr // the connection says it, so that no dial is retried
 		}
 		return s.conns.dialer(base)(ctx, network, master)
 	}
@@ -95,7 +95,7 @@ func (s *sentinels) ask(ctx context.Context, n *redis.Client) sighting {
 		err = errors.New("it watches no master of this name")
 	}
 	if err != nil {
-		return sighting{err: fmt.Errorf("Sentinel %s: %w", n.Options().Addr, err)}
+		return sighting{err: fmt.Errorf("sentinel %s: %w", n.Options().Addr, err)}
 	}
 	fields, _ := what.StringSlice() // epoch 0 where a Sentinel says less
 	seen := sighting{addr: net.JoinHostPort(addr[0], addr[1])}

@@ -50,7 +50,7 @@ func Ours(t testing.TB) string {
 // Launch starts one of our programs and stops it at the end of the test.
 func Launch(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(Ours(t), name), args...)
+	cmd := exec.Command(filepath.Join(Ours(t), name), args...) //nolint:noctx // Start stops it, with a grace
 	cmd.Dir = t.TempDir() // whatever it writes goes with the test
 	return Start(t, cmd)
 }
