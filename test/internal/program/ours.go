@@ -51,6 +51,6 @@ func Ours(t testing.TB) string {
 func Launch(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(Ours(t), name), args...) //nolint:noctx // Start stops it, with a grace
-	cmd.Dir = t.TempDir() // whatever it writes goes with the test
+	cmd.Dir = t.TempDir()                                      // whatever it writes goes with the test
 	return Start(t, cmd)
 }
