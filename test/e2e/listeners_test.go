@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -75,5 +76,35 @@ func TestStopIsDelayed(t *testing.T) {
 	}
 	if code := p.Wait(10 * time.Second); code != 0 || time.Since(begin) < 2*time.Second {
 		t.Errorf("exit %d after %v", code, time.Since(begin))
+	}
+}
+
+// Whose requests are copied does not choose by a header what is counted, unless the
+// gateway is said to set that header.
+func TestMirrorBelievesNoHeaderByItself(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		flags []string
+		want  hottype.Key
+	}{
+		"by itself":          {nil, "topic?id=1"},
+		"set by the gateway": {[]string{"--mirror.uri_header", "X-Original-URI"}, "topic?id=2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			counts, mirror, admin := startJudge(t), program.FreeAddr(t), program.FreeAddr(t)
+			p := launch(t, "collector", append(c.flags, "--config", write(t, "hotparam.yaml", pipelineRules),
+				"--mirror.listen", mirror, "--statsd.addr", counts.addr, "--admin.listen", admin)...)
+			ready(t, admin)
+			copied := http.Header{"X-Original-Uri": {"/topic?id=2"}}
+			if status, body := do(t, http.MethodGet, "http://"+mirror+"/topic?id=1", "", copied); status != http.StatusNoContent {
+				t.Errorf("%d %s", status, body)
+			}
+			p.Stop() // all that was counted is sent
+			program.Await(t, 10*time.Second, "the count", func() bool { _, total := counts.snapshot(); return total > 0 })
+			if keys, total := counts.snapshot(); total != 1 || !keys[c.want] {
+				t.Errorf("counted %v, %d in all; want %q", keys, total, c.want)
+			}
+		})
 	}
 }

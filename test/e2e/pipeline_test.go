@@ -66,7 +66,7 @@ func startSite(t *testing.T, transport string) *site {
 
 	s.aggregator = launch(t, "aggregator", append(in, "--config", config, "--redis.addr", s.redis.Addr(), "--admin.listen", s.dashboard)...)
 	collectorAdmin := program.FreeAddr(t)
-	s.collector = launch(t, "collector", append(out, "--config", config, "--mirror.listen", s.mirror, "--admin.listen", collectorAdmin)...)
+	s.collector = launch(t, "collector", append(out, "--config", config, "--mirror.listen", s.mirror, "--mirror.uri_header", "X-Original-URI", "--admin.listen", collectorAdmin)...)
 	admins := []string{s.dashboard, collectorAdmin}
 	for i := range s.sidecars {
 		s.proxies[i], s.decide[i] = program.FreeAddr(t), program.FreeAddr(t)

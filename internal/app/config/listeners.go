@@ -94,9 +94,11 @@ type SPOE struct {
 // Mirror is the listener for copies of requests.
 type Mirror struct {
 	Listen string `placeholder:"HOST:PORT" help:"HTTP address to take mirrored requests on."`
-	// Header with the original request target; empty: the mirrored request's own.
-	URIHeader string `name:"uri_header" default:"X-Original-URI" help:"Header with the original request target."`
-	// Header with the original method; empty: the mirrored request's own.
-	MethodHeader string `name:"method_header" default:"X-Original-Method" help:"Header with the original method."`
+	// Header with the original request target, such as X-Original-URI, where the gateway sets it in every copy. Default: the
+	// mirrored request's own target, because a gateway that copies headers unchanged would let clients choose.
+	URIHeader string `name:"uri_header" placeholder:"NAME" help:"Header with the original request target."`
+	// Header with the original method, such as X-Original-Method, where the gateway sets it in every copy. Default: the
+	// mirrored request's own method.
+	MethodHeader string `name:"method_header" placeholder:"NAME" help:"Header with the original method."`
 	Listener
 }
