@@ -141,3 +141,16 @@ func TestTargetsOfGraphite(t *testing.T) {
 		t.Errorf("a list in a list: %v", err)
 	}
 }
+
+func TestRedact(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`dial redis://ann:p@ss, word"@h:1/0: refused`: `dial redis://***@h:1/0: refused`,
+		"http://h:1/a is not there":                   "http://h:1/a is not there",
+		"ann@example.org":                             "ann@example.org",
+	} {
+		if got := Redact(text); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -141,7 +142,7 @@ func Fail(w io.Writer, name string, err error) int {
 		return 0
 	}
 	usage := errors.Is(err, ErrUsage)
-	text := err.Error()
+	text := Redact(err.Error())
 	if usage {
 		text = strings.TrimPrefix(text, ErrUsage.Error()+": ")
 	}
@@ -154,6 +155,13 @@ func Fail(w io.Writer, name string, err error) int {
 	}
 	return 1
 }
+
+// credentials are what may be user and password in URLs: everything up to the last "@",
+// because people write passwords that hold one, or a comma or a space.
+var credentials = regexp.MustCompile(`://.*@`)
+
+// Redact takes user and password out of the URLs in a text.
+func Redact(text string) string { return credentials.ReplaceAllString(text, "://***@") }
 
 // knownFlags are the dotted settings of all programs, by name: what may stand
 // in a file.
