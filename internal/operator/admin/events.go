@@ -18,9 +18,11 @@ const retryEvents = "retry: 1000\n\n"
 func (s *Server) getEvents(w http.ResponseWriter, r *http.Request) error {
 	st := s.hub.join()
 	if st == nil {
+		s.warnRefused(s.cfg.Now())
 		w.Header().Set("Retry-After", "5")
-		return newProblem(http.StatusServiceUnavailable, "no further event stream can be opened",
-			"close another dashboard, or ask /v1/hot instead")
+		writeProblem(w, newProblem(http.StatusServiceUnavailable, "no further event stream can be opened",
+			"close another dashboard, or ask /v1/hot instead"))
+		return nil
 	}
 	defer s.hub.leave(st)
 	h := w.Header()
@@ -46,6 +48,16 @@ func (s *Server) getEvents(w http.ResponseWriter, r *http.Request) error {
 		case <-r.Context().Done():
 			return nil
 		}
+	}
+}
+
+// warnRefused tells of streams that were refused, at most once a minute: dashboards
+// come back every few seconds. Stats counts all of them.
+func (s *Server) warnRefused(now time.Time) {
+	last := s.refusedTold.Load()
+	if now.UnixNano()-last >= int64(time.Minute) && s.refusedTold.CompareAndSwap(last, now.UnixNano()) {
+		h := s.hub.stats()
+		s.cfg.Log.Warn("admin: an event stream was refused", "open", h.open, "refused", h.refused)
 	}
 }
 

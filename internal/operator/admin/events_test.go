@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -146,7 +147,10 @@ func TestSlowClientIsDropped(t *testing.T) {
 
 func TestTooManyStreams(t *testing.T) {
 	t.Parallel()
-	s, w := loadSchemas(t), newWorld(t, func(c *Config) { c.MaxStreams = 1 })
+	var log bytes.Buffer
+	s, w := loadSchemas(t), newWorld(t, func(c *Config) {
+		c.MaxStreams, c.Log = 1, slog.New(slog.NewTextHandler(&log, nil))
+	})
 	w.hub.open()
 	srv := httptest.NewServer(w.Handler())
 	defer srv.Close()
@@ -155,6 +159,10 @@ func TestTooManyStreams(t *testing.T) {
 	s.answer(t, rec, 503, "Problem")
 	if rec.Header().Get("Retry-After") == "" || w.Stats().Streams != 1 || w.Stats().StreamsRefused != 1 {
 		t.Errorf("%v %+v", rec.Header(), w.Stats())
+	}
+	w.ask(http.MethodGet, "/v1/events", "")
+	if got := log.String(); strings.Count(got, "level=WARN") != 1 || strings.Contains(got, "level=ERROR") {
+		t.Errorf("two streams were refused; the log says %s", got)
 	}
 	w.CloseStreams()
 }

@@ -21,6 +21,8 @@ type Server struct {
 	files []file
 	hub   *hub
 	count counters
+	// refusedTold is when refused streams were last logged, in unix nanoseconds.
+	refusedTold atomic.Int64
 
 	reading sync.Mutex // one reading of the overrides at a time, in order
 
