@@ -87,7 +87,7 @@ func TestHealth(t *testing.T) {
 		{"a password is not shown", []string{"http://ann:geheim@127.0.0.1:1/"}, 1, "dial tcp 127.0.0.1:1: connect: connection refused"},
 	} {
 		stderr, code := healthOf(t, tt.args...)
-		url := strings.Replace(tt.args[len(tt.args)-1], "geheim", "xxxxx", 1)
+		url := strings.Replace(tt.args[len(tt.args)-1], "ann:geheim", "***", 1)
 		want := ""
 		if tt.says != "" {
 			want = "hotparam: health: " + url + ": " + tt.says + "\n"

@@ -26,7 +26,7 @@ func withTables(page string, r *results) (string, error) {
 func tables(r *results) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nSeed %d, %s, %s; load of the machine %s (other work).\n", r.Seed, r.Go, r.Machine, r.Load)
-	b.WriteString("\n### Found and told\n\nT is 1000 requests in 5 s for made traffic. \"Late\" is of keys that were told later than by an exact count: median, longest.\n\n")
+	b.WriteString("\n### Found and told\n\nT is 1000 requests in 5 s for made traffic. \"Late\" is of keys that were told later than by an exact count: median,\nlongest.\n\n")
 	accuracyTable(&b, r, func(a accuracy) bool { return a.Group != "logs" })
 	fmt.Fprintf(&b, "\n### By the rule of thumb: %d counters for each time that the rate goes into all requests\n\n", thumb)
 	accuracyRows(&b, r.Thumb)
