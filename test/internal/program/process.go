@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -102,4 +104,19 @@ func (p *Process) Wait(most time.Duration) int {
 		return exit.ExitCode()
 	}
 	return 0
+}
+
+// Memory is how much memory it holds now, in bytes (VmRSS).
+func (p *Process) Memory() int64 {
+	p.t.Helper()
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/status")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	kib, err := strconv.ParseInt(strings.Fields(rest + " ?")[0], 10, 64)
+	if err != nil {
+		p.t.Fatalf("no VmRSS in the status of %s: %v", p.Name(), err)
+	}
+	return kib << 10
 }
