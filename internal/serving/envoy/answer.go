@@ -115,20 +115,6 @@ func statusOf(v *hottype.Verdict) *ratelimitv3.RateLimitResponse_DescriptorStatu
 	return st
 }
 
-// units are Envoy's, shortest first.
-var units = []struct {
-	unit ratelimitv3.RateLimitResponse_RateLimit_Unit
-	of   time.Duration
-}{
-	{ratelimitv3.RateLimitResponse_RateLimit_SECOND, time.Second},
-	{ratelimitv3.RateLimitResponse_RateLimit_MINUTE, time.Minute},
-	{ratelimitv3.RateLimitResponse_RateLimit_HOUR, time.Hour},
-	{ratelimitv3.RateLimitResponse_RateLimit_DAY, 24 * time.Hour},
-	{ratelimitv3.RateLimitResponse_RateLimit_WEEK, 7 * 24 * time.Hour},
-	{ratelimitv3.RateLimitResponse_RateLimit_MONTH, 30 * 24 * time.Hour},
-	{ratelimitv3.RateLimitResponse_RateLimit_YEAR, 365 * 24 * time.Hour},
-}
-
 // limitOf says a limit in Envoy's units: in that of its window, else in the shortest in which it is a
 // whole number, or large enough that cutting it off does not matter. It is nil where no limit is
 // enforced, so that Envoy writes no X-RateLimit fields.
@@ -139,7 +125,7 @@ func limitOf(v *hottype.Verdict) *ratelimitv3.RateLimitResponse_RateLimit {
 	out := &ratelimitv3.RateLimitResponse_RateLimit{Name: v.Rule}
 	for _, u := range units {
 		n := float64(v.Limit) * float64(u.of) / float64(v.Window)
-		out.Unit, out.RequestsPerUnit = u.unit, uint32(min(n, math.MaxUint32))
+		out.Unit, out.RequestsPerUnit = u.code, uint32(min(n, math.MaxUint32))
 		if u.of == v.Window || u.of > v.Window && n == math.Trunc(n) || n >= 100 {
 			break
 		}

@@ -42,11 +42,10 @@ type entry struct{ key, value string }
 
 // checkRequest is what is read of envoy.service.auth.v3.CheckRequest.
 type checkRequest struct {
-	source             string // IP address of the peer; "" for a pipe
-	method, host       string
-	path, query        string
-	headers            httplimit.Headers
-	hasHTTP, hasSource bool
+	source       string // IP address of the peer; "" for a pipe
+	method, host string
+	path, query  string // "" where no HTTP request is described
+	headers      httplimit.Headers
 }
 
 // codec reads our two requests by hand and leaves all other messages to gRPC's own codec.
@@ -186,7 +185,6 @@ func (r *checkRequest) unmarshal(b []byte) error {
 		return fields(attributes, func(num protowire.Number, text []byte, _ uint64) error {
 			switch num {
 			case 1: // source.address.socket_address.address
-				r.hasSource = true
 				return within(text, 1, func(address []byte) error {
 					return within(address, 1, func(socket []byte) error {
 						return within(socket, 2, func(text []byte) error { r.source = string(text); return nil })
@@ -211,7 +209,6 @@ func within(b []byte, field protowire.Number, f func([]byte) error) error {
 }
 
 func (r *checkRequest) unmarshalHTTP(b []byte) error {
-	r.hasHTTP = true
 	return fields(b, func(num protowire.Number, text []byte, _ uint64) error {
 		switch num {
 		case 2:

@@ -85,7 +85,7 @@ func TestDecodeCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.source != "192.0.2.7" || got.method != "PUT" || got.path != "/topic?id=42" || got.host != "news.example" ||
-		got.query != "q" || !got.hasHTTP || got.headers.Get("X-Forwarded-For") != "1.2.3.4" || got.headers.Get("A") != "b" ||
+		got.query != "q" || got.headers.Get("X-Forwarded-For") != "1.2.3.4" || got.headers.Get("A") != "b" ||
 		got.headers.Get("c") != "\xff" || len(got.headers) != 3 {
 		t.Errorf("%+v", got)
 	}

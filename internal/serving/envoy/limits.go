@@ -32,10 +32,9 @@ type pattern struct {
 
 // descriptorLimit is a limit of a file.
 type descriptorLimit struct {
-	name      string // "" for most: what others replace it by
-	replaces  []string
-	unlimited bool
-	limit     *gate.Limit // nil where it is unlimited
+	name     string // "" for most: what others replace it by
+	replaces []string
+	limit    *gate.Limit // nil: unlimited
 }
 
 // find is the limit of a descriptor and what it is kept for; nil where none is said. It is that of
@@ -103,23 +102,26 @@ type kept struct {
 // replaces is unlimited.
 func (l *Limits) inForce(in *rateLimitRequest) []kept {
 	out := make([]kept, len(in.descriptors))
-	replaced := map[string]bool{}
+	var replaced map[string]bool
 	for i := range in.descriptors {
 		d := &in.descriptors[i]
-		if d.own != nil {
-			out[i] = kept{&descriptorLimit{limit: d.own.compile()}, subjectOf(in.domain, d)}
+		if own := d.own.compile(); own != nil {
+			out[i] = kept{&descriptorLimit{limit: own}, subjectOf(in.domain, d)}
 			continue
 		}
 		if out[i].descriptorLimit, out[i].subject = l.find(in.domain, d); out[i].descriptorLimit == nil {
 			continue
 		}
 		for _, name := range out[i].replaces {
+			if replaced == nil {
+				replaced = map[string]bool{}
+			}
 			replaced[name] = true
 		}
 	}
 	for i, one := range out {
 		if one.descriptorLimit != nil && replaced[one.name] {
-			out[i].descriptorLimit = &descriptorLimit{unlimited: true}
+			out[i].descriptorLimit = new(descriptorLimit)
 		}
 	}
 	return out

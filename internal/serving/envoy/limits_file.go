@@ -61,12 +61,6 @@ var descriptorFields = map[string]bool{
 	"detailed_metric": true, "value_to_metric": true, "metadata": true, // no effect
 }
 
-// unitsOf are the units of a file. A month has 30 days and a year 365, as in that service.
-var unitsOf = map[string]time.Duration{
-	"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour,
-	"week": 7 * 24 * time.Hour, "month": 30 * 24 * time.Hour, "year": 365 * 24 * time.Hour,
-}
-
 // File is a file of limits and its name, for errors.
 type File struct {
 	Name string
@@ -165,7 +159,7 @@ func limitOfYAML(path string, d *descriptorYAML) (*descriptorLimit, error) {
 	if y == nil {
 		return nil, nil //nolint:nilnil // most have none
 	}
-	out := &descriptorLimit{name: y.Name, unlimited: y.Unlimited}
+	out := &descriptorLimit{name: y.Name}
 	for _, r := range y.Replaces {
 		if r.Name == "" || r.Name == y.Name {
 			return nil, fmt.Errorf("%s: replaces names no other limit", path)
@@ -178,15 +172,15 @@ func limitOfYAML(path string, d *descriptorYAML) (*descriptorLimit, error) {
 		}
 		return out, nil
 	}
-	window, ok := unitsOf[strings.ToLower(y.Unit)]
-	if !ok {
+	u := slices.IndexFunc(units, func(u unit) bool { return u.name == strings.ToLower(y.Unit) })
+	if u < 0 {
 		return nil, fmt.Errorf("%s: unit %q is none of second, minute, hour, day, week, month, year", path, y.Unit)
 	}
 	name := y.Name
 	if name == "" {
 		name = path
 	}
-	out.limit = gate.NewLimit(name, fixedWindow(int64(y.RequestsPerUnit), window), d.ShadowMode)
+	out.limit = gate.NewLimit(name, fixedWindow(int64(y.RequestsPerUnit), units[u].of), d.ShadowMode)
 	return out, nil
 }
 
@@ -194,22 +188,19 @@ func fixedWindow(n int64, window time.Duration) limit.Spec {
 	return limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: window}
 }
 
-// maxWindow is the longest window that a limit may have.
-const maxWindow = 365 * 24 * time.Hour
-
-// ownUnits are the units of a limit that a descriptor brings along, by their numbers in the schema.
-var ownUnits = []time.Duration{
-	0, time.Second, time.Minute, time.Hour, 24 * time.Hour, 30 * 24 * time.Hour, maxWindow, 7 * 24 * time.Hour,
-}
-
-// compile makes a limit of what a descriptor brings along; nil where its unit means nothing.
+// compile makes a limit of what a descriptor brings along; nil where it brings none, or one whose
+// unit means nothing.
 func (o *ownLimit) compile() *gate.Limit {
-	if o.unit == 0 || o.unit >= uint64(len(ownUnits)) {
+	if o == nil {
 		return nil
 	}
-	window := ownUnits[o.unit]
-	if m := o.multiplier; m > 1 {
-		window *= time.Duration(min(m, uint64(maxWindow/window)))
+	u := slices.IndexFunc(units, func(u unit) bool { return uint64(u.code) == o.unit })
+	if u < 0 {
+		return nil
+	}
+	window := units[u].of
+	if o.multiplier > 1 {
+		window *= time.Duration(min(o.multiplier, uint64(year/window)))
 	}
 	return gate.NewLimit("descriptor", fixedWindow(int64(o.requests), window), false)
 }

@@ -84,11 +84,7 @@ func TestReferenceConfiguration(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s, conn := serve(t, Config{Gate: gate.New(gate.Config{})})
-			limits, err := ParseLimits([]File{{"shop.yaml", []byte(configured)}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.SetLimits(limits)
+			s.SetLimits(parse(t, configured))
 			var descriptors [][]string
 			for _, d := range strings.Fields(tc.call) {
 				descriptors = append(descriptors, regexp.MustCompile(`[,=]`).Split(d, -1))
@@ -96,6 +92,7 @@ func TestReferenceConfiguration(t *testing.T) {
 			client := ratelimitv3.NewRateLimitServiceClient(conn)
 			var out *ratelimitv3.RateLimitResponse
 			for range tc.times {
+				var err error
 				if out, err = client.ShouldRateLimit(t.Context(), callOf(descriptors)); err != nil {
 					t.Fatal(err)
 				}
@@ -105,6 +102,15 @@ func TestReferenceConfiguration(t *testing.T) {
 			}
 		})
 	}
+}
+
+func parse(t *testing.T, text string) *Limits {
+	t.Helper()
+	limits, err := ParseLimits([]File{{"shop.yaml", []byte(text)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limits
 }
 
 func callOf(descriptors [][]string) *ratelimitv3.RateLimitRequest {
@@ -133,11 +139,7 @@ func codesOf(out *ratelimitv3.RateLimitResponse) string {
 func TestOwnLimitAndHits(t *testing.T) {
 	t.Parallel()
 	s, conn := serve(t, Config{Gate: gate.New(gate.Config{})})
-	limits, err := ParseLimits([]File{{"shop.yaml", []byte(configured)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.SetLimits(limits)
+	s.SetLimits(parse(t, configured))
 	client := ratelimitv3.NewRateLimitServiceClient(conn)
 	in := callOf([][]string{{"database", "users"}})
 	in.Descriptors[0].Limit = &commonv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 10, Unit: typev3.RateLimitUnit_DAY}
@@ -150,6 +152,19 @@ func TestOwnLimitAndHits(t *testing.T) {
 		limit := out.Statuses[0].CurrentLimit
 		if limit.GetRequestsPerUnit() != 10 || limit.GetUnit() != ratelimitv3.RateLimitResponse_RateLimit_DAY {
 			t.Errorf("limit %v", limit)
+		}
+	}
+}
+
+// An own limit whose unit means nothing takes no other limit away.
+func TestOwnLimitWithoutUnit(t *testing.T) {
+	t.Parallel()
+	limits := parse(t, configured)
+	d := descriptorOf("remote_address", "192.0.2.66")
+	for _, d.own = range []*ownLimit{nil, {requests: 9}, {requests: 9, unit: 99}} {
+		got := limits.inForce(&rateLimitRequest{domain: "shop", descriptors: []descriptor{*d}})[0]
+		if got.descriptorLimit == nil || got.limit == nil || got.subject != "shop|remote_address=192.0.2.66" {
+			t.Errorf("%+v: %+v", d.own, got)
 		}
 	}
 }

@@ -24,23 +24,8 @@ func (s *Server) shouldRateLimit(ctx context.Context, in *rateLimitRequest) (any
 	requests := requestsOf(in, limits)
 	verdicts := make([]*hottype.Verdict, len(in.descriptors))
 	for i := range in.descriptors {
-		d := &in.descriptors[i]
-		switch cost := costOf(in, d); {
-		case d.negative:
-			s.unsupported.Add(1) // a limit gives nothing back on request
-		case limits[i].descriptorLimit != nil && limits[i].limit != nil:
-			v := s.gate.Safely(func() hottype.Verdict {
-				return s.cfg.Gate.TakeLimit(ctx, time.Now(), limits[i].limit, limits[i].subject, cost)
-			})
-			verdicts[i] = s.count(&v)
-		case limits[i].descriptorLimit != nil:
-			verdicts[i] = &hottype.Verdict{Allowed: true, Remaining: math.MaxUint32}
-		case requests[i] != nil:
-			requests[i].request.Cost = cost
-			verdicts[i] = s.decide(ctx, &requests[i].request)
-		}
-		v := verdicts[i]
-		if v == nil {
+		v := s.decideDescriptor(ctx, in, i, limits[i], requests[i])
+		if verdicts[i] = v; v == nil {
 			continue
 		}
 		if !v.Allowed {
@@ -53,12 +38,39 @@ func (s *Server) shouldRateLimit(ctx context.Context, in *rateLimitRequest) (any
 	return s.limited(verdicts), nil
 }
 
+// decideDescriptor decides about descriptor i, which has a limit of its own or stands for a request.
+// nil: it has neither.
+func (s *Server) decideDescriptor(
+	ctx context.Context, in *rateLimitRequest, i int, own kept, request *described,
+) *hottype.Verdict {
+	d := &in.descriptors[i]
+	switch cost := costOf(in, d); {
+	case d.negative:
+		s.unsupported.Add(1) // a limit gives nothing back on request
+		return nil
+	case own.descriptorLimit == nil && request == nil:
+		return nil
+	case own.descriptorLimit == nil:
+		request.request.Cost = cost
+		return s.decide(ctx, &request.request)
+	case own.limit == nil:
+		return &hottype.Verdict{Allowed: true, Remaining: math.MaxUint32}
+	default:
+		v := s.gate.Safely(func() hottype.Verdict {
+			return s.cfg.Gate.TakeLimit(ctx, time.Now(), own.limit, own.subject, cost)
+		})
+		return s.count(&v)
+	}
+}
+
 // requestsOf are the requests that those descriptors stand for which the rules decide, at their
 // places. They are all about one HTTP request, whose client is charged once: a descriptor that
-// holds only the client's address says whose request the next one is.
+// holds only the client's address says whose request the next one is, and is a request itself
+// only where there is no other.
 func requestsOf(in *rateLimitRequest, limits []kept) []*described {
 	out := make([]*described, len(in.descriptors))
-	first, anonymous := -1, -1
+	first, lone := -1, -1
+	var address *described // of descriptor lone
 	var client hottype.Client
 	for i := range in.descriptors {
 		if limits[i].descriptorLimit != nil || len(in.descriptors[i].entries) == 0 {
@@ -74,13 +86,12 @@ func requestsOf(in *rateLimitRequest, limits []kept) []*described {
 			if out[i] = one; first < 0 {
 				first = i
 			}
-		case anonymous < 0:
-			anonymous = i
+		case address == nil:
+			lone, address = i, one
 		}
 	}
-	if first < 0 && anonymous >= 0 {
-		first = anonymous
-		out[first] = describe(in.domain, &in.descriptors[first])
+	if first < 0 && address != nil {
+		first, out[lone] = lone, address
 	}
 	if first >= 0 {
 		out[first].request.Client = client

@@ -172,7 +172,7 @@ func (s *Server) Stats() Stats {
 
 // check answers the authorization service.
 func (s *Server) check(ctx context.Context, in *checkRequest) (any, error) {
-	if !in.hasHTTP || in.path == "" {
+	if in.path == "" {
 		s.malformed.Add(1)
 		return nil, status.Error(codes.InvalidArgument, "envoy: the check says nothing of an HTTP request")
 	}
@@ -239,14 +239,14 @@ func (s *Server) authorize(ctx context.Context, method string) error {
 	if p, ok := peer.FromContext(ctx); ok {
 		r.RemoteAddr = p.Addr.String()
 	}
-	switch s.cfg.Authorize(r) {
-	case 0:
+	refused := s.cfg.Authorize(r)
+	if refused == 0 {
 		return nil
-	case http.StatusTooManyRequests:
-		s.unauthorized.Add(1)
-		return status.Error(codes.ResourceExhausted, "envoy: too many wrong tokens came from this address")
 	}
 	s.unauthorized.Add(1)
+	if refused == http.StatusTooManyRequests {
+		return status.Error(codes.ResourceExhausted, "envoy: too many wrong tokens came from this address")
+	}
 	return status.Error(codes.Unauthenticated,
 		"envoy: the call has no valid token; set initial_metadata, authorization: Bearer TOKEN")
 }
