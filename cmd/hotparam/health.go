@@ -3,18 +3,17 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
 // healthCmd asks a URL once. It is the health check of containers that have neither a
@@ -57,17 +56,12 @@ func (c *healthCmd) Run(ctx context.Context) error {
 // client takes no proxy from the environment and follows no redirect: the answer must
 // be that of the server which was named.
 func (c *healthCmd) client() (*http.Client, error) {
-	t := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.Insecure}}
-	if c.CA != "" {
-		pem, err := os.ReadFile(c.CA)
-		if err != nil {
-			return nil, fmt.Errorf("health: --ca: %w", err)
-		}
-		t.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("health: --ca: %s has no certificate in PEM", c.CA)
-		}
+	config, err := tlsfiles.Files{CA: c.CA}.Client("health: --")
+	if err != nil {
+		return nil, err
 	}
+	config.InsecureSkipVerify = c.Insecure
+	t := &http.Transport{TLSClientConfig: config}
 	if c.UnixSocket != "" {
 		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", c.UnixSocket)

@@ -32,6 +32,7 @@ var layers = []struct {
 		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
 		"internal/serving/httplimit", "internal/serving/access",
 	}, "pure logic that can be tested like a table"},
+	{"files", false, []string{"internal/tlsfiles"}, "all connections read their certificates in one way"},
 	{"connection", false, []string{"internal/storage/redisstore"}, "the feed and the limits share one way to Redis"},
 	{"transport and storage", false, []string{
 		"internal/counting/tail", "internal/transport/statsd", "internal/transport/kafka", "internal/transport/graphite",

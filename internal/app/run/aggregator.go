@@ -19,6 +19,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/listener"
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/tlsfiles"
 	"github.com/hotparam/pipeline/internal/transport/graphite"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
@@ -227,7 +228,7 @@ func openRedis(cfg config.Redis, namespace string, budget time.Duration, log *sl
 	}
 	return redisstore.Open(redisstore.Config{
 		Addrs: cfg.Addr, Username: cfg.Username, Password: cfg.Password, DB: cfg.DB, TLS: cfg.TLS,
-		TLSFiles:       redisstore.TLSFiles{CA: cfg.CA, Cert: cfg.Cert, Key: cfg.Key, ServerName: cfg.ServerName},
+		TLSFiles:       tlsfiles.Files{CA: cfg.CA, Cert: cfg.Cert, Key: cfg.Key, ServerName: cfg.ServerName},
 		SentinelMaster: cfg.SentinelMaster, SentinelUsername: cfg.SentinelUsername, SentinelPassword: cfg.SentinelPassword,
 		Namespace: namespace, Timeout: cfg.Timeout, Budget: budget, Log: log,
 	})

@@ -21,6 +21,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/listener"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
+	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
 // Local is the whole pipeline in one process: a reverse proxy that counts and
@@ -173,9 +174,8 @@ func newProxy(g *gate.Gate, cfg config.Proxy, clients *httplimit.Clients, log *s
 			return nil, err
 		}
 	}
-	tlsConfig, err := listener.ClientTLS{
-		Setting: "proxy.upstream_", CA: cfg.UpstreamCA, ServerName: cfg.UpstreamName, Cert: cfg.UpstreamCert, Key: cfg.UpstreamKey,
-	}.Config(log)
+	files := tlsfiles.Files{CA: cfg.UpstreamCA, Cert: cfg.UpstreamCert, Key: cfg.UpstreamKey, ServerName: cfg.UpstreamName}
+	tlsConfig, err := listener.ClientTLS("proxy.upstream_", files, log)
 	if err != nil {
 		return nil, err
 	}

@@ -3,12 +3,13 @@ package listener
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"sync"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
 // TLS names the files of a listener's certificate. They are read again when they
@@ -64,6 +65,14 @@ func (c *certificate) forHandshake(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return c.config, nil
 }
 
+// forServer gives the certificate to a server that asks for one.
+func (c *certificate) forServer(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.look(time.Now())
+	return &c.config.Certificates[0], nil
+}
+
 // state is when the certificate ends, and whether the files are right.
 func (c *certificate) state() (expires time.Time, right bool) {
 	c.mu.Lock()
@@ -103,26 +112,13 @@ func (c *certificate) load() error {
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"},
 	}
 	if c.files.ClientCA != "" {
-		if config.ClientCAs, err = ReadCAs(c.files.ClientCA); err != nil {
+		if config.ClientCAs, err = tlsfiles.Authorities(c.files.ClientCA); err != nil {
 			return err
 		}
 		config.ClientAuth = tls.RequireAndVerifyClientCert
 	}
 	c.config, c.leaf = config, pair.Leaf
 	return nil
-}
-
-// ReadCAs reads the certificates of authorities.
-func ReadCAs(path string) (*x509.CertPool, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(data) {
-		return nil, errors.New(path + " holds no certificate in PEM form")
-	}
-	return pool, nil
 }
 
 // stamps changes when a file does.
@@ -134,4 +130,22 @@ func (t TLS) stamps() string {
 		}
 	}
 	return out
+}
+
+// ClientTLS is by what a program knows servers that it calls, and shows itself to them.
+// The certificate to show is read again when its files change. setting is the prefix of
+// the settings that name the files, such as "proxy.upstream_".
+func ClientTLS(setting string, files tlsfiles.Files, log *slog.Logger) (*tls.Config, error) {
+	config, err := tlsfiles.Files{CA: files.CA, ServerName: files.ServerName}.Client("listener: --" + setting + "tls_")
+	if err != nil {
+		return nil, err
+	}
+	if pair := (TLS{Cert: files.Cert, Key: files.Key}); pair.On() {
+		shown, err := newCertificate(setting+"tls_cert", setting, pair, log)
+		if err != nil {
+			return nil, err
+		}
+		config.GetClientCertificate = shown.forServer
+	}
+	return config, nil
 }

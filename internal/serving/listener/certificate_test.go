@@ -18,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
 // files are those of one listener's certificate.
@@ -175,8 +177,8 @@ func TestClientShowsTheCertificateOfToday(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
 	names := f.write(t, "first", false)
-	c := ClientTLS{Setting: "x.", CA: names.Cert, ServerName: "up.example", Cert: names.Cert, Key: names.Key}
-	config, err := c.Config(slog.New(slog.DiscardHandler))
+	files := tlsfiles.Files{CA: names.Cert, ServerName: "up.example", Cert: names.Cert, Key: names.Key}
+	config, err := ClientTLS("x.", files, slog.New(slog.DiscardHandler))
 	if err != nil || config.ServerName != "up.example" || config.RootCAs == nil {
 		t.Fatalf("%+v, %v", config, err)
 	}
@@ -197,14 +199,14 @@ func TestClientShowsTheCertificateOfToday(t *testing.T) {
 func TestWrongFilesOfClients(t *testing.T) {
 	t.Parallel()
 	names := newFiles(t).write(t, "x", false)
-	for want, c := range map[string]ClientTLS{
-		"--x.tls_ca: open /none":           {Setting: "x.", CA: "/none"},
-		"holds no certificate in PEM form": {Setting: "x.", CA: names.Key},
-		"--x.tls_cert and --x.tls_key":     {Setting: "x.", Cert: names.Cert},
-		"see --x.tls_cert":                 {Setting: "x.", Cert: names.Cert, Key: "/none"},
+	for want, files := range map[string]tlsfiles.Files{
+		"--x.tls_ca: open /none":           {CA: "/none"},
+		"holds no certificate in PEM form": {CA: names.Key},
+		"--x.tls_cert and --x.tls_key":     {Cert: names.Cert},
+		"see --x.tls_cert":                 {Cert: names.Cert, Key: "/none"},
 	} {
-		if _, err := c.Config(slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %q", c, err, want)
+		if _, err := ClientTLS("x.", files, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", files, err, want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
 func TestEveryKeyIsDocumented(t *testing.T) {
@@ -104,7 +105,7 @@ func TestTLS(t *testing.T) {
 	_, addr := redistest.StartTLS(t, a, a.Issue(until, "127.0.0.1"))
 	client := a.Issue(until, "client")
 	c := openWith(t, redisstore.Config{
-		Addrs: []string{addr}, Namespace: "test", TLSFiles: redisstore.TLSFiles{CA: a.CA, Cert: client.Cert, Key: client.Key},
+		Addrs: []string{addr}, Namespace: "test", TLSFiles: tlsfiles.Files{CA: a.CA, Cert: client.Cert, Key: client.Key},
 	})
 	deliveries, _ := follow(t, c)
 	publish(t, c.Publisher("agg"), hot(now(), 2000))

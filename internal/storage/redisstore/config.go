@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
 // Config says where Redis is. The zero value of a field means its default.
@@ -36,7 +38,7 @@ type Config struct {
 	// of the address.
 	TLS bool
 	// TLSFiles asks for TLS with an authority, a certificate or a name of one's own.
-	TLSFiles TLSFiles
+	TLSFiles tlsfiles.Files
 	// SentinelMaster is the name by which Sentinels know the master. With it Addrs are
 	// those of the Sentinels (port 26379 if none is given), and the other fields hold
 	// for the servers; TLS holds for both.
@@ -99,7 +101,7 @@ func (cfg Config) resolve() (Config, *redis.UniversalOptions, error) {
 	if err := cfg.validate(); err != nil {
 		return cfg, nil, err
 	}
-	if _, err := cfg.TLSFiles.config(); err != nil {
+	if _, err := cfg.TLSFiles.Client(tlsSetting); err != nil {
 		return cfg, nil, err
 	}
 	return cfg, cfg.options(), nil
@@ -175,8 +177,8 @@ func (cfg Config) options() *redis.UniversalOptions {
 
 // dial makes connections, with TLS where it is asked for.
 func (cfg Config) dial() dialFunc {
-	if cfg.TLS || cfg.TLSFiles != (TLSFiles{}) {
-		return cfg.TLSFiles.dial
+	if cfg.TLS || cfg.TLSFiles != (tlsfiles.Files{}) {
+		return dialTLS(cfg.TLSFiles)
 	}
 	return redis.NewDialer(&redis.Options{DialTimeout: dialTimeout})
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
 func TestAddresses(t *testing.T) {
@@ -69,10 +71,10 @@ func TestBadConfigSaysWhatAndHidesThePassword(t *testing.T) {
 		{Config{DB: 1, Cluster: true}, "only db 0"},
 		{Config{SentinelMaster: "m", Cluster: true}, "not a cluster"},
 		{Config{SentinelPassword: "s3cret"}, "without sentinel_master"},
-		{Config{TLSFiles: TLSFiles{CA: "/absent.pem"}}, "tls_ca: open /absent.pem"},
-		{Config{TLSFiles: TLSFiles{CA: "config_test.go"}}, "no certificate in PEM"},
-		{Config{TLSFiles: TLSFiles{Cert: "c.pem"}}, "belong together"},
-		{Config{TLSFiles: TLSFiles{Cert: "/absent.pem", Key: "/absent.pem"}}, "tls_cert, tls_key: open /absent.pem"},
+		{Config{TLSFiles: tlsfiles.Files{CA: "/absent.pem"}}, "tls_ca: open /absent.pem"},
+		{Config{TLSFiles: tlsfiles.Files{CA: "config_test.go"}}, "no certificate in PEM"},
+		{Config{TLSFiles: tlsfiles.Files{Cert: "c.pem"}}, "tls_cert: certificate and key go together"},
+		{Config{TLSFiles: tlsfiles.Files{Cert: "/absent.pem", Key: "/absent.pem"}}, "tls_cert: certificate /absent.pem with key /absent.pem: open /absent.pem"},
 	} {
 		_, err := Open(c.cfg)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "redisstore: ") {

@@ -8,67 +8,35 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
-// TLSFiles are certificates for the connection to Redis. Any of them asks for TLS. The
-// files are read anew for every connection, so certificates may be renewed while
-// programs run. The zero value trusts the system's authorities and shows no certificate.
-type TLSFiles struct {
-	// CA holds the trusted certificates (PEM); "": those of the system.
-	CA string
-	// Cert and Key are the certificate to show to the server (PEM), and its key.
-	Cert, Key string
-	// ServerName is the name to expect in the server's certificate; "": the host that
-	// is dialled.
-	ServerName string
-}
+// tlsSetting begins errors about the files, up to the name of a setting.
+const tlsSetting = "redisstore: tls_"
 
-// config reads the files. Errors name the setting.
-func (f TLSFiles) config() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.ServerName}
-	if f.CA != "" {
-		pem, err := os.ReadFile(f.CA)
+// dialTLS makes connections with TLS. It reads the files for each, so certificates may
+// be renewed while programs run.
+func dialTLS(files tlsfiles.Files) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := files.Client(tlsSetting)
 		if err != nil {
-			return nil, fmt.Errorf("redisstore: tls_ca: %w", err)
+			return nil, err
 		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("redisstore: tls_ca: %s has no certificate in PEM", f.CA)
-		}
-	}
-	if (f.Cert == "") != (f.Key == "") {
-		return nil, errors.New("redisstore: tls_cert and tls_key belong together: set both or none")
-	}
-	if f.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+		conn, err := redis.NewDialer(&redis.Options{DialTimeout: dialTimeout, TLSConfig: c})(ctx, network, addr)
 		if err != nil {
-			return nil, fmt.Errorf("redisstore: tls_cert, tls_key: %w", err)
+			return nil, fmt.Errorf("%w%s", err, hint(err))
 		}
-		c.Certificates = []tls.Certificate{pair}
+		if err := greet(ctx, conn); err != nil {
+			_ = conn.Close()
+			return nil, fmt.Errorf("the server ended the connection after the handshake: %w; "+
+				"if it wants another certificate, set redis.tls_cert", err)
+		}
+		return conn, nil
 	}
-	return c, nil
-}
-
-// dial makes a connection with TLS. It reads the files each time.
-func (f TLSFiles) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	c, err := f.config()
-	if err != nil {
-		return nil, err
-	}
-	conn, err := redis.NewDialer(&redis.Options{DialTimeout: dialTimeout, TLSConfig: c})(ctx, network, addr)
-	if err != nil {
-		return nil, fmt.Errorf("%w%s", err, hint(err))
-	}
-	if err := greet(ctx, conn); err != nil {
-		_ = conn.Close()
-		return nil, fmt.Errorf("the server ended the connection after the handshake: %w; "+
-			"if it wants another certificate, set redis.tls_cert", err)
-	}
-	return conn, nil
 }
 
 // greet asks for one line. With TLS 1.3 a server refuses the client's certificate after the

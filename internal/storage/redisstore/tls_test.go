@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
 // soon is when the certificates of tests end.
@@ -20,8 +21,8 @@ func TestTLSSaysWhatDoesNotFit(t *testing.T) {
 	_, addr := redistest.StartTLS(t, ours, ours.Issue(soon(), "127.0.0.1"))
 	plain, expired := redistest.StartTLS(t, ours, ours.Issue(time.Now().Add(-time.Hour), "127.0.0.1"))
 	_, named := redistest.StartTLS(t, ours, ours.Issue(soon(), "redis.internal"))
-	good := TLSFiles{CA: ours.CA, Cert: client.Cert, Key: client.Key}
-	with := func(change func(*TLSFiles)) TLSFiles {
+	good := tlsfiles.Files{CA: ours.CA, Cert: client.Cert, Key: client.Key}
+	with := func(change func(*tlsfiles.Files)) tlsfiles.Files {
 		f := good
 		change(&f)
 		return f
@@ -30,17 +31,17 @@ func TestTLSSaysWhatDoesNotFit(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		addr  string
-		files TLSFiles
+		files tlsfiles.Files
 		want  string // "": it connects
 	}{
 		{"what fits", addr, good, ""},
-		{"a name of its own", named, with(func(f *TLSFiles) { f.ServerName = "redis.internal" }), ""},
-		{"no authority", addr, with(func(f *TLSFiles) { f.CA = "" }), "unknown authority; set redis.tls_ca"},
-		{"another authority", addr, with(func(f *TLSFiles) { f.CA = other.CA }), "set redis.tls_ca"},
+		{"a name of its own", named, with(func(f *tlsfiles.Files) { f.ServerName = "redis.internal" }), ""},
+		{"no authority", addr, with(func(f *tlsfiles.Files) { f.CA = "" }), "unknown authority; set redis.tls_ca"},
+		{"another authority", addr, with(func(f *tlsfiles.Files) { f.CA = other.CA }), "set redis.tls_ca"},
 		{"another name", named, good, "set redis.tls_server_name"},
 		{"an expired certificate", expired, good, "renew the server's certificate"},
-		{"no certificate of the client", addr, TLSFiles{CA: ours.CA}, "certificate"},
-		{"a certificate of somebody else", addr, with(func(f *TLSFiles) { f.Cert, f.Key = foreign.Cert, foreign.Key }), "certificate"},
+		{"no certificate of the client", addr, tlsfiles.Files{CA: ours.CA}, "certificate"},
+		{"a certificate of somebody else", addr, with(func(f *tlsfiles.Files) { f.Cert, f.Key = foreign.Cert, foreign.Key }), "certificate"},
 		{"a port without TLS", plain.Addr(), good, "is this a port without TLS?"},
 	} {
 		c := openWith(t, Config{Addrs: []string{tt.addr}, TLSFiles: tt.files, Namespace: "test", Timeout: redistest.Patience})
@@ -61,7 +62,7 @@ func TestTLSFilesAreReadForEachConnection(t *testing.T) {
 	a := redistest.NewAuthority(t)
 	client := a.Issue(time.Now().Add(-time.Hour), "client") // has expired
 	_, addr := redistest.StartTLS(t, a, a.Issue(soon(), "127.0.0.1"))
-	c := openWith(t, Config{Addrs: []string{addr}, Namespace: "test", TLSFiles: TLSFiles{CA: a.CA, Cert: client.Cert, Key: client.Key}})
+	c := openWith(t, Config{Addrs: []string{addr}, Namespace: "test", TLSFiles: tlsfiles.Files{CA: a.CA, Cert: client.Cert, Key: client.Key}})
 	if err := c.Ping(t.Context()); err == nil {
 		t.Fatal("a certificate that has expired is accepted")
 	}
