@@ -28,14 +28,19 @@ type Listener struct {
 	IdleTimeout time.Duration `name:"idle_timeout" default:"2m" help:"How long connections wait for a next request."`
 }
 
+// HTTPToken is what callers of an HTTP listener show.
+type HTTPToken struct {
+	// Token that callers show, as bearer token or as password; at least 16 characters. Required off loopback, unless the
+	// listener asks for certificates of callers (tls_client_ca) or is a unix socket (unix:/path).
+	Token     string `help:"Token of ${of}; required off loopback."`
+	TokenFile string `name:"token_file" placeholder:"FILE" help:"File that holds the token of ${of}."`
+}
+
 // Admin is the operators' listener: dashboard, API, metrics, health.
 type Admin struct {
 	// Address of dashboard, API, metrics and health; empty for none.
-	Listen string `default:"${admin_listen}" placeholder:"HOST:PORT" help:"Address of dashboard, API and metrics."`
-	// Token that callers show, as bearer token or as password; at least 16 characters. Required off loopback, unless the
-	// listener asks for certificates of callers (tls_client_ca) or is a unix socket (unix:/path).
-	Token     string `help:"Token of the admin listener; required off loopback."`
-	TokenFile string `name:"token_file" placeholder:"FILE" help:"File that holds the token of the admin listener."`
+	Listen    string `default:"${admin_listen}" placeholder:"HOST:PORT" help:"Address of dashboard, API and metrics."`
+	HTTPToken `set:"of=the admin listener"`
 	Listener
 }
 
@@ -59,11 +64,8 @@ type Proxy struct {
 
 // Decide is the decision API.
 type Decide struct {
-	Listen string `default:"127.0.0.1:8181" placeholder:"HOST:PORT" help:"Address of POST /v1/decide; empty for none."`
-	// Token that callers show, as bearer token or as password; at least 16 characters. Required off loopback, unless the
-	// listener asks for certificates of callers (tls_client_ca) or is a unix socket (unix:/path).
-	Token     string `help:"Token of POST /v1/decide; required off loopback."`
-	TokenFile string `name:"token_file" placeholder:"FILE" help:"File that holds the token of POST /v1/decide."`
+	Listen    string `default:"127.0.0.1:8181" placeholder:"HOST:PORT" help:"Address of POST /v1/decide; empty for none."`
+	HTTPToken `set:"of=POST /v1/decide"`
 	Listener
 }
 
