@@ -96,8 +96,12 @@ const plainGet = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(10 * time.Second); !ok(); {
+		select {
+		case <-tick.C:
+		case <-late:
 			t.Fatalf("waited in vain for: %s", what)
 		}
 	}
@@ -256,8 +260,10 @@ func TestSlowClients(t *testing.T) {
 	if _, err := io.WriteString(upload, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 20000\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
 	for range 20 {
-		time.Sleep(50 * time.Millisecond)
+		<-tick.C
 		if _, err := io.WriteString(upload, strings.Repeat("a", 1000)); err != nil {
 			t.Fatal(err)
 		}
