@@ -1,12 +1,9 @@
 package hotparam_test
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"testing"
 	"time"
 
@@ -20,20 +17,8 @@ import (
 func TestPipelinesShareALimitByATLSClient(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	until := time.Now().Add(time.Hour)
-	_, addr := redistest.StartTLS(t, a, a.Issue(until, "127.0.0.1"))
-	files := a.Issue(until, "client")
-	client, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := os.ReadFile(a.CA)
-	if err != nil {
-		t.Fatal(err)
-	}
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(ca)
-	rdb := redis.NewClient(&redis.Options{Addr: addr, TLSConfig: &tls.Config{RootCAs: trusted, Certificates: []tls.Certificate{client}}})
+	_, addr := redistest.StartTLS(t, a, a.Issue(time.Now().Add(time.Hour), "127.0.0.1"))
+	rdb := redis.NewClient(&redis.Options{Addr: addr, TLSConfig: a.Client()})
 	defer rdb.Close()
 	if got := askInTurn(t, rdb)("192.0.2.1"); got != [3]int{204, 204, 429} {
 		t.Errorf("two of three are to be allowed: %v", got)

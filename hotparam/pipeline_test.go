@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 )
 
 // A key that is asked for too often is found and held to its limit, and no other is.
@@ -106,9 +107,7 @@ func TestASinkIsEndedLast(t *testing.T) {
 			}
 		})
 	}
-	for p.Stats().Counted < 100 {
-		time.Sleep(time.Millisecond)
-	}
+	redistest.Eventually(t, "100 requests", func() bool { return p.Stats().Counted >= 100 })
 	time.AfterFunc(300*time.Millisecond, server.Close) // while Run ends
 	if err := stop(); err != nil {
 		t.Error(err)

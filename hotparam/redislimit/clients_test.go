@@ -1,9 +1,6 @@
 package redislimit_test
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"os"
 	"testing"
 	"time"
 
@@ -17,22 +14,8 @@ import (
 func TestTLSClient(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
-	until := time.Now().Add(time.Hour)
-	_, addr := redistest.StartTLS(t, a, a.Issue(until, "127.0.0.1"))
-	files := a.Issue(until, "client")
-	client, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := os.ReadFile(a.CA)
-	if err != nil {
-		t.Fatal(err)
-	}
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(ca)
-	rdb := redis.NewClient(&redis.Options{
-		Addr: addr, ContextTimeoutEnabled: true, TLSConfig: &tls.Config{RootCAs: trusted, Certificates: []tls.Certificate{client}},
-	})
+	_, addr := redistest.StartTLS(t, a, a.Issue(time.Now().Add(time.Hour), "127.0.0.1"))
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, TLSConfig: a.Client()})
 	defer rdb.Close()
 	whatIsTakenIsGone(t, rdb)
 }

@@ -15,11 +15,7 @@ func TestInspectAServer(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t, "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru", "--save", "")
 	client, err := redisstore.Open(redisstore.Config{Addrs: []string{srv.Addr()}, Namespace: "test", Timeout: redistest.Patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	c := New(client)
+	c := New(redistest.Opened(t, client, err))
 	set := hottype.HotSet{At: now(), Keys: []hottype.Hot{{Key: "topic?id=42", Rule: "topic", Until: now().Add(time.Minute)}}}
 	if err := c.Publisher("a").Publish(t.Context(), set); err != nil {
 		t.Fatal(err)

@@ -2,14 +2,12 @@ package redisfeed
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
@@ -17,16 +15,7 @@ import (
 	"github.com/hotparam/pipeline/lua"
 )
 
-// TestMain also fails when go-redis wrote to its logger, whatever the tests did to
-// their servers.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if !redistest.Complete() {
-		// What is left in a short run waits for servers rather than for a processor.
-		_ = flag.Set("test.parallel", "6") // does not fail for such a name and number
-	}
-	goleak.VerifyTestMain(redistest.Quietly(m))
-}
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 // server is a Redis under test, whatever it is, and a namespace of the test.
 type server struct {
@@ -98,15 +87,7 @@ func open(t testing.TB, addrs ...string) *Feed {
 func openWith(t testing.TB, cfg redisstore.Config) *Feed {
 	t.Helper()
 	c, err := redisstore.Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	return New(c)
+	return New(redistest.Opened(t, c, err))
 }
 
 // delivery is one call of a hot set follower.

@@ -24,12 +24,7 @@ import (
 // openCluster is a client of a cluster.
 func openCluster(t testing.TB, c *redistest.Cluster) *clusterLimiter {
 	t.Helper()
-	client, err := redisstore.Open(redisstore.Config{Addrs: c.Addrs(), Namespace: "test", PoolSize: 64, Timeout: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	return New(client).cluster
+	return openWith(t, redisstore.Config{Addrs: c.Addrs(), Namespace: "test", PoolSize: 64, Timeout: 10 * time.Second}).cluster
 }
 
 // Every law holds where each subject may lie on a node of its own.

@@ -1,12 +1,9 @@
 package redislimits
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -36,39 +33,14 @@ const (
 type failing struct {
 	*gate.Gate
 	front *redistest.Front
-	log   *lines
-}
-
-// lines collects a log.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
+	log   *redistest.Log
 }
 
 func newFailing(t *testing.T) *failing {
 	t.Helper()
-	f := &failing{front: redistest.StartFront(t, redistest.Start(t).Addr()), log: new(lines)}
+	f := &failing{front: redistest.StartFront(t, redistest.Start(t).Addr()), log: new(redistest.Log)}
 	c, err := redisstore.Open(redisstore.Config{Addrs: []string{f.front.Addr()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
+	redistest.Opened(t, c, err)
 	set, err := rules.Parse("test.yaml", []byte(policies))
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +53,7 @@ func newFailing(t *testing.T) *failing {
 	mirror.Replace("test", hot)
 	f.Gate = gate.New(gate.Config{
 		Rules: set, Hot: mirror, Shared: New(c), Budget: budget, Live: func() int { return 4 },
-		Log: slog.New(slog.NewTextHandler(f.log, nil)),
+		Log: f.log.Logger(),
 	})
 	return f
 }

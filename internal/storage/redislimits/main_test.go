@@ -2,13 +2,11 @@ package redislimits
 
 import (
 	"context"
-	"flag"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
@@ -16,18 +14,11 @@ import (
 	"github.com/hotparam/pipeline/lua"
 )
 
-// TestMain also fails when go-redis wrote to its logger, whatever the tests did to
-// their servers.
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if !redistest.Complete() {
-		// What is left in a short run waits for servers rather than for a processor.
-		_ = flag.Set("test.parallel", "6") // does not fail for such a name and number
-	}
 	if !redistest.Complete() && os.Getenv(stepsEnv) == "" {
 		_ = os.Setenv(stepsEnv, "1000") // does not fail for such a name
 	}
-	goleak.VerifyTestMain(redistest.Quietly(m))
+	redistest.Main(m)
 }
 
 // stepsEnv says how many steps each law of the limits takes. A short run takes a tenth
@@ -53,15 +44,7 @@ func serverAndCluster(t testing.TB) map[string][]string {
 func openWith(t testing.TB, cfg redisstore.Config) *Limiter {
 	t.Helper()
 	c, err := redisstore.Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	return New(c)
+	return New(redistest.Opened(t, c, err))
 }
 
 // now is a time as Redis keeps it.

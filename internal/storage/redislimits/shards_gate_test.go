@@ -3,7 +3,6 @@ package redislimits
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -34,7 +33,7 @@ const topics = 96
 type onCluster struct {
 	*gate.Gate
 	store gate.SharedStore
-	log   *lines
+	log   *redistest.Log
 }
 
 // itself is the store with a breaker for each node; whole has one for all.
@@ -48,14 +47,7 @@ func (inOne) Shards() int { return 1 }
 func newOnCluster(t testing.TB, cluster *redistest.Cluster, lasting time.Duration, as func(gate.SharedStore) gate.SharedStore) *onCluster {
 	t.Helper()
 	c, err := redisstore.Open(redisstore.Config{Addrs: cluster.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
+	redistest.Opened(t, c, err)
 	set, err := rules.Parse("test.yaml", []byte(`
 rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}, limit: {rate: 1000000, burst: 1000000, on_store_failure: local}}
@@ -65,7 +57,7 @@ ip:
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, mirror, now := &onCluster{log: new(lines), store: New(c)}, new(hotset.Replica), time.Now()
+	g, mirror, now := &onCluster{log: new(redistest.Log), store: New(c)}, new(hotset.Replica), time.Now()
 	hot := hottype.HotSet{Version: 1, At: now}
 	for i := range topics {
 		hot.Keys = append(hot.Keys, hottype.Hot{Key: hottype.Key(fmt.Sprint("topic?id=", i)), Rule: "topic", Rate: 100, Since: now, Until: now.Add(time.Hour)})
@@ -73,7 +65,7 @@ ip:
 	mirror.Replace("test", hot)
 	g.Gate = gate.New(gate.Config{
 		Rules: set, Hot: mirror, Shared: as(g.store), Budget: lasting, Live: func() int { return 4 },
-		Log: slog.New(slog.NewTextHandler(g.log, nil)),
+		Log: g.log.Logger(),
 	})
 	return g
 }

@@ -82,15 +82,7 @@ func openSentinels(t *testing.T, addrs []string) (*redisstore.Client, *redistest
 	c, err := redisstore.Open(redisstore.Config{
 		Addrs: addrs, SentinelMaster: redistest.MasterName, Namespace: "test", Timeout: 500 * time.Millisecond, Log: log.Logger(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c, log
+	return redistest.Opened(t, c, err), log
 }
 
 // follow gives the number of keys of each hot set that arrives.

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -82,6 +83,20 @@ func (a *Authority) IssueTo(c Certificate, until time.Time, names ...string) {
 	}
 	writePEM(a.t, c.Cert, "CERTIFICATE", der)
 	writePEM(a.t, c.Key, "PRIVATE KEY", private)
+}
+
+// Client is what a client of the caller's speaks TLS with: it trusts the authority, and has
+// a certificate of its own.
+func (a *Authority) Client() *tls.Config {
+	a.t.Helper()
+	files := a.Issue(time.Now().Add(time.Hour), "client")
+	own, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AddCert(a.cert)
+	return &tls.Config{RootCAs: trusted, Certificates: []tls.Certificate{own}}
 }
 
 // StartTLS runs a server that asks its clients for certificates of an authority, and

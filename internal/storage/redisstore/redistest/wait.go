@@ -2,7 +2,9 @@ package redistest
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -10,17 +12,23 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 )
 
 // Patience is how long a test waits for what should take milliseconds.
 const Patience = 10 * time.Second
 
-// Quietly runs tests, which also fail when go-redis wrote to its logger, standard error
-// for most programs, whatever they did to their servers.
-func Quietly(m *testing.M) interface{ Run() int } {
+// Main runs the tests of a package. They also fail when a goroutine is left, and when go-redis
+// wrote to its logger, standard error for most programs, whatever they did to their servers.
+func Main(m *testing.M) {
+	flag.Parse()
+	if !Complete() {
+		// What is left in a short run waits for servers rather than for a processor.
+		_ = flag.Set("test.parallel", "6") // does not fail for such a name and number
+	}
 	q := quietly{m, new(Log)}
 	redis.SetLogger(q.noise)
-	return q
+	goleak.VerifyTestMain(q)
 }
 
 type quietly struct {
@@ -36,6 +44,20 @@ func (q quietly) Run() int {
 		return 1
 	}
 	return code
+}
+
+// Opened gives what an open returned, and closes it when the test ends.
+func Opened[C io.Closer](t testing.TB, c C, err error) C {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return c
 }
 
 // Running runs something with a Run(ctx) shape; it must return nil when its
