@@ -130,3 +130,73 @@ func (l *Limiter) Stats() Stats {
 	}
 	return l.single.batcher.stats.read()
 }
+
+// On a cluster limits lie in shards, each a hash tag of its own. Package gate asks in
+// which shard a subject lies, and on which server that is, so that a node that is out
+// takes only its own limits along. On one server there is one shard.
+
+// shardError is why a request with subjects in several shards was not decided.
+type shardError struct {
+	error
+	shard int
+}
+
+// Unwrap is what the shard said.
+func (e *shardError) Unwrap() error { return e.error }
+
+// FailedShard is the shard that failed; others answered, or were not asked.
+func (e *shardError) FailedShard() int { return e.shard }
+
+// Shards is how many shards there are: 1 on one server.
+func (l *Limiter) Shards() int {
+	if l.cluster == nil {
+		return 1
+	}
+	return shardCount
+}
+
+// Shard is the shard of a subject.
+func (l *Limiter) Shard(subject *limit.Subject) int {
+	if l.cluster == nil {
+		return 0
+	}
+	return l.cluster.shard(subject)
+}
+
+// Server is the address of the master of a shard, as far as the client knows. It
+// looks at what the client has: a context that is over makes no calls.
+func (l *Limiter) Server(shard int) string {
+	if l.cluster == nil {
+		return ""
+	}
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	master, err := l.nodes.MasterForKey(over, l.cluster.shards[shard].keys.prefix)
+	if err != nil {
+		return "" // it has not seen the cluster yet
+	}
+	return master.Options().Addr
+}
+
+// Throttle does what redis-cell's CL.THROTTLE key burst count period quantity
+// does, on a server without that module: count calls per period, burst more
+// than one may come at once, quantity of them are asked for now; 0 only asks.
+// The key is one of the client's namespace and is not a subject of the Limiter.
+//
+// period is whole seconds. Numbers that lua/cl_throttle.lua cannot keep exactly
+// are errors of the server. One round trip; after an error it is not known
+// whether anything was charged.
+func (l *Limiter) Throttle(ctx context.Context, key string, burst, count int64, period time.Duration, quantity int64) (limit.ThrottleReply, error) {
+	if period <= 0 || period%time.Second != 0 {
+		return limit.ThrottleReply{}, fmt.Errorf("redislimits: throttle: period %v must be whole seconds", period)
+	}
+	keys := []string{l.keys.throttle(key)}
+	n, err := l.scripts.clThrottle.Run(ctx, l.rdb, keys, burst, count, int64(period/time.Second), quantity).Int64Slice()
+	if err != nil {
+		return limit.ThrottleReply{}, fmt.Errorf("redislimits: throttle: %w", err)
+	}
+	if len(n) != 5 {
+		return limit.ThrottleReply{}, fmt.Errorf("redislimits: throttle: reply of %d numbers, want 5", len(n))
+	}
+	return limit.ThrottleReply{Limited: n[0] == 1, Limit: n[1], Remaining: n[2], RetryAfter: n[3], ResetAfter: n[4]}, nil
+}

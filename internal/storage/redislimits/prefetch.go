@@ -57,6 +57,13 @@ type Prefetch struct {
 	counts  prefetchCounters
 }
 
+// sharding is what a store before a Limiter says of its shards.
+type sharding interface {
+	Shards() int
+	Shard(subject *limit.Subject) int
+	Server(shard int) string
+}
+
 // PrefetchStats tells what became of prefetched tokens. Held and Keys are of this moment.
 type PrefetchStats struct {
 	// Grants counts fetches that were granted, Local the requests decided in memory.
