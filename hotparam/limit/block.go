@@ -66,13 +66,13 @@ func (p *pending) punish(o *limitcore.Outcome, now int64) {
 	}
 }
 
-// blockUntil keeps a block. Where there is no room for one more, some other is
-// forgotten: first one that is over, of those that are looked at.
-func (t *table) blockUntil(id ident, b block, room int, now int64) {
+// blockUntil keeps a block. In a table that is full another one is forgotten: the
+// first of those looked at that is over, else the last of them.
+func (t *table) blockUntil(id ident, b block, capacity int, now int64) {
 	if t.blocks == nil {
 		t.blocks = make(map[ident]block)
 	}
-	if _, known := t.blocks[id]; !known && len(t.blocks) >= room {
+	if _, known := t.blocks[id]; !known && len(t.blocks) >= capacity {
 		t.unblockOne(now)
 	}
 	t.blocks[id] = b

@@ -44,10 +44,10 @@ const maxSpaces = 16
 // more for each tick that counts (of which there are at most Limit, or Buckets +
 // 1), so 430 KB for a log of 10,000, and that grows by allocation.
 type Memory struct {
-	seeds  [2]maphash.Seed
-	room   int // subjects per table
-	shards []shard
-	many   sync.Pool // of *[MaxCharges]pending
+	seeds    [2]maphash.Seed
+	capacity int // subjects per table
+	shards   []shard
+	many     sync.Pool // of *[MaxCharges]pending
 
 	spaces  atomic.Pointer[[]string] // index of a Space is its table
 	spaceMu sync.Mutex               // guards growing spaces
@@ -70,9 +70,9 @@ func NewMemory(cfg MemoryConfig) *Memory {
 		shards *= 2
 	}
 	m := &Memory{
-		seeds:  [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
-		room:   max(1, cfg.MaxSubjects/shards),
-		shards: make([]shard, shards),
+		seeds:    [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+		capacity: max(1, cfg.MaxSubjects/shards),
+		shards:   make([]shard, shards),
 	}
 	m.spaces.Store(&[]string{})
 	m.many.New = func() any { return new([MaxCharges]pending) }
@@ -98,7 +98,7 @@ type MemoryStats struct {
 	// Subjects are remembered now, expired ones that nobody has asked for
 	// since included.
 	Subjects int64
-	// Evictions counts subjects that were forgotten to make room for others,
+	// Evictions counts subjects that were forgotten because their table was full,
 	// EvictedLive those of them that had something taken: each had its limit
 	// reset. Where that grows, MaxSubjects is too small.
 	Evictions, EvictedLive uint64
@@ -171,7 +171,7 @@ func (m *Memory) SetSums(at time.Time, s Subject, spec Spec, used, prev int64) {
 		return
 	}
 	if slot < 0 {
-		slot = tab.put(id, m.room, next.Used())
+		slot = tab.put(id, m.capacity, next.Used())
 	}
 	e := &tab.entries[slot]
 	tab.logs.Write(&e.state, &next, &e.log, 0)

@@ -43,10 +43,10 @@ func TestFloodResetsNothing(t *testing.T) {
 	t.Parallel()
 	const perSecond, second = 800_000, int64(1_000_000)
 	for _, c := range []struct {
-		name  string
-		room  int
-		every int // others between two calls of the limited value
-		spec  limit.Spec
+		name     string
+		capacity int
+		every    int // others between two calls of the limited value
+		spec     limit.Spec
 	}{
 		{"bucket", 1 << 18, 100, limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}},
 		{"bucket of one", 1 << 13, 100, limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 1}},
@@ -58,9 +58,9 @@ func TestFloodResetsNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			m := limit.NewMemory(limit.MemoryConfig{MaxSubjects: c.room})
+			m := limit.NewMemory(limit.MemoryConfig{MaxSubjects: c.capacity})
 			now, admitted, name := second*1_700_000_000, int64(0), make([]byte, 0, 32)
-			full := c.room * 3 / 2 // when the limited value turns up
+			full := c.capacity * 3 / 2 // when the limited value turns up
 			for i := range full + perSecond*3/4 {
 				us := now + int64(i)*second/perSecond
 				name = fmt.Appendf(name[:0], "%x", rand.Uint64())
@@ -98,7 +98,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// Expired subjects make room before live ones.
+// Expired subjects are forgotten before live ones.
 func TestExpiredGoFirst(t *testing.T) {
 	t.Parallel()
 	m := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 32})
@@ -117,9 +117,9 @@ func TestExpiredGoFirst(t *testing.T) {
 	}
 }
 
-// Where there is room for one, the second charge of a request may push out the
+// In a table of capacity one, the second charge of a request may push out the
 // first; neither is written into the place of the other.
-func TestRoomForOne(t *testing.T) {
+func TestCapacityOfOne(t *testing.T) {
 	t.Parallel()
 	m := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 1})
 	take(t, m, 0, "old", fixed, 5)

@@ -49,12 +49,12 @@ func (t *table) find(id ident) int32 {
 }
 
 // put makes a place for a subject that is not known and returns its slot.
-func (t *table) put(id ident, room int, now int64) int32 {
+func (t *table) put(id ident, capacity int, now int64) int32 {
 	slot, taken := t.index[id.hi]
 	switch {
 	case taken:
 		t.evict(slot, now)
-	case len(t.entries) < room:
+	case len(t.entries) < capacity:
 		slot = int32(len(t.entries))
 		t.entries = append(t.entries, entry{})
 	default:

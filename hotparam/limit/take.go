@@ -121,7 +121,7 @@ func (m *Memory) commit(now int64, ps []pending) {
 		}
 		// A slot may have been given away by the charge before.
 		if p.slot < 0 || p.tab.entries[p.slot].id != p.id {
-			p.slot = p.tab.put(p.id, m.room, now)
+			p.slot = p.tab.put(p.id, m.capacity, now)
 		}
 		e := &p.tab.entries[p.slot]
 		p.tab.logs.Write(&e.state, &p.next, &e.log, p.cost)
@@ -158,7 +158,7 @@ func (m *Memory) undo(now int64, results []Result, ps []pending) {
 	}
 	for i := range ps { // now that all results are read
 		if p := &ps[i]; p.begun.length > 0 {
-			p.tab.blockUntil(p.id, p.begun, m.room, now)
+			p.tab.blockUntil(p.id, p.begun, m.capacity, now)
 		}
 		m.meet(now, &ps[i])
 	}
@@ -171,7 +171,7 @@ func (m *Memory) meet(now int64, p *pending) {
 		return
 	}
 	if p.slot < 0 || p.tab.entries[p.slot].id != p.id {
-		p.slot = p.tab.put(p.id, m.room, now)
+		p.slot = p.tab.put(p.id, m.capacity, now)
 	}
 	e := &p.tab.entries[p.slot]
 	p.tab.logs.Write(&e.state, p.compiled.FirstSeen(now), &e.log, 0)

@@ -33,11 +33,11 @@ func (log *Log) before(i int) int64 {
 // since is the cost from the tick of an index on.
 func (log *Log) since(i int) int64 { return log.before(len(log.ticks)) - log.before(i) }
 
-// freeing is the time of the first tick after which at most room is left. There
+// freeing is the time of the first tick after which at most cost still counts. There
 // has to be a tick.
-func (log *Log) freeing(room int64) int64 {
+func (log *Log) freeing(cost int64) int64 {
 	n := len(log.ticks) - log.head
-	i := sort.Search(n, func(i int) bool { return log.since(log.head+i+1) <= room })
+	i := sort.Search(n, func(i int) bool { return log.since(log.head+i+1) <= cost })
 	return log.ticks[log.head+i].at
 }
 
@@ -74,7 +74,7 @@ func (log *Log) record(old, next *State, cost int64) {
 
 func (log *Log) reset() { log.ticks, log.head, log.base = log.ticks[:0], 0, 0 }
 
-// grow makes room by moving what counts to the front, where that is worth it.
+// grow frees ticks by moving what counts to the front, where that is worth it.
 func (log *Log) grow() {
 	if len(log.ticks) == cap(log.ticks) && log.head*4 > len(log.ticks) {
 		log.ticks = log.ticks[:copy(log.ticks, log.ticks[log.head:])]

@@ -7,8 +7,8 @@ import (
 
 // Waiting with a bound. A bucket that a call finds too empty fills by itself, so
 // a call that is let in at once and goes on only when its tokens have come is
-// the same as one that had come later. What may wait is therefore a bucket with
-// room for more: for every token that Wait brings, the capacity is one larger,
+// the same as one that had come later. What may wait is therefore a bucket of
+// a larger capacity: one more for every token that Wait brings,
 // and what is missing beyond the burst is a debt that its caller waits for.
 //
 //	missing <= burst            goes on at once

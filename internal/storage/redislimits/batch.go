@@ -196,7 +196,7 @@ func (b *batch) key(name []byte) int32 {
 	return k
 }
 
-// fits is whether there is room for a request.
+// fits is whether one more request is within the bounds of a call.
 func (b *batch) fits(r *request) bool {
 	return b.waiters < maxWaiters && len(b.targets)+len(r.charges) <= maxCharges
 }

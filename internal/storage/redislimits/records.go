@@ -101,8 +101,8 @@ func find(list []record, space string) *record {
 }
 
 // note is Windows.note for charges of one client. It returns the admitted cost for
-// which there is no room. The caller has locked the stripe.
-func (sp *stripe) note(us int64, charges []limit.Charge, sign int64, room int) (untracked uint64) {
+// which the stripe has no capacity. The caller has locked the stripe.
+func (sp *stripe) note(us int64, charges []limit.Charge, sign int64, capacity int) (untracked uint64) {
 	k := whose(&charges[0].Subject)
 	list, known := sp.records[k]
 	size := len(list)
@@ -114,7 +114,7 @@ func (sp *stripe) note(us int64, charges []limit.Charge, sign int64, room int) (
 			continue
 		case sign < 0 && (r == nil || r.window != c.Spec.Window.Microseconds()): // it is forgotten
 			continue
-		case r == nil && !known && len(sp.records) >= room:
+		case r == nil && !known && len(sp.records) >= capacity:
 			untracked += uint64(max(0, sign*c.Cost))
 			continue
 		case r == nil:

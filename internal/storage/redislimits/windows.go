@@ -58,14 +58,14 @@ const (
 //
 // It may be used by any number of goroutines; Run by one.
 type Windows struct {
-	store  *Limiter
-	id     string // of this process, another one after a restart
-	born   time.Time
-	local  *limit.Memory
-	seed   maphash.Seed // of this process, so that nobody outside can aim at one stripe
-	shards []windowShard
-	room   int // records per stripe
-	counts struct {
+	store    *Limiter
+	id       string // of this process, another one after a restart
+	born     time.Time
+	local    *limit.Memory
+	seed     maphash.Seed // of this process, so that nobody outside can aim at one stripe
+	shards   []windowShard
+	capacity int // records per stripe
+	counts   struct {
 		exchanges, errors, sums, refused, untracked atomic.Uint64
 		stale, last                                 atomic.Int64
 	}
@@ -87,7 +87,7 @@ type WindowsStats struct {
 	// did not take: something else has the name of their key, or too many processes
 	// are in it already.
 	Sums, Refused uint64
-	// Untracked is the admitted cost that found no room and is not told to others.
+	// Untracked is the admitted cost of clients beyond MaxSubjects, which is not told to others.
 	Untracked uint64
 	// Subjects are those with a record.
 	Subjects int64
@@ -102,7 +102,7 @@ type WindowsStats struct {
 func (l *Limiter) Windows(cfg WindowsConfig) *Windows {
 	most := cmp.Or(max(cfg.MaxSubjects, 0), 1<<18)
 	w := &Windows{
-		store: l, id: rand.Text()[:13], born: l.now(), seed: maphash.MakeSeed(), room: max(1, most/windowStripes),
+		store: l, id: rand.Text()[:13], born: l.now(), seed: maphash.MakeSeed(), capacity: max(1, most/windowStripes),
 		local: limit.NewMemory(limit.MemoryConfig{MaxSubjects: most}),
 	}
 	w.shards = make([]windowShard, l.Shards())
@@ -143,7 +143,7 @@ func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charg
 		sign = 0 // nothing was admitted, but it is asked for
 	}
 	if err == nil {
-		w.counts.untracked.Add(sp.note(us, charges[:n], sign, w.room))
+		w.counts.untracked.Add(sp.note(us, charges[:n], sign, w.capacity))
 	}
 	sp.mu.Unlock()
 	if err == nil {
@@ -167,7 +167,7 @@ func (w *Windows) note(us int64, charges []limit.Charge, sign int64) {
 	for len(charges) > 0 {
 		sp, n := w.first(charges)
 		sp.mu.Lock()
-		w.counts.untracked.Add(sp.note(us, charges[:n], sign, w.room))
+		w.counts.untracked.Add(sp.note(us, charges[:n], sign, w.capacity))
 		sp.mu.Unlock()
 		charges = charges[n:]
 	}
