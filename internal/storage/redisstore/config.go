@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -76,21 +77,11 @@ func (cfg Config) resolve() (Config, *redis.UniversalOptions, error) {
 	if len(cfg.Addrs) == 0 {
 		cfg.Addrs = []string{"127.0.0.1:6379"}
 	}
-	if cfg.Namespace == "" {
-		cfg.Namespace = "default"
-	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = defaultTimeout
-	}
-	if cfg.Budget == 0 {
-		cfg.Budget = defaultBudget
-	}
-	if cfg.PoolSize == 0 {
-		cfg.PoolSize = defaultPoolSize
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Namespace = cmp.Or(cfg.Namespace, "default")
+	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
+	cfg.Budget = cmp.Or(cfg.Budget, defaultBudget)
+	cfg.PoolSize = cmp.Or(cfg.PoolSize, defaultPoolSize)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Like != nil {
 		return cfg.resolveLike()
 	}

@@ -131,32 +131,32 @@ func (c *Client) tryCommands(ctx context.Context, in *Inspection, trials []trial
 	return out
 }
 
-// tryKeys looks at every family of keys. A name that nobody uses is read and deleted, so nothing is written.
+// tryKeys looks at every family of keys that limiters use.
 func (c *Client) tryKeys(ctx context.Context, in *Inspection) []Denied {
-	var out []Denied
-	readable := func(family, right string) {
-		if err := c.try(ctx, in, "get", family+"probe"); refusedFor(err) == "key" {
-			out = append(out, Denied{Right: right + family + "*", Err: err.Error()})
-		}
-	}
-	readWrite := func(family, pattern string) {
-		for _, command := range []string{"get", "del"} {
-			if err := c.try(ctx, in, command, family+"probe"); refusedFor(err) == "key" {
-				out = append(out, Denied{Right: "~" + pattern, Err: err.Error()})
-				return
-			}
-		}
-	}
 	prefix := c.keys.Prefix()
-	readable(prefix+"hot:", "%R~")
-	readable(prefix+"override:", "%R~")
+	var out []Denied
+	for _, family := range []string{"hot:", "override:"} {
+		out = append(out, c.tryFamily(ctx, in, prefix+family, "%R~"+prefix+family+"*", "get")...)
+	}
 	for _, family := range []string{"report:", "limit:", "block:"} {
-		readWrite(prefix+family, prefix+family+"*")
+		out = append(out, c.tryFamily(ctx, in, prefix+family, "~"+prefix+family+"*", "get", "del")...)
 	}
 	if c.cluster != nil {
-		readWrite(NewKeys(c.cfg.Namespace+"/0").Prefix()+"limit:", "hp:{"+c.cfg.Namespace+"/*}:*")
+		shard := NewKeys(c.cfg.Namespace + "/0").Prefix()
+		out = append(out, c.tryFamily(ctx, in, shard+"limit:", "~hp:{"+c.cfg.Namespace+"/*}:*", "get", "del")...)
 	}
 	return out
+}
+
+// tryFamily runs commands on a key of a family that nobody uses, so nothing is written. Where the server refuses one
+// for the key, right is lacking.
+func (c *Client) tryFamily(ctx context.Context, in *Inspection, family, right string, commands ...string) []Denied {
+	for _, command := range commands {
+		if err := c.try(ctx, in, command, family+"probe"); refusedFor(err) == "key" {
+			return []Denied{{Right: right, Err: err.Error()}}
+		}
+	}
+	return nil
 }
 
 // tryChannel subscribes to what limiters and aggregators follow.
@@ -170,10 +170,8 @@ func (c *Client) tryAggregator(ctx context.Context, in *Inspection) []Denied {
 	out := c.channelDenied(in, "publish", c.again(ctx, func() error {
 		return c.rdb.Publish(ctx, c.keys.Check(), "").Err() // nobody listens there
 	}))
-	for _, family := range []string{"hot:", "override:"} {
-		if err := c.try(ctx, in, "del", c.keys.Prefix()+family+"probe"); refusedFor(err) == "key" {
-			out = append(out, Denied{Right: "~" + c.keys.Prefix() + family + "*", Err: err.Error()})
-		}
+	for _, family := range []string{c.keys.Prefix() + "hot:", c.keys.Prefix() + "override:"} {
+		out = append(out, c.tryFamily(ctx, in, family, "~"+family+"*", "del")...)
 	}
 	return out
 }
