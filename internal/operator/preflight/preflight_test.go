@@ -200,6 +200,18 @@ func TestRedis(t *testing.T) {
 	})
 }
 
+// What a remedy tells to type reaches the server, wherever it listens.
+func TestRedisCLI(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]string{
+		"127.0.0.1:6379": "redis-cli -h 127.0.0.1 -p 6379", "[::1]:6380": "redis-cli -h ::1 -p 6380", "/run/redis.sock": "redis-cli -s /run/redis.sock",
+	} {
+		if got := redisCLI(addr); got != want {
+			t.Errorf("%s: %s, want %s", addr, got, want)
+		}
+	}
+}
+
 // The documented users have no failure, a remedy mends what it is for, and what a limiter need not do is told.
 func TestRedisWithTheDocumentedUsers(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package preflight
 import (
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -39,20 +40,27 @@ func (l *list) redisSilent(in redisstore.Inspection) {
 		l.redisDenied(in.Rights.User, in.Rights.Limiter)
 		return
 	}
-	host, port, _ := strings.Cut(in.Addrs[0], ":")
 	l.add(Fail, Finding{What: "it does not answer: " + in.Err,
 		Why:  "limits are local to each process, live overrides and hot keys of others are not seen",
-		Mend: fmt.Sprintf("redis-cli -h %s -p %s ping   # then start it, or mend redis.addr", host, port)})
+		Mend: redisCLI(in.Addrs[0]) + " ping   # then start it, or mend redis.addr"})
+}
+
+// redisCLI is the command that asks the server at an address, which may be a socket's path.
+func redisCLI(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "redis-cli -s " + addr
+	}
+	return "redis-cli -h " + host + " -p " + port
 }
 
 // redisSentinels judges those who say which server is the master. A majority must answer; without one the pipeline
 // finds no master, which is told by that.
 func (l *list) redisSentinels(in redisstore.Inspection) {
 	for _, addr := range slices.Sorted(maps.Keys(in.Silent)) {
-		host, port, _ := strings.Cut(addr, ":")
 		l.add(Warn, Finding{What: "a Sentinel does not say which server is the master: " + in.Silent[addr], Where: "Sentinel " + addr,
 			Why:  "when the others fail too, nobody finds the master",
-			Mend: fmt.Sprintf("redis-cli -h %s -p %s SENTINEL masters   # start it, or mend redis.sentinel_master", host, port)})
+			Mend: redisCLI(addr) + " SENTINEL masters   # start it, or mend redis.sentinel_master"})
 	}
 	if in.Sentinels > 0 && len(in.Silent) == 0 {
 		l.ok("all %d Sentinels know the master", in.Sentinels)
