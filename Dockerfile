@@ -2,12 +2,13 @@
 #   docker build --build-arg VERSION=$(git describe --tags --always) -t hotparam/pipeline .
 #   docker run hotparam/pipeline collector|aggregator|limiter-sidecar|serve|check|... --help
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
+ENV GOCACHE=/cache
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 ARG VERSION=devel TARGETOS TARGETARCH
-RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build mkdir /state && \
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/cache mkdir /state && \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -o /out/ \
     -ldflags "-s -w -X github.com/hotparam/pipeline/internal/app/config.release=$VERSION" ./cmd/hotparam
 
