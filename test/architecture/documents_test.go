@@ -30,20 +30,30 @@ func anchors(text string) map[string]bool {
 	return names
 }
 
-// Every link from one document to another names a file that is there, and a
-// heading that it has.
-func TestLinksOfDocuments(t *testing.T) {
-	t.Parallel()
+// documents are the texts of all documents by their names.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "*.md").Output()
 	if err != nil {
 		t.Skipf("the documents are listed by git: %v", err)
 	}
+	texts := map[string]string{}
 	for name := range strings.FieldsSeq(string(out)) {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range link.FindAllStringSubmatch(block.ReplaceAllString(string(text), ""), -1) {
+		texts[name] = string(text)
+	}
+	return texts
+}
+
+// Every link from one document to another names a file that is there, and a
+// heading that it has.
+func TestLinksOfDocuments(t *testing.T) {
+	t.Parallel()
+	for name, text := range documents(t) {
+		for _, l := range link.FindAllStringSubmatch(block.ReplaceAllString(text, ""), -1) {
 			to, anchor, _ := strings.Cut(l[1], "#")
 			if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
 				continue
@@ -74,17 +84,9 @@ func TestLinksOfDocuments(t *testing.T) {
 // cannot be broken.
 func TestDocumentsAreNarrow(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "*.md").Output()
-	if err != nil {
-		t.Skipf("the documents are listed by git: %v", err)
-	}
-	for name := range strings.FieldsSeq(string(out)) {
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+	for name, text := range documents(t) {
 		code := false
-		for i, line := range strings.Split(string(text), "\n") {
+		for i, line := range strings.Split(text, "\n") {
 			if strings.HasPrefix(line, "```") {
 				code = !code
 			}
