@@ -179,16 +179,22 @@ func statsdOut(t *testing.T, p peer) out {
 	}, p.received, p.atMost}
 }
 
-// datagrams is a StatsD server on a unix socket, which loses nothing, that
-// takes a pause after each datagram.
-func datagrams(t *testing.T, pause time.Duration) peer {
+// unixSocket takes datagrams until the test ends.
+func unixSocket(t *testing.T) *net.UnixConn {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "s")
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// datagrams is a StatsD server on a unix socket, which loses nothing, that
+// takes a pause after each datagram.
+func datagrams(t *testing.T, pause time.Duration) peer {
+	t.Helper()
+	conn := unixSocket(t)
 	sum, done := uint64(0), make(chan struct{})
 	read := func() {
 		defer close(done)
@@ -204,7 +210,7 @@ func datagrams(t *testing.T, pause time.Duration) peer {
 	if pause != frozen {
 		go read()
 	}
-	return peer{"unix:" + path, func(uint64) uint64 {
+	return peer{"unix:" + conn.LocalAddr().String(), func(uint64) uint64 {
 		if pause == frozen {
 			go read() // what lies in the socket
 		}

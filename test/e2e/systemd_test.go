@@ -64,7 +64,7 @@ func TestSystemdUnitsStart(t *testing.T) {
 			if unit["Type"] != "notify" || unit["ExecReload"] != "/bin/kill -HUP $MAINPID" || unit["KillSignal"] != "" {
 				t.Fatalf("Type %q, ExecReload %q, KillSignal %q: this test does what other settings say", unit["Type"], unit["ExecReload"], unit["KillSignal"])
 			}
-			told := notifySocket(t)
+			told := unixSocket(t)
 			env, listeners := unitEnvironment(t, unit)
 			p := program.Start(t, unitCommand(t, unit, append(env, "NOTIFY_SOCKET="+told.LocalAddr().String())))
 			expectState(t, told, "READY=1")
@@ -129,18 +129,7 @@ func unitEnvironment(t *testing.T, unit map[string]string) (env, listeners []str
 	return env, listeners
 }
 
-// notifySocket is where systemd would listen.
-func notifySocket(t *testing.T) *net.UnixConn {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "s")
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
+// expectState reads what systemd is told.
 func expectState(t *testing.T, told *net.UnixConn, want string) {
 	t.Helper()
 	_ = told.SetReadDeadline(time.Now().Add(20 * time.Second))
