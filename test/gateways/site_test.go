@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -111,6 +112,17 @@ func (l *limiter) launch(t *testing.T) {
 type gateway struct {
 	t    *testing.T
 	addr string
+}
+
+// startGateway starts one that listens on a port of loopback, and waits until a request for target
+// gets the status that shows that all is up.
+func startGateway(t *testing.T, cmd *exec.Cmd, port, target string, status int) *gateway {
+	t.Helper()
+	program.Start(t, cmd)
+	g := &gateway{t: t, addr: "127.0.0.1:" + port}
+	program.Await(t, 20*time.Second, "the gateway's port", func() bool { return reachable(g.addr) })
+	program.Await(t, 20*time.Second, "the first answer", func() bool { return g.get(target).status == status })
+	return g
 }
 
 // answer is what a client gets.
