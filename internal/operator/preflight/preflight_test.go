@@ -93,6 +93,7 @@ rules: [{name: topic, params: [id], hot: {rate: 200, window: 5s}, limit: {algori
 		{"shadow", judge(strings.Replace(good, "scope: instance", "mode: shadow", 1), true), Warn, "shadow mode"},
 		{"cluster without Redis", judge(strings.Replace(good, "scope: instance", "scope: cluster", 1), false), Warn, "no Redis is configured"},
 		{"a burst of hours", judge(strings.Replace(good, "burst: 200", "burst: 1000000", 1), false), Warn, "before anything is denied"},
+		{"an override without an end", judge(good+"\noverrides: [{key: \"topic?id=1\", action: block}]", false), OK, ""},
 		{"an override that ended", judge(good+"\noverrides: [{key: \"topic?id=1\", rate: 5, until: 2026-01-01T00:00:00Z}]", false), Warn, "ended at 2026-01-01"},
 		{"a schedule after the end", judge(good+"\noverrides: [{key: \"topic?id=1\", rate: 5, until: 2026-12-01T00:00:00Z, schedule: {from: \"0 0 1 1 *\", for: 1h}}]", false), Warn, "no window of its schedule"},
 		{"not a file", []Finding{Unparsed("f.yaml", errors.New("f.yaml:3: rules[0]: bad"))}, Fail, "f.yaml:3"},

@@ -107,11 +107,11 @@ func (l *list) ruleBurst(name string, r *rules.Rule) {
 
 func (l *list) override(o rules.Override, now time.Time) {
 	name := fmt.Sprintf("override of %s", o.Key)
-	switch w := o.Window(now); {
+	switch {
 	case o.Expired(now):
 		l.add(Warn, Finding{What: name + " ended at " + o.Until.UTC().Format(time.RFC3339), Why: "it has no effect any more",
 			Mend: "take it out of the file, or give it another until"})
-	case w == rules.Window{}:
+	case !o.Schedule.IsZero() && o.Window(now) == rules.Window{}:
 		l.add(Warn, Finding{What: name + ": no window of its schedule " + o.Schedule.String() + " comes before it ends",
 			Why: "it has no effect any more", Mend: "give it another until"})
 	}
