@@ -7,12 +7,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
@@ -24,7 +24,7 @@ func TestTenThousandIdleConnections(t *testing.T) {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil || files.Cur < clients+1000 {
 		t.Skipf("this process may open %d files: ulimit -n %d", files.Cur, clients+1000)
 	}
-	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") != "1" {
+	if !redistest.Complete() {
 		t.Skip("opens 10,000 connections: set HOTPARAM_REQUIRE_SERVERS=1, or run make integration")
 	}
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") }))

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
@@ -15,7 +16,7 @@ func installed(t *testing.T, name string) string {
 	if err == nil {
 		return path
 	}
-	if required() {
+	if redistest.Complete() {
 		t.Fatalf("%v: apt-get install %s", err, name)
 	}
 	t.Skipf("no %s: install it", name)

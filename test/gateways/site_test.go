@@ -22,9 +22,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
 
-// required says that nothing may be skipped.
-func required() bool { return os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" }
-
 // rules limit one topic for good, by an override, so that a test need not make it hot first, and
 // each client by a window that only the tests of clients reach.
 const rules = `
