@@ -225,6 +225,3 @@ func (c *Client) epochs(ctx context.Context, names []string) map[string]int64 {
 	}
 	return out
 }
-
-// String is where the server is, for messages.
-func (in Inspection) String() string { return fmt.Sprintf("Redis %v", in.Addrs) }
