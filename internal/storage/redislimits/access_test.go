@@ -78,10 +78,7 @@ func everything(t *testing.T, c *Limiter) error {
 		return errors.New("an exchange failed")
 	}
 	charge := windowCharge(visitor(2), limit.SlidingWindow, 5, time.Hour, 1)
-	l := c.single
-	if c.cluster != nil {
-		l = c.cluster.shards[c.cluster.shard(&charge.Subject)]
-	}
+	l := c.limiterOf(&charge.Subject)
 	_, at, err := l.TakeAt(ctx, now(), []limit.Charge{charge}, results)
 	if err != nil {
 		return err

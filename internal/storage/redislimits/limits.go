@@ -25,8 +25,8 @@ type Limiter struct {
 	now     func() time.Time // of the process, for ages; limits use the clock of Redis
 	scripts scripts
 	overdue time.Duration
-	single  *shardLimiter
-	cluster *clusterLimiter // nil: single has all, on one server
+	single  *shardLimiter   // nil: a cluster
+	cluster *clusterLimiter // nil: one server
 }
 
 // scripts are those that no shardLimiter runs.
@@ -39,12 +39,13 @@ func New(c *redisstore.Client) *Limiter {
 		rdb: c.Redis(), nodes: c.Cluster(), keys: newKeys(cfg.Namespace), log: cfg.Log, now: time.Now, overdue: cfg.Budget / 4,
 		scripts: scripts{redis.NewScript(lua.CLThrottle()), redis.NewScript(lua.InFlight()), redis.NewScript(lua.Exchange())},
 	}
-	l.single = newShardLimiter(l, l.keys)
-	c.OnClose(l.single.batcher.close, l.single.batcher.calls.Wait)
 	if l.nodes != nil {
 		l.cluster = newClusterLimiter(l, cfg.Namespace)
 		c.OnClose(l.cluster.close, l.cluster.wait)
+		return l
 	}
+	l.single = newShardLimiter(l, l.keys)
+	c.OnClose(l.single.batcher.close, l.single.batcher.calls.Wait)
 	return l
 }
 
