@@ -3,7 +3,6 @@ package redisfeed
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"time"
@@ -154,16 +153,4 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-timer.C:
 		return true
 	}
-}
-
-// getVersion reads a version counter; "" where there is none. One round trip.
-func (f *Feed) getVersion(ctx context.Context, key string) (string, error) {
-	v, err := f.rdb.Get(ctx, key).Result()
-	if errors.Is(err, redis.Nil) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("redisfeed: read %s: %w", key, err)
-	}
-	return v, nil
 }

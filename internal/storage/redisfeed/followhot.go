@@ -49,7 +49,7 @@ type seenSet struct {
 }
 
 func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
-	version, err := h.feed.getVersion(ctx, h.feed.keys.HotVersion())
+	version, err := h.feed.hotVersion(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -71,6 +71,18 @@ func (h *hotFollower) sync(ctx context.Context) (changed bool, err error) {
 	// Read before the index: what came between is found by the next look.
 	h.started, h.version = true, version
 	return changed, nil
+}
+
+// hotVersion reads the version of all hot sets; "" where there is none. One round trip.
+func (f *Feed) hotVersion(ctx context.Context) (string, error) {
+	v, err := f.rdb.Get(ctx, f.keys.HotVersion()).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("redisfeed: read %s: %w", f.keys.HotVersion(), err)
+	}
+	return v, nil
 }
 
 // news lists the publishers whose set in the index is newer than the one fn

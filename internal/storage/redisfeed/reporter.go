@@ -13,7 +13,7 @@ import (
 const reportEvery = time.Second
 
 // Reporter writes a limiter's report once a second and, from the same round
-// trips, knows how many limiters are alive. Build it with Client.Reporter, then
+// trips, knows how many limiters are alive. Build it with Feed.Reporter, then
 // Run it; Live may be called at any time by any goroutine.
 type Reporter struct {
 	feed   *Feed
