@@ -16,7 +16,6 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/serving/listener"
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
@@ -27,21 +26,20 @@ import (
 
 // aggregator is one running aggregator.
 type aggregator struct {
-	cfg         config.Aggregator
-	log         *slog.Logger
-	redis       *redisstore.Client
-	feed        *redisfeed.Feed
-	agg         *aggregate.Aggregator
-	publisher   *redisfeed.Publisher
-	listener    *statsd.Listener // nil: none
-	consumer    *kafka.Consumer  // nil: none
-	poller      *graphite.Poller // nil: none
-	rules       atomic.Pointer[rules.Set]
-	replica     *hotset.Replica // what all aggregators together say is hot
-	schedules   *scheduleWatcher
-	admin       *admin.Server
-	adminServer *listener.Server
-	reload      *reloader
+	cfg       config.Aggregator
+	log       *slog.Logger
+	redis     *redisstore.Client
+	feed      *redisfeed.Feed
+	agg       *aggregate.Aggregator
+	publisher *redisfeed.Publisher
+	listener  *statsd.Listener // nil: none
+	consumer  *kafka.Consumer  // nil: none
+	poller    *graphite.Poller // nil: none
+	rules     atomic.Pointer[rules.Set]
+	replica   *hotset.Replica // what all aggregators together say is hot
+	schedules *scheduleWatcher
+	admin     *adminPage
+	reload    *reloader
 }
 
 // Aggregator runs cmd/aggregator: counts in by StatsD, Kafka or Graphite, the hot set
@@ -88,7 +86,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 	s.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error { return a.feed.Overrides().Follow(ctx, a.schedules.setLive) })
 	s.Add(lifecycle.Sinks, "schedules", a.schedules.Run)
 	s.Add(lifecycle.Sinks, "reload", a.reload.Run)
-	addAdmin(&s, a.admin, a.adminServer)
+	a.admin.addTo(&s)
 	addNotify(&s, a.log)
 	warnAbsent(ctx, a.redis, a.log)
 	a.log.Info("aggregator runs", "statsd", cfg.In.Listen, "kafka", cfg.Kafka.Brokers, "graphite", cfg.Graphite.URL != "", "redis", a.redis.Config().Addrs, "dashboard", a.dashboard())
@@ -133,7 +131,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 		}
 	}
 	adm := a.reload.shownBy(a.adminConfig(set, version))
-	if a.admin, a.adminServer, err = newListeners(cfg.Stop, a.log).openAdmin(ctx, cfg.Admin, adm, a.metrics()); err != nil {
+	if a.admin, err = newListeners(cfg.Stop, a.log).openAdmin(ctx, cfg.Admin, adm, a.metrics()); err != nil {
 		return err
 	}
 	a.schedules = newScheduleWatcher(set.Overrides, a.admin.PublishSchedule, a.log)
@@ -195,10 +193,11 @@ func (a *aggregator) setRules(set *rules.Set) {
 }
 
 func (a *aggregator) dashboard() string {
-	if a.adminServer == nil {
+	addr := a.admin.addr()
+	if addr == "" {
 		return ""
 	}
-	return "http://" + a.adminServer.Addr() + "/"
+	return "http://" + addr + "/"
 }
 
 // publisherName tells aggregators apart that publish side by side. It must be

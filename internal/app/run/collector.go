@@ -60,7 +60,7 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 		Ready:  c.out.ready(),
 		Status: c.out.status,
 	}
-	page, adminServer, err := c.listeners.openAdmin(ctx, cfg.Admin, reload.shownBy(adm), append(c.metrics(), metrics.Reload(reload.Stats)))
+	page, err := c.listeners.openAdmin(ctx, cfg.Admin, reload.shownBy(adm), append(c.metrics(), metrics.Reload(reload.Stats)))
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 		s.Add(lifecycle.Sinks, c.history.name, c.history.run)
 	}
 	s.Add(lifecycle.Sinks, "reload", reload.Run)
-	addAdmin(&s, page, adminServer)
+	page.addTo(&s)
 	addNotify(&s, c.log)
 	c.log.Info("collector runs", "out", c.out.name, "history", c.history != nil, "statsd", cfg.In.Listen, "mirror", cfg.Mirror.Listen, "logs", len(c.logs))
 	return s.Run(delayed(ctx, cfg.Stop, c.log), cfg.Stop.Timeout, c.log)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"time"
 
@@ -85,12 +86,18 @@ func (l *listeners) stats() map[string]listener.Stats {
 	return st
 }
 
-// openAdmin builds the admin page and takes its port; the port is nil when it has
-// no address. When ctx ends the program is no longer ready.
-func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, adm admin.Config, parts []metrics.Part) (*admin.Server, *listener.Server, error) {
+// adminPage is the admin page with its port, nil when it has no address.
+type adminPage struct {
+	*admin.Server
+	port *listener.Server
+}
+
+// openAdmin builds the admin page and takes its port. When ctx ends the program is
+// no longer ready.
+func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, adm admin.Config, parts []metrics.Part) (*adminPage, error) {
 	var err error
 	if adm.Token, err = access.Token("admin.token", cfg.Token, cfg.TokenFile); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	registry := metrics.New(adm.Namespace, adm.Version, l.log, append(parts, metrics.Listeners(l.stats))...)
 	adm.Metrics = registry
@@ -100,33 +107,38 @@ func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, adm admin.C
 		}
 		return nil
 	}}
-	for name, check := range adm.Ready {
-		ready[name] = check
-	}
+	maps.Copy(ready, adm.Ready)
 	adm.Ready = ready
 	s, err := admin.New(adm)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	registry.Add(metrics.Admin(s.Stats), metrics.Overview(s.Overview))
 	if cfg.Listen == "" {
-		return s, nil, nil
+		return &adminPage{Server: s}, nil
 	}
-	page, err := l.openGuarded(ctx, "admin", cfg.Listen, adm.Token, cfg.Listener, s.Handler())
+	port, err := l.openGuarded(ctx, "admin", cfg.Listen, adm.Token, cfg.Listener, s.Handler())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	page.OnShutdown(s.CloseStreams)
-	return s, page, nil
+	port.OnShutdown(s.CloseStreams)
+	return &adminPage{s, port}, nil
 }
 
-// addAdmin runs the admin page last, so that it can be watched while the rest
-// stops.
-func addAdmin(s *lifecycle.Stages, a *admin.Server, page *listener.Server) {
-	s.Add(lifecycle.Sinks, "admin", a.Run)
-	if page != nil {
-		s.Add(lifecycle.Sinks, "admin listener", page.Run)
+// addTo runs the admin page last, so that it can be watched while the rest stops.
+func (p *adminPage) addTo(s *lifecycle.Stages) {
+	s.Add(lifecycle.Sinks, "admin", p.Run)
+	if p.port != nil {
+		s.Add(lifecycle.Sinks, "admin listener", p.port.Run)
 	}
+}
+
+// addr is where the admin page listens, "" when it does not.
+func (p *adminPage) addr() string {
+	if p.port == nil {
+		return ""
+	}
+	return p.port.Addr()
 }
 
 // delayed ends after ctx, by the delay of the stop: listeners go on accepting while

@@ -33,17 +33,16 @@ import (
 //
 // Build it with NewLocal, which also takes the ports; Run serves.
 type Local struct {
-	cfg         config.Serve
-	log         *slog.Logger
-	parts       *pipeline.Pipeline
-	overrides   *filestore.Overrides
-	schedules   *scheduleWatcher
-	admin       *admin.Server
-	clients     *httplimit.Clients
-	listeners   *listeners
-	listener    *listener.Server
-	adminServer *listener.Server // nil: no admin listener
-	reload      *reloader
+	cfg       config.Serve
+	log       *slog.Logger
+	parts     *pipeline.Pipeline
+	overrides *filestore.Overrides
+	schedules *scheduleWatcher
+	admin     *adminPage
+	clients   *httplimit.Clients
+	listeners *listeners
+	listener  *listener.Server
+	reload    *reloader
 }
 
 // LocalOptions are what only some callers need.
@@ -107,7 +106,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 		Log:       l.log,
 	}
 	parts := append(metricsOf(l.parts), metrics.Proxy(handler.Stats), metrics.Reload(l.reload.Stats))
-	if l.admin, l.adminServer, err = l.listeners.openAdmin(ctx, l.cfg.Admin, l.reload.shownBy(adm), parts); err != nil {
+	if l.admin, err = l.listeners.openAdmin(ctx, l.cfg.Admin, l.reload.shownBy(adm), parts); err != nil {
 		return err
 	}
 	l.schedules = newScheduleWatcher(l.parts.Gate.Rules().Overrides, l.admin.PublishSchedule, l.log)
@@ -119,12 +118,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 func (l *Local) Addr() string { return l.listener.Addr() }
 
 // AdminAddr is where the admin page listens, "" when it does not.
-func (l *Local) AdminAddr() string {
-	if l.adminServer == nil {
-		return ""
-	}
-	return l.adminServer.Addr()
-}
+func (l *Local) AdminAddr() string { return l.admin.addr() }
 
 // Report is what the gate has decided so far.
 func (l *Local) Report() hottype.Report { return l.parts.Gate.Report(time.Now()) }
@@ -143,7 +137,7 @@ func (l *Local) Run(ctx context.Context) error {
 		})
 	})
 	s.Add(lifecycle.Sinks, "reload", l.reload.Run)
-	addAdmin(s, l.admin, l.adminServer)
+	l.admin.addTo(s)
 	addNotify(s, l.log)
 	return errors.Join(s.Run(delayed(ctx, l.cfg.Stop, l.log), l.cfg.Stop.Timeout, l.log), l.overrides.Close())
 }
@@ -156,8 +150,8 @@ func (l *Local) setRules(set *rules.Set) {
 
 // close gives back what NewLocal took when it cannot go on.
 func (l *Local) close() error {
-	if l.adminServer != nil {
-		_ = l.adminServer.Close() // nothing was served yet
+	if l.admin != nil && l.admin.port != nil {
+		_ = l.admin.port.Close() // nothing was served yet
 	}
 	return l.overrides.Close()
 }

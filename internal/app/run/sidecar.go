@@ -18,8 +18,6 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/access"
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
-	"github.com/hotparam/pipeline/internal/serving/listener"
-	"github.com/hotparam/pipeline/internal/serving/proxy"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
@@ -29,17 +27,13 @@ type sidecar struct {
 	log     *slog.Logger
 	redis   *redisstore.Client
 	parts   *pipeline.Pipeline
-	out     *sink        // nil: counting is left to others
-	proxy   *proxy.Proxy // nil: none
+	out     *sink // nil: counting is left to others
 	clients *httplimit.Clients
 	gateways
-	decide      *decisionapi.Decider
-	decideGuard *access.Guard
 	listeners   *listeners
-	fronts      map[string]*listener.Server
+	httpMetrics []metrics.Part // of the HTTP listeners
 	schedules   *scheduleWatcher
-	admin       *admin.Server
-	adminServer *listener.Server
+	admin       *adminPage
 	reload      *reloader
 }
 
@@ -50,7 +44,7 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	if err != nil {
 		return err
 	}
-	s := &sidecar{cfg: cfg, log: Logger(cfg.Log), fronts: map[string]*listener.Server{}}
+	s := &sidecar{cfg: cfg, log: Logger(cfg.Log)}
 	s.listeners = newListeners(cfg.Stop, s.log)
 	if err := s.readLimits(set); err != nil {
 		return err
@@ -100,7 +94,7 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	if err := s.listen(ctx); err != nil {
 		return err
 	}
-	if s.admin, s.adminServer, err = s.listeners.openAdmin(ctx, cfg.Admin, s.reload.shownBy(s.adminConfig(version)), s.metrics()); err != nil {
+	if s.admin, err = s.listeners.openAdmin(ctx, cfg.Admin, s.reload.shownBy(s.adminConfig(version)), s.metrics()); err != nil {
 		return err
 	}
 	s.schedules = newScheduleWatcher(set.Overrides, s.admin.PublishSchedule, s.log)
@@ -109,27 +103,36 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 
 // listen takes the ports of those who ask.
 func (s *sidecar) listen(ctx context.Context) error {
-	if s.cfg.Proxy.Listen != "" {
-		p, err := newProxy(s.parts.Gate, s.cfg.Proxy, s.clients, s.log)
-		if err != nil {
-			return err
-		}
-		s.proxy = p
-		if s.fronts["proxy"], err = s.listeners.open(ctx, "proxy", s.cfg.Proxy.Listen, s.cfg.Proxy.Listener, p); err != nil {
-			return err
-		}
-	}
-	for _, gateway := range []struct {
+	for _, front := range []struct {
 		addr   string
 		listen func(context.Context) error
-	}{{s.cfg.Decide.Listen, s.listenDecide}, {s.cfg.Envoy.Listen, s.listenEnvoy}, {s.cfg.SPOE.Listen, s.listenSPOE}} {
-		if gateway.addr == "" {
+	}{
+		{s.cfg.Proxy.Listen, s.listenProxy}, {s.cfg.Decide.Listen, s.listenDecide},
+		{s.cfg.Envoy.Listen, s.listenEnvoy}, {s.cfg.SPOE.Listen, s.listenSPOE},
+	} {
+		if front.addr == "" {
 			continue
 		}
-		if err := gateway.listen(ctx); err != nil {
+		if err := front.listen(ctx); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// listenProxy takes the port of the reverse proxy.
+func (s *sidecar) listenProxy(ctx context.Context) error {
+	cfg := s.cfg.Proxy
+	p, err := newProxy(s.parts.Gate, cfg, s.clients, s.log)
+	if err != nil {
+		return err
+	}
+	port, err := s.listeners.open(ctx, "proxy", cfg.Listen, cfg.Listener, p)
+	if err != nil {
+		return err
+	}
+	s.parts.Add(lifecycle.Sources, "proxy", port.Run)
+	s.httpMetrics = append(s.httpMetrics, metrics.Proxy(p.Stats))
 	return nil
 }
 
@@ -140,24 +143,26 @@ func (s *sidecar) listenDecide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.decide = decisionapi.Decide(s.parts.Gate, decisionapi.Options{Log: s.log})
-	s.decideGuard = access.NewGuard("decide", token, s.log)
+	decide := decisionapi.Decide(s.parts.Gate, decisionapi.Options{Log: s.log})
+	guard := access.NewGuard("decide", token, s.log)
 	mux := http.NewServeMux()
-	mux.Handle("/v1/decide", s.decideGuard.Protect(s.decide))
-	s.fronts["decide"], err = s.listeners.openGuarded(ctx, "decide", cfg.Listen, token, cfg.Listener, mux)
-	return err
+	mux.Handle("/v1/decide", guard.Protect(decide))
+	port, err := s.listeners.openGuarded(ctx, "decide", cfg.Listen, token, cfg.Listener, mux)
+	if err != nil {
+		return err
+	}
+	s.parts.Add(lifecycle.Sources, "decide", port.Run)
+	s.httpMetrics = append(s.httpMetrics, metrics.DecisionAPI(decide.Stats), metrics.DecisionAccess(guard.Stats))
+	return nil
 }
 
 // addParts adds what is around the pipeline.
 func (s *sidecar) addParts() {
-	for name, front := range s.fronts {
-		s.parts.Add(lifecycle.Sources, name, front.Run)
-	}
 	s.parts.Overrides = s.schedules.setLive
 	s.parts.Add(lifecycle.Sinks, "redis", s.redis.Watch)
 	s.parts.Add(lifecycle.Sinks, "schedules", s.schedules.Run)
 	s.parts.Add(lifecycle.Sinks, "reload", s.reload.Run)
-	addAdmin(&s.parts.Stages, s.admin, s.adminServer)
+	s.admin.addTo(&s.parts.Stages)
 	addNotify(&s.parts.Stages, s.log)
 }
 
@@ -175,13 +180,7 @@ func (s *sidecar) metrics() []metrics.Part {
 	if s.out != nil {
 		parts = append(parts, s.out.metrics)
 	}
-	if s.proxy != nil {
-		parts = append(parts, metrics.Proxy(s.proxy.Stats))
-	}
-	if s.decide != nil {
-		parts = append(parts, metrics.DecisionAPI(s.decide.Stats), metrics.DecisionAccess(s.decideGuard.Stats))
-	}
-	return append(parts, s.gateways.metrics()...)
+	return append(append(parts, s.httpMetrics...), s.gateways.metrics()...)
 }
 
 func (s *sidecar) adminConfig(version string) admin.Config {
