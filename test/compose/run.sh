@@ -3,7 +3,7 @@
 # a Docker daemon of its own, stand-ins for the images, our image as the
 # Dockerfile makes it, the stack, the tests beside this file, and all of it away.
 #   test/compose/run.sh [DIR]     keeps daemon and images in DIR for a next time
-# Says why and ends well where no daemon can run.
+# Says why and ends well where no daemon can run, or has no room.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 skip() { echo "SKIPPED: the composed stack was neither started nor judged: $*"; exit 0; }
@@ -16,6 +16,12 @@ step() { echo "--- $1 ($SECONDS s)"; }
 keep=${1:-}
 dir=${keep:-$(mktemp -d)}
 mkdir -p "$dir"
+# A full disk shows only as an apt-get that fails without a reason.
+free=$(($(df --output=avail -k "$dir" | tail -1) / 1024))
+if [ $free -lt 6144 ]; then
+  [ -n "$keep" ] || rmdir "$dir"
+  skip "images and containers need 6 GiB, and $dir has $free MiB"
+fi
 export DOCKER_HOST=unix://$dir/docker.sock DOCKER_CONFIG=$dir/client DOCKER_BUILDKIT=1
 # In a network of its own the daemon leaves no bridge and no firewall rule
 # behind, and the published ports are free. Nothing in there needs the outside.
