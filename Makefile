@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 GO ?= go
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+# Each adapter to a framework is a module of its own.
+ADAPTERS = $(patsubst %/go.mod,%,$(wildcard adapters/*/go.mod))
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.16.0
 
 .PHONY: help demo build test test-long race integration mutate lint bench peers fuzz upstreams snapshot clean
@@ -29,16 +31,14 @@ race: ## the same with the race detector, in random order
 
 integration: ## everything, also what starts clusters of Redis, a browser and Apache Kafka; nothing may skip
 	HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 ./...
-	cd test && HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 ./...
+	@set -ex; for module in test $(ADAPTERS); do (cd $$module; HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 ./...); done
 
 RUN ?= .
 mutate: ## plants faults in the code, one at a time, and prints which of them no test notices; RUN=gate tries some; needs redis-server, about 15 minutes
 	cd test && $(GO) run ./mutate -run '$(RUN)'
 
 lint: ## go vet and golangci-lint (with staticcheck in it)
-	$(GO) vet ./...
-	$(GO) run $(GOLANGCI) run ./...
-	cd test && $(GO) vet ./... && $(GO) run $(GOLANGCI) run ./...
+	@set -ex; for module in . test $(ADAPTERS); do (cd $$module; $(GO) vet ./...; $(GO) run $(GOLANGCI) run ./...); done
 
 bench: ## benchmarks of the hot path, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem -cpu 1,2 ./internal/canon/ ./internal/rules/ ./internal/counting/tally/ ./hotparam/limit/ ./internal/hotset/ ./internal/detection/window/ ./internal/deciding/gate/ ./internal/serving/middleware/ ./internal/transport/statsd/ ./internal/operator/replay/
