@@ -67,8 +67,9 @@ type group struct {
 // meta is what a charge means to the verdict.
 type meta struct {
 	*term
-	key     int    // index into decision.keys, -1 for a per-IP window
-	refunds uint64 // of the key's limit, before the store is asked
+	key     int      // index into decision.keys, -1 for a limit of no key
+	denials *denials // nil: refusals are not remembered
+	refunds uint64   // of denials, before the store is asked
 }
 
 func (gr *group) add(c limit.Charge, m meta) {
@@ -137,10 +138,14 @@ func (d *decision) chargeKey(i int) {
 	if h == nil || !h.limited {
 		return
 	}
+	m := meta{term: &h.term, key: i}
+	if h.single {
+		m.denials, m.refunds = &h.denials, h.denials.refunds.Load()
+	}
 	d.group(&h.term).add(limit.Charge{
 		Subject: limit.Subject{Space: spaceHot, Name: string(d.name(i))},
 		Spec:    h.spec, Cost: d.cost,
-	}, meta{term: &h.term, key: i, refunds: h.denials.refunds.Load()})
+	}, m)
 }
 
 // group is where a charge of a term belongs.

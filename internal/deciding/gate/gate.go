@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"hash/maphash"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -120,6 +121,7 @@ type Gate struct {
 	cur  atomic.Pointer[state]
 
 	decisions sync.Pool // of *decision
+	refused   subjectDenials
 	stats     stats
 }
 
@@ -143,6 +145,7 @@ func New(cfg Config) *Gate {
 		set = rules.Default()
 	}
 	g.cur.Store(newState(nil, set, cfg.Overrides, g.sharing()))
+	g.refused.seed = maphash.MakeSeed()
 	g.decisions.New = func() any { return &decision{counters: g.stats.shard()} }
 	return g
 }

@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -41,5 +42,48 @@ func TestTakeLimit(t *testing.T) {
 	}
 	if st := g.Stats(); st.Denied.Override != 1 || st.Allowed.Override != 5 || st.Shadowed != 1 {
 		t.Errorf("%+v", st)
+	}
+}
+
+// A subject that a limit refused costs the store one call until it could be admitted again.
+func TestRefusedSubjectIsRefusedWithoutTheStore(t *testing.T) {
+	t.Parallel()
+	store := newUnreliable(healthy)
+	g := gate.New(gate.Config{Shared: store, Budget: time.Hour})
+	spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 5, Window: time.Minute}
+	l := gate.NewLimit("users", spec, false)
+	now := time.Unix(1_000_000_020, 0) // a minute begins
+	for i := range 1000 {
+		if v := g.TakeLimit(t.Context(), now, l, "a", 1); v.Allowed != (i < 5) || !v.Allowed && v.RetryAfter != time.Minute {
+			t.Fatalf("%d: %+v", i, v)
+		}
+	}
+	if n := store.calls.Load(); n != 6 {
+		t.Errorf("the store was asked %d times, want 6", n)
+	}
+	spec.Limit = 6
+	more := gate.NewLimit("users", spec, false)
+	for _, tc := range []struct {
+		name    string
+		after   time.Duration
+		limit   *gate.Limit
+		subject string
+	}{
+		{"another subject", 0, l, "b"},
+		{"another limit", 0, more, "a"},
+		{"a later window", time.Minute, l, "a"},
+	} {
+		before := store.calls.Load()
+		if v := g.TakeLimit(t.Context(), now.Add(tc.after), tc.limit, tc.subject, 1); !v.Allowed || store.calls.Load() != before+1 {
+			t.Errorf("%s: %+v after %d calls", tc.name, v, store.calls.Load()-before)
+		}
+	}
+	long := strings.Repeat("x", 1000)
+	for range 10 {
+		g.TakeLimit(t.Context(), now, l, long, 1)
+	}
+	before := store.calls.Load()
+	if g.TakeLimit(t.Context(), now, l, long, 1); store.calls.Load() != before+1 {
+		t.Error("a name of 1,000 bytes is remembered")
 	}
 }
