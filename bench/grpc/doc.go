@@ -6,7 +6,7 @@
 //	GOBIN=$PWD/../bin go install github.com/envoyproxy/ratelimit/src/service_cmd@latest
 //	go run ./grpc [-rounds 5] [-for 2s] [-callers 1,16,64] [-ours ../bin/limiter-sidecar] [-peer ../bin/service_cmd]
 //
-// A call has one descriptor, one of 10,000 values of a key: "allow" is below its limit, "deny"
-// far over it. "rules" asks ours about values that no file limits, so that the rules decide and
+// A call has one descriptor: "allow" is one of 10,000 values of a key, below its limit, "deny" one of
+// 100 of another, far over it. "rules" asks ours about values that no file limits, so that the rules decide and
 // nothing is hot. The peer has its local cache of refusals on. Callers share 4 connections.
 package main

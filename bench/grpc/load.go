@@ -15,8 +15,11 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// values are how many a key has.
-const values = 10_000
+// values are how many a key has; few are over their limit.
+const (
+	values = 10_000
+	denied = 100
+)
 
 // connections are a few to one service, as Envoy has one for each of its threads.
 type connections [4]*grpc.ClientConn
@@ -56,6 +59,10 @@ func (c *connections) ask(ctx context.Context, i int, key, value string) (rateli
 // their times. Of the first calls for a value that is to be refused one a day is allowed.
 func (c *connections) load(ctx context.Context, key string, n int, d time.Duration, want ratelimitv3.RateLimitResponse_Code) (int, time.Duration, error) {
 	end := time.Now().Add(d)
+	of := values
+	if want == ratelimitv3.RateLimitResponse_OVER_LIMIT {
+		of = denied
+	}
 	times, faults := make([][]time.Duration, n), make([]error, n)
 	var callers sync.WaitGroup
 	for i := range n {
@@ -66,7 +73,7 @@ func (c *connections) load(ctx context.Context, key string, n int, d time.Durati
 				if began.After(end) {
 					break
 				}
-				got, err := c.ask(ctx, i, key, strconv.Itoa(k%values))
+				got, err := c.ask(ctx, i, key, strconv.Itoa(k%of))
 				if err != nil {
 					faults[i] = err
 					return
@@ -76,7 +83,7 @@ func (c *connections) load(ctx context.Context, key string, n int, d time.Durati
 				}
 				times[i] = append(times[i], time.Since(began))
 			}
-			if others > values {
+			if others > of {
 				faults[i] = fmt.Errorf("%s: %d of %d calls are not %v", key, others, len(times[i]), want)
 			}
 		})
