@@ -9,7 +9,10 @@ type Verdict struct {
 	Allowed bool
 	// Shadowed is true when a rule in shadow mode would have denied.
 	Shadowed bool
-	Reason   Reason
+	// Hot is whether one of the request's keys is hot, whatever was decided. A gateway
+	// with a cache of its own can switch it by that.
+	Hot    bool
+	Reason Reason
 	// Rule names what decided: a rule, "ip_fixed", "ip_sliding", or an
 	// override's ID; where several limits allowed the request, the tightest of
 	// them. Empty when nothing applied.

@@ -72,7 +72,7 @@ func (g *Gate) finish(ctx context.Context, d *decision) (v hottype.Verdict) {
 func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 	v.Allowed, v.Reason, v.Mode = true, hottype.ReasonNoRule, hottype.ModeEnforce
 	who := d.class(v)
-	g.findKeys(d)
+	g.findKeys(d, v)
 	if d.cost = max(d.req.Cost, 1); d.req.Cost < 0 {
 		deny(v, hottype.ReasonBlocked, RuleCost, hottype.Never)
 		return
@@ -117,11 +117,11 @@ func (d *decision) exemptAddress() bool {
 }
 
 // findKeys fills in the keys: hot or not, and what limits them.
-func (g *Gate) findKeys(d *decision) {
+func (g *Gate) findKeys(d *decision, v *hottype.Verdict) {
 	for i := range min(len(d.matches), rules.MaxKeys) {
 		m, k := &d.matches[i], requestKey{reason: hottype.ReasonCold}
 		if e, aliased := g.entry(d, m.Key); e != nil {
-			k.reason, k.h = hottype.ReasonHot, d.st.hotKeyLimit(m, e, d.now)
+			v.Hot, k.reason, k.h = true, hottype.ReasonHot, d.st.hotKeyLimit(m, e, d.now)
 			k.allowed, k.denied = &e.Allowed, &e.Denied
 			if !aliased {
 				k.name = e.Key()

@@ -207,8 +207,9 @@ func write(w http.ResponseWriter, status int, body []byte) {
 }
 
 // appendVerdict writes the answer to one check. "mode" is "shadow" where a
-// limit in shadow mode would have denied, or was the only one. "wait_ms" is there
-// only where the caller has to hold the request back before it goes on.
+// limit in shadow mode would have denied, or was the only one. "hot" is there only
+// where a key is hot, "wait_ms" only where the caller has to hold the request back
+// before it goes on.
 func appendVerdict(b []byte, v *hottype.Verdict) []byte {
 	mode := v.Mode
 	if v.Shadowed {
@@ -223,6 +224,9 @@ func appendVerdict(b []byte, v *hottype.Verdict) []byte {
 	b = strconv.AppendInt(append(b, `,"retry_after_ms":`...), httplimit.Millis(v.RetryAfter), 10)
 	b = strconv.AppendInt(append(b, `,"reset_after_ms":`...), httplimit.Millis(v.ResetAfter), 10)
 	b = httplimit.AppendJSONString(append(b, `,"mode":`...), string(mode))
+	if v.Hot {
+		b = append(b, `,"hot":true`...)
+	}
 	if v.Wait > 0 {
 		b = strconv.AppendInt(append(b, `,"wait_ms":`...), httplimit.Millis(v.Wait), 10)
 	}

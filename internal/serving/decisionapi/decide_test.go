@@ -27,7 +27,7 @@ func (echo) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.V
 	}
 	v := hottype.Verdict{
 		Allowed: r.Cost < 10, Reason: hottype.ReasonHot, Rule: "topic", Limit: 9, Remaining: 3,
-		Window: time.Second, ResetAfter: 2*time.Millisecond + 1, Mode: hottype.ModeEnforce, Shadowed: r.Cost == 5,
+		Window: time.Second, ResetAfter: 2*time.Millisecond + 1, Mode: hottype.ModeEnforce, Shadowed: r.Cost == 5, Hot: r.Cost == 5,
 		Key: hottype.Key(fmt.Sprint(r.Method, " ", r.Host, r.Target, " ", r.Client, " ", r.Header.Get("User-Agent"), " ", r.Cost)),
 	}
 	if !v.Allowed {
@@ -45,7 +45,7 @@ func ask(t *testing.T, opt decisionapi.Options, method string, body io.Reader) (
 }
 
 const allowedBody = `{"allowed":true,"reason":"hot","rule":"topic","key":"GET / - bot 5","limit":9,"remaining":3,` +
-	`"retry_after_ms":0,"reset_after_ms":3,"mode":"shadow"}`
+	`"retry_after_ms":0,"reset_after_ms":3,"mode":"shadow","hot":true}`
 
 const deniedBody = `{"allowed":false,"reason":"hot","rule":"topic","key":"PUT x/a 1.2.3.4  10","limit":9,"remaining":3,` +
 	`"retry_after_ms":-1,"reset_after_ms":3,"mode":"enforce"}`

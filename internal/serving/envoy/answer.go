@@ -141,7 +141,7 @@ func metadataOf(v *hottype.Verdict) *structpb.Struct {
 	text := func(s string) *structpb.Value { return structpb.NewStringValue(strings.ToValidUTF8(s, "\ufffd")) }
 	return &structpb.Struct{Fields: map[string]*structpb.Value{
 		"reason": text(string(v.Reason)), "rule": text(v.Rule), "key": text(string(v.Key)),
-		"shadowed": structpb.NewBoolValue(v.Shadowed),
+		"shadowed": structpb.NewBoolValue(v.Shadowed), "hot": structpb.NewBoolValue(v.Hot),
 	}}
 }
 
