@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -31,6 +32,10 @@ func Main(m *testing.M) {
 	goleak.VerifyTestMain(q)
 }
 
+// closedInUse is what go-redis says, at most once a connection, when a client is closed during a call.
+// It means nothing, and happens where a machine is busy.
+var closedInUse = regexp.MustCompile(`(?m)^Unexpected conn\[\d+\] state changed by hook to CLOSED, closing it\n`)
+
 type quietly struct {
 	m     *testing.M
 	noise *Log
@@ -39,7 +44,7 @@ type quietly struct {
 // Run implements goleak.TestingM.
 func (q quietly) Run() int {
 	code := q.m.Run()
-	if text := q.noise.String(); text != "" && code == 0 {
+	if text := closedInUse.ReplaceAllString(q.noise.String(), ""); text != "" && code == 0 {
 		fmt.Printf("go-redis is not silent:\n%s", text)
 		return 1
 	}
