@@ -69,7 +69,7 @@ func run(rounds int, d time.Duration, connections int, ours, nginx string) error
 	all, err := startAll(ctx, dir, redis.Addr, upstream.addr, ours, nginx)
 	defer func() {
 		for _, c := range all {
-			c.Stop()
+			c.End()
 		}
 	}()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -40,6 +41,15 @@ func Start(ctx context.Context, prepare func(*exec.Cmd), path string, args ...st
 func (p *Process) Stop() {
 	_ = p.cmd.Process.Kill() // fails when it has ended already, which is fine
 	<-p.gone
+}
+
+// End asks the program to end by SIGTERM, and kills it when it has not within 5 s. It is for programs
+// with processes of their own, which a kill would leave behind.
+func (p *Process) End() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended already, which is fine
+	if p.Wait(5*time.Second) != nil {
+		p.Stop()
+	}
 }
 
 // Signal sends the program a signal, such as SIGSTOP and SIGCONT.
