@@ -69,6 +69,28 @@ type Decide struct {
 	Listener
 }
 
+// StatusCheck is the listener for gateways that ask by HTTP and look at the status of the answer.
+type StatusCheck struct {
+	// Address of the endpoint /check that gateways ask and that answers by its status; empty for none. See gateways.md.
+	Listen string `placeholder:"HOST:PORT" help:"Address of the endpoint /check of gateways; empty for none."`
+	// How the gateway describes requests: nginx (X-Original-URI, X-Original-Method, X-Real-IP and Host), forwarded
+	// (X-Forwarded-Uri, -Method, -Host and -For: Traefik, Caddy, APISIX) or path (the check's own method, path and Host:
+	// Envoy). Required; a gateway of another dialect needs another sidecar.
+	Dialect string `enum:",nginx,forwarded,path" default:"" help:"How the gateway describes requests: nginx, forwarded or path."`
+	// What stands before the path of the request in the dialect path, as the gateway's path_prefix.
+	PathPrefix string `name:"path_prefix" default:"/check" help:"What stands before the path in the dialect path."`
+	// Status of what is allowed: 200 or 204.
+	AllowStatus int `name:"allow_status" default:"200" help:"Status of what is allowed: 200 or 204."`
+	// Status of what is denied, 400 to 499; 0: 429, and 403 with the dialect nginx, because nginx knows 401 and 403 only
+	// and makes 500 of others.
+	DenyStatus int `name:"deny_status" default:"0" help:"Status of what is denied; 0: 429, and 403 for nginx."`
+	// Header in which the gateway gives each request an id of its own, such as X-Request-ID. A check that is repeated
+	// within a second is then charged once. The gateway must overwrite what clients send in it. Default: none.
+	RequestID string `name:"request_id" placeholder:"NAME" help:"Header with the gateway's own id of each request."`
+	HTTPToken `set:"of=the endpoint /check"`
+	Listener
+}
+
 // Envoy is the listener for Envoy.
 type Envoy struct {
 	// Address of the gRPC services that Envoy asks: external authorization and rate limits, version 3; empty for none.

@@ -53,10 +53,11 @@ type Aggregator struct {
 // Sidecar is the surface of cmd/limiter-sidecar.
 type Sidecar struct {
 	Common
-	Decide Decide `embed:"" prefix:"decide."`
-	Envoy  Envoy  `embed:"" prefix:"envoy."`
-	SPOE   SPOE   `embed:"" prefix:"spoe."`
-	Proxy  Proxy  `embed:"" prefix:"proxy."`
+	Decide Decide      `embed:"" prefix:"decide."`
+	Check  StatusCheck `embed:"" prefix:"check."`
+	Envoy  Envoy       `embed:"" prefix:"envoy."`
+	SPOE   SPOE        `embed:"" prefix:"spoe."`
+	Proxy  Proxy       `embed:"" prefix:"proxy."`
 	// Most tokens of one very hot key that this limiter may take from Redis ahead of its requests, to decide them in
 	// memory; 0: none. So much more may pass in a moment, for each limiter.
 	Prefetch int64 `name:"sidecar.prefetch" default:"0" help:"Most tokens of a very hot key taken ahead; 0: none."`

@@ -13,15 +13,42 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/check"
 	"github.com/hotparam/pipeline/internal/serving/envoy"
 	"github.com/hotparam/pipeline/internal/serving/spoe"
 )
 
-// gateways are the listeners of a sidecar for gateways that speak no HTTP to it.
+// gateways are the listeners of a sidecar for gateways that ask in ways of their own.
 type gateways struct {
-	envoy  *envoy.Server // nil: none
-	spoe   *spoe.Agent   // nil: none
-	limits *envoy.Limits // of the files as they were last read
+	check  *check.Handler // nil: none
+	envoy  *envoy.Server  // nil: none
+	spoe   *spoe.Agent    // nil: none
+	limits *envoy.Limits  // of the files as they were last read
+}
+
+// listenCheck takes the port of the endpoint /check.
+func (s *sidecar) listenCheck(ctx context.Context) error {
+	cfg := s.cfg.Check
+	token, err := access.Token("check.token", cfg.Token, cfg.TokenFile)
+	if err != nil {
+		return err
+	}
+	s.check, err = check.New(check.Config{
+		Gate: s.parts.Gate, Clients: s.clients, Dialect: check.Dialect(cfg.Dialect), PathPrefix: cfg.PathPrefix,
+		AllowStatus: cfg.AllowStatus, DenyStatus: cfg.DenyStatus, RequestID: cfg.RequestID,
+		HideAuthorization: token != "", Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	guard := access.NewGuard("check", token, s.log)
+	port, err := s.listeners.openGuarded(ctx, "check", cfg.Listen, token, cfg.Listener, guard.Protect(s.check))
+	if err != nil {
+		return err
+	}
+	s.parts.Add(lifecycle.Sources, "check", port.Run)
+	s.httpMetrics = append(s.httpMetrics, metrics.CheckAccess(guard.Stats))
+	return nil
 }
 
 // listenEnvoy takes the port of the gRPC services for Envoy.
@@ -83,6 +110,9 @@ func (s *sidecar) readLimits(*rules.Set) error {
 }
 
 func (g *gateways) metrics() (parts []metrics.Part) {
+	if g.check != nil {
+		parts = append(parts, metrics.Check(g.check.Stats))
+	}
 	if g.envoy != nil {
 		parts = append(parts, metrics.Envoy(g.envoy.Stats))
 	}

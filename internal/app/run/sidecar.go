@@ -53,8 +53,9 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	if len(cfg.Redis.Addr) == 0 {
 		return fmt.Errorf("%w: where is the hot set? Set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)
 	}
-	if cfg.Decide.Listen+cfg.Proxy.Listen+cfg.Envoy.Listen+cfg.SPOE.Listen == "" {
-		return fmt.Errorf("%w: nobody can ask: set --decide.listen, --proxy.listen, --envoy.listen or --spoe.listen", config.ErrUsage)
+	if cfg.Decide.Listen+cfg.Check.Listen+cfg.Proxy.Listen+cfg.Envoy.Listen+cfg.SPOE.Listen == "" {
+		return fmt.Errorf("%w: nobody can ask: set --decide.listen, --check.listen, --proxy.listen, --envoy.listen or --spoe.listen",
+			config.ErrUsage)
 	}
 	if cfg.Proxy.Listen != "" && cfg.Proxy.Upstream == "" {
 		return fmt.Errorf("%w: --proxy.listen needs --proxy.upstream, the URL that allowed requests go to", config.ErrUsage)
@@ -64,8 +65,8 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	}
 	defer s.redis.Close()
 	warnAbsent(ctx, s.redis, s.log)
-	s.log.Info("limiter runs", "decide", cfg.Decide.Listen, "proxy", cfg.Proxy.Listen,
-		"envoy", cfg.Envoy.Listen, "spoe", cfg.SPOE.Listen, "redis", s.redis.Config().Addrs, "counts", s.counts())
+	s.log.Info("limiter runs", "decide", cfg.Decide.Listen, "check", cfg.Check.Listen,
+		"proxy", cfg.Proxy.Listen, "envoy", cfg.Envoy.Listen, "spoe", cfg.SPOE.Listen, "redis", s.redis.Config().Addrs, "counts", s.counts())
 	s.addParts()
 	return s.parts.Run(delayed(ctx, cfg.Stop, s.log), cfg.Stop.Timeout, s.log)
 }
@@ -108,7 +109,7 @@ func (s *sidecar) listen(ctx context.Context) error {
 		listen func(context.Context) error
 	}{
 		{s.cfg.Proxy.Listen, s.listenProxy}, {s.cfg.Decide.Listen, s.listenDecide},
-		{s.cfg.Envoy.Listen, s.listenEnvoy}, {s.cfg.SPOE.Listen, s.listenSPOE},
+		{s.cfg.Check.Listen, s.listenCheck}, {s.cfg.Envoy.Listen, s.listenEnvoy}, {s.cfg.SPOE.Listen, s.listenSPOE},
 	} {
 		if front.addr == "" {
 			continue

@@ -6,9 +6,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/serving/access"
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
-	"github.com/hotparam/pipeline/internal/serving/envoy"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
-	"github.com/hotparam/pipeline/internal/serving/spoe"
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
@@ -251,35 +249,5 @@ func Prefetch(stats func() redislimits.PrefetchStats) Part {
 			"Tokens neither used nor given back; their limit allows that much less.", s.Lost)
 		to.gauge("hotparam_prefetch_held", "Tokens held now.", float64(s.Held))
 		to.gauge("hotparam_prefetch_keys", "Keys for which tokens may be taken ahead.", float64(s.Keys))
-	})
-}
-
-// Envoy gives the metrics of the gRPC services for Envoy.
-func Envoy(stats func() envoy.Stats) Part {
-	return part(func(to scrape) {
-		s := stats()
-		to.counter("hotparam_envoy_checks_total", "Requests and descriptors that Envoy asked about.", s.Checks)
-		to.counter("hotparam_envoy_denied_total", "Of these, denied.", s.Denied)
-		to.counter("hotparam_envoy_malformed_total", "Calls of Envoy that describe no request.", s.Malformed)
-		to.counter("hotparam_envoy_unauthorized_total", "Calls without the token.", s.Unauthorized)
-		to.counter("hotparam_envoy_unsupported_total",
-			"Descriptors that ask to give hits back, which is not done.", s.Unsupported)
-		to.counter("hotparam_envoy_panics_total",
-			"Requests allowed because deciding on them panicked; report it.", s.Panics)
-	})
-}
-
-// SPOE gives the metrics of the agent for HAProxy.
-func SPOE(stats func() spoe.Stats) Part {
-	return part(func(to scrape) {
-		s := stats()
-		to.counter("hotparam_spoe_checks_total", "Requests that HAProxy asked about.", s.Checks)
-		to.counter("hotparam_spoe_denied_total", "Of these, denied.", s.Denied)
-		to.counter("hotparam_spoe_malformed_total",
-			"Messages of HAProxy that describe no request; it passes without a verdict.", s.Malformed)
-		to.counter("hotparam_spoe_broken_total",
-			"Connections ended because their peer did not speak the protocol.", s.Broken)
-		to.counter("hotparam_spoe_panics_total",
-			"Requests allowed because deciding on them panicked; report it.", s.Panics)
 	})
 }

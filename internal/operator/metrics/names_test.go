@@ -31,6 +31,8 @@ func groups() []group {
 		of("proxy", "limiter-sidecar, serve", metrics.Proxy),
 		of("decision_api", "limiter-sidecar", metrics.DecisionAPI),
 		of("decision_api, callers", "limiter-sidecar", metrics.DecisionAccess),
+		of("check", "limiter-sidecar", metrics.Check),
+		of("check, callers", "limiter-sidecar", metrics.CheckAccess),
 		of("envoy", "limiter-sidecar", metrics.Envoy),
 		of("spoe", "limiter-sidecar", metrics.SPOE),
 		of("windows", "limiter-sidecar", metrics.Windows),

@@ -97,7 +97,7 @@ func (c *Clients) Named(peer netip.Addr, lines []string) hottype.Client {
 	case c.header == forwardedFor:
 		return client(walk(t, peer, lines))
 	case len(lines) == 1:
-		if a, ok := parseHop(lines[0]); ok {
+		if a, ok := ParseAddress(lines[0]); ok {
 			return client(a)
 		}
 	}
@@ -122,7 +122,7 @@ func (c *Clients) trusts(peer netip.Addr) (*bart.Lite, bool) {
 // ParseClient reads a client as others write it: an address, with or without a
 // port, else an opaque name. "" is an unknown client.
 func ParseClient(s string) hottype.Client {
-	if a, ok := parseHop(s); ok {
+	if a, ok := ParseAddress(s); ok {
 		return client(a)
 	}
 	return hottype.Client{Name: s}
@@ -171,7 +171,7 @@ func walk(trusted *bart.Lite, at netip.Addr, lines []string) netip.Addr {
 			if hop = strings.Trim(hop, " \t"); hop == "" {
 				continue // an empty element, which lists may have
 			}
-			a, ok := parseHop(hop)
+			a, ok := ParseAddress(hop)
 			if !ok {
 				return at
 			}
@@ -194,9 +194,9 @@ func lastElement(list string) (rest, last string, more bool) {
 	return list[:from+i], list[from+i+1:], true
 }
 
-// parseHop reads an address as proxies write it: alone, with a port, in
+// ParseAddress reads an address as proxies write it: alone, with a port, in
 // brackets, or both.
-func parseHop(s string) (netip.Addr, bool) {
+func ParseAddress(s string) (netip.Addr, bool) {
 	s = strings.Trim(s, " \t")
 	if a, err := netip.ParseAddr(s); err == nil {
 		return plain(a), true

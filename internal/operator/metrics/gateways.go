@@ -1,0 +1,63 @@
+package metrics
+
+import (
+	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/check"
+	"github.com/hotparam/pipeline/internal/serving/envoy"
+	"github.com/hotparam/pipeline/internal/serving/spoe"
+)
+
+// Check gives the metrics of the endpoint /check.
+func Check(stats func() check.Stats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.counter("hotparam_check_checks_total", "Requests that a gateway asked about.", s.Checks)
+		to.counter("hotparam_check_denied_total", "Of these, denied.", s.Denied)
+		to.counter("hotparam_check_repeated_total",
+			"Of these, answered as an earlier check of the same request id and not charged.", s.Repeated)
+		to.counter("hotparam_check_malformed_total",
+			"Checks that describe no request in the dialect of the listener; they are refused.", s.Malformed)
+		to.counter("hotparam_check_panics_total",
+			"Requests allowed because deciding on them panicked; report it.", s.Panics)
+	})
+}
+
+// CheckAccess gives the metrics of the token that gateways show at the endpoint /check.
+func CheckAccess(stats func() access.GuardStats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.counter("hotparam_check_unauthorized_total", "Checks refused because the token was missing or wrong.", s.Wrong)
+		to.counter("hotparam_check_slowed_total",
+			"Checks refused unseen because their gateway had shown too many wrong tokens.", s.Slowed)
+	})
+}
+
+// Envoy gives the metrics of the gRPC services for Envoy.
+func Envoy(stats func() envoy.Stats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.counter("hotparam_envoy_checks_total", "Requests and descriptors that Envoy asked about.", s.Checks)
+		to.counter("hotparam_envoy_denied_total", "Of these, denied.", s.Denied)
+		to.counter("hotparam_envoy_malformed_total", "Calls of Envoy that describe no request.", s.Malformed)
+		to.counter("hotparam_envoy_unauthorized_total", "Calls without the token.", s.Unauthorized)
+		to.counter("hotparam_envoy_unsupported_total",
+			"Descriptors that ask to give hits back, which is not done.", s.Unsupported)
+		to.counter("hotparam_envoy_panics_total",
+			"Requests allowed because deciding on them panicked; report it.", s.Panics)
+	})
+}
+
+// SPOE gives the metrics of the agent for HAProxy.
+func SPOE(stats func() spoe.Stats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.counter("hotparam_spoe_checks_total", "Requests that HAProxy asked about.", s.Checks)
+		to.counter("hotparam_spoe_denied_total", "Of these, denied.", s.Denied)
+		to.counter("hotparam_spoe_malformed_total",
+			"Messages of HAProxy that describe no request; it passes without a verdict.", s.Malformed)
+		to.counter("hotparam_spoe_broken_total",
+			"Connections ended because their peer did not speak the protocol.", s.Broken)
+		to.counter("hotparam_spoe_panics_total",
+			"Requests allowed because deciding on them panicked; report it.", s.Panics)
+	})
+}

@@ -1,0 +1,172 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// Config is what a Handler is built from.
+type Config struct {
+	// Gate is required.
+	Gate httplimit.Gate
+	// Clients finds the client of a request; nil trusts no proxy before the gateway.
+	Clients *httplimit.Clients
+	// Dialect is required.
+	Dialect Dialect
+	// PathPrefix stands before the path of the request in the dialect [Path].
+	PathPrefix string
+	// AllowStatus is 200 or 204; 0 means 200.
+	AllowStatus int
+	// DenyStatus is a 4xx; 0 means 429, and 403 for nginx, which knows 401 and 403 only.
+	DenyStatus int
+	// RequestID names the field in which the gateway gives each request an id of its own; empty: none. A check
+	// that is repeated within a second is then charged once.
+	RequestID string
+	// HideAuthorization says that the field Authorization is the gateway's own, so that rules do not see it.
+	HideAuthorization bool
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Log hears of checks that describe no request, and of panics; nil: discarded.
+	Log *slog.Logger
+}
+
+// Handler answers checks. It may be used by many goroutines.
+type Handler struct {
+	cfg     Config
+	gate    *httplimit.SafeGate
+	repeats *repeats // nil: each check is charged
+
+	checks, denied, malformed, repeated atomic.Uint64
+	warned                              atomic.Int64 // unix nanoseconds of the last log line
+}
+
+// Stats are the counters of a handler since it was built.
+type Stats struct {
+	// Checks answered by a verdict, Denied among them, and Repeated, which got the verdict of an earlier one.
+	Checks, Denied, Repeated uint64
+	// Malformed are checks that describe no request.
+	Malformed uint64
+	// Panics are requests that were allowed because deciding panicked.
+	Panics uint64
+}
+
+// warnEvery is the least time between two log lines about malformed checks.
+const warnEvery = time.Minute
+
+// New builds a handler. Its error says which setting is wrong.
+func New(cfg Config) (*Handler, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	safe := httplimit.NewSafeGate(httplimit.SafeGateConfig{Gate: cfg.Gate, Now: cfg.Now, Log: cfg.Log})
+	h := &Handler{cfg: cfg, gate: safe}
+	if cfg.RequestID != "" {
+		h.repeats = newRepeats()
+	}
+	return h, nil
+}
+
+// complete fills in defaults and refuses what a gateway would misread.
+func (c *Config) complete() error {
+	if c.Dialect != Nginx && c.Dialect != Forwarded && c.Dialect != Path {
+		return fmt.Errorf("check: dialect %q: set --check.dialect to nginx, forwarded or path", c.Dialect)
+	}
+	if c.AllowStatus == 0 {
+		c.AllowStatus = http.StatusOK
+	}
+	if c.DenyStatus == 0 {
+		c.DenyStatus = http.StatusTooManyRequests
+		if c.Dialect == Nginx {
+			c.DenyStatus = http.StatusForbidden
+		}
+	}
+	switch {
+	case c.AllowStatus != http.StatusOK && c.AllowStatus != http.StatusNoContent:
+		return fmt.Errorf("check: --check.allow_status %d: want 200 or 204", c.AllowStatus)
+	case c.DenyStatus < 400 || c.DenyStatus > 499:
+		return fmt.Errorf("check: --check.deny_status %d: want 400 to 499; gateways take others for a broken limiter",
+			c.DenyStatus)
+	case c.Dialect == Nginx && c.DenyStatus != http.StatusUnauthorized && c.DenyStatus != http.StatusForbidden:
+		return fmt.Errorf("check: --check.deny_status %d: want 401 or 403 with the dialect nginx, which makes 500 of others",
+			c.DenyStatus)
+	}
+	c.RequestID = http.CanonicalHeaderKey(c.RequestID)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// Stats reads the counters.
+func (h *Handler) Stats() Stats {
+	return Stats{
+		Checks: h.checks.Load(), Denied: h.denied.Load(), Repeated: h.repeated.Load(),
+		Malformed: h.malformed.Load(), Panics: h.gate.Panics(),
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.cfg.HideAuthorization {
+		r.Header.Del("Authorization")
+	}
+	req, err := h.describe(r)
+	if err != nil {
+		h.reject(w, err)
+		return
+	}
+	v := h.decide(r, &req)
+	h.checks.Add(1)
+	if !v.Allowed {
+		h.denied.Add(1)
+	}
+	setVerdict(w.Header(), &v)
+	if httplimit.Enforce(w, r, &v, h.cfg.DenyStatus, false) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(h.cfg.AllowStatus)
+	}
+}
+
+// decide asks the gate, or answers a repeated check as the first one was.
+func (h *Handler) decide(r *http.Request, req *hottype.Request) hottype.Verdict {
+	if h.repeats == nil {
+		return h.gate.Decide(r.Context(), req)
+	}
+	id := r.Header[h.cfg.RequestID]
+	if len(id) != 1 || id[0] == "" {
+		return h.gate.Decide(r.Context(), req)
+	}
+	v, repeated := h.repeats.once(h.cfg.Now(), id[0], req, func() hottype.Verdict {
+		return h.gate.Decide(r.Context(), req)
+	})
+	if repeated {
+		h.repeated.Add(1)
+	}
+	return v
+}
+
+// reject answers a check that describes no request. The log says why, at most once in warnEvery: its cause is a
+// gateway that is set up wrongly, and then every check is.
+func (h *Handler) reject(w http.ResponseWriter, err error) {
+	n := h.malformed.Add(1)
+	now, last := h.cfg.Now().UnixNano(), h.warned.Load()
+	if (last == 0 || now-last >= int64(warnEvery)) && h.warned.CompareAndSwap(last, now) {
+		h.cfg.Log.Warn("check: a check describes no request and is refused", "dialect", h.cfg.Dialect, "err", err, "count", n)
+	}
+	status := http.StatusBadRequest
+	if errors.Is(err, errNotFound) {
+		status = http.StatusNotFound
+	}
+	w.Header().Set(fieldReason, "bad_check")
+	httplimit.WriteProblem(w, status, "This is no check in the dialect "+string(h.cfg.Dialect)+": "+err.Error()+".")
+}
