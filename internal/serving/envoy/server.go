@@ -85,8 +85,9 @@ type Stats struct {
 
 // Bounds of one connection and one call.
 const (
-	maxMessage = 1 << 20 // a body that Envoy sends along is within it, and is not looked at
-	maxStreams = 1024
+	maxMessage     = 1 << 20 // a body that Envoy sends along is within it, and is not looked at
+	maxStreams     = 1024
+	maxCallHeaders = 64 << 10 // of the call, not of the request that it describes
 )
 
 // New builds a Server; it panics without a gate.
@@ -96,6 +97,7 @@ func New(cfg Config) *Server {
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxCallHeaders),
 		grpc.ConnectionTimeout(10 * time.Second),
 		grpc.UnaryInterceptor(s.authorizeCall),
 		grpc.StreamInterceptor(s.authorizeStream),
