@@ -36,12 +36,13 @@ func setVerdict(h http.Header, v *hottype.Verdict) {
 	}
 }
 
-// visible is a text with all bytes but those of visible ASCII percent-encoded.
+// visible is a text with all bytes but those of visible ASCII percent-encoded. Quotes and backslashes are encoded too:
+// gateways write the fields into strings of JSON.
 func visible(s string) string {
 	const hex = "0123456789ABCDEF"
 	b := make([]byte, 0, len(s))
 	for i := range len(s) {
-		if c := s[i]; c > ' ' && c < 0x7f {
+		if c := s[i]; c > ' ' && c < 0x7f && c != '"' && c != '\\' {
 			b = append(b, c)
 		} else {
 			b = append(b, '%', hex[c>>4], hex[c&15])
