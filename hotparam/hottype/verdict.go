@@ -84,3 +84,16 @@ const (
 	ModeEnforce Mode = "enforce"
 	ModeShadow  Mode = "shadow"
 )
+
+// HeaderStyle says which header fields tell a client what limit it met.
+type HeaderStyle string
+
+// The styles of header fields.
+const (
+	// HeadersRateLimit: RateLimit and RateLimit-Policy, as draft-ietf-httpapi-ratelimit-headers has them. The default.
+	HeadersRateLimit HeaderStyle = "ratelimit"
+	// HeadersXRateLimit: X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset (seconds from now).
+	HeadersXRateLimit HeaderStyle = "x-ratelimit"
+	// HeadersBoth: all of these.
+	HeadersBoth HeaderStyle = "both"
+)

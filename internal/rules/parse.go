@@ -20,8 +20,8 @@ const maxFile = 4 << 20
 // ProgramSections are the top-level names of a configuration file that hold
 // settings of the programs. Package config has a test that they are all.
 var ProgramSections = []string{
-	"accesslog", "admin", "aggregator", "carbon", "check", "collector", "decide", "detect", "envoy", "gate", "graphite", "kafka", "log",
-	"mirror", "names", "proxy", "redis", "sidecar", "spoe", "state", "statsd", "stop", "tally",
+	"accesslog", "admin", "aggregator", "answer", "carbon", "check", "collector", "decide", "detect", "envoy", "gate", "graphite", "kafka",
+	"log", "mirror", "names", "proxy", "redis", "sidecar", "spoe", "state", "statsd", "stop", "tally",
 }
 
 // DefaultNamespace is the namespace of a file that names none.

@@ -44,6 +44,22 @@ type Admin struct {
 	Listener
 }
 
+// Answer is how verdicts are told to clients, by the proxy and through gateways.
+type Answer struct {
+	// Header fields that say which limit applied: ratelimit (RateLimit and RateLimit-Policy), x-ratelimit (X-RateLimit-Limit,
+	// -Remaining and -Reset, which is in seconds from now), or both.
+	Headers string `enum:"ratelimit,x-ratelimit,both" default:"ratelimit" help:"Fields that say the limit: ${enum}."`
+	// Name these fields and Retry-After in Access-Control-Expose-Headers, so that scripts of other origins can read them.
+	// What the application names there stays.
+	ExposeHeaders bool `name:"expose_headers" help:"Let scripts of other origins read these fields."`
+	// Most that a refusal asks to wait longer than necessary, at random, so that those who were refused together do not come
+	// back together. It is never shorter than necessary.
+	RetryJitter time.Duration `name:"retry_jitter" default:"0s" help:"Most that a refusal asks to wait longer, at random."`
+	// Header fields that every refusal has besides, such as Access-Control-Allow-Origin=*, without which a script of another
+	// origin sees nothing of it.
+	Refusal map[string]string `placeholder:"NAME=VALUE" help:"Header fields that every refusal has besides."`
+}
+
 // Proxy is the reverse proxy.
 type Proxy struct {
 	Listen string `placeholder:"HOST:PORT" help:"Address of the reverse proxy."`

@@ -58,6 +58,7 @@ type Sidecar struct {
 	Envoy  Envoy       `embed:"" prefix:"envoy."`
 	SPOE   SPOE        `embed:"" prefix:"spoe."`
 	Proxy  Proxy       `embed:"" prefix:"proxy."`
+	Answer Answer      `embed:"" prefix:"answer."`
 	// Most tokens of one very hot key that this limiter may take from Redis ahead of its requests, to decide them in
 	// memory; 0: none. So much more may pass in a moment, for each limiter.
 	Prefetch int64 `name:"sidecar.prefetch" default:"0" help:"Most tokens of a very hot key taken ahead; 0: none."`
@@ -74,6 +75,7 @@ type Sidecar struct {
 type Serve struct {
 	Common
 	Proxy  Proxy  `embed:"" prefix:"proxy."`
+	Answer Answer `embed:"" prefix:"answer."`
 	State  State  `embed:"" prefix:"state."`
 	Tally  Tally  `embed:"" prefix:"tally."`
 	Detect Detect `embed:"" prefix:"detect."`

@@ -35,7 +35,7 @@ func (s *sidecar) listenCheck(ctx context.Context) error {
 	}
 	s.check, err = check.New(check.Config{
 		Gate: s.parts.Gate, Clients: s.clients, Dialect: check.Dialect(cfg.Dialect), PathPrefix: cfg.PathPrefix,
-		AllowStatus: cfg.AllowStatus, DenyStatus: cfg.DenyStatus, RequestID: cfg.RequestID,
+		AllowStatus: cfg.AllowStatus, DenyStatus: cfg.DenyStatus, Answers: s.answers, RequestID: cfg.RequestID,
 		HideAuthorization: token != "", Log: s.log,
 	})
 	if err != nil {
@@ -66,8 +66,10 @@ func (s *sidecar) listenEnvoy(ctx context.Context) error {
 		return err
 	}
 	guard := access.NewGuard("envoy", token, s.log)
+	answers := s.answers
+	answers.Status = cfg.DenyStatus
 	s.envoy = envoy.New(envoy.Config{
-		Gate: s.parts.Gate, Clients: s.clients, DenyStatus: cfg.DenyStatus, TLS: ln.TLSConfig(), Log: s.log,
+		Gate: s.parts.Gate, Clients: s.clients, Answers: answers, TLS: ln.TLSConfig(), Log: s.log,
 		Authorize: func(r *http.Request) int { return guard.Check(r, time.Now()).Status },
 	})
 	s.envoy.SetLimits(s.limits)
@@ -89,7 +91,7 @@ func (s *sidecar) listenSPOE(ctx context.Context) error {
 	if t := port.TLSConfig(); t != nil {
 		ln = tls.NewListener(port, t)
 	}
-	s.spoe = spoe.New(spoe.Config{Gate: s.parts.Gate, Log: s.log})
+	s.spoe = spoe.New(spoe.Config{Gate: s.parts.Gate, RetryJitter: s.answers.RetryJitter, Log: s.log})
 	s.parts.Add(lifecycle.Sources, "spoe", func(ctx context.Context) error { return s.spoe.Serve(ctx, ln) })
 	return nil
 }

@@ -9,11 +9,15 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/listener"
 )
 
@@ -72,6 +76,23 @@ func guarded(name, addr, token string, cfg config.Port) error {
 		return fmt.Errorf("%w (--%s.token, --%s.token_file or --%s.tls_client_ca)", err, name, name, name)
 	}
 	return nil
+}
+
+// answersOf are the settings of answers. Mistakes are found before anything listens.
+func answersOf(cfg config.Answer) (httplimit.Answers, error) {
+	a := httplimit.Answers{
+		Headers: hottype.HeaderStyle(cfg.Headers), ExposeHeaders: cfg.ExposeHeaders,
+		RetryJitter: cfg.RetryJitter, Refusal: cfg.Refusal,
+	}
+	for name, value := range cfg.Refusal {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return a, fmt.Errorf("%w: --answer.refusal: %q: %q is no header field", config.ErrUsage, name, value)
+		}
+	}
+	if err := a.Check(); err != nil {
+		return a, fmt.Errorf("%w: answer: %w", config.ErrUsage, err)
+	}
+	return a, nil
 }
 
 func tlsOf(cfg config.Port) listener.TLS {

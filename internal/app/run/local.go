@@ -92,7 +92,11 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 // listen takes the ports: the proxy's, and the admin page's if it has one.
 func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 	l.clients = httplimit.NewClients(l.parts.Gate.Rules().IP.TrustedProxies, "")
-	handler, err := newProxy(l.parts.Gate, l.cfg.Proxy, l.clients, l.log)
+	answers, err := answersOf(l.cfg.Answer)
+	if err != nil {
+		return err
+	}
+	handler, err := newProxy(l.parts.Gate, l.cfg.Proxy, l.clients, answers, l.log)
 	if err != nil {
 		return err
 	}
@@ -157,7 +161,9 @@ func (l *Local) close() error {
 }
 
 // newProxy builds the reverse proxy of serve and the sidecar.
-func newProxy(g *gate.Gate, cfg config.Proxy, clients *httplimit.Clients, log *slog.Logger) (*proxy.Proxy, error) {
+func newProxy(
+	g *gate.Gate, cfg config.Proxy, clients *httplimit.Clients, answers httplimit.Answers, log *slog.Logger,
+) (*proxy.Proxy, error) {
 	upstreams := map[string]*url.URL{}
 	var err error
 	if upstreams[""], err = upstreamURL("proxy.upstream", cfg.Upstream); err != nil {
@@ -174,7 +180,7 @@ func newProxy(g *gate.Gate, cfg config.Proxy, clients *httplimit.Clients, log *s
 		return nil, err
 	}
 	return proxy.New(g, proxy.Config{
-		Upstreams: upstreams, Route: g.Upstream, Clients: clients, HeaderTimeout: cfg.Timeout,
+		Upstreams: upstreams, Route: g.Upstream, Clients: clients, Answers: answers, HeaderTimeout: cfg.Timeout,
 		PreserveHost: cfg.PreserveHost, TLS: tlsConfig, Log: log,
 	})
 }

@@ -29,6 +29,7 @@ type sidecar struct {
 	parts   *pipeline.Pipeline
 	out     *sink // nil: counting is left to others
 	clients *httplimit.Clients
+	answers httplimit.Answers
 	gateways
 	listeners   *listeners
 	httpMetrics []metrics.Part // of the HTTP listeners
@@ -45,6 +46,9 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 		return err
 	}
 	s := &sidecar{cfg: cfg, log: Logger(cfg.Log)}
+	if s.answers, err = answersOf(cfg.Answer); err != nil {
+		return err
+	}
 	s.listeners = newListeners(cfg.Stop, s.log)
 	if err := s.readLimits(set); err != nil {
 		return err
@@ -124,7 +128,7 @@ func (s *sidecar) listen(ctx context.Context) error {
 // listenProxy takes the port of the reverse proxy.
 func (s *sidecar) listenProxy(ctx context.Context) error {
 	cfg := s.cfg.Proxy
-	p, err := newProxy(s.parts.Gate, cfg, s.clients, s.log)
+	p, err := newProxy(s.parts.Gate, cfg, s.clients, s.answers, s.log)
 	if err != nil {
 		return err
 	}
@@ -144,7 +148,7 @@ func (s *sidecar) listenDecide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	decide := decisionapi.Decide(s.parts.Gate, decisionapi.Options{Log: s.log})
+	decide := decisionapi.Decide(s.parts.Gate, decisionapi.Options{Answers: s.answers, Log: s.log})
 	guard := access.NewGuard("decide", token, s.log)
 	mux := http.NewServeMux()
 	mux.Handle("/v1/decide", guard.Protect(decide))

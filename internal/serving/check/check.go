@@ -26,6 +26,8 @@ type Config struct {
 	AllowStatus int
 	// DenyStatus is a 4xx; 0 means 429, and 403 for nginx, which knows 401 and 403 only.
 	DenyStatus int
+	// Answers say how verdicts are told; DenyStatus is their Status.
+	Answers httplimit.Answers
 	// RequestID names the field in which the gateway gives each request an id of its own; empty: none. A check
 	// that is repeated within a second is then charged once.
 	RequestID string
@@ -65,7 +67,9 @@ func New(cfg Config) (*Handler, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	safe := httplimit.NewSafeGate(httplimit.SafeGateConfig{Gate: cfg.Gate, Now: cfg.Now, Log: cfg.Log})
+	safe := httplimit.NewSafeGate(httplimit.SafeGateConfig{
+		Gate: cfg.Gate, RetryJitter: cfg.Answers.RetryJitter, Now: cfg.Now, Log: cfg.Log,
+	})
 	h := &Handler{cfg: cfg, gate: safe}
 	if cfg.RequestID != "" {
 		h.repeats = newRepeats()
@@ -97,6 +101,7 @@ func (c *Config) complete() error {
 		return fmt.Errorf("check: --check.deny_status %d: want 401 or 403 with the dialect nginx, which makes 500 of others",
 			c.DenyStatus)
 	}
+	c.Answers.Status = c.DenyStatus
 	c.RequestID = http.CanonicalHeaderKey(c.RequestID)
 	if c.Now == nil {
 		c.Now = time.Now
@@ -131,7 +136,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.denied.Add(1)
 	}
 	setVerdict(w.Header(), &v)
-	if httplimit.Enforce(w, r, &v, h.cfg.DenyStatus, false) {
+	if !v.Allowed {
+		h.cfg.Answers.WriteDenied(w, req.Method, r.Header["Accept"], &v)
+		return
+	}
+	if h.cfg.Answers.Enforce(w, r, &v) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(h.cfg.AllowStatus)
 	}

@@ -22,6 +22,8 @@ type Options struct {
 	// and with Retry-After and the RateLimit fields, for callers that look at
 	// the status alone. Arrays are always 200.
 	DenyStatus int
+	// Answers say which fields such an answer has; its RetryJitter is in all answers.
+	Answers httplimit.Answers
 	// MaxBody is the longest body in bytes; 0 means 1 MiB.
 	MaxBody int64
 	// MaxBatch is the longest array; 0 means 1000.
@@ -63,7 +65,9 @@ func Decide(gate httplimit.Gate, opt Options) *Decider {
 	if opt.MaxBatch <= 0 {
 		opt.MaxBatch = 1000
 	}
-	d := &Decider{opt: opt, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{Gate: gate, Now: opt.Now, Log: opt.Log})}
+	d := &Decider{opt: opt, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
+		Gate: gate, RetryJitter: opt.Answers.RetryJitter, Now: opt.Now, Log: opt.Log,
+	})}
 	d.works.New = func() any { return new(work) }
 	return d
 }
@@ -156,8 +160,7 @@ func (d *Decider) answerOne(w http.ResponseWriter, r *http.Request, k *work) {
 	status := http.StatusOK
 	if !v.Allowed && d.opt.DenyStatus != 0 {
 		status = d.opt.DenyStatus
-		httplimit.SetRateLimit(w.Header(), &v)
-		httplimit.SetRetryAfter(w.Header(), &v)
+		d.opt.Answers.SetDenied(w.Header(), &v)
 	}
 	k.out = append(appendVerdict(k.out[:0], &v), '\n')
 	write(w, status, k.out)

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
 // recorder is the answer that another listener would have written.
@@ -31,19 +30,19 @@ func (r *recorder) Header() http.Header         { return r.header }
 func (r *recorder) WriteHeader(status int)      { r.status = status }
 func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
 
-// record writes the refusal that v is, as all listeners write it.
-func record(v *hottype.Verdict, status int) *recorder {
+// record writes the refusal that v is, as all listeners write it, for a client that accepts these media types.
+func (s *Server) record(v *hottype.Verdict, method string, accept []string) *recorder {
 	r := &recorder{header: http.Header{}}
-	httplimit.WriteDenied(r, v, status)
+	s.cfg.Answers.WriteDenied(r, method, accept, v)
 	return r
 }
 
 // checked is the answer of the authorization service.
-func (s *Server) checked(v *hottype.Verdict) *authv3.CheckResponse {
+func (s *Server) checked(in *checkRequest, v *hottype.Verdict) *authv3.CheckResponse {
 	metadata := metadataOf(v)
 	if v.Allowed {
 		h := http.Header{}
-		httplimit.SetRateLimit(h, v)
+		s.cfg.Answers.SetLimits(h, v)
 		return &authv3.CheckResponse{
 			Status:          &rpcstatus.Status{},
 			DynamicMetadata: metadata,
@@ -52,7 +51,7 @@ func (s *Server) checked(v *hottype.Verdict) *authv3.CheckResponse {
 			},
 		}
 	}
-	r := record(v, s.cfg.DenyStatus)
+	r := s.record(v, in.method, in.headers.Values("Accept"))
 	return &authv3.CheckResponse{
 		Status:          &rpcstatus.Status{Code: int32(codes.ResourceExhausted), Message: string(v.Reason)},
 		DynamicMetadata: metadata,
@@ -85,11 +84,11 @@ func (s *Server) limited(verdicts []*hottype.Verdict) *ratelimitv3.RateLimitResp
 	out.DynamicMetadata = metadataOf(tell)
 	if tell.Allowed {
 		h := http.Header{}
-		httplimit.SetRateLimit(h, tell)
+		s.cfg.Answers.SetLimits(h, tell)
 		out.ResponseHeadersToAdd = headerValues(h)
 		return out
 	}
-	r := record(tell, 0) // the status is the filter's own setting, rate_limited_status
+	r := s.record(tell, "", nil) // the status is the filter's own setting, rate_limited_status
 	out.ResponseHeadersToAdd, out.RawBody = headerValues(r.header), r.body.Bytes()
 	return out
 }
@@ -162,9 +161,11 @@ func headerOptions(h http.Header) []*corev3.HeaderValueOption {
 	values := headerValues(h)
 	out := make([]*corev3.HeaderValueOption, len(values))
 	for i, v := range values {
-		out[i] = &corev3.HeaderValueOption{
-			Header: v, AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+		action := corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD
+		if v.Key == "access-control-expose-headers" { // the application may name others
+			action = corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
 		}
+		out[i] = &corev3.HeaderValueOption{Header: v, AppendAction: action}
 	}
 	return out
 }

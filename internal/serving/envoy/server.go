@@ -47,8 +47,8 @@ type Config struct {
 	// Clients says whose word about the client is taken: the peer that Envoy saw is the client,
 	// unless it is a trusted proxy. nil trusts none.
 	Clients *httplimit.Clients
-	// DenyStatus is the status of a refusal by the authorization service; 0 means 429.
-	DenyStatus int
+	// Answers say how verdicts are told to clients. Their Status is that of the authorization service.
+	Answers httplimit.Answers
 	// Authorize says whether a call may be made, by the address and the authorization of its
 	// caller: 0, or the HTTP status of the refusal. nil: all may. Health checks are not asked.
 	Authorize func(*http.Request) int
@@ -92,7 +92,9 @@ const (
 
 // New builds a Server; it panics without a gate.
 func New(cfg Config) *Server {
-	s := &Server{cfg: cfg, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{Gate: cfg.Gate, Log: cfg.Log})}
+	s := &Server{cfg: cfg, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
+		Gate: cfg.Gate, RetryJitter: cfg.Answers.RetryJitter, Log: cfg.Log,
+	})}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxMessage),
@@ -188,7 +190,7 @@ func (s *Server) check(ctx context.Context, in *checkRequest) (any, error) {
 	if !httplimit.Wait(ctx, v) {
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
-	return s.checked(v), nil
+	return s.checked(in, v), nil
 }
 
 // client is who sent the request. Envoy names its own peer; where that is a trusted proxy, the

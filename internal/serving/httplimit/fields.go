@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,30 +13,96 @@ import (
 const (
 	fieldRateLimit  = "Ratelimit"
 	fieldPolicy     = "Ratelimit-Policy"
+	fieldLimit      = "X-Ratelimit-Limit"
+	fieldRemaining  = "X-Ratelimit-Remaining"
+	fieldReset      = "X-Ratelimit-Reset"
 	fieldRetryAfter = "Retry-After"
+	fieldExpose     = "Access-Control-Expose-Headers"
+	fieldVary       = "Vary"
 )
 
 // maxSFInteger is the greatest integer of a structured field (RFC 9651).
 const maxSFInteger = 999_999_999_999_999
 
-// SetRateLimit says in RateLimit and RateLimit-Policy
-// (draft-ietf-httpapi-ratelimit-headers) which limit applied to the request and
-// what is left of it:
+// SetLimits says which limit applied to the request and what is left of it, in RateLimit and RateLimit-Policy
+// (draft-ietf-httpapi-ratelimit-headers), or the fields that were usual before, or both:
 //
 //	RateLimit-Policy: "topic";q=200;w=2
 //	RateLimit: "topic";r=0;t=1
 //
-// q is the capacity, w the seconds in which it is given again, r what remains,
-// t the seconds until there is more (Retry-After on a refusal, absent where
-// waiting does not help) or all of it. Nothing is set where no limit is
+//	X-RateLimit-Limit: 200
+//	X-RateLimit-Remaining: 0
+//	X-RateLimit-Reset: 1
+//
+// q is the capacity, w the seconds in which it is given again, r what remains, t the seconds until there is more
+// (Retry-After on a refusal, absent where waiting does not help) or all of it. Nothing is set where no limit is
 // enforced: clients do not see limits in shadow mode.
-func SetRateLimit(h http.Header, v *hottype.Verdict) {
+func (a *Answers) SetLimits(h http.Header, v *hottype.Verdict) {
+	var own fieldValues
+	a.setLimits(h, v, &own)
+}
+
+func (a *Answers) setLimits(h http.Header, v *hottype.Verdict, own *fieldValues) {
 	if v.Window <= 0 || v.Mode == hottype.ModeShadow {
 		return
 	}
-	var buf [128]byte
-	h[fieldPolicy] = []string{string(appendPolicy(buf[:0], v))}
-	h[fieldRateLimit] = []string{string(appendRateLimit(buf[:0], v))}
+	if a.Headers != hottype.HeadersXRateLimit {
+		setRateLimit(h, v, own)
+	}
+	if a.Headers == hottype.HeadersXRateLimit || a.Headers == hottype.HeadersBoth {
+		setXRateLimit(h, v, own)
+	}
+	if a.ExposeHeaders {
+		own.add(h, fieldExpose, exposed[a.Headers])
+	}
+}
+
+// exposed are the fields that scripts of other origins may read.
+var exposed = map[hottype.HeaderStyle]string{
+	"":                        "RateLimit, RateLimit-Policy, Retry-After",
+	hottype.HeadersRateLimit:  "RateLimit, RateLimit-Policy, Retry-After",
+	hottype.HeadersXRateLimit: "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After",
+	hottype.HeadersBoth: "RateLimit, RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, " +
+		"Retry-After",
+}
+
+func setRateLimit(h http.Header, v *hottype.Verdict, own *fieldValues) {
+	var buf [192]byte
+	b := appendPolicy(buf[:0], v)
+	n := len(b)
+	both := string(appendRateLimit(b, v)) // one allocation
+	own.set(h, fieldPolicy, both[:n])
+	own.set(h, fieldRateLimit, both[n:])
+}
+
+func setXRateLimit(h http.Header, v *hottype.Verdict, own *fieldValues) {
+	own.set(h, fieldLimit, strconv.FormatInt(max(v.Limit, 0), 10))
+	own.set(h, fieldRemaining, strconv.FormatInt(max(v.Remaining, 0), 10))
+	if wait := untilMore(v); wait != hottype.Never {
+		own.set(h, fieldReset, strconv.FormatInt(ceil(wait, time.Second), 10))
+	}
+}
+
+// SetRetryAfter sets Retry-After for a denied request that may try again, in whole seconds, rounded up and at least 1.
+func SetRetryAfter(h http.Header, v *hottype.Verdict) {
+	var own fieldValues
+	setRetryAfter(h, v, &own)
+}
+
+func setRetryAfter(h http.Header, v *hottype.Verdict, own *fieldValues) {
+	if v.RetryAfter != hottype.Never {
+		own.set(h, fieldRetryAfter, strconv.FormatInt(retrySeconds(v), 10))
+	}
+}
+
+func retrySeconds(v *hottype.Verdict) int64 { return max(ceil(v.RetryAfter, time.Second), 1) }
+
+// untilMore is the wait until a limit has more (denied) or all of it again.
+func untilMore(v *hottype.Verdict) time.Duration {
+	if v.Allowed {
+		return v.ResetAfter
+	}
+	return v.RetryAfter
 }
 
 func appendPolicy(b []byte, v *hottype.Verdict) []byte {
@@ -47,10 +114,7 @@ func appendPolicy(b []byte, v *hottype.Verdict) []byte {
 func appendRateLimit(b []byte, v *hottype.Verdict) []byte {
 	b = appendSFString(b, v.Rule)
 	b = appendParam(b, ";r=", v.Remaining)
-	wait := v.ResetAfter
-	if !v.Allowed {
-		wait = v.RetryAfter
-	}
+	wait := untilMore(v)
 	if wait == hottype.Never {
 		return b
 	}
@@ -95,4 +159,27 @@ func Millis(d time.Duration) int64 {
 		return -1
 	}
 	return ceil(d, time.Millisecond)
+}
+
+// fieldValues holds the values of several header fields in one allocation, as net/textproto does. The zero value allocates
+// when it is first used.
+type fieldValues []string
+
+func (f *fieldValues) set(h http.Header, name, value string) {
+	if *f == nil {
+		*f = make(fieldValues, 0, 2)
+	}
+	*f = append(*f, value)
+	n := len(*f)
+	h[name] = (*f)[n-1 : n : n]
+}
+
+// add sets a value beside the others that are there.
+func (f *fieldValues) add(h http.Header, name, value string) {
+	switch there := h[name]; {
+	case len(there) == 0:
+		f.set(h, name, value)
+	case !slices.Contains(there, value):
+		h[name] = append(there, value)
+	}
 }

@@ -20,7 +20,7 @@ import (
 
 func fields(v hottype.Verdict) (policy, limit string) {
 	h := http.Header{}
-	httplimit.SetRateLimit(h, &v)
+	(&httplimit.Answers{}).SetLimits(h, &v)
 	return h.Get("RateLimit-Policy"), h.Get("RateLimit")
 }
 
@@ -89,13 +89,13 @@ func TestDenied(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	w.Header().Set("Etag", `"stale"`)
-	httplimit.WriteDenied(w, &hottype.Verdict{
+	(&httplimit.Answers{}).WriteDenied(w, http.MethodGet, nil, &hottype.Verdict{
 		Reason: hottype.ReasonHot, Rule: "topic", Key: "/\xff\"?id=42", Limit: 200, Window: 2 * time.Second,
 		RetryAfter: 1500*time.Millisecond + 1, ResetAfter: 2 * time.Second,
-	}, 0)
+	})
 	want := http.Header{
 		"Content-Type": {"application/problem+json"}, "Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"},
-		"Retry-After": {"2"}, "Ratelimit": {`"topic";r=0;t=2`}, "Ratelimit-Policy": {`"topic";q=200;w=2`},
+		"Vary": {"Accept"}, "Retry-After": {"2"}, "Ratelimit": {`"topic";r=0;t=2`}, "Ratelimit-Policy": {`"topic";q=200;w=2`},
 	}
 	if diff := cmp.Diff(want, w.Header()); w.Code != 429 || diff != "" {
 		t.Errorf("%d: %s", w.Code, diff)
@@ -116,7 +116,7 @@ func TestDenied(t *testing.T) {
 func TestDeniedForEver(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
-	httplimit.WriteDenied(w, &hottype.Verdict{Reason: hottype.ReasonBlocked, RetryAfter: hottype.Never}, 403)
+	(&httplimit.Answers{Status: 403}).WriteDenied(w, http.MethodGet, nil, &hottype.Verdict{Reason: hottype.ReasonBlocked, RetryAfter: hottype.Never})
 	if w.Code != 403 || w.Header().Get("Retry-After") != "" || !strings.Contains(w.Body.String(), `"retry_after_ms":-1`) {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
@@ -174,5 +174,31 @@ func TestPanicLetsPass(t *testing.T) {
 	w := j.Decide(t.Context(), &hottype.Request{})
 	if !v.Allowed || !w.Allowed || v.Reason != hottype.ReasonStore || j.Panics() != 2 {
 		t.Errorf("%+v, %d panics", v, j.Panics())
+	}
+}
+
+func TestRefusalsAreSpread(t *testing.T) {
+	t.Parallel()
+	verdict := hottype.Verdict{RetryAfter: time.Second}
+	gate := gateFunc(func(context.Context, time.Time, *hottype.Request) hottype.Verdict { return verdict })
+	g := httplimit.NewSafeGate(httplimit.SafeGateConfig{Gate: gate, RetryJitter: 10 * time.Second})
+	seen := map[time.Duration]bool{}
+	for range 100 {
+		for _, v := range []hottype.Verdict{
+			g.DecideHTTP(httptest.NewRequest(http.MethodGet, "/", nil)), g.Decide(t.Context(), &hottype.Request{}),
+			g.Safely(func() hottype.Verdict { return verdict }),
+		} {
+			if v.RetryAfter < time.Second || v.RetryAfter > 11*time.Second {
+				t.Fatalf("%v", v.RetryAfter)
+			}
+			seen[v.RetryAfter] = true
+		}
+	}
+	if len(seen) < 200 {
+		t.Errorf("300 refusals wait for %d different times", len(seen))
+	}
+	verdict = hottype.Verdict{Allowed: true}
+	if v := g.Decide(t.Context(), &hottype.Request{}); v.RetryAfter != 0 {
+		t.Errorf("allowed and told to wait %v", v.RetryAfter)
 	}
 }

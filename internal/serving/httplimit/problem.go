@@ -3,7 +3,6 @@ package httplimit
 import (
 	"net/http"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -16,56 +15,29 @@ const (
 	typeNone  = "about:blank"
 )
 
-// WriteDenied answers a denied request: the status (0 means 429), Retry-After
-// in whole seconds, at least 1 and absent where waiting does not help, the
-// RateLimit fields, and a problem document (RFC 9457) with the members rule,
-// key, reason and retry_after_ms (-1: waiting does not help).
-func WriteDenied(w http.ResponseWriter, v *hottype.Verdict, status int) {
-	if status == 0 {
-		status = http.StatusTooManyRequests
-	}
-	h := w.Header()
-	SetRateLimit(h, v)
-	SetRetryAfter(h, v)
-	b := make([]byte, 0, 512)
+// typeProblem is the media type of a problem document.
+const typeProblem = "application/problem+json"
+
+// problem is the refusal for programs, with the members rule, key, reason and retry_after_ms (-1: waiting does not help).
+func problem(status int, v *hottype.Verdict) []byte {
+	typ := typeNone
 	if v.Window > 0 {
-		b = appendProblem(b, typeQuota, status, detail(v.Reason))
-	} else {
-		b = appendProblem(b, typeNone, status, detail(v.Reason))
+		typ = typeQuota
 	}
+	b := appendProblem(make([]byte, 0, 512), typ, status, detail(v.Reason))
 	b = AppendJSONString(append(b, `,"rule":`...), v.Rule)
 	b = AppendJSONString(append(b, `,"key":`...), string(v.Key))
 	b = AppendJSONString(append(b, `,"reason":`...), string(v.Reason))
 	b = strconv.AppendInt(append(b, `,"retry_after_ms":`...), Millis(v.RetryAfter), 10)
-	writeProblem(w, status, append(b, "}\n"...))
-}
-
-// SetRetryAfter sets Retry-After for a denied request that may try again.
-func SetRetryAfter(h http.Header, v *hottype.Verdict) {
-	if v.RetryAfter != hottype.Never {
-		h[fieldRetryAfter] = []string{strconv.FormatInt(max(ceil(v.RetryAfter, time.Second), 1), 10)}
-	}
+	return append(b, "}\n"...)
 }
 
 // WriteProblem answers with a problem document that has only the plain
 // members. The detail is for the client to read.
 func WriteProblem(w http.ResponseWriter, status int, detail string) {
 	b := appendProblem(make([]byte, 0, 256), typeNone, status, detail)
-	writeProblem(w, status, append(b, "}\n"...))
-}
-
-// writeProblem sends a problem. A failed write is the client's loss and shows
-// in the server's log; nothing here can act on it.
-func writeProblem(w http.ResponseWriter, status int, body []byte) {
-	h := w.Header()
-	for _, name := range [...]string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified"} {
-		delete(h, name) // meant for the answer that this one replaces
-	}
-	h["Content-Type"] = []string{"application/problem+json"}
-	h["Cache-Control"] = []string{"no-store"}
-	h["X-Content-Type-Options"] = []string{"nosniff"}
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
+	own := make(fieldValues, 0, 3)
+	writeBody(w, status, typeProblem, append(b, "}\n"...), &own)
 }
 
 // appendProblem writes the plain members and leaves the object open.

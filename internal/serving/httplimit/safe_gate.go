@@ -3,6 +3,7 @@ package httplimit
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
 	"sync"
@@ -25,6 +26,8 @@ type SafeGateConfig struct {
 	Clients *Clients
 	// Cost is what a request takes from its limits; nil, or 0: 1.
 	Cost func(*http.Request) int64
+	// RetryJitter is the most that the RetryAfter of a refusal is made longer, at random; never shorter.
+	RetryJitter time.Duration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Log hears of panics; nil: discarded.
@@ -69,19 +72,31 @@ func (g *SafeGate) DecideHTTP(r *http.Request) (v hottype.Verdict) {
 	v = g.cfg.Gate.Decide(r.Context(), g.cfg.Now(), req)
 	*req = hottype.Request{}
 	g.requests.Put(req)
+	g.spread(&v)
 	return v
+}
+
+// spread keeps those who were refused at once from coming back at once.
+func (g *SafeGate) spread(v *hottype.Verdict) {
+	if !v.Allowed && g.cfg.RetryJitter > 0 {
+		v.RetryAfter = later(v.RetryAfter, g.cfg.RetryJitter, rand.Float64())
+	}
 }
 
 // Decide decides about a request that others describe.
 func (g *SafeGate) Decide(ctx context.Context, req *hottype.Request) (v hottype.Verdict) {
 	defer g.recovered(&v)
-	return g.cfg.Gate.Decide(ctx, g.cfg.Now(), req)
+	v = g.cfg.Gate.Decide(ctx, g.cfg.Now(), req)
+	g.spread(&v)
+	return v
 }
 
 // Safely decides in another way that may panic.
 func (g *SafeGate) Safely(decide func() hottype.Verdict) (v hottype.Verdict) {
 	defer g.recovered(&v)
-	return decide()
+	v = decide()
+	g.spread(&v)
+	return v
 }
 
 // Panics is how many requests passed because deciding panicked.

@@ -47,7 +47,8 @@ func TestEnforce(t *testing.T) {
 		{hottype.Verdict{Rule: "topic", RetryAfter: time.Second}, false, 503, false, ""},
 	} {
 		w := httptest.NewRecorder()
-		pass := httplimit.Enforce(w, httptest.NewRequest(http.MethodGet, "/", nil), &c.v, c.status, c.hide)
+		answers := httplimit.Answers{Status: c.status, HideLimits: c.hide}
+		pass := answers.Enforce(w, httptest.NewRequest(http.MethodGet, "/", nil), &c.v)
 		want := c.status
 		if want == 0 && !c.v.Allowed {
 			want = http.StatusTooManyRequests

@@ -17,11 +17,8 @@ type Options struct {
 	// Clients finds the client of a request behind proxies; nil: whoever is
 	// connected is the client.
 	Clients *httplimit.Clients
-	// Status answers denied requests; 0 means 429.
-	Status int
-	// HideLimits leaves out the RateLimit fields of requests let pass. Refusals
-	// always have them.
-	HideLimits bool
+	// Answers say how verdicts are told to clients.
+	Answers httplimit.Answers
 	// Cost is what a request takes from its limits; nil, or 0: 1.
 	Cost func(*http.Request) int64
 	// OnVerdict sees every verdict before it acts, for example to trace it. The
@@ -56,11 +53,11 @@ func New(gate httplimit.Gate, opt Options) func(http.Handler) http.Handler {
 
 // Build is New for those who want the counters. It panics as New does.
 func Build(gate httplimit.Gate, opt Options) *Layer {
-	if opt.Status != 0 && (opt.Status < 400 || opt.Status > 599) {
-		panic(fmt.Sprintf("middleware: status %d is no refusal", opt.Status))
+	if err := opt.Answers.Check(); err != nil {
+		panic(fmt.Sprintf("middleware: %v", err))
 	}
 	return &Layer{opt: opt, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
-		Gate: gate, Clients: opt.Clients, Cost: opt.Cost, Now: opt.Now, Log: opt.Log,
+		Gate: gate, Clients: opt.Clients, Cost: opt.Cost, RetryJitter: opt.Answers.RetryJitter, Now: opt.Now, Log: opt.Log,
 	})}
 }
 
@@ -75,7 +72,7 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 		if !v.Allowed {
 			l.denied.Add(1)
 		}
-		if httplimit.Enforce(w, r, &v, l.opt.Status, l.opt.HideLimits) {
+		if l.opt.Answers.Enforce(w, r, &v) {
 			next.ServeHTTP(w, r)
 		}
 	})

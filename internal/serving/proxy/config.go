@@ -30,10 +30,8 @@ type Config struct {
 	// Clients finds the client of a request behind proxies; nil: whoever is
 	// connected is the client.
 	Clients *httplimit.Clients
-	// Status answers denied requests; 0 means 429.
-	Status int
-	// HideLimits leaves out the RateLimit fields of requests let pass.
-	HideLimits bool
+	// Answers say how verdicts are told to clients.
+	Answers httplimit.Answers
 	// DialTimeout bounds connecting to an upstream; 0 means 3 s.
 	DialTimeout time.Duration
 	// HeaderTimeout bounds the wait for the header of the answer; 0 means 30 s,
@@ -56,8 +54,8 @@ type Config struct {
 
 // check reports the first thing that is wrong with the configuration.
 func (c *Config) check() error {
-	if c.Status != 0 && (c.Status < 400 || c.Status > 599) {
-		return fmt.Errorf("proxy: status %d is no refusal", c.Status)
+	if err := c.Answers.Check(); err != nil {
+		return fmt.Errorf("proxy: %w", err)
 	}
 	if c.Upstreams[""] == nil {
 		return errors.New("proxy: no usual upstream (one with the name \"\")")

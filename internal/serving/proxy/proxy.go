@@ -35,7 +35,7 @@ func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 		cfg:       cfg,
 		upstreams: make(map[string]*upstream, len(cfg.Upstreams)),
 		gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
-			Gate: gate, Clients: cfg.Clients, Now: cfg.Now, Log: cfg.Log,
+			Gate: gate, Clients: cfg.Clients, RetryJitter: cfg.Answers.RetryJitter, Now: cfg.Now, Log: cfg.Log,
 		}),
 	}
 	usual, h2c := cfg.transport(false), cfg.transport(true)
@@ -64,7 +64,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !v.Allowed {
 		p.denied.Add(1)
 	}
-	if httplimit.Enforce(w, r, &v, p.cfg.Status, p.cfg.HideLimits) {
+	if p.cfg.Answers.Enforce(w, r, &v) {
 		p.route(&v).serve(w, r)
 	}
 }

@@ -229,7 +229,7 @@ func TestBadConfig(t *testing.T) {
 		"no usual upstream":                   {Upstreams: map[string]*url.URL{"slow": good}},
 		`upstream "slow": "ftp://a:1"`:        {Upstreams: map[string]*url.URL{"": good, "slow": bad}},
 		"must have no query":                  {Upstreams: map[string]*url.URL{"": {Scheme: "http", Host: "a:1", RawQuery: "x"}}},
-		"status 200 is no refusal":            {Upstreams: map[string]*url.URL{"": good}, Status: 200},
+		"status 200 is no refusal":            {Upstreams: map[string]*url.URL{"": good}, Answers: httplimit.Answers{Status: 200}},
 		`upstream "none": <nil> is not a URL`: {Upstreams: map[string]*url.URL{"": good, "none": nil}},
 	} {
 		if _, err := proxy.New(gate{}, cfg); err == nil || !strings.Contains(err.Error(), want) {

@@ -25,6 +25,8 @@ const (
 type Config struct {
 	// Gate is required.
 	Gate httplimit.Gate
+	// RetryJitter is the most that refusals ask to wait longer, at random.
+	RetryJitter time.Duration
 	// Log hears of panics and of peers that do not speak the protocol; nil: discarded.
 	Log *slog.Logger
 }
@@ -55,7 +57,9 @@ func New(cfg Config) *Agent {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Agent{gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{Gate: cfg.Gate, Log: cfg.Log}), log: cfg.Log}
+	return &Agent{log: cfg.Log, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
+		Gate: cfg.Gate, RetryJitter: cfg.RetryJitter, Log: cfg.Log,
+	})}
 }
 
 // Stats reads the counters.

@@ -72,8 +72,8 @@ func (a *Agent) decide(ctx context.Context, b []byte, c *check) []byte {
 	c.request.Header = &c.headers
 	v := a.gate.Decide(context.WithoutCancel(ctx), &c.request)
 	a.checks.Add(1)
-	h := http.Header{}
-	httplimit.SetRateLimit(h, &v)
+	h, answers := http.Header{}, httplimit.Answers{}
+	answers.SetLimits(h, &v)
 	if !v.Allowed {
 		a.denied.Add(1)
 		httplimit.SetRetryAfter(h, &v)

@@ -1,0 +1,124 @@
+package httplimit
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// Answers say how verdicts are told to HTTP clients. The zero value is the documented default. They are not changed once
+// in use, and many goroutines may share them.
+type Answers struct {
+	// Status answers denied requests; 0 means 429.
+	Status int
+	// Headers are the fields that say which limit applied; "" means RateLimit and RateLimit-Policy.
+	Headers hottype.HeaderStyle
+	// HideLimits leaves these fields out of answers to requests let pass. Refusals always have them.
+	HideLimits bool
+	// ExposeHeaders names the fields in Access-Control-Expose-Headers, so that scripts of other origins can read them.
+	// It does not depend on the Origin of a request, so that a cache can give one answer to everybody.
+	ExposeHeaders bool
+	// RetryJitter is the most that a refusal asks to wait longer than necessary, at random, so that those who were refused
+	// together do not come back together. A SafeGate adds it.
+	RetryJitter time.Duration
+	// Refusal are fields that every refusal has besides, such as Access-Control-Allow-Origin.
+	Refusal map[string]string
+}
+
+// maxJitter bounds RetryJitter: who is told to wait that much longer than necessary is turned away.
+const maxJitter = time.Hour
+
+// Check reports what is wrong with the settings.
+func (a *Answers) Check() error {
+	if a.RetryJitter < 0 || a.RetryJitter > maxJitter {
+		return fmt.Errorf("httplimit: retry_jitter %v: want 0s to %v", a.RetryJitter, maxJitter)
+	}
+	if a.Status != 0 && (a.Status < 400 || a.Status > 599) {
+		return fmt.Errorf("httplimit: status %d is no refusal: want 400 to 599", a.Status)
+	}
+	if _, known := exposed[a.Headers]; !known {
+		return fmt.Errorf("httplimit: headers %q: want %q, %q or %q", a.Headers,
+			hottype.HeadersRateLimit, hottype.HeadersXRateLimit, hottype.HeadersBoth)
+	}
+	return nil
+}
+
+// Enforce does to a request what its verdict says. Denied: it answers and gives false. Allowed: it sets the fields of
+// limits, unless hidden, holds the request back where it has to wait, and gives true when it is to go on; false where
+// its client has left by then.
+func (a *Answers) Enforce(w http.ResponseWriter, r *http.Request, v *hottype.Verdict) bool {
+	if !v.Allowed {
+		a.WriteDenied(w, r.Method, r.Header["Accept"], v)
+		return false
+	}
+	if !a.HideLimits {
+		a.SetLimits(w.Header(), v)
+	}
+	return Wait(r.Context(), v)
+}
+
+// SetDenied sets the fields of a refusal that do not depend on its body: those of limits and Retry-After, and what
+// Refusal says.
+func (a *Answers) SetDenied(h http.Header, v *hottype.Verdict) {
+	var own fieldValues
+	a.setDenied(h, v, &own)
+}
+
+func (a *Answers) setDenied(h http.Header, v *hottype.Verdict, own *fieldValues) {
+	a.setLimits(h, v, own)
+	setRetryAfter(h, v, own)
+	for name, value := range a.Refusal {
+		own.set(h, http.CanonicalHeaderKey(name), value)
+	}
+}
+
+// WriteDenied answers a denied request: the status, the fields of SetDenied, and a body of the form that its Accept
+// fields like best: a problem document (RFC 9457), a page, or text. They all say why and when to try again.
+func (a *Answers) WriteDenied(w http.ResponseWriter, method string, accept []string, v *hottype.Verdict) {
+	status := cmp.Or(a.Status, http.StatusTooManyRequests)
+	h := w.Header()
+	own := make(fieldValues, 0, 8)
+	a.setDenied(h, v, &own)
+	own.add(h, fieldVary, "Accept")
+	kind := bodyProblem
+	if len(accept) > 0 {
+		kind = bodyFor(strings.Join(accept, ","))
+	}
+	switch kind {
+	case bodyHTML:
+		own.set(h, "Content-Security-Policy", pagePolicy)
+		writeBody(w, status, "text/html; charset=utf-8", page(status, method, v, rand.Float64()), &own)
+	case bodyText:
+		writeBody(w, status, "text/plain; charset=utf-8", text(status, v), &own)
+	default:
+		writeBody(w, status, typeProblem, problem(status, v), &own)
+	}
+}
+
+// writeBody sends an answer in place of the one that the header was meant for. A failed write is the client's loss and
+// shows in the server's log; nothing here can act on it.
+func writeBody(w http.ResponseWriter, status int, contentType string, body []byte, own *fieldValues) {
+	h := w.Header()
+	for _, name := range [...]string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified"} {
+		delete(h, name)
+	}
+	own.set(h, "Content-Type", contentType)
+	own.set(h, "Cache-Control", "no-store")
+	own.set(h, "X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// later makes a wait longer by a random part of jitter, so that those who are told to come back do not all come at once;
+// never shorter. random is at least 0 and below 1.
+func later(wait, jitter time.Duration, random float64) time.Duration {
+	if wait == hottype.Never || jitter <= 0 {
+		return wait
+	}
+	return wait + time.Duration(random*float64(jitter))
+}

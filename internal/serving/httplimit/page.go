@@ -1,0 +1,100 @@
+package httplimit
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// pageFormat is the page for people: a format of status, title, refresh, heading, detail and advice. Nothing of the request
+// and nothing of the rules stands in it, so there is nothing to escape.
+//
+//go:embed page.html
+var pageFormat string
+
+// pagePolicy lets the page use its own style and nothing else.
+var pagePolicy = func() string {
+	_, rest, _ := strings.Cut(pageFormat, "<style>")
+	style, _, _ := strings.Cut(rest, "</style>")
+	sum := sha256.Sum256([]byte(style))
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+}()
+
+// Bounds of the page that asks again by itself.
+const (
+	maxReload    = 2 * time.Minute // those who wait longer ask themselves
+	reloadJitter = 4 * time.Second
+)
+
+// page is the refusal for a person.
+func page(status int, method string, v *hottype.Verdict, random float64) []byte {
+	refresh, advice := "", advise(v)
+	if seconds := reloadAfter(method, v, random); seconds > 0 {
+		refresh = "\n" + `<meta http-equiv="refresh" content="` + strconv.FormatInt(seconds, 10) + `">`
+		advice += " This page does so by itself."
+	}
+	return fmt.Appendf(nil, pageFormat, status, http.StatusText(status), refresh, heading(v.Reason), detail(v.Reason), advice)
+}
+
+// reloadAfter is how many seconds after it was sent a page asks again, 0 for never: only what was a GET, because asking
+// again must change nothing, and only after a wait that a person sits out. A part of reloadJitter spreads the readers of
+// one page.
+func reloadAfter(method string, v *hottype.Verdict, random float64) int64 {
+	if method != http.MethodGet || v.RetryAfter == hottype.Never || v.RetryAfter > maxReload {
+		return 0
+	}
+	return retrySeconds(v) + ceil(later(0, reloadJitter, random), time.Second)
+}
+
+// text is the refusal for who reads plain text.
+func text(status int, v *hottype.Verdict) []byte {
+	return fmt.Appendf(nil, "%d %s\n%s %s\n", status, http.StatusText(status), detail(v.Reason), advise(v))
+}
+
+// heading says to a person in a few words what happened; detail says it in a sentence.
+func heading(r hottype.Reason) string {
+	switch r {
+	case hottype.ReasonIPFixed, hottype.ReasonIPSliding:
+		return "Too many requests"
+	case hottype.ReasonBlocked:
+		return "Blocked"
+	case hottype.ReasonMalformed:
+		return "This address cannot be used"
+	case hottype.ReasonStore:
+		return "Not available at the moment"
+	}
+	return "Many people want this right now"
+}
+
+// advise says to a person what to do.
+func advise(v *hottype.Verdict) string {
+	if v.RetryAfter == hottype.Never {
+		return "Trying again does not help."
+	}
+	return "You can try again in " + inWords(retrySeconds(v)) + "."
+}
+
+// inWords is a number of seconds in a unit that a person would use, rounded up.
+func inWords(seconds int64) string {
+	n, unit := seconds, "second"
+	switch {
+	case seconds > 48*3600:
+		n, unit = (seconds+86399)/86400, "day"
+	case seconds > 90*60:
+		n, unit = (seconds+3599)/3600, "hour"
+	case seconds > 90:
+		n, unit = (seconds+59)/60, "minute"
+	}
+	if n != 1 {
+		unit += "s"
+	}
+	return strconv.FormatInt(n, 10) + " " + unit
+}
