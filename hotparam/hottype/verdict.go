@@ -38,6 +38,9 @@ type Verdict struct {
 	// on: it has its place in a limit that lets requests wait.
 	Wait time.Duration
 	Mode Mode
+	// Serve is set where a response cache may answer the request: only its per-IP
+	// windows were charged. nil: the request was decided as a whole.
+	Serve *Serve
 	// Class is the class of the request by its headers ("crawler"), "" for
 	// everybody.
 	Class string
@@ -60,6 +63,9 @@ const (
 	ReasonHot Reason = "hot"
 	// ReasonOverride: an override's own limit allowed or denied the request.
 	ReasonOverride Reason = "override"
+	// ReasonCached: the request was answered from the response cache; per-IP windows
+	// passed.
+	ReasonCached Reason = "cached"
 	// ReasonExempt: an override or an exempt address let the request pass.
 	ReasonExempt Reason = "exempt"
 	// ReasonBlocked: an override blocks the key.

@@ -129,7 +129,7 @@ func TestErrors(t *testing.T) {
 		{"classes: [{name: a, match: {header: A, pattern: x}}, {name: a, match: {header: A, pattern: y}}]", `classes[1].name: "a" stands twice`},
 		{override("action: block"), "f.yaml:2: overrides[0].key: is missing"},
 		{override("key: 'topic?id=1'"), "overrides[0].rate: is missing"},
-		{override("key: 'topic?id=1', action: ban"), `"ban" is not one of limit, exempt, block, shadow`},
+		{override("key: 'topic?id=1', action: ban"), `"ban" is not one of limit, exempt, block, shadow, serve`},
 		{override("key: 'topic?id=1', action: block, rate: 5"), "overrides[0]: rules: override \"topic?id=1\" has a rate or a burst"},
 		{override("key: 'topic?b=1&a=2', rate: 5"), `write "topic?a=2&b=1"`},
 		{override("key: 'topics?id=1', rate: 5"), `overrides[0].key: there is no rule "topics"; did you mean "topic"?`},

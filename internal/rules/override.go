@@ -96,13 +96,13 @@ func (o Override) validateAction() error {
 			return fmt.Errorf("rules: override %.80q: rate %v: %w", o.Key, o.Rate, err)
 		}
 		return nil
-	case ActionExempt, ActionBlock, ActionShadow:
+	case ActionExempt, ActionBlock, ActionShadow, ActionServe:
 		if o.Rate != 0 || o.Burst != 0 {
 			return fmt.Errorf("rules: override %.80q has a rate or a burst, which action %q does not use", o.Key, o.Action)
 		}
 		return nil
 	}
-	return fmt.Errorf("rules: override %.80q has action %.40q, not limit, exempt, block or shadow", o.Key, o.Action)
+	return fmt.Errorf("rules: override %.80q has action %.40q, not limit, exempt, block, shadow or serve", o.Key, o.Action)
 }
 
 // hasControl reports whether a text cannot stand in one line of a log.
@@ -130,6 +130,10 @@ func (o Override) Spec() limit.Spec {
 	}
 	return s
 }
+
+// KeepsLimit reports whether what the rule says about a key's limit still holds under the
+// override: it only watches, or it says something else.
+func (o Override) KeepsLimit() bool { return o.Action == ActionShadow || o.Action == ActionServe }
 
 // IsPattern reports whether the key holds a "*" and so stands for many keys.
 func (o Override) IsPattern() bool { return strings.IndexByte(o.Key, '*') >= 0 }

@@ -107,7 +107,7 @@ func (o *Overrides) Find(key []byte, now time.Time) *Override {
 		return nil
 	}
 	exact := first(o.exact[string(key)], now)
-	if (exact == nil || exact.Action == ActionShadow) && canon.IsMalformed(key) {
+	if (exact == nil || exact.KeepsLimit()) && canon.IsMalformed(key) {
 		if block := o.blocking(key[:len(key)-len(canon.Malformed)-1], now); block != nil {
 			return block
 		}

@@ -117,7 +117,7 @@ func (p *parser) override(v value) {
 	got := v.mapping(fields{
 		"id":       func(v value) { o.ID = v.text() },
 		"key":      func(v value) { o.Key = v.text() },
-		"action":   func(v value) { o.Action = Action(v.word("limit", "exempt", "block", "shadow")) },
+		"action":   func(v value) { o.Action = Action(v.word("limit", "exempt", "block", "shadow", "serve")) },
 		"rate":     func(v value) { o.Rate = v.rate().perSecond() },
 		"burst":    func(v value) { o.Burst = v.integer(1, maxAmount) },
 		"until":    func(v value) { o.Until = v.time() },

@@ -45,6 +45,7 @@ func (p *parser) rule(v value) {
 		"upstream": func(v value) { r.Upstream = v.upstream() },
 		"hot":      func(v value) { r.Hot = v.hotCriteria() },
 		"limit":    func(v value) { r.Limit, r.Values = v.limit() },
+		"serve":    func(v value) { r.Serve = v.serve() },
 		"malformed": func(v value) {
 			r.Malformed = MalformedPolicy(v.word(string(MalformedLimit), string(MalformedDeny), string(MalformedAllow)))
 		},

@@ -48,6 +48,8 @@ type Rule struct {
 	Continue bool
 	Hot      HotCriteria
 	Limit    Limit
+	// Serve is how hot keys are answered from a cache; nil: they are not.
+	Serve *hottype.Serve
 	// Malformed is what becomes of requests that are malformed for the rule.
 	Malformed MalformedPolicy
 	// Values are limits for particular keys of this rule.
@@ -205,6 +207,7 @@ const (
 	ActionExempt Action = "exempt" // never limited by key or address
 	ActionBlock  Action = "block"  // always denied
 	ActionShadow Action = "shadow" // limited as before, but only counted
+	ActionServe  Action = "serve"  // limited as before, and answered from the cache, hot or not
 )
 
 // Override is what a person says about one key, or about the keys that a

@@ -61,7 +61,9 @@ func (g *Gate) begin(now time.Time, req *hottype.Request) *decision {
 // it to the garbage collector, which is fine.
 func (g *Gate) finish(ctx context.Context, d *decision) (v hottype.Verdict) {
 	g.decide(ctx, d, &v)
-	d.counters.verdict(&v)
+	if v.Serve == nil && d.step != onlyKeys { // else CountServed does
+		d.counters.verdict(&v)
+	}
 	d.reset()
 	g.decisions.Put(d)
 	return v
@@ -86,17 +88,27 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 		g.block(d, v, i)
 		return
 	}
-	if exempt := d.find(rules.ActionExempt) >= 0 && d.exempt(); !exempt && !d.req.Client.IsZero() {
+	exempt := d.find(rules.ActionExempt) >= 0 && d.exempt()
+	if !exempt && d.step != onlyKeys && !d.req.Client.IsZero() {
 		d.chargeClient(who.fixed)
 		d.chargeClient(who.sliding)
 	}
+	var serve *hottype.Serve
+	if !exempt && d.step == clientFirst {
+		serve = d.serve()
+	}
 	for i := range d.keys {
-		d.chargeKey(i)
+		if serve == nil {
+			d.chargeKey(i)
+		}
 	}
 	if g.take(ctx, d, v) {
+		v.Serve = serve
 		g.admit(d, v)
 	}
-	g.countCandidates(ctx, d, v)
+	if serve == nil {
+		g.countCandidates(ctx, d, v)
+	}
 }
 
 // class finds the class of the request and the windows that go with it.
@@ -131,13 +143,16 @@ func (g *Gate) findKeys(d *decision, v *hottype.Verdict) {
 		}
 		if k.h != nil {
 			switch {
-			case k.h.action == rules.ActionLimit:
+			case k.h.action == rules.ActionLimit, k.h.action == rules.ActionServe && k.reason == hottype.ReasonCold:
 				k.reason = hottype.ReasonOverride
 			case k.h.action == rules.ActionExempt:
 				k.reason = hottype.ReasonExempt
 			case m.Malformed && k.h.limited:
 				k.reason = hottype.ReasonMalformed
 			}
+		}
+		if d.step == onlyKeys {
+			k.allowed, k.denied = nil, nil
 		}
 		d.keys = append(d.keys, k)
 	}
@@ -204,8 +219,12 @@ func (g *Gate) block(d *decision, v *hottype.Verdict, i int) {
 func (g *Gate) admit(d *decision, v *hottype.Verdict) {
 	for i := range d.keys {
 		k := &d.keys[i]
-		k.count(true)
+		if v.Serve == nil {
+			k.count(true)
+		}
 		switch {
+		case v.Serve != nil:
+			v.Reason = hottype.ReasonCached
 		case v.Reason == hottype.ReasonStore: // a policy let it pass
 		case i == 0, v.Reason == hottype.ReasonCold:
 			v.Reason = k.reason

@@ -21,6 +21,7 @@ type decision struct {
 	keys    []requestKey  // one per match
 	alias   []byte
 
+	step  step
 	cost  int64
 	until *deadline // of all calls to the shared store; nil before the first
 
@@ -108,7 +109,7 @@ func (gr *group) move(to *group, match func(*limit.Charge) bool) {
 
 // reset makes the decision ready for the pool: it holds on to nothing of a request.
 func (d *decision) reset() {
-	d.st, d.req, d.matches = nil, nil, nil
+	d.st, d.req, d.matches, d.step = nil, nil, nil, whole
 	clear(d.keys)
 	d.keys, d.alias = d.keys[:0], d.alias[:0]
 	d.until, d.blamed = nil, nil

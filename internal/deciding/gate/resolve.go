@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"sync/atomic"
@@ -28,6 +29,8 @@ type keyLimit struct {
 	until  time.Time    // when it has to be found out again; zero: never
 	// reserved is the key where this is what a rule says about malformed requests.
 	reserved hottype.Key
+	// serve is how a response cache answers for the key; nil: it does not.
+	serve *hottype.Serve
 	// limited is whether spec and term apply.
 	limited bool
 	spec    limit.Spec
@@ -80,11 +83,15 @@ func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *ke
 		}
 	}
 	h := &keyLimit{of: st, single: true}
-	if o := st.overrides.Find(m.Key, now); o != nil {
+	o := st.overrides.Find(m.Key, now)
+	if o != nil {
 		st.override(h, o, st.overrideState(o).id, m.Rule)
 	}
-	if h.action == "" || h.action == rules.ActionShadow {
+	if o == nil || o.KeepsLimit() {
 		st.applyRule(h, m)
+	}
+	if h.action != rules.ActionExempt && h.action != rules.ActionBlock && !m.Malformed {
+		h.serve = cmp.Or(h.serve, m.Rule.Serve)
 	}
 	if next := (&hotset.Memo{Version: st.gen, Value: h}); !e.Memo.CompareAndSwap(memo, next) {
 		// Another goroutine was faster. Ours is as good, but no request will see its
@@ -98,9 +105,9 @@ func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *ke
 // requests what their rule says, or nothing. The second result is nil without an override.
 func (st *state) coldKeyLimit(m *rules.Match, now time.Time) (*keyLimit, *overrideState) {
 	o := st.overrides.Find(m.Key, now)
-	if o == nil || o.Action == rules.ActionShadow { // in shadow it is limited as before
+	if o == nil || o.Action == rules.ActionShadow || m.Malformed && o.KeepsLimit() { // it is limited as before
 		if m.Malformed {
-			return st.malformedLimit(m, o != nil), nil
+			return st.malformedLimit(m, o != nil && o.Action == rules.ActionShadow), nil
 		}
 		return nil, nil
 	}
@@ -144,6 +151,9 @@ func newOverrideState(o *rules.Override) *overrideState {
 // kept, and what happens when that fails, is still the rule's word.
 func (st *state) override(h *keyLimit, o *rules.Override, id string, r *rules.Rule) {
 	h.action, h.rule, h.until = o.Action, id, o.Until
+	if o.Action == rules.ActionServe {
+		h.serve = cmp.Or(r.Serve, rules.DefaultServe())
+	}
 	if o.Action != rules.ActionLimit {
 		h.term.reason = hottype.ReasonBlocked // if it blocks
 		return

@@ -45,13 +45,13 @@ type Stats struct {
 
 // Admissions counts requests let pass, by what they passed.
 type Admissions struct {
-	NoRule, Cold, Hot, Override, Exempt, Malformed uint64
-	Store                                          uint64 // by policy open, applyFailurePolicies
+	NoRule, Cold, Hot, Override, Exempt, Malformed, Cached uint64
+	Store                                                  uint64 // by policy open, applyFailurePolicies
 }
 
 // Total is all admissions.
 func (a Admissions) Total() uint64 {
-	return a.NoRule + a.Cold + a.Hot + a.Override + a.Exempt + a.Malformed + a.Store
+	return a.NoRule + a.Cold + a.Hot + a.Override + a.Exempt + a.Malformed + a.Cached + a.Store
 }
 
 // Candidates compares candidate limits with the live ones.
@@ -125,7 +125,7 @@ type shard struct {
 func (s *stats) shard() *shard { return &s.shards[s.next.Add(1)%shards] }
 
 // outcomes is how many reasons are counted apart; outcome numbers them.
-const outcomes = 10
+const outcomes = 11
 
 func outcome(r hottype.Reason) int {
 	switch r {
@@ -147,8 +147,10 @@ func outcome(r hottype.Reason) int {
 		return 7
 	case hottype.ReasonMalformed:
 		return 8
+	case hottype.ReasonCached:
+		return 9
 	}
-	return 9 // ReasonStore
+	return 10 // ReasonStore
 }
 
 func (s *shard) verdict(v *hottype.Verdict) {
@@ -196,7 +198,7 @@ func (s *shard) addTo(out *Stats) {
 	for r, n := range map[hottype.Reason]*uint64{
 		hottype.ReasonCold: &a.Cold, hottype.ReasonNoRule: &a.NoRule, hottype.ReasonHot: &a.Hot,
 		hottype.ReasonOverride: &a.Override, hottype.ReasonExempt: &a.Exempt, hottype.ReasonStore: &a.Store,
-		hottype.ReasonMalformed: &a.Malformed,
+		hottype.ReasonMalformed: &a.Malformed, hottype.ReasonCached: &a.Cached,
 	} {
 		*n += s.allowed[outcome(r)].Load()
 	}

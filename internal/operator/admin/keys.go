@@ -132,6 +132,8 @@ func overrideLimits(o *rules.Override, key hottype.Key) []appliedLimit {
 		l.Why = "an override exempts the key from every limit"
 	case rules.ActionShadow:
 		l.Why = "an override lets the rule's limit only watch"
+	case rules.ActionServe:
+		l.Why = "an override answers the key from the cache, hot or not"
 	}
 	switch {
 	case o.IsPattern():
@@ -150,15 +152,15 @@ func ruleLimits(rule *rules.Rule, o *rules.Override, key hottype.Key, hot bool) 
 	l := appliedLimit{Source: "rule", Limit: viewLimit(held), Applies: hot && held.Set}
 	malformed := key.Params() == canon.Malformed
 	switch {
-	case malformed && (o == nil || o.Action == rules.ActionShadow):
-		return []appliedLimit{malformedLimit(rule, l, o != nil)}
+	case malformed && (o == nil || o.KeepsLimit()):
+		return []appliedLimit{malformedLimit(rule, l, o != nil && o.Action == rules.ActionShadow)}
 	case !held.Set:
 		l.Why = "the rule only detects"
-	case o != nil && o.Action != rules.ActionShadow:
+	case o != nil && !o.KeepsLimit():
 		l.Applies, l.Why = false, "the override stands before it"
 	case !hot:
 		l.Why = "the key is not hot: below " + rule.Hot.String()
-	case o != nil:
+	case o != nil && o.Action == rules.ActionShadow:
 		l.Limit.Mode, l.Why = hottype.ModeShadow, "the key is hot, and the override lets the limit only watch"
 	case held != rule.Limit:
 		l.Why = "the key is hot, and the rule's value list names it"

@@ -169,7 +169,7 @@ func (f *overrideFields) checkAction(in *overrideInput, _ time.Time) error {
 	switch in.override.Action {
 	case rules.ActionLimit:
 		if !f.given["rate"] {
-			return badField("rate", "rate is missing", "give requests per second, or another action: exempt, block, shadow")
+			return badField("rate", "rate is missing", "give requests per second, or another action: exempt, block, shadow, serve")
 		}
 		if !(f.rate > 0) || math.IsInf(f.rate, 0) {
 			return badField("rate", fmt.Sprintf("rate %v is not above 0", f.rate), `give requests per second; to deny all use action "block"`)
@@ -178,7 +178,7 @@ func (f *overrideFields) checkAction(in *overrideInput, _ time.Time) error {
 			return badField("burst", fmt.Sprintf("burst %d is not above 0", f.burst), "give how many requests may come at once, or leave it out")
 		}
 		return nil
-	case rules.ActionExempt, rules.ActionBlock, rules.ActionShadow:
+	case rules.ActionExempt, rules.ActionBlock, rules.ActionShadow, rules.ActionServe:
 		for _, name := range []string{"rate", "burst"} {
 			if f.given[name] {
 				return badField(name, name+" has no meaning with action "+quoted(f.action), `leave it out, or use action "limit"`)
@@ -186,7 +186,7 @@ func (f *overrideFields) checkAction(in *overrideInput, _ time.Time) error {
 		}
 		return nil
 	}
-	return badField("action", "action is "+quoted(f.action), "use limit, exempt, block or shadow")
+	return badField("action", "action is "+quoted(f.action), "use limit, exempt, block, shadow or serve")
 }
 
 func (f *overrideFields) checkEnd(in *overrideInput, now time.Time) error {

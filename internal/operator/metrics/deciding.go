@@ -33,6 +33,8 @@ func (to scrape) admissions(s *gate.Stats) {
 		"Requests allowed because no rule matches them.", s.Allowed.NoRule)
 	to.counter("hotparam_gate_allowed_cold_total", "Requests allowed because their key is not hot.", s.Allowed.Cold)
 	to.counter("hotparam_gate_allowed_hot_total", "Requests for a hot key that its limit allowed.", s.Allowed.Hot)
+	to.counter("hotparam_gate_allowed_cached_total",
+		"Requests answered from the response cache.", s.Allowed.Cached)
 	to.counter("hotparam_gate_allowed_override_total",
 		"Requests that the limit of an override allowed.", s.Allowed.Override)
 	to.counter("hotparam_gate_allowed_exempt_total",

@@ -99,6 +99,7 @@ export function overrideText(o) {
     case "block": return "block";
     case "exempt": return "exempt";
     case "shadow": return "watch only";
+    case "serve": return "from the cache";
   }
   return o.action;
 }

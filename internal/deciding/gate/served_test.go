@@ -1,0 +1,137 @@
+package gate_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+)
+
+const servedRules = `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}, limit: {rate: 1, burst: 2}, serve: {ttl: 2s}}
+  - {name: plain, match: {path: /plain}, params: [id], hot: {rate: 10}, limit: {rate: 1, burst: 2}}
+  - {name: found, match: {path: /found}, params: [id], hot: {rate: 10}, serve: {}}
+  - {name: head, match: {path: /both}, params: [id], hot: {rate: 10}, limit: {rate: 1, burst: 2}, serve: {}, continue: true}
+  - {name: tail, match: {path: /both}, params: [u], hot: {rate: 10}, limit: {rate: 1, burst: 2}}
+ip: {fixed: {limit: 5, window: 1m}}
+overrides:
+  - {key: "plain?id=7", action: serve}
+  - {key: "topic?id=8", action: exempt}
+  - {key: "topic?id=9", action: limit, rate: 3}
+`
+
+func (b *bundle) served(method, target, client string) hottype.Verdict {
+	r := request(target, client)
+	r.Method = method
+	return b.DecideServed(context.Background(), b.now, r)
+}
+
+func TestWhatACacheMayAnswer(t *testing.T) {
+	t.Parallel()
+	b := build(t, servedRules, gate.Config{})
+	b.hot("topic?id=1", "topic?id=8", "topic?id=9", "plain?id=1", "found?id=1", "head?id=1", "tail?u=1", "topic?!malformed")
+	for i, c := range []struct {
+		method, target string
+		ttl            time.Duration // 0: not served
+		reason         hottype.Reason
+	}{
+		{"GET", "/topic?id=1", 2 * time.Second, hottype.ReasonCached},
+		{"HEAD", "/topic?id=1&x=2", 2 * time.Second, hottype.ReasonCached},
+		{"POST", "/topic?id=1", 0, hottype.ReasonHot},
+		{"GET", "/topic?id=2", 0, hottype.ReasonCold},
+		{"GET", "/topic?id=8", 0, hottype.ReasonExempt},
+		{"GET", "/topic?id=9", 2 * time.Second, hottype.ReasonCached},
+		{"GET", "/plain?id=1", 0, hottype.ReasonHot},
+		{"GET", "/plain?id=7", time.Second, hottype.ReasonCached},
+		{"GET", "/found?id=1", time.Second, hottype.ReasonCached},
+		{"GET", "/both?id=1", time.Second, hottype.ReasonCached},
+		{"GET", "/both?id=1&u=1", 0, hottype.ReasonHot}, // tail has a limit of its own
+		{"GET", "/none", 0, hottype.ReasonNoRule},
+	} {
+		v := b.served(c.method, c.target, "10.0.0."+string(rune('1'+i)))
+		var ttl time.Duration
+		if v.Serve != nil {
+			ttl = v.Serve.TTL
+		}
+		if !v.Allowed || ttl != c.ttl || v.Reason != c.reason {
+			t.Errorf("%s %s: %+v", c.method, c.target, v)
+		}
+	}
+}
+
+// A hit charges the per-IP windows and nothing else, a refresh the key's limit and
+// nothing else; each request is counted once.
+func TestServedInTwoSteps(t *testing.T) {
+	t.Parallel()
+	b := build(t, servedRules, gate.Config{})
+	b.hot("topic?id=1")
+	for i := range 5 {
+		v := b.served("GET", "/topic?id=1", "10.0.0.1")
+		if v.Serve == nil || v.Rule != "ip_fixed" || v.Key != "topic?id=1" {
+			t.Fatalf("request %d: %+v", i, v)
+		}
+		b.CountServed(b.now, request("/topic?id=1", "10.0.0.1"), &v)
+	}
+	if v := b.served("GET", "/topic?id=1", "10.0.0.1"); v.Allowed || v.Serve != nil || v.Reason != hottype.ReasonIPFixed {
+		t.Errorf("the per-IP window is full: %+v", v)
+	}
+	if st := b.Stats(); st.Allowed.Cached != 5 || st.Allowed.Total() != 5 || st.Denied.IPFixed != 1 {
+		t.Errorf("%+v", st)
+	}
+	refresh := func() hottype.Verdict {
+		return b.ChargeKeys(context.Background(), b.now, request("/topic?id=1", "10.0.0.1"))
+	}
+	if first, second := refresh(), refresh(); !first.Allowed || !second.Allowed {
+		t.Error("the key's limit was charged by answers from the cache")
+	}
+	v := refresh()
+	if v.Allowed || v.Reason != hottype.ReasonHot || v.Limit != 2 || v.RetryAfter <= 0 {
+		t.Errorf("%+v", v)
+	}
+	if st := b.Stats(); st.Allowed.Total() != 5 || st.Denied.Total() != 1 {
+		t.Errorf("refreshes were counted: %+v", st)
+	}
+	b.CountServed(b.now, request("/topic?id=1", "10.0.0.2"), &v)
+	r := b.Report(b.now)
+	if len(r.Keys) != 1 || r.Keys[0].Allowed != 5 || r.Keys[0].Denied != 1 || r.Denied.Hot != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestServedKeys(t *testing.T) {
+	t.Parallel()
+	b := build(t, servedRules, gate.Config{})
+	b.hot("topic?id=1", "topic?id=8", "plain?id=1", "found?id=1")
+	for key, want := range map[hottype.Key]bool{
+		"topic?id=1": true, "topic?id=2": false, "topic?id=8": false, "plain?id=1": false, "plain?id=7": true,
+		"found?id=1": true, "none?id=1": false,
+	} {
+		if got := b.Served(b.now, key); got != want {
+			t.Errorf("%s: %v", key, got)
+		}
+	}
+	b.hot("plain?id=1")
+	if b.Served(b.now, "topic?id=1") {
+		t.Error("served although it is cold")
+	}
+}
+
+// An override by a pattern takes in the reserved key of malformed requests, which must
+// not become free by it.
+func TestServeOverrideFreesNothingMalformed(t *testing.T) {
+	t.Parallel()
+	b := build(t, servedRules+"  - {key: \"topic?*\", action: serve}\nlimits: {pairs: 2}\n", gate.Config{})
+	malformed := "/topic?id=1&a=1&b=2&c=3"
+	for i := range 3 {
+		v := b.served("GET", malformed, "10.0.0.1")
+		if v.Serve != nil || v.Allowed != (i < 2) || v.Reason != hottype.ReasonMalformed {
+			t.Errorf("%d: %+v", i, v)
+		}
+	}
+	if v := b.served("GET", "/topic?id=1", "10.0.0.2"); v.Serve == nil || v.Hot {
+		t.Errorf("%+v", v)
+	}
+}

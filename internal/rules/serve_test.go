@@ -1,0 +1,58 @@
+package rules_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+func parseServe(serve string) (*hottype.Serve, error) {
+	set, err := rules.Parse("r.yaml", []byte("rules:\n  - {name: topic, params: [id], hot: {rate: 1}, serve: "+serve+"}\n"))
+	if err != nil {
+		return nil, err
+	}
+	return set.Rules[0].Serve, nil
+}
+
+func TestServe(t *testing.T) {
+	t.Parallel()
+	got, err := parseServe("{ttl: 0s, stale: 1m, stale_if_error: 0s, vary: [x-lang, accept-encoding], cookies: strip, max_body: 64KiB, wait: 0s}")
+	want := &hottype.Serve{
+		Stale: time.Minute, Vary: []string{"Accept-Encoding", "X-Lang"}, StripCookies: true, MaxBody: 64 << 10,
+	}
+	if err != nil || !cmp.Equal(got, want) {
+		t.Errorf("%v, %v", err, cmp.Diff(want, got))
+	}
+	if got, err = parseServe("{}"); err != nil || !cmp.Equal(got, rules.DefaultServe()) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestBadServe(t *testing.T) {
+	t.Parallel()
+	for serve, want := range map[string]string{
+		"{ttl: -1s}":              "serve.ttl: -1s is not between 0s and 24h0m0s",
+		"{stale: 25h}":            "serve.stale: 25h is not between",
+		"{wait: 2m}":              "serve.wait: 2m is not between 0s and 1m0s",
+		"{ttl: 1us}":              "in steps of 1ms",
+		"{max_body: 0}":           "serve.max_body: \"0\" is not between 1 and 1073741824 bytes",
+		"{max_body: 9999999GiB}":  "is not between",
+		"{max_body: 1.5MiB}":      "is not between",
+		"{vary: ['*']}":           "is no field",
+		"{vary: [cookie]}":        "answers that differ by Cookie are private",
+		"{vary: [authorization]}": "answers that differ by Authorization are private",
+		"{vary: [A, a]}":          "A stands twice",
+		"{vary: ['a b']}":         "is not",
+		"{cookies: allow}":        "is not one of deny, strip",
+		"{time: 1s}":              "unknown field",
+	} {
+		if _, err := parseServe(serve); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", serve, err, want)
+		}
+	}
+}
