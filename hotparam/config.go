@@ -36,6 +36,9 @@ type Config struct {
 	// Budget is the longest that one decision waits for Redis; default 20 ms. When it
 	// is over, each rule's on_store_failure decides.
 	Budget time.Duration
+	// RetryJitter is the most that a refusal asks to wait longer than necessary, at random,
+	// so that those who were refused together do not come back together; at most an hour.
+	RetryJitter time.Duration
 	// Instance names this process in reports; default host, process id and start.
 	Instance string
 	// Log hears of trouble when it begins and when it ends; default slog.Default().

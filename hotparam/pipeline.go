@@ -41,6 +41,9 @@ func New(cfg Config) (*Pipeline, error) {
 	if cfg.Rules != nil {
 		set = cfg.Rules.set
 	}
+	if err := (&httplimit.Answers{RetryJitter: cfg.RetryJitter}).Check(); err != nil {
+		return nil, fmt.Errorf("hotparam: Config.RetryJitter: %w", err)
+	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	for _, w := range set.Warnings {
 		cfg.Log.Warn("hotparam: rules: " + w)
@@ -69,8 +72,12 @@ func New(cfg Config) (*Pipeline, error) {
 	}
 	p.parts.Add(lifecycle.Sources, "requests", p.awaitQuiet)
 	clients := httplimit.NewClients(set.IP.TrustedProxies, "")
-	p.layer = middleware.Build(p.parts.Gate, middleware.Options{Clients: clients, Log: cfg.Log})
-	p.decide = httplimit.NewSafeGate(httplimit.SafeGateConfig{Gate: p.parts.Gate, Clients: clients, Log: cfg.Log})
+	p.layer = middleware.Build(p.parts.Gate, middleware.Options{
+		Clients: clients, Answers: httplimit.Answers{RetryJitter: cfg.RetryJitter}, Log: cfg.Log,
+	})
+	p.decide = httplimit.NewSafeGate(httplimit.SafeGateConfig{
+		Gate: p.parts.Gate, Clients: clients, RetryJitter: cfg.RetryJitter, Log: cfg.Log,
+	})
 	return p, nil
 }
 

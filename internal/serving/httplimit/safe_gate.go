@@ -61,12 +61,21 @@ func NewSafeGate(cfg SafeGateConfig) *SafeGate {
 
 // DecideHTTP decides about an HTTP request by its target as received, its Host, its client
 // and its header. The body is not read.
-func (g *SafeGate) DecideHTTP(r *http.Request) (v hottype.Verdict) {
+func (g *SafeGate) DecideHTTP(r *http.Request) hottype.Verdict {
+	return g.DecideFor(r, hottype.Client{}, 0)
+}
+
+// DecideFor decides about an HTTP request of this client; the zero one is found by the connection and the header. cost 0
+// is what the Cost of the configuration says.
+func (g *SafeGate) DecideFor(r *http.Request, client hottype.Client, cost int64) (v hottype.Verdict) {
 	defer g.recovered(&v)
 	req := g.requests.Get().(*hottype.Request)
 	req.Method, req.Host, req.Target = r.Method, r.Host, target(r)
-	req.Client, req.Header = g.cfg.Clients.Of(r), r.Header
-	if g.cfg.Cost != nil {
+	req.Client, req.Header, req.Cost = client, r.Header, cost
+	if client.IsZero() {
+		req.Client = g.cfg.Clients.Of(r)
+	}
+	if cost == 0 && g.cfg.Cost != nil {
 		req.Cost = g.cfg.Cost(r)
 	}
 	v = g.cfg.Gate.Decide(r.Context(), g.cfg.Now(), req)

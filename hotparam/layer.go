@@ -1,0 +1,151 @@
+package hotparam
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// Options say how requests are judged and answered, by [Pipeline.MiddlewareWith] and by the adapters for frameworks. C
+// is what a framework hands to its handlers; for net/http it is an [Exchange]. The zero value is what
+// [Pipeline.Middleware] does.
+type Options[C any] struct {
+	// Skip says which requests pass without being counted or judged; nil: none.
+	Skip func(C) bool
+	// Client names who asks, such as a user or an API key, in place of the address; "" leaves the address. Per-IP windows
+	// hold for the name then, so name only what the client cannot choose freely. nil: always the address.
+	Client func(C) (string, error)
+	// Error says what becomes of a request whose Client failed. What it returns goes to the framework and the request no
+	// further; where it returns nil, and where there is no Error, the request is judged by its address.
+	Error func(C, error) error
+	// Cost is what a request takes from its limits; nil, or 0: 1. A negative one is refused.
+	Cost func(C) int64
+	// Deny answers a denied request in place of a problem document, a page or text by Accept. The header fields of the
+	// refusal are set already. The framework gets what it returns.
+	Deny func(C, *Verdict) error
+
+	// Status answers denied requests, where Deny does not; 0: 429.
+	Status int
+	// Headers are the fields that say which limit applied; "": RateLimit and RateLimit-Policy.
+	Headers hottype.HeaderStyle
+	// HideLimits leaves them out of answers to requests let pass.
+	HideLimits bool
+	// ExposeHeaders names them in Access-Control-Expose-Headers, for scripts of other origins.
+	ExposeHeaders bool
+}
+
+// Exchange is a request to a handler of net/http, and how to answer it.
+type Exchange struct {
+	W http.ResponseWriter
+	R *http.Request
+}
+
+// Layer judges the requests of one framework by Options. The adapters are made of it; most callers should use one of
+// them, or [Pipeline.Middleware]. Many goroutines may use it.
+type Layer[C any] struct {
+	decide  *httplimit.SafeGate
+	options Options[C]
+	answers httplimit.Answers
+}
+
+// NewLayer builds a Layer. It panics on options that mean nothing, such as the status 200.
+func NewLayer[C any](p *Pipeline, o Options[C]) *Layer[C] {
+	l := &Layer[C]{decide: p.decide, options: o, answers: httplimit.Answers{
+		Status: o.Status, Headers: o.Headers, HideLimits: o.HideLimits, ExposeHeaders: o.ExposeHeaders,
+	}}
+	if err := l.answers.Check(); err != nil {
+		panic(fmt.Sprintf("hotparam: %v", err))
+	}
+	return l
+}
+
+// Enforce counts and judges a request and answers it if it is denied. next says whether it goes on. The error is that of
+// Deny, of Error, or of a request that ended while it was held back; the framework should have it.
+func (l *Layer[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (next bool, err error) {
+	v, err := l.Decide(c, r)
+	switch {
+	case err != nil:
+		return false, err
+	case v == nil:
+		return true, nil
+	case v.Allowed:
+		l.SetHeader(w.Header(), v)
+		return true, nil
+	case l.options.Deny != nil:
+		l.SetHeader(w.Header(), v)
+		return false, l.options.Deny(c, v)
+	}
+	l.answers.WriteDenied(w, r.Method, r.Header["Accept"], v)
+	return false, nil
+}
+
+// Decide counts and judges a request, for protocols that have refusals of their own. Of r it reads method, host,
+// RequestURI (or URL), header, remote address and context. A request that has to wait has waited when it returns. The
+// verdict is nil where the request is skipped, or goes no further for the error.
+func (l *Layer[C]) Decide(c C, r *http.Request) (*Verdict, error) {
+	if l.options.Skip != nil && l.options.Skip(c) {
+		return nil, nil
+	}
+	client, err := l.client(c)
+	if err != nil {
+		return nil, err
+	}
+	cost := int64(0)
+	if l.options.Cost != nil {
+		cost = l.options.Cost(c)
+	}
+	v := l.decide.DecideFor(r, client, cost)
+	if v.Allowed && !httplimit.Wait(r.Context(), &v) {
+		return nil, fmt.Errorf("hotparam: the request ended while it waited: %w", r.Context().Err())
+	}
+	return &v, nil
+}
+
+// SetHeader sets the fields that tell a client of a verdict: those of the limit, and Retry-After of a refusal.
+func (l *Layer[C]) SetHeader(h http.Header, v *Verdict) {
+	switch {
+	case !v.Allowed:
+		l.answers.SetDenied(h, v)
+	case !l.answers.HideLimits:
+		l.answers.SetLimits(h, v)
+	}
+}
+
+// maxClientName is the longest name that is kept as it is. A longer one is kept as its hash: names come from clients,
+// and windows hold many.
+const maxClientName = 128
+
+// client is who Client names, the zero value where the address says it.
+func (l *Layer[C]) client(c C) (Client, error) {
+	if l.options.Client == nil {
+		return Client{}, nil
+	}
+	name, err := l.options.Client(c)
+	if err != nil && l.options.Error != nil {
+		return Client{}, l.options.Error(c, err)
+	}
+	if err != nil || name == "" {
+		return Client{}, nil
+	}
+	if len(name) > maxClientName {
+		sum := sha256.Sum256([]byte(name))
+		name = hex.EncodeToString(sum[:])
+	}
+	return Client{Name: name}, nil
+}
+
+// MiddlewareWith is Middleware with options.
+func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.Handler {
+	l := NewLayer(p, o)
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if pass, _ := l.Enforce(Exchange{w, r}, w, r); pass { // an error was answered by Deny or Error, or nobody waits for it
+				next.ServeHTTP(w, r)
+			}
+		})
+	}
+}
