@@ -30,7 +30,7 @@ var layers = []struct {
 		"hotparam/limit", "internal/limitcore", "internal/canon", "internal/upstream", "internal/rules", "internal/hotset",
 		"internal/counting/accesslog", "internal/counting/clientsketch",
 		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
-		"internal/serving/httplimit", "internal/serving/access",
+		"internal/deciding/fairness", "internal/serving/httplimit", "internal/serving/access",
 	}, "pure logic that can be tested like a table"},
 	{"files", false, []string{"internal/tlsfiles"}, "all connections read their certificates in one way"},
 	{"connection", false, []string{"internal/storage/redisstore"}, "the feed and the limits share one way to Redis"},
@@ -70,7 +70,7 @@ var owners = map[string]struct {
 var pure = []string{
 	"hotparam/hottype", "hotparam/limit", "internal/limitcore", "internal/canon", "internal/rules", "internal/upstream", "internal/hotset",
 	"internal/counting/accesslog", "internal/counting/clientsketch",
-	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
+	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect", "internal/deciding/fairness",
 }
 
 type pkg struct {

@@ -1,0 +1,228 @@
+// Package fairness divides what one limit lets pass among the clients that ask for it.
+//
+// A bucket alone serves whoever asks most. With fairness, light clients get what they
+// ask for, and heavy ones share the rest evenly. Nobody queues and limiters exchange no
+// messages: the level of the bucket says what one client may have.
+//
+//	level of the bucket ──> price ──> fair rate of one client ──> credit of each client
+//
+// A low bucket means that clients get more than flows back, so the fair rate falls; a
+// full one means that they leave some over, so it rises. At the level where as much is
+// taken as flows back, the fair rate is the max-min share. All limiters see the same
+// level, so they arrive at the same rate.
+//
+// A client has a credit that grows by the fair rate up to a few tokens, and pays each
+// request from it. Credits are kept as in virtual scheduling: one virtual time for all,
+// which runs at the fair rate, and for each client the time up to which it has paid. A
+// prefix of addresses (/24, /48) has a credit too and pays an eighth, so one that
+// rotates its addresses counts as eight clients at most.
+//
+// A key's memory is bounded: 1024 clients and prefixes in 8 KiB, made when the limit
+// first refuses. A client who finds no place takes over the one with the most credit of
+// its set, credit included, so a flood of addresses makes nobody richer.
+//
+// Before the first refusal, and again when the bucket has been nearly full for a while,
+// nobody is held to anything and a question costs a load of one flag.
+//
+// Not every algorithm has a level: only those that refill evenly do.
+package fairness
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+const (
+	// maxStep bounds the time that is made up for at once, against steps of the clock.
+	maxStep = time.Second
+	// prefixWeight is how many clients one prefix counts as.
+	prefixWeight = 8
+	// minCalm and maxCalm bound how long nothing must be refused before clients
+	// are left alone again; between them it is the time to fill the bucket.
+	minCalm = 250 * time.Millisecond
+	maxCalm = 2 * time.Second
+)
+
+// Key divides the limit of one key. Any number of goroutines may use it.
+type Key struct {
+	rate, burst float64       // of the bucket, in tokens and seconds
+	every       time.Duration // the fair rate is worked out anew that often
+	calm        time.Duration
+	hash        hasher
+
+	on atomic.Bool // written with mu held
+
+	mu      sync.Mutex
+	credits *credits  // nil before the first refusal
+	fair    float64   // tokens a second that one client may have
+	most    float64   // tokens that a client may save
+	at      time.Time // fair is of this time
+	refused time.Time // the last time that somebody was
+
+	level, known float64   // of the bucket at levelAt, in tokens
+	levelAt      time.Time // since then inflow has come here
+	ahead        float64   // tokens that this process has taken ahead
+	inflow       float64   // tokens a second that this process takes to be its own
+}
+
+// Answer is what a client is told.
+type Answer struct {
+	// Allowed is whether fairness has nothing against the request. Its limit may.
+	Allowed bool
+	// Charged is whether the client has paid; GiveBack undoes it.
+	Charged bool
+	// RetryAfter is when the client's credit suffices at today's fair rate, ResetAfter
+	// when it is whole.
+	RetryAfter, ResetAfter time.Duration
+}
+
+// Divides reports whether a limit has a level, so that it can be divided.
+func Divides(s limit.Spec) bool {
+	switch s.Algorithm {
+	case limit.TokenBucket, limit.GCRA, limit.LeakyBucket:
+		return s.Limit > 0 && s.Capacity() > 0 && s.Block == 0
+	}
+	return false
+}
+
+// NewKey divides a limit for which Divides is true.
+func NewKey(s limit.Spec) *Key {
+	k := &Key{rate: float64(s.Limit) / s.Window.Seconds(), burst: float64(s.Capacity()), hash: newHasher()}
+	fill := k.burst / k.rate
+	k.every = max(time.Millisecond, seconds(fill/64))
+	k.calm = min(max(minCalm, seconds(fill)), maxCalm)
+	return k
+}
+
+// Ask asks whether a client may have a cost of 1 or more, and lets it pay. If the limit
+// refuses the request, Refused has to follow; if something else does, GiveBack. Else
+// Admitted should.
+func (k *Key) Ask(now time.Time, who hottype.Client, cost int64) Answer {
+	if !k.on.Load() {
+		return Answer{Allowed: true}
+	}
+	client, prefix := k.hash.of(who)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.advance(now); !k.on.Load() {
+		return Answer{Allowed: true}
+	}
+	// What costs more than can be saved needs all that can be, and leaves a debt.
+	price, need := float64(cost), min(float64(cost), k.most)
+	own := k.credits.find(client)
+	short := need - k.credits.left(own, k.most)
+	var wide *credit
+	if prefix != 0 {
+		wide = k.credits.find(prefix)
+		short = max(short, prefixWeight*(need/prefixWeight-k.credits.left(wide, k.most)))
+	}
+	if short > 0 {
+		k.refused = now
+		return Answer{RetryAfter: seconds(short / k.fair), ResetAfter: seconds((short - need + k.most) / k.fair)}
+	}
+	k.credits.pay(own, client, price, k.most)
+	if wide != nil && wide != own {
+		k.credits.pay(wide, prefix, price/prefixWeight, k.most)
+	}
+	return Answer{Allowed: true, Charged: true}
+}
+
+// Admitted tells what the limit said when it admitted a request.
+func (k *Key) Admitted(now time.Time, l Level) {
+	if !k.on.Load() {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.note(now, l)
+}
+
+// Refused tells that the limit refused a request, whatever fairness had answered.
+func (k *Key) Refused(now time.Time, l Level, who hottype.Client, cost int64, a Answer) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.note(now, l)
+	k.refused = now
+	if !k.on.Load() {
+		k.begin(now)
+	} else if a.Charged {
+		k.giveBack(who, cost)
+	}
+}
+
+// GiveBack undoes what Ask charged to a request that did not pass.
+func (k *Key) GiveBack(who hottype.Client, cost int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.giveBack(who, cost)
+}
+
+// giveBack is called with mu held. Who has lost its place meanwhile gets nothing back.
+func (k *Key) giveBack(who hottype.Client, cost int64) {
+	if k.credits == nil {
+		return
+	}
+	client, prefix := k.hash.of(who)
+	k.credits.giveBack(client, float64(cost))
+	if prefix != 0 {
+		k.credits.giveBack(prefix, float64(cost)/prefixWeight)
+	}
+}
+
+// begin holds clients to fair rates from now on. Everybody starts with a whole credit.
+// It is called with mu held.
+func (k *Key) begin(now time.Time) {
+	if k.credits == nil {
+		k.credits = new(credits)
+	}
+	k.credits.clear()
+	k.at = now
+	k.rates(k.believed(now) / k.burst)
+	k.on.Store(true)
+}
+
+// advance lets virtual time pass, and ends fairness where nobody has been refused for a
+// while and the bucket is nearly full. It is called with mu held.
+func (k *Key) advance(now time.Time) {
+	step := now.Sub(k.at)
+	if step < -maxStep { // the clock was set back: begin from here
+		k.at, k.refused = now, now
+	}
+	if step < k.every {
+		return
+	}
+	level := k.believed(now)
+	if level >= k.burst-max(1, 0.03*k.burst) && now.Sub(k.refused) >= k.calm {
+		k.on.Store(false)
+		return
+	}
+	dt := min(step, maxStep).Seconds()
+	k.at = now
+	k.rates(level / k.burst)
+	k.credits.earn(k.fair*dt, k.most)
+}
+
+// rates works out the fair rate, and what a client may save, at a level of 0 to 1. It is
+// called with mu held.
+func (k *Key) rates(level float64) {
+	k.fair = k.rate * price(level)
+	k.most = max(2, min(k.burst/2, max(6, k.fair*k.burst/(2*k.rate))))
+	k.most = min(k.most, maxCredit)
+}
+
+// price is the fair rate as a part of the bucket's rate. It is steep, so that the level
+// hardly depends on how many clients there are: one client alone is held to the whole
+// rate at nine tenths of the bucket, a thousand are at a tenth.
+func price(level float64) float64 {
+	if level < 0.9 {
+		return math.Exp(-8 * (1 - level/0.9))
+	}
+	return 1 + 30*(level-0.9)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(min(s, 3600) * float64(time.Second)) }

@@ -1,0 +1,273 @@
+package fairness
+
+import (
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+func client(s string) hottype.Client { return hottype.Client{Addr: netip.MustParseAddr(s)} }
+
+// contended is a key of 100/s whose bucket has just refused somebody.
+func contended(now time.Time) *Key {
+	k := NewKey(limit.PerSecond(100))
+	k.Refused(now, Level{Limiters: 1}, client("192.0.2.1"), 1, Answer{Allowed: true})
+	return k
+}
+
+// spend lets a client ask until it is refused, and says how often it was not.
+func spend(k *Key, now time.Time, who hottype.Client, cost int64) (n int, a Answer) {
+	for a = k.Ask(now, who, cost); a.Allowed && n < 10_000; a = k.Ask(now, who, cost) {
+		n++
+	}
+	return n, a
+}
+
+func TestEverybodyStartsWithAWholeCredit(t *testing.T) {
+	t.Parallel()
+	k := contended(epoch)
+	for _, who := range []string{"192.0.2.1", "198.51.100.7", "2001:db8::"} {
+		if n, _ := spend(k, epoch, client(who), 1); n != 6 {
+			t.Errorf("%s may ask %d times, want 6", who, n)
+		}
+	}
+}
+
+func TestRetryAfterSuffices(t *testing.T) {
+	t.Parallel()
+	k, who := contended(epoch), client("192.0.2.1")
+	_, a := spend(k, epoch, who, 1)
+	if a.RetryAfter <= 0 || a.ResetAfter < a.RetryAfter {
+		t.Fatalf("%+v", a)
+	}
+	// The level falls behind as long as the bucket is taken to be empty.
+	k.Admitted(epoch, Level{Left: 0.4, Limiters: 1000})
+	if later := k.Ask(epoch.Add(a.RetryAfter+k.every), who, 1); !later.Allowed {
+		t.Errorf("after %v: %+v", a.RetryAfter, later)
+	}
+}
+
+// A prefix pays an eighth of what its clients pay, so it has as much as eight of them.
+func TestPrefixIsEightClients(t *testing.T) {
+	t.Parallel()
+	for _, first := range []netip.Addr{netip.MustParseAddr("192.0.2.0"), netip.MustParseAddr("2001:db8:7::")} {
+		k, total, addr := contended(epoch), 0, first.As16()
+		for i := range 100 {
+			if addr[15] = byte(i); first.Is6() {
+				addr[7], addr[15] = byte(i), 0
+			}
+			n, _ := spend(k, epoch, hottype.ClientFrom(netip.AddrFrom16(addr)), 1)
+			total += n
+		}
+		if total != 48 {
+			t.Errorf("%s: %d, want 8 x 6", first, total)
+		}
+	}
+}
+
+// A name has no prefix.
+func TestNamesAreClients(t *testing.T) {
+	t.Parallel()
+	k := contended(epoch)
+	for i := range 100 {
+		if n, _ := spend(k, epoch, hottype.Client{Name: "user" + string(rune('0'+i))}, 1); n != 6 {
+			t.Fatalf("name %d may ask %d times", i, n)
+		}
+	}
+}
+
+// A flood of new names takes over credits as they are, and never gets more than there
+// are places.
+func TestNewNamesFindNoNewCredit(t *testing.T) {
+	t.Parallel()
+	k, passed := contended(epoch), 0
+	for i := range 100_000 {
+		if k.Ask(epoch, hottype.Client{Name: time.Duration(i).String()}, 1).Allowed {
+			passed++
+		}
+	}
+	if most := sets * ways * 6; passed > most {
+		t.Errorf("%d passed, want at most %d", passed, most)
+	}
+}
+
+// What costs more than can be saved needs a whole credit and leaves a debt.
+func TestCostAboveTheCredit(t *testing.T) {
+	t.Parallel()
+	k, who := contended(epoch), client("192.0.2.1")
+	if a := k.Ask(epoch, who, 50); !a.Allowed || !a.Charged {
+		t.Fatalf("%+v", a)
+	}
+	a := k.Ask(epoch, who, 1)
+	if want := seconds(45 / k.fair); a.Allowed || a.RetryAfter != want {
+		t.Errorf("%+v, want RetryAfter %v", a, want)
+	}
+	k.GiveBack(who, 50)
+	if n, _ := spend(k, epoch, who, 1); n != 6 {
+		t.Errorf("%d after the refund, want 6", n)
+	}
+}
+
+// Where the bucket or another limit refuses, the client has paid nothing.
+func TestRefusedPaysNothing(t *testing.T) {
+	t.Parallel()
+	k, who := contended(epoch), client("192.0.2.1")
+	for range 100 {
+		k.Refused(epoch, Level{Limiters: 1}, who, 1, k.Ask(epoch, who, 1))
+	}
+	if n, _ := spend(k, epoch, who, 1); n != 6 {
+		t.Errorf("%d, want 6", n)
+	}
+}
+
+// It ends when the bucket is full and nobody has been refused for a second, not sooner.
+func TestEndsWhenItIsCalm(t *testing.T) {
+	t.Parallel()
+	k, who := contended(epoch), client("192.0.2.1")
+	for _, c := range []struct {
+		after time.Duration
+		level float64
+		on    bool
+	}{{100 * time.Millisecond, 1, true}, {1100 * time.Millisecond, 0.9, true}, {1200 * time.Millisecond, 1, false}} {
+		k.Admitted(epoch.Add(c.after), Level{Left: c.level, Limiters: 1})
+		k.Ask(epoch.Add(c.after), who, 1)
+		if k.on.Load() != c.on {
+			t.Errorf("after %v at level %v: on is %v", c.after, c.level, !c.on)
+		}
+	}
+}
+
+// A clock that jumps, either way, neither grants a fortune nor starves anybody.
+func TestClockJumps(t *testing.T) {
+	t.Parallel()
+	k, who := contended(epoch), client("192.0.2.1")
+	spend(k, epoch, who, 1)
+	at := epoch
+	for _, jump := range []time.Duration{24 * time.Hour, -48 * time.Hour, time.Hour} {
+		k.Refused(at, Level{Limiters: 1}, who, 1, Answer{})
+		at = at.Add(jump)
+		k.Refused(at, Level{Limiters: 1}, who, 1, Answer{})
+		if n, _ := spend(k, at, who, 1); n > 200 {
+			t.Errorf("%d after a jump of %v", n, jump)
+		}
+		k.Admitted(at, Level{Left: 0.8, Limiters: 1})
+		if a := k.Ask(at.Add(time.Second), who, 1); !a.Allowed {
+			t.Errorf("%+v a second after a jump of %v", a, jump)
+		}
+	}
+}
+
+// Virtual time wraps at 2^32 units: nobody is in debt because of it, and no debt is lost
+// sooner than it is paid.
+func TestVirtualTimeWraps(t *testing.T) {
+	t.Parallel()
+	var c credits
+	const most = 6
+	e := c.find(7)
+	c.pay(e, 7, 3, most)
+	for range 1 << 12 {
+		c.earn(1<<11, most)
+		if left := c.left(c.find(7), most); left != most {
+			t.Fatalf("%v left at %v", left, c.now)
+		}
+	}
+	c.pay(c.find(7), 7, 1e9, most)
+	c.earn(maxCredit-10, most)
+	if left := c.left(c.find(7), most); left != -10 {
+		t.Errorf("%v left of a debt, want -10", left)
+	}
+}
+
+// Between answers the level rises by what flows in for this process; what is prefetched
+// is there beside it, and its answers say nothing new about the level.
+func TestLevelBetweenAnswers(t *testing.T) {
+	t.Parallel()
+	k, spec := contended(epoch), limit.PerSecond(100)
+	r := &limit.Result{Allowed: true, Limit: 100, Remaining: 20, ResetAfter: 500 * time.Millisecond}
+	k.Admitted(epoch, LevelOf(&spec, r, 4, false))
+	if got := k.believed(epoch.Add(time.Second)); got != 75 {
+		t.Errorf("%v after a second, want 50 and a quarter of 100", got)
+	}
+	for i := range 5 {
+		k.Admitted(epoch.Add(time.Duration(i)*250*time.Millisecond), LevelOf(&spec, r, 4, true))
+	}
+	if got := k.believed(epoch.Add(time.Second)); got != 95 {
+		t.Errorf("%v after a second, want 50, a quarter of 100 and 20 prefetched", got)
+	}
+}
+
+func TestDivides(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		spec limit.Spec
+		want bool
+	}{
+		{limit.PerSecond(1), true},
+		{limit.Spec{Algorithm: limit.GCRA, Limit: 1, Window: time.Second}, true},
+		{limit.Spec{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second}, false},
+		{limit.Spec{Algorithm: limit.TokenBucket, Window: time.Second, Burst: 1}, false},
+		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Second, Burst: 1, Block: time.Second}, false},
+	} {
+		if got := Divides(c.spec); got != c.want {
+			t.Errorf("%+v: %v", c.spec, got)
+		}
+	}
+}
+
+// For the race detector: all methods at once.
+func TestConcurrentUse(t *testing.T) {
+	t.Parallel()
+	k := contended(epoch)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 2000 {
+				now, who := epoch.Add(time.Duration(i)*time.Millisecond), client("192.0.2.1")
+				switch a := k.Ask(now, who, 1); (i + g) % 4 {
+				case 0:
+					k.Refused(now, Level{Limiters: 1}, who, 1, a)
+				case 1:
+					k.GiveBack(who, 1)
+				default:
+					k.Admitted(now, Level{Left: 0.5, Limiters: 1})
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func BenchmarkAsk(b *testing.B) {
+	now, who := epoch, client("192.0.2.1")
+	b.Run("off", func(b *testing.B) {
+		k := NewKey(limit.PerSecond(100))
+		b.ReportAllocs()
+		for b.Loop() {
+			k.Ask(now, who, 1)
+		}
+	})
+	b.Run("denied", func(b *testing.B) {
+		k := contended(now)
+		spend(k, now, who, 1)
+		b.ReportAllocs()
+		for b.Loop() {
+			k.Ask(now, who, 1)
+		}
+	})
+	b.Run("admitted", func(b *testing.B) {
+		k, at := contended(now), now
+		b.ReportAllocs()
+		for b.Loop() {
+			at = at.Add(10 * time.Millisecond)
+			a := k.Ask(at, who, 1)
+			if !a.Charged {
+				b.Fatal("not admitted")
+			}
+			k.Admitted(at, Level{Left: 0.9, Limiters: 1})
+		}
+	})
+}

@@ -1,0 +1,323 @@
+package fairness
+
+import (
+	"container/heap"
+	"context"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// arrivals gives the time until the next request of a client.
+type arrivals func(r *rand.Rand, rate float64, now float64) float64
+
+// periodic requests come at even intervals, the first at a random time.
+func periodic(r *rand.Rand, rate, now float64) float64 {
+	if now == 0 {
+		return r.Float64() / rate
+	}
+	return 1 / rate
+}
+
+// poisson requests come independently of each other.
+func poisson(r *rand.Rand, rate, _ float64) float64 { return r.ExpFloat64() / rate }
+
+// together has all clients ask at the same moments, once a second, as many as their rate.
+func together(_ *rand.Rand, rate, now float64) float64 {
+	next := now + 1/rate/1000
+	if next-math.Floor(now) >= 0.001 {
+		return math.Floor(now) + 1 - now
+	}
+	return 1 / rate / 1000
+}
+
+// onOff is five seconds of periodic requests, then five of silence.
+func onOff(r *rand.Rand, rate, now float64) float64 {
+	d := periodic(r, rate, now)
+	if math.Mod(now+d, 10) >= 5 {
+		return math.Floor((now+d)/10)*10 + 10 - now
+	}
+	return d
+}
+
+// group is clients of one kind.
+type group struct {
+	n     int
+	rate  float64
+	when  arrivals
+	at    []float64 // weight of each limiter; nil: all alike
+	shift int       // of addresses, so that those of two groups differ
+	heavy bool
+	// addresses, if above 0, are how many /64 of one /48 the client asks from, in turn.
+	addresses int
+}
+
+// scenario is what a test plays.
+type scenario struct {
+	rate, burst  int64
+	limiters     int
+	groups       []group
+	seconds      float64
+	stale, delay float64 // seconds by which a limiter hears late, and asks late
+	prefetch     int64
+	cost         int64
+	plain        bool // no fairness: the bucket alone
+}
+
+// outcome is what became of it.
+type outcome struct {
+	ratios   []float64 // of what a client got to its max-min share, smallest first
+	light    float64   // the same of all clients that are not heavy together
+	use      float64   // of what the limit let pass to what it could
+	admitted int64
+	refused  int64
+}
+
+func (o *outcome) min() float64 { return o.ratios[0] }
+func (o *outcome) p5() float64  { return o.ratios[len(o.ratios)/20] }
+
+// limiter is one process: its part of fairness, its deny memory, its prefetched tokens.
+type limiter struct {
+	key    *Key
+	denied float64 // until then the bucket is known to be empty
+	held   int64
+	left   int64
+	last   limit.Result
+}
+
+// event is something that happens at a time.
+type event struct {
+	at float64
+	do func(now float64)
+}
+
+// queue is a heap.Interface, soonest first.
+type queue []event
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].at < q[j].at }
+func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(e any)        { *q = append(*q, e.(event)) }
+func (q *queue) Pop() any {
+	last := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return last
+}
+
+// world is a scenario under way.
+type world struct {
+	scenario
+	queue    queue
+	random   *rand.Rand
+	store    *limit.Memory
+	charge   limit.Charge
+	limiters []*limiter
+	offered  []float64 // by client, since the warm-up
+	got      []float64
+	heavy    []bool
+	out      outcome
+	warm     float64
+}
+
+var epoch = time.Unix(1_800_000_000, 0)
+
+func clock(s float64) time.Time { return epoch.Add(time.Duration(s * 1e9)) }
+
+// play plays a scenario. What happens in the first warm seconds is not judged.
+func (s scenario) play(seed uint64, warm float64) outcome {
+	w := newWorld(s, seed, warm)
+	w.run()
+	w.judge()
+	return w.out
+}
+
+func newWorld(s scenario, seed uint64, warm float64) *world {
+	s.limiters, s.cost = max(s.limiters, 1), max(s.cost, 1)
+	w := &world{scenario: s, random: rand.New(rand.NewPCG(seed, 7)), warm: warm}
+	w.store = limit.NewMemory(limit.MemoryConfig{})
+	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: s.rate, Window: time.Second, Burst: s.burst}
+	w.charge = limit.Charge{Subject: limit.Subject{Space: "hot", Name: "k"}, Spec: spec, Cost: s.cost}
+	for range s.limiters {
+		w.limiters = append(w.limiters, &limiter{key: NewKey(spec)})
+	}
+	for _, g := range s.groups {
+		for i := range g.n {
+			w.client(g, i)
+		}
+	}
+	return w
+}
+
+func (w *world) run() {
+	for len(w.queue) > 0 {
+		e := heap.Pop(&w.queue).(event)
+		e.do(e.at)
+	}
+}
+
+func (w *world) after(at float64, do func(now float64)) { heap.Push(&w.queue, event{at, do}) }
+
+// client adds one client of a group and lets it ask.
+func (w *world) client(g group, i int) {
+	id := len(w.offered)
+	w.offered, w.got, w.heavy = append(w.offered, 0), append(w.got, 0), append(w.heavy, g.heavy)
+	var asked int
+	var ask func(float64)
+	ask = func(now float64) {
+		if now >= w.seconds {
+			return
+		}
+		if now >= w.warm {
+			w.offered[id] += float64(w.cost)
+		}
+		who := address(g.shift, i)
+		if g.addresses > 0 {
+			k := asked % g.addresses
+			who.Addr = netip.AddrFrom16([16]byte{0x20, 1, 0x0d, 0xb8, 0, 1, byte(k >> 8), byte(k)})
+		}
+		asked++
+		w.ask(now, id, who, w.pick(g.at))
+		w.after(now+g.when(w.random, g.rate, now), ask)
+	}
+	w.after(g.when(w.random, g.rate, 0), ask)
+}
+
+// address is the i-th of a group: each in a prefix of its own, as far as these go.
+func address(shift, i int) hottype.Client {
+	return hottype.Client{Addr: netip.AddrFrom4([4]byte{byte(10 + shift), byte(i), byte(i >> 8), 1})}
+}
+
+func (w *world) pick(weights []float64) *limiter {
+	if weights == nil {
+		return w.limiters[w.random.IntN(len(w.limiters))]
+	}
+	at := w.random.Float64()
+	for i, p := range weights {
+		if at -= p; at < 0 {
+			return w.limiters[i]
+		}
+	}
+	return w.limiters[len(weights)-1]
+}
+
+// ask is one request at one limiter, as the gate handles it.
+func (w *world) ask(now float64, id int, who hottype.Client, l *limiter) {
+	if now < l.denied && w.cost == 1 {
+		w.done(now, id, false)
+		return
+	}
+	var a Answer
+	if a.Allowed = true; !w.plain {
+		a = l.key.Ask(clock(now), who, w.cost)
+	}
+	if !a.Allowed {
+		w.done(now, id, false)
+		return
+	}
+	if w.delay == 0 {
+		w.take(now, id, who, l, a)
+		return
+	}
+	w.after(now+w.delay, func(now float64) { w.take(now, id, who, l, a) })
+}
+
+func (w *world) take(now float64, id int, who hottype.Client, l *limiter, a Answer) {
+	if l.held >= w.cost {
+		l.held -= w.cost
+		r := l.last
+		r.Remaining = l.held
+		l.key.Admitted(clock(now), LevelOf(&w.charge.Spec, &r, int64(len(w.limiters)), true))
+		w.done(now, id, true)
+		return
+	}
+	c, extra := w.charge, int64(0)
+	if n := min(w.prefetch, l.left/4); n >= 8 {
+		extra = n
+	}
+	c.Cost += extra
+	results := make([]limit.Result, 1)
+	ok, err := w.store.Take(context.Background(), clock(now), []limit.Charge{c}, results)
+	if err != nil {
+		panic(err)
+	}
+	if !ok && extra > 0 {
+		c.Cost, extra = w.cost, 0
+		ok, _ = w.store.Take(context.Background(), clock(now), []limit.Charge{c}, results)
+	}
+	r := results[0]
+	l.last, l.left = r, r.Remaining
+	l.held += extra
+	if !ok {
+		l.denied = now + r.RetryAfter.Seconds()
+	}
+	w.done(now, id, ok)
+	if w.plain {
+		return
+	}
+	level := LevelOf(&w.charge.Spec, &r, int64(len(w.limiters)), false)
+	w.after(now+w.stale, func(now float64) {
+		if ok {
+			l.key.Admitted(clock(now), level)
+		} else {
+			l.key.Refused(clock(now), level, who, w.cost, a)
+		}
+	})
+}
+
+func (w *world) done(now float64, id int, ok bool) {
+	if now < w.warm {
+		return
+	}
+	if !ok {
+		w.out.refused++
+		return
+	}
+	w.got[id] += float64(w.cost)
+	w.out.admitted += w.cost
+}
+
+// judge compares what clients got with their max-min shares of what flows in while
+// they are judged.
+func (w *world) judge() {
+	flow := float64(w.rate) * (w.seconds - w.warm)
+	fair := maxMin(w.offered, flow)
+	var light, due float64
+	for i, share := range fair {
+		if share == 0 {
+			continue
+		}
+		ratio := w.got[i] / share
+		w.out.ratios = append(w.out.ratios, ratio)
+		if !w.heavy[i] {
+			light, due = light+w.got[i], due+share
+		}
+	}
+	slices.Sort(w.out.ratios)
+	w.out.light = light / due
+	var offered float64
+	for _, o := range w.offered {
+		offered += o
+	}
+	w.out.use = float64(w.out.admitted) / min(offered, flow)
+}
+
+// maxMin is the oracle: everybody gets what he asks for up to a level at which all is
+// given away.
+func maxMin(asked []float64, total float64) []float64 {
+	order := make([]int, len(asked))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return int(math.Copysign(1, asked[i]-asked[j])) })
+	fair := make([]float64, len(asked))
+	for k, i := range order {
+		fair[i] = min(asked[i], total/float64(len(asked)-k))
+		total -= fair[i]
+	}
+	return fair
+}

@@ -1,0 +1,162 @@
+package fairness
+
+import (
+	"fmt"
+	"testing"
+)
+
+// seeds is how often each scenario is played; the worst result has to hold.
+const seeds = 8
+
+// warm seconds are not judged: the onset has a test of its own.
+const warm = 3
+
+func flood(rate float64, when arrivals) group { return floods(1, rate, when) }
+
+func floods(n int, rate float64, when arrivals) group {
+	return group{n: n, rate: rate, when: when, heavy: true, shift: 200}
+}
+
+func readers(n int, rate float64, when arrivals) group { return group{n: n, rate: rate, when: when} }
+
+// bounds are what a scenario has to reach in its worst play; 0: nothing.
+type bounds struct{ min, p5, light, use float64 }
+
+func bucket(rate, burst int64, seconds float64, groups ...group) scenario {
+	return scenario{rate: rate, burst: burst, seconds: seconds, groups: groups}
+}
+
+func (s scenario) across(limiters int) scenario     { s.limiters = limiters; return s }
+func (s scenario) late(seconds float64) scenario    { s.stale = seconds; return s }
+func (s scenario) batched(seconds float64) scenario { s.delay = seconds; return s }
+func (s scenario) ahead(tokens int64) scenario      { s.prefetch = tokens; return s }
+func (s scenario) costing(n int64) scenario         { s.cost = n; return s }
+
+// Light clients get their max-min share beside a flood; the bucket alone gives the same
+// clients a tenth of it, or nothing.
+func TestClientsGetTheirShares(t *testing.T) {
+	t.Parallel()
+	viral := bucket(100, 100, 60, flood(500, poisson), readers(50, 2, poisson))
+	one := flood(500, poisson)
+	one.at = []float64{1, 0}
+	uneven := bucket(100, 100, 60, one,
+		group{n: 25, rate: 2, when: poisson, at: []float64{0.8, 0.2}},
+		group{n: 25, rate: 2, when: poisson, shift: 1, at: []float64{0.2, 0.8}})
+	rotating := group{n: 1, rate: 500, when: poisson, heavy: true, addresses: 10_000}
+	for name, c := range map[string]struct {
+		scenario
+		bounds
+	}{
+		"even arrivals": {
+			bucket(100, 100, 60, flood(500, periodic), readers(50, 2, periodic)),
+			bounds{0.95, 0.97, 0.99, 0.99},
+		},
+		"random arrivals": {viral, bounds{0.82, 0.9, 0.97, 0.99}},
+		"half of the limit": {
+			bucket(100, 100, 60, flood(500, poisson), readers(25, 2, poisson)),
+			bounds{0.99, 0.99, 0.99, 0.99},
+		},
+		"many who seldom ask": {
+			bucket(500, 500, 60, floods(20, 50, poisson), readers(5000, 0.05, poisson)),
+			bounds{0.95, 0.99, 0.99, 0.99},
+		},
+		"two limiters, uneven": {uneven.across(2), bounds{0.8, 0.9, 0.97, 0.985}},
+		"four limiters":        {viral.across(4), bounds{0.85, 0.9, 0.97, 0.985}},
+		"eight limiters":       {viral.across(8), bounds{0.85, 0.9, 0.97, 0.985}},
+		"levels 5 ms late":     {viral.across(2).late(0.005), bounds{0.85, 0.9, 0.97, 0.985}},
+		"levels 20 ms late":    {viral.across(2).late(0.020), bounds{0.85, 0.9, 0.97, 0.985}},
+		"batches of 5 ms":      {viral.across(2).batched(0.005), bounds{0.85, 0.9, 0.97, 0.985}},
+		"32 tokens ahead":      {viral.across(3).ahead(32), bounds{0.85, 0.9, 0.97, 0.985}},
+		"a small bucket": {
+			bucket(5, 5, 120, flood(25, poisson), readers(5, 0.5, poisson)),
+			bounds{0.75, 0.75, 0.85, 0.97},
+		},
+		"a fast one": {
+			bucket(10_000, 10_000, 8, floods(10, 500, poisson), readers(2000, 4, poisson)),
+			bounds{0.5, 0.9, 0.97, 0.9},
+		},
+		"all at the same moment": {
+			bucket(100, 100, 60, flood(500, periodic), readers(25, 2, together)),
+			bounds{0.9, 0.9, 0.97, 0.985},
+		},
+		"a flood that comes and goes": {
+			bucket(100, 100, 60, flood(500, onOff), readers(50, 2, poisson)),
+			bounds{0.8, 0.9, 0.97, 0.98},
+		},
+		"costs of 3": {
+			bucket(300, 300, 60, flood(500, poisson), readers(50, 2, poisson)).costing(3),
+			bounds{0.8, 0.85, 0.94, 0.98},
+		},
+		"10,000 addresses of one /48": {
+			bucket(100, 100, 60, rotating, readers(25, 2, poisson)),
+			bounds{0.9, 0.95, 0.97, 0.98},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			worst := bounds{9, 9, 9, 9}
+			for seed := range uint64(seeds) {
+				o := c.play(seed, warm)
+				worst.min, worst.p5 = min(worst.min, o.min()), min(worst.p5, o.p5())
+				worst.light, worst.use = min(worst.light, o.light), min(worst.use, o.use)
+			}
+			c.plain = true
+			alone := c.play(0, warm)
+			t.Logf("| %s | %.2f | %.2f | %.3f (%.3f) | %.3f |", name,
+				worst.min, worst.p5, worst.light, alone.light, worst.use)
+			if b := c.bounds; worst.min < b.min || worst.p5 < b.p5 || worst.light < b.light || worst.use < b.use {
+				t.Errorf("%+v, want at least %+v", worst, b)
+			}
+			if alone.light > 0.9*worst.light {
+				t.Errorf("the bucket alone gives them %.3f: there is nothing to share", alone.light)
+			}
+		})
+	}
+}
+
+// Where fairness ends: each limiter keeps credits of its own, so a client that asks all of
+// four has up to four times as much as one that asks only one.
+func TestClientOfFourLimitersWeighsFour(t *testing.T) {
+	t.Parallel()
+	one, four := flood(500, poisson), flood(500, poisson)
+	one.at, four.shift = []float64{1}, 201
+	w := newWorld(bucket(100, 100, 30, one, four).across(4), 1, warm)
+	w.run()
+	if ratio := w.got[1] / w.got[0]; ratio < 3 || ratio > 5 {
+		t.Errorf("%.1f times as much", ratio)
+	}
+}
+
+// Nobody is refused while the bucket has enough for all, however bursty they are.
+func TestNobodyIsRefusedWithoutContention(t *testing.T) {
+	t.Parallel()
+	for name, groups := range map[string][]group{
+		"half of the rate": {readers(25, 2, poisson)},
+		"one alone":        {flood(60, poisson)},
+		"all at once":      {readers(30, 2, together)},
+	} {
+		for seed := range uint64(seeds) {
+			if o := bucket(100, 100, 30, groups...).play(seed, 0); o.refused != 0 {
+				t.Errorf("%s, seed %d: %d refused", name, seed, o.refused)
+			}
+		}
+	}
+}
+
+// When a flood begins on a full bucket everybody starts with the same credit, so light
+// clients lose little in the first second and nothing after three.
+func TestOnset(t *testing.T) {
+	t.Parallel()
+	for _, from := range []float64{0, 3} {
+		want := map[float64]float64{0: 0.75, 3: 0.97}[from]
+		t.Run(fmt.Sprintf("from second %v", from), func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(seeds) {
+				s := bucket(100, 100, from+1, flood(500, poisson), readers(25, 2, poisson))
+				if o := s.play(seed, from); o.light < want {
+					t.Errorf("seed %d: light clients get %.2f, want %.2f", seed, o.light, want)
+				}
+			}
+		})
+	}
+}
