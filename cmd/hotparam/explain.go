@@ -166,6 +166,12 @@ func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
 		return append(out, strings.TrimSuffix(text, " then")+" never limited")
 	}
 	text += fmt.Sprintf(" %s (%s, %s)", specText(lim.Spec), lim.Scope, lim.Mode)
+	switch {
+	case lim.ClientHeader != "":
+		text += ", shared fairly by " + lim.ClientHeader
+	case lim.Fair:
+		text += ", shared fairly by client"
+	}
 	if lim.Candidate != nil {
 		text += "; candidate: " + specText(*lim.Candidate)
 	}

@@ -23,11 +23,12 @@ type Denials struct {
 	IPFixed   uint64 `json:"ip_fixed"`
 	IPSliding uint64 `json:"ip_sliding"`
 	Store     uint64 `json:"store_failure"`
+	Fair      uint64 `json:"fair"`
 }
 
 // Total is all refusals.
 func (d Denials) Total() uint64 {
-	return d.Hot + d.Override + d.Blocked + d.Malformed + d.IPFixed + d.IPSliding + d.Store
+	return d.Hot + d.Override + d.Blocked + d.Malformed + d.IPFixed + d.IPSliding + d.Store + d.Fair
 }
 
 // KeyDecisions counts the decisions on one key.

@@ -61,6 +61,9 @@ const (
 	ReasonCold Reason = "cold"
 	// ReasonHot: the key is hot; its limit allowed or denied the request.
 	ReasonHot Reason = "hot"
+	// ReasonFair: the limit of the key is divided among clients, and this one has
+	// had its share.
+	ReasonFair Reason = "fair"
 	// ReasonOverride: an override's own limit allowed or denied the request.
 	ReasonOverride Reason = "override"
 	// ReasonCached: the request was answered from the response cache; per-IP windows

@@ -24,6 +24,10 @@ func (v value) fail(format string, args ...any) {
 	v.report.errors = append(v.report.errors, &Error{v.report.file, v.node.Line, v.path, fmt.Sprintf(format, args...)})
 }
 
+func (v value) warn(format string, args ...any) {
+	v.report.warnings = append(v.report.warnings, &Error{v.report.file, v.node.Line, v.path, fmt.Sprintf(format, args...)})
+}
+
 // place says where a value stands, for errors about another one.
 func (v value) place() string {
 	if v.node.Line == 0 {
@@ -89,8 +93,7 @@ func (v value) currentName(written string, fs fields) string {
 	if _, has := fs[name]; !old || !has {
 		return written
 	}
-	v.report.warnings = append(v.report.warnings, &Error{v.report.file, v.node.Line, v.path,
-		"is an old spelling and is still read; write " + name})
+	v.warn("is an old spelling and is still read; write %s", name)
 	return name
 }
 

@@ -2,12 +2,14 @@ package rules
 
 import (
 	"cmp"
+	"net/textproto"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // maxAmount is the largest whole number that every store keeps exactly.
@@ -142,6 +144,8 @@ func (v value) limit() (Limit, []ValueLimit) {
 	fs["mode"] = func(v value) { l.Mode = hottype.Mode(v.word("enforce", "shadow")) }
 	fs["scope"] = func(v value) { l.Scope = v.scope() }
 	fs["on_store_failure"] = func(v value) { l.OnStoreFailure = v.failurePolicy() }
+	fs["fair"] = func(v value) { l.Fair = v.boolean() }
+	fs["client_key"] = func(v value) { l.ClientHeader = v.clientKey() }
 	fs["candidate"] = func(v value) { l.Candidate = v.candidate() }
 	a.denial.fields(fs)
 	fs["values"] = func(v value) { v.list(func(v value) { values = append(values, v) }) }
@@ -150,6 +154,7 @@ func (v value) limit() (Limit, []ValueLimit) {
 		return l, nil
 	}
 	l.Spec = a.spec(v, got, algorithm)
+	l.checkFair(got)
 	var list []ValueLimit
 	for _, e := range values {
 		list = append(list, e.valueLimit(l, &a, algorithm))
@@ -168,6 +173,36 @@ func (v value) valueLimit(l Limit, of *amounts, algorithm limit.Algorithm) Value
 	v.require(got, "key")
 	l.Spec = a.spec(v, got, algorithm)
 	return ValueLimit{Key: hottype.Key(key), Limit: l}
+}
+
+// clientKey reads what names a client: "header.X-User".
+func (v value) clientKey() string {
+	name, ok := strings.CutPrefix(v.text(), "header.")
+	if !ok || !headerName.MatchString(name) {
+		v.fail("has to be header.NAME, the header that names the client")
+		return ""
+	}
+	return textproto.CanonicalMIMEHeaderKey(name)
+}
+
+// smallBurst is from where on clients who ask for little get all of it, also if they
+// ask at random moments.
+const smallBurst = 10
+
+// checkFair complains about limits that cannot be divided.
+func (l *Limit) checkFair(got map[string]value) {
+	fair := got["fair"]
+	switch s := l.Spec; {
+	case !l.Fair && l.ClientHeader != "":
+		got["client_key"].fail("has a meaning only with fair: true")
+	case !l.Fair || fair.failed():
+	case !limitcore.Spec(s).Refills():
+		fair.fail("%s has no level that clients could share; token_bucket, gcra and leaky_bucket have", s.Algorithm)
+	case s.Block > 0:
+		fair.fail("block denies the key to everybody for a while; leave out one of them")
+	case s.Capacity() < smallBurst:
+		fair.warn("a burst of %d is small: clients at random moments get less than their share below %d", s.Capacity(), smallBurst)
+	}
 }
 
 func (v value) scope() Scope { return Scope(v.word("instance", "cluster")) }

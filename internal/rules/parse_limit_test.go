@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -65,5 +66,35 @@ func TestParseTrial(t *testing.T) {
 	want := limit.Spec{Algorithm: limit.FixedWindow, Limit: 7, Window: time.Second}
 	if r.Limit.Candidate == nil || *r.Limit.Candidate != want {
 		t.Errorf("%+v, want %+v", r.Limit.Candidate, want)
+	}
+}
+
+// What can be divided among clients, by what they are told apart, and what is said about
+// the rest.
+func TestParseFair(t *testing.T) {
+	t.Parallel()
+	rule := func(text string) string {
+		return "rules:\n  - {name: topic, params: [id], hot: {rate: 1},\n     limit: {" + text + "}}\n"
+	}
+	r := mustParse(t, rule("rate: 50, fair: true, client_key: header.x-user, values: [{key: 'topic?id=1', rate: 90}]")).Rules[0]
+	for _, l := range []Limit{r.Limit, r.Values[0].Limit} {
+		if !l.Fair || l.ClientHeader != "X-User" {
+			t.Errorf("%+v", l)
+		}
+	}
+	for text, want := range map[string]string{
+		"algorithm: fixed_window, limit: 5, window: 1s, fair: true": "f.yaml:3: rules[0].limit.fair: fixed_window has no level",
+		"rate: 50, fair: true, block: 1s":                           "f.yaml:3: rules[0].limit.fair: block denies the key",
+		"rate: 50, fair: yes please":                                "f.yaml:3: rules[0].limit.fair: ",
+		"rate: 50, client_key: header.X-User":                       "f.yaml:3: rules[0].limit.client_key: has a meaning only with fair: true",
+		"rate: 50, fair: true, client_key: X-User":                  "f.yaml:3: rules[0].limit.client_key: has to be header.NAME",
+		"rate: 50, fair: true, client_key: header.a b":              "f.yaml:3: rules[0].limit.client_key: has to be header.NAME",
+	} {
+		if _, err := Parse("f.yaml", []byte(rule(text))); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	if s := mustParse(t, rule("rate: 5, fair: true")); len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "limit.fair: a burst of 5 is small") {
+		t.Errorf("%q", s.Warnings)
 	}
 }

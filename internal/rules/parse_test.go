@@ -201,7 +201,7 @@ func TestDocumentation(t *testing.T) {
 
 // allFields are the fields that the reference has to describe.
 var allFields = strings.Fields(`namespace rules ip classes overrides limits name match path methods hosts params ignore continue
-	hot limit malformed fold trim integer duplicates upstream rate window cooldown release_ratio candidate initial_tokens max_hot min_clients algorithm burst mode scope on_store_failure block wait
+	hot limit malformed fold trim integer duplicates upstream rate window cooldown release_ratio candidate fair client_key initial_tokens max_hot min_clients algorithm burst mode scope on_store_failure block wait
 	values key fixed sliding consistency trusted_proxies exempt header pattern upstream id action until schedule from for zone reason author
 	pairs name_bytes value_bytes query_bytes`)
 

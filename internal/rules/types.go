@@ -27,7 +27,7 @@ type Set struct {
 	// Upstream is what the file says of the upstream, for rules that say nothing.
 	Upstream upstream.Traits
 	// Warnings are about what is read and should be written differently, each
-	// with file and line: fields by their old names.
+	// with file and line: fields by their old names, numbers that promise little.
 	Warnings []string
 
 	index matcher // compiled from Rules
@@ -136,6 +136,10 @@ type Limit struct {
 	Mode           hottype.Mode
 	Scope          Scope
 	OnStoreFailure FailurePolicy
+	// Fair divides what the limit of a key lets pass among clients: by address, or by
+	// ClientHeader where a request has that.
+	Fair         bool
+	ClientHeader string
 }
 
 // ValueLimit is a limit of the rule for one of its keys.

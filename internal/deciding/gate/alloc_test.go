@@ -34,6 +34,8 @@ func TestNothingIsAllocated(t *testing.T) {
 		{"several values, cold", benchWindows, "/topic?id=41&id=40&lang=en&page=3", nil},
 		{"several values, one hot", benchWindows, "/topic?id=7&id=40&lang=en&page=3", nil},
 		{"several values, denied", benchWindows, "/topic?id=43&id=42&lang=en&page=3", nil},
+		{"fair, not contended", fairBench, "/topic?id=7&lang=en&page=3", nil},
+		{"fair, denied", fairBench, "/topic?id=42&lang=en&page=3", nil},
 		{"malformed", benchRules, "/topic?id=1&id=2&id=3&id=4&id=5", nil},
 	} {
 		g := benchGate(t, tc.yaml, counter)

@@ -24,6 +24,8 @@ ip:
   sliding: {limit: 1000000, window: 60s, scope: instance}
 `
 
+var fairBench = strings.Replace(benchRules, "burst: 200", "burst: 200, fair: true", 1)
+
 const hotKey hottype.Key = "topic?id=42&lang=en&page=3"
 
 // nobody is a Counter that does not count.
@@ -93,6 +95,13 @@ func BenchmarkHotAllowed(b *testing.B) {
 			b.Fatalf("%+v", v)
 		}
 	}
+}
+
+// A client that is over its share costs no call of a store.
+func BenchmarkFairDenied(b *testing.B) {
+	g := benchGate(b, fairBench, tally.New(tally.Config{Sink: drain{}}))
+	g.exhaust()
+	benchAsk(b, g, "/topic?id=42&lang=en&page=3", false)
 }
 
 // In parallel every caller asks for keys of its own, as requests do.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/fairness"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -35,6 +36,9 @@ type decision struct {
 	permits []permit // of the call to the shared store under way
 	blamed  *breaker // for the last one; nil: all that were asked
 
+	divided    bool // some key is divided among clients
+	prefetched bool // the charges of shared were paid from what had been charged ahead
+
 	counters *shard
 }
 
@@ -44,6 +48,8 @@ type requestKey struct {
 	reason          hottype.Reason // why an admitted request passed this key
 	h               *keyLimit      // nil: nothing limits it
 	allowed, denied *atomic.Uint64 // nil: not counted
+	fair            *fairShare     // nil: the key is not charged, or not divided
+	share           fairness.Answer
 }
 
 // count counts a decision on the key.
@@ -112,7 +118,7 @@ func (d *decision) reset() {
 	d.st, d.req, d.matches, d.step = nil, nil, nil, whole
 	clear(d.keys)
 	d.keys, d.alias = d.keys[:0], d.alias[:0]
-	d.until, d.blamed = nil, nil
+	d.until, d.blamed, d.divided, d.prefetched = nil, nil, false, false
 	for _, gr := range []*group{
 		&d.local, &d.async, &d.shared, &d.failed, &d.fallback, &d.shadowLocal, &d.shadowShared, &d.candidates,
 	} {
@@ -143,6 +149,7 @@ func (d *decision) chargeKey(i int) {
 	if h.single {
 		m.denials, m.refunds = &h.denials, h.denials.refunds.Load()
 	}
+	d.keys[i].fair, d.divided = h.fair, d.divided || h.fair != nil
 	d.group(&h.term).add(limit.Charge{
 		Subject: limit.Subject{Space: spaceHot, Name: string(d.name(i))},
 		Spec:    h.spec, Cost: d.cost,

@@ -41,6 +41,7 @@ type keyLimit struct {
 	// used.
 	single  bool
 	denials denials
+	fair    *fairShare // nil: whoever asks is served
 }
 
 // overrideState is what the gate keeps of an override. Its counters are of decisions
@@ -93,10 +94,16 @@ func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *ke
 	if h.action != rules.ActionExempt && h.action != rules.ActionBlock && !m.Malformed {
 		h.serve = cmp.Or(h.serve, m.Rule.Serve)
 	}
+	var before *keyLimit
+	if memo != nil {
+		before, _ = memo.Value.(*keyLimit)
+	}
+	l := m.Rule.LimitFor(hottype.Key(m.Key))
+	h.divide(l.Fair, l.ClientHeader, before)
 	if next := (&hotset.Memo{Version: st.gen, Value: h}); !e.Memo.CompareAndSwap(memo, next) {
 		// Another goroutine was faster. Ours is as good, but no request will see its
 		// denials, nor it theirs.
-		h.single = false
+		h.single, h.fair = false, nil
 	}
 	return h
 }
@@ -118,8 +125,13 @@ func (st *state) coldKeyLimit(m *rules.Match, now time.Time) (*keyLimit, *overri
 	}
 	h := &keyLimit{of: st, single: !o.IsPattern()}
 	st.override(h, o, state.id, m.Rule)
+	var before *keyLimit
+	if memo != nil {
+		before = memo.h
+	}
+	h.divide(m.Rule.Limit.Fair, m.Rule.Limit.ClientHeader, before)
 	if !state.memo.CompareAndSwap(memo, &overrideMemo{rule: m.Rule, h: h}) {
-		h.single = false // as in hotKeyLimit
+		h.single, h.fair = false, nil // as in hotKeyLimit
 	}
 	return h, state
 }
@@ -193,6 +205,7 @@ func (st *state) compileMalformed() {
 			h.reserved = hottype.Key(key)
 		}
 		st.applyRule(h, &rules.Match{Rule: r, Key: key, Malformed: true})
+		h.divide(r.Limit.Fair, r.Limit.ClientHeader, nil)
 		st.malformed[r] = h
 	}
 }

@@ -61,11 +61,12 @@ func newShared(cfg Config) *shared {
 // ask; ctx is not looked at again. Where it fails, d.blamed is the breaker of the
 // server that did, or nil for all.
 func (s *shared) take(ctx context.Context, d *decision, gr *group) (ok bool, err error) {
-	d.blamed = nil
+	d.blamed, d.prefetched = nil, false
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
 	if s.store.TakePrefetched(gr.charges, gr.results) {
+		d.prefetched = true
 		return true, nil
 	}
 	if d.until != nil && d.until.Err() != nil {

@@ -125,7 +125,7 @@ type shard struct {
 func (s *stats) shard() *shard { return &s.shards[s.next.Add(1)%shards] }
 
 // outcomes is how many reasons are counted apart; outcome numbers them.
-const outcomes = 11
+const outcomes = 12
 
 func outcome(r hottype.Reason) int {
 	switch r {
@@ -149,8 +149,10 @@ func outcome(r hottype.Reason) int {
 		return 8
 	case hottype.ReasonCached:
 		return 9
+	case hottype.ReasonFair:
+		return 10
 	}
-	return 10 // ReasonStore
+	return 11 // ReasonStore
 }
 
 func (s *shard) verdict(v *hottype.Verdict) {
@@ -205,6 +207,7 @@ func (s *shard) addTo(out *Stats) {
 	for r, n := range map[hottype.Reason]*uint64{
 		hottype.ReasonHot: &d.Hot, hottype.ReasonOverride: &d.Override, hottype.ReasonBlocked: &d.Blocked,
 		hottype.ReasonMalformed: &d.Malformed, hottype.ReasonIPFixed: &d.IPFixed, hottype.ReasonIPSliding: &d.IPSliding, hottype.ReasonStore: &d.Store,
+		hottype.ReasonFair: &d.Fair,
 	} {
 		*n += s.denied[outcome(r)].Load()
 	}

@@ -20,10 +20,17 @@ const (
 	spaceCandidate = "candidate"
 )
 
-// take asks the stores for all charges, all or nothing, and fills in the verdict. It
-// reports whether the request is admitted. The stores in this process come first:
-// they cost nothing, and what they took can be given back.
+// take takes all charges, all or nothing, and fills in the verdict. It reports whether
+// the request is admitted. What is decided in this process comes first: it costs
+// nothing, and what was taken can be given back.
 func (g *Gate) take(ctx context.Context, d *decision, v *hottype.Verdict) bool {
+	admitted := g.askFair(d, v) && g.takeLimits(ctx, d, v)
+	g.settleFair(d, admitted)
+	return admitted
+}
+
+// takeLimits asks the stores.
+func (g *Gate) takeLimits(ctx context.Context, d *decision, v *hottype.Verdict) bool {
 	if !g.takeLocal(ctx, d, v) {
 		return false
 	}
@@ -82,6 +89,7 @@ func (g *Gate) takeShared(ctx context.Context, d *decision, v *hottype.Verdict) 
 		if err == nil {
 			d.remember(&d.shared)
 			d.refuse(v, &d.shared)
+			d.tellRefused(&d.shared, g.processes())
 			return false
 		}
 		g.shared.moveFailed(d, &d.shared)
@@ -109,6 +117,7 @@ func (g *Gate) takeHere(ctx context.Context, d *decision, v *hottype.Verdict, st
 		gr.cut(from)
 	} else if !ok {
 		d.refuse(v, &asked)
+		d.tellRefused(&asked, 1)
 	}
 	return ok
 }

@@ -49,6 +49,8 @@ func (to scrape) admissions(s *gate.Stats) {
 
 func (to scrape) denials(s *gate.Stats) {
 	to.counter("hotparam_gate_denied_hot_total", "Requests for a hot key that its limit denied.", s.Denied.Hot)
+	to.counter("hotparam_gate_denied_fair_total",
+		"Requests for a hot key whose client had its share of the limit.", s.Denied.Fair)
 	to.counter("hotparam_gate_denied_override_total",
 		"Requests that the limit of an override denied.", s.Denied.Override)
 	to.counter("hotparam_gate_denied_blocked_total",

@@ -16,6 +16,7 @@ func Overview(read func() admin.Overview) Part {
 				"Requests that all limiters denied since this process started, by reason.", n, "reason", reason)
 		}
 		denied("hot", o.Denied.Hot)
+		denied("fair", o.Denied.Fair)
 		denied("override", o.Denied.Override)
 		denied("blocked", o.Denied.Blocked)
 		denied("malformed", o.Denied.Malformed)

@@ -1,0 +1,169 @@
+package gate_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+const fairRules = `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 100, burst: 100, fair: true%s}}
+`
+
+// readers ask for the topic twice a second each, beside a client who asks 500 times, in
+// turn at all gates, for 45 seconds. It says what part of their requests passed in the
+// last 40, and how many of all.
+func readers(gates []*bundle) (light float64, admitted int) {
+	asked, got := 0, 0
+	for i := range 45_000 {
+		if i == 5000 {
+			asked, got, admitted = 0, 0, 0
+		}
+		at := start().Add(time.Duration(i) * time.Millisecond)
+		for _, g := range gates {
+			g.now = at
+		}
+		if i%2 == 0 && gates[i/2%len(gates)].get("/topic?id=42", "203.0.113.9").Allowed {
+			admitted++
+		}
+		if i%10 != 5 {
+			continue
+		}
+		if asked++; gates[asked%len(gates)].get("/topic?id=42", fmt.Sprintf("10.0.%d.1", i/10%50)).Allowed {
+			got, admitted = got+1, admitted+1
+		}
+	}
+	return float64(got) / float64(asked), admitted
+}
+
+func fairGates(t *testing.T, n int, options string, shared gate.SharedStore) []*bundle {
+	t.Helper()
+	gates := make([]*bundle, n)
+	for i := range gates {
+		gates[i] = build(t, fmt.Sprintf(fairRules, options), gate.Config{
+			Shared: shared, Budget: time.Hour, Live: func() int { return n },
+		})
+		gates[i].hot("topic?id=42")
+	}
+	return gates
+}
+
+// Two limiters that share a bucket serve light clients although one floods; the bucket
+// alone gives them a part that depends on who comes first.
+func TestFairGates(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		n       int
+		options string
+	}{"shared": {2, ""}, "one process": {1, ", scope: instance"}, "gcra": {2, ", algorithm: gcra"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := inMemory{Memory: limit.NewMemory(limit.MemoryConfig{})}
+			light, admitted := readers(fairGates(t, c.n, c.options, store))
+			t.Logf("light clients: %.3f, admitted: %d", light, admitted)
+			if light < 0.95 || admitted < 3950 || admitted > 4030 {
+				t.Errorf("%.3f of what light clients ask for, %d admitted", light, admitted)
+			}
+		})
+	}
+}
+
+// While the store is away, each limiter shares out its part of the limit.
+func TestFairWithoutStore(t *testing.T) {
+	t.Parallel()
+	light, admitted := readers(fairGates(t, 2, "", newUnreliable(failing)))
+	if light < 0.9 || admitted < 3900 || admitted > 4030 {
+		t.Errorf("%.3f of what light clients ask for, %d admitted", light, admitted)
+	}
+}
+
+// flood lets a client ask at one instant until it is refused for being over its share.
+func (b *bundle) flood(t *testing.T, client string) hottype.Verdict {
+	t.Helper()
+	for range 300 {
+		b.now = b.now.Add(time.Millisecond)
+		if v := b.get("/topic?id=42", client); v.Reason == hottype.ReasonFair {
+			return v
+		}
+	}
+	t.Fatal("never over its share")
+	return hottype.Verdict{}
+}
+
+func TestFairDenial(t *testing.T) {
+	t.Parallel()
+	b := build(t, fmt.Sprintf(fairRules, ", scope: instance"), gate.Config{})
+	b.hot("topic?id=42")
+	v := b.flood(t, "203.0.113.9")
+	if v.Allowed || v.Rule != "topic" || v.Key != "topic?id=42" || v.Limit != 100 || v.Remaining != 0 ||
+		v.Window != time.Second || v.RetryAfter <= 0 || v.ResetAfter < v.RetryAfter {
+		t.Errorf("%+v", v)
+	}
+	if st := b.Stats(); st.Denied.Fair == 0 {
+		t.Errorf("%+v", st.Denied)
+	}
+	b.now = b.now.Add(15 * time.Millisecond)
+	if v := b.get("/topic?id=42", "192.0.2.1"); !v.Allowed {
+		t.Errorf("somebody else: %+v", v)
+	}
+}
+
+// A header that names the client tells users behind one address apart; without it the
+// address is the client.
+func TestFairByHeader(t *testing.T) {
+	t.Parallel()
+	b := build(t, fmt.Sprintf(fairRules, ", scope: instance, client_key: header.x-user"), gate.Config{})
+	b.hot("topic?id=42")
+	b.flood(t, "203.0.113.9")
+	b.now = b.now.Add(15 * time.Millisecond)
+	req := request("/topic?id=42", "203.0.113.9")
+	req.Header.(interface{ Set(k, v string) }).Set("X-User", "anna")
+	if v := b.Decide(context.Background(), b.now, req); !v.Allowed {
+		t.Errorf("anna: %+v", v)
+	}
+	if v := b.get("/topic?id=42", "203.0.113.9"); v.Reason != hottype.ReasonFair {
+		t.Errorf("no header: %+v", v)
+	}
+}
+
+// Credits survive a change of something else, and start anew with another limit.
+func TestFairSurvivesChanges(t *testing.T) {
+	t.Parallel()
+	b := build(t, fmt.Sprintf(fairRules, ", scope: instance"), gate.Config{})
+	b.hot("topic?id=42")
+	b.flood(t, "203.0.113.9")
+	b.SetOverrides([]rules.Override{{ID: "a", Key: "topic?id=7", Action: rules.ActionBlock}})
+	if v := b.get("/topic?id=42", "203.0.113.9"); v.Reason != hottype.ReasonFair {
+		t.Errorf("after an override of another key: %+v", v)
+	}
+	b.SetOverrides([]rules.Override{{ID: "a", Key: "topic?id=42", Action: rules.ActionLimit, Rate: 1000}})
+	if v := b.get("/topic?id=42", "203.0.113.9"); !v.Allowed {
+		t.Errorf("with another limit: %+v", v)
+	}
+}
+
+// Who is denied by something else has not paid: the per-IP window of a client denies
+// hundreds of its requests, and afterwards it has its whole credit.
+func TestFairIsNotChargedByOtherDenials(t *testing.T) {
+	t.Parallel()
+	b := build(t, fmt.Sprintf(fairRules, ", scope: instance")+`
+ip: {fixed: {limit: 3, window: 10s, scope: instance}}
+`, gate.Config{})
+	b.hot("topic?id=42")
+	for i := range 200 { // the bucket is empty and clients are held to shares
+		b.get("/topic?id=42", fmt.Sprintf("10.%d.0.1", i))
+	}
+	b.now = b.now.Add(50 * time.Millisecond)
+	for i := range 300 {
+		if v := b.get("/topic?id=42", "192.0.2.1"); v.Allowed != (i < 3) || i >= 3 && v.Reason != hottype.ReasonIPFixed {
+			t.Fatalf("request %d: %+v", i, v)
+		}
+	}
+}
