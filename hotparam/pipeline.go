@@ -71,7 +71,7 @@ func New(cfg Config) (*Pipeline, error) {
 		return nil, fmt.Errorf("hotparam: %w", err)
 	}
 	p.parts.Add(lifecycle.Sources, "requests", p.awaitQuiet)
-	clients := httplimit.NewClients(set.IP.TrustedProxies, "")
+	clients := httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)
 	p.layer = middleware.Build(p.parts.Gate, middleware.Options{
 		Clients: clients, Answers: httplimit.Answers{RetryJitter: cfg.RetryJitter}, Log: cfg.Log,
 	})

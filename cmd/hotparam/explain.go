@@ -111,7 +111,7 @@ func explain(set *rules.Set, names canon.Names, req *hottype.Request) []explanat
 	}
 	base := explanation{Target: req.Target, Method: req.Method, Class: class}
 	if !req.Client.IsZero() {
-		base.Client = req.Client.String()
+		base.Client = set.IP.ClientOf(req.Client).String()
 	}
 	clients := clientLimits(set, cl)
 	var out []explanation

@@ -15,6 +15,8 @@ func (p *parser) ip(v value) {
 	ip := &p.set.IP
 	fs := v.windows(&ip.Fixed, &ip.Sliding)
 	fs["trusted_proxies"] = func(v value) { ip.TrustedProxies = v.prefixes() }
+	fs["client"] = func(v value) { ip.Client = v.clientSource() }
+	fs["ipv6_prefix"] = func(v value) { ip.IPv6Prefix = int(v.integer(48, 64)) }
 	fs["exempt"] = func(v value) { ip.Exempt = v.prefixes() }
 	v.mapping(fs)
 }
@@ -48,6 +50,15 @@ func (v value) ipWindow(algorithm limit.Algorithm) *IPWindow {
 		asked.fail("nothing is shared in scope instance; take scope: cluster, or leave it out")
 	}
 	return w
+}
+
+// clientSource reads where trusted proxies name the client.
+func (v value) clientSource() string {
+	s := strings.ToLower(v.name(headerName))
+	if s == "host" {
+		v.fail("Host is not one of the headers; write peer, forwarded, x-forwarded-for or a header such as x-real-ip")
+	}
+	return s
 }
 
 // prefixes reads networks; a bare address is a network of one.

@@ -41,6 +41,8 @@ ip:
   fixed:   {limit: 50, window: 1s, scope: cluster, consistency: exact}
   sliding: {limit: 1000, window: 60s, scope: instance, on_store_failure: open}
   trusted_proxies: ["127.0.0.1/32", "::1"]
+  client: X-Real-IP
+  ipv6_prefix: 56
   exempt: ["10.0.0.0/8"]
 classes:
   - {name: crawler, match: {header: user-agent, pattern: "(?i)bot|spider|crawl"}, ip: {fixed: {limit: 5, window: 1s}}, upstream: slow}
@@ -97,10 +99,13 @@ func TestParse(t *testing.T) {
 			Set: true, Mode: hottype.ModeShadow, Scope: ScopeInstance, OnStoreFailure: FailClosed}},
 		{"catch-all", all.AllQuery && all.IsCatchAll() && !all.Limit.Set, true},
 		{"ignore", all.Ignore, []string{"utm_*", "_"}},
-		{"ip", s.IP, IPLimits{fixed(50),
-			&IPWindow{Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 1000, Window: time.Minute}, Scope: ScopeInstance, OnStoreFailure: FailOpen, Consistency: Exact},
-			[]netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")},
-			[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}},
+		{"ip", s.IP, IPLimits{
+			Fixed: fixed(50),
+			Sliding: &IPWindow{Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 1000, Window: time.Minute},
+				Scope: ScopeInstance, OnStoreFailure: FailOpen, Consistency: Exact},
+			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")},
+			Client:         "x-real-ip", IPv6Prefix: 56,
+			Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}},
 		{"class", *s.Classes[0], Class{"crawler", "User-Agent", s.Classes[0].Pattern, fixed(5), nil, "slow"}},
 		{"limits", s.Limits, canon.Limits{Pairs: 100, NameBytes: 64, ValueBytes: 256, QueryBytes: 4096}},
 		{"override", s.Overrides[0], Override{ID: "topic-id-42-506a744f", Key: "topic?id=42", Action: ActionLimit, Rate: 500,

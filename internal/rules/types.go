@@ -171,7 +171,24 @@ const (
 type IPLimits struct {
 	Fixed, Sliding *IPWindow // nil: none
 	TrustedProxies []netip.Prefix
-	Exempt         []netip.Prefix
+	// Client is where trusted proxies name the client: "peer", "forwarded", "x-forwarded-for"
+	// (also when empty), or a header that holds one address.
+	Client string
+	// IPv6Prefix is how many bits of an IPv6 address make a client: 48 to 64; 0 means 64.
+	IPv6Prefix int
+	Exempt     []netip.Prefix
+}
+
+// ClientOf is the client that a request's client counts as: of IPv6 the network that
+// IPv6Prefix says. Whatever counts or limits clients goes by it, so that all agree.
+func (ip *IPLimits) ClientOf(c hottype.Client) hottype.Client {
+	if ip.IPv6Prefix == 0 || ip.IPv6Prefix == 64 || !c.Addr.Is6() {
+		return c
+	}
+	if p, err := c.Addr.Prefix(ip.IPv6Prefix); err == nil {
+		c.Addr = p.Addr()
+	}
+	return c
 }
 
 // IPWindow is one per-client window.

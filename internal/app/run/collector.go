@@ -132,7 +132,7 @@ func (c *collector) build(ctx context.Context) error {
 
 func (c *collector) setRules(set *rules.Set) {
 	c.rules.Store(set)
-	c.clients.SetTrusted(set.IP.TrustedProxies)
+	c.clients.Set(set.IP.TrustedProxies, set.IP.Client)
 }
 
 // add takes counts that are counts already.
@@ -222,8 +222,10 @@ func (l *accessLog) Run(ctx context.Context) error {
 			l.show(line, err)
 			return
 		}
-		for _, m := range l.c.rules.Load().Match(&e.Request, &scratch) {
-			l.c.tally.AddFrom(m.Key, e.Second, 1, e.Request.Client)
+		set := l.c.rules.Load()
+		client := set.IP.ClientOf(e.Request.Client)
+		for _, m := range set.Match(&e.Request, &scratch) {
+			l.c.tally.AddFrom(m.Key, e.Second, 1, client)
 		}
 	})
 }

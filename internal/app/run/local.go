@@ -91,7 +91,8 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 
 // listen takes the ports: the proxy's, and the admin page's if it has one.
 func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
-	l.clients = httplimit.NewClients(l.parts.Gate.Rules().IP.TrustedProxies, "")
+	ip := &l.parts.Gate.Rules().IP
+	l.clients = httplimit.NewClients(ip.TrustedProxies, ip.Client)
 	answers, err := answersOf(l.cfg.Answer)
 	if err != nil {
 		return err
@@ -148,7 +149,7 @@ func (l *Local) Run(ctx context.Context) error {
 
 func (l *Local) setRules(set *rules.Set) {
 	l.parts.SetRules(set)
-	l.clients.SetTrusted(set.IP.TrustedProxies)
+	l.clients.Set(set.IP.TrustedProxies, set.IP.Client)
 	l.schedules.setFile(set.Overrides)
 }
 

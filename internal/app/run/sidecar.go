@@ -95,7 +95,7 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	parts := pipeline.Config{Rules: set, Gate: gateConfig(cfg.Gate, s.log), Tally: tallyConfig(cfg.Tally, s.log)}
 	parts.Gate.Budget, parts.Gate.ColdKeys = cfg.Gate.Budget, true
 	s.parts = pipeline.Together(parts, shared)
-	s.clients = httplimit.NewClients(set.IP.TrustedProxies, "")
+	s.clients = httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)
 	if err := s.listen(ctx); err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (s *sidecar) addParts() {
 func (s *sidecar) setRules(set *rules.Set) {
 	s.parts.SetRules(set)
 	s.schedules.setFile(set.Overrides)
-	s.clients.SetTrusted(set.IP.TrustedProxies)
+	s.clients.Set(set.IP.TrustedProxies, set.IP.Client)
 	if s.envoy != nil {
 		s.envoy.SetLimits(s.limits)
 	}

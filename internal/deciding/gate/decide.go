@@ -40,7 +40,7 @@ func (g *Gate) count(d *decision) {
 	}
 	second := d.now.Unix()
 	for i := range d.matches {
-		g.counter.AddFrom(d.matches[i].Key, second, 1, d.req.Client)
+		g.counter.AddFrom(d.matches[i].Key, second, 1, d.client)
 	}
 }
 
@@ -53,6 +53,7 @@ func (g *Gate) DecideUncounted(ctx context.Context, now time.Time, req *hottype.
 func (g *Gate) begin(now time.Time, req *hottype.Request) *decision {
 	d := g.decisions.Get().(*decision)
 	d.st, d.now, d.req = g.cur.Load(), now, req
+	d.client = d.st.set.IP.ClientOf(req.Client)
 	d.matches = d.st.set.Match(req, &d.scratch)
 	return d
 }
@@ -89,7 +90,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 		return
 	}
 	exempt := d.find(rules.ActionExempt) >= 0 && d.exempt()
-	if !exempt && d.step != onlyKeys && !d.req.Client.IsZero() {
+	if !exempt && d.step != onlyKeys && !d.client.IsZero() {
 		d.chargeClient(who.fixed)
 		d.chargeClient(who.sliding)
 	}

@@ -13,9 +13,10 @@ import (
 // decision is one decision under way: everything it needs, so that a pooled one
 // decides without allocating. It belongs to one goroutine at a time.
 type decision struct {
-	st  *state
-	now time.Time
-	req *hottype.Request
+	st     *state
+	now    time.Time
+	req    *hottype.Request
+	client hottype.Client // of req, as ip.ipv6_prefix has it
 
 	scratch rules.Scratch
 	matches []rules.Match // alias scratch
@@ -116,6 +117,7 @@ func (gr *group) move(to *group, match func(*limit.Charge) bool) {
 // reset makes the decision ready for the pool: it holds on to nothing of a request.
 func (d *decision) reset() {
 	d.st, d.req, d.matches, d.step = nil, nil, nil, whole
+	d.client = hottype.Client{}
 	clear(d.keys)
 	d.keys, d.alias = d.keys[:0], d.alias[:0]
 	d.until, d.blamed, d.divided, d.prefetched = nil, nil, false, false
@@ -134,7 +136,7 @@ func (d *decision) chargeClient(w *clientLimit) {
 		return
 	}
 	d.group(&w.term).add(limit.Charge{
-		Subject: limit.Subject{Space: w.space, Client: d.req.Client},
+		Subject: limit.Subject{Space: w.space, Client: d.client},
 		Spec:    w.spec, Cost: d.cost,
 	}, meta{term: &w.term, key: -1})
 }

@@ -124,6 +124,7 @@ func (e *engine) second(ctx context.Context, b *bucket) {
 // request decides one request, then counts it.
 func (e *engine) request(ctx context.Context, now time.Time, req *hottype.Request) {
 	e.judgeUntil(now)
+	req.Client = e.gate.Rules().IP.ClientOf(req.Client)
 	id, known := e.client(req)
 	e.counted, e.beyond = e.counted[:0], false
 	v := e.gate.Decide(ctx, now, req)

@@ -68,7 +68,7 @@ func (h *Handler) describe(r *http.Request) (hottype.Request, error) {
 // client is who sent the request to the gateway. peer is who is connected to the gateway; where that is a trusted
 // proxy, the header that it wrote counts, as on every other listener.
 func (h *Handler) client(r *http.Request, peer netip.Addr) hottype.Client {
-	return h.cfg.Clients.Named(peer, r.Header[h.cfg.Clients.Header()])
+	return h.cfg.Clients.Named(peer, r.Header.Values)
 }
 
 // fields reads what the gateway wrote and keeps the first fault.

@@ -200,7 +200,7 @@ func (s *Server) client(in *checkRequest) hottype.Client {
 	if err != nil { // a pipe, or nothing
 		peer = netip.Addr{}
 	}
-	return s.cfg.Clients.Named(peer.Unmap().WithZone(""), in.headers.Values(s.cfg.Clients.Header()))
+	return s.cfg.Clients.Named(peer.Unmap().WithZone(""), in.headers.Values)
 }
 
 func (s *Server) decide(ctx context.Context, r *hottype.Request) *hottype.Verdict {

@@ -12,14 +12,11 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
+// Where trusted proxies name the client, beside the name of a header that holds one address.
 const (
-	forwardedFor = "X-Forwarded-For"
-	// maxHops is how many elements of X-Forwarded-For are looked at. Only a
-	// chain of that many trusted proxies, or someone who forges one, has more.
-	maxHops = 32
-	// maxHop is the longest element that can be an address with a port, and
-	// some white space.
-	maxHop = 80
+	FromPeer          = "peer"            // nowhere: whoever connects is the client
+	FromForwarded     = "forwarded"       // the field Forwarded (RFC 7239)
+	FromXForwardedFor = "x-forwarded-for" // the field X-Forwarded-For
 )
 
 // Clients finds out who sent a request. Who connects is the client, unless a
@@ -32,91 +29,109 @@ const (
 // client is unknown.
 //
 // It may be used by many goroutines. A nil *Clients trusts nobody.
-type Clients struct {
-	header  string
-	trusted atomic.Pointer[bart.Lite] // nil: nobody
+type Clients struct{ current atomic.Pointer[sources] }
+
+// sources is what Clients goes by. It is immutable.
+type sources struct {
+	trusted *bart.Lite // nil: nobody
+	header  string     // "" for FromPeer
+	hops    *hops      // how the header lists proxies; nil: it holds one address
 }
 
-// NewClients trusts the proxies with these addresses. header is the field they
-// name the client in: "X-Forwarded-For" (also when empty) is read as a list
-// from the right, past trusted addresses; any other, such as "X-Real-IP", holds
-// one address. The field "Forwarded" is not understood.
-func NewClients(trusted []netip.Prefix, header string) *Clients {
-	c := &Clients{header: textproto.CanonicalMIMEHeaderKey(header)}
-	if header == "" {
-		c.header = forwardedFor
-	}
-	c.SetTrusted(trusted)
+// NewClients trusts the proxies with these addresses. from is where they name the
+// client: [FromXForwardedFor] (also when empty), [FromForwarded], [FromPeer], or a
+// header such as "X-Real-IP". Both lists are read from the right, past trusted
+// addresses.
+func NewClients(trusted []netip.Prefix, from string) *Clients {
+	c := new(Clients)
+	c.Set(trusted, from)
 	return c
 }
 
-// SetTrusted replaces the trusted proxies, for requests from now on.
-func (c *Clients) SetTrusted(list []netip.Prefix) {
-	if len(list) == 0 {
-		c.trusted.Store(nil)
-		return
+// Set replaces the trusted proxies and where they name the client, for requests from
+// now on.
+func (c *Clients) Set(trusted []netip.Prefix, from string) {
+	s := &sources{header: textproto.CanonicalMIMEHeaderKey(from)}
+	switch strings.ToLower(from) {
+	case FromPeer:
+		s.header = ""
+	case FromForwarded:
+		s.hops = &forwarded
+	case FromXForwardedFor, "":
+		s.header, s.hops = "X-Forwarded-For", &xForwardedFor
 	}
-	t := new(bart.Lite)
-	for _, p := range list {
+	for _, p := range trusted {
 		if addr, bits := p.Addr(), p.Bits(); addr.Is4In6() && bits >= 96 {
 			p = netip.PrefixFrom(addr.Unmap(), bits-96)
 		}
+		if s.trusted == nil {
+			s.trusted = new(bart.Lite)
+		}
 		if p.IsValid() {
-			t.Insert(p.Masked())
+			s.trusted.Insert(p.Masked())
 		}
 	}
-	c.trusted.Store(t)
+	c.current.Store(s)
 }
 
-// Of is the client of a request: an IPv4 address, an IPv6 /64, or unknown.
+// Of is the client of a request: an IPv4 address, an IPv6 /64, a name that a trusted
+// proxy gives, or unknown.
 func (c *Clients) Of(r *http.Request) hottype.Client {
-	if c == nil {
-		return client(peerOf(r))
-	}
-	return c.Named(peerOf(r), r.Header[c.header])
+	s := c.sources()
+	return s.client(peerOf(r), r.Header[s.header])
 }
 
-// Header is the field in which trusted proxies name the client, "" where nobody is trusted.
-func (c *Clients) Header() string {
-	if c == nil {
-		return ""
-	}
-	return c.header
-}
-
-// Named is the client of a request that came from peer, an invalid address where that has none,
-// with these lines of the field [Clients.Header].
-func (c *Clients) Named(peer netip.Addr, lines []string) hottype.Client {
-	t, trusted := c.trusts(peer)
-	if !trusted {
+// Named is the client of a request that came from peer, an invalid address where that
+// has none, with these lines of a header field.
+func (c *Clients) Named(peer netip.Addr, lines func(name string) []string) hottype.Client {
+	s := c.sources()
+	if s.header == "" {
 		return client(peer)
 	}
+	return s.client(peer, lines(s.header))
+}
+
+// Header is the field in which trusted proxies name the client, "" for none.
+func (c *Clients) Header() string { return c.sources().header }
+
+// FromProxy reports whether the request came through a trusted proxy, whose
+// X-Forwarded-* fields can be believed.
+func (c *Clients) FromProxy(r *http.Request) bool { return c.Trusts(peerOf(r)) }
+
+// Trusts reports whether a peer is a trusted proxy. An invalid address is that of a unix
+// socket.
+func (c *Clients) Trusts(peer netip.Addr) bool { return c.sources().trusts(plain(peer)) }
+
+// nobody is what a nil *Clients goes by.
+var nobody = new(sources)
+
+func (c *Clients) sources() *sources {
+	if c == nil {
+		return nobody
+	}
+	return c.current.Load()
+}
+
+func (s *sources) trusts(peer netip.Addr) bool {
+	return s.trusted != nil && (!peer.IsValid() || s.trusted.Lookup(peer))
+}
+
+func (s *sources) client(peer netip.Addr, lines []string) hottype.Client {
 	switch {
-	case len(lines) == 0:
+	case s.header == "" || len(lines) == 0 || !s.trusts(peer):
 		return client(peer)
-	case c.header == forwardedFor:
-		return client(walk(t, peer, lines))
+	case s.hops != nil:
+		at := s.hops.walk(s.trusted, peer, lines)
+		if at.name != "" {
+			return hottype.Client{Name: at.name}
+		}
+		return client(at.addr)
 	case len(lines) == 1:
 		if a, ok := ParseAddress(lines[0]); ok {
 			return client(a)
 		}
 	}
 	return client(peer) // several lines or garbage: believe none of it
-}
-
-// FromProxy reports whether the request came through a trusted proxy, whose
-// X-Forwarded-* fields can be believed.
-func (c *Clients) FromProxy(r *http.Request) bool {
-	_, ok := c.trusts(peerOf(r))
-	return ok
-}
-
-func (c *Clients) trusts(peer netip.Addr) (*bart.Lite, bool) {
-	if c == nil {
-		return nil, false
-	}
-	t := c.trusted.Load()
-	return t, t != nil && (!peer.IsValid() || t.Lookup(peer))
 }
 
 // ParseClient reads a client as others write it: an address, with or without a
@@ -153,45 +168,6 @@ func plain(a netip.Addr) netip.Addr {
 		return a
 	}
 	return a.Unmap().WithZone("")
-}
-
-// walk goes along X-Forwarded-For from its end, where the nearest proxy wrote,
-// to the first address that is not trusted. Whatever cannot be read ends the
-// walk at the last address that could. The cost is bounded by the trusted hops,
-// whatever an attacker wrote before them.
-func walk(trusted *bart.Lite, at netip.Addr, lines []string) netip.Addr {
-	hops := 0
-	for i := len(lines) - 1; i >= 0; i-- {
-		for rest, more := lines[i], true; more; hops++ {
-			var hop string
-			rest, hop, more = lastElement(rest)
-			if hops >= maxHops || len(hop) > maxHop {
-				return at
-			}
-			if hop = strings.Trim(hop, " \t"); hop == "" {
-				continue // an empty element, which lists may have
-			}
-			a, ok := ParseAddress(hop)
-			if !ok {
-				return at
-			}
-			if at = a; !trusted.Lookup(a) {
-				return at
-			}
-		}
-	}
-	return at
-}
-
-// lastElement cuts the last element off a list. It looks no further than an
-// element may reach; a longer one comes back cut short but still too long.
-func lastElement(list string) (rest, last string, more bool) {
-	from := max(0, len(list)-maxHop-1)
-	i := strings.LastIndexByte(list[from:], ',')
-	if i < 0 {
-		return "", list[from:], false
-	}
-	return list[:from+i], list[from+i+1:], true
 }
 
 // ParseAddress reads an address as proxies write it: alone, with a port, in

@@ -136,7 +136,7 @@ func TestTrustCanChange(t *testing.T) {
 	c := httplimit.NewClients(nil, "")
 	r := request("10.0.0.1:1", http.Header{"X-Forwarded-For": {"1.1.1.1"}})
 	before := c.FromProxy(r)
-	c.SetTrusted(prefixes("10.0.0.1/32"))
+	c.Set(prefixes("10.0.0.1/32"), "")
 	if before || !c.FromProxy(r) || c.Of(r).String() != "1.1.1.1" {
 		t.Error("trust did not change")
 	}

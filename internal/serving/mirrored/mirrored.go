@@ -86,17 +86,18 @@ func (h *Handler) count(r *http.Request) {
 	}
 	sc := h.scratch.Get().(*rules.Scratch)
 	defer h.scratch.Put(sc)
-	matches := h.rules().Match(&req, sc)
+	set := h.rules()
+	matches := set.Match(&req, sc)
 	if len(matches) == 0 {
 		h.unmatched.Add(1)
 		return
 	}
-	second := h.opt.Now().Unix()
+	second, who := h.opt.Now().Unix(), set.IP.ClientOf(req.Client)
 	for i := range matches {
 		if matches[i].Malformed {
 			h.malformed.Add(1)
 		}
-		h.counter.AddFrom(matches[i].Key, second, 1, req.Client)
+		h.counter.AddFrom(matches[i].Key, second, 1, who)
 	}
 }
 

@@ -81,6 +81,7 @@ func (u *upstream) rewrite(pr *httputil.ProxyRequest) {
 	}
 	if !u.cfg.Clients.FromProxy(pr.In) {
 		pr.Out.Header.Del(realIP)
+		pr.Out.Header.Del(u.cfg.Clients.Header())
 		pr.SetXForwarded()
 		return
 	}
