@@ -3,6 +3,7 @@ package hotparam
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -19,8 +20,8 @@ type Options[C any] struct {
 	// Client names who asks, such as a user or an API key, in place of the address; "" leaves the address. Per-IP windows
 	// hold for the name then, so name only what the client cannot choose freely. nil: always the address.
 	Client func(C) (string, error)
-	// Error says what becomes of a request whose Client failed. What it returns goes to the framework and the request no
-	// further; where it returns nil, and where there is no Error, the request is judged by its address.
+	// Error answers a request whose Client failed, which goes no further. The framework gets what it returns. nil: the
+	// request is judged by its address.
 	Error func(C, error) error
 	// Cost is what a request takes from its limits; nil, or 0: 1. A negative one is refused.
 	Cost func(C) int64
@@ -68,6 +69,8 @@ func NewLayer[C any](p *Pipeline, o Options[C]) *Layer[C] {
 func (l *Layer[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (next bool, err error) {
 	v, err := l.Decide(c, r)
 	switch {
+	case errors.Is(err, errAnswered):
+		return false, nil
 	case err != nil:
 		return false, err
 	case v == nil:
@@ -85,7 +88,7 @@ func (l *Layer[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (next bo
 
 // Decide counts and judges a request, for protocols that have refusals of their own. Of r it reads method, host,
 // RequestURI (or URL), header, remote address and context. A request that has to wait has waited when it returns. The
-// verdict is nil where the request is skipped, or goes no further for the error.
+// verdict is nil where the request is skipped, or goes no further for the error, which is not nil then.
 func (l *Layer[C]) Decide(c C, r *http.Request) (*Verdict, error) {
 	if l.options.Skip != nil && l.options.Skip(c) {
 		return nil, nil
@@ -115,6 +118,9 @@ func (l *Layer[C]) SetHeader(h http.Header, v *Verdict) {
 	}
 }
 
+// errAnswered says that Error was asked and returned nil.
+var errAnswered = errors.New("hotparam: the client of this request is not known")
+
 // maxClientName is the longest name that is kept as it is. A longer one is kept as its hash: names come from clients,
 // and windows hold many.
 const maxClientName = 128
@@ -125,10 +131,10 @@ func (l *Layer[C]) client(c C) (Client, error) {
 		return Client{}, nil
 	}
 	name, err := l.options.Client(c)
-	if err != nil && l.options.Error != nil {
-		return Client{}, l.options.Error(c, err)
+	if err != nil {
+		return Client{}, l.failed(c, err)
 	}
-	if err != nil || name == "" {
+	if name == "" {
 		return Client{}, nil
 	}
 	if len(name) > maxClientName {
@@ -136,6 +142,17 @@ func (l *Layer[C]) client(c C) (Client, error) {
 		name = hex.EncodeToString(sum[:])
 	}
 	return Client{Name: name}, nil
+}
+
+// failed is what becomes of a request whose Client failed; nil: it is judged by its address.
+func (l *Layer[C]) failed(c C, err error) error {
+	if l.options.Error == nil {
+		return nil
+	}
+	if err := l.options.Error(c, err); err != nil {
+		return err
+	}
+	return errAnswered
 }
 
 // MiddlewareWith is Middleware with options.

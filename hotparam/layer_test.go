@@ -21,7 +21,7 @@ rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}}
 overrides:
   - {key: "topic?id=42", action: block}
-ip: {fixed: {limit: 2, window: 1h}}
+ip: {sliding: {limit: 2, window: 1h}}
 `
 
 // A service knows its users, counts a search for three and answers refusals in its own words.
@@ -78,7 +78,7 @@ func TestOptions(t *testing.T) {
 		"failing":              {options{Client: failing}, [3]string{}, sameAddress, "200 200 429"},
 		"failing, answered": {options{Client: failing, Error: func(x hotparam.Exchange, err error) error {
 			x.W.WriteHeader(http.StatusUnauthorized)
-			return err
+			return nil
 		}}, [3]string{}, sameAddress, "401 401 401"},
 		"cost":          {options{Cost: func(hotparam.Exchange) int64 { return 2 }}, [3]string{}, sameAddress, "200 429 429"},
 		"negative cost": {options{Cost: func(hotparam.Exchange) int64 { return -1 }}, [3]string{}, sameAddress, "429 429 429"},

@@ -134,6 +134,7 @@ var golden = map[string][3]int{
 	"express5":                 {14, 106, 5},
 	"fastapi":                  {8, 100, 1},
 	"fastify":                  {17, 110, 0},
+	"fiber":                    {5, 96, 6},
 	"flask":                    {5, 93, 5},
 	"gin":                      {4, 97, 0},
 	"go-servemux":              {4, 97, 0},

@@ -85,6 +85,7 @@ var presets = map[string]Traits{
 	"go-servemux": {Path: Path{Decode: true}, Query: goQuery},
 	"gin":         {Path: gateway, Query: goQuery},
 	"echo":        {Query: goQuery},
+	"fiber":       {Path: Path{Fold: true, TrailingSlash: SlashesAll}, CutFragment: true},
 	"chi":         {Query: goQuery},
 
 	"rack": {CutFragment: true, Query: rackQuery},

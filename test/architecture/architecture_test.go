@@ -49,7 +49,7 @@ var layers = []struct {
 	{"metrics", false, []string{"internal/operator/metrics"}, "knows the statistics of all packages below, and nothing knows it but the app"},
 	{"library", true, []string{"hotparam", "internal/lifecycle", "internal/pipeline"}, "what a service imports: wires the packages below, knows no settings or programs"},
 	{"app", true, []string{"internal/app"}, "settings, wiring and life cycle"},
-	{"programs", true, []string{"cmd", "docs", "examples", "test"}, "wire everything, hold no logic of their own"},
+	{"programs", true, []string{"cmd", "docs", "examples", "adapters", "test"}, "wire everything, hold no logic of their own"},
 }
 
 // owners are the libraries that only one package may import.

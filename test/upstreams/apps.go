@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
+	"github.com/gofiber/fiber/v3"
 	"github.com/labstack/echo/v4"
 )
 
@@ -40,6 +41,19 @@ var goApps = map[string]func() http.Handler{
 		})
 		return r
 	},
+}
+
+// fiberApp has the same route.
+func fiberApp() *fiber.App {
+	app := fiber.New()
+	app.All("/topic", func(c fiber.Ctx) error {
+		answer(c, func(name string) (string, bool) {
+			q := c.RequestCtx().QueryArgs()
+			return c.Query(name), q.Has(name)
+		})
+		return nil
+	})
+	return app
 }
 
 func serve(w http.ResponseWriter, r *http.Request) {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gofiber/fiber/v3"
 )
 
 // lab starts upstreams on free ports of the loopback and stops them.
@@ -34,6 +36,9 @@ func (l *lab) start(ctx context.Context, name string) error {
 		go func() { _ = srv.Serve(ln) }()
 		l.addrs[name] = ln.Addr().String()
 		return nil
+	}
+	if name == "fiber" {
+		return l.startFiber(ctx)
 	}
 	if strings.HasPrefix(name, "nginx") {
 		return l.startNginx(ctx, name)
@@ -81,6 +86,19 @@ func (l *lab) command(ctx context.Context, name, port string) (*exec.Cmd, error)
 		return ruby(name), nil
 	}
 	return nil, errors.New("nothing here starts it")
+}
+
+// startFiber starts the one Go framework that is not made of net/http.
+func (l *lab) startFiber(ctx context.Context) error {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	app := fiberApp()
+	context.AfterFunc(ctx, func() { _ = app.Shutdown() })
+	go func() { _ = app.Listener(ln, fiber.ListenConfig{DisableStartupMessage: true}) }()
+	l.addrs["fiber"] = ln.Addr().String()
+	return nil
 }
 
 // startNginx starts nginx with all that is behind it, once.

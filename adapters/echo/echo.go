@@ -1,0 +1,31 @@
+// Package hotparamecho puts a pipeline before the handlers of echo:
+//
+//	e := echo.New()
+//	e.Use(hotparamecho.New(p, hotparamecho.Options{}))
+//
+// Requests are read as the server received them, whatever route takes them; say "upstream: echo" in the rules, so that
+// all spellings of a request have one key.
+package hotparamecho
+
+import (
+	"github.com/labstack/echo/v4"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+// Options are those of all adapters, with functions that take echo's context.
+type Options = hotparam.Options[echo.Context]
+
+// New gives a middleware for Use. What Deny and Error return goes to echo's error handler. It panics on options that
+// mean nothing.
+func New(p *hotparam.Pipeline, o Options) echo.MiddlewareFunc {
+	layer := hotparam.NewLayer(p, o)
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if pass, err := layer.Enforce(c, c.Response(), c.Request()); err != nil || !pass {
+				return err
+			}
+			return next(c)
+		}
+	}
+}

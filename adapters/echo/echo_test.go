@@ -1,0 +1,32 @@
+package hotparamecho_test
+
+import (
+	"net/http/httptest"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/hotparam/pipeline/adapters/adaptertest"
+	hotparamecho "github.com/hotparam/pipeline/adapters/echo"
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+func TestAdapter(t *testing.T) {
+	t.Parallel()
+	adaptertest.Run(t, adaptertest.Site[echo.Context]{
+		Upstream: "echo",
+		Header:   func(c echo.Context, name string) string { return c.Request().Header.Get(name) },
+		Path:     func(c echo.Context) string { return c.Path() },
+		Answer:   func(c echo.Context, status int, text string) error { return c.String(status, text) },
+		Serve: func(t *testing.T, p *hotparam.Pipeline, o hotparamecho.Options) string {
+			e := echo.New()
+			e.Use(hotparamecho.New(p, o))
+			topic := func(c echo.Context) error { return c.String(200, "id="+c.QueryParam("id")) }
+			e.GET("/topic", topic)
+			e.GET("/health", topic)
+			s := httptest.NewServer(e)
+			t.Cleanup(s.Close)
+			return s.Listener.Addr().String()
+		},
+	})
+}

@@ -1,0 +1,49 @@
+package hotparamfiber_test
+
+import (
+	"net"
+	"testing"
+
+	"github.com/gofiber/fiber/v3"
+
+	"github.com/hotparam/pipeline/adapters/adaptertest"
+	hotparamfiber "github.com/hotparam/pipeline/adapters/fiber"
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+func TestAdapter(t *testing.T) {
+	t.Parallel()
+	adaptertest.Run(t, adaptertest.Site[fiber.Ctx]{
+		Upstream: "fiber",
+		Header:   func(c fiber.Ctx, name string) string { return c.Get(name) },
+		Path:     func(c fiber.Ctx) string { return c.Path() },
+		Answer:   func(c fiber.Ctx, status int, text string) error { return c.Status(status).SendString(text) },
+		Serve: func(t *testing.T, p *hotparam.Pipeline, o hotparamfiber.Options) string {
+			app := fiber.New()
+			app.Use(hotparamfiber.New(p, o))
+			topic := func(c fiber.Ctx) error { return c.SendString("id=" + c.Query("id")) }
+			app.Get("/topic", topic)
+			app.Get("/health", topic)
+			return serve(t, app)
+		},
+	})
+}
+
+// serve serves until the test ends.
+func serve(t *testing.T, app *fiber.App) (addr string) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- app.Listener(ln, fiber.ListenConfig{DisableStartupMessage: true}) }()
+	t.Cleanup(func() {
+		if err := app.Shutdown(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return ln.Addr().String()
+}

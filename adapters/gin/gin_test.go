@@ -1,0 +1,32 @@
+package hotparamgin_test
+
+import (
+	"net/http/httptest"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/hotparam/pipeline/adapters/adaptertest"
+	hotparamgin "github.com/hotparam/pipeline/adapters/gin"
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+func TestAdapter(t *testing.T) {
+	gin.SetMode(gin.TestMode)
+	adaptertest.Run(t, adaptertest.Site[*gin.Context]{
+		Upstream: "gin",
+		Header:   func(c *gin.Context, name string) string { return c.GetHeader(name) },
+		Path:     func(c *gin.Context) string { return c.FullPath() },
+		Answer:   func(c *gin.Context, status int, text string) error { c.String(status, text); return nil },
+		Serve: func(t *testing.T, p *hotparam.Pipeline, o hotparamgin.Options) string {
+			r := gin.New()
+			r.Use(hotparamgin.New(p, o))
+			topic := func(c *gin.Context) { c.String(200, "id="+c.Query("id")) }
+			r.GET("/topic", topic)
+			r.GET("/health", topic)
+			s := httptest.NewServer(r)
+			t.Cleanup(s.Close)
+			return s.Listener.Addr().String()
+		},
+	})
+}
