@@ -26,13 +26,13 @@ func (h *keyLimit) divide(fair bool, header string, before *keyLimit) {
 }
 
 // client is who asks, as the rule names clients.
-func (f *fairShare) client(req *hottype.Request) hottype.Client {
-	if f.header != "" && req.Header != nil {
-		if name := req.Header.Get(f.header); name != "" {
+func (f *fairShare) client(d *decision) hottype.Client {
+	if f.header != "" && d.req.Header != nil {
+		if name := d.req.Header.Get(f.header); name != "" {
 			return hottype.Client{Name: name}
 		}
 	}
-	return req.Client
+	return d.client
 }
 
 // askFair asks for the client's share of each key that is divided. It comes before the
@@ -46,7 +46,7 @@ func (g *Gate) askFair(d *decision, v *hottype.Verdict) bool {
 		if k.fair == nil {
 			continue
 		}
-		if k.share = k.fair.key.Ask(d.now, k.fair.client(d.req), d.cost); k.share.Allowed {
+		if k.share = k.fair.key.Ask(d.now, k.fair.client(d), d.cost); k.share.Allowed {
 			continue
 		}
 		deny(v, hottype.ReasonFair, k.h.term.rule, k.share.RetryAfter)
@@ -89,7 +89,7 @@ func (d *decision) tellRefused(gr *group, limiters int64) {
 			continue
 		}
 		k := &d.keys[gr.meta[i].key]
-		f.key.Refused(d.now, d.level(&gr.charges[i].Spec, r, limiters), f.client(d.req), d.cost, k.share)
+		f.key.Refused(d.now, d.level(&gr.charges[i].Spec, r, limiters), f.client(d), d.cost, k.share)
 		k.share.Charged = false
 	}
 }
@@ -110,7 +110,7 @@ func (d *decision) giveBackShares() {
 	for i := range d.keys {
 		if k := &d.keys[i]; k.share.Charged {
 			k.share.Charged = false
-			k.fair.key.GiveBack(k.fair.client(d.req), d.cost)
+			k.fair.key.GiveBack(k.fair.client(d), d.cost)
 		}
 	}
 }
