@@ -63,6 +63,7 @@ var owners = map[string]struct {
 	"github.com/IBM/sarama":                          {[]string{"internal/transport/kafka"}, "its traps are handled once"},
 	"github.com/cactus/go-statsd-client/v5/statsd":   {[]string{"internal/transport/statsd"}, "its traps are handled once"},
 	"github.com/prometheus/client_golang/prometheus": {[]string{"internal/operator/metrics"}, "packages expose Stats() and know no metrics library"},
+	"github.com/pires/go-proxyproto":                 {[]string{"internal/serving/listener"}, "one listener decides whose header is believed"},
 	"google.golang.org/grpc":                         {[]string{"internal/serving/envoy"}, "who imports the library compiles none of it"},
 }
 

@@ -13,6 +13,9 @@ type Port struct {
 	TLSKey  string `name:"tls_key" placeholder:"FILE" help:"Key (PEM) of the listener's certificate."`
 	// Authorities (PEM) that sign the certificates of callers. With them every caller has to show one.
 	TLSClientCA string `name:"tls_client_ca" placeholder:"FILE" help:"Authorities (PEM) of callers' certificates."`
+	// Connections of ip.trusted_proxies begin with a header of the PROXY protocol, version 1 or 2, that names the client. One
+	// without it is ended, because a client could write it there; others are taken as they are.
+	ProxyProtocol bool `name:"proxy_protocol" help:"Trusted proxies send a header of the PROXY protocol."`
 	// Most open connections; 0: no bound. When all are taken, a new one takes the place of the longest idle one if the
 	// listener speaks HTTP and there is one, and is refused otherwise.
 	MaxConnections int `name:"max_connections" default:"10000" help:"Most open connections; 0: no bound."`

@@ -16,6 +16,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
@@ -29,6 +30,7 @@ type aggregator struct {
 	cfg       config.Aggregator
 	log       *slog.Logger
 	redis     *redisstore.Client
+	clients   *httplimit.Clients // trusted proxies in front of the admin page
 	feed      *redisfeed.Feed
 	agg       *aggregate.Aggregator
 	publisher *redisfeed.Publisher
@@ -96,6 +98,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) error {
 	cfg := a.cfg
 	a.rules.Store(set)
+	a.clients = httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)
 	var err error
 	if a.redis, err = openRedis(cfg.Redis, set.Namespace, 0, a.log); err != nil {
 		return err
@@ -131,7 +134,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 		}
 	}
 	adm := a.reload.shownBy(a.adminConfig(set, version))
-	if a.admin, err = newListeners(cfg.Stop, a.log).openAdmin(ctx, cfg.Admin, adm, a.metrics()); err != nil {
+	if a.admin, err = newListeners(cfg.Stop, a.clients, a.log).openAdmin(ctx, cfg.Admin, adm, a.metrics()); err != nil {
 		return err
 	}
 	a.schedules = newScheduleWatcher(set.Overrides, a.admin.PublishSchedule, a.log)
@@ -182,6 +185,7 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 
 func (a *aggregator) setRules(set *rules.Set) {
 	a.rules.Store(set)
+	a.clients.Set(set.IP.TrustedProxies, set.IP.Client)
 	a.agg.SetRules(set)
 	if a.poller != nil {
 		a.poller.SetRules(set)

@@ -47,7 +47,7 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 		return err
 	}
 	c := &collector{cfg: cfg, log: Logger(cfg.Log), clients: httplimit.NewClients(nil, "")}
-	c.listeners = newListeners(cfg.Stop, c.log)
+	c.listeners = newListeners(cfg.Stop, c.clients, c.log)
 	c.setRules(set)
 	reload := newReloader(file, nil, c.setRules, c.log)
 	if err := c.build(ctx); err != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -23,13 +24,14 @@ import (
 
 // listeners are the HTTP listeners of one program, by the section of their settings.
 type listeners struct {
-	stop   config.Stop
-	log    *slog.Logger
-	byName map[string]interface{ Stats() listener.Stats }
+	stop    config.Stop
+	clients *httplimit.Clients // whose header of the PROXY protocol is believed
+	log     *slog.Logger
+	byName  map[string]interface{ Stats() listener.Stats }
 }
 
-func newListeners(stop config.Stop, log *slog.Logger) *listeners {
-	return &listeners{stop: stop, log: log, byName: map[string]interface{ Stats() listener.Stats }{}}
+func newListeners(stop config.Stop, clients *httplimit.Clients, log *slog.Logger) *listeners {
+	return &listeners{stop: stop, clients: clients, log: log, byName: map[string]interface{ Stats() listener.Stats }{}}
 }
 
 // open takes a port. Half of the graceful stop is for the requests under way, the
@@ -37,7 +39,7 @@ func newListeners(stop config.Stop, log *slog.Logger) *listeners {
 func (l *listeners) open(ctx context.Context, name, addr string, cfg config.Listener, h http.Handler) (*listener.Server, error) {
 	s, err := listener.Listen(ctx, listener.Config{
 		Name: name, Addr: addr, Handler: h,
-		TLS:            tlsOf(cfg.Port),
+		TLS: tlsOf(cfg.Port), ProxyProtocol: l.proxyProtocol(name, cfg.Port),
 		MaxConnections: cfg.MaxConnections,
 		HeaderTimeout:  cfg.HeaderTimeout, BodyTimeout: cfg.BodyTimeout, IdleTimeout: cfg.IdleTimeout,
 		Grace: l.stop.Timeout / 2, Log: l.log,
@@ -61,13 +63,25 @@ func (l *listeners) openGuarded(ctx context.Context, name, addr, token string, c
 // openPort takes a port for another protocol than HTTP.
 func (l *listeners) openPort(ctx context.Context, name, addr string, cfg config.Port) (*listener.Port, error) {
 	p, err := listener.Open(ctx, listener.Config{
-		Name: name, Addr: addr, TLS: tlsOf(cfg), MaxConnections: cfg.MaxConnections, Log: l.log,
+		Name: name, Addr: addr, TLS: tlsOf(cfg), ProxyProtocol: l.proxyProtocol(name, cfg),
+		MaxConnections: cfg.MaxConnections, Log: l.log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	l.byName[name] = p
 	return p, nil
+}
+
+// proxyProtocol says whose connections begin with a header of the PROXY protocol.
+func (l *listeners) proxyProtocol(name string, cfg config.Port) func(netip.Addr) bool {
+	if !cfg.ProxyProtocol {
+		return nil
+	}
+	if !l.clients.TrustsAny() {
+		l.log.Warn("there are no ip.trusted_proxies: nobody's PROXY header is read", "listener", name)
+	}
+	return l.clients.Trusts
 }
 
 // guarded refuses an address that others reach without showing who they are.

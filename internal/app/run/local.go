@@ -61,7 +61,8 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	if cfg.Proxy.Upstream == "" {
 		return nil, fmt.Errorf("%w: where do allowed requests go? Set --upstream to the URL of the service, such as http://127.0.0.1:3000", config.ErrUsage)
 	}
-	l := &Local{cfg: cfg, log: opts.Log, listeners: newListeners(cfg.Stop, opts.Log)}
+	l := &Local{cfg: cfg, log: opts.Log, clients: httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)}
+	l.listeners = newListeners(cfg.Stop, l.clients, opts.Log)
 	found := detectConfig(cfg.Detect, opts.Log)
 	found.OnChange = func(changes []detect.Change) {
 		l.admin.Publish(changes)
@@ -91,8 +92,6 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 
 // listen takes the ports: the proxy's, and the admin page's if it has one.
 func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
-	ip := &l.parts.Gate.Rules().IP
-	l.clients = httplimit.NewClients(ip.TrustedProxies, ip.Client)
 	answers, err := answersOf(l.cfg.Answer)
 	if err != nil {
 		return err

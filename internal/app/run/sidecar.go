@@ -49,7 +49,8 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	if s.answers, err = answersOf(cfg.Answer); err != nil {
 		return err
 	}
-	s.listeners = newListeners(cfg.Stop, s.log)
+	s.clients = httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)
+	s.listeners = newListeners(cfg.Stop, s.clients, s.log)
 	if err := s.readLimits(set); err != nil {
 		return err
 	}
@@ -95,7 +96,6 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	parts := pipeline.Config{Rules: set, Gate: gateConfig(cfg.Gate, s.log), Tally: tallyConfig(cfg.Tally, s.log)}
 	parts.Gate.Budget, parts.Gate.ColdKeys = cfg.Gate.Budget, true
 	s.parts = pipeline.Together(parts, shared)
-	s.clients = httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)
 	if err := s.listen(ctx); err != nil {
 		return err
 	}

@@ -68,6 +68,8 @@ func Listeners(stats func() map[string]listener.Stats) Part {
 			to.counter("hotparam_listener_slow_total", "Requests whose body came too slowly.", l.Slow, "name", name)
 			to.counter("hotparam_listener_prefaces_total",
 				"HTTP/2 prefaces where none belongs; answered 505.", l.Prefaces, "name", name)
+			to.counter("hotparam_listener_no_proxy_header_total",
+				"Connections of trusted proxies ended because they did not begin with a PROXY header.", l.NoHeader, "name", name)
 			if c := l.Certificate; c != nil {
 				to.flag("hotparam_listener_certificate_right",
 					"1; 0 while the files changed and cannot be used, and the certificate from before goes on.", c.Right, "name", name)

@@ -102,6 +102,9 @@ func (c *Clients) FromProxy(r *http.Request) bool { return c.Trusts(peerOf(r)) }
 // socket.
 func (c *Clients) Trusts(peer netip.Addr) bool { return c.sources().trusts(plain(peer)) }
 
+// TrustsAny reports whether there are trusted proxies.
+func (c *Clients) TrustsAny() bool { return c.sources().trusted != nil }
+
 // nobody is what a nil *Clients goes by.
 var nobody = new(sources)
 

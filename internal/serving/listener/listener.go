@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,10 @@ type Config struct {
 	Addr    string
 	Handler http.Handler
 	TLS     TLS
+	// ProxyProtocol says of which peers the connections begin with a header of the PROXY
+	// protocol, version 1 or 2, that names the client; nil: of none. An invalid address is
+	// that of a unix socket.
+	ProxyProtocol func(netip.Addr) bool
 	// MaxConnections bounds the open connections; 0: no bound.
 	MaxConnections int
 	// HeaderTimeout bounds the header of a request and the TLS handshake,

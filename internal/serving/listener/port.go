@@ -16,8 +16,9 @@ import (
 
 // port is an address that is taken, with what bounds and protects its connections.
 type port struct {
-	conns *conns
-	cert  *certificate // nil: no TLS
+	conns   *conns
+	cert    *certificate  // nil: no TLS
+	headers *proxyHeaders // nil: no PROXY protocol
 }
 
 // open takes the address of a configuration and reads its certificate.
@@ -33,6 +34,10 @@ func open(ctx context.Context, cfg Config) (*port, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot listen: %w; choose another address with --%s.listen", cfg.Name, err, cfg.Name)
 	}
+	if cfg.ProxyProtocol != nil {
+		p.headers = &proxyHeaders{Listener: ln, from: cfg.ProxyProtocol, within: cfg.HeaderTimeout}
+		ln = p.headers
+	}
 	p.conns = &conns{Listener: ln, max: cfg.MaxConnections}
 	return p, nil
 }
@@ -42,8 +47,8 @@ func open(ctx context.Context, cfg Config) (*port, error) {
 // which connections are idle. TLS is the protocol's matter: see TLSConfig.
 type Port struct{ *port }
 
-// Open takes the address. Of the configuration Name, Addr, TLS, MaxConnections and Log
-// have a meaning.
+// Open takes the address. Of the configuration Name, Addr, TLS, ProxyProtocol,
+// MaxConnections and Log have a meaning.
 func Open(ctx context.Context, cfg Config) (*Port, error) {
 	p, err := open(ctx, cfg)
 	if err != nil {
@@ -82,6 +87,9 @@ type Stats struct {
 	// Slow are requests whose body came too slowly. Prefaces are those of HTTP/2 where
 	// none belongs.
 	Slow, Prefaces uint64
+	// NoHeader are connections of trusted proxies that began without a header of the PROXY
+	// protocol and were ended.
+	NoHeader uint64
 	// Certificate is absent without TLS.
 	Certificate *CertificateStats
 }
@@ -99,6 +107,9 @@ func (p *port) Stats() Stats {
 	p.conns.mu.Lock()
 	st := Stats{Open: int64(p.conns.open), Refused: p.conns.refused, Evicted: p.conns.evicted}
 	p.conns.mu.Unlock()
+	if p.headers != nil {
+		st.NoHeader = p.headers.missing.Load()
+	}
 	if p.cert != nil {
 		st.Certificate = new(CertificateStats)
 		st.Certificate.Expires, st.Certificate.Right = p.cert.state()
