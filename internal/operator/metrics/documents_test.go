@@ -15,7 +15,7 @@ import (
 
 const root = "../../.."
 
-var metric = regexp.MustCompile(`hotparam_\w+`)
+var metric = regexp.MustCompile(`\bhotparam_\w+`)
 
 // metricNames are the names in the list of all metrics.
 func metricNames(t *testing.T) map[string]bool {
