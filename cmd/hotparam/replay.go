@@ -61,14 +61,23 @@ func (c *replayCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) err
 	if report == nil {
 		return err
 	}
-	return errors.Join(err, c.write(k.Stdout, report))
+	return errors.Join(err, c.write(k.Stdout, report), allMalformed("replay", report))
+}
+
+// allMalformed is an error where a log has lines and none of them could be read.
+func allMalformed(command string, r *replay.Report) error {
+	if r.Requests > 0 || r.Malformed == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: all %d lines are malformed; the first is %s:%d: %s; try --format",
+		command, r.Malformed, r.Broken[0].Source, r.Broken[0].Line, r.Broken[0].Reason)
 }
 
 func (c *replayCmd) write(out io.Writer, r *replay.Report) error {
 	if c.JSON == "-" {
 		return r.WriteJSON(out)
 	}
-	opts := replay.Options{Top: c.Top}
+	opts := replay.Options{Top: c.Top, NoRules: c.Config == ""}
 	if isatty.IsTerminal(os.Stdout.Fd()) {
 		opts.Color = os.Getenv("NO_COLOR") == ""
 		opts.Width, _, _ = term.GetSize(int(os.Stdout.Fd()))

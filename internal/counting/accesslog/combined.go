@@ -30,13 +30,14 @@ func parseCombined(line string, e *Entry) error {
 	if !parseWho(line[:open], &e.Request) {
 		return &Error{"line must begin with client, ident and user", line[:open]}
 	}
-	request, rest, ok := cutRequest(line[cut+3:])
+	request, status, rest, ok := cutRequest(line[cut+3:])
 	if !ok {
 		return &Error{"request must be quoted and followed by a status", line[cut+3:]}
 	}
 	if err := parseRequest(request, &e.Request); err != nil {
 		return err
 	}
+	e.Status = max(number(status), 0) // "-" is none
 	parseReferrer(rest, &e.header)
 	return nil
 }
@@ -75,28 +76,28 @@ func trimPort(host string) string {
 // cutRequest finds the quote that ends the request: one that is not escaped
 // and is followed by a status. Servers of the last century wrote quotes of the
 // request as they were; the status tells them from the closing one.
-func cutRequest(s string) (request, rest string, ok bool) {
+func cutRequest(s string) (request, status, rest string, ok bool) {
 	for i := 0; i < len(s); {
 		j := closingQuote(s[i:])
 		if j < 0 {
-			return "", "", false
+			return "", "", "", false
 		}
 		i += j
-		if rest, ok := cutStatus(s[i+1:]); ok {
-			return s[:i], rest, true
+		if status, rest, ok := cutStatus(s[i+1:]); ok {
+			return s[:i], status, rest, true
 		}
 		i++
 	}
-	return "", "", false
+	return "", "", "", false
 }
 
 // cutStatus cuts a space and a status, or "-" for none, from the front of s.
-func cutStatus(s string) (rest string, ok bool) {
+func cutStatus(s string) (status, rest string, ok bool) {
 	if len(s) < 2 || s[0] != ' ' {
-		return "", false
+		return "", "", false
 	}
-	status, rest, _ := strings.Cut(s[1:], " ")
-	return rest, status == "-" || len(status) == 3 && number(status) >= 0
+	status, rest, _ = strings.Cut(s[1:], " ")
+	return status, rest, status == "-" || len(status) == 3 && number(status) >= 0
 }
 
 // closingQuote is the index of the first quote that is not escaped, -1 without.

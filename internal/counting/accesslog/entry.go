@@ -22,7 +22,8 @@ const (
 	// Empty lines and lines that begin with "#" are skipped.
 	Events Format = "events"
 	// JSONL is one object a line with "t" (unix seconds or RFC 3339),
-	// "client", "method", "target" and, if known, "host" and "user_agent".
+	// "client", "method", "target" and, if known, "host", "user_agent",
+	// "referer" and "status".
 	// Empty lines are skipped.
 	JSONL Format = "jsonl"
 )
@@ -41,6 +42,8 @@ type Entry struct {
 	// Request has a Header with User-Agent and Referer as far as the line
 	// tells them, never nil after a successful Parse.
 	Request hottype.Request
+	// Status is that of the response, 0 where the line does not tell it.
+	Status int
 
 	header Header
 }

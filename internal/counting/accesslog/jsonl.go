@@ -15,6 +15,8 @@ type event struct {
 	Target    string          `json:"target"`
 	Host      string          `json:"host"`
 	UserAgent string          `json:"user_agent"`
+	Referer   string          `json:"referer"`
+	Status    int             `json:"status"`
 }
 
 // parseJSON reads one object. It allocates: encoding/json knows every corner
@@ -32,7 +34,8 @@ func parseJSON(line string, e *Entry) error {
 		return &Error{"t must be unix seconds or RFC 3339", string(ev.T)}
 	}
 	e.Request.Host = ev.Host
-	e.header.UserAgent = ev.UserAgent
+	e.header = Header{UserAgent: ev.UserAgent, Referer: ev.Referer}
+	e.Status = ev.Status
 	return e.setRequest(ev.Client, ev.Method, ev.Target)
 }
 

@@ -67,23 +67,37 @@ func TestShareAndSurgeAreFound(t *testing.T) {
 func ticked(set *rules.Set, events []timed, until time.Time) (hot, loops []replay.Span) {
 	d := detect.New(set, detect.Options{})
 	hot, loops = []replay.Span{}, []replay.Span{}
-	begun := map[detect.Kind]map[hottype.Key]replay.Span{detect.Cooled: {}, detect.Ceased: {}} // by how they end
+	type begunSpan struct {
+		replay.Span
+		who hottype.ClientSketch // who asked since it began
+	}
+	begun := map[detect.Kind]map[hottype.Key]*begunSpan{detect.Cooled: {}, detect.Ceased: {}} // by how they end
+	end := func(c detect.Change) replay.Span {
+		ended := begun[c.Kind][c.Hot.Key]
+		delete(begun[c.Kind], c.Hot.Key)
+		ended.Until, ended.PeakRate = c.At.Unix(), c.Hot.Peak
+		if n := clientsketch.Clients(&ended.who); n > ended.Clients {
+			heaviest, share := clientsketch.Heaviest(&ended.who)
+			ended.Clients, ended.Client, ended.ClientShare = n, heaviest.String(), share
+		}
+		return ended.Span
+	}
 	tick := func(now time.Time) {
 		_, changes := d.Tick(now)
 		for _, c := range changes {
 			h := &c.Hot
-			begins := replay.Span{Key: h.Key, Rule: h.Rule, From: c.At.Unix(), Clients: h.Clients, Client: h.Client, ClientShare: h.ClientShare}
-			ended := begun[c.Kind][h.Key]
-			ended.Until, ended.PeakRate = c.At.Unix(), h.Peak
+			begins := &begunSpan{Span: replay.Span{
+				Key: h.Key, Rule: h.Rule, From: c.At.Unix(), Clients: h.Clients, Client: h.Client, ClientShare: h.ClientShare,
+			}}
 			switch c.Kind {
 			case detect.Became:
 				begun[detect.Cooled][h.Key] = begins
 			case detect.Looped:
 				begun[detect.Ceased][h.Key] = begins
 			case detect.Cooled:
-				hot = append(hot, ended)
+				hot = append(hot, end(c))
 			case detect.Ceased:
-				loops = append(loops, ended)
+				loops = append(loops, end(c))
 			}
 		}
 	}
@@ -94,6 +108,11 @@ func ticked(set *rules.Set, events []timed, until time.Time) (hot, loops []repla
 		}
 		var who hottype.ClientSketch
 		clientsketch.Add(&who, hottype.ParseClient(e.client), 1)
+		for _, spans := range begun {
+			if span := spans[e.key]; span != nil {
+				clientsketch.Merge(&span.who, &who)
+			}
+		}
 		d.Add(e.at, hottype.Count{Key: e.key, N: 1, Second: e.at.Unix(), Clients: &who})
 	}
 	for ; next.Before(until); next = next.Add(100 * time.Millisecond) {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -35,6 +36,8 @@ type Config struct {
 	// Progress, unless nil, is called from Run's goroutine after about every
 	// 64 KiB of log and after every second that Speed waited for.
 	Progress func(Progress)
+	// Verdict, unless nil, is called with every request and what was decided.
+	Verdict func(*Seen, *hottype.Verdict)
 	// Log hears of what is odd about a source; nil: discarded.
 	Log *slog.Logger
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"math"
 	"strings"
-	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/canon"
-	"github.com/hotparam/pipeline/internal/counting/accesslog"
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/detect"
@@ -22,6 +20,9 @@ const publisher = "replay"
 // maxCounters are as many as no log that is read by people fills: its counts are
 // exact, or the report says so (Uncertain). They take memory as they are needed.
 const maxCounters = 1 << 23
+
+// peakSeconds is the width of the window of which a key's wide peak is told.
+const peakSeconds = 5
 
 // engine judges one second after the other.
 type engine struct {
@@ -46,8 +47,8 @@ type engine struct {
 	counted []counted            // keys of the request under way
 	who     hottype.ClientSketch // its client
 	beyond  bool                 // one of them has the reserved parameter
-	moments []moment
-	header  accesslog.Header
+	records records
+	verdict func(*Seen, *hottype.Verdict) // Config.Verdict
 }
 
 // counted is one key of a request.
@@ -60,12 +61,13 @@ type counted struct {
 func newEngine(cfg Config) *engine {
 	e := &engine{
 		detector: detect.New(cfg.Rules, detect.Options{Counters: maxCounters}),
-		keys:     newTotals[string](cfg.MaxKeys, 5),
+		keys:     newTotals[string](cfg.MaxKeys, peakSeconds),
 		clients:  newTotals[hottype.Client](cfg.MaxKeys, 60),
 		spans:    newSpans(detect.Became, detect.Cooled),
 		loops:    newSpans(detect.Looped, detect.Ceased),
 		seconds:  hotSeconds{numbers: make(map[hottype.Key]uint32)},
 		last:     math.MinInt64,
+		verdict:  cfg.Verdict,
 	}
 	e.gate = gate.New(gate.Config{
 		Rules: cfg.Rules, Hot: &e.mirror, Counter: (*counter)(e),
@@ -97,14 +99,7 @@ func (c *counter) AddFrom(key []byte, _, _ int64, _ hottype.Client) {
 // second judges all requests of one second.
 func (e *engine) second(ctx context.Context, b *bucket) {
 	denied := e.tally.Denied.Total()
-	records := string(b.records)
-	e.moments = spread(records, e.moments)
-	var req hottype.Request
-	for _, m := range e.moments {
-		readRecord(records[m.from:m.to], &req, &e.header)
-		req.Header = &e.header
-		e.request(ctx, time.Unix(b.second, m.nanos).UTC(), &req)
-	}
+	e.records.each(b, func(s *Seen) { e.request(ctx, s) })
 	e.keys.close(b.second)
 	e.clients.close(b.second)
 	e.seconds.add(b.second, e.detector.Over(b.second))
@@ -114,7 +109,7 @@ func (e *engine) second(ctx context.Context, b *bucket) {
 	if e.tally.Requests == 0 {
 		e.tally.First = b.second
 	}
-	n := int64(len(e.moments))
+	n := int64(b.n)
 	e.tally.Requests += n
 	e.tally.Last = b.second
 	e.tally.Timeline.add(b.second, n, e.tally.Denied.Total()-denied)
@@ -122,7 +117,8 @@ func (e *engine) second(ctx context.Context, b *bucket) {
 }
 
 // request decides one request, then counts it.
-func (e *engine) request(ctx context.Context, now time.Time, req *hottype.Request) {
+func (e *engine) request(ctx context.Context, s *Seen) {
+	now, req := s.At, s.Request
 	e.judgeUntil(now)
 	req.Client = e.gate.Rules().IP.ClientOf(req.Client)
 	id, known := e.client(req)
@@ -134,6 +130,8 @@ func (e *engine) request(ctx context.Context, now time.Time, req *hottype.Reques
 		if k.ok {
 			e.keys.count(k.id)
 		}
+		e.spans.asked(k.key, &e.who)
+		e.loops.asked(k.key, &e.who)
 		e.detector.Add(now, hottype.Count{Key: k.key, N: 1, Second: now.Unix(), Clients: &e.who})
 	}
 	e.noteCounts(now)
@@ -152,7 +150,12 @@ func (e *engine) request(ctx context.Context, now time.Time, req *hottype.Reques
 	if !v.Allowed {
 		e.denied(&v, id, known)
 	}
+	if e.verdict != nil {
+		e.verdict(s, &v)
+	}
 }
+
+func (e *engine) reached() int64 { return e.tally.Last }
 
 // client counts who asks. The gate may keep the name of a client, so the
 // request gets one that owns its memory.

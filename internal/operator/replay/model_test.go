@@ -138,6 +138,15 @@ func TestReportIsThatOfTheModel(t *testing.T) {
 			Hot:        got.Hot, Loops: got.Loops, Timeline: got.Timeline, Broken: got.Broken, // tested elsewhere
 		}
 		want.Clients, want.Denied.IPFixed = modelClients(all, 2)
+		for _, rate := range []int64{5, 20, 50, 200, 1000} {
+			n := int64(0)
+			for _, k := range want.Keys {
+				if k.Peak5s >= 5*rate {
+					n++
+				}
+			}
+			want.HotAt = append(want.HotAt, replay.HotAt{Rate: rate, Keys: n})
+		}
 		want.DistinctKeys, want.DistinctClients = len(want.Keys), len(want.Clients)
 		if diff := gocmp.Diff(want, got); diff != "" {
 			rt.Fatal(diff)

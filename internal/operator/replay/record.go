@@ -10,9 +10,9 @@ import (
 )
 
 // A record is one request as it waits for its second: length (4 bytes),
-// nanoseconds (4 bytes), then client, method, host, target, user agent and
-// referer, each behind its length. It never leaves the process.
-const recordHead = 8
+// nanoseconds (4 bytes), status (2 bytes), then client, method, host, target,
+// user agent and referer, each behind its length. It never leaves the process.
+const recordHead = 10
 
 // appendRecord writes the request of e. Headers that no rule looks at are
 // empty by then.
@@ -26,6 +26,7 @@ func appendRecord(b []byte, e *accesslog.Entry, h *accesslog.Header) []byte {
 	}
 	binary.LittleEndian.PutUint32(b[start:], uint32(len(b)-start))
 	binary.LittleEndian.PutUint32(b[start+4:], uint32(e.Nanos))
+	binary.LittleEndian.PutUint16(b[start+8:], uint16(min(max(e.Status, 0), 999)))
 	return b
 }
 

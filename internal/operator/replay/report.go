@@ -48,6 +48,9 @@ type Report struct {
 	// Shadowed is how many requests a limit in shadow mode would have denied.
 	Shadowed int64 `json:"shadowed"`
 
+	// HotAt is how many keys would have been hot at other thresholds.
+	HotAt []HotAt `json:"hot_at"`
+
 	DistinctKeys    int `json:"distinct_keys"`
 	DistinctClients int `json:"distinct_clients"`
 	// Dropped is what bounds left out; all 0 in the usual case.
@@ -56,6 +59,12 @@ type Report struct {
 	Sources  []Origin `json:"sources"`
 	// Broken are the first malformed lines of all sources.
 	Broken []BrokenLine `json:"broken"`
+}
+
+// HotAt is a number of keys that reach a rate over five seconds, whoever asks.
+type HotAt struct {
+	Rate int64 `json:"rate"` // requests per second
+	Keys int64 `json:"keys"`
 }
 
 // Key is one key of a Report.
@@ -93,9 +102,9 @@ type Span struct {
 	Until int64 `json:"until"`
 	// PeakRate is in requests per second over the rule's window.
 	PeakRate float64 `json:"peak_rate"`
-	// Clients is about how many different clients asked for it in the window
-	// when the span began, Client the heaviest of them and ClientShare its part
-	// of the requests, 0 to 1. 0 and "" where the log does not say.
+	// Clients is about how many different clients asked for it in all that time,
+	// Client the heaviest of them and ClientShare its part of the requests, 0 to
+	// 1. 0 and "" where the log does not say.
 	Clients     int64   `json:"clients"`
 	Client      string  `json:"client"`
 	ClientShare float64 `json:"client_share"`

@@ -13,27 +13,32 @@ const (
 	highest = 100
 )
 
-// report is all that is known by now. It ends the replay: what is hot cools.
-func (r *replayer) report() *Report {
-	e := r.engine
+// report is all that was judged by now. It ends the replay: what is hot cools.
+func (e *engine) report() Report {
 	rep := e.tally
 	rep.Hot, rep.Loops = e.finish()
 	rep.HotSeconds = e.seconds.byTime()
 	rep.Keys = e.topKeys()
+	rep.HotAt = e.hotAt()
 	rep.Clients = e.topClients()
 	rep.DistinctKeys, rep.DistinctClients = len(e.keys.names), len(e.clients.names)
-	rep.Lines, rep.Late, rep.Broken = r.lines, r.order.late, slices.Clip(r.broken)
 	rep.Dropped = Dropped{
 		Keys: e.keys.dropped, Clients: e.clients.dropped, Spans: e.spans.dropped + e.loops.dropped,
-		HotSeconds: e.seconds.dropped, EarlySeconds: r.order.early, Uncertain: e.uncertain,
+		HotSeconds: e.seconds.dropped, Uncertain: e.uncertain,
 	}
+	return rep
+}
+
+// reading adds how the sources were read.
+func (r *replayer) reading(rep *Report) {
+	rep.Lines, rep.Late, rep.Broken = r.lines, r.order.late, slices.Clip(r.broken)
+	rep.Dropped.EarlySeconds = r.order.early
 	for i, s := range r.sources {
 		o := r.origins[i]
 		o.Lines, o.Bytes = s.line, s.raw.n
 		rep.Sources = append(rep.Sources, o)
 		rep.Malformed += o.Malformed
 	}
-	return rep.complete()
 }
 
 // complete makes lists empty instead of nil, which JSON tells apart.
@@ -43,6 +48,7 @@ func (r *Report) complete() *Report {
 	r.Clients = orEmpty(r.Clients)
 	r.Sources = orEmpty(r.Sources)
 	r.Broken = orEmpty(r.Broken)
+	r.HotAt = orEmpty(r.HotAt)
 	t := &r.Timeline
 	t.Requests, t.Denied, t.Peak = orEmpty(t.Requests), orEmpty(t.Denied), orEmpty(t.Peak)
 	return r
@@ -53,6 +59,19 @@ func orEmpty[T any](s []T) []T {
 		return []T{}
 	}
 	return s
+}
+
+// hotAt counts the keys that reach each of some rates.
+func (e *engine) hotAt() []HotAt {
+	all := []HotAt{{Rate: 5}, {Rate: 20}, {Rate: 50}, {Rate: 200}, {Rate: 1000}}
+	for i := range e.keys.rows {
+		for j := range all {
+			if int64(e.keys.rows[i].wide) >= peakSeconds*all[j].Rate {
+				all[j].Keys++
+			}
+		}
+	}
+	return all
 }
 
 func (e *engine) topKeys() []Key {

@@ -25,18 +25,32 @@ func Run(ctx context.Context, cfg Config, logs ...Source) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &replayer{
-		cfg: cfg, order: newOrder(cfg.MaxBuffer), engine: newEngine(cfg),
-		lateness: wholeSeconds(cfg.Lateness), pace: pace{speed: cfg.Speed},
-	}
+	e := newEngine(cfg)
+	r := newReplayer(cfg, e)
 	r.keepAgent, r.keepReferer = headersOf(cfg.Rules)
 	for _, l := range logs {
 		r.open(l)
 	}
-	if err := r.read(ctx); err != nil {
-		return r.report(), err
+	err = r.read(ctx)
+	rep := e.report()
+	r.reading(&rep)
+	if err != nil {
+		return rep.complete(), err
 	}
-	return r.report(), errors.Join(r.errs...)
+	return rep.complete(), errors.Join(r.errs...)
+}
+
+// judge takes the requests of one second after the other.
+type judge interface {
+	second(context.Context, *bucket)
+	reached() int64 // the second judged last, 0 before the first
+}
+
+func newReplayer(cfg Config, j judge) *replayer {
+	return &replayer{
+		cfg: cfg, order: newOrder(cfg.MaxBuffer), judge: j,
+		lateness: wholeSeconds(cfg.Lateness), pace: pace{speed: cfg.Speed},
+	}
 }
 
 // replayer is one replay under way.
@@ -45,7 +59,7 @@ type replayer struct {
 	sources  []*source
 	origins  []Origin // parallel to sources
 	order    *order
-	engine   *engine
+	judge    judge
 	pace     pace
 	lateness int64
 
@@ -99,10 +113,10 @@ func (r *replayer) read(ctx context.Context) error {
 		}
 		i := r.furthestBehind()
 		if i < 0 {
-			return r.judge(ctx, math.MaxInt64)
+			return r.judgeBefore(ctx, math.MaxInt64)
 		}
 		r.block(i)
-		if err := r.judge(ctx, r.watermark()); err != nil {
+		if err := r.judgeBefore(ctx, r.watermark()); err != nil {
 			return err
 		}
 		r.progress()
@@ -195,13 +209,13 @@ func (r *replayer) ended(i int, err error) {
 	r.errs = append(r.errs, err)
 }
 
-// judge judges all seconds before the watermark.
-func (r *replayer) judge(ctx context.Context, before int64) error {
+// judgeBefore judges all seconds before the watermark.
+func (r *replayer) judgeBefore(ctx context.Context, before int64) error {
 	for b := r.order.next(before); b != nil; b = r.order.next(before) {
 		if err := r.pace.wait(ctx, b.second); err != nil {
 			return err
 		}
-		r.engine.second(ctx, b)
+		r.judge.second(ctx, b)
 		r.order.release(b)
 		if r.cfg.Speed > 0 {
 			r.progress()
@@ -214,7 +228,7 @@ func (r *replayer) progress() {
 	if r.cfg.Progress == nil {
 		return
 	}
-	p := Progress{Lines: r.lines, Second: r.engine.tally.Last}
+	p := Progress{Lines: r.lines, Second: r.judge.reached()}
 	for _, s := range r.sources {
 		p.Bytes += s.raw.n
 	}

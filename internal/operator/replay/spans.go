@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 )
 
@@ -15,22 +16,28 @@ const maxEntries = 1_000_000
 // hot, or loops.
 type spans struct {
 	begins, ends detect.Kind
-	open         map[hottype.Key]Span // Until is not known yet
+	open         map[hottype.Key]*openSpan
 	closed       []Span
 	dropped      int64
 }
 
+// openSpan is a span whose end is not known yet, and who asked since it began.
+type openSpan struct {
+	Span
+	who hottype.ClientSketch
+}
+
 func newSpans(begins, ends detect.Kind) spans {
-	return spans{begins: begins, ends: ends, open: make(map[hottype.Key]Span)}
+	return spans{begins: begins, ends: ends, open: make(map[hottype.Key]*openSpan)}
 }
 
 func (s *spans) change(c detect.Change) {
 	switch c.Kind {
 	case s.begins:
-		s.open[c.Hot.Key] = Span{
+		s.open[c.Hot.Key] = &openSpan{Span: Span{
 			Key: c.Hot.Key, Rule: c.Hot.Rule, From: c.At.Unix(),
 			Clients: c.Hot.Clients, Client: c.Hot.Client, ClientShare: c.Hot.ClientShare,
-		}
+		}}
 	case s.ends:
 		if span, ok := s.open[c.Hot.Key]; ok {
 			span.Until, span.PeakRate = c.At.Unix(), c.Hot.Peak
@@ -40,7 +47,24 @@ func (s *spans) change(c detect.Change) {
 	}
 }
 
-func (s *spans) close(span Span) {
+// asked notes who asks for a key whose span is open.
+func (s *spans) asked(key hottype.Key, client *hottype.ClientSketch) {
+	if len(s.open) == 0 {
+		return
+	}
+	if span := s.open[key]; span != nil {
+		clientsketch.Merge(&span.who, client)
+	}
+}
+
+// close keeps a span. Its clients are those of the window in which it began
+// until more have asked since.
+func (s *spans) close(open *openSpan) {
+	span := open.Span
+	if n := clientsketch.Clients(&open.who); n > span.Clients {
+		client, share := clientsketch.Heaviest(&open.who)
+		span.Clients, span.Client, span.ClientShare = n, client.String(), share
+	}
 	if len(s.closed) >= maxEntries {
 		s.dropped++
 		return

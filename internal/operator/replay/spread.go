@@ -10,6 +10,7 @@ import (
 // moment is when within its second a record happens, and where it is.
 type moment struct {
 	nanos    int64
+	status   int
 	hash     uint64
 	from, to int // of the record behind its head
 }
@@ -25,7 +26,8 @@ func spread(records string, moments []moment) []moment {
 		size := int(binary.LittleEndian.Uint32([]byte(records[at : at+4])))
 		nanos := int64(binary.LittleEndian.Uint32([]byte(records[at+4 : at+8])))
 		fine = fine || nanos != 0
-		m := moment{nanos: nanos, from: at + recordHead, to: at + size}
+		status := int(binary.LittleEndian.Uint16([]byte(records[at+8 : at+10])))
+		m := moment{nanos: nanos, status: status, from: at + recordHead, to: at + size}
 		m.hash = mix(records[m.from:m.to])
 		moments = append(moments, m)
 		at += size

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // Options say how a report is written for people.
@@ -17,6 +19,9 @@ type Options struct {
 	// Width is the width of a line in columns; 0 means 100, and less than 60
 	// means 60.
 	Width int
+	// NoRules says that the rule in force is rules.Default(), because nobody has
+	// given any: the report then says what to do about it.
+	NoRules bool
 	// Top is how many rows a table has; 0 means 20.
 	Top int
 }
@@ -32,6 +37,7 @@ func Write(w io.Writer, r *Report, o Options) error {
 	if r.Requests > 0 {
 		p.picture(&r.Timeline)
 		p.keys(r.Keys)
+		p.thresholds(r)
 		p.hot("Hot", r.Hot)
 		if len(r.Loops) > 0 {
 			p.hot("Loops: one or a few clients, so not hot", r.Loops)
@@ -126,6 +132,22 @@ func (p *page) keys(keys []Key) {
 		p.printf("%10s %8s %8s %10s  %s\n", grouped(k.Requests), grouped(k.Peak1s), grouped(k.Peak5s),
 			grouped(k.Denied), fit(clean(string(k.Key)), p.Width-41))
 	}
+}
+
+// thresholds says how many keys other thresholds would have found, where nobody has
+// chosen one yet.
+func (p *page) thresholds(r *Report) {
+	if !p.NoRules {
+		return
+	}
+	d := rules.Default().Rules[0]
+	p.heading("The rule in force")
+	p.printf("No --config: every path with its whole query is a key, hot from %g requests a second over %g s.\n", d.Hot.Rate, d.Hot.Window.Seconds())
+	p.printf("%10s  %s\n", "keys", "would be hot from")
+	for _, h := range r.HotAt {
+		p.printf("%10s  %s/s\n", grouped(h.Keys), grouped(h.Rate))
+	}
+	p.printf("`hotparam learn` finds the paths, parameters and thresholds of this log and writes a configuration.\n")
 }
 
 // hot shows the spans with the highest peaks, in order of time.

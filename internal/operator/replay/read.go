@@ -1,0 +1,81 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/accesslog"
+)
+
+// Seen is one request of a log. It is valid only while a visitor looks at it:
+// who keeps a text of it clones it.
+type Seen struct {
+	At      time.Time
+	Request *hottype.Request
+	// Status is that of the response, 0 where the log does not tell it.
+	Status int
+}
+
+// Read shows a visitor all requests of the logs in the order in which Run
+// judges them, with User-Agent and Referer, and judges none. What it reports is
+// how the logs were read: requests, lines, what was malformed. Config.Rules has
+// no meaning here.
+func Read(ctx context.Context, cfg Config, visit func(*Seen), logs ...Source) (*Report, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	v := &visitor{visit: visit}
+	r := newReplayer(cfg, v)
+	r.keepAgent, r.keepReferer = true, true
+	for _, l := range logs {
+		r.open(l)
+	}
+	err = r.read(ctx)
+	rep := v.read
+	r.reading(&rep)
+	if err != nil {
+		return rep.complete(), err
+	}
+	return rep.complete(), errors.Join(r.errs...)
+}
+
+// visitor hands the requests of each second on.
+type visitor struct {
+	visit   func(*Seen)
+	read    Report
+	records records
+}
+
+func (v *visitor) second(_ context.Context, b *bucket) {
+	if v.read.Requests == 0 {
+		v.read.First = b.second
+	}
+	v.read.Last = b.second
+	v.read.Requests += int64(b.n)
+	v.records.each(b, v.visit)
+}
+
+func (v *visitor) reached() int64 { return v.read.Last }
+
+// records reads the requests of a second again. Its memory is used for all of them.
+type records struct {
+	moments []moment
+	seen    Seen
+	request hottype.Request
+	header  accesslog.Header
+}
+
+// each calls do with every request, in the order in which they are taken to happen.
+func (r *records) each(b *bucket, do func(*Seen)) {
+	text := string(b.records)
+	r.moments = spread(text, r.moments)
+	r.request.Header, r.seen.Request = &r.header, &r.request
+	for _, m := range r.moments {
+		readRecord(text[m.from:m.to], &r.request, &r.header)
+		r.seen.At, r.seen.Status = time.Unix(b.second, m.nanos).UTC(), m.status
+		do(&r.seen)
+	}
+}
