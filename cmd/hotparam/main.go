@@ -20,6 +20,7 @@ import (
 type commands struct {
 	Demo       demoCmd                   `cmd:"" help:"Show the whole pipeline alive, without any server."`
 	Serve      serveCmd                  `cmd:"" help:"Put the whole pipeline, in one process, in front of a service."`
+	Learn      learnCmd                  `cmd:"" help:"Read access logs and write a configuration that is right for this site, with the reason beside each number."`
 	Replay     replayCmd                 `cmd:"" help:"Tell what would have been hot and what would have been limited in access logs."`
 	Check      checkCmd                  `cmd:"" help:"Inspect StatsD, carbon, Kafka, Redis and the kernel: what would silently break, and how to mend it."`
 	Explain    explainCmd                `cmd:"" help:"Tell how requests are seen: rule, key, metric, limits."`

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// clean writes s with printable characters only. What is not printable, and
+// Printable writes s with printable characters only. What is not printable, and
 // what changes the direction of text, is written as \x1b or \u202e.
-func clean(s string) string {
+func Printable(s string) string {
 	if printable(s) {
 		return s
 	}

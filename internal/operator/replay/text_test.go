@@ -24,7 +24,7 @@ func TestCleanAndFit(t *testing.T) {
 		{"/中文", 4, "/中…"},
 	}
 	for _, tt := range tests {
-		if got := fit(clean(tt.in), tt.columns); got != tt.want {
+		if got := fit(Printable(tt.in), tt.columns); got != tt.want {
 			t.Errorf("%q in %d columns is %q, want %q", tt.in, tt.columns, got, tt.want)
 		}
 	}
@@ -33,7 +33,7 @@ func TestCleanAndFit(t *testing.T) {
 func FuzzClean(f *testing.F) {
 	f.Add("/\x1b[2J\x9b\u202e中文\xff")
 	f.Fuzz(func(t *testing.T, s string) {
-		got := clean(s)
+		got := Printable(s)
 		if !utf8.ValidString(got) {
 			t.Fatalf("%q is not UTF-8", got)
 		}

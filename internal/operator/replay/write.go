@@ -111,12 +111,12 @@ func (p *page) sources(origins []Origin) {
 			hidden++
 			continue
 		}
-		p.printf("%s: %s lines", clean(o.Name), grouped(o.Lines))
+		p.printf("%s: %s lines", Printable(o.Name), grouped(o.Lines))
 		if o.Format != "" {
 			p.printf(", %s", o.Format)
 		}
 		if o.Error != "" {
-			p.printf(", %s", p.paint(red, clean(o.Error)))
+			p.printf(", %s", p.paint(red, Printable(o.Error)))
 		}
 		p.printf("\n")
 	}
@@ -130,7 +130,7 @@ func (p *page) keys(keys []Key) {
 	p.printf("%10s %8s %8s %10s  %s\n", "requests", "peak 1s", "peak 5s", "denied", "key")
 	for _, k := range keys[:min(p.Top, len(keys))] {
 		p.printf("%10s %8s %8s %10s  %s\n", grouped(k.Requests), grouped(k.Peak1s), grouped(k.Peak5s),
-			grouped(k.Denied), fit(clean(string(k.Key)), p.Width-41))
+			grouped(k.Denied), fit(Printable(string(k.Key)), p.Width-41))
 	}
 }
 
@@ -164,7 +164,7 @@ func (p *page) hot(heading string, spans []Span) {
 	until := untilFormat(shown)
 	p.printf("%-19s  %-*s %10s %8s %8s  %s\n", "from", len(until), "until", "peak/s", "clients", "heaviest", "key (rule)")
 	for _, s := range shown {
-		text := fit(clean(string(s.Key)), p.Width-55-len(until)-len(s.Rule)) + " (" + s.Rule + ")"
+		text := fit(Printable(string(s.Key)), p.Width-55-len(until)-len(s.Rule)) + " (" + s.Rule + ")"
 		p.printf("%s  %s %10.1f %8s %8s  %s\n", clock(s.From), time.Unix(s.Until, 0).UTC().Format(until), s.PeakRate,
 			known(s.Clients > 0, "%d", s.Clients), known(s.Client != "", "%.0f %%", 100*s.ClientShare), text)
 	}
@@ -220,7 +220,7 @@ func (p *page) clients(clients []Client) {
 	p.printf("%10s %8s %8s %10s  %s\n", "requests", "peak 1s", "peak 60s", "denied", "client")
 	for _, c := range clients[:min(p.Top, len(clients))] {
 		p.printf("%10s %8s %8s %10s  %s\n", grouped(c.Requests), grouped(c.Peak1s), grouped(c.Peak60s),
-			grouped(c.Denied), fit(clean(c.Client), p.Width-41))
+			grouped(c.Denied), fit(Printable(c.Client), p.Width-41))
 	}
 }
 
@@ -230,7 +230,7 @@ func (p *page) broken(r *Report) {
 	}
 	p.heading("Malformed lines, the first of " + grouped(r.Malformed))
 	for _, b := range r.Broken {
-		p.printf("%s\n", fit(fmt.Sprintf("%s:%d: %s", clean(b.Source), b.Line, clean(b.Reason)), 2*p.Width))
+		p.printf("%s\n", fit(fmt.Sprintf("%s:%d: %s", Printable(b.Source), b.Line, Printable(b.Reason)), 2*p.Width))
 	}
 }
 

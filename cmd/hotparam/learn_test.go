@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hotparam/pipeline/internal/app/config"
+)
+
+// commandLine runs the program as main does.
+func commandLine(t *testing.T, args ...string) int {
+	t.Helper()
+	return start(args)
+}
+
+// sampleLog is a log in which one topic goes viral.
+func sampleLog() string {
+	var log strings.Builder
+	for n := range 3000 {
+		id := 100 + n*n%500
+		if n > 2000 && n < 2300 {
+			id = 42
+		}
+		fmt.Fprintf(&log, "%d\t192.0.%d.%d\tGET\t/topic?id=%d&utm_source=x\n", 1_700_000_000+n/10, n%3, n%250, id)
+	}
+	return log.String()
+}
+
+func TestLearnWritesAFileThatIsValid(t *testing.T) {
+	dir := t.TempDir()
+	log, out := filepath.Join(dir, "access.tsv"), filepath.Join(dir, "hotparam.yaml")
+	if err := os.WriteFile(log, []byte(sampleLog()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"learn", "-o", out, log}, 0},
+		{[]string{"config", "validate", out}, 0},
+		{[]string{"replay", "--config", out, "--json", filepath.Join(dir, "replay.json"), log}, 0},
+		{[]string{"learn", "-o", out, log}, 1}, // it exists
+		{[]string{"learn", filepath.Join(dir, "none")}, 1},
+		{[]string{"learn", dir}, 1},
+	} {
+		if code := commandLine(t, tt.args...); code != tt.code {
+			t.Errorf("hotparam %s: exit code %d, want %d", strings.Join(tt.args, " "), code, tt.code)
+		}
+	}
+	set, err := config.LoadRules(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set.Rules[0].Name != "topic" || set.Rules[0].Params[0].Name != "id" {
+		t.Errorf("rules %+v", set.Rules[0])
+	}
+	report, err := os.ReadFile(filepath.Join(dir, "replay.json"))
+	if err != nil || !strings.Contains(string(report), `"hot":[{"key":"topic?id=42"`) {
+		t.Errorf("the viral topic is not hot with what was learned from it: %.2000s, %v", report, err)
+	}
+}
+
+func TestLogsWithoutOneGoodLine(t *testing.T) {
+	dir := t.TempDir()
+	bad, empty := filepath.Join(dir, "bad.log"), filepath.Join(dir, "empty.log")
+	for path, text := range map[string]string{bad: "not\x1b[2J a log\nnor this\n", empty: ""} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"learn", bad}, {"learn", empty}, {"replay", bad}} {
+		if code := commandLine(t, args...); code != 1 {
+			t.Errorf("hotparam %s: exit code %d", strings.Join(args, " "), code)
+		}
+	}
+}
+
+// A pipe is read to its end, kept, and read again from its beginning, each time.
+func TestPipesAreSpooled(t *testing.T) {
+	t.Parallel()
+	for most, want := range map[int64]string{1 << 20: "", 100: "--max-spool"} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { // ends when all is written, or when the reader has closed
+			defer w.Close()
+			_, _ = w.WriteString(strings.Repeat("line\n", 100))
+		}()
+		f, err := spool(r, most)
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("at most %d bytes: %v", most, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs := logFiles{names: []string{"pipe"}, files: []*os.File{f}}
+		for range 2 {
+			sources, err := logs.open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := make([]byte, 1000)
+			if n, _ := sources[0].Reader.Read(text); n != 500 {
+				t.Errorf("%d bytes", n)
+			}
+		}
+		if _, err := os.Stat(f.Name()); err == nil {
+			t.Errorf("%s still has its name", f.Name())
+		}
+		logs.Close()
+	}
+}

@@ -1,0 +1,194 @@
+package learn
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hotparam/pipeline/internal/operator/replay"
+)
+
+// usualMinClients is how many clients a value must have to be hot.
+const usualMinClients = 5
+
+// Proposal is what was learned from logs.
+type Proposal struct {
+	// Read is how the logs were read.
+	Read *replay.Report
+	// Outcome is what the proposal would have done to them.
+	Outcome Outcome
+
+	visitors   *visitors
+	clock      clock
+	survey     *survey
+	proxied    string // why addresses are no clients, "" where they are
+	squeezed   string // why times are no times, "" where they are
+	minClients int
+	rules      []*proposed
+	ignored    []ignored // parameters that are noise at every path
+	rest       float64   // the most that one key of no rule had, as clients count, in windows[0]
+	perIP      perIP
+	dropped    int64
+}
+
+// proposed is one rule.
+type proposed struct {
+	*candidate
+	name string
+}
+
+// Learn reads the logs Passes times and proposes rules.
+func Learn(ctx context.Context, cfg Config, logs Logs) (*Proposal, error) {
+	l := &learner{cfg: cfg, logs: logs}
+	p := &Proposal{visitors: newVisitors()}
+	paths := newPaths()
+	var err error
+	p.Read, err = l.read(ctx, func(s *replay.Seen) {
+		target, _ := s.Request.Split()
+		asset := isAsset(target)
+		p.clock.add(s.At)
+		p.visitors.add(s, asset)
+		if counts(s) && !asset {
+			paths.add(s.Request)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := readable(p.Read); err != nil {
+		return nil, err
+	}
+	p.proxied, p.squeezed = p.visitors.proxied(), p.clock.fault()
+	if p.proxied == "" {
+		p.minClients = usualMinClients
+	}
+	if err := p.learnRules(ctx, l, paths); err != nil {
+		return nil, err
+	}
+	p.perIP = p.visitors.perIP(p.proxied, p.squeezed)
+	p.Outcome, err = p.tryOut(ctx, l)
+	return p, err
+}
+
+// counts tells whether a request says something about parameters: it was answered.
+// Scanners ask for what is not there.
+func counts(s *replay.Seen) bool { return s.Status < 400 || s.Status >= 500 }
+
+// learner reads logs.
+type learner struct {
+	cfg  Config
+	logs Logs
+	pass int
+}
+
+// read shows all requests of the logs once more.
+func (l *learner) read(ctx context.Context, visit func(*replay.Seen)) (*replay.Report, error) {
+	sources, err := l.logs()
+	if err != nil {
+		return nil, err
+	}
+	rep, err := replay.Read(ctx, l.replayConfig(), visit, sources...)
+	if err != nil {
+		return nil, fmt.Errorf("learn: %w", err)
+	}
+	return rep, nil
+}
+
+// replayConfig is that of the next pass.
+func (l *learner) replayConfig() replay.Config {
+	l.pass++
+	pass := min(l.pass, Passes)
+	cfg := replay.Config{Format: l.cfg.Format, Lateness: l.cfg.Lateness, MaxBuffer: l.cfg.MaxBuffer}
+	if l.cfg.Progress != nil {
+		cfg.Progress = func(p replay.Progress) { l.cfg.Progress(pass, p) }
+	}
+	return cfg
+}
+
+// learnRules finds what the parameters are and how many ask for their values.
+func (p *Proposal) learnRules(ctx context.Context, l *learner, paths *paths) error {
+	// What loops and scanners ask for says nothing about what pages there are.
+	usual := func(s *replay.Seen) bool {
+		k := p.visitors.kindOf(p.visitors.all[s.Request.Client])
+		return k != scanner && k != loop
+	}
+	p.survey = newSurvey(paths, max(50, p.Read.Requests/200))
+	_, err := l.read(ctx, func(s *replay.Seen) {
+		if target, _ := s.Request.Split(); counts(s) && !isAsset(target) && usual(s) {
+			p.survey.add(s)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	p.survey.judgeAll()
+	p.ignored = p.survey.noise(paths)
+	all, rest := p.survey.candidates(p.minClients), newPeaks(p.minClients)
+	if err := measure(ctx, l, all, rest, globsOf(p.ignored)); err != nil {
+		return err
+	}
+	p.dropped += rest.dropped
+	p.rest = highest(rest.done(), 0)
+	byPlace := map[*place][]*candidate{}
+	for _, c := range all {
+		p.dropped += c.peaks.dropped
+		c.keys = c.peaks.done()
+		c.peaks = nil
+		c.threshold = choose(c.keys, c.values, p.clock.span())
+		byPlace[c.at] = append(byPlace[c.at], c)
+	}
+	for _, pl := range p.survey.places {
+		if c := pick(byPlace[pl]); c != nil && p.squeezed == "" {
+			p.rules = append(p.rules, &proposed{candidate: c})
+		}
+	}
+	p.nameRules()
+	return nil
+}
+
+// nameRules keeps the rules of the busiest paths, puts the narrow before the wide,
+// and names them after their paths.
+func (p *Proposal) nameRules() {
+	slices.SortStableFunc(p.rules, func(a, b *proposed) int {
+		return cmp.Or(cmp.Compare(one(b.found()), one(a.found())), cmp.Compare(b.at.ends, a.at.ends))
+	})
+	p.rules = p.rules[:min(len(p.rules), maxRules)]
+	slices.SortStableFunc(p.rules, func(a, b *proposed) int { return cmp.Compare(len(a.at.wild), len(b.at.wild)) })
+	taken := map[string]bool{}
+	for _, r := range p.rules {
+		r.name = nameOf(r.at.pattern)
+		for i := 2; taken[r.name]; i++ {
+			r.name = fmt.Sprint(nameOf(r.at.pattern), "_", i)
+		}
+		taken[r.name] = true
+	}
+}
+
+// nameOf makes a resource of the words of a pattern.
+func nameOf(pattern string) string {
+	var words []string
+	for _, s := range strings.Split(pattern, "/") {
+		if s == "" || s[0] == '{' {
+			continue
+		}
+		words = append(words, strings.Map(func(r rune) rune {
+			switch {
+			case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+				return r
+			case r >= 'A' && r <= 'Z':
+				return r + 'a' - 'A'
+			}
+			return '_'
+		}, s))
+	}
+	name := strings.Trim(strings.Join(words, "_"), "_")
+	if name == "" {
+		return "root"
+	}
+	if name[0] < 'a' || name[0] > 'z' {
+		name = "p_" + name
+	}
+	return name[:min(len(name), 48)]
+}

@@ -1,0 +1,173 @@
+package learn_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/internal/operator/learn"
+	"github.com/hotparam/pipeline/internal/operator/replay"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// written learns and gives the file and what people read; "" where there is nothing
+// to learn from. What is written must be a configuration and printable.
+func written(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, log []byte) (string, *rules.Set) {
+	t.Helper()
+	p, err := learn.Learn(context.Background(), learn.Config{}, sources(log))
+	if err != nil {
+		if !errors.Is(err, learn.ErrNothing) && !strings.Contains(err.Error(), "malformed") {
+			t.Fatalf("%v", err)
+		}
+		printable(t, err.Error())
+		return "", nil
+	}
+	var file, page bytes.Buffer
+	if err := errors.Join(p.WriteYAML(&file), p.Write(&page)); err != nil {
+		t.Fatalf("%v", err)
+	}
+	printable(t, file.String()+page.String())
+	set, err := rules.Parse("hotparam.yaml", file.Bytes())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &file)
+	}
+	return file.String(), set
+}
+
+func printable(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, text string) {
+	t.Helper()
+	for _, r := range text {
+		if r != '\n' && !unicode.IsPrint(r) || r == unicode.ReplacementChar {
+			t.Fatalf("%q is written: %q", r, text)
+		}
+	}
+}
+
+// hostile are texts that clients choose to break a file, a terminal or a reader.
+var hostile = []string{
+	strings.Repeat("A", 8000), "\x00", "\x1b[2J\x1b]0;owned\a", "\u202e\u2066", "a: b", "- x", "# x", `"]}`, "'", "{x}", "{$}", "*", "&a", "!!python",
+	"\xff\xfe", "%00%0a%0drules:", "%22%5d%7d%0a", "<script>", "=cmd()", "\\x0arules:\\x0a", "path.id", "header.x", "utm_*", "\u2028", "ns:[]",
+}
+
+func TestHostileLogsGiveASafeFile(t *testing.T) {
+	t.Parallel()
+	for i, text := range hostile {
+		var combined, events strings.Builder
+		for n := range 600 {
+			who := fmt.Sprintf("192.0.2.%d", n%250)
+			target := fmt.Sprintf("/%s/x?%s=%s&id=%d&%s%d=1", text, text, text, n%20, text, n)
+			fmt.Fprintf(&combined, "%s - %s [14/Nov/2023:22:%02d:%02d +0000] \"GET %s HTTP/1.1\" 200 1 \"%s\" \"%s\"\n", who, text, n/60, n%60, target, text, text)
+			fmt.Fprintf(&events, "%d\t%s%d\tGET\t%s\n", 1_700_000_000+n, text, n%3, target)
+		}
+		for form, log := range map[string]string{"combined": combined.String(), "events": events.String()} {
+			file, _ := written(t, []byte(log))
+			if len(file) > 20_000 {
+				t.Errorf("%d, %s: %d bytes are written", i, form, len(file))
+			}
+		}
+	}
+}
+
+// Whatever a log says, there is a safe file or an error that says why; and the same
+// log gives the same file.
+func TestAnyLogGivesASafeFile(t *testing.T) {
+	t.Parallel()
+	piece := rapid.OneOf(rapid.SampledFrom(hostile[1:]), rapid.SampledFrom([]string{"id", "1", "2", "topic", "/", "?", "&", "=", "\t", " ", "utm_source"}))
+	rapid.Check(t, func(t *rapid.T) {
+		var log strings.Builder
+		for n := range rapid.IntRange(0, 40).Draw(t, "lines") {
+			target := strings.Join(rapid.SliceOfN(piece, 0, 8).Draw(t, "target"), "")
+			for k := range rapid.SampledFrom([]int{1, 30}).Draw(t, "times") {
+				fmt.Fprintf(&log, "%d\t10.0.0.%d\tGET\t/%s\n", 1_700_000_000+n*7, k, target)
+			}
+		}
+		first, _ := written(t, []byte(log.String()))
+		if again, _ := written(t, []byte(log.String())); again != first {
+			t.Fatalf("two files of one log:\n%s\n%s", first, again)
+		}
+	})
+}
+
+func FuzzLearn(f *testing.F) {
+	f.Add([]byte("1700000000\t192.0.2.1\tGET\t/topic?id=1&x=%zz\n"))
+	f.Add([]byte(`192.0.2.1 - - [14/Nov/2023:22:13:20 +0000] "GET /a/{$}?%00=1 HTTP/1.1" 404 1 "-" "bot"` + "\n"))
+	f.Add([]byte(`{"t":1700000000,"client":"c","method":"GET","target":"/\u0000?a=b","status":-5}` + "\n"))
+	f.Fuzz(func(t *testing.T, log []byte) { written(t, log) })
+}
+
+func TestLogsThatSayNothing(t *testing.T) {
+	t.Parallel()
+	_, err := learn.Learn(context.Background(), learn.Config{}, sources(nil))
+	if !errors.Is(err, learn.ErrNothing) {
+		t.Errorf("an empty log: %v", err)
+	}
+	_, err = learn.Learn(context.Background(), learn.Config{}, sources([]byte("no\x1b[2J log\nneither\n")))
+	if err == nil || !strings.Contains(err.Error(), "all 2 lines are malformed") || !strings.Contains(err.Error(), `no\x1b[2J log`) {
+		t.Errorf("no line is good: %v", err)
+	}
+}
+
+// A log of a proxy names no clients: nothing is said about them.
+func TestProxiedLogs(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	for n := range 3000 {
+		fmt.Fprintf(&log, "10.0.0.%d - - [14/Nov/2023:22:%02d:%02d +0000] \"GET /t?id=%d HTTP/1.1\" 200 1 \"-\" \"Mozilla/5.0\"\n", n%3, n/60, n%60, n*n%211)
+	}
+	file, set := written(t, []byte(log.String()))
+	if set.IP.Fixed != nil || set.IP.Sliding != nil || !strings.Contains(file, "private addresses") {
+		t.Error(file)
+	}
+	for _, r := range set.Rules {
+		if r.Hot.MinClients != 0 {
+			t.Errorf("rule %s wants %d clients", r.Name, r.Hot.MinClients)
+		}
+	}
+}
+
+// Of real logs: what is viral in the one is found, and of the other, whose time is
+// squeezed, nothing is claimed.
+func TestRealLogs(t *testing.T) {
+	t.Parallel()
+	dir := os.Getenv("HOTPARAM_TRAFFIC")
+	if dir == "" {
+		t.Skip("HOTPARAM_TRAFFIC names no directory with real logs")
+	}
+	log, err := os.ReadFile(filepath.Join(dir, "usagov_bitly_2012-03-16.events.tsv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, file, set := learned(t, log)
+	r := set.Rules[0]
+	if len(set.Rules) != 2 || r.Match.Path != "/r" || len(r.Params) != 1 || r.Params[0].Name != "g" || p.Outcome.Hurt > 0 {
+		t.Error(file)
+	}
+	rep, err := replay.Run(context.Background(), replay.Config{Rules: set}, replay.Source{Reader: bytes.NewReader(log)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := fmt.Sprint(keysOf(rep.Hot))
+	if !strings.Contains(found, "r?g=vNJS4H") || !strings.Contains(found, "r?g=wcndER") || len(keysOf(rep.Hot)) > 4 {
+		t.Errorf("hot %s\n%s", found, file)
+	}
+	if log, err = os.ReadFile(filepath.Join(dir, "semicomplete_apache_2015.log")); err != nil {
+		t.Fatal(err)
+	}
+	if _, file, set = learned(t, log); len(set.Rules) != 1 || !set.Rules[0].IsCatchAll() || !strings.Contains(file, "squeezed") || !strings.Contains(file, "46.105.14.53") {
+		t.Error(file)
+	}
+}

@@ -1,0 +1,199 @@
+package learn
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// maxDepth is how many segments a path may have to be learned from.
+const maxDepth = 8
+
+// end stands behind the slash of a path that ends with one, as in a pattern.
+const end = "{$}"
+
+// When the children of a path are too many to be pages of their own.
+const (
+	manyLeaves   = 20
+	manyBranches = 50
+	maxChildren  = 512 // children that are held before they are folded while reading
+)
+
+// node is a path up to a segment.
+type node struct {
+	requests int64 // that go on here or below
+	ends     int64 // that end here
+	literal  map[string]*node
+	wild     *node            // segments that are values
+	names    map[string]int64 // of query parameters, with requests; only where ends > 0
+}
+
+// paths is the tree of all paths of a log. Segments that look like values, and those
+// of which there are too many, become one wildcard.
+type paths struct {
+	root         *node
+	nodes, names int
+	unread       int64 // requests whose path cannot be a pattern
+}
+
+func newPaths() *paths { return &paths{root: &node{}} }
+
+// add notes the path and the query of one request.
+func (p *paths) add(r *hottype.Request) {
+	target, query := r.Split()
+	segments, ok := segmentsOf(target)
+	if !ok || hottype.TargetFault(r.Method, r.Target) != "" {
+		p.unread++
+		return
+	}
+	n := p.root
+	for _, s := range segments {
+		n.requests++
+		n = p.child(n, s)
+	}
+	n.requests++
+	n.ends++
+	for name := range pairs(query) {
+		p.name(n, name)
+	}
+}
+
+// child finds or makes the node of a segment.
+func (p *paths) child(n *node, segment string) *node {
+	if next := n.literal[segment]; next != nil {
+		return next
+	}
+	if segment != end && (isValue(segment) || n.wild != nil && len(n.literal) >= manyLeaves || p.nodes >= maxNodes) {
+		if n.wild == nil {
+			n.wild = &node{}
+		}
+		return n.wild
+	}
+	if segment != end && len(n.literal) >= maxChildren {
+		n.fold()
+		return p.child(n, segment)
+	}
+	if n.literal == nil {
+		n.literal = make(map[string]*node)
+	}
+	p.nodes++
+	next := &node{}
+	n.literal[strings.Clone(segment)] = next
+	return next
+}
+
+func (p *paths) name(n *node, name string) {
+	if _, ok := n.names[name]; !ok {
+		if p.names >= maxNames || len(n.names) >= 64 || !isName(name) {
+			return
+		}
+		if n.names == nil {
+			n.names = make(map[string]int64)
+		}
+		p.names++
+		name = strings.Clone(name)
+	}
+	n.names[name]++
+}
+
+// fold makes one wildcard of children that are alike and many: pages without a
+// query of their own, and branches.
+func (n *node) fold() {
+	var leaves, branches []string
+	for _, name := range slices.Sorted(maps.Keys(n.literal)) {
+		c := n.literal[name]
+		switch {
+		case name == end:
+		case c.literal != nil || c.wild != nil:
+			branches = append(branches, name)
+		case !c.hasQuery():
+			leaves = append(leaves, name)
+		}
+	}
+	if len(leaves) >= manyLeaves {
+		n.merge(leaves)
+	}
+	if len(branches) >= manyBranches {
+		n.merge(branches)
+	}
+	if len(n.literal) >= maxChildren {
+		all := slices.Sorted(maps.Keys(n.literal))
+		n.merge(slices.DeleteFunc(all, func(name string) bool { return name == end }))
+	}
+}
+
+// hasQuery tells whether most requests that end here have some parameter.
+func (n *node) hasQuery() bool {
+	for _, times := range n.names {
+		if 2*times >= n.ends {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *node) merge(names []string) {
+	if n.wild == nil {
+		n.wild = &node{}
+	}
+	for _, name := range names {
+		n.wild.take(n.literal[name])
+		delete(n.literal, name)
+	}
+}
+
+// take adds all that is known of other.
+func (n *node) take(other *node) {
+	n.requests += other.requests
+	n.ends += other.ends
+	for name, times := range other.names {
+		if n.names == nil {
+			n.names = make(map[string]int64)
+		}
+		n.names[name] += times
+	}
+	for name, c := range other.literal {
+		if n.literal == nil {
+			n.literal = make(map[string]*node)
+		}
+		if n.literal[name] == nil {
+			n.literal[name] = &node{}
+		}
+		n.literal[name].take(c)
+	}
+	if other.wild != nil {
+		if n.wild == nil {
+			n.wild = &node{}
+		}
+		n.wild.take(other.wild)
+	}
+}
+
+// foldAll folds every node, at the end.
+func (n *node) foldAll() {
+	n.fold()
+	for _, c := range n.literal {
+		c.foldAll()
+	}
+	if n.wild != nil {
+		n.wild.foldAll()
+	}
+}
+
+// find gives the node at which a path ends, nil where nothing ended.
+func (p *paths) find(segments []string) *node {
+	n := p.root
+	for _, s := range segments {
+		next := n.literal[s]
+		if next == nil && s != end {
+			next = n.wild
+		}
+		if next == nil {
+			return nil
+		}
+		n = next
+	}
+	return n
+}

@@ -1,0 +1,193 @@
+package learn
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// The windows that a rule may have, in seconds. The last is the longest.
+var windows = [...]int64{5, 10, 30, 60}
+
+// measured is how many ask for one key: the highest for each window.
+type measured struct {
+	key   hottype.Key
+	score [len(windows)]float64 // the highest threshold that would call it hot
+	asked [len(windows)]int64   // requests in that window
+	who   [len(windows)]int64   // different clients in that window
+	total int64
+}
+
+// burst is what one client asked for a key in one second.
+type burst struct {
+	second int64
+	client uint32
+	n      uint32
+}
+
+// keyPeaks is one key being measured, and its requests of the last minute.
+type keyPeaks struct {
+	measured
+	bursts []burst
+	// When each window was looked at last, and how many requests were in it.
+	seen, had [len(windows)]int64
+}
+
+// peaks measures the keys of one candidate.
+//
+// What it measures is what a detector judges by: the highest threshold t such that
+// t requests are left when no client counts for more than t/minClients of them. So
+// a loop with ten thousand requests measures like a few clients, and a value that
+// is asked for by three hundred people once each measures 300.
+type peaks struct {
+	minClients int
+	keys       map[hottype.Key]*keyPeaks
+	active     []*keyPeaks // asked for in this second
+	least      float64     // keys below are forgotten once nobody asks for them
+	now        int64
+	counts     int   // bursts that are held
+	dropped    int64 // requests of keys that were not held
+	perClient  map[uint32]int64
+	weights    []int64
+}
+
+// leastScore is what a key must have measured to be remembered.
+const leastScore = 3
+
+func newPeaks(minClients int) *peaks {
+	return &peaks{
+		minClients: max(minClients, 1), least: leastScore,
+		keys: make(map[hottype.Key]*keyPeaks), perClient: make(map[uint32]int64),
+	}
+}
+
+// add notes one request. Seconds come in order.
+func (c *peaks) add(key []byte, client uint32, second int64) {
+	if second != c.now {
+		c.advance(second)
+	}
+	k := c.keys[hottype.Key(key)]
+	if k == nil {
+		if len(c.keys) >= maxLiveKeys || c.counts >= maxLiveCounts {
+			c.dropped++
+			return
+		}
+		k = &keyPeaks{measured: measured{key: hottype.Key(key)}}
+		c.keys[k.key] = k
+	}
+	k.total++
+	last := len(k.bursts) - 1
+	if last < 0 || k.bursts[last].second != second {
+		c.active = append(c.active, k)
+	}
+	for i := last; i >= 0 && i > last-8 && k.bursts[i].second == second; i-- {
+		if k.bursts[i].client == client {
+			k.bursts[i].n++
+			return
+		}
+	}
+	c.counts++
+	k.bursts = append(k.bursts, burst{second, client, 1})
+}
+
+// advance ends a second.
+func (c *peaks) advance(second int64) {
+	for _, k := range c.active {
+		c.measure(k)
+	}
+	c.active = c.active[:0]
+	if second/60 != c.now/60 {
+		c.sweep(second)
+	}
+	c.now = second
+}
+
+// sweep forgets keys that nobody asks for any more and that never had many.
+func (c *peaks) sweep(second int64) {
+	for {
+		for key, k := range c.keys {
+			c.expire(k, second)
+			if len(k.bursts) == 0 {
+				k.bursts = nil
+				if k.best() < c.least {
+					delete(c.keys, key)
+				}
+			}
+		}
+		if len(c.keys) < maxLiveKeys/2 || c.least > 1e6 {
+			return
+		}
+		c.least *= 2
+	}
+}
+
+func (k *keyPeaks) best() float64 { return k.score[len(windows)-1] }
+
+// expire drops what is older than the longest window.
+func (c *peaks) expire(k *keyPeaks, second int64) {
+	old := 0
+	for old < len(k.bursts) && k.bursts[old].second <= second-windows[len(windows)-1] {
+		old++
+	}
+	c.counts -= old
+	k.bursts = slices.Delete(k.bursts, 0, old)
+}
+
+// measure looks at the windows that end with the second under way. A long window
+// moves slowly, so it is looked at ten times in its length, and whenever it has a
+// twentieth more than then.
+func (c *peaks) measure(k *keyPeaks) {
+	c.expire(k, c.now)
+	for i, w := range windows {
+		asked := int64(0)
+		from := len(k.bursts)
+		for from > 0 && k.bursts[from-1].second > c.now-w {
+			from--
+			asked += int64(k.bursts[from].n)
+		}
+		if float64(asked) <= k.score[i] || c.now-k.seen[i] < w/10 && 20*asked <= 21*k.had[i] {
+			continue
+		}
+		k.seen[i], k.had[i] = c.now, asked
+		if score := c.score(k.bursts[from:]); score > k.score[i] {
+			k.score[i], k.asked[i], k.who[i] = score, asked, int64(len(c.perClient))
+		}
+	}
+}
+
+// score is the highest threshold t such that the requests, each client capped at
+// t/minClients, reach t. With the h heaviest clients over the cap that is t = h
+// t/minClients + all others; the least over h holds.
+func (c *peaks) score(bursts []burst) float64 {
+	clear(c.perClient)
+	rest := int64(0)
+	for _, b := range bursts {
+		c.perClient[b.client] += int64(b.n)
+		rest += int64(b.n)
+	}
+	c.weights = slices.AppendSeq(c.weights[:0], maps.Values(c.perClient))
+	slices.Sort(c.weights)
+	slices.Reverse(c.weights)
+	m := float64(c.minClients)
+	best := float64(rest)
+	for h := 1; h < c.minClients; h++ {
+		if h <= len(c.weights) {
+			rest -= c.weights[h-1]
+		}
+		best = min(best, float64(rest)*m/(m-float64(h)))
+	}
+	return best
+}
+
+// done ends the measuring: keys by what they had in the longest window.
+func (c *peaks) done() []*measured {
+	c.advance(c.now + 1)
+	var all []*measured
+	for _, k := range c.keys {
+		if k.best() >= leastScore {
+			all = append(all, &k.measured)
+		}
+	}
+	return all
+}

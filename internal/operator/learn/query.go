@@ -1,0 +1,35 @@
+package learn
+
+import (
+	"iter"
+	"net/url"
+	"strings"
+)
+
+// maxPairs is how many parameters of a query are looked at.
+const maxPairs = 64
+
+// pairs gives the parameters of a query, decoded: the first maxPairs of them.
+// What cannot be decoded stands for itself.
+func pairs(query string) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for i := 0; query != "" && i < maxPairs; i++ {
+			var pair string
+			pair, query, _ = strings.Cut(query, "&")
+			name, value, _ := strings.Cut(pair, "=")
+			if name != "" && !yield(decoded(name), decoded(value)) {
+				return
+			}
+		}
+	}
+}
+
+func decoded(s string) string {
+	if !strings.ContainsAny(s, "%+") {
+		return s
+	}
+	if d, err := url.QueryUnescape(s); err == nil {
+		return d
+	}
+	return s
+}

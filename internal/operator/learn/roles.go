@@ -1,0 +1,97 @@
+package learn
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hotparam/pipeline/internal/canon"
+)
+
+// role is what a parameter is at a path.
+type role int
+
+// The roles of a parameter.
+const (
+	content  role = iota // it may decide what is asked for
+	noise                // it does not: the same page under many names
+	constant             // always the same
+	text                 // nearly unique, and typed by people: searches
+	setting              // a few values that all pages have
+)
+
+// trackers are the names of what advertising and analytics append to links, as globs.
+var trackers = globs(
+	"utm_*", "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "yclid", "ttclid", "twclid", "li_fat_id",
+	"igshid", "igsh", "mc_cid", "mc_eid", "_ga", "_gl", "_hsenc", "_hsmi", "mkt_tok", "srsltid", "vero_id", "oly_enc_id",
+	"_openstat", "wickedid", "s_cid", "_branch_match_id", "ml_subscriber", "ml_subscriber_hash", "_",
+)
+
+// secrets are the names of what belongs to one person or one request.
+var secrets = globs(
+	"*session*", "sid", "sessid", "jsessionid", "phpsessid", "*token*", "auth", "*apikey*", "api_key", "sig",
+	"*signature*", "nonce", "csrf*", "_csrf", "*password*", "code", "state", "rnd", "rand", "random", "cb",
+	"cachebust*", "nocache", "*requestid*", "request_id", "visitor*", "uid", "cid", "clientid", "client_id",
+	"deviceid", "device_id",
+)
+
+func globs(patterns ...string) (all []canon.Glob) {
+	for _, p := range patterns {
+		all = append(all, canon.NewGlob(p))
+	}
+	return all
+}
+
+func matchesAny(all []canon.Glob, name string) bool {
+	for i := range all {
+		if all[i].Match([]byte(strings.ToLower(name))) {
+			return true
+		}
+	}
+	return false
+}
+
+// views are the names of what shows a page in another way, or says where the
+// visitor came from. They are no half of a pair.
+var views = globs(
+	"ref", "referrer", "referer", "source", "src", "via", "from", "campaign", "medium", "page", "p", "offset",
+	"start", "limit", "per_page", "sort", "order", "lang", "locale", "hl", "format", "view", "tab", "theme", "v", "ver", "version",
+)
+
+// leastValues is how many values a parameter has that tells pages apart.
+const leastValues = 5
+
+// Where most values are of one sort, the parameter is.
+const most = 0.8
+
+// judge tells the role of a parameter, and why. Uniqueness alone says little:
+// searches are as unique as cache-busters, but people share their words. A value of
+// the path is never noise: it says which page.
+func judge(name string, inPath bool, v *values) (role, string) {
+	n := float64(max(v.requests, 1))
+	unique := v.uniqueness()
+	random := v.requests >= 20 && float64(v.random) >= most*n
+	switch {
+	case inPath:
+	case matchesAny(trackers, name):
+		return noise, "a tracking parameter by its name"
+	case float64(v.clocks) >= most*n:
+		return noise, "its values are the time of the request"
+	case float64(v.fractions) >= most*n:
+		return noise, "its values are random fractions"
+	case matchesAny(secrets, name) && (v.repeats >= 10 && v.sharedness() < 0.2 || unique >= 0.5 && random):
+		return noise, "by its name and its values it belongs to one client or one request"
+	case v.requests >= 50 && unique >= 0.9 && random:
+		return noise, fmt.Sprintf("%.0f %% of its requests bring a new value, which no person typed", 100*unique)
+	case v.repeats >= 50 && v.sharedness() < 0.1 && v.distinct.count() >= 20:
+		return noise, fmt.Sprintf("each value belongs to one client: the next request is another's in %.0f %%", 100*v.sharedness())
+	}
+	switch {
+	case v.topShare() >= 0.98:
+		return constant, "nearly always the same value"
+	case v.requests >= 50 && unique >= 0.9:
+		return text, fmt.Sprintf("%.0f %% of its requests bring a new value", 100*unique)
+	case v.distinct.count() < leastValues:
+		return setting, fmt.Sprintf("only %.0f values", v.distinct.count())
+	}
+	return content, ""
+}

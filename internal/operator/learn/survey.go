@@ -1,0 +1,151 @@
+package learn
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/hotparam/pipeline/internal/operator/replay"
+)
+
+// tracked is a parameter of a path whose values are looked at.
+type tracked struct {
+	name     string // of the query, or path.x
+	segment  int    // of the path, -1 for one of the query
+	requests int64  // with it
+	values   *values
+	role     role
+	why      string
+}
+
+// place is a path with its tracked parameters.
+type place struct {
+	*template
+	params []*tracked // the commonest first
+	pairs  map[[2]int]*distinct[struct{}]
+}
+
+// survey looks at the values of all parameters that are common enough.
+type survey struct {
+	paths  *paths
+	places []*place
+	byNode map[*node]*place
+	hashes []uint64 // of the values of one request, 0 for none
+}
+
+// maxPaired is of how many parameters of a path all pairs are looked at.
+const maxPaired = 5
+
+// newSurvey chooses the parameters with at least leastRequests requests, and at
+// most maxTracked.
+func newSurvey(p *paths, leastRequests int64) *survey {
+	s := &survey{paths: p, byNode: make(map[*node]*place)}
+	type found struct {
+		at    *place
+		param *tracked
+	}
+	var all []found
+	for _, t := range p.templates() {
+		pl := &place{template: t, pairs: make(map[[2]int]*distinct[struct{}])}
+		s.places = append(s.places, pl)
+		for i, name := range t.wild {
+			all = append(all, found{pl, &tracked{name: "path." + name, segment: t.at[i], requests: t.ends}})
+		}
+		for name, n := range t.names {
+			all = append(all, found{pl, &tracked{name: name, segment: -1, requests: n}})
+		}
+	}
+	all = slices.DeleteFunc(all, func(f found) bool { return f.param.requests < leastRequests })
+	slices.SortFunc(all, func(a, b found) int {
+		return cmp.Or(cmp.Compare(b.param.requests, a.param.requests),
+			cmp.Compare(a.at.pattern, b.at.pattern), cmp.Compare(a.param.name, b.param.name))
+	})
+	for _, f := range all[:min(maxTracked, len(all))] {
+		f.param.values = newValues()
+		f.at.params = append(f.at.params, f.param)
+		s.byNode[f.at.node] = f.at
+	}
+	s.places = slices.DeleteFunc(s.places, func(pl *place) bool { return len(pl.params) == 0 })
+	return s
+}
+
+// add notes the values of one request.
+func (s *survey) add(seen *replay.Seen) {
+	target, query := seen.Request.Split()
+	segments, ok := segmentsOf(target)
+	if !ok {
+		return
+	}
+	pl := s.byNode[s.paths.find(segments)]
+	if pl == nil {
+		return
+	}
+	s.hashes = append(s.hashes[:0], make([]uint64, len(pl.params))...)
+	client := clientHash(seen.Request.Client)
+	note := func(i int, value string) {
+		if s.hashes[i] == 0 { // of several values the first counts
+			pl.params[i].values.add(value, client, seen.At)
+			s.hashes[i] = hash(value) | 1
+		}
+	}
+	for i, p := range pl.params {
+		if p.segment >= 0 && p.segment < len(segments) {
+			note(i, segments[p.segment])
+		}
+	}
+	for name, value := range pairs(query) {
+		for i, p := range pl.params {
+			if p.segment < 0 && p.name == name {
+				note(i, value)
+			}
+		}
+	}
+	for i := range min(maxPaired, len(pl.params)) {
+		for j := range i {
+			pl.pair(j, i, s.hashes)
+		}
+	}
+}
+
+// pair counts the pairs of values of two parameters.
+func (pl *place) pair(i, j int, hashes []uint64) {
+	if hashes[i] == 0 || hashes[j] == 0 {
+		return
+	}
+	d := pl.pairs[[2]int{i, j}]
+	if d == nil {
+		d = &distinct[struct{}]{}
+		pl.pairs[[2]int{i, j}] = d
+	}
+	d.at(mix(hashes[i]*31 + hashes[j]))
+}
+
+// judgeAll gives all parameters their roles.
+func (s *survey) judgeAll() {
+	for _, pl := range s.places {
+		for _, p := range pl.params {
+			p.role, p.why = judge(p.name, p.segment >= 0, p.values)
+		}
+	}
+}
+
+// follows gives the parameter that decides the value of parameter i, "" for none:
+// with it there are hardly more pairs than values of its own. Of two that decide
+// each other the one with more values stays, then the shorter.
+func (pl *place) follows(i int) string {
+	for j := range min(maxPaired, len(pl.params)) {
+		a, b := pl.params[j], pl.params[i]
+		key := [2]int{min(i, j), max(i, j)}
+		if i == j || a.role != content || pl.pairs[key] == nil || a.requests*2 < b.requests {
+			continue
+		}
+		together, da, db := pl.pairs[key].count(), a.values.distinct.count(), b.values.distinct.count()
+		if da < 2 || together > 1.05*da {
+			continue
+		}
+		mutual := together <= 1.05*db
+		if !mutual || da > db || da == db && a.values.bytes < b.values.bytes {
+			return a.name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,115 @@
+package learn
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// What a threshold must have.
+const (
+	leastThreshold  = 10  // requests in the window; below, chance decides
+	usefulThreshold = 30  // from here on a shorter window is better than a higher threshold
+	leastGap        = 1.5 // between what is viral and what is not
+	maxViral        = 50
+)
+
+// threshold is from how many requests in a window a value is hot, and why.
+type threshold struct {
+	window   int64 // seconds
+	index    int   // of the window
+	requests int64
+	// above and below are what the highest values had, viral or not: the first few.
+	above, below []float64
+	viral        int // how many are above
+	ratio        float64
+}
+
+// found tells whether something was above the threshold.
+func (t *threshold) found() bool { return t.viral > 0 }
+
+// isSteady tells whether a key had as many requests at its best as it has all the
+// time, give or take chance: no value that goes viral, but one that is always asked for.
+func isSteady(m *measured, index int, span time.Duration) bool {
+	mean := float64(m.total) * float64(windows[index]) / max(span.Seconds(), float64(windows[index]))
+	peak := m.score[index]
+	return peak < 1.8*mean || peak < mean+5*math.Sqrt(mean)
+}
+
+// choose gives the threshold of a candidate with so many different values: in the
+// shortest window in which the numbers are large enough.
+func choose(keys []*measured, values float64, span time.Duration) threshold {
+	var best threshold
+	for i := range windows {
+		t := inWindow(keys, i, values, span)
+		switch {
+		case t.found() && t.requests >= usefulThreshold:
+			return t
+		case t.found() || !best.found():
+			best = t
+		}
+	}
+	if best.found() {
+		return best
+	}
+	for i := range windows {
+		if best = inWindow(keys, i, values, span); best.requests >= usefulThreshold {
+			break
+		}
+	}
+	return best
+}
+
+// inWindow looks for the widest gap between the highest keys. What is steady is
+// below it. Without a gap the threshold is well above all that the log has.
+func inWindow(keys []*measured, index int, values float64, span time.Duration) threshold {
+	t := threshold{window: windows[index], index: index}
+	slices.SortFunc(keys, func(a, b *measured) int {
+		return cmp.Or(cmp.Compare(b.score[index], a.score[index]), cmp.Compare(a.key, b.key))
+	})
+	score := func(i int) float64 {
+		if i < len(keys) && keys[i].score[index] >= leastScore {
+			return keys[i].score[index]
+		}
+		return leastScore - 1 // what is not held had less
+	}
+	t.ratio = leastGap
+	limit := min(maxViral, max(3, int(values/20)), len(keys))
+	for i := 0; i < limit && !isSteady(keys[i], index, span) && score(i) >= leastThreshold; i++ {
+		if ratio := score(i) / score(i+1); ratio >= t.ratio {
+			t.viral, t.ratio = i+1, ratio
+		}
+	}
+	first := func(from, n int) (list []float64) {
+		for i := from; i < min(len(keys), from+n); i++ {
+			list = append(list, score(i))
+		}
+		return list
+	}
+	t.above, t.below = first(0, min(3, t.viral)), first(t.viral, 3)
+	if t.found() {
+		above, below := score(t.viral-1), score(t.viral)
+		t.requests = nice(max(math.Sqrt(above*below), leastThreshold), below, above)
+		return t
+	}
+	p99 := score(int(values / 100))
+	t.requests = nice(max(leastThreshold, 3*p99, 2*score(0)), 0, math.MaxInt32)
+	return t
+}
+
+// nice rounds to two digits where that stays between the bounds.
+func nice(x, above, below float64) int64 {
+	step := math.Pow(10, max(0, math.Floor(math.Log10(x))-1))
+	if n := math.Round(x/step) * step; n > above && n < below {
+		return int64(n)
+	}
+	return int64(math.Ceil(x))
+}
+
+// roundUp gives a number of at most two digits and zeros that is not below x, the
+// second digit a 5 or a 0.
+func roundUp(x float64) int64 {
+	step := max(1, math.Pow(10, math.Floor(math.Log10(max(x, 1))))/2)
+	return int64(math.Ceil(x/step) * step)
+}

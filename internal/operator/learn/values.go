@@ -1,0 +1,151 @@
+package learn
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/detection/heavyhitters"
+)
+
+// distinct counts different hashes: exactly up to maxValues of them, and from there
+// on by a sample that is halved whenever it is full (Flajolet, "On adaptive
+// sampling", 1990), with a standard error of about 2 %. V is kept of each hash in
+// the sample.
+type distinct[V any] struct {
+	held map[uint64]*V
+	skip uint64 // hashes with one of these bits are not in the sample
+}
+
+// at gives what is kept of a hash, nil where it is not in the sample.
+func (d *distinct[V]) at(h uint64) *V {
+	if h&d.skip != 0 {
+		return nil
+	}
+	v := d.held[h]
+	if v != nil {
+		return v
+	}
+	if d.held == nil {
+		d.held = make(map[uint64]*V)
+	}
+	v = new(V)
+	d.held[h] = v
+	for len(d.held) > maxValues {
+		d.skip = d.skip<<1 | 1
+		for h := range d.held {
+			if h&d.skip != 0 {
+				delete(d.held, h)
+			}
+		}
+	}
+	if h&d.skip != 0 {
+		return nil
+	}
+	return v
+}
+
+// count is about how many different hashes there were.
+func (d *distinct[V]) count() float64 { return float64(len(d.held)) * float64(d.skip+1) }
+
+// asker is the client that asked last for a value.
+type asker struct {
+	client uint32
+	known  bool
+}
+
+// values is what the values of one parameter of one path are like.
+type values struct {
+	requests int64
+	distinct distinct[asker]
+	heavy    *heavyhitters.Summary
+	top      int64 // requests of the commonest value, at least
+	topValue string
+
+	repeats, others int64 // requests for a value that was asked for before; by another client
+	clocks          int64 // values near the time of their request
+	fractions       int64 // values such as 0.7316
+	random          int64 // values that no person types or reads
+	bytes           int64
+}
+
+func newValues() *values { return &values{heavy: heavyhitters.New(1024)} }
+
+// add notes one request with a value.
+func (v *values) add(value string, client uint32, at time.Time) {
+	v.requests++
+	v.bytes += int64(len(value))
+	h := hash(value)
+	if a := v.distinct.at(h); a != nil {
+		if a.known {
+			v.repeats++
+			v.others += one(a.client != client)
+		}
+		a.client, a.known = client, true
+	}
+	if len(value) <= 256 && v.heavy.Add(h, value, 1) {
+		if n, _ := v.heavy.Bounds(h, value); n > v.top {
+			v.top = n
+			if value != v.topValue {
+				v.topValue = strings.Clone(value)
+			}
+		}
+	}
+	v.clocks += one(isClock(value, at))
+	v.fractions += one(isFraction(value))
+	v.random += one(isRandom(value))
+}
+
+// uniqueness is the part of the requests that brought a value of their own.
+func (v *values) uniqueness() float64 { return v.distinct.count() / float64(max(v.requests, 1)) }
+
+// sharedness is the chance that the next request for a value comes from another
+// client, 1 where no value came twice.
+func (v *values) sharedness() float64 {
+	if v.repeats == 0 {
+		return 1
+	}
+	return float64(v.others) / float64(v.repeats)
+}
+
+// topShare is the part of the requests for the commonest value.
+func (v *values) topShare() float64 { return float64(v.top) / float64(max(v.requests, 1)) }
+
+// isClock tells whether a value is the time of its request, give or take a day, in
+// seconds or milliseconds.
+func isClock(value string, at time.Time) bool {
+	if len(value) < 9 || len(value) > 14 {
+		return false
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return false
+	}
+	near := func(t int64) bool { return t > at.Unix()-86400 && t < at.Unix()+86400 }
+	return near(n) || near(n/1000)
+}
+
+// isFraction tells whether a value is like what Math.random gives.
+func isFraction(value string) bool {
+	digits, ok := strings.CutPrefix(value, "0.")
+	return ok && len(digits) >= 6 && strings.Trim(digits, "0123456789") == ""
+}
+
+// isRandom tells whether a value is long, without spaces, and of digits or of
+// digits among letters: not what a person types.
+func isRandom(value string) bool {
+	if len(value) < 8 {
+		return false
+	}
+	digits := 0
+	for i := 0; i < len(value); i++ {
+		switch c := value[i]; {
+		case c >= '0' && c <= '9':
+			digits++
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c == '-', c == '_', c == '.', c == '+', c == '/', c == '=':
+		default:
+			return false
+		}
+	}
+	return digits > 0
+}

@@ -1,0 +1,285 @@
+package learn
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/clientsketch"
+	"github.com/hotparam/pipeline/internal/operator/replay"
+)
+
+// kind is what a client looks like.
+type kind int
+
+// The kinds of clients. A person is whoever looks like nothing else.
+const (
+	person kind = iota
+	sharedAddress
+	robot
+	bot
+	scanner
+	loop
+	kinds
+)
+
+// String is the kind in the words of a report.
+func (k kind) String() string {
+	return [kinds]string{"people", "addresses that many share", "robots", "bots", "scanners", "loops"}[k]
+}
+
+// What makes a client one of a kind.
+const (
+	loopRequests   = 20   // at least
+	loopShare      = 0.75 // of them for one target; the counters undercount a little
+	scannerRefused = 0.5  // of its requests got a 4xx
+	sharedAgents   = 8    // user agents of one address
+	robotRequests  = 20
+)
+
+// visitor is what is known of one client.
+type visitor struct {
+	requests, refused int64
+
+	second             int64 // the one under way
+	inSecond, inMinute uint32
+	slots              [7]uint16 // requests of the last 60 to 70 seconds, by ten seconds
+	slot               int64     // the newest of them
+	peak1s, peak60s    uint32
+
+	agents          [sharedAgents]uint32 // hashes; 0 is none
+	assets, referer bool
+	bot             bool
+
+	// A Misra-Gries summary of its targets: whoever has most of the requests is in it.
+	targets [4]struct {
+		hash uint64
+		n    uint32
+	}
+}
+
+// visitors are all clients of a log.
+type visitors struct {
+	all     map[hottype.Client]*visitor
+	dropped int64 // requests of clients beyond maxClients
+
+	requests, private, unknown int64
+	assets, referers, agents   int64 // requests with such
+}
+
+func newVisitors() *visitors { return &visitors{all: make(map[hottype.Client]*visitor)} }
+
+// add notes one request.
+func (v *visitors) add(s *replay.Seen, asset bool) {
+	r := s.Request
+	v.requests++
+	agent, referer := r.Header.Get("User-Agent"), r.Header.Get("Referer") != ""
+	v.assets += one(asset)
+	v.referers += one(referer)
+	v.agents += one(agent != "")
+	if r.Client.IsZero() {
+		v.unknown++
+		return
+	}
+	v.private += one(isPrivate(r.Client.Addr))
+	c := v.all[r.Client]
+	if c == nil {
+		if len(v.all) >= maxClients {
+			v.dropped++
+			return
+		}
+		c = &visitor{}
+		v.all[hottype.Client{Addr: r.Client.Addr, Name: strings.Clone(r.Client.Name)}] = c
+	}
+	c.requests++
+	c.refused += one(s.Status >= 400 && s.Status < 500)
+	c.assets, c.referer = c.assets || asset, c.referer || referer
+	c.time(s.At.Unix())
+	c.agent(agent)
+	c.target(hash(r.Target))
+}
+
+// time counts the request in its second and in its minute. A minute is told as
+// up to 70 seconds: the peak is never below the true one.
+func (c *visitor) time(second int64) {
+	if second != c.second {
+		c.second, c.inSecond = second, 0
+	}
+	c.inSecond++
+	c.peak1s = max(c.peak1s, c.inSecond)
+	now := second / 10
+	for steps := min(now-c.slot, int64(len(c.slots))); steps > 0; steps-- {
+		c.slots[(now-steps+1)%int64(len(c.slots))] = 0
+	}
+	c.slot = now
+	if here := &c.slots[now%int64(len(c.slots))]; *here < 1<<16-1 {
+		*here++
+	}
+	c.inMinute = 0
+	for _, n := range c.slots {
+		c.inMinute += uint32(n)
+	}
+	c.peak60s = max(c.peak60s, c.inMinute)
+}
+
+// agent notes a user agent, the first time that the client has it.
+func (c *visitor) agent(name string) {
+	if name == "" {
+		return
+	}
+	h := uint32(hash(name)) | 1
+	for i := range c.agents {
+		if c.agents[i] == h {
+			return
+		}
+		if c.agents[i] == 0 {
+			c.agents[i] = h
+			c.bot = c.bot || isBot(name)
+			return
+		}
+	}
+}
+
+// target counts one more request for a target.
+func (c *visitor) target(h uint64) {
+	free := -1
+	for i := range c.targets {
+		if t := &c.targets[i]; t.n == 0 {
+			free = i
+		} else if t.hash == h {
+			t.n++
+			return
+		}
+	}
+	if free >= 0 {
+		c.targets[free].hash, c.targets[free].n = h, 1
+		return
+	}
+	for i := range c.targets {
+		c.targets[i].n--
+	}
+}
+
+// kindOf tells what a client looks like, in a log of these visitors.
+func (v *visitors) kindOf(c *visitor) kind {
+	if c == nil {
+		return person
+	}
+	top := uint32(0)
+	for _, t := range c.targets {
+		top = max(top, t.n)
+	}
+	// Where hardly any request has a Referer or is for an asset, having none says nothing.
+	telling := v.referers*20 > v.requests && v.assets*20 > v.requests
+	switch n := float64(c.requests); {
+	case c.agents[sharedAgents-1] != 0:
+		return sharedAddress
+	case c.requests >= loopRequests && float64(top) >= loopShare*n:
+		return loop
+	case c.requests >= 5 && float64(c.refused) >= scannerRefused*n:
+		return scanner
+	case c.bot:
+		return bot
+	case telling && c.requests >= robotRequests && !c.assets && !c.referer:
+		return robot
+	}
+	return person
+}
+
+// census is how many clients there are of each kind.
+func (v *visitors) census() (clients [kinds]int64) {
+	for _, c := range v.all {
+		clients[v.kindOf(c)]++
+	}
+	return clients
+}
+
+// busiest names the clients of a kind that sent most, with their requests.
+func (v *visitors) busiest(k kind) string {
+	type named struct {
+		name string
+		*visitor
+	}
+	var all []named
+	for client, c := range v.all {
+		if v.kindOf(c) == k {
+			all = append(all, named{client.String(), c})
+		}
+	}
+	slices.SortFunc(all, func(a, b named) int {
+		return cmp.Or(cmp.Compare(b.requests, a.requests), cmp.Compare(a.name, b.name))
+	})
+	var list []string
+	for _, c := range all[:min(3, len(all))] {
+		list = append(list, fmt.Sprintf("%s (%s requests, up to %s in a minute)",
+			cut(replay.Printable(c.name), 40), grouped(c.requests), grouped(int64(c.peak60s))))
+	}
+	return strings.Join(list, ", ")
+}
+
+// proxied tells why the addresses of the log are not those of clients, "" where they are.
+func (v *visitors) proxied() string {
+	shared := int64(0)
+	for _, c := range v.all {
+		if v.kindOf(c) == sharedAddress {
+			shared += c.requests
+		}
+	}
+	switch half := v.requests / 2; {
+	case v.unknown > half:
+		return "most lines name no client"
+	case v.private > half:
+		return "most requests come from private addresses: the log names a proxy, not its clients"
+	case shared > half:
+		return "most requests come from addresses with many browsers each: the log names a proxy or CDN"
+	}
+	return ""
+}
+
+func isPrivate(a netip.Addr) bool { return a.IsValid() && (a.IsPrivate() || a.IsLoopback()) }
+
+// botWords are in the user agents of programs. Many name their page with a URL.
+var botWords = []string{
+	"bot", "crawl", "spider", "slurp", "curl", "wget", "python", "java/", "go-http", "libwww", "feed", "rss", "monitor",
+	"scan", "http://", "https://", "okhttp", "axios", "headless",
+}
+
+func isBot(agent string) bool {
+	agent = strings.ToLower(agent)
+	for _, w := range botWords {
+		if strings.Contains(agent, w) {
+			return true
+		}
+	}
+	return false
+}
+
+func one(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// clientHash is a client in four bytes.
+func clientHash(c hottype.Client) uint32 { return clientsketch.Hash(c) }
+
+// hash is FNV-1a, finished by MurmurHash3's fmix64. It is the same in every run,
+// so that a log gives the same proposal: who chooses values with equal hashes
+// makes a number in a comment smaller.
+func hash(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := 0; i < len(s); i++ {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return mix(h)
+}
+
+func mix(h uint64) uint64 {
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}

@@ -1,0 +1,223 @@
+package learn
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/operator/replay"
+)
+
+// mode is in which mode the limits of a proposal are written.
+type mode string
+
+const (
+	shadow  = mode(hottype.ModeShadow)
+	enforce = mode(hottype.ModeEnforce)
+)
+
+// WriteYAML writes the proposal as a configuration, with the reason beside each number.
+func (p *Proposal) WriteYAML(w io.Writer) error {
+	if _, err := io.WriteString(w, p.head()+p.text(shadow, 1)); err != nil {
+		return fmt.Errorf("learn: writing the configuration: %w", err)
+	}
+	return nil
+}
+
+// file is a configuration being written.
+type file struct{ strings.Builder }
+
+func (f *file) line(format string, args ...any) { fmt.Fprintf(f, format+"\n", args...) }
+
+// comment writes a comment. Its arguments are what a log says, so the text is made
+// printable, which also keeps it on its line.
+func (f *file) comment(indent, format string, args ...any) {
+	for _, line := range wrap(replay.Printable(fmt.Sprintf(format, args...)), 110-len(indent)) {
+		f.line("%s# %s", indent, line)
+	}
+}
+
+// head says what the file was learned from and what it would have done.
+func (p *Proposal) head() string {
+	var f file
+	r, o := p.Read, &p.Outcome
+	f.comment("", "Learned by `hotparam learn` from %s requests by %s clients, %s to %s UTC.",
+		grouped(r.Requests), grouped(int64(len(p.visitors.all))), when(r.First), when(r.Last))
+	if hours := p.clock.span().Hours(); hours < 7*24 {
+		f.comment("", "It is a sketch of %s, not of a usual week: learn again from more.", spanOf(p.clock.span()))
+	}
+	for _, line := range p.caveats() {
+		f.comment("", "%s", line)
+	}
+	f.line("#")
+	for _, line := range o.lines(p) {
+		f.comment("", "%s", line)
+	}
+	f.line("")
+	return f.String()
+}
+
+// caveats are what makes a proposal less certain than it looks.
+func (p *Proposal) caveats() (all []string) {
+	if p.squeezed != "" {
+		all = append(all, "No rule is certain: "+p.squeezed+".")
+	}
+	if p.proxied != "" {
+		all = append(all, "Clients are not known: "+p.proxied+". So min_clients is 0, which takes a loop for many, "+
+			"and there are no windows per client. Log the client's address (ip.trusted_proxies, X-Forwarded-For) and learn again.")
+	}
+	if p.visitors.dropped > 0 {
+		all = append(all, fmt.Sprintf("%s requests are by clients beyond the %s that are told apart.",
+			grouped(p.visitors.dropped), grouped(maxClients)))
+	}
+	if p.dropped > 0 {
+		all = append(all, fmt.Sprintf("%s requests are for keys beyond the number that is measured at a time.", grouped(p.dropped)))
+	}
+	if r := p.Read; r.Malformed > 0 {
+		all = append(all, fmt.Sprintf("%s of %s lines are malformed and left out.", grouped(r.Malformed), grouped(r.Lines)))
+	}
+	return all
+}
+
+// text is the configuration. Limits are divided, to see what smaller ones would do.
+func (p *Proposal) text(m mode, divide int64) string {
+	var f file
+	f.line("rules:")
+	for _, r := range p.rules {
+		p.rule(&f, r, m, divide)
+	}
+	p.catchAll(&f)
+	p.windows(&f)
+	return f.String()
+}
+
+func (p *Proposal) rule(f *file, r *proposed, m mode, divide int64) {
+	f.line("  - name: %s", r.name)
+	f.line("    match: {path: %s}", quote(r.at.pattern))
+	p.parameters(f, r)
+	f.line("    params: [%s]", quoteAll(r.names()))
+	t := &r.threshold
+	who := "Most requests for a value in %d s"
+	if p.minClients > 0 {
+		who += fmt.Sprintf(", each client counted for at most 1/%d of the threshold", p.minClients)
+	}
+	if t.found() {
+		f.comment("    ", who+": %s. The threshold is in the gap.", t.window, gap(t))
+	} else {
+		f.comment("    ", who+": %s. Nothing stands out, so the threshold is well above all of them.", t.window, gap(t))
+	}
+	surge := ""
+	if floor := p.surgeFloor(t); floor > 0 {
+		f.comment("    ", "A value that grows eightfold is hot from %d in %d s on: more than any ordinary value had.", floor, t.window)
+		surge = fmt.Sprintf(", surge: 8, min_rate: %d/%ds", floor, t.window)
+	}
+	f.line("    hot: {rate: %d/%ds%s, window: %ds, min_clients: %d}", t.requests, t.window, surge, t.window, p.minClients)
+	rate, burst, served := r.guess()
+	f.comment("    ", "GUESS: a log does not know what the service bears. It served %d in 5 s for one value; this is "+
+		"twice that.", served)
+	f.comment("    ", "Measure the service, lower the limit, watch what it would deny, then take mode: enforce.")
+	f.line("    limit: {rate: %d/s, burst: %d, mode: %s}", max(1, rate/divide), max(1, burst/divide), m)
+}
+
+// parameters says why these parameters and no others.
+func (p *Proposal) parameters(f *file, r *proposed) {
+	for _, t := range r.params {
+		v := t.values
+		top, others := "", ""
+		if v.topShare() >= 0.01 {
+			top = fmt.Sprintf(", %.0f %% want one", 100*v.topShare())
+		}
+		if v.repeats > 0 {
+			others = fmt.Sprintf("; the next request for a value is another client's in %.0f %%", 100*v.sharedness())
+		}
+		f.comment("    ", "%s: %s values in %s requests%s%s.", t.name, about(v.distinct.count()), grouped(v.requests), top, others)
+	}
+	for _, t := range r.at.params {
+		if t.why != "" {
+			f.comment("    ", "Not %s: %s.", t.name, t.why)
+		}
+	}
+}
+
+// surgeFloor is from how many requests in the window on a surge says something, 0 for
+// none: above what is ordinary, below the threshold.
+func (p *Proposal) surgeFloor(t *threshold) int64 {
+	if !t.found() || len(t.below) == 0 {
+		return 0
+	}
+	floor := max(leastThreshold, int64(1.25*t.below[0])+1)
+	if 5*floor > 4*t.requests {
+		return 0
+	}
+	return floor
+}
+
+// guess is a limit for one value: twice what the log shows to have been served.
+func (r *proposed) guess() (rate, burst, served int64) {
+	asked := int64(0)
+	for _, k := range r.keys {
+		served, asked = max(served, k.asked[0]), max(asked, k.asked[r.index])
+	}
+	rate = max(1, (2*asked+r.window-1)/r.window, (r.requests+r.window-1)/r.window)
+	return rate, max(2*served, rate, 10), served
+}
+
+func (p *Proposal) catchAll(f *file) {
+	f.comment("  ", "Everything else is watched and never limited: what becomes hot here may want a rule of its own.")
+	f.line(`  - name: "*"`)
+	f.line(`    params: ["*"]`)
+	f.comment("    ", "Noise, which gives one page many keys. utm_* to _ are what links and libraries usually bring.")
+	for _, i := range p.ignored {
+		f.comment("    ", "%s: %s requests; %s.", i.glob, grouped(i.requests), i.why)
+	}
+	f.line("    ignore: [%s]", quoteAll(globsOf(p.ignored)))
+	rate := max(10, int64(2*p.rest)/windows[0])
+	if p.squeezed != "" {
+		rate = 50
+		f.comment("    ", "GUESS: the log says nothing about rates.")
+	} else {
+		f.comment("    ", "The most for one of them in %d s: %.0f. This is twice that, and at least "+
+			"10 a second.", windows[0], p.rest)
+	}
+	f.line("    hot: {rate: %d, window: %ds, min_clients: %d}", rate, windows[0], p.minClients)
+}
+
+func (p *Proposal) windows(f *file) {
+	w := &p.perIP
+	if w.none != "" {
+		f.comment("", "No windows per client: %s.", w.none)
+		return
+	}
+	f.comment("", "%s ordinary clients: %s within %d in a second and %d in a minute. Above these windows: %d of them, "+
+		"and %d of %d loops and scanners.", grouped(int64(w.ordinary)), w.of, w.top1s, w.top60s, w.above, w.stopped, w.loops)
+	f.line("ip:")
+	f.line("  fixed: {limit: %d, window: 1s}", w.fixed)
+	f.line("  sliding: {limit: %d, window: 60s}", w.sliding)
+}
+
+// gap writes what the highest values had, with a bar where the threshold is.
+func gap(t *threshold) string {
+	list := func(scores []float64) string {
+		var all []string
+		for _, s := range scores {
+			all = append(all, fmt.Sprintf("%.0f", s))
+		}
+		return strings.Join(all, ", ")
+	}
+	switch above, below := list(t.above), list(t.below); {
+	case above == "" && below == "":
+		return "less than 3"
+	case above == "":
+		return below
+	case below == "":
+		return above + " | less than 3"
+	case t.viral > len(t.above):
+		return fmt.Sprintf("%s and %d more | %s", above, t.viral-len(t.above), below)
+	default:
+		return above + " | " + below
+	}
+}
+
+func when(second int64) string { return time.Unix(second, 0).UTC().Format(time.DateTime) }
