@@ -1,6 +1,9 @@
 package gateways
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,13 +17,14 @@ const blocked = "/topic?id=blocked"
 
 // differences are what one gateway can and another cannot.
 type differences struct {
-	fields  bool     // answers tell limit and key
+	fields  bool     // refusals tell limit and key
+	allowed bool     // answers of what is allowed tell the limit
 	refused []string // further spellings of the topic whose limit is used up
 	passed  []string // requests that its limit does not concern
 }
 
 // judge looks at a gateway from both sides: what a client gets, and what reaches the application.
-func (d differences) judge(t *testing.T, g *gateway, a *app, l *limiter) {
+func (d differences) judge(t *testing.T, g *gateway, a *app) {
 	t.Helper()
 	const odd = "/topic?id=9&x=a%2Fb+c&&y"
 	if got := g.ask("PUT", odd, "X-Mine", "1"); got.status != 200 {
@@ -36,7 +40,7 @@ func (d differences) judge(t *testing.T, g *gateway, a *app, l *limiter) {
 		t.Errorf("blocked: %+v", got)
 	}
 	for i := range 5 {
-		if got := g.get("/topic?id=viral"); got.status != 200 || d.fields && got.header.Get("Ratelimit-Policy") == "" {
+		if got := g.get("/topic?id=viral"); got.status != 200 || d.allowed && got.header.Get("Ratelimit-Policy") == "" {
 			t.Errorf("viral %d: %+v", i, got)
 		}
 	}
@@ -49,8 +53,8 @@ func (d differences) judge(t *testing.T, g *gateway, a *app, l *limiter) {
 		t.Errorf("viral: %+v", got)
 	}
 	// Spellings and bytes that are no UTF-8 do not get round it, nor do headers.
-	for _, target := range append(d.refused, "/topic?id=viral&user=%FF", "/topic?user=%FF&id=viral", "/topic?id=%76iral",
-		"/topic?id=viral&id=other") {
+	for _, target := range slices.Concat(d.refused, []string{"/topic?id=viral&user=%FF", "/topic?user=%FF&id=viral", "/topic?id=%76iral",
+		"/topic?id=viral&id=other"}) {
 		if got := g.get(target, "X-Junk", "\xff\xfe", "X-Envoy-Original-Path", "/", "X-Original-URI", "/",
 			"X-Forwarded-For", "198.51.100.7"); got.status == 200 {
 			t.Errorf("%q passed", target)
@@ -64,27 +68,108 @@ func (d differences) judge(t *testing.T, g *gateway, a *app, l *limiter) {
 	if _, after := a.last(); after != before+5+len(d.passed) {
 		t.Errorf("%d requests reached the application, want %d", after-before, 5+len(d.passed))
 	}
-	failsOpen(t, g, l)
 }
 
-// failsOpen holds what the files promise: without a limiter, requests pass, soon.
-func failsOpen(t *testing.T, g *gateway, l *limiter) {
+// forged are what a client may send to be taken for another one, or its request for another one.
+var forged = map[string]string{
+	"X-Forwarded-For": "198.51.100.7", "X-Real-IP": "198.51.100.7", "Forwarded": "for=198.51.100.7;host=other;proto=https",
+	"True-Client-IP": "198.51.100.7", "X-Client-IP": "198.51.100.7", "X-Envoy-External-Address": "198.51.100.7",
+	"X-Original-URI": "/elsewhere", "X-Original-Method": "POST", "X-Forwarded-Uri": "/elsewhere", "X-Forwarded-Method": "POST",
+	"X-Forwarded-Host": "other.example", "X-Forwarded-Proto": "https", "X-Forwarded-Port": "1", "X-Forwarded-Prefix": "/other",
+	"X-Original-URL": "/elsewhere", "X-Rewrite-URL": "/elsewhere", "X-Envoy-Original-Path": "/elsewhere", "X-Original-Host": "other",
+	"X-Hotparam-Reason": "cold", "X-Hotparam-Rule": "none", "X-Request-ID": "1", "X-HTTP-Method-Override": "POST",
+	"X-Envoy-Original-Method": "POST", "X-Accel-Redirect": "/elsewhere", "X-Envoy-Internal": "true", "Via": "1.1 other",
+	"Authorization": "Bearer forged-token-of-a-client", "Expect": "nothing", "Upgrade": "h2c",
+}
+
+// notFooled holds that nothing that a client may send, alone, twice or all together, in any spelling that gateways let
+// pass, changes what is limited.
+func notFooled(t *testing.T, g *gateway) {
 	t.Helper()
-	for _, failure := range []struct {
-		name       string
-		fail, heal func()
-	}{
-		{"frozen", func() { l.Signal(syscall.SIGSTOP) }, func() { l.Signal(syscall.SIGCONT) }},
-		{"stopped", func() { l.Stop() }, func() { l.launch(t) }},
-	} {
-		failure.fail()
-		program.Await(t, 5*time.Second, "a limiter that is "+failure.name, func() bool { return g.get(blocked).status == 200 })
-		for range 3 {
-			if got := g.get(blocked); got.status != 200 || got.took > 2*time.Second {
-				t.Errorf("%s: %d after %v", failure.name, got.status, got.took)
+	all := []string{"Connection", "close, " + strings.Join(slices.Collect(maps.Keys(forged)), ", ")}
+	for name, value := range forged {
+		all = append(all, name, value)
+		for _, header := range [][]string{
+			{name, value}, {name, value, name, value}, {strings.ToLower(name), value}, {name, ""},
+			{strings.ReplaceAll(name, "-", "_"), value}, {name, value, "Connection", name},
+		} {
+			if got := g.get(blocked, header...); got.status == 200 {
+				t.Errorf("%q passed", header)
+			}
+			if got := g.get("/topic?id=cold", header...); got.status == 429 {
+				t.Errorf("%q: a cold topic was refused", header)
 			}
 		}
-		failure.heal()
-		program.Await(t, 20*time.Second, "limits after it was "+failure.name, func() bool { return g.get(blocked).status == 429 })
+	}
+	if got := g.get(blocked, all...); got.status == 200 {
+		t.Errorf("%q passed", all)
+	}
+}
+
+// knowsClients holds that a client has its own window, whatever it says of itself, and that the application gets the
+// address of the client from the gateway.
+func knowsClients(t *testing.T, g *gateway, a *app) {
+	t.Helper()
+	const client = "127.0.0.77"
+	if got := g.askFrom(client, "GET", "/topic"); got.status != 200 {
+		t.Errorf("a new client: %+v", got)
+	}
+	r, _ := a.last()
+	if list := strings.Split(r.Header.Get("X-Forwarded-For"), ","); strings.TrimSpace(list[len(list)-1]) != client {
+		t.Errorf("the application gets X-Forwarded-For: %q, want %s at its end", list, client)
+	}
+	passed := 1
+	for i := range perClient + 20 {
+		other := fmt.Sprintf("198.51.100.%d", i%250)
+		got := g.askFrom(client, "GET", fmt.Sprintf("/topic?n=%d", i), "X-Forwarded-For", other, "X-Real-IP", other,
+			"Forwarded", "for="+other, "True-Client-IP", other)
+		switch got.status {
+		case 200:
+			passed++
+		case 429:
+		default:
+			t.Errorf("request %d of a client: %+v", i, got)
+		}
+	}
+	if passed != perClient {
+		t.Errorf("%d requests of one client passed a window of %d", passed, perClient)
+	}
+	if got := g.askFrom("127.0.0.78", "GET", "/topic"); got.status != 200 {
+		t.Errorf("another client: %+v", got)
+	}
+}
+
+// failures are how a limiter fails, and how it comes back.
+func failures(t *testing.T, l *limiter) []failure {
+	return []failure{
+		{"slow", func() { l.takes(3 * time.Second) }, func() { l.takes(0) }},
+		{"frozen", func() { l.Signal(syscall.SIGSTOP) }, func() { l.Signal(syscall.SIGCONT) }},
+		{"stopped", func() { l.Stop(); l.cut() }, func() { l.listen(t); l.launch(t) }},
+	}
+}
+
+type failure struct {
+	name       string
+	fail, heal func()
+}
+
+// fails holds what a file promises while the limiter does not answer: each request gets one of these statuses, soon. What only
+// takes its time still limits.
+func fails(t *testing.T, g *gateway, l *limiter, status []int) {
+	t.Helper()
+	l.takes(20 * time.Millisecond)
+	program.Await(t, 10*time.Second, "a verdict that takes 20 ms more", func() bool { return g.get(blocked).status == 429 })
+	for _, f := range failures(t, l) {
+		f.fail()
+		program.Await(t, 5*time.Second, "a limiter that is "+f.name, func() bool { return slices.Contains(status, g.get(blocked).status) })
+		for range 3 {
+			for _, target := range []string{blocked, "/topic?id=cold"} {
+				if got := g.get(target); !slices.Contains(status, got.status) || got.took > 2*time.Second {
+					t.Errorf("%s: %d after %v", f.name, got.status, got.took)
+				}
+			}
+		}
+		f.heal()
+		program.Await(t, 20*time.Second, "limits after it was "+f.name, func() bool { return g.get(blocked).status == 429 })
 	}
 }

@@ -22,9 +22,12 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
 
-// rules limit one topic for good, by an override, so that a test need not make it hot first, and
-// each client by a window that only the tests of clients reach.
-const rules = `
+// perClient is the window of each client, which only the tests of clients reach.
+const perClient = 1000
+
+// rules limit one topic for good, by an override, so that a test need not make it hot first. What asks from 127.0.0.1 is
+// a load balancer, other addresses of loopback are clients.
+var rules = fmt.Sprintf(`
 namespace: gateways
 rules:
   - name: topic
@@ -33,11 +36,12 @@ rules:
     hot:   {rate: 1000000, window: 2s}
     limit: {algorithm: token_bucket, rate: 100, burst: 100}
 ip:
-  fixed: {limit: 1000, window: 1h}
+  fixed: {limit: %d, window: 24h}
+  trusted_proxies: [127.0.0.1]
 overrides:
   - {key: 'topic?id=viral', action: limit, rate: 0.01, burst: 5}
   - {key: 'topic?id=blocked', action: block}
-`
+`, perClient)
 
 // app is the application behind the gateway. It remembers what reached it.
 type app struct {
@@ -72,21 +76,26 @@ func (a *app) last() (*http.Request, int) {
 // limiter is a running sidecar.
 type limiter struct {
 	*program.Process
+	*link // between the gateway and it
 	admin string
 	args  []string
 }
 
-// startLimiter starts Redis and a sidecar with further arguments.
+// startLimiter starts Redis and a sidecar. The arguments in which {addr} stands are where it listens for the gateway.
 func startLimiter(t *testing.T, args ...string) *limiter {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "hotparam.yaml")
 	if err := os.WriteFile(config, []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := &limiter{admin: program.FreeAddr(t)}
+	addr := program.FreeAddr(t)
+	l := &limiter{admin: program.FreeAddr(t), link: startLink(t, addr)}
 	// A test machine that is busy must not look like a Redis that fails.
-	l.args = append([]string{"--config", config, "--redis.addr", redistest.Start(t).Addr(), "--sidecar.count", "none",
-		"--decide.listen", "", "--admin.listen", l.admin, "--gate.budget", "1s"}, args...)
+	l.args = []string{"--config", config, "--redis.addr", redistest.Start(t).Addr(), "--sidecar.count", "none",
+		"--decide.listen", "", "--admin.listen", l.admin, "--gate.budget", "1s"}
+	for _, arg := range args {
+		l.args = append(l.args, strings.ReplaceAll(arg, "{addr}", addr))
+	}
 	l.launch(t)
 	return l
 }
@@ -111,12 +120,12 @@ type gateway struct {
 	addr string
 }
 
-// startGateway starts one that listens on a port of loopback, and waits until a request for target
-// gets the status that shows that all is up.
-func startGateway(t *testing.T, cmd *exec.Cmd, port, target string, status int) *gateway {
+// startGateway starts one that listens at addr, and waits until a request for target gets the status that shows that
+// all is up.
+func startGateway(t *testing.T, cmd *exec.Cmd, addr, target string, status int) *gateway {
 	t.Helper()
 	program.Start(t, cmd)
-	g := &gateway{t: t, addr: "127.0.0.1:" + port}
+	g := &gateway{t: t, addr: addr}
 	program.Await(t, 20*time.Second, "the gateway's port", func() bool { return reachable(g.addr) })
 	program.Await(t, 20*time.Second, "the first answer", func() bool { return g.get(target).status == status })
 	return g
@@ -138,8 +147,14 @@ func (g *gateway) get(target string, header ...string) answer {
 // ask sends the target byte for byte, which net/http would clean.
 func (g *gateway) ask(method, target string, header ...string) answer {
 	g.t.Helper()
+	return g.askFrom("127.0.0.1", method, target, header...)
+}
+
+// askFrom is ask by a client of another address of loopback.
+func (g *gateway) askFrom(client, method, target string, header ...string) answer {
+	g.t.Helper()
 	began := time.Now()
-	var d net.Dialer
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}
 	conn, err := d.DialContext(g.t.Context(), "tcp", g.addr)
 	if err != nil {
 		g.t.Fatal(err)
@@ -185,14 +200,17 @@ func deployed(t *testing.T, name string, replace ...string) string {
 	return path
 }
 
-// port is the port of an address.
-func port(t *testing.T, addr string) string {
+// edited is a file with another text.
+func edited(t *testing.T, path string, edit func(string) string) string {
 	t.Helper()
-	_, p, err := net.SplitHostPort(addr)
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, []byte(edit(string(text))), 0o600)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return path
 }
 
 // reachable reports whether somebody listens.

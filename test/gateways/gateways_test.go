@@ -1,0 +1,179 @@
+package gateways
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/test/internal/program"
+)
+
+// kind is a gateway that asks in one way.
+type kind struct {
+	// limiter are the arguments of the limiter, which listens at {addr}.
+	limiter []string
+	// command starts it with a file of deploy/, in which further texts are replaced: pairs of what it says and what it
+	// says in the test.
+	command func(t *testing.T, p places, replace ...string) *exec.Cmd
+	differences
+	// closed are the replacements with which requests without a verdict get one of the statuses unanswered. Without
+	// such replacements they get it always.
+	closed     []string
+	unanswered []int
+}
+
+// places are addresses, host:port but for front, the port of the gateway.
+type places struct {
+	front, limiter, app string
+	// patient gateways wait longer for a verdict than the files say: a test machine that is busy must not look like a
+	// limiter that fails.
+	patient bool
+}
+
+// wait is a replacement of the time-out in a file, if there is one.
+func (p places) wait(says, patiently string) []string {
+	if p.patient {
+		return []string{says, patiently}
+	}
+	return nil
+}
+
+// replacements are those of the addresses: where the gateway listens, the application, the limiter.
+func (p places) replacements(bind, bound, limiter string, more []string) []string {
+	return append([]string{bind, bound + p.front, "127.0.0.1:8080", p.app, limiter, p.limiter}, more...)
+}
+
+var kinds = map[string]kind{
+	"nginx": {
+		limiter: []string{"--check.listen", "{addr}", "--check.dialect", "nginx", "--check.request_id", "X-Request-ID"},
+		command: nginx, differences: differences{fields: true, allowed: true, refused: spellings},
+		closed: []string{"error_page 502 504 = @hotparam_silent;", ""}, unanswered: []int{500},
+	},
+	"Caddy": {
+		limiter: forwarded, command: caddy, differences: differences{fields: true, refused: spellings},
+		closed: []string{"@silent {", "@silent {\n\t\t\tpath /none"}, unanswered: []int{502, 504},
+	},
+	"HAProxy with SPOE": {
+		limiter: []string{"--spoe.listen", "{addr}"}, command: haproxySPOE,
+		differences: differences{fields: true, allowed: true, refused: append(spellings, absolute)},
+		closed:      []string{"#   http-request deny", "http-request deny"}, unanswered: []int{503},
+	},
+	"HAProxy with Lua": {
+		limiter: forwarded, command: haproxyLua,
+		differences: differences{fields: true, allowed: true, refused: append(spellings, absolute)},
+		closed:      []string{"#   http-request deny", "http-request deny"}, unanswered: []int{503},
+	},
+	"Envoy, external authorization": {
+		limiter: []string{"--envoy.listen", "{addr}"}, command: envoy("ext_authz.yaml", "8183"),
+		differences: differences{fields: true, allowed: true, refused: append(spellings, "/topic?id=viral&\xff=1")},
+		closed:      []string{"failure_mode_allow: true", "failure_mode_allow: false"}, unanswered: []int{403},
+	},
+	"Envoy, external authorization by HTTP": {
+		limiter: []string{"--check.listen", "{addr}", "--check.dialect", "path"}, command: envoy("ext_authz_http.yaml", "8185"),
+		differences: differences{fields: true, allowed: true, refused: spellings},
+		closed:      []string{"failure_mode_allow: true", "failure_mode_allow: false"}, unanswered: []int{403},
+	},
+	"Envoy, rate limit service": {
+		limiter: []string{"--envoy.listen", "{addr}"}, command: envoy("ratelimit.yaml", "8183"),
+		differences: differences{
+			// Envoy sends what is no UTF-8 decoded, in the very message; and of two values the first only.
+			passed: []string{"/topic?id=%FF", "/topic?id=other&id=viral", "/topic", "/elsewhere?id=viral"},
+		},
+		closed: []string{"failure_mode_deny: false", "failure_mode_deny: true"}, unanswered: []int{500},
+	},
+}
+
+// forwarded are the arguments of a limiter for gateways that write X-Forwarded fields.
+var forwarded = []string{"--check.listen", "{addr}", "--check.dialect", "forwarded"}
+
+// spellings are those of the viral topic that whoever sees the whole request must know.
+var spellings = []string{"/topic?id=other&id=viral", "/topic?&id=viral&"}
+
+const absolute = "http://news.example/topic?id=viral"
+
+// Every gateway limits what is hot and nothing else, knows clients, believes nothing that they say of themselves, and
+// does what its file says while the limiter does not answer.
+func TestGateways(t *testing.T) {
+	t.Parallel()
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, l := startApp(t), startLimiter(t, k.limiter...)
+			p := places{program.FreePort(t), l.addr, a.Listener.Addr().String(), true}
+			g := startGateway(t, k.command(t, p), "127.0.0.1:"+p.front, blocked, 429)
+			d := k.differences
+			d.passed = append(d.passed, "/topic?id=cold")
+			d.judge(t, g, a)
+			notFooled(t, g)
+			knowsClients(t, g, a)
+			p.patient = false
+			if k.closed != nil {
+				p.front = program.FreePort(t)
+				fails(t, startGateway(t, k.command(t, p), "127.0.0.1:"+p.front, blocked, 429), l, []int{200})
+			}
+			p.front = program.FreePort(t)
+			fails(t, startGateway(t, k.command(t, p, k.closed...), "127.0.0.1:"+p.front, blocked, 429), l, k.unanswered)
+		})
+	}
+}
+
+// installed is a gateway of Debian's packages.
+func installed(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	if redistest.Complete() {
+		t.Fatalf("%v: apt-get install %s", err, name)
+	}
+	t.Skipf("no %s: install it", name)
+	return ""
+}
+
+func nginx(t *testing.T, p places, replace ...string) *exec.Cmd {
+	path, dir := installed(t, "nginx"), t.TempDir()
+	replace = append(replace, p.wait("100ms", "5s")...)
+	config := deployed(t, "nginx/nginx.conf", p.replacements("listen 10000", "listen 127.0.0.1:", "127.0.0.1:8185", replace)...)
+	return exec.Command(path, "-p", dir, "-e", "stderr", "-c", config, "-g", "daemon off; pid "+dir+"/pid;")
+}
+
+func caddy(t *testing.T, p places, replace ...string) *exec.Cmd {
+	path := installed(t, "caddy")
+	replace = append(replace, p.wait("100ms", "5s")...)
+	config := deployed(t, "caddy/Caddyfile", p.replacements("\n:10000", "\n:", "127.0.0.1:8185", replace)...)
+	// Its administration would take a port that all Caddies share.
+	config = edited(t, config, func(text string) string { return "{\n\tadmin off\n\tdefault_bind 127.0.0.1\n}\n" + text })
+	cmd := exec.Command(path, "run", "--config", config, "--adapter", "caddyfile")
+	cmd.Env = append(cmd.Environ(), "XDG_CONFIG_HOME="+t.TempDir(), "XDG_DATA_HOME="+t.TempDir())
+	return cmd
+}
+
+func haproxySPOE(t *testing.T, p places, replace ...string) *exec.Cmd {
+	path, spoe := installed(t, "haproxy"), deployed(t, "haproxy/hotparam.spoe", p.wait("100ms", "5s")...)
+	config := deployed(t, "haproxy/haproxy.cfg", p.replacements("bind :10000", "bind 127.0.0.1:", "127.0.0.1:8184",
+		append(replace, "/etc/haproxy/hotparam.spoe", spoe))...)
+	return exec.Command(path, "-db", "-f", config, "-p", filepath.Join(t.TempDir(), "pid"))
+}
+
+func haproxyLua(t *testing.T, p places, replace ...string) *exec.Cmd {
+	path := installed(t, "haproxy")
+	script := deployed(t, "haproxy/hotparam.lua", append(p.wait("timeout = 100 ", "timeout = 5000 "), "127.0.0.1:8185", p.limiter)...)
+	config := deployed(t, "haproxy/lua.cfg", p.replacements("bind :10000", "bind 127.0.0.1:", "127.0.0.1:8185",
+		append(replace, "/etc/haproxy/hotparam.lua", script))...)
+	return exec.Command(path, "-db", "-f", config, "-p", filepath.Join(t.TempDir(), "pid"))
+}
+
+// envoy starts an Envoy with a file of deploy/envoy that asks the limiter at this port.
+func envoy(file, port string) func(*testing.T, places, ...string) *exec.Cmd {
+	return func(t *testing.T, p places, replace ...string) *exec.Cmd {
+		replace = append(replace, p.wait("timeout: 0.1s", "timeout: 5s")...)
+		value := func(addr string) string { return "port_value: " + addr[strings.LastIndexByte(addr, ':')+1:] }
+		config := deployed(t, "envoy/"+file, append(replace,
+			"port_value: 10000", "port_value: "+p.front, "0.0.0.0", "127.0.0.1", "port_value: 8080", value(p.app),
+			"port_value: "+port, value(p.limiter), "port_value: 9901", "port_value: "+program.FreePort(t))...)
+		return exec.Command(envoyProgram(t), "-c", config, "--concurrency", "2", "--log-level", "warning", "--disable-hot-restart")
+	}
+}

@@ -1,0 +1,74 @@
+package gateways
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// link is the network between a gateway and the limiter. What the limiter says takes as long as it is told to.
+type link struct {
+	addr, to string // where the gateway asks, and where the limiter is
+	delay    atomic.Int64
+	ln       net.Listener
+}
+
+// startLink carries connections to the address to.
+func startLink(t *testing.T, to string) *link {
+	t.Helper()
+	l := &link{addr: "127.0.0.1:0", to: to}
+	l.listen(t)
+	l.addr = l.ln.Addr().String()
+	t.Cleanup(l.cut)
+	return l
+}
+
+// listen takes connections until cut.
+func (l *link) listen(t *testing.T) {
+	t.Helper()
+	ln, err := net.Listen("tcp", l.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.ln = ln
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go l.carry(conn)
+		}
+	}()
+}
+
+// cut refuses new connections.
+func (l *link) cut() { _ = l.ln.Close() }
+
+// takes says how long answers take from now on.
+func (l *link) takes(d time.Duration) { l.delay.Store(int64(d)) }
+
+func (l *link) carry(gateway net.Conn) {
+	defer gateway.Close()
+	limiter, err := net.Dial("tcp", l.to)
+	if err != nil {
+		return // as if nobody listened
+	}
+	defer limiter.Close()
+	go func() {
+		_, _ = io.Copy(limiter, gateway)
+		_ = limiter.Close()
+	}()
+	b := make([]byte, 64<<10)
+	for {
+		n, err := limiter.Read(b)
+		if d := time.Duration(l.delay.Load()); d > 0 {
+			time.Sleep(d) // this is what the link is for
+		}
+		if _, werr := gateway.Write(b[:n]); err != nil || werr != nil {
+			return
+		}
+	}
+}
