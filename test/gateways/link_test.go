@@ -6,16 +6,18 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // link is the network between a gateway and the limiter. What the limiter says takes as long as it is told to.
 type link struct {
-	addr, to string // where the gateway asks, and where the limiter is
+	addr, to string // where the gateway asks, and the socket of the limiter
 	delay    atomic.Int64
 	ln       net.Listener
 }
 
-// startLink carries connections to the address to.
+// startLink carries connections to the unix socket to.
 func startLink(t *testing.T, to string) *link {
 	t.Helper()
 	l := &link{addr: "127.0.0.1:0", to: to}
@@ -28,11 +30,12 @@ func startLink(t *testing.T, to string) *link {
 // listen takes connections until cut.
 func (l *link) listen(t *testing.T) {
 	t.Helper()
-	ln, err := net.Listen("tcp", l.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.ln = ln
+	program.Await(t, 20*time.Second, "the port of the link", func() (ok bool) {
+		var err error
+		l.ln, err = net.Listen("tcp", l.addr)
+		return err == nil
+	})
+	ln := l.ln
 	go func() {
 		for {
 			conn, err := ln.Accept()
@@ -52,7 +55,7 @@ func (l *link) takes(d time.Duration) { l.delay.Store(int64(d)) }
 
 func (l *link) carry(gateway net.Conn) {
 	defer gateway.Close()
-	limiter, err := net.Dial("tcp", l.to)
+	limiter, err := net.Dial("unix", l.to)
 	if err != nil {
 		return // as if nobody listened
 	}

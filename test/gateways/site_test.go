@@ -76,25 +76,35 @@ func (a *app) last() (*http.Request, int) {
 // limiter is a running sidecar.
 type limiter struct {
 	*program.Process
-	*link // between the gateway and it
-	admin string
+	*link              // between the gateway and it
+	admin *http.Client // for its admin listener
 	args  []string
 }
 
 // startLimiter starts Redis and a sidecar. The arguments in which {addr} stands are where it listens for the gateway.
+// It listens on unix sockets, because a port may be taken by another test while it is down.
 func startLimiter(t *testing.T, args ...string) *limiter {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "hotparam.yaml")
 	if err := os.WriteFile(config, []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	addr := program.FreeAddr(t)
-	l := &limiter{admin: program.FreeAddr(t), link: startLink(t, addr)}
+	dir, err := os.MkdirTemp("", "limiter") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	front, admin := filepath.Join(dir, "front"), filepath.Join(dir, "admin")
+	l := &limiter{link: startLink(t, front), admin: &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", admin)
+		},
+	}}}
 	// A test machine that is busy must not look like a Redis that fails.
 	l.args = []string{"--config", config, "--redis.addr", redistest.Start(t).Addr(), "--sidecar.count", "none",
-		"--decide.listen", "", "--admin.listen", l.admin, "--gate.budget", "1s"}
+		"--decide.listen", "", "--admin.listen", "unix:" + admin, "--gate.budget", "1s"}
 	for _, arg := range args {
-		l.args = append(l.args, strings.ReplaceAll(arg, "{addr}", addr))
+		l.args = append(l.args, strings.ReplaceAll(arg, "{addr}", "unix:"+front))
 	}
 	l.launch(t)
 	return l
@@ -105,7 +115,7 @@ func (l *limiter) launch(t *testing.T) {
 	t.Helper()
 	l.Process = program.Launch(t, "limiter-sidecar", l.args...)
 	program.Await(t, 20*time.Second, "the sidecar", func() bool {
-		res, err := http.Get("http://" + l.admin + "/readyz")
+		res, err := l.admin.Get("http://localhost/readyz")
 		if err != nil {
 			return false
 		}
