@@ -49,7 +49,7 @@ var kinds = map[string]kind{
 	"nginx": {
 		limiter: []string{"--check.listen", "{addr}", "--check.dialect", "nginx", "--check.request_id", "X-Request-ID"},
 		command: nginx, differences: differences{fields: true, allowed: true, refused: spellings},
-		closed: []string{"error_page 502 504 = @hotparam_silent;", ""}, unanswered: []int{500},
+		closed: []string{"error_page 502 504 = @unanswered;", ""}, unanswered: []int{500},
 	},
 	"Caddy": {
 		limiter: forwarded, command: caddy, differences: differences{fields: true, refused: spellings},
