@@ -29,14 +29,14 @@ var layers = []struct {
 	{"logic", true, []string{
 		"hotparam/limit", "internal/limitcore", "internal/canon", "internal/upstream", "internal/rules", "internal/hotset",
 		"internal/counting/accesslog", "internal/counting/clientsketch",
-		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
+		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect", "internal/detection/history",
 		"internal/deciding/fairness", "internal/serving/httplimit", "internal/serving/access",
 	}, "pure logic that can be tested like a table"},
-	{"files", false, []string{"internal/tlsfiles"}, "all connections read their certificates in one way"},
+	{"files", false, []string{"internal/tlsfiles", "internal/dirlock"}, "certificates are read and directories held in one way"},
 	{"connection", false, []string{"internal/storage/redisstore"}, "the feed and the limits share one way to Redis"},
 	{"transport and storage", false, []string{
 		"internal/counting/tail", "internal/transport/statsd", "internal/transport/kafka", "internal/transport/graphite",
-		"internal/storage/redisfeed", "internal/storage/redislimits", "internal/storage/filestore", "internal/operator/carbon", "internal/operator/udpstat",
+		"internal/storage/redisfeed", "internal/storage/redislimits", "internal/storage/filestore", "internal/storage/historystore", "internal/operator/carbon", "internal/operator/udpstat",
 		"internal/serving/listener",
 	}, "one outside system each; two that know each other cannot be replaced alone"},
 	{"deciding", true, []string{
@@ -64,6 +64,7 @@ var owners = map[string]struct {
 	"github.com/cactus/go-statsd-client/v5/statsd":   {[]string{"internal/transport/statsd"}, "its traps are handled once"},
 	"github.com/prometheus/client_golang/prometheus": {[]string{"internal/operator/metrics"}, "packages expose Stats() and know no metrics library"},
 	"github.com/pires/go-proxyproto":                 {[]string{"internal/serving/listener"}, "one listener decides whose header is believed"},
+	"modernc.org/sqlite":                             {[]string{"internal/storage/historystore"}, "who imports the library compiles none of it"},
 	"google.golang.org/grpc":                         {[]string{"internal/serving/envoy"}, "who imports the library compiles none of it"},
 }
 
@@ -71,7 +72,7 @@ var owners = map[string]struct {
 var pure = []string{
 	"hotparam/hottype", "hotparam/limit", "internal/limitcore", "internal/canon", "internal/rules", "internal/upstream", "internal/hotset",
 	"internal/counting/accesslog", "internal/counting/clientsketch",
-	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect", "internal/deciding/fairness",
+	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect", "internal/detection/history", "internal/deciding/fairness",
 }
 
 type pkg struct {

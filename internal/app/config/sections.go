@@ -186,9 +186,20 @@ type Gate struct {
 	Instance string `help:"Name of this limiter in reports."`
 }
 
-// State is where one process keeps overrides.
+// State is where a program keeps what survives a restart.
 type State struct {
-	Dir string `default:"hotparam-state" placeholder:"DIR" help:"Directory in which overrides survive a restart."`
+	// Directory of what survives a restart: the history, and the overrides of hotparam serve.
+	Dir string `default:"hotparam-state" placeholder:"DIR" help:"Directory of what survives a restart."`
+}
+
+// History is what a program keeps of what was, in state.dir.
+type History struct {
+	// How long minutes, hot spans and events are kept; 0: none are.
+	Keep time.Duration `default:"168h" help:"How long minutes, hot spans and events are kept; 0: none."`
+	// Most bytes of the file history.sqlite. When it is full, its oldest part goes.
+	MaxBytes int64 `name:"max_bytes" default:"1073741824" help:"Most bytes of the file."`
+	// How many keys of a minute are kept, the heaviest.
+	Keys int `default:"100" help:"How many keys of a minute are kept, the heaviest."`
 }
 
 // Access is access logs as a source.

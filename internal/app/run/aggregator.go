@@ -42,6 +42,7 @@ type aggregator struct {
 	schedules *scheduleWatcher
 	admin     *adminPage
 	reload    *reloader
+	history   func(*lifecycle.Stages)
 }
 
 // Aggregator runs cmd/aggregator: counts in by StatsD, Kafka or Graphite, the hot set
@@ -88,6 +89,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 	s.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error { return a.feed.Overrides().Follow(ctx, a.schedules.setLive) })
 	s.Add(lifecycle.Sinks, "schedules", a.schedules.Run)
 	s.Add(lifecycle.Sinks, "reload", a.reload.Run)
+	a.history(&s)
 	a.admin.addTo(&s)
 	addNotify(&s, a.log)
 	warnAbsent(ctx, a.redis, a.log)
@@ -133,8 +135,9 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 			a.log.Warn("counts come from Graphite and from elsewhere too: a request that comes both ways counts twice")
 		}
 	}
-	adm := a.reload.shownBy(a.adminConfig(set, version))
-	if a.admin, err = newListeners(cfg.Stop, a.clients, a.log).openAdmin(ctx, cfg.Admin, adm, a.metrics()); err != nil {
+	adm, parts := a.reload.shownBy(a.adminConfig(set, version)), a.metrics()
+	a.history = keepHistory(cfg.History, cfg.State.Dir, a.agg.Heaviest, &adm, &parts, a.log)
+	if a.admin, err = newListeners(cfg.Stop, a.clients, a.log).openAdmin(ctx, cfg.Admin, adm, parts); err != nil {
 		return err
 	}
 	a.schedules = newScheduleWatcher(set.Overrides, a.admin.PublishSchedule, a.log)

@@ -43,6 +43,7 @@ type Local struct {
 	listeners *listeners
 	listener  *listener.Server
 	reload    *reloader
+	history   func(*lifecycle.Stages)
 }
 
 // LocalOptions are what only some callers need.
@@ -110,7 +111,9 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 		Log:       l.log,
 	}
 	parts := append(metricsOf(l.parts), metrics.Proxy(handler.Stats), metrics.Reload(l.reload.Stats))
-	if l.admin, err = l.listeners.openAdmin(ctx, l.cfg.Admin, l.reload.shownBy(adm), parts); err != nil {
+	adm = l.reload.shownBy(adm)
+	l.history = keepHistory(l.cfg.History, l.cfg.State.Dir, l.parts.Aggregate.Heaviest, &adm, &parts, l.log)
+	if l.admin, err = l.listeners.openAdmin(ctx, l.cfg.Admin, adm, parts); err != nil {
 		return err
 	}
 	l.schedules = newScheduleWatcher(l.parts.Gate.Rules().Overrides, l.admin.PublishSchedule, l.log)
@@ -141,6 +144,7 @@ func (l *Local) Run(ctx context.Context) error {
 		})
 	})
 	s.Add(lifecycle.Sinks, "reload", l.reload.Run)
+	l.history(s)
 	l.admin.addTo(s)
 	addNotify(s, l.log)
 	return errors.Join(s.Run(delayed(ctx, l.cfg.Stop, l.log), l.cfg.Stop.Timeout, l.log), l.overrides.Close())

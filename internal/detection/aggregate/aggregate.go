@@ -186,6 +186,10 @@ func (a *Aggregator) Hot() []hottype.Hot { return a.hot.Load().Keys }
 // a few clients, heaviest first. Not to be changed.
 func (a *Aggregator) Loops() []hottype.Hot { return a.hot.Load().Loops }
 
+// Heaviest are the n keys with the greatest rates, hot or not, heaviest first. It costs a look at every
+// key: call it some times a minute.
+func (a *Aggregator) Heaviest(n int) []hottype.Hot { return a.detector.Heaviest(n) }
+
 // Changes are the last 1000 changes of the hot set, oldest first.
 func (a *Aggregator) Changes() []detect.Change {
 	a.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/history"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/access"
 )
@@ -36,6 +37,17 @@ type Status struct {
 	OK    bool   `json:"ok"`
 }
 
+// History keeps what the page tells for longer than the process lives. Package historystore has one.
+// Second and Event must not block; all may be called by many goroutines.
+type History interface {
+	Second(*history.Second)
+	Event(history.Event)
+	// Read answers a query about what was.
+	Read(ctx context.Context, q history.Query) (*history.Answer, error)
+	// Failing says why nothing is kept at the moment; nil where it is.
+	Failing() error
+}
+
 // Config says what a [Server] shows and who may see it. Only Hot and Rules are
 // needed; what is nil is shown as absent.
 type Config struct {
@@ -55,6 +67,11 @@ type Config struct {
 	Reports func(context.Context) ([]hottype.Report, error)
 	// Overrides; nil: overrides are those of the rules file, and unchangeable.
 	Overrides OverrideStore
+	// History; nil: nothing is kept of what was.
+	History History
+	// Heaviest returns the keys with the greatest rates, hot or not; nil: the history knows only
+	// what was hot. Called some times a minute.
+	Heaviest func(n int) []hottype.Hot
 	// Pushed says that the program hands changes of heat to Publish. Without
 	// it the sampler finds them by comparing Hot with a second ago.
 	Pushed bool

@@ -1,89 +1,191 @@
 package admin
 
 import (
-	"slices"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/detection/history"
 )
-
-// history is the last two minutes, kept so that a page which is opened or
-// loaded again is not empty. Bounded; not safe for concurrent use.
-type history struct {
-	points  []point
-	sparks  map[string][]float64 // the rate of each hot key of the last tick
-	changes []Change
-}
 
 const (
-	keepPoints  = 120 // seconds of the chart
-	keepSparks  = 60  // seconds of one key
-	keepChanges = 100
+	// heaviestEvery is how many samples apart the keys that are not hot are looked at.
+	heaviestEvery = 10
+	// historyKeys are how many of each kind a second tells.
+	historyKeys = 100
+	// Bounds of one question.
+	maxHistory      = 100_000 // elements of a list
+	usualHistory    = 1000
+	historyWithin   = 10 * time.Second
+	historyByItself = time.Hour // how far back one looks who does not say
 )
 
-// point is one second of the chart.
-type point struct {
-	At      time.Time `json:"at"`
-	Allowed float64   `json:"allowed"`
-	Denied  float64   `json:"denied"`
-}
-
-// Change is one entry of the events feed.
-type Change struct {
-	// Seq numbers the changes of this process from 1.
-	Seq  uint64    `json:"seq"`
-	At   time.Time `json:"at"`
-	Kind string    `json:"kind"`
-	Key  string    `json:"key"`
-	// Rule and Rate are set for changes of heat.
-	Rule string  `json:"rule,omitempty"`
-	Rate float64 `json:"rate,omitempty"`
-	// Clients, Client and ClientShare say who asks, where that is known.
-	Clients     int64   `json:"clients,omitempty"`
-	Client      string  `json:"client,omitempty"`
-	ClientShare float64 `json:"client_share,omitempty"`
-	// Author and Override are set for changes of overrides; of a removed one
-	// Override is what it was.
-	Author   string          `json:"author,omitempty"`
-	Override *rules.Override `json:"override,omitempty"`
-}
-
-// The kinds of a change.
-const (
-	becameHot       = "became_hot"
-	cooled          = "cooled"
-	becameLoop      = "became_loop" // over its threshold by one or a few clients
-	ceasedLoop      = "ceased_loop"
-	overridePut     = "override_put"
-	overrideDeleted = "override_deleted"
-	overrideUndone  = "override_undone"
-	overrideBegan   = "override_began" // its schedule holds from now on
-	overrideEnded   = "override_ended" // its schedule holds no more
-)
-
-func newHistory() *history {
-	return &history{points: []point{}, sparks: map[string][]float64{}, changes: []Change{}}
-}
-
-func (h *history) addPoint(p point) { h.points = appendBounded(h.points, p, keepPoints) }
-
-// addSparks appends one second. Only keys that are hot now keep a line.
-func (h *history) addSparks(hot []hottype.Hot) {
-	sparks := make(map[string][]float64, len(hot))
-	for _, k := range hot {
-		sparks[string(k.Key)] = appendBounded(h.sparks[string(k.Key)], k.Rate, keepSparks)
+// heaviest are the keys with the greatest rates, hot or not, in some samples. Only one sample is taken
+// at a time.
+func (s *Server) heaviest() []hottype.Hot {
+	if s.samples++; s.cfg.History == nil || s.cfg.Heaviest == nil || s.samples%heaviestEvery != 1 {
+		return nil
 	}
-	h.sparks = sparks
+	return s.cfg.Heaviest(historyKeys)
 }
 
-func (h *history) note(c Change) { h.changes = appendBounded(h.changes, c, keepChanges) }
-
-// appendBounded drops from the front what is over max. It never writes to the
-// elements that a caller may have been given.
-func appendBounded[T any](list []T, v T, max int) []T {
-	if len(list) >= max {
-		list = slices.Clone(list[len(list)-max+1:])
+// remember hands a second to the history. The caller holds mu.
+func (s *Server) remember(now time.Time, hot, loops, heaviest []hottype.Hot) {
+	if s.cfg.History == nil {
+		return
 	}
-	return append(list, v)
+	sp := s.rates.now(now)
+	second := &history.Second{At: now, Allowed: sp.Allowed, DeniedBy: map[string]float64{}}
+	for i, d := range denials(hottype.Denials{}) {
+		second.DeniedBy[d.name] = sp.Denied[i]
+		second.Denied += sp.Denied[i]
+	}
+	known := map[hottype.Key]bool{}
+	add := func(list []hottype.Hot, state string) {
+		for _, h := range list[:min(len(list), historyKeys)] {
+			if known[h.Key] {
+				continue
+			}
+			known[h.Key] = true
+			k := sp.Keys[h.Key]
+			second.Keys = append(second.Keys, history.Seen{
+				Key: h.Key, Rule: h.Rule, State: state, Rate: h.Rate, Allowed: k.Allowed, Denied: k.Denied, Clients: h.Clients,
+			})
+		}
+	}
+	add(hot, history.Hot)
+	add(loops, history.Loop)
+	add(heaviest, history.Cold)
+	s.cfg.History.Second(second)
+}
+
+// rememberChange hands a change to the history.
+func (s *Server) rememberChange(c *Change) {
+	if s.cfg.History == nil {
+		return
+	}
+	told := *c
+	told.Seq = 0 // it numbers the changes of one process
+	detail, err := json.Marshal(told)
+	if err != nil {
+		s.cfg.Log.Error("admin: a change cannot be written", "kind", c.Kind, "err", err)
+		return
+	}
+	s.cfg.History.Event(history.Event{At: c.At, Kind: c.Kind, Key: c.Key, Detail: detail, Span: spanOf(c)})
+}
+
+// spanOf is the span that a change begins or ends, nil for others.
+func spanOf(c *Change) *history.Span {
+	span := &history.Span{Key: hottype.Key(c.Key), Rule: c.Rule, State: history.Hot, Peak: c.Rate}
+	switch c.Kind {
+	case becameLoop, ceasedLoop:
+		span.State = history.Loop
+	case becameHot, cooled:
+	default:
+		return nil
+	}
+	if c.Kind == becameHot || c.Kind == becameLoop {
+		span.From = c.At
+	} else {
+		span.Until = c.At
+	}
+	return span
+}
+
+// getHistory answers what was: GET /v1/history?from&to&key&limit&format.
+func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
+	if s.cfg.History == nil {
+		return newProblem(http.StatusNotFound, "no history is kept by this program",
+			"ask an aggregator, or hotparam serve, that has --state.dir")
+	}
+	q, err := historyQuery(r, s.cfg.Now())
+	if err != nil {
+		return err
+	}
+	format := r.URL.Query().Get("format")
+	if format != "" && format != "json" && format != "csv" {
+		return badField("format", "format "+strconv.Quote(format)+" is not known", "give json or csv")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), historyWithin)
+	defer cancel()
+	a, err := s.cfg.History.Read(ctx, q)
+	if err != nil {
+		return newProblem(http.StatusServiceUnavailable, "the history cannot be read: "+err.Error(),
+			"detection and limits go on; look at the state directory")
+	}
+	if format == "csv" {
+		writeHistoryCSV(w, a)
+		return nil
+	}
+	writeJSON(w, http.StatusOK, a)
+	return nil
+}
+
+func historyQuery(r *http.Request, now time.Time) (q history.Query, err error) {
+	values := r.URL.Query()
+	if q.To, err = timeOf("to", values.Get("to"), now); err != nil {
+		return q, err
+	}
+	if q.From, err = timeOf("from", values.Get("from"), q.To.Add(-historyByItself)); err != nil {
+		return q, err
+	}
+	if !q.From.Before(q.To) {
+		return q, badField("from", "from is not before to", "give an earlier from")
+	}
+	if key := values.Get("key"); key != "" {
+		canonical, err := canonicalKey(key)
+		if err != nil {
+			return q, err
+		}
+		q.Key = hottype.Key(canonical)
+	}
+	q.Limit, err = queryInt(r, "limit", usualHistory, maxHistory)
+	return q, err
+}
+
+// timeOf reads a time of a query: RFC 3339 or unix seconds.
+func timeOf(name, text string, otherwise time.Time) (time.Time, error) {
+	if text == "" {
+		return otherwise, nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 && n < 1<<40 {
+		return time.Unix(n, 0).UTC(), nil
+	}
+	return time.Time{}, badField(name, name+" "+strconv.Quote(text)+" is no time",
+		"give it as 2026-03-14T12:00:00Z, or in seconds since 1970")
+}
+
+// writeHistoryCSV writes the keys by the minute as a table for spreadsheets.
+func writeHistoryCSV(w http.ResponseWriter, a *history.Answer) {
+	h := w.Header()
+	h.Set("Content-Type", "text/csv; charset=utf-8")
+	h.Set("Content-Disposition", `attachment; filename="hotparam-history.csv"`)
+	h.Set("Cache-Control", "no-store")
+	out := csv.NewWriter(w)
+	defer out.Flush() // a client that left needs no answer
+	_ = out.Write([]string{"minute", "key", "rule", "state", "rate", "peak", "allowed", "denied", "clients"})
+	number := func(f float64) string { return strconv.FormatFloat(f, 'f', 3, 64) }
+	for i := range a.Keys {
+		k := &a.Keys[i]
+		_ = out.Write([]string{
+			k.Minute.Format(time.RFC3339), cell(string(k.Key)), cell(k.Rule), k.State, number(k.Rate), number(k.Peak),
+			number(k.Allowed), number(k.Denied), strconv.FormatInt(k.Clients, 10),
+		})
+	}
+}
+
+// cell keeps a spreadsheet from taking a text for a formula.
+func cell(s string) string {
+	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
+		return "'" + s
+	}
+	return s
 }

@@ -67,11 +67,11 @@ func TestLoopsInTheFeed(t *testing.T) {
 		loops = nil
 		w.sample(t.Context(), t0.Add(time.Second))
 		var got []string
-		for _, c := range w.history.changes {
+		for _, c := range w.recent.changes {
 			got = append(got, c.Kind)
 		}
-		if !slices.Equal(got, want) || w.history.changes[0].Client != "192.0.2.77" || w.history.changes[0].Clients != 3 {
-			t.Errorf("%s: %+v", name, w.history.changes)
+		if !slices.Equal(got, want) || w.recent.changes[0].Client != "192.0.2.77" || w.recent.changes[0].Clients != 3 {
+			t.Errorf("%s: %+v", name, w.recent.changes)
 		}
 	}
 }

@@ -107,7 +107,7 @@ func TestLimitersAreBounded(t *testing.T) {
 
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
-	h := newHistory()
+	h := newRecent()
 	var given []point
 	for i := range 3 * keepPoints {
 		h.addPoint(point{Allowed: float64(i)})

@@ -32,6 +32,7 @@ func (s *Server) routes() []route {
 			http.MethodGet: s.getOverride, http.MethodPut: s.putOverride, http.MethodDelete: s.deleteOverride}},
 		{path: "/v1/overrides/{id}/undo", methods: map[string]handler{http.MethodPost: s.undoOverride}},
 		get("/v1/audit", s.getAudit),
+		get("/v1/history", s.getHistory),
 		get("/v1/events", s.getEvents),
 		get("/metrics", func(w http.ResponseWriter, r *http.Request) error {
 			s.cfg.Metrics.ServeHTTP(w, r)

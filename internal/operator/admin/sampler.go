@@ -21,15 +21,16 @@ const readWithin = 400 * time.Millisecond
 func (s *Server) sample(ctx context.Context, now time.Time) {
 	s.readReports(ctx, now)
 	s.readOverrides(ctx)
-	hot, loops := s.cfg.Hot(), s.loops()
+	hot, loops, heaviest := s.cfg.Hot(), s.loops(), s.heaviest()
 	st := s.look(now, hot, loops, maxShown)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.noteHeat(now, hot, loops)
-	s.history.addSparks(hot[:min(len(hot), maxShown)])
+	s.remember(now, hot, loops, heaviest)
+	s.recent.addSparks(hot[:min(len(hot), maxShown)])
 	if t := st.Totals; t.Requests != nil {
-		s.history.addPoint(point{At: now, Allowed: *t.Allowed, Denied: *t.Denied})
+		s.recent.addPoint(point{At: now, Allowed: *t.Allowed, Denied: *t.Denied})
 	}
 	s.latest.state = st
 	s.hub.send(event("state", st))

@@ -18,7 +18,7 @@ func (w *world) kinds(n int) string {
 	w.Server.mu.Lock()
 	defer w.Server.mu.Unlock()
 	var out []string
-	for _, c := range w.history.changes[n:] {
+	for _, c := range w.recent.changes[n:] {
 		out = append(out, c.Kind+" "+c.Key)
 	}
 	return strings.Join(out, ", ")

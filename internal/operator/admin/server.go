@@ -25,10 +25,11 @@ type Server struct {
 	refusedTold atomic.Int64
 
 	reading sync.Mutex // one reading of the overrides at a time, in order
+	samples int        // taken; for Run alone
 
 	mu                   sync.Mutex // guards the fields below
 	rates                *rates
-	history              *history
+	recent               *recent
 	latest               latest
 	knownHot, knownLoops map[string]hotNote
 	overrides            overrideNotes
@@ -64,7 +65,7 @@ func New(cfg Config) (*Server, error) {
 		token:    access.NewGuard("admin", cfg.Token, cfg.Log),
 		hub:      newHub(cfg.MaxStreams),
 		rates:    newRates(),
-		history:  newHistory(),
+		recent:   newRecent(),
 		knownHot: map[string]hotNote{}, knownLoops: map[string]hotNote{},
 	}
 	s.files = pageFiles()
@@ -137,7 +138,8 @@ func (s *Server) PublishSchedule(o rules.Override, began bool, at time.Time) {
 // keeps numbers and stream in one order.
 func (s *Server) emit(c Change) {
 	c.Seq = s.count.changes.Add(1)
-	s.history.note(c)
+	s.recent.note(c)
+	s.rememberChange(&c)
 	s.hub.send(event("change", c))
 }
 

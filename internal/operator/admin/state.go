@@ -161,9 +161,9 @@ func (s *Server) hello(now time.Time) hello {
 		Namespace: s.cfg.Namespace,
 		Version:   s.cfg.Version,
 		Writable:  s.cfg.Overrides != nil,
-		History:   s.history.points,
-		Sparks:    s.history.sparks, // replaced by each sample, never changed
-		Changes:   s.history.changes,
+		History:   s.recent.points,
+		Sparks:    s.recent.sparks, // replaced by each sample, never changed
+		Changes:   s.recent.changes,
 		Overrides: s.shownOverrides(now),
 		State:     s.latest.state,
 	}

@@ -27,6 +27,7 @@ func groups() []group {
 		of("admin", "all", metrics.Admin),
 		of("config", "all", metrics.Reload),
 		of("listener", "all", metrics.Listeners),
+		of("history", "aggregator, serve", metrics.History),
 		of("gate", "limiter-sidecar, serve", metrics.Gate),
 		of("proxy", "limiter-sidecar, serve", metrics.Proxy),
 		of("decision_api", "limiter-sidecar", metrics.DecisionAPI),

@@ -3,6 +3,7 @@ package metrics
 import (
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/serving/listener"
+	"github.com/hotparam/pipeline/internal/storage/historystore"
 )
 
 // Overview gives the metrics of what the admin server sees, over all limiters.
@@ -100,5 +101,19 @@ func Reload(stats func() ReloadStats) Part {
 			"When a configuration was last taken, in unix seconds.", float64(s.Timestamp))
 		to.gauge("hotparam_config_reload_hash",
 			"Number made of the configuration file in force, the same for the same bytes; 0: no file.", float64(s.Hash))
+	})
+}
+
+// History gives the metrics of the history of a program.
+func History(stats func() historystore.Stats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.counter("hotparam_history_written_total", "Minutes and events written to the history.", s.Written)
+		to.counter("hotparam_history_dropped_total",
+			"Minutes and events that could not be written, or came faster than the disk.", s.Dropped)
+		to.counter("hotparam_history_failures_total", "Writes and openings of the history that failed.", s.Failures)
+		to.counter("hotparam_history_set_aside_total", "Damaged files of the history that were set aside.", s.SetAside)
+		to.gauge("hotparam_history_bytes", "Bytes of the history's file that are in use.", float64(s.Bytes))
+		to.flag("hotparam_history_failing", "1 while the history is not written.", s.Failing)
 	})
 }

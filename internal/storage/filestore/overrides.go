@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/dirlock"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -45,7 +46,7 @@ func OpenOverrides(dir string) (*Overrides, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("filestore: %w", err)
 	}
-	lock, err := lockDir(dir)
+	lock, err := dirlock.Take(dir, "lock")
 	if err != nil {
 		return nil, err
 	}

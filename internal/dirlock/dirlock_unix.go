@@ -1,6 +1,6 @@
 //go:build unix
 
-package filestore
+package dirlock
 
 import (
 	"errors"
@@ -17,13 +17,4 @@ func tryLock(f *os.File) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// sync makes the names in the directory durable.
-func (f folder) sync() error {
-	dir, err := os.Open(string(f))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

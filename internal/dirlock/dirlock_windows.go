@@ -1,4 +1,4 @@
-package filestore
+package dirlock
 
 import (
 	"errors"
@@ -18,6 +18,3 @@ func tryLock(f *os.File) (bool, error) {
 	}
 	return err == nil, err
 }
-
-// sync does nothing: Windows writes a directory's names with the rename.
-func (f folder) sync() error { return nil }

@@ -1,0 +1,50 @@
+package run
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/lifecycle"
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/storage/historystore"
+)
+
+// trimHistory is the schedule on which old history is removed.
+const trimHistory = "@every 10m"
+
+// keepHistory keeps a history of what an admin page tells, if one is to be kept: it adds that to the
+// page, the metrics and the stages of a program.
+func keepHistory(
+	cfg config.History, dir string, heaviest func(int) []hottype.Hot, adm *admin.Config, parts *[]metrics.Part,
+	log *slog.Logger,
+) (add func(*lifecycle.Stages)) {
+	if cfg.Keep <= 0 {
+		return func(*lifecycle.Stages) {}
+	}
+	store := historystore.New(historystore.Config{Dir: dir, Keep: cfg.Keep, MaxBytes: cfg.MaxBytes, Keys: cfg.Keys, Log: log})
+	adm.History, adm.Heaviest = store, heaviest
+	*parts = append(*parts, metrics.History(store.Stats))
+	before := adm.Status
+	adm.Status = func() (list []admin.Status) {
+		if before != nil {
+			list = before()
+		}
+		return append(list, historyStatus(store.Failing()))
+	}
+	return func(s *lifecycle.Stages) {
+		s.Add(lifecycle.Sinks, "history", store.Run)
+		s.Add(lifecycle.Sinks, "trim history", func(ctx context.Context) error {
+			return onSchedule(ctx, trimHistory, log, store.Trim)
+		})
+	}
+}
+
+func historyStatus(err error) admin.Status {
+	if err != nil {
+		return admin.Status{Name: "history", Value: "not written: " + err.Error()}
+	}
+	return admin.Status{Name: "history", Value: "written", OK: true}
+}

@@ -1,0 +1,90 @@
+package history
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// States of a key in a minute.
+const (
+	Hot  = "hot"
+	Loop = "loop" // over its threshold by one or a few clients
+	Cold = "cold"
+)
+
+// Key is one key in one minute.
+type Key struct {
+	// Minute is its beginning.
+	Minute time.Time   `json:"minute"`
+	Key    hottype.Key `json:"key"`
+	Rule   string      `json:"rule,omitempty"`
+	// State is the hottest that it was in: hot, then loop, then cold.
+	State string `json:"state"`
+	// Rate is the mean of the seconds in which the key was seen, Peak the greatest, in requests a second.
+	Rate float64 `json:"rate"`
+	Peak float64 `json:"peak"`
+	// Allowed and Denied are the requests that limiters decided by the key's limit.
+	Allowed float64 `json:"allowed"`
+	Denied  float64 `json:"denied"`
+	// Clients is the most that were seen at a time, 0 where that is not known.
+	Clients int64 `json:"clients,omitempty"`
+}
+
+// Total is all requests of one minute.
+type Total struct {
+	Minute  time.Time          `json:"minute"`
+	Allowed float64            `json:"allowed"`
+	Denied  float64            `json:"denied"`
+	By      map[string]float64 `json:"denied_by,omitempty"` // what denied
+}
+
+// Span is a time in which a key was hot or a loop.
+type Span struct {
+	Key  hottype.Key `json:"key"`
+	Rule string      `json:"rule,omitempty"`
+	// State is Hot or Loop.
+	State string    `json:"state"`
+	From  time.Time `json:"from"`
+	// Until is zero while the span lasts.
+	Until time.Time `json:"until,omitzero"`
+	Peak  float64   `json:"peak"`
+}
+
+// Event is something that happened, as the page tells it.
+type Event struct {
+	At   time.Time `json:"at"`
+	Kind string    `json:"kind"`
+	Key  string    `json:"key,omitempty"`
+	// Detail is the rest of what the page tells, as JSON.
+	Detail json.RawMessage `json:"detail,omitempty"`
+	// Span is what began with the event, or ended where Until is set; nil for most.
+	Span *Span `json:"-"`
+}
+
+// Minute is what one minute came to.
+type Minute struct {
+	Total Total
+	Keys  []Key // heaviest first
+}
+
+// Query asks for what was between two times, From included and To not. Key is empty for all keys.
+// Limit bounds each of the lists; the newest are left out.
+type Query struct {
+	From, To time.Time
+	Key      hottype.Key
+	Limit    int
+}
+
+// Answer is what a query finds, oldest first.
+type Answer struct {
+	From   time.Time `json:"from"`
+	To     time.Time `json:"to"`
+	Totals []Total   `json:"totals"`
+	Keys   []Key     `json:"keys"`
+	Spans  []Span    `json:"spans"`
+	Events []Event   `json:"events"`
+	// Truncated says that a list was longer than the limit.
+	Truncated bool `json:"truncated"`
+}

@@ -1,0 +1,44 @@
+// Package dirlock holds directories for one process at a time.
+package dirlock
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// Take holds a directory for this process until the file is closed. name is that of the file, so that
+// several things in a directory can be held apart. The lock is the kernel's: it cannot outlive a
+// crash. The file itself stays, with the number of the last holder in it.
+func Take(dir, name string) (*os.File, error) {
+	path := filepath.Join(dir, name)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("dirlock: %w", err)
+	}
+	held, err := tryLock(f)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("dirlock: %s cannot be locked: %w", path, err), f.Close())
+	}
+	if !held {
+		holder := holderOf(f)
+		return nil, errors.Join(fmt.Errorf("dirlock: %s is in use by %s: stop it, or give this process a state directory of its own", dir, holder), f.Close())
+	}
+	// The number only serves the message above; without it the lock holds too.
+	if err := f.Truncate(0); err == nil {
+		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	}
+	return f, nil
+}
+
+func holderOf(f *os.File) string {
+	text, err := io.ReadAll(io.LimitReader(f, 32))
+	if pid, convErr := strconv.Atoi(string(bytes.TrimSpace(text))); err == nil && convErr == nil {
+		return fmt.Sprintf("process %d", pid)
+	}
+	return "another process"
+}

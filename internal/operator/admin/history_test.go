@@ -1,0 +1,125 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/detection/history"
+)
+
+// kept is a history in memory.
+type kept struct {
+	seconds []history.Second
+	events  []history.Event
+	asked   history.Query
+	answer  history.Answer
+	fails   error
+}
+
+func (k *kept) Second(s *history.Second) { k.seconds = append(k.seconds, *s) }
+func (k *kept) Event(e history.Event)    { k.events = append(k.events, e) }
+func (k *kept) Failing() error           { return k.fails }
+func (k *kept) Read(_ context.Context, q history.Query) (*history.Answer, error) {
+	k.asked = q
+	return &k.answer, k.fails
+}
+
+// A second tells what is hot, what is a loop, and sometimes what is neither, each key once.
+func TestSecondsGoIntoTheHistory(t *testing.T) {
+	t.Parallel()
+	var h kept
+	looked := 0
+	w := newWorld(t, func(c *Config) {
+		c.History = &h
+		c.Loops = func() []hottype.Hot { return []hottype.Hot{{Key: "topic?id=9", Rule: "topic", Rate: 50, Clients: 1}} }
+		c.Heaviest = func(int) []hottype.Hot {
+			looked++
+			return []hottype.Hot{{Key: "topic?id=42", Rate: 400}, {Key: "topic?id=3", Rule: "topic", Rate: 20}}
+		}
+	})
+	w.set(func() { w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 400, t0)} })
+	report := func(n uint64) hottype.Report {
+		return hottype.Report{Instance: "a", At: w.clock().Add(time.Second), Allowed: 100 * n, Denied: hottype.Denials{Hot: 30 * n},
+			Keys: []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: 10 * n, Denied: 30 * n}}}
+	}
+	for n := range uint64(11) {
+		w.second(report(n))
+	}
+	if len(h.seconds) != 11 || looked != 2 {
+		t.Fatalf("%d seconds, looked %d times", len(h.seconds), looked)
+	}
+	last := h.seconds[10]
+	want := []history.Seen{
+		{Key: "topic?id=42", Rule: "topic", State: history.Hot, Rate: 400, Allowed: 10, Denied: 30},
+		{Key: "topic?id=9", Rule: "topic", State: history.Loop, Rate: 50, Clients: 1},
+		{Key: "topic?id=3", Rule: "topic", State: history.Cold, Rate: 20},
+	}
+	if diff := cmp.Diff(want, last.Keys); diff != "" || last.Allowed != 100 || last.Denied != 30 || last.DeniedBy["hot"] != 30 {
+		t.Errorf("%+v: %s", last, diff)
+	}
+}
+
+func TestChangesGoIntoTheHistory(t *testing.T) {
+	t.Parallel()
+	var h kept
+	w := newWorld(t, func(c *Config) { c.History = &h; c.Pushed = true })
+	key := hotKey("topic?id=42", "topic", 400, t0)
+	w.Publish([]detect.Change{{Hot: key, Kind: detect.Became, At: t0}, {Hot: key, Kind: detect.Ceased, At: t0.Add(time.Minute)}})
+	w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=42", "rate": 5, "author": "ann"}`)
+	if len(h.events) != 3 {
+		t.Fatalf("%+v", h.events)
+	}
+	began, ceased, put := h.events[0], h.events[1], h.events[2]
+	if diff := cmp.Diff(&history.Span{Key: "topic?id=42", Rule: "topic", State: history.Hot, From: t0, Peak: 400}, began.Span); diff != "" {
+		t.Error(diff)
+	}
+	if s := ceased.Span; s == nil || s.State != history.Loop || !s.Until.Equal(t0.Add(time.Minute)) || !s.From.IsZero() {
+		t.Errorf("%+v", s)
+	}
+	if put.Span != nil || put.Kind != overridePut || !strings.Contains(string(put.Detail), `"author":"ann"`) {
+		t.Errorf("%+v", put)
+	}
+}
+
+func TestHistoryIsAnswered(t *testing.T) {
+	t.Parallel()
+	h := kept{answer: history.Answer{
+		From: t0, To: t0.Add(time.Hour), Totals: []history.Total{{Minute: t0, Allowed: 5, By: map[string]float64{"hot": 1}}},
+		Keys:   []history.Key{{Minute: t0, Key: "=cmd()", Rule: "topic", State: history.Hot, Rate: 1.5, Peak: 2, Allowed: 90}},
+		Spans:  []history.Span{{Key: "topic?id=42", State: history.Hot, From: t0, Peak: 3}},
+		Events: []history.Event{{At: t0, Kind: "cooled", Key: "topic?id=42", Detail: json.RawMessage(`{"rate":1}`)}},
+	}}
+	w := newWorld(t, func(c *Config) { c.History = &h })
+	s := loadSchemas(t)
+	s.answer(t, w.ask(http.MethodGet, "/v1/history", ""), 200, "History")
+	if want := (history.Query{From: t0.Add(-time.Hour), To: t0, Limit: 1000}); h.asked != want {
+		t.Errorf("asked %+v, want %+v", h.asked, want)
+	}
+	rec := w.ask(http.MethodGet, "/v1/history?from=2026-03-14T00:00:00Z&to=1773500000&key=topic?id=%2542&limit=7&format=csv", "")
+	want := "minute,key,rule,state,rate,peak,allowed,denied,clients\n2026-03-14T12:00:00Z,'=cmd(),topic,hot,1.500,2.000,90.000,0.000,0\n"
+	if rec.Code != 200 || rec.Body.String() != want || !strings.HasPrefix(rec.Header().Get("Content-Type"), "text/csv") {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	if h.asked.Limit != 7 || h.asked.Key != "topic?id=%2542" && h.asked.Key != "topic?id=B" || h.asked.To.Unix() != 1773500000 {
+		t.Errorf("asked %+v", h.asked)
+	}
+	for _, bad := range []string{"from=yesterday", "to=-1", "from=1773500000", "limit=0", "limit=100001", "format=xml"} {
+		s.answer(t, w.ask(http.MethodGet, "/v1/history?"+bad, ""), 400, "Problem")
+	}
+	h.fails = errors.New("disk full")
+	rec = w.ask(http.MethodGet, "/v1/history", "")
+	s.answer(t, rec, 503, "Problem")
+	if !strings.Contains(rec.Body.String(), "disk full") {
+		t.Error(rec.Body)
+	}
+	s.answer(t, newWorld(t, nil).ask(http.MethodGet, "/v1/history", ""), 404, "Problem")
+}

@@ -1,0 +1,89 @@
+package admin
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// recent is the last two minutes, kept so that a page which is opened or
+// loaded again is not empty. Bounded; not safe for concurrent use.
+type recent struct {
+	points  []point
+	sparks  map[string][]float64 // the rate of each hot key of the last tick
+	changes []Change
+}
+
+const (
+	keepPoints  = 120 // seconds of the chart
+	keepSparks  = 60  // seconds of one key
+	keepChanges = 100
+)
+
+// point is one second of the chart.
+type point struct {
+	At      time.Time `json:"at"`
+	Allowed float64   `json:"allowed"`
+	Denied  float64   `json:"denied"`
+}
+
+// Change is one entry of the events feed.
+type Change struct {
+	// Seq numbers the changes of this process from 1.
+	Seq  uint64    `json:"seq"`
+	At   time.Time `json:"at"`
+	Kind string    `json:"kind"`
+	Key  string    `json:"key"`
+	// Rule and Rate are set for changes of heat.
+	Rule string  `json:"rule,omitempty"`
+	Rate float64 `json:"rate,omitempty"`
+	// Clients, Client and ClientShare say who asks, where that is known.
+	Clients     int64   `json:"clients,omitempty"`
+	Client      string  `json:"client,omitempty"`
+	ClientShare float64 `json:"client_share,omitempty"`
+	// Author and Override are set for changes of overrides; of a removed one
+	// Override is what it was.
+	Author   string          `json:"author,omitempty"`
+	Override *rules.Override `json:"override,omitempty"`
+}
+
+// The kinds of a change.
+const (
+	becameHot       = "became_hot"
+	cooled          = "cooled"
+	becameLoop      = "became_loop" // over its threshold by one or a few clients
+	ceasedLoop      = "ceased_loop"
+	overridePut     = "override_put"
+	overrideDeleted = "override_deleted"
+	overrideUndone  = "override_undone"
+	overrideBegan   = "override_began" // its schedule holds from now on
+	overrideEnded   = "override_ended" // its schedule holds no more
+)
+
+func newRecent() *recent {
+	return &recent{points: []point{}, sparks: map[string][]float64{}, changes: []Change{}}
+}
+
+func (r *recent) addPoint(p point) { r.points = appendBounded(r.points, p, keepPoints) }
+
+// addSparks appends one second. Only keys that are hot now keep a line.
+func (r *recent) addSparks(hot []hottype.Hot) {
+	sparks := make(map[string][]float64, len(hot))
+	for _, k := range hot {
+		sparks[string(k.Key)] = appendBounded(r.sparks[string(k.Key)], k.Rate, keepSparks)
+	}
+	r.sparks = sparks
+}
+
+func (r *recent) note(c Change) { r.changes = appendBounded(r.changes, c, keepChanges) }
+
+// appendBounded drops from the front what is over max. It never writes to the
+// elements that a caller may have been given.
+func appendBounded[T any](list []T, v T, max int) []T {
+	if len(list) >= max {
+		list = slices.Clone(list[len(list)-max+1:])
+	}
+	return append(list, v)
+}

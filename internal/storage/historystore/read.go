@@ -1,0 +1,124 @@
+package historystore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/detection/history"
+)
+
+// Read answers a query. While the file is not open it fails, and the error says why.
+func (s *Store) Read(ctx context.Context, q history.Query) (*history.Answer, error) {
+	db := s.db.Load()
+	if db == nil {
+		if err := s.Failing(); err != nil {
+			return nil, err
+		}
+		return nil, errNotOpen
+	}
+	a := &history.Answer{
+		From: q.From, To: q.To, Totals: []history.Total{}, Keys: []history.Key{}, Spans: []history.Span{},
+		Events: []history.Event{},
+	}
+	for _, read := range []func(context.Context, *sql.DB, *history.Query, *history.Answer) error{
+		readTotals, readKeys, readSpans, readEvents,
+	} {
+		if err := read(ctx, db, &q, a); err != nil {
+			return nil, fmt.Errorf("historystore: %w", err)
+		}
+	}
+	return a, nil
+}
+
+var errNotOpen = errors.New("historystore: the file is being opened")
+
+// list reads the rows of a query into a list of at most limit.
+func list[T any](ctx context.Context, db *sql.DB, a *history.Answer, limit int, scan func(*sql.Rows) (T, error),
+	query string, args ...any,
+) ([]T, error) {
+	rows, err := db.QueryContext(ctx, query+" LIMIT ?", append(args, limit+1)...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := []T{}
+	for rows.Next() {
+		one, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		if len(all) == limit {
+			a.Truncated = true
+			break
+		}
+		all = append(all, one)
+	}
+	return all, rows.Err()
+}
+
+func readTotals(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answer) (err error) {
+	if q.Key != "" {
+		return nil // they are of all keys
+	}
+	a.Totals, err = list(ctx, db, a, q.Limit, func(r *sql.Rows) (t history.Total, err error) {
+		var minute int64
+		var by string
+		if err := r.Scan(&minute, &t.Allowed, &t.Denied, &by); err != nil {
+			return t, err
+		}
+		t.Minute = time.Unix(minute, 0).UTC()
+		return t, json.Unmarshal([]byte(by), &t.By)
+	}, `SELECT minute, allowed, denied, denied_by FROM total WHERE minute >= ? AND minute < ? ORDER BY minute`,
+		q.From.Unix(), q.To.Unix())
+	return err
+}
+
+func readKeys(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answer) (err error) {
+	where, args := `minute >= ? AND minute < ?`, []any{q.From.Unix(), q.To.Unix()}
+	if q.Key != "" {
+		where, args = `key = ? AND `+where, append([]any{string(q.Key)}, args...)
+	}
+	a.Keys, err = list(ctx, db, a, q.Limit, func(r *sql.Rows) (k history.Key, err error) {
+		var minute int64
+		err = r.Scan(&minute, (*string)(&k.Key), &k.Rule, &k.State, &k.Rate, &k.Peak, &k.Allowed, &k.Denied, &k.Clients)
+		k.Minute = time.Unix(minute, 0).UTC()
+		return k, err
+	}, `SELECT minute, key, rule, state, rate, peak, allowed, denied, clients FROM minute WHERE `+where+
+		` ORDER BY minute, key`, args...)
+	return err
+}
+
+func readSpans(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answer) (err error) {
+	where, args := `since < ? AND (until = 0 OR until >= ?)`, []any{q.To.UnixMilli(), q.From.UnixMilli()}
+	if q.Key != "" {
+		where, args = `key = ? AND `+where, append([]any{string(q.Key)}, args...)
+	}
+	a.Spans, err = list(ctx, db, a, q.Limit, func(r *sql.Rows) (s history.Span, err error) {
+		var since, until int64
+		err = r.Scan((*string)(&s.Key), &s.State, &since, &until, &s.Rule, &s.Peak)
+		if s.From = time.UnixMilli(since).UTC(); until > 0 {
+			s.Until = time.UnixMilli(until).UTC()
+		}
+		return s, err
+	}, `SELECT key, state, since, until, rule, peak FROM span WHERE `+where+` ORDER BY since, key`, args...)
+	return err
+}
+
+func readEvents(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answer) (err error) {
+	where, args := `at >= ? AND at < ?`, []any{q.From.UnixMilli(), q.To.UnixMilli()}
+	if q.Key != "" {
+		where, args = `key = ? AND `+where, append([]any{string(q.Key)}, args...)
+	}
+	a.Events, err = list(ctx, db, a, q.Limit, func(r *sql.Rows) (e history.Event, err error) {
+		var at int64
+		var detail string
+		err = r.Scan(&at, &e.Kind, &e.Key, &detail)
+		e.At, e.Detail = time.UnixMilli(at).UTC(), json.RawMessage(detail)
+		return e, err
+	}, `SELECT at, kind, key, detail FROM event WHERE `+where+` ORDER BY at, id`, args...)
+	return err
+}

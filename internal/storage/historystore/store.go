@@ -1,0 +1,294 @@
+package historystore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/detection/history"
+	"github.com/hotparam/pipeline/internal/dirlock"
+)
+
+// Config is what a Store is built from.
+type Config struct {
+	// Dir is where the file lies; it is made if need be.
+	Dir string
+	// Keep is for how long; 0 means seven days.
+	Keep time.Duration
+	// MaxBytes bounds the file; 0 means 1 GiB. When it is full, the oldest part goes.
+	MaxBytes int64
+	// Keys are how many keys of a minute are kept, the heaviest; 0 means 100.
+	Keys int
+	// Log; nil discards.
+	Log *slog.Logger
+	// Now; nil means time.Now.
+	Now func() time.Time
+}
+
+const (
+	// queued is how much waits for the disk. A minute is one, and so is an event.
+	queued = 1024
+	// reopenEvery is how often a file is tried that could not be opened.
+	reopenEvery = 30 * time.Second
+)
+
+// Store keeps a history. [Store.Run] opens the file and writes; until then and while the file cannot
+// be used, what comes is kept as far as there is room in memory. It may be used by many goroutines.
+type Store struct {
+	cfg      Config
+	queue    chan any // history.Minute or history.Event
+	recorder *history.Recorder
+	mu       sync.Mutex // guards recorder
+
+	lock    *os.File               // of Run; nil: not held
+	db      atomic.Pointer[sql.DB] // nil: not open
+	failing atomic.Pointer[string] // why, or why the last write failed; nil: nothing is wrong
+
+	written, dropped, failures, setAside atomic.Uint64
+	bytes                                atomic.Int64
+}
+
+// Stats are counters since the start, and Bytes as it is now.
+type Stats struct {
+	Written  uint64 // minutes and events in the file
+	Dropped  uint64 // minutes and events for which there was no room, or that could not be written
+	Failures uint64 // writes and openings that failed
+	SetAside uint64 // damaged files
+	Bytes    int64  // of the file that are in use
+	Failing  bool   // the history is not written at the moment
+}
+
+// New builds a Store. It opens nothing.
+func New(cfg Config) *Store {
+	if cfg.Keep <= 0 {
+		cfg.Keep = 7 * 24 * time.Hour
+	}
+	if cfg.MaxBytes <= 0 {
+		cfg.MaxBytes = 1 << 30
+	}
+	if cfg.Keys <= 0 {
+		cfg.Keys = 100
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Store{cfg: cfg, queue: make(chan any, queued), recorder: history.NewRecorder(cfg.Keys)}
+}
+
+// Second takes what was seen in a second. It does not block.
+func (s *Store) Second(second *history.Second) {
+	s.mu.Lock()
+	ended := s.recorder.Add(second)
+	s.mu.Unlock()
+	if ended != nil {
+		s.put(*ended)
+	}
+}
+
+// Event takes something that happened. It does not block.
+func (s *Store) Event(e history.Event) { s.put(e) }
+
+func (s *Store) put(one any) {
+	select {
+	case s.queue <- one:
+	default:
+		s.dropped.Add(1)
+	}
+}
+
+// Run opens the file and writes until ctx ends, then what is left, and closes the file. It returns
+// nil: what fails is counted, logged once, shown by [Store.Failing] and tried again.
+func (s *Store) Run(ctx context.Context) error {
+	retry := time.NewTicker(reopenEvery)
+	defer retry.Stop()
+	s.reopen(ctx)
+	for ctx.Err() == nil {
+		work := s.queue
+		if s.db.Load() == nil {
+			work = nil // it waits in the queue
+		}
+		select {
+		case <-ctx.Done():
+		case <-retry.C:
+			if s.db.Load() == nil {
+				s.reopen(ctx)
+			}
+		case one := <-work:
+			s.write(context.WithoutCancel(ctx), s.batch(one))
+		}
+	}
+	return s.end(context.WithoutCancel(ctx))
+}
+
+// end writes the minute under way and what waits.
+func (s *Store) end(ctx context.Context) error {
+	s.mu.Lock()
+	last := s.recorder.End()
+	s.mu.Unlock()
+	if last != nil {
+		s.put(*last)
+	}
+	db := s.db.Load()
+	if s.lock != nil {
+		defer s.lock.Close() // the last of what can fail: nothing is left to say
+	}
+	if db == nil {
+		return nil
+	}
+	if rest := s.batch(nil); len(rest) > 0 {
+		s.write(ctx, rest)
+	}
+	s.db.Store(nil)
+	_ = db.Close() // what is committed is on the disk
+	return nil
+}
+
+// batch is what waits, behind a first one.
+func (s *Store) batch(first any) (all []any) {
+	if first != nil {
+		all = append(all, first)
+	}
+	for {
+		select {
+		case one := <-s.queue:
+			all = append(all, one)
+		default:
+			return all
+		}
+	}
+}
+
+// reopen takes the directory, which no other process may use, and opens the file.
+func (s *Store) reopen(ctx context.Context) {
+	if err := s.hold(); s.fail(err) {
+		return
+	}
+	db, aside, err := open(ctx, s.cfg.Dir, s.cfg.MaxBytes)
+	if aside != "" {
+		s.setAside.Add(1)
+		s.cfg.Log.Warn("historystore: the history is damaged or of another version; a new one begins", "set_aside", aside)
+	}
+	if err == nil {
+		err = s.closeSpans(ctx, db)
+		if err != nil {
+			err = errors.Join(err, db.Close())
+		}
+	}
+	if s.fail(err) {
+		return
+	}
+	s.db.Store(db)
+	s.measure(ctx, db)
+}
+
+func (s *Store) hold() (err error) {
+	if s.lock != nil {
+		return nil
+	}
+	if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
+		return fmt.Errorf("historystore: %w", err)
+	}
+	s.lock, err = dirlock.Take(s.cfg.Dir, "history.lock")
+	return err
+}
+
+// fail notes an error, or that there is none any more, and reports which.
+func (s *Store) fail(err error) bool {
+	if err == nil {
+		if s.failing.Swap(nil) != nil {
+			s.cfg.Log.Info("historystore: the history is written again")
+		}
+		return false
+	}
+	s.failures.Add(1)
+	text := err.Error()
+	if s.failing.Swap(&text) == nil {
+		s.cfg.Log.Warn("historystore: the history is not written; everything else goes on", "dir", s.cfg.Dir, "err", err)
+	}
+	return true
+}
+
+// Failing says why the history is not written at the moment; nil where it is.
+func (s *Store) Failing() error {
+	if text := s.failing.Load(); text != nil {
+		return errors.New(*text)
+	}
+	return nil
+}
+
+// write writes a batch in one transaction. A full file loses its oldest part first; a damaged one is
+// set aside, and what could not be written is lost.
+func (s *Store) write(ctx context.Context, batch []any) {
+	db := s.db.Load()
+	err := s.makeSpace(ctx, db)
+	if err == nil {
+		err = inTransaction(ctx, db, func(tx *sql.Tx) error {
+			for _, one := range batch {
+				if err := insert(ctx, tx, one); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if !s.fail(err) {
+		s.written.Add(uint64(len(batch)))
+		s.measure(ctx, db)
+		return
+	}
+	s.dropped.Add(uint64(len(batch)))
+	if damaged(err) {
+		s.db.Store(nil)
+		_ = db.Close() // it is of no use any more
+		s.reopen(ctx)
+	}
+}
+
+func inTransaction(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("historystore: %w", err)
+	}
+	if err := do(tx); err != nil {
+		return fmt.Errorf("historystore: %w", errors.Join(err, tx.Rollback()))
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("historystore: %w", err)
+	}
+	return nil
+}
+
+// used is how many bytes of the file hold something.
+func used(ctx context.Context, db *sql.DB) (int64, error) {
+	var pages, free int64
+	if err := db.QueryRowContext(ctx, "SELECT page_count FROM pragma_page_count").Scan(&pages); err != nil {
+		return 0, fmt.Errorf("historystore: %w", err)
+	}
+	if err := db.QueryRowContext(ctx, "SELECT freelist_count FROM pragma_freelist_count").Scan(&free); err != nil {
+		return 0, fmt.Errorf("historystore: %w", err)
+	}
+	return (pages - free) * pageSize, nil
+}
+
+func (s *Store) measure(ctx context.Context, db *sql.DB) {
+	if n, err := used(ctx, db); err == nil {
+		s.bytes.Store(n)
+	}
+}
+
+// Stats reads the counters.
+func (s *Store) Stats() Stats {
+	return Stats{
+		Written: s.written.Load(), Dropped: s.dropped.Load(), Failures: s.failures.Load(), SetAside: s.setAside.Load(),
+		Bytes: s.bytes.Load(), Failing: s.failing.Load() != nil,
+	}
+}

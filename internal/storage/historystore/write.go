@@ -1,0 +1,141 @@
+package historystore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/detection/history"
+)
+
+// insert writes one minute, event or span's end.
+func insert(ctx context.Context, tx *sql.Tx, one any) error {
+	switch v := one.(type) {
+	case history.Minute:
+		return insertMinute(ctx, tx, &v)
+	case history.Event:
+		return insertEvent(ctx, tx, &v)
+	}
+	panic(fmt.Sprintf("historystore: a %T was queued", one))
+}
+
+// insertMinute adds to what is there of the minute: a program that was started again within it
+// tells its second part.
+func insertMinute(ctx context.Context, tx *sql.Tx, m *history.Minute) error {
+	by, err := json.Marshal(m.Total.By)
+	if err != nil {
+		return err
+	}
+	minute := m.Total.Minute.Unix()
+	_, err = tx.ExecContext(ctx, `INSERT INTO total VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+		allowed = allowed + excluded.allowed, denied = denied + excluded.denied, denied_by = excluded.denied_by`,
+		minute, m.Total.Allowed, m.Total.Denied, string(by))
+	if err != nil {
+		return err
+	}
+	stmt, err := tx.PrepareContext(ctx, `INSERT INTO minute VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+		state = excluded.state, rate = excluded.rate, peak = max(peak, excluded.peak),
+		allowed = allowed + excluded.allowed, denied = denied + excluded.denied, clients = max(clients, excluded.clients)`)
+	if err != nil {
+		return err
+	}
+	defer stmt.Close()
+	for i := range m.Keys {
+		k := &m.Keys[i]
+		if _, err := stmt.ExecContext(ctx, minute, string(k.Key), k.Rule, k.State, k.Rate, k.Peak, k.Allowed, k.Denied,
+			k.Clients); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE span SET peak = max(peak, ?) WHERE key = ? AND state = ? AND until = 0`,
+			k.Peak, string(k.Key), k.State); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func insertEvent(ctx context.Context, tx *sql.Tx, e *history.Event) error {
+	// A program that begins anew tells the last changes of overrides again.
+	_, err := tx.ExecContext(ctx, `INSERT INTO event (at, kind, key, detail) SELECT ?1, ?2, ?3, ?4
+		WHERE NOT EXISTS (SELECT 1 FROM event WHERE at = ?1 AND kind = ?2 AND key = ?3 AND detail = ?4)`,
+		e.At.UnixMilli(), e.Kind, e.Key, string(e.Detail))
+	if err != nil || e.Span == nil {
+		return err
+	}
+	s := e.Span
+	if s.Until.IsZero() { // one that lasted over a restart is there already
+		_, err = tx.ExecContext(ctx, `INSERT INTO span VALUES (?, ?, ?, 0, ?, ?) ON CONFLICT DO UPDATE SET until = 0`,
+			string(s.Key), s.State, s.From.UnixMilli(), s.Rule, s.Peak)
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE span SET until = ?, peak = max(peak, ?) WHERE key = ? AND state = ? AND until = 0`,
+		s.Until.UnixMilli(), s.Peak, string(s.Key), s.State)
+	return err
+}
+
+// closeSpans ends the spans that a program left open when it ended, at the last minute that it wrote.
+func (s *Store) closeSpans(ctx context.Context, db *sql.DB) error {
+	_, err := db.ExecContext(ctx, `UPDATE span SET until = max(since, 1000 * (SELECT coalesce(max(minute) + 60, 0) FROM total))
+		WHERE until = 0`)
+	if err != nil {
+		return fmt.Errorf("historystore: %w", err)
+	}
+	return nil
+}
+
+// Trim deletes what is older than Keep.
+func (s *Store) Trim(ctx context.Context) error {
+	db := s.db.Load()
+	if db == nil {
+		return nil // Failing says why
+	}
+	return s.deleteBefore(ctx, db, s.cfg.Now().Add(-s.cfg.Keep))
+}
+
+// makeSpace deletes the oldest part while the file is nearly full.
+func (s *Store) makeSpace(ctx context.Context, db *sql.DB) error {
+	for range 100 {
+		n, err := used(ctx, db)
+		if err != nil || n < s.cfg.MaxBytes/10*9 {
+			return err
+		}
+		var first, last sql.NullInt64
+		err = db.QueryRowContext(ctx, `SELECT min(at), max(at) FROM (
+			SELECT minute AS at FROM total UNION ALL SELECT at / 1000 FROM event)`).Scan(&first, &last)
+		if err != nil {
+			return fmt.Errorf("historystore: %w", err)
+		}
+		if !first.Valid || first.Int64 == last.Int64 {
+			return nil // nothing can go
+		}
+		if err := s.deleteBefore(ctx, db, time.Unix(first.Int64+max(1, (last.Int64-first.Int64)/10), 0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) deleteBefore(ctx context.Context, db *sql.DB, t time.Time) error {
+	err := inTransaction(ctx, db, func(tx *sql.Tx) error {
+		for _, one := range []struct {
+			sql string
+			at  int64
+		}{
+			{"DELETE FROM total WHERE minute < ?", t.Unix()},
+			{"DELETE FROM minute WHERE minute < ?", t.Unix()},
+			{"DELETE FROM event WHERE at < ?", t.UnixMilli()},
+			{"DELETE FROM span WHERE until > 0 AND until < ?", t.UnixMilli()},
+		} {
+			if _, err := tx.ExecContext(ctx, one.sql, one.at); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		s.measure(ctx, db)
+	}
+	return err
+}
