@@ -77,8 +77,8 @@ func insertEvent(ctx context.Context, tx *sql.Tx, e *history.Event) error {
 
 // closeSpans ends the spans that a program left open when it ended, at the last minute that it wrote.
 func (s *Store) closeSpans(ctx context.Context, db *sql.DB) error {
-	_, err := db.ExecContext(ctx, `UPDATE span SET until = max(since, 1000 * (SELECT coalesce(max(minute) + 60, 0) FROM total))
-		WHERE until = 0`)
+	_, err := db.ExecContext(ctx, `UPDATE span SET until =
+		max(since, min(?, 1000 * (SELECT coalesce(max(minute) + 60, 0) FROM total))) WHERE until = 0`, s.cfg.Now().UnixMilli())
 	if err != nil {
 		return fmt.Errorf("historystore: %w", err)
 	}
