@@ -1,0 +1,142 @@
+// Package hotparamconnect puts a pipeline before the handlers of a Connect service:
+//
+//	shopv1connect.NewTopicsHandler(s, connect.WithInterceptors(hotparamconnect.New(p, o)))
+//
+// A rule sees a POST of the procedure ("/shop.v1.Topics/Get"), also where a client asks by GET, with the header of the
+// request, and with those fields of its message that Options.Query names as the query: "/shop.v1.Topics/Get?id=42". What
+// is denied ends with resource_exhausted, with RetryInfo as a detail where waiting helps, and with the fields of the limit
+// in the error's metadata.
+package hotparamconnect
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+
+	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+// Call is a call, or a message of a stream.
+type Call struct {
+	Context   context.Context
+	Procedure string
+	Header    http.Header
+	Peer      connect.Peer
+	Message   any // nil while a stream opens
+}
+
+// Options are those of all adapters; Status means nothing here. What Deny and Error return ends the call; where Deny
+// returns nil, the usual refusal does.
+type Options struct {
+	hotparam.Options[Call]
+	// Query gives the fields of a request that tell one key from another; nil: none.
+	Query func(Call) url.Values
+	// EachMessage judges each message that comes by a stream, beside its opening.
+	EachMessage bool
+}
+
+// New gives an interceptor for handlers; calls of clients pass it. It panics on options that mean nothing.
+func New(p *hotparam.Pipeline, o Options) connect.Interceptor {
+	return &interceptor{hotparam.NewLayer(p, o.Options), o}
+}
+
+type interceptor struct {
+	layer *hotparam.Layer[Call]
+	o     Options
+}
+
+func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, in connect.AnyRequest) (connect.AnyResponse, error) {
+		if in.Spec().IsClient {
+			return next(ctx, in)
+		}
+		fields, err := i.judge(Call{ctx, in.Spec().Procedure, in.Header(), in.Peer(), in.Any()})
+		if err != nil {
+			return nil, err
+		}
+		out, err := next(ctx, in)
+		if err == nil {
+			maps.Copy(out.Header(), fields)
+		}
+		return out, err
+	}
+}
+
+func (i *interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		call := Call{ctx, conn.Spec().Procedure, conn.RequestHeader(), conn.Peer(), nil}
+		fields, err := i.judge(call)
+		if err != nil {
+			return err
+		}
+		maps.Copy(conn.ResponseHeader(), fields)
+		if i.o.EachMessage {
+			conn = judged{conn, i, call}
+		}
+		return next(ctx, conn)
+	}
+}
+
+// judged is a stream whose messages are judged as they come.
+type judged struct {
+	connect.StreamingHandlerConn
+	*interceptor
+	call Call
+}
+
+func (s judged) Receive(m any) error {
+	if err := s.StreamingHandlerConn.Receive(m); err != nil {
+		return err
+	}
+	s.call.Message = m
+	_, err := s.judge(s.call)
+	return err
+}
+
+// judge gives the fields of an answer, and the error with which a call ends that is not to go on.
+func (i *interceptor) judge(c Call) (http.Header, error) {
+	v, err := i.layer.Decide(c, i.request(c))
+	if err != nil || v == nil {
+		return nil, err
+	}
+	fields := http.Header{}
+	i.layer.SetHeader(fields, v)
+	if v.Allowed {
+		return fields, nil
+	}
+	if i.o.Deny != nil {
+		if err := i.o.Deny(c, v); err != nil {
+			return nil, err
+		}
+	}
+	refusal := connect.NewError(connect.CodeResourceExhausted, errors.New("too many requests: "+string(v.Reason)))
+	maps.Copy(refusal.Meta(), fields)
+	if v.RetryAfter >= 0 { // not hottype.Never
+		if d, err := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(v.RetryAfter)}); err == nil {
+			refusal.AddDetail(d)
+		}
+	}
+	return nil, refusal
+}
+
+// request is the call as rules see it.
+func (i *interceptor) request(c Call) *http.Request {
+	target := c.Procedure
+	if i.o.Query != nil {
+		if query := i.o.Query(c).Encode(); query != "" {
+			target += "?" + query
+		}
+	}
+	r := &http.Request{Method: http.MethodPost, RequestURI: target, Header: c.Header, RemoteAddr: c.Peer.Addr}
+	return r.WithContext(c.Context)
+}

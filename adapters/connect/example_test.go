@@ -1,0 +1,40 @@
+package hotparamconnect_test
+
+import (
+	"context"
+	"log"
+	"net/http"
+	"net/url"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	hotparamconnect "github.com/hotparam/pipeline/adapters/connect"
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+// The topics of a service, by the field of the request that names one.
+func Example() {
+	rules, err := hotparam.NewRules(hotparam.RuleSet{Rules: []hotparam.Rule{{
+		Name: "topic", Path: "/shop.v1.Topics/Get", Params: []string{"id"}, Hot: hotparam.AtRate(200),
+	}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	p, err := hotparam.New(hotparam.Config{Rules: rules}) // and go p.Run(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	limited := hotparamconnect.New(p, hotparamconnect.Options{Query: func(c hotparamconnect.Call) url.Values {
+		if m, ok := c.Message.(*wrapperspb.StringValue); ok {
+			return url.Values{"id": {m.GetValue()}}
+		}
+		return nil
+	}})
+	mux := http.NewServeMux() // a generated handler takes the same option
+	mux.Handle("/shop.v1.Topics/Get", connect.NewUnaryHandler("/shop.v1.Topics/Get",
+		func(_ context.Context, r *connect.Request[wrapperspb.StringValue]) (*connect.Response[wrapperspb.StringValue], error) {
+			return connect.NewResponse(r.Msg), nil
+		}, connect.WithInterceptors(limited)))
+	// Output:
+}

@@ -1,0 +1,147 @@
+// Package hotparamgrpc puts a pipeline before the handlers of a gRPC server:
+//
+//	grpc.NewServer(grpc.UnaryInterceptor(hotparamgrpc.Unary(p, o)), grpc.StreamInterceptor(hotparamgrpc.Stream(p, o)))
+//
+// A rule sees a POST of the full method ("/shop.v1.Topics/Get"), with the metadata as header, and with those fields of the
+// request that Options.Query names as the query: "/shop.v1.Topics/Get?id=42". What is denied ends with
+// RESOURCE_EXHAUSTED, with RetryInfo as a detail where waiting helps, and with the fields of the limit in the trailers.
+package hotparamgrpc
+
+import (
+	"context"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+// Call is a call, or a message of a stream.
+type Call struct {
+	Context context.Context
+	Method  string
+	Message any // nil while a stream opens
+}
+
+// Options are those of all adapters; Status means nothing here. What Deny and Error return ends the call; where Deny
+// returns nil, the usual refusal does.
+type Options struct {
+	hotparam.Options[Call]
+	// Query gives the fields of a request that tell one key from another; nil: none.
+	Query func(Call) url.Values
+	// EachMessage judges each message that comes by a stream, beside its opening.
+	EachMessage bool
+}
+
+type interceptor struct {
+	layer *hotparam.Layer[Call]
+	o     Options
+}
+
+// Unary is for calls of one message. It panics on options that mean nothing.
+func Unary(p *hotparam.Pipeline, o Options) grpc.UnaryServerInterceptor {
+	i := interceptor{hotparam.NewLayer(p, o.Options), o}
+	return func(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		if err := i.judge(Call{ctx, info.FullMethod, in}); err != nil {
+			return nil, err
+		}
+		return next(ctx, in)
+	}
+}
+
+// Stream is for streams, which are judged when they open. It panics on options that mean nothing.
+func Stream(p *hotparam.Pipeline, o Options) grpc.StreamServerInterceptor {
+	i := interceptor{hotparam.NewLayer(p, o.Options), o}
+	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		if err := i.judge(Call{s.Context(), info.FullMethod, nil}); err != nil {
+			return err
+		}
+		if o.EachMessage {
+			s = judged{s, i, info.FullMethod}
+		}
+		return next(srv, s)
+	}
+}
+
+// judged is a stream whose messages are judged as they come.
+type judged struct {
+	grpc.ServerStream
+	interceptor
+	method string
+}
+
+func (s judged) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return s.judge(Call{s.Context(), s.method, m})
+}
+
+// judge gives the error with which a call ends that is not to go on.
+func (i *interceptor) judge(c Call) error {
+	v, err := i.layer.Decide(c, i.request(c))
+	switch {
+	case c.Context.Err() != nil:
+		return status.FromContextError(c.Context.Err()).Err()
+	case err != nil || v == nil:
+		return err
+	}
+	h, md := http.Header{}, metadata.MD{}
+	i.layer.SetHeader(h, v)
+	for name, values := range h {
+		md.Append(strings.ToLower(name), values...)
+	}
+	if v.Allowed {
+		_ = grpc.SetHeader(c.Context, md) // too late for the second message of a stream
+		return nil
+	}
+	_ = grpc.SetTrailer(c.Context, md) // without them the refusal stands all the same
+	if i.o.Deny != nil {
+		if err := i.o.Deny(c, v); err != nil {
+			return err
+		}
+	}
+	return refusal(v)
+}
+
+func refusal(v *hotparam.Verdict) error {
+	st := status.New(codes.ResourceExhausted, "too many requests: "+string(v.Reason))
+	if v.RetryAfter < 0 { // hottype.Never
+		return st.Err()
+	}
+	detailed, err := st.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(v.RetryAfter)})
+	if err != nil {
+		return st.Err()
+	}
+	return detailed.Err()
+}
+
+// request is the call as rules see it.
+func (i *interceptor) request(c Call) *http.Request {
+	r := &http.Request{Method: http.MethodPost, RequestURI: c.Method, Header: http.Header{}}
+	if i.o.Query != nil {
+		if query := i.o.Query(c).Encode(); query != "" {
+			r.RequestURI += "?" + query
+		}
+	}
+	md, _ := metadata.FromIncomingContext(c.Context)
+	for name, values := range md {
+		r.Header[textproto.CanonicalMIMEHeaderKey(name)] = values
+	}
+	if authority := md[":authority"]; len(authority) > 0 {
+		r.Host = authority[0]
+	}
+	if from, ok := peer.FromContext(c.Context); ok {
+		r.RemoteAddr = from.Addr.String()
+	}
+	return r.WithContext(c.Context)
+}
