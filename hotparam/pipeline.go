@@ -18,6 +18,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/middleware"
+	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
 // Pipeline counts requests, finds hot keys and limits them. Build it with New, call
@@ -74,7 +75,9 @@ func New(cfg Config) (*Pipeline, error) {
 	clients := httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)
 	p.layer = middleware.Build(p.parts.Gate, middleware.Options{
 		Clients: clients, Answers: httplimit.Answers{RetryJitter: cfg.RetryJitter}, Log: cfg.Log,
+		Cache: respcache.Config{Memory: cfg.CacheMemory, Served: p.parts.Gate.Served},
 	})
+	p.parts.Add(lifecycle.Sums, "cache", p.layer.Cache().Run)
 	p.decide = httplimit.NewSafeGate(httplimit.SafeGateConfig{
 		Gate: p.parts.Gate, Clients: clients, RetryJitter: cfg.RetryJitter, Log: cfg.Log,
 	})

@@ -20,6 +20,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/listener"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
+	"github.com/hotparam/pipeline/internal/serving/respcache"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
@@ -110,13 +111,14 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 		Overrides: l.overrides,
 		Log:       l.log,
 	}
-	parts := append(metricsOf(l.parts), metrics.Proxy(handler.Stats), metrics.Reload(l.reload.Stats))
+	parts := append(metricsOf(l.parts), metrics.Proxy(handler.Stats), metrics.ResponseCache(handler.Cache().Stats), metrics.Reload(l.reload.Stats))
 	adm = l.reload.shownBy(adm)
 	l.history = keepHistory(l.cfg.History, l.cfg.State.Dir, l.parts.Aggregate.Heaviest, &adm, &parts, l.log)
 	if l.admin, err = l.listeners.openAdmin(ctx, l.cfg.Admin, adm, parts); err != nil {
 		return err
 	}
 	l.schedules = newScheduleWatcher(l.parts.Gate.Rules().Overrides, l.admin.PublishSchedule, l.log)
+	l.parts.Add(lifecycle.Sums, "cache", handler.Cache().Run)
 	l.listener, err = l.listeners.open(ctx, "proxy", l.cfg.Proxy.Listen, l.cfg.Proxy.Listener, handler)
 	return err
 }
@@ -183,7 +185,12 @@ func newProxy(
 	if err != nil {
 		return nil, err
 	}
+	if cfg.CacheMemory <= 0 || cfg.CacheTimeout <= 0 {
+		return nil, fmt.Errorf("%w: --proxy.cache_memory %d and --proxy.cache_timeout %v have to be above 0",
+			config.ErrUsage, cfg.CacheMemory, cfg.CacheTimeout)
+	}
 	return proxy.New(g, proxy.Config{
+		Cache:     respcache.Config{Memory: cfg.CacheMemory, Timeout: cfg.CacheTimeout, Served: g.Served},
 		Upstreams: upstreams, Route: g.Upstream, Clients: clients, Answers: answers, HeaderTimeout: cfg.Timeout,
 		PreserveHost: cfg.PreserveHost, TLS: tlsConfig, Log: log,
 	})

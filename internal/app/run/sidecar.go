@@ -137,7 +137,8 @@ func (s *sidecar) listenProxy(ctx context.Context) error {
 		return err
 	}
 	s.parts.Add(lifecycle.Sources, "proxy", port.Run)
-	s.httpMetrics = append(s.httpMetrics, metrics.Proxy(p.Stats))
+	s.parts.Add(lifecycle.Sums, "cache", p.Cache().Run)
+	s.httpMetrics = append(s.httpMetrics, metrics.Proxy(p.Stats), metrics.ResponseCache(p.Cache().Stats))
 	return nil
 }
 

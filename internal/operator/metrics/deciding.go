@@ -7,6 +7,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/access"
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
+	"github.com/hotparam/pipeline/internal/serving/respcache"
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
@@ -122,6 +123,32 @@ func Proxy(stats func() proxy.Stats) Part {
 			to.counter("hotparam_proxy_upstreams_abandoned_total",
 				"Requests whose client left before this upstream answered.", u.Abandoned, "name", name)
 		})
+	})
+}
+
+// ResponseCache gives the metrics of a response cache.
+func ResponseCache(stats func() respcache.Stats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.counter("hotparam_cache_hits_total", "Requests answered with a fresh answer from the cache.", s.Hits)
+		to.counter("hotparam_cache_stale_total", "Requests answered with a stale answer from the cache.", s.Stale)
+		to.counter("hotparam_cache_fetches_total", "Requests that the cache made for answers that it may keep.", s.Fetched)
+		to.counter("hotparam_cache_failed_fetches_total", "Of these, those that were not answered well.", s.Failed)
+		to.counter("hotparam_cache_refused_fetches_total",
+			"Requests that the cache did not make because the limits of the key refused them.", s.Refused)
+		to.counter("hotparam_cache_collapsed_total", "Times that a request waited for the answer to another one.", s.Collapsed)
+		to.counter("hotparam_cache_timeouts_total",
+			"Requests refused because they waited too long and nothing stale was left.", s.TimedOut)
+		each(s.Bypassed, func(reason string, n uint64) {
+			to.counter("hotparam_cache_bypassed_total", "Requests that passed by the cache, by reason.", n, "reason", reason)
+		})
+		each(s.Unkept, func(reason string, n uint64) {
+			to.counter("hotparam_cache_unkept_total", "Answers that the cache did not keep, by reason.", n, "reason", reason)
+		})
+		to.counter("hotparam_cache_evicted_total", "Entries that gave way to others.", s.Evicted)
+		to.counter("hotparam_cache_purged_total", "Entries that a person removed.", s.Purged)
+		to.gauge("hotparam_cache_entries", "Entries now.", float64(s.Entries))
+		to.gauge("hotparam_cache_bytes", "Bytes of all entries now.", float64(s.Bytes))
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
+	"github.com/hotparam/pipeline/internal/serving/respcache"
 	"github.com/hotparam/pipeline/internal/transport/graphite"
 )
 
@@ -47,6 +48,9 @@ func TestValues(t *testing.T) {
 	got := scrape(t,
 		metrics.Gate(func() gate.Stats {
 			return gate.Stats{Allowed: gate.Admissions{Cold: 7}, StoreOpen: true, StoreLatency: latency}
+		}),
+		metrics.ResponseCache(func() respcache.Stats {
+			return respcache.Stats{Bypassed: map[string]uint64{"cookie": 1}, Unkept: map[string]uint64{"vary": 1}}
 		}),
 		metrics.Proxy(func() proxy.Stats {
 			return proxy.Stats{Upstreams: map[string]proxy.UpstreamStats{"slow": {Failures: 4}, "": {}}}

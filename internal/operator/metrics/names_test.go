@@ -30,6 +30,7 @@ func groups() []group {
 		of("history", "aggregator, serve", metrics.History),
 		of("gate", "limiter-sidecar, serve", metrics.Gate),
 		of("proxy", "limiter-sidecar, serve", metrics.Proxy),
+		of("cache", "limiter-sidecar, serve", metrics.ResponseCache),
 		of("decision_api", "limiter-sidecar", metrics.DecisionAPI),
 		of("decision_api, callers", "limiter-sidecar", metrics.DecisionAccess),
 		of("check", "limiter-sidecar", metrics.Check),

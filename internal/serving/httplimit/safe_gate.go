@@ -18,6 +18,14 @@ type Gate interface {
 	Decide(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
 }
 
+// ServingGate is a Gate that decides in two steps for a response cache. *gate.Gate is one.
+type ServingGate interface {
+	Gate
+	DecideServed(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
+	ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
+	CountServed(now time.Time, req *hottype.Request, v *hottype.Verdict)
+}
+
 // SafeGateConfig is what a SafeGate is built from.
 type SafeGateConfig struct {
 	// Gate is required.
@@ -39,7 +47,8 @@ type SafeGateConfig struct {
 // It may be used by many goroutines.
 type SafeGate struct {
 	cfg      SafeGateConfig
-	requests sync.Pool // of *hottype.Request, which the Gate's interface makes escape
+	serving  ServingGate // nil: the Gate is none
+	requests sync.Pool   // of *hottype.Request, which the Gate's interface makes escape
 	panics   atomic.Uint64
 }
 
@@ -55,6 +64,7 @@ func NewSafeGate(cfg SafeGateConfig) *SafeGate {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	g := &SafeGate{cfg: cfg}
+	g.serving, _ = cfg.Gate.(ServingGate)
 	g.requests.New = func() any { return new(hottype.Request) }
 	return g
 }
@@ -69,6 +79,48 @@ func (g *SafeGate) DecideHTTP(r *http.Request) hottype.Verdict {
 // is what the Cost of the configuration says.
 func (g *SafeGate) DecideFor(r *http.Request, client hottype.Client, cost int64) (v hottype.Verdict) {
 	defer g.recovered(&v)
+	req := g.describe(r, client, cost)
+	v = g.cfg.Gate.Decide(r.Context(), g.cfg.Now(), req)
+	g.release(req)
+	g.spread(&v)
+	return v
+}
+
+// DecideServed is DecideHTTP for who has a response cache, where the Gate is a ServingGate:
+// it leaves to the cache what has Verdict.Serve.
+func (g *SafeGate) DecideServed(r *http.Request) (v hottype.Verdict) {
+	if g.serving == nil {
+		return g.DecideHTTP(r)
+	}
+	defer g.recovered(&v)
+	req := g.describe(r, hottype.Client{}, 0)
+	v = g.serving.DecideServed(r.Context(), g.cfg.Now(), req)
+	g.release(req)
+	g.spread(&v)
+	return v
+}
+
+// ChargeKeys decides whether a request that was left to a response cache may go on.
+func (g *SafeGate) ChargeKeys(r *http.Request) (v hottype.Verdict) {
+	defer g.recovered(&v)
+	req := g.describe(r, hottype.Client{}, 0)
+	v = g.serving.ChargeKeys(r.Context(), g.cfg.Now(), req)
+	g.release(req)
+	g.spread(&v)
+	return v
+}
+
+// CountServed counts what became of a request that was left to a response cache.
+func (g *SafeGate) CountServed(r *http.Request, v *hottype.Verdict) {
+	var ignored hottype.Verdict
+	defer g.recovered(&ignored)
+	req := g.describe(r, hottype.Client{}, 0)
+	g.serving.CountServed(g.cfg.Now(), req, v)
+	g.release(req)
+}
+
+// describe makes the gate's request of an HTTP request. It goes back by release.
+func (g *SafeGate) describe(r *http.Request, client hottype.Client, cost int64) *hottype.Request {
 	req := g.requests.Get().(*hottype.Request)
 	req.Method, req.Host, req.Target = r.Method, r.Host, target(r)
 	req.Client, req.Header, req.Cost = client, r.Header, cost
@@ -78,11 +130,12 @@ func (g *SafeGate) DecideFor(r *http.Request, client hottype.Client, cost int64)
 	if cost == 0 && g.cfg.Cost != nil {
 		req.Cost = g.cfg.Cost(r)
 	}
-	v = g.cfg.Gate.Decide(r.Context(), g.cfg.Now(), req)
+	return req
+}
+
+func (g *SafeGate) release(req *hottype.Request) {
 	*req = hottype.Request{}
 	g.requests.Put(req)
-	g.spread(&v)
-	return v
 }
 
 // spread keeps those who were refused at once from coming back at once.

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
 // Options say how a layer behaves. The zero value trusts no proxy and answers
@@ -24,6 +26,9 @@ type Options struct {
 	// OnVerdict sees every verdict before it acts, for example to trace it. The
 	// verdict must not be kept.
 	OnVerdict func(*http.Request, *hottype.Verdict)
+	// Cache says how hot keys are answered whose rule says serve. The layer fills in its
+	// Gate, Answers, Now and Log.
+	Cache respcache.Config
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Log hears of panics in the gate; nil: discarded.
@@ -35,7 +40,9 @@ type Options struct {
 type Layer struct {
 	gate   *httplimit.SafeGate
 	opt    Options
+	cache  *respcache.Cache
 	denied atomic.Uint64
+	wraps  atomic.Int64
 }
 
 // Stats are the counters of a layer since it was built.
@@ -56,15 +63,19 @@ func Build(gate httplimit.Gate, opt Options) *Layer {
 	if err := opt.Answers.Check(); err != nil {
 		panic(fmt.Sprintf("middleware: %v", err))
 	}
-	return &Layer{opt: opt, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
+	l := &Layer{opt: opt, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
 		Gate: gate, Clients: opt.Clients, Cost: opt.Cost, RetryJitter: opt.Answers.RetryJitter, Now: opt.Now, Log: opt.Log,
 	})}
+	opt.Cache.Gate, opt.Cache.Answers, opt.Cache.Now, opt.Cache.Log = l.gate, opt.Answers, opt.Now, opt.Log
+	l.cache = respcache.New(opt.Cache)
+	return l
 }
 
 // Wrap puts the layer before a handler.
 func (l *Layer) Wrap(next http.Handler) http.Handler {
+	scope := strconv.FormatInt(l.wraps.Add(1), 36)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := l.gate.DecideHTTP(r)
+		v := l.gate.DecideServed(r)
 		if l.opt.OnVerdict != nil {
 			seen := v // on the heap, and only here
 			l.opt.OnVerdict(r, &seen)
@@ -72,11 +83,19 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 		if !v.Allowed {
 			l.denied.Add(1)
 		}
+		if v.Serve != nil {
+			served := v
+			l.cache.Serve(w, r, &served, next, scope)
+			return
+		}
 		if l.opt.Answers.Enforce(w, r, &v) {
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(l.cache.Invalidating(w, r, &v, scope), r)
 		}
 	})
 }
+
+// Cache is the response cache of the layer. Who builds the layer runs it.
+func (l *Layer) Cache() *respcache.Cache { return l.cache }
 
 // Stats reads the counters.
 func (l *Layer) Stats() Stats {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
 // Config is what a proxy is built from.
@@ -46,6 +47,9 @@ type Config struct {
 	TLS *tls.Config
 	// Transport replaces those that the fields above describe.
 	Transport http.RoundTripper
+	// Cache says how hot keys are answered whose rule says serve. The proxy fills in its
+	// Gate, Answers, Now and Log.
+	Cache respcache.Config
 	// Now is the clock of the gate; nil means time.Now.
 	Now func() time.Time
 	// Log hears of failing upstreams; nil: discarded.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
 // Proxy judges requests and forwards those let pass. It may be used by many
@@ -20,6 +21,7 @@ type Proxy struct {
 	unrouted  atomic.Uint64
 	refused   atomic.Uint64
 	dropped   atomic.Uint64
+	cache     *respcache.Cache
 }
 
 // New builds a proxy. It opens no connection: an upstream that is down is
@@ -38,6 +40,8 @@ func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 			Gate: gate, Clients: cfg.Clients, RetryJitter: cfg.Answers.RetryJitter, Now: cfg.Now, Log: cfg.Log,
 		}),
 	}
+	cfg.Cache.Gate, cfg.Cache.Answers, cfg.Cache.Now, cfg.Cache.Log = p.gate, cfg.Answers, cfg.Now, cfg.Log
+	p.cache = respcache.New(cfg.Cache)
 	usual, h2c := cfg.transport(false), cfg.transport(true)
 	for name, u := range cfg.Upstreams {
 		via := usual
@@ -60,12 +64,16 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.dropFields(r.Header)
-	v := p.gate.DecideHTTP(r)
+	v := p.gate.DecideServed(r)
 	if !v.Allowed {
 		p.denied.Add(1)
 	}
+	if v.Serve != nil {
+		p.cache.Serve(w, r, &v, p.route(&v), "")
+		return
+	}
 	if p.cfg.Answers.Enforce(w, r, &v) {
-		p.route(&v).serve(w, r)
+		p.route(&v).ServeHTTP(p.cache.Invalidating(w, r, &v, ""), r)
 	}
 }
 
@@ -79,6 +87,9 @@ func (p *Proxy) dropFields(h http.Header) {
 		}
 	}
 }
+
+// Cache is the response cache of the proxy. Who builds the proxy runs it.
+func (p *Proxy) Cache() *respcache.Cache { return p.cache }
 
 // route is the upstream for a verdict's class.
 func (p *Proxy) route(v *hottype.Verdict) *upstream {

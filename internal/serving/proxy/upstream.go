@@ -57,7 +57,8 @@ func newUpstream(name string, u *url.URL, via http.RoundTripper, cfg *Config) *u
 	return up
 }
 
-func (u *upstream) serve(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements http.Handler.
+func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.requests.Add(1)
 	u.proxy.ServeHTTP(w, r)
 }

@@ -1,0 +1,247 @@
+package respcache
+
+import (
+	"bytes"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// answer is a whole answer of the handler that may be given to others. It is immutable.
+type answer struct {
+	status   int
+	fields   []field // what every client gets; the values are shared with all of them
+	body     []byte
+	etag     string
+	modified time.Time // of Last-Modified; zero: none
+	vary     []string  // the listed fields that it names in Vary
+
+	received            time.Time
+	age                 time.Duration // when it was received
+	fresh, stale, error time.Duration // since received: until when it is what, each at least the one before
+}
+
+type field struct {
+	name   string
+	values []string
+}
+
+// overhead is about what an answer costs beside its body and its fields.
+const overhead = 768
+
+func (a *answer) bytes() int64 {
+	n := int64(overhead + len(a.body))
+	for _, f := range a.fields {
+		n += int64(len(f.name) + 40)
+		for _, v := range f.values {
+			n += int64(len(v) + 16)
+		}
+	}
+	return n
+}
+
+// resident is how long the cache has had the answer; negative where the clock went back,
+// by which nothing becomes fresh again.
+func (a *answer) resident(now time.Time) time.Duration { return now.Sub(a.received) }
+
+func within(resident, bound time.Duration) bool { return resident >= 0 && resident < bound }
+
+// Why an answer is not kept, for the counters and the Cache-Status field.
+const (
+	whyStatus    = "status"
+	whyDirective = "cache-control"
+	whySetCookie = "set-cookie"
+	whyVary      = "vary"
+	whyStream    = "stream"
+	whyExpired   = "expired"
+	whySize      = "max_body"
+	whyMemory    = "memory"
+)
+
+// heuristic are the statuses whose answers may be kept although they do not say for how
+// long (RFC 9110 section 15.1).
+var heuristic = []int{200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501}
+
+// newAnswer makes an answer without its body of what a handler has sent, or says why it is
+// not to be kept.
+func newAnswer(status int, h http.Header, s *hottype.Serve, now time.Time) (*answer, string) {
+	d := parseDirectives(h["Cache-Control"])
+	vary, listed := varyOf(h, s)
+	switch {
+	case status < 200 || status > 599 || status == http.StatusPartialContent || status == http.StatusNotModified:
+		return nil, whyStatus
+	case d.noStore, d.private, d.mustUnderstand && http.StatusText(status) == "":
+		return nil, whyDirective
+	case len(h["Set-Cookie"]) > 0:
+		return nil, whySetCookie
+	case !listed:
+		return nil, whyVary
+	case len(h["Trailer"]) > 0, strings.HasPrefix(h.Get("Content-Type"), "text/event-stream"):
+		return nil, whyStream
+	}
+	date, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		date = now
+	}
+	a := &answer{status: status, vary: vary, received: now, etag: h.Get("Etag")}
+	a.age = max(ageOf(h), now.Sub(date), 0)
+	lifetime := d.lifetime(h, date)
+	if lifetime == absent {
+		if !slices.Contains(heuristic, status) {
+			return nil, whyStatus
+		}
+		lifetime = a.age + s.TTL // the time for which it is kept here, whenever it was made
+	}
+	a.modified, _ = http.ParseTime(h.Get("Last-Modified"))
+	a.fields = fieldsOf(h, now)
+	if a.fresh = lifetime - a.age; a.fresh <= 0 || d.noCache {
+		a.fresh = 0
+		if !a.validates() {
+			return nil, whyExpired
+		}
+		return a, ""
+	}
+	a.stale, a.error = a.fresh, a.fresh
+	if !d.mustRevalidate && d.sMaxAge == absent { // s-maxage has proxy-revalidate in it
+		a.stale += orElse(d.staleWhileRevalidate, s.Stale)
+		a.error = max(a.stale, a.fresh+orElse(d.staleIfError, s.StaleIfError))
+	}
+	return a, ""
+}
+
+// validates reports whether the handler can say that the answer has not changed.
+func (a *answer) validates() bool { return a.etag != "" || !a.modified.IsZero() }
+
+// alone reports whether each request has to have the answer validated for itself: nobody
+// may wait for the answer to another request.
+func (a *answer) alone() bool { return a.fresh <= 0 }
+
+// validFor is for how much longer than it may be served an answer is kept to be validated.
+const validFor = time.Minute
+
+// wanted reports whether an answer may still be of use.
+func (a *answer) wanted(now time.Time) bool {
+	until := a.error
+	if a.validates() {
+		until += validFor
+	}
+	return within(a.resident(now), until)
+}
+
+func orElse(d, other time.Duration) time.Duration {
+	if d == absent {
+		return other
+	}
+	return d
+}
+
+// varyOf gives the fields of Vary, sorted, and whether the rule lists all of them.
+func varyOf(h http.Header, s *hottype.Serve) (names []string, listed bool) {
+	for _, line := range h["Vary"] {
+		for name := range strings.SplitSeq(line, ",") {
+			if name = http.CanonicalHeaderKey(strings.TrimSpace(name)); name == "" || slices.Contains(names, name) {
+				continue
+			}
+			if !slices.Contains(s.Vary, name) {
+				return nil, false
+			}
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, true
+}
+
+// ofConnection are the fields that are of one connection, or of one time, and not of the
+// answer.
+var ofConnection = []string{
+	"Age", "Connection", "Content-Length", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authentication-Info",
+	"Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+func fieldsOf(h http.Header, now time.Time) []field {
+	kept := h.Clone()
+	for _, line := range h["Connection"] {
+		for name := range strings.SplitSeq(line, ",") {
+			kept.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range ofConnection {
+		delete(kept, name)
+	}
+	maps.DeleteFunc(kept, func(name string, _ []string) bool { return strings.HasPrefix(name, http.TrailerPrefix) })
+	if kept.Get("Date") == "" {
+		kept.Set("Date", now.UTC().Format(http.TimeFormat))
+	}
+	fields := make([]field, 0, len(kept)+1)
+	for _, name := range slices.Sorted(maps.Keys(kept)) {
+		fields = append(fields, field{name, kept[name]})
+	}
+	return fields
+}
+
+// complete adds the body. Its memory is cut to what is used.
+func (a *answer) complete(body []byte) {
+	if cap(body)-len(body) > len(body)/4 {
+		body = bytes.Clone(body)
+	}
+	a.body = body
+	if a.status != http.StatusNoContent {
+		a.fields = append(a.fields, field{"Content-Length", []string{strconv.Itoa(len(body))}})
+	}
+}
+
+// ofBody are fields that a 304 does not change: they are about the bytes that were stored,
+// which it has confirmed, whatever it calls them itself.
+var ofBody = []string{"Content-Encoding", "Content-Length", "Content-Md5", "Content-Range", "Etag"}
+
+// freshened is the answer with the fields of a 304 in place of its own (RFC 9111 section
+// 3.2), received now; or why that is not to be kept.
+func (a *answer) freshened(h http.Header, s *hottype.Serve, now time.Time) (*answer, string) {
+	merged := http.Header{}
+	for _, f := range a.fields {
+		merged[f.name] = f.values
+	}
+	delete(merged, "Date") // that of the 304, or now
+	for name, values := range h {
+		if !slices.Contains(ofBody, name) {
+			merged[name] = values
+		}
+	}
+	next, why := newAnswer(a.status, merged, s, now)
+	if next != nil {
+		next.complete(a.body)
+	}
+	return next, why
+}
+
+// conditional are the fields that ask for the answer under a condition, or for a part.
+var conditional = []string{"If-None-Match", "If-Modified-Since", "Range", "If-Range"}
+
+func isConditional(h http.Header) bool {
+	return len(h["If-None-Match"])+len(h["If-Modified-Since"])+len(h["Range"]) > 0
+}
+
+// write answers a request. The fields cost no copy, the body is one Write.
+func (a *answer) write(w http.ResponseWriter, r *http.Request, now time.Time, status []string) {
+	h := w.Header()
+	for _, f := range a.fields {
+		h[f.name] = f.values
+	}
+	h["Age"] = ageField(a.age + max(a.resident(now), 0))
+	h["Cache-Status"] = status
+	if a.status == http.StatusOK && isConditional(r.Header) {
+		delete(h, "Content-Length")
+		http.ServeContent(w, r, "", a.modified, bytes.NewReader(a.body))
+		return
+	}
+	w.WriteHeader(a.status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(a.body) // a client who left does not need the rest
+	}
+}

@@ -1,0 +1,280 @@
+package respcache
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/httplimit"
+)
+
+// Gate decides about what the cache cannot answer, and hears what became of each request.
+// *httplimit.SafeGate is one.
+type Gate interface {
+	// ChargeKeys decides whether a request may go to the handler, by the limits of its keys.
+	ChargeKeys(r *http.Request) hottype.Verdict
+	// CountServed counts a request once, by its last verdict.
+	CountServed(r *http.Request, v *hottype.Verdict)
+}
+
+// Config is what a cache is built from.
+type Config struct {
+	Gate Gate // required
+	// Memory bounds the bytes of all answers; 0 means 64 MiB.
+	Memory int64
+	// Timeout bounds a request to the handler whose answer may be kept; 0 means 60 s.
+	Timeout time.Duration
+	// Served reports whether answers for a key are still wanted. Run asks it once a second
+	// and lets go of the others; nil: all are.
+	Served func(now time.Time, key hottype.Key) bool
+	// Answers say how requests are refused and which fields say what is left of limits.
+	Answers httplimit.Answers
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Log hears of handlers that panic while no client reads along; nil: discarded.
+	Log *slog.Logger
+}
+
+// Defaults of a Config.
+const (
+	DefaultMemory  = 64 << 20
+	DefaultTimeout = time.Minute
+)
+
+// Cache answers requests for hot keys. It may be used by any number of goroutines, before
+// any number of handlers. Run cleans it up.
+type Cache struct {
+	cfg     Config
+	store   *store
+	all     context.Context // ends the flights
+	end     context.CancelFunc
+	flights sync.WaitGroup
+	counters
+}
+
+// New builds a cache. It panics without a Gate.
+func New(cfg Config) *Cache {
+	if cfg.Gate == nil {
+		panic("respcache: New: no gate")
+	}
+	if cfg.Memory <= 0 {
+		cfg.Memory = DefaultMemory
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Cache{cfg: cfg, store: newStore(cfg.Memory)}
+	c.all, c.end = context.WithCancel(context.Background())
+	return c
+}
+
+// Run lets go of what nobody wants any more, until ctx ends. It returns when no request of
+// the cache's own is under way; those that are, are broken off.
+func (c *Cache) Run(ctx context.Context) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			c.Sweep(c.cfg.Now())
+		case <-ctx.Done():
+			c.end()
+			c.flights.Wait()
+			return nil
+		}
+	}
+}
+
+// Sweep takes out what has expired, and the answers for keys that are not served any more.
+func (c *Cache) Sweep(now time.Time) {
+	known := map[hottype.Key]bool{}
+	c.store.purge(now, func(key hottype.Key) bool {
+		served, asked := known[key]
+		if !asked {
+			served = c.cfg.Served == nil || c.cfg.Served(now, key)
+			known[key] = served
+		}
+		return !served
+	})
+}
+
+// Purge takes out the answers for a key, and says how many there were. What is being fetched
+// now will not be kept.
+func (c *Cache) Purge(key hottype.Key) int {
+	n := c.store.purge(c.cfg.Now(), func(k hottype.Key) bool { return k == key })
+	c.purged.Add(uint64(n))
+	return n
+}
+
+// Serve answers a request whose verdict has Serve set, from the cache or by the handler.
+// scope tells handlers apart that may see the same target.
+func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, v *hottype.Verdict, next http.Handler, scope string) {
+	if why := bypass(r, v.Serve); why != "" {
+		c.pass(w, r, next, why)
+		return
+	}
+	var (
+		buf     [256]byte
+		target  = appendTarget(buf[:0], r, scope, v.Class)
+		partial = len(r.Header["Range"]) > 0
+		wait    *time.Timer
+	)
+	for {
+		now := c.cfg.Now()
+		f := c.store.find(r, target, v, now, partial)
+		switch {
+		case f.answer != nil:
+			if f.lead {
+				c.refresh(f.flight, r, next)
+			}
+			c.hit(w, r, v, f.answer, hitField(f.answer, now, wait != nil))
+			return
+		case f.pass && partial:
+			c.pass(w, r, next, byRange)
+			return
+		case f.pass:
+			c.pass(w, r, next, byUncacheable)
+			return
+		case f.lead:
+			c.lead(w, r, v, f.flight, next)
+			return
+		}
+		if wait == nil {
+			wait = time.NewTimer(v.Serve.Wait)
+			defer wait.Stop()
+		}
+		select {
+		case <-f.flight.done:
+			c.collapsed.Add(1)
+		case <-wait.C:
+			c.late(w, r, v, f.flight)
+			return
+		case <-r.Context().Done():
+			return // the client left
+		}
+	}
+}
+
+// hit answers from the cache.
+func (c *Cache) hit(w http.ResponseWriter, r *http.Request, v *hottype.Verdict, a *answer, status []string) {
+	c.cfg.Gate.CountServed(r, v)
+	c.cfg.Answers.Enforce(w, r, v)
+	a.write(w, r, c.cfg.Now(), status)
+}
+
+// pass lets a request go to the handler as if there were no cache.
+func (c *Cache) pass(w http.ResponseWriter, r *http.Request, next http.Handler, why string) {
+	c.bypassed[index(why)].Add(1)
+	v := c.cfg.Gate.ChargeKeys(r)
+	c.cfg.Gate.CountServed(r, &v)
+	w.Header()["Cache-Status"] = forwarded("bypass", why, false)
+	if c.cfg.Answers.Enforce(w, r, &v) {
+		next.ServeHTTP(w, r)
+	}
+}
+
+// lead fetches an answer for the client of a request and for all who wait for it. Where the
+// keys' limits refuse that, the client gets a stale answer if there is one.
+func (c *Cache) lead(w http.ResponseWriter, r *http.Request, v *hottype.Verdict, f *flight, next http.Handler) {
+	charged := c.cfg.Gate.ChargeKeys(r)
+	now := c.cfg.Now()
+	switch {
+	case charged.Allowed:
+	case f.backup != nil:
+		f.refuse(now.Add(pause), now)
+		c.refused.Add(1)
+		c.hit(w, r, v, f.backup, hitField(f.backup, now, false))
+		return
+	default:
+		f.refuse(time.Time{}, now)
+		c.refused.Add(1)
+		c.cfg.Gate.CountServed(r, &charged)
+		c.cfg.Answers.Enforce(w, r, &charged)
+		return
+	}
+	c.cfg.Gate.CountServed(r, &charged)
+	held := charged.Wait
+	charged.Wait = 0 // the flight waits, and not its client
+	c.cfg.Answers.Enforce(w, r, &charged)
+	charged.Wait = held
+	fwd := "miss"
+	if f.prior != nil {
+		fwd = "stale"
+	}
+	f.prepare(c.all, r, c.cfg.Timeout, c.cfg.Now)
+	c.flights.Go(func() { c.fetch(f, next, &charged) })
+	f.stream(w, r, fwd)
+}
+
+// refresh fetches an answer that nobody waits for, unless the keys' limits refuse it.
+func (c *Cache) refresh(f *flight, r *http.Request, next http.Handler) {
+	f.prepare(c.all, r, c.cfg.Timeout, c.cfg.Now)
+	close(f.gone)
+	c.flights.Go(func() {
+		charged := c.cfg.Gate.ChargeKeys(f.request)
+		if charged.Allowed {
+			c.fetch(f, next, &charged)
+			return
+		}
+		c.refused.Add(1)
+		f.cancel()
+		now := c.cfg.Now()
+		f.refuse(now.Add(min(pause, max(charged.RetryAfter, time.Millisecond))), now)
+	})
+}
+
+// fetch runs a flight, in a goroutine that Run waits for.
+func (c *Cache) fetch(f *flight, next http.Handler, charged *hottype.Verdict) {
+	c.fetched.Add(1)
+	httplimit.Wait(f.request.Context(), charged)
+	f.run(next)
+	c.landed(f)
+}
+
+// landed counts what became of a flight, and logs a panic that no client's server will.
+func (c *Cache) landed(f *flight) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.broken != nil || f.result == f.backup && f.backup != nil {
+		c.failed.Add(1)
+	}
+	if f.why != "" {
+		c.unkept[index(f.why)].Add(1)
+	}
+	if err, _ := f.broken.(error); f.broken == nil || errors.Is(err, http.ErrAbortHandler) {
+		return
+	}
+	select {
+	case <-f.gone:
+		c.cfg.Log.Error("respcache: a handler panicked while it fetched an answer that no client waited for", "panic", f.broken)
+	default:
+	}
+}
+
+// late answers a request that has waited for as long as it may: with what is stale, or not.
+func (c *Cache) late(w http.ResponseWriter, r *http.Request, v *hottype.Verdict, f *flight) {
+	now := c.cfg.Now()
+	if a := c.store.backup(f, now); a != nil {
+		c.hit(w, r, v, a, hitField(a, now, true))
+		return
+	}
+	c.tired.Add(1)
+	denied := *v
+	denied.Allowed, denied.Reason, denied.Rule, denied.RetryAfter = false, hottype.ReasonHot, v.Key.Resource(), time.Second
+	denied.Limit, denied.Window, denied.Remaining, denied.ResetAfter = 0, 0, 0, 0 // not those of a per-IP window
+	if !v.Hot {
+		denied.Reason = hottype.ReasonOverride
+	}
+	c.cfg.Gate.CountServed(r, &denied)
+	c.cfg.Answers.Enforce(w, r, &denied)
+}

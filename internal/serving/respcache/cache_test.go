@@ -1,0 +1,252 @@
+package respcache_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/respcache"
+)
+
+// A tape: at a second, an answer with a body and a Cache-Status.
+func TestFreshStaleAndGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := build(t, respcache.Config{}, numbered("Content-Type", "text/plain"))
+		for _, step := range []struct {
+			at           time.Duration
+			body, status string
+			age          string
+		}{
+			{0, "answer 1", "hotparam; fwd=miss; stored", ""},
+			{900 * time.Millisecond, "answer 1", "hotparam; hit; ttl=0", "0"},
+			{5 * time.Second, "answer 1", "hotparam; hit; ttl=-4", "5"},
+			{5 * time.Second, "answer 2", "hotparam; hit; ttl=1", "0"}, // fetched behind the last one
+			{80 * time.Second, "answer 3", "hotparam; fwd=stale; stored", ""},
+		} {
+			b.now.Store(int64(step.at))
+			w := b.get("/topic?id=1")
+			if w.Body.String() != step.body || w.Header().Get("Cache-Status") != step.status || w.Header().Get("Age") != step.age {
+				t.Errorf("%v: %s %v, want %+v", step.at, w.Body, w.Header(), step)
+			}
+			synctest.Wait()
+		}
+		if s := b.Stats(); s.Hits != 2 || s.Stale != 1 || s.Fetched != 3 || s.Entries != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// One request is under way for all who ask; each gets the whole answer.
+func TestOneFetchForAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := build(t, respcache.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "first ")
+			time.Sleep(time.Second)
+			fmt.Fprint(w, "second")
+		})
+		got := make(chan string)
+		for range 20 {
+			go func() { got <- b.get("/topic?id=1").Body.String() }()
+		}
+		for range 20 {
+			if body := <-got; body != "first second" {
+				t.Errorf("%q", body)
+			}
+		}
+		if b.asked.Load() != 1 || b.gate.charged.Load() != 1 {
+			t.Errorf("asked %d times, charged %d", b.asked.Load(), b.gate.charged.Load())
+		}
+	})
+}
+
+func TestWhoWaitsTooLongIsRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		b := build(t, respcache.Config{}, func(w http.ResponseWriter, _ *http.Request) { <-release; fmt.Fprint(w, "late") })
+		b.serve.Wait = 100 * time.Millisecond
+		first := make(chan string)
+		go func() { first <- b.get("/topic?id=1").Body.String() }()
+		synctest.Wait()
+		if w := b.get("/topic?id=1"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%d %v", w.Code, w.Header())
+		}
+		close(release)
+		if body := <-first; body != "late" {
+			t.Errorf("%q", body)
+		}
+		if s := b.Stats(); s.TimedOut != 1 {
+			t.Errorf("%+v", s)
+		}
+		if n := len(b.gate.counted); n != 2 || b.gate.counted[1].Allowed {
+			t.Errorf("%+v", b.gate.counted)
+		}
+	})
+}
+
+// What the key's limit refuses is answered stale for as long as that is allowed.
+func TestRefusedRefresh(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := build(t, respcache.Config{}, numbered())
+		b.gate.tokens.Store(1)
+		b.get("/topic?id=1")
+		for _, c := range []struct {
+			at   time.Duration
+			code int
+		}{{5 * time.Second, 200}, {30 * time.Second, 200}, {2 * time.Minute, 429}} {
+			b.now.Store(int64(c.at))
+			if w := b.get("/topic?id=1"); w.Code != c.code || c.code == 200 && w.Body.String() != "answer 1" {
+				t.Errorf("%v: %d %s", c.at, w.Code, w.Body)
+			}
+			synctest.Wait()
+		}
+		if b.asked.Load() != 1 || b.Stats().Refused != 3 {
+			t.Errorf("asked %d times, %+v", b.asked.Load(), b.Stats())
+		}
+	})
+}
+
+func TestStaleIfError(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]http.HandlerFunc{
+		"503":          func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503); fmt.Fprint(w, "down") },
+		"broken off":   func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"short header": func(w http.ResponseWriter, _ *http.Request) { panic("bug") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := build(t, respcache.Config{}, numbered())
+				b.get("/topic?id=1")
+				b.upstream = fail
+				b.now.Store(int64(30 * time.Second))
+				w := b.get("/topic?id=1")
+				if w.Code != 200 || w.Body.String() != "answer 1" || w.Header().Get("Cache-Status") != "hotparam; fwd=stale; detail=error" {
+					t.Errorf("%d %s %v", w.Code, w.Body, w.Header())
+				}
+			})
+		})
+	}
+}
+
+// A body that is not whole is kept for nobody, and breaks the connection of the client that
+// it streamed to.
+func TestUpstreamDiesInTheBody(t *testing.T) {
+	t.Parallel()
+	for name, die := range map[string]http.HandlerFunc{
+		"aborted": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "half"); panic(http.ErrAbortHandler) },
+		"short": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "9")
+			fmt.Fprint(w, "half")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := build(t, respcache.Config{}, die)
+			func() {
+				defer func() {
+					if p := recover(); p != http.ErrAbortHandler {
+						t.Errorf("panic %v", p)
+					}
+				}()
+				b.get("/topic?id=1")
+			}()
+			b.upstream = numbered()
+			b.advance(2 * time.Second)
+			if w := b.get("/topic?id=1"); w.Body.String() != "answer 1" {
+				t.Errorf("%s", w.Body)
+			}
+		})
+	}
+}
+
+// A body that outgrows its bound streams to its first client; the others go on by
+// themselves at once.
+func TestLargeBodyStreams(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		part := strings.Repeat("x", 1<<14)
+		hold := make(chan struct{})
+		b := build(t, respcache.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+			for range 8 {
+				fmt.Fprint(w, part)
+			}
+			<-hold
+			fmt.Fprint(w, "end")
+		})
+		lengths := make(chan int)
+		for range 3 {
+			go func() { lengths <- b.get("/topic?id=1").Body.Len() }()
+		}
+		synctest.Wait()
+		if b.asked.Load() != 3 || b.gate.charged.Load() != 3 {
+			t.Errorf("asked %d times, charged %d", b.asked.Load(), b.gate.charged.Load())
+		}
+		close(hold)
+		for range 3 {
+			if n := <-lengths; n != 8<<14+3 {
+				t.Errorf("%d bytes", n)
+			}
+		}
+		if s := b.Stats(); s.Unkept["max_body"] != 1 || s.Bytes > 1<<12 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A client that leaves ends nothing for the others.
+func TestFirstClientLeaves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		b := build(t, respcache.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-hold:
+			case <-r.Context().Done():
+				panic(http.ErrAbortHandler)
+			}
+			fmt.Fprint(w, "whole")
+		})
+		gone := leave(t, b)
+		second := make(chan string)
+		go func() { second <- b.get("/topic?id=1").Body.String() }()
+		synctest.Wait()
+		<-gone
+		close(hold)
+		if body := <-second; body != "whole" || b.asked.Load() != 1 {
+			t.Errorf("%q, asked %d times", body, b.asked.Load())
+		}
+	})
+}
+
+func TestPurgeAndSweep(t *testing.T) {
+	t.Parallel()
+	hot := true
+	b := build(t, respcache.Config{Served: func(time.Time, hottype.Key) bool { return hot }}, numbered())
+	b.get("/topic?id=1")
+	if n := b.Purge("topic?id=2"); n != 0 {
+		t.Errorf("%d purged of another key", n)
+	}
+	if n := b.Purge("topic?id=1"); n != 1 || b.Stats().Bytes != 0 {
+		t.Errorf("%d purged, %+v", n, b.Stats())
+	}
+	if w := b.get("/topic?id=1"); w.Body.String() != "answer 2" {
+		t.Errorf("%s", w.Body)
+	}
+	b.Sweep(start())
+	if b.Stats().Entries != 1 {
+		t.Error("swept what is fresh")
+	}
+	hot = false
+	b.Sweep(start())
+	if s := b.Stats(); s.Entries != 0 || s.Bytes != 0 {
+		t.Errorf("%+v", s)
+	}
+}

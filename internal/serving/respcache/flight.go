@@ -1,0 +1,183 @@
+package respcache
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// flight is one request to the handler for all who ask for a variant, and the
+// ResponseWriter of that request. The handler runs in a goroutine of its own; the client
+// that it was begun for, if there is one, reads along by stream.
+//
+// While the answer may be kept, it is buffered and the handler never waits for the client.
+// Otherwise each Write is handed over to the client and waits until it is taken.
+type flight struct {
+	store  *store
+	shard  *shard
+	entry  *entry
+	prior  *answer // that may be freshened by a 304; nil: none
+	backup *answer // what is served if the handler fails; nil: nothing
+	serve  *hottype.Serve
+
+	request *http.Request // for the handler
+	cancel  context.CancelFunc
+	timeout *time.Timer
+	now     func() time.Time
+
+	header http.Header   // the handler's
+	done   chan struct{} // closed when the flight has landed
+
+	wake  chan struct{} // holds one: something is new for the client
+	taken chan struct{} // one for each chunk that the client has written
+	gone  chan struct{} // closed when no client reads along any more
+
+	mu       sync.Mutex
+	status   int         // 0: the handler has not answered yet
+	sent     http.Header // as of then
+	held     bool        // the client gets nothing before the flight lands
+	answer   *answer     // what will be kept, without its body; nil: nothing
+	why      string      // it is not kept
+	body     []byte      // buffered, never changed where it is written
+	reserved int64
+	chunk    []byte // of a body that is not buffered
+	length   int64  // of the body so far
+	flushed  bool
+	released bool // nobody waits for the flight any more
+	landed   bool
+	result   *answer // what the client is answered instead of what the handler wrote; nil: that
+	broken   any     // what the handler panicked with, or http.ErrAbortHandler
+}
+
+func newFlight(s *store, sh *shard, e *entry, backup *answer, serve *hottype.Serve) *flight {
+	return &flight{
+		store: s, shard: sh, entry: e, prior: e.answer, backup: backup, serve: serve, header: http.Header{},
+		done: make(chan struct{}), wake: make(chan struct{}, 1), taken: make(chan struct{}), gone: make(chan struct{}),
+	}
+}
+
+var errNobody = errors.New("respcache: nobody reads this answer")
+
+// prepare makes the request for the handler of that of a client. It is for the whole
+// answer, whatever the client asked for, and ends by itself, or when all does.
+func (f *flight) prepare(all context.Context, r *http.Request, timeout time.Duration, now func() time.Time) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	forget := context.AfterFunc(all, cancel)
+	f.request, f.now = r.Clone(ctx), now
+	f.cancel = func() { forget(); cancel() }
+	f.request.Method, f.request.Body = http.MethodGet, http.NoBody
+	f.timeout = time.AfterFunc(timeout, cancel)
+	h := f.request.Header
+	for _, name := range conditional {
+		delete(h, name)
+	}
+	if f.serve.StripCookies {
+		delete(h, "Cookie")
+	}
+	if f.prior == nil {
+		return
+	}
+	if f.prior.etag != "" {
+		h["If-None-Match"] = []string{f.prior.etag}
+	}
+	if !f.prior.modified.IsZero() {
+		h["If-Modified-Since"] = []string{f.prior.modified.UTC().Format(http.TimeFormat)}
+	}
+}
+
+// run asks the handler. It returns when the handler does.
+func (f *flight) run(next http.Handler) {
+	defer f.cancel()
+	defer f.timeout.Stop()
+	broken := f.ask(next)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if broken == nil && f.status == 0 {
+		f.begin(http.StatusOK)
+	}
+	if broken == nil && f.status != http.StatusNotModified && (f.request.Context().Err() != nil || !f.whole()) {
+		broken = http.ErrAbortHandler
+	}
+	f.land(broken)
+}
+
+// ask runs the handler and gives what it panicked with.
+func (f *flight) ask(next http.Handler) (broken any) {
+	defer func() { broken = recover() }()
+	next.ServeHTTP(f, f.request)
+	return nil
+}
+
+// whole is whether the body is as long as the handler said.
+func (f *flight) whole() bool {
+	said := f.sent.Get("Content-Length")
+	n, err := strconv.ParseInt(said, 10, 64)
+	return said == "" || err == nil && n == f.length
+}
+
+// Marker and pause of a variant whose answer was not to be kept, or that failed.
+const pause = time.Second
+
+// land ends the flight: the answer is stored, or the variant marked. It needs mu.
+func (f *flight) land(broken any) {
+	now := f.now()
+	a, marked, retry := f.answer, now.Add(pause), time.Time{}
+	switch {
+	case f.status == http.StatusNotModified && broken == nil:
+		a = f.freshen(now)
+	case f.backup != nil && (f.held || f.status == 0):
+		f.result, f.held, broken = f.backup, true, nil
+		a, marked, retry = nil, time.Time{}, now.Add(pause)
+	case broken != nil && f.prior != nil:
+		a, marked, retry = nil, time.Time{}, now.Add(pause) // it stays as stale as it is
+	case broken != nil:
+		a = nil
+	case a != nil:
+		a.complete(f.body)
+	}
+	f.store.bytes.Add(-f.reserved)
+	f.broken, f.landed = broken, true
+	f.release(a, marked, retry, now)
+	f.tell()
+}
+
+// release lets go of those who wait, for good. It needs mu.
+func (f *flight) release(a *answer, marked, retry, now time.Time) {
+	switch {
+	case !f.released:
+		f.released = true
+		f.store.land(f, a, marked, retry, now)
+		close(f.done)
+	case a != nil:
+		f.store.keepLate(f, a, now)
+	}
+}
+
+// freshen is what becomes of the stored answer by a 304. It needs mu.
+func (f *flight) freshen(now time.Time) *answer {
+	if f.prior == nil { // the handler was asked nothing that it could answer so
+		return nil
+	}
+	a, why := f.prior.freshened(f.sent, f.serve, now)
+	f.why = why
+	if f.result = a; a == nil {
+		f.result = f.prior
+	}
+	return a
+}
+
+// refuse ends a flight that was never begun.
+func (f *flight) refuse(retry time.Time, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.release(nil, time.Time{}, retry, now)
+}
+
+func serverFailed(status int) bool {
+	return status == 500 || status >= 502 && status <= 504
+}

@@ -1,0 +1,242 @@
+package respcache
+
+import (
+	"hash/maphash"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// store holds the answers: resources by target, and in each an entry for each variant.
+//
+//	shard (by hash of the target) ──> resource ──> entry ──> answer, flight
+//	  └── entries with an answer or a marker, by when they were last used
+//
+// One bound holds for the bytes of all shards. Who goes over it gives up the least recently
+// used entries of its own shard, then those of the others.
+type store struct {
+	limit  int64
+	bytes  atomic.Int64
+	seed   maphash.Seed
+	shards [shards]shard
+}
+
+const shards = 32
+
+// shard is a part of the store. The counters lie here because the lock is held anyway.
+type shard struct {
+	at        int // in store.shards
+	mu        sync.Mutex
+	resources map[string]*resource
+	lru       entry // its next is the most recently used entry, its prev the least
+	hits, stale, evicted,
+	entries uint64
+	_ [32]byte // shards on cache lines of their own
+}
+
+// resource is what the cache knows of a target.
+type resource struct {
+	target   string
+	key      hottype.Key // the hot key that it is served for
+	vary     []string    // by which fields its answers differ, as far as was seen
+	variants map[string]*entry
+}
+
+// entry is one variant of a resource.
+type entry struct {
+	of      *resource
+	variant string
+	answer  *answer // nil: none
+	// marked is until when requests do not wait for each other, because the last answer was
+	// not to be kept.
+	marked     time.Time
+	flight     *flight   // nil: nobody fetches it
+	retry      time.Time // when it may be fetched again in the background
+	bytes      int64     // 0: not in the list
+	prev, next *entry    // of the shard's list
+	moved      time.Time // when it was put first in it
+}
+
+func newStore(limit int64) *store {
+	s := &store{limit: limit, seed: maphash.MakeSeed()}
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.at, sh.resources = i, map[string]*resource{}
+		sh.lru.prev, sh.lru.next = &sh.lru, &sh.lru
+	}
+	return s
+}
+
+func (s *store) shard(target []byte) *shard {
+	return &s.shards[maphash.Bytes(s.seed, target)%shards]
+}
+
+// found is what the store has for a request.
+type found struct {
+	answer *answer // nil: none that may be served, or only if the handler fails
+	backup *answer // what may be served if the handler fails; nil: none
+	flight *flight // to wait for, or to run where lead
+	lead   bool    // the caller has to run flight, or to end it
+	pass   bool    // the request is to go to the handler by itself
+}
+
+// find looks for an answer and makes a flight where one is needed and nobody fetches it.
+// partial is whether only a part is asked for: that is served, and never fetched.
+func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, now time.Time, partial bool) (f found) {
+	sh := s.shard(target)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	res := sh.resources[string(target)]
+	if res == nil {
+		if partial {
+			return found{pass: true}
+		}
+		res = &resource{target: string(target), key: v.Key, variants: map[string]*entry{}}
+		sh.resources[res.target] = res
+	}
+	var buf [128]byte
+	variant := appendVariant(buf[:0], r, res.vary)
+	e := res.variants[string(variant)]
+	if e == nil {
+		if partial {
+			return found{pass: true}
+		}
+		e = &entry{of: res, variant: string(variant)}
+		res.variants[e.variant] = e
+	}
+	if a := e.answer; a != nil {
+		resident := a.resident(now)
+		sh.touch(e, now)
+		switch {
+		case within(resident, a.fresh):
+			sh.hits++
+			return found{answer: a}
+		case within(resident, a.stale):
+			sh.stale++
+			f.answer = a
+			if e.flight != nil || partial || now.Before(e.retry) {
+				return f
+			}
+		case within(resident, a.error):
+			f.backup = a
+		}
+	}
+	switch marked := f.answer == nil && f.backup == nil && now.Before(e.marked); {
+	case partial && f.answer == nil, marked && e.answer == nil:
+		return found{pass: true}
+	case marked:
+		f.flight, f.lead = newFlight(s, sh, e, nil, v.Serve), true
+		f.flight.released = true // nobody else waits for it
+		return f
+	case e.flight == nil:
+		e.flight = newFlight(s, sh, e, f.backup, v.Serve)
+		f.lead = true
+	}
+	f.flight = e.flight
+	return f
+}
+
+// backup is what a request may be answered with that has waited in vain.
+func (s *store) backup(f *flight, now time.Time) *answer {
+	f.shard.mu.Lock()
+	defer f.shard.mu.Unlock()
+	if a := f.entry.answer; a != nil && within(a.resident(now), a.error) {
+		f.shard.stale++
+		return a
+	}
+	return nil
+}
+
+// land ends a flight: a becomes its entry's answer, or where it is nil the entry is marked
+// for a while. A flight that was detached changes nothing.
+func (s *store) land(f *flight, a *answer, marked, retry time.Time, now time.Time) {
+	sh, e := f.shard, f.entry
+	sh.mu.Lock()
+	if e.flight == f {
+		e.flight, e.retry = nil, retry
+		switch {
+		case a != nil:
+			s.keep(f, a, now)
+		case !marked.IsZero():
+			s.weigh(sh, e, nil, now)
+			e.marked = marked
+		}
+		s.drop(sh, e)
+	}
+	sh.mu.Unlock()
+	s.shrink(sh)
+}
+
+// keepLate stores the answer of a flight for which nobody waited any more.
+func (s *store) keepLate(f *flight, a *answer, now time.Time) {
+	f.shard.mu.Lock()
+	if f.shard.resources[f.entry.of.target] == f.entry.of { // it was not taken out meanwhile
+		s.keep(f, a, now)
+	}
+	f.shard.mu.Unlock()
+	s.shrink(f.shard)
+}
+
+// keep stores an answer. Where it differs by a field that no other answer of its target did,
+// the others go: it is not known for which values of it they hold.
+func (s *store) keep(f *flight, a *answer, now time.Time) {
+	sh, res := f.shard, f.entry.of
+	if !containsAll(res.vary, a.vary) {
+		s.remove(sh, res)
+		all := append(slices.Clone(res.vary), a.vary...)
+		slices.Sort(all)
+		res.vary = slices.Compact(all)
+		sh.resources[res.target] = res
+	}
+	variant := string(appendVariant(nil, f.request, res.vary))
+	e := res.variants[variant]
+	if e == nil {
+		e = &entry{of: res, variant: variant}
+		res.variants[variant] = e
+	}
+	s.weigh(sh, e, a, now)
+	if e.marked = (time.Time{}); a.alone() {
+		e.marked = now.Add(pause)
+	}
+}
+
+func containsAll(list, of []string) bool {
+	return !slices.ContainsFunc(of, func(name string) bool { return !slices.Contains(list, name) })
+}
+
+// purge takes out what wanted says, and what has expired. It gives how many entries went.
+func (s *store) purge(now time.Time, wanted func(hottype.Key) bool) (purged int) {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		for _, res := range sh.resources {
+			if wanted(res.key) {
+				purged += len(res.variants)
+				s.remove(sh, res)
+				continue
+			}
+			for _, e := range res.variants {
+				if a := e.answer; a != nil && !a.wanted(now) || a == nil && !now.Before(e.marked) {
+					s.forget(sh, e)
+					s.drop(sh, e)
+				}
+			}
+		}
+		sh.mu.Unlock()
+	}
+	return purged
+}
+
+// invalidate takes a target out.
+func (s *store) invalidate(target []byte) {
+	sh := s.shard(target)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if res := sh.resources[string(target)]; res != nil {
+		s.remove(sh, res)
+	}
+}

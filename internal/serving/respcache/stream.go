@@ -1,0 +1,149 @@
+package respcache
+
+import (
+	"maps"
+	"net/http"
+	"strings"
+)
+
+// stream answers the client that the flight was begun for, as the answer comes. It panics
+// as the handler did, so that the server breaks the connection off where an answer is not
+// whole.
+func (f *flight) stream(w http.ResponseWriter, r *http.Request, fwd string) {
+	defer close(f.gone)
+	s := streaming{flight: f, w: w, r: r, fwd: fwd}
+	for {
+		more := s.step()
+		if !more {
+			return
+		}
+		select {
+		case <-f.wake:
+		case <-r.Context().Done():
+			f.leave()
+			return
+		}
+	}
+}
+
+// leave ends an answer that nobody but this client could use.
+func (f *flight) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.status != 0 && f.answer == nil && !f.held {
+		f.cancel()
+	}
+}
+
+// streaming is how far the client is.
+type streaming struct {
+	*flight
+	w     http.ResponseWriter
+	r     *http.Request
+	fwd   string
+	begun bool
+	whole bool // the client has had all that it is to have
+	off   int  // of the buffered body
+}
+
+// step writes what there is. It reports whether there may be more.
+func (s *streaming) step() bool {
+	s.mu.Lock()
+	status, held, landed, broken, result := s.status, s.held, s.landed, s.broken, s.result
+	buffered, chunk, flush := s.body[s.off:], s.chunk, s.flushed
+	s.chunk, s.flushed = nil, false
+	s.mu.Unlock()
+	switch {
+	case landed && (held || !s.begun && result != nil):
+		s.finish(result, broken)
+		return false
+	case status == 0 && !landed, held:
+		return true
+	case landed && status == 0:
+		panic(broken)
+	}
+	if s.begin(status); s.whole {
+		s.leave()
+		return false
+	}
+	if len(buffered) > 0 {
+		_, _ = s.w.Write(buffered) // the server ends the request's context if the client left
+		s.off += len(buffered)
+	}
+	if chunk != nil {
+		_, _ = s.w.Write(chunk)
+		s.taken <- struct{}{}
+	}
+	if flush {
+		_ = http.NewResponseController(s.w).Flush()
+	}
+	if !landed {
+		return true
+	}
+	if broken != nil {
+		panic(broken)
+	}
+	s.trailers(s.w.Header())
+	return false
+}
+
+// begin sends status and fields. A client that has the answer already, or that asked for
+// the fields only, is done with that.
+func (s *streaming) begin(status int) {
+	if s.begun {
+		return
+	}
+	s.begun = true
+	h := s.w.Header()
+	s.mu.Lock()
+	kept, detail := s.answer != nil, s.why
+	maps.Copy(h, s.sent)
+	s.mu.Unlock()
+	h["Cache-Status"] = append(h["Cache-Status"][:len(h["Cache-Status"]):len(h["Cache-Status"])], forwarded(s.fwd, detail, kept)...)
+	if status == http.StatusOK && notModified(s.r, h) {
+		status = http.StatusNotModified
+		delete(h, "Content-Length")
+		s.whole = true
+	}
+	s.whole = s.whole || s.r.Method == http.MethodHead
+	s.w.WriteHeader(status)
+}
+
+// finish answers with what the cache had, after all: a 304 freshened it, or the handler
+// failed.
+func (s *streaming) finish(result *answer, broken any) {
+	if result == nil {
+		if broken == nil {
+			broken = http.ErrAbortHandler
+		}
+		panic(broken)
+	}
+	detail := ""
+	if result == s.backup {
+		detail = "error"
+	}
+	result.write(s.w, s.r, s.now(), forwarded("stale", detail, result != s.backup))
+}
+
+// notModified is whether the client has the answer whose fields these are.
+func notModified(r *http.Request, h http.Header) bool {
+	if !isConditional(r.Header) {
+		return false
+	}
+	asked := r.Clone(r.Context())
+	delete(asked.Header, "Range")
+	modified, _ := http.ParseTime(h.Get("Last-Modified"))
+	probe := probe{header: h.Clone()}
+	http.ServeContent(&probe, asked, "", modified, strings.NewReader(""))
+	return probe.status == http.StatusNotModified
+}
+
+// probe notes the status of an answer.
+type probe struct {
+	header http.Header
+	status int
+}
+
+func (p *probe) Header() http.Header         { return p.header }
+func (p *probe) WriteHeader(status int)      { p.status = status }
+func (p *probe) Write(b []byte) (int, error) { return len(b), nil }

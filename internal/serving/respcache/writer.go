@@ -1,0 +1,144 @@
+package respcache
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Header implements http.ResponseWriter.
+func (f *flight) Header() http.Header { return f.header }
+
+// WriteHeader implements http.ResponseWriter. Informational answers go no further: they
+// were asked for by this request and not by that of a client.
+func (f *flight) WriteHeader(status int) {
+	if status < 200 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.begin(status)
+}
+
+// begin takes status and fields, and decides what becomes of the body. It needs mu.
+func (f *flight) begin(status int) {
+	if f.status != 0 {
+		return
+	}
+	f.status, f.sent = status, f.header.Clone()
+	f.held = status == http.StatusNotModified || f.backup != nil && serverFailed(status)
+	if !f.held {
+		f.answer, f.why = newAnswer(status, f.sent, f.serve, f.now())
+		if n, err := strconv.ParseInt(f.sent.Get("Content-Length"), 10, 64); err == nil && n > f.serve.MaxBody {
+			f.answer, f.why = nil, whySize
+		}
+		switch {
+		case f.answer == nil:
+			f.giveUp(f.why)
+		case f.answer.alone():
+			f.letGo()
+		}
+	}
+	f.tell()
+}
+
+// giveUp lets the body stream on to the client alone, which it now belongs to; those who
+// wait go on as if there were no cache. It needs mu.
+func (f *flight) giveUp(why string) {
+	f.answer, f.why = nil, why
+	f.timeout.Stop()
+	f.letGo()
+}
+
+// letGo sends those who wait to the handler. It needs mu.
+func (f *flight) letGo() {
+	now := f.now()
+	f.release(nil, now.Add(pause), time.Time{}, now)
+}
+
+// Write implements http.ResponseWriter.
+func (f *flight) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	f.begin(http.StatusOK)
+	f.length += int64(len(p))
+	switch {
+	case f.held || len(p) == 0:
+		f.mu.Unlock()
+		return len(p), nil
+	case f.answer != nil && f.buffer(p):
+		f.tell()
+		f.mu.Unlock()
+		return len(p), nil
+	}
+	f.chunk = p
+	f.tell()
+	f.mu.Unlock()
+	select {
+	case <-f.taken:
+		return len(p), nil
+	case <-f.gone:
+	}
+	f.mu.Lock()
+	f.chunk = nil // the handler's again
+	f.mu.Unlock()
+	return 0, errNobody
+}
+
+// buffer keeps a part of the body, unless there is no room for it. It needs mu.
+func (f *flight) buffer(p []byte) bool {
+	if f.length > f.serve.MaxBody {
+		f.giveUp(whySize)
+		return false
+	}
+	if !f.store.reserve(f.shard, int64(len(p))) {
+		f.giveUp(whyMemory)
+		return false
+	}
+	f.reserved += int64(len(p))
+	if f.body == nil {
+		if n, err := strconv.ParseInt(f.sent.Get("Content-Length"), 10, 64); err == nil && n <= f.serve.MaxBody {
+			f.body = make([]byte, 0, n)
+		}
+	}
+	f.body = append(f.body, p...)
+	return true
+}
+
+// Flush implements http.Flusher.
+func (f *flight) Flush() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.begin(http.StatusOK)
+	f.flushed = true
+	f.tell()
+}
+
+// tell wakes the client, if one reads along.
+func (f *flight) tell() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// trailers are the fields that the handler set after its body.
+func (f *flight) trailers(to http.Header) {
+	for name, values := range f.header {
+		if strings.HasPrefix(name, http.TrailerPrefix) || announced(f.sent, name) {
+			to[name] = slices.Clone(values)
+		}
+	}
+}
+
+func announced(h http.Header, name string) bool {
+	for _, line := range h["Trailer"] {
+		for n := range strings.SplitSeq(line, ",") {
+			if http.CanonicalHeaderKey(strings.TrimSpace(n)) == name {
+				return true
+			}
+		}
+	}
+	return false
+}
