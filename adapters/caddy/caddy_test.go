@@ -1,0 +1,210 @@
+package caddy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
+)
+
+const rules = `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1000000, window: 2s}, limit: {rate: 100}}
+overrides:
+  - {key: "topic?id=viral", rate: 0.01, burst: 3}
+  - {key: "topic?id=blocked", action: block}
+`
+
+// site is an application behind a Caddy of this process.
+type site struct {
+	t          *testing.T
+	url, rules string
+	port       string
+	app        *httptest.Server
+	seen       string // target and Host of the last request that reached the application
+}
+
+// serve starts a Caddy whose site has these lines. There is one Caddy in a process, so its tests run in turn.
+func serve(t *testing.T, lines string) *site {
+	t.Helper()
+	s := &site{t: t, rules: filepath.Join(t.TempDir(), "rules.yaml")}
+	s.app = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.seen = r.Host + r.RequestURI
+	}))
+	t.Cleanup(s.app.Close)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.url = "http://" + ln.Addr().String()
+	_, s.port, _ = net.SplitHostPort(ln.Addr().String())
+	ln.Close()
+	s.write(rules)
+	t.Cleanup(func() {
+		if err := caddy.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.load(lines)
+	return s
+}
+
+func (s *site) write(rules string) {
+	s.t.Helper()
+	if err := os.WriteFile(s.rules, []byte(rules), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// load gives Caddy a Caddyfile, as a reload does.
+func (s *site) load(lines string) {
+	s.t.Helper()
+	text := fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n}\n:%s {\n\tbind 127.0.0.1\n%s\n\treverse_proxy %s\n}\n",
+		s.port, strings.ReplaceAll(lines, "RULES", s.rules), s.app.Listener.Addr())
+	config, err := adapt(text)
+	if err == nil {
+		err = caddy.Load(config, true)
+	}
+	if err != nil {
+		s.t.Fatalf("%v\n%s", err, text)
+	}
+}
+
+func adapt(text string) ([]byte, error) {
+	config, _, err := caddyfile.Adapter{ServerType: httpcaddyfile.ServerType{}}.Adapt([]byte(text), nil)
+	return config, err
+}
+
+func (s *site) get(target string, header ...string) (*http.Response, string) {
+	s.t.Helper()
+	req, err := http.NewRequest(http.MethodGet, s.url+target, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Host = "news.example"
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return res, string(body)
+}
+
+func (s *site) want(status int, target string, header ...string) {
+	s.t.Helper()
+	if res, body := s.get(target, header...); res.StatusCode != status {
+		s.t.Errorf("%s %q: %d %s, want %d", target, header, res.StatusCode, body, status)
+	}
+}
+
+func TestCaddyLimits(t *testing.T) {
+	s := serve(t, "\thotparam {\n\t\trules RULES\n\t}")
+	for range 3 {
+		s.want(200, "/topic?id=viral")
+	}
+	res, body := s.get("/topic?id=viral&x=a%2Fb")
+	if res.StatusCode != 429 || res.Header.Get("Retry-After") == "" || !strings.Contains(res.Header.Get("Ratelimit"), "r=0") ||
+		res.Header.Get("Content-Type") != "application/problem+json" || !strings.Contains(body, `"key":"topic?id=viral"`) {
+		t.Errorf("%d %v %s", res.StatusCode, res.Header, body)
+	}
+	s.want(429, "/topic?id=blocked")
+	s.want(200, "/topic?id=cold&x=a%2Fb+c&&y")
+	if s.seen != "news.example/topic?id=cold&x=a%2Fb+c&&y" {
+		t.Errorf("the application saw %s", s.seen)
+	}
+}
+
+// What is used up stays so when Caddy's configuration is loaded again; rules that have changed hold from then on.
+func TestReload(t *testing.T) {
+	lines := "\thotparam {\n\t\trules RULES\n\t}"
+	s := serve(t, lines)
+	for range 3 {
+		s.want(200, "/topic?id=viral")
+	}
+	s.load(lines + "\n\theader X-New yes")
+	if res, _ := s.get("/topic?id=viral"); res.StatusCode != 429 || res.Header.Get("X-New") != "yes" {
+		t.Errorf("after a reload: %d %v", res.StatusCode, res.Header)
+	}
+	s.write(strings.Replace(rules, "id=blocked", "id=other", 1))
+	s.load(lines)
+	s.want(200, "/topic?id=blocked")
+	s.want(429, "/topic?id=other")
+}
+
+// What is counted is what the application sees.
+func TestRewritesComeFirst(t *testing.T) {
+	s := serve(t, "\thotparam {\n\t\trules RULES\n\t}\n\turi strip_prefix /site")
+	s.want(429, "/site/topic?id=blocked")
+	s.want(200, "/other")
+}
+
+// Clients are told apart by what the option says, and else by their address.
+func TestClient(t *testing.T) {
+	s := serve(t, "\thotparam {\n\t\trules RULES\n\t\tclient {http.request.header.X-User}\n\t}")
+	s.write("rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1000000}}]\nip: {fixed: {limit: 1, window: 24h}}\n")
+	s.load("\thotparam {\n\t\trules RULES\n\t\tclient {http.request.header.X-User}\n\t}")
+	for _, header := range [][]string{nil, {"X-User", "anna"}, {"X-User", "ben"}} {
+		s.want(200, "/topic", header...)
+		s.want(429, "/topic", header...)
+	}
+}
+
+func TestWrongSettings(t *testing.T) {
+	s := serve(t, "\thotparam")
+	s.write("rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: fast}}]\n")
+	for lines, want := range map[string]string{
+		"\thotparam now":                                      "wrong argument count",
+		"\thotparam {\n\t\tlimit 5\n\t}":                      "want rules, redis",
+		"\thotparam {\n\t\tbudget 20\n\t}":                    "budget",
+		"\thotparam {\n\t\trules /nowhere.yaml\n\t}":          "/nowhere.yaml",
+		"\thotparam {\n\t\trules " + s.rules + "\n\t}":        "rules.yaml:1: rules[0].hot.rate",
+		"\thotparam {\n\t\tredis redis://127.0.0.1:6379\n\t}": "StatsD",
+		"\thotparam {\n\t\tredis http://x:secret@y\n\t}":      "want redis://",
+	} {
+		config, err := adapt(fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n}\n:%s {\n%s\n}\n", s.port, lines))
+		if err == nil {
+			err = caddy.Load(config, true)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %q", lines, err, want)
+		}
+	}
+	s.want(200, "/topic") // what ran before goes on
+}
+
+// The Caddyfile and JSON say the same.
+func TestCaddyfile(t *testing.T) {
+	t.Parallel()
+	config, err := adapt(":1 {\n\thotparam {\n\t\trules a\n\t\tredis b\n\t\tstatsd c\n\t\tbudget 30ms\n\t\tclient {http.auth.user.id}\n\t}\n}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, config); err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"budget":30000000,"client":"{http.auth.user.id}","handler":"hotparam","redis":"b","rules":"a","statsd":"c"}`
+	if !strings.Contains(b.String(), want) {
+		t.Errorf("%s, want %s in it", b.String(), want)
+	}
+}

@@ -1,0 +1,104 @@
+package caddy
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+func init() { caddy.RegisterModule(Handler{}) } // how Caddy finds its modules
+
+// Handler counts requests and limits those for hot values. Caddy provisions it and cleans it up.
+type Handler struct {
+	// Rules is the file of the rules; default: the default rules.
+	Rules string `json:"rules,omitempty"`
+	// Redis is the URL of the Redis server that has hot keys, overrides and shared limits: redis://[user:password@]host:port,
+	// or rediss:// for TLS. It needs StatsD. Placeholders such as {env.REDIS_URL} are replaced.
+	Redis string `json:"redis,omitempty"`
+	// StatsD is the address of the aggregator that hears this process's counts, or several with commas between them.
+	StatsD string `json:"statsd,omitempty"`
+	// Budget is the longest that one decision waits for Redis; default 20 ms.
+	Budget caddy.Duration `json:"budget,omitempty"`
+
+	// Client names who asks in place of the address, by placeholders such as {http.auth.user.id}; where they give
+	// nothing the address does. Name only what the client cannot choose freely.
+	Client string `json:"client,omitempty"`
+
+	layer *hotparam.Layer[*http.Request] // nil before Provision
+	key   string                         // of the pipeline, in running
+}
+
+// CaddyModule says what Caddy has to know of it.
+func (Handler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.hotparam", New: func() caddy.Module { return new(Handler) }}
+}
+
+// Provision starts the pipeline, or takes the running one with the same settings and rules: what is hot, and what is
+// used up of limits, survives a reload of Caddy's configuration.
+func (h *Handler) Provision(ctx caddy.Context) error {
+	text, err := h.readRules()
+	if err != nil {
+		return err
+	}
+	replacer := caddy.NewReplacer()
+	s := settings{
+		name: cmp.Or(h.Rules, "rules"), rules: text, hasRules: h.Rules != "",
+		redis: replacer.ReplaceAll(h.Redis, ""), statsd: replacer.ReplaceAll(h.StatsD, ""), budget: time.Duration(h.Budget),
+	}
+	h.key = s.key()
+	shared, _, err := running.LoadOrNew(h.key, func() (caddy.Destructor, error) { return start(s, ctx.Slogger()) })
+	if err != nil {
+		return err
+	}
+	var options hotparam.Options[*http.Request]
+	if h.Client != "" {
+		options.Client = h.nameClient
+	}
+	h.layer = hotparam.NewLayer(shared.(*process).pipeline, options)
+	return nil
+}
+
+func (h *Handler) nameClient(r *http.Request) (string, error) {
+	return r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).ReplaceAll(h.Client, ""), nil
+}
+
+func (h *Handler) readRules() ([]byte, error) {
+	if h.Rules == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(h.Rules)
+	if err != nil {
+		return nil, fmt.Errorf("hotparam: rules: %w", err)
+	}
+	return text, nil
+}
+
+// Cleanup ends the pipeline when no handler has it any more.
+func (h *Handler) Cleanup() error {
+	if h.layer == nil { // Provision failed
+		return nil
+	}
+	_, err := running.Delete(h.key)
+	return err
+}
+
+// ServeHTTP passes a request on, or answers 429 with Retry-After, RateLimit fields and what Accept asks for.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if passes, err := h.layer.Enforce(r, w, r); err != nil || !passes {
+		return err
+	}
+	return next.ServeHTTP(w, r)
+}
+
+var (
+	_ caddy.Provisioner           = (*Handler)(nil)
+	_ caddy.CleanerUpper          = (*Handler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+)

@@ -1,0 +1,81 @@
+package caddy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+// running has the pipelines by their settings. Handlers of several sites, and of a configuration and the one that
+// follows it, share one.
+var running = caddy.NewUsagePool()
+
+// settings are what makes one pipeline another.
+type settings struct {
+	name          string // of the file, for errors
+	rules         []byte
+	hasRules      bool
+	redis, statsd string
+	budget        time.Duration
+}
+
+func (s settings) key() string {
+	return fmt.Sprintf("%q %t %q %q %q %v", s.name, s.hasRules, s.rules, s.redis, s.statsd, s.budget)
+}
+
+// process is a running pipeline.
+type process struct {
+	pipeline *hotparam.Pipeline
+	redis    *redis.Client // nil: none
+	stop     context.CancelFunc
+	ended    chan error // of Run
+}
+
+func start(s settings, log *slog.Logger) (*process, error) {
+	cfg := hotparam.Config{StatsD: s.statsd, Budget: s.budget, Log: log}
+	p := &process{ended: make(chan error, 1)}
+	var err error
+	if s.hasRules {
+		if cfg.Rules, err = hotparam.ParseRules(s.name, s.rules); err != nil {
+			return nil, err
+		}
+	}
+	if s.redis != "" {
+		opt, err := redis.ParseURL(s.redis)
+		if err != nil {
+			// Without the error's text, which may hold the password.
+			return nil, errors.New("hotparam: redis: want redis://[user:password@]host:port, or rediss:// for TLS")
+		}
+		p.redis = redis.NewClient(opt)
+		cfg.Redis = p.redis
+	}
+	if p.pipeline, err = hotparam.New(cfg); err != nil {
+		p.close()
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	go func() { p.ended <- p.pipeline.Run(ctx) }()
+	return p, nil
+}
+
+// Destruct ends the pipeline, after what was counted is sent.
+func (p *process) Destruct() error {
+	p.stop()
+	err := <-p.ended
+	p.close()
+	return err
+}
+
+func (p *process) close() {
+	if p.redis != nil {
+		_ = p.redis.Close() // nothing waits for it
+	}
+}
