@@ -199,6 +199,9 @@ func clientLimits(set *rules.Set, class *rules.Class) []string {
 		if w.Consistency == rules.Async {
 			text += ", async"
 		}
+		if w.Mode == hottype.ModeShadow {
+			text += ", shadow: nobody is denied"
+		}
 		out = append(out, text)
 	}
 	return out

@@ -9,6 +9,8 @@ type Verdict struct {
 	Allowed bool
 	// Shadowed is true when a rule in shadow mode would have denied.
 	Shadowed bool
+	// ShadowReason is why it would have, "" where Shadowed is false.
+	ShadowReason Reason
 	// Hot is whether one of the request's keys is hot, whatever was decided. A gateway
 	// with a cache of its own can switch it by that.
 	Hot    bool

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
@@ -32,7 +33,7 @@ func (v value) ipWindow(algorithm limit.Algorithm) *IPWindow {
 	if v.isNull() {
 		return nil
 	}
-	w := &IPWindow{Scope: ScopeCluster, OnStoreFailure: FailLocal, Consistency: Exact}
+	w := &IPWindow{Scope: ScopeCluster, OnStoreFailure: FailLocal, Consistency: Exact, Mode: hottype.ModeEnforce}
 	var a amounts
 	var asked value
 	all := a.fields()
@@ -42,6 +43,7 @@ func (v value) ipWindow(algorithm limit.Algorithm) *IPWindow {
 		"block_max":        all["block_max"],
 		"limit":            all["limit"],
 		"window":           all["window"],
+		"mode":             func(v value) { w.Mode = hottype.Mode(v.word("enforce", "shadow")) },
 		"scope":            func(v value) { w.Scope = v.scope() },
 		"on_store_failure": func(v value) { w.OnStoreFailure = v.failurePolicy() },
 		"consistency":      func(v value) { w.Consistency = Consistency(v.word("exact", "async")); asked = v },

@@ -39,7 +39,7 @@ rules:
     hot: {rate: 500, window: 5s}
 ip:
   fixed:   {limit: 50, window: 1s, scope: cluster, consistency: exact}
-  sliding: {limit: 1000, window: 60s, scope: instance, on_store_failure: open}
+  sliding: {limit: 1000, window: 60s, scope: instance, on_store_failure: open, mode: shadow}
   trusted_proxies: ["127.0.0.1/32", "::1"]
   client: X-Real-IP
   ipv6_prefix: 56
@@ -74,7 +74,7 @@ func TestParse(t *testing.T) {
 	valueLimit := topicLimit
 	valueLimit.Spec = bucket(500, time.Second, 1000)
 	fixed := func(n int64) *IPWindow {
-		return &IPWindow{Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: time.Second}, Scope: ScopeCluster, OnStoreFailure: FailLocal, Consistency: Exact}
+		return &IPWindow{Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: time.Second}, Scope: ScopeCluster, OnStoreFailure: FailLocal, Consistency: Exact, Mode: hottype.ModeEnforce}
 	}
 	for _, c := range []struct {
 		what      string
@@ -102,7 +102,7 @@ func TestParse(t *testing.T) {
 		{"ip", s.IP, IPLimits{
 			Fixed: fixed(50),
 			Sliding: &IPWindow{Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 1000, Window: time.Minute},
-				Scope: ScopeInstance, OnStoreFailure: FailOpen, Consistency: Exact},
+				Scope: ScopeInstance, OnStoreFailure: FailOpen, Consistency: Exact, Mode: hottype.ModeShadow},
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")},
 			Client:         "x-real-ip", IPv6Prefix: 56,
 			Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}},

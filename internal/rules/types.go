@@ -198,6 +198,8 @@ type IPWindow struct {
 	OnStoreFailure FailurePolicy
 	// Consistency is how processes share it; "" is exact.
 	Consistency Consistency
+	// Mode is whether it denies or only counts what it would have denied.
+	Mode hottype.Mode
 }
 
 // Consistency says how processes share a per-IP window of scope cluster.

@@ -108,7 +108,7 @@ func (st *state) window(w *rules.IPWindow, name, class string, reason hottype.Re
 	async := w.Consistency == rules.Async && w.Scope != rules.ScopeInstance && st.sharing.async
 	return &clientLimit{space: space, spec: w.Spec, term: term{
 		rule: name, reason: reason, window: refill(w.Spec),
-		policy: w.OnStoreFailure, shared: st.shares(w.Scope) && !async, async: async,
+		policy: w.OnStoreFailure, shared: st.shares(w.Scope) && !async, async: async, shadow: w.Mode == hottype.ModeShadow,
 	}}
 }
 

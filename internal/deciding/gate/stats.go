@@ -18,6 +18,9 @@ type Stats struct {
 	// Shadowed are those of Allowed that a limit in shadow mode would have
 	// denied.
 	Shadowed uint64
+	// ShadowedIP are those of Shadowed that a window of their client would have
+	// denied.
+	ShadowedIP uint64
 	// Candidates are requests for keys whose limit has another as a candidate beside it,
 	// by how the two agreed.
 	Candidates Candidates
@@ -116,7 +119,7 @@ type stats struct {
 type shard struct {
 	allowed                [outcomes]atomic.Uint64
 	denied                 [outcomes]atomic.Uint64
-	shadowed               atomic.Uint64
+	shadowed, shadowedIP   atomic.Uint64
 	spared                 atomic.Uint64
 	same, stricter, looser atomic.Uint64 // candidates
 	_                      [56]byte
@@ -164,6 +167,9 @@ func (s *shard) verdict(v *hottype.Verdict) {
 	s.allowed[i].Add(1)
 	if v.Shadowed {
 		s.shadowed.Add(1)
+		if v.ShadowReason == hottype.ReasonIPFixed || v.ShadowReason == hottype.ReasonIPSliding {
+			s.shadowedIP.Add(1)
+		}
 	}
 }
 
@@ -212,6 +218,7 @@ func (s *shard) addTo(out *Stats) {
 		*n += s.denied[outcome(r)].Load()
 	}
 	out.Shadowed += s.shadowed.Load()
+	out.ShadowedIP += s.shadowedIP.Load()
 	out.Candidates.Same += s.same.Load()
 	out.Candidates.Stricter += s.stricter.Load()
 	out.Candidates.Looser += s.looser.Load()

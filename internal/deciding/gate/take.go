@@ -227,7 +227,7 @@ func (g *Gate) takeShadow(ctx context.Context, d *decision, v *hottype.Verdict) 
 			g.stats.localErrors.Add(1)
 			d.shadowLocal.cut(0)
 		} else if !ok {
-			v.Shadowed = true
+			shadowed(v, &d.shadowLocal)
 			d.shadowShared.cut(0)
 		}
 	}
@@ -238,8 +238,20 @@ func (g *Gate) takeShadow(ctx context.Context, d *decision, v *hottype.Verdict) 
 	if err != nil {
 		d.shadowShared.cut(0)
 	} else if !ok {
-		v.Shadowed = true
+		shadowed(v, &d.shadowShared)
 		g.refund(d, g.local, &d.shadowLocal)
+	}
+}
+
+// shadowed notes that a group in shadow mode would have denied, for the reason of the
+// first that did.
+func shadowed(v *hottype.Verdict, gr *group) {
+	v.Shadowed = true
+	for i := range gr.results {
+		if !gr.results[i].Allowed {
+			v.ShadowReason = gr.meta[i].reason
+			return
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/url"
@@ -116,7 +117,7 @@ func viewLimit(l rules.Limit) *limitView {
 
 // viewWindow is a window of every client.
 func viewWindow(w *rules.IPWindow) *limitView {
-	v := viewSpec(w.Spec, hottype.ModeEnforce, w.Scope)
+	v := viewSpec(w.Spec, cmp.Or(w.Mode, hottype.ModeEnforce), w.Scope)
 	if w.Consistency == rules.Async {
 		v.Text += " (async)"
 	}

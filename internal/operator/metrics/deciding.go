@@ -46,6 +46,8 @@ func (to scrape) admissions(s *gate.Stats) {
 		"Requests allowed because the shared store did not answer and the failure policy is open.", s.Allowed.Store)
 	to.counter("hotparam_gate_shadowed_total",
 		"Requests allowed that a limit in shadow mode would have denied.", s.Shadowed)
+	to.counter("hotparam_gate_shadowed_ip_total",
+		"Requests allowed that a window of their client in shadow mode would have denied.", s.ShadowedIP)
 }
 
 func (to scrape) denials(s *gate.Stats) {

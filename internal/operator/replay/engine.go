@@ -146,6 +146,7 @@ func (e *engine) request(ctx context.Context, s *Seen) {
 	}
 	if v.Shadowed {
 		e.tally.Shadowed++
+		e.tally.ShadowedBy.add(v.ShadowReason)
 	}
 	if !v.Allowed {
 		e.denied(&v, id, known)
@@ -174,21 +175,7 @@ func (e *engine) client(req *hottype.Request) (uint32, bool) {
 
 // denied counts a denial where it belongs.
 func (e *engine) denied(v *hottype.Verdict, client uint32, known bool) {
-	d := &e.tally.Denied
-	switch v.Reason {
-	case hottype.ReasonIPFixed:
-		d.IPFixed++
-	case hottype.ReasonIPSliding:
-		d.IPSliding++
-	case hottype.ReasonOverride:
-		d.Override++
-	case hottype.ReasonBlocked:
-		d.Blocked++
-	case hottype.ReasonMalformed:
-		d.Malformed++
-	default:
-		d.Hot++
-	}
+	e.tally.Denied.add(v.Reason)
 	if known {
 		e.clients.rows[client].denied++
 	}

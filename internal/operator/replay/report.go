@@ -47,6 +47,8 @@ type Report struct {
 	NoRule int64 `json:"no_rule"`
 	// Shadowed is how many requests a limit in shadow mode would have denied.
 	Shadowed int64 `json:"shadowed"`
+	// ShadowedBy is which limits they were.
+	ShadowedBy Denied `json:"shadowed_by"`
 
 	// HotAt is how many keys would have been hot at other thresholds.
 	HotAt []HotAt `json:"hot_at"`
@@ -118,6 +120,24 @@ type Denied struct {
 	Override  int64 `json:"override"`
 	Blocked   int64 `json:"blocked"`
 	Malformed int64 `json:"malformed"`
+}
+
+// add counts one where it belongs.
+func (d *Denied) add(why hottype.Reason) {
+	switch why {
+	case hottype.ReasonIPFixed:
+		d.IPFixed++
+	case hottype.ReasonIPSliding:
+		d.IPSliding++
+	case hottype.ReasonOverride:
+		d.Override++
+	case hottype.ReasonBlocked:
+		d.Blocked++
+	case hottype.ReasonMalformed:
+		d.Malformed++
+	default:
+		d.Hot++
+	}
 }
 
 // Total is all of them.

@@ -206,7 +206,8 @@ func (p *page) denied(r *Report) {
 		{r.Denied.Malformed, "because their query is beyond the limits"},
 		{r.Denied.IPFixed, "by the fixed window of their client"},
 		{r.Denied.IPSliding, "by the sliding window of their client"},
-		{r.Shadowed, "by limits in shadow mode, which let them pass"},
+		{r.Shadowed - r.ShadowedBy.IPFixed - r.ShadowedBy.IPSliding, "by limits of keys in shadow mode, which let them pass"},
+		{r.ShadowedBy.IPFixed + r.ShadowedBy.IPSliding, "by windows of clients in shadow mode, which let them pass"},
 	} {
 		if n.n > 0 {
 			share := 100 * float64(n.n) / float64(r.Requests)
