@@ -58,7 +58,7 @@ func (o *Outcome) lines(p *Proposal) []string {
 			all = append(all, fmt.Sprintf("Busiest %s: %s.", k, list))
 		}
 	}
-	return append(all, "The limits of hot keys are in shadow mode: they deny nothing until you change that.")
+	return append(all, "All limits are in shadow mode: they deny nothing until you change that.")
 }
 
 // Write writes for people what was found and what it would have done.

@@ -89,7 +89,7 @@ func (p *Proposal) text(m mode, divide int64) string {
 		p.rule(&f, r, m, divide)
 	}
 	p.catchAll(&f)
-	p.windows(&f)
+	p.windows(&f, m)
 	return f.String()
 }
 
@@ -184,7 +184,7 @@ func (p *Proposal) catchAll(f *file) {
 	f.line("    hot: {rate: %d, window: %ds, min_clients: %d}", rate, windows[0], p.minClients)
 }
 
-func (p *Proposal) windows(f *file) {
+func (p *Proposal) windows(f *file, m mode) {
 	w := &p.perIP
 	if w.none != "" {
 		f.comment("", "No windows per client: %s.", w.none)
@@ -193,8 +193,8 @@ func (p *Proposal) windows(f *file) {
 	f.comment("", "%s ordinary clients: %s within %d in a second and %d in a minute. Above these windows: %d of them, "+
 		"and %d of %d loops and scanners.", grouped(int64(w.ordinary)), w.of, w.top1s, w.top60s, w.above, w.stopped, w.loops)
 	f.line("ip:")
-	f.line("  fixed: {limit: %d, window: 1s}", w.fixed)
-	f.line("  sliding: {limit: %d, window: 60s}", w.sliding)
+	f.line("  fixed: {limit: %d, window: 1s, mode: %s}", w.fixed, m)
+	f.line("  sliding: {limit: %d, window: 60s, mode: %s}", w.sliding, m)
 }
 
 // gap writes what the highest values had, with a bar where the threshold is.
