@@ -116,7 +116,7 @@ func openLogs(paths []string) ([]replay.Source, int64, error) {
 		f, err := os.Open(path)
 		if err != nil {
 			closeLogs(logs)
-			return nil, 0, fmt.Errorf("replay: %w", err)
+			return nil, 0, fmt.Errorf("read the log: %w", err)
 		}
 		info, err := f.Stat()
 		if err == nil && info.IsDir() {
@@ -124,7 +124,7 @@ func openLogs(paths []string) ([]replay.Source, int64, error) {
 		}
 		if err != nil {
 			closeLogs(logs)
-			return nil, 0, fmt.Errorf("replay: %w", err)
+			return nil, 0, fmt.Errorf("read the log: %w", err)
 		}
 		logs = append(logs, replay.Source{Name: path, Reader: f})
 		if size >= 0 {
