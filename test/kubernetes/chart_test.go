@@ -24,6 +24,9 @@ var everything = []string{
 	`tolerations=[{"key":"edge","operator":"Exists"}]`, `imagePullSecrets=[{"name":"registry"}]`, `redis.username="limiter"`,
 }
 
+// viaCheck opens the port of /check.
+var viaCheck = []string{`limiter.ports.check=8185`, `limiter.checkDialect="forwarded"`}
+
 var viaKafka = []string{`kafka.brokers=["kafka-0:9092","kafka-1:9092"]`, `aggregator.replicas=3`}
 
 // renderings are the forms of the chart that all rules hold for.
@@ -34,7 +37,7 @@ func renderings(t *testing.T, check func(t *testing.T, m manifests)) {
 		set    []string
 	}{
 		"central":                {central, nil},
-		"central, everything":    {central, everything},
+		"central, everything":    {central, slices.Concat(everything, viaCheck)},
 		"central, Kafka":         {central, slices.Concat(everything, viaKafka)},
 		"central, no aggregator": {central, []string{`aggregator.enabled=false`, `limiter.ports={"decide":0,"envoy":8183}`}},
 		"sidecar":                {sidecar, nil},
@@ -172,6 +175,7 @@ func TestWrongValues(t *testing.T) {
 		`form="both"`:              "form",
 		`aggregator.replicas=3`:    "kafka.brokers",
 		`stop.delaySeconds="5s"`:   "stop",
+		`limiter.ports.check=8185`: "limiter.checkDialect",
 		`limiter.args=["verbose"]`: "args",
 	} {
 		said, err := template(t, "--values", central, "--set-json", value)

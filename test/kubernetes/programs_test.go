@@ -106,7 +106,7 @@ func TestPodsStart(t *testing.T) {
 	soon := `stop={"delaySeconds":1,"timeoutSeconds":10}`
 	for name, m := range map[string]manifests{
 		"central": render(t, central, soon), "sidecar": render(t, sidecar, soon, `aggregator.enabled=false`),
-		"Kafka": render(t, central, soon, `kafka.brokers=["127.0.0.1:1"]`),
+		"Kafka": render(t, central, append([]string{soon, `kafka.brokers=["127.0.0.1:1"]`}, viaCheck...)...),
 	} {
 		for _, w := range m.workloads {
 			i := slices.IndexFunc(containers(w), ours)

@@ -116,6 +116,10 @@ args:
   - --stop.delay={{ .Values.stop.delaySeconds }}s
   - --decide.listen={{ with .Values.limiter.ports.decide }}:{{ . }}{{ end }}
   - --envoy.listen={{ with .Values.limiter.ports.envoy }}:{{ . }}{{ end }}
+  {{- with .Values.limiter.ports.check }}
+  - --check.listen=:{{ . }}
+  - --check.dialect={{ required "limiter.checkDialect: nginx, forwarded or path" $.Values.limiter.checkDialect }}
+  {{- end }}
   {{- end }}
   {{- if and .Values.aggregator.enabled (not .Values.kafka.brokers) }}
   - --statsd.addr={{ $aggregator }}-0.{{ $aggregator }}:8127
@@ -131,6 +135,10 @@ env:
     valueFrom: {secretKeyRef: {name: {{ .Values.secretName }}, key: gateway-token}}
   - name: HOTPARAM_ENVOY_TOKEN
     valueFrom: {secretKeyRef: {name: {{ .Values.secretName }}, key: gateway-token}}
+  {{- if .Values.limiter.ports.check }}
+  - name: HOTPARAM_CHECK_TOKEN
+    valueFrom: {secretKeyRef: {name: {{ .Values.secretName }}, key: gateway-token}}
+  {{- end }}
   {{- end }}
 ports:
   - {name: admin, containerPort: 9182}
