@@ -2,7 +2,7 @@
 // each in a process of its own with the same file of limits and a Redis of its own, asked by this
 // process over loopback.
 //
-//	go build -o ../bin/ ../cmd/limiter-sidecar
+//	(cd .. && go build -o bin/ ./cmd/limiter-sidecar)
 //	GOBIN=$PWD/../bin go install github.com/envoyproxy/ratelimit/src/service_cmd@latest
 //	go run ./grpc [-rounds 5] [-for 2s] [-callers 1,16,64] [-ours ../bin/limiter-sidecar] [-peer ../bin/service_cmd]
 //

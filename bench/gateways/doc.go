@@ -1,0 +1,10 @@
+// Gateways measures what asking the limiter adds to a request through a gateway: each gateway with its file of deploy/,
+// beside the same one with the question left out, and Envoy also beside envoyproxy/ratelimit.
+//
+//	(cd .. && go build -o bin/ ./cmd/limiter-sidecar)
+//	GOBIN=$PWD/../bin go install github.com/envoyproxy/ratelimit/src/service_cmd@latest
+//	go run ./gateways [-rounds 5] [-for 4s] [-rate 500] [-connections 16] [-envoy PATH]
+//
+// Requests are for one of 10,000 values, none of which is limited, at a fixed rate; their time counts from when they
+// were due. A gateway that is not installed is left out. Everything runs on this machine.
+package main

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// question is a gateway and its way to ask.
+type question struct {
+	name    string
+	program string
+	args    []string // {dir} is that of the files
+	files   []string // of deploy/; the first is what args name as {file}
+	limiter []string // arguments of the limiter, which listens at {addr}
+	port    string   // of the limiter in the files
+	silence []string // what to replace to leave the question out: pairs
+}
+
+// forwarded are the arguments of a limiter for gateways that write X-Forwarded fields.
+var forwarded = []string{"--check.listen", "{addr}", "--check.dialect", "forwarded"}
+
+func questions(envoy string) []question {
+	haproxy := []string{"-db", "-f", "{file}"}
+	envoyArgs := []string{"-c", "{file}", "--concurrency", "2", "--log-level", "error", "--disable-hot-restart"}
+	return []question{
+		{"nginx, auth_request", "nginx", []string{"-p", "{dir}", "-e", "stderr", "-c", "{file}", "-g", "daemon off; pid {dir}/pid;"},
+			[]string{"nginx/nginx.conf"}, []string{"--check.listen", "{addr}", "--check.dialect", "nginx"}, "8185",
+			[]string{"auth_request /_check;", ""}},
+		{"Caddy, forward_auth", "caddy", []string{"run", "--config", "{file}", "--adapter", "caddyfile"},
+			[]string{"caddy/Caddyfile"}, forwarded, "8185",
+			[]string{"forward_auth 127.0.0.1", "@none path /none\n\t\tforward_auth @none 127.0.0.1"}},
+		{"HAProxy, SPOE", "haproxy", haproxy, []string{"haproxy/haproxy.cfg", "haproxy/hotparam.spoe"},
+			[]string{"--spoe.listen", "{addr}"}, "8184", []string{"filter spoe engine hotparam config", "# filter"}},
+		{"HAProxy, Lua", "haproxy", haproxy, []string{"haproxy/lua.cfg", "haproxy/hotparam.lua"}, forwarded, "8185",
+			[]string{"if { nbsrv(hotparam) gt 0 }", "if FALSE"}},
+		{"Envoy, external authorization", envoy, envoyArgs, []string{"envoy/ext_authz.yaml"}, []string{"--envoy.listen", "{addr}"},
+			"8183", envoySilence},
+		{"Envoy, the same by HTTP", envoy, envoyArgs, []string{"envoy/ext_authz_http.yaml"},
+			[]string{"--check.listen", "{addr}", "--check.dialect", "path"}, "8185", envoySilence},
+		{"Envoy, rate limit service", envoy, envoyArgs, []string{"envoy/ratelimit.yaml"}, []string{"--envoy.listen", "{addr}"}, "8183",
+			[]string{"filters.http.ratelimit\n", "filters.http.ratelimit\n            disabled: true\n"}},
+	}
+}
+
+var envoySilence = []string{"failure_mode_allow: true", "failure_mode_allow: true\n              filter_enabled: {default_value: {numerator: 0}}"}
+
+// places are ports: of the gateway, of the application, of whom it asks, and one for its administration.
+type places struct{ front, app, limiter, admin string }
+
+// write writes the files of a gateway with other ports, and gives its arguments.
+func (q question) write(deploy, dir string, p places, replace []string) ([]string, error) {
+	replace = append(append([]string{}, replace...), "10000", p.front, "8080", p.app, q.port, p.limiter, "9901", p.admin,
+		"/etc/haproxy", dir)
+	r := strings.NewReplacer(replace...)
+	var first string
+	for i, name := range q.files {
+		text, err := os.ReadFile(filepath.Join(deploy, name))
+		if err != nil {
+			return nil, err
+		}
+		out := r.Replace(string(text))
+		if strings.HasSuffix(name, "Caddyfile") {
+			out = "{\n\tadmin off\n}\n" + out
+		}
+		path := filepath.Join(dir, filepath.Base(name))
+		if i == 0 {
+			first = path
+		}
+		if err := os.WriteFile(path, []byte(out), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	if first == "" {
+		return nil, fmt.Errorf("gateways: %s has no file", q.name)
+	}
+	var args []string
+	for _, a := range q.args {
+		args = append(args, strings.NewReplacer("{file}", first, "{dir}", dir).Replace(a))
+	}
+	return args, nil
+}
