@@ -104,6 +104,17 @@ func TestPatternsTakeThePathsTheyCameFrom(t *testing.T) {
 	})
 }
 
+// A path that ends with a slash has no last segment, so no wildcard takes it.
+func TestNoWildcardBehindASlash(t *testing.T) {
+	t.Parallel()
+	p := newPaths()
+	p.add(&hottype.Request{Method: "GET", Target: "/topics/42"})
+	segments, ok := segmentsOf("/topics/")
+	if n := p.find(segments); !ok || n != nil {
+		t.Errorf("%v, %v: %+v", segments, ok, n)
+	}
+}
+
 // However many paths and names there are, memory is bounded.
 func TestPathsAreBounded(t *testing.T) {
 	t.Parallel()

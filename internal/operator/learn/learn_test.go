@@ -69,9 +69,11 @@ func TestHostileLogsGiveASafeFile(t *testing.T) {
 		var combined, events strings.Builder
 		for n := range 600 {
 			who := fmt.Sprintf("192.0.2.%d", n%250)
-			target := fmt.Sprintf("/%s/x?%s=%s&id=%d&%s%d=1", text, text, text, n%20, text, n)
+			target := fmt.Sprintf("/%s/x?%s=%d&id=%s&%s%d=1&z%s=%s", text, text, n%20, text, text, n, text, text)
 			fmt.Fprintf(&combined, "%s - %s [14/Nov/2023:22:%02d:%02d +0000] \"GET %s HTTP/1.1\" 200 1 \"%s\" \"%s\"\n", who, text, n/60, n%60, target, text, text)
-			fmt.Fprintf(&events, "%d\t%s%d\tGET\t%s\n", 1_700_000_000+n, text, n%3, target)
+			fmt.Fprintf(&events, "%d\t%s%d\tGET\t%s\n", 1_700_000_000+n, text, n%30, target)
+			fmt.Fprintf(&events, "%d\t%sloop\tGET\t/\n", 1_700_000_000+n, text)
+			fmt.Fprintf(&events, "%d\tc%d\tGET\t/x?%s=%d\n", 1_700_000_000+n, n%30, text, n%20)
 		}
 		for form, log := range map[string]string{"combined": combined.String(), "events": events.String()} {
 			file, _ := written(t, []byte(log))
