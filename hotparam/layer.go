@@ -155,7 +155,7 @@ func (l *Layer[C]) failed(c C, err error) error {
 	return errAnswered
 }
 
-// MiddlewareWith is Middleware with options.
+// MiddlewareWith is Middleware with options. It has no response cache: a hot key whose rule says serve is limited.
 func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.Handler {
 	l := NewLayer(p, o)
 	return func(next http.Handler) http.Handler {

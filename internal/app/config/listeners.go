@@ -61,6 +61,9 @@ type Answer struct {
 	// Header fields that every refusal has besides, such as Access-Control-Allow-Origin=*, without which a script of another
 	// origin sees nothing of it.
 	Refusal map[string]string `placeholder:"NAME=VALUE" help:"Header fields that every refusal has besides."`
+	// Path, such as /hotparam.js, at which the proxy serves a module for web pages whose requests may be limited; empty for
+	// none. Requests for it are neither counted nor limited and do not reach the upstream.
+	Script string `placeholder:"PATH" help:"Path at which the proxy serves its module for web pages."`
 }
 
 // Proxy is the reverse proxy.

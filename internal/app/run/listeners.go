@@ -103,6 +103,9 @@ func answersOf(cfg config.Answer) (httplimit.Answers, error) {
 			return a, fmt.Errorf("%w: --answer.refusal: %q: %q is no header field", config.ErrUsage, name, value)
 		}
 	}
+	if cfg.Script != "" && (cfg.Script[0] != '/' || hottype.TargetFault(http.MethodGet, cfg.Script) != "") {
+		return a, fmt.Errorf("%w: --answer.script %q: want a path such as /hotparam.js", config.ErrUsage, cfg.Script)
+	}
 	if err := a.Check(); err != nil {
 		return a, fmt.Errorf("%w: answer: %w", config.ErrUsage, err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/listener"
 	"github.com/hotparam/pipeline/internal/serving/proxy"
 	"github.com/hotparam/pipeline/internal/serving/respcache"
+	"github.com/hotparam/pipeline/internal/serving/script"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
@@ -119,7 +120,8 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 	}
 	l.schedules = newScheduleWatcher(l.parts.Gate.Rules().Overrides, l.admin.PublishSchedule, l.log)
 	l.parts.Add(lifecycle.Sums, "cache", handler.Cache().Run)
-	l.listener, err = l.listeners.open(ctx, "proxy", l.cfg.Proxy.Listen, l.cfg.Proxy.Listener, handler)
+	l.listener, err = l.listeners.open(ctx, "proxy", l.cfg.Proxy.Listen, l.cfg.Proxy.Listener,
+		script.At(l.cfg.Answer.Script, handler))
 	return err
 }
 

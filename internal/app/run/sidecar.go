@@ -18,6 +18,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/access"
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/serving/script"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
@@ -132,7 +133,7 @@ func (s *sidecar) listenProxy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	port, err := s.listeners.open(ctx, "proxy", cfg.Listen, cfg.Listener, p)
+	port, err := s.listeners.open(ctx, "proxy", cfg.Listen, cfg.Listener, script.At(s.cfg.Answer.Script, p))
 	if err != nil {
 		return err
 	}

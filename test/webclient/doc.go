@@ -1,0 +1,2 @@
+// Package webclient tests what asks: the module for web pages, under Node and in Chromium.
+package webclient
