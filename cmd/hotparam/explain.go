@@ -105,7 +105,7 @@ func (c *explainCmd) request(method, target string, header http.Header) hottype.
 func explain(set *rules.Set, names canon.Names, req *hottype.Request) []explanation {
 	var scratch rules.Scratch
 	class := ""
-	cl := set.ClassOf(req.Header)
+	cl := set.ClassOf(req.Header, nil)
 	if cl != nil {
 		class = cl.Name
 	}

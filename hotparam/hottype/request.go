@@ -14,6 +14,9 @@ type Request struct {
 	// optional query, or the absolute form that proxies get.
 	Target string
 	Client Client
+	// Address is the client's address in full where it is known: of IPv6 Client holds the
+	// network alone. Crawlers are verified by it; where it is not set, by that of Client.
+	Address netip.Addr
 	// Header may be nil; http.Header satisfies it.
 	Header Header
 	// Cost is what the request takes from its limits; 0 means 1.

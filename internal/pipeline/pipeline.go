@@ -26,6 +26,7 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/transport/reversedns"
 )
 
 // Pipeline is what decides, and what feeds it. Its parts are in the embedded Stages, to
@@ -34,6 +35,7 @@ type Pipeline struct {
 	lifecycle.Stages
 
 	Gate      *gate.Gate
+	Crawlers  *reversedns.Verifier
 	Hot       *hotset.Replica
 	Tally     *tally.Tally          // nil: others count
 	Aggregate *aggregate.Aggregator // nil: others find what is hot
@@ -118,6 +120,9 @@ func (p *Pipeline) wire(c Config, sink tally.Sink) {
 		c.Gate.Counter = p.Tally
 		p.Add(lifecycle.Sums, "tally", p.Tally.Run)
 	}
+	p.Crawlers = reversedns.New(nil, c.Gate.Log)
+	p.Add(lifecycle.Sinks, "crawlers", p.Crawlers.Run)
+	c.Gate.Verifier = p.Crawlers
 	p.Gate = gate.New(c.Gate)
 }
 

@@ -59,16 +59,16 @@ func (c *classIndex) takes(value string) bool {
 	return a.in
 }
 
-// ClassOf gives the first class whose pattern matches its header, nil for
-// everybody. A header that is absent is matched as "". Headers over 4 KiB are
-// in no class.
-func (s *Set) ClassOf(h hottype.Header) *Class {
+// ClassOf gives the first class whose pattern matches its header and whose client is
+// verified if it asks for that, nil for everybody. A header that is absent is matched as
+// "". Headers over 4 KiB are in no class. verified nil verifies nobody.
+func (s *Set) ClassOf(h hottype.Header, verified func(domains string) bool) *Class {
 	for _, c := range s.index.classes {
 		value := ""
 		if h != nil {
 			value = h.Get(c.class.Header)
 		}
-		if c.takes(value) {
+		if c.takes(value) && (c.class.Verify == "" || verified != nil && verified(c.class.Verify)) {
 			return c.class
 		}
 	}

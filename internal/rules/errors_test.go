@@ -123,6 +123,8 @@ func TestErrors(t *testing.T) {
 		{"ip: {exempt: [10.0.0.1/8]}", "ip.exempt[0]: 10.0.0.1/8 has bits behind its length; write 10.0.0.0/8"},
 		{"ip: {exempt: [ten]}", `"ten" is neither a network`}, {"ip: {exempt: ['::ffff:10.0.0.0/104']}", "write the IPv4 network"},
 		{"ip: {client: Host}", "ip.client: Host is not one of the headers"}, {"ip: {client: 'a b'}", `ip.client: "a b" is not`},
+		{"classes: [{name: a, match: {header: x, pattern: y}, verify: []}]", "classes[0].verify: is empty"},
+		{"classes: [{name: a, match: {header: x, pattern: y}, verify: [com]}]", `classes[0].verify[0]: "com" is not`},
 		{"ip: {ipv6_prefix: 47}", "ip.ipv6_prefix: 47 is not a whole number between 48 and 64"},
 		{"ip: {ipv6_prefix: 65}", "between 48 and 64"},
 		{"ip: {trusted_proxies: ['fe80::1%eth0']}", "is neither a network"},

@@ -197,7 +197,7 @@ classes:
 			h.Set("User-Agent", c.agent)
 			h.Set("X-Key", c.key)
 			got := ""
-			if class := s.ClassOf(h); class != nil {
+			if class := s.ClassOf(h, nil); class != nil {
 				got = class.Name
 			}
 			if got != c.want {
@@ -205,10 +205,10 @@ classes:
 			}
 		}
 	}
-	if c := s.ClassOf(nil); c == nil || c.Name != "nobody" {
+	if c := s.ClassOf(nil, nil); c == nil || c.Name != "nobody" {
 		t.Errorf("no headers are %v", c)
 	}
-	if c := Default().ClassOf(nil); c != nil {
+	if c := Default().ClassOf(nil, nil); c != nil {
 		t.Errorf("without classes: %v", c)
 	}
 }
@@ -231,7 +231,7 @@ func TestMatchAllocatesNothing(t *testing.T) {
 	h := http.Header{"User-Agent": {"Mozilla/5.0"}, "X-Tier": {"gold"}}
 	for _, target := range []string{"/topic?id=42", "/search/en?q=a%20b&page=1", "/other?c=1&b=2&a=3", "/%74opic?id=1", "/topic?id=3&id=1&id=2", "/x?" + strings.Repeat("y", 9000)} {
 		req := hottype.Request{Method: "GET", Host: "example.com:443", Target: target, Header: h}
-		run := func() { s.Match(&req, sc); s.ClassOf(req.Header) }
+		run := func() { s.Match(&req, sc); s.ClassOf(req.Header, nil) }
 		run()
 		if n := testing.AllocsPerRun(50, run); n != 0 {
 			t.Errorf("%.40s: %v allocations", target, n)
@@ -264,6 +264,6 @@ func BenchmarkClassOf(b *testing.B) {
 	h := http.Header{"User-Agent": {"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36"}}
 	b.ReportAllocs()
 	for b.Loop() {
-		s.ClassOf(h)
+		s.ClassOf(h, nil)
 	}
 }

@@ -97,6 +97,7 @@ func (p *parser) class(v value) {
 		"match":    func(v value) { v.classMatch(c) },
 		"ip":       func(v value) { v.mapping(v.windows(&c.Fixed, &c.Sliding)) },
 		"upstream": func(v value) { c.Upstream = v.name(plainName) },
+		"verify":   func(v value) { c.Verify = v.domains() },
 	})
 	v.require(got, "name", "match")
 	for _, other := range p.set.Classes {
@@ -105,6 +106,19 @@ func (p *parser) class(v value) {
 		}
 	}
 	p.set.Classes = append(p.set.Classes, c)
+}
+
+// domainName is a domain below a top-level one: who verifies by "com" verifies everybody.
+var domainName = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]$`)
+
+// domains reads the domains that verify a client.
+func (v value) domains() string {
+	var list []string
+	v.list(func(v value) { list = append(list, v.name(domainName)) })
+	if len(list) == 0 {
+		v.fail("is empty; write domains such as googlebot.com, or leave it out")
+	}
+	return strings.Join(list, " ")
 }
 
 func (v value) classMatch(c *Class) {

@@ -45,7 +45,7 @@ ip:
   ipv6_prefix: 56
   exempt: ["10.0.0.0/8"]
 classes:
-  - {name: crawler, match: {header: user-agent, pattern: "(?i)bot|spider|crawl"}, ip: {fixed: {limit: 5, window: 1s}}, upstream: slow}
+  - {name: crawler, match: {header: user-agent, pattern: "(?i)bot|spider|crawl"}, ip: {fixed: {limit: 5, window: 1s}}, upstream: slow, verify: [googlebot.com, google.com]}
 overrides:
   - {key: "topic?id=42", rate: 500, burst: 1000, until: 2026-12-01T00:00:00Z, reason: "launch"}
   - {key: "topic?id=4*", action: block}
@@ -106,7 +106,7 @@ func TestParse(t *testing.T) {
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")},
 			Client:         "x-real-ip", IPv6Prefix: 56,
 			Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}},
-		{"class", *s.Classes[0], Class{"crawler", "User-Agent", s.Classes[0].Pattern, fixed(5), nil, "slow"}},
+		{"class", *s.Classes[0], Class{"crawler", "User-Agent", s.Classes[0].Pattern, fixed(5), nil, "slow", "googlebot.com google.com"}},
 		{"limits", s.Limits, canon.Limits{Pairs: 100, NameBytes: 64, ValueBytes: 256, QueryBytes: 4096}},
 		{"override", s.Overrides[0], Override{ID: "topic-id-42-506a744f", Key: "topic?id=42", Action: ActionLimit, Rate: 500,
 			Burst: 1000, Until: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), Reason: "launch"}},

@@ -219,6 +219,9 @@ type Class struct {
 	Fixed    *IPWindow // nil: the windows of everybody
 	Sliding  *IPWindow
 	Upstream string // name of an upstream, "" for the usual one
+	// Verify are the domains, separated by spaces, in one of which the name of a client's
+	// address has to lie; "" for none. A request whose client is not verified is not in the class.
+	Verify string
 }
 
 // Action is what an override does.

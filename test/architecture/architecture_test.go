@@ -35,7 +35,7 @@ var layers = []struct {
 	{"files", false, []string{"internal/tlsfiles", "internal/dirlock"}, "certificates are read and directories held in one way"},
 	{"connection", false, []string{"internal/storage/redisstore"}, "the feed and the limits share one way to Redis"},
 	{"transport and storage", false, []string{
-		"internal/counting/tail", "internal/transport/statsd", "internal/transport/kafka", "internal/transport/graphite",
+		"internal/counting/tail", "internal/transport/statsd", "internal/transport/kafka", "internal/transport/graphite", "internal/transport/reversedns",
 		"internal/storage/redisfeed", "internal/storage/redislimits", "internal/storage/filestore", "internal/storage/historystore", "internal/operator/carbon", "internal/operator/udpstat",
 		"internal/serving/listener",
 	}, "one outside system each; two that know each other cannot be replaced alone"},

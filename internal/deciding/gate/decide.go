@@ -74,7 +74,7 @@ func (g *Gate) finish(ctx context.Context, d *decision) (v hottype.Verdict) {
 // empty.
 func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 	v.Allowed, v.Reason, v.Mode = true, hottype.ReasonNoRule, hottype.ModeEnforce
-	who := d.class(v)
+	who := g.class(d, v)
 	g.findKeys(d, v)
 	if d.cost = max(d.req.Cost, 1); d.req.Cost < 0 {
 		deny(v, hottype.ReasonBlocked, RuleCost, hottype.Never)
@@ -113,11 +113,17 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 }
 
 // class finds the class of the request and the windows that go with it.
-func (d *decision) class(v *hottype.Verdict) *class {
+func (g *Gate) class(d *decision, v *hottype.Verdict) *class {
 	if len(d.st.classes) == 0 || d.req.Header == nil {
 		return &d.st.everybody
 	}
-	c := d.st.set.ClassOf(d.req.Header)
+	c := d.st.set.ClassOf(d.req.Header, func(domains string) bool {
+		addr := d.req.Address
+		if !addr.IsValid() {
+			addr = d.req.Client.Addr
+		}
+		return g.verifier != nil && addr.IsValid() && g.verifier.Verified(d.now, addr, domains)
+	})
 	if c == nil {
 		return &d.st.everybody
 	}

@@ -3,6 +3,7 @@ package gate
 import (
 	"hash/maphash"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,6 +71,12 @@ type SharedStore interface {
 	Server(shard int) string
 }
 
+// Verifier knows which addresses belong to which domains, separated by spaces. It does not
+// wait: of an address that it does not know yet it says no. *reversedns.Verifier is one.
+type Verifier interface {
+	Verified(now time.Time, addr netip.Addr, domains string) bool
+}
+
 // Config is what a gate is built from. The zero value is a gate with the
 // default rules, no hot keys and one process's limits.
 type Config struct {
@@ -93,6 +100,8 @@ type Config struct {
 	// Live says how many processes share the limits now. When Shared fails,
 	// each enforces its share of them. nil, or less than 1, means 1.
 	Live func() int
+	// Verifier verifies the clients of classes that ask for it; nil: nobody is.
+	Verifier Verifier
 	// Counter hears of every request given to Decide; nil: nobody counts.
 	Counter Counter
 	// Instance names this process in reports.
@@ -113,6 +122,7 @@ type Gate struct {
 	async    Async   // nil: none
 	live     func() int
 	counter  Counter
+	verifier Verifier // nil: none
 	instance string
 	coldKeys bool
 
@@ -128,7 +138,7 @@ type Gate struct {
 // New builds a gate.
 func New(cfg Config) *Gate {
 	g := &Gate{
-		hot: cfg.Hot, local: cfg.Local, async: cfg.Async, live: cfg.Live, counter: cfg.Counter,
+		hot: cfg.Hot, local: cfg.Local, async: cfg.Async, live: cfg.Live, counter: cfg.Counter, verifier: cfg.Verifier,
 		instance: cfg.Instance, coldKeys: cfg.ColdKeys, over: cfg.Overrides,
 	}
 	if g.hot == nil {

@@ -5,6 +5,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/check"
 	"github.com/hotparam/pipeline/internal/serving/envoy"
 	"github.com/hotparam/pipeline/internal/serving/spoe"
+	"github.com/hotparam/pipeline/internal/transport/reversedns"
 )
 
 // Check gives the metrics of the endpoint /check.
@@ -29,6 +30,19 @@ func CheckAccess(stats func() access.GuardStats) Part {
 		to.counter("hotparam_check_unauthorized_total", "Checks refused because the token was missing or wrong.", s.Wrong)
 		to.counter("hotparam_check_slowed_total",
 			"Checks refused unseen because their gateway had shown too many wrong tokens.", s.Slowed)
+	})
+}
+
+// Crawlers gives the metrics of how clients are verified by DNS.
+func Crawlers(stats func() reversedns.Stats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.gauge("hotparam_crawlers_verified", "Addresses in memory that DNS has verified.", float64(s.Known))
+		to.gauge("hotparam_crawlers_unverified", "Addresses in memory that are not verified.", float64(s.Unverified))
+		to.counter("hotparam_crawlers_lookups_total", "Addresses looked up in DNS, both ways.", s.Lookups)
+		to.counter("hotparam_crawlers_failures_total", "Of these, without an answer from DNS.", s.Failures)
+		to.counter("hotparam_crawlers_dropped_total",
+			"Look-ups dropped because too many were waiting; they are tried when the address comes again.", s.Dropped)
 	})
 }
 

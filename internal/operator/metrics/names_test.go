@@ -35,6 +35,7 @@ func groups() []group {
 		of("decision_api, callers", "limiter-sidecar", metrics.DecisionAccess),
 		of("check", "limiter-sidecar", metrics.Check),
 		of("check, callers", "limiter-sidecar", metrics.CheckAccess),
+		of("crawlers", "limiter-sidecar, serve", metrics.Crawlers),
 		of("envoy", "limiter-sidecar", metrics.Envoy),
 		of("spoe", "limiter-sidecar", metrics.SPOE),
 		of("windows", "limiter-sidecar", metrics.Windows),

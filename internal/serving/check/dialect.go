@@ -42,7 +42,7 @@ func (h *Handler) describe(r *http.Request) (hottype.Request, error) {
 		}
 		req.Method, req.Host, req.Target = r.Method, r.Host, target
 		// The gateway is this check's peer. It has none of its own that it could name but in the header of clients.
-		req.Client = h.client(r, netip.Addr{})
+		h.cfg.Clients.Identify(&req, netip.Addr{}, r.Header.Values)
 		return req, nil
 	}
 	if path, _, _ := strings.Cut(r.RequestURI, "?"); path != endpoint {
@@ -61,14 +61,9 @@ func (h *Handler) describe(r *http.Request) (hottype.Request, error) {
 	if f.err != nil {
 		return req, f.err
 	}
-	req.Client = h.client(r, peer)
+	// Where who is connected to the gateway is a trusted proxy, its header counts, as on every other listener.
+	h.cfg.Clients.Identify(&req, peer, r.Header.Values)
 	return req, nil
-}
-
-// client is who sent the request to the gateway. peer is who is connected to the gateway; where that is a trusted
-// proxy, the header that it wrote counts, as on every other listener.
-func (h *Handler) client(r *http.Request, peer netip.Addr) hottype.Client {
-	return h.cfg.Clients.Named(peer, r.Header.Values)
 }
 
 // fields reads what the gateway wrote and keeps the first fault.

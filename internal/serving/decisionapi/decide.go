@@ -190,8 +190,9 @@ func (d *Decider) ask(r *http.Request, k *work, i int) hottype.Verdict {
 	k.header = k.pairs[c.from:c.to]
 	k.req = hottype.Request{
 		Method: c.method, Host: c.host, Target: c.uri, Cost: c.cost,
-		Client: httplimit.ParseClient(c.ip), Header: &k.header,
+		Header: &k.header,
 	}
+	httplimit.IdentifyText(&k.req, c.ip)
 	v := d.gate.Decide(r.Context(), &k.req)
 	d.checks.Add(1)
 	if !v.Allowed {

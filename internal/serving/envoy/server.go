@@ -184,23 +184,23 @@ func (s *Server) check(ctx context.Context, in *checkRequest) (any, error) {
 	if in.query != "" && !strings.Contains(target, "?") {
 		target += "?" + in.query
 	}
-	v := s.decide(ctx, &hottype.Request{
-		Method: in.method, Host: in.host, Target: target, Header: &in.headers, Client: s.client(in),
-	})
+	req := &hottype.Request{Method: in.method, Host: in.host, Target: target, Header: &in.headers}
+	s.identify(req, in)
+	v := s.decide(ctx, req)
 	if !httplimit.Wait(ctx, v) {
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
 	return s.checked(in, v), nil
 }
 
-// client is who sent the request. Envoy names its own peer; where that is a trusted proxy, the
+// identify fills in who sent the request. Envoy names its own peer; where that is a trusted proxy, the
 // header that it wrote counts, as on every other listener.
-func (s *Server) client(in *checkRequest) hottype.Client {
+func (s *Server) identify(req *hottype.Request, in *checkRequest) {
 	peer, err := netip.ParseAddr(in.source)
 	if err != nil { // a pipe, or nothing
 		peer = netip.Addr{}
 	}
-	return s.cfg.Clients.Named(peer.Unmap().WithZone(""), in.headers.Values)
+	s.cfg.Clients.Identify(req, peer.Unmap().WithZone(""), in.headers.Values)
 }
 
 func (s *Server) decide(ctx context.Context, r *hottype.Request) *hottype.Verdict {

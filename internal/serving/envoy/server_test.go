@@ -218,7 +218,9 @@ func TestClientOfCheck(t *testing.T) {
 			if tc.header != "" {
 				in.headers = httplimit.Headers{{Name: "x-forwarded-for", Value: tc.header}}
 			}
-			if got := s.client(in).String(); got != tc.want {
+			var req hottype.Request
+			s.identify(&req, in)
+			if got := req.Client.String(); got != tc.want {
 				t.Errorf("%s, want %s", got, tc.want)
 			}
 		})

@@ -56,7 +56,7 @@ func describe(domain string, d *descriptor) *described {
 		case keyRemote, keyMaskedRemote:
 			client = true
 			address, _, _ := strings.Cut(e.value, "/") // of a masked one the network's address
-			r.request.Client = httplimit.ParseClient(address)
+			httplimit.IdentifyText(&r.request, address)
 		default:
 			if name, ok := strings.CutPrefix(key, prefixHeader); ok {
 				r.headers = append(r.headers, httplimit.HeaderField{Name: name, Value: e.value})

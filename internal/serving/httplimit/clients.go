@@ -78,17 +78,18 @@ func (c *Clients) Set(trusted []netip.Prefix, from string) {
 // proxy gives, or unknown.
 func (c *Clients) Of(r *http.Request) hottype.Client {
 	s := c.sources()
-	return s.client(peerOf(r), r.Header[s.header])
+	return s.find(peerOf(r), r.Header[s.header]).client()
 }
 
-// Named is the client of a request that came from peer, an invalid address where that
+// Identify fills in who sent a request that came from peer, an invalid address where that
 // has none, with these lines of a header field.
-func (c *Clients) Named(peer netip.Addr, lines func(name string) []string) hottype.Client {
+func (c *Clients) Identify(req *hottype.Request, peer netip.Addr, lines func(name string) []string) {
 	s := c.sources()
-	if s.header == "" {
-		return client(peer)
+	h := hop{addr: peer}
+	if s.header != "" {
+		h = s.find(peer, lines(s.header))
 	}
-	return s.client(peer, lines(s.header))
+	req.Client, req.Address = h.client(), h.addr
 }
 
 // Header is the field in which trusted proxies name the client, "" for none.
@@ -119,22 +120,24 @@ func (s *sources) trusts(peer netip.Addr) bool {
 	return s.trusted != nil && (!peer.IsValid() || s.trusted.Lookup(peer))
 }
 
-func (s *sources) client(peer netip.Addr, lines []string) hottype.Client {
+func (s *sources) find(peer netip.Addr, lines []string) hop {
 	switch {
 	case s.header == "" || len(lines) == 0 || !s.trusts(peer):
-		return client(peer)
+		return hop{addr: peer}
 	case s.hops != nil:
-		at := s.hops.walk(s.trusted, peer, lines)
-		if at.name != "" {
-			return hottype.Client{Name: at.name}
-		}
-		return client(at.addr)
+		return s.hops.walk(s.trusted, peer, lines)
 	case len(lines) == 1:
 		if a, ok := ParseAddress(lines[0]); ok {
-			return client(a)
+			return hop{addr: a}
 		}
 	}
-	return client(peer) // several lines or garbage: believe none of it
+	return hop{addr: peer} // several lines or garbage: believe none of it
+}
+
+// IdentifyText fills in a client that others name, as [ParseClient] reads it.
+func IdentifyText(req *hottype.Request, s string) {
+	req.Client = ParseClient(s)
+	req.Address, _ = ParseAddress(s)
 }
 
 // ParseClient reads a client as others write it: an address, with or without a

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/gaissmai/bart"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // hops is a header field that lists the proxies on the way of a request, each of which
@@ -22,6 +24,14 @@ type hops struct {
 type hop struct {
 	addr netip.Addr
 	name string
+}
+
+// client is who it is to rules: of IPv6 the network.
+func (h hop) client() hottype.Client {
+	if h.name != "" {
+		return hottype.Client{Name: h.name}
+	}
+	return client(h.addr)
 }
 
 // maxHops is how many elements are looked at. Only a chain of that many trusted

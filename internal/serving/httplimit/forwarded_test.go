@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
@@ -73,6 +74,13 @@ func TestClientIsThePeer(t *testing.T) {
 	}
 }
 
+// named is the client of a request from peer.
+func named(c *httplimit.Clients, peer string, header http.Header) hottype.Client {
+	var r hottype.Request
+	c.Identify(&r, netip.MustParseAddr(peer), header.Values)
+	return r.Client
+}
+
 // FuzzForged writes anything before what a trusted proxy wrote: the client stays who he is.
 func FuzzForged(f *testing.F) {
 	for _, s := range []string{"", `for="`, `for="a\`, "for=10.0.0.1", "6.6.6.6", `"`, ",,", "unknown", `for=_x;by="`, "\x00\xff"} {
@@ -86,13 +94,13 @@ func FuzzForged(f *testing.F) {
 		} {
 			c := httplimit.NewClients(trusted, strings.ToLower(source))
 			lines := []string{line, same + ", " + written[0] + ", " + written[1]}
-			if got := c.Named(netip.MustParseAddr("10.0.0.1"), http.Header{source: lines}.Values); got.String() != "203.0.113.9" {
+			if got := named(c, "10.0.0.1", http.Header{source: lines}); got.String() != "203.0.113.9" {
 				t.Fatalf("%s %q: %s", source, lines, got)
 			}
-			if got := c.Named(netip.MustParseAddr("203.0.113.8"), http.Header{source: lines}.Values); got.String() != "203.0.113.8" {
+			if got := named(c, "203.0.113.8", http.Header{source: lines}); got.String() != "203.0.113.8" {
 				t.Fatalf("%s %q from a stranger: %s", source, lines, got)
 			}
-			c.Named(netip.MustParseAddr("10.0.0.1"), http.Header{source: {line}}.Values) // does not panic
+			named(c, "10.0.0.1", http.Header{source: {line}}) // does not panic
 		}
 	})
 }

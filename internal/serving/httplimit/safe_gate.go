@@ -125,7 +125,7 @@ func (g *SafeGate) describe(r *http.Request, client hottype.Client, cost int64) 
 	req.Method, req.Host, req.Target = r.Method, r.Host, target(r)
 	req.Client, req.Header, req.Cost = client, r.Header, cost
 	if client.IsZero() {
-		req.Client = g.cfg.Clients.Of(r)
+		g.cfg.Clients.Identify(req, peerOf(r), r.Header.Values)
 	}
 	if cost == 0 && g.cfg.Cost != nil {
 		req.Cost = g.cfg.Cost(r)

@@ -41,7 +41,7 @@ func (c *check) argument(name string, v value) {
 	case "host":
 		c.request.Host = v.text
 	case "ip":
-		c.request.Client = httplimit.ParseClient(v.text)
+		httplimit.IdentifyText(&c.request, v.text)
 	case "cost":
 		c.request.Cost = int64(min(v.number, 1<<53-1))
 	case "headers":

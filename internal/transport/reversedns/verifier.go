@@ -1,0 +1,249 @@
+// Package reversedns says whether an address belongs to who it says it belongs to, by the way that the operators of
+// crawlers document: the name of the address (PTR) lies in one of their domains, and that name has the address.
+//
+// Nobody waits for DNS. [Verifier.Verified] answers from memory, and false of an address that it does not know, which is
+// then looked up: next time the answer is there. What is remembered, asked at once and asked in a second is bounded, so
+// that whoever says from many addresses to be a crawler makes neither memory nor DNS run over.
+package reversedns
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Bounds of what is asked and remembered.
+const (
+	workers     = 4
+	perWorker   = 5                // look-ups a second
+	lookupLimit = 5 * time.Second  // longest look-up, both ways
+	queued      = 256              // addresses that wait to be looked up; more are dropped
+	maxNames    = 4                // names of one address that are looked at
+	maxEntries  = 4096             // of those verified, and again of the others
+	goodFor     = 24 * time.Hour   // then a verified address is looked up again, and stays verified for as long again
+	badFor      = time.Hour        // how long DNS is believed that it is not
+	retryAfter  = time.Minute      // after a failure of DNS
+	warnEvery   = 10 * time.Minute // least time between log lines about failures
+)
+
+// Resolver asks DNS. *net.Resolver is one.
+type Resolver interface {
+	LookupAddr(ctx context.Context, addr string) (names []string, err error)
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// Verifier remembers which addresses belong to which domains. Any number of goroutines may use it; look-ups are made
+// while [Verifier.Run] runs.
+type Verifier struct {
+	dns  Resolver
+	log  *slog.Logger
+	jobs chan job
+
+	mu    sync.Mutex // guards what follows
+	good  map[subject]answer
+	other map[subject]answer // not verified, not known yet, or out of reach
+	stats Stats
+	warn  time.Time // when the next failure is logged
+}
+
+// subject is what an answer is about: an address, and the domains it may belong to, separated by spaces.
+type subject struct {
+	addr    netip.Addr
+	domains string
+}
+
+// answer is what is known of a subject.
+type answer struct {
+	since time.Time // a good answer's
+	again time.Time // when it is looked up again
+}
+
+// job is a look-up that waits.
+type job struct {
+	subject
+	now time.Time
+}
+
+// Stats are counters since the start, and Known and Unverified as they are now.
+type Stats struct {
+	// Known are verified addresses in memory, Unverified the others.
+	Known, Unverified int
+	// Lookups were made, Failures among them got no answer from DNS.
+	Lookups, Failures uint64
+	// Dropped addresses found no room among those that wait; they are looked up when they come again.
+	Dropped uint64
+}
+
+// New builds a verifier. A nil resolver is the system's.
+func New(dns Resolver, log *slog.Logger) *Verifier {
+	if dns == nil {
+		dns = &net.Resolver{PreferGo: true}
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Verifier{
+		dns: dns, log: log, jobs: make(chan job, queued),
+		good: map[subject]answer{}, other: map[subject]answer{},
+	}
+}
+
+// Stats reads the counters.
+func (v *Verifier) Stats() Stats {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	st := v.stats
+	st.Known, st.Unverified = len(v.good), len(v.other)
+	return st
+}
+
+// Verified reports whether an address is known to belong to one of the domains, which are separated by spaces. It does
+// not wait; what is not known, or was looked up long ago, is looked up in the background.
+func (v *Verifier) Verified(now time.Time, addr netip.Addr, domains string) bool {
+	s := subject{addr.Unmap().WithZone(""), domains}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	a, good := v.good[s]
+	if good && now.Sub(a.since) >= 2*goodFor {
+		delete(v.good, s)
+		a, good = answer{}, false
+	}
+	if !good {
+		a = v.other[s]
+	}
+	if now.Before(a.again) || !s.addr.IsValid() {
+		return good
+	}
+	select {
+	case v.jobs <- job{s, now}:
+		a.again = now.Add(retryAfter) // or when the answer is there
+		v.store(good, s, a)
+	default:
+		v.stats.Dropped++
+	}
+	return good
+}
+
+// store keeps an answer. Where there is no room, any other makes room; those that are not verified never push out one
+// that is. The caller holds mu.
+func (v *Verifier) store(good bool, s subject, a answer) {
+	to := v.other
+	if good {
+		to = v.good
+		delete(v.other, s)
+	} else {
+		delete(v.good, s)
+	}
+	if _, there := to[s]; !there && len(to) >= maxEntries {
+		for any := range to {
+			delete(to, any)
+			break
+		}
+	}
+	to[s] = a
+}
+
+// Run looks addresses up until ctx ends.
+func (v *Verifier) Run(ctx context.Context) error {
+	var g errgroup.Group
+	for range workers {
+		g.Go(func() error {
+			pace := time.NewTicker(time.Second / perWorker)
+			defer pace.Stop()
+			for {
+				select {
+				case j := <-v.jobs:
+					v.lookUp(ctx, j)
+				case <-ctx.Done():
+					return nil
+				}
+				select {
+				case <-pace.C:
+				case <-ctx.Done():
+					return nil
+				}
+			}
+		})
+	}
+	return g.Wait()
+}
+
+// lookUp asks DNS both ways and remembers what it says.
+func (v *Verifier) lookUp(ctx context.Context, j job) {
+	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
+	defer cancel()
+	good, err := v.ask(ctx, j.subject)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.stats.Lookups++
+	if err != nil {
+		// What was verified stays so until it is too old, and is asked about again in a minute.
+		v.stats.Failures++
+		if !j.now.Before(v.warn) {
+			v.warn = j.now.Add(warnEvery)
+			v.log.Warn("reversedns: DNS does not answer; crawlers that are not known yet count as ordinary clients",
+				"err", err, "failures", v.stats.Failures)
+		}
+		return
+	}
+	if good {
+		v.store(true, j.subject, answer{since: j.now, again: j.now.Add(goodFor)})
+		return
+	}
+	v.store(false, j.subject, answer{again: j.now.Add(badFor)})
+}
+
+// ask reports whether a name of the address lies in the domains and has the address. An error is a failure of DNS, not
+// its answer that there is no such name. Names in other domains are not looked up: whoever owns an address chooses its
+// name, and with it whose servers would be asked.
+func (v *Verifier) ask(ctx context.Context, s subject) (bool, error) {
+	names, err := v.dns.LookupAddr(ctx, s.addr.String())
+	if err != nil {
+		return false, failure(err)
+	}
+	network := "ip4"
+	if s.addr.Is6() {
+		network = "ip6"
+	}
+	for _, name := range names[:min(len(names), maxNames)] {
+		if !within(name, s.domains) {
+			continue
+		}
+		addrs, err := v.dns.LookupNetIP(ctx, network, name)
+		if err = failure(err); err != nil {
+			return false, err
+		}
+		for _, a := range addrs {
+			if a.Unmap() == s.addr {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// failure is nil for the answer that there is no such name.
+func failure(err error) error {
+	if no := (*net.DNSError)(nil); errors.As(err, &no) && no.IsNotFound {
+		return nil
+	}
+	return err
+}
+
+// within reports whether a host lies in one of the domains.
+func within(host, domains string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	for domain := range strings.FieldsSeq(domains) {
+		if rest, ok := strings.CutSuffix(host, domain); ok && (rest == "" || rest[len(rest)-1] == '.') {
+			return true
+		}
+	}
+	return false
+}
