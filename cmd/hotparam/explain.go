@@ -162,15 +162,15 @@ func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
 			return append(out, text+" "+string(r.Malformed))
 		}
 	}
+	if f := lim.InFlight; f != nil {
+		return append(out, fmt.Sprintf("%s at most %d in flight, leases of %v (%s)", text, f.Limit, f.Lease, f.Scope))
+	}
 	if !lim.Set {
 		return append(out, strings.TrimSuffix(text, " then")+" never limited")
 	}
 	text += fmt.Sprintf(" %s (%s, %s)", specText(lim.Spec), lim.Scope, lim.Mode)
-	switch {
-	case lim.ClientHeader != "":
-		text += ", shared fairly by " + lim.ClientHeader
-	case lim.Fair:
-		text += ", shared fairly by client"
+	if lim.Fair {
+		text += ", shared fairly by " + cmp.Or(lim.ClientHeader, "client")
 	}
 	if lim.Candidate != nil {
 		text += "; candidate: " + specText(*lim.Candidate)
@@ -180,7 +180,7 @@ func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
 
 // clientLimits says what holds for the client.
 func clientLimits(set *rules.Set, class *rules.Class) []string {
-	fixed, sliding, who := set.IP.Fixed, set.IP.Sliding, "every client"
+	fixed, sliding, running, who := set.IP.Fixed, set.IP.Sliding, set.IP.InFlight, "every client"
 	if class != nil {
 		who = "class " + class.Name
 		if class.Fixed != nil {
@@ -189,8 +189,12 @@ func clientLimits(set *rules.Set, class *rules.Class) []string {
 		if class.Sliding != nil {
 			sliding = class.Sliding
 		}
+		running = cmp.Or(class.InFlight, running)
 	}
 	var out []string
+	if running != nil {
+		out = append(out, fmt.Sprintf("%s: at most %d in flight, leases of %v (%s)", who, running.Limit, running.Lease, running.Scope))
+	}
 	for _, w := range []*rules.IPWindow{fixed, sliding} {
 		if w == nil {
 			continue

@@ -24,11 +24,14 @@ type Denials struct {
 	IPSliding uint64 `json:"ip_sliding"`
 	Store     uint64 `json:"store_failure"`
 	Fair      uint64 `json:"fair"`
+	// InFlight and IPInFlight are of limits of requests in flight.
+	InFlight   uint64 `json:"in_flight"`
+	IPInFlight uint64 `json:"ip_in_flight"`
 }
 
 // Total is all refusals.
 func (d Denials) Total() uint64 {
-	return d.Hot + d.Override + d.Blocked + d.Malformed + d.IPFixed + d.IPSliding + d.Store + d.Fair
+	return d.Hot + d.Override + d.Blocked + d.Malformed + d.IPFixed + d.IPSliding + d.Store + d.Fair + d.InFlight + d.IPInFlight
 }
 
 // KeyDecisions counts the decisions on one key.

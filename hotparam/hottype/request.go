@@ -21,6 +21,9 @@ type Request struct {
 	Header Header
 	// Cost is what the request takes from its limits; 0 means 1.
 	Cost int64
+	// Holds says that the caller will release Verdict.Lease when the response has ended.
+	// Only then do limits of requests in flight apply.
+	Holds bool
 }
 
 // Header gives the first value of a header, "" when there is none.

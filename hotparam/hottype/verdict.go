@@ -40,6 +40,9 @@ type Verdict struct {
 	// on: it has its place in a limit that lets requests wait.
 	Wait time.Duration
 	Mode Mode
+	// Lease, if not nil, is what the request holds while it is in flight. Whoever
+	// asked with Request.Holds releases it when the response has ended.
+	Lease *Lease
 	// Serve is set where a response cache may answer the request: only its per-IP
 	// windows were charged. nil: the request was decided as a whole.
 	Serve *Serve
@@ -82,6 +85,10 @@ const (
 	// ReasonIPFixed and ReasonIPSliding: a per-IP window denied.
 	ReasonIPFixed   Reason = "ip_fixed"
 	ReasonIPSliding Reason = "ip_sliding"
+	// ReasonInFlight and ReasonIPInFlight: as many requests of the key, or of the
+	// client, are in flight as may be.
+	ReasonInFlight   Reason = "in_flight"
+	ReasonIPInFlight Reason = "ip_in_flight"
 	// ReasonStore: the shared store did not answer and the policy is open
 	// (allowed) or closed (denied).
 	ReasonStore Reason = "store_failure"

@@ -42,6 +42,25 @@ func NewInFlight(most int64, life time.Duration) (*InFlight, error) {
 	return &InFlight{max: most, life: life, leases: list.New(), byID: map[string]*list.Element{}}, nil
 }
 
+// Configure changes the bounds. Leases that run keep their ends.
+func (f *InFlight) Configure(most int64, life time.Duration) error {
+	if err := limitcore.CheckInFlight(most, life); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.max, f.life = most, life
+	return nil
+}
+
+// Running is how many calls have a place.
+func (f *InFlight) Running(now time.Time) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.clock(now)
+	return f.leases.Len()
+}
+
 // Acquire takes a place, or prolongs the lease of an id that has one. Limit is the
 // bound, Remaining how many places are free. RetryAfter of a denial is when the
 // first lease is over, if no place is given back sooner (Never where the bound is
@@ -61,7 +80,7 @@ func (f *InFlight) Acquire(now time.Time, id string) Result {
 		return Result{RetryAfter: hottype.Never}
 	default:
 		r := f.result(now)
-		r.RetryAfter = f.leases.Front().Value.(*lease).over.Sub(now)
+		r.RetryAfter = f.end(f.leases.Len() - int(f.max)).Sub(now)
 		return r
 	}
 	r := f.result(now)
@@ -95,13 +114,23 @@ func (f *InFlight) clock(now time.Time) time.Time {
 	return f.at
 }
 
+// end is when the lease at an index is over; the bound may have been lowered, so it need
+// not be the first that makes room.
+func (f *InFlight) end(at int) time.Time {
+	e := f.leases.Front()
+	for range at {
+		e = e.Next()
+	}
+	return e.Value.(*lease).over
+}
+
 func (f *InFlight) remove(e *list.Element) {
 	delete(f.byID, e.Value.(*lease).id)
 	f.leases.Remove(e)
 }
 
 func (f *InFlight) result(now time.Time) Result {
-	r := Result{Limit: f.max, Remaining: f.max - int64(f.leases.Len())}
+	r := Result{Limit: f.max, Remaining: max(0, f.max-int64(f.leases.Len()))}
 	if last := f.leases.Back(); last != nil {
 		r.ResetAfter = last.Value.(*lease).over.Sub(now)
 	}

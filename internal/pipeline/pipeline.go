@@ -95,6 +95,7 @@ func Together(c Config, s Shared) *Pipeline {
 	p.Limits = redislimits.New(s.Store)
 	p.Windows = p.Limits.Windows(redislimits.WindowsConfig{})
 	c.Gate.Shared, c.Gate.Async, c.Gate.Live = p.Limits, p.Windows, reports.Live
+	c.Gate.Slots = p.Limits
 	if s.Prefetch > 0 {
 		p.Prefetch = p.Limits.Prefetch(s.Prefetch)
 		c.Gate.Shared = p.Prefetch

@@ -14,7 +14,7 @@ import (
 // ip reads the windows of every client.
 func (p *parser) ip(v value) {
 	ip := &p.set.IP
-	fs := v.windows(&ip.Fixed, &ip.Sliding)
+	fs := v.windows(&ip.Fixed, &ip.Sliding, &ip.InFlight)
 	fs["trusted_proxies"] = func(v value) { ip.TrustedProxies = v.prefixes() }
 	fs["client"] = func(v value) { ip.Client = v.clientSource() }
 	fs["ipv6_prefix"] = func(v value) { ip.IPv6Prefix = int(v.integer(48, 64)) }
@@ -22,10 +22,11 @@ func (p *parser) ip(v value) {
 	v.mapping(fs)
 }
 
-func (v value) windows(fixed, sliding **IPWindow) fields {
+func (v value) windows(fixed, sliding **IPWindow, running **InFlight) fields {
 	return fields{
 		"fixed":   func(v value) { *fixed = v.ipWindow(limit.FixedWindow) },
 		"sliding": func(v value) { *sliding = v.ipWindow(limit.SlidingWindow) },
+		inFlight:  func(v value) { *running = v.inFlight() },
 	}
 }
 
@@ -95,7 +96,7 @@ func (p *parser) class(v value) {
 	got := v.mapping(fields{
 		"name":     func(v value) { c.Name = v.name(plainName) },
 		"match":    func(v value) { v.classMatch(c) },
-		"ip":       func(v value) { v.mapping(v.windows(&c.Fixed, &c.Sliding)) },
+		"ip":       func(v value) { v.mapping(v.windows(&c.Fixed, &c.Sliding, &c.InFlight)) },
 		"upstream": func(v value) { c.Upstream = v.name(plainName) },
 		"verify":   func(v value) { c.Verify = v.domains() },
 	})

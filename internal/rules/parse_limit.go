@@ -135,6 +135,10 @@ func (a *amounts) spec(v value, got map[string]value, algorithm limit.Algorithm)
 // limit reads the limit of a rule and of particular keys of it.
 func (v value) limit() (Limit, []ValueLimit) {
 	l := noLimit()
+	if v.isInFlight() {
+		l.InFlight = v.inFlight("algorithm")
+		return l, nil
+	}
 	l.Set = !v.isNull()
 	a := amounts{delay: -1}
 	var values []value

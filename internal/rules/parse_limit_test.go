@@ -98,3 +98,48 @@ func TestParseFair(t *testing.T) {
 		t.Errorf("%q", s.Warnings)
 	}
 }
+
+// How many requests may be in flight, of a key and of a client.
+func TestParseInFlight(t *testing.T) {
+	t.Parallel()
+	set := mustParse(t, `
+rules:
+  - {name: export, params: [id], hot: {rate: 1}, limit: {algorithm: in_flight, limit: 20, lease: 1m, scope: instance}}
+ip: {in_flight: {limit: 10, on_store_failure: open}}
+classes: [{name: crawler, match: {header: User-Agent, pattern: bot}, ip: {in_flight: {limit: 2}}}]
+`)
+	l := set.Rules[0].Limit
+	if want := (InFlight{20, time.Minute, ScopeInstance, FailLocal}); l.Set || *l.InFlight != want {
+		t.Errorf("%+v, want %+v", l, want)
+	}
+	if want := (InFlight{10, 30 * time.Second, ScopeCluster, FailOpen}); *set.IP.InFlight != want {
+		t.Errorf("%+v, want %+v", set.IP.InFlight, want)
+	}
+	if f := set.Classes[0].InFlight; f.Limit != 2 {
+		t.Errorf("%+v", f)
+	}
+	for text, want := range map[string]string{
+		"limit: 0":                               "limit.limit: ",
+		"limit: -1":                              "limit.limit: ",
+		"lease: 1m":                              "limit.limit: ",
+		"limit: 2, lease: 0s":                    "limit.lease: ",
+		"limit: 2, lease: -1s":                   "limit.lease: ",
+		"limit: 2, lease: 2h":                    "limit.lease: ",
+		"limit: 2, rate: 5":                      "limit.rate: in_flight has limit, lease",
+		"limit: 2, fair: true":                   "limit.fair: in_flight has limit, lease",
+		"limit: 2, wait: 1s":                     "limit.wait: in_flight has limit, lease",
+		"limit: 2, mode: shadow":                 "limit.mode: in_flight has limit, lease",
+		"limit: 2, laese: 1m":                    "limit.laese: unknown field; did you mean",
+		"limit: 2, candidate: {rate: 2}":         "limit.candidate: in_flight has limit, lease",
+		"limit: 2, values: [{key: a, limit: 3}]": "limit.values: in_flight has limit, lease",
+	} {
+		file := "rules:\n  - {name: topic, params: [id], hot: {rate: 1},\n     limit: {algorithm: in_flight, " + text + "}}\n"
+		if _, err := Parse("f.yaml", []byte(file)); err == nil || !strings.Contains(err.Error(), "f.yaml:3: rules[0]."+want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	if _, err := Parse("f.yaml", []byte("ip: {in_flight: {limit: 2, window: 1s}}")); err == nil ||
+		!strings.Contains(err.Error(), "f.yaml:1: ip.in_flight.window: in_flight has") {
+		t.Errorf("a window: %v", err)
+	}
+}

@@ -106,7 +106,7 @@ func TestParse(t *testing.T) {
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")},
 			Client:         "x-real-ip", IPv6Prefix: 56,
 			Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}},
-		{"class", *s.Classes[0], Class{"crawler", "User-Agent", s.Classes[0].Pattern, fixed(5), nil, "slow", "googlebot.com google.com"}},
+		{"class", *s.Classes[0], Class{"crawler", "User-Agent", s.Classes[0].Pattern, fixed(5), nil, "slow", "googlebot.com google.com", nil}},
 		{"limits", s.Limits, canon.Limits{Pairs: 100, NameBytes: 64, ValueBytes: 256, QueryBytes: 4096}},
 		{"override", s.Overrides[0], Override{ID: "topic-id-42-506a744f", Key: "topic?id=42", Action: ActionLimit, Rate: 500,
 			Burst: 1000, Until: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), Reason: "launch"}},
@@ -206,7 +206,7 @@ func TestDocumentation(t *testing.T) {
 
 // allFields are the fields that the reference has to describe.
 var allFields = strings.Fields(`namespace rules ip classes overrides limits name match path methods hosts params ignore continue
-	hot limit malformed fold trim integer duplicates upstream rate window cooldown release_ratio candidate fair client_key initial_tokens max_hot min_clients algorithm burst mode scope on_store_failure block wait
+	hot limit malformed fold trim integer duplicates upstream rate window cooldown release_ratio candidate fair client_key lease in_flight initial_tokens max_hot min_clients algorithm burst mode scope on_store_failure block wait
 	values key fixed sliding consistency trusted_proxies exempt header pattern upstream id action until schedule from for zone reason author
 	pairs name_bytes value_bytes query_bytes`)
 

@@ -140,6 +140,18 @@ type Limit struct {
 	// ClientHeader where a request has that.
 	Fair         bool
 	ClientHeader string
+	// InFlight bounds how many requests for a key are in flight; nil: nothing does. A
+	// limit has either that, or a Spec.
+	InFlight *InFlight
+}
+
+// InFlight bounds how many requests are in flight.
+type InFlight struct {
+	Limit int64
+	// Lease is for how long a place is held when nobody renews it: its holder crashed.
+	Lease          time.Duration
+	Scope          Scope
+	OnStoreFailure FailurePolicy
 }
 
 // ValueLimit is a limit of the rule for one of its keys.
@@ -177,6 +189,7 @@ type IPLimits struct {
 	// IPv6Prefix is how many bits of an IPv6 address make a client: 48 to 64; 0 means 64.
 	IPv6Prefix int
 	Exempt     []netip.Prefix
+	InFlight   *InFlight // nil: any number
 }
 
 // ClientOf is the client that a request's client counts as: of IPv6 the network that
@@ -221,7 +234,8 @@ type Class struct {
 	Upstream string // name of an upstream, "" for the usual one
 	// Verify are the domains, separated by spaces, in one of which the name of a client's
 	// address has to lie; "" for none. A request whose client is not verified is not in the class.
-	Verify string
+	Verify   string
+	InFlight *InFlight // nil: that of everybody
 }
 
 // Action is what an override does.

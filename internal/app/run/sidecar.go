@@ -154,6 +154,7 @@ func (s *sidecar) listenDecide(ctx context.Context) error {
 	guard := access.NewGuard("decide", token, s.log)
 	mux := http.NewServeMux()
 	mux.Handle("/v1/decide", guard.Protect(decide))
+	mux.Handle("/v1/release", guard.Protect(http.HandlerFunc(decide.Release)))
 	port, err := s.listeners.openGuarded(ctx, "decide", cfg.Listen, token, cfg.Listener, mux)
 	if err != nil {
 		return err

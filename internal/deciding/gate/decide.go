@@ -93,6 +93,9 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 	if !exempt && d.step != onlyKeys && !d.client.IsZero() {
 		d.chargeClient(who.fixed)
 		d.chargeClient(who.sliding)
+		if who.inFlight != nil && d.req.Holds {
+			d.places = append(d.places, place{who.inFlight, -1})
+		}
 	}
 	var serve *hottype.Serve
 	if !exempt && d.step == clientFirst {
@@ -104,7 +107,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 		}
 	}
 	if g.take(ctx, d, v) {
-		v.Serve = serve
+		v.Serve, v.Lease = serve, d.lease
 		g.admit(d, v)
 	}
 	if serve == nil {

@@ -37,6 +37,9 @@ type decision struct {
 	permits []permit // of the call to the shared store under way
 	blamed  *breaker // for the last one; nil: all that were asked
 
+	places []place        // of requests in flight
+	lease  *hottype.Lease // what is held of them; nil: nothing
+
 	divided    bool // some key is divided among clients
 	prefetched bool // the charges of shared were paid from what had been charged ahead
 
@@ -120,6 +123,8 @@ func (d *decision) reset() {
 	d.client = hottype.Client{}
 	clear(d.keys)
 	d.keys, d.alias = d.keys[:0], d.alias[:0]
+	clear(d.places)
+	d.places, d.lease = d.places[:0], nil
 	d.until, d.blamed, d.divided, d.prefetched = nil, nil, false, false
 	for _, gr := range []*group{
 		&d.local, &d.async, &d.shared, &d.failed, &d.fallback, &d.shadowLocal, &d.shadowShared, &d.candidates,
@@ -144,6 +149,9 @@ func (d *decision) chargeClient(w *clientLimit) {
 // chargeKey adds the limit of key i, if it has one.
 func (d *decision) chargeKey(i int) {
 	h := d.keys[i].h
+	if h != nil && h.inFlight != nil && d.req.Holds {
+		d.places = append(d.places, place{h.inFlight, i})
+	}
 	if h == nil || !h.limited {
 		return
 	}

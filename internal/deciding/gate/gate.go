@@ -1,6 +1,8 @@
 package gate
 
 import (
+	"cmp"
+	"context"
 	"hash/maphash"
 	"log/slog"
 	"net/netip"
@@ -77,6 +79,15 @@ type Verifier interface {
 	Verified(now time.Time, addr netip.Addr, domains string) bool
 }
 
+// SlotStore keeps places of requests in flight for all processes. *redislimits.Limiter
+// is one.
+type SlotStore interface {
+	// AcquireSlot takes a place, or renews the one that the id has.
+	AcquireSlot(ctx context.Context, p *hottype.Place, id string) (limit.Result, error)
+	// ReleaseSlot gives a place back, and says whether the id had it.
+	ReleaseSlot(ctx context.Context, p *hottype.Place, id string) (bool, error)
+}
+
 // Config is what a gate is built from. The zero value is a gate with the
 // default rules, no hot keys and one process's limits.
 type Config struct {
@@ -94,6 +105,9 @@ type Config struct {
 	// Async keeps per-IP windows of consistency async; nil means that Shared
 	// keeps them.
 	Async Async
+	// Slots keeps the places of requests in flight of scope cluster; nil means that
+	// this process keeps them.
+	Slots SlotStore
 	// Budget bounds the time one decision waits for Shared; 0 means
 	// DefaultBudget.
 	Budget time.Duration
@@ -120,6 +134,7 @@ type Gate struct {
 	local    LocalStore
 	shared   *shared // nil: none
 	async    Async   // nil: none
+	slots    slots
 	live     func() int
 	counter  Counter
 	verifier Verifier // nil: none
@@ -154,6 +169,7 @@ func New(cfg Config) *Gate {
 	if set == nil {
 		set = rules.Default()
 	}
+	g.slots.shared, g.slots.budget = cfg.Slots, cmp.Or(max(cfg.Budget, 0), DefaultBudget)
 	g.cur.Store(newState(nil, set, cfg.Overrides, g.sharing()))
 	g.refused.seed = maphash.MakeSeed()
 	g.decisions.New = func() any { return &decision{counters: g.stats.shard()} }

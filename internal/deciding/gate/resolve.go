@@ -35,6 +35,8 @@ type keyLimit struct {
 	limited bool
 	spec    limit.Spec
 	term    term
+	// inFlight bounds how many requests for the key are in flight; nil: nothing does.
+	inFlight *inFlight
 	// candidate is judged beside spec, in this process; nil: nothing is.
 	candidate *limit.Spec
 	// single is whether this is of one key alone; only then may denials be
@@ -224,6 +226,9 @@ func (st *state) applyRule(h *keyLimit, m *rules.Match) {
 		}
 	}
 	l := r.LimitFor(hottype.Key(m.Key))
+	if l.InFlight != nil && h.action != rules.ActionShadow {
+		h.rule, h.inFlight = r.Name, st.inFlight(l.InFlight, r.Name, hottype.ReasonInFlight)
+	}
 	if !l.Set {
 		return // the rule only detects
 	}

@@ -67,7 +67,7 @@ func (d *decision) serve() (s *hottype.Serve) {
 	for i := range d.keys {
 		h := d.keys[i].h
 		switch {
-		case d.matches[i].Malformed, h != nil && h.limited && h.serve == nil:
+		case d.matches[i].Malformed, h != nil && (h.limited || h.inFlight != nil) && h.serve == nil:
 			return nil
 		case h != nil && s == nil:
 			s = h.serve

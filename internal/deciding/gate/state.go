@@ -31,6 +31,7 @@ type sharing struct{ exact, async bool }
 // class is what the gate needs to know of a group of requests.
 type class struct {
 	fixed, sliding *clientLimit // nil: none
+	inFlight       *inFlight    // nil: any number
 	upstream       string
 }
 
@@ -69,6 +70,7 @@ func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing
 	st.compileMalformed()
 	st.everybody.fixed = st.window(set.IP.Fixed, "ip_fixed", "", hottype.ReasonIPFixed)
 	st.everybody.sliding = st.window(set.IP.Sliding, "ip_sliding", "", hottype.ReasonIPSliding)
+	st.everybody.inFlight = st.inFlight(set.IP.InFlight, "ip_in_flight", hottype.ReasonIPInFlight)
 	st.classes = make(map[string]*class, len(set.Classes))
 	for _, c := range set.Classes {
 		st.classes[c.Name] = st.class(c)
@@ -87,12 +89,16 @@ func (st *state) addOverrideStates(old map[overrideID]*overrideState, list []rul
 
 // class compiles a class. Windows of its own count apart from everybody's.
 func (st *state) class(c *rules.Class) *class {
-	cl := &class{fixed: st.everybody.fixed, sliding: st.everybody.sliding, upstream: c.Upstream}
+	cl := &class{fixed: st.everybody.fixed, sliding: st.everybody.sliding, inFlight: st.everybody.inFlight, upstream: c.Upstream}
 	if c.Fixed != nil {
 		cl.fixed = st.window(c.Fixed, "ip_fixed", c.Name, hottype.ReasonIPFixed)
 	}
 	if c.Sliding != nil {
 		cl.sliding = st.window(c.Sliding, "ip_sliding", c.Name, hottype.ReasonIPSliding)
+	}
+	if c.InFlight != nil {
+		cl.inFlight = st.inFlight(c.InFlight, "ip_in_flight", hottype.ReasonIPInFlight)
+		cl.inFlight.space += c.Name + ":"
 	}
 	return cl
 }

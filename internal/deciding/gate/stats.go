@@ -128,7 +128,7 @@ type shard struct {
 func (s *stats) shard() *shard { return &s.shards[s.next.Add(1)%shards] }
 
 // outcomes is how many reasons are counted apart; outcome numbers them.
-const outcomes = 12
+const outcomes = 14
 
 func outcome(r hottype.Reason) int {
 	switch r {
@@ -154,8 +154,12 @@ func outcome(r hottype.Reason) int {
 		return 9
 	case hottype.ReasonFair:
 		return 10
+	case hottype.ReasonInFlight:
+		return 11
+	case hottype.ReasonIPInFlight:
+		return 12
 	}
-	return 11 // ReasonStore
+	return 13 // ReasonStore
 }
 
 func (s *shard) verdict(v *hottype.Verdict) {
@@ -213,7 +217,7 @@ func (s *shard) addTo(out *Stats) {
 	for r, n := range map[hottype.Reason]*uint64{
 		hottype.ReasonHot: &d.Hot, hottype.ReasonOverride: &d.Override, hottype.ReasonBlocked: &d.Blocked,
 		hottype.ReasonMalformed: &d.Malformed, hottype.ReasonIPFixed: &d.IPFixed, hottype.ReasonIPSliding: &d.IPSliding, hottype.ReasonStore: &d.Store,
-		hottype.ReasonFair: &d.Fair,
+		hottype.ReasonFair: &d.Fair, hottype.ReasonInFlight: &d.InFlight, hottype.ReasonIPInFlight: &d.IPInFlight,
 	} {
 		*n += s.denied[outcome(r)].Load()
 	}

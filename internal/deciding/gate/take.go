@@ -24,8 +24,11 @@ const (
 // the request is admitted. What is decided in this process comes first: it costs
 // nothing, and what was taken can be given back.
 func (g *Gate) take(ctx context.Context, d *decision, v *hottype.Verdict) bool {
-	admitted := g.askFair(d, v) && g.takeLimits(ctx, d, v)
+	admitted := g.askFair(d, v) && g.hold(ctx, d, v) && g.takeLimits(ctx, d, v)
 	g.settleFair(d, admitted)
+	if !admitted && d.lease != nil {
+		g.Release(d.now, d.lease)
+	}
 	return admitted
 }
 

@@ -147,7 +147,7 @@ func grown(before, after uint64) uint64 {
 func perSecond(n uint64, d time.Duration) float64 { return float64(n) / d.Seconds() }
 
 // denialKinds is how many ways of being refused there are.
-const denialKinds = 8
+const denialKinds = 10
 
 // denial is one way of being refused and how often it was.
 type denial struct {
@@ -160,14 +160,14 @@ func denials(d hottype.Denials) [denialKinds]denial {
 	return [denialKinds]denial{
 		{"hot", d.Hot}, {"override", d.Override}, {"blocked", d.Blocked}, {"malformed", d.Malformed},
 		{"ip_fixed", d.IPFixed}, {"ip_sliding", d.IPSliding}, {"store_failure", d.Store},
-		{"fair", d.Fair},
+		{"fair", d.Fair}, {"in_flight", d.InFlight}, {"ip_in_flight", d.IPInFlight},
 	}
 }
 
 func (t *decided) add(allowed uint64, denied [denialKinds]uint64) {
 	t.Allowed += allowed
 	d := &t.Denied
-	for i, p := range [denialKinds]*uint64{&d.Hot, &d.Override, &d.Blocked, &d.Malformed, &d.IPFixed, &d.IPSliding, &d.Store, &d.Fair} {
+	for i, p := range [denialKinds]*uint64{&d.Hot, &d.Override, &d.Blocked, &d.Malformed, &d.IPFixed, &d.IPSliding, &d.Store, &d.Fair, &d.InFlight, &d.IPInFlight} {
 		*p += denied[i]
 	}
 }

@@ -54,6 +54,10 @@ func (to scrape) denials(s *gate.Stats) {
 	to.counter("hotparam_gate_denied_hot_total", "Requests for a hot key that its limit denied.", s.Denied.Hot)
 	to.counter("hotparam_gate_denied_fair_total",
 		"Requests for a hot key whose client had its share of the limit.", s.Denied.Fair)
+	to.counter("hotparam_gate_denied_in_flight_total",
+		"Requests for a hot key of which as many are in flight as may be.", s.Denied.InFlight)
+	to.counter("hotparam_gate_denied_ip_in_flight_total",
+		"Requests of a client that has as many in flight as it may.", s.Denied.IPInFlight)
 	to.counter("hotparam_gate_denied_override_total",
 		"Requests that the limit of an override denied.", s.Denied.Override)
 	to.counter("hotparam_gate_denied_blocked_total",

@@ -18,6 +18,8 @@ func Overview(read func() admin.Overview) Part {
 		}
 		denied("hot", o.Denied.Hot)
 		denied("fair", o.Denied.Fair)
+		denied("in_flight", o.Denied.InFlight)
+		denied("ip_in_flight", o.Denied.IPInFlight)
 		denied("override", o.Denied.Override)
 		denied("blocked", o.Denied.Blocked)
 		denied("malformed", o.Denied.Malformed)

@@ -66,7 +66,7 @@ func Decide(gate httplimit.Gate, opt Options) *Decider {
 		opt.MaxBatch = 1000
 	}
 	d := &Decider{opt: opt, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
-		Gate: gate, RetryJitter: opt.Answers.RetryJitter, Now: opt.Now, Log: opt.Log,
+		Gate: gate, Holds: true, RetryJitter: opt.Answers.RetryJitter, Now: opt.Now, Log: opt.Log,
 	})}
 	d.works.New = func() any { return new(work) }
 	return d
@@ -190,7 +190,7 @@ func (d *Decider) ask(r *http.Request, k *work, i int) hottype.Verdict {
 	k.header = k.pairs[c.from:c.to]
 	k.req = hottype.Request{
 		Method: c.method, Host: c.host, Target: c.uri, Cost: c.cost,
-		Header: &k.header,
+		Header: &k.header, Holds: c.holds,
 	}
 	httplimit.IdentifyText(&k.req, c.ip)
 	v := d.gate.Decide(r.Context(), &k.req)
@@ -212,7 +212,7 @@ func write(w http.ResponseWriter, status int, body []byte) {
 
 // appendVerdict writes the answer to one check. "mode" is "shadow" where a
 // limit in shadow mode would have denied, or was the only one. "hot" is there only
-// where a key is hot, "wait_ms" only where the caller has to hold the request back
+// where a key is hot, "release" only where the request holds a place, "wait_ms" only where the caller has to hold the request back
 // before it goes on.
 func appendVerdict(b []byte, v *hottype.Verdict) []byte {
 	mode := v.Mode
@@ -230,6 +230,9 @@ func appendVerdict(b []byte, v *hottype.Verdict) []byte {
 	b = httplimit.AppendJSONString(append(b, `,"mode":`...), string(mode))
 	if v.Hot {
 		b = append(b, `,"hot":true`...)
+	}
+	if v.Lease != nil {
+		b = httplimit.AppendJSONString(append(b, `,"release":`...), releaseToken(v.Lease))
 	}
 	if v.Wait > 0 {
 		b = strconv.AppendInt(append(b, `,"wait_ms":`...), httplimit.Millis(v.Wait), 10)

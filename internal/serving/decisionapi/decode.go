@@ -16,6 +16,7 @@ const maxCost = 1<<53 - 1
 type check struct {
 	method, uri, host, ip string
 	cost                  int64
+	holds                 bool
 	from, to              int // its headers in decoder.pairs
 }
 
@@ -109,10 +110,23 @@ func (d *decoder) field(c *check, name string, seen *uint8) (err error) {
 		c.ip, err = d.str(name)
 	case "cost":
 		c.cost, err = d.cost()
+	case "in_flight":
+		c.holds, err = d.boolean()
 	case "headers":
 		err = d.headers(c)
 	}
 	return err
+}
+
+func (d *decoder) boolean() (bool, error) {
+	d.peek()
+	for _, word := range []string{"true", "false"} {
+		if strings.HasPrefix(d.s[d.i:], word) {
+			d.i += len(word)
+			return word == "true", nil
+		}
+	}
+	return false, d.errorf(`field "in_flight" is true or false`)
 }
 
 func fieldBit(name string) uint8 {
@@ -129,6 +143,8 @@ func fieldBit(name string) uint8 {
 		return 16
 	case "headers":
 		return 32
+	case "in_flight":
+		return 64
 	}
 	return 0
 }

@@ -54,6 +54,8 @@ func detail(r hottype.Reason) string {
 	switch r {
 	case hottype.ReasonIPFixed, hottype.ReasonIPSliding:
 		return "There were too many requests from your address."
+	case hottype.ReasonIPInFlight:
+		return "There are too many requests from your address at the same time."
 	case hottype.ReasonFair:
 		return "There were too many requests from you for this resource; others ask for it too."
 	case hottype.ReasonBlocked:

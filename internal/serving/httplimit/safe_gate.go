@@ -26,6 +26,14 @@ type ServingGate interface {
 	CountServed(now time.Time, req *hottype.Request, v *hottype.Verdict)
 }
 
+// Holder is a Gate that bounds requests in flight. *gate.Gate is one.
+type Holder interface {
+	Gate
+	// Release gives back what a request held; Renew prolongs it.
+	Release(now time.Time, l *hottype.Lease) (held bool)
+	Renew(now time.Time, l *hottype.Lease)
+}
+
 // SafeGateConfig is what a SafeGate is built from.
 type SafeGateConfig struct {
 	// Gate is required.
@@ -36,6 +44,9 @@ type SafeGateConfig struct {
 	Cost func(*http.Request) int64
 	// RetryJitter is the most that the RetryAfter of a refusal is made longer, at random; never shorter.
 	RetryJitter time.Duration
+	// Holds says that the caller calls Hold for each verdict with a Lease. Only then do
+	// limits of requests in flight apply.
+	Holds bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Log hears of panics; nil: discarded.
@@ -48,6 +59,7 @@ type SafeGateConfig struct {
 type SafeGate struct {
 	cfg      SafeGateConfig
 	serving  ServingGate // nil: the Gate is none
+	holder   Holder      // nil: nothing is held
 	requests sync.Pool   // of *hottype.Request, which the Gate's interface makes escape
 	panics   atomic.Uint64
 }
@@ -65,6 +77,9 @@ func NewSafeGate(cfg SafeGateConfig) *SafeGate {
 	}
 	g := &SafeGate{cfg: cfg}
 	g.serving, _ = cfg.Gate.(ServingGate)
+	if cfg.Holds {
+		g.holder, _ = cfg.Gate.(Holder)
+	}
 	g.requests.New = func() any { return new(hottype.Request) }
 	return g
 }
@@ -104,6 +119,7 @@ func (g *SafeGate) DecideServed(r *http.Request) (v hottype.Verdict) {
 func (g *SafeGate) ChargeKeys(r *http.Request) (v hottype.Verdict) {
 	defer g.recovered(&v)
 	req := g.describe(r, hottype.Client{}, 0)
+	req.Holds = false // a fetch may outlive the request, and the cache bounds fetches itself
 	v = g.serving.ChargeKeys(r.Context(), g.cfg.Now(), req)
 	g.release(req)
 	g.spread(&v)
@@ -123,7 +139,7 @@ func (g *SafeGate) CountServed(r *http.Request, v *hottype.Verdict) {
 func (g *SafeGate) describe(r *http.Request, client hottype.Client, cost int64) *hottype.Request {
 	req := g.requests.Get().(*hottype.Request)
 	req.Method, req.Host, req.Target = r.Method, r.Host, target(r)
-	req.Client, req.Header, req.Cost = client, r.Header, cost
+	req.Client, req.Header, req.Cost, req.Holds = client, r.Header, cost, g.holder != nil
 	if client.IsZero() {
 		g.cfg.Clients.Identify(req, peerOf(r), r.Header.Values)
 	}

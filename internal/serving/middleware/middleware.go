@@ -65,6 +65,7 @@ func Build(gate httplimit.Gate, opt Options) *Layer {
 	}
 	l := &Layer{opt: opt, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
 		Gate: gate, Clients: opt.Clients, Cost: opt.Cost, RetryJitter: opt.Answers.RetryJitter, Now: opt.Now, Log: opt.Log,
+		Holds: true,
 	})}
 	opt.Cache.Gate, opt.Cache.Answers, opt.Cache.Now, opt.Cache.Log = l.gate, opt.Answers, opt.Now, opt.Log
 	l.cache = respcache.New(opt.Cache)
@@ -76,6 +77,9 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 	scope := strconv.FormatInt(l.wraps.Add(1), 36)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := l.gate.DecideServed(r)
+		if v.Lease != nil {
+			defer l.gate.Hold(v.Lease)()
+		}
 		if l.opt.OnVerdict != nil {
 			seen := v // on the heap, and only here
 			l.opt.OnVerdict(r, &seen)

@@ -38,6 +38,7 @@ func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 		upstreams: make(map[string]*upstream, len(cfg.Upstreams)),
 		gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
 			Gate: gate, Clients: cfg.Clients, RetryJitter: cfg.Answers.RetryJitter, Now: cfg.Now, Log: cfg.Log,
+			Holds: true,
 		}),
 	}
 	cfg.Cache.Gate, cfg.Cache.Answers, cfg.Cache.Now, cfg.Cache.Log = p.gate, cfg.Answers, cfg.Now, cfg.Log
@@ -65,6 +66,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	p.dropFields(r.Header)
 	v := p.gate.DecideServed(r)
+	if v.Lease != nil {
+		defer p.gate.Hold(v.Lease)()
+	}
 	if !v.Allowed {
 		p.denied.Add(1)
 	}

@@ -62,3 +62,18 @@ func (f *InFlight) run(ctx context.Context, numbers int, id string, most any) ([
 	}
 	return n, nil
 }
+
+// AcquireSlot takes a place for a request, or renews the one that its id has. One round
+// trip.
+func (l *Limiter) AcquireSlot(ctx context.Context, p *hottype.Place, id string) (limit.Result, error) {
+	f, err := l.InFlight(p.Name, p.Most, p.Life)
+	if err != nil {
+		return limit.Result{}, err
+	}
+	return f.Acquire(ctx, id)
+}
+
+// ReleaseSlot gives it back, and says whether it was held. One round trip.
+func (l *Limiter) ReleaseSlot(ctx context.Context, p *hottype.Place, id string) (bool, error) {
+	return (&InFlight{of: l, key: l.keys.inFlight(p.Name), life: time.Second}).Release(ctx, id)
+}

@@ -74,7 +74,7 @@ function show(s) {
 
 const share = (part, all) => (all > 0 ? `${((100 * part) / all).toFixed(part === all ? 0 : 1)} % of requests` : "");
 
-const reasons = { hot: "hot keys", fair: "over their share", override: "overrides", blocked: "blocked", malformed: "malformed", ip_fixed: "per address", ip_sliding: "per address, long", store_failure: "store down" };
+const reasons = { hot: "hot keys", fair: "over their share", in_flight: "in flight", ip_in_flight: "in flight per address", override: "overrides", blocked: "blocked", malformed: "malformed", ip_fixed: "per address", ip_sliding: "per address, long", store_failure: "store down" };
 
 function deniedBy(t) {
   const parts = Object.entries(t.denied_by ?? {}).filter(([, n]) => n >= 0.05).sort((a, b) => b[1] - a[1]);

@@ -1,0 +1,52 @@
+package httplimit
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// holder notes what it is told of a lease.
+type holder struct {
+	mu                sync.Mutex
+	renewed, released int
+}
+
+func (h *holder) Decide(context.Context, time.Time, *hottype.Request) hottype.Verdict {
+	return hottype.Verdict{}
+}
+
+func (h *holder) Renew(time.Time, *hottype.Lease) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.renewed++
+}
+
+func (h *holder) Release(time.Time, *hottype.Lease) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.released++
+	return true
+}
+
+// A response that takes longer than the lease renews it, and no more once it has ended.
+func TestHoldRenewsUntilTheResponseEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &holder{}
+		g := NewSafeGate(SafeGateConfig{Gate: h, Holds: true})
+		release := g.Hold(&hottype.Lease{Places: []hottype.Place{{Life: time.Minute}, {Life: 30 * time.Second}}})
+		time.Sleep(95 * time.Second)
+		synctest.Wait()
+		release()
+		release()
+		time.Sleep(time.Hour)
+		if h.renewed != 9 || h.released != 1 {
+			t.Errorf("renewed %d times in 95 s, want 9; released %d times", h.renewed, h.released)
+		}
+	})
+}
