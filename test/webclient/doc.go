@@ -1,2 +1,3 @@
-// Package webclient tests what asks: the module for web pages, under Node and in Chromium.
+// Package webclient tests what asks: the module for web pages, under Node and in Chromium, and
+// the clients of examples/.
 package webclient
