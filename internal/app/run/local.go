@@ -110,6 +110,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 			return []hottype.Report{l.parts.Gate.Report(time.Now())}, nil
 		},
 		Overrides: l.overrides,
+		Purge:     handler.Cache().Purge,
 		Log:       l.log,
 	}
 	parts := append(metricsOf(l.parts), metrics.Proxy(handler.Stats), metrics.ResponseCache(handler.Cache().Stats), metrics.Reload(l.reload.Stats))

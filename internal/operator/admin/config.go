@@ -72,6 +72,9 @@ type Config struct {
 	// Heaviest returns the keys with the greatest rates, hot or not; nil: the history knows only
 	// what was hot. Called some times a minute.
 	Heaviest func(n int) []hottype.Hot
+	// Purge takes the answers for a key out of the response cache, and says how many there were;
+	// nil: there is no cache.
+	Purge func(hottype.Key) int
 	// Pushed says that the program hands changes of heat to Publish. Without
 	// it the sampler finds them by comparing Hot with a second ago.
 	Pushed bool

@@ -66,9 +66,9 @@ func (s *Server) getKey(w http.ResponseWriter, r *http.Request) error {
 		return badField("key", "the key's ? began the query of the URL",
 			"percent-encode the whole key: "+keyHref(hottype.Key(key+"?"+r.URL.RawQuery)))
 	}
-	canonical, err := canonicalKey(key)
+	canonical, err := pathKey(key)
 	if err != nil {
-		return badField("key", err.Error(), "ask for /v1/keys/"+url.PathEscape("topic?id=42"))
+		return err
 	}
 	answer, err := s.describe(r, hottype.Key(canonical), s.cfg.Now())
 	if err != nil {
@@ -107,6 +107,15 @@ func (s *Server) describe(r *http.Request, key hottype.Key, now time.Time) (*key
 	a.Limits = slices.Concat(overrideLimits(o, key), ruleLimits(rule, o, key, a.Hot), ipLimits(set.IP, o))
 	a.Warnings = keyDoubts(set, key)
 	return a, nil
+}
+
+// pathKey is the key in the path of a request.
+func pathKey(key string) (string, error) {
+	canonical, err := canonicalKey(key)
+	if err != nil {
+		return "", badField("key", err.Error(), "ask for /v1/keys/"+url.PathEscape("topic?id=42"))
+	}
+	return canonical, nil
 }
 
 func viewRule(r *rules.Rule) *ruleView {

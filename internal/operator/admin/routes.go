@@ -26,6 +26,7 @@ func (s *Server) routes() []route {
 	routes := []route{
 		get("/v1/hot", s.getHot),
 		get("/v1/keys/{key...}", s.getKey),
+		{path: "/v1/keys/{key}/purge", methods: map[string]handler{http.MethodPost: s.purgeKey}},
 		{path: "/v1/overrides", methods: map[string]handler{
 			http.MethodGet: s.listOverrides, http.MethodPut: s.putOverride}},
 		{path: "/v1/overrides/{id}", methods: map[string]handler{
