@@ -79,6 +79,8 @@ type limiter struct {
 	*link              // between the gateway and it
 	admin *http.Client // for its admin listener
 	args  []string
+	redis string // its address
+	dir   string // of its sockets
 }
 
 // startLimiter starts Redis and a sidecar. The arguments in which {addr} stands are where it listens for the gateway.
@@ -95,13 +97,14 @@ func startLimiter(t *testing.T, args ...string) *limiter {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	front, admin := filepath.Join(dir, "front"), filepath.Join(dir, "admin")
-	l := &limiter{link: startLink(t, front), admin: &http.Client{Transport: &http.Transport{
+	redis := redistest.Start(t).Addr()
+	l := &limiter{redis: redis, dir: dir, link: startLink(t, front), admin: &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", admin)
 		},
 	}}}
 	// A test machine that is busy must not look like a Redis that fails.
-	l.args = []string{"--config", config, "--redis.addr", redistest.Start(t).Addr(), "--sidecar.count", "none",
+	l.args = []string{"--config", config, "--redis.addr", redis, "--sidecar.count", "none",
 		"--decide.listen", "", "--admin.listen", "unix:" + admin, "--gate.budget", "1s"}
 	for _, arg := range args {
 		l.args = append(l.args, strings.ReplaceAll(arg, "{addr}", "unix:"+front))

@@ -1,0 +1,68 @@
+package gateways
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/storage/redisfeed"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/test/internal/program"
+)
+
+// nginx answers a hot key from its cache: the application sees no more than the limit, readers get their page, and
+// what is cold, blocked or of a known user is never stored nor served.
+func TestNginxServesHotKeys(t *testing.T) {
+	t.Parallel()
+	a := startApp(t)
+	l := startLimiter(t, kinds["nginx"].limiter...)
+	c, err := redisstore.Open(redisstore.Config{Addrs: []string{l.redis}, Namespace: "gateways"})
+	feed := redisfeed.New(redistest.Opened(t, c, err))
+	now := time.Now()
+	hot := hottype.Hot{Key: "topic?id=hot", Rule: "topic", Rate: 1000, Since: now, Until: now.Add(time.Hour)}
+	if err := feed.Publisher("test").Publish(t.Context(), hottype.HotSet{At: now, Keys: []hottype.Hot{hot}}); err != nil {
+		t.Fatal(err)
+	}
+
+	path, dir := installed(t, "nginx"), t.TempDir()
+	p := places{program.FreePort(t), l.addr, a.Listener.Addr().String(), true}
+	config := deployed(t, "nginx/cache.conf", p.replacements("listen 10000", "listen 127.0.0.1:", "127.0.0.1:8185",
+		append(p.wait("100ms", "5s"), "/var/cache/nginx/hot", filepath.Join(dir, "hot"), "/run/nginx-refusals.sock", l.dir+"/refusals",
+			"404 1s;", "404 1h;"))...)
+	g := startGateway(t, exec.Command(path, "-p", dir, "-e", "stderr", "-c", config, "-g", "user root; daemon off; pid "+dir+"/pid;"),
+		"127.0.0.1:"+p.front, blocked, 429)
+	program.Await(t, 20*time.Second, "the sidecar to know what is hot", func() bool {
+		return g.get("/topic?id=hot").header.Get("X-Cache") == "HIT"
+	})
+	_, before := a.last()
+	for range 300 { // three times the limit
+		if got := g.get("/topic?id=hot"); got.status != 200 || got.body != "page\n" || got.header.Get("X-Cache") != "HIT" {
+			t.Fatalf("%d %v %s", got.status, got.header, got.body)
+		}
+	}
+	if _, after := a.last(); after != before {
+		t.Errorf("the application saw %d requests for what the cache holds", after-before)
+	}
+	for range 300 { // cold keys always reach the application
+		if got := g.get("/topic?id=cold"); got.status != 200 || got.header.Get("X-Cache") != "BYPASS" {
+			t.Fatalf("%d %v", got.status, got.header)
+		}
+	}
+	if _, after := a.last(); after != before+300 {
+		t.Errorf("the application saw %d of 300 requests for a cold key", after-before)
+	}
+	for _, header := range []string{"Cookie", "Authorization"} { // beyond the limit by now, and not served from the cache
+		if got := g.get("/topic?id=hot", header, "secret"); got.status == 200 && got.header.Get("X-Cache") == "HIT" {
+			t.Errorf("a request with %s was answered from the cache", header)
+		}
+	}
+	if got := g.get(blocked); got.status != 429 || got.header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("%d %v", got.status, got.header)
+	}
+	if got := g.get("/topic?id=hot&other=1"); got.status == 200 && got.header.Get("X-Cache") == "HIT" {
+		t.Error("another target was answered from the cache")
+	}
+}
