@@ -3,6 +3,7 @@ package rules
 import (
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,23 @@ type Set struct {
 	Warnings []string
 
 	index matcher // compiled from Rules
+}
+
+// FailsClosed reports whether some requests are denied while the shared store does not answer.
+func (s *Set) FailsClosed() bool {
+	windows := []*IPWindow{s.IP.Fixed, s.IP.Sliding}
+	places := []*InFlight{s.IP.InFlight}
+	for _, c := range s.Classes {
+		windows, places = append(windows, c.Fixed, c.Sliding), append(places, c.InFlight)
+	}
+	for _, r := range s.Rules {
+		if r.Limit.OnStoreFailure == FailClosed {
+			return true
+		}
+		places = append(places, r.Limit.InFlight)
+	}
+	return slices.ContainsFunc(windows, func(w *IPWindow) bool { return w != nil && w.OnStoreFailure == FailClosed }) ||
+		slices.ContainsFunc(places, func(p *InFlight) bool { return p != nil && p.OnStoreFailure == FailClosed })
 }
 
 // Rule says which requests are counted by which parameters, when a value is

@@ -108,3 +108,27 @@ func TestMirrorBelievesNoHeaderByItself(t *testing.T) {
 		})
 	}
 }
+
+// A limiter that denies while Redis is away is not ready then, so that requests go to one that reaches it. One
+// that goes on by its own limits stays ready.
+func TestReadinessWithoutRedis(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[string]int{"closed": http.StatusServiceUnavailable, "local": http.StatusOK} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			redis, admin := redistest.Start(t), program.FreeAddr(t)
+			config := "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}, limit: {rate: 5, on_store_failure: " + policy + "}}]\n"
+			launch(t, "limiter-sidecar", "--redis.addr", redis.Addr(), "--decide.listen", program.FreeAddr(t), "--admin.listen", admin,
+				"--config", write(t, "hotparam.yaml", config))
+			ready(t, admin)
+			redis.Freeze()
+			status := func() int { s, _ := get(t, "http://"+admin+"/readyz"); return s }
+			program.Await(t, 20*time.Second, "Redis to be missed", func() bool {
+				_, body := get(t, "http://"+admin+"/readyz?verbose")
+				return status() == want && strings.Contains(body, `"ok":false`)
+			})
+			redis.Thaw()
+			program.Await(t, 20*time.Second, "the limiter to be ready again", func() bool { return status() == http.StatusOK })
+		})
+	}
+}

@@ -202,12 +202,21 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 		Reports:   s.parts.Feed.ReadReports,
 		Overrides: s.parts.Feed.Overrides(),
 		Purge:     s.purge,
-		// A limiter is ready without Redis: it answers by the failure policy.
+		Ready:     map[string]func(context.Context) error{"redis": s.checkRedis},
 		Status: func() []admin.Status {
 			list := []admin.Status{redisStatus(s.redis, s.parts.Feed), hotStatus(s.parts.Hot, time.Now()), breakerStatus(s.parts.Gate.Stats())}
 			return append(list, s.out.status()...)
 		},
 	}
+}
+
+// checkRedis fails where requests are denied because Redis is away, so that they go to a limiter that reaches
+// it. By the other policies a limiter needs no Redis to answer, and is ready.
+func (s *sidecar) checkRedis(ctx context.Context) error {
+	if !s.parts.Gate.Rules().FailsClosed() {
+		return nil
+	}
+	return s.redis.CheckWrites(ctx)
 }
 
 func (s *sidecar) counts() string {
