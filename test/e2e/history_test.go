@@ -96,7 +96,7 @@ func TestHistoryOutlivesTheProgram(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(file, "in the way"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	p = launch(t, "hotparam", args...)
+	launch(t, "hotparam", args...)
 	ready(t, admin)
 	viral(3, false)
 	if status, body := get(t, "http://"+admin+"/v1/history"); status != http.StatusServiceUnavailable || !strings.Contains(body, "remedy") {
