@@ -136,7 +136,9 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 		}
 	}
 	adm, parts := a.reload.shownBy(a.adminConfig(set, version)), a.metrics()
-	a.history = keepHistory(cfg.History, cfg.State.Dir, a.agg.Heaviest, &adm, &parts, a.log)
+	if a.history, err = keepHistory(cfg.History, cfg.State.Dir, a.agg.Heaviest, &adm, &parts, a.log); err != nil {
+		return err
+	}
 	if a.admin, err = newListeners(cfg.Stop, a.clients, a.log).openAdmin(ctx, cfg.Admin, adm, parts); err != nil {
 		return err
 	}

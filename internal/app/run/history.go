@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -20,9 +21,13 @@ const trimHistory = "@every 10m"
 func keepHistory(
 	cfg config.History, dir string, heaviest func(int) []hottype.Hot, adm *admin.Config, parts *[]metrics.Part,
 	log *slog.Logger,
-) (add func(*lifecycle.Stages)) {
-	if cfg.Keep <= 0 {
-		return func(*lifecycle.Stages) {}
+) (add func(*lifecycle.Stages), err error) {
+	switch {
+	case cfg.Keep == 0:
+		return func(*lifecycle.Stages) {}, nil
+	case cfg.Keep < 0 || cfg.MaxBytes < 1<<20 || cfg.Keys < 1:
+		return nil, fmt.Errorf("%w: --history.keep %v, --history.max_bytes %d, --history.keys %d: want at least 0s, 1048576, 1",
+			config.ErrUsage, cfg.Keep, cfg.MaxBytes, cfg.Keys)
 	}
 	store := historystore.New(historystore.Config{Dir: dir, Keep: cfg.Keep, MaxBytes: cfg.MaxBytes, Keys: cfg.Keys, Log: log})
 	adm.History, adm.Heaviest = store, heaviest
@@ -39,7 +44,7 @@ func keepHistory(
 		s.Add(lifecycle.Sinks, "trim history", func(ctx context.Context) error {
 			return onSchedule(ctx, trimHistory, log, store.Trim)
 		})
-	}
+	}, nil
 }
 
 func historyStatus(err error) admin.Status {

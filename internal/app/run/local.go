@@ -115,7 +115,9 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 	}
 	parts := append(metricsOf(l.parts), metrics.Proxy(handler.Stats), metrics.ResponseCache(handler.Cache().Stats), metrics.Reload(l.reload.Stats))
 	adm = l.reload.shownBy(adm)
-	l.history = keepHistory(l.cfg.History, l.cfg.State.Dir, l.parts.Aggregate.Heaviest, &adm, &parts, l.log)
+	if l.history, err = keepHistory(l.cfg.History, l.cfg.State.Dir, l.parts.Aggregate.Heaviest, &adm, &parts, l.log); err != nil {
+		return err
+	}
 	if l.admin, err = l.listeners.openAdmin(ctx, l.cfg.Admin, adm, parts); err != nil {
 		return err
 	}

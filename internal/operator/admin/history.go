@@ -101,7 +101,7 @@ func spanOf(c *Change) *history.Span {
 func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 	if s.cfg.History == nil {
 		return newProblem(http.StatusNotFound, "no history is kept by this program",
-			"ask an aggregator, or hotparam serve, that has --state.dir")
+			"ask an aggregator or hotparam serve whose history.keep is not 0")
 	}
 	q, err := historyQuery(r, s.cfg.Now())
 	if err != nil {
