@@ -11,8 +11,14 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/history"
 )
 
-// Read answers a query. While the file is not open it fails, and the error says why.
+// Read answers a query. At first it waits until the file is open or cannot be opened. While it is not open,
+// Read fails, and the error says why.
 func (s *Store) Read(ctx context.Context, q history.Query) (*history.Answer, error) {
+	select {
+	case <-s.tried:
+	case <-ctx.Done():
+		return nil, errNotOpen
+	}
 	db := s.db.Load()
 	if db == nil {
 		if err := s.Failing(); err != nil {

@@ -48,6 +48,7 @@ type Store struct {
 
 	lock    *os.File               // of Run; nil: not held
 	db      atomic.Pointer[sql.DB] // nil: not open
+	tried   chan struct{}          // closed when opening was tried once
 	failing atomic.Pointer[string] // why, or why the last write failed; nil: nothing is wrong
 
 	written, dropped, failures, setAside atomic.Uint64
@@ -81,7 +82,9 @@ func New(cfg Config) *Store {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Store{cfg: cfg, queue: make(chan any, queued), recorder: history.NewRecorder(cfg.Keys)}
+	return &Store{
+		cfg: cfg, queue: make(chan any, queued), tried: make(chan struct{}), recorder: history.NewRecorder(cfg.Keys),
+	}
 }
 
 // Second takes what was seen in a second. It does not block.
@@ -111,6 +114,7 @@ func (s *Store) Run(ctx context.Context) error {
 	retry := time.NewTicker(reopenEvery)
 	defer retry.Stop()
 	s.reopen(ctx)
+	close(s.tried)
 	for ctx.Err() == nil {
 		work := s.queue
 		if s.db.Load() == nil {
