@@ -30,7 +30,7 @@ func keepHistory(
 			config.ErrUsage, cfg.Keep, cfg.MaxBytes, cfg.Keys)
 	}
 	store := historystore.New(historystore.Config{Dir: dir, Keep: cfg.Keep, MaxBytes: cfg.MaxBytes, Keys: cfg.Keys, Log: log})
-	adm.History, adm.Heaviest = store, heaviest
+	adm.History, adm.HistoryKeys, adm.Heaviest = store, cfg.Keys, heaviest
 	*parts = append(*parts, metrics.History(store.Stats))
 	before := adm.Status
 	adm.Status = func() (list []admin.Status) {

@@ -69,6 +69,8 @@ type Config struct {
 	Overrides OverrideStore
 	// History; nil: nothing is kept of what was.
 	History History
+	// HistoryKeys are how many keys of each kind a second tells the history; 0 means 100.
+	HistoryKeys int
 	// Heaviest returns the keys with the greatest rates, hot or not; nil: the history knows only
 	// what was hot. Called some times a minute.
 	Heaviest func(n int) []hottype.Hot
@@ -109,6 +111,9 @@ const defaultMaxStreams = 64
 func (c Config) withDefaults() Config {
 	if c.MaxStreams == 0 {
 		c.MaxStreams = defaultMaxStreams
+	}
+	if c.HistoryKeys == 0 {
+		c.HistoryKeys = 100
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -16,8 +16,6 @@ import (
 const (
 	// heaviestEvery is how many samples apart the keys that are not hot are looked at.
 	heaviestEvery = 10
-	// historyKeys are how many of each kind a second tells.
-	historyKeys = 100
 	// Bounds of one question.
 	maxHistory      = 100_000 // elements of a list
 	usualHistory    = 1000
@@ -31,7 +29,7 @@ func (s *Server) heaviest() []hottype.Hot {
 	if s.samples++; s.cfg.History == nil || s.cfg.Heaviest == nil || s.samples%heaviestEvery != 1 {
 		return nil
 	}
-	return s.cfg.Heaviest(historyKeys)
+	return s.cfg.Heaviest(s.cfg.HistoryKeys)
 }
 
 // remember hands a second to the history. The caller holds mu.
@@ -47,7 +45,7 @@ func (s *Server) remember(now time.Time, hot, loops, heaviest []hottype.Hot) {
 	}
 	known := map[hottype.Key]bool{}
 	add := func(list []hottype.Hot, state string) {
-		for _, h := range list[:min(len(list), historyKeys)] {
+		for _, h := range list[:min(len(list), s.cfg.HistoryKeys)] {
 			if known[h.Key] {
 				continue
 			}

@@ -39,10 +39,12 @@ func TestSecondsGoIntoTheHistory(t *testing.T) {
 	var h kept
 	looked := 0
 	w := newWorld(t, func(c *Config) {
-		c.History = &h
+		c.History, c.HistoryKeys = &h, 2
 		c.Loops = func() []hottype.Hot { return []hottype.Hot{{Key: "topic?id=9", Rule: "topic", Rate: 50, Clients: 1}} }
-		c.Heaviest = func(int) []hottype.Hot {
-			looked++
+		c.Heaviest = func(n int) []hottype.Hot {
+			if looked++; n != 2 {
+				t.Errorf("the %d heaviest were asked for", n)
+			}
 			return []hottype.Hot{{Key: "topic?id=42", Rate: 400}, {Key: "topic?id=3", Rule: "topic", Rate: 20}}
 		}
 	})

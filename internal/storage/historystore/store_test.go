@@ -42,11 +42,14 @@ func running(t *testing.T, cfg Config) (s *Store, stop func()) {
 // await polls until a condition holds.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); {
-		if time.Now().After(end) {
+	poll, end := time.NewTicker(5*time.Millisecond), time.After(30*time.Second)
+	defer poll.Stop()
+	for !ok() {
+		select {
+		case <-poll.C:
+		case <-end:
 			t.Fatal("waited in vain for " + what)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 
@@ -320,5 +323,26 @@ func TestDirectoryIsOneProcess(t *testing.T) {
 	second.reopen(t.Context()) // what Run does every half minute
 	if err := second.Failing(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A program that is started again within a minute tells its second part: the parts are one minute.
+func TestPartsOfAMinuteAreAdded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for part, by := range []map[string]float64{{"hot": 3}, {"hot": 2, "ip_fixed": 4}} {
+		s, stop := running(t, Config{Dir: dir})
+		await(t, "the file to be open", func() bool { return s.db.Load() != nil })
+		s.Second(&history.Second{
+			At: noon.Add(time.Duration(30*part) * time.Second), Allowed: 10, Denied: 3, DeniedBy: by,
+			Keys: []history.Seen{{Key: "a?x=1", Rate: float64(part), Allowed: 5}},
+		})
+		stop()
+	}
+	s, _ := running(t, Config{Dir: dir})
+	a := read(t, s, all)
+	want := []history.Total{{Minute: noon, Allowed: 20, Denied: 6, By: map[string]float64{"hot": 5, "ip_fixed": 4}}}
+	if diff := cmp.Diff(want, a.Totals); diff != "" || len(a.Keys) != 1 || a.Keys[0].Allowed != 10 || a.Keys[0].Peak != 1 {
+		t.Errorf("%s, %+v", diff, a.Keys)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,14 +25,14 @@ func insert(ctx context.Context, tx *sql.Tx, one any) error {
 // insertMinute adds to what is there of the minute: a program that was started again within it
 // tells its second part.
 func insertMinute(ctx context.Context, tx *sql.Tx, m *history.Minute) error {
-	by, err := json.Marshal(m.Total.By)
+	minute := m.Total.Minute.Unix()
+	by, err := deniedBy(ctx, tx, minute, m.Total.By)
 	if err != nil {
 		return err
 	}
-	minute := m.Total.Minute.Unix()
 	_, err = tx.ExecContext(ctx, `INSERT INTO total VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
 		allowed = allowed + excluded.allowed, denied = denied + excluded.denied, denied_by = excluded.denied_by`,
-		minute, m.Total.Allowed, m.Total.Denied, string(by))
+		minute, m.Total.Allowed, m.Total.Denied, by)
 	if err != nil {
 		return err
 	}
@@ -54,6 +55,26 @@ func insertMinute(ctx context.Context, tx *sql.Tx, m *history.Minute) error {
 		}
 	}
 	return nil
+}
+
+// deniedBy adds what denied in a part of a minute to what is there of it.
+func deniedBy(ctx context.Context, tx *sql.Tx, minute int64, by map[string]float64) (string, error) {
+	sum := map[string]float64{}
+	var there string
+	switch err := tx.QueryRowContext(ctx, `SELECT denied_by FROM total WHERE minute = ?`, minute).Scan(&there); {
+	case errors.Is(err, sql.ErrNoRows):
+	case err != nil:
+		return "", err
+	default:
+		if err := json.Unmarshal([]byte(there), &sum); err != nil {
+			return "", err
+		}
+	}
+	for what, n := range by {
+		sum[what] += n
+	}
+	text, err := json.Marshal(sum)
+	return string(text), err
 }
 
 func insertEvent(ctx context.Context, tx *sql.Tx, e *history.Event) error {
