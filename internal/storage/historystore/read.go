@@ -79,12 +79,16 @@ func readTotals(ctx context.Context, db *sql.DB, q *history.Query, a *history.An
 		t.Minute = time.Unix(minute, 0).UTC()
 		return t, json.Unmarshal([]byte(by), &t.By)
 	}, `SELECT minute, allowed, denied, denied_by FROM total WHERE minute >= ? AND minute < ? ORDER BY minute`,
-		q.From.Unix(), q.To.Unix())
+		q.From.Unix(), endOfMinutes(q))
 	return err
 }
 
+// endOfMinutes is the first second whose minute is not of the answer: the minute under way at the end of
+// the span is.
+func endOfMinutes(q *history.Query) int64 { return q.To.Add(time.Second - 1).Unix() }
+
 func readKeys(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answer) (err error) {
-	where, args := `minute >= ? AND minute < ?`, []any{q.From.Unix(), q.To.Unix()}
+	where, args := `minute >= ? AND minute < ?`, []any{q.From.Unix(), endOfMinutes(q)}
 	if q.Key != "" {
 		where, args = `key = ? AND `+where, append([]any{string(q.Key)}, args...)
 	}

@@ -346,3 +346,19 @@ func TestPartsOfAMinuteAreAdded(t *testing.T) {
 		t.Errorf("%s, %+v", diff, a.Keys)
 	}
 }
+
+// A question that ends within the minute under way, as all that end now do, gets that minute.
+func TestTheMinuteUnderWayIsRead(t *testing.T) {
+	for _, after := range []time.Duration{time.Millisecond, 999 * time.Millisecond, time.Second, 59 * time.Second} {
+		t.Run(after.String(), func(t *testing.T) {
+			s, _ := running(t, Config{Dir: t.TempDir(), Now: func() time.Time { return noon }})
+			minute(s, noon, 1)
+			minute(s, noon.Add(time.Minute), 1) // ends the one before
+			written(t, s, 1)
+			a, err := s.Read(t.Context(), history.Query{From: noon.Add(-time.Hour), To: noon.Add(after), Limit: 10})
+			if err != nil || len(a.Totals) != 1 || len(a.Keys) != 1 {
+				t.Errorf("%+v, %v", a, err)
+			}
+		})
+	}
+}
