@@ -248,6 +248,20 @@ func shot(t *testing.T, ctx context.Context, name string) {
 	}
 }
 
+// shots takes a view in both themes, on a phone, and as at 200 % zoom, where a window of 1280 pixels has 640
+// of the page's. Nowhere may it be wider than the window.
+func shots(t *testing.T, ctx context.Context, view string) {
+	t.Helper()
+	for _, c := range []struct {
+		name, scheme string
+		width        int64
+	}{{"dark", "dark", 1280}, {"phone", "light", 380}, {"zoom", "dark", 640}, {"light", "light", 1280}} {
+		run(t, ctx, chromedp.EmulateViewport(c.width, 900), scheme(c.scheme), until(fmt.Sprintf("innerWidth == %d", c.width)),
+			until(fmt.Sprintf("document.documentElement.scrollWidth <= %d", c.width)))
+		shot(t, ctx, view+"-"+c.name)
+	}
+}
+
 func scheme(name string) chromedp.Action[chromedp.Void] {
 	return call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})

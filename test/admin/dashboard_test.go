@@ -3,6 +3,7 @@ package admin_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -21,14 +22,10 @@ func TestDashboardInBrowser(t *testing.T) {
 	w := watch(t, ctx, srv.URL)
 	run(t, ctx, chromedp.EmulateViewport(1280, 900), scheme("light"), chromedp.Navigate(srv.URL))
 	seeHotKeys(t, ctx)
+	findAndSort(t, ctx)
 	setLimit(t, ctx)
-	shot(t, ctx, "light")
-	run(t, ctx, scheme("dark"))
-	shot(t, ctx, "dark")
-	run(t, ctx, chromedp.EmulateViewport(380, 800), scheme("light"), until("innerWidth == 380"))
-	run(t, ctx, until("document.documentElement.scrollWidth <= 380"))
-	shot(t, ctx, "narrow")
-	run(t, ctx, chromedp.EmulateViewport(1280, 900))
+	shots(t, ctx, "now")
+	seeOtherViews(t, ctx)
 	undoAndRemove(t, ctx)
 	meetErrors(t, ctx)
 	w.check(t)
@@ -55,19 +52,53 @@ func setLimit(t *testing.T, ctx context.Context) {
 		fill("#f-rate", "40"), fill("#f-burst", "80"), fill("#f-reason", "a <b>rush</b>"), fill("#f-author", "ann"))
 	shot(t, ctx, "dialog")
 	run(t, ctx, clickOn("#dialog-save"),
-		says("#overrides", "rules file"), says("#overrides li", "limit 40/s, burst 80"), says("#overrides li", "a <b>rush</b> · by ann"),
-		says("#hot-table tbody tr:nth-child(1) .badge:not([hidden])", "override"), says("#hot-table tbody tr:nth-child(1)", "40/s, burst 80"),
+		says("#overrides", "rules file"), says("#overrides tbody tr", "limit 40/s, burst 80"), says("#overrides tbody tr", "a <b>rush</b>by ann"),
+		says("#hot-table tbody tr:nth-child(1) .badge", "override"), says("#hot-table tbody tr:nth-child(1)", "40/s, burst 80"),
 		says("#events .override_put", "topic?id=42"), says("#toast", "Set topic?id=42 to limit 40/s"))
+}
+
+// seeOtherViews goes through the addresses of the page by its links.
+func seeOtherViews(t *testing.T, ctx context.Context) {
+	t.Helper()
+	run(t, ctx, clickOn("#hot-table tbody tr:nth-child(1) th a"), until("location.pathname == '/key/topic%3Fid=42'"),
+		says("#key-name", "topic?id=42"), says("#key-state", "hot"), says("#key-limits .applies", "40/s, burst 80"),
+		says("#key-limits .rests", "the override stands before it"), until("document.activeElement.id == 'view-key'"))
+	shots(t, ctx, "key")
+	run(t, ctx, clickOn("#views a[href='/health']"), says("#audit tbody tr", "topic?id=42"), says("#audit tbody tr", "set: limit 40/s, burst 80"),
+		says("#parts", "breaker closed"), says("#ready", "ready"), until("document.title == 'Audit and health · hotparam · news'"))
+	shots(t, ctx, "health")
+	run(t, ctx, clickOn("#views a[href='/overrides']"), until("document.querySelector('#views a[aria-current]').pathname == '/overrides'"))
+	shots(t, ctx, "overrides")
+	run(t, ctx, until("(history.back(), history.back(), true)"), says("#key-name", "topic?id=42"), until("location.pathname == '/key/topic%3Fid=42'"))
+	// A key that is no text has an address too, and nothing in it is markup.
+	run(t, ctx, clickOn("#views a[href='/']"), clickOn("#hot-table tbody tr:nth-child(4) th a"),
+		says("#key-name", "/<script>alert(1)</script>/U+202Egnp.exeU+000AU+FFFD"), says("#key-state", "hot"), clickOn("#views a[href='/']"))
+}
+
+// findAndSort turns the table of hot keys.
+func findAndSort(t *testing.T, ctx context.Context) {
+	t.Helper()
+	rows := func(n int) chromedp.Action[chromedp.Void] {
+		return until(fmt.Sprintf("document.querySelectorAll('#hot-table tbody tr').length == %d", n))
+	}
+	run(t, ctx, fill("#hot-find", "1337"), rows(1), says("#hot-table", "topic?id=1337"), fill("#hot-find", "nothing"), says("#hot-more", "no hot key matches"),
+		until("(document.querySelector('#hot-find').value = '', document.querySelector('#hot-find').dispatchEvent(new Event('input')))"), rows(4),
+		clickOn("[data-sort=key]"), says("#hot-table tbody tr:nth-child(1)", "<script>"), until("document.querySelector('th[aria-sort=ascending]').textContent == 'Key'"),
+		clickOn("[data-sort=rate]"), says("#hot-table tbody tr:nth-child(1)", "topic?id=42"),
+		clickOn("#pause"), says("#pause-note", "as of"), clickOn("#pause"), until("document.querySelector('#pause-note').textContent == ''"))
 }
 
 func undoAndRemove(t *testing.T, ctx context.Context) {
 	t.Helper()
-	none := until("document.querySelectorAll('#overrides li button').length == 0") // what is left is the rules file's
-	run(t, ctx, clickOn(`#overrides [data-act="undo"]`), none, says("#events .override_deleted", "topic?id=42"))
+	none := until("document.querySelectorAll('#overrides tbody button').length == 0") // what is left is the rules file's
+	see := func(view string) chromedp.Action[chromedp.Void] { return clickOn("#views a[href='" + view + "']") }
+	run(t, ctx, see("/overrides"), clickOn(`#overrides [data-act="extend"]`), says("#toast", "now holds until"), says("#overrides .until", "1h 59m"),
+		clickOn(`#overrides [data-act="undo"]`), says("#overrides .until", "59m"), clickOn(`#overrides [data-act="remove"]`), none,
+		says("#events .override_deleted", "topic?id=42"), see("/"))
 	run(t, ctx, clickOn(`[aria-label="Block topic?id=1337"]`), clickOn("#dialog-save"), says("#overrides .do-block", "topic?id=1337"))
 	run(t, ctx, clickOn(`[aria-label="Clear topic?id=1337"]`), none)
 	// The way back that the message offers.
-	run(t, ctx, clickOn("#toast-undo"), says("#overrides .do-block", "topic?id=1337"), clickOn(`#overrides [data-act="remove"]`), none)
+	run(t, ctx, clickOn("#toast-undo"), says("#overrides .do-block", "topic?id=1337"), see("/overrides"), clickOn(`#overrides [data-act="remove"]`), none)
 }
 
 func meetErrors(t *testing.T, ctx context.Context) {
@@ -95,7 +126,7 @@ func TestQuietDashboardInBrowser(t *testing.T) {
 		says("#status .poor", "breaker open"), says("#requests", "–"), says("#requests-note", "no limiter has reported"))
 	shot(t, ctx, "quiet")
 	press := func(keys string) { run(t, ctx, chromedp.KeyEvent(keys)) }
-	run(t, ctx, until("(document.querySelector('#add-override').focus(), document.activeElement.id == 'add-override')"))
+	run(t, ctx, clickOn("#views a[href='/overrides']"), until("(document.querySelector('#add-override').focus(), document.activeElement.id == 'add-override')"))
 	press(kb.Enter)
 	run(t, ctx, until("document.activeElement.id == 'f-key'"))
 	press(kb.Escape)

@@ -22,6 +22,7 @@ func keepHistory(
 	cfg config.History, dir string, heaviest func(int) []hottype.Hot, adm *admin.Config, parts *[]metrics.Part,
 	log *slog.Logger,
 ) (add func(*lifecycle.Stages), err error) {
+	adm.HistoryKeys, adm.Heaviest = cfg.Keys, heaviest
 	switch {
 	case cfg.Keep == 0:
 		return func(*lifecycle.Stages) {}, nil
@@ -30,7 +31,7 @@ func keepHistory(
 			config.ErrUsage, cfg.Keep, cfg.MaxBytes, cfg.Keys)
 	}
 	store := historystore.New(historystore.Config{Dir: dir, Keep: cfg.Keep, MaxBytes: cfg.MaxBytes, Keys: cfg.Keys, Log: log})
-	adm.History, adm.HistoryKeys, adm.Heaviest = store, cfg.Keys, heaviest
+	adm.History = store
 	*parts = append(*parts, metrics.History(store.Stats))
 	before := adm.Status
 	adm.Status = func() (list []admin.Status) {

@@ -71,7 +71,7 @@ type Config struct {
 	History History
 	// HistoryKeys are how many keys of each kind a second tells the history; 0 means 100.
 	HistoryKeys int
-	// Heaviest returns the keys with the greatest rates, hot or not; nil: the history knows only
+	// Heaviest returns the keys with the greatest rates, hot or not; nil: history and page know only
 	// what was hot. Called some times a minute.
 	Heaviest func(n int) []hottype.Hot
 	// Purge takes the answers for a key out of the response cache, and says how many there were;
@@ -112,7 +112,7 @@ func (c Config) withDefaults() Config {
 	if c.MaxStreams == 0 {
 		c.MaxStreams = defaultMaxStreams
 	}
-	if c.HistoryKeys == 0 {
+	if c.HistoryKeys <= 0 {
 		c.HistoryKeys = 100
 	}
 	if c.Log == nil {

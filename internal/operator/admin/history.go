@@ -26,7 +26,7 @@ const (
 // heaviest are the keys with the greatest rates, hot or not, in some samples. Only one sample is taken
 // at a time.
 func (s *Server) heaviest() []hottype.Hot {
-	if s.samples++; s.cfg.History == nil || s.cfg.Heaviest == nil || s.samples%heaviestEvery != 1 {
+	if s.samples++; s.cfg.Heaviest == nil || s.samples%heaviestEvery != 1 {
 		return nil
 	}
 	return s.cfg.Heaviest(s.cfg.HistoryKeys)

@@ -48,15 +48,15 @@ type appliedLimit struct {
 }
 
 func (s *Server) getHot(w http.ResponseWriter, r *http.Request) error {
-	const all = 100000
-	most, err := queryInt(r, "limit", 1000, all)
+	q, err := readHotQuery(r)
 	if err != nil {
 		return err
 	}
-	now := s.cfg.Now()
-	st := s.look(now, s.cfg.Hot(), s.loops(), most)
-	writeJSON(w, http.StatusOK, map[string]any{"namespace": s.cfg.Namespace, "at": now,
-		"totals": st.Totals, "keys": st.Hot, "loops": st.Loops, "trouble": st.Trouble})
+	now, hot := s.cfg.Now(), s.cfg.Hot()
+	page, matched := q.from(hot, s.speeds(now))
+	st := s.look(now, hot, page, s.loops())
+	writeJSON(w, http.StatusOK, map[string]any{"namespace": s.cfg.Namespace, "at": now, "totals": st.Totals,
+		"matched": matched, "keys": st.Hot, "loops": st.Loops[:min(q.limit, len(st.Loops))], "trouble": st.Trouble})
 	return nil
 }
 
@@ -98,10 +98,7 @@ func (s *Server) describe(r *http.Request, key hottype.Key, now time.Time) (*key
 	if i := slices.IndexFunc(loops, func(h hottype.Hot) bool { return h.Key == key }); i >= 0 {
 		a.Loop = &loops[i]
 	}
-	s.mu.Lock()
-	sp, ok := s.rates.now(now).Keys[key]
-	s.mu.Unlock()
-	if ok {
+	if sp, ok := s.speeds(now)[key]; ok {
 		a.Allowed, a.Denied = rounded(sp.Allowed), rounded(sp.Denied)
 	}
 	a.Limits = slices.Concat(overrideLimits(o, key), ruleLimits(rule, o, key, a.Hot), ipLimits(set.IP, o))

@@ -22,7 +22,14 @@ func (s *Server) sample(ctx context.Context, now time.Time) {
 	s.readReports(ctx, now)
 	s.readOverrides(ctx)
 	hot, loops, heaviest := s.cfg.Hot(), s.loops(), s.heaviest()
-	st := s.look(now, hot, loops, maxShown)
+	if heaviest != nil {
+		near := closest(s.cfg.Rules(), heaviest, hot, loops)
+		s.mu.Lock()
+		s.latest.closest = near
+		s.mu.Unlock()
+	}
+	st := s.look(now, hot, hot[:min(len(hot), maxShown)], loops)
+	st.Loops = st.Loops[:min(len(st.Loops), maxShown)]
 
 	s.mu.Lock()
 	defer s.mu.Unlock()

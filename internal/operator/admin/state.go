@@ -11,16 +11,19 @@ import (
 // latest is what the last sample found.
 type latest struct {
 	state   state
-	failing string // why reports cannot be read, "" if they can
+	closest []closeKey // replaced, never changed
+	failing string     // why reports cannot be read, "" if they can
 }
 
 // state is the event of every second.
 type state struct {
-	At      time.Time  `json:"at"`
-	Totals  totalsView `json:"totals"`
-	Status  []Status   `json:"status"`
-	Hot     []hotView  `json:"hot"`
-	Loops   []loopView `json:"loops"`
+	At     time.Time  `json:"at"`
+	Totals totalsView `json:"totals"`
+	Status []Status   `json:"status"`
+	Hot    []hotView  `json:"hot"`
+	Loops  []loopView `json:"loops"`
+	// Closest are the keys nearest to their thresholds, some seconds old; none while something is hot.
+	Closest []closeKey `json:"closest"`
 	Trouble []string   `json:"trouble"` // what cannot be shown, and why
 }
 
@@ -52,11 +55,11 @@ type hotNote struct {
 	rate float64
 }
 
-// look makes the picture of one moment with the first most hot keys and loops.
-func (s *Server) look(now time.Time, hot, loops []hottype.Hot, most int) state {
+// look makes the picture of one moment, with those of the hot keys that are to be shown.
+func (s *Server) look(now time.Time, hot, shown, loops []hottype.Hot) state {
 	st := state{
-		At: now, Status: []Status{}, Hot: s.viewHot(now, hot[:min(len(hot), most)]),
-		Loops: viewLoops(loops[:min(len(loops), most)]), Trouble: []string{},
+		At: now, Status: []Status{}, Hot: s.viewHot(now, shown), Loops: viewLoops(loops),
+		Closest: []closeKey{}, Trouble: []string{},
 	}
 	if s.cfg.Status != nil {
 		st.Status = append(st.Status, s.cfg.Status()...)
@@ -65,6 +68,9 @@ func (s *Server) look(now time.Time, hot, loops []hottype.Hot, most int) state {
 	defer s.mu.Unlock()
 	st.Totals = viewTotals(s.rates.now(now))
 	st.Totals.HotKeys, st.Totals.Loops = len(hot), len(loops)
+	if len(hot) == 0 {
+		st.Closest = append(st.Closest, s.latest.closest...)
+	}
 	for _, trouble := range []string{s.latest.failing, s.overrides.failing} {
 		if trouble != "" {
 			st.Trouble = append(st.Trouble, trouble)
@@ -92,19 +98,30 @@ func (s *Server) viewHot(now time.Time, hot []hottype.Hot) []hotView {
 	set := s.cfg.Rules()
 	s.mu.Lock()
 	live := s.overrides.list
-	speeds := s.rates.now(now).Keys
 	s.mu.Unlock()
+	speeds := s.speeds(now)
 	index := rules.NewOverrides(set.Overrides, live)
 	views := make([]hotView, len(hot))
 	for i, h := range hot {
 		o := index.Find([]byte(h.Key), now)
 		v := hotView{Hot: h, Href: keyHref(h.Key), Limit: effective(set, o, h.Key), Override: viewOverride(o, live, now)}
+		v.LimitSource = limitSource(set, o, h.Key)
+		if rule := set.RuleFor(h.Key.Resource()); rule != nil {
+			v.Threshold = rule.Hot.Rate
+		}
 		if sp, ok := speeds[h.Key]; ok {
 			v.Allowed, v.Denied = rounded(sp.Allowed), rounded(sp.Denied)
 		}
 		views[i] = v
 	}
 	return views
+}
+
+// speeds are the decisions a second on each key of which limiters report.
+func (s *Server) speeds(now time.Time) map[hottype.Key]keySpeed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rates.now(now).Keys
 }
 
 // viewOverride tells a live override from one of the file by its ID.

@@ -40,6 +40,9 @@ func contentType(name string) string {
 	return "application/octet-stream"
 }
 
+// views are the addresses of the dashboard: one page, which shows the view of its address.
+var views = []string{"/{$}", "/key/{key...}", "/overrides", "/health"}
+
 // pageFiles lists the dashboard and openapi.json. The embedded tree is part of
 // the program: reading it cannot fail.
 func pageFiles() []file {
@@ -47,11 +50,13 @@ func pageFiles() []file {
 	entries, _ := static.ReadDir("static")
 	for _, e := range entries {
 		body, _ := static.ReadFile("static/" + e.Name())
-		route := "/assets/" + e.Name()
+		routes := []string{"/assets/" + e.Name()}
 		if e.Name() == "index.html" {
-			route = "/{$}"
+			routes = views
 		}
-		files = append(files, newFile(route, e.Name(), body))
+		for _, route := range routes {
+			files = append(files, newFile(route, e.Name(), body))
+		}
 	}
 	return files
 }

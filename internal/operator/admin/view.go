@@ -21,6 +21,10 @@ type hotView struct {
 	// may hold bytes that are not UTF-8.
 	Href  string     `json:"href"`
 	Limit *limitView `json:"limit"` // null: detected only
+	// LimitSource says who set the limit: an override, the rule's value list or the rule; "" without a limit.
+	LimitSource string `json:"limit_source"`
+	// Threshold is the rule's rate from which a key is hot, in requests a second; 0 for a rule without one.
+	Threshold float64 `json:"threshold"`
 	// Allowed and Denied are null while no limiter has reported on the key.
 	Allowed  *float64      `json:"allowed_per_second"`
 	Denied   *float64      `json:"denied_per_second"`
@@ -145,6 +149,20 @@ func effective(set *rules.Set, o *rules.Override, key hottype.Key) *limitView {
 		l.Mode = hottype.ModeShadow
 	}
 	return viewLimit(l)
+}
+
+// limitSource says where the effective limit of a hot key is written.
+func limitSource(set *rules.Set, o *rules.Override, key hottype.Key) string {
+	if effective(set, o, key) == nil {
+		return ""
+	}
+	if o != nil && (o.Action == rules.ActionLimit || o.Action == rules.ActionBlock) {
+		return "override"
+	}
+	if rule := set.RuleFor(key.Resource()); rule.LimitFor(key) != rule.Limit {
+		return "values"
+	}
+	return "rule"
 }
 
 func keyHref(key hottype.Key) string { return "/v1/keys/" + url.PathEscape(string(key)) }

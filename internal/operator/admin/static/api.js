@@ -1,5 +1,5 @@
-// API: the calls that change something. Each resolves to the answer's JSON, or
-// throws a Problem with the words of the server.
+// API: the calls of the server. Each resolves to the answer's JSON, or throws a
+// Problem with the words of the server.
 
 export class Problem extends Error {
   constructor({ detail, field, remedy }) {
@@ -22,13 +22,15 @@ async function call(method, path, body) {
       body: body ? JSON.stringify(body) : undefined,
     });
   } catch {
-    throw new Problem({ detail: "The server cannot be reached.", remedy: "Nothing was changed; try again when it is back." });
+    throw new Problem({ detail: "The server cannot be reached.", remedy: method === "GET" ? "Try again when it is back." : "Nothing was changed; try again when it is back." });
   }
   if (answer.status === 204) return null;
   const json = await answer.json().catch(() => ({ detail: `The server answered ${answer.status}.` }));
   if (!answer.ok) throw new Problem(json);
   return json;
 }
+
+export const getJSON = (path) => call("GET", path);
 
 const query = (author) => (author ? "?author=" + encodeURIComponent(author) : "");
 const path = (id) => "/v1/overrides/" + encodeURIComponent(id);

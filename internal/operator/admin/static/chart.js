@@ -8,7 +8,7 @@ const gap = 3500; // a longer silence between two points is drawn as one
 const margin = { left: 46, right: 10, top: 12, bottom: 24 };
 
 export class Chart {
-  #canvas; #tip; #points = []; #pointer = null;
+  #canvas; #tip; #points = []; #pointer = null; #paused = false;
 
   constructor(canvas, tip) {
     this.#canvas = canvas;
@@ -31,7 +31,14 @@ export class Chart {
     this.draw();
   }
 
+  // pause keeps the picture as it is; points are still taken.
+  pause(yes) {
+    this.#paused = yes;
+    this.draw();
+  }
+
   draw() {
+    if (this.#paused) return;
     const { clientWidth: w, clientHeight: h } = this.#canvas;
     if (!w || !h) return;
     const dpr = devicePixelRatio || 1;
@@ -165,16 +172,21 @@ export function spark() {
   node.setAttribute("class", "spark");
   node.setAttribute("viewBox", `0 0 ${sparkWidth} ${sparkHeight}`);
   node.setAttribute("aria-hidden", "true");
-  node.append(document.createElementNS(svg, "polyline"));
+  node.append(document.createElementNS(svg, "line"), document.createElementNS(svg, "polyline"));
   return node;
 }
 
-// drawSpark shows the shape of the rates, not their size, in the middle. A span
-// of a third of the highest at least keeps small noise small.
-export function drawSpark(node, rates, slots) {
-  const most = Math.max(1, ...rates), least = Math.min(...rates);
+// drawSpark shows the shape of the rates and where the limit is, not their size,
+// in the middle. A span of a third of the highest at least keeps small noise
+// small.
+export function drawSpark(node, rates, slots, limit) {
+  const shown = limit === undefined || rates.length === 0 ? rates : [...rates, limit];
+  const most = Math.max(1, ...shown), least = Math.min(...shown);
   const span = Math.max(most - least, most / 3), low = (most + least - span) / 2;
   const step = sparkWidth / (slots - 1), from = sparkWidth - (rates.length - 1) * step;
   const y = (r) => sparkHeight - 2 - ((r - low) / span) * (sparkHeight - 4);
-  node.firstChild.setAttribute("points", rates.map((r, i) => `${(from + i * step).toFixed(1)},${y(r).toFixed(1)}`).join(" "));
+  const [line, curve] = node.children;
+  line.setAttribute("visibility", shown === rates ? "hidden" : "visible");
+  for (const [name, value] of shown === rates ? [] : [["x1", 0], ["x2", sparkWidth], ["y1", y(limit)], ["y2", y(limit)]]) line.setAttribute(name, value);
+  curve.setAttribute("points", rates.map((r, i) => `${(from + i * step).toFixed(1)},${y(r).toFixed(1)}`).join(" "));
 }

@@ -28,7 +28,7 @@ export class OverrideDialog {
 
   // open asks about a key, or about any when there is none. Values are those to
   // begin with; with an id that override is changed.
-  open({ id = "", key = "", action = "limit", rate = "", burst = "", reason = "", schedule = null }) {
+  open({ id = "", key = "", action = "limit", rate = "", burst = "", reason = "", schedule = null, until = "" }) {
     this.#clearErrors();
     this.#form.reset();
     const f = this.#form.elements;
@@ -43,8 +43,8 @@ export class OverrideDialog {
     f.schedule.value = schedule?.from ?? "";
     f.lasts.value = schedule?.for ?? "";
     f.zone.value = schedule?.zone ?? "";
-    // One with a schedule is mostly meant to come again.
-    if (schedule) f.for.value = "";
+    // One with a schedule is mostly meant to come again, and one without an end to stay.
+    if (schedule || (id && !until)) f.for.value = "";
     this.#dialog.querySelector("#schedule-fields").open = schedule != null;
     f.author.value = me.get();
     this.#showAction();

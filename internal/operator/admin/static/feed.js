@@ -1,6 +1,6 @@
-// Feed: what happened lately, newest first, and the list of overrides.
+// Feed: what happened lately, newest first.
 
-import { clientsText, clock, el, keyNode, lasting, overrideText, plainKey, rate, scheduleText } from "./text.js";
+import { clientsText, clock, el, keyNode, overrideText, rate } from "./text.js";
 
 const most = 60;
 
@@ -47,62 +47,4 @@ function item(c) {
     el("div", {},
       el("p", {}, el("strong", {}, words[c.kind] ?? c.kind), " ", el("span", { class: "note" }, about.filter(Boolean).join(" · "))),
       el("p", {}, keyNode(c.key))));
-}
-
-export class OverrideList {
-  #list; #empty; #overrides = []; #act; #writable = false;
-
-  // act(kind, override) is called by the buttons; kind is edit, remove or undo.
-  constructor(list, empty, act) {
-    this.#list = list;
-    this.#empty = empty;
-    this.#act = act;
-    setInterval(() => this.#count(), 1000);
-  }
-
-  show(overrides, writable) {
-    this.#overrides = overrides;
-    this.#writable = writable;
-    this.#empty.hidden = overrides.length > 0;
-    this.#empty.textContent = writable
-      ? "No override holds. Limit, block or exempt a hot key above, or set one for any key before it is hot."
-      : "No override holds. This process keeps none: write them in the rules file.";
-    const focused = this.#focused();
-    this.#list.replaceChildren(...overrides.map((o) => this.#item(o)));
-    this.#count();
-    if (focused) this.#list.querySelector(`[data-id="${CSS.escape(focused.id)}"] [data-act="${focused.act}"]`)?.focus();
-  }
-
-  // focused remembers the button in use: the list is made anew on each change.
-  #focused() {
-    const button = document.activeElement;
-    if (!this.#list.contains(button)) return null;
-    return { id: button.closest("[data-id]")?.dataset.id ?? "", act: button.dataset.act };
-  }
-
-  #item(o) {
-    const button = (act, name) => el("button", {
-      type: "button", class: "small", "data-act": act, "aria-label": `${name} the override of ${plainKey(o.key)}`,
-      onclick: () => this.#act(act, o),
-    }, name);
-    const about = [scheduleText(o.schedule), o.reason, o.author && `by ${o.author}`].filter(Boolean).join(" · ");
-    return el("li", { "data-id": o.id, class: `do-${o.action}${o.active === false ? " waits" : ""}` },
-      el("div", {},
-        el("p", {}, keyNode(o.key), " ", el("span", { class: "badge" }, overrideText(o))),
-        el("p", { class: "note" }, el("span", { class: "until" }), about ? ` · ${about}` : "")),
-      o.source === "live" && this.#writable
-        ? el("div", { class: "acts" }, button("edit", "Edit"), button("undo", "Undo"), button("remove", "Remove"))
-        : el("span", { class: "note" }, "rules file"));
-  }
-
-  // count writes how long each still holds.
-  #count() {
-    const items = this.#list.querySelectorAll(".until");
-    this.#overrides.forEach((o, i) => {
-      const left = Date.parse(o.until) - Date.now();
-      const turn = o.schedule && o.next ? lasting(Math.max(0, Date.parse(o.next) - Date.now())) : "";
-      const text = turn ? (o.active ? `active now, ${turn} left` : `next in ${turn}`) : !o.until ? "until removed" : left > 0 ? `${lasting(left)} left` : "ended";
-      if (items[i] && items[i].textContent !== text) items[i].textContent = text;
-    });
-  }
 }

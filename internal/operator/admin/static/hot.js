@@ -1,25 +1,36 @@
-// Hot: the table of hot keys. Rows live as long as their key is hot, so that
-// focus and pointer stay where they are; the order rests while somebody is in
-// the table.
+// Hot: the table of hot keys, a page of fifty at a time. The first page comes
+// with the stream; another page, order or search is asked for each second. Rows
+// live as long as they are shown, so that focus and pointer stay where they
+// are; the order rests while somebody is in the table.
 
-import { clientsText, el, keyNode, lasting, overrideText, percent, plainKey, rate, setText } from "./text.js";
+import { getJSON } from "./api.js";
+import { clientsText, count, el, keyLink, lasting, overrideText, percent, plainKey, rate, setText, times } from "./text.js";
 import { drawSpark, spark } from "./chart.js";
 
 const slots = 60;
+const pageSize = 50;
 
 export class HotTable {
-  #table; #body; #empty; #more; #rows = new Map(); #sparks = new Map(); #busy = false; #act;
+  #section; #table; #body; #empty; #rows = new Map(); #sparks = new Map(); #busy = false; #asking = false; #again = false;
+  #act; #latest = null; #writable = false; #sort = "rate"; #find = ""; #page = 0;
 
   // act(kind, hotKey) is called by the buttons of a row; kind is limit, block,
   // exempt or clear.
   constructor(section, act) {
+    this.#section = section;
     this.#table = section.querySelector("table");
     this.#body = this.#table.tBodies[0];
-    this.#empty = section.querySelector(".empty");
-    this.#more = section.querySelector(".head .note");
+    this.#empty = section.querySelector("#hot-empty");
     this.#act = act;
     this.#body.addEventListener("pointerenter", () => { this.#busy = true; });
     this.#body.addEventListener("pointerleave", () => { this.#busy = false; });
+    for (const button of this.#table.querySelectorAll("thead button")) {
+      button.addEventListener("click", () => this.#turn({ sort: button.dataset.sort, page: 0 }));
+    }
+    section.querySelector("#hot-find").addEventListener("input", (e) => this.#turn({ find: e.target.value.trim(), page: 0 }));
+    section.querySelector("#hot-sort").addEventListener("change", (e) => this.#turn({ sort: e.target.value, page: 0 }));
+    section.querySelector("#hot-before").addEventListener("click", () => this.#turn({ page: this.#page - 1 }));
+    section.querySelector("#hot-after").addEventListener("click", () => this.#turn({ page: this.#page + 1 }));
   }
 
   seed(sparks) { this.#sparks = new Map(Object.entries(sparks)); }
@@ -31,85 +42,154 @@ export class HotTable {
     this.#sparks = next;
   }
 
-  show({ at, hot, totals }, writable) {
-    this.#table.hidden = hot.length === 0;
-    this.#empty.hidden = hot.length > 0;
-    setText(this.#more, totals.hot_keys > hot.length ? `the ${hot.length} hottest of ${totals.hot_keys}` : "");
-    const here = new Set(hot.map((h) => h.href));
+  // show takes a state of the stream.
+  show(state, writable) {
+    this.#latest = state;
+    this.#writable = writable;
+    if (this.#sort === "rate" && !this.#find && this.#page === 0) {
+      return this.#fill(state.hot.slice(0, pageSize), state.totals.hot_keys, state.at);
+    }
+    return this.#ask();
+  }
+
+  // turn shows another page, order or search.
+  #turn({ sort = this.#sort, find = this.#find, page }) {
+    [this.#sort, this.#find, this.#page] = [sort, find, page];
+    this.#section.querySelector("#hot-sort").value = sort;
+    for (const button of this.#table.querySelectorAll("thead button")) {
+      const order = button.dataset.sort === "key" || button.dataset.sort === "since" ? "ascending" : "descending";
+      if (button.dataset.sort === sort) button.closest("th").setAttribute("aria-sort", order);
+      else button.closest("th").removeAttribute("aria-sort");
+    }
+    this.#busy = false;
+    this.#again = this.#asking;
+    if (this.#latest) this.show(this.#latest, this.#writable);
+  }
+
+  // ask fetches what is to be seen, one question at a time.
+  async #ask() {
+    if (this.#asking) return;
+    this.#asking = true;
+    try {
+      const query = new URLSearchParams({ limit: pageSize, offset: this.#page * pageSize, sort: this.#sort, find: this.#find });
+      const { keys, matched, at } = await getJSON(`/v1/hot?${query}`);
+      if (!this.#again) this.#fill(keys, matched, at);
+    } catch (problem) {
+      setText(this.#section.querySelector("#hot-more"), problem.message);
+    } finally {
+      this.#asking = false;
+      if (this.#again) {
+        this.#again = false;
+        this.show(this.#latest, this.#writable);
+      }
+    }
+  }
+
+  #fill(keys, matched, at) {
+    if (keys.length === 0 && this.#page > 0 && matched > 0) return this.#turn({ page: Math.ceil(matched / pageSize) - 1 });
+    this.#table.hidden = keys.length === 0;
+    this.#empty.hidden = keys.length > 0 || this.#find !== "";
+    this.#tell(keys.length, matched);
+    const here = new Set(keys.map((h) => h.href));
     for (const [id, row] of this.#rows) {
       if (here.has(id)) continue;
       row.node.remove();
       this.#rows.delete(id);
     }
     const now = Date.parse(at);
-    for (const h of hot) {
+    for (const h of keys) {
       let row = this.#rows.get(h.href);
       if (!row) {
-        row = this.#newRow(h);
+        row = newRow(h, this.#act);
         this.#rows.set(h.href, row);
         this.#body.append(row.node);
       }
-      row.fill(h, now, this.#sparks.get(h.key) ?? [], writable);
+      row.fill(h, now, this.#sparks.get(h.key) ?? [], this.#writable);
     }
-    if (!this.#busy && !this.#body.contains(document.activeElement)) this.#sort(hot);
+    if (!this.#busy && !this.#body.contains(document.activeElement)) this.#order(keys);
+    return undefined;
   }
 
-  #sort(hot) {
-    hot.forEach((h, i) => {
+  // tell says which part of all is seen.
+  #tell(shown, matched) {
+    const first = this.#page * pageSize;
+    const many = matched > pageSize || this.#page > 0;
+    const text = this.#find && matched === 0 ? "no hot key matches" : many ? `${count(first + 1)} to ${count(first + shown)} of ${count(matched)}` : "";
+    setText(this.#section.querySelector("#hot-more"), text);
+    this.#section.querySelector("#hot-pages").hidden = !many;
+    this.#section.querySelector("#hot-before").disabled = this.#page === 0;
+    this.#section.querySelector("#hot-after").disabled = first + shown >= matched;
+  }
+
+  #order(keys) {
+    keys.forEach((h, i) => {
       const { node } = this.#rows.get(h.href);
       if (this.#body.rows[i] !== node) this.#body.insertBefore(node, this.#body.rows[i]);
     });
   }
+}
 
-  #newRow(first) {
-    let current = first;
-    const cell = (label, classes, ...children) => el("td", { "data-label": label, class: classes }, ...children);
-    const text = { rule: el("span"), why: el("small", { class: "note" }), bounds: el("small", { class: "note" }), clients: el("span"), client: el("small", { class: "note" }), rate: el("span"), since: el("span"), limit: el("span"), allowed: el("span"), denied: el("span"), badge: el("span", { class: "badge" }) };
-    const line = spark();
-    const button = (kind, name) => el("button", {
-      type: "button", class: "small", "data-act": kind, "aria-label": `${name} ${plainKey(first.key)}`,
-      onclick: () => this.#act(kind, current),
-    }, name);
-    const buttons = { limit: button("limit", "Limit"), block: button("block", "Block"), exempt: button("exempt", "Exempt"), clear: button("clear", "Clear") };
-    const acts = el("div", { class: "acts" }, ...Object.values(buttons));
-    const node = el("tr", {},
-      el("th", { scope: "row", class: "keycell" }, el("a", { href: first.href, title: "all that is known about this key (JSON)" }, keyNode(first.key))),
-      cell("Rule", "", text.rule, text.why),
-      cell("Rate", "num rate", line, text.rate, text.bounds),
-      cell("Clients", "num who", text.clients, text.client),
-      cell("Hot for", "num", text.since),
-      cell("Limit", "limit", el("div", {}, text.limit, text.badge)),
-      cell("Allowed/s", "num ok", text.allowed),
-      cell("Denied/s", "num bad", text.denied),
-      cell("", "actcell", acts));
-    const fill = (h, now, rates, writable) => {
-      current = h;
-      setText(text.rule, h.rule);
-      setText(text.why, h.why && h.why !== "rate" ? h.why : "");
-      setText(text.rate, rate(h.rate));
-      setText(text.bounds, h.upper > h.lower * 1.005 ? `${rate(h.lower)} to ${rate(h.upper)}` : "");
-      fillClients(text, h);
-      drawSpark(line, rates, slots);
-      setText(text.since, lasting(now - Date.parse(h.since)));
-      setText(text.limit, h.limit ? h.limit.text : h.override?.action === "exempt" ? "exempt" : "detected only");
-      text.badge.hidden = !h.override;
-      if (h.override) {
-        setText(text.badge, "override");
-        text.badge.title = overrideText(h.override) + (h.override.reason ? `: ${h.override.reason}` : "");
-      }
-      setText(text.allowed, rate(h.allowed_per_second));
-      setText(text.denied, rate(h.denied_per_second));
-      node.classList.toggle("denying", h.denied_per_second > 0);
-      acts.hidden = !writable;
-      buttons.clear.hidden = h.override?.source !== "live";
-    };
-    return { node, fill };
-  }
+function newRow(first, act) {
+  let current = first;
+  const cell = (label, classes, ...children) => el("td", { "data-label": label, class: classes }, ...children);
+  const note = () => el("small", { class: "note" });
+  const text = {
+    rule: note(), times: note(), bounds: note(), share: el("span"), clients: el("span"), client: note(), rate: el("span"), since: el("span"),
+    limit: el("span"), source: note(), allowed: el("span"), denied: el("span"),
+  };
+  const line = spark();
+  const button = (kind, name) => el("button", {
+    type: "button", class: "small", "data-act": kind, "aria-label": `${name} ${plainKey(first.key)}`,
+    onclick: () => act(kind, current),
+  }, name);
+  const buttons = { limit: button("limit", "Limit"), block: button("block", "Block"), exempt: button("exempt", "Exempt"), clear: button("clear", "Clear") };
+  const acts = el("div", { class: "acts" }, ...Object.values(buttons));
+  const node = el("tr", {},
+    el("th", { scope: "row", class: "keycell" }, keyLink(first), text.rule),
+    cell("Rate", "num rate", line, text.rate, text.times, text.bounds),
+    cell("Share", "num", text.share),
+    cell("Clients", "num who", text.clients, text.client),
+    cell("Hot for", "num", text.since),
+    cell("Limit", "limit", text.limit, text.source),
+    cell("Allowed/s", "num ok", text.allowed),
+    cell("Denied/s", "num bad", text.denied),
+    cell("", "actcell", acts));
+  const fill = (h, now, rates, writable) => {
+    current = h;
+    setText(text.rule, `rule ${h.rule}` + (h.why && h.why !== "rate" ? ` · by ${h.why}` : ""));
+    setText(text.rate, rate(h.rate));
+    setText(text.times, times(h.rate, h.threshold));
+    setText(text.bounds, h.upper > h.lower * 1.005 ? `${rate(h.lower)} to ${rate(h.upper)}` : "");
+    setText(text.share, h.share > 0 ? percent(h.share) : "–");
+    fillClients(text, h);
+    drawSpark(line, rates, slots, perSecond(h.limit));
+    setText(text.since, lasting(now - Date.parse(h.since)));
+    setText(text.limit, h.limit ? h.limit.text : h.override?.action === "exempt" ? "exempt" : "detected only");
+    fillSource(text.source, h);
+    setText(text.allowed, rate(h.allowed_per_second));
+    setText(text.denied, rate(h.denied_per_second));
+    node.classList.toggle("denying", h.denied_per_second > 0);
+    acts.hidden = !writable;
+    buttons.clear.hidden = h.override?.source !== "live";
+  };
+  return { node, fill };
+}
+
+// perSecond is a limit as a rate, undefined where there is none.
+export const perSecond = (l) => (l?.limit ? l.limit / (l.window_ms / 1000) : undefined);
+
+const sources = { values: "by the rule's value list", rule: "by the rule" };
+
+// fillSource says who set the limit.
+function fillSource(node, h) {
+  node.classList.toggle("badge", h.override != null);
+  setText(node, h.override ? "override" : sources[h.limit_source] ?? "");
+  node.title = h.override ? overrideText(h.override) + (h.override.reason ? `: ${h.override.reason}` : "") : "";
 }
 
 // fillClients writes how many clients ask for a key, and who most.
 function fillClients(text, h) {
-  setText(text.clients, h.clients ? rate(h.clients) : "–");
+  setText(text.clients, h.clients ? count(h.clients) : "–");
   setText(text.client, h.client ? `${percent(h.client_share)} by ${plainKey(h.client)}` : "");
   text.clients.title = clientsText(h) || "the senders do not say who asks";
 }
@@ -126,15 +206,27 @@ export class LoopTable {
 
   show({ at, loops }) {
     this.#section.hidden = loops.length === 0;
+    if (this.#body.contains(document.activeElement)) return; // focus stays where it is
     const now = Date.parse(at);
     const cell = (label, classes, ...children) => el("td", { "data-label": label, class: classes }, ...children);
     this.#body.replaceChildren(...loops.map((l) => {
       const who = { clients: el("span"), client: el("span") };
       fillClients(who, l);
       return el("tr", {},
-        el("th", { scope: "row", class: "keycell" }, el("a", { href: l.href, title: "all that is known about this key (JSON)" }, keyNode(l.key))),
+        el("th", { scope: "row", class: "keycell" }, keyLink(l)),
         cell("Rule", "", l.rule), cell("Rate", "num", rate(l.rate)), cell("For", "num", lasting(now - Date.parse(l.since))),
         cell("Clients", "num", who.clients), cell("Heaviest client", "", who.client));
     }));
   }
+}
+
+// showClosest lists what is nearest to its threshold while nothing is hot.
+export function showClosest(section, closest) {
+  section.hidden = closest.length === 0;
+  const list = section.querySelector("ul");
+  if (list.contains(document.activeElement)) return;
+  list.replaceChildren(...closest.map((c) => el("li", {},
+    keyLink(c),
+    el("meter", { min: 0, max: c.threshold, value: Math.min(c.rate, c.threshold), "aria-label": `part of the threshold of ${plainKey(c.key)}` }),
+    el("span", { class: "note" }, `${rate(c.rate)} of ${rate(c.threshold)}/s · rule ${c.rule}`))));
 }

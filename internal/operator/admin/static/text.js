@@ -37,6 +37,10 @@ export function keyNode(key) {
   return node;
 }
 
+// keyLink leads to the view of a key; href is what asks the API about it, and
+// exact where JSON cannot be.
+export const keyLink = ({ key, href }) => el("a", { href: href.replace("/v1/keys/", "/key/") }, keyNode(key));
+
 // plainKey is keyNode as one string, for labels.
 export const plainKey = (key) => keyNode(key).textContent;
 
@@ -50,6 +54,12 @@ export function rate(n) {
   if (n >= 1e6) return compact.format(n);
   return n < 10 ? fine.format(n) : whole.format(n);
 }
+
+// count writes a whole number of things.
+export const count = (n) => whole.format(n);
+
+// times says how often a threshold a rate is, "" where there is none.
+export const times = (n, threshold) => (threshold > 0 ? `${fine.format(n / threshold)} × threshold` : "");
 
 // lasting writes a span of milliseconds by its two greatest units.
 export function lasting(ms) {

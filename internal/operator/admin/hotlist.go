@@ -1,0 +1,108 @@
+package admin
+
+import (
+	"cmp"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+const (
+	maxHotAnswer   = 100_000 // keys of one answer
+	usualHotAnswer = 1000
+	maxFind        = 1000 // bytes of a text to find
+	maxClosest     = 5    // keys that are shown while nothing is hot
+)
+
+// hotQuery is which of the hot keys somebody wants to see.
+type hotQuery struct {
+	limit, offset int
+	sort, find    string
+}
+
+// hotOrders compare two hot keys by what the list can be sorted by: numbers from the greatest, texts and
+// times from the first.
+var hotOrders = map[string]func(a, b *hottype.Hot, speeds map[hottype.Key]keySpeed) int{
+	"rate":  func(_, _ *hottype.Hot, _ map[hottype.Key]keySpeed) int { return 0 }, // they come so
+	"share": func(a, b *hottype.Hot, _ map[hottype.Key]keySpeed) int { return cmp.Compare(b.Share, a.Share) },
+	"clients": func(a, b *hottype.Hot, _ map[hottype.Key]keySpeed) int {
+		return cmp.Compare(b.Clients, a.Clients)
+	},
+	"since": func(a, b *hottype.Hot, _ map[hottype.Key]keySpeed) int { return a.Since.Compare(b.Since) },
+	"key":   func(a, b *hottype.Hot, _ map[hottype.Key]keySpeed) int { return cmp.Compare(a.Key, b.Key) },
+	"allowed": func(a, b *hottype.Hot, speeds map[hottype.Key]keySpeed) int {
+		return cmp.Compare(speeds[b.Key].Allowed, speeds[a.Key].Allowed)
+	},
+	"denied": func(a, b *hottype.Hot, speeds map[hottype.Key]keySpeed) int {
+		return cmp.Compare(speeds[b.Key].Denied, speeds[a.Key].Denied)
+	},
+}
+
+func readHotQuery(r *http.Request) (q hotQuery, err error) {
+	if q.limit, err = queryInt(r, "limit", usualHotAnswer, maxHotAnswer); err != nil {
+		return q, err
+	}
+	values := r.URL.Query()
+	if values.Get("offset") != "0" {
+		if q.offset, err = queryInt(r, "offset", 0, math.MaxInt32); err != nil {
+			return q, err
+		}
+	}
+	q.sort, q.find = cmp.Or(values.Get("sort"), "rate"), strings.ToLower(values.Get("find"))
+	if hotOrders[q.sort] == nil {
+		return q, badField("sort", "sort is "+quoted(q.sort), "give rate, share, clients, since, key, allowed or denied")
+	}
+	if len(q.find) > maxFind {
+		return q, badField("find", "find is longer than 1000 bytes", "give a part of a key")
+	}
+	return q, nil
+}
+
+// from takes what the query wants out of all that is hot, and says how many matched. Hot is not changed.
+func (q *hotQuery) from(hot []hottype.Hot, speeds map[hottype.Key]keySpeed) (page []hottype.Hot, matched int) {
+	list := slices.Clone(hot)
+	if q.find != "" {
+		list = slices.DeleteFunc(list, func(h hottype.Hot) bool {
+			return !strings.Contains(strings.ToLower(string(h.Key)), q.find) && !strings.Contains(strings.ToLower(h.Rule), q.find)
+		})
+	}
+	order := hotOrders[q.sort]
+	slices.SortStableFunc(list, func(a, b hottype.Hot) int { return order(&a, &b, speeds) })
+	matched = len(list)
+	list = list[min(q.offset, matched):]
+	return list[:min(q.limit, len(list))], matched
+}
+
+// closeKey is a key that is not hot, and how far it is from being so.
+type closeKey struct {
+	Key       hottype.Key `json:"key"`
+	Href      string      `json:"href"`
+	Rule      string      `json:"rule"`
+	Rate      float64     `json:"rate"`
+	Threshold float64     `json:"threshold"` // requests a second
+}
+
+// closest are the keys that are nearest to their rule's threshold without being over it.
+func closest(set *rules.Set, heaviest, hot, loops []hottype.Hot) []closeKey {
+	known := map[hottype.Key]bool{}
+	for _, list := range [][]hottype.Hot{hot, loops} {
+		for i := range list {
+			known[list[i].Key] = true
+		}
+	}
+	near := []closeKey{}
+	for i := range heaviest {
+		h := &heaviest[i]
+		rule := set.RuleFor(h.Key.Resource())
+		if known[h.Key] || rule == nil || !(rule.Hot.Rate > 0) {
+			continue
+		}
+		near = append(near, closeKey{Key: h.Key, Href: keyHref(h.Key), Rule: rule.Name, Rate: *rounded(h.Rate), Threshold: rule.Hot.Rate})
+	}
+	slices.SortStableFunc(near, func(a, b closeKey) int { return cmp.Compare(b.Rate/b.Threshold, a.Rate/a.Threshold) })
+	return near[:min(len(near), maxClosest)]
+}

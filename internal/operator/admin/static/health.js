@@ -1,0 +1,72 @@
+// Health: the parts of the pipeline, whether this program is ready, and who
+// changed what.
+
+import { at, getJSON } from "./api.js";
+import { clock, el, keyNode, overrideText, setText } from "./text.js";
+
+const $ = (id) => document.getElementById(id);
+const every = 5000; // milliseconds between two questions while the view is open
+
+export class HealthView {
+  #timer = 0;
+
+  show() {
+    this.hide();
+    this.#ask();
+    this.#timer = setInterval(() => this.#ask(), every);
+  }
+
+  hide() { clearInterval(this.#timer); }
+
+  // state fills the parts, which come with the stream.
+  state({ status }) {
+    $("parts").replaceChildren(...status.map((s) => row(s.ok, s.name, s.value)));
+    $("parts-empty").hidden = status.length > 0;
+  }
+
+  async #ask() {
+    await Promise.all([this.#ready(), this.#audit()]);
+  }
+
+  async #ready() {
+    let answer;
+    try {
+      answer = await (await fetch(at("/readyz"))).json(); // 503 tells it too
+    } catch {
+      return setText($("ready"), "unknown: the server cannot be reached");
+    }
+    const checks = Object.entries(answer.checks).sort(([a], [b]) => a.localeCompare(b));
+    $("checks").replaceChildren(...checks.map(([name, c]) => row(c.ok, name, c.error || `answered in ${c.took_ms} ms`)));
+    return setText($("ready"), answer.ready ? "ready" : "not ready: it is sent no new requests");
+  }
+
+  async #audit() {
+    let answer;
+    try {
+      answer = await getJSON("/v1/audit?limit=200");
+    } catch (problem) {
+      return setText($("audit-note"), problem.message);
+    }
+    setText($("audit-note"), answer.changes.length === 0 ? "Nobody has changed an override." : "");
+    $("audit").hidden = answer.changes.length === 0;
+    $("audit").tBodies[0].replaceChildren(...answer.changes.map(change));
+    return undefined;
+  }
+}
+
+const row = (ok, name, text) => el("li", { class: ok ? "good" : "poor" },
+  el("span", { class: "dot", "aria-hidden": "true" }), el("b", {}, name), el("span", {}, ok ? "" : "in trouble: ", text));
+
+const did = { put: "set", delete: "removed", undo: "undone" };
+
+function change(c) {
+  const o = c.after ?? c.before;
+  const cell = (label, ...children) => el("td", { "data-label": label }, ...children);
+  const was = c.before && c.after ? ` (was ${overrideText(c.before)})` : "";
+  return el("tr", {},
+    cell("When", el("time", { datetime: c.at }, clock(c.at))),
+    cell("Who", c.author || "–"),
+    el("th", { scope: "row", class: "keycell" }, keyNode(o?.key ?? c.id)),
+    cell("Change", `${did[c.action] ?? c.action}: ${o ? overrideText(o) : ""}${was}`),
+    cell("Reason", o?.reason || "–"));
+}

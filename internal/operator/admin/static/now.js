@@ -1,0 +1,81 @@
+// Now: what is hot at this second, the sums of all requests, what happened.
+
+import { Chart } from "./chart.js";
+import { Feed } from "./feed.js";
+import { HotTable, LoopTable, showClosest } from "./hot.js";
+import { clock, rate, setText } from "./text.js";
+
+const $ = (id) => document.getElementById(id);
+
+export class NowView {
+  #chart; #feed; #hot; #loops; #paused = false; #latest = null; #writable = false;
+
+  // act(kind, hotKey) is called by the buttons of a hot key.
+  constructor(act) {
+    this.#chart = new Chart($("chart"), $("chart-tip"));
+    this.#feed = new Feed($("events"), $("events-empty"));
+    this.#hot = new HotTable($("hot"), act);
+    this.#loops = new LoopTable($("loops"));
+    $("pause").addEventListener("click", () => this.#pause(!this.#paused));
+  }
+
+  hello(h) {
+    this.#chart.set(h.history);
+    this.#hot.seed(h.sparks);
+    this.#feed.reset(h.changes);
+    this.state(h.state, h.writable);
+  }
+
+  change(c) { this.#feed.add(c); }
+
+  // state takes what is now; while the page is paused it is only kept.
+  state(s, writable) {
+    const t = s.totals;
+    if (this.#latest && t.allowed_per_second != null) this.#chart.add({ at: s.at, allowed: t.allowed_per_second, denied: t.denied_per_second });
+    if (this.#latest) this.#hot.tick(s.hot);
+    this.#latest = s;
+    this.#writable = writable;
+    if (!this.#paused) this.#draw();
+  }
+
+  #pause(yes) {
+    this.#paused = yes;
+    $("pause").setAttribute("aria-pressed", String(yes));
+    setText($("pause-note"), yes ? `as of ${clock(this.#latest?.at ?? Date.now())}` : "");
+    this.#chart.pause(yes);
+    if (!yes && this.#latest) this.#draw();
+  }
+
+  #draw() {
+    const s = this.#latest, t = s.totals;
+    setText($("requests"), rate(t.requests_per_second));
+    setText($("allowed"), rate(t.allowed_per_second));
+    setText($("denied"), rate(t.denied_per_second));
+    setText($("hot-count"), rate(t.hot_keys));
+    setText($("requests-note"), t.requests_per_second == null ? "no limiter has reported yet" : t.limiters === 1 ? "by 1 limiter" : `by ${t.limiters} limiters`);
+    setText($("allowed-note"), share(t.allowed_per_second, t.requests_per_second));
+    setText($("denied-note"), deniedBy(t));
+    setText($("hot-note"), hotNote(t));
+    this.#hot.show(s, this.#writable);
+    this.#loops.show(s);
+    showClosest($("closest"), s.closest);
+  }
+}
+
+const share = (part, all) => (all > 0 ? `${((100 * part) / all).toFixed(part === all ? 0 : 1)} % of requests` : "");
+
+function hotNote(t) {
+  const hot = t.hot_keys === 0 ? "all is calm" : t.hot_keys === 1 ? "1 value over its threshold" : "values over their threshold";
+  return [hot, t.loops && (t.loops === 1 ? "1 loop" : `${t.loops} loops`)].filter(Boolean).join(" · ");
+}
+
+const reasons = {
+  hot: "hot keys", fair: "over their share", in_flight: "in flight", ip_in_flight: "in flight per address", override: "overrides",
+  blocked: "blocked", malformed: "malformed", ip_fixed: "per address", ip_sliding: "per address, long", store_failure: "store down",
+};
+
+function deniedBy(t) {
+  const parts = Object.entries(t.denied_by ?? {}).filter(([, n]) => n >= 0.05).sort((a, b) => b[1] - a[1]);
+  if (parts.length === 0) return t.requests_per_second == null ? "" : "nothing is denied";
+  return parts.slice(0, 3).map(([name, n]) => `${rate(n)} ${reasons[name] ?? name}`).join(" · ");
+}

@@ -1,0 +1,112 @@
+// Overrides: what people have said about keys, and how it is taken back, longer
+// kept, carried elsewhere.
+
+import { el, keyNode, lasting, overrideText, plainKey, scheduleText } from "./text.js";
+import { putOverride } from "./api.js";
+
+const longer = 3600_000; // what "1 h longer" adds, in milliseconds
+
+export class OverridesView {
+  #body; #table; #empty; #overrides = []; #act; #say; #writable = false;
+
+  // act(kind, override) is called by the buttons; kind is edit, extend, remove or
+  // undo. say(parts) tells the person something.
+  constructor(section, act, say) {
+    this.#table = section.querySelector("table");
+    this.#body = this.#table.tBodies[0];
+    this.#empty = section.querySelector("#overrides-empty");
+    this.#act = act;
+    this.#say = say;
+    section.querySelector("#import").addEventListener("change", (e) => this.#import(e.target));
+    setInterval(() => this.#count(), 1000);
+  }
+
+  show(overrides, writable) {
+    this.#overrides = overrides;
+    this.#writable = writable;
+    this.#table.hidden = overrides.length === 0;
+    this.#empty.hidden = overrides.length > 0;
+    this.#empty.textContent = writable
+      ? "No override holds. Limit, block or exempt a hot key, or set one for any key before it is hot."
+      : "No override holds. This process keeps none: write them in the rules file.";
+    const focused = this.#focused();
+    this.#body.replaceChildren(...overrides.map((o) => this.#row(o)));
+    this.#count();
+    if (focused) this.#body.querySelector(`[data-id="${CSS.escape(focused.id)}"] [data-act="${focused.act}"]`)?.focus();
+  }
+
+  // focused remembers the button in use: the list is made anew on each change.
+  #focused() {
+    const button = document.activeElement;
+    if (!this.#body.contains(button)) return null;
+    return { id: button.closest("[data-id]")?.dataset.id ?? "", act: button.dataset.act };
+  }
+
+  #row(o) {
+    const cell = (label, classes, ...children) => el("td", { "data-label": label, class: classes }, ...children);
+    const button = (act, name) => el("button", {
+      type: "button", class: "small", "data-act": act, "aria-label": `${name}: the override of ${plainKey(o.key)}`,
+      onclick: () => this.#act(act, o),
+    }, name);
+    const mine = o.source === "live" && this.#writable;
+    const acts = [button("edit", "Edit"), o.until && button("extend", "1 h longer"), button("undo", "Undo"), button("remove", "Remove")].filter(Boolean);
+    return el("tr", { "data-id": o.id, class: `do-${o.action}${o.active === false ? " waits" : ""}` },
+      el("th", { scope: "row", class: "keycell" }, keyNode(o.key)),
+      cell("Effect", "", el("span", { class: "badge" }, overrideText(o))),
+      cell("Reason", "words", o.reason || "–", el("small", { class: "note" }, o.author ? `by ${o.author}` : "")),
+      cell("Holds", "", el("span", { class: "until" }), el("small", { class: "note" }, scheduleText(o.schedule))),
+      cell("", "actcell", mine ? el("div", { class: "acts" }, ...acts) : el("span", { class: "note" }, "rules file")));
+  }
+
+  // count writes how long each still holds.
+  #count() {
+    const items = this.#body.querySelectorAll(".until");
+    this.#overrides.forEach((o, i) => {
+      const text = holds(o);
+      if (items[i] && items[i].textContent !== text) items[i].textContent = text;
+    });
+  }
+
+  // import sets every override of a file as the export writes it. One that is
+  // wrong does not stop the others.
+  async #import(input) {
+    const [file] = input.files;
+    input.value = ""; // the same file may be chosen again
+    if (!file) return;
+    let list;
+    try {
+      const read = JSON.parse(await file.text());
+      list = (Array.isArray(read) ? read : read.overrides).filter((o) => o.source !== "file");
+    } catch {
+      return this.#say(["The file holds no overrides: an export of this page does."]);
+    }
+    let set = 0;
+    const wrong = [];
+    for (const o of list) {
+      try {
+        await putOverride(fields(o));
+        set++;
+      } catch (problem) {
+        wrong.push(`${plainKey(String(o.key))}: ${problem.message}`);
+      }
+    }
+    return this.#say([`Set ${set} of ${list.length} overrides.`, wrong.length ? ` Refused: ${wrong.slice(0, 3).join("; ")}` : ""]);
+  }
+}
+
+// fields are what may be sent of an override that the server told.
+export function fields(o) {
+  const out = {};
+  for (const name of ["key", "action", "rate", "burst", "until", "schedule", "reason", "author"]) if (o[name]) out[name] = o[name];
+  return out;
+}
+
+// extended is an override that ends an hour later than it does.
+export const extended = (o) => ({ ...fields(o), until: new Date(Math.max(Date.now(), Date.parse(o.until)) + longer).toISOString() });
+
+function holds(o) {
+  const left = Date.parse(o.until) - Date.now();
+  const turn = o.schedule && o.next ? lasting(Math.max(0, Date.parse(o.next) - Date.now())) : "";
+  if (turn) return o.active ? `active now, ${turn} left` : `next in ${turn}`;
+  return !o.until ? "until removed" : left > 0 ? `${lasting(left)} left` : "ended";
+}

@@ -1,0 +1,60 @@
+// Router: one page, one view for each address. Links within the page change
+// the address without loading anything; back and forward work as ever.
+
+const $ = (id) => document.getElementById(id);
+
+export class Router {
+  #views; #current = null; #name = "";
+
+  // views are by the first part of their path; each may have show(rest) and
+  // hide(). rest is what follows in the path, percent-encoded as it is there.
+  constructor(views) {
+    this.#views = views;
+    addEventListener("popstate", () => this.#go(true));
+    document.addEventListener("click", (e) => this.#click(e));
+    this.#go(false);
+  }
+
+  open(path) {
+    history.pushState(null, "", path);
+    this.#go(true);
+  }
+
+  // title is that of the tab; the view's own name stands in front.
+  title(namespace) {
+    this.#name = namespace ? `hotparam · ${namespace}` : "hotparam";
+    this.#head();
+  }
+
+  #click(e) {
+    const link = e.target.closest?.("a[href]");
+    if (!link || e.defaultPrevented || e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return;
+    if (link.origin !== location.origin || link.hash || link.hasAttribute("download") || !this.#views[part(link.pathname)]) return;
+    e.preventDefault();
+    if (link.pathname + link.search !== location.pathname + location.search) this.open(link.pathname + link.search);
+  }
+
+  #go(focus) {
+    const name = this.#views[part(location.pathname)] ? part(location.pathname) : "";
+    if (this.#current !== name) this.#views[this.#current]?.hide?.();
+    this.#current = name;
+    for (const other of Object.keys(this.#views)) $(`view-${other || "now"}`).hidden = other !== name;
+    for (const link of document.querySelectorAll("#views a")) {
+      if (part(link.pathname) === name) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    this.#views[name].show?.(location.pathname.slice(name.length + 2));
+    this.#head();
+    if (!focus) return;
+    // A new view is read from its beginning.
+    scrollTo(0, 0);
+    $(`view-${name || "now"}`).focus({ preventScroll: true });
+  }
+
+  #head() {
+    const view = $(`view-${this.#current || "now"}`);
+    document.title = [view.getAttribute("aria-label"), this.#name].filter(Boolean).join(" · ");
+  }
+}
+
+const part = (path) => path.split("/")[1] ?? "";
