@@ -8,13 +8,8 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
@@ -37,135 +32,140 @@ func (s *Server) record(v *hottype.Verdict, method string, accept []string) *rec
 	return r
 }
 
-// checked is the answer of the authorization service.
-func (s *Server) checked(in *checkRequest, v *hottype.Verdict) *authv3.CheckResponse {
-	metadata := metadataOf(v)
+// answerSize is room for the answers that are usual.
+const answerSize = 1024
+
+// checked is the answer of the authorization service, envoy.service.auth.v3.CheckResponse.
+func (s *Server) checked(in *checkRequest, v *hottype.Verdict) encoded {
+	b := make(encoded, 0, answerSize)
 	if v.Allowed {
 		h := http.Header{}
 		s.cfg.Answers.SetLimits(h, v)
-		return &authv3.CheckResponse{
-			Status:          &rpcstatus.Status{},
-			DynamicMetadata: metadata,
-			HttpResponse: &authv3.CheckResponse_OkResponse{
-				OkResponse: &authv3.OkHttpResponse{ResponseHeadersToAdd: headerOptions(h)},
-			},
-		}
+		b = b.message(1, func(b encoded) encoded { return b }) // status: OK
+		b = b.message(3, func(b encoded) encoded { return b.headerOptions(6, h) })
+		return b.metadata(4, v)
 	}
 	r := s.record(v, in.method, in.headers.Values("Accept"))
-	return &authv3.CheckResponse{
-		Status:          &rpcstatus.Status{Code: int32(codes.ResourceExhausted), Message: string(v.Reason)},
-		DynamicMetadata: metadata,
-		HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: &authv3.DeniedHttpResponse{
-			Status:  &typev3.HttpStatus{Code: typev3.StatusCode(r.status)},
-			Headers: headerOptions(r.header),
-			Body:    strings.ToValidUTF8(r.body.String(), "\ufffd"),
-		}},
-	}
+	b = b.message(1, func(b encoded) encoded {
+		return b.number(1, uint64(codes.ResourceExhausted)).text(2, string(v.Reason))
+	})
+	b = b.message(2, func(b encoded) encoded {
+		b = b.message(1, func(b encoded) encoded { return b.number(1, uint64(r.status)) })
+		return b.headerOptions(2, r.header).text(3, r.body.String())
+	})
+	return b.metadata(4, v)
 }
 
-// limited is the answer of the rate limit service: the code of each descriptor, in their order,
-// and what the client is told, which is about the refusal, or else about the first limit.
-func (s *Server) limited(verdicts []*hottype.Verdict) *ratelimitv3.RateLimitResponse {
-	out := &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_OK}
+// limited is the answer of the rate limit service, envoy.service.ratelimit.v3.RateLimitResponse: the code of each
+// descriptor, in their order, and what the client is told, which is about the refusal, or else about the first limit.
+func (s *Server) limited(verdicts []*hottype.Verdict) encoded {
+	overall := ratelimitv3.RateLimitResponse_OK
 	var tell *hottype.Verdict
 	for _, v := range verdicts {
-		out.Statuses = append(out.Statuses, statusOf(v))
 		switch {
 		case v == nil:
 		case !v.Allowed:
-			out.OverallCode, tell = ratelimitv3.RateLimitResponse_OVER_LIMIT, v
+			overall, tell = ratelimitv3.RateLimitResponse_OVER_LIMIT, v
 		case tell == nil && v.Window > 0:
 			tell = v
 		}
 	}
-	if tell == nil {
-		return out
+	b := make(encoded, 0, answerSize).number(1, uint64(overall))
+	for _, v := range verdicts {
+		b = b.message(2, func(b encoded) encoded { return b.status(v) })
 	}
-	out.DynamicMetadata = metadataOf(tell)
+	if tell == nil {
+		return b
+	}
 	if tell.Allowed {
 		h := http.Header{}
 		s.cfg.Answers.SetLimits(h, tell)
-		out.ResponseHeadersToAdd = headerValues(h)
-		return out
+		return b.headers(3, h).metadata(6, tell)
 	}
 	r := s.record(tell, "", nil) // the status is the filter's own setting, rate_limited_status
-	out.ResponseHeadersToAdd, out.RawBody = headerValues(r.header), r.body.Bytes()
-	return out
+	return b.headers(3, r.header).bytes(5, r.body.Bytes()).metadata(6, tell)
 }
 
-// statusOf is the status of one descriptor; v is nil where it was not decided, because another
-// one had been refused or no limit is meant.
-func statusOf(v *hottype.Verdict) *ratelimitv3.RateLimitResponse_DescriptorStatus {
+// status adds the RateLimitResponse.DescriptorStatus of one descriptor; v is nil where it was not decided, because
+// another one had been refused or no limit is meant.
+func (b encoded) status(v *hottype.Verdict) encoded {
 	if v == nil {
-		return &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: ratelimitv3.RateLimitResponse_OK}
+		return b.number(1, uint64(ratelimitv3.RateLimitResponse_OK))
 	}
-	st := &ratelimitv3.RateLimitResponse_DescriptorStatus{
-		Code: ratelimitv3.RateLimitResponse_OK, CurrentLimit: limitOf(v),
-		LimitRemaining: uint32(min(max(v.Remaining, 0), math.MaxUint32)),
-	}
-	wait := v.ResetAfter
+	code, wait := ratelimitv3.RateLimitResponse_OK, v.ResetAfter
 	if !v.Allowed {
-		st.Code, wait = ratelimitv3.RateLimitResponse_OVER_LIMIT, v.RetryAfter
+		code, wait = ratelimitv3.RateLimitResponse_OVER_LIMIT, v.RetryAfter
 	}
-	if wait != hottype.Never {
+	b = b.number(1, uint64(code))
+	if v.Window > 0 && v.Mode != hottype.ModeShadow { // else Envoy would write X-RateLimit fields of no limit
+		b = b.message(2, func(b encoded) encoded {
+			n, unit := inUnit(v)
+			return b.number(1, n).number(2, uint64(unit)).text(3, v.Rule)
+		})
+	}
+	b = b.number(3, uint64(min(max(v.Remaining, 0), math.MaxUint32)))
+	if wait == hottype.Never {
+		return b
+	}
+	return b.message(4, func(b encoded) encoded {
 		// Envoy makes Retry-After of it and cuts off what is less than a second.
-		st.DurationUntilReset = durationpb.New((wait + time.Second - 1).Truncate(time.Second))
-	}
-	return st
+		return b.number(1, uint64((max(wait, 0)+time.Second-1)/time.Second))
+	})
 }
 
-// limitOf says a limit in Envoy's units: in that of its window, else in the shortest in which it is a
-// whole number, or large enough that cutting it off does not matter. It is nil where no limit is
-// enforced, so that Envoy writes no X-RateLimit fields.
-func limitOf(v *hottype.Verdict) *ratelimitv3.RateLimitResponse_RateLimit {
-	if v.Window <= 0 || v.Mode == hottype.ModeShadow {
-		return nil
-	}
-	out := &ratelimitv3.RateLimitResponse_RateLimit{Name: v.Rule}
+// inUnit says a limit in Envoy's units: in that of its window, else in the shortest in which it is a
+// whole number, or large enough that cutting it off does not matter.
+func inUnit(v *hottype.Verdict) (requests uint64, unit ratelimitv3.RateLimitResponse_RateLimit_Unit) {
 	for _, u := range units {
 		n := float64(v.Limit) * float64(u.of) / float64(v.Window)
-		out.Unit, out.RequestsPerUnit = u.code, uint32(min(n, math.MaxUint32))
+		requests, unit = uint64(min(n, math.MaxUint32)), u.code
 		if u.of == v.Window || u.of > v.Window && n == math.Trunc(n) || n >= 100 {
 			break
 		}
 	}
-	return out
+	return requests, unit
 }
 
-// metadataOf is what Envoy's access log can show of a verdict, nil where no rule had a word.
-func metadataOf(v *hottype.Verdict) *structpb.Struct {
+// metadata adds what Envoy's access log can show of a verdict, a google.protobuf.Struct; nothing where no rule had
+// a word.
+func (b encoded) metadata(field wireField, v *hottype.Verdict) encoded {
 	if v.Rule == "" && v.Key == "" {
-		return nil
+		return b
 	}
-	text := func(s string) *structpb.Value { return structpb.NewStringValue(strings.ToValidUTF8(s, "\ufffd")) }
-	return &structpb.Struct{Fields: map[string]*structpb.Value{
-		"reason": text(string(v.Reason)), "rule": text(v.Rule), "key": text(string(v.Key)),
-		"shadowed": structpb.NewBoolValue(v.Shadowed), "hot": structpb.NewBoolValue(v.Hot),
-	}}
+	return b.message(field, func(b encoded) encoded {
+		return b.textMember("reason", string(v.Reason)).textMember("rule", v.Rule).textMember("key", string(v.Key)).
+			boolMember("shadowed", v.Shadowed).boolMember("hot", v.Hot)
+	})
 }
 
-func headerValues(h http.Header) []*corev3.HeaderValue {
-	out := make([]*corev3.HeaderValue, 0, len(h))
+// headers adds a config.core.v3.HeaderValue for each field of h.
+func (b encoded) headers(field wireField, h http.Header) encoded {
+	return b.each(h, func(b encoded, name, value string) encoded {
+		return b.message(field, func(b encoded) encoded { return b.text(1, name).text(2, value) })
+	})
+}
+
+// headerOptions adds a config.core.v3.HeaderValueOption for each field of h.
+func (b encoded) headerOptions(field wireField, h http.Header) encoded {
+	return b.each(h, func(b encoded, name, value string) encoded {
+		return b.message(field, func(b encoded) encoded {
+			b = b.message(1, func(b encoded) encoded { return b.text(1, name).text(2, value) })
+			if name == "access-control-expose-headers" { // the application may name others
+				return b // APPEND_IF_EXISTS_OR_ADD
+			}
+			return b.number(3, uint64(corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD))
+		})
+	})
+}
+
+func (b encoded) each(h http.Header, add func(b encoded, name, value string) encoded) encoded {
 	for name, values := range h {
 		if name == "Content-Length" {
 			continue // Envoy writes its own
 		}
 		for _, value := range values {
-			out = append(out, &corev3.HeaderValue{Key: strings.ToLower(name), Value: strings.ToValidUTF8(value, "\ufffd")})
+			b = add(b, strings.ToLower(name), value)
 		}
 	}
-	return out
-}
-
-func headerOptions(h http.Header) []*corev3.HeaderValueOption {
-	values := headerValues(h)
-	out := make([]*corev3.HeaderValueOption, len(values))
-	for i, v := range values {
-		action := corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD
-		if v.Key == "access-control-expose-headers" { // the application may name others
-			action = corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
-		}
-		out[i] = &corev3.HeaderValueOption{Header: v, AppendAction: action}
-	}
-	return out
+	return b
 }

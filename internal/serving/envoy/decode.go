@@ -48,7 +48,8 @@ type checkRequest struct {
 	headers      httplimit.Headers
 }
 
-// codec reads our two requests by hand and leaves all other messages to gRPC's own codec.
+// codec reads our two requests by hand, sends answers that are encoded already, and leaves all other messages to
+// gRPC's own codec.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
@@ -62,6 +63,14 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	b := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer b.Free()
 	return m.unmarshal(b.ReadOnlyData())
+}
+
+// Marshal implements encoding.CodecV2.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if b, ours := v.(encoded); ours {
+		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+	}
+	return c.CodecV2.Marshal(v)
 }
 
 var errWire = errors.New("envoy: message is no protocol buffer of its type")

@@ -88,6 +88,10 @@ const (
 	maxMessage     = 1 << 20 // a body that Envoy sends along is within it, and is not looked at
 	maxStreams     = 1024
 	maxCallHeaders = 64 << 10 // of the call, not of the request that it describes
+	// Windows that do not adapt: calls are small, and measuring the connection takes pings.
+	streamWindow = 64 << 10
+	// workers keep their stacks from call to call. Calls beyond them have goroutines of their own.
+	workers = 64
 )
 
 // New builds a Server; it panics without a gate.
@@ -104,6 +108,9 @@ func New(cfg Config) *Server {
 		grpc.UnaryInterceptor(s.authorizeCall),
 		grpc.StreamInterceptor(s.authorizeStream),
 		grpc.WaitForHandlers(true),
+		grpc.NumStreamWorkers(workers),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(maxMessage),
 	}
 	if cfg.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(cfg.TLS)))
