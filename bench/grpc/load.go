@@ -11,8 +11,8 @@ import (
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 )
 
 // values are how many a key has; few are over their limit.
@@ -22,77 +22,120 @@ const (
 )
 
 // connections are a few to one service, as Envoy has one for each of its threads.
-type connections [4]*grpc.ClientConn
+type connections [4]*client
 
-func connect(addr string) (*connections, error) {
+func connect(ctx context.Context, addr string) (*connections, error) {
 	var c connections
 	for i := range c {
-		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		one, err := dial(ctx, addr, ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName)
 		if err != nil {
 			return nil, err
 		}
-		c[i] = conn
+		c[i] = one
 	}
 	return &c, nil
 }
 
 func (c *connections) close() {
-	for _, conn := range c {
-		_ = conn.Close() // nothing is under way
+	for _, one := range c {
+		one.close()
 	}
 }
 
-func (c *connections) ask(ctx context.Context, i int, key, value string) (ratelimitv3.RateLimitResponse_Code, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	out, err := ratelimitv3.NewRateLimitServiceClient(c[i%len(c)]).ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{
+// message asks about one value of a key.
+func message(key, value string) ([]byte, error) {
+	return proto.Marshal(&ratelimitv3.RateLimitRequest{
 		Domain:      "bench",
 		Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: key, Value: value}}}},
 	})
+}
+
+// code is the first field of an answer.
+func code(answer []byte) ratelimitv3.RateLimitResponse_Code {
+	num, typ, n := protowire.ConsumeTag(answer)
+	if num != 1 || typ != protowire.VarintType {
+		return ratelimitv3.RateLimitResponse_UNKNOWN
+	}
+	v, _ := protowire.ConsumeVarint(answer[n:])
+	return ratelimitv3.RateLimitResponse_Code(v)
+}
+
+// ask makes one call.
+func (c *connections) ask(key, value string) (got ratelimitv3.RateLimitResponse_Code, err error) {
+	m, err := message(key, value)
 	if err != nil {
 		return 0, err
 	}
-	return out.OverallCode, nil
+	err = c[0].run([]int{0}, time.Now(), func(int) []byte { return m }, func(one *call) error {
+		got = code(one.message[prefix:])
+		return nil
+	})
+	return got, err
 }
 
 // load asks with n callers for d, and gives how many calls there were and the 99th percentile of
 // their times. Of the first calls for a value that is to be refused one a day is allowed.
-func (c *connections) load(ctx context.Context, key string, n int, d time.Duration, want ratelimitv3.RateLimitResponse_Code) (int, time.Duration, error) {
-	end := time.Now().Add(d)
+func (c *connections) load(key string, n int, d time.Duration, want ratelimitv3.RateLimitResponse_Code) (int, time.Duration, error) {
 	of := values
 	if want == ratelimitv3.RateLimitResponse_OVER_LIMIT {
 		of = denied
 	}
-	times, faults := make([][]time.Duration, n), make([]error, n)
-	var callers sync.WaitGroup
-	for i := range n {
-		callers.Go(func() {
-			others := 0
-			for k := i * 101; ; k++ {
-				began := time.Now()
-				if began.After(end) {
-					break
-				}
-				got, err := c.ask(ctx, i, key, strconv.Itoa(k%of))
-				if err != nil {
-					faults[i] = err
-					return
-				}
-				if got != want {
-					others++
-				}
-				times[i] = append(times[i], time.Since(began))
-			}
-			if others > of {
-				faults[i] = fmt.Errorf("%s: %d of %d calls are not %v", key, others, len(times[i]), want)
-			}
-		})
+	messages := make([][]byte, of)
+	for i := range messages {
+		m, err := message(key, strconv.Itoa(i))
+		if err != nil {
+			return 0, 0, err
+		}
+		messages[i] = m
 	}
-	callers.Wait()
-	all := slices.Concat(times...)
-	if err := errors.Join(faults...); err != nil || len(all) == 0 {
-		return 0, 0, errors.Join(err, errors.New("no calls"))
+	end := time.Now().Add(d)
+	loads, faults := make([]oneLoad, len(c)), make([]error, len(c))
+	var running sync.WaitGroup
+	for i, one := range c {
+		running.Go(func() { faults[i] = loads[i].run(one, i, n, end, messages, want) })
 	}
-	slices.Sort(all)
-	return len(all), all[len(all)*99/100], nil
+	running.Wait()
+	var times []time.Duration
+	others := 0
+	for _, l := range loads {
+		times, others = append(times, l.times...), others+l.others
+	}
+	switch err := errors.Join(faults...); {
+	case err != nil:
+		return 0, 0, err
+	case len(times) == 0:
+		return 0, 0, errors.New("no calls")
+	case others > of:
+		return 0, 0, fmt.Errorf("%s: %d of %d calls are not %v", key, others, len(times), want)
+	}
+	slices.Sort(times)
+	return len(times), times[len(times)*99/100], nil
+}
+
+// oneLoad is what came of one connection.
+type oneLoad struct {
+	times  []time.Duration
+	others int // answers that are not what was wanted
+}
+
+// run asks for those of n callers that connection i has.
+func (l *oneLoad) run(
+	c *client, i, n int, end time.Time, messages [][]byte, want ratelimitv3.RateLimitResponse_Code,
+) error {
+	var callers []int
+	next := map[int]int{}
+	for caller := i; caller < n; caller += len(connections{}) {
+		callers = append(callers, caller)
+		next[caller] = caller * 101
+	}
+	return c.run(callers, end, func(caller int) []byte {
+		next[caller]++
+		return messages[next[caller]%len(messages)]
+	}, func(one *call) error {
+		if code(one.message[prefix:]) != want {
+			l.others++
+		}
+		l.times = append(l.times, time.Since(one.began))
+		return nil
+	})
 }
