@@ -91,7 +91,7 @@ Some settings and fields of the rules had other names before, and settings were 
 error.
 
 One file serves all programs. Unknown settings are errors even for programs that would not use them. Rules are read
-again when the file changes and on SIGHUP; settings need a restart, and
+again when the file changes and on SIGHUP; settings, but for the tokens of the admin listener, need a restart, and
 [a file that changes one is refused](#reading-it-again) until then.
 `, "''", "`"))
 	for _, section := range sections() {

@@ -44,7 +44,26 @@ type Admin struct {
 	// Address of dashboard, API, metrics and health; empty for none.
 	Listen    string `default:"${admin_listen}" placeholder:"HOST:PORT" help:"Address of dashboard, API and metrics."`
 	HTTPToken `set:"of=the admin listener"`
+	// Tokens by the name of who holds them, which is the author of what they change: a role (viewer, operator or admin), the
+	// token's hash and, if it expires, until when: operator sha256:HEX until 2027-01-01. Several of one name are parted by
+	// commas. hotparam token makes them. They take effect by a reload.
+	Tokens map[string]string `placeholder:"NAME=ROLE" help:"Tokens by name: a role and the hash that hotparam token prints."`
+	SSO    SSO               `embed:"" prefix:"sso_"`
 	Listener
+}
+
+// SSO is single sign-on by a proxy in front of the admin listener.
+type SSO struct {
+	// Field in which a proxy that logs people in names the user, such as X-Auth-Request-Email; empty for none. The proxy
+	// must overwrite what clients send in it.
+	UserHeader   string `name:"user_header" placeholder:"NAME" help:"Field in which a proxy names the user that it logged in."`
+	GroupsHeader string `name:"groups_header" placeholder:"NAME" help:"Field in which it lists the user's groups."`
+	// Addresses and networks of these proxies, or unix for who is connected by a unix socket. From everybody else a request
+	// with such a field is refused.
+	Proxies []string `placeholder:"NETWORK" help:"Who may say who the user is; requests of others that do are refused."`
+	// Roles (viewer, operator or admin) of user:NAME, of group:NAME, and of *, which is everybody who is logged in. The
+	// greatest counts, and who has none is refused.
+	Roles map[string]string `placeholder:"WHO=ROLE" help:"Roles of user:NAME, of group:NAME and of *."`
 }
 
 // Answer is how verdicts are told to clients, by the proxy and through gateways.

@@ -29,8 +29,15 @@ func (p *Parser) With(data []byte) (*Parser, error) {
 	return next, err
 }
 
+// live are the settings that take effect while a program runs.
+var live = []string{"admin.tokens"}
+
+// Setting is the value of a flag after Parse; nil for one that this program does not
+// have.
+func (p *Parser) Setting(name string) any { return p.settings[name] }
+
 // NeedRestart lists the settings of this program, and the namespace, that have
-// another value in next: nothing of them can change while a program runs. What a
+// another value in next and cannot change while a program runs. What a
 // flag or the environment says does not depend on the file, and settings of
 // other programs are theirs.
 func (p *Parser) NeedRestart(next *Parser) ([]string, error) {
@@ -47,7 +54,7 @@ func (p *Parser) NeedRestart(next *Parser) ([]string, error) {
 		names = append(names, "namespace")
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.settings)) {
-		if !reflect.DeepEqual(p.settings[name], next.settings[name]) {
+		if !slices.Contains(live, name) && !reflect.DeepEqual(p.settings[name], next.settings[name]) {
 			names = append(names, name)
 		}
 	}

@@ -135,11 +135,11 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 			a.log.Warn("counts come from Graphite and from elsewhere too: a request that comes both ways counts twice")
 		}
 	}
-	adm, parts := a.reload.shownBy(a.adminConfig(set, version)), a.metrics()
+	adm, parts := a.adminConfig(set, version), a.metrics()
 	if a.history, err = keepHistory(cfg.History, cfg.State.Dir, a.agg.Heaviest, &adm, &parts, a.log); err != nil {
 		return err
 	}
-	if a.admin, err = newListeners(cfg.Stop, a.clients, a.log).openAdmin(ctx, cfg.Admin, adm, parts); err != nil {
+	if a.admin, err = newListeners(cfg.Stop, a.clients, a.log).openAdmin(ctx, cfg.Admin, a.reload, adm, parts); err != nil {
 		return err
 	}
 	a.schedules = newScheduleWatcher(set.Overrides, a.admin.PublishSchedule, a.log)

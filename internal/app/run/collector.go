@@ -60,7 +60,7 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 		Ready:  c.out.ready(),
 		Status: c.out.status,
 	}
-	page, err := c.listeners.openAdmin(ctx, cfg.Admin, reload.shownBy(adm), append(c.metrics(), metrics.Reload(reload.Stats)))
+	page, err := c.listeners.openAdmin(ctx, cfg.Admin, reload, adm, append(c.metrics(), metrics.Reload(reload.Stats)))
 	if err != nil {
 		return err
 	}

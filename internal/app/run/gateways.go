@@ -29,7 +29,7 @@ type gateways struct {
 // listenCheck takes the port of the endpoint /check.
 func (s *sidecar) listenCheck(ctx context.Context) error {
 	cfg := s.cfg.Check
-	token, err := access.Token("check.token", cfg.Token, cfg.TokenFile)
+	token, err := access.ReadToken("check.token", cfg.Token, cfg.TokenFile)
 	if err != nil {
 		return err
 	}
@@ -54,11 +54,11 @@ func (s *sidecar) listenCheck(ctx context.Context) error {
 // listenEnvoy takes the port of the gRPC services for Envoy.
 func (s *sidecar) listenEnvoy(ctx context.Context) error {
 	cfg := s.cfg.Envoy
-	token, err := access.Token("envoy.token", cfg.Token, cfg.TokenFile)
+	token, err := access.ReadToken("envoy.token", cfg.Token, cfg.TokenFile)
 	if err != nil {
 		return err
 	}
-	if err := guarded("envoy", cfg.Listen, token, cfg.Port); err != nil {
+	if err := guarded("envoy", cfg.Listen, token != "", cfg.Port); err != nil {
 		return err
 	}
 	ln, err := s.listeners.openPort(ctx, "envoy", cfg.Listen, cfg.Port)

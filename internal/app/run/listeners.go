@@ -54,7 +54,7 @@ func (l *listeners) open(ctx context.Context, name, addr string, cfg config.List
 // openGuarded takes a port whose callers show a token, a certificate, or that only
 // this machine reaches.
 func (l *listeners) openGuarded(ctx context.Context, name, addr, token string, cfg config.Listener, h http.Handler) (*listener.Server, error) {
-	if err := guarded(name, addr, token, cfg.Port); err != nil {
+	if err := guarded(name, addr, token != "", cfg.Port); err != nil {
 		return nil, err
 	}
 	return l.open(ctx, name, addr, cfg, h)
@@ -85,8 +85,8 @@ func (l *listeners) proxyProtocol(name string, cfg config.Port) func(netip.Addr)
 }
 
 // guarded refuses an address that others reach without showing who they are.
-func guarded(name, addr, token string, cfg config.Port) error {
-	if err := access.CheckListen(addr, token != "" || cfg.TLSClientCA != ""); err != nil {
+func guarded(name, addr string, asked bool, cfg config.Port) error {
+	if err := access.CheckListen(addr, asked || cfg.TLSClientCA != ""); err != nil {
 		return fmt.Errorf("%w (--%s.token, --%s.token_file or --%s.tls_client_ca)", err, name, name, name)
 	}
 	return nil
@@ -131,10 +131,11 @@ type adminPage struct {
 }
 
 // openAdmin builds the admin page and takes its port. When ctx ends the program is
-// no longer ready.
-func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, adm admin.Config, parts []metrics.Part) (*adminPage, error) {
+// no longer ready. The page tells how reloads end, and they replace its tokens.
+func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, reload *reloader, adm admin.Config, parts []metrics.Part) (*adminPage, error) {
+	adm = reload.shownBy(adm)
 	var err error
-	if adm.Token, err = access.Token("admin.token", cfg.Token, cfg.TokenFile); err != nil {
+	if adm.Access, err = credentials(cfg); err != nil {
 		return nil, err
 	}
 	registry := metrics.New(adm.Namespace, adm.Version, l.log, append(parts, metrics.Listeners(l.stats))...)
@@ -152,15 +153,45 @@ func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, adm admin.C
 		return nil, err
 	}
 	registry.Add(metrics.Admin(s.Stats), metrics.Overview(s.Overview))
+	reload.follow = rotation(s)
 	if cfg.Listen == "" {
 		return &adminPage{Server: s}, nil
 	}
-	port, err := l.openGuarded(ctx, "admin", cfg.Listen, adm.Token, cfg.Listener, s.Handler())
+	if err := guarded("admin", cfg.Listen, !adm.Access.None(), cfg.Port); err != nil {
+		return nil, err
+	}
+	port, err := l.open(ctx, "admin", cfg.Listen, cfg.Listener, s.Handler())
 	if err != nil {
 		return nil, err
 	}
 	port.OnShutdown(s.CloseStreams)
 	return &adminPage{s, port}, nil
+}
+
+// credentials are who may call the admin listener.
+func credentials(cfg config.Admin) (c access.Credentials, err error) {
+	if c.Token, err = access.ReadToken("admin.token", cfg.Token, cfg.TokenFile); err != nil {
+		return c, err
+	}
+	if c.Tokens, err = access.ParseTokens("admin.tokens", cfg.Tokens); err != nil {
+		return c, err
+	}
+	c.SSO, err = access.ParseSSO("admin.sso", access.SSOSettings{
+		User: cfg.SSO.UserHeader, Groups: cfg.SSO.GroupsHeader, Proxies: cfg.SSO.Proxies, Roles: cfg.SSO.Roles,
+	})
+	return c, err
+}
+
+// rotation takes the tokens of a new configuration file.
+func rotation(s *admin.Server) func(*config.Parser) (func(), error) {
+	return func(next *config.Parser) (func(), error) {
+		lines, _ := next.Setting("admin.tokens").(map[string]string)
+		tokens, err := access.ParseTokens("admin.tokens", lines)
+		if err == nil {
+			err = s.CheckTokens(tokens)
+		}
+		return func() { s.ReplaceTokens(tokens) }, err
+	}
 }
 
 // addTo runs the admin page last, so that it can be watched while the rest stops.

@@ -114,11 +114,10 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 		Log:       l.log,
 	}
 	parts := append(metricsOf(l.parts), metrics.Proxy(handler.Stats), metrics.ResponseCache(handler.Cache().Stats), metrics.Reload(l.reload.Stats))
-	adm = l.reload.shownBy(adm)
 	if l.history, err = keepHistory(l.cfg.History, l.cfg.State.Dir, l.parts.Aggregate.Heaviest, &adm, &parts, l.log); err != nil {
 		return err
 	}
-	if l.admin, err = l.listeners.openAdmin(ctx, l.cfg.Admin, adm, parts); err != nil {
+	if l.admin, err = l.listeners.openAdmin(ctx, l.cfg.Admin, l.reload, adm, parts); err != nil {
 		return err
 	}
 	l.schedules = newScheduleWatcher(l.parts.Gate.Rules().Overrides, l.admin.PublishSchedule, l.log)

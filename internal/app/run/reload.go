@@ -45,8 +45,11 @@ type reloader struct {
 	file  *config.Parser         // what is in force; Run's goroutine only
 	check func(*rules.Set) error // what the rules do not know themselves; nil: nothing
 	apply func(*rules.Set)
-	log   *slog.Logger
-	hup   chan os.Signal // taken from the start: a SIGHUP that comes before Run must not end the process
+	// follow takes the settings that may change while the program runs: it checks
+	// those of a new file, and returns what puts them in force; nil: none.
+	follow func(next *config.Parser) (func(), error)
+	log    *slog.Logger
+	hup    chan os.Signal // taken from the start: a SIGHUP that comes before Run must not end the process
 
 	mu    sync.Mutex // guards what follows
 	stats metrics.ReloadStats
@@ -156,9 +159,16 @@ func (r *reloader) load(data []byte) error {
 			return err
 		}
 	}
+	settle := func() {}
+	if r.follow != nil {
+		if settle, err = r.follow(next); err != nil {
+			return err
+		}
+	}
 	removed := r.file.Removed(next)
 	r.warn(slices.DeleteFunc(next.Warnings(), func(w string) bool { return slices.Contains(r.file.Warnings(), w) }))
 	r.apply(set)
+	settle()
 	r.file = next
 	if n := len(removed); n > 0 {
 		r.log.Warn("the new configuration has no longer what stood in the one before", "file", r.file.Path(),

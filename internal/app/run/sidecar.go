@@ -101,7 +101,7 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	if err := s.listen(ctx); err != nil {
 		return err
 	}
-	if s.admin, err = s.listeners.openAdmin(ctx, cfg.Admin, s.reload.shownBy(s.adminConfig(version)), s.metrics()); err != nil {
+	if s.admin, err = s.listeners.openAdmin(ctx, cfg.Admin, s.reload, s.adminConfig(version), s.metrics()); err != nil {
 		return err
 	}
 	s.schedules = newScheduleWatcher(set.Overrides, s.admin.PublishSchedule, s.log)
@@ -148,7 +148,7 @@ func (s *sidecar) listenProxy(ctx context.Context) error {
 // listenDecide takes the port of the decision API.
 func (s *sidecar) listenDecide(ctx context.Context) error {
 	cfg := s.cfg.Decide
-	token, err := access.Token("decide.token", cfg.Token, cfg.TokenFile)
+	token, err := access.ReadToken("decide.token", cfg.Token, cfg.TokenFile)
 	if err != nil {
 		return err
 	}

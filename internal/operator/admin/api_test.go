@@ -230,7 +230,7 @@ func TestReadinessNamesEachCheck(t *testing.T) {
 	s := loadSchemas(t)
 	failing := false
 	w := newWorld(t, func(c *Config) {
-		c.Token = "s3cret-of-the-test"
+		c.Access.Token = "s3cret-of-the-test"
 		c.Ready = map[string]func(context.Context) error{
 			"redis": func(context.Context) error {
 				if failing {

@@ -88,13 +88,12 @@ type Config struct {
 	// Metrics answers GET /metrics; nil: nothing is there.
 	Metrics http.Handler
 
-	// Token is what callers must show, as a bearer token or as the password of
-	// basic authentication. Empty: no authentication, which is safe only on
-	// loopback; see access.CheckListen.
-	Token string
-	// Hosts are further names under which the API may be called while there is
-	// no token. Loopback names and addresses always may: any other name in a
-	// Host header is taken for DNS rebinding. With a token every name may.
+	// Access is who may call, and may do what. None: everybody may do everything,
+	// which is safe only on loopback; see access.CheckListen.
+	Access access.Credentials
+	// Hosts are further names under which the API may be called while everybody
+	// may. Loopback names and addresses always may: any other name in a Host header
+	// is taken for DNS rebinding. With credentials every name may.
 	Hosts []string
 
 	// MaxStreams bounds the open event streams; 0 means 64.
@@ -136,5 +135,5 @@ func (c Config) validate() error {
 	case c.MaxStreams < 0:
 		return fmt.Errorf("admin: Config.MaxStreams %d is negative", c.MaxStreams)
 	}
-	return access.CheckToken("admin.token", c.Token)
+	return access.CheckToken("admin.token", c.Access.Token)
 }

@@ -1,10 +1,12 @@
 package admin
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hotparam/pipeline/internal/serving/access"
 )
@@ -47,10 +49,10 @@ func setSecurityHeaders(h http.Header) {
 }
 
 // knownHost guards against DNS rebinding, where a page of another site makes
-// its own name point at loopback. With a token that page has no credentials, so
+// its own name point at loopback. Where credentials are asked for that page has none, so
 // every name is fine.
 func (s *Server) knownHost(host string) bool {
-	if s.cfg.Token != "" {
+	if !s.access.Open() {
 		return true
 	}
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -60,24 +62,66 @@ func (s *Server) knownHost(host string) bool {
 	return access.IsLoopback(host) || slices.ContainsFunc(s.cfg.Hosts, func(h string) bool { return strings.EqualFold(h, host) })
 }
 
-// requireToken lets through who shows the token. Browsers are asked for it by
-// basic authentication and then send it with the event stream too.
-func (s *Server) requireToken(next http.Handler) http.Handler {
+// callerKey is where a request carries who sent it.
+type callerKey struct{}
+
+// callerOf is who sent a request that requireCaller let through.
+func callerOf(r *http.Request) access.Caller {
+	c, _ := r.Context().Value(callerKey{}).(access.Caller)
+	return c
+}
+
+// requireCaller lets through who is known. Browsers are asked for a token by basic
+// authentication and then send it with the event stream too. A request ends when its
+// token expires, which only a stream lives to see.
+func (s *Server) requireCaller(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := s.token.Check(r, s.cfg.Now())
+		v := s.access.Check(r, s.cfg.Now())
 		if v.Status != 0 {
 			v.SetHeader(w.Header())
 			writeProblem(w, newProblem(v.Status, v.Detail(),
 				"send \"Authorization: Bearer TOKEN\", or the token as the password of basic authentication"))
 			return
 		}
-		next.ServeHTTP(w, r)
+		ctx := context.WithValue(r.Context(), callerKey{}, v.Caller)
+		if left := v.Caller.Until.Sub(s.cfg.Now()); !v.Caller.Until.IsZero() {
+			var end context.CancelFunc
+			ctx, end = context.WithTimeout(ctx, left)
+			defer end()
+		}
+		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
-// author is who a change is written down for: the one named in the request,
-// else the user of basic authentication.
+// mayNot says why a caller may not do what needs a role.
+func mayNot(c access.Caller, needs access.Role) *problem {
+	name := c.Name
+	if name == "" {
+		name = "this caller"
+	}
+	return newProblem(http.StatusForbidden, name+" is "+c.Role.String()+" here, and this needs "+needs.String(),
+		"ask somebody who is "+needs.String()+", or for another role: docs/admin.md says who gives it")
+}
+
+// getCaller says who asks and what he may do.
+func (s *Server) getCaller(w http.ResponseWriter, r *http.Request) error {
+	c := callerOf(r)
+	writeJSON(w, http.StatusOK, callerView{Name: c.Name, Role: c.Role.String(), Until: c.Until})
+	return nil
+}
+
+type callerView struct {
+	Name  string    `json:"name,omitempty"` // of the token or the user; absent for a shared token and without any
+	Role  string    `json:"role"`
+	Until time.Time `json:"until,omitzero"` // when the token expires
+}
+
+// author is who a change is written down for: who is known by a name, else the one
+// named in the request, else the user of basic authentication.
 func author(r *http.Request, named string) string {
+	if c := callerOf(r); c.Name != "" {
+		return c.Name
+	}
 	if named != "" {
 		return named
 	}

@@ -16,7 +16,7 @@ func TestConfigIsChecked(t *testing.T) {
 	good := newWorld(t, nil).cfg
 	for says, change := range map[string]func(*Config){
 		"Hot": func(c *Config) { c.Hot = nil }, "Rules": func(c *Config) { c.Rules = nil },
-		"MaxStreams": func(c *Config) { c.MaxStreams = -1 }, "token": func(c *Config) { c.Token = "s3cret-of-the-test\n" },
+		"MaxStreams": func(c *Config) { c.MaxStreams = -1 }, "token": func(c *Config) { c.Access.Token = "s3cret-of-the-test\n" },
 	} {
 		bad := good
 		change(&bad)
@@ -31,7 +31,7 @@ var everything = []string{"/", "/assets/app.js", "/openapi.json", "/metrics", "/
 
 func TestTokenGuardsEverythingButHealth(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *Config) { c.Token = "s3cret-of-the-test" })
+	w := newWorld(t, func(c *Config) { c.Access.Token = "s3cret-of-the-test" })
 	basic := func(user, password string) string {
 		return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 	}
@@ -68,7 +68,7 @@ func TestTokenGuardsEverythingButHealth(t *testing.T) {
 func TestGuessingIsSlowed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) {
-		c.Token = "s3cret-of-the-test"
+		c.Access.Token = "s3cret-of-the-test"
 		c.Ready = map[string]func(context.Context) error{"redis": func(context.Context) error { return errors.New("dial 10.1.2.3") }}
 	})
 	for range 10 {
@@ -106,7 +106,7 @@ func TestForeignHostIsRefused(t *testing.T) {
 	if n := w.Stats().ForeignHosts; n != 6 {
 		t.Errorf("%d counted", n)
 	}
-	withToken := newWorld(t, func(c *Config) { c.Token = "s3cret-of-the-test" })
+	withToken := newWorld(t, func(c *Config) { c.Access.Token = "s3cret-of-the-test" })
 	if rec := withToken.ask(http.MethodGet, "/v1/hot", "", "Host: ops.example.com", "Authorization: Bearer s3cret-of-the-test"); rec.Code != http.StatusOK {
 		t.Errorf("with a token: %d", rec.Code)
 	}

@@ -49,7 +49,7 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 // isKnown reports whether who asks may hear details. A probe without a token is not
 // counted as a wrong one.
 func (s *Server) isKnown(r *http.Request) bool {
-	return (s.cfg.Token == "" || r.Header.Get("Authorization") != "") && s.token.Check(r, s.cfg.Now()).Status == 0
+	return (s.access.Open() || r.Header.Get("Authorization") != "") && s.access.Check(r, s.cfg.Now()).Status == 0
 }
 
 // verbose is the status line of the dashboard: what is well and what is not, also

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/hotparam/pipeline/internal/serving/access"
 )
 
 // handler answers one route. An error becomes problem+json, so it must come
@@ -16,6 +18,17 @@ type route struct {
 	path    string // ServeMux pattern without a method
 	methods map[string]handler
 	open    bool // answers without a token
+	// role is the least that may use the methods that change something; 0: operator.
+	// Viewers may read every route.
+	role access.Role
+}
+
+// needs is the least role that a method needs.
+func (r route) needs(method string) access.Role {
+	if method == http.MethodGet || r.open {
+		return access.Viewer
+	}
+	return max(r.role, access.Operator)
 }
 
 func (s *Server) routes() []route {
@@ -35,6 +48,7 @@ func (s *Server) routes() []route {
 		get("/v1/audit", s.getAudit),
 		get("/v1/history", s.getHistory),
 		get("/v1/events", s.getEvents),
+		get("/v1/caller", s.getCaller),
 		get("/metrics", func(w http.ResponseWriter, r *http.Request) error {
 			s.cfg.Metrics.ServeHTTP(w, r)
 			return nil
@@ -55,11 +69,11 @@ func (s *Server) mux() *http.ServeMux {
 	for _, r := range s.routes() {
 		h := s.dispatch(r)
 		if !r.open {
-			h = s.requireToken(h)
+			h = s.requireCaller(h)
 		}
 		mux.Handle(r.path, h)
 	}
-	mux.Handle("/", s.requireToken(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("/", s.requireCaller(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, newProblem(http.StatusNotFound, "there is nothing at "+r.URL.Path, "see /openapi.json"))
 	})))
 	return mux
@@ -84,6 +98,10 @@ func (s *Server) dispatch(r route) http.Handler {
 			w.Header().Set("Allow", strings.Join(allow, ", "))
 			writeProblem(w, newProblem(http.StatusMethodNotAllowed,
 				req.Method+" is not answered here", "use "+strings.Join(allow, " or ")))
+			return
+		}
+		if c := callerOf(req); !r.open && c.Role < r.needs(method) {
+			writeProblem(w, mayNot(c, r.needs(method)))
 			return
 		}
 		if err := h(w, req); err != nil {

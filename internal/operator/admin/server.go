@@ -16,11 +16,11 @@ import (
 // Server serves dashboard, API and health checks. Build it with New; all methods may be called by
 // any goroutine.
 type Server struct {
-	cfg   Config
-	token *access.Guard
-	files []file
-	hub   *hub
-	count counters
+	cfg    Config
+	access *access.Guard
+	files  []file
+	hub    *hub
+	count  counters
 	// refusedTold is when refused streams were last logged, in unix nanoseconds.
 	refusedTold atomic.Int64
 
@@ -43,7 +43,7 @@ type counters struct {
 // Stats are counters since the start, and Streams as it is now.
 type Stats struct {
 	Requests       uint64
-	Unauthorized   uint64 // the token was missing or wrong
+	Unauthorized   uint64 // no token, a wrong or an expired one, or a user whom no proxy may name
 	Slowed         uint64 // not looked at: too many wrong tokens came from there
 	ForeignHosts   uint64 // refused for the name in their Host header
 	Changes        uint64 // became hot, cooled, overrides
@@ -62,7 +62,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg:      cfg,
-		token:    access.NewGuard("admin", cfg.Token, cfg.Log),
+		access:   access.NewGuardOf("admin", cfg.Access, cfg.Log),
 		hub:      newHub(cfg.MaxStreams),
 		rates:    newRates(),
 		recent:   newRecent(),
@@ -112,6 +112,18 @@ func (s *Server) Run(ctx context.Context) error {
 // shut down before Run's context ends.
 func (s *Server) CloseStreams() { s.hub.drop() }
 
+// CheckTokens refuses named tokens that cannot take the place of those in force.
+func (s *Server) CheckTokens(tokens []access.Token) error { return s.access.CheckTokens(tokens) }
+
+// ReplaceTokens puts named tokens in the place of those in force, once CheckTokens
+// has taken them. Open streams end, because who opened one may have lost the right;
+// clients come back by themselves.
+func (s *Server) ReplaceTokens(tokens []access.Token) {
+	if s.access.Replace(tokens) {
+		s.CloseStreams()
+	}
+}
+
 // Publish tells the streams at once what became hot or cooled, what became
 // a loop and ceased to be one. It does not block; hand it to the aggregator as OnChange.
 func (s *Server) Publish(changes []detect.Change) {
@@ -145,7 +157,7 @@ func (s *Server) emit(c Change) {
 
 // Stats returns the server's own counters.
 func (s *Server) Stats() Stats {
-	h, t := s.hub.stats(), s.token.Stats()
+	h, t := s.hub.stats(), s.access.Stats()
 	return Stats{
 		Requests:       s.count.requests.Load(),
 		Unauthorized:   t.Wrong,

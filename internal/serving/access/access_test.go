@@ -60,7 +60,7 @@ func TestTokenIsReadAndChecked(t *testing.T) {
 		{"", "/no/such/file", "", "--x.token_file: open /no/such/file"},
 		{token, file(token), "", "keep one"},
 	} {
-		got, err := Token("x.token", c.text, c.file)
+		got, err := ReadToken("x.token", c.text, c.file)
 		if c.err == "" && (err != nil || got != c.want) {
 			t.Errorf("%+v: %q, %v", c, got, err)
 		}

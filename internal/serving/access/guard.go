@@ -2,11 +2,11 @@ package access
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
+	"errors"
 	"hash/maphash"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -31,17 +31,19 @@ const (
 	warnEvery = time.Minute
 )
 
-// Guard lets through who shows the token. After [tries] wrong ones a client is
-// answered 429 without a comparison, until it has waited. A client that has shown
+// Guard lets through who shows a token, or whom the proxy of [SSO] names. After
+// [tries] wrong tokens a client is answered 429 without a comparison, until it has waited. A client that has shown
 // the right one lately is always compared: a guesser at its address, behind the
 // same NAT perhaps, cannot lock it out.
 //
-// Make one with NewGuard; any number of goroutines may use it.
+// Make one with NewGuard, or with NewGuardOf for callers with roles; any number of
+// goroutines may use it.
 type Guard struct {
-	name string
-	want [sha256.Size]byte
-	open bool // there is no token
-	log  *slog.Logger
+	name   string
+	shared []Token // the token that the listener was started with
+	sso    SSO
+	tokens atomic.Pointer[[]Token] // shared and named ones
+	log    *slog.Logger
 
 	guesses *limit.Memory
 	seed    maphash.Seed
@@ -60,30 +62,100 @@ type GuardStats struct {
 	Wrong, Slowed uint64
 }
 
-// NewGuard makes the guard of a listener. Without a token it lets everybody through.
+// Credentials are who may call a listener.
+type Credentials struct {
+	Token  string  // one for everybody, with every right
+	Tokens []Token // named ones
+	SSO    SSO
+}
+
+// None reports whether nobody has to show anything.
+func (c Credentials) None() bool {
+	return c.Token == "" && len(c.Tokens) == 0 && c.SSO.UserHeader == ""
+}
+
+// NewGuard makes the guard of a listener that has one token. Without it everybody is
+// let through.
 func NewGuard(name, token string, log *slog.Logger) *Guard {
-	return &Guard{
-		name: name, want: sha256.Sum256([]byte(token)), open: token == "", log: log,
+	return NewGuardOf(name, Credentials{Token: token}, log)
+}
+
+// NewGuardOf makes the guard of a listener whose callers have names and roles.
+func NewGuardOf(name string, c Credentials, log *slog.Logger) *Guard {
+	g := &Guard{
+		name: name, shared: shared(c.Token), sso: c.SSO, log: log,
 		guesses: limit.NewMemory(limit.MemoryConfig{MaxSubjects: guessers}), seed: maphash.MakeSeed(),
 	}
+	tokens := slices.Concat(g.shared, c.Tokens)
+	g.tokens.Store(&tokens)
+	return g
+}
+
+// Open reports whether everybody is let through.
+func (g *Guard) Open() bool { return len(*g.tokens.Load()) == 0 && g.sso.UserHeader == "" }
+
+// CheckTokens refuses named tokens that cannot take the place of those in force: to
+// take the last one away would open the listener to everybody.
+func (g *Guard) CheckTokens(named []Token) error {
+	if len(named) == 0 && len(g.shared) == 0 && g.sso.UserHeader == "" && !g.Open() {
+		return errors.New("access: the last token of " + g.name +
+			" is gone: everybody would be let in; restart the program if that is meant")
+	}
+	return nil
+}
+
+// Replace puts named tokens in the place of those in force, and reports whether they
+// are others. The token that the listener was started with stays. What CheckTokens
+// refuses changes nothing.
+func (g *Guard) Replace(named []Token) bool {
+	all := slices.Concat(g.shared, named)
+	if g.CheckTokens(named) != nil || slices.Equal(all, *g.tokens.Load()) {
+		return false
+	}
+	g.tokens.Store(&all)
+	return true
 }
 
 // Stats reads the counters.
 func (g *Guard) Stats() GuardStats { return GuardStats{Wrong: g.wrong.Load(), Slowed: g.slowed.Load()} }
 
-// Verdict is what becomes of a request.
-type Verdict struct {
-	// Status is 0 for who may pass, else 401 or 429. RetryAfter belongs to 429.
-	Status     int
-	RetryAfter time.Duration
+// Caller is who asks. An open listener's callers have no name and every right.
+type Caller struct {
+	Name  string
+	Role  Role
+	Until time.Time // when the token expires; zero: never
 }
 
-// Check looks for the token in a request: as a bearer token, or as the password of
-// basic authentication.
+// Verdict is what becomes of a request.
+type Verdict struct {
+	// Caller belongs to status 0.
+	Caller Caller
+	// Status is 0 for who may pass, else 401, 403 or 429. RetryAfter belongs to 429.
+	Status     int
+	RetryAfter time.Duration
+
+	why string // of a refusal, if it is not the usual one
+}
+
+// Check looks for a user whom the proxy names, and else for a token: as a bearer
+// token, or as the password of basic authentication.
 func (g *Guard) Check(r *http.Request, now time.Time) Verdict {
-	if g.open {
-		return Verdict{}
+	if g.Open() {
+		return Verdict{Caller: Caller{Role: Admin}}
 	}
+	if g.sso.claims(r.Header) {
+		caller, why := g.sso.caller(r)
+		if why != "" {
+			g.wrong.Add(1)
+			g.warn(r.RemoteAddr, why, now)
+			return Verdict{Status: http.StatusForbidden, why: why}
+		}
+		return Verdict{Caller: caller}
+	}
+	return g.checkToken(r, now)
+}
+
+func (g *Guard) checkToken(r *http.Request, now time.Time) Verdict {
 	client := httplimit.ParseClient(r.RemoteAddr)
 	known := g.isKnown(client, now)
 	if !known {
@@ -92,26 +164,33 @@ func (g *Guard) Check(r *http.Request, now time.Time) Verdict {
 			return Verdict{Status: http.StatusTooManyRequests, RetryAfter: wait}
 		}
 	}
-	shown, ok := shownToken(r)
-	if g.matches(shown) && ok {
+	text, shown := shownToken(r)
+	token, ok := find(*g.tokens.Load(), text)
+	if ok && shown {
 		if !known {
 			g.remember(client, now)
 		}
-		return Verdict{}
+		return g.unexpired(token, r, now)
 	}
 	g.wrong.Add(1)
-	if ok { // who shows nothing, such as a browser's first request, guesses nothing
+	if shown { // who shows nothing, such as a browser's first request, guesses nothing
 		g.charge(client, now, 1)
-		g.warn(r.RemoteAddr, now)
+		g.warn(r.RemoteAddr, "a caller showed a wrong token", now)
 	}
 	return Verdict{Status: http.StatusUnauthorized}
 }
 
+func (g *Guard) unexpired(t Token, r *http.Request, now time.Time) Verdict {
+	if t.Until.IsZero() || now.Before(t.Until) {
+		return Verdict{Caller: Caller{Name: t.Name, Role: t.Role, Until: t.Until}}
+	}
+	g.wrong.Add(1)
+	g.warn(r.RemoteAddr, "the token of "+t.Name+" has expired", now)
+	return Verdict{Status: http.StatusUnauthorized, why: "The token has expired."}
+}
+
 // Protect puts the guard before a handler.
 func (g *Guard) Protect(next http.Handler) http.Handler {
-	if g.open {
-		return next
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := g.Check(r, time.Now())
 		if v.Status == 0 {
@@ -125,17 +204,21 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 
 // SetHeader sets the fields that go with a refusal.
 func (v Verdict) SetHeader(h http.Header) {
-	if v.Status == http.StatusTooManyRequests {
+	switch v.Status {
+	case http.StatusTooManyRequests:
 		h.Set("Retry-After", strconv.Itoa(max(1, int((v.RetryAfter+time.Second-1)/time.Second))))
-		return
+	case http.StatusUnauthorized:
+		h.Add("WWW-Authenticate", `Basic realm="hotparam", charset="UTF-8"`)
+		h.Add("WWW-Authenticate", `Bearer realm="hotparam"`)
 	}
-	h.Add("WWW-Authenticate", `Basic realm="hotparam", charset="UTF-8"`)
-	h.Add("WWW-Authenticate", `Bearer realm="hotparam"`)
 }
 
 // Detail is what a refusal says to a person.
 func (v Verdict) Detail() string {
-	if v.Status == http.StatusTooManyRequests {
+	switch {
+	case v.why != "":
+		return v.why
+	case v.Status == http.StatusTooManyRequests:
 		return "Too many wrong tokens came from this address."
 	}
 	return "The token is missing or wrong."
@@ -147,13 +230,6 @@ func shownToken(r *http.Request) (string, bool) {
 	}
 	scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	return strings.TrimSpace(rest), strings.EqualFold(scheme, "Bearer")
-}
-
-// matches compares hashes: they have one length, so the time that it takes tells
-// nothing about the token.
-func (g *Guard) matches(shown string) bool {
-	got := sha256.Sum256([]byte(shown))
-	return subtle.ConstantTimeCompare(got[:], g.want[:]) == 1
 }
 
 // charge takes n wrong tokens from what a client may show, and returns how long it
@@ -185,12 +261,12 @@ func (g *Guard) isKnown(client hottype.Client, now time.Time) bool {
 	return seen>>32 == value>>32 && time.Duration(age)*time.Second < knownFor
 }
 
-// warn tells of wrong tokens, at most once in warnEvery.
-func (g *Guard) warn(from string, now time.Time) {
+// warn tells of callers that are not let in, at most once in warnEvery.
+func (g *Guard) warn(from, why string, now time.Time) {
 	last := g.warned.Load()
 	if now.UnixNano()-last < int64(warnEvery) || !g.warned.CompareAndSwap(last, now.UnixNano()) {
 		return
 	}
 	s := g.Stats()
-	g.log.Warn("a caller showed a wrong token", "listener", g.name, "from", from, "wrong", s.Wrong, "slowed", s.Slowed)
+	g.log.Warn(why, "listener", g.name, "from", from, "wrong", s.Wrong, "slowed", s.Slowed)
 }

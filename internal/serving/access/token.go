@@ -10,10 +10,10 @@ import (
 // bits, which nobody guesses at any rate.
 const MinToken = 16
 
-// Token is the token that a listener asks for: the text itself, or what the file
+// ReadToken is the token that a listener asks for: the text itself, or what the file
 // holds, without white space around it. setting is its name in errors, such as
 // "admin.token"; the text is in none. Neither given is no token.
-func Token(setting, text, file string) (string, error) {
+func ReadToken(setting, text, file string) (string, error) {
 	if file == "" {
 		return text, CheckToken(setting, text)
 	}

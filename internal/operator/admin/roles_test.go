@@ -1,0 +1,197 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/serving/access"
+)
+
+// changes are all routes that change something, and the least role that each needs.
+// A route that is missing here fails the test: say who may use it.
+var changes = map[string]access.Role{
+	"POST /v1/keys/{key}/purge":    access.Operator,
+	"PUT /v1/overrides":            access.Operator,
+	"PUT /v1/overrides/{id}":       access.Operator,
+	"DELETE /v1/overrides/{id}":    access.Operator,
+	"POST /v1/overrides/{id}/undo": access.Operator,
+}
+
+// callers are tokens of every role, and those that nobody is let in with.
+type callers struct {
+	byRole  map[access.Role]string
+	refused map[string]string
+}
+
+func newCallers(t *testing.T) (callers, []access.Token) {
+	t.Helper()
+	c := callers{byRole: map[access.Role]string{}, refused: map[string]string{
+		"none": "X: none", "wrong": "Authorization: Bearer " + access.NewToken(), "revoked": "Authorization: Bearer " + access.NewToken(),
+	}}
+	lines := map[string]string{}
+	for role := access.Viewer; role <= access.Admin; role++ {
+		token := access.NewToken()
+		c.byRole[role], lines["the-"+role.String()] = "Authorization: Bearer "+token, access.FormatToken(role, token, t0.Add(time.Hour))
+	}
+	expired := access.NewToken()
+	c.refused["expired"], lines["left"] = "Authorization: Bearer "+expired, access.FormatToken(access.Admin, expired, t0.Add(-time.Second))
+	tokens, err := access.ParseTokens("admin.tokens", lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, tokens
+}
+
+// TestRolesAndRoutes asks every route with every method as every role and as nobody.
+func TestRolesAndRoutes(t *testing.T) {
+	t.Parallel()
+	who, tokens := newCallers(t)
+	w := newWorld(t, func(c *Config) { c.Access.Tokens = tokens })
+	revoked, err := access.ParseTokens("x", map[string]string{"gone": access.FormatToken(access.Admin, strings.TrimPrefix(who.refused["revoked"], "Authorization: Bearer "), time.Time{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.ReplaceTokens(append(revoked, tokens...))
+	w.ReplaceTokens(tokens)
+	w.ask(http.MethodGet, "/v1/hot", "", who.byRole[access.Viewer]) // who was let in is not slowed
+	seen := map[string]bool{}
+	for _, r := range w.routes() {
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+			pattern := method + " " + r.path
+			needs, change := changes[pattern]
+			if seen[pattern] = true; r.methods[method] != nil && method != http.MethodGet && !change {
+				t.Errorf("%s changes something, and nobody said who may", pattern)
+			}
+			target := strings.NewReplacer("{key...}", "topic%3Fid=1", "{key}", "topic%3Fid=1", "{id}", "x", "{$}", "").Replace(r.path)
+			for name, header := range who.refused {
+				if rec := w.try(method, target, header); rec.Code != http.StatusUnauthorized && !r.open {
+					t.Errorf("%s with a token that is %s: %d", pattern, name, rec.Code)
+				}
+			}
+			for role := access.Viewer; role <= access.Admin; role++ { // those who may not come first
+				rec := w.try(method, target, who.byRole[role])
+				if refused := rec.Code == http.StatusForbidden; refused != (role < needs) || rec.Code == http.StatusUnauthorized {
+					t.Errorf("%s as %s: %d %s", pattern, role, rec.Code, rec.Body)
+				}
+				if role < needs && len(w.store.list)+len(w.store.audit) > 0 {
+					t.Fatalf("%s as %s was refused and changed something", pattern, role)
+				}
+			}
+			w.store.list, w.store.audit = nil, nil
+		}
+	}
+	for pattern := range changes {
+		if !seen[pattern] {
+			t.Errorf("%s is no route", pattern)
+		}
+	}
+}
+
+// try asks and does not wait for the end of a stream.
+func (w *world) try(method, target, header string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://ops.example.com"+target, strings.NewReader(`{"key": "topic?id=1", "rate": 5}`))
+	ctx, cancel := context.WithCancel(r.Context())
+	name, value, _ := strings.Cut(header, ": ")
+	r.Header.Set(name, value)
+	if target == "/v1/events" {
+		cancel()
+	}
+	defer cancel()
+	rec := httptest.NewRecorder()
+	w.Handler().ServeHTTP(rec, r.WithContext(ctx))
+	return rec
+}
+
+// A change is written down for the holder of the token, whoever the request names.
+func TestAuthorIsTheHolderOfTheToken(t *testing.T) {
+	t.Parallel()
+	s := loadSchemas(t)
+	who, tokens := newCallers(t)
+	w := newWorld(t, func(c *Config) { c.Access = access.Credentials{Token: "s3cret-of-the-test", Tokens: tokens} })
+	operator, shared := who.byRole[access.Operator], "Authorization: Bearer s3cret-of-the-test"
+	for header, want := range map[string]string{operator: `"author":"the-operator"`, shared: `"author":"mallory"`} {
+		rec := w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=1", "rate": 5, "author": "mallory"}`, header)
+		if !strings.Contains(rec.Body.String(), want) {
+			t.Errorf("no %s in %d %s", want, rec.Code, rec.Body)
+		}
+	}
+	rec := w.ask(http.MethodGet, "/v1/caller", "", operator)
+	s.answer(t, rec, http.StatusOK, "Caller")
+	if want := `{"name":"the-operator","role":"operator","until":"2026-03-14T13:00:00Z"}`; strings.TrimSpace(rec.Body.String()) != want {
+		t.Errorf("%s, want %s", rec.Body, want)
+	}
+	s.answer(t, w.ask(http.MethodGet, "/v1/caller", "", shared), http.StatusOK, "Caller")
+}
+
+// A stream ends with the right to it: when its token is taken away, and when it expires.
+func TestStreamsEndWithTheirToken(t *testing.T) {
+	t.Parallel()
+	token := access.NewToken()
+	tokens := func(until time.Time) []access.Token {
+		list, err := access.ParseTokens("x", map[string]string{"ann": access.FormatToken(access.Viewer, token, until)})
+		if err != nil {
+			t.Error(err)
+		}
+		return list
+	}
+	stream := func(w *world) <-chan struct{} {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			w.ask(http.MethodGet, "/v1/events", "", "Authorization: Bearer "+token)
+		}()
+		return ended
+	}
+	within := func(what string, ended <-chan struct{}) {
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			t.Errorf("the stream goes on after its token %s", what)
+		}
+	}
+	w := newWorld(t, func(c *Config) { c.Access.Tokens = tokens(time.Time{}) })
+	w.hub.open()
+	ended := stream(w)
+	for w.hub.stats().open == 0 && t.Context().Err() == nil {
+		select {
+		case <-ended:
+			t.Fatal("the stream does not begin")
+		default:
+		}
+	}
+	w.ReplaceTokens(slices.Concat(tokens(time.Time{}))) // the same ones end nothing
+	if w.hub.stats().open != 1 {
+		t.Error("a reload that changes no token ends streams")
+	}
+	w.ReplaceTokens(tokens(t0.Add(time.Hour)))
+	within("was replaced", ended)
+	w = newWorld(t, func(c *Config) { c.Access.Tokens = tokens(t0.Add(50 * time.Millisecond)) })
+	w.hub.open()
+	within("has expired", stream(w))
+}
+
+func TestOtherSitesChangeNothingWithAToken(t *testing.T) {
+	t.Parallel()
+	who, tokens := newCallers(t)
+	w := newWorld(t, func(c *Config) { c.Access.Tokens = tokens })
+	for _, kind := range []string{"application/json", "application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x"} {
+		for pattern := range changes {
+			method, path, _ := strings.Cut(pattern, " ")
+			target := strings.NewReplacer("{key}", "topic%3Fid=1", "{id}", "x").Replace(path)
+			for _, site := range [][]string{{"Sec-Fetch-Site: cross-site", "Origin: https://evil.example"}, {"Origin: https://evil.example"}, {"Origin: null"}} {
+				rec := w.ask(method, target, `{"key": "topic?id=1", "rate": 5}`, append(site, "Content-Type: "+kind, who.byRole[access.Admin])...)
+				if rec.Code != http.StatusForbidden {
+					t.Errorf("%s from %q: %d", pattern, site, rec.Code)
+				}
+			}
+		}
+	}
+	if len(w.store.list)+len(w.store.audit) > 0 {
+		t.Errorf("changed: %+v", w.store.audit)
+	}
+}
