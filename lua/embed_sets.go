@@ -9,6 +9,8 @@ var (
 	publishHot string
 	//go:embed restore_overrides.lua
 	restoreOverrides string
+	//go:embed write_command.lua
+	writeCommand string
 	//go:embed write_override.lua
 	writeOverride string
 	//go:embed write_report.lua
@@ -26,6 +28,10 @@ func PublishHot() string { return publishHot }
 // RestoreOverrides is the script that writes overrides back which Redis lost; see
 // restore_overrides.lua.
 func RestoreOverrides() string { return restoreOverrides }
+
+// WriteCommand is the script that tells a command to every limiter; see
+// write_command.lua.
+func WriteCommand() string { return writeCommand }
 
 // WriteOverride is the script that puts, deletes and trims overrides; see
 // write_override.lua.

@@ -193,6 +193,7 @@ func RedisFeed(stats func() redisfeed.Stats) Part {
 		s := stats()
 		to.follower("hotparam_redis_hot", "hot set", &s.Hot)
 		to.follower("hotparam_redis_overrides", "overrides", &s.Overrides)
+		to.follower("hotparam_redis_commands", "commands", &s.Commands)
 		to.publications(&s)
 		to.counter("hotparam_redis_report_errors_total",
 			"Reports of this limiter that could not be written.", s.ReportErrors)

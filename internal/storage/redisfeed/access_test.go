@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
@@ -18,7 +19,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	for _, name := range []string{
 		k.HotVersion(), k.HotIndex(), k.HotSet("<publisher>"), k.HotLog("<publisher>"), k.HotEpoch("<publisher>"), k.HotNotice(),
 		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideNotice(),
-		k.Report("<instance>"), k.ReportIndex(),
+		k.Report("<instance>"), k.ReportIndex(), k.Commands(), k.CommandNotice(),
 	} {
 		if !strings.Contains(text, "`"+name) {
 			t.Errorf("docs/redis.md does not tell of %s", name)
@@ -80,6 +81,9 @@ func TestDocumentedACLs(t *testing.T) {
 	_, err = aggregator.ReadReports(ctx)
 	check("reports", err)
 	check("delete", aggregator.Overrides().Delete(ctx, "a", "ann"))
+	commands := followCommands(t, limiter)
+	check("command", aggregator.SendCommand(ctx, hottype.Command{Action: hottype.CommandReset, Key: "k"}))
+	redistest.Next(t, commands, "command")
 	_, err = aggregator.Overrides().Audit(ctx, 1)
 	check("audit", err)
 	refused := func(what string, err error) {
@@ -95,6 +99,7 @@ func TestDocumentedACLs(t *testing.T) {
 	}
 	_, err = limiter.Overrides().Put(ctx, block("b", "topic?id=1", "mallory"))
 	refused("put", err)
+	refused("command", limiter.SendCommand(ctx, hottype.Command{Action: hottype.CommandReset, Key: "k"}))
 	refused("publish", limiter.Publisher("x").Publish(ctx, hot(now(), 1)))
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
@@ -38,7 +39,7 @@ func TestEveryKeyExpires(t *testing.T) {
 	m.sets()
 	redistest.Ran(t, s, map[string]string{
 		"ClaimHot": lua.ClaimHot(), "PublishHot": lua.PublishHot(), "WriteOverride": lua.WriteOverride(),
-		"RestoreOverrides": lua.RestoreOverrides(), "WriteReport": lua.WriteReport(),
+		"RestoreOverrides": lua.RestoreOverrides(), "WriteReport": lua.WriteReport(), "WriteCommand": lua.WriteCommand(),
 	}, "Decide", "DecideMany", "Refund", "Exchange", "CLThrottle", "InFlight")
 }
 
@@ -57,6 +58,7 @@ func (m mortal) overrides() {
 		check("WriteReport", m.c.WriteReport(ctx, report("host:1", 1)))
 	}
 
+	check("SendCommand", m.c.SendCommand(ctx, hottype.Command{Action: hottype.CommandPurge, Key: "topic?id=1"}))
 	store := m.c.Overrides()
 	for i, until := range []time.Time{{}, now().Add(time.Hour), now().Add(20 * time.Millisecond)} {
 		for range 2 {

@@ -31,6 +31,8 @@ const (
 	overrideLife = 366 * 24 * time.Hour
 	// reportLife is how long a limiter that fell silent counts as alive.
 	reportLife = 5 * time.Second
+	// commandLife is for how long a follower that missed the notice can learn of a command.
+	commandLife = time.Minute
 )
 
 // Feed is what the processes of a namespace tell each other through Redis. Any number
@@ -47,6 +49,7 @@ type Feed struct {
 	scripts   scripts
 	hot       followState
 	overrides followState
+	commands  followState
 	counters  counters
 	// overridesKnown is what this process enforces; nil: nothing follows.
 	// overridesBehind says that Redis has an older state. Until overridesDenied
@@ -73,6 +76,7 @@ type scripts struct {
 	writeOverride    *redis.Script
 	restoreOverrides *redis.Script
 	writeReport      *redis.Script
+	writeCommand     *redis.Script
 }
 
 func loadScripts() scripts {
@@ -82,5 +86,6 @@ func loadScripts() scripts {
 		restoreOverrides: redis.NewScript(lua.RestoreOverrides()),
 		writeOverride:    redis.NewScript(lua.WriteOverride()),
 		writeReport:      redis.NewScript(lua.WriteReport()),
+		writeCommand:     redis.NewScript(lua.WriteCommand()),
 	}
 }

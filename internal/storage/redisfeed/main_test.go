@@ -55,6 +55,7 @@ func TestEverywhere(t *testing.T) {
 		"many-writers-of-one-override":         testManyWritersOfOneOverride,
 		"lost-overrides-are-written-back":      testLostOverridesAreWrittenBack,
 		"reports":                              testReports,
+		"commands":                             testCommands,
 	}
 	run := func(t *testing.T, addrs []string, raw redis.UniversalClient) {
 		for name, test := range suite {
@@ -140,7 +141,7 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // setClock has the scripts of a feed judge by a clock that is set.
 func setClock(f *Feed, now time.Time) *redistest.Clock {
-	k := redistest.NewClock(now, lua.ClaimHot(), lua.PublishHot(), lua.WriteOverride(), lua.RestoreOverrides(), lua.WriteReport())
+	k := redistest.NewClock(now, lua.ClaimHot(), lua.PublishHot(), lua.WriteOverride(), lua.RestoreOverrides(), lua.WriteReport(), lua.WriteCommand())
 	f.rdb.AddHook(k)
 	return k
 }

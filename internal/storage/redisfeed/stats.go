@@ -8,9 +8,9 @@ import (
 
 // Stats is what this process has done so far. Counters only grow.
 type Stats struct {
-	// Hot and Overrides tell how well the followers keep up. Several followers
+	// Hot, Overrides and Commands tell how well the followers keep up. Several followers
 	// of one kind share the figures.
-	Hot, Overrides FollowStats
+	Hot, Overrides, Commands FollowStats
 
 	// Published counts hot sets that Redis took, PublishedWhole those of them
 	// that were written whole, PublishedBytes what was sent of all of them.
@@ -77,6 +77,7 @@ func (f *Feed) Stats() Stats {
 	return Stats{
 		Hot:                f.hot.stats(now),
 		Overrides:          f.overrides.stats(now),
+		Commands:           f.commands.stats(now),
 		Published:          f.counters.published.Load(),
 		PublishedWhole:     f.counters.publishedWhole.Load(),
 		PublishedBytes:     f.counters.publishedBytes.Load(),

@@ -63,6 +63,13 @@ func (k Keys) Report(instance string) string { return k.prefix + "report:" + ins
 // milliseconds). Expires reportLife after the last report; trimmed by each.
 func (k Keys) ReportIndex() string { return k.prefix + "report:index" }
 
+// Commands is a sorted set, command -> version, of the last commands to every process.
+// Expires commandLife after the last one.
+func (k Keys) Commands() string { return k.prefix + "command:log" }
+
+// CommandNotice is a channel, the version of a command just given.
+func (k Keys) CommandNotice() string { return k.prefix + "command:notice" }
+
 // Probe is a string without meaning, written to see whether the server takes writes, by
 // programs that may write reports. Expires after a second.
 func (k Keys) Probe() string { return k.prefix + "report:probe" }

@@ -12,7 +12,7 @@ func TestEveryKeyCarriesTheHashTag(t *testing.T) {
 	for _, name := range []string{
 		k.HotVersion(), k.HotIndex(), k.HotSet("a"), k.HotLog("a"), k.HotEpoch("a"), k.HotNotice(),
 		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideNotice(),
-		k.Report("a"), k.ReportIndex(),
+		k.Report("a"), k.ReportIndex(), k.Commands(), k.CommandNotice(),
 	} {
 		if !strings.HasPrefix(name, "hp:{news}:") || seen[name] {
 			t.Errorf("%q", name)

@@ -135,7 +135,7 @@ func (c *Client) tryCommands(ctx context.Context, in *Inspection, trials []trial
 func (c *Client) tryKeys(ctx context.Context, in *Inspection) []Denied {
 	prefix := c.keys.Prefix()
 	var out []Denied
-	for _, family := range []string{"hot:", "override:"} {
+	for _, family := range []string{"hot:", "override:", "command:"} {
 		out = append(out, c.tryFamily(ctx, in, prefix+family, "%R~"+prefix+family+"*", "get")...)
 	}
 	for _, family := range []string{"report:", "limit:", "block:"} {
@@ -170,7 +170,7 @@ func (c *Client) tryAggregator(ctx context.Context, in *Inspection) []Denied {
 	out := c.channelDenied(in, "publish", c.again(ctx, func() error {
 		return c.rdb.Publish(ctx, c.keys.Check(), "").Err() // nobody listens there
 	}))
-	for _, family := range []string{c.keys.Prefix() + "hot:", c.keys.Prefix() + "override:"} {
+	for _, family := range []string{c.keys.Prefix() + "hot:", c.keys.Prefix() + "override:", c.keys.Prefix() + "command:"} {
 		out = append(out, c.tryFamily(ctx, in, family, "~"+family+"*", "del")...)
 	}
 	return out

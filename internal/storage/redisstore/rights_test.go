@@ -40,6 +40,7 @@ func TestEachRightThatIsLackingIsNamed(t *testing.T) {
 		"&hp:{news}:*":            "&hp:{news}:* ",
 		"%R~hp:{news}:hot:*":      "%R~hp:{news}:hot:* ",
 		"%R~hp:{news}:override:*": "%R~hp:{news}:override:* ",
+		"%R~hp:{news}:command:*":  "%R~hp:{news}:command:* ",
 		"~hp:{news}:report:*":     "~hp:{news}:report:* ",
 		"~hp:{news}:limit:*":      "~hp:{news}:limit:* ",
 		"~hp:{news}:block:*":      "~hp:{news}:block:* ",
@@ -49,7 +50,7 @@ func TestEachRightThatIsLackingIsNamed(t *testing.T) {
 		if got := rights(in.Rights.Limiter); got != want || change == "" && in.Err != "" {
 			t.Errorf("limiter %s: lacks %q, want %q; %s", change, got, want, in.Err)
 		}
-		if got := rights(in.Rights.Aggregator); change == "" && got != "+publish ~hp:{news}:hot:* ~hp:{news}:override:* " {
+		if got := rights(in.Rights.Aggregator); change == "" && got != "+publish ~hp:{news}:hot:* ~hp:{news}:override:* ~hp:{news}:command:* " {
 			t.Errorf("the limiter's user lacks for an aggregator: %q", got)
 		}
 	}
