@@ -77,6 +77,7 @@ func New(cfg Config) (*Pipeline, error) {
 		Clients: clients, Answers: httplimit.Answers{RetryJitter: cfg.RetryJitter}, Log: cfg.Log,
 		Cache: respcache.Config{Memory: cfg.CacheMemory, Served: p.parts.Gate.Served},
 	})
+	p.parts.Purge = p.layer.Cache().Purge
 	p.parts.Add(lifecycle.Sums, "cache", p.layer.Cache().Run)
 	p.decide = httplimit.NewSafeGate(httplimit.SafeGateConfig{
 		Gate: p.parts.Gate, Clients: clients, RetryJitter: cfg.RetryJitter, Log: cfg.Log,

@@ -24,6 +24,7 @@ type commands struct {
 	Replay     replayCmd                 `cmd:"" help:"Tell what would have been hot and what would have been limited in access logs."`
 	Check      checkCmd                  `cmd:"" help:"Inspect StatsD, carbon, Kafka, Redis and the kernel: what would silently break, and how to mend it."`
 	Explain    explainCmd                `cmd:"" help:"Tell how requests are seen: rule, key, metric, limits."`
+	Hot        hotCmd                    `cmd:"" help:"Work with hot keys of a running program."`
 	Health     healthCmd                 `cmd:"" help:"Ask a URL; exit code 0 if the answer is 2xx. For health checks of containers."`
 	Token      tokenCmd                  `cmd:"" help:"Make a token of the admin listener: the token, and its hash for the configuration file."`
 	Config     configCmd                 `cmd:"" help:"Work with configuration files."`

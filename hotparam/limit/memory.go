@@ -146,6 +146,20 @@ func (m *Memory) RefundAt(now time.Time, charges []Charge) {
 	}
 }
 
+// Reset forgets what was charged to a subject, and that it is blocked.
+func (m *Memory) Reset(s *Subject) {
+	id, shard, tab := m.locate(s)
+	sh := &m.shards[shard]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	delete(tab.blocks, id)
+	if slot := tab.find(id); slot >= 0 {
+		e := &tab.entries[slot]
+		tab.logs.Drop(e.log)
+		e.state, e.log = limitcore.State{}, 0
+	}
+}
+
 // SetSums makes it so that used is taken of a fixed or sliding window in the window
 // of at, and prev in the one before, whatever the limit says. It is for stores that
 // admit by themselves and hear what others have admitted. Of the spec only Algorithm

@@ -46,6 +46,9 @@ type Pipeline struct {
 	Prefetch *redislimits.Prefetch // nil: none
 	// Overrides, when set before Run, hears of each list of live overrides.
 	Overrides func([]rules.Override)
+	// Purge, when set before Run, removes the answers for a key from this process's
+	// response cache, and says how many there were.
+	Purge func(hottype.Key) int
 }
 
 // Config has the settings of the parts. What connects them is filled in.
@@ -108,6 +111,9 @@ func Together(c Config, s Shared) *Pipeline {
 	}
 	p.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return p.Feed.FollowInto(ctx, p.Hot) })
 	p.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error { return p.Feed.Overrides().Follow(ctx, p.SetOverrides) })
+	p.Add(lifecycle.Sinks, "commands", func(ctx context.Context) error {
+		return p.Feed.FollowCommands(ctx, func(c hottype.Command) { p.obey(time.Now(), c) })
+	})
 	p.Add(lifecycle.Sinks, "reports", reports.Run)
 	return p
 }

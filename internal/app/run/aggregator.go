@@ -15,9 +15,11 @@ import (
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 	"github.com/hotparam/pipeline/internal/transport/graphite"
@@ -32,6 +34,7 @@ type aggregator struct {
 	redis     *redisstore.Client
 	clients   *httplimit.Clients // trusted proxies in front of the admin page
 	feed      *redisfeed.Feed
+	limits    *redislimits.Limiter // to reset what a key or a client has used
 	agg       *aggregate.Aggregator
 	publisher *redisfeed.Publisher
 	listener  *statsd.Listener // nil: none
@@ -105,7 +108,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	if a.redis, err = openRedis(cfg.Redis, set.Namespace, 0, a.log); err != nil {
 		return err
 	}
-	a.feed = redisfeed.New(a.redis)
+	a.feed, a.limits = redisfeed.New(a.redis), redislimits.New(a.redis)
 	if a.publisher, err = newPublisher(cfg, a.feed, &a.rules, func() time.Time { return a.agg.CountsSince() }); err != nil {
 		return err
 	}
@@ -173,6 +176,9 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 		// judged: it tells the same whichever aggregator one asks.
 		Reports:   a.feed.ReadReports,
 		Overrides: a.feed.Overrides(),
+		Command: func(ctx context.Context, c hottype.Command) (int, error) {
+			return 0, pipeline.Tell(ctx, a.feed, a.limits, a.rules.Load(), c)
+		},
 		Ready: map[string]func(context.Context) error{
 			"redis":       a.redis.CheckWrites,
 			"sources":     func(context.Context) error { return a.agg.CheckSources() },

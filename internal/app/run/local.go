@@ -110,7 +110,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 			return []hottype.Report{l.parts.Gate.Report(time.Now())}, nil
 		},
 		Overrides: l.overrides,
-		Purge:     handler.Cache().Purge,
+		Command:   l.parts.Command,
 		Log:       l.log,
 	}
 	parts := append(metricsOf(l.parts), metrics.Proxy(handler.Stats), metrics.ResponseCache(handler.Cache().Stats), metrics.Reload(l.reload.Stats))
@@ -121,6 +121,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 		return err
 	}
 	l.schedules = newScheduleWatcher(l.parts.Gate.Rules().Overrides, l.admin.PublishSchedule, l.log)
+	l.parts.Purge = handler.Cache().Purge
 	l.parts.Add(lifecycle.Sums, "cache", handler.Cache().Run)
 	l.listener, err = l.listeners.open(ctx, "proxy", l.cfg.Proxy.Listen, l.cfg.Proxy.Listener,
 		script.At(l.cfg.Answer.Script, handler))

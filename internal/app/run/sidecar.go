@@ -33,8 +33,7 @@ type sidecar struct {
 	answers httplimit.Answers
 	gateways
 	listeners   *listeners
-	httpMetrics []metrics.Part        // of the HTTP listeners
-	purge       func(hottype.Key) int // of the proxy's cache; nil: no proxy
+	httpMetrics []metrics.Part // of the HTTP listeners
 	schedules   *scheduleWatcher
 	admin       *adminPage
 	reload      *reloader
@@ -140,7 +139,7 @@ func (s *sidecar) listenProxy(ctx context.Context) error {
 	}
 	s.parts.Add(lifecycle.Sources, "proxy", port.Run)
 	s.parts.Add(lifecycle.Sums, "cache", p.Cache().Run)
-	s.purge = p.Cache().Purge
+	s.parts.Purge = p.Cache().Purge
 	s.httpMetrics = append(s.httpMetrics, metrics.Proxy(p.Stats), metrics.ResponseCache(p.Cache().Stats))
 	return nil
 }
@@ -201,7 +200,7 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 		Rules:     s.parts.Gate.Rules,
 		Reports:   s.parts.Feed.ReadReports,
 		Overrides: s.parts.Feed.Overrides(),
-		Purge:     s.purge,
+		Command:   s.parts.Command,
 		Ready:     map[string]func(context.Context) error{"redis": s.checkRedis},
 		Status: func() []admin.Status {
 			list := []admin.Status{redisStatus(s.redis, s.parts.Feed), hotStatus(s.parts.Hot, time.Now()), breakerStatus(s.parts.Gate.Stats())}

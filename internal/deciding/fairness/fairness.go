@@ -162,6 +162,13 @@ func (k *Key) GiveBack(who hottype.Client, cost int64) {
 	k.giveBack(who, cost)
 }
 
+// Reset forgets what clients have used. The next refusal begins anew.
+func (k *Key) Reset() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.on.Store(false)
+}
+
 // giveBack is called with mu held. Who has lost its place meanwhile gets nothing back.
 func (k *Key) giveBack(who hottype.Client, cost int64) {
 	if k.credits == nil {

@@ -35,6 +35,8 @@ type Refunder interface {
 type LocalStore interface {
 	limit.Store
 	Refunder
+	// Reset forgets what was charged to a subject, and that it is blocked.
+	Reset(*limit.Subject)
 }
 
 // Async is a store that decides in this process and exchanges its sums with

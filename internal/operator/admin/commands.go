@@ -2,27 +2,80 @@ package admin
 
 import (
 	"net/http"
+	"net/netip"
+	"net/url"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// purgeKey takes out the answers that the response cache of this process holds for a key.
+// purgeKey removes the answers for a key from the response caches of all limiters.
 func (s *Server) purgeKey(w http.ResponseWriter, r *http.Request) error {
-	if s.cfg.Purge == nil {
-		return newProblem(http.StatusNotFound, "this program has no response cache",
-			"ask each limiter that is a reverse proxy, or hotparam serve")
-	}
 	key, err := pathKey(r.PathValue("key"))
 	if err != nil {
 		return err
 	}
-	n := s.cfg.Purge(hottype.Key(key))
-	s.cfg.Log.Info("admin: answers purged", "key", key, "answers", n, "author", author(r, r.URL.Query().Get("author")))
+	n, err := s.command(r, hottype.Command{Action: hottype.CommandPurge, Key: hottype.Key(key)})
+	if err != nil {
+		return err
+	}
 	writeJSON(w, http.StatusOK, purged{Key: key, Purged: n})
 	return nil
 }
 
 type purged struct {
 	Key    string `json:"key"`
-	Purged int    `json:"purged"` // answers
+	Purged int    `json:"purged"` // answers, in this process
+}
+
+// resetKey has all limiters forget what a key has used of its limit.
+func (s *Server) resetKey(w http.ResponseWriter, r *http.Request) error {
+	key, err := pathKey(r.PathValue("key"))
+	if err != nil {
+		return err
+	}
+	if _, err := s.command(r, hottype.Command{Action: hottype.CommandReset, Key: hottype.Key(key)}); err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, reset{Key: key})
+	return nil
+}
+
+// resetClient has all limiters forget what a client has used of its windows.
+func (s *Server) resetClient(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("client")
+	c := hottype.ParseClient(name)
+	if p, err := netip.ParsePrefix(name); err == nil { // as IPv6 clients are shown
+		c = hottype.Client{Addr: p.Addr()}
+	}
+	if c = s.cfg.Rules().IP.ClientOf(c); c.IsZero() {
+		return badField("client", "that is not a client", "ask for /v1/clients/"+url.PathEscape("192.0.2.7")+"/reset")
+	}
+	if _, err := s.command(r, hottype.Command{Action: hottype.CommandReset, Client: c}); err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, reset{Client: c.String()})
+	return nil
+}
+
+// reset says what was reset, as limits know it.
+type reset struct {
+	Key    string `json:"key,omitempty"`
+	Client string `json:"client,omitempty"`
+}
+
+// command has every limiter carry out a command, and says in the log who wanted it.
+func (s *Server) command(r *http.Request, c hottype.Command) (purged int, err error) {
+	if s.cfg.Command == nil {
+		return 0, newProblem(http.StatusNotFound, "this program reaches no limiter",
+			"ask an aggregator, a limiter or hotparam serve")
+	}
+	if purged, err = s.cfg.Command(r.Context(), c); err != nil {
+		return 0, err
+	}
+	of := string(c.Key)
+	if of == "" {
+		of = c.Client.String()
+	}
+	s.cfg.Log.Info("admin: command", "action", string(c.Action), "of", of, "author", author(r, r.URL.Query().Get("author")))
+	return purged, nil
 }

@@ -1,30 +1,49 @@
 package admin
 
 import (
+	"context"
+	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-func TestPurge(t *testing.T) {
+func TestCommands(t *testing.T) {
 	t.Parallel()
-	var keys []hottype.Key
+	var got []hottype.Command
 	w := newWorld(t, func(c *Config) {
-		c.Purge = func(k hottype.Key) int { keys = append(keys, k); return 3 }
+		c.Command = func(_ context.Context, cmd hottype.Command) (int, error) { got = append(got, cmd); return 3, nil }
 	})
 	s := loadSchemas(t)
-	for _, path := range []string{"topic%3Fid=42", "topic%3Fid=%252Fa%2Fb"} { // a slash in a value is one in the key's spelling
-		rec := w.ask(http.MethodPost, "/v1/keys/"+path+"/purge?author=ann", "")
-		s.answer(t, rec, 200, "Purged")
-		if last := string(keys[len(keys)-1]); !strings.HasPrefix(last, "topic?id=") || !strings.Contains(rec.Body.String(), `"purged":3`) {
-			t.Errorf("%s: %q, %s", path, last, rec.Body)
+	addr := func(a string) hottype.Client { return hottype.Client{Addr: netip.MustParseAddr(a)} }
+	for _, c := range []struct {
+		path, answer, body string
+		want               hottype.Command
+	}{
+		{"keys/topic%3Fid=42/purge", "Purged", `"purged":3`, hottype.Command{Action: "purge", Key: "topic?id=42"}},
+		{"keys/topic%3Fid=42/reset", "Reset", `"key":"topic?id=42"`, hottype.Command{Action: "reset", Key: "topic?id=42"}},
+		{"keys/topic%3Fid=%252Fa%2Fb/reset", "Reset", `"key":"topic?id=`, hottype.Command{Action: "reset", Key: "topic?id=%2Fa%2Fb"}},
+		{"clients/192.0.2.7/reset", "Reset", `"client":"192.0.2.7"`, hottype.Command{Action: "reset", Client: addr("192.0.2.7")}},
+		{"clients/2001:db8::7/reset", "Reset", `"client":"2001:db8::"`, hottype.Command{Action: "reset", Client: addr("2001:db8::")}},
+		{"clients/2001:db8::%2F64/reset", "Reset", `"client":"2001:db8::"`, hottype.Command{Action: "reset", Client: addr("2001:db8::")}},
+		{"clients/anna/reset", "Reset", `"client":"anna"`, hottype.Command{Action: "reset", Client: hottype.Client{Name: "anna"}}},
+	} {
+		rec := w.ask(http.MethodPost, "/v1/"+c.path+"?author=ann", "")
+		s.answer(t, rec, 200, c.answer)
+		if last := got[len(got)-1]; last != c.want || !strings.Contains(rec.Body.String(), c.body) {
+			t.Errorf("%s: %+v, %s", c.path, last, rec.Body)
 		}
+		s.answer(t, w.ask(http.MethodGet, "/v1/"+c.path, ""), 405, "Problem")
+		s.answer(t, newWorld(t, nil).ask(http.MethodPost, "/v1/"+c.path, ""), 404, "Problem")
 	}
-	s.answer(t, w.ask(http.MethodGet, "/v1/keys/topic%3Fid=42/purge", ""), 405, "Problem")
-	s.answer(t, newWorld(t, nil).ask(http.MethodPost, "/v1/keys/topic%3Fid=42/purge", ""), 404, "Problem")
-	if len(keys) != 2 {
-		t.Errorf("%q were purged", keys)
+	if len(got) != 7 {
+		t.Errorf("%d commands were given", len(got))
 	}
+	failing := newWorld(t, func(c *Config) {
+		c.Command = func(context.Context, hottype.Command) (int, error) { return 0, errors.New("no redis") }
+	})
+	s.answer(t, failing.ask(http.MethodPost, "/v1/keys/topic%3Fid=42/reset", ""), 503, "Problem")
 }

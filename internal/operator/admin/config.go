@@ -74,9 +74,9 @@ type Config struct {
 	// Heaviest returns the keys with the greatest rates, hot or not; nil: history and page know only
 	// what was hot. Called some times a minute.
 	Heaviest func(n int) []hottype.Hot
-	// Purge takes the answers for a key out of the response cache, and says how many there were;
-	// nil: there is no cache.
-	Purge func(hottype.Key) int
+	// Command has every limiter carry out a command, and says how many answers a purge has removed
+	// in this process; nil: no limiter hears of this program.
+	Command func(context.Context, hottype.Command) (purged int, err error)
 	// Pushed says that the program hands changes of heat to Publish. Without
 	// it the sampler finds them by comparing Hot with a second ago.
 	Pushed bool

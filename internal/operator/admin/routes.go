@@ -35,11 +35,16 @@ func (s *Server) routes() []route {
 	get := func(path string, h handler) route {
 		return route{path: path, methods: map[string]handler{http.MethodGet: h}}
 	}
+	post := func(path string, h handler) route {
+		return route{path: path, methods: map[string]handler{http.MethodPost: h}}
+	}
 	open := func(r route) route { r.open = true; return r }
 	routes := []route{
 		get("/v1/hot", s.getHot),
 		get("/v1/keys/{key...}", s.getKey),
-		{path: "/v1/keys/{key}/purge", methods: map[string]handler{http.MethodPost: s.purgeKey}},
+		post("/v1/keys/{key}/purge", s.purgeKey),
+		post("/v1/keys/{key}/reset", s.resetKey),
+		post("/v1/clients/{client}/reset", s.resetClient),
 		{path: "/v1/overrides", methods: map[string]handler{
 			http.MethodGet: s.listOverrides, http.MethodPut: s.putOverride}},
 		{path: "/v1/overrides/{id}", methods: map[string]handler{

@@ -114,16 +114,6 @@ func (l *Limiter) RefundAt(ctx context.Context, at []time.Time, charges []limit.
 	return first
 }
 
-// Reset forgets what was charged to a subject, and that it is blocked. One round trip.
-func (l *Limiter) Reset(ctx context.Context, subject *limit.Subject) error {
-	keys := l.limiterOf(subject).keys
-	state := keys.limitState(subject)
-	if err := l.rdb.Del(ctx, state, keys.block(state)).Err(); err != nil {
-		return fmt.Errorf("redislimits: reset: %w", err)
-	}
-	return nil
-}
-
 // Stats tells how many calls decisions took.
 func (l *Limiter) Stats() Stats {
 	if l.cluster != nil {

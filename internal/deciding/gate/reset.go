@@ -1,0 +1,93 @@
+package gate
+
+import (
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// Counted are the subjects under which limits count what a key or a client uses, as
+// charges of no cost.
+func Counted(set *rules.Set, c hottype.Command) []limit.Charge {
+	if c.Key != "" {
+		return []limit.Charge{
+			{Subject: limit.Subject{Space: spaceHot, Name: string(c.Key)}},
+			{Subject: limit.Subject{Space: spaceCandidate, Name: string(c.Key)}},
+		}
+	}
+	st := newState(nil, set, nil, sharing{})
+	var list []limit.Charge
+	add := func(cl *class) {
+		for _, w := range []*clientLimit{cl.fixed, cl.sliding} {
+			if w == nil || cl != &st.everybody && (w == st.everybody.fixed || w == st.everybody.sliding) {
+				continue
+			}
+			list = append(list, limit.Charge{Subject: limit.Subject{Space: w.space, Client: c.Client}, Spec: w.spec})
+		}
+	}
+	add(&st.everybody)
+	for _, cl := range st.classes {
+		add(cl)
+	}
+	return list
+}
+
+// Reset forgets in this process what a key or a client has used: what is charged to it
+// here, refusals that are remembered, and among which clients the key's limit is
+// divided. Requests in flight keep their places. What the shared store knows is not
+// its matter.
+func (g *Gate) Reset(now time.Time, c hottype.Command) {
+	st := g.cur.Load()
+	for _, charge := range Counted(st.set, c) {
+		g.local.Reset(&charge.Subject)
+		if g.async != nil {
+			g.async.Reset(&charge.Subject)
+		}
+	}
+	if c.Key != "" {
+		g.forget(st, now, c.Key)
+	}
+}
+
+// forget makes void what the limits of a key remember, hot or not.
+func (g *Gate) forget(st *state, now time.Time, key hottype.Key) {
+	names := [][]byte{[]byte(key)}
+	if alias, ok := canon.Alias([]byte(key), nil); ok {
+		names = append(names, alias)
+	}
+	for _, name := range names {
+		if e := g.hot.Lookup(name, now); e != nil {
+			if memo := e.Memo.Load(); memo != nil {
+				h, _ := memo.Value.(*keyLimit)
+				h.forget()
+			}
+		}
+	}
+	for _, o := range st.overrideStates {
+		if memo := o.memo.Load(); memo != nil && o.key == key {
+			memo.h.forget()
+		}
+	}
+	for _, h := range st.malformed {
+		if h.reserved == key {
+			h.forget()
+		}
+	}
+}
+
+// forget makes void every refusal that was asked for before, and fairness begin anew.
+func (h *keyLimit) forget() {
+	if h == nil {
+		return
+	}
+	h.denials.refunds.Add(1)
+	if h.fair != nil {
+		h.fair.key.Reset()
+	}
+	if h.inFlight != nil {
+		h.inFlight.full.Store(0)
+	}
+}

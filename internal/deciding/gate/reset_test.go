@@ -1,0 +1,68 @@
+package gate_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+)
+
+const resetRules = `
+rules:
+  - {name: shared, match: {path: /shared}, params: [id], hot: {rate: 1}, limit: {rate: 1, burst: 5}}
+  - {name: local, match: {path: /local}, params: [id], hot: {rate: 1}, limit: {rate: 1, burst: 5, scope: instance, block: 1h}}
+  - {name: fair, match: {path: /fair}, params: [id], hot: {rate: 1}, limit: {rate: 1, burst: 5, scope: instance, fair: true}}
+  - {name: int, match: {path: /int}, params: [{name: id, integer: true}], malformed: limit, hot: {rate: 1}, limit: {rate: 1, burst: 5}}
+classes: [{name: bots, match: {header: User-Agent, pattern: bot}, ip: {fixed: {limit: 7, window: 1h}}}]
+ip: {sliding: {limit: 50, window: 1h}}
+overrides: [{key: "shared?id=cold", action: limit, rate: 1, burst: 5}]
+`
+
+// What a key or a client has used is forgotten: charges, blocks, remembered refusals and
+// who of the clients was heavy. What the shared store keeps is reset by others, once.
+func TestReset(t *testing.T) {
+	t.Parallel()
+	b := build(t, resetRules, gate.Config{})
+	b.hot("shared?id=1", "local?id=1", "fair?id=1", "shared?id=2")
+	passes := func(target, client string) (n int) {
+		for range 60 {
+			if b.get(target, client).Allowed {
+				n++
+			}
+		}
+		return n
+	}
+	reset := func(c hottype.Command) {
+		c.Action = hottype.CommandReset
+		for _, charge := range gate.Counted(b.Rules(), c) {
+			b.shared.Reset(&charge.Subject)
+		}
+		b.Reset(b.now, c)
+	}
+	for i, key := range []string{"shared?id=1", "local?id=1", "fair?id=1", "shared?id=cold", "int?!malformed"} {
+		target := "/" + key
+		if key == "int?!malformed" {
+			target = "/int?" + malformed()[0]
+		}
+		for round := range 3 {
+			if n := passes(target, fmt.Sprintf("10.0.%d.%d", i, round)); n != 5 {
+				t.Errorf("%s, round %d: %d passed, want 5", key, round, n)
+			}
+			passes("/shared?id=2", fmt.Sprintf("10.1.%d.%d", i, round))
+			reset(hottype.Command{Key: hottype.Key(key)})
+		}
+	}
+	if n := passes("/shared?id=2", "10.2.0.1"); n != 0 {
+		t.Errorf("%d of a key that nobody reset passed", n)
+	}
+	for round := range 2 {
+		if n := passes("/other", "10.3.0.1"); n != 50 {
+			t.Errorf("round %d: %d of a client passed, want 50", round, n)
+		}
+		reset(hottype.Command{Client: hottype.ParseClient("10.3.0.1")})
+	}
+	if n := len(gate.Counted(b.Rules(), hottype.Command{Client: hottype.ParseClient("10.3.0.1")})); n != 2 {
+		t.Errorf("a client is counted by %d windows, want everybody's and that of the class", n)
+	}
+}

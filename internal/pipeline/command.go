@@ -1,0 +1,53 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisfeed"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
+)
+
+// Command carries out a command: in this process, and where processes share a store in
+// all of them, a moment later. It says how many answers were removed here.
+func (p *Pipeline) Command(ctx context.Context, c hottype.Command) (purged int, err error) {
+	if p.Feed == nil {
+		return p.obey(time.Now(), c), nil
+	}
+	if c.Action == hottype.CommandPurge { // doing it twice does no harm, and says how many
+		purged = p.obey(time.Now(), c)
+	}
+	return purged, Tell(ctx, p.Feed, p.Limits, p.Gate.Rules(), c)
+}
+
+// Tell has all processes that share a store carry out a command. What the store itself
+// counts is forgotten here, once, and before anybody can ask for it again.
+func Tell(ctx context.Context, feed *redisfeed.Feed, limits *redislimits.Limiter, set *rules.Set, c hottype.Command) error {
+	if c.Action == hottype.CommandReset {
+		if err := limits.ResetAll(ctx, gate.Counted(set, c)); err != nil {
+			return err
+		}
+	}
+	return feed.SendCommand(ctx, c)
+}
+
+// obey carries out a command in this process.
+func (p *Pipeline) obey(now time.Time, c hottype.Command) (purged int) {
+	switch c.Action {
+	case hottype.CommandReset:
+		if p.Prefetch != nil {
+			for _, charge := range gate.Counted(p.Gate.Rules(), c) {
+				p.Prefetch.Reset(&charge.Subject)
+			}
+		}
+		p.Gate.Reset(now, c)
+	case hottype.CommandPurge:
+		if p.Purge != nil {
+			return p.Purge(c.Key)
+		}
+	}
+	return 0
+}
