@@ -75,10 +75,12 @@ func (c *connections) ask(key, value string) (got ratelimitv3.RateLimitResponse_
 
 // load asks with n callers for d, and gives how many calls there were and the 99th percentile of
 // their times. Of the first calls for a value that is to be refused one a day is allowed.
-func (c *connections) load(key string, n int, d time.Duration, want ratelimitv3.RateLimitResponse_Code) (int, time.Duration, error) {
-	of := values
-	if want == ratelimitv3.RateLimitResponse_OVER_LIMIT {
-		of = denied
+func (c *connections) load(
+	_ context.Context, key string, n int, d time.Duration, refused bool,
+) (int, time.Duration, error) {
+	of, want := values, ratelimitv3.RateLimitResponse_OK
+	if refused {
+		of, want = denied, ratelimitv3.RateLimitResponse_OVER_LIMIT
 	}
 	messages := make([][]byte, of)
 	for i := range messages {
@@ -95,24 +97,31 @@ func (c *connections) load(key string, n int, d time.Duration, want ratelimitv3.
 		running.Go(func() { faults[i] = loads[i].run(one, i, n, end, messages, want) })
 	}
 	running.Wait()
+	if err := errors.Join(faults...); err != nil {
+		return 0, 0, err
+	}
+	return sum(key, loads, of)
+}
+
+// sum gives how many calls there were and the 99th percentile of their times. At most as many as there are values are
+// not what was wanted.
+func sum(key string, loads []oneLoad, of int) (int, time.Duration, error) {
 	var times []time.Duration
 	others := 0
 	for _, l := range loads {
 		times, others = append(times, l.times...), others+l.others
 	}
-	switch err := errors.Join(faults...); {
-	case err != nil:
-		return 0, 0, err
+	switch {
 	case len(times) == 0:
 		return 0, 0, errors.New("no calls")
 	case others > of:
-		return 0, 0, fmt.Errorf("%s: %d of %d calls are not %v", key, others, len(times), want)
+		return 0, 0, fmt.Errorf("%s: %d of %d calls are not what they should be", key, others, len(times))
 	}
 	slices.Sort(times)
 	return len(times), times[len(times)*99/100], nil
 }
 
-// oneLoad is what came of one connection.
+// oneLoad is what came of one connection or caller.
 type oneLoad struct {
 	times  []time.Duration
 	others int // answers that are not what was wanted

@@ -25,10 +25,24 @@ descriptors:
   - {key: deny, rate_limit: {unit: day, requests_per_unit: 1}}
 `
 
-// rules are ours alone.
-const rules = `rules:
+// ownRules are ours alone: for what is asked over HTTP, and for descriptors that no file limits.
+const ownRules = `rules:
   - {name: bench, match: {path: /bench}, params: [id], hot: {rate: 100000000}, limit: {rate: 100}}
+  - {name: allow, match: {path: /allow}, params: [id], hot: {rate: 100000000}, limit: {rate: 100}}
+  - {name: deny, match: {path: /deny}, params: [id], hot: {rate: 100000000}, limit: {rate: 100}}
+overrides:
+  - {key: "allow?id=*", rate: 10000000}
 `
+
+// rules gives each value that is to be refused an override of its own, as a hot key has a limit of its own.
+func rules() string {
+	b := new(strings.Builder)
+	b.WriteString(ownRules)
+	for i := range denied {
+		fmt.Fprintf(b, "  - {key: \"deny?id=%d\", rate: 0.00001, burst: 1}\n", i)
+	}
+	return b.String()
+}
 
 func main() {
 	rounds := flag.Int("rounds", 5, "rounds")
@@ -49,6 +63,7 @@ type contender struct {
 	*process.Process
 	redis *redisserver.Server
 	conns *connections
+	web   *web
 }
 
 func run(rounds int, d time.Duration, list, ours, peer string) error {
@@ -87,7 +102,10 @@ func run(rounds int, d time.Duration, list, ours, peer string) error {
 				if key == "id" && c.name != measure.Ours {
 					continue // has no rules
 				}
-				cases = append(cases, func() error { return c.measure(sheet, key, n, d) })
+				cases = append(cases, func() error { return c.measure(ctx, sheet, "gRPC", c.conns, key, n, d) })
+				if key != "id" {
+					cases = append(cases, func() error { return c.measure(ctx, sheet, "HTTP", c.web, key, n, d) })
+				}
 			}
 		}
 	}
@@ -97,18 +115,20 @@ func run(rounds int, d time.Duration, list, ours, peer string) error {
 	return sheet.Write(os.Stdout)
 }
 
-// measure has n callers ask for d.
-func (c *contender) measure(sheet *measure.Sheet, key string, n int, d time.Duration) error {
-	want := ratelimitv3.RateLimitResponse_OK
-	if key == "deny" {
-		want = ratelimitv3.RateLimitResponse_OVER_LIMIT
-	}
+// loader asks with n callers for d about values of a key that are all allowed or all refused.
+type loader interface {
+	load(ctx context.Context, key string, n int, d time.Duration, refused bool) (calls int, p99 time.Duration, err error)
+}
+
+func (c *contender) measure(
+	ctx context.Context, sheet *measure.Sheet, by string, l loader, key string, n int, d time.Duration,
+) error {
 	before, err := c.CPU()
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	calls, p99, err := c.conns.load(key, n, d, want)
+	calls, p99, err := l.load(ctx, key, n, d, key == "deny")
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.name, err)
 	}
@@ -118,7 +138,7 @@ func (c *contender) measure(sheet *measure.Sheet, key string, n int, d time.Dura
 		return err
 	}
 	what := map[string]string{"allow": "allow", "deny": "deny", "id": "rules, nothing hot"}[key]
-	sheet.Add(fmt.Sprintf("%s, %d callers", what, n), c.name,
+	sheet.Add(fmt.Sprintf("%s: %s, %d callers", by, what, n), c.name,
 		float64(calls)/took.Seconds()/1e3, p99.Seconds()*1e3, float64(after-before)/float64(calls)/1e3)
 	return nil
 }
@@ -136,24 +156,24 @@ func startOurs(ctx context.Context, dir, path string) (*contender, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := process.FreePort()
+	ports, err := addresses(2)
 	if err != nil {
 		return nil, err
 	}
 	if err := write(dir, "limits.yaml", limits); err != nil {
 		return nil, err
 	}
-	if err := write(dir, "hotparam.yaml", rules); err != nil {
+	if err := write(dir, "hotparam.yaml", rules()); err != nil {
 		return nil, err
 	}
-	addr := "127.0.0.1:" + strconv.Itoa(port)
+	addr, web := ports[0], ports[1]
 	p, err := process.Start(ctx, nil, path, "--config", filepath.Join(dir, "hotparam.yaml"), "--redis.addr", redis.Addr,
-		"--decide.listen", "", "--admin.listen", "", "--sidecar.count", "none", "--gate.budget", "1s",
+		"--decide.listen", "", "--admin.listen", "", "--check.listen", web, "--check.dialect", "path", "--sidecar.count", "none", "--gate.budget", "1s",
 		"--envoy.listen", addr, "--envoy.limits", filepath.Join(dir, "limits.yaml"))
 	if err != nil {
 		return nil, err
 	}
-	return ready(ctx, &contender{name: measure.Ours, Process: p, redis: redis}, addr)
+	return ready(ctx, &contender{name: measure.Ours, Process: p, redis: redis, web: checks(web)}, addr)
 }
 
 // startPeer starts envoyproxy/ratelimit.
@@ -162,13 +182,9 @@ func startPeer(ctx context.Context, dir, path string) (*contender, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ports [3]string
-	for i := range ports {
-		port, err := process.FreePort()
-		if err != nil {
-			return nil, err
-		}
-		ports[i] = strconv.Itoa(port)
+	ports, err := addresses(3)
+	if err != nil {
+		return nil, err
 	}
 	if err := write(dir, filepath.Join("ratelimit", "config", "limits.yaml"), limits); err != nil {
 		return nil, err
@@ -176,12 +192,13 @@ func startPeer(ctx context.Context, dir, path string) (*contender, error) {
 	p, err := process.Start(ctx, func(cmd *exec.Cmd) {
 		cmd.Env = append(os.Environ(), "USE_STATSD=false", "LOG_LEVEL=error", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+redis.Addr,
 			"RUNTIME_ROOT="+dir, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "LOCAL_CACHE_SIZE_IN_BYTES=10000000",
-			"GRPC_PORT="+ports[0], "PORT="+ports[1], "DEBUG_PORT="+ports[2])
+			"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1",
+			"GRPC_PORT="+portOf(ports[0]), "PORT="+portOf(ports[1]), "DEBUG_PORT="+portOf(ports[2]))
 	}, path)
 	if err != nil {
 		return nil, err
 	}
-	return ready(ctx, &contender{name: "envoyproxy/ratelimit", Process: p, redis: redis}, "127.0.0.1:"+ports[0])
+	return ready(ctx, &contender{name: "envoyproxy/ratelimit", Process: p, redis: redis, web: documents(ports[1])}, ports[0])
 }
 
 // ready connects to a service and waits until it refuses what it should.
@@ -199,6 +216,20 @@ func ready(ctx context.Context, c *contender, addr string) (*contender, error) {
 		return err
 	})
 }
+
+// addresses are free ones on loopback.
+func addresses(n int) (all []string, err error) {
+	for range n {
+		port, err := process.FreePort()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, "127.0.0.1:"+strconv.Itoa(port))
+	}
+	return all, nil
+}
+
+func portOf(addr string) string { return strings.TrimPrefix(addr, "127.0.0.1:") }
 
 func write(dir, name, text string) error {
 	path := filepath.Join(dir, name)
