@@ -82,7 +82,8 @@ func (w *web) caller(ctx context.Context, l *oneLoad, i int, end time.Time, requ
 		if err != nil {
 			return err
 		}
-		if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+		_, err = io.Copy(io.Discard, answer.Body)
+		if err := errors.Join(err, answer.Body.Close()); err != nil {
 			return err
 		}
 		switch answer.StatusCode {
