@@ -15,11 +15,13 @@ import (
 // changes are all routes that change something, and the least role that each needs.
 // A route that is missing here fails the test: say who may use it.
 var changes = map[string]access.Role{
-	"POST /v1/keys/{key}/purge":    access.Operator,
-	"PUT /v1/overrides":            access.Operator,
-	"PUT /v1/overrides/{id}":       access.Operator,
-	"DELETE /v1/overrides/{id}":    access.Operator,
-	"POST /v1/overrides/{id}/undo": access.Operator,
+	"POST /v1/keys/{key}/purge":       access.Operator,
+	"POST /v1/keys/{key}/reset":       access.Operator,
+	"POST /v1/clients/{client}/reset": access.Operator,
+	"PUT /v1/overrides":               access.Operator,
+	"PUT /v1/overrides/{id}":          access.Operator,
+	"DELETE /v1/overrides/{id}":       access.Operator,
+	"POST /v1/overrides/{id}/undo":    access.Operator,
 }
 
 // callers are tokens of every role, and those that nobody is let in with.
