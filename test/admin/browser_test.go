@@ -22,6 +22,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/history"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
@@ -128,6 +129,32 @@ func store(t *testing.T) *filestore.Overrides {
 	return o
 }
 
+// kept is a history that remembers nothing and tells what a test gives it.
+type kept struct{ answer history.Answer }
+
+func (*kept) Second(*history.Second) {}
+func (*kept) Event(history.Event)    {}
+func (*kept) Failing() error         { return nil }
+func (k *kept) Read(context.Context, history.Query) (*history.Answer, error) {
+	return &k.answer, nil
+}
+
+// lastDay is a day of topic?id=42, in which it was hot for an hour.
+func lastDay(now time.Time) *kept {
+	k := &kept{answer: history.Answer{Totals: []history.Total{}, Keys: []history.Key{}, Spans: []history.Span{}, Events: []history.Event{}}}
+	for i := range 1440 {
+		at := now.Add(time.Duration(i-1440) * time.Minute).Truncate(time.Minute)
+		one := history.Key{Minute: at, Key: "topic?id=42", Rule: "topic", State: history.Cold, Rate: wave(at, 40, 25, 9000)}
+		if i > 1300 && i < 1360 {
+			one.State, one.Rate = history.Hot, wave(at, 380, 90, 1500)
+		}
+		one.Allowed = 60 * min(one.Rate, 100)
+		one.Peak, one.Denied = one.Rate*1.2, 60*one.Rate-one.Allowed
+		k.answer.Keys = append(k.answer.Keys, one)
+	}
+	return k
+}
+
 const rulesFile = `
 namespace: news
 rules:
@@ -152,7 +179,7 @@ func config(t *testing.T) admin.Config {
 		t.Fatal(err)
 	}
 	return admin.Config{
-		Namespace: "news", Version: "1.2.3", Overrides: store(t),
+		Namespace: "news", Version: "1.2.3", Overrides: store(t), History: lastDay(time.Now()),
 		Rules:   func() *rules.Set { return set },
 		Hot:     func() []hottype.Hot { return liveHot(time.Now()) },
 		Loops:   func() []hottype.Hot { return liveLoops(time.Now()) },

@@ -63,8 +63,15 @@ func seeOtherViews(t *testing.T, ctx context.Context) {
 	run(t, ctx, clickOn("#hot-table tbody tr:nth-child(1) th a"), until("location.pathname == '/key/topic%3Fid=42'"),
 		says("#key-name", "topic?id=42"), says("#key-state", "hot"), says("#key-limits .applies", "40/s, burst 80"),
 		says("#key-limits .rests", "the override stands before it"), until("document.activeElement.id == 'view-key'"))
+	run(t, ctx, until("/Of [0-9,]+ requests this would have denied [0-9,]+/.test(document.querySelector('#w-result').textContent)"),
+		until("document.querySelector('#w-rate').value == '40' && document.querySelector('#w-burst').value == '80'"),
+		fill("#w-rate", "1000"), fill("#w-burst", "5000"), says("#w-result", "would have denied 0 (0 %)"),
+		fill("#w-rate", "0"), says("#w-result", "above 0"), until("document.querySelector('#w-rate').getAttribute('aria-invalid')"),
+		clickOn("#key-24h"), until("document.querySelector('#key-chart').getAttribute('aria-label').includes('at the end')"), clickOn("#key-15m"), fill("#w-rate", "30"), fill("#w-burst", "60"), says("#w-result", "requests this would have denied"))
 	shots(t, ctx, "key")
-	run(t, ctx, clickOn("#views a[href='/health']"), says("#audit tbody tr", "topic?id=42"), says("#audit tbody tr", "set: limit 40/s, burst 80"),
+	run(t, ctx, clickOn("#w-apply"), says("#toast", "Set topic?id=42 to limit 30/s"), says("#key-limits .applies", "limit 30/s"),
+		clickOn("#toast-undo"), says("#key-limits .applies", "limit 40/s"))
+	run(t, ctx, clickOn("#views a[href='/health']"), says("#audit tbody tr", "topic?id=42"), says("#audit tbody", "set: limit 40/s, burst 80"),
 		says("#parts", "breaker closed"), says("#ready", "ready"), until("document.title == 'Audit and health · hotparam · news'"))
 	shots(t, ctx, "health")
 	run(t, ctx, clickOn("#views a[href='/overrides']"), until("document.querySelector('#views a[aria-current]').pathname == '/overrides'"))
@@ -93,7 +100,7 @@ func undoAndRemove(t *testing.T, ctx context.Context) {
 	none := until("document.querySelectorAll('#overrides tbody button').length == 0") // what is left is the rules file's
 	see := func(view string) chromedp.Action[chromedp.Void] { return clickOn("#views a[href='" + view + "']") }
 	run(t, ctx, see("/overrides"), clickOn(`#overrides [data-act="extend"]`), says("#toast", "now holds until"), says("#overrides .until", "1h 59m"),
-		clickOn(`#overrides [data-act="undo"]`), says("#overrides .until", "59m"), clickOn(`#overrides [data-act="remove"]`), none,
+		clickOn(`#overrides [data-act="undo"]`), until("document.querySelector('#overrides .until').textContent.startsWith('59m')"), clickOn(`#overrides [data-act="remove"]`), none,
 		says("#events .override_deleted", "topic?id=42"), see("/"))
 	run(t, ctx, clickOn(`[aria-label="Block topic?id=1337"]`), clickOn("#dialog-save"), says("#overrides .do-block", "topic?id=1337"))
 	run(t, ctx, clickOn(`[aria-label="Clear topic?id=1337"]`), none)
@@ -115,7 +122,7 @@ func TestQuietDashboardInBrowser(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
 	cfg := config(t)
-	cfg.Token, cfg.Loops = "s3cret-of-the-test", nil
+	cfg.Access.Token, cfg.Loops = "s3cret-of-the-test", nil
 	cfg.Hot = func() []hottype.Hot { return nil }
 	cfg.Reports = func(context.Context) ([]hottype.Report, error) { return nil, errors.New("redis: connection refused") }
 	cfg.Status = func() []admin.Status { return []admin.Status{{Name: "redis", Value: "breaker open"}} }

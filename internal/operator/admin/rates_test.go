@@ -112,19 +112,14 @@ func TestHistoryIsBounded(t *testing.T) {
 	for i := range 3 * keepPoints {
 		h.addPoint(point{Allowed: float64(i)})
 		h.note(Change{Seq: uint64(i)})
-		h.addSparks([]hottype.Hot{hotKey("a", "topic", float64(i), t0)})
 		if i == keepPoints {
 			given = h.points // what a hello may still be reading
 		}
 	}
-	if len(h.points) != keepPoints || len(h.changes) != keepChanges || len(h.sparks["a"]) != keepSparks {
-		t.Errorf("%d points, %d changes, %d of a key", len(h.points), len(h.changes), len(h.sparks["a"]))
+	if len(h.points) != keepPoints || len(h.changes) != keepChanges {
+		t.Errorf("%d points, %d changes", len(h.points), len(h.changes))
 	}
 	if given[0].Allowed != 1 || given[keepPoints-1].Allowed != keepPoints || h.points[0].Allowed != 2*keepPoints {
 		t.Errorf("a list that was given away changed: %v … %v", given[0], given[keepPoints-1])
-	}
-	h.addSparks(nil)
-	if len(h.sparks) != 0 {
-		t.Errorf("a cold key keeps its line: %v", h.sparks)
 	}
 }

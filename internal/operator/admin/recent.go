@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -12,13 +11,11 @@ import (
 // loaded again is not empty. Bounded; not safe for concurrent use.
 type recent struct {
 	points  []point
-	sparks  map[string][]float64 // the rate of each hot key of the last tick
 	changes []Change
 }
 
 const (
 	keepPoints  = 120 // seconds of the chart
-	keepSparks  = 60  // seconds of one key
 	keepChanges = 100
 )
 
@@ -63,19 +60,10 @@ const (
 )
 
 func newRecent() *recent {
-	return &recent{points: []point{}, sparks: map[string][]float64{}, changes: []Change{}}
+	return &recent{points: []point{}, changes: []Change{}}
 }
 
 func (r *recent) addPoint(p point) { r.points = appendBounded(r.points, p, keepPoints) }
-
-// addSparks appends one second. Only keys that are hot now keep a line.
-func (r *recent) addSparks(hot []hottype.Hot) {
-	sparks := make(map[string][]float64, len(hot))
-	for _, k := range hot {
-		sparks[string(k.Key)] = appendBounded(r.sparks[string(k.Key)], k.Rate, keepSparks)
-	}
-	r.sparks = sparks
-}
 
 func (r *recent) note(c Change) { r.changes = appendBounded(r.changes, c, keepChanges) }
 

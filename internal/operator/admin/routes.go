@@ -42,6 +42,8 @@ func (s *Server) routes() []route {
 	routes := []route{
 		get("/v1/hot", s.getHot),
 		get("/v1/keys/{key...}", s.getKey),
+		get("/v1/keys/{key}/seconds", s.getSeconds),
+		get("/v1/keys/{key}/what-if", s.getWhatIf),
 		post("/v1/keys/{key}/purge", s.purgeKey),
 		post("/v1/keys/{key}/reset", s.resetKey),
 		post("/v1/clients/{client}/reset", s.resetClient),

@@ -28,14 +28,15 @@ func (s *Server) sample(ctx context.Context, now time.Time) {
 		s.latest.closest = near
 		s.mu.Unlock()
 	}
-	st := s.look(now, hot, hot[:min(len(hot), maxShown)], loops)
+	st := s.look(now, hot, hot[:min(len(hot), keepKeys)], loops)
 	st.Loops = st.Loops[:min(len(st.Loops), maxShown)]
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.noteHeat(now, hot, loops)
 	s.remember(now, hot, loops, heaviest)
-	s.recent.addSparks(hot[:min(len(hot), maxShown)])
+	s.noteSeconds(now, st.Hot, loops)
+	st.Hot = st.Hot[:min(len(st.Hot), maxShown)]
 	if t := st.Totals; t.Requests != nil {
 		s.recent.addPoint(point{At: now, Allowed: *t.Allowed, Denied: *t.Denied})
 	}

@@ -30,6 +30,7 @@ type Server struct {
 	mu                   sync.Mutex // guards the fields below
 	rates                *rates
 	recent               *recent
+	seconds              *seconds
 	latest               latest
 	knownHot, knownLoops map[string]hotNote
 	overrides            overrideNotes
@@ -66,6 +67,7 @@ func New(cfg Config) (*Server, error) {
 		hub:      newHub(cfg.MaxStreams),
 		rates:    newRates(),
 		recent:   newRecent(),
+		seconds:  newSeconds(),
 		knownHot: map[string]hotNote{}, knownLoops: map[string]hotNote{},
 	}
 	s.files = pageFiles()

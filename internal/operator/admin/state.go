@@ -31,7 +31,8 @@ type state struct {
 type hello struct {
 	Namespace string               `json:"namespace"`
 	Version   string               `json:"version"`
-	Writable  bool                 `json:"writable"` // there is an override store
+	Writable  bool                 `json:"writable"`     // there is an override store
+	Kept      bool                 `json:"history_kept"` // GET /v1/history answers
 	History   []point              `json:"history"`
 	Sparks    map[string][]float64 `json:"sparks"`
 	Changes   []Change             `json:"changes"`
@@ -174,12 +175,18 @@ func (s *Server) shownOverrides(now time.Time) []overrideView {
 func (s *Server) hello(now time.Time) hello {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	sparks := map[string][]float64{}
+	for i := range s.latest.state.Hot {
+		key := s.latest.state.Hot[i].Key
+		sparks[string(key)] = s.seconds.spark(key, now)
+	}
 	return hello{
 		Namespace: s.cfg.Namespace,
 		Version:   s.cfg.Version,
 		Writable:  s.cfg.Overrides != nil,
+		Kept:      s.cfg.History != nil,
 		History:   s.recent.points,
-		Sparks:    s.recent.sparks, // replaced by each sample, never changed
+		Sparks:    sparks,
 		Changes:   s.recent.changes,
 		Overrides: s.shownOverrides(now),
 		State:     s.latest.state,

@@ -25,6 +25,8 @@ type hotView struct {
 	LimitSource string `json:"limit_source"`
 	// Threshold is the rule's rate from which a key is hot, in requests a second; 0 for a rule without one.
 	Threshold float64 `json:"threshold"`
+	// Spark is the rate in the last minute, in lists that are asked for.
+	Spark []float64 `json:"spark,omitempty"`
 	// Allowed and Denied are null while no limiter has reported on the key.
 	Allowed  *float64      `json:"allowed_per_second"`
 	Denied   *float64      `json:"denied_per_second"`

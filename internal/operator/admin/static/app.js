@@ -1,6 +1,6 @@
 // App: joins the live stream to the views, and what a person does to the API.
 
-import { at, deleteOverride, putOverride, undoOverride } from "./api.js";
+import { at, deleteOverride, getJSON, me, putOverride, undoOverride } from "./api.js";
 import { OverrideDialog } from "./dialog.js";
 import { HealthView } from "./health.js";
 import { KeyView } from "./key.js";
@@ -16,14 +16,10 @@ const $ = (id) => document.getElementById(id);
 let writable = false, alive = false, latest = null;
 
 const now = new NowView(actOnHot);
-const key = new KeyView(actOnHot);
+const key = new KeyView(actOnHot, set);
 const health = new HealthView();
 const overrides = new OverridesView($("view-overrides"), actOnOverride, toast);
-const dialog = new OverrideDialog($("dialog"), async (override, id) => {
-  const saved = await putOverride(override, id);
-  const doubt = saved.warnings?.length ? " " + saved.warnings.join("; ") : "";
-  toast(["Set ", keyNode(saved.key), ` to ${overrideText(saved)}.${doubt}`], saved.id);
-});
+const dialog = new OverrideDialog($("dialog"), set);
 const router = new Router({ "": {}, key, overrides: {}, health });
 
 $("add-override").addEventListener("click", () => dialog.open({}));
@@ -31,13 +27,13 @@ $("add-override").addEventListener("click", () => dialog.open({}));
 follow(at("/v1/events"), {
   hello(h) {
     writable = h.writable;
-    $("add-override").hidden = $("import-label").hidden = !writable;
-    key.writable(writable);
+    document.body.classList.toggle("no-history", !h.history_kept);
+    offerChanges(h.overrides);
+    learnCaller(h);
     setText($("namespace"), h.namespace);
     setText($("version"), h.version ? `hotparam ${h.version}` : "hotparam");
     router.title(h.namespace);
     now.hello(h);
-    overrides.show(h.overrides, writable);
     show(h.state);
   },
   state(s) {
@@ -72,6 +68,31 @@ function showLine() {
   const banner = $("banner");
   banner.hidden = alive || latest == null;
   if (!banner.hidden) setText(banner, `The connection to the server is lost; trying again. What you see is of ${clock(latest.at)}.`);
+}
+
+// offerChanges shows what changes something to those who may.
+function offerChanges(list) {
+  $("add-override").hidden = $("import-label").hidden = !writable;
+  key.writable(writable);
+  overrides.show(list, writable);
+}
+
+// learnCaller asks who one is: a viewer changes nothing, and who is known by a
+// name need not write it.
+async function learnCaller(h) {
+  try {
+    const { role, name } = await getJSON("/v1/caller");
+    if (name) me.set(name);
+    if (role !== "viewer") return;
+    writable = false;
+    offerChanges(h.overrides);
+  } catch { /* the server refuses what is not allowed */ }
+}
+
+async function set(override, id) {
+  const saved = await putOverride(override, id);
+  const doubt = saved.warnings?.length ? " " + saved.warnings.join("; ") : "";
+  toast(["Set ", keyNode(saved.key), ` to ${overrideText(saved)}.${doubt}`], saved.id);
 }
 
 function actOnHot(kind, h) {

@@ -1,16 +1,16 @@
-// Chart: allowed and denied requests of the last two minutes, stacked, on a
-// canvas. Colours come from the style sheet, so it follows the colour scheme.
+// Chart: allowed and denied requests of some time until now, stacked, on a
+// canvas, and where they are known the rate and the limit as lines. Colours come
+// from the style sheet, so it follows the colour scheme.
 
 import { clock, el, rate } from "./text.js";
 
-const span = 120_000; // milliseconds across
-const gap = 3500; // a longer silence between two points is drawn as one
 const margin = { left: 46, right: 10, top: 12, bottom: 24 };
 
 export class Chart {
-  #canvas; #tip; #points = []; #pointer = null; #paused = false;
+  #canvas; #tip; #points = []; #pointer = null; #paused = false; #span = 0; #gap = 0; #ago = [];
 
   constructor(canvas, tip) {
+    this.across(twoMinutes);
     this.#canvas = canvas;
     this.#tip = tip;
     new ResizeObserver(() => this.draw()).observe(canvas);
@@ -19,15 +19,21 @@ export class Chart {
     canvas.addEventListener("pointerleave", () => { this.#pointer = null; this.draw(); });
   }
 
+  // across sets how much time is seen: span and the longest silence that is not
+  // drawn as one are milliseconds, ago are the times that are named, with names.
+  across({ span, gap, ago }) {
+    [this.#span, this.#gap, this.#ago] = [span, gap, ago];
+  }
+
+  // set shows points; at is milliseconds since 1970. rate and limit may be null.
   set(points) {
-    this.#points = points.map(({ at, allowed, denied }) => ({ at: Date.parse(at), allowed, denied }));
+    this.#points = points;
     this.draw();
   }
 
-  add({ at, allowed, denied }) {
-    const t = Date.parse(at);
-    this.#points = this.#points.filter((p) => p.at > t - span - 2000 && p.at < t);
-    this.#points.push({ at: t, allowed, denied });
+  add(point) {
+    this.#points = this.#points.filter((p) => p.at > point.at - this.#span - this.#gap && p.at < point.at);
+    this.#points.push(point);
     this.draw();
   }
 
@@ -50,26 +56,28 @@ export class Chart {
 
     const frame = this.#frame(w, h);
     this.#grid(c, frame);
-    for (const run of runs(this.#points)) {
+    for (const run of runs(this.#points, this.#gap)) {
       this.#area(c, frame, run, () => 0, (p) => p.allowed, frame.colour("--allowed"));
       this.#area(c, frame, run, (p) => p.allowed, (p) => p.allowed + p.denied, frame.colour("--denied"));
+      this.#curve(c, frame, run, (p) => p.rate, frame.colour("--accent"), []);
+      this.#curve(c, frame, run, (p) => p.limit, frame.colour("--ink"), [5, 4]);
     }
     if (this.#points.length === 0) this.#nothing(c, frame);
     this.#hover(c, frame);
     const last = this.#points.at(-1);
-    if (last) this.#canvas.setAttribute("aria-label", `Requests a second over two minutes; now ${rate(last.allowed)} allowed and ${rate(last.denied)} denied`);
+    if (last) this.#canvas.setAttribute("aria-label", `Requests a second; at the end ${rate(last.allowed)} allowed and ${rate(last.denied)} denied`);
   }
 
   // frame knows where a time and a rate are on the canvas.
   #frame(w, h) {
     const style = getComputedStyle(this.#canvas);
     const end = this.#points.at(-1)?.at ?? Date.now();
-    const highest = Math.max(3, ...this.#points.map((p) => p.allowed + p.denied));
+    const highest = Math.max(3, ...this.#points.map((p) => Math.max(p.allowed + p.denied, p.rate ?? 0, p.limit ?? 0)));
     const top = roundUp(highest * 1.08);
     const right = w - margin.right, bottom = h - margin.bottom;
     return {
       w, h, right, bottom, end, top,
-      x: (t) => right - ((end - t) / span) * (right - margin.left),
+      x: (t) => right - ((end - t) / this.#span) * (right - margin.left),
       y: (v) => bottom - (v / top) * (bottom - margin.top),
       colour: (name) => style.getPropertyValue(name).trim(),
       font: `11px ${style.fontFamily}`,
@@ -89,15 +97,15 @@ export class Chart {
       c.fillText(rate(v), margin.left - 8, y);
     }
     c.textBaseline = "alphabetic";
-    const steps = f.w < 500 ? [120, 60, 0] : [120, 90, 60, 30, 0];
-    for (const s of steps) {
-      c.textAlign = s === 120 ? "left" : s === 0 ? "right" : "center";
-      c.fillText(s === 0 ? "now" : `${s} s ago`, f.x(f.end - s * 1000), f.h - 6);
+    for (const [i, [time, name]] of this.#ago.entries()) {
+      if (f.w < 500 && i % 2 === 1 && time > 0) continue;
+      c.textAlign = time === this.#span ? "left" : time === 0 ? "right" : "center";
+      c.fillText(name, f.x(f.end - time), f.h - 6);
     }
   }
 
   #area(c, f, run, low, high, colour) {
-    const points = run.filter((p) => p.at >= f.end - span);
+    const points = run.filter((p) => p.at >= f.end - this.#span);
     if (points.length === 0) return;
     c.beginPath();
     points.forEach((p, i) => c[i ? "lineTo" : "moveTo"](f.x(p.at), f.y(high(p))));
@@ -113,14 +121,33 @@ export class Chart {
     c.globalAlpha = 1;
   }
 
+  // curve draws a line where its value is known.
+  #curve(c, f, run, value, colour, dashes) {
+    c.beginPath();
+    let pen = "moveTo";
+    for (const p of run) {
+      if (value(p) == null || p.at < f.end - this.#span) {
+        pen = "moveTo";
+        continue;
+      }
+      c[pen](f.x(p.at), f.y(value(p)));
+      pen = "lineTo";
+    }
+    c.strokeStyle = colour;
+    c.lineWidth = 1.5;
+    c.setLineDash(dashes);
+    c.stroke();
+    c.setLineDash([]);
+  }
+
   #nothing(c, f) {
     c.fillStyle = f.colour("--muted");
     c.textAlign = "center";
-    c.fillText("Drawn as soon as a limiter has reported twice", (margin.left + f.right) / 2, (margin.top + f.bottom) / 2);
+    c.fillText(this.#canvas.dataset.empty, (margin.left + f.right) / 2, (margin.top + f.bottom) / 2);
   }
 
   #hover(c, f) {
-    const shown = this.#pointer == null ? [] : this.#points.filter((p) => p.at >= f.end - span);
+    const shown = this.#pointer == null ? [] : this.#points.filter((p) => p.at >= f.end - this.#span);
     this.#tip.hidden = shown.length === 0;
     if (this.#tip.hidden) return;
     const away = (p) => Math.abs(f.x(p.at) - this.#pointer);
@@ -133,7 +160,9 @@ export class Chart {
     this.#tip.replaceChildren(
       el("strong", {}, clock(near.at)),
       el("span", { class: "key-allowed" }, `${rate(near.allowed)} allowed/s`),
-      el("span", { class: "key-denied" }, `${rate(near.denied)} denied/s`));
+      el("span", { class: "key-denied" }, `${rate(near.denied)} denied/s`),
+      ...(near.rate == null ? [] : [el("span", { class: "key-rate" }, `${rate(near.rate)} rate`)]),
+      ...(near.limit == null ? [] : [el("span", { class: "key-limit" }, `${rate(near.limit)} limit`)]));
     this.#tip.classList.toggle("flip", x > f.w / 2);
     this.#tip.style.left = `${x}px`; // through the object model: the policy forbids only markup
   }
@@ -147,7 +176,7 @@ function line(c, x1, y1, x2, y2) {
 }
 
 // runs splits the points where seconds are missing.
-function runs(points) {
+function runs(points, gap) {
   const out = [];
   points.forEach((p, i) => {
     if (i === 0 || p.at - points[i - 1].at > gap) out.push([]);
@@ -162,6 +191,11 @@ function roundUp(v) {
   const power = 10 ** Math.floor(Math.log10(v));
   return [1, 2, 4, 6, 8, 10].map((m) => m * power).find((n) => n >= v) ?? 10 * power;
 }
+
+// Spans for across: by the second, and by the minute.
+export const twoMinutes = { span: 120_000, gap: 3500, ago: [120, 90, 60, 30, 0].map((n) => [n * 1000, n ? `${n} s ago` : "now"]) };
+export const quarter = { span: 900_000, gap: 3500, ago: [15, 10, 5, 0].map((n) => [n * 60_000, n ? `${n} min ago` : "now"]) };
+export const day = { span: 86_400_000, gap: 150_000, ago: [24, 18, 12, 6, 0].map((n) => [n * 3600_000, n ? `${n} h ago` : "now"]) };
 
 const svg = "http://www.w3.org/2000/svg";
 const sparkWidth = 84, sparkHeight = 22;

@@ -104,7 +104,7 @@ export class HotTable {
         this.#rows.set(h.href, row);
         this.#body.append(row.node);
       }
-      row.fill(h, now, this.#sparks.get(h.key) ?? [], this.#writable);
+      row.fill(h, now, h.spark ?? this.#sparks.get(h.key) ?? [], this.#writable);
     }
     if (!this.#busy && !this.#body.contains(document.activeElement)) this.#order(keys);
     return undefined;

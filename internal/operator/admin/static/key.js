@@ -1,55 +1,69 @@
 // Key: all that is known about one key, at an address of its own.
 
 import { getJSON } from "./api.js";
+import { Chart, day, quarter } from "./chart.js";
 import { clientsText, clock, el, keyNode, overrideText, plainKey, rate, setText, times } from "./text.js";
+import { perSecond } from "./hot.js";
+import { WhatIf } from "./whatif.js";
 
 const $ = (id) => document.getElementById(id);
 const every = 1000; // milliseconds between two questions
 
 export class KeyView {
-  #path = ""; #timer = 0; #known = null; #asking = false; #act;
+  #path = ""; #timer = 0; #known = null; #asking = false; #act; #chart; #whatIf; #points = []; #since = 0; #day = false;
 
-  // act(kind, hotKey) is called by the buttons.
-  constructor(act) {
+  // act(kind, hotKey) is called by the buttons, apply(override) by the form.
+  constructor(act, apply) {
     this.#act = act;
+    this.#chart = new Chart($("key-chart"), $("key-tip"));
+    this.#whatIf = new WhatIf(apply);
     for (const button of document.querySelectorAll("#key-acts button")) {
       button.addEventListener("click", () => this.#known && this.#act(button.dataset.act, hotOf(this.#known)));
     }
+    $("key-15m").addEventListener("click", () => this.#choose(false));
+    $("key-24h").addEventListener("click", () => this.#choose(true));
   }
 
   // show begins with the key of an address, percent-encoded as it is there.
   show(path) {
     this.hide();
     this.#path = path;
-    this.#known = null;
+    [this.#known, this.#points, this.#since, this.#asking] = [null, [], 0, false];
     $("key-body").hidden = true;
     setText($("key-trouble"), "");
     $("key-name").replaceChildren(keyNode(decoded(path)));
     $("key-json").href = `/v1/keys/${path}`;
     $("view-key").setAttribute("aria-label", plainKey(decoded(path)));
+    this.#choose(false);
     this.#ask();
     this.#timer = setInterval(() => this.#ask(), every);
   }
 
   hide() { clearInterval(this.#timer); }
 
-  writable(yes) { $("key-acts").hidden = !yes; }
+  writable(yes) {
+    $("key-acts").hidden = !yes;
+    this.#whatIf.writable(yes);
+  }
 
   async #ask() {
     if (this.#asking) return;
     this.#asking = true;
     const path = this.#path;
     try {
-      const known = await getJSON(`/v1/keys/${path}`);
-      if (path === this.#path) this.#fill(known);
+      const [known, news] = await Promise.all([getJSON(`/v1/keys/${path}`), getJSON(`/v1/keys/${path}/seconds?since=${this.#since}`)]);
+      if (path !== this.#path) return;
+      this.#fill(known);
+      this.#add(news);
     } catch (problem) {
-      setText($("key-trouble"), [problem.message, problem.remedy].filter(Boolean).join(": "));
+      if (path === this.#path) setText($("key-trouble"), [problem.message, problem.remedy].filter(Boolean).join(": "));
     } finally {
-      this.#asking = false;
+      if (path === this.#path) this.#asking = false;
     }
   }
 
   #fill(k) {
+    const first = this.#known == null;
     this.#known = k;
     setText($("key-trouble"), (k.warnings ?? []).join("; "));
     $("key-name").replaceChildren(keyNode(k.key));
@@ -63,6 +77,39 @@ export class KeyView {
     setText($("key-denied"), rate(k.denied_per_second));
     $("key-limits").replaceChildren(...[overrideLine(k), ...k.limits.map(limitLine)].filter(Boolean));
     $("key-acts").querySelector("[data-act=clear]").hidden = k.override?.source !== "live";
+    if (!first) return;
+    const { limit, rate: asked } = hotOf(k);
+    this.#whatIf.begin(this.#path, k.key, { rate: perSecond(limit) ?? asked, burst: limit?.burst });
+  }
+
+  #add({ at, seconds }) {
+    this.#since = at; // the second of now is told again, when it is over
+    const known = new Map(this.#points.map((p) => [p.at, p]));
+    for (const s of seconds) known.set(s.at * 1000, { at: s.at * 1000, allowed: s.allowed ?? 0, denied: s.denied ?? 0, rate: s.rate, limit: s.limit });
+    this.#points = [...known.values()].filter((p) => p.at > (at - 900) * 1000);
+    if (!this.#day) this.#chart.set(this.#points);
+  }
+
+  // choose shows the last fifteen minutes by the second, or the last day by the
+  // minute.
+  async #choose(whole) {
+    this.#day = whole;
+    $("key-15m").setAttribute("aria-pressed", String(!whole));
+    $("key-24h").setAttribute("aria-pressed", String(whole));
+    setText($("key-chart-note"), "");
+    this.#chart.across(whole ? day : quarter);
+    if (!whole) return this.#chart.set(this.#points);
+    this.#chart.set([]);
+    const path = this.#path;
+    try {
+      const from = Math.floor(Date.now() / 1000) - 86400;
+      const { keys } = await getJSON(`/v1/history?limit=2000&from=${from}&key=${path.replaceAll("+", "%2B").replaceAll("&", "%26")}`);
+      if (path !== this.#path || !this.#day) return undefined;
+      this.#chart.set(keys.map((k) => ({ at: Date.parse(k.minute), allowed: k.allowed / 60, denied: k.denied / 60, rate: k.rate })));
+    } catch (problem) {
+      setText($("key-chart-note"), problem.message);
+    }
+    return undefined;
   }
 }
 

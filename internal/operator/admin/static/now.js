@@ -20,7 +20,7 @@ export class NowView {
   }
 
   hello(h) {
-    this.#chart.set(h.history);
+    this.#chart.set(h.history.map((p) => ({ ...p, at: Date.parse(p.at) })));
     this.#hot.seed(h.sparks);
     this.#feed.reset(h.changes);
     this.state(h.state, h.writable);
@@ -31,7 +31,7 @@ export class NowView {
   // state takes what is now; while the page is paused it is only kept.
   state(s, writable) {
     const t = s.totals;
-    if (this.#latest && t.allowed_per_second != null) this.#chart.add({ at: s.at, allowed: t.allowed_per_second, denied: t.denied_per_second });
+    if (this.#latest && t.allowed_per_second != null) this.#chart.add({ at: Date.parse(s.at), allowed: t.allowed_per_second, denied: t.denied_per_second });
     if (this.#latest) this.#hot.tick(s.hot);
     this.#latest = s;
     this.#writable = writable;

@@ -7,7 +7,7 @@ import { putOverride } from "./api.js";
 const longer = 3600_000; // what "1 h longer" adds, in milliseconds
 
 export class OverridesView {
-  #body; #table; #empty; #overrides = []; #act; #say; #writable = false;
+  #body; #table; #empty; #overrides = []; #rows = new Map(); #act; #say; #writable = false;
 
   // act(kind, override) is called by the buttons; kind is edit, extend, remove or
   // undo. say(parts) tells the person something.
@@ -30,7 +30,14 @@ export class OverridesView {
       ? "No override holds. Limit, block or exempt a hot key, or set one for any key before it is hot."
       : "No override holds. This process keeps none: write them in the rules file.";
     const focused = this.#focused();
-    this.#body.replaceChildren(...overrides.map((o) => this.#row(o)));
+    // Rows of what has not changed stay, so that a click meets what was seen.
+    const rows = new Map();
+    for (const o of overrides) {
+      const state = JSON.stringify([o, writable]);
+      rows.set(state, this.#rows.get(state) ?? this.#row(o));
+    }
+    this.#rows = rows;
+    this.#body.replaceChildren(...rows.values());
     this.#count();
     if (focused) this.#body.querySelector(`[data-id="${CSS.escape(focused.id)}"] [data-act="${focused.act}"]`)?.focus();
   }

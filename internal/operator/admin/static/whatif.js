@@ -1,0 +1,83 @@
+// What if: a limit that a person moves, tried by the server on the last five
+// minutes of a key, and set as an override if it is right.
+
+import { getJSON, me } from "./api.js";
+import { count, percent, setText } from "./text.js";
+
+const $ = (id) => document.getElementById(id);
+
+// The slider is logarithmic: its 100 steps are the rates from 1 to 10,000.
+const rateOf = (step) => Number((10 ** (step / 25)).toPrecision(2));
+const stepOf = (rate) => Math.max(0, Math.min(100, 25 * Math.log10(Math.max(1, rate))));
+
+export class WhatIf {
+  #path = ""; #key = null; #timer = 0; #asked = 0;
+
+  // apply(override) sets it, and throws a Problem.
+  constructor(apply) {
+    $("w-slider").addEventListener("input", () => { $("w-rate").value = rateOf($("w-slider").value); this.#soon(); });
+    $("w-rate").addEventListener("input", () => { $("w-slider").value = stepOf(Number($("w-rate").value)); this.#soon(); });
+    $("w-burst").addEventListener("input", () => this.#soon());
+    $("what-if").addEventListener("submit", async (e) => {
+      e.preventDefault();
+      try {
+        const override = { key: this.#key, action: "limit", rate: Number($("w-rate").value), reason: "tried on the last five minutes" };
+        if ($("w-burst").value.trim()) override.burst = Number($("w-burst").value);
+        if ($("w-for").value) override.for = $("w-for").value;
+        if (me.get()) override.author = me.get();
+        await apply(override);
+      } catch (problem) {
+        this.#wrong(problem);
+      }
+    });
+  }
+
+  // begin takes a key as its view knows it; path is the key as its address has it.
+  begin(path, key, { rate, burst }) {
+    this.#path = path;
+    this.#key = key;
+    $("w-rate").value = Number(rate.toPrecision(3));
+    $("w-burst").value = burst ?? "";
+    $("w-slider").value = stepOf(rate);
+    this.#try();
+  }
+
+  writable(yes) { $("w-apply").hidden = !yes; }
+
+  #soon() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#try(), 150);
+  }
+
+  // try asks the server; an answer that is late for its question is not shown.
+  async #try() {
+    const asked = ++this.#asked;
+    for (const id of ["w-rate", "w-burst"]) {
+      const text = $(id).value.trim(), least = id === "w-rate" ? Number.MIN_VALUE : 1;
+      if (Number(text) >= least || (id === "w-burst" && text === "")) continue;
+      return this.#wrong({ message: "Write a number above 0.", field: id.slice(2) });
+    }
+    const query = new URLSearchParams({ rate: $("w-rate").value.trim(), burst: $("w-burst").value.trim() });
+    try {
+      const a = await getJSON(`/v1/keys/${this.#path}/what-if?${query}`);
+      if (asked === this.#asked) this.#show(a);
+    } catch (problem) {
+      if (asked === this.#asked) this.#wrong(problem);
+    }
+    return undefined;
+  }
+
+  #show(a) {
+    const part = a.requests > 0 ? a.denied / a.requests : 0;
+    $("w-meter").value = part;
+    setText($("w-result"), a.requests === 0
+      ? "Nothing is known of this key in the last five minutes."
+      : `Of ${count(a.requests)} requests this would have denied ${count(a.denied)} (${percent(part)}); ${count(a.was_denied)} were denied.`);
+    for (const id of ["w-rate", "w-burst"]) $(id).removeAttribute("aria-invalid");
+  }
+
+  #wrong(problem) {
+    setText($("w-result"), [problem.message, problem.remedy].filter(Boolean).join(": "));
+    if (problem.field === "rate" || problem.field === "burst") $(`w-${problem.field}`).setAttribute("aria-invalid", "true");
+  }
+}
