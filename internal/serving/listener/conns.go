@@ -10,8 +10,13 @@ import (
 )
 
 // writeWithin is how long a client may take to make room for what is written to it.
-// It holds for each write, so a long answer that is read slowly goes on.
-const writeWithin = 30 * time.Second
+// It holds for each write, so a long answer that is read slowly goes on. A write may have
+// up to writeSlack less: a deadline costs as much as deciding about a request, and is not
+// set anew before that.
+const (
+	writeWithin = 30 * time.Second
+	writeSlack  = time.Second
+)
 
 // conns bounds the open connections of a listener. When all are taken, a new one
 // takes the place of the one that has waited for longest without a request under
@@ -35,7 +40,8 @@ type conn struct {
 	owner *conns
 	at    *list.Element // in idle; nil: a request is under way
 	done  sync.Once
-	timed atomic.Bool // the handler sets deadlines for its writes
+	timed atomic.Bool  // the handler sets deadlines for its writes
+	until atomic.Int64 // the deadline of writes that is set here, in unix nanoseconds; 0: none
 }
 
 // Accept implements net.Listener.
@@ -114,17 +120,30 @@ func ours(nc net.Conn) *conn {
 
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
-	if !c.timed.Load() {
+	if until := time.Now().Add(writeWithin); !c.timed.Load() && until.UnixNano()-c.until.Load() >= int64(writeSlack) {
+		c.until.Store(until.UnixNano())
 		// An error means that the connection is gone, which the write says too.
-		_ = c.Conn.SetWriteDeadline(time.Now().Add(writeWithin))
+		_ = c.Conn.SetWriteDeadline(until)
 	}
 	return c.Conn.Write(p)
 }
 
-// SetWriteDeadline implements net.Conn.
+// SetWriteDeadline implements net.Conn. The server takes the deadline of each request back
+// when it has answered it; one that is set here may stay.
 func (c *conn) SetWriteDeadline(t time.Time) error {
+	if t.IsZero() && !c.timed.Load() {
+		return nil
+	}
 	c.timed.Store(!t.IsZero())
+	c.until.Store(0)
 	return c.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline implements net.Conn. The server calls it for who takes the connection over.
+func (c *conn) SetDeadline(t time.Time) error {
+	c.timed.Store(!t.IsZero())
+	c.until.Store(0)
+	return c.Conn.SetDeadline(t)
 }
 
 // Close implements net.Conn.
