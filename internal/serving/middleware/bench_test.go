@@ -21,15 +21,20 @@ func (b blank) Write(p []byte) (int, error) { return len(p), nil }
 func (b blank) WriteHeader(int)             {}
 
 func BenchmarkLayer(b *testing.B) {
-	set, err := rules.Parse("config.yaml", []byte(config))
+	set, err := rules.Parse("config.yaml", []byte(config+`  - {name: news, match: {path: /news}, params: [id], hot: {rate: 10}, limit: {rate: 1}, serve: {ttl: 30s}}
+`))
 	if err != nil {
 		b.Fatal(err)
 	}
 	mirror := new(hotset.Replica)
-	mirror.Replace("b", hottype.HotSet{Version: 1, Keys: []hottype.Hot{{Key: "topic?id=42", Until: time.Now().Add(time.Hour)}}})
+	mirror.Replace("b", hottype.HotSet{Version: 1, Keys: []hottype.Hot{
+		{Key: "topic?id=42", Until: time.Now().Add(time.Hour)}, {Key: "news?id=42", Until: time.Now().Add(time.Hour)},
+	}})
 	h := middleware.New(gate.New(gate.Config{Rules: set, Hot: mirror}), middleware.Options{})(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	for name, target := range map[string]string{"cold": "/topic?id=41&lang=en&page=3", "denied": "/topic?id=42&lang=en&page=3"} {
+	for name, target := range map[string]string{
+		"cold": "/topic?id=41&lang=en&page=3", "denied": "/topic?id=42&lang=en&page=3", "cached": "/news?id=42&lang=en&page=3",
+	} {
 		b.Run(name, func(b *testing.B) {
 			w, r := blank{http.Header{}}, httptest.NewRequest(http.MethodGet, target, nil)
 			b.ReportAllocs()

@@ -73,7 +73,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.denied.Add(1)
 	}
 	if v.Serve != nil {
-		p.cache.Serve(w, r, &v, p.route(&v), "")
+		served := v // on the heap, and only here
+		p.cache.Serve(w, r, &served, p.route(&v), "")
 		return
 	}
 	if p.cfg.Answers.Enforce(w, r, &v) {

@@ -21,13 +21,18 @@ const (
 	byUncacheable   = "uncacheable" // the last answer was not to be kept
 )
 
-// overriding are fields by which frameworks read another target, method or origin than the
-// request has. They are no part of the key, so that one client could have an answer stored
-// that is not what the others asked for.
-var overriding = []string{
-	"X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "X-Original-Url", "X-Original-Uri", "X-Rewrite-Url",
-	"X-Forwarded-Scheme", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Server", "X-Forwarded-Path", "X-Forwarded-Uri",
-	"X-Host", "X-Url-Scheme", "Front-End-Https", "X-Forwarded-Ssl", "X-Forwarded-Protocol", "X-Script-Name",
+// overrides reports whether frameworks read another target, method or origin in a field than
+// the request has. These fields are no part of the key, so that one client could have an
+// answer stored that is not what the others asked for.
+func overrides(field string) bool {
+	switch field {
+	case "X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "X-Original-Url", "X-Original-Uri",
+		"X-Rewrite-Url", "X-Forwarded-Scheme", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Server",
+		"X-Forwarded-Path", "X-Forwarded-Uri", "X-Host", "X-Url-Scheme", "Front-End-Https", "X-Forwarded-Ssl",
+		"X-Forwarded-Protocol", "X-Script-Name":
+		return true
+	}
+	return false
 }
 
 // bypass says why a request must not be answered from the cache, "" where it may.
@@ -47,8 +52,8 @@ func bypass(r *http.Request, s *hottype.Serve) string {
 	case len(h["If-Match"])+len(h["If-Unmodified-Since"]) > 0:
 		return byPrecondition
 	}
-	for _, name := range overriding {
-		if len(h[name]) > 0 {
+	for name, values := range h {
+		if len(values) > 0 && overrides(name) {
 			return byOverride
 		}
 	}
