@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"runtime"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -139,6 +140,7 @@ func (l *Local) Report() hottype.Report { return l.parts.Gate.Report(time.Now())
 
 // Run serves until ctx ends and everything has been handed over.
 func (l *Local) Run(ctx context.Context) error {
+	defer runtime.KeepAlive(ballast())
 	l.parts.Overrides = l.schedules.setLive
 	l.overrides.Subscribe(l.parts.SetOverrides)
 	s := &l.parts.Stages
