@@ -1,4 +1,5 @@
-// Package httpload asks an HTTP/1.1 server as fast as it answers, over connections that are kept.
+// Package httpload asks an HTTP/1.1 server over connections that are kept: as fast as it answers,
+// or so many times a second.
 package httpload
 
 import (
@@ -24,11 +25,23 @@ type Result struct {
 // Run asks addr over n connections for d. target gives the k-th target of connection i; each
 // request has the Host "bench" and no body.
 func Run(addr string, n int, d time.Duration, target func(i, k int) string) (Result, error) {
+	return run(addr, n, d, 0, target)
+}
+
+// Paced is Run with so many requests a second at most, of all connections together. A time
+// begins when a request was due, so that it has in it what a slow answer before it cost.
+func Paced(addr string, n int, d time.Duration, perSecond int, target func(i, k int) string) (Result, error) {
+	return run(addr, n, d, time.Duration(n)*time.Second/time.Duration(perSecond), target)
+}
+
+func run(addr string, n int, d, interval time.Duration, target func(i, k int) string) (Result, error) {
 	began := time.Now()
 	all := make([]connection, n)
 	var done sync.WaitGroup
 	for i := range all {
-		done.Go(func() { all[i].run(addr, began.Add(d), func(k int) string { return target(i, k) }) })
+		c := &all[i]
+		c.interval, c.due = interval, began.Add(interval*time.Duration(i)/time.Duration(n))
+		done.Go(func() { c.run(addr, began.Add(d), func(k int) string { return target(i, k) }) })
 	}
 	done.Wait()
 	r := Result{Took: time.Since(began), Status: map[int]int{}}
@@ -54,9 +67,11 @@ func Run(addr string, n int, d time.Duration, target func(i, k int) string) (Res
 
 // connection is one of them, and what it met.
 type connection struct {
-	times  []time.Duration
-	status map[int]int
-	fault  error
+	interval time.Duration // between requests; 0: none
+	due      time.Time     // when the next one is
+	times    []time.Duration
+	status   map[int]int
+	fault    error
 }
 
 func (c *connection) run(addr string, end time.Time, target func(k int) string) {
@@ -69,7 +84,7 @@ func (c *connection) run(addr string, end time.Time, target func(k int) string) 
 	defer conn.Close()
 	in, out := bufio.NewReader(conn), bufio.NewWriter(conn)
 	for k := 0; ; k++ {
-		began := time.Now()
+		began := c.next()
 		if began.After(end) {
 			return
 		}
@@ -82,6 +97,17 @@ func (c *connection) run(addr string, end time.Time, target func(k int) string) 
 		c.status[status]++
 		c.times = append(c.times, time.Since(began))
 	}
+}
+
+// next waits until the next request is due, and gives when that was.
+func (c *connection) next() time.Time {
+	if c.interval == 0 {
+		return time.Now()
+	}
+	at := c.due
+	c.due = at.Add(c.interval)
+	time.Sleep(time.Until(at))
+	return at
 }
 
 func ask(in *bufio.Reader, out *bufio.Writer) (status int, err error) {

@@ -86,9 +86,24 @@ func (p *Process) Await(ready func() error) error {
 	return fmt.Errorf("process: %s is not ready: %w", p.cmd.Path, err)
 }
 
-// CPU is the CPU time used so far, in steps of 10 ms.
+// CPU is the CPU time used so far by the program and the processes that it started itself, in
+// steps of 10 ms.
 func (p *Process) CPU() (time.Duration, error) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/stat")
+	pid := strconv.Itoa(p.cmd.Process.Pid)
+	children, _ := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children") // not every kernel tells them
+	var sum time.Duration
+	for _, pid := range append(strings.Fields(string(children)), pid) {
+		used, err := cpuOf(pid)
+		if err != nil {
+			return 0, err
+		}
+		sum += used
+	}
+	return sum, nil
+}
+
+func cpuOf(pid string) (time.Duration, error) {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
 		return 0, fmt.Errorf("process: %w", err)
 	}
