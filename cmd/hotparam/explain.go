@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,15 +8,12 @@ import (
 	"net/url"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/canon"
-	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -113,7 +109,7 @@ func explain(set *rules.Set, names canon.Names, req *hottype.Request) []explanat
 	if !req.Client.IsZero() {
 		base.Client = set.IP.ClientOf(req.Client).String()
 	}
-	clients := clientLimits(set, cl)
+	clients := append(clientOverride(set, req.Client, class), clientLimits(set, cl)...)
 	var out []explanation
 	matches := set.Match(req, &scratch)
 	for i, m := range matches {
@@ -136,90 +132,6 @@ func explain(set *rules.Set, names canon.Names, req *hottype.Request) []explanat
 		out = append(out, base)
 	}
 	return out
-}
-
-// keyLimits says what holds for a key, first what comes first.
-func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
-	var out []string
-	lim := r.LimitFor(key)
-	if o := rules.NewOverrides(set.Overrides, nil).Find([]byte(key), time.Now()); o != nil {
-		text := fmt.Sprintf("override %s: %s", cmp.Or(o.ID, o.DefaultID()), o.Action)
-		if o.Key != string(key) {
-			text += " of " + o.Key
-		}
-		if o.Action == rules.ActionLimit {
-			text += " " + specText(o.Spec()) + ", hot or not"
-		}
-		if o.Reason != "" {
-			text += " (" + o.Reason + ")"
-		}
-		out = append(out, text)
-	}
-	text := fmt.Sprintf("rule %s: hot from %s, then", r.Name, r.Hot)
-	if key.Params() == canon.Malformed {
-		text = fmt.Sprintf("rule %s: malformed requests, hot or not:", r.Name)
-		if r.Malformed != rules.MalformedLimit {
-			return append(out, text+" "+string(r.Malformed))
-		}
-	}
-	if f := lim.InFlight; f != nil {
-		return append(out, fmt.Sprintf("%s at most %d in flight, leases of %v (%s)", text, f.Limit, f.Lease, f.Scope))
-	}
-	if !lim.Set {
-		return append(out, strings.TrimSuffix(text, " then")+" never limited")
-	}
-	text += fmt.Sprintf(" %s (%s, %s)", specText(lim.Spec), lim.Scope, lim.Mode)
-	if lim.Fair {
-		text += ", shared fairly by " + cmp.Or(lim.ClientHeader, "client")
-	}
-	if lim.Candidate != nil {
-		text += "; candidate: " + specText(*lim.Candidate)
-	}
-	return append(out, text)
-}
-
-// clientLimits says what holds for the client.
-func clientLimits(set *rules.Set, class *rules.Class) []string {
-	fixed, sliding, running, who := set.IP.Fixed, set.IP.Sliding, set.IP.InFlight, "every client"
-	if class != nil {
-		who = "class " + class.Name
-		if class.Fixed != nil {
-			fixed = class.Fixed
-		}
-		if class.Sliding != nil {
-			sliding = class.Sliding
-		}
-		running = cmp.Or(class.InFlight, running)
-	}
-	var out []string
-	if running != nil {
-		out = append(out, fmt.Sprintf("%s: at most %d in flight, leases of %v (%s)", who, running.Limit, running.Lease, running.Scope))
-	}
-	for _, w := range []*rules.IPWindow{fixed, sliding} {
-		if w == nil {
-			continue
-		}
-		text := fmt.Sprintf("%s: %s", who, specText(w.Spec))
-		if w.Consistency == rules.Async {
-			text += ", async"
-		}
-		if w.Mode == hottype.ModeShadow {
-			text += ", shadow: nobody is denied"
-		}
-		out = append(out, text)
-	}
-	return out
-}
-
-func specText(s limit.Spec) string {
-	text := fmt.Sprintf("%s %d per %v", s.Algorithm, s.Limit, s.Window)
-	if limitcore.Spec(s).Refills() {
-		text += fmt.Sprintf(", burst %d", s.Burst)
-	}
-	if s.Algorithm == limit.BucketedWindow {
-		text += fmt.Sprintf(", in %d buckets", s.Buckets)
-	}
-	return text + limitcore.Spec(s).Options()
 }
 
 func (c *explainCmd) write(w io.Writer, e explanation) error {

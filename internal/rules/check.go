@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -175,35 +176,41 @@ func (r *Rule) duplicates(name string) (d canon.Duplicates) {
 	return d
 }
 
-// checkOverrides finds overrides that stand twice or for no rule.
+// checkOverrides finds overrides that stand twice, or for no rule or class.
 func (p *parser) checkOverrides() {
-	names := map[string]bool{}
+	rules, classes := map[string]bool{}, map[string]bool{}
 	for _, r := range p.set.Rules {
-		names[r.Name] = true
+		rules[r.Name] = true
+	}
+	for _, c := range p.set.Classes {
+		classes[c.Name] = true
 	}
 	type place struct {
-		key  string
+		of   Target
 		when Schedule
 	}
-	ids, keys := map[string]bool{}, map[place]bool{}
+	ids, places := map[string]bool{}, map[place]bool{}
 	for i, o := range p.set.Overrides {
 		v := p.overrides[i]
 		if v.failed() {
 			continue
 		}
-		at := place{o.Key, o.Schedule}
-		if ids[o.ID] || keys[at] {
-			v.fail("another override has the same id, or the same key and schedule")
+		at := place{o.Target(), o.Schedule}
+		if ids[o.ID] || places[at] {
+			v.fail("another override has the same id, or the same %s and schedule", at.of.Kind)
 		}
-		ids[o.ID], keys[at] = true, true
-		resource := hottype.Key(o.Key).Resource()
-		if o.IsPattern() || names[resource] || strings.HasPrefix(resource, "!") {
+		ids[o.ID], places[at] = true, true
+		if o.Class != "" && !classes[o.Class] {
+			v.at("class").fail("there is no class %q%s", cut(o.Class), Suggest(o.Class, slices.Sorted(maps.Keys(classes))))
+		}
+		resource := cmp.Or(o.Resource, hottype.Key(o.Key).Resource())
+		if o.OfClients() || o.IsPattern() || rules[resource] || strings.HasPrefix(resource, "!") {
 			continue
 		}
-		if resource[0] != '/' {
-			v.at("key").fail("there is no rule %q%s", cut(resource), Suggest(resource, slices.Sorted(maps.Keys(names))))
-		} else if !names["*"] {
-			v.at("key").fail(`%q is the key of a path, and there is no catch-all rule "*"`, cut(o.Key))
+		if v = v.at(at.of.Kind); resource[0] != '/' {
+			v.fail("there is no rule %q%s", cut(resource), Suggest(resource, slices.Sorted(maps.Keys(rules))))
+		} else if !rules["*"] {
+			v.fail(`%q is the %s of a path, and there is no catch-all rule "*"`, cut(at.of.Value), at.of.Kind)
 		}
 	}
 }

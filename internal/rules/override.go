@@ -18,6 +18,52 @@ import (
 // ErrNoOverride says that no override has the given ID.
 var ErrNoOverride = errors.New("rules: no such override")
 
+// Action is what an override does.
+type Action string
+
+// The actions of an override.
+const (
+	ActionLimit  Action = "limit"  // this rate and burst instead of the rule's
+	ActionExempt Action = "exempt" // never limited by key or address
+	ActionBlock  Action = "block"  // always denied
+	ActionShadow Action = "shadow" // limited as before, but only counted
+	ActionServe  Action = "serve"  // limited as before, and answered from the cache, hot or not
+)
+
+// Override is what a person says about one key, about the keys that a pattern
+// matches, about all of a resource, or about clients. An override with ActionLimit
+// holds whether or not the key is hot.
+type Override struct {
+	// ID is [a-z0-9-]{1,64}; made from the target when empty.
+	ID string `json:"id"`
+	// Key is a key in canonical form, or a pattern in which "*" stands for any
+	// bytes. A key holds no bare "*", so the two cannot be mistaken. It is the
+	// target of the override, or else one of the next four is; see Target.
+	Key string `json:"key,omitempty"`
+	// Resource is the name of a rule, or a path that the catch-all counts: every key
+	// of it.
+	Resource string `json:"resource,omitempty"`
+	// Client is an address, of IPv6 any of the /64.
+	Client string `json:"client,omitempty"`
+	// CIDR is the clients of a network, each by itself.
+	CIDR string `json:"cidr,omitempty"`
+	// Class is the name of a class: its clients, each by itself.
+	Class  string `json:"class,omitempty"`
+	Action Action `json:"action"`
+	// Rate in requests per second, for ActionLimit.
+	Rate float64 `json:"rate,omitempty"`
+	// Burst, for ActionLimit; 0 means max(1, Rate).
+	Burst int64 `json:"burst,omitempty"`
+	// Until is when the override ends; zero means never.
+	Until time.Time `json:"until,omitzero"`
+	// Schedule is when it holds until then; zero means always.
+	Schedule Schedule `json:"schedule,omitzero"`
+	Reason   string   `json:"reason,omitempty"`
+	Author   string   `json:"author,omitempty"`
+	// Created is set by the store.
+	Created time.Time `json:"created,omitzero"`
+}
+
 // Bounds of an override, in bytes.
 const (
 	maxKeyBytes    = 4096
@@ -46,19 +92,19 @@ const (
 
 // Validate reports what makes an override unusable. The ID may be empty.
 func (o Override) Validate() error {
-	if err := o.validateKey(); err != nil {
+	if err := o.ValidateTarget(); err != nil {
 		return err
 	}
 	switch {
 	case o.ID != "" && !isID(o.ID):
 		return fmt.Errorf("rules: override id %.80q is not [a-z0-9-]{1,64}", o.ID)
 	case len(o.Reason) > maxReasonBytes || hasControl(o.Reason):
-		return fmt.Errorf("rules: reason of override %.80q is longer than %d bytes or has control characters", o.Key, maxReasonBytes)
+		return fmt.Errorf("rules: reason of override %.80q is longer than %d bytes or has control characters", o.Target(), maxReasonBytes)
 	case len(o.Author) > maxAuthorBytes || hasControl(o.Author):
-		return fmt.Errorf("rules: author of override %.80q is longer than %d bytes or has control characters", o.Key, maxAuthorBytes)
+		return fmt.Errorf("rules: author of override %.80q is longer than %d bytes or has control characters", o.Target(), maxAuthorBytes)
 	case !o.Until.IsZero() && !o.Created.IsZero() && !o.Until.After(o.Created):
 		return fmt.Errorf("rules: override %.80q ends at %s, not after it was made at %s",
-			o.Key, o.Until.Format(time.RFC3339), o.Created.Format(time.RFC3339))
+			o.Target(), o.Until.Format(time.RFC3339), o.Created.Format(time.RFC3339))
 	}
 	if err := o.Schedule.Validate(); err != nil {
 		return err
@@ -68,8 +114,6 @@ func (o Override) Validate() error {
 
 func (o Override) validateKey() error {
 	switch {
-	case o.Key == "":
-		return errors.New("rules: override has no key")
 	case len(o.Key) > maxKeyBytes:
 		return fmt.Errorf("rules: key %.40q… of override has %d bytes, more than %d", o.Key, len(o.Key), maxKeyBytes)
 	case hasControl(o.Key):
@@ -85,24 +129,29 @@ func (o Override) validateKey() error {
 
 func (o Override) validateAction() error {
 	switch o.Action {
+	case ActionServe:
+		if o.OfClients() {
+			return fmt.Errorf("rules: override %.80q has action %q, which is for what is asked for: a key, a pattern or a resource", o.Target(), o.Action)
+		}
 	case ActionLimit:
 		if !(o.Rate > 0 && o.Rate <= maxRate) {
-			return fmt.Errorf("rules: override %.80q limits to a rate of %v, which is not between 0 and %.0f a second; block the key with action %q", o.Key, o.Rate, maxRate, ActionBlock)
+			return fmt.Errorf("rules: override %.80q limits to a rate of %v, which is not between 0 and %.0f a second; block the key with action %q", o.Target(), o.Rate, maxRate, ActionBlock)
 		}
 		if o.Burst < 0 {
-			return fmt.Errorf("rules: override %.80q has a burst of %d, below 0", o.Key, o.Burst)
+			return fmt.Errorf("rules: override %.80q has a burst of %d, below 0", o.Target(), o.Burst)
 		}
 		if err := o.Spec().Validate(); err != nil {
-			return fmt.Errorf("rules: override %.80q: rate %v: %w", o.Key, o.Rate, err)
+			return fmt.Errorf("rules: override %.80q: rate %v: %w", o.Target(), o.Rate, err)
 		}
 		return nil
-	case ActionExempt, ActionBlock, ActionShadow, ActionServe:
-		if o.Rate != 0 || o.Burst != 0 {
-			return fmt.Errorf("rules: override %.80q has a rate or a burst, which action %q does not use", o.Key, o.Action)
-		}
-		return nil
+	case ActionExempt, ActionBlock, ActionShadow:
+	default:
+		return fmt.Errorf("rules: override %.80q has action %.40q, not limit, exempt, block, shadow or serve", o.Target(), o.Action)
 	}
-	return fmt.Errorf("rules: override %.80q has action %.40q, not limit, exempt, block, shadow or serve", o.Key, o.Action)
+	if o.Rate != 0 || o.Burst != 0 {
+		return fmt.Errorf("rules: override %.80q has a rate or a burst, which action %q does not use", o.Target(), o.Action)
+	}
+	return nil
 }
 
 // hasControl reports whether a text cannot stand in one line of a log.
@@ -138,6 +187,9 @@ func (o Override) KeepsLimit() bool { return o.Action == ActionShadow || o.Actio
 // IsPattern reports whether the key holds a "*" and so stands for many keys.
 func (o Override) IsPattern() bool { return strings.IndexByte(o.Key, '*') >= 0 }
 
+// IsOneKey reports whether the override is of one key alone.
+func (o Override) IsOneKey() bool { return o.Key != "" && !o.IsPattern() }
+
 // Expired reports whether the override has ended.
 func (o Override) Expired(now time.Time) bool { return !o.Until.IsZero() && !now.Before(o.Until) }
 
@@ -170,14 +222,14 @@ func (o Override) Active(now time.Time) bool {
 	return !o.Expired(now) && (o.Schedule.IsZero() || o.Schedule.Window(now).Holds(now))
 }
 
-// DefaultID is the ID of an override that was given none: made from its key, and
+// DefaultID is the ID of an override that was given none: made from its target, and
 // from its schedule where it has one, so that a key may have several of those
 // beside the one that always holds.
 func (o Override) DefaultID() string {
 	if o.Schedule.IsZero() {
-		return OverrideID(o.Key)
+		return OverrideID(o.Target().String())
 	}
-	return OverrideID(o.Key + " " + o.Schedule.String())
+	return OverrideID(o.Target().String() + " " + o.Schedule.String())
 }
 
 // OverrideID makes the ID of an override from its key: readable, the same for

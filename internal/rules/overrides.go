@@ -1,9 +1,13 @@
 package rules
 
 import (
+	"bytes"
 	"cmp"
+	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/gaissmai/bart"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
@@ -11,11 +15,16 @@ import (
 
 // Overrides is an immutable index over overrides, shared freely. A nil one is
 // empty. Finding costs one look-up, and one comparison of a prefix for each
-// pattern.
+// pattern; that of a client one look-up of its longest prefix.
 type Overrides struct {
 	exact    map[string][]*entry
 	patterns []*entry
 	blocks   map[string][]*entry // exact ones that block, by resource
+	// resources are those of whole resources.
+	resources map[string][]*entry
+	// networks are those of clients and CIDRs; nil: none. classes are by name.
+	networks *bart.Table[[]*entry]
+	classes  map[string][]*entry
 }
 
 // entry is one override in the index.
@@ -34,36 +43,97 @@ func (e *entry) holds(now time.Time) bool {
 // NewOverrides indexes the overrides of the configuration file and the live
 // ones. It keeps copies.
 func NewOverrides(static, live []Override) *Overrides {
-	o := &Overrides{exact: map[string][]*entry{}, blocks: map[string][]*entry{}}
+	o := &Overrides{
+		exact: map[string][]*entry{}, blocks: map[string][]*entry{}, resources: map[string][]*entry{}, classes: map[string][]*entry{},
+	}
+	networks := map[netip.Prefix][]*entry{}
 	for _, s := range static {
-		o.add(s, false)
+		o.add(s, false, networks)
 	}
 	for _, l := range live {
-		o.add(l, true)
+		o.add(l, true, networks)
 	}
-	for _, entries := range o.exact {
-		slices.SortStableFunc(entries, before)
+	for _, lists := range []map[string][]*entry{o.exact, o.resources, o.classes} {
+		for _, entries := range lists {
+			slices.SortStableFunc(entries, before)
+		}
 	}
 	slices.SortStableFunc(o.patterns, before)
+	if len(networks) > 0 {
+		o.networks = new(bart.Table[[]*entry])
+	}
+	for network, entries := range networks {
+		slices.SortStableFunc(entries, before)
+		o.networks.Insert(network, entries)
+	}
 	return o
 }
 
-func (o *Overrides) add(v Override, live bool) {
+func (o *Overrides) add(v Override, live bool, networks map[netip.Prefix][]*entry) {
 	e := &entry{override: v, live: live}
 	if !v.Schedule.IsZero() {
 		e.plan = &plan{schedule: v.Schedule}
 	}
-	if !v.IsPattern() {
+	switch {
+	case v.Client != "" || v.CIDR != "":
+		if n := v.Network(); n.IsValid() {
+			networks[n] = append(networks[n], e)
+		}
+	case v.Class != "":
+		o.classes[v.Class] = append(o.classes[v.Class], e)
+	case v.Resource != "":
+		o.resources[v.Resource] = append(o.resources[v.Resource], e)
+	case v.IsPattern():
+		e.glob = canon.NewGlob(v.Key)
+		e.literal = e.glob.Literal()
+		o.patterns = append(o.patterns, e)
+	default:
 		o.exact[v.Key] = append(o.exact[v.Key], e)
 		if v.Action == ActionBlock {
 			resource := hottype.Key(v.Key).Resource()
 			o.blocks[resource] = append(o.blocks[resource], e)
 		}
-		return
 	}
-	e.glob = canon.NewGlob(v.Key)
-	e.literal = e.glob.Literal()
-	o.patterns = append(o.patterns, e)
+}
+
+// OfKeys reports whether there are any of keys, patterns or resources.
+func (o *Overrides) OfKeys() bool { return len(o.exact)+len(o.patterns)+len(o.resources) > 0 }
+
+// OfClients reports whether there are any of addresses, networks or classes.
+func (o *Overrides) OfClients() bool { return o.networks != nil || len(o.classes) > 0 }
+
+// FindClient gives the override that holds for an address, nil where there is none: that
+// of the longest prefix, of equal ones the live one. Nothing is allocated.
+func (o *Overrides) FindClient(a netip.Addr, now time.Time) *Override {
+	if o == nil || o.networks == nil || !a.IsValid() {
+		return nil
+	}
+	list, found := o.networks.Lookup(a)
+	if !found {
+		return nil
+	}
+	if best := first(list, now); best != nil {
+		return best
+	}
+	for bits := a.BitLen(); bits >= 0; { // what ended, or does not hold now, hides no shorter prefix
+		network, list, found := o.networks.LookupPrefixLPM(netip.PrefixFrom(a, bits))
+		if !found {
+			return nil
+		}
+		if best := first(list, now); best != nil {
+			return best
+		}
+		bits = network.Bits() - 1
+	}
+	return nil
+}
+
+// FindClass gives the override that holds for a class, nil where there is none.
+func (o *Overrides) FindClass(name string, now time.Time) *Override {
+	if o == nil || name == "" {
+		return nil
+	}
+	return first(o.classes[name], now)
 }
 
 // before orders overrides that hold for the same key: live ones, then the most
@@ -95,8 +165,8 @@ func scheduledFirst(a, b *entry) int {
 }
 
 // Find gives the override that holds for a key, nil where there is none: live
-// exact, file exact, live pattern, file pattern; among patterns the one with
-// the most literal bytes. Those that have expired, and those whose schedule does
+// exact, file exact, live pattern, file pattern, live resource, file resource; among
+// patterns the one with the most literal bytes. Those that have expired, and those whose schedule does
 // not hold, are passed over. Nothing is allocated, but at the turn of a
 // schedule. The result is shared and not to be changed.
 //
@@ -119,6 +189,10 @@ func (o *Overrides) Find(key []byte, now time.Time) *Override {
 		if e.glob.Match(key) && e.holds(now) {
 			return &e.override
 		}
+	}
+	if len(o.resources) > 0 {
+		resource, _, _ := bytes.Cut(key, []byte{'?'})
+		return first(o.resources[string(resource)], now)
 	}
 	return nil
 }
@@ -150,6 +224,9 @@ func (o *Overrides) blocking(resource []byte, now time.Time) *Override {
 		if !replaced {
 			return b
 		}
+	}
+	if b := first(o.resources[string(resource)], now); b != nil && b.Action == ActionBlock {
+		return b
 	}
 	return nil
 }

@@ -139,12 +139,16 @@ func (v value) classMatch(c *Class) {
 	v.require(got, "header", "pattern")
 }
 
-// override reads what a person says about a key or a pattern.
+// override reads what a person says about keys or clients.
 func (p *parser) override(v value) {
 	var o Override
 	got := v.mapping(fields{
 		"id":       func(v value) { o.ID = v.text() },
 		"key":      func(v value) { o.Key = v.text() },
+		"resource": func(v value) { o.Resource = v.text() },
+		"client":   func(v value) { o.Client = v.text() },
+		"cidr":     func(v value) { o.CIDR = v.text() },
+		"class":    func(v value) { o.Class = v.text() },
 		"action":   func(v value) { o.Action = Action(v.word("limit", "exempt", "block", "shadow", "serve")) },
 		"rate":     func(v value) { o.Rate = v.rate().perSecond() },
 		"burst":    func(v value) { o.Burst = v.integer(1, maxAmount) },
@@ -153,7 +157,9 @@ func (p *parser) override(v value) {
 		"reason":   func(v value) { o.Reason = v.text() },
 		"author":   func(v value) { o.Author = v.text() },
 	})
-	v.require(got, "key")
+	if got != nil && o.Target().Value == "" && !v.failed() {
+		v.at("key").fail("is missing; or write resource, client, cidr or class")
+	}
 	if _, ok := got["action"]; !ok {
 		o.Action = ActionLimit
 	}

@@ -255,39 +255,3 @@ type Class struct {
 	Verify   string
 	InFlight *InFlight // nil: that of everybody
 }
-
-// Action is what an override does.
-type Action string
-
-// The actions of an override.
-const (
-	ActionLimit  Action = "limit"  // this rate and burst instead of the rule's
-	ActionExempt Action = "exempt" // never limited by key or address
-	ActionBlock  Action = "block"  // always denied
-	ActionShadow Action = "shadow" // limited as before, but only counted
-	ActionServe  Action = "serve"  // limited as before, and answered from the cache, hot or not
-)
-
-// Override is what a person says about one key, or about the keys that a
-// pattern matches. An override with ActionLimit holds whether or not the key
-// is hot.
-type Override struct {
-	// ID is [a-z0-9-]{1,64}; made from the key when empty.
-	ID string `json:"id"`
-	// Key is a key in canonical form, or a pattern in which "*" stands for any
-	// bytes. A key holds no bare "*", so the two cannot be mistaken.
-	Key    string `json:"key"`
-	Action Action `json:"action"`
-	// Rate in requests per second, for ActionLimit.
-	Rate float64 `json:"rate,omitempty"`
-	// Burst, for ActionLimit; 0 means max(1, Rate).
-	Burst int64 `json:"burst,omitempty"`
-	// Until is when the override ends; zero means never.
-	Until time.Time `json:"until,omitzero"`
-	// Schedule is when it holds until then; zero means always.
-	Schedule Schedule `json:"schedule,omitzero"`
-	Reason   string   `json:"reason,omitempty"`
-	Author   string   `json:"author,omitempty"`
-	// Created is set by the store.
-	Created time.Time `json:"created,omitzero"`
-}

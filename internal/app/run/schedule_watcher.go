@@ -99,7 +99,7 @@ func (t *scheduleJob) Run() {
 	if !holds {
 		what = "override ended by its schedule"
 	}
-	t.watcher.log.Info(what, "id", t.override.ID, "key", t.override.Key, "schedule", t.override.Schedule.String())
+	t.watcher.log.Info(what, "id", t.override.ID, "target", t.override.Target().String(), "schedule", t.override.Schedule.String())
 	t.watcher.tell(t.override, holds, now)
 }
 

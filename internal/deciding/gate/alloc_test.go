@@ -31,6 +31,15 @@ func TestNothingIsAllocated(t *testing.T) {
 		{"blocked", benchRules, "/topic?id=42&lang=en&page=3", []rules.Override{
 			{ID: "a", Key: "topic?id=4*", Action: rules.ActionBlock},
 		}},
+		{"blocked resource", benchRules, "/topic?id=42&lang=en&page=3", []rules.Override{
+			{ID: "a", Resource: "topic", Action: rules.ActionBlock},
+		}},
+		{"limited client", benchWindows, "/topic?id=41&lang=en&page=3", []rules.Override{
+			{ID: "a", CIDR: "203.0.113.0/24", Action: rules.ActionLimit, Rate: 1e6, Burst: 1e6},
+		}},
+		{"shadowed client", benchWindows, "/topic?id=41&lang=en&page=3", []rules.Override{
+			{ID: "a", Client: "203.0.113.9", Action: rules.ActionShadow},
+		}},
 		{"several values, cold", benchWindows, "/topic?id=41&id=40&lang=en&page=3", nil},
 		{"several values, one hot", benchWindows, "/topic?id=7&id=40&lang=en&page=3", nil},
 		{"several values, denied", benchWindows, "/topic?id=43&id=42&lang=en&page=3", nil},

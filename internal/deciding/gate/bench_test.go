@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 const benchRules = `
@@ -140,6 +142,23 @@ func BenchmarkSharedCall(b *testing.B) {
 			g := assemble(parse(b, yaml), gate.Config{Shared: shared, Budget: time.Minute})
 			g.hot(hotKey)
 			benchAsk(b, g, "/topic?id=42&lang=en&page=3", true)
+		})
+	}
+}
+
+// Overrides of clients that are not the one who asks cost one look-up of a prefix; without
+// any the decision is that of BenchmarkCold3Params.
+func BenchmarkOverridesOfClients(b *testing.B) {
+	for _, n := range []int{0, 1, 10_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			g := benchGate(b, benchRules, nobody{})
+			list := make([]rules.Override, n)
+			for i := range list {
+				network := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24)
+				list[i] = rules.Override{ID: strconv.Itoa(i), CIDR: network.String(), Action: rules.ActionBlock}
+			}
+			g.SetOverrides(list)
+			benchAsk(b, g, "/topic?id=41&lang=en&page=3", true)
 		})
 	}
 }

@@ -80,22 +80,27 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 		deny(v, hottype.ReasonBlocked, RuleCost, hottype.Never)
 		return
 	}
-	if d.exemptAddress() {
+	var own clientOverride
+	if d.st.clients != nil {
+		own = d.clientOverride(v.Class)
+	}
+	if own.Override == nil && d.exemptAddress() {
 		v.Reason, v.Rule = hottype.ReasonExempt, RuleExempt
 		g.named(d, v)
 		return
 	}
+	if own.is(rules.ActionBlock) {
+		own.block(d, v)
+		return
+	}
 	if i := d.find(rules.ActionBlock); i >= 0 {
 		g.block(d, v, i)
+		own.decided(d, v)
 		return
 	}
 	exempt := d.find(rules.ActionExempt) >= 0 && d.exempt()
 	if !exempt && d.step != onlyKeys && !d.client.IsZero() {
-		d.chargeClient(who.fixed)
-		d.chargeClient(who.sliding)
-		if who.inFlight != nil && d.req.Holds {
-			d.places = append(d.places, place{who.inFlight, -1})
-		}
+		d.chargeClients(who, &own)
 	}
 	var serve *hottype.Serve
 	if !exempt && d.step == clientFirst {
@@ -110,9 +115,10 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 		v.Serve, v.Lease = serve, d.lease
 		g.admit(d, v)
 	}
-	if serve == nil {
+	if serve == nil && !own.denied(v) {
 		g.countCandidates(ctx, d, v)
 	}
+	own.decided(d, v)
 }
 
 // class finds the class of the request and the windows that go with it.

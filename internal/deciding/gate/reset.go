@@ -19,7 +19,7 @@ func Counted(set *rules.Set, c hottype.Command) []limit.Charge {
 		}
 	}
 	st := newState(nil, set, nil, sharing{})
-	var list []limit.Charge
+	list := []limit.Charge{{Subject: limit.Subject{Space: spaceClient, Client: c.Client}}}
 	add := func(cl *class) {
 		for _, w := range []*clientLimit{cl.fixed, cl.sliding} {
 			if w == nil || cl != &st.everybody && (w == st.everybody.fixed || w == st.everybody.sliding) {

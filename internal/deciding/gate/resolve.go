@@ -51,7 +51,7 @@ type keyLimit struct {
 // any number of keys. It survives changes as long as the override's name stays.
 type overrideState struct {
 	id              string
-	key             hottype.Key // or pattern
+	key             hottype.Key // or the text of another target
 	allowed, denied atomic.Uint64
 	memo            atomic.Pointer[overrideMemo]
 }
@@ -125,7 +125,7 @@ func (st *state) coldKeyLimit(m *rules.Match, now time.Time) (*keyLimit, *overri
 	if memo != nil && memo.h.of == st && memo.rule == m.Rule {
 		return memo.h, state
 	}
-	h := &keyLimit{of: st, single: !o.IsPattern()}
+	h := &keyLimit{of: st, single: o.IsOneKey()}
 	st.override(h, o, state.id, m.Rule)
 	var before *keyLimit
 	if memo != nil {
@@ -138,11 +138,14 @@ func (st *state) coldKeyLimit(m *rules.Match, now time.Time) (*keyLimit, *overri
 	return h, state
 }
 
-// overrideID tells overrides apart: there may be several of one key, of which
+// overrideID tells overrides apart: there may be several of one target, of which
 // the best that has not expired holds.
-type overrideID struct{ id, key string }
+type overrideID struct {
+	id string
+	of rules.Target
+}
 
-func idOf(o *rules.Override) overrideID { return overrideID{o.ID, o.Key} }
+func idOf(o *rules.Override) overrideID { return overrideID{o.ID, o.Target()} }
 
 // overrideState is what is kept of an override that was found. All are made with the
 // state; should one be missing, its decisions are not counted.
@@ -158,7 +161,7 @@ func newOverrideState(o *rules.Override) *overrideState {
 	if id == "" {
 		id = o.DefaultID()
 	}
-	return &overrideState{id: id, key: hottype.Key(o.Key)}
+	return &overrideState{id: id, key: hottype.Key(o.Target().String())}
 }
 
 // override fills in what an override says about a key of r. Where its limit is

@@ -16,7 +16,9 @@ import (
 type state struct {
 	gen            uint64 // grows with every change; versions what is memoised
 	set            *rules.Set
-	overrides      *rules.Overrides // nil: none
+	overrides      *rules.Overrides // nil: none is of keys
+	clients        *rules.Overrides // nil: none is of clients
+	clientLimits   map[overrideID]*clientLimit
 	overrideStates map[overrideID]*overrideState
 	malformed      map[*rules.Rule]*keyLimit // of the reserved keys, where no override holds
 	exempt         *bart.Lite                // nil: none
@@ -40,6 +42,8 @@ type clientLimit struct {
 	space string
 	spec  limit.Spec
 	term  term
+	// shadow is the same window, which only counts.
+	shadow *clientLimit
 }
 
 // term is what one charge means: which verdict it leads to, and what happens
@@ -62,10 +66,17 @@ func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing
 		st.gen, overrideStates = old.gen+1, old.overrideStates
 	}
 	if len(set.Overrides)+len(live) > 0 {
-		st.overrides = rules.NewOverrides(set.Overrides, live)
+		all := rules.NewOverrides(set.Overrides, live)
 		st.overrideStates = make(map[overrideID]*overrideState, len(set.Overrides)+len(live))
 		st.addOverrideStates(overrideStates, set.Overrides)
 		st.addOverrideStates(overrideStates, live)
+		if all.OfKeys() {
+			st.overrides = all
+		}
+		if all.OfClients() {
+			st.clients = all
+			st.compileClients(set.Overrides, live)
+		}
 	}
 	st.compileMalformed()
 	st.everybody.fixed = st.window(set.IP.Fixed, "ip_fixed", "", hottype.ReasonIPFixed)
@@ -112,10 +123,22 @@ func (st *state) window(w *rules.IPWindow, name, class string, reason hottype.Re
 		space += ":" + class
 	}
 	async := w.Consistency == rules.Async && w.Scope != rules.ScopeInstance && st.sharing.async
-	return &clientLimit{space: space, spec: w.Spec, term: term{
+	cl := &clientLimit{space: space, spec: w.Spec, term: term{
 		rule: name, reason: reason, window: refill(w.Spec),
 		policy: w.OnStoreFailure, shared: st.shares(w.Scope) && !async, async: async, shadow: w.Mode == hottype.ModeShadow,
 	}}
+	watching := *cl
+	watching.term.shadow = true
+	cl.shadow = &watching
+	return cl
+}
+
+// inShadow is the same window, which only counts.
+func (w *clientLimit) inShadow() *clientLimit {
+	if w != nil {
+		return w.shadow
+	}
+	return nil
 }
 
 // exemptTable indexes prefixes in the form that clients have: IPv4 unmapped,

@@ -149,6 +149,8 @@ func overrideLimits(o *rules.Override, key hottype.Key) []appliedLimit {
 	switch {
 	case o.IsPattern():
 		l.Why += ", by the pattern " + o.Key
+	case o.Resource != "":
+		l.Why += ", by that of the whole resource"
 	case o.Key != string(key):
 		l.Why += ", because it blocks " + o.Key + " and a malformed request may be for that"
 	}
@@ -239,12 +241,29 @@ func canonicalKey(key string) (string, error) {
 	return string(out), nil
 }
 
-// doubts says why an override may never meet a request.
+// doubts says why an override may never meet a request, or may meet others than its author
+// meant.
 func doubts(set *rules.Set, o rules.Override) []string {
-	if o.IsPattern() {
+	switch {
+	case o.Resource != "":
+		return keyDoubts(set, hottype.Key(o.Resource))
+	case o.Class != "":
+		return classDoubts(set, o)
+	case o.OfClients(), o.IsPattern():
 		return nil
 	}
 	return keyDoubts(set, hottype.Key(o.Key))
+}
+
+func classDoubts(set *rules.Set, o rules.Override) []string {
+	i := slices.IndexFunc(set.Classes, func(c *rules.Class) bool { return c.Name == o.Class })
+	switch {
+	case i < 0:
+		return []string{"no class is named " + quoted(o.Class) + ": no client is in it"}
+	case set.Classes[i].Verify == "" && (o.Action == rules.ActionExempt || o.Action == rules.ActionShadow):
+		return []string{"class " + o.Class + " has no verify: whoever sends its header passes the per-IP windows"}
+	}
+	return nil
 }
 
 // keyDoubts says why no request may ever have a key.

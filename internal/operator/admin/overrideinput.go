@@ -26,11 +26,9 @@ type overrideInput struct {
 
 // fields of the body, in the order in which errors are looked for.
 type overrideFields struct {
-	key, action, reason, author, until, lasts string
-	schedule                                  rules.Schedule
-	rate                                      float64
-	burst                                     int64
-	given                                     map[string]bool
+	override     rules.Override
+	until, lasts string
+	given        map[string]bool
 }
 
 // readOverride reads the body of a PUT strictly: a field that is unknown, twice
@@ -48,7 +46,7 @@ func readOverride(w http.ResponseWriter, r *http.Request, now time.Time) (overri
 	if err := f.decode(body); err != nil {
 		return overrideInput{}, err
 	}
-	return f.override(now)
+	return f.check(now)
 }
 
 // decode walks the object itself, because encoding/json tells neither doubled
@@ -78,10 +76,14 @@ func (f *overrideFields) decode(body []byte) error {
 }
 
 func (f *overrideFields) decodeField(dec *json.Decoder, name string) error {
-	into := map[string]any{"key": &f.key, "action": &f.action, "rate": &f.rate, "burst": &f.burst,
-		"until": &f.until, "for": &f.lasts, "schedule": &f.schedule, "reason": &f.reason, "author": &f.author}[name]
+	o := &f.override
+	into := map[string]any{
+		"key": &o.Key, "resource": &o.Resource, "client": &o.Client, "cidr": &o.CIDR, "class": &o.Class,
+		"action": &o.Action, "rate": &o.Rate, "burst": &o.Burst, "until": &f.until, "for": &f.lasts, "schedule": &o.Schedule,
+		"reason": &o.Reason, "author": &o.Author,
+	}[name]
 	if into == nil {
-		return badField(name, "unknown field "+quoted(name), "known are key, action, rate, burst, until, for, schedule, reason, author")
+		return badField(name, "unknown field "+quoted(name), "known are key, resource, client, cidr, class, action, rate, burst, until, for, schedule, reason, author")
 	}
 	if f.given[name] {
 		return badField(name, "field "+quoted(name)+" stands twice", "leave one of them")
@@ -128,14 +130,13 @@ func badJSON(err error) error {
 	return newProblem(http.StatusBadRequest, "the body is not JSON: "+err.Error(), "mend it there")
 }
 
-// override checks field by field, so that each error names one.
-func (f *overrideFields) override(now time.Time) (overrideInput, error) {
-	in := overrideInput{override: rules.Override{Key: f.key, Action: rules.Action(f.action), Rate: f.rate, Burst: f.burst,
-		Reason: f.reason, Author: f.author, Schedule: f.schedule}}
-	if f.action == "" {
+// check checks field by field, so that each error names one.
+func (f *overrideFields) check(now time.Time) (overrideInput, error) {
+	in := overrideInput{override: f.override}
+	if f.override.Action == "" {
 		in.override.Action = rules.ActionLimit
 	}
-	for _, check := range []func(*overrideInput, time.Time) error{f.checkKey, f.checkAction, f.checkEnd, f.checkSchedule, f.checkTexts} {
+	for _, check := range []func(*overrideInput, time.Time) error{f.checkTarget, f.checkAction, f.checkEnd, f.checkSchedule, f.checkTexts} {
 		if err := check(&in, now); err != nil {
 			return overrideInput{}, err
 		}
@@ -143,26 +144,51 @@ func (f *overrideFields) override(now time.Time) (overrideInput, error) {
 	return in, nil
 }
 
-func (f *overrideFields) checkKey(in *overrideInput, _ time.Time) error {
-	const shape = `write resource?params as GET /v1/hot shows it ("topic?id=42"), or a pattern with * ("topic?id=*")`
+const keyShape = `write resource?params as GET /v1/hot shows it ("topic?id=42"), or a pattern with * ("topic?id=*")`
+
+// checkTarget sees that the override is about one thing, and writes that in its one form.
+func (f *overrideFields) checkTarget(in *overrideInput, _ time.Time) error {
+	o := &in.override
+	t := o.Target()
+	canonical, err := t.Canonical()
 	switch {
-	case f.key == "":
-		return badField("key", "key is missing", shape)
-	case strings.ContainsRune(f.key, utf8.RuneError):
-		return badField("key", "key holds bytes that JSON cannot carry", "put a * in their place")
+	case t.Value == "":
+		return badField("key", "key is missing", keyShape+"; or give resource, client, cidr or class")
+	case strings.ContainsRune(t.Value, utf8.RuneError):
+		return badField(t.Kind, t.Kind+" holds bytes that JSON cannot carry", "put a * in their place")
+	case t.Kind == rules.TargetKey && !o.IsPattern():
+		canonical, err = canonicalKey(o.Key)
+		o.Key = canonical
+	case t.Kind == rules.TargetClient && err == nil:
+		o.Client = canonical
+	case t.Kind == rules.TargetCIDR && err == nil:
+		o.CIDR = canonical
 	}
-	if in.override.IsPattern() {
-		return nil
+	if err == nil {
+		err = o.ValidateTarget()
 	}
-	canonical, err := canonicalKey(f.key)
 	if err != nil {
-		return badField("key", err.Error(), shape)
+		return badField(t.Kind, strings.TrimPrefix(err.Error(), "rules: "), shapeOf(t.Kind))
 	}
-	if canonical != f.key {
-		in.warnings = append(in.warnings, "the key's canonical form is "+canonical+"; it was stored so")
+	if canonical != t.Value {
+		in.warnings = append(in.warnings, "the "+t.Kind+"'s canonical form is "+canonical+"; it was stored so")
 	}
-	in.override.Key = canonical
 	return nil
+}
+
+// shapeOf says how a target is written.
+func shapeOf(kind string) string {
+	switch kind {
+	case rules.TargetResource:
+		return "write the name of a rule, or a path that the catch-all counts"
+	case rules.TargetClient:
+		return "write one address, or a network as cidr"
+	case rules.TargetCIDR:
+		return "write a network such as 203.0.113.0/24"
+	case rules.TargetClass:
+		return "write the name of a class"
+	}
+	return keyShape
 }
 
 func (f *overrideFields) checkAction(in *overrideInput, _ time.Time) error {
@@ -171,22 +197,22 @@ func (f *overrideFields) checkAction(in *overrideInput, _ time.Time) error {
 		if !f.given["rate"] {
 			return badField("rate", "rate is missing", "give requests per second, or another action: exempt, block, shadow, serve")
 		}
-		if !(f.rate > 0) || math.IsInf(f.rate, 0) {
-			return badField("rate", fmt.Sprintf("rate %v is not above 0", f.rate), `give requests per second; to deny all use action "block"`)
+		if !(f.override.Rate > 0) || math.IsInf(f.override.Rate, 0) {
+			return badField("rate", fmt.Sprintf("rate %v is not above 0", f.override.Rate), `give requests per second; to deny all use action "block"`)
 		}
-		if f.burst < 0 || f.given["burst"] && f.burst == 0 {
-			return badField("burst", fmt.Sprintf("burst %d is not above 0", f.burst), "give how many requests may come at once, or leave it out")
+		if f.override.Burst < 0 || f.given["burst"] && f.override.Burst == 0 {
+			return badField("burst", fmt.Sprintf("burst %d is not above 0", f.override.Burst), "give how many requests may come at once, or leave it out")
 		}
 		return nil
 	case rules.ActionExempt, rules.ActionBlock, rules.ActionShadow, rules.ActionServe:
 		for _, name := range []string{"rate", "burst"} {
 			if f.given[name] {
-				return badField(name, name+" has no meaning with action "+quoted(f.action), `leave it out, or use action "limit"`)
+				return badField(name, name+" has no meaning with action "+quoted(string(f.override.Action)), `leave it out, or use action "limit"`)
 			}
 		}
 		return nil
 	}
-	return badField("action", "action is "+quoted(f.action), "use limit, exempt, block, shadow or serve")
+	return badField("action", "action is "+quoted(string(f.override.Action)), "use limit, exempt, block, shadow or serve")
 }
 
 func (f *overrideFields) checkEnd(in *overrideInput, now time.Time) error {
@@ -233,11 +259,11 @@ const (
 )
 
 func (f *overrideFields) checkTexts(*overrideInput, time.Time) error {
-	if len(f.reason) > maxReason {
-		return badField("reason", fmt.Sprintf("reason has %d bytes", len(f.reason)), fmt.Sprintf("keep it within %d", maxReason))
+	if len(f.override.Reason) > maxReason {
+		return badField("reason", fmt.Sprintf("reason has %d bytes", len(f.override.Reason)), fmt.Sprintf("keep it within %d", maxReason))
 	}
-	if len(f.author) > maxAuthor {
-		return badField("author", fmt.Sprintf("author has %d bytes", len(f.author)), fmt.Sprintf("keep it within %d", maxAuthor))
+	if len(f.override.Author) > maxAuthor {
+		return badField("author", fmt.Sprintf("author has %d bytes", len(f.override.Author)), fmt.Sprintf("keep it within %d", maxAuthor))
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (s *Server) getOverride(w http.ResponseWriter, r *http.Request) error {
 }
 
 // putOverride stores an override under the ID of the path, else under the ID
-// that the key with this schedule already has, else under the one that they
+// that its target with this schedule already has, else under the one that they
 // make.
 func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
 	if err := s.writable(); err != nil {
@@ -60,12 +60,12 @@ func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
 	}
 	o := in.override
 	o.ID = r.PathValue("id")
-	if i := slices.IndexFunc(live, func(l rules.Override) bool { return l.Key == o.Key && l.Schedule == o.Schedule }); i >= 0 {
+	if i := slices.IndexFunc(live, func(l rules.Override) bool { return l.Target() == o.Target() && l.Schedule == o.Schedule }); i >= 0 {
 		switch {
 		case o.ID == "":
 			o.ID = live[i].ID
 		case o.ID != live[i].ID:
-			return newProblem(http.StatusConflict, fmt.Sprintf("key %s already has the override %q", quoted(o.Key), live[i].ID),
+			return newProblem(http.StatusConflict, fmt.Sprintf("%s %s already has the override %q", o.Target().Kind, quoted(o.Target().Value), live[i].ID),
 				"put it to /v1/overrides/"+live[i].ID+", or delete that one first")
 		}
 	}
@@ -197,7 +197,7 @@ func (s *Server) notLive(id string) error {
 	for _, o := range s.cfg.Rules().Overrides {
 		if withID(o).ID == id {
 			return newProblem(http.StatusConflict, "override "+quoted(id)+" is written in the rules file",
-				"delete it there, or put a live one for the same key: live ones win")
+				"delete it there, or put a live one for the same target: live ones win")
 		}
 	}
 	return noOverride(id)

@@ -139,7 +139,7 @@ func (s *Server) Publish(changes []detect.Change) {
 // PublishSchedule tells the streams that an override began to hold by its schedule,
 // or ceased to. It does not block.
 func (s *Server) PublishSchedule(o rules.Override, began bool, at time.Time) {
-	c := Change{At: at, Kind: overrideEnded, Key: o.Key, Override: &o}
+	c := Change{At: at, Kind: overrideEnded, Key: o.Target().String(), Override: &o}
 	if began {
 		c.Kind = overrideBegan
 	}

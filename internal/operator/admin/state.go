@@ -131,7 +131,7 @@ func viewOverride(o *rules.Override, live []rules.Override, now time.Time) *over
 		return nil
 	}
 	v := viewed(*o, sourceFile, now)
-	if slices.ContainsFunc(live, func(l rules.Override) bool { return l.ID == o.ID && l.Key == o.Key }) {
+	if slices.ContainsFunc(live, func(l rules.Override) bool { return l.ID == o.ID && l.Target() == o.Target() }) {
 		v.Source = sourceLive
 	}
 	return &v
@@ -146,21 +146,21 @@ func withID(o rules.Override) rules.Override {
 }
 
 // listed is every override that has not ended at now: the live ones, newest
-// first, and those of the file that no live one of the same key replaces. One
+// first, and those of the file that no live one of the same target replaces. One
 // with a schedule replaces none, because it holds only at times.
 func listed(set *rules.Set, live []rules.Override, now time.Time) []overrideView {
 	views := []overrideView{}
-	replaced := map[string]bool{}
+	replaced := map[rules.Target]bool{}
 	for _, o := range live {
 		if o.Expired(now) {
 			continue
 		}
 		views = append(views, viewed(o, sourceLive, now))
-		replaced[o.Key] = replaced[o.Key] || o.Schedule.IsZero()
+		replaced[o.Target()] = replaced[o.Target()] || o.Schedule.IsZero()
 	}
 	slices.SortStableFunc(views, func(a, b overrideView) int { return b.Created.Compare(a.Created) })
 	for _, o := range set.Overrides {
-		if !o.Expired(now) && !replaced[o.Key] {
+		if !o.Expired(now) && !replaced[o.Target()] {
 			views = append(views, viewed(o, sourceFile, now))
 		}
 	}
@@ -206,7 +206,7 @@ func changeOf(c rules.Change) Change {
 		out.Override = c.Before
 	}
 	if out.Override != nil {
-		out.Key = out.Override.Key
+		out.Key = out.Override.Target().String()
 	}
 	return out
 }

@@ -106,7 +106,7 @@ func (l *list) ruleBurst(name string, r *rules.Rule) {
 }
 
 func (l *list) override(o rules.Override, now time.Time) {
-	name := fmt.Sprintf("override of %s", o.Key)
+	name := fmt.Sprintf("override of %s", o.Target())
 	switch {
 	case o.Expired(now):
 		l.add(Warn, Finding{What: name + " ended at " + o.Until.UTC().Format(time.RFC3339), Why: "it has no effect any more",

@@ -166,7 +166,7 @@ func (s *OverrideStore) entry(ctx context.Context, id string) (string, error) {
 // ID alone.
 func (s *OverrideStore) before(id, text string) *rules.Override {
 	o := readable(id, text)
-	if o != nil && o.Key == "" {
+	if o != nil && o.Target().Value == "" {
 		s.feed.counters.overridesMalformed.Add(1)
 	}
 	return o

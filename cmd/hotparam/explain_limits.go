@@ -1,0 +1,116 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/limitcore"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// keyLimits says what holds for a key, first what comes first.
+func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
+	var out []string
+	lim := r.LimitFor(key)
+	if o := rules.NewOverrides(set.Overrides, nil).Find([]byte(key), time.Now()); o != nil {
+		out = append(out, overrideText(o, string(key), ", hot or not"))
+	}
+	text := fmt.Sprintf("rule %s: hot from %s, then", r.Name, r.Hot)
+	if key.Params() == canon.Malformed {
+		text = fmt.Sprintf("rule %s: malformed requests, hot or not:", r.Name)
+		if r.Malformed != rules.MalformedLimit {
+			return append(out, text+" "+string(r.Malformed))
+		}
+	}
+	if f := lim.InFlight; f != nil {
+		return append(out, fmt.Sprintf("%s at most %d in flight, leases of %v (%s)", text, f.Limit, f.Lease, f.Scope))
+	}
+	if !lim.Set {
+		return append(out, strings.TrimSuffix(text, " then")+" never limited")
+	}
+	text += fmt.Sprintf(" %s (%s, %s)", specText(lim.Spec), lim.Scope, lim.Mode)
+	if lim.Fair {
+		text += ", shared fairly by " + cmp.Or(lim.ClientHeader, "client")
+	}
+	if lim.Candidate != nil {
+		text += "; candidate: " + specText(*lim.Candidate)
+	}
+	return append(out, text)
+}
+
+// clientOverride says which override holds for the client.
+func clientOverride(set *rules.Set, client hottype.Client, class string) []string {
+	index, now := rules.NewOverrides(set.Overrides, nil), time.Now()
+	o := index.FindClient(client.Addr, now)
+	if o == nil {
+		o = index.FindClass(class, now)
+	}
+	if o == nil {
+		return nil
+	}
+	return []string{overrideText(o, "", ", in the place of the windows below")}
+}
+
+// overrideText says what an override does, and of what if that is not the key itself.
+func overrideText(o *rules.Override, key, instead string) string {
+	text := fmt.Sprintf("override %s: %s", cmp.Or(o.ID, o.DefaultID()), o.Action)
+	if of := o.Target().String(); of != key {
+		text += " of " + of
+	}
+	if o.Action == rules.ActionLimit {
+		text += " " + specText(o.Spec()) + instead
+	}
+	if o.Reason != "" {
+		text += " (" + o.Reason + ")"
+	}
+	return text
+}
+
+// clientLimits says what holds for the client.
+func clientLimits(set *rules.Set, class *rules.Class) []string {
+	fixed, sliding, running, who := set.IP.Fixed, set.IP.Sliding, set.IP.InFlight, "every client"
+	if class != nil {
+		who = "class " + class.Name
+		if class.Fixed != nil {
+			fixed = class.Fixed
+		}
+		if class.Sliding != nil {
+			sliding = class.Sliding
+		}
+		running = cmp.Or(class.InFlight, running)
+	}
+	var out []string
+	if running != nil {
+		out = append(out, fmt.Sprintf("%s: at most %d in flight, leases of %v (%s)", who, running.Limit, running.Lease, running.Scope))
+	}
+	for _, w := range []*rules.IPWindow{fixed, sliding} {
+		if w == nil {
+			continue
+		}
+		text := fmt.Sprintf("%s: %s", who, specText(w.Spec))
+		if w.Consistency == rules.Async {
+			text += ", async"
+		}
+		if w.Mode == hottype.ModeShadow {
+			text += ", shadow: nobody is denied"
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+func specText(s limit.Spec) string {
+	text := fmt.Sprintf("%s %d per %v", s.Algorithm, s.Limit, s.Window)
+	if limitcore.Spec(s).Refills() {
+		text += fmt.Sprintf(", burst %d", s.Burst)
+	}
+	if s.Algorithm == limit.BucketedWindow {
+		text += fmt.Sprintf(", in %d buckets", s.Buckets)
+	}
+	return text + limitcore.Spec(s).Options()
+}
