@@ -135,8 +135,36 @@ type kept struct{ answer history.Answer }
 func (*kept) Second(*history.Second) {}
 func (*kept) Event(history.Event)    {}
 func (*kept) Failing() error         { return nil }
-func (k *kept) Read(context.Context, history.Query) (*history.Answer, error) {
+func (k *kept) Read(_ context.Context, q history.Query) (*history.Answer, error) {
+	if q.Key == "" {
+		a := k.answer
+		a.Keys = a.Keys[len(a.Keys)-1:]
+		return &a, nil
+	}
 	return &k.answer, nil
+}
+
+// Heatmap folds nothing: a day of one key, and some that were seen at times.
+func (k *kept) Heatmap(_ context.Context, q history.HeatmapQuery) (*history.Heatmap, error) {
+	m := &history.Heatmap{From: q.From, To: q.To, Step: int64(q.Step / time.Second), Events: []history.Event{
+		{At: q.To.Add(-q.To.Sub(q.From) / 9), Kind: "override_put", Key: hostile, Detail: []byte(`{"author":"<b>ann</b>"}`)}}}
+	for i, key := range []string{"topic?id=42", "topic?id=1337", hostile, "topic?id=7", "/search?q=a", "topic?id=8", "topic?id=9"} {
+		one := history.HeatmapKey{Key: hottype.Key(key)}
+		for at := range int64(q.To.Sub(q.From) / q.Step) {
+			t := q.From.Add(time.Duration(at) * q.Step)
+			c := history.Cell{At: at, State: history.Cold, Peak: wave(t, 150, 140, 9000+1000*float64(i)) / float64(i+1), Allowed: 10}
+			if c.Peak > 200 {
+				c.State, c.Denied = history.Hot, 99
+			} else if i == 2 && at%30 < 4 {
+				c.State = history.Loop
+			}
+			if int(at)%(i+3) != 1 || i == 0 {
+				one.Cells = append(one.Cells, c)
+			}
+		}
+		m.Keys = append(m.Keys, one)
+	}
+	return m, nil
 }
 
 // lastDay is a day of topic?id=42, in which it was hot for an hour.

@@ -26,6 +26,7 @@ func TestDashboardInBrowser(t *testing.T) {
 	setLimit(t, ctx)
 	shots(t, ctx, "now")
 	seeOtherViews(t, ctx)
+	seeHistory(t, ctx)
 	undoAndRemove(t, ctx)
 	meetErrors(t, ctx)
 	w.check(t)
@@ -80,6 +81,27 @@ func seeOtherViews(t *testing.T, ctx context.Context) {
 	// A key that is no text has an address too, and nothing in it is markup.
 	run(t, ctx, clickOn("#views a[href='/']"), clickOn("#hot-table tbody tr:nth-child(4) th a"),
 		says("#key-name", "/<script>alert(1)</script>/U+202Egnp.exeU+000AU+FFFD"), says("#key-state", "hot"), clickOn("#views a[href='/']"))
+}
+
+// seeHistory looks closer at a week by keyboard, down to one minute.
+func seeHistory(t *testing.T, ctx context.Context) {
+	t.Helper()
+	press := func(keys string) { run(t, ctx, chromedp.KeyEvent(keys)) }
+	run(t, ctx, clickOn("#views a[href='/history']"), says("#history-keys", "<script>alert(1)</script>"), says("#heatmap-told", "A cell is 10m"),
+		says("#history-events", "by <b>ann</b>"))
+	shots(t, ctx, "history")
+	run(t, ctx, clickOn("#history-spans a:nth-child(3)"), says("#heatmap-told", "A cell is 1h"),
+		until("(document.querySelector('#heatmap').focus(), document.activeElement.id == 'heatmap')"))
+	press(kb.End + kb.ArrowLeft + kb.ArrowDown)
+	run(t, ctx, says("#heatmap-told", "topic?id=1337"))
+	press(kb.Enter)
+	run(t, ctx, says("#heatmap-told", "A cell is 10m"), until("/from=[0-9]+&to=[0-9]+/.test(location.search)"),
+		until("(document.querySelector('#heatmap').focus(), document.activeElement.id == 'heatmap')"))
+	press(kb.ArrowUp + kb.Enter)
+	run(t, ctx, says("#heatmap-told", "A cell is 1m"), says("#minute-title", "The minute of"), says("#minute-table", "topic?id=42"),
+		until("document.querySelector('#history-csv').href.includes('format=csv')"))
+	shots(t, ctx, "minute")
+	run(t, ctx, clickOn("#views a[href='/']"))
 }
 
 // findAndSort turns the table of hot keys.

@@ -77,6 +77,43 @@ type Query struct {
 	Limit    int
 }
 
+// HeatmapQuery asks when the heaviest keys of a time were asked for. Step is a whole number of minutes; of
+// more than an hour, a whole number of hours.
+type HeatmapQuery struct {
+	From, To time.Time
+	Step     time.Duration
+	Keys     int
+}
+
+// Heatmap is time by key.
+type Heatmap struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	Step int64     `json:"step"` // seconds of a cell
+	// Keys are those with the greatest peaks, from the greatest on.
+	Keys []HeatmapKey `json:"keys"`
+	// Events are what happened; of long times only what people did.
+	Events    []Event `json:"events"`
+	Truncated bool    `json:"truncated"` // there were more events
+}
+
+// HeatmapKey is one key and the cells in which it was seen, oldest first.
+type HeatmapKey struct {
+	Key   hottype.Key `json:"key"`
+	Href  string      `json:"href"` // asks the API about it
+	Rule  string      `json:"rule,omitempty"`
+	Cells []Cell      `json:"cells"`
+}
+
+// Cell is a key in one step of time.
+type Cell struct {
+	At      int64   `json:"at"` // how many steps after the beginning
+	State   string  `json:"state"`
+	Peak    float64 `json:"peak"`
+	Allowed float64 `json:"allowed"`
+	Denied  float64 `json:"denied"`
+}
+
 // Answer is what a query finds, oldest first.
 type Answer struct {
 	From   time.Time `json:"from"`

@@ -44,6 +44,8 @@ type History interface {
 	Event(history.Event)
 	// Read answers a query about what was.
 	Read(ctx context.Context, q history.Query) (*history.Answer, error)
+	// Heatmap answers when the heaviest keys of a time were asked for.
+	Heatmap(ctx context.Context, q history.HeatmapQuery) (*history.Heatmap, error)
 	// Failing says why nothing is kept at the moment; nil where it is.
 	Failing() error
 }

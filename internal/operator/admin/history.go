@@ -98,8 +98,7 @@ func spanOf(c *Change) *history.Span {
 // getHistory answers what was: GET /v1/history?from&to&key&limit&format.
 func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 	if s.cfg.History == nil {
-		return newProblem(http.StatusNotFound, "no history is kept by this program",
-			"ask an aggregator or hotparam serve whose history.keep is not 0")
+		return errNoHistory
 	}
 	q, err := historyQuery(r, s.cfg.Now())
 	if err != nil {
@@ -113,8 +112,7 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	a, err := s.cfg.History.Read(ctx, q)
 	if err != nil {
-		return newProblem(http.StatusServiceUnavailable, "the history cannot be read: "+err.Error(),
-			"detection and limits go on; look at the state directory")
+		return unreadHistory(err)
 	}
 	if format == "csv" {
 		writeHistoryCSV(w, a)
@@ -122,6 +120,14 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 	}
 	writeJSON(w, http.StatusOK, a)
 	return nil
+}
+
+var errNoHistory = newProblem(http.StatusNotFound, "no history is kept by this program",
+	"ask an aggregator or hotparam serve whose history.keep is not 0")
+
+func unreadHistory(err error) error {
+	return newProblem(http.StatusServiceUnavailable, "the history cannot be read: "+err.Error(),
+		"detection and limits go on; look at the state directory")
 }
 
 func historyQuery(r *http.Request, now time.Time) (q history.Query, err error) {

@@ -21,6 +21,7 @@ type kept struct {
 	seconds []history.Second
 	events  []history.Event
 	asked   history.Query
+	heatmap history.HeatmapQuery
 	answer  history.Answer
 	fails   error
 }
@@ -31,6 +32,14 @@ func (k *kept) Failing() error           { return k.fails }
 func (k *kept) Read(_ context.Context, q history.Query) (*history.Answer, error) {
 	k.asked = q
 	return &k.answer, k.fails
+}
+
+func (k *kept) Heatmap(_ context.Context, q history.HeatmapQuery) (*history.Heatmap, error) {
+	k.heatmap = q
+	return &history.Heatmap{
+		From: q.From, To: q.To, Step: int64(q.Step / time.Second), Events: k.answer.Events,
+		Keys: []history.HeatmapKey{{Key: "topic?id=42", Rule: "topic", Cells: []history.Cell{{At: 3, State: history.Hot, Peak: 400, Denied: 7}}}},
+	}, k.fails
 }
 
 // A second tells what is hot, what is a loop, and sometimes what is neither, each key once.

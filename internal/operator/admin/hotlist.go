@@ -42,6 +42,25 @@ var hotOrders = map[string]func(a, b *hottype.Hot, speeds map[hottype.Key]keySpe
 	},
 }
 
+// getHot lists what is hot: GET /v1/hot?limit&offset&sort&find.
+func (s *Server) getHot(w http.ResponseWriter, r *http.Request) error {
+	q, err := readHotQuery(r)
+	if err != nil {
+		return err
+	}
+	now, hot := s.cfg.Now(), s.cfg.Hot()
+	page, matched := q.from(hot, s.speeds(now))
+	st := s.look(now, hot, page, s.loops())
+	s.mu.Lock()
+	for i := range st.Hot {
+		st.Hot[i].Spark = s.seconds.spark(st.Hot[i].Key, now)
+	}
+	s.mu.Unlock()
+	writeJSON(w, http.StatusOK, map[string]any{"namespace": s.cfg.Namespace, "at": now, "totals": st.Totals,
+		"matched": matched, "keys": st.Hot, "loops": st.Loops[:min(q.limit, len(st.Loops))], "trouble": st.Trouble})
+	return nil
+}
+
 func readHotQuery(r *http.Request) (q hotQuery, err error) {
 	if q.limit, err = queryInt(r, "limit", usualHotAnswer, maxHotAnswer); err != nil {
 		return q, err

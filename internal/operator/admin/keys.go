@@ -47,24 +47,6 @@ type appliedLimit struct {
 	Limit   *limitView `json:"limit"`
 }
 
-func (s *Server) getHot(w http.ResponseWriter, r *http.Request) error {
-	q, err := readHotQuery(r)
-	if err != nil {
-		return err
-	}
-	now, hot := s.cfg.Now(), s.cfg.Hot()
-	page, matched := q.from(hot, s.speeds(now))
-	st := s.look(now, hot, page, s.loops())
-	s.mu.Lock()
-	for i := range st.Hot {
-		st.Hot[i].Spark = s.seconds.spark(st.Hot[i].Key, now)
-	}
-	s.mu.Unlock()
-	writeJSON(w, http.StatusOK, map[string]any{"namespace": s.cfg.Namespace, "at": now, "totals": st.Totals,
-		"matched": matched, "keys": st.Hot, "loops": st.Loops[:min(q.limit, len(st.Loops))], "trouble": st.Trouble})
-	return nil
-}
-
 func (s *Server) getKey(w http.ResponseWriter, r *http.Request) error {
 	key := r.PathValue("key")
 	if r.URL.RawQuery != "" {

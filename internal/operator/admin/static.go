@@ -41,7 +41,7 @@ func contentType(name string) string {
 }
 
 // views are the addresses of the dashboard: one page, which shows the view of its address.
-var views = []string{"/{$}", "/key/{key...}", "/overrides", "/health"}
+var views = []string{"/{$}", "/key/{key...}", "/history", "/overrides", "/health"}
 
 // pageFiles lists the dashboard and openapi.json. The embedded tree is part of
 // the program: reading it cannot fail.

@@ -14,17 +14,9 @@ import (
 // Read answers a query. At first it waits until the file is open or cannot be opened. While it is not open,
 // Read fails, and the error says why.
 func (s *Store) Read(ctx context.Context, q history.Query) (*history.Answer, error) {
-	select {
-	case <-s.tried:
-	case <-ctx.Done():
-		return nil, errNotOpen
-	}
-	db := s.db.Load()
-	if db == nil {
-		if err := s.Failing(); err != nil {
-			return nil, err
-		}
-		return nil, errNotOpen
+	db, err := s.opened(ctx)
+	if err != nil {
+		return nil, err
 	}
 	a := &history.Answer{
 		From: q.From, To: q.To, Totals: []history.Total{}, Keys: []history.Key{}, Spans: []history.Span{},
@@ -38,6 +30,22 @@ func (s *Store) Read(ctx context.Context, q history.Query) (*history.Answer, err
 		}
 	}
 	return a, nil
+}
+
+// opened is the open file. It waits until opening was tried once.
+func (s *Store) opened(ctx context.Context) (*sql.DB, error) {
+	select {
+	case <-s.tried:
+	case <-ctx.Done():
+		return nil, errNotOpen
+	}
+	if db := s.db.Load(); db != nil {
+		return db, nil
+	}
+	if err := s.Failing(); err != nil {
+		return nil, err
+	}
+	return nil, errNotOpen
 }
 
 var errNotOpen = errors.New("historystore: the file is being opened")
@@ -118,8 +126,13 @@ func readSpans(ctx context.Context, db *sql.DB, q *history.Query, a *history.Ans
 	return err
 }
 
-func readEvents(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answer) (err error) {
-	where, args := `at >= ? AND at < ?`, []any{q.From.UnixMilli(), q.To.UnixMilli()}
+func readEvents(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answer) error {
+	return readEventsWhere(ctx, db, q, a, "")
+}
+
+// readEventsWhere reads those events of which a further condition holds, in SQL.
+func readEventsWhere(ctx context.Context, db *sql.DB, q *history.Query, a *history.Answer, further string) (err error) {
+	where, args := `at >= ? AND at < ?`+further, []any{q.From.UnixMilli(), q.To.UnixMilli()}
 	if q.Key != "" {
 		where, args = `key = ? AND `+where, append([]any{string(q.Key)}, args...)
 	}

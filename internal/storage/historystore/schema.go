@@ -18,10 +18,12 @@ import (
 const fileName = "history.sqlite"
 
 // version is that of the schema, SQLite's user_version. Files of another one are set aside.
-const version = 1
+const version = 2
 
 // Times are unix seconds, of events and spans unix milliseconds. until is 0 while a span lasts.
-const schema = `
+const schema = minutesSchema + hoursSchema
+
+const minutesSchema = `
 CREATE TABLE total (minute INTEGER PRIMARY KEY, allowed REAL NOT NULL, denied REAL NOT NULL, denied_by TEXT NOT NULL);
 CREATE TABLE minute (
 	minute INTEGER NOT NULL, key TEXT NOT NULL, rule TEXT NOT NULL, state TEXT NOT NULL,
@@ -36,6 +38,21 @@ CREATE INDEX span_open ON span (until) WHERE until = 0;
 CREATE TABLE event (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL, detail TEXT NOT NULL);
 CREATE INDEX event_at ON event (at);
 CREATE INDEX event_key ON event (key, at);
+`
+
+// hoursSchema sums minutes up, so that a week can be seen at once. Version 1 had none.
+const hoursSchema = `
+CREATE TABLE hour (
+	hour INTEGER NOT NULL, key TEXT NOT NULL, rule TEXT NOT NULL, state TEXT NOT NULL,
+	peak REAL NOT NULL, allowed REAL NOT NULL, denied REAL NOT NULL, PRIMARY KEY (hour, key)) WITHOUT ROWID;
+CREATE INDEX hour_key ON hour (key, hour);
+`
+
+// fillHours makes the hours of a file that has only minutes.
+const fillHours = `
+INSERT INTO hour SELECT minute / 3600 * 3600, key, max(rule),
+	CASE WHEN max(state = 'hot') THEN 'hot' WHEN max(state = 'loop') THEN 'loop' ELSE 'cold' END,
+	max(peak), sum(allowed), sum(denied) FROM minute GROUP BY 1, 2;
 `
 
 const pageSize = 4096
@@ -91,8 +108,11 @@ func prepare(ctx context.Context, db *sql.DB) error {
 	if err := db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {
 		return err
 	}
-	if have == version {
+	switch have {
+	case version:
 		return nil
+	case 1:
+		return makeTables(ctx, db, hoursSchema+fillHours)
 	}
 	var tables int
 	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
@@ -101,12 +121,17 @@ func prepare(ctx context.Context, db *sql.DB) error {
 	if have != 0 || tables != 0 {
 		return fmt.Errorf("%w: %d, want %d", errVersion, have, version)
 	}
+	return makeTables(ctx, db, schema)
+}
+
+// makeTables brings a file to the version of today.
+func makeTables(ctx context.Context, db *sql.DB, tables string) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // nothing after a commit
-	if _, err := tx.ExecContext(ctx, schema+"PRAGMA user_version = "+strconv.Itoa(version)); err != nil {
+	if _, err := tx.ExecContext(ctx, tables+"PRAGMA user_version = "+strconv.Itoa(version)); err != nil {
 		return err
 	}
 	return tx.Commit()

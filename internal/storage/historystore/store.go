@@ -237,7 +237,7 @@ func (s *Store) write(ctx context.Context, batch []any) {
 	if err == nil {
 		err = inTransaction(ctx, db, func(tx *sql.Tx) error {
 			for _, one := range batch {
-				if err := insert(ctx, tx, one); err != nil {
+				if err := s.insert(ctx, tx, one); err != nil {
 					return err
 				}
 			}

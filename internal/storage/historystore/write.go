@@ -12,10 +12,13 @@ import (
 )
 
 // insert writes one minute, event or span's end.
-func insert(ctx context.Context, tx *sql.Tx, one any) error {
+func (s *Store) insert(ctx context.Context, tx *sql.Tx, one any) error {
 	switch v := one.(type) {
 	case history.Minute:
-		return insertMinute(ctx, tx, &v)
+		if err := insertMinute(ctx, tx, &v); err != nil {
+			return err
+		}
+		return insertHour(ctx, tx, &v, hourKeys*s.cfg.Keys)
 	case history.Event:
 		return insertEvent(ctx, tx, &v)
 	}
@@ -55,6 +58,32 @@ func insertMinute(ctx context.Context, tx *sql.Tx, m *history.Minute) error {
 		}
 	}
 	return nil
+}
+
+// hourKeys is how many times the keys of a minute an hour has: more than one, because the heaviest keys of
+// its minutes differ, and bounded, because they might all do.
+const hourKeys = 4
+
+// insertHour adds a minute to its hour, and removes the lightest keys of the hour beyond most.
+func insertHour(ctx context.Context, tx *sql.Tx, m *history.Minute, most int) error {
+	hour := m.Total.Minute.Unix() / 3600 * 3600
+	stmt, err := tx.PrepareContext(ctx, `INSERT INTO hour VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+		state = CASE WHEN 'hot' IN (state, excluded.state) THEN 'hot' WHEN 'loop' IN (state, excluded.state) THEN 'loop'
+			ELSE excluded.state END,
+		peak = max(peak, excluded.peak), allowed = allowed + excluded.allowed, denied = denied + excluded.denied`)
+	if err != nil {
+		return err
+	}
+	defer stmt.Close()
+	for i := range m.Keys {
+		k := &m.Keys[i]
+		if _, err := stmt.ExecContext(ctx, hour, string(k.Key), k.Rule, k.State, k.Peak, k.Allowed, k.Denied); err != nil {
+			return err
+		}
+	}
+	_, err = tx.ExecContext(ctx, `DELETE FROM hour WHERE hour = ?1 AND key IN (
+		SELECT key FROM hour WHERE hour = ?1 ORDER BY peak DESC, key LIMIT -1 OFFSET ?2)`, hour, most)
+	return err
 }
 
 // deniedBy adds what denied in a part of a minute to what is there of it.
@@ -146,6 +175,7 @@ func (s *Store) deleteBefore(ctx context.Context, db *sql.DB, t time.Time) error
 		}{
 			{"DELETE FROM total WHERE minute < ?", t.Unix()},
 			{"DELETE FROM minute WHERE minute < ?", t.Unix()},
+			{"DELETE FROM hour WHERE hour <= ?", t.Unix() - 3600},
 			{"DELETE FROM event WHERE at < ?", t.UnixMilli()},
 			{"DELETE FROM span WHERE until > 0 AND until < ?", t.UnixMilli()},
 		} {

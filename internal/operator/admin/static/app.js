@@ -3,6 +3,7 @@
 import { at, deleteOverride, getJSON, me, putOverride, undoOverride } from "./api.js";
 import { OverrideDialog } from "./dialog.js";
 import { HealthView } from "./health.js";
+import { HistoryView } from "./history.js";
 import { KeyView } from "./key.js";
 import { NowView } from "./now.js";
 import { OverridesView, extended } from "./overrides.js";
@@ -20,7 +21,8 @@ const key = new KeyView(actOnHot, set);
 const health = new HealthView();
 const overrides = new OverridesView($("view-overrides"), actOnOverride, toast);
 const dialog = new OverrideDialog($("dialog"), set);
-const router = new Router({ "": {}, key, overrides: {}, health });
+const past = new HistoryView((path) => router.open(path));
+const router = new Router({ "": {}, key, history: past, overrides: {}, health });
 
 $("add-override").addEventListener("click", () => dialog.open({}));
 

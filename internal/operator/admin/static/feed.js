@@ -37,7 +37,8 @@ const words = {
   override_began: "Override began by its schedule", override_ended: "Override ended by its schedule",
 };
 
-function item(c) {
+// item is one thing that happened.
+export function item(c) {
   const about = [];
   if (c.kind === "became_hot" || c.kind === "became_loop") about.push(`${rate(c.rate)}/s`, c.rule && `rule ${c.rule}`, clientsText(c));
   if ((c.kind === "override_put" || c.kind === "override_began") && c.override) about.push(overrideText(c.override), c.override.reason);

@@ -1,0 +1,94 @@
+// History: when the heaviest keys of an hour, a day or a week were asked for,
+// what happened then, and any minute of it in numbers.
+
+import { getJSON } from "./api.js";
+import { item } from "./feed.js";
+import { Heatmap } from "./heatmap.js";
+import { clock, count, el, keyLink, keyNode, lasting, plainKey, rate, setText } from "./text.js";
+
+const $ = (id) => document.getElementById(id);
+const spans = { hour: 3600, day: 86_400, week: 7 * 86_400 }; // seconds
+
+export class HistoryView {
+  #map; #asked = 0; #step = 60; #go;
+
+  // go(path) opens another address of the page.
+  constructor(go) {
+    this.#go = go;
+    this.#map = new Heatmap($("heatmap"), (c) => this.#tell(c), (c) => this.#zoom(c));
+  }
+
+  // show reads the time from the address: ?last=day, or ?from=&to= in seconds.
+  async show() {
+    const { from, to } = span();
+    for (const link of document.querySelectorAll("#history-spans a")) {
+      if (link.search === location.search || (!location.search && link.search === "?last=day")) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
+    setText($("history-time"), `${clock(from * 1000)} to ${clock(to * 1000)}`);
+    for (const format of ["csv", "json"]) $(`history-${format}`).href = `/v1/history?format=${format}&limit=100000&from=${from}&to=${to}`;
+    const asked = ++this.#asked;
+    try {
+      const m = await getJSON(`/v1/history/heatmap?from=${from}&to=${to}`);
+      if (asked === this.#asked) this.#fill(m);
+    } catch (problem) {
+      if (asked === this.#asked) setText($("history-note"), [problem.message, problem.remedy].filter(Boolean).join(": "));
+    }
+  }
+
+  #fill(m) {
+    this.#step = m.step;
+    setText($("history-note"), m.keys.length === 0 ? "No key was seen in this time." : "");
+    $("history-keys").replaceChildren(...m.keys.map((k) => el("li", {}, keyLink(k))));
+    $("heatmap").hidden = $("history-axis").hidden = m.keys.length === 0;
+    const begin = Date.parse(m.from), end = Date.parse(m.to);
+    $("history-axis").replaceChildren(...[0, 0.5, 1].map((part) => el("span", {}, clock(begin + part * (end - begin)))));
+    this.#map.show(m);
+    setText($("heatmap-told"), `A cell is ${lasting(m.step * 1000)}; choose one to look closer.`);
+    const events = m.events.toReversed().slice(0, 200).map((e) => item({ ...e.detail, ...e }));
+    $("history-events").replaceChildren(...events);
+    $("history-events-note").textContent = events.length === 0 ? "Nothing is written down of this time." : m.truncated ? "There were more." : "";
+    $("minute").hidden = true;
+    if (m.step === 60 && m.keys.length > 0) this.#minute(Date.parse(m.to) - 60_000);
+  }
+
+  #tell({ at, key, cell }) {
+    const about = cell ? `${cell.state}, at most ${rate(cell.peak)}/s, ${count(cell.allowed)} allowed and ${count(cell.denied)} denied by its limit` : "not among the heaviest";
+    setText($("heatmap-told"), `${clock(at)} · ${plainKey(key.key)} · ${about}`);
+  }
+
+  // zoom looks closer at a cell: a day, then some hours, then the minute.
+  #zoom({ at, until }) {
+    if (this.#step === 60) return this.#minute(at);
+    const wide = this.#step >= 3600 ? spans.day : 3 * spans.hour;
+    const to = Math.min(Math.floor(Date.now() / 1000), Math.floor((at + until) / 2000 + wide / 2));
+    return this.#go(`/history?from=${to - wide}&to=${to}`);
+  }
+
+  // minute lists the keys of one minute.
+  async #minute(at) {
+    const from = Math.floor(at / 60_000) * 60;
+    try {
+      const { keys } = await getJSON(`/v1/history?from=${from}&to=${from + 59}&limit=1000`);
+      $("minute").hidden = false;
+      setText($("minute-title"), `The minute of ${clock(from * 1000)}`);
+      const cell = (label, classes, text) => el("td", { "data-label": label, class: classes }, text);
+      $("minute-table").tBodies[0].replaceChildren(...keys.sort((a, b) => b.peak - a.peak).map((k) => el("tr", {},
+        el("th", { scope: "row", class: "keycell" }, keyNode(k.key)),
+        cell("Rule", "", k.rule ?? ""), cell("State", "", k.state), cell("Rate", "num", rate(k.rate)), cell("Peak", "num", rate(k.peak)),
+        cell("Allowed", "num", count(k.allowed)), cell("Denied", "num", count(k.denied)), cell("Clients", "num", k.clients ? count(k.clients) : "–"))));
+      $("minute-table").hidden = keys.length === 0;
+      setText($("minute-note"), keys.length === 0 ? "No key was seen in it." : "");
+    } catch (problem) {
+      setText($("minute-note"), problem.message);
+    }
+  }
+}
+
+function span() {
+  const query = new URLSearchParams(location.search);
+  const now = Math.floor(Date.now() / 1000);
+  const [from, to] = ["from", "to"].map((name) => Number(query.get(name)));
+  if (Number.isInteger(from) && Number.isInteger(to) && 0 < from && from < to) return { from, to };
+  return { from: now - (spans[query.get("last")] ?? spans.day), to: now };
+}

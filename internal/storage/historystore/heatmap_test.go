@@ -1,0 +1,204 @@
+package historystore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/history"
+)
+
+func heatmap(t testing.TB, s *Store, from, to time.Time, step time.Duration, keys int) *history.Heatmap {
+	t.Helper()
+	m, err := s.Heatmap(t.Context(), history.HeatmapQuery{From: from, To: to, Step: step, Keys: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// one hands over a minute with one key.
+func one(s *Store, at time.Time, key, state string, rate, denied float64) {
+	for second := range 60 {
+		s.Second(&history.Second{At: at.Add(time.Duration(second) * time.Second), Keys: []history.Seen{
+			{Key: hottype.Key(key), Rule: "topic", State: state, Rate: rate, Denied: denied}}})
+	}
+}
+
+func TestHeatmapByMinutesAndHours(t *testing.T) {
+	t.Parallel()
+	s, _ := running(t, Config{Dir: t.TempDir()})
+	one(s, noon.Add(-2*time.Minute), "topic?id=1", history.Cold, 10, 0) // in the hour before
+	one(s, noon, "topic?id=1", history.Loop, 20, 1)
+	one(s, noon.Add(time.Minute), "topic?id=2", history.Cold, 5, 0)
+	one(s, noon.Add(11*time.Minute), "topic?id=1", history.Hot, 300, 2)
+	one(s, noon.Add(12*time.Minute), "topic?id=1", history.Cold, 7, 0)
+	s.Event(history.Event{At: noon, Kind: "override_put", Key: "topic?id=1", Detail: []byte("{}")})
+	s.Event(history.Event{At: noon, Kind: "cooled", Key: "topic?id=1", Detail: []byte("{}")})
+	s.Second(&history.Second{At: noon.Add(time.Hour)})
+	written(t, s, 7)
+
+	m := heatmap(t, s, noon, noon.Add(time.Hour), time.Minute, 10)
+	want := []history.HeatmapKey{
+		{Key: "topic?id=1", Rule: "topic", Cells: []history.Cell{
+			{At: 0, State: history.Loop, Peak: 20, Denied: 60}, {At: 11, State: history.Hot, Peak: 300, Denied: 120}, {At: 12, State: history.Cold, Peak: 7}}},
+		{Key: "topic?id=2", Rule: "topic", Cells: []history.Cell{{At: 1, State: history.Cold, Peak: 5}}},
+	}
+	if diff := cmp.Diff(want, m.Keys); diff != "" || m.Step != 60 || len(m.Events) != 2 {
+		t.Errorf("%+v: %s", m, diff)
+	}
+	m = heatmap(t, s, noon, noon.Add(time.Hour), 10*time.Minute, 1)
+	want = []history.HeatmapKey{{Key: "topic?id=1", Rule: "topic", Cells: []history.Cell{
+		{At: 0, State: history.Loop, Peak: 20, Denied: 60}, {At: 1, State: history.Hot, Peak: 300, Denied: 120}}}}
+	if diff := cmp.Diff(want, m.Keys); diff != "" || len(m.Events) != 1 || m.Events[0].Kind != "override_put" {
+		t.Errorf("%+v: %s", m, diff)
+	}
+	m = heatmap(t, s, noon.Add(-time.Hour), noon.Add(time.Hour), time.Hour, 10)
+	want = []history.HeatmapKey{
+		{Key: "topic?id=1", Rule: "topic", Cells: []history.Cell{{At: 0, State: history.Cold, Peak: 10}, {At: 1, State: history.Hot, Peak: 300, Denied: 180}}},
+		{Key: "topic?id=2", Rule: "topic", Cells: []history.Cell{{At: 1, State: history.Cold, Peak: 5}}},
+	}
+	if diff := cmp.Diff(want, m.Keys); diff != "" {
+		t.Error(diff)
+	}
+	// The keys of a day are found by their hours, its cells are minutes.
+	m = heatmap(t, s, noon.Add(-12*time.Hour), noon.Add(12*time.Hour), 10*time.Minute, 10)
+	if len(m.Keys) != 2 || len(m.Keys[0].Cells) != 3 || m.Keys[0].Cells[2].At != 73 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// TestHoursAreBounded: strangers may ask for other keys every minute; the heaviest of the hour stay.
+func TestHoursAreBounded(t *testing.T) {
+	t.Parallel()
+	s, _ := running(t, Config{Dir: t.TempDir(), Keys: 2})
+	for i := range 40 {
+		one(s, noon.Add(time.Duration(i)*time.Minute), fmt.Sprintf("topic?id=%d", i), history.Cold, float64(100-i), 0)
+	}
+	s.Second(&history.Second{At: noon.Add(time.Hour)})
+	written(t, s, 40)
+	m := heatmap(t, s, noon, noon.Add(time.Hour), time.Hour, 200)
+	if len(m.Keys) != hourKeys*2 || m.Keys[0].Key != "topic?id=0" || m.Keys[hourKeys*2-1].Key != "topic?id=7" {
+		t.Errorf("%d keys: %+v", len(m.Keys), m.Keys)
+	}
+}
+
+func TestHoursGoWithTheirMinutes(t *testing.T) {
+	t.Parallel()
+	now := noon.Add(90 * time.Minute)
+	s, _ := running(t, Config{Dir: t.TempDir(), Keep: time.Hour, Now: func() time.Time { return now }})
+	one(s, noon.Add(-time.Minute), "topic?id=1", history.Cold, 10, 0)
+	one(s, noon.Add(time.Minute), "topic?id=1", history.Cold, 10, 0)
+	s.Second(&history.Second{At: noon.Add(time.Hour)})
+	written(t, s, 2)
+	if err := s.Trim(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m := heatmap(t, s, noon.Add(-time.Hour), noon.Add(time.Hour), time.Hour, 10)
+	if len(m.Keys) != 1 || len(m.Keys[0].Cells) != 1 || m.Keys[0].Cells[0].At != 1 {
+		t.Errorf("%+v: the hour that is not over at half past noon stays", m.Keys)
+	}
+}
+
+// TestFileOfTheFirstVersionIsBroughtUp instead of being set aside.
+func TestFileOfTheFirstVersionIsBroughtUp(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db, err := sql.Open("sqlite", filepath.Join(dir, fileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := fmt.Sprintf(`INSERT INTO minute VALUES (%[1]d, 'topic?id=1', 'topic', 'hot', 5, 6, 7, 8, 9),
+		(%[1]d + 60, 'topic?id=1', 'topic', 'loop', 5, 60, 70, 80, 9); PRAGMA user_version = 1`, noon.Unix())
+	if _, err := db.ExecContext(t.Context(), minutesSchema+rows); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, stop := running(t, Config{Dir: dir})
+	want := []history.HeatmapKey{{Key: "topic?id=1", Rule: "topic", Cells: []history.Cell{{State: history.Hot, Peak: 60, Allowed: 77, Denied: 88}}}}
+	if diff := cmp.Diff(want, heatmap(t, s, noon, noon.Add(time.Hour), time.Hour, 10).Keys); diff != "" || s.Stats().SetAside != 0 {
+		t.Error(diff)
+	}
+	stop()
+	s, _ = running(t, Config{Dir: dir}) // and is of this version then
+	if diff := cmp.Diff(want, heatmap(t, s, noon, noon.Add(time.Hour), time.Hour, 10).Keys); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// week is a Store with a million minutes of keys, 100 in each minute of seven days.
+func week(t testing.TB) *Store {
+	t.Helper()
+	dir := t.TempDir()
+	db, err := openFile(t.Context(), filepath.Join(dir, fileName), 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.ExecContext(t.Context(), fmt.Sprintf(`
+		WITH RECURSIVE m(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM m LIMIT 10080), k(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM k LIMIT 100)
+		INSERT INTO minute SELECT %d + 60 * m.i, 'topic?id=' || (k.i + m.i / 60 %% 200), 'topic', 'cold', k.i, k.i + m.i %% 7, 60, 0, 5 FROM m, k;
+		%s`, noon.Unix(), strings.TrimSpace(fillHours)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := New(Config{Dir: dir})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// TestWeekIsSeenAtOnce: the heatmap of a million minutes takes less than one look at each of them.
+func TestWeekIsSeenAtOnce(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("writes a million rows")
+	}
+	s := week(t)
+	heatmap(t, s, noon, noon.Add(time.Hour), time.Hour, 1) // the file is open
+	begin := time.Now()
+	m := heatmap(t, s, noon, noon.Add(7*24*time.Hour), time.Hour, 40)
+	took := time.Since(begin)
+	begin = time.Now()
+	var n int
+	var peak float64
+	if err := s.db.Load().QueryRowContext(t.Context(), "SELECT count(*), max(peak) FROM minute").Scan(&n, &peak); err != nil {
+		t.Fatal(err)
+	}
+	look := time.Since(begin)
+	if len(m.Keys) != 40 || n != 1_008_000 || took > look {
+		t.Errorf("%d keys in %v; a look at %d minutes takes %v", len(m.Keys), took, n, look)
+	}
+	t.Logf("heatmap %v, a look at every minute %v", took, look)
+}
+
+func BenchmarkHeatmap(b *testing.B) {
+	s := week(b)
+	for name, q := range map[string]struct{ span, step time.Duration }{
+		"week": {7 * 24 * time.Hour, time.Hour}, "day": {24 * time.Hour, 10 * time.Minute}, "hours": {6 * time.Hour, time.Minute},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				heatmap(b, s, noon, noon.Add(q.span), q.step, 40)
+			}
+		})
+	}
+}
