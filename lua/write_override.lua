@@ -10,7 +10,7 @@
 -- ARGV[2]  the entry that the caller read; "" for none
 -- ARGV[3]  the entry to store; "" deletes
 -- ARGV[4]  end of the new entry, unix ms; 0 for none
--- ARGV[5]  audit entry
+-- ARGV[5]  audit entry (JSON object); the new version is put into it as revision
 -- ARGV[6]  how many audit entries are kept
 -- ARGV[7]  how many overrides there may be
 -- ARGV[8]  life of all four keys, ms
@@ -80,10 +80,10 @@ if id ~= '' then
     end
   end
   if code == 1 then
-    redis.call('LPUSH', audit_key, audit_entry)
-    redis.call('LTRIM', audit_key, '0', int(audit_max - 1))
     -- Microseconds, so that no version is given twice although Redis forgot it.
     local version = math.max(stored + 1, now_us)
+    redis.call('LPUSH', audit_key, '{"revision":' .. int(version) .. ',' .. string.sub(audit_entry, 2))
+    redis.call('LTRIM', audit_key, '0', int(audit_max - 1))
     redis.call('SET', version_key, int(version))
     redis.call('PUBLISH', channel, int(version))
   end

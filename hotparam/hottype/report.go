@@ -10,6 +10,10 @@ type Report struct {
 	At       time.Time `json:"at"`
 	Allowed  uint64    `json:"allowed"`
 	Denied   Denials   `json:"denied"`
+	// Overrides is the revision of the live overrides that hold in the limiter.
+	Overrides int64 `json:"overrides,omitempty"`
+	// Stopped is true in the last report of a limiter that was told to stop.
+	Stopped bool `json:"stopped,omitempty"`
 	// Keys are the decisions on hot or overridden keys.
 	Keys []KeyDecisions `json:"keys,omitempty"`
 }

@@ -73,8 +73,11 @@ const (
 
 // Change is one entry of the audit of live overrides.
 type Change struct {
-	At     time.Time `json:"at"`
-	Author string    `json:"author"`
+	// Revision numbers the changes of a namespace: it grows with each. What was
+	// restored together has one.
+	Revision int64     `json:"revision,omitempty"`
+	At       time.Time `json:"at"`
+	Author   string    `json:"author"`
 	// Action is ChangePut or ChangeDelete. An undo is one of them too: it puts
 	// back, or removes, what another change did.
 	Action string `json:"action"`
@@ -82,6 +85,15 @@ type Change struct {
 	// Before is nil where there was none, After where there is none any more.
 	Before *Override `json:"before,omitempty"`
 	After  *Override `json:"after,omitempty"`
+}
+
+// Numbered is the change with its revision, for one that was written by a program which
+// gave it none: then it is the time.
+func (c Change) Numbered() Change {
+	if c.Revision == 0 && !c.At.IsZero() {
+		c.Revision = c.At.UnixMicro()
+	}
+	return c
 }
 
 // The actions of a change.

@@ -107,8 +107,11 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 	adm := admin.Config{
 		Namespace: l.parts.Gate.Rules().Namespace, Version: opts.Version,
 		Hot: l.parts.Aggregate.Hot, Loops: l.parts.Aggregate.Loops, Rules: l.parts.Gate.Rules, Pushed: true,
-		Reports: func(context.Context) ([]hottype.Report, error) {
-			return []hottype.Report{l.parts.Gate.Report(time.Now())}, nil
+		Reports: func(ctx context.Context) ([]hottype.Report, error) {
+			r := l.parts.Gate.Report(time.Now())
+			var err error
+			r.Overrides, err = l.overrides.Revision(ctx) // a change holds before it is answered
+			return []hottype.Report{r}, err
 		},
 		Overrides: l.overrides,
 		Command:   l.parts.Command,

@@ -27,6 +27,8 @@ type OverrideStore interface {
 	Delete(ctx context.Context, id, author string) error
 	// Audit returns up to limit changes, newest first.
 	Audit(ctx context.Context, limit int) ([]rules.Change, error)
+	// Revision is that of the newest change, 0 where there never was one.
+	Revision(ctx context.Context) (int64, error)
 }
 
 // Status is one thing that the dashboard's status line shows, such as the age

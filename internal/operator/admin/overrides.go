@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 
@@ -15,6 +16,9 @@ import (
 // what its author may not have meant.
 type overrideAnswer struct {
 	overrideView
+	// Revision is that of the overrides with the change in them: every limiter whose
+	// revision is not lower has it.
+	Revision int64    `json:"revision"`
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -84,7 +88,7 @@ func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
 	s.afterChange(r.Context(), "put", stored.ID, stored.Author)
 	warnings := slices.Concat(in.warnings, doubts(s.cfg.Rules(), stored))
 	w.Header().Set("Location", "/v1/overrides/"+stored.ID)
-	writeJSON(w, status, overrideAnswer{viewed(stored, sourceLive, s.cfg.Now()), warnings})
+	writeJSON(w, status, overrideAnswer{viewed(stored, sourceLive, s.cfg.Now()), s.revisionNow(), warnings})
 	return nil
 }
 
@@ -105,8 +109,8 @@ func (s *Server) deleteOverride(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// undoOverride takes the last change of an override back. Undone twice it
-// stands as before the first undo.
+// undoOverride takes the last change of an override back, or with ?revision= that change
+// and all after it. Undone twice it stands as before the first undo.
 func (s *Server) undoOverride(w http.ResponseWriter, r *http.Request) error {
 	if err := s.writable(); err != nil {
 		return err
@@ -116,7 +120,15 @@ func (s *Server) undoOverride(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("admin: the changes of override %q cannot be read: %w", id, err)
 	}
-	i := slices.IndexFunc(audit, func(c rules.Change) bool { return c.ID == id })
+	revision, err := queryRevision(r)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(audit, func(c rules.Change) bool { return c.ID == id && (revision == 0 || c.Revision == revision) })
+	if i < 0 && revision > 0 {
+		return newProblem(http.StatusNotFound, fmt.Sprintf("no revision %d of an override %s is on record", revision, quoted(id)),
+			"GET /v1/audit?id="+url.QueryEscape(id)+" lists those that are")
+	}
 	if i < 0 {
 		return newProblem(http.StatusNotFound, "no change of an override "+quoted(id)+" is on record", "GET /v1/audit lists the changes that are")
 	}
@@ -125,7 +137,7 @@ func (s *Server) undoOverride(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.afterChange(r.Context(), "undo", id, who)
-	writeJSON(w, http.StatusOK, map[string]any{"undone": audit[i], "override": restored})
+	writeJSON(w, http.StatusOK, map[string]any{"undone": audit[i], "override": restored, "revision": s.revisionNow()})
 	return nil
 }
 
@@ -163,11 +175,19 @@ func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) error {
 	}
 	changes := []rules.Change{}
 	if s.cfg.Overrides != nil {
-		found, err := s.cfg.Overrides.Audit(r.Context(), most)
+		id := r.URL.Query().Get("id")
+		read := most
+		if id != "" {
+			read = maxAudit
+		}
+		found, err := s.cfg.Overrides.Audit(r.Context(), read)
 		if err != nil {
 			return fmt.Errorf("admin: the changes of overrides cannot be read: %w", err)
 		}
-		changes = append(changes, found...)
+		if id != "" {
+			found = slices.DeleteFunc(found, func(c rules.Change) bool { return c.ID != id })
+		}
+		changes = append(changes, found[:min(len(found), most)]...)
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"changes": changes})
 	return nil
@@ -212,6 +232,26 @@ func noOverride(id string) error {
 func (s *Server) afterChange(ctx context.Context, what, id, who string) {
 	s.cfg.Log.Info("admin: override changed", "action", what, "id", id, "author", who)
 	s.readOverrides(ctx)
+}
+
+// revisionNow is the revision that was read after a change, so that it has the change in it.
+func (s *Server) revisionNow() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.overrides.revision
+}
+
+// queryRevision reads the revision that is to be undone; 0: the last.
+func queryRevision(r *http.Request) (int64, error) {
+	text := r.URL.Query().Get("revision")
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, badField("revision", "revision is "+quoted(text), "give one that GET /v1/audit lists")
+	}
+	return n, nil
 }
 
 // queryInt reads a positive number from the query.

@@ -60,6 +60,8 @@ func (r *rates) add(now time.Time, reports []hottype.Report) {
 	for _, rep := range reports {
 		in, ok := r.instances[rep.Instance]
 		switch {
+		case rep.Stopped:
+			delete(r.instances, rep.Instance)
 		case ok:
 			in.hear(now, rep, &r.total)
 		case len(r.instances) < maxInstances:
@@ -83,6 +85,7 @@ func newInstance(now time.Time, rep hottype.Report) *instance {
 func (in *instance) hear(now time.Time, rep hottype.Report, total *decided) {
 	apart := rep.At.Sub(in.last.At)
 	if apart >= 0 && apart < leastApart {
+		in.last.Overrides = rep.Overrides
 		return // the same report, or too near: the next one covers both
 	}
 	if apart < 0 || apart > forgetAfter {

@@ -52,6 +52,7 @@ func (s *Server) routes() []route {
 		{path: "/v1/overrides/{id}", methods: map[string]handler{
 			http.MethodGet: s.getOverride, http.MethodPut: s.putOverride, http.MethodDelete: s.deleteOverride}},
 		{path: "/v1/overrides/{id}/undo", methods: map[string]handler{http.MethodPost: s.undoOverride}},
+		get("/v1/limiters", s.getLimiters),
 		get("/v1/audit", s.getAudit),
 		get("/v1/history", s.getHistory),
 		get("/v1/history/heatmap", s.getHeatmap),

@@ -84,6 +84,9 @@ func (s *Server) readOverrides(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
 	list, err := s.cfg.Overrides.List(ctx)
+	if err == nil {
+		err = s.readRevision(ctx)
+	}
 	var audit []rules.Change
 	changed := err == nil && !s.knows(list)
 	if changed {

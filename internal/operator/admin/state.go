@@ -24,7 +24,9 @@ type state struct {
 	Loops  []loopView `json:"loops"`
 	// Closest are the keys nearest to their thresholds, some seconds old; none while something is hot.
 	Closest []closeKey `json:"closest"`
-	Trouble []string   `json:"trouble"` // what cannot be shown, and why
+	// Lagging are limiters that lack a change of the overrides, at most 100.
+	Lagging []limiterView `json:"lagging"`
+	Trouble []string      `json:"trouble"` // what cannot be shown, and why
 }
 
 // hello is the first event of a stream: all that a page needs at once.
@@ -48,6 +50,9 @@ type overrideNotes struct {
 	sent    []byte        // the last overrides event
 	seen    *rules.Change // newest change already told
 	failing string
+	// revision is the newest one, revisions the last ones, newest first.
+	revision  int64
+	revisions []int64
 }
 
 // hotNote is what a cooled key was.
@@ -69,6 +74,7 @@ func (s *Server) look(now time.Time, hot, shown, loops []hottype.Hot) state {
 	defer s.mu.Unlock()
 	st.Totals = viewTotals(s.rates.now(now))
 	st.Totals.HotKeys, st.Totals.Loops = len(hot), len(loops)
+	st.Lagging = s.lagging(now)
 	if len(hot) == 0 {
 		st.Closest = append(st.Closest, s.latest.closest...)
 	}

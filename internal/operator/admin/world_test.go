@@ -73,7 +73,7 @@ func (m *memory) Put(_ context.Context, o rules.Override) (rules.Override, error
 	c := rules.Change{At: o.Created, Author: o.Author, Action: rules.ChangePut, ID: o.ID, After: &o}
 	m.remove(o.ID, &c)
 	m.list = append(m.list, o)
-	m.audit = slices.Insert(m.audit, 0, c)
+	m.audit = slices.Insert(m.audit, 0, c.Numbered())
 	return o, m.fails
 }
 
@@ -84,7 +84,7 @@ func (m *memory) Delete(_ context.Context, id, author string) error {
 	if m.remove(id, &c); c.Before == nil {
 		return rules.ErrNoOverride
 	}
-	m.audit = slices.Insert(m.audit, 0, c)
+	m.audit = slices.Insert(m.audit, 0, c.Numbered())
 	return m.fails
 }
 
@@ -102,6 +102,15 @@ func (m *memory) Audit(_ context.Context, limit int) ([]rules.Change, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.audit[:min(limit, len(m.audit))]), m.fails
+}
+
+func (m *memory) Revision(context.Context) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.audit) == 0 {
+		return 0, m.fails
+	}
+	return m.audit[0].Revision, m.fails
 }
 
 func (m *memory) fail(err error) {

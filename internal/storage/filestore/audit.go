@@ -71,7 +71,7 @@ func readAudit(d disk) (changes []rules.Change, torn bool, err error) {
 			return nil, false, fmt.Errorf("filestore: %s line %d is not a change: %w; delete the line, or move the file away to begin a new audit",
 				d.path(auditFile), n, err)
 		}
-		changes, data = append(changes, c), rest
+		changes, data = append(changes, c.Numbered()), rest
 	}
 	return changes, false, nil
 }

@@ -160,6 +160,16 @@ func (o *Overrides) Audit(_ context.Context, limit int) ([]rules.Change, error) 
 	return out, nil
 }
 
+// Revision is that of the newest change, 0 where there never was one.
+func (o *Overrides) Revision(context.Context) (int64, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if last := o.lastChange(); last != nil {
+		return last.Revision, nil
+	}
+	return 0, nil
+}
+
 // Trim removes the overrides that ended at or before now and tells how many.
 // That is nobody's change, so the audit does not show it.
 func (o *Overrides) Trim(now time.Time) (int, error) {
@@ -222,6 +232,7 @@ func (o *Overrides) lastChange() *rules.Change {
 // commit writes a change down and makes it hold, or does neither. The caller
 // holds mu.
 func (o *Overrides) commit(c rules.Change) error {
+	c = c.Numbered()
 	if o.closed {
 		return errClosed
 	}

@@ -57,6 +57,10 @@ type Feed struct {
 	overridesKnown  atomic.Pointer[overrideCopy]
 	overridesBehind atomic.Bool
 	overridesDenied atomic.Int64
+	// overridesHeld is the version that a follower's fn was given last, and heldNews
+	// holds a signal that it is a new one.
+	overridesHeld atomic.Int64
+	heldNews      chan struct{}
 }
 
 // New gives the feed of a client's namespace. It starts nothing.
@@ -64,7 +68,7 @@ func New(c *redisstore.Client) *Feed {
 	cfg := c.Config()
 	return &Feed{
 		rdb: c.Redis(), keys: redisstore.NewKeys(cfg.Namespace), timeout: cfg.Timeout, log: cfg.Log, now: time.Now,
-		scripts: loadScripts(),
+		scripts: loadScripts(), heldNews: make(chan struct{}, 1),
 	}
 }
 

@@ -59,6 +59,7 @@ func (h *overrideFollower) sync(ctx context.Context) (changed bool, err error) {
 	h.started, h.version = true, state.version
 	f.know(state)
 	h.fn(h.s.list(state))
+	f.hold(state.version)
 	return true, nil
 }
 

@@ -173,7 +173,10 @@ func restoration(older, newer *overrideCopy, now time.Time) ([]any, error) {
 		if before == after || len(out) == MaxAudit {
 			continue
 		}
-		change := rules.Change{At: now, Author: restoredBy, Action: rules.ChangeDelete, ID: id, Before: readable(id, before), After: readable(id, after)}
+		change := rules.Change{
+			Revision: newer.version, At: now, Author: restoredBy, Action: rules.ChangeDelete, ID: id,
+			Before: readable(id, before), After: readable(id, after),
+		}
 		if after != "" {
 			change.Action = rules.ChangePut
 		}

@@ -96,9 +96,20 @@ func (s *OverrideStore) Audit(ctx context.Context, limit int) ([]rules.Change, e
 			s.feed.counters.overridesMalformed.Add(1)
 			continue
 		}
-		out = append(out, change)
+		out = append(out, change.Numbered())
 	}
 	return out, nil
+}
+
+// Revision is that of the newest change of the overrides, 0 where there never was one.
+// Where Redis has lost what this process enforces, it is that of the latter. One round
+// trip.
+func (s *OverrideStore) Revision(ctx context.Context) (int64, error) {
+	version, err := overrideVersion(s.feed.rdb.Get(ctx, s.feed.keys.OverrideVersion()))
+	if err != nil {
+		return 0, fmt.Errorf("redisfeed: read the version of the overrides: %w", err)
+	}
+	return max(version, s.feed.known().version), nil
 }
 
 // Trim removes the overrides that have ended, at most 1000 at a time, tells how

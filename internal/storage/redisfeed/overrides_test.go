@@ -81,11 +81,22 @@ func testOverridesAreKeptWithTheirAuthor(t *testing.T, s server) {
 	if err != nil || len(audit) != 4 {
 		t.Fatalf("%d changes, %v", len(audit), err)
 	}
+	for i, c := range audit {
+		if i > 0 && c.Revision >= audit[i-1].Revision || c.Revision == 0 {
+			t.Errorf("change %d has revision %d; they have to grow", i, c.Revision)
+		}
+	}
+	if now, err := store.Revision(ctx); err != nil || now != audit[0].Revision {
+		t.Errorf("revision %d, %v; that of the last change is %d", now, err, audit[0].Revision)
+	}
 	want := []rules.Change{
 		{At: audit[0].At, Author: "ann", Action: rules.ChangeDelete, ID: "b", Before: &b},
 		{At: a2.Created, Author: "eve", Action: rules.ChangePut, ID: "a", Before: &a, After: &a2},
 		{At: b.Created, Author: "bob", Action: rules.ChangePut, ID: "b", After: &b},
 		{At: a.Created, Author: "ann", Action: rules.ChangePut, ID: "a", After: &a},
+	}
+	for i := range want {
+		want[i].Revision = audit[i].Revision
 	}
 	if !cmp.Equal(audit, want) {
 		t.Error(cmp.Diff(audit, want))

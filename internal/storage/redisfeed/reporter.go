@@ -29,18 +29,31 @@ func (f *Feed) Reporter(report func(now time.Time) hottype.Report) *Reporter {
 	return r
 }
 
-// Run reports until ctx ends and returns nil. A report that cannot be written
-// is counted and left out: the next one says all that it said.
+// Run reports until ctx ends and returns nil: once a second, and at once when other
+// overrides hold. A report that cannot be written is counted and left out: the next one
+// says all that it said. The last one says that the limiter has stopped, so that nobody
+// takes it for one that is cut off.
 func (r *Reporter) Run(ctx context.Context) error {
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
 	for {
-		r.once(ctx)
+		r.once(ctx, false)
 		select {
 		case <-ctx.Done():
+			r.once(context.WithoutCancel(ctx), true)
 			return nil
 		case <-tick.C:
+		case <-r.feed.heldNews:
 		}
+	}
+}
+
+// hold notes the version of the overrides that hold in this process from now on.
+func (f *Feed) hold(version int64) {
+	f.overridesHeld.Store(version)
+	select {
+	case f.heldNews <- struct{}{}:
+	default: // one waiting signal is enough
 	}
 }
 
@@ -49,10 +62,12 @@ func (r *Reporter) Run(ctx context.Context) error {
 // gone away: they too decide by themselves then, with their share of the limit.
 func (r *Reporter) Live() int { return int(r.live.Load()) }
 
-func (r *Reporter) once(ctx context.Context) {
+func (r *Reporter) once(ctx context.Context, stopped bool) {
 	bounded, cancel := context.WithTimeout(ctx, reportEvery)
 	defer cancel()
-	live, err := r.feed.writeReport(bounded, r.report(r.feed.now()))
+	report := r.report(r.feed.now())
+	report.Overrides, report.Stopped = r.feed.overridesHeld.Load(), stopped
+	live, err := r.feed.writeReport(bounded, report)
 	if err == nil {
 		r.live.Store(int64(max(live, 1)))
 	}
