@@ -16,6 +16,9 @@ type Report struct {
 	Stopped bool `json:"stopped,omitempty"`
 	// Keys are the decisions on hot or overridden keys.
 	Keys []KeyDecisions `json:"keys,omitempty"`
+	// Upstreams are those for which limits adapt. These are no sums: each report has what
+	// was seen since the last one.
+	Upstreams []UpstreamReport `json:"upstreams,omitempty"`
 }
 
 // Denials counts refusals by what refused.

@@ -49,6 +49,9 @@ type Verdict struct {
 	// Class is the class of the request by its headers ("crawler"), "" for
 	// everybody.
 	Class string
+	// Upstream names the upstream whose answers adapt limits, "" where there is none. Whoever
+	// forwards an admitted request tells the gate what became of it.
+	Upstream string
 }
 
 // Never is the RetryAfter of a request that no waiting makes possible.

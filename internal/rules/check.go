@@ -21,6 +21,7 @@ func (p *parser) checkRules() {
 		seen[r.Name] = v
 		p.checkParams(r, v)
 		p.takeUpstream(r)
+		p.checkAdaptive(r, v)
 		if v.failed() {
 			continue
 		}

@@ -127,6 +127,7 @@ func (p *parser) top(v value, sections []string) {
 		"namespace": func(v value) { p.set.Namespace = v.name(resourceName) },
 		"limits":    p.limits,
 		"upstream":  func(v value) { p.set.Upstream = v.upstream() },
+		"upstreams": func(v value) { v.list(p.namedUpstream) },
 		"rules":     func(v value) { v.list(p.rule) },
 		"ip":        p.ip,
 		"classes":   func(v value) { v.list(p.class) },

@@ -151,12 +151,15 @@ func (v value) limit() (Limit, []ValueLimit) {
 	fs["fair"] = func(v value) { l.Fair = v.boolean() }
 	fs["client_key"] = func(v value) { l.ClientHeader = v.clientKey() }
 	fs["candidate"] = func(v value) { l.Candidate = v.candidate() }
+	var ad adaptive
+	ad.fields(fs)
 	a.denial.fields(fs)
 	fs["values"] = func(v value) { v.list(func(v value) { values = append(values, v) }) }
 	got := v.mapping(fs)
 	if !l.Set || algorithm == "" {
 		return l, nil
 	}
+	l.Adaptive = ad.limit(v, got, &a, algorithm, l.Scope)
 	l.Spec = a.spec(v, got, algorithm)
 	l.checkFair(got)
 	var list []ValueLimit
@@ -175,7 +178,7 @@ func (v value) valueLimit(l Limit, of *amounts, algorithm limit.Algorithm) Value
 	fs["key"] = func(v value) { key = v.text() }
 	got := v.mapping(fs)
 	v.require(got, "key")
-	l.Spec = a.spec(v, got, algorithm)
+	l.Spec, l.Adaptive = a.spec(v, got, algorithm), nil
 	return ValueLimit{Key: hottype.Key(key), Limit: l}
 }
 

@@ -30,6 +30,8 @@ type Set struct {
 	// Warnings are about what is read and should be written differently, each
 	// with file and line: fields by their old names, numbers that promise little.
 	Warnings []string
+	// Upstreams are those that the file names, in its order.
+	Upstreams []Upstream
 
 	index matcher // compiled from Rules
 }
@@ -161,6 +163,9 @@ type Limit struct {
 	// InFlight bounds how many requests for a key are in flight; nil: nothing does. A
 	// limit has either that, or a Spec.
 	InFlight *InFlight
+	// Adaptive says that the rate follows what the upstream bears; nil: it is fixed. Spec is
+	// then what holds while nobody says what it bears.
+	Adaptive *Adaptive
 }
 
 // InFlight bounds how many requests are in flight.
