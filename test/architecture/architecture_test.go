@@ -30,7 +30,7 @@ var layers = []struct {
 		"hotparam/limit", "internal/limitcore", "internal/canon", "internal/upstream", "internal/rules", "internal/hotset",
 		"internal/counting/accesslog", "internal/counting/clientsketch",
 		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect", "internal/detection/history",
-		"internal/deciding/fairness", "internal/serving/httplimit", "internal/serving/access",
+		"internal/deciding/fairness", "internal/deciding/adaptive", "internal/serving/httplimit", "internal/serving/access",
 	}, "pure logic that can be tested like a table"},
 	{"files", false, []string{"internal/tlsfiles", "internal/dirlock"}, "certificates are read and directories held in one way"},
 	{"connection", false, []string{"internal/storage/redisstore"}, "the feed and the limits share one way to Redis"},
@@ -73,7 +73,7 @@ var owners = map[string]struct {
 var pure = []string{
 	"hotparam/hottype", "hotparam/limit", "internal/limitcore", "internal/canon", "internal/rules", "internal/upstream", "internal/hotset",
 	"internal/counting/accesslog", "internal/counting/clientsketch",
-	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect", "internal/detection/history", "internal/deciding/fairness",
+	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect", "internal/detection/history", "internal/deciding/fairness", "internal/deciding/adaptive",
 }
 
 type pkg struct {

@@ -1,0 +1,139 @@
+// Study runs the controller of adaptive limits on a simulated upstream, beside a sweep of fixed limits:
+//
+//	go run ./docs/adaptive/study              # the table of docs/adaptive.md, and its pictures
+//	go run ./docs/adaptive/study "onset 10 x" # one scenario, second by second
+//	go run ./docs/adaptive/study -real FILE   # the table and pictures of a run of TestAdaptiveAcrossLimiters
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	real := flag.String("real", "", "results of TestAdaptiveAcrossLimiters, which -adaptive.results writes")
+	dir := flag.String("dir", "docs/adaptive", "where pictures go")
+	flag.Parse()
+	var err error
+	switch {
+	case *real != "":
+		err = showReal(*real, *dir)
+	case flag.NArg() > 0:
+		trace(flag.Arg(0))
+	default:
+		err = study(*dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "study:", err)
+		os.Exit(1)
+	}
+}
+
+// study prints a line for each scenario, means of three seeds, and draws two of them.
+func study(dir string) error {
+	fmt.Println("| scenario | target held again after | seconds within it | answered, of the best fixed limit | swing | cold requests that failed | with no limit |")
+	fmt.Println("|---|---|---|---|---|---|---|")
+	drawn := map[string]string{"onset 10 x": "onset", "capacity halved": "halved"}
+	for _, s := range scenarios() {
+		if s.special {
+			continue
+		}
+		var sum score
+		const seeds = 3
+		for seed := range uint64(seeds) {
+			r := s.score(s.simulate(math.Inf(1), true, seed+1))
+			sum.back = max(sum.back, r.back)
+			sum.within += r.within / seeds
+			sum.goodput += r.goodput / seeds
+			sum.swing += r.swing / seeds
+			sum.cold += r.cold / seeds
+		}
+		free := s.simulate(math.Inf(1), false, 1)
+		best, _ := s.bestFixed(1)
+		ratio := "-"
+		if best > 0 {
+			ratio = fmt.Sprintf("%.0f %%", 100*sum.goodput/best)
+		}
+		fmt.Printf("| %s | %d s | %.0f %% | %s | ± %.0f %% | %.1f %% | %.0f %% |\n", s.name, sum.back, 100*sum.within, ratio,
+			100*sum.swing, 100*sum.cold, 100*s.score(free).cold)
+		if name := drawn[s.name]; name != "" {
+			if err := s.draw(filepath.Join(dir, name+".svg"), free); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// trace prints one scenario.
+func trace(name string) {
+	for _, s := range scenarios() {
+		if s.name != name {
+			continue
+		}
+		out := s.simulate(math.Inf(1), true, 1)
+		fmt.Printf("%+v\n", s.score(out))
+		for i, o := range out {
+			fmt.Printf("%3d hot %5d refused %5d cold %4d ok %4d failed %4d p90 %4.0f ms rate %6.0f cap %6.1f limited %v unreachable %v\n",
+				i, o.hot, o.refused, o.cold, o.ok, o.failed, p90(&o), o.rate, o.inFlight, o.limited, o.unreachable)
+		}
+	}
+}
+
+func p90(o *second) float64 { return o.latency.Quantile(0.9).Seconds() * 1000 }
+
+// draw draws a scenario with the controller beside one with no limit.
+func (s *scenario) draw(file string, free []second) error {
+	with := s.simulate(math.Inf(1), true, 1)
+	latency := plot{title: s.name + ": 9 of 10 requests let in are answered within, ms", most: 2000, mark: s.target.Latency.Seconds() * 1000}
+	answered := plot{title: "answered a second", most: 1200}
+	latency.lines = []line{{"adaptive", values(with, p90)}, {"no limit", values(free, p90)}}
+	ok := func(o *second) float64 { return float64(o.ok) }
+	answered.lines = []line{{"adaptive", values(with, ok)}, {"no limit", values(free, ok)}}
+	return drawing{latency, answered}.write(file)
+}
+
+func values(out []second, of func(*second) float64) []float64 {
+	list := make([]float64, len(out))
+	for i := range out {
+		list[i] = of(&out[i])
+	}
+	return list
+}
+
+// showReal shows what TestAdaptiveAcrossLimiters saw.
+func showReal(file, dir string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var seen struct {
+		Phases map[string][]struct {
+			Phase                             string
+			Within, Answered, ColdFailed, P90 float64
+		}
+		Seconds map[string][]struct{ P90, Answered float64 }
+	}
+	if err := json.Unmarshal(text, &seen); err != nil {
+		return err
+	}
+	latency := plot{title: "9 of 10 requests let in are answered within, ms", most: 2000, mark: 250}
+	answered := plot{title: "answered a second", most: 240}
+	fmt.Println("| limit | | seconds within 250 ms | median p90 | answered a second | cold requests that failed |")
+	fmt.Println("|---|---|---|---|---|---|")
+	for _, way := range []string{"adaptive", "none", "fixed twice too high", "fixed twice too low"} {
+		for _, p := range seen.Phases[way] {
+			fmt.Printf("| %s | %s | %.0f %% | %.0f ms | %.0f | %.1f %% |\n", way, p.Phase, 100*p.Within, p.P90, p.Answered, 100*p.ColdFailed)
+		}
+		var ms, ok []float64
+		for _, s := range seen.Seconds[way] {
+			ms, ok = append(ms, s.P90), append(ok, s.Answered)
+		}
+		latency.lines, answered.lines = append(latency.lines, line{way, ms}), append(answered.lines, line{way, ok})
+	}
+	return drawing{latency, answered}.write(filepath.Join(dir, "real.svg"))
+}

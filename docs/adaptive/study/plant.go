@@ -1,0 +1,300 @@
+package main
+
+import (
+	"cmp"
+	"container/heap"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/deciding/adaptive"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// site is an upstream, who asks it, and how it is limited. Times are seconds since the beginning.
+type site struct {
+	seconds int
+	servers int
+	service float64 // mean time of a request, lognormal
+	sigma   float64
+	queue   int     // most requests that wait; 0: any number
+	contend float64 // part by which a request is slower for each waiting one per server
+
+	cold, hot func(t float64) float64 // demand, requests a second
+	slower    func(t float64) float64 // factor on the time of a request that begins then; nil: 1
+	stalled   func(t float64) float64 // when a request that would begin then begins; nil: then
+
+	limiters int
+	skewed   bool                                        // the first limiter has half of the demand
+	report   func(t float64, r *rand.Rand) (lag float64) // how late a report is, +Inf: lost; nil: 0.6
+	away     func(t float64) bool                        // whether the controller is; nil: never
+
+	target      rules.UpstreamTarget
+	least, most float64 // of the rate of hot keys
+}
+
+// patience is after how many seconds a limiter gives a request up. The upstream works on.
+const patience = 2.0
+
+// second is what came of the requests that arrived in one.
+type second struct {
+	latency               adaptive.Histogram
+	ok, failed            int // of all that were admitted
+	hot, refused          int
+	cold, coldFailed      int
+	rate, inFlight        float64
+	limited, unreachable  bool
+	demandHot, demandCold float64
+}
+
+// request is one under way.
+type request struct {
+	end     float64 // as its limiter sees it
+	limiter int
+	hot, ok bool
+	took    float64 // 0: the upstream refused at once
+}
+
+// world is one run of a site.
+type world struct {
+	site
+	rng    *rand.Rand
+	shares []float64 // of the limiters in the demand
+
+	free   floats               // when each server is free
+	inside floats               // when each request in the upstream ends
+	open   requests             // as limiters see them, by their ends
+	flight []int                // hot requests of each limiter
+	tokens float64              // of the rate
+	spare  float64              // of the least rate
+	last   float64              // when tokens were counted
+	bound  adaptive.Bound       // in force
+	ctl    *adaptive.Controller // nil: none
+	seen   adaptive.Report      // of this second
+	area   float64              // requests under way, times seconds
+	areaAt float64
+	late   []arriving
+	out    []second
+}
+
+// arriving is a report on its way.
+type arriving struct {
+	at     float64
+	report adaptive.Report
+}
+
+var epoch = time.Unix(1_000_000_000, 0)
+
+func clock(t float64) time.Time { return epoch.Add(time.Duration(t * float64(time.Second))) }
+
+// For step seconds the demand is taken to be constant.
+const step = 0.01
+
+// simulate runs a site with a fixed limit for all hot keys together (+Inf: none), or with a controller.
+func (s site) simulate(fixed float64, controlled bool, seed uint64) []second {
+	w := &world{
+		site: s, rng: rand.New(rand.NewPCG(seed, 7)), out: make([]second, s.seconds),
+		free: make(floats, s.servers), flight: make([]int, s.limiters), shares: make([]float64, s.limiters),
+		bound: adaptive.Bound{Rate: fixed, InFlight: math.Inf(1)}, tokens: 1, spare: 1,
+	}
+	for i := range w.shares {
+		w.shares[i] = 1 / float64(s.limiters)
+		if s.skewed {
+			w.shares[i] = 0.5 / float64(max(1, s.limiters-1))
+		}
+	}
+	if s.skewed {
+		w.shares[0] = 0.5
+	}
+	if controlled {
+		w.ctl = adaptive.New(s.target, s.least, s.most)
+		w.bound = w.ctl.Bound()
+	}
+	for i := range s.seconds {
+		w.second(i)
+	}
+	return w.out
+}
+
+// second lets one second pass.
+func (w *world) second(i int) {
+	w.out[i].demandHot, w.out[i].demandCold = w.hot(float64(i)), w.cold(float64(i))
+	for k := range int(1 / step) {
+		t := float64(i) + float64(k)*step
+		w.deliver(t)
+		type arrival struct {
+			at  float64
+			hot bool
+		}
+		var all []arrival
+		for range w.poisson(w.hot(t) * step) {
+			all = append(all, arrival{t + step*w.rng.Float64(), true})
+		}
+		for range w.poisson(w.cold(t) * step) {
+			all = append(all, arrival{t + step*w.rng.Float64(), false})
+		}
+		slices.SortFunc(all, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
+		for _, a := range all {
+			w.complete(a.at)
+			w.arrive(a.at, a.hot, &w.out[i])
+		}
+	}
+	end := float64(i + 1)
+	w.complete(end)
+	w.send(end)
+	o := &w.out[i]
+	o.rate, o.inFlight, o.limited, o.unreachable = w.bound.Rate, w.bound.InFlight, w.bound.Limited, w.bound.Unreachable
+}
+
+// poisson is how many events with a mean happen.
+func (w *world) poisson(mean float64) int {
+	n, p, stop := 0, w.rng.Float64(), math.Exp(-mean)
+	for ; p > stop; n++ {
+		p *= w.rng.Float64()
+	}
+	return n
+}
+
+func (w *world) arrive(t float64, hot bool, o *second) {
+	limiter := w.limiter()
+	if hot {
+		o.hot++
+		if !w.admit(t, limiter) {
+			o.refused++
+			w.seen.Refused++
+			return
+		}
+		w.seen.Hot++
+		w.flight[limiter]++
+	} else {
+		o.cold++
+		w.seen.Cold++
+	}
+	took, ok := w.serve(t)
+	if ok {
+		o.ok++
+	} else if o.failed++; !hot {
+		o.coldFailed++
+	}
+	if took > 0 {
+		o.latency.Add(time.Duration(took * float64(time.Second)))
+	}
+	w.since(t)
+	heap.Push(&w.open, request{end: t + took, limiter: limiter, hot: hot, ok: ok, took: took})
+}
+
+func (w *world) limiter() int {
+	x := w.rng.Float64()
+	for i, s := range w.shares {
+		if x -= s; x < 0 {
+			return i
+		}
+	}
+	return 0
+}
+
+// admit is what limiters do: they share the rate, each has its part of the cap, and a token of the
+// least rate goes past the cap.
+func (w *world) admit(t float64, limiter int) bool {
+	if math.IsInf(w.bound.Rate, 1) {
+		return true
+	}
+	dt := t - w.last
+	w.last = t
+	w.tokens = min(w.tokens+dt*w.bound.Rate, max(1, w.bound.Rate/10))
+	w.spare = min(w.spare+dt*w.least, 1)
+	if w.tokens < 1 {
+		return false
+	}
+	if float64(w.flight[limiter]) >= max(1, w.bound.InFlight*w.shares[limiter]) {
+		if w.spare < 1 {
+			return false
+		}
+		w.spare--
+	}
+	w.tokens--
+	return true
+}
+
+// serve is the upstream: how long the limiter waits for it, and whether in time.
+func (w *world) serve(t float64) (took float64, ok bool) {
+	for len(w.inside) > 0 && w.inside[0] <= t {
+		heap.Pop(&w.inside)
+	}
+	waiting := len(w.inside) - w.servers
+	if w.queue > 0 && waiting >= w.queue {
+		return 0, false
+	}
+	begin := max(t, w.free[0])
+	if w.stalled != nil {
+		begin = w.stalled(begin)
+	}
+	d := w.service * math.Exp(w.sigma*w.rng.NormFloat64()-w.sigma*w.sigma/2)
+	if w.slower != nil {
+		d *= w.slower(begin)
+	}
+	d *= 1 + w.contend*max(0, float64(waiting))/float64(w.servers)
+	end := begin + d
+	w.free[0] = end
+	heap.Fix(&w.free, 0)
+	heap.Push(&w.inside, end)
+	return min(end-t, patience), end-t < patience
+}
+
+// since counts the requests under way up to t.
+func (w *world) since(t float64) {
+	w.area += float64(len(w.open)) * (t - w.areaAt)
+	w.areaAt = t
+}
+
+// complete ends the requests that end before t.
+func (w *world) complete(t float64) {
+	for len(w.open) > 0 && w.open[0].end <= t {
+		w.since(w.open[0].end)
+		r := heap.Pop(&w.open).(request)
+		if r.hot {
+			w.flight[r.limiter]--
+		}
+		if r.ok {
+			w.seen.OK++
+		} else {
+			w.seen.Errors++
+		}
+		if r.took > 0 {
+			w.seen.Latency.Add(time.Duration(r.took * float64(time.Second)))
+		}
+	}
+	w.since(t)
+}
+
+// send sends the report of a second that ends.
+func (w *world) send(t float64) {
+	w.seen.At, w.seen.InFlight = clock(t), w.area
+	lag := 0.6
+	if w.site.report != nil {
+		lag = w.site.report(t, w.rng)
+	}
+	if !math.IsInf(lag, 1) {
+		w.late = append(w.late, arriving{t + lag, w.seen})
+	}
+	w.seen, w.area = adaptive.Report{}, 0
+}
+
+// deliver gives the controller what has arrived.
+func (w *world) deliver(t float64) {
+	if w.ctl == nil || w.away != nil && w.away(t) {
+		return
+	}
+	var now []adaptive.Report
+	w.late = slices.DeleteFunc(w.late, func(a arriving) bool {
+		if a.at > t {
+			return false
+		}
+		now = append(now, a.report)
+		return true
+	})
+	if len(now) > 0 {
+		w.bound = w.ctl.Tick(clock(t), now)
+	}
+}

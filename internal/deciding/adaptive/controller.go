@@ -1,0 +1,227 @@
+package adaptive
+
+import (
+	"math"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// Bound is what a controller publishes.
+type Bound struct {
+	// Rate is the requests a second, and InFlight the requests at a time, that all hot keys of the
+	// upstream may send to it.
+	Rate, InFlight float64
+	// Limited says that the upstream was once saturated, and so Rate is not simply the maximum.
+	Limited bool
+	// Unreachable says that the target cannot be held even with the least rate.
+	Unreachable bool
+	// Judged is whether anything was seen yet; before, the bound says nothing.
+	Judged bool
+	// Why says in a few words what was seen last: Latency is the quantile, Target what it has
+	// to be, in seconds; Errors the share of failed requests and Flight how many were in flight.
+	Why             string
+	Latency, Target float64
+	Errors, Flight  float64
+}
+
+// Bounds of the controller's own.
+const (
+	enough   = 60 // requests of which a quantile says something
+	pooled   = 10 // most seconds that are judged together
+	stale    = 4 * time.Second
+	unknown  = 10   // requests in flight that are borne before anything is known
+	patience = 8    // ticks after which a latency is taken for that of the upstream itself
+	slowest  = 0.02 // by which the capacity is raised first, and
+	fastest  = 0.2  // at last
+)
+
+// Controller finds the bound for one upstream. Tick it once a second. It is not for concurrent use.
+type Controller struct {
+	target   rules.UpstreamTarget
+	min, max float64 // of Bound.Rate
+
+	pool    Report
+	seconds float64 // in pool
+	bound   Bound
+
+	quiet     average // latency's quantile while nothing is limited
+	slower    average // as quiet, of an upstream that has become slower and still holds its target
+	above     int     // ticks in a row in which latency was above its set point, the target held
+	spread    average // mean / quantile
+	allowance average // mean latency at which the quantile is at the set point
+	capacity  float64
+	good      float64 // capacity when the rate last left its minimum's neighbourhood
+	growth    float64
+	held      int // ticks for which the capacity is not raised
+	calm      int // ticks since which more could be borne
+	limited   int // ticks since the first limited one
+	bad       history
+	late      int // ticks in a row in which the target was missed
+	flight    [5]float64
+	admitted  [3]float64
+	floor     int // ticks in a row at the minimum
+	within    int // ticks in a row that were good
+}
+
+// New builds a controller for an upstream whose hot keys together may have at least least and at
+// most most requests a second. A target without quantile or errors has 0.9 and 0.01.
+func New(t rules.UpstreamTarget, least, most float64) *Controller {
+	if t.Quantile == 0 {
+		t.Quantile = 0.9
+	}
+	if t.Errors == 0 {
+		t.Errors = 0.01
+	}
+	c := &Controller{target: t, min: least, max: most, growth: slowest}
+	c.bound = Bound{Rate: most, InFlight: math.Inf(1)}
+	return c
+}
+
+// SetRange changes what the hot keys together may have.
+func (c *Controller) SetRange(least, most float64) {
+	c.min, c.max = least, most
+	c.bound.Rate = clamp(c.bound.Rate, least, most)
+	if !c.bound.Limited {
+		c.bound.Rate = most
+	}
+}
+
+// Bound is the one in force.
+func (c *Controller) Bound() Bound { return c.bound }
+
+// Tick judges what limiters reported since the last tick, at most one report of each second. Without
+// one the bound stays.
+func (c *Controller) Tick(now time.Time, reports []Report) Bound {
+	for i := range reports {
+		if now.Sub(reports[i].At) <= stale {
+			c.seconds++
+			c.pool.merge(&reports[i], c.seconds)
+		}
+	}
+	if c.seconds == 0 || c.pool.Latency.Count() < enough && c.seconds < pooled {
+		return c.bound
+	}
+	s := c.sample(now)
+	c.pool, c.seconds = Report{}, 0
+	if s.n > 0 {
+		c.judge(&s)
+		c.bound.Judged, c.bound.Latency, c.bound.Target = true, s.quantile, s.target
+		c.bound.Errors, c.bound.Flight = s.errors, s.flight
+	}
+	return c.bound
+}
+
+// judge moves the bound by one sample.
+func (c *Controller) judge(s *sample) {
+	c.flight = [5]float64{s.flight, c.flight[0], c.flight[1], c.flight[2], c.flight[3]}
+	c.admitted = [3]float64{s.hot + s.cold, c.admitted[0], c.admitted[1]}
+	if c.limited == 0 && s.refused == 0 && (!s.over || s.hot == 0) {
+		// Nothing is limited, but the cap is there before the onset: from the maximum down the
+		// rate alone would need ten seconds. Trouble while nothing is hot says nothing of a limit.
+		b := Bound{Rate: c.max, InFlight: max(unknown, s.ok*s.point), Why: "not limited"}
+		if s.bad && c.bound.Judged {
+			b.InFlight = c.bound.InFlight
+		}
+		c.bound = b
+		return
+	}
+	if c.limited++; c.limited == 1 {
+		if c.capacity = s.ok; !s.over {
+			c.capacity = max(s.ok, s.hot+s.cold)
+		}
+	}
+	c.estimate(s)
+	c.publish(s)
+}
+
+// estimate follows the capacity: the throughput of the upstream while it is saturated.
+func (c *Controller) estimate(s *sample) {
+	gain := 0.2 / s.width / max(1, s.lag/1.2)
+	c.held--
+	if s.missed {
+		c.late++
+	} else {
+		c.late = 0
+	}
+	switch {
+	case s.stuck():
+		c.capacity *= 0.97 // it cannot be seen: drain
+		c.bound.Why = "draining: errors and latency far above the target"
+	case s.over:
+		c.bound.Why = s.reason(c)
+		c.capacity += gain * (min(s.ok, 1.1*c.capacity) - c.capacity)
+		c.growth, c.calm = slowest, 0
+		if s.errors > 0.3*c.target.Errors {
+			c.capacity = min(c.capacity, 1.02*s.ok) * (1 - clamp(s.errors, 0.005, 0.05)/s.width)
+			c.held = 5
+		}
+		if float64(c.late) > 8*s.width && s.flight > 0.8*c.flight[4] {
+			c.capacity -= 0.12 * (c.capacity - s.cold)
+		}
+	case s.bad: // one bad second is no overload
+		c.bound.Why = "waiting: " + s.reason(c)
+	default:
+		c.bound.Why = "at the limit"
+		c.capacity = max(c.capacity, c.capacity+gain*(s.ok-c.capacity))
+		c.grow(s)
+	}
+	if c.limited >= 3 {
+		most := max(c.admitted[0], c.admitted[1], c.admitted[2])
+		c.capacity = min(c.capacity, 1.25*most+2*math.Sqrt(most))
+	}
+}
+
+// grow raises the capacity where more is asked for and could be borne.
+func (c *Controller) grow(s *sample) {
+	if s.refused == 0 {
+		c.bound.Why = "demand below the limit"
+	}
+	if s.refused == 0 || s.quantile >= s.point || s.flight >= s.wanted || c.held > 0 {
+		return
+	}
+	if c.calm++; c.calm >= 3 {
+		c.capacity *= 1 + c.growth/s.width
+		c.bound.Why = "growing: more is asked for and could be borne"
+		c.growth = min(fastest, 1.3*c.growth)
+	}
+}
+
+// publish sets the bound by the capacity and what is under way.
+func (c *Controller) publish(s *sample) {
+	damping := max(4, 2.5*s.lag) * s.width
+	excess := 0.0
+	if s.over || s.flight < s.wanted-math.Sqrt(s.wanted) {
+		excess = clamp((s.flight-s.wanted)/damping, -0.1*c.capacity, 3*c.capacity)
+	}
+	rate := clamp(c.capacity-s.cold-excess, c.min, c.max)
+	if s.stuck() {
+		rate = c.min
+	}
+	if c.bound.Rate == c.min && rate > c.min { // it leaves the floor
+		c.capacity = max(c.capacity, 0.9*c.good)
+		rate = clamp(c.capacity-s.cold-excess, c.min, c.max)
+	}
+	if rate > c.min && !s.bad {
+		c.good = c.capacity
+	}
+	c.bound.Rate, c.bound.Limited = rate, true
+	c.bound.InFlight = max(c.capacity, s.ok) * s.allowance * clamp(1-s.cold/max(c.capacity, 1e-9), 0, 1)
+	c.reach(s)
+}
+
+// reach finds out whether the target can be held at all.
+func (c *Controller) reach(s *sample) {
+	if c.floor++; c.bound.Rate > c.min {
+		c.floor = 0
+	}
+	if c.within++; s.bad {
+		c.within = 0
+	}
+	if c.floor > 8 && s.flight >= c.flight[4] || c.floor > 30 {
+		c.bound.Unreachable = s.missed || c.bound.Unreachable
+	}
+	if c.within >= 3 {
+		c.bound.Unreachable = false
+	}
+}

@@ -1,0 +1,145 @@
+package adaptive
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+var begin = time.Unix(1_700_000_000, 0)
+
+func parse(t *testing.T) *rules.Set {
+	t.Helper()
+	set, err := rules.Parse("f.yaml", []byte(`
+upstreams: [{name: default, target: {latency: 250ms}}, {name: search}]
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {adaptive: true, min: 10, max: 1000}}
+  - {name: find, match: {path: /find}, params: [q], hot: {rate: 1}, limit: {adaptive: true, min: 1, max: 50, upstream: search}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// report is of a limiter that saw n quick answers in the second before.
+func report(instance string, second, n int) hottype.Report {
+	var h Histogram
+	h.addN(50*time.Millisecond, int64(n))
+	return hottype.Report{Instance: instance, At: begin.Add(time.Duration(second) * time.Second), Upstreams: []hottype.UpstreamReport{{
+		Name: "default", Seconds: 1, OK: int64(n), Cold: int64(n), InFlight: float64(n) / 20, Latency: h.Pairs(), LatencySum: h.sum,
+	}}}
+}
+
+func TestControllers(t *testing.T) {
+	t.Parallel()
+	set := parse(t)
+	var c Controllers
+	at := func(second int) time.Time { return begin.Add(time.Duration(second) * time.Second) }
+	if got := c.Tick(at(0), set, nil, nil); len(got) != 0 {
+		t.Errorf("without a report: %+v", got)
+	}
+	// Of two limiters, the sum; of the other upstream nobody knows anything.
+	both := []hottype.Report{report("a", 1, 100), report("b", 1, 300)}
+	got := c.Tick(at(1), set, nil, both)
+	if len(got) != 1 {
+		t.Fatalf("%+v", got)
+	}
+	b := got[0]
+	if b.Name != "default" || b.Rate != 1000 || b.Limited || b.Limiters != 2 || b.Flight != 20 || b.Target != 0.25 || math.Abs(b.Latency-0.05) > 0.004 {
+		t.Errorf("%+v", b)
+	}
+	// The cap is there before any onset: throughput times the set point.
+	if b.InFlight < 400*0.1 || b.InFlight > 400*0.25 {
+		t.Errorf("cap %v", b.InFlight)
+	}
+	// The same reports again are no news, and hold for a minute after the last.
+	for _, second := range []int{2, 10, 60} {
+		if held := c.Tick(at(second), set, nil, both); len(held) != 1 || held[0].Rate != b.Rate || held[0].InFlight != b.InFlight {
+			t.Errorf("second %d: %+v", second, held)
+		}
+	}
+	if gone := c.Tick(at(62), set, nil, both); len(gone) != 0 {
+		t.Errorf("after a minute: %+v", gone)
+	}
+}
+
+// Two hot keys may have twice what one may have.
+func TestRangeFollowsTheHotKeys(t *testing.T) {
+	t.Parallel()
+	set := parse(t)
+	var c Controllers
+	hot := []hottype.Hot{{Key: "topic?id=1"}, {Key: "topic?id=2"}, {Key: "find?q=a"}, {Key: "gone?x=1"}}
+	got := c.Tick(begin, set, hot, []hottype.Report{report("a", 0, 100)})
+	if len(got) != 1 || got[0].Least != 20 || got[0].Most != 2000 || got[0].Rate != 2000 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A report of a limiter that went wrong, or of somebody else, changes nothing.
+func TestNonsenseIsNoReport(t *testing.T) {
+	t.Parallel()
+	set := parse(t)
+	for name, spoil := range map[string]func(u *hottype.UpstreamReport){
+		"no time":     func(u *hottype.UpstreamReport) { u.Seconds = 0 },
+		"negative":    func(u *hottype.UpstreamReport) { u.Hot = -1 },
+		"too much":    func(u *hottype.UpstreamReport) { u.OK = math.MaxInt64 },
+		"not a count": func(u *hottype.UpstreamReport) { u.InFlight = math.NaN() },
+	} {
+		var c Controllers
+		r := report("a", 0, 100)
+		spoil(&r.Upstreams[0])
+		if got := c.Tick(begin, set, nil, []hottype.Report{r}); len(got) != 0 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// Requests that nobody saw begin count as in flight by the time that they took.
+func TestToldRequestsAreInFlight(t *testing.T) {
+	t.Parallel()
+	var r recorder
+	r.take(begin)
+	r.Told(begin, 500*time.Millisecond, Answered, 10)
+	r.Told(begin, time.Millisecond, Failed, 1) // quick: it says nothing of the latency
+	r.Told(begin, time.Second, Failed, 1)
+	got := r.take(begin.Add(time.Second))
+	if got.OK != 10 || got.Errors != 2 || math.Abs(got.InFlight-6.001) > 1e-9 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Quick refusals, and clients that leave soon, make no upstream look fast.
+func TestQuickFailuresAreNoLatency(t *testing.T) {
+	t.Parallel()
+	var r recorder
+	r.Told(begin, 100*time.Millisecond, Answered, 1)
+	r.take(begin.Add(time.Second))
+	r.Told(begin, time.Millisecond, Failed, 100)
+	r.Told(begin, time.Millisecond, Left, 100)
+	r.Told(begin, 2*time.Second, Left, 1)
+	got := r.take(begin.Add(2 * time.Second))
+	if got.LatencySum != 2*time.Second || got.Errors != 100 || got.OK != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// An upstream that fails while nothing is hot, such as one that is being started, limits nothing.
+func TestTroubleWithoutHotKeysLimitsNothing(t *testing.T) {
+	t.Parallel()
+	set := parse(t)
+	var c Controllers
+	for second := range 20 {
+		r := report("a", second, 100)
+		if u := &r.Upstreams[0]; second > 2 && second < 10 {
+			u.OK, u.Errors = 0, u.OK
+		}
+		got := c.Tick(begin.Add(time.Duration(second)*time.Second), set, nil, []hottype.Report{r})
+		if len(got) != 1 || got[0].Limited || got[0].Rate != 1000 || got[0].InFlight < 10 {
+			t.Fatalf("second %d: %+v", second, got)
+		}
+	}
+}

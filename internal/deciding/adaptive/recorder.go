@@ -1,0 +1,109 @@
+package adaptive
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// recorder adds up what one process sees of one upstream until its next report.
+type recorder struct {
+	mu      sync.Mutex
+	latency Histogram
+	seen    hottype.UpstreamReport
+	since   time.Time
+	open    int64         // requests that wait for their answer
+	area    float64       // of open over the seconds since then
+	areaAt  time.Time     // up to which it is added up
+	mean    time.Duration // latency in the last report that had any
+}
+
+// advance adds up the requests in flight to now. It needs mu.
+func (r *recorder) advance(now time.Time) {
+	if r.areaAt.IsZero() {
+		r.since, r.areaAt = now, now
+	}
+	if d := now.Sub(r.areaAt); d > 0 {
+		r.area += float64(r.open) * d.Seconds()
+		r.areaAt = now
+	}
+}
+
+// Begin notes that a request waits for its answer. End has to follow.
+func (r *recorder) Begin(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.advance(now)
+	r.open++
+}
+
+// End notes what became of one that waited for took.
+func (r *recorder) End(now time.Time, took time.Duration, o Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.advance(now)
+	r.open = max(r.open-1, 0) // it may have begun before a change of the rules
+	r.count(took, o, 1)
+}
+
+// Told notes what somebody says became of n requests whose beginning nobody told: the time that they took is what says how many of
+// them were in flight (Little's law).
+func (r *recorder) Told(now time.Time, took time.Duration, o Outcome, n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.advance(now)
+	r.area += took.Seconds() * float64(n)
+	r.count(took, o, n)
+}
+
+// count needs mu.
+func (r *recorder) count(took time.Duration, o Outcome, n int64) {
+	switch o {
+	case Answered:
+		r.seen.OK += n
+	case Failed:
+		r.seen.Errors += n
+	}
+	// A refusal that comes quickly says nothing of how long an answer takes, nor does a client
+	// that leaves soon.
+	if o == Answered || took > r.mean {
+		r.latency.addN(took, n)
+	}
+}
+
+// Admit counts a request that may go to the upstream, by whether an adaptive limit holds for it.
+func (r *recorder) Admit(hot bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if hot {
+		r.seen.Hot++
+	} else {
+		r.seen.Cold++
+	}
+}
+
+// Refuse counts one that an adaptive limit refused.
+func (r *recorder) Refuse() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen.Refused++
+}
+
+// take gives the report, and begins the next one.
+func (r *recorder) take(now time.Time) hottype.UpstreamReport {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.advance(now)
+	out := r.seen
+	out.Seconds = now.Sub(r.since).Seconds()
+	if out.Seconds > 0 {
+		out.InFlight = r.area / out.Seconds
+	}
+	out.Latency, out.LatencySum = r.latency.Pairs(), r.latency.sum
+	if r.latency.n > 0 {
+		r.mean = r.latency.Mean()
+	}
+	r.seen, r.latency, r.area, r.since = hottype.UpstreamReport{}, Histogram{}, 0, now
+	return out
+}

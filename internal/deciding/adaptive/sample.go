@@ -1,0 +1,133 @@
+package adaptive
+
+import (
+	"math"
+	"time"
+)
+
+// Report is what all limiters saw of one upstream in one second.
+type Report struct {
+	// At is the end of the second.
+	At time.Time
+	// Latency has every request that ended, those that timed out with the time that was waited.
+	// Quick refusals by the upstream are only in Errors.
+	Latency Histogram
+	// OK and Errors are requests that ended: answered in time, and failed or timed out.
+	OK, Errors int64
+	// InFlight is the mean number of requests under way.
+	InFlight float64
+	// Hot and Cold are the requests admitted, Refused those for hot keys that the adaptive limit
+	// refused.
+	Hot, Cold, Refused int64
+}
+
+// merge adds another second to a report.
+func (r *Report) merge(from *Report, seconds float64) {
+	r.Latency.Merge(&from.Latency)
+	r.OK, r.Errors = r.OK+from.OK, r.Errors+from.Errors
+	r.Hot, r.Cold, r.Refused = r.Hot+from.Hot, r.Cold+from.Cold, r.Refused+from.Refused
+	r.InFlight += (from.InFlight - r.InFlight) / seconds
+	r.At = from.At
+}
+
+// sample is what one tick is judged by: a report in rates, and what follows from it.
+type sample struct {
+	n                         uint64
+	width                     float64 // half the seconds that it covers, at least 1
+	lag                       float64 // seconds from the middle of what was seen to its effect
+	ok, errors, flight        float64
+	hot, cold, refused        float64
+	mean, quantile            float64 // of latency, seconds
+	target, point             float64 // latency: what is to be held, what is steered to
+	allowance, wanted         float64 // mean latency, and requests in flight, that are steered to
+	bad, over, missed, failed bool
+}
+
+func (c *Controller) sample(now time.Time) sample {
+	p, per := &c.pool, 1/c.seconds
+	s := sample{
+		n: p.Latency.Count(), width: max(1, c.seconds/2), lag: now.Sub(p.At).Seconds() + 0.6,
+		ok: float64(p.OK) * per, flight: p.InFlight,
+		hot: float64(p.Hot) * per, cold: float64(p.Cold) * per, refused: float64(p.Refused) * per,
+		mean: p.Latency.Mean().Seconds(), quantile: p.Latency.Quantile(c.target.Quantile).Seconds(),
+		errors: float64(p.Errors) / math.Max(1, float64(p.OK+p.Errors)),
+	}
+	if s.n == 0 {
+		return s
+	}
+	if c.limited == 0 {
+		c.quiet.add(s.quantile, 0.1)
+	}
+	s.target = c.target.Latency.Seconds()
+	if s.target == 0 {
+		s.target = 1.6 * c.quiet.value
+	}
+	s.point = clamp(1.3*max(c.quiet.value, c.slower.value), 0.55*s.target, 0.85*s.target)
+	c.learnSlower(&s)
+	c.spread.add(s.mean/math.Max(s.quantile, 1e-9), 0.3)
+	c.allowance.add(max(s.mean+s.point-s.quantile, 0.5*c.spread.value*s.point), 0.5)
+	s.allowance = c.allowance.value
+	s.wanted = s.ok * s.allowance
+	s.missed = s.quantile > s.target || s.errors > c.target.Errors
+	s.bad = s.quantile > 1.1*s.point || s.flight > s.wanted+math.Sqrt(s.wanted) || s.errors > 0.3*c.target.Errors
+	s.over = c.bad.add(s.bad) >= 3 && s.bad || s.bad && s.errors > 0.1
+	return s
+}
+
+// learnSlower lifts the set point where lower rates have brought the latency no nearer to it for long: the
+// upstream takes longer for each request than it did while it was quiet. It never goes near the target.
+func (c *Controller) learnSlower(s *sample) {
+	if c.above++; s.quantile <= 1.1*s.point || s.quantile > 0.85*s.target {
+		c.above = 0
+	}
+	switch {
+	case float64(c.above) > patience*s.width:
+		c.slower = average{max(c.slower.value, c.quiet.value), true}
+		c.slower.add(s.quantile/1.3, 0.1)
+	case s.quantile < 0.8*s.point:
+		c.slower.value *= 0.98
+	}
+}
+
+// stuck reports whether so much fails that the throughput says nothing of the capacity.
+func (s *sample) stuck() bool { return s.errors > 0.3 && s.quantile > 2*s.target }
+
+// reason says why a sample is bad.
+func (s *sample) reason(c *Controller) string {
+	switch {
+	case s.errors > 0.3*c.target.Errors:
+		return "errors"
+	case s.quantile > 1.1*s.point:
+		return "latency above its set point"
+	}
+	return "more requests in flight than its latency allows"
+}
+
+// average is an exponentially weighted one that begins with its first value.
+type average struct {
+	value float64
+	begun bool
+}
+
+func (a *average) add(v, weight float64) {
+	if !a.begun {
+		weight, a.begun = 1, true
+	}
+	a.value += weight * (v - a.value)
+}
+
+// history is the last five ticks.
+type history [5]bool
+
+// add shifts one in and says how many are set.
+func (h *history) add(v bool) (set int) {
+	*h = history{v, h[0], h[1], h[2], h[3]}
+	for _, one := range h {
+		if one {
+			set++
+		}
+	}
+	return set
+}
+
+func clamp(v, least, most float64) float64 { return max(least, min(v, most)) }

@@ -1,0 +1,183 @@
+package adaptive
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// Outcome is what became of a request that an upstream was sent.
+type Outcome uint8
+
+// The outcomes of a request.
+const (
+	Answered Outcome = iota
+	Failed           // the upstream did not answer, or by a 5xx
+	Left             // the client did not wait for the answer
+)
+
+// Hold is for how long a bound holds that is not renewed. Then the configured limits do.
+const Hold = time.Minute
+
+// Upstreams is what one limiter keeps of the upstreams that its limits follow: what it sees of each,
+// and the bound in force. Any number of goroutines may use it.
+type Upstreams struct {
+	mu sync.Mutex // held while the list is made
+	of atomic.Pointer[map[string]*Upstream]
+}
+
+// Upstream is one of them.
+type Upstream struct {
+	Name string
+
+	recorder
+	bound atomic.Pointer[Applied] // nil: none yet
+
+	lock   sync.Mutex // guards below
+	demand average    // for hot keys here, requests a second
+	spare  float64    // requests that may go past the cap
+	spared time.Time  // up to when they were counted
+}
+
+// Applied is a bound as one limiter applies it.
+type Applied struct {
+	hottype.UpstreamBound
+	// Places is this limiter's part of the cap on requests in flight.
+	Places int64
+	until  time.Time
+}
+
+// Configure keeps the upstreams that adaptive limits follow, with what is known of them.
+func (u *Upstreams) Configure(set *rules.Set) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	next := map[string]*Upstream{}
+	for _, name := range set.Adapts() {
+		if next[name] = u.Get(name); next[name] == nil {
+			next[name] = &Upstream{Name: name}
+		}
+	}
+	u.of.Store(&next)
+}
+
+// Get is the upstream of a name, nil where no limit follows it.
+func (u *Upstreams) Get(name string) *Upstream {
+	if all := u.of.Load(); all != nil {
+		return (*all)[name]
+	}
+	return nil
+}
+
+// all are the upstreams by name.
+func (u *Upstreams) all() []*Upstream {
+	var list []*Upstream
+	if all := u.of.Load(); all != nil {
+		for _, one := range *all {
+			list = append(list, one)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Upstream) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Reports gives what was seen of each since the last call. One goroutine calls it, about once a second.
+func (u *Upstreams) Reports(now time.Time) []hottype.UpstreamReport {
+	var list []hottype.UpstreamReport
+	for _, one := range u.all() {
+		r := one.take(now)
+		r.Name = one.Name
+		if r.Seconds > 0 {
+			one.lock.Lock()
+			one.demand.add(float64(r.Hot+r.Refused)/r.Seconds, 0.5)
+			one.lock.Unlock()
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// SetBounds takes what a controller says. What it does not name stays until it is over.
+func (u *Upstreams) SetBounds(now time.Time, list []hottype.UpstreamBound) {
+	for i := range list {
+		b := &list[i]
+		one := u.Get(b.Name)
+		if one == nil || !sound(b) {
+			continue
+		}
+		one.lock.Lock()
+		part := 1 / float64(max(b.Limiters, 1))
+		if b.Demand > 0 && one.demand.value > 0 {
+			part = min(one.demand.value/b.Demand, 1)
+		}
+		one.lock.Unlock()
+		places := int64(clamp(math.Round(b.InFlight*part), 1, 100_000))
+		one.bound.Store(&Applied{UpstreamBound: *b, Places: places, until: now.Add(Hold)})
+	}
+}
+
+// sound refuses numbers that no controller says.
+func sound(b *hottype.UpstreamBound) bool {
+	for _, f := range []float64{b.Rate, b.InFlight, b.Demand, b.Least, b.Most} {
+		if !(f >= 0 && f <= math.MaxInt32) {
+			return false
+		}
+	}
+	return true
+}
+
+// Bounds are those in force.
+func (u *Upstreams) Bounds(now time.Time) []hottype.UpstreamBound {
+	var list []hottype.UpstreamBound
+	for _, one := range u.all() {
+		if b := one.Bound(now); b != nil {
+			list = append(list, b.UpstreamBound)
+		}
+	}
+	return list
+}
+
+// Bound is the one in force, nil for none: the configured limits hold.
+func (u *Upstream) Bound(now time.Time) *Applied {
+	if b := u.bound.Load(); b != nil && now.Before(b.until) {
+		return b
+	}
+	return nil
+}
+
+// Rate is the part of one key, in requests a second: by its maximum beside those of all hot keys, and
+// within its own bounds.
+func (b *Applied) Rate(a *rules.Adaptive) float64 {
+	if b.Most <= 0 {
+		return a.Max
+	}
+	return clamp(b.UpstreamBound.Rate*a.Max/b.Most, a.Min, a.Max)
+}
+
+// Spare takes a request out of the least rate, which goes past the cap on requests in flight: a cap
+// that is too low by mistake would never see that it is.
+func (u *Upstream) Spare(now time.Time) bool {
+	b := u.Bound(now)
+	if b == nil {
+		return true
+	}
+	u.lock.Lock()
+	defer u.lock.Unlock()
+	if u.spared.IsZero() {
+		u.spared = now
+	}
+	if d := now.Sub(u.spared).Seconds(); d > 0 {
+		u.spare = min(u.spare+d*b.Least/float64(max(b.Limiters, 1)), 1)
+		u.spared = now
+	}
+	if u.spare < 1 {
+		return false
+	}
+	u.spare--
+	return true
+}
