@@ -7,6 +7,8 @@ var (
 	claimHot string
 	//go:embed publish_hot.lua
 	publishHot string
+	//go:embed publish_bounds.lua
+	publishBounds string
 	//go:embed restore_overrides.lua
 	restoreOverrides string
 	//go:embed write_command.lua
@@ -24,6 +26,9 @@ func ClaimHot() string { return claimHot }
 // PublishHot is the script that makes a new version of one publisher's hot set;
 // see publish_hot.lua.
 func PublishHot() string { return publishHot }
+
+// PublishBounds is the script that stores what upstreams bear; see publish_bounds.lua.
+func PublishBounds() string { return publishBounds }
 
 // RestoreOverrides is the script that writes overrides back which Redis lost; see
 // restore_overrides.lua.

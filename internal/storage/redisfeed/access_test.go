@@ -19,7 +19,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	for _, name := range []string{
 		k.HotVersion(), k.HotIndex(), k.HotSet("<publisher>"), k.HotLog("<publisher>"), k.HotEpoch("<publisher>"), k.HotNotice(),
 		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideNotice(),
-		k.Report("<instance>"), k.ReportIndex(), k.Commands(), k.CommandNotice(),
+		k.Report("<instance>"), k.ReportIndex(), k.Commands(), k.CommandNotice(), k.Bounds(), k.BoundsOwner(),
 	} {
 		if !strings.Contains(text, "`"+name) {
 			t.Errorf("docs/redis.md does not tell of %s", name)

@@ -40,6 +40,7 @@ func TestEveryKeyExpires(t *testing.T) {
 	redistest.Ran(t, s, map[string]string{
 		"ClaimHot": lua.ClaimHot(), "PublishHot": lua.PublishHot(), "WriteOverride": lua.WriteOverride(),
 		"RestoreOverrides": lua.RestoreOverrides(), "WriteReport": lua.WriteReport(), "WriteCommand": lua.WriteCommand(),
+		"PublishBounds": lua.PublishBounds(),
 	}, "Decide", "DecideMany", "Refund", "Exchange", "CLThrottle", "InFlight")
 }
 
@@ -56,6 +57,8 @@ func (m mortal) overrides() {
 	}
 	for range 2 {
 		check("WriteReport", m.c.WriteReport(ctx, report("host:1", 1)))
+		_, err := m.c.PublishBounds(ctx, "token", nil)
+		check("PublishBounds", err)
 	}
 
 	check("SendCommand", m.c.SendCommand(ctx, hottype.Command{Action: hottype.CommandPurge, Key: "topic?id=1"}))

@@ -77,6 +77,7 @@ func New(c *redisstore.Client) *Feed {
 type scripts struct {
 	claimHot         *redis.Script
 	publishHot       *redis.Script
+	publishBounds    *redis.Script
 	writeOverride    *redis.Script
 	restoreOverrides *redis.Script
 	writeReport      *redis.Script
@@ -86,6 +87,7 @@ type scripts struct {
 func loadScripts() scripts {
 	return scripts{
 		claimHot:         redis.NewScript(lua.ClaimHot()),
+		publishBounds:    redis.NewScript(lua.PublishBounds()),
 		publishHot:       redis.NewScript(lua.PublishHot()),
 		restoreOverrides: redis.NewScript(lua.RestoreOverrides()),
 		writeOverride:    redis.NewScript(lua.WriteOverride()),

@@ -38,6 +38,14 @@ func (k Keys) HotEpoch(publisher string) string { return k.prefix + "hot:epoch:"
 // HotNotice is a channel, the version of a set just published.
 func (k Keys) HotNotice() string { return k.prefix + "hot:notice" }
 
+// Bounds is a string, what upstreams bear as JSON. Expires boundsLife after the last
+// publication.
+func (k Keys) Bounds() string { return k.prefix + "hot:bounds" }
+
+// BoundsOwner is a string, the token of the process whose bounds stand. Expires
+// boundsLease after its last publication.
+func (k Keys) BoundsOwner() string { return k.prefix + "hot:bounds_owner" }
+
 // Overrides is a hash, id -> override as JSON. Expires overrideLife after the last
 // write or renewal.
 func (k Keys) Overrides() string { return k.prefix + "override:entries" }

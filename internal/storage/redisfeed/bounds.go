@@ -1,0 +1,79 @@
+package redisfeed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+const (
+	// boundsLease is for how long an aggregator's bounds stand without a word of it.
+	boundsLease = 3 * time.Second
+	// boundsLife is how long limiters that start may read them.
+	boundsLife = 10 * time.Second
+	// boundsEvery is how often limiters look at them.
+	boundsEvery = 500 * time.Millisecond
+)
+
+// PublishBounds stores what upstreams bear, for ten seconds. Of several processes with other tokens one
+// does; published is false for the others. One round trip.
+func (f *Feed) PublishBounds(ctx context.Context, token string, list []hottype.UpstreamBound) (published bool, err error) {
+	text, err := json.Marshal(list)
+	if err != nil {
+		return false, fmt.Errorf("redisfeed: bounds: %w", err)
+	}
+	n, err := f.scripts.publishBounds.Run(ctx, f.rdb, []string{f.keys.BoundsOwner(), f.keys.Bounds()},
+		token, text, boundsLease.Milliseconds(), boundsLife.Milliseconds()).Int()
+	if err != nil {
+		return false, fmt.Errorf("redisfeed: publish bounds: %w", err)
+	}
+	return n == 1, nil
+}
+
+// FollowBounds hands each new list of bounds to take until ctx ends, and returns nil. It asks twice a
+// second, while wanted says that somebody applies them. Bounds that cannot be read are counted as
+// malformed reports are.
+func (f *Feed) FollowBounds(ctx context.Context, wanted func() bool, take func([]hottype.UpstreamBound)) error {
+	tick := time.NewTicker(boundsEvery)
+	defer tick.Stop()
+	last := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if !wanted() {
+			continue
+		}
+		text, err := f.readBounds(ctx)
+		if err != nil || text == last || text == "" {
+			continue // what was taken last holds for a while
+		}
+		last = text
+		var list []hottype.UpstreamBound
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			f.counters.reportsMalformed.Add(1)
+			f.log.Debug("redisfeed: bounds cannot be read", "key", f.keys.Bounds(), "err", err)
+			continue
+		}
+		take(list)
+	}
+}
+
+// readBounds is "" where none stand.
+func (f *Feed) readBounds(ctx context.Context) (string, error) {
+	bounded, cancel := context.WithTimeout(ctx, boundsEvery)
+	defer cancel()
+	text, err := f.rdb.Get(bounded, f.keys.Bounds()).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", nil
+	}
+	return text, err
+}

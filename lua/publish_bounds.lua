@@ -1,0 +1,28 @@
+-- publish_bounds: stores what upstreams bear, if the caller may say so.
+--
+-- KEYS[1]  hot:bounds_owner  string: token of the process whose bounds stand
+-- KEYS[2]  hot:bounds        string: the bounds (JSON)
+-- ARGV[1]  token of the calling process
+-- ARGV[2]  bounds
+-- ARGV[3]  lease of the owner, ms
+-- ARGV[4]  life of the bounds, ms
+--
+-- Returns 1 if they were stored, 0 if another process is the owner.
+--
+-- Several aggregators see the same reports, but two that took turns would pull the
+-- limits to and fro. One that was frozen is refused when it wakes up, if another has
+-- taken over.
+--
+-- One round trip; O(1).
+
+local owner_key, bounds_key = KEYS[1], KEYS[2]
+local token, bounds = ARGV[1], ARGV[2]
+local lease_ms, life_ms = ARGV[3], ARGV[4]
+
+local owner = redis.call('GET', owner_key)
+if owner and owner ~= token then
+  return 0
+end
+redis.call('SET', owner_key, token, 'PX', lease_ms)
+redis.call('SET', bounds_key, bounds, 'PX', life_ms)
+return 1
