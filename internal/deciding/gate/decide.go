@@ -62,6 +62,10 @@ func (g *Gate) begin(now time.Time, req *hottype.Request) *decision {
 // it to the garbage collector, which is fine.
 func (g *Gate) finish(ctx context.Context, d *decision) (v hottype.Verdict) {
 	g.decide(ctx, d, &v)
+	if d.upstream != nil {
+		v.Upstream = d.upstream.Name
+		d.countUpstream(&v)
+	}
 	if v.Serve == nil && d.step != onlyKeys { // else CountServed does
 		d.counters.verdict(&v)
 	}
@@ -75,6 +79,9 @@ func (g *Gate) finish(ctx context.Context, d *decision) (v hottype.Verdict) {
 func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 	v.Allowed, v.Reason, v.Mode = true, hottype.ReasonNoRule, hottype.ModeEnforce
 	who := g.class(d, v)
+	if d.st.adapts {
+		d.upstream = d.upstreamOf(who)
+	}
 	g.findKeys(d, v)
 	if d.cost = max(d.req.Cost, 1); d.req.Cost < 0 {
 		deny(v, hottype.ReasonBlocked, RuleCost, hottype.Never)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/deciding/fairness"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -39,6 +40,8 @@ type decision struct {
 
 	places []place        // of requests in flight
 	lease  *hottype.Lease // what is held of them; nil: nothing
+
+	upstream *adaptive.Upstream // of the request; nil: no limit follows it
 
 	divided    bool // some key is divided among clients
 	prefetched bool // the charges of shared were paid from what had been charged ahead
@@ -120,7 +123,7 @@ func (gr *group) move(to *group, match func(*limit.Charge) bool) {
 // reset makes the decision ready for the pool: it holds on to nothing of a request.
 func (d *decision) reset() {
 	d.st, d.req, d.matches, d.step = nil, nil, nil, whole
-	d.client = hottype.Client{}
+	d.client, d.upstream = hottype.Client{}, nil
 	clear(d.keys)
 	d.keys, d.alias = d.keys[:0], d.alias[:0]
 	clear(d.places)
@@ -154,6 +157,9 @@ func (d *decision) chargeKey(i int) {
 	}
 	if h == nil || !h.limited {
 		return
+	}
+	if d.req.Holds && d.adapts(i) && h.adaptive.places != nil {
+		d.places = append(d.places, place{h.adaptive.places, i})
 	}
 	m := meta{term: &h.term, key: i}
 	if h.single {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -132,16 +133,18 @@ type Config struct {
 
 // Gate decides. It may be used by any number of goroutines.
 type Gate struct {
-	hot      *hotset.Replica
-	local    LocalStore
-	shared   *shared // nil: none
-	async    Async   // nil: none
-	slots    slots
-	live     func() int
-	counter  Counter
-	verifier Verifier // nil: none
-	instance string
-	coldKeys bool
+	hot    *hotset.Replica
+	local  LocalStore
+	shared *shared // nil: none
+	async  Async   // nil: none
+	slots  slots
+	// upstreams are what adaptive limits follow.
+	upstreams adaptive.Upstreams
+	live      func() int
+	counter   Counter
+	verifier  Verifier // nil: none
+	instance  string
+	coldKeys  bool
 
 	mu   sync.Mutex // guards changes: live, and building the next state
 	over []rules.Override
@@ -172,7 +175,8 @@ func New(cfg Config) *Gate {
 		set = rules.Default()
 	}
 	g.slots.shared, g.slots.budget = cfg.Slots, cmp.Or(max(cfg.Budget, 0), DefaultBudget)
-	g.cur.Store(newState(nil, set, cfg.Overrides, g.sharing()))
+	g.upstreams.Configure(set)
+	g.cur.Store(newState(nil, set, cfg.Overrides, g.sharing(), &g.upstreams))
 	g.refused.seed = maphash.MakeSeed()
 	g.decisions.New = func() any { return &decision{counters: g.stats.shard()} }
 	return g
@@ -182,7 +186,8 @@ func New(cfg Config) *Gate {
 func (g *Gate) SetRules(set *rules.Set) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.cur.Store(newState(g.cur.Load(), set, g.over, g.sharing()))
+	g.upstreams.Configure(set)
+	g.cur.Store(newState(g.cur.Load(), set, g.over, g.sharing(), &g.upstreams))
 }
 
 // SetOverrides replaces the live overrides. The slice belongs to the gate.
@@ -191,7 +196,7 @@ func (g *Gate) SetOverrides(live []rules.Override) {
 	defer g.mu.Unlock()
 	g.over = live
 	old := g.cur.Load()
-	g.cur.Store(newState(old, old.set, live, g.sharing()))
+	g.cur.Store(newState(old, old.set, live, g.sharing(), &g.upstreams))
 }
 
 func (g *Gate) sharing() sharing { return sharing{g.shared != nil, g.async != nil} }

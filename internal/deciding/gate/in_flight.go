@@ -9,6 +9,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -31,6 +32,8 @@ type inFlight struct {
 	rule   string
 	reason hottype.Reason
 	full   atomic.Int64 // of the shared store, until then, unix ns; only of a key
+	// upstream is set where the places are those of hot requests to an upstream.
+	upstream *adaptive.Upstream
 }
 
 func (st *state) inFlight(f *rules.InFlight, rule string, reason hottype.Reason) *inFlight {
@@ -52,6 +55,9 @@ type place struct {
 
 // name says of what the place is. A text of the client cannot be taken for a key.
 func (p *place) name(d *decision) string {
+	if p.upstream != nil {
+		return p.space + p.upstream.Name
+	}
 	if p.key >= 0 {
 		return p.space + string(d.name(p.key))
 	}
@@ -81,6 +87,9 @@ func (g *Gate) hold(ctx context.Context, d *decision, v *hottype.Verdict) bool {
 			d.keys[p.key].count(false)
 		}
 		return false
+	}
+	if len(d.lease.Places) == 0 {
+		d.lease = nil
 	}
 	return true
 }
@@ -117,6 +126,8 @@ func (g *Gate) holdOne(ctx context.Context, d *decision, v *hottype.Verdict, p *
 	}
 	if r = g.slots.acquire(d.now, &one, d.lease.ID); r.Allowed {
 		d.lease.Places = append(d.lease.Places, one)
+	} else if p.upstream != nil && p.upstream.Spare(d.now) {
+		return r, true
 	}
 	return r, r.Allowed
 }
@@ -134,10 +145,13 @@ func (g *Gate) Release(now time.Time, l *hottype.Lease) (held bool) {
 	return held
 }
 
-// Renew prolongs a lease that is still held, for a request that takes longer.
+// Renew prolongs a lease that is still held, for a request that takes longer. A place at an upstream is
+// not renewed: it may have been given back when the answer began.
 func (g *Gate) Renew(now time.Time, l *hottype.Lease) {
 	for i := range l.Places {
-		if p := &l.Places[i]; p.Shared {
+		if p := &l.Places[i]; isUpstream(p) {
+			continue
+		} else if p.Shared {
 			_, _ = g.slots.acquireShared(context.Background(), now, p, l.ID) // else the lease runs out
 		} else {
 			g.slots.acquire(now, p, l.ID)

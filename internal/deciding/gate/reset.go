@@ -6,6 +6,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -18,7 +19,7 @@ func Counted(set *rules.Set, c hottype.Command) []limit.Charge {
 			{Subject: limit.Subject{Space: spaceCandidate, Name: string(c.Key)}},
 		}
 	}
-	st := newState(nil, set, nil, sharing{})
+	st := newState(nil, set, nil, sharing{}, new(adaptive.Upstreams))
 	list := []limit.Charge{{Subject: limit.Subject{Space: spaceClient, Client: c.Client}}}
 	add := func(cl *class) {
 		for _, w := range []*clientLimit{cl.fixed, cl.sliding} {

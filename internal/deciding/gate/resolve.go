@@ -44,6 +44,8 @@ type keyLimit struct {
 	single  bool
 	denials denials
 	fair    *fairShare // nil: whoever asks is served
+	// adaptive is set where the rate follows an upstream.
+	adaptive *adaptiveLimit
 }
 
 // overrideState is what the gate keeps of an override. Its counters are of decisions
@@ -81,7 +83,7 @@ func (g *Gate) entry(d *decision, key []byte) (e *hotset.Entry, aliased bool) {
 func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *keyLimit {
 	memo := e.Memo.Load()
 	if memo != nil && memo.Version == st.gen {
-		if h, ok := memo.Value.(*keyLimit); ok && h.of == st && !expired(h.until, now) {
+		if h, ok := memo.Value.(*keyLimit); ok && h.of == st && !expired(h.until, now) && !h.stale(now) {
 			return h
 		}
 	}
@@ -101,6 +103,9 @@ func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *ke
 		before, _ = memo.Value.(*keyLimit)
 	}
 	l := m.Rule.LimitFor(hottype.Key(m.Key))
+	if l.Adaptive != nil && h.limited && h.action != rules.ActionLimit && !m.Malformed {
+		st.adapt(h, &l, now)
+	}
 	h.divide(l.Fair, l.ClientHeader, before)
 	if next := (&hotset.Memo{Version: st.gen, Value: h}); !e.Memo.CompareAndSwap(memo, next) {
 		// Another goroutine was faster. Ours is as good, but no request will see its

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -25,6 +26,12 @@ type state struct {
 	everybody      class
 	classes        map[string]*class // by name
 	sharing        sharing
+	upstreams      *adaptive.Upstreams
+	// usual is the upstream of requests that no adaptive limit names another for; nil: none
+	// is followed by that name.
+	usual *adaptive.Upstream
+	// adapts is whether any limit is adaptive.
+	adapts bool
 }
 
 // sharing is which stores there are beside the local one.
@@ -35,6 +42,7 @@ type class struct {
 	fixed, sliding *clientLimit // nil: none
 	inFlight       *inFlight    // nil: any number
 	upstream       string
+	adapts         *adaptive.Upstream // of that name; nil: no limit follows it
 }
 
 // clientLimit is one per-IP window.
@@ -59,8 +67,11 @@ type term struct {
 	waits  bool // an admitted request may have to be held back
 }
 
-func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing) *state {
-	st := &state{gen: 1, set: set, sharing: sharing, exempt: exemptTable(set.IP.Exempt)}
+func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing, up *adaptive.Upstreams) *state {
+	st := &state{
+		gen: 1, set: set, sharing: sharing, exempt: exemptTable(set.IP.Exempt),
+		upstreams: up, usual: up.Get(hottype.DefaultUpstream), adapts: len(set.Adapts()) > 0,
+	}
 	var overrideStates map[overrideID]*overrideState
 	if old != nil {
 		st.gen, overrideStates = old.gen+1, old.overrideStates
@@ -101,6 +112,9 @@ func (st *state) addOverrideStates(old map[overrideID]*overrideState, list []rul
 // class compiles a class. Windows of its own count apart from everybody's.
 func (st *state) class(c *rules.Class) *class {
 	cl := &class{fixed: st.everybody.fixed, sliding: st.everybody.sliding, inFlight: st.everybody.inFlight, upstream: c.Upstream}
+	if c.Upstream != "" {
+		cl.adapts = st.upstreams.Get(c.Upstream)
+	}
 	if c.Fixed != nil {
 		cl.fixed = st.window(c.Fixed, "ip_fixed", c.Name, hottype.ReasonIPFixed)
 	}

@@ -1,0 +1,154 @@
+package gate
+
+import (
+	"math"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/adaptive"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// upstreamSpace is before the names of upstreams whose hot requests in flight are bounded.
+const upstreamSpace = "upstream:"
+
+// upstreamLease is for how long a request counts as in flight whose end nobody tells.
+const upstreamLease = 30 * time.Second
+
+// Upstreams are what adaptive limits follow: what was seen of each, and the bounds in force.
+func (g *Gate) Upstreams() *adaptive.Upstreams { return &g.upstreams }
+
+// adaptiveLimit is what makes the limit of a key adaptive. It is immutable.
+type adaptiveLimit struct {
+	upstream *adaptive.Upstream
+	bound    *adaptive.Applied // by which the rate was found; nil: the configured one holds
+	places   *inFlight         // nil: any number, because nobody said yet, or in shadow mode
+}
+
+// adapt gives a limit the rate that its upstream bears, as far as that is known.
+func (st *state) adapt(h *keyLimit, l *rules.Limit, now time.Time) {
+	up := st.upstreams.Get(l.Adaptive.Upstream)
+	if up == nil {
+		return
+	}
+	h.adaptive = &adaptiveLimit{upstream: up, bound: up.Bound(now)}
+	if h.adaptive.bound == nil {
+		return
+	}
+	h.spec = adaptiveSpec(l.Spec, l.Adaptive, h.adaptive.bound)
+	h.term.window = refill(h.spec)
+	if !h.term.shadow {
+		h.adaptive.places = &inFlight{
+			InFlight: rules.InFlight{
+				Limit: h.adaptive.bound.Places, Lease: upstreamLease,
+				Scope: rules.ScopeInstance, OnStoreFailure: rules.FailLocal,
+			},
+			space: upstreamSpace, rule: h.rule, reason: hottype.ReasonInFlight, upstream: up,
+		}
+	}
+}
+
+// stale reports whether another bound holds now than a limit was made with.
+func (h *keyLimit) stale(now time.Time) bool {
+	return h.adaptive != nil && h.adaptive.upstream.Bound(now) != h.adaptive.bound
+}
+
+// adaptiveSpec is a configured limit with the rate of a bound.
+func adaptiveSpec(s limit.Spec, a *rules.Adaptive, b *adaptive.Applied) limit.Spec {
+	const window = 10 * time.Second // so that rates down to 0.1 are whole numbers
+	rate := b.Rate(a)
+	s.Limit, s.Window = max(1, int64(math.Round(rate*window.Seconds()))), window
+	if s.Burst = a.Burst; s.Burst == 0 {
+		s.Burst = max(1, int64(rate/10))
+	}
+	s.InitialDeficit = min(s.InitialDeficit, s.Burst-1)
+	return s
+}
+
+// upstreamOf is the upstream of a request, nil where no limit follows it: that of its class, else of
+// its first adaptive limit, else the usual one.
+func (d *decision) upstreamOf(who *class) *adaptive.Upstream {
+	if who.upstream != "" {
+		return who.adapts
+	}
+	for i := range d.matches {
+		if a := d.matches[i].Rule.Limit.Adaptive; a != nil {
+			return d.st.upstreams.Get(a.Upstream)
+		}
+	}
+	return d.st.usual
+}
+
+// adapts reports whether the limit of key i follows the upstream of the request.
+func (d *decision) adapts(i int) bool {
+	h := d.keys[i].h
+	return h != nil && h.adaptive != nil && h.adaptive.upstream == d.upstream
+}
+
+// countUpstream tells the upstream of a request what was decided.
+func (d *decision) countUpstream(v *hottype.Verdict) {
+	if v.Serve != nil {
+		return // ChargeKeys does, should it go to the upstream
+	}
+	hot := false
+	for i := range d.keys {
+		hot = hot || d.adapts(i)
+	}
+	switch {
+	case v.Allowed:
+		d.upstream.Admit(hot)
+	case hot && (v.Reason == hottype.ReasonHot || v.Reason == hottype.ReasonInFlight || v.Reason == hottype.ReasonFair):
+		d.upstream.Refuse()
+	}
+}
+
+// UpstreamBegins notes that a request waits for an upstream. UpstreamEnds has to follow.
+func (g *Gate) UpstreamBegins(now time.Time, upstream string) {
+	if up := g.upstreams.Get(upstream); up != nil {
+		up.Begin(now)
+	}
+}
+
+// UpstreamEnds notes for how long a request waited for an upstream, and the status of the answer; 0: the
+// client did not wait for it.
+func (g *Gate) UpstreamEnds(now time.Time, upstream string, took time.Duration, status int) {
+	if up := g.upstreams.Get(upstream); up != nil {
+		up.End(now, took, outcomeOf(status))
+	}
+}
+
+// UpstreamTold notes what a gateway says of n requests that it sent to an upstream, and says whether a
+// limit follows that.
+func (g *Gate) UpstreamTold(now time.Time, upstream string, took time.Duration, status int, n int64) bool {
+	up := g.upstreams.Get(upstream)
+	if up != nil {
+		up.Told(now, took, outcomeOf(status), n)
+	}
+	return up != nil
+}
+
+// outcomeOf is what an HTTP status says of an upstream.
+func outcomeOf(status int) adaptive.Outcome {
+	switch {
+	case status == 0:
+		return adaptive.Left
+	case status >= 500:
+		return adaptive.Failed
+	}
+	return adaptive.Answered
+}
+
+// AnswerBegins gives back what a request holds of its upstream: how long a client takes to read the
+// answer is not the upstream's time. What else it holds it keeps until Release.
+func (g *Gate) AnswerBegins(now time.Time, l *hottype.Lease) {
+	for i := range l.Places {
+		if p := &l.Places[i]; isUpstream(p) {
+			g.slots.release(now, p, l.ID)
+		}
+	}
+}
+
+func isUpstream(p *hottype.Place) bool {
+	return len(p.Name) > len(upstreamSpace) && p.Name[:len(upstreamSpace)] == upstreamSpace
+}

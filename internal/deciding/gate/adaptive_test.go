@@ -1,0 +1,268 @@
+package gate_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/adaptive"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+)
+
+const adaptiveRules = `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {adaptive: true, min: 10, max: 1000, rate: 500, burst: 20}}
+  - {name: page, match: {path: /page}, params: [id], hot: {rate: 1}}
+`
+
+// bound is what a controller says of the usual upstream while topic?id=42 alone is hot.
+func bound(rate, inFlight float64) []hottype.UpstreamBound {
+	return []hottype.UpstreamBound{{
+		Name: "default", Rate: rate, InFlight: inFlight, Limited: true, Limiters: 1, Least: 10, Most: 1000,
+	}}
+}
+
+// admitted is how many of n requests at a moment are let pass.
+func (b *bundle) admitted(n int) (allowed int) {
+	for range n {
+		if b.get("/topic?id=42", "192.0.2.1").Allowed {
+			allowed++
+		}
+	}
+	return allowed
+}
+
+// second is how many requests pass in the second after the bucket was emptied, asked for a hundred times.
+func (b *bundle) second() (allowed int) {
+	b.admitted(2000)
+	for range 100 {
+		b.now = b.now.Add(10 * time.Millisecond)
+		allowed += b.admitted(20)
+	}
+	return allowed
+}
+
+func TestRateFollowsTheBound(t *testing.T) {
+	t.Parallel()
+	b := build(t, adaptiveRules, gate.Config{})
+	b.hot("topic?id=42")
+	for _, step := range []struct {
+		bounds []hottype.UpstreamBound
+		after  time.Duration
+		want   int
+	}{
+		{nil, 0, 500},                         // the configured one
+		{bound(100, 50), 0, 100},              //
+		{bound(0, 50), 0, 10},                 // never below min
+		{bound(1e6, 50), 0, 1000},             // nor above max
+		{nil, adaptive.Hold / 2, 1000},        // nobody says anything: it holds
+		{nil, adaptive.Hold, 500},             // and then the configured one does
+		{bound(-1, 50), 0, 500},               // no controller says that
+		{bound(200, 50), 0, 200},              //
+		{[]hottype.UpstreamBound{{}}, 0, 200}, // of an upstream that nothing follows
+	} {
+		b.now = b.now.Add(step.after)
+		b.Upstreams().SetBounds(b.now, step.bounds)
+		if got := b.second(); got < step.want-1 || got > step.want+1 {
+			t.Errorf("%v after %v: %d pass in a second, want %d", step.bounds, step.after, got, step.want)
+		}
+	}
+}
+
+// Keys share a rate by their maxima.
+func TestHotKeysShareTheRate(t *testing.T) {
+	t.Parallel()
+	b := build(t, adaptiveRules, gate.Config{})
+	b.hot("topic?id=42", "topic?id=43")
+	two := bound(300, 50)
+	two[0].Most = 2000
+	b.Upstreams().SetBounds(b.now, two)
+	if got := b.second(); got != 150 {
+		t.Errorf("%d", got)
+	}
+}
+
+func TestCapOnRequestsInFlight(t *testing.T) {
+	t.Parallel()
+	b := build(t, adaptiveRules, gate.Config{})
+	b.hot("topic?id=42")
+	b.Upstreams().SetBounds(b.now, bound(1000, 3))
+	var held []hottype.Verdict
+	for range 3 {
+		v := b.begin("/topic?id=42", "192.0.2.1")
+		if !v.Allowed || v.Lease == nil || v.Upstream != "default" {
+			t.Fatalf("%+v", v)
+		}
+		held = append(held, v)
+	}
+	if v := b.begin("/topic?id=42", "192.0.2.1"); v.Allowed || v.Reason != hottype.ReasonInFlight {
+		t.Errorf("a fourth: %+v", v)
+	}
+	// Cold requests are never refused, and a caller who does not say when a request ends is held to
+	// the rate alone.
+	if v := b.begin("/page?id=1", "192.0.2.1"); !v.Allowed || v.Lease != nil || v.Upstream != "default" {
+		t.Errorf("cold: %+v", v)
+	}
+	if b.admitted(10) != 10 {
+		t.Error("refused by the cap who cannot release")
+	}
+	// When the answer begins the place is free: how long a client reads is not the upstream's time.
+	b.AnswerBegins(b.now, held[0].Lease)
+	b.Renew(b.now, held[0].Lease) // takes it not again
+	v := b.begin("/topic?id=42", "192.0.2.1")
+	if !v.Allowed {
+		t.Errorf("after an answer: %+v", v)
+	}
+	b.Release(b.now, v.Lease)
+	if !b.begin("/topic?id=42", "192.0.2.1").Allowed {
+		t.Error("after a release")
+	}
+	// The least rate goes past the cap: else nobody would see that it is too low.
+	b.begin("/topic?id=42", "192.0.2.1")
+	passed := 0
+	for range 100 {
+		b.now = b.now.Add(10 * time.Millisecond)
+		if b.begin("/topic?id=42", "192.0.2.1").Allowed {
+			passed++
+		}
+	}
+	if passed < 9 || passed > 11 {
+		t.Errorf("%d past the cap in a second, want min, 10", passed)
+	}
+}
+
+// The cap is divided by what each limiter is asked for, and evenly before it is asked.
+func TestCapIsDivided(t *testing.T) {
+	t.Parallel()
+	b := build(t, adaptiveRules, gate.Config{})
+	b.hot("topic?id=42")
+	places := func(asked int, demand float64) int64 {
+		b.Upstreams().Reports(b.now)
+		for range asked {
+			b.get("/topic?id=42", "192.0.2.1")
+		}
+		b.now = b.now.Add(time.Second)
+		b.Upstreams().Reports(b.now)
+		two := bound(1000, 40)
+		two[0].Limiters, two[0].Demand = 4, demand
+		b.Upstreams().SetBounds(b.now, two)
+		return b.Upstreams().Get("default").Bound(b.now).Places
+	}
+	if got := places(0, 0); got != 10 {
+		t.Errorf("%d places before any demand", got)
+	}
+	if got := places(100, 200); got < 9 || got > 11 {
+		t.Errorf("%d places with a quarter of the demand, by the average of two seconds", got)
+	}
+}
+
+func TestReports(t *testing.T) {
+	t.Parallel()
+	b := build(t, adaptiveRules, gate.Config{})
+	b.hot("topic?id=42")
+	b.Upstreams().Reports(b.now)
+	b.Upstreams().SetBounds(b.now, bound(1000, 1))
+	b.begin("/topic?id=42", "192.0.2.1")
+	b.begin("/topic?id=42", "192.0.2.1") // refused by the cap
+	b.get("/page?id=1", "192.0.2.1")
+	b.UpstreamBegins(b.now, "default")
+	b.UpstreamBegins(b.now, "default")
+	b.UpstreamBegins(b.now, "nothing follows this")
+	b.now = b.now.Add(500 * time.Millisecond)
+	b.UpstreamEnds(b.now, "default", 500*time.Millisecond, 200)
+	b.UpstreamEnds(b.now, "default", 500*time.Millisecond, 503)
+	b.now = b.now.Add(500 * time.Millisecond)
+	got := b.Upstreams().Reports(b.now)
+	if len(got) != 1 {
+		t.Fatalf("%+v", got)
+	}
+	r := got[0]
+	if r.Name != "default" || r.Seconds != 1 || r.OK != 1 || r.Errors != 1 || r.InFlight != 1 || r.Hot != 1 || r.Cold != 1 || r.Refused != 1 {
+		t.Errorf("%+v", r)
+	}
+	if next := b.Upstreams().Reports(b.now.Add(time.Second))[0]; next.OK+next.Errors+next.Hot+next.Cold+next.Refused != 0 {
+		t.Errorf("the next one has %+v", next)
+	}
+}
+
+// In shadow mode, and for callers outside, nothing is refused.
+func TestAdaptiveShadow(t *testing.T) {
+	t.Parallel()
+	b := build(t, `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {adaptive: true, min: 10, max: 1000, mode: shadow}}
+`, gate.Config{})
+	b.hot("topic?id=42")
+	b.Upstreams().SetBounds(b.now, bound(10, 1))
+	shadowed := 0
+	for range 100 {
+		v := b.begin("/topic?id=42", "192.0.2.1")
+		if !v.Allowed || v.Lease != nil {
+			t.Fatalf("%+v", v)
+		}
+		if v.Shadowed {
+			shadowed++
+		}
+	}
+	if shadowed < 90 {
+		t.Errorf("%d of 100 would have been refused", shadowed)
+	}
+}
+
+// What people say of a key holds.
+func TestOverrideBeatsAdaptive(t *testing.T) {
+	t.Parallel()
+	b := build(t, adaptiveRules+`
+overrides:
+  - {key: "topic?id=42", action: limit, rate: 3, burst: 3}
+`, gate.Config{})
+	b.hot("topic?id=42")
+	b.Upstreams().SetBounds(b.now, bound(1000, 50))
+	if got := b.admitted(50); got != 3 {
+		t.Errorf("%d", got)
+	}
+}
+
+// Without adaptive limits no request has an upstream.
+func TestNoUpstreamWithoutAdaptiveLimits(t *testing.T) {
+	t.Parallel()
+	b := build(t, inFlightRules, gate.Config{})
+	b.hot("topic?id=42")
+	if v := b.Decide(context.Background(), b.now, request("/topic?id=42", "192.0.2.1")); v.Upstream != "" || b.Upstreams().Reports(b.now) != nil {
+		t.Errorf("%+v", v)
+	}
+}
+
+// Bounds and rules change while requests are decided and end.
+func TestBoundsChangeWhileDeciding(t *testing.T) {
+	t.Parallel()
+	b := build(t, adaptiveRules, gate.Config{})
+	b.hot("topic?id=42")
+	var deciding sync.WaitGroup
+	for range 4 {
+		deciding.Go(func() {
+			for i := range 500 {
+				req := request("/topic?id=42", "192.0.2.1")
+				req.Holds = true
+				now := b.now.Add(time.Duration(i) * time.Millisecond)
+				v := b.Decide(context.Background(), now, req)
+				b.UpstreamBegins(now, v.Upstream)
+				b.UpstreamEnds(now, v.Upstream, time.Millisecond, 200)
+				if v.Lease != nil {
+					b.AnswerBegins(now, v.Lease)
+					b.Release(now, v.Lease)
+				}
+			}
+		})
+	}
+	for i := range 200 {
+		b.Upstreams().SetBounds(b.now, bound(float64(10+i), float64(i)))
+		b.Upstreams().Reports(b.now.Add(time.Duration(i) * time.Millisecond))
+		if i%50 == 0 {
+			b.SetRules(parse(t, adaptiveRules))
+		}
+	}
+	deciding.Wait()
+}
