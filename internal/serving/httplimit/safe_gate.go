@@ -60,6 +60,7 @@ type SafeGate struct {
 	cfg      SafeGateConfig
 	serving  ServingGate // nil: the Gate is none
 	holder   Holder      // nil: nothing is held
+	observer Observer    // nil: no limit adapts
 	requests sync.Pool   // of *hottype.Request, which the Gate's interface makes escape
 	panics   atomic.Uint64
 }
@@ -77,6 +78,7 @@ func NewSafeGate(cfg SafeGateConfig) *SafeGate {
 	}
 	g := &SafeGate{cfg: cfg}
 	g.serving, _ = cfg.Gate.(ServingGate)
+	g.observer, _ = cfg.Gate.(Observer)
 	if cfg.Holds {
 		g.holder, _ = cfg.Gate.(Holder)
 	}

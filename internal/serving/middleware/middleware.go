@@ -89,11 +89,11 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 		}
 		if v.Serve != nil {
 			served := v
-			l.cache.Serve(w, r, &served, next, scope)
+			l.cache.Serve(w, r, &served, l.gate.Observe(&v, next), scope)
 			return
 		}
 		if l.opt.Answers.Enforce(w, r, &v) {
-			next.ServeHTTP(l.cache.Invalidating(w, r, &v, scope), r)
+			l.gate.Observe(&v, next).ServeHTTP(l.cache.Invalidating(w, r, &v, scope), r)
 		}
 	})
 }

@@ -74,11 +74,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if v.Serve != nil {
 		served := v // on the heap, and only here
-		p.cache.Serve(w, r, &served, p.route(&v), "")
+		p.cache.Serve(w, r, &served, p.gate.Observe(&v, p.route(&v)), "")
 		return
 	}
 	if p.cfg.Answers.Enforce(w, r, &v) {
-		p.route(&v).ServeHTTP(p.cache.Invalidating(w, r, &v, ""), r)
+		p.gate.Observe(&v, p.route(&v)).ServeHTTP(p.cache.Invalidating(w, r, &v, ""), r)
 	}
 }
 

@@ -1,0 +1,127 @@
+package httplimit
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// Observer is a Gate that adapts limits to what upstreams answer. *gate.Gate is one.
+type Observer interface {
+	Gate
+	// UpstreamBegins notes that a request waits for an upstream, UpstreamEnds for how long it did.
+	// status 0: the client did not wait for the answer.
+	UpstreamBegins(now time.Time, upstream string)
+	UpstreamEnds(now time.Time, upstream string, took time.Duration, status int)
+	// AnswerBegins gives back what a request holds only until then.
+	AnswerBegins(now time.Time, l *hottype.Lease)
+}
+
+// Observe gives the handler to which a request goes that was let pass. Where limits adapt to what the
+// upstream answers, it tells the Gate: how long the first byte of the answer took, and its status. It
+// counts neither the time in which a client sends the body of its request, nor that in which it reads
+// the answer: a slow client must not look like a slow upstream.
+func (g *SafeGate) Observe(v *hottype.Verdict, next http.Handler) http.Handler {
+	if v.Upstream == "" || g.observer == nil {
+		return next
+	}
+	upstream, lease := v.Upstream, v.Lease
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o := &observed{ResponseWriter: w, ctx: r.Context(), gate: g, upstream: upstream, lease: lease}
+		if r.Body == nil || r.Body == http.NoBody {
+			o.begin()
+		} else {
+			r = r.WithContext(r.Context()) // the body is not ours to change
+			r.Body = &observedBody{r.Body, o}
+		}
+		defer o.answered(http.StatusInternalServerError) // it panicked
+		next.ServeHTTP(o, r)
+		o.answered(http.StatusOK) // a handler that writes nothing says so
+	})
+}
+
+// observed is the ResponseWriter of a request whose upstream is observed.
+type observed struct {
+	http.ResponseWriter
+	ctx      context.Context // of the request: over when the client left
+	gate     *SafeGate
+	upstream string
+	lease    *hottype.Lease // nil: none
+
+	mu   sync.Mutex // a transport reads the body in a goroutine of its own
+	at   time.Time  // when the upstream had the request; zero: not yet
+	over bool
+}
+
+// Unwrap lets http.ResponseController find what the server's own writer can do.
+func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (o *observed) WriteHeader(status int) {
+	if status >= 200 {
+		o.answered(status)
+	}
+	o.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (o *observed) Write(p []byte) (int, error) {
+	o.answered(http.StatusOK)
+	return o.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher, which sends the header.
+func (o *observed) Flush() {
+	o.answered(http.StatusOK)
+	_ = http.NewResponseController(o.ResponseWriter).Flush() // a writer that cannot is not flushed
+}
+
+// begin is when the upstream has the whole request.
+func (o *observed) begin() {
+	now := o.gate.cfg.Now()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.at.IsZero() && !o.over {
+		o.at = now
+		o.gate.observer.UpstreamBegins(now, o.upstream)
+	}
+}
+
+// answered is when the answer begins; only the first one counts.
+func (o *observed) answered(status int) {
+	now := o.gate.cfg.Now()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over {
+		return
+	}
+	o.over = true
+	if o.ctx.Err() != nil {
+		status = 0 // whatever was written, nobody waited for it
+	}
+	if o.lease != nil {
+		o.gate.observer.AnswerBegins(now, o.lease)
+	}
+	if !o.at.IsZero() { // else it answered before it had the request, which says nothing
+		o.gate.observer.UpstreamEnds(now, o.upstream, now.Sub(o.at), status)
+	}
+}
+
+// observedBody notes when the body was read.
+type observedBody struct {
+	io.ReadCloser
+	of *observed
+}
+
+// Read implements io.Reader.
+func (b *observedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		b.of.begin()
+	}
+	return n, err
+}

@@ -1,0 +1,114 @@
+package httplimit
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// observer notes what it is told of upstreams.
+type observer struct{ told []string }
+
+func (o *observer) Decide(context.Context, time.Time, *hottype.Request) hottype.Verdict {
+	return hottype.Verdict{}
+}
+
+func (o *observer) UpstreamBegins(_ time.Time, upstream string) {
+	o.told = append(o.told, upstream+" begins")
+}
+
+func (o *observer) UpstreamEnds(_ time.Time, upstream string, took time.Duration, status int) {
+	o.told = append(o.told, upstream+" "+http.StatusText(status)+" after "+took.String())
+}
+
+func (o *observer) AnswerBegins(time.Time, *hottype.Lease) { o.told = append(o.told, "place is free") }
+
+// slowly is a body that takes a second to come.
+type slowly struct{ io.Reader }
+
+func (s slowly) Read(p []byte) (int, error) {
+	time.Sleep(time.Second)
+	return s.Reader.Read(p)
+}
+
+func TestObserve(t *testing.T) {
+	t.Parallel()
+	leave := func() *http.Request {
+		ctx, cancel := context.WithCancel(context.Background()) // made in the bubble
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+		time.AfterFunc(30*time.Millisecond, cancel)
+		return r
+	}
+	get := func() *http.Request { return httptest.NewRequest(http.MethodGet, "/", nil) }
+	for _, c := range []struct {
+		name    string
+		request func() *http.Request
+		handler http.HandlerFunc
+		want    []string
+	}{
+		{"the first byte counts, not the last one", get, func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(30 * time.Millisecond)
+			_, _ = w.Write([]byte("a"))
+			time.Sleep(time.Minute) // the client reads slowly
+			_, _ = w.Write([]byte("b"))
+		}, []string{"db begins", "place is free", "db OK after 30ms"}},
+		{"a handler that writes nothing", get, func(http.ResponseWriter, *http.Request) { time.Sleep(time.Millisecond) },
+			[]string{"db begins", "place is free", "db OK after 1ms"}},
+		{"a failure", get, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusBadGateway)
+		}, []string{"db begins", "place is free", "db Bad Gateway after 0s"}},
+		{"a panic", get, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			[]string{"db begins", "place is free", "db Internal Server Error after 0s"}},
+		{"a client that leaves, whatever is written then", leave, func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(40 * time.Millisecond)
+			w.WriteHeader(http.StatusBadGateway)
+		}, []string{"db begins", "place is free", "db  after 40ms"}},
+		{"a body that comes slowly", func() *http.Request {
+			return httptest.NewRequest(http.MethodPost, "/", slowly{strings.NewReader("body")})
+		}, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			time.Sleep(30 * time.Millisecond)
+			_ = http.NewResponseController(w).Flush()
+		}, []string{"db begins", "place is free", "db OK after 30ms"}},
+		{"an answer before the body was read says nothing of the latency", func() *http.Request {
+			return httptest.NewRequest(http.MethodPost, "/", slowly{strings.NewReader("body")})
+		}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) },
+			[]string{"place is free"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			o := &observer{}
+			g := NewSafeGate(SafeGateConfig{Gate: o})
+			h := g.Observe(&hottype.Verdict{Upstream: "db", Lease: &hottype.Lease{}}, c.handler)
+			func() {
+				defer func() { _ = recover() }()
+				h.ServeHTTP(httptest.NewRecorder(), c.request())
+			}()
+			if diff := cmp.Diff(c.want, o.told); diff != "" {
+				t.Errorf("%s: %s", c.name, diff)
+			}
+			synctest.Wait()
+		})
+	}
+}
+
+// Where no limit follows the upstream, handlers get the server's own ResponseWriter.
+func TestObserveNothing(t *testing.T) {
+	t.Parallel()
+	g := NewSafeGate(SafeGateConfig{Gate: &observer{}})
+	w := httptest.NewRecorder()
+	g.Observe(&hottype.Verdict{}, http.HandlerFunc(func(got http.ResponseWriter, _ *http.Request) {
+		if got != http.ResponseWriter(w) {
+			t.Errorf("%T", got)
+		}
+	})).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+}
