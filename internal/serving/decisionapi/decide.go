@@ -39,6 +39,8 @@ type Decider struct {
 	gate  *httplimit.SafeGate
 	opt   Options
 	works sync.Pool // of *work
+	// upstreams hears what became of requests; nil: no limit adapts.
+	upstreams listener
 
 	checks, denied, rejected atomic.Uint64
 }
@@ -65,9 +67,13 @@ func Decide(gate httplimit.Gate, opt Options) *Decider {
 	if opt.MaxBatch <= 0 {
 		opt.MaxBatch = 1000
 	}
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
 	d := &Decider{opt: opt, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
 		Gate: gate, Holds: true, RetryJitter: opt.Answers.RetryJitter, Now: opt.Now, Log: opt.Log,
 	})}
+	d.upstreams, _ = gate.(listener)
 	d.works.New = func() any { return new(work) }
 	return d
 }
@@ -230,6 +236,9 @@ func appendVerdict(b []byte, v *hottype.Verdict) []byte {
 	b = httplimit.AppendJSONString(append(b, `,"mode":`...), string(mode))
 	if v.Hot {
 		b = append(b, `,"hot":true`...)
+	}
+	if v.Upstream != "" {
+		b = httplimit.AppendJSONString(append(b, `,"upstream":`...), v.Upstream)
 	}
 	if v.Lease != nil {
 		b = httplimit.AppendJSONString(append(b, `,"release":`...), releaseToken(v.Lease))

@@ -1,0 +1,101 @@
+package decisionapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Bounds of what a gateway may say.
+const (
+	maxOutcomesBytes = 256 << 10
+	maxOutcomes      = 1000
+	maxOutcomeCount  = 100_000
+	maxOutcomeMillis = 10 * 60 * 1000
+)
+
+// listener is a Gate that adapts limits to what upstreams answer.
+type listener interface {
+	UpstreamTold(now time.Time, upstream string, took time.Duration, status int, n int64) (known bool)
+}
+
+// outcome is what a gateway says of requests that it sent to an upstream.
+type outcome struct {
+	Upstream string  `json:"upstream"`
+	Status   int     `json:"status"`
+	MS       float64 `json:"ms"`
+	Count    *int64  `json:"count"`
+}
+
+// check is what is wrong, "" for nothing.
+func (o *outcome) check() string {
+	switch {
+	case o.Upstream == "":
+		return `wants "upstream", the name that the rules have`
+	case o.Status != 0 && (o.Status < 100 || o.Status > 599):
+		return fmt.Sprintf(`"status" %d is not 100 to 599, or 0 for a client that did not wait`, o.Status)
+	case !(o.MS >= 0 && o.MS <= maxOutcomeMillis):
+		return fmt.Sprintf(`"ms" %v is not 0 to %d`, o.MS, maxOutcomeMillis)
+	case o.Count != nil && (*o.Count < 1 || *o.Count > maxOutcomeCount):
+		return fmt.Sprintf(`"count" %d is not 1 to %d`, *o.Count, maxOutcomeCount)
+	}
+	return ""
+}
+
+// Outcomes answers POST /v1/outcomes [{"upstream":"default","status":200,"ms":35.2,"count":1}, …] with
+// {"taken":n}: adaptive limits follow what gateways say became of requests. Of a list with a mistake
+// nothing is taken. Those of upstreams that no limit follows are left out.
+func (d *Decider) Outcomes(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		d.reject(w, http.StatusMethodNotAllowed, "Tell with POST.")
+		return
+	}
+	body, err := readAll(nil, http.MaxBytesReader(w, r.Body, maxOutcomesBytes))
+	if err != nil {
+		d.rejectBody(w, err)
+		return
+	}
+	list, err := readOutcomes(body)
+	if err != nil {
+		d.reject(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	taken := 0
+	for i := range list {
+		if d.tell(&list[i]) {
+			taken++
+		}
+	}
+	write(w, http.StatusOK, append(strconv.AppendInt([]byte(`{"taken":`), int64(taken), 10), "}\n"...))
+}
+
+func readOutcomes(body []byte) ([]outcome, error) {
+	var list []outcome
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&list); err != nil {
+		return nil, fmt.Errorf(`want [{"upstream":"default","status":200,"ms":35.2,"count":1}, …]: %w`, err)
+	}
+	if len(list) > maxOutcomes {
+		return nil, fmt.Errorf("%d outcomes are more than %d", len(list), maxOutcomes)
+	}
+	for i := range list {
+		if fault := list[i].check(); fault != "" {
+			return nil, fmt.Errorf("outcome %d: %s", i, fault)
+		}
+	}
+	return list, nil
+}
+
+// tell reports whether a limit follows the upstream.
+func (d *Decider) tell(o *outcome) bool {
+	n := int64(1)
+	if o.Count != nil {
+		n = *o.Count
+	}
+	return d.upstreams != nil && d.upstreams.UpstreamTold(d.opt.Now(), o.Upstream, time.Duration(o.MS*float64(time.Millisecond)), o.Status, n)
+}
