@@ -73,6 +73,7 @@ func Alone(c Config, found aggregate.Config) (*Pipeline, error) {
 	p.Aggregate = aggregate.New(found)
 	p.wire(c, p.Aggregate)
 	p.Add(lifecycle.Sinks, "aggregate", p.Aggregate.Run)
+	p.Add(lifecycle.Sinks, "upstreams", p.adapt)
 	return p, nil
 }
 
@@ -94,7 +95,11 @@ func Together(c Config, s Shared) *Pipeline {
 	// The reporter is asked how many limiters are alive before it reports for the
 	// first time, and reports what the gate, which is built after it, decided.
 	p.Feed = redisfeed.New(s.Store)
-	reports := p.Feed.Reporter(func(now time.Time) hottype.Report { return p.Gate.Report(now) })
+	reports := p.Feed.Reporter(func(now time.Time) hottype.Report {
+		r := p.Gate.Report(now)
+		r.Upstreams = p.Gate.Upstreams().Reports(now)
+		return r
+	})
 	p.Limits = redislimits.New(s.Store)
 	p.Windows = p.Limits.Windows(redislimits.WindowsConfig{})
 	c.Gate.Shared, c.Gate.Async, c.Gate.Live = p.Limits, p.Windows, reports.Live
@@ -115,6 +120,7 @@ func Together(c Config, s Shared) *Pipeline {
 		return p.Feed.FollowCommands(ctx, func(c hottype.Command) { p.obey(time.Now(), c) })
 	})
 	p.Add(lifecycle.Sinks, "reports", reports.Run)
+	p.Add(lifecycle.Sinks, "bounds", func(ctx context.Context) error { return p.Feed.FollowBounds(ctx, p.adapts, p.setBounds) })
 	return p
 }
 

@@ -41,7 +41,8 @@ type aggregator struct {
 	consumer  *kafka.Consumer  // nil: none
 	poller    *graphite.Poller // nil: none
 	rules     atomic.Pointer[rules.Set]
-	replica   *hotset.Replica // what all aggregators together say is hot
+	bounds    atomic.Pointer[[]hottype.UpstreamBound] // what upstreams bear
+	replica   *hotset.Replica                         // what all aggregators together say is hot
 	schedules *scheduleWatcher
 	admin     *adminPage
 	reload    *reloader
@@ -90,6 +91,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 		})
 	})
 	s.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error { return a.feed.Overrides().Follow(ctx, a.schedules.setLive) })
+	s.Add(lifecycle.Sinks, "upstreams", a.adapt)
 	s.Add(lifecycle.Sinks, "schedules", a.schedules.Run)
 	s.Add(lifecycle.Sinks, "reload", a.reload.Run)
 	a.history(&s)
@@ -153,6 +155,7 @@ func (a *aggregator) metrics() []metrics.Part {
 	parts := []metrics.Part{
 		metrics.Aggregate(a.agg.Stats), metrics.RedisFeed(a.feed.Stats), metrics.RedisServer(a.redis.Stats),
 		metrics.HotSet(a.replica.Stats), metrics.Reload(a.reload.Stats),
+		metrics.Upstreams(a.upstreams),
 	}
 	if a.listener != nil {
 		parts = append(parts, metrics.StatsDListener(a.listener.Stats))
@@ -179,6 +182,7 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 		Command: func(ctx context.Context, c hottype.Command) (int, error) {
 			return 0, pipeline.Tell(ctx, a.feed, a.limits, a.rules.Load(), c)
 		},
+		Upstreams: a.upstreams,
 		Ready: map[string]func(context.Context) error{
 			"redis":       a.redis.CheckWrites,
 			"sources":     func(context.Context) error { return a.agg.CheckSources() },

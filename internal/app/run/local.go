@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
 	"runtime"
 	"time"
@@ -62,6 +63,9 @@ type LocalOptions struct {
 
 // NewLocal builds the pipeline and listens. Call Run, which closes everything.
 func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalOptions) (*Local, error) {
+	if err := takeUpstreams(&cfg.Proxy, set); err != nil {
+		return nil, err
+	}
 	if cfg.Proxy.Upstream == "" {
 		return nil, fmt.Errorf("%w: where do allowed requests go? Set --upstream to the URL of the service, such as http://127.0.0.1:3000", config.ErrUsage)
 	}
@@ -115,6 +119,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 		},
 		Overrides: l.overrides,
 		Command:   l.parts.Command,
+		Upstreams: l.parts.Bounds,
 		Log:       l.log,
 	}
 	parts := append(metricsOf(l.parts), metrics.Proxy(handler.Stats), metrics.ResponseCache(handler.Cache().Stats), metrics.Reload(l.reload.Stats))
@@ -204,6 +209,34 @@ func newProxy(
 		Upstreams: upstreams, Route: g.Upstream, Clients: clients, Answers: answers, HeaderTimeout: cfg.Timeout,
 		PreserveHost: cfg.PreserveHost, TLS: tlsConfig, Log: log,
 	})
+}
+
+// takeUpstreams takes the URLs of the upstreams that the rules file names: the proxy's, unless its
+// settings have another one.
+func takeUpstreams(cfg *config.Proxy, set *rules.Set) error {
+	all := maps.Clone(cfg.Upstreams)
+	if all == nil {
+		all = map[string]string{}
+	}
+	for _, u := range set.Upstreams {
+		if u.URL == "" {
+			continue
+		}
+		where, have := "--proxy.upstreams", all[u.Name]
+		if u.Name == hottype.DefaultUpstream {
+			where, have = "--proxy.upstream", cfg.Upstream
+		}
+		switch {
+		case have != "" && have != u.URL:
+			return fmt.Errorf("%w: upstream %q is %s in the rules file and %s in %s: keep one", config.ErrUsage, u.Name, u.URL, have, where)
+		case u.Name == hottype.DefaultUpstream:
+			cfg.Upstream = u.URL
+		default:
+			all[u.Name] = u.URL
+		}
+	}
+	cfg.Upstreams = all
+	return nil
 }
 
 // upstreamURL reads the URL of a service. The usual mistake is to leave out

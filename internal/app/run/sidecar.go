@@ -47,6 +47,9 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	if err != nil {
 		return err
 	}
+	if err := takeUpstreams(&cfg.Proxy, set); err != nil {
+		return err
+	}
 	s := &sidecar{cfg: cfg, log: Logger(cfg.Log)}
 	if s.answers, err = answersOf(cfg.Answer); err != nil {
 		return err
@@ -158,6 +161,7 @@ func (s *sidecar) listenDecide(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.Handle("/v1/decide", guard.Protect(decide))
 	mux.Handle("/v1/release", guard.Protect(http.HandlerFunc(decide.Release)))
+	mux.Handle("/v1/outcomes", guard.Protect(http.HandlerFunc(decide.Outcomes)))
 	port, err := s.listeners.openGuarded(ctx, "decide", cfg.Listen, token, cfg.Listener, mux)
 	if err != nil {
 		return err
@@ -203,6 +207,7 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 		Reports:   s.parts.Feed.ReadReports,
 		Overrides: s.parts.Feed.Overrides(),
 		Command:   s.parts.Command,
+		Upstreams: s.parts.Bounds,
 		Ready:     map[string]func(context.Context) error{"redis": s.checkRedis},
 		Status: func() []admin.Status {
 			list := []admin.Status{redisStatus(s.redis, s.parts.Feed), hotStatus(s.parts.Hot, time.Now()), breakerStatus(s.parts.Gate.Stats())}

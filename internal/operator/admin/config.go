@@ -81,6 +81,8 @@ type Config struct {
 	// Command has every limiter carry out a command, and says how many answers a purge has removed
 	// in this process; nil: no limiter hears of this program.
 	Command func(context.Context, hottype.Command) (purged int, err error)
+	// Upstreams are those that adaptive limits follow, with what they bear; nil: none.
+	Upstreams func() []hottype.UpstreamBound
 	// Pushed says that the program hands changes of heat to Publish. Without
 	// it the sampler finds them by comparing Hot with a second ago.
 	Pushed bool

@@ -56,6 +56,7 @@ func (s *Server) routes() []route {
 		get("/v1/audit", s.getAudit),
 		get("/v1/history", s.getHistory),
 		get("/v1/history/heatmap", s.getHeatmap),
+		get("/v1/upstreams", s.getUpstreams),
 		get("/v1/events", s.getEvents),
 		get("/v1/caller", s.getCaller),
 		get("/metrics", func(w http.ResponseWriter, r *http.Request) error {

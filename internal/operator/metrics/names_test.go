@@ -35,6 +35,7 @@ func groups() []group {
 		of("decision_api, callers", "limiter-sidecar", metrics.DecisionAccess),
 		of("check", "limiter-sidecar", metrics.Check),
 		of("check, callers", "limiter-sidecar", metrics.CheckAccess),
+		of("upstream", "aggregator, limiter-sidecar, serve", metrics.Upstreams),
 		of("crawlers", "limiter-sidecar, serve", metrics.Crawlers),
 		of("envoy", "limiter-sidecar", metrics.Envoy),
 		of("spoe", "limiter-sidecar", metrics.SPOE),
@@ -153,6 +154,15 @@ func eachField(v reflect.Value, path string, visit func(path string, set, reset 
 		return
 	case *[]hottype.Hot:
 		visit(path, func() { *x = []hottype.Hot{{Key: "topic?id=42", Rule: "topic", Rate: 300}} }, func() { *x = nil })
+		return
+	case *[]hottype.UpstreamBound:
+		one := hottype.UpstreamBound{Name: "default"}
+		store := func() { *x = []hottype.UpstreamBound{one} }
+		each := func(path string, set, reset func()) {
+			visit(path, func() { set(); store() }, func() { reset(); store() })
+		}
+		eachField(reflect.ValueOf(&one).Elem(), path+"[]", each)
+		each(path+"[].Why", func() { one.Why = "errors" }, func() { one.Why = "" })
 		return
 	case *gate.Latency:
 		for i := range x.Bounds {
