@@ -28,6 +28,7 @@ func TestDashboardInBrowser(t *testing.T) {
 	seeOtherViews(t, ctx)
 	seeHistory(t, ctx)
 	undoAndRemove(t, ctx)
+	overrideNetwork(t, ctx)
 	meetErrors(t, ctx)
 	w.check(t)
 	srv.CloseClientConnections()
@@ -136,6 +137,18 @@ func meetErrors(t *testing.T, ctx context.Context) {
 		fill("#f-key", "topic?id=5"), fill("#f-rate", "many"), clickOn("#dialog-save"), says("#e-rate", "Write a number"),
 		until("document.querySelector('#f-rate').getAttribute('aria-invalid') == 'true'"),
 		clickOn("#dialog-cancel"), until("!document.querySelector('#dialog').open"))
+}
+
+// overrideNetwork sets an override of clients and not of a key.
+func overrideNetwork(t *testing.T, ctx context.Context) {
+	t.Helper()
+	run(t, ctx, clickOn("#views a[href='/overrides']"), clickOn("#add-override"), until("document.activeElement.id == 'f-key'"),
+		until("(document.querySelector('#f-kind').value = 'cidr', document.querySelector('#f-kind').dispatchEvent(new Event('change', {bubbles: true})))"),
+		says("#h-key", "A network such as"), fill("#f-key", "203.0.113.0/24"), fill("#f-rate", "5"), clickOn("#dialog-save"),
+		says("#overrides tbody tr", "network 203.0.113.0/24"), says("#toast", "Set network 203.0.113.0/24"),
+		clickOn(`#overrides [data-act="edit"]`), until("document.querySelector('#f-kind').value == 'cidr' && document.querySelector('#f-kind').disabled"),
+		fill("#f-rate", "7"), clickOn("#dialog-save"), says("#overrides tbody tr", "limit 7/s"), clickOn("#views a[href='/health']"),
+		says("#audit tbody tr", "network 203.0.113.0/24"), clickOn("#views a[href='/overrides']"))
 }
 
 // TestQuietDashboardInBrowser: nothing is hot, the reports cannot be read, the

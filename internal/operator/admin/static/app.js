@@ -10,7 +10,7 @@ import { OverridesView, extended } from "./overrides.js";
 import { Router } from "./router.js";
 import { follow } from "./stream.js";
 import { perSecond } from "./hot.js";
-import { clock, el, keyNode, overrideText, setText } from "./text.js";
+import { clock, el, overrideText, setText, targetNode } from "./text.js";
 
 const $ = (id) => document.getElementById(id);
 
@@ -94,7 +94,7 @@ async function learnCaller(h) {
 async function set(override, id) {
   const saved = await putOverride(override, id);
   const doubt = saved.warnings?.length ? " " + saved.warnings.join("; ") : "";
-  toast(["Set ", keyNode(saved.key), ` to ${overrideText(saved)}.${doubt}`], saved.id);
+  toast(["Set ", targetNode(saved), ` to ${overrideText(saved)}.${doubt}`], saved.id);
 }
 
 function actOnHot(kind, h) {
@@ -118,17 +118,17 @@ function actOnOverride(kind, o) {
 
 const extend = (o) => told(async () => {
   const saved = await putOverride(extended(o), o.id);
-  toast([keyNode(saved.key), ` now holds until ${clock(saved.until)}.`], saved.id);
+  toast([targetNode(saved), ` now holds until ${clock(saved.until)}.`], saved.id);
 });
 
 const remove = (o) => told(async () => {
   await deleteOverride(o.id);
-  toast(["Removed the override of ", keyNode(o.key), "."], o.id);
+  toast(["Removed the override of ", targetNode(o), "."], o.id);
 });
 
 const undo = (id) => told(async () => {
   const { override } = await undoOverride(id);
-  toast(override ? ["Undone: ", keyNode(override.key), ` is back to ${overrideText(override)}.`] : ["Undone: the override is gone."]);
+  toast(override ? ["Undone: ", targetNode(override), ` is back to ${overrideText(override)}.`] : ["Undone: the override is gone."]);
 });
 
 // told does something, and says why where it fails.

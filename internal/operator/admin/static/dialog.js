@@ -2,13 +2,19 @@
 // sends it, and what the server finds wrong is shown at the field.
 
 import { me } from "./api.js";
-import { setText } from "./text.js";
+import { setText, targetOf } from "./text.js";
 
 const notes = {
   limit: "Holds whether or not the key is hot, in place of the rule's limit.",
   block: "Every request for it is denied.",
   exempt: "No limit holds it, not even those of a client's address.",
   shadow: "The rule's limit only counts what it would have denied.",
+};
+
+// A target's kind, what its field is to hold.
+const hints = {
+  key: "As the table shows it, or a pattern: topic?id=*", resource: "The name of a rule, or a path that the catch-all counts: every key of it",
+  client: "One address", cidr: "A network such as 203.0.113.0/24: each of its clients by itself", class: "The name of a class: each of its clients by itself",
 };
 
 const fields = ["key", "rate", "burst", "for", "schedule", "reason", "author"];
@@ -22,19 +28,23 @@ export class OverrideDialog {
     this.#form = dialog.querySelector("form");
     this.#save = save;
     this.#form.addEventListener("submit", (e) => { e.preventDefault(); this.#submit(); });
-    this.#form.addEventListener("change", (e) => { if (e.target.name === "action") this.#showAction(); });
+    this.#form.addEventListener("change", (e) => { if (e.target.name === "action" || e.target.name === "kind") this.#showAction(); });
     dialog.querySelector("#dialog-cancel").addEventListener("click", () => dialog.close());
   }
 
   // open asks about a key, or about any when there is none. Values are those to
   // begin with; with an id that override is changed.
-  open({ id = "", key = "", action = "limit", rate = "", burst = "", reason = "", schedule = null, until = "" }) {
+  open(about) {
+    const { id = "", action = "limit", rate = "", burst = "", reason = "", schedule = null, until = "" } = about;
+    const { kind, value } = targetOf(about);
     this.#clearErrors();
     this.#form.reset();
     const f = this.#form.elements;
     // Bytes that are not text cannot be sent: a pattern can stand for them.
-    f.key.value = key.replace(/\uFFFD+/g, "*");
-    f.key.readOnly = key !== "" && !key.includes("\uFFFD");
+    f.kind.value = kind;
+    f.key.value = value.replace(/\uFFFD+/g, "*");
+    f.key.readOnly = value !== "" && !value.includes("\uFFFD");
+    f.kind.disabled = f.key.readOnly;
     f.action.value = action;
     f.rate.value = rate;
     f.burst.value = burst;
@@ -56,6 +66,7 @@ export class OverrideDialog {
     const action = this.#form.elements.action.value;
     this.#dialog.querySelector("#limit-fields").hidden = action !== "limit";
     setText(this.#dialog.querySelector("#action-note"), notes[action]);
+    setText(this.#dialog.querySelector("#h-key"), hints[this.#form.elements.kind.value]);
   }
 
   async #submit() {
@@ -79,7 +90,7 @@ export class OverrideDialog {
   // is the server's to judge.
   #read() {
     const f = this.#form.elements;
-    const out = { key: f.key.value.trim(), action: f.action.value };
+    const out = { [f.kind.value]: f.key.value.trim(), action: f.action.value };
     if (out.action === "limit") {
       for (const name of ["rate", "burst"]) {
         const text = f[name].value.trim();
@@ -100,6 +111,7 @@ export class OverrideDialog {
   }
 
   #error(field, text) {
+    if (field in hints) field = "key";
     const known = fields.includes(field);
     const place = this.#dialog.querySelector(known ? `#e-${field}` : "#e-form");
     place.hidden = false;

@@ -2,7 +2,7 @@
 // changed what.
 
 import { at, getJSON } from "./api.js";
-import { clock, el, keyNode, overrideText, setText } from "./text.js";
+import { clock, el, keyNode, overrideText, targetNode, setText } from "./text.js";
 
 const $ = (id) => document.getElementById(id);
 const every = 5000; // milliseconds between two questions while the view is open
@@ -66,7 +66,7 @@ function change(c) {
   return el("tr", {},
     cell("When", el("time", { datetime: c.at }, clock(c.at))),
     cell("Who", c.author || "–"),
-    el("th", { scope: "row", class: "keycell" }, keyNode(o?.key ?? c.id)),
+    el("th", { scope: "row", class: "keycell" }, o ? targetNode(o) : keyNode(c.id)),
     cell("Change", `${did[c.action] ?? c.action}: ${o ? overrideText(o) : ""}${was}`),
     cell("Reason", o?.reason || "–"));
 }

@@ -1,7 +1,7 @@
 // Overrides: what people have said about keys, and how it is taken back, longer
 // kept, carried elsewhere.
 
-import { el, keyNode, lasting, overrideText, plainKey, scheduleText } from "./text.js";
+import { el, lasting, overrideText, plainKey, scheduleText, targetNode, targetOf } from "./text.js";
 import { putOverride } from "./api.js";
 
 const longer = 3600_000; // what "1 h longer" adds, in milliseconds
@@ -52,13 +52,13 @@ export class OverridesView {
   #row(o) {
     const cell = (label, classes, ...children) => el("td", { "data-label": label, class: classes }, ...children);
     const button = (act, name) => el("button", {
-      type: "button", class: "small", "data-act": act, "aria-label": `${name}: the override of ${plainKey(o.key)}`,
+      type: "button", class: "small", "data-act": act, "aria-label": `${name}: the override of ${targetNode(o).textContent}`,
       onclick: () => this.#act(act, o),
     }, name);
     const mine = o.source === "live" && this.#writable;
     const acts = [button("edit", "Edit"), o.until && button("extend", "1 h longer"), button("undo", "Undo"), button("remove", "Remove")].filter(Boolean);
     return el("tr", { "data-id": o.id, class: `do-${o.action}${o.active === false ? " waits" : ""}` },
-      el("th", { scope: "row", class: "keycell" }, keyNode(o.key)),
+      el("th", { scope: "row", class: "keycell" }, targetNode(o)),
       cell("Effect", "", el("span", { class: "badge" }, overrideText(o))),
       cell("Reason", "words", o.reason || "–", el("small", { class: "note" }, o.author ? `by ${o.author}` : "")),
       cell("Holds", "", el("span", { class: "until" }), el("small", { class: "note" }, scheduleText(o.schedule))),
@@ -94,7 +94,7 @@ export class OverridesView {
         await putOverride(fields(o));
         set++;
       } catch (problem) {
-        wrong.push(`${plainKey(String(o.key))}: ${problem.message}`);
+        wrong.push(`${plainKey(String(targetOf(o).value))}: ${problem.message}`);
       }
     }
     return this.#say([`Set ${set} of ${list.length} overrides.`, wrong.length ? ` Refused: ${wrong.slice(0, 3).join("; ")}` : ""]);
@@ -104,7 +104,7 @@ export class OverridesView {
 // fields are what may be sent of an override that the server told.
 export function fields(o) {
   const out = {};
-  for (const name of ["key", "action", "rate", "burst", "until", "schedule", "reason", "author"]) if (o[name]) out[name] = o[name];
+  for (const name of ["key", "resource", "client", "cidr", "class", "action", "rate", "burst", "until", "schedule", "reason", "author"]) if (o[name]) out[name] = o[name];
   return out;
 }
 

@@ -44,6 +44,21 @@ export const keyLink = ({ key, href }) => el("a", { href: href.replace("/v1/keys
 // plainKey is keyNode as one string, for labels.
 export const plainKey = (key) => keyNode(key).textContent;
 
+// What an override may be about, by the name of its field.
+const targets = { key: "", resource: "resource", client: "client", cidr: "network", class: "class" };
+
+// targetOf is the field of an override that says what it is about, and its value.
+export function targetOf(o) {
+  const kind = Object.keys(targets).find((name) => o[name]) ?? "key";
+  return { kind, value: o[kind] ?? "" };
+}
+
+// targetNode shows what an override is about.
+export function targetNode(o) {
+  const { kind, value } = targetOf(o);
+  return kind === "key" ? keyNode(value) : el("span", {}, `${targets[kind]} `, keyNode(value));
+}
+
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const fine = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });

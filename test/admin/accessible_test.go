@@ -1,0 +1,134 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// audit is run in the page and gives what an operator without a mouse, with a screen reader or with weak eyes
+// stumbles over: texts whose contrast with what is behind them is below 4.5 (WCAG 1.4.3; 3 for large ones),
+// controls without a name (4.1.2), cells of tables without headings (1.3.1), ids that are there twice, and headings that
+// skip a level.
+const audit = `(() => {
+	const found = [];
+	const seen = (n) => n.checkVisibility({ opacityProperty: true, visibilityProperty: true }) && n.getClientRects().length > 0 && !n.closest(".unseen");
+	const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+	const rgba = (colour) => {
+		canvas.clearRect(0, 0, 1, 1);
+		canvas.fillStyle = colour;
+		canvas.fillRect(0, 0, 1, 1);
+		return [...canvas.getImageData(0, 0, 1, 1).data];
+	};
+	const behind = (n) => {
+		for (; n; n = n.parentElement) {
+			const c = rgba(getComputedStyle(n).backgroundColor);
+			if (c[3] === 255) return c;
+		}
+		return [255, 255, 255, 255];
+	};
+	const light = (c) => {
+		const [r, g, b] = c.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+		return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+	};
+	const contrast = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+	const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	while (walk.nextNode()) {
+		const n = walk.currentNode.parentElement;
+		if (!walk.currentNode.textContent.trim() || ["SCRIPT", "STYLE", "NOSCRIPT", "OPTION"].includes(n.tagName) || !seen(n)) continue;
+		if (n.matches("input[type=radio] + span")) continue;
+		const style = getComputedStyle(n);
+		const large = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.66 && style.fontWeight >= 700);
+		const c = contrast(rgba(style.color), behind(n));
+		if (c < (large ? 3 : 4.5)) found.push("contrast " + c.toFixed(2) + ": " + n.tagName + "." + n.className + " " + walk.currentNode.textContent.trim().slice(0, 40));
+	}
+	const name = (n) => n.getAttribute("aria-label") || (n.getAttribute("aria-labelledby") ?? "").split(" ").map((id) => document.getElementById(id)?.textContent ?? "").join("")
+		|| [...(n.labels ?? [])].map((l) => l.textContent).join("") || n.textContent || n.title || n.alt;
+	for (const n of document.querySelectorAll("a[href], button, input, select, textarea, canvas, meter, table, [role]:not([role=status]), [tabindex='0'], section, nav")) {
+		if (seen(n) && !name(n)?.trim()) found.push("no name: " + n.outerHTML.slice(0, 120));
+	}
+	for (const img of document.images) if (!img.hasAttribute("alt")) found.push("no alt: " + img.src);
+	for (const td of document.querySelectorAll("tbody tr")) if (seen(td) && !td.querySelector("th[scope=row]")) found.push("a row without a heading");
+	for (const t of document.querySelectorAll("table")) {
+		const heads = t.tHead.rows[0].cells.length;
+		for (const r of t.tBodies[0].rows) if (r.cells.length !== heads) found.push("a row of " + r.cells.length + " cells below " + heads + " headings");
+	}
+	const ids = [...document.querySelectorAll("[id]")].map((n) => n.id);
+	for (const id of ids) if (ids.indexOf(id) !== ids.lastIndexOf(id)) found.push("twice: #" + id);
+	let level = 0;
+	for (const h of document.querySelectorAll("h1, h2, h3, h4")) {
+		if (!seen(h)) continue;
+		if (Number(h.tagName[1]) > level + 1) found.push("a heading skips a level: " + h.textContent);
+		level = Number(h.tagName[1]);
+	}
+	for (const ref of document.querySelectorAll("[aria-describedby], [aria-labelledby]")) {
+		for (const id of [ref.getAttribute("aria-describedby"), ref.getAttribute("aria-labelledby")].join(" ").split(" ").filter(Boolean)) {
+			if (id !== "null" && !document.getElementById(id)) found.push("leads nowhere: " + id);
+		}
+	}
+	return found;
+})()`
+
+// TestViewsAreAccessible looks at each view in both themes.
+func TestViewsAreAccessible(t *testing.T) {
+	t.Parallel()
+	ctx := browser(t)
+	srv := serve(t, config(t))
+	w := watch(t, ctx, srv.URL)
+	for view, ready := range map[string]string{
+		"/": "#hot-table .key", "/key/topic%3Fid=42": "#key-limits li", "/history": "#history-keys li", "/overrides": "#overrides tbody tr", "/health": "#parts li",
+	} {
+		run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(srv.URL+view), until(fmt.Sprintf("document.querySelector(%q)", ready)))
+		for _, theme := range []string{"light", "dark"} {
+			run(t, ctx, scheme(theme))
+			found, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](audit))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range found {
+				t.Errorf("%s, %s: %s", view, theme, f)
+			}
+		}
+		tabThrough(t, ctx, view)
+	}
+	w.check(t)
+}
+
+// tabThrough goes from the top of a view to its end: everything that can be used gets the focus once, in the order in
+// which it stands, and shows that it has it.
+func tabThrough(t *testing.T, ctx context.Context, view string) {
+	t.Helper()
+	const mark = `(() => {
+		window.order = [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")]
+			.filter((n) => n.checkVisibility() && !n.disabled && !n.closest("dialog") && n.tabIndex >= 0);
+		window.reached = [];
+		document.addEventListener("focusin", (e) => window.reached.push(e.target));
+		document.activeElement.blur();
+		return window.order.length;
+	})()`
+	n, err := chromedp.Run(ctx, chromedp.Evaluate[int](mark))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		run(t, ctx, chromedp.KeyEvent(kb.Tab))
+	}
+	const lost = `window.order.filter((n) => n.isConnected && n.checkVisibility() && !window.reached.includes(n)).map((n) => n.outerHTML.slice(0, 100))`
+	const back = `window.reached.filter((n, i) => i > 0 && window.reached[i - 1].compareDocumentPosition(n) & Node.DOCUMENT_POSITION_PRECEDING).map((n) => n.outerHTML.slice(0, 100))`
+	const unseen = `(() => {
+		const n = document.activeElement, style = getComputedStyle(n);
+		return n === document.body || style.outlineStyle !== "none" ? [] : [n.outerHTML.slice(0, 100)];
+	})()`
+	for what, script := range map[string]string{"no focus": lost, "focus goes back": back, "focus is not seen": unseen} {
+		found, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](script))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			t.Errorf("%s: %s: %s", view, what, f)
+		}
+	}
+}
