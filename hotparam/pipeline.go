@@ -45,6 +45,9 @@ func New(cfg Config) (*Pipeline, error) {
 	if err := (&httplimit.Answers{RetryJitter: cfg.RetryJitter}).Check(); err != nil {
 		return nil, fmt.Errorf("hotparam: Config.RetryJitter: %w", err)
 	}
+	if cfg.CacheMemory < 0 {
+		return nil, fmt.Errorf("hotparam: Config.CacheMemory %d: want 0 or more bytes", cfg.CacheMemory)
+	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	for _, w := range set.Warnings {
 		cfg.Log.Warn("hotparam: rules: " + w)

@@ -45,6 +45,7 @@ func TestWrongConfigurations(t *testing.T) {
 		{"admin open to the network", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin.listen", "0.0.0.0:0"}, "", 1, []string{"token", "--admin.token"}},
 		{"short token", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin.token", "compose"}, "", 1, []string{"--admin.token: the token has 7 characters, want at least 16"}},
 		{"certificate without a key", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin.listen=", "--proxy.tls_cert", "x.pem"}, "", 1, []string{"--proxy.tls_cert and --proxy.tls_key"}},
+		{"cache larger than memory", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--proxy.cache_memory", "9000000000000000000"}, "", 2, []string{"--proxy.cache_memory 9000000000000000000 is more than the"}},
 		{"unknown flag", []string{"serve", "--upstraem", "x"}, "", 2, []string{"upstraem"}},
 		{"missing log", []string{"replay", "no-such-file.log"}, "", 1, []string{"no-such-file.log"}},
 		{"several errors at once", []string{"config", "validate", good, "WRONG"}, "namespace: '#'\nrules:\n  - {name: A!, hot: {rate: -1}}\n", 1, []string{"wrong.yaml:1", "wrong.yaml:3"}},

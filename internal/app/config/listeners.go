@@ -101,7 +101,7 @@ type Proxy struct {
 	UpstreamKey  string `name:"upstream_tls_key" placeholder:"FILE" help:"Key (PEM) of the certificate for upstreams."`
 	UpstreamName string `name:"upstream_tls_name" help:"Name in upstreams' certificates if it is not their host."`
 	// Most bytes of the answers that the response cache holds for hot keys whose rule says serve. The least recently used
-	// ones go first.
+	// ones go first. More than the memory of the machine or container is an error, more than half of it a warning.
 	CacheMemory int64 `name:"cache_memory" default:"67108864" help:"Most bytes of answers in the response cache."`
 	// Longest request to an upstream that the cache makes for several clients.
 	CacheTimeout time.Duration `name:"cache_timeout" default:"60s" help:"Longest request that the cache makes."`

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/url"
+	"os"
 	"runtime"
 	"time"
 
@@ -203,6 +204,9 @@ func newProxy(
 	if cfg.CacheMemory <= 0 || cfg.CacheTimeout <= 0 {
 		return nil, fmt.Errorf("%w: --proxy.cache_memory %d and --proxy.cache_timeout %v have to be above 0",
 			config.ErrUsage, cfg.CacheMemory, cfg.CacheTimeout)
+	}
+	if err := checkCacheMemory(cfg.CacheMemory, machineMemory(os.DirFS("/")), log); err != nil {
+		return nil, err
 	}
 	return proxy.New(g, proxy.Config{
 		Cache:     respcache.Config{Memory: cfg.CacheMemory, Timeout: cfg.CacheTimeout, Served: g.Served},
