@@ -154,15 +154,3 @@ func (l *Layer[C]) failed(c C, err error) error {
 	}
 	return errAnswered
 }
-
-// MiddlewareWith is Middleware with options. It has no response cache: a hot key whose rule says serve is limited.
-func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.Handler {
-	l := NewLayer(p, o)
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if pass, _ := l.Enforce(Exchange{w, r}, w, r); pass { // an error was answered by Deny or Error, or nobody waits for it
-				next.ServeHTTP(w, r)
-			}
-		})
-	}
-}

@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
@@ -29,10 +30,15 @@ type Pipeline struct {
 	parts  *pipeline.Pipeline
 	decide *httplimit.SafeGate
 	layer  *middleware.Layer
+	// options are those of layer, and what those of MiddlewareWith begin with.
+	options middleware.Options
 	// delivered is what became of what the tally handed on; nil: it arrived.
 	delivered func() (sent, lost uint64)
 	close     func() error // what New opened; nil: nothing
 	ran       atomic.Bool
+
+	mu     sync.Mutex
+	layers []*middleware.Layer // of MiddlewareWith
 }
 
 // New builds a pipeline. It starts nothing and needs no server to be up; errors
@@ -76,10 +82,11 @@ func New(cfg Config) (*Pipeline, error) {
 	}
 	p.parts.Add(lifecycle.Sources, "requests", p.awaitQuiet)
 	clients := httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)
-	p.layer = middleware.Build(p.parts.Gate, middleware.Options{
+	p.options = middleware.Options{
 		Clients: clients, Answers: httplimit.Answers{RetryJitter: cfg.RetryJitter}, Log: cfg.Log,
 		Cache: respcache.Config{Memory: cfg.CacheMemory, Served: p.parts.Gate.Served},
-	})
+	}
+	p.layer = middleware.Build(p.parts.Gate, p.options)
 	p.parts.Purge = p.layer.Cache().Purge
 	p.parts.Add(lifecycle.Sums, "cache", p.layer.Cache().Run)
 	p.decide = httplimit.NewSafeGate(httplimit.SafeGateConfig{
@@ -87,12 +94,6 @@ func New(cfg Config) (*Pipeline, error) {
 	})
 	return p, nil
 }
-
-// Middleware protects a handler: each request is counted and judged before next
-// sees it. One that is over a limit is answered 429 with Retry-After, RateLimit
-// fields and a problem+json body. next gets the server's own ResponseWriter, so
-// flushing and hijacking work as before.
-func (p *Pipeline) Middleware(next http.Handler) http.Handler { return p.layer.Wrap(next) }
 
 // Decide counts and judges a request that did not come through Middleware, such as
 // a call of another protocol. A verdict that allows may ask to Wait first. The error
@@ -116,6 +117,9 @@ const (
 	quietAtMost = 5 * time.Second
 	stopWithin  = 10 * time.Second // all of it
 )
+
+// Purge takes the answers that the cache holds for a key out, and says how many there were.
+func (p *Pipeline) Purge(key hottype.Key) int { return p.layer.Cache().Purge(key) }
 
 // Run finds what is hot until ctx ends, and returns after the last count was sent.
 //

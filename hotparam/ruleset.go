@@ -45,6 +45,11 @@ type Rule struct {
 	Hot            HotWhen
 	// Limit is what a hot key is held to; zero: it is only found.
 	Limit limit.Spec
+	// Fair divides the limit of a hot key among its clients: while it refuses, light ones keep what they ask for and
+	// heavy ones share the rest.
+	Fair bool
+	// Serve answers a hot key from the response cache; nil: not. What is left zero has the default of the file.
+	Serve *hottype.Serve
 	// Mode is hottype.ModeShadow to count what the limit would deny, and deny nothing.
 	Mode hottype.Mode
 }
@@ -114,8 +119,11 @@ func (r Rule) file() fields {
 	if r.Mode != "" {
 		held["mode"] = r.Mode
 	}
+	if r.Fair {
+		held["fair"] = true
+	}
 	h := r.Hot
-	return present(fields{
+	f := present(fields{
 		"name": r.Name, "params": r.Params, "ignore": r.Ignore, "limit": held,
 		"match": present(fields{"path": r.Path, "methods": r.Methods, "hosts": r.Hosts}),
 		"hot": present(fields{
@@ -124,6 +132,20 @@ func (r Rule) file() fields {
 			"window": h.Window, "cooldown": h.Cooldown, "release_ratio": h.ReleaseRatio,
 		}),
 	})
+	if r.Serve != nil {
+		f["serve"] = serveFile(r.Serve) // which may be empty
+	}
+	return f
+}
+
+func serveFile(s *hottype.Serve) fields {
+	f := present(fields{
+		"ttl": s.TTL, "stale": s.Stale, "stale_if_error": s.StaleIfError, "vary": s.Vary, "max_body": s.MaxBody, "wait": s.Wait,
+	})
+	if s.StripCookies {
+		f["cookies"] = "strip"
+	}
+	return f
 }
 
 // rate is a number of requests per second without an exponent, "" for 0.
@@ -168,7 +190,7 @@ func present(f fields) fields {
 }
 
 // goNames are the fields that have another name in Go than in the file.
-var goNames = strings.NewReplacer("match.", "", "ip.", "IP.", "limit.rate", "limit.limit", "limit.mode", "mode", "initial_tokens", "initial_deficit")
+var goNames = strings.NewReplacer("match.", "", "ip.", "IP.", "limit.rate", "limit.limit", "limit.mode", "mode", "limit.fair", "fair", "serve.ttl", "serve.TTL", "initial_tokens", "initial_deficit")
 
 // inGo makes errors name the field of the Go value in place of that of the file.
 func inGo(err error) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 // Rules of Go values are the rules of the file that says the same.
@@ -26,6 +27,10 @@ func TestRulesOfGoAreThoseOfTheFile(t *testing.T) {
 		if err != nil {
 			rt.Fatalf("%s: %v", file, err)
 		}
+		if len(inGo.set.Warnings) != len(inFile.set.Warnings) {
+			rt.Fatalf("%s:\nwarnings %q, in the file %q", file, inGo.set.Warnings, inFile.set.Warnings)
+		}
+		inGo.set.Warnings, inFile.set.Warnings = nil, nil // which say where
 		if !reflect.DeepEqual(inGo.set, inFile.set) {
 			rt.Fatalf("%s:\n%+v, in the file\n%+v", file, inGo.set.Rules[0], inFile.set.Rules[0])
 		}
@@ -52,8 +57,23 @@ func drawRuleSet(rt *rapid.T) (RuleSet, string) {
 			r.Mode = hottype.ModeShadow
 			held += ", mode: shadow"
 		}
+		if held != "" && r.Limit.Block == 0 && limitcore.Spec(r.Limit).Refills() && rapid.Bool().Draw(rt, "fair") {
+			r.Fair = true
+			held += ", fair: true"
+		}
 		if held != "" {
 			file += "  limit: {" + held + "}\n"
+		}
+		switch rapid.IntRange(0, 2).Draw(rt, "serve") {
+		case 1:
+			r.Serve = &hottype.Serve{}
+			file += "  serve: {}\n"
+		case 2:
+			r.Serve = &hottype.Serve{
+				TTL: 3 * time.Second, Stale: time.Minute, StaleIfError: time.Hour, Vary: []string{"Accept-Encoding", "X-Lang"},
+				StripCookies: true, MaxBody: 4096, Wait: 50 * time.Millisecond,
+			}
+			file += "  serve: {ttl: 3s, stale: 1m, stale_if_error: 1h, vary: [X-Lang, Accept-Encoding], cookies: strip, max_body: 4KiB, wait: 50ms}\n"
 		}
 		set.Rules = append(set.Rules, r)
 	}
@@ -127,23 +147,29 @@ func TestErrorsOfGoValues(t *testing.T) {
 	t.Parallel()
 	topic := Rule{Name: "topic", Path: "/topic", Params: []string{"id"}, Hot: AtRate(50), Limit: limit.PerSecond(10)}
 	for want, change := range map[string]func(*RuleSet){
-		"Rules[0].Name: is missing":                     func(s *RuleSet) { s.Rules[0].Name = "" },
-		"Rules[0].Params: is missing":                   func(s *RuleSet) { s.Rules[0].Params = nil },
-		"Rules[0].Hot: is missing":                      func(s *RuleSet) { s.Rules[0].Hot = HotWhen{} },
-		"Rules[0].Hot.MinRate: is missing":              func(s *RuleSet) { s.Rules[0].Hot.Share = 0.2 },
-		`Rules[0].Hot.Rate: "-1" is no rate`:            func(s *RuleSet) { s.Rules[0].Hot.Rate = -1 },
-		"Rules[0].Hot.Window: 1.5s is not between":      func(s *RuleSet) { s.Rules[0].Hot.Window = 1500 * time.Millisecond },
-		"Rules[0].Path:":                                func(s *RuleSet) { s.Rules[0].Path = "topic" },
-		"Rules[0].Methods[0]:":                          func(s *RuleSet) { s.Rules[0].Methods = []string{"get"} },
-		`Rules[0].Mode: "shade" is not one of`:          func(s *RuleSet) { s.Rules[0].Mode = "shade" },
-		"Rules[0].Limit.Burst: 0 is not a whole number": func(s *RuleSet) { s.Rules[0].Limit.Burst = 0 },
-		`Rules[0].Limit.Limit: "0/1s" is no rate`:       func(s *RuleSet) { s.Rules[0].Limit.Limit = 0 },
-		"Rules[0].Limit.InitialDeficit: -10 is not":     func(s *RuleSet) { s.Rules[0].Limit.InitialDeficit = 20 },
-		`Rules[0].Limit.Algorithm: "" is not one of`:    func(s *RuleSet) { s.Rules[0].Limit.Algorithm = "" },
-		"IP.Fixed.Window: 0s is not between":            func(s *RuleSet) { s.IP.Fixed.Limit = 3 },
-		`IP.TrustedProxies[0]: "proxy" is neither`:      func(s *RuleSet) { s.IP.TrustedProxies = []string{"proxy"} },
-		`Namespace: "A B" is not`:                       func(s *RuleSet) { s.Namespace = "A B" },
-		`Upstream: "rail" is no preset`:                 func(s *RuleSet) { s.Upstream = "rail" },
+		"Rules[0].Name: is missing":                      func(s *RuleSet) { s.Rules[0].Name = "" },
+		"Rules[0].Params: is missing":                    func(s *RuleSet) { s.Rules[0].Params = nil },
+		"Rules[0].Hot: is missing":                       func(s *RuleSet) { s.Rules[0].Hot = HotWhen{} },
+		"Rules[0].Hot.MinRate: is missing":               func(s *RuleSet) { s.Rules[0].Hot.Share = 0.2 },
+		`Rules[0].Hot.Rate: "-1" is no rate`:             func(s *RuleSet) { s.Rules[0].Hot.Rate = -1 },
+		"Rules[0].Hot.Window: 1.5s is not between":       func(s *RuleSet) { s.Rules[0].Hot.Window = 1500 * time.Millisecond },
+		"Rules[0].Path:":                                 func(s *RuleSet) { s.Rules[0].Path = "topic" },
+		"Rules[0].Methods[0]:":                           func(s *RuleSet) { s.Rules[0].Methods = []string{"get"} },
+		`Rules[0].Mode: "shade" is not one of`:           func(s *RuleSet) { s.Rules[0].Mode = "shade" },
+		"Rules[0].Limit.Burst: 0 is not a whole number":  func(s *RuleSet) { s.Rules[0].Limit.Burst = 0 },
+		`Rules[0].Limit.Limit: "0/1s" is no rate`:        func(s *RuleSet) { s.Rules[0].Limit.Limit = 0 },
+		"Rules[0].Limit.InitialDeficit: -10 is not":      func(s *RuleSet) { s.Rules[0].Limit.InitialDeficit = 20 },
+		`Rules[0].Limit.Algorithm: "" is not one of`:     func(s *RuleSet) { s.Rules[0].Limit.Algorithm = "" },
+		"IP.Fixed.Window: 0s is not between":             func(s *RuleSet) { s.IP.Fixed.Limit = 3 },
+		`IP.TrustedProxies[0]: "proxy" is neither`:       func(s *RuleSet) { s.IP.TrustedProxies = []string{"proxy"} },
+		"Rules[0].Serve.TTL: -1s is not between":         func(s *RuleSet) { s.Rules[0].Serve = &hottype.Serve{TTL: -time.Second} },
+		`Rules[0].Serve.MaxBody: "-1" is not between`:    func(s *RuleSet) { s.Rules[0].Serve = &hottype.Serve{MaxBody: -1} },
+		"Rules[0].Serve.Vary[0]: answers that differ by": func(s *RuleSet) { s.Rules[0].Serve = &hottype.Serve{Vary: []string{"Cookie"}} },
+		"Rules[0].Fair: fixed_window has no level": func(s *RuleSet) {
+			s.Rules[0].Limit, s.Rules[0].Fair = limit.Spec{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second}, true
+		},
+		`Namespace: "A B" is not`:       func(s *RuleSet) { s.Namespace = "A B" },
+		`Upstream: "rail" is no preset`: func(s *RuleSet) { s.Upstream = "rail" },
 		"hotparam: rules: RuleSet: Rules[1].Name: \"topic\" is the name of the rule at rules[0] too": func(s *RuleSet) { s.Rules = append(s.Rules, topic) },
 	} {
 		set := RuleSet{Rules: []Rule{topic}}

@@ -18,8 +18,29 @@ type Stats struct {
 	Denied  hottype.Denials
 	// Panics are requests that passed because judging them panicked.
 	Panics uint64
+	// Cache is the response cache of all middleware.
+	Cache CacheStats
 	// Hot are the keys that are hot now, heaviest first.
 	Hot []Hot
+}
+
+// CacheStats are the counters of the response cache. Bytes and Entries are of now.
+type CacheStats struct {
+	// Hits are requests answered with a fresh answer, Stale with one that was not.
+	Hits, Stale uint64
+	// Fetched are requests to the handler that the cache made, Failed those of them that it
+	// did not answer well. Refused are those that the limits of their keys did not let pass.
+	Fetched, Failed, Refused uint64
+	// Collapsed are waits for the answer to another request, and TimedOut the requests
+	// refused because that took too long and nothing stale was left.
+	Collapsed, TimedOut uint64
+	// Bypassed are requests that passed by the cache, Unkept answers that were not kept, by
+	// why.
+	Bypassed, Unkept map[string]uint64
+	// Evicted are entries that others took the place of, Purged those that Purge took out.
+	Evicted, Purged uint64
+	Entries         uint64
+	Bytes           int64
 }
 
 // Stats reads the counters. It is made for once a second, not for each request.
@@ -28,8 +49,13 @@ func (p *Pipeline) Stats() Stats {
 	st := Stats{
 		Counted: counted.Added, Delivered: counted.Flushed, Dropped: counted.DroppedFull + counted.DroppedSink,
 		Allowed: decided.Allowed.Total(), Denied: decided.Denied,
-		Panics: p.layer.Stats().Panics + p.decide.Panics(),
+		Panics: p.layer.Stats().Panics + p.decide.Panics(), Cache: CacheStats(p.layer.Cache().Stats()),
 	}
+	p.mu.Lock()
+	for _, l := range p.layers {
+		st.Panics += l.Stats().Panics
+	}
+	p.mu.Unlock()
 	if p.delivered != nil {
 		sent, lost := p.delivered()
 		st.Delivered, st.Dropped = sent, st.Dropped+lost

@@ -1,7 +1,9 @@
 package hotparamecho_test
 
 import (
+	"fmt"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	"github.com/labstack/echo/v4"
@@ -29,4 +31,11 @@ func TestAdapter(t *testing.T) {
 			return s.Listener.Addr().String()
 		},
 	})
+}
+
+func TestCacheAroundIt(t *testing.T) {
+	t.Parallel()
+	e, n := echo.New(), atomic.Int64{}
+	e.GET("/topic", func(c echo.Context) error { return c.String(200, fmt.Sprint("answer ", n.Add(1))) })
+	adaptertest.Cached(t, "echo", e)
 }

@@ -2,6 +2,7 @@ package hotparamgin_test
 
 import (
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -29,4 +30,11 @@ func TestAdapter(t *testing.T) {
 			return s.Listener.Addr().String()
 		},
 	})
+}
+
+func TestCacheAroundIt(t *testing.T) {
+	gin.SetMode(gin.TestMode)
+	r, n := gin.New(), atomic.Int64{}
+	r.GET("/topic", func(c *gin.Context) { c.String(200, "answer %d", n.Add(1)) })
+	adaptertest.Cached(t, "gin", r)
 }

@@ -26,6 +26,8 @@ type Answers struct {
 	// RetryJitter is the most that a refusal asks to wait longer than necessary, at random, so that those who were refused
 	// together do not come back together. A SafeGate adds it.
 	RetryJitter time.Duration
+	// Deny answers denied requests in place of the bodies of this package; nil: these. The fields of the refusal are set.
+	Deny func(w http.ResponseWriter, r *http.Request, v *hottype.Verdict)
 	// Refusal are fields that every refusal has besides, such as Access-Control-Allow-Origin.
 	Refusal map[string]string
 }
@@ -52,7 +54,14 @@ func (a *Answers) Check() error {
 // limits, unless hidden, holds the request back where it has to wait, and gives true when it is to go on; false where
 // its client has left by then.
 func (a *Answers) Enforce(w http.ResponseWriter, r *http.Request, v *hottype.Verdict) bool {
-	if !v.Allowed {
+	switch {
+	case v.Allowed:
+	case a.Deny != nil:
+		a.SetDenied(w.Header(), v)
+		denied := *v // on the heap, and only here
+		a.Deny(w, r, &denied)
+		return false
+	default:
 		a.WriteDenied(w, r.Method, r.Header["Accept"], v)
 		return false
 	}

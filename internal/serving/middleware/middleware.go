@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +20,9 @@ type Options struct {
 	Clients *httplimit.Clients
 	// Answers say how verdicts are told to clients.
 	Answers httplimit.Answers
+	// Client names who asks; the zero value, or nil: the address. The handlers know whom it
+	// names, so that these requests are not answered from the cache.
+	Client func(*http.Request) hottype.Client
 	// Cost is what a request takes from its limits; nil, or 0: 1.
 	Cost func(*http.Request) int64
 	// OnVerdict sees every verdict before it acts, for example to trace it. The
@@ -29,6 +31,8 @@ type Options struct {
 	// Cache says how hot keys are answered whose rule says serve. The layer fills in its
 	// Gate, Answers, Now and Log.
 	Cache respcache.Config
+	// Share is the cache of another layer, to be used together in place of one of its own.
+	Share *respcache.Cache
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Log hears of panics in the gate; nil: discarded.
@@ -42,7 +46,6 @@ type Layer struct {
 	opt    Options
 	cache  *respcache.Cache
 	denied atomic.Uint64
-	wraps  atomic.Int64
 }
 
 // Stats are the counters of a layer since it was built.
@@ -67,6 +70,10 @@ func Build(gate httplimit.Gate, opt Options) *Layer {
 		Gate: gate, Clients: opt.Clients, Cost: opt.Cost, RetryJitter: opt.Answers.RetryJitter, Now: opt.Now, Log: opt.Log,
 		Holds: true,
 	})}
+	if opt.Share != nil {
+		l.cache = opt.Share.With(l.gate, opt.Answers)
+		return l
+	}
 	opt.Cache.Gate, opt.Cache.Answers, opt.Cache.Now, opt.Cache.Log = l.gate, opt.Answers, opt.Now, opt.Log
 	l.cache = respcache.New(opt.Cache)
 	return l
@@ -74,9 +81,9 @@ func Build(gate httplimit.Gate, opt Options) *Layer {
 
 // Wrap puts the layer before a handler.
 func (l *Layer) Wrap(next http.Handler) http.Handler {
-	scope := strconv.FormatInt(l.wraps.Add(1), 36)
+	scope := l.cache.NewScope()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := l.gate.DecideServed(r)
+		v := l.decide(r)
 		if v.Lease != nil {
 			defer l.gate.Hold(v.Lease)()
 		}
@@ -96,6 +103,15 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 			l.gate.Observe(&v, next).ServeHTTP(l.cache.Invalidating(w, r, &v, scope), r)
 		}
 	})
+}
+
+func (l *Layer) decide(r *http.Request) hottype.Verdict {
+	if l.opt.Client != nil {
+		if c := l.opt.Client(r); !c.IsZero() {
+			return l.gate.DecideFor(r, c, 0)
+		}
+	}
+	return l.gate.DecideServed(r)
 }
 
 // Cache is the response cache of the layer. Who builds the layer runs it.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -48,11 +50,17 @@ const (
 // Cache answers requests for hot keys. It may be used by any number of goroutines, before
 // any number of handlers. Run cleans it up.
 type Cache struct {
-	cfg     Config
+	cfg Config
+	*shared
+}
+
+// shared is what caches have in common that With made of each other.
+type shared struct {
 	store   *store
 	all     context.Context // ends the flights
 	end     context.CancelFunc
 	flights sync.WaitGroup
+	scopes  atomic.Int64
 	counters
 }
 
@@ -73,10 +81,22 @@ func New(cfg Config) *Cache {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Cache{cfg: cfg, store: newStore(cfg.Memory)}
+	c := &Cache{cfg: cfg, shared: &shared{store: newStore(cfg.Memory)}}
 	c.all, c.end = context.WithCancel(context.Background())
 	return c
 }
+
+// With gives a cache with the same memory, counters and Run, which asks another gate and
+// refuses requests in another way.
+func (c *Cache) With(g Gate, a httplimit.Answers) *Cache {
+	other := &Cache{cfg: c.cfg, shared: c.shared}
+	other.cfg.Gate, other.cfg.Answers = g, a
+	return other
+}
+
+// NewScope gives a name for a handler that no other handler before which the cache stands
+// has from it.
+func (c *Cache) NewScope() string { return strconv.FormatInt(c.scopes.Add(1), 36) }
 
 // Run lets go of what nobody wants any more, until ctx ends. It returns when no request of
 // the cache's own is under way; those that are, are broken off.

@@ -1,0 +1,44 @@
+package adaptertest
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+const servedRules = `
+upstream: %s
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}, serve: {ttl: 1h}}
+overrides:
+  - {key: "topic?id=42", action: serve}
+`
+
+// Cached puts a pipeline around a whole framework that is an http.Handler, as docs/adapters.md
+// says for the response cache. The site answers /topic with a text that is not the same twice.
+func Cached(t *testing.T, upstream string, site http.Handler) {
+	t.Helper()
+	set, err := hotparam.ParseRules("rules.yaml", fmt.Appendf(nil, servedRules, upstream))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := hotparam.New(hotparam.Config{Rules: set, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(p.MiddlewareWith(hotparam.Options[hotparam.Exchange]{HideLimits: true})(site))
+	t.Cleanup(s.Close)
+	addr := s.Listener.Addr().String()
+	first, second := get(t, addr, "/topic?id=42", nil), get(t, addr, "/topic?id=42", nil)
+	other := get(t, addr, "/topic?id=7", nil)
+	if first.status != http.StatusOK || first.body == "" || second.body != first.body || other.body == first.body {
+		t.Errorf("%+v, %+v, %+v", first, second, other)
+	}
+	if st := p.Stats().Cache; st.Hits != 1 || st.Fetched != 1 {
+		t.Errorf("%+v", st)
+	}
+}

@@ -1,0 +1,80 @@
+package hotparam
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/serving/middleware"
+)
+
+// Middleware protects a handler: each request is counted and judged before next
+// sees it. One that is over a limit is answered 429 with Retry-After, RateLimit
+// fields and a problem+json body. A hot key whose rule says serve is answered from the
+// cache. next gets the server's own ResponseWriter, so flushing and hijacking work as
+// before, except where the cache fetches an answer for all who ask.
+func (p *Pipeline) Middleware(next http.Handler) http.Handler { return p.layer.Wrap(next) }
+
+// MiddlewareWith is Middleware with options. A client whom Options.Client names is known to
+// the handler and never answered from the cache, which has one memory for all middleware of
+// a pipeline. It panics on options that mean nothing, such as the status 200.
+func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.Handler {
+	own := NewLayer(p, o)
+	answers := own.answers
+	answers.RetryJitter = p.options.Answers.RetryJitter
+	if o.Deny != nil {
+		answers.Deny = func(w http.ResponseWriter, r *http.Request, v *hottype.Verdict) { _ = o.Deny(Exchange{w, r}, v) } // nobody takes the error
+	}
+	options := p.options
+	options.Answers, options.Share = answers, p.layer.Cache()
+	asks := o.Client != nil || o.Cost != nil
+	if asks {
+		options.Client = func(r *http.Request) Client { return askerOf(r).client }
+		options.Cost = func(r *http.Request) int64 { return askerOf(r).cost }
+	}
+	layer := middleware.Build(p.parts.Gate, options)
+	p.mu.Lock()
+	p.layers = append(p.layers, layer)
+	p.mu.Unlock()
+	return func(next http.Handler) http.Handler {
+		limited := layer.Wrap(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			x := Exchange{w, r}
+			if o.Skip != nil && o.Skip(x) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			if asks {
+				client, err := own.client(x)
+				if err != nil {
+					return // Error has answered
+				}
+				r = known(x, client, &o)
+			}
+			limited.ServeHTTP(w, r)
+		})
+	}
+}
+
+// asker is what the options say of a request. It is in the context, because the cache asks
+// for it again when it fetches an answer.
+type asker struct {
+	client Client
+	cost   int64
+}
+
+type askerKey struct{}
+
+func askerOf(r *http.Request) asker {
+	a, _ := r.Context().Value(askerKey{}).(asker)
+	return a
+}
+
+// known is the request of an exchange with what the options say of it.
+func known(x Exchange, client Client, o *Options[Exchange]) *http.Request {
+	a := asker{client: client}
+	if o.Cost != nil {
+		a.cost = o.Cost(x)
+	}
+	return x.R.WithContext(context.WithValue(x.R.Context(), askerKey{}, a))
+}
