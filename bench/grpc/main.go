@@ -84,10 +84,12 @@ func run(rounds int, d time.Duration, list, ours, peer string) error {
 	var running []*contender
 	for i, start := range contenders {
 		c, err := start(ctx, dir, paths[i])
+		if c != nil {
+			defer c.stop()
+		}
 		if err != nil {
 			return err
 		}
-		defer c.stop()
 		running = append(running, c)
 	}
 	sheet := measure.NewSheet(measure.Higher, "k calls/s", "p99, ms", "CPU of the service, us a call")
@@ -144,7 +146,9 @@ func (c *contender) measure(
 }
 
 func (c *contender) stop() {
-	c.conns.close()
+	if c.conns != nil {
+		c.conns.close()
+	}
 	c.Stop()
 	c.redis.Stop()
 }
