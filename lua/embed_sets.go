@@ -17,6 +17,8 @@ var (
 	writeOverride string
 	//go:embed write_report.lua
 	writeReport string
+	//go:embed write_rules.lua
+	writeRules string
 )
 
 // ClaimHot is the script by which a process takes a publisher's id and gives it
@@ -45,3 +47,7 @@ func WriteOverride() string { return writeOverride }
 // WriteReport is the script that stores one limiter's report; see
 // write_report.lua.
 func WriteReport() string { return writeReport }
+
+// WriteRules is the script that changes the rules in the central store; see
+// write_rules.lua.
+func WriteRules() string { return writeRules }

@@ -27,6 +27,7 @@ type commands struct {
 	Hot        hotCmd                    `cmd:"" help:"Work with hot keys of a running program."`
 	Health     healthCmd                 `cmd:"" help:"Ask a URL; exit code 0 if the answer is 2xx. For health checks of containers."`
 	Token      tokenCmd                  `cmd:"" help:"Make a token of the admin listener: the token, and its hash for the configuration file."`
+	Rules      rulesCmd                  `cmd:"" help:"Change the rules in a central store, and tell who runs which."`
 	Config     configCmd                 `cmd:"" help:"Work with configuration files."`
 	Collector  collectorCmd              `cmd:"" set:"admin_listen=127.0.0.1:9181" help:"Take StatsD lines, mirrored requests and access logs, and send counts on to Kafka or StatsD."`
 	Aggregator aggregatorCmd             `cmd:"" set:"admin_listen=127.0.0.1:9180" help:"Find the hot keys in counts from StatsD, Kafka or Graphite and publish them to Redis."`

@@ -14,6 +14,10 @@ type Report struct {
 	Overrides int64 `json:"overrides,omitempty"`
 	// Stopped is true in the last report of a limiter that was told to stop.
 	Stopped bool `json:"stopped,omitempty"`
+	// Rules is the version of the rules from a central store that the limiter runs, 0 where they
+	// are from a file. RulesRefused is the one that it does not take, 0 for none.
+	Rules        int64 `json:"rules,omitempty"`
+	RulesRefused int64 `json:"rules_refused,omitempty"`
 	// Keys are the decisions on hot or overridden keys.
 	Keys []KeyDecisions `json:"keys,omitempty"`
 	// Upstreams are those for which limits adapt. These are no sums: each report has what

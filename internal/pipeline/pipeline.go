@@ -49,6 +49,8 @@ type Pipeline struct {
 	// Purge, when set before Run, removes the answers for a key from this process's
 	// response cache, and says how many there were.
 	Purge func(hottype.Key) int
+	// Reported, when set before Run, completes each report of this limiter.
+	Reported func(*hottype.Report)
 }
 
 // Config has the settings of the parts. What connects them is filled in.
@@ -95,11 +97,7 @@ func Together(c Config, s Shared) *Pipeline {
 	// The reporter is asked how many limiters are alive before it reports for the
 	// first time, and reports what the gate, which is built after it, decided.
 	p.Feed = redisfeed.New(s.Store)
-	reports := p.Feed.Reporter(func(now time.Time) hottype.Report {
-		r := p.Gate.Report(now)
-		r.Upstreams = p.Gate.Upstreams().Reports(now)
-		return r
-	})
+	reports := p.Feed.Reporter(p.report)
 	p.Limits = redislimits.New(s.Store)
 	p.Windows = p.Limits.Windows(redislimits.WindowsConfig{})
 	c.Gate.Shared, c.Gate.Async, c.Gate.Live = p.Limits, p.Windows, reports.Live
@@ -122,6 +120,15 @@ func Together(c Config, s Shared) *Pipeline {
 	p.Add(lifecycle.Sinks, "reports", reports.Run)
 	p.Add(lifecycle.Sinks, "bounds", func(ctx context.Context) error { return p.Feed.FollowBounds(ctx, p.adapts, p.setBounds) })
 	return p
+}
+
+func (p *Pipeline) report(now time.Time) hottype.Report {
+	r := p.Gate.Report(now)
+	r.Upstreams = p.Gate.Upstreams().Reports(now)
+	if p.Reported != nil {
+		p.Reported(&r)
+	}
+	return r
 }
 
 // wire builds what counts and what decides.

@@ -29,6 +29,8 @@ type file struct {
 	errs   []error
 	// warnings name the old spellings in the file and in the environment.
 	warnings []string
+	// stored are rules from a central store, in place of those of the file; nil: the file's hold.
+	stored *storedRules
 }
 
 var _ kong.Resolver = (*file)(nil)
@@ -240,8 +242,12 @@ func (f *file) err() error {
 	return errors.Join(errs...)
 }
 
-// rulesOf parses the rules of the file; without a file they are the defaults.
+// rulesOf parses the rules in force: those of a central store, else those of the file; without either
+// they are the defaults.
 func (f *file) rulesOf() (*rules.Set, error) {
+	if f.stored != nil {
+		return f.stored.parse(f.data)
+	}
 	if f.path == "" {
 		return rules.Default(), nil
 	}
@@ -254,11 +260,12 @@ func (f *file) rulesToRun() (*rules.Set, error) {
 	if err != nil || len(set.Rules) > 0 {
 		return set, err
 	}
+	path, data := f.ruleText()
 	what := "has no rules"
-	if len(bytes.TrimSpace(f.data)) == 0 {
+	if len(bytes.TrimSpace(data)) == 0 {
 		what = "is empty"
 	}
 	return nil, fmt.Errorf("%s: %s: nothing would be counted or limited; write at least one rule, such as "+
 		"rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}}], "+
-		"or start without --config for the default rules", f.path, what)
+		"or start without --config for the default rules", path, what)
 }

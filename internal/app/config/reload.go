@@ -23,7 +23,7 @@ func (p *Parser) With(data []byte) (*Parser, error) {
 	if err != nil {
 		return nil, err
 	}
-	next.file.loaded = true
+	next.file.loaded, next.file.stored = true, p.file.stored
 	next.file.take(p.file.path, data)
 	_, err = next.Parse(p.args)
 	return next, err
@@ -61,14 +61,17 @@ func (p *Parser) NeedRestart(next *Parser) ([]string, error) {
 	return names, nil
 }
 
-// Removed lists what stands in the rules of this file and not in next's, by the
+// Removed lists what stands in the rules of this parser and not in next's, by the
 // way to it: rules[topic], rules[topic].limit, overrides[topic?id=42],
 // ip.fixed, limits.pairs. Of what is removed as a whole its entries are listed,
 // not their fields.
 func (p *Parser) Removed(next *Parser) []string {
-	before, after := topLevel(p.file.data), topLevel(next.file.data)
+	before, after := p.file.ruleTop(), next.file.ruleTop()
 	var out []string
 	for _, section := range ruleSections {
+		if section == "namespace" && next.file.stored != nil {
+			continue // where it is not said it is the program's
+		}
 		out = removed(out, section, field(before, section), field(after, section))
 	}
 	return out

@@ -188,7 +188,8 @@ type Gate struct {
 
 // State is where a program keeps what survives a restart.
 type State struct {
-	// Directory of what survives a restart: the history, and the overrides of hotparam serve.
+	// Directory of what survives a restart: the history, the overrides of hotparam serve, and the last good copy of rules
+	// from a central store.
 	Dir string `default:"hotparam-state" placeholder:"DIR" help:"Directory of what survives a restart."`
 }
 

@@ -9,9 +9,15 @@ type Common struct {
 	Stop   Stop   `embed:"" prefix:"stop."`
 }
 
+// Central is where a program has its rules from.
+type Central struct {
+	Rules string `name:"rules" placeholder:"STORE" help:"Where the rules are from: redis: instead of the file of --config."`
+}
+
 // Collector is the surface of cmd/collector.
 type Collector struct {
 	Common
+	Central
 	// Where counts go: auto, kafka, statsd or both. auto takes the one that is configured; both sends to Kafka and, for the
 	// history in Graphite, to StatsD.
 	Out    string   `name:"collector.out" enum:"auto,kafka,statsd,both" default:"auto" help:"Where counts go: ${enum}."`
@@ -19,6 +25,8 @@ type Collector struct {
 	Mirror Mirror   `embed:"" prefix:"mirror."`
 	Access Access   `embed:"" prefix:"accesslog."`
 	Counts
+	Redis Redis `embed:"" prefix:"redis."`
+	State State `embed:"" prefix:"state."`
 	Admin Admin `embed:"" prefix:"admin."`
 }
 
@@ -33,6 +41,7 @@ type Counts struct {
 // Aggregator is the surface of cmd/aggregator.
 type Aggregator struct {
 	Common
+	Central
 	// Name of this aggregator in Redis; give each its own. Two aggregators with one name form an active/standby pair.
 	// Default: host name.
 	ID string `name:"aggregator.id" help:"Name of this aggregator in Redis."`
@@ -55,6 +64,7 @@ type Aggregator struct {
 // Sidecar is the surface of cmd/limiter-sidecar.
 type Sidecar struct {
 	Common
+	Central
 	Decide Decide      `embed:"" prefix:"decide."`
 	Check  StatusCheck `embed:"" prefix:"check."`
 	Envoy  Envoy       `embed:"" prefix:"envoy."`
@@ -69,6 +79,7 @@ type Sidecar struct {
 	Count string `name:"sidecar.count" enum:"auto,none,kafka,statsd" default:"auto" help:"Where to count: ${enum}."`
 	Counts
 	Redis Redis `embed:"" prefix:"redis."`
+	State State `embed:"" prefix:"state."`
 	Gate  Gate  `embed:"" prefix:"gate."`
 	Admin Admin `embed:"" prefix:"admin."`
 }

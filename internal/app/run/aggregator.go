@@ -52,12 +52,16 @@ type aggregator struct {
 // Aggregator runs cmd/aggregator: counts in by StatsD, Kafka or Graphite, the hot set
 // out to Redis, the dashboard. It returns when ctx ends and all is handed over.
 func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser, version string) error {
+	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), replica: &hotset.Replica{TTLBlind: ttlBlind(cfg.Redis)}}
+	store, file, err := followRules(ctx, centralConfig{cfg.Rules, cfg.Redis, cfg.State, publisherName(cfg)}, file, enough(cfg.Detect), a.log)
+	if err != nil {
+		return err
+	}
 	set, err := file.RulesToRun()
 	if err != nil {
 		return err
 	}
-	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), replica: &hotset.Replica{TTLBlind: ttlBlind(cfg.Redis)}}
-	a.reload = newReloader(file, enough(cfg.Detect), a.setRules, a.log)
+	a.reload = newReloader(file, store, enough(cfg.Detect), a.setRules, a.log)
 	if len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0 && cfg.Graphite.URL == "" {
 		return fmt.Errorf("%w: no counts come in: set --statsd.listen, --kafka.brokers or --graphite.url", config.ErrUsage)
 	}
@@ -93,7 +97,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 	s.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error { return a.feed.Overrides().Follow(ctx, a.schedules.setLive) })
 	s.Add(lifecycle.Sinks, "upstreams", a.adapt)
 	s.Add(lifecycle.Sinks, "schedules", a.schedules.Run)
-	s.Add(lifecycle.Sinks, "reload", a.reload.Run)
+	a.reload.addTo(&s)
 	a.history(&s)
 	a.admin.addTo(&s)
 	addNotify(&s, a.log)
@@ -154,9 +158,10 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 func (a *aggregator) metrics() []metrics.Part {
 	parts := []metrics.Part{
 		metrics.Aggregate(a.agg.Stats), metrics.RedisFeed(a.feed.Stats), metrics.RedisServer(a.redis.Stats),
-		metrics.HotSet(a.replica.Stats), metrics.Reload(a.reload.Stats),
+		metrics.HotSet(a.replica.Stats),
 		metrics.Upstreams(a.upstreams),
 	}
+	parts = append(parts, a.reload.metrics()...)
 	if a.listener != nil {
 		parts = append(parts, metrics.StatsDListener(a.listener.Stats))
 	}

@@ -42,14 +42,18 @@ type collector struct {
 // Collector runs cmd/collector: StatsD lines, mirrored requests and access logs
 // in, Kafka or StatsD out. It returns when ctx ends and all is handed over.
 func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, version string) error {
+	c := &collector{cfg: cfg, log: Logger(cfg.Log), clients: httplimit.NewClients(nil, "")}
+	store, file, err := followRules(ctx, centralConfig{cfg.Rules, cfg.Redis, cfg.State, lifecycle.InstanceName("")}, file, nil, c.log)
+	if err != nil {
+		return err
+	}
 	set, err := file.RulesToRun()
 	if err != nil {
 		return err
 	}
-	c := &collector{cfg: cfg, log: Logger(cfg.Log), clients: httplimit.NewClients(nil, "")}
 	c.listeners = newListeners(cfg.Stop, c.clients, c.log)
 	c.setRules(set)
-	reload := newReloader(file, nil, c.setRules, c.log)
+	reload := newReloader(file, store, nil, c.setRules, c.log)
 	if err := c.build(ctx); err != nil {
 		return err
 	}
@@ -60,7 +64,7 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 		Ready:  c.out.ready(),
 		Status: c.out.status,
 	}
-	page, err := c.listeners.openAdmin(ctx, cfg.Admin, reload, adm, append(c.metrics(), metrics.Reload(reload.Stats)))
+	page, err := c.listeners.openAdmin(ctx, cfg.Admin, reload, adm, append(c.metrics(), reload.metrics()...))
 	if err != nil {
 		return err
 	}
@@ -71,7 +75,7 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 	if c.history != nil {
 		s.Add(lifecycle.Sinks, c.history.name, c.history.run)
 	}
-	s.Add(lifecycle.Sinks, "reload", reload.Run)
+	reload.addTo(&s)
 	page.addTo(&s)
 	addNotify(&s, c.log)
 	c.log.Info("collector runs", "out", c.out.name, "history", c.history != nil, "statsd", cfg.In.Listen, "mirror", cfg.Mirror.Listen, "logs", len(c.logs))

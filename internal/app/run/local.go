@@ -79,7 +79,7 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 			opts.OnChange(changes)
 		}
 	}
-	l.reload = newReloader(opts.File, enough(cfg.Detect), l.setRules, opts.Log)
+	l.reload = newReloader(opts.File, nil, enough(cfg.Detect), l.setRules, opts.Log)
 	var err error
 	if l.overrides, err = filestore.OpenOverrides(cfg.State.Dir); err != nil {
 		return nil, err
@@ -123,7 +123,8 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 		Upstreams: l.parts.Bounds,
 		Log:       l.log,
 	}
-	parts := append(metricsOf(l.parts), metrics.Proxy(handler.Stats), metrics.ResponseCache(handler.Cache().Stats), metrics.Reload(l.reload.Stats))
+	parts := append(metricsOf(l.parts), metrics.Proxy(handler.Stats), metrics.ResponseCache(handler.Cache().Stats))
+	parts = append(parts, l.reload.metrics()...)
 	if l.history, err = keepHistory(l.cfg.History, l.cfg.State.Dir, l.parts.Aggregate.Heaviest, &adm, &parts, l.log); err != nil {
 		return err
 	}
@@ -161,7 +162,7 @@ func (l *Local) Run(ctx context.Context) error {
 			return err
 		})
 	})
-	s.Add(lifecycle.Sinks, "reload", l.reload.Run)
+	l.reload.addTo(s)
 	l.history(s)
 	l.admin.addTo(s)
 	addNotify(s, l.log)

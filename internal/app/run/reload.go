@@ -15,24 +15,14 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-const (
-	// fileLook is how often the file is looked at. A look is one stat; it also finds
-	// what notices of the kernel do not tell: a link to elsewhere whose target
-	// changed, a file on a network, a directory that was replaced.
-	fileLook = 250 * time.Millisecond
-	// fileStill is how long a file must not have changed before it is read: editors
-	// and deployments write in several steps.
-	fileStill = time.Second
-	// filePatience is how long a file may go on changing before that is an error.
-	filePatience = 30 * time.Second
-	// maxRemoved is how many things that are gone a log line names.
-	maxRemoved = 100
-)
+// maxRemoved is how many things that are gone a log line names.
+const maxRemoved = 100
 
 // reloader reads the configuration file again when it changed or at SIGHUP and
 // hands good rules to apply. A bad file changes nothing: what held goes on to
@@ -43,6 +33,7 @@ const (
 // goroutine.
 type reloader struct {
 	file  *config.Parser         // what is in force; Run's goroutine only
+	rules *central               // whose rules hold in place of the file's; nil: none
 	check func(*rules.Set) error // what the rules do not know themselves; nil: nothing
 	apply func(*rules.Set)
 	// follow takes the settings that may change while the program runs: it checks
@@ -50,15 +41,25 @@ type reloader struct {
 	follow func(next *config.Parser) (func(), error)
 	log    *slog.Logger
 	hup    chan os.Signal // taken from the start: a SIGHUP that comes before Run must not end the process
+	asks   chan trial
 
 	mu    sync.Mutex // guards what follows
 	stats metrics.ReloadStats
 	why   string // of the failure; "" after a success
 }
 
-// newReloader makes the reloader of a program that runs by file; nil: by no file.
-func newReloader(file *config.Parser, check func(*rules.Set) error, apply func(*rules.Set), log *slog.Logger) *reloader {
-	r := &reloader{file: file, check: check, apply: apply, log: log, hup: make(chan os.Signal, 1)}
+// trial asks whether a revision from the store would be taken.
+type trial struct {
+	revision rules.Revision
+	answer   chan<- error
+}
+
+// newReloader makes the reloader of a program that runs by file; nil: by no file. store has the rules that
+// hold in place of the file's; nil: none.
+func newReloader(file *config.Parser, store *central, check func(*rules.Set) error, apply func(*rules.Set), log *slog.Logger) *reloader {
+	r := &reloader{
+		file: file, rules: store, check: check, apply: apply, log: log, hup: make(chan os.Signal, 1), asks: make(chan trial),
+	}
 	r.succeeded(time.Now())
 	if r.hasFile() {
 		signal.Notify(r.hup, syscall.SIGHUP)
@@ -73,27 +74,55 @@ func (r *reloader) hasFile() bool { return r.file != nil && r.file.Path() != "" 
 
 // Run watches until ctx ends.
 func (r *reloader) Run(ctx context.Context) error {
-	if !r.hasFile() {
-		<-ctx.Done()
-		return nil
-	}
 	defer signal.Stop(r.hup)
-	tick := time.NewTicker(fileLook)
-	defer tick.Stop()
+	var looks <-chan time.Time // never, without a file
+	if r.hasFile() {
+		tick := time.NewTicker(fileLook)
+		defer tick.Stop()
+		looks = tick.C
+	}
 	var w watch
 	asked := false // somebody wants it read although it may be the same
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case t := <-r.rules.next():
+			r.turn(t)
+		case a := <-r.asks:
+			_, _, err := r.rules.checked(r.file, a.revision, r.check)
+			a.answer <- err
 		case <-r.hup:
 			asked = true
 			w.ask(time.Now())
-		case <-tick.C:
+		case <-looks:
+			if r.look(&w, time.Now(), asked) {
+				asked = false
+			}
 		}
-		if r.look(&w, time.Now(), asked) {
-			asked = false
-		}
+	}
+}
+
+// turn takes a revision from the store, all of it or nothing.
+func (r *reloader) turn(t turn) {
+	next, set, err := r.rules.checked(r.file, t.revision, r.check)
+	if err == nil {
+		r.take(next, set, func() {})
+	}
+	r.rules.turned(t, err)
+	if err != nil {
+		r.log.Error("rules not changed, those from before hold: the new ones are refused", "store", r.rules.name, "version", t.revision.Version, "err", err)
+	}
+}
+
+// try reports whether this program would take a revision. Any goroutine may call it while Run runs.
+func (r *reloader) try(ctx context.Context, revision rules.Revision) error {
+	answer := make(chan error, 1)
+	select {
+	case r.asks <- trial{revision, answer}:
+		return <-answer
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -165,17 +194,22 @@ func (r *reloader) load(data []byte) error {
 			return err
 		}
 	}
-	removed := r.file.Removed(next)
+	r.take(next, set, settle)
+	return nil
+}
+
+// take makes what was checked hold, and then settles the settings that came with it.
+func (r *reloader) take(next *config.Parser, set *rules.Set, settle func()) {
+	removed, path := r.file.Removed(next), next.RulesFrom()
 	r.warn(slices.DeleteFunc(next.Warnings(), func(w string) bool { return slices.Contains(r.file.Warnings(), w) }))
 	r.apply(set)
 	settle()
 	r.file = next
 	if n := len(removed); n > 0 {
-		r.log.Warn("the new configuration has no longer what stood in the one before", "file", r.file.Path(),
+		r.log.Warn("the new configuration has no longer what stood in the one before", "file", path,
 			"count", n, "removed", strings.Join(removed[:min(n, maxRemoved)], ", "))
 	}
-	r.log.Info("configuration read again", "file", r.file.Path(), "rules", len(set.Rules))
-	return nil
+	r.log.Info("configuration read again", "file", path, "rules", len(set.Rules))
 }
 
 func (r *reloader) warn(warnings []string) {
@@ -206,15 +240,40 @@ func (r *reloader) succeeded(now time.Time) {
 func (r *reloader) Stats() metrics.ReloadStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.stats
+	st := r.stats
+	st.Success = st.Success && !r.rules.isRefused()
+	return st
 }
 
-// shownBy adds the failure of the last reload to the status line of an admin page.
+// addTo runs the reloader, and what follows its store.
+func (r *reloader) addTo(s *lifecycle.Stages) {
+	s.Add(lifecycle.Sinks, "reload", r.Run)
+	if r.rules != nil {
+		s.Add(lifecycle.Sinks, "rules", r.rules.Run)
+	}
+}
+
+func (r *reloader) metrics() []metrics.Part {
+	parts := []metrics.Part{metrics.Reload(r.Stats)}
+	if r.rules != nil {
+		parts = append(parts, metrics.Rules(r.rules.stats))
+	}
+	return parts
+}
+
+// shownBy adds the failure of the last reload to the status line of an admin page, and the central store of
+// rules to its API.
 func (r *reloader) shownBy(c admin.Config) admin.Config {
 	status := c.Status
+	if r.rules != nil {
+		c.Central = ruleAdmin{r.rules, r}
+	}
 	c.Status = func() (list []admin.Status) {
 		if status != nil {
 			list = status()
+		}
+		if r.rules != nil {
+			list = append(list, r.rules.status())
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -224,45 +283,4 @@ func (r *reloader) shownBy(c admin.Config) admin.Config {
 		return list
 	}
 	return c
-}
-
-// watch tells when a file that changed has come to rest. It reads no clock. The
-// zero value takes the first look for a change.
-type watch struct {
-	info  os.FileInfo // as last seen; nil: not there
-	since time.Time   // it has been so since
-	due   bool        // it is to be read, when it is still
-	begun time.Time   // due since
-}
-
-func (w *watch) ask(now time.Time) {
-	if !w.due {
-		w.due, w.begun = true, now
-	}
-}
-
-// rests reports whether the file is to be read now, by how it looks.
-func (w *watch) rests(now time.Time, info os.FileInfo) bool {
-	if w.since.IsZero() || !sameFile(w.info, info) {
-		w.ask(now)
-		w.info, w.since = info, now
-	}
-	return w.due && now.Sub(w.since) >= fileStill
-}
-
-// restless reports, once in filePatience, that the file does not come to rest.
-func (w *watch) restless(now time.Time) bool {
-	if !w.due || now.Sub(w.begun) < filePatience {
-		return false
-	}
-	w.begun = now
-	return true
-}
-
-// sameFile reports whether the file was not written in between.
-func sameFile(a, b os.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }

@@ -44,7 +44,7 @@ func startReloading(t *testing.T, text string, args ...string) *reloading {
 	if _, err := p.Parse(append(args, "--config", r.path)); err != nil {
 		t.Fatal(err)
 	}
-	r.reloader = newReloader(p, func(*rules.Set) error { return r.bad },
+	r.reloader = newReloader(p, nil, func(*rules.Set) error { return r.bad },
 		func(set *rules.Set) { r.applied = append(r.applied, set) }, slog.New(slog.NewTextHandler(&r.said, nil)))
 	return r
 }
@@ -261,7 +261,7 @@ func TestFilesThatAreReplaced(t *testing.T) {
 
 func TestReloadWithoutAFile(t *testing.T) {
 	t.Parallel()
-	r := newReloader(nil, nil, nil, quiet)
+	r := newReloader(nil, nil, nil, nil, quiet)
 	if st := r.Stats(); !st.Success || st.Hash != 0 || st.Timestamp == 0 {
 		t.Errorf("%+v", st)
 	}

@@ -43,6 +43,12 @@ type sidecar struct {
 // Sidecar runs cmd/limiter-sidecar: it answers who asks, by the hot set and the
 // limits in Redis. It returns when ctx ends and all is handed over.
 func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, version string) error {
+	s := &sidecar{cfg: cfg, log: Logger(cfg.Log)}
+	s.cfg.Gate.Instance = lifecycle.InstanceName(cfg.Gate.Instance)
+	store, file, err := followRules(ctx, centralConfig{cfg.Rules, cfg.Redis, cfg.State, s.cfg.Gate.Instance}, file, s.readLimits, s.log)
+	if err != nil {
+		return err
+	}
 	set, err := file.RulesToRun()
 	if err != nil {
 		return err
@@ -50,7 +56,7 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	if err := takeUpstreams(&cfg.Proxy, set); err != nil {
 		return err
 	}
-	s := &sidecar{cfg: cfg, log: Logger(cfg.Log)}
+	s.cfg.Proxy = cfg.Proxy
 	if s.answers, err = answersOf(cfg.Answer); err != nil {
 		return err
 	}
@@ -59,7 +65,7 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	if err := s.readLimits(set); err != nil {
 		return err
 	}
-	s.reload = newReloader(file, s.readLimits, s.setRules, s.log)
+	s.reload = newReloader(file, store, s.readLimits, s.setRules, s.log)
 	if len(cfg.Redis.Addr) == 0 {
 		return fmt.Errorf("%w: where is the hot set? Set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)
 	}
@@ -176,7 +182,8 @@ func (s *sidecar) addParts() {
 	s.parts.Overrides = s.schedules.setLive
 	s.parts.Add(lifecycle.Sinks, "redis", s.redis.Watch)
 	s.parts.Add(lifecycle.Sinks, "schedules", s.schedules.Run)
-	s.parts.Add(lifecycle.Sinks, "reload", s.reload.Run)
+	s.reload.addTo(&s.parts.Stages)
+	s.parts.Reported = s.reload.rules.complete
 	s.admin.addTo(&s.parts.Stages)
 	addNotify(&s.parts.Stages, s.log)
 }
@@ -191,7 +198,8 @@ func (s *sidecar) setRules(set *rules.Set) {
 }
 
 func (s *sidecar) metrics() []metrics.Part {
-	parts := append(metricsOf(s.parts), metrics.RedisServer(s.redis.Stats), metrics.Reload(s.reload.Stats))
+	parts := append(metricsOf(s.parts), metrics.RedisServer(s.redis.Stats))
+	parts = append(parts, s.reload.metrics()...)
 	if s.out != nil {
 		parts = append(parts, s.out.metrics)
 	}

@@ -71,6 +71,8 @@ type Config struct {
 	Reports func(context.Context) ([]hottype.Report, error)
 	// Overrides; nil: overrides are those of the rules file, and unchangeable.
 	Overrides OverrideStore
+	// Central is the store that the program has its rules from; nil: they are from its file.
+	Central RuleStore
 	// History; nil: nothing is kept of what was.
 	History History
 	// HistoryKeys are how many keys of each kind a second tells the history; 0 means 100.

@@ -189,7 +189,15 @@ func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) error {
 		}
 		changes = append(changes, found[:min(len(found), most)]...)
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"changes": changes})
+	answer := map[string]any{"changes": changes}
+	if s.cfg.Central != nil {
+		revisions, err := s.rulesHistory(r)
+		answer["rules"] = withoutTexts(revisions)
+		if err != nil { // what was done to overrides is told all the same
+			answer["rules_error"] = err.Error()
+		}
+	}
+	writeJSON(w, http.StatusOK, answer)
 	return nil
 }
 

@@ -22,6 +22,8 @@ var changes = map[string]access.Role{
 	"PUT /v1/overrides/{id}":          access.Operator,
 	"DELETE /v1/overrides/{id}":       access.Operator,
 	"POST /v1/overrides/{id}/undo":    access.Operator,
+	"PUT /v1/rules":                   access.Admin,
+	"DELETE /v1/rules/trial":          access.Admin,
 }
 
 // callers are tokens of every role, and those that nobody is let in with.

@@ -53,6 +53,11 @@ func (s *Server) routes() []route {
 			http.MethodGet: s.getOverride, http.MethodPut: s.putOverride, http.MethodDelete: s.deleteOverride}},
 		{path: "/v1/overrides/{id}/undo", methods: map[string]handler{http.MethodPost: s.undoOverride}},
 		get("/v1/limiters", s.getLimiters),
+		{path: "/v1/rules", methods: map[string]handler{
+			http.MethodGet: s.getRules, http.MethodPut: s.putRules}, role: access.Admin},
+		{path: "/v1/rules/trial", methods: map[string]handler{http.MethodDelete: s.endTrial}, role: access.Admin},
+		get("/v1/rules/history", s.getRulesHistory),
+		get("/v1/rules/history/{version}", s.getRevision),
 		get("/v1/audit", s.getAudit),
 		get("/v1/history", s.getHistory),
 		get("/v1/history/heatmap", s.getHeatmap),

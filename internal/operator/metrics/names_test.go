@@ -26,6 +26,7 @@ func groups() []group {
 		of("overview", "all", metrics.Overview),
 		of("admin", "all", metrics.Admin),
 		of("config", "all", metrics.Reload),
+		of("rules", "collector, aggregator, limiter-sidecar", metrics.Rules),
 		of("listener", "all", metrics.Listeners),
 		of("history", "aggregator, serve", metrics.History),
 		of("gate", "limiter-sidecar, serve", metrics.Gate),

@@ -106,6 +106,32 @@ func Reload(stats func() ReloadStats) Part {
 	})
 }
 
+// RulesStats tells how well a program follows its central store of rules.
+type RulesStats struct {
+	// Version is that of the rules in force, 0 where they are those of a file; Stored the one that the
+	// store held last.
+	Version, Stored int64
+	// Refused says that the program does not take what the store holds, Behind that the store has
+	// lost what is in force.
+	Refused, Behind bool
+	// StoreFailing says that the last look found no rules, CopyFailing that no copy of them is kept.
+	StoreFailing, CopyFailing bool
+}
+
+// Rules gives the metrics of a central store of rules.
+func Rules(stats func() RulesStats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.gauge("hotparam_rules_version",
+			"Version of the rules in force, by the central store; 0: they are those of a file.", float64(s.Version))
+		to.gauge("hotparam_rules_stored_version", "Version that the central store of rules held last.", float64(s.Stored))
+		to.flag("hotparam_rules_refused", "1 while rules in the central store are refused and those from before them hold.", s.Refused)
+		to.flag("hotparam_rules_behind", "1 while the central store has lost the rules that are in force.", s.Behind)
+		to.flag("hotparam_rules_store_failing", "1 while the central store of rules does not answer or holds none.", s.StoreFailing)
+		to.flag("hotparam_rules_copy_failing", "1 while no copy of the central rules is kept on disk.", s.CopyFailing)
+	})
+}
+
 // History gives the metrics of the history of a program.
 func History(stats func() historystore.Stats) Part {
 	return part(func(to scrape) {

@@ -14,4 +14,7 @@
 // audit line that no answer was given for: Open knows it by "last", which is the
 // change that overrides.json holds, and drops it. A file that cannot be read is
 // an error that says how to mend it; it is never taken for an empty one.
+//
+// Beside them it keeps the last good copy of rules from a central store; see
+// [RulesCopy].
 package filestore

@@ -134,7 +134,12 @@ func (f folder) read(name string) ([]byte, error) {
 }
 
 func (f folder) replace(name string, data []byte) error {
-	temp := f.path(name + tempSuffix)
+	return f.replaceBy(name+tempSuffix, name, data)
+}
+
+// replaceBy is replace with a temporary file of that name.
+func (f folder) replaceBy(tempName, name string, data []byte) error {
+	temp := f.path(tempName)
 	err := writeSynced(temp, os.O_TRUNC, data)
 	if err == nil {
 		err = os.Rename(temp, f.path(name))

@@ -50,6 +50,7 @@ type Feed struct {
 	hot       followState
 	overrides followState
 	commands  followState
+	rules     followState
 	counters  counters
 	// overridesKnown is what this process enforces; nil: nothing follows.
 	// overridesBehind says that Redis has an older state. Until overridesDenied
@@ -82,6 +83,7 @@ type scripts struct {
 	restoreOverrides *redis.Script
 	writeReport      *redis.Script
 	writeCommand     *redis.Script
+	writeRules       *redis.Script
 }
 
 func loadScripts() scripts {
@@ -93,5 +95,6 @@ func loadScripts() scripts {
 		writeOverride:    redis.NewScript(lua.WriteOverride()),
 		writeReport:      redis.NewScript(lua.WriteReport()),
 		writeCommand:     redis.NewScript(lua.WriteCommand()),
+		writeRules:       redis.NewScript(lua.WriteRules()),
 	}
 }

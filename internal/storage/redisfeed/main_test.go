@@ -56,6 +56,9 @@ func TestEverywhere(t *testing.T) {
 		"lost-overrides-are-written-back":      testLostOverridesAreWrittenBack,
 		"reports":                              testReports,
 		"commands":                             testCommands,
+		"rules-are-read-and-followed":          testRulesAreReadAndFollowed,
+		"two-pushers-at-once":                  testTwoPushersAtOnce,
+		"rules-of-others":                      testRulesOfOthers,
 	}
 	run := func(t *testing.T, addrs []string, raw redis.UniversalClient) {
 		for name, test := range suite {

@@ -64,6 +64,20 @@ func (k Keys) OverrideAudit() string { return k.prefix + "override:audit" }
 // OverrideNotice is a channel, the version after a change.
 func (k Keys) OverrideNotice() string { return k.prefix + "override:notice" }
 
+// Rules is a string, what the central store holds, as JSON. Expires rulesLife after the
+// last write or renewal.
+func (k Keys) Rules() string { return k.prefix + "rules:current" }
+
+// RulesVersion is a string, the version of rules. Expires as rules.
+func (k Keys) RulesVersion() string { return k.prefix + "rules:version" }
+
+// RulesHistory is a list, the last changes of the rules as JSON, newest first. Expires
+// as rules.
+func (k Keys) RulesHistory() string { return k.prefix + "rules:history" }
+
+// RulesNotice is a channel, the version after a change.
+func (k Keys) RulesNotice() string { return k.prefix + "rules:notice" }
+
 // Report is a string, one limiter's report as JSON. Expires after reportLife.
 func (k Keys) Report(instance string) string { return k.prefix + "report:" + instance }
 

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/tlsfiles"
+)
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 16 << 20
+
+// adminFlags say which admin listener is asked, and as whom.
+type adminFlags struct {
+	Admin     string        `default:"http://127.0.0.1:9180" placeholder:"URL" help:"Admin listener of an aggregator, a limiter or hotparam serve."`
+	Token     string        `name:"token" env:"HOTPARAM_ADMIN_TOKEN" help:"Its token. Better set by the environment."`
+	TokenFile string        `name:"token-file" env:"HOTPARAM_ADMIN_TOKEN_FILE" placeholder:"FILE" help:"File that holds its token."`
+	CA        string        `name:"admin-ca" placeholder:"FILE" help:"Trusted certificates (PEM); default: the system's."`
+	Timeout   time.Duration `default:"5s" help:"Longest wait for the answer."`
+}
+
+// question is one request to an admin listener.
+type question struct {
+	method, path string
+	query        url.Values
+	header       http.Header
+	body         string
+}
+
+// ask sends a question and decodes the answer into v, nil for none. An error has the words of the problem
+// that the listener answered with.
+func (c *adminFlags) ask(ctx context.Context, q question, v any) (http.Header, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	req, err := c.request(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	client, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%s does not answer: %w; is --admin right?", c.Admin, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("%s: the answer broke off: %w", c.Admin, err)
+	}
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		return nil, problemOf(resp.Status, body)
+	}
+	if v != nil {
+		if err := json.Unmarshal(body, v); err != nil {
+			return nil, fmt.Errorf("%s: the answer is not that of an admin listener: %w", c.Admin, err)
+		}
+	}
+	return resp.Header, nil
+}
+
+func (c *adminFlags) request(ctx context.Context, q question) (*http.Request, error) {
+	u, err := url.Parse(c.Admin)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, usage("--admin: want a URL such as http://127.0.0.1:9180")
+	}
+	u = u.JoinPath(q.path)
+	u.RawQuery = q.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, q.method, u.String(), strings.NewReader(q.body))
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range q.header {
+		req.Header[name] = values
+	}
+	token := c.Token
+	if c.TokenFile != "" {
+		text, err := os.ReadFile(c.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("--token-file: %w", err)
+		}
+		token = strings.TrimSpace(string(text))
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return req, nil
+}
+
+// client follows no redirect: the token is for the server that was named.
+func (c *adminFlags) client() (*http.Client, error) {
+	config, err := tlsfiles.Files{CA: c.CA}.Client("--admin-")
+	if err != nil {
+		return nil, err
+	}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}, CheckRedirect: stay}, nil
+}
+
+// problemOf is the error that an answer tells. What a server says is printable on a terminal.
+func problemOf(status string, body []byte) error {
+	var p struct{ Detail, Remedy string }
+	if json.Unmarshal(body, &p) != nil || p.Detail == "" {
+		return fmt.Errorf("%s: %s", status, printable(strings.TrimSpace(string(body))))
+	}
+	lines := strings.Split(p.Detail, "\n")
+	for i := range lines {
+		lines[i] = printable(lines[i])
+	}
+	text := strings.Join(lines, "\n")
+	if p.Remedy != "" {
+		text += "; " + printable(p.Remedy)
+	}
+	return fmt.Errorf("%s: %s", status, text)
+}
+
+// authorOf is who a change is written down for: as named, else who is logged in.
+func authorOf(named string) string {
+	if u, err := user.Current(); named == "" && err == nil {
+		return u.Username
+	}
+	return cmp.Or(named, os.Getenv("USER"))
+}

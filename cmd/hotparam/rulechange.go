@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// reasoned says who changes rules and why.
+type reasoned struct {
+	Reason string `short:"m" help:"Why, for the history."`
+	Author string `help:"Who, for the history; default: the user."`
+}
+
+func (r reasoned) query() url.Values {
+	return url.Values{"reason": {r.Reason}, "author": {authorOf(r.Author)}}
+}
+
+// put stores rules on top of what etag names, and tells what the store holds then.
+func (c *adminFlags) put(ctx context.Context, out io.Writer, etag, text string, query url.Values) error {
+	var a storedAnswer
+	q := question{http.MethodPut, "/v1/rules", query, http.Header{"If-Match": {etag}, "Content-Type": {"application/yaml"}}, text}
+	if _, err := c.ask(ctx, q, &a); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "version %d is in %s\n", a.Version, a.Store)
+	return nil
+}
+
+// rulesPushCmd puts a file into the store.
+type rulesPushCmd struct {
+	adminFlags
+	reasoned
+	Only string        `placeholder:"LIMITER" help:"Only this limiter tries them, by its name in rules status."`
+	For  time.Duration `default:"10m" help:"How long it does."`
+	On   int64         `placeholder:"VERSION" help:"Refuse unless this is the version in the store; default: the one that is there now."`
+	File string        `arg:"" help:"YAML file with rules; - is standard input."`
+}
+
+// Run is called by kong.
+func (c *rulesPushCmd) Run(ctx context.Context, k *kong.Kong) error {
+	text, err := readRules(c.File)
+	if err != nil {
+		return err
+	}
+	etag := strconv.Quote(strconv.FormatInt(c.On, 10))
+	if c.On == 0 {
+		if _, etag, err = c.stored(ctx); err != nil {
+			return err
+		}
+	}
+	query := c.query()
+	if c.Only != "" {
+		query.Set("only", c.Only)
+		query.Set("for", c.For.String())
+	}
+	return c.put(ctx, k.Stdout, etag, text, query)
+}
+
+// readRules reads a file, or standard input.
+func readRules(path string) (string, error) {
+	in := io.Reader(os.Stdin)
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, rules.MaxText+1))
+	if err == nil && len(text) > rules.MaxText {
+		err = fmt.Errorf("%s is over %d bytes", path, rules.MaxText)
+	}
+	return string(text), err
+}
+
+// rulesRollbackCmd puts an earlier version into the store again.
+type rulesRollbackCmd struct {
+	adminFlags
+	reasoned
+	Version int64 `arg:"" help:"Version, as rules history lists it."`
+}
+
+// Run is called by kong.
+func (c *rulesRollbackCmd) Run(ctx context.Context, k *kong.Kong) error {
+	_, etag, err := c.stored(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := c.revision(ctx, c.Version)
+	if err != nil {
+		return err
+	}
+	if r.Text == "" {
+		return fmt.Errorf("version %d has no rules: it ended a trial", c.Version)
+	}
+	query := c.query()
+	if c.Reason == "" {
+		query.Set("reason", fmt.Sprintf("back to version %d", c.Version))
+	}
+	return c.put(ctx, k.Stdout, etag, r.Text, query)
+}
+
+// rulesPromoteCmd has all run what is tried.
+type rulesPromoteCmd struct {
+	adminFlags
+	reasoned
+}
+
+// Run is called by kong.
+func (c *rulesPromoteCmd) Run(ctx context.Context, k *kong.Kong) error {
+	a, etag, err := c.stored(ctx)
+	if err != nil {
+		return err
+	}
+	if a.Trial == nil {
+		return fmt.Errorf("nothing is tried: %s holds version %d for all", a.Store, a.Version)
+	}
+	query := c.query()
+	if c.Reason == "" {
+		query.Set("reason", fmt.Sprintf("version %d as tried by %s", a.Trial.Version, a.Trial.Only))
+	}
+	return c.put(ctx, k.Stdout, etag, a.Trial.Text, query)
+}
+
+// rulesDropCmd ends a trial.
+type rulesDropCmd struct {
+	adminFlags
+	reasoned
+}
+
+// Run is called by kong.
+func (c *rulesDropCmd) Run(ctx context.Context, k *kong.Kong) error {
+	a, etag, err := c.stored(ctx)
+	if err != nil {
+		return err
+	}
+	if a.Trial == nil {
+		return errors.New("nothing is tried")
+	}
+	q := question{method: http.MethodDelete, path: "/v1/rules/trial", query: c.query(), header: http.Header{"If-Match": {etag}}}
+	if _, err := c.ask(ctx, q, &a); err != nil {
+		return err
+	}
+	fmt.Fprintf(k.Stdout, "%s runs version %d again\n", printable(a.Trial.Only), a.Current.Version)
+	return nil
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/hotparam/pipeline/internal/app/config"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// rulesCmd groups what is done with the rules in a central store.
+type rulesCmd struct {
+	Push     rulesPushCmd     `cmd:"" help:"Put the rules of a file into the store."`
+	Get      rulesGetCmd      `cmd:"" help:"Print the rules in the store, or a version of them."`
+	Diff     rulesDiffCmd     `cmd:"" help:"Compare a file, or a version, with the rules in the store."`
+	History  rulesHistoryCmd  `cmd:"" help:"List the last changes."`
+	Status   rulesStatusCmd   `cmd:"" help:"Tell which version each limiter runs."`
+	Rollback rulesRollbackCmd `cmd:"" help:"Put an earlier version into the store again, as a new one."`
+	Promote  rulesPromoteCmd  `cmd:"" help:"Have all run the rules that one limiter tries."`
+	Drop     rulesDropCmd     `cmd:"" help:"End a trial: its limiter runs the rules of all again."`
+	Validate rulesValidateCmd `cmd:"" help:"Check files as push would, without a store; print every error with its line."`
+}
+
+// storedAnswer is what GET /v1/rules says.
+type storedAnswer struct {
+	Store    string
+	Running  int64
+	Refused  int64
+	Why      string
+	Version  int64
+	Current  *rules.Revision
+	Trial    *rules.Revision
+	Limiters []struct {
+		Instance         string
+		Running, Refused int64
+	}
+	LimitersError string `json:"limiters_error"`
+}
+
+// stored asks what is in the store; etag goes with a change.
+func (c *adminFlags) stored(ctx context.Context) (a storedAnswer, etag string, err error) {
+	header, err := c.ask(ctx, question{method: http.MethodGet, path: "/v1/rules"}, &a)
+	return a, header.Get("ETag"), err
+}
+
+// revision is a version with its text.
+func (c *adminFlags) revision(ctx context.Context, version int64) (r rules.Revision, err error) {
+	_, err = c.ask(ctx, question{method: http.MethodGet, path: "/v1/rules/history/" + strconv.FormatInt(version, 10)}, &r)
+	return r, err
+}
+
+// rulesGetCmd prints rules.
+type rulesGetCmd struct {
+	adminFlags
+	Version int64 `arg:"" optional:"" help:"Version; default: that of all."`
+}
+
+// Run is called by kong.
+func (c *rulesGetCmd) Run(ctx context.Context, k *kong.Kong) error {
+	r, err := c.version(ctx, c.Version)
+	if err == nil {
+		_, err = io.WriteString(k.Stdout, r.Text)
+	}
+	return err
+}
+
+// version is a version with its text; 0: that of all.
+func (c *adminFlags) version(ctx context.Context, version int64) (rules.Revision, error) {
+	if version != 0 {
+		return c.revision(ctx, version)
+	}
+	a, _, err := c.stored(ctx)
+	switch {
+	case err != nil:
+		return rules.Revision{}, err
+	case a.Current == nil:
+		return rules.Revision{}, fmt.Errorf("%s holds no rules", a.Store)
+	}
+	return *a.Current, nil
+}
+
+// rulesDiffCmd compares with what is in the store.
+type rulesDiffCmd struct {
+	adminFlags
+	With string `arg:"" help:"YAML file, or a version."`
+	On   int64  `arg:"" optional:"" help:"Version to compare with; default: that of all."`
+}
+
+// Run is called by kong.
+func (c *rulesDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
+	before, err := c.version(ctx, c.On)
+	if err != nil {
+		return err
+	}
+	text, shown := "", c.With
+	if version, e := strconv.ParseInt(c.With, 10, 64); e == nil {
+		var r rules.Revision
+		r, err = c.revision(ctx, version)
+		text, shown = r.Text, "version "+c.With
+	} else {
+		text, err = readRules(c.With)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = k.Stdout.Write(diff.Diff(fmt.Sprintf("version %d", before.Version), []byte(before.Text), shown, []byte(text)))
+	return err
+}
+
+// rulesHistoryCmd lists changes.
+type rulesHistoryCmd struct {
+	adminFlags
+}
+
+// Run is called by kong.
+func (c *rulesHistoryCmd) Run(ctx context.Context, k *kong.Kong) error {
+	var a struct{ Revisions []rules.Revision }
+	if _, err := c.ask(ctx, question{method: http.MethodGet, path: "/v1/rules/history"}, &a); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(k.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "VERSION\tTIME\tACTION\tAUTHOR\tREASON")
+	for _, r := range a.Revisions {
+		action := r.Action
+		if r.Only != "" {
+			action += " on " + r.Only
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", r.Version, r.At.UTC().Format(time.RFC3339), printable(action), printable(r.Author), printable(r.Reason))
+	}
+	return t.Flush()
+}
+
+// rulesStatusCmd tells who runs what.
+type rulesStatusCmd struct {
+	adminFlags
+}
+
+// Run is called by kong.
+func (c *rulesStatusCmd) Run(ctx context.Context, k *kong.Kong) error {
+	a, _, err := c.stored(ctx)
+	if err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(k.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "PROCESS\tRUNS\tREFUSES\n%s\t%d\t%s\n", c.Admin, a.Running, refused(a.Refused))
+	for _, l := range a.Limiters {
+		fmt.Fprintf(t, "%s\t%d\t%s\n", printable(l.Instance), l.Running, refused(l.Refused))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if a.Current != nil {
+		fmt.Fprintf(k.Stdout, "version %d is for all, since %s\n", a.Current.Version, a.Current.At.Format(time.RFC3339))
+	}
+	if a.Trial != nil {
+		fmt.Fprintf(k.Stdout, "version %d is tried by %s until %s\n", a.Trial.Version, printable(a.Trial.Only), a.Trial.Until.Format(time.RFC3339))
+	}
+	if a.Why != "" {
+		fmt.Fprintf(k.Stdout, "version %d is refused: %s\n", a.Refused, printable(a.Why))
+	}
+	if a.LimitersError != "" {
+		fmt.Fprintf(k.Stdout, "limiters are not known: %s\n", printable(a.LimitersError))
+	}
+	return nil
+}
+
+func refused(version int64) string {
+	if version == 0 {
+		return "-"
+	}
+	return strconv.FormatInt(version, 10)
+}
+
+// rulesValidateCmd checks files as the store takes them.
+type rulesValidateCmd struct {
+	Files []string `arg:"" name:"file" help:"YAML files with rules."`
+}
+
+// Run is called by kong.
+func (c *rulesValidateCmd) Run(k *kong.Kong) error {
+	var failed error
+	for _, path := range c.Files {
+		text, err := readRules(path)
+		var set *rules.Set
+		if err == nil {
+			set, err = config.CheckStored(path, text)
+		}
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		for _, w := range set.Warnings {
+			fmt.Fprintf(k.Stderr, "%s: %s\n", name, w)
+		}
+		fmt.Fprintf(k.Stdout, "%s: ok: %d rules, %d classes, %d overrides\n", path, len(set.Rules), len(set.Classes), len(set.Overrides))
+	}
+	return failed
+}

@@ -1,0 +1,70 @@
+package run
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// ruleAdmin is what the admin page does with a central store of rules.
+type ruleAdmin struct {
+	*central
+	reload *reloader
+}
+
+var _ admin.RuleStore = ruleAdmin{}
+
+// State tells which rules this program runs.
+func (a ruleAdmin) State() admin.RulesState {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	st := admin.RulesState{Store: a.name, Running: a.running.Version, Refused: a.refused.Version}
+	if a.why != nil {
+		st.Why = a.why.Error()
+	}
+	return st
+}
+
+// Read gives what the store holds; nil: nothing.
+func (a ruleAdmin) Read(ctx context.Context) (*rules.Stored, error) { return a.store.Read(ctx) }
+
+// History gives the last changes, newest first.
+func (a ruleAdmin) History(ctx context.Context) ([]rules.Revision, error) {
+	return a.store.History(ctx)
+}
+
+// Change makes a change on top of the version before. Rules that this program would not take are not
+// written.
+func (a ruleAdmin) Change(ctx context.Context, before int64, r rules.Revision) (*rules.Stored, error) {
+	stored, err := a.store.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if versionOf(stored) != before && before != admin.AnyVersion {
+		return nil, rules.ErrConflict
+	}
+	next, err := stored.With(&r, a.known())
+	if err == nil && r.Text != "" {
+		err = a.reload.try(ctx, r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", admin.ErrRefused, err)
+	}
+	return next, a.store.Write(ctx, versionOf(stored), next, &r)
+}
+
+// known is the highest version that this process has heard of.
+func (c *central) known() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return max(versionOf(c.seen), c.running.Version)
+}
+
+func versionOf(s *rules.Stored) int64 {
+	if s == nil {
+		return 0
+	}
+	return s.Version
+}

@@ -1,0 +1,263 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// AnyVersion as the version before a change says that it may be any.
+const AnyVersion = -1
+
+// ErrRefused says that rules cannot be run, and were not stored.
+var ErrRefused = errors.New("the rules are refused")
+
+const (
+	// Bounds of a trial.
+	usualTrial = 10 * time.Minute
+	maxTrial   = 24 * time.Hour
+	// maxSaid bounds what is said of a change, in bytes.
+	maxSaid = 1000
+)
+
+// RuleStore is the central store of rules that a program follows. It may be used by many goroutines.
+type RuleStore interface {
+	// State tells which of them this program runs.
+	State() RulesState
+	// Read gives what the store holds; nil: nothing.
+	Read(ctx context.Context) (*rules.Stored, error)
+	// Change makes a change on top of the version before, 0 for none: rules.ErrConflict where the store
+	// holds another one, ErrRefused where the rules cannot be run. It gives what the store holds then.
+	Change(ctx context.Context, before int64, r rules.Revision) (*rules.Stored, error)
+	// History gives the last changes, newest first.
+	History(ctx context.Context) ([]rules.Revision, error)
+}
+
+// RulesState is what a program makes of the central store of rules.
+type RulesState struct {
+	Store string `json:"store"` // redis:
+	// Running is the version that the program runs, 0 where its rules are those of its file. Refused is the
+	// one that it does not take, and Why; 0: none.
+	Running int64  `json:"running"`
+	Refused int64  `json:"refused,omitempty"`
+	Why     string `json:"why,omitempty"`
+}
+
+// rulesAnswer is what the store holds and who runs it.
+type rulesAnswer struct {
+	RulesState
+	Version  int64           `json:"version"` // of the last change; 0: the store holds nothing
+	Current  *rules.Revision `json:"current,omitempty"`
+	Trial    *rules.Revision `json:"trial,omitempty"`
+	Limiters []limiterRules  `json:"limiters"`
+	// LimitersError says why they are not known.
+	LimitersError string `json:"limiters_error,omitempty"`
+}
+
+// limiterRules are the rules of one limiter.
+type limiterRules struct {
+	Instance string `json:"instance"`
+	Running  int64  `json:"running"`
+	Refused  int64  `json:"refused,omitempty"`
+}
+
+func (s *Server) getRules(w http.ResponseWriter, r *http.Request) error {
+	if err := s.central(); err != nil {
+		return err
+	}
+	stored, err := s.cfg.Central.Read(r.Context())
+	if err != nil {
+		return fmt.Errorf("admin: the rules cannot be read: %w", err)
+	}
+	s.writeRules(w, r, stored)
+	return nil
+}
+
+func (s *Server) writeRules(w http.ResponseWriter, r *http.Request, stored *rules.Stored) {
+	a := rulesAnswer{RulesState: s.cfg.Central.State(), Limiters: []limiterRules{}}
+	if stored != nil {
+		a.Version, a.Current, a.Trial = stored.Version, &stored.Current, stored.Trial
+	}
+	if s.cfg.Reports != nil {
+		reports, err := s.cfg.Reports(r.Context())
+		if err != nil {
+			a.LimitersError = err.Error()
+		}
+		for _, l := range reports {
+			a.Limiters = append(a.Limiters, limiterRules{l.Instance, l.Rules, l.RulesRefused})
+		}
+	}
+	w.Header().Set("ETag", etag(a.Version))
+	writeJSON(w, http.StatusOK, a)
+}
+
+// putRules stores rules for all, or with ?only= for one limiter to try.
+func (s *Server) putRules(w http.ResponseWriter, r *http.Request) error {
+	if err := s.central(); err != nil {
+		return err
+	}
+	change, err := s.readRules(w, r)
+	if err != nil {
+		return err
+	}
+	return s.changeRules(w, r, change)
+}
+
+// endTrial has the limiter that tries rules run those of all again.
+func (s *Server) endTrial(w http.ResponseWriter, r *http.Request) error {
+	if err := s.central(); err != nil {
+		return err
+	}
+	change, err := s.ruleChange(r, rules.RevisionEnd)
+	if err != nil {
+		return err
+	}
+	return s.changeRules(w, r, change)
+}
+
+func (s *Server) changeRules(w http.ResponseWriter, r *http.Request, change rules.Revision) error {
+	before, err := ifMatch(r)
+	if err != nil {
+		return err
+	}
+	stored, err := s.cfg.Central.Change(r.Context(), before, change)
+	switch {
+	case errors.Is(err, rules.ErrConflict):
+		return newProblem(http.StatusPreconditionFailed, err.Error(), "GET /v1/rules, look at what changed, and send it again with the new ETag in If-Match")
+	case errors.Is(err, ErrRefused):
+		return newProblem(http.StatusUnprocessableEntity, err.Error(), "mend the rules; nothing was stored")
+	case err != nil:
+		return fmt.Errorf("admin: the rules were not stored: %w", err)
+	}
+	s.cfg.Log.Info("admin: rules changed", "action", change.Action, "version", stored.Version, "only", change.Only, "author", change.Author, "reason", change.Reason)
+	s.writeRules(w, r, stored)
+	return nil
+}
+
+// readRules reads the rules that somebody sends, and what is said of them.
+func (s *Server) readRules(w http.ResponseWriter, r *http.Request) (rules.Revision, error) {
+	change, err := s.ruleChange(r, rules.RevisionPush)
+	if err != nil {
+		return change, err
+	}
+	if change.Only = r.URL.Query().Get("only"); change.Only != "" {
+		lasts, err := trialLength(r.URL.Query().Get("for"))
+		if err != nil {
+			return change, err
+		}
+		change.Action, change.Until = rules.RevisionTry, change.At.Add(lasts)
+	}
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, rules.MaxText))
+	var big *http.MaxBytesError
+	switch {
+	case errors.As(err, &big):
+		return change, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the rules are over %d bytes", rules.MaxText), "split what belongs to different namespaces")
+	case err != nil:
+		return change, newProblem(http.StatusBadRequest, "the body cannot be read: "+err.Error(), "send it again")
+	case strings.TrimSpace(string(text)) == "":
+		return change, newProblem(http.StatusBadRequest, "the body is empty", "send the YAML of the rules")
+	}
+	change.Text = string(text)
+	return change, nil
+}
+
+// ruleChange is a change with who makes it and why.
+func (s *Server) ruleChange(r *http.Request, action string) (rules.Revision, error) {
+	q := r.URL.Query()
+	c := rules.Revision{
+		Action: action, At: s.cfg.Now().UTC().Truncate(time.Second), Author: author(r, q.Get("author")), Reason: q.Get("reason"),
+	}
+	if len(c.Author)+len(c.Reason)+len(q.Get("only")) > maxSaid {
+		return c, badField("reason", fmt.Sprintf("author, reason and only have more than %d bytes together", maxSaid), "say it shorter")
+	}
+	return c, nil
+}
+
+func trialLength(text string) (time.Duration, error) {
+	if text == "" {
+		return usualTrial, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 || d > maxTrial {
+		return 0, badField("for", "for is "+quoted(text), "give a duration up to 24h, such as 10m")
+	}
+	return d, nil
+}
+
+// getRulesHistory lists the last changes, without their texts.
+func (s *Server) getRulesHistory(w http.ResponseWriter, r *http.Request) error {
+	list, err := s.rulesHistory(r)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"revisions": withoutTexts(list)})
+	return nil
+}
+
+// withoutTexts takes the texts out of a list.
+func withoutTexts(list []rules.Revision) []rules.Revision {
+	for i := range list {
+		list[i].Text = ""
+	}
+	return list
+}
+
+// getRevision gives one change with its text.
+func (s *Server) getRevision(w http.ResponseWriter, r *http.Request) error {
+	list, err := s.rulesHistory(r)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if strconv.FormatInt(list[i].Version, 10) == r.PathValue("version") {
+			writeJSON(w, http.StatusOK, list[i])
+			return nil
+		}
+	}
+	return newProblem(http.StatusNotFound, "there is no version "+quoted(r.PathValue("version"))+" of the rules",
+		"GET /v1/rules/history lists those that are kept")
+}
+
+func (s *Server) rulesHistory(r *http.Request) ([]rules.Revision, error) {
+	if err := s.central(); err != nil {
+		return nil, err
+	}
+	list, err := s.cfg.Central.History(r.Context())
+	if err != nil {
+		return nil, fmt.Errorf("admin: the history of the rules cannot be read: %w", err)
+	}
+	return append([]rules.Revision{}, list...), nil
+}
+
+func (s *Server) central() error {
+	if s.cfg.Central == nil {
+		return newProblem(http.StatusNotFound, "this program has its rules from a file", "change the file, or start it with --rules")
+	}
+	return nil
+}
+
+func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
+
+// ifMatch is the version that a change was made on.
+func ifMatch(r *http.Request) (int64, error) {
+	const remedy = `send If-Match with the ETag that GET /v1/rules gave, or * for whatever is there`
+	text := r.Header.Get("If-Match")
+	if text == "" {
+		return 0, newProblem(http.StatusPreconditionRequired, "there is no If-Match: a change by somebody else could be lost", remedy)
+	}
+	if text == "*" {
+		return AnyVersion, nil
+	}
+	version, err := strconv.ParseInt(strings.Trim(text, `"`), 10, 64)
+	if err != nil || version < 0 || etag(version) != text {
+		return 0, newProblem(http.StatusBadRequest, "If-Match is "+quoted(text), remedy)
+	}
+	return version, nil
+}

@@ -1,0 +1,131 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// centralRules is a central store of rules that takes what does not begin with "bad".
+type centralRules struct {
+	stored  *rules.Stored
+	history []rules.Revision
+	fails   error
+}
+
+func (c *centralRules) State() RulesState {
+	return RulesState{Store: "redis:", Running: 1, Refused: 2, Why: "bad"}
+}
+
+func (c *centralRules) Read(context.Context) (*rules.Stored, error) { return c.stored, c.fails }
+
+func (c *centralRules) History(context.Context) ([]rules.Revision, error) { return c.history, c.fails }
+
+func (c *centralRules) Change(_ context.Context, before int64, r rules.Revision) (*rules.Stored, error) {
+	var version int64
+	if c.stored != nil {
+		version = c.stored.Version
+	}
+	switch {
+	case c.fails != nil:
+		return nil, c.fails
+	case before != version && before != AnyVersion:
+		return nil, rules.ErrConflict
+	case strings.HasPrefix(r.Text, "bad"):
+		return nil, ErrRefused
+	}
+	next, err := c.stored.With(&r, 0)
+	if err != nil {
+		return nil, errors.Join(ErrRefused, err)
+	}
+	c.stored, c.history = next, append([]rules.Revision{r}, c.history...)
+	return next, nil
+}
+
+func TestRulesAreChangedOnTopOfWhatOneSaw(t *testing.T) {
+	t.Parallel()
+	central := &centralRules{}
+	w := newWorld(t, func(c *Config) {
+		c.Central = central
+		c.Reports = func(context.Context) ([]hottype.Report, error) {
+			return []hottype.Report{{Instance: "one", Rules: 1}, {Instance: "two", Rules: 1, RulesRefused: 2}}, nil
+		}
+	})
+	s := loadSchemas(t)
+	ask := func(method, target, ifMatch, body string, status int, schema string) *httptest.ResponseRecorder {
+		t.Helper()
+		r := httptest.NewRequest(method, "http://127.0.0.1"+target, strings.NewReader(body))
+		if ifMatch != "" {
+			r.Header.Set("If-Match", ifMatch)
+		}
+		rec := httptest.NewRecorder()
+		w.Handler().ServeHTTP(rec, r)
+		s.answer(t, rec, status, schema)
+		return rec
+	}
+	const path, trial = "/v1/rules", "/v1/rules/trial"
+	etagIs := func(rec *httptest.ResponseRecorder, want string) {
+		t.Helper()
+		if got := rec.Header().Get("ETag"); got != want {
+			t.Errorf("ETag %s, want %s", got, want)
+		}
+	}
+	etagIs(ask(http.MethodGet, path, "", "", 200, "Rules"), `"0"`)
+	ask(http.MethodPut, path, "", "a", 428, "Problem")
+	for _, bad := range []string{"7", `W/"0"`, `"x"`, `"-1"`, `"0", "1"`, `"00"`} {
+		ask(http.MethodPut, path, bad, "a", 400, "Problem")
+	}
+	ask(http.MethodPut, path, `"7"`, "a", 412, "Problem")
+	ask(http.MethodPut, path, `"0"`, " \n", 400, "Problem")
+	ask(http.MethodPut, path, `"0"`, "bad", 422, "Problem")
+	ask(http.MethodPut, path, `"0"`, strings.Repeat("x", rules.MaxText+1), 413, "Problem")
+	ask(http.MethodPut, path+"?reason="+strings.Repeat("x", 2000), `"0"`, "a", 400, "Problem")
+	ask(http.MethodPut, path+"?only=one", `"0"`, "a", 422, "Problem") // beside nothing
+	if central.stored != nil {
+		t.Fatalf("stored %+v", central.stored)
+	}
+	etagIs(ask(http.MethodPut, path+"?author=ann&reason=first", `"0"`, "a", 200, "Rules"), `"1"`)
+	ask(http.MethodPut, path+"?only=one&for=1y", `"1"`, "b", 400, "Problem")
+	ask(http.MethodPut, path+"?only=one&for=25h", `"1"`, "b", 400, "Problem")
+	rec := ask(http.MethodPut, path+"?only=one", "*", "b", 200, "Rules")
+	for _, want := range []string{`"trial":{"version":2`, `"only":"one"`, `"until":"2026-03-14T12:10:00Z"`, `{"instance":"two","running":1,"refused":2}`, `"why":"bad"`} {
+		if !strings.Contains(rec.Body.String(), want) {
+			t.Errorf("no %s in %s", want, rec.Body)
+		}
+	}
+	ask(http.MethodDelete, trial, `"1"`, "", 412, "Problem")
+	etagIs(ask(http.MethodDelete, trial, `"2"`, "", 200, "Rules"), `"3"`)
+
+	if rec := ask(http.MethodGet, path+"/history", "", "", 200, "Revisions"); strings.Contains(rec.Body.String(), `"text"`) || strings.Count(rec.Body.String(), `"version"`) != 3 {
+		t.Errorf("history: %s", rec.Body)
+	}
+	if rec := ask(http.MethodGet, path+"/history/1", "", "", 200, "Revision"); !strings.Contains(rec.Body.String(), `"reason":"first"`) || !strings.Contains(rec.Body.String(), `"text":"a"`) {
+		t.Errorf("version 1: %s", rec.Body)
+	}
+	ask(http.MethodGet, path+"/history/9", "", "", 404, "Problem")
+	if rec := ask(http.MethodGet, "/v1/audit", "", "", 200, "Audit"); !strings.Contains(rec.Body.String(), `"author":"ann"`) || strings.Contains(rec.Body.String(), `"text"`) {
+		t.Errorf("audit: %s", rec.Body)
+	}
+
+	central.fails = errors.New("away")
+	ask(http.MethodGet, path, "", "", 503, "Problem")
+	ask(http.MethodPut, path, "*", "c", 503, "Problem")
+	ask(http.MethodGet, path+"/history", "", "", 503, "Problem")
+	if rec := ask(http.MethodGet, "/v1/audit", "", "", 200, "Audit"); !strings.Contains(rec.Body.String(), "away") {
+		t.Errorf("audit without the rules: %s", rec.Body)
+	}
+}
+
+func TestProgramsWithTheirRulesFromAFileSaySo(t *testing.T) {
+	t.Parallel()
+	w, s := newWorld(t, nil), loadSchemas(t)
+	for _, c := range [][2]string{{"GET", "/v1/rules"}, {"PUT", "/v1/rules"}, {"DELETE", "/v1/rules/trial"}, {"GET", "/v1/rules/history"}, {"GET", "/v1/rules/history/1"}} {
+		s.answer(t, w.ask(c[0], c[1], ""), 404, "Problem")
+	}
+}

@@ -1,0 +1,142 @@
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// MaxText bounds the rules that a central store takes, in bytes. The revision for all, one that is tried and the
+	// entry of the history are written together, and etcd takes 1.5 MiB at once.
+	MaxText = 384 << 10
+	// MaxStored bounds what is read of a store: both texts with room for escapes.
+	MaxStored = 2 << 20
+	// MaxRevisions is how many changes a store keeps.
+	MaxRevisions = 50
+)
+
+// storedFormat is that of [Stored] as JSON. A reader refuses higher ones.
+const storedFormat = 1
+
+// ErrConflict says that a store holds another version than the one that a change was made on.
+var ErrConflict = errors.New("the rules in the store were changed meanwhile")
+
+// What a [Revision] did.
+const (
+	RevisionPush = "push" // for all
+	RevisionTry  = "try"  // for one limiter
+	RevisionEnd  = "end"  // of a trial, without promotion
+)
+
+// Revision is one change of the rules in a central store.
+type Revision struct {
+	// Version counts the changes from 1. It only grows.
+	Version int64     `json:"version"`
+	Action  string    `json:"action"`
+	At      time.Time `json:"at"`
+	Author  string    `json:"author,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+	// Only is the limiter that tries it until Until; empty: it is for all.
+	Only  string    `json:"only,omitempty"`
+	Until time.Time `json:"until,omitzero"`
+	// Text is the YAML, Hash its SHA-256. Lists of revisions leave the text out.
+	Hash string `json:"hash,omitempty"`
+	Text string `json:"text,omitempty"`
+}
+
+// Stored is what a central store holds: one value, so that it changes as a whole.
+type Stored struct {
+	Format int `json:"hotparam_rules"`
+	// Version is that of the last change.
+	Version int64 `json:"version"`
+	// Current is for all.
+	Current Revision `json:"current"`
+	// Trial is tried by one limiter; nil: none.
+	Trial *Revision `json:"trial,omitempty"`
+}
+
+// For is the revision that a process is to run.
+func (s *Stored) For(instance string, now time.Time) *Revision {
+	if s.Trial != nil && s.Trial.Only == instance && now.Before(s.Trial.Until) {
+		return s.Trial
+	}
+	return &s.Current
+}
+
+// With is s after a change, whose version and hash it fills in. known is the highest version that the
+// caller has seen: a store that lost its last changes does not give their numbers again. s may be nil.
+func (s *Stored) With(r *Revision, known int64) (*Stored, error) {
+	next := &Stored{Format: storedFormat}
+	if s != nil {
+		*next = *s
+	}
+	next.Version = max(next.Version, known) + 1
+	r.Version = next.Version
+	if r.Text != "" {
+		r.Hash = hashOf(r.Text)
+	}
+	switch {
+	case s == nil && r.Action != RevisionPush:
+		return nil, errors.New("rules: the store has no rules for all limiters yet; push some first")
+	case r.Action == RevisionTry:
+		next.Trial = r
+	case r.Action == RevisionEnd:
+		next.Trial = nil
+	default: // what was tried beside the rules before is over
+		next.Current, next.Trial = *r, nil
+	}
+	return next, next.check()
+}
+
+// Last is the change that made s what it is.
+func (s *Stored) Last() *Revision {
+	if s.Trial != nil && s.Trial.Version == s.Version {
+		return s.Trial
+	}
+	return &s.Current
+}
+
+// DecodeStored reads the JSON of a Stored, and refuses everything else.
+func DecodeStored(data []byte) (*Stored, error) {
+	if len(data) > MaxStored {
+		return nil, fmt.Errorf("rules: the value in the store has more than %d bytes: it is not ours", MaxStored)
+	}
+	var s Stored
+	if err := json.Unmarshal(data, &s); err != nil || s.Format < 1 {
+		return nil, errors.New("rules: the value in the store was not written by hotparam rules push; move it away, or name another key")
+	}
+	if s.Format > storedFormat {
+		return nil, fmt.Errorf("rules: the value in the store has format %d and this program knows %d: start a newer one", s.Format, storedFormat)
+	}
+	return &s, s.check()
+}
+
+func (s *Stored) check() error {
+	list := []*Revision{&s.Current}
+	if s.Trial != nil {
+		list = append(list, s.Trial)
+	}
+	for _, r := range list {
+		switch {
+		case r.Version < 1 || r.Version > s.Version:
+			return fmt.Errorf("rules: revision %d in a store whose last version is %d", r.Version, s.Version)
+		case len(r.Text) > MaxText:
+			return fmt.Errorf("rules: the text of version %d has %d bytes, more than %d", r.Version, len(r.Text), MaxText)
+		case r.Hash != hashOf(r.Text):
+			return fmt.Errorf("rules: the text of version %d is not the one that was pushed: it was changed in the store; push it anew", r.Version)
+		}
+	}
+	if s.Trial != nil && (s.Trial.Only == "" || s.Trial.Until.IsZero()) {
+		return fmt.Errorf("rules: the trial of version %d names no limiter or no end", s.Trial.Version)
+	}
+	return nil
+}
+
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}

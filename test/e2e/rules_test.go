@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/test/internal/program"
+)
+
+// follows is how long a change may take until everybody has it.
+const follows = time.Second
+
+// fleet is an aggregator and two limiters that have their rules from a store.
+type fleet struct {
+	t        *testing.T
+	store    []string // how the programs are told of the store
+	states   [3]string
+	config   string
+	admin    [3]string // the aggregator's is the first
+	decide   [3]string // it has none
+	programs [3]*program.Process
+}
+
+// startFleet begins by the rules of a file, which deny nothing.
+func startFleet(t *testing.T, store ...string) *fleet {
+	t.Helper()
+	f := &fleet{t: t, store: store, config: write(t, "hotparam.yaml", pipelineRules)}
+	for i := range f.programs {
+		f.admin[i], f.decide[i], f.states[i] = program.FreeAddr(t), program.FreeAddr(t), t.TempDir()
+		f.start(i)
+	}
+	for _, addr := range f.admin {
+		ready(t, addr)
+	}
+	return f
+}
+
+func (f *fleet) start(i int) {
+	f.t.Helper()
+	args := slices.Concat([]string{"--config", f.config, "--admin.listen", f.admin[i], "--state.dir", f.states[i]}, f.store)
+	if i == 0 {
+		f.programs[i] = launch(f.t, "aggregator", append(args, "--statsd.listen", program.FreeAddr(f.t), "--history.keep", "0")...)
+		return
+	}
+	f.programs[i] = launch(f.t, "limiter-sidecar", append(args, "--decide.listen", f.decide[i], "--sidecar.count", "none",
+		"--gate.instance", "limiter-"+strconv.Itoa(i), "--gate.budget", budget)...)
+}
+
+// rules runs hotparam rules and gives its exit code and what it said.
+func (f *fleet) rules(args ...string) (int, string) {
+	f.t.Helper()
+	cmd := exec.Command(filepath.Join(program.Ours(f.t), "hotparam"), append([]string{"rules"}, args...)...)
+	cmd.Env = append(cmd.Environ(), "HOTPARAM_ADMIN=http://"+f.admin[0])
+	out, _ := cmd.CombinedOutput()
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+func (f *fleet) mustRun(args ...string) string {
+	f.t.Helper()
+	code, said := f.rules(args...)
+	if code != 0 {
+		f.t.Fatalf("rules %v: exit code %d: %s", args, code, said)
+	}
+	return said
+}
+
+// blocking is a file of rules that deny these topics.
+func (f *fleet) blocking(topics ...string) string {
+	f.t.Helper()
+	text := strings.Replace(pipelineRules, "namespace: e2e\n", "", 1) + "overrides:\n"
+	for _, id := range topics {
+		text += "  - {key: 'topic?id=" + id + "', action: block}\n"
+	}
+	return write(f.t, "rules.yaml", text)
+}
+
+// denied are those of the topics that a limiter denies.
+func (f *fleet) denied(i int) string {
+	var out []string
+	for _, id := range []string{"a", "b", "c"} {
+		_, body := do(f.t, http.MethodPost, "http://"+f.decide[i]+"/v1/decide",
+			`{"method":"GET","uri":"/topic?id=`+id+`","ip":"192.0.2.1"}`, http.Header{"Content-Type": {"application/json"}})
+		if strings.Contains(body, `"allowed":false`) {
+			out = append(out, id)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// felt waits until the limiters deny what each should, no longer than a change may take.
+func (f *fleet) felt(when, one, two string) {
+	f.t.Helper()
+	begin := time.Now()
+	program.Await(f.t, 10*time.Second, when+": denied "+one+" and "+two, func() bool { return f.denied(1) == one && f.denied(2) == two })
+	if took := time.Since(begin); took > follows {
+		f.t.Errorf("%s: felt after %v", when, took)
+	} else {
+		f.t.Logf("%s: felt after %v", when, took.Round(time.Millisecond))
+	}
+}
+
+// Rules pushed to a store are felt by all limiters within a second; what cannot be run is refused.
+func followsTheStore(t *testing.T, f *fleet, away, back func()) {
+	f.felt("at first", "", "")
+	f.mustRun("push", f.blocking("a"), "--reason", "first")
+	f.felt("pushed", "a", "a")
+	f.mustRun("push", f.blocking("a", "b"))
+	f.felt("pushed again", "a b", "a b")
+
+	for name, text := range map[string]string{"no YAML": "rules: [", "no rules": "ip: {}\n", "a setting": pipelineRules + "redis: {password: secret}\n", "another namespace": strings.Replace(pipelineRules, "e2e", "olds", 1)} {
+		if code, said := f.rules("push", write(t, "bad.yaml", text)); code == 0 || !strings.Contains(said, "422") || strings.Contains(said, "secret") {
+			t.Errorf("%s: exit code %d: %s", name, code, said)
+		}
+	}
+	if code, said := f.rules("push", f.blocking("c"), "--on", "1"); code == 0 || !strings.Contains(said, "412") {
+		t.Errorf("on top of an old version: exit code %d: %s", code, said)
+	}
+	f.felt("refused", "a b", "a b")
+
+	f.mustRun("rollback", "1")
+	f.felt("rolled back", "a", "a")
+	f.mustRun("push", f.blocking("c"), "--only", "limiter-2", "--for", "1h")
+	f.felt("tried", "a", "c")
+	f.mustRun("drop")
+	f.felt("trial ended", "a", "a")
+	f.mustRun("push", f.blocking("b"), "--only", "limiter-1", "--for", "1h")
+	f.felt("tried", "b", "a")
+	f.mustRun("promote")
+	f.felt("promoted", "b", "b")
+	if said := f.mustRun("history"); strings.Count(said, "\n") != 8 || !strings.Contains(said, "back to version 1") || !strings.Contains(said, "first") {
+		t.Errorf("history: %s", said)
+	}
+	program.Await(t, 5*time.Second, "both limiters report version 7", func() bool {
+		_, said := f.rules("status")
+		return strings.Contains(said, "limiter-1") && strings.Contains(said, "limiter-2") && strings.Count(said, "  7     -") == 3
+	})
+
+	away()
+	f.programs[1].Stop()
+	f.start(1)
+	ready(t, f.admin[1])
+	if one, two := f.denied(1), f.denied(2); one != "b" || two != "b" {
+		t.Errorf("restarted without the store: denied %q and %q; want the last good copy", one, two)
+	}
+	if _, body := get(t, "http://"+f.admin[1]+"/readyz?verbose"); !strings.Contains(body, "version 7 of ") {
+		t.Errorf("readiness does not say which rules hold: %s", body)
+	}
+	back()
+	program.Await(t, 20*time.Second, "rules pushed again", func() bool {
+		code, _ := f.rules("push", f.blocking("a", "c"))
+		return code == 0
+	})
+	program.Await(t, 10*time.Second, "rules felt after the store came back", func() bool { return f.denied(1) == "a c" && f.denied(2) == "a c" })
+}
+
+func TestRulesFromRedis(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	f := startFleet(t, "--rules", "redis:", "--redis.addr", r.Addr())
+	followsTheStore(t, f, r.Kill, r.Relaunch)
+}
