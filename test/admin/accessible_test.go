@@ -117,7 +117,7 @@ func tabThrough(t *testing.T, ctx context.Context, view string) {
 		run(t, ctx, chromedp.KeyEvent(kb.Tab))
 	}
 	const lost = `window.order.filter((n) => n.isConnected && n.checkVisibility() && !window.reached.includes(n)).map((n) => n.outerHTML.slice(0, 100))`
-	const back = `window.reached.filter((n, i) => i > 0 && window.reached[i - 1].compareDocumentPosition(n) & Node.DOCUMENT_POSITION_PRECEDING).map((n) => n.outerHTML.slice(0, 100))`
+	const back = `window.reached.filter((n, i) => i > 0 && n.isConnected && window.reached[i - 1].isConnected && window.reached[i - 1].compareDocumentPosition(n) & Node.DOCUMENT_POSITION_PRECEDING).map((n) => n.outerHTML.slice(0, 100))`
 	const unseen = `(() => {
 		const n = document.activeElement, style = getComputedStyle(n);
 		return n === document.body || style.outlineStyle !== "none" ? [] : [n.outerHTML.slice(0, 100)];

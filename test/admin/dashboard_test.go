@@ -74,7 +74,7 @@ func seeOtherViews(t *testing.T, ctx context.Context) {
 	run(t, ctx, clickOn("#w-apply"), says("#toast", "Set topic?id=42 to limit 30/s"), says("#key-limits .applies", "limit 30/s"),
 		clickOn("#toast-undo"), says("#key-limits .applies", "limit 40/s"))
 	run(t, ctx, clickOn("#views a[href='/health']"), says("#audit tbody tr", "topic?id=42"), says("#audit tbody", "set: limit 40/s, burst 80"),
-		says("#parts", "breaker closed"), says("#ready", "ready"), until("document.title == 'Audit and health · hotparam · news'"))
+		says("#parts", "breaker closed"), says("#limiters", "sidecar-1"), says("#upstreams-note", "none"), says("#ready", "ready"), until("document.title == 'Audit and health · hotparam · news'"))
 	shots(t, ctx, "health")
 	run(t, ctx, clickOn("#views a[href='/overrides']"), until("document.querySelector('#views a[aria-current]').pathname == '/overrides'"))
 	shots(t, ctx, "overrides")

@@ -2,7 +2,7 @@
 
 import { at, deleteOverride, getJSON, me, putOverride, undoOverride } from "./api.js";
 import { OverrideDialog } from "./dialog.js";
-import { HealthView } from "./health.js";
+import { HealthView, lag } from "./health.js";
 import { HistoryView } from "./history.js";
 import { KeyView } from "./key.js";
 import { NowView } from "./now.js";
@@ -10,7 +10,7 @@ import { OverridesView, extended } from "./overrides.js";
 import { Router } from "./router.js";
 import { follow } from "./stream.js";
 import { perSecond } from "./hot.js";
-import { clock, el, overrideText, setText, targetNode } from "./text.js";
+import { clock, el, overrideText, plainKey, setText, targetNode } from "./text.js";
 
 const $ = (id) => document.getElementById(id);
 
@@ -54,6 +54,7 @@ follow(at("/v1/events"), {
 function show(s) {
   latest = s;
   health.state(s);
+  setText($("overrides-reach"), reach(s));
   const list = $("trouble");
   list.hidden = s.trouble.length === 0;
   list.replaceChildren(...s.trouble.map((text) => el("li", {}, text)));
@@ -65,6 +66,7 @@ function showLine() {
   const pill = (name, value, good) =>
     el("li", { class: good ? "good" : "poor" }, el("span", { class: "dot", "aria-hidden": "true" }), name, value ? el("b", {}, " ", value) : "");
   const items = alive ? (latest?.status ?? []).map((s) => pill(s.name, s.value, s.ok)) : [];
+  if (alive && latest?.lagging.length) items.push(pill("limiters", `${latest.lagging.length} of ${latest.totals.limiters} lag`, false));
   $("status").replaceChildren(pill(alive ? "live" : "reconnecting", "", alive), ...items);
   document.body.classList.toggle("stale", !alive && latest != null);
   const banner = $("banner");
@@ -95,6 +97,12 @@ async function set(override, id) {
   const saved = await putOverride(override, id);
   const doubt = saved.warnings?.length ? " " + saved.warnings.join("; ") : "";
   toast(["Set ", targetNode(saved), ` to ${overrideText(saved)}.${doubt}`], saved.id);
+}
+
+// reach says in which limiters the overrides are.
+function reach({ totals, lagging }) {
+  if (lagging.length > 0) return `Not in every limiter: ${lagging.slice(0, 5).map((l) => `${plainKey(l.instance)} ${lag(l)}`).join(", ")}.`;
+  return totals.limiters === 0 ? "" : totals.limiters === 1 ? "The limiter has them." : `All ${totals.limiters} limiters have them.`;
 }
 
 function actOnHot(kind, h) {

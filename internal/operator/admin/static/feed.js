@@ -1,6 +1,6 @@
 // Feed: what happened lately, newest first.
 
-import { clientsText, clock, el, keyNode, overrideText, rate } from "./text.js";
+import { clientsText, clock, el, keyNode, overrideText, plainKey, rate } from "./text.js";
 
 const most = 60;
 
@@ -40,12 +40,12 @@ const words = {
 // item is one thing that happened.
 export function item(c) {
   const about = [];
-  if (c.kind === "became_hot" || c.kind === "became_loop") about.push(`${rate(c.rate)}/s`, c.rule && `rule ${c.rule}`, clientsText(c));
-  if ((c.kind === "override_put" || c.kind === "override_began") && c.override) about.push(overrideText(c.override), c.override.reason);
-  if (c.author) about.push(`by ${c.author}`);
+  if (c.kind === "became_hot" || c.kind === "became_loop") about.push(`${rate(c.rate)}/s`, c.rule && `rule ${plainKey(c.rule)}`, clientsText(c));
+  if ((c.kind === "override_put" || c.kind === "override_began") && c.override) about.push(overrideText(c.override), plainKey(c.override.reason ?? ""));
+  if (c.author) about.push(`by ${plainKey(c.author)}`);
   return el("li", { class: c.kind },
     el("time", { datetime: c.at }, clock(c.at)),
     el("div", {},
-      el("p", {}, el("strong", {}, words[c.kind] ?? c.kind), " ", el("span", { class: "note" }, about.filter(Boolean).join(" · "))),
-      el("p", {}, keyNode(c.key))));
+      el("p", {}, el("strong", {}, words[c.kind] ?? plainKey(c.kind)), " ", el("span", { class: "note" }, about.filter(Boolean).join(" · "))),
+      el("p", {}, keyNode(c.key ?? ""))));
 }

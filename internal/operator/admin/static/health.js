@@ -1,8 +1,8 @@
-// Health: the parts of the pipeline, whether this program is ready, and who
-// changed what.
+// Health: the parts of the pipeline, whether this program is ready, which
+// limiters lag, what upstreams bear, and who changed what.
 
 import { at, getJSON } from "./api.js";
-import { clock, el, keyNode, overrideText, targetNode, setText } from "./text.js";
+import { clock, el, keyNode, lasting, overrideText, plainKey, rate, setText, targetNode } from "./text.js";
 
 const $ = (id) => document.getElementById(id);
 const every = 5000; // milliseconds between two questions while the view is open
@@ -25,7 +25,7 @@ export class HealthView {
   }
 
   async #ask() {
-    await Promise.all([this.#ready(), this.#audit()]);
+    await Promise.all([this.#ready(), this.#audit(), list("limiters", limiterRow), list("upstreams", upstreamRow)]);
   }
 
   async #ready() {
@@ -54,6 +54,32 @@ export class HealthView {
   }
 }
 
+// list fills a list with what a route of the same name tells.
+async function list(name, toRow) {
+  let all = [];
+  try {
+    all = (await getJSON(`/v1/${name}`))[name];
+    setText($(`${name}-note`), all.length === 0 ? "none" : "");
+  } catch (problem) {
+    setText($(`${name}-note`), problem.message);
+  }
+  $(name).replaceChildren(...all.map(toRow));
+}
+
+// lag says what a limiter lacks of the overrides.
+export const lag = (l) => (l.current ? "has every override" : `lacks a change for ${lasting(l.behind_ms ?? 0)}`);
+
+function limiterRow(l) {
+  const heard = l.silent ? `not heard for ${lasting(l.heard_ms_ago)}: killed or cut off; it goes on with what it has` : "";
+  return row(l.current && !l.silent, plainKey(l.instance), [lag(l), heard].filter(Boolean).join("; "));
+}
+
+function upstreamRow(u) {
+  const bears = u.limited ? `bears ${rate(u.rate)}/s and ${rate(u.in_flight_cap)} at a time` : "is not limited";
+  const latency = `${Math.round(u.latency_seconds * 1000)} ms of ${Math.round(u.target_seconds * 1000)} ms`;
+  return row(!u.unreachable, plainKey(u.name), [bears, latency, plainKey(u.why), u.unreachable && "its target cannot be held by any limit"].filter(Boolean).join(" · "));
+}
+
 const row = (ok, name, text) => el("li", { class: ok ? "good" : "poor" },
   el("span", { class: "dot", "aria-hidden": "true" }), el("b", {}, name), el("span", {}, ok ? "" : "in trouble: ", text));
 
@@ -65,8 +91,8 @@ function change(c) {
   const was = c.before && c.after ? ` (was ${overrideText(c.before)})` : "";
   return el("tr", {},
     cell("When", el("time", { datetime: c.at }, clock(c.at))),
-    cell("Who", c.author || "–"),
+    cell("Who", plainKey(c.author || "–")),
     el("th", { scope: "row", class: "keycell" }, o ? targetNode(o) : keyNode(c.id)),
     cell("Change", `${did[c.action] ?? c.action}: ${o ? overrideText(o) : ""}${was}`),
-    cell("Reason", o?.reason || "–"));
+    cell("Reason", plainKey(o?.reason || "–")));
 }

@@ -75,7 +75,7 @@ export class HistoryView {
       const cell = (label, classes, text) => el("td", { "data-label": label, class: classes }, text);
       $("minute-table").tBodies[0].replaceChildren(...keys.sort((a, b) => b.peak - a.peak).map((k) => el("tr", {},
         el("th", { scope: "row", class: "keycell" }, keyNode(k.key)),
-        cell("Rule", "", k.rule ?? ""), cell("State", "", k.state), cell("Rate", "num", rate(k.rate)), cell("Peak", "num", rate(k.peak)),
+        cell("Rule", "", plainKey(k.rule ?? "")), cell("State", "", k.state), cell("Rate", "num", rate(k.rate)), cell("Peak", "num", rate(k.peak)),
         cell("Allowed", "num", count(k.allowed)), cell("Denied", "num", count(k.denied)), cell("Clients", "num", k.clients ? count(k.clients) : "–"))));
       $("minute-table").hidden = keys.length === 0;
       setText($("minute-note"), keys.length === 0 ? "No key was seen in it." : "");

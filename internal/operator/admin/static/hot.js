@@ -156,7 +156,7 @@ function newRow(first, act) {
     cell("", "actcell", acts));
   const fill = (h, now, rates, writable) => {
     current = h;
-    setText(text.rule, `rule ${h.rule}` + (h.why && h.why !== "rate" ? ` · by ${h.why}` : ""));
+    setText(text.rule, `rule ${plainKey(h.rule)}` + (h.why && h.why !== "rate" ? ` · by ${plainKey(h.why)}` : ""));
     setText(text.rate, rate(h.rate));
     setText(text.times, times(h.rate, h.threshold));
     setText(text.bounds, h.upper > h.lower * 1.005 ? `${rate(h.lower)} to ${rate(h.upper)}` : "");
@@ -214,7 +214,7 @@ export class LoopTable {
       fillClients(who, l);
       return el("tr", {},
         el("th", { scope: "row", class: "keycell" }, keyLink(l)),
-        cell("Rule", "", l.rule), cell("Rate", "num", rate(l.rate)), cell("For", "num", lasting(now - Date.parse(l.since))),
+        cell("Rule", "", plainKey(l.rule)), cell("Rate", "num", rate(l.rate)), cell("For", "num", lasting(now - Date.parse(l.since))),
         cell("Clients", "num", who.clients), cell("Heaviest client", "", who.client));
     }));
   }

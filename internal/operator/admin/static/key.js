@@ -129,7 +129,7 @@ function limitLine(l) {
 
 function overrideLine({ override: o }) {
   if (!o) return null;
-  const about = [o.reason, o.author && `by ${o.author}`, o.until && `until ${clock(o.until)}`].filter(Boolean).join(" · ");
+  const about = [plainKey(o.reason ?? ""), o.author && `by ${plainKey(o.author)}`, o.until && `until ${clock(o.until)}`].filter(Boolean).join(" · ");
   return el("li", { class: "applies" }, el("b", {}, "Set by a person"), " ", overrideText(o), el("span", { class: "note" }, about));
 }
 

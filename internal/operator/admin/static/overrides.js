@@ -60,7 +60,7 @@ export class OverridesView {
     return el("tr", { "data-id": o.id, class: `do-${o.action}${o.active === false ? " waits" : ""}` },
       el("th", { scope: "row", class: "keycell" }, targetNode(o)),
       cell("Effect", "", el("span", { class: "badge" }, overrideText(o))),
-      cell("Reason", "words", o.reason || "–", el("small", { class: "note" }, o.author ? `by ${o.author}` : "")),
+      cell("Reason", "words", plainKey(o.reason || "–"), el("small", { class: "note" }, o.author ? `by ${plainKey(o.author)}` : "")),
       cell("Holds", "", el("span", { class: "until" }), el("small", { class: "note" }, scheduleText(o.schedule))),
       cell("", "actcell", mine ? el("div", { class: "acts" }, ...acts) : el("span", { class: "note" }, "rules file")));
   }
