@@ -43,6 +43,9 @@ type Verdict struct {
 	// Lease, if not nil, is what the request holds while it is in flight. Whoever
 	// asked with Request.Holds releases it when the response has ended.
 	Lease *Lease
+	// Refund, if not nil, is what the request gets back if its answer has one of some
+	// statuses. Whoever asked with Request.Holds says which it had.
+	Refund *Refund
 	// Serve is set where a response cache may answer the request: only its per-IP
 	// windows were charged. nil: the request was decided as a whole.
 	Serve *Serve

@@ -43,6 +43,7 @@ type Pipeline struct {
 	Feed     *redisfeed.Feed
 	Limits   *redislimits.Limiter
 	Windows  *redislimits.Windows
+	Refunds  *redislimits.Refunds
 	Prefetch *redislimits.Prefetch // nil: none
 	// Overrides, when set before Run, hears of each list of live overrides.
 	Overrides func([]rules.Override)
@@ -101,7 +102,9 @@ func Together(c Config, s Shared) *Pipeline {
 	p.Limits = redislimits.New(s.Store)
 	p.Windows = p.Limits.Windows(redislimits.WindowsConfig{})
 	c.Gate.Shared, c.Gate.Async, c.Gate.Live = p.Limits, p.Windows, reports.Live
-	c.Gate.Slots = p.Limits
+	p.Refunds = p.Limits.Refunds()
+	c.Gate.Slots, c.Gate.Refunds = p.Limits, p.Refunds
+	p.Add(lifecycle.Sums, "refunds", p.Refunds.Run)
 	if s.Prefetch > 0 {
 		p.Prefetch = p.Limits.Prefetch(s.Prefetch)
 		c.Gate.Shared = p.Prefetch

@@ -20,7 +20,7 @@ const (
 // otherLimits are the fields of other limits, for complaints that say more than "unknown".
 var otherLimits = slices.Concat(amountNames[:2], amountNames[3:], []string{
 	"wait", "block", "block_max", "mode", "fair", "client_key", "candidate", "values",
-	"adaptive", "min", "max", "upstream",
+	"refund_status", "adaptive", "min", "max", "upstream",
 })
 
 // inFlight reads how many requests may be in flight. Further fields that may stand beside

@@ -150,6 +150,7 @@ func (v value) limit() (Limit, []ValueLimit) {
 	fs["on_store_failure"] = func(v value) { l.OnStoreFailure = v.failurePolicy() }
 	fs["fair"] = func(v value) { l.Fair = v.boolean() }
 	fs["client_key"] = func(v value) { l.ClientHeader = v.clientKey() }
+	fs["refund_status"] = func(v value) { l.RefundStatus = v.refundStatus() }
 	fs["candidate"] = func(v value) { l.Candidate = v.candidate() }
 	var ad adaptive
 	ad.fields(fs)
@@ -162,6 +163,7 @@ func (v value) limit() (Limit, []ValueLimit) {
 	l.Adaptive = ad.limit(v, got, &a, algorithm, l.Scope)
 	l.Spec = a.spec(v, got, algorithm)
 	l.checkFair(got)
+	l.checkRefund(got)
 	var list []ValueLimit
 	for _, e := range values {
 		list = append(list, e.valueLimit(l, &a, algorithm))

@@ -160,6 +160,8 @@ type Limit struct {
 	// ClientHeader where a request has that.
 	Fair         bool
 	ClientHeader string
+	// RefundStatus are the statuses of answers with which a request gets back what it took; nil: none.
+	RefundStatus *hottype.Statuses
 	// InFlight bounds how many requests for a key are in flight; nil: nothing does. A
 	// limit has either that, or a Spec.
 	InFlight *InFlight

@@ -64,6 +64,9 @@ func metricsOf(p *pipeline.Pipeline) []metrics.Part {
 	if p.Feed != nil {
 		parts = append(parts, metrics.RedisFeed(p.Feed.Stats), metrics.RedisLimits(p.Limits.Stats), metrics.Windows(p.Windows.Stats))
 	}
+	if p.Refunds != nil {
+		parts = append(parts, metrics.Refunds(p.Refunds.Stats))
+	}
 	if p.Prefetch != nil {
 		parts = append(parts, metrics.Prefetch(p.Prefetch.Stats))
 	}

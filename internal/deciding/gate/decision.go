@@ -44,6 +44,7 @@ type decision struct {
 	upstream *adaptive.Upstream // of the request; nil: no limit follows it
 
 	divided    bool // some key is divided among clients
+	refunds    bool // some key gives back what a request took
 	prefetched bool // the charges of shared were paid from what had been charged ahead
 
 	counters *shard
@@ -128,7 +129,7 @@ func (d *decision) reset() {
 	d.keys, d.alias = d.keys[:0], d.alias[:0]
 	clear(d.places)
 	d.places, d.lease = d.places[:0], nil
-	d.until, d.blamed, d.divided, d.prefetched = nil, nil, false, false
+	d.until, d.blamed, d.divided, d.prefetched, d.refunds = nil, nil, false, false, false
 	for _, gr := range []*group{
 		&d.local, &d.async, &d.shared, &d.failed, &d.fallback, &d.shadowLocal, &d.shadowShared, &d.candidates,
 	} {
@@ -166,6 +167,7 @@ func (d *decision) chargeKey(i int) {
 		m.denials, m.refunds = &h.denials, h.denials.refunds.Load()
 	}
 	d.keys[i].fair, d.divided = h.fair, d.divided || h.fair != nil
+	d.refunds = d.refunds || h.refund != nil
 	d.group(&h.term).add(limit.Charge{
 		Subject: limit.Subject{Space: spaceHot, Name: string(d.name(i))},
 		Spec:    h.spec, Cost: d.cost,

@@ -111,6 +111,8 @@ type Config struct {
 	// Slots keeps the places of requests in flight of scope cluster; nil means that
 	// this process keeps them.
 	Slots SlotStore
+	// Refunds gives back charges of Shared; nil: they stay charged.
+	Refunds Refunds
 	// Budget bounds the time one decision waits for Shared; 0 means
 	// DefaultBudget.
 	Budget time.Duration
@@ -133,11 +135,12 @@ type Config struct {
 
 // Gate decides. It may be used by any number of goroutines.
 type Gate struct {
-	hot    *hotset.Replica
-	local  LocalStore
-	shared *shared // nil: none
-	async  Async   // nil: none
-	slots  slots
+	hot     *hotset.Replica
+	local   LocalStore
+	shared  *shared // nil: none
+	async   Async   // nil: none
+	slots   slots
+	refunds Refunds // nil: none
 	// upstreams are what adaptive limits follow.
 	upstreams adaptive.Upstreams
 	live      func() int
@@ -158,7 +161,7 @@ type Gate struct {
 // New builds a gate.
 func New(cfg Config) *Gate {
 	g := &Gate{
-		hot: cfg.Hot, local: cfg.Local, async: cfg.Async, live: cfg.Live, counter: cfg.Counter, verifier: cfg.Verifier,
+		hot: cfg.Hot, local: cfg.Local, async: cfg.Async, refunds: cfg.Refunds, live: cfg.Live, counter: cfg.Counter, verifier: cfg.Verifier,
 		instance: cfg.Instance, coldKeys: cfg.ColdKeys, over: cfg.Overrides,
 	}
 	if g.hot == nil {

@@ -49,12 +49,12 @@ func (g *Gate) Reset(now time.Time, c hottype.Command) {
 		}
 	}
 	if c.Key != "" {
-		g.forget(st, now, c.Key)
+		g.eachLimit(st, now, c.Key, (*keyLimit).forget)
 	}
 }
 
-// forget makes void what the limits of a key remember, hot or not.
-func (g *Gate) forget(st *state, now time.Time, key hottype.Key) {
+// eachLimit calls f with what is remembered of the limits of a key, hot or not.
+func (g *Gate) eachLimit(st *state, now time.Time, key hottype.Key, f func(*keyLimit)) {
 	names := [][]byte{[]byte(key)}
 	if alias, ok := canon.Alias([]byte(key), nil); ok {
 		names = append(names, alias)
@@ -62,28 +62,26 @@ func (g *Gate) forget(st *state, now time.Time, key hottype.Key) {
 	for _, name := range names {
 		if e := g.hot.Lookup(name, now); e != nil {
 			if memo := e.Memo.Load(); memo != nil {
-				h, _ := memo.Value.(*keyLimit)
-				h.forget()
+				if h, ok := memo.Value.(*keyLimit); ok {
+					f(h)
+				}
 			}
 		}
 	}
 	for _, o := range st.overrideStates {
 		if memo := o.memo.Load(); memo != nil && o.key == key {
-			memo.h.forget()
+			f(memo.h)
 		}
 	}
 	for _, h := range st.malformed {
 		if h.reserved == key {
-			h.forget()
+			f(h)
 		}
 	}
 }
 
 // forget makes void every refusal that was asked for before, and fairness begin anew.
 func (h *keyLimit) forget() {
-	if h == nil {
-		return
-	}
 	h.denials.refunds.Add(1)
 	if h.fair != nil {
 		h.fair.key.Reset()

@@ -44,6 +44,8 @@ type keyLimit struct {
 	single  bool
 	denials denials
 	fair    *fairShare // nil: whoever asks is served
+	// refund are the statuses of answers with which a request gets back what it took.
+	refund *hottype.Statuses // nil: none
 	// adaptive is set where the rate follows an upstream.
 	adaptive *adaptiveLimit
 }
@@ -180,7 +182,7 @@ func (st *state) override(h *keyLimit, o *rules.Override, id string, r *rules.Ru
 		h.term.reason = hottype.ReasonBlocked // if it blocks
 		return
 	}
-	h.limited, h.spec = true, o.Spec()
+	h.limited, h.spec, h.refund = true, o.Spec(), r.Limit.RefundStatus
 	h.term = term{
 		rule: id, reason: hottype.ReasonOverride, window: refill(h.spec),
 		policy: r.Limit.OnStoreFailure, shared: st.shares(r.Limit.Scope), waits: waits(h.spec),
@@ -240,7 +242,7 @@ func (st *state) applyRule(h *keyLimit, m *rules.Match) {
 	if !l.Set {
 		return // the rule only detects
 	}
-	h.rule, h.limited, h.spec, h.candidate = r.Name, true, l.Spec, l.Candidate
+	h.rule, h.limited, h.spec, h.candidate, h.refund = r.Name, true, l.Spec, l.Candidate, l.RefundStatus
 	h.term = term{
 		rule: r.Name, reason: reason, window: refill(l.Spec),
 		policy: l.OnStoreFailure, shared: st.shares(l.Scope), waits: waits(l.Spec),

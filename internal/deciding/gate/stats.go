@@ -44,6 +44,9 @@ type Stats struct {
 	StoreLatency Latency
 	// LocalErrors are failures of the local store. limit.Memory has none.
 	LocalErrors uint64
+	// Refunded is the cost that requests got back because of the status of their answer. What
+	// the shared store gives back it counts itself too.
+	Refunded uint64
 }
 
 // Admissions counts requests let pass, by what they passed.
@@ -113,6 +116,7 @@ type stats struct {
 	shards      [shards]shard
 	next        atomic.Uint32
 	localErrors atomic.Uint64
+	refunded    atomic.Uint64
 }
 
 // shard is one set of counters by outcome, on cache lines of its own.
@@ -191,7 +195,7 @@ func (s *shard) candidate(candidate, live bool) {
 
 // Stats reads the counters. Each is exact; they are not read at one instant.
 func (g *Gate) Stats() Stats {
-	out := Stats{LocalErrors: g.stats.localErrors.Load()}
+	out := Stats{LocalErrors: g.stats.localErrors.Load(), Refunded: g.stats.refunded.Load()}
 	for i := range g.stats.shards {
 		g.stats.shards[i].addTo(&out)
 	}

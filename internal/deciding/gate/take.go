@@ -49,6 +49,7 @@ func (g *Gate) takeLimits(ctx context.Context, d *decision, v *hottype.Verdict) 
 	}
 	g.takeShadow(ctx, d, v)
 	report(d, v)
+	d.refundable(v)
 	return true
 }
 

@@ -91,6 +91,7 @@ func (to scrape) gateStore(s *gate.Stats) {
 		"Circuit breakers: one, or on a Redis cluster one for each master seen to fail.", float64(s.StoreParts))
 	to.gauge("hotparam_gate_store_out", "Circuit breakers that are open.", float64(s.StoreOut))
 	to.latency("hotparam_gate_store_latency_seconds", "Duration of calls to the shared store.", &s.StoreLatency)
+	to.counter("hotparam_gate_refunded_total", "Cost given back because of the status of an answer.", s.Refunded)
 	to.counter("hotparam_gate_local_errors_total", "Failures of the limits in memory; always 0.", s.LocalErrors)
 }
 
@@ -273,19 +274,5 @@ func Windows(stats func() redislimits.WindowsStats) Part {
 		to.gauge("hotparam_windows_subjects", "Clients whose sums are kept.", float64(s.Subjects))
 		to.gauge("hotparam_windows_stale", "Shards whose last exchange failed.", float64(s.Stale))
 		to.gauge("hotparam_windows_last_seconds", "Duration of the last exchange.", s.Last.Seconds())
-	})
-}
-
-// Prefetch gives the metrics of the tokens that a limiter takes ahead.
-func Prefetch(stats func() redislimits.PrefetchStats) Part {
-	return part(func(to scrape) {
-		s := stats()
-		to.counter("hotparam_prefetch_grants_total", "Times that Redis granted tokens ahead.", s.Grants)
-		to.counter("hotparam_prefetch_local_total", "Requests decided in memory with tokens taken ahead.", s.Local)
-		to.counter("hotparam_prefetch_returned_total", "Tokens given back unused.", s.Returned)
-		to.counter("hotparam_prefetch_lost_total",
-			"Tokens neither used nor given back; their limit allows that much less.", s.Lost)
-		to.gauge("hotparam_prefetch_held", "Tokens held now.", float64(s.Held))
-		to.gauge("hotparam_prefetch_keys", "Keys for which tokens may be taken ahead.", float64(s.Keys))
 	})
 }

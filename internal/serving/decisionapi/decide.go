@@ -240,8 +240,8 @@ func appendVerdict(b []byte, v *hottype.Verdict) []byte {
 	if v.Upstream != "" {
 		b = httplimit.AppendJSONString(append(b, `,"upstream":`...), v.Upstream)
 	}
-	if v.Lease != nil {
-		b = httplimit.AppendJSONString(append(b, `,"release":`...), releaseToken(v.Lease))
+	if v.Lease != nil || v.Refund != nil {
+		b = httplimit.AppendJSONString(append(b, `,"release":`...), releaseToken(v))
 	}
 	if v.Wait > 0 {
 		b = strconv.AppendInt(append(b, `,"wait_ms":`...), httplimit.Millis(v.Wait), 10)

@@ -3,6 +3,7 @@ package decisionapi
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -11,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// A release token is a lease, as JSON in base64url: so any limiter can release what
+// A release token is a lease and what may be given back, as JSON in base64url: so any limiter can release what
 // another one gave. It proves nothing but that its bearer knows the lease's ID, which is
 // random and which nobody else was told; with a wrong one nothing is released.
 
@@ -19,51 +20,72 @@ import (
 // request has keys would be longer than any that has been given.
 const maxReleaseBytes = 64 << 10
 
-func releaseToken(l *hottype.Lease) string {
-	text, err := json.Marshal(l)
+// held is what a request has to release.
+type held struct {
+	*hottype.Lease
+	Refund *hottype.Refund `json:",omitempty"`
+}
+
+func releaseToken(v *hottype.Verdict) string {
+	text, err := json.Marshal(held{v.Lease, v.Refund})
 	if err != nil {
 		panic(fmt.Sprintf("decisionapi: a lease is no JSON: %v", err)) // strings, numbers and booleans are
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-func readToken(token string) (*hottype.Lease, error) {
+func readToken(token string) (*held, error) {
 	text, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {
 		return nil, err
 	}
-	l := new(hottype.Lease)
-	if err := json.Unmarshal(text, l); err != nil {
+	h := new(held)
+	if err := json.Unmarshal(text, h); err != nil {
 		return nil, err
 	}
-	if l.ID == "" || len(l.Places) == 0 || len(l.Places) > rules.MaxKeys+1 {
+	if l := h.Lease; l != nil && (l.ID == "" || len(l.Places) == 0 || len(l.Places) > rules.MaxKeys+1) {
 		return nil, fmt.Errorf("a lease of %d places", len(l.Places))
 	}
-	return l, nil
+	if r := h.Refund; r != nil && (len(r.Charged) == 0 || len(r.Charged) > rules.MaxKeys) || h.Lease == nil && r == nil {
+		return nil, errors.New("nothing to give back")
+	}
+	return h, nil
 }
 
 // Release answers POST /v1/release {"release":"…"} with {"released":true}, or false where
-// the place was given back before, or was over.
+// the place was given back before, or was over. With the "status" of the answer the limits
+// of the request's keys get back what their refund_status says.
 func (d *Decider) Release(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		d.reject(w, http.StatusMethodNotAllowed, "Ask with POST.")
 		return
 	}
-	var question struct{ Release string }
+	var question struct {
+		Release string
+		Status  int
+	}
 	body, err := readAll(nil, http.MaxBytesReader(w, r.Body, maxReleaseBytes))
 	if err != nil {
 		d.rejectBody(w, err)
 		return
 	}
 	if err := json.Unmarshal(body, &question); err != nil {
-		d.reject(w, http.StatusBadRequest, `Want {"release":"TOKEN"}.`)
+		d.reject(w, http.StatusBadRequest, `Want {"release":"TOKEN","status":200}; status may be absent.`)
 		return
 	}
-	l, err := readToken(question.Release)
+	h, err := readToken(question.Release)
 	if err != nil {
 		d.reject(w, http.StatusBadRequest, `Field "release" is not what /v1/decide said.`)
 		return
 	}
-	write(w, http.StatusOK, append(strconv.AppendBool([]byte(`{"released":`), d.gate.Release(l)), "}\n"...))
+	if question.Status != 0 && (question.Status < 200 || question.Status > 599) {
+		d.reject(w, http.StatusBadRequest, `Field "status" is no status of an answer: want 200 to 599.`)
+		return
+	}
+	released := h.Lease != nil && d.gate.Release(h.Lease)
+	if h.Refund != nil && (h.Lease == nil || released) { // with a place, the second time gives nothing
+		d.gate.Refund(h.Refund, question.Status)
+	}
+	write(w, http.StatusOK, append(strconv.AppendBool([]byte(`{"released":`), released || h.Lease == nil), "}\n"...))
 }

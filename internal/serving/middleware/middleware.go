@@ -100,7 +100,7 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 			return
 		}
 		if l.opt.Answers.Enforce(w, r, &v) {
-			l.gate.Observe(&v, next).ServeHTTP(l.cache.Invalidating(w, r, &v, scope), r)
+			l.gate.Refunding(&v, l.gate.Observe(&v, next)).ServeHTTP(l.cache.Invalidating(w, r, &v, scope), r)
 		}
 	})
 }

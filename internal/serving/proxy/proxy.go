@@ -78,7 +78,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if p.cfg.Answers.Enforce(w, r, &v) {
-		p.gate.Observe(&v, p.route(&v)).ServeHTTP(p.cache.Invalidating(w, r, &v, ""), r)
+		p.gate.Refunding(&v, p.gate.Observe(&v, p.route(&v))).ServeHTTP(p.cache.Invalidating(w, r, &v, ""), r)
 	}
 }
 

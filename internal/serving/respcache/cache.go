@@ -14,15 +14,6 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// Gate decides about what the cache cannot answer, and hears what became of each request.
-// *httplimit.SafeGate is one.
-type Gate interface {
-	// ChargeKeys decides whether a request may go to the handler, by the limits of its keys.
-	ChargeKeys(r *http.Request) hottype.Verdict
-	// CountServed counts a request once, by its last verdict.
-	CountServed(r *http.Request, v *hottype.Verdict)
-}
-
 // Config is what a cache is built from.
 type Config struct {
 	Gate Gate // required
@@ -199,7 +190,7 @@ func (c *Cache) pass(w http.ResponseWriter, r *http.Request, next http.Handler, 
 	c.cfg.Gate.CountServed(r, &v)
 	w.Header()["Cache-Status"] = forwarded("bypass", why, false)
 	if c.cfg.Answers.Enforce(w, r, &v) {
-		next.ServeHTTP(w, r)
+		c.cfg.Gate.Refunding(&v, next).ServeHTTP(w, r)
 	}
 }
 
@@ -257,7 +248,7 @@ func (c *Cache) refresh(f *flight, r *http.Request, next http.Handler) {
 func (c *Cache) fetch(f *flight, next http.Handler, charged *hottype.Verdict) {
 	c.fetched.Add(1)
 	httplimit.Wait(f.request.Context(), charged)
-	f.run(next)
+	f.run(c.cfg.Gate.Refunding(charged, next))
 	c.landed(f)
 }
 

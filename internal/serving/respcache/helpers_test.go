@@ -32,6 +32,10 @@ func (g *gate) ChargeKeys(*http.Request) hottype.Verdict {
 	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic"}
 }
 
+func (g *gate) Refunding(_ *hottype.Verdict, next http.Handler) http.Handler {
+	return next
+}
+
 func (g *gate) CountServed(_ *http.Request, v *hottype.Verdict) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,0 +1,100 @@
+package gate
+
+import (
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+const (
+	// prefetchedFor is for how long tokens may have been charged before a request used them.
+	prefetchedFor = 100 * time.Millisecond
+	// maxRefundAge is after what time nothing is given back any more: most of it has run back.
+	maxRefundAge = time.Hour
+)
+
+// Refunds gives back charges of the shared store. *redislimits.Refunds is one.
+type Refunds interface {
+	// Refund gives back a charge that was made at a time by this process's clock. It
+	// neither waits nor fails.
+	Refund(at time.Time, c limit.Charge)
+}
+
+// refundable fills in what the admitted request may get back.
+func (d *decision) refundable(v *hottype.Verdict) {
+	if !d.refunds || !d.req.Holds && d.step != onlyKeys {
+		return
+	}
+	r := &hottype.Refund{At: d.now}
+	d.addCharged(r, &d.local, hottype.KeptHere)
+	d.addCharged(r, &d.shared, hottype.KeptShared)
+	d.addCharged(r, &d.fallback, hottype.KeptShare)
+	if d.prefetched {
+		r.At = r.At.Add(-prefetchedFor)
+	}
+	if len(r.Charged) > 0 {
+		v.Refund = r
+	}
+}
+
+func (d *decision) addCharged(r *hottype.Refund, gr *group, kept hottype.Kept) {
+	for i, m := range gr.meta {
+		if m.key >= 0 && d.keys[m.key].h.refund != nil {
+			r.Charged = append(r.Charged, hottype.Charged{
+				Key: d.name(m.key), Cost: gr.charges[i].Cost, Kept: kept, Statuses: *d.keys[m.key].h.refund,
+			})
+		}
+	}
+}
+
+// Refund gives back what a request is to get back after an answer of a status. What has
+// run back by itself is not given twice; nor is what was charged under another limit. A
+// refund must be given once: twice gives twice.
+func (g *Gate) Refund(now time.Time, r *hottype.Refund, status int) {
+	st, age := g.cur.Load(), now.Sub(r.At)
+	if age > maxRefundAge {
+		return
+	}
+	for i := range r.Charged {
+		c := &r.Charged[i]
+		if !c.Statuses.Has(status) || c.Cost <= 0 {
+			continue
+		}
+		spec, ok := st.specOf(now, c.Key)
+		g.eachLimit(st, now, c.Key, func(h *keyLimit) {
+			h.denials.refunds.Add(1)
+			if h.limited { // also where the rate adapts
+				spec, ok = h.spec, true
+			}
+		})
+		if !ok {
+			continue
+		}
+		charge := limit.Charge{Subject: limit.Subject{Space: spaceHot, Name: string(c.Key)}, Spec: spec, Cost: c.Cost}
+		switch {
+		case c.Kept == hottype.KeptShared && g.refunds != nil:
+			g.refunds.Refund(r.At, charge)
+		case c.Kept == hottype.KeptShare:
+			charge.Spec = share(spec, g.processes())
+			fallthrough
+		case c.Kept == hottype.KeptHere:
+			g.local.RefundAt(r.At, []limit.Charge{charge})
+		}
+		g.stats.refunded.Add(uint64(c.Cost))
+	}
+}
+
+// specOf is the limit that a key is held to while it is hot, or by an override.
+func (st *state) specOf(now time.Time, key hottype.Key) (limit.Spec, bool) {
+	if o := st.overrides.Find([]byte(key), now); o != nil && o.Action == rules.ActionLimit {
+		return o.Spec(), true
+	}
+	r := st.set.RuleFor(key.Resource())
+	if r == nil {
+		return limit.Spec{}, false
+	}
+	l := r.LimitFor(key)
+	return l.Spec, l.Set
+}

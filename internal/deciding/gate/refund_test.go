@@ -1,0 +1,101 @@
+package gate_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// refunds gives back to a shared store in memory.
+type refunds struct{ to *limit.Memory }
+
+func (r refunds) Refund(at time.Time, c limit.Charge) { r.to.RefundAt(at, []limit.Charge{c}) }
+
+const refundRules = `
+rules:
+  - {name: shared, match: {path: /shared}, params: [id], hot: {rate: 1}, limit: {rate: 1, burst: 5, refund_status: [304, 5xx]}}
+  - {name: local, match: {path: /local}, params: [id], hot: {rate: 1}, limit: {rate: 1, burst: 5, scope: instance, refund_status: [304, 5xx]}}
+  - {name: plain, match: {path: /plain}, params: [id], hot: {rate: 1}, limit: {rate: 1, burst: 5}}
+`
+
+// A request whose answer has one of the statuses gives back what it took, and not more than
+// that: a remembered refusal is void then, and a bucket is never more than full.
+func TestRefundByStatus(t *testing.T) {
+	t.Parallel()
+	store := newUnreliable(healthy)
+	b := build(t, refundRules, gate.Config{Shared: store, Refunds: refunds{store.Memory}, Budget: time.Hour})
+	b.hot("shared?id=1", "local?id=1", "plain?id=1")
+	b.SetOverrides([]rules.Override{{ID: "o", Key: "shared?id=9", Action: rules.ActionLimit, Rate: 1, Burst: 5}})
+	ask := func(target string) hottype.Verdict {
+		req := request(target, "1.1.1.1")
+		req.Holds = true
+		return b.Decide(t.Context(), b.now, req)
+	}
+	for _, target := range []string{"/shared?id=1", "/shared?id=9", "/local?id=1"} {
+		var took []*hottype.Refund
+		for range 10 {
+			if v := ask(target); v.Allowed {
+				took = append(took, v.Refund)
+			}
+		}
+		if len(took) != 5 || took[0] == nil {
+			t.Fatalf("%s: %d passed", target, len(took))
+		}
+		b.Refund(b.now, took[0], 200)
+		if ask(target).Allowed {
+			t.Errorf("%s: passes after a 200", target)
+		}
+		b.Refund(b.now, took[0], 304)
+		b.Refund(b.now, took[1], 503)
+		if !ask(target).Allowed || !ask(target).Allowed || ask(target).Allowed {
+			t.Errorf("%s: two gave back what they took, and not two pass", target)
+		}
+		b.now = b.now.Add(4 * time.Second) // four have run back
+		for _, r := range took[2:] {
+			b.Refund(b.now, r, 304)
+		}
+		n := 0
+		for range 10 {
+			if ask(target).Allowed {
+				n++
+			}
+		}
+		if n != 5 {
+			t.Errorf("%s: %d pass after four seconds and three late refunds, want a full bucket", target, n)
+		}
+		b.now = b.now.Add(time.Minute)
+	}
+	if v := ask("/plain?id=1"); v.Refund != nil {
+		t.Errorf("nothing is given back of %+v", v)
+	}
+	if v := b.get("/shared?id=1", "1.1.1.1"); !v.Allowed || v.Refund != nil {
+		t.Errorf("who does not say how it ended gets nothing back: %+v", v)
+	}
+	if n := b.Stats().Refunded; n != 15 {
+		t.Errorf("%d were refunded, want 15", n)
+	}
+}
+
+// While the store is out this process's share is charged, and that is what comes back.
+func TestRefundOfAShare(t *testing.T) {
+	t.Parallel()
+	store := newUnreliable(failing)
+	b := build(t, refundRules, gate.Config{Shared: store, Refunds: refunds{store.Memory}, Live: func() int { return 5 }, Budget: time.Hour})
+	b.hot("shared?id=1")
+	req := request("/shared?id=1", "1.1.1.1")
+	req.Holds = true
+	for i := range 3 {
+		v := b.Decide(t.Context(), b.now, req)
+		if !v.Allowed || v.Refund == nil || v.Refund.Charged[0].Kept != hottype.KeptShare {
+			t.Fatalf("%d: %+v", i, v)
+		}
+		if other := b.Decide(t.Context(), b.now, req); other.Allowed {
+			t.Fatalf("%d: a share of one has two", i)
+		}
+		b.Refund(b.now, v.Refund, 304)
+	}
+}

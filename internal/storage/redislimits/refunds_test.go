@@ -1,0 +1,79 @@
+package redislimits
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// What comes back later is never more than what an exact refund gives, and not less than one
+// that takes the charge to be refundSlack older: on a server and on a cluster, for every
+// algorithm that may have refunds.
+func TestRefundsByAge(t *testing.T) {
+	t.Parallel()
+	for name, addrs := range serverAndCluster(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := open(t, addrs...)
+			began := now()
+			clock, r, trial := setClock(l.rdb, began), l.Refunds(), 0
+			at := began
+			l.now = func() time.Time { return at }
+			rapid.Check(t, func(rt *rapid.T) {
+				trial++
+				at = began.Add(time.Duration(trial) * time.Hour)
+				clock.Set(at)
+				exact, old := limit.NewMemory(limit.MemoryConfig{}), limit.NewMemory(limit.MemoryConfig{})
+				c := limit.Charge{Subject: limit.Subject{Space: "hot", Name: "k"}, Spec: limit.Spec{
+					Algorithm: rapid.SampledFrom([]limit.Algorithm{limit.TokenBucket, limit.GCRA, limit.FixedWindow, limit.SlidingWindow}).Draw(rt, "algorithm"),
+					Limit:     rapid.Int64Range(1, 50).Draw(rt, "limit"), Burst: rapid.Int64Range(1, 50).Draw(rt, "burst"), Window: time.Second,
+				}}
+				take := func(cost int64) (redis, most, least limit.Result) {
+					c.Cost = cost
+					var results [3][1]limit.Result
+					for i, s := range []limit.Store{l, exact, old} {
+						if _, err := s.Take(t.Context(), at, []limit.Charge{c}, results[i][:]); err != nil {
+							rt.Fatal(err)
+						}
+					}
+					return results[0][0], results[1][0], results[2][0]
+				}
+				first, _, _ := take(rapid.Int64Range(1, c.Spec.Capacity()).Draw(rt, "cost"))
+				charged, charge := at, c
+				at = at.Add(time.Duration(rapid.Int64Range(0, 2000).Draw(rt, "ms")) * time.Millisecond)
+				clock.Set(at)
+				if first.Allowed {
+					r.Refund(charged, charge)
+					exact.RefundAt(charged, []limit.Charge{charge})
+					old.RefundAt(charged.Add(-refundSlack), []limit.Charge{charge})
+				}
+				r.flush(t.Context())
+				if redis, most, least := take(0); redis.Remaining > most.Remaining || redis.Remaining < least.Remaining {
+					rt.Errorf("%+v after %v: %d left, want %d to %d", charge, at.Sub(charged), redis.Remaining, least.Remaining, most.Remaining)
+				}
+				if err := l.Reset(t.Context(), &c.Subject); err != nil {
+					rt.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// Refunds that Redis does not take are bounded and counted.
+func TestRefundsAreBounded(t *testing.T) {
+	t.Parallel()
+	r := open(t, "127.0.0.1:1").Refunds()
+	for range maxOwed + 5 {
+		r.Refund(now(), hotCharge(10, 1))
+	}
+	if s := r.Stats(); s.Lost != 5 || len(r.owed) != maxOwed {
+		t.Errorf("%+v, %d wait", s, len(r.owed))
+	}
+	r.flush(t.Context())
+	if s := r.Stats(); s.Lost != maxOwed+5 || s.Refunded != 0 || len(r.owed) != 0 {
+		t.Errorf("%+v, %d wait", s, len(r.owed))
+	}
+}
