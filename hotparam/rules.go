@@ -12,22 +12,41 @@ import (
 // [ParseRules] or [NewRules].
 type Rules struct{ set *rules.Set }
 
+// RulesOption is something that rules need and their file does not say.
+type RulesOption func(*rules.Options)
+
+// HashSecret is the key of the hashes of values that rules redact: at least 16 bytes,
+// and the same in every process of a namespace (privacy.secret of the programs).
+func HashSecret(secret string) RulesOption {
+	return func(o *rules.Options) { o.Secret = []byte(secret) }
+}
+
 // LoadRules reads rules from a YAML file. docs/configuration.md lists its fields;
 // settings of the programs, which may stand in the same file, are left alone.
-func LoadRules(path string) (*Rules, error) {
+func LoadRules(path string, options ...RulesOption) (*Rules, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("hotparam: rules: %w", err)
 	}
-	return ParseRules(path, data)
+	return ParseRules(path, data, options...)
 }
 
 // ParseRules is LoadRules of YAML in memory, for rules that are embedded.
 // Errors say what is wrong by name, line and field.
-func ParseRules(name string, data []byte) (*Rules, error) {
-	set, err := rules.Parse(name, data, rules.ProgramSections...)
+func ParseRules(name string, data []byte, options ...RulesOption) (*Rules, error) {
+	o := rules.Options{Sections: rules.ProgramSections}
+	for _, option := range options {
+		option(&o)
+	}
+	if n := len(o.Secret); n > 0 && n < rules.MinSecret {
+		return nil, fmt.Errorf("hotparam: rules: HashSecret has %d bytes, want at least %d", n, rules.MinSecret)
+	}
+	set, err := rules.ParseWith(name, data, o)
 	if err != nil {
 		return nil, fmt.Errorf("hotparam: rules: %w", err)
+	}
+	if set.LacksSecret() {
+		return nil, fmt.Errorf("hotparam: rules: %s hashes values; give the key of these hashes with HashSecret", name)
 	}
 	return &Rules{set: set}, nil
 }

@@ -19,12 +19,13 @@ import (
 
 // explainCmd tells how requests are seen.
 type explainCmd struct {
-	Config   string       `short:"c" placeholder:"FILE" help:"YAML file with the rules."`
-	JSON     bool         `name:"json" help:"One JSON object a line."`
-	Header   []string     `short:"H" sep:"none" placeholder:"'Name: value'" help:"A header of the requests."`
-	IP       string       `name:"ip" placeholder:"ADDRESS" help:"Address of the client."`
-	Names    config.Names `embed:"" prefix:"names."`
-	Requests []string     `arg:"" name:"method-or-url" help:"URLs or request targets; a method before them holds for those that follow."`
+	Privacy  config.Privacy `embed:"" prefix:"privacy."`
+	Config   string         `short:"c" placeholder:"FILE" help:"YAML file with the rules."`
+	JSON     bool           `name:"json" help:"One JSON object a line."`
+	Header   []string       `short:"H" sep:"none" placeholder:"'Name: value'" help:"A header of the requests."`
+	IP       string         `name:"ip" placeholder:"ADDRESS" help:"Address of the client."`
+	Names    config.Names   `embed:"" prefix:"names."`
+	Requests []string       `arg:"" name:"method-or-url" help:"URLs or request targets; a method before them holds for those that follow."`
 }
 
 // explanation is how one request is seen under one rule. The JSON names are a

@@ -21,14 +21,15 @@ import (
 
 // replayCmd runs logs through the pipeline.
 type replayCmd struct {
-	Config   string        `short:"c" placeholder:"FILE" help:"YAML file with the rules."`
-	Format   string        `enum:"auto,combined,events,jsonl" default:"auto" help:"Form of the lines: ${enum}. events is tab-separated: unix_seconds client method target."`
-	JSON     string        `name:"json" placeholder:"FILE" help:"Write the result as one JSON document; - is standard output, without the report."`
-	Speed    string        `default:"max" help:"max, or how many seconds of the log pass in one: 1 is as it was. Changes nothing in the result."`
-	Lateness time.Duration `default:"10m" help:"How far behind by time a line may stand and still be put in order."`
-	MaxKeys  int           `default:"1000000" help:"Most keys, and most clients, that get a line of their own."`
-	Top      int           `default:"20" help:"Rows of a table in the report."`
-	Files    []string      `arg:"" name:"file" help:"Access logs, plain or gzip; - is standard input."`
+	Privacy  config.Privacy `embed:"" prefix:"privacy."`
+	Config   string         `short:"c" placeholder:"FILE" help:"YAML file with the rules."`
+	Format   string         `enum:"auto,combined,events,jsonl" default:"auto" help:"Form of the lines: ${enum}. events is tab-separated: unix_seconds client method target."`
+	JSON     string         `name:"json" placeholder:"FILE" help:"Write the result as one JSON document; - is standard output, without the report."`
+	Speed    string         `default:"max" help:"max, or how many seconds of the log pass in one: 1 is as it was. Changes nothing in the result."`
+	Lateness time.Duration  `default:"10m" help:"How far behind by time a line may stand and still be put in order."`
+	MaxKeys  int            `default:"1000000" help:"Most keys, and most clients, that get a line of their own."`
+	Top      int            `default:"20" help:"Rows of a table in the report."`
+	Files    []string       `arg:"" name:"file" help:"Access logs, plain or gzip; - is standard input."`
 }
 
 // Run is called by kong.

@@ -25,6 +25,7 @@ type Scratch struct {
 	choices []choice
 	start   int    // where buf was in the writer's memory
 	query   []byte // a query spelled anew
+	fold    []byte // a name in lower case
 	root    []byte // a name spelled anew
 }
 
@@ -46,6 +47,7 @@ type writer struct {
 	start  int
 	sc     *Scratch
 	lim    *Limits
+	secret []byte
 	sorted bool
 	// repeats is set where a name may stand twice that does not keep all its values.
 	repeats bool
@@ -61,7 +63,7 @@ type writer struct {
 // is beyond the limits; "?!malformed" is appended then. Nothing is allocated
 // once dst and sc have grown.
 func (s *Selector) Append(dst []byte, rawQuery string, extra []Value, lim *Limits, sc *Scratch) ([]byte, int) {
-	w := writer{dst: dst, start: len(dst), sc: sc, lim: lim, sorted: true}
+	w := writer{dst: dst, start: len(dst), sc: sc, lim: lim, secret: s.secret, sorted: true}
 	sc.pairs = sc.pairs[:0]
 	if s.touched != nil && len(rawQuery) <= lim.QueryBytes {
 		var ok bool
@@ -171,6 +173,19 @@ func (w *writer) lookup(s *Selector, name string, spelled bool) *tracked {
 			return nil
 		}
 	}
+	if len(s.redact) > 0 {
+		if !spelled {
+			w.sc.buf = append(w.sc.buf[:0], name...)
+		}
+		switch s.redacted(w.sc.buf, w.sc) {
+		case RedactDrop:
+			return nil
+		case RedactHash:
+			return &s.hashed
+		case RedactMask:
+			return &s.masked
+		}
+	}
 	return &s.other
 }
 
@@ -226,7 +241,11 @@ func (w *writer) value(p *pair, t *tracked, text string, as spelling) bool {
 			return false
 		}
 		var escaped bool
-		w.dst, escaped = appendEncoded(w.dst, t.normal.apply(w.sc.buf))
+		value := t.normal.Value(w.secret, w.sc.buf)
+		if len(value) > len(w.sc.buf) {
+			w.sc.buf = value // keeps what has grown
+		}
+		w.dst, escaped = appendEncoded(w.dst, value)
 		p.escaped = p.escaped || escaped
 	} else if w.dst = append(w.dst, text...); len(text) > w.lim.ValueBytes {
 		return false

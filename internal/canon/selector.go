@@ -23,6 +23,7 @@ type Normal struct {
 	// Integer brings whole numbers into one form, as the application reads them.
 	Integer    IntegerForm
 	Duplicates Duplicates
+	Redact     Redact
 }
 
 // Param is a name with its normalisation.
@@ -45,6 +46,10 @@ type Selection struct {
 	// Extra are pairs that do not come from the query. A query parameter of
 	// the same name is not tracked, so that a client cannot write one.
 	Extra []Param
+	// Redact says which names that only All selects are redacted, and Secret is the
+	// key of hashes.
+	Redact []Redaction
+	Secret []byte
 }
 
 // Selector is a compiled [Selection]. It is immutable and shared freely; the
@@ -53,6 +58,10 @@ type Selector struct {
 	names  []tracked
 	all    bool
 	other  tracked // what a name that only All selects is treated as
+	redact []redaction
+	hashed tracked // and what one whose value is hashed is
+	masked tracked
+	secret []byte
 	ignore []Glob
 	extra  []tracked
 
@@ -72,7 +81,9 @@ type tracked struct {
 // NewSelector compiles a selection. Where a name stands twice the
 // first holds; a name of an extra pair is not tracked in the query.
 func NewSelector(sel Selection) Selector {
-	s := Selector{all: sel.All, other: tracked{normal: sel.Normal}}
+	s := Selector{all: sel.All, other: tracked{normal: sel.Normal}, redact: newRedactions(sel.Redact), secret: sel.Secret}
+	s.hashed, s.masked = s.other, s.other
+	s.hashed.normal.Redact, s.masked.normal.Redact = RedactHash, RedactMask
 	for _, p := range sel.Extra {
 		s.extra = append(s.extra, newTracked(p))
 	}
@@ -126,7 +137,9 @@ func (s *Selector) ignores(name []byte) bool {
 }
 
 // rewrites reports whether apply can change a value.
-func (n Normal) rewrites() bool { return n.Fold || n.Trim || n.Integer != IntegerNone }
+func (n Normal) rewrites() bool {
+	return n.Fold || n.Trim || n.Integer != IntegerNone || n.Redact != RedactNone
+}
 
 // apply gives the normal form of a decoded value, in its memory where it fits.
 func (n Normal) apply(value []byte) []byte {

@@ -19,13 +19,14 @@ func (p *parser) checkRules() {
 			v.at("name").fail("%q is the name of the rule %s too", r.Name, before.place())
 		}
 		seen[r.Name] = v
+		p.set.takeRedactions(r)
 		p.checkParams(r, v)
 		p.takeUpstream(r)
 		p.checkAdaptive(r, v)
 		if v.failed() {
 			continue
 		}
-		if _, err := newRoute(r); err != nil {
+		if _, err := newRoute(r, p.set.secret); err != nil {
 			v.at("params").fail("%s", err)
 		}
 		p.checkReachable(i)
@@ -37,6 +38,8 @@ func (p *parser) checkParams(r *Rule, v value) {
 	seen := map[string]bool{}
 	for _, q := range r.Params {
 		switch name, where := q.source(); {
+		case q.Name == "*" && q.Normal.Redact == canon.RedactDrop:
+			v.at("params").fail(`"*" is dropped; leave it out of params instead`)
 		case q.Name == "":
 		case seen[q.Name]:
 			v.at("params").fail("%q stands twice", cut(q.Name))

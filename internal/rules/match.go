@@ -64,7 +64,7 @@ func (s *Set) compile() error {
 		if r.Continue {
 			m.further--
 		}
-		rt, err := newRoute(r)
+		rt, err := newRoute(r, s.secret)
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ const maxFile = 4 << 20
 // settings of the programs. Package config has a test that they are all.
 var ProgramSections = []string{
 	"accesslog", "admin", "aggregator", "answer", "carbon", "check", "collector", "decide", "detect", "envoy", "gate", "graphite", "history", "kafka",
-	"log", "mirror", "names", "proxy", "redis", "sidecar", "spoe", "state", "statsd", "stop", "tally",
+	"log", "mirror", "names", "privacy", "proxy", "redis", "sidecar", "spoe", "state", "statsd", "stop", "tally",
 }
 
 // DefaultNamespace is the namespace of a file that names none.
@@ -37,11 +37,24 @@ var (
 // file, line and field, up to ten errors together; each is an [*Error]. A
 // document without rules is a set without rules.
 func Parse(file string, data []byte, sections ...string) (*Set, error) {
+	return ParseWith(file, data, Options{Sections: sections})
+}
+
+// Options are what a file of rules does not say.
+type Options struct {
+	Sections []string // top-level keys that belong to somebody else
+	// Secret is the key of the hashes of redacted values, the same wherever counts and
+	// hot keys of a namespace meet. Without it they are masked; see [Set.LacksSecret].
+	Secret []byte
+}
+
+// ParseWith is Parse with options.
+func ParseWith(file string, data []byte, o Options) (*Set, error) {
 	root, err := document(file, data)
 	if err != nil {
 		return nil, err
 	}
-	return parse(file, root, sections...)
+	return parse(file, root, o)
 }
 
 // ParseValue is Parse of the YAML that a Go value makes, without a detour by text.
@@ -51,13 +64,13 @@ func ParseValue(name string, v any) (*Set, error) {
 	if err := root.Encode(v); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return parse(name, &root)
+	return parse(name, &root, Options{})
 }
 
-func parse(file string, root *yaml.Node, sections ...string) (*Set, error) {
-	p := parser{report: &report{file: file}, unsaid: map[*Rule][]int{}, set: &Set{Namespace: DefaultNamespace, Limits: canon.DefaultLimits()}}
+func parse(file string, root *yaml.Node, o Options) (*Set, error) {
+	p := parser{report: &report{file: file}, unsaid: map[*Rule][]int{}, set: &Set{Namespace: DefaultNamespace, Limits: canon.DefaultLimits(), secret: o.Secret}}
 	if root != nil {
-		p.top(value{node: root, report: p.report}, sections)
+		p.top(value{node: root, report: p.report}, o.Sections)
 	}
 	if err := p.report.err(); err != nil {
 		return nil, err
@@ -67,6 +80,13 @@ func parse(file string, root *yaml.Node, sections ...string) (*Set, error) {
 	}
 	if err := p.set.compile(); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if err := p.set.redactOwn(); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if p.set.LacksSecret() {
+		p.set.Warnings = append(p.set.Warnings, file+": redact: values are to be hashed and there is no secret: they are masked, "+
+			"all values as one; give a secret (privacy.secret_file)")
 	}
 	return p.set, nil
 }
@@ -126,6 +146,7 @@ func (p *parser) top(v value, sections []string) {
 	fs := fields{
 		"namespace": func(v value) { p.set.Namespace = v.name(resourceName) },
 		"limits":    p.limits,
+		"redact":    p.redactions,
 		"upstream":  func(v value) { p.set.Upstream = v.upstream() },
 		"upstreams": func(v value) { v.list(p.namedUpstream) },
 		"rules":     func(v value) { v.list(p.rule) },

@@ -107,6 +107,7 @@ func (p *parser) param(r *Rule, v value) {
 			"integer":    func(v value) { n.Integer = v.integerForm() },
 			"trim":       func(v value) { n.Trim = v.boolean() },
 			"duplicates": func(v value) { n.Duplicates = v.duplicates() },
+			"redact":     func(v value) { n.Redact = v.redact() },
 		})
 		v.require(got, "name")
 		duplicates = got["duplicates"]

@@ -99,6 +99,7 @@ func parseWildcard(name string, last bool) (segment, error) {
 // route is one rule compiled for matching.
 type route struct {
 	rule    *Rule
+	secret  []byte
 	prefix  string    // how every path without escapes that it takes begins
 	segs    []segment // nil: every path
 	methods []string
@@ -111,12 +112,12 @@ type route struct {
 }
 
 // newRoute compiles a rule whose pattern has been checked.
-func newRoute(r *Rule) (*route, error) {
+func newRoute(r *Rule, secret []byte) (*route, error) {
 	segs, err := parsePath(r.Match.Path)
 	if err != nil {
 		return nil, err
 	}
-	rt := &route{rule: r, segs: segs, methods: r.Match.Methods, hosts: r.Match.Hosts}
+	rt := &route{rule: r, secret: secret, segs: segs, methods: r.Match.Methods, hosts: r.Match.Hosts}
 	for _, s := range segs {
 		rt.prefix += "/"
 		if s.kind != literal {
@@ -136,8 +137,12 @@ func newRoute(r *Rule) (*route, error) {
 // those of the path and of headers their slots.
 func (rt *route) selection() (canon.Selection, error) {
 	sel := canon.Selection{All: rt.rule.AllQuery, Ignore: rt.rule.Ignore, Spelling: rt.rule.Upstream.Query}
+	sel.Redact, sel.Secret = rt.rule.redact, rt.secret
 	var headers []canon.Param
 	for _, p := range rt.rule.Params {
+		if p.Normal.Redact == canon.RedactDrop {
+			continue
+		}
 		name, where := p.source()
 		q := canon.Param{Name: p.Name, Normal: p.Normal}
 		switch where {

@@ -27,13 +27,16 @@ type Set struct {
 	Limits    canon.Limits
 	// Upstream is what the file says of the upstream, for rules that say nothing.
 	Upstream upstream.Traits
+	// Redact says which parameters of all rules are redacted, unless a rule says it itself.
+	Redact []canon.Redaction
 	// Warnings are about what is read and should be written differently, each
 	// with file and line: fields by their old names, numbers that promise little.
 	Warnings []string
 	// Upstreams are those that the file names, in its order.
 	Upstreams []Upstream
 
-	index matcher // compiled from Rules
+	secret []byte  // of hashes
+	index  matcher // compiled from Rules
 }
 
 // FailsClosed reports whether some requests are denied while the shared store does not answer.
@@ -75,6 +78,7 @@ type Rule struct {
 	// Values are limits for particular keys of this rule.
 	Values []ValueLimit
 
+	redact   []canon.Redaction     // of the parameters that "*" stands for
 	selector canon.Selector        // compiled from Params and Ignore
 	values   map[hottype.Key]Limit // Values by key
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // ruleSections are the top-level names of the file that package rules reads.
-var ruleSections = []string{"namespace", "rules", "ip", "classes", "overrides", "limits", "upstream"}
+var ruleSections = []string{"namespace", "rules", "ip", "classes", "overrides", "limits", "upstream", "redact"}
 
 // file gives kong the settings of the YAML file. It is loaded when the first
 // flag asks, because only then is the value of --config known.
@@ -25,6 +25,7 @@ type file struct {
 	path   string
 	data   []byte
 	loaded bool
+	secret []byte                // of the hashes of redacted values
 	values map[string]*yaml.Node // "redis.addr" -> its node
 	errs   []error
 	// warnings name the old spellings in the file and in the environment.
@@ -251,7 +252,7 @@ func (f *file) rulesOf() (*rules.Set, error) {
 	if f.path == "" {
 		return rules.Default(), nil
 	}
-	return rules.Parse(f.path, f.data, sections()...)
+	return rules.ParseWith(f.path, f.data, rules.Options{Sections: sections(), Secret: f.secret})
 }
 
 // rulesToRun are the rules of a file that has some; see Parser.RulesToRun.

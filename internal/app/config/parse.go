@@ -89,7 +89,30 @@ func (p *Parser) Parse(args []string) (*kong.Context, error) {
 	for _, flag := range ctx.Flags() {
 		p.settings[flag.Name] = flag.Target.Interface()
 	}
-	return ctx, nil
+	p.file.secret, err = p.secret()
+	return ctx, err
+}
+
+// secret is the key of the hashes of redacted values, nil for none.
+func (p *Parser) secret() ([]byte, error) {
+	text, _ := p.settings["privacy.secret"].(string)
+	if path, _ := p.settings["privacy.secret_file"].(string); path != "" {
+		if text != "" {
+			return nil, fmt.Errorf("%w: --privacy.secret and --privacy.secret_file are both set; keep one", ErrUsage)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("config: --privacy.secret_file: %w", err)
+		}
+		if text = strings.TrimSpace(string(data)); text == "" {
+			return nil, fmt.Errorf("config: --privacy.secret_file: %s is empty; write one with: openssl rand -hex 24 > %s", path, path)
+		}
+	}
+	if text != "" && len(text) < rules.MinSecret {
+		return nil, fmt.Errorf("config: --privacy.secret has %d bytes, want at least %d; make one with: openssl rand -hex 24",
+			len(text), rules.MinSecret)
+	}
+	return []byte(text), nil
 }
 
 // Rules are the rules of the file that --config named; the defaults without
@@ -98,8 +121,16 @@ func (p *Parser) Rules() (*rules.Set, error) { return p.file.rulesOf() }
 
 // RulesToRun are Rules for a program that runs by them: a file that is empty or
 // has no rules is refused, because a program that counts and limits nothing must
-// not start quietly.
-func (p *Parser) RulesToRun() (*rules.Set, error) { return p.file.rulesToRun() }
+// not start quietly, and so is one that hashes values without a secret, because
+// each of its keys would be all of them.
+func (p *Parser) RulesToRun() (*rules.Set, error) {
+	set, err := p.file.rulesToRun()
+	if err == nil && set.LacksSecret() {
+		return nil, fmt.Errorf("%s: redact: values are to be hashed, and there is no key of these hashes; "+
+			"set --privacy.secret_file, the same for all programs", p.file.path)
+	}
+	return set, err
+}
 
 // Warnings name the old spellings that flags, environment and file use, each with
 // the new one. Call it after Parse.

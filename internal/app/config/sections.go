@@ -11,6 +11,15 @@ type Log struct {
 	Format string `enum:"text,json" default:"text" help:"Form of the log lines: ${enum}."`
 }
 
+// Privacy is how values are hashed that rules redact.
+type Privacy struct {
+	// Key of the hashes of redacted values (redact: hash), at least 16 bytes. All programs of a namespace need the same;
+	// with another one, old and new hashes of a value are two keys. Better set by the environment than as a flag.
+	Secret string `help:"Key of the hashes of redacted values."`
+	// File that holds it, without white space around it.
+	SecretFile string `name:"secret_file" placeholder:"FILE" help:"File that holds the key of these hashes."`
+}
+
 // Stop bounds the graceful stop.
 type Stop struct {
 	// How long the program may take to hand over what it holds after SIGTERM.

@@ -4,9 +4,10 @@ import "time"
 
 // Common settings are in every program.
 type Common struct {
-	Config string `short:"c" placeholder:"FILE" help:"YAML file with rules and settings; read again when it changes."`
-	Log    Log    `embed:"" prefix:"log."`
-	Stop   Stop   `embed:"" prefix:"stop."`
+	Config  string  `short:"c" placeholder:"FILE" help:"YAML file with rules and settings; read again when it changes."`
+	Log     Log     `embed:"" prefix:"log."`
+	Privacy Privacy `embed:"" prefix:"privacy."`
+	Stop    Stop    `embed:"" prefix:"stop."`
 }
 
 // Central is where a program has its rules from.

@@ -257,6 +257,9 @@ func (l *accessLog) show(line []byte, err error) {
 	if len(line) > 200 {
 		line = line[:200]
 	}
+	if l.c.rules.Load().Redacts() {
+		line = []byte("not shown, because the rules redact values")
+	}
 	l.c.log.Warn("access log: a line that is not understood; it is not counted",
 		"file", l.path, "err", err, "line", string(line), "malformed_so_far", l.malformed.Load())
 }

@@ -10,7 +10,7 @@ import (
 
 // purgeKey removes the answers for a key from the response caches of all limiters.
 func (s *Server) purgeKey(w http.ResponseWriter, r *http.Request) error {
-	key, err := pathKey(r.PathValue("key"))
+	key, err := s.pathKey(r.PathValue("key"))
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ type purged struct {
 
 // resetKey has all limiters forget what a key has used of its limit.
 func (s *Server) resetKey(w http.ResponseWriter, r *http.Request) error {
-	key, err := pathKey(r.PathValue("key"))
+	key, err := s.pathKey(r.PathValue("key"))
 	if err != nil {
 		return err
 	}

@@ -104,6 +104,11 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	key, err := s.redacted(string(q.Key))
+	if err != nil {
+		return err
+	}
+	q.Key = hottype.Key(key)
 	format := r.URL.Query().Get("format")
 	if format != "" && format != "json" && format != "csv" {
 		return badField("format", "format "+strconv.Quote(format)+" is not known", "give json or csv")

@@ -53,7 +53,7 @@ func (s *Server) getKey(w http.ResponseWriter, r *http.Request) error {
 		return badField("key", "the key's ? began the query of the URL",
 			"percent-encode the whole key: "+keyHref(hottype.Key(key+"?"+r.URL.RawQuery)))
 	}
-	canonical, err := pathKey(key)
+	canonical, err := s.pathKey(key)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,10 @@ func (s *Server) getKey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if canonical != key {
+	switch {
+	case s.cfg.Rules().Redacts() && canonical != key:
+		answer.Warnings = append(answer.Warnings, "the key was brought into the form in which requests are counted, without what is redacted")
+	case canonical != key:
 		answer.Warnings = append(answer.Warnings, "you asked for "+key+", whose canonical form this is")
 	}
 	writeJSON(w, http.StatusOK, answer)
@@ -94,12 +97,21 @@ func (s *Server) describe(r *http.Request, key hottype.Key, now time.Time) (*key
 }
 
 // pathKey is the key in the path of a request.
-func pathKey(key string) (string, error) {
+func (s *Server) pathKey(key string) (string, error) {
 	canonical, err := canonicalKey(key)
 	if err != nil {
 		return "", badField("key", err.Error(), "ask for /v1/keys/"+url.PathEscape("topic?id=42"))
 	}
-	return canonical, nil
+	return s.redacted(canonical)
+}
+
+// redacted is a key or pattern as a person wrote it, without what must not be seen.
+func (s *Server) redacted(key string) (string, error) {
+	redacted, err := s.cfg.Rules().RedactKey(key)
+	if err != nil {
+		return "", badField("key", strings.TrimPrefix(err.Error(), "rules: "), "write all of the value, what GET /v1/hot shows, or *")
+	}
+	return redacted, nil
 }
 
 func viewRule(r *rules.Rule) *ruleView {

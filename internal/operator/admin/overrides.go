@@ -57,6 +57,14 @@ func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	redacted, err := s.redacted(in.override.Key)
+	if err != nil {
+		return err
+	}
+	if redacted != in.override.Key { // what was warned of until now repeats the key
+		in.warnings = []string{"values of the key are redacted; it was stored as " + redacted}
+		in.override.Key = redacted
+	}
 	in.override.Author = author(r, in.override.Author)
 	live, err := s.live(r.Context())
 	if err != nil {

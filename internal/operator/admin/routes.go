@@ -129,7 +129,7 @@ func (s *Server) dispatch(r route) http.Handler {
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	p := asProblem(err)
 	if p.Status >= http.StatusInternalServerError && r.Context().Err() == nil {
-		s.cfg.Log.Error("admin: request failed", "method", r.Method, "path", r.URL.Path, "err", err)
+		s.cfg.Log.Error("admin: request failed", "method", r.Method, "route", r.Pattern, "err", err)
 	}
 	writeProblem(w, p)
 }

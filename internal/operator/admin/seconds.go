@@ -167,7 +167,7 @@ func known(f float32) *float64 {
 
 // getSeconds answers the last minutes of a key by the second: GET /v1/keys/{key}/seconds?since.
 func (s *Server) getSeconds(w http.ResponseWriter, r *http.Request) error {
-	key, err := pathKey(r.PathValue("key"))
+	key, err := s.pathKey(r.PathValue("key"))
 	if err != nil {
 		return err
 	}

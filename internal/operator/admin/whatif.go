@@ -37,7 +37,7 @@ type triedSecond struct {
 
 // getWhatIf tries a limit: GET /v1/keys/{key}/what-if?rate&burst. Nothing is changed.
 func (s *Server) getWhatIf(w http.ResponseWriter, r *http.Request) error {
-	key, err := pathKey(r.PathValue("key"))
+	key, err := s.pathKey(r.PathValue("key"))
 	if err != nil {
 		return err
 	}

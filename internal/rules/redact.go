@@ -1,0 +1,184 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+)
+
+// MinSecret is the least length of the secret of hashes, in bytes.
+const MinSecret = 16
+
+// redact reads one way to redact.
+func (v value) redact() canon.Redact {
+	words := []string{"hash", "mask", "drop"} // in the order of their values, from RedactHash on
+	return canon.Redact(1 + slices.Index(words, v.word(words...)))
+}
+
+// redactions reads the names that are redacted in every rule, in their order.
+func (p *parser) redactions(v value) {
+	if v.node.Kind != yaml.MappingNode {
+		v.fail("has to be a mapping of names of parameters to hash, mask or drop, not %s", v.kind())
+		return
+	}
+	for i := 0; i+1 < len(v.node.Content); i += 2 {
+		f := v.at(v.node.Content[i].Value)
+		f.node = v.node.Content[i+1]
+		p.set.Redact = append(p.set.Redact, canon.Redaction{Name: v.node.Content[i].Value, Redact: f.redact()})
+	}
+}
+
+// takeRedactions gives the parameters of a rule what the file says for all of them. A
+// parameter's own word comes first, also for its name in another case.
+func (s *Set) takeRedactions(r *Rule) {
+	for i := range r.Params {
+		q := &r.Params[i]
+		if q.Normal.Redact != canon.RedactNone {
+			if q.Name != "*" {
+				r.redact = append(r.redact, canon.Redaction{Name: q.Name, Redact: q.Normal.Redact})
+			}
+			continue
+		}
+		name, _ := q.source()
+		if q.Normal.Redact = canon.RedactionOf(s.Redact, q.Name); q.Normal.Redact == canon.RedactNone {
+			q.Normal.Redact = canon.RedactionOf(s.Redact, name)
+		}
+	}
+	r.redact = append(r.redact, s.Redact...)
+}
+
+// Redacts reports whether some values must not be seen.
+func (s *Set) Redacts() bool {
+	return len(s.Redact) > 0 || slices.ContainsFunc(s.Rules, func(r *Rule) bool {
+		return slices.ContainsFunc(r.Params, func(q Param) bool { return q.Normal.Redact != canon.RedactNone })
+	})
+}
+
+// LacksSecret reports whether values are to be hashed and there is no secret: they are
+// masked then.
+func (s *Set) LacksSecret() bool {
+	hashes := func(how canon.Redact) bool { return how == canon.RedactHash }
+	return len(s.secret) == 0 && (slices.ContainsFunc(s.Redact, func(r canon.Redaction) bool { return hashes(r.Redact) }) ||
+		slices.ContainsFunc(s.Rules, func(r *Rule) bool {
+			return slices.ContainsFunc(r.Params, func(q Param) bool { return hashes(q.Normal.Redact) })
+		}))
+}
+
+// redactOwn redacts the keys that the file itself names.
+func (s *Set) redactOwn() error {
+	if !s.Redacts() {
+		return nil
+	}
+	for i := range s.Overrides {
+		o := &s.Overrides[i]
+		usual := o.ID == o.DefaultID()
+		key, err := s.RedactKey(o.Key)
+		if err != nil {
+			return fmt.Errorf("overrides[%d]: %w", i, err)
+		}
+		if o.Key = key; usual {
+			o.ID = o.DefaultID()
+		}
+	}
+	for _, r := range s.Rules {
+		r.values = map[hottype.Key]Limit{}
+		for i := range r.Values {
+			key, err := s.RedactKey(string(r.Values[i].Key))
+			if err != nil {
+				return fmt.Errorf("rules[%s].limit.values: %w", r.Name, err)
+			}
+			r.Values[i].Key = hottype.Key(key)
+			r.values[r.Values[i].Key] = r.Values[i].Limit
+		}
+	}
+	return nil
+}
+
+// RedactKey gives the key under which a request is counted for a key, in canonical
+// form, or a pattern, as a person writes it: with the value itself, or with what
+// stands in its place. A pattern for part of a value that is redacted would match
+// nothing and tell that part, so it is an error, which does not repeat it.
+func (s *Set) RedactKey(key string) (string, error) {
+	resource, params, ok := strings.Cut(key, "?")
+	if !ok || params == canon.Malformed || !s.Redacts() {
+		return key, nil
+	}
+	pattern := strings.Contains(key, "*")
+	var kept []string
+	for pair := range strings.SplitSeq(params, "&") {
+		name, text, _ := strings.Cut(pair, "=")
+		normal := s.normalOf(resource, canon.Unescape(name))
+		switch how := normal.Redact; {
+		case pattern && s.tellsPart(resource, pair, how):
+			return "", errors.New("rules: a parameter is redacted, and the pattern tells part of its value: " +
+				"write name=* for all of its values, or one value as a whole")
+		case how == canon.RedactDrop:
+		case how == canon.RedactNone || text == "*" || canon.IsRedacted(text):
+			kept = append(kept, pair)
+		default:
+			kept = append(kept, name+"="+string(normal.Value(s.secret, []byte(canon.Unescape(text)))))
+		}
+	}
+	params = strings.Join(kept, "&")
+	switch {
+	case params == "":
+		return resource, nil
+	case pattern:
+		return resource + "?" + params, nil
+	}
+	all := canon.NewSelector(canon.Selection{All: true}) // sorts them
+	out, n := all.Append([]byte(resource), params, nil, &s.Limits, new(canon.Scratch))
+	if n == 0 {
+		return "", errors.New("rules: a key is beyond the limits of a query")
+	}
+	return string(out), nil
+}
+
+// normalOf is how the values of a parameter are written in the keys of a resource. A
+// resource with a star may be that of any rule.
+func (s *Set) normalOf(resource, name string) (n canon.Normal) {
+	if !strings.Contains(resource, "*") {
+		if r := s.RuleFor(resource); r != nil {
+			n = r.normalOf(name)
+		}
+		return n
+	}
+	for _, r := range s.Rules {
+		if n = r.normalOf(name); n.Redact != canon.RedactNone {
+			break
+		}
+	}
+	return n
+}
+
+func (r *Rule) normalOf(name string) (n canon.Normal) {
+	for _, q := range r.Params {
+		if q.Name == name {
+			return q.Normal
+		}
+		if q.Name == "*" {
+			n = q.Normal
+		}
+	}
+	if how := canon.RedactionOf(r.redact, name); how != canon.RedactNone && r.AllQuery {
+		n.Redact = how
+	}
+	return n
+}
+
+// tellsPart reports whether a piece of a pattern tells part of a value. One whose name
+// has a star may be for any parameter.
+func (s *Set) tellsPart(resource, pair string, how canon.Redact) bool {
+	name, text, valued := strings.Cut(pair, "=")
+	if strings.Contains(name, "*") {
+		whole := valued && (text == "*" || text == "" || canon.IsRedacted(text))
+		return strings.Trim(pair, "*") != "" && !whole
+	}
+	return how != canon.RedactNone && text != "*" && strings.Contains(text, "*")
+}

@@ -1,0 +1,256 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/internal/transport/kafka"
+	"github.com/hotparam/pipeline/test/internal/program"
+)
+
+// unseen is the value that must be nowhere. Every transport writes its letters as they are.
+const unseen = "geheimeswort"
+
+const redactRules = `
+namespace: e2e
+redact: {token: hash}
+rules:
+  - name: login
+    match: {path: "/login"}
+    params: [token]
+    hot:   {rate: 20, window: 1s}
+    limit: {algorithm: token_bucket, rate: 10, burst: 10}
+ip: {trusted_proxies: ["127.0.0.1/32"]}
+log: {level: debug}
+privacy: {secret: s3cret-of-the-test}
+`
+
+// record keeps all bytes that pass.
+type record struct {
+	mu    sync.Mutex // guards bytes
+	bytes bytes.Buffer
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bytes.Write(p)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bytes.String()
+}
+
+// recordTCP stands before a server and keeps what is sent to it and what it answers.
+func recordTCP(t *testing.T, behind string) (addr string, r *record) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	r = &record{}
+	go func() {
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", behind)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(io.MultiWriter(server, r), client); server.Close() }()
+			go func() { _, _ = io.Copy(io.MultiWriter(client, r), server); client.Close() }()
+		}
+	}()
+	return ln.Addr().String(), r
+}
+
+func recordUDP(t *testing.T) (addr string, r *record) {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	r = &record{}
+	go func() {
+		buf := make([]byte, 1<<16)
+		for {
+			n, _, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = r.Write(buf[:n])
+		}
+	}()
+	return conn.LocalAddr().String(), r
+}
+
+// recordKafka keeps the keys of the topic.
+func recordKafka(t *testing.T, broker string) *record {
+	t.Helper()
+	r := &record{}
+	consumer, err := kafka.NewConsumer(kafka.ConsumerConfig{
+		Config:  kafka.Config{Brokers: []string{broker}, Topic: "hotparam-counts", Group: "record", Namespace: "e2e", Log: quiet},
+		Backlog: time.Hour,
+		Handle: func(counts []hottype.Count) {
+			for _, c := range counts {
+				fmt.Fprintln(r, c.Key)
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- consumer.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return r
+}
+
+// What is redacted is in no store, on no wire, in no log, metric, answer or page, and
+// counts, limits and overrides work for it as for any other value.
+func TestRedactedValuesAreNowhere(t *testing.T) {
+	t.Parallel()
+	set, err := rules.ParseWith("rules.yaml", []byte(redactRules), rules.Options{
+		Secret: []byte("s3cret-of-the-test"), Sections: rules.ProgramSections})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := set.RedactKey("login?token=" + unseen)
+	if err != nil || strings.Contains(key, unseen) {
+		t.Fatalf("%s, %v", key, err)
+	}
+	hash := key[strings.Index(key, "hash-"):]
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "hotparam-counts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	broker := cluster.ListenAddrs()[0]
+	redis, redisWire := recordTCP(t, redistest.Start(t).Addr())
+	statsd, statsdWire := recordUDP(t)
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {}))
+	t.Cleanup(upstream.Close)
+	config, state := write(t, "hotparam.yaml", redactRules), t.TempDir()
+	accesslog := write(t, "access.log", "")
+	admins := []string{program.FreeAddr(t), program.FreeAddr(t), program.FreeAddr(t), program.FreeAddr(t)}
+	mirror, proxy, alone := program.FreeAddr(t), program.FreeAddr(t), program.FreeAddr(t)
+	programs := []*program.Process{
+		launch(t, "collector", "--config", config, "--admin.listen", admins[0], "--mirror.listen", mirror, "--accesslog.file", accesslog,
+			"--collector.out", "both", "--kafka.brokers", broker, "--statsd.addr", statsd),
+		launch(t, "aggregator", "--config", config, "--admin.listen", admins[1], "--kafka.brokers", broker, "--redis.addr", redis,
+			"--state.dir", filepath.Join(state, "aggregator")),
+		launch(t, "limiter-sidecar", "--config", config, "--admin.listen", admins[2], "--redis.addr", redis, "--decide.listen", "",
+			"--proxy.listen", proxy, "--proxy.upstream", upstream.URL, "--sidecar.count", "none", "--gate.budget", budget),
+		launch(t, "hotparam", "serve", "--config", config, "--admin.listen", admins[3], "--listen", alone, "--upstream", upstream.URL,
+			"--state.dir", filepath.Join(state, "serve")),
+	}
+	for _, admin := range admins {
+		ready(t, admin)
+	}
+	kafkaWire := recordKafka(t, broker)
+
+	appendTo(t, accesslog, "this is no line of a log: token="+unseen+"\n")
+	for _, at := range []string{proxy, alone} {
+		program.Await(t, 30*time.Second, "the value to be limited at "+at, func() bool {
+			denied := false
+			for range 30 {
+				do(t, http.MethodGet, "http://"+mirror+"/login?token="+unseen, "", nil)
+				status, _ := get(t, "http://"+at+"/login?a=b&token="+unseen)
+				denied = denied || status == http.StatusTooManyRequests
+			}
+			return denied
+		})
+	}
+	seen := ""
+	for _, admin := range []string{admins[1], admins[3]} {
+		status, body := do(t, http.MethodPut, "http://"+admin+"/v1/overrides", `{"key": "login?token=`+unseen+`", "action": "block"}`, nil)
+		if status != http.StatusCreated || !strings.Contains(body, hash) {
+			t.Errorf("override: %d %s", status, body)
+		}
+		seen += body
+		status, body = do(t, http.MethodPut, "http://"+admin+"/v1/overrides", `{"key": "login?token=`+unseen[:5]+`*", "action": "block"}`, nil)
+		if status != http.StatusBadRequest || !strings.Contains(body, "tells part") {
+			t.Errorf("a pattern for part of the value: %d %s", status, body)
+		}
+	}
+	program.Await(t, 10*time.Second, "the override to hold", func() bool {
+		status, body := get(t, "http://"+proxy+"/login?token="+unseen)
+		return status == http.StatusForbidden || strings.Contains(body, "block")
+	})
+	for _, admin := range admins {
+		for _, path := range []string{"/", "/metrics", "/v1/hot", "/v1/keys/login%3Ftoken=" + unseen, "/v1/overrides", "/v1/audit",
+			"/v1/history?limit=100&key=login?token=" + unseen, "/v1/history?format=csv", "/readyz?verbose", "/no/such/page"} {
+			_, body := get(t, "http://"+admin+path)
+			seen += body
+		}
+		seen += beginning(t, "http://"+admin+"/v1/events")
+	}
+	for _, p := range programs {
+		p.Stop()
+		seen += p.Said()
+	}
+	files := ""
+	for _, glob := range []string{"*/*"} {
+		found, _ := filepath.Glob(filepath.Join(state, glob))
+		for _, f := range found {
+			data, err := os.ReadFile(f)
+			if err != nil {
+				t.Error(err)
+			}
+			files += f + "\n" + string(data)
+		}
+	}
+	for where, text := range map[string]string{"redis": redisWire.String(), "statsd": statsdWire.String(), "kafka": kafkaWire.String(),
+		"state": files, "answers, pages, metrics and logs": seen} {
+		if i := strings.Index(strings.ToLower(text), unseen); i >= 0 {
+			t.Errorf("%s: …%q…", where, text[max(0, i-200):min(len(text), i+100)])
+		}
+		if !strings.Contains(text, hash[len("hash-"):]) { // StatsD escapes the hyphen
+			t.Errorf("%s: the value's hash %s is not there either, so nothing was looked at (%d bytes)", where, hash, len(text))
+		}
+	}
+}
+
+// beginning is the first event of a stream.
+func beginning(t *testing.T, url string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer res.Body.Close()
+	buf := make([]byte, 1<<16)
+	n, _ := io.ReadAtLeast(res.Body, buf, 200) // what came until then is enough
+	return string(buf[:n])
+}
