@@ -153,17 +153,6 @@ func TestForwardedFields(t *testing.T) {
 	}
 }
 
-// refusing is the address of nobody.
-func refusing(t *testing.T) *url.URL {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return &url.URL{Scheme: "http", Host: l.Addr().String()}
-}
-
 func TestUpstreamDown(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -175,7 +164,7 @@ func TestUpstreamDown(t *testing.T) {
 		}
 	})
 	rude := upstream(t, "", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	nobody := refusing(t)
+	nobody := &url.URL{Scheme: "http", Host: "127.0.0.1:1"} // of a freed port another test may take hold
 	for name, tc := range map[string]struct {
 		url    *url.URL
 		status int
