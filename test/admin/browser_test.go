@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -221,11 +222,23 @@ func config(t *testing.T) admin.Config {
 // serve runs an admin server until the test ends.
 func serve(t *testing.T, cfg admin.Config) *httptest.Server {
 	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveAt(t, cfg, listener)
+}
+
+func serveAt(t *testing.T, cfg admin.Config, listener net.Listener) *httptest.Server {
+	t.Helper()
 	s, err := admin.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(s.Handler())
+	srv := httptest.NewUnstartedServer(s.Handler())
+	_ = srv.Listener.Close() // its own is not used
+	srv.Listener = listener
+	srv.Start()
 	t.Cleanup(srv.Close) // after Run has ended the streams that it waits for
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -1,0 +1,65 @@
+package admin_test
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// TestViralKeyIsSeenAtOnce: a second after detection it is on the page, also beside ten thousand others, through which one
+// pages and searches.
+func TestViralKeyIsSeenAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx := browser(t)
+	cfg := config(t)
+	var many []hottype.Hot
+	for i := range 10_000 {
+		many = append(many, hotKey(fmt.Sprintf("topic?id=%d", i), "topic", float64(20_000-i), time.Now()))
+	}
+	var hot atomic.Pointer[[]hottype.Hot]
+	hot.Store(&many)
+	cfg.Hot, cfg.Loops = func() []hottype.Hot { return *hot.Load() }, nil
+	srv := serve(t, cfg)
+	w := watch(t, ctx, srv.URL)
+	run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(srv.URL), says("#hot-more", "1 to 50 of 10,000"))
+	viral := append([]hottype.Hot{hotKey("topic?id=viral", "topic", 99_999, time.Now())}, slices.Clone(many)...)
+	begin := time.Now()
+	hot.Store(&viral)
+	run(t, ctx, says("#hot-table tbody tr:nth-child(1)", "topic?id=viral"))
+	// A second for the sample, and as much again for a machine on which other tests run too.
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("seen after %v", took)
+	} else {
+		t.Logf("seen after %v", took)
+	}
+	run(t, ctx, clickOn("#hot-after"), says("#hot-more", "51 to 100 of 10,001"), says("#hot-table tbody", "topic?id=49"),
+		until("document.querySelectorAll('#hot-table tbody tr').length == 50"), clickOn("#hot-before"), says("#hot-more", "1 to 50"),
+		fill("#hot-find", "id=9999"), says("#hot-table tbody tr:nth-child(1)", "topic?id=9999"), until("document.querySelectorAll('#hot-table tbody tr').length == 1"))
+	w.check(t)
+}
+
+// TestConnectionIsLostAndFound: the page says so, and goes on by itself when the server is back.
+func TestConnectionIsLostAndFound(t *testing.T) {
+	t.Parallel()
+	ctx := browser(t)
+	cfg := config(t)
+	first := serve(t, cfg)
+	addr := first.Listener.Addr().String()
+	run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(first.URL), says("#status .good", "live"), says("#hot-table", "topic?id=42"))
+	first.CloseClientConnections()
+	first.Listener.Close()
+	run(t, ctx, says("#banner:not([hidden])", "trying again"))
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err) // Chromium's own connections go out from other ports
+	}
+	serveAt(t, cfg, listener)
+	run(t, ctx, says("#status .good", "live"), until("document.querySelector('#banner').hidden"), says("#hot-table", "topic?id=42"))
+}
