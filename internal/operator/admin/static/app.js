@@ -64,10 +64,10 @@ function show(s) {
 // showLine writes the status line, and the banner when the server is gone.
 function showLine() {
   const pill = (name, value, good) =>
-    el("li", { class: good ? "good" : "poor" }, el("span", { class: "dot", "aria-hidden": "true" }), name, value ? el("b", {}, " ", value) : "");
+    el("li", { class: good ? "good" : latest ? "poor" : "" }, el("span", { class: "dot", "aria-hidden": "true" }), name, value ? el("b", {}, " ", value) : "");
   const items = alive ? (latest?.status ?? []).map((s) => pill(s.name, s.value, s.ok)) : [];
   if (alive && latest?.lagging.length) items.push(pill("limiters", `${latest.lagging.length} of ${latest.totals.limiters} lag`, false));
-  $("status").replaceChildren(pill(alive ? "live" : "reconnecting", "", alive), ...items);
+  $("status").replaceChildren(pill(alive ? "live" : latest ? "reconnecting" : "connecting", "", alive), ...items);
   document.body.classList.toggle("stale", !alive && latest != null);
   const banner = $("banner");
   banner.hidden = alive || latest == null;
