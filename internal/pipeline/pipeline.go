@@ -90,6 +90,8 @@ type Shared struct {
 	TTLBlind time.Duration
 	// Prefetch is how many tokens of one key may be taken ahead; 0: none.
 	Prefetch int64
+	// Copy keeps the overrides for a start without the store; nil: nothing does.
+	Copy redisfeed.Copy
 }
 
 // Together wires one of many processes, which share hot keys and limits by a store.
@@ -98,6 +100,10 @@ func Together(c Config, s Shared) *Pipeline {
 	// The reporter is asked how many limiters are alive before it reports for the
 	// first time, and reports what the gate, which is built after it, decided.
 	p.Feed = redisfeed.New(s.Store)
+	if s.Copy != nil {
+		c.Gate.Overrides = p.Feed.Overrides().Recall(s.Copy)
+		p.Add(lifecycle.Sinks, "copy of overrides", func(ctx context.Context) error { return p.Feed.Overrides().KeepCopy(ctx, s.Copy) })
+	}
 	reports := p.Feed.Reporter(p.report)
 	p.Limits = redislimits.New(s.Store)
 	p.Windows = p.Limits.Windows(redislimits.WindowsConfig{})

@@ -156,3 +156,34 @@ func TestOverridesAfterABackup(t *testing.T) {
 	b.agree("deleted", "b")
 	b.stays("deleted", "b")
 }
+
+// A limiter is started again while Redis is away: what people blocked stays blocked.
+func TestOverridesHoldWhenALimiterStartsWithoutRedis(t *testing.T) {
+	t.Parallel()
+	b := &blocks{t: t, redis: redistest.Start(t), decide: program.FreeAddr(t)}
+	b.admin = [2]string{program.FreeAddr(t), program.FreeAddr(t)}
+	config := write(t, "hotparam.yaml", pipelineRules)
+	b.args = []string{"--config", config, "--redis.addr", b.redis.Addr(), "--statsd.listen", program.FreeAddr(t), "--admin.listen", b.admin[0]}
+	b.aggregator = launch(t, "aggregator", b.args...)
+	limiter := []string{"--config", config, "--redis.addr", b.redis.Addr(), "--sidecar.count", "none", "--decide.listen", b.decide,
+		"--admin.listen", b.admin[1], "--gate.budget", budget, "--state.dir", t.TempDir()}
+	first := launch(t, "limiter-sidecar", limiter...)
+	ready(t, b.admin[0])
+	ready(t, b.admin[1])
+	b.put("a")
+	b.agree("at first", "a")
+	first.Stop()
+	b.aggregator.Stop()
+	b.redis.Kill()
+	launch(t, "limiter-sidecar", limiter...)
+	ready(t, b.admin[1])
+	if got := b.enforced("a", "b"); !slices.Equal(got, []string{"a"}) {
+		t.Fatalf("%v enforced without Redis, want a", got)
+	}
+	b.redis.Restart() // without persistence
+	b.aggregator = launch(t, "aggregator", b.args...)
+	ready(t, b.admin[0])
+	b.agree("after Redis came back empty", "a")
+	b.remove("a")
+	b.agree("deleted")
+}

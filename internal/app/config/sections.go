@@ -197,8 +197,8 @@ type Gate struct {
 
 // State is where a program keeps what survives a restart.
 type State struct {
-	// Directory of what survives a restart: the history, the overrides of hotparam serve, and the last good copy of rules
-	// from a central store.
+	// Directory of what survives a restart: the history, the overrides of hotparam serve, a limiter's copy of those that
+	// it shares, and the last good copy of rules from a central store. Each process needs its own; "" for a limiter: no copy.
 	Dir string `default:"hotparam-state" placeholder:"DIR" help:"Directory of what survives a restart."`
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/script"
+	"github.com/hotparam/pipeline/internal/storage/filestore"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
@@ -28,6 +29,7 @@ type sidecar struct {
 	cfg     config.Sidecar
 	log     *slog.Logger
 	redis   *redisstore.Client
+	copy    *filestore.Copy // of the overrides; nil: none
 	parts   *pipeline.Pipeline
 	out     *sink // nil: counting is left to others
 	clients *httplimit.Clients
@@ -80,6 +82,9 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 		return err
 	}
 	defer s.redis.Close()
+	if s.copy != nil {
+		defer s.copy.Close()
+	}
 	warnAbsent(ctx, s.redis, s.log)
 	s.log.Info("limiter runs", "decide", cfg.Decide.Listen, "check", cfg.Check.Listen,
 		"proxy", cfg.Proxy.Listen, "envoy", cfg.Envoy.Listen, "spoe", cfg.SPOE.Listen, "redis", s.redis.Config().Addrs, "counts", s.counts())
@@ -99,6 +104,10 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 		return err
 	}
 	shared := pipeline.Shared{Store: s.redis, TTLBlind: ttlBlind(cfg.Redis), Prefetch: cfg.Prefetch}
+	s.openCopy(set.Namespace)
+	if s.copy != nil {
+		shared.Copy = s.copy
+	}
 	if kind != "none" {
 		if s.out, err = newSink(kind, cfg.Counts, set.Namespace, s.log); err != nil {
 			return err
@@ -116,6 +125,19 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	}
 	s.schedules = newScheduleWatcher(set.Overrides, s.admin.PublishSchedule, s.log)
 	return nil
+}
+
+// openCopy opens the copy of the overrides on disk. A limiter does its work without it too.
+func (s *sidecar) openCopy(namespace string) {
+	if s.cfg.State.Dir == "" {
+		return
+	}
+	var err error
+	s.copy, err = filestore.OpenCopy(s.cfg.State.Dir, append([]string{namespace}, s.redis.Config().Addrs...), s.log)
+	if err != nil {
+		s.copy = nil
+		s.log.Warn("overrides are not kept on disk, and do not hold after a restart without Redis; see --state.dir", "err", err)
+	}
 }
 
 // listen takes the ports of those who ask.

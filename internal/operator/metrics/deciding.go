@@ -208,6 +208,8 @@ func RedisFeed(stats func() redisfeed.Stats) Part {
 			"Times that this process wrote the overrides in force back to Redis.", s.OverridesRestored)
 		to.flag("hotparam_redis_overrides_behind",
 			"1 while Redis has older overrides than are in force here, and this process may not write.", s.OverridesBehind)
+		to.flag("hotparam_redis_overrides_copy_failing",
+			"1 while the copy of the overrides on disk cannot be written.", s.CopyFailing)
 		to.counter("hotparam_redis_override_entries_malformed_total",
 			"Stored overrides that cannot be read, each time one is met.", s.OverridesMalformed)
 	})

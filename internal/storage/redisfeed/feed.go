@@ -62,6 +62,7 @@ type Feed struct {
 	// holds a signal that it is a new one.
 	overridesHeld atomic.Int64
 	heldNews      chan struct{}
+	knownNews     chan struct{} // holds a signal that overridesKnown is a new one
 }
 
 // New gives the feed of a client's namespace. It starts nothing.
@@ -69,7 +70,7 @@ func New(c *redisstore.Client) *Feed {
 	cfg := c.Config()
 	return &Feed{
 		rdb: c.Redis(), keys: redisstore.NewKeys(cfg.Namespace), timeout: cfg.Timeout, log: cfg.Log, now: time.Now,
-		scripts: loadScripts(), heldNews: make(chan struct{}, 1),
+		scripts: loadScripts(), heldNews: make(chan struct{}, 1), knownNews: make(chan struct{}, 1),
 	}
 }
 

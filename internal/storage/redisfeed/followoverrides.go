@@ -12,8 +12,8 @@ import (
 // which is far longer.
 const renewEvery = time.Hour
 
-// Follow calls fn with all overrides: once at the start, then after every
-// change, from one goroutine. It returns nil when ctx ends and never before.
+// Follow calls fn with all overrides: once at the start (what Recall gave, or else when
+// Redis answers), then after every change, from one goroutine. It returns nil when ctx ends and never before.
 //
 // When Redis comes back with an older state than fn was given, or with none
 // (flushed, restarted without persistence, restored from a backup), fn is not
@@ -25,6 +25,9 @@ func (s *OverrideStore) Follow(ctx context.Context, fn func([]rules.Override)) e
 	f := &follower{
 		feed: s.feed, what: "the overrides", channel: s.feed.keys.OverrideNotice(),
 		state: &s.feed.overrides, sync: h.sync,
+	}
+	if known := s.feed.known(); known.version > 0 { // of the last run, or of another follower
+		h.take(known)
 	}
 	return f.run(ctx)
 }
@@ -56,11 +59,16 @@ func (h *overrideFollower) sync(ctx context.Context) (changed bool, err error) {
 	if h.started && state.version <= h.version {
 		return false, nil // what this process knew stands
 	}
-	h.started, h.version = true, state.version
-	f.know(state)
-	h.fn(h.s.list(state))
-	f.hold(state.version)
+	h.take(state)
 	return true, nil
+}
+
+// take hands a state on.
+func (h *overrideFollower) take(state *overrideCopy) {
+	h.started, h.version = true, state.version
+	h.s.feed.know(state)
+	h.fn(h.s.list(state))
+	h.s.feed.hold(state.version)
 }
 
 // renew is best effort: the keys live for a year, and a follower may have no

@@ -88,7 +88,14 @@ func (f *Feed) known() *overrideCopy {
 func (f *Feed) know(state *overrideCopy) {
 	for {
 		old := f.overridesKnown.Load()
-		if old != nil && old.version > state.version || f.overridesKnown.CompareAndSwap(old, state) {
+		if old != nil && old.version > state.version {
+			return
+		}
+		if f.overridesKnown.CompareAndSwap(old, state) {
+			select {
+			case f.knownNews <- struct{}{}:
+			default: // one waiting signal is enough
+			}
 			return
 		}
 	}

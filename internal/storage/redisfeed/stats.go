@@ -33,6 +33,8 @@ type Stats struct {
 	// state now: this process may not write, and no other one has.
 	OverridesLost, OverridesRestored uint64
 	OverridesBehind                  bool
+	// CopyFailing says that the last copy of the overrides could not be saved.
+	CopyFailing bool
 	// OverridesMalformed and ReportsMalformed count stored entries that could
 	// not be read, each time they are met.
 	OverridesMalformed uint64
@@ -69,6 +71,7 @@ type counters struct {
 	reportErrors, reportKeysCut               atomic.Uint64
 	overridesLost, overridesRestored          atomic.Uint64
 	overridesMalformed, reportsMalformed      atomic.Uint64
+	copyFailing                               atomic.Bool
 }
 
 // Stats reads the figures.
@@ -90,6 +93,7 @@ func (f *Feed) Stats() Stats {
 		OverridesLost:      f.counters.overridesLost.Load(),
 		OverridesRestored:  f.counters.overridesRestored.Load(),
 		OverridesBehind:    f.overridesBehind.Load(),
+		CopyFailing:        f.counters.copyFailing.Load(),
 		OverridesMalformed: f.counters.overridesMalformed.Load(),
 		ReportsMalformed:   f.counters.reportsMalformed.Load(),
 	}

@@ -155,4 +155,5 @@ ports:
 resources: {{- toYaml .Values.limiter.resources | nindent 2 }}
 volumeMounts:
   - {name: config, mountPath: /etc/hotparam, readOnly: true}
+  - {name: state, mountPath: /state}
 {{- end }}
