@@ -154,3 +154,31 @@ func TestRedact(t *testing.T) {
 		}
 	}
 }
+
+// Rules of a central store hash by the secret of the program, as those of its file do.
+func TestStoredRulesHashByTheSecretOfTheProgram(t *testing.T) {
+	t.Parallel()
+	const text = "redact: {token: hash}\nrules: [{name: login, match: {path: /login}, params: [token], hot: {rate: 20}}]\n"
+	for secret, ok := range map[string]bool{"s3cret-of-the-test": true, "": false} {
+		p, err := Build(&Aggregator{}, "aggregator", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Parse([]string{"--privacy.secret=" + secret}); err != nil {
+			t.Fatal(err)
+		}
+		next, err := p.WithRules("version-1.yaml", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set, err := next.RulesToRun()
+		if ok != (err == nil) {
+			t.Fatalf("%q: %v", secret, err)
+		}
+		if ok {
+			if key, err := set.RedactKey("login?token=x"); err != nil || !strings.HasPrefix(key, "login?token=hash-") {
+				t.Errorf("%s, %v", key, err)
+			}
+		}
+	}
+}

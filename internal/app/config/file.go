@@ -247,7 +247,7 @@ func (f *file) err() error {
 // they are the defaults.
 func (f *file) rulesOf() (*rules.Set, error) {
 	if f.stored != nil {
-		return f.stored.parse(f.data)
+		return f.stored.parse(f.data, f.secret)
 	}
 	if f.path == "" {
 		return rules.Default(), nil

@@ -56,12 +56,12 @@ func (f *file) ruleTop() *yaml.Node {
 }
 
 // parse reads the rules. What names no namespace has that of the program's file.
-func (s *storedRules) parse(file []byte) (*rules.Set, error) {
+func (s *storedRules) parse(file, secret []byte) (*rules.Set, error) {
 	top := topLevel(s.text)
 	if err := s.onlyRules(top); err != nil {
 		return nil, err
 	}
-	set, err := rules.Parse(s.name, s.text)
+	set, err := rules.ParseWith(s.name, s.text, rules.Options{Secret: secret})
 	if err != nil {
 		return nil, err
 	}
