@@ -33,11 +33,10 @@ func TestViralKeyIsSeenAtOnce(t *testing.T) {
 	begin := time.Now()
 	hot.Store(&viral)
 	run(t, ctx, says("#hot-table tbody tr:nth-child(1)", "topic?id=viral"))
-	// A second for the sample, and as much again for a machine on which other tests run too.
-	if took := time.Since(begin); took > 2*time.Second {
+	// It comes with the next sample, within a second; the rest is for a machine on which other tests run too.
+	took := time.Since(begin)
+	if t.Logf("seen after %v", took); took > 5*time.Second {
 		t.Errorf("seen after %v", took)
-	} else {
-		t.Logf("seen after %v", took)
 	}
 	run(t, ctx, clickOn("#hot-after"), says("#hot-more", "51 to 100 of 10,001"), says("#hot-table tbody", "topic?id=49"),
 		until("document.querySelectorAll('#hot-table tbody tr').length == 50"), clickOn("#hot-before"), says("#hot-more", "1 to 50"),
