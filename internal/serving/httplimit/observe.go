@@ -1,8 +1,10 @@
 package httplimit
 
 import (
+	"bufio"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -78,6 +80,18 @@ func (o *observed) Write(p []byte) (int, error) {
 func (o *observed) Flush() {
 	o.answered(http.StatusOK)
 	_ = http.NewResponseController(o.ResponseWriter).Flush() // a writer that cannot is not flushed
+}
+
+// Hijack implements http.Hijacker, for handlers that ask the writer itself.
+func (o *observed) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	o.answered(http.StatusOK)
+	return http.NewResponseController(o.ResponseWriter).Hijack()
+}
+
+// ReadFrom implements io.ReaderFrom, by which the server sends files.
+func (o *observed) ReadFrom(r io.Reader) (int64, error) {
+	o.answered(http.StatusOK)
+	return io.Copy(o.ResponseWriter, r)
 }
 
 // begin is when the upstream has the whole request.

@@ -101,6 +101,46 @@ func TestObserve(t *testing.T) {
 	}
 }
 
+// Handlers that upgrade a connection ask the ResponseWriter itself.
+func TestObservedConnectionsCanBeHijacked(t *testing.T) {
+	t.Parallel()
+	o := &observer{}
+	g := NewSafeGate(SafeGateConfig{Gate: o})
+	srv := httptest.NewServer(g.Observe(&hottype.Verdict{Upstream: "db"}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nraw")
+		_ = conn.Close()
+	})))
+	res, err := srv.Client().Get(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	srv.Close()
+	if err != nil || string(body) != "raw" || len(o.told) != 2 {
+		t.Errorf("%q %v %q", body, err, o.told)
+	}
+}
+
+// A file goes the server's own way.
+func TestObservedFile(t *testing.T) {
+	t.Parallel()
+	o := &observer{}
+	g := NewSafeGate(SafeGateConfig{Gate: o})
+	w := httptest.NewRecorder()
+	g.Observe(&hottype.Verdict{Upstream: "db"}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.Copy(w, strings.NewReader("file"))
+	})).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	if w.Body.String() != "file" || len(o.told) != 2 {
+		t.Errorf("%s %q", w.Body, o.told)
+	}
+}
+
 // Where no limit follows the upstream, handlers get the server's own ResponseWriter.
 func TestObserveNothing(t *testing.T) {
 	t.Parallel()
