@@ -11,8 +11,9 @@ import (
 // Middleware protects a handler: each request is counted and judged before next
 // sees it. One that is over a limit is answered 429 with Retry-After, RateLimit
 // fields and a problem+json body. A hot key whose rule says serve is answered from the
-// cache. next gets the server's own ResponseWriter, so flushing and hijacking work as
-// before, except where the cache fetches an answer for all who ask.
+// cache. next gets the server's own ResponseWriter, or where limits adapt a thin one
+// around it, so flushing and hijacking work as before, except where the cache fetches an
+// answer for all who ask.
 func (p *Pipeline) Middleware(next http.Handler) http.Handler { return p.layer.Wrap(next) }
 
 // MiddlewareWith is Middleware with options. A client whom Options.Client names is known to

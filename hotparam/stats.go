@@ -22,6 +22,8 @@ type Stats struct {
 	Cache CacheStats
 	// Hot are the keys that are hot now, heaviest first.
 	Hot []Hot
+	// Upstreams are those that adaptive limits follow, with what they bear as far as is known.
+	Upstreams []hottype.UpstreamBound
 }
 
 // CacheStats are the counters of the response cache. Bytes and Entries are of now.
@@ -50,6 +52,7 @@ func (p *Pipeline) Stats() Stats {
 		Counted: counted.Added, Delivered: counted.Flushed, Dropped: counted.DroppedFull + counted.DroppedSink,
 		Allowed: decided.Allowed.Total(), Denied: decided.Denied,
 		Panics: p.layer.Stats().Panics + p.decide.Panics(), Cache: CacheStats(p.layer.Cache().Stats()),
+		Upstreams: p.parts.Bounds(),
 	}
 	p.mu.Lock()
 	for _, l := range p.layers {

@@ -34,6 +34,9 @@ func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
 		return append(out, strings.TrimSuffix(text, " then")+" never limited")
 	}
 	text += fmt.Sprintf(" %s (%s, %s)", specText(lim.Spec), lim.Scope, lim.Mode)
+	if lim.Adaptive != nil {
+		text += ", " + lim.Adaptive.String()
+	}
 	if lim.Fair {
 		text += ", shared fairly by " + cmp.Or(lim.ClientHeader, "client")
 	}

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"net/url"
 	"slices"
@@ -18,6 +19,11 @@ type Adaptive struct {
 	Burst int64
 	// Upstream is the one that has to bear it.
 	Upstream string
+}
+
+// String says it in a few words, for people.
+func (a *Adaptive) String() string {
+	return fmt.Sprintf("adapts to what %s bears, %g to %g/s", a.Upstream, a.Min, a.Max)
 }
 
 // Upstream is one that the file names.

@@ -34,6 +34,9 @@ rules:
 	if diff := cmp.Diff(&Adaptive{Min: 0.5, Max: 60, Burst: 5, Upstream: "search"}, b.Adaptive); diff != "" {
 		t.Error(diff)
 	}
+	if got := b.Adaptive.String(); got != "adapts to what search bears, 0.5 to 60/s" {
+		t.Error(got)
+	}
 	// Without a rate, what holds while nobody knows better is the maximum.
 	if want := (limit.Spec{Algorithm: limit.TokenBucket, Limit: 2000, Window: time.Second, Burst: 2000}); a.Spec != want {
 		t.Errorf("%+v", a.Spec)

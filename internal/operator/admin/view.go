@@ -115,6 +115,9 @@ func viewLimit(l rules.Limit) *limitView {
 		return nil
 	}
 	v := viewSpec(l.Spec, l.Mode, l.Scope)
+	if l.Adaptive != nil {
+		v.Text += "; " + l.Adaptive.String()
+	}
 	if l.Candidate != nil {
 		v.Text += "; candidate: " + specText(*l.Candidate)
 	}
