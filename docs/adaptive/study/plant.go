@@ -272,8 +272,8 @@ func (w *world) complete(t float64) {
 func (w *world) send(t float64) {
 	w.seen.At, w.seen.InFlight = clock(t), w.area
 	lag := 0.6
-	if w.site.report != nil {
-		lag = w.site.report(t, w.rng)
+	if w.report != nil {
+		lag = w.report(t, w.rng)
 	}
 	if !math.IsInf(lag, 1) {
 		w.late = append(w.late, arriving{t + lag, w.seen})

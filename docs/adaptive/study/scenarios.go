@@ -52,12 +52,16 @@ func between(t, until, usual, other float64) func(float64) float64 {
 	}
 }
 
-func scenarios() []scenario {
-	with := func(name string, change func(s *scenario), changes ...float64) scenario {
-		s := scenario{name: name, site: usual(), onset: 30, changes: changes}
-		change(&s)
-		return s
-	}
+func scenarios() []scenario { return append(steadyScenarios(), specialScenarios()...) }
+
+// with is a scenario that changes the usual one, in some seconds.
+func with(name string, change func(s *scenario), changes ...float64) scenario {
+	s := scenario{name: name, site: usual(), onset: 30, changes: changes}
+	change(&s)
+	return s
+}
+
+func steadyScenarios() []scenario {
 	return []scenario{
 		with("onset 2 x", func(s *scenario) { s.hot = from(30, 50, 1500) }),
 		with("onset 10 x", func(s *scenario) {}),
@@ -104,6 +108,12 @@ func scenarios() []scenario {
 		with("nothing cold", func(s *scenario) { s.cold = level(0) }),
 		with("ten minutes", func(s *scenario) { s.seconds = 600 }),
 		with("target found by itself", func(s *scenario) { s.target.Latency = 0 }),
+	}
+}
+
+// specialScenarios have goals of their own, which the tests hold.
+func specialScenarios() []scenario {
+	return []scenario{
 		with("stall of 5 s", func(s *scenario) {
 			s.special = true
 			s.stalled = func(t float64) float64 {

@@ -96,7 +96,7 @@ func (c *Controllers) judge(now time.Time, name string, one *controlled) (b hott
 		if one.idle++; sum.Hot+sum.Refused > 0 {
 			one.idle = 0
 		}
-		one.Controller.Tick(now, []Report{sum})
+		one.Tick(now, []Report{sum})
 		one.until = now.Add(Hold)
 	}
 	bound := one.Bound()

@@ -32,15 +32,15 @@ func (r *Report) merge(from *Report, seconds float64) {
 
 // sample is what one tick is judged by: a report in rates, and what follows from it.
 type sample struct {
-	n                         uint64
-	width                     float64 // half the seconds that it covers, at least 1
-	lag                       float64 // seconds from the middle of what was seen to its effect
-	ok, errors, flight        float64
-	hot, cold, refused        float64
-	mean, quantile            float64 // of latency, seconds
-	target, point             float64 // latency: what is to be held, what is steered to
-	allowance, wanted         float64 // mean latency, and requests in flight, that are steered to
-	bad, over, missed, failed bool
+	n                  uint64
+	width              float64 // half the seconds that it covers, at least 1
+	lag                float64 // seconds from the middle of what was seen to its effect
+	ok, errors, flight float64
+	hot, cold, refused float64
+	mean, quantile     float64 // of latency, seconds
+	target, point      float64 // latency: what is to be held, what is steered to
+	allowance, wanted  float64 // mean latency, and requests in flight, that are steered to
+	bad, over, missed  bool
 }
 
 func (c *Controller) sample(now time.Time) sample {
