@@ -50,4 +50,6 @@ type KeyDecisions struct {
 	Key     Key    `json:"key"`
 	Allowed uint64 `json:"allowed"`
 	Denied  uint64 `json:"denied"`
+	// Served are those of Allowed that a response cache answered.
+	Served uint64 `json:"served,omitempty"`
 }

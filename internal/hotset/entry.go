@@ -12,9 +12,10 @@ import (
 // set has the key; after that it is dropped, and a key that becomes hot again
 // gets a new one. Entries are shared by any number of goroutines.
 type Entry struct {
-	// Allowed and Denied count the decisions on the key while it is hot. The
-	// one who decides adds to them.
-	Allowed, Denied atomic.Uint64
+	// Allowed and Denied count the decisions on the key while it is hot, Served
+	// those of Allowed that a response cache answered. The one who decides adds
+	// to them.
+	Allowed, Denied, Served atomic.Uint64
 	// Memo is a slot for the one who decides: what it worked out for this key
 	// (which limit applies) and for which of its versions that holds. The
 	// replica never touches it.

@@ -157,7 +157,7 @@ func (g *Gate) findKeys(d *decision, v *hottype.Verdict) {
 		m, k := &d.matches[i], requestKey{reason: hottype.ReasonCold}
 		if e, aliased := g.entry(d, m.Key); e != nil {
 			v.Hot, k.reason, k.h = true, hottype.ReasonHot, d.st.hotKeyLimit(m, e, d.now)
-			k.allowed, k.denied = &e.Allowed, &e.Denied
+			k.allowed, k.denied, k.served = &e.Allowed, &e.Denied, &e.Served
 			if !aliased {
 				k.name = e.Key()
 			}
@@ -191,7 +191,7 @@ func (k *requestKey) cold(m *rules.Match, st *state, now time.Time) {
 	if override == nil {
 		return
 	}
-	if k.allowed, k.denied = &override.allowed, &override.denied; string(override.key) == string(m.Key) {
+	if k.allowed, k.denied, k.served = &override.allowed, &override.denied, &override.served; string(override.key) == string(m.Key) {
 		k.name = override.key
 	}
 }

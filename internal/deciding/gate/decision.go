@@ -52,12 +52,12 @@ type decision struct {
 
 // requestKey is what the gate knows of one key of the request.
 type requestKey struct {
-	name            hottype.Key    // "" where nobody had it ready as a string
-	reason          hottype.Reason // why an admitted request passed this key
-	h               *keyLimit      // nil: nothing limits it
-	allowed, denied *atomic.Uint64 // nil: not counted
-	fair            *fairShare     // nil: the key is not charged, or not divided
-	share           fairness.Answer
+	name                    hottype.Key    // "" where nobody had it ready as a string
+	reason                  hottype.Reason // why an admitted request passed this key
+	h                       *keyLimit      // nil: nothing limits it
+	allowed, denied, served *atomic.Uint64 // nil: not counted
+	fair                    *fairShare     // nil: the key is not charged, or not divided
+	share                   fairness.Answer
 }
 
 // count counts a decision on the key.

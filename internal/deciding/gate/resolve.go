@@ -54,10 +54,10 @@ type keyLimit struct {
 // on keys that are not hot: one per override, not per key, because a pattern may match
 // any number of keys. It survives changes as long as the override's name stays.
 type overrideState struct {
-	id              string
-	key             hottype.Key // or the text of another target
-	allowed, denied atomic.Uint64
-	memo            atomic.Pointer[overrideMemo]
+	id                      string
+	key                     hottype.Key // or the text of another target
+	allowed, denied, served atomic.Uint64
+	memo                    atomic.Pointer[overrideMemo]
 }
 
 // overrideMemo remembers what the override means under the rule that asked last.

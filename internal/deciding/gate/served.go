@@ -50,7 +50,10 @@ func (g *Gate) CountServed(now time.Time, req *hottype.Request, v *hottype.Verdi
 	d := g.begin(now, req)
 	g.findKeys(d, new(hottype.Verdict))
 	for i := range d.keys {
-		d.keys[i].count(v.Allowed)
+		k := &d.keys[i]
+		if k.count(v.Allowed); v.Reason == hottype.ReasonCached && k.served != nil {
+			k.served.Add(1)
+		}
 	}
 	d.counters.verdict(v)
 	d.reset()

@@ -96,7 +96,7 @@ func TestServedInTwoSteps(t *testing.T) {
 	}
 	b.CountServed(b.now, request("/topic?id=1", "10.0.0.2"), &v)
 	r := b.Report(b.now)
-	if len(r.Keys) != 1 || r.Keys[0].Allowed != 5 || r.Keys[0].Denied != 1 || r.Denied.Hot != 1 {
+	if len(r.Keys) != 1 || r.Keys[0].Allowed != 5 || r.Keys[0].Served != 5 || r.Keys[0].Denied != 1 || r.Denied.Hot != 1 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -244,13 +244,14 @@ func (g *Gate) Report(now time.Time) hottype.Report {
 	for _, e := range g.hot.Entries(now) {
 		key := e.Key()
 		rows[key] = len(r.Keys)
-		r.Keys = append(r.Keys, hottype.KeyDecisions{Key: key, Allowed: e.Allowed.Load(), Denied: e.Denied.Load()})
+		r.Keys = append(r.Keys, hottype.KeyDecisions{Key: key, Allowed: e.Allowed.Load(), Denied: e.Denied.Load(), Served: e.Served.Load()})
 	}
 	for _, o := range g.cur.Load().sortedOverrideStates() {
-		d := hottype.KeyDecisions{Key: o.key, Allowed: o.allowed.Load(), Denied: o.denied.Load()}
+		d := hottype.KeyDecisions{Key: o.key, Allowed: o.allowed.Load(), Denied: o.denied.Load(), Served: o.served.Load()}
 		if i, ok := rows[o.key]; ok {
 			r.Keys[i].Allowed += d.Allowed
 			r.Keys[i].Denied += d.Denied
+			r.Keys[i].Served += d.Served
 		} else if d.Allowed+d.Denied > 0 {
 			rows[o.key] = len(r.Keys)
 			r.Keys = append(r.Keys, d)

@@ -24,6 +24,7 @@ type keyAnswer struct {
 	Loop     *hottype.Hot  `json:"loop"` // null: not a loop
 	Allowed  *float64      `json:"allowed_per_second"`
 	Denied   *float64      `json:"denied_per_second"`
+	Served   *float64      `json:"served_per_second"` // of those allowed, by a response cache
 	Override *overrideView `json:"override"`
 	// Limits are all that could hold a request for the key, each with whether
 	// it applies now and why.
@@ -89,7 +90,7 @@ func (s *Server) describe(r *http.Request, key hottype.Key, now time.Time) (*key
 		a.Loop = &loops[i]
 	}
 	if sp, ok := s.speeds(now)[key]; ok {
-		a.Allowed, a.Denied = rounded(sp.Allowed), rounded(sp.Denied)
+		a.Allowed, a.Denied, a.Served = rounded(sp.Allowed), rounded(sp.Denied), rounded(sp.Served)
 	}
 	a.Limits = slices.Concat(overrideLimits(o, key), ruleLimits(rule, o, key, a.Hot), ipLimits(set.IP, o))
 	a.Warnings = keyDoubts(set, key)

@@ -39,7 +39,7 @@ type speed struct {
 	Known    bool // some limiter's speed is in the sums
 }
 
-type keySpeed struct{ Allowed, Denied float64 }
+type keySpeed struct{ Allowed, Denied, Served float64 }
 
 const (
 	// leastApart is the shortest time between two reports that gives a speed;
@@ -105,6 +105,7 @@ func (in *instance) hear(now time.Time, rep hottype.Report, total *decided) {
 		sp.Keys[k.Key] = keySpeed{
 			Allowed: perSecond(grown(was.Allowed, k.Allowed), apart),
 			Denied:  perSecond(grown(was.Denied, k.Denied), apart),
+			Served:  perSecond(grown(was.Served, k.Served), apart),
 		}
 	}
 	total.add(allowed, denied)
@@ -126,7 +127,7 @@ func (r *rates) now(now time.Time) speed {
 		}
 		for k, v := range in.speed.Keys {
 			was := sum.Keys[k]
-			sum.Keys[k] = keySpeed{Allowed: was.Allowed + v.Allowed, Denied: was.Denied + v.Denied}
+			sum.Keys[k] = keySpeed{Allowed: was.Allowed + v.Allowed, Denied: was.Denied + v.Denied, Served: was.Served + v.Served}
 		}
 	}
 	return sum

@@ -13,7 +13,7 @@ import (
 // at is a report of limiter "a" some time after t0.
 func at(after time.Duration, allowed, hot, key uint64) hottype.Report {
 	return hottype.Report{Instance: "a", At: t0.Add(after), Allowed: allowed, Denied: hottype.Denials{Hot: hot},
-		Keys: []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: key}}}
+		Keys: []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: key, Served: key}}}
 }
 
 func TestRatesReadLikeATape(t *testing.T) {
@@ -44,7 +44,8 @@ func TestRatesReadLikeATape(t *testing.T) {
 		now := t0.Add(c.now)
 		r.add(now, []hottype.Report{c.report})
 		sp := r.now(now)
-		if sp.Known != c.known || sp.Limiters != c.limiters || sp.Allowed != c.allowed || sp.Denied[0] != c.denied || sp.Keys["topic?id=42"].Allowed != c.keySeen {
+		if sp.Known != c.known || sp.Limiters != c.limiters || sp.Allowed != c.allowed || sp.Denied[0] != c.denied ||
+			sp.Keys["topic?id=42"] != (keySpeed{Allowed: c.keySeen, Served: c.keySeen}) {
 			t.Errorf("line %d: %+v", i, sp)
 		}
 	}

@@ -117,7 +117,7 @@ func (s *Server) viewHot(now time.Time, hot []hottype.Hot) []hotView {
 			v.Threshold = rule.Hot.Rate
 		}
 		if sp, ok := speeds[h.Key]; ok {
-			v.Allowed, v.Denied = rounded(sp.Allowed), rounded(sp.Denied)
+			v.Allowed, v.Denied, v.Served = rounded(sp.Allowed), rounded(sp.Denied), rounded(sp.Served)
 		}
 		views[i] = v
 	}

@@ -27,9 +27,11 @@ type hotView struct {
 	Threshold float64 `json:"threshold"`
 	// Spark is the rate in the last minute, in lists that are asked for.
 	Spark []float64 `json:"spark,omitempty"`
-	// Allowed and Denied are null while no limiter has reported on the key.
+	// Allowed, Denied and Served are null while no limiter has reported on the key. Served are
+	// those of Allowed that a response cache answered.
 	Allowed  *float64      `json:"allowed_per_second"`
 	Denied   *float64      `json:"denied_per_second"`
+	Served   *float64      `json:"served_per_second"`
 	Override *overrideView `json:"override"`
 }
 
