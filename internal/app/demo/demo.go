@@ -1,15 +1,15 @@
 package demo
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,6 +25,12 @@ import (
 //
 //go:embed demo.yaml
 var Rules []byte
+
+// withServe is the rules of the second wave: what is hot is answered from memory.
+func withServe(file []byte) []byte {
+	const limit = "limit: {algorithm: token_bucket, rate: 100, burst: 100}\n"
+	return bytes.Replace(file, []byte(limit), []byte(limit+"    serve: {ttl: 1s}\n"), 1)
+}
 
 // Options say how the demo is shown.
 type Options struct {
@@ -55,9 +61,21 @@ type Result struct {
 	// page, in percent.
 	QuietAnswered float64 `json:"quiet_answered_percent"`
 	Waves         []Wave  `json:"waves"`
+	// Limited and Served are what became of the viral topic's readers in the first wave and
+	// in the second.
+	Limited Readers `json:"limited"`
+	Served  Readers `json:"served"`
 	// Behind counts requests that this machine was too slow to send.
 	Behind uint64         `json:"behind"`
 	Report hottype.Report `json:"report"`
+}
+
+// Readers is what became of the viral topic's readers in a wave.
+type Readers struct {
+	Seen
+	// Seconds that it lasted, and Site how many of the requests reached the site.
+	Seconds float64 `json:"seconds"`
+	Site    uint64  `json:"site"`
 }
 
 // show is one running demo.
@@ -70,6 +88,12 @@ type show struct {
 	screen   *screen
 	start    time.Time
 	events   chan detect.Change
+	set      *rules.Set    // of the first wave
+	cached   *rules.Set    // of the second: the same, with serve
+	site     atomic.Uint64 // requests for the viral topic that reached it
+
+	had   Readers // before the phase; tell's, like what follows
+	waves map[int]Readers
 }
 
 // Run shows the demo until its duration is over or ctx ends.
@@ -83,12 +107,15 @@ func Run(ctx context.Context, opts Options) error {
 		return fmt.Errorf("demo: %w", err)
 	}
 	defer os.RemoveAll(state)
-	site, err := openSite(ctx)
+	s := &show{set: set, waves: map[int]Readers{}, opts: opts, plan: newPlan(opts.Duration), screen: &screen{opts.Out, opts.Color}, events: make(chan detect.Change, 64)}
+	if s.cached, err = rules.Parse("demo.yaml", withServe(Rules)); err != nil {
+		return err
+	}
+	site, err := openSite(ctx, &s.site)
 	if err != nil {
 		return err
 	}
 	defer site.Close()
-	s := &show{opts: opts, plan: newPlan(opts.Duration), screen: &screen{opts.Out, opts.Color}, events: make(chan detect.Change, 64)}
 	rule := set.RuleFor("topic")
 	s.watch = newWatcher(hottype.NewKey("topic", fmt.Sprintf("id=%d", ViralTopic)),
 		rule.Hot.Threshold(), rule.Hot.Window, float64(rule.Limit.Spec.Limit), float64(rule.Limit.Spec.Burst))
@@ -125,6 +152,7 @@ func (s *show) run(ctx context.Context) error {
 	group.Go(func() error { return s.visitors.Run(ctx) })
 	group.Go(func() error { return s.tell(ctx) })
 	err := group.Wait()
+	s.leave(time.Since(s.start), s.plan.phase(time.Since(s.start)))
 	result := s.result()
 	stopPipeline()
 	if served := <-served; err == nil {
@@ -156,6 +184,7 @@ func (s *show) tell(ctx context.Context) error {
 	for {
 		now := time.Since(s.start)
 		if phase := s.plan.phase(now); phase != was {
+			s.leave(now, was)
 			was = phase
 			s.enter(now, phase)
 		}
@@ -180,17 +209,31 @@ func (s *show) tell(ctx context.Context) error {
 func (s *show) enter(at time.Duration, phase int) {
 	s.visitors.SetRate(Quiet, quietRate)
 	s.visitors.SetRate(Crawler, crawlerRate)
-	if phase == 1 {
-		s.visitors.SetRate(Viral, viralRate)
-		s.visitors.SetRate(Loop, 0)
-		s.screen.note(at, notice, "── topic %d goes viral: 60 %% of all traffic wants it ──", ViralTopic)
-		return
+	wave, viral, loop := phase%2 == 1, int64(0), int64(loopRate)
+	if wave {
+		viral, loop = viralRate, 0
+		s.local.SetRules(map[bool]*rules.Set{false: s.set, true: s.cached}[phase == served])
+		s.watch.serves(phase == served)
 	}
-	s.visitors.SetRate(Viral, 0)
-	s.visitors.SetRate(Loop, loopRate)
-	if phase == 2 {
+	s.visitors.SetRate(Viral, viral)
+	s.visitors.SetRate(Loop, loop)
+	switch phase {
+	case limited:
+		s.screen.note(at, notice, "── topic %d goes viral: 60 %% of all traffic wants it ──", ViralTopic)
+	case served:
+		s.screen.note(at, notice, "── topic %d goes viral again, and its rule has serve: {ttl: 1s} now ──", ViralTopic)
+	case between, after:
 		s.screen.note(at, notice, "── the readers move on ──")
 	}
+}
+
+// leave ends a phase: what its readers got is that of a wave.
+func (s *show) leave(at time.Duration, phase int) {
+	now := Readers{Seen: s.visitors.Seen(Viral), Seconds: at.Seconds(), Site: s.site.Load()}
+	if phase == limited || phase == served {
+		s.waves[phase] = Readers{now.Sub(s.had.Seen), now.Seconds - s.had.Seconds, now.Site - s.had.Site}
+	}
+	s.had = now
 }
 
 func (s *show) event(c detect.Change) {
@@ -198,7 +241,11 @@ func (s *show) event(c detect.Change) {
 	wave := s.watch.onChange(c)
 	switch {
 	case c.Kind == detect.Became && wave != nil:
-		s.screen.note(at, bad, "▲ %s is hot: found %.0f ms after the request that reached the threshold; held to 100/s", c.Hot.Key, wave.FoundMS)
+		held := "held to 100/s"
+		if wave.Served {
+			held = "answered from memory"
+		}
+		s.screen.note(at, bad, "▲ %s is hot: found %.0f ms after the request that reached the threshold; %s", c.Hot.Key, wave.FoundMS, held)
 	case c.Kind == detect.Became:
 		s.screen.note(at, bad, "▲ %s is hot at %.0f/s", c.Hot.Key, c.Hot.Rate)
 	case c.Kind == detect.Looped:
@@ -214,6 +261,7 @@ func (s *show) result() Result {
 	r := Result{DurationSeconds: time.Since(s.start).Seconds(), Waves: s.watch.Waves(), Behind: s.visitors.Behind.Load(), Report: s.local.Report()}
 	r.Groups.Quiet, r.Groups.Viral, r.Groups.Crawler = s.visitors.Seen(Quiet), s.visitors.Seen(Viral), s.visitors.Seen(Crawler)
 	r.Groups.Loop = s.visitors.Seen(Loop)
+	r.Limited, r.Served = s.waves[limited], s.waves[served]
 	r.QuietAnswered = 100
 	if n := r.Groups.Quiet.Total(); n > 0 {
 		r.QuietAnswered = 100 * float64(r.Groups.Quiet.OK) / float64(n)
@@ -228,30 +276,6 @@ func settings(opts Options, site, state string) config.Serve {
 	cfg.Admin.Listen = opts.Admin
 	cfg.State.Dir = state
 	return cfg
-}
-
-// FreeOr gives an address of loopback: the usual one, or any free port while
-// somebody else has that, such as a demo in another window.
-func FreeOr(ctx context.Context, usual string) string {
-	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", usual)
-	if err != nil {
-		return "127.0.0.1:0"
-	}
-	ln.Close()
-	return usual
-}
-
-// openSite serves the site on a free port of loopback.
-func openSite(ctx context.Context) (*http.Server, error) {
-	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("demo: the site cannot listen: %w", err)
-	}
-	srv := &http.Server{Addr: ln.Addr().String(), Handler: Site(), ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = srv.Serve(ln) }() // ends when Run closes srv
-	return srv, nil
 }
 
 func writeJSON(path string, r Result) error {

@@ -1,7 +1,10 @@
 package demo
 
 import (
+	"encoding/json"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,13 +26,16 @@ func TestRulesOfTheDemoParse(t *testing.T) {
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	p := newPlan(20 * time.Second)
-	for at, want := range map[time.Duration]int{0: 0, 3 * time.Second: 0, 4 * time.Second: 1, 11 * time.Second: 1, 12 * time.Second: 2, 19 * time.Second: 2} {
+	for at, want := range map[time.Duration]int{
+		0: before, 2 * time.Second: before, 3 * time.Second: limited, 7 * time.Second: limited, 8 * time.Second: between,
+		11 * time.Second: between, 12 * time.Second: served, 15 * time.Second: served, 17 * time.Second: after, 19 * time.Second: after,
+	} {
 		if got := p.phase(at); got != want {
 			t.Errorf("phase at %v is %d, want %d", at, got, want)
 		}
 	}
 	forever := newPlan(0)
-	if forever.phase(10*time.Second) != 1 || forever.phase(forever.length+10*time.Second) != 1 {
+	if forever.phase(10*time.Second) != limited || forever.phase(forever.length+40*time.Second) != served {
 		t.Error("a demo without end does not repeat its wave")
 	}
 }
@@ -81,16 +87,33 @@ func TestDemo(t *testing.T) {
 	}
 	t.Parallel()
 	var out strings.Builder
-	opts := Options{Duration: 10 * time.Second, Topics: 100, Listen: "127.0.0.1:0", Out: &out, Log: slog.New(slog.DiscardHandler)}
+	file := filepath.Join(t.TempDir(), "result.json")
+	opts := Options{Duration: 14 * time.Second, Topics: 100, Listen: "127.0.0.1:0", JSON: file, Out: &out, Log: slog.New(slog.DiscardHandler)}
 	if err := Run(t.Context(), opts); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"is hot", "other topics", "turned away", "serve --upstream"} {
+	for _, want := range []string{"is hot", "other topics", "turned away", "held to its limit:", "from memory:", "serve --upstream"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the demo does not say %q:\n%s", want, &out)
 		}
 	}
 	if !strings.Contains(out.String(), "(100.00 %)") {
 		t.Errorf("not every request for another topic was answered:\n%s", &out)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r Result
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	// What was on its way when the wave began or ended is counted on one side only.
+	if l := r.Limited; l.Denied < l.OK || l.Site+connections < l.OK || l.Site > l.OK+connections {
+		t.Errorf("the first wave was not held to its limit: %+v", l)
+	}
+	// Until the topic is hot again everybody reaches the site: the threshold, and what comes while it is found.
+	if s := r.Served; s.Total() < 500 || float64(s.OK) < 0.99*float64(s.Total()) || float64(s.Site) > 100+100*s.Seconds {
+		t.Errorf("of the second wave %d were answered, %d by the site: %+v", s.OK, s.Site, s)
 	}
 }

@@ -98,10 +98,15 @@ func (s *screen) result(r Result) {
 	s.printf("\n%s\n", s.paint(bold, "What happened"))
 	q := r.Groups.Quiet
 	s.printf("  other topics   %d asked, %d answered (%.2f %%)\n", q.Total(), q.OK, r.QuietAnswered)
-	s.printf("  viral topic    %d asked, %d let through, %d turned away\n", r.Groups.Viral.Total(), r.Groups.Viral.OK, r.Groups.Viral.Denied)
+	s.readers("viral topic", "held to its limit", &r.Limited)
+	s.readers("", "from memory", &r.Served)
 	s.printf("  crawlers       %d asked, %d let through, %d turned away\n", r.Groups.Crawler.Total(), r.Groups.Crawler.OK, r.Groups.Crawler.Denied)
 	s.printf("  the loop       %d asked, %d let through, %d turned away; its topic was never limited\n", r.Groups.Loop.Total(), r.Groups.Loop.OK, r.Groups.Loop.Denied)
 	for i, w := range r.Waves {
+		if w.Served {
+			s.printf("  wave %d         found %.0f ms after the request that reached the threshold\n", i+1, w.FoundMS)
+			continue
+		}
 		s.printf("  wave %d         found %.0f ms after the request that reached the threshold, enforced after %.0f ms;\n"+
 			"                 while it was hot %d of %d let through, at most %d by its limit\n",
 			i+1, w.FoundMS, w.EnforcedMS, w.LetThrough, w.Asked, w.Bound)
@@ -110,4 +115,12 @@ func (s *screen) result(r Result) {
 		s.printf("  no topic became hot: the demo was too short, or this machine too busy to send enough\n")
 	}
 	s.printf("\n  In front of a service of yours:  %s\n\n", s.paint(bold, "hotparam serve --upstream http://127.0.0.1:3000"))
+}
+
+// readers tells what became of the viral topic's readers in a wave.
+func (s *screen) readers(what, how string, r *Readers) {
+	if n := r.Total(); n > 0 {
+		s.printf("  %-14s %-18s %6d asked, %6d answered (%.2f %%), %5d of them by the site\n",
+			what, how+":", n, r.OK, 100*float64(r.OK)/float64(n), r.Site)
+	}
 }

@@ -26,6 +26,8 @@ type Wave struct {
 	Asked      uint64 `json:"asked"`
 	LetThrough uint64 `json:"let_through"`
 	Bound      uint64 `json:"bound"`
+	// Served is whether it was answered from memory, so that nobody counts against the limit.
+	Served bool `json:"served,omitempty"`
 }
 
 // watcher tells by the visitors' own clock how fast the pipeline was. It
@@ -44,10 +46,22 @@ type watcher struct {
 	enforced time.Time
 	waves    []Wave
 	hot      bool
+	served   bool // answers come from memory
 }
 
 func newWatcher(key hottype.Key, threshold int64, window time.Duration, rate, burst float64) *watcher {
 	return &watcher{key: key, threshold: threshold, window: int64(window / time.Second), rate: rate, burst: burst, sent: map[int64]int64{}}
+}
+
+// serves says whether answers for the key come from memory from now on.
+func (w *watcher) serves(now bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now && !w.served && w.hot { // still from the wave before, which ends here
+		w.close(time.Now())
+		w.hot = true
+	}
+	w.served = now
 }
 
 // onSend hears of every request before it is sent.
@@ -82,6 +96,9 @@ func (w *watcher) onDone(k Kind, status int) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.served {
+		return
+	}
 	if status == 429 && w.enforced.IsZero() {
 		w.enforced = time.Now()
 		if n := len(w.waves); n > 0 && w.hot {
@@ -107,7 +124,7 @@ func (w *watcher) onChange(c detect.Change) *Wave {
 	now := time.Now()
 	if c.Kind == detect.Became {
 		w.hot = true
-		w.waves = append(w.waves, Wave{Key: w.key, Crossed: w.crossed, FoundMS: ms(now.Sub(w.crossed))})
+		w.waves = append(w.waves, Wave{Key: w.key, Crossed: w.crossed, FoundMS: ms(now.Sub(w.crossed)), Served: w.served})
 		return w.last()
 	}
 	w.close(now)

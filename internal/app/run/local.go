@@ -169,6 +169,9 @@ func (l *Local) Run(ctx context.Context) error {
 	return errors.Join(s.Run(delayed(ctx, l.cfg.Stop, l.log), l.cfg.Stop.Timeout, l.log), l.overrides.Close())
 }
 
+// SetRules takes new rules.
+func (l *Local) SetRules(set *rules.Set) { l.setRules(set) }
+
 func (l *Local) setRules(set *rules.Set) {
 	l.parts.SetRules(set)
 	l.clients.Set(set.IP.TrustedProxies, set.IP.Client)
