@@ -138,7 +138,6 @@ func TestModel(t *testing.T) {
 			s.upstream = s.ServeHTTP
 			for range 60 {
 				s.step(rt)
-				synctest.Wait() // refreshes have ended
 			}
 		})
 	})
@@ -157,6 +156,7 @@ func (s *site) step(rt *rapid.T) {
 	user := rapid.SampledFrom([]string{"", "", "", "anna", "bert"}).Draw(rt, "user")
 	before := len(s.made)
 	w, broken := s.ask(method, target, lang, user)
+	synctest.Wait() // refreshes have ended
 	switch {
 	case broken && s.plan.dies == 0:
 		rt.Fatalf("broken off although the upstream answered")
