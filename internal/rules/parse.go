@@ -20,7 +20,7 @@ const maxFile = 4 << 20
 // ProgramSections are the top-level names of a configuration file that hold
 // settings of the programs. Package config has a test that they are all.
 var ProgramSections = []string{
-	"accesslog", "admin", "aggregator", "answer", "carbon", "check", "collector", "decide", "detect", "envoy", "gate", "graphite", "history", "kafka",
+	"accesslog", "admin", "aggregator", "answer", "carbon", "check", "collector", "decide", "detect", "envoy", "etcd", "gate", "graphite", "history", "kafka",
 	"log", "mirror", "names", "privacy", "proxy", "redis", "sidecar", "spoe", "state", "statsd", "stop", "tally",
 }
 

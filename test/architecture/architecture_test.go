@@ -36,7 +36,7 @@ var layers = []struct {
 	{"connection", false, []string{"internal/storage/redisstore"}, "the feed and the limits share one way to Redis"},
 	{"transport and storage", false, []string{
 		"internal/counting/tail", "internal/transport/statsd", "internal/transport/kafka", "internal/transport/graphite", "internal/transport/reversedns",
-		"internal/storage/redisfeed", "internal/storage/redislimits", "internal/storage/filestore", "internal/storage/historystore", "internal/operator/carbon", "internal/operator/udpstat",
+		"internal/storage/redisfeed", "internal/storage/redislimits", "internal/storage/filestore", "internal/storage/historystore", "internal/storage/etcdrules", "internal/operator/carbon", "internal/operator/udpstat",
 		"internal/serving/listener",
 	}, "one outside system each; two that know each other cannot be replaced alone"},
 	{"deciding", true, []string{
@@ -66,6 +66,7 @@ var owners = map[string]struct {
 	"github.com/prometheus/client_golang/prometheus": {[]string{"internal/operator/metrics"}, "packages expose Stats() and know no metrics library"},
 	"github.com/pires/go-proxyproto":                 {[]string{"internal/serving/listener"}, "one listener decides whose header is believed"},
 	"modernc.org/sqlite":                             {[]string{"internal/storage/historystore"}, "who imports the library compiles none of it"},
+	"go.etcd.io/etcd":                                {[]string{"internal/storage/etcdrules"}, "who imports the library compiles none of it"},
 	"google.golang.org/grpc":                         {[]string{"internal/serving/envoy"}, "who imports the library compiles none of it"},
 }
 

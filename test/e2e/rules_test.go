@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/storage/etcdrules/etcdtest"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -165,4 +166,11 @@ func TestRulesFromRedis(t *testing.T) {
 	r := redistest.Start(t)
 	f := startFleet(t, "--rules", "redis:", "--redis.addr", r.Addr())
 	followsTheStore(t, f, r.Kill, r.Relaunch)
+}
+
+func TestRulesFromEtcd(t *testing.T) {
+	t.Parallel()
+	etcd, r := etcdtest.Start(t), redistest.Start(t)
+	f := startFleet(t, "--rules", "etcd:/hotparam/rules", "--etcd.addr", etcd.Addr(), "--redis.addr", r.Addr())
+	followsTheStore(t, f, etcd.Kill, etcd.Launch)
 }

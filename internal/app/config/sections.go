@@ -56,6 +56,21 @@ type Redis struct {
 	HotTTLBlind time.Duration `name:"hot_ttl_blind" default:"10m" help:"How long keys stay hot without news of them."`
 }
 
+// Etcd is where rules live with --rules etcd:KEY.
+type Etcd struct {
+	Addr     []string `placeholder:"HOST:PORT" help:"Members of the etcd cluster that has the rules."`
+	Username string   `help:"User of etcd."`
+	// Password of the user of etcd. Better set by the environment than as a flag.
+	Password string `help:"Password of the user of etcd."`
+	TLS      bool   `help:"Connect to etcd by TLS; each of the tls_ settings does so too."`
+	// Certificates (PEM) of who signs those of etcd; default: those that the system trusts.
+	CA         string        `name:"tls_ca" placeholder:"FILE" help:"Certificates (PEM) that etcd is trusted by; default: the system's."`
+	Cert       string        `name:"tls_cert" placeholder:"FILE" help:"Certificate (PEM) to show to etcd."`
+	Key        string        `name:"tls_key" placeholder:"FILE" help:"Key (PEM) of the certificate for etcd."`
+	ServerName string        `name:"tls_server_name" help:"Name in the certificate of etcd if not the dialled host."`
+	Timeout    time.Duration `default:"2s" help:"Longest call to etcd."`
+}
+
 // Kafka is the topic that carries counts.
 type Kafka struct {
 	Brokers []string `placeholder:"HOST:PORT" help:"Kafka brokers to begin with."`

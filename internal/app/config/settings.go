@@ -12,7 +12,8 @@ type Common struct {
 
 // Central is where a program has its rules from.
 type Central struct {
-	Rules string `name:"rules" placeholder:"STORE" help:"Where the rules are from: redis: instead of the file of --config."`
+	Rules string `name:"rules" placeholder:"STORE" help:"Where the rules are from: redis: or etcd:KEY, instead of the file of --config."`
+	Etcd  Etcd   `embed:"" prefix:"etcd."`
 }
 
 // Collector is the surface of cmd/collector.

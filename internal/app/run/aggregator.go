@@ -53,7 +53,7 @@ type aggregator struct {
 // out to Redis, the dashboard. It returns when ctx ends and all is handed over.
 func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser, version string) error {
 	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), replica: &hotset.Replica{TTLBlind: ttlBlind(cfg.Redis)}}
-	store, file, err := followRules(ctx, centralConfig{cfg.Rules, cfg.Redis, cfg.State, publisherName(cfg)}, file, enough(cfg.Detect), a.log)
+	store, file, err := followRules(ctx, centralConfig{cfg.Central, cfg.Redis, cfg.State, publisherName(cfg)}, file, enough(cfg.Detect), a.log)
 	if err != nil {
 		return err
 	}

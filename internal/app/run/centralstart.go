@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/storage/etcdrules"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
+	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
 // firstRead is how long a start waits for the store before it goes by the copy.
@@ -22,7 +25,7 @@ const firstRead = 3 * time.Second
 func followRules(
 	ctx context.Context, cfg centralConfig, file *config.Parser, check func(*rules.Set) error, log *slog.Logger,
 ) (*central, *config.Parser, error) {
-	if cfg.rules == "" {
+	if cfg.Rules == "" {
 		return nil, file, nil
 	}
 	set, err := file.Rules()
@@ -30,7 +33,7 @@ func followRules(
 		return nil, nil, err
 	}
 	c := &central{
-		name: cfg.rules, instance: cfg.instance, copy: filestore.NewRulesCopy(cfg.state.Dir, set.Namespace),
+		name: cfg.Rules, instance: cfg.instance, copy: filestore.NewRulesCopy(cfg.state.Dir, set.Namespace),
 		log: log, turns: make(chan turn, 1),
 	}
 	if c.store, c.close, err = openRuleStore(cfg, set.Namespace, log); err != nil {
@@ -45,7 +48,7 @@ func followRules(
 
 // centralConfig are the settings of a central store.
 type centralConfig struct {
-	rules    string
+	config.Central
 	redis    config.Redis
 	state    config.State
 	instance string
@@ -53,17 +56,36 @@ type centralConfig struct {
 
 // openRuleStore opens what --rules names.
 func openRuleStore(cfg centralConfig, namespace string, log *slog.Logger) (ruleStore, func() error, error) {
-	if cfg.rules != "redis:" {
-		return nil, nil, fmt.Errorf("%w: --rules: want redis: and not %q", config.ErrUsage, cfg.rules)
-	}
-	if len(cfg.redis.Addr) == 0 {
+	kind, key, _ := strings.Cut(cfg.Rules, ":")
+	switch {
+	case cfg.Rules == "redis:" && len(cfg.redis.Addr) == 0:
 		return nil, nil, fmt.Errorf("%w: --rules redis: where is Redis? Set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)
+	case cfg.Rules == "redis:":
+		client, err := openRedis(cfg.redis, namespace, 0, log)
+		if err != nil {
+			return nil, nil, err
+		}
+		return redisfeed.New(client).Rules(), client.Close, nil
+	case kind == "etcd":
+		store, err := openEtcd(cfg.Etcd, key, log)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: --rules %s: %w", config.ErrUsage, cfg.Rules, err)
+		}
+		return store, store.Close, nil
 	}
-	client, err := openRedis(cfg.redis, namespace, 0, log)
-	if err != nil {
-		return nil, nil, err
+	return nil, nil, fmt.Errorf("%w: --rules: want redis: or etcd:KEY, and not %q", config.ErrUsage, cfg.Rules)
+}
+
+func openEtcd(cfg config.Etcd, key string, log *slog.Logger) (*etcdrules.Store, error) {
+	c := etcdrules.Config{Endpoints: cfg.Addr, Key: key, Username: cfg.Username, Password: cfg.Password, Timeout: cfg.Timeout, Log: log}
+	files := tlsfiles.Files{CA: cfg.CA, Cert: cfg.Cert, Key: cfg.Key, ServerName: cfg.ServerName}
+	if cfg.TLS || files != (tlsfiles.Files{}) {
+		var err error
+		if c.TLS, err = files.Client("etcd.tls_"); err != nil {
+			return nil, err
+		}
 	}
-	return redisfeed.New(client).Rules(), client.Close, nil
+	return etcdrules.Open(c)
 }
 
 // begin finds the rules to start with. What is wrong with better ones is logged.

@@ -47,7 +47,7 @@ type sidecar struct {
 func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, version string) error {
 	s := &sidecar{cfg: cfg, log: Logger(cfg.Log)}
 	s.cfg.Gate.Instance = lifecycle.InstanceName(cfg.Gate.Instance)
-	store, file, err := followRules(ctx, centralConfig{cfg.Rules, cfg.Redis, cfg.State, s.cfg.Gate.Instance}, file, s.readLimits, s.log)
+	store, file, err := followRules(ctx, centralConfig{cfg.Central, cfg.Redis, cfg.State, s.cfg.Gate.Instance}, file, s.readLimits, s.log)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,97 @@
+// Package etcdtest runs a real etcd for tests.
+package etcdtest
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// Server is an etcd of one test, which ends with it.
+type Server struct {
+	t    testing.TB
+	dir  string
+	addr string
+	peer string
+	cmd  *exec.Cmd // nil: killed
+}
+
+// Start runs etcd, or skips the test where it is not installed and HOTPARAM_REQUIRE_SERVERS is not 1.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	if _, err := exec.LookPath("etcd"); err != nil {
+		if os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" {
+			t.Fatal("no etcd in PATH (Debian: etcd-server), and HOTPARAM_REQUIRE_SERVERS is 1")
+		}
+		t.Skip("no etcd in PATH (Debian: etcd-server)")
+	}
+	s := &Server{t: t, dir: t.TempDir(), addr: free(t), peer: free(t)}
+	t.Cleanup(s.Kill)
+	s.Launch()
+	return s
+}
+
+func free(t testing.TB) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Addr is where it listens.
+func (s *Server) Addr() string { return s.addr }
+
+// Launch starts it with the data that it had.
+func (s *Server) Launch() {
+	s.t.Helper()
+	client, peer := "http://"+s.addr, "http://"+s.peer
+	s.cmd = exec.Command("etcd", "--data-dir", s.dir, "--listen-client-urls", client, "--advertise-client-urls", client, //nolint:noctx // Kill ends it
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
+	s.cmd.Stdout, s.cmd.Stderr = io.Discard, io.Discard
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	c := s.Client()
+	for end := time.Now().Add(30 * time.Second); ; {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		_, err := c.Get(ctx, "/")
+		cancel()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			s.t.Fatalf("etcd does not answer: %v", err)
+		}
+	}
+}
+
+// Kill ends it at once.
+func (s *Server) Kill() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+	s.cmd = nil
+}
+
+// Client is a client of the test's.
+func (s *Server) Client() *clientv3.Client {
+	s.t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.addr}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
+}

@@ -1,0 +1,237 @@
+// Package etcdrules keeps a central store of rules in etcd: under one key what holds, and
+// behind it, in KEY/history/VERSION, the last changes. What is stored is JSON that package
+// rules makes and reads.
+//
+// A follower watches the key and, in case a watch is lost, looks at it once a second. A
+// look that finds nothing new reads no value. A watch begins at what is there now and is
+// only a hint to look, so it does not matter what etcd has compacted meanwhile.
+package etcdrules
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+const (
+	// pollEvery is how long a lost watch can stay unnoticed.
+	pollEvery = time.Second
+	// watchAgain is the pause after a watch that ended.
+	watchAgain = time.Second
+	// maxMessage bounds an answer of etcd: the history with all its texts.
+	maxMessage = rules.MaxRevisions*rules.MaxText*2 + 1<<20
+)
+
+// Config says where etcd is.
+type Config struct {
+	Endpoints          []string // host:port, or http:// and https:// before it
+	Key                string
+	Username, Password string
+	TLS                *tls.Config   // nil: none, unless an endpoint begins with https://
+	Timeout            time.Duration // of one call
+	Log                *slog.Logger
+}
+
+// Store is a central store of rules. Any number of goroutines may share it. Close it when
+// nothing uses it any more.
+type Store struct {
+	cfg    Config
+	client *clientv3.Client
+}
+
+// Open makes a client. It does not need the server.
+func Open(cfg Config) (*Store, error) {
+	if len(cfg.Endpoints) == 0 {
+		return nil, errors.New("etcdrules: where is etcd? Set --etcd.addr, such as 127.0.0.1:2379")
+	}
+	if cfg.Key == "" || strings.HasSuffix(cfg.Key, "/") {
+		return nil, fmt.Errorf("etcdrules: key %q: want a name such as /hotparam/rules", cfg.Key)
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: cfg.Endpoints, Username: cfg.Username, Password: cfg.Password, TLS: cfg.TLS,
+		DialTimeout: cfg.Timeout, DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
+		MaxCallRecvMsgSize: maxMessage, Logger: zap.NewNop(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcdrules: %w", err)
+	}
+	return &Store{cfg, client}, nil
+}
+
+// Close ends all connections.
+func (s *Store) Close() error { return s.client.Close() }
+
+// Read gives what the store holds; nil: nothing.
+func (s *Store) Read(ctx context.Context) (*rules.Stored, error) {
+	stored, _, err := s.read(ctx)
+	return stored, err
+}
+
+// read also gives etcd's revision of the key; 0: it is not there.
+func (s *Store) read(ctx context.Context) (*rules.Stored, int64, error) {
+	kv, err := s.get(ctx)
+	if err != nil || kv == nil {
+		return nil, 0, err
+	}
+	stored, err := rules.DecodeStored(kv.Value)
+	return stored, kv.ModRevision, err
+}
+
+func (s *Store) get(ctx context.Context, options ...clientv3.OpOption) (*mvccpb.KeyValue, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	reply, err := s.client.Get(ctx, s.cfg.Key, options...)
+	if err != nil {
+		return nil, fmt.Errorf("etcdrules: read %s: %w", s.cfg.Key, err)
+	}
+	if len(reply.Kvs) == 0 {
+		return nil, nil
+	}
+	return reply.Kvs[0], nil
+}
+
+// Write puts next in the place of the version before, 0 for none, with its change into the
+// history; rules.ErrConflict where the store holds another version.
+func (s *Store) Write(ctx context.Context, before int64, next *rules.Stored, change *rules.Revision) error {
+	stored, revision, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	if stored == nil && before != 0 || stored != nil && stored.Version != before {
+		return rules.ErrConflict
+	}
+	value, err := json.Marshal(next)
+	if err != nil {
+		return fmt.Errorf("etcdrules: %w", err)
+	}
+	entry, err := json.Marshal(change)
+	if err != nil {
+		return fmt.Errorf("etcdrules: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	reply, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(s.cfg.Key), "=", revision)).Then(
+		clientv3.OpPut(s.cfg.Key, string(value)),
+		clientv3.OpPut(s.entry(next.Version), string(entry)),
+		clientv3.OpDelete(s.entry(0), clientv3.WithRange(s.entry(max(next.Version-rules.MaxRevisions+1, 1)))),
+	).Commit()
+	if err != nil {
+		return fmt.Errorf("etcdrules: write %s: %w", s.cfg.Key, err)
+	}
+	if !reply.Succeeded {
+		return rules.ErrConflict
+	}
+	return nil
+}
+
+// entry is the key of a change; keys are in the order of versions.
+func (s *Store) entry(version int64) string {
+	return fmt.Sprintf("%s/history/%019d", s.cfg.Key, version)
+}
+
+// History gives the last changes, newest first.
+func (s *Store) History(ctx context.Context) ([]rules.Revision, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	reply, err := s.client.Get(ctx, s.cfg.Key+"/history/", clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(rules.MaxRevisions))
+	if err != nil {
+		return nil, fmt.Errorf("etcdrules: read the history of %s: %w", s.cfg.Key, err)
+	}
+	var out []rules.Revision
+	for _, kv := range reply.Kvs {
+		var r rules.Revision
+		if json.Unmarshal(kv.Value, &r) == nil && r.Version > 0 { // what is not ours is left out
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// Follow calls fn after every look at the store: with what it holds, nil for nothing, or
+// with why that cannot be said. fn is called by one goroutine, at least as often as the
+// poll looks. It returns nil when ctx ends.
+func (s *Store) Follow(ctx context.Context, fn func(*rules.Stored, error)) error {
+	hints := make(chan struct{}, 1) // one pending look is as good as ten
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		s.watch(ctx, hints)
+	}()
+	defer func() { <-watching }()
+	f := follower{s: s}
+	for ctx.Err() == nil {
+		stored, err := f.look(ctx)
+		if ctx.Err() != nil {
+			break // the end of ctx is not a failure of etcd
+		}
+		fn(stored, err)
+		// Up to a tenth less, so that many followers do not look in step.
+		timer := time.NewTimer(pollEvery - rand.N(pollEvery/10))
+		select {
+		case <-ctx.Done():
+		case <-hints:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// watch hints at changes until ctx ends.
+func (s *Store) watch(ctx context.Context, hints chan<- struct{}) {
+	for ctx.Err() == nil {
+		watching, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+		for range s.client.Watch(watching, s.cfg.Key, clientv3.WithCreatedNotify()) {
+			select {
+			case hints <- struct{}{}:
+			default: // a look is pending already
+			}
+		}
+		cancel()
+		timer := time.NewTimer(watchAgain)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// follower is what one Follow knows. One goroutine uses it.
+type follower struct {
+	s        *Store
+	last     *rules.Stored
+	revision int64 // of etcd, for last; 0: the key was not there
+	failing  bool
+}
+
+// look reads the value where it changed, and logs when trouble begins and ends.
+func (f *follower) look(ctx context.Context) (*rules.Stored, error) {
+	kv, err := f.s.get(ctx, clientv3.WithKeysOnly())
+	switch {
+	case err == nil && kv == nil:
+		f.last, f.revision = nil, 0
+	case err == nil && (kv.ModRevision != f.revision || f.last == nil):
+		f.last, f.revision, err = f.s.read(ctx)
+	}
+	if err != nil && !f.failing {
+		f.s.cfg.Log.Warn("etcdrules: cannot read the rules; what is known stays in force", "err", err)
+	} else if err == nil && f.failing {
+		f.s.cfg.Log.Info("etcdrules: reading the rules again")
+	}
+	f.failing = err != nil
+	return f.last, err
+}
