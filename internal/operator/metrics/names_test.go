@@ -45,6 +45,7 @@ func groups() []group {
 		of("redis", "limiter-sidecar, aggregator", metrics.RedisFeed),
 		of("redis_server", "limiter-sidecar, aggregator", metrics.RedisServer),
 		of("redis_limits", "limiter-sidecar", metrics.RedisLimits),
+		of("redis_limits, refunds", "limiter-sidecar", metrics.Refunds),
 		of("hotset", "limiter-sidecar, aggregator, serve", func(stats func() hotset.Stats) metrics.Part {
 			return metrics.HotSet(func(time.Time) hotset.Stats { return stats() })
 		}),
