@@ -40,7 +40,7 @@ func TestEveryKeyExpires(t *testing.T) {
 	redistest.Ran(t, s, map[string]string{
 		"ClaimHot": lua.ClaimHot(), "PublishHot": lua.PublishHot(), "WriteOverride": lua.WriteOverride(),
 		"RestoreOverrides": lua.RestoreOverrides(), "WriteReport": lua.WriteReport(), "WriteCommand": lua.WriteCommand(),
-		"PublishBounds": lua.PublishBounds(),
+		"PublishBounds": lua.PublishBounds(), "WriteRules": lua.WriteRules(),
 	}, "Decide", "DecideMany", "Refund", "Exchange", "CLThrottle", "InFlight")
 }
 
@@ -62,6 +62,9 @@ func (m mortal) overrides() {
 	}
 
 	check("SendCommand", m.c.SendCommand(ctx, hottype.Command{Action: hottype.CommandPurge, Key: "topic?id=1"}))
+	for i := range int64(2) {
+		check("Write of rules", m.c.Rules().Write(ctx, i, &rules.Stored{Version: i + 1}, &rules.Revision{Version: i + 1}))
+	}
 	store := m.c.Overrides()
 	for i, until := range []time.Time{{}, now().Add(time.Hour), now().Add(20 * time.Millisecond)} {
 		for range 2 {

@@ -64,7 +64,7 @@ func TestEveryKeyExpires(t *testing.T) {
 	redistest.Ran(t, s, map[string]string{
 		"Decide": lua.Decide(), "DecideMany": lua.DecideMany(), "Refund": lua.Refund(), "Exchange": lua.Exchange(),
 		"CLThrottle": lua.CLThrottle(), "InFlight": lua.InFlight(),
-	}, "ClaimHot", "PublishHot", "WriteOverride", "RestoreOverrides", "WriteReport", "PublishBounds")
+	}, "ClaimHot", "PublishHot", "WriteOverride", "RestoreOverrides", "WriteReport", "WriteCommand", "WriteRules", "PublishBounds")
 }
 
 // limits charges, denies, blocks and refunds, and finds states of every other
