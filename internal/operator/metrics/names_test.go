@@ -41,7 +41,6 @@ func groups() []group {
 		of("envoy", "limiter-sidecar", metrics.Envoy),
 		of("spoe", "limiter-sidecar", metrics.SPOE),
 		of("windows", "limiter-sidecar", metrics.Windows),
-		of("redis_limits, given back", "limiter-sidecar", metrics.Refunds),
 		of("prefetch", "limiter-sidecar", metrics.Prefetch),
 		of("redis", "limiter-sidecar, aggregator", metrics.RedisFeed),
 		of("redis_server", "limiter-sidecar, aggregator", metrics.RedisServer),
