@@ -1,10 +1,8 @@
 package httplimit
 
 import (
-	"bufio"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -33,22 +31,19 @@ func (g *SafeGate) Observe(v *hottype.Verdict, next http.Handler) http.Handler {
 	}
 	upstream, lease := v.Upstream, v.Lease
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		o := &observed{ResponseWriter: w, ctx: r.Context(), gate: g, upstream: upstream, lease: lease}
+		o := &observed{ctx: r.Context(), gate: g, upstream: upstream, lease: lease}
 		if r.Body == nil || r.Body == http.NoBody {
 			o.begin()
 		} else {
 			r = r.WithContext(r.Context()) // the body is not ours to change
 			r.Body = &observedBody{r.Body, o}
 		}
-		defer o.answered(http.StatusInternalServerError) // it panicked
-		next.ServeHTTP(o, r)
-		o.answered(http.StatusOK) // a handler that writes nothing says so
+		serveTold(w, r, next, o.answered)
 	})
 }
 
-// observed is the ResponseWriter of a request whose upstream is observed.
+// observed is a request whose upstream is observed.
 type observed struct {
-	http.ResponseWriter
 	ctx      context.Context // of the request: over when the client left
 	gate     *SafeGate
 	upstream string
@@ -57,41 +52,6 @@ type observed struct {
 	mu   sync.Mutex // a transport reads the body in a goroutine of its own
 	at   time.Time  // when the upstream had the request; zero: not yet
 	over bool
-}
-
-// Unwrap lets http.ResponseController find what the server's own writer can do.
-func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
-
-// WriteHeader implements http.ResponseWriter.
-func (o *observed) WriteHeader(status int) {
-	if status >= 200 {
-		o.answered(status)
-	}
-	o.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements http.ResponseWriter.
-func (o *observed) Write(p []byte) (int, error) {
-	o.answered(http.StatusOK)
-	return o.ResponseWriter.Write(p)
-}
-
-// Flush implements http.Flusher, which sends the header.
-func (o *observed) Flush() {
-	o.answered(http.StatusOK)
-	_ = http.NewResponseController(o.ResponseWriter).Flush() // a writer that cannot is not flushed
-}
-
-// Hijack implements http.Hijacker, for handlers that ask the writer itself.
-func (o *observed) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	o.answered(http.StatusOK)
-	return http.NewResponseController(o.ResponseWriter).Hijack()
-}
-
-// ReadFrom implements io.ReaderFrom, by which the server sends files.
-func (o *observed) ReadFrom(r io.Reader) (int64, error) {
-	o.answered(http.StatusOK)
-	return io.Copy(o.ResponseWriter, r)
 }
 
 // begin is when the upstream has the whole request.
@@ -105,14 +65,11 @@ func (o *observed) begin() {
 	}
 }
 
-// answered is when the answer begins; only the first one counts.
+// answered is when the answer begins.
 func (o *observed) answered(status int) {
 	now := o.gate.cfg.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.over {
-		return
-	}
 	o.over = true
 	if o.ctx.Err() != nil {
 		status = 0 // whatever was written, nobody waited for it
