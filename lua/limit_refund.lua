@@ -5,8 +5,8 @@
 -- KEYS[i]  state of charge i, a string; all in one hash slot
 -- and six for each charge, as it was admitted:
 -- ARGV[..] kind, cost, capacity, unit, fill; see limit_prelude
---          when it was admitted, unix us: what "decide" said was now; not above 0:
---          so many us before now
+--          when it was admitted, unix us: what "decide" said was now; below 0: so
+--          many us before now
 --
 -- Returns whole numbers, three for each charge: remaining and reset, as after a
 -- cost of 0, and 0 where the state was written under other terms since, so that
@@ -95,7 +95,7 @@ for pass = 1, 2 do
     local a = 6 * i - 5
     local kind, cost, capacity, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4] + 0
     when = ARGV[a + 5] + 0
-    when = when > 0 and when or now + when
+    when = when < 0 and now + when or when
     local at, used, aux, ticks, clock, bound, owns = 0, 0, 0, nil, now, nil, false
     local raw = redis.call('GET', KEYS[i])
     local kind0, at0, used0, unit0, aux0, rest = string.match(raw or '', '^(%l)(%d+) (%d+) (%d+) (%d+)()')
