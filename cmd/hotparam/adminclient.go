@@ -69,6 +69,28 @@ func (c *adminFlags) ask(ctx context.Context, q question, v any) (http.Header, e
 	return resp.Header, nil
 }
 
+// stream opens a stream that ends with ctx.
+func (c *adminFlags) stream(ctx context.Context, path string) (io.ReadCloser, error) {
+	req, err := c.request(ctx, question{method: http.MethodGet, path: path})
+	if err != nil {
+		return nil, err
+	}
+	client, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%s does not answer: %w; is --admin right?", c.Admin, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // what came says enough
+		return nil, problemOf(resp.Status, body)
+	}
+	return resp.Body, nil
+}
+
 func (c *adminFlags) request(ctx context.Context, q question) (*http.Request, error) {
 	u, err := url.Parse(c.Admin)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

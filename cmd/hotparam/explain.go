@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"github.com/alecthomas/kong"
 
@@ -179,10 +180,10 @@ func whyMalformed(method, target string) string {
 	return "the query is beyond the limits (names, values, pairs, length, or more than 4 keys), or the upstream refuses it"
 }
 
-// printable keeps control bytes of hostile URLs away from the terminal.
+// printable keeps what a terminal would act upon away from it: control bytes, and marks that turn the direction of text.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
+		if !unicode.IsPrint(r) {
 			return '\uFFFD'
 		}
 		return r

@@ -1,17 +1,179 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // hotCmd groups what is done with hot keys.
 type hotCmd struct {
+	Ls    hotLsCmd    `cmd:"" help:"List what is hot, and the loops."`
+	Get   hotGetCmd   `cmd:"" help:"Tell of one key whether it is hot, and which limits hold it and why."`
+	Watch hotWatchCmd `cmd:"" help:"Print what becomes hot or cold, loops and overrides, as it happens."`
 	Reset hotResetCmd `cmd:"" help:"Have all limiters forget what a key, or a client, has used of its limits."`
+}
+
+// hotLsCmd lists hot keys.
+type hotLsCmd struct {
+	adminFlags
+	outputFlags
+	Limit int    `default:"50" help:"Most keys to list."`
+	Sort  string `enum:"rate,share,clients,since,key,allowed,denied" default:"rate" help:"By what: ${enum}."`
+	Find  string `placeholder:"TEXT" help:"Only keys and rules with this in their name."`
+}
+
+// hotAnswer is what GET /v1/hot says.
+type hotAnswer struct {
+	At      time.Time
+	Matched int
+	Keys    []struct {
+		hottype.Hot
+		Limit   *struct{ Text string }
+		Allowed *float64 `json:"allowed_per_second"`
+		Denied  *float64 `json:"denied_per_second"`
+		Served  *float64 `json:"served_per_second"`
+	}
+	Loops []hottype.Hot
+}
+
+// Run is called by kong.
+func (c *hotLsCmd) Run(ctx context.Context, k *kong.Kong) error {
+	var answer json.RawMessage
+	_, err := c.ask(ctx, question{method: http.MethodGet, path: "/v1/hot", query: url.Values{
+		"limit": {strconv.Itoa(c.Limit)}, "sort": {c.Sort}, "find": {c.Find},
+	}}, &answer)
+	if err != nil {
+		return err
+	}
+	var a hotAnswer
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return err
+	}
+	return c.print(k, answer, func(t io.Writer) error {
+		a.table(t)
+		return nil
+	})
+}
+
+func (a *hotAnswer) table(t io.Writer) {
+	row(t, "KEY", "RULE", "STATE", "RATE", "CLIENTS", "SINCE", "LIMIT", "ALLOWED/S", "DENIED/S", "SERVED/S")
+	for i := range a.Keys {
+		h := &a.Keys[i]
+		text := ""
+		if h.Limit != nil {
+			text = h.Limit.Text
+		}
+		row(t, string(h.Key), h.Rule, "hot", number(&h.Rate), strconv.FormatInt(h.Clients, 10), since(a.At, h.Since), text,
+			number(h.Allowed), number(h.Denied), number(h.Served))
+	}
+	for i := range a.Loops {
+		h := &a.Loops[i]
+		row(t, string(h.Key), h.Rule, "loop", number(&h.Rate), strconv.FormatInt(h.Clients, 10), since(a.At, h.Since), "", "", "", "")
+	}
+	if more := a.Matched - len(a.Keys); more > 0 {
+		fmt.Fprintf(t, "and %d more; --limit shows them\n", more)
+	}
+}
+
+// number is a rate as people read it; "" where it is not known.
+func number(f *float64) string {
+	if f == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*f, 'f', 0, 64)
+}
+
+func since(now, at time.Time) string { return max(now.Sub(at), 0).Round(time.Second).String() }
+
+// hotGetCmd tells of one key.
+type hotGetCmd struct {
+	adminFlags
+	Output string `short:"o" enum:"json,yaml" default:"yaml" help:"How to print it: ${enum}."`
+	Key    string `arg:"" help:"Key, such as 'topic?id=42'."`
+}
+
+// Run is called by kong.
+func (c *hotGetCmd) Run(ctx context.Context, k *kong.Kong) error {
+	var answer json.RawMessage
+	if _, err := c.ask(ctx, question{method: http.MethodGet, path: "/v1/keys/" + url.PathEscape(c.Key)}, &answer); err != nil {
+		return err
+	}
+	return (&outputFlags{Output: c.Output}).print(k, answer, nil)
+}
+
+// hotWatchCmd follows the live stream.
+type hotWatchCmd struct {
+	adminFlags
+	Output string `short:"o" enum:"lines,json" default:"lines" help:"How to print it: ${enum}, one a line."`
+	Find   string `placeholder:"TEXT" help:"Only keys with this in their name."`
+}
+
+// Run is called by kong. It ends when the stream does.
+func (c *hotWatchCmd) Run(ctx context.Context, k *kong.Kong) error {
+	body, err := c.stream(ctx, "/v1/events")
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, maxAnswer)
+	kind := ""
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ": ")
+		switch {
+		case name == "event":
+			kind = value
+		case name == "data" && kind == "change":
+			if err := c.change(k, value); err != nil {
+				return err
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return nil // asked to end
+	}
+	return errors.Join(fmt.Errorf("%s ended the stream", c.Admin), lines.Err())
+}
+
+// change prints one change.
+func (c *hotWatchCmd) change(k *kong.Kong, data string) error {
+	var v struct {
+		At                        time.Time
+		Kind, Key, Author, Client string
+		Rate                      float64
+	}
+	if err := json.Unmarshal([]byte(data), &v); err != nil {
+		return fmt.Errorf("%s: the stream is not that of an admin listener: %w", c.Admin, err)
+	}
+	if !strings.Contains(v.Key, c.Find) {
+		return nil
+	}
+	if c.Output == "json" {
+		_, err := fmt.Fprintf(k.Stdout, "%s\n", escaped([]byte(data), jsonEscape))
+		return err
+	}
+	text := fmt.Sprintf("%s %-14s %s", v.At.Local().Format("15:04:05"), v.Kind, v.Key)
+	if v.Rate > 0 {
+		text += fmt.Sprintf("  %.0f/s", v.Rate)
+	}
+	if v.Author != "" {
+		text += "  by " + v.Author
+	}
+	_, err := fmt.Fprintln(k.Stdout, printable(text))
+	return err
 }
 
 // hotResetCmd resets a key or a client.

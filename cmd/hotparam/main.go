@@ -25,6 +25,8 @@ type commands struct {
 	Check      checkCmd                  `cmd:"" help:"Inspect StatsD, carbon, Kafka, Redis and the kernel: what would silently break, and how to mend it."`
 	Explain    explainCmd                `cmd:"" help:"Tell how requests are seen: rule, key, metric, limits."`
 	Hot        hotCmd                    `cmd:"" help:"Work with hot keys of a running program."`
+	Override   overrideCmd               `cmd:"" help:"Change what holds for a key, a client or a whole resource, at once and everywhere."`
+	Audit      auditCmd                  `cmd:"" help:"Tell who changed what."`
 	Health     healthCmd                 `cmd:"" help:"Ask a URL; exit code 0 if the answer is 2xx. For health checks of containers."`
 	Token      tokenCmd                  `cmd:"" help:"Make a token of the admin listener: the token, and its hash for the configuration file."`
 	Rules      rulesCmd                  `cmd:"" help:"Change the rules in a central store, and tell who runs which."`

@@ -49,7 +49,7 @@ type rulesPushCmd struct {
 
 // Run is called by kong.
 func (c *rulesPushCmd) Run(ctx context.Context, k *kong.Kong) error {
-	text, err := readRules(c.File)
+	text, err := readText(c.File)
 	if err != nil {
 		return err
 	}
@@ -67,8 +67,8 @@ func (c *rulesPushCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return c.put(ctx, k.Stdout, etag, text, query)
 }
 
-// readRules reads a file, or standard input.
-func readRules(path string) (string, error) {
+// readText reads a file, or standard input.
+func readText(path string) (string, error) {
 	in := io.Reader(os.Stdin)
 	if path != "-" {
 		f, err := os.Open(path)

@@ -107,7 +107,7 @@ func (c *rulesDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
 		r, err = c.revision(ctx, version)
 		text, shown = r.Text, "version "+c.With
 	} else {
-		text, err = readRules(c.With)
+		text, err = readText(c.With)
 	}
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ type rulesValidateCmd struct {
 func (c *rulesValidateCmd) Run(k *kong.Kong) error {
 	var failed error
 	for _, path := range c.Files {
-		text, err := readRules(path)
+		text, err := readText(path)
 		var set *rules.Set
 		if err == nil {
 			set, err = config.CheckStored(path, text)

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/alecthomas/kong"
+	"go.yaml.in/yaml/v3"
+)
+
+// hostile are texts that a terminal would act upon.
+var hostile = []string{
+	"\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "a\u202eb", "\u2066x\u2069", "\x00", "a\rb", "line\nline", "tab\ttab", "\u0085", "\u200b",
+	"\ufeff", "\u2028", "=cmd|' /C calc'!A0", "<script>alert(1)</script>", "`rm -rf`", "$(id)", "%s%n", "'; DROP TABLE", "\U000e0001",
+	strings.Repeat("x", 8<<10),
+}
+
+// What an answer says comes out whole as JSON and YAML, and nothing of it acts upon a terminal.
+func TestHostileTextIsPrinted(t *testing.T) {
+	t.Parallel()
+	answer, err := json.Marshal(map[string]any{"keys": hostile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for output, read := range map[string]func([]byte, any) error{"json": json.Unmarshal, "yaml": yaml.Unmarshal, "table": nil} {
+		t.Run(output, func(t *testing.T) {
+			t.Parallel()
+			var b bytes.Buffer
+			f := outputFlags{Output: output}
+			err := f.print(&kong.Kong{Stdout: &b}, answer, func(w io.Writer) error {
+				for _, text := range hostile {
+					row(w, text, "x")
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i := bytes.IndexFunc(b.Bytes(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
+				t.Errorf("%q reaches the terminal", b.Bytes()[i:min(i+20, b.Len())])
+			}
+			if read == nil {
+				if lines := strings.Count(b.String(), "\n"); lines != len(hostile) {
+					t.Errorf("%d texts make %d lines", len(hostile), lines)
+				}
+				return
+			}
+			var back struct{ Keys []string }
+			if err := read(b.Bytes(), &back); err != nil {
+				t.Fatal(err)
+			}
+			for i, text := range hostile {
+				if i >= len(back.Keys) || back.Keys[i] != text {
+					t.Errorf("%q is read back otherwise", text)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// overrideFile is a file of overrides and what is to become of the others.
+type overrideFile struct {
+	adminFlags
+	File  string `arg:"" help:"YAML or JSON with a list overrides, as ls -o yaml prints it; - is standard input."`
+	Prune bool   `help:"Remove the overrides that the file does not have."`
+}
+
+// overrideDiffCmd tells what apply would do.
+type overrideDiffCmd struct {
+	overrideFile
+}
+
+// Run is called by kong.
+func (c *overrideDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
+	put, gone, err := c.changes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range put {
+		if p.before != nil {
+			fmt.Fprintf(k.Stdout, "- %s\n", p.before.line())
+		}
+		fmt.Fprintf(k.Stdout, "+ %s\n", p.after.line())
+	}
+	for i := range gone {
+		fmt.Fprintf(k.Stdout, "- %s\n", gone[i].line())
+	}
+	return nil
+}
+
+// line is an override in one line.
+func (o *listedOverride) line() string {
+	until := ending(&o.Override)
+	if o.For != "" {
+		until = o.For + " from now"
+	}
+	text := fmt.Sprintf("%s: %s, until %s", o.Target(), effect(&o.Override), until)
+	if !o.Schedule.IsZero() {
+		text += ", " + o.Schedule.String()
+	}
+	return printable(text)
+}
+
+// overrideApplyCmd makes the overrides those of a file.
+type overrideApplyCmd struct {
+	overrideFile
+	waitFlags
+	Author string `help:"Who, for the audit; default: who is logged in."`
+}
+
+// Run is called by kong.
+func (c *overrideApplyCmd) Run(ctx context.Context, k *kong.Kong) error {
+	put, gone, err := c.changes(ctx)
+	if err != nil {
+		return err
+	}
+	author := authorOf(c.Author)
+	for _, p := range put {
+		if _, err := c.putOverride(ctx, k, p.after.ID, p.after.body(author)); err != nil {
+			return fmt.Errorf("%s: %w; what is before it in the file is done", printable(p.after.Target().String()), err)
+		}
+	}
+	for i := range gone {
+		if err := c.remove(ctx, k, gone[i].ID, author); err != nil {
+			return err
+		}
+	}
+	if len(put)+len(gone) == 0 {
+		fmt.Fprintln(k.Stdout, "nothing to change")
+	}
+	return c.waitForAll(ctx, k, c.Wait)
+}
+
+// body is what is sent to have the override.
+func (o *listedOverride) body(author string) map[string]any {
+	body := map[string]any{o.Target().Kind: o.Target().Value, "action": o.Action, "author": author}
+	if o.Rate != 0 {
+		body["rate"] = o.Rate
+	}
+	if o.Burst != 0 {
+		body["burst"] = o.Burst
+	}
+	if !o.Until.IsZero() {
+		body["until"] = o.Until
+	}
+	if o.For != "" {
+		body["for"] = o.For
+	}
+	if !o.Schedule.IsZero() {
+		body["schedule"] = o.Schedule
+	}
+	if o.Reason != "" {
+		body["reason"] = o.Reason
+	}
+	return body
+}
+
+// overrideChange is what is to be set, and what there is of it.
+type overrideChange struct{ before, after *listedOverride }
+
+// changes compares a file with what holds. What is written in the rules file is no change's affair.
+func (c *overrideFile) changes(ctx context.Context) (put []overrideChange, gone []listedOverride, err error) {
+	want, err := readOverrides(c.File)
+	if err != nil {
+		return nil, nil, err
+	}
+	have, _, err := c.overrides(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	have = slices.DeleteFunc(have, func(o listedOverride) bool { return o.Source == "file" })
+	kept := map[string]bool{}
+	for i := range want {
+		w := &want[i]
+		j := slices.IndexFunc(have, func(h listedOverride) bool { return h.Target() == w.Target() && h.Schedule == w.Schedule })
+		if j < 0 {
+			put = append(put, overrideChange{after: w})
+			continue
+		}
+		kept[have[j].ID] = true
+		if w.For != "" || !sameOverride(&have[j].Override, &w.Override) {
+			w.ID = have[j].ID
+			put = append(put, overrideChange{&have[j], w})
+		}
+	}
+	if c.Prune {
+		gone = slices.DeleteFunc(have, func(h listedOverride) bool { return kept[h.ID] })
+	}
+	return put, gone, nil
+}
+
+// sameOverride compares what overrides do, and why; not who made them, and when.
+func sameOverride(a, b *rules.Override) bool {
+	return a.Action == b.Action && a.Rate == b.Rate && a.Burst == b.Burst && a.Reason == b.Reason &&
+		a.Until.Truncate(time.Millisecond).Equal(b.Until.Truncate(time.Millisecond))
+}
+
+// readOverrides reads a file of overrides. A field that no override has is an error.
+func readOverrides(path string) ([]listedOverride, error) {
+	text, err := readText(path)
+	if err != nil {
+		return nil, err
+	}
+	var of map[string][]map[string]any
+	const shape = "want a list of overrides, as override ls -o yaml prints it"
+	if err := yaml.Unmarshal([]byte(text), &of); err != nil {
+		return nil, fmt.Errorf("%s: %w; %s", path, err, shape)
+	}
+	if _, there := of["overrides"]; !there || len(of) > 1 {
+		return nil, fmt.Errorf("%s: it holds something else; %s", path, shape)
+	}
+	list := make([]listedOverride, len(of["overrides"]))
+	for i, fields := range of["overrides"] {
+		for _, told := range []string{"active", "next", "href"} { // of an export, and no affair of whoever imports it
+			delete(fields, told)
+		}
+		if list[i], err = overrideOf(fields); err != nil {
+			return nil, fmt.Errorf("%s: override %d: %w", path, i+1, err)
+		}
+	}
+	return slices.DeleteFunc(list, func(o listedOverride) bool { return o.Source == "file" }), nil
+}
+
+func overrideOf(fields map[string]any) (o listedOverride, err error) {
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return o, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&o); err != nil {
+		return o, err
+	}
+	if o.Action == "" {
+		o.Action = rules.ActionLimit
+	}
+	return o, o.ValidateTarget()
+}
