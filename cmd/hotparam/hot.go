@@ -46,20 +46,31 @@ type hotAnswer struct {
 		Denied  *float64 `json:"denied_per_second"`
 		Served  *float64 `json:"served_per_second"`
 	}
-	Loops []hottype.Hot
+	Loops  []hottype.Hot
+	Totals struct {
+		Requests *float64 `json:"requests_per_second"`
+		Allowed  *float64 `json:"allowed_per_second"`
+		Denied   *float64 `json:"denied_per_second"`
+		Limiters int
+	}
+	Trouble []string
+}
+
+// hotKeys asks what is hot.
+func (c *adminFlags) hotKeys(ctx context.Context, limit int, sort, find string) (a hotAnswer, answer json.RawMessage, err error) {
+	_, err = c.ask(ctx, question{method: http.MethodGet, path: "/v1/hot", query: url.Values{
+		"limit": {strconv.Itoa(limit)}, "sort": {sort}, "find": {find},
+	}}, &answer)
+	if err == nil {
+		err = json.Unmarshal(answer, &a)
+	}
+	return a, answer, err
 }
 
 // Run is called by kong.
 func (c *hotLsCmd) Run(ctx context.Context, k *kong.Kong) error {
-	var answer json.RawMessage
-	_, err := c.ask(ctx, question{method: http.MethodGet, path: "/v1/hot", query: url.Values{
-		"limit": {strconv.Itoa(c.Limit)}, "sort": {c.Sort}, "find": {c.Find},
-	}}, &answer)
+	a, answer, err := c.hotKeys(ctx, c.Limit, c.Sort, c.Find)
 	if err != nil {
-		return err
-	}
-	var a hotAnswer
-	if err := json.Unmarshal(answer, &a); err != nil {
 		return err
 	}
 	return c.print(k, answer, func(t io.Writer) error {
@@ -76,12 +87,13 @@ func (a *hotAnswer) table(t io.Writer) {
 		if h.Limit != nil {
 			text = h.Limit.Text
 		}
-		row(t, string(h.Key), h.Rule, "hot", number(&h.Rate), strconv.FormatInt(h.Clients, 10), since(a.At, h.Since), text,
-			number(h.Allowed), number(h.Denied), number(h.Served))
+		row(t, string(h.Key), h.Rule, "hot", number(&h.Rate), strconv.FormatInt(h.Clients, 10), since(a.At, h.Since),
+			text, number(h.Allowed), number(h.Denied), number(h.Served))
 	}
 	for i := range a.Loops {
 		h := &a.Loops[i]
-		row(t, string(h.Key), h.Rule, "loop", number(&h.Rate), strconv.FormatInt(h.Clients, 10), since(a.At, h.Since), "", "", "", "")
+		row(t, string(h.Key), h.Rule, "loop", number(&h.Rate), strconv.FormatInt(h.Clients, 10), since(a.At, h.Since),
+			"", "", "", "")
 	}
 	if more := a.Matched - len(a.Keys); more > 0 {
 		fmt.Fprintf(t, "and %d more; --limit shows them\n", more)

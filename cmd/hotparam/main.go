@@ -24,6 +24,7 @@ type commands struct {
 	Replay     replayCmd                 `cmd:"" help:"Tell what would have been hot and what would have been limited in access logs."`
 	Check      checkCmd                  `cmd:"" help:"Inspect StatsD, carbon, Kafka, Redis and the kernel: what would silently break, and how to mend it."`
 	Explain    explainCmd                `cmd:"" help:"Tell how requests are seen: rule, key, metric, limits."`
+	Top        topCmd                    `cmd:"" help:"Watch hot keys live in the terminal, and limit, block or exempt them from there."`
 	Hot        hotCmd                    `cmd:"" help:"Work with hot keys of a running program."`
 	Override   overrideCmd               `cmd:"" help:"Change what holds for a key, a client or a whole resource, at once and everywhere."`
 	Audit      auditCmd                  `cmd:"" help:"Tell who changed what."`

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -19,16 +18,11 @@ import (
 // overrideCmd groups what is done with overrides.
 type overrideCmd struct {
 	Ls    overrideLsCmd    `cmd:"" help:"List the overrides that have not ended."`
-	Set   overrideSetCmd   `cmd:"" help:"Limit, exempt, block, watch or serve a key, a resource, a client, a network or a class."`
+	Set   overrideSetCmd   `cmd:"" help:"Limit, exempt, block, watch or serve a key, a resource, a client, a network, a class."`
 	Rm    overrideRmCmd    `cmd:"" help:"Remove overrides."`
 	Undo  overrideUndoCmd  `cmd:"" help:"Take back the last change of an override, or a revision and all after it."`
 	Diff  overrideDiffCmd  `cmd:"" help:"Tell what apply would change."`
 	Apply overrideApplyCmd `cmd:"" help:"Make the overrides those of a file, as ls -o yaml prints it."`
-}
-
-// waitFlags let a command end only when its change holds everywhere.
-type waitFlags struct {
-	Wait time.Duration `placeholder:"10s" help:"Wait until every limiter has the change, at most so long; exit code 1 if one lags."`
 }
 
 // listedOverride is an override as an admin listener tells it, or as a file of apply says it.
@@ -137,15 +131,17 @@ func (c *overrideSetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if c.Burst != 0 {
 		body["burst"] = c.Burst
 	}
-	revision, err := c.putOverride(ctx, k, c.ID, body)
+	revision, err := c.putOverride(ctx, k.Stdout, k.Stderr, c.ID, body)
 	if err != nil {
 		return err
 	}
 	return c.waitFor(ctx, k, c.Wait, revision)
 }
 
-// putOverride sets an override and says what holds now.
-func (c *adminFlags) putOverride(ctx context.Context, k *kong.Kong, id string, body any) (revision int64, err error) {
+// putOverride sets an override, and says to out what holds now and to warn what may not be meant.
+func (c *adminFlags) putOverride(
+	ctx context.Context, out, warn io.Writer, id string, body any,
+) (revision int64, err error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return 0, err
@@ -165,10 +161,10 @@ func (c *adminFlags) putOverride(ctx context.Context, k *kong.Kong, id string, b
 	if err != nil {
 		return 0, err
 	}
-	fmt.Fprintf(k.Stdout, "%s: %s, %s, until %s\n",
+	fmt.Fprintf(out, "%s: %s, %s, until %s\n",
 		printable(a.ID), printable(a.Target().String()), effect(&a.Override), ending(&a.Override))
 	for _, w := range a.Warnings {
-		fmt.Fprintf(k.Stderr, "%s: %s\n", name, printable(w))
+		fmt.Fprintf(warn, "%s: %s\n", name, printable(w))
 	}
 	return a.Revision, nil
 }
@@ -184,19 +180,19 @@ type overrideRmCmd struct {
 // Run is called by kong.
 func (c *overrideRmCmd) Run(ctx context.Context, k *kong.Kong) error {
 	for _, id := range c.IDs {
-		if err := c.remove(ctx, k, id, authorOf(c.Author)); err != nil {
+		if err := c.remove(ctx, k.Stdout, id, authorOf(c.Author)); err != nil {
 			return err
 		}
 	}
 	return c.waitForAll(ctx, k, c.Wait)
 }
 
-func (c *adminFlags) remove(ctx context.Context, k *kong.Kong, id, author string) error {
+func (c *adminFlags) remove(ctx context.Context, out io.Writer, id, author string) error {
 	_, err := c.ask(ctx, question{
 		method: http.MethodDelete, path: "/v1/overrides/" + url.PathEscape(id), query: url.Values{"author": {author}},
 	}, nil)
 	if err == nil {
-		fmt.Fprintf(k.Stdout, "%s: removed\n", printable(id))
+		fmt.Fprintf(out, "%s: removed\n", printable(id))
 	}
 	return err
 }
@@ -216,84 +212,28 @@ func (c *overrideUndoCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if c.Revision != 0 {
 		query.Set("revision", strconv.FormatInt(c.Revision, 10))
 	}
+	revision, err := c.undo(ctx, k.Stdout, c.ID, query)
+	if err != nil {
+		return err
+	}
+	return c.waitFor(ctx, k, c.Wait, revision)
+}
+
+func (c *adminFlags) undo(ctx context.Context, out io.Writer, id string, query url.Values) (revision int64, err error) {
 	var a struct {
 		Override *rules.Override
 		Revision int64
 	}
-	_, err := c.ask(ctx, question{
-		method: http.MethodPost, path: "/v1/overrides/" + url.PathEscape(c.ID) + "/undo", query: query,
+	_, err = c.ask(ctx, question{
+		method: http.MethodPost, path: "/v1/overrides/" + url.PathEscape(id) + "/undo", query: query,
 	}, &a)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if a.Override == nil {
-		fmt.Fprintf(k.Stdout, "%s: undone; there is none now\n", printable(c.ID))
-	} else {
-		fmt.Fprintf(k.Stdout, "%s: undone; %s, %s, until %s\n",
-			printable(c.ID), printable(a.Override.Target().String()), effect(a.Override), ending(a.Override))
+	text := "there is none now"
+	if a.Override != nil {
+		text = printable(a.Override.Target().String()) + ", " + effect(a.Override) + ", until " + ending(a.Override)
 	}
-	return c.waitFor(ctx, k, c.Wait, a.Revision)
-}
-
-// waitForAll waits until every limiter has what is stored now.
-func (c *adminFlags) waitForAll(ctx context.Context, k *kong.Kong, most time.Duration) error {
-	if most <= 0 {
-		return nil
-	}
-	a, err := c.limiters(ctx)
-	if err != nil {
-		return err
-	}
-	return c.waitFor(ctx, k, most, a.Revision)
-}
-
-// limitersAnswer is what GET /v1/limiters says.
-type limitersAnswer struct {
-	Revision int64
-	Limiters []struct {
-		Instance string
-		Revision int64
-	}
-}
-
-func (c *adminFlags) limiters(ctx context.Context) (a limitersAnswer, err error) {
-	_, err = c.ask(ctx, question{method: http.MethodGet, path: "/v1/limiters"}, &a)
-	return a, err
-}
-
-// pollEvery is how often it is asked whether a change has arrived.
-const pollEvery = 100 * time.Millisecond
-
-// waitFor waits until no limiter has an older revision, and says which have where that takes too long.
-func (c *adminFlags) waitFor(ctx context.Context, k *kong.Kong, most time.Duration, revision int64) error {
-	if most <= 0 {
-		return nil
-	}
-	began := time.Now()
-	end, poll := time.After(most), time.NewTicker(pollEvery)
-	defer poll.Stop()
-	for {
-		a, err := c.limiters(ctx)
-		if err != nil {
-			return err
-		}
-		var behind []string
-		for _, l := range a.Limiters {
-			if l.Revision < revision {
-				behind = append(behind, printable(l.Instance))
-			}
-		}
-		if len(behind) == 0 {
-			fmt.Fprintf(k.Stdout, "%d limiters have it, after %v\n", len(a.Limiters), time.Since(began).Round(time.Millisecond))
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-end:
-			return fmt.Errorf("%d of %d limiters do not have it after %v: %s; it is stored, and they get it when they can",
-				len(behind), len(a.Limiters), most, strings.Join(behind, ", "))
-		case <-poll.C:
-		}
-	}
+	fmt.Fprintf(out, "%s: undone; %s\n", printable(id), text)
+	return a.Revision, nil
 }

@@ -72,12 +72,12 @@ func (c *overrideApplyCmd) Run(ctx context.Context, k *kong.Kong) error {
 	}
 	author := authorOf(c.Author)
 	for _, p := range put {
-		if _, err := c.putOverride(ctx, k, p.after.ID, p.after.body(author)); err != nil {
+		if _, err := c.putOverride(ctx, k.Stdout, k.Stderr, p.after.ID, p.after.body(author)); err != nil {
 			return fmt.Errorf("%s: %w; what is before it in the file is done", printable(p.after.Target().String()), err)
 		}
 	}
 	for i := range gone {
-		if err := c.remove(ctx, k, gone[i].ID, author); err != nil {
+		if err := c.remove(ctx, k.Stdout, gone[i].ID, author); err != nil {
 			return err
 		}
 	}
@@ -167,7 +167,7 @@ func readOverrides(path string) ([]listedOverride, error) {
 	}
 	list := make([]listedOverride, len(of["overrides"]))
 	for i, fields := range of["overrides"] {
-		for _, told := range []string{"active", "next", "href"} { // of an export, and no affair of whoever imports it
+		for _, told := range []string{"active", "next", "href"} { // what an export says besides
 			delete(fields, told)
 		}
 		if list[i], err = overrideOf(fields); err != nil {

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gdamore/tcell/v2"
+	"github.com/rivo/tview"
+)
+
+// topCmd shows what is hot, live.
+type topCmd struct {
+	adminFlags
+	Interval time.Duration `default:"1s" help:"How often to ask."`
+	Sort     string        `enum:"rate,share,clients,since,key,allowed,denied" default:"rate" help:"By what: ${enum}."`
+	Find     string        `placeholder:"TEXT" help:"Only keys and rules with this in their name."`
+}
+
+// Run is called by kong.
+func (c *topCmd) Run(ctx context.Context) error {
+	if c.Interval < 100*time.Millisecond {
+		return usage("top: --interval %v: want at least 100ms", c.Interval)
+	}
+	if _, _, err := c.hotKeys(ctx, 1, c.Sort, c.Find); err != nil { // told better before the screen is taken
+		return err
+	}
+	return newTop(c).run(ctx)
+}
+
+// topKeys are the most keys that are asked for.
+const topKeys = 200
+
+// topOrders is the round of S.
+var topOrders = []string{"rate", "denied", "allowed", "clients", "since", "share", "key"}
+
+// top is the screen. The goroutine of the application owns it.
+type top struct {
+	*topCmd
+	app    *tview.Application
+	head   *tview.TextView
+	table  *tview.Table
+	foot   *tview.TextView
+	input  *tview.InputField
+	pages  *tview.Pages // "help" or "input", below
+	keys   []string     // of the rows
+	last   map[string]string
+	paused bool
+	entry  func(text string) // what is done with what is typed
+}
+
+const topHelp = "↑↓ key  l limit  b block  e exempt  u undo  / find  s sort  p pause  q quit"
+
+func newTop(c *topCmd) *top {
+	t := &top{
+		topCmd: c, app: tview.NewApplication(), head: tview.NewTextView(), table: tview.NewTable(), foot: tview.NewTextView(),
+		input: tview.NewInputField(), pages: tview.NewPages(), last: map[string]string{},
+	}
+	t.style()
+	t.table.SetFixed(1, 0).SetSelectable(true, false)
+	t.foot.SetText(topHelp)
+	t.pages.AddPage("help", t.foot, true, true).AddPage("input", t.input, true, false)
+	t.input.SetDoneFunc(t.typed)
+	t.table.SetInputCapture(t.key)
+	t.app.SetRoot(tview.NewFlex().SetDirection(tview.FlexRow).AddItem(t.head, 2, 0, false).AddItem(t.table, 0, 1, true).
+		AddItem(t.pages, 1, 0, false), true)
+	return t
+}
+
+// style leaves colours to the terminal; NO_COLOR leaves only bold and reverse.
+func (t *top) style() {
+	plain := tcell.StyleDefault
+	for _, text := range []*tview.TextView{t.head, t.foot} {
+		text.SetTextStyle(plain).SetWrap(false)
+		text.SetBackgroundColor(tcell.ColorDefault)
+	}
+	t.table.SetBackgroundColor(tcell.ColorDefault)
+	t.table.SetSelectedStyle(plain.Reverse(true))
+	t.input.SetBackgroundColor(tcell.ColorDefault)
+	t.input.SetFieldStyle(plain).SetLabelStyle(plain.Bold(true))
+}
+
+// run shows what is hot until somebody ends it.
+func (t *top) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		t.follow(ctx)
+	}()
+	stop := context.AfterFunc(ctx, t.app.Stop)
+	defer stop()
+	err := t.app.Run()
+	cancel()
+	<-asked
+	return err
+}
+
+// follow asks again and again.
+func (t *top) follow(ctx context.Context) {
+	tick := time.NewTicker(t.Interval)
+	defer tick.Stop()
+	for {
+		var sort, find string
+		paused := false
+		if !t.update(ctx, func() { sort, find, paused = t.Sort, t.Find, t.paused }) {
+			return
+		}
+		if !paused {
+			a, _, err := t.hotKeys(ctx, topKeys, sort, find)
+			if !t.update(ctx, func() { t.show(&a, err) }) {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// update has f run by the application, and reports whether it still runs.
+func (t *top) update(ctx context.Context, f func()) bool {
+	done := make(chan struct{})
+	go t.app.QueueUpdateDraw(func() { // blocks for ever where the application has ended
+		f()
+		close(done)
+	})
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// show draws an answer. Where there is none, the last one stays, and the head says why.
+func (t *top) show(a *hotAnswer, err error) {
+	if err != nil {
+		t.head.SetText(a.At.Format("15:04:05") + " no answer, tried again: " + printable(err.Error()))
+		return
+	}
+	t.head.SetText(t.summary(a))
+	row, _ := t.table.GetSelection()
+	selected := t.at(row)
+	t.table.Clear()
+	t.keys = t.keys[:0]
+	t.line(0, tcell.AttrBold, "KEY", "STATE", "RATE", "DENIED/S", "ALLOWED/S", "CLIENTS", "SINCE", "LIMIT")
+	for i := range a.Keys {
+		h := &a.Keys[i]
+		limit := ""
+		if h.Limit != nil {
+			limit = h.Limit.Text
+		}
+		t.keys = append(t.keys, string(h.Key))
+		t.line(len(t.keys), 0, string(h.Key), "hot", number(&h.Rate), number(h.Denied), number(h.Allowed),
+			strconv.FormatInt(h.Clients, 10), since(a.At, h.Since), limit)
+	}
+	for i := range a.Loops {
+		h := &a.Loops[i]
+		t.keys = append(t.keys, string(h.Key))
+		t.line(len(t.keys), 0, string(h.Key), "loop", number(&h.Rate), "", "", strconv.FormatInt(h.Clients, 10),
+			since(a.At, h.Since), "")
+	}
+	t.table.Select(max(slices.Index(t.keys, selected)+1, min(row, len(t.keys)), 1), 0)
+}
+
+// summary is two lines: the sums, and what needs to be known besides.
+func (t *top) summary(a *hotAnswer) string {
+	text := fmt.Sprintf("%s  %s/s: %s allowed, %s denied  %d hot  %d loops  %d limiters  by %s\n",
+		a.At.Local().Format("15:04:05"), unknown(a.Totals.Requests), unknown(a.Totals.Allowed), unknown(a.Totals.Denied),
+		a.Matched, len(a.Loops), a.Totals.Limiters, t.Sort)
+	notes := slices.Clone(a.Trouble)
+	if t.Find != "" {
+		notes = append(notes, "only with "+t.Find)
+	}
+	if a.Matched == 0 && len(a.Loops) == 0 {
+		notes = append(notes, "nothing is hot")
+	}
+	return text + printable(strings.Join(notes, "; "))
+}
+
+func unknown(f *float64) string {
+	if f == nil {
+		return "?"
+	}
+	return number(f)
+}
+
+// line draws one row. Keys are wide, all else stands at the right.
+func (t *top) line(row int, attr tcell.AttrMask, cells ...string) {
+	for i, text := range cells {
+		cell := tview.NewTableCell(tview.Escape(printable(text)) + " ").SetStyle(tcell.StyleDefault.Attributes(attr))
+		switch {
+		case i == 0:
+			cell.SetExpansion(1).SetMaxWidth(60)
+		case i < len(cells)-1:
+			cell.SetAlign(tview.AlignRight)
+		}
+		if i == 1 && text == "hot" && os.Getenv("NO_COLOR") == "" {
+			cell.SetTextColor(tcell.ColorRed)
+		}
+		t.table.SetCell(row, i, cell)
+	}
+}
+
+// at is the key of a row, "" where there is none.
+func (t *top) at(row int) string {
+	if row < 1 || row > len(t.keys) {
+		return ""
+	}
+	return t.keys[row-1]
+}
