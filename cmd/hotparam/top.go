@@ -113,7 +113,7 @@ func (t *top) follow(ctx context.Context) {
 		}
 		if !paused {
 			a, _, err := t.hotKeys(ctx, topKeys, sort, find)
-			if !t.update(ctx, func() { t.show(&a, err) }) {
+			if !t.update(ctx, func() { t.show(&a, sort, find, err) }) {
 				return
 			}
 		}
@@ -140,13 +140,13 @@ func (t *top) update(ctx context.Context, f func()) bool {
 	}
 }
 
-// show draws an answer. Where there is none, the last one stays, and the head says why.
-func (t *top) show(a *hotAnswer, err error) {
+// show draws an answer to what was asked. Where there is none, the last one stays, and the head says why.
+func (t *top) show(a *hotAnswer, sort, find string, err error) {
 	if err != nil {
 		t.head.SetText(a.At.Format("15:04:05") + " no answer, tried again: " + printable(err.Error()))
 		return
 	}
-	t.head.SetText(t.summary(a))
+	t.head.SetText(summary(a, sort, find))
 	row, _ := t.table.GetSelection()
 	selected := t.at(row)
 	t.table.Clear()
@@ -172,13 +172,13 @@ func (t *top) show(a *hotAnswer, err error) {
 }
 
 // summary is two lines: the sums, and what needs to be known besides.
-func (t *top) summary(a *hotAnswer) string {
+func summary(a *hotAnswer, sort, find string) string {
 	text := fmt.Sprintf("%s  %s/s: %s allowed, %s denied  %d hot  %d loops  %d limiters  by %s\n",
 		a.At.Local().Format("15:04:05"), unknown(a.Totals.Requests), unknown(a.Totals.Allowed), unknown(a.Totals.Denied),
-		a.Matched, len(a.Loops), a.Totals.Limiters, t.Sort)
+		a.Matched, len(a.Loops), a.Totals.Limiters, sort)
 	notes := slices.Clone(a.Trouble)
-	if t.Find != "" {
-		notes = append(notes, "only with "+t.Find)
+	if find != "" {
+		notes = append(notes, "only with "+find)
 	}
 	if a.Matched == 0 && len(a.Loops) == 0 {
 		notes = append(notes, "nothing is hot")
