@@ -224,11 +224,11 @@ func ready(ctx context.Context, c *contender, addr string) (*contender, error) {
 // addresses are free ones on loopback.
 func addresses(n int) (all []string, err error) {
 	for range n {
-		port, err := process.FreePort()
+		addr, err := process.FreeAddr()
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, "127.0.0.1:"+strconv.Itoa(port))
+		all = append(all, addr)
 	}
 	return all, nil
 }

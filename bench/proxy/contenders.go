@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
@@ -61,13 +59,8 @@ http {
 }
 `
 
-func freeAddr() (string, error) {
-	port, err := process.FreePort()
-	return "127.0.0.1:" + strconv.Itoa(port), err
-}
-
 func startUpstream(ctx context.Context) (*contender, error) {
-	addr, err := freeAddr()
+	addr, err := process.FreeAddr()
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +71,7 @@ func startUpstream(ctx context.Context) (*contender, error) {
 func startAll(ctx context.Context, dir, redis, upstream, ours, nginx string) (all []*contender, err error) {
 	var addrs [3]string
 	for i := range addrs {
-		if addrs[i], err = freeAddr(); err != nil {
+		if addrs[i], err = process.FreeAddr(); err != nil {
 			return nil, err
 		}
 	}
@@ -123,21 +116,9 @@ func startSelf(ctx context.Context, name, addr string, args ...string) (*contend
 
 // start starts a program and waits until it listens.
 func start(ctx context.Context, name, addr, path string, args ...string) (*contender, error) {
-	var said bytes.Buffer
-	p, err := process.Start(ctx, func(cmd *exec.Cmd) { cmd.Stderr = &said }, path, args...)
+	p, err := process.StartListening(ctx, addr, path, args...)
 	if err != nil {
-		return nil, err
-	}
-	err = p.Await(func() error {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	})
-	if err != nil {
-		p.Stop()
-		return nil, fmt.Errorf("%s: %w: %s", name, err, said.Bytes())
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return &contender{name, addr, p}, nil
 }

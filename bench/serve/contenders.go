@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
 	"github.com/hotparam/pipeline/bench/internal/process"
@@ -64,7 +60,7 @@ type contender struct {
 }
 
 func startOurs(ctx context.Context, dir, path, upstream string) (*contender, error) {
-	addr, err := freeAddr()
+	addr, err := process.FreeAddr()
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +73,7 @@ func startOurs(ctx context.Context, dir, path, upstream string) (*contender, err
 }
 
 func startNginx(ctx context.Context, dir, path, upstream string) (*contender, error) {
-	addr, err := freeAddr()
+	addr, err := process.FreeAddr()
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +86,7 @@ func startNginx(ctx context.Context, dir, path, upstream string) (*contender, er
 
 // startBare starts what any server of net/http costs.
 func startBare(ctx context.Context) (*contender, error) {
-	addr, err := freeAddr()
+	addr, err := process.FreeAddr()
 	if err != nil {
 		return nil, err
 	}
@@ -101,28 +97,11 @@ func startBare(ctx context.Context) (*contender, error) {
 	return start(ctx, "(a handler of net/http that only writes)", addr, self, "-bare", addr)
 }
 
-func freeAddr() (string, error) {
-	port, err := process.FreePort()
-	return "127.0.0.1:" + strconv.Itoa(port), err
-}
-
 // start starts a program and waits until it listens.
 func start(ctx context.Context, name, addr, path string, args ...string) (*contender, error) {
-	var said bytes.Buffer
-	p, err := process.Start(ctx, func(cmd *exec.Cmd) { cmd.Stderr = &said }, path, args...)
+	p, err := process.StartListening(ctx, addr, path, args...)
 	if err != nil {
-		return nil, err
-	}
-	err = p.Await(func() error {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	})
-	if err != nil {
-		p.End()
-		return nil, fmt.Errorf("%s: %w: %s", name, err, said.Bytes())
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return &contender{name, addr, p}, nil
 }

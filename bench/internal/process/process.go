@@ -3,6 +3,7 @@
 package process
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -34,6 +35,28 @@ func Start(ctx context.Context, prepare func(*exec.Cmd), path string, args ...st
 		defer close(p.gone)
 		_ = cmd.Wait() // how it ended does not matter: Await and Stop tell
 	}()
+	return p, nil
+}
+
+// StartListening starts a program and waits until it takes connections at addr. An error has what
+// the program said. It is killed when ctx ends.
+func StartListening(ctx context.Context, addr, path string, args ...string) (*Process, error) {
+	var said bytes.Buffer
+	p, err := Start(ctx, func(cmd *exec.Cmd) { cmd.Stderr = &said }, path, args...)
+	if err != nil {
+		return nil, err
+	}
+	err = p.Await(func() error {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+	if err != nil {
+		p.End()
+		return nil, fmt.Errorf("%w: %s", err, said.Bytes())
+	}
 	return p, nil
 }
 
@@ -119,6 +142,12 @@ func cpuOf(pid string) (time.Duration, error) {
 		ticks += n
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
+}
+
+// FreeAddr finds a loopback address that is free for TCP and for UDP.
+func FreeAddr() (string, error) {
+	port, err := FreePort()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
 }
 
 // FreePort finds a loopback port that is free for TCP and for UDP.

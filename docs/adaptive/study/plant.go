@@ -62,20 +62,20 @@ type world struct {
 	rng    *rand.Rand
 	shares []float64 // of the limiters in the demand
 
-	free   floats               // when each server is free
-	inside floats               // when each request in the upstream ends
-	open   requests             // as limiters see them, by their ends
-	flight []int                // hot requests of each limiter
-	tokens float64              // of the rate
-	spare  float64              // of the least rate
-	last   float64              // when tokens were counted
-	bound  adaptive.Bound       // in force
-	ctl    *adaptive.Controller // nil: none
-	seen   adaptive.Report      // of this second
-	area   float64              // requests under way, times seconds
-	areaAt float64
-	late   []arriving
-	out    []second
+	free     floats               // when each server is free
+	inside   floats               // when each request in the upstream ends
+	open     requests             // as limiters see them, by their ends
+	inFlight []int                // hot requests of each limiter
+	tokens   float64              // of the rate
+	spare    float64              // of the least rate
+	last     float64              // when tokens were counted
+	bound    adaptive.Bound       // in force
+	ctl      *adaptive.Controller // nil: none
+	seen     adaptive.Report      // of this second
+	area     float64              // requests under way, times seconds
+	areaAt   float64
+	late     []arriving
+	out      []second
 }
 
 // arriving is a report on its way.
@@ -95,7 +95,7 @@ const step = 0.01
 func (s site) simulate(fixed float64, controlled bool, seed uint64) []second {
 	w := &world{
 		site: s, rng: rand.New(rand.NewPCG(seed, 7)), out: make([]second, s.seconds),
-		free: make(floats, s.servers), flight: make([]int, s.limiters), shares: make([]float64, s.limiters),
+		free: make(floats, s.servers), inFlight: make([]int, s.limiters), shares: make([]float64, s.limiters),
 		bound: adaptive.Bound{Rate: fixed, InFlight: math.Inf(1)}, tokens: 1, spare: 1,
 	}
 	for i := range w.shares {
@@ -166,7 +166,7 @@ func (w *world) arrive(t float64, hot bool, o *second) {
 			return
 		}
 		w.seen.Hot++
-		w.flight[limiter]++
+		w.inFlight[limiter]++
 	} else {
 		o.cold++
 		w.seen.Cold++
@@ -207,7 +207,7 @@ func (w *world) admit(t float64, limiter int) bool {
 	if w.tokens < 1 {
 		return false
 	}
-	if float64(w.flight[limiter]) >= max(1, w.bound.InFlight*w.shares[limiter]) {
+	if float64(w.inFlight[limiter]) >= max(1, w.bound.InFlight*w.shares[limiter]) {
 		if w.spare < 1 {
 			return false
 		}
@@ -254,7 +254,7 @@ func (w *world) complete(t float64) {
 		w.since(w.open[0].end)
 		r := heap.Pop(&w.open).(request)
 		if r.hot {
-			w.flight[r.limiter]--
+			w.inFlight[r.limiter]--
 		}
 		if r.ok {
 			w.seen.OK++
