@@ -1,18 +1,14 @@
 package hotparam
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -25,8 +21,11 @@ type RuleSet struct {
 	// Upstream is how the service behind reads a request: "express4", "django", …, or
 	// "strict", which is safe for any.
 	Upstream string
-	Rules    []Rule
-	IP       IPLimits
+	// Upstreams say what those have to hold that Adaptive limits follow. One that is not
+	// named here learns it while nothing is limited.
+	Upstreams []Upstream
+	Rules     []Rule
+	IP        IPLimits
 }
 
 // Rule says which requests are counted under which key, when a key is hot, and what
@@ -48,6 +47,12 @@ type Rule struct {
 	// Fair divides the limit of a hot key among its clients: while it refuses, light ones keep what they ask for and
 	// heavy ones share the rest.
 	Fair bool
+	// Adaptive lets the rate of a hot key follow what its upstream bears. Limit may then be left out.
+	Adaptive Adaptive
+	// InFlight bounds the requests for a hot key that run at the same time, in place of Limit.
+	InFlight InFlight
+	// RefundStatus are the statuses of answers with which a request gets back what it took of Limit.
+	RefundStatus hottype.Statuses
 	// Serve answers a hot key from the response cache; nil: not. What is left zero has the default of the file.
 	Serve *hottype.Serve
 	// Mode is hottype.ModeShadow to count what the limit would deny, and deny nothing.
@@ -77,13 +82,8 @@ func AtRate(perSecond float64) HotWhen { return HotWhen{Rate: perSecond} }
 // have none. Networks are written "10.0.0.0/8".
 type IPLimits struct {
 	Fixed, Sliding         IPWindow
+	InFlight               InFlight
 	TrustedProxies, Exempt []string
-}
-
-// IPWindow admits Limit requests in a Window; the zero value admits all.
-type IPWindow struct {
-	Limit  int64
-	Window time.Duration
 }
 
 // NewRules makes rules of Go values. They are judged as the file that says the same
@@ -91,40 +91,33 @@ type IPWindow struct {
 func NewRules(s RuleSet) (*Rules, error) {
 	set, err := rules.ParseValue("RuleSet", s.file())
 	if err != nil {
-		return nil, fmt.Errorf("hotparam: rules: %w", inGo(err))
+		return nil, fmt.Errorf("hotparam: rules: %w", s.inGo(err))
 	}
 	return &Rules{set: set}, nil
 }
 
 // file is the set as the rules file has it.
 func (s RuleSet) file() fields {
-	var list []fields
+	var list, upstreams []fields
 	for _, r := range s.Rules {
 		list = append(list, r.file())
 	}
+	for _, u := range s.Upstreams {
+		upstreams = append(upstreams, u.file())
+	}
 	return present(fields{
-		"namespace": s.Namespace, "upstream": s.Upstream, "rules": list,
+		"namespace": s.Namespace, "upstream": s.Upstream, "upstreams": upstreams, "rules": list,
 		"ip": present(fields{
-			"fixed": s.IP.Fixed.file(), "sliding": s.IP.Sliding.file(),
+			"fixed": s.IP.Fixed.file(), "sliding": s.IP.Sliding.file(), "in_flight": s.IP.InFlight.file(),
 			"trusted_proxies": s.IP.TrustedProxies, "exempt": s.IP.Exempt,
 		}),
 	})
 }
 
 func (r Rule) file() fields {
-	held := fields{}
-	if r.Limit != (limit.Spec{}) {
-		held = limitFile(r.Limit)
-	}
-	if r.Mode != "" {
-		held["mode"] = r.Mode
-	}
-	if r.Fair {
-		held["fair"] = true
-	}
 	h := r.Hot
 	f := present(fields{
-		"name": r.Name, "params": r.Params, "ignore": r.Ignore, "limit": held,
+		"name": r.Name, "params": r.Params, "ignore": r.Ignore, "limit": r.limitFile(),
 		"match": present(fields{"path": r.Path, "methods": r.Methods, "hosts": r.Hosts}),
 		"hot": present(fields{
 			"rate": rate(h.Rate), "share": h.Share, "surge": h.Surge, "min_rate": rate(h.MinRate), "max_rate": rate(h.MaxRate),
@@ -156,27 +149,6 @@ func rate(perSecond float64) string {
 	return strconv.FormatFloat(perSecond, 'f', -1, 64)
 }
 
-func limitFile(s limit.Spec) fields {
-	f := present(fields{"buckets": s.Buckets, "wait": s.Wait, "block": s.Block, "block_max": s.BlockMax})
-	f["algorithm"] = s.Algorithm
-	if !limitcore.Spec(s).Refills() {
-		f["limit"], f["window"] = s.Limit, s.Window
-		return f
-	}
-	f["rate"], f["burst"] = fmt.Sprintf("%d/%v", s.Limit, s.Window), s.Burst
-	if s.InitialDeficit != 0 {
-		f["initial_tokens"] = s.Burst - s.InitialDeficit
-	}
-	return f
-}
-
-func (w IPWindow) file() fields {
-	if w == (IPWindow{}) {
-		return nil
-	}
-	return fields{"limit": w.Limit, "window": w.Window}
-}
-
 // fields is a mapping of the rules file.
 type fields map[string]any
 
@@ -187,37 +159,4 @@ func present(f fields) fields {
 		return r.IsZero() || r.Kind() == reflect.Map && r.Len() == 0
 	})
 	return f
-}
-
-// goNames are the fields that have another name in Go than in the file.
-var goNames = strings.NewReplacer("match.", "", "ip.", "IP.", "limit.rate", "limit.limit", "limit.mode", "mode", "limit.fair", "fair", "serve.ttl", "serve.TTL", "initial_tokens", "initial_deficit")
-
-// inGo makes errors name the field of the Go value in place of that of the file.
-func inGo(err error) error {
-	all := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		all = joined.Unwrap()
-	}
-	for _, err := range all {
-		if e := (*rules.Error)(nil); errors.As(err, &e) {
-			e.Field = goName(e.Field)
-		}
-	}
-	return err
-}
-
-// goName is "Rules[0].Hot.MinRate" for "rules[0].hot.min_rate".
-func goName(field string) string {
-	begins := true
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '_':
-			begins = true
-			return -1
-		case begins:
-			r = unicode.ToUpper(r)
-		}
-		begins = r == '.'
-		return r
-	}, goNames.Replace(field))
 }

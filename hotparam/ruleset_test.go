@@ -57,9 +57,16 @@ func drawRuleSet(rt *rapid.T) (RuleSet, string) {
 			r.Mode = hottype.ModeShadow
 			held += ", mode: shadow"
 		}
+		if held != "" && r.Limit.Algorithm != limit.SlidingLog && r.Mode == "" && rapid.Bool().Draw(rt, "refund") {
+			r.RefundStatus = hottype.Statuses{{From: 304, To: 304}, {From: 500, To: 599}, {From: 404, To: 405}}
+			held += ", refund_status: [304, 5XX, 404, 405]"
+		}
 		if held != "" && r.Limit.Block == 0 && limitcore.Spec(r.Limit).Refills() && rapid.Bool().Draw(rt, "fair") {
 			r.Fair = true
 			held += ", fair: true"
+		}
+		if held == "" {
+			held = drawOther(rt, &r)
 		}
 		if held != "" {
 			file += "  limit: {" + held + "}\n"
@@ -83,11 +90,32 @@ func drawRuleSet(rt *rapid.T) (RuleSet, string) {
 	}
 	if rapid.Bool().Draw(rt, "ip") {
 		set.IP = IPLimits{Fixed: IPWindow{50, time.Second}, Sliding: IPWindow{1000, time.Minute},
-			TrustedProxies: []string{"10.0.0.0/8"}, Exempt: []string{"192.0.2.1"}}
-		file += "ip:\n  fixed: {limit: 50, window: 1s}\n  sliding: {limit: 1000, window: 60s}\n" +
+			InFlight: InFlight{7, time.Minute}, TrustedProxies: []string{"10.0.0.0/8"}, Exempt: []string{"192.0.2.1"}}
+		set.Upstreams = []Upstream{{Name: "shop", Latency: 250 * time.Millisecond, Quantile: 0.95, Errors: 0.05}, {Name: "default"}}
+		file += "upstreams: [{name: shop, target: {latency: 250ms, quantile: 0.95, errors: 0.05}}, {name: default}]\n" +
+			"ip:\n  in_flight: {limit: 7, lease: 1m}\n  fixed: {limit: 50, window: 1s}\n  sliding: {limit: 1000, window: 60s}\n" +
 			"  trusted_proxies: [10.0.0.0/8]\n  exempt: [192.0.2.1]\n"
 	}
 	return set, file
+}
+
+// drawOther draws what limits beside or in place of a Spec.
+func drawOther(rt *rapid.T, r *Rule) (file string) {
+	switch rapid.IntRange(0, 4).Draw(rt, "other") {
+	case 1:
+		r.InFlight = InFlight{Limit: 5}
+		return "algorithm: in_flight, limit: 5"
+	case 2:
+		r.InFlight = InFlight{5, 2 * time.Second}
+		return "algorithm: in_flight, limit: 5, lease: 2s"
+	case 3:
+		r.Adaptive = Adaptive{Min: 0.5, Max: 2000}
+		return "adaptive: true, min: 0.5, max: 2000"
+	case 4:
+		r.Limit, r.Adaptive = limit.PerSecond(100), Adaptive{Min: 20, Max: 2000, Upstream: "default"}
+		return "rate: 100, burst: 100, adaptive: true, min: 20, max: 2000"
+	}
+	return ""
 }
 
 func drawHot(rt *rapid.T) (h HotWhen, file string) {
@@ -168,6 +196,24 @@ func TestErrorsOfGoValues(t *testing.T) {
 		"Rules[0].Fair: fixed_window has no level": func(s *RuleSet) {
 			s.Rules[0].Limit, s.Rules[0].Fair = limit.Spec{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second}, true
 		},
+		"Rules[0].Adaptive.Min: is missing":                   func(s *RuleSet) { s.Rules[0].Adaptive.Max = 5 },
+		"Rules[0].Adaptive.Min: 7 is more than max":           func(s *RuleSet) { s.Rules[0].Adaptive = Adaptive{Min: 7, Max: 5} },
+		"Rules[0].Limit.Limit: 10 is not between min and max": func(s *RuleSet) { s.Rules[0].Adaptive = Adaptive{Min: 1, Max: 5} },
+		`Rules[0].Adaptive.Upstream: there is no upstream "a"`: func(s *RuleSet) {
+			s.Rules[0].Adaptive = Adaptive{Min: 1, Max: 50, Upstream: "a"}
+		},
+		"Rules[0].Adaptive: gcra does not adapt": func(s *RuleSet) {
+			s.Rules[0].Limit.Algorithm, s.Rules[0].Adaptive = limit.GCRA, Adaptive{Min: 1, Max: 50}
+		},
+		"Upstreams[0].Name: is missing":                   func(s *RuleSet) { s.Upstreams = []Upstream{{Errors: 0.1}} },
+		"Upstreams[0].Quantile: 0.2 is not between":       func(s *RuleSet) { s.Upstreams = []Upstream{{Name: "a", Quantile: 0.2}} },
+		"Rules[0].RefundStatus[0]: \"0-99\" is no status": func(s *RuleSet) { s.Rules[0].RefundStatus = hottype.Statuses{{From: 0, To: 99}} },
+		"Rules[0].Limit.Limit: in_flight has limit":       func(s *RuleSet) { s.Rules[0].InFlight.Limit = 3 },
+		"Rules[0].InFlight.Limit: -3 is not":              func(s *RuleSet) { s.Rules[0].Limit, s.Rules[0].InFlight.Limit = limit.Spec{}, -3 },
+		"Rules[0].InFlight.Lease: 1ms is not between": func(s *RuleSet) {
+			s.Rules[0].Limit, s.Rules[0].InFlight = limit.Spec{}, InFlight{3, time.Millisecond}
+		},
+		"IP.InFlight.Limit: is missing": func(s *RuleSet) { s.IP.InFlight.Lease = time.Second },
 		`Namespace: "A B" is not`:       func(s *RuleSet) { s.Namespace = "A B" },
 		`Upstream: "rail" is no preset`: func(s *RuleSet) { s.Upstream = "rail" },
 		"hotparam: rules: RuleSet: Rules[1].Name: \"topic\" is the name of the rule at rules[0] too": func(s *RuleSet) { s.Rules = append(s.Rules, topic) },
