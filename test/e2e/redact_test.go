@@ -161,11 +161,11 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 	programs := []*program.Process{
 		launch(t, "collector", "--config", config, "--admin.listen", admins[0], "--mirror.listen", mirror, "--accesslog.file", accesslog,
 			"--collector.out", "both", "--kafka.brokers", broker, "--statsd.addr", statsd),
-		launch(t, "aggregator", "--config", config, "--admin.listen", admins[1], "--kafka.brokers", broker, "--redis.addr", redis,
+		launch(t, "aggregator", "--config", config, "--admin.listen", admins[1], "--admin.metrics_key_labels", "--kafka.brokers", broker, "--redis.addr", redis,
 			"--state.dir", filepath.Join(state, "aggregator")),
-		launch(t, "limiter-sidecar", "--config", config, "--admin.listen", admins[2], "--redis.addr", redis, "--decide.listen", "",
+		launch(t, "limiter-sidecar", "--config", config, "--admin.listen", admins[2], "--admin.metrics_key_labels", "--redis.addr", redis, "--decide.listen", "",
 			"--proxy.listen", proxy, "--proxy.upstream", upstream.URL, "--sidecar.count", "none", "--gate.budget", budget),
-		launch(t, "hotparam", "serve", "--config", config, "--admin.listen", admins[3], "--listen", alone, "--upstream", upstream.URL,
+		launch(t, "hotparam", "serve", "--config", config, "--admin.listen", admins[3], "--admin.metrics_key_labels", "--listen", alone, "--upstream", upstream.URL,
 			"--state.dir", filepath.Join(state, "serve")),
 	}
 	for _, admin := range admins {

@@ -49,6 +49,9 @@ type Admin struct {
 	// commas. hotparam token makes them. They take effect by a reload.
 	Tokens map[string]string `placeholder:"NAME=ROLE" help:"Tokens by name: a role and the hash that hotparam token prints."`
 	SSO    SSO               `embed:"" prefix:"sso_"`
+	// Show the rates of the 100 hottest keys in /metrics too, with the key as a label. Every key that was ever hot is then a
+	// time series in Prometheus; without it the rates are summed by rule.
+	MetricsKeyLabels bool `name:"metrics_key_labels" help:"Show the hottest keys in /metrics, as labels."`
 	Listener
 }
 

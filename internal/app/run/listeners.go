@@ -153,6 +153,9 @@ func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, reload *rel
 		return nil, err
 	}
 	registry.Add(metrics.Admin(s.Stats), metrics.Overview(s.Overview))
+	if cfg.MetricsKeyLabels {
+		registry.Add(metrics.HotKeys(s.Hottest))
+	}
 	reload.follow = rotation(s)
 	if cfg.Listen == "" {
 		return &adminPage{Server: s}, nil

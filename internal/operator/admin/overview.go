@@ -7,7 +7,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// maxHottest is how many hot keys an Overview names.
+// maxHottest is how many keys Hottest gives.
 const maxHottest = 100
 
 // Overview is what the server sees, over all limiters. The totals count from the
@@ -16,8 +16,14 @@ type Overview struct {
 	Allowed                  uint64
 	Denied                   hottype.Denials
 	Limiters, HotKeys, Loops int
-	// Hottest are the hot keys with the highest rates, each key of a rule once.
-	Hottest []hottype.Hot
+	// Rules says what is hot by the name of the rule. Every rule in force is there.
+	Rules map[string]RuleOverview
+}
+
+// RuleOverview is what is hot by one rule.
+type RuleOverview struct {
+	HotKeys int
+	HotRate float64 // requests per second of these keys together
 }
 
 // Overview reads the sampler's totals and the hot list of now.
@@ -28,9 +34,26 @@ func (s *Server) Overview() Overview {
 	s.mu.Unlock()
 	return Overview{
 		Allowed: total.Allowed, Denied: total.Denied, Limiters: limiters,
-		HotKeys: len(hot), Loops: len(s.loops()), Hottest: hottest(hot, maxHottest),
+		HotKeys: len(hot), Loops: len(s.loops()), Rules: s.byRule(hot),
 	}
 }
+
+// byRule sums what is hot. A rule that is not in force here, as in the moment of a reload, has no sum.
+func (s *Server) byRule(hot []hottype.Hot) map[string]RuleOverview {
+	sums := map[string]RuleOverview{}
+	for _, r := range s.cfg.Rules().Rules {
+		sums[r.Name] = RuleOverview{}
+	}
+	for _, h := range hot {
+		if sum, ok := sums[h.Rule]; ok {
+			sums[h.Rule] = RuleOverview{HotKeys: sum.HotKeys + 1, HotRate: sum.HotRate + h.Rate}
+		}
+	}
+	return sums
+}
+
+// Hottest gives the 100 hot keys with the highest rates, each key of a rule once.
+func (s *Server) Hottest() []hottype.Hot { return hottest(s.cfg.Hot(), maxHottest) }
 
 // hottest gives the most keys with the highest rate, each key of a rule once: equal
 // series fail a scrape.

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -26,11 +27,16 @@ func TestOverview(t *testing.T) {
 	if o.Allowed != 300 || o.Denied != (hottype.Denials{Hot: 25}) || o.Limiters != 1 || o.HotKeys != 204 {
 		t.Errorf("allowed %d, denied %+v, %d limiters, %d hot", o.Allowed, o.Denied, o.Limiters, o.HotKeys)
 	}
-	if len(o.Hottest) != maxHottest || o.Hottest[0].Key != "/a" {
-		t.Fatalf("%d keys, the first is %v", len(o.Hottest), o.Hottest[0].Key)
+	want := map[string]RuleOverview{"topic": {HotKeys: 202, HotRate: 2*350 + 200*300 - 199*200/2}, "*": {HotKeys: 1, HotRate: 380}}
+	if !maps.Equal(o.Rules, want) { // "other" is no rule
+		t.Errorf("by rule %v", o.Rules)
+	}
+	top := w.Hottest()
+	if len(top) != maxHottest || top[0].Key != "/a" {
+		t.Fatalf("%d keys, the first is %v", len(top), top[0].Key)
 	}
 	seen := map[string]bool{}
-	for _, h := range o.Hottest {
+	for _, h := range top {
 		id := string(h.Key) + " " + h.Rule
 		if seen[id] {
 			t.Errorf("%s is there twice", id)

@@ -9,6 +9,6 @@
 // field of a Stats struct changes its own, and a field that no metric shows fails a
 // test. A part reads its statistics once at each scrape and at its registration.
 //
-// The rates of the 100 hottest keys are the only metric with a label that a client
-// may choose.
+// Labels are bounded: by the rules, by the configuration, or by a list in the code.
+// Only [HotKeys], which is off by default, has a label that a client may choose.
 package metrics

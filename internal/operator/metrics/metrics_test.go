@@ -75,6 +75,19 @@ func TestValues(t *testing.T) {
 	}
 }
 
+func TestOverviewIsByRule(t *testing.T) {
+	t.Parallel()
+	got := scrape(t, metrics.Overview(func() admin.Overview {
+		return admin.Overview{Denied: hottype.Denials{Hot: 25}, Rules: map[string]admin.RuleOverview{
+			"topic": {HotKeys: 1, HotRate: 350}, "calm": {},
+		}}
+	}))
+	has(t, got,
+		`hotparam_denied_total{reason="hot"} 25`, `hotparam_denied_total{reason="ip_sliding"} 0`,
+		`hotparam_rule_hot_keys{rule="topic"} 1`, `hotparam_rule_hot_rate{rule="topic"} 350`, `hotparam_rule_hot_keys{rule="calm"} 0`,
+	)
+}
+
 // A client chooses the keys: they may hold anything and be long.
 func TestHostileKeysAreLabels(t *testing.T) {
 	t.Parallel()
@@ -85,11 +98,8 @@ func TestHostileKeysAreLabels(t *testing.T) {
 		{Key: `/a"b\c`, Rule: "*", Rate: 380}, {Key: "topic?id=42", Rule: "topic", Rate: 350},
 		{Key: "topic?id=42", Rule: "other", Rate: 350},
 	}
-	got := scrape(t, metrics.Overview(func() admin.Overview {
-		return admin.Overview{Hottest: hot, Denied: hottype.Denials{Hot: 25}}
-	}))
+	got := scrape(t, metrics.HotKeys(func() []hottype.Hot { return hot }))
 	has(t, got,
-		`hotparam_denied_total{reason="hot"} 25`, `hotparam_denied_total{reason="ip_sliding"} 0`,
 		`hotparam_hot_key_rate{key="/<script>alert(1)</script>/%E2%80%AEgnp.exe%0A%FF",rule="*"} 500`,
 		`hotparam_hot_key_rate{key="/a\"b\\c",rule="*"} 380`, `hotparam_hot_key_rate{key="topic?id=42",rule="other"} 350`,
 	)

@@ -24,6 +24,7 @@ var update = flag.Bool("update", false, "write testdata/metrics.txt")
 func groups() []group {
 	return []group{
 		of("overview", "all", metrics.Overview),
+		of("hot keys, with admin.metrics_key_labels", "all", metrics.HotKeys),
 		of("admin", "all", metrics.Admin),
 		of("config", "all", metrics.Reload),
 		of("rules", "collector, aggregator, limiter-sidecar", metrics.Rules),
@@ -161,7 +162,7 @@ func eachField(v reflect.Value, path string, visit func(path string, set, reset 
 		visit(path, func() { *x = time.Unix(1_700_000_000, 0) }, func() { *x = time.Time{} })
 		return
 	case *[]hottype.Hot:
-		visit(path, func() { *x = []hottype.Hot{{Key: "topic?id=42", Rule: "topic", Rate: 300}} }, func() { *x = nil })
+		visit(path+"[]", func() { *x = []hottype.Hot{{Key: "topic?id=42", Rule: "topic", Rate: 300}} }, func() { *x = nil })
 		return
 	case *[]hottype.UpstreamBound:
 		one := hottype.UpstreamBound{Name: "default"}

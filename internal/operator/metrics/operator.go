@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/serving/listener"
 	"github.com/hotparam/pipeline/internal/storage/historystore"
@@ -30,7 +31,18 @@ func Overview(read func() admin.Overview) Part {
 		to.gauge("hotparam_hot_keys", "Keys that are hot.", float64(o.HotKeys))
 		to.gauge("hotparam_loops",
 			"Keys over their threshold because of one or a few clients; not hot, not limited.", float64(o.Loops))
-		for _, h := range o.Hottest {
+		each(o.Rules, func(rule string, r admin.RuleOverview) {
+			to.gauge("hotparam_rule_hot_keys", "Keys that are hot, by rule.", float64(r.HotKeys), "rule", rule)
+			to.gauge("hotparam_rule_hot_rate", "Requests per second of a rule's hot keys together.", r.HotRate, "rule", rule)
+		})
+	})
+}
+
+// HotKeys gives a metric with keys as labels. Clients choose the keys: every key that was ever hot stays a
+// time series in Prometheus, so a program has this part only if it is asked for.
+func HotKeys(hottest func() []hottype.Hot) Part {
+	return part(func(to scrape) {
+		for _, h := range hottest() {
 			to.gauge("hotparam_hot_key_rate", "Requests per second of the 100 hottest keys.", h.Rate,
 				"key", string(h.Key), "rule", h.Rule)
 		}
