@@ -23,15 +23,11 @@ type serveCmd struct {
 
 // Run is called by kong.
 func (c *serveCmd) Run(ctx context.Context, p *config.Parser) error {
-	set, err := p.RulesToRun()
-	if err != nil {
-		return err
-	}
 	cfg := c.Serve
 	cfg.Proxy.Upstream = firstOf(c.Upstream, cfg.Proxy.Upstream)
 	cfg.Proxy.Listen = firstOf(c.Listen, cfg.Proxy.Listen, "127.0.0.1:8080")
 	log := run.Logger(cfg.Log)
-	local, err := run.NewLocal(ctx, cfg, set, run.LocalOptions{Version: config.Version(), Log: log, File: p})
+	local, err := run.OpenLocal(ctx, cfg, run.LocalOptions{Version: config.Version(), Log: log, File: p})
 	if err != nil {
 		return err
 	}
@@ -39,7 +35,7 @@ func (c *serveCmd) Run(ctx context.Context, p *config.Parser) error {
 	if addr := local.AdminAddr(); addr != "" {
 		dashboard = "http://" + addr + "/"
 	}
-	log.Info("serving", "address", "http://"+local.Addr()+"/", "upstream", cfg.Proxy.Upstream, "dashboard", dashboard, "rules", len(set.Rules), "state", cfg.State.Dir)
+	log.Info("serving", "address", "http://"+local.Addr()+"/", "upstream", cfg.Proxy.Upstream, "dashboard", dashboard, "rules", len(local.Rules().Rules), "state", cfg.State.Dir)
 	return local.Run(ctx)
 }
 

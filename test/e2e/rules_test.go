@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -173,4 +175,54 @@ func TestRulesFromEtcd(t *testing.T) {
 	etcd, r := etcdtest.Start(t), redistest.Start(t)
 	f := startFleet(t, "--rules", "etcd:/hotparam/rules", "--etcd.addr", etcd.Addr(), "--redis.addr", r.Addr())
 	followsTheStore(t, f, etcd.Kill, etcd.Launch)
+}
+
+// One process follows a store too: felt at once, there after a restart, and not ready where it cannot run what the
+// others run.
+func TestServeFollowsRulesFromRedis(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	t.Cleanup(upstream.Close)
+	addr, admin := program.FreeAddr(t), program.FreeAddr(t)
+	f := &fleet{t: t, admin: [3]string{admin}, config: write(t, "hotparam.yaml", pipelineRules)}
+	args := []string{
+		"serve", "--config", f.config, "--upstream", upstream.URL, "--listen", addr,
+		"--admin.listen", admin, "--state.dir", t.TempDir(), "--rules", "redis:", "--redis.addr", r.Addr(),
+	}
+	p := launch(t, "hotparam", args...)
+	ready(t, admin)
+	many, err := os.ReadFile(f.blocking("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mustRun("push", write(t, "many.yaml", strings.Replace(string(many), "rate: 50,", "rate: 50, max_rate: 10000,", 1)))
+	blocked := func() bool {
+		status, _ := get(t, "http://"+addr+"/topic?id=a")
+		return status == http.StatusTooManyRequests
+	}
+	program.Await(t, 10*time.Second, "the pushed rules", blocked)
+	p.Stop()
+	launch(t, "hotparam", args...)
+	ready(t, admin)
+	if !blocked() {
+		t.Error("the pushed rules are gone after a restart")
+	}
+	if said := f.mustRun("status"); strings.Count(said, "  1     -") != 2 {
+		t.Errorf("status: %s", said)
+	}
+
+	// A new version, say: it cannot run what the others run.
+	other := program.FreeAddr(t)
+	launch(t, "hotparam", "serve", "--config", f.config, "--upstream", upstream.URL, "--listen", program.FreeAddr(t),
+		"--admin.listen", other, "--state.dir", t.TempDir(), "--rules", "redis:", "--redis.addr", r.Addr(), "--detect.counters", "1000")
+	ready(t, other)
+	if status, body := get(t, "http://"+other+"/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "version 1 of redis: is refused: detect: rule") {
+		t.Errorf("a start that refuses the rules of the store: %d %s", status, body)
+	}
+	f.mustRun("push", f.blocking("b"))
+	program.Await(t, 10*time.Second, "rules that both run", func() bool {
+		status, _ := get(t, "http://"+other+"/readyz")
+		return status == http.StatusOK
+	})
 }

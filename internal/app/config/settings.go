@@ -89,6 +89,8 @@ type Sidecar struct {
 // Serve is the surface of hotparam serve.
 type Serve struct {
 	Common
+	Central
+	Redis   Redis   `embed:"" prefix:"redis."`
 	Proxy   Proxy   `embed:"" prefix:"proxy."`
 	Answer  Answer  `embed:"" prefix:"answer."`
 	State   State   `embed:"" prefix:"state."`

@@ -52,6 +52,7 @@ type central struct {
 	seen    *rules.Stored // what the store held last, in good order; nil: nothing yet
 	wanted  rules.Revision
 	running rules.Revision // version 0: those of the file
+	taken   bool           // since the start, this process has run what the store held
 	refused rules.Revision // version 0: none
 	why     error          // it is refused
 	lookErr error          // of the last look
@@ -143,7 +144,7 @@ func (c *central) turned(t turn, err error) {
 		c.refused, c.why = t.revision, err
 		return
 	}
-	c.running, c.refused, c.why, c.copyErr = t.revision, rules.Revision{}, nil, copyErr
+	c.taken, c.running, c.refused, c.why, c.copyErr = true, t.revision, rules.Revision{}, nil, copyErr
 }
 
 // save keeps the copy. That it cannot be written must not be in the way of the rules.
@@ -163,6 +164,23 @@ func (c *central) isRefused() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.refused.Version != 0
+}
+
+// check is that of /readyz. It fails where a start has not got the rules that the others run: the store's are refused,
+// or nobody knows them. Who has run rules of the store stays ready when it refuses the next ones, or one bad push would
+// take every limiter out of service at once; and the file's rules are meant until the first push.
+func (c *central) check(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.taken:
+		return nil
+	case c.refused.Version != 0:
+		return fmt.Errorf("version %d of %s is refused: %w", c.refused.Version, c.name, c.why)
+	case c.running.Version == 0 && c.lookErr != nil && !errors.Is(c.lookErr, errNoRules):
+		return fmt.Errorf("the rules of %s are not known, and there is no copy: %w", c.name, c.lookErr)
+	}
+	return nil
 }
 
 // complete says in a limiter's report which rules it runs.

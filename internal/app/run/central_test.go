@@ -339,3 +339,41 @@ func TestFileIsReloadedBesideTheStore(t *testing.T) {
 		t.Errorf("another namespace: %v", err)
 	}
 }
+
+// A start that could not take the rules of the store is not ready until it has some, so that a rollout stops there.
+// One bad push takes nobody out of service who runs good ones, and the file's rules do until the first push.
+func TestReadyOnceTheRulesOfTheStoreHold(t *testing.T) {
+	t.Parallel()
+	f := newFollowing(t, newsFile+storeRules("file"))
+	ready := func(when, why string) {
+		t.Helper()
+		err := f.rules.check(context.Background())
+		if why == "" && err != nil || why != "" && (err == nil || !strings.Contains(err.Error(), why)) {
+			t.Errorf("%s: %v, want %q", when, err, why)
+		}
+	}
+	f.store.err = errors.New("away")
+	f.mustStart("file")
+	ready("nobody knows the rules", "not known, and there is no copy: away")
+	f.store.err = nil
+	f.look()
+	ready("nothing was pushed", "")
+	f.bad = "greedy"
+	f.push(storeRules("greedy"))
+	f.mustStart("file")
+	ready("refused from the start", "version 1 of redis: is refused: not enough counters")
+	f.look()
+	ready("still refused", "version 1 of redis: is refused")
+	f.push(storeRules("good"))
+	f.look()
+	ready("mended", "")
+	f.push(storeRules("greedy"))
+	f.look()
+	ready("refused while it runs", "")
+	f.store.err = errors.New("away")
+	f.mustStart("good") // by the copy
+	ready("the store is away", "")
+	f.store.err = nil
+	f.mustStart("good") // by the copy
+	ready("refused with a copy", "version 3 of redis: is refused")
+}

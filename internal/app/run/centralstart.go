@@ -96,10 +96,10 @@ func (c *central) begin(ctx context.Context, file *config.Parser, check func(*ru
 	}
 	if storeErr == nil {
 		if p, err := c.first(file, stored, check); err == nil {
-			c.seen, c.copyErr = stored, c.save(stored)
+			c.taken, c.seen, c.copyErr = true, stored, c.save(stored)
 			return p, nil
 		} else {
-			storeErr = err
+			storeErr, c.refused, c.why = err, *stored.For(c.instance, time.Now()), err
 		}
 	}
 	c.lookErr = storeErr

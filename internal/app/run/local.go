@@ -60,6 +60,23 @@ type LocalOptions struct {
 	// File is what the rules are from, to be read again when it changes; nil: no
 	// file.
 	File *config.Parser
+	// store has the rules that hold in place of the file's; nil: none.
+	store *central
+}
+
+// OpenLocal is NewLocal with the rules of opts.File, or of the store that --rules names.
+func OpenLocal(ctx context.Context, cfg config.Serve, opts LocalOptions) (*Local, error) {
+	cfg.Gate.Instance = lifecycle.InstanceName(cfg.Gate.Instance)
+	var err error
+	opts.store, opts.File, err = followRules(ctx, centralConfig{cfg.Central, cfg.Redis, cfg.State, cfg.Gate.Instance}, opts.File, enough(cfg.Detect), opts.Log)
+	if err != nil {
+		return nil, err
+	}
+	set, err := opts.File.RulesToRun()
+	if err != nil {
+		return nil, err
+	}
+	return NewLocal(ctx, cfg, set, opts)
 }
 
 // NewLocal builds the pipeline and listens. Call Run, which closes everything.
@@ -79,7 +96,7 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 			opts.OnChange(changes)
 		}
 	}
-	l.reload = newReloader(opts.File, nil, enough(cfg.Detect), l.setRules, opts.Log)
+	l.reload = newReloader(opts.File, opts.store, enough(cfg.Detect), l.setRules, opts.Log)
 	var err error
 	if l.overrides, err = filestore.OpenOverrides(cfg.State.Dir); err != nil {
 		return nil, err
@@ -116,6 +133,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 			r := l.parts.Gate.Report(time.Now())
 			var err error
 			r.Overrides, err = l.overrides.Revision(ctx) // a change holds before it is answered
+			l.reload.rules.complete(&r)
 			return []hottype.Report{r}, err
 		},
 		Overrides: l.overrides,
@@ -168,6 +186,9 @@ func (l *Local) Run(ctx context.Context) error {
 	addNotify(s, l.log)
 	return errors.Join(s.Run(delayed(ctx, l.cfg.Stop, l.log), l.cfg.Stop.Timeout, l.log), l.overrides.Close())
 }
+
+// Rules are those in force.
+func (l *Local) Rules() *rules.Set { return l.parts.Gate.Rules() }
 
 // SetRules takes new rules.
 func (l *Local) SetRules(set *rules.Set) { l.setRules(set) }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -262,11 +263,14 @@ func (r *reloader) metrics() []metrics.Part {
 }
 
 // shownBy adds the failure of the last reload to the status line of an admin page, and the central store of
-// rules to its API.
+// rules to its API and its readiness.
 func (r *reloader) shownBy(c admin.Config) admin.Config {
 	status := c.Status
 	if r.rules != nil {
 		c.Central = ruleAdmin{r.rules, r}
+		ready := map[string]func(context.Context) error{"rules": r.rules.check}
+		maps.Copy(ready, c.Ready)
+		c.Ready = ready
 	}
 	c.Status = func() (list []admin.Status) {
 		if status != nil {
