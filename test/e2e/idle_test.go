@@ -70,8 +70,8 @@ func TestTenThousandIdleConnections(t *testing.T) {
 	}
 	t.Logf("100 further clients were answered in %v", time.Since(began))
 	metrics := func() string { _, text := get(t, "http://"+admin+"/metrics"); return text }
-	if text := metrics(); !strings.Contains(text, `hotparam_listener_evicted_total{name="proxy"} 100`) ||
-		!strings.Contains(text, `hotparam_listener_refused_total{name="proxy"} 0`) {
+	if text := metrics(); !strings.Contains(text, `hotparam_listener_evicted_total{listener="proxy"} 100`) ||
+		!strings.Contains(text, `hotparam_listener_refused_total{listener="proxy"} 0`) {
 		for line := range strings.Lines(text) {
 			if strings.Contains(line, "hotparam_listener_") && strings.Contains(line, "proxy") {
 				t.Error(line)

@@ -39,7 +39,7 @@ func TestAggregatorsShareATopic(t *testing.T) {
 	program.Await(t, 30*time.Second, "the topics to be hot", known)
 	partitions := func(want string) {
 		t.Helper()
-		program.Await(t, 30*time.Second, want+" partitions of the first one", func() bool { return metric(t, admin, "hotparam_kafka_partitions") == want })
+		program.Await(t, 30*time.Second, want+" partitions of the first one", func() bool { return metric(t, admin, "hotparam_kafka_in_partitions") == want })
 		for i := range 40 { // a window and more
 			<-time.After(100 * time.Millisecond)
 			if i == 25 {

@@ -114,7 +114,7 @@ func dropped(t *testing.T, admin, server string) int64 {
 	if status != http.StatusOK {
 		t.Fatalf("metrics: %d", status)
 	}
-	_, after, _ := strings.Cut(metrics, `hotparam_statsd_servers_dropped_total{name="`+server+`"} `)
+	_, after, _ := strings.Cut(metrics, `hotparam_statsd_servers_dropped_total{server="`+server+`"} `)
 	number, _, _ := strings.Cut(after, "\n")
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {

@@ -33,7 +33,7 @@ func StatsDSender(stats func() statsd.SenderStats) Part {
 		s := stats()
 		to.statsdServer("hotparam_statsd", &s.ServerStats)
 		each(s.Servers, func(name string, server statsd.ServerStats) {
-			to.statsdServer("hotparam_statsd_servers", &server, "name", name)
+			to.statsdServer("hotparam_statsd_servers", &server, "server", name)
 		})
 	})
 }
@@ -65,13 +65,13 @@ func StatsDListener(stats func() statsd.ListenerStats) Part {
 			"Times that all known metric names were forgotten to make room; nothing is lost by it.", s.NamesFull)
 		to.counter("hotparam_statsd_in_kernel_drops_total",
 			"Datagrams lost because the receive buffer was full.", s.KernelDrops)
-		to.gauge("hotparam_statsd_in_receive_buffer",
+		to.gauge("hotparam_statsd_in_receive_buffer_bytes",
 			"Size of the smallest receive buffer in bytes; 0 where the system does not tell.", float64(s.ReceiveBuffer))
 		each(s.Sockets, func(name string, socket statsd.SocketStats) {
 			to.counter("hotparam_statsd_in_socket_kernel_drops_total",
-				"Datagrams lost because the receive buffer of this socket was full.", socket.KernelDrops, "name", name)
-			to.gauge("hotparam_statsd_in_socket_receive_buffer",
-				"Size of this socket's receive buffer in bytes.", float64(socket.ReceiveBuffer), "name", name)
+				"Datagrams lost because the receive buffer of this socket was full.", socket.KernelDrops, "socket", name)
+			to.gauge("hotparam_statsd_in_socket_receive_buffer_bytes",
+				"Size of this socket's receive buffer in bytes.", float64(socket.ReceiveBuffer), "socket", name)
 		})
 		to.gauge("hotparam_statsd_in_connections", "TCP connections that are open.", float64(s.Connections))
 		to.counter("hotparam_statsd_in_connections_accepted_total", "TCP connections accepted.", s.ConnectionsAccepted)
@@ -102,7 +102,7 @@ func (to scrape) statsdLines(s *statsd.ListenerStats) {
 	to.counter("hotparam_statsd_in_malformed_total", "Lines that cannot be read.", s.Malformed)
 	each(s.MalformedBy, func(name string, m statsd.MalformedStats) {
 		to.counter("hotparam_statsd_in_malformed_lines_total",
-			"Lines that cannot be read, by what is wrong with them.", m.Lines, "name", name)
+			"Lines that cannot be read, by what is wrong with them.", m.Lines, "reason", name)
 	})
 }
 
@@ -136,26 +136,26 @@ func KafkaProducer(stats func() kafka.ProducerStats) Part {
 func KafkaConsumer(stats func() kafka.ConsumerStats) Part {
 	return part(func(to scrape) {
 		s := stats()
-		to.counter("hotparam_kafka_records_total", "Records read, those read again included.", s.Records)
-		to.counter("hotparam_kafka_reread_total",
+		to.counter("hotparam_kafka_in_records_total", "Records read, those read again included.", s.Records)
+		to.counter("hotparam_kafka_in_reread_total",
 			"Records that a former owner of the partition had read already.", s.Reread)
-		to.counter("hotparam_kafka_skipped_total",
+		to.counter("hotparam_kafka_in_skipped_total",
 			"Records skipped because they were too old when reading began.", s.Skipped)
-		to.counter("hotparam_kafka_jumps_total", "Times that records were skipped.", s.Jumps)
-		to.counter("hotparam_kafka_counts_total", "Pairs of key and second read.", s.Counts)
-		to.counter("hotparam_kafka_requests_total", "Requests that these count.", s.Requests)
-		to.counter("hotparam_kafka_malformed_total", "Records that cannot be read.", s.Malformed)
-		to.counter("hotparam_kafka_foreign_total", "Records of other namespaces; not counted.", s.Foreign)
-		to.counter("hotparam_kafka_duplicates_total", "Records that were read before; not counted again.", s.Duplicates)
-		to.counter("hotparam_kafka_misplaced_total", "Records whose first key belongs to another partition: "+
+		to.counter("hotparam_kafka_in_jumps_total", "Times that records were skipped.", s.Jumps)
+		to.counter("hotparam_kafka_in_counts_total", "Pairs of key and second read.", s.Counts)
+		to.counter("hotparam_kafka_in_requests_total", "Requests that these count.", s.Requests)
+		to.counter("hotparam_kafka_in_malformed_total", "Records that cannot be read.", s.Malformed)
+		to.counter("hotparam_kafka_in_foreign_total", "Records of other namespaces; not counted.", s.Foreign)
+		to.counter("hotparam_kafka_in_duplicates_total", "Records that were read before; not counted again.", s.Duplicates)
+		to.counter("hotparam_kafka_in_misplaced_total", "Records whose first key belongs to another partition: "+
 			"their producer does not follow docs/wire.md, or partitions were added.", s.Misplaced)
-		to.counter("hotparam_kafka_errors_total", "Errors that the Kafka client reported.", s.Errors)
-		to.gauge("hotparam_kafka_partitions", "Partitions that this process reads.", float64(s.Partitions))
-		to.gauge("hotparam_kafka_lag_seconds",
+		to.counter("hotparam_kafka_in_errors_total", "Errors that the Kafka client reported.", s.Errors)
+		to.gauge("hotparam_kafka_in_partitions", "Partitions that this process reads.", float64(s.Partitions))
+		to.gauge("hotparam_kafka_in_lag_seconds",
 			"How long the oldest unread record of these partitions has been waiting, at most.", s.Lag.Seconds())
 		each(s.Partition, func(name string, p kafka.PartitionStats) {
-			to.gauge("hotparam_kafka_partition_lag_seconds",
-				"How long this partition's oldest unread record has been waiting, at most.", p.Lag.Seconds(), "name", name)
+			to.gauge("hotparam_kafka_in_partition_lag_seconds",
+				"How long this partition's oldest unread record has been waiting, at most.", p.Lag.Seconds(), "partition", name)
 		})
 	})
 }
@@ -188,7 +188,7 @@ func Graphite(stats func() graphite.Stats) Part {
 		to.gauge("hotparam_graphite_step_seconds",
 			"Time between two points in Graphite; if longer than the flush interval, counts are lost.", s.Step.Seconds())
 		to.gauge("hotparam_graphite_took_seconds", "Duration of the last poll.", s.Took.Seconds())
-		to.gauge("hotparam_graphite_last_success_seconds",
+		to.gauge("hotparam_graphite_last_success_timestamp_seconds",
 			"When a poll last succeeded, in unix seconds.", unixSeconds(s.LastSuccess))
 	})
 }

@@ -3,6 +3,7 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/serving/access"
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
@@ -18,7 +19,9 @@ func Gate(stats func() gate.Stats) Part {
 	return part(func(to scrape) {
 		s := stats()
 		to.admissions(&s)
-		to.denials(&s)
+		to.denials("hotparam_gate_denied_total", "Requests that this limiter denied, by reason.", &s.Denied)
+		to.counter("hotparam_gate_spared_total",
+			"Requests denied without a call to the store, because it had just said until when it denies.", s.Spared)
 		to.gateStore(&s)
 		to.counter("hotparam_gate_candidates_same_total",
 			"Requests on which a candidate limit and the live one agreed.", s.Candidates.Same)
@@ -30,48 +33,36 @@ func Gate(stats func() gate.Stats) Part {
 }
 
 func (to scrape) admissions(s *gate.Stats) {
-	to.counter("hotparam_gate_allowed_no_rule_total",
-		"Requests allowed because no rule matches them.", s.Allowed.NoRule)
-	to.counter("hotparam_gate_allowed_cold_total", "Requests allowed because their key is not hot.", s.Allowed.Cold)
-	to.counter("hotparam_gate_allowed_hot_total", "Requests for a hot key that its limit allowed.", s.Allowed.Hot)
-	to.counter("hotparam_gate_allowed_cached_total",
-		"Requests answered from the response cache.", s.Allowed.Cached)
-	to.counter("hotparam_gate_allowed_override_total",
-		"Requests that the limit of an override allowed.", s.Allowed.Override)
-	to.counter("hotparam_gate_allowed_exempt_total",
-		"Requests allowed because an override exempts the key or the rules exempt the address.", s.Allowed.Exempt)
-	to.counter("hotparam_gate_allowed_malformed_total",
-		"Requests with parameters out of bounds that their limit allowed.", s.Allowed.Malformed)
-	to.counter("hotparam_gate_allowed_store_total",
-		"Requests allowed because the shared store did not answer and the failure policy is open.", s.Allowed.Store)
+	allowed := func(reason string, n uint64) {
+		to.counter("hotparam_gate_allowed_total", "Requests that this limiter allowed, by reason.", n, "reason", reason)
+	}
+	allowed("no_rule", s.Allowed.NoRule)
+	allowed("cold", s.Allowed.Cold)
+	allowed("hot", s.Allowed.Hot)
+	allowed("cached", s.Allowed.Cached)
+	allowed("override", s.Allowed.Override)
+	allowed("exempt", s.Allowed.Exempt)
+	allowed("malformed", s.Allowed.Malformed)
+	allowed("store_failure", s.Allowed.Store)
 	to.counter("hotparam_gate_shadowed_total",
 		"Requests allowed that a limit in shadow mode would have denied.", s.Shadowed)
 	to.counter("hotparam_gate_shadowed_ip_total",
 		"Requests allowed that a window of their client in shadow mode would have denied.", s.ShadowedIP)
 }
 
-func (to scrape) denials(s *gate.Stats) {
-	to.counter("hotparam_gate_denied_hot_total", "Requests for a hot key that its limit denied.", s.Denied.Hot)
-	to.counter("hotparam_gate_denied_fair_total",
-		"Requests for a hot key whose client had its share of the limit.", s.Denied.Fair)
-	to.counter("hotparam_gate_denied_in_flight_total",
-		"Requests for a hot key of which as many are in flight as may be.", s.Denied.InFlight)
-	to.counter("hotparam_gate_denied_ip_in_flight_total",
-		"Requests of a client that has as many in flight as it may.", s.Denied.IPInFlight)
-	to.counter("hotparam_gate_denied_override_total",
-		"Requests that the limit of an override denied.", s.Denied.Override)
-	to.counter("hotparam_gate_denied_blocked_total",
-		"Requests denied because an override blocks the key.", s.Denied.Blocked)
-	to.counter("hotparam_gate_denied_malformed_total",
-		"Requests with parameters out of bounds that were denied.", s.Denied.Malformed)
-	to.counter("hotparam_gate_denied_ip_fixed_total",
-		"Requests that the fixed window of their client denied.", s.Denied.IPFixed)
-	to.counter("hotparam_gate_denied_ip_sliding_total",
-		"Requests that the sliding window of their client denied.", s.Denied.IPSliding)
-	to.counter("hotparam_gate_denied_store_total",
-		"Requests denied because the shared store did not answer and the failure policy is closed.", s.Denied.Store)
-	to.counter("hotparam_gate_spared_total",
-		"Requests denied without a call to the store, because it had just said until when it denies.", s.Spared)
+// denials sends a counter of the requests denied, by reason.
+func (to scrape) denials(name, help string, d *hottype.Denials) {
+	denied := func(reason string, n uint64) { to.counter(name, help, n, "reason", reason) }
+	denied("hot", d.Hot)
+	denied("fair", d.Fair)
+	denied("in_flight", d.InFlight)
+	denied("ip_in_flight", d.IPInFlight)
+	denied("override", d.Override)
+	denied("blocked", d.Blocked)
+	denied("malformed", d.Malformed)
+	denied("ip_fixed", d.IPFixed)
+	denied("ip_sliding", d.IPSliding)
+	denied("store_failure", d.Store)
 }
 
 // gateStore sends how the shared store does.
@@ -124,11 +115,11 @@ func Proxy(stats func() proxy.Stats) Part {
 			"Header fields removed because their name has an underscore.", s.DroppedFields)
 		each(s.Upstreams, func(name string, u proxy.UpstreamStats) {
 			to.counter("hotparam_proxy_upstreams_requests_total",
-				"Requests forwarded to this upstream.", u.Requests, "name", name)
+				"Requests forwarded to this upstream.", u.Requests, "upstream", name)
 			to.counter("hotparam_proxy_upstreams_failures_total",
-				"Requests that this upstream did not answer.", u.Failures, "name", name)
+				"Requests that this upstream did not answer.", u.Failures, "upstream", name)
 			to.counter("hotparam_proxy_upstreams_abandoned_total",
-				"Requests whose client left before this upstream answered.", u.Abandoned, "name", name)
+				"Requests whose client left before this upstream answered.", u.Abandoned, "upstream", name)
 		})
 	})
 }
@@ -238,7 +229,7 @@ func RedisLimits(stats func() redislimits.Stats) Part {
 		to.counter("hotparam_redis_limits_calls_total", "Calls to Redis with decisions.", s.Calls)
 		to.counter("hotparam_redis_limits_decisions_total", "Decisions in these calls.", s.Decisions)
 		to.counter("hotparam_redis_limits_merged_total", "Decisions answered by an equal one of the same call.", s.Merged)
-		to.counter("hotparam_redis_limits_largest_total", "Most decisions that one call carried.", s.Largest)
+		to.gauge("hotparam_redis_limits_largest_call", "Most decisions that one call carried.", float64(s.Largest))
 		to.counter("hotparam_redis_limits_refused_total", "Decisions refused because too many were waiting.", s.Refused)
 		to.counter("hotparam_redis_limits_left_total", "Decisions whose caller left before the answer.", s.Left)
 		to.counter("hotparam_redis_limits_refunds_total",

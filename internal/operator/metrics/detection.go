@@ -3,6 +3,8 @@ package metrics
 import (
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/hotset"
@@ -28,9 +30,9 @@ func Aggregate(stats func() aggregate.Stats) Part {
 			"Hot sets that a newer one replaced before they were published.", s.Coalesced)
 		to.gauge("hotparam_aggregate_publish_last_seconds",
 			"Duration of the last publication.", s.PublishLast.Seconds())
-		to.gauge("hotparam_aggregate_publish_total_seconds",
-			"Duration of all publications together.", s.PublishTotal.Seconds())
-		to.gauge("hotparam_aggregate_last_published_seconds",
+		to.send(prometheus.CounterValue, "hotparam_aggregate_publish_seconds_total",
+			"Duration of all publications together.", s.PublishTotal.Seconds(), nil)
+		to.gauge("hotparam_aggregate_last_published_timestamp_seconds",
 			"When a hot set was last published, in unix seconds.", unixSeconds(s.LastPublished))
 	})
 }
@@ -44,7 +46,7 @@ func (to scrape) detector(s *detect.Stats) {
 	to.gauge("hotparam_aggregate_detect_loops",
 		"Keys over their threshold because of one or a few clients.", float64(s.Loops))
 	to.gauge("hotparam_aggregate_detect_client_sketches", "Keys whose clients are known.", float64(s.ClientSketches))
-	to.gauge("hotparam_aggregate_detect_newest", "Newest second that has counts, in unix seconds.", float64(s.Newest))
+	to.gauge("hotparam_aggregate_detect_newest_timestamp_seconds", "Newest second that has counts, in unix seconds.", float64(s.Newest))
 	to.gauge("hotparam_aggregate_detect_bytes", "Memory of counters and keys.", float64(s.Bytes))
 	to.gauge("hotparam_aggregate_detect_error",
 		"Most requests by which the count of a key over its window can be too low; 0: all are exact.", float64(s.Error))

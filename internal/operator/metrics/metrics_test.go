@@ -61,14 +61,14 @@ func TestValues(t *testing.T) {
 	)
 	has(t, got,
 		`hotparam_info{namespace="news",version="1.2.3"} 1`, "# TYPE hotparam_info gauge",
-		"hotparam_gate_allowed_cold_total 7", "# TYPE hotparam_gate_allowed_cold_total counter",
-		"# HELP hotparam_gate_allowed_cold_total Requests allowed because their key is not hot.",
+		`hotparam_gate_allowed_total{reason="cold"} 7`, "# TYPE hotparam_gate_allowed_total counter",
+		"# HELP hotparam_gate_allowed_total Requests that this limiter allowed, by reason.",
 		"hotparam_gate_store_open 1", "# TYPE hotparam_gate_store_open gauge",
 		`hotparam_gate_store_latency_seconds_bucket{le="0.001"} 1`, `hotparam_gate_store_latency_seconds_bucket{le="1"} 3`,
 		`hotparam_gate_store_latency_seconds_bucket{le="+Inf"} 6`,
 		"hotparam_gate_store_latency_seconds_sum 60", "hotparam_gate_store_latency_seconds_count 6",
-		`hotparam_proxy_upstreams_failures_total{name="slow"} 4`, `hotparam_proxy_upstreams_failures_total{name=""} 0`,
-		"hotparam_graphite_delay_seconds 1.5", "hotparam_graphite_last_success_seconds 1.7e+09",
+		`hotparam_proxy_upstreams_failures_total{upstream="slow"} 4`, `hotparam_proxy_upstreams_failures_total{upstream=""} 0`,
+		"hotparam_graphite_delay_seconds 1.5", "hotparam_graphite_last_success_timestamp_seconds 1.7e+09",
 	)
 	if !strings.Contains(got, "\ngo_goroutines ") {
 		t.Error("no metrics of the Go runtime")

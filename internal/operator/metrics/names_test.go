@@ -18,7 +18,7 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 )
 
-var update = flag.Bool("update", false, "write testdata/metrics.txt")
+var update = flag.Bool("update", false, "write testdata/metrics.txt and docs/metrics.md")
 
 // groups are the parts of the programs.
 func groups() []group {
@@ -57,7 +57,7 @@ func groups() []group {
 		of("mirror", "collector", metrics.Mirror),
 		of("accesslog", "collector", metrics.AccessLogs),
 		of("aggregate", "aggregator, serve", metrics.Aggregate),
-		of("kafka", "aggregator", metrics.KafkaConsumer),
+		of("kafka_in", "aggregator", metrics.KafkaConsumer),
 		of("graphite", "aggregator", metrics.Graphite),
 	}
 }

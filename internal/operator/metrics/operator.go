@@ -13,20 +13,8 @@ func Overview(read func() admin.Overview) Part {
 		o := read()
 		to.counter("hotparam_allowed_total",
 			"Requests that all limiters allowed since this process started.", o.Allowed)
-		denied := func(reason string, n uint64) {
-			to.counter("hotparam_denied_total",
-				"Requests that all limiters denied since this process started, by reason.", n, "reason", reason)
-		}
-		denied("hot", o.Denied.Hot)
-		denied("fair", o.Denied.Fair)
-		denied("in_flight", o.Denied.InFlight)
-		denied("ip_in_flight", o.Denied.IPInFlight)
-		denied("override", o.Denied.Override)
-		denied("blocked", o.Denied.Blocked)
-		denied("malformed", o.Denied.Malformed)
-		denied("ip_fixed", o.Denied.IPFixed)
-		denied("ip_sliding", o.Denied.IPSliding)
-		denied("store_failure", o.Denied.Store)
+		to.denials("hotparam_denied_total",
+			"Requests that all limiters denied since this process started, by reason.", &o.Denied)
 		to.gauge("hotparam_limiters", "Limiters that reported within the last 5 seconds.", float64(o.Limiters))
 		to.gauge("hotparam_hot_keys", "Keys that are hot.", float64(o.HotKeys))
 		to.gauge("hotparam_loops",
@@ -75,21 +63,21 @@ func Admin(stats func() admin.Stats) Part {
 func Listeners(stats func() map[string]listener.Stats) Part {
 	return part(func(to scrape) {
 		each(stats(), func(name string, l listener.Stats) {
-			to.gauge("hotparam_listener_open", "Connections that are open.", float64(l.Open), "name", name)
+			to.gauge("hotparam_listener_open", "Connections that are open.", float64(l.Open), "listener", name)
 			to.counter("hotparam_listener_refused_total",
-				"Connections refused because all were taken by requests under way.", l.Refused, "name", name)
+				"Connections refused because all were taken by requests under way.", l.Refused, "listener", name)
 			to.counter("hotparam_listener_evicted_total",
-				"Idle connections closed to make room for new ones.", l.Evicted, "name", name)
-			to.counter("hotparam_listener_slow_total", "Requests whose body came too slowly.", l.Slow, "name", name)
+				"Idle connections closed to make room for new ones.", l.Evicted, "listener", name)
+			to.counter("hotparam_listener_slow_total", "Requests whose body came too slowly.", l.Slow, "listener", name)
 			to.counter("hotparam_listener_prefaces_total",
-				"HTTP/2 prefaces where none belongs; answered 505.", l.Prefaces, "name", name)
+				"HTTP/2 prefaces where none belongs; answered 505.", l.Prefaces, "listener", name)
 			to.counter("hotparam_listener_no_proxy_header_total",
-				"Connections of trusted proxies ended because they did not begin with a PROXY header.", l.NoHeader, "name", name)
+				"Connections of trusted proxies ended because they did not begin with a PROXY header.", l.NoHeader, "listener", name)
 			if c := l.Certificate; c != nil {
 				to.flag("hotparam_listener_certificate_right",
-					"1; 0 while the files changed and cannot be used, and the certificate from before goes on.", c.Right, "name", name)
-				to.gauge("hotparam_listener_certificate_expires_seconds",
-					"When the certificate in use expires, in unix seconds.", unixSeconds(c.Expires), "name", name)
+					"1; 0 while the files changed and cannot be used, and the certificate from before goes on.", c.Right, "listener", name)
+				to.gauge("hotparam_listener_certificate_expires_timestamp_seconds",
+					"When the certificate in use expires, in unix seconds.", unixSeconds(c.Expires), "listener", name)
 			}
 		})
 	})
@@ -111,7 +99,7 @@ func Reload(stats func() ReloadStats) Part {
 		s := stats()
 		to.flag("hotparam_config_reload_success",
 			"1; 0 while the last change of the configuration is refused and the rules from before it hold.", s.Success)
-		to.gauge("hotparam_config_reload_timestamp",
+		to.gauge("hotparam_config_reload_timestamp_seconds",
 			"When a configuration was last taken, in unix seconds.", float64(s.Timestamp))
 		to.gauge("hotparam_config_reload_hash",
 			"Number made of the configuration file in force, the same for the same bytes; 0: no file.", float64(s.Hash))

@@ -1,0 +1,105 @@
+package metrics_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/hotparam/pipeline/internal/operator/metrics"
+)
+
+// fill gives every field of the statistics a value, so that every metric is there.
+func (g group) fill() metrics.Part {
+	eachField(g.stats, "", func(_ string, set, _ func()) { set() })
+	return g.part
+}
+
+// The conventions of Prometheus, as promtool check metrics has them, and two that it does not look at.
+func TestNamesFollowTheConventions(t *testing.T) {
+	t.Parallel()
+	var parts []metrics.Part
+	for _, g := range groups() {
+		parts = append(parts, g.fill())
+	}
+	text := scrape(t, parts...)
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "hotparam_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "hotparam_") && strings.Contains(line, `{name="`) {
+			t.Errorf("a label says what it names: %s", line)
+		}
+		name, help, _ := strings.Cut(strings.TrimPrefix(line, "# HELP "), " ")
+		if strings.Contains(help, "unix seconds") && !strings.HasSuffix(name, "_timestamp_seconds") {
+			t.Errorf("%s is a time: its name ends in _timestamp_seconds", name)
+		}
+	}
+}
+
+const referenceHead = `# Metrics
+
+What ` + "`GET /metrics`" + ` of each program shows, written from the code by
+` + "`go test ./internal/operator/metrics -update`" + `. A part that a program does not have, such as Kafka where counts go by
+StatsD, has no metrics there. What to look at first, and the alerts: [admin.md](admin.md#metrics). Names are those that
+promtool accepts ([conventions](https://prometheus.io/docs/practices/naming/)): counters end in ` + "`_total`" + `, times are seconds, sizes
+are bytes. Labels are bounded by the rules, the configuration or a list in the code; ` + "`hotparam_hot_key_rate`" + ` alone has
+keys as labels, and is there only with ` + "`admin.metrics_key_labels: true`" + `. ` + "`hotparam_info{namespace,version}`" + ` is 1 in
+every program; ` + "`go_*`" + ` and ` + "`process_*`" + ` are those of every Go program.
+`
+
+func TestReferenceIsUpToDate(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString(referenceHead)
+	for _, g := range groups() {
+		fmt.Fprintf(&b, "\n## %s\n\nIn: %s.\n\n| metric | type | labels | |\n|---|---|---|---|\n", g.name, g.programs)
+		reg := prometheus.NewRegistry()
+		reg.MustRegister(g.fill())
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			values, labels := map[string][]string{}, []string{}
+			for _, m := range f.GetMetric() {
+				for _, l := range m.GetLabel() {
+					values[l.GetName()] = append(values[l.GetName()], l.GetValue())
+				}
+			}
+			for _, l := range f.GetMetric()[0].GetLabel() {
+				label := "`" + l.GetName() + "`"
+				if all := values[l.GetName()]; len(all) > 1 { // a list in the code
+					slices.Sort(all)
+					label += ": " + strings.Join(all, ", ")
+				}
+				labels = append(labels, label)
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()),
+				strings.Join(labels, ", "), strings.ReplaceAll(f.GetHelp(), "|", `\|`))
+		}
+	}
+	const file = root + "/docs/metrics.md"
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(have) != b.String() {
+		t.Errorf("%s is not what the code says: go test ./internal/operator/metrics -update", file)
+	}
+}
