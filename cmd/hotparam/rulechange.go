@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"text/tabwriter"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -41,10 +42,11 @@ func (c *adminFlags) put(ctx context.Context, out io.Writer, etag, text string, 
 type rulesPushCmd struct {
 	adminFlags
 	reasoned
-	Only string        `placeholder:"LIMITER" help:"Only this limiter tries them, by its name in rules status."`
-	For  time.Duration `default:"10m" help:"How long it does."`
-	On   int64         `placeholder:"VERSION" help:"Refuse unless this is the version in the store; default: the one that is there now."`
-	File string        `arg:"" help:"YAML file with rules; - is standard input."`
+	Only   string        `placeholder:"LIMITER" help:"Only this limiter tries them, by its name in rules status."`
+	For    time.Duration `default:"10m" help:"How long it does."`
+	On     int64         `placeholder:"VERSION" help:"Refuse unless this is the version in the store; default: the one that is there now."`
+	DryRun bool          `name:"dry-run" help:"Store nothing; tell what these rules would have changed in the last ten minutes."`
+	File   string        `arg:"" help:"YAML file with rules; - is standard input."`
 }
 
 // Run is called by kong.
@@ -52,6 +54,9 @@ func (c *rulesPushCmd) Run(ctx context.Context, k *kong.Kong) error {
 	text, err := readText(c.File)
 	if err != nil {
 		return err
+	}
+	if c.DryRun {
+		return c.dryRun(ctx, k.Stdout, text)
 	}
 	etag := strconv.Quote(strconv.FormatInt(c.On, 10))
 	if c.On == 0 {
@@ -65,6 +70,44 @@ func (c *rulesPushCmd) Run(ctx context.Context, k *kong.Kong) error {
 		query.Set("for", c.For.String())
 	}
 	return c.put(ctx, k.Stdout, etag, text, query)
+}
+
+// dryRunAnswer is what PUT /v1/rules?dry_run= says.
+type dryRunAnswer struct {
+	Minutes, Unchanged int
+	Truncated          bool
+	Keys               []struct {
+		Key, Before, After string
+		Peak               float64
+		DeniedBefore       float64 `json:"denied_before"`
+		DeniedAfter        float64 `json:"denied_after"`
+	}
+}
+
+// dryRun tells what rules would have changed.
+func (c *adminFlags) dryRun(ctx context.Context, out io.Writer, text string) error {
+	var a dryRunAnswer
+	q := question{http.MethodPut, "/v1/rules", url.Values{"dry_run": {"true"}}, http.Header{"Content-Type": {"application/yaml"}}, text}
+	if _, err := c.ask(ctx, q, &a); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "tried on %d minutes of history: %d keys change, %d do not; nothing was stored\n", a.Minutes, len(a.Keys), a.Unchanged)
+	if a.Truncated {
+		fmt.Fprintln(out, "there were more keys than were tried")
+	}
+	if len(a.Keys) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "KEY\tPEAK\tBEFORE\tAFTER\tDENIED\tWOULD BE")
+	for _, k := range a.Keys {
+		would := strconv.FormatFloat(k.DeniedAfter, 'f', 0, 64)
+		if k.After == "uncounted" || k.After == "recounted" {
+			would = "-"
+		}
+		fmt.Fprintf(t, "%s\t%.4g/s\t%s\t%s\t%.0f\t%s\n", printable(k.Key), k.Peak, k.Before, k.After, k.DeniedBefore, would)
+	}
+	return t.Flush()
 }
 
 // readText reads a file, or standard input.

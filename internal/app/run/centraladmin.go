@@ -35,6 +35,15 @@ func (a ruleAdmin) History(ctx context.Context) ([]rules.Revision, error) {
 	return a.store.History(ctx)
 }
 
+// Check reads the rules of a change as this program would run them.
+func (a ruleAdmin) Check(ctx context.Context, r rules.Revision) (*rules.Set, error) {
+	set, err := a.reload.try(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", admin.ErrRefused, err)
+	}
+	return set, nil
+}
+
 // Change makes a change on top of the version before. Rules that this program would not take are not
 // written.
 func (a ruleAdmin) Change(ctx context.Context, before int64, r rules.Revision) (*rules.Stored, error) {
@@ -47,7 +56,7 @@ func (a ruleAdmin) Change(ctx context.Context, before int64, r rules.Revision) (
 	}
 	next, err := stored.With(&r, a.known())
 	if err == nil && r.Text != "" {
-		err = a.reload.try(ctx, r)
+		_, err = a.reload.try(ctx, r)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", admin.ErrRefused, err)

@@ -52,7 +52,13 @@ type reloader struct {
 // trial asks whether a revision from the store would be taken.
 type trial struct {
 	revision rules.Revision
-	answer   chan<- error
+	answer   chan<- tried
+}
+
+// tried are the rules that would hold, or why they would not.
+type tried struct {
+	set *rules.Set
+	err error
 }
 
 // newReloader makes the reloader of a program that runs by file; nil: by no file. store has the rules that
@@ -91,8 +97,8 @@ func (r *reloader) Run(ctx context.Context) error {
 		case t := <-r.rules.next():
 			r.turn(t)
 		case a := <-r.asks:
-			_, _, err := r.rules.checked(r.file, a.revision, r.check)
-			a.answer <- err
+			_, set, err := r.rules.checked(r.file, a.revision, r.check)
+			a.answer <- tried{set, err}
 		case <-r.hup:
 			asked = true
 			w.ask(time.Now())
@@ -116,14 +122,15 @@ func (r *reloader) turn(t turn) {
 	}
 }
 
-// try reports whether this program would take a revision. Any goroutine may call it while Run runs.
-func (r *reloader) try(ctx context.Context, revision rules.Revision) error {
-	answer := make(chan error, 1)
+// try gives the rules that this program would run by a revision. Any goroutine may call it while Run runs.
+func (r *reloader) try(ctx context.Context, revision rules.Revision) (*rules.Set, error) {
+	answer := make(chan tried, 1)
 	select {
 	case r.asks <- trial{revision, answer}:
-		return <-answer
+		t := <-answer
+		return t.set, t.err
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 

@@ -67,6 +67,9 @@ func (r *Recorder) Add(s *Second) (ended *Minute) {
 	return ended
 }
 
+// Forget removes a key from the minute under way.
+func (r *Recorder) Forget(key hottype.Key) { delete(r.keys, key) }
+
 func (r *Recorder) fold(minute time.Time, s *Seen) {
 	k := r.keys[s.Key]
 	if k == nil {

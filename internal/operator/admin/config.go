@@ -48,6 +48,8 @@ type History interface {
 	Read(ctx context.Context, q history.Query) (*history.Answer, error)
 	// Heatmap answers when the heaviest keys of a time were asked for.
 	Heatmap(ctx context.Context, q history.HeatmapQuery) (*history.Heatmap, error)
+	// Purge removes what is kept of a key, and gives how many rows there were.
+	Purge(ctx context.Context, key hottype.Key) (rows int64, err error)
 	// Failing says why nothing is kept at the moment; nil where it is.
 	Failing() error
 }

@@ -23,7 +23,13 @@ type kept struct {
 	asked   history.Query
 	heatmap history.HeatmapQuery
 	answer  history.Answer
+	purged  []hottype.Key
 	fails   error
+}
+
+func (k *kept) Purge(_ context.Context, key hottype.Key) (int64, error) {
+	k.purged = append(k.purged, key)
+	return 3, k.fails
 }
 
 func (k *kept) Second(s *history.Second) { k.seconds = append(k.seconds, *s) }
@@ -133,4 +139,34 @@ func TestHistoryIsAnswered(t *testing.T) {
 		t.Error(rec.Body)
 	}
 	s.answer(t, newWorld(t, nil).ask(http.MethodGet, "/v1/history", ""), 404, "Problem")
+}
+
+// A purged key is gone from memory too, and who did it is written down without the key.
+func TestHistoryOfAKeyIsPurged(t *testing.T) {
+	t.Parallel()
+	var h kept
+	w := newWorld(t, func(c *Config) { c.History, c.Pushed = &h, true })
+	s := loadSchemas(t)
+	w.set(func() {
+		w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 400, t0), hotKey("topic?id=43", "topic", 300, t0)}
+	})
+	w.Publish([]detect.Change{{Hot: w.hot[0], Kind: detect.Became, At: t0}, {Hot: w.hot[1], Kind: detect.Became, At: t0}})
+	w.second()
+	rec := w.ask(http.MethodDelete, "/v1/history?author=ann&key=topic%3Fid=42", "")
+	s.answer(t, rec, 200, "HistoryPurged")
+	if len(h.purged) != 1 || h.purged[0] != "topic?id=42" || strings.TrimSpace(rec.Body.String()) != `{"rows":3}` {
+		t.Errorf("%q: %s", h.purged, rec.Body)
+	}
+	hello := w.hello(t0)
+	if len(hello.Changes) != 1 || hello.Changes[0].Key != "topic?id=43" || w.seconds.keys["topic?id=42"] != nil || w.seconds.keys["topic?id=43"] == nil {
+		t.Errorf("memory has %+v and %v", hello.Changes, w.seconds.keys)
+	}
+	last := h.events[len(h.events)-1]
+	if last.Kind != historyPurged || last.Key != "" || !strings.Contains(string(last.Detail), `"author":"ann"`) || strings.Contains(string(last.Detail), "42") {
+		t.Errorf("%+v", last)
+	}
+	s.answer(t, w.ask(http.MethodDelete, "/v1/history", ""), 400, "Problem")
+	h.fails = errors.New("disk full")
+	s.answer(t, w.ask(http.MethodDelete, "/v1/history?key=topic%3Fid=42", ""), 503, "Problem")
+	s.answer(t, newWorld(t, nil).ask(http.MethodDelete, "/v1/history?key=topic%3Fid=42", ""), 404, "Problem")
 }

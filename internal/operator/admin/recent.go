@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -57,6 +58,7 @@ const (
 	overrideUndone  = "override_undone"
 	overrideBegan   = "override_began" // its schedule holds from now on
 	overrideEnded   = "override_ended" // its schedule holds no more
+	historyPurged   = "history_purged" // of a key, which is not told
 )
 
 func newRecent() *recent {
@@ -66,6 +68,10 @@ func newRecent() *recent {
 func (r *recent) addPoint(p point) { r.points = appendBounded(r.points, p, keepPoints) }
 
 func (r *recent) note(c Change) { r.changes = appendBounded(r.changes, c, keepChanges) }
+
+func (r *recent) forget(key hottype.Key) {
+	r.changes = slices.DeleteFunc(slices.Clone(r.changes), func(c Change) bool { return c.Key == string(key) })
+}
 
 // appendBounded drops from the front what is over max. It never writes to the
 // elements that a caller may have been given.

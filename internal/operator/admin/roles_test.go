@@ -24,6 +24,7 @@ var changes = map[string]access.Role{
 	"POST /v1/overrides/{id}/undo":    access.Operator,
 	"PUT /v1/rules":                   access.Admin,
 	"DELETE /v1/rules/trial":          access.Admin,
+	"DELETE /v1/history":              access.Admin,
 }
 
 // callers are tokens of every role, and those that nobody is let in with.

@@ -59,7 +59,8 @@ func (s *Server) routes() []route {
 		get("/v1/rules/history", s.getRulesHistory),
 		get("/v1/rules/history/{version}", s.getRevision),
 		get("/v1/audit", s.getAudit),
-		get("/v1/history", s.getHistory),
+		{path: "/v1/history", methods: map[string]handler{
+			http.MethodGet: s.getHistory, http.MethodDelete: s.purgeHistory}, role: access.Admin},
 		get("/v1/history/heatmap", s.getHeatmap),
 		get("/v1/upstreams", s.getUpstreams),
 		get("/v1/events", s.getEvents),

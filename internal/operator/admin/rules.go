@@ -33,6 +33,8 @@ type RuleStore interface {
 	State() RulesState
 	// Read gives what the store holds; nil: nothing.
 	Read(ctx context.Context) (*rules.Stored, error)
+	// Check reads the rules of a change as this program would run them; ErrRefused where it cannot.
+	Check(ctx context.Context, r rules.Revision) (*rules.Set, error)
 	// Change makes a change on top of the version before, 0 for none: rules.ErrConflict where the store
 	// holds another one, ErrRefused where the rules cannot be run. It gives what the store holds then.
 	Change(ctx context.Context, before int64, r rules.Revision) (*rules.Stored, error)
@@ -98,7 +100,7 @@ func (s *Server) writeRules(w http.ResponseWriter, r *http.Request, stored *rule
 	writeJSON(w, http.StatusOK, a)
 }
 
-// putRules stores rules for all, or with ?only= for one limiter to try.
+// putRules stores rules for all, or with ?only= for one limiter to try; with ?dry_run= it stores nothing.
 func (s *Server) putRules(w http.ResponseWriter, r *http.Request) error {
 	if err := s.central(); err != nil {
 		return err
@@ -106,6 +108,13 @@ func (s *Server) putRules(w http.ResponseWriter, r *http.Request) error {
 	change, err := s.readRules(w, r)
 	if err != nil {
 		return err
+	}
+	dry, err := wantsDryRun(r)
+	switch {
+	case err != nil:
+		return err
+	case dry:
+		return s.dryRunRules(w, r, change)
 	}
 	return s.changeRules(w, r, change)
 }
@@ -128,17 +137,23 @@ func (s *Server) changeRules(w http.ResponseWriter, r *http.Request, change rule
 		return err
 	}
 	stored, err := s.cfg.Central.Change(r.Context(), before, change)
+	if err != nil {
+		return unstored(err)
+	}
+	s.cfg.Log.Info("admin: rules changed", "action", change.Action, "version", stored.Version, "only", change.Only, "author", change.Author, "reason", change.Reason)
+	s.writeRules(w, r, stored)
+	return nil
+}
+
+// unstored tells why rules were not stored.
+func unstored(err error) error {
 	switch {
 	case errors.Is(err, rules.ErrConflict):
 		return newProblem(http.StatusPreconditionFailed, err.Error(), "GET /v1/rules, look at what changed, and send it again with the new ETag in If-Match")
 	case errors.Is(err, ErrRefused):
 		return newProblem(http.StatusUnprocessableEntity, err.Error(), "mend the rules; nothing was stored")
-	case err != nil:
-		return fmt.Errorf("admin: the rules were not stored: %w", err)
 	}
-	s.cfg.Log.Info("admin: rules changed", "action", change.Action, "version", stored.Version, "only", change.Only, "author", change.Author, "reason", change.Reason)
-	s.writeRules(w, r, stored)
-	return nil
+	return fmt.Errorf("admin: the rules were not stored: %w", err)
 }
 
 // readRules reads the rules that somebody sends, and what is said of them.

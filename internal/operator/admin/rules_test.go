@@ -27,6 +27,14 @@ func (c *centralRules) Read(context.Context) (*rules.Stored, error) { return c.s
 
 func (c *centralRules) History(context.Context) ([]rules.Revision, error) { return c.history, c.fails }
 
+func (c *centralRules) Check(_ context.Context, r rules.Revision) (*rules.Set, error) {
+	set, err := rules.Parse("version-2.yaml", []byte(r.Text))
+	if err != nil {
+		err = errors.Join(ErrRefused, err)
+	}
+	return set, err
+}
+
 func (c *centralRules) Change(_ context.Context, before int64, r rules.Revision) (*rules.Stored, error) {
 	var version int64
 	if c.stored != nil {

@@ -49,7 +49,7 @@ func (s *Server) getWhatIf(w http.ResponseWriter, r *http.Request) error {
 	s.mu.Lock()
 	list := s.seconds.of(hottype.Key(key), now.Add(-whatIfSpan), now)
 	s.mu.Unlock()
-	a, err := try(r.Context(), spec, list)
+	a, err := try(r.Context(), spec, list, slicesOfSecond)
 	if err != nil {
 		return fmt.Errorf("admin: a limit of %d in %v, burst %d cannot be tried: %w", spec.Limit, spec.Window, spec.Burst, err)
 	}
@@ -75,12 +75,12 @@ func triedSpec(r *http.Request) (limit.Spec, error) {
 	return spec, nil
 }
 
-// slicesOfSecond are the parts of a second in which its requests are taken to have come, evenly.
+// slicesOfSecond are the parts of a second in which the requests for a key are taken to have come, evenly.
 const slicesOfSecond = 100
 
 // try lets the requests of some seconds meet a limit, which is full at first, by the same algorithm that
-// limiters use.
-func try(ctx context.Context, spec limit.Spec, list []second) (*whatIf, error) {
+// limiters use. Each second has that many slices.
+func try(ctx context.Context, spec limit.Spec, list []second, slices int) (*whatIf, error) {
 	store := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 1})
 	a := &whatIf{Seconds: []triedSecond{}}
 	for i := range list {
@@ -90,11 +90,14 @@ func try(ctx context.Context, spec limit.Spec, list []second) (*whatIf, error) {
 		}
 		one := triedSecond{At: int64(list[i].at)}
 		var came float64
-		for slice := range slicesOfSecond {
-			until := asked * float64(slice+1) / slicesOfSecond
+		for slice := range slices {
+			until := asked * float64(slice+1) / float64(slices)
 			n := int64(until - came + 1e-6) // whole requests; the rest comes with the next slice
+			if n == 0 {
+				continue
+			}
 			came += float64(n)
-			now := time.Unix(one.At, int64(slice)*int64(time.Second/slicesOfSecond))
+			now := time.Unix(one.At, int64(slice)*int64(time.Second)/int64(slices))
 			passed, _, err := limit.TakeUpTo(ctx, store, now, limit.Charge{Subject: limit.Subject{Name: "tried"}, Spec: spec, Cost: n})
 			if err != nil {
 				return nil, err

@@ -83,6 +83,7 @@ func openFile(ctx context.Context, path string, maxBytes int64) (*sql.DB, error)
 		"busy_timeout(2000)", "journal_mode(WAL)", "synchronous(NORMAL)", "page_size(" + strconv.Itoa(pageSize) + ")",
 		"max_page_count(" + strconv.FormatInt(max(maxBytes/pageSize, 64), 10) + ")",
 		"journal_size_limit(16777216)", "temp_store(MEMORY)",
+		"secure_delete(ON)", // from the start on, or a page that was split keeps copies of what is purged later
 	}, "_txlock": {"immediate"}}
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+options.Encode())
 	if err != nil {

@@ -43,6 +43,7 @@ const (
 type Store struct {
 	cfg      Config
 	queue    chan any // history.Minute or history.Event
+	purges   chan purge
 	recorder *history.Recorder
 	mu       sync.Mutex // guards recorder
 
@@ -83,7 +84,7 @@ func New(cfg Config) *Store {
 		cfg.Now = time.Now
 	}
 	return &Store{
-		cfg: cfg, queue: make(chan any, queued), tried: make(chan struct{}), recorder: history.NewRecorder(cfg.Keys),
+		cfg: cfg, queue: make(chan any, queued), purges: make(chan purge), tried: make(chan struct{}), recorder: history.NewRecorder(cfg.Keys),
 	}
 }
 
@@ -126,6 +127,9 @@ func (s *Store) Run(ctx context.Context) error {
 			if s.db.Load() == nil {
 				s.reopen(ctx)
 			}
+		case p := <-s.purges:
+			rows, err := s.remove(context.WithoutCancel(ctx), p.key)
+			p.done <- purged{rows, err}
 		case one := <-work:
 			s.write(context.WithoutCancel(ctx), s.batch(one))
 		}
@@ -269,24 +273,6 @@ func inTransaction(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) erro
 		return fmt.Errorf("historystore: %w", err)
 	}
 	return nil
-}
-
-// used is how many bytes of the file hold something.
-func used(ctx context.Context, db *sql.DB) (int64, error) {
-	var pages, free int64
-	if err := db.QueryRowContext(ctx, "SELECT page_count FROM pragma_page_count").Scan(&pages); err != nil {
-		return 0, fmt.Errorf("historystore: %w", err)
-	}
-	if err := db.QueryRowContext(ctx, "SELECT freelist_count FROM pragma_freelist_count").Scan(&free); err != nil {
-		return 0, fmt.Errorf("historystore: %w", err)
-	}
-	return (pages - free) * pageSize, nil
-}
-
-func (s *Store) measure(ctx context.Context, db *sql.DB) {
-	if n, err := used(ctx, db); err == nil {
-		s.bytes.Store(n)
-	}
 }
 
 // Stats reads the counters.

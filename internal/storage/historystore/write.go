@@ -167,6 +167,24 @@ func (s *Store) makeSpace(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
+// used is how many bytes of the file hold something.
+func used(ctx context.Context, db *sql.DB) (int64, error) {
+	var pages, free int64
+	if err := db.QueryRowContext(ctx, "SELECT page_count FROM pragma_page_count").Scan(&pages); err != nil {
+		return 0, fmt.Errorf("historystore: %w", err)
+	}
+	if err := db.QueryRowContext(ctx, "SELECT freelist_count FROM pragma_freelist_count").Scan(&free); err != nil {
+		return 0, fmt.Errorf("historystore: %w", err)
+	}
+	return (pages - free) * pageSize, nil
+}
+
+func (s *Store) measure(ctx context.Context, db *sql.DB) {
+	if n, err := used(ctx, db); err == nil {
+		s.bytes.Store(n)
+	}
+}
+
 func (s *Store) deleteBefore(ctx context.Context, db *sql.DB, t time.Time) error {
 	err := inTransaction(ctx, db, func(tx *sql.Tx) error {
 		for _, one := range []struct {

@@ -35,6 +35,7 @@ const words = {
   became_hot: "Became hot", cooled: "Cooled", became_loop: "A loop, not limited", ceased_loop: "Loop ended", override_put: "Override set",
   override_deleted: "Override removed", override_undone: "Override undone",
   override_began: "Override began by its schedule", override_ended: "Override ended by its schedule",
+  history_purged: "History of a key purged",
 };
 
 // item is one thing that happened.

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/alecthomas/kong"
+)
+
+// historyCmd groups what is done with the history of a program.
+type historyCmd struct {
+	Purge historyPurgeCmd `cmd:"" help:"Remove what is kept of a key, for good."`
+}
+
+// historyPurgeCmd removes the history of a key.
+type historyPurgeCmd struct {
+	adminFlags
+	Key    string `arg:"" help:"The whole key, such as 'topic?id=42'."`
+	Author string `help:"Who, for the history; default: the user."`
+}
+
+// Run is called by kong.
+func (c *historyPurgeCmd) Run(ctx context.Context, k *kong.Kong) error {
+	var a struct{ Rows int64 }
+	q := question{method: http.MethodDelete, path: "/v1/history", query: url.Values{"key": {c.Key}, "author": {authorOf(c.Author)}}}
+	if _, err := c.ask(ctx, q, &a); err != nil {
+		return err
+	}
+	fmt.Fprintf(k.Stdout, "%d minutes, hours, spans and events were removed\n", a.Rows)
+	return nil
+}

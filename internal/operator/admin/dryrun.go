@@ -1,0 +1,248 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/detection/history"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+const (
+	// dryRunSpan is how far back new rules are tried.
+	dryRunSpan = 10 * time.Minute
+	// maxDryKeys bounds the keys of the answer, and so the work.
+	maxDryKeys = 500
+	// dryRunSlices are the parts of a second, fewer than for a single key.
+	dryRunSlices = 10
+)
+
+// Further states of a key after a change of rules.
+const (
+	uncounted = "uncounted" // no rule counts it any more
+	recounted = "recounted" // its requests count under other keys, of which the history knows nothing
+)
+
+// dryRun is what new rules would have made of the keys of the last minutes. Of a key whose rule, limit and override
+// stay as they are nothing is tried: what happened is what would have happened.
+type dryRun struct {
+	From    time.Time `json:"from"`
+	To      time.Time `json:"to"`
+	Minutes int       `json:"minutes"` // of which the history knows something
+	// Keys are those for which something changes, from the greatest peak on.
+	Keys      []dryKey `json:"keys"`
+	Unchanged int      `json:"unchanged"`
+	Truncated bool     `json:"truncated"` // there were more keys than are tried
+}
+
+// dryKey is a key under the rules of now and the new ones. States are the hottest of all minutes.
+type dryKey struct {
+	Key          hottype.Key `json:"key"`
+	Href         string      `json:"href"`
+	Peak         float64     `json:"peak"`
+	Before       string      `json:"before"`
+	After        string      `json:"after"`
+	DeniedBefore float64     `json:"denied_before"`
+	DeniedAfter  float64     `json:"denied_after"`
+}
+
+// wantsDryRun reads ?dry_run=.
+func wantsDryRun(r *http.Request) (bool, error) {
+	text := r.URL.Query().Get("dry_run")
+	if text == "" {
+		return false, nil
+	}
+	dry, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, badField("dry_run", "dry_run is "+quoted(text), "give true or false")
+	}
+	return dry, nil
+}
+
+// dryRunRules tries rules on the last minutes of the history: PUT /v1/rules?dry_run=true. Nothing is stored.
+func (s *Server) dryRunRules(w http.ResponseWriter, r *http.Request, change rules.Revision) error {
+	if s.cfg.History == nil {
+		return errNoHistory
+	}
+	next, err := s.cfg.Central.Check(r.Context(), change)
+	if err != nil {
+		return unstored(err)
+	}
+	live, err := s.live(r.Context())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), historyWithin)
+	defer cancel()
+	now := s.cfg.Now()
+	past, err := s.cfg.History.Read(ctx, history.Query{From: now.Add(-dryRunSpan), To: now, Limit: maxHistory})
+	if err != nil {
+		return unreadHistory(err)
+	}
+	set := s.cfg.Rules()
+	a, err := dryRunOn(ctx, past, &rulesAt{set, rules.NewOverrides(set.Overrides, live), now},
+		&rulesAt{next, rules.NewOverrides(next.Overrides, live), now})
+	if err != nil {
+		return unreadHistory(err)
+	}
+	writeJSON(w, http.StatusOK, a)
+	return nil
+}
+
+// rulesAt are rules with the overrides of a moment.
+type rulesAt struct {
+	set       *rules.Set
+	overrides *rules.Overrides
+	now       time.Time
+}
+
+// treatment is how a key is treated by rules.
+type treatment struct {
+	rule     *rules.Rule // nil: nothing counts it
+	limit    rules.Limit
+	override rules.Override
+}
+
+func (r *rulesAt) of(key hottype.Key) (t treatment) {
+	if t.rule = r.set.RuleFor(key.Resource()); t.rule != nil {
+		t.limit = t.rule.LimitFor(key)
+	}
+	if o := r.overrides.Find([]byte(key), r.now); o != nil {
+		t.override = rules.Override{Action: o.Action, Rate: o.Rate, Burst: o.Burst}
+	}
+	return t
+}
+
+// countsAlike reports whether the requests of a key of a still count under it by b.
+func (r *rulesAt) countsAlike(a, b *rules.Rule, key hottype.Key) bool {
+	if a.Name != b.Name || a.AllQuery != b.AllQuery || !reflect.DeepEqual(a.Match, b.Match) ||
+		!reflect.DeepEqual(a.Params, b.Params) || !reflect.DeepEqual(a.Ignore, b.Ignore) || !reflect.DeepEqual(a.Upstream, b.Upstream) {
+		return false
+	}
+	if !a.IsCatchAll() {
+		return true
+	}
+	// A rule that is new may take what the catch-all counted: its key is the target.
+	matches := r.set.Match(&hottype.Request{Method: http.MethodGet, Target: string(key)}, &rules.Scratch{})
+	return len(matches) == 0 || slices.ContainsFunc(matches, func(m rules.Match) bool { return m.Rule == b })
+}
+
+// dryRunOn tries the rules next on what happened under those of now.
+func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*dryRun, error) {
+	a := &dryRun{From: past.From, To: past.To, Minutes: len(past.Totals), Keys: []dryKey{}, Truncated: past.Truncated}
+	minutes := map[hottype.Key][]history.Key{}
+	for _, k := range past.Keys {
+		minutes[k.Key] = append(minutes[k.Key], k)
+	}
+	for key, list := range minutes {
+		before, after := now.of(key), next.of(key)
+		if before.rule != nil && after.rule != nil && next.countsAlike(before.rule, after.rule, key) &&
+			reflect.DeepEqual(before.rule.Hot, after.rule.Hot) && reflect.DeepEqual(before.limit, after.limit) && before.override == after.override {
+			a.Unchanged++
+			continue
+		}
+		d := dryKey{Key: key, Href: keyHref(key), Before: history.Cold}
+		for i := range list {
+			d.Peak, d.DeniedBefore = max(d.Peak, list[i].Peak), d.DeniedBefore+list[i].Denied
+			d.Before = hotter(d.Before, list[i].State)
+		}
+		a.Keys = append(a.Keys, d)
+	}
+	slices.SortFunc(a.Keys, func(a, b dryKey) int { return cmp.Or(cmp.Compare(b.Peak, a.Peak), cmp.Compare(a.Key, b.Key)) })
+	if len(a.Keys) > maxDryKeys {
+		a.Keys, a.Truncated = a.Keys[:maxDryKeys], true
+	}
+	for i := range a.Keys {
+		d := &a.Keys[i]
+		if err := errors.Join(ctx.Err(), d.try(ctx, minutes[d.Key], now.of(d.Key), next)); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// try fills in what would have become of the key.
+func (d *dryKey) try(ctx context.Context, list []history.Key, before treatment, next *rulesAt) error {
+	after := next.of(d.Key)
+	switch {
+	case after.rule == nil:
+		d.After = uncounted
+		return nil
+	case before.rule == nil || !next.countsAlike(before.rule, after.rule, d.Key):
+		d.After = recounted
+		return nil
+	}
+	d.After = history.Cold
+	var held []second
+	for i := range list {
+		state := stateBy(before.rule.Hot, after.rule.Hot, &list[i])
+		d.After = hotter(d.After, state)
+		if state == history.Hot || after.override.Action == rules.ActionLimit {
+			held = append(held, secondsOf(&list[i])...)
+		}
+		if after.override.Action == rules.ActionBlock {
+			d.DeniedAfter += math.Round(60 * list[i].Rate)
+		}
+	}
+	spec, holds := after.spec()
+	if !holds {
+		return nil
+	}
+	tried, err := try(ctx, spec, held, dryRunSlices)
+	if err != nil {
+		return err
+	}
+	d.DeniedAfter = tried.Denied
+	return nil
+}
+
+// spec is the limit that denies requests for a key, while it is hot or by an override.
+func (t treatment) spec() (limit.Spec, bool) {
+	switch t.override.Action {
+	case rules.ActionLimit:
+		return t.override.Spec(), true
+	case "", rules.ActionServe:
+		return t.limit.Spec, t.limit.Set && t.limit.Spec.Limit > 0 && t.limit.Mode != hottype.ModeShadow
+	}
+	return limit.Spec{}, false
+}
+
+// stateBy is the state of a key in a minute by new criteria. By its share or a surge a key is as hot as it was: the
+// history does not know what it takes to judge that anew.
+func stateBy(before, after rules.HotCriteria, k *history.Key) string {
+	byOther := k.State != history.Cold && (before.Rate == 0 || k.Peak < before.Rate) &&
+		before.Share == after.Share && before.Surge == after.Surge && before.MinRate == after.MinRate
+	switch {
+	case !byOther && (after.Rate == 0 || k.Peak < after.Rate):
+		return history.Cold
+	case k.Clients > 0 && k.Clients < int64(after.MinClients),
+		k.State == history.Loop && after.MinClients >= before.MinClients:
+		return history.Loop
+	}
+	return history.Hot
+}
+
+// secondsOf are the seconds of a minute in which a key had its mean rate in each.
+func secondsOf(k *history.Key) []second {
+	unknown := float32(math.NaN())
+	list := make([]second, 60)
+	for i := range list {
+		list[i] = second{at: uint32(k.Minute.Unix()) + uint32(i), rate: float32(k.Rate), allowed: unknown, denied: unknown}
+	}
+	return list
+}
+
+// hotter is the hotter of two states.
+func hotter(a, b string) string {
+	order := []string{history.Cold, history.Loop, history.Hot}
+	return order[max(slices.Index(order, a), slices.Index(order, b))]
+}

@@ -1,0 +1,122 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/history"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// pastKeys are two minutes of keys: one hot and held to 100/s, one that was nearly hot, a loop, one of the catch-all.
+func pastKeys() history.Answer {
+	past := history.Answer{From: t0.Add(-dryRunSpan), To: t0}
+	for i := range 2 {
+		minute := t0.Add(time.Duration(i-2) * time.Minute)
+		past.Totals = append(past.Totals, history.Total{Minute: minute})
+		past.Keys = append(past.Keys,
+			history.Key{Minute: minute, Key: "/news?id=1", Rule: "*", State: history.Cold, Rate: 60, Peak: 70},
+			history.Key{Minute: minute, Key: "topic?id=1", Rule: "topic", State: history.Hot, Rate: 300, Peak: 400, Denied: 12_000, Clients: 500},
+			history.Key{Minute: minute, Key: "topic?id=2", Rule: "topic", State: history.Cold, Rate: 100, Peak: 150, Clients: 90},
+			history.Key{Minute: minute, Key: "topic?id=3", Rule: "topic", State: history.Loop, Rate: 250, Peak: 300, Clients: 1},
+			history.Key{Minute: minute, Key: "topic?id=7", Rule: "topic", State: history.Hot, Rate: 250, Peak: 300, Clients: 400},
+		)
+	}
+	return past
+}
+
+func TestDryRunTellsWhatRulesWouldHaveChanged(t *testing.T) {
+	t.Parallel()
+	s := loadSchemas(t)
+	type change struct {
+		after                 string
+		before, wouldBeDenied float64
+	}
+	for name, c := range map[string]struct {
+		was, is string // in the rules file
+		want    map[hottype.Key]change
+	}{
+		"nothing": {"namespace: news", "namespace: news", map[hottype.Key]change{}},
+		// Of 36,000 requests 200 pass at once and 100/s in 119.9 s; of 100/s all.
+		"a lower threshold": {"hot: {rate: 200,", "hot: {rate: 120,", map[hottype.Key]change{
+			"topic?id=1": {"hot", 24_000, 23_810}, "topic?id=2": {"hot", 0, 0}, "topic?id=3": {"loop", 0, 0}, "topic?id=7": {"hot", 0, 0},
+		}},
+		"a higher threshold": {"hot: {rate: 200,", "hot: {rate: 350,", map[hottype.Key]change{
+			"topic?id=1": {"hot", 24_000, 23_810}, "topic?id=2": {"cold", 0, 0}, "topic?id=3": {"cold", 0, 0}, "topic?id=7": {"cold", 0, 0},
+		}},
+		"a threshold of clients": {"hot: {rate: 200,", "hot: {rate: 200, min_clients: 30,", map[hottype.Key]change{
+			"topic?id=1": {"hot", 24_000, 23_810}, "topic?id=2": {"cold", 0, 0}, "topic?id=3": {"loop", 0, 0}, "topic?id=7": {"hot", 0, 0},
+		}},
+		"a lower limit": {"rate: 100, burst: 200}\n  - name", "rate: 50, burst: 100}\n  - name", map[hottype.Key]change{
+			"topic?id=1": {"hot", 24_000, 29_905}, "topic?id=2": {"cold", 0, 0}, "topic?id=3": {"loop", 0, 0}, "topic?id=7": {"hot", 0, 0},
+		}},
+		"an override": {"action: exempt", "action: block", map[hottype.Key]change{"topic?id=7": {"hot", 0, 30_000}}},
+		"other parameters": {"params: [id]", "params: [id, page]", map[hottype.Key]change{
+			"topic?id=1": {"recounted", 24_000, 0}, "topic?id=2": {"recounted", 0, 0}, "topic?id=3": {"recounted", 0, 0}, "topic?id=7": {"recounted", 0, 0},
+		}},
+		"a rule before the catch-all": {"  - name: \"*\"", "  - {name: news, match: {path: /news}, params: [id], hot: {rate: 50}, limit: {rate: 10}}\n  - name: \"*\"",
+			map[hottype.Key]change{"/news?id=1": {"recounted", 0, 0}}},
+		"no catch-all": {rulesFile[strings.Index(rulesFile, "  - name: \"*\""):strings.Index(rulesFile, "ip:")], "",
+			map[hottype.Key]change{"/news?id=1": {"uncounted", 0, 0}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			central, h := &centralRules{}, kept{answer: pastKeys()}
+			w := newWorld(t, func(cfg *Config) { cfg.Central, cfg.History = central, &h })
+			if !strings.Contains(rulesFile, c.was) {
+				t.Fatalf("no %q in the rules", c.was)
+			}
+			rec := w.ask(http.MethodPut, "/v1/rules?dry_run=1", strings.Replace(rulesFile, c.was, c.is, 1))
+			s.answer(t, rec, 200, "DryRun")
+			var a dryRun
+			if err := json.Unmarshal(rec.Body.Bytes(), &a); err != nil {
+				t.Fatal(err)
+			}
+			got := map[hottype.Key]change{}
+			for _, k := range a.Keys {
+				got[k.Key] = change{k.After, k.DeniedBefore, k.DeniedAfter}
+			}
+			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(change{})); diff != "" || a.Minutes != 2 || a.Unchanged != 5-len(c.want) || a.Truncated {
+				t.Errorf("%+v: %s", a, diff)
+			}
+			if central.stored != nil || h.asked.From != t0.Add(-dryRunSpan) || h.asked.To != t0 {
+				t.Errorf("stored %+v, asked %+v", central.stored, h.asked)
+			}
+		})
+	}
+}
+
+func TestDryRunSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	s := loadSchemas(t)
+	h := kept{fails: errors.New("disk full")}
+	w := newWorld(t, func(c *Config) { c.Central, c.History = &centralRules{}, &h })
+	for target, status := range map[string]int{"?dry_run=maybe": 400, "?dry_run=1": 422} {
+		s.answer(t, w.ask(http.MethodPut, "/v1/rules"+target, "rules: ["), status, "Problem")
+	}
+	s.answer(t, w.ask(http.MethodPut, "/v1/rules?dry_run=1", rulesFile), 503, "Problem")
+	w = newWorld(t, func(c *Config) { c.Central = &centralRules{} })
+	s.answer(t, w.ask(http.MethodPut, "/v1/rules?dry_run=1", rulesFile), 404, "Problem")
+}
+
+// By its share or a surge a key stays as hot as it was.
+func TestDryRunKeepsWhatItCannotJudge(t *testing.T) {
+	t.Parallel()
+	surging := &history.Key{State: history.Hot, Peak: 30, Clients: 50}
+	before := rules.HotCriteria{Rate: 200, Surge: 10, MinRate: 20}
+	lower, other := before, before
+	lower.Rate, other.Surge = 100, 20
+	if got := stateBy(before, lower, surging); got != history.Hot {
+		t.Errorf("with the same surge: %s", got)
+	}
+	if got := stateBy(before, other, surging); got != history.Cold {
+		t.Errorf("with another surge: %s", got)
+	}
+}
