@@ -17,6 +17,7 @@ import (
 	"github.com/hotparam/pipeline/bench/internal/measure"
 	"github.com/hotparam/pipeline/bench/internal/process"
 	"github.com/hotparam/pipeline/bench/internal/redisserver"
+	"github.com/hotparam/pipeline/internal/freeport"
 )
 
 const rules = `rules:
@@ -213,7 +214,7 @@ func reach(ctx context.Context, addr string) error {
 // freePorts are ports of loopback that are free just now.
 func freePorts(n int) (ports []string, err error) {
 	for range n {
-		port, err := process.FreePort()
+		port, err := freeport.Find()
 		if err != nil {
 			return nil, err
 		}

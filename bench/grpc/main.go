@@ -16,6 +16,7 @@ import (
 	"github.com/hotparam/pipeline/bench/internal/measure"
 	"github.com/hotparam/pipeline/bench/internal/process"
 	"github.com/hotparam/pipeline/bench/internal/redisserver"
+	"github.com/hotparam/pipeline/internal/freeport"
 )
 
 // limits are the file that both read.
@@ -224,7 +225,7 @@ func ready(ctx context.Context, c *contender, addr string) (*contender, error) {
 // addresses are free ones on loopback.
 func addresses(n int) (all []string, err error) {
 	for range n {
-		addr, err := process.FreeAddr()
+		addr, err := freeport.FindAddr()
 		if err != nil {
 			return nil, err
 		}

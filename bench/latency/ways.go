@@ -15,12 +15,12 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/hotparam/pipeline/bench/internal/process"
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
@@ -150,7 +150,7 @@ func request(uri string, from hottype.Client) *hottype.Request {
 
 // byStatsD sends counts by UDP.
 func byStatsD(s *site) error {
-	port, err := process.FreePort()
+	port, err := freeport.Find()
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (s *site) through(sink tally.Sink, in ...string) error {
 		return err
 	}
 	for i := range s.limiters {
-		port, err := process.FreePort()
+		port, err := freeport.Find()
 		if err != nil {
 			return err
 		}

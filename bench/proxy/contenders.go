@@ -14,6 +14,7 @@ import (
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
 	"github.com/hotparam/pipeline/bench/internal/process"
+	"github.com/hotparam/pipeline/internal/freeport"
 )
 
 const bare = "httputil.ReverseProxy"
@@ -60,7 +61,7 @@ http {
 `
 
 func startUpstream(ctx context.Context) (*contender, error) {
-	addr, err := process.FreeAddr()
+	addr, err := freeport.FindAddr()
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,7 @@ func startUpstream(ctx context.Context) (*contender, error) {
 func startAll(ctx context.Context, dir, redis, upstream, ours, nginx string) (all []*contender, err error) {
 	var addrs [3]string
 	for i := range addrs {
-		if addrs[i], err = process.FreeAddr(); err != nil {
+		if addrs[i], err = freeport.FindAddr(); err != nil {
 			return nil, err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
 	"github.com/hotparam/pipeline/bench/internal/process"
+	"github.com/hotparam/pipeline/internal/freeport"
 )
 
 // Limits a second: one that these loads never reach, and one of a hot key.
@@ -45,7 +46,7 @@ func run(ctx context.Context, server, only string, rounds int, d time.Duration, 
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
-	port, err := process.FreePort()
+	port, err := freeport.Find()
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
 	"github.com/hotparam/pipeline/bench/internal/process"
+	"github.com/hotparam/pipeline/internal/freeport"
 )
 
 const rules = `rules:
@@ -60,7 +61,7 @@ type contender struct {
 }
 
 func startOurs(ctx context.Context, dir, path, upstream string) (*contender, error) {
-	addr, err := process.FreeAddr()
+	addr, err := freeport.FindAddr()
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func startOurs(ctx context.Context, dir, path, upstream string) (*contender, err
 }
 
 func startNginx(ctx context.Context, dir, path, upstream string) (*contender, error) {
-	addr, err := process.FreeAddr()
+	addr, err := freeport.FindAddr()
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func startNginx(ctx context.Context, dir, path, upstream string) (*contender, er
 
 // startBare starts what any server of net/http costs.
 func startBare(ctx context.Context) (*contender, error) {
-	addr, err := process.FreeAddr()
+	addr, err := freeport.FindAddr()
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hotparam/pipeline/bench/internal/process"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
@@ -65,7 +66,7 @@ type peer struct {
 func startPeer(kind string) (peer, error) {
 	switch kind {
 	case refusing:
-		port, err := process.FreePort()
+		port, err := freeport.Find()
 		return peer{fmt.Sprintf("127.0.0.1:%d", port), func() {}}, err
 	case nameless:
 		return peer{"no-such-host.invalid:9092", func() {}}, nil

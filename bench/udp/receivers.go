@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/bench/internal/process"
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
@@ -43,7 +44,7 @@ func startOurs(ctx context.Context) (*receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := process.FreePort()
+	port, err := freeport.Find()
 	if err != nil {
 		return nil, err
 	}
@@ -84,11 +85,11 @@ func startOurs(ctx context.Context) (*receiver, error) {
 
 // startExporter runs statsd_exporter.
 func startExporter(ctx context.Context, path string) (*receiver, error) {
-	port, err := process.FreePort()
+	port, err := freeport.Find()
 	if err != nil {
 		return nil, err
 	}
-	web, err := process.FreePort()
+	web, err := freeport.Find()
 	if err != nil {
 		return nil, err
 	}
@@ -118,11 +119,11 @@ func startExporter(ctx context.Context, path string) (*receiver, error) {
 // startNode runs the statsd in a folder. It never flushes: what it has counted
 // is asked for by its management port.
 func startNode(ctx context.Context, folder string) (*receiver, error) {
-	port, err := process.FreePort()
+	port, err := freeport.Find()
 	if err != nil {
 		return nil, err
 	}
-	manage, err := process.FreePort()
+	manage, err := freeport.Find()
 	if err != nil {
 		return nil, err
 	}

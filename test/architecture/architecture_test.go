@@ -32,7 +32,7 @@ var layers = []struct {
 		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect", "internal/detection/history",
 		"internal/deciding/fairness", "internal/deciding/adaptive", "internal/serving/httplimit", "internal/serving/access",
 	}, "pure logic that can be tested like a table"},
-	{"files", false, []string{"internal/tlsfiles", "internal/dirlock"}, "certificates are read and directories held in one way"},
+	{"files", false, []string{"internal/tlsfiles", "internal/dirlock", "internal/freeport"}, "certificates are read, directories held and ports for tests found in one way"},
 	{"connection", false, []string{"internal/storage/redisstore"}, "the feed and the limits share one way to Redis"},
 	{"transport and storage", false, []string{
 		"internal/counting/tail", "internal/transport/statsd", "internal/transport/kafka", "internal/transport/graphite", "internal/transport/reversedns",

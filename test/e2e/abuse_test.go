@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
-	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // abuses are what hostile clients and failing gateways do with a connection. Each gets one, and the
@@ -112,7 +112,7 @@ func TestAbusedConnections(t *testing.T) {
 	redis := redistest.Start(t)
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") }))
 	t.Cleanup(upstream.Close)
-	proxy, decide, grpc, admin := program.FreeAddr(t), program.FreeAddr(t), program.FreeAddr(t), program.FreeAddr(t)
+	proxy, decide, grpc, admin := freeport.Addr(t), freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
 	p := launch(t, "limiter-sidecar", "--redis.addr", redis.Addr(), "--config", write(t, "hotparam.yaml", pipelineRules),
 		"--proxy.listen", proxy, "--proxy.upstream", upstream.URL, "--decide.listen", decide, "--envoy.listen", grpc, "--admin.listen", admin)
 	ready(t, admin)

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
-	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 var adaptiveResults = flag.String("adaptive.results", "", "run every way of limiting, and write what came of it into this file")
@@ -86,7 +86,7 @@ type slowSite struct {
 func startSlowSite(t *testing.T, limit string) *slowSite {
 	redis := redistest.Start(t)
 	s := &slowSite{
-		t: t, upstream: startSlowUpstream(t), admin: program.FreeAddr(t), seconds: make([]*arrivals, runs),
+		t: t, upstream: startSlowUpstream(t), admin: freeport.Addr(t), seconds: make([]*arrivals, runs),
 		client: &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 2000}},
 	}
 	for i := range s.seconds {
@@ -98,12 +98,12 @@ upstreams:
 rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 100, window: 1s, cooldown: 30s}, limit: `+limit+`}
   - {name: page, match: {path: /page}, params: [id], hot: {rate: 100000}}
-`), program.FreeAddr(t)
+`), freeport.Addr(t)
 	launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--statsd.listen", statsd, "--admin.listen", s.admin)
 	ready(t, s.admin)
 	for i := range s.limiters {
-		s.limiters[i] = program.FreeAddr(t)
-		admin := program.FreeAddr(t)
+		s.limiters[i] = freeport.Addr(t)
+		admin := freeport.Addr(t)
 		launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--statsd.addr", statsd,
 			"--decide.listen", "", "--proxy.listen", s.limiters[i], "--proxy.timeout", "2s", "--admin.listen", admin, "--gate.budget", budget)
 		ready(t, admin)

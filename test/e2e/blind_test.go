@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -66,11 +67,11 @@ func TestFrozenAggregatorDisarmsNobody(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	config := write(t, "hotparam.yaml", blindRules)
-	statsd, admin := program.FreeAddr(t), program.FreeAddr(t)
+	statsd, admin := freeport.Addr(t), freeport.Addr(t)
 	aggregator := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone", "--statsd.listen", statsd, "--admin.listen", admin)
 	ready(t, admin)
 	limiter := func() (p *program.Process, decide, admin string) {
-		decide, admin = program.FreeAddr(t), program.FreeAddr(t)
+		decide, admin = freeport.Addr(t), freeport.Addr(t)
 		p = launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", decide, "--statsd.addr", statsd,
 			"--admin.listen", admin, "--gate.budget", budget)
 		ready(t, admin)
@@ -125,8 +126,8 @@ func TestSilentSendersDisarmNobody(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	config := write(t, "hotparam.yaml", blindRules)
-	statsd, in := program.FreeAddr(t), program.FreeAddr(t)
-	admin, collectorAdmin := program.FreeAddr(t), program.FreeAddr(t)
+	statsd, in := freeport.Addr(t), freeport.Addr(t)
+	admin, collectorAdmin := freeport.Addr(t), freeport.Addr(t)
 	aggregator := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone", "--statsd.listen", statsd, "--admin.listen", admin)
 	ready(t, admin)
 	program.Await(t, 5*time.Second, "an aggregator that waits to be ready", func() bool {
@@ -182,9 +183,9 @@ func TestDeadKafkaDisarmsNobody(t *testing.T) {
 	down := sync.OnceFunc(cluster.Close)
 	t.Cleanup(down)
 	broker := cluster.ListenAddrs()[0]
-	in, collectorAdmin := program.FreeAddr(t), program.FreeAddr(t)
+	in, collectorAdmin := freeport.Addr(t), freeport.Addr(t)
 	start := func() (*program.Process, string) {
-		admin := program.FreeAddr(t)
+		admin := freeport.Addr(t)
 		p := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone", "--kafka.brokers", broker, "--admin.listen", admin)
 		ready(t, admin)
 		return p, admin

@@ -7,10 +7,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
@@ -57,7 +59,7 @@ func TestCacheKeepsTheRulesOfHTTP(t *testing.T) {
 	dir := filepath.Join(program.Fetch(t, cacheSuite, func(dir string) *exec.Cmd {
 		return exec.Command("npm", "install", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", cacheSuite)
 	}), "node_modules", "http-cache-tests")
-	port, addr, admin := program.FreePort(t), program.FreeAddr(t), program.FreeAddr(t)
+	port, addr, admin := strconv.Itoa(freeport.Port(t)), freeport.Addr(t), freeport.Addr(t)
 
 	origin := node(dir, []string{"npm_config_protocol=http", "npm_config_port=" + port, "npm_config_pidfile=" + filepath.Join(t.TempDir(), "pid")}, "server/server.mjs")
 	program.Start(t, origin)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
@@ -18,7 +19,7 @@ func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	t.Cleanup(upstream.Close)
-	addr, admin := program.FreeAddr(t), program.FreeAddr(t)
+	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	const rules = "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1000000}, limit: {rate: 5}}]\n" +
 		"overrides: [{key: \"topic?id=9\", rate: 3}]\n"
 	launch(t, "hotparam", "serve", "--config", write(t, "hotparam.yaml", rules), "--upstream", upstream.URL, "--listen", addr,

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
@@ -22,7 +23,7 @@ func TestAHotValueBesideRandomOnes(t *testing.T) {
 		passed.Add(1)
 	}))
 	t.Cleanup(upstream.Close)
-	addr, admin := program.FreeAddr(t), program.FreeAddr(t)
+	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	config := write(t, "hotparam.yaml", `
 rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 20, window: 1s, cooldown: 1m}, limit: {rate: 5, burst: 5}}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
-	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // readers are one client who asks for the topic 500 times a second and 50 who ask twice,
@@ -84,8 +84,8 @@ overrides:
   - {key: "topic?id=42", action: limit, rate: 100, burst: 100}
 `, name, fair))
 			for i := range r.limiters {
-				r.limiters[i] = program.FreeAddr(t)
-				admin := program.FreeAddr(t)
+				r.limiters[i] = freeport.Addr(t)
+				admin := freeport.Addr(t)
 				launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--sidecar.count", "none",
 					"--decide.listen", r.limiters[i], "--admin.listen", admin, "--gate.budget", budget)
 				ready(t, admin)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/internal/detection/history"
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
@@ -21,7 +22,7 @@ func TestHistoryOutlivesTheProgram(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	t.Cleanup(upstream.Close)
-	addr, admin, dir := program.FreeAddr(t), program.FreeAddr(t), t.TempDir()
+	addr, admin, dir := freeport.Addr(t), freeport.Addr(t), t.TempDir()
 	file := filepath.Join(dir, "history.sqlite")
 	const rules = "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 10, window: 1s}, limit: {rate: 5}}]\n"
 	args := []string{"serve", "--config", write(t, "hotparam.yaml", rules), "--upstream", upstream.URL, "--listen", addr,

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
-	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // Ten thousand clients that keep their connections open cost bounded memory and hurt nobody: a
@@ -29,7 +29,7 @@ func TestTenThousandIdleConnections(t *testing.T) {
 	}
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") }))
 	t.Cleanup(upstream.Close)
-	addr, admin := program.FreeAddr(t), program.FreeAddr(t)
+	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	p := launch(t, "hotparam", "serve", "--config", write(t, "hotparam.yaml", pipelineRules), "--upstream", upstream.URL,
 		"--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir(),
 		"--proxy.max_connections", fmt.Sprint(clients), "--proxy.idle_timeout", "10m")

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -45,10 +46,10 @@ ip: {in_flight: {limit: 10, lease: 2s}}
 	var limiters [2]*program.Process
 	var addr [2]string
 	for i := range addr {
-		addr[i] = program.FreeAddr(t)
-		admin := program.FreeAddr(t)
+		addr[i] = freeport.Addr(t)
+		admin := freeport.Addr(t)
 		limiters[i] = launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--sidecar.count", "none",
-			"--decide.listen", program.FreeAddr(t), "--proxy.listen", addr[i], "--proxy.upstream", upstream.URL,
+			"--decide.listen", freeport.Addr(t), "--proxy.listen", addr[i], "--proxy.upstream", upstream.URL,
 			"--admin.listen", admin, "--gate.budget", budget)
 		ready(t, admin)
 	}

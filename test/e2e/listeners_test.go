@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -18,7 +19,7 @@ import (
 func TestDecisionsAskForTheToken(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	decide, admin := program.FreeAddr(t), program.FreeAddr(t)
+	decide, admin := freeport.Addr(t), freeport.Addr(t)
 	const token = "s3cret-of-the-test"
 	p := launch(t, "limiter-sidecar", "--redis.addr", redis.Addr(), "--decide.listen", decide, "--admin.listen", admin,
 		"--decide.token_file", write(t, "token", token+"\n"), "--config", write(t, "hotparam.yaml", pipelineRules))
@@ -53,7 +54,7 @@ func TestStopIsDelayed(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	t.Cleanup(upstream.Close)
-	addr, admin := program.FreeAddr(t), program.FreeAddr(t)
+	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	p := launch(t, "hotparam", "serve", "--upstream", upstream.URL, "--listen", addr, "--admin.listen", admin,
 		"--state.dir", filepath.Join(t.TempDir(), "state"), "--stop.delay", "2s")
 	ready(t, admin)
@@ -92,7 +93,7 @@ func TestMirrorBelievesNoHeaderByItself(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			counts, mirror, admin := startJudge(t), program.FreeAddr(t), program.FreeAddr(t)
+			counts, mirror, admin := startJudge(t), freeport.Addr(t), freeport.Addr(t)
 			p := launch(t, "collector", append(c.flags, "--config", write(t, "hotparam.yaml", pipelineRules),
 				"--mirror.listen", mirror, "--statsd.addr", counts.addr, "--admin.listen", admin)...)
 			ready(t, admin)
@@ -116,9 +117,9 @@ func TestReadinessWithoutRedis(t *testing.T) {
 	for policy, want := range map[string]int{"closed": http.StatusServiceUnavailable, "local": http.StatusOK} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
-			redis, admin := redistest.Start(t), program.FreeAddr(t)
+			redis, admin := redistest.Start(t), freeport.Addr(t)
 			config := "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}, limit: {rate: 5, on_store_failure: " + policy + "}}]\n"
-			launch(t, "limiter-sidecar", "--redis.addr", redis.Addr(), "--decide.listen", program.FreeAddr(t), "--admin.listen", admin,
+			launch(t, "limiter-sidecar", "--redis.addr", redis.Addr(), "--decide.listen", freeport.Addr(t), "--admin.listen", admin,
 				"--config", write(t, "hotparam.yaml", config))
 			ready(t, admin)
 			redis.Freeze()

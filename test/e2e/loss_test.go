@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -18,10 +19,10 @@ import (
 func TestRedisLosesEverything(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	statsd, admin, sidecar := program.FreeAddr(t), program.FreeAddr(t), program.FreeAddr(t)
+	statsd, admin, sidecar := freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
 	config := write(t, "hotparam.yaml", pipelineRules)
 	launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--statsd.listen", statsd, "--admin.listen", admin)
-	launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", program.FreeAddr(t), "--admin.listen", sidecar)
+	launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", freeport.Addr(t), "--admin.listen", sidecar)
 	ready(t, admin)
 	ready(t, sidecar)
 	w := watchKeys(t, redis, topic(0))

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -26,10 +27,10 @@ type blocks struct {
 
 func startBlocks(t *testing.T) *blocks {
 	t.Helper()
-	b := &blocks{t: t, redis: redistest.Start(t), decide: program.FreeAddr(t)}
-	b.admin = [2]string{program.FreeAddr(t), program.FreeAddr(t)}
+	b := &blocks{t: t, redis: redistest.Start(t), decide: freeport.Addr(t)}
+	b.admin = [2]string{freeport.Addr(t), freeport.Addr(t)}
 	config := write(t, "hotparam.yaml", pipelineRules)
-	b.args = []string{"--config", config, "--redis.addr", b.redis.Addr(), "--statsd.listen", program.FreeAddr(t), "--admin.listen", b.admin[0]}
+	b.args = []string{"--config", config, "--redis.addr", b.redis.Addr(), "--statsd.listen", freeport.Addr(t), "--admin.listen", b.admin[0]}
 	b.aggregator = launch(t, "aggregator", b.args...)
 	launch(t, "limiter-sidecar", "--config", config, "--redis.addr", b.redis.Addr(), "--sidecar.count", "none",
 		"--decide.listen", b.decide, "--admin.listen", b.admin[1], "--gate.budget", budget)
@@ -160,10 +161,10 @@ func TestOverridesAfterABackup(t *testing.T) {
 // A limiter is started again while Redis is away: what people blocked stays blocked.
 func TestOverridesHoldWhenALimiterStartsWithoutRedis(t *testing.T) {
 	t.Parallel()
-	b := &blocks{t: t, redis: redistest.Start(t), decide: program.FreeAddr(t)}
-	b.admin = [2]string{program.FreeAddr(t), program.FreeAddr(t)}
+	b := &blocks{t: t, redis: redistest.Start(t), decide: freeport.Addr(t)}
+	b.admin = [2]string{freeport.Addr(t), freeport.Addr(t)}
 	config := write(t, "hotparam.yaml", pipelineRules)
-	b.args = []string{"--config", config, "--redis.addr", b.redis.Addr(), "--statsd.listen", program.FreeAddr(t), "--admin.listen", b.admin[0]}
+	b.args = []string{"--config", config, "--redis.addr", b.redis.Addr(), "--statsd.listen", freeport.Addr(t), "--admin.listen", b.admin[0]}
 	b.aggregator = launch(t, "aggregator", b.args...)
 	limiter := []string{"--config", config, "--redis.addr", b.redis.Addr(), "--sidecar.count", "none", "--decide.listen", b.decide,
 		"--admin.listen", b.admin[1], "--gate.budget", budget, "--state.dir", t.TempDir()}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -55,7 +56,7 @@ type site struct {
 
 func startSite(t *testing.T, transport string) *site {
 	t.Helper()
-	s := &site{t: t, redis: redistest.Start(t), mirror: program.FreeAddr(t), dashboard: program.FreeAddr(t)}
+	s := &site{t: t, redis: redistest.Start(t), mirror: freeport.Addr(t), dashboard: freeport.Addr(t)}
 	s.visit = s.visitByMirror
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "page", r.URL.Query().Get("id"))
@@ -65,12 +66,12 @@ func startSite(t *testing.T, transport string) *site {
 	in, out := joinBy(t, transport)
 
 	s.aggregator = launch(t, "aggregator", append(in, "--config", config, "--redis.addr", s.redis.Addr(), "--admin.listen", s.dashboard)...)
-	collectorAdmin := program.FreeAddr(t)
+	collectorAdmin := freeport.Addr(t)
 	s.collector = launch(t, "collector", append(out, "--config", config, "--mirror.listen", s.mirror, "--mirror.uri_header", "X-Original-URI", "--admin.listen", collectorAdmin)...)
 	admins := []string{s.dashboard, collectorAdmin}
 	for i := range s.sidecars {
-		s.proxies[i], s.decide[i] = program.FreeAddr(t), program.FreeAddr(t)
-		admin := program.FreeAddr(t)
+		s.proxies[i], s.decide[i] = freeport.Addr(t), freeport.Addr(t)
+		admin := freeport.Addr(t)
 		s.sidecars[i] = launch(t, "limiter-sidecar", "--config", config, "--redis.addr", s.redis.Addr(),
 			"--decide.listen", s.decide[i], "--proxy.listen", s.proxies[i], "--proxy.upstream", upstream.URL,
 			"--sidecar.count", "none", "--admin.listen", admin, "--gate.budget", budget)
@@ -86,7 +87,7 @@ func startSite(t *testing.T, transport string) *site {
 func joinBy(t *testing.T, transport string) (in, out []string) {
 	t.Helper()
 	if transport == "statsd" {
-		addr := program.FreeAddr(t)
+		addr := freeport.Addr(t)
 		return []string{"--statsd.listen", addr}, []string{"--statsd.addr", addr}
 	}
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
@@ -182,8 +183,8 @@ func TestViralTopicIsLimitedAndOthersPass(t *testing.T) {
 
 // Two instances of a Go service with the middleware, which count by StatsD.
 func TestViralTopicInAGoService(t *testing.T) {
-	s := &site{t: t, redis: redistest.Start(t), dashboard: program.FreeAddr(t)}
-	statsd := program.FreeAddr(t)
+	s := &site{t: t, redis: redistest.Start(t), dashboard: freeport.Addr(t)}
+	statsd := freeport.Addr(t)
 	config, err := filepath.Abs("../../examples/distributed/rules.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +192,7 @@ func TestViralTopicInAGoService(t *testing.T) {
 	s.aggregator = launch(t, "aggregator", "--config", config, "--redis.addr", s.redis.Addr(), "--statsd.listen", statsd, "--admin.listen", s.dashboard)
 	var services [2]*program.Process
 	for i := range services {
-		s.proxies[i] = program.FreeAddr(t)
+		s.proxies[i] = freeport.Addr(t)
 		services[i] = launch(t, "distributed", "-listen", s.proxies[i], "-redis", s.redis.Addr(), "-statsd", statsd, "-budget", budget)
 	}
 	s.visit = func(id int) int {

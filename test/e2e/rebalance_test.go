@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -19,9 +20,9 @@ func TestAggregatorsShareATopic(t *testing.T) {
 	redis := redistest.Start(t)
 	config := write(t, "hotparam.yaml", pipelineRules)
 	in, out := joinBy(t, "kafka")
-	statsd, collector := program.FreeAddr(t), program.FreeAddr(t)
+	statsd, collector := freeport.Addr(t), freeport.Addr(t)
 	start := func(id string) (*program.Process, string) {
-		admin := program.FreeAddr(t)
+		admin := freeport.Addr(t)
 		p := launch(t, "aggregator", append(in, "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", id,
 			"--kafka.session_timeout", session.String(), "--admin.listen", admin)...)
 		ready(t, admin)

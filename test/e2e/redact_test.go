@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
@@ -156,8 +157,8 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 	t.Cleanup(upstream.Close)
 	config, state := write(t, "hotparam.yaml", redactRules), t.TempDir()
 	accesslog := write(t, "access.log", "")
-	admins := []string{program.FreeAddr(t), program.FreeAddr(t), program.FreeAddr(t), program.FreeAddr(t)}
-	mirror, proxy, alone := program.FreeAddr(t), program.FreeAddr(t), program.FreeAddr(t)
+	admins := []string{freeport.Addr(t), freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)}
+	mirror, proxy, alone := freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
 	programs := []*program.Process{
 		launch(t, "collector", "--config", config, "--admin.listen", admins[0], "--mirror.listen", mirror, "--accesslog.file", accesslog,
 			"--collector.out", "both", "--kafka.brokers", broker, "--statsd.addr", statsd),

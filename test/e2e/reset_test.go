@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -39,13 +40,13 @@ func TestCommandsReachEveryLimiter(t *testing.T) {
 	config := write(t, "hotparam.yaml", resetRules)
 	var decide, proxy, admin [3]string
 	for i := range admin {
-		decide[i], proxy[i], admin[i] = program.FreeAddr(t), program.FreeAddr(t), program.FreeAddr(t)
+		decide[i], proxy[i], admin[i] = freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
 		args := []string{"--config", config, "--redis.addr", redis.Addr(), "--admin.listen", admin[i]}
 		if i < 2 {
 			launch(t, "limiter-sidecar", append(args, "--sidecar.count", "none", "--gate.budget", budget,
 				"--decide.listen", decide[i], "--proxy.listen", proxy[i], "--proxy.upstream", upstream.URL)...)
 		} else {
-			launch(t, "aggregator", append(args, "--statsd.listen", program.FreeAddr(t))...)
+			launch(t, "aggregator", append(args, "--statsd.listen", freeport.Addr(t))...)
 		}
 		ready(t, admin[i])
 	}

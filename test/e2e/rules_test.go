@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/etcdrules/etcdtest"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
@@ -36,7 +37,7 @@ func startFleet(t *testing.T, store ...string) *fleet {
 	t.Helper()
 	f := &fleet{t: t, store: store, config: write(t, "hotparam.yaml", pipelineRules)}
 	for i := range f.programs {
-		f.admin[i], f.decide[i], f.states[i] = program.FreeAddr(t), program.FreeAddr(t), t.TempDir()
+		f.admin[i], f.decide[i], f.states[i] = freeport.Addr(t), freeport.Addr(t), t.TempDir()
 		f.start(i)
 	}
 	for _, addr := range f.admin {
@@ -49,7 +50,7 @@ func (f *fleet) start(i int) {
 	f.t.Helper()
 	args := slices.Concat([]string{"--config", f.config, "--admin.listen", f.admin[i], "--state.dir", f.states[i]}, f.store)
 	if i == 0 {
-		f.programs[i] = launch(f.t, "aggregator", append(args, "--statsd.listen", program.FreeAddr(f.t), "--history.keep", "0")...)
+		f.programs[i] = launch(f.t, "aggregator", append(args, "--statsd.listen", freeport.Addr(f.t), "--history.keep", "0")...)
 		return
 	}
 	f.programs[i] = launch(f.t, "limiter-sidecar", append(args, "--decide.listen", f.decide[i], "--sidecar.count", "none",

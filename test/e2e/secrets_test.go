@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -25,14 +26,14 @@ func TestSecretsAreNotShown(t *testing.T) {
 	config := write(t, "hotparam.yaml", file)
 	upstream := "http://ann:" + secret + "@127.0.0.1:1"
 	for name, args := range map[string][]string{
-		"collector":       {"--mirror.listen", program.FreeAddr(t)},
+		"collector":       {"--mirror.listen", freeport.Addr(t)},
 		"aggregator":      {"--graphite.url", "http://ann:" + secret + "@127.0.0.1:1"},
-		"limiter-sidecar": {"--decide.listen", program.FreeAddr(t), "--proxy.listen", program.FreeAddr(t), "--proxy.upstream", upstream},
-		"hotparam":        {"serve", "--listen", program.FreeAddr(t), "--upstream", upstream, "--state.dir", t.TempDir()},
+		"limiter-sidecar": {"--decide.listen", freeport.Addr(t), "--proxy.listen", freeport.Addr(t), "--proxy.upstream", upstream},
+		"hotparam":        {"serve", "--listen", freeport.Addr(t), "--upstream", upstream, "--state.dir", t.TempDir()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			admin := program.FreeAddr(t)
+			admin := freeport.Addr(t)
 			p := launch(t, name, append(args, "--config", config, "--admin.listen", admin)...)
 			ready(t, admin)
 			token := http.Header{"Authorization": {"Bearer " + secret}}

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
@@ -16,7 +17,7 @@ func TestOverrideIsFeltByTheNextRequest(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	t.Cleanup(upstream.Close)
-	addr, admin := program.FreeAddr(t), program.FreeAddr(t)
+	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	config := write(t, "hotparam.yaml", pipelineRules)
 	args := []string{"serve", "--config", config, "--upstream", upstream.URL, "--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir()}
 	p := launch(t, "hotparam", args...)
@@ -61,10 +62,10 @@ func TestOverrideIsFeltByTheNextRequest(t *testing.T) {
 // A second process cannot take the same state directory.
 func TestStateDirectoryHasOneOwner(t *testing.T) {
 	t.Parallel()
-	dir, admin := t.TempDir(), program.FreeAddr(t)
-	launch(t, "hotparam", "serve", "--upstream", "http://127.0.0.1:1", "--listen", program.FreeAddr(t), "--admin.listen", admin, "--state.dir", dir)
+	dir, admin := t.TempDir(), freeport.Addr(t)
+	launch(t, "hotparam", "serve", "--upstream", "http://127.0.0.1:1", "--listen", freeport.Addr(t), "--admin.listen", admin, "--state.dir", dir)
 	ready(t, admin)
-	second := launch(t, "hotparam", "serve", "--upstream", "http://127.0.0.1:1", "--listen", program.FreeAddr(t), "--admin.listen", program.FreeAddr(t), "--state.dir", dir)
+	second := launch(t, "hotparam", "serve", "--upstream", "http://127.0.0.1:1", "--listen", freeport.Addr(t), "--admin.listen", freeport.Addr(t), "--state.dir", dir)
 	if code := second.Wait(10e9); code != 1 || !strings.Contains(second.Said(), dir) {
 		t.Errorf("exit %d, want 1 and the directory in:\n%s", code, second.Said())
 	}
@@ -76,7 +77,7 @@ func TestReload(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	t.Cleanup(upstream.Close)
-	addr, admin := program.FreeAddr(t), program.FreeAddr(t)
+	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	config := write(t, "hotparam.yaml", pipelineRules)
 	p := launch(t, "hotparam", "serve", "--config", config, "--upstream", upstream.URL, "--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir())
 	ready(t, admin)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -70,7 +71,7 @@ func TestServersShareTheKeys(t *testing.T) {
 	t.Parallel()
 	const gone = "statsd.invalid:8125"
 	a, b := startJudge(t), startJudge(t)
-	in, admin := program.FreeAddr(t), program.FreeAddr(t)
+	in, admin := freeport.Addr(t), freeport.Addr(t)
 	launch(t, "collector", "--config", write(t, "hotparam.yaml", pipelineRules), "--statsd.listen", in,
 		"--statsd.addr", strings.Join([]string{a.addr, gone, b.addr}, ","), "--admin.listen", admin)
 	ready(t, admin)

@@ -22,6 +22,7 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/middleware"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
@@ -56,7 +57,7 @@ func TestSickSinksTouchNoRequest(t *testing.T) {
 		"kafka slow":          func(t *testing.T) out { return kafkaOut(t, broker(t, 100*time.Millisecond)) },
 		"kafka frozen":        func(t *testing.T) out { return kafkaOut(t, broker(t, frozen)) },
 		"kafka mute":          func(t *testing.T) out { return kafkaOut(t, mute(t)) },
-		"kafka refusing":      func(t *testing.T) out { return kafkaOut(t, peer{address: program.FreeAddr(t)}) },
+		"kafka refusing":      func(t *testing.T) out { return kafkaOut(t, peer{address: freeport.Addr(t)}) },
 		"kafka unresolvable":  func(t *testing.T) out { return kafkaOut(t, peer{address: "kafka.invalid:9092"}) },
 	} {
 		t.Run(name, func(t *testing.T) {

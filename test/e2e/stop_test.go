@@ -10,6 +10,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -19,7 +20,7 @@ func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
 	t.Parallel()
 	counts := make(chan []hottype.Count, 100)
 	server, err := statsd.NewListener(statsd.ListenerConfig{
-		Addresses: []string{program.FreeAddr(t)}, Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1},
+		Addresses: []string{freeport.Addr(t)}, Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1},
 		Handle: func(c []hottype.Count) { counts <- c },
 	})
 	if err != nil {
@@ -34,7 +35,7 @@ func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	mirror, in, admin := program.FreeAddr(t), program.FreeAddr(t), program.FreeAddr(t)
+	mirror, in, admin := freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
 	log := write(t, "access.log", "")
 	p := launch(t, "collector", "--config", write(t, "hotparam.yaml", pipelineRules), "--mirror.listen", mirror, "--statsd.listen", in,
 		"--accesslog.file", log, "--accesslog.format", "combined", "--statsd.addr", server.Addr().String(), "--tally.flush", "1h", "--admin.listen", admin)

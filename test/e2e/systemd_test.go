@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -120,7 +121,7 @@ func unitEnvironment(t *testing.T, unit map[string]string) (env, listeners []str
 	vars["HOTPARAM_REDIS_ADDR"] = "127.0.0.1:1"
 	for name, value := range vars {
 		if strings.HasSuffix(name, "_LISTEN") {
-			value = program.FreeAddr(t)
+			value = freeport.Addr(t)
 			if name == "HOTPARAM_ADMIN_LISTEN" || name == "HOTPARAM_PROXY_LISTEN" || name == "HOTPARAM_MIRROR_LISTEN" {
 				listeners = append(listeners, value)
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
@@ -171,12 +172,12 @@ func TestStandbyTakesOver(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	config := write(t, "hotparam.yaml", pipelineRules)
-	in, collectorAdmin := program.FreeAddr(t), program.FreeAddr(t)
-	statsd := [2]string{program.FreeAddr(t), program.FreeAddr(t)}
+	in, collectorAdmin := freeport.Addr(t), freeport.Addr(t)
+	statsd := [2]string{freeport.Addr(t), freeport.Addr(t)}
 	var admin [2]string
 	var pair [2]*program.Process
 	start := func(i int) {
-		admin[i] = program.FreeAddr(t)
+		admin[i] = freeport.Addr(t)
 		pair[i] = launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "pair",
 			"--statsd.listen", statsd[i], "--admin.listen", admin[i])
 		ready(t, admin[i])
@@ -243,9 +244,9 @@ func TestRestartKeepsWhatIsHot(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	config := write(t, "hotparam.yaml", pipelineRules)
-	statsd := program.FreeAddr(t)
+	statsd := freeport.Addr(t)
 	start := func() *program.Process {
-		admin := program.FreeAddr(t)
+		admin := freeport.Addr(t)
 		p := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone", "--statsd.listen", statsd, "--admin.listen", admin)
 		ready(t, admin)
 		return p

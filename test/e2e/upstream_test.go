@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
-	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // tell answers with what an upstream saw of a request.
@@ -81,7 +81,7 @@ func TestUpstreamSeesHostAndTarget(t *testing.T) {
 func seenThrough(t *testing.T, name string, args []string, want string) {
 	t.Helper()
 	t.Parallel()
-	addr, admin := program.FreeAddr(t), program.FreeAddr(t)
+	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	launch(t, name, append(args, "--proxy.listen", addr, "--admin.listen", admin)...)
 	ready(t, admin)
 	conn, err := net.Dial("tcp", addr)

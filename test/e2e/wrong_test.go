@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -123,7 +124,7 @@ func TestRedisAbsentAtStart(t *testing.T) {
 	redis := redistest.Start(t)
 	redis.Stop()
 	config := write(t, "hotparam.yaml", pipelineRules)
-	decide, admin := program.FreeAddr(t), program.FreeAddr(t)
+	decide, admin := freeport.Addr(t), freeport.Addr(t)
 	p := launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", decide, "--admin.listen", admin)
 	ready(t, admin)
 	program.Await(t, 5*time.Second, "a warning", func() bool { return strings.Contains(p.Said(), "Redis does not answer") })
@@ -149,8 +150,8 @@ func TestRedisAbsentAtStart(t *testing.T) {
 // logs and datagrams.
 func TestServeMeetsTheWorld(t *testing.T) {
 	t.Parallel()
-	addr, admin := program.FreeAddr(t), program.FreeAddr(t)
-	down := program.FreeAddr(t)
+	addr, admin := freeport.Addr(t), freeport.Addr(t)
+	down := freeport.Addr(t)
 	launch(t, "hotparam", "serve", "--upstream", "http://"+down, "--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir())
 	ready(t, admin)
 	status, body := get(t, "http://"+addr+"/topic?id=1")
@@ -174,7 +175,7 @@ func TestServeMeetsTheWorld(t *testing.T) {
 func TestGarbageIsCounted(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	statsd, admin := program.FreeAddr(t), program.FreeAddr(t)
+	statsd, admin := freeport.Addr(t), freeport.Addr(t)
 	launch(t, "aggregator", "--redis.addr", redis.Addr(), "--statsd.listen", statsd, "--admin.listen", admin)
 	ready(t, admin)
 	conn, err := net.Dial("udp", statsd)

@@ -22,6 +22,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 	"github.com/hotparam/pipeline/test/internal/program"
@@ -132,7 +133,7 @@ func listen(t *testing.T) (arrived *atomic.Uint64, address string) {
 	t.Helper()
 	arrived = new(atomic.Uint64)
 	l, err := statsd.NewListener(statsd.ListenerConfig{
-		Addresses: []string{program.FreeAddr(t)}, Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1},
+		Addresses: []string{freeport.Addr(t)}, Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1},
 		Handle: func(counts []hottype.Count) {
 			for _, c := range counts {
 				arrived.Add(uint64(c.N))
@@ -158,7 +159,7 @@ func listen(t *testing.T) (arrived *atomic.Uint64, address string) {
 // compares its counters.
 func stopUnderLoad(t *testing.T, cfg childConfig) outcome {
 	t.Helper()
-	cfg.Listen = program.FreeAddr(t)
+	cfg.Listen = freeport.Addr(t)
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -3,10 +3,12 @@ package gateways
 import (
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
@@ -28,7 +30,7 @@ func TestNginxServesHotKeys(t *testing.T) {
 	}
 
 	path, dir := installed(t, "nginx"), t.TempDir()
-	p := places{program.FreePort(t), l.addr, a.Listener.Addr().String(), true}
+	p := places{strconv.Itoa(freeport.Port(t)), l.addr, a.Listener.Addr().String(), true}
 	config := deployed(t, "nginx/cache.conf", p.replacements("listen 10000", "listen 127.0.0.1:", "127.0.0.1:8185",
 		append(p.wait("100ms", "5s"), "/var/cache/nginx/hot", filepath.Join(dir, "hot"), "/run/nginx-refusals.sock", l.dir+"/refusals",
 			"404 1s;", "404 1h;"))...)

@@ -5,10 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -43,7 +45,7 @@ func TestEnvoyRateLimitFiles(t *testing.T) {
 	write(1000)
 	k := kinds["Envoy, rate limit service"]
 	a, l := startApp(t), startLimiter(t, append(k.limiter, "--envoy.limits", limits)...)
-	p := places{program.FreePort(t), l.addr, a.Listener.Addr().String(), true}
+	p := places{strconv.Itoa(freeport.Port(t)), l.addr, a.Listener.Addr().String(), true}
 	g := startGateway(t, k.command(t, p), "127.0.0.1:"+p.front, "/topic", 200)
 	write(3)
 	l.Signal(syscall.SIGHUP)

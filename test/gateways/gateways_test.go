@@ -3,11 +3,12 @@ package gateways
 import (
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
-	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 // kind is a gateway that asks in one way.
@@ -101,7 +102,7 @@ func TestGateways(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a, l := startApp(t), startLimiter(t, k.limiter...)
-			p := places{program.FreePort(t), l.addr, a.Listener.Addr().String(), true}
+			p := places{strconv.Itoa(freeport.Port(t)), l.addr, a.Listener.Addr().String(), true}
 			g := startGateway(t, k.command(t, p), "127.0.0.1:"+p.front, blocked, 429)
 			d := k.differences
 			d.passed = append(d.passed, "/topic?id=cold")
@@ -110,10 +111,10 @@ func TestGateways(t *testing.T) {
 			knowsClients(t, g, a)
 			p.patient = false
 			if k.closed != nil {
-				p.front = program.FreePort(t)
+				p.front = strconv.Itoa(freeport.Port(t))
 				fails(t, startGateway(t, k.command(t, p), "127.0.0.1:"+p.front, blocked, 429), l, []int{200})
 			}
-			p.front = program.FreePort(t)
+			p.front = strconv.Itoa(freeport.Port(t))
 			fails(t, startGateway(t, k.command(t, p, k.closed...), "127.0.0.1:"+p.front, blocked, 429), l, k.unanswered)
 		})
 	}
@@ -173,7 +174,7 @@ func envoy(file, port string) func(*testing.T, places, ...string) *exec.Cmd {
 		value := func(addr string) string { return "port_value: " + addr[strings.LastIndexByte(addr, ':')+1:] }
 		config := deployed(t, "envoy/"+file, append(replace,
 			"port_value: 10000", "port_value: "+p.front, "0.0.0.0", "127.0.0.1", "port_value: 8080", value(p.app),
-			"port_value: "+port, value(p.limiter), "port_value: 9901", "port_value: "+program.FreePort(t))...)
+			"port_value: "+port, value(p.limiter), "port_value: 9901", "port_value: "+strconv.Itoa(freeport.Port(t)))...)
 		return exec.Command(envoyProgram(t), "-c", config, "--concurrency", "2", "--log-level", "warning", "--disable-hot-restart")
 	}
 }

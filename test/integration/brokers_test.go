@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
@@ -82,7 +83,10 @@ type cluster struct {
 func start(t *testing.T, n int) *cluster {
 	t.Helper()
 	needServers(t)
-	c := &cluster{t: t, libs: libs(t), dir: t.TempDir(), ports: freePorts(t, n+1), run: make([]*exec.Cmd, n)}
+	c := &cluster{t: t, libs: libs(t), dir: t.TempDir(), ports: make([]int, n+1), run: make([]*exec.Cmd, n)}
+	for i := range c.ports {
+		c.ports[i] = freeport.Port(t)
+	}
 	write(t, c.path("log4j.properties"), log4j)
 	for i := range n {
 		write(t, c.path(fmt.Sprint(i, ".properties")), c.properties(i))
@@ -214,19 +218,6 @@ func (c *cluster) do(f func(ctx context.Context, cl *kgo.Client) error) {
 	if err := f(ctx, cl); err != nil {
 		c.t.Fatal(err)
 	}
-}
-
-func freePorts(t *testing.T, n int) (ports []int) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
 }
 
 // await waits for what takes seconds on an idle machine.

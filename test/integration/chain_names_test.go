@@ -13,12 +13,14 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/transport/graphite"
 	"github.com/hotparam/pipeline/test/internal/program"
@@ -301,7 +303,7 @@ func render(c chain, targets []string) (map[hottype.Key]int64, error) {
 // startExporter gives the addresses of statsd_exporter, /metrics and UDP.
 func startExporter(t *testing.T, mapping string) (metrics, udp string) {
 	t.Helper()
-	web, port := program.FreePort(t), program.FreePort(t)
+	web, port := strconv.Itoa(freeport.Port(t)), strconv.Itoa(freeport.Port(t))
 	args := []string{"--web.listen-address=" + loopback(web), "--statsd.listen-udp=" + loopback(port), "--statsd.listen-tcp="}
 	dir := t.TempDir()
 	if mapping != "" {

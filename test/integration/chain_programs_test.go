@@ -9,10 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
@@ -91,7 +93,7 @@ func startChain(t *testing.T, statsdConfig string) chain {
 	}
 	script := statsdScript(t)
 	dir := t.TempDir()
-	line, query, web, statsd, manage := program.FreePort(t), program.FreePort(t), program.FreePort(t), program.FreePort(t), program.FreePort(t)
+	line, query, web, statsd, manage := strconv.Itoa(freeport.Port(t)), strconv.Itoa(freeport.Port(t)), strconv.Itoa(freeport.Port(t)), strconv.Itoa(freeport.Port(t)), strconv.Itoa(freeport.Port(t))
 
 	chainCopy(t, deployed+"storage-schemas.conf", dir, nil)
 	chainCopy(t, deployed+"storage-aggregation.conf", dir, nil)

@@ -11,12 +11,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -46,7 +48,7 @@ func TestViralTopicThroughTheChain(t *testing.T) {
 	c := startChain(t, chainRead(t, deployed+"statsd.config.js"))
 	bin := buildPrograms(t)
 	redis := redistest.Start(t)
-	direct := loopback(program.FreePort(t))
+	direct := loopback(strconv.Itoa(freeport.Port(t)))
 	broker := chainBroker(t)
 	ways := []*way{
 		{name: "StatsD", in: []string{"--statsd.listen", direct}, out: []string{"--sidecar.count", "statsd", "--statsd.addr", direct}},
@@ -99,7 +101,7 @@ func (w *way) start(t *testing.T, bin, redis string, i int) {
 	t.Helper()
 	dir := t.TempDir()
 	chainWrite(t, dir, "rules.yaml", strings.Replace(chainRules, "namespace: chain", fmt.Sprintf("namespace: chain%d", i), 1))
-	config, port := filepath.Join(dir, "rules.yaml"), program.FreePort(t)
+	config, port := filepath.Join(dir, "rules.yaml"), strconv.Itoa(freeport.Port(t))
 	w.decide = "http://" + loopback(port) + "/v1/decide"
 	common := []string{"--config", config, "--redis.addr", redis, "--admin.listen", ""}
 	chainRun(t, dir, filepath.Join(bin, "aggregator"), append(common, w.in...)...)

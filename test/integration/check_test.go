@@ -3,9 +3,11 @@ package integration_test
 import (
 	"fmt"
 	"net"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -16,7 +18,7 @@ func TestCheckReadsARealStatsD(t *testing.T) {
 	t.Parallel()
 	chainNeeds(t, "node", "npm")
 	script := statsdScript(t)
-	dir, port, manage := t.TempDir(), program.FreePort(t), program.FreePort(t)
+	dir, port, manage := t.TempDir(), strconv.Itoa(freeport.Port(t)), strconv.Itoa(freeport.Port(t))
 	chainWrite(t, dir, "config.js", fmt.Sprintf(
 		"{address: '127.0.0.1', mgmt_address: '127.0.0.1', port: %s, mgmt_port: %s, flushInterval: 1000, deleteIdleStats: true, backends: [], graphite: {legacyNamespace: false}}", port, manage))
 	chainRun(t, dir, "node", script, dir+"/config.js")

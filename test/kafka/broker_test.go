@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
@@ -87,7 +88,7 @@ func TestTwoConsumersShare(t *testing.T) {
 
 func TestBrokerAppears(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := freeport.Port(t)
 	var log logTo
 	cfg := config(address(port))
 	cfg.Log, cfg.CreateTopic = log.logger(), true
@@ -112,7 +113,7 @@ func TestBrokerAppears(t *testing.T) {
 
 func TestBrokerRestarts(t *testing.T) {
 	t.Parallel()
-	port, dir := freePort(t), t.TempDir()
+	port, dir := freeport.Port(t), t.TempDir()
 	opts := []kfake.Opt{kfake.Ports(port), kfake.DataDir(dir), kfake.SeedTopics(2, topic)}
 	first := cluster(t, opts...)
 	in := &inbox{}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
@@ -40,21 +39,6 @@ func cluster(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	}
 	t.Cleanup(c.Close)
 	return c
-}
-
-// freePort gives a port outside of the range from which the system gives out
-// ports by itself, so that nobody else gets it while nobody listens there.
-func freePort(t *testing.T) int {
-	t.Helper()
-	for range 100 {
-		port := 20000 + rand.IntN(10000)
-		if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
-			_ = l.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port")
-	return 0
 }
 
 func address(port int) []string { return []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(port))} }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
@@ -32,7 +33,7 @@ func TestInspectSaysWhatIsMissing(t *testing.T) {
 		t.Errorf("inspection %+v, %v; want a missing topic", in, err)
 	}
 	begin := time.Now()
-	in, err = kafka.Inspect(t.Context(), config(address(freePort(t))))
+	in, err = kafka.Inspect(t.Context(), config(address(freeport.Port(t))))
 	if err != nil || !strings.Contains(in.Err, "cannot reach brokers") || time.Since(begin) > 10*time.Second {
 		t.Errorf("inspection %+v, %v after %v", in, err, time.Since(begin))
 	}

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -44,7 +45,7 @@ func start(t *testing.T, m manifests, c corev1.Container, redis string) *instanc
 	i := &instance{container: c, addrs: map[string]string{}}
 	replace := []string{"/etc/hotparam", dir, "redis:6379", redis}
 	for _, p := range c.Ports {
-		i.addrs[p.Name] = program.FreeAddr(t)
+		i.addrs[p.Name] = freeport.Addr(t)
 		replace = append(replace, fmt.Sprintf(".listen=:%d", p.ContainerPort), ".listen="+i.addrs[p.Name])
 	}
 	args := slices.Clone(c.Args)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v3"
+	"github.com/hotparam/pipeline/internal/freeport"
 )
 
 // lab starts upstreams on free ports of the loopback and stops them.
@@ -43,7 +44,11 @@ func (l *lab) start(ctx context.Context, name string) error {
 	if strings.HasPrefix(name, "nginx") {
 		return l.startNginx(ctx, name)
 	}
-	port := freePort(ctx)
+	number, err := freeport.Find()
+	if err != nil {
+		return err
+	}
+	port := strconv.Itoa(number)
 	cmd, err := l.command(ctx, name, port)
 	if err != nil {
 		return err
@@ -113,7 +118,11 @@ func (l *lab) startNginx(ctx context.Context, name string) error {
 	words := []string{"@DIR@", l.dir, "@APPS@", l.apps, "@EXPRESS@", express}
 	ports := make([]string, len(names))
 	for i := range names {
-		ports[i] = freePort(ctx)
+		port, err := freeport.Find()
+		if err != nil {
+			return err
+		}
+		ports[i] = strconv.Itoa(port)
 		words = append(words, fmt.Sprintf("@PORT%d@", i+1), ports[i])
 	}
 	for _, file := range []string{"nginx.conf", "fpm.conf"} {
@@ -180,13 +189,4 @@ func (l *lab) wait() {
 	for _, p := range l.procs {
 		_ = p.Wait() // they are killed
 	}
-}
-
-func freePort(ctx context.Context) string {
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	defer func() { _ = ln.Close() }()
-	return strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
 }

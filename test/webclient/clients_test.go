@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -58,9 +59,9 @@ func TestExampleClients(t *testing.T) {
 				t.Fatal(err)
 			}
 			const token = "0123456789abcdef"
-			decide, nobody := program.FreeAddr(t), program.FreeAddr(t)
+			decide, nobody := freeport.Addr(t), freeport.Addr(t)
 			program.Launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", decide,
-				"--decide.token", token, "--admin.listen", program.FreeAddr(t), "--gate.budget", "5s")
+				"--decide.token", token, "--admin.listen", freeport.Addr(t), "--gate.budget", "5s")
 			program.Await(t, 30*time.Second, "the sidecar", func() bool {
 				conn, err := net.Dial("tcp", decide)
 				if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
@@ -87,9 +88,9 @@ await fetch("/done?" + statuses);
 	if err := os.WriteFile(config, []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	addr := program.FreeAddr(t)
+	addr := freeport.Addr(t)
 	program.Launch(t, "hotparam", "serve", "--config", config, "--upstream", upstream.URL, "--listen", addr,
-		"--admin.listen", program.FreeAddr(t), "--state.dir", t.TempDir(), "--answer.script", "/hotparam.js")
+		"--admin.listen", freeport.Addr(t), "--state.dir", t.TempDir(), "--answer.script", "/hotparam.js")
 	program.Await(t, 30*time.Second, "the proxy", func() bool {
 		r, err := http.Get("http://" + addr + "/hotparam.js")
 		if err != nil {

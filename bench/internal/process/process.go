@@ -143,26 +143,3 @@ func cpuOf(pid string) (time.Duration, error) {
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
-
-// FreeAddr finds a loopback address that is free for TCP and for UDP.
-func FreeAddr() (string, error) {
-	port, err := FreePort()
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
-}
-
-// FreePort finds a loopback port that is free for TCP and for UDP.
-func FreePort() (int, error) {
-	for range 20 {
-		tcp, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return 0, fmt.Errorf("process: %w", err)
-		}
-		port := tcp.Addr().(*net.TCPAddr).Port
-		udp, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
-		_ = tcp.Close()
-		if err == nil {
-			return port, udp.Close()
-		}
-	}
-	return 0, fmt.Errorf("process: no port is free for TCP and UDP")
-}

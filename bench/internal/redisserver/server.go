@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/bench/internal/process"
+	"github.com/hotparam/pipeline/internal/freeport"
 )
 
 // Server is one redis-server with a directory of its own. Its methods are for
@@ -39,7 +40,7 @@ func Start(ctx context.Context, path string, args ...string) (*Server, error) {
 	}
 	s := &Server{path: path, dir: dir, args: args}
 	for _, port := range []*int{&s.port, &s.bus} {
-		if *port, err = process.FreePort(); err != nil {
+		if *port, err = freeport.Find(); err != nil {
 			return nil, err
 		}
 	}

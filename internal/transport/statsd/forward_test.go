@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
@@ -123,7 +124,7 @@ func TestForwardToAWedgedServer(t *testing.T) {
 // A server that is not there yet is said once, and gets what comes later.
 func TestForwardToAnAbsentServer(t *testing.T) {
 	t.Parallel()
-	addr, in := freePort(t), newInbox()
+	addr, in := freeport.Addr(t), newInbox()
 	log := &logTo{}
 	l := listen(t, in, statsd.ListenerConfig{Forward: addr, Flush: time.Millisecond, Log: slog.New(slog.NewTextHandler(log, nil))})
 	conn := dial(t, l.Addr())
@@ -151,7 +152,7 @@ func TestForwardToAnAbsentServer(t *testing.T) {
 // A listener that forwards to itself would send the same lines for ever.
 func TestForwardToItself(t *testing.T) {
 	t.Parallel()
-	_, port, _ := net.SplitHostPort(freePort(t))
+	_, port, _ := net.SplitHostPort(freeport.Addr(t))
 	path := filepath.Join(t.TempDir(), "s")
 	for _, c := range [][2]string{
 		{"127.0.0.1:" + port, "127.0.0.1:" + port},

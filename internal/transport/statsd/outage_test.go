@@ -14,21 +14,11 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
 var one = hottype.Count{Key: "t?a=1", N: 1}
-
-// freePort gives an address where nobody listens.
-func freePort(t *testing.T) string {
-	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	return conn.LocalAddr().String()
-}
 
 // logTo is a log that may be read while it is written.
 type logTo struct {
@@ -84,7 +74,7 @@ func many(n int) []hottype.Count {
 func TestAbsentServerAppears(t *testing.T) {
 	t.Parallel()
 	var log logTo
-	addr := freePort(t)
+	addr := freeport.Addr(t)
 	s := sender(t, statsd.SenderConfig{Servers: []string{addr}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	for range 5 {
 		s.send(t, one) // the kernel takes it; nobody is there
@@ -191,7 +181,7 @@ func TestSickServerBesideAHealthyOne(t *testing.T) {
 	for name, sick := range map[string]string{
 		"wedged":    wedge(t),
 		"no name":   "statsd.example.org:8125",
-		"refusing":  freePort(t),
+		"refusing":  freeport.Addr(t),
 		"no socket": "unix:" + filepath.Join(t.TempDir(), "nobody"),
 	} {
 		in := newInbox()

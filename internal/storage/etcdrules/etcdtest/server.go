@@ -4,12 +4,12 @@ package etcdtest
 import (
 	"context"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -32,20 +32,10 @@ func Start(t testing.TB) *Server {
 		}
 		t.Skip("no etcd in PATH (Debian: etcd-server)")
 	}
-	s := &Server{t: t, dir: t.TempDir(), addr: free(t), peer: free(t)}
+	s := &Server{t: t, dir: t.TempDir(), addr: freeport.Addr(t), peer: freeport.Addr(t)}
 	t.Cleanup(s.Kill)
 	s.Launch()
 	return s
-}
-
-func free(t testing.TB) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // Addr is where it listens.

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hotparam/pipeline/internal/freeport"
 )
 
 // MasterName is how Sentinels of tests call the master that they watch.
@@ -54,7 +56,7 @@ func startSentinel(t testing.TB, host, port string) *Server {
 	t.Cleanup(s.Stop)
 	var err error
 	for range 5 { // somebody else may take the port before the server does
-		s.port = freePort(t)
+		s.port = freeport.Port(t)
 		s.file = filepath.Join(s.dir, "sentinel.conf")
 		text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nlogfile %s\n"+
 			"sentinel monitor %[4]s %[5]s %[6]s 2\nsentinel down-after-milliseconds %[4]s 500\nsentinel failover-timeout %[4]s 2000\n",

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -51,7 +51,7 @@ func Start(t testing.TB, args ...string) *Server {
 	t.Cleanup(s.Stop)
 	var err error
 	for range 5 { // somebody else may take the port before the server does
-		s.port = freePort(t)
+		s.port = freeport.Port(t, toBus)
 		if err = s.tryLaunch(); err == nil {
 			s.introduce()
 			return s
@@ -203,27 +203,4 @@ func (s *Server) awaitReady(pid int, exited <-chan struct{}) error {
 			return fmt.Errorf("%s on %s does not answer: %w", s.bin, s.Addr(), err)
 		}
 	}
-}
-
-// freePort finds a port that nobody listens on, nor on the one of its bus, both
-// below those that the system gives to outgoing connections.
-func freePort(t testing.TB) int {
-	t.Helper()
-	for range 100 {
-		port := 10_240 + rand.N(12_000)
-		if free(port) && free(port+toBus) {
-			return port
-		}
-	}
-	t.Fatal("redistest: no free port found in 100 tries")
-	return 0
-}
-
-func free(port int) bool {
-	ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return false
-	}
-	_ = ln.Close() // nothing was accepted
-	return true
 }

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/freeport"
 )
 
 // Authority signs certificates for tests. Its own is in the file CA.
@@ -103,7 +105,7 @@ func (a *Authority) Client() *tls.Config {
 // gives the address where it speaks TLS.
 func StartTLS(t testing.TB, a *Authority, c Certificate, args ...string) (*Server, string) {
 	t.Helper()
-	port := strconv.Itoa(freePort(t))
+	port := strconv.Itoa(freeport.Port(t))
 	s := Start(t, append([]string{
 		"--tls-port", port, "--tls-auth-clients", "yes", "--tls-ca-cert-file", a.CA,
 		"--tls-cert-file", c.Cert, "--tls-key-file", c.Key,
