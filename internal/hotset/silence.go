@@ -90,6 +90,20 @@ func (p *published) stateAt(now time.Time) State {
 	return Live
 }
 
+// First is the publisher whose name comes first of those that are heard, "" where none is: all who hear the same
+// publishers agree on it.
+func (m *Replica) First(now time.Time) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	first := ""
+	for publisher, p := range m.sets {
+		if (first == "" || publisher < first) && p.stateAt(now) != Silent {
+			first = publisher
+		}
+	}
+	return first
+}
+
 // CheckPublishers gives the publishers whose state has changed since the call before, by
 // name. To be called about once a second, by one goroutine: a publisher's silence
 // is counted from the first call that finds a set of it, so its clock need not

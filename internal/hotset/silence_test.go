@@ -142,3 +142,19 @@ func TestLowerVersionAfterALoss(t *testing.T) {
 		t.Errorf("hot %v", got)
 	}
 }
+
+func TestFirstIsOneThatIsHeard(t *testing.T) {
+	t.Parallel()
+	m := &Replica{}
+	if first := m.First(at(0)); first != "" {
+		t.Errorf("of nobody: %q", first)
+	}
+	m.Replace("b", set(1, 0))
+	m.Replace("a", set(1, 0))
+	m.Replace("b", set(2, 4))
+	for second, want := range map[float64]string{1: "a", 6: "b", 20: ""} {
+		if first := m.First(at(second)); first != want {
+			t.Errorf("second %v: %q, want %q", second, first, want)
+		}
+	}
+}

@@ -21,7 +21,7 @@ const maxFile = 4 << 20
 // settings of the programs. Package config has a test that they are all.
 var ProgramSections = []string{
 	"accesslog", "admin", "aggregator", "answer", "carbon", "check", "collector", "decide", "detect", "envoy", "etcd", "gate", "graphite", "history", "kafka",
-	"log", "mirror", "names", "privacy", "proxy", "redis", "sidecar", "spoe", "state", "statsd", "stop", "tally",
+	"log", "mirror", "names", "notifications", "privacy", "proxy", "redis", "sidecar", "spoe", "state", "statsd", "stop", "tally",
 }
 
 // DefaultNamespace is the namespace of a file that names none.

@@ -45,7 +45,7 @@ var layers = []struct {
 	}, "uses logic; reaches the outside only through interfaces of its own"},
 	{"serving and operator", false, []string{
 		"internal/serving/middleware", "internal/serving/decisionapi", "internal/serving/proxy", "internal/serving/mirrored", "internal/serving/check", "internal/serving/envoy", "internal/serving/spoe", "internal/serving/script",
-		"internal/operator/admin",
+		"internal/operator/admin", "internal/operator/notify",
 	}, "one way in each; what two of them need belongs a layer below"},
 	{"metrics", false, []string{"internal/operator/metrics"}, "knows the statistics of all packages below, and nothing knows it but the app"},
 	{"library", true, []string{"hotparam", "internal/lifecycle", "internal/pipeline"}, "what a service imports: wires the packages below, knows no settings or programs"},

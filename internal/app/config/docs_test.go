@@ -127,7 +127,7 @@ func TestProgramSectionsAreAll(t *testing.T) {
 func fieldComments(t *testing.T) map[string]string {
 	t.Helper()
 	comments := map[string]string{}
-	for _, name := range []string{"settings.go", "sections.go", "listeners.go"} {
+	for _, name := range []string{"settings.go", "sections.go", "listeners.go", "notifications.go"} {
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

@@ -60,7 +60,7 @@ func (f *file) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, e
 	if !ok || isSet {
 		return nil, nil
 	}
-	return flagText(node)
+	return textOf(flag, node)
 }
 
 // configPath is the value of --config of the chosen command, "" when it has
@@ -164,7 +164,7 @@ func (f *file) fail(line int, name string, err error) {
 
 // check parses a value as its flag would, into nothing.
 func check(flag *kong.Flag, n *yaml.Node) error {
-	v, err := flagText(n)
+	v, err := textOf(flag, n)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,16 @@ func check(flag *kong.Flag, n *yaml.Node) error {
 	return nil
 }
 
-// flagText writes a node as the text of a flag.
+// textOf writes a node as the text of a flag.
+func textOf(flag *kong.Flag, n *yaml.Node) (string, error) {
+	if _, ok := flag.Target.Addr().Interface().(yamlSetting); ok {
+		text, err := yaml.Marshal(n)
+		return string(text), err
+	}
+	return flagText(n)
+}
+
+// flagText writes a node as the text of a flag that holds plain text, a list or a mapping of it.
 func flagText(n *yaml.Node) (string, error) {
 	switch n.Kind {
 	case yaml.ScalarNode:

@@ -57,10 +57,11 @@ type Aggregator struct {
 	Redis    Redis         `embed:"" prefix:"redis."`
 	Detect   Detect        `embed:"" prefix:"detect."`
 	// Schedule (cron) on which expired overrides and old audit entries are removed.
-	CleanupSchedule string  `name:"aggregator.cleanup_schedule" default:"@every 10m" help:"When to remove old overrides."`
-	State           State   `embed:"" prefix:"state."`
-	History         History `embed:"" prefix:"history."`
-	Admin           Admin   `embed:"" prefix:"admin."`
+	CleanupSchedule string        `name:"aggregator.cleanup_schedule" default:"@every 10m" help:"When to remove old overrides."`
+	State           State         `embed:"" prefix:"state."`
+	History         History       `embed:"" prefix:"history."`
+	Notifications   Notifications `embed:"" prefix:"notifications."`
+	Admin           Admin         `embed:"" prefix:"admin."`
 }
 
 // Sidecar is the surface of cmd/limiter-sidecar.
@@ -90,15 +91,16 @@ type Sidecar struct {
 type Serve struct {
 	Common
 	Central
-	Redis   Redis   `embed:"" prefix:"redis."`
-	Proxy   Proxy   `embed:"" prefix:"proxy."`
-	Answer  Answer  `embed:"" prefix:"answer."`
-	State   State   `embed:"" prefix:"state."`
-	History History `embed:"" prefix:"history."`
-	Tally   Tally   `embed:"" prefix:"tally."`
-	Detect  Detect  `embed:"" prefix:"detect."`
-	Gate    Gate    `embed:"" prefix:"gate."`
-	Admin   Admin   `embed:"" prefix:"admin."`
+	Redis         Redis         `embed:"" prefix:"redis."`
+	Proxy         Proxy         `embed:"" prefix:"proxy."`
+	Answer        Answer        `embed:"" prefix:"answer."`
+	State         State         `embed:"" prefix:"state."`
+	History       History       `embed:"" prefix:"history."`
+	Notifications Notifications `embed:"" prefix:"notifications."`
+	Tally         Tally         `embed:"" prefix:"tally."`
+	Detect        Detect        `embed:"" prefix:"detect."`
+	Gate          Gate          `embed:"" prefix:"gate."`
+	Admin         Admin         `embed:"" prefix:"admin."`
 }
 
 // Check is the surface of hotparam check: the settings of the programs that say

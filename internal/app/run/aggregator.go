@@ -47,6 +47,7 @@ type aggregator struct {
 	admin     *adminPage
 	reload    *reloader
 	history   func(*lifecycle.Stages)
+	notify    func(*lifecycle.Stages)
 }
 
 // Aggregator runs cmd/aggregator: counts in by StatsD, Kafka or Graphite, the hot set
@@ -99,6 +100,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 	s.Add(lifecycle.Sinks, "schedules", a.schedules.Run)
 	a.reload.addTo(&s)
 	a.history(&s)
+	a.notify(&s)
 	a.admin.addTo(&s)
 	addNotify(&s, a.log)
 	warnAbsent(ctx, a.redis, a.log)
@@ -146,6 +148,12 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	}
 	adm, parts := a.adminConfig(set, version), a.metrics()
 	if a.history, err = keepHistory(cfg.History, cfg.State.Dir, a.agg.Heaviest, &adm, &parts, a.log); err != nil {
+		return err
+	}
+	if a.notify, err = notifyWebhooks(notifying{
+		Notifications: cfg.Notifications, Instance: publisherName(cfg), Store: a.redis.CheckWrites,
+		Leads: leads(a.feed, a.replica, publisherName(cfg)), Log: a.log,
+	}, &adm, &parts); err != nil {
 		return err
 	}
 	if a.admin, err = newListeners(cfg.Stop, a.clients, a.log).openAdmin(ctx, cfg.Admin, a.reload, adm, parts); err != nil {

@@ -49,6 +49,7 @@ type Local struct {
 	listener  *listener.Server
 	reload    *reloader
 	history   func(*lifecycle.Stages)
+	notify    func(*lifecycle.Stages)
 }
 
 // LocalOptions are what only some callers need.
@@ -146,6 +147,10 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 	if l.history, err = keepHistory(l.cfg.History, l.cfg.State.Dir, l.parts.Aggregate.Heaviest, &adm, &parts, l.log); err != nil {
 		return err
 	}
+	told := notifying{Notifications: l.cfg.Notifications, Instance: lifecycle.HostName(), Log: l.log}
+	if l.notify, err = notifyWebhooks(told, &adm, &parts); err != nil {
+		return err
+	}
 	if l.admin, err = l.listeners.openAdmin(ctx, l.cfg.Admin, l.reload, adm, parts); err != nil {
 		return err
 	}
@@ -182,6 +187,7 @@ func (l *Local) Run(ctx context.Context) error {
 	})
 	l.reload.addTo(s)
 	l.history(s)
+	l.notify(s)
 	l.admin.addTo(s)
 	addNotify(s, l.log)
 	return errors.Join(s.Run(delayed(ctx, l.cfg.Stop, l.log), l.cfg.Stop.Timeout, l.log), l.overrides.Close())
@@ -276,22 +282,4 @@ func upstreamURL(flag, raw string) (*url.URL, error) {
 		return nil, fmt.Errorf("%w: --%s %q: want a URL such as http://127.0.0.1:3000", config.ErrUsage, flag, raw)
 	}
 	return u, nil
-}
-
-// onSchedule runs a job on a cron schedule until ctx ends. A run that takes
-// longer than the schedule is not started twice; a panic in it is logged.
-func onSchedule(ctx context.Context, schedule string, log *slog.Logger, job func(context.Context) error) error {
-	c := newCron(log)
-	_, err := c.AddFunc(schedule, func() {
-		if err := job(ctx); err != nil && ctx.Err() == nil {
-			log.Warn("scheduled job failed; the next run tries again", "schedule", schedule, "err", err)
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("schedule %q: %w", schedule, err)
-	}
-	c.Start()
-	<-ctx.Done()
-	<-c.Stop().Done()
-	return nil
 }

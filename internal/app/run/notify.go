@@ -18,16 +18,16 @@ func addNotify(s *lifecycle.Stages, log *slog.Logger) {
 		return
 	}
 	s.Add(lifecycle.Sources, "service manager", func(ctx context.Context) error {
-		notify(ctx, socket, "READY=1", log)
+		tellManager(ctx, socket, "READY=1", log)
 		<-ctx.Done()
-		notify(context.WithoutCancel(ctx), socket, "STOPPING=1", log)
+		tellManager(context.WithoutCancel(ctx), socket, "STOPPING=1", log)
 		return nil
 	})
 }
 
-// notify sends one state, see sd_notify(3). A failure is only logged: what the manager
+// tellManager sends one state, see sd_notify(3). A failure is only logged: what the manager
 // makes of the silence is its own matter.
-func notify(ctx context.Context, socket, state string, log *slog.Logger) {
+func tellManager(ctx context.Context, socket, state string, log *slog.Logger) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unixgram", socket)
 	if err == nil {
 		_, err = conn.Write([]byte(state))

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -110,4 +111,22 @@ func newCron(log *slog.Logger) *cron.Cron {
 	failures := cron.PrintfLogger(slog.NewLogLogger(log.Handler(), slog.LevelError))
 	parser := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 	return cron.New(cron.WithParser(parser), cron.WithChain(cron.SkipIfStillRunning(cron.DiscardLogger), cron.Recover(failures)))
+}
+
+// onSchedule runs a job on a cron schedule until ctx ends. A run that takes
+// longer than the schedule is not started twice; a panic in it is logged.
+func onSchedule(ctx context.Context, schedule string, log *slog.Logger, job func(context.Context) error) error {
+	c := newCron(log)
+	_, err := c.AddFunc(schedule, func() {
+		if err := job(ctx); err != nil && ctx.Err() == nil {
+			log.Warn("scheduled job failed; the next run tries again", "schedule", schedule, "err", err)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("schedule %q: %w", schedule, err)
+	}
+	c.Start()
+	<-ctx.Done()
+	<-c.Stop().Done()
+	return nil
 }

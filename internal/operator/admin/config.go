@@ -87,6 +87,11 @@ type Config struct {
 	Command func(context.Context, hottype.Command) (purged int, err error)
 	// Upstreams are those that adaptive limits follow, with what they bear; nil: none.
 	Upstreams func() []hottype.UpstreamBound
+	// OnChange is called with every change that is shown, in order and never twice at once: it must not block.
+	// Nil: nobody else is told.
+	OnChange func(Change)
+	// Notify are the webhooks that are told what happens; nil: none.
+	Notify Notifier
 	// Pushed says that the program hands changes of heat to Publish. Without
 	// it the sampler finds them by comparing Hot with a second ago.
 	Pushed bool
@@ -132,6 +137,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.OnChange == nil {
+		c.OnChange = func(Change) {}
 	}
 	return c
 }

@@ -25,6 +25,7 @@ var changes = map[string]access.Role{
 	"PUT /v1/rules":                   access.Admin,
 	"DELETE /v1/rules/trial":          access.Admin,
 	"DELETE /v1/history":              access.Admin,
+	"POST /v1/notifications/test":     access.Admin,
 }
 
 // callers are tokens of every role, and those that nobody is let in with.

@@ -63,6 +63,9 @@ func (s *Server) routes() []route {
 			http.MethodGet: s.getHistory, http.MethodDelete: s.purgeHistory}, role: access.Admin},
 		get("/v1/history/heatmap", s.getHeatmap),
 		get("/v1/upstreams", s.getUpstreams),
+		get("/v1/notifications", s.getNotifications),
+		{path: "/v1/notifications/test", methods: map[string]handler{
+			http.MethodPost: s.testNotifications}, role: access.Admin},
 		get("/v1/events", s.getEvents),
 		get("/v1/caller", s.getCaller),
 		get("/metrics", func(w http.ResponseWriter, r *http.Request) error {

@@ -154,6 +154,7 @@ func (s *Server) emit(c Change) {
 	c.Seq = s.count.changes.Add(1)
 	s.recent.note(c)
 	s.rememberChange(&c)
+	s.cfg.OnChange(c)
 	s.hub.send(event("change", c))
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
+	"github.com/hotparam/pipeline/internal/operator/notify"
 )
 
 var update = flag.Bool("update", false, "write testdata/metrics.txt and docs/metrics.md")
@@ -30,6 +31,7 @@ func groups() []group {
 		of("rules", "collector, aggregator, limiter-sidecar", metrics.Rules),
 		of("listener", "all", metrics.Listeners),
 		of("history", "aggregator, serve", metrics.History),
+		of("notify", "aggregator, serve", metrics.Notifications),
 		of("gate", "limiter-sidecar, serve", metrics.Gate),
 		of("proxy", "limiter-sidecar, serve", metrics.Proxy),
 		of("cache", "limiter-sidecar, serve", metrics.ResponseCache),
@@ -172,6 +174,8 @@ func eachField(v reflect.Value, path string, visit func(path string, set, reset 
 		}
 		eachField(reflect.ValueOf(&one).Elem(), path+"[]", each)
 		each(path+"[].Why", func() { one.Why = "errors" }, func() { one.Why = "" })
+		return
+	case *[]notify.Kind:
 		return
 	case *gate.Latency:
 		for i := range x.Bounds {

@@ -3,6 +3,7 @@ package metrics
 import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/notify"
 	"github.com/hotparam/pipeline/internal/serving/listener"
 	"github.com/hotparam/pipeline/internal/storage/historystore"
 )
@@ -129,6 +130,29 @@ func Rules(stats func() RulesStats) Part {
 		to.flag("hotparam_rules_behind", "1 while the central store has lost the rules that are in force.", s.Behind)
 		to.flag("hotparam_rules_store_failing", "1 while the central store of rules does not answer or holds none.", s.StoreFailing)
 		to.flag("hotparam_rules_copy_failing", "1 while no copy of the central rules is kept on disk.", s.CopyFailing)
+	})
+}
+
+// Notifications gives the metrics of the webhooks that are told what happens, by name.
+func Notifications(stats func() notify.Stats) Part {
+	return part(func(to scrape) {
+		s := stats()
+		to.counter("hotparam_notify_not_leading_total",
+			"Events that were left to the aggregator that tells them.", s.NotLeading)
+		each(s.Webhooks, func(name string, w notify.WebhookStats) {
+			to.counter("hotparam_notify_sent_total", "Events that a webhook has taken.", w.Sent, "webhook", name)
+			to.counter("hotparam_notify_failed_total",
+				"Events that were given up after the last attempt.", w.Failed, "webhook", name)
+			to.counter("hotparam_notify_dropped_total",
+				"Events dropped because the queue was full or the program stopped.", w.Dropped, "webhook", name)
+			to.counter("hotparam_notify_retries_total",
+				"Attempts to tell a webhook after a failed one.", w.Retries, "webhook", name)
+			to.gauge("hotparam_notify_queue", "Events that wait for a webhook.", float64(w.Queued), "webhook", name)
+			to.flag("hotparam_notify_failing",
+				"1 while the last attempt to tell a webhook failed.", w.Failing, "webhook", name)
+			to.gauge("hotparam_notify_last_attempt_timestamp_seconds",
+				"When a webhook was last told something, or tried to, in unix seconds.", unixSeconds(w.At), "webhook", name)
+		})
 	})
 }
 

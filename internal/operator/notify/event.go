@@ -1,0 +1,172 @@
+package notify
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Kind is what an event is about.
+type Kind string
+
+// The kinds of events. A webhook names those that it wants to hear.
+const (
+	Hot           Kind = "hot"            // a key became hot
+	Cold          Kind = "cold"           // a hot key is cold again
+	Loop          Kind = "loop"           // one or a few clients take a key over its threshold; or they ended
+	Override      Kind = "override"       // somebody changed an override, or its schedule began or ended
+	StoreFailure  Kind = "store_failure"  // the store of the limits fails, or is back
+	AdaptiveFloor Kind = "adaptive_floor" // an adaptive limit is at its minimum, or above it again
+	Test          Kind = "test"           // somebody asked whether the webhook works; every webhook hears it
+)
+
+// Kinds are those that a webhook may name.
+var Kinds = []Kind{Hot, Cold, Loop, Override, StoreFailure, AdaptiveFloor}
+
+// Event is something that happened.
+type Event struct {
+	// ID is the same however often an event is delivered, and whichever process tells it. Tell makes it.
+	ID   string `json:"id"`
+	Kind Kind   `json:"event"`
+	// Ended says that a loop, a failure or the time at the floor is over. Cold is always an end, that of hot.
+	Ended bool      `json:"ended,omitempty"`
+	At    time.Time `json:"at"`
+	// Since is when what has ended began, zero where that is not known.
+	Since time.Time `json:"since,omitzero"`
+	// Key is what the event is about: a key, or the target of an override ("client 192.0.2.1").
+	Key  string `json:"key,omitempty"`
+	Rule string `json:"rule,omitempty"`
+	// Rate is in requests a second.
+	Rate float64 `json:"rate,omitempty"`
+	// Clients, Client and ClientShare say who asks, where that is known: how many, the heaviest, its part.
+	Clients     int64   `json:"clients,omitempty"`
+	Client      string  `json:"client,omitempty"`
+	ClientShare float64 `json:"client_share,omitempty"`
+	// Author and Change are who changed an override, and what of it.
+	Author string `json:"author,omitempty"`
+	Change string `json:"change,omitempty"`
+	// Upstream is that of an adaptive limit.
+	Upstream string `json:"upstream,omitempty"`
+	// Why says more: the error of a store, the reason of an override.
+	Why string `json:"why,omitempty"`
+	// Text says all of it in one line for people. Tell makes it; what cannot be seen is written as its code point.
+	Text string `json:"text"`
+}
+
+// begins reports whether the event is the beginning of something that will end.
+func (e *Event) begins() bool {
+	switch e.Kind {
+	case Hot, Loop, StoreFailure, AdaptiveFloor:
+		return !e.Ended
+	}
+	return false
+}
+
+// ends reports whether the event is the end of something.
+func (e *Event) ends() bool { return e.Kind == Cold || e.Ended }
+
+// subject is what begins and ends: the same for an event and for its end.
+func (e *Event) subject() string {
+	kind := e.Kind
+	if kind == Cold {
+		kind = Hot
+	}
+	return strings.Join([]string{string(kind), e.Key, e.Upstream}, "\x00")
+}
+
+// id is the same in every process that sees the event: of an end it is made of its beginning, where that is known,
+// because each process sees an end at a time of its own.
+func (e *Event) id(namespace string) string {
+	at, end := e.At, ""
+	if e.ends() && !e.Since.IsZero() {
+		at, end = e.Since, "end"
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{
+		namespace, e.subject(), e.Author, e.Change, end, strconv.FormatInt(at.UnixMilli(), 10),
+	}, "\x00")))
+	return hex.EncodeToString(sum[:16])
+}
+
+// line is the event in one line for people.
+func (e *Event) line() string {
+	of, rule, upstream := shown(e.Key, maxShown), shown(e.Rule, maxShown), shown(e.Upstream, maxShown)
+	switch {
+	case e.Kind == Hot:
+		return fmt.Sprintf("%s is hot: %s requests a second%s (rule %s)", of, number(e.Rate), e.clients(), rule)
+	case e.Kind == Cold:
+		return fmt.Sprintf("%s is cold again%s (rule %s)", of, e.lasted(), rule)
+	case e.Kind == Loop && e.Ended:
+		return fmt.Sprintf("the loop on %s has ended%s", of, e.lasted())
+	case e.Kind == Loop:
+		return fmt.Sprintf("a loop on %s: %s requests a second%s; only its clients are limited",
+			of, number(e.Rate), e.clients())
+	case e.Kind == Override:
+		return fmt.Sprintf("override of %s %s%s%s",
+			of, shown(e.Change, maxShown), after(" by ", e.Author), after(": ", e.Why))
+	case e.Kind == StoreFailure && e.Ended:
+		return "the store of the limits is back" + e.lasted()
+	case e.Kind == StoreFailure:
+		return "the store of the limits fails: " + shown(e.Why, maxShown)
+	case e.Kind == AdaptiveFloor && e.Ended:
+		return fmt.Sprintf("the adaptive limit of upstream %s is above its minimum again%s", upstream, e.lasted())
+	case e.Kind == AdaptiveFloor:
+		return fmt.Sprintf("the adaptive limit of upstream %s is at its minimum, %s requests a second%s",
+			upstream, number(e.Rate), after(": ", e.Why))
+	}
+	return "a test: this webhook works" + after("; asked for by ", e.Author)
+}
+
+func (e *Event) clients() string {
+	switch {
+	case e.Client != "":
+		return fmt.Sprintf(" by %d clients, %.0f %% of them by %s", e.Clients, 100*e.ClientShare, shown(e.Client, maxShown))
+	case e.Clients > 0:
+		return fmt.Sprintf(" by %d clients", e.Clients)
+	}
+	return ""
+}
+
+func (e *Event) lasted() string {
+	if e.Since.IsZero() {
+		return ""
+	}
+	return " after " + e.At.Sub(e.Since).Round(time.Second).String()
+}
+
+func after(before, text string) string {
+	if text == "" {
+		return ""
+	}
+	return before + shown(text, maxShown)
+}
+
+func number(rate float64) string { return strconv.FormatFloat(rate, 'f', 1, 64) }
+
+// maxShown bounds a value in a line for people, in bytes.
+const maxShown = 200
+
+// shown is a value of strangers for people: what cannot be seen, or turns the direction of text, as its code point,
+// and not longer than most bytes.
+func shown(s string, most int) string {
+	var b strings.Builder
+	for i, r := range s {
+		if b.Len() >= most {
+			b.WriteString("…")
+			break
+		}
+		switch _, size := utf8.DecodeRuneInString(s[i:]); {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, "[0x%02X]", s[i])
+		case !unicode.IsPrint(r):
+			fmt.Fprintf(&b, "[U+%04X]", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}

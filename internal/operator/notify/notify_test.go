@@ -1,0 +1,395 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// receiver is a webhook's other end, without a network, so that the clock may be a fake one. answer gives the status
+// of the nth request, from 0 on, and may set header fields.
+type receiver struct {
+	answer func(n int, h http.Header) int
+
+	mu     sync.Mutex
+	bodies [][]byte
+	fields []http.Header
+	at     []time.Time
+}
+
+func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	n := len(r.bodies)
+	r.bodies, r.fields, r.at = append(r.bodies, body), append(r.fields, req.Header), append(r.at, time.Now())
+	r.mu.Unlock()
+	resp := &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody, Request: req}
+	if r.answer != nil {
+		resp.StatusCode = r.answer(n, resp.Header)
+	}
+	switch resp.StatusCode {
+	case 0:
+		return nil, errors.New("connection refused")
+	case -1: // it hangs
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
+	return resp, nil
+}
+
+// events are those of all messages of our own format, and how many messages there were.
+func (r *receiver) events(t *testing.T) (list []Event, messages int) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, body := range r.bodies {
+		var m message
+		if err := json.Unmarshal(body, &m); err != nil || m.Version != 1 {
+			t.Fatalf("%v: %s", err, body)
+		}
+		list = append(list, m.Events...)
+	}
+	return list, len(r.bodies)
+}
+
+// world runs a notifier with one webhook in a bubble.
+type world struct {
+	*Notifier
+	receiver
+	log  lines
+	stop func()
+}
+
+type lines struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Buffer.Write(p)
+}
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.String()
+}
+
+const secretURL = "https://hooks.example.org/services/T0/B0/s3cret-path"
+
+func newWorld(t *testing.T, hook Webhook, answer func(int, http.Header) int, opts ...func(*Config)) *world {
+	t.Helper()
+	w := &world{}
+	w.answer = answer
+	hook.Name, hook.URL = "ops", secretURL
+	cfg := Config{
+		Webhooks: []Webhook{hook}, Namespace: "shop", Instance: "a", Version: "test",
+		Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+	}
+	for _, o := range opts {
+		o(&cfg)
+	}
+	var err error
+	if w.Notifier, err = New(cfg, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	w.senders[0].client.Transport = &w.receiver
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = w.Run(ctx) }()
+	w.stop = func() { cancel(); <-ended }
+	t.Cleanup(w.stop)
+	return w
+}
+
+// pass lets time pass, and all that is then due be done.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (w *world) one() WebhookStats { return w.Stats().Webhooks["ops"] }
+
+func hot(key string) Event {
+	return Event{Kind: Hot, At: time.Now(), Key: key, Rule: "topic", Rate: 812.54, Clients: 312}
+}
+
+func cold(key string) Event { return Event{Kind: Cold, At: time.Now(), Key: key, Rule: "topic"} }
+
+func TestHotThenCold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Webhook{}, nil)
+		w.Tell(hot("topic?id=42"))
+		pass(9 * time.Second)
+		w.Tell(cold("topic?id=42"))
+		pass(time.Second)
+		got, messages := w.events(t)
+		if messages != 2 || len(got) != 2 {
+			t.Fatalf("%d events in %d messages", len(got), messages)
+		}
+		for i, want := range []string{
+			"topic?id=42 is hot: 812.5 requests a second by 312 clients (rule topic)",
+			"topic?id=42 is cold again after 9s (rule topic)",
+		} {
+			if got[i].Text != want {
+				t.Errorf("%q, want %q", got[i].Text, want)
+			}
+		}
+		if got[0].ID == got[1].ID || got[1].Since != got[0].At {
+			t.Errorf("%+v", got)
+		}
+		if st := w.one(); st.Sent != 2 || st.Err != "" || st.Queued != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// A message a second at most, and what comes meanwhile goes together.
+func TestManyEventsAreFewMessages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Webhook{}, nil)
+		for i := range 250 {
+			w.Tell(hot(fmt.Sprint("topic?id=", i)))
+		}
+		pass(5 * time.Second)
+		got, messages := w.events(t)
+		if len(got) != 250 || messages != 3 {
+			t.Errorf("%d events in %d messages", len(got), messages)
+		}
+		for i := 1; i < len(w.at); i++ {
+			if gap := w.at[i].Sub(w.at[i-1]); gap < time.Second {
+				t.Errorf("message %d after %v", i, gap)
+			}
+		}
+	})
+}
+
+func TestOnlyWantedEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Webhook{Events: []Kind{Cold}}, nil)
+		w.Tell(hot("a"))
+		w.Tell(cold("a"))
+		pass(3 * time.Second)
+		if got, _ := w.events(t); len(got) != 1 || got[0].Kind != Cold {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestFailuresAreRetried(t *testing.T) {
+	t.Parallel()
+	for name, failure := range map[string]int{"500": 500, "503": 503, "408": 408, "refused": 0, "hang": -1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Webhook{}, func(n int, _ http.Header) int {
+					if n < 3 {
+						return failure
+					}
+					return 204
+				})
+				w.Tell(hot("a"))
+				pass(time.Minute)
+				if st := w.one(); st.Sent != 1 || st.Retries != 3 || st.Failed+st.Dropped != 0 || st.Err != "" {
+					t.Errorf("%+v", st)
+				}
+				for _, want := range []string{"cannot be told", "told again"} {
+					if strings.Count(w.log.text(), want) != 1 {
+						t.Errorf("no %q, or twice: %s", want, w.log.text())
+					}
+				}
+			})
+		})
+	}
+}
+
+// An attempt that fails is given up in the end, at once where another one would not help.
+func TestFailuresAreGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status   int
+		attempts int // at least
+		most     int
+		says     string
+	}{
+		"down":       {0, 4, 100, "connection refused"},
+		"hang":       {-1, 4, 100, "no answer in time"},
+		"500":        {500, 4, 100, "answered 500"},
+		"not found":  {404, 1, 1, "answered 404"},
+		"redirected": {302, 1, 1, "redirects are not followed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Webhook{RetryFor: time.Minute}, func(_ int, h http.Header) int {
+					h.Set("Location", "https://elsewhere.example.org/")
+					return c.status
+				})
+				w.Tell(hot("a"))
+				pass(3 * time.Minute)
+				if n := len(w.bodies); n < c.attempts || n > c.most {
+					t.Errorf("%d attempts", n)
+				}
+				if st := w.one(); st.Failed != 1 || st.Sent != 0 || !strings.Contains(st.Err, c.says) {
+					t.Errorf("%+v", st)
+				}
+				if !strings.Contains(w.log.text(), "events were lost") || strings.Contains(w.log.text(), "s3cret") {
+					t.Error(w.log.text())
+				}
+				w.answer = nil
+				w.Tell(hot("b"))
+				pass(time.Minute)
+				if st := w.one(); st.Sent != 1 {
+					t.Errorf("afterwards: %+v", st)
+				}
+			})
+		})
+	}
+}
+
+func TestRetryAfterIsObeyed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Webhook{}, func(n int, h http.Header) int {
+			if n == 0 {
+				h.Set("Retry-After", "37")
+				return 429
+			}
+			return 200
+		})
+		w.Tell(hot("a"))
+		pass(time.Minute)
+		if len(w.at) != 2 || w.at[1].Sub(w.at[0]) != 37*time.Second {
+			t.Errorf("%v", w.at)
+		}
+	})
+}
+
+// A receiver that hangs costs bounded memory: the oldest events give way, and are counted.
+func TestQueueIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Webhook{}, func(int, http.Header) int { return -1 })
+		w.Tell(hot("first"))
+		pass(time.Second)
+		for i := range maxQueue + 500 {
+			w.Tell(hot(fmt.Sprint("topic?id=", i)))
+		}
+		if st := w.one(); st.Queued != maxQueue || st.Dropped != 500 {
+			t.Errorf("%+v", st)
+		}
+		w.stop()
+		log := w.log.text()
+		if st := w.one(); st.Queued != 0 || st.Dropped+st.Sent != maxQueue+501 || !strings.Contains(log, "were lost") {
+			t.Errorf("after the stop: %+v %s", st, log)
+		}
+	})
+}
+
+// What waits when the program stops gets one more chance.
+func TestStopSendsWhatWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Webhook{}, nil)
+		w.Tell(hot("a"))
+		pass(100 * time.Millisecond)
+		w.Tell(cold("a"))
+		w.stop()
+		if st := w.one(); st.Sent != 2 || st.Dropped != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// Of several processes that see the same one tells, and what happened before the start was told before.
+func TestWhoTells(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var leads atomic.Bool
+		w := newWorld(t, Webhook{}, nil, func(c *Config) { c.Leads = leads.Load })
+		w.Tell(hot("a"))
+		leads.Store(true)
+		old := hot("b")
+		old.At = old.At.Add(-time.Hour)
+		w.Tell(old)
+		w.Tell(cold("a"))
+		pass(time.Second)
+		got, _ := w.events(t)
+		if len(got) != 1 || got[0].Key != "a" || got[0].Since.IsZero() || w.Stats().NotLeading != 1 {
+			t.Errorf("%+v, %+v", got, w.Stats())
+		}
+	})
+}
+
+// An event has one ID in every process, so a receiver knows one that it was told twice.
+func TestIDIsTheSameEverywhere(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+	a := Event{Kind: Cold, Key: "k", Since: at, At: at.Add(time.Second)}
+	b := Event{Kind: Cold, Key: "k", Since: at.In(time.FixedZone("x", 3600)), At: at.Add(2 * time.Second)}
+	began := Event{Kind: Hot, Key: "k", At: at}
+	if a.id("n") != b.id("n") || a.id("n") == began.id("n") || a.id("n") == a.id("m") {
+		t.Error(a.id("n"), b.id("n"), began.id("n"), a.id("m"))
+	}
+}
+
+func TestSigned(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Webhook{Secret: "0123456789abcdef"}, nil)
+		w.Tell(hot("a"))
+		pass(time.Second)
+		got := w.fields[0].Get(SignatureHeader)
+		if want := Sign([]byte("0123456789abcdef"), w.at[0], w.bodies[0]); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
+	// printf %s '1700000000.{}' | openssl dgst -sha256 -hmac 0123456789abcdef
+	const want = "t=1700000000,v1=e4f8e2ecae2295b2ddb2f0b5584c8275e226c0ebe9b3b819e70156bb67122e3e"
+	if got := Sign([]byte("0123456789abcdef"), time.Unix(1700000000, 0), []byte("{}")); got != want {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestConditionsAreToldWhenTheyLast(t *testing.T) {
+	t.Parallel()
+	var c Conditions
+	t0 := time.Unix(1_700_000_000, 0)
+	fails := []Event{{Kind: StoreFailure, Why: "refused"}}
+	var got []string
+	for s, holds := range []string{0: "-", 1: "x", 3: "-", 4: "x", 10: "x", 12: "-", 13: "x", 20: "-", 26: "-", 29: ""} {
+		if holds == "" && s > 0 { // as the second before
+			holds = map[bool]string{true: "x", false: "-"}[s > 4 && s < 12 || s == 2 || s > 13 && s < 20]
+		}
+		var now []Event
+		if holds == "x" {
+			now = fails
+		}
+		for _, e := range c.See(t0.Add(time.Duration(s)*time.Second), now) {
+			got = append(got, fmt.Sprint(s, " ", e.Ended, " ", e.At.Sub(t0), " ", e.line()))
+		}
+	}
+	want := "9 false 4s the store of the limits fails: refused|25 true 20s the store of the limits is back after 16s"
+	if strings.Join(got, "|") != want {
+		t.Errorf("%q, want %q", strings.Join(got, "|"), want)
+	}
+}

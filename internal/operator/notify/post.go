@@ -1,0 +1,120 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// SignatureHeader is the field with the signature: t=UNIX_SECONDS,v1=HEX.
+const SignatureHeader = "Hotparam-Signature"
+
+// maxAnswer is how much of an answer is read, so that the connection can be used again.
+const maxAnswer = 64 << 10
+
+// post makes one attempt. Errors that another attempt would not mend are backoff.PermanentError, those that say when
+// to come back backoff.RetryAfterError. None holds the URL, or what the receiver wrote: it may repeat the URL.
+func (s *sender) post(ctx context.Context, batch []Event) error {
+	now := time.Now()
+	body, err := s.encode(s.owner, batch, now)
+	if err != nil {
+		return backoff.Permanent(fmt.Errorf("cannot be written: %w", err))
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.target.String(), bytes.NewReader(body))
+	if err != nil {
+		return backoff.Permanent(errors.New("url: no request can be made of it"))
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "hotparam/"+s.owner.cfg.Version)
+	if len(s.secret) > 0 {
+		req.Header.Set(SignatureHeader, Sign(s.secret, now, body))
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		err = withoutURL(err)
+	} else {
+		_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // the status has said all
+		resp.Body.Close()
+		err = judge(resp, now)
+	}
+	if ctx.Err() == nil || err == nil {
+		s.note(err, now)
+	}
+	return err
+}
+
+// Sign is the signature of a body: HMAC-SHA256 of the time, a dot and the body. Who checks it also looks whether the
+// time is recent, so that nobody can send an old message again.
+func Sign(secret []byte, at time.Time, body []byte) string {
+	t := strconv.FormatInt(at.Unix(), 10)
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(t + "."))
+	mac.Write(body)
+	return "t=" + t + ",v1=" + hex.EncodeToString(mac.Sum(nil))
+}
+
+// withoutURL takes the URL out of an error of net/http.
+func withoutURL(err error) error {
+	var wrapped *url.Error
+	if !errors.As(err, &wrapped) {
+		return err
+	}
+	if wrapped.Timeout() {
+		return errors.New("no answer in time")
+	}
+	return wrapped.Err
+}
+
+// judge says what a status means.
+func judge(resp *http.Response, now time.Time) error {
+	code := resp.StatusCode
+	switch {
+	case code >= 200 && code < 300:
+		return nil
+	case code >= 300 && code < 400:
+		return backoff.Permanent(fmt.Errorf("answered %d: redirects are not followed; set the URL that it leads to", code))
+	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
+		after, said := retryAfter(resp.Header.Get("Retry-After"), now)
+		if !said {
+			return fmt.Errorf("answered %d", code)
+		}
+		return &retryLater{code, &backoff.RetryAfterError{Duration: after}}
+	}
+	return backoff.Permanent(fmt.Errorf("answered %d", code))
+}
+
+// retryLater is an answer that says when to come back.
+type retryLater struct {
+	code  int
+	after *backoff.RetryAfterError
+}
+
+func (e *retryLater) Error() string {
+	return fmt.Sprintf("answered %d, and asks to wait %v", e.code, e.after.Duration)
+}
+
+func (e *retryLater) Unwrap() error { return e.after }
+
+// retryAfter reads the field Retry-After: seconds or a date. It is at least a retry's first pause and at most ten
+// minutes.
+func retryAfter(text string, now time.Time) (wait time.Duration, ok bool) {
+	text = strings.TrimSpace(text)
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		wait, ok = time.Duration(seconds)*time.Second, true
+	} else if at, err := http.ParseTime(text); err == nil {
+		wait, ok = at.Sub(now), true
+	}
+	return min(max(wait, firstRetry), maxAfter), ok
+}

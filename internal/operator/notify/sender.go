@@ -1,0 +1,219 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+const (
+	pause      = time.Second      // between two messages to one webhook
+	firstRetry = time.Second      // after a failed attempt; then times 1.5, half of it at random
+	maxRetry   = time.Minute      // the longest
+	refresh    = time.Minute      // how often an Alertmanager is told what is under way
+	logEvery   = time.Minute      // how often lost events are logged
+	lastChance = 2 * time.Second  // of the last attempt when the program stops
+	maxAfter   = 10 * time.Minute // the longest Retry-After that is believed
+)
+
+// sender tells one webhook.
+type sender struct {
+	hook   Webhook
+	owner  *Notifier
+	target *url.URL
+	secret []byte
+	client *http.Client
+	encode func(*Notifier, []Event, time.Time) ([]byte, error)
+	queue  *queue
+
+	logged time.Time // when lost events were last logged; for run alone
+	told   uint64    // how many had been lost then
+
+	mu    sync.Mutex // guards count
+	count WebhookStats
+}
+
+func newSender(w Webhook, n *Notifier) (*sender, error) {
+	target, secret, err := w.read()
+	if err != nil {
+		return nil, err
+	}
+	tls, err := w.TLS.Client("tls_")
+	if err != nil {
+		return nil, err
+	}
+	s := &sender{
+		hook: w, owner: n, target: target, secret: secret, queue: newQueue(),
+		count: WebhookStats{Format: w.Format, Events: w.Events},
+		client: &http.Client{
+			Timeout: w.Timeout,
+			Transport: &http.Transport{
+				Proxy: http.ProxyFromEnvironment, TLSClientConfig: tls, TLSHandshakeTimeout: w.Timeout,
+				ForceAttemptHTTP2: true, MaxConnsPerHost: 4, IdleConnTimeout: 2 * refresh,
+			},
+			// What is sent may be signed, and is for who was named.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+	switch w.Format {
+	case Alertmanager:
+		s.encode = encodeAlerts
+	case Slack:
+		s.encode = encodeSlack
+	default:
+		s.encode = encodeJSON
+	}
+	return s, nil
+}
+
+// wants reports whether the webhook is to hear of an event. An alert that began has to end, so an Alertmanager hears
+// the end of what it hears the beginning of.
+func (s *sender) wants(e *Event) bool {
+	kind := e.Kind
+	if kind == Cold && s.hook.Format == Alertmanager {
+		kind = Hot
+	}
+	return kind == Test || slices.Contains(s.hook.Events, kind)
+}
+
+// run sends what is queued until ctx ends, at most a batch at a time and one message a second.
+func (s *sender) run(ctx context.Context) {
+	defer s.client.CloseIdleConnections()
+	var again <-chan time.Time // never, but for an Alertmanager
+	if s.hook.Format == Alertmanager {
+		tick := time.NewTicker(refresh)
+		defer tick.Stop()
+		again = tick.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			s.last(ctx)
+			return
+		case <-s.queue.ready:
+			batch, more := s.queue.take()
+			if more {
+				s.queue.signal()
+			}
+			s.deliver(ctx, batch)
+		case <-again:
+			s.refresh(ctx)
+		}
+		s.logLost(time.Now())
+		wait(ctx, pause)
+	}
+}
+
+// deliver sends a batch, again and again until it is taken, given up or ctx ends.
+func (s *sender) deliver(ctx context.Context, batch []Event) {
+	if len(batch) == 0 {
+		return
+	}
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval, pauses.MaxInterval = firstRetry, maxRetry
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		return struct{}{}, s.post(ctx, batch)
+	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(s.hook.RetryFor),
+		backoff.WithNotify(func(error, time.Duration) { s.counted(func(c *WebhookStats) { c.Retries++ }) }))
+	switch {
+	case err == nil:
+		s.counted(func(c *WebhookStats) { c.Sent += uint64(len(batch)) })
+	case ctx.Err() != nil:
+		s.attempt(ctx, batch)
+	default:
+		s.counted(func(c *WebhookStats) { c.Failed += uint64(len(batch)) })
+	}
+}
+
+// refresh tells what is under way, because an Alertmanager forgets what it is not told again. Who does not lead
+// leaves it to who does. There is no retry: the next refresh comes soon.
+func (s *sender) refresh(ctx context.Context) {
+	if !s.owner.cfg.Leads() {
+		return
+	}
+	for batch := range slices.Chunk(s.owner.underWay(s), maxBatch) {
+		if s.post(ctx, batch) != nil {
+			return
+		}
+	}
+}
+
+// last makes one more attempt with what waits when the program stops.
+func (s *sender) last(ctx context.Context) {
+	batch, _ := s.queue.take()
+	if len(batch) > 0 {
+		s.attempt(ctx, batch)
+	}
+	s.queue.drop(0)
+	s.logged = time.Time{}
+	s.logLost(time.Now())
+}
+
+// attempt is one try after ctx has ended.
+func (s *sender) attempt(ctx context.Context, batch []Event) {
+	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(lastChance, s.hook.Timeout))
+	defer cancel()
+	if s.post(short, batch) != nil {
+		s.counted(func(c *WebhookStats) { c.Dropped += uint64(len(batch)) })
+		return
+	}
+	s.counted(func(c *WebhookStats) { c.Sent += uint64(len(batch)) })
+}
+
+// note keeps how an attempt ended, and logs where failing begins and ends.
+func (s *sender) note(err error, at time.Time) {
+	s.mu.Lock()
+	before := s.count.Failing
+	s.count.Failing, s.count.Err, s.count.At = err != nil, "", at
+	if err != nil {
+		s.count.Err = err.Error()
+	}
+	s.mu.Unlock()
+	var permanent *backoff.PermanentError
+	switch log := s.owner.cfg.Log; {
+	case err != nil && !before && errors.As(err, &permanent):
+		log.Error("notify: a webhook refuses what it is told", "webhook", s.hook.Name, "err", err)
+	case err != nil && !before:
+		log.Warn("notify: a webhook cannot be told; trying again for a while",
+			"webhook", s.hook.Name, "err", err, "for", s.hook.RetryFor)
+	case err == nil && before:
+		log.Info("notify: a webhook can be told again", "webhook", s.hook.Name)
+	}
+}
+
+// logLost says how many events were lost since it last did, at most once a minute.
+func (s *sender) logLost(now time.Time) {
+	st := s.stats()
+	if lost := st.Failed + st.Dropped; lost > s.told && now.Sub(s.logged) >= logEvery {
+		s.owner.cfg.Log.Error("notify: events were lost", "webhook", s.hook.Name, "events", lost-s.told, "err", st.Err)
+		s.told, s.logged = lost, now
+	}
+}
+
+func (s *sender) counted(add func(*WebhookStats)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	add(&s.count)
+}
+
+func (s *sender) stats() WebhookStats {
+	s.mu.Lock()
+	st := s.count
+	s.mu.Unlock()
+	waiting, dropped := s.queue.stats()
+	st.Queued, st.Dropped = waiting, st.Dropped+dropped
+	return st
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
