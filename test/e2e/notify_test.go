@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
@@ -85,7 +86,7 @@ func TestWebhookHearsHotAndCold(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(upstream.Close)
 	hook := newTold(t)
-	addr, admin := program.FreeAddr(t), program.FreeAddr(t)
+	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	config := write(t, "hotparam.yaml", pipelineRules+fmt.Sprintf(
 		"notifications:\n  webhooks:\n    - {name: ops, url: %s/s3cret-path, secret: %s}\n", hook.URL, webhookSecret))
 	p := launch(t, "hotparam", "serve", "--config", config, "--upstream", upstream.URL, "--listen", addr,
