@@ -44,6 +44,9 @@ func (c *checkCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) erro
 	if err != nil {
 		return err
 	}
+	if c.Rules == "redis:" && len(c.Redis.Addr) == 0 {
+		return usage("--rules redis: where is Redis? Set --redis.addr, such as 127.0.0.1:6379")
+	}
 	names := canon.Names{Prefix: c.Names.Prefix, Style: canon.Style(c.Names.Style)}
 	if err := names.Validate(); err != nil {
 		return err
@@ -87,6 +90,7 @@ func (c *checkCmd) aim(set *rules.Set, names canon.Names) preflight.Aim {
 	aim := preflight.Aim{
 		Window: defaultWindow, Plain: c.Names.Style == "plain", Budget: c.Gate.Budget, HotTTL: c.Detect.HotTTL,
 		Lateness: c.Detect.Lateness, FromGraphite: c.Graphite.URL != "", Prefix: c.Graphite.Prefix,
+		RulesInRedis: c.Rules == "redis:",
 	}
 	key := hottype.Key("topic?id=42")
 	for i, r := range set.Rules {

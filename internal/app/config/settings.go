@@ -107,6 +107,7 @@ type Serve struct {
 // where things are, and where to look besides.
 type Check struct {
 	Config   string     `short:"c" placeholder:"FILE" help:"YAML file with rules and settings, as the programs have it."`
+	Rules    string     `name:"rules" placeholder:"STORE" help:"Where the rules are from: redis: or etcd:KEY, instead of the file of --config."`
 	In       StatsDIn   `embed:"" prefix:"statsd."`
 	StatsD   StatsDOut  `embed:"" prefix:"statsd."`
 	Look     StatsDAt   `embed:"" prefix:"statsd."`

@@ -167,6 +167,9 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*d
 			return nil, err
 		}
 	}
+	tried := len(a.Keys)
+	a.Keys = slices.DeleteFunc(a.Keys, func(d dryKey) bool { return d.Before == d.After && d.DeniedBefore == d.DeniedAfter })
+	a.Unchanged += tried - len(a.Keys)
 	return a, nil
 }
 
@@ -190,7 +193,7 @@ func (d *dryKey) try(ctx context.Context, list []history.Key, before treatment, 
 			held = append(held, secondsOf(&list[i])...)
 		}
 		if after.override.Action == rules.ActionBlock {
-			d.DeniedAfter += math.Round(60 * list[i].Rate)
+			d.DeniedAfter += math.Round(float64(len(secondsOf(&list[i]))) * list[i].Rate)
 		}
 	}
 	spec, holds := after.spec()
@@ -231,10 +234,14 @@ func stateBy(before, after rules.HotCriteria, k *history.Key) string {
 	return history.Hot
 }
 
-// secondsOf are the seconds of a minute in which a key had its mean rate in each.
+// secondsOf are the seconds of a minute in which a key was asked for, with its mean rate in each. How many there were
+// is known of keys that limiters report.
 func secondsOf(k *history.Key) []second {
-	unknown := float32(math.NaN())
-	list := make([]second, 60)
+	unknown, n := float32(math.NaN()), 60
+	if decided := k.Allowed + k.Denied; decided > 0 && k.Rate > 0 {
+		n = min(n, int(math.Ceil(decided/k.Rate)))
+	}
+	list := make([]second, n)
 	for i := range list {
 		list[i] = second{at: uint32(k.Minute.Unix()) + uint32(i), rate: float32(k.Rate), allowed: unknown, denied: unknown}
 	}

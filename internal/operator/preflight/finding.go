@@ -72,6 +72,8 @@ type Aim struct {
 	// Metrics are names of some counters of ours as a StatsD server writes them
 	// to Graphite.
 	Metrics []string
+	// RulesInRedis says that programs have their rules from Redis.
+	RulesInRedis bool
 	// Budget is the longest wait for Redis in a decision.
 	Budget time.Duration
 	// HotTTL is how long a hot key stays without being published again.

@@ -163,6 +163,17 @@ func TestRedis(t *testing.T) {
 		change(&in)
 		return Redis(in, aim())
 	}
+	withRules := func(r redisstore.Rights) []Finding {
+		in, a := good, aim()
+		in.Rights, a.RulesInRedis = r, true
+		return Redis(in, a)
+	}
+	onlyRead := withRules(redisstore.Rights{User: "ann", RulesChange: []redisstore.Denied{{Right: "~hp:{news}:rules:*", Err: "NOPERM"}}})
+	if !slices.ContainsFunc(onlyRead, func(f Finding) bool {
+		return strings.Contains(f.What, "to change them it lacks +publish ~hp:{news}:rules:*")
+	}) {
+		t.Errorf("%+v", onlyRead)
+	}
 	check(t, []judged{
 		{"good", Redis(good, aim()), OK, ""},
 		{"gone", with(func(in *redisstore.Inspection) { in.Err = "refused" }), Fail, "does not answer"},
@@ -185,6 +196,12 @@ func TestRedis(t *testing.T) {
 		{"ACL", with(func(in *redisstore.Inspection) {
 			in.Rights = redisstore.Rights{User: "ann", Limiter: []redisstore.Denied{{Right: "+evalsha", Err: "NOPERM"}}}
 		}), Fail, "user ann lacks +evalsha"},
+		{"rules in Redis that may not be read", withRules(redisstore.Rights{User: "ann", Rules: []redisstore.Denied{{Right: "%R~hp:{news}:rules:*", Err: "NOPERM"}}}),
+			Fail, "user ann lacks %R~hp:{news}:rules:*"},
+		{"rules in Redis that may only be read", onlyRead, OK, ""},
+		{"rules that are not in Redis", with(func(in *redisstore.Inspection) {
+			in.Rights = redisstore.Rights{User: "ann", Rules: []redisstore.Denied{{Right: "%R~hp:{news}:rules:*", Err: "NOPERM"}}}
+		}), OK, ""},
 		{"cannot even connect", with(func(in *redisstore.Inspection) {
 			in.Err, in.Rights = "NOPERM", redisstore.Rights{User: "ann", Limiter: []redisstore.Denied{{Right: "+client|setname", Err: "NOPERM"}}}
 		}), Fail, "lacks +client|setname"},

@@ -26,7 +26,7 @@ func Redis(in redisstore.Inspection, aim Aim) []Finding {
 		l.redisDurability(in)
 	}
 	l.redisPace(in, aim)
-	l.redisRights(in)
+	l.redisRights(in, aim)
 	l.redisPublishers(in)
 	for _, name := range slices.Sorted(maps.Keys(in.Unknown)) {
 		l.redisUnknown(in, name)
@@ -68,8 +68,11 @@ func (l *list) redisSentinels(in redisstore.Inspection) {
 }
 
 // redisRights judges what the user may do. A limiter need not be able to publish.
-func (l *list) redisRights(in redisstore.Inspection) {
+func (l *list) redisRights(in redisstore.Inspection, aim Aim) {
 	l.redisDenied(in.Rights.User, in.Rights.Limiter)
+	if aim.RulesInRedis {
+		l.redisRules(in.Rights)
+	}
 	for _, name := range in.Missing {
 		l.add(Fail, Finding{What: fmt.Sprintf("the server has no command %s", strings.ToUpper(name)), Why: "the programs need it",
 			Mend: "a server that has it: docs/redis.md names those that were tried"})
@@ -84,6 +87,18 @@ func (l *list) redisRights(in redisstore.Inspection) {
 		l.ok("user %s may do what limiters do; for an aggregator or to change overrides it lacks %s", rights.User, strings.Join(words, " "))
 	default:
 		l.ok("user %s may do all that the programs do", rights.User)
+	}
+}
+
+// redisRules judges the rights of a program whose rules are in Redis.
+func (l *list) redisRules(r redisstore.Rights) {
+	l.redisDenied(r.User, r.Rules)
+	switch {
+	case len(r.Rules) > 0:
+	case len(r.RulesChange) > 0:
+		l.ok("user %s may follow the rules in Redis; to change them it lacks +publish %s", r.User, r.RulesChange[0].Right)
+	default:
+		l.ok("user %s may follow and change the rules in Redis", r.User)
 	}
 }
 

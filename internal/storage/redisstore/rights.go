@@ -28,6 +28,9 @@ type Rights struct {
 	// Limiter are the rights without which no program works, Aggregator those that only aggregators and programs that
 	// change overrides use.
 	Limiter, Aggregator []Denied
+	// Rules are the rights without which a program cannot follow the rules in Redis, RulesChange those without which
+	// nobody can change them by its admin listener, and it cannot give back what Redis lost.
+	Rules, RulesChange []Denied
 }
 
 // trial is a command that the programs or their scripts use, and the word of the documented users that allows it. What
@@ -99,6 +102,9 @@ func (c *Client) inspectRights(ctx context.Context, in *Inspection) {
 	r.Limiter = append(r.Limiter, c.tryChannel(ctx, in)...)
 	r.Aggregator = c.tryCommands(ctx, in, aggregatorTrials(c.keys.Probe()))
 	r.Aggregator = append(r.Aggregator, c.tryAggregator(ctx, in)...)
+	rules := c.keys.Prefix() + "rules:"
+	r.Rules = c.tryFamily(ctx, in, rules, "%R~"+rules+"*", "get")
+	r.RulesChange = c.tryFamily(ctx, in, rules, "~"+rules+"*", "del")
 	// What the limiter lacks already need not be told twice.
 	r.Aggregator = slices.DeleteFunc(r.Aggregator, func(d Denied) bool {
 		return slices.ContainsFunc(r.Limiter, func(l Denied) bool { return l.Right == d.Right })

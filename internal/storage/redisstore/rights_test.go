@@ -41,6 +41,7 @@ func TestEachRightThatIsLackingIsNamed(t *testing.T) {
 		"%R~hp:{news}:hot:*":      "%R~hp:{news}:hot:* ",
 		"%R~hp:{news}:override:*": "%R~hp:{news}:override:* ",
 		"%R~hp:{news}:command:*":  "%R~hp:{news}:command:* ",
+		"%R~hp:{news}:rules:*":    "", // only for rules in Redis
 		"~hp:{news}:report:*":     "~hp:{news}:report:* ",
 		"~hp:{news}:limit:*":      "~hp:{news}:limit:* ",
 		"~hp:{news}:block:*":      "~hp:{news}:block:* ",
@@ -50,13 +51,16 @@ func TestEachRightThatIsLackingIsNamed(t *testing.T) {
 		if got := rights(in.Rights.Limiter); got != want || change == "" && in.Err != "" {
 			t.Errorf("limiter %s: lacks %q, want %q; %s", change, got, want, in.Err)
 		}
+		if got := rights(in.Rights.Rules); change == "" && (got != "" || rights(in.Rights.RulesChange) != "~hp:{news}:rules:* ") || change == "%R~hp:{news}:rules:*" && got != change+" " {
+			t.Errorf("limiter %s: lacks %q to follow rules, %q to change them", change, got, rights(in.Rights.RulesChange))
+		}
 		if got := rights(in.Rights.Aggregator); change == "" && got != "+publish ~hp:{news}:hot:* ~hp:{news}:override:* ~hp:{news}:command:* " {
 			t.Errorf("the limiter's user lacks for an aggregator: %q", got)
 		}
 	}
 	for change, want := range map[string]string{"": "", "-publish": "+publish ", "-ltrim": "+ltrim ", "-zremrangebyrank": "+zremrangebyrank "} {
 		in := inspectAs(t, s, "hotparam-aggregator", change)
-		if got := rights(in.Rights.Aggregator); got != want || len(in.Rights.Limiter) > 0 || in.Err != "" {
+		if got := rights(in.Rights.Aggregator); got != want || len(in.Rights.Limiter)+len(in.Rights.Rules)+len(in.Rights.RulesChange) > 0 || in.Err != "" {
 			t.Errorf("aggregator %s: lacks %q and %q, want %q; %s", change, rights(in.Rights.Limiter), got, want, in.Err)
 		}
 	}
