@@ -185,7 +185,7 @@ func TestServeFollowsRulesFromRedis(t *testing.T) {
 	r := redistest.Start(t)
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	t.Cleanup(upstream.Close)
-	addr, admin := program.FreeAddr(t), program.FreeAddr(t)
+	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	f := &fleet{t: t, admin: [3]string{admin}, config: write(t, "hotparam.yaml", pipelineRules)}
 	args := []string{
 		"serve", "--config", f.config, "--upstream", upstream.URL, "--listen", addr,
@@ -214,8 +214,8 @@ func TestServeFollowsRulesFromRedis(t *testing.T) {
 	}
 
 	// A new version, say: it cannot run what the others run.
-	other := program.FreeAddr(t)
-	launch(t, "hotparam", "serve", "--config", f.config, "--upstream", upstream.URL, "--listen", program.FreeAddr(t),
+	other := freeport.Addr(t)
+	launch(t, "hotparam", "serve", "--config", f.config, "--upstream", upstream.URL, "--listen", freeport.Addr(t),
 		"--admin.listen", other, "--state.dir", t.TempDir(), "--rules", "redis:", "--redis.addr", r.Addr(), "--detect.counters", "1000")
 	ready(t, other)
 	if status, body := get(t, "http://"+other+"/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "version 1 of redis: is refused: detect: rule") {
