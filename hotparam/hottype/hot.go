@@ -16,6 +16,9 @@ type Hot struct {
 	Upper float64 `json:"upper"`
 	// Share is the key's part of its resource's requests in the window, 0 to 1.
 	Share float64 `json:"share"`
+	// Baseline is the rate that the key used to have before, at most, in requests per
+	// second; 0 where the rule has no surge, or knows of no past long enough.
+	Baseline float64 `json:"baseline,omitempty"`
 	// Why is what made it hot: "rate", "share" or "surge", or several joined by
 	// "+".
 	Why string `json:"why"`

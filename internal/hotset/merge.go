@@ -114,6 +114,7 @@ func addTraffic(h *hottype.Hot, b *hottype.Hot) {
 	h.Rate += b.Rate
 	h.Lower += b.Lower
 	h.Upper += b.Upper
+	h.Baseline += b.Baseline
 	h.Clients = max(h.Clients, b.Clients)
 	h.Why = reasons(h.Why, b.Why)
 }

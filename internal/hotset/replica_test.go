@@ -84,11 +84,11 @@ func TestTwoPublishersOfOneKey(t *testing.T) {
 
 func TestTwoPublishersMergeTheClientsOfOneKey(t *testing.T) {
 	t.Parallel()
-	a := hottype.Hot{Key: "k", Rule: "x", Rate: 30, Lower: 28, Upper: 31, Share: 0.5, Why: "share", Clients: 9, Client: "10.0.0.1", ClientShare: 0.2, Until: at(9)}
-	b := hottype.Hot{Key: "k", Rule: "x", Rate: 60, Lower: 60, Upper: 60, Share: 0.75, Why: "rate+share", Clients: 7, Client: "10.0.0.1", ClientShare: 0.2, Until: at(8)}
+	a := hottype.Hot{Key: "k", Rule: "x", Rate: 30, Lower: 28, Upper: 31, Share: 0.5, Baseline: 3, Why: "share", Clients: 9, Client: "10.0.0.1", ClientShare: 0.2, Until: at(9)}
+	b := hottype.Hot{Key: "k", Rule: "x", Rate: 60, Lower: 60, Upper: 60, Share: 0.75, Baseline: 4, Why: "rate+share", Clients: 7, Client: "10.0.0.1", ClientShare: 0.2, Until: at(8)}
 	c := b
 	c.Client, c.ClientShare = "10.0.0.2", 0.5
-	both := hottype.Hot{Key: "k", Rule: "x", Rate: 90, Lower: 88, Upper: 91, Share: 90. / 140, Why: "rate+share", Clients: 9, Client: "10.0.0.1", ClientShare: 0.2, Peak: 90, Until: at(9)}
+	both := hottype.Hot{Key: "k", Rule: "x", Rate: 90, Lower: 88, Upper: 91, Share: 90. / 140, Baseline: 7, Why: "rate+share", Clients: 9, Client: "10.0.0.1", ClientShare: 0.2, Peak: 90, Until: at(9)}
 	other := both
 	other.Client, other.ClientShare = "10.0.0.2", 30./90
 	for _, test := range []struct {
@@ -97,7 +97,7 @@ func TestTwoPublishersMergeTheClientsOfOneKey(t *testing.T) {
 	}{
 		{a, b, both, 3}, {b, a, both, 3}, {a, c, other, 3}, {c, a, other, 3},
 		{a, hottype.Hot{Key: "k", Rule: "x", Rate: 30, Until: at(4)}, hottype.Hot{
-			Key: "k", Rule: "x", Rate: 60, Lower: 28, Upper: 31, Share: 0.5, Why: "share", Clients: 9, Client: "10.0.0.1", ClientShare: 0.1, Peak: 60, Until: at(9),
+			Key: "k", Rule: "x", Rate: 60, Lower: 28, Upper: 31, Share: 0.5, Baseline: 3, Why: "share", Clients: 9, Client: "10.0.0.1", ClientShare: 0.1, Peak: 60, Until: at(9),
 		}, 3}, // one that does not say
 	} {
 		m := new(Replica)

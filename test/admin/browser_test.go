@@ -275,6 +275,7 @@ func liveHot(now time.Time) []hottype.Hot {
 	keys[0].Clients, keys[0].Client, keys[0].ClientShare = 1210, "198.51.100.7", 0.02
 	keys[0].Why, keys[0].Lower, keys[0].Upper = "rate", keys[0].Rate, keys[0].Rate
 	keys[1].Clients, keys[1].Client, keys[1].ClientShare = 31, "2001:db8:4711:1::", 0.315
+	keys[1].Baseline = 21.5
 	keys[1].Why, keys[1].Lower, keys[1].Upper = "rate+surge", keys[1].Rate, keys[1].Rate*1.1
 	return keys
 }
@@ -297,7 +298,7 @@ func liveReports(now time.Time) []hottype.Report {
 	return []hottype.Report{{
 		Instance: "sidecar-1", At: now, Allowed: n(930), Denied: hottype.Denials{Hot: n(171), IPFixed: n(12)},
 		Keys: []hottype.KeyDecisions{
-			{Key: "topic?id=42", Allowed: n(100), Denied: n(312)}, {Key: "topic?id=1337", Allowed: n(100), Denied: n(168)},
+			{Key: "topic?id=42", Allowed: n(100), Denied: n(312)}, {Key: "topic?id=1337", Allowed: n(100), Denied: n(168), Served: n(85)},
 			{Key: hottype.Key(hostile), Allowed: n(204)}, {Key: "/search?lang=en&q=%E4%B8%AD%E6%96%87%20election%20results%202026", Allowed: n(231)},
 		},
 	}}

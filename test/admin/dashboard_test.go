@@ -42,6 +42,7 @@ func seeHotKeys(t *testing.T, ctx context.Context) {
 	run(t, ctx,
 		until("document.querySelectorAll('#hot-table tbody tr').length == 4"),
 		says("#allowed", "930"), says("#status", "breaker closed"), says("#hot-table", "topic?id=42"),
+		says("#hot-table tr:nth-child(2) .rate", "× its baseline"), says("#hot-table tr:nth-child(2) .served", "85"),
 		// Keys are text, and what cannot be seen is shown.
 		says("#hot-table tr:nth-child(4) .key", "/<script>alert(1)</script>/U+202Egnp.exeU+000AU+FFFD"),
 		until("document.querySelectorAll('main script').length == 0"))

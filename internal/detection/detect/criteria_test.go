@@ -121,6 +121,9 @@ func TestSurgeOverTheOwnPast(t *testing.T) {
 	if got := second(210); !strings.HasPrefix(got, "topic?id=rises surge") || !strings.Contains(got, "topic?id=new surge") || strings.Contains(got, "steady") || strings.Contains(got, "small") {
 		t.Error(got)
 	}
+	if hot, _ := d.Tick(at(210.95)); hot.Keys[0].Baseline < 9 || hot.Keys[0].Baseline > 13 {
+		t.Errorf("a key that had 10/s: %+v", hot.Keys)
+	}
 	// What is in a surge does not become its own past soon.
 	for s := int64(211); s < 500; s++ {
 		second(s)

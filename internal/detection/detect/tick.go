@@ -219,6 +219,7 @@ func (h *ruleState) hotOf(c *candidate, w window.Watched, now time.Time) hottype
 		Key: c.key, Rule: h.compiled.rule.Name, Why: c.why, Since: c.since, Peak: c.peak,
 		Rate: rate, Lower: rate, Upper: rate + h.rate(w.Upper-w.Sum),
 	}
+	hot.Baseline = max(0, h.baseline.of(c.hash, string(c.key), 1))
 	if total := h.totalOf(c); total > 0 {
 		hot.Share = min(1, float64(w.Sum)/float64(total))
 	}

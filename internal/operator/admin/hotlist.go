@@ -40,6 +40,9 @@ var hotOrders = map[string]func(a, b *hottype.Hot, speeds map[hottype.Key]keySpe
 	"denied": func(a, b *hottype.Hot, speeds map[hottype.Key]keySpeed) int {
 		return cmp.Compare(speeds[b.Key].Denied, speeds[a.Key].Denied)
 	},
+	"served": func(a, b *hottype.Hot, speeds map[hottype.Key]keySpeed) int {
+		return cmp.Compare(speeds[b.Key].Served, speeds[a.Key].Served)
+	},
 }
 
 // getHot lists what is hot: GET /v1/hot?limit&offset&sort&find.
@@ -73,7 +76,7 @@ func readHotQuery(r *http.Request) (q hotQuery, err error) {
 	}
 	q.sort, q.find = cmp.Or(values.Get("sort"), "rate"), strings.ToLower(values.Get("find"))
 	if hotOrders[q.sort] == nil {
-		return q, badField("sort", "sort is "+quoted(q.sort), "give rate, share, clients, since, key, allowed or denied")
+		return q, badField("sort", "sort is "+quoted(q.sort), "give rate, share, clients, since, key, allowed, denied or served")
 	}
 	if len(q.find) > maxFind {
 		return q, badField("find", "find is longer than 1000 bytes", "give a part of a key")

@@ -32,7 +32,7 @@ func TestHotListIsSortedFoundAndPaged(t *testing.T) {
 	w.hot = append(w.hot, hotKey("/Search?q=a", "*", 10, t0))
 	reports := func(n uint64) hottype.Report {
 		return hottype.Report{Instance: "a", At: w.clock().Add(time.Second),
-			Keys: []hottype.KeyDecisions{{Key: "topic?id=3", Denied: 50 * n}, {Key: "topic?id=5", Allowed: 70 * n, Denied: 20 * n}}}
+			Keys: []hottype.KeyDecisions{{Key: "topic?id=3", Denied: 50 * n}, {Key: "topic?id=5", Allowed: 70 * n, Denied: 20 * n, Served: 9 * n}}}
 	}
 	for n := range uint64(2) {
 		w.second(reports(n))
@@ -47,6 +47,7 @@ func TestHotListIsSortedFoundAndPaged(t *testing.T) {
 		"find=none":                      "0:",
 		"sort=denied&limit=3":            "8: topic?id=3 topic?id=5 topic?id=0",
 		"sort=allowed&limit=1":           "8: topic?id=5",
+		"sort=served&limit=1":            "8: topic?id=5",
 		"sort=share&limit=1":             "8: topic?id=6",
 		"sort=clients&limit=2":           "8: topic?id=2 topic?id=5",
 		"sort=since&offset=0&limit=2":    "8: topic?id=0 /Search?q=a",

@@ -12,7 +12,7 @@ import (
 // name=value, in any order. One that is absent has its zero, lower and upper
 // that of rate. Readers pass over names that they do not know.
 //
-//	lower upper share why clients client client_share
+//	lower upper share baseline why clients client client_share
 //
 // A loop is a line with the field loop, the time until which it holds. Its
 // until_us is 0, so that a reader which knows of no loops takes it for a key
@@ -25,7 +25,8 @@ func appendMore(dst []byte, h *hottype.Hot) ([]byte, error) {
 		name        string
 		value, none float64
 	}{
-		{"lower", h.Lower, h.Rate}, {"upper", h.Upper, h.Rate}, {"share", h.Share, 0}, {"client_share", h.ClientShare, 0},
+		{"lower", h.Lower, h.Rate}, {"upper", h.Upper, h.Rate}, {"share", h.Share, 0}, {"baseline", h.Baseline, 0},
+		{"client_share", h.ClientShare, 0},
 	} {
 		if !finite(f.value) {
 			return nil, fmt.Errorf("redisfeed: hot key %q: %s %v: want a finite number", h.Key, f.name, f.value)
@@ -65,6 +66,8 @@ func parseMore(rest string, h *hottype.Hot) (loop bool, err error) {
 			h.Upper, err = parseRate(value)
 		case "share":
 			h.Share, err = parseRate(value)
+		case "baseline":
+			h.Baseline, err = parseRate(value)
 		case "client_share":
 			h.ClientShare, err = parseRate(value)
 		case "clients":

@@ -35,6 +35,8 @@ func anyHot(t *rapid.T) hottype.Hot {
 		Until: stamp.Draw(t, "until"),
 
 		Lower: rapid.Float64().Draw(t, "lower"), Upper: rapid.Float64().Draw(t, "upper"), Share: rapid.Float64().Draw(t, "share"),
+		Baseline: rapid.Float64().Draw(t, "baseline"),
+
 		Why: rapid.SampledFrom([]string{"", "rate", "rate+surge", "a=b\tc"}).Draw(t, "why"), Clients: rapid.Int64().Draw(t, "clients"),
 		Client: rapid.SampledFrom([]string{"", "10.0.0.1", "2001:db8::", "user\t7"}).Draw(t, "client"), ClientShare: rapid.Float64().Draw(t, "client share"),
 	}

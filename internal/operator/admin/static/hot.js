@@ -90,6 +90,8 @@ export class HotTable {
     this.#table.hidden = keys.length === 0;
     this.#empty.hidden = keys.length > 0 || this.#find !== "";
     this.#tell(keys.length, matched);
+    // Without a response cache the column is empty.
+    if (keys.some((h) => h.served_per_second > 0)) this.#table.classList.add("with-served");
     const here = new Set(keys.map((h) => h.href));
     for (const [id, row] of this.#rows) {
       if (here.has(id)) continue;
@@ -135,7 +137,7 @@ function newRow(first, act) {
   const note = () => el("small", { class: "note" });
   const text = {
     rule: note(), times: note(), bounds: note(), share: el("span"), clients: el("span"), client: note(), rate: el("span"), since: el("span"),
-    limit: el("span"), source: note(), allowed: el("span"), denied: el("span"),
+    limit: el("span"), source: note(), allowed: el("span"), denied: el("span"), served: el("span"), past: note(),
   };
   const line = spark();
   const button = (kind, name) => el("button", {
@@ -146,19 +148,21 @@ function newRow(first, act) {
   const acts = el("div", { class: "acts" }, ...Object.values(buttons));
   const node = el("tr", {},
     el("th", { scope: "row", class: "keycell" }, keyLink(first), text.rule),
-    cell("Rate", "num rate", line, text.rate, text.times, text.bounds),
+    cell("Rate", "num rate", line, text.rate, text.times, text.past, text.bounds),
     cell("Share", "num", text.share),
     cell("Clients", "num who", text.clients, text.client),
     cell("Hot for", "num", text.since),
     cell("Limit", "limit", text.limit, text.source),
     cell("Allowed/s", "num ok", text.allowed),
     cell("Denied/s", "num bad", text.denied),
+    cell("Served/s", "num ok served", text.served),
     cell("", "actcell", acts));
   const fill = (h, now, rates, writable) => {
     current = h;
     setText(text.rule, `rule ${plainKey(h.rule)}` + (h.why && h.why !== "rate" ? ` · by ${plainKey(h.why)}` : ""));
     setText(text.rate, rate(h.rate));
-    setText(text.times, times(h.rate, h.threshold));
+    setText(text.times, times(h.rate, h.threshold, "threshold"));
+    setText(text.past, times(h.rate, h.baseline, "its baseline"));
     setText(text.bounds, h.upper > h.lower * 1.005 ? `${rate(h.lower)} to ${rate(h.upper)}` : "");
     setText(text.share, h.share > 0 ? percent(h.share) : "–");
     fillClients(text, h);
@@ -168,6 +172,7 @@ function newRow(first, act) {
     fillSource(text.source, h);
     setText(text.allowed, rate(h.allowed_per_second));
     setText(text.denied, rate(h.denied_per_second));
+    setText(text.served, rate(h.served_per_second));
     node.classList.toggle("denying", h.denied_per_second > 0);
     acts.hidden = !writable;
     buttons.clear.hidden = h.override?.source !== "live";

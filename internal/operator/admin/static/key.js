@@ -72,8 +72,11 @@ export class KeyView {
     setText($("key-state"), k.hot ? "hot" : k.loop ? "a loop" : "not hot");
     setText($("key-since"), heat ? `since ${clock(heat.since)}${k.hot && heat.why ? ` · by ${heat.why}` : ""}` : "");
     setText($("key-rate"), heat ? rate(heat.rate) : "–");
-    setText($("key-times"), heat ? [k.rule && times(heat.rate, k.rule.hot_rate), clientsText(heat)].filter(Boolean).join(" · ") : "");
+    const over = heat && k.rule && times(heat.rate, k.rule.hot_rate, "threshold");
+    const past = heat && times(heat.rate, heat.baseline, "its baseline");
+    setText($("key-times"), heat ? [over, past, clientsText(heat)].filter(Boolean).join(" · ") : "");
     setText($("key-allowed"), rate(k.allowed_per_second));
+    setText($("key-served"), k.served_per_second > 0 ? `${rate(k.served_per_second)}/s from the cache` : "");
     setText($("key-denied"), rate(k.denied_per_second));
     $("key-limits").replaceChildren(...[overrideLine(k), ...k.limits.map(limitLine)].filter(Boolean));
     $("key-acts").querySelector("[data-act=clear]").hidden = k.override?.source !== "live";

@@ -73,8 +73,8 @@ export function rate(n) {
 // count writes a whole number of things.
 export const count = (n) => whole.format(n);
 
-// times says how often a threshold a rate is, "" where there is none.
-export const times = (n, threshold) => (threshold > 0 ? `${fine.format(n / threshold)} × threshold` : "");
+// times says how often a rate has another one in it, "" where that is not known.
+export const times = (n, of, name) => (of > 0 ? `${fine.format(n / of)} × ${name}` : "");
 
 // lasting writes a span of milliseconds by its two greatest units.
 export function lasting(ms) {
