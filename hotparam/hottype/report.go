@@ -20,6 +20,8 @@ type Report struct {
 	RulesRefused int64 `json:"rules_refused,omitempty"`
 	// Keys are the decisions on hot or overridden keys.
 	Keys []KeyDecisions `json:"keys,omitempty"`
+	// OverrideHits are those of overrides that met a request, by ID.
+	OverrideHits []OverrideHits `json:"override_hits,omitempty"`
 	// Upstreams are those for which limits adapt. These are no sums: each report has what
 	// was seen since the last one.
 	Upstreams []UpstreamReport `json:"upstreams,omitempty"`
@@ -52,4 +54,10 @@ type KeyDecisions struct {
 	Denied  uint64 `json:"denied"`
 	// Served are those of Allowed that a response cache answered.
 	Served uint64 `json:"served,omitempty"`
+}
+
+// OverrideHits counts the decisions that an override was part of.
+type OverrideHits struct {
+	ID string `json:"id"`
+	N  uint64 `json:"n"`
 }

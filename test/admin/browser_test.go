@@ -297,6 +297,7 @@ func liveReports(now time.Time) []hottype.Report {
 	n := func(perSecond float64) uint64 { return uint64(perSecond * s) }
 	return []hottype.Report{{
 		Instance: "sidecar-1", At: now, Allowed: n(930), Denied: hottype.Denials{Hot: n(171), IPFixed: n(12)},
+		OverrideHits: []hottype.OverrideHits{{ID: "topic-id-42-506a744f", N: n(412)}},
 		Keys: []hottype.KeyDecisions{
 			{Key: "topic?id=42", Allowed: n(100), Denied: n(312)}, {Key: "topic?id=1337", Allowed: n(100), Denied: n(168), Served: n(85)},
 			{Key: hottype.Key(hostile), Allowed: n(204)}, {Key: "/search?lang=en&q=%E4%B8%AD%E6%96%87%20election%20results%202026", Allowed: n(231)},

@@ -53,6 +53,7 @@ func setLimit(t *testing.T, ctx context.Context) {
 	run(t, ctx, clickOn(`[aria-label="Limit topic?id=42"]`), until("document.querySelector('#dialog').open"),
 		until("document.querySelector('#f-key').value == 'topic?id=42' && document.activeElement.id == 'f-rate'"),
 		fill("#f-rate", "40"), fill("#f-burst", "80"), fill("#f-reason", "a <b>rush</b>"), fill("#f-author", "ann"))
+	run(t, ctx, says("#dialog-reach", "Now it would hold topic?id=42, "))
 	shot(t, ctx, "dialog")
 	run(t, ctx, clickOn("#dialog-save"),
 		says("#overrides", "rules file"), says("#overrides tbody tr", "limit 40/s, burst 80"), says("#overrides tbody tr", "a <b>rush</b>by ann"),
@@ -77,7 +78,8 @@ func seeOtherViews(t *testing.T, ctx context.Context) {
 	run(t, ctx, clickOn("#views a[href='/health']"), says("#audit tbody tr", "topic?id=42"), says("#audit tbody", "set: limit 40/s, burst 80"),
 		says("#parts", "breaker closed"), says("#limiters", "sidecar-1"), says("#upstreams-note", "none"), says("#ready", "ready"), until("document.title == 'Audit and health · hotparam · news'"))
 	shots(t, ctx, "health")
-	run(t, ctx, clickOn("#views a[href='/overrides']"), until("document.querySelector('#views a[aria-current]').pathname == '/overrides'"))
+	run(t, ctx, clickOn("#views a[href='/overrides']"), until("document.querySelector('#views a[aria-current]').pathname == '/overrides'"),
+		until("/^41[0-9]\\/s$/.test(document.querySelector('#overrides .pace').textContent)"), until("document.querySelector('#overrides .hits').textContent.length > 3"))
 	shots(t, ctx, "overrides")
 	run(t, ctx, until("(history.back(), history.back(), true)"), says("#key-name", "topic?id=42"), until("location.pathname == '/key/topic%3Fid=42'"))
 	// A key that is no text has an address too, and nothing in it is markup.
@@ -135,7 +137,7 @@ func undoAndRemove(t *testing.T, ctx context.Context) {
 func meetErrors(t *testing.T, ctx context.Context) {
 	t.Helper()
 	run(t, ctx, clickOn("#add-override"), until("document.activeElement.id == 'f-key'"),
-		fill("#f-key", "topic?id=5"), fill("#f-rate", "many"), clickOn("#dialog-save"), says("#e-rate", "Write a number"),
+		fill("#f-key", "topic?id=5"), says("#dialog-reach", "it matches none of the"), fill("#f-rate", "many"), clickOn("#dialog-save"), says("#e-rate", "Write a number"),
 		until("document.querySelector('#f-rate').getAttribute('aria-invalid') == 'true'"),
 		clickOn("#dialog-cancel"), until("!document.querySelector('#dialog').open"))
 }

@@ -158,6 +158,9 @@ func (g *Gate) findKeys(d *decision, v *hottype.Verdict) {
 		if e, aliased := g.entry(d, m.Key); e != nil {
 			v.Hot, k.reason, k.h = true, hottype.ReasonHot, d.st.hotKeyLimit(m, e, d.now)
 			k.allowed, k.denied, k.served = &e.Allowed, &e.Denied, &e.Served
+			if k.h != nil {
+				k.met = k.h.met
+			}
 			if !aliased {
 				k.name = e.Key()
 			}

@@ -56,17 +56,22 @@ type requestKey struct {
 	reason                  hottype.Reason // why an admitted request passed this key
 	h                       *keyLimit      // nil: nothing limits it
 	allowed, denied, served *atomic.Uint64 // nil: not counted
+	met                     *atomic.Uint64 // decisions for the override of a hot key; nil: it has none
 	fair                    *fairShare     // nil: the key is not charged, or not divided
 	share                   fairness.Answer
 }
 
 // count counts a decision on the key.
 func (k *requestKey) count(allowed bool) {
-	switch {
-	case k.allowed == nil:
-	case allowed:
+	if k.allowed == nil {
+		return
+	}
+	if k.met != nil {
+		k.met.Add(1)
+	}
+	if allowed {
 		k.allowed.Add(1)
-	default:
+	} else {
 		k.denied.Add(1)
 	}
 }

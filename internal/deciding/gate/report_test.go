@@ -54,6 +54,8 @@ func TestReport(t *testing.T) {
 			{Key: "topic?id=42", Allowed: 2, Denied: 1}, {Key: "topic?id=own", Allowed: 3, Denied: 2},
 			{Key: "topic?id=free", Allowed: 1}, {Key: "topic?id=x*", Denied: 2},
 		},
+		// That of own met four requests while it was cold, and one while it was hot.
+		OverrideHits: []hottype.OverrideHits{{ID: "free", N: 1}, {ID: "own", N: 5}, {ID: "some", N: 2}},
 	}
 	if diff := cmp.Diff(want, b.Report(b.now)); diff != "" {
 		t.Error(diff)

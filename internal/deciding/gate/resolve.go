@@ -46,6 +46,8 @@ type keyLimit struct {
 	fair    *fairShare // nil: whoever asks is served
 	// refund are the statuses of answers with which a request gets back what it took.
 	refund *hottype.Statuses // nil: none
+	// met counts the decisions for an override on a key that is hot; nil: there is none.
+	met *atomic.Uint64
 	// adaptive is set where the rate follows an upstream.
 	adaptive *adaptiveLimit
 }
@@ -57,7 +59,9 @@ type overrideState struct {
 	id                      string
 	key                     hottype.Key // or the text of another target
 	allowed, denied, served atomic.Uint64
-	memo                    atomic.Pointer[overrideMemo]
+	// hot are the decisions on keys that are hot, which have counters of their own.
+	hot  atomic.Uint64
+	memo atomic.Pointer[overrideMemo]
 }
 
 // overrideMemo remembers what the override means under the rule that asked last.
@@ -92,7 +96,9 @@ func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *ke
 	h := &keyLimit{of: st, single: true}
 	o := st.overrides.Find(m.Key, now)
 	if o != nil {
-		st.override(h, o, st.overrideState(o).id, m.Rule)
+		state := st.overrideState(o)
+		h.met = &state.hot
+		st.override(h, o, state.id, m.Rule)
 	}
 	if o == nil || o.KeepsLimit() {
 		st.applyRule(h, m)

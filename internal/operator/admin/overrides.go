@@ -18,8 +18,9 @@ type overrideAnswer struct {
 	overrideView
 	// Revision is that of the overrides with the change in them: every limiter whose
 	// revision is not lower has it.
-	Revision int64    `json:"revision"`
-	Warnings []string `json:"warnings,omitempty"`
+	Revision int64 `json:"revision"`
+	// Reach is which keys it would hold now; absent where that is not known.
+	Reach *overrideReach `json:"reach,omitempty"`
 }
 
 func (s *Server) listOverrides(w http.ResponseWriter, r *http.Request) error {
@@ -27,7 +28,10 @@ func (s *Server) listOverrides(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"overrides": listed(s.cfg.Rules(), live, s.cfg.Now())})
+	now := s.cfg.Now()
+	list := listed(s.cfg.Rules(), live, now)
+	s.met(list, now)
+	writeJSON(w, http.StatusOK, map[string]any{"overrides": list})
 	return nil
 }
 
@@ -36,17 +40,18 @@ func (s *Server) getOverride(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	id := r.PathValue("id")
-	all := listed(s.cfg.Rules(), live, s.cfg.Now())
+	id, now := r.PathValue("id"), s.cfg.Now()
+	all := listed(s.cfg.Rules(), live, now)
 	i := slices.IndexFunc(all, func(o overrideView) bool { return o.ID == id })
 	if i < 0 {
 		return noOverride(id)
 	}
+	s.met(all[i:i+1], now)
 	writeJSON(w, http.StatusOK, all[i])
 	return nil
 }
 
-// putOverride stores an override under the ID of the path, else under the ID
+// putOverride stores an override, or with ?dry_run=true only says what it would hold, under the ID of the path, else under the ID
 // that its target with this schedule already has, else under the one that they
 // make.
 func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
@@ -85,18 +90,25 @@ func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
 	if err := o.Validate(); err != nil {
 		return newProblem(http.StatusBadRequest, err.Error(), "see /openapi.json for what an override holds")
 	}
+	only, err := wantsDryRun(r)
+	if err != nil {
+		return err
+	}
 	status := http.StatusCreated
-	if slices.ContainsFunc(live, func(l rules.Override) bool { return l.ID == o.ID }) {
+	if only || slices.ContainsFunc(live, func(l rules.Override) bool { return l.ID == o.ID }) {
 		status = http.StatusOK
 	}
-	stored, err := s.cfg.Overrides.Put(r.Context(), o)
-	if err != nil {
-		return fmt.Errorf("admin: override %q was not stored: %w", o.ID, err)
+	if !only {
+		if o, err = s.cfg.Overrides.Put(r.Context(), o); err != nil {
+			return fmt.Errorf("admin: override %q was not stored: %w", o.ID, err)
+		}
+		s.afterChange(r.Context(), "put", o.ID, o.Author)
+		w.Header().Set("Location", "/v1/overrides/"+o.ID)
 	}
-	s.afterChange(r.Context(), "put", stored.ID, stored.Author)
-	warnings := slices.Concat(in.warnings, doubts(s.cfg.Rules(), stored))
-	w.Header().Set("Location", "/v1/overrides/"+stored.ID)
-	writeJSON(w, status, overrideAnswer{viewed(stored, sourceLive, s.cfg.Now()), s.revisionNow(), warnings})
+	now := s.cfg.Now()
+	a := overrideAnswer{viewed(o, sourceLive, now), s.revisionNow(), s.reach(o, now)}
+	a.Warnings = slices.Concat(in.warnings, doubts(s.cfg.Rules(), o), a.Reach.warnings())
+	writeJSON(w, status, a)
 	return nil
 }
 

@@ -35,6 +35,7 @@ type speed struct {
 	Allowed  float64
 	Denied   [denialKinds]float64 // as listed by denials
 	Keys     map[hottype.Key]keySpeed
+	Hits     map[string]float64 // of overrides, by ID
 	Limiters int
 	Known    bool // some limiter's speed is in the sums
 }
@@ -108,6 +109,11 @@ func (in *instance) hear(now time.Time, rep hottype.Report, total *decided) {
 			Served:  perSecond(grown(was.Served, k.Served), apart),
 		}
 	}
+	sp.Hits = make(map[string]float64, len(rep.OverrideHits))
+	met := hitsOf(in.last)
+	for _, h := range rep.OverrideHits {
+		sp.Hits[h.ID] = perSecond(grown(met[h.ID], h.N), apart)
+	}
 	total.add(allowed, denied)
 	*in = instance{last: rep, keys: byKey(rep), heard: now, paced: true, speed: sp}
 }
@@ -131,6 +137,29 @@ func (r *rates) now(now time.Time) speed {
 		}
 	}
 	return sum
+}
+
+// hits sums what overrides have met in the limiters that are alive.
+func (r *rates) hits(now time.Time) map[string]overrideHits {
+	sum := map[string]overrideHits{}
+	for _, in := range r.instances {
+		if now.Sub(in.heard) > quietAfter {
+			continue
+		}
+		for id, n := range hitsOf(in.last) {
+			was := sum[id]
+			sum[id] = overrideHits{was.Total + n, was.PerSecond + in.speed.Hits[id]}
+		}
+	}
+	return sum
+}
+
+func hitsOf(rep hottype.Report) map[string]uint64 {
+	m := make(map[string]uint64, len(rep.OverrideHits))
+	for _, h := range rep.OverrideHits {
+		m[h.ID] = h.N
+	}
+	return m
 }
 
 func byKey(rep hottype.Report) map[hottype.Key]hottype.KeyDecisions {

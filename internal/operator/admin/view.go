@@ -60,6 +60,12 @@ type overrideView struct {
 	// when it will hold next, or until when it holds.
 	Active bool      `json:"active"`
 	Next   time.Time `json:"next,omitzero"`
+	// Hits are the decisions that it was part of in the limiters that report, since they have it;
+	// nil in events, and while no limiter has reported twice.
+	Hits          *uint64  `json:"hits,omitempty"`
+	HitsPerSecond *float64 `json:"hits_per_second,omitempty"`
+	// Warnings are what its author may not have meant.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // viewed shows an override at one moment.

@@ -1,6 +1,7 @@
 package redisfeed
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -41,9 +42,16 @@ func (f *Feed) writeReport(ctx context.Context, r hottype.Report) (live int, err
 	return live, nil
 }
 
-// bounded leaves out the keys with the fewest decisions. The caller's slice is
+// bounded leaves out the keys with the fewest decisions, and the overrides with the fewest hits. The caller's slice is
 // not changed.
 func (f *Feed) bounded(r hottype.Report) hottype.Report {
+	if len(r.OverrideHits) > maxReportKeys {
+		r.OverrideHits = slices.Clone(r.OverrideHits)
+		slices.SortFunc(r.OverrideHits, func(a, b hottype.OverrideHits) int {
+			return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.ID, b.ID))
+		})
+		r.OverrideHits = r.OverrideHits[:maxReportKeys]
+	}
 	if len(r.Keys) <= maxReportKeys {
 		return r
 	}

@@ -36,6 +36,8 @@ const query = (author) => (author ? "?author=" + encodeURIComponent(author) : ""
 const path = (id) => "/v1/overrides/" + encodeURIComponent(id);
 
 export const putOverride = (override, id) => call("PUT", id ? path(id) : "/v1/overrides", override);
+// tryOverride says what an override would hold; nothing is changed.
+export const tryOverride = (override) => call("PUT", "/v1/overrides?dry_run=true", override);
 export const deleteOverride = (id) => call("DELETE", path(id) + query(me.get()));
 export const undoOverride = (id) => call("POST", path(id) + "/undo" + query(me.get()));
 

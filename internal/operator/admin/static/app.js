@@ -22,7 +22,7 @@ const health = new HealthView();
 const overrides = new OverridesView($("view-overrides"), actOnOverride, toast);
 const dialog = new OverrideDialog($("dialog"), set);
 const past = new HistoryView((path) => router.open(path));
-const router = new Router({ "": {}, key, history: past, overrides: {}, health });
+const router = new Router({ "": {}, key, history: past, overrides: { show: () => overrides.open(), hide: () => overrides.close() }, health });
 
 $("add-override").addEventListener("click", () => dialog.open({}));
 

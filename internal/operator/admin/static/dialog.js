@@ -1,8 +1,8 @@
 // Dialog: where a person sets an override. It resolves nothing itself: save
 // sends it, and what the server finds wrong is shown at the field.
 
-import { me } from "./api.js";
-import { setText, targetOf } from "./text.js";
+import { me, tryOverride } from "./api.js";
+import { reachText, setText, targetOf } from "./text.js";
 
 const notes = {
   limit: "Holds whether or not the key is hot, in place of the rule's limit.",
@@ -20,7 +20,7 @@ const hints = {
 const fields = ["key", "rate", "burst", "for", "schedule", "reason", "author"];
 
 export class OverrideDialog {
-  #dialog; #form; #save; #id = "";
+  #dialog; #form; #save; #id = ""; #timer = 0; #asked = 0;
 
   // save(override) sends it; it throws a Problem.
   constructor(dialog, save) {
@@ -29,6 +29,8 @@ export class OverrideDialog {
     this.#save = save;
     this.#form.addEventListener("submit", (e) => { e.preventDefault(); this.#submit(); });
     this.#form.addEventListener("change", (e) => { if (e.target.name === "action" || e.target.name === "kind") this.#showAction(); });
+    this.#form.addEventListener("input", () => this.#soon());
+    dialog.addEventListener("close", () => this.#forget());
     dialog.querySelector("#dialog-cancel").addEventListener("click", () => dialog.close());
   }
 
@@ -58,8 +60,34 @@ export class OverrideDialog {
     this.#dialog.querySelector("#schedule-fields").open = schedule != null;
     f.author.value = me.get();
     this.#showAction();
+    this.#forget();
+    this.#soon();
     this.#dialog.showModal();
     (f.key.readOnly ? action === "limit" ? f.rate : f.reason : f.key).focus();
+  }
+
+  #forget() {
+    clearTimeout(this.#timer);
+    this.#asked++;
+    setText(this.#dialog.querySelector("#dialog-reach"), "");
+  }
+
+  #soon() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#try(), 250);
+  }
+
+  // try asks which keys the override would hold. What is not written whole yet is
+  // no error before it is sent.
+  async #try() {
+    const f = this.#form.elements, asked = ++this.#asked;
+    const what = { [f.kind.value]: f.key.value.trim(), action: f.action.value };
+    if (what.action === "limit") what.rate = Number(f.rate.value) > 0 ? Number(f.rate.value) : 1;
+    let text = "";
+    try {
+      if (f.key.value.trim()) text = reachText(await tryOverride(what));
+    } catch { /* said when it is sent */ }
+    if (asked === this.#asked) setText(this.#dialog.querySelector("#dialog-reach"), text);
   }
 
   #showAction() {

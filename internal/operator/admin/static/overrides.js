@@ -1,13 +1,14 @@
 // Overrides: what people have said about keys, and how it is taken back, longer
 // kept, carried elsewhere.
 
-import { el, lasting, overrideText, plainKey, scheduleText, targetNode, targetOf } from "./text.js";
-import { putOverride } from "./api.js";
+import { count, el, lasting, overrideText, plainKey, rate, scheduleText, setText, targetNode, targetOf } from "./text.js";
+import { getJSON, putOverride } from "./api.js";
 
 const longer = 3600_000; // what "1 h longer" adds, in milliseconds
+const every = 2000; // milliseconds between two questions for hits while the view is open
 
 export class OverridesView {
-  #body; #table; #empty; #overrides = []; #rows = new Map(); #act; #say; #writable = false;
+  #body; #table; #empty; #overrides = []; #rows = new Map(); #act; #say; #writable = false; #timer = 0;
 
   // act(kind, override) is called by the buttons; kind is edit, extend, remove or
   // undo. say(parts) tells the person something.
@@ -19,6 +20,31 @@ export class OverridesView {
     this.#say = say;
     section.querySelector("#import").addEventListener("change", (e) => this.#import(e.target));
     setInterval(() => this.#count(), 1000);
+  }
+
+  // open and close are of the view: hits are asked for while it is seen.
+  open() {
+    this.close();
+    this.#ask();
+    this.#timer = setInterval(() => this.#ask(), every);
+  }
+
+  close() {
+    clearInterval(this.#timer);
+    this.#timer = 0;
+  }
+
+  async #ask() {
+    try {
+      const { overrides } = await getJSON("/v1/overrides");
+      for (const o of overrides) {
+        const row = this.#body.querySelector(`[data-id="${CSS.escape(o.id)}"]`);
+        if (!row) continue;
+        setText(row.querySelector(".hits"), o.hits == null ? "–" : count(o.hits));
+        setText(row.querySelector(".pace"), o.hits_per_second > 0 ? `${rate(o.hits_per_second)}/s` : "");
+        setText(row.querySelector(".doubt"), (o.warnings ?? []).map(plainKey).join("; "));
+      }
+    } catch { /* the banner tells that the server is gone */ }
   }
 
   show(overrides, writable) {
@@ -39,6 +65,7 @@ export class OverridesView {
     this.#rows = rows;
     this.#body.replaceChildren(...rows.values());
     this.#count();
+    if (this.#timer) this.#ask();
     if (focused) this.#body.querySelector(`[data-id="${CSS.escape(focused.id)}"] [data-act="${focused.act}"]`)?.focus();
   }
 
@@ -62,6 +89,7 @@ export class OverridesView {
       cell("Effect", "", el("span", { class: "badge" }, overrideText(o))),
       cell("Reason", "words", plainKey(o.reason || "–"), el("small", { class: "note" }, o.author ? `by ${plainKey(o.author)}` : "")),
       cell("Holds", "", el("span", { class: "until" }), el("small", { class: "note" }, scheduleText(o.schedule))),
+      cell("Hits", "num", el("span", { class: "hits" }, "–"), el("small", { class: "note pace" }), el("small", { class: "doubt" })),
       cell("", "actcell", mine ? el("div", { class: "acts" }, ...acts) : el("span", { class: "note" }, "rules file")));
   }
 

@@ -117,6 +117,13 @@ export function scheduleText(s) {
   return s ? `${s.from} for ${s.for} (${s.zone || "UTC"})` : "";
 }
 
+// reachText says which keys an override would hold now, and what is doubtful about it.
+export function reachText({ reach, warnings = [] }) {
+  const keys = reach?.keys === 1 ? plainKey(reach.examples[0]) : reach && `${count(reach.keys)} keys`;
+  const held = reach?.keys > 0 ? `Now it would hold ${keys}, ${rate(reach.requests_per_second)} requests a second.` : "";
+  return [held, warnings.length > 0 && `Mind: ${warnings.map(plainKey).join("; ")}.`].filter(Boolean).join(" ");
+}
+
 // limitText says what an override does.
 export function overrideText(o) {
   switch (o.action) {
