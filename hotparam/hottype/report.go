@@ -22,6 +22,8 @@ type Report struct {
 	Keys []KeyDecisions `json:"keys,omitempty"`
 	// OverrideHits are those of overrides that met a request, by ID.
 	OverrideHits []OverrideHits `json:"override_hits,omitempty"`
+	// Samples say of the heaviest hot keys who asks for them, by a part of their requests.
+	Samples []KeySample `json:"samples,omitempty"`
 	// Upstreams are those for which limits adapt. These are no sums: each report has what
 	// was seen since the last one.
 	Upstreams []UpstreamReport `json:"upstreams,omitempty"`
@@ -60,4 +62,23 @@ type KeyDecisions struct {
 type OverrideHits struct {
 	ID string `json:"id"`
 	N  uint64 `json:"n"`
+}
+
+// KeySample says who asked for a key lately, and how they wrote it.
+type KeySample struct {
+	Key Key `json:"key"`
+	// Seen is how many requests were looked at. In each list are the most frequent names
+	// of these, with about how many had them.
+	Seen uint64 `json:"seen"`
+	// Prefixes are the networks of the clients, /24 or /48, Classes those of the rules.
+	Prefixes []NameCount `json:"prefixes,omitempty"`
+	Classes  []NameCount `json:"classes,omitempty"`
+	// Spellings are what made the key, as it was sent but for what is no printable ASCII.
+	Spellings []NameCount `json:"spellings,omitempty"`
+}
+
+// NameCount is a name and how often it was seen.
+type NameCount struct {
+	Name string `json:"name"`
+	N    uint64 `json:"n"`
 }

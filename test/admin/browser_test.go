@@ -297,6 +297,10 @@ func liveReports(now time.Time) []hottype.Report {
 	n := func(perSecond float64) uint64 { return uint64(perSecond * s) }
 	return []hottype.Report{{
 		Instance: "sidecar-1", At: now, Allowed: n(930), Denied: hottype.Denials{Hot: n(171), IPFixed: n(12)},
+		Samples: []hottype.KeySample{{Key: "topic?id=42", Seen: 800,
+			Prefixes:  []hottype.NameCount{{Name: "198.51.100.0/24", N: 310}, {Name: "2001:db8:4711::/48", N: 42}},
+			Classes:   []hottype.NameCount{{Name: "crawler", N: 80}},
+			Spellings: []hottype.NameCount{{Name: "/topic?id=42", N: 700}, {Name: "/topic?id=%34%32", N: 90}, {Name: "/topic?id=42<b>", N: 10}}}},
 		OverrideHits: []hottype.OverrideHits{{ID: "topic-id-42-506a744f", N: n(412)}},
 		Keys: []hottype.KeyDecisions{
 			{Key: "topic?id=42", Allowed: n(100), Denied: n(312)}, {Key: "topic?id=1337", Allowed: n(100), Denied: n(168), Served: n(85)},

@@ -66,6 +66,7 @@ func seeOtherViews(t *testing.T, ctx context.Context) {
 	t.Helper()
 	run(t, ctx, clickOn("#hot-table tbody tr:nth-child(1) th a"), until("location.pathname == '/key/topic%3Fid=42'"),
 		says("#key-name", "topic?id=42"), says("#key-state", "hot"), says("#key-limits .applies", "40/s, burst 80"),
+		says("#key-prefixes", "198.51.100.0/2438.8 %"), says("#key-classes", "crawler10 %"), says("#key-spellings li:nth-child(3)", "/topic?id=42<b>"),
 		says("#key-limits .rests", "the override stands before it"), until("document.activeElement.id == 'view-key'"))
 	run(t, ctx, until("/Of [0-9,]+ requests this would have denied [0-9,]+/.test(document.querySelector('#w-result').textContent)"),
 		until("document.querySelector('#w-rate').value == '40' && document.querySelector('#w-burst').value == '80'"),

@@ -69,6 +69,7 @@ func (g *Gate) finish(ctx context.Context, d *decision) (v hottype.Verdict) {
 	if v.Serve == nil && d.step != onlyKeys { // else CountServed does
 		d.counters.verdict(&v)
 	}
+	g.sample(d, &v)
 	d.reset()
 	g.decisions.Put(d)
 	return v

@@ -48,6 +48,7 @@ type decision struct {
 	prefetched bool // the charges of shared were paid from what had been charged ahead
 
 	counters *shard
+	ticks    uint32 // of requests for hot keys; stays when it is reset
 }
 
 // requestKey is what the gate knows of one key of the request.

@@ -156,6 +156,9 @@ type Gate struct {
 	decisions sync.Pool // of *decision
 	refused   subjectDenials
 	stats     stats
+
+	sampling sync.Mutex // guards changes of samples
+	samples  atomic.Pointer[samples]
 }
 
 // New builds a gate.

@@ -241,7 +241,9 @@ func (g *Gate) Report(now time.Time) hottype.Report {
 	st := g.Stats()
 	r := hottype.Report{Instance: g.instance, At: now, Allowed: st.Allowed.Total(), Denied: st.Denied}
 	rows := make(map[hottype.Key]int)
-	for _, e := range g.hot.Entries(now) {
+	hot := g.hot.Entries(now)
+	r.Samples = g.sampled(hot)
+	for _, e := range hot {
 		key := e.Key()
 		rows[key] = len(r.Keys)
 		r.Keys = append(r.Keys, hottype.KeyDecisions{Key: key, Allowed: e.Allowed.Load(), Denied: e.Denied.Load(), Served: e.Served.Load()})

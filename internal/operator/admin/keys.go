@@ -15,16 +15,18 @@ import (
 
 // keyAnswer is all that is known about one key.
 type keyAnswer struct {
-	Key      string        `json:"key"`
-	Resource string        `json:"resource"`
-	Params   string        `json:"params"`
-	Rule     *ruleView     `json:"rule"` // null: no rule counts this resource
-	Hot      bool          `json:"hot"`
-	Heat     *hottype.Hot  `json:"heat"` // null: not hot
-	Loop     *hottype.Hot  `json:"loop"` // null: not a loop
-	Allowed  *float64      `json:"allowed_per_second"`
-	Denied   *float64      `json:"denied_per_second"`
-	Served   *float64      `json:"served_per_second"` // of those allowed, by a response cache
+	Key      string       `json:"key"`
+	Resource string       `json:"resource"`
+	Params   string       `json:"params"`
+	Rule     *ruleView    `json:"rule"` // null: no rule counts this resource
+	Hot      bool         `json:"hot"`
+	Heat     *hottype.Hot `json:"heat"` // null: not hot
+	Loop     *hottype.Hot `json:"loop"` // null: not a loop
+	Allowed  *float64     `json:"allowed_per_second"`
+	Denied   *float64     `json:"denied_per_second"`
+	Served   *float64     `json:"served_per_second"` // of those allowed, by a response cache
+	// Senders is null where the key is none of the heaviest hot ones.
+	Senders  *sendersView  `json:"senders"`
 	Override *overrideView `json:"override"`
 	// Limits are all that could hold a request for the key, each with whether
 	// it applies now and why.
@@ -92,6 +94,7 @@ func (s *Server) describe(r *http.Request, key hottype.Key, now time.Time) (*key
 	if sp, ok := s.speeds(now)[key]; ok {
 		a.Allowed, a.Denied, a.Served = rounded(sp.Allowed), rounded(sp.Denied), rounded(sp.Served)
 	}
+	a.Senders = s.senders(key, now)
 	a.Limits = slices.Concat(overrideLimits(o, key), ruleLimits(rule, o, key, a.Hot), ipLimits(set.IP, o))
 	a.Warnings = keyDoubts(set, key)
 	return a, nil

@@ -2,7 +2,7 @@
 
 import { getJSON } from "./api.js";
 import { Chart, day, quarter } from "./chart.js";
-import { clientsText, clock, el, keyNode, overrideText, plainKey, rate, setText, times } from "./text.js";
+import { clientsText, clock, count, el, keyNode, overrideText, percent, plainKey, rate, setText, times } from "./text.js";
 import { perSecond } from "./hot.js";
 import { WhatIf } from "./whatif.js";
 
@@ -78,6 +78,7 @@ export class KeyView {
     setText($("key-allowed"), rate(k.allowed_per_second));
     setText($("key-served"), k.served_per_second > 0 ? `${rate(k.served_per_second)}/s from the cache` : "");
     setText($("key-denied"), rate(k.denied_per_second));
+    showSenders(k.senders);
     $("key-limits").replaceChildren(...[overrideLine(k), ...k.limits.map(limitLine)].filter(Boolean));
     $("key-acts").querySelector("[data-act=clear]").hidden = k.override?.source !== "live";
     if (!first) return;
@@ -114,6 +115,18 @@ export class KeyView {
     }
     return undefined;
   }
+}
+
+// showSenders lists who asked lately, and how they wrote the key.
+function showSenders(s) {
+  $("key-senders").hidden = s == null;
+  if (s == null) return;
+  setText($("key-sampled"), `of ${count(s.sampled)} requests that were looked at`);
+  const part = ({ name, share }) => el("li", {}, keyNode(name), el("span", { class: "note" }, percent(share)));
+  const fill = (id, parts, none) => $(id).replaceChildren(...(parts?.length > 0 ? parts.map(part) : [el("li", { class: "note" }, none)]));
+  fill("key-prefixes", s.prefixes, "not known");
+  fill("key-classes", s.classes, "none");
+  fill("key-spellings", s.spellings, s.spellings ? "not known" : "not kept, because the rules redact values");
 }
 
 // hotOf is a key as the buttons of a hot key know it.

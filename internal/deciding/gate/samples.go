@@ -1,0 +1,154 @@
+package gate
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/hotset"
+)
+
+const (
+	sampledKeys = 20   // hot keys of which requests are sampled, the heaviest
+	sampleOneIn = 16   // requests of a pooled decision
+	sampleHalve = 2048 // samples of a key after which older ones count half
+	sampleNames = 24   // different names that are counted at a time, of each kind
+	sampleBytes = 64   // of the name of a client
+	sampleTold  = 5    // names that a report tells, of each kind
+)
+
+// samples are the keys of which requests are sampled: who asks for them, and how they are
+// written. A report says which keys these are, so that nothing is sampled where nobody looks.
+// The map is replaced, never changed.
+type samples map[hottype.Key]*keySample
+
+// keySample counts a part of the requests for a key by who sent them and how.
+type keySample struct {
+	mu                          sync.Mutex // guards the fields below
+	seen                        uint64
+	prefixes, classes, spelling heaviest
+}
+
+// heaviest counts names in bounded memory, as Space-Saving does: a new one takes the place of the
+// lightest and its count (Metwally et al., 2005, https://doi.org/10.1007/978-3-540-30570-5_27).
+type heaviest map[string]uint64
+
+func (h heaviest) add(name string) {
+	if name == "" {
+		return
+	}
+	if _, known := h[name]; known || len(h) < sampleNames {
+		h[name]++
+		return
+	}
+	lightest, least := "", uint64(0)
+	for other, n := range h {
+		if lightest == "" || n < least || n == least && other < lightest {
+			lightest, least = other, n
+		}
+	}
+	delete(h, lightest)
+	h[name] = least + 1
+}
+
+func (h heaviest) halve() {
+	for name := range h {
+		h[name] /= 2
+	}
+	maps.DeleteFunc(h, func(_ string, n uint64) bool { return n == 0 })
+}
+
+// told are the heaviest names, heaviest first.
+func (h heaviest) told() []hottype.NameCount {
+	list := make([]hottype.NameCount, 0, len(h))
+	for name, n := range h {
+		list = append(list, hottype.NameCount{Name: name, N: n})
+	}
+	slices.SortFunc(list, func(a, b hottype.NameCount) int {
+		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Name, b.Name))
+	})
+	return list[:min(len(list), sampleTold)]
+}
+
+// sample notes one of some requests for hot keys.
+func (g *Gate) sample(d *decision, v *hottype.Verdict) {
+	if !v.Hot || d.step == onlyKeys {
+		return
+	}
+	if d.ticks++; d.ticks%sampleOneIn != 1 {
+		return
+	}
+	of := g.samples.Load()
+	if of == nil {
+		return
+	}
+	for i := range d.keys {
+		if k := (*of)[hottype.Key(d.matches[i].Key)]; k != nil {
+			k.add(prefixOf(d.client), v.Class, d.st.set.Spelled(d.matches[i].Rule, d.req))
+		}
+	}
+}
+
+func (k *keySample) add(prefix, class, spelling string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.seen++; k.seen >= sampleHalve {
+		k.seen /= 2
+		k.prefixes.halve()
+		k.classes.halve()
+		k.spelling.halve()
+	}
+	k.prefixes.add(prefix)
+	k.classes.add(class)
+	k.spelling.add(spelling)
+}
+
+// prefixOf is the network of a client: of IPv4 the /24, of IPv6 the /48. A client without an
+// address stands for itself; one that is not known is "".
+func prefixOf(c hottype.Client) string {
+	if !c.Addr.IsValid() {
+		return c.Name[:min(len(c.Name), sampleBytes)]
+	}
+	bits := 24
+	if c.Addr.Is6() {
+		bits = 48
+	}
+	return netip.PrefixFrom(c.Addr, bits).Masked().String()
+}
+
+// sampled tells what was sampled of hot keys, which come heaviest first, and says of which keys
+// requests are to be sampled from now on.
+func (g *Gate) sampled(hot []*hotset.Entry) []hottype.KeySample {
+	g.sampling.Lock()
+	defer g.sampling.Unlock()
+	before, next := samples{}, samples{}
+	if of := g.samples.Load(); of != nil {
+		before = *of
+	}
+	var told []hottype.KeySample
+	for _, e := range hot[:min(len(hot), sampledKeys)] {
+		key := e.Key()
+		k := before[key]
+		if k == nil {
+			k = &keySample{prefixes: heaviest{}, classes: heaviest{}, spelling: heaviest{}}
+		}
+		next[key] = k
+		if t := k.told(key); t.Seen > 0 {
+			told = append(told, t)
+		}
+	}
+	g.samples.Store(&next)
+	return told
+}
+
+func (k *keySample) told(key hottype.Key) hottype.KeySample {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return hottype.KeySample{
+		Key: key, Seen: k.seen, Prefixes: k.prefixes.told(), Classes: k.classes.told(), Spellings: k.spelling.told(),
+	}
+}
