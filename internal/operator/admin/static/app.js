@@ -28,14 +28,13 @@ $("add-override").addEventListener("click", () => dialog.open({}));
 
 follow(at("/v1/events"), {
   hello(h) {
-    writable = h.writable;
     document.body.classList.toggle("no-history", !h.history_kept);
-    offerChanges(h.overrides);
+    overrides.show(h.overrides, writable);
     learnCaller(h);
     setText($("namespace"), h.namespace);
     setText($("version"), h.version ? `hotparam ${h.version}` : "hotparam");
     router.title(h.namespace);
-    now.hello(h);
+    now.hello(h, writable);
     show(h.state);
   },
   state(s) {
@@ -75,22 +74,24 @@ function showLine() {
 }
 
 // offerChanges shows what changes something to those who may.
-function offerChanges(list) {
+function offerChanges() {
   $("add-override").hidden = $("import-label").hidden = !writable;
   key.writable(writable);
-  overrides.show(list, writable);
+  overrides.show(overrides.list, writable); // it may have changed since
+  if (latest) now.offer(writable);
 }
 
-// learnCaller asks who one is: a viewer changes nothing, and who is known by a
-// name need not write it.
+// learnCaller asks who one is: a viewer is offered no change, and who is known by a
+// name need not write it. Nothing is offered before that is known.
 async function learnCaller(h) {
+  let who = { role: "unknown" }; // the server refuses what is not allowed
   try {
-    const { role, name } = await getJSON("/v1/caller");
-    if (name) me.set(name);
-    if (role !== "viewer") return;
-    writable = false;
-    offerChanges(h.overrides);
-  } catch { /* the server refuses what is not allowed */ }
+    who = await getJSON("/v1/caller");
+  } catch { /* asked again with the next stream */ }
+  if (who.name) me.set(who.name);
+  document.body.dataset.role = who.role;
+  writable = h.writable && who.role !== "viewer";
+  offerChanges();
 }
 
 async function set(override, id) {

@@ -19,11 +19,17 @@ export class NowView {
     $("pause").addEventListener("click", () => this.#pause(!this.#paused));
   }
 
-  hello(h) {
+  // offer shows the buttons of hot keys, or takes them away.
+  offer(writable) {
+    this.#writable = writable;
+    if (!this.#paused && this.#latest) this.#draw();
+  }
+
+  hello(h, writable) {
     this.#chart.set(h.history.map((p) => ({ ...p, at: Date.parse(p.at) })));
     this.#hot.seed(h.sparks);
     this.#feed.reset(h.changes);
-    this.state(h.state, h.writable);
+    this.state(h.state, writable);
   }
 
   change(c) { this.#feed.add(c); }

@@ -22,6 +22,8 @@ export class OverridesView {
     setInterval(() => this.#count(), 1000);
   }
 
+  get list() { return this.#overrides; }
+
   // open and close are of the view: hits are asked for while it is seen.
   open() {
     this.close();
@@ -54,7 +56,7 @@ export class OverridesView {
     this.#empty.hidden = overrides.length > 0;
     this.#empty.textContent = writable
       ? "No override holds. Limit, block or exempt a hot key, or set one for any key before it is hot."
-      : "No override holds. This process keeps none: write them in the rules file.";
+      : "No override holds. Operators set them here if this process keeps any, else in the rules file.";
     const focused = this.#focused();
     // Rows of what has not changed stay, so that a click meets what was seen.
     const rows = new Map();
@@ -90,7 +92,7 @@ export class OverridesView {
       cell("Reason", "words", plainKey(o.reason || "–"), el("small", { class: "note" }, o.author ? `by ${plainKey(o.author)}` : "")),
       cell("Holds", "", el("span", { class: "until" }), el("small", { class: "note" }, scheduleText(o.schedule))),
       cell("Hits", "num", el("span", { class: "hits" }, "–"), el("small", { class: "note pace" }), el("small", { class: "doubt" })),
-      cell("", "actcell", mine ? el("div", { class: "acts" }, ...acts) : el("span", { class: "note" }, "rules file")));
+      cell("", "actcell", mine ? el("div", { class: "acts" }, ...acts) : el("span", { class: "note" }, o.source === "file" ? "rules file" : "")));
   }
 
   // count writes how long each still holds.

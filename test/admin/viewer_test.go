@@ -1,0 +1,36 @@
+package admin_test
+
+import (
+	"crypto/sha256"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/access"
+)
+
+// TestViewerIsOfferedNoChange in any view; an operator is.
+func TestViewerIsOfferedNoChange(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	if _, err := cfg.Overrides.Put(t.Context(), rules.Override{ID: "one", Key: "topic?id=42", Action: rules.ActionBlock}); err != nil {
+		t.Fatal(err)
+	}
+	const viewer, operator = "hp_the-token-of-a-viewer", "hp_the-token-of-an-operator"
+	cfg.Access.Tokens = []access.Token{
+		{Name: "eve", Role: access.Viewer, Hash: sha256.Sum256([]byte(viewer))},
+		{Name: "ann", Role: access.Operator, Hash: sha256.Sum256([]byte(operator))},
+	}
+	srv := serve(t, cfg)
+	const offers = `[...document.querySelectorAll("[data-act], #add-override, #import-label, #w-apply")].filter((n) => n.checkVisibility()).length`
+	for token, least := range map[string]string{viewer: "== 0", operator: "> 3"} {
+		ctx := browser(t) // one browser keeps to the first token that it was given
+		at := strings.Replace(srv.URL, "//", "//x:"+token+"@", 1)
+		for view, ready := range map[string]string{"/": "#hot-table .key", "/overrides": "#overrides tbody tr", "/key/topic%3Fid=42": "#key-limits li"} {
+			run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(at+view),
+				until("document.querySelector('"+ready+"') && document.body.dataset.role"), until(offers+least))
+		}
+	}
+}
