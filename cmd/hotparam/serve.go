@@ -50,7 +50,7 @@ func firstOf(values ...string) string {
 
 // demoCmd is the demo.
 type demoCmd struct {
-	Duration    time.Duration `default:"30s" help:"How long; 0 goes on until Ctrl-C."`
+	Duration    time.Duration `default:"40s" help:"How long; 0 goes on until Ctrl-C."`
 	Topics      int           `default:"3000" help:"Topics of the site, 10 to 1000000."`
 	Listen      string        `name:"proxy.listen" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Address of the proxy (default: a free port)."`
 	Admin       string        `name:"admin.listen" placeholder:"HOST:PORT" help:"Address of the dashboard (default: 127.0.0.1:9180, or a free port while that is taken)."`

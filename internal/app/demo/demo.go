@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,10 +24,27 @@ import (
 //go:embed demo.yaml
 var Rules []byte
 
-// withServe is the rules of the second wave: what is hot is answered from memory.
-func withServe(file []byte) []byte {
-	const limit = "limit: {algorithm: token_bucket, rate: 100, burst: 100}\n"
-	return bytes.Replace(file, []byte(limit), []byte(limit+"    serve: {ttl: 1s}\n"), 1)
+// The limit of the first wave in Rules, and what the others have in its place.
+const (
+	firstLimit    = "limit: {algorithm: token_bucket, rate: 100, burst: 100}\n"
+	servedLimit   = firstLimit + "    serve: {ttl: 1s}\n"
+	adaptiveLimit = "limit: {adaptive: true, min: 50, max: 2000}\n"
+	target        = "\nupstreams:\n  - {name: default, target: {latency: 250ms}}\n"
+)
+
+// rulesOf reads the rules of the waves.
+func rulesOf(file []byte) (sets [phases]*rules.Set, err error) {
+	for phase, limit := range map[int]string{limited: firstLimit, served: servedLimit, adaptive: adaptiveLimit} {
+		text := bytes.Replace(file, []byte(firstLimit), []byte(limit), 1)
+		if phase == adaptive {
+			text = append(text, target...)
+		}
+		if sets[phase], err = rules.Parse("demo.yaml", text); err != nil {
+			return sets, err
+		}
+	}
+	sets[pause] = sets[adaptive] // the site is watched before the wave
+	return sets, nil
 }
 
 // Options say how the demo is shown.
@@ -48,36 +63,6 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Result is what the demo has shown; --json writes it.
-type Result struct {
-	DurationSeconds float64 `json:"duration_s"`
-	Groups          struct {
-		Quiet   Seen `json:"quiet"`
-		Viral   Seen `json:"viral"`
-		Crawler Seen `json:"crawler"`
-		Loop    Seen `json:"loop"`
-	} `json:"groups"`
-	// QuietAnswered is the share of requests for other topics that got their
-	// page, in percent.
-	QuietAnswered float64 `json:"quiet_answered_percent"`
-	Waves         []Wave  `json:"waves"`
-	// Limited and Served are what became of the viral topic's readers in the first wave and
-	// in the second.
-	Limited Readers `json:"limited"`
-	Served  Readers `json:"served"`
-	// Behind counts requests that this machine was too slow to send.
-	Behind uint64         `json:"behind"`
-	Report hottype.Report `json:"report"`
-}
-
-// Readers is what became of the viral topic's readers in a wave.
-type Readers struct {
-	Seen
-	// Seconds that it lasted, and Site how many of the requests reached the site.
-	Seconds float64 `json:"seconds"`
-	Site    uint64  `json:"site"`
-}
-
 // show is one running demo.
 type show struct {
 	opts     Options
@@ -88,17 +73,18 @@ type show struct {
 	screen   *screen
 	start    time.Time
 	events   chan detect.Change
-	set      *rules.Set    // of the first wave
-	cached   *rules.Set    // of the second: the same, with serve
-	site     atomic.Uint64 // requests for the viral topic that reached it
+	sets     [phases]*rules.Set // that a phase brings; nil: it keeps those there are
+	site     *site
 
-	had   Readers // before the phase; tell's, like what follows
-	waves map[int]Readers
+	had    Readers // before the phase; tell's, like what follows
+	waves  [phases]Readers
+	limits []Limit
+	told   float64 // the rate that was told last
 }
 
 // Run shows the demo until its duration is over or ctx ends.
 func Run(ctx context.Context, opts Options) error {
-	set, err := rules.Parse("demo.yaml", Rules)
+	sets, err := rulesOf(Rules)
 	if err != nil {
 		return err
 	}
@@ -107,19 +93,15 @@ func Run(ctx context.Context, opts Options) error {
 		return fmt.Errorf("demo: %w", err)
 	}
 	defer os.RemoveAll(state)
-	s := &show{set: set, waves: map[int]Readers{}, opts: opts, plan: newPlan(opts.Duration), screen: &screen{opts.Out, opts.Color}, events: make(chan detect.Change, 64)}
-	if s.cached, err = rules.Parse("demo.yaml", withServe(Rules)); err != nil {
+	s := &show{opts: opts, plan: newPlan(opts.Duration), screen: &screen{opts.Out, opts.Color}, events: make(chan detect.Change, 64), sets: sets}
+	if s.site, err = openSite(ctx); err != nil {
 		return err
 	}
-	site, err := openSite(ctx, &s.site)
-	if err != nil {
-		return err
-	}
-	defer site.Close()
-	rule := set.RuleFor("topic")
+	defer s.site.Close()
+	rule := sets[limited].RuleFor("topic")
 	s.watch = newWatcher(hottype.NewKey("topic", fmt.Sprintf("id=%d", ViralTopic)),
 		rule.Hot.Threshold(), rule.Hot.Window, float64(rule.Limit.Spec.Limit), float64(rule.Limit.Spec.Burst))
-	if s.local, err = run.NewLocal(ctx, settings(opts, site.Addr, state), set, run.LocalOptions{
+	if s.local, err = run.NewLocal(ctx, settings(opts, s.site.Addr, state), sets[limited], run.LocalOptions{
 		Version: opts.Version, OnChange: s.changed, Log: opts.Log,
 	}); err != nil {
 		return err
@@ -179,6 +161,8 @@ func (s *show) changed(changes []detect.Change) {
 func (s *show) tell(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	phases := time.NewTicker(100 * time.Millisecond) // they do not begin with a second
+	defer phases.Stop()
 	var last [kinds]Seen
 	was := -1
 	for {
@@ -191,6 +175,7 @@ func (s *show) tell(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-phases.C:
 		case c := <-s.events:
 			s.event(c)
 		case <-tick.C:
@@ -201,6 +186,7 @@ func (s *show) tell(ctx context.Context) error {
 			}
 			last = seen
 			s.screen.second(time.Since(s.start), delta[Quiet], delta[Viral], delta[Crawler], delta[Loop], s.watch.Hot())
+			s.follow(time.Since(s.start), s.local.Upstreams())
 		}
 	}
 }
@@ -209,28 +195,37 @@ func (s *show) tell(ctx context.Context) error {
 func (s *show) enter(at time.Duration, phase int) {
 	s.visitors.SetRate(Quiet, quietRate)
 	s.visitors.SetRate(Crawler, crawlerRate)
-	wave, viral, loop := phase%2 == 1, int64(0), int64(loopRate)
-	if wave {
-		viral, loop = viralRate, 0
-		s.local.SetRules(map[bool]*rules.Set{false: s.set, true: s.cached}[phase == served])
-		s.watch.serves(phase == served)
+	if viral(phase) {
+		s.visitors.SetRate(Viral, viralRate)
+		s.visitors.SetRate(Loop, 0)
+	} else {
+		s.visitors.SetRate(Viral, 0)
+		s.visitors.SetRate(Loop, loopRate)
 	}
-	s.visitors.SetRate(Viral, viral)
-	s.visitors.SetRate(Loop, loop)
+	if set := s.sets[phase]; set != nil {
+		s.local.SetRules(set)
+		s.watch.begins(phase == served, len(set.Adapts()) > 0)
+	}
+	s.site.takes(quickPage)
 	switch phase {
 	case limited:
 		s.screen.note(at, notice, "── topic %d goes viral: 60 %% of all traffic wants it ──", ViralTopic)
 	case served:
 		s.screen.note(at, notice, "── topic %d goes viral again, and its rule has serve: {ttl: 1s} now ──", ViralTopic)
-	case between, after:
+	case adaptive:
+		s.screen.note(at, notice, "── topic %d goes viral again, and its limit is adaptive now ──", ViralTopic)
+	case slowed:
+		s.site.takes(slowPage)
+		s.screen.note(at, notice, "── the site becomes slow: a page takes %d ms, not %d ──", slowPage.Milliseconds(), quickPage.Milliseconds())
+	case between, pause, after:
 		s.screen.note(at, notice, "── the readers move on ──")
 	}
 }
 
 // leave ends a phase: what its readers got is that of a wave.
 func (s *show) leave(at time.Duration, phase int) {
-	now := Readers{Seen: s.visitors.Seen(Viral), Seconds: at.Seconds(), Site: s.site.Load()}
-	if phase == limited || phase == served {
+	now := Readers{Seen: s.visitors.Seen(Viral), Seconds: at.Seconds(), Site: s.site.viral.Load()}
+	if phase >= 0 && viral(phase) {
 		s.waves[phase] = Readers{now.Sub(s.had.Seen), now.Seconds - s.had.Seconds, now.Site - s.had.Site}
 	}
 	s.had = now
@@ -244,6 +239,8 @@ func (s *show) event(c detect.Change) {
 		held := "held to 100/s"
 		if wave.Served {
 			held = "answered from memory"
+		} else if wave.Adaptive {
+			held = "its limit follows what the site bears"
 		}
 		s.screen.note(at, bad, "▲ %s is hot: found %.0f ms after the request that reached the threshold; %s", c.Hot.Key, wave.FoundMS, held)
 	case c.Kind == detect.Became:
@@ -257,18 +254,6 @@ func (s *show) event(c detect.Change) {
 	}
 }
 
-func (s *show) result() Result {
-	r := Result{DurationSeconds: time.Since(s.start).Seconds(), Waves: s.watch.Waves(), Behind: s.visitors.Behind.Load(), Report: s.local.Report()}
-	r.Groups.Quiet, r.Groups.Viral, r.Groups.Crawler = s.visitors.Seen(Quiet), s.visitors.Seen(Viral), s.visitors.Seen(Crawler)
-	r.Groups.Loop = s.visitors.Seen(Loop)
-	r.Limited, r.Served = s.waves[limited], s.waves[served]
-	r.QuietAnswered = 100
-	if n := r.Groups.Quiet.Total(); n > 0 {
-		r.QuietAnswered = 100 * float64(r.Groups.Quiet.OK) / float64(n)
-	}
-	return r
-}
-
 // settings are serve's, for a loopback of our own.
 func settings(opts Options, site, state string) config.Serve {
 	cfg := config.ServeDefaults()
@@ -276,15 +261,4 @@ func settings(opts Options, site, state string) config.Serve {
 	cfg.Admin.Listen = opts.Admin
 	cfg.State.Dir = state
 	return cfg
-}
-
-func writeJSON(path string, r Result) error {
-	body, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("demo: %w", err)
-	}
-	if err := os.WriteFile(path, append(body, '\n'), 0o644); err != nil {
-		return fmt.Errorf("demo: --json: %w", err)
-	}
-	return nil
 }

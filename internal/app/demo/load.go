@@ -30,7 +30,7 @@ func Load(ctx context.Context, out io.Writer, targets []string, topics int) erro
 			case <-tick.C:
 			}
 			rate := int64(0)
-			if plan.phase(time.Since(start))%2 == 1 {
+			if viral(plan.phase(time.Since(start))) {
 				rate = viralRate
 			}
 			c.SetRate(Viral, rate)

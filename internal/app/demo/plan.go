@@ -14,52 +14,63 @@ const (
 	loopRate    = 400
 )
 
-// plan is when the topic goes viral and when its readers move on, twice: the first wave is
-// limited, the second one answered from memory. Without a duration it repeats.
+// plan is when each phase begins. The topic goes viral three times: the first wave is limited,
+// the second one answered from memory, and the limit of the third follows what the site bears,
+// which becomes slow in the middle of it. Without a duration the plan repeats.
 type plan struct {
-	begins, ends [2]time.Duration // of the waves
-	length       time.Duration
-	repeats      bool
+	begins  [phases]time.Duration
+	length  time.Duration
+	repeats bool
 }
 
-// The phases of a plan. While a wave lasts its number is odd.
+// The phases of a plan.
 const (
 	before = iota
 	limited
 	between
 	served
+	pause
+	adaptive
+	slowed
 	after
+	phases
 )
 
 func newPlan(d time.Duration) plan {
+	p := plan{length: d}
+	// The first end leaves room to see the topic released: 2 s of window, 3 s of cooldown.
+	parts := [phases]time.Duration{0, 2, 9, 15, 20, 21, 26, 40}
 	if d <= 0 {
-		return plan{[2]time.Duration{8 * time.Second, 30 * time.Second}, [2]time.Duration{22 * time.Second, 44 * time.Second}, 55 * time.Second, true}
+		p.length, p.repeats = 80*time.Second, true
+		parts = [phases]time.Duration{0, 3, 8, 15, 20, 23, 27, 36}
 	}
-	// Each end leaves room to see the topic released: 2 s of window, 3 s of cool.
-	return plan{[2]time.Duration{d * 4 / 30, d * 17 / 30}, [2]time.Duration{d * 11 / 30, d * 24 / 30}, d, false}
+	for phase, part := range parts {
+		p.begins[phase] = p.length * part / 40
+	}
+	return p
 }
 
 // phase is where the plan is.
-func (p plan) phase(at time.Duration) int {
+func (p *plan) phase(at time.Duration) int {
 	if p.repeats {
 		at %= p.length
 	}
-	switch {
-	case at < p.begins[0]:
-		return before
-	case at < p.ends[0]:
-		return limited
-	case at < p.begins[1]:
-		return between
-	case at < p.ends[1]:
-		return served
+	phase := before
+	for phase < after && at >= p.begins[phase+1] {
+		phase++
 	}
-	return after
+	return phase
 }
 
-func (p plan) describe() string {
-	text := fmt.Sprintf("one topic takes 60 %% of the traffic from %.0f to %.0f s, and again from %.0f to %.0f s, then answered from memory",
-		p.begins[0].Seconds(), p.ends[0].Seconds(), p.begins[1].Seconds(), p.ends[1].Seconds())
+// viral reports whether everybody wants the viral topic in a phase.
+func viral(phase int) bool {
+	return phase == limited || phase == served || phase == adaptive || phase == slowed
+}
+
+func (p *plan) describe() string {
+	at := func(phase int) float64 { return p.begins[phase].Seconds() }
+	text := fmt.Sprintf("one topic takes 60 %% of the traffic three times: from %.0f s it is limited, from %.0f s answered\n"+
+		"                 from memory, and from %.0f s its limit follows what the site bears", at(limited), at(served), at(adaptive))
 	if p.repeats {
 		return text + fmt.Sprintf("; again every %.0f s; Ctrl-C ends it", p.length.Seconds())
 	}

@@ -100,10 +100,12 @@ func (s *screen) result(r Result) {
 	s.printf("  other topics   %d asked, %d answered (%.2f %%)\n", q.Total(), q.OK, r.QuietAnswered)
 	s.readers("viral topic", "held to its limit", &r.Limited)
 	s.readers("", "from memory", &r.Served)
+	s.readers("", "adaptive", &r.Adaptive.Quick)
+	s.readers("", "the site is slow", &r.Adaptive.Slow)
 	s.printf("  crawlers       %d asked, %d let through, %d turned away\n", r.Groups.Crawler.Total(), r.Groups.Crawler.OK, r.Groups.Crawler.Denied)
 	s.printf("  the loop       %d asked, %d let through, %d turned away; its topic was never limited\n", r.Groups.Loop.Total(), r.Groups.Loop.OK, r.Groups.Loop.Denied)
 	for i, w := range r.Waves {
-		if w.Served {
+		if !w.fixed() {
 			s.printf("  wave %d         found %.0f ms after the request that reached the threshold\n", i+1, w.FoundMS)
 			continue
 		}
@@ -113,6 +115,9 @@ func (s *screen) result(r Result) {
 	}
 	if len(r.Waves) == 0 {
 		s.printf("  no topic became hot: the demo was too short, or this machine too busy to send enough\n")
+	}
+	if r.tooBusy() {
+		s.printf("  this machine was too busy: %d requests of the readers were not sent in time\n", r.Behind)
 	}
 	s.printf("\n  In front of a service of yours:  %s\n\n", s.paint(bold, "hotparam serve --upstream http://127.0.0.1:3000"))
 }

@@ -10,24 +10,55 @@ import (
 	"time"
 )
 
-// Site is a small news site: every topic takes a moment to put together, as a
-// page from a database would. viral counts the requests for the viral topic.
-func Site(viral *atomic.Uint64) http.Handler {
-	topic := strconv.Itoa(ViralTopic)
+// How long a page takes the site to put together, as from a database, and how many it can put
+// together at a time: it bears 2000 a second, and 830 when it is slow.
+const (
+	quickPage = 25 * time.Millisecond
+	slowPage  = 60 * time.Millisecond
+	atATime   = 50
+)
+
+// site is a small news site.
+type site struct {
+	*http.Server
+	page  atomic.Int64  // nanoseconds that a page takes
+	viral atomic.Uint64 // requests for the viral topic that reached it
+	busy  chan struct{} // has room for the pages that are put together at a time
+}
+
+// openSite serves a site on a free port of loopback.
+func openSite(ctx context.Context) (*site, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("demo: the site cannot listen: %w", err)
+	}
+	s := &site{busy: make(chan struct{}, atATime)}
+	s.takes(quickPage)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /topic", func(w http.ResponseWriter, r *http.Request) {
-		if r.FormValue("id") == topic {
-			viral.Add(1)
-		}
-		select {
-		case <-time.After(2 * time.Millisecond):
-		case <-r.Context().Done():
-			return
-		}
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		fmt.Fprintf(w, "topic %q: all the news\n", r.FormValue("id"))
-	})
-	return mux
+	mux.HandleFunc("GET /topic", s.topic)
+	s.Server = &http.Server{Addr: ln.Addr().String(), Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = s.Serve(ln) }() // ends when Run closes the server
+	return s, nil
+}
+
+// takes sets how long a page takes from now on.
+func (s *site) takes(page time.Duration) { s.page.Store(int64(page)) }
+
+func (s *site) topic(w http.ResponseWriter, r *http.Request) {
+	id := r.FormValue("id")
+	if id == strconv.Itoa(ViralTopic) {
+		s.viral.Add(1)
+	}
+	select {
+	case s.busy <- struct{}{}:
+	case <-r.Context().Done():
+		return
+	}
+	time.Sleep(time.Duration(s.page.Load()))
+	<-s.busy
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	fmt.Fprintf(w, "topic %q: all the news\n", id)
 }
 
 // FreeOr gives an address of loopback: the usual one, or any free port while
@@ -40,16 +71,4 @@ func FreeOr(ctx context.Context, usual string) string {
 	}
 	ln.Close()
 	return usual
-}
-
-// openSite serves the site on a free port of loopback.
-func openSite(ctx context.Context, viral *atomic.Uint64) (*http.Server, error) {
-	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("demo: the site cannot listen: %w", err)
-	}
-	srv := &http.Server{Addr: ln.Addr().String(), Handler: Site(viral), ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = srv.Serve(ln) }() // ends when Run closes srv
-	return srv, nil
 }

@@ -71,7 +71,7 @@ const (
 	LoopTopic    = 7
 	loopClient   = "198.51.100.77"
 	crawlerAgent = "demo-crawler/1.0 (+bot)"
-	connections  = 64
+	connections  = 256
 )
 
 // NewVisitors makes visitors for targets ("http://host:port"), taken in turn, with

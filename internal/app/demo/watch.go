@@ -26,9 +26,14 @@ type Wave struct {
 	Asked      uint64 `json:"asked"`
 	LetThrough uint64 `json:"let_through"`
 	Bound      uint64 `json:"bound"`
-	// Served is whether it was answered from memory, so that nobody counts against the limit.
-	Served bool `json:"served,omitempty"`
+	// Served is whether it was answered from memory, and Adaptive whether its limit followed what
+	// the site bears. Neither has a bound to hold, and so none of what follows FoundMS.
+	Served   bool `json:"served,omitempty"`
+	Adaptive bool `json:"adaptive,omitempty"`
 }
+
+// fixed reports whether the wave has the same limit all the time.
+func (w *Wave) fixed() bool { return !w.Served && !w.Adaptive }
 
 // watcher tells by the visitors' own clock how fast the pipeline was. It
 // counts sent requests by the second, as the detector counts them, and notes
@@ -46,22 +51,23 @@ type watcher struct {
 	enforced time.Time
 	waves    []Wave
 	hot      bool
-	served   bool // answers come from memory
+	next     Wave // what the next wave will be
 }
 
 func newWatcher(key hottype.Key, threshold int64, window time.Duration, rate, burst float64) *watcher {
-	return &watcher{key: key, threshold: threshold, window: int64(window / time.Second), rate: rate, burst: burst, sent: map[int64]int64{}}
+	return &watcher{key: key, threshold: threshold, window: int64(window / time.Second), rate: rate, burst: burst, next: Wave{Key: key}, sent: map[int64]int64{}}
 }
 
-// serves says whether answers for the key come from memory from now on.
-func (w *watcher) serves(now bool) {
+// begins says what the waves are from now on: answered from memory, with a limit that follows what
+// the site bears, or neither.
+func (w *watcher) begins(served, adaptive bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if now && !w.served && w.hot { // still from the wave before, which ends here
+	if w.hot { // still from the wave before, which ends here
 		w.close(time.Now())
 		w.hot = true
 	}
-	w.served = now
+	w.next = Wave{Key: w.key, Served: served, Adaptive: adaptive}
 }
 
 // onSend hears of every request before it is sent.
@@ -96,7 +102,7 @@ func (w *watcher) onDone(k Kind, status int) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.served {
+	if !w.next.fixed() {
 		return
 	}
 	if status == 429 && w.enforced.IsZero() {
@@ -124,7 +130,9 @@ func (w *watcher) onChange(c detect.Change) *Wave {
 	now := time.Now()
 	if c.Kind == detect.Became {
 		w.hot = true
-		w.waves = append(w.waves, Wave{Key: w.key, Crossed: w.crossed, FoundMS: ms(now.Sub(w.crossed)), Served: w.served})
+		wave := w.next
+		wave.Crossed, wave.FoundMS = w.crossed, ms(now.Sub(w.crossed))
+		w.waves = append(w.waves, wave)
 		return w.last()
 	}
 	w.close(now)

@@ -171,6 +171,9 @@ func (l *Local) AdminAddr() string { return l.admin.addr() }
 // Report is what the gate has decided so far.
 func (l *Local) Report() hottype.Report { return l.parts.Gate.Report(time.Now()) }
 
+// Upstreams are what holds of what upstreams bear, where limits follow them.
+func (l *Local) Upstreams() []hottype.UpstreamBound { return l.parts.Bounds() }
+
 // Run serves until ctx ends and everything has been handed over.
 func (l *Local) Run(ctx context.Context) error {
 	defer runtime.KeepAlive(ballast())
