@@ -16,8 +16,8 @@ import (
 // place.
 //
 // It keeps the ids of at most as many calls as may run. Any number of goroutines
-// may use it. Acquire and Release are O(1) on average. Package redislimit has the
-// one that many processes share.
+// may use it. Acquire and Release are O(1) on average, while the life stays the
+// same. Package redislimit has the one that many processes share.
 type InFlight struct {
 	max  int64
 	life time.Duration
@@ -72,12 +72,14 @@ func (f *InFlight) Acquire(now time.Time, id string) Result {
 	held := f.byID[id]
 	switch {
 	case held != nil:
-		held.Value.(*lease).over = now.Add(f.life)
-		f.leases.MoveToBack(held)
+		f.remove(held)
+		f.add(&lease{id, now.Add(f.life)})
 	case int64(f.leases.Len()) < f.max:
-		f.byID[id] = f.leases.PushBack(&lease{id, now.Add(f.life)})
+		f.add(&lease{id, now.Add(f.life)})
 	case f.max == 0:
-		return Result{RetryAfter: hottype.Never}
+		r := f.result(now)
+		r.RetryAfter = hottype.Never
+		return r
 	default:
 		r := f.result(now)
 		r.RetryAfter = f.end(f.leases.Len() - int(f.max)).Sub(now)
@@ -122,6 +124,19 @@ func (f *InFlight) end(at int) time.Time {
 		e = e.Next()
 	}
 	return e.Value.(*lease).over
+}
+
+// add keeps the order: a new lease is over last, unless the life was made shorter.
+func (f *InFlight) add(l *lease) {
+	before := f.leases.Back()
+	for before != nil && before.Value.(*lease).over.After(l.over) {
+		before = before.Prev()
+	}
+	if before == nil {
+		f.byID[l.id] = f.leases.PushFront(l)
+	} else {
+		f.byID[l.id] = f.leases.InsertAfter(l, before)
+	}
 }
 
 func (f *InFlight) remove(e *list.Element) {

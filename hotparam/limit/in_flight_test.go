@@ -6,6 +6,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/limit/limittest"
 )
 
 func TestInFlight(t *testing.T) {
@@ -54,4 +55,25 @@ func TestInFlight(t *testing.T) {
 			t.Errorf("a life of %v", life)
 		}
 	}
+}
+
+// places have the bounds of each call.
+type places struct{ *limit.InFlight }
+
+func (p places) Acquire(now time.Time, most int64, life time.Duration, id string) limit.Result {
+	if err := p.Configure(most, life); err != nil {
+		panic(err)
+	}
+	return p.InFlight.Acquire(now, id)
+}
+
+func TestInFlightLaws(t *testing.T) {
+	t.Parallel()
+	limittest.RunInFlight(t, func() limittest.Places {
+		f, err := limit.NewInFlight(1, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return places{f}
+	})
 }

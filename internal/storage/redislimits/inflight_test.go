@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/limit/limittest"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 )
 
@@ -67,4 +69,48 @@ func TestInFlightOnServer(t *testing.T) {
 	if _, err := c.InFlight("k", -1, time.Second); err == nil {
 		t.Error("a negative bound")
 	}
+}
+
+// places are those of Redis under one key, with the bounds of each call.
+type places struct {
+	t     *testing.T
+	c     *Limiter
+	clock *redistest.Clock
+	key   string
+}
+
+func (p places) at(now time.Time, most int64, life time.Duration) *InFlight {
+	p.clock.Set(now)
+	f, err := p.c.InFlight(p.key, most, life)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return f
+}
+
+func (p places) Acquire(now time.Time, most int64, life time.Duration, id string) limit.Result {
+	r, err := p.at(now, most, life).Acquire(context.Background(), id)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return r
+}
+
+func (p places) Release(now time.Time, id string) bool {
+	held, err := p.at(now, 1, time.Second).Release(context.Background(), id)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return held
+}
+
+// The script keeps the laws that limit.InFlight keeps, number by number.
+func TestInFlightLaws(t *testing.T) {
+	t.Parallel()
+	c := open(t, redistest.Start(t).Addr())
+	clock, n := setClock(c.rdb, time.Time{}), 0
+	limittest.RunInFlight(t, func() limittest.Places {
+		n++
+		return places{t, c, clock, fmt.Sprint("traces ", n)}
+	})
 }
