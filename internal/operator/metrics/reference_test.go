@@ -49,11 +49,11 @@ func TestNamesFollowTheConventions(t *testing.T) {
 
 const referenceHead = `# Metrics
 
-What ` + "`GET /metrics`" + ` of each program shows, written from the code by
-` + "`go test ./internal/operator/metrics -update`" + `. A part that a program does not have, such as Kafka where counts go by
-StatsD, has no metrics there. What to look at first, and the alerts: [admin.md](admin.md#metrics). Names are those that
-promtool accepts ([conventions](https://prometheus.io/docs/practices/naming/)): counters end in ` + "`_total`" + `, times are seconds, sizes
-are bytes. Labels are bounded by the rules, the configuration or a list in the code; ` + "`hotparam_hot_key_rate`" + ` alone has
+What ` + "`GET /metrics`" + ` of each program shows, written from the code by ` + "`go test ./internal/operator/metrics -update`" + `. A
+part that a program does not have, such as Kafka where counts go by StatsD, has no metrics there. What to look at
+first, alerts and a dashboard: [admin.md](admin.md#metrics). Names are those that promtool accepts
+([conventions](https://prometheus.io/docs/practices/naming/)): counters end in ` + "`_total`" + `, times are seconds, sizes are
+bytes. Labels are bounded by the rules, the configuration or a list in the code; ` + "`hotparam_hot_key_rate`" + ` alone has
 keys as labels, and is there only with ` + "`admin.metrics_key_labels: true`" + `. ` + "`hotparam_info{namespace,version}`" + ` is 1 in
 every program; ` + "`go_*`" + ` and ` + "`process_*`" + ` are those of every Go program.
 `
