@@ -13,6 +13,13 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
+const (
+	tripAfter = 5 // consecutive failures, one after the other, open the breaker
+	// probeEvery is how often an open breaker lets one call try. Should that one
+	// be unlucky too, the next is still within a second of the store's return.
+	probeEvery = 250 * time.Millisecond
+)
+
 // breakers are one breaker for the whole store, or one for each of its servers.
 //
 // The gate learns from failures which shards share a server. At first there is one

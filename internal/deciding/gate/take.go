@@ -2,22 +2,12 @@ package gate
 
 import (
 	"context"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
-	"github.com/hotparam/pipeline/internal/limitcore"
-	"github.com/hotparam/pipeline/internal/rules"
-)
-
-const (
-	// closedRetry is how long a request waits that was denied because the shared
-	// store failed: the time in which the store has usually come back.
-	closedRetry = time.Second
-	// maxShareWindow is within what limit.Spec.Validate takes.
-	maxShareWindow = 365 * 24 * time.Hour
-	// spaceCandidate keeps candidate limits apart from the live ones.
-	spaceCandidate = "candidate"
 )
 
 // take takes all charges, all or nothing, and fills in the verdict. It reports whether
@@ -126,88 +116,6 @@ func (g *Gate) takeHere(ctx context.Context, d *decision, v *hottype.Verdict, st
 	return ok
 }
 
-// applyPolicies decides about charges whose store failed, each by on_store_failure of
-// its rule. One closed charge denies the request. Those of policy local go to shares,
-// cut down to this process's share; without shares, and for all others, they pass.
-// The charges leave failed.
-func (g *Gate) applyPolicies(d *decision, v *hottype.Verdict, failed, shares *group) bool {
-	if failed.empty() {
-		return true
-	}
-	for _, m := range failed.meta {
-		if m.policy == rules.FailClosed {
-			deny(v, hottype.ReasonStore, m.rule, closedRetry)
-			v.Key = d.keyFor(m.key)
-			return false
-		}
-	}
-	live := g.processes()
-	for i, m := range failed.meta {
-		if shares != nil && m.policy != rules.FailOpen {
-			c := failed.charges[i]
-			c.Spec = share(c.Spec, live)
-			shares.add(c, m)
-			continue
-		}
-		v.Reason, v.Rule = hottype.ReasonStore, m.rule
-	}
-	failed.cut(0)
-	return true
-}
-
-// chargeShares charges this process's shares of the keys' limits for what the shared
-// store has admitted, as far as they bear it, so that a store which fails does
-// not grant every process a full bucket beside what it had already: not at the
-// first time and not at each of many. Per-IP windows are left out: there are as many
-// as clients.
-func (g *Gate) chargeShares(ctx context.Context, d *decision) {
-	one := &d.fallback
-	before, live := len(one.charges), g.processes()
-	for i, m := range d.shared.meta { // each by itself: one that bears no more keeps no other from it
-		if m.key < 0 || m.policy != rules.FailLocal {
-			continue
-		}
-		c := d.shared.charges[i]
-		c.Spec = share(c.Spec, live)
-		c.Spec.Wait, c.Spec.Block, c.Spec.BlockMax = 0, 0, 0 // nobody is held back or denied here
-		one.add(c, m)
-		if _, err := g.local.Take(ctx, d.now, one.charges[before:], one.results[before:]); err != nil {
-			g.stats.localErrors.Add(1)
-		}
-		one.cut(before) // it is no part of this decision
-	}
-}
-
-// processes is how many share the limits, this one included.
-func (g *Gate) processes() int64 {
-	if g.live == nil {
-		return 1
-	}
-	return max(int64(g.live()), 1)
-}
-
-// share is the part of a limit that one of n processes enforces by itself. A
-// limit that admits anything admits at least one. A bucket is refilled n times
-// slower, which is exact where dividing its rate would round.
-func share(s limit.Spec, n int64) limit.Spec {
-	if s.Limit <= 0 {
-		return s
-	}
-	refills := limitcore.Spec(s).Refills()
-	if whole, initial := limitcore.Spec(s).AtOnce(), s.Burst-s.InitialDeficit; refills && whole > 0 {
-		s.Burst += max(whole/n, 1) - whole
-		if s.InitialDeficit > 0 { // else it starts full
-			s.InitialDeficit = s.Burst - min(s.Burst, initial/n)
-		}
-	}
-	if w := s.Window * time.Duration(n); refills && w/time.Duration(n) == s.Window && w <= maxShareWindow {
-		s.Window = w
-		return s
-	}
-	s.Limit = max(s.Limit/n, 1)
-	return s
-}
-
 // refund gives back what a store of this process has charged to a request that is now
 // denied.
 func (g *Gate) refund(d *decision, store Refunder, gr *group) {
@@ -222,73 +130,69 @@ func (g *Gate) refund(d *decision, store Refunder, gr *group) {
 	}
 }
 
-// takeShadow judges the limits in shadow mode, now that the request is admitted, as
-// if they were all that is enforced. Those whose store fails are not judged.
-func (g *Gate) takeShadow(ctx context.Context, d *decision, v *hottype.Verdict) {
-	if !d.shadowLocal.empty() {
-		ok, err := g.local.Take(ctx, d.now, d.shadowLocal.charges, d.shadowLocal.results)
-		if err != nil {
-			g.stats.localErrors.Add(1)
-			d.shadowLocal.cut(0)
-		} else if !ok {
-			shadowed(v, &d.shadowLocal)
-			d.shadowShared.cut(0)
-		}
+// shared calls the shared store, bounded in time and behind a breaker for each of
+// its servers, so that a dead one costs one call's budget each probeEvery and other
+// requests nothing.
+//
+// Time is read from the clock here, not taken from the decision: what is
+// bounded and measured is how long a call really takes.
+type shared struct {
+	store    SharedStore
+	until    deadlines
+	breakers *breakers
+	log      *slog.Logger
+
+	calls   atomic.Uint64
+	errors  atomic.Uint64
+	refused atomic.Uint64
+	latency latency
+}
+
+func newShared(cfg Config) *shared {
+	s := &shared{store: cfg.Shared, until: deadlines{budget: cfg.Budget}, log: cfg.Log}
+	if cfg.Budget <= 0 {
+		s.until.budget = DefaultBudget
 	}
-	if d.shadowShared.empty() {
-		return
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
 	}
-	ok, err := g.shared.take(ctx, d, &d.shadowShared)
+	s.breakers = newBreakers(cfg.Shared, s.log)
+	return s
+}
+
+// take asks the store for the charges of a group within what is left of the
+// decision's budget. For a request whose client has left already it does not
+// ask; ctx is not looked at again. Where it fails, d.blamed is the breaker of the
+// server that did, or nil for all.
+func (s *shared) take(ctx context.Context, d *decision, gr *group) (ok bool, err error) {
+	d.blamed, d.prefetched = nil, false
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if s.store.TakePrefetched(gr.charges, gr.results) {
+		d.prefetched = true
+		return true, nil
+	}
+	if d.until != nil && d.until.Err() != nil {
+		return false, d.until.Err() // an earlier call of the decision took all the time
+	}
+	if err := s.acquire(d, gr); err != nil {
+		return false, err
+	}
+	start := time.Now()
+	if d.until == nil {
+		d.until = s.until.next(start)
+	}
+	defer d.release(errPanic) // unless Take returns: a probe must always be answered
+	ok, err = s.store.Take(d.until, d.now, gr.charges, gr.results)
+	s.calls.Add(1)
+	s.latency.add(time.Since(start))
 	if err != nil {
-		d.shadowShared.cut(0)
+		s.errors.Add(1)
+		s.failed(d, start, err)
 	} else if !ok {
-		shadowed(v, &d.shadowShared)
-		g.refund(d, g.local, &d.shadowLocal)
+		s.unanswered(d, gr, start)
 	}
-}
-
-// shadowed notes that a group in shadow mode would have denied, for the reason of the
-// first that did.
-func shadowed(v *hottype.Verdict, gr *group) {
-	v.Shadowed = true
-	for i := range gr.results {
-		if !gr.results[i].Allowed {
-			v.ShadowReason = gr.meta[i].reason
-			return
-		}
-	}
-}
-
-// countCandidates judges the candidate limits, as if they were in the place of the live
-// ones: also for requests that the live ones deny. They are judged in this process, a
-// limit that is shared by its part of it, so that a candidate never costs the shared
-// store a call and never holds up a request. Requests that a per-IP window denied
-// never reached the key's limit and do not count.
-func (g *Gate) countCandidates(ctx context.Context, d *decision, v *hottype.Verdict) {
-	if v.Reason == hottype.ReasonIPFixed || v.Reason == hottype.ReasonIPSliding {
-		return
-	}
-	gr := &d.candidates
-	for i := range d.keys {
-		h := d.keys[i].h
-		if h == nil || h.candidate == nil {
-			continue
-		}
-		spec := *h.candidate
-		if h.term.shared {
-			spec = share(spec, g.processes())
-		}
-		gr.add(limit.Charge{
-			Subject: limit.Subject{Space: spaceCandidate, Name: string(d.name(i))}, Spec: spec, Cost: d.cost,
-		}, meta{term: &h.term, key: i})
-	}
-	if gr.empty() {
-		return
-	}
-	ok, err := g.local.Take(ctx, d.now, gr.charges, gr.results)
-	if err != nil {
-		g.stats.localErrors.Add(1)
-		return
-	}
-	d.counters.candidate(ok, v.Allowed)
+	d.release(nil)
+	return ok, err
 }

@@ -3,6 +3,7 @@ package redislimits
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -10,8 +11,87 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/lua"
 )
+
+// Limiter is the limit.Store that all processes of a namespace share, on one server
+// or on a cluster: the same algorithms as limit.Memory, as scripts inside Redis, by
+// its clock. Any number of goroutines may use it, and the more do, the less Redis
+// spends on each.
+type Limiter struct {
+	rdb     redis.UniversalClient
+	nodes   *redis.ClusterClient // nil: one server
+	keys    keys
+	log     *slog.Logger
+	now     func() time.Time // of the process, for ages; limits use the clock of Redis
+	scripts scripts
+	overdue time.Duration
+	single  *shardLimiter   // nil: a cluster
+	cluster *clusterLimiter // nil: one server
+}
+
+// scripts are those that no shardLimiter runs.
+type scripts struct{ clThrottle, inFlight, exchange *redis.Script }
+
+// New gives the limits of a client's namespace. They end with the client.
+func New(c *redisstore.Client) *Limiter {
+	cfg := c.Config()
+	l := &Limiter{
+		rdb: c.Redis(), nodes: c.Cluster(), keys: newKeys(cfg.Namespace), log: cfg.Log, now: time.Now, overdue: cfg.Budget / 4,
+		scripts: scripts{redis.NewScript(lua.CLThrottle()), redis.NewScript(lua.InFlight()), redis.NewScript(lua.Exchange())},
+	}
+	if l.nodes != nil {
+		l.cluster = newClusterLimiter(l, cfg.Namespace)
+		c.OnClose(l.cluster.close, l.cluster.wait)
+		return l
+	}
+	l.single = newShardLimiter(l, l.keys)
+	c.OnClose(l.single.batcher.close, l.single.batcher.calls.Wait)
+	return l
+}
+
+// TakePrefetched says that nothing is prefetched; see Prefetch.
+func (l *Limiter) TakePrefetched([]limit.Charge, []limit.Result) bool { return false }
+
+// Take implements limit.Store in at most one round trip, and one more for a server
+// that does not know the script yet; on a cluster one for each shard that the
+// request has subjects in, most often one, and one more for each that has to give
+// back. now is ignored. Mistakes of the caller are limit's errors; everything else
+// is a failure of the store, after which it is not known whether anything was
+// charged. That also goes for a caller whose context ends: Take returns at once with
+// the context's error, and if the call is out already, its charges may still be
+// taken. A request that one node denies is denied, also if another node does not
+// answer: Remaining is -1 in the results that are not known.
+func (l *Limiter) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+	if l.cluster != nil {
+		return l.cluster.Take(ctx, now, charges, results)
+	}
+	return l.single.Take(ctx, now, charges, results)
+}
+
+// TakeAt is Take for those who may want to give back what it charged: at is when
+// each charge was made, by the clock of its server, which RefundAt has to know.
+func (l *Limiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (admitted bool, at []time.Time, err error) {
+	at = make([]time.Time, len(charges))
+	if l.cluster != nil {
+		admitted, err = l.cluster.takeAt(ctx, now, charges, results, at)
+		return admitted, at, err
+	}
+	admitted, when, err := l.single.TakeAt(ctx, now, charges, results)
+	for i := range at {
+		at[i] = when
+	}
+	return admitted, at, err
+}
+
+// Stats tells how many calls decisions took.
+func (l *Limiter) Stats() Stats {
+	if l.cluster != nil {
+		return l.cluster.stats()
+	}
+	return l.single.batcher.stats.read()
+}
 
 // shardLimiter is a Limiter for subjects that lie in one shard; on one server that is
 // all of them. Decisions that are asked for while a call is out share the next
@@ -95,49 +175,6 @@ func (l *shardLimiter) wait(ctx context.Context, w waiter, results []limit.Resul
 		return false, 0, err
 	}
 	return w.read(results), w.batch.at, nil
-}
-
-// send makes one call of lua/limit_many.lua.
-func (l *shardLimiter) send(ctx context.Context, b *batch) error {
-	args := l.args.Get().(*[]any)
-	defer func() { clear(*args); l.args.Put(args) }()
-	*args = b.encode(append((*args)[:0], "evalsha", l.many.Hash()))
-	cmd := redis.NewIntSliceCmd(ctx, *args...)
-	err := l.rdb.Process(ctx, cmd)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		(*args)[0], (*args)[1] = "eval", l.manyText
-		cmd = redis.NewIntSliceCmd(ctx, *args...)
-		err = l.rdb.Process(ctx, cmd)
-	}
-	if err != nil {
-		return err
-	}
-	return b.decode(cmd.Val())
-}
-
-// RefundAt is that of Limiter.
-func (l *shardLimiter) RefundAt(ctx context.Context, at time.Time, charges []limit.Charge, results []limit.Result) error {
-	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
-		return err
-	}
-	owed := make([]repayment, len(charges))
-	for i := range charges {
-		owed[i] = repayment{charges[i], at}
-	}
-	return l.refundAll(ctx, owed, results)
-}
-
-// refundAll takes back charges that were made at different times.
-func (l *shardLimiter) refundAll(ctx context.Context, owed []repayment, results []limit.Result) error {
-	names, args, err := l.repay(owed)
-	if err != nil {
-		return err
-	}
-	reply := l.refund.Run(ctx, l.rdb, names, args...)
-	if err := readRepaid(reply, owed, results); err != nil {
-		return fmt.Errorf("redislimits: refund %d charges: %w", len(owed), err)
-	}
-	return nil
 }
 
 // spaces names what a Take was about, for errors. Names of subjects are long,

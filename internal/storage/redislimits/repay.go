@@ -110,3 +110,59 @@ func (l *Limiter) repayParts(ctx context.Context, parts []repaidPart, run func(*
 	}
 	return unknown
 }
+
+// RefundAt is that of Limiter.
+func (l *shardLimiter) RefundAt(ctx context.Context, at time.Time, charges []limit.Charge, results []limit.Result) error {
+	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
+		return err
+	}
+	owed := make([]repayment, len(charges))
+	for i := range charges {
+		owed[i] = repayment{charges[i], at}
+	}
+	return l.refundAll(ctx, owed, results)
+}
+
+// refundAll takes back charges that were made at different times.
+func (l *shardLimiter) refundAll(ctx context.Context, owed []repayment, results []limit.Result) error {
+	names, args, err := l.repay(owed)
+	if err != nil {
+		return err
+	}
+	reply := l.refund.Run(ctx, l.rdb, names, args...)
+	if err := readRepaid(reply, owed, results); err != nil {
+		return fmt.Errorf("redislimits: refund %d charges: %w", len(owed), err)
+	}
+	return nil
+}
+
+// RefundAt takes back what an admitted TakeAt charged, for a request that was
+// then denied elsewhere; at is what TakeAt said. It gives back at most what was
+// charged, and never lets more pass than if the charge had not been made. It
+// writes what remains into results, one for each charge; Allowed is false where the
+// limit has changed meanwhile, so that the charge stays. One round trip for each
+// shard; after an error it is not known whether all was given back, and it must not
+// be called again: that could give twice.
+func (l *Limiter) RefundAt(ctx context.Context, at []time.Time, charges []limit.Charge, results []limit.Result) error {
+	if err := limit.Check(charges, results); err != nil {
+		return err
+	}
+	if len(at) != len(charges) {
+		return fmt.Errorf("redislimits: refund: %d times of %d charges", len(at), len(charges))
+	}
+	var first error
+	for _, p := range split(charges, l.Shard) {
+		owed := make([]repayment, len(p.charges))
+		for i, k := range p.index {
+			owed[i] = repayment{charges[k], at[k]}
+		}
+		err := l.limiterOf(&p.charges[0].Subject).refundAll(ctx, owed, p.results)
+		if err != nil && first == nil {
+			first = err
+		}
+		for i, k := range p.index {
+			results[k] = p.results[i]
+		}
+	}
+	return first
+}

@@ -1,9 +1,12 @@
 package redislimits
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
@@ -15,6 +18,24 @@ const beyond = 1 << 54
 
 // maxNumber is more than any number that the scripts can say.
 const maxNumber = 1 << 53
+
+// send makes one call of lua/limit_many.lua.
+func (l *shardLimiter) send(ctx context.Context, b *batch) error {
+	args := l.args.Get().(*[]any)
+	defer func() { clear(*args); l.args.Put(args) }()
+	*args = b.encode(append((*args)[:0], "evalsha", l.many.Hash()))
+	cmd := redis.NewIntSliceCmd(ctx, *args...)
+	err := l.rdb.Process(ctx, cmd)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		(*args)[0], (*args)[1] = "eval", l.manyText
+		cmd = redis.NewIntSliceCmd(ctx, *args...)
+		err = l.rdb.Process(ctx, cmd)
+	}
+	if err != nil {
+		return err
+	}
+	return b.decode(cmd.Val())
+}
 
 // charged is one charge as the scripts understand it.
 type charged struct {
