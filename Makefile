@@ -21,9 +21,10 @@ test: ## the product within a minute; uses redis-server if it is installed
 	$(GO) test ./...
 
 STEPS ?= 1000000
-test-long: ## STEPS (default 1000000) random steps for each law of the limits, on every implementation; needs redis-server and hours
+test-long: ## STEPS (default 1000000) random steps for each law of the limits; needs redis-server and hours
 	HOTPARAM_LIMIT_STEPS=$(STEPS) $(GO) test -count=1 -timeout 1h -run Laws ./hotparam/limit
-	HOTPARAM_LIMIT_STEPS=$(STEPS) HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 -timeout 24h -run 'LimiterLaws|LimiterIsMemory|ClusterLaws' ./internal/storage/redislimits
+	HOTPARAM_LIMIT_STEPS=$(STEPS) HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 -timeout 24h \
+	    -run 'LimiterLaws|LimiterIsMemory|ClusterLaws' ./internal/storage/redislimits
 	cd test && HOTPARAM_LIMIT_STEPS=$(STEPS) $(GO) test -count=1 -timeout 24h -run Laws ./miniredis
 
 race: ## the same with the race detector, in random order
@@ -34,14 +35,16 @@ integration: ## everything, also what starts clusters of Redis, a browser and Ap
 	@set -ex; for module in test $(ADAPTERS); do (cd $$module; HOTPARAM_REQUIRE_SERVERS=1 $(GO) test -count=1 ./...); done
 
 RUN ?= .
-mutate: ## plants faults in the code, one at a time, and prints which of them no test notices; RUN=gate tries some; needs redis-server, about 15 minutes
+mutate: ## plants faults, one at a time, and prints which of them no test notices (RUN=gate: some); about 15 minutes
 	cd test && $(GO) run ./mutate -run '$(RUN)'
 
 lint: ## go vet and golangci-lint (with staticcheck in it)
 	@set -ex; for module in . test $(ADAPTERS); do (cd $$module; $(GO) vet ./...; $(GO) run $(GOLANGCI) run ./...); done
 
 bench: ## benchmarks of the hot path, with allocations
-	$(GO) test -run '^$$' -bench . -benchmem -cpu 1,2 ./internal/canon/ ./internal/rules/ ./internal/counting/tally/ ./hotparam/limit/ ./internal/hotset/ ./internal/detection/window/ ./internal/deciding/gate/ ./internal/serving/middleware/ ./internal/transport/statsd/ ./internal/operator/replay/
+	$(GO) test -run '^$$' -bench . -benchmem -cpu 1,2 ./internal/canon/ ./internal/rules/ ./internal/counting/tally/ \
+	    ./hotparam/limit/ ./internal/hotset/ ./internal/detection/window/ ./internal/deciding/gate/ \
+	    ./internal/serving/middleware/ ./internal/transport/statsd/ ./internal/operator/replay/
 
 peers: ## comparisons with other libraries and servers; about ten minutes, needs redis-server and npm
 	cd bench && $(GO) vet ./... && $(GO) test ./...
@@ -54,10 +57,11 @@ FUZZTIME ?= 20s
 fuzz: ## every fuzz target for FUZZTIME (default 20s)
 	@set -e; for f in $$(grep -rlE '^func Fuzz' --include='*_test.go' .); do \
 	  for name in $$(grep -oE '^func Fuzz[A-Za-z0-9_]+' $$f | cut -c6-); do \
-	    echo "== $$f $$name"; (cd $$(dirname $$f) && $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) .); done; done
+	    echo "== $$f $$name"; \
+	    (cd $$(dirname $$f) && $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) .); done; done
 
 UPSTREAMS ?= bin/upstreams
-upstreams: ## ask real frameworks how they read request targets, and compare with the table of the presets; installs them
+upstreams: ## ask real frameworks how they read targets, and compare with the presets' table; installs them
 	test/upstreams/setup.sh $(UPSTREAMS)
 	cd test/upstreams && $(GO) vet ./... && $(GO) run . -dir ../../$(UPSTREAMS)
 

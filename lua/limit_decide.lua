@@ -54,7 +54,8 @@ local reply, writes = {1}, {}
 for i = 1, n do
   local a = 5 * i - 3
   local kind, cost, capacity, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4] + 0
-  local judge = kind == 't' and t_judge or kind == 'f' and f_judge or kind == 's' and s_judge or kind == 'a' and a_judge or l_judge
+  local judge = kind == 't' and t_judge or kind == 'f' and f_judge or kind == 's' and s_judge
+    or kind == 'a' and a_judge or l_judge
 
   local known, at, used, aux, bound, clock, ticks = false, 0, 0, 0, nil, now, nil
   local raw = redis.call('GET', KEYS[i])
@@ -77,7 +78,8 @@ for i = 1, n do
   if extra and extra.lack > 0 and not known then
     at, used, aux = now, extra.lack, fill
     if cost > 0 then
-      begun[#begun + 1] = {KEYS[i], string.format('%s%d %d %d %d', kind, at, used, unit, aux), ceil_div(used, fill * 1000) + 1 + extra.keep}
+      local state = string.format('%s%d %d %d %d', kind, at, used, unit, aux)
+      begun[#begun + 1] = {KEYS[i], state, ceil_div(used, fill * 1000) + 1 + extra.keep}
     end
   end
 

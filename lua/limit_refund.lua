@@ -120,7 +120,8 @@ for pass = 1, 2 do
           used, aux = 0, 0
         end
       end
-      local judge = kind == 't' and t_judge or kind == 'f' and f_judge or kind == 's' and s_judge or kind == 'a' and a_judge or l_judge
+      local judge = kind == 't' and t_judge or kind == 'f' and f_judge or kind == 's' and s_judge
+        or kind == 'a' and a_judge or l_judge
       local left, over = judge(at, used, aux, clock, 0, capacity, unit, fill, ticks)
       over = bound and min(over, max(bound, clock)) or over
       reply[3 * i - 2], reply[3 * i - 1] = left, left < capacity and over - clock or 0

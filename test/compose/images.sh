@@ -14,7 +14,9 @@ trap 'rm -rf "$work"' EXIT
 
 # stand_in NAME TARGET: an image from the Dockerfile beside, which sees $work.
 stand_in() {
-  have "$1" || { docker build -q --network none --target "$2" -t "$1" -f Dockerfile "$work" > /dev/null; echo "made $1"; }
+  have "$1" && return
+  docker build -q --network none --target "$2" -t "$1" -f Dockerfile "$work" > /dev/null
+  echo "made $1"
 }
 
 if ! have hotparam-test/base; then
@@ -24,7 +26,8 @@ if ! have hotparam-test/base; then
   echo "made hotparam-test/base"
 fi
 missing=0
-for image in "$(name redis:)" "$(name apache/kafka:)" "$(name graphiteapp/)" "$(name haproxy:)" "$(name traefik/whoami:)" "$golang"; do
+for image in "$(name redis:)" "$(name apache/kafka:)" "$(name graphiteapp/)" \
+  "$(name haproxy:)" "$(name traefik/whoami:)" "$golang"; do
   have "$image" || missing=1
 done
 [ $missing = 1 ] || exit 0

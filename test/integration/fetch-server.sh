@@ -13,7 +13,8 @@ here=$PWD release=$2 package=$3
 keys=/usr/share/keyrings/debian-archive-keyring.gpg
 
 # The mirror that this machine uses. apt knows whose it is once it has seen it.
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' | head -n 1)
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' |
+  head -n 1)
 if [ -z "$mirror" ]; then
   echo "apt knows no mirror of Debian here: apt-get update first" >&2
   exit 1
@@ -51,7 +52,8 @@ libs=$(basename "$(dirname "$loader")")
 cat > server <<END
 #!/bin/sh
 here=\${0%/*}
-exec "\$here/$loader" --library-path "\$here/files/lib/$libs:\$here/files/usr/lib/$libs" "\$here/files/usr/bin/$package" "\$@"
+exec "\$here/$loader" --library-path "\$here/files/lib/$libs:\$here/files/usr/lib/$libs" \\
+  "\$here/files/usr/bin/$package" "\$@"
 END
 chmod +x server
 "$here/server" --version

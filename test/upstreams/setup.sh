@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what `make upstreams` asks, into DIR: npm, PyPI, crates.io and Maven packages there, Debian packages on the machine (as root).
+# Installs what `make upstreams` asks: npm, PyPI, crates.io and Maven packages into DIR, Debian packages on the machine
+# (as root).
 # What cannot be installed is left out of the run.
 set -u
 dir=${1:?usage: setup.sh DIR}

@@ -79,12 +79,13 @@ export function waitOf(response, now) {
   const empty = parseList(response.headers.get("RateLimit")).filter(({ params }) => params.r === 0 && params.t > 0);
   const wait = Math.max(0, ...empty.map(({ params }) => params.t * 1000));
   if (wait > 0 || response.status !== 429) return wait;
-  const policies = parseList(response.headers.get("RateLimit-Policy")).filter(({ params }) => params.q > 0 && params.w > 0);
+  const policies = parseList(response.headers.get("RateLimit-Policy"))
+    .filter(({ params }) => params.q > 0 && params.w > 0);
   return Math.max(1000, ...policies.map(({ params }) => (params.w * 1000) / params.q));
 }
 
-// What is known of limits, for all that share this module: by origin and partition, and by origin and partition key (pk)
-// where the server says that several partitions share one.
+// What is known of limits, for all that share this module: by origin and partition, and by origin and partition key
+// (pk) where the server says that several partitions share one.
 const shared = new Map();
 const most = 1000;
 
@@ -96,7 +97,8 @@ function remember(states, key, state) {
 }
 
 /**
- * Gives a fetch that holds requests back as the answers before them asked, and repeats those that were refused. Options:
+ * Gives a fetch that holds requests back as the answers before them asked, and repeats those that were refused.
+ * Options:
  * partition(url): which requests share a limit; default: those for the same path and query of an origin.
  * retries: how often a refused request is repeated; default 3. Of 503 only what has no effect is repeated.
  * maxWait: the longest wait in ms; who would have to wait longer gets the refusal; default 60000.
@@ -118,14 +120,16 @@ export function backoffFetch(options = {}) {
       }
       request.signal.throwIfAborted();
       const response = await fetch(attempt < retries ? request.clone() : request);
-      const pk = parseList(response.headers.get("RateLimit")).find(({ params }) => typeof params.pk === "string")?.params.pk;
+      const limits = parseList(response.headers.get("RateLimit"));
+      const pk = limits.find(({ params }) => typeof params.pk === "string")?.params.pk;
       if (pk !== undefined) {
         const common = JSON.stringify([url.origin, { pk }]);
         state = remember(states, key, states.get(common) ?? remember(states, common, state));
       }
       const wait = waitOf(response, now());
       state.until = Math.max(state.until, wait > 0 ? now() + wait : 0);
-      const repeat = response.status === 429 || (response.status === 503 && wait > 0 && /^(GET|HEAD|OPTIONS)$/.test(request.method));
+      const repeat = response.status === 429 ||
+        (response.status === 503 && wait > 0 && /^(GET|HEAD|OPTIONS)$/.test(request.method));
       if (!repeat || wait > maxWait || attempt >= retries) return response;
       await response.body?.cancel();
     }
