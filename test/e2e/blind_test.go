@@ -107,7 +107,7 @@ func TestFrozenAggregatorDisarmsNobody(t *testing.T) {
 	program.Await(t, 10*time.Second, "a limiter that starts now to know the key", func() bool { return !allowed(t, late, 42) })
 
 	aggregator.Signal(syscall.SIGCONT)
-	program.Await(t, 5*time.Second, "the limiter to see again", func() bool {
+	program.Await(t, 20*time.Second, "the limiter to see again", func() bool {
 		return strings.Contains(sidecar.Said(), "sees again") && metric(t, sidecarAdmin, "hotparam_hotset_silent_publishers") == "0"
 	})
 	held("awake", 5*time.Second)
@@ -130,7 +130,7 @@ func TestSilentSendersDisarmNobody(t *testing.T) {
 	admin, collectorAdmin := freeport.Addr(t), freeport.Addr(t)
 	aggregator := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone", "--statsd.listen", statsd, "--admin.listen", admin)
 	ready(t, admin)
-	program.Await(t, 5*time.Second, "an aggregator that waits to be ready", func() bool {
+	program.Await(t, 20*time.Second, "an aggregator that waits to be ready", func() bool {
 		status, body := get(t, "http://"+admin+"/readyz?verbose")
 		return status == http.StatusOK && strings.Contains(body, "waiting for the first sender")
 	})
@@ -160,7 +160,7 @@ func TestSilentSendersDisarmNobody(t *testing.T) {
 	l.ids[0].Store(false)
 	l.ids[1].Store(true)
 	collector.Signal(syscall.SIGCONT)
-	program.Await(t, 5*time.Second, "the aggregator to see", func() bool { return metric(t, admin, "hotparam_aggregate_blind") == "0" })
+	program.Await(t, 20*time.Second, "the aggregator to see", func() bool { return metric(t, admin, "hotparam_aggregate_blind") == "0" })
 	program.Await(t, 10*time.Second, "topic 1 to be hot", func() bool { return w.hot(topic(1)) })
 	program.Await(t, 10*time.Second, "topic 0 to be cold", func() bool { return !w.hot(topic(0)) })
 	l.ids[1].Store(false) // nobody asks, and the collector lives

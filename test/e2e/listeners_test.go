@@ -56,26 +56,26 @@ func TestStopIsDelayed(t *testing.T) {
 	t.Cleanup(upstream.Close)
 	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	p := launch(t, "hotparam", "serve", "--upstream", upstream.URL, "--listen", addr, "--admin.listen", admin,
-		"--state.dir", filepath.Join(t.TempDir(), "state"), "--stop.delay", "2s")
+		"--state.dir", filepath.Join(t.TempDir(), "state"), "--stop.delay", "4s")
 	ready(t, admin)
 	if status, body := get(t, "http://"+admin+"/readyz"); status != http.StatusOK {
 		t.Errorf("before: %d %s", status, body)
 	}
 	begin := time.Now()
 	p.Signal(syscall.SIGTERM)
-	program.Await(t, time.Second, "not ready", func() bool {
+	program.Await(t, 3*time.Second, "not ready", func() bool {
 		status, body := get(t, "http://"+admin+"/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "told to stop")
 	})
 	fresh := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	for time.Since(begin) < 1500*time.Millisecond {
+	for time.Since(begin) < 3500*time.Millisecond {
 		res, err := fresh.Get("http://" + addr + "/")
 		if err != nil {
 			t.Fatalf("refused %v after SIGTERM: %v", time.Since(begin), err)
 		}
 		res.Body.Close()
 	}
-	if code := p.Wait(10 * time.Second); code != 0 || time.Since(begin) < 2*time.Second {
+	if code := p.Wait(20 * time.Second); code != 0 || time.Since(begin) < 4*time.Second {
 		t.Errorf("exit %d after %v", code, time.Since(begin))
 	}
 }

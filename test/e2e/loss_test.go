@@ -35,12 +35,12 @@ func TestRedisLosesEverything(t *testing.T) {
 		}
 		return n
 	}
-	program.Await(t, 5*time.Second, "a young mirror", func() bool { n := age(); return n >= 0 && n < 1.5 })
+	program.Await(t, 20*time.Second, "a young mirror", func() bool { n := age(); return n >= 0 && n < 1.5 })
 	lose := map[string]func(){
 		"flushed": redis.Flush,
 		"restarted": func() {
 			redis.Stop()
-			program.Await(t, 5*time.Second, "an old mirror", func() bool { return age() > 1.5 })
+			program.Await(t, 20*time.Second, "an old mirror", func() bool { return age() > 1.5 })
 			redis.Relaunch()
 		},
 	}
@@ -49,16 +49,12 @@ func TestRedisLosesEverything(t *testing.T) {
 		lose[what]()
 		start := time.Now()
 		rdb := redis.Client()
-		program.Await(t, 10*time.Second, what+": the set in Redis", func() bool {
+		program.Await(t, time.Second+slack, what+": the set in Redis", func() bool {
 			index, err := rdb.HGetAll(context.Background(), "hp:{e2e}:hot:index").Result()
 			return err == nil && len(index) == 1
 		})
-		took := time.Since(start)
-		t.Logf("%s: published again after %v", what, took.Round(time.Millisecond))
-		if took > time.Second+slack {
-			t.Errorf("%s: published again after %v", what, took)
-		}
-		program.Await(t, 2*time.Second, what+": the follower has it", func() bool { return w.mirror.Stats(time.Now()).Version > version })
+		t.Logf("%s: published again after %v", what, time.Since(start).Round(time.Millisecond))
+		program.Await(t, 10*time.Second, what+": the follower has it", func() bool { return w.mirror.Stats(time.Now()).Version > version })
 	}
 	if gap := w.gap(topic(0)); gap > 0 {
 		t.Errorf("topic 0 was not known for %v", gap)

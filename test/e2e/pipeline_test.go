@@ -230,7 +230,7 @@ func viralTopic(t *testing.T, s *site) {
 		keys := s.hot()
 		return len(keys) == 1 && keys[0] == "topic?id=42"
 	})
-	program.Await(t, 5*time.Second, "the first refusal", func() bool { return viral.denied.Load() > 0 })
+	program.Await(t, 20*time.Second, "the first refusal", func() bool { return viral.denied.Load() > 0 })
 	// The bucket may be full at the beginning: burst + rate x time is the most
 	// that both sidecars together may let through from here.
 	from, before, asked := time.Now(), viral.ok.Load(), viral.ok.Load()+viral.denied.Load()
@@ -251,7 +251,7 @@ func viralTopic(t *testing.T, s *site) {
 		t.Errorf("quiet topics: %d denied, %d failed; viral: %d failed; want none", quiet.denied.Load(), quiet.other.Load(), viral.other.Load())
 	}
 	program.Await(t, 15*time.Second, "topic?id=42 to be cold again", func() bool { return len(s.hot()) == 0 })
-	program.Await(t, 5*time.Second, "topic 42 to flow again", func() bool { return s.visit(42) == http.StatusOK })
+	program.Await(t, 20*time.Second, "topic 42 to flow again", func() bool { return s.visit(42) == http.StatusOK })
 }
 
 // overrideIsFelt blocks a topic on the dashboard's API and takes it back.
@@ -287,7 +287,7 @@ func redisGoesAndComes(t *testing.T, s *site) {
 			t.Errorf("without Redis a quiet topic got %d", status)
 		}
 	}
-	program.Await(t, 5*time.Second, "a line about Redis in the log", func() bool {
+	program.Await(t, 20*time.Second, "a line about Redis in the log", func() bool {
 		return strings.Contains(s.sidecars[0].Said(), "edis")
 	})
 	s.redis.Restart()

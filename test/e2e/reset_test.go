@@ -92,13 +92,9 @@ func TestCommandsReachEveryLimiter(t *testing.T) {
 			ip = "198.51.100.9"
 		}
 		use(c.uri, ip)
-		began := time.Now()
 		c.reset()
 		for i := range 2 {
-			program.Await(t, 5*time.Second, "a limiter admits "+c.uri, func() bool { return allowed(i, c.uri, ip) })
-		}
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("%s was admitted again after %v", c.uri, took)
+			program.Await(t, time.Second, "a limiter admits "+c.uri, func() bool { return allowed(i, c.uri, ip) })
 		}
 	}
 	for i := range 2 {
@@ -109,7 +105,7 @@ func TestCommandsReachEveryLimiter(t *testing.T) {
 		t.Fatalf("%d requests reached the upstream, want one of each limiter", n)
 	}
 	post(2, "/v1/keys/served%3Fid=42/purge")()
-	program.Await(t, 5*time.Second, "both have purged", func() bool {
+	program.Await(t, 20*time.Second, "both have purged", func() bool {
 		for i := range 2 {
 			get(t, "http://"+proxy[i]+"/served?id=42")
 		}

@@ -141,7 +141,7 @@ func followsTheStore(t *testing.T, f *fleet, away, back func()) {
 	if said := f.mustRun("history"); strings.Count(said, "\n") != 8 || !strings.Contains(said, "back to version 1") || !strings.Contains(said, "first") {
 		t.Errorf("history: %s", said)
 	}
-	program.Await(t, 5*time.Second, "both limiters report version 7", func() bool {
+	program.Await(t, 20*time.Second, "both limiters report version 7", func() bool {
 		_, said := f.rules("status")
 		return strings.Contains(said, "limiter-1") && strings.Contains(said, "limiter-2") && strings.Count(said, "  7     -") == 3
 	})

@@ -66,7 +66,7 @@ func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	total := int64(0)
-	for deadline := time.After(5 * time.Second); total < 3*each; {
+	for deadline := time.After(20 * time.Second); total < 3*each; {
 		select {
 		case batch := <-counts:
 			for _, c := range batch {

@@ -186,9 +186,9 @@ func TestStandbyTakesOver(t *testing.T) {
 		return metric(t, admin[i], "hotparam_redis_publishing") + metric(t, admin[i], "hotparam_aggregate_standby")
 	}
 	start(0)
-	program.Await(t, 5*time.Second, "the first to publish", func() bool { return role(0) == "10" })
+	program.Await(t, 20*time.Second, "the first to publish", func() bool { return role(0) == "10" })
 	start(1)
-	program.Await(t, 5*time.Second, "the second to stand by", func() bool { return role(1) == "01" })
+	program.Await(t, 20*time.Second, "the second to stand by", func() bool { return role(1) == "01" })
 	launch(t, "collector", "--config", config, "--statsd.listen", in, "--statsd.addr", statsd[0], "--statsd.standby", statsd[1], "--admin.listen", collectorAdmin)
 	ready(t, collectorAdmin)
 
@@ -210,19 +210,19 @@ func TestStandbyTakesOver(t *testing.T) {
 		}
 	}
 	within("killed", 1, func() { pair[0].Signal(os.Kill) })
-	program.Await(t, 5*time.Second, "the standby's role", func() bool { return role(1) == "10" })
+	program.Await(t, 20*time.Second, "the standby's role", func() bool { return role(1) == "10" })
 	if !strings.Contains(pair[1].Said(), "taken over") {
 		t.Error("the log does not tell who publishes")
 	}
 	pair[0].Wait(5 * time.Second)
 	start(0)
-	program.Await(t, 5*time.Second, "the restarted one to stand by", func() bool { return role(0) == "01" })
+	program.Await(t, 20*time.Second, "the restarted one to stand by", func() bool { return role(0) == "01" })
 
 	within("frozen", 2, func() { pair[1].Signal(syscall.SIGSTOP) })
 	l.ids[1].Store(false) // cools down while the former owner sleeps
 	program.Await(t, 15*time.Second, "topic 1 to be cold", func() bool { return !w.hot(topic(1)) })
 	pair[1].Signal(syscall.SIGCONT)
-	program.Await(t, 5*time.Second, "the one that woke up to stand by", func() bool { return role(1) == "01" })
+	program.Await(t, 20*time.Second, "the one that woke up to stand by", func() bool { return role(1) == "01" })
 	for range 100 {
 		<-time.After(10 * time.Millisecond)
 		if w.hot(topic(1)) {

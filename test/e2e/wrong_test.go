@@ -127,7 +127,7 @@ func TestRedisAbsentAtStart(t *testing.T) {
 	decide, admin := freeport.Addr(t), freeport.Addr(t)
 	p := launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", decide, "--admin.listen", admin)
 	ready(t, admin)
-	program.Await(t, 5*time.Second, "a warning", func() bool { return strings.Contains(p.Said(), "Redis does not answer") })
+	program.Await(t, 20*time.Second, "a warning", func() bool { return strings.Contains(p.Said(), "Redis does not answer") })
 	ask := func() string {
 		_, body := do(t, http.MethodPost, "http://"+decide+"/v1/decide", `{"method":"GET","uri":"/topic?id=1","ip":"192.0.2.1"}`, http.Header{"Content-Type": {"application/json"}})
 		return body
@@ -188,7 +188,7 @@ func TestGarbageIsCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	program.Await(t, 5*time.Second, "malformed and foreign lines in the metrics", func() bool {
+	program.Await(t, 20*time.Second, "malformed and foreign lines in the metrics", func() bool {
 		_, metrics := get(t, "http://"+admin+"/metrics")
 		return strings.Contains(metrics, "hotparam_statsd_in_malformed_total 2") && strings.Contains(metrics, "hotparam_statsd_in_foreign_total 1")
 	})

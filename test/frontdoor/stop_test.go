@@ -119,7 +119,7 @@ func TestNothingCountedIsLostAtTheEnd(t *testing.T) {
 			rdb := redistest.Start(t)
 			arrived, address := listen(t)
 			got := stopUnderLoad(t, childConfig{Redis: rdb.Addr(), StatsD: address, AtOnce: atOnce})
-			program.Await(t, 5*time.Second, "all datagrams", func() bool { return arrived.Load() >= got.Counted })
+			program.Await(t, 20*time.Second, "all datagrams", func() bool { return arrived.Load() >= got.Counted })
 			t.Logf("handled %d, counted %d, delivered %d, arrived %d", got.Handled, got.Counted, got.Delivered, arrived.Load())
 			if arrived.Load() != got.Counted {
 				t.Errorf("%d arrived", arrived.Load())

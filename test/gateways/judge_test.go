@@ -161,7 +161,7 @@ func fails(t *testing.T, g *gateway, l *limiter, status []int) {
 	program.Await(t, 10*time.Second, "a verdict that takes 20 ms more", func() bool { return g.get(blocked).status == 429 })
 	for _, f := range failures(t, l) {
 		f.fail()
-		program.Await(t, 5*time.Second, "a limiter that is "+f.name, func() bool { return slices.Contains(status, g.get(blocked).status) })
+		program.Await(t, 20*time.Second, "a limiter that is "+f.name, func() bool { return slices.Contains(status, g.get(blocked).status) })
 		for range 3 {
 			for _, target := range []string{blocked, "/topic?id=cold"} {
 				if got := g.get(target); !slices.Contains(status, got.status) || got.took > 2*time.Second {

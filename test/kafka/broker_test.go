@@ -98,7 +98,7 @@ func TestBrokerAppears(t *testing.T) {
 	counts, total := batch(100)
 	start := time.Now()
 	_ = p.Send(t.Context(), counts)
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("Send took %v", took)
 	}
 	await(t, "both to notice", func() bool { return strings.Count(log.String(), "cannot reach brokers") == 2 })
@@ -297,7 +297,7 @@ func TestSilentBroker(t *testing.T) {
 		_ = p.Send(t.Context(), counts)
 		sent += n
 	}
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("Send took %v", took)
 	}
 	if s := p.Stats(); s.Queued > 1000 {

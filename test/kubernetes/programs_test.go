@@ -138,7 +138,7 @@ func lives(t *testing.T, m manifests, w workload, c corev1.Container) {
 	}
 	i.Signal(syscall.SIGTERM)
 	if limiter && i.addrs["decide"] != "" {
-		program.Await(t, 5*time.Second, "not ready", func() bool { return !i.probe(c.ReadinessProbe) })
+		program.Await(t, 20*time.Second, "not ready", func() bool { return !i.probe(c.ReadinessProbe) })
 		if status := i.decides(); status != http.StatusOK {
 			t.Errorf("told to stop, it answers %d before endpoints are withdrawn", status)
 		}

@@ -132,13 +132,13 @@ func TestRedisFrozenWhileFollowed(t *testing.T) {
 	start := time.Now()
 	redistest.Eventually(t, "published again", func() bool { return p.Publish(context.Background(), hot(now(), 1)) == nil })
 	redistest.Next(t, deliveries, "set after the thaw")
-	if d := time.Since(start); d > time.Second {
+	if d := time.Since(start); d > 3*time.Second {
 		t.Errorf("caught up after %v", d)
 	}
 	s.Freeze()
 	start = time.Now()
 	stop()
-	if d := time.Since(start); d > time.Second {
+	if d := time.Since(start); d > 3*time.Second {
 		t.Errorf("it took %v to stop following a frozen server", d)
 	}
 	s.Thaw()
