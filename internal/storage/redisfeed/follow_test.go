@@ -81,7 +81,7 @@ func testLostNoticesHeal(t *testing.T, s server) {
 		t.Fatal(reply)
 	}
 	redistest.Next(t, deliveries, "set without a notice")
-	if d := time.Since(start); d > 2*pollEvery {
+	if d := time.Since(start); d > 10*pollEvery { // of a busy machine; TestCutSubscriptionHeals has the best of some
 		t.Errorf("healed after %v", d)
 	}
 	redistest.Eventually(t, "counted", func() bool { return c.Stats().Hot.Healed == 1 })
