@@ -29,6 +29,7 @@ type commands struct {
 	Override   overrideCmd               `cmd:"" help:"Change what holds for a key, a client or a whole resource, at once and everywhere."`
 	Audit      auditCmd                  `cmd:"" help:"Tell who changed what."`
 	History    historyCmd                `cmd:"" help:"Work with the history of a running program."`
+	Notify     notifyCmd                 `cmd:"" help:"Try the webhooks of a running program, and tell how they do."`
 	Health     healthCmd                 `cmd:"" help:"Ask a URL; exit code 0 if the answer is 2xx. For health checks of containers."`
 	Token      tokenCmd                  `cmd:"" help:"Make a token of the admin listener: the token, and its hash for the configuration file."`
 	Rules      rulesCmd                  `cmd:"" help:"Change the rules in a central store, and tell who runs which."`
