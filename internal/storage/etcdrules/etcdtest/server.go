@@ -3,6 +3,7 @@ package etcdtest
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"os"
 	"os/exec"
@@ -20,11 +21,19 @@ type Server struct {
 	dir  string
 	addr string
 	peer string
-	cmd  *exec.Cmd // nil: killed
+	cmd  *exec.Cmd   // nil: killed
+	tls  *tls.Config // of its clients; nil: it speaks no TLS
+	args []string
 }
 
 // Start runs etcd, or skips the test where it is not installed and HOTPARAM_REQUIRE_SERVERS is not 1.
 func Start(t testing.TB) *Server {
+	t.Helper()
+	return StartTLS(t, nil)
+}
+
+// StartTLS is Start for a server that speaks TLS by the settings of args, and whose clients do by config.
+func StartTLS(t testing.TB, config *tls.Config, args ...string) *Server {
 	t.Helper()
 	if _, err := exec.LookPath("etcd"); err != nil {
 		if os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" {
@@ -32,7 +41,7 @@ func Start(t testing.TB) *Server {
 		}
 		t.Skip("no etcd in PATH (Debian: etcd-server)")
 	}
-	s := &Server{t: t, dir: t.TempDir(), addr: freeport.Addr(t), peer: freeport.Addr(t)}
+	s := &Server{t: t, dir: t.TempDir(), addr: freeport.Addr(t), peer: freeport.Addr(t), tls: config, args: args}
 	t.Cleanup(s.Kill)
 	s.Launch()
 	return s
@@ -45,8 +54,12 @@ func (s *Server) Addr() string { return s.addr }
 func (s *Server) Launch() {
 	s.t.Helper()
 	client, peer := "http://"+s.addr, "http://"+s.peer
+	if s.tls != nil {
+		client = "https://" + s.addr
+	}
 	s.cmd = exec.Command("etcd", "--data-dir", s.dir, "--listen-client-urls", client, "--advertise-client-urls", client, //nolint:noctx // Kill ends it
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
+	s.cmd.Args = append(s.cmd.Args, s.args...)
 	s.cmd.Stdout, s.cmd.Stderr = io.Discard, io.Discard
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -78,7 +91,7 @@ func (s *Server) Kill() {
 // Client is a client of the test's.
 func (s *Server) Client() *clientv3.Client {
 	s.t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.addr}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.addr}, TLS: s.tls, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
 	if err != nil {
 		s.t.Fatal(err)
 	}

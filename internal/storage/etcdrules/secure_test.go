@@ -1,0 +1,94 @@
+package etcdrules
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/hotparam/pipeline/internal/storage/etcdrules/etcdtest"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/internal/tlsfiles"
+)
+
+// The documented rights are enough: a writer has readwrite on the key and its prefix, a reader read on the key. Who
+// shows no certificate, no user or a wrong password gets nothing.
+func TestTLSAndUsers(t *testing.T) {
+	t.Parallel()
+	authority, soon, ctx := redistest.NewAuthority(t), time.Now().Add(time.Hour), context.Background()
+	own, shown := authority.Issue(soon, "127.0.0.1"), authority.Issue(soon, "client")
+	s := etcdtest.StartTLS(t, authority.Client(), "--client-cert-auth", "--trusted-ca-file", authority.CA, "--cert-file", own.Cert, "--key-file", own.Key)
+	makeUsers(ctx, t, s.Client())
+	try := func(user, password string, files tlsfiles.Files) (*Store, error) {
+		t.Helper()
+		config, err := files.Client("etcd.tls_")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Open(Config{
+			Endpoints: []string{s.Addr()}, Key: key, Username: user, Password: password, TLS: config,
+			Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+		})
+	}
+	as := func(user, password string, files tlsfiles.Files) *Store {
+		t.Helper()
+		store, err := try(user, password, files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = store.Close() })
+		return store
+	}
+	files := tlsfiles.Files{CA: authority.CA, Cert: shown.Cert, Key: shown.Key}
+	writer, reader := as("writer", "pw", files), as("reader", "pw", files)
+	first := pushed(t, writer, "one")
+	if list, err := writer.History(ctx); err != nil || len(list) != 1 {
+		t.Errorf("history: %v, %v", list, err)
+	}
+	if got, err := reader.Read(ctx); err != nil || version(got) != first.Version {
+		t.Errorf("a reader reads %+v, %v", got, err)
+	}
+	next, change := changed(t, first, "two")
+	if err := reader.Write(ctx, first.Version, next, change); err == nil {
+		t.Error("a reader wrote")
+	}
+	for name, open := range map[string]func() (*Store, error){
+		"a wrong password": func() (*Store, error) { return try("writer", "guess", files) },
+		"no user":          func() (*Store, error) { return try("", "", files) },
+		"no certificate":   func() (*Store, error) { return try("writer", "pw", tlsfiles.Files{CA: authority.CA}) },
+	} {
+		store, err := open()
+		if err != nil {
+			continue // the server said at once that it may not
+		}
+		short, cancel := context.WithTimeout(ctx, 3*time.Second)
+		if got, err := store.Read(short); err == nil {
+			t.Errorf("%s: read %+v", name, got)
+		}
+		cancel()
+		_ = store.Close() // nothing was read
+	}
+}
+
+// makeUsers makes the documented users, and has etcd ask for one.
+func makeUsers(ctx context.Context, t *testing.T, c *clientv3.Client) {
+	t.Helper()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, user := range []string{"root", "writer", "reader"} {
+		must(c.RoleAdd(ctx, user))
+		must(c.UserAdd(ctx, user, "pw"))
+		must(c.UserGrantRole(ctx, user, user))
+	}
+	both, read := clientv3.PermissionType(clientv3.PermReadWrite), clientv3.PermissionType(clientv3.PermRead)
+	must(c.RoleGrantPermission(ctx, "writer", key, "", both))
+	must(c.RoleGrantPermission(ctx, "writer", key+"/", clientv3.GetPrefixRangeEnd(key+"/"), both))
+	must(c.RoleGrantPermission(ctx, "reader", key, "", read))
+	must(c.AuthEnable(ctx))
+}
