@@ -4,12 +4,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/test/internal/program"
 )
 
 const prometheusFiles, dashboard = "../../deploy/prometheus", "../../deploy/grafana/hotparam.json"
@@ -81,4 +90,88 @@ func TestDashboardQueriesAreValid(t *testing.T) {
 		fmt.Fprintf(&rules, "      - {record: 'query:%d', expr: '%s'}\n", i, strings.ReplaceAll(q, "'", "''"))
 	}
 	promtool(t, "", "check", "rules", write(t, "dashboard.yml", rules.String()))
+}
+
+// measuredRules have a limit that follows its upstream, so that there is everything to measure.
+const measuredRules = `
+namespace: e2e
+upstreams:
+  - {name: default, url: "%s", target: {latency: 250ms}}
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10, window: 1s}, limit: {adaptive: true, min: 5, max: 1000}}
+`
+
+// What alerts and dashboard ask for is there in the programs as they run, and named as promtool wants it.
+func TestShippedQueriesFindMetrics(t *testing.T) {
+	t.Parallel()
+	programs, page := startMeasured(t)
+	scrapes := func() string {
+		var all strings.Builder
+		for _, admin := range programs {
+			_, text := get(t, "http://"+admin+"/metrics")
+			all.WriteString(text)
+		}
+		return all.String()
+	}
+	program.Await(t, 30*time.Second, "an adaptive limit to be judged", func() bool {
+		for range 50 {
+			get(t, page)
+		}
+		return strings.Contains(scrapes(), "\nhotparam_upstream_unreachable{")
+	})
+	all := scrapes()
+	asked := strings.Join(queries(t), "\n") + read(t, filepath.Join(prometheusFiles, "alerts.yml"))
+	names := regexp.MustCompile(`\b(hotparam|process)_\w+`).FindAllString(asked, -1)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if !strings.Contains(all, "\n"+name+" ") && !strings.Contains(all, "\n"+name+"{") {
+			t.Errorf("no program has %s, which is asked for", name)
+		}
+	}
+	for _, admin := range programs {
+		_, text := get(t, "http://"+admin+"/metrics")
+		var ours strings.Builder
+		for line := range strings.Lines(text) {
+			if strings.Contains(line, "hotparam_") { // the others are those of a library
+				ours.WriteString(line)
+			}
+		}
+		promtool(t, ours.String(), "check", "metrics")
+	}
+}
+
+// startMeasured starts each program with all that it can have, and gives their admin listeners and the
+// address of a page that is measured.
+func startMeasured(t *testing.T) (programs []string, page string) {
+	t.Helper()
+	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(upstream.Close)
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	broker, redis := cluster.ListenAddrs()[0], redistest.Start(t).Addr()
+	config := write(t, "hotparam.yaml", fmt.Sprintf(measuredRules, upstream.URL))
+	cert := redistest.NewAuthority(t).Issue(time.Now().Add(time.Hour), "127.0.0.1")
+	start := func(name string, args ...string) {
+		admin := program.FreeAddr(t)
+		if name == "serve" {
+			name, args = "hotparam", append([]string{"serve"}, args...)
+		}
+		launch(t, name, append(args, "--config", config, "--admin.listen", admin, "--state.dir", t.TempDir())...)
+		programs = append(programs, admin)
+	}
+	start("collector", "--statsd.listen", program.FreeAddr(t), "--statsd.addr", program.FreeAddr(t), "--kafka.brokers", broker,
+		"--collector.out", "both", "--mirror.listen", program.FreeAddr(t), "--rules", "redis:", "--redis.addr", redis)
+	start("aggregator", "--kafka.brokers", broker, "--statsd.listen", program.FreeAddr(t), "--redis.addr", redis)
+	tls := []string{"--decide.tls_cert", cert.Cert, "--decide.tls_key", cert.Key}
+	start("limiter-sidecar", append(tls, "--redis.addr", redis, "--decide.listen", program.FreeAddr(t), "--kafka.brokers", broker,
+		"--proxy.listen", program.FreeAddr(t), "--proxy.upstream", upstream.URL, "--gate.budget", budget)...)
+	proxy := program.FreeAddr(t)
+	start("serve", "--listen", proxy, "--upstream", upstream.URL)
+	for _, admin := range programs {
+		ready(t, admin)
+	}
+	return programs, "http://" + proxy + "/topic?id=42"
 }
