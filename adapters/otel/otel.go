@@ -1,0 +1,142 @@
+// Package hotparamotel tells OpenTelemetry what a pipeline does: requests counted, allowed and denied, what is hot by
+// rule, the response cache, and what adaptive limits know of upstreams.
+//
+//	registration, err := hotparamotel.Register(otel.Meter("news"), p.Stats)
+//	defer registration.Unregister()
+//
+// The statistics are read once for each collection. Attributes are the rule, the reason of a refusal and the upstream:
+// all are bounded by the rules. Keys are no attributes, because clients choose them.
+package hotparamotel
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/hotparam/pipeline/hotparam"
+)
+
+// counter is a sum that only grows.
+type counter struct {
+	name, unit, help string
+	read             func(s *hotparam.Stats) uint64
+}
+
+const requests = "{request}"
+
+// counters are those without attributes.
+var counters = []counter{
+	{"hotparam.counted", requests, "Requests counted, once for each key that they have.",
+		func(s *hotparam.Stats) uint64 { return s.Counted }},
+	{"hotparam.delivered", requests, "Requests counted whose counts reached the detection.",
+		func(s *hotparam.Stats) uint64 { return s.Delivered }},
+	{"hotparam.dropped", requests, "Requests counted whose counts were lost.",
+		func(s *hotparam.Stats) uint64 { return s.Dropped }},
+	{"hotparam.allowed", requests, "Requests that passed.",
+		func(s *hotparam.Stats) uint64 { return s.Allowed }},
+	{"hotparam.panics", requests, "Requests that passed because judging them panicked.",
+		func(s *hotparam.Stats) uint64 { return s.Panics }},
+	{"hotparam.cache.hits", requests, "Requests answered with a fresh answer from the cache.",
+		func(s *hotparam.Stats) uint64 { return s.Cache.Hits }},
+	{"hotparam.cache.stale", requests, "Requests answered with a stale answer from the cache.",
+		func(s *hotparam.Stats) uint64 { return s.Cache.Stale }},
+	{"hotparam.cache.fetches", requests, "Requests to the handler that the cache made.",
+		func(s *hotparam.Stats) uint64 { return s.Cache.Fetched }},
+}
+
+// instruments are what is told, and observe tells it.
+type instruments struct {
+	counters                 []metric.Int64ObservableCounter // as in counters
+	denied                   metric.Int64ObservableCounter
+	hotKeys, cacheBytes      metric.Int64ObservableGauge
+	hotRate, rate, unreached metric.Float64ObservableGauge
+}
+
+// Register has a meter observe these statistics, such as Pipeline.Stats, until the registration is unregistered. It
+// fails if the meter does not take an instrument.
+func Register(m metric.Meter, stats func() hotparam.Stats) (metric.Registration, error) {
+	var all []metric.Observable
+	var failed error
+	int64Gauge := func(name, unit, help string) metric.Int64ObservableGauge {
+		g, err := m.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help))
+		all, failed = append(all, g), first(failed, err)
+		return g
+	}
+	gauge := func(name, unit, help string) metric.Float64ObservableGauge {
+		g, err := m.Float64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help))
+		all, failed = append(all, g), first(failed, err)
+		return g
+	}
+	count := func(name, unit, help string) metric.Int64ObservableCounter {
+		c, err := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(help))
+		all, failed = append(all, c), first(failed, err)
+		return c
+	}
+	in := instruments{
+		denied:     count("hotparam.denied", requests, "Requests refused, by what refused them."),
+		hotKeys:    int64Gauge("hotparam.hot.keys", "{key}", "Keys that are hot, by rule."),
+		hotRate:    gauge("hotparam.hot.rate", "{request}/s", "Requests a second of a rule's hot keys together."),
+		cacheBytes: int64Gauge("hotparam.cache.size", "By", "Bytes of all answers in the cache."),
+		rate: gauge("hotparam.upstream.rate", "{request}/s",
+			"Requests a second that hot keys with adaptive limits may send to an upstream."),
+		unreached: gauge("hotparam.upstream.unreachable", "1", "1 while an upstream misses its target even with the least rate."),
+	}
+	for _, c := range counters {
+		in.counters = append(in.counters, count(c.name, c.unit, c.help))
+	}
+	if failed != nil {
+		return nil, fmt.Errorf("hotparamotel: the meter refuses an instrument: %w", failed)
+	}
+	return m.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+		s := stats()
+		in.observe(to, &s)
+		return nil
+	}, all...)
+}
+
+func (in *instruments) observe(to metric.Observer, s *hotparam.Stats) {
+	for i, c := range counters {
+		to.ObserveInt64(in.counters[i], number(c.read(s)))
+	}
+	for reason, n := range map[string]uint64{
+		"hot": s.Denied.Hot, "fair": s.Denied.Fair, "in_flight": s.Denied.InFlight, "ip_in_flight": s.Denied.IPInFlight,
+		"override": s.Denied.Override, "blocked": s.Denied.Blocked, "malformed": s.Denied.Malformed,
+		"ip_fixed": s.Denied.IPFixed, "ip_sliding": s.Denied.IPSliding, "store_failure": s.Denied.Store,
+	} {
+		to.ObserveInt64(in.denied, number(n), metric.WithAttributes(attribute.String("reason", reason)))
+	}
+	keys, rates := map[string]int64{}, map[string]float64{}
+	for _, h := range s.Hot {
+		keys[h.Rule]++
+		rates[h.Rule] += h.Rate
+	}
+	for rule, n := range keys {
+		by := metric.WithAttributes(attribute.String("rule", rule))
+		to.ObserveInt64(in.hotKeys, n, by)
+		to.ObserveFloat64(in.hotRate, rates[rule], by)
+	}
+	to.ObserveInt64(in.cacheBytes, s.Cache.Bytes)
+	for _, u := range s.Upstreams {
+		by := metric.WithAttributes(attribute.String("upstream", u.Name))
+		to.ObserveFloat64(in.rate, u.Rate, by)
+		unreachable := 0.0
+		if u.Unreachable {
+			unreachable = 1
+		}
+		to.ObserveFloat64(in.unreached, unreachable, by)
+	}
+}
+
+// first gives the first error.
+func first(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// number is a count as OpenTelemetry has it.
+func number(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
