@@ -33,6 +33,23 @@ func (a *amounts) queue(s *limit.Spec, v value) {
 	s.Burst, s.Wait = a.delay, (time.Duration(waits)*each + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
+// bursty is Guava's RateLimiter.create(rate), its SmoothBursty. It is no
+// limit.Algorithm: for calls that cost 1 it is a token bucket.
+//
+// Guava stores permits that nobody takes, those of one second (burst), from 0 on. Who
+// asks takes what is stored, and one more that has not come yet: the next call waits for
+// it (resync, reserveEarliestAvailable in SmoothRateLimiter). That one more is the
+// difference between what it stores and the capacity of a bucket.
+const bursty limit.Algorithm = "bursty"
+
+// store makes a token bucket of bursty.
+func (a *amounts) store(s *limit.Spec, got map[string]value) {
+	if _, ok := got["burst"]; !ok {
+		s.Burst = a.rate.burst()
+	}
+	s.Algorithm, s.InitialDeficit, s.Burst = limit.TokenBucket, s.Burst, s.Burst+1
+}
+
 // denial are the fields that say what becomes of who is denied, or held back.
 type denial struct{ wait, block, blockMax time.Duration }
 

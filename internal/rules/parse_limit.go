@@ -59,6 +59,7 @@ var algorithms = []struct {
 	{limit.TokenBucket, 1, []string{"rate", "burst", "initial_tokens"}},
 	{limit.GCRA, 1, []string{"rate", "burst"}},
 	{limit.LeakyBucket, 1, []string{"rate", "burst", "delay", "nodelay"}},
+	{bursty, 1, []string{"rate", "burst"}},
 	{limit.FixedWindow, 2, []string{"limit", "window"}},
 	{limit.AnchoredWindow, 2, []string{"limit", "window"}},
 	{limit.SlidingWindow, 2, []string{"limit", "window"}},
@@ -122,8 +123,11 @@ func (a *amounts) spec(v value, got map[string]value, algorithm limit.Algorithm)
 		}
 		s.InitialDeficit = s.Burst - a.initial
 	}
-	if algorithm == limit.LeakyBucket {
+	switch algorithm {
+	case limit.LeakyBucket:
 		a.queue(&s, v)
+	case bursty:
+		a.store(&s, got)
 	}
 	s.Wait, s.Block, s.BlockMax = max(s.Wait, a.wait), a.block, a.blockMax
 	if err := s.Validate(); err != nil {

@@ -36,6 +36,9 @@ func TestParseAlgorithms(t *testing.T) {
 		"rate: 5, burst: 8, initial_tokens: 0, wait: 1s, block: 2s, block_max: 4s, values: [{key: 'topic?id=1', rate: 3, initial_tokens: 1}]": {
 			{Algorithm: limit.TokenBucket, Limit: 5, Window: second, Burst: 8, InitialDeficit: 8, Wait: second, Block: 2 * second, BlockMax: 4 * second},
 			{Algorithm: limit.TokenBucket, Limit: 3, Window: second, Burst: 3, InitialDeficit: 2, Wait: second, Block: 2 * second, BlockMax: 4 * second}},
+		"algorithm: bursty, rate: 5, wait: 1s, values: [{key: 'topic?id=1', rate: 3, burst: 0}]": {
+			{Algorithm: limit.TokenBucket, Limit: 5, Window: second, Burst: 6, InitialDeficit: 5, Wait: second},
+			{Algorithm: limit.TokenBucket, Limit: 3, Window: second, Burst: 1, Wait: second}},
 		"algorithm: fixed_window, limit: 5, window: 1s, values: [{key: 'topic?id=1', limit: 6}]": {
 			{Algorithm: limit.FixedWindow, Limit: 5, Window: second},
 			{Algorithm: limit.FixedWindow, Limit: 6, Window: second}},
