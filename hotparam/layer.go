@@ -55,7 +55,7 @@ type Layer[C any] struct {
 
 // NewLayer builds a Layer. It panics on options that mean nothing, such as the status 200.
 func NewLayer[C any](p *Pipeline, o Options[C]) *Layer[C] {
-	l := &Layer[C]{decide: p.decide, options: o, answers: httplimit.Answers{
+	l := &Layer[C]{decide: p.holds, options: o, answers: httplimit.Answers{
 		Status: o.Status, Headers: o.Headers, HideLimits: o.HideLimits, ExposeHeaders: o.ExposeHeaders,
 	}}
 	if err := l.answers.Check(); err != nil {
@@ -64,34 +64,59 @@ func NewLayer[C any](p *Pipeline, o Options[C]) *Layer[C] {
 	return l
 }
 
-// Enforce counts and judges a request and answers it if it is denied. next says whether it goes on. The error is that of
-// Deny, of Error, or of a request that ended while it was held back; the framework should have it.
-func (l *Layer[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (next bool, err error) {
-	v, err := l.Decide(c, r)
+// Judged is a request that was judged. One that goes on has to End, whatever becomes of it: it may hold a place of a
+// limit of requests in flight. Many goroutines may use it.
+type Judged struct {
+	// Verdict is what was decided; nil: the request was skipped.
+	*Verdict
+	underway *httplimit.Underway
+}
+
+// Passes reports whether the request goes on.
+func (j *Judged) Passes() bool { return j.Verdict == nil || j.Allowed }
+
+// Begin says that the handler has the whole request. Adaptive limits follow how long it takes from there to the answer;
+// what never begins tells them nothing. After Enforce a request has begun when its body was read.
+func (j *Judged) Begin() { j.underway.Begin() }
+
+// Answered says that the answer begins, and its HTTP status, by which a request may get back what it took. Only the first
+// call means something.
+func (j *Judged) Answered(status int) { j.underway.Answered(status) }
+
+// End says that the answer has ended. A request that was not answered failed: its handler panicked. Only the first call
+// means something.
+func (j *Judged) End() { j.underway.End() }
+
+// Enforce counts and judges a request and answers it if it is denied; the result is nil where it does not go on. The
+// error is that of Deny, of Error, or of a request that ended while it was held back; the framework should have it. Where
+// limits adapt the body of r is replaced by one that is watched.
+func (l *Layer[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Judged, error) {
+	j, err := l.Decide(c, r)
 	switch {
 	case errors.Is(err, errAnswered):
-		return false, nil
+		return nil, nil
 	case err != nil:
-		return false, err
-	case v == nil:
-		return true, nil
-	case v.Allowed:
-		l.SetHeader(w.Header(), v)
-		return true, nil
+		return nil, err
+	case j.Verdict == nil:
+		return j, nil
+	case j.Allowed:
+		l.SetHeader(w.Header(), j.Verdict)
+		j.underway.BeginAfter(r)
+		return j, nil
 	case l.options.Deny != nil:
-		l.SetHeader(w.Header(), v)
-		return false, l.options.Deny(c, v)
+		l.SetHeader(w.Header(), j.Verdict)
+		return nil, l.options.Deny(c, j.Verdict)
 	}
-	l.answers.WriteDenied(w, r.Method, r.Header["Accept"], v)
-	return false, nil
+	l.answers.WriteDenied(w, r.Method, r.Header["Accept"], j.Verdict)
+	return nil, nil
 }
 
 // Decide counts and judges a request, for protocols that have refusals of their own. Of r it reads method, host,
-// RequestURI (or URL), header, remote address and context. A request that has to wait has waited when it returns. The
-// verdict is nil where the request is skipped, or goes no further for the error, which is not nil then.
-func (l *Layer[C]) Decide(c C, r *http.Request) (*Verdict, error) {
+// RequestURI (or URL), header, remote address and context. A request that has to wait has waited when it returns. With
+// an error the request goes no further.
+func (l *Layer[C]) Decide(c C, r *http.Request) (*Judged, error) {
 	if l.options.Skip != nil && l.options.Skip(c) {
-		return nil, nil
+		return &Judged{}, nil
 	}
 	client, err := l.client(c)
 	if err != nil {
@@ -102,10 +127,15 @@ func (l *Layer[C]) Decide(c C, r *http.Request) (*Verdict, error) {
 		cost = l.options.Cost(c)
 	}
 	v := l.decide.DecideFor(r, client, cost)
-	if v.Allowed && !httplimit.Wait(r.Context(), &v) {
+	if !v.Allowed {
+		return &Judged{Verdict: &v}, nil
+	}
+	j := &Judged{&v, l.decide.Underway(r.Context(), &v)}
+	if !httplimit.Wait(r.Context(), &v) {
+		j.End()
 		return nil, fmt.Errorf("hotparam: the request ended while it waited: %w", r.Context().Err())
 	}
-	return &v, nil
+	return j, nil
 }
 
 // SetHeader sets the fields that tell a client of a verdict: those of the limit, and Retry-After of a refusal.
@@ -153,4 +183,34 @@ func (l *Layer[C]) failed(c C, err error) error {
 		return err
 	}
 	return errAnswered
+}
+
+// StatusOfRPC is the status of HTTP that says of a handler what a code of gRPC or Connect does: 0 where the client did not
+// wait for the answer.
+func StatusOfRPC(code uint32) int {
+	switch code {
+	case 0:
+		return http.StatusOK
+	case 1: // canceled
+		return 0
+	case 3, 9, 11: // invalid argument, failed precondition, out of range
+		return http.StatusBadRequest
+	case 5:
+		return http.StatusNotFound
+	case 6, 10: // already exists, aborted
+		return http.StatusConflict
+	case 7:
+		return http.StatusForbidden
+	case 8: // resource exhausted
+		return http.StatusTooManyRequests
+	case 12:
+		return http.StatusNotImplemented
+	case 14:
+		return http.StatusServiceUnavailable
+	case 4: // deadline exceeded
+		return http.StatusGatewayTimeout
+	case 16:
+		return http.StatusUnauthorized
+	}
+	return http.StatusInternalServerError
 }

@@ -29,6 +29,7 @@ import (
 type Pipeline struct {
 	parts  *pipeline.Pipeline
 	decide *httplimit.SafeGate
+	holds  *httplimit.SafeGate // decide for those who tell when a request ends
 	layer  *middleware.Layer
 	// options are those of layer, and what those of MiddlewareWith begin with.
 	options middleware.Options
@@ -89,9 +90,10 @@ func New(cfg Config) (*Pipeline, error) {
 	p.layer = middleware.Build(p.parts.Gate, p.options)
 	p.parts.Purge = p.layer.Cache().Purge
 	p.parts.Add(lifecycle.Sums, "cache", p.layer.Cache().Run)
-	p.decide = httplimit.NewSafeGate(httplimit.SafeGateConfig{
-		Gate: p.parts.Gate, Clients: clients, RetryJitter: cfg.RetryJitter, Log: cfg.Log,
-	})
+	safe := httplimit.SafeGateConfig{Gate: p.parts.Gate, Clients: clients, RetryJitter: cfg.RetryJitter, Log: cfg.Log}
+	p.decide = httplimit.NewSafeGate(safe)
+	safe.Holds = true
+	p.holds = httplimit.NewSafeGate(safe)
 	return p, nil
 }
 

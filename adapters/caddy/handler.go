@@ -2,7 +2,9 @@ package caddy
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"time"
@@ -91,10 +93,51 @@ func (h *Handler) Cleanup() error {
 
 // ServeHTTP passes a request on, or answers 429 with Retry-After, RateLimit fields and what Accept asks for.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if passes, err := h.layer.Enforce(r, w, r); err != nil || !passes {
+	j, err := h.layer.Enforce(r, w, r)
+	if err != nil || j == nil {
 		return err
 	}
-	return next.ServeHTTP(w, r)
+	defer j.End()
+	if err = next.ServeHTTP(&writer{&caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, j}, r); err != nil {
+		j.Answered(statusOf(err))
+	}
+	j.Answered(http.StatusOK) // a handler that writes nothing says so
+	return err
+}
+
+// statusOf is the status by which Caddy answers an error.
+func statusOf(err error) int {
+	var e caddyhttp.HandlerError
+	if errors.As(err, &e) && e.StatusCode > 0 {
+		return e.StatusCode
+	}
+	return http.StatusInternalServerError
+}
+
+// writer tells when the answer begins.
+type writer struct {
+	*caddyhttp.ResponseWriterWrapper
+	judged *hotparam.Judged
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *writer) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		w.judged.Answered(status)
+	}
+	w.ResponseWriterWrapper.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *writer) Write(b []byte) (int, error) {
+	w.judged.Answered(http.StatusOK)
+	return w.ResponseWriterWrapper.Write(b)
+}
+
+// ReadFrom implements io.ReaderFrom, by which files are sent.
+func (w *writer) ReadFrom(r io.Reader) (int64, error) {
+	w.judged.Answered(http.StatusOK)
+	return w.ResponseWriterWrapper.ReadFrom(r)
 }
 
 var (

@@ -11,6 +11,7 @@ package hotparamconnect
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -56,11 +57,14 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if in.Spec().IsClient {
 			return next(ctx, in)
 		}
-		fields, err := i.judge(Call{ctx, in.Spec().Procedure, in.Header(), in.Peer(), in.Any()})
+		fields, j, err := i.judge(Call{ctx, in.Spec().Procedure, in.Header(), in.Peer(), in.Any()})
 		if err != nil {
 			return nil, err
 		}
+		defer j.End()
+		j.Begin()
 		out, err := next(ctx, in)
+		j.Answered(statusOf(err))
 		if err == nil {
 			maps.Copy(out.Header(), fields)
 		}
@@ -75,48 +79,78 @@ func (i *interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		call := Call{ctx, conn.Spec().Procedure, conn.RequestHeader(), conn.Peer(), nil}
-		fields, err := i.judge(call)
+		fields, j, err := i.judge(call)
 		if err != nil {
 			return err
 		}
+		defer j.End()
 		maps.Copy(conn.ResponseHeader(), fields)
-		if i.o.EachMessage {
-			conn = judged{conn, i, call}
-		}
-		return next(ctx, conn)
+		s := &judged{StreamingHandlerConn: conn, interceptor: i, call: call, stream: j, message: new(hotparam.Judged)}
+		defer func() { s.message.End() }()
+		err = next(ctx, s)
+		s.message.Answered(statusOf(err))
+		j.Answered(statusOf(err))
+		return err
 	}
 }
 
-// judged is a stream whose messages are judged as they come.
+// statusOf is the status of HTTP that says of a handler what its error does.
+func statusOf(err error) int {
+	if err == nil {
+		return http.StatusOK
+	}
+	return hotparam.StatusOfRPC(uint32(connect.CodeOf(err)))
+}
+
+// judged is a stream whose opening was judged, and with EachMessage each message as it comes. The handler is done with
+// a message when it asks for the next one.
 type judged struct {
 	connect.StreamingHandlerConn
 	*interceptor
-	call Call
+	call            Call
+	stream, message *hotparam.Judged
 }
 
-func (s judged) Receive(m any) error {
-	if err := s.StreamingHandlerConn.Receive(m); err != nil {
+func (s *judged) Receive(m any) (err error) {
+	s.message.Answered(http.StatusOK)
+	s.message.End()
+	err = s.StreamingHandlerConn.Receive(m)
+	if errors.Is(err, io.EOF) || err == nil && s.Spec().StreamType == connect.StreamTypeServer {
+		s.stream.Begin()
+	}
+	if err != nil || !s.o.EachMessage {
 		return err
 	}
 	s.call.Message = m
-	_, err := s.judge(s.call)
-	return err
+	_, j, err := s.judge(s.call)
+	if err != nil {
+		return err
+	}
+	s.message = j
+	j.Begin()
+	return nil
+}
+
+func (s *judged) Send(m any) error {
+	s.message.Answered(http.StatusOK)
+	s.stream.Answered(http.StatusOK)
+	return s.StreamingHandlerConn.Send(m)
 }
 
 // judge gives the fields of an answer, and the error with which a call ends that is not to go on.
-func (i *interceptor) judge(c Call) (http.Header, error) {
-	v, err := i.layer.Decide(c, i.request(c))
-	if err != nil || v == nil {
-		return nil, err
+func (i *interceptor) judge(c Call) (http.Header, *hotparam.Judged, error) {
+	j, err := i.layer.Decide(c, i.request(c))
+	if err != nil || j.Verdict == nil {
+		return nil, j, err
 	}
-	fields := http.Header{}
+	fields, v := http.Header{}, j.Verdict
 	i.layer.SetHeader(fields, v)
 	if v.Allowed {
-		return fields, nil
+		return fields, j, nil
 	}
 	if i.o.Deny != nil {
 		if err := i.o.Deny(c, v); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	refusal := connect.NewError(connect.CodeResourceExhausted, errors.New("too many requests: "+string(v.Reason)))
@@ -126,7 +160,7 @@ func (i *interceptor) judge(c Call) (http.Header, error) {
 			refusal.AddDetail(d)
 		}
 	}
-	return nil, refusal
+	return nil, nil, refusal
 }
 
 // request is the call as rules see it.

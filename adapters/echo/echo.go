@@ -8,6 +8,9 @@
 package hotparamecho
 
 import (
+	"errors"
+	"net/http"
+
 	"github.com/labstack/echo/v4"
 
 	"github.com/hotparam/pipeline/hotparam"
@@ -22,10 +25,27 @@ func New(p *hotparam.Pipeline, o Options) echo.MiddlewareFunc {
 	layer := hotparam.NewLayer(p, o)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if pass, err := layer.Enforce(c, c.Response(), c.Request()); err != nil || !pass {
+			j, err := layer.Enforce(c, c.Response(), c.Request())
+			if err != nil || j == nil {
 				return err
 			}
-			return next(c)
+			defer j.End()
+			c.Response().Before(func() { j.Answered(c.Response().Status) })
+			err = next(c)
+			j.Answered(statusOf(c, err))
+			return err
 		}
 	}
+}
+
+// statusOf is the status of an answer, that of an error being written when all handlers have returned.
+func statusOf(c echo.Context, err error) int {
+	var e *echo.HTTPError
+	switch {
+	case err == nil || c.Response().Committed:
+		return c.Response().Status
+	case errors.As(err, &e):
+		return e.Code
+	}
+	return http.StatusInternalServerError
 }

@@ -39,3 +39,23 @@ func TestCacheAroundIt(t *testing.T) {
 	e.GET("/topic", func(c echo.Context) error { return c.String(200, fmt.Sprint("answer ", n.Add(1))) })
 	adaptertest.Cached(t, "echo", e)
 }
+
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	adaptertest.Outcomes(t, "echo", func(t *testing.T, p *hotparam.Pipeline, answer func(string) (int, string)) string {
+		e := echo.New()
+		e.Use(hotparamecho.New(p, hotparamecho.Options{}))
+		handler := func(c echo.Context) error {
+			status, text := answer(c.QueryParam("id"))
+			if status >= 500 {
+				return echo.NewHTTPError(status, text)
+			}
+			return c.String(status, text)
+		}
+		e.GET("/topic", handler)
+		e.GET("/rest", handler)
+		s := httptest.NewServer(e)
+		t.Cleanup(s.Close)
+		return s.Listener.Addr().String()
+	})
+}

@@ -8,6 +8,7 @@
 package hotparamfiber
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/gofiber/fiber/v3"
@@ -24,13 +25,28 @@ func New(p *hotparam.Pipeline, o Options) fiber.Handler {
 	layer := hotparam.NewLayer(p, o)
 	return func(c fiber.Ctx) error {
 		w := &writer{c: c, header: http.Header{}}
-		next, err := layer.Enforce(c, w, request(c))
+		j, err := layer.Enforce(c, w, request(c))
 		w.setHeader()
-		if err != nil || !next {
+		if err != nil || j == nil {
 			return err
 		}
-		return c.Next()
+		defer j.End()
+		err = c.Next()
+		j.Answered(statusOf(c, err))
+		return err
 	}
+}
+
+// statusOf is the status of an answer, which fasthttp sends when all handlers have returned.
+func statusOf(c fiber.Ctx, err error) int {
+	var e *fiber.Error
+	switch {
+	case err == nil:
+		return c.Response().StatusCode()
+	case errors.As(err, &e):
+		return e.Code
+	}
+	return http.StatusInternalServerError
 }
 
 // request is the request as fasthttp received it. All of it is copied: fasthttp uses its memory again.

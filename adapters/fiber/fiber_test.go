@@ -47,3 +47,21 @@ func serve(t *testing.T, app *fiber.App) (addr string) {
 	})
 	return ln.Addr().String()
 }
+
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	adaptertest.Outcomes(t, "fiber", func(t *testing.T, p *hotparam.Pipeline, answer func(string) (int, string)) string {
+		app := fiber.New()
+		app.Use(hotparamfiber.New(p, hotparamfiber.Options{}))
+		handler := func(c fiber.Ctx) error {
+			status, text := answer(c.Query("id"))
+			if status >= 500 {
+				return fiber.NewError(status, text)
+			}
+			return c.Status(status).SendString(text)
+		}
+		app.Get("/topic", handler)
+		app.Get("/rest", handler)
+		return serve(t, app)
+	})
+}

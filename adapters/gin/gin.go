@@ -8,6 +8,10 @@
 package hotparamgin
 
 import (
+	"bufio"
+	"net"
+	"net/http"
+
 	"github.com/gin-gonic/gin"
 
 	"github.com/hotparam/pipeline/hotparam"
@@ -21,12 +25,54 @@ type Options = hotparam.Options[*gin.Context]
 func New(p *hotparam.Pipeline, o Options) gin.HandlerFunc {
 	layer := hotparam.NewLayer(p, o)
 	return func(c *gin.Context) {
-		next, err := layer.Enforce(c, c.Writer, c.Request)
+		j, err := layer.Enforce(c, c.Writer, c.Request)
 		if err != nil {
 			_ = c.Error(err) // gives it back
 		}
-		if !next {
+		if j == nil {
 			c.Abort()
+			return
 		}
+		defer j.End()
+		c.Writer = &writer{c.Writer, j}
+		c.Next()
+		j.Answered(c.Writer.Status())
 	}
+}
+
+// writer tells when the answer begins.
+type writer struct {
+	gin.ResponseWriter
+	judged *hotparam.Judged
+}
+
+// Unwrap lets http.ResponseController find gin's writer.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *writer) Write(b []byte) (int, error) {
+	w.judged.Answered(w.Status())
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *writer) WriteString(s string) (int, error) {
+	w.judged.Answered(w.Status())
+	return w.ResponseWriter.WriteString(s)
+}
+
+func (w *writer) WriteHeaderNow() {
+	w.judged.Answered(w.Status())
+	w.ResponseWriter.WriteHeaderNow()
+}
+
+func (w *writer) Flush() {
+	w.judged.Answered(w.Status())
+	w.ResponseWriter.Flush()
+}
+
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := w.ResponseWriter.Hijack()
+	if err == nil {
+		w.judged.Answered(http.StatusSwitchingProtocols)
+	}
+	return conn, rw, err
 }

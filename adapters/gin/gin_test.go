@@ -38,3 +38,17 @@ func TestCacheAroundIt(t *testing.T) {
 	r.GET("/topic", func(c *gin.Context) { c.String(200, "answer %d", n.Add(1)) })
 	adaptertest.Cached(t, "gin", r)
 }
+
+func TestOutcomes(t *testing.T) {
+	gin.SetMode(gin.TestMode)
+	adaptertest.Outcomes(t, "gin", func(t *testing.T, p *hotparam.Pipeline, answer func(string) (int, string)) string {
+		r := gin.New()
+		r.Use(hotparamgin.New(p, hotparamgin.Options{}))
+		handler := func(c *gin.Context) { status, text := answer(c.Query("id")); c.String(status, text) }
+		r.GET("/topic", handler)
+		r.GET("/rest", handler)
+		s := httptest.NewServer(r)
+		t.Cleanup(s.Close)
+		return s.Listener.Addr().String()
+	})
+}

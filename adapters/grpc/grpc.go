@@ -9,6 +9,8 @@ package hotparamgrpc
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -51,10 +53,15 @@ type interceptor struct {
 func Unary(p *hotparam.Pipeline, o Options) grpc.UnaryServerInterceptor {
 	i := interceptor{hotparam.NewLayer(p, o.Options), o}
 	return func(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		if err := i.judge(Call{ctx, info.FullMethod, in}); err != nil {
+		j, err := i.judge(Call{ctx, info.FullMethod, in})
+		if err != nil {
 			return nil, err
 		}
-		return next(ctx, in)
+		defer j.End()
+		j.Begin()
+		out, err := next(ctx, in)
+		j.Answered(statusOf(err))
+		return out, err
 	}
 }
 
@@ -62,39 +69,70 @@ func Unary(p *hotparam.Pipeline, o Options) grpc.UnaryServerInterceptor {
 func Stream(p *hotparam.Pipeline, o Options) grpc.StreamServerInterceptor {
 	i := interceptor{hotparam.NewLayer(p, o.Options), o}
 	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-		if err := i.judge(Call{s.Context(), info.FullMethod, nil}); err != nil {
+		j, err := i.judge(Call{s.Context(), info.FullMethod, nil})
+		if err != nil {
 			return err
 		}
-		if o.EachMessage {
-			s = judged{s, i, info.FullMethod}
-		}
-		return next(srv, s)
+		defer j.End()
+		stream := &judged{ServerStream: s, interceptor: i, info: info, stream: j, message: new(hotparam.Judged)}
+		defer func() { stream.message.End() }()
+		err = next(srv, stream)
+		stream.message.Answered(statusOf(err))
+		j.Answered(statusOf(err))
+		return err
 	}
 }
 
-// judged is a stream whose messages are judged as they come.
+// statusOf is the status of HTTP that says of a handler what its error does.
+func statusOf(err error) int { return hotparam.StatusOfRPC(uint32(status.Code(err))) }
+
+// judged is a stream whose opening was judged, and with EachMessage each message as it comes. The handler is done with
+// a message when it asks for the next one.
 type judged struct {
 	grpc.ServerStream
 	interceptor
-	method string
+	info            *grpc.StreamServerInfo
+	stream, message *hotparam.Judged
 }
 
-func (s judged) RecvMsg(m any) error {
-	if err := s.ServerStream.RecvMsg(m); err != nil {
+func (s *judged) RecvMsg(m any) (err error) {
+	s.message.Answered(http.StatusOK)
+	s.message.End()
+	err = s.ServerStream.RecvMsg(m)
+	if errors.Is(err, io.EOF) || err == nil && !s.info.IsClientStream {
+		s.stream.Begin()
+	}
+	if err != nil || !s.o.EachMessage {
 		return err
 	}
-	return s.judge(Call{s.Context(), s.method, m})
+	j, err := s.judge(Call{s.Context(), s.info.FullMethod, m})
+	if err != nil {
+		return err
+	}
+	s.message = j
+	j.Begin()
+	return nil
+}
+
+func (s *judged) SendMsg(m any) error {
+	s.message.Answered(http.StatusOK)
+	s.stream.Answered(http.StatusOK)
+	return s.ServerStream.SendMsg(m)
 }
 
 // judge gives the error with which a call ends that is not to go on.
-func (i *interceptor) judge(c Call) error {
-	v, err := i.layer.Decide(c, i.request(c))
+func (i *interceptor) judge(c Call) (*hotparam.Judged, error) {
+	j, err := i.layer.Decide(c, i.request(c))
 	switch {
 	case c.Context.Err() != nil:
-		return status.FromContextError(c.Context.Err()).Err()
-	case err != nil || v == nil:
-		return err
+		if err == nil {
+			j.End()
+		}
+		return nil, status.FromContextError(c.Context.Err()).Err()
+	case err != nil || j.Verdict == nil:
+		return j, err
 	}
+	v := j.Verdict
 	h, md := http.Header{}, metadata.MD{}
 	i.layer.SetHeader(h, v)
 	for name, values := range h {
@@ -102,15 +140,15 @@ func (i *interceptor) judge(c Call) error {
 	}
 	if v.Allowed {
 		_ = grpc.SetHeader(c.Context, md) // too late for the second message of a stream
-		return nil
+		return j, nil
 	}
 	_ = grpc.SetTrailer(c.Context, md) // without them the refusal stands all the same
 	if i.o.Deny != nil {
 		if err := i.o.Deny(c, v); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return refusal(v)
+	return nil, refusal(v)
 }
 
 func refusal(v *hotparam.Verdict) error {

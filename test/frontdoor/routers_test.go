@@ -83,3 +83,16 @@ func TestRouters(t *testing.T) {
 		})
 	}
 }
+
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	adaptertest.Outcomes(t, "go", func(t *testing.T, p *hotparam.Pipeline, answer func(string) (int, string)) string {
+		s := httptest.NewServer(p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			status, text := answer(r.FormValue("id"))
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, text)
+		})))
+		t.Cleanup(s.Close)
+		return s.Listener.Addr().String()
+	})
+}
