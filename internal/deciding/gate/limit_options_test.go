@@ -11,20 +11,33 @@ import (
 // would be too long.
 func TestRequestsWaitInOrder(t *testing.T) {
 	t.Parallel()
-	for _, scope := range []string{"instance", "cluster"} {
-		b := build(t, `
+	for text, waits := range map[string][]time.Duration{ // in ms; -1: denied
+		"rate: 10, burst: 2, wait: 250ms":             {0, 0, 100, 200, -1, -1},
+		"algorithm: bursty, rate: 10, wait: 250ms":    {0, 100, 200, -1, -1}, // nothing is stored at first
+		"algorithm: leaky_bucket, rate: 10, burst: 2": {0, 100, 200, -1},
+	} {
+		for _, scope := range []string{"instance", "cluster"} {
+			b := build(t, `
 rules:
-  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 10, burst: 2, wait: 250ms, scope: `+scope+`}}
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {`+text+`, scope: `+scope+`}}
 `, gate.Config{})
-		b.hot("topic?id=42")
-		for i, want := range []time.Duration{0, 0, 100, 200, -1, -1} {
-			v := b.get("/topic?id=42", "192.0.2.1")
-			if v.Allowed != (want >= 0) || v.Allowed && v.Wait != want*time.Millisecond {
-				t.Errorf("%s: request %d: %+v, want a wait of %d ms", scope, i, v, want)
+			b.hot("topic?id=42")
+			held := uint64(0)
+			for i, want := range waits {
+				v := b.get("/topic?id=42", "192.0.2.1")
+				if v.Allowed != (want >= 0) || v.Allowed && v.Wait != want*time.Millisecond {
+					t.Errorf("%s, %s: request %d: %+v, want a wait of %d ms", text, scope, i, v, want)
+				}
+				if want > 0 {
+					held++
+				}
 			}
-		}
-		if v := b.get("/topic?id=7", "192.0.2.1"); v.Wait != 0 {
-			t.Errorf("%s: a cold key waits: %+v", scope, v)
+			if v := b.get("/topic?id=7", "192.0.2.1"); v.Wait != 0 {
+				t.Errorf("%s, %s: a cold key waits: %+v", text, scope, v)
+			}
+			if n := b.Stats().HeldBack; n != held {
+				t.Errorf("%s, %s: %d held back, want %d", text, scope, n, held)
+			}
 		}
 	}
 }

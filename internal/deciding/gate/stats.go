@@ -21,6 +21,8 @@ type Stats struct {
 	// ShadowedIP are those of Shadowed that a window of their client would have
 	// denied.
 	ShadowedIP uint64
+	// HeldBack are those of Allowed that have to wait before they go on.
+	HeldBack uint64
 	// Candidates are requests for keys whose limit has another as a candidate beside it,
 	// by how the two agreed.
 	Candidates Candidates
@@ -124,9 +126,9 @@ type shard struct {
 	allowed                [outcomes]atomic.Uint64
 	denied                 [outcomes]atomic.Uint64
 	shadowed, shadowedIP   atomic.Uint64
-	spared                 atomic.Uint64
+	spared, heldBack       atomic.Uint64
 	same, stricter, looser atomic.Uint64 // candidates
-	_                      [56]byte
+	_                      [48]byte
 }
 
 func (s *stats) shard() *shard { return &s.shards[s.next.Add(1)%shards] }
@@ -173,6 +175,9 @@ func (s *shard) verdict(v *hottype.Verdict) {
 		return
 	}
 	s.allowed[i].Add(1)
+	if v.Wait > 0 {
+		s.heldBack.Add(1)
+	}
 	if v.Shadowed {
 		s.shadowed.Add(1)
 		if v.ShadowReason == hottype.ReasonIPFixed || v.ShadowReason == hottype.ReasonIPSliding {
@@ -231,6 +236,7 @@ func (s *shard) addTo(out *Stats) {
 	out.Candidates.Stricter += s.stricter.Load()
 	out.Candidates.Looser += s.looser.Load()
 	out.Spared += s.spared.Load()
+	out.HeldBack += s.heldBack.Load()
 }
 
 // Report says what the gate has decided so far, one row a key: first the hot

@@ -44,6 +44,8 @@ func (to scrape) admissions(s *gate.Stats) {
 	allowed("exempt", s.Allowed.Exempt)
 	allowed("malformed", s.Allowed.Malformed)
 	allowed("store_failure", s.Allowed.Store)
+	to.counter("hotparam_gate_held_back_total",
+		"Requests allowed that have to wait before they go on.", s.HeldBack)
 	to.counter("hotparam_gate_shadowed_total",
 		"Requests allowed that a limit in shadow mode would have denied.", s.Shadowed)
 	to.counter("hotparam_gate_shadowed_ip_total",
