@@ -88,7 +88,7 @@ func (q question) ours(who, yaml string) error {
 	if err != nil {
 		return err
 	}
-	if q.hot && !p.heat(hotTarget) {
+	if q.hot && !p.untilHot(hotTarget) {
 		return fmt.Errorf("inprocess: %s did not become hot", hotTarget)
 	}
 	q.measure(who, middleware.New(p.gate, middleware.Options{})(nothing), func(ids []string) func() {

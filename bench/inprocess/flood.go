@@ -111,7 +111,7 @@ func floodOurs(sheet *measure.Sheet, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if !p.heat(hotTarget) {
+	if !p.untilHot(hotTarget) {
 		return fmt.Errorf("inprocess: %s did not become hot", hotTarget)
 	}
 	var f flood

@@ -64,8 +64,8 @@ func newPipeline(yaml string) (*pipeline, error) {
 	return p, nil
 }
 
-// heat asks for the request until the pipeline has found it hot by itself.
-func (p *pipeline) heat(target string) bool {
+// untilHot asks for the request until the pipeline has found it hot by itself.
+func (p *pipeline) untilHot(target string) bool {
 	req := request(target)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

@@ -77,11 +77,11 @@ func openGate(consistency string, most int64) func(context.Context, string, int,
 func through(g *gate.Gate, mirror *hotset.Replica) ask {
 	who := clients()
 	now := time.Now()
-	heat := hottype.HotSet{Version: 1, At: now}
+	hot := hottype.HotSet{Version: 1, At: now}
 	for _, key := range []string{hotTopic, hotTopic + warm} {
-		heat.Keys = append(heat.Keys, hottype.Hot{Key: hottype.Key(key), Rule: "topic", Rate: 1e6, Since: now, Until: now.Add(time.Hour)})
+		hot.Keys = append(hot.Keys, hottype.Hot{Key: hottype.Key(key), Rule: "topic", Rate: 1e6, Since: now, Until: now.Add(time.Hour)})
 	}
-	mirror.Replace("bench", heat)
+	mirror.Replace("bench", hot)
 	header := http.Header{}
 	return func(ctx context.Context, key string, client int) (bool, error) {
 		v := g.Decide(ctx, time.Now(), &hottype.Request{Method: "GET", Host: "news.example", Target: "/" + key, Client: who[client], Header: header})

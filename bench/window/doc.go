@@ -1,4 +1,4 @@
-// Window compares what judging heat costs an aggregator: hotparam's detector
+// Window compares what detection costs an aggregator: hotparam's detector
 // (bounded counts of a trailing window, with a known error) beside the
 // sliding-window HeavyKeeper of github.com/keilerkonzept/topk (approximate, a
 // fixed number of buckets, top 1000), and beside plain Space-Saving, one summary

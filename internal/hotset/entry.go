@@ -33,7 +33,7 @@ type Memo struct {
 	Value   any
 }
 
-// Hot is the key's heat as of the latest publication.
+// Hot is what was found of the key as of the latest publication.
 func (e *Entry) Hot() hottype.Hot { return *e.hot.Load() }
 
 // Key is the key of the entry.
@@ -42,7 +42,7 @@ func (e *Entry) Key() hottype.Key { return e.hot.Load().Key }
 // live reports whether the entry still holds at now (unix µs).
 func (e *Entry) live(now int64) bool { return now < e.until.Load() }
 
-// set makes h the entry's heat, which holds for keep beyond its Until.
+// set makes h what was found of the entry, which holds for keep beyond its Until.
 func (e *Entry) set(h *hottype.Hot, keep time.Duration) {
 	e.hot.Store(h)
 	e.until.Store(expiry(h.Until, keep))

@@ -160,15 +160,15 @@ func (m *Replica) Loops(now time.Time) []hottype.Hot {
 	return live
 }
 
-// sortEntries orders by rate, heaviest first, then by key. Each heat is read
+// sortEntries orders by rate, heaviest first, then by key. Each entry's rate is read
 // once: it may be replaced meanwhile, and an order must not waver.
 func sortEntries(entries []*Entry) {
-	heat := make(map[*Entry]*hottype.Hot, len(entries))
+	found := make(map[*Entry]*hottype.Hot, len(entries))
 	for _, e := range entries {
-		heat[e] = e.hot.Load()
+		found[e] = e.hot.Load()
 	}
 	slices.SortFunc(entries, func(a, b *Entry) int {
-		return cmp.Or(cmp.Compare(heat[b].Rate, heat[a].Rate), cmp.Compare(heat[a].Key, heat[b].Key))
+		return cmp.Or(cmp.Compare(found[b].Rate, found[a].Rate), cmp.Compare(found[a].Key, found[b].Key))
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
-// The defaults of a rule's heat.
+// The defaults of what a rule calls hot.
 const (
 	defaultWindow       = 5 * time.Second
 	defaultCooldown     = 10 * time.Second

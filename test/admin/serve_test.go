@@ -140,12 +140,12 @@ func (s *site) since(t *testing.T, key string) time.Time {
 	}
 	defer answer.Body.Close()
 	var known struct {
-		Heat *struct{ Since time.Time }
+		Detected *struct{ Since time.Time }
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&known); err != nil || known.Heat == nil {
+	if err := json.NewDecoder(answer.Body).Decode(&known); err != nil || known.Detected == nil {
 		t.Fatalf("it is not hot: %v", err)
 	}
-	return known.Heat.Since
+	return known.Detected.Since
 }
 
 // tabTo presses Tab until something has the focus.

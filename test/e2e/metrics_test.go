@@ -17,6 +17,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/hotparam/pipeline/internal/freeport"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
@@ -155,20 +156,20 @@ func startMeasured(t *testing.T) (programs []string, page string) {
 	config := write(t, "hotparam.yaml", fmt.Sprintf(measuredRules, upstream.URL))
 	cert := redistest.NewAuthority(t).Issue(time.Now().Add(time.Hour), "127.0.0.1")
 	start := func(name string, args ...string) {
-		admin := program.FreeAddr(t)
+		admin := freeport.Addr(t)
 		if name == "serve" {
 			name, args = "hotparam", append([]string{"serve"}, args...)
 		}
 		launch(t, name, append(args, "--config", config, "--admin.listen", admin, "--state.dir", t.TempDir())...)
 		programs = append(programs, admin)
 	}
-	start("collector", "--statsd.listen", program.FreeAddr(t), "--statsd.addr", program.FreeAddr(t), "--kafka.brokers", broker,
-		"--collector.out", "both", "--mirror.listen", program.FreeAddr(t), "--rules", "redis:", "--redis.addr", redis)
-	start("aggregator", "--kafka.brokers", broker, "--statsd.listen", program.FreeAddr(t), "--redis.addr", redis)
+	start("collector", "--statsd.listen", freeport.Addr(t), "--statsd.addr", freeport.Addr(t), "--kafka.brokers", broker,
+		"--collector.out", "both", "--mirror.listen", freeport.Addr(t), "--rules", "redis:", "--redis.addr", redis)
+	start("aggregator", "--kafka.brokers", broker, "--statsd.listen", freeport.Addr(t), "--redis.addr", redis)
 	tls := []string{"--decide.tls_cert", cert.Cert, "--decide.tls_key", cert.Key}
-	start("limiter-sidecar", append(tls, "--redis.addr", redis, "--decide.listen", program.FreeAddr(t), "--kafka.brokers", broker,
-		"--proxy.listen", program.FreeAddr(t), "--proxy.upstream", upstream.URL, "--gate.budget", budget)...)
-	proxy := program.FreeAddr(t)
+	start("limiter-sidecar", append(tls, "--redis.addr", redis, "--decide.listen", freeport.Addr(t), "--kafka.brokers", broker,
+		"--proxy.listen", freeport.Addr(t), "--proxy.upstream", upstream.URL, "--gate.budget", budget)...)
+	proxy := freeport.Addr(t)
 	start("serve", "--listen", proxy, "--upstream", upstream.URL)
 	for _, admin := range programs {
 		ready(t, admin)

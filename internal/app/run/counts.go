@@ -132,7 +132,7 @@ func (s *sink) with(second tally.Sink, run func(context.Context) error) *sink {
 	return &both
 }
 
-// tee sends counts to the sink that heat is judged by, and then to one that
+// tee sends counts to the sink that detection reads, and then to one that
 // keeps their history.
 type tee struct{ judge, history tally.Sink }
 

@@ -80,7 +80,7 @@ func (b *recordingSink) Send(_ context.Context, counts []hottype.Count) error {
 	return b.err
 }
 
-// The history hears of nothing that heat was not judged by, and its failures
+// The history hears of nothing that detection did not read, and its failures
 // repeat nothing.
 func TestTee(t *testing.T) {
 	t.Parallel()

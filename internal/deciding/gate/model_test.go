@@ -224,7 +224,7 @@ func TestGateAgreesWithModel(t *testing.T) {
 			"time": func(t *rapid.T) {
 				b.now = b.now.Add(time.Duration(rapid.IntRange(1, 1500).Draw(t, "ms")) * time.Millisecond)
 			},
-			"heat": func(t *rapid.T) {
+			"hot": func(t *rapid.T) {
 				m.hot = rapid.SliceOfDistinct(rapid.SampledFrom(all), rapid.ID[hottype.Key]).Draw(t, "hot")
 				b.hot(m.hot...)
 			},

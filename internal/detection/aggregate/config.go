@@ -26,7 +26,7 @@ type Config struct {
 	Rules *rules.Set
 	// Publish is told of every hot set; nil: nobody is.
 	Publish Publisher
-	// Tick is how often heat is judged; default 100 ms, at most the refresh.
+	// Tick is how often keys are judged; default 100 ms, at most the refresh.
 	// A key that crosses its threshold does not wait for it.
 	Tick time.Duration
 	// HotTTL is how long a set keeps its keys hot; default 5 s. Readers that

@@ -43,7 +43,7 @@ func (d *Detector) Errors() []RuleError {
 }
 
 // Check refuses rules whose counts could be wrong by half of a threshold at the
-// rate that they are expected to get (Heat.MaxRate, else Options.MaxRate): hot
+// rate that they are expected to get (HotCriteria.MaxRate, else Options.MaxRate): hot
 // keys could be missed then. A rule whose rate is not stated is not checked.
 func Check(set *rules.Set, o Options) error {
 	switch {

@@ -172,7 +172,7 @@ func TestRateIsSteadyWithinASecond(t *testing.T) {
 
 func TestCheckRefusesTooFewCounters(t *testing.T) {
 	t.Parallel()
-	heat := func(rate, most float64, window int) *rules.Rule {
+	criteria := func(rate, most float64, window int) *rules.Rule {
 		return &rules.Rule{Name: "topic", Hot: rules.HotCriteria{Rate: rate, MaxRate: most, Window: time.Duration(window) * time.Second}}
 	}
 	for _, test := range []struct {
@@ -180,16 +180,16 @@ func TestCheckRefusesTooFewCounters(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{heat(200, 0, 5), Options{}, ""},       // nothing is said
-		{heat(200, 100_000, 5), Options{}, ""}, //
-		{heat(1, 10_000, 5), Options{}, ""},    // all of them fit
-		{heat(200, 1e6, 5), Options{}, "131072 counters can be wrong by 588 requests in 5s, and a key is hot from 1000 on"},
-		{heat(200, 0, 5), Options{MaxRate: 1e6}, "set detect.counters to 154002 or more"},
-		{heat(200, 1e6, 5), Options{Counters: 154_002}, ""},
-		{heat(1, 1e6, 600), Options{}, "set a higher threshold (no number of counters"},
-		{heat(1, 0, 5), Options{Counters: -1}, "-1 counters are not between 1 and 8388608"},
-		{heat(1, 0, 5), Options{Counters: 1 << 24}, "16777216 counters are not"},
-		{heat(1, 0, 5), Options{MaxRate: -1}, "must not be negative"},
+		{criteria(200, 0, 5), Options{}, ""},       // nothing is said
+		{criteria(200, 100_000, 5), Options{}, ""}, //
+		{criteria(1, 10_000, 5), Options{}, ""},    // all of them fit
+		{criteria(200, 1e6, 5), Options{}, "131072 counters can be wrong by 588 requests in 5s, and a key is hot from 1000 on"},
+		{criteria(200, 0, 5), Options{MaxRate: 1e6}, "set detect.counters to 154002 or more"},
+		{criteria(200, 1e6, 5), Options{Counters: 154_002}, ""},
+		{criteria(1, 1e6, 600), Options{}, "set a higher threshold (no number of counters"},
+		{criteria(1, 0, 5), Options{Counters: -1}, "-1 counters are not between 1 and 8388608"},
+		{criteria(1, 0, 5), Options{Counters: 1 << 24}, "16777216 counters are not"},
+		{criteria(1, 0, 5), Options{MaxRate: -1}, "must not be negative"},
 	} {
 		err := Check(set(test.rule), test.o)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {

@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Detector judges heat. Add and AddAll may be called by any number of
+// Detector judges what is hot. Add and AddAll may be called by any number of
 // goroutines, beside all other methods; each of them holds one shard at a time,
 // for as long as its counts take. The other methods wait for each other.
 type Detector struct {
@@ -133,7 +133,7 @@ func (d *Detector) countTraffic(second int64, counts []hottype.Count, b *batch) 
 }
 
 // Over lists, sorted, the keys whose count over their rule's window ending
-// with second s reaches the rule's rate: heat before hysteresis, MaxHot and
+// with second s reaches the rule's rate: hot before hysteresis, MaxHot and
 // MinClients, and by no other criterion. It lets time pass until s; of a second
 // before the current one nothing is known any more, and it gives nil.
 func (d *Detector) Over(s int64) []hottype.Key {

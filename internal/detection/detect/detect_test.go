@@ -106,7 +106,7 @@ var tapes = map[string]struct {
 		"5.5: topic?id=1=3",
 		"8: topic?id=1=1.8", // 0 has cooled without a trace
 	}},
-	"each rule has its own heat": {set(topic(0), catchAll()), []any{
+	"each rule has its own criteria": {set(topic(0), catchAll()), []any{
 		add{0, count("topic?id=1", 0, 3), false},
 		add{0, count("/x", 0, 1), true},
 		add{0, count("tropic?id=1", 0, 1), true}, // of a rule that others have

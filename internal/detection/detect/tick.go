@@ -210,7 +210,7 @@ func (t *tick) result() (hottype.HotSet, []Change) {
 	return hottype.HotSet{At: t.now, Keys: t.keys, Loops: t.loops}, t.changes
 }
 
-// hotOf is the heat of a candidate, without its Until. A rate is never more than
+// hotOf is what is published of a candidate, without its Until. A rate is never more than
 // the truth: the count is the lower bound.
 func (h *ruleState) hotOf(c *candidate, w window.Watched, now time.Time) hottype.Hot {
 	rate := h.slidingRate(w, now)

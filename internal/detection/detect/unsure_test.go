@@ -21,14 +21,14 @@ func TestNothingCoolsWhileCountsMayBeMissing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		window := time.Duration(rapid.IntRange(1, 8).Draw(t, "window")) * time.Second
 		cool := time.Duration(rapid.IntRange(0, 40).Draw(t, "cool")) * 100 * time.Millisecond
-		heat := rules.HotCriteria{Rate: 10, Window: window, Cooldown: cool, ReleaseRatio: 0.7}
+		criteria := rules.HotCriteria{Rate: 10, Window: window, Cooldown: cool, ReleaseRatio: 0.7}
 		if rapid.Bool().Draw(t, "share") {
-			heat.Share, heat.MinRate = 0.2, 5
+			criteria.Share, criteria.MinRate = 0.2, 5
 		}
 		if rapid.Bool().Draw(t, "clients") {
-			heat.MinClients = 3
+			criteria.MinClients = 3
 		}
-		d := detect.New(&rules.Set{Rules: []*rules.Rule{{Name: "topic", Hot: heat}}}, detect.Options{Shards: rapid.IntRange(1, 4).Draw(t, "lanes")})
+		d := detect.New(&rules.Set{Rules: []*rules.Rule{{Name: "topic", Hot: criteria}}}, detect.Options{Shards: rapid.IntRange(1, 4).Draw(t, "lanes")})
 		now := time.Unix(1000, 0)
 		pass := func(d time.Duration) { now = now.Add(d) }
 		for range 20 {

@@ -92,7 +92,7 @@ type Config struct {
 	OnChange func(Change)
 	// Notify are the webhooks that are told what happens; nil: none.
 	Notify Notifier
-	// Pushed says that the program hands changes of heat to Publish. Without
+	// Pushed says that the program hands changes of what is hot to Publish. Without
 	// it the sampler finds them by comparing Hot with a second ago.
 	Pushed bool
 

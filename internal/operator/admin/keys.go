@@ -20,8 +20,8 @@ type keyAnswer struct {
 	Params   string       `json:"params"`
 	Rule     *ruleView    `json:"rule"` // null: no rule counts this resource
 	Hot      bool         `json:"hot"`
-	Heat     *hottype.Hot `json:"heat"` // null: not hot
-	Loop     *hottype.Hot `json:"loop"` // null: not a loop
+	Detected *hottype.Hot `json:"detected"` // null: not hot
+	Loop     *hottype.Hot `json:"loop"`     // null: not a loop
 	Allowed  *float64     `json:"allowed_per_second"`
 	Denied   *float64     `json:"denied_per_second"`
 	Served   *float64     `json:"served_per_second"` // of those allowed, by a response cache
@@ -85,7 +85,7 @@ func (s *Server) describe(r *http.Request, key hottype.Key, now time.Time) (*key
 	a := &keyAnswer{Key: string(key), Resource: key.Resource(), Params: key.Params(), Rule: viewRule(rule), Override: viewOverride(o, live, now)}
 	hot := s.cfg.Hot()
 	if i := slices.IndexFunc(hot, func(h hottype.Hot) bool { return h.Key == key }); i >= 0 {
-		a.Hot, a.Heat = true, &hot[i]
+		a.Hot, a.Detected = true, &hot[i]
 	}
 	loops := s.loops()
 	if i := slices.IndexFunc(loops, func(h hottype.Hot) bool { return h.Key == key }); i >= 0 {

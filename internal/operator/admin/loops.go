@@ -30,8 +30,8 @@ func viewLoops(loops []hottype.Hot) []loopView {
 	return views
 }
 
-// heatKind is a change of heat as the feed calls it.
-func heatKind(k detect.Kind) string {
+// detectionKind is a change of what is hot as the feed calls it.
+func detectionKind(k detect.Kind) string {
 	switch k {
 	case detect.Cooled:
 		return cooled
@@ -43,8 +43,8 @@ func heatKind(k detect.Kind) string {
 	return becameHot
 }
 
-// heatChange is a change of heat as the feed shows it.
-func heatChange(at time.Time, kind string, h *hottype.Hot) Change {
+// detectionChange is a change of what is hot as the feed shows it.
+func detectionChange(at time.Time, kind string, h *hottype.Hot) Change {
 	return Change{
 		At: at, Kind: kind, Key: string(h.Key), Rule: h.Rule, Rate: h.Rate,
 		Clients: h.Clients, Client: h.Client, ClientShare: h.ClientShare,
@@ -59,7 +59,7 @@ func (s *Server) noteList(now time.Time, list []hottype.Hot, known map[string]ho
 		h := &list[i]
 		current[string(h.Key)] = hotNote{rule: h.Rule, rate: h.Rate}
 		if _, was := known[string(h.Key)]; !was {
-			s.emit(heatChange(h.Since, came, h))
+			s.emit(detectionChange(h.Since, came, h))
 		}
 	}
 	for key, was := range known {

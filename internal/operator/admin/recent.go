@@ -34,7 +34,7 @@ type Change struct {
 	At   time.Time `json:"at"`
 	Kind string    `json:"kind"`
 	Key  string    `json:"key"`
-	// Rule and Rate are set for changes of heat.
+	// Rule and Rate are set for changes of what is hot.
 	Rule string  `json:"rule,omitempty"`
 	Rate float64 `json:"rate,omitempty"`
 	// Clients, Client and ClientShare say who asks, where that is known.

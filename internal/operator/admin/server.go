@@ -132,7 +132,7 @@ func (s *Server) Publish(changes []detect.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range changes {
-		s.emit(heatChange(c.At, heatKind(c.Kind), &c.Hot))
+		s.emit(detectionChange(c.At, detectionKind(c.Kind), &c.Hot))
 	}
 }
 

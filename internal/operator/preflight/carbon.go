@@ -78,7 +78,7 @@ func (l *list) carbonSchema(in carbon.Inspection, metric string, flush time.Dura
 		level := Warn
 		why := fmt.Sprintf("the history shows nothing that lasts less than %v", s.Step)
 		if aim.FromGraphite {
-			level, why = Fail, fmt.Sprintf("heat over %v cannot be judged by points that are %v apart", aim.Window, s.Step)
+			level, why = Fail, fmt.Sprintf("a window of %v cannot be judged by points that are %v apart", aim.Window, s.Step)
 		}
 		l.add(level, Finding{What: fmt.Sprintf("%s is kept as one point in %v; the shortest window is %v", metric, s.Step, aim.Window), Where: where, Why: why, Mend: mend})
 	case flush > 0 && s.Step > flush:

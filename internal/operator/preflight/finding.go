@@ -64,7 +64,7 @@ type Aim struct {
 	Window time.Duration
 	// Plain says that metric names have the style plain.
 	Plain bool
-	// FromGraphite says that heat is judged by what Graphite stores.
+	// FromGraphite says that detection reads what Graphite stores.
 	FromGraphite bool
 	// Prefix is what the counters of ours have before their names where Graphite
 	// is asked for them.

@@ -8,7 +8,7 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/graphite"
 )
 
-// Graphite judges the render API that heat is judged by.
+// Graphite judges the render API that detection reads.
 func Graphite(in graphite.Inspection, aim Aim) []Finding {
 	l := &list{where: "graphite " + in.URL}
 	if in.Err != "" {
@@ -69,7 +69,7 @@ func (l *list) graphiteData(in graphite.Inspection, aim Aim) {
 	case in.Step == 0:
 	case in.Step > aim.Window:
 		l.add(Fail, Finding{What: fmt.Sprintf("points are %v apart; the shortest window is %v", in.Step, aim.Window),
-			Why: "heat over a window cannot be judged by points that are further apart", Mend: "hotparam check --carbon.conf DIR   # says which line of storage-schemas.conf"})
+			Why: "a window cannot be judged by points that are further apart", Mend: "hotparam check --carbon.conf DIR   # says which line of storage-schemas.conf"})
 	case in.Step > in.Flush:
 		l.add(Fail, Finding{What: fmt.Sprintf("points are %v apart; graphite.flush is %v", in.Step, in.Flush),
 			Why: "of several flushes in one point the last wins: the counts before it are lost", Mend: fmt.Sprintf("graphite: {flush: %v}   # if that is the flushInterval of the server; else finer retentions", in.Step)})

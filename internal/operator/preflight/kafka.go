@@ -113,6 +113,6 @@ func (l *list) kafkaGroup(in kafka.Inspection) {
 	}
 	if in.Lag > muchLag {
 		l.add(Warn, Finding{What: fmt.Sprintf("the group is %d records behind", in.Lag),
-			Why: "counts that come later than detect.lateness are dropped: heat is seen late or not at all", Mend: describe + "   # then start more aggregators"})
+			Why: "counts that come later than detect.lateness are dropped: what is hot is seen late or not at all", Mend: describe + "   # then start more aggregators"})
 	}
 }

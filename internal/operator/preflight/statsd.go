@@ -67,9 +67,9 @@ func (l *list) statsdFlush(in statsd.Inspection, aim Aim) {
 		l.ok("flushInterval %v is within the shortest window of %v", flush, aim.Window)
 		return
 	}
-	level, why := Warn, "the history in Graphite does not show what was hot for less; heat itself is judged elsewhere"
+	level, why := Warn, "the history in Graphite does not show what was hot for less; what is hot is detected elsewhere"
 	if aim.FromGraphite {
-		level, why = Fail, "heat is judged by what the server flushes: a key is hot long before it is known, and a short burst never is"
+		level, why = Fail, "detection reads what the server flushes: a key is hot long before it is known, and a short burst never is"
 	}
 	l.add(level, Finding{What: fmt.Sprintf("flushInterval is %v, longer than the shortest window of %v", flush, aim.Window), Why: why,
 		Mend: fmt.Sprintf("flushInterval: %d   // in config.js", min(aim.Window, time.Second).Milliseconds())})

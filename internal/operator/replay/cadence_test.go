@@ -41,15 +41,15 @@ func TestShareAndSurgeAreFound(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		heat, log string
-		from      int64
+		criteria, log string
+		from          int64
 	}{
 		"share": {"share: 0.5, min_rate: 2", share.String(), 1_000_000_040},
 		"surge": {"surge: 5, min_rate: 2", surge.String(), 1_000_000_300},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			set := parse(t, "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {window: 5s, "+test.heat+"}, limit: {rate: 1, burst: 1}}]")
+			set := parse(t, "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {window: 5s, "+test.criteria+"}, limit: {rate: 1, burst: 1}}]")
 			rep, err := replay.Run(context.Background(), replay.Config{Rules: set}, text("log", test.log))
 			if err != nil {
 				t.Fatal(err)

@@ -68,13 +68,13 @@ export class KeyView {
     setText($("key-trouble"), (k.warnings ?? []).join("; "));
     $("key-name").replaceChildren(keyNode(k.key));
     $("key-body").hidden = false;
-    const heat = k.heat ?? k.loop;
+    const found = k.detected ?? k.loop;
     setText($("key-state"), k.hot ? "hot" : k.loop ? "a loop" : "not hot");
-    setText($("key-since"), heat ? `since ${clock(heat.since)}${k.hot && heat.why ? ` · by ${heat.why}` : ""}` : "");
-    setText($("key-rate"), heat ? rate(heat.rate) : "–");
-    const over = heat && k.rule && times(heat.rate, k.rule.hot_rate, "threshold");
-    const past = heat && times(heat.rate, heat.baseline, "its baseline");
-    setText($("key-times"), heat ? [over, past, clientsText(heat)].filter(Boolean).join(" · ") : "");
+    setText($("key-since"), found ? `since ${clock(found.since)}${k.hot && found.why ? ` · by ${found.why}` : ""}` : "");
+    setText($("key-rate"), found ? rate(found.rate) : "–");
+    const over = found && k.rule && times(found.rate, k.rule.hot_rate, "threshold");
+    const past = found && times(found.rate, found.baseline, "its baseline");
+    setText($("key-times"), found ? [over, past, clientsText(found)].filter(Boolean).join(" · ") : "");
     setText($("key-allowed"), rate(k.allowed_per_second));
     setText($("key-served"), k.served_per_second > 0 ? `${rate(k.served_per_second)}/s from the cache` : "");
     setText($("key-denied"), rate(k.denied_per_second));
@@ -132,7 +132,7 @@ function showSenders(s) {
 // hotOf is a key as the buttons of a hot key know it.
 function hotOf(k) {
   const held = k.limits.find((l) => l.limit && (l.source === "override" || l.source === "rule"));
-  return { key: k.key, rate: k.heat?.rate ?? k.rule?.hot_rate ?? 1, limit: held?.limit, override: k.override };
+  return { key: k.key, rate: k.detected?.rate ?? k.rule?.hot_rate ?? 1, limit: held?.limit, override: k.override };
 }
 
 const sources = { override: "Override", rule: "Rule", ip_fixed: "Per address", ip_sliding: "Per address, long" };
