@@ -92,7 +92,8 @@ func TestCacheOfMiddleware(t *testing.T) {
 		{a, "/topic?id=7&cost&cost&cost", 200, "answer 3 for ", false}, // not limited: it is cold
 	} {
 		w := ask(c.to, http.MethodGet, c.target, "")
-		if hit := strings.Contains(w.Header().Get("Cache-Status"), "; hit"); w.Code != c.status || w.Body.String() != c.body || hit != c.hit {
+		if hit := strings.Contains(w.Header().Get("Cache-Status"), "; hit"); w.Code != c.status ||
+			w.Body.String() != c.body || hit != c.hit {
 			t.Errorf("%d, %s: %d %s, %v", i, c.target, w.Code, w.Body, w.Header())
 		}
 	}
@@ -110,9 +111,12 @@ func TestCacheOfMiddleware(t *testing.T) {
 func TestNamedClientsShareNoAnswers(t *testing.T) {
 	t.Parallel()
 	p := heated(t, 100)
-	h := p.MiddlewareWith(options{Client: func(x hotparam.Exchange) (string, error) { return x.R.Header.Get("X-User"), nil }})(counting())
+	h := p.MiddlewareWith(options{Client: func(x hotparam.Exchange) (string, error) {
+		return x.R.Header.Get("X-User"), nil
+	}})(counting())
 	for i, c := range []struct{ user, body string }{
-		{"", "answer 1 for "}, {"anna", "answer 2 for anna"}, {"", "answer 1 for "}, {"bert", "answer 3 for bert"}, {"anna", "answer 4 for anna"},
+		{"", "answer 1 for "}, {"anna", "answer 2 for anna"}, {"", "answer 1 for "}, {"bert", "answer 3 for bert"},
+		{"anna", "answer 4 for anna"},
 	} {
 		if w := ask(h, http.MethodGet, "/topic?id=42", c.user); w.Body.String() != c.body {
 			t.Errorf("%d: %s, want %s", i, w.Body, c.body)
@@ -134,7 +138,8 @@ func TestFetchCostsWhatItsRequestDoes(t *testing.T) {
 
 func TestCacheMemoryBelowZero(t *testing.T) {
 	t.Parallel()
-	if _, err := hotparam.New(hotparam.Config{CacheMemory: -1}); err == nil || !strings.Contains(err.Error(), "Config.CacheMemory -1") {
+	if _, err := hotparam.New(hotparam.Config{CacheMemory: -1}); err == nil ||
+		!strings.Contains(err.Error(), "Config.CacheMemory -1") {
 		t.Errorf("%v", err)
 	}
 }

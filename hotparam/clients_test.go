@@ -59,7 +59,9 @@ ip: {fixed: {limit: 2, window: 1h, scope: cluster, on_store_failure: closed}}
 				t.Error(err)
 			}
 		})
-		handlers[i] = p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+		handlers[i] = p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNoContent)
+		}))
 	}
 	return func(addr string) (codes [3]int) {
 		for i := range codes {

@@ -67,7 +67,8 @@ func ExampleNewRules() {
 	})
 	fmt.Println(rules.Namespace(), err)
 
-	_, err = hotparam.NewRules(hotparam.RuleSet{Rules: []hotparam.Rule{{Name: "topic", Params: []string{"id"}, Hot: hotparam.AtRate(-1)}}})
+	_, err = hotparam.NewRules(
+		hotparam.RuleSet{Rules: []hotparam.Rule{{Name: "topic", Params: []string{"id"}, Hot: hotparam.AtRate(-1)}}})
 	fmt.Println(err)
 	// Output:
 	// default <nil>

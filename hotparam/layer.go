@@ -17,8 +17,8 @@ import (
 type Options[C any] struct {
 	// Skip says which requests pass without being counted or judged; nil: none.
 	Skip func(C) bool
-	// Client names who asks, such as a user or an API key, in place of the address; "" leaves the address. Per-IP windows
-	// hold for the name then, so name only what the client cannot choose freely. nil: always the address.
+	// Client names who asks, such as a user or an API key, in place of the address; "" leaves the address. Per-IP
+	// windows hold for the name then, so name only what the client cannot choose freely. nil: always the address.
 	Client func(C) (string, error)
 	// Error answers a request whose Client failed, which goes no further. The framework gets what it returns. nil: the
 	// request is judged by its address.
@@ -79,8 +79,8 @@ func (j *Judged) Passes() bool { return j.Verdict == nil || j.Allowed }
 // what never begins tells them nothing. After Enforce a request has begun when its body was read.
 func (j *Judged) Begin() { j.underway.Begin() }
 
-// Answered says that the answer begins, and its HTTP status, by which a request may get back what it took. Only the first
-// call means something.
+// Answered says that the answer begins, and its HTTP status, by which a request may get back what it took. Only the
+// first call means something.
 func (j *Judged) Answered(status int) { j.underway.Answered(status) }
 
 // End says that the answer has ended. A request that was not answered failed: its handler panicked. Only the first call
@@ -88,8 +88,8 @@ func (j *Judged) Answered(status int) { j.underway.Answered(status) }
 func (j *Judged) End() { j.underway.End() }
 
 // Enforce counts and judges a request and answers it if it is denied; the result is nil where it does not go on. The
-// error is that of Deny, of Error, or of a request that ended while it was held back; the framework should have it. Where
-// limits adapt the body of r is replaced by one that is watched.
+// error is that of Deny, of Error, or of a request that ended while it was held back; the framework should have it.
+// Where limits adapt the body of r is replaced by one that is watched.
 func (l *Layer[C]) Enforce(c C, w http.ResponseWriter, r *http.Request) (*Judged, error) {
 	j, err := l.Decide(c, r)
 	switch {
@@ -185,8 +185,8 @@ func (l *Layer[C]) failed(c C, err error) error {
 	return errAnswered
 }
 
-// StatusOfRPC is the status of HTTP that says of a handler what a code of gRPC or Connect does: 0 where the client did not
-// wait for the answer.
+// StatusOfRPC is the status of HTTP that says of a handler what a code of gRPC or Connect does: 0 where the client did
+// not wait for the answer.
 func StatusOfRPC(code uint32) int {
 	switch code {
 	case 0:

@@ -68,22 +68,27 @@ func TestOptions(t *testing.T) {
 		moving  bool // each request comes from another address
 		want    string
 	}{
-		"by address":           {options{}, [3]string{}, sameAddress, "200 200 429"},
-		"other addresses":      {options{}, [3]string{}, otherAddress, "200 200 200"},
-		"by name":              {options{Client: user}, [3]string{"anna", "anna", "anna"}, otherAddress, "200 200 429"},
-		"other names":          {options{Client: user}, [3]string{"anna", "bert", "carl"}, sameAddress, "200 200 200"},
-		"long names":           {options{Client: user}, [3]string{long + "a", long + "a", long + "b"}, sameAddress, "200 200 200"},
-		"no name":              {options{Client: user}, [3]string{}, sameAddress, "200 200 429"},
-		"a name like no limit": {options{Client: user}, [3]string{"127.0.0.1", "127.0.0.1", "127.0.0.1"}, otherAddress, "200 200 429"},
-		"failing":              {options{Client: failing}, [3]string{}, sameAddress, "200 200 429"},
+		"by address":      {options{}, [3]string{}, sameAddress, "200 200 429"},
+		"other addresses": {options{}, [3]string{}, otherAddress, "200 200 200"},
+		"by name":         {options{Client: user}, [3]string{"anna", "anna", "anna"}, otherAddress, "200 200 429"},
+		"other names":     {options{Client: user}, [3]string{"anna", "bert", "carl"}, sameAddress, "200 200 200"},
+		"long names": {options{Client: user}, [3]string{long + "a", long + "a", long + "b"}, sameAddress,
+			"200 200 200"},
+		"no name": {options{Client: user}, [3]string{}, sameAddress, "200 200 429"},
+		"a name like no limit": {options{Client: user}, [3]string{"127.0.0.1", "127.0.0.1", "127.0.0.1"}, otherAddress,
+			"200 200 429"},
+		"failing": {options{Client: failing}, [3]string{}, sameAddress, "200 200 429"},
 		"failing, answered": {options{Client: failing, Error: func(x hotparam.Exchange, err error) error {
 			x.W.WriteHeader(http.StatusUnauthorized)
 			return nil
 		}}, [3]string{}, sameAddress, "401 401 401"},
-		"cost":          {options{Cost: func(hotparam.Exchange) int64 { return 2 }}, [3]string{}, sameAddress, "200 429 429"},
-		"negative cost": {options{Cost: func(hotparam.Exchange) int64 { return -1 }}, [3]string{}, sameAddress, "429 429 429"},
-		"skip":          {options{Skip: func(hotparam.Exchange) bool { return true }}, [3]string{}, sameAddress, "200 200 200"},
-		"status":        {options{Status: 503}, [3]string{}, sameAddress, "200 200 503"},
+		"cost": {options{Cost: func(hotparam.Exchange) int64 { return 2 }}, [3]string{}, sameAddress,
+			"200 429 429"},
+		"negative cost": {options{Cost: func(hotparam.Exchange) int64 { return -1 }}, [3]string{}, sameAddress,
+			"429 429 429"},
+		"skip": {options{Skip: func(hotparam.Exchange) bool { return true }}, [3]string{}, sameAddress,
+			"200 200 200"},
+		"status": {options{Status: 503}, [3]string{}, sameAddress, "200 200 503"},
 	} {
 		p := newPipeline(t, hotparam.Config{}, blocked)
 		h := p.MiddlewareWith(c.options)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -114,7 +119,8 @@ func TestHeaderOptions(t *testing.T) {
 	for i := range 3 {
 		w := httptest.NewRecorder()
 		j, err := l.Enforce(hotparam.Exchange{W: w, R: r}, w, r)
-		if h := w.Header(); err != nil || (j != nil) != (i < 2) || (h.Get("X-RateLimit-Limit") != "") != (i == 2) || h.Get("RateLimit") != "" ||
+		if h := w.Header(); err != nil || (j != nil) != (i < 2) || (h.Get("X-RateLimit-Limit") != "") != (i == 2) ||
+			h.Get("RateLimit") != "" ||
 			strings.HasPrefix(h.Get("Access-Control-Expose-Headers"), "X-RateLimit") != (i == 2) {
 			t.Errorf("%d: %v %v %v", i, j, err, h)
 		}

@@ -24,7 +24,10 @@ func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.H
 	answers := own.answers
 	answers.RetryJitter = p.options.Answers.RetryJitter
 	if o.Deny != nil {
-		answers.Deny = func(w http.ResponseWriter, r *http.Request, v *hottype.Verdict) { _ = o.Deny(Exchange{w, r}, v) } // nobody takes the error
+		// nobody takes the error
+		answers.Deny = func(w http.ResponseWriter, r *http.Request, v *hottype.Verdict) {
+			_ = o.Deny(Exchange{w, r}, v)
+		}
 	}
 	options := p.options
 	options.Answers, options.Share = answers, p.layer.Cache()

@@ -97,7 +97,9 @@ ip: {fixed: {limit: 2, window: 1h}}
 func TestMiddlewareWorksBeforeAndAfterRun(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, hotparam.Config{}, perClient)
-	handler := p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	handler := p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	}))
 	ask := func(client string) int {
 		r := httptest.NewRequest("GET", "/topic?id=1", nil)
 		r.RemoteAddr = client + ":1"
@@ -129,7 +131,8 @@ func TestMiddlewareWorksBeforeAndAfterRun(t *testing.T) {
 // also before Run and after it.
 func TestPoliciesWithoutRedis(t *testing.T) {
 	t.Parallel()
-	for policy, want := range map[string][3]int{"open": {204, 204, 204}, "closed": {429, 429, 429}, "local": {204, 204, 429}} {
+	for policy, want := range map[string][3]int{"open": {204, 204, 204}, "closed": {429, 429, 429},
+		"local": {204, 204, 429}} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -137,7 +140,9 @@ func TestPoliciesWithoutRedis(t *testing.T) {
 			p := newPipeline(t, hotparam.Config{Redis: rdb, Sink: noSink{}}, `
 ip: {fixed: {limit: 2, window: 1h, scope: cluster, on_store_failure: `+policy+`}}
 `)
-			handler := p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+			handler := p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusNoContent)
+			}))
 			thrice := func(when, client string) {
 				t.Helper()
 				for i := range 3 {

@@ -53,7 +53,8 @@ rules:
 	}
 	after := p.Stats()
 	if after.Delivered != after.Counted || after.Counted != after.Allowed+after.Denied.Total()+1 {
-		t.Errorf("counted %d, delivered %d, allowed %d, denied %d, and 1 only counted", after.Counted, after.Delivered, after.Allowed, after.Denied.Total())
+		t.Errorf("counted %d, delivered %d, allowed %d, denied %d, and 1 only counted", after.Counted, after.Delivered,
+			after.Allowed, after.Denied.Total())
 	}
 }
 
@@ -115,7 +116,8 @@ func TestASinkIsEndedLast(t *testing.T) {
 	visitors.Wait()
 	st := p.Stats()
 	if uint64(sink.ended) != st.Counted || st.Delivered != st.Counted || st.Dropped != 0 {
-		t.Errorf("counted %d, delivered %d, dropped %d; the sink had %d at its end", st.Counted, st.Delivered, st.Dropped, sink.ended)
+		t.Errorf("counted %d, delivered %d, dropped %d; the sink had %d at its end", st.Counted, st.Delivered,
+			st.Dropped, sink.ended)
 	}
 	if err := rdb.Ping(t.Context()).Err(); errors.Is(err, redis.ErrClosed) {
 		t.Error("the caller's client was closed")
@@ -136,7 +138,8 @@ func TestWhatComesAfterRunIsNotDelivered(t *testing.T) {
 	handler := p.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/topic?id=2", nil))
 	p.Count(hotparam.Request{Method: "GET", Target: "/topic?id=3"})
-	if st := p.Stats(); answer.Code != http.StatusOK || st.Allowed != 1 || st.Counted != 3 || st.Delivered != 1 || st.Dropped != 0 {
+	if st := p.Stats(); answer.Code != http.StatusOK || st.Allowed != 1 || st.Counted != 3 || st.Delivered != 1 ||
+		st.Dropped != 0 {
 		t.Errorf("answered %d; %+v, want 3 counted and 1 of them delivered", answer.Code, st)
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -181,7 +184,8 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 		{hotparam.Config{Redis: rdb, Sink: noSink{}, Budget: -1}, "budget"},
 	} {
 		t.Run(tt.want, func(t *testing.T) {
-			if _, err := hotparam.New(tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "hotparam: ") {
+			if _, err := hotparam.New(tt.cfg); err == nil || !strings.Contains(err.Error(), tt.want) ||
+				!strings.HasPrefix(err.Error(), "hotparam: ") {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
 		})
@@ -200,7 +204,8 @@ func TestRulesComeFromAFileThatProgramsShare(t *testing.T) {
 	if _, err := hotparam.LoadRules(path + "x"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
-	if _, err := hotparam.ParseRules("mine", []byte("rules:\n  - {nam: x}\n")); err == nil || !strings.Contains(err.Error(), "mine:2") {
+	if _, err := hotparam.ParseRules("mine", []byte("rules:\n  - {nam: x}\n")); err == nil ||
+		!strings.Contains(err.Error(), "mine:2") {
 		t.Errorf("a field that is none: %v", err)
 	}
 }

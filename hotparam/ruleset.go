@@ -120,7 +120,8 @@ func (r Rule) file() fields {
 		"name": r.Name, "params": r.Params, "ignore": r.Ignore, "limit": r.limitFile(),
 		"match": present(fields{"path": r.Path, "methods": r.Methods, "hosts": r.Hosts}),
 		"hot": present(fields{
-			"rate": rate(h.Rate), "share": h.Share, "surge": h.Surge, "min_rate": rate(h.MinRate), "max_rate": rate(h.MaxRate),
+			"rate": rate(h.Rate), "share": h.Share, "surge": h.Surge, "min_rate": rate(h.MinRate),
+			"max_rate":    rate(h.MaxRate),
 			"min_clients": h.MinClients, "max_hot": h.MaxHot,
 			"window": h.Window, "cooldown": h.Cooldown, "release_ratio": h.ReleaseRatio,
 		}),
@@ -133,7 +134,8 @@ func (r Rule) file() fields {
 
 func serveFile(s *hottype.Serve) fields {
 	f := present(fields{
-		"ttl": s.TTL, "stale": s.Stale, "stale_if_error": s.StaleIfError, "vary": s.Vary, "max_body": s.MaxBody, "wait": s.Wait,
+		"ttl": s.TTL, "stale": s.Stale, "stale_if_error": s.StaleIfError, "vary": s.Vary, "max_body": s.MaxBody,
+		"wait": s.Wait,
 	})
 	if s.StripCookies {
 		f["cookies"] = "strip"

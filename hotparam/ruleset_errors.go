@@ -34,7 +34,8 @@ func (s RuleSet) inGo(err error) error {
 // ownLimit tells the limit of requests in flight from that of a Spec.
 func (s RuleSet) ownLimit(field string) string {
 	var i int
-	if _, err := fmt.Sscanf(field, "rules[%d].limit.limit", &i); err == nil && i < len(s.Rules) && s.Rules[i].InFlight != (InFlight{}) {
+	if _, err := fmt.Sscanf(field, "rules[%d].limit.limit", &i); err == nil && i < len(s.Rules) &&
+		s.Rules[i].InFlight != (InFlight{}) {
 		return fmt.Sprintf("rules[%d].in_flight.limit", i)
 	}
 	return field

@@ -61,7 +61,8 @@ func (r Rule) limitFile() fields {
 	}
 	maps.Copy(f, present(fields{
 		"mode": r.Mode, "fair": r.Fair, "refund_status": statusFile(r.RefundStatus),
-		"adaptive": r.Adaptive != (Adaptive{}), "upstream": r.Adaptive.Upstream, "min": rate(r.Adaptive.Min), "max": rate(r.Adaptive.Max),
+		"adaptive": r.Adaptive != (Adaptive{}), "upstream": r.Adaptive.Upstream, "min": rate(r.Adaptive.Min),
+		"max": rate(r.Adaptive.Max),
 	}))
 	return f
 }

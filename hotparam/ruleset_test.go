@@ -77,7 +77,8 @@ func drawRuleSet(rt *rapid.T) (RuleSet, string) {
 			file += "  serve: {}\n"
 		case 2:
 			r.Serve = &hottype.Serve{
-				TTL: 3 * time.Second, Stale: time.Minute, StaleIfError: time.Hour, Vary: []string{"Accept-Encoding", "X-Lang"},
+				TTL: 3 * time.Second, Stale: time.Minute, StaleIfError: time.Hour,
+				Vary:         []string{"Accept-Encoding", "X-Lang"},
 				StripCookies: true, MaxBody: 4096, Wait: 50 * time.Millisecond,
 			}
 			file += "  serve: {ttl: 3s, stale: 1m, stale_if_error: 1h, vary: [X-Lang, Accept-Encoding], cookies: strip, max_body: 4KiB, wait: 50ms}\n"
@@ -85,13 +86,15 @@ func drawRuleSet(rt *rapid.T) (RuleSet, string) {
 		set.Rules = append(set.Rules, r)
 	}
 	if rapid.Bool().Draw(rt, "everything else") {
-		set.Rules = append(set.Rules, Rule{Name: "*", Params: []string{"*"}, Ignore: []string{"utm_*"}, Hot: AtRate(2_500_000)})
+		set.Rules = append(set.Rules, Rule{Name: "*", Params: []string{"*"}, Ignore: []string{"utm_*"},
+			Hot: AtRate(2_500_000)})
 		file += "- {name: '*', params: ['*'], ignore: ['utm_*'], hot: {rate: 2500000}}\n"
 	}
 	if rapid.Bool().Draw(rt, "ip") {
 		set.IP = IPLimits{Fixed: IPWindow{50, time.Second}, Sliding: IPWindow{1000, time.Minute},
 			InFlight: InFlight{7, time.Minute}, TrustedProxies: []string{"10.0.0.0/8"}, Exempt: []string{"192.0.2.1"}}
-		set.Upstreams = []Upstream{{Name: "shop", Latency: 250 * time.Millisecond, Quantile: 0.95, Errors: 0.05}, {Name: "default"}}
+		set.Upstreams = []Upstream{{Name: "shop", Latency: 250 * time.Millisecond, Quantile: 0.95, Errors: 0.05},
+			{Name: "default"}}
 		file += "upstreams: [{name: shop, target: {latency: 250ms, quantile: 0.95, errors: 0.05}}, {name: default}]\n" +
 			"ip:\n  in_flight: {limit: 7, lease: 1m}\n  fixed: {limit: 50, window: 1s}\n  sliding: {limit: 1000, window: 60s}\n" +
 			"  trusted_proxies: [10.0.0.0/8]\n  exempt: [192.0.2.1]\n"
@@ -152,16 +155,19 @@ func drawLimit(rt *rapid.T) (s limit.Spec, file string) {
 		s = limit.Spec{Algorithm: limit.GCRA, Limit: n, Window: window, Burst: n + 1, Wait: time.Second}
 		file = "algorithm: gcra, wait: 1s, " + rate
 	case 4:
-		s, file = limit.Spec{Algorithm: limit.LeakyBucket, Limit: n, Window: window, Burst: n + 1}, "algorithm: leaky_bucket, "+rate
+		s, file = limit.Spec{Algorithm: limit.LeakyBucket, Limit: n, Window: window, Burst: n + 1},
+			"algorithm: leaky_bucket, "+rate
 	case 5:
 		s, file = limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: window}, "algorithm: fixed_window, "+amount
 	case 6:
-		s, file = limit.Spec{Algorithm: limit.SlidingWindow, Limit: n, Window: window}, "algorithm: sliding_window, "+amount
+		s, file = limit.Spec{Algorithm: limit.SlidingWindow, Limit: n, Window: window},
+			"algorithm: sliding_window, "+amount
 	case 7:
 		s = limit.Spec{Algorithm: limit.BucketedWindow, Limit: n, Window: window, Buckets: 4}
 		file = "algorithm: bucketed_window, buckets: 4, " + amount
 	default:
-		s, file = limit.Spec{Algorithm: limit.AnchoredWindow, Limit: n, Window: window}, "algorithm: anchored_window, "+amount
+		s, file = limit.Spec{Algorithm: limit.AnchoredWindow, Limit: n, Window: window},
+			"algorithm: anchored_window, "+amount
 	}
 	if rapid.Bool().Draw(rt, "block") {
 		s.Block, s.BlockMax = time.Second, time.Minute
@@ -175,48 +181,69 @@ func TestErrorsOfGoValues(t *testing.T) {
 	t.Parallel()
 	topic := Rule{Name: "topic", Path: "/topic", Params: []string{"id"}, Hot: AtRate(50), Limit: limit.PerSecond(10)}
 	for want, change := range map[string]func(*RuleSet){
-		"Rules[0].Name: is missing":                      func(s *RuleSet) { s.Rules[0].Name = "" },
-		"Rules[0].Params: is missing":                    func(s *RuleSet) { s.Rules[0].Params = nil },
-		"Rules[0].Hot: is missing":                       func(s *RuleSet) { s.Rules[0].Hot = HotWhen{} },
-		"Rules[0].Hot.MinRate: is missing":               func(s *RuleSet) { s.Rules[0].Hot.Share = 0.2 },
-		`Rules[0].Hot.Rate: "-1" is no rate`:             func(s *RuleSet) { s.Rules[0].Hot.Rate = -1 },
-		"Rules[0].Hot.Window: 1.5s is not between":       func(s *RuleSet) { s.Rules[0].Hot.Window = 1500 * time.Millisecond },
-		"Rules[0].Path:":                                 func(s *RuleSet) { s.Rules[0].Path = "topic" },
-		"Rules[0].Methods[0]:":                           func(s *RuleSet) { s.Rules[0].Methods = []string{"get"} },
-		`Rules[0].Mode: "shade" is not one of`:           func(s *RuleSet) { s.Rules[0].Mode = "shade" },
-		"Rules[0].Limit.Burst: 0 is not a whole number":  func(s *RuleSet) { s.Rules[0].Limit.Burst = 0 },
-		`Rules[0].Limit.Limit: "0/1s" is no rate`:        func(s *RuleSet) { s.Rules[0].Limit.Limit = 0 },
-		"Rules[0].Limit.InitialDeficit: -10 is not":      func(s *RuleSet) { s.Rules[0].Limit.InitialDeficit = 20 },
-		`Rules[0].Limit.Algorithm: "" is not one of`:     func(s *RuleSet) { s.Rules[0].Limit.Algorithm = "" },
-		"IP.Fixed.Window: 0s is not between":             func(s *RuleSet) { s.IP.Fixed.Limit = 3 },
-		`IP.TrustedProxies[0]: "proxy" is neither`:       func(s *RuleSet) { s.IP.TrustedProxies = []string{"proxy"} },
-		"Rules[0].Serve.TTL: -1s is not between":         func(s *RuleSet) { s.Rules[0].Serve = &hottype.Serve{TTL: -time.Second} },
-		`Rules[0].Serve.MaxBody: "-1" is not between`:    func(s *RuleSet) { s.Rules[0].Serve = &hottype.Serve{MaxBody: -1} },
-		"Rules[0].Serve.Vary[0]: answers that differ by": func(s *RuleSet) { s.Rules[0].Serve = &hottype.Serve{Vary: []string{"Cookie"}} },
-		"Rules[0].Fair: fixed_window has no level": func(s *RuleSet) {
-			s.Rules[0].Limit, s.Rules[0].Fair = limit.Spec{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second}, true
+		"Rules[0].Name: is missing":          func(s *RuleSet) { s.Rules[0].Name = "" },
+		"Rules[0].Params: is missing":        func(s *RuleSet) { s.Rules[0].Params = nil },
+		"Rules[0].Hot: is missing":           func(s *RuleSet) { s.Rules[0].Hot = HotWhen{} },
+		"Rules[0].Hot.MinRate: is missing":   func(s *RuleSet) { s.Rules[0].Hot.Share = 0.2 },
+		`Rules[0].Hot.Rate: "-1" is no rate`: func(s *RuleSet) { s.Rules[0].Hot.Rate = -1 },
+		"Rules[0].Hot.Window: 1.5s is not between": func(s *RuleSet) {
+			s.Rules[0].Hot.Window = 1500 * time.Millisecond
 		},
-		"Rules[0].Adaptive.Min: is missing":                   func(s *RuleSet) { s.Rules[0].Adaptive.Max = 5 },
-		"Rules[0].Adaptive.Min: 7 is more than max":           func(s *RuleSet) { s.Rules[0].Adaptive = Adaptive{Min: 7, Max: 5} },
-		"Rules[0].Limit.Limit: 10 is not between min and max": func(s *RuleSet) { s.Rules[0].Adaptive = Adaptive{Min: 1, Max: 5} },
+		"Rules[0].Path:":                                func(s *RuleSet) { s.Rules[0].Path = "topic" },
+		"Rules[0].Methods[0]:":                          func(s *RuleSet) { s.Rules[0].Methods = []string{"get"} },
+		`Rules[0].Mode: "shade" is not one of`:          func(s *RuleSet) { s.Rules[0].Mode = "shade" },
+		"Rules[0].Limit.Burst: 0 is not a whole number": func(s *RuleSet) { s.Rules[0].Limit.Burst = 0 },
+		`Rules[0].Limit.Limit: "0/1s" is no rate`:       func(s *RuleSet) { s.Rules[0].Limit.Limit = 0 },
+		"Rules[0].Limit.InitialDeficit: -10 is not":     func(s *RuleSet) { s.Rules[0].Limit.InitialDeficit = 20 },
+		`Rules[0].Limit.Algorithm: "" is not one of`:    func(s *RuleSet) { s.Rules[0].Limit.Algorithm = "" },
+		"IP.Fixed.Window: 0s is not between":            func(s *RuleSet) { s.IP.Fixed.Limit = 3 },
+		`IP.TrustedProxies[0]: "proxy" is neither`:      func(s *RuleSet) { s.IP.TrustedProxies = []string{"proxy"} },
+		"Rules[0].Serve.TTL: -1s is not between": func(s *RuleSet) {
+			s.Rules[0].Serve = &hottype.Serve{TTL: -time.Second}
+		},
+		`Rules[0].Serve.MaxBody: "-1" is not between`: func(s *RuleSet) {
+			s.Rules[0].Serve = &hottype.Serve{MaxBody: -1}
+		},
+		"Rules[0].Serve.Vary[0]: answers that differ by": func(s *RuleSet) {
+			s.Rules[0].Serve = &hottype.Serve{Vary: []string{"Cookie"}}
+		},
+		"Rules[0].Fair: fixed_window has no level": func(s *RuleSet) {
+			s.Rules[0].Limit, s.Rules[0].Fair = limit.Spec{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second},
+				true
+		},
+		"Rules[0].Adaptive.Min: is missing": func(s *RuleSet) { s.Rules[0].Adaptive.Max = 5 },
+		"Rules[0].Adaptive.Min: 7 is more than max": func(s *RuleSet) {
+			s.Rules[0].Adaptive = Adaptive{Min: 7, Max: 5}
+		},
+		"Rules[0].Limit.Limit: 10 is not between min and max": func(s *RuleSet) {
+			s.Rules[0].Adaptive = Adaptive{Min: 1, Max: 5}
+		},
 		`Rules[0].Adaptive.Upstream: there is no upstream "a"`: func(s *RuleSet) {
 			s.Rules[0].Adaptive = Adaptive{Min: 1, Max: 50, Upstream: "a"}
 		},
 		"Rules[0].Adaptive: gcra does not adapt": func(s *RuleSet) {
 			s.Rules[0].Limit.Algorithm, s.Rules[0].Adaptive = limit.GCRA, Adaptive{Min: 1, Max: 50}
 		},
-		"Upstreams[0].Name: is missing":                   func(s *RuleSet) { s.Upstreams = []Upstream{{Errors: 0.1}} },
-		"Upstreams[0].Quantile: 0.2 is not between":       func(s *RuleSet) { s.Upstreams = []Upstream{{Name: "a", Quantile: 0.2}} },
-		"Rules[0].RefundStatus[0]: \"0-99\" is no status": func(s *RuleSet) { s.Rules[0].RefundStatus = hottype.Statuses{{From: 0, To: 99}} },
-		"Rules[0].Limit.Limit: in_flight has limit":       func(s *RuleSet) { s.Rules[0].InFlight.Limit = 3 },
-		"Rules[0].InFlight.Limit: -3 is not":              func(s *RuleSet) { s.Rules[0].Limit, s.Rules[0].InFlight.Limit = limit.Spec{}, -3 },
+		"Upstreams[0].Name: is missing": func(s *RuleSet) { s.Upstreams = []Upstream{{Errors: 0.1}} },
+		"Upstreams[0].Quantile: 0.2 is not between": func(s *RuleSet) {
+			s.Upstreams = []Upstream{{Name: "a", Quantile: 0.2}}
+		},
+		"Rules[0].RefundStatus[0]: \"0-99\" is no status": func(s *RuleSet) {
+			s.Rules[0].RefundStatus = hottype.Statuses{{From: 0, To: 99}}
+		},
+		"Rules[0].Limit.Limit: in_flight has limit": func(s *RuleSet) { s.Rules[0].InFlight.Limit = 3 },
+		"Rules[0].InFlight.Limit: -3 is not": func(s *RuleSet) {
+			s.Rules[0].Limit, s.Rules[0].InFlight.Limit = limit.Spec{}, -3
+		},
 		"Rules[0].InFlight.Lease: 1ms is not between": func(s *RuleSet) {
 			s.Rules[0].Limit, s.Rules[0].InFlight = limit.Spec{}, InFlight{3, time.Millisecond}
 		},
 		"IP.InFlight.Limit: is missing": func(s *RuleSet) { s.IP.InFlight.Lease = time.Second },
 		`Namespace: "A B" is not`:       func(s *RuleSet) { s.Namespace = "A B" },
 		`Upstream: "rail" is no preset`: func(s *RuleSet) { s.Upstream = "rail" },
-		"hotparam: rules: RuleSet: Rules[1].Name: \"topic\" is the name of the rule at rules[0] too": func(s *RuleSet) { s.Rules = append(s.Rules, topic) },
+		"hotparam: rules: RuleSet: Rules[1].Name: \"topic\" is the name of the rule at rules[0] too": func(s *RuleSet) {
+			s.Rules = append(s.Rules, topic)
+		},
 	} {
 		set := RuleSet{Rules: []Rule{topic}}
 		change(&set)

@@ -51,7 +51,8 @@ func (p *Pipeline) Stats() Stats {
 	st := Stats{
 		Counted: counted.Added, Delivered: counted.Flushed, Dropped: counted.DroppedFull + counted.DroppedSink,
 		Allowed: decided.Allowed.Total(), Denied: decided.Denied,
-		Panics: p.layer.Stats().Panics + p.decide.Panics() + p.holds.Panics(), Cache: CacheStats(p.layer.Cache().Stats()),
+		Panics:    p.layer.Stats().Panics + p.decide.Panics() + p.holds.Panics(),
+		Cache:     CacheStats(p.layer.Cache().Stats()),
 		Upstreams: p.parts.Bounds(),
 	}
 	p.mu.Lock()

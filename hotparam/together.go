@@ -13,7 +13,8 @@ import (
 
 // together connects the pipeline with others.
 func (p *Pipeline) together(cfg Config, parts pipeline.Config) error {
-	store, err := redisstore.Open(redisstore.Config{Like: cfg.Redis, Namespace: parts.Rules.Namespace, Budget: cfg.Budget, Log: cfg.Log})
+	store, err := redisstore.Open(redisstore.Config{Like: cfg.Redis, Namespace: parts.Rules.Namespace,
+		Budget: cfg.Budget, Log: cfg.Log})
 	if err != nil {
 		return fmt.Errorf("config.Redis: %w", err)
 	}
@@ -36,7 +37,8 @@ type statsdSink struct{ *statsd.Sender }
 
 func newStatsD(cfg Config) (Sink, error) {
 	sender, err := statsd.NewSender(statsd.SenderConfig{
-		Servers: strings.Split(cfg.StatsD, ","), Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1}, Log: cfg.Log,
+		Servers: strings.Split(cfg.StatsD, ","), Names: canon.Names{Prefix: "hotparam", Style: canon.StyleHP1},
+		Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("StatsD %q: %w", cfg.StatsD, err)

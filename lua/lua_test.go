@@ -13,8 +13,10 @@ import (
 // copy that goes stale.
 func TestEveryFileIsEmbedded(t *testing.T) {
 	t.Parallel()
-	all := lua.Decide() + lua.DecideMany() + lua.CLThrottle() + lua.InFlight() + lua.Refund() + lua.Exchange() + lua.ClaimHot() + lua.PublishHot() +
-		lua.WriteOverride() + lua.RestoreOverrides() + lua.WriteReport() + lua.WriteCommand() + lua.PublishBounds() + lua.WriteRules()
+	all := lua.Decide() + lua.DecideMany() + lua.CLThrottle() + lua.InFlight() + lua.Refund() + lua.Exchange() +
+		lua.ClaimHot() + lua.PublishHot() +
+		lua.WriteOverride() + lua.RestoreOverrides() + lua.WriteReport() + lua.WriteCommand() + lua.PublishBounds() +
+		lua.WriteRules()
 	files, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)

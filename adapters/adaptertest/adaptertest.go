@@ -1,5 +1,5 @@
-// Package adaptertest is what every adapter for an HTTP framework has to keep, as one suite: each adapter runs it against
-// a server of its framework.
+// Package adaptertest is what every adapter for an HTTP framework has to keep, as one suite: each adapter runs it
+// against a server of its framework.
 package adaptertest
 
 import (
@@ -28,8 +28,8 @@ type Site[C any] struct {
 	Path   func(C) string
 	// Answer answers with a status and a text.
 	Answer func(c C, status int, text string) error
-	// Serve starts a server with the adapter before all its handlers and gives its address. It answers /topic and /health
-	// with "id=" and what the framework takes for the parameter id. The server ends with the test.
+	// Serve starts a server with the adapter before all its handlers and gives its address. It answers /topic and
+	// /health with "id=" and what the framework takes for the parameter id. The server ends with the test.
 	Serve func(t *testing.T, p *hotparam.Pipeline, o hotparam.Options[C]) (addr string)
 }
 
@@ -65,8 +65,8 @@ func (s *Site[C]) pipeline(t *testing.T, perClient int) *hotparam.Pipeline {
 	return p
 }
 
-// spellings sends all spellings of two blocked topics that are known to have reached some framework, byte for byte: none
-// may reach the handler of this one.
+// spellings sends all spellings of two blocked topics that are known to have reached some framework, byte for byte:
+// none may reach the handler of this one.
 func (s *Site[C]) spellings(t *testing.T) {
 	addr := s.Serve(t, s.pipeline(t, 1_000_000), hotparam.Options[C]{})
 	if status, body := send(t, addr, "GET", "/topic?id=7", nil); status != 200 || body != "id=7" {
@@ -100,10 +100,12 @@ func (s *Site[C]) refusal(t *testing.T) {
 		t.Errorf("allowed: %+v", allowed)
 	}
 	for accept, want := range map[string]string{
-		"": "application/problem+json", "text/html": "text/html; charset=utf-8", "text/plain": "text/plain; charset=utf-8",
+		"": "application/problem+json", "text/html": "text/html; charset=utf-8",
+		"text/plain": "text/plain; charset=utf-8",
 	} {
 		r := get(t, addr, "/topic?id=42", map[string]string{"Accept": accept})
-		if r.status != 429 || r.header.Get("Content-Type") != want || r.body == "" || r.header.Get("Cache-Control") != "no-store" ||
+		if r.status != 429 || r.header.Get("Content-Type") != want || r.body == "" ||
+			r.header.Get("Cache-Control") != "no-store" ||
 			r.header.Get("Vary") != "Accept" || r.header.Get("Retry-After") != "" {
 			t.Errorf("%q: %+v", accept, r)
 		}

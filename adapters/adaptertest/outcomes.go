@@ -20,12 +20,10 @@ rules:
 ip: {in_flight: {limit: 1, lease: 1h}, trusted_proxies: [127.0.0.1]}
 `
 
-// Outcomes holds an adapter to what it has to tell of requests that went on: when they end, by which status, and how
-// long the answer took. serve starts a server with the adapter before all its handlers. It answers /topic and /rest with
-// what answer says of the parameter id.
-func Outcomes(t *testing.T, upstream string, serve func(t *testing.T, p *hotparam.Pipeline, answer func(id string) (status int, text string)) (addr string)) {
+// run runs a pipeline until the test ends.
+func run(t *testing.T, rules []byte) *hotparam.Pipeline {
 	t.Helper()
-	set, err := hotparam.ParseRules("rules.yaml", fmt.Appendf(nil, outcomeRules, upstream))
+	set, err := hotparam.ParseRules("rules.yaml", rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,6 +40,16 @@ func Outcomes(t *testing.T, upstream string, serve func(t *testing.T, p *hotpara
 			t.Error(err)
 		}
 	})
+	return p
+}
+
+// Outcomes holds an adapter to what it has to tell of requests that went on: when they end, by which status, and how
+// long the answer took. serve starts a server with the adapter before all its handlers. It answers /topic and /rest
+// with what answer says of the parameter id.
+func Outcomes(t *testing.T, upstream string, serve func(t *testing.T, p *hotparam.Pipeline,
+	answer func(id string) (status int, text string)) (addr string)) {
+	t.Helper()
+	p := run(t, fmt.Appendf(nil, outcomeRules, upstream))
 	begun, end := make(chan bool), make(chan bool)
 	addr := serve(t, p, func(id string) (int, string) {
 		if id == "slow" {
@@ -76,7 +84,9 @@ func Outcomes(t *testing.T, upstream string, serve func(t *testing.T, p *hotpara
 				t.Errorf("an answer 503 cost something: %d", status)
 			}
 		}
-		o.until("the limit refuses", func() bool { return o.ask("/topic?id=200", "").status == http.StatusTooManyRequests })
+		o.until("the limit refuses", func() bool {
+			return o.ask("/topic?id=200", "").status == http.StatusTooManyRequests
+		})
 	})
 	t.Run("Latency", func(t *testing.T) {
 		o.t = t

@@ -123,8 +123,10 @@ func TestCaddyLimits(t *testing.T) {
 		s.want(200, "/topic?id=viral")
 	}
 	res, body := s.get("/topic?id=viral&x=a%2Fb")
-	if res.StatusCode != 429 || res.Header.Get("Retry-After") == "" || !strings.Contains(res.Header.Get("Ratelimit"), "r=0") ||
-		res.Header.Get("Content-Type") != "application/problem+json" || !strings.Contains(body, `"key":"topic?id=viral"`) {
+	if res.StatusCode != 429 || res.Header.Get("Retry-After") == "" ||
+		!strings.Contains(res.Header.Get("Ratelimit"), "r=0") ||
+		res.Header.Get("Content-Type") != "application/problem+json" ||
+		!strings.Contains(body, `"key":"topic?id=viral"`) {
 		t.Errorf("%d %v %s", res.StatusCode, res.Header, body)
 	}
 	s.want(429, "/topic?id=blocked")
@@ -161,7 +163,8 @@ func TestRewritesComeFirst(t *testing.T) {
 // Clients are told apart by what the option says, and else by their address.
 func TestClient(t *testing.T) {
 	s := serve(t, "\thotparam {\n\t\trules RULES\n\t\tclient {http.request.header.X-User}\n\t}")
-	s.write("rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1000000}}]\nip: {fixed: {limit: 1, window: 24h}}\n")
+	s.write(
+		"rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1000000}}]\nip: {fixed: {limit: 1, window: 24h}}\n")
 	s.load("\thotparam {\n\t\trules RULES\n\t\tclient {http.request.header.X-User}\n\t}")
 	for _, header := range [][]string{nil, {"X-User", "anna"}, {"X-User", "ben"}} {
 		s.want(200, "/topic", header...)
@@ -195,7 +198,8 @@ func TestWrongSettings(t *testing.T) {
 // The Caddyfile and JSON say the same.
 func TestCaddyfile(t *testing.T) {
 	t.Parallel()
-	config, err := adapt(":1 {\n\thotparam {\n\t\trules a\n\t\tredis b\n\t\tstatsd c\n\t\tbudget 30ms\n\t\tclient {http.auth.user.id}\n\t}\n}\n")
+	config, err := adapt(
+		":1 {\n\thotparam {\n\t\trules a\n\t\tredis b\n\t\tstatsd c\n\t\tbudget 30ms\n\t\tclient {http.auth.user.id}\n\t}\n}\n")
 	if err != nil {
 		t.Fatal(err)
 	}

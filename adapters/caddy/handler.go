@@ -21,8 +21,9 @@ func init() { caddy.RegisterModule(Handler{}) } // how Caddy finds its modules
 type Handler struct {
 	// Rules is the file of the rules; default: the default rules.
 	Rules string `json:"rules,omitempty"`
-	// Redis is the URL of the Redis server that has hot keys, overrides and shared limits: redis://[user:password@]host:port,
-	// or rediss:// for TLS. It needs StatsD. Placeholders such as {env.REDIS_URL} are replaced.
+	// Redis is the URL of the Redis server that has hot keys, overrides and shared limits:
+	// redis://[user:password@]host:port, or rediss:// for TLS. It needs StatsD. Placeholders such as {env.REDIS_URL}
+	// are replaced.
 	Redis string `json:"redis,omitempty"`
 	// StatsD is the address of the aggregator that hears this process's counts, or several with commas between them.
 	StatsD string `json:"statsd,omitempty"`
@@ -52,7 +53,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	replacer := caddy.NewReplacer()
 	s := settings{
 		name: cmp.Or(h.Rules, "rules"), rules: text, hasRules: h.Rules != "",
-		redis: replacer.ReplaceAll(h.Redis, ""), statsd: replacer.ReplaceAll(h.StatsD, ""), budget: time.Duration(h.Budget),
+		redis: replacer.ReplaceAll(h.Redis, ""), statsd: replacer.ReplaceAll(h.StatsD, ""),
+		budget: time.Duration(h.Budget),
 	}
 	h.key = s.key()
 	shared, _, err := running.LoadOrNew(h.key, func() (caddy.Destructor, error) { return start(s, ctx.Slogger()) })

@@ -3,9 +3,9 @@
 //	shopv1connect.NewTopicsHandler(s, connect.WithInterceptors(hotparamconnect.New(p, o)))
 //
 // A rule sees a POST of the procedure ("/shop.v1.Topics/Get"), also where a client asks by GET, with the header of the
-// request, and with those fields of its message that Options.Query names as the query: "/shop.v1.Topics/Get?id=42". What
-// is denied ends with resource_exhausted, with RetryInfo as a detail where waiting helps, and with the fields of the limit
-// in the error's metadata.
+// request, and with those fields of its message that Options.Query names as the query: "/shop.v1.Topics/Get?id=42".
+// What is denied ends with resource_exhausted, with RetryInfo as a detail where waiting helps, and with the fields of
+// the limit in the error's metadata.
 package hotparamconnect
 
 import (
@@ -156,7 +156,8 @@ func (i *interceptor) judge(c Call) (http.Header, *hotparam.Judged, error) {
 	refusal := connect.NewError(connect.CodeResourceExhausted, errors.New("too many requests: "+string(v.Reason)))
 	maps.Copy(refusal.Meta(), fields)
 	if v.RetryAfter >= 0 { // not hottype.Never
-		if d, err := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(v.RetryAfter)}); err == nil {
+		if d, err := connect.NewErrorDetail(&errdetails.RetryInfo{
+			RetryDelay: durationpb.New(v.RetryAfter)}); err == nil {
 			refusal.AddDetail(d)
 		}
 	}

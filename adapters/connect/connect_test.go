@@ -81,11 +81,13 @@ func get(t *testing.T, s *httptest.Server, id, client string, opts ...connect.Cl
 func TestUnary(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]connect.ClientOption{
-		"connect": nil, "connect by GET": {connect.WithHTTPGet()}, "grpc": {connect.WithGRPC()}, "grpc-web": {connect.WithGRPCWeb()},
+		"connect": nil, "connect by GET": {connect.WithHTTPGet()}, "grpc": {connect.WithGRPC()},
+		"grpc-web": {connect.WithGRPCWeb()},
 	} {
 		s := site(t, hotparamconnect.Options{Query: query})
 		for id, want := range map[string]connect.Code{"42": connect.CodeResourceExhausted, "4%32": 0, "7&id=42": 0} {
-			if _, err := get(t, s, id, "198.51.100.2", opts...); err == nil && want != 0 || err != nil && connect.CodeOf(err) != want {
+			if _, err := get(t, s, id, "198.51.100.2", opts...); err == nil && want != 0 ||
+				err != nil && connect.CodeOf(err) != want {
 				t.Errorf("%s: %q: %v, want %v", name, id, err, want)
 			}
 		}
@@ -96,7 +98,8 @@ func TestUnary(t *testing.T) {
 		}
 		_, err := get(t, s, "7", "198.51.100.1", opts...)
 		var refused *connect.Error
-		if !errors.As(err, &refused) || refused.Code() != connect.CodeResourceExhausted || refused.Meta().Get("Retry-After") == "" ||
+		if !errors.As(err, &refused) || refused.Code() != connect.CodeResourceExhausted ||
+			refused.Meta().Get("Retry-After") == "" ||
 			refused.Meta().Get("RateLimit-Policy") == "" || len(refused.Details()) != 1 {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -138,7 +141,8 @@ func TestOptions(t *testing.T) {
 		id   string
 		want connect.Code
 	}{{"7", 0}, {"7", connect.CodeUnavailable}, {"42", connect.CodeResourceExhausted}, {"health", 0}} {
-		if _, err := get(t, s, c.id, "198.51.100.1"); err == nil && c.want != 0 || err != nil && connect.CodeOf(err) != c.want {
+		if _, err := get(t, s, c.id, "198.51.100.1"); err == nil && c.want != 0 ||
+			err != nil && connect.CodeOf(err) != c.want {
 			t.Errorf("%d: %v, want %v", i, err, c.want)
 		}
 	}

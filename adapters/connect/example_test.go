@@ -33,7 +33,8 @@ func Example() {
 	}})
 	mux := http.NewServeMux() // a generated handler takes the same option
 	mux.Handle("/shop.v1.Topics/Get", connect.NewUnaryHandler("/shop.v1.Topics/Get",
-		func(_ context.Context, r *connect.Request[wrapperspb.StringValue]) (*connect.Response[wrapperspb.StringValue], error) {
+		func(_ context.Context, r *connect.Request[wrapperspb.StringValue]) (*connect.Response[wrapperspb.StringValue],
+			error) {
 			return connect.NewResponse(r.Msg), nil
 		}, connect.WithInterceptors(limited)))
 	// Output:

@@ -36,7 +36,8 @@ overrides:
 			return user, nil
 		},
 		Deny: func(c fiber.Ctx, v *hotparam.Verdict) error {
-			return c.Status(http.StatusTooManyRequests).JSON(map[string]any{"error": "try again later", "reason": v.Reason})
+			return c.Status(http.StatusTooManyRequests).
+				JSON(map[string]any{"error": "try again later", "reason": v.Reason})
 		},
 	}))
 	app.Get("/topics/:id", func(c fiber.Ctx) error { return c.SendString("topic " + c.Params("id")) })

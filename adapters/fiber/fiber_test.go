@@ -50,7 +50,8 @@ func serve(t *testing.T, app *fiber.App) (addr string) {
 
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
-	adaptertest.Outcomes(t, "fiber", func(t *testing.T, p *hotparam.Pipeline, answer func(string) (int, string)) string {
+	adaptertest.Outcomes(t, "fiber", func(t *testing.T, p *hotparam.Pipeline,
+		answer func(string) (int, string)) string {
 		app := fiber.New()
 		app.Use(hotparamfiber.New(p, hotparamfiber.Options{}))
 		handler := func(c fiber.Ctx) error {

@@ -3,8 +3,8 @@
 //	r := gin.New()
 //	r.Use(hotparamgin.New(p, hotparamgin.Options{}))
 //
-// Requests are read as the server received them, whatever route takes them; say "upstream: gin" in the rules, so that all
-// spellings of a request have one key.
+// Requests are read as the server received them, whatever route takes them; say "upstream: gin" in the rules, so that
+// all spellings of a request have one key.
 package hotparamgin
 
 import (

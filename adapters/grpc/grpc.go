@@ -2,8 +2,8 @@
 //
 //	grpc.NewServer(grpc.UnaryInterceptor(hotparamgrpc.Unary(p, o)), grpc.StreamInterceptor(hotparamgrpc.Stream(p, o)))
 //
-// A rule sees a POST of the full method ("/shop.v1.Topics/Get"), with the metadata as header, and with those fields of the
-// request that Options.Query names as the query: "/shop.v1.Topics/Get?id=42". What is denied ends with
+// A rule sees a POST of the full method ("/shop.v1.Topics/Get"), with the metadata as header, and with those fields of
+// the request that Options.Query names as the query: "/shop.v1.Topics/Get?id=42". What is denied ends with
 // RESOURCE_EXHAUSTED, with RetryInfo as a detail where waiting helps, and with the fields of the limit in the trailers.
 package hotparamgrpc
 

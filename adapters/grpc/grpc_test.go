@@ -38,7 +38,8 @@ func (service) UnaryCall(context.Context, *testpb.SimpleRequest) (*testpb.Simple
 }
 
 // FullDuplexCall answers each message.
-func (service) FullDuplexCall(s grpc.BidiStreamingServer[testpb.StreamingOutputCallRequest, testpb.StreamingOutputCallResponse]) error {
+func (service) FullDuplexCall(s grpc.BidiStreamingServer[testpb.StreamingOutputCallRequest,
+	testpb.StreamingOutputCallResponse]) error {
 	for {
 		if _, err := s.Recv(); errors.Is(err, io.EOF) {
 			return nil
@@ -72,7 +73,8 @@ func dial(t *testing.T, o hotparamgrpc.Options) testpb.TestServiceClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer(grpc.UnaryInterceptor(hotparamgrpc.Unary(p, o)), grpc.StreamInterceptor(hotparamgrpc.Stream(p, o)))
+	s := grpc.NewServer(grpc.UnaryInterceptor(hotparamgrpc.Unary(p, o)),
+		grpc.StreamInterceptor(hotparamgrpc.Stream(p, o)))
 	testpb.RegisterTestServiceServer(s, service{})
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -122,10 +124,12 @@ func TestUnary(t *testing.T) {
 	}
 	err := call(ctx, c, "9", grpc.Trailer(&trailer))
 	st := status.Convert(err)
-	if st.Code() != codes.ResourceExhausted || len(st.Details()) != 1 || len(trailer["retry-after"]) != 1 || len(trailer["ratelimit-policy"]) != 1 {
+	if st.Code() != codes.ResourceExhausted || len(st.Details()) != 1 || len(trailer["retry-after"]) != 1 ||
+		len(trailer["ratelimit-policy"]) != 1 {
 		t.Fatalf("the fourth of a client: %v %v %v", err, st.Details(), trailer)
 	}
-	if delay := st.Details()[0].(*errdetails.RetryInfo).GetRetryDelay().AsDuration(); delay <= 0 || delay > 2*time.Hour {
+	if delay := st.Details()[0].(*errdetails.RetryInfo).GetRetryDelay().AsDuration(); delay <= 0 ||
+		delay > 2*time.Hour {
 		t.Errorf("retry after %v", delay)
 	}
 	if err := call(from(t.Context(), "198.51.100.3"), c, "9"); err != nil {
@@ -143,7 +147,8 @@ func TestStream(t *testing.T) {
 		}
 		var got []codes.Code
 		for _, id := range []string{"7", "42"} {
-			if err := s.Send(&testpb.StreamingOutputCallRequest{Payload: &testpb.Payload{Body: []byte(id)}}); err != nil {
+			if err := s.Send(&testpb.StreamingOutputCallRequest{
+				Payload: &testpb.Payload{Body: []byte(id)}}); err != nil {
 				t.Fatal(err)
 			}
 			_, err := s.Recv()

@@ -82,7 +82,8 @@ func Register(m metric.Meter, stats func() hotparam.Stats) (metric.Registration,
 		cacheBytes: int64Gauge("hotparam.cache.size", "By", "Bytes of all answers in the cache."),
 		rate: gauge("hotparam.upstream.rate", "{request}/s",
 			"Requests a second that hot keys with adaptive limits may send to an upstream."),
-		unreached: gauge("hotparam.upstream.unreachable", "1", "1 while an upstream misses its target even with the least rate."),
+		unreached: gauge("hotparam.upstream.unreachable", "1",
+			"1 while an upstream misses its target even with the least rate."),
 	}
 	for _, c := range counters {
 		in.counters = append(in.counters, count(c.name, c.unit, c.help))

@@ -57,8 +57,9 @@ func TestStatsAreObserved(t *testing.T) {
 	t.Parallel()
 	stats := hotparam.Stats{
 		Counted: 10, Delivered: 9, Dropped: 1, Allowed: 7, Panics: 2, Denied: hottype.Denials{Hot: 3},
-		Cache:     hotparam.CacheStats{Hits: 4, Stale: 5, Fetched: 6, Bytes: 1000},
-		Hot:       []hotparam.Hot{{Key: "topic?id=42", Rule: "topic", Rate: 300}, {Key: "topic?id=7", Rule: "topic", Rate: 200}},
+		Cache: hotparam.CacheStats{Hits: 4, Stale: 5, Fetched: 6, Bytes: 1000},
+		Hot: []hotparam.Hot{{Key: "topic?id=42", Rule: "topic", Rate: 300},
+			{Key: "topic?id=7", Rule: "topic", Rate: 200}},
 		Upstreams: []hottype.UpstreamBound{{Name: "default", Rate: 150, Unreachable: true}},
 	}
 	reader := metric.NewManualReader()
@@ -68,12 +69,14 @@ func TestStatsAreObserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]float64{
-		"hotparam.counted": 10, "hotparam.delivered": 9, "hotparam.dropped": 1, "hotparam.allowed": 7, "hotparam.panics": 2,
+		"hotparam.counted": 10, "hotparam.delivered": 9, "hotparam.dropped": 1, "hotparam.allowed": 7,
+		"hotparam.panics":     2,
 		"hotparam.cache.hits": 4, "hotparam.cache.stale": 5, "hotparam.cache.fetches": 6, "hotparam.cache.size": 1000,
 		"hotparam.hot.keys topic": 2, "hotparam.hot.rate topic": 500,
 		"hotparam.upstream.rate default": 150, "hotparam.upstream.unreachable default": 1, "hotparam.denied hot": 3,
 	}
-	for _, reason := range []string{"fair", "in_flight", "ip_in_flight", "override", "blocked", "malformed", "ip_fixed", "ip_sliding", "store_failure"} {
+	for _, reason := range []string{"fair", "in_flight", "ip_in_flight", "override", "blocked", "malformed", "ip_fixed",
+		"ip_sliding", "store_failure"} {
 		want["hotparam.denied "+reason] = 0
 	}
 	if got := collect(t, reader); !reflect.DeepEqual(got, want) {

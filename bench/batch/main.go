@@ -53,7 +53,8 @@ func main() {
 }
 
 func run(rounds int, d time.Duration, list string, checks int) error {
-	sheet := measure.NewSheet(measure.Higher, "k checks/s", "CPU of client and server, us a check", "p99 of a request, ms")
+	sheet := measure.NewSheet(measure.Higher, "k checks/s", "CPU of client and server, us a check",
+		"p99 of a request, ms")
 	var cases []func() error
 	for _, yaml := range []string{topicRule, topicRule + ipWindows} {
 		for text := range strings.SplitSeq(list, ",") {

@@ -98,13 +98,15 @@ func count(all []*sidecar) (c counted) {
 
 func (r *result) count(base counted, all []*sidecar) {
 	c := count(all)
-	r.stats.StoreErrors, r.stats.StoreOpened, r.stats.StoreClosed = c.errors-base.errors, c.opened-base.opened, c.closed-base.closed
+	r.stats.StoreErrors, r.stats.StoreOpened, r.stats.StoreClosed = c.errors-base.errors, c.opened-base.opened,
+		c.closed-base.closed
 	r.ownLines, r.moreLines = c.own-base.own, c.others-base.others
 }
 
 func header() string {
 	return "| Redis | decisions | p50, ms | p99, ms | max, ms | p99 of the start, ms | late, % | hung | goroutines before / most / after | hot key by share | in all |" +
-		" store errors | breaker opened / closed | log lines of the gate / others | first, ms | normal, ms |\n|" + strings.Repeat("---|", 16) + "\n"
+		" store errors | breaker opened / closed | log lines of the gate / others | first, ms | normal, ms |\n|" +
+		strings.Repeat("---|", 16) + "\n"
 }
 
 func (r *result) row(name string) string {
@@ -112,8 +114,10 @@ func (r *result) row(name string) string {
 	late := len(took) - lateFrom(took)
 	share, most := r.share()
 	first, normal := r.recovery()
-	return fmt.Sprintf("| %s | %d | %s | %s | %s | %s | %.2f | %d | %d / %d / %d | %d of %d | %d of %d | %d | %d / %d | %d / %d | %s | %s |\n",
-		name, r.l.used, ms(took[len(took)/2]), ms(took[len(took)*99/100]), ms(took[len(took)-1]), ms(starts[len(starts)*99/100]),
+	return fmt.Sprintf(
+		"| %s | %d | %s | %s | %s | %s | %.2f | %d | %d / %d / %d | %d of %d | %d of %d | %d | %d / %d | %d / %d | %s | %s |\n",
+		name, r.l.used, ms(took[len(took)/2]), ms(took[len(took)*99/100]), ms(took[len(took)-1]),
+		ms(starts[len(starts)*99/100]),
 		100*float64(late)/float64(len(took)), hung, r.early, r.peak, r.late, share, most, r.admitted(), r.bound(),
 		r.stats.StoreErrors, r.stats.StoreOpened, r.stats.StoreClosed, r.ownLines, r.moreLines, ms(first), ms(normal))
 }

@@ -36,11 +36,14 @@ func scenarios() []scenario {
 		{name: "black hole", linked: true, trouble: cut(hollow)},
 		{name: "answers lost", linked: true, trouble: cut(deaf)},
 		{name: "connections forgotten", linked: true, trouble: forgotten},
-		{name: "healthy cluster", cluster: true, trouble: func(ctx context.Context, _ *site, d time.Duration) error { return pause(ctx, d) }},
+		{name: "healthy cluster", cluster: true, trouble: func(ctx context.Context, _ *site, d time.Duration) error {
+			return pause(ctx, d)
+		}},
 		{name: "failover of a node", cluster: true, forgets: true, trouble: failover},
 		{name: "BUSY", args: []string{"--busy-reply-threshold", "100"}, trouble: busy},
 		{name: "LOADING", args: []string{"--enable-debug-command", "yes"}, forgets: true, trouble: loading},
-		{name: "OOM", trouble: set([]any{"CONFIG", "SET", "maxmemory", "1mb"}, []any{"CONFIG", "SET", "maxmemory", "0"})},
+		{name: "OOM", trouble: set([]any{"CONFIG", "SET", "maxmemory", "1mb"},
+			[]any{"CONFIG", "SET", "maxmemory", "0"})},
 		{name: "READONLY", trouble: set([]any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"})},
 		{name: "MASTERDOWN", args: []string{"--replica-serve-stale-data", "no"},
 			trouble: set([]any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"})},
@@ -158,7 +161,8 @@ func loading(ctx context.Context, s *site, d time.Duration) error {
 	}
 	s.server.Kill()
 	each := fmt.Sprint(d.Microseconds() / keys)
-	if err := s.server.Launch(ctx, "--key-load-delay", each, "--loading-process-events-interval-bytes", "1024"); err != nil {
+	if err := s.server.Launch(ctx, "--key-load-delay", each, "--loading-process-events-interval-bytes",
+		"1024"); err != nil {
 		return err
 	}
 	return s.answers(ctx)

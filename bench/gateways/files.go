@@ -25,7 +25,8 @@ func questions(envoy string) []question {
 	haproxy := []string{"-db", "-f", "{file}"}
 	envoyArgs := []string{"-c", "{file}", "--concurrency", "2", "--log-level", "error", "--disable-hot-restart"}
 	return []question{
-		{"nginx, auth_request", "nginx", []string{"-p", "{dir}", "-e", "stderr", "-c", "{file}", "-g", "daemon off; pid {dir}/pid;"},
+		{"nginx, auth_request", "nginx", []string{"-p", "{dir}", "-e", "stderr", "-c", "{file}", "-g",
+			"daemon off; pid {dir}/pid;"},
 			[]string{"nginx/nginx.conf"}, []string{"--check.listen", "{addr}", "--check.dialect", "nginx"}, "8185",
 			[]string{"auth_request /_check;", ""}},
 		{"Caddy, forward_auth", "caddy", []string{"run", "--config", "{file}", "--adapter", "caddyfile"},
@@ -35,23 +36,27 @@ func questions(envoy string) []question {
 			[]string{"--spoe.listen", "{addr}"}, "8184", []string{"filter spoe engine hotparam config", "# filter"}},
 		{"HAProxy, Lua", "haproxy", haproxy, []string{"haproxy/lua.cfg", "haproxy/hotparam.lua"}, forwarded, "8185",
 			[]string{"if { nbsrv(hotparam) gt 0 }", "if FALSE"}},
-		{"Envoy, external authorization", envoy, envoyArgs, []string{"envoy/ext_authz.yaml"}, []string{"--envoy.listen", "{addr}"},
+		{"Envoy, external authorization", envoy, envoyArgs, []string{"envoy/ext_authz.yaml"},
+			[]string{"--envoy.listen", "{addr}"},
 			"8183", envoySilence},
 		{"Envoy, the same by HTTP", envoy, envoyArgs, []string{"envoy/ext_authz_http.yaml"},
 			[]string{"--check.listen", "{addr}", "--check.dialect", "path"}, "8185", envoySilence},
-		{"Envoy, rate limit service", envoy, envoyArgs, []string{"envoy/ratelimit.yaml"}, []string{"--envoy.listen", "{addr}"}, "8183",
+		{"Envoy, rate limit service", envoy, envoyArgs, []string{"envoy/ratelimit.yaml"},
+			[]string{"--envoy.listen", "{addr}"}, "8183",
 			[]string{"filters.http.ratelimit\n", "filters.http.ratelimit\n            disabled: true\n"}},
 	}
 }
 
-var envoySilence = []string{"failure_mode_allow: true", "failure_mode_allow: true\n              filter_enabled: {default_value: {numerator: 0}}"}
+var envoySilence = []string{"failure_mode_allow: true",
+	"failure_mode_allow: true\n              filter_enabled: {default_value: {numerator: 0}}"}
 
 // places are ports: of the gateway, of the application, of whom it asks, and one for its administration.
 type places struct{ front, app, limiter, admin string }
 
 // write writes the files of a gateway with other ports, and gives its arguments.
 func (q question) write(deploy, dir string, p places, replace []string) ([]string, error) {
-	replace = append(append([]string{}, replace...), "10000", p.front, "8080", p.app, q.port, p.limiter, "9901", p.admin,
+	replace = append(append([]string{}, replace...), "10000", p.front, "8080", p.app, q.port, p.limiter, "9901",
+		p.admin,
 		"/etc/haproxy", dir)
 	r := strings.NewReplacer(replace...)
 	var first string

@@ -82,7 +82,9 @@ func (b *bench) run(all []question) error {
 		return err
 	}
 	defer redis.Stop()
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "page") }))
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "page")
+	}))
 	defer app.Close()
 	b.redis, b.app = redis.Addr, app.URL[strings.LastIndexByte(app.URL, ':')+1:]
 	b.sheet = measure.NewSheet(measure.Lower, "p50, ms", "p99, ms")
@@ -146,7 +148,8 @@ func (b *bench) startLimiter(args []string) (port string, err error) {
 	if err := os.WriteFile(config, []byte(rules), 0o600); err != nil {
 		return "", err
 	}
-	all := []string{"--config", config, "--redis.addr", b.redis, "--sidecar.count", "none", "--decide.listen", "", "--admin.listen", ""}
+	all := []string{"--config", config, "--redis.addr", b.redis, "--sidecar.count", "none", "--decide.listen", "",
+		"--admin.listen", ""}
 	for _, a := range args {
 		all = append(all, strings.ReplaceAll(a, "{addr}", "127.0.0.1:"+ports[0]))
 	}
@@ -167,7 +170,8 @@ func (b *bench) startPeer() (port string, err error) {
 		return "", err
 	}
 	return ports[0], b.start(func(cmd *exec.Cmd) {
-		cmd.Env = append(os.Environ(), "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+b.redis, "USE_STATSD=false", "LOG_LEVEL=error",
+		cmd.Env = append(os.Environ(), "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+b.redis, "USE_STATSD=false",
+			"LOG_LEVEL=error",
 			"GRPC_PORT="+ports[0], "PORT="+ports[1], "DEBUG_PORT="+ports[2],
 			"RUNTIME_ROOT="+b.dir, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false")
 	}, ports[0], b.peer)

@@ -100,7 +100,8 @@ func (c *client) start(calls map[uint32]*call, of *call, ask func(int) []byte) e
 	c.block.Reset()
 	for _, field := range [...]hpack.HeaderField{
 		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: c.method},
-		{Name: ":authority", Value: "bench"}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
+		{Name: ":authority", Value: "bench"}, {Name: "content-type", Value: "application/grpc"},
+		{Name: "te", Value: "trailers"},
 	} {
 		if err := c.encoder.WriteField(field); err != nil {
 			return err

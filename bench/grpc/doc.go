@@ -8,6 +8,6 @@
 //
 // A call has one descriptor: "allow" is one of 10,000 values of a key, below its limit, "deny" one of
 // 100 of another, far over it. "rules" asks ours about values that no file limits, so that the rules decide and
-// nothing is hot. The peer has its local cache of refusals on. Over gRPC callers share 4 connections; over HTTP each has
-// one of its own, and asks /check of ours and /json of the peer.
+// nothing is hot. The peer has its local cache of refusals on. Over gRPC callers share 4 connections; over HTTP each
+// has one of its own, and asks /check of ours and /json of the peer.
 package main

@@ -45,8 +45,9 @@ func (c *connections) close() {
 // message asks about one value of a key.
 func message(key, value string) ([]byte, error) {
 	return proto.Marshal(&ratelimitv3.RateLimitRequest{
-		Domain:      "bench",
-		Descriptors: []*commonv3.RateLimitDescriptor{{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: key, Value: value}}}},
+		Domain: "bench",
+		Descriptors: []*commonv3.RateLimitDescriptor{
+			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: key, Value: value}}}},
 	})
 }
 

@@ -120,7 +120,8 @@ func run(rounds int, d time.Duration, list, ours, peer string) error {
 
 // loader asks with n callers for d about values of a key that are all allowed or all refused.
 type loader interface {
-	load(ctx context.Context, key string, n int, d time.Duration, refused bool) (calls int, p99 time.Duration, err error)
+	load(ctx context.Context, key string, n int, d time.Duration, refused bool) (calls int, p99 time.Duration,
+		err error)
 }
 
 func (c *contender) measure(
@@ -173,7 +174,8 @@ func startOurs(ctx context.Context, dir, path string) (*contender, error) {
 	}
 	addr, web := ports[0], ports[1]
 	p, err := process.Start(ctx, nil, path, "--config", filepath.Join(dir, "hotparam.yaml"), "--redis.addr", redis.Addr,
-		"--decide.listen", "", "--admin.listen", "", "--check.listen", web, "--check.dialect", "path", "--sidecar.count", "none", "--gate.budget", "1s",
+		"--decide.listen", "", "--admin.listen", "", "--check.listen", web, "--check.dialect", "path",
+		"--sidecar.count", "none", "--gate.budget", "1s",
 		"--envoy.listen", addr, "--envoy.limits", filepath.Join(dir, "limits.yaml"))
 	if err != nil {
 		return nil, err
@@ -195,15 +197,18 @@ func startPeer(ctx context.Context, dir, path string) (*contender, error) {
 		return nil, err
 	}
 	p, err := process.Start(ctx, func(cmd *exec.Cmd) {
-		cmd.Env = append(os.Environ(), "USE_STATSD=false", "LOG_LEVEL=error", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+redis.Addr,
-			"RUNTIME_ROOT="+dir, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "LOCAL_CACHE_SIZE_IN_BYTES=10000000",
+		cmd.Env = append(os.Environ(), "USE_STATSD=false", "LOG_LEVEL=error", "REDIS_SOCKET_TYPE=tcp",
+			"REDIS_URL="+redis.Addr,
+			"RUNTIME_ROOT="+dir, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false",
+			"LOCAL_CACHE_SIZE_IN_BYTES=10000000",
 			"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1",
 			"GRPC_PORT="+portOf(ports[0]), "PORT="+portOf(ports[1]), "DEBUG_PORT="+portOf(ports[2]))
 	}, path)
 	if err != nil {
 		return nil, err
 	}
-	return ready(ctx, &contender{name: "envoyproxy/ratelimit", Process: p, redis: redis, web: documents(ports[1])}, ports[0])
+	return ready(ctx, &contender{name: "envoyproxy/ratelimit", Process: p, redis: redis, web: documents(ports[1])},
+		ports[0])
 }
 
 // ready connects to a service and waits until it refuses what it should.

@@ -31,8 +31,8 @@ type flood struct {
 	slowest         atomic.Int64 // ns
 }
 
-// run asks for the limited value at every pause and for random ones all the time. limited and other make one check; the one of limited says whether it
-// was admitted.
+// run asks for the limited value at every pause and for random ones all the time. limited and other make one check; the
+// one of limited says whether it was admitted.
 func (f *flood) run(d time.Duration, limited func() bool, other func(id string)) {
 	stop := make(chan struct{})
 	var wait sync.WaitGroup

@@ -51,7 +51,8 @@ func main() {
 // run measures each way with each window and writes the tables.
 func run(ctx context.Context, o options) error {
 	if o.trials < 1 || o.quiet < 1 || o.topics < 1 || o.quiet/o.topics >= rate/2 {
-		return fmt.Errorf("-trials %d -quiet %d -topics %d: want at least 1 of each, and quiet topics under %d/s each", o.trials, o.quiet, o.topics, rate/2)
+		return fmt.Errorf("-trials %d -quiet %d -topics %d: want at least 1 of each, and quiet topics under %d/s each",
+			o.trials, o.quiet, o.topics, rate/2)
 	}
 	windows, err := parseWindows(o.windows)
 	if err != nil {

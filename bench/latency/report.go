@@ -37,7 +37,8 @@ func measure(ctx context.Context, w *world, kind way, window time.Duration, opts
 		return out, err
 	}
 	defer beside.process.Stop()
-	l := &load{way: &s.running, tr: tr, need: int64(rate * window.Seconds()), trials: opts.trials, quiet: opts.quiet, topics: opts.topics}
+	l := &load{way: &s.running, tr: tr, need: int64(rate * window.Seconds()), trials: opts.trials, quiet: opts.quiet,
+		topics: opts.topics}
 	if err := l.run(ctx); err != nil {
 		return out, err
 	}
@@ -53,7 +54,8 @@ func complaints(all []outcome) error {
 	for _, o := range all {
 		for _, t := range o.trials {
 			if t.early {
-				errs = append(errs, fmt.Errorf("%s, window %v: %s was refused before its threshold", o.way.name, o.window, t.key))
+				errs = append(errs, fmt.Errorf("%s, window %v: %s was refused before its threshold", o.way.name,
+					o.window, t.key))
 			}
 		}
 	}
@@ -111,8 +113,9 @@ func write(w io.Writer, all []outcome) error {
 }
 
 func writeTotals(b *strings.Builder, all []outcome) {
-	b.WriteString("| way | window | trials | p50, ms | p90, ms | p99, ms | max, ms | goal p50 / p99, ms | an idle program is late by p50 / p99 / max, ms | load before / after |\n" +
-		strings.Repeat("|---", 10) + "|\n")
+	b.WriteString(
+		"| way | window | trials | p50, ms | p90, ms | p99, ms | max, ms | goal p50 / p99, ms | an idle program is late by p50 / p99 / max, ms | load before / after |\n" +
+			strings.Repeat("|---", 10) + "|\n")
 	for i := range all {
 		o := &all[i]
 		t := o.times()
@@ -120,7 +123,8 @@ func writeTotals(b *strings.Builder, all []outcome) {
 		if percentile(t, 50) > o.way.goal.p50 || percentile(t, 99) > o.way.goal.p99 {
 			reached = "missed"
 		}
-		fmt.Fprintf(b, "| %s | %v | %d | %s | %s | %s | %s | %s / %s: %s | %s / %s / %s | %s / %s |\n", o.way.name, o.window, len(t),
+		fmt.Fprintf(b, "| %s | %v | %d | %s | %s | %s | %s | %s / %s: %s | %s / %s / %s | %s / %s |\n", o.way.name,
+			o.window, len(t),
 			ms(percentile(t, 50)), ms(percentile(t, 90)), ms(percentile(t, 99)), ms(percentile(t, 100)),
 			ms(o.way.goal.p50), ms(o.way.goal.p99), reached,
 			ms(o.late.P50), ms(o.late.P99), ms(o.late.Max), o.load[0], o.load[1])
@@ -200,8 +204,10 @@ func writeJSON(path string, all []outcome) error {
 	for i := range all {
 		o := &all[i]
 		t := o.times()
-		j := jsonOutcome{Way: o.way.name, Window: o.window.String(), Load: o.load, Late: [3]float64{float(o.late.P50), float(o.late.P99), float(o.late.Max)},
-			P50: float(percentile(t, 50)), P90: float(percentile(t, 90)), P99: float(percentile(t, 99)), Max: float(percentile(t, 100))}
+		j := jsonOutcome{Way: o.way.name, Window: o.window.String(), Load: o.load,
+			Late: [3]float64{float(o.late.P50), float(o.late.P99), float(o.late.Max)},
+			P50:  float(percentile(t, 50)), P90: float(percentile(t, 90)), P99: float(percentile(t, 99)),
+			Max: float(percentile(t, 100))}
 		for _, s := range stages {
 			j.Stages = append(j.Stages, s.name)
 		}

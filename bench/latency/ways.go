@@ -123,7 +123,8 @@ func inProcess(s *site) error {
 	for i := range mirrors {
 		publish.to = append(publish.to, hotset.Publisher(&mirrors[i], "local"))
 	}
-	judge := aggregate.New(aggregate.Config{Rules: s.set, Publish: publish, Shards: runtime.GOMAXPROCS(0), Log: quietly})
+	judge := aggregate.New(aggregate.Config{Rules: s.set, Publish: publish, Shards: runtime.GOMAXPROCS(0),
+		Log: quietly})
 	count := s.tally(judge)
 	s.run(judge.Run)
 	var gates [limiters]*gate.Gate
@@ -155,7 +156,8 @@ func byStatsD(s *site) error {
 		return err
 	}
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	sender, err := statsd.NewSender(statsd.SenderConfig{Servers: []string{addr}, Names: canon.Names{Prefix: "hotparam"}, Log: quietly})
+	sender, err := statsd.NewSender(statsd.SenderConfig{Servers: []string{addr}, Names: canon.Names{Prefix: "hotparam"},
+		Log: quietly})
 	if err != nil {
 		return err
 	}
@@ -184,7 +186,8 @@ func byKafka(s *site) error {
 // through counts in a service of its own and starts an aggregator, with these
 // settings, and the sidecars.
 func (s *site) through(sink tally.Sink, in ...string) error {
-	common := []string{"--config", s.config, "--redis.addr", s.world.redis.Addr, "--admin.listen", "", "--log.level", "warn"}
+	common := []string{"--config", s.config, "--redis.addr", s.world.redis.Addr, "--admin.listen", "", "--log.level",
+		"warn"}
 	if err := s.start("aggregator", append(in, common...)...); err != nil {
 		return err
 	}
@@ -194,7 +197,8 @@ func (s *site) through(sink tally.Sink, in ...string) error {
 			return err
 		}
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		if err := s.start("limiter-sidecar", append(common, "--sidecar.count", "none", "--decide.listen", addr)...); err != nil {
+		if err := s.start("limiter-sidecar", append(common, "--sidecar.count", "none", "--decide.listen",
+			addr)...); err != nil {
 			return err
 		}
 		asked := newSidecar(addr)
@@ -215,7 +219,8 @@ func (s *site) through(sink tally.Sink, in ...string) error {
 
 // follow listens to the hot set as a sidecar does, for the stages.
 func (s *site) follow() error {
-	c, err := redisstore.Open(redisstore.Config{Addrs: []string{s.world.redis.Addr}, Namespace: s.set.Namespace, Log: quietly})
+	c, err := redisstore.Open(redisstore.Config{Addrs: []string{s.world.redis.Addr}, Namespace: s.set.Namespace,
+		Log: quietly})
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,8 @@ func (w *world) close() {
 
 // build compiles the programs in their own module.
 func (w *world) build() error {
-	module, err := exec.CommandContext(w.ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/hotparam/pipeline").Output()
+	module, err := exec.CommandContext(w.ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/hotparam/pipeline").
+		Output()
 	if err != nil {
 		return fmt.Errorf("where is the module? Run this in bench/: %w", err)
 	}
@@ -65,7 +66,8 @@ func (w *world) build() error {
 }
 
 func (w *world) start(name string, args ...string) (*process.Process, error) {
-	return process.Start(w.ctx, func(cmd *exec.Cmd) { cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr }, filepath.Join(w.dir, name), args...)
+	return process.Start(w.ctx, func(cmd *exec.Cmd) { cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr },
+		filepath.Join(w.dir, name), args...)
 }
 
 // next numbers the sites.
@@ -81,7 +83,8 @@ type sidecar struct {
 }
 
 func newSidecar(addr string) *sidecar {
-	return &sidecar{url: "http://" + addr + "/v1/decide", client: http.Client{Transport: new(http.Transport), Timeout: 5 * time.Second}}
+	return &sidecar{url: "http://" + addr + "/v1/decide",
+		client: http.Client{Transport: new(http.Transport), Timeout: 5 * time.Second}}
 }
 
 // await asks until there is an answer.

@@ -80,8 +80,10 @@ func startAll(ctx context.Context, dir, redis, upstream, ours, nginx string) (al
 	if err := os.WriteFile(config, []byte(rules), 0o600); err != nil {
 		return nil, err
 	}
-	sidecar, err := start(ctx, measure.Ours, addrs[0], ours, "--config", config, "--decide.listen", "", "--admin.listen", "",
-		"--redis.addr", redis, "--sidecar.count", "none", "--proxy.listen", addrs[0], "--proxy.upstream", "http://"+upstream)
+	sidecar, err := start(ctx, measure.Ours, addrs[0], ours, "--config", config, "--decide.listen", "",
+		"--admin.listen", "",
+		"--redis.addr", redis, "--sidecar.count", "none", "--proxy.listen", addrs[0], "--proxy.upstream",
+		"http://"+upstream)
 	if err != nil {
 		return all, err
 	}
@@ -100,7 +102,8 @@ func startAll(ctx context.Context, dir, redis, upstream, ours, nginx string) (al
 	if err := os.WriteFile(file, fmt.Appendf(nil, nginxFile, dir, addrs[2], upstream), 0o600); err != nil {
 		return all, err
 	}
-	third, err := start(ctx, "nginx, limit_req", addrs[2], path, "-p", dir, "-c", file, "-e", filepath.Join(dir, "error"))
+	third, err := start(ctx, "nginx, limit_req", addrs[2], path, "-p", dir, "-c", file, "-e",
+		filepath.Join(dir, "error"))
 	if err != nil {
 		return all, err
 	}

@@ -138,7 +138,8 @@ func openThrottled(_ context.Context, addr string, perSecond int, three bool) (*
 	if err != nil {
 		return nil, err
 	}
-	l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerSec(perSecond), MaxBurst: perSecond})
+	l, err := throttled.NewGCRARateLimiterCtx(store,
+		throttled.RateQuota{MaxRate: throttled.PerSec(perSecond), MaxBurst: perSecond})
 	if err != nil {
 		return nil, err
 	}

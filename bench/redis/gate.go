@@ -37,7 +37,8 @@ var errStore = errors.New("the shared store did not decide")
 // to its verdict, matching included.
 func openGate(consistency string, most int64) func(context.Context, string, int, bool) (*limiter, error) {
 	return func(ctx context.Context, addr string, perSecond int, _ bool) (*limiter, error) {
-		set, err := rules.Parse("bench.yaml", fmt.Appendf(nil, threeLimits, perSecond, perSecond, consistency, consistency))
+		set, err := rules.Parse("bench.yaml", fmt.Appendf(nil, threeLimits, perSecond, perSecond, consistency,
+			consistency))
 		if err != nil {
 			return nil, err
 		}
@@ -47,7 +48,8 @@ func openGate(consistency string, most int64) func(context.Context, string, int,
 		}
 		limits := redislimits.New(c)
 		windows, mirror := limits.Windows(redislimits.WindowsConfig{}), new(hotset.Replica)
-		cfg := gate.Config{Rules: set, Hot: mirror, Shared: limits, Async: windows, Local: limit.NewMemory(limit.MemoryConfig{})}
+		cfg := gate.Config{Rules: set, Hot: mirror, Shared: limits, Async: windows,
+			Local: limit.NewMemory(limit.MemoryConfig{})}
 		ctx, cancel := context.WithCancel(ctx)
 		var running errgroup.Group
 		running.Go(func() error { return windows.Run(ctx) })
@@ -79,12 +81,14 @@ func through(g *gate.Gate, mirror *hotset.Replica) ask {
 	now := time.Now()
 	hot := hottype.HotSet{Version: 1, At: now}
 	for _, key := range []string{hotTopic, hotTopic + warm} {
-		hot.Keys = append(hot.Keys, hottype.Hot{Key: hottype.Key(key), Rule: "topic", Rate: 1e6, Since: now, Until: now.Add(time.Hour)})
+		hot.Keys = append(hot.Keys, hottype.Hot{Key: hottype.Key(key), Rule: "topic", Rate: 1e6, Since: now,
+			Until: now.Add(time.Hour)})
 	}
 	mirror.Replace("bench", hot)
 	header := http.Header{}
 	return func(ctx context.Context, key string, client int) (bool, error) {
-		v := g.Decide(ctx, time.Now(), &hottype.Request{Method: "GET", Host: "news.example", Target: "/" + key, Client: who[client], Header: header})
+		v := g.Decide(ctx, time.Now(), &hottype.Request{Method: "GET", Host: "news.example", Target: "/" + key,
+			Client: who[client], Header: header})
 		if v.Reason == hottype.ReasonStore {
 			return false, errStore
 		}

@@ -50,7 +50,8 @@ func run(ctx context.Context, server, only string, rounds int, d time.Duration, 
 	if err != nil {
 		return err
 	}
-	p, err := process.Start(ctx, nil, server, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
+	p, err := process.Start(ctx, nil, server, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "",
+		"--appendonly", "no")
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,8 @@ func run(ctx context.Context, server, only string, rounds int, d time.Duration, 
 	if err := p.Await(func() error { return b.rdb.Ping(ctx).Err() }); err != nil {
 		return err
 	}
-	b.sheet = measure.NewSheet(measure.Higher, "k decisions/s", "p50, ms", "p99, ms", "CPU, us", "Redis CPU, us", "admitted, %", "over the limit", "errors, %")
+	b.sheet = measure.NewSheet(measure.Higher, "k decisions/s", "p50, ms", "p99, ms", "CPU, us", "Redis CPU, us",
+		"admitted, %", "over the limit", "errors, %")
 	cases, err := b.cases(ctx, callers)
 	if err != nil {
 		return err
@@ -114,7 +116,8 @@ func (b *bench) cases(ctx context.Context, list string) (cases []func() error, e
 		callers = append(callers, n)
 	}
 	for _, n := range callers {
-		add(question{what: "one hot key, admitted", callers: n, perSecond: never}, append(contenders(), contender{measure.Ours + ", prefetch", openPrefetch}))
+		add(question{what: "one hot key, admitted", callers: n, perSecond: never},
+			append(contenders(), contender{measure.Ours + ", prefetch", openPrefetch}))
 	}
 	for _, n := range callers {
 		add(question{what: "one hot key, refused", callers: n, perSecond: soon}, contenders())
@@ -123,7 +126,8 @@ func (b *bench) cases(ctx context.Context, list string) (cases []func() error, e
 	three := question{callers: manyCallers, perSecond: never, three: true}
 	three.what = "bucket + fixed + sliding, exact"
 	add(three, append(contenders(), contender{measure.Ours + ", prefetch", openPrefetch},
-		contender{measure.Ours + ", through a gate", openGate("exact", 0)}, contender{measure.Ours + ", through a gate, prefetch", openGate("exact", ahead)}))
+		contender{measure.Ours + ", through a gate", openGate("exact", 0)},
+		contender{measure.Ours + ", through a gate, prefetch", openGate("exact", ahead)}))
 	three.what = "bucket + fixed + sliding, windows async"
 	add(three, append([]contender{
 		{measure.Ours, openGate("async", ahead)},
@@ -155,7 +159,8 @@ func (b *bench) one(ctx context.Context, q question) error {
 		return fmt.Errorf("%s: %s: %w", q.what, q.contender.name, err)
 	}
 	n := float64(o.decisions)
-	b.sheet.Add(q.what, q.contender.name, n/o.took.Seconds()/1e3, float64(o.p50)/1e6, float64(o.p99)/1e6, float64(o.cpu)/n/1e3, float64(o.redisCPU)/n/1e3,
+	b.sheet.Add(q.what, q.contender.name, n/o.took.Seconds()/1e3, float64(o.p50)/1e6, float64(o.p99)/1e6,
+		float64(o.cpu)/n/1e3, float64(o.redisCPU)/n/1e3,
 		100*float64(o.admitted)/n, float64(o.over), 100*float64(o.errors)/(n+float64(o.errors)))
 	if o.firstErr != nil {
 		fmt.Fprintf(os.Stderr, "%s: %s: %d errors, one of them: %v\n", q.what, q.contender.name, o.errors, o.firstErr)

@@ -69,7 +69,8 @@ func startOurs(ctx context.Context, dir, path, upstream string) (*contender, err
 	if err := os.WriteFile(config, []byte(rules), 0o600); err != nil {
 		return nil, err
 	}
-	return start(ctx, measure.Ours, addr, path, "serve", "--config", config, "--upstream", "http://"+upstream, "--listen", addr,
+	return start(ctx, measure.Ours, addr, path, "serve", "--config", config, "--upstream", "http://"+upstream,
+		"--listen", addr,
 		"--admin.listen", "", "--state.dir", filepath.Join(dir, "state"))
 }
 

@@ -114,7 +114,8 @@ func (c *contender) hits(sheet *measure.Sheet, connections int, d time.Duration)
 	if others := got.Requests - got.Status[http.StatusOK]; others > 0 {
 		return fmt.Errorf("%s, hits: %v, want 200", c.name, got.Status)
 	}
-	sheet.Add("hits", c.name, float64(got.Requests)/got.Took.Seconds()/1e3, got.P50.Seconds()*1e3, got.P99.Seconds()*1e3,
+	sheet.Add("hits", c.name, float64(got.Requests)/got.Took.Seconds()/1e3, got.P50.Seconds()*1e3,
+		got.P99.Seconds()*1e3,
 		float64(after-before)/float64(got.Requests)/1e3)
 	return nil
 }
@@ -132,7 +133,8 @@ func (c *contender) viral(sheet *measure.Sheet, site *upstream, target string, d
 	others := func() (httpload.Result, error) {
 		n++
 		round := target[len("/topic?id="):] + "-" + strconv.Itoa(n) + "-"
-		return httpload.Paced(c.addr, 16, d, othersRate, func(i, k int) string { return "/topic?id=" + round + strconv.Itoa(i*100_000+k) })
+		return httpload.Paced(c.addr, 16, d, othersRate,
+			func(i, k int) string { return "/topic?id=" + round + strconv.Itoa(i*100_000+k) })
 	}
 	before, err := others()
 	if err != nil {
@@ -153,7 +155,9 @@ func (c *contender) viral(sheet *measure.Sheet, site *upstream, target string, d
 		return fmt.Errorf("%s: %w", c.name, errors.Join(err, waveFault))
 	}
 	asked := site.met(target, began.Add(knownAfter))
-	sheet.Add("a viral topic", c.name, 100*float64(wave.Status[http.StatusOK])/float64(wave.Requests), wave.P99.Seconds()*1e3,
-		float64(asked.before), float64(asked.perSecond), float64(asked.atOnce), before.P99.Seconds()*1e3, during.P99.Seconds()*1e3)
+	sheet.Add("a viral topic", c.name, 100*float64(wave.Status[http.StatusOK])/float64(wave.Requests),
+		wave.P99.Seconds()*1e3,
+		float64(asked.before), float64(asked.perSecond), float64(asked.atOnce), before.P99.Seconds()*1e3,
+		during.P99.Seconds()*1e3)
 	return nil
 }

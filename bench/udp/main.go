@@ -35,7 +35,8 @@ func main() {
 	rounds := flag.Int("rounds", 1, "rounds; every contender runs once in each")
 	length := flag.Duration("for", 10*time.Second, "how long one load lasts")
 	exporter := flag.String("exporter", "statsd_exporter", "the statsd_exporter to compare with")
-	node := flag.String("statsd", "../bin/peers/node_modules/statsd", "the folder of the Node.js statsd to compare with")
+	node := flag.String("statsd", "../bin/peers/node_modules/statsd",
+		"the folder of the Node.js statsd to compare with")
 	address := flag.String("listen", "", "be the receiver (the program starts itself with this)")
 	spin := flag.Bool("spin", false, "keep a core busy (the program starts itself with this)")
 	flag.Parse()
@@ -87,7 +88,8 @@ func peers(ctx context.Context, exporter, node string) []contender {
 }
 
 func compare(ctx context.Context, rounds int, d time.Duration, who []contender) error {
-	sheet := measure.NewSheet(measure.Higher, "M lines per CPU second of the receiver", "sent, M lines/s", "sent, k packets/s",
+	sheet := measure.NewSheet(measure.Higher, "M lines per CPU second of the receiver", "sent, M lines/s",
+		"sent, k packets/s",
 		"counted, M lines/s", "lost, %", "kernel drops, k packets", "receiver's cores")
 	var cases []func() error
 	for _, l := range loads() {

@@ -94,8 +94,10 @@ func startExporter(ctx context.Context, path string) (*receiver, error) {
 		return nil, err
 	}
 	page := "http://127.0.0.1:" + strconv.Itoa(web) + "/metrics"
-	p, err := process.Start(ctx, nil, path, "--log.level=error", "--statsd.listen-tcp=", "--statsd.read-buffer=16777216",
-		"--statsd.cache-size=100000", "--statsd.listen-udp=127.0.0.1:"+strconv.Itoa(port), "--web.listen-address=127.0.0.1:"+strconv.Itoa(web))
+	p, err := process.Start(ctx, nil, path, "--log.level=error", "--statsd.listen-tcp=",
+		"--statsd.read-buffer=16777216",
+		"--statsd.cache-size=100000", "--statsd.listen-udp=127.0.0.1:"+strconv.Itoa(port),
+		"--web.listen-address=127.0.0.1:"+strconv.Itoa(web))
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +133,8 @@ func startNode(ctx context.Context, folder string) (*receiver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("udp: %w", err)
 	}
-	_, err = fmt.Fprintf(config, "{address: '127.0.0.1', port: %d, mgmt_address: '127.0.0.1', mgmt_port: %d, flushInterval: 3600000, backends: []}\n", port, manage)
+	_, err = fmt.Fprintf(config,
+		"{address: '127.0.0.1', port: %d, mgmt_address: '127.0.0.1', mgmt_port: %d, flushInterval: 3600000, backends: []}\n", port, manage)
 	if err = errors.Join(err, config.Close()); err != nil {
 		return nil, fmt.Errorf("udp: %w", err)
 	}
@@ -174,7 +177,8 @@ func received(address string) (uint64, error) {
 			return strconv.ParseUint(m[1], 10, 64)
 		}
 	}
-	return 0, fmt.Errorf("udp: statsd does not say how much it has received: %w", errors.Join(answer.Err(), io.ErrUnexpectedEOF))
+	return 0, fmt.Errorf("udp: statsd does not say how much it has received: %w",
+		errors.Join(answer.Err(), io.ErrUnexpectedEOF))
 }
 
 // sample reads one counter off a metrics page, when it has stopped growing.

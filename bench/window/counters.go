@@ -76,7 +76,8 @@ type sketch struct {
 }
 
 func newSketch() *sketch {
-	return &sketch{Sketch: sliding.New(1000, windowSeconds, sliding.WithWidth(8192), sliding.WithDepth(3)), second: start.Unix()}
+	return &sketch{Sketch: sliding.New(1000, windowSeconds, sliding.WithWidth(8192), sliding.WithDepth(3)),
+		second: start.Unix()}
 }
 
 func (s *sketch) add(_ time.Time, counts []hottype.Count) {

@@ -53,7 +53,8 @@ func costCases(sheet *measure.Sheet, updates int) []func() error {
 	add(many, 1, "hotparam, window without judgement", func() (counter, error) { return newAlone(), nil })
 	add(new, 1, "hotparam, 6 M counters", func() (counter, error) { return newDetector(1, 6_000_000) })
 	for _, t := range []*traffic{few, many, new} {
-		add(t, 1, "plain Space-Saving, as many counters", func() (counter, error) { return newSaving(detect.DefaultCounters), nil })
+		add(t, 1, "plain Space-Saving, as many counters",
+			func() (counter, error) { return newSaving(detect.DefaultCounters), nil })
 	}
 	both(many, 1000)
 	both(new, 1000)

@@ -30,7 +30,8 @@ type finding struct {
 }
 
 func findNeedles(w io.Writer) error {
-	fmt.Fprintf(w, "| five hot keys among %d M | who | found | false | found after, s | heap in the flood, MB | heap after, MB | known error |\n|---|---|---|---|---|---|---|---|\n",
+	fmt.Fprintf(w,
+		"| five hot keys among %d M | who | found | false | found after, s | heap in the flood, MB | heap after, MB | known error |\n|---|---|---|---|---|---|---|---|\n",
 		hayPerSecond*haySeconds/1_000_000)
 	for _, from := range []int{0, lateStart} {
 		for _, who := range []string{measure.Ours, peer} {

@@ -41,7 +41,8 @@ func zipf(distinct int) *traffic {
 		sums[i] = sum
 	}
 	shuffle := r.Perm(distinct) // neighbours in rank are no neighbours in memory
-	t := &traffic{name: fmt.Sprintf("Zipf 1.0 over %d k keys", distinct/1000), keys: makeKeys(distinct), order: make([]uint32, draws)}
+	t := &traffic{name: fmt.Sprintf("Zipf 1.0 over %d k keys", distinct/1000), keys: makeKeys(distinct),
+		order: make([]uint32, draws)}
 	for i := range t.order {
 		t.order[i] = uint32(shuffle[sort.SearchFloat64s(sums, r.Float64()*sum)])
 	}

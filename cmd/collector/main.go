@@ -10,5 +10,6 @@ import (
 
 func main() {
 	os.Exit(run.Main("collector",
-		"Takes StatsD lines, mirrored requests and access logs, and sends counts on to Kafka or StatsD.", run.Collector))
+		"Takes StatsD lines, mirrored requests and access logs, and sends counts on to Kafka or StatsD.",
+		run.Collector))
 }

@@ -52,7 +52,8 @@ func (c *auditCmd) Run(ctx context.Context, k *kong.Kong) error {
 			if of == nil {
 				of = &rules.Override{}
 			}
-			row(t, strconv.FormatInt(change.Revision, 10), change.At.UTC().Format(time.RFC3339), change.Author, change.Action,
+			row(t, strconv.FormatInt(change.Revision, 10), change.At.UTC().Format(time.RFC3339), change.Author,
+				change.Action,
 				change.ID, of.Target().String(), does, of.Reason)
 		}
 		for i := range a.Rules {

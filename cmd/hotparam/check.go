@@ -63,7 +63,8 @@ func (c *checkCmd) badFile(out, errOut io.Writer, err error) int {
 	if path == "" {
 		path = "configuration file"
 	}
-	return config.Fail(errOut, name, c.report(out, preflight.Report{Findings: []preflight.Finding{preflight.Unparsed(path, err)}}))
+	return config.Fail(errOut, name, c.report(out,
+		preflight.Report{Findings: []preflight.Finding{preflight.Unparsed(path, err)}}))
 }
 
 func (c *checkCmd) report(out io.Writer, r preflight.Report) error {

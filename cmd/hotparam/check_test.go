@@ -46,7 +46,8 @@ func checked(t *testing.T, args ...string) (report preflight.Report, text string
 func losesNow(text string) bool { return strings.Contains(text, "were thrown away in the last") }
 
 const goodRules = `
-rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200, window: 5s}, limit: {rate: 100, burst: 200, scope: instance}}]
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 200, window: 5s}, limit: {rate: 100, burst: 200, scope: instance}}
 `
 
 func write(t *testing.T, text string) string {
@@ -73,10 +74,12 @@ func TestCheckExitCodes(t *testing.T) {
 		says string
 	}{
 		{"nothing fails", []string{"-c", write(t, goodRules)}, 0, "1 rules and 0 overrides, each can take effect"},
-		{"Redis is gone", []string{"-c", write(t, goodRules+"redis: {addr: ["+gone+"]}\n")}, 1, "redis-cli -h 127.0.0.1"},
+		{"Redis is gone", []string{"-c", write(t, goodRules+"redis: {addr: ["+gone+"]}\n")}, 1,
+			"redis-cli -h 127.0.0.1"},
 		{"Kafka is gone", []string{"--kafka.brokers", gone}, 1, "cannot reach brokers"},
 		{"StatsD is gone", []string{"--statsd.addr", gone}, 1, "nobody listens"},
-		{"a bad file", []string{"-c", write(t, "rules: [{name: topic}]\n")}, 1, "hotparam.yaml:1: rules[0].hot: is missing"},
+		{"a bad file", []string{"-c", write(t, "rules: [{name: topic}]\n")}, 1,
+			"hotparam.yaml:1: rules[0].hot: is missing"},
 		{"no such file", []string{"-c", "absent.yaml"}, 1, "absent.yaml"},
 		{"a setting that cannot be", []string{"--redis.addr", "127.0.0.1:70000"}, 1, "mend --redis.addr"},
 		{"usage", []string{"--redis.adr", "x"}, 2, "unknown flag"},
@@ -93,8 +96,10 @@ func TestCheckExitCodes(t *testing.T) {
 
 func TestCheckJSON(t *testing.T) {
 	t.Parallel()
-	report, text, code := checked(t, "--json", "-c", write(t, "rules: [{name: topic, params: [id], hot: {rate: 200}}]\n"))
-	if code != 0 && !losesNow(text) || len(report.Findings) < 2 || report.Findings[0].Level != preflight.Warn || !strings.Contains(report.Findings[0].What, "has no limit") {
+	report, text, code := checked(t, "--json", "-c",
+		write(t, "rules: [{name: topic, params: [id], hot: {rate: 200}}]\n"))
+	if code != 0 && !losesNow(text) || len(report.Findings) < 2 || report.Findings[0].Level != preflight.Warn ||
+		!strings.Contains(report.Findings[0].What, "has no limit") {
 		t.Errorf("exit code %d, report %+v in %s", code, report, text)
 	}
 	if strings.Contains(text, "\x1b[") {

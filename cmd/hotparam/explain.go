@@ -161,7 +161,8 @@ func (c *explainCmd) write(w io.Writer, e explanation) error {
 		row("malformed", whyMalformed(e.Method, e.Target)+"; it is counted under this key")
 	}
 	if e.Upstream == "none" {
-		e.Upstream = "none: other spellings that the upstream takes for this are not known; say upstream: NAME in the rules"
+		e.Upstream =
+			"none: other spellings that the upstream takes for this are not known; say upstream: NAME in the rules"
 	}
 	row("upstream", e.Upstream)
 	row("client", e.Client)
@@ -180,7 +181,8 @@ func whyMalformed(method, target string) string {
 	return "the query is beyond the limits (names, values, pairs, length, or more than 4 keys), or the upstream refuses it"
 }
 
-// printable keeps what a terminal would act upon away from it: control bytes, and marks that turn the direction of text.
+// printable keeps what a terminal would act upon away from it: control bytes, and marks that turn the direction of
+// text.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -89,7 +89,8 @@ func clientLimits(set *rules.Set, class *rules.Class) []string {
 	}
 	var out []string
 	if running != nil {
-		out = append(out, fmt.Sprintf("%s: at most %d in flight, leases of %v (%s)", who, running.Limit, running.Lease, running.Scope))
+		out = append(out, fmt.Sprintf("%s: at most %d in flight, leases of %v (%s)", who, running.Limit, running.Lease,
+			running.Scope))
 	}
 	for _, w := range []*rules.IPWindow{fixed, sliding} {
 		if w == nil {

@@ -40,17 +40,20 @@ func TestExplain(t *testing.T) {
 		target, agent                       string
 		rule, resource, key, metric, limits string
 	}{
-		{"/topics/42?utm_x=1&lang=en", "", "topic", "topic", "topic?lang=en&path.id=42", "hp.topic.hot_param.lang=en-pathZ2Eid=42",
+		{"/topics/42?utm_x=1&lang=en", "", "topic", "topic", "topic?lang=en&path.id=42",
+			"hp.topic.hot_param.lang=en-pathZ2Eid=42",
 			"rule topic: hot from 200/s over 5s, then token_bucket 100 per 1s, burst 200 (cluster, enforce)|every client: fixed_window 50 per 1s"},
 		{"https://example.org/a?q=1&b=2&utm_x=1#part", "my bot", "*", "/a", "/a?b=2&q=1", "hp.Z2Fa.hot_param.b=2-q=1",
 			"rule *: hot from 500/s over 5s, never limited|class crawler: fixed_window 5 per 1s"},
 		{"/login", "", "login", "login", "login", "hp.login.hot_param.Ze",
 			"rule login: hot from 1/s over 5s, then token_bucket 10 per 1s, burst 5, initial 2, wait 500ms, block 1m0s to 1h0m0s (cluster, enforce); " +
 				"candidate: token_bucket 8 per 1s, burst 3|every client: fixed_window 50 per 1s|every client: sliding_window 99 per 1m0s, block 5s, async"},
-		{"/topics/42?lang=" + strings.Repeat("x", 300), "", "topic", "topic", "topic?!malformed", "hp.topic.hot_param.Z21malformed",
+		{"/topics/42?lang=" + strings.Repeat("x", 300), "", "topic", "topic", "topic?!malformed",
+			"hp.topic.hot_param.Z21malformed",
 			"override topic-path-id-9-16bf661c: block of topic?path.id=9 (by hand)|" +
 				"rule topic: malformed requests, hot or not: token_bucket 100 per 1s, burst 200 (cluster, enforce)|every client"},
-		{"/login?" + strings.Repeat("x", 9000), "", "login", "login", "login?!malformed", "hp.login.hot_param.Z21malformed",
+		{"/login?" + strings.Repeat("x", 9000), "", "login", "login", "login?!malformed",
+			"hp.login.hot_param.Z21malformed",
 			"rule login: malformed requests, hot or not: deny|every client"},
 		{"/a?x=" + strings.Repeat("x", 300), "", "*", "/a", "/a?!malformed", "hp.Z2Fa.hot_param.Z21malformed",
 			"rule *: malformed requests, hot or not: never limited|every client"},
@@ -65,7 +68,8 @@ func TestExplain(t *testing.T) {
 			t.Fatalf("%s: %d explanations", tt.target, len(got))
 		}
 		e := got[0]
-		if e.Rule != tt.rule || e.Resource != tt.resource || e.Key != tt.key || e.Metric != tt.metric || !strings.HasPrefix(strings.Join(e.Limits, "|"), tt.limits) {
+		if e.Rule != tt.rule || e.Resource != tt.resource || e.Key != tt.key || e.Metric != tt.metric ||
+			!strings.HasPrefix(strings.Join(e.Limits, "|"), tt.limits) {
 			t.Errorf("%s: %+v", tt.target, e)
 		}
 	}
@@ -84,7 +88,8 @@ func TestExplainSaysAllKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, part := range []string{"key       topic?id=7\n", "also      topic?id=star: ", "key       topic?id=star\n", "also      topic?id=7: "} {
+	for _, part := range []string{"key       topic?id=7\n", "also      topic?id=star: ", "key       topic?id=star\n",
+		"also      topic?id=7: "} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("no %q in\n%s", part, &out)
 		}
@@ -106,7 +111,8 @@ func TestExplainJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &doc); err != nil || strings.Count(out.String(), "\n") != 1 {
 		t.Fatalf("%v in %q", err, &out)
 	}
-	for name, want := range map[string]string{"rule": "*", "resource": "/x", "key": "/x?a=%3Cb%3E", "metric": "hotparam.Z2Fx.hot_param.a=Z3CbZ3E"} {
+	for name, want := range map[string]string{"rule": "*", "resource": "/x", "key": "/x?a=%3Cb%3E",
+		"metric": "hotparam.Z2Fx.hot_param.a=Z3CbZ3E"} {
 		if doc[name] != want {
 			t.Errorf("%s is %q, want %q", name, doc[name], want)
 		}
@@ -130,7 +136,8 @@ func TestExplainNeverSendsControlBytes(t *testing.T) {
 
 func TestMethods(t *testing.T) {
 	t.Parallel()
-	for arg, want := range map[string]bool{"GET": true, "M-SEARCH": true, "/": false, "get": false, "http://X": false, "": false} {
+	for arg, want := range map[string]bool{"GET": true, "M-SEARCH": true, "/": false, "get": false, "http://X": false,
+		"": false} {
 		if isMethod(arg) != want {
 			t.Errorf("isMethod(%q) = %v", arg, !want)
 		}

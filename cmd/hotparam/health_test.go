@@ -80,11 +80,13 @@ func TestHealth(t *testing.T) {
 		{"a redirect is no answer", []string{plain.URL + "/away"}, 1, "302 Found: <a href=\"/ok\">Found</a>."},
 		{"no answer", []string{"--timeout=50ms", plain.URL + "/slow"}, 1, "no answer within 50ms"},
 		{"nobody listens", []string{"http://127.0.0.1:1/"}, 1, "dial tcp 127.0.0.1:1: connect: connection refused"},
-		{"an unknown certificate", []string{secure.URL + "/ok"}, 1, "tls: failed to verify certificate: x509: certificate signed by unknown authority"},
+		{"an unknown certificate", []string{secure.URL + "/ok"}, 1,
+			"tls: failed to verify certificate: x509: certificate signed by unknown authority"},
 		{"its authority", []string{"--ca=" + ca, secure.URL + "/ok"}, 0, ""},
 		{"any certificate", []string{"--insecure", secure.URL + "/ok"}, 0, ""},
 		{"a unix socket", []string{"--unix-socket=" + socket, "http://localhost/ok"}, 0, ""},
-		{"a password is not shown", []string{"http://ann:geheim@127.0.0.1:1/"}, 1, "dial tcp 127.0.0.1:1: connect: connection refused"},
+		{"a password is not shown", []string{"http://ann:geheim@127.0.0.1:1/"}, 1,
+			"dial tcp 127.0.0.1:1: connect: connection refused"},
 	} {
 		stderr, code := healthOf(t, tt.args...)
 		url := strings.Replace(tt.args[len(tt.args)-1], "ann:geheim", "***", 1)
@@ -110,7 +112,8 @@ func TestHealthUsage(t *testing.T) {
 		{[]string{"ftp://127.0.0.1/"}, 2, "want a URL such as http://127.0.0.1:9180/readyz"},
 		{[]string{"--timeout=0s", "http://127.0.0.1:1/"}, 2, "--timeout 0s: want more than 0"},
 		{[]string{"--ca=" + absent, "https://127.0.0.1:1/"}, 1, "absent.pem: no such file"},
-		{[]string{"--ca=" + os.Args[0], "https://127.0.0.1:1/"}, 1, "--ca: " + os.Args[0] + " holds no certificate in PEM"},
+		{[]string{"--ca=" + os.Args[0], "https://127.0.0.1:1/"}, 1,
+			"--ca: " + os.Args[0] + " holds no certificate in PEM"},
 	} {
 		if stderr, code := healthOf(t, tt.args...); code != tt.code || !strings.Contains(stderr, tt.says) {
 			t.Errorf("health %v: exit code %d with %q, want %d with %q", tt.args, code, stderr, tt.code, tt.says)
@@ -130,7 +133,8 @@ func TestHealthOfServe(t *testing.T) {
 	if _, code := healthOf(t, "http://"+addr+"/readyz"); code != 1 {
 		t.Errorf("exit code %d before the program runs, want 1", code)
 	}
-	serve := exec.Command(os.Args[0], "serve", "--upstream=http://127.0.0.1:1", "--listen=127.0.0.1:0", "--admin.listen="+addr)
+	serve := exec.Command(os.Args[0], "serve", "--upstream=http://127.0.0.1:1", "--listen=127.0.0.1:0",
+		"--admin.listen="+addr)
 	serve.Env = append(os.Environ(), "HOTPARAM_TEST_MAIN=1")
 	serve.Dir = t.TempDir()
 	if err := serve.Start(); err != nil {

@@ -24,7 +24,8 @@ type historyPurgeCmd struct {
 // Run is called by kong.
 func (c *historyPurgeCmd) Run(ctx context.Context, k *kong.Kong) error {
 	var a struct{ Rows int64 }
-	q := question{method: http.MethodDelete, path: "/v1/history", query: url.Values{"key": {c.Key}, "author": {authorOf(c.Author)}}}
+	q := question{method: http.MethodDelete, path: "/v1/history",
+		query: url.Values{"key": {c.Key}, "author": {authorOf(c.Author)}}}
 	if _, err := c.ask(ctx, q, &a); err != nil {
 		return err
 	}

@@ -57,7 +57,8 @@ type hotAnswer struct {
 }
 
 // hotKeys asks what is hot.
-func (c *adminFlags) hotKeys(ctx context.Context, limit int, sort, find string) (a hotAnswer, answer json.RawMessage, err error) {
+func (c *adminFlags) hotKeys(ctx context.Context, limit int, sort,
+	find string) (a hotAnswer, answer json.RawMessage, err error) {
 	_, err = c.ask(ctx, question{method: http.MethodGet, path: "/v1/hot", query: url.Values{
 		"limit": {strconv.Itoa(limit)}, "sort": {sort}, "find": {find},
 	}}, &answer)
@@ -120,7 +121,8 @@ type hotGetCmd struct {
 // Run is called by kong.
 func (c *hotGetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	var answer json.RawMessage
-	if _, err := c.ask(ctx, question{method: http.MethodGet, path: "/v1/keys/" + url.PathEscape(c.Key)}, &answer); err != nil {
+	if _, err := c.ask(ctx, question{method: http.MethodGet, path: "/v1/keys/" + url.PathEscape(c.Key)},
+		&answer); err != nil {
 		return err
 	}
 	return (&outputFlags{Output: c.Output}).print(k, answer, nil)

@@ -45,7 +45,9 @@ func TestHotReset(t *testing.T) {
 			t.Errorf("%q: %v, %s", c.args, err, out)
 		}
 	}
-	if got := strings.Join(asked, ", "); got != "POST /v1/keys/topic%3Fid=%252F/reset, POST /v1/clients/2001:db8::%2F64/reset, POST /v1/keys/topic%3Fid=1/reset" {
+	if got := strings.Join(asked,
+		", "); got !=
+		"POST /v1/keys/topic%3Fid=%252F/reset, POST /v1/clients/2001:db8::%2F64/reset, POST /v1/keys/topic%3Fid=1/reset" {
 		t.Error(got)
 	}
 }

@@ -60,7 +60,8 @@ func start(args []string) int {
 	if err != nil {
 		return config.Fail(os.Stderr, name, err)
 	}
-	if !slices.Contains([]string{"serve", "collector", "aggregator", "limiter-sidecar"}, cmd.Command()) { // which log them
+	// which log them
+	if !slices.Contains([]string{"serve", "collector", "aggregator", "limiter-sidecar"}, cmd.Command()) {
 		for _, w := range p.Warnings() {
 			fmt.Fprintf(os.Stderr, "%s: %s\n", name, w)
 		}

@@ -32,7 +32,8 @@ func (f *outputFlags) print(k *kong.Kong, answer json.RawMessage, table func(t i
 		text = escaped(b.Bytes(), jsonEscape)
 	case "yaml":
 		var node yaml.Node
-		if err = yaml.Unmarshal(escaped(answer, yamlEscape), &node); err == nil { // bare, some marks are line breaks to it
+		// bare, some marks are line breaks to it
+		if err = yaml.Unmarshal(escaped(answer, yamlEscape), &node); err == nil {
 			plain(&node)
 			text, err = yaml.Marshal(&node)
 			text = escaped(text, yamlEscape)

@@ -14,8 +14,10 @@ import (
 
 // hostile are texts that a terminal would act upon.
 var hostile = []string{
-	"\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "a\u202eb", "\u2066x\u2069", "\x00", "a\rb", "line\nline", "tab\ttab", "\u0085", "\u200b",
-	"\ufeff", "\u2028", "=cmd|' /C calc'!A0", "<script>alert(1)</script>", "`rm -rf`", "$(id)", "%s%n", "'; DROP TABLE", "\U000e0001",
+	"\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "a\u202eb", "\u2066x\u2069", "\x00", "a\rb", "line\nline", "tab\ttab",
+	"\u0085", "\u200b",
+	"\ufeff", "\u2028", "=cmd|' /C calc'!A0", "<script>alert(1)</script>", "`rm -rf`", "$(id)", "%s%n", "'; DROP TABLE",
+	"\U000e0001",
 	strings.Repeat("x", 8<<10),
 }
 
@@ -26,7 +28,8 @@ func TestHostileTextIsPrinted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for output, read := range map[string]func([]byte, any) error{"json": json.Unmarshal, "yaml": yaml.Unmarshal, "table": nil} {
+	for output, read := range map[string]func([]byte, any) error{
+		"json": json.Unmarshal, "yaml": yaml.Unmarshal, "table": nil} {
 		t.Run(output, func(t *testing.T) {
 			t.Parallel()
 			var b bytes.Buffer

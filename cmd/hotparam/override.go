@@ -156,7 +156,8 @@ func (c *adminFlags) putOverride(
 		Warnings []string
 	}
 	_, err = c.ask(ctx, question{
-		method: http.MethodPut, path: path, body: string(text), header: http.Header{"Content-Type": {"application/json"}},
+		method: http.MethodPut, path: path, body: string(text),
+		header: http.Header{"Content-Type": {"application/json"}},
 	}, &a)
 	if err != nil {
 		return 0, err

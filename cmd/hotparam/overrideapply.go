@@ -73,7 +73,8 @@ func (c *overrideApplyCmd) Run(ctx context.Context, k *kong.Kong) error {
 	author := authorOf(c.Author)
 	for _, p := range put {
 		if _, err := c.putOverride(ctx, k.Stdout, k.Stderr, p.after.ID, p.after.body(author)); err != nil {
-			return fmt.Errorf("%s: %w; what is before it in the file is done", printable(p.after.Target().String()), err)
+			return fmt.Errorf("%s: %w; what is before it in the file is done", printable(p.after.Target().String()),
+				err)
 		}
 	}
 	for i := range gone {
@@ -128,7 +129,9 @@ func (c *overrideFile) changes(ctx context.Context) (put []overrideChange, gone 
 	kept := map[string]bool{}
 	for i := range want {
 		w := &want[i]
-		j := slices.IndexFunc(have, func(h listedOverride) bool { return h.Target() == w.Target() && h.Schedule == w.Schedule })
+		j := slices.IndexFunc(have, func(h listedOverride) bool {
+			return h.Target() == w.Target() && h.Schedule == w.Schedule
+		})
 		if j < 0 {
 			put = append(put, overrideChange{after: w})
 			continue

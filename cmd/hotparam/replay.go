@@ -150,5 +150,6 @@ func progress(size int64) *progressbar.ProgressBar {
 		return nil
 	}
 	return progressbar.NewOptions64(size, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowBytes(true),
-		progressbar.OptionSetDescription("replay"), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+		progressbar.OptionSetDescription("replay"), progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionClearOnFinish())
 }

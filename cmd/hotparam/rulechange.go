@@ -30,7 +30,8 @@ func (r reasoned) query() url.Values {
 // put stores rules on top of what etag names, and tells what the store holds then.
 func (c *adminFlags) put(ctx context.Context, out io.Writer, etag, text string, query url.Values) error {
 	var a storedAnswer
-	q := question{http.MethodPut, "/v1/rules", query, http.Header{"If-Match": {etag}, "Content-Type": {"application/yaml"}}, text}
+	q := question{http.MethodPut, "/v1/rules", query,
+		http.Header{"If-Match": {etag}, "Content-Type": {"application/yaml"}}, text}
 	if _, err := c.ask(ctx, q, &a); err != nil {
 		return err
 	}
@@ -87,11 +88,13 @@ type dryRunAnswer struct {
 // dryRun tells what rules would have changed.
 func (c *adminFlags) dryRun(ctx context.Context, out io.Writer, text string) error {
 	var a dryRunAnswer
-	q := question{http.MethodPut, "/v1/rules", url.Values{"dry_run": {"true"}}, http.Header{"Content-Type": {"application/yaml"}}, text}
+	q := question{http.MethodPut, "/v1/rules", url.Values{"dry_run": {"true"}},
+		http.Header{"Content-Type": {"application/yaml"}}, text}
 	if _, err := c.ask(ctx, q, &a); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "tried on %d minutes of history: %d keys change, %d do not; nothing was stored\n", a.Minutes, len(a.Keys), a.Unchanged)
+	fmt.Fprintf(out, "tried on %d minutes of history: %d keys change, %d do not; nothing was stored\n", a.Minutes,
+		len(a.Keys), a.Unchanged)
 	if a.Truncated {
 		fmt.Fprintln(out, "there were more keys than were tried")
 	}
@@ -105,7 +108,8 @@ func (c *adminFlags) dryRun(ctx context.Context, out io.Writer, text string) err
 		if k.After == "uncounted" || k.After == "recounted" {
 			would = "-"
 		}
-		fmt.Fprintf(t, "%s\t%.4g/s\t%s\t%s\t%.0f\t%s\n", printable(k.Key), k.Peak, k.Before, k.After, k.DeniedBefore, would)
+		fmt.Fprintf(t, "%s\t%.4g/s\t%s\t%s\t%.0f\t%s\n", printable(k.Key), k.Peak, k.Before, k.After, k.DeniedBefore,
+			would)
 	}
 	return t.Flush()
 }
@@ -192,7 +196,8 @@ func (c *rulesDropCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if a.Trial == nil {
 		return errors.New("nothing is tried")
 	}
-	q := question{method: http.MethodDelete, path: "/v1/rules/trial", query: c.query(), header: http.Header{"If-Match": {etag}}}
+	q := question{method: http.MethodDelete, path: "/v1/rules/trial", query: c.query(),
+		header: http.Header{"If-Match": {etag}}}
 	if _, err := c.ask(ctx, q, &a); err != nil {
 		return err
 	}

@@ -54,7 +54,8 @@ func (c *adminFlags) stored(ctx context.Context) (a storedAnswer, etag string, e
 
 // revision is a version with its text.
 func (c *adminFlags) revision(ctx context.Context, version int64) (r rules.Revision, err error) {
-	_, err = c.ask(ctx, question{method: http.MethodGet, path: "/v1/rules/history/" + strconv.FormatInt(version, 10)}, &r)
+	_, err = c.ask(ctx, question{method: http.MethodGet, path: "/v1/rules/history/" + strconv.FormatInt(version, 10)},
+		&r)
 	return r, err
 }
 
@@ -112,7 +113,8 @@ func (c *rulesDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if err != nil {
 		return err
 	}
-	_, err = k.Stdout.Write(diff.Diff(fmt.Sprintf("version %d", before.Version), []byte(before.Text), shown, []byte(text)))
+	_, err = k.Stdout.Write(diff.Diff(fmt.Sprintf("version %d", before.Version), []byte(before.Text), shown,
+		[]byte(text)))
 	return err
 }
 
@@ -134,7 +136,8 @@ func (c *rulesHistoryCmd) Run(ctx context.Context, k *kong.Kong) error {
 		if r.Only != "" {
 			action += " on " + r.Only
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", r.Version, r.At.UTC().Format(time.RFC3339), printable(action), printable(r.Author), printable(r.Reason))
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", r.Version, r.At.UTC().Format(time.RFC3339), printable(action),
+			printable(r.Author), printable(r.Reason))
 	}
 	return t.Flush()
 }
@@ -162,7 +165,8 @@ func (c *rulesStatusCmd) Run(ctx context.Context, k *kong.Kong) error {
 		fmt.Fprintf(k.Stdout, "version %d is for all, since %s\n", a.Current.Version, a.Current.At.Format(time.RFC3339))
 	}
 	if a.Trial != nil {
-		fmt.Fprintf(k.Stdout, "version %d is tried by %s until %s\n", a.Trial.Version, printable(a.Trial.Only), a.Trial.Until.Format(time.RFC3339))
+		fmt.Fprintf(k.Stdout, "version %d is tried by %s until %s\n", a.Trial.Version, printable(a.Trial.Only),
+			a.Trial.Until.Format(time.RFC3339))
 	}
 	if a.Why != "" {
 		fmt.Fprintf(k.Stdout, "version %d is refused: %s\n", a.Refused, printable(a.Why))
@@ -201,7 +205,8 @@ func (c *rulesValidateCmd) Run(k *kong.Kong) error {
 		for _, w := range set.Warnings {
 			fmt.Fprintf(k.Stderr, "%s: %s\n", name, w)
 		}
-		fmt.Fprintf(k.Stdout, "%s: ok: %d rules, %d classes, %d overrides\n", path, len(set.Rules), len(set.Classes), len(set.Overrides))
+		fmt.Fprintf(k.Stdout, "%s: ok: %d rules, %d classes, %d overrides\n", path, len(set.Rules), len(set.Classes),
+			len(set.Overrides))
 	}
 	return failed
 }

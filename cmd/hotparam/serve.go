@@ -35,7 +35,8 @@ func (c *serveCmd) Run(ctx context.Context, p *config.Parser) error {
 	if addr := local.AdminAddr(); addr != "" {
 		dashboard = "http://" + addr + "/"
 	}
-	log.Info("serving", "address", "http://"+local.Addr()+"/", "upstream", cfg.Proxy.Upstream, "dashboard", dashboard, "rules", len(local.Rules().Rules), "state", cfg.State.Dir)
+	log.Info("serving", "address", "http://"+local.Addr()+"/", "upstream", cfg.Proxy.Upstream, "dashboard", dashboard,
+		"rules", len(local.Rules().Rules), "state", cfg.State.Dir)
 	return local.Run(ctx)
 }
 

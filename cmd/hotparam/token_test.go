@@ -45,14 +45,16 @@ func TestTokenAndItsHash(t *testing.T) {
 	}
 	shown := strings.TrimPrefix(strings.Split(out, "\n")[1], "# ")
 	left := time.Until(tokens[0].Until)
-	if tokens[0].Name != "ann" || tokens[0].Role != access.Operator || tokens[0].Hash != sha256.Sum256([]byte(shown)) || left < 2159*time.Hour || left > 2160*time.Hour {
+	if tokens[0].Name != "ann" || tokens[0].Role != access.Operator || tokens[0].Hash != sha256.Sum256([]byte(shown)) ||
+		left < 2159*time.Hour || left > 2160*time.Hour {
 		t.Errorf("%+v of %s", tokens[0], out)
 	}
 	if again, _, _ := tokenOf(t, "", "--name=ann"); strings.Contains(again, shown) {
 		t.Error("two tokens are one")
 	}
 	own, _, code := tokenOf(t, "s3cret-of-the-test\n", "--stdin", "--name=bob")
-	if want := access.FormatToken(access.Viewer, "s3cret-of-the-test", time.Time{}); code != 0 || !strings.Contains(own, `"bob": `+want) || strings.Contains(own, "s3cret") {
+	if want := access.FormatToken(access.Viewer, "s3cret-of-the-test", time.Time{}); code != 0 ||
+		!strings.Contains(own, `"bob": `+want) || strings.Contains(own, "s3cret") {
 		t.Errorf("%d: %s", code, own)
 	}
 }
@@ -61,9 +63,11 @@ func TestTokenUsage(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ stdin, arg, says string }{
 		{"", "--stdin", "want a line of at least 16"}, {"short\n", "--stdin", "want a line of at least 16"},
-		{"", "--role=root", "must be one of"}, {"", "--name=a b", "a name is longer"}, {"", "--expires=-1h", "want more than 0"},
+		{"", "--role=root", "must be one of"}, {"", "--name=a b", "a name is longer"},
+		{"", "--expires=-1h", "want more than 0"},
 	} {
-		if out, stderr, code := tokenOf(t, tt.stdin, tt.arg); code != 2 || out != "" || !strings.Contains(stderr, tt.says) {
+		if out, stderr, code := tokenOf(t, tt.stdin, tt.arg); code != 2 || out != "" ||
+			!strings.Contains(stderr, tt.says) {
 			t.Errorf("%s: %d %q %q", tt.arg, code, out, stderr)
 		}
 	}

@@ -57,7 +57,8 @@ const topHelp = "↑↓ key  l limit  b block  e exempt  u undo  / find  s sort 
 
 func newTop(c *topCmd) *top {
 	t := &top{
-		topCmd: c, app: tview.NewApplication(), head: tview.NewTextView(), table: tview.NewTable(), foot: tview.NewTextView(),
+		topCmd: c, app: tview.NewApplication(), head: tview.NewTextView(), table: tview.NewTable(),
+		foot:  tview.NewTextView(),
 		input: tview.NewInputField(), pages: tview.NewPages(), last: map[string]string{},
 	}
 	t.style()
@@ -174,7 +175,8 @@ func (t *top) show(a *hotAnswer, sort, find string, err error) {
 // summary is two lines: the sums, and what needs to be known besides.
 func summary(a *hotAnswer, sort, find string) string {
 	text := fmt.Sprintf("%s  %s/s: %s allowed, %s denied  %d hot  %d loops  %d limiters  by %s\n",
-		a.At.Local().Format("15:04:05"), unknown(a.Totals.Requests), unknown(a.Totals.Allowed), unknown(a.Totals.Denied),
+		a.At.Local().Format("15:04:05"), unknown(a.Totals.Requests), unknown(a.Totals.Allowed),
+		unknown(a.Totals.Denied),
 		a.Matched, len(a.Loops), a.Totals.Limiters, sort)
 	notes := slices.Clone(a.Trouble)
 	if find != "" {

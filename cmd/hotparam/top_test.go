@@ -28,13 +28,15 @@ func (a *adminStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/v1/hot":
 		a.sorts = append(a.sorts, r.URL.Query().Get("sort")+" "+r.URL.Query().Get("find"))
-		keys := []map[string]any{{"key": "topic?id=42", "rule": "topic", "rate": 900, "clients": 12, "limit": map[string]any{"text": "100/s"}}}
+		keys := []map[string]any{{"key": "topic?id=42", "rule": "topic", "rate": 900, "clients": 12,
+			"limit": map[string]any{"text": "100/s"}}}
 		for _, text := range hostile {
 			keys = append(keys, map[string]any{"key": "[red]" + text, "rule": "topic", "rate": 5})
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{
 			"at": time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC), "matched": len(keys), "keys": keys,
-			"totals": map[string]any{"requests_per_second": 1500, "limiters": 2}, "trouble": []string{"a \x1b[2Jlimiter is silent"},
+			"totals":  map[string]any{"requests_per_second": 1500, "limiters": 2},
+			"trouble": []string{"a \x1b[2Jlimiter is silent"},
 		})
 	case r.Method == http.MethodGet:
 		_, _ = io.WriteString(w, `{"overrides":[{"id":"one","key":"topic?id=42","action":"block","source":"live"}]}`)
@@ -59,7 +61,8 @@ func TestTop(t *testing.T) {
 	t.Cleanup(srv.Close)
 	screen := tcell.NewSimulationScreen("UTF-8")
 	top := newTop(&topCmd{
-		adminFlags: adminFlags{Admin: srv.URL, Timeout: 5 * time.Second}, Interval: 100 * time.Millisecond, Sort: "rate",
+		adminFlags: adminFlags{Admin: srv.URL, Timeout: 5 * time.Second}, Interval: 100 * time.Millisecond,
+		Sort: "rate",
 	})
 	top.app.SetScreen(screen)
 	screen.SetSize(80, 24)
@@ -115,7 +118,8 @@ func TestTop(t *testing.T) {
 		t.Error(sorts)
 	}
 	top.update(ctx, func() {
-		if i := strings.IndexFunc(contents(screen), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
+		if i := strings.IndexFunc(contents(screen),
+			func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
 			t.Errorf("something at %d acts upon a terminal", i)
 		}
 	})

@@ -64,14 +64,16 @@ func (c *adminFlags) waitFor(ctx context.Context, k *kong.Kong, most time.Durati
 			}
 		}
 		if len(behind) == 0 {
-			fmt.Fprintf(k.Stdout, "%d limiters have it, after %v\n", len(a.Limiters), time.Since(began).Round(time.Millisecond))
+			fmt.Fprintf(k.Stdout, "%d limiters have it, after %v\n", len(a.Limiters),
+				time.Since(began).Round(time.Millisecond))
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-end:
-			return fmt.Errorf("%d of %d limiters do not have it after %v: %s; it is stored, and they get it when they can",
+			return fmt.Errorf(
+				"%d of %d limiters do not have it after %v: %s; it is stored, and they get it when they can",
 				len(behind), len(a.Limiters), most, strings.Join(behind, ", "))
 		case <-poll.C:
 		}

@@ -40,7 +40,8 @@ func main() {
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: *redisAddr})
 	defer rdb.Close()
-	p, err := hotparam.New(hotparam.Config{Rules: rules, Redis: rdb, StatsD: *counts, Budget: *budget, Instance: *listen})
+	p, err := hotparam.New(hotparam.Config{Rules: rules, Redis: rdb, StatsD: *counts, Budget: *budget,
+		Instance: *listen})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -52,7 +53,8 @@ func main() {
 // serve runs the service until SIGTERM: first the server ends, then, when its last
 // requests have been counted, the pipeline.
 func serve(listen string, p *hotparam.Pipeline) error {
-	server := &http.Server{Addr: listen, Handler: p.Middleware(http.HandlerFunc(topic)), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Addr: listen, Handler: p.Middleware(http.HandlerFunc(topic)),
+		ReadHeaderTimeout: 5 * time.Second}
 	signalled, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	running, end := context.WithCancel(context.Background())

@@ -31,7 +31,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := &http.Server{Addr: "127.0.0.1:3000", Handler: p.Middleware(http.HandlerFunc(topic)), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Addr: "127.0.0.1:3000", Handler: p.Middleware(http.HandlerFunc(topic)),
+		ReadHeaderTimeout: 5 * time.Second}
 	signalled, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	running, end := context.WithCancel(context.Background())
 	context.AfterFunc(signalled, func() {

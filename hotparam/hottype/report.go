@@ -46,7 +46,8 @@ type Denials struct {
 
 // Total is all refusals.
 func (d Denials) Total() uint64 {
-	return d.Hot + d.Override + d.Blocked + d.Malformed + d.IPFixed + d.IPSliding + d.Store + d.Fair + d.InFlight + d.IPInFlight
+	return d.Hot + d.Override + d.Blocked + d.Malformed + d.IPFixed + d.IPSliding + d.Store + d.Fair + d.InFlight +
+		d.IPInFlight
 }
 
 // KeyDecisions counts the decisions on one key.

@@ -5,7 +5,8 @@ import "testing"
 func TestTargetFault(t *testing.T) {
 	t.Parallel()
 	for _, ok := range []string{
-		"", "/", "*", "/topic?id=1;2", "http://h/topic?id=1", "https://u:p@[::1]:8/x?u=http://y", "ws:///x", "/a:/b", "/?x=http:/y",
+		"", "/", "*", "/topic?id=1;2", "http://h/topic?id=1", "https://u:p@[::1]:8/x?u=http://y", "ws:///x", "/a:/b",
+		"/?x=http:/y",
 		"/caf\xc3\xa9?\xff", "/%23%5C%20", "topic?x=a:/b",
 	} {
 		if got := TargetFault("GET", ok); got != "" {
@@ -13,7 +14,8 @@ func TestTargetFault(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"/topic?id=42#x", "/a b", "/a\x00", "/a\x7f", "/a\t", "/.\\topic", "http:/topic", "HTTP:/topic?id=1", "http:topic", "h:80", "x:", "http:\\\\h/x",
+		"/topic?id=42#x", "/a b", "/a\x00", "/a\x7f", "/a\t", "/.\\topic", "http:/topic", "HTTP:/topic?id=1",
+		"http:topic", "h:80", "x:", "http:\\\\h/x",
 	} {
 		if TargetFault("GET", bad) == "" {
 			t.Errorf("%q has no fault", bad)

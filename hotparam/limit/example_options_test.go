@@ -43,7 +43,8 @@ func ExampleSpec() {
 			}
 		}
 		_, r := ask(store, start.Add(1100*time.Millisecond), spec, 1)
-		fmt.Printf("%-15s  %2d, %2d; retry after %v\n", spec.Algorithm, passed[900*time.Millisecond], passed[1100*time.Millisecond], r.RetryAfter)
+		fmt.Printf("%-15s  %2d, %2d; retry after %v\n", spec.Algorithm, passed[900*time.Millisecond],
+			passed[1100*time.Millisecond], r.RetryAfter)
 	}
 	// Output:
 	// token_bucket     10,  2; retry after 100ms
@@ -76,7 +77,8 @@ func ExampleCharge() {
 // caller has to hold it back. Where it would be longer than that it is denied at once.
 func ExampleCharge_Wait() {
 	store := limit.NewMemory(limit.MemoryConfig{})
-	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 2, Wait: 200 * time.Millisecond}
+	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 2,
+		Wait: 200 * time.Millisecond}
 	for range 5 {
 		c, r := ask(store, start, spec, 1)
 		fmt.Println(r.Allowed, c.Wait(&r), r.RetryAfter)
@@ -93,7 +95,8 @@ func ExampleCharge_Wait() {
 // at once only to be denied again.
 func ExampleSpec_block() {
 	store := limit.NewMemory(limit.MemoryConfig{})
-	spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second, Block: time.Minute, BlockMax: time.Hour}
+	spec := limit.Spec{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second, Block: time.Minute,
+		BlockMax: time.Hour}
 	for _, at := range []time.Duration{0, 0, time.Minute, time.Minute} {
 		_, r := ask(store, start.Add(at), spec, 1)
 		fmt.Println(at, r.Allowed, r.RetryAfter)

@@ -46,7 +46,8 @@ func NewBursty(now time.Time, rate float64) (*Smoother, error) {
 // than when it was cold. It starts cold.
 func NewWarmingUp(now time.Time, rate float64, warmUp time.Duration, factor float64) (*Smoother, error) {
 	if warmUp <= 0 || !(factor >= 1) || math.IsInf(factor, 1) {
-		return nil, fmt.Errorf("limit: warm-up of %v with factor %v: want a positive time and a factor of 1 or more", warmUp, factor)
+		return nil, fmt.Errorf("limit: warm-up of %v with factor %v: want a positive time and a factor of 1 or more",
+			warmUp, factor)
 	}
 	s, err := newSmoother(now, rate, shape{warmUp: warmUp.Seconds(), factor: factor})
 	if err == nil {
@@ -116,7 +117,8 @@ func (s *Smoother) Acquire(now time.Time, permits int64) (time.Duration, error) 
 
 // TryAcquire takes permits if the wait for them is at most timeout, and otherwise
 // changes nothing. A negative timeout is 0.
-func (s *Smoother) TryAcquire(now time.Time, permits int64, timeout time.Duration) (wait time.Duration, ok bool, err error) {
+func (s *Smoother) TryAcquire(now time.Time, permits int64,
+	timeout time.Duration) (wait time.Duration, ok bool, err error) {
 	if permits < 1 {
 		return 0, false, fmt.Errorf("limit: %d permits, want 1 or more", permits)
 	}

@@ -45,11 +45,13 @@ func TestSmootherAsPublished(t *testing.T) {
 		s     *Smoother
 		steps []step
 	}{
-		"simple":    {bursty(5), join(get(1, 0, .2, .2), idle(2), get(1, 0, 0), get(3, 0), get(1, 0, .2))},
-		"weights":   {bursty(1), join(get(1, 0, 1), get(2, 1), get(4, 2), get(8, 4), get(1, 8))},
-		"rate":      {bursty(1), join(get(1, 0, 1), []step{{setRate: 2}}, get(1, 1), get(2, .5), get(4, 1), get(1, 2))},
-		"warming":   {warming, join(get(1, warm...), idle(.5), idle(4), get(1, warm...), idle(.5), idle(2), get(1, 0, .5, .5, .5, .5, .5, .5, .5))},
-		"unlimited": {bursty(math.Inf(1)), join(get(math.MaxInt64, 0, 0), []step{{setRate: 2}}, get(1, 0, .5, .5), []step{{setRate: math.Inf(1)}}, get(1, .5, 0))},
+		"simple":  {bursty(5), join(get(1, 0, .2, .2), idle(2), get(1, 0, 0), get(3, 0), get(1, 0, .2))},
+		"weights": {bursty(1), join(get(1, 0, 1), get(2, 1), get(4, 2), get(8, 4), get(1, 8))},
+		"rate":    {bursty(1), join(get(1, 0, 1), []step{{setRate: 2}}, get(1, 1), get(2, .5), get(4, 1), get(1, 2))},
+		"warming": {warming, join(get(1, warm...), idle(.5), idle(4), get(1, warm...), idle(.5), idle(2),
+			get(1, 0, .5, .5, .5, .5, .5, .5, .5))},
+		"unlimited": {bursty(math.Inf(1)), join(get(math.MaxInt64, 0, 0), []step{{setRate: 2}}, get(1, 0, .5, .5),
+			[]step{{setRate: math.Inf(1)}}, get(1, .5, 0))},
 	} {
 		now := start
 		for i, st := range c.steps {

@@ -25,7 +25,8 @@ func TestInFlight(t *testing.T) {
 		{0, "a", limit.Result{Allowed: true, Limit: 2, Remaining: 1, ResetAfter: 10 * second}},
 		{1 * second, "b", limit.Result{Allowed: true, Limit: 2, ResetAfter: 10 * second}},
 		{2 * second, "c", limit.Result{Limit: 2, RetryAfter: 8 * second, ResetAfter: 9 * second}},
-		{3 * second, "a", limit.Result{Allowed: true, Limit: 2, ResetAfter: 10 * second}}, // prolonged, not a second place
+		// prolonged, not a second place
+		{3 * second, "a", limit.Result{Allowed: true, Limit: 2, ResetAfter: 10 * second}},
 		{4 * second, "c", limit.Result{Limit: 2, RetryAfter: 7 * second, ResetAfter: 9 * second}},
 		{5 * second, "-c", limit.Result{}},
 		{5 * second, "-b", limit.Result{Allowed: true}},

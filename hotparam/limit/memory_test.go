@@ -27,7 +27,8 @@ func TestMemoryLaws(t *testing.T) {
 }
 
 // take asks for one charge at a time in microseconds.
-func take(t interface{ Fatal(...any) }, m *limit.Memory, us int64, name string, spec limit.Spec, cost int64) limit.Result {
+func take(t interface{ Fatal(...any) }, m *limit.Memory, us int64, name string, spec limit.Spec,
+	cost int64) limit.Result {
 	results := make([]limit.Result, 1)
 	charges := []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: name}, Spec: spec, Cost: cost}}
 	if _, err := m.Take(context.Background(), time.UnixMicro(us), charges, results); err != nil {
@@ -49,8 +50,10 @@ func TestFloodResetsNothing(t *testing.T) {
 		spec     limit.Spec
 	}{
 		{"bucket", 1 << 18, 100, limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}},
-		{"bucket of one", 1 << 13, 100, limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 1}},
-		{"bucket, seldom called", 1 << 15, 20_000, limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}},
+		{"bucket of one", 1 << 13, 100, limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second,
+			Burst: 1}},
+		{"bucket, seldom called", 1 << 15, 20_000,
+			limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}},
 		{"fixed window", 1 << 13, 1000, limit.Spec{Algorithm: limit.FixedWindow, Limit: 10, Window: time.Second}},
 		{"anchored window", 1 << 13, 1000, limit.Spec{Algorithm: limit.AnchoredWindow, Limit: 10, Window: time.Second}},
 		{"sliding log", 1 << 13, 1000, limit.Spec{Algorithm: limit.SlidingLog, Limit: 10, Window: time.Second}},
@@ -83,7 +86,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	m := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 100})
 	take(t, m, 0, "kept", fixed, fixed.Limit)
 	for i := range 10_000 {
-		charges := []limit.Charge{{Subject: limit.Subject{Space: "ip_fixed", Name: fmt.Sprint(i)}, Spec: fixed, Cost: 1}}
+		charges := []limit.Charge{{Subject: limit.Subject{Space: "ip_fixed", Name: fmt.Sprint(i)}, Spec: fixed,
+			Cost: 1}}
 		m.Take(context.Background(), time.UnixMicro(0), charges, make([]limit.Result, 1))
 	}
 	if r := take(t, m, 0, "kept", fixed, 1); r.Allowed {
@@ -128,7 +132,8 @@ func TestCapacityOfOne(t *testing.T) {
 		{Subject: limit.Subject{Space: "hot", Name: "old"}, Spec: fixed, Cost: 2},
 	}
 	m.Take(context.Background(), time.UnixMicro(0), charges, make([]limit.Result, 2))
-	if old, new := take(t, m, 0, "old", fixed, 0), take(t, m, 0, "new", fixed, 0); old.Remaining != fixed.Limit-7 || new.Remaining != fixed.Limit {
+	if old, new := take(t, m, 0, "old", fixed, 0), take(t, m, 0, "new", fixed, 0); old.Remaining != fixed.Limit-7 ||
+		new.Remaining != fixed.Limit {
 		t.Errorf("old %+v, new %+v", old, new)
 	}
 }
@@ -140,7 +145,8 @@ func TestManySpaces(t *testing.T) {
 	m, results := limit.NewMemory(limit.MemoryConfig{}), make([]limit.Result, 1)
 	for range 2 {
 		for i := range 40 {
-			c := []limit.Charge{{Subject: limit.Subject{Space: fmt.Sprint("space", i), Name: "the same"}, Spec: fixed, Cost: 1}}
+			c := []limit.Charge{{Subject: limit.Subject{Space: fmt.Sprint("space", i), Name: "the same"}, Spec: fixed,
+				Cost: 1}}
 			m.Take(context.Background(), time.UnixMicro(0), c, results)
 		}
 	}
@@ -165,9 +171,12 @@ func TestTakeAllocatesNothing(t *testing.T) {
 func TestRefund(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		spec := rapid.SampledFrom([]limit.Spec{bucket, fixed, sliding, {Algorithm: limit.GCRA, Limit: 7, Window: time.Second, Burst: 3},
-			{Algorithm: limit.AnchoredWindow, Limit: 20, Window: time.Second}, {Algorithm: limit.SlidingLog, Limit: 20, Window: time.Second},
-			{Algorithm: limit.BucketedWindow, Limit: 20, Window: time.Second, Buckets: 4}, {Algorithm: limit.TokenBucket, Limit: 7, Window: time.Second, Burst: 3}}).Draw(rt, "spec")
+		spec := rapid.SampledFrom([]limit.Spec{bucket, fixed, sliding,
+			{Algorithm: limit.GCRA, Limit: 7, Window: time.Second, Burst: 3},
+			{Algorithm: limit.AnchoredWindow, Limit: 20, Window: time.Second},
+			{Algorithm: limit.SlidingLog, Limit: 20, Window: time.Second},
+			{Algorithm: limit.BucketedWindow, Limit: 20, Window: time.Second, Buckets: 4},
+			{Algorithm: limit.TokenBucket, Limit: 7, Window: time.Second, Burst: 3}}).Draw(rt, "spec")
 		with, without := limit.NewMemory(limit.MemoryConfig{}), limit.NewMemory(limit.MemoryConfig{})
 		now := int64(1_700_000_000_000_000)
 		step := func() int64 {
@@ -194,11 +203,13 @@ func TestRefund(t *testing.T) {
 			some(with, without)
 		}
 		spent := take(rt, with, now, "a", spec, 0)
-		with.RefundAt(time.UnixMicro(then), []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "a"}, Spec: spec, Cost: undone}})
+		with.RefundAt(time.UnixMicro(then),
+			[]limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "a"}, Spec: spec, Cost: undone}})
 		if after := take(rt, with, then, "a", spec, 0); between == 0 && after.Remaining != before.Remaining {
 			rt.Fatalf("%+v: %d charged and undone: %+v, before %+v", spec, undone, after, before)
 		}
-		if after := take(rt, with, now, "a", spec, 0); after.Remaining < spent.Remaining || after.ResetAfter > spent.ResetAfter {
+		if after := take(rt, with, now, "a", spec, 0); after.Remaining < spent.Remaining ||
+			after.ResetAfter > spent.ResetAfter {
 			rt.Fatalf("%+v: %d undone after %d us: %+v, before that %+v", spec, undone, now-then, after, spent)
 		}
 		for range 4 {
@@ -206,7 +217,9 @@ func TestRefund(t *testing.T) {
 			if a.Remaining > b.Remaining && !began || a.Remaining < 0 {
 				rt.Fatalf("%+v: %d undone: %+v left, %+v without the charge", spec, undone, a, b)
 			}
-			if d := a.ResetAfter.Microseconds(); d > 0 && (take(rt, with, now+d, "a", spec, 0).ResetAfter != 0 || take(rt, with, now+d-1, "a", spec, 0).ResetAfter == 0) {
+			if d := a.ResetAfter.Microseconds(); d > 0 &&
+				(take(rt, with, now+d, "a", spec, 0).ResetAfter != 0 ||
+					take(rt, with, now+d-1, "a", spec, 0).ResetAfter == 0) {
 				rt.Fatalf("%+v: %d undone: %+v is not when it is whole again", spec, undone, a)
 			}
 		}
@@ -221,7 +234,8 @@ func TestRefundIsClamped(t *testing.T) {
 	m.Take(context.Background(), now, request, results)
 	m.RefundAt(now, request)
 	m.RefundAt(now, request)
-	m.RefundAt(now, []limit.Charge{{Subject: hot, Spec: bucket, Cost: -1}, {Subject: hot}, {Subject: limit.Subject{Name: "unknown"}, Spec: fixed, Cost: 1}})
+	m.RefundAt(now, []limit.Charge{{Subject: hot, Spec: bucket, Cost: -1}, {Subject: hot},
+		{Subject: limit.Subject{Name: "unknown"}, Spec: fixed, Cost: 1}})
 	m.Take(context.Background(), now, request, results)
 	for i, r := range results {
 		if r.Remaining != r.Limit-1 {

@@ -37,9 +37,12 @@ func TestRefundTape(t *testing.T) {
 		{"buckets", window(limit.BucketedWindow), []cost{{0, 4}, {500, 3}}, 7, 7},
 		{"buckets, when it is over", window(limit.BucketedWindow), []cost{{0, 4}, {500, 3}, {1300, 1}}, 6, 6},
 		// Of the 8, 3 have run back by themselves; in the quarter 2.5 more do.
-		{"bucket", limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}, []cost{{0, 8}, {300, 3}}, 7, 9},
-		{"bucket, all run back", limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10}, []cost{{0, 4}, {300, 6}, {400, 3}}, 1, 3},
-		{"gcra", limit.Spec{Algorithm: limit.GCRA, Limit: 10, Window: time.Second, Burst: 9}, []cost{{0, 4}, {100, 6}}, 4, 6},
+		{"bucket", limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10},
+			[]cost{{0, 8}, {300, 3}}, 7, 9},
+		{"bucket, all run back", limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 10},
+			[]cost{{0, 4}, {300, 6}, {400, 3}}, 1, 3},
+		{"gcra", limit.Spec{Algorithm: limit.GCRA, Limit: 10, Window: time.Second, Burst: 9}, []cost{{0, 4}, {100, 6}},
+			4, 6},
 	} {
 		m := limit.NewMemory(limit.MemoryConfig{})
 		var now int64

@@ -22,7 +22,8 @@ type ThrottleReply struct {
 
 // Throttle gives a result the form of CL.THROTTLE.
 func (r Result) Throttle() ThrottleReply {
-	reply := ThrottleReply{Limited: !r.Allowed, Limit: r.Limit, Remaining: r.Remaining, RetryAfter: -1, ResetAfter: seconds(r.ResetAfter)}
+	reply := ThrottleReply{Limited: !r.Allowed, Limit: r.Limit, Remaining: r.Remaining, RetryAfter: -1,
+		ResetAfter: seconds(r.ResetAfter)}
 	if r.RetryAfter > 0 {
 		reply.RetryAfter = seconds(r.RetryAfter)
 	}

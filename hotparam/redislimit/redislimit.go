@@ -176,7 +176,8 @@ func (l *Limiter) Store() limit.Store { return l.store }
 // a server without that module: count calls per period, burst more than one may come
 // at once, quantity of them are asked for now; 0 only asks. period is whole seconds.
 // Its keys are not those of Allow.
-func (l *Limiter) Throttle(ctx context.Context, key string, burst, count int64, period time.Duration, quantity int64) (limit.ThrottleReply, error) {
+func (l *Limiter) Throttle(ctx context.Context, key string, burst, count int64, period time.Duration,
+	quantity int64) (limit.ThrottleReply, error) {
 	reply, err := l.store.Throttle(ctx, key, burst, count, period, quantity)
 	if err != nil {
 		return reply, fmt.Errorf("redislimit: %w", err)
@@ -195,7 +196,8 @@ type recorder struct {
 }
 
 // Take implements limit.Store.
-func (s *recorder) Take(ctx context.Context, _ time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+func (s *recorder) Take(ctx context.Context, _ time.Time, charges []limit.Charge,
+	results []limit.Result) (bool, error) {
 	ok, at, err := s.store.TakeAt(ctx, time.Time{}, charges, results)
 	if err == nil {
 		s.at = at[0]

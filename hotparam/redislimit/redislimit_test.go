@@ -19,7 +19,8 @@ import (
 func TestLimiter(t *testing.T) {
 	t.Parallel()
 	single := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr(), ContextTimeoutEnabled: true})
-	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t).Addrs(), ContextTimeoutEnabled: true})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t).Addrs(),
+		ContextTimeoutEnabled: true})
 	for kind, rdb := range map[string]redis.UniversalClient{"one server": single, "cluster": cluster} {
 		t.Cleanup(func() { _ = rdb.Close() })
 		for name, test := range map[string]func(t *testing.T, rdb redis.UniversalClient){
@@ -56,8 +57,10 @@ func whatIsTakenIsGone(t *testing.T, rdb redis.UniversalClient) {
 		{func() (redislimit.Result, error) { return l.Allow(ctx, "b", slow(10)) }, true, 1, 10, 9},
 	} {
 		r, err := step.do()
-		if err != nil || r.Allowed != step.allowed || r.Taken != step.taken || r.Limit != step.limit || r.Remaining != step.remained {
-			t.Errorf("step %d: %+v, %v; want %v, taken %d, limit %d, remaining %d", i, r, err, step.allowed, step.taken, step.limit, step.remained)
+		if err != nil || r.Allowed != step.allowed || r.Taken != step.taken || r.Limit != step.limit ||
+			r.Remaining != step.remained {
+			t.Errorf("step %d: %+v, %v; want %v, taken %d, limit %d, remaining %d", i, r, err, step.allowed, step.taken,
+				step.limit, step.remained)
 		}
 		if (r.RetryAfter > 0) == r.Allowed {
 			t.Errorf("step %d: allowed %v, retry after %v", i, r.Allowed, r.RetryAfter)
@@ -116,7 +119,8 @@ func waitEnds(t *testing.T, rdb redis.UniversalClient) {
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	start := time.Now()
-	if err := l.Wait(short, "waited for", slow(1)); !errors.Is(err, redislimit.ErrTooLong) || time.Since(start) > 5*time.Second {
+	if err := l.Wait(short, "waited for", slow(1)); !errors.Is(err, redislimit.ErrTooLong) ||
+		time.Since(start) > 5*time.Second {
 		t.Errorf("a wait of an hour: %v after %v", err, time.Since(start))
 	}
 }

@@ -9,13 +9,15 @@ import (
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	for _, good := range []string{"topic", "topic?id=42", "/a/b?x=", "topic?!malformed", "/?a=1&a=1", "!hp1:topic.aZh" + strings.Repeat("0", 32)} {
+	for _, good := range []string{"topic", "topic?id=42", "/a/b?x=", "topic?!malformed", "/?a=1&a=1",
+		"!hp1:topic.aZh" + strings.Repeat("0", 32)} {
 		if err := Check(hottype.Key(good)); err != nil {
 			t.Errorf("Check(%q) = %v", good, err)
 		}
 	}
 	for bad, hint := range map[string]string{"topic?id=a b": `"topic?id=a%20b"`, "topic?b=1&a": `"topic?a=&b=1"`,
-		"topic?": `"topic"`, "topic?q=中": `"topic?q=%E4%B8%AD"`, "topic?a=%2f": `"topic?a=%2F"`, "Topic": "", "": "", "?a=1": ""} {
+		"topic?": `"topic"`, "topic?q=中": `"topic?q=%E4%B8%AD"`, "topic?a=%2f": `"topic?a=%2F"`, "Topic": "", "": "",
+		"?a=1": ""} {
 		if err := Check(hottype.Key(bad)); err == nil || !strings.Contains(err.Error(), hint) {
 			t.Errorf("Check(%q) = %v, want a hint at %s", bad, err, hint)
 		}

@@ -32,7 +32,8 @@ var vectors = []struct {
 	{[]decoded{{"a", "1"}, {"a", "2"}}, "a=1&a=2", "a=1-a=2"},
 	{[]decoded{{"p", "/v1/x"}}, "p=%2Fv1%2Fx", "p=Z2Fv1Z2Fx"},
 	{[]decoded{{"t", "10:30|@#"}}, "t=10%3A30%7C%40%23", "t=10Z3A30Z7CZ40Z23"},
-	{[]decoded{{"f", "{x},(y);z*?[0]"}}, "f=%7Bx%7D%2C%28y%29%3Bz%2A%3F%5B0%5D", "f=Z7BxZ7DZ2CZ28yZ29Z3BzZ2AZ3FZ5B0Z5D"},
+	{[]decoded{{"f", "{x},(y);z*?[0]"}}, "f=%7Bx%7D%2C%28y%29%3Bz%2A%3F%5B0%5D",
+		"f=Z7BxZ7DZ2CZ28yZ29Z3BzZ2AZ3FZ5B0Z5D"},
 	{[]decoded{{"_x_", "_"}}, "_x_=_", "Z5FxZ5F=Z5F"},
 	{[]decoded{{"a__b", "c"}}, "a__b=c", "a____b=c"},
 	{[]decoded{{"Z", "aZb"}}, "Z=aZb", "ZZ=aZZb"},
@@ -42,7 +43,8 @@ var vectors = []struct {
 	{[]decoded{{"b", "2-q=1"}}, "b=2-q%3D1", "b=2Z2DqZ3D1"},
 	{[]decoded{{"b", "2&q=1"}}, "b=2%26q%3D1", "b=2Z26qZ3D1"},
 	{[]decoded{{"tok", "aGVsbG8_d29ybGQ-=="}}, "tok=aGVsbG8_d29ybGQ-%3D%3D", "tok=aGVsbG8__d29ybGQZ2DZ3DZ3D"},
-	{[]decoded{{"k", v400}}, "k=" + v400, fmt.Sprintf("k=%.158sZh%.32s", v400, fmt.Sprintf("%x", sha256.Sum256([]byte("k="+v400))))},
+	{[]decoded{{"k", v400}}, "k=" + v400, fmt.Sprintf("k=%.158sZh%.32s", v400,
+		fmt.Sprintf("%x", sha256.Sum256([]byte("k="+v400))))},
 }
 
 // exported is what a statsd_exporter without a mapping leaves of a name.
@@ -181,7 +183,8 @@ func TestForeignAndBroken(t *testing.T) {
 		{hp1, "topic", "a=" + v400}, {hp1, "topic", "a=Zh0123"}, {hp1, "topic", "a=Zh" + strings.Repeat("A", 32)},
 		{hp1, "Z2FZ3F", "Ze"}, {hp1, "Z2Fa", "a=Zh0123"}, {hp1, "Zh" + strings.Repeat("a", 32), "a"},
 		{plain, "topic", "id"}, {plain, "topic", "b=1&a=2"}, {plain, "topic", "a=%61"}, {plain, "topic", "a=%2f"},
-		{plain, "topic", "a=b.c"}, {plain, "topic", ""}, {plain, "to%70ic", "Ze"}, {plain, "%2f", "Ze"}, {plain, "Topic", "Ze"},
+		{plain, "topic", "a=b.c"}, {plain, "topic", ""}, {plain, "to%70ic", "Ze"}, {plain, "%2f", "Ze"},
+		{plain, "Topic", "Ze"},
 	} {
 		m := "a.news." + c.resource + ".hot_param." + c.part
 		if key, err := c.n.Parse([]byte(m)); err == nil || errors.Is(err, ErrForeign) || key != "" {

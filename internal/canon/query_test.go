@@ -64,8 +64,10 @@ func TestAppend(t *testing.T) {
 		{"untracked", id, "page=2&ref=home", ""},
 		{"fragment is a byte", id, "id=1#top", "id=1%23top"},
 		{"names are exact", id, "ID=42&+id=1", ""},
-		{"ignore", Selection{All: true, Ignore: []string{"utm_*", "_"}}, "utm_source=x&_=1&a=2&utm%5Fx=3&__=4", "__=4&a=2"},
-		{"a name beats ignore", Selection{All: true, Ignore: []string{"*"}, Names: []Param{{Name: "id"}}}, "a=1&id=2", "id=2"},
+		{"ignore", Selection{All: true, Ignore: []string{"utm_*", "_"}}, "utm_source=x&_=1&a=2&utm%5Fx=3&__=4",
+			"__=4&a=2"},
+		{"a name beats ignore", Selection{All: true, Ignore: []string{"*"}, Names: []Param{{Name: "id"}}}, "a=1&id=2",
+			"id=2"},
 		{"name that needs escapes", Selection{Names: []Param{{Name: "f[]"}}}, "f[]=1&f%5b%5d=0", "f%5B%5D=0&f%5B%5D=1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -88,14 +90,17 @@ func TestNormal(t *testing.T) {
 		{Normal{Integer: IntegerDecimal}, "a=-042", "a=-42"},
 		{Normal{Integer: IntegerDecimal}, "a=%2B042", "a=42"},
 		{Normal{Integer: IntegerDecimal}, "a=-0&a=00&a=0", "a=0&a=0&a=0"},
-		{Normal{Integer: IntegerDecimal}, "a=-&a=%2B&a=&a=4x&a=0x10&a=1.0&a=+1", "a=&a=%201&a=%2B&a=-&a=0x10&a=1.0&a=4x"},
-		{Normal{Integer: IntegerDecimal}, "a=000000000000000000000000000000018446744073709551616", "a=18446744073709551616"},
+		{Normal{Integer: IntegerDecimal}, "a=-&a=%2B&a=&a=4x&a=0x10&a=1.0&a=+1",
+			"a=&a=%201&a=%2B&a=-&a=0x10&a=1.0&a=4x"},
+		{Normal{Integer: IntegerDecimal}, "a=000000000000000000000000000000018446744073709551616",
+			"a=18446744073709551616"},
 		{Normal{Fold: true}, "a=ÄbC%41", "a=%C3%84bca"},
 		{Normal{Duplicates: DuplicatesFirst}, "a=2&a=1&a=3&b=1&b=0", "a=2&b=1"},
 		{Normal{Duplicates: DuplicatesLast}, "a=2&a=1&a=3&b=1&b=0", "a=3&b=0"},
 		{Normal{Duplicates: DuplicatesLast}, "a=%ff&a=2", "a=2"},
 		{Normal{Duplicates: DuplicatesFirst, Integer: IntegerDecimal}, "a=007&a=1", "a=7"},
-		{Normal{Duplicates: DuplicatesFirst}, "a=2&b=1&a=1", "a=2&b=1"}, // the pair that breaks the order repeats a name
+		// the pair that breaks the order repeats a name
+		{Normal{Duplicates: DuplicatesFirst}, "a=2&b=1&a=1", "a=2&b=1"},
 		{Normal{Duplicates: DuplicatesEach}, "a=2", "a=2"},
 		{Normal{Duplicates: DuplicatesEach}, "a=2&a=2&a=%32", "a=2"},
 		{Normal{Duplicates: DuplicatesEach}, "a=2&a=1", "a=1 a=2"},
@@ -127,7 +132,8 @@ func TestExtraPairsCannotBeWrittenByAClient(t *testing.T) {
 	}{
 		{Selection{Extra: extra}, "path.id=9&header.X-Tier=gold", values, "header.X-Tier=a%2520%2Bb&path.id=07%2B"},
 		{Selection{Extra: extra, All: true}, "path%2Eid=9&q=1", values, "header.X-Tier=a%2520%2Bb&path.id=07%2B&q=1"},
-		{Selection{Extra: extra, All: true}, "path.id=9&q=1", []Value{{Text: "07", Escaped: true, Present: true}, {}}, "path.id=7&q=1"},
+		{Selection{Extra: extra, All: true}, "path.id=9&q=1", []Value{{Text: "07", Escaped: true, Present: true}, {}},
+			"path.id=7&q=1"},
 		{Selection{Extra: extra, Names: []Param{{Name: "path.id"}}}, "path.id=9", nil, ""},
 	} {
 		s := NewSelector(c.sel)
@@ -176,7 +182,8 @@ func TestBeyondLimitsIsNeverFree(t *testing.T) {
 		}
 	}
 	huge := strings.Repeat("a=1&", 10_001) // where url.ParseQuery gives nothing at all
-	if got := params(&all, huge, Limits{Pairs: 256, NameBytes: 64, ValueBytes: 256, QueryBytes: 1 << 20}); got != Malformed {
+	if got := params(&all, huge, Limits{Pairs: 256, NameBytes: 64, ValueBytes: 256,
+		QueryBytes: 1 << 20}); got != Malformed {
 		t.Errorf("10,001 pairs give %q", got)
 	}
 }
@@ -258,11 +265,13 @@ func TestManyPairsSort(t *testing.T) {
 // Not parallel: AllocsPerRun counts the allocations of the whole process.
 func TestAppendAllocatesNothing(t *testing.T) {
 	lim, sc, dst := DefaultLimits(), new(Scratch), make([]byte, 0, 4096)
-	all := NewSelector(Selection{All: true, Ignore: []string{"utm_*"}, Normal: Normal{Integer: IntegerDecimal, Duplicates: DuplicatesLast}})
+	all := NewSelector(Selection{All: true, Ignore: []string{"utm_*"},
+		Normal: Normal{Integer: IntegerDecimal, Duplicates: DuplicatesLast}})
 	id := NewSelector(Selection{Names: []Param{{Name: "id"}}})
 	each := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normal{Duplicates: DuplicatesEach}}}})
 	many := strings.Repeat("b=2&a=%41&", 100)
-	for _, raw := range []string{"page=2&ref=home", "id=42&page=2&lang=en", "id=3&id=1&id=2", many, many + many + many} {
+	for _, raw := range []string{"page=2&ref=home", "id=42&page=2&lang=en", "id=3&id=1&id=2", many,
+		many + many + many} {
 		for _, s := range []*Selector{&all, &id, &each} {
 			run := func() {
 				var n int
@@ -284,7 +293,8 @@ func TestAppendAllocatesNothing(t *testing.T) {
 func TestAppendKeepsWhatHasGrown(t *testing.T) {
 	lim, sc := DefaultLimits(), new(Scratch)
 	each := NewSelector(Selection{Names: []Param{{Name: "id", Normal: Normal{Duplicates: DuplicatesEach}}}})
-	for _, raw := range []string{"id=1&id=2&id=3&id=4&id=5", strings.Repeat("id=1&", 200), "id=" + strings.Repeat("x", 300)} {
+	for _, raw := range []string{"id=1&id=2&id=3&id=4&id=5", strings.Repeat("id=1&", 200),
+		"id=" + strings.Repeat("x", 300)} {
 		dst := make([]byte, 0, 8)
 		run := func() { dst, _ = each.Append(dst[:0], raw, nil, &lim, sc) }
 		run()

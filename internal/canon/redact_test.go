@@ -41,7 +41,8 @@ func TestRedactedValues(t *testing.T) {
 		"token=":                          "?path.x=" + hashed("a b") + "&token=" + hashed(""),
 		"token":                           "?path.x=" + hashed("a b") + "&token=" + hashed(""),
 	} {
-		got, n := s.Append([]byte("r"), query, []Value{{Text: "a%20b", Escaped: true, Present: true}}, &lim, new(Scratch))
+		got, n := s.Append([]byte("r"), query, []Value{{Text: "a%20b", Escaped: true, Present: true}}, &lim,
+			new(Scratch))
 		if n == 0 || string(got) != "r"+want {
 			t.Errorf("%s: %s, want r%s", query, got, want)
 		}
@@ -63,7 +64,8 @@ func TestNoKeyHoldsWhatIsRedacted(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				value := "SECRET" + rapid.String().Draw(rt, "value")
 				encoded, _ := appendEncoded(nil, []byte(value))
-				name := rapid.SampledFrom([]string{"token", "TOK", "tok%65n", "token%5b%5d", "token[x][y]", "tok+en"}).Draw(rt, "name")
+				name := rapid.SampledFrom([]string{"token", "TOK", "tok%65n", "token%5b%5d", "token[x][y]", "tok+en"}).
+					Draw(rt, "name")
 				got, _ := s.Append(nil, "a=1&"+name+"="+string(encoded)+"&b=2", nil, &lim, new(Scratch))
 				if strings.Contains(strings.ToUpper(string(got)), "SECRET") {
 					rt.Errorf("%s=%q: %s", name, value, got)
@@ -76,7 +78,8 @@ func TestNoKeyHoldsWhatIsRedacted(t *testing.T) {
 func TestWhatPeopleWriteIsTakenForRedacted(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]bool{
-		"masked": true, hashed("x"): true, "": false, "hash-": false, strings.ToUpper(hashed("x")): false, hashed("x") + "0": false,
+		"masked": true, hashed("x"): true, "": false, "hash-": false, strings.ToUpper(hashed("x")): false,
+		hashed("x") + "0":                 false,
 		"hash-" + strings.Repeat("F", 24): false, "hash-" + strings.Repeat("g", 24): false,
 	} {
 		if got := IsRedacted(value); got != want {

@@ -81,7 +81,8 @@ type tracked struct {
 // NewSelector compiles a selection. Where a name stands twice the
 // first holds; a name of an extra pair is not tracked in the query.
 func NewSelector(sel Selection) Selector {
-	s := Selector{all: sel.All, other: tracked{normal: sel.Normal}, redact: newRedactions(sel.Redact), secret: sel.Secret}
+	s := Selector{all: sel.All, other: tracked{normal: sel.Normal}, redact: newRedactions(sel.Redact),
+		secret: sel.Secret}
 	s.hashed, s.masked = s.other, s.other
 	s.hashed.normal.Redact, s.masked.normal.Redact = RedactHash, RedactMask
 	for _, p := range sel.Extra {

@@ -169,7 +169,8 @@ func (r *respeller) nameLen(text string) int {
 		return end
 	}
 	for i := end; i < len(text); i++ {
-		if text[i] == '=' && (text[i-1] == ']' || i > 2 && text[i-3] == '%' && text[i-2] == '5' && text[i-1]|0x20 == 'd') {
+		if text[i] == '=' && (text[i-1] == ']' || i > 2 && text[i-3] == '%' && text[i-2] == '5' &&
+			text[i-1]|0x20 == 'd') {
 			return i
 		}
 	}

@@ -53,7 +53,8 @@ func TestDeltasMakeTheSet(t *testing.T) {
 			if diff := gocmp.Diff(trail.Held(), reader); diff != "" {
 				t.Fatalf("step %d: the reader holds something else\n%s", step, diff)
 			}
-			if diff := gocmp.Diff(facts(set.Keys), facts(reader.Keys)) + gocmp.Diff(facts(set.Loops), facts(reader.Loops)); diff != "" {
+			if diff := gocmp.Diff(facts(set.Keys), facts(reader.Keys)) +
+				gocmp.Diff(facts(set.Loops), facts(reader.Loops)); diff != "" {
 				t.Fatalf("step %d\n%s", step, diff)
 			}
 		}
@@ -124,7 +125,8 @@ func TestKeyOfTwoRulesIsTwoEntries(t *testing.T) {
 func BenchmarkTrail10k(b *testing.B) {
 	b.ReportAllocs()
 	var trail DeltaEncoder
-	sets := [2]hottype.HotSet{many(0, 10_000, func(i int) float64 { return float64(i) }), many(0, 10_000, func(i int) float64 { return float64(i + 1) })}
+	sets := [2]hottype.HotSet{many(0, 10_000, func(i int) float64 { return float64(i) }),
+		many(0, 10_000, func(i int) float64 { return float64(i + 1) })}
 	trail.Full(sets[0])
 	for i := 0; b.Loop(); i++ {
 		s := sets[i%2]

@@ -84,11 +84,14 @@ func TestTwoPublishersOfOneKey(t *testing.T) {
 
 func TestTwoPublishersMergeTheClientsOfOneKey(t *testing.T) {
 	t.Parallel()
-	a := hottype.Hot{Key: "k", Rule: "x", Rate: 30, Lower: 28, Upper: 31, Share: 0.5, Baseline: 3, Why: "share", Clients: 9, Client: "10.0.0.1", ClientShare: 0.2, Until: at(9)}
-	b := hottype.Hot{Key: "k", Rule: "x", Rate: 60, Lower: 60, Upper: 60, Share: 0.75, Baseline: 4, Why: "rate+share", Clients: 7, Client: "10.0.0.1", ClientShare: 0.2, Until: at(8)}
+	a := hottype.Hot{Key: "k", Rule: "x", Rate: 30, Lower: 28, Upper: 31, Share: 0.5, Baseline: 3, Why: "share",
+		Clients: 9, Client: "10.0.0.1", ClientShare: 0.2, Until: at(9)}
+	b := hottype.Hot{Key: "k", Rule: "x", Rate: 60, Lower: 60, Upper: 60, Share: 0.75, Baseline: 4, Why: "rate+share",
+		Clients: 7, Client: "10.0.0.1", ClientShare: 0.2, Until: at(8)}
 	c := b
 	c.Client, c.ClientShare = "10.0.0.2", 0.5
-	both := hottype.Hot{Key: "k", Rule: "x", Rate: 90, Lower: 88, Upper: 91, Share: 90. / 140, Baseline: 7, Why: "rate+share", Clients: 9, Client: "10.0.0.1", ClientShare: 0.2, Peak: 90, Until: at(9)}
+	both := hottype.Hot{Key: "k", Rule: "x", Rate: 90, Lower: 88, Upper: 91, Share: 90. / 140, Baseline: 7,
+		Why: "rate+share", Clients: 9, Client: "10.0.0.1", ClientShare: 0.2, Peak: 90, Until: at(9)}
 	other := both
 	other.Client, other.ClientShare = "10.0.0.2", 30./90
 	for _, test := range []struct {
@@ -97,13 +100,15 @@ func TestTwoPublishersMergeTheClientsOfOneKey(t *testing.T) {
 	}{
 		{a, b, both, 3}, {b, a, both, 3}, {a, c, other, 3}, {c, a, other, 3},
 		{a, hottype.Hot{Key: "k", Rule: "x", Rate: 30, Until: at(4)}, hottype.Hot{
-			Key: "k", Rule: "x", Rate: 60, Lower: 28, Upper: 31, Share: 0.5, Baseline: 3, Why: "share", Clients: 9, Client: "10.0.0.1", ClientShare: 0.1, Peak: 60, Until: at(9),
+			Key: "k", Rule: "x", Rate: 60, Lower: 28, Upper: 31, Share: 0.5, Baseline: 3, Why: "share", Clients: 9,
+			Client: "10.0.0.1", ClientShare: 0.1, Peak: 60, Until: at(9),
 		}, 3}, // one that does not say
 	} {
 		m := new(Replica)
 		m.Replace("1", set(1, test.now, test.a))
 		m.Replace("2", set(1, test.now, test.b))
-		if diff := gocmp.Diff(test.want, m.Lookup([]byte("k"), at(test.now)).Hot(), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		if diff := gocmp.Diff(test.want, m.Lookup([]byte("k"), at(test.now)).Hot(),
+			cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 			t.Errorf("-want +got\n%s", diff)
 		}
 	}
@@ -226,12 +231,14 @@ func TestMirrorIsTheUnionOfTheLatestSets(t *testing.T) {
 			}
 			m.Replace(publisher, s)
 			// A set that is over by the time of the next one says nothing against it.
-			if last, ok := latest[publisher]; !ok || s.Version > last.Version || !s.At.Before((&published{set: last}).validUntil()) {
+			if last, ok := latest[publisher]; !ok || s.Version > last.Version ||
+				!s.At.Before((&published{set: last}).validUntil()) {
 				latest[publisher] = s
 			}
 			for k := range 5 {
 				key := hottype.Key(fmt.Sprint("k", k))
-				if got, want := m.Lookup([]byte(key), at(float64(now))) != nil, inAny(latest, key, at(float64(now))); got != want {
+				if got, want := m.Lookup([]byte(key), at(float64(now))) != nil,
+					inAny(latest, key, at(float64(now))); got != want {
 					t.Fatalf("%s at %d: %v", key, now, got)
 				}
 			}

@@ -123,7 +123,8 @@ func (m *Replica) CheckPublishers(now time.Time) []PublisherChange {
 			p.heard, p.fresh = now, false
 		}
 		before, known := m.told[publisher]
-		s := PublisherChange{Publisher: publisher, State: p.stateAt(now), Keys: len(p.set.Keys), Until: p.goneAt(m.keep())}
+		s := PublisherChange{Publisher: publisher, State: p.stateAt(now), Keys: len(p.set.Keys),
+			Until: p.goneAt(m.keep())}
 		m.told[publisher] = s
 		if s.State != before.State || !known && s.State != Live {
 			changed = append(changed, s)

@@ -63,7 +63,8 @@ func TestSilentPublisherKeepsItsKeys(t *testing.T) {
 			}
 		}
 		st := m.Stats(at(second))
-		if silent := now >= 16 && now < 75; (st.SilentPublishers == 1) != silent || (st.Publishers == 1) != (now >= 16) {
+		if silent := now >= 16 && now < 75; (st.SilentPublishers == 1) != silent ||
+			(st.Publishers == 1) != (now >= 16) {
 			t.Errorf("second %d: %+v", now, st)
 		}
 		if now == 50 && (st.KeysKept != 2 || m.Lookup([]byte("k2"), at(50)).Hot().Rate != 1) {

@@ -58,7 +58,8 @@ func (s Spec) Compile() (Compiled, error) {
 		return Compiled{}, err
 	}
 	t, err := s.compileAlgorithm()
-	t.InitialDeficit, t.Block, t.BlockMax = min(s.InitialDeficit, t.Capacity)*t.Unit, s.Block.Microseconds(), max(s.BlockMax, s.Block).Microseconds()
+	t.InitialDeficit, t.Block, t.BlockMax = min(s.InitialDeficit, t.Capacity)*t.Unit, s.Block.Microseconds(),
+		max(s.BlockMax, s.Block).Microseconds()
 	return t, err
 }
 
@@ -81,7 +82,9 @@ func (s Spec) compileAlgorithm() (Compiled, error) {
 		return s.compileBuckets(us)
 	case SlidingWindow:
 		if s.Limit > maxExact/us {
-			return Compiled{}, fmt.Errorf("limit: sliding window of %d per %v: limit x microseconds must stay below 2^53", s.Limit, s.Window)
+			return Compiled{},
+				fmt.Errorf("limit: sliding window of %d per %v: limit x microseconds must stay below 2^53", s.Limit,
+					s.Window)
 		}
 		return Compiled{Kind: KindSliding, Capacity: s.Limit, Unit: us}, nil
 	}
@@ -118,7 +121,8 @@ func (s Spec) extras() error {
 	}
 	switch {
 	case s.Wait > 0 && !s.Refills():
-		return fmt.Errorf("limit: wait %v: a %s holds nobody back; token_bucket, gcra and leaky_bucket can", s.Wait, s.Algorithm)
+		return fmt.Errorf("limit: wait %v: a %s holds nobody back; token_bucket, gcra and leaky_bucket can", s.Wait,
+			s.Algorithm)
 	case s.InitialDeficit != 0 && s.Algorithm != TokenBucket:
 		return fmt.Errorf("limit: %s starts with nothing taken; only a token_bucket can start otherwise", s.Algorithm)
 	case s.InitialDeficit < 0 || s.InitialDeficit > s.Burst:

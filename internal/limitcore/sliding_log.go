@@ -35,7 +35,8 @@ const (
 
 func (s Spec) compileLog(us int64) (Compiled, error) {
 	if s.Limit > MaxLog {
-		return Compiled{}, fmt.Errorf("limit: sliding log of %d per %v: it remembers each, at most %d; choose %s", s.Limit, s.Window, MaxLog, BucketedWindow)
+		return Compiled{}, fmt.Errorf("limit: sliding log of %d per %v: it remembers each, at most %d; choose %s",
+			s.Limit, s.Window, MaxLog, BucketedWindow)
 	}
 	return Compiled{Kind: KindLog, Capacity: s.Limit, Unit: us}, nil
 }
@@ -45,7 +46,8 @@ func (s Spec) compileBuckets(us int64) (Compiled, error) {
 	case s.Buckets < 1 || s.Buckets > maxBuckets:
 		return Compiled{}, fmt.Errorf("limit: buckets %d must be in 1..%d", s.Buckets, maxBuckets)
 	case us%s.Buckets != 0:
-		return Compiled{}, fmt.Errorf("limit: window %v cannot be cut into %d buckets of whole microseconds", s.Window, s.Buckets)
+		return Compiled{}, fmt.Errorf("limit: window %v cannot be cut into %d buckets of whole microseconds", s.Window,
+			s.Buckets)
 	case s.Limit > maxBucketed:
 		return Compiled{}, fmt.Errorf("limit: bucketed window of %d must be below 10^15", s.Limit)
 	}
@@ -84,7 +86,8 @@ func logWait(t *Compiled, log *Log, now, cost, end int64) int64 {
 // logAdd leaves the tick log as it is: the tick is recorded once it is known that the
 // whole request is admitted.
 func logAdd(s *State, t *Compiled, log *Log, now, cost int64) State {
-	return State{kind: KindLog, at: now, used: logLive(s, t, log, now) + cost, unit: t.Unit, aux: max(t.stamp(now), s.aux)}
+	return State{kind: KindLog, at: now, used: logLive(s, t, log, now) + cost, unit: t.Unit,
+		aux: max(t.stamp(now), s.aux)}
 }
 
 // logRefund takes the cost out of the tick that was charged, if that is still

@@ -11,7 +11,8 @@ import (
 func TestTickLogIsBounded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		spec := Spec{Algorithm: SlidingLog, Limit: rapid.Int64Range(1, 2000).Draw(rt, "limit"), Window: time.Millisecond}
+		spec := Spec{Algorithm: SlidingLog, Limit: rapid.Int64Range(1, 2000).Draw(rt, "limit"),
+			Window: time.Millisecond}
 		compiled, err := spec.Compile()
 		if err != nil {
 			rt.Fatal(err)

@@ -25,7 +25,8 @@ func (p *Pipeline) Command(ctx context.Context, c hottype.Command) (purged int, 
 
 // Tell has all processes that share a store carry out a command. What the store itself
 // counts is forgotten here, once, and before anybody can ask for it again.
-func Tell(ctx context.Context, feed *redisfeed.Feed, limits *redislimits.Limiter, set *rules.Set, c hottype.Command) error {
+func Tell(ctx context.Context, feed *redisfeed.Feed, limits *redislimits.Limiter, set *rules.Set,
+	c hottype.Command) error {
 	if c.Action == hottype.CommandReset {
 		if err := limits.ResetAll(ctx, gate.Counted(set, c)); err != nil {
 			return err

@@ -102,7 +102,8 @@ func Together(c Config, s Shared) *Pipeline {
 	p.Feed = redisfeed.New(s.Store)
 	if s.Copy != nil {
 		c.Gate.Overrides = p.Feed.Overrides().Recall(s.Copy)
-		p.Add(lifecycle.Sinks, "copy of overrides", func(ctx context.Context) error { return p.Feed.Overrides().KeepCopy(ctx, s.Copy) })
+		p.Add(lifecycle.Sinks, "copy of overrides",
+			func(ctx context.Context) error { return p.Feed.Overrides().KeepCopy(ctx, s.Copy) })
 	}
 	reports := p.Feed.Reporter(p.report)
 	p.Limits = redislimits.New(s.Store)
@@ -122,12 +123,16 @@ func Together(c Config, s Shared) *Pipeline {
 		p.Add(lifecycle.Sinks, "sink", r.Run)
 	}
 	p.Add(lifecycle.Sinks, "hot set", func(ctx context.Context) error { return p.Feed.FollowInto(ctx, p.Hot) })
-	p.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error { return p.Feed.Overrides().Follow(ctx, p.SetOverrides) })
+	p.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error {
+		return p.Feed.Overrides().Follow(ctx, p.SetOverrides)
+	})
 	p.Add(lifecycle.Sinks, "commands", func(ctx context.Context) error {
 		return p.Feed.FollowCommands(ctx, func(c hottype.Command) { p.obey(time.Now(), c) })
 	})
 	p.Add(lifecycle.Sinks, "reports", reports.Run)
-	p.Add(lifecycle.Sinks, "bounds", func(ctx context.Context) error { return p.Feed.FollowBounds(ctx, p.adapts, p.setBounds) })
+	p.Add(lifecycle.Sinks, "bounds", func(ctx context.Context) error {
+		return p.Feed.FollowBounds(ctx, p.adapts, p.setBounds)
+	})
 	return p
 }
 

@@ -143,7 +143,8 @@ func (a *adaptive) fields(fs fields) {
 
 // limit makes the adaptive part of a limit. One that says no rate has that of max while nobody
 // says what the upstream bears.
-func (a *adaptive) limit(v value, got map[string]value, amount *amounts, algorithm limit.Algorithm, scope Scope) *Adaptive {
+func (a *adaptive) limit(v value, got map[string]value, amount *amounts, algorithm limit.Algorithm,
+	scope Scope) *Adaptive {
 	if !a.on {
 		for _, name := range adaptiveNames {
 			if f, ok := got[name]; ok {
@@ -167,7 +168,8 @@ func (a *adaptive) limit(v value, got map[string]value, amount *amounts, algorit
 	case most > math.MaxInt32:
 		got["max"].fail("%v is more than %d requests a second", most, math.MaxInt32)
 	case least < 0.1:
-		got["min"].fail("%v requests a second are less than 0.1, by which nobody could see whether the upstream is back", least)
+		got["min"].fail(
+			"%v requests a second are less than 0.1, by which nobody could see whether the upstream is back", least)
 	}
 	if r, ok := got["rate"]; !ok {
 		amount.rate = a.max

@@ -38,7 +38,8 @@ rules:
 		t.Error(got)
 	}
 	// Without a rate, what holds while nobody knows better is the maximum.
-	if want := (limit.Spec{Algorithm: limit.TokenBucket, Limit: 2000, Window: time.Second, Burst: 2000}); a.Spec != want {
+	if want := (limit.Spec{Algorithm: limit.TokenBucket, Limit: 2000, Window: time.Second,
+		Burst: 2000}); a.Spec != want {
 		t.Errorf("%+v", a.Spec)
 	}
 	if b.Spec.Limit != 40 || set.Rules[1].LimitFor("b?id=1").Adaptive != nil {

@@ -20,7 +20,9 @@ func TestBurstyIsThatOfGuava(t *testing.T) {
 		rate := rapid.SampledFrom([]int64{1, 2, 4, 5, 8, 10, 25, 50, 100}).Draw(rt, "rate") // whole microseconds apart
 		apart := time.Second / time.Duration(rate)
 		wait := apart * time.Duration(rapid.Int64Range(0, 20).Draw(rt, "places"))
-		file := fmt.Sprintf("rules: [{name: topic, params: [id], hot: {rate: 1}, limit: {algorithm: bursty, rate: %d, wait: %v}}]", rate, wait)
+		file := fmt.Sprintf(
+			"rules: [{name: topic, params: [id], hot: {rate: 1}, limit: {algorithm: bursty, rate: %d, wait: %v}}]",
+			rate, wait)
 		set, err := Parse("f.yaml", []byte(file))
 		if err != nil {
 			rt.Fatal(err)
@@ -33,7 +35,8 @@ func TestBurstyIsThatOfGuava(t *testing.T) {
 		charges := []limit.Charge{{Subject: limit.Subject{Name: "a"}, Spec: set.Rules[0].Limit.Spec, Cost: 1}}
 		results := make([]limit.Result, 1)
 		for i := range 200 { // Guava's clock starts when it is built: with the first call
-			ahead := rapid.SampledFrom([]time.Duration{0, time.Microsecond, apart, apart / 3, 3 * apart, time.Second}).Draw(rt, "ahead")
+			ahead := rapid.SampledFrom([]time.Duration{0, time.Microsecond, apart, apart / 3, 3 * apart, time.Second}).
+				Draw(rt, "ahead")
 			if i > 0 {
 				now = now.Add(ahead.Truncate(time.Microsecond))
 			}

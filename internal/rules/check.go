@@ -60,8 +60,9 @@ func (p *parser) checkReachable(i int) {
 		if early.IsCatchAll() || early.Continue || p.rules[j].failed() || !early.Match.covers(late.Match) {
 			continue
 		}
-		p.rules[i].at("match").fail("no request comes here: rule %q %s takes them all (the first rule that matches counts; see continue)",
-			early.Name, p.rules[j].place())
+		p.rules[i].at("match").
+			fail("no request comes here: rule %q %s takes them all (the first rule that matches counts; see continue)",
+				early.Name, p.rules[j].place())
 		return
 	}
 }
@@ -132,7 +133,8 @@ func (p *parser) checkValues(r *Rule, v value) map[hottype.Key]Limit {
 			list.fail("key %q has parameter %q, which the rule does not track", cut(string(l.Key)), cut(name))
 		}
 		if name, ok := r.Repeated(params); ok {
-			list.fail("key %q has parameter %q twice, and the rule's keys have one value of it (see duplicates)", cut(string(l.Key)), cut(name))
+			list.fail("key %q has parameter %q twice, and the rule's keys have one value of it (see duplicates)",
+				cut(string(l.Key)), cut(name))
 		}
 	}
 	return values
@@ -205,7 +207,8 @@ func (p *parser) checkOverrides() {
 		}
 		ids[o.ID], places[at] = true, true
 		if o.Class != "" && !classes[o.Class] {
-			v.at("class").fail("there is no class %q%s", cut(o.Class), Suggest(o.Class, slices.Sorted(maps.Keys(classes))))
+			v.at("class").fail("there is no class %q%s", cut(o.Class),
+				Suggest(o.Class, slices.Sorted(maps.Keys(classes))))
 		}
 		resource := cmp.Or(o.Resource, hottype.Key(o.Key).Resource())
 		if o.OfClients() || o.IsPattern() || rules[resource] || strings.HasPrefix(resource, "!") {

@@ -24,9 +24,12 @@ func TestParseHeat(t *testing.T) {
 		least int64
 	}{
 		{"rate: 200", with(func(h *HotCriteria) { h.Rate = 200 }), "200/s over 5s", 1000},
-		{"rate: 30/m, max_rate: 5000", with(func(h *HotCriteria) { h.Rate, h.MaxRate = 0.5, 5000 }), "0.5/s over 5s", 3},
-		{"share: 0.3, min_rate: 4", with(func(h *HotCriteria) { h.Share, h.MinRate = 0.3, 4 }), "30 % of the traffic from 4/s on, over 5s", 20},
-		{"rate: 200, surge: 10, min_rate: 6/m, window: 3s", with(func(h *HotCriteria) { h.Rate, h.Surge, h.MinRate, h.Window = 200, 10, 0.1, 3*time.Second }),
+		{"rate: 30/m, max_rate: 5000", with(func(h *HotCriteria) { h.Rate, h.MaxRate = 0.5, 5000 }), "0.5/s over 5s",
+			3},
+		{"share: 0.3, min_rate: 4", with(func(h *HotCriteria) { h.Share, h.MinRate = 0.3, 4 }),
+			"30 % of the traffic from 4/s on, over 5s", 20},
+		{"rate: 200, surge: 10, min_rate: 6/m, window: 3s",
+			with(func(h *HotCriteria) { h.Rate, h.Surge, h.MinRate, h.Window = 200, 10, 0.1, 3*time.Second }),
 			"200/s, or 10 times its past from 0.1/s on, over 3s", 1},
 		{"share: 1, surge: 1.5, min_rate: 2", with(func(h *HotCriteria) { h.Share, h.Surge, h.MinRate = 1, 1.5, 2 }),
 			"100 % of the traffic from 2/s on, or 1.5 times its past from 2/s on, over 5s", 10},
@@ -74,7 +77,8 @@ func TestLeastCount(t *testing.T) {
 		product float64
 		want    int64
 	}{
-		{0, 0}, {0.2, 1}, {1, 1}, {2.5, 3}, {1.1 * 10, 11}, {0.7 * 10, 7}, {3 * 0.1 * 10, 3}, {7 + 1e-12, 7}, {7 - 1e-12, 7}, {7.0001, 8},
+		{0, 0}, {0.2, 1}, {1, 1}, {2.5, 3}, {1.1 * 10, 11}, {0.7 * 10, 7}, {3 * 0.1 * 10, 3}, {7 + 1e-12, 7},
+		{7 - 1e-12, 7}, {7.0001, 8},
 		{1e13, 1e13}, {1e300, math.MaxInt64}, {math.Inf(1), math.MaxInt64},
 	} {
 		if got := LeastCount(test.product); got != test.want {

@@ -11,7 +11,8 @@ import (
 // whole query is a key, hot from 500 requests a second over 5 s, and a hot key
 // is held to 100 a second with a burst of 200.
 func Default() *Set {
-	r := &Rule{Name: "*", Params: []Param{{Name: "*"}}, AllQuery: true, Hot: defaultCriteria(), Limit: noLimit(), Malformed: MalformedLimit}
+	r := &Rule{Name: "*", Params: []Param{{Name: "*"}}, AllQuery: true, Hot: defaultCriteria(), Limit: noLimit(),
+		Malformed: MalformedLimit}
 	r.Hot.Rate = 500
 	r.Limit.Set = true
 	r.Limit.Spec = limit.Spec{Algorithm: limit.TokenBucket, Limit: 100, Window: time.Second, Burst: 200}

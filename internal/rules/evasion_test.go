@@ -89,7 +89,9 @@ func measure(t *testing.T, targets []spelledTarget, preset, name string, say boo
 			if preset != "" {
 				with = fmt.Sprintf("upstream: %q", preset)
 			}
-			sets[param] = mustParse(t, fmt.Sprintf("%s\nrules: [{name: topic, match: {path: /topic}, params: [%s], hot: {rate: 1}}]", with, param))
+			sets[param] = mustParse(t,
+				fmt.Sprintf("%s\nrules: [{name: topic, match: {path: /topic}, params: [%s], hot: {rate: 1}}]", with,
+					param))
 		}
 		if target.outOfReach() {
 			continue
@@ -116,7 +118,8 @@ func measure(t *testing.T, targets []spelledTarget, preset, name string, say boo
 			evades = false
 		}
 		if evades && say {
-			t.Errorf("%s reads %.150q (%s) as %s, which the preset %q does not", name, target.Target, target.Group, target.Means, preset)
+			t.Errorf("%s reads %.150q (%s) as %s, which the preset %q does not", name, target.Target, target.Group,
+				target.Means, preset)
 		}
 	}
 	return n
@@ -185,7 +188,8 @@ func TestEvasionPage(t *testing.T) {
 	}
 	page := string(data)
 	for name, n := range golden {
-		row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta("`"+name+"`") + fmt.Sprintf(` \| .* \| %d \| %d \|$`, n[0], n[2]))
+		row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta("`"+name+"`") +
+			fmt.Sprintf(` \| .* \| %d \| %d \|$`, n[0], n[2]))
 		if !row.MatchString(page) {
 			t.Errorf("no row of %s with %d and %d", name, n[0], n[2])
 		}

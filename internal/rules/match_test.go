@@ -60,7 +60,8 @@ rules:
 		{hottype.Request{Target: "/topics/a%2Fb"}, "one one?path.id=a%2Fb"},
 		{hottype.Request{Target: "/topics/"}, "* /topics/"},
 		{hottype.Request{Target: "/topics/1/2"}, "* /topics/1/2"},
-		{hottype.Request{Target: "/a/x/b/c+d", Header: tier, Host: "h:80"}, "wide wide?header.host=h%3A80&header.x-tier=gold%20%26%20silver&path.a=a&path.b=b%2Fc%2Bd"},
+		{hottype.Request{Target: "/a/x/b/c+d", Header: tier, Host: "h:80"},
+			"wide wide?header.host=h%3A80&header.x-tier=gold%20%26%20silver&path.a=a&path.b=b%2Fc%2Bd"},
 		{hottype.Request{Target: "/a/x/"}, "wide wide?path.a=a&path.b="},
 		{hottype.Request{Target: "//x/y"}, "* //x/y"},
 		{hottype.Request{Target: "/home/"}, "home home"},
@@ -144,7 +145,9 @@ func TestPathAgainstServeMux(t *testing.T) {
 		for _, n := range names {
 			params.WriteString("path." + n + ", ")
 		}
-		s := mustParse(new(testing.T), fmt.Sprintf("rules: [{name: r, match: {path: %q}, params: [%s], hot: {rate: 1}}]", pattern, params.String()))
+		s := mustParse(new(testing.T),
+			fmt.Sprintf("rules: [{name: r, match: {path: %q}, params: [%s], hot: {rate: 1}}]", pattern,
+				params.String()))
 		got := strings.TrimPrefix(keys(s, hottype.Request{Target: path}), "r ")
 
 		want := ""
@@ -152,7 +155,8 @@ func TestPathAgainstServeMux(t *testing.T) {
 		mux.HandleFunc(pattern, func(_ http.ResponseWriter, r *http.Request) {
 			want = "r"
 			for i, n := range names {
-				want += []string{"&", "?"}[b2i(i == 0)] + "path." + n + "=" + strings.ReplaceAll(url.QueryEscape(r.PathValue(n)), "+", "%20")
+				want += []string{"&", "?"}[b2i(i == 0)] + "path." + n + "=" +
+					strings.ReplaceAll(url.QueryEscape(r.PathValue(n)), "+", "%20")
 			}
 		})
 		u, err := url.Parse(path)
@@ -229,7 +233,8 @@ func TestDefault(t *testing.T) {
 func TestMatchAllocatesNothing(t *testing.T) {
 	s, sc := mustParse(t, news), new(Scratch)
 	h := http.Header{"User-Agent": {"Mozilla/5.0"}, "X-Tier": {"gold"}}
-	for _, target := range []string{"/topic?id=42", "/search/en?q=a%20b&page=1", "/other?c=1&b=2&a=3", "/%74opic?id=1", "/topic?id=3&id=1&id=2", "/x?" + strings.Repeat("y", 9000)} {
+	for _, target := range []string{"/topic?id=42", "/search/en?q=a%20b&page=1", "/other?c=1&b=2&a=3", "/%74opic?id=1",
+		"/topic?id=3&id=1&id=2", "/x?" + strings.Repeat("y", 9000)} {
 		req := hottype.Request{Method: "GET", Host: "example.com:443", Target: target, Header: h}
 		run := func() { s.Match(&req, sc); s.ClassOf(req.Header, nil) }
 		run()
@@ -261,7 +266,9 @@ func BenchmarkMatch(b *testing.B) {
 
 func BenchmarkClassOf(b *testing.B) {
 	s := mustParse(b, news)
-	h := http.Header{"User-Agent": {"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36"}}
+	h := http.Header{
+		"User-Agent": {
+			"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36"}}
 	b.ReportAllocs()
 	for b.Loop() {
 		s.ClassOf(h, nil)

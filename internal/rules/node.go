@@ -25,7 +25,8 @@ func (v value) fail(format string, args ...any) {
 }
 
 func (v value) warn(format string, args ...any) {
-	v.report.warnings = append(v.report.warnings, &Error{v.report.file, v.node.Line, v.path, fmt.Sprintf(format, args...)})
+	v.report.warnings = append(v.report.warnings, &Error{v.report.file, v.node.Line, v.path,
+		fmt.Sprintf(format, args...)})
 }
 
 // place says where a value stands, for errors about another one.

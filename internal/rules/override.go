@@ -111,9 +111,11 @@ func (o Override) Validate() error {
 	case o.ID != "" && !isID(o.ID):
 		return fmt.Errorf("rules: override id %.80q is not [a-z0-9-]{1,64}", o.ID)
 	case len(o.Reason) > maxReasonBytes || hasControl(o.Reason):
-		return fmt.Errorf("rules: reason of override %.80q is longer than %d bytes or has control characters", o.Target(), maxReasonBytes)
+		return fmt.Errorf("rules: reason of override %.80q is longer than %d bytes or has control characters",
+			o.Target(), maxReasonBytes)
 	case len(o.Author) > maxAuthorBytes || hasControl(o.Author):
-		return fmt.Errorf("rules: author of override %.80q is longer than %d bytes or has control characters", o.Target(), maxAuthorBytes)
+		return fmt.Errorf("rules: author of override %.80q is longer than %d bytes or has control characters",
+			o.Target(), maxAuthorBytes)
 	case !o.Until.IsZero() && !o.Created.IsZero() && !o.Until.After(o.Created):
 		return fmt.Errorf("rules: override %.80q ends at %s, not after it was made at %s",
 			o.Target(), o.Until.Format(time.RFC3339), o.Created.Format(time.RFC3339))
@@ -129,7 +131,8 @@ func (o Override) validateKey() error {
 	case len(o.Key) > maxKeyBytes:
 		return fmt.Errorf("rules: key %.40q… of override has %d bytes, more than %d", o.Key, len(o.Key), maxKeyBytes)
 	case hasControl(o.Key):
-		return fmt.Errorf("rules: key %.200q of override is not UTF-8 or has control characters; write them %%XX", o.Key)
+		return fmt.Errorf("rules: key %.200q of override is not UTF-8 or has control characters; write them %%XX",
+			o.Key)
 	case o.IsPattern():
 		return nil
 	}
@@ -143,11 +146,14 @@ func (o Override) validateAction() error {
 	switch o.Action {
 	case ActionServe:
 		if o.OfClients() {
-			return fmt.Errorf("rules: override %.80q has action %q, which is for what is asked for: a key, a pattern or a resource", o.Target(), o.Action)
+			return fmt.Errorf(
+				"rules: override %.80q has action %q, which is for what is asked for: a key, a pattern or a resource",
+				o.Target(), o.Action)
 		}
 	case ActionLimit:
 		if !(o.Rate > 0 && o.Rate <= maxRate) {
-			return fmt.Errorf("rules: override %.80q limits to a rate of %v, which is not between 0 and %.0f a second; block the key with action %q", o.Target(), o.Rate, maxRate, ActionBlock)
+			return fmt.Errorf(
+				"rules: override %.80q limits to a rate of %v, which is not between 0 and %.0f a second; block the key with action %q", o.Target(), o.Rate, maxRate, ActionBlock)
 		}
 		if o.Burst < 0 {
 			return fmt.Errorf("rules: override %.80q has a burst of %d, below 0", o.Target(), o.Burst)
@@ -158,10 +164,12 @@ func (o Override) validateAction() error {
 		return nil
 	case ActionExempt, ActionBlock, ActionShadow:
 	default:
-		return fmt.Errorf("rules: override %.80q has action %.40q, not limit, exempt, block, shadow or serve", o.Target(), o.Action)
+		return fmt.Errorf("rules: override %.80q has action %.40q, not limit, exempt, block, shadow or serve",
+			o.Target(), o.Action)
 	}
 	if o.Rate != 0 || o.Burst != 0 {
-		return fmt.Errorf("rules: override %.80q has a rate or a burst, which action %q does not use", o.Target(), o.Action)
+		return fmt.Errorf("rules: override %.80q has a rate or a burst, which action %q does not use", o.Target(),
+			o.Action)
 	}
 	return nil
 }

@@ -17,7 +17,8 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	file := []Override{
-		{ID: "file-exact", Key: "topic?id=42"}, {ID: "file-pattern", Key: "topic?*"}, {ID: "file-long", Key: "topic?id=4*"},
+		{ID: "file-exact", Key: "topic?id=42"}, {ID: "file-pattern", Key: "topic?*"},
+		{ID: "file-long", Key: "topic?id=4*"},
 		{ID: "file-only", Key: "topic?id=1"},
 	}
 	live := []Override{
@@ -31,9 +32,12 @@ func TestPrecedence(t *testing.T) {
 		now  time.Time
 		want string
 	}{
-		{"topic?id=42", noon, "file-exact"}, {"topic?id=42", noon.Add(-1), "live-gone"}, {"topic?id=43", noon, "live-exact"},
-		{"topic?id=44", noon, "live-pattern"}, {"topic?id=44", noon.Add(time.Hour), "file-long"}, {"topic?id=9", noon, "file-pattern"},
-		{"topic?id=1", noon, "file-only"}, {"topic?id=7", noon, "a"}, {"topic", noon, ""}, {"", noon, ""}, {"twice", noon, "new"},
+		{"topic?id=42", noon, "file-exact"}, {"topic?id=42", noon.Add(-1), "live-gone"},
+		{"topic?id=43", noon, "live-exact"},
+		{"topic?id=44", noon, "live-pattern"}, {"topic?id=44", noon.Add(time.Hour), "file-long"},
+		{"topic?id=9", noon, "file-pattern"},
+		{"topic?id=1", noon, "file-only"}, {"topic?id=7", noon, "a"}, {"topic", noon, ""}, {"", noon, ""},
+		{"twice", noon, "new"},
 	} {
 		got := ""
 		if f := o.Find([]byte(c.key), c.now); f != nil {
@@ -64,12 +68,15 @@ func TestWhatBlocksAMalformedRequest(t *testing.T) {
 		{ID: "lifted-too", Key: "search?q=*", Action: ActionBlock},
 	}
 	live := []Override{
-		{ID: "gone", Key: "topic?id=0", Action: ActionBlock, Until: noon}, {ID: "lift", Key: "search?q=1"}, {ID: "lift-too", Key: "search?q=*"},
-		{ID: "blog", Key: "/blog/*?id=1", Action: ActionBlock}, {ID: "shadow", Key: "topic?!malformed", Action: ActionShadow},
+		{ID: "gone", Key: "topic?id=0", Action: ActionBlock, Until: noon}, {ID: "lift", Key: "search?q=1"},
+		{ID: "lift-too", Key: "search?q=*"},
+		{ID: "blog", Key: "/blog/*?id=1", Action: ActionBlock},
+		{ID: "shadow", Key: "topic?!malformed", Action: ActionShadow},
 	}
 	o := NewOverrides(file, live)
 	for resource, want := range map[string]string{
-		"topic": "late", "search": "", "user": "short", "/news": "news", "/news/1": "", "form": "own", "/blog/x": "blog", "/blog": "", "topics": "",
+		"topic": "late", "search": "", "user": "short", "/news": "news", "/news/1": "", "form": "own",
+		"/blog/x": "blog", "/blog": "", "topics": "",
 	} {
 		got := ""
 		if f := o.Find([]byte(resource+"?!malformed"), noon); f != nil {
@@ -86,7 +93,8 @@ func TestWhatBlocksAMalformedRequest(t *testing.T) {
 
 // Not parallel: AllocsPerRun counts the allocations of the whole process.
 func TestFindAllocatesNothing(t *testing.T) {
-	o := NewOverrides([]Override{{Key: "topic?id=42", Action: ActionBlock}, {Key: "topic?id=4*7*"}}, []Override{{Key: "*x"}})
+	o := NewOverrides([]Override{{Key: "topic?id=42", Action: ActionBlock}, {Key: "topic?id=4*7*"}},
+		[]Override{{Key: "*x"}})
 	for _, key := range []string{"topic?id=42", "topic?id=4171", "other?a=b", "topic?!malformed"} {
 		k := []byte(key)
 		if n := testing.AllocsPerRun(50, func() { o.Find(k, noon) }); n != 0 {
@@ -97,7 +105,8 @@ func TestFindAllocatesNothing(t *testing.T) {
 
 func TestOverrideValidate(t *testing.T) {
 	t.Parallel()
-	good := Override{ID: "x-1", Key: "topic?id=42", Action: ActionLimit, Rate: 100, Burst: 5, Until: noon, Created: noon.Add(-1), Reason: "launch"}
+	good := Override{ID: "x-1", Key: "topic?id=42", Action: ActionLimit, Rate: 100, Burst: 5, Until: noon,
+		Created: noon.Add(-1), Reason: "launch"}
 	for _, c := range []struct {
 		change func(*Override)
 		want   string
@@ -136,7 +145,8 @@ func TestOverrideValidate(t *testing.T) {
 		if c.want == "" && err == nil {
 			continue
 		}
-		if err == nil || c.want == "" || !strings.Contains(strings.ReplaceAll(err.Error(), `"ban"`, "ban"), c.want) || !strings.HasPrefix(err.Error(), "rules: ") {
+		if err == nil || c.want == "" || !strings.Contains(strings.ReplaceAll(err.Error(), `"ban"`, "ban"), c.want) ||
+			!strings.HasPrefix(err.Error(), "rules: ") {
 			t.Errorf("%+v: %v, want %q", o, err, c.want)
 		}
 	}
@@ -155,7 +165,8 @@ func TestOverrideSpec(t *testing.T) {
 		{2.5, 0, 5, 2 * time.Second, 3}, {20. / 60, 0, 1, 3 * time.Second, 1}, {7. / 86400, 3, 7, 24 * time.Hour, 3},
 	} {
 		got := Override{Action: ActionLimit, Rate: c.rate, Burst: c.burst}.Spec()
-		if want := (limit.Spec{Algorithm: limit.TokenBucket, Limit: c.limit, Window: c.window, Burst: c.want}); got != want {
+		if want := (limit.Spec{Algorithm: limit.TokenBucket, Limit: c.limit, Window: c.window,
+			Burst: c.want}); got != want {
 			t.Errorf("%v: %+v, want %+v", c.rate, got, want)
 		}
 	}
@@ -183,7 +194,8 @@ func TestAnyRateIsKept(t *testing.T) {
 func TestOverrideID(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]string{
-		"topic?id=42": "topic-id-42-506a744f", "/a/B?c=%20": "a-b-c-20-", "*": "", strings.Repeat("x", 500): strings.Repeat("x", 48) + "-",
+		"topic?id=42": "topic-id-42-506a744f", "/a/B?c=%20": "a-b-c-20-", "*": "",
+		strings.Repeat("x", 500): strings.Repeat("x", 48) + "-",
 	} {
 		if got := OverrideID(key); !strings.HasPrefix(got, want) || !isID(got) || got != OverrideID(key) {
 			t.Errorf("%.20s: %q, want %q", key, got, want)
@@ -196,9 +208,11 @@ func TestOverrideID(t *testing.T) {
 
 func TestChangeAsJSON(t *testing.T) {
 	t.Parallel()
-	c := Change{At: noon, Author: "ann", Action: ChangePut, ID: "x", After: &Override{ID: "x", Key: "topic", Action: ActionBlock}}
+	c := Change{At: noon, Author: "ann", Action: ChangePut, ID: "x",
+		After: &Override{ID: "x", Key: "topic", Action: ActionBlock}}
 	got, err := json.Marshal(c)
-	want := `{"at":"2026-03-01T12:00:00Z","author":"ann","action":"put","id":"x","after":{"id":"x","key":"topic","action":"block"}}`
+	want :=
+		`{"at":"2026-03-01T12:00:00Z","author":"ann","action":"put","id":"x","after":{"id":"x","key":"topic","action":"block"}}`
 	if string(got) != want || err != nil {
 		t.Errorf("%s, %v", got, err)
 	}

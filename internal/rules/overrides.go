@@ -44,7 +44,8 @@ func (e *entry) holds(now time.Time) bool {
 // ones. It keeps copies.
 func NewOverrides(static, live []Override) *Overrides {
 	o := &Overrides{
-		exact: map[string][]*entry{}, blocks: map[string][]*entry{}, resources: map[string][]*entry{}, classes: map[string][]*entry{},
+		exact: map[string][]*entry{}, blocks: map[string][]*entry{}, resources: map[string][]*entry{},
+		classes: map[string][]*entry{},
 	}
 	networks := map[netip.Prefix][]*entry{}
 	for _, s := range static {
@@ -220,7 +221,8 @@ func (o *Overrides) blocking(resource []byte, now time.Time) *Override {
 		if b.Action != ActionBlock || !e.holds(now) || !e.glob.MatchesWithin(resource) {
 			continue
 		}
-		replaced := slices.ContainsFunc(o.patterns[:i], func(e *entry) bool { return e.override.Key == b.Key && e.holds(now) })
+		replaced := slices.ContainsFunc(o.patterns[:i],
+			func(e *entry) bool { return e.override.Key == b.Key && e.holds(now) })
 		if !replaced {
 			return b
 		}

@@ -20,8 +20,10 @@ const maxFile = 4 << 20
 // ProgramSections are the top-level names of a configuration file that hold
 // settings of the programs. Package config has a test that they are all.
 var ProgramSections = []string{
-	"accesslog", "admin", "aggregator", "answer", "carbon", "check", "collector", "decide", "detect", "envoy", "etcd", "gate", "graphite", "history", "kafka",
-	"log", "mirror", "names", "notifications", "privacy", "proxy", "redis", "sidecar", "spoe", "state", "statsd", "stop", "tally",
+	"accesslog", "admin", "aggregator", "answer", "carbon", "check", "collector", "decide", "detect", "envoy", "etcd",
+	"gate", "graphite", "history", "kafka",
+	"log", "mirror", "names", "notifications", "privacy", "proxy", "redis", "sidecar", "spoe", "state", "statsd",
+	"stop", "tally",
 }
 
 // DefaultNamespace is the namespace of a file that names none.
@@ -68,7 +70,8 @@ func ParseValue(name string, v any) (*Set, error) {
 }
 
 func parse(file string, root *yaml.Node, o Options) (*Set, error) {
-	p := parser{report: &report{file: file}, unsaid: map[*Rule][]int{}, set: &Set{Namespace: DefaultNamespace, Limits: canon.DefaultLimits(), secret: o.Secret}}
+	p := parser{report: &report{file: file}, unsaid: map[*Rule][]int{},
+		set: &Set{Namespace: DefaultNamespace, Limits: canon.DefaultLimits(), secret: o.Secret}}
 	if root != nil {
 		p.top(value{node: root, report: p.report}, o.Sections)
 	}
@@ -85,7 +88,8 @@ func parse(file string, root *yaml.Node, o Options) (*Set, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if p.set.LacksSecret() {
-		p.set.Warnings = append(p.set.Warnings, file+": redact: values are to be hashed and there is no secret: they are masked, "+
+		p.set.Warnings = append(p.set.Warnings, file+
+			": redact: values are to be hashed and there is no secret: they are masked, "+
 			"all values as one; give a secret (privacy.secret_file)")
 	}
 	return p.set, nil

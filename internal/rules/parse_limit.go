@@ -178,7 +178,8 @@ func (v value) limit() (Limit, []ValueLimit) {
 // valueLimit reads the limit of one key. All but the amounts is the rule's, and
 // the window too unless it is given.
 func (v value) valueLimit(l Limit, of *amounts, algorithm limit.Algorithm) ValueLimit {
-	a := amounts{denial: of.denial, window: l.Spec.Window, buckets: l.Spec.Buckets, delay: of.delay, nodelay: of.nodelay}
+	a := amounts{denial: of.denial, window: l.Spec.Window, buckets: l.Spec.Buckets, delay: of.delay,
+		nodelay: of.nodelay}
 	var key string
 	fs := a.fields()
 	fs["key"] = func(v value) { key = v.text() }
@@ -214,7 +215,8 @@ func (l *Limit) checkFair(got map[string]value) {
 	case s.Block > 0:
 		fair.fail("block denies the key to everybody for a while; leave out one of them")
 	case s.Capacity() < smallBurst:
-		fair.warn("a burst of %d is small: clients at random moments get less than their share below %d", s.Capacity(), smallBurst)
+		fair.warn("a burst of %d is small: clients at random moments get less than their share below %d", s.Capacity(),
+			smallBurst)
 	}
 }
 

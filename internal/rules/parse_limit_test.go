@@ -34,8 +34,10 @@ func TestParseAlgorithms(t *testing.T) {
 			{Algorithm: limit.GCRA, Limit: 5, Window: second, Burst: 3, Wait: second},
 			{Algorithm: limit.GCRA, Limit: 3, Window: second, Burst: 3, Wait: 333_334 * time.Microsecond}},
 		"rate: 5, burst: 8, initial_tokens: 0, wait: 1s, block: 2s, block_max: 4s, values: [{key: 'topic?id=1', rate: 3, initial_tokens: 1}]": {
-			{Algorithm: limit.TokenBucket, Limit: 5, Window: second, Burst: 8, InitialDeficit: 8, Wait: second, Block: 2 * second, BlockMax: 4 * second},
-			{Algorithm: limit.TokenBucket, Limit: 3, Window: second, Burst: 3, InitialDeficit: 2, Wait: second, Block: 2 * second, BlockMax: 4 * second}},
+			{Algorithm: limit.TokenBucket, Limit: 5, Window: second, Burst: 8, InitialDeficit: 8, Wait: second,
+				Block: 2 * second, BlockMax: 4 * second},
+			{Algorithm: limit.TokenBucket, Limit: 3, Window: second, Burst: 3, InitialDeficit: 2, Wait: second,
+				Block: 2 * second, BlockMax: 4 * second}},
 		"algorithm: bursty, rate: 5, wait: 1s, values: [{key: 'topic?id=1', rate: 3, burst: 0}]": {
 			{Algorithm: limit.TokenBucket, Limit: 5, Window: second, Burst: 6, InitialDeficit: 5, Wait: second},
 			{Algorithm: limit.TokenBucket, Limit: 3, Window: second, Burst: 1, Wait: second}},
@@ -65,7 +67,8 @@ func TestParseAlgorithms(t *testing.T) {
 // A trial is a limit of its own.
 func TestParseTrial(t *testing.T) {
 	t.Parallel()
-	r := mustParse(t, "rules:\n  - {name: topic, params: [id], hot: {rate: 1}, limit: {rate: 5, block: 1s, candidate: {algorithm: fixed_window, limit: 7, window: 1s}}}\n").Rules[0]
+	r := mustParse(t,
+		"rules:\n  - {name: topic, params: [id], hot: {rate: 1}, limit: {rate: 5, block: 1s, candidate: {algorithm: fixed_window, limit: 7, window: 1s}}}\n").Rules[0]
 	want := limit.Spec{Algorithm: limit.FixedWindow, Limit: 7, Window: time.Second}
 	if r.Limit.Candidate == nil || *r.Limit.Candidate != want {
 		t.Errorf("%+v, want %+v", r.Limit.Candidate, want)
@@ -79,7 +82,8 @@ func TestParseFair(t *testing.T) {
 	rule := func(text string) string {
 		return "rules:\n  - {name: topic, params: [id], hot: {rate: 1},\n     limit: {" + text + "}}\n"
 	}
-	r := mustParse(t, rule("rate: 50, fair: true, client_key: header.x-user, values: [{key: 'topic?id=1', rate: 90}]")).Rules[0]
+	r := mustParse(t, rule("rate: 50, fair: true, client_key: header.x-user, values: [{key: 'topic?id=1', rate: 90}]")).
+		Rules[0]
 	for _, l := range []Limit{r.Limit, r.Values[0].Limit} {
 		if !l.Fair || l.ClientHeader != "X-User" {
 			t.Errorf("%+v", l)
@@ -97,7 +101,8 @@ func TestParseFair(t *testing.T) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	if s := mustParse(t, rule("rate: 5, fair: true")); len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "limit.fair: a burst of 5 is small") {
+	if s := mustParse(t, rule("rate: 5, fair: true")); len(s.Warnings) != 1 ||
+		!strings.Contains(s.Warnings[0], "limit.fair: a burst of 5 is small") {
 		t.Errorf("%q", s.Warnings)
 	}
 }
@@ -136,8 +141,10 @@ classes: [{name: crawler, match: {header: User-Agent, pattern: bot}, ip: {in_fli
 		"limit: 2, candidate: {rate: 2}":         "limit.candidate: in_flight has limit, lease",
 		"limit: 2, values: [{key: a, limit: 3}]": "limit.values: in_flight has limit, lease",
 	} {
-		file := "rules:\n  - {name: topic, params: [id], hot: {rate: 1},\n     limit: {algorithm: in_flight, " + text + "}}\n"
-		if _, err := Parse("f.yaml", []byte(file)); err == nil || !strings.Contains(err.Error(), "f.yaml:3: rules[0]."+want) {
+		file := "rules:\n  - {name: topic, params: [id], hot: {rate: 1},\n     limit: {algorithm: in_flight, " + text +
+			"}}\n"
+		if _, err := Parse("f.yaml", []byte(file)); err == nil ||
+			!strings.Contains(err.Error(), "f.yaml:3: rules[0]."+want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}

@@ -10,9 +10,11 @@ func TestParseRefundStatus(t *testing.T) {
 	rule := func(text string) string {
 		return "rules:\n  - {name: topic, params: [id], hot: {rate: 1},\n     limit: {" + text + "}}\n"
 	}
-	r := mustParse(t, rule("rate: 50, refund_status: [304, '404', 5xx], values: [{key: 'topic?id=1', rate: 90}]")).Rules[0]
+	r := mustParse(t, rule("rate: 50, refund_status: [304, '404', 5xx], values: [{key: 'topic?id=1', rate: 90}]")).
+		Rules[0]
 	for _, l := range []Limit{r.Limit, r.Values[0].Limit} {
-		for status, want := range map[int]bool{200: false, 304: true, 303: false, 404: true, 499: false, 500: true, 599: true, 600: false} {
+		for status, want := range map[int]bool{200: false, 304: true, 303: false, 404: true, 499: false, 500: true,
+			599: true, 600: false} {
 			if l.RefundStatus.Has(status) != want {
 				t.Errorf("%d: %+v", status, l.RefundStatus)
 			}
@@ -35,7 +37,8 @@ func TestParseRefundStatus(t *testing.T) {
 		"rate: 5, refund_status: [304], candidate: {rate: 7, refund_status: [304]}":      "candidate.refund_status: unknown field",
 		"rate: 5, refund_status: [304], values: [{key: a, rate: 7, refund_status: [1]}]": "values[0].refund_status: unknown field",
 	} {
-		if _, err := Parse("f.yaml", []byte(rule(text))); err == nil || !strings.Contains(err.Error(), "f.yaml:3: rules[0].limit."+want) {
+		if _, err := Parse("f.yaml", []byte(rule(text))); err == nil ||
+			!strings.Contains(err.Error(), "f.yaml:3: rules[0].limit."+want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}

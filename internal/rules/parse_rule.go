@@ -25,7 +25,8 @@ var (
 )
 
 func defaultCriteria() HotCriteria {
-	return HotCriteria{Window: defaultWindow, Cooldown: defaultCooldown, ReleaseRatio: defaultReleaseRatio, MaxHot: defaultMaxHot}
+	return HotCriteria{Window: defaultWindow, Cooldown: defaultCooldown, ReleaseRatio: defaultReleaseRatio,
+		MaxHot: defaultMaxHot}
 }
 
 // noLimit is the limit of a rule that only detects.
@@ -163,7 +164,9 @@ func (v value) checkCriteria(got map[string]value) {
 	case !rate && !share && !surge:
 		v.at("rate").fail("is missing; a key is hot by rate, share or surge")
 	case (share || surge) && !least:
-		v.at("min_rate").fail("is missing: what a key must have at least to be hot by share or surge, or one request in a quiet hour would be")
+		v.at("min_rate").
+			fail(
+				"is missing: what a key must have at least to be hot by share or surge, or one request in a quiet hour would be")
 	case least && !share && !surge:
 		floor.fail("has a meaning only with share or surge")
 	}

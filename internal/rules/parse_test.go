@@ -70,11 +70,13 @@ func TestParse(t *testing.T) {
 	bucket := func(n int64, w time.Duration, burst int64) limit.Spec {
 		return limit.Spec{Algorithm: limit.TokenBucket, Limit: n, Window: w, Burst: burst}
 	}
-	topicLimit := Limit{Spec: bucket(100, time.Second, 200), Set: true, Mode: hottype.ModeEnforce, Scope: ScopeCluster, OnStoreFailure: FailLocal}
+	topicLimit := Limit{Spec: bucket(100, time.Second, 200), Set: true, Mode: hottype.ModeEnforce, Scope: ScopeCluster,
+		OnStoreFailure: FailLocal}
 	valueLimit := topicLimit
 	valueLimit.Spec = bucket(500, time.Second, 1000)
 	fixed := func(n int64) *IPWindow {
-		return &IPWindow{Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: time.Second}, Scope: ScopeCluster, OnStoreFailure: FailLocal, Consistency: Exact, Mode: hottype.ModeEnforce}
+		return &IPWindow{Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: time.Second},
+			Scope: ScopeCluster, OnStoreFailure: FailLocal, Consistency: Exact, Mode: hottype.ModeEnforce}
 	}
 	for _, c := range []struct {
 		what      string
@@ -84,19 +86,24 @@ func TestParse(t *testing.T) {
 		{"match", topic.Match, Pattern{Path: "/topic", Methods: []string{"GET"}}},
 		{"params", topic.Params, []Param{{"id", canon.Normal{Duplicates: canon.DuplicatesEach}}}},
 		{"all parameters", all.Params, []Param{{Name: "*"}}},
-		{"hot", topic.Hot, HotCriteria{Rate: 200, Window: 5 * time.Second, Cooldown: 10 * time.Second, ReleaseRatio: 0.7, MaxHot: 1000}},
+		{"hot", topic.Hot, HotCriteria{Rate: 200, Window: 5 * time.Second, Cooldown: 10 * time.Second,
+			ReleaseRatio: 0.7, MaxHot: 1000}},
 		{"limit", topic.Limit, topicLimit},
 		{"values", topic.Values, []ValueLimit{{"topic?id=42", valueLimit}}},
 		{"a value's limit", topic.LimitFor("topic?id=42"), valueLimit},
 		{"another value's limit", topic.LimitFor("topic?id=43"), topicLimit},
 		{"continue", search.Continue, true},
-		{"malformed", []MalformedPolicy{topic.Malformed, search.Malformed, all.Malformed}, []MalformedPolicy{MalformedLimit, MalformedDeny, MalformedLimit}},
+		{"malformed", []MalformedPolicy{topic.Malformed, search.Malformed, all.Malformed},
+			[]MalformedPolicy{MalformedLimit, MalformedDeny, MalformedLimit}},
 		{"hosts", search.Match.Hosts, []string{"example.com"}},
 		{"normalisation", search.Params, []Param{{Name: "path.lang"}, {Name: "header.x-tier"},
-			{"q", canon.Normal{Fold: true, Duplicates: canon.DuplicatesFirst}}, {"page", canon.Normal{Integer: canon.IntegerDecimal, Duplicates: canon.DuplicatesEach}}}},
-		{"hot per minute", search.Hot, HotCriteria{Rate: 0.5, Window: time.Minute, Cooldown: 10 * time.Second, ReleaseRatio: 0.5, MaxHot: 1000}},
-		{"window limit", search.Limit, Limit{Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 60, Window: time.Minute},
-			Set: true, Mode: hottype.ModeShadow, Scope: ScopeInstance, OnStoreFailure: FailClosed}},
+			{"q", canon.Normal{Fold: true, Duplicates: canon.DuplicatesFirst}},
+			{"page", canon.Normal{Integer: canon.IntegerDecimal, Duplicates: canon.DuplicatesEach}}}},
+		{"hot per minute", search.Hot, HotCriteria{Rate: 0.5, Window: time.Minute, Cooldown: 10 * time.Second,
+			ReleaseRatio: 0.5, MaxHot: 1000}},
+		{"window limit", search.Limit,
+			Limit{Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 60, Window: time.Minute},
+				Set: true, Mode: hottype.ModeShadow, Scope: ScopeInstance, OnStoreFailure: FailClosed}},
 		{"catch-all", all.AllQuery && all.IsCatchAll() && !all.Limit.Set, true},
 		{"ignore", all.Ignore, []string{"utm_*", "_"}},
 		{"ip", s.IP, IPLimits{
@@ -106,18 +113,22 @@ func TestParse(t *testing.T) {
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")},
 			Client:         "x-real-ip", IPv6Prefix: 56,
 			Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}},
-		{"class", *s.Classes[0], Class{"crawler", "User-Agent", s.Classes[0].Pattern, fixed(5), nil, "slow", "googlebot.com google.com", nil}},
+		{"class", *s.Classes[0], Class{"crawler", "User-Agent", s.Classes[0].Pattern, fixed(5), nil, "slow",
+			"googlebot.com google.com", nil}},
 		{"limits", s.Limits, canon.Limits{Pairs: 100, NameBytes: 64, ValueBytes: 256, QueryBytes: 4096}},
-		{"override", s.Overrides[0], Override{ID: "topic-id-42-506a744f", Key: "topic?id=42", Action: ActionLimit, Rate: 500,
+		{"override", s.Overrides[0], Override{ID: "topic-id-42-506a744f", Key: "topic?id=42", Action: ActionLimit,
+			Rate:  500,
 			Burst: 1000, Until: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), Reason: "launch"}},
 		{"exemption", s.Overrides[2].Action, ActionExempt},
 	} {
-		if d := cmp.Diff(c.want, c.got, cmp.AllowUnexported(regexp.Regexp{}), cmp.Comparer(func(a, b *regexp.Regexp) bool { return a == b }),
+		if d := cmp.Diff(c.want, c.got, cmp.AllowUnexported(regexp.Regexp{}),
+			cmp.Comparer(func(a, b *regexp.Regexp) bool { return a == b }),
 			cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); d != "" {
 			t.Errorf("%s: %s", c.what, d)
 		}
 	}
-	if all.LimitFor("/x") != all.Limit || s.RuleFor("topic") != topic || s.RuleFor("/x") != all || s.RuleFor("gone") != all {
+	if all.LimitFor("/x") != all.Limit || s.RuleFor("topic") != topic || s.RuleFor("/x") != all ||
+		s.RuleFor("gone") != all {
 		t.Error("RuleFor or LimitFor finds another rule")
 	}
 }
@@ -149,7 +160,8 @@ func TestRates(t *testing.T) {
 			t.Errorf("%s as a float is %+v", text, back)
 		}
 	}
-	for _, bad := range []string{"", "/s", "1/", "0", "-1", "1e3", "0x10", "1_000", "1000000001", "0.0000001", "NaN", "1/m/s", "1 /m", "60000000001/m",
+	for _, bad := range []string{"", "/s", "1/", "0", "-1", "1e3", "0x10", "1_000", "1000000001", "0.0000001", "NaN",
+		"1/m/s", "1 /m", "60000000001/m",
 		"1.5/3s", "0/1s", "-1/1s", "1/0s", "1/25h", "1/1us", "2000000001/2s"} {
 		if r, err := parseRate(bad); err == nil {
 			t.Errorf("%q is %+v", bad, r)
@@ -206,8 +218,11 @@ func TestDocumentation(t *testing.T) {
 
 // allFields are the fields that the reference has to describe.
 var allFields = strings.Fields(`namespace rules ip classes overrides limits name match path methods hosts params ignore continue
-	hot limit malformed fold trim integer duplicates upstream rate window cooldown release_ratio candidate fair client_key lease in_flight initial_tokens max_hot min_clients algorithm burst mode scope on_store_failure block wait
-	values key fixed sliding consistency trusted_proxies exempt header pattern upstream id action until schedule from for zone reason author
+	hot limit malformed fold trim integer duplicates upstream rate window cooldown release_ratio candidate fair
+	client_key lease in_flight initial_tokens max_hot min_clients algorithm burst mode scope
+	on_store_failure block wait
+	values key fixed sliding consistency trusted_proxies exempt
+	header pattern upstream id action until schedule from for zone reason author
 	pairs name_bytes value_bytes query_bytes`)
 
 func FuzzParse(f *testing.F) {

@@ -37,7 +37,8 @@ func (v value) preset() upstream.Traits {
 	if !known && name != "" {
 		names := append(upstream.Presets(), slices.Collect(maps.Keys(upstream.Aliases()))...)
 		slices.Sort(names)
-		v.fail("%q is no preset: one of %s; %q is safe for any upstream", cut(name), strings.Join(names, ", "), upstream.Strict)
+		v.fail("%q is no preset: one of %s; %q is safe for any upstream", cut(name), strings.Join(names, ", "),
+			upstream.Strict)
 		return upstream.Traits{}
 	}
 	return t
@@ -74,7 +75,9 @@ func queryFields(q *canon.Spelling) fields {
 		"names": func(v value) {
 			q.Names = canon.NameForm(v.wordOr("plain", "qs", "php", "rack", "spring", "nginx", "any"))
 		},
-		"semicolon":     func(v value) { q.Semicolon = canon.Semicolon(v.wordOr("text", "separator", "drop", "either")) },
+		"semicolon": func(v value) {
+			q.Semicolon = canon.Semicolon(v.wordOr("text", "separator", "drop", "either"))
+		},
 		"bad_escape":    func(v value) { q.BadEscape = canon.BadEscape(v.wordOr("keep", "drop", "malformed")) },
 		"question_mark": func(v value) { q.Question = v.word("keep", "drop") == "drop" },
 	}

@@ -39,9 +39,11 @@ func parseRate(text string) (rate, error) {
 	if d, err := time.ParseDuration(unit); err == nil {
 		return ratePer(text, number, d)
 	}
-	per, ok := map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}[unit]
+	per, ok := map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour,
+		"d": 24 * time.Hour}[unit]
 	if !ok || given && unit == "" || !decimal.MatchString(number) {
-		return rate{}, fmt.Errorf("%q is no rate; write requests per second (100, 0.5), or 30/m, 24/h, 7/d, 10/3s", text)
+		return rate{}, fmt.Errorf("%q is no rate; write requests per second (100, 0.5), or 30/m, 24/h, 7/d, 10/3s",
+			text)
 	}
 	f, err := strconv.ParseFloat(number, 64)
 	if err != nil {
@@ -57,8 +59,10 @@ func parseRate(text string) (rate, error) {
 func ratePer(text, number string, d time.Duration) (rate, error) {
 	n, err := strconv.ParseInt(number, 10, 64)
 	r := rate{n: n, window: d}
-	if err != nil || n < 1 || d < time.Millisecond || d > 24*time.Hour || d%time.Millisecond != 0 || r.perSecond() > maxRate {
-		return rate{}, fmt.Errorf("%q is no rate; write a whole number per 1ms to 24h, at most %.0f a second", text, maxRate)
+	if err != nil || n < 1 || d < time.Millisecond || d > 24*time.Hour || d%time.Millisecond != 0 ||
+		r.perSecond() > maxRate {
+		return rate{}, fmt.Errorf("%q is no rate; write a whole number per 1ms to 24h, at most %.0f a second", text,
+			maxRate)
 	}
 	return r, nil
 }

@@ -64,10 +64,11 @@ func (s *Set) Redacts() bool {
 // masked then.
 func (s *Set) LacksSecret() bool {
 	hashes := func(how canon.Redact) bool { return how == canon.RedactHash }
-	return len(s.secret) == 0 && (slices.ContainsFunc(s.Redact, func(r canon.Redaction) bool { return hashes(r.Redact) }) ||
-		slices.ContainsFunc(s.Rules, func(r *Rule) bool {
-			return slices.ContainsFunc(r.Params, func(q Param) bool { return hashes(q.Normal.Redact) })
-		}))
+	return len(s.secret) == 0 &&
+		(slices.ContainsFunc(s.Redact, func(r canon.Redaction) bool { return hashes(r.Redact) }) ||
+			slices.ContainsFunc(s.Rules, func(r *Rule) bool {
+				return slices.ContainsFunc(r.Params, func(q Param) bool { return hashes(q.Normal.Redact) })
+			}))
 }
 
 // redactOwn redacts the keys that the file itself names.

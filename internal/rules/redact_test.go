@@ -49,8 +49,10 @@ func TestKeysAreRedacted(t *testing.T) {
 		"/other?Email[x]=SECRET&session=SECRET":  "/other?Email%5Bx%5D=masked",
 		"/other?tok%65n%5B%5D=SECRET&sid=SECRET": "/other?sid=hash-",
 	} {
-		m := set.Match(&hottype.Request{Method: "GET", Target: target, Header: header{"X-Mail": "SECRET@example.com"}}, &sc)
-		if len(m) != 1 || !strings.HasPrefix(string(m[0].Key), want) || strings.Contains(strings.ToUpper(string(m[0].Key)), "SECRET") {
+		m := set.Match(&hottype.Request{Method: "GET", Target: target, Header: header{"X-Mail": "SECRET@example.com"}},
+			&sc)
+		if len(m) != 1 || !strings.HasPrefix(string(m[0].Key), want) ||
+			strings.Contains(strings.ToUpper(string(m[0].Key)), "SECRET") {
 			t.Errorf("%s: %s", target, m[0].Key)
 		}
 	}
@@ -87,7 +89,8 @@ func TestPeopleWriteTheValueOrItsHash(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %s", typed, got, err, want)
 		}
 	}
-	for _, tells := range []string{"login?token=SEC*", "/x?email=*SECRET", "login?to*=SECRET", "login?*SECRET*", "*?token=SEC*"} {
+	for _, tells := range []string{"login?token=SEC*", "/x?email=*SECRET", "login?to*=SECRET", "login?*SECRET*",
+		"*?token=SEC*"} {
 		if got, err := set.RedactKey(tells); err == nil || strings.Contains(err.Error(), "SEC") {
 			t.Errorf("%s: %s, %v", tells, got, err)
 		}
@@ -117,8 +120,10 @@ func stands(t *testing.T, set *Set, name, text string) string {
 // The same secret makes the same keys, so that counts of several processes join.
 func TestHashesJoinBySecret(t *testing.T) {
 	t.Parallel()
-	one, two, other, none := redactedSet(t, "s3cret-of-the-test"), redactedSet(t, "s3cret-of-the-test"), redactedSet(t, "another-s3cret-of-it"), redactedSet(t, "")
-	if a, b, c := stands(t, one, "token", "x"), stands(t, two, "token", "x"), stands(t, other, "token", "x"); a != b || a == c || a == stands(t, one, "token", "y") {
+	one, two, other, none := redactedSet(t, "s3cret-of-the-test"), redactedSet(t, "s3cret-of-the-test"),
+		redactedSet(t, "another-s3cret-of-it"), redactedSet(t, "")
+	if a, b, c := stands(t, one, "token", "x"), stands(t, two, "token", "x"), stands(t, other, "token", "x"); a != b ||
+		a == c || a == stands(t, one, "token", "y") {
 		t.Errorf("%s %s %s", a, b, c)
 	}
 	if got := stands(t, none, "token", "SECRET"); got != "masked" || !none.LacksSecret() || len(none.Warnings) == 0 {

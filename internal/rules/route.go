@@ -147,7 +147,9 @@ func (rt *route) selection() (canon.Selection, error) {
 		q := canon.Param{Name: p.Name, Normal: p.Normal}
 		switch where {
 		case "path":
-			i := slices.IndexFunc(rt.segs, func(s segment) bool { return s.kind != literal && s.text == name && name != "" })
+			i := slices.IndexFunc(rt.segs, func(s segment) bool {
+				return s.kind != literal && s.text == name && name != ""
+			})
 			if i < 0 {
 				return sel, fmt.Errorf("%s is tracked, but path %q has no {%s}", p.Name, rt.rule.Match.Path, name)
 			}

@@ -107,13 +107,19 @@ func (s Schedule) compile() (timetable, error) {
 	case s.From == "":
 		return timetable{}, errors.New(`rules: schedule has no from; write when it begins, such as "0 20 * * *"`)
 	case len(s.From) > maxFromBytes:
-		return timetable{}, fmt.Errorf("rules: schedule %.40q… has %d bytes, more than %d", s.From, len(s.From), maxFromBytes)
+		return timetable{}, fmt.Errorf("rules: schedule %.40q… has %d bytes, more than %d", s.From, len(s.From),
+			maxFromBytes)
 	case strings.HasPrefix(s.From, "@every"):
-		return timetable{}, fmt.Errorf("rules: schedule %q: @every counts from when a program starts, so no two would agree; name the times", s.From)
+		return timetable{},
+			fmt.Errorf(
+				"rules: schedule %q: @every counts from when a program starts, so no two would agree; name the times",
+				s.From)
 	case strings.Contains(s.From, "TZ="):
 		return timetable{}, fmt.Errorf("rules: schedule %q: write the time zone as zone", s.From)
 	case s.For < time.Second || s.For > maxFor || s.For%time.Second != 0:
-		return timetable{}, fmt.Errorf("rules: schedule %q lasts for %v, which is not between 1s and %s in whole seconds", s.From, s.For, spell(maxFor))
+		return timetable{},
+			fmt.Errorf("rules: schedule %q lasts for %v, which is not between 1s and %s in whole seconds", s.From,
+				s.For, spell(maxFor))
 	}
 	zone, err := loadZone(s.Zone)
 	if err != nil {
@@ -122,7 +128,10 @@ func (s Schedule) compile() (timetable, error) {
 	parsed, err := cron.ParseStandard(s.From)
 	spec, ok := parsed.(*cron.SpecSchedule)
 	if err != nil || !ok {
-		return timetable{}, fmt.Errorf(`rules: schedule %q is not cron: %w; write "minute hour day month weekday", such as "0 20 * * 1-5"`, s.From, err)
+		return timetable{},
+			fmt.Errorf(
+				`rules: schedule %q is not cron: %w; write "minute hour day month weekday", such as "0 20 * * 1-5"`,
+				s.From, err)
 	}
 	spec.Location = zone
 	if spec.Next(reference()).IsZero() {

@@ -37,15 +37,23 @@ func TestWindowOfASchedule(t *testing.T) {
 		{"its end is outside", evening, "2026-11-21T22:00:00Z", "2026-11-22T20:00:00Z", "2026-11-22T22:00:00Z", false},
 		{"winter in Berlin", berlin, "2026-11-21T19:30:00Z", "2026-11-21T19:00:00Z", "2026-11-21T21:00:00Z", true},
 		{"summer in Berlin", berlin, "2026-07-21T18:30:00Z", "2026-07-21T18:00:00Z", "2026-07-21T20:00:00Z", true},
-		{"half past two does not come on 29 March", night, "2026-03-28T12:00:00Z", "2026-03-30T00:30:00Z", "2026-03-30T01:30:00Z", false},
-		{"half past two comes twice on 25 October", night, "2026-10-25T01:15:00Z", "2026-10-25T00:30:00Z", "2026-10-25T02:30:00Z", true},
-		{"five hours are five hours in March", over, "2026-03-28T23:00:00Z", "2026-03-28T22:00:00Z", "2026-03-29T03:00:00Z", true},
+		{"half past two does not come on 29 March", night, "2026-03-28T12:00:00Z", "2026-03-30T00:30:00Z",
+			"2026-03-30T01:30:00Z", false},
+		{"half past two comes twice on 25 October", night, "2026-10-25T01:15:00Z", "2026-10-25T00:30:00Z",
+			"2026-10-25T02:30:00Z", true},
+		{"five hours are five hours in March", over, "2026-03-28T23:00:00Z", "2026-03-28T22:00:00Z",
+			"2026-03-29T03:00:00Z", true},
 		{"and in October", over, "2026-10-24T23:00:00Z", "2026-10-24T21:00:00Z", "2026-10-25T02:00:00Z", true},
-		{"overlapping windows are one", Schedule{From: "0 8-10 * * *", For: 90 * time.Minute}, "2026-11-21T08:10:00Z", "2026-11-21T08:00:00Z", "2026-11-21T11:30:00Z", true},
-		{"touching windows are one", Schedule{From: "0 8-9 * * *", For: time.Hour}, "2026-11-21T07:10:00Z", "2026-11-21T08:00:00Z", "2026-11-21T10:00:00Z", false},
-		{"weekdays", Schedule{From: "0 20 * * 1-5", For: time.Hour}, "2026-11-21T20:30:00Z", "2026-11-23T20:00:00Z", "2026-11-23T21:00:00Z", false},
-		{"leap day", Schedule{From: "0 0 29 2 *", For: 24 * time.Hour}, "2026-11-21T00:00:00Z", "2028-02-29T00:00:00Z", "2028-03-01T00:00:00Z", false},
-		{"by name", Schedule{From: "@daily", For: time.Hour}, "2026-11-21T00:30:00Z", "2026-11-21T00:00:00Z", "2026-11-21T01:00:00Z", true},
+		{"overlapping windows are one", Schedule{From: "0 8-10 * * *", For: 90 * time.Minute}, "2026-11-21T08:10:00Z",
+			"2026-11-21T08:00:00Z", "2026-11-21T11:30:00Z", true},
+		{"touching windows are one", Schedule{From: "0 8-9 * * *", For: time.Hour}, "2026-11-21T07:10:00Z",
+			"2026-11-21T08:00:00Z", "2026-11-21T10:00:00Z", false},
+		{"weekdays", Schedule{From: "0 20 * * 1-5", For: time.Hour}, "2026-11-21T20:30:00Z", "2026-11-23T20:00:00Z",
+			"2026-11-23T21:00:00Z", false},
+		{"leap day", Schedule{From: "0 0 29 2 *", For: 24 * time.Hour}, "2026-11-21T00:00:00Z", "2028-02-29T00:00:00Z",
+			"2028-03-01T00:00:00Z", false},
+		{"by name", Schedule{From: "@daily", For: time.Hour}, "2026-11-21T00:30:00Z", "2026-11-21T00:00:00Z",
+			"2026-11-21T01:00:00Z", true},
 	}
 	for _, tt := range tests {
 		if err := tt.s.Validate(); err != nil {
@@ -59,7 +67,8 @@ func TestWindowOfASchedule(t *testing.T) {
 				tt.name, tt.s, tt.now, w.From, w.Until, w.Holds(now), want.From, want.Until, tt.holds)
 		}
 		if !w.Holds(w.From) || !w.Holds(w.Until.Add(-1)) || w.Holds(w.Until) || w.Holds(w.From.Add(-1)) {
-			t.Errorf("%s: %v to %v does not hold from its first moment until just before its end", tt.name, w.From, w.Until)
+			t.Errorf("%s: %v to %v does not hold from its first moment until just before its end", tt.name, w.From,
+				w.Until)
 		}
 	}
 }
@@ -145,7 +154,8 @@ func TestPlanAgreesWithItsSchedule(t *testing.T) {
 		p := plan{schedule: rapid.SampledFrom(schedules).Draw(t, "schedule")}
 		base := rapid.SampledFrom([]int64{1_774_742_400, 1_792_886_400, 1_790_000_000}).Draw(t, "base")
 		for range 20 {
-			now := time.Unix(base+rapid.Int64Range(0, 2*86400).Draw(t, "second"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns"))
+			now := time.Unix(base+rapid.Int64Range(0, 2*86400).Draw(t, "second"),
+				rapid.Int64Range(0, 999_999_999).Draw(t, "ns"))
 			if got, want := p.holds(now), p.schedule.Window(now).Holds(now); got != want {
 				t.Fatalf("%v at %v: plan says %v, schedule %v", p.schedule, now, got, want)
 			}
@@ -196,10 +206,13 @@ overrides:
   - {key: "topic?id=42", rate: 50, schedule: {from: "0 8 * * *", for: 2h}}
   - {key: "topic?id=42", action: block}
 `)
-	if got := s.Overrides[0].Schedule; got != (Schedule{From: "0 20 * * *", For: 2 * time.Hour, Zone: "Europe/Berlin"}) {
+	if got := s.Overrides[0].Schedule; got != (Schedule{From: "0 20 * * *", For: 2 * time.Hour,
+		Zone: "Europe/Berlin"}) {
 		t.Errorf("schedule %+v", got)
 	}
-	_, err := Parse("f.yaml", []byte("rules: [{name: topic, params: [id], hot: {rate: 9, window: 5s}}]\noverrides:\n  - {key: \"topic?id=42\", rate: 5, schedule: {from: \"0 0 30 2 *\", for: 2h}}\n"))
+	_, err := Parse("f.yaml",
+		[]byte(
+			"rules: [{name: topic, params: [id], hot: {rate: 9, window: 5s}}]\noverrides:\n  - {key: \"topic?id=42\", rate: 5, schedule: {from: \"0 0 30 2 *\", for: 2h}}\n"))
 	const want = `f.yaml:3: overrides[0].schedule: schedule "0 0 30 2 *" never begins`
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("error %v; want %s", err, want)

@@ -12,7 +12,8 @@ import (
 )
 
 func parseServe(serve string) (*hottype.Serve, error) {
-	set, err := rules.Parse("r.yaml", []byte("rules:\n  - {name: topic, params: [id], hot: {rate: 1}, serve: "+serve+"}\n"))
+	set, err := rules.Parse("r.yaml", []byte("rules:\n  - {name: topic, params: [id], hot: {rate: 1}, serve: "+serve+
+		"}\n"))
 	if err != nil {
 		return nil, err
 	}
@@ -21,7 +22,8 @@ func parseServe(serve string) (*hottype.Serve, error) {
 
 func TestServe(t *testing.T) {
 	t.Parallel()
-	got, err := parseServe("{ttl: 0s, stale: 1m, stale_if_error: 0s, vary: [x-lang, accept-encoding], cookies: strip, max_body: 64KiB, wait: 0s}")
+	got, err := parseServe(
+		"{ttl: 0s, stale: 1m, stale_if_error: 0s, vary: [x-lang, accept-encoding], cookies: strip, max_body: 64KiB, wait: 0s}")
 	want := &hottype.Serve{
 		Stale: time.Minute, Vary: []string{"Accept-Encoding", "X-Lang"}, StripCookies: true, MaxBody: 64 << 10,
 	}

@@ -142,7 +142,8 @@ func (s *Set) matchFaulty(req *hottype.Request, sc *Scratch) []Match {
 	sound := hottype.TargetFault(cut.Method, cut.Target) == ""
 	if !sound {
 		cut.Target = strings.ReplaceAll(cut.Target, `\`, "/")
-		if scheme, rest, ok := strings.Cut(cut.Target, ":/"); ok && !strings.HasPrefix(rest, "/") && !strings.Contains(scheme, "/") {
+		if scheme, rest, ok := strings.Cut(cut.Target, ":/"); ok && !strings.HasPrefix(rest, "/") &&
+			!strings.Contains(scheme, "/") {
 			cut.Target = "/" + rest
 		}
 	}
@@ -161,7 +162,8 @@ func (s *Set) matchFaulty(req *hottype.Request, sc *Scratch) []Match {
 }
 
 // matchReading finds the rules that take a path, each in a reading of its own.
-func (s *Set) matchReading(req *hottype.Request, path, query string, sc *Scratch, of func(*route) (how *reading, malformed bool)) {
+func (s *Set) matchReading(req *hottype.Request, path, query string, sc *Scratch,
+	of func(*route) (how *reading, malformed bool)) {
 	for _, rt := range s.index.all {
 		how, malformed := of(rt)
 		text := s.spelledPath(path, how, sc)

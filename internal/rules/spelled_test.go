@@ -61,9 +61,11 @@ func TestMatchSpelled(t *testing.T) {
 			t.Errorf("%.60q: %.200s\nwant %.200s", target, got, want)
 		}
 	}
-	wide := mustParse(t, "rules: [{name: a, match: {path: /a}, params: [], hot: {rate: 1}, continue: true}, {name: x, match: {path: '/{x}'}, params: [], hot: {rate: 1}}]")
+	wide := mustParse(t,
+		"rules: [{name: a, match: {path: /a}, params: [], hot: {rate: 1}, continue: true}, {name: x, match: {path: '/{x}'}, params: [], hot: {rate: 1}}]")
 	for target, want := range map[string]string{
-		"/A/#": "a a?!malformed, x x?!malformed", "/;a/b#": "x x?!malformed", `\a`: "a a?!malformed, x x?!malformed", "/A": "x x", "//h/a\x00": "x x?!malformed", `//h\a`: "a a?!malformed, x x?!malformed",
+		"/A/#": "a a?!malformed, x x?!malformed", "/;a/b#": "x x?!malformed", `\a`: "a a?!malformed, x x?!malformed",
+		"/A": "x x", "//h/a\x00": "x x?!malformed", `//h\a`: "a a?!malformed, x x?!malformed",
 	} {
 		if got := keys(wide, hottype.Request{Target: target}); got != want {
 			t.Errorf("%q without an upstream: %s, want %s", target, got, want)
@@ -75,7 +77,8 @@ func TestMatchSpelled(t *testing.T) {
 func TestMatchSpelledAllocatesNothing(t *testing.T) {
 	s, sc := mustParse(t, spelledNews), new(Scratch)
 	for _, target := range []string{
-		"/topic?id=42", "/Topic/?id[]=42", "/topics/Star?page=1", "/img/Logo.png?x=1&y[]=2", "/caf%C3%A9?q=%C3%A9", "//h/x", "/topic?id=1#x",
+		"/topic?id=42", "/Topic/?id[]=42", "/topics/Star?page=1", "/img/Logo.png?x=1&y[]=2", "/caf%C3%A9?q=%C3%A9",
+		"//h/x", "/topic?id=1#x",
 	} {
 		req := hottype.Request{Method: "GET", Host: "example.com:443", Target: target}
 		run := func() { s.Match(&req, sc) }
@@ -104,10 +107,14 @@ rules:
   - {name: "*", params: ["*"], hot: {rate: 1}}`)
 	}
 	piece := rapid.SampledFrom([]string{
-		"id", "[", "]", "%5B", "%5d", "=", "42", ";", ".", "%20", "+", "%00", "%", "%zz", "n", "?", "#", "\\", "\xff", "ID", "0x2a",
+		"id", "[", "]", "%5B", "%5d", "=", "42", ";", ".", "%20", "+", "%00", "%", "%zz", "n", "?", "#", "\\", "\xff",
+		"ID", "0x2a",
 	})
-	query := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(piece, 0, 6).Draw(t, "pair"), "") })
-	path := rapid.SampledFrom([]string{"/topic", "/Topic/", "//h/topic", "/t/x.json", "/t/%2e%2e/topic;x", "http:/topic", "/", "", "*", "t"})
+	query := rapid.Custom(func(t *rapid.T) string {
+		return strings.Join(rapid.SliceOfN(piece, 0, 6).Draw(t, "pair"), "")
+	})
+	path := rapid.SampledFrom([]string{"/topic", "/Topic/", "//h/topic", "/t/x.json", "/t/%2e%2e/topic;x",
+		"http:/topic", "/", "", "*", "t"})
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom(append(upstream.Presets(), "")).Draw(t, "preset")
 		at := path.Draw(t, "path")
@@ -115,7 +122,8 @@ rules:
 		s, sc := sets[name], new(Scratch)
 		seen := func(pairs []string) map[string]bool {
 			keys := map[string]bool{}
-			for _, m := range s.Match(&hottype.Request{Target: at + "?" + strings.Join(pairs, "&"), Header: http.Header{}}, sc) {
+			for _, m := range s.Match(&hottype.Request{Target: at + "?" + strings.Join(pairs, "&"),
+				Header: http.Header{}}, sc) {
 				keys[m.Rule.Name+" "+string(m.Key)] = true
 			}
 			return keys

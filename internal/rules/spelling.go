@@ -26,7 +26,8 @@ func (s *Set) Spelled(r *Rule, req *hottype.Request) string {
 	var sc canon.Scratch
 	bare, _ := r.selector.Append(nil, "", nil, &s.Limits, &sc) // pairs that are no part of the query stay away
 	var out []byte
-	if r.IsCatchAll() || r.Match.Path != "" && !strings.Contains(r.Match.Path, "{") && !strings.HasSuffix(r.Match.Path, "/") {
+	if r.IsCatchAll() || r.Match.Path != "" && !strings.Contains(r.Match.Path, "{") &&
+		!strings.HasSuffix(r.Match.Path, "/") {
 		out = appendPath(out, path)
 	}
 	between := byte('?')

@@ -107,10 +107,14 @@ func DecodeStored(data []byte) (*Stored, error) {
 	}
 	var s Stored
 	if err := json.Unmarshal(data, &s); err != nil || s.Format < 1 {
-		return nil, errors.New("rules: the value in the store was not written by hotparam rules push; move it away, or name another key")
+		return nil,
+			errors.New(
+				"rules: the value in the store was not written by hotparam rules push; move it away, or name another key")
 	}
 	if s.Format > storedFormat {
-		return nil, fmt.Errorf("rules: the value in the store has format %d and this program knows %d: start a newer one", s.Format, storedFormat)
+		return nil,
+			fmt.Errorf("rules: the value in the store has format %d and this program knows %d: start a newer one",
+				s.Format, storedFormat)
 	}
 	return &s, s.check()
 }
@@ -125,9 +129,11 @@ func (s *Stored) check() error {
 		case r.Version < 1 || r.Version > s.Version:
 			return fmt.Errorf("rules: revision %d in a store whose last version is %d", r.Version, s.Version)
 		case len(r.Text) > MaxText:
-			return fmt.Errorf("rules: the text of version %d has %d bytes, more than %d", r.Version, len(r.Text), MaxText)
+			return fmt.Errorf("rules: the text of version %d has %d bytes, more than %d", r.Version, len(r.Text),
+				MaxText)
 		case r.Hash != hashOf(r.Text):
-			return fmt.Errorf("rules: the text of version %d is not the one that was pushed: it was changed in the store; push it anew", r.Version)
+			return fmt.Errorf(
+				"rules: the text of version %d is not the one that was pushed: it was changed in the store; push it anew", r.Version)
 		}
 	}
 	if s.Trial != nil && (s.Trial.Only == "" || s.Trial.Until.IsZero()) {

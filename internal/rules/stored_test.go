@@ -30,7 +30,8 @@ func push(text string) rules.Revision {
 func TestTrialIsForOneLimiterAndEndsByItself(t *testing.T) {
 	t.Parallel()
 	first := change(t, nil, push("a"))
-	trial := change(t, first, rules.Revision{Action: rules.RevisionTry, At: at, Text: "b", Only: "one", Until: at.Add(time.Minute)})
+	trial := change(t, first, rules.Revision{Action: rules.RevisionTry, At: at, Text: "b", Only: "one",
+		Until: at.Add(time.Minute)})
 	for _, c := range []struct {
 		stored   *rules.Stored
 		instance string
@@ -72,7 +73,8 @@ func TestVersionsOnlyGrow(t *testing.T) {
 func TestNothingCanBeTriedBesideNothing(t *testing.T) {
 	t.Parallel()
 	for _, action := range []string{rules.RevisionTry, rules.RevisionEnd} {
-		if _, err := (*rules.Stored)(nil).With(&rules.Revision{Action: action, Text: "a", Only: "one", Until: at}, 0); err == nil {
+		if _, err := (*rules.Stored)(nil).With(&rules.Revision{Action: action, Text: "a", Only: "one", Until: at},
+			0); err == nil {
 			t.Errorf("%s: no error", action)
 		}
 	}
@@ -80,7 +82,8 @@ func TestNothingCanBeTriedBesideNothing(t *testing.T) {
 
 func TestStoredValuesOfOthersAreRefused(t *testing.T) {
 	t.Parallel()
-	good := change(t, change(t, nil, push("rules: []\n")), rules.Revision{Action: rules.RevisionTry, At: at, Text: "b", Only: "one", Until: at})
+	good := change(t, change(t, nil, push("rules: []\n")),
+		rules.Revision{Action: rules.RevisionTry, At: at, Text: "b", Only: "one", Until: at})
 	data, err := json.Marshal(good)
 	if err != nil {
 		t.Fatal(err)
@@ -89,16 +92,21 @@ func TestStoredValuesOfOthersAreRefused(t *testing.T) {
 		t.Fatalf("%v, %s", err, cmp.Diff(got, good))
 	}
 	for name, c := range map[string]struct{ data, want string }{
-		"nothing":                 {"", "not written by"},
-		"YAML":                    {"rules: []", "not written by"},
-		"another's JSON":          {`{"version": 7, "current": "x"}`, "not written by"},
-		"an object":               {`{"version": 7}`, "not written by"},
-		"a list":                  {`[1]`, "not written by"},
-		"cut in half":             {string(data[:len(data)/2]), "not written by"},
-		"a newer program's":       {strings.Replace(string(data), `"hotparam_rules":1`, `"hotparam_rules":2`, 1), "start a newer one"},
-		"a text changed there":    {strings.Replace(string(data), "rules: []", "rules: [1]", 1), "changed in the store"},
-		"a text without a hash":   {`{"hotparam_rules":1,"version":1,"current":{"version":1,"action":"push","text":"a"}}`, "changed in the store"},
-		"a revision to come":      {strings.Replace(string(data), `"version":2,"current"`, `"version":1,"current"`, 1), "revision 2"},
+		"nothing":        {"", "not written by"},
+		"YAML":           {"rules: []", "not written by"},
+		"another's JSON": {`{"version": 7, "current": "x"}`, "not written by"},
+		"an object":      {`{"version": 7}`, "not written by"},
+		"a list":         {`[1]`, "not written by"},
+		"cut in half":    {string(data[:len(data)/2]), "not written by"},
+		"a newer program's": {strings.Replace(string(data), `"hotparam_rules":1`, `"hotparam_rules":2`, 1),
+			"start a newer one"},
+		"a text changed there": {strings.Replace(string(data), "rules: []", "rules: [1]", 1),
+			"changed in the store"},
+		"a text without a hash": {
+			`{"hotparam_rules":1,"version":1,"current":{"version":1,"action":"push","text":"a"}}`,
+			"changed in the store"},
+		"a revision to come": {strings.Replace(string(data), `"version":2,"current"`, `"version":1,"current"`, 1),
+			"revision 2"},
 		"no revision":             {`{"hotparam_rules":1,"version":1}`, "revision 0"},
 		"a trial without limiter": {strings.Replace(string(data), `"only":"one",`, "", 1), "names no limiter"},
 		"100 MB":                  {strings.Repeat("x", 100<<20), "more than"},
@@ -107,7 +115,8 @@ func TestStoredValuesOfOthersAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	if _, err := good.With(&rules.Revision{Action: rules.RevisionPush, Text: strings.Repeat("x", rules.MaxText+1)}, 0); err == nil {
+	if _, err := good.With(&rules.Revision{Action: rules.RevisionPush, Text: strings.Repeat("x", rules.MaxText+1)},
+		0); err == nil {
 		t.Error("a text over the bound was taken")
 	}
 }

@@ -44,7 +44,8 @@ func (o Override) Target() Target {
 
 func (o Override) targets() [5]Target {
 	return [...]Target{
-		{TargetKey, o.Key}, {TargetResource, o.Resource}, {TargetClient, o.Client}, {TargetCIDR, o.CIDR}, {TargetClass, o.Class},
+		{TargetKey, o.Key}, {TargetResource, o.Resource}, {TargetClient, o.Client}, {TargetCIDR, o.CIDR},
+		{TargetClass, o.Class},
 	}
 }
 
@@ -74,20 +75,24 @@ func (o Override) ValidateTarget() error {
 	}
 	for _, other := range o.targets() {
 		if other.Value != "" && other.Kind != t.Kind {
-			return fmt.Errorf("rules: override has both %s and %s; make it two, with one of them each", t.Kind, other.Kind)
+			return fmt.Errorf("rules: override has both %s and %s; make it two, with one of them each", t.Kind,
+				other.Kind)
 		}
 	}
 	switch {
 	case t.Kind == TargetKey:
 		return o.validateKey()
 	case len(t.Value) > maxKeyBytes:
-		return fmt.Errorf("rules: %s %.40q… of override has %d bytes, more than %d", t.Kind, t.Value, len(t.Value), maxKeyBytes)
+		return fmt.Errorf("rules: %s %.40q… of override has %d bytes, more than %d", t.Kind, t.Value, len(t.Value),
+			maxKeyBytes)
 	case t.Kind == TargetClass && !plainName.MatchString(t.Value):
 		return fmt.Errorf("rules: class %.80q of override is not the name of a class", t.Value)
 	case t.Kind == TargetClient || t.Kind == TargetCIDR:
 		return t.validateNetwork()
 	case t.Kind == TargetResource && (strings.Contains(t.Value, "?") || hasControl(t.Value)):
-		return fmt.Errorf("rules: resource %.80q of override is neither a rule's name nor a path; one of its keys is written as key", t.Value)
+		return fmt.Errorf(
+			"rules: resource %.80q of override is neither a rule's name nor a path; one of its keys is written as key",
+			t.Value)
 	case t.Kind == TargetResource:
 		if err := canon.Check(hottype.Key(t.Value)); err != nil {
 			return fmt.Errorf("rules: resource of override: %w", err)
@@ -111,7 +116,8 @@ func (t Target) Canonical() (string, error) {
 	case TargetClient:
 		a, err := netip.ParseAddr(t.Value)
 		if err != nil || a.Zone() != "" {
-			return "", fmt.Errorf("rules: client %.80q of override is not an address such as 2001:db8:: or 203.0.113.9", t.Value)
+			return "", fmt.Errorf("rules: client %.80q of override is not an address such as 2001:db8:: or 203.0.113.9",
+				t.Value)
 		}
 		return hottype.ClientFrom(a).String(), nil
 	case TargetCIDR:
@@ -122,8 +128,9 @@ func (t Target) Canonical() (string, error) {
 		case p.Addr().Is4In6():
 			return "", fmt.Errorf("rules: cidr %q of override is IPv4 written as IPv6; write the IPv4 network", t.Value)
 		case p.Addr().Is6() && p.Bits() > 64:
-			return "", fmt.Errorf("rules: cidr %q of override is longer than /64, and a client of IPv6 is a /64; write %s",
-				t.Value, netip.PrefixFrom(p.Addr(), 64).Masked())
+			return "",
+				fmt.Errorf("rules: cidr %q of override is longer than /64, and a client of IPv6 is a /64; write %s",
+					t.Value, netip.PrefixFrom(p.Addr(), 64).Masked())
 		}
 		return p.Masked().String(), nil
 	}

@@ -43,8 +43,9 @@ var (
 	gateway = Path{Decode: true, EncodedSlash: true}
 
 	goQuery   = canon.Spelling{Semicolon: canon.SemicolonDrop, BadEscape: canon.BadEscapeDrop}
-	rackQuery = canon.Spelling{Names: canon.NamesRack, Semicolon: canon.SemicolonSeparator, BadEscape: canon.BadEscapeMalformed}
-	qsQuery   = canon.Spelling{Names: canon.NamesQS}
+	rackQuery = canon.Spelling{Names: canon.NamesRack, Semicolon: canon.SemicolonSeparator,
+		BadEscape: canon.BadEscapeMalformed}
+	qsQuery = canon.Spelling{Names: canon.NamesQS}
 )
 
 // presets are what the measured upstreams do: see rules/testdata/upstreams.json.
@@ -69,7 +70,8 @@ var presets = map[string]Traits{
 	"nginx":         {Path: nginx, CutFragment: true, Query: canon.Spelling{Names: canon.NamesNginx}},
 	"nginx-proxy-uri>express4": {
 		Path: Path{
-			Decode: true, Fold: true, TrailingSlash: SlashesOne, MergeSlashes: MergeAll, DotSegments: true, EncodedSlash: true,
+			Decode: true, Fold: true, TrailingSlash: SlashesOne, MergeSlashes: MergeAll, DotSegments: true,
+			EncodedSlash: true,
 		},
 		CutFragment: true, Query: qsQuery,
 	},
@@ -78,7 +80,8 @@ var presets = map[string]Traits{
 	"spring-boot": {Path: Path{Decode: true, PathParams: true}, Query: canon.Spelling{Names: canon.NamesSpring}},
 	"tomcat-servlet": {
 		// Tomcat routes /topic/. as /topic, though not /topic/.
-		Path:  Path{Decode: true, PathParams: true, MergeSlashes: MergeAll, DotSegments: true, TrailingSlash: SlashesOne},
+		Path: Path{Decode: true, PathParams: true, MergeSlashes: MergeAll, DotSegments: true,
+			TrailingSlash: SlashesOne},
 		Query: canon.Spelling{BadEscape: canon.BadEscapeDrop},
 	},
 
@@ -96,15 +99,17 @@ var presets = map[string]Traits{
 		CutFragment: true, Query: rackQuery,
 	},
 	"rails": {
-		Path: Path{TrailingSlash: SlashesAll, MergeSlashes: MergeAll, Suffix: true}, CutFragment: true, Query: rackQuery,
+		Path: Path{TrailingSlash: SlashesAll, MergeSlashes: MergeAll, Suffix: true}, CutFragment: true,
+		Query: rackQuery,
 	},
 
 	"axum": {CutFragment: true},
 
 	Strict: {
 		Path: Path{
-			Decode: true, Fold: true, TrailingSlash: SlashesAll, MergeSlashes: MergeAll, DotSegments: true, EncodedSlash: true,
-			Backslash: true, PathParams: true, Suffix: true, FinalNewline: true,
+			Decode: true, Fold: true, TrailingSlash: SlashesAll, MergeSlashes: MergeAll, DotSegments: true,
+			EncodedSlash: true,
+			Backslash:    true, PathParams: true, Suffix: true, FinalNewline: true,
 		},
 		EitherAuthority: true,
 		Query:           canon.Spelling{Names: canon.NamesAny, Semicolon: canon.SemicolonEither, Question: true},

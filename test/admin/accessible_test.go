@@ -11,11 +11,12 @@ import (
 
 // audit is run in the page and gives what an operator without a mouse, with a screen reader or with weak eyes
 // stumbles over: texts whose contrast with what is behind them is below 4.5 (WCAG 1.4.3; 3 for large ones),
-// controls without a name (4.1.2), cells of tables without headings (1.3.1), ids that are there twice, and headings that
-// skip a level.
+// controls without a name (4.1.2), cells of tables without headings (1.3.1), ids that are there twice, and headings
+// that skip a level.
 const audit = `(() => {
 	const found = [];
-	const seen = (n) => n.checkVisibility({ opacityProperty: true, visibilityProperty: true }) && n.getClientRects().length > 0 && !n.closest(".unseen");
+	const seen = (n) => n.checkVisibility({ opacityProperty: true, visibilityProperty: true }) &&
+		n.getClientRects().length > 0 && !n.closest(".unseen");
 	const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
 	const rgba = (colour) => {
 		canvas.clearRect(0, 0, 1, 1);
@@ -38,10 +39,12 @@ const audit = `(() => {
 	const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 	while (walk.nextNode()) {
 		const n = walk.currentNode.parentElement;
-		if (!walk.currentNode.textContent.trim() || ["SCRIPT", "STYLE", "NOSCRIPT", "OPTION"].includes(n.tagName) || !seen(n)) continue;
+		if (!walk.currentNode.textContent.trim() || ["SCRIPT", "STYLE", "NOSCRIPT", "OPTION"].includes(n.tagName) ||
+			!seen(n)) continue;
 		if (n.matches("input[type=radio] + span")) continue;
 		const style = getComputedStyle(n);
-		const large = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.66 && style.fontWeight >= 700);
+		const large = parseFloat(style.fontSize) >= 24 ||
+			(parseFloat(style.fontSize) >= 18.66 && style.fontWeight >= 700);
 		const c = contrast(rgba(style.color), behind(n));
 		if (c < (large ? 3 : 4.5)) found.push("contrast " + c.toFixed(2) + ": " + n.tagName + "." + n.className + " " + walk.currentNode.textContent.trim().slice(0, 40));
 	}
@@ -51,10 +54,13 @@ const audit = `(() => {
 		if (seen(n) && !name(n)?.trim()) found.push("no name: " + n.outerHTML.slice(0, 120));
 	}
 	for (const img of document.images) if (!img.hasAttribute("alt")) found.push("no alt: " + img.src);
-	for (const td of document.querySelectorAll("tbody tr")) if (seen(td) && !td.querySelector("th[scope=row]")) found.push("a row without a heading");
+	for (const td of document.querySelectorAll("tbody tr"))
+		if (seen(td) && !td.querySelector("th[scope=row]")) found.push("a row without a heading");
 	for (const t of document.querySelectorAll("table")) {
 		const heads = t.tHead.rows[0].cells.length;
-		for (const r of t.tBodies[0].rows) if (r.cells.length !== heads) found.push("a row of " + r.cells.length + " cells below " + heads + " headings");
+		for (const r of t.tBodies[0].rows)
+			if (r.cells.length !== heads)
+				found.push("a row of " + r.cells.length + " cells below " + heads + " headings");
 	}
 	const ids = [...document.querySelectorAll("[id]")].map((n) => n.id);
 	for (const id of ids) if (ids.indexOf(id) !== ids.lastIndexOf(id)) found.push("twice: #" + id);
@@ -65,7 +71,8 @@ const audit = `(() => {
 		level = Number(h.tagName[1]);
 	}
 	for (const ref of document.querySelectorAll("[aria-describedby], [aria-labelledby]")) {
-		for (const id of [ref.getAttribute("aria-describedby"), ref.getAttribute("aria-labelledby")].join(" ").split(" ").filter(Boolean)) {
+		for (const id of [ref.getAttribute("aria-describedby"), ref.getAttribute("aria-labelledby")]
+			.join(" ").split(" ").filter(Boolean)) {
 			if (id !== "null" && !document.getElementById(id)) found.push("leads nowhere: " + id);
 		}
 	}
@@ -79,9 +86,11 @@ func TestViewsAreAccessible(t *testing.T) {
 	srv := serve(t, config(t))
 	w := watch(t, ctx, srv.URL)
 	for view, ready := range map[string]string{
-		"/": "#hot-table .key", "/key/topic%3Fid=42": "#key-limits li", "/history": "#history-keys li", "/overrides": "#overrides tbody tr", "/health": "#parts li",
+		"/": "#hot-table .key", "/key/topic%3Fid=42": "#key-limits li", "/history": "#history-keys li",
+		"/overrides": "#overrides tbody tr", "/health": "#parts li",
 	} {
-		run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(srv.URL+view), until(fmt.Sprintf("document.querySelector(%q)", ready)))
+		run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(srv.URL+view),
+			until(fmt.Sprintf("document.querySelector(%q)", ready)))
 		for _, theme := range []string{"light", "dark"} {
 			run(t, ctx, scheme(theme))
 			found, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](audit))
@@ -122,7 +131,8 @@ func tabThrough(t *testing.T, ctx context.Context, view string) {
 		const n = document.activeElement, style = getComputedStyle(n);
 		return n === document.body || style.outlineStyle !== "none" ? [] : [n.outerHTML.slice(0, 100)];
 	})()`
-	for what, script := range map[string]string{"no focus": lost, "focus goes back": back, "focus is not seen": unseen} {
+	for what, script := range map[string]string{"no focus": lost, "focus goes back": back,
+		"focus is not seen": unseen} {
 		found, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](script))
 		if err != nil {
 			t.Fatal(err)

@@ -39,9 +39,11 @@ func TestAxeFindsNothingSerious(t *testing.T) {
 	}
 	srv := serve(t, config(t))
 	for view, ready := range map[string]string{
-		"/": "#hot-table .key", "/key/topic%3Fid=42": "#key-limits li", "/history": "#history-keys li", "/overrides": "#overrides tbody tr", "/health": "#parts li",
+		"/": "#hot-table .key", "/key/topic%3Fid=42": "#key-limits li", "/history": "#history-keys li",
+		"/overrides": "#overrides tbody tr", "/health": "#parts li",
 	} {
-		run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(srv.URL+view), until(fmt.Sprintf("document.querySelector(%q)", ready)))
+		run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(srv.URL+view),
+			until(fmt.Sprintf("document.querySelector(%q)", ready)))
 		if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](string(axe)+";true")); err != nil {
 			t.Fatal(err)
 		}

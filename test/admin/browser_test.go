@@ -43,8 +43,10 @@ func browser(t *testing.T) context.Context {
 		}
 		t.Skip("no chromium in PATH: the page is not tested in a browser")
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox,
-		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
+		chromedp.NoSandbox,
+		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-component-update", true))
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), opts...)
 	t.Cleanup(cancel)
 	ctx, stop := chromedp.NewContext(ctx)
@@ -151,12 +153,15 @@ func (k *kept) Read(_ context.Context, q history.Query) (*history.Answer, error)
 // Heatmap folds nothing: a day of one key, and some that were seen at times.
 func (k *kept) Heatmap(_ context.Context, q history.HeatmapQuery) (*history.Heatmap, error) {
 	m := &history.Heatmap{From: q.From, To: q.To, Step: int64(q.Step / time.Second), Events: []history.Event{
-		{At: q.To.Add(-q.To.Sub(q.From) / 9), Kind: "override_put", Key: hostile, Detail: []byte(`{"author":"<b>ann</b>"}`)}}}
-	for i, key := range []string{"topic?id=42", "topic?id=1337", hostile, "topic?id=7", "/search?q=a", "topic?id=8", "topic?id=9"} {
+		{At: q.To.Add(-q.To.Sub(q.From) / 9), Kind: "override_put", Key: hostile,
+			Detail: []byte(`{"author":"<b>ann</b>"}`)}}}
+	for i, key := range []string{"topic?id=42", "topic?id=1337", hostile, "topic?id=7", "/search?q=a", "topic?id=8",
+		"topic?id=9"} {
 		one := history.HeatmapKey{Key: hottype.Key(key)}
 		for at := range int64(q.To.Sub(q.From) / q.Step) {
 			t := q.From.Add(time.Duration(at) * q.Step)
-			c := history.Cell{At: at, State: history.Cold, Peak: wave(t, 150, 140, 9000+1000*float64(i)) / float64(i+1), Allowed: 10}
+			c := history.Cell{At: at, State: history.Cold, Peak: wave(t, 150, 140, 9000+1000*float64(i)) / float64(i+1),
+				Allowed: 10}
 			if c.Peak > 200 {
 				c.State, c.Denied = history.Hot, 99
 			} else if i == 2 && at%30 < 4 {
@@ -173,10 +178,12 @@ func (k *kept) Heatmap(_ context.Context, q history.HeatmapQuery) (*history.Heat
 
 // lastDay is a day of topic?id=42, in which it was hot for an hour.
 func lastDay(now time.Time) *kept {
-	k := &kept{answer: history.Answer{Totals: []history.Total{}, Keys: []history.Key{}, Spans: []history.Span{}, Events: []history.Event{}}}
+	k := &kept{answer: history.Answer{Totals: []history.Total{}, Keys: []history.Key{}, Spans: []history.Span{},
+		Events: []history.Event{}}}
 	for i := range 1440 {
 		at := now.Add(time.Duration(i-1440) * time.Minute).Truncate(time.Minute)
-		one := history.Key{Minute: at, Key: "topic?id=42", Rule: "topic", State: history.Cold, Rate: wave(at, 40, 25, 9000)}
+		one := history.Key{Minute: at, Key: "topic?id=42", Rule: "topic", State: history.Cold,
+			Rate: wave(at, 40, 25, 9000)}
 		if i > 1300 && i < 1360 {
 			one.State, one.Rate = history.Hot, wave(at, 380, 90, 1500)
 		}
@@ -217,7 +224,8 @@ func config(t *testing.T) admin.Config {
 		Loops:   func() []hottype.Hot { return liveLoops(time.Now()) },
 		Reports: func(context.Context) ([]hottype.Report, error) { return liveReports(time.Now()), nil },
 		Status: func() []admin.Status {
-			return []admin.Status{{Name: "mirror", Value: "0.4 s old", OK: true}, {Name: "redis", Value: "breaker closed", OK: true}}
+			return []admin.Status{{Name: "mirror", Value: "0.4 s old", OK: true},
+				{Name: "redis", Value: "breaker closed", OK: true}}
 		},
 	}
 }
@@ -256,7 +264,8 @@ func serveAt(t *testing.T, cfg admin.Config, listener net.Listener) *httptest.Se
 }
 
 func hotKey(key, rule string, rate float64, since time.Time) hottype.Hot {
-	return hottype.Hot{Key: hottype.Key(key), Rule: rule, Rate: rate, Peak: rate, Since: since, Until: since.Add(time.Hour)}
+	return hottype.Hot{Key: hottype.Key(key), Rule: rule, Rate: rate, Peak: rate, Since: since,
+		Until: since.Add(time.Hour)}
 }
 
 // wave is a rate that moves.
@@ -298,13 +307,16 @@ func liveReports(now time.Time) []hottype.Report {
 	return []hottype.Report{{
 		Instance: "sidecar-1", At: now, Allowed: n(930), Denied: hottype.Denials{Hot: n(171), IPFixed: n(12)},
 		Samples: []hottype.KeySample{{Key: "topic?id=42", Seen: 800,
-			Prefixes:  []hottype.NameCount{{Name: "198.51.100.0/24", N: 310}, {Name: "2001:db8:4711::/48", N: 42}},
-			Classes:   []hottype.NameCount{{Name: "crawler", N: 80}},
-			Spellings: []hottype.NameCount{{Name: "/topic?id=42", N: 700}, {Name: "/topic?id=%34%32", N: 90}, {Name: "/topic?id=42<b>", N: 10}}}},
+			Prefixes: []hottype.NameCount{{Name: "198.51.100.0/24", N: 310}, {Name: "2001:db8:4711::/48", N: 42}},
+			Classes:  []hottype.NameCount{{Name: "crawler", N: 80}},
+			Spellings: []hottype.NameCount{{Name: "/topic?id=42", N: 700}, {Name: "/topic?id=%34%32", N: 90},
+				{Name: "/topic?id=42<b>", N: 10}}}},
 		OverrideHits: []hottype.OverrideHits{{ID: "topic-id-42-506a744f", N: n(412)}},
 		Keys: []hottype.KeyDecisions{
-			{Key: "topic?id=42", Allowed: n(100), Denied: n(312)}, {Key: "topic?id=1337", Allowed: n(100), Denied: n(168), Served: n(85)},
-			{Key: hottype.Key(hostile), Allowed: n(204)}, {Key: "/search?lang=en&q=%E4%B8%AD%E6%96%87%20election%20results%202026", Allowed: n(231)},
+			{Key: "topic?id=42", Allowed: n(100), Denied: n(312)},
+			{Key: "topic?id=1337", Allowed: n(100), Denied: n(168), Served: n(85)},
+			{Key: hottype.Key(hostile), Allowed: n(204)},
+			{Key: "/search?lang=en&q=%E4%B8%AD%E6%96%87%20election%20results%202026", Allowed: n(231)},
 		},
 	}}
 }
@@ -333,7 +345,8 @@ func shots(t *testing.T, ctx context.Context, view string) {
 		name, scheme string
 		width        int64
 	}{{"dark", "dark", 1280}, {"phone", "light", 380}, {"zoom", "dark", 640}, {"light", "light", 1280}} {
-		run(t, ctx, chromedp.EmulateViewport(c.width, 900), scheme(c.scheme), until(fmt.Sprintf("innerWidth == %d", c.width)),
+		run(t, ctx, chromedp.EmulateViewport(c.width, 900), scheme(c.scheme),
+			until(fmt.Sprintf("innerWidth == %d", c.width)),
 			until(fmt.Sprintf("document.documentElement.scrollWidth <= %d", c.width)))
 		shot(t, ctx, view+"-"+c.name)
 	}

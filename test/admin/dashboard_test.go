@@ -56,8 +56,10 @@ func setLimit(t *testing.T, ctx context.Context) {
 	run(t, ctx, says("#dialog-reach", "Now it would hold topic?id=42, "))
 	shot(t, ctx, "dialog")
 	run(t, ctx, clickOn("#dialog-save"),
-		says("#overrides", "rules file"), says("#overrides tbody tr", "limit 40/s, burst 80"), says("#overrides tbody tr", "a <b>rush</b>by ann"),
-		says("#hot-table tbody tr:nth-child(1) .badge", "override"), says("#hot-table tbody tr:nth-child(1)", "40/s, burst 80"),
+		says("#overrides", "rules file"), says("#overrides tbody tr", "limit 40/s, burst 80"),
+		says("#overrides tbody tr", "a <b>rush</b>by ann"),
+		says("#hot-table tbody tr:nth-child(1) .badge", "override"),
+		says("#hot-table tbody tr:nth-child(1)", "40/s, burst 80"),
 		says("#events .override_put", "topic?id=42"), says("#toast", "Set topic?id=42 to limit 40/s"))
 }
 
@@ -66,33 +68,48 @@ func seeOtherViews(t *testing.T, ctx context.Context) {
 	t.Helper()
 	run(t, ctx, clickOn("#hot-table tbody tr:nth-child(1) th a"), until("location.pathname == '/key/topic%3Fid=42'"),
 		says("#key-name", "topic?id=42"), says("#key-state", "hot"), says("#key-limits .applies", "40/s, burst 80"),
-		says("#key-prefixes", "198.51.100.0/2438.8 %"), says("#key-classes", "crawler10 %"), says("#key-spellings li:nth-child(3)", "/topic?id=42<b>"),
+		says("#key-prefixes", "198.51.100.0/2438.8 %"), says("#key-classes", "crawler10 %"),
+		says("#key-spellings li:nth-child(3)", "/topic?id=42<b>"),
 		says("#key-limits .rests", "the override stands before it"), until("document.activeElement.id == 'view-key'"))
-	run(t, ctx, until("/Of [0-9,]+ requests this would have denied [0-9,]+/.test(document.querySelector('#w-result').textContent)"),
+	run(t, ctx,
+		until(
+			"/Of [0-9,]+ requests this would have denied [0-9,]+/.test(document.querySelector('#w-result').textContent)"),
 		until("document.querySelector('#w-rate').value == '40' && document.querySelector('#w-burst').value == '80'"),
 		fill("#w-rate", "1000"), fill("#w-burst", "5000"), says("#w-result", "would have denied 0 (0 %)"),
-		fill("#w-rate", "0"), says("#w-result", "above 0"), until("document.querySelector('#w-rate').getAttribute('aria-invalid')"),
-		clickOn("#key-24h"), until("document.querySelector('#key-chart').getAttribute('aria-label').includes('at the end')"), clickOn("#key-15m"), fill("#w-rate", "30"), fill("#w-burst", "60"), says("#w-result", "requests this would have denied"))
+		fill("#w-rate", "0"), says("#w-result", "above 0"),
+		until("document.querySelector('#w-rate').getAttribute('aria-invalid')"),
+		clickOn("#key-24h"),
+		until("document.querySelector('#key-chart').getAttribute('aria-label').includes('at the end')"),
+		clickOn("#key-15m"), fill("#w-rate", "30"), fill("#w-burst", "60"),
+		says("#w-result", "requests this would have denied"))
 	shots(t, ctx, "key")
-	run(t, ctx, clickOn("#w-apply"), says("#toast", "Set topic?id=42 to limit 30/s"), says("#key-limits .applies", "limit 30/s"),
+	run(t, ctx, clickOn("#w-apply"), says("#toast", "Set topic?id=42 to limit 30/s"),
+		says("#key-limits .applies", "limit 30/s"),
 		clickOn("#toast-undo"), says("#key-limits .applies", "limit 40/s"))
-	run(t, ctx, clickOn("#views a[href='/health']"), says("#audit tbody tr", "topic?id=42"), says("#audit tbody", "set: limit 40/s, burst 80"),
-		says("#parts", "breaker closed"), says("#limiters", "sidecar-1"), says("#upstreams-note", "none"), says("#ready", "ready"), until("document.title == 'Audit and health · hotparam · news'"))
+	run(t, ctx, clickOn("#views a[href='/health']"), says("#audit tbody tr", "topic?id=42"),
+		says("#audit tbody", "set: limit 40/s, burst 80"),
+		says("#parts", "breaker closed"), says("#limiters", "sidecar-1"), says("#upstreams-note", "none"),
+		says("#ready", "ready"), until("document.title == 'Audit and health · hotparam · news'"))
 	shots(t, ctx, "health")
-	run(t, ctx, clickOn("#views a[href='/overrides']"), until("document.querySelector('#views a[aria-current]').pathname == '/overrides'"),
-		until("/^41[0-9]\\/s$/.test(document.querySelector('#overrides .pace').textContent)"), until("document.querySelector('#overrides .hits').textContent.length > 3"))
+	run(t, ctx, clickOn("#views a[href='/overrides']"),
+		until("document.querySelector('#views a[aria-current]').pathname == '/overrides'"),
+		until("/^41[0-9]\\/s$/.test(document.querySelector('#overrides .pace').textContent)"),
+		until("document.querySelector('#overrides .hits').textContent.length > 3"))
 	shots(t, ctx, "overrides")
-	run(t, ctx, until("(history.back(), history.back(), true)"), says("#key-name", "topic?id=42"), until("location.pathname == '/key/topic%3Fid=42'"))
+	run(t, ctx, until("(history.back(), history.back(), true)"), says("#key-name", "topic?id=42"),
+		until("location.pathname == '/key/topic%3Fid=42'"))
 	// A key that is no text has an address too, and nothing in it is markup.
 	run(t, ctx, clickOn("#views a[href='/']"), clickOn("#hot-table tbody tr:nth-child(4) th a"),
-		says("#key-name", "/<script>alert(1)</script>/U+202Egnp.exeU+000AU+FFFD"), says("#key-state", "hot"), clickOn("#views a[href='/']"))
+		says("#key-name", "/<script>alert(1)</script>/U+202Egnp.exeU+000AU+FFFD"), says("#key-state", "hot"),
+		clickOn("#views a[href='/']"))
 }
 
 // seeHistory looks closer at a week by keyboard, down to one minute.
 func seeHistory(t *testing.T, ctx context.Context) {
 	t.Helper()
 	press := func(keys string) { run(t, ctx, chromedp.KeyEvent(keys)) }
-	run(t, ctx, clickOn("#views a[href='/history']"), says("#history-keys", "<script>alert(1)</script>"), says("#heatmap-told", "A cell is 10m"),
+	run(t, ctx, clickOn("#views a[href='/history']"), says("#history-keys", "<script>alert(1)</script>"),
+		says("#heatmap-told", "A cell is 10m"),
 		says("#history-events", "by <b>ann</b>"))
 	shots(t, ctx, "history")
 	run(t, ctx, clickOn("#history-spans a:nth-child(3)"), says("#heatmap-told", "A cell is 1h"),
@@ -103,7 +120,8 @@ func seeHistory(t *testing.T, ctx context.Context) {
 	run(t, ctx, says("#heatmap-told", "A cell is 10m"), until("/from=[0-9]+&to=[0-9]+/.test(location.search)"),
 		until("(document.querySelector('#heatmap').focus(), document.activeElement.id == 'heatmap')"))
 	press(kb.ArrowUp + kb.Enter)
-	run(t, ctx, says("#heatmap-told", "A cell is 1m"), says("#minute-title", "The minute of"), says("#minute-table", "topic?id=42"),
+	run(t, ctx, says("#heatmap-told", "A cell is 1m"), says("#minute-title", "The minute of"),
+		says("#minute-table", "topic?id=42"),
 		until("document.querySelector('#history-csv').href.includes('format=csv')"))
 	shots(t, ctx, "minute")
 	run(t, ctx, clickOn("#views a[href='/']"))
@@ -115,30 +133,41 @@ func findAndSort(t *testing.T, ctx context.Context) {
 	rows := func(n int) chromedp.Action[chromedp.Void] {
 		return until(fmt.Sprintf("document.querySelectorAll('#hot-table tbody tr').length == %d", n))
 	}
-	run(t, ctx, fill("#hot-find", "1337"), rows(1), says("#hot-table", "topic?id=1337"), fill("#hot-find", "nothing"), says("#hot-more", "no hot key matches"),
-		until("(document.querySelector('#hot-find').value = '', document.querySelector('#hot-find').dispatchEvent(new Event('input')))"), rows(4),
-		clickOn("[data-sort=key]"), says("#hot-table tbody tr:nth-child(1)", "<script>"), until("document.querySelector('th[aria-sort=ascending]').textContent == 'Key'"),
+	run(t, ctx, fill("#hot-find", "1337"), rows(1), says("#hot-table", "topic?id=1337"), fill("#hot-find", "nothing"),
+		says("#hot-more", "no hot key matches"),
+		until(
+			"(document.querySelector('#hot-find').value = '', document.querySelector('#hot-find').dispatchEvent(new Event('input')))"), rows(4),
+		clickOn("[data-sort=key]"), says("#hot-table tbody tr:nth-child(1)", "<script>"),
+		until("document.querySelector('th[aria-sort=ascending]').textContent == 'Key'"),
 		clickOn("[data-sort=rate]"), says("#hot-table tbody tr:nth-child(1)", "topic?id=42"),
-		clickOn("#pause"), says("#pause-note", "as of"), clickOn("#pause"), until("document.querySelector('#pause-note').textContent == ''"))
+		clickOn("#pause"), says("#pause-note", "as of"), clickOn("#pause"),
+		until("document.querySelector('#pause-note').textContent == ''"))
 }
 
 func undoAndRemove(t *testing.T, ctx context.Context) {
 	t.Helper()
-	none := until("document.querySelectorAll('#overrides tbody button').length == 0") // what is left is the rules file's
+	// what is left is the rules file's
+	none := until("document.querySelectorAll('#overrides tbody button').length == 0")
 	see := func(view string) chromedp.Action[chromedp.Void] { return clickOn("#views a[href='" + view + "']") }
-	run(t, ctx, see("/overrides"), clickOn(`#overrides [data-act="extend"]`), says("#toast", "now holds until"), says("#overrides .until", "1h 59m"),
-		clickOn(`#overrides [data-act="undo"]`), until("document.querySelector('#overrides .until').textContent.startsWith('59m')"), clickOn(`#overrides [data-act="remove"]`), none,
+	run(t, ctx, see("/overrides"), clickOn(`#overrides [data-act="extend"]`), says("#toast", "now holds until"),
+		says("#overrides .until", "1h 59m"),
+		clickOn(`#overrides [data-act="undo"]`),
+		until("document.querySelector('#overrides .until').textContent.startsWith('59m')"),
+		clickOn(`#overrides [data-act="remove"]`), none,
 		says("#events .override_deleted", "topic?id=42"), see("/"))
-	run(t, ctx, clickOn(`[aria-label="Block topic?id=1337"]`), clickOn("#dialog-save"), says("#overrides .do-block", "topic?id=1337"))
+	run(t, ctx, clickOn(`[aria-label="Block topic?id=1337"]`), clickOn("#dialog-save"),
+		says("#overrides .do-block", "topic?id=1337"))
 	run(t, ctx, clickOn(`[aria-label="Clear topic?id=1337"]`), none)
 	// The way back that the message offers.
-	run(t, ctx, clickOn("#toast-undo"), says("#overrides .do-block", "topic?id=1337"), see("/overrides"), clickOn(`#overrides [data-act="remove"]`), none)
+	run(t, ctx, clickOn("#toast-undo"), says("#overrides .do-block", "topic?id=1337"), see("/overrides"),
+		clickOn(`#overrides [data-act="remove"]`), none)
 }
 
 func meetErrors(t *testing.T, ctx context.Context) {
 	t.Helper()
 	run(t, ctx, clickOn("#add-override"), until("document.activeElement.id == 'f-key'"),
-		fill("#f-key", "topic?id=5"), says("#dialog-reach", "it matches none of the"), fill("#f-rate", "many"), clickOn("#dialog-save"), says("#e-rate", "Write a number"),
+		fill("#f-key", "topic?id=5"), says("#dialog-reach", "it matches none of the"), fill("#f-rate", "many"),
+		clickOn("#dialog-save"), says("#e-rate", "Write a number"),
 		until("document.querySelector('#f-rate').getAttribute('aria-invalid') == 'true'"),
 		clickOn("#dialog-cancel"), until("!document.querySelector('#dialog').open"))
 }
@@ -146,12 +175,17 @@ func meetErrors(t *testing.T, ctx context.Context) {
 // overrideNetwork sets an override of clients and not of a key.
 func overrideNetwork(t *testing.T, ctx context.Context) {
 	t.Helper()
-	run(t, ctx, clickOn("#views a[href='/overrides']"), clickOn("#add-override"), until("document.activeElement.id == 'f-key'"),
-		until("(document.querySelector('#f-kind').value = 'cidr', document.querySelector('#f-kind').dispatchEvent(new Event('change', {bubbles: true})))"),
-		says("#h-key", "A network such as"), fill("#f-key", "203.0.113.0/24"), fill("#f-rate", "5"), clickOn("#dialog-save"),
+	run(t, ctx, clickOn("#views a[href='/overrides']"), clickOn("#add-override"),
+		until("document.activeElement.id == 'f-key'"),
+		until(
+			"(document.querySelector('#f-kind').value = 'cidr', document.querySelector('#f-kind').dispatchEvent(new Event('change', {bubbles: true})))"),
+		says("#h-key", "A network such as"), fill("#f-key", "203.0.113.0/24"), fill("#f-rate", "5"),
+		clickOn("#dialog-save"),
 		says("#overrides tbody tr", "network 203.0.113.0/24"), says("#toast", "Set network 203.0.113.0/24"),
-		clickOn(`#overrides [data-act="edit"]`), until("document.querySelector('#f-kind').value == 'cidr' && document.querySelector('#f-kind').disabled"),
-		fill("#f-rate", "7"), clickOn("#dialog-save"), says("#overrides tbody tr", "limit 7/s"), clickOn("#views a[href='/health']"),
+		clickOn(`#overrides [data-act="edit"]`),
+		until("document.querySelector('#f-kind').value == 'cidr' && document.querySelector('#f-kind').disabled"),
+		fill("#f-rate", "7"), clickOn("#dialog-save"), says("#overrides tbody tr", "limit 7/s"),
+		clickOn("#views a[href='/health']"),
 		says("#audit tbody tr", "network 203.0.113.0/24"), clickOn("#views a[href='/overrides']"))
 }
 
@@ -163,16 +197,21 @@ func TestQuietDashboardInBrowser(t *testing.T) {
 	cfg := config(t)
 	cfg.Access.Token, cfg.Loops = "s3cret-of-the-test", nil
 	cfg.Hot = func() []hottype.Hot { return nil }
-	cfg.Reports = func(context.Context) ([]hottype.Report, error) { return nil, errors.New("redis: connection refused") }
+	cfg.Reports = func(context.Context) ([]hottype.Report, error) {
+		return nil, errors.New("redis: connection refused")
+	}
 	cfg.Status = func() []admin.Status { return []admin.Status{{Name: "redis", Value: "breaker open"}} }
 	srv := serve(t, cfg)
 	seen := watch(t, ctx, srv.URL, strings.Replace(srv.URL, "//", "//ann:s3cret-of-the-test@", 1))
-	run(t, ctx, chromedp.EmulateViewport(1280, 900), scheme("light"), chromedp.Navigate(strings.Replace(srv.URL, "//", "//ann:s3cret-of-the-test@", 1)))
+	run(t, ctx, chromedp.EmulateViewport(1280, 900), scheme("light"),
+		chromedp.Navigate(strings.Replace(srv.URL, "//", "//ann:s3cret-of-the-test@", 1)))
 	run(t, ctx, says("#hot-empty", "hotparam explain URL"), says("#trouble:not([hidden])", "connection refused"),
-		says("#status .poor", "breaker open"), says("#requests", "–"), says("#requests-note", "no limiter has reported"))
+		says("#status .poor", "breaker open"), says("#requests", "–"),
+		says("#requests-note", "no limiter has reported"))
 	shot(t, ctx, "quiet")
 	press := func(keys string) { run(t, ctx, chromedp.KeyEvent(keys)) }
-	run(t, ctx, clickOn("#views a[href='/overrides']"), until("(document.querySelector('#add-override').focus(), document.activeElement.id == 'add-override')"))
+	run(t, ctx, clickOn("#views a[href='/overrides']"),
+		until("(document.querySelector('#add-override').focus(), document.activeElement.id == 'add-override')"))
 	press(kb.Enter)
 	run(t, ctx, until("document.activeElement.id == 'f-key'"))
 	press(kb.Escape)
@@ -180,6 +219,7 @@ func TestQuietDashboardInBrowser(t *testing.T) {
 	press(kb.Enter)
 	run(t, ctx, until("document.activeElement.id == 'f-key'"))
 	press("topic?id=5" + kb.Tab + kb.ArrowRight + kb.Enter)
-	run(t, ctx, says("#overrides .do-block", "topic?id=5"), says("#overrides .do-block", "by ann"), says("#events", "Override set"))
+	run(t, ctx, says("#overrides .do-block", "topic?id=5"), says("#overrides .do-block", "by ann"),
+		says("#events", "Override set"))
 	seen.check(t)
 }

@@ -17,10 +17,14 @@ import (
 
 // hostileValues are what strangers may write into a URL, a name or a reason.
 var hostileValues = []string{
-	"<script>window.pwned=1</script>", "<img src=x onerror=window.pwned=1>", `"><svg onload=window.pwned=1>`, "'-alert(1)-'", "</title><script>window.pwned=1</script>",
-	"javascript:window.pwned=1", "{{constructor.constructor('window.pwned=1')()}}", "${window.pwned=1}", "&lt;b&gt;&amp;", "]]><!--",
-	"\u202egnp.exe", "a\u2066b\u2069c", "\u200b\u200c\u200d\ufeff", "\x00\x01\x7f", "line\r\nbreak\u2028more", "\xff\xfe\xc0", strings.Repeat("long", 2048),
-	"=HYPERLINK(\"http://x\",\"y\")", "@SUM(1+1)*cmd|' /C calc'!A0", "../../../etc/passwd?__proto__[x]=1", "%00%ff%2e%2e",
+	"<script>window.pwned=1</script>", "<img src=x onerror=window.pwned=1>", `"><svg onload=window.pwned=1>`,
+	"'-alert(1)-'", "</title><script>window.pwned=1</script>",
+	"javascript:window.pwned=1", "{{constructor.constructor('window.pwned=1')()}}", "${window.pwned=1}",
+	"&lt;b&gt;&amp;", "]]><!--",
+	"\u202egnp.exe", "a\u2066b\u2069c", "\u200b\u200c\u200d\ufeff", "\x00\x01\x7f", "line\r\nbreak\u2028more",
+	"\xff\xfe\xc0", strings.Repeat("long", 2048),
+	"=HYPERLINK(\"http://x\",\"y\")", "@SUM(1+1)*cmd|' /C calc'!A0", "../../../etc/passwd?__proto__[x]=1",
+	"%00%ff%2e%2e",
 }
 
 // hostileHistory tells of all of them in the last hour.
@@ -29,8 +33,10 @@ type hostileHistory struct{ kept }
 func (*hostileHistory) Heatmap(_ context.Context, q history.HeatmapQuery) (*history.Heatmap, error) {
 	m := &history.Heatmap{From: q.From, To: q.To, Step: int64(q.Step / time.Second), Events: []history.Event{}}
 	for i, v := range hostileValues {
-		m.Keys = append(m.Keys, history.HeatmapKey{Key: hottype.Key(v), Rule: "topic", Cells: []history.Cell{{At: int64(i), State: history.Hot, Peak: 9}}})
-		m.Events = append(m.Events, history.Event{At: q.To.Add(-time.Second), Kind: v, Key: v, Detail: []byte(`{"author":"<b onclick=window.pwned=1>","rule":"<i>"}`)})
+		m.Keys = append(m.Keys, history.HeatmapKey{Key: hottype.Key(v), Rule: "topic",
+			Cells: []history.Cell{{At: int64(i), State: history.Hot, Peak: 9}}})
+		m.Events = append(m.Events, history.Event{At: q.To.Add(-time.Second), Kind: v, Key: v,
+			Detail: []byte(`{"author":"<b onclick=window.pwned=1>","rule":"<i>"}`)})
 	}
 	return m, nil
 }
@@ -44,13 +50,15 @@ func TestHostileValuesAreText(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
 	cfg := config(t)
-	past := &hostileHistory{kept{history.Answer{Totals: []history.Total{}, Spans: []history.Span{}, Events: []history.Event{}}}}
+	past := &hostileHistory{kept{history.Answer{Totals: []history.Total{}, Spans: []history.Span{},
+		Events: []history.Event{}}}}
 	var hot []hottype.Hot
 	for i, v := range hostileValues {
 		h := hotKey(v, "topic", float64(900-i), time.Now())
 		h.Clients, h.Client = 3, v
 		hot = append(hot, h)
-		past.answer.Keys = append(past.answer.Keys, history.Key{Minute: time.Now().Truncate(time.Minute), Key: h.Key, Rule: v, State: history.Hot, Peak: 1})
+		past.answer.Keys = append(past.answer.Keys,
+			history.Key{Minute: time.Now().Truncate(time.Minute), Key: h.Key, Rule: v, State: history.Hot, Peak: 1})
 	}
 	cfg.Hot, cfg.History = func() []hottype.Hot { return hot }, past
 	cfg.Loops = func() []hottype.Hot { return hot }
@@ -71,13 +79,17 @@ func TestHostileValuesAreText(t *testing.T) {
 		}
 	}
 	run(t, ctx, chromedp.EmulateViewport(1280, 900), scheme("light"), chromedp.Navigate(srv.URL),
-		until(fmt.Sprintf("document.querySelectorAll('#hot-table tbody tr').length == %d && document.querySelectorAll('#loops tbody tr').length == %[1]d", len(hot))),
+		until(
+			fmt.Sprintf(
+				"document.querySelectorAll('#hot-table tbody tr').length == %d && document.querySelectorAll('#loops tbody tr').length == %[1]d", len(hot))),
 		says("#hot-table", "<script>window.pwned=1</script>"), says("#events", "U+202Egnp.exe"))
 	calm("/")
 	setHostileOverrides(t, ctx, srv.URL)
 	for view, ready := range map[string]string{
-		"/history?last=hour": "#history-keys li:nth-child(21) a", "/overrides": "#overrides tbody tr:nth-child(9)", "/health": "#audit tbody tr:nth-child(8)",
-		"/key/%22%3E%3Csvg%20onload=window.pwned=1%3E": "#key-limits li", "/key/%00%01%7F%FF%E2%80%AE": "#key-name .unseen-char",
+		"/history?last=hour": "#history-keys li:nth-child(21) a", "/overrides": "#overrides tbody tr:nth-child(9)",
+		"/health": "#audit tbody tr:nth-child(8)",
+		"/key/%22%3E%3Csvg%20onload=window.pwned=1%3E": "#key-limits li",
+		"/key/%00%01%7F%FF%E2%80%AE":                   "#key-name .unseen-char",
 	} {
 		run(t, ctx, chromedp.Navigate(srv.URL+view), until(fmt.Sprintf("document.querySelector(%q)", ready)))
 		calm(view)
@@ -121,7 +133,8 @@ func exportIsText(t *testing.T, url string) {
 	for i, v := range hostileValues {
 		for _, cell := range rows[i+1][1:3] {
 			// The reader of CSV makes line feeds of all ends of lines.
-			if strings.ContainsAny(cell[:1], "=+-@\t\r") || strings.TrimPrefix(cell, "'") != strings.TrimPrefix(strings.ReplaceAll(v, "\r\n", "\n"), "'") {
+			if strings.ContainsAny(cell[:1], "=+-@\t\r") ||
+				strings.TrimPrefix(cell, "'") != strings.TrimPrefix(strings.ReplaceAll(v, "\r\n", "\n"), "'") {
 				t.Errorf("%q is %q", v, cell)
 			}
 		}

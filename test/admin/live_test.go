@@ -13,8 +13,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// TestViralKeyIsSeenAtOnce: a second after detection it is on the page, also beside ten thousand others, through which one
-// pages and searches.
+// TestViralKeyIsSeenAtOnce: a second after detection it is on the page, also beside ten thousand others, through which
+// one pages and searches.
 func TestViralKeyIsSeenAtOnce(t *testing.T) {
 	t.Parallel()
 	ctx := browser(t)
@@ -38,9 +38,12 @@ func TestViralKeyIsSeenAtOnce(t *testing.T) {
 	if t.Logf("seen after %v", took); took > 5*time.Second {
 		t.Errorf("seen after %v", took)
 	}
-	run(t, ctx, clickOn("#hot-after"), says("#hot-more", "51 to 100 of 10,001"), says("#hot-table tbody", "topic?id=49"),
-		until("document.querySelectorAll('#hot-table tbody tr').length == 50"), clickOn("#hot-before"), says("#hot-more", "1 to 50"),
-		fill("#hot-find", "id=9999"), says("#hot-table tbody tr:nth-child(1)", "topic?id=9999"), until("document.querySelectorAll('#hot-table tbody tr').length == 1"))
+	run(t, ctx, clickOn("#hot-after"), says("#hot-more", "51 to 100 of 10,001"),
+		says("#hot-table tbody", "topic?id=49"),
+		until("document.querySelectorAll('#hot-table tbody tr').length == 50"), clickOn("#hot-before"),
+		says("#hot-more", "1 to 50"),
+		fill("#hot-find", "id=9999"), says("#hot-table tbody tr:nth-child(1)", "topic?id=9999"),
+		until("document.querySelectorAll('#hot-table tbody tr').length == 1"))
 	w.check(t)
 }
 
@@ -51,7 +54,8 @@ func TestConnectionIsLostAndFound(t *testing.T) {
 	cfg := config(t)
 	first := serve(t, cfg)
 	addr := first.Listener.Addr().String()
-	run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(first.URL), says("#status .good", "live"), says("#hot-table", "topic?id=42"))
+	run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(first.URL), says("#status .good", "live"),
+		says("#hot-table", "topic?id=42"))
 	first.CloseClientConnections()
 	first.Listener.Close()
 	run(t, ctx, says("#banner:not([hidden])", "trying again"))
@@ -60,5 +64,6 @@ func TestConnectionIsLostAndFound(t *testing.T) {
 		t.Fatal(err) // Chromium's own connections go out from other ports
 	}
 	serveAt(t, cfg, listener)
-	run(t, ctx, says("#status .good", "live"), until("document.querySelector('#banner').hidden"), says("#hot-table", "topic?id=42"))
+	run(t, ctx, says("#status .good", "live"), until("document.querySelector('#banner').hidden"),
+		says("#hot-table", "topic?id=42"))
 }

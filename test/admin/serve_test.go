@@ -57,7 +57,9 @@ func TestOperatorBlocksAViralTopic(t *testing.T) {
 	t.Parallel()
 	program.Ours(t) // building them may take longer than a browser waits
 	ctx := browser(t)
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+	}))
 	t.Cleanup(upstream.Close)
 	s, dir := &site{freeport.Addr(t), freeport.Addr(t)}, t.TempDir()
 	config := filepath.Join(dir, "hotparam.yaml")
@@ -65,12 +67,14 @@ func TestOperatorBlocksAViralTopic(t *testing.T) {
 	if err := os.WriteFile(config, []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"serve", "--config", config, "--upstream", upstream.URL, "--listen", s.addr, "--admin.listen", s.admin,
+	args := []string{"serve", "--config", config, "--upstream", upstream.URL, "--listen", s.addr, "--admin.listen",
+		s.admin,
 		"--state.dir", filepath.Join(dir, "state")}
 	first := program.Launch(t, "hotparam", args...)
 	s.ready(t)
 	w := watch(t, ctx, "http://"+s.admin)
-	run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate("http://"+s.admin), says("#hot-empty:not([hidden])", "Nothing is hot"))
+	run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate("http://"+s.admin),
+		says("#hot-empty:not([hidden])", "Nothing is hot"))
 	s.rush(t, "/topic?id=viral")
 	run(t, ctx, says("#hot-table tbody tr", "topic?id=viral"))
 	took := time.Since(s.since(t, "topic%3Fid=viral"))
@@ -81,7 +85,8 @@ func TestOperatorBlocksAViralTopic(t *testing.T) {
 
 	block := func() {
 		tabTo(t, ctx, `[aria-label="Block topic?id=viral"]`)
-		run(t, ctx, chromedp.KeyEvent(kb.Enter), until("document.querySelector('#dialog').open && document.activeElement.id == 'f-reason'"),
+		run(t, ctx, chromedp.KeyEvent(kb.Enter),
+			until("document.querySelector('#dialog').open && document.activeElement.id == 'f-reason'"),
 			chromedp.KeyEvent("a scraper"+kb.Enter), says("#toast", "Set topic?id=viral to block"))
 		if got := s.status(t, "/topic?id=viral"); got < 400 {
 			t.Errorf("the next request is answered %d", got)
@@ -100,7 +105,8 @@ func TestOperatorBlocksAViralTopic(t *testing.T) {
 		t.Errorf("after the undo a request is answered %d", got)
 	}
 	view("/health")
-	run(t, ctx, says("#audit tbody", "set: block"), says("#audit tbody", "a scraper"), until("document.querySelectorAll('#audit tbody tr').length == 2"))
+	run(t, ctx, says("#audit tbody", "set: block"), says("#audit tbody", "a scraper"),
+		until("document.querySelectorAll('#audit tbody tr').length == 2"))
 	view("/")
 	run(t, ctx, says("#hot-table tbody tr", "topic?id=viral"))
 	block()
@@ -113,7 +119,8 @@ func TestOperatorBlocksAViralTopic(t *testing.T) {
 	if got := s.status(t, "/topic?id=viral"); got < 400 {
 		t.Errorf("after a restart a request is answered %d", got)
 	}
-	run(t, ctx, says("#status .good", "live"), until("document.querySelector('#banner').hidden"), says("#hot-table tbody tr", "topic?id=viral"))
+	run(t, ctx, says("#status .good", "live"), until("document.querySelector('#banner').hidden"),
+		says("#hot-table tbody tr", "topic?id=viral"))
 	view("/health")
 	run(t, ctx, until("document.querySelectorAll('#audit tbody tr').length == 3"))
 }
@@ -153,7 +160,8 @@ func tabTo(t *testing.T, ctx context.Context, selector string) {
 	t.Helper()
 	run(t, ctx, until(fmt.Sprintf("document.querySelector(%q)?.checkVisibility()", selector)))
 	for range 100 {
-		there, err := chromedp.Run(ctx, chromedp.Evaluate[bool](fmt.Sprintf("document.activeElement?.matches(%q) ?? false", selector)))
+		there, err := chromedp.Run(ctx,
+			chromedp.Evaluate[bool](fmt.Sprintf("document.activeElement?.matches(%q) ?? false", selector)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,8 @@ import (
 func TestViewerIsOfferedNoChange(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
-	if _, err := cfg.Overrides.Put(t.Context(), rules.Override{ID: "one", Key: "topic?id=42", Action: rules.ActionBlock}); err != nil {
+	if _, err := cfg.Overrides.Put(t.Context(), rules.Override{ID: "one", Key: "topic?id=42",
+		Action: rules.ActionBlock}); err != nil {
 		t.Fatal(err)
 	}
 	const viewer, operator = "hp_the-token-of-a-viewer", "hp_the-token-of-an-operator"
@@ -28,7 +29,8 @@ func TestViewerIsOfferedNoChange(t *testing.T) {
 	for token, least := range map[string]string{viewer: "== 0", operator: "> 3"} {
 		ctx := browser(t) // one browser keeps to the first token that it was given
 		at := strings.Replace(srv.URL, "//", "//x:"+token+"@", 1)
-		for view, ready := range map[string]string{"/": "#hot-table .key", "/overrides": "#overrides tbody tr", "/key/topic%3Fid=42": "#key-limits li"} {
+		for view, ready := range map[string]string{"/": "#hot-table .key", "/overrides": "#overrides tbody tr",
+			"/key/topic%3Fid=42": "#key-limits li"} {
 			run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(at+view),
 				until("document.querySelector('"+ready+"') && document.body.dataset.role"), until(offers+least))
 		}

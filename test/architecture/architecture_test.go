@@ -27,30 +27,43 @@ var layers = []struct {
 	{"types", false, []string{"hotparam/hottype"}, "all packages share them, so they depend on none"},
 	{"scripts", false, []string{"lua"}, "text only"},
 	{"logic", true, []string{
-		"hotparam/limit", "internal/limitcore", "internal/canon", "internal/upstream", "internal/rules", "internal/hotset",
+		"hotparam/limit", "internal/limitcore", "internal/canon", "internal/upstream", "internal/rules",
+		"internal/hotset",
 		"internal/counting/accesslog", "internal/counting/clientsketch",
-		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect", "internal/detection/history",
-		"internal/deciding/fairness", "internal/deciding/adaptive", "internal/serving/httplimit", "internal/serving/access",
+		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
+		"internal/detection/history",
+		"internal/deciding/fairness", "internal/deciding/adaptive", "internal/serving/httplimit",
+		"internal/serving/access",
 	}, "pure logic that can be tested like a table"},
-	{"files", false, []string{"internal/tlsfiles", "internal/dirlock", "internal/freeport"}, "certificates are read, directories held and ports for tests found in one way"},
+	{"files", false, []string{"internal/tlsfiles", "internal/dirlock", "internal/freeport"},
+		"certificates are read, directories held and ports for tests found in one way"},
 	{"connection", false, []string{"internal/storage/redisstore"}, "the feed and the limits share one way to Redis"},
 	{"transport and storage", false, []string{
-		"internal/counting/tail", "internal/transport/statsd", "internal/transport/kafka", "internal/transport/graphite", "internal/transport/reversedns",
-		"internal/storage/redisfeed", "internal/storage/redislimits", "internal/storage/filestore", "internal/storage/historystore", "internal/storage/etcdrules", "internal/operator/carbon", "internal/operator/udpstat",
+		"internal/counting/tail", "internal/transport/statsd", "internal/transport/kafka",
+		"internal/transport/graphite", "internal/transport/reversedns",
+		"internal/storage/redisfeed", "internal/storage/redislimits", "internal/storage/filestore",
+		"internal/storage/historystore", "internal/storage/etcdrules", "internal/operator/carbon",
+		"internal/operator/udpstat",
 		"internal/serving/listener",
 	}, "one outside system each; two that know each other cannot be replaced alone"},
 	{"deciding", true, []string{
-		"internal/counting/tally", "internal/deciding/gate", "internal/detection/aggregate", "internal/operator/replay", "internal/operator/learn", "internal/operator/preflight",
+		"internal/counting/tally", "internal/deciding/gate", "internal/detection/aggregate", "internal/operator/replay",
+		"internal/operator/learn", "internal/operator/preflight",
 		"internal/serving/respcache",
 	}, "uses logic; reaches the outside only through interfaces of its own"},
 	{"serving and operator", false, []string{
-		"internal/serving/middleware", "internal/serving/decisionapi", "internal/serving/proxy", "internal/serving/mirrored", "internal/serving/check", "internal/serving/envoy", "internal/serving/spoe", "internal/serving/script",
+		"internal/serving/middleware", "internal/serving/decisionapi", "internal/serving/proxy",
+		"internal/serving/mirrored", "internal/serving/check", "internal/serving/envoy", "internal/serving/spoe",
+		"internal/serving/script",
 		"internal/operator/admin", "internal/operator/notify",
 	}, "one way in each; what two of them need belongs a layer below"},
-	{"metrics", false, []string{"internal/operator/metrics"}, "knows the statistics of all packages below, and nothing knows it but the app"},
-	{"library", true, []string{"hotparam", "internal/lifecycle", "internal/pipeline"}, "what a service imports: wires the packages below, knows no settings or programs"},
+	{"metrics", false, []string{"internal/operator/metrics"},
+		"knows the statistics of all packages below, and nothing knows it but the app"},
+	{"library", true, []string{"hotparam", "internal/lifecycle", "internal/pipeline"},
+		"what a service imports: wires the packages below, knows no settings or programs"},
 	{"app", true, []string{"internal/app"}, "settings, wiring and life cycle"},
-	{"programs", true, []string{"cmd", "docs", "examples", "adapters", "test"}, "wire everything, hold no logic of their own"},
+	{"programs", true, []string{"cmd", "docs", "examples", "adapters", "test"},
+		"wire everything, hold no logic of their own"},
 }
 
 // owners are the libraries that only one package may import.
@@ -59,22 +72,34 @@ var owners = map[string]struct {
 	by  []string
 	why string
 }{
-	"github.com/redis/go-redis/v9":                   {[]string{"internal/storage/redisstore", "internal/storage/redisfeed", "internal/storage/redislimits", "hotparam", "examples"}, "storage knows how Redis fails"},
-	module + "/lua":                                  {[]string{"internal/storage/redisfeed", "internal/storage/redislimits"}, "scripts run in Redis only"},
-	"github.com/IBM/sarama":                          {[]string{"internal/transport/kafka"}, "its traps are handled once"},
-	"github.com/cactus/go-statsd-client/v5/statsd":   {[]string{"internal/transport/statsd"}, "its traps are handled once"},
-	"github.com/prometheus/client_golang/prometheus": {[]string{"internal/operator/metrics"}, "packages expose Stats() and know no metrics library"},
-	"github.com/pires/go-proxyproto":                 {[]string{"internal/serving/listener"}, "one listener decides whose header is believed"},
-	"modernc.org/sqlite":                             {[]string{"internal/storage/historystore"}, "who imports the library compiles none of it"},
-	"go.etcd.io/etcd":                                {[]string{"internal/storage/etcdrules"}, "who imports the library compiles none of it"},
-	"google.golang.org/grpc":                         {[]string{"internal/serving/envoy"}, "who imports the library compiles none of it"},
+	"github.com/redis/go-redis/v9": {
+		[]string{"internal/storage/redisstore", "internal/storage/redisfeed", "internal/storage/redislimits",
+			"hotparam", "examples"}, "storage knows how Redis fails"},
+	module + "/lua": {
+		[]string{"internal/storage/redisfeed", "internal/storage/redislimits"}, "scripts run in Redis only"},
+	"github.com/IBM/sarama": {[]string{"internal/transport/kafka"},
+		"its traps are handled once"},
+	"github.com/cactus/go-statsd-client/v5/statsd": {[]string{"internal/transport/statsd"},
+		"its traps are handled once"},
+	"github.com/prometheus/client_golang/prometheus": {[]string{"internal/operator/metrics"},
+		"packages expose Stats() and know no metrics library"},
+	"github.com/pires/go-proxyproto": {[]string{"internal/serving/listener"},
+		"one listener decides whose header is believed"},
+	"modernc.org/sqlite": {[]string{"internal/storage/historystore"},
+		"who imports the library compiles none of it"},
+	"go.etcd.io/etcd": {[]string{"internal/storage/etcdrules"},
+		"who imports the library compiles none of it"},
+	"google.golang.org/grpc": {[]string{"internal/serving/envoy"},
+		"who imports the library compiles none of it"},
 }
 
 // pure packages take time as an argument and touch nothing outside.
 var pure = []string{
-	"hotparam/hottype", "hotparam/limit", "internal/limitcore", "internal/canon", "internal/rules", "internal/upstream", "internal/hotset",
+	"hotparam/hottype", "hotparam/limit", "internal/limitcore", "internal/canon", "internal/rules", "internal/upstream",
+	"internal/hotset",
 	"internal/counting/accesslog", "internal/counting/clientsketch",
-	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect", "internal/detection/history", "internal/deciding/fairness", "internal/deciding/adaptive",
+	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
+	"internal/detection/history", "internal/deciding/fairness", "internal/deciding/adaptive",
 }
 
 type pkg struct {
@@ -99,7 +124,8 @@ func list(t *testing.T) []pkg {
 // listModule runs go list on one module.
 func listModule(t *testing.T, dir string) []pkg {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=Dir,ImportPath,Name,GoFiles,Imports,Deps,TestGoFiles,XTestGoFiles", "./...")
+	cmd := exec.Command("go", "list", "-json=Dir,ImportPath,Name,GoFiles,Imports,Deps,TestGoFiles,XTestGoFiles",
+		"./...")
 	cmd.Dir = dir
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
@@ -200,7 +226,8 @@ func TestPurePackagesTouchNothing(t *testing.T) {
 
 func TestMiddlewareStaysLight(t *testing.T) {
 	t.Parallel()
-	heavy := []string{"github.com/IBM/sarama", "google.golang.org/grpc", "github.com/prometheus/client_golang/prometheus", "github.com/redis/go-redis/v9"}
+	heavy := []string{"github.com/IBM/sarama", "google.golang.org/grpc",
+		"github.com/prometheus/client_golang/prometheus", "github.com/redis/go-redis/v9"}
 	light := []string{"internal/serving/middleware", "internal/transport/statsd", "internal/deciding/gate"}
 	for _, p := range list(t) {
 		if !slices.Contains(light, p.path()) {
@@ -221,7 +248,8 @@ func TestOnePackageComment(t *testing.T) {
 	for _, p := range list(t) {
 		var with []string
 		for _, f := range p.GoFiles {
-			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, f), nil, parser.PackageClauseOnly|parser.ParseComments)
+			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, f), nil,
+				parser.PackageClauseOnly|parser.ParseComments)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,8 @@ import (
 func TestProductNeedsNoTestServers(t *testing.T) {
 	t.Parallel()
 	banned := []string{
-		"github.com/chromedp/", "github.com/twmb/franz-go", "github.com/alicebob/miniredis", "github.com/santhosh-tekuri/jsonschema",
+		"github.com/chromedp/", "github.com/twmb/franz-go", "github.com/alicebob/miniredis",
+		"github.com/santhosh-tekuri/jsonschema",
 	}
 	for _, name := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(filepath.Join(root, name))

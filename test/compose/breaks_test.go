@@ -23,15 +23,18 @@ func readiness(name string) sign {
 }
 
 func metric(name, metric, value string) sign {
-	return sign{fmt.Sprintf("`%s` %s", metric, value), func(t *testing.T, _ time.Time) bool { return gauge(t, name, metric, value) }}
+	return sign{fmt.Sprintf("`%s` %s", metric, value),
+		func(t *testing.T, _ time.Time) bool { return gauge(t, name, metric, value) }}
 }
 
 func line(name, text string) sign {
-	return sign{fmt.Sprintf("log of %s: “%s”", name, text), func(t *testing.T, since time.Time) bool { return logged(t, name, text, since) }}
+	return sign{fmt.Sprintf("log of %s: “%s”", name, text),
+		func(t *testing.T, since time.Time) bool { return logged(t, name, text, since) }}
 }
 
 func status(name, of string) sign {
-	return sign{fmt.Sprintf("page of %s: %s", name, of), func(t *testing.T, _ time.Time) bool { return page(t, name, of) }}
+	return sign{fmt.Sprintf("page of %s: %s", name, of),
+		func(t *testing.T, _ time.Time) bool { return page(t, name, of) }}
 }
 
 var (
@@ -41,7 +44,8 @@ var (
 	}
 	noKafka = []sign{
 		readiness("collector-1"), metric("collector-1", "hotparam_kafka_connected", "0"),
-		status("collector-1", "kafka"), metric("aggregator-1", "hotparam_aggregate_blind", "1"), readiness("aggregator-1"),
+		status("collector-1", "kafka"), metric("aggregator-1", "hotparam_aggregate_blind", "1"),
+		readiness("aggregator-1"),
 	}
 	breaks = []broken{
 		{"redis-1", "pause", noRedis},
@@ -49,11 +53,13 @@ var (
 		{"kafka-1", "pause", noKafka},
 		{"kafka-1", "kill", append(noKafka, line("collector-1", "level=ERROR"))},
 		{"aggregator-1", "kill", []sign{
-			line("limiter-sidecar-1", "level=WARN"), metric("limiter-sidecar-1", "hotparam_hotset_silent_publishers", "1"),
+			line("limiter-sidecar-1", "level=WARN"),
+			metric("limiter-sidecar-1", "hotparam_hotset_silent_publishers", "1"),
 			status("limiter-sidecar-1", "hot set"),
 		}},
 		{"collector-1", "kill", []sign{
-			line("aggregator-1", "level=WARN"), metric("aggregator-1", "hotparam_aggregate_blind", "1"), readiness("aggregator-1"),
+			line("aggregator-1", "level=WARN"), metric("aggregator-1", "hotparam_aggregate_blind", "1"),
+			readiness("aggregator-1"),
 			status("aggregator-1", "source kafka"),
 		}},
 		{"limiter-sidecar-2", "kill", []sign{
@@ -93,5 +99,6 @@ func (b broken) judge(t *testing.T) {
 		felt.viralOK = max(felt.viralOK, s.viralOK)
 	}
 	t.Logf("| %s %s | %s | %d requests failed, %d of other topics refused, topic 4242 at most %d/s | %.1f s |",
-		strings.TrimSuffix(b.service, "-1"), b.how, strings.Join(said, "; "), felt.failed, felt.quietDenied, felt.viralOK, again.Seconds())
+		strings.TrimSuffix(b.service, "-1"), b.how, strings.Join(said, "; "), felt.failed, felt.quietDenied,
+		felt.viralOK, again.Seconds())
 }

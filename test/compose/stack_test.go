@@ -36,7 +36,8 @@ func container(service string) string { return "hotparam-" + service }
 // Status 0: nobody answered.
 func ask(t *testing.T, name, port, path string) (int, string) {
 	t.Helper()
-	addr := strings.TrimSpace(docker(t, "inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", container(name)))
+	addr := strings.TrimSpace(docker(t, "inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}",
+		container(name)))
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+":"+port+path, nil)
 	if err != nil {
 		return 0, err.Error() // a container that does not run has no address
@@ -51,7 +52,8 @@ func ask(t *testing.T, name, port, path string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-var adminPorts = map[string]string{"aggregator-1": "9180", "collector-1": "9181", "limiter-sidecar-1": "9182", "limiter-sidecar-2": "9182"}
+var adminPorts = map[string]string{"aggregator-1": "9180", "collector-1": "9181", "limiter-sidecar-1": "9182",
+	"limiter-sidecar-2": "9182"}
 
 func ready(t *testing.T, name string) bool {
 	status, _ := ask(t, name, adminPorts[name], "/readyz")
@@ -139,14 +141,16 @@ func normal(t *testing.T) bool {
 			return false
 		}
 	}
-	return whatIsHot(t).Totals.Limiters == 2 && !page(t, "limiter-sidecar-1", "breaker") && !page(t, "limiter-sidecar-1", "hot set")
+	return whatIsHot(t).Totals.Limiters == 2 && !page(t, "limiter-sidecar-1", "breaker") &&
+		!page(t, "limiter-sidecar-1", "hot set")
 }
 
 func TestStack(t *testing.T) {
 	if os.Getenv("HOTPARAM_COMPOSE") == "" {
 		t.Skip("test/compose/run.sh starts the stack that this judges")
 	}
-	t.Logf("all ready after %.0f s", await(t, 2*time.Minute, "all to be ready", func() bool { return normal(t) }).Seconds())
+	t.Logf("all ready after %.0f s", await(t, 2*time.Minute, "all to be ready", func() bool { return normal(t) }).
+		Seconds())
 	written(t, time.Time{}) // what the start says has no secret in it either
 	began := time.Now()
 	t.Run("viral", judgeViral)
@@ -184,7 +188,8 @@ func judgeViral(t *testing.T) {
 		}
 	}
 	await(t, time.Minute, "the history of topic 4242 in Graphite", func() bool {
-		res, err := http.Get("http://127.0.0.1:8080/render?target=stats_counts.hotparam.topic.hot_param.id%3D4242&from=-10min&format=json&noCache=true")
+		res, err := http.Get(
+			"http://127.0.0.1:8080/render?target=stats_counts.hotparam.topic.hot_param.id%3D4242&from=-10min&format=json&noCache=true")
 		if err != nil {
 			return false
 		}
@@ -200,7 +205,8 @@ func judgeCheck(t *testing.T) {
 	var report string
 	await(t, time.Minute, "a check without failure", func() bool {
 		out, err := exec.CommandContext(t.Context(), "docker", "compose", "exec", "-T", "aggregator",
-			"/hotparam", "check", "-q", "--statsd.addr", "graphite:8125", "--statsd.admin", "graphite:8126").CombinedOutput()
+			"/hotparam", "check", "-q", "--statsd.addr", "graphite:8125", "--statsd.admin", "graphite:8126").
+			CombinedOutput()
 		if report = string(out); err != nil {
 			t.Log(report)
 		}

@@ -110,11 +110,15 @@ func (h *http2Client) request(fields []hpack.HeaderField) uint32 {
 func TestAbusedConnections(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "8GiB") // no ballast: what is held is measured, not what the collector lets lie
 	redis := redistest.Start(t)
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") }))
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "page")
+	}))
 	t.Cleanup(upstream.Close)
 	proxy, decide, grpc, admin := freeport.Addr(t), freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
-	p := launch(t, "limiter-sidecar", "--redis.addr", redis.Addr(), "--config", write(t, "hotparam.yaml", pipelineRules),
-		"--proxy.listen", proxy, "--proxy.upstream", upstream.URL, "--decide.listen", decide, "--envoy.listen", grpc, "--admin.listen", admin)
+	p := launch(t, "limiter-sidecar", "--redis.addr", redis.Addr(), "--config",
+		write(t, "hotparam.yaml", pipelineRules),
+		"--proxy.listen", proxy, "--proxy.upstream", upstream.URL, "--decide.listen", decide, "--envoy.listen", grpc,
+		"--admin.listen", admin)
 	ready(t, admin)
 	call := func(path, kind string) []hpack.HeaderField {
 		return []hpack.HeaderField{

@@ -19,7 +19,8 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 )
 
-var adaptiveResults = flag.String("adaptive.results", "", "run every way of limiting, and write what came of it into this file")
+var adaptiveResults = flag.String("adaptive.results", "",
+	"run every way of limiting, and write what came of it into this file")
 
 // slowUpstream answers ten requests at a time, in 50 ms each: 200 a second. The others wait in a queue
 // without end, and it works on for those who have left.
@@ -99,13 +100,15 @@ rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 100, window: 1s, cooldown: 30s}, limit: `+limit+`}
   - {name: page, match: {path: /page}, params: [id], hot: {rate: 100000}}
 `), freeport.Addr(t)
-	launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--statsd.listen", statsd, "--admin.listen", s.admin)
+	launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--statsd.listen", statsd,
+		"--admin.listen", s.admin)
 	ready(t, s.admin)
 	for i := range s.limiters {
 		s.limiters[i] = freeport.Addr(t)
 		admin := freeport.Addr(t)
 		launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--statsd.addr", statsd,
-			"--decide.listen", "", "--proxy.listen", s.limiters[i], "--proxy.timeout", "2s", "--admin.listen", admin, "--gate.budget", budget)
+			"--decide.listen", "", "--proxy.listen", s.limiters[i], "--proxy.timeout", "2s", "--admin.listen", admin,
+			"--gate.budget", budget)
 		ready(t, admin)
 	}
 	return s
@@ -278,7 +281,8 @@ func TestAdaptiveAcrossLimiters(t *testing.T) {
 	s := startSlowSite(t, "{adaptive: true, min: 5, max: 1000}")
 	s.run()
 	for _, a := range s.seconds {
-		t.Logf("%3d hot %4d refused %4d answered %3d failed %3d, %d of %d cold; p90 %4.0f ms, rate %4.0f, cap %4.1f: %s",
+		t.Logf(
+			"%3d hot %4d refused %4d answered %3d failed %3d, %d of %d cold; p90 %4.0f ms, rate %4.0f, cap %4.1f: %s",
 			a.Second, a.Hot, a.Refused, a.Answered, a.Failed, a.ColdFailed, a.Cold, a.P90, a.Rate, a.Cap, a.Why)
 	}
 	table := map[string][]result{}
@@ -295,7 +299,8 @@ func TestAdaptiveAcrossLimiters(t *testing.T) {
 			if r.ColdFailed > 0 || r.Answered < 75 {
 				t.Errorf("nothing was to be limited: %+v", r)
 			}
-		case r.P90 > 400 || r.Answered < 0.7*capacity || r.ColdFailed > 0.02: // as the client sees it, on a busy machine
+		// as the client sees it, on a busy machine
+		case r.P90 > 400 || r.Answered < 0.7*capacity || r.ColdFailed > 0.02:
 			t.Errorf("%s: %+v", p.name, r)
 		}
 	}
@@ -304,7 +309,8 @@ func TestAdaptiveAcrossLimiters(t *testing.T) {
 	}
 	seconds := map[string][]*arrivals{"adaptive": s.seconds}
 	for _, way := range []struct{ name, limit string }{
-		{"fixed twice too high", "{rate: 280, burst: 28}"}, {"fixed twice too low", "{rate: 70, burst: 7}"}, {"none", ""},
+		{"fixed twice too high", "{rate: 280, burst: 28}"}, {"fixed twice too low", "{rate: 70, burst: 7}"},
+		{"none", ""},
 	} {
 		s.client.CloseIdleConnections()
 		other := startSlowSite(t, way.limit)

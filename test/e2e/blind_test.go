@@ -55,7 +55,8 @@ func ask(t *testing.T, decide string, id int) *asking {
 }
 
 func allowed(t *testing.T, decide string, id int) bool {
-	_, body := do(t, http.MethodPost, "http://"+decide+"/v1/decide", fmt.Sprintf(`{"method":"GET","uri":"/topic?id=%d","ip":"192.0.2.7"}`, id),
+	_, body := do(t, http.MethodPost, "http://"+decide+"/v1/decide",
+		fmt.Sprintf(`{"method":"GET","uri":"/topic?id=%d","ip":"192.0.2.7"}`, id),
 		http.Header{"Content-Type": {"application/json"}})
 	return strings.Contains(body, `"allowed":true`)
 }
@@ -68,11 +69,13 @@ func TestFrozenAggregatorDisarmsNobody(t *testing.T) {
 	redis := redistest.Start(t)
 	config := write(t, "hotparam.yaml", blindRules)
 	statsd, admin := freeport.Addr(t), freeport.Addr(t)
-	aggregator := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone", "--statsd.listen", statsd, "--admin.listen", admin)
+	aggregator := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone",
+		"--statsd.listen", statsd, "--admin.listen", admin)
 	ready(t, admin)
 	limiter := func() (p *program.Process, decide, admin string) {
 		decide, admin = freeport.Addr(t), freeport.Addr(t)
-		p = launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", decide, "--statsd.addr", statsd,
+		p = launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", decide,
+			"--statsd.addr", statsd,
 			"--admin.listen", admin, "--gate.budget", budget)
 		ready(t, admin)
 		return p, decide, admin
@@ -97,23 +100,28 @@ func TestFrozenAggregatorDisarmsNobody(t *testing.T) {
 	if said := sidecar.Said(); strings.Count(said, "fallen silent") != 1 || !strings.Contains(said, "publisher=alone") {
 		t.Error("the limiter does not say once that the aggregator is silent")
 	}
-	if s, k := metric(t, sidecarAdmin, "hotparam_hotset_silent_publishers"), metric(t, sidecarAdmin, "hotparam_hotset_keys_kept"); s != "1" || k != "1" {
+	if s, k := metric(t, sidecarAdmin, "hotparam_hotset_silent_publishers"),
+		metric(t, sidecarAdmin, "hotparam_hotset_keys_kept"); s != "1" || k != "1" {
 		t.Errorf("%s silent publishers, %s keys kept", s, k)
 	}
-	if status, body := get(t, "http://"+sidecarAdmin+"/readyz?verbose"); status != http.StatusOK || !strings.Contains(body, "1 of 1 aggregators silent: 1 hot keys kept") {
+	if status, body := get(t, "http://"+sidecarAdmin+"/readyz?verbose"); status != http.StatusOK ||
+		!strings.Contains(body, "1 of 1 aggregators silent: 1 hot keys kept") {
 		t.Errorf("/readyz?verbose: %d %s", status, body)
 	}
 	_, late, _ := limiter()
-	program.Await(t, 10*time.Second, "a limiter that starts now to know the key", func() bool { return !allowed(t, late, 42) })
+	program.Await(t, 10*time.Second, "a limiter that starts now to know the key",
+		func() bool { return !allowed(t, late, 42) })
 
 	aggregator.Signal(syscall.SIGCONT)
 	program.Await(t, 20*time.Second, "the limiter to see again", func() bool {
-		return strings.Contains(sidecar.Said(), "sees again") && metric(t, sidecarAdmin, "hotparam_hotset_silent_publishers") == "0"
+		return strings.Contains(sidecar.Said(), "sees again") &&
+			metric(t, sidecarAdmin, "hotparam_hotset_silent_publishers") == "0"
 	})
 	held("awake", 5*time.Second)
 	load.end()
 	cold := time.Now()
-	program.Await(t, 20*time.Second, "the topic to be cold", func() bool { _, body := get(t, "http://"+admin+"/v1/hot"); return !strings.Contains(body, "id=42") })
+	program.Await(t, 20*time.Second, "the topic to be cold",
+		func() bool { _, body := get(t, "http://"+admin+"/v1/hot"); return !strings.Contains(body, "id=42") })
 	t.Logf("cold after %v", time.Since(cold).Round(time.Millisecond))
 	if took := time.Since(cold); took > 2*time.Second+2*time.Second+2*time.Second+slack {
 		t.Errorf("cold only after %v: window, cool, and a moment", took)
@@ -128,13 +136,15 @@ func TestSilentSendersDisarmNobody(t *testing.T) {
 	config := write(t, "hotparam.yaml", blindRules)
 	statsd, in := freeport.Addr(t), freeport.Addr(t)
 	admin, collectorAdmin := freeport.Addr(t), freeport.Addr(t)
-	aggregator := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone", "--statsd.listen", statsd, "--admin.listen", admin)
+	aggregator := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone",
+		"--statsd.listen", statsd, "--admin.listen", admin)
 	ready(t, admin)
 	program.Await(t, 20*time.Second, "an aggregator that waits to be ready", func() bool {
 		status, body := get(t, "http://"+admin+"/readyz?verbose")
 		return status == http.StatusOK && strings.Contains(body, "waiting for the first sender")
 	})
-	collector := launch(t, "collector", "--config", config, "--statsd.listen", in, "--statsd.addr", statsd, "--admin.listen", collectorAdmin)
+	collector := launch(t, "collector", "--config", config, "--statsd.listen", in, "--statsd.addr", statsd,
+		"--admin.listen", collectorAdmin)
 	ready(t, collectorAdmin)
 	w := watchKeys(t, redis, topic(0), topic(1))
 	l := startLoad(t, in)
@@ -144,8 +154,10 @@ func TestSilentSendersDisarmNobody(t *testing.T) {
 		return metric(t, admin, "hotparam_statsd_in_alive_total") > "0"
 	})
 	collector.Signal(syscall.SIGSTOP)
-	program.Await(t, 6*time.Second, "the aggregator to be blind", func() bool { return metric(t, admin, "hotparam_aggregate_blind") == "1" })
-	if status, body := get(t, "http://"+admin+"/readyz?verbose"); status != http.StatusServiceUnavailable || !strings.Contains(body, "no sender heard") {
+	program.Await(t, 6*time.Second, "the aggregator to be blind",
+		func() bool { return metric(t, admin, "hotparam_aggregate_blind") == "1" })
+	if status, body := get(t, "http://"+admin+"/readyz?verbose"); status != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "no sender heard") {
 		t.Errorf("/readyz?verbose: %d %s", status, body)
 	}
 	for range 120 { // three times what cooling takes
@@ -160,12 +172,14 @@ func TestSilentSendersDisarmNobody(t *testing.T) {
 	l.ids[0].Store(false)
 	l.ids[1].Store(true)
 	collector.Signal(syscall.SIGCONT)
-	program.Await(t, 20*time.Second, "the aggregator to see", func() bool { return metric(t, admin, "hotparam_aggregate_blind") == "0" })
+	program.Await(t, 20*time.Second, "the aggregator to see",
+		func() bool { return metric(t, admin, "hotparam_aggregate_blind") == "0" })
 	program.Await(t, 10*time.Second, "topic 1 to be hot", func() bool { return w.hot(topic(1)) })
 	program.Await(t, 10*time.Second, "topic 0 to be cold", func() bool { return !w.hot(topic(0)) })
 	l.ids[1].Store(false) // nobody asks, and the collector lives
 	program.Await(t, 10*time.Second, "topic 1 to be cold", func() bool { return !w.hot(topic(1)) })
-	if said := aggregator.Said(); strings.Count(said, "aggregate: blind") != 1 || strings.Count(said, "not blind any more") != 1 {
+	if said := aggregator.Said(); strings.Count(said, "aggregate: blind") != 1 ||
+		strings.Count(said, "not blind any more") != 1 {
 		t.Error("the aggregator does not say once that it is blind, and once that it sees")
 	}
 }
@@ -186,12 +200,14 @@ func TestDeadKafkaDisarmsNobody(t *testing.T) {
 	in, collectorAdmin := freeport.Addr(t), freeport.Addr(t)
 	start := func() (*program.Process, string) {
 		admin := freeport.Addr(t)
-		p := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone", "--kafka.brokers", broker, "--admin.listen", admin)
+		p := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone",
+			"--kafka.brokers", broker, "--admin.listen", admin)
 		ready(t, admin)
 		return p, admin
 	}
 	p, admin := start()
-	launch(t, "collector", "--config", config, "--statsd.listen", in, "--kafka.brokers", broker, "--admin.listen", collectorAdmin)
+	launch(t, "collector", "--config", config, "--statsd.listen", in, "--kafka.brokers", broker, "--admin.listen",
+		collectorAdmin)
 	ready(t, collectorAdmin)
 	w := watchKeys(t, redis, topic(0))
 	l := startLoad(t, in)
@@ -202,9 +218,11 @@ func TestDeadKafkaDisarmsNobody(t *testing.T) {
 		t.Helper()
 		program.Await(t, 10*time.Second, "the collector to be not ready", func() bool {
 			status, body := get(t, "http://"+collectorAdmin+"/readyz")
-			return status == http.StatusServiceUnavailable && strings.Contains(body, "brokers") && metric(t, collectorAdmin, "hotparam_kafka_connected") == "0"
+			return status == http.StatusServiceUnavailable && strings.Contains(body, "brokers") &&
+				metric(t, collectorAdmin, "hotparam_kafka_connected") == "0"
 		})
-		program.Await(t, 10*time.Second, "the aggregator to be blind", func() bool { return metric(t, admin, "hotparam_aggregate_blind") == "1" })
+		program.Await(t, 10*time.Second, "the aggregator to be blind",
+			func() bool { return metric(t, admin, "hotparam_aggregate_blind") == "1" })
 		for range 100 {
 			<-time.After(100 * time.Millisecond)
 			if !w.hot(topic(0)) {
@@ -214,7 +232,8 @@ func TestDeadKafkaDisarmsNobody(t *testing.T) {
 		if st := w.mirror.Stats(time.Now()); st.BlindPublishers != 1 || st.SilentPublishers != 0 || st.AgeSeconds > 3 {
 			t.Errorf("%+v", st)
 		}
-		if status, body := get(t, "http://"+admin+"/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "brokers") {
+		if status, body := get(t, "http://"+admin+"/readyz"); status != http.StatusServiceUnavailable ||
+			!strings.Contains(body, "brokers") {
 			t.Errorf("/readyz: %d %s", status, body)
 		}
 	}

@@ -42,7 +42,8 @@ var cacheFailures = map[string][]string{
 	"optimal": {
 		"conditional-lm-fresh-no-lm", "heuristic-599-cached", "method-POST", "other-authorization-must-revalidate",
 		"other-authorization-public", "other-authorization-smaxage", "other-cookie", "other-set-cookie",
-		"partial-store-partial-complete", "partial-store-partial-reuse-partial", "partial-store-partial-reuse-partial-absent",
+		"partial-store-partial-complete", "partial-store-partial-reuse-partial",
+		"partial-store-partial-reuse-partial-absent",
 		"partial-store-partial-reuse-partial-byterange", "partial-store-partial-reuse-partial-suffix",
 		"vary-normalise-combine", "vary-normalise-lang-case", "vary-normalise-lang-order", "vary-normalise-lang-select",
 		"vary-normalise-lang-space", "vary-normalise-space",
@@ -51,17 +52,20 @@ var cacheFailures = map[string][]string{
 
 func TestCacheKeepsTheRulesOfHTTP(t *testing.T) {
 	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") != "1" {
-		t.Skip("starts the test suite of the HTTP working group with node: set HOTPARAM_REQUIRE_SERVERS=1, or run make integration")
+		t.Skip(
+			"starts the test suite of the HTTP working group with node: set HOTPARAM_REQUIRE_SERVERS=1, or run make integration")
 	}
 	if _, err := exec.LookPath("npm"); err != nil {
 		t.Fatalf("%v: apt-get install nodejs npm", err)
 	}
 	dir := filepath.Join(program.Fetch(t, cacheSuite, func(dir string) *exec.Cmd {
-		return exec.Command("npm", "install", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", cacheSuite)
+		return exec.Command("npm", "install", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund",
+			cacheSuite)
 	}), "node_modules", "http-cache-tests")
 	port, addr, admin := strconv.Itoa(freeport.Port(t)), freeport.Addr(t), freeport.Addr(t)
 
-	origin := node(dir, []string{"npm_config_protocol=http", "npm_config_port=" + port, "npm_config_pidfile=" + filepath.Join(t.TempDir(), "pid")}, "server/server.mjs")
+	origin := node(dir, []string{"npm_config_protocol=http", "npm_config_port=" + port,
+		"npm_config_pidfile=" + filepath.Join(t.TempDir(), "pid")}, "server/server.mjs")
 	program.Start(t, origin)
 	upstream := "http://127.0.0.1:" + port
 	launch(t, "hotparam", "serve", "--config", write(t, "hotparam.yaml", servedRules), "--upstream", upstream,

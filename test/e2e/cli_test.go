@@ -17,12 +17,15 @@ import (
 // The command line reads and changes what a running program holds: what it says is what the next request feels.
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+	}))
 	t.Cleanup(upstream.Close)
 	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	const rules = "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1000000}, limit: {rate: 5}}]\n" +
 		"overrides: [{key: \"topic?id=9\", rate: 3}]\n"
-	launch(t, "hotparam", "serve", "--config", write(t, "hotparam.yaml", rules), "--upstream", upstream.URL, "--listen", addr,
+	launch(t, "hotparam", "serve", "--config", write(t, "hotparam.yaml", rules), "--upstream", upstream.URL, "--listen",
+		addr,
 		"--admin.listen", admin)
 	ready(t, admin)
 	run := func(in, want string, fails bool, args ...string) string {
@@ -42,7 +45,8 @@ func TestCommandLine(t *testing.T) {
 		}
 	}
 
-	said := run("", "topic?id=42, block", false, "override", "set", "topic?id=42", "--action", "block", "--author", "ann", "--reason", "leak", "--wait", "10s")
+	said := run("", "topic?id=42, block", false, "override", "set", "topic?id=42", "--action", "block", "--author",
+		"ann", "--reason", "leak", "--wait", "10s")
 	if !strings.Contains(said, "1 limiters have it") {
 		t.Error(said)
 	}
@@ -66,7 +70,8 @@ func TestCommandLine(t *testing.T) {
 	run("overrides: []", "- topic?id=42: block", false, "override", "diff", "-", "--prune")
 	run("overrides: []", id+": removed", false, "override", "apply", "-", "--prune", "--wait", "10s")
 	status(http.StatusOK, "what was removed holds")
-	if audit := run("", "ann", false, "audit", id, "-o", "json"); strings.Count(audit, `"action": "put"`) != 3 || strings.Count(audit, `"action": "delete"`) != 1 {
+	if audit := run("", "ann", false, "audit", id, "-o", "json"); strings.Count(audit, `"action": "put"`) != 3 ||
+		strings.Count(audit, `"action": "delete"`) != 1 {
 		t.Error(audit)
 	}
 	run("", "KEY", false, "hot", "ls")
@@ -80,11 +85,13 @@ func TestCommandLine(t *testing.T) {
 		{"", "want one of a key", []string{"override", "set", "topic?id=1", "--client", "192.0.2.1"}},
 		{"", "rate is missing", []string{"override", "set", "topic?id=1"}},
 		{"", "there is no override", []string{"override", "rm", "nosuch"}},
-		{"overrides: [{key: \"topic?id=1\", rte: 5}]", `override 1: json: unknown field "rte"`, []string{"override", "apply", "-"}},
+		{"overrides: [{key: \"topic?id=1\", rte: 5}]", `override 1: json: unknown field "rte"`,
+			[]string{"override", "apply", "-"}},
 		{"rules: []", "it holds something else", []string{"override", "apply", "-"}},
 		{"", "does not answer", []string{"hot", "ls", "--admin", "http://127.0.0.1:1"}},
 	} {
-		cmd := exec.Command(filepath.Join(program.Ours(t), "hotparam"), append([]string{wrong.args[0], wrong.args[1], "--admin", "http://" + admin}, wrong.args[2:]...)...)
+		cmd := exec.Command(filepath.Join(program.Ours(t), "hotparam"),
+			append([]string{wrong.args[0], wrong.args[1], "--admin", "http://" + admin}, wrong.args[2:]...)...)
 		cmd.Stdin = strings.NewReader(wrong.in)
 		if out, err := cmd.CombinedOutput(); err == nil || !bytes.Contains(out, []byte(wrong.says)) {
 			t.Errorf("%v: %v, %s", wrong.args, err, out)

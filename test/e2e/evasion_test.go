@@ -28,11 +28,13 @@ func TestAHotValueBesideRandomOnes(t *testing.T) {
 rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 20, window: 1s, cooldown: 1m}, limit: {rate: 5, burst: 5}}
 `)
-	launch(t, "hotparam", "serve", "--config", config, "--upstream", upstream.URL, "--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir())
+	launch(t, "hotparam", "serve", "--config", config, "--upstream", upstream.URL, "--listen", addr, "--admin.listen",
+		admin, "--state.dir", t.TempDir())
 	ready(t, admin)
 	attack := func() int {
 		r := rand.Uint64()
-		target := []string{"/topic?id=star&id=%d", "/topic?id=%d&%%69d=st%%61r", "/topic?id=7&id=star&id=%d&id=star"}[r%3]
+		target := []string{"/topic?id=star&id=%d", "/topic?id=%d&%%69d=st%%61r",
+			"/topic?id=7&id=star&id=%d&id=star"}[r%3]
 		status, _ := get(t, "http://"+addr+fmt.Sprintf(target, r))
 		return status
 	}
@@ -49,12 +51,15 @@ rules:
 	}
 
 	body := `{"key":"topic?id=star","action":"block"}`
-	if status, text := do(t, http.MethodPut, "http://"+admin+"/v1/overrides/star", body, http.Header{"Content-Type": {"application/json"}}); status/100 != 2 {
+	if status, text := do(t, http.MethodPut, "http://"+admin+"/v1/overrides/star", body,
+		http.Header{"Content-Type": {"application/json"}}); status/100 != 2 {
 		t.Fatalf("PUT: %d %s", status, text)
 	}
 	passed.Store(0)
-	for _, query := range []string{"", "&" + strings.Repeat("x&", 300), "&x=" + strings.Repeat("y", 9000), "&id=1&id=2&id=3&id=4"} {
-		if status, text := get(t, "http://"+addr+"/topic?id=star"+query); status != http.StatusTooManyRequests || !strings.Contains(text, `"blocked"`) {
+	for _, query := range []string{"", "&" + strings.Repeat("x&", 300), "&x=" + strings.Repeat("y", 9000),
+		"&id=1&id=2&id=3&id=4"} {
+		if status, text := get(t, "http://"+addr+"/topic?id=star"+query); status != http.StatusTooManyRequests ||
+			!strings.Contains(text, `"blocked"`) {
 			t.Errorf("%.40s: %d %s", query, status, text)
 		}
 	}

@@ -33,7 +33,8 @@ func (r *readers) batch(i int) {
 		check("203.0.113.9")
 	}
 	check(fmt.Sprintf("10.0.%d.1", i%50))
-	status, body := do(r.t, http.MethodPost, "http://"+r.limiters[i/3%2]+"/v1/decide", "["+strings.Join(checks, ",")+"]", nil)
+	status, body := do(r.t, http.MethodPost, "http://"+r.limiters[i/3%2]+"/v1/decide",
+		"["+strings.Join(checks, ",")+"]", nil)
 	var verdicts []struct{ Allowed bool }
 	if status != http.StatusOK || json.Unmarshal([]byte(body), &verdicts) != nil || len(verdicts) != 6 {
 		r.failed.Add(1)
@@ -86,7 +87,8 @@ overrides:
 			for i := range r.limiters {
 				r.limiters[i] = freeport.Addr(t)
 				admin := freeport.Addr(t)
-				launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--sidecar.count", "none",
+				launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--sidecar.count",
+					"none",
 					"--decide.listen", r.limiters[i], "--admin.listen", admin, "--gate.budget", budget)
 				ready(t, admin)
 			}
@@ -97,8 +99,10 @@ overrides:
 			began := time.Now()
 			r.play(24 * time.Second)
 			took := time.Since(began).Seconds()
-			light, use := float64(r.light.Load())/float64(r.asked.Load()), float64(r.light.Load()+r.heavy.Load())/(100*took)
-			t.Logf("light clients got %.3f of what they asked for, the limit was used to %.3f; %d batches, %d failed, %d late",
+			light, use := float64(r.light.Load())/float64(r.asked.Load()),
+				float64(r.light.Load()+r.heavy.Load())/(100*took)
+			t.Logf(
+				"light clients got %.3f of what they asked for, the limit was used to %.3f; %d batches, %d failed, %d late",
 				light, use, r.asked.Load(), r.failed.Load(), r.late.Load())
 			least := 0.95
 			if r.late.Load() > r.asked.Load()/50 {

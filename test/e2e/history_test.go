@@ -20,12 +20,15 @@ import (
 // cut in half; a program that cannot write says so, and goes on to find and to limit.
 func TestHistoryOutlivesTheProgram(t *testing.T) {
 	t.Parallel()
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+	}))
 	t.Cleanup(upstream.Close)
 	addr, admin, dir := freeport.Addr(t), freeport.Addr(t), t.TempDir()
 	file := filepath.Join(dir, "history.sqlite")
 	const rules = "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 10, window: 1s}, limit: {rate: 5}}]\n"
-	args := []string{"serve", "--config", write(t, "hotparam.yaml", rules), "--upstream", upstream.URL, "--listen", addr,
+	args := []string{"serve", "--config", write(t, "hotparam.yaml", rules), "--upstream", upstream.URL, "--listen",
+		addr,
 		"--admin.listen", admin, "--state.dir", dir}
 	read := func(query string) (a history.Answer) {
 		t.Helper()
@@ -58,7 +61,8 @@ func TestHistoryOutlivesTheProgram(t *testing.T) {
 		}
 		return json.Unmarshal([]byte(body), &seen) == nil && seen.Denied > 0
 	})
-	do(t, http.MethodPut, "http://"+admin+"/v1/overrides/one", `{"key":"topic?id=1","rate":1000,"author":"ann"}`, http.Header{"Content-Type": {"application/json"}})
+	do(t, http.MethodPut, "http://"+admin+"/v1/overrides/one", `{"key":"topic?id=1","rate":1000,"author":"ann"}`,
+		http.Header{"Content-Type": {"application/json"}})
 	if code := p.Stop(); code != 0 {
 		t.Fatalf("exit %d", code)
 	}
@@ -69,7 +73,8 @@ func TestHistoryOutlivesTheProgram(t *testing.T) {
 	for _, e := range a.Events {
 		kinds[e.Kind]++
 	}
-	if len(a.Keys) == 0 || a.Keys[0].State != history.Hot || a.Keys[0].Denied == 0 || len(a.Spans) != 1 || a.Spans[0].Until.IsZero() ||
+	if len(a.Keys) == 0 || a.Keys[0].State != history.Hot || a.Keys[0].Denied == 0 || len(a.Spans) != 1 ||
+		a.Spans[0].Until.IsZero() ||
 		kinds["became_hot"] != 1 || kinds["override_put"] != 1 {
 		t.Errorf("after a restart: %+v", a)
 	}
@@ -100,7 +105,8 @@ func TestHistoryOutlivesTheProgram(t *testing.T) {
 	launch(t, "hotparam", args...)
 	ready(t, admin)
 	viral(3, false)
-	if status, body := get(t, "http://"+admin+"/v1/history"); status != http.StatusServiceUnavailable || !strings.Contains(body, "remedy") {
+	if status, body := get(t, "http://"+admin+"/v1/history"); status != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "remedy") {
 		t.Errorf("%d %s", status, body)
 	}
 	if _, body := get(t, "http://"+admin+"/readyz?verbose"); !strings.Contains(body, "not written: ") {

@@ -27,10 +27,13 @@ func TestTenThousandIdleConnections(t *testing.T) {
 	if !redistest.Complete() {
 		t.Skip("opens 10,000 connections: set HOTPARAM_REQUIRE_SERVERS=1, or run make integration")
 	}
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") }))
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "page")
+	}))
 	t.Cleanup(upstream.Close)
 	addr, admin := freeport.Addr(t), freeport.Addr(t)
-	p := launch(t, "hotparam", "serve", "--config", write(t, "hotparam.yaml", pipelineRules), "--upstream", upstream.URL,
+	p := launch(t, "hotparam", "serve", "--config", write(t, "hotparam.yaml", pipelineRules), "--upstream",
+		upstream.URL,
 		"--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir(),
 		"--proxy.max_connections", fmt.Sprint(clients), "--proxy.idle_timeout", "10m")
 	ready(t, admin)

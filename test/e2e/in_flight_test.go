@@ -48,7 +48,8 @@ ip: {in_flight: {limit: 10, lease: 2s}}
 	for i := range addr {
 		addr[i] = freeport.Addr(t)
 		admin := freeport.Addr(t)
-		limiters[i] = launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--sidecar.count", "none",
+		limiters[i] = launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--sidecar.count",
+			"none",
 			"--decide.listen", freeport.Addr(t), "--proxy.listen", addr[i], "--proxy.upstream", upstream.URL,
 			"--admin.listen", admin, "--gate.budget", budget)
 		ready(t, admin)
@@ -87,7 +88,8 @@ ip: {in_flight: {limit: 10, lease: 2s}}
 	killed := time.Now()
 	limiters[0].Signal(os.Kill)
 	program.Await(t, 10*time.Second, "a place of the killed limiter", func() bool {
-		res, err := (&http.Client{Timeout: 500 * time.Millisecond, Transport: &http.Transport{}}).Get("http://" + addr[1] + "/slow")
+		res, err := (&http.Client{Timeout: 500 * time.Millisecond, Transport: &http.Transport{}}).
+			Get("http://" + addr[1] + "/slow")
 		if err == nil {
 			res.Body.Close()
 		}

@@ -25,7 +25,8 @@ func TestDecisionsAskForTheToken(t *testing.T) {
 		"--decide.token_file", write(t, "token", token+"\n"), "--config", write(t, "hotparam.yaml", pipelineRules))
 	ready(t, admin)
 	ask := func(header string) (int, string) {
-		return do(t, http.MethodPost, "http://"+decide+"/v1/decide", `{"uri":"/topic?id=1"}`, http.Header{"Authorization": {header}})
+		return do(t, http.MethodPost, "http://"+decide+"/v1/decide", `{"uri":"/topic?id=1"}`,
+			http.Header{"Authorization": {header}})
 	}
 	if status, body := ask(""); status != http.StatusUnauthorized {
 		t.Errorf("without a token: %d %s", status, body)
@@ -40,10 +41,12 @@ func TestDecisionsAskForTheToken(t *testing.T) {
 		status, body := ask("Bearer " + token)
 		return status == http.StatusOK && strings.Contains(body, `"allowed":true`)
 	})
-	if !strings.Contains(p.Said(), "a caller showed a wrong token") || strings.Contains(p.Said(), "guess") || strings.Contains(p.Said(), token) {
+	if !strings.Contains(p.Said(), "a caller showed a wrong token") || strings.Contains(p.Said(), "guess") ||
+		strings.Contains(p.Said(), token) {
 		t.Errorf("said:\n%s", p.Said())
 	}
-	if _, metrics := get(t, "http://"+admin+"/metrics"); !strings.Contains(metrics, "hotparam_decision_api_unauthorized_total 11") {
+	if _, metrics := get(t, "http://"+admin+"/metrics"); !strings.Contains(metrics,
+		"hotparam_decision_api_unauthorized_total 11") {
 		t.Errorf("wrong tokens are not counted: %s", metrics)
 	}
 }
@@ -52,7 +55,9 @@ func TestDecisionsAskForTheToken(t *testing.T) {
 // stop.
 func TestStopIsDelayed(t *testing.T) {
 	t.Parallel()
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+	}))
 	t.Cleanup(upstream.Close)
 	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	p := launch(t, "hotparam", "serve", "--upstream", upstream.URL, "--listen", addr, "--admin.listen", admin,
@@ -98,11 +103,13 @@ func TestMirrorBelievesNoHeaderByItself(t *testing.T) {
 				"--mirror.listen", mirror, "--statsd.addr", counts.addr, "--admin.listen", admin)...)
 			ready(t, admin)
 			copied := http.Header{"X-Original-Uri": {"/topic?id=2"}}
-			if status, body := do(t, http.MethodGet, "http://"+mirror+"/topic?id=1", "", copied); status != http.StatusNoContent {
+			if status, body := do(t, http.MethodGet, "http://"+mirror+"/topic?id=1", "",
+				copied); status != http.StatusNoContent {
 				t.Errorf("%d %s", status, body)
 			}
 			p.Stop() // all that was counted is sent
-			program.Await(t, 10*time.Second, "the count", func() bool { _, total := counts.snapshot(); return total > 0 })
+			program.Await(t, 10*time.Second, "the count",
+				func() bool { _, total := counts.snapshot(); return total > 0 })
 			if keys, total := counts.snapshot(); total != 1 || !keys[c.want] {
 				t.Errorf("counted %v, %d in all; want %q", keys, total, c.want)
 			}
@@ -118,8 +125,10 @@ func TestReadinessWithoutRedis(t *testing.T) {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
 			redis, admin := redistest.Start(t), freeport.Addr(t)
-			config := "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}, limit: {rate: 5, on_store_failure: " + policy + "}}]\n"
-			launch(t, "limiter-sidecar", "--redis.addr", redis.Addr(), "--decide.listen", freeport.Addr(t), "--admin.listen", admin,
+			config :=
+				"rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}, limit: {rate: 5, on_store_failure: " + policy + "}}]\n"
+			launch(t, "limiter-sidecar", "--redis.addr", redis.Addr(), "--decide.listen", freeport.Addr(t),
+				"--admin.listen", admin,
 				"--config", write(t, "hotparam.yaml", config))
 			ready(t, admin)
 			redis.Freeze()
@@ -129,7 +138,8 @@ func TestReadinessWithoutRedis(t *testing.T) {
 				return status() == want && strings.Contains(body, `"ok":false`)
 			})
 			redis.Thaw()
-			program.Await(t, 20*time.Second, "the limiter to be ready again", func() bool { return status() == http.StatusOK })
+			program.Await(t, 20*time.Second, "the limiter to be ready again",
+				func() bool { return status() == http.StatusOK })
 		})
 	}
 }

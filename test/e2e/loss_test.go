@@ -21,8 +21,10 @@ func TestRedisLosesEverything(t *testing.T) {
 	redis := redistest.Start(t)
 	statsd, admin, sidecar := freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
 	config := write(t, "hotparam.yaml", pipelineRules)
-	launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--statsd.listen", statsd, "--admin.listen", admin)
-	launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", freeport.Addr(t), "--admin.listen", sidecar)
+	launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--statsd.listen", statsd,
+		"--admin.listen", admin)
+	launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", freeport.Addr(t),
+		"--admin.listen", sidecar)
 	ready(t, admin)
 	ready(t, sidecar)
 	w := watchKeys(t, redis, topic(0))
@@ -54,7 +56,8 @@ func TestRedisLosesEverything(t *testing.T) {
 			return err == nil && len(index) == 1
 		})
 		t.Logf("%s: published again after %v", what, time.Since(start).Round(time.Millisecond))
-		program.Await(t, 10*time.Second, what+": the follower has it", func() bool { return w.mirror.Stats(time.Now()).Version > version })
+		program.Await(t, 10*time.Second, what+": the follower has it",
+			func() bool { return w.mirror.Stats(time.Now()).Version > version })
 	}
 	if gap := w.gap(topic(0)); gap > 0 {
 		t.Errorf("topic 0 was not known for %v", gap)

@@ -42,9 +42,11 @@ func TestShippedAlertsFire(t *testing.T) {
 	t.Parallel()
 	promtool(t, "", "check", "rules", filepath.Join(prometheusFiles, "alerts.yml"))
 	promtool(t, "", "test", "rules", filepath.Join(prometheusFiles, "alerts_test.yml"))
-	alerts, tests := read(t, filepath.Join(prometheusFiles, "alerts.yml")), read(t, filepath.Join(prometheusFiles, "alerts_test.yml"))
+	alerts, tests := read(t, filepath.Join(prometheusFiles, "alerts.yml")),
+		read(t, filepath.Join(prometheusFiles, "alerts_test.yml"))
 	for _, m := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(alerts, -1) {
-		if !strings.Contains(tests, "{alertname: "+m[1]+", eval_time") || !strings.Contains(tests, "- alertname: "+m[1]+"\n") {
+		if !strings.Contains(tests, "{alertname: "+m[1]+", eval_time") ||
+			!strings.Contains(tests, "- alertname: "+m[1]+"\n") {
 			t.Errorf("alerts_test.yml does not see that %s is silent and that it fires", m[1])
 		}
 	}
@@ -163,11 +165,13 @@ func startMeasured(t *testing.T) (programs []string, page string) {
 		launch(t, name, append(args, "--config", config, "--admin.listen", admin, "--state.dir", t.TempDir())...)
 		programs = append(programs, admin)
 	}
-	start("collector", "--statsd.listen", freeport.Addr(t), "--statsd.addr", freeport.Addr(t), "--kafka.brokers", broker,
+	start("collector", "--statsd.listen", freeport.Addr(t), "--statsd.addr", freeport.Addr(t), "--kafka.brokers",
+		broker,
 		"--collector.out", "both", "--mirror.listen", freeport.Addr(t), "--rules", "redis:", "--redis.addr", redis)
 	start("aggregator", "--kafka.brokers", broker, "--statsd.listen", freeport.Addr(t), "--redis.addr", redis)
 	tls := []string{"--decide.tls_cert", cert.Cert, "--decide.tls_key", cert.Key}
-	start("limiter-sidecar", append(tls, "--redis.addr", redis, "--decide.listen", freeport.Addr(t), "--kafka.brokers", broker,
+	start("limiter-sidecar", append(tls, "--redis.addr", redis, "--decide.listen", freeport.Addr(t), "--kafka.brokers",
+		broker,
 		"--proxy.listen", freeport.Addr(t), "--proxy.upstream", upstream.URL, "--gate.budget", budget)...)
 	proxy := freeport.Addr(t)
 	start("serve", "--listen", proxy, "--upstream", upstream.URL)

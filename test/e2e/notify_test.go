@@ -99,7 +99,8 @@ func TestWebhookHearsHotAndCold(t *testing.T) {
 		return hook.has("hot topic?id=42")
 	})
 	block := `{"key":"topic?id=7","action":"block","author":"ann"}`
-	status, text := do(t, http.MethodPut, "http://"+admin+"/v1/overrides", block, http.Header{"Content-Type": {"application/json"}})
+	status, text := do(t, http.MethodPut, "http://"+admin+"/v1/overrides", block,
+		http.Header{"Content-Type": {"application/json"}})
 	if status/100 != 2 {
 		t.Fatalf("PUT: %d %s", status, text)
 	}
@@ -114,7 +115,8 @@ func TestWebhookHearsHotAndCold(t *testing.T) {
 	}
 	_, list := get(t, "http://"+admin+"/v1/notifications")
 	_, metrics := get(t, "http://"+admin+"/metrics")
-	if !strings.Contains(metrics, `hotparam_notify_retries_total{webhook="ops"} `) || !strings.Contains(list, `"name":"ops"`) {
+	if !strings.Contains(metrics, `hotparam_notify_retries_total{webhook="ops"} `) ||
+		!strings.Contains(list, `"name":"ops"`) {
 		t.Errorf("%s %s", list, metrics)
 	}
 	if all := p.Said() + list + metrics; strings.Contains(all, "s3cret") || !strings.Contains(all, "a key became hot") {

@@ -30,7 +30,8 @@ func startBlocks(t *testing.T) *blocks {
 	b := &blocks{t: t, redis: redistest.Start(t), decide: freeport.Addr(t)}
 	b.admin = [2]string{freeport.Addr(t), freeport.Addr(t)}
 	config := write(t, "hotparam.yaml", pipelineRules)
-	b.args = []string{"--config", config, "--redis.addr", b.redis.Addr(), "--statsd.listen", freeport.Addr(t), "--admin.listen", b.admin[0]}
+	b.args = []string{"--config", config, "--redis.addr", b.redis.Addr(), "--statsd.listen", freeport.Addr(t),
+		"--admin.listen", b.admin[0]}
 	b.aggregator = launch(t, "aggregator", b.args...)
 	launch(t, "limiter-sidecar", "--config", config, "--redis.addr", b.redis.Addr(), "--sidecar.count", "none",
 		"--decide.listen", b.decide, "--admin.listen", b.admin[1], "--gate.budget", budget)
@@ -59,7 +60,8 @@ func (b *blocks) enforced(topics ...string) []string {
 	ids := []string{}
 	for _, id := range topics {
 		_, body := do(b.t, http.MethodPost, "http://"+b.decide+"/v1/decide",
-			`{"method":"GET","uri":"/topic?id=`+id+`","ip":"192.0.2.1"}`, http.Header{"Content-Type": {"application/json"}})
+			`{"method":"GET","uri":"/topic?id=`+id+`","ip":"192.0.2.1"}`,
+			http.Header{"Content-Type": {"application/json"}})
 		if strings.Contains(body, `"allowed":false`) {
 			ids = append(ids, id)
 		}
@@ -73,14 +75,16 @@ func (b *blocks) agree(when string, want ...string) {
 	b.t.Helper()
 	begin := time.Now()
 	program.Await(b.t, 10*time.Second, when+": "+strings.Join(want, " ")+" listed and enforced", func() bool {
-		return slices.Equal(b.enforced("a", "b", "c"), want) && slices.Equal(b.listed(b.admin[0]), want) && slices.Equal(b.listed(b.admin[1]), want)
+		return slices.Equal(b.enforced("a", "b", "c"), want) && slices.Equal(b.listed(b.admin[0]), want) &&
+			slices.Equal(b.listed(b.admin[1]), want)
 	})
 	b.t.Logf("%s: agreed after %v", when, time.Since(begin).Round(time.Millisecond))
 }
 
 func (b *blocks) put(id string) {
 	b.t.Helper()
-	if status, body := do(b.t, http.MethodPut, "http://"+b.admin[0]+"/v1/overrides/"+id, `{"key":"topic?id=`+id+`","action":"block","author":"ann"}`, nil); status/100 != 2 {
+	if status, body := do(b.t, http.MethodPut, "http://"+b.admin[0]+"/v1/overrides/"+id,
+		`{"key":"topic?id=`+id+`","action":"block","author":"ann"}`, nil); status/100 != 2 {
 		b.t.Fatalf("PUT %s: %d %s", id, status, body)
 	}
 }
@@ -164,9 +168,11 @@ func TestOverridesHoldWhenALimiterStartsWithoutRedis(t *testing.T) {
 	b := &blocks{t: t, redis: redistest.Start(t), decide: freeport.Addr(t)}
 	b.admin = [2]string{freeport.Addr(t), freeport.Addr(t)}
 	config := write(t, "hotparam.yaml", pipelineRules)
-	b.args = []string{"--config", config, "--redis.addr", b.redis.Addr(), "--statsd.listen", freeport.Addr(t), "--admin.listen", b.admin[0]}
+	b.args = []string{"--config", config, "--redis.addr", b.redis.Addr(), "--statsd.listen", freeport.Addr(t),
+		"--admin.listen", b.admin[0]}
 	b.aggregator = launch(t, "aggregator", b.args...)
-	limiter := []string{"--config", config, "--redis.addr", b.redis.Addr(), "--sidecar.count", "none", "--decide.listen", b.decide,
+	limiter := []string{"--config", config, "--redis.addr", b.redis.Addr(), "--sidecar.count", "none",
+		"--decide.listen", b.decide,
 		"--admin.listen", b.admin[1], "--gate.budget", budget, "--state.dir", t.TempDir()}
 	first := launch(t, "limiter-sidecar", limiter...)
 	ready(t, b.admin[0])

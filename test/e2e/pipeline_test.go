@@ -65,9 +65,11 @@ func startSite(t *testing.T, transport string) *site {
 	config := write(t, "hotparam.yaml", pipelineRules)
 	in, out := joinBy(t, transport)
 
-	s.aggregator = launch(t, "aggregator", append(in, "--config", config, "--redis.addr", s.redis.Addr(), "--admin.listen", s.dashboard)...)
+	s.aggregator = launch(t, "aggregator", append(in, "--config", config, "--redis.addr", s.redis.Addr(),
+		"--admin.listen", s.dashboard)...)
 	collectorAdmin := freeport.Addr(t)
-	s.collector = launch(t, "collector", append(out, "--config", config, "--mirror.listen", s.mirror, "--mirror.uri_header", "X-Original-URI", "--admin.listen", collectorAdmin)...)
+	s.collector = launch(t, "collector", append(out, "--config", config, "--mirror.listen", s.mirror,
+		"--mirror.uri_header", "X-Original-URI", "--admin.listen", collectorAdmin)...)
 	admins := []string{s.dashboard, collectorAdmin}
 	for i := range s.sidecars {
 		s.proxies[i], s.decide[i] = freeport.Addr(t), freeport.Addr(t)
@@ -189,11 +191,13 @@ func TestViralTopicInAGoService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.aggregator = launch(t, "aggregator", "--config", config, "--redis.addr", s.redis.Addr(), "--statsd.listen", statsd, "--admin.listen", s.dashboard)
+	s.aggregator = launch(t, "aggregator", "--config", config, "--redis.addr", s.redis.Addr(), "--statsd.listen",
+		statsd, "--admin.listen", s.dashboard)
 	var services [2]*program.Process
 	for i := range services {
 		s.proxies[i] = freeport.Addr(t)
-		services[i] = launch(t, "distributed", "-listen", s.proxies[i], "-redis", s.redis.Addr(), "-statsd", statsd, "-budget", budget)
+		services[i] = launch(t, "distributed", "-listen", s.proxies[i], "-redis", s.redis.Addr(), "-statsd", statsd,
+			"-budget", budget)
 	}
 	s.visit = func(id int) int {
 		status, _ := get(t, fmt.Sprintf("http://%s/topic?id=%d", s.proxies[s.turn.Add(1)%2], id))
@@ -240,7 +244,8 @@ func viralTopic(t *testing.T, s *site) {
 	asked = viral.ok.Load() + viral.denied.Load() - asked
 	leave()
 	bound := 40 + int64(40*took.Seconds()) + 1
-	t.Logf("viral: %d asked in %v, %d passed (at most %d); quiet: %d ok, %d denied", asked, took.Round(time.Millisecond), passed, bound, quiet.ok.Load(), quiet.denied.Load())
+	t.Logf("viral: %d asked in %v, %d passed (at most %d); quiet: %d ok, %d denied", asked,
+		took.Round(time.Millisecond), passed, bound, quiet.ok.Load(), quiet.denied.Load())
 	if passed > bound {
 		t.Errorf("viral topic: %d let through in %v, more than burst + rate x time = %d", passed, took, bound)
 	}
@@ -248,7 +253,8 @@ func viralTopic(t *testing.T, s *site) {
 		t.Errorf("viral topic: only %d let through in %v, the limit is 40/s", passed, took)
 	}
 	if quiet.denied.Load() != 0 || quiet.other.Load() != 0 || viral.other.Load() != 0 {
-		t.Errorf("quiet topics: %d denied, %d failed; viral: %d failed; want none", quiet.denied.Load(), quiet.other.Load(), viral.other.Load())
+		t.Errorf("quiet topics: %d denied, %d failed; viral: %d failed; want none", quiet.denied.Load(),
+			quiet.other.Load(), viral.other.Load())
 	}
 	program.Await(t, 15*time.Second, "topic?id=42 to be cold again", func() bool { return len(s.hot()) == 0 })
 	program.Await(t, 20*time.Second, "topic 42 to flow again", func() bool { return s.visit(42) == http.StatusOK })
@@ -264,7 +270,8 @@ func overrideIsFelt(t *testing.T, s *site) {
 	}
 	for i := range s.decide {
 		program.Await(t, time.Second, "the override in a sidecar", func() bool {
-			_, body := do(t, http.MethodPost, "http://"+s.decide[i]+"/v1/decide", `{"method":"GET","uri":"/topic?id=77","ip":"192.0.2.7"}`,
+			_, body := do(t, http.MethodPost, "http://"+s.decide[i]+"/v1/decide",
+				`{"method":"GET","uri":"/topic?id=77","ip":"192.0.2.7"}`,
 				http.Header{"Content-Type": {"application/json"}})
 			return strings.Contains(body, `"reason":"blocked"`)
 		})

@@ -40,7 +40,8 @@ func TestAggregatorsShareATopic(t *testing.T) {
 	program.Await(t, 30*time.Second, "the topics to be hot", known)
 	partitions := func(want string) {
 		t.Helper()
-		program.Await(t, 30*time.Second, want+" partitions of the first one", func() bool { return metric(t, admin, "hotparam_kafka_in_partitions") == want })
+		program.Await(t, 30*time.Second, want+" partitions of the first one",
+			func() bool { return metric(t, admin, "hotparam_kafka_in_partitions") == want })
 		for i := range 40 { // a window and more
 			<-time.After(100 * time.Millisecond)
 			if i == 25 {
@@ -55,7 +56,8 @@ func TestAggregatorsShareATopic(t *testing.T) {
 		t.Helper()
 		for id := range l.ids {
 			gap, peak := w.gap(topic(id)), w.peak(topic(id))
-			t.Logf("%s: topic %d was not known for %v, its highest rate afterwards was %.0f/s of 200", what, id, gap.Round(time.Millisecond), peak)
+			t.Logf("%s: topic %d was not known for %v, its highest rate afterwards was %.0f/s of 200", what, id,
+				gap.Round(time.Millisecond), peak)
 			if gap > most+ticks+slack || !w.hot(topic(id)) {
 				t.Errorf("%s: topic %d was not known for %v", what, id, gap)
 			}

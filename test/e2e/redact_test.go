@@ -113,7 +113,8 @@ func recordKafka(t *testing.T, broker string) *record {
 	t.Helper()
 	r := &record{}
 	consumer, err := kafka.NewConsumer(kafka.ConsumerConfig{
-		Config:  kafka.Config{Brokers: []string{broker}, Topic: "hotparam-counts", Group: "record", Namespace: "e2e", Log: quiet},
+		Config: kafka.Config{Brokers: []string{broker}, Topic: "hotparam-counts", Group: "record", Namespace: "e2e",
+			Log: quiet},
 		Backlog: time.Hour,
 		Handle: func(counts []hottype.Count) {
 			for _, c := range counts {
@@ -160,13 +161,18 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 	admins := []string{freeport.Addr(t), freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)}
 	mirror, proxy, alone := freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
 	programs := []*program.Process{
-		launch(t, "collector", "--config", config, "--admin.listen", admins[0], "--mirror.listen", mirror, "--accesslog.file", accesslog,
+		launch(t, "collector", "--config", config, "--admin.listen", admins[0], "--mirror.listen", mirror,
+			"--accesslog.file", accesslog,
 			"--collector.out", "both", "--kafka.brokers", broker, "--statsd.addr", statsd),
-		launch(t, "aggregator", "--config", config, "--admin.listen", admins[1], "--admin.metrics_key_labels", "--kafka.brokers", broker, "--redis.addr", redis,
+		launch(t, "aggregator", "--config", config, "--admin.listen", admins[1], "--admin.metrics_key_labels",
+			"--kafka.brokers", broker, "--redis.addr", redis,
 			"--state.dir", filepath.Join(state, "aggregator")),
-		launch(t, "limiter-sidecar", "--config", config, "--admin.listen", admins[2], "--admin.metrics_key_labels", "--redis.addr", redis, "--decide.listen", "",
-			"--proxy.listen", proxy, "--proxy.upstream", upstream.URL, "--sidecar.count", "none", "--gate.budget", budget),
-		launch(t, "hotparam", "serve", "--config", config, "--admin.listen", admins[3], "--admin.metrics_key_labels", "--listen", alone, "--upstream", upstream.URL,
+		launch(t, "limiter-sidecar", "--config", config, "--admin.listen", admins[2], "--admin.metrics_key_labels",
+			"--redis.addr", redis, "--decide.listen", "",
+			"--proxy.listen", proxy, "--proxy.upstream", upstream.URL, "--sidecar.count", "none", "--gate.budget",
+			budget),
+		launch(t, "hotparam", "serve", "--config", config, "--admin.listen", admins[3], "--admin.metrics_key_labels",
+			"--listen", alone, "--upstream", upstream.URL,
 			"--state.dir", filepath.Join(state, "serve")),
 	}
 	for _, admin := range admins {
@@ -188,12 +194,14 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 	}
 	seen := ""
 	for _, admin := range []string{admins[1], admins[3]} {
-		status, body := do(t, http.MethodPut, "http://"+admin+"/v1/overrides", `{"key": "login?token=`+unseen+`", "action": "block"}`, nil)
+		status, body := do(t, http.MethodPut, "http://"+admin+"/v1/overrides",
+			`{"key": "login?token=`+unseen+`", "action": "block"}`, nil)
 		if status != http.StatusCreated || !strings.Contains(body, hash) {
 			t.Errorf("override: %d %s", status, body)
 		}
 		seen += body
-		status, body = do(t, http.MethodPut, "http://"+admin+"/v1/overrides", `{"key": "login?token=`+unseen[:5]+`*", "action": "block"}`, nil)
+		status, body = do(t, http.MethodPut, "http://"+admin+"/v1/overrides",
+			`{"key": "login?token=`+unseen[:5]+`*", "action": "block"}`, nil)
 		if status != http.StatusBadRequest || !strings.Contains(body, "tells part") {
 			t.Errorf("a pattern for part of the value: %d %s", status, body)
 		}
@@ -203,8 +211,10 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 		return status == http.StatusForbidden || strings.Contains(body, "block")
 	})
 	for _, admin := range admins {
-		for _, path := range []string{"/", "/metrics", "/v1/hot", "/v1/keys/login%3Ftoken=" + unseen, "/v1/overrides", "/v1/audit",
-			"/v1/history?limit=100&key=login?token=" + unseen, "/v1/history?format=csv", "/readyz?verbose", "/no/such/page"} {
+		for _, path := range []string{"/", "/metrics", "/v1/hot", "/v1/keys/login%3Ftoken=" + unseen, "/v1/overrides",
+			"/v1/audit",
+			"/v1/history?limit=100&key=login?token=" + unseen, "/v1/history?format=csv", "/readyz?verbose",
+			"/no/such/page"} {
 			_, body := get(t, "http://"+admin+path)
 			seen += body
 		}
@@ -225,13 +235,15 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 			files += f + "\n" + string(data)
 		}
 	}
-	for where, text := range map[string]string{"redis": redisWire.String(), "statsd": statsdWire.String(), "kafka": kafkaWire.String(),
+	for where, text := range map[string]string{"redis": redisWire.String(), "statsd": statsdWire.String(),
+		"kafka": kafkaWire.String(),
 		"state": files, "answers, pages, metrics and logs": seen} {
 		if i := strings.Index(strings.ToLower(text), unseen); i >= 0 {
 			t.Errorf("%s: …%q…", where, text[max(0, i-200):min(len(text), i+100)])
 		}
 		if !strings.Contains(text, hash[len("hash-"):]) { // StatsD escapes the hyphen
-			t.Errorf("%s: the value's hash %s is not there either, so nothing was looked at (%d bytes)", where, hash, len(text))
+			t.Errorf("%s: the value's hash %s is not there either, so nothing was looked at (%d bytes)", where, hash,
+				len(text))
 		}
 	}
 }

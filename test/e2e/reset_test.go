@@ -51,7 +51,8 @@ func TestCommandsReachEveryLimiter(t *testing.T) {
 		ready(t, admin[i])
 	}
 	allowed := func(i int, uri, ip string) bool {
-		status, body := do(t, http.MethodPost, "http://"+decide[i]+"/v1/decide", `{"method":"GET","uri":"`+uri+`","ip":"`+ip+`"}`, nil)
+		status, body := do(t, http.MethodPost, "http://"+decide[i]+"/v1/decide",
+			`{"method":"GET","uri":"`+uri+`","ip":"`+ip+`"}`, nil)
 		if status != http.StatusOK && status != http.StatusTooManyRequests {
 			t.Fatalf("%d: %s", status, body)
 		}
@@ -72,7 +73,8 @@ func TestCommandsReachEveryLimiter(t *testing.T) {
 		}
 	}
 	cli := func() {
-		cmd := exec.Command(filepath.Join(program.Ours(t), "hotparam"), "hot", "reset", "--admin", "http://"+admin[2], "topic?id=42")
+		cmd := exec.Command(filepath.Join(program.Ours(t), "hotparam"), "hot", "reset", "--admin", "http://"+admin[2],
+			"topic?id=42")
 		if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("reset: topic?id=42")) {
 			t.Fatalf("%v: %s", err, out)
 		}

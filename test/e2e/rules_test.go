@@ -48,13 +48,16 @@ func startFleet(t *testing.T, store ...string) *fleet {
 
 func (f *fleet) start(i int) {
 	f.t.Helper()
-	args := slices.Concat([]string{"--config", f.config, "--admin.listen", f.admin[i], "--state.dir", f.states[i]}, f.store)
+	args := slices.Concat([]string{"--config", f.config, "--admin.listen", f.admin[i], "--state.dir", f.states[i]},
+		f.store)
 	if i == 0 {
-		f.programs[i] = launch(f.t, "aggregator", append(args, "--statsd.listen", freeport.Addr(f.t), "--history.keep", "0")...)
+		f.programs[i] = launch(f.t, "aggregator", append(args, "--statsd.listen", freeport.Addr(f.t), "--history.keep",
+			"0")...)
 		return
 	}
-	f.programs[i] = launch(f.t, "limiter-sidecar", append(args, "--decide.listen", f.decide[i], "--sidecar.count", "none",
-		"--gate.instance", "limiter-"+strconv.Itoa(i), "--gate.budget", budget)...)
+	f.programs[i] = launch(f.t, "limiter-sidecar",
+		append(args, "--decide.listen", f.decide[i], "--sidecar.count", "none",
+			"--gate.instance", "limiter-"+strconv.Itoa(i), "--gate.budget", budget)...)
 }
 
 // rules runs hotparam rules and gives its exit code and what it said.
@@ -90,7 +93,8 @@ func (f *fleet) denied(i int) string {
 	var out []string
 	for _, id := range []string{"a", "b", "c"} {
 		_, body := do(f.t, http.MethodPost, "http://"+f.decide[i]+"/v1/decide",
-			`{"method":"GET","uri":"/topic?id=`+id+`","ip":"192.0.2.1"}`, http.Header{"Content-Type": {"application/json"}})
+			`{"method":"GET","uri":"/topic?id=`+id+`","ip":"192.0.2.1"}`,
+			http.Header{"Content-Type": {"application/json"}})
 		if strings.Contains(body, `"allowed":false`) {
 			out = append(out, id)
 		}
@@ -102,7 +106,8 @@ func (f *fleet) denied(i int) string {
 func (f *fleet) felt(when, one, two string) {
 	f.t.Helper()
 	begin := time.Now()
-	program.Await(f.t, 10*time.Second, when+": denied "+one+" and "+two, func() bool { return f.denied(1) == one && f.denied(2) == two })
+	program.Await(f.t, 10*time.Second, when+": denied "+one+" and "+two,
+		func() bool { return f.denied(1) == one && f.denied(2) == two })
 	if took := time.Since(begin); took > follows {
 		f.t.Errorf("%s: felt after %v", when, took)
 	} else {
@@ -118,8 +123,11 @@ func followsTheStore(t *testing.T, f *fleet, away, back func()) {
 	f.mustRun("push", f.blocking("a", "b"))
 	f.felt("pushed again", "a b", "a b")
 
-	for name, text := range map[string]string{"no YAML": "rules: [", "no rules": "ip: {}\n", "a setting": pipelineRules + "redis: {password: secret}\n", "another namespace": strings.Replace(pipelineRules, "e2e", "olds", 1)} {
-		if code, said := f.rules("push", write(t, "bad.yaml", text)); code == 0 || !strings.Contains(said, "422") || strings.Contains(said, "secret") {
+	for name, text := range map[string]string{"no YAML": "rules: [", "no rules": "ip: {}\n",
+		"a setting":         pipelineRules + "redis: {password: secret}\n",
+		"another namespace": strings.Replace(pipelineRules, "e2e", "olds", 1)} {
+		if code, said := f.rules("push", write(t, "bad.yaml", text)); code == 0 || !strings.Contains(said, "422") ||
+			strings.Contains(said, "secret") {
 			t.Errorf("%s: exit code %d: %s", name, code, said)
 		}
 	}
@@ -138,12 +146,14 @@ func followsTheStore(t *testing.T, f *fleet, away, back func()) {
 	f.felt("tried", "b", "a")
 	f.mustRun("promote")
 	f.felt("promoted", "b", "b")
-	if said := f.mustRun("history"); strings.Count(said, "\n") != 8 || !strings.Contains(said, "back to version 1") || !strings.Contains(said, "first") {
+	if said := f.mustRun("history"); strings.Count(said, "\n") != 8 || !strings.Contains(said, "back to version 1") ||
+		!strings.Contains(said, "first") {
 		t.Errorf("history: %s", said)
 	}
 	program.Await(t, 20*time.Second, "both limiters report version 7", func() bool {
 		_, said := f.rules("status")
-		return strings.Contains(said, "limiter-1") && strings.Contains(said, "limiter-2") && strings.Count(said, "  7     -") == 3
+		return strings.Contains(said, "limiter-1") && strings.Contains(said, "limiter-2") &&
+			strings.Count(said, "  7     -") == 3
 	})
 
 	away()
@@ -161,7 +171,8 @@ func followsTheStore(t *testing.T, f *fleet, away, back func()) {
 		code, _ := f.rules("push", f.blocking("a", "c"))
 		return code == 0
 	})
-	program.Await(t, 10*time.Second, "rules felt after the store came back", func() bool { return f.denied(1) == "a c" && f.denied(2) == "a c" })
+	program.Await(t, 10*time.Second, "rules felt after the store came back",
+		func() bool { return f.denied(1) == "a c" && f.denied(2) == "a c" })
 }
 
 func TestRulesFromRedis(t *testing.T) {
@@ -183,7 +194,9 @@ func TestRulesFromEtcd(t *testing.T) {
 func TestServeFollowsRulesFromRedis(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+	}))
 	t.Cleanup(upstream.Close)
 	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	f := &fleet{t: t, admin: [3]string{admin}, config: write(t, "hotparam.yaml", pipelineRules)}
@@ -197,7 +210,8 @@ func TestServeFollowsRulesFromRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.mustRun("push", write(t, "many.yaml", strings.Replace(string(many), "rate: 50,", "rate: 50, max_rate: 10000,", 1)))
+	f.mustRun("push",
+		write(t, "many.yaml", strings.Replace(string(many), "rate: 50,", "rate: 50, max_rate: 10000,", 1)))
 	blocked := func() bool {
 		status, _ := get(t, "http://"+addr+"/topic?id=a")
 		return status == http.StatusTooManyRequests
@@ -216,9 +230,11 @@ func TestServeFollowsRulesFromRedis(t *testing.T) {
 	// A new version, say: it cannot run what the others run.
 	other := freeport.Addr(t)
 	launch(t, "hotparam", "serve", "--config", f.config, "--upstream", upstream.URL, "--listen", freeport.Addr(t),
-		"--admin.listen", other, "--state.dir", t.TempDir(), "--rules", "redis:", "--redis.addr", r.Addr(), "--detect.counters", "1000")
+		"--admin.listen", other, "--state.dir", t.TempDir(), "--rules", "redis:", "--redis.addr", r.Addr(),
+		"--detect.counters", "1000")
 	ready(t, other)
-	if status, body := get(t, "http://"+other+"/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "version 1 of redis: is refused: detect: rule") {
+	if status, body := get(t, "http://"+other+"/readyz"); status != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "version 1 of redis: is refused: detect: rule") {
 		t.Errorf("a start that refuses the rules of the store: %d %s", status, body)
 	}
 	f.mustRun("push", f.blocking("b"))

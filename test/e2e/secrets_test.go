@@ -19,17 +19,20 @@ const secret = "pw-s3cret-do-not-show"
 func TestSecretsAreNotShown(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	url := "redis://user:" + secret + "@" + redis.Addr() + "/0" // refused by a server without users: errors are told too
+	// refused by a server without users: errors are told too
+	url := "redis://user:" + secret + "@" + redis.Addr() + "/0"
 	file := pipelineRules + "redis: {addr: '" + url + "'}\nlog: {level: debug}\nadmin: {token: " + secret + "}\n" +
-		"decide: {token: " + secret + "}\ngraphite: {username: ann, password: " + secret + ", header: {Authorization: " + secret + "}}\n" +
+		"decide: {token: " + secret + "}\ngraphite: {username: ann, password: " + secret +
+		", header: {Authorization: " + secret + "}}\n" +
 		"kafka: {username: ann, password: " + secret + ", sasl: SCRAM-SHA-256, brokers: ['127.0.0.1:1']}\n"
 	config := write(t, "hotparam.yaml", file)
 	upstream := "http://ann:" + secret + "@127.0.0.1:1"
 	for name, args := range map[string][]string{
-		"collector":       {"--mirror.listen", freeport.Addr(t)},
-		"aggregator":      {"--graphite.url", "http://ann:" + secret + "@127.0.0.1:1"},
-		"limiter-sidecar": {"--decide.listen", freeport.Addr(t), "--proxy.listen", freeport.Addr(t), "--proxy.upstream", upstream},
-		"hotparam":        {"serve", "--listen", freeport.Addr(t), "--upstream", upstream, "--state.dir", t.TempDir()},
+		"collector":  {"--mirror.listen", freeport.Addr(t)},
+		"aggregator": {"--graphite.url", "http://ann:" + secret + "@127.0.0.1:1"},
+		"limiter-sidecar": {"--decide.listen", freeport.Addr(t), "--proxy.listen", freeport.Addr(t), "--proxy.upstream",
+			upstream},
+		"hotparam": {"serve", "--listen", freeport.Addr(t), "--upstream", upstream, "--state.dir", t.TempDir()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,7 +41,8 @@ func TestSecretsAreNotShown(t *testing.T) {
 			ready(t, admin)
 			token := http.Header{"Authorization": {"Bearer " + secret}}
 			shown := ""
-			for _, path := range []string{"/", "/metrics", "/v1/hot", "/v1/overrides", "/v1/audit", "/readyz?verbose", "/openapi.json"} {
+			for _, path := range []string{"/", "/metrics", "/v1/hot", "/v1/overrides", "/v1/audit", "/readyz?verbose",
+				"/openapi.json"} {
 				_, body := do(t, http.MethodGet, "http://"+admin+path, "", token)
 				shown += body
 			}
@@ -73,10 +77,12 @@ func TestErrorsShowNoSecret(t *testing.T) {
 		{"hotparam", "serve", "--upstream", "ftp://ann:" + secret + "@127.0.0.1:1"},
 		{"hotparam", "serve", "--upstream", "http://ann:" + secret + "@127.0.0.1:1/?query"},
 		{"hotparam", "serve", "--upstream", "http://127.0.0.1:1", "--admin.token", secret + " with a space"},
-		{"aggregator", "--kafka.brokers", "127.0.0.1:1", "--kafka.username", "ann", "--kafka.password", secret, "--kafka.sasl", "x"},
+		{"aggregator", "--kafka.brokers", "127.0.0.1:1", "--kafka.username", "ann", "--kafka.password", secret,
+			"--kafka.sasl", "x"},
 		{"aggregator", "--statsd.listen", "127.0.0.1:0", "--graphite.url", "ann:" + secret + "@127.0.0.1:1"},
 		{"hotparam", "check", "--redis.addr", "127.0.0.1:1", "--redis.username", "ann", "--redis.password", secret},
-		{"hotparam", "check", "--redis.addr", "127.0.0.1:1", "--redis.sentinel_master", "m", "--redis.sentinel_password", secret},
+		{"hotparam", "check", "--redis.addr", "127.0.0.1:1", "--redis.sentinel_master", "m",
+			"--redis.sentinel_password", secret},
 		{"hotparam", "check", "--redis.addr", redis},
 		{"hotparam", "check", "--redis.addr", redis + "/x"},
 	} {

@@ -15,11 +15,14 @@ import (
 // there after a restart.
 func TestOverrideIsFeltByTheNextRequest(t *testing.T) {
 	t.Parallel()
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+	}))
 	t.Cleanup(upstream.Close)
 	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	config := write(t, "hotparam.yaml", pipelineRules)
-	args := []string{"serve", "--config", config, "--upstream", upstream.URL, "--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir()}
+	args := []string{"serve", "--config", config, "--upstream", upstream.URL, "--listen", addr, "--admin.listen", admin,
+		"--state.dir", t.TempDir()}
 	p := launch(t, "hotparam", args...)
 	ready(t, admin)
 	url, overrides := "http://"+addr+"/topic?id=9", "http://"+admin+"/v1/overrides/nine"
@@ -31,7 +34,8 @@ func TestOverrideIsFeltByTheNextRequest(t *testing.T) {
 	}
 	put := func(body string) {
 		t.Helper()
-		if status, text := do(t, http.MethodPut, overrides, body, http.Header{"Content-Type": {"application/json"}}); status/100 != 2 {
+		if status, text := do(t, http.MethodPut, overrides, body,
+			http.Header{"Content-Type": {"application/json"}}); status/100 != 2 {
 			t.Fatalf("PUT %s: %d %s", body, status, text)
 		}
 	}
@@ -63,9 +67,11 @@ func TestOverrideIsFeltByTheNextRequest(t *testing.T) {
 func TestStateDirectoryHasOneOwner(t *testing.T) {
 	t.Parallel()
 	dir, admin := t.TempDir(), freeport.Addr(t)
-	launch(t, "hotparam", "serve", "--upstream", "http://127.0.0.1:1", "--listen", freeport.Addr(t), "--admin.listen", admin, "--state.dir", dir)
+	launch(t, "hotparam", "serve", "--upstream", "http://127.0.0.1:1", "--listen", freeport.Addr(t), "--admin.listen",
+		admin, "--state.dir", dir)
 	ready(t, admin)
-	second := launch(t, "hotparam", "serve", "--upstream", "http://127.0.0.1:1", "--listen", freeport.Addr(t), "--admin.listen", freeport.Addr(t), "--state.dir", dir)
+	second := launch(t, "hotparam", "serve", "--upstream", "http://127.0.0.1:1", "--listen", freeport.Addr(t),
+		"--admin.listen", freeport.Addr(t), "--state.dir", dir)
 	if code := second.Wait(10e9); code != 1 || !strings.Contains(second.Said(), dir) {
 		t.Errorf("exit %d, want 1 and the directory in:\n%s", code, second.Said())
 	}
@@ -75,15 +81,20 @@ func TestStateDirectoryHasOneOwner(t *testing.T) {
 // nothing, and what a good one removed is told.
 func TestReload(t *testing.T) {
 	t.Parallel()
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+	}))
 	t.Cleanup(upstream.Close)
 	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	config := write(t, "hotparam.yaml", pipelineRules)
-	p := launch(t, "hotparam", "serve", "--config", config, "--upstream", upstream.URL, "--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir())
+	p := launch(t, "hotparam", "serve", "--config", config, "--upstream", upstream.URL, "--listen", addr,
+		"--admin.listen", admin, "--state.dir", t.TempDir())
 	ready(t, admin)
 	rewrite(t, config, pipelineRules+"overrides:\n  - {key: 'topic?id=3', action: block}\n")
 	// Who asks again and again meets the limit of a hot key before the new rules.
-	program.Await(t, 5e9, "the new rules", func() bool { return strings.Contains(p.Said(), "configuration read again") })
+	program.Await(t, 5e9, "the new rules", func() bool {
+		return strings.Contains(p.Said(), "configuration read again")
+	})
 	if status, _ := get(t, "http://"+addr+"/topic?id=3"); status != http.StatusTooManyRequests {
 		t.Errorf("the new rules do not hold: %d", status)
 	}
@@ -112,11 +123,16 @@ func TestReload(t *testing.T) {
 		t.Errorf("a bad file changed the rules: %d", status)
 	}
 	rewrite(t, config, pipelineRules)
-	program.Await(t, 10e9, "what was removed", func() bool { return strings.Contains(p.Said(), "overrides[topic?id=3]") })
-	if status, _ := get(t, "http://"+addr+"/topic?id=3"); status != http.StatusOK || metric("success") != "1" || metric("hash") == hash {
+	program.Await(t, 10e9, "what was removed", func() bool {
+		return strings.Contains(p.Said(), "overrides[topic?id=3]")
+	})
+	if status, _ := get(t, "http://"+addr+"/topic?id=3"); status != http.StatusOK || metric("success") != "1" ||
+		metric("hash") == hash {
 		t.Errorf("after a good file: %d, success %s, hash %s after %s", status, metric("success"), metric("hash"), hash)
 	}
 	read := strings.Count(p.Said(), "configuration read again")
 	p.Signal(syscall.SIGHUP)
-	program.Await(t, 10e9, "a reload at SIGHUP", func() bool { return strings.Count(p.Said(), "configuration read again") > read })
+	program.Await(t, 10e9, "a reload at SIGHUP", func() bool {
+		return strings.Count(p.Said(), "configuration read again") > read
+	})
 }

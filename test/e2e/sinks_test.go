@@ -83,7 +83,8 @@ func TestSickSinksTouchNoRequest(t *testing.T) {
 			if arrived > sent || arrived < sent && !o.atMost {
 				t.Errorf("%d were sent, %d arrived", sent, arrived)
 			}
-			t.Logf("%d added, %d had no room, %d sent, %d lost, %d arrived", s.Added, s.DroppedFull+s.DroppedSink, sent, lost, arrived)
+			t.Logf("%d added, %d had no room, %d sent, %d lost, %d arrived", s.Added, s.DroppedFull+s.DroppedSink, sent,
+				lost, arrived)
 		})
 	}
 }
@@ -95,7 +96,8 @@ const visits = 40000
 // run, and ends both in order. It gives the longest time of a request.
 func serveMany(t *testing.T, count *tally.Tally, run func(context.Context) error) time.Duration {
 	t.Helper()
-	set, err := rules.Parse("sinks.yaml", []byte("rules:\n  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1000000, window: 5s}}\n"))
+	set, err := rules.Parse("sinks.yaml",
+		[]byte("rules:\n  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1000000, window: 5s}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +166,8 @@ func statsdOut(t *testing.T, p peer) out {
 	ended := make(chan struct{})
 	t.Cleanup(func() { close(ended) })
 	s, err := statsd.NewSender(statsd.SenderConfig{
-		Servers: []string{p.address}, Names: canon.Names{Prefix: "p"}, Interval: 10 * time.Millisecond, Timeout: 3 * time.Second, Log: quiet,
+		Servers: []string{p.address}, Names: canon.Names{Prefix: "p"}, Interval: 10 * time.Millisecond,
+		Timeout: 3 * time.Second, Log: quiet,
 		// Nobody here has a name that this name server would tell.
 		Resolver: &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 			<-ended
@@ -292,7 +295,8 @@ func consumed(t *testing.T, address string, want uint64) uint64 {
 	var mu sync.Mutex
 	sum := uint64(0)
 	consumer, err := kafka.NewConsumer(kafka.ConsumerConfig{
-		Config:  kafka.Config{Brokers: []string{address}, Topic: "counts", Group: "check", Namespace: "e2e", Log: quiet},
+		Config: kafka.Config{Brokers: []string{address}, Topic: "counts", Group: "check", Namespace: "e2e",
+			Log: quiet},
 		Backlog: time.Hour,
 		Handle: func(counts []hottype.Count) {
 			mu.Lock()

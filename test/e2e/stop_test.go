@@ -37,8 +37,10 @@ func TestNothingReceivedIsLostAtTheEnd(t *testing.T) {
 	})
 	mirror, in, admin := freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
 	log := write(t, "access.log", "")
-	p := launch(t, "collector", "--config", write(t, "hotparam.yaml", pipelineRules), "--mirror.listen", mirror, "--statsd.listen", in,
-		"--accesslog.file", log, "--accesslog.format", "combined", "--statsd.addr", server.Addr().String(), "--tally.flush", "1h", "--admin.listen", admin)
+	p := launch(t, "collector", "--config", write(t, "hotparam.yaml", pipelineRules), "--mirror.listen", mirror,
+		"--statsd.listen", in,
+		"--accesslog.file", log, "--accesslog.format", "combined", "--statsd.addr", server.Addr().String(),
+		"--tally.flush", "1h", "--admin.listen", admin)
 	ready(t, admin)
 
 	const each = 50

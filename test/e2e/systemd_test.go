@@ -64,7 +64,8 @@ func TestSystemdUnitsStart(t *testing.T) {
 			t.Parallel()
 			unit := unitSettings(t, path)
 			if unit["Type"] != "notify" || unit["ExecReload"] != "/bin/kill -HUP $MAINPID" || unit["KillSignal"] != "" {
-				t.Fatalf("Type %q, ExecReload %q, KillSignal %q: this test does what other settings say", unit["Type"], unit["ExecReload"], unit["KillSignal"])
+				t.Fatalf("Type %q, ExecReload %q, KillSignal %q: this test does what other settings say", unit["Type"],
+					unit["ExecReload"], unit["KillSignal"])
 			}
 			told := unixSocket(t)
 			env, listeners := unitEnvironment(t, unit)
@@ -79,7 +80,8 @@ func TestSystemdUnitsStart(t *testing.T) {
 				_ = conn.Close()
 			}
 			p.Signal(syscall.SIGHUP)
-			program.Await(t, 10*time.Second, "the reload", func() bool { return strings.Contains(p.Said(), "configuration read again") })
+			program.Await(t, 10*time.Second, "the reload",
+				func() bool { return strings.Contains(p.Said(), "configuration read again") })
 			p.Signal(syscall.SIGTERM)
 			expectState(t, told, "STOPPING=1")
 			most, err := time.ParseDuration(unit["TimeoutStopSec"])
@@ -163,7 +165,8 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 		// verify asks for programs that are there.
-		if err := os.WriteFile(unit, []byte(strings.ReplaceAll(string(data), "/usr/local/bin", dir)), 0o600); err != nil {
+		if err := os.WriteFile(unit, []byte(strings.ReplaceAll(string(data), "/usr/local/bin", dir)),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		out, err := exec.Command("systemd-analyze", "verify", "--man=no", unit).CombinedOutput()

@@ -139,7 +139,8 @@ func startLoad(t *testing.T, addr string) *load {
 			owed, last = owed-float64(n), now
 			for id := range l.ids {
 				if n > 0 && l.ids[id].Load() {
-					_, _ = fmt.Fprintf(conn, "hotparam.topic.hot_param.id=%d:%d|c", id, n) // nobody listens for a moment
+					// nobody listens for a moment
+					_, _ = fmt.Fprintf(conn, "hotparam.topic.hot_param.id=%d:%d|c", id, n)
 				}
 			}
 		}
@@ -189,7 +190,8 @@ func TestStandbyTakesOver(t *testing.T) {
 	program.Await(t, 20*time.Second, "the first to publish", func() bool { return role(0) == "10" })
 	start(1)
 	program.Await(t, 20*time.Second, "the second to stand by", func() bool { return role(1) == "01" })
-	launch(t, "collector", "--config", config, "--statsd.listen", in, "--statsd.addr", statsd[0], "--statsd.standby", statsd[1], "--admin.listen", collectorAdmin)
+	launch(t, "collector", "--config", config, "--statsd.listen", in, "--statsd.addr", statsd[0], "--statsd.standby",
+		statsd[1], "--admin.listen", collectorAdmin)
 	ready(t, collectorAdmin)
 
 	w := watchKeys(t, redis, topic(0), topic(1), topic(2))
@@ -204,7 +206,8 @@ func TestStandbyTakesOver(t *testing.T) {
 		program.Await(t, 15*time.Second, what, func() bool { return w.hot(topic(id)) })
 		// 100 counts make it hot: half a second of its rate.
 		blind := time.Since(at) - 500*time.Millisecond
-		t.Logf("%s: a new topic was found %v late; the old one was not known for %v", what, blind.Round(time.Millisecond), w.gap(topic(0)).Round(time.Millisecond))
+		t.Logf("%s: a new topic was found %v late; the old one was not known for %v", what,
+			blind.Round(time.Millisecond), w.gap(topic(0)).Round(time.Millisecond))
 		if blind > lease+ticks+slack || w.gap(topic(0)) > lease+ticks+slack {
 			t.Errorf("%s: blind for more than the lease and two ticks", what)
 		}
@@ -247,7 +250,8 @@ func TestRestartKeepsWhatIsHot(t *testing.T) {
 	statsd := freeport.Addr(t)
 	start := func() *program.Process {
 		admin := freeport.Addr(t)
-		p := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone", "--statsd.listen", statsd, "--admin.listen", admin)
+		p := launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--aggregator.id", "alone",
+			"--statsd.listen", statsd, "--admin.listen", admin)
 		ready(t, admin)
 		return p
 	}
@@ -265,7 +269,8 @@ func TestRestartKeepsWhatIsHot(t *testing.T) {
 		}
 		p = start()
 		before := w.mirror.Stats(time.Now()).Version
-		program.Await(t, 10*time.Second, "the new one to publish", func() bool { return w.mirror.Stats(time.Now()).Version > before })
+		program.Await(t, 10*time.Second, "the new one to publish",
+			func() bool { return w.mirror.Stats(time.Now()).Version > before })
 	}
 	for range 60 { // longer than any window
 		<-time.After(50 * time.Millisecond)

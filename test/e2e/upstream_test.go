@@ -34,7 +34,8 @@ func tellTLS(t *testing.T) (url string, flags []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert := write(t, "cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: up.Certificate().Raw})))
+	cert := write(t, "cert.pem",
+		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: up.Certificate().Raw})))
 	private := write(t, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
 	return up.URL, []string{
 		"--proxy.upstream_tls_ca", cert, "--proxy.upstream_tls_name", "example.com",
@@ -66,7 +67,8 @@ func TestUpstreamSeesHostAndTarget(t *testing.T) {
 		"h2c":           {"h2c" + strings.TrimPrefix(h2c.URL, "http"), nil, "HTTP/2.0 site.example //x/../y?id=1;2\n"},
 		"https":         {secure, known, "HTTP/2.0 site.example //x/../y?id=1;2\n"},
 	} {
-		flags := append([]string{"--proxy.upstream", c.upstream, "--config", write(t, "hotparam.yaml", pipelineRules)}, c.flags...)
+		flags := append([]string{"--proxy.upstream", c.upstream, "--config", write(t, "hotparam.yaml", pipelineRules)},
+			c.flags...)
 		programs := map[string][]string{
 			"hotparam":        append([]string{"serve", "--state.dir", t.TempDir()}, flags...),
 			"limiter-sidecar": append([]string{"--redis.addr", redis.Addr()}, flags...),

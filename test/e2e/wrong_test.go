@@ -23,7 +23,8 @@ func TestWrongConfigurations(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
-	rule := "rules:\n  - name: topic\n    match: {path: /topic}\n    params: [id]\n    hot: {rate: 200, window: %s}\n    limit: {rate: 100, burst: 200}\n"
+	rule :=
+		"rules:\n  - name: topic\n    match: {path: /topic}\n    params: [id]\n    hot: {rate: 200, window: %s}\n    limit: {rate: 100, burst: 200}\n"
 	good := write(t, "good.yaml", fmt.Sprintf(rule, "5s"))
 	tests := []struct {
 		name string
@@ -32,24 +33,43 @@ func TestWrongConfigurations(t *testing.T) {
 		exit int
 		want []string
 	}{
-		{"unknown field", []string{"serve", "--upstream", "http://127.0.0.1:1"}, strings.Replace(fmt.Sprintf(rule, "5s"), "params:", "parms:", 1), 1, []string{"wrong.yaml:4", "parms", "params"}},
-		{"bad duration", []string{"serve", "--upstream", "http://127.0.0.1:1"}, fmt.Sprintf(rule, "5 apples"), 1, []string{"wrong.yaml:5", "window"}},
-		{"duplicate rule", []string{"serve", "--upstream", "http://127.0.0.1:1"}, fmt.Sprintf(rule, "5s") + strings.TrimPrefix(fmt.Sprintf(rule, "5s"), "rules:\n"), 1, []string{"wrong.yaml:7", "topic"}},
-		{"no YAML at all", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "rules: [", 1, []string{"wrong.yaml"}},
-		{"empty file", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "\n", 1, []string{"wrong.yaml", "is empty", "write at least one rule"}},
-		{"no rules", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "namespace: e2e\n", 1, []string{"wrong.yaml", "has no rules"}},
-		{"unknown setting", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "redis:\n  adr: x\n", 1, []string{"wrong.yaml:2", "redis.adr", "addr"}},
-		{"bad setting", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "tally:\n  flush: soon\n", 1, []string{"wrong.yaml:2", "tally.flush", "soon"}},
-		{"port taken", []string{"serve", "--upstream", "http://127.0.0.1:1", "--admin.listen=", "--listen", taken.Addr().String()}, "", 1, []string{"address already in use", "--proxy.listen"}},
+		{"unknown field", []string{"serve", "--upstream", "http://127.0.0.1:1"},
+			strings.Replace(fmt.Sprintf(rule, "5s"), "params:", "parms:", 1), 1,
+			[]string{"wrong.yaml:4", "parms", "params"}},
+		{"bad duration", []string{"serve", "--upstream", "http://127.0.0.1:1"}, fmt.Sprintf(rule, "5 apples"), 1,
+			[]string{"wrong.yaml:5", "window"}},
+		{"duplicate rule", []string{"serve", "--upstream", "http://127.0.0.1:1"},
+			fmt.Sprintf(rule, "5s") + strings.TrimPrefix(fmt.Sprintf(rule, "5s"), "rules:\n"), 1,
+			[]string{"wrong.yaml:7", "topic"}},
+		{"no YAML at all", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "rules: [", 1,
+			[]string{"wrong.yaml"}},
+		{"empty file", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "\n", 1,
+			[]string{"wrong.yaml", "is empty", "write at least one rule"}},
+		{"no rules", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "namespace: e2e\n", 1,
+			[]string{"wrong.yaml", "has no rules"}},
+		{"unknown setting", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "redis:\n  adr: x\n", 1,
+			[]string{"wrong.yaml:2", "redis.adr", "addr"}},
+		{"bad setting", []string{"serve", "--upstream", "http://127.0.0.1:1"}, "tally:\n  flush: soon\n", 1,
+			[]string{"wrong.yaml:2", "tally.flush", "soon"}},
+		{"port taken", []string{"serve", "--upstream", "http://127.0.0.1:1", "--admin.listen=", "--listen",
+			taken.Addr().String()}, "", 1, []string{"address already in use", "--proxy.listen"}},
 		{"no upstream", []string{"serve"}, "", 2, []string{"--upstream"}},
-		{"upstream without scheme", []string{"serve", "--upstream", "localhost:3000"}, "", 2, []string{"localhost:3000", "http://"}},
-		{"admin open to the network", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin.listen", "0.0.0.0:0"}, "", 1, []string{"token", "--admin.token"}},
-		{"short token", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin.token", "compose"}, "", 1, []string{"--admin.token: the token has 7 characters, want at least 16"}},
-		{"certificate without a key", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin.listen=", "--proxy.tls_cert", "x.pem"}, "", 1, []string{"--proxy.tls_cert and --proxy.tls_key"}},
-		{"cache larger than memory", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--proxy.cache_memory", "9000000000000000000"}, "", 2, []string{"--proxy.cache_memory 9000000000000000000 is more than the"}},
+		{"upstream without scheme", []string{"serve", "--upstream", "localhost:3000"}, "", 2,
+			[]string{"localhost:3000", "http://"}},
+		{"admin open to the network", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0",
+			"--admin.listen", "0.0.0.0:0"}, "", 1, []string{"token", "--admin.token"}},
+		{"short token", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0",
+			"--admin.token", "compose"}, "", 1,
+			[]string{"--admin.token: the token has 7 characters, want at least 16"}},
+		{"certificate without a key", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0",
+			"--admin.listen=", "--proxy.tls_cert", "x.pem"}, "", 1, []string{"--proxy.tls_cert and --proxy.tls_key"}},
+		{"cache larger than memory", []string{"serve", "--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:0",
+			"--proxy.cache_memory", "9000000000000000000"}, "", 2,
+			[]string{"--proxy.cache_memory 9000000000000000000 is more than the"}},
 		{"unknown flag", []string{"serve", "--upstraem", "x"}, "", 2, []string{"upstraem"}},
 		{"missing log", []string{"replay", "no-such-file.log"}, "", 1, []string{"no-such-file.log"}},
-		{"several errors at once", []string{"config", "validate", good, "WRONG"}, "namespace: '#'\nrules:\n  - {name: A!, hot: {rate: -1}}\n", 1, []string{"wrong.yaml:1", "wrong.yaml:3"}},
+		{"several errors at once", []string{"config", "validate", good, "WRONG"},
+			"namespace: '#'\nrules:\n  - {name: A!, hot: {rate: -1}}\n", 1, []string{"wrong.yaml:1", "wrong.yaml:3"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -85,11 +105,13 @@ func TestDecisionsOffLoopbackNeedAToken(t *testing.T) {
 		"want at least 16":                   {"--decide.token", "short"},
 		"no-such-file":                       {"--decide.token_file", "no-such-file"},
 		"--decide.tls_cert and --decide.tls": {"--decide.tls_client_ca", "no-such-file"},
-		"--check.token, --check.token_file":  {"--decide.listen=", "--check.dialect", "path", "--check.listen", "0.0.0.0:0"},
+		"--check.token, --check.token_file": {"--decide.listen=", "--check.dialect", "path", "--check.listen",
+			"0.0.0.0:0"},
 		"set --check.dialect to nginx, forw": {"--decide.listen=", "--check.listen", "127.0.0.1:0"},
 		"--envoy.token, --envoy.token_file":  {"--decide.listen=", "--envoy.listen", "0.0.0.0:0"},
 		"has no token: ask for its certific": {"--decide.listen=", "--spoe.listen", "0.0.0.0:0"},
-		"absent.yaml: no such file":          {"--decide.listen=", "--envoy.listen", "127.0.0.1:0", "--envoy.limits", "absent.yaml"},
+		"absent.yaml: no such file": {"--decide.listen=", "--envoy.listen", "127.0.0.1:0", "--envoy.limits",
+			"absent.yaml"},
 	} {
 		p := launch(t, "limiter-sidecar", append(base, args...)...)
 		if code := p.Wait(10 * time.Second); code != 1 || !strings.Contains(p.Said(), says) {
@@ -112,7 +134,8 @@ func TestWhatProgramsNeed(t *testing.T) {
 		}
 		help := launch(t, tt.program, "--help")
 		if code := help.Wait(10 * time.Second); code != 0 || !strings.Contains(help.Said(), "HOTPARAM_ADMIN_LISTEN") {
-			t.Errorf("%s --help: exit %d; it must show every setting and its variable:\n%s", tt.program, code, help.Said())
+			t.Errorf("%s --help: exit %d; it must show every setting and its variable:\n%s", tt.program, code,
+				help.Said())
 		}
 	}
 }
@@ -125,11 +148,15 @@ func TestRedisAbsentAtStart(t *testing.T) {
 	redis.Stop()
 	config := write(t, "hotparam.yaml", pipelineRules)
 	decide, admin := freeport.Addr(t), freeport.Addr(t)
-	p := launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", decide, "--admin.listen", admin)
+	p := launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", decide,
+		"--admin.listen", admin)
 	ready(t, admin)
-	program.Await(t, 20*time.Second, "a warning", func() bool { return strings.Contains(p.Said(), "Redis does not answer") })
+	program.Await(t, 20*time.Second, "a warning", func() bool {
+		return strings.Contains(p.Said(), "Redis does not answer")
+	})
 	ask := func() string {
-		_, body := do(t, http.MethodPost, "http://"+decide+"/v1/decide", `{"method":"GET","uri":"/topic?id=1","ip":"192.0.2.1"}`, http.Header{"Content-Type": {"application/json"}})
+		_, body := do(t, http.MethodPost, "http://"+decide+"/v1/decide",
+			`{"method":"GET","uri":"/topic?id=1","ip":"192.0.2.1"}`, http.Header{"Content-Type": {"application/json"}})
 		return body
 	}
 	if body := ask(); !strings.Contains(body, `"allowed":true`) {
@@ -152,7 +179,8 @@ func TestServeMeetsTheWorld(t *testing.T) {
 	t.Parallel()
 	addr, admin := freeport.Addr(t), freeport.Addr(t)
 	down := freeport.Addr(t)
-	launch(t, "hotparam", "serve", "--upstream", "http://"+down, "--listen", addr, "--admin.listen", admin, "--state.dir", t.TempDir())
+	launch(t, "hotparam", "serve", "--upstream", "http://"+down, "--listen", addr, "--admin.listen", admin,
+		"--state.dir", t.TempDir())
 	ready(t, admin)
 	status, body := get(t, "http://"+addr+"/topic?id=1")
 	if status != http.StatusBadGateway || !strings.Contains(body, down) {
@@ -183,14 +211,16 @@ func TestGarbageIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for _, packet := range []string{"\x00\xff garbage", "hotparam.topic.hot_param.id=1:NaN|c", "a.b.c:1|c\nhotparam.topic.hot_param.id=42:3|c"} {
+	for _, packet := range []string{"\x00\xff garbage", "hotparam.topic.hot_param.id=1:NaN|c",
+		"a.b.c:1|c\nhotparam.topic.hot_param.id=42:3|c"} {
 		if _, err := conn.Write([]byte(packet)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	program.Await(t, 20*time.Second, "malformed and foreign lines in the metrics", func() bool {
 		_, metrics := get(t, "http://"+admin+"/metrics")
-		return strings.Contains(metrics, "hotparam_statsd_in_malformed_total 2") && strings.Contains(metrics, "hotparam_statsd_in_foreign_total 1")
+		return strings.Contains(metrics, "hotparam_statsd_in_malformed_total 2") &&
+			strings.Contains(metrics, "hotparam_statsd_in_foreign_total 1")
 	})
 }
 
@@ -207,7 +237,8 @@ this is no log line
 		t.Errorf("exit %d; the broken line must be shown:\n%s", code, p.Said())
 	}
 	body, err := os.ReadFile(out)
-	if err != nil || !strings.Contains(string(body), `"malformed":1`) && !strings.Contains(string(body), `"malformed": 1`) {
+	if err != nil || !strings.Contains(string(body), `"malformed":1`) &&
+		!strings.Contains(string(body), `"malformed": 1`) {
 		t.Errorf("malformed is not 1 (%v): %s", err, body)
 	}
 }

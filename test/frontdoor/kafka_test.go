@@ -44,7 +44,8 @@ func TestKafkaSink(t *testing.T) {
 
 	var arrived atomic.Int64
 	consumer, err := kafka.NewConsumer(kafka.ConsumerConfig{
-		Config: kafka.Config{Brokers: broker.ListenAddrs(), Topic: "hotparam-counts", Group: "aggregators", Namespace: "shop", Log: quiet},
+		Config: kafka.Config{Brokers: broker.ListenAddrs(), Topic: "hotparam-counts", Group: "aggregators",
+			Namespace: "shop", Log: quiet},
 		Handle: func(counts []hottype.Count) {
 			for _, c := range counts {
 				arrived.Add(c.N)

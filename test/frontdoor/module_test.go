@@ -53,7 +53,8 @@ func main() {
 // unwanted is what a service must not compile or need for it.
 var unwanted = []string{
 	"github.com/IBM/sarama", "google.golang.org/grpc", "github.com/prometheus/", "github.com/alecthomas/kong",
-	"github.com/chromedp/", "github.com/twmb/", "github.com/alicebob/miniredis", "pgregory.net/rapid", "go.uber.org/goleak",
+	"github.com/chromedp/", "github.com/twmb/", "github.com/alicebob/miniredis", "pgregory.net/rapid",
+	"go.uber.org/goleak",
 	"github.com/google/go-cmp", "testing",
 }
 

@@ -32,7 +32,9 @@ overrides:
 	}
 	r := chi.NewRouter()
 	r.Use(p.Middleware)
-	r.Get("/topics/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "topic ", chi.URLParam(r, "id")) })
+	r.Get("/topics/{id}", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "topic ", chi.URLParam(r, "id"))
+	})
 
 	for _, target := range []string{"/topics/7", "/topics/42"} {
 		w := httptest.NewRecorder()

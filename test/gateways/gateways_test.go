@@ -72,7 +72,8 @@ var kinds = map[string]kind{
 		closed:      []string{"failure_mode_allow: true", "failure_mode_allow: false"}, unanswered: []int{403},
 	},
 	"Envoy, external authorization by HTTP": {
-		limiter: []string{"--check.listen", "{addr}", "--check.dialect", "path"}, command: envoy("ext_authz_http.yaml", "8185"),
+		limiter:     []string{"--check.listen", "{addr}", "--check.dialect", "path"},
+		command:     envoy("ext_authz_http.yaml", "8185"),
 		differences: differences{fields: true, allowed: true, refused: spellings},
 		closed:      []string{"failure_mode_allow: true", "failure_mode_allow: false"}, unanswered: []int{403},
 	},
@@ -137,7 +138,8 @@ func installed(t *testing.T, name string) string {
 func nginx(t *testing.T, p places, replace ...string) *exec.Cmd {
 	path, dir := installed(t, "nginx"), t.TempDir()
 	replace = append(replace, p.wait("100ms", "5s")...)
-	config := deployed(t, "nginx/nginx.conf", p.replacements("listen 10000", "listen 127.0.0.1:", "127.0.0.1:8185", replace)...)
+	config := deployed(t, "nginx/nginx.conf", p.replacements("listen 10000", "listen 127.0.0.1:", "127.0.0.1:8185",
+		replace)...)
 	return exec.Command(path, "-p", dir, "-e", "stderr", "-c", config, "-g", "daemon off; pid "+dir+"/pid;")
 }
 
@@ -146,7 +148,9 @@ func caddy(t *testing.T, p places, replace ...string) *exec.Cmd {
 	replace = append(replace, p.wait("100ms", "5s")...)
 	config := deployed(t, "caddy/Caddyfile", p.replacements("\n:10000", "\n:", "127.0.0.1:8185", replace)...)
 	// Its administration would take a port that all Caddies share.
-	config = edited(t, config, func(text string) string { return "{\n\tadmin off\n\tdefault_bind 127.0.0.1\n}\n" + text })
+	config = edited(t, config, func(text string) string {
+		return "{\n\tadmin off\n\tdefault_bind 127.0.0.1\n}\n" + text
+	})
 	cmd := exec.Command(path, "run", "--config", config, "--adapter", "caddyfile")
 	cmd.Env = append(cmd.Environ(), "XDG_CONFIG_HOME="+t.TempDir(), "XDG_DATA_HOME="+t.TempDir())
 	return cmd
@@ -161,7 +165,8 @@ func haproxySPOE(t *testing.T, p places, replace ...string) *exec.Cmd {
 
 func haproxyLua(t *testing.T, p places, replace ...string) *exec.Cmd {
 	path := installed(t, "haproxy")
-	script := deployed(t, "haproxy/hotparam.lua", append(p.wait("timeout = 100 ", "timeout = 5000 "), "127.0.0.1:8185", p.limiter)...)
+	script := deployed(t, "haproxy/hotparam.lua", append(p.wait("timeout = 100 ", "timeout = 5000 "), "127.0.0.1:8185",
+		p.limiter)...)
 	config := deployed(t, "haproxy/lua.cfg", p.replacements("bind :10000", "bind 127.0.0.1:", "127.0.0.1:8185",
 		append(replace, "/etc/haproxy/hotparam.lua", script))...)
 	return exec.Command(path, "-db", "-f", config, "-p", filepath.Join(t.TempDir(), "pid"))
@@ -174,7 +179,9 @@ func envoy(file, port string) func(*testing.T, places, ...string) *exec.Cmd {
 		value := func(addr string) string { return "port_value: " + addr[strings.LastIndexByte(addr, ':')+1:] }
 		config := deployed(t, "envoy/"+file, append(replace,
 			"port_value: 10000", "port_value: "+p.front, "0.0.0.0", "127.0.0.1", "port_value: 8080", value(p.app),
-			"port_value: "+port, value(p.limiter), "port_value: 9901", "port_value: "+strconv.Itoa(freeport.Port(t)))...)
-		return exec.Command(envoyProgram(t), "-c", config, "--concurrency", "2", "--log-level", "warning", "--disable-hot-restart")
+			"port_value: "+port, value(p.limiter), "port_value: 9901",
+			"port_value: "+strconv.Itoa(freeport.Port(t)))...)
+		return exec.Command(envoyProgram(t), "-c", config, "--concurrency", "2", "--log-level", "warning",
+			"--disable-hot-restart")
 	}
 }

@@ -35,7 +35,8 @@ func (d differences) judge(t *testing.T, g *gateway, a *app) {
 		t.Errorf("the application saw %s %s %s", r.Method, r.Host, r.RequestURI)
 	}
 	got := g.get(blocked)
-	if got.status != 429 || got.header.Get("Content-Type") != "application/problem+json" || got.header.Get("Retry-After") != "" ||
+	if got.status != 429 || got.header.Get("Content-Type") != "application/problem+json" ||
+		got.header.Get("Retry-After") != "" ||
 		!strings.Contains(got.body, `"reason":"blocked"`) {
 		t.Errorf("blocked: %+v", got)
 	}
@@ -45,16 +46,19 @@ func (d differences) judge(t *testing.T, g *gateway, a *app) {
 		}
 	}
 	got = g.get("/topic?id=viral")
-	if got.status != 429 || got.header.Get("Content-Type") != "application/problem+json" || got.header.Get("Retry-After") == "" {
+	if got.status != 429 || got.header.Get("Content-Type") != "application/problem+json" ||
+		got.header.Get("Retry-After") == "" {
 		t.Errorf("viral: %+v", got)
 	}
-	if d.fields && (!strings.Contains(got.header.Get("Ratelimit"), "r=0") || got.header.Get("Cache-Control") != "no-store" ||
+	if d.fields && (!strings.Contains(got.header.Get("Ratelimit"), "r=0") ||
+		got.header.Get("Cache-Control") != "no-store" ||
 		!strings.Contains(got.body, `"key":"topic?id=viral"`)) {
 		t.Errorf("viral: %+v", got)
 	}
 	// Spellings and bytes that are no UTF-8 do not get round it, nor do headers.
-	for _, target := range slices.Concat(d.refused, []string{"/topic?id=viral&user=%FF", "/topic?user=%FF&id=viral", "/topic?id=%76iral",
-		"/topic?id=viral&id=other"}) {
+	for _, target := range slices.Concat(d.refused,
+		[]string{"/topic?id=viral&user=%FF", "/topic?user=%FF&id=viral", "/topic?id=%76iral",
+			"/topic?id=viral&id=other"}) {
 		if got := g.get(target, "X-Junk", "\xff\xfe", "X-Envoy-Original-Path", "/", "X-Original-URI", "/",
 			"X-Forwarded-For", "198.51.100.7"); got.status == 200 {
 			t.Errorf("%q passed", target)
@@ -72,11 +76,15 @@ func (d differences) judge(t *testing.T, g *gateway, a *app) {
 
 // forged are what a client may send to be taken for another one, or its request for another one.
 var forged = map[string]string{
-	"X-Forwarded-For": "198.51.100.7", "X-Real-IP": "198.51.100.7", "Forwarded": "for=198.51.100.7;host=other;proto=https",
+	"X-Forwarded-For": "198.51.100.7", "X-Real-IP": "198.51.100.7",
+	"Forwarded":      "for=198.51.100.7;host=other;proto=https",
 	"True-Client-IP": "198.51.100.7", "X-Client-IP": "198.51.100.7", "X-Envoy-External-Address": "198.51.100.7",
-	"X-Original-URI": "/elsewhere", "X-Original-Method": "POST", "X-Forwarded-Uri": "/elsewhere", "X-Forwarded-Method": "POST",
-	"X-Forwarded-Host": "other.example", "X-Forwarded-Proto": "https", "X-Forwarded-Port": "1", "X-Forwarded-Prefix": "/other",
-	"X-Original-URL": "/elsewhere", "X-Rewrite-URL": "/elsewhere", "X-Envoy-Original-Path": "/elsewhere", "X-Original-Host": "other",
+	"X-Original-URI": "/elsewhere", "X-Original-Method": "POST", "X-Forwarded-Uri": "/elsewhere",
+	"X-Forwarded-Method": "POST",
+	"X-Forwarded-Host":   "other.example", "X-Forwarded-Proto": "https", "X-Forwarded-Port": "1",
+	"X-Forwarded-Prefix": "/other",
+	"X-Original-URL":     "/elsewhere", "X-Rewrite-URL": "/elsewhere", "X-Envoy-Original-Path": "/elsewhere",
+	"X-Original-Host":   "other",
 	"X-Hotparam-Reason": "cold", "X-Hotparam-Rule": "none", "X-Request-ID": "1", "X-HTTP-Method-Override": "POST",
 	"X-Envoy-Original-Method": "POST", "X-Accel-Redirect": "/elsewhere", "X-Envoy-Internal": "true", "Via": "1.1 other",
 	"Authorization": "Bearer forged-token-of-a-client", "Expect": "nothing", "Upgrade": "h2c",
@@ -153,15 +161,17 @@ type failure struct {
 	fail, heal func()
 }
 
-// fails holds what a file promises while the limiter does not answer: each request gets one of these statuses, soon. What only
-// takes its time still limits.
+// fails holds what a file promises while the limiter does not answer: each request gets one of these statuses, soon.
+// What only takes its time still limits.
 func fails(t *testing.T, g *gateway, l *limiter, status []int) {
 	t.Helper()
 	l.takes(20 * time.Millisecond)
-	program.Await(t, 10*time.Second, "a verdict that takes 20 ms more", func() bool { return g.get(blocked).status == 429 })
+	program.Await(t, 10*time.Second, "a verdict that takes 20 ms more",
+		func() bool { return g.get(blocked).status == 429 })
 	for _, f := range failures(t, l) {
 		f.fail()
-		program.Await(t, 20*time.Second, "a limiter that is "+f.name, func() bool { return slices.Contains(status, g.get(blocked).status) })
+		program.Await(t, 20*time.Second, "a limiter that is "+f.name,
+			func() bool { return slices.Contains(status, g.get(blocked).status) })
 		for range 3 {
 			for _, target := range []string{blocked, "/topic?id=cold"} {
 				if got := g.get(target); !slices.Contains(status, got.status) || got.took > 2*time.Second {
@@ -170,6 +180,7 @@ func fails(t *testing.T, g *gateway, l *limiter, status []int) {
 			}
 		}
 		f.heal()
-		program.Await(t, 20*time.Second, "limits after it was "+f.name, func() bool { return g.get(blocked).status == 429 })
+		program.Await(t, 20*time.Second, "limits after it was "+f.name,
+			func() bool { return g.get(blocked).status == 429 })
 	}
 }

@@ -25,8 +25,8 @@ func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
 // perClient is the window of each client, which only the tests of clients reach.
 const perClient = 1000
 
-// rules limit one topic for good, by an override, so that a test need not make it hot first. What asks from 127.0.0.1 is
-// a load balancer, other addresses of loopback are clients.
+// rules limit one topic for good, by an override, so that a test need not make it hot first. What asks from 127.0.0.1
+// is a load balancer, other addresses of loopback are clients.
 var rules = fmt.Sprintf(`
 namespace: gateways
 rules:

@@ -90,7 +90,8 @@ func start(t *testing.T, n int) *cluster {
 	write(t, c.path("log4j.properties"), log4j)
 	for i := range n {
 		write(t, c.path(fmt.Sprint(i, ".properties")), c.properties(i))
-		format := c.java(i, "kafka.tools.StorageTool", "format", "-t", "aG90cGFyYW0tdGVzdC0wMA", "-c", c.path(fmt.Sprint(i, ".properties")))
+		format := c.java(i, "kafka.tools.StorageTool", "format", "-t", "aG90cGFyYW0tdGVzdC0wMA", "-c",
+			c.path(fmt.Sprint(i, ".properties")))
 		if out, err := format.CombinedOutput(); err != nil {
 			t.Fatalf("format: %v\n%s", err, out)
 		}

@@ -34,9 +34,12 @@ var chainNames = canon.Names{Prefix: "hotparam.site", Style: canon.StyleHP1}
 func TestNamesSurviveTheChain(t *testing.T) {
 	// Only where the others are is set; all else is statsd's default: a flush
 	// every ten seconds, names cleaned, idle names kept.
-	c := startChain(t, `{graphiteHost: "127.0.0.1", graphitePort: 2003, port: 8125, address: "127.0.0.1", mgmt_port: 8126, mgmt_address: "127.0.0.1"}`)
+	c := startChain(t,
+		`{graphiteHost: "127.0.0.1", graphitePort: 2003, port: 8125, address: "127.0.0.1", mgmt_port: 8126, mgmt_address: "127.0.0.1"}`)
 	exporter, exporterUDP := startExporter(t, "")
-	mapped, mappedUDP := startExporter(t, "mappings:\n- match: \"hotparam.site.*.hot_param.*\"\n  name: hot_param\n  labels: {resource: \"$1\", component: \"$2\"}\n")
+	mapped, mappedUDP := startExporter(t,
+		"mappings:\n- match: \"hotparam.site.*.hot_param.*\"\n"+
+			"  name: hot_param\n  labels: {resource: \"$1\", component: \"$2\"}\n")
 	counts := chainKeys(t)
 	for _, to := range []string{c.statsd, exporterUDP, mappedUDP} {
 		sendCounts(t, to, counts)
@@ -57,7 +60,8 @@ func TestNamesSurviveTheChain(t *testing.T) {
 	t.Run("function", func(t *testing.T) {
 		var targets []string
 		for key := range counts {
-			targets = append(targets, "maximumAbove(removeBelowValue(keepLastValue(stats_counts."+string(chainNames.Append(nil, key))+"),0),0)")
+			targets = append(targets, "maximumAbove(removeBelowValue(keepLastValue(stats_counts."+
+				string(chainNames.Append(nil, key))+"),0),0)")
 		}
 		checkSeries(t, c, counts, targets)
 	})
@@ -88,7 +92,8 @@ func TestNamesSurviveTheChain(t *testing.T) {
 func chainKeys(t *testing.T) map[hottype.Key]int64 {
 	t.Helper()
 	var keys []hottype.Key
-	rows := regexp.MustCompile("(?m)^\\| \\d+ \\| .* \\| `([^`]*)`(v400)? \\| `([^`]*)`.* \\|$").FindAllStringSubmatch(chainRead(t, "../../docs/names.md"), -1)
+	rows := regexp.MustCompile("(?m)^\\| \\d+ \\| .* \\| `([^`]*)`(v400)? \\| `([^`]*)`.* \\|$").
+		FindAllStringSubmatch(chainRead(t, "../../docs/names.md"), -1)
 	for _, row := range rows {
 		params := row[1]
 		if row[2] != "" {
@@ -138,7 +143,9 @@ func randomKey(r *rand.Rand) hottype.Key {
 	for i := range pairs {
 		pairs[i] = pair{text(8), text(24)}
 	}
-	slices.SortFunc(pairs, func(a, b pair) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.value, b.value)) })
+	slices.SortFunc(pairs, func(a, b pair) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.value, b.value))
+	})
 	var params []string
 	for _, p := range pairs {
 		params = append(params, escape(p.name)+"="+escape(p.value))
@@ -203,7 +210,9 @@ func spelled(key hottype.Key) hottype.Key {
 
 // checkPoller takes the counts out by the poller, as the aggregator does.
 func checkPoller(t *testing.T, c chain, counts map[hottype.Key]int64) {
-	set, err := rules.Parse("rules.yaml", []byte("rules:\n- {name: topic, params: ['*'], hot: {rate: 0.001, window: 2m}}\n- {name: '*', params: ['*'], hot: {rate: 0.001, window: 2m}}\n"))
+	set, err := rules.Parse("rules.yaml",
+		[]byte(
+			"rules:\n- {name: topic, params: ['*'], hot: {rate: 0.001, window: 2m}}\n- {name: '*', params: ['*'], hot: {rate: 0.001, window: 2m}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,9 +275,11 @@ func checkSeries(t *testing.T, c chain, counts map[hottype.Key]int64, targets []
 // render gives the highest value of every series.
 func render(c chain, targets []string) (map[hottype.Key]int64, error) {
 	got := map[hottype.Key]int64{}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second} // uwsgi ends connections without a word
+	// uwsgi ends connections without a word
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
 	for some := range slices.Chunk(targets, 50) {
-		res, err := client.PostForm(c.web+"/render", url.Values{"target": some, "from": {"-5min"}, "format": {"json"}, "noCache": {"true"}})
+		res, err := client.PostForm(c.web+"/render",
+			url.Values{"target": some, "from": {"-5min"}, "format": {"json"}, "noCache": {"true"}})
 		if err != nil {
 			return nil, err
 		}
@@ -304,7 +315,8 @@ func render(c chain, targets []string) (map[hottype.Key]int64, error) {
 func startExporter(t *testing.T, mapping string) (metrics, udp string) {
 	t.Helper()
 	web, port := strconv.Itoa(freeport.Port(t)), strconv.Itoa(freeport.Port(t))
-	args := []string{"--web.listen-address=" + loopback(web), "--statsd.listen-udp=" + loopback(port), "--statsd.listen-tcp="}
+	args := []string{"--web.listen-address=" + loopback(web), "--statsd.listen-udp=" + loopback(port),
+		"--statsd.listen-tcp="}
 	dir := t.TempDir()
 	if mapping != "" {
 		chainWrite(t, dir, "mapping.yaml", mapping)

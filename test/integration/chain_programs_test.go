@@ -35,14 +35,16 @@ func chainNeeds(t *testing.T, programs ...string) {
 	}
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
-			t.Fatalf("%v: apt-get install graphite-carbon graphite-web uwsgi-core uwsgi-plugin-python3 redis-server nodejs npm", err)
+			t.Fatalf(
+				"%v: apt-get install graphite-carbon graphite-web uwsgi-core uwsgi-plugin-python3 redis-server nodejs npm", err)
 		}
 	}
 }
 
 func statsdScript(t *testing.T) string {
 	dir := program.Fetch(t, statsdModule, func(dir string) *exec.Cmd {
-		return exec.Command("npm", "install", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", statsdModule)
+		return exec.Command("npm", "install", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund",
+			statsdModule)
 	})
 	return filepath.Join(dir, "node_modules", "statsd", "stats.js")
 }
@@ -93,7 +95,8 @@ func startChain(t *testing.T, statsdConfig string) chain {
 	}
 	script := statsdScript(t)
 	dir := t.TempDir()
-	line, query, web, statsd, manage := strconv.Itoa(freeport.Port(t)), strconv.Itoa(freeport.Port(t)), strconv.Itoa(freeport.Port(t)), strconv.Itoa(freeport.Port(t)), strconv.Itoa(freeport.Port(t))
+	line, query, web, statsd, manage := strconv.Itoa(freeport.Port(t)), strconv.Itoa(freeport.Port(t)),
+		strconv.Itoa(freeport.Port(t)), strconv.Itoa(freeport.Port(t)), strconv.Itoa(freeport.Port(t))
 
 	chainCopy(t, deployed+"storage-schemas.conf", dir, nil)
 	chainCopy(t, deployed+"storage-aggregation.conf", dir, nil)
@@ -108,9 +111,12 @@ func startChain(t *testing.T, statsdConfig string) chain {
 	if err := os.MkdirAll(filepath.Join(dir, "whisper"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	chainRun(t, dir, "carbon-cache", "--nodaemon", "--config="+filepath.Join(dir, "carbon.conf"), "--pidfile="+filepath.Join(dir, "carbon.pid"), "start")
-	chainRun(t, dir, "uwsgi", "--master", "--plugin", "python3", "--http-socket", loopback(web), "--wsgi-file", graphiteWSGI, "--pythonpath", dir,
-		"--env", "GRAPHITE_SETTINGS_MODULE=chain_settings", "--processes", "2", "--need-app", "--die-on-term", "--disable-logging")
+	chainRun(t, dir, "carbon-cache", "--nodaemon", "--config="+filepath.Join(dir, "carbon.conf"),
+		"--pidfile="+filepath.Join(dir, "carbon.pid"), "start")
+	chainRun(t, dir, "uwsgi", "--master", "--plugin", "python3", "--http-socket", loopback(web), "--wsgi-file",
+		graphiteWSGI, "--pythonpath", dir,
+		"--env", "GRAPHITE_SETTINGS_MODULE=chain_settings", "--processes", "2", "--need-app", "--die-on-term",
+		"--disable-logging")
 	t.Cleanup(func() {
 		if said, err := os.ReadFile(filepath.Join(dir, "exception.log")); t.Failed() && err == nil {
 			t.Logf("--- graphite-web's exception.log:\n%s", said[max(0, len(said)-3000):])

@@ -51,9 +51,12 @@ func TestViralTopicThroughTheChain(t *testing.T) {
 	direct := loopback(strconv.Itoa(freeport.Port(t)))
 	broker := chainBroker(t)
 	ways := []*way{
-		{name: "StatsD", in: []string{"--statsd.listen", direct}, out: []string{"--sidecar.count", "statsd", "--statsd.addr", direct}},
-		{name: "Kafka (kfake)", in: []string{"--kafka.brokers", broker}, out: []string{"--sidecar.count", "kafka", "--kafka.brokers", broker}},
-		{name: "StatsD, Graphite, cron", in: []string{"--graphite.url", c.web}, out: []string{"--sidecar.count", "statsd", "--statsd.addr", c.statsd}},
+		{name: "StatsD", in: []string{"--statsd.listen", direct},
+			out: []string{"--sidecar.count", "statsd", "--statsd.addr", direct}},
+		{name: "Kafka (kfake)", in: []string{"--kafka.brokers", broker},
+			out: []string{"--sidecar.count", "kafka", "--kafka.brokers", broker}},
+		{name: "StatsD, Graphite, cron", in: []string{"--graphite.url", c.web},
+			out: []string{"--sidecar.count", "statsd", "--statsd.addr", c.statsd}},
 	}
 	for i, w := range ways {
 		w.start(t, bin, redis.Addr(), i)
@@ -100,12 +103,14 @@ type way struct {
 func (w *way) start(t *testing.T, bin, redis string, i int) {
 	t.Helper()
 	dir := t.TempDir()
-	chainWrite(t, dir, "rules.yaml", strings.Replace(chainRules, "namespace: chain", fmt.Sprintf("namespace: chain%d", i), 1))
+	chainWrite(t, dir, "rules.yaml", strings.Replace(chainRules, "namespace: chain",
+		fmt.Sprintf("namespace: chain%d", i), 1))
 	config, port := filepath.Join(dir, "rules.yaml"), strconv.Itoa(freeport.Port(t))
 	w.decide = "http://" + loopback(port) + "/v1/decide"
 	common := []string{"--config", config, "--redis.addr", redis, "--admin.listen", ""}
 	chainRun(t, dir, filepath.Join(bin, "aggregator"), append(common, w.in...)...)
-	chainRun(t, dir, filepath.Join(bin, "limiter-sidecar"), append(append(common, w.out...), "--decide.listen", loopback(port), "--gate.budget", "1s")...)
+	chainRun(t, dir, filepath.Join(bin, "limiter-sidecar"),
+		append(append(common, w.out...), "--decide.listen", loopback(port), "--gate.budget", "1s")...)
 	program.Await(t, 20*time.Second, "the limiter-sidecar", accepts(port))
 }
 
@@ -120,7 +125,8 @@ func (w *way) goViral(t *testing.T, trial int) time.Duration {
 	asked := 0
 	for deadline := time.Now().Add(30 * time.Second); ; <-tick.C {
 		const n = int(chainRate * every / time.Second)
-		viral, quiet := w.ask(t, fmt.Sprintf("/topic?id=%d", 1000+trial), n), w.ask(t, fmt.Sprintf("/topic?id=%d", asked%50), 1)
+		viral, quiet := w.ask(t, fmt.Sprintf("/topic?id=%d", 1000+trial), n),
+			w.ask(t, fmt.Sprintf("/topic?id=%d", asked%50), 1)
 		asked += n
 		if over.IsZero() && asked >= chainThreshold {
 			over = time.Now()

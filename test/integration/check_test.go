@@ -35,7 +35,8 @@ func TestCheckReadsARealStatsD(t *testing.T) {
 	if in.AddrErr != "" || in.AdminErr != "" || in.Health != "up" || !in.Known {
 		t.Fatalf("inspection %+v", in)
 	}
-	if in.Settings["flushInterval"] != "1000" || in.Settings["deleteIdleStats"] != "true" || in.Settings["graphite > legacyNamespace"] != "false" {
+	if in.Settings["flushInterval"] != "1000" || in.Settings["deleteIdleStats"] != "true" ||
+		in.Settings["graphite > legacyNamespace"] != "false" {
 		t.Errorf("settings %v", in.Settings)
 	}
 	if in.BadLines == "" || in.BadLines == "0" {

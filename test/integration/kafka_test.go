@@ -144,7 +144,8 @@ func (l *load) send(ctx context.Context, pairs, at int) error {
 	counts := make([]hottype.Count, pairs)
 	now := time.Now().Unix()
 	for i := range counts {
-		c := hottype.Count{Key: hottype.Key(fmt.Sprintf("topic?id=%d", (i+at*7)%(3*pairs))), N: int64(1 + i%5), Second: now}
+		c := hottype.Count{Key: hottype.Key(fmt.Sprintf("topic?id=%d", (i+at*7)%(3*pairs))), N: int64(1 + i%5),
+			Second: now}
 		counts[i] = c
 		l.sums[c.Key] += c.N
 		l.all += c.N
@@ -434,7 +435,8 @@ func TestSustainedRate(t *testing.T) {
 	c := start(t, 1)
 	cfg := config(c)
 	agg := aggregate.New(aggregate.Config{Rules: &rules.Set{Rules: []*rules.Rule{{
-		Name: "topic", Hot: rules.HotCriteria{Rate: 1e6, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7},
+		Name: "topic", Hot: rules.HotCriteria{Rate: 1e6, Window: 5 * time.Second, Cooldown: 3 * time.Second,
+			ReleaseRatio: 0.7},
 	}}}})
 	run(t, agg.Run)
 	consumer, err := kafka.NewConsumer(kafka.ConsumerConfig{Config: cfg, Taken: agg.ForgetPast, Lost: agg.Forget,
@@ -462,7 +464,8 @@ func TestSustainedRate(t *testing.T) {
 	t.Logf("%d pairs in %v: %.0f pairs/s sent, read and counted, with a lag of at most %v; "+
 		"%.1f CPU seconds per million pairs for producer, consumer and aggregator, without the broker (%d cores, %s/%s, %s)",
 		s.Counts, took.Round(time.Millisecond), rate, lag.Round(time.Millisecond),
-		(cpuTime()-cpu).Seconds()/float64(s.Counts)*1e6, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+		(cpuTime()-cpu).Seconds()/float64(s.Counts)*1e6, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
+		runtime.Version())
 	if d := l.Stats().Dropped; rate < least || d != 0 {
 		t.Errorf("%.0f pairs/s, %d requests dropped; want %.0f and none", rate, d, least)
 	}

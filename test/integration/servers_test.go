@@ -56,7 +56,8 @@ func TestLimitsHoldOnRedis6AndValkey(t *testing.T) {
 			if len(is) != 1 || !strings.HasPrefix(is[0], other.is) {
 				t.Fatalf("the servers said that they are %v, want only %s", suite.servers, other.is)
 			}
-			t.Logf("%s: %d tests passed, on %d servers, in %v", is[0], suite.passed, suite.servers[is[0]], time.Since(began).Round(time.Second))
+			t.Logf("%s: %d tests passed, on %d servers, in %v", is[0], suite.passed, suite.servers[is[0]],
+				time.Since(began).Round(time.Second))
 		})
 	}
 }
@@ -70,7 +71,9 @@ type suite struct {
 // suiteOn runs the tests of the packages of Redis on a server, without the race detector.
 func suiteOn(t *testing.T, server string) suite {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "-count=1", "-timeout=5m", "-parallel=4", "-skip="+timed, "./internal/storage/redisstore", "./internal/storage/redisfeed", "./internal/storage/redislimits")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "-count=1", "-timeout=5m", "-parallel=4",
+		"-skip="+timed, "./internal/storage/redisstore", "./internal/storage/redisfeed",
+		"./internal/storage/redislimits")
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), "HOTPARAM_REDIS_SERVER="+server,
 		"HOTPARAM_LIMIT_STEPS="+cmp.Or(os.Getenv("HOTPARAM_LIMIT_STEPS"), "1000"))

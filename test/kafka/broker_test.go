@@ -44,7 +44,8 @@ func TestRoundTrip(t *testing.T) {
 	if ps.Sent != uint64(total) || ps.Records != 8 || ps.Dropped+ps.Invalid+ps.Errors != 0 || ps.Queued != 0 {
 		t.Errorf("producer %+v", ps)
 	}
-	if cs.Requests != uint64(total) || cs.Counts != 5000 || cs.Records != 8 || cs.Malformed+cs.Foreign+cs.Duplicates != 0 {
+	if cs.Requests != uint64(total) || cs.Counts != 5000 || cs.Records != 8 ||
+		cs.Malformed+cs.Foreign+cs.Duplicates != 0 {
 		t.Errorf("consumer %+v", cs)
 	}
 }
@@ -283,7 +284,8 @@ func TestProducerDrains(t *testing.T) {
 func TestSilentBroker(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, kfake.SeedTopics(2, topic))
-	p, stop := producer(t, kafka.ProducerConfig{Config: config(c.ListenAddrs()), MaxPairs: 1000, Drain: 300 * time.Millisecond})
+	p, stop := producer(t, kafka.ProducerConfig{Config: config(c.ListenAddrs()), MaxPairs: 1000,
+		Drain: 300 * time.Millisecond})
 	await(t, "the connection", func() bool { return p.Stats().Connected == 1 })
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
@@ -410,7 +412,8 @@ func TestStaticMember(t *testing.T) {
 	stopB()
 	cb, _ = consumer(t, &b, kafka.ConsumerConfig{Config: cfg, Instance: "two"})
 	await(t, "what the second one had", func() bool { return a.total()+b.total() == total })
-	if sa, sb := ca.Stats(), cb.Stats(); sa.Partitions != 2 || sa.Records != records || sb.Partitions != 2 || sb.Reread != 2 {
+	if sa, sb := ca.Stats(), cb.Stats(); sa.Partitions != 2 || sa.Records != records || sb.Partitions != 2 ||
+		sb.Reread != 2 {
 		t.Errorf("%+v\n%+v", sa, sb)
 	}
 }

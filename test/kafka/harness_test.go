@@ -160,7 +160,8 @@ func await(t *testing.T, what string, ok func() bool) {
 func batch(n int) (counts []hottype.Count, total int64) {
 	second := time.Now().Unix()
 	for i := range n {
-		counts = append(counts, hottype.Count{Key: hottype.Key(fmt.Sprintf("topic?id=%d", i)), N: int64(i + 1), Second: second})
+		counts = append(counts, hottype.Count{Key: hottype.Key(fmt.Sprintf("topic?id=%d", i)), N: int64(i + 1),
+			Second: second})
 		total += int64(i + 1)
 	}
 	return counts, total

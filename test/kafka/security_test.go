@@ -30,7 +30,8 @@ type authority struct {
 
 func newAuthority(t *testing.T) *authority {
 	a := &authority{t: t, dir: t.TempDir()}
-	a.cert, a.key = a.make("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	a.cert, a.key = a.make("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign})
 	return a
 }
 
@@ -83,7 +84,8 @@ func (a *authority) server() *tls.Config {
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
-	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert,
+		ClientCAs: pool}
 }
 
 func TestTLS(t *testing.T) {
@@ -108,11 +110,13 @@ func TestTLS(t *testing.T) {
 		change func(*kafka.TLS)
 		says   string
 	}{
-		"plain":        {func(c *kafka.TLS) { *c = kafka.TLS{} }, "cannot reach brokers"},
-		"unknown CA":   {func(c *kafka.TLS) { c.CAFile = stranger.path("ca.pem") }, "give the CA's file"},
-		"wrong name":   {func(c *kafka.TLS) { c.ServerName = "" }, "as the server name"},
-		"no client":    {func(c *kafka.TLS) { c.CertFile, c.KeyFile = "", "" }, "certificate"},
-		"wrong client": {func(c *kafka.TLS) { c.CertFile, c.KeyFile = stranger.path("ca.pem"), stranger.path("ca.key") }, "cert"},
+		"plain":      {func(c *kafka.TLS) { *c = kafka.TLS{} }, "cannot reach brokers"},
+		"unknown CA": {func(c *kafka.TLS) { c.CAFile = stranger.path("ca.pem") }, "give the CA's file"},
+		"wrong name": {func(c *kafka.TLS) { c.ServerName = "" }, "as the server name"},
+		"no client":  {func(c *kafka.TLS) { c.CertFile, c.KeyFile = "", "" }, "certificate"},
+		"wrong client": {func(c *kafka.TLS) {
+			c.CertFile, c.KeyFile = stranger.path("ca.pem"), stranger.path("ca.key")
+		}, "cert"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -144,7 +148,8 @@ func TestBadTLS(t *testing.T) {
 	} {
 		cfg := config([]string{"127.0.0.1:9092"})
 		cfg.TLS = test.tls
-		if _, err := kafka.NewProducer(kafka.ProducerConfig{Config: cfg}); err == nil || !strings.Contains(err.Error(), test.says) {
+		if _, err := kafka.NewProducer(kafka.ProducerConfig{Config: cfg}); err == nil ||
+			!strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -155,7 +160,8 @@ func TestLogins(t *testing.T) {
 	for _, mechanism := range []string{kafka.Plain, kafka.ScramSHA256, kafka.ScramSHA512} {
 		t.Run(mechanism, func(t *testing.T) {
 			t.Parallel()
-			brokers := cluster(t, kfake.SeedTopics(2, topic), kfake.EnableSASL(), kfake.Superuser(mechanism, "hp", "secret")).ListenAddrs()
+			brokers := cluster(t, kfake.SeedTopics(2, topic), kfake.EnableSASL(),
+				kfake.Superuser(mechanism, "hp", "secret")).ListenAddrs()
 			cfg := config(brokers)
 			cfg.Login = kafka.Login{Mechanism: mechanism, Username: "hp", Password: "secret"}
 			in := &inbox{}
@@ -169,7 +175,8 @@ func TestLogins(t *testing.T) {
 			cfg.Login.Password, cfg.Log = "mistaken", log.logger()
 			producer(t, kafka.ProducerConfig{Config: cfg})
 			await(t, "the refusal", func() bool { return strings.Contains(log.String(), "level=ERROR") })
-			if out := log.String(); strings.Contains(out, "mistaken") || !strings.Contains(out, "password is wrong") && !strings.Contains(out, "refuse username or password") {
+			if out := log.String(); strings.Contains(out, "mistaken") ||
+				!strings.Contains(out, "password is wrong") && !strings.Contains(out, "refuse username or password") {
 				t.Errorf("log:\n%s", out)
 			}
 		})

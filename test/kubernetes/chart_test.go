@@ -21,7 +21,8 @@ var everything = []string{
 	`networkPolicy={"enabled":true,"gateways":[{"podSelector":{"matchLabels":{"app":"envoy"}}}],"monitoring":[{"namespaceSelector":{}}]}`,
 	`podMonitor={"enabled":true,"interval":"15s","labels":{"release":"prometheus"}}`,
 	`podAnnotations={"a":"b"}`, `podLabels={"team":"news"}`, `nodeSelector={"disk":"ssd"}`, `priorityClassName="high"`,
-	`tolerations=[{"key":"edge","operator":"Exists"}]`, `imagePullSecrets=[{"name":"registry"}]`, `redis.username="limiter"`,
+	`tolerations=[{"key":"edge","operator":"Exists"}]`, `imagePullSecrets=[{"name":"registry"}]`,
+	`redis.username="limiter"`,
 }
 
 // viaCheck opens the port of /check.
@@ -36,12 +37,13 @@ func renderings(t *testing.T, check func(t *testing.T, m manifests)) {
 		values string
 		set    []string
 	}{
-		"central":                {central, nil},
-		"central, everything":    {central, slices.Concat(everything, viaCheck)},
-		"central, Kafka":         {central, slices.Concat(everything, viaKafka)},
-		"central, no aggregator": {central, []string{`aggregator.enabled=false`, `limiter.ports={"decide":0,"envoy":8183}`}},
-		"sidecar":                {sidecar, nil},
-		"sidecar, everything":    {sidecar, everything},
+		"central":             {central, nil},
+		"central, everything": {central, slices.Concat(everything, viaCheck)},
+		"central, Kafka":      {central, slices.Concat(everything, viaKafka)},
+		"central, no aggregator": {central, []string{`aggregator.enabled=false`,
+			`limiter.ports={"decide":0,"envoy":8183}`}},
+		"sidecar":             {sidecar, nil},
+		"sidecar, everything": {sidecar, everything},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -55,7 +57,8 @@ func TestPlainManifestsAreTheChart(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{"central", "sidecar"} {
 		path := deploy + "kubernetes/" + form + ".yaml"
-		want := "# Made from deploy/helm/hotparam with deploy/helm/" + form + ".yaml; docs/kubernetes.md says how to use it.\n" +
+		want := "# Made from deploy/helm/hotparam with deploy/helm/" + form +
+			".yaml; docs/kubernetes.md says how to use it.\n" +
 			render(t, deploy+"helm/"+form+".yaml").text
 		if *update {
 			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
@@ -120,7 +123,8 @@ func TestReferences(t *testing.T) {
 					}
 				}
 				for _, v := range c.VolumeMounts {
-					if !slices.ContainsFunc(w.pod.Spec.Volumes, func(have corev1.Volume) bool { return have.Name == v.Name }) {
+					if !slices.ContainsFunc(w.pod.Spec.Volumes,
+						func(have corev1.Volume) bool { return have.Name == v.Name }) {
 						t.Errorf("%s, %s mounts %s", w.name, c.Name, v.Name)
 					}
 				}
@@ -138,7 +142,9 @@ func TestReferences(t *testing.T) {
 			selected(t, m, d.Spec.Selector.MatchLabels)
 		}
 		for _, s := range m.scalers {
-			if !slices.ContainsFunc(m.workloads, func(w workload) bool { return w.name == s.Spec.ScaleTargetRef.Name }) {
+			if !slices.ContainsFunc(m.workloads, func(w workload) bool {
+				return w.name == s.Spec.ScaleTargetRef.Name
+			}) {
 				t.Errorf("%s scales %s", s.Name, s.Spec.ScaleTargetRef.Name)
 			}
 		}
@@ -210,7 +216,8 @@ func selected(t *testing.T, m manifests, selector map[string]string) workload {
 		}
 	})
 	if len(found) != 1 {
-		t.Fatalf("%v selects %d workloads", metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: selector}), len(found))
+		t.Fatalf("%v selects %d workloads", metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: selector}),
+			len(found))
 	}
 	return found[0]
 }

@@ -73,7 +73,8 @@ func start(t *testing.T, m manifests, c corev1.Container, redis string) *instanc
 func (i *instance) probe(p *corev1.Probe) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(p.TimeoutSeconds)*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+i.addrs[p.HTTPGet.Port.String()]+p.HTTPGet.Path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		"http://"+i.addrs[p.HTTPGet.Port.String()]+p.HTTPGet.Path, nil)
 	if err != nil {
 		return false
 	}
@@ -87,7 +88,8 @@ func (i *instance) probe(p *corev1.Probe) bool {
 
 // decides asks a limiter with the token of gateways.
 func (i *instance) decides() (status int) {
-	req, err := http.NewRequest(http.MethodPost, "http://"+i.addrs["decide"]+"/v1/decide", strings.NewReader(`{"uri":"/topic?id=1"}`))
+	req, err := http.NewRequest(http.MethodPost, "http://"+i.addrs["decide"]+"/v1/decide",
+		strings.NewReader(`{"uri":"/topic?id=1"}`))
 	if err != nil {
 		return 0
 	}

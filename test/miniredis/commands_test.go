@@ -52,10 +52,13 @@ func TestThrottleIsMemory(t *testing.T) {
 			if want := results[0].Throttle(); got != want {
 				rt.Fatalf("%+v: %d at %v: %+v, want %+v", spec, quantity, now, got, want)
 			}
-			if ttl := kept(m); results[0].ResetAfter > 0 && (ttl < results[0].ResetAfter || ttl > results[0].ResetAfter+2*time.Millisecond) && quantity > 0 && !got.Limited {
+			if ttl := kept(m); results[0].ResetAfter > 0 &&
+				(ttl < results[0].ResetAfter || ttl > results[0].ResetAfter+2*time.Millisecond) && quantity > 0 &&
+				!got.Limited {
 				rt.Fatalf("%+v: %+v kept for %v", spec, results[0], ttl)
 			}
-			step := rapid.OneOf(rapid.Int64Range(0, 1000), rapid.Int64Range(0, int64(spec.Window)/1000*(spec.Burst+2)/spec.Limit)).Draw(rt, "us")
+			step := rapid.OneOf(rapid.Int64Range(0, 1000),
+				rapid.Int64Range(0, int64(spec.Window)/1000*(spec.Burst+2)/spec.Limit)).Draw(rt, "us")
 			now = now.Add(time.Duration(step) * time.Microsecond)
 		}
 	})
@@ -69,7 +72,8 @@ func TestInFlightIsMemory(t *testing.T) {
 	c, ctx := client(t, m), context.Background()
 	rapid.Check(t, func(rt *rapid.T) {
 		m.FlushAll()
-		most, life := rapid.Int64Range(0, 5).Draw(rt, "most"), time.Duration(rapid.Int64Range(1, 5000).Draw(rt, "us"))*time.Microsecond
+		most, life := rapid.Int64Range(0, 5).Draw(rt, "most"),
+			time.Duration(rapid.Int64Range(1, 5000).Draw(rt, "us"))*time.Microsecond
 		memory, err := limit.NewInFlight(most, life)
 		if err != nil {
 			rt.Fatal(err)
@@ -171,7 +175,8 @@ func TestThrottleHostile(t *testing.T) {
 	}
 	before := m.Dump()
 	for _, bad := range [][4]int64{ // burst, count, seconds, quantity
-		{-1, 1, 1, 1}, {1, 0, 1, 1}, {1, -1, 1, 1}, {1, 1, 0, 1}, {1, 1, -1, 1}, {1, 1, 1, -1}, {1, 1, 1, math.MinInt64}, {math.MaxInt64, 1, 1, 1},
+		{-1, 1, 1, 1}, {1, 0, 1, 1}, {1, -1, 1, 1}, {1, 1, 0, 1}, {1, 1, -1, 1}, {1, 1, 1, -1},
+		{1, 1, 1, math.MinInt64}, {math.MaxInt64, 1, 1, 1},
 		{1, math.MaxInt64, 1, 1}, {1, 1, 1 << 33, 1}, {1, 1, 1, math.MaxInt64}, {1 << 53, 1, 1, 1}, {1 << 40, 1, 60, 1},
 	} {
 		if got, err := c.Throttle(ctx, "k", bad[0], bad[1], time.Duration(bad[2])*time.Second, bad[3]); err == nil {

@@ -21,7 +21,8 @@ func client(t testing.TB, m *miniredis.Miniredis) *redislimits.Limiter {
 
 func connect(t testing.TB, m *miniredis.Miniredis) *redisstore.Client {
 	t.Helper()
-	c, err := redisstore.Open(redisstore.Config{Addrs: []string{m.Addr()}, Namespace: "test", PoolSize: 64, Timeout: time.Minute})
+	c, err := redisstore.Open(redisstore.Config{Addrs: []string{m.Addr()}, Namespace: "test", PoolSize: 64,
+		Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,8 @@ func fixture(t testing.TB) limittest.Fixture {
 // batched has every decision wait for a batch, as one does that may be cancelled.
 type batched struct{ limit.Store }
 
-func (b batched) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+func (b batched) Take(ctx context.Context, now time.Time, charges []limit.Charge,
+	results []limit.Result) (bool, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	return b.Store.Take(ctx, now, charges, results)

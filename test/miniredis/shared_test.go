@@ -20,7 +20,8 @@ func hot(n int) hottype.HotSet {
 	set := hottype.HotSet{At: at}
 	for i := range n {
 		set.Keys = append(set.Keys, hottype.Hot{
-			Key: hottype.Key(fmt.Sprintf("topic?id=%x", i*i*7919)), Rule: "topic", Rate: 200, Peak: 300, Since: at, Until: at.Add(time.Minute),
+			Key: hottype.Key(fmt.Sprintf("topic?id=%x", i*i*7919)), Rule: "topic", Rate: 200, Peak: 300, Since: at,
+			Until: at.Add(time.Minute),
 		})
 	}
 	return set
@@ -97,7 +98,8 @@ func TestReportsAreRead(t *testing.T) {
 	c, now := redisfeed.New(connect(t, m)), time.Now()
 	m.SetTime(now)
 	for i, name := range []string{"a", "b"} {
-		if err := c.WriteReport(t.Context(), hottype.Report{Instance: name, At: now, Allowed: uint64(i + 1)}); err != nil {
+		if err := c.WriteReport(t.Context(), hottype.Report{Instance: name, At: now,
+			Allowed: uint64(i + 1)}); err != nil {
 			t.Fatal(err)
 		}
 	}

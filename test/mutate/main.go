@@ -63,7 +63,8 @@ func measure(ctx context.Context) (survived int, err error) {
 		return 0, err
 	}
 	survived = report(faults, results, *verbose)
-	fmt.Printf("%d planted, %d killed, %d survived (%v)\n", len(faults), len(faults)-survived, survived, time.Since(began).Round(time.Second))
+	fmt.Printf("%d planted, %d killed, %d survived (%v)\n", len(faults), len(faults)-survived, survived,
+		time.Since(began).Round(time.Second))
 	return survived, nil
 }
 
@@ -91,7 +92,8 @@ func choose(pattern string) ([]fault, error) {
 
 // open makes a bench for the repository of the current directory.
 func open(ctx context.Context) (b *bench, done func(), err error) {
-	gomod, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/hotparam/pipeline").Output()
+	gomod, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/hotparam/pipeline").
+		Output()
 	if err != nil {
 		return nil, nil, fmt.Errorf("run it in test/: %w", err)
 	}
@@ -99,7 +101,8 @@ func open(ctx context.Context) (b *bench, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	b = &bench{root: strings.TrimSpace(string(gomod)), dir: dir, rapid: map[string]bool{}, usual: map[tests]time.Duration{}, scripts: map[string]string{}}
+	b = &bench{root: strings.TrimSpace(string(gomod)), dir: dir, rapid: map[string]bool{},
+		usual: map[tests]time.Duration{}, scripts: map[string]string{}}
 	return b, func() { _ = os.RemoveAll(dir) }, nil // what stays is in the system's temporary directory
 }
 
@@ -121,7 +124,8 @@ func (b *bench) tryAll(ctx context.Context, faults []fault, parallel int) ([]res
 				r := &results[i]
 				r.outcome, r.err = b.try(ctx, faults[i])
 				r.took = time.Since(began)
-				fmt.Fprintf(os.Stderr, "%3d of %d: %s: %s\n", i+1, len(faults), faults[i].name, cmp.Or(r.how, "SURVIVED"))
+				fmt.Fprintf(os.Stderr, "%3d of %d: %s: %s\n", i+1, len(faults), faults[i].name,
+					cmp.Or(r.how, "SURVIVED"))
 			}
 		})
 	}

@@ -119,14 +119,16 @@ func (b *bench) verify(ctx context.Context, faults []fault) error {
 		began := time.Now()
 		o := b.run(ctx, bin, what, 2*time.Minute, scriptsEnv+"="+filepath.Join(b.root, "lua"))
 		if o.failed { // a busy machine may make it fail once
-			fmt.Fprintf(os.Stderr, "without a fault %s %s fails, once more: %s\n%s\n", what.pkg, what.pattern, o.how, o.out)
+			fmt.Fprintf(os.Stderr, "without a fault %s %s fails, once more: %s\n%s\n", what.pkg, what.pattern, o.how,
+				o.out)
 			o = b.run(ctx, bin, what, 2*time.Minute, scriptsEnv+"="+filepath.Join(b.root, "lua"))
 		}
 		switch {
 		case o.failed:
 			return fmt.Errorf("without a fault %s %s fails: %s\n%s", what.pkg, what.pattern, o.how, o.out)
 		case skippedTest.Match(o.out):
-			return fmt.Errorf("without a fault a test of %s %s skips, so nothing would notice:\n%s", what.pkg, what.pattern, o.out)
+			return fmt.Errorf("without a fault a test of %s %s skips, so nothing would notice:\n%s", what.pkg,
+				what.pattern, o.out)
 		case !passedTest.Match(o.out):
 			return fmt.Errorf("%s has no test for -run %q", what.pkg, what.pattern)
 		}
@@ -153,7 +155,8 @@ func (b *bench) binary(ctx context.Context, what tests, bins map[string]string) 
 		return "", err
 	}
 	probe := exec.CommandContext(ctx, bin, "-test.run", "^$", "-rapid.nofailfile")
-	probe.Dir, probe.Env = filepath.Join(b.root, what.pkg), append(os.Environ(), scriptsEnv+"="+filepath.Join(b.root, "lua"))
+	probe.Dir, probe.Env = filepath.Join(b.root, what.pkg),
+		append(os.Environ(), scriptsEnv+"="+filepath.Join(b.root, "lua"))
 	b.rapid[what.pkg] = probe.Run() == nil
 	return bin, nil
 }

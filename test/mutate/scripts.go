@@ -51,7 +51,8 @@ func (b *bench) compileScripts(ctx context.Context, pkg string) (bin string, err
 		replace[file] = embedded.ReplaceAllString(string(text), `$2 = read("$1")`)
 	}
 	if scripts, err := filepath.Glob(filepath.Join(b.root, "lua", "*.lua")); err != nil || found != len(scripts) {
-		return "", fmt.Errorf("package lua embeds %d of %d scripts in the form that is known here: %w", found, len(scripts), err)
+		return "", fmt.Errorf("package lua embeds %d of %d scripts in the form that is known here: %w", found,
+			len(scripts), err)
 	}
 	replace[filepath.Join(b.root, "lua", "read.go")] = readScripts
 	name := binName(pkg) + "-scripts"

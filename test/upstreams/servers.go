@@ -66,7 +66,8 @@ func (l *lab) command(ctx context.Context, name, port string) (*exec.Cmd, error)
 		return cmd
 	}
 	ruby := func(app string) *exec.Cmd {
-		cmd := exec.CommandContext(ctx, "puma", "-e", "production", "-q", "-b", "tcp://"+at, filepath.Join(l.apps, "rack.ru"))
+		cmd := exec.CommandContext(ctx, "puma", "-e", "production", "-q", "-b", "tcp://"+at,
+			filepath.Join(l.apps, "rack.ru"))
 		cmd.Env = append(os.Environ(), "APP="+app)
 		return cmd
 	}
@@ -84,7 +85,8 @@ func (l *lab) command(ctx context.Context, name, port string) (*exec.Cmd, error)
 	case "django", "flask":
 		return python("gunicorn", "--log-level", "critical", "--bind", at, name+"_app:app"), nil
 	case "fastapi":
-		return python("uvicorn", "--log-level", "critical", "--http", "httptools", "--port", port, "fastapi_app:app"), nil
+		return python("uvicorn", "--log-level", "critical", "--http", "httptools", "--port", port, "fastapi_app:app"),
+			nil
 	case "php-S":
 		return exec.CommandContext(ctx, "php", "-S", at, filepath.Join(l.apps, "topic.php")), nil
 	case "rack", "sinatra", "rails":
@@ -130,7 +132,8 @@ func (l *lab) startNginx(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(l.dir, file), []byte(strings.NewReplacer(words...).Replace(string(text))), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(l.dir, file), []byte(strings.NewReplacer(words...).Replace(string(text))),
+			0o600); err != nil {
 			return err
 		}
 	}

@@ -60,7 +60,8 @@ func TestExampleClients(t *testing.T) {
 			}
 			const token = "0123456789abcdef"
 			decide, nobody := freeport.Addr(t), freeport.Addr(t)
-			program.Launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen", decide,
+			program.Launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--decide.listen",
+				decide,
 				"--decide.token", token, "--admin.listen", freeport.Addr(t), "--gate.budget", "5s")
 			program.Await(t, 30*time.Second, "the sidecar", func() bool {
 				conn, err := net.Dial("tcp", decide)
@@ -74,7 +75,8 @@ func TestExampleClients(t *testing.T) {
 				args = append([]string{"--input-type=module", "-e"}, args[1:]...)
 			}
 			out, err := exec.CommandContext(t.Context(), interpreter, args...).CombinedOutput()
-			if want := strings.Join([]string{wantAllowed, wantDenied, wantNobody}, "\n") + "\n"; err != nil || string(out) != want {
+			if want := strings.Join([]string{wantAllowed, wantDenied, wantNobody}, "\n") + "\n"; err != nil ||
+				string(out) != want {
 				t.Errorf("%v: %q, want %q", err, out, want)
 			}
 		})

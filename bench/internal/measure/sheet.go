@@ -86,7 +86,8 @@ func (s *Sheet) first(what string) int {
 
 func (s *Sheet) ratio(r *row) string {
 	ours := s.find(r.what, Ours)
-	if ours == nil || strings.HasPrefix(r.who, Ours) || strings.HasPrefix(r.who, "(") || len(ours.rounds) != len(r.rounds) {
+	if ours == nil || strings.HasPrefix(r.who, Ours) || strings.HasPrefix(r.who, "(") ||
+		len(ours.rounds) != len(r.rounds) {
 		return ""
 	}
 	var ratios []float64

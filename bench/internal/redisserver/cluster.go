@@ -34,7 +34,8 @@ func StartCluster(ctx context.Context, path string) (*Cluster, error) {
 func (c *Cluster) form(ctx context.Context, path string) error {
 	for range 2 * masters {
 		n, err := Start(ctx, path, "--cluster-enabled", "yes", "--cluster-node-timeout", "500",
-			"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0", "--cluster-require-full-coverage", "no")
+			"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
+			"--cluster-require-full-coverage", "no")
 		if err != nil {
 			return err
 		}
@@ -75,7 +76,8 @@ func (c *Cluster) replicate(ctx context.Context) error {
 		for i, n := range c.Nodes[masters:] {
 			theirs, err := n.ask(ctx, "INFO", "replication")
 			ours, err2 := c.Nodes[i].ask(ctx, "INFO", "replication")
-			if err != nil || err2 != nil || !strings.Contains(theirs, "master_link_status:up") || !strings.Contains(ours, "state=online") {
+			if err != nil || err2 != nil || !strings.Contains(theirs, "master_link_status:up") ||
+				!strings.Contains(ours, "state=online") {
 				return false
 			}
 		}
@@ -114,7 +116,8 @@ func (c *Cluster) Replaced(ctx context.Context, i int) error {
 	return await(ctx, "the replica to take over", func(ctx context.Context) bool {
 		role, err := n.ask(ctx, "INFO", "replication")
 		state, err2 := n.ask(ctx, "CLUSTER", "INFO")
-		return err == nil && err2 == nil && strings.Contains(role, "role:master") && strings.Contains(state, "cluster_state:ok")
+		return err == nil && err2 == nil && strings.Contains(role, "role:master") &&
+			strings.Contains(state, "cluster_state:ok")
 	})
 }
 
@@ -128,7 +131,8 @@ func (c *Cluster) Stop() {
 func (c *Cluster) whole(ctx context.Context) bool {
 	for _, n := range c.Nodes {
 		info, err := n.ask(ctx, "CLUSTER", "INFO")
-		if err != nil || !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:"+strconv.Itoa(len(c.Nodes))) {
+		if err != nil || !strings.Contains(info, "cluster_state:ok") ||
+			!strings.Contains(info, "cluster_known_nodes:"+strconv.Itoa(len(c.Nodes))) {
 			return false
 		}
 	}

@@ -45,7 +45,8 @@ type line struct {
 func (d drawing) write(file string) error {
 	var b bytes.Buffer
 	height := plotSpace*len(d) + 10
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img">`+"\n%s", chartWidth, height, style)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img">`+"\n%s", chartWidth,
+		height, style)
 	fmt.Fprintf(&b, `<rect class="ground" x=".5" y=".5" width="%d" height="%d" rx="6"/>`+"\n", chartWidth-1, height-1)
 	for i := range d {
 		d[i].draw(&b, float64(i*plotSpace+40))
@@ -59,11 +60,13 @@ func (p *plot) draw(b *bytes.Buffer, top float64) {
 	fmt.Fprintf(b, `<text class="title" x="%d" y="%.0f">%s</text>`+"\n", plotLeft, top-14, html.EscapeString(p.title))
 	for i := range 5 {
 		v := p.most * float64(i) / 4
-		fmt.Fprintf(b, `<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text x="%d" y="%.1f" text-anchor="end">%.0f</text>`+"\n",
+		fmt.Fprintf(b,
+			`<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text x="%d" y="%.1f" text-anchor="end">%.0f</text>`+"\n",
 			plotLeft, plotLeft+plotWidth, y(v), y(v), plotLeft-6, y(v)+4, v)
 	}
 	if p.mark > 0 {
-		fmt.Fprintf(b, `<line class="mark" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`+"\n", plotLeft, plotLeft+plotWidth, y(p.mark), y(p.mark))
+		fmt.Fprintf(b, `<line class="mark" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`+"\n", plotLeft, plotLeft+plotWidth,
+			y(p.mark), y(p.mark))
 	}
 	seconds := len(p.lines[0].values)
 	x := func(i int) float64 { return plotLeft + plotWidth*float64(i)/float64(seconds) }
@@ -76,7 +79,9 @@ func (p *plot) draw(b *bytes.Buffer, top float64) {
 			fmt.Fprintf(b, "%.1f,%.1f ", x(k), y(v))
 		}
 		left := plotLeft + 180*i
-		fmt.Fprintf(b, `"/><line class="c%d" stroke-width="2" x1="%d" x2="%d" y1="%.0f" y2="%.0f"/><text x="%d" y="%.0f">%s</text>`+"\n",
-			i, left, left+24, top+plotHeight+32, top+plotHeight+32, left+30, top+plotHeight+36, html.EscapeString(l.name))
+		fmt.Fprintf(b,
+			`"/><line class="c%d" stroke-width="2" x1="%d" x2="%d" y1="%.0f" y2="%.0f"/><text x="%d" y="%.0f">%s</text>`+"\n",
+			i, left, left+24, top+plotHeight+32, top+plotHeight+32, left+30, top+plotHeight+36,
+			html.EscapeString(l.name))
 	}
 }

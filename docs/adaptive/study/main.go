@@ -35,7 +35,8 @@ func main() {
 
 // study prints a line for each scenario, means of three seeds, and draws two of them.
 func study(dir string) error {
-	fmt.Println("| scenario | target held again after | seconds within it | answered, of the best fixed limit | swing | cold requests that failed | with no limit |")
+	fmt.Println(
+		"| scenario | target held again after | seconds within it | answered, of the best fixed limit | swing | cold requests that failed | with no limit |")
 	fmt.Println("|---|---|---|---|---|---|---|")
 	drawn := map[string]string{"onset 10 x": "onset", "capacity halved": "halved"}
 	for _, s := range scenarios() {
@@ -58,7 +59,8 @@ func study(dir string) error {
 		if best > 0 {
 			ratio = fmt.Sprintf("%.0f %%", 100*sum.goodput/best)
 		}
-		fmt.Printf("| %s | %d s | %.0f %% | %s | ± %.0f %% | %.1f %% | %.0f %% |\n", s.name, sum.back, 100*sum.within, ratio,
+		fmt.Printf("| %s | %d s | %.0f %% | %s | ± %.0f %% | %.1f %% | %.0f %% |\n", s.name, sum.back, 100*sum.within,
+			ratio,
 			100*sum.swing, 100*sum.cold, 100*s.score(free).cold)
 		if name := drawn[s.name]; name != "" {
 			if err := s.draw(filepath.Join(dir, name+".svg"), free); err != nil {
@@ -78,7 +80,8 @@ func trace(name string) {
 		out := s.simulate(math.Inf(1), true, 1)
 		fmt.Printf("%+v\n", s.score(out))
 		for i, o := range out {
-			fmt.Printf("%3d hot %5d refused %5d cold %4d ok %4d failed %4d p90 %4.0f ms rate %6.0f cap %6.1f limited %v unreachable %v\n",
+			fmt.Printf(
+				"%3d hot %5d refused %5d cold %4d ok %4d failed %4d p90 %4.0f ms rate %6.0f cap %6.1f limited %v unreachable %v\n",
 				i, o.hot, o.refused, o.cold, o.ok, o.failed, p90(&o), o.rate, o.inFlight, o.limited, o.unreachable)
 		}
 	}
@@ -89,7 +92,8 @@ func p90(o *second) float64 { return o.latency.Quantile(0.9).Seconds() * 1000 }
 // draw draws a scenario with the controller beside one with no limit.
 func (s *scenario) draw(file string, free []second) error {
 	with := s.simulate(math.Inf(1), true, 1)
-	latency := plot{title: s.name + ": 9 of 10 requests let in are answered within, ms", most: 2000, mark: s.target.Latency.Seconds() * 1000}
+	latency := plot{title: s.name + ": 9 of 10 requests let in are answered within, ms", most: 2000,
+		mark: s.target.Latency.Seconds() * 1000}
 	answered := plot{title: "answered a second", most: 1200}
 	latency.lines = []line{{"adaptive", values(with, p90)}, {"no limit", values(free, p90)}}
 	ok := func(o *second) float64 { return float64(o.ok) }
@@ -127,7 +131,8 @@ func showReal(file, dir string) error {
 	fmt.Println("|---|---|---|---|---|---|")
 	for _, way := range []string{"adaptive", "none", "fixed twice too high", "fixed twice too low"} {
 		for _, p := range seen.Phases[way] {
-			fmt.Printf("| %s | %s | %.0f %% | %.0f ms | %.0f | %.1f %% |\n", way, p.Phase, 100*p.Within, p.P90, p.Answered, 100*p.ColdFailed)
+			fmt.Printf("| %s | %s | %.0f %% | %.0f ms | %.0f | %.1f %% |\n", way, p.Phase, 100*p.Within, p.P90,
+				p.Answered, 100*p.ColdFailed)
 		}
 		var ms, ok []float64
 		for _, s := range seen.Seconds[way] {

@@ -79,7 +79,8 @@ func steadyScenarios() []scenario {
 			}
 		}),
 		with("cold steps", func(s *scenario) { s.cold = between(60, 90, 500, 800) }, 60, 90),
-		with("capacity halved", func(s *scenario) { s.wiggly = true; s.cold, s.slower = level(300), from(70, 1, 2) }, 70),
+		with("capacity halved", func(s *scenario) { s.wiggly = true; s.cold, s.slower = level(300), from(70, 1, 2) },
+			70),
 		with("capacity doubled", func(s *scenario) { s.slower = from(70, 1, 0.5) }, 70),
 		with("finite queue", func(s *scenario) { s.queue = 100 }),
 		with("heavy tail", func(s *scenario) { s.wiggly, s.sigma = true, 1.2 }),
@@ -124,7 +125,9 @@ func specialScenarios() []scenario {
 			}
 		}),
 		with("quiet", func(s *scenario) { s.special, s.hot = true, level(200) }),
-		with("slow by itself", func(s *scenario) { s.special, s.seconds, s.slower = true, 180, between(40, 80, 1, 20) }),
+		with("slow by itself", func(s *scenario) {
+			s.special, s.seconds, s.slower = true, 180, between(40, 80, 1, 20)
+		}),
 		with("cold above capacity", func(s *scenario) { s.special, s.cold = true, between(60, 80, 500, 1300) }),
 		with("controller away while capacity halves", func(s *scenario) {
 			s.special, s.cold, s.slower = true, level(300), from(70, 1, 2)

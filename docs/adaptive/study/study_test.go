@@ -46,7 +46,8 @@ func TestGoals(t *testing.T) {
 			if s.wiggly {
 				swing = wigglySwing
 			}
-			if r.back > goalBack || r.within < goalWithin || r.goodput < goalGoodput*fixed || r.swing > swing || r.cold > goalCold {
+			if r.back > goalBack || r.within < goalWithin || r.goodput < goalGoodput*fixed || r.swing > swing ||
+				r.cold > goalCold {
 				t.Errorf("%+v", r)
 			}
 			for i, o := range out {

@@ -61,8 +61,9 @@ type trial struct {
 func measureAccuracy(s *stream, size int) (accuracy, error) {
 	t := &trial{
 		stream: s, truth: newExact(s.keys, s.threshold()), seed: maphash.MakeSeed(), lower: make([]int32, s.keys),
-		found:   detect.New(s.set, detect.Options{Counters: size}),
-		bare:    counts.New(counts.Config{Window: window, Lateness: window, Future: future, Counters: size}, start.Unix()),
+		found: detect.New(s.set, detect.Options{Counters: size}),
+		bare: counts.New(counts.Config{Window: window, Lateness: window, Future: future, Counters: size},
+			start.Unix()),
 		crossed: map[uint32]int{}, told: map[uint32]int{},
 		a: accuracy{Stream: s.name, Group: s.group, Counters: size, Threshold: s.threshold()},
 	}
@@ -111,7 +112,8 @@ func rulesOfThumb(all []*stream) (found []accuracy, err error) {
 			return nil, err
 		}
 		if a.Said*4 >= a.Threshold || a.Recall < 1 || a.Never > 0 {
-			return nil, fmt.Errorf("study: %s: %d counters are not enough: recall %v, error %d", s.name, a.Counters, a.Recall, a.Said)
+			return nil, fmt.Errorf("study: %s: %d counters are not enough: recall %v, error %d", s.name, a.Counters,
+				a.Recall, a.Said)
 		}
 		found = append(found, a)
 	}
@@ -132,7 +134,8 @@ func (t *trial) judge(tick int) error {
 			continue
 		}
 		if !t.truth.over[id] {
-			return fmt.Errorf("study: %s, %d counters, tick %d: %s became hot with %d", t.a.Stream, t.a.Counters, tick, c.Hot.Key, t.truth.sums[id])
+			return fmt.Errorf("study: %s, %d counters, tick %d: %s became hot with %d", t.a.Stream, t.a.Counters, tick,
+				c.Hot.Key, t.truth.sums[id])
 		}
 		if _, again := t.told[id]; !again {
 			t.told[id] = tick
@@ -143,7 +146,8 @@ func (t *trial) judge(tick int) error {
 			t.crossed[id] = tick
 		}
 		if sum := t.truth.sums[id]; sum >= t.truth.threshold+known && !hot[id] {
-			return fmt.Errorf("study: %s, %d counters, tick %d: key %d has %d, the error is %d, and it is not hot", t.a.Stream, t.a.Counters, tick, id, sum, known)
+			return fmt.Errorf("study: %s, %d counters, tick %d: key %d has %d, the error is %d, and it is not hot",
+				t.a.Stream, t.a.Counters, tick, id, sum, known)
 		}
 	}
 	return nil
@@ -179,7 +183,9 @@ func (t *trial) errors(second int64) error {
 		for _, id := range slot {
 			missing := int64(t.truth.sums[id] - t.lower[id])
 			if missing < 0 || missing > said {
-				return fmt.Errorf("study: %s, %d counters, second %d: the sum of key %d is short by %d, the error is %d", t.a.Stream, t.a.Counters, second, id, missing, said)
+				return fmt.Errorf(
+					"study: %s, %d counters, second %d: the sum of key %d is short by %d, the error is %d", t.a.Stream,
+					t.a.Counters, second, id, missing, said)
 			}
 			t.a.Real = max(t.a.Real, missing)
 		}

@@ -83,7 +83,8 @@ func (p picture) svg() []byte {
 	}
 	height := legendTop + rows*lineHeight + 8
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width, height, width, height, html.EscapeString(p.title))
+	fmt.Fprintf(&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width, height, width, height, html.EscapeString(p.title))
 	b.WriteString(style)
 	fmt.Fprintf(&b, `<rect class="ground" x=".5" y=".5" width="%d" height="%d" rx="6"/>`+"\n", width-1, height-1)
 	text(&b, "title", 16, 24, "start", p.title)
@@ -95,7 +96,8 @@ func (p picture) svg() []byte {
 }
 
 func text(b *bytes.Buffer, class string, x, y float64, anchor, words string) {
-	fmt.Fprintf(b, `<text class="%s" x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", class, x, y, anchor, html.EscapeString(words))
+	fmt.Fprintf(b, `<text class="%s" x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", class, x, y, anchor,
+		html.EscapeString(words))
 }
 
 // draw puts a panel at its left edge.

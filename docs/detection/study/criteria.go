@@ -49,13 +49,15 @@ func steady(rate float64) func(float64) float64 { return func(float64) float64 {
 func situations() []situation {
 	slow := func(s float64) float64 { return 2 * math.Pow(20, min(1, s/3600)) }
 	return []situation{
-		{name: "a topic of a busy site goes viral: 5 to 600/s, 3000 clients", past: 5, rate: steady(600), clients: 3000, others: 20_000},
+		{name: "a topic of a busy site goes viral: 5 to 600/s, 3000 clients", past: 5, rate: steady(600), clients: 3000,
+			others: 20_000},
 		{name: "at night: 60 of 150 requests/s, always", past: 60, rate: steady(60), clients: 60, others: 90},
 		{name: "a small key rises 20 times: 2 to 40/s", past: 2, rate: steady(40), clients: 40, others: 20_000},
 		{name: "the same rise over an hour", past: 2, rate: slow, clients: 40, others: 400, lasts: 4000},
 		{name: "always busy: 300/s", past: 300, rate: steady(300), clients: 1000, others: 20_000},
 		{name: "one client in a loop: 300/s", past: 1, rate: steady(1), clients: 5, loop: 299, others: 20_000},
-		{name: "a loop of 300/s on top of 250/s of many clients", past: 5, rate: steady(250), clients: 500, loop: 300, others: 20_000},
+		{name: "a loop of 300/s on top of 250/s of many clients", past: 5, rate: steady(250), clients: 500, loop: 300,
+			others: 20_000},
 		{name: "eight clients: 300/s together", past: 1, rate: steady(300), clients: 8, others: 20_000},
 	}
 }

@@ -61,7 +61,8 @@ type visit struct {
 
 // logStream is a log in the order of time, so many times as fast.
 func logStream(text string, format accesslog.Format, speed, rate int) (*stream, error) {
-	set, err := rules.Parse("study.yaml", fmt.Appendf(nil, "rules:\n  - {name: \"*\", params: [\"*\"], hot: {rate: %d, window: %ds}}\n", rate, window))
+	set, err := rules.Parse("study.yaml", fmt.Appendf(nil,
+		"rules:\n  - {name: \"*\", params: [\"*\"], hot: {rate: %d, window: %ds}}\n", rate, window))
 	if err != nil {
 		return nil, err
 	}

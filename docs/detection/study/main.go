@@ -23,7 +23,8 @@ type results struct {
 }
 
 func main() {
-	dir := flag.String("dir", filepath.Join("docs", "detection"), "where results.json and the pictures are; the page is beside it")
+	dir := flag.String("dir", filepath.Join("docs", "detection"),
+		"where results.json and the pictures are; the page is beside it")
 	traffic := flag.String("traffic", os.Getenv("HOTPARAM_TRAFFIC"), "directory of real logs")
 	seed := flag.Uint64("seed", 1, "of the traffic")
 	draw := flag.Bool("draw", false, "only write page and pictures, from results.json")
@@ -80,7 +81,8 @@ func study(seed uint64, part float64, traffic string) (*results, error) {
 			if err != nil {
 				return nil, err
 			}
-			fmt.Fprintf(os.Stderr, "%s, %d counters: recall %.4f, precision %.4f, error %d (said %d), %d of %d at once, %d never\n",
+			fmt.Fprintf(os.Stderr,
+				"%s, %d counters: recall %.4f, precision %.4f, error %d (said %d), %d of %d at once, %d never\n",
 				s.name, size, a.Recall, a.Precision, a.Real, a.Said, a.SameTick, a.Crossed, a.Never)
 			r.Accuracy = append(r.Accuracy, a)
 		}
@@ -94,7 +96,8 @@ func study(seed uint64, part float64, traffic string) (*results, error) {
 			return nil, err
 		}
 		for _, c := range costs {
-			fmt.Fprintf(os.Stderr, "%s, %d counters: %.2f times maps, %.1f MB\n", s.name, c.Counters, c.Times[0], float64(c.Bytes)/1e6)
+			fmt.Fprintf(os.Stderr, "%s, %d counters: %.2f times maps, %.1f MB\n", s.name, c.Counters, c.Times[0],
+				float64(c.Bytes)/1e6)
 		}
 		r.Cost = append(r.Cost, costs...)
 	}
@@ -108,7 +111,8 @@ func study(seed uint64, part float64, traffic string) (*results, error) {
 }
 
 // costly are the streams whose cost is measured.
-var costly = map[string]bool{"Zipf 1.0, 1 M keys": true, "Zipf 1.0, 10 M keys": true, "flood, 10 M keys once each": true}
+var costly = map[string]bool{"Zipf 1.0, 1 M keys": true, "Zipf 1.0, 10 M keys": true,
+	"flood, 10 M keys once each": true}
 
 func load(dir string) (*results, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "results.json"))

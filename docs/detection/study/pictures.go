@@ -55,7 +55,8 @@ func (r *results) curve(stream, name string, of func(accuracy) float64) line {
 func recallPicture(r *results) picture {
 	of := func(a accuracy) float64 { return a.Recall }
 	plot := func(title, group string) panel {
-		return panel{title: title, xAxis: "counters", yAxis: "part found", xs: counterLabels(), ys: part, lines: r.curves(group, of)}
+		return panel{title: title, xAxis: "counters", yAxis: "part found", xs: counterLabels(), ys: part,
+			lines: r.curves(group, of)}
 	}
 	return picture{"Hot key-seconds that were found, hot from 200 requests/s", []panel{
 		plot("Zipf, 100,000 requests/s", "zipf"), plot("Hostile traffic, 100,000 and 1,000,000 requests/s", "hostile"),
@@ -69,9 +70,11 @@ func errorPicture(r *results) picture {
 			title: stream, xAxis: "counters", yAxis: "requests, of a key in 5 s", xs: counterLabels(),
 			ys: scale{low: 1, high: 100_000, log: true, ticks: []float64{1, 10, 100, 1000, 10_000, 100_000}},
 			lines: []line{
-				r.curve(stream, "the most that is possible (detect.Check)", func(a accuracy) float64 { return a.Promised }),
+				r.curve(stream, "the most that is possible (detect.Check)",
+					func(a accuracy) float64 { return a.Promised }),
 				r.curve(stream, "E: what the detector said", func(a accuracy) float64 { return float64(a.Said) }),
-				r.curve(stream, "the greatest real error of any key", func(a accuracy) float64 { return float64(a.Real) }),
+				r.curve(stream, "the greatest real error of any key",
+					func(a accuracy) float64 { return float64(a.Real) }),
 			},
 		}
 		for _, a := range r.Accuracy {
@@ -82,18 +85,21 @@ func errorPicture(r *results) picture {
 		p.marks = []mark{{y: threshold / 4, words: "alarm: T/4", left: left}, {y: threshold, words: "threshold T"}}
 		return p
 	}
-	return picture{"How wrong counts were", []panel{plot("Zipf 1.0, 10 M keys", false), plot("flood, 10 M keys once each", true)}}
+	return picture{"How wrong counts were", []panel{plot("Zipf 1.0, 10 M keys", false),
+		plot("flood, 10 M keys once each", true)}}
 }
 
 func latencyPicture(r *results) picture {
 	plot := func(group string) panel {
 		return panel{
-			title: map[string]string{"zipf": "Zipf", "hostile": "Hostile traffic"}[group], xAxis: "counters", yAxis: "part of the keys that became hot",
-			xs: counterLabels(), ys: part,
+			title: map[string]string{"zipf": "Zipf", "hostile": "Hostile traffic"}[group], xAxis: "counters",
+			yAxis: "part of the keys that became hot",
+			xs:    counterLabels(), ys: part,
 			lines: r.curves(group, func(a accuracy) float64 { return ratio(a.SameTick, a.Crossed) }),
 		}
 	}
-	return picture{"Said in the same tenth of a second in which an exact count says it", []panel{plot("zipf"), plot("hostile")}}
+	return picture{"Said in the same tenth of a second in which an exact count says it",
+		[]panel{plot("zipf"), plot("hostile")}}
 }
 
 func costPicture(r *results) picture {
@@ -102,7 +108,8 @@ func costPicture(r *results) picture {
 		ys: scale{low: 0.1, high: 100, log: true, ticks: []float64{0.1, 1, 10, 100}},
 	}
 	times := panel{
-		title: "CPU time of an update", xAxis: "counters", yAxis: "times that of exact counts in Go maps", xs: counterLabels(),
+		title: "CPU time of an update", xAxis: "counters", yAxis: "times that of exact counts in Go maps",
+		xs: counterLabels(),
 		ys: scale{high: 2, ticks: []float64{0, 0.5, 1, 1.5, 2}},
 	}
 	for _, c := range r.Cost {

@@ -77,7 +77,8 @@ func (s *stream) number(key hottype.Key) uint32 {
 
 // topicRule is the one rule of a set.
 func topicRule(hot string) *rules.Set {
-	set, err := rules.Parse("study.yaml", fmt.Appendf(nil, "rules:\n  - {name: topic, match: {path: /topic}, params: [id], hot: {%s}}\n", hot))
+	set, err := rules.Parse("study.yaml", fmt.Appendf(nil,
+		"rules:\n  - {name: topic, match: {path: /topic}, params: [id], hot: {%s}}\n", hot))
 	if err != nil {
 		panic(err) // a mistake of this program
 	}
@@ -98,9 +99,12 @@ func streams(seed uint64, part float64) []*stream {
 			})
 		}
 	}
-	flood := &stream{name: "flood, 10 M keys once each", group: "hostile", keys: 11_000_000, perSecond: scale(1_000_000), seconds: 10, open: floodTraffic(seed, scale(1_000_000))}
-	pulse := &stream{name: "pulses over Zipf 1.0", group: "hostile", keys: 1_000_100, perSecond: scale(100_000), seconds: 16, open: pulseTraffic(seed, scale(100_000))}
-	drip := &stream{name: "drips below a flood", group: "hostile", keys: 2_000_000, perSecond: scale(100_000), seconds: 16, open: dripTraffic(seed, scale(100_000))}
+	flood := &stream{name: "flood, 10 M keys once each", group: "hostile", keys: 11_000_000,
+		perSecond: scale(1_000_000), seconds: 10, open: floodTraffic(seed, scale(1_000_000))}
+	pulse := &stream{name: "pulses over Zipf 1.0", group: "hostile", keys: 1_000_100, perSecond: scale(100_000),
+		seconds: 16, open: pulseTraffic(seed, scale(100_000))}
+	drip := &stream{name: "drips below a flood", group: "hostile", keys: 2_000_000, perSecond: scale(100_000),
+		seconds: 16, open: dripTraffic(seed, scale(100_000))}
 	all = append(all, flood, pulse, drip)
 	for _, s := range all {
 		s.sizes = largeSizes

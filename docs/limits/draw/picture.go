@@ -43,7 +43,8 @@ func (p panel) y(calls float64) float64 {
 // picture draws a subject.
 func picture(s subject) ([]byte, error) {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width, height, width, height, s.title)
+	fmt.Fprintf(&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width, height, width, height, s.title)
 	b.WriteString(style)
 	fmt.Fprintf(&b, `<rect class="ground" x=".5" y=".5" width="%d" height="%d" rx="6"/>`+"\n", width-1, height-1)
 	fmt.Fprintf(&b, `<text class="title" x="16" y="24">%s</text>`+"\n", s.title)
@@ -56,7 +57,8 @@ func picture(s subject) ([]byte, error) {
 			return nil, err
 		}
 		p := panel{&b, float64(44 + i*(plotWidth+52))}
-		fmt.Fprintf(p, `<text class="small" x="%.0f" y="46">%s: %d of %d admitted</text>`+"\n", p.left, what.name, len(c.admitted), c.asked)
+		fmt.Fprintf(p, `<text class="small" x="%.0f" y="46">%s: %d of %d admitted</text>`+"\n", p.left, what.name,
+			len(c.admitted), c.asked)
 		p.axes()
 		p.demand(what.demand)
 		p.bound(s, what.demand[0].at)
@@ -74,10 +76,14 @@ func picture(s subject) ([]byte, error) {
 func (p panel) axes() {
 	for calls := 0; calls <= highest; calls += 10 {
 		y := p.y(float64(calls))
-		fmt.Fprintf(p, `<path class="grid" d="M%.1f %.1fh%d"/><text class="small" x="%.1f" y="%.1f" text-anchor="end">%d</text>`+"\n", p.left, y, plotWidth, p.left-6, y+4, calls)
+		fmt.Fprintf(p,
+			`<path class="grid" d="M%.1f %.1fh%d"/><text class="small" x="%.1f" y="%.1f" text-anchor="end">%d</text>`+
+				"\n", p.left, y, plotWidth, p.left-6, y+4, calls)
 	}
 	for at := time.Duration(0); at <= span; at += time.Second {
-		fmt.Fprintf(p, `<path class="edge" d="M%.1f %dv%d"/><text class="small" x="%.1f" y="%d" text-anchor="middle">%d s</text>`+"\n", p.x(at), plotTop, plotHeight, p.x(at), plotTop+plotHeight+16, at/time.Second)
+		fmt.Fprintf(p,
+			`<path class="edge" d="M%.1f %dv%d"/><text class="small" x="%.1f" y="%d" text-anchor="middle">%d s</text>`+
+				"\n", p.x(at), plotTop, plotHeight, p.x(at), plotTop+plotHeight+16, at/time.Second)
 	}
 }
 
@@ -85,7 +91,8 @@ func (p panel) axes() {
 func (p panel) demand(wanted []demand) {
 	for _, d := range wanted {
 		if d.calls > 1 {
-			fmt.Fprintf(p, `<path class="ask" d="M%.1f %dv-8"/><text class="small asks" x="%.1f" y="%d">%d</text>`+"\n", p.x(d.at), plotTop+plotHeight, p.x(d.at)+3, plotTop+plotHeight-3, d.calls)
+			fmt.Fprintf(p, `<path class="ask" d="M%.1f %dv-8"/><text class="small asks" x="%.1f" y="%d">%d</text>`+"\n",
+				p.x(d.at), plotTop+plotHeight, p.x(d.at)+3, plotTop+plotHeight-3, d.calls)
 		}
 	}
 }

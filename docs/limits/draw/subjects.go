@@ -36,15 +36,24 @@ func subjects() []subject {
 	logged.Buckets, waiting.Wait = 10, length/2
 	const evenly = "burst + rate x d"
 	return []subject{
-		{"token_bucket.svg", "token bucket: 10 a second, burst 10", refilled(limit.TokenBucket, most), bucket(most), evenly, false},
-		{"gcra.svg", "gcra: 10 a second, burst 9", refilled(limit.GCRA, most-1), bucket(most), "burst + 1 + rate x d", false},
-		{"leaky_bucket.svg", "leaky bucket: 10 a second, burst 9", refilled(limit.LeakyBucket, most-1), bucket(most), "burst + 1 + rate x d", true},
-		{"fixed_window.svg", "fixed window: 10 a second", window(limit.FixedWindow), windows, "limit in each window touched: 2 x limit for d up to one window", false},
-		{"anchored_window.svg", "anchored window: 10 a second", window(limit.AnchoredWindow), windows, "limit in each window touched: 2 x limit for d up to one window", false},
-		{"sliding_window.svg", "sliding window: 10 a second", window(limit.SlidingWindow), weighted, "limit x (1 + d / window)", false},
-		{"sliding_log.svg", "sliding log: 10 a second", window(limit.SlidingLog), logs, "limit in any window's length", false},
-		{"bucketed_window.svg", "bucketed window: 10 a second, 10 buckets", logged, logs, "limit in any window's length", false},
-		{"wait.svg", "token bucket that lets wait: 10 a second, burst 5, wait 500ms", waiting, bucket(most), "burst + rate x (d + wait)", true},
+		{"token_bucket.svg", "token bucket: 10 a second, burst 10", refilled(limit.TokenBucket, most), bucket(most),
+			evenly, false},
+		{"gcra.svg", "gcra: 10 a second, burst 9", refilled(limit.GCRA, most-1), bucket(most), "burst + 1 + rate x d",
+			false},
+		{"leaky_bucket.svg", "leaky bucket: 10 a second, burst 9", refilled(limit.LeakyBucket, most-1), bucket(most),
+			"burst + 1 + rate x d", true},
+		{"fixed_window.svg", "fixed window: 10 a second", window(limit.FixedWindow), windows,
+			"limit in each window touched: 2 x limit for d up to one window", false},
+		{"anchored_window.svg", "anchored window: 10 a second", window(limit.AnchoredWindow), windows,
+			"limit in each window touched: 2 x limit for d up to one window", false},
+		{"sliding_window.svg", "sliding window: 10 a second", window(limit.SlidingWindow), weighted,
+			"limit x (1 + d / window)", false},
+		{"sliding_log.svg", "sliding log: 10 a second", window(limit.SlidingLog), logs, "limit in any window's length",
+			false},
+		{"bucketed_window.svg", "bucketed window: 10 a second, 10 buckets", logged, logs,
+			"limit in any window's length", false},
+		{"wait.svg", "token bucket that lets wait: 10 a second, burst 5, wait 500ms", waiting, bucket(most),
+			"burst + rate x (d + wait)", true},
 	}
 }
 

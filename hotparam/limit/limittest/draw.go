@@ -33,10 +33,12 @@ func drawSpec(rt *rapid.T) limit.Spec {
 		default:
 			s.Limit = rapid.Int64Range(1, 1<<53-1).Draw(rt, "limit") >> rapid.IntRange(0, 50).Draw(rt, "shift")
 			s.Burst = rapid.Int64Range(1, 1<<53-1).Draw(rt, "burst") >> rapid.IntRange(0, 50).Draw(rt, "shift")
-			s.Window = time.Duration(rapid.Int64Range(1, 1<<45).Draw(rt, "us")>>rapid.IntRange(0, 40).Draw(rt, "shift")) * time.Microsecond
+			s.Window = time.Duration(rapid.Int64Range(1, 1<<45).Draw(rt, "us")>>rapid.IntRange(0, 40).
+				Draw(rt, "shift")) * time.Microsecond
 		}
 		if limitcore.Spec(s).Refills() && rapid.IntRange(0, 2).Draw(rt, "waits") == 0 {
-			s.Wait = s.Window / time.Duration(rapid.Int64Range(1, 50).Draw(rt, "wait")) / time.Microsecond * time.Microsecond
+			s.Wait = s.Window / time.Duration(rapid.Int64Range(1, 50).
+				Draw(rt, "wait")) / time.Microsecond * time.Microsecond
 		}
 		if s.Algorithm == limit.SlidingLog && s.Limit > limitcore.MaxLog {
 			s.Limit %= limitcore.MaxLog + 1
@@ -110,7 +112,8 @@ func (c *clock) step(rt *rapid.T, spec limit.Spec, last limit.Result) int64 {
 	window := micros(spec.Window)
 	retry, reset := max(0, micros(last.RetryAfter)), micros(last.ResetAfter)
 	d := rapid.OneOf(
-		rapid.SampledFrom([]int64{0, 0, 0, 1, retry, retry, max(0, retry-1), reset, max(0, reset-1), window, window - c.now%window}),
+		rapid.SampledFrom([]int64{0, 0, 0, 1, retry, retry, max(0, retry-1), reset, max(0, reset-1), window,
+			window - c.now%window}),
 		rapid.Int64Range(0, window/8+1),
 		rapid.Int64Range(0, 3*window),
 	).Draw(rt, "ahead")

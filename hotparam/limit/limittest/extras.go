@@ -27,7 +27,8 @@ func testWait(t *testing.T, f Fixture) {
 			Wait: time.Duration(rapid.Int64Range(0, 6*apart).Draw(rt, "wait")) * time.Microsecond,
 		}
 		queue := micros(spec.Wait) / apart
-		gone, last := oracle{spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: spec.Window, Burst: burst}}, int64(0)
+		gone, last := oracle{spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: spec.Window,
+			Burst: burst}}, int64(0)
 		for range steps {
 			now += rapid.Int64Range(0, 2*apart).Draw(rt, "ahead")
 			cost := rapid.Int64Range(1, burst).Draw(rt, "cost")
@@ -69,7 +70,8 @@ func (o *oracle) earliest(now, cost int64) int64 {
 }
 
 // blocker is a limit of 2 a second whose denials block for 3 s, then 6 s, then 10 s.
-var blocker = limit.Spec{Algorithm: limit.FixedWindow, Limit: 2, Window: time.Second, Block: 3 * time.Second, BlockMax: 10 * time.Second}
+var blocker = limit.Spec{Algorithm: limit.FixedWindow, Limit: 2, Window: time.Second, Block: 3 * time.Second,
+	BlockMax: 10 * time.Second}
 
 // testBlockTape plays the life of a block.
 func testBlockTape(t *testing.T, f Fixture) {
@@ -104,7 +106,8 @@ func testBlockTape(t *testing.T, f Fixture) {
 	if r := s.ask(31_200_000, "b", blocker, 1); !r.Allowed {
 		t.Errorf("another subject: %+v", r)
 	}
-	if r := s.ask(31_200_000, "a", limit.Spec{Algorithm: limit.FixedWindow, Limit: 9, Window: time.Second}, 1); !r.Allowed {
+	if r := s.ask(31_200_000, "a", limit.Spec{Algorithm: limit.FixedWindow, Limit: 9, Window: time.Second},
+		1); !r.Allowed {
 		t.Errorf("under compiled that do not block: %+v", r)
 	}
 }
@@ -157,7 +160,8 @@ func testFirstSeen(t *testing.T, f Fixture) {
 		s, now, last := store{f, rt}, newClock(rt), limit.Result{}
 		spec := limit.Spec{
 			Algorithm: limit.TokenBucket, Limit: rapid.Int64Range(1, 50).Draw(rt, "limit"),
-			Window: time.Duration(rapid.Int64Range(1, 100_000).Draw(rt, "us")) * time.Microsecond, Burst: rapid.Int64Range(1, 20).Draw(rt, "burst"),
+			Window: time.Duration(rapid.Int64Range(1, 100_000).Draw(rt, "us")) * time.Microsecond,
+			Burst:  rapid.Int64Range(1, 20).Draw(rt, "burst"),
 		}
 		full := spec
 		spec.InitialDeficit = rapid.Int64Range(0, spec.Burst).Draw(rt, "lack")
@@ -190,8 +194,10 @@ func testAtMost(t *testing.T, f Fixture) {
 			want := 1 + drawCost(rt, spec, last)
 			n, r, err := limit.TakeUpTo(context.Background(), f.Store, time.UnixMicro(at), charge("a", spec, want))
 			after := s.ask(at, "a", spec, 0)
-			if err != nil || n != min(want, before.Remaining) || after.Remaining != before.Remaining-n || (n == 0) != !r.Allowed {
-				rt.Fatalf("%+v: at most %d at %d: %d %+v, %v\nbefore %+v\nafter %+v", spec, want, at, n, r, err, before, after)
+			if err != nil || n != min(want, before.Remaining) || after.Remaining != before.Remaining-n ||
+				(n == 0) != !r.Allowed {
+				rt.Fatalf("%+v: at most %d at %d: %d %+v, %v\nbefore %+v\nafter %+v", spec, want, at, n, r, err, before,
+					after)
 			}
 			last = r
 		}
@@ -205,7 +211,8 @@ func testAtMost(t *testing.T, f Fixture) {
 	for range 8 {
 		callers.Go(func() {
 			for range 50 {
-				n, _, err := limit.TakeUpTo(context.Background(), f.Store, time.UnixMicro(1_000_000_000), charge("b", spec, 7))
+				n, _, err := limit.TakeUpTo(context.Background(), f.Store, time.UnixMicro(1_000_000_000),
+					charge("b", spec, 7))
 				if err != nil {
 					t.Error(err)
 				}

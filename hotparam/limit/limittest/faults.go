@@ -33,14 +33,16 @@ func testSaturation(t *testing.T, f Fixture) {
 
 func testSaturationOf(t *testing.T, f Fixture, spec limit.Spec) {
 	s := store{f, t}
-	for every, want := range map[int64]int64{1: 69, 7: 69, 33: 69, 50: 69, 99: 69, 100: 69, 101: 69, 333: 69, 150: 68, 250: 67} {
+	for every, want := range map[int64]int64{1: 69, 7: 69, 33: 69, 50: 69, 99: 69, 100: 69, 101: 69, 333: 69, 150: 68,
+		250: 67} {
 		f.Reset()
 		var got int64
 		for ms := int64(0); ms < 6000; ms += every {
 			got += s.atMost(ms*1000, spec, 10)
 		}
 		if got != want {
-			t.Errorf("%s of 10/s, 10 at once, asked every %d ms for 6 s: %d granted, want %d", spec.Algorithm, every, got, want)
+			t.Errorf("%s of 10/s, 10 at once, asked every %d ms for 6 s: %d granted, want %d", spec.Algorithm, every,
+				got, want)
 		}
 	}
 }
@@ -62,13 +64,16 @@ func testFaults(t *testing.T, f Fixture) {
 	verdicts("denied calls deepen the debt", bucket(5, 1, 1000), a(0, 3), d(0, 3), a(0, 1), a(0, 1), d(0, 1))
 	verdicts("denied weighted call is charged", fixed(5, 1000), a(0, 3), d(0, 3), a(0, 2), d(0, 1))
 	verdicts("denied weighted call is charged", anchored(5, 1000), a(0, 3), d(0, 3), a(0, 2), d(0, 1))
-	verdicts("a hit prolongs the window", anchored(2, 1000), a(0, 1), a(999, 1), d(999, 1), a(1000, 2), d(1999, 1), a(2000, 1))
+	verdicts("a hit prolongs the window", anchored(2, 1000), a(0, 1), a(999, 1), d(999, 1), a(1000, 2), d(1999, 1),
+		a(2000, 1))
 	verdicts("denied weighted call is charged", logged(5, 1000), a(0, 3), d(0, 3), a(0, 2), d(0, 1))
 	verdicts("denied weighted call is charged", bucketed(5, 1000, 10), a(0, 3), d(0, 3), a(0, 2), d(0, 1))
 	verdicts("denied weighted call is charged", sliding(5, 1000), a(0, 3), d(0, 3), a(0, 2), d(0, 1))
-	verdicts("limiter off when burst < rate/2", bucket(4, 10, 1000), a(0, 1), a(0, 1), a(0, 1), a(0, 1), d(0, 1), d(0, 1))
+	verdicts("limiter off when burst < rate/2", bucket(4, 10, 1000), a(0, 1), a(0, 1), a(0, 1), a(0, 1), d(0, 1),
+		d(0, 1))
 	verdicts("limiter off when burst < rate/2", gcra(3, 10, 1000), a(0, 1), a(0, 1), a(0, 1), a(0, 1), d(0, 1), d(0, 1))
-	verdicts("caller's clock behind refills twice", bucket(4, 100, 1000), a(1000, 4), d(990, 1), d(1000, 1), d(1009, 1), a(1010, 1))
+	verdicts("caller's clock behind refills twice", bucket(4, 100, 1000), a(1000, 4), d(990, 1), d(1000, 1), d(1009, 1),
+		a(1010, 1))
 
 	// The bound of 2 x Limit around the edge of a fixed window is reached; the
 	// sliding one holds Limit.
@@ -130,7 +135,8 @@ func testBadInput(t *testing.T, f Fixture) {
 		t.Error("no charges: not admitted")
 	}
 	most := fixed(1<<53-1, 1000)
-	if _, results := s.take(0, charge("most", most, 0), charge("most", most, 1<<53)); results[1].RetryAfter != hottype.Never {
+	if _, results := s.take(0, charge("most", most, 0),
+		charge("most", most, 1<<53)); results[1].RetryAfter != hottype.Never {
 		t.Errorf("one more than the largest limit, behind a peek: %+v", results[1])
 	}
 }
@@ -146,7 +152,8 @@ func testConcurrent(t *testing.T, f Fixture) {
 	var callers sync.WaitGroup
 	for range 64 {
 		callers.Go(func() {
-			charges, results := []limit.Charge{charge("wide", wideSpec, 1), charge("narrow", narrow, 1)}, make([]limit.Result, 2)
+			charges, results := []limit.Charge{charge("wide", wideSpec, 1), charge("narrow", narrow, 1)},
+				make([]limit.Result, 2)
 			for range 10 {
 				switch ok, err := f.Store.Take(context.Background(), time.UnixMicro(now), charges, results); {
 				case err != nil:

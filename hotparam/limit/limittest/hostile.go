@@ -21,7 +21,8 @@ import (
 func Hostile() []limit.Subject {
 	long := strings.Repeat("a", 64<<10)
 	names := []string{
-		"", "x", " x", "x ", "\x00", "x\x00", "x\ny", "x\r\n$3\r\nfoo", "\xff\xfe", "\xc3\x28", "{", "}", "{}", "{other}:x", "}{", "hp:{test}:limit:test:k:x",
+		"", "x", " x", "x ", "\x00", "x\x00", "x\ny", "x\r\n$3\r\nfoo", "\xff\xfe", "\xc3\x28", "{", "}", "{}",
+		"{other}:x", "}{", "hp:{test}:limit:test:k:x",
 		"%s%d%n", "a:192.0.2.7", "k:x", "h:x", "*", "?[a-z]", "192.0.2.7 x", long, long + "b", long[:512], long[:511],
 	}
 	var all []limit.Subject
@@ -30,11 +31,15 @@ func Hostile() []limit.Subject {
 	}
 	addr := hottype.ClientFrom(netip.MustParseAddr("192.0.2.7"))
 	return append(all,
-		limit.Subject{Name: "x"}, limit.Subject{Space: "test:k", Name: "x"}, limit.Subject{Space: "test_k", Name: "x"}, limit.Subject{Space: "{other}", Name: "x"},
+		limit.Subject{Name: "x"}, limit.Subject{Space: "test:k", Name: "x"}, limit.Subject{Space: "test_k", Name: "x"},
+		limit.Subject{Space: "{other}", Name: "x"},
 		limit.Subject{Space: "test", Client: addr}, limit.Subject{Space: "test", Client: addr, Name: "x"},
-		limit.Subject{Space: "test", Client: hottype.Client{Name: "x"}}, limit.Subject{Space: "test", Client: hottype.Client{Name: "192.0.2.7"}},
-		limit.Subject{Space: "test", Client: hottype.Client{Name: "1:x"}}, limit.Subject{Space: "test", Client: hottype.Client{Name: long}},
-		limit.Subject{Space: "test", Client: hottype.Client{Name: "x"}, Name: "x"}, limit.Subject{Space: "test", Client: hottype.Client{Name: "xx"}},
+		limit.Subject{Space: "test", Client: hottype.Client{Name: "x"}},
+		limit.Subject{Space: "test", Client: hottype.Client{Name: "192.0.2.7"}},
+		limit.Subject{Space: "test", Client: hottype.Client{Name: "1:x"}},
+		limit.Subject{Space: "test", Client: hottype.Client{Name: long}},
+		limit.Subject{Space: "test", Client: hottype.Client{Name: "x"}, Name: "x"},
+		limit.Subject{Space: "test", Client: hottype.Client{Name: "xx"}},
 	)
 }
 
@@ -57,11 +62,13 @@ func testHostile(t *testing.T, f Fixture) {
 			for range rapid.IntRange(1, 3).Draw(rt, "charges") {
 				sub := rapid.SampledFrom(few).Draw(rt, "subject")
 				spec := oracles[sub].spec
-				cost := rapid.SampledFrom([]int64{0, 1, 1, 2, spec.Capacity(), spec.Capacity() + 1, 1<<53 - 1, 1 << 53, math.MaxInt64, -1, math.MinInt64}).Draw(rt, "cost")
+				cost := rapid.SampledFrom([]int64{0, 1, 1, 2, spec.Capacity(), spec.Capacity() + 1, 1<<53 - 1, 1 << 53,
+					math.MaxInt64, -1, math.MinInt64}).Draw(rt, "cost")
 				charges, bad = append(charges, limit.Charge{Subject: sub, Spec: spec, Cost: cost}), bad || cost < 0
 			}
 			if bad {
-				_, err := s.Store.Take(context.Background(), time.UnixMicro(at), charges, make([]limit.Result, len(charges)))
+				_, err := s.Store.Take(context.Background(), time.UnixMicro(at), charges,
+					make([]limit.Result, len(charges)))
 				if !errors.Is(err, limit.ErrCost) {
 					rt.Fatalf("%+v: error %v", charges, err)
 				}

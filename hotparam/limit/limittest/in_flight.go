@@ -32,7 +32,8 @@ func RunInFlight(t *testing.T, open func() Places) {
 			if rapid.IntRange(0, 9).Draw(rt, "change") == 0 {
 				most = rapid.Int64Range(0, 5).Draw(rt, "most")
 				// Redis expires keys by a clock of its own: no life ends while the test runs.
-				life = rapid.SampledFrom([]time.Duration{time.Hour, 20 * time.Minute, 20*time.Minute + time.Microsecond}).Draw(rt, "life")
+				life = rapid.SampledFrom([]time.Duration{time.Hour, 20 * time.Minute,
+					20*time.Minute + time.Microsecond}).Draw(rt, "life")
 			}
 			id := fmt.Sprint(rapid.IntRange(0, 7).Draw(rt, "id"))
 			if rapid.IntRange(0, 3).Draw(rt, "release") == 0 {

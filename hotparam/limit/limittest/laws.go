@@ -47,7 +47,8 @@ func testOracle(t *testing.T, f Fixture) {
 }
 
 // judge compares one request with the oracles, and tickLogs it if it was admitted.
-func judge(t tester, oracles map[limit.Subject]*oracle, at int64, charges []limit.Charge, admitted bool, results []limit.Result) {
+func judge(t tester, oracles map[limit.Subject]*oracle, at int64, charges []limit.Charge, admitted bool,
+	results []limit.Result) {
 	t.Helper()
 	all, total := true, map[limit.Subject]int64{}
 	for i, c := range charges {
@@ -84,7 +85,8 @@ func testFree(t *testing.T, f Fixture) {
 			if d := s.dump(); d != before {
 				rt.Fatalf("U2: peek at %d us changed\n%s\nto\n%s", at, before, d)
 			}
-			admitted, results := s.take(at, charge("a", spec, drawCost(rt, spec, last)), charge("b", limit.Spec{Algorithm: limit.FixedWindow, Limit: 3, Window: time.Millisecond}, 1))
+			admitted, results := s.take(at, charge("a", spec, drawCost(rt, spec, last)),
+				charge("b", limit.Spec{Algorithm: limit.FixedWindow, Limit: 3, Window: time.Millisecond}, 1))
 			last = results[0]
 			if admitted {
 				continue
@@ -144,7 +146,8 @@ func (s store) truthful(at int64, spec limit.Spec, cost int64, r limit.Result) {
 		s.t.Fatalf("U4: %+v: %+v, then a peek finds %d", spec, r, n)
 	}
 	if d := micros(r.RetryAfter); d > 0 && (left(d) < cost || left(d-1) >= cost) {
-		s.t.Fatalf("U5: %+v: cost %d at %d us: %+v: peeks find %d, and 1 us before %d", spec, cost, at, r, left(d), left(d-1))
+		s.t.Fatalf("U5: %+v: cost %d at %d us: %+v: peeks find %d, and 1 us before %d", spec, cost, at, r, left(d),
+			left(d-1))
 	}
 	d := micros(r.ResetAfter)
 	if (d == 0) != (r.Remaining == capacity) {

@@ -138,7 +138,8 @@ func (o *oracle) verify(t tester, now, cost int64, admitted bool, r limit.Result
 	at, capacity := o.clock(now), o.spec.Capacity()
 	fail := func(law string) {
 		t.Helper()
-		t.Fatalf("%s: %+v: cost %d at %d us (judged at %d), admitted %v: %+v\nlog %v", law, o.spec, cost, now, at, admitted, r, o.log)
+		t.Fatalf("%s: %+v: cost %d at %d us (judged at %d), admitted %v: %+v\nlog %v", law, o.spec, cost, now, at,
+			admitted, r, o.log)
 	}
 	if r.Limit != capacity {
 		fail("limit is the capacity")

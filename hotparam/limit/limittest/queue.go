@@ -22,7 +22,8 @@ func testNginx(t *testing.T, f Fixture) {
 		calls [][2]int64 // at ms, delay
 	}{
 		{0, [][2]int64{{0, 0}, {50, -1}, {100, 0}, {199, -1}, {200, 0}}},
-		{5, [][2]int64{{0, 0}, {0, 100}, {0, 200}, {0, 300}, {0, 400}, {0, 500}, {0, -1}, {0, -1}, {100, 500}, {100, -1}, {350, 350}}},
+		{5, [][2]int64{{0, 0}, {0, 100}, {0, 200}, {0, 300}, {0, 400}, {0, 500}, {0, -1}, {0, -1}, {100, 500},
+			{100, -1}, {350, 350}}},
 	} {
 		f.Reset()
 		s, spec := store{f, t}, leaky(c.burst, 10)
@@ -55,7 +56,8 @@ func testQueue(t *testing.T, f Fixture) {
 		apart := rapid.Int64Range(1, 200_000).Draw(rt, "us apart")
 		n := rapid.SampledFrom([]int64{1, 1, 7, 100}).Draw(rt, "limit")
 		burst := rapid.Int64Range(0, 20).Draw(rt, "burst")
-		spec := limit.Spec{Algorithm: limit.LeakyBucket, Limit: n, Window: time.Duration(apart*n) * time.Microsecond, Burst: burst}
+		spec := limit.Spec{Algorithm: limit.LeakyBucket, Limit: n, Window: time.Duration(apart*n) * time.Microsecond,
+			Burst: burst}
 		for range steps {
 			now += rapid.Int64Range(0, 2*apart).Draw(rt, "ahead")
 			cost := rapid.SampledFrom([]int64{1, 1, 1, 2, burst + 1}).Draw(rt, "cost")

@@ -41,7 +41,8 @@ func RunSame(t *testing.T, one, other Fixture) {
 			admittedB, resultsB := b.take(at, charges...)
 			for i := range results {
 				if results[i] != resultsB[i] || admitted != admittedB {
-					rt.Fatalf("at %d us: charge %d of %+v:\n%v %+v\n%v %+v", at, i, charges, admitted, results[i], admittedB, resultsB[i])
+					rt.Fatalf("at %d us: charge %d of %+v:\n%v %+v\n%v %+v", at, i, charges, admitted, results[i],
+						admittedB, resultsB[i])
 				}
 			}
 			last = results[0]

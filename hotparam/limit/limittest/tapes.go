@@ -34,7 +34,8 @@ type tape struct {
 
 // bucket and those below are specs in milliseconds.
 func bucket(burst, n, ms int64) limit.Spec {
-	return limit.Spec{Algorithm: limit.TokenBucket, Limit: n, Window: time.Duration(ms) * time.Millisecond, Burst: burst}
+	return limit.Spec{Algorithm: limit.TokenBucket, Limit: n, Window: time.Duration(ms) * time.Millisecond,
+		Burst: burst}
 }
 
 func gcra(burst, n, ms int64) limit.Spec {
@@ -54,7 +55,8 @@ func logged(n, ms int64) limit.Spec {
 }
 
 func bucketed(n, ms, buckets int64) limit.Spec {
-	return limit.Spec{Algorithm: limit.BucketedWindow, Limit: n, Window: time.Duration(ms) * time.Millisecond, Buckets: buckets}
+	return limit.Spec{Algorithm: limit.BucketedWindow, Limit: n, Window: time.Duration(ms) * time.Millisecond,
+		Buckets: buckets}
 }
 
 func sliding(n, ms int64) limit.Spec {
@@ -78,7 +80,8 @@ func tapes() []tape {
 			ok(1999, 0, 0).whole(1), never(2000, 6, 5), ok(2000, 5, 0)}},
 		// The same but for the beginning: the window lies where its first cost is.
 		{"anchored window", anchored(5, 1000), []row{
-			ok(300, 0, 5).whole(0), ok(300, 1, 4).whole(1000), ok(700, 4, 0).whole(600), no(700, 1, 600), no(1299, 1, 1),
+			ok(300, 0, 5).whole(0), ok(300, 1, 4).whole(1000), ok(700, 4, 0).whole(600), no(700, 1, 600),
+			no(1299, 1, 1),
 			ok(1300, 0, 5).whole(0), ok(1450, 5, 0).whole(1000), no(1450, 1, 1000), ok(2449, 0, 0).whole(1),
 			never(2450, 6, 5), ok(2450, 5, 0), no(2000, 1, 1000)}},
 		{"sliding log", logged(3, 1000), []row{
@@ -88,7 +91,8 @@ func tapes() []tape {
 		{"bucketed window", bucketed(10, 1000, 10), []row{
 			ok(99, 10, 0).whole(1001), no(100, 1, 1000), no(999, 1, 101), no(1000, 10, 100), no(1099, 1, 1),
 			ok(1999, 1, 9).whole(1001), no(2000, 10, 1000), ok(2000, 9, 0), no(2999, 1, 1), no(3000, 2, 100).left(1)}},
-		{"bucketed window of one bucket", bucketed(5, 1000, 1), []row{ok(0, 5, 0).whole(2000), no(1999, 1, 1), ok(2000, 1, 4)}},
+		{"bucketed window of one bucket", bucketed(5, 1000, 1),
+			[]row{ok(0, 5, 0).whole(2000), no(1999, 1, 1), ok(2000, 1, 4)}},
 		{"anchored window of 0", anchored(0, 1000), []row{never(0, 1, 0).whole(0), ok(1, 0, 0)}},
 		{"sliding window", sliding(10, 1000), []row{
 			ok(999, 10, 0), no(1000, 1, 100), no(1099, 1, 1), ok(1100, 1, 0), no(1100, 1, 100), ok(1500, 4, 0),

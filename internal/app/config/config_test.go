@@ -74,7 +74,8 @@ func TestErrorsNameFileLineAndField(t *testing.T) {
 
 func TestOneFileServesAllPrograms(t *testing.T) {
 	t.Parallel()
-	path := write(t, "collector: {out: kafka}\nproxy: {upstream: 'http://a'}\ngate: {budget: 5ms}\nnamespace: n\nupstream: {preset: django}\n")
+	path := write(t,
+		"collector: {out: kafka}\nproxy: {upstream: 'http://a'}\ngate: {budget: 5ms}\nnamespace: n\nupstream: {preset: django}\n")
 	var cfg Aggregator
 	p, err := Build(&cfg, "aggregator", "")
 	if err != nil {
@@ -87,7 +88,8 @@ func TestOneFileServesAllPrograms(t *testing.T) {
 	if err != nil || set.Namespace != "n" || set.Upstream.Preset != "django" {
 		t.Errorf("rules: %v, %v", set, err)
 	}
-	if _, err := LoadRules(write(t, "gate: {bugdet: 5ms}\n")); err == nil || !strings.Contains(err.Error(), "gate.bugdet") {
+	if _, err := LoadRules(write(t, "gate: {bugdet: 5ms}\n")); err == nil ||
+		!strings.Contains(err.Error(), "gate.bugdet") {
 		t.Errorf("a reload with an unknown setting: %v", err)
 	}
 }
@@ -115,9 +117,13 @@ func TestTargetsOfGraphite(t *testing.T) {
 		text string
 		args []string
 	}{
-		{"graphite:\n  targets:\n    topic: ['maximumAbove(sumSeriesWithWildcards(a.*.b,1),{threshold})', 'c.{x,y}.d']\n    page: 'e;f'\n", nil},
-		{"graphite:\n  targets: {topic: 'maximumAbove(sumSeriesWithWildcards(a.*.b,1),{threshold}), c.{x,y}.d', page: 'e;f'}\n", nil},
-		{"graphite: {flush: 10s}\n", []string{`--graphite.targets=topic=maximumAbove(sumSeriesWithWildcards(a.*.b,1),{threshold}),c.{x,y}.d;page=e\;f`}},
+		{
+			"graphite:\n  targets:\n    topic: ['maximumAbove(sumSeriesWithWildcards(a.*.b,1),{threshold})', 'c.{x,y}.d']\n    page: 'e;f'\n", nil},
+		{
+			"graphite:\n  targets: {topic: 'maximumAbove(sumSeriesWithWildcards(a.*.b,1),{threshold}), c.{x,y}.d', page: 'e;f'}\n", nil},
+		{"graphite: {flush: 10s}\n",
+			[]string{
+				`--graphite.targets=topic=maximumAbove(sumSeriesWithWildcards(a.*.b,1),{threshold}),c.{x,y}.d;page=e\;f`}},
 	} {
 		var cfg Aggregator
 		p, err := Build(&cfg, "aggregator", "")
@@ -128,7 +134,8 @@ func TestTargetsOfGraphite(t *testing.T) {
 			t.Errorf("%s%v: %v", tt.text, tt.args, err)
 			continue
 		}
-		if got := cfg.Graphite.Targets; !slices.Equal(got["topic"], want) || !slices.Equal(got["page"], Targets{"e;f"}) {
+		if got := cfg.Graphite.Targets; !slices.Equal(got["topic"], want) ||
+			!slices.Equal(got["page"], Targets{"e;f"}) {
 			t.Errorf("%s%v: targets %q", tt.text, tt.args, got)
 		}
 	}
@@ -137,7 +144,9 @@ func TestTargetsOfGraphite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Parse([]string{"--config", write(t, "graphite:\n  targets:\n    topic: [[a]]\n")}); err == nil || !strings.Contains(err.Error(), ":3: ") && !strings.Contains(err.Error(), ":2: graphite.targets: topic: item 1") {
+	if _, err := p.Parse([]string{"--config", write(t, "graphite:\n  targets:\n    topic: [[a]]\n")}); err == nil ||
+		!strings.Contains(err.Error(), ":3: ") && !strings.Contains(err.Error(),
+			":2: graphite.targets: topic: item 1") {
 		t.Errorf("a list in a list: %v", err)
 	}
 }

@@ -60,7 +60,8 @@ func settingsText(t *testing.T) string {
 	for _, p := range []struct {
 		name string
 		cli  any
-	}{{"collector", &Collector{}}, {"aggregator", &Aggregator{}}, {"limiter-sidecar", &Sidecar{}}, {"serve", &Serve{}}, {"check", &Check{}}} {
+	}{{"collector", &Collector{}}, {"aggregator", &Aggregator{}}, {"limiter-sidecar", &Sidecar{}}, {"serve", &Serve{}},
+		{"check", &Check{}}} {
 		k, err := kong.New(p.cli, kong.Vars{"admin_listen": DefaultAdmin(p.name)}, kong.DefaultEnvars("HOTPARAM"))
 		if err != nil {
 			t.Fatal(err)
@@ -103,12 +104,14 @@ again when the file changes and on SIGHUP; settings, but for the tokens of the a
 			f := rows[name].flag
 			def := f.Default
 			if name == "admin.listen" {
-				def = "by program: aggregator and serve " + DefaultAdmin("aggregator") + ", collector " + DefaultAdmin("collector") + ", limiter-sidecar " + DefaultAdmin("limiter-sidecar")
+				def = "by program: aggregator and serve " + DefaultAdmin("aggregator") + ", collector " +
+					DefaultAdmin("collector") + ", limiter-sidecar " + DefaultAdmin("limiter-sidecar")
 			} else if def != "" {
 				def = "`" + def + "`"
 			}
 			help := cmp.Or(comments[f.Tag.Get("help")], f.Help)
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, def, strings.Join(rows[name].programs, ", "), strings.ReplaceAll(help, "|", "\\|"))
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, def, strings.Join(rows[name].programs, ", "),
+				strings.ReplaceAll(help, "|", "\\|"))
 		}
 	}
 	return b.String()

@@ -108,7 +108,8 @@ func (f *file) take(path string, data []byte) {
 // topLevel is the mapping that a file is, nil where it is none.
 func topLevel(data []byte) *yaml.Node {
 	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+	if err := yaml.Unmarshal(data, &doc); err != nil || len(doc.Content) != 1 ||
+		doc.Content[0].Kind != yaml.MappingNode {
 		return nil
 	}
 	return doc.Content[0]

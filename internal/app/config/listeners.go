@@ -13,8 +13,8 @@ type Port struct {
 	TLSKey  string `name:"tls_key" placeholder:"FILE" help:"Key (PEM) of the listener's certificate."`
 	// Authorities (PEM) that sign the certificates of callers. With them every caller has to show one.
 	TLSClientCA string `name:"tls_client_ca" placeholder:"FILE" help:"Authorities (PEM) of callers' certificates."`
-	// Connections of ip.trusted_proxies begin with a header of the PROXY protocol, version 1 or 2, that names the client. One
-	// without it is ended, because a client could write it there; others are taken as they are.
+	// Connections of ip.trusted_proxies begin with a header of the PROXY protocol, version 1 or 2, that names the
+	// client. One without it is ended, because a client could write it there; others are taken as they are.
 	ProxyProtocol bool `name:"proxy_protocol" help:"Trusted proxies send a header of the PROXY protocol."`
 	// Most open connections; 0: no bound. When all are taken, a new one takes the place of the longest idle one if the
 	// listener speaks HTTP and there is one, and is refused otherwise.
@@ -25,16 +25,16 @@ type Port struct {
 type Listener struct {
 	Port
 	HeaderTimeout time.Duration `name:"header_timeout" default:"10s" help:"Longest wait for the header of a request."`
-	// Longest wait for the body of a request. Every 500 bytes that come give a second back, so that long uploads pass; 0:
-	// no bound, for streams that a client keeps open without sending.
+	// Longest wait for the body of a request. Every 500 bytes that come give a second back, so that long uploads pass;
+	// 0: no bound, for streams that a client keeps open without sending.
 	BodyTimeout time.Duration `name:"body_timeout" default:"30s" help:"Longest wait for a body that does not progress."`
 	IdleTimeout time.Duration `name:"idle_timeout" default:"2m" help:"How long connections wait for a next request."`
 }
 
 // HTTPToken is what callers of an HTTP listener show.
 type HTTPToken struct {
-	// Token that callers show, as bearer token or as password; at least 16 characters. Required off loopback, unless the
-	// listener asks for certificates of callers (tls_client_ca) or is a unix socket (unix:/path).
+	// Token that callers show, as bearer token or as password; at least 16 characters. Required off loopback, unless
+	// the listener asks for certificates of callers (tls_client_ca) or is a unix socket (unix:/path).
 	Token     string `help:"Token of ${of}; required off loopback."`
 	TokenFile string `name:"token_file" placeholder:"FILE" help:"File that holds the token of ${of}."`
 }
@@ -44,25 +44,25 @@ type Admin struct {
 	// Address of dashboard, API, metrics and health; empty for none.
 	Listen    string `default:"${admin_listen}" placeholder:"HOST:PORT" help:"Address of dashboard, API and metrics."`
 	HTTPToken `set:"of=the admin listener"`
-	// Tokens by the name of who holds them, which is the author of what they change: a role (viewer, operator or admin), the
-	// token's hash and, if it expires, until when: operator sha256:HEX until 2027-01-01. Several of one name are parted by
-	// commas. hotparam token makes them. They take effect by a reload.
+	// Tokens by the name of who holds them, which is the author of what they change: a role (viewer, operator or
+	// admin), the token's hash and, if it expires, until when: operator sha256:HEX until 2027-01-01. Several of one
+	// name are parted by commas. hotparam token makes them. They take effect by a reload.
 	Tokens map[string]string `placeholder:"NAME=ROLE" help:"Tokens by name: a role and the hash that hotparam token prints."`
 	SSO    SSO               `embed:"" prefix:"sso_"`
-	// Show the rates of the 100 hottest keys in /metrics too, with the key as a label. Every key that was ever hot is then a
-	// time series in Prometheus; without it the rates are summed by rule.
+	// Show the rates of the 100 hottest keys in /metrics too, with the key as a label. Every key that was ever hot is
+	// then a time series in Prometheus; without it the rates are summed by rule.
 	MetricsKeyLabels bool `name:"metrics_key_labels" help:"Show the hottest keys in /metrics, as labels."`
 	Listener
 }
 
 // SSO is single sign-on by a proxy in front of the admin listener.
 type SSO struct {
-	// Field in which a proxy that logs people in names the user, such as X-Auth-Request-Email; empty for none. The proxy
-	// must overwrite what clients send in it.
+	// Field in which a proxy that logs people in names the user, such as X-Auth-Request-Email; empty for none. The
+	// proxy must overwrite what clients send in it.
 	UserHeader   string `name:"user_header" placeholder:"NAME" help:"Field in which a proxy names the user that it logged in."`
 	GroupsHeader string `name:"groups_header" placeholder:"NAME" help:"Field in which it lists the user's groups."`
-	// Addresses and networks of these proxies, or unix for who is connected by a unix socket. From everybody else a request
-	// with such a field is refused.
+	// Addresses and networks of these proxies, or unix for who is connected by a unix socket. From everybody else a
+	// request with such a field is refused.
 	Proxies []string `placeholder:"NETWORK" help:"Who may say who the user is; requests of others that do are refused."`
 	// Roles (viewer, operator or admin) of user:NAME, of group:NAME, and of *, which is everybody who is logged in. The
 	// greatest counts, and who has none is refused.
@@ -71,27 +71,29 @@ type SSO struct {
 
 // Answer is how verdicts are told to clients, by the proxy and through gateways.
 type Answer struct {
-	// Header fields that say which limit applied: ratelimit (RateLimit and RateLimit-Policy), x-ratelimit (X-RateLimit-Limit,
+	// Header fields that say which limit applied: ratelimit (RateLimit and RateLimit-Policy), x-ratelimit
+	// (X-RateLimit-Limit,
 	// -Remaining and -Reset, which is in seconds from now), or both.
 	Headers string `enum:"ratelimit,x-ratelimit,both" default:"ratelimit" help:"Fields that say the limit: ${enum}."`
-	// Name these fields and Retry-After in Access-Control-Expose-Headers, so that scripts of other origins can read them.
-	// What the application names there stays.
+	// Name these fields and Retry-After in Access-Control-Expose-Headers, so that scripts of other origins can read
+	// them. What the application names there stays.
 	ExposeHeaders bool `name:"expose_headers" help:"Let scripts of other origins read these fields."`
-	// Most that a refusal asks to wait longer than necessary, at random, so that those who were refused together do not come
-	// back together. It is never shorter than necessary.
+	// Most that a refusal asks to wait longer than necessary, at random, so that those who were refused together do not
+	// come back together. It is never shorter than necessary.
 	RetryJitter time.Duration `name:"retry_jitter" default:"0s" help:"Most that a refusal asks to wait longer, at random."`
-	// Header fields that every refusal has besides, such as Access-Control-Allow-Origin=*, without which a script of another
-	// origin sees nothing of it.
+	// Header fields that every refusal has besides, such as Access-Control-Allow-Origin=*, without which a script of
+	// another origin sees nothing of it.
 	Refusal map[string]string `placeholder:"NAME=VALUE" help:"Header fields that every refusal has besides."`
-	// Path, such as /hotparam.js, at which the proxy serves a module for web pages whose requests may be limited; empty for
-	// none. Requests for it are neither counted nor limited and do not reach the upstream.
+	// Path, such as /hotparam.js, at which the proxy serves a module for web pages whose requests may be limited; empty
+	// for none. Requests for it are neither counted nor limited and do not reach the upstream.
 	Script string `placeholder:"PATH" help:"Path at which the proxy serves its module for web pages."`
 }
 
 // Proxy is the reverse proxy.
 type Proxy struct {
 	Listen string `placeholder:"HOST:PORT" help:"Address of the reverse proxy."`
-	// Where allowed requests go: http://, https:// (HTTP/2 where the upstream offers it), or h2c:// for HTTP/2 without TLS.
+	// Where allowed requests go: http://, https:// (HTTP/2 where the upstream offers it), or h2c:// for HTTP/2 without
+	// TLS.
 	Upstream string `placeholder:"URL" help:"Where allowed requests go; http, https or h2c."`
 	// Upstreams for classes, by the name that their rule gives.
 	Upstreams map[string]string `placeholder:"NAME=URL" help:"Upstreams for classes, by name."`
@@ -103,8 +105,8 @@ type Proxy struct {
 	UpstreamCert string `name:"upstream_tls_cert" placeholder:"FILE" help:"Certificate (PEM) to show to upstreams."`
 	UpstreamKey  string `name:"upstream_tls_key" placeholder:"FILE" help:"Key (PEM) of the certificate for upstreams."`
 	UpstreamName string `name:"upstream_tls_name" help:"Name in upstreams' certificates if it is not their host."`
-	// Most bytes of the answers that the response cache holds for hot keys whose rule says serve. The least recently used
-	// ones go first. More than the memory of the machine or container is an error, more than half of it a warning.
+	// Most bytes of the answers that the response cache holds for hot keys whose rule says serve. The least recently
+	// used ones go first. More than the memory of the machine or container is an error, more than half of it a warning.
 	CacheMemory int64 `name:"cache_memory" default:"67108864" help:"Most bytes of answers in the response cache."`
 	// Longest request to an upstream that the cache makes for several clients.
 	CacheTimeout time.Duration `name:"cache_timeout" default:"60s" help:"Longest request that the cache makes."`
@@ -123,15 +125,15 @@ type StatusCheck struct {
 	// Address of the endpoint /check that gateways ask and that answers by its status; empty for none. See gateways.md.
 	Listen string `placeholder:"HOST:PORT" help:"Address of the endpoint /check of gateways; empty for none."`
 	// How the gateway describes requests: nginx (X-Original-URI, X-Original-Method, X-Real-IP and Host), forwarded
-	// (X-Forwarded-Uri, -Method, -Host and -For: Traefik, Caddy, APISIX) or path (the check's own method, path and Host:
-	// Envoy). Required; a gateway of another dialect needs another sidecar.
+	// (X-Forwarded-Uri, -Method, -Host and -For: Traefik, Caddy, APISIX) or path (the check's own method, path and
+	// Host: Envoy). Required; a gateway of another dialect needs another sidecar.
 	Dialect string `enum:",nginx,forwarded,path" default:"" help:"How the gateway describes requests: nginx, forwarded or path."`
 	// What stands before the path of the request in the dialect path, as the gateway's path_prefix.
 	PathPrefix string `name:"path_prefix" default:"/check" help:"What stands before the path in the dialect path."`
 	// Status of what is allowed: 200 or 204.
 	AllowStatus int `name:"allow_status" default:"200" help:"Status of what is allowed: 200 or 204."`
-	// Status of what is denied, 400 to 499; 0: 429, and 403 with the dialect nginx, because nginx knows 401 and 403 only
-	// and makes 500 of others.
+	// Status of what is denied, 400 to 499; 0: 429, and 403 with the dialect nginx, because nginx knows 401 and 403
+	// only and makes 500 of others.
 	DenyStatus int `name:"deny_status" default:"0" help:"Status of what is denied; 0: 429, and 403 for nginx."`
 	// Header in which the gateway gives each request an id of its own, such as X-Request-ID. A check that is repeated
 	// within a second is then charged once. The gateway must overwrite what clients send in it. Default: none.
@@ -158,8 +160,8 @@ type Envoy struct {
 
 // SPOE is the listener for HAProxy.
 type SPOE struct {
-	// Address of the agent that HAProxy's offload engine asks; empty for none. Its protocol knows no token: off loopback
-	// it needs certificates of callers (tls_client_ca), or a unix socket (unix:/path).
+	// Address of the agent that HAProxy's offload engine asks; empty for none. Its protocol knows no token: off
+	// loopback it needs certificates of callers (tls_client_ca), or a unix socket (unix:/path).
 	Listen string `placeholder:"HOST:PORT" help:"Address of the agent for HAProxy; empty for none."`
 	Port
 }
@@ -167,8 +169,9 @@ type SPOE struct {
 // Mirror is the listener for copies of requests.
 type Mirror struct {
 	Listen string `placeholder:"HOST:PORT" help:"HTTP address to take mirrored requests on."`
-	// Header with the original request target, such as X-Original-URI, where the gateway sets it in every copy. Default: the
-	// mirrored request's own target, because a gateway that copies headers unchanged would let clients choose.
+	// Header with the original request target, such as X-Original-URI, where the gateway sets it in every copy.
+	// Default: the mirrored request's own target, because a gateway that copies headers unchanged would let clients
+	// choose.
 	URIHeader string `name:"uri_header" placeholder:"NAME" help:"Header with the original request target."`
 	// Header with the original method, such as X-Original-Method, where the gateway sets it in every copy. Default: the
 	// mirrored request's own method.

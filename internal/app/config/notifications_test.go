@@ -25,7 +25,8 @@ func TestWebhooksFromTheFile(t *testing.T) {
 	}
 	w := cfg.Notifications.Webhooks
 	if len(w) != 2 || w[0].URL != "https://example.org/hook, really" || len(w[0].Events) != 2 ||
-		w[0].Timeout != 2*time.Second || w[0].TLS.CA != "/ca.pem" || w[1].URLFile != "/run/secrets/alertmanager" || w[1].Format != "alertmanager" {
+		w[0].Timeout != 2*time.Second || w[0].TLS.CA != "/ca.pem" || w[1].URLFile != "/run/secrets/alertmanager" ||
+		w[1].Format != "alertmanager" {
 		t.Errorf("%+v", w)
 	}
 }
@@ -59,7 +60,8 @@ func TestWebhookMistakes(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("%s: %v, want %q", text, err, want)
 			}
-			if err != nil && args[0] == "--config" && !strings.Contains(err.Error(), ".yaml:3: notifications.webhooks: ") {
+			if err != nil && args[0] == "--config" &&
+				!strings.Contains(err.Error(), ".yaml:3: notifications.webhooks: ") {
 				t.Errorf("%s: no line in %v", text, err)
 			}
 		}

@@ -29,7 +29,8 @@ func Build(cli any, name, description string, options ...kong.Option) (*Parser, 
 		kong.Description(description),
 		kong.DefaultEnvars("HOTPARAM"),
 		kong.Resolvers(f),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: false, WrapUpperBound: 100, ValueFormatter: kong.DefaultHelpValueFormatter}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: false, WrapUpperBound: 100,
+			ValueFormatter: kong.DefaultHelpValueFormatter}),
 		kong.UsageOnError(),
 		kong.Vars{"admin_listen": DefaultAdmin(name)},
 	}, options...)
@@ -105,12 +106,15 @@ func (p *Parser) secret() ([]byte, error) {
 			return nil, fmt.Errorf("config: --privacy.secret_file: %w", err)
 		}
 		if text = strings.TrimSpace(string(data)); text == "" {
-			return nil, fmt.Errorf("config: --privacy.secret_file: %s is empty; write one with: openssl rand -hex 24 > %s", path, path)
+			return nil,
+				fmt.Errorf("config: --privacy.secret_file: %s is empty; write one with: openssl rand -hex 24 > %s",
+					path, path)
 		}
 	}
 	if text != "" && len(text) < rules.MinSecret {
-		return nil, fmt.Errorf("config: --privacy.secret has %d bytes, want at least %d; make one with: openssl rand -hex 24",
-			len(text), rules.MinSecret)
+		return nil,
+			fmt.Errorf("config: --privacy.secret has %d bytes, want at least %d; make one with: openssl rand -hex 24",
+				len(text), rules.MinSecret)
 	}
 	return []byte(text), nil
 }

@@ -46,7 +46,8 @@ func TestRemoved(t *testing.T) {
 	for _, cut := range []string{
 		"limits: {pairs: 64, value_bytes: 100}\n", ", HEAD", ", min_clients: 3", "{key: 'topic?id=1', rate: 5}, ",
 		"  - {name: gone, match: {path: /gone}, params: [id], hot: {rate: 200}}\n", ", fixed: {limit: 5, window: 1s}",
-		"  fixed: {limit: 50, window: 1s}\n", ", 192.0.2.1", "  - {key: 'topic?id=8', rate: 6, schedule: {from: '0 8 * * *', for: 2h}}\n",
+		"  fixed: {limit: 50, window: 1s}\n", ", 192.0.2.1",
+		"  - {key: 'topic?id=8', rate: 6, schedule: {from: '0 8 * * *', for: 2h}}\n",
 	} {
 		if !strings.Contains(after, cut) {
 			t.Fatalf("no %q", cut)
@@ -59,15 +60,20 @@ func TestRemoved(t *testing.T) {
 		want        []string
 	}{
 		{"nothing", before, nil},
-		{"values changed and more", strings.NewReplacer("200", "300", "rate: 6", "rate: 7", "pairs: 64", "pairs: 65").Replace(before) + "  - {key: 'topic?id=9', action: block}\n", nil},
+		{"values changed and more", strings.NewReplacer("200", "300", "rate: 6", "rate: 7", "pairs: 64", "pairs: 65").
+			Replace(before) + "  - {key: 'topic?id=9', action: block}\n", nil},
 		{"parts", after, []string{
-			"rules[gone]", "rules[topic].match.methods[HEAD]", "rules[topic].hot.min_clients", "rules[topic].limit.values[topic?id=1]",
+			"rules[gone]", "rules[topic].match.methods[HEAD]", "rules[topic].hot.min_clients",
+			"rules[topic].limit.values[topic?id=1]",
 			"ip.fixed", "ip.exempt[192.0.2.1]", "classes[bots].fixed", "overrides[topic?id=8 from 0 8 * * *]", "limits",
 		}},
-		{"sections", before[strings.Index(before, "rules:"):strings.Index(before, "classes:")] + "ip: {fixed:}\n", []string{
-			"ip.fixed", "ip.exempt[10.0.0.0/8]", "ip.exempt[192.0.2.1]", "classes[bots]",
-			"overrides[topic?id=7]", "overrides[topic?id=8 from 0 20 * * *]", "overrides[topic?id=8 from 0 8 * * *]", "limits",
-		}},
+		{"sections", before[strings.Index(before, "rules:"):strings.Index(before, "classes:")] + "ip: {fixed:}\n",
+			[]string{
+				"ip.fixed", "ip.exempt[10.0.0.0/8]", "ip.exempt[192.0.2.1]", "classes[bots]",
+				"overrides[topic?id=7]", "overrides[topic?id=8 from 0 20 * * *]",
+				"overrides[topic?id=8 from 0 8 * * *]",
+				"limits",
+			}},
 	} {
 		next, err := p.With([]byte(tt.after))
 		if err != nil {
@@ -90,9 +96,12 @@ func TestWhatNeedsARestart(t *testing.T) {
 		want []string
 	}{
 		{"redis: {timeout: 1s, db: 1}\n", nil},
-		{"redis: {timeout: 1000ms, db: 2}\ngate: {budget: 1ms}\nkafka: {group: other}\n", nil}, // the environment, a flag, another program
-		{"redis: {db: 1}\ndecide: {listen: ''}\nnamespace: n\n", []string{"namespace", "decide.listen", "redis.timeout"}},
-		{"redis: {timeout: 1s}\nlog: {level: debug}\nproxy: {upstreams: {a: 'http://a'}}\n", []string{"log.level", "proxy.upstreams"}},
+		// the environment, a flag, another program
+		{"redis: {timeout: 1000ms, db: 2}\ngate: {budget: 1ms}\nkafka: {group: other}\n", nil},
+		{"redis: {db: 1}\ndecide: {listen: ''}\nnamespace: n\n",
+			[]string{"namespace", "decide.listen", "redis.timeout"}},
+		{"redis: {timeout: 1s}\nlog: {level: debug}\nproxy: {upstreams: {a: 'http://a'}}\n",
+			[]string{"log.level", "proxy.upstreams"}},
 	} {
 		next, err := p.With([]byte(file + tt.more))
 		if err != nil {
@@ -109,14 +118,16 @@ func TestWhatNeedsARestart(t *testing.T) {
 func TestFilesWithoutRulesAreRefused(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"": "is empty", " \n": "is empty", "---\n": "has no rules", "namespace: n\n": "has no rules", "rules:\n": "has no rules",
+		"": "is empty", " \n": "is empty", "---\n": "has no rules", "namespace: n\n": "has no rules",
+		"rules:\n":                              "has no rules",
 		"ip: {fixed: {limit: 5, window: 1s}}\n": "has no rules",
 	} {
 		p := parsed(t, text)
 		_, err := p.RulesToRun()
 		_, loaded := LoadRules(p.Path())
 		for _, err := range []error{err, loaded} {
-			if err == nil || !strings.Contains(err.Error(), p.Path()+": "+want) || !strings.Contains(err.Error(), "rules: [{") {
+			if err == nil || !strings.Contains(err.Error(), p.Path()+": "+want) ||
+				!strings.Contains(err.Error(), "rules: [{") {
 				t.Errorf("%q: %v; want %q", text, err, want)
 			}
 		}

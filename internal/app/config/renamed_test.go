@@ -27,13 +27,20 @@ func TestOldSpellingsAreReadWithAWarning(t *testing.T) {
 		args           []string
 		old, now       string // in the warning
 	}{
-		"file":                                {text: "log: {level: info}\ndetect:\n  hold: 7s\n", old: "hotparam.yaml:3: detect.hold", now: "detect.hot_ttl"},
-		"file with a hyphen":                  {text: "detect: {hot-ttl: 7s}\n", old: "detect.hot-ttl", now: "detect.hot_ttl"},
-		"flag":                                {args: []string{"--detect.hold=7s"}, old: "--detect.hold", now: "--detect.hot_ttl"},
-		"flag and its value":                  {args: []string{"--detect.hold", "7s"}, old: "--detect.hold", now: "--detect.hot_ttl"},
-		"flag with a hyphen":                  {args: []string{"--detect.hot-ttl=7s"}, old: "--detect.hot-ttl", now: "--detect.hot_ttl"},
-		"variable":                            {variable: "HOTPARAM_DETECT_HOLD", old: "HOTPARAM_DETECT_HOLD", now: "HOTPARAM_DETECT_HOT_TTL"},
-		"the flag wins over the old variable": {args: []string{"--detect.hot_ttl=7s"}, variable: "HOTPARAM_DETECT_HOLD"},
+		"file": {text: "log: {level: info}\ndetect:\n  hold: 7s\n",
+			old: "hotparam.yaml:3: detect.hold", now: "detect.hot_ttl"},
+		"file with a hyphen": {text: "detect: {hot-ttl: 7s}\n", old: "detect.hot-ttl",
+			now: "detect.hot_ttl"},
+		"flag": {args: []string{"--detect.hold=7s"}, old: "--detect.hold",
+			now: "--detect.hot_ttl"},
+		"flag and its value": {args: []string{"--detect.hold", "7s"}, old: "--detect.hold",
+			now: "--detect.hot_ttl"},
+		"flag with a hyphen": {args: []string{"--detect.hot-ttl=7s"}, old: "--detect.hot-ttl",
+			now: "--detect.hot_ttl"},
+		"variable": {variable: "HOTPARAM_DETECT_HOLD", old: "HOTPARAM_DETECT_HOLD",
+			now: "HOTPARAM_DETECT_HOT_TTL"},
+		"the flag wins over the old variable": {args: []string{"--detect.hot_ttl=7s"},
+			variable: "HOTPARAM_DETECT_HOLD"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tt.variable != "" {
@@ -48,7 +55,8 @@ func TestOldSpellingsAreReadWithAWarning(t *testing.T) {
 				t.Fatalf("hot_ttl %v, error %v", cfg.Detect.HotTTL, err)
 			}
 			all := strings.Join(p.Warnings(), "\n")
-			if tt.old == "" && all != "" || !strings.Contains(all, tt.old) || !strings.Contains(all, tt.now) || strings.Contains(all, "\n") {
+			if tt.old == "" && all != "" || !strings.Contains(all, tt.old) || !strings.Contains(all, tt.now) ||
+				strings.Contains(all, "\n") {
 				t.Errorf("warnings %q, want one that names %q and %q", all, tt.old, tt.now)
 			}
 		})
@@ -58,7 +66,8 @@ func TestOldSpellingsAreReadWithAWarning(t *testing.T) {
 func TestTheServerNameOfKafkaIsReadByItsOldName(t *testing.T) {
 	t.Parallel()
 	cfg, p, err := parseAggregator(t, "kafka: {tls_name: kafka.internal}\n")
-	if err != nil || cfg.Kafka.ServerName != "kafka.internal" || len(p.Warnings()) != 1 || !strings.Contains(p.Warnings()[0], "kafka.tls_server_name") {
+	if err != nil || cfg.Kafka.ServerName != "kafka.internal" || len(p.Warnings()) != 1 ||
+		!strings.Contains(p.Warnings()[0], "kafka.tls_server_name") {
 		t.Errorf("name %q, warnings %q, error %v", cfg.Kafka.ServerName, p.Warnings(), err)
 	}
 }
@@ -71,10 +80,13 @@ func TestBothSpellingsAtOnceAreAnError(t *testing.T) {
 		variables []string
 		want      []string
 	}{
-		"file":      {text: "detect:\n  hold: 7s\n  hot_ttl: 7s\n", want: []string{":3: ", "detect.hold", "detect.hot_ttl"}},
-		"hyphen":    {text: "detect: {hot_ttl: 7s, hot-ttl: 7s}\n", want: []string{"detect.hot_ttl", "detect.hot-ttl"}},
-		"flags":     {args: []string{"--detect.hold=7s", "--detect.hot_ttl=7s"}, want: []string{"--detect.hold", "--detect.hot_ttl"}},
-		"variables": {variables: []string{"HOTPARAM_DETECT_HOLD", "HOTPARAM_DETECT_HOT_TTL"}, want: []string{"HOTPARAM_DETECT_HOLD and HOTPARAM_DETECT_HOT_TTL"}},
+		"file": {text: "detect:\n  hold: 7s\n  hot_ttl: 7s\n",
+			want: []string{":3: ", "detect.hold", "detect.hot_ttl"}},
+		"hyphen": {text: "detect: {hot_ttl: 7s, hot-ttl: 7s}\n", want: []string{"detect.hot_ttl", "detect.hot-ttl"}},
+		"flags": {args: []string{"--detect.hold=7s", "--detect.hot_ttl=7s"},
+			want: []string{"--detect.hold", "--detect.hot_ttl"}},
+		"variables": {variables: []string{"HOTPARAM_DETECT_HOLD", "HOTPARAM_DETECT_HOT_TTL"},
+			want: []string{"HOTPARAM_DETECT_HOLD and HOTPARAM_DETECT_HOT_TTL"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, v := range tt.variables {
@@ -98,8 +110,10 @@ func TestBothSpellingsAtOnceAreAnError(t *testing.T) {
 
 func TestNegatedFlagsInOldSpelling(t *testing.T) {
 	t.Parallel()
-	args, warnings, err := currentArgs([]string{"--no-kafka.create", "--statsd.max-count=5", "--print-config", "x-y", "--", "--detect.hold"})
-	if got := strings.Join(args, " "); err != nil || got != "--no-kafka.create --statsd.max_count=5 --print-config x-y -- --detect.hold" {
+	args, warnings, err := currentArgs([]string{"--no-kafka.create", "--statsd.max-count=5", "--print-config", "x-y",
+		"--", "--detect.hold"})
+	if got := strings.Join(args, " "); err != nil ||
+		got != "--no-kafka.create --statsd.max_count=5 --print-config x-y -- --detect.hold" {
 		t.Errorf("arguments %q, error %v", got, err)
 	}
 	if len(warnings) != 1 || !strings.Contains(warnings[0], "--statsd.max-count") {

@@ -13,8 +13,8 @@ type Log struct {
 
 // Privacy is how values are hashed that rules redact.
 type Privacy struct {
-	// Key of the hashes of redacted values (redact: hash), at least 16 bytes. All programs of a namespace need the same;
-	// with another one, old and new hashes of a value are two keys. Better set by the environment than as a flag.
+	// Key of the hashes of redacted values (redact: hash), at least 16 bytes. All programs of a namespace need the
+	// same; with another one, old and new hashes of a value are two keys. Better set by the environment than as a flag.
 	Secret string `help:"Key of the hashes of redacted values."`
 	// File that holds it, without white space around it.
 	SecretFile string `name:"secret_file" placeholder:"FILE" help:"File that holds the key of these hashes."`
@@ -75,8 +75,8 @@ type Etcd struct {
 type Kafka struct {
 	Brokers []string `placeholder:"HOST:PORT" help:"Kafka brokers to begin with."`
 	Topic   string   `default:"hotparam-counts" help:"Topic of the counts."`
-	// Partitions that the topic should have; another number is told in the log. 0: as many as it has, and 8 if it has to
-	// be created.
+	// Partitions that the topic should have; another number is told in the log. 0: as many as it has, and 8 if it has
+	// to be created.
 	Partitions int32 `default:"0" help:"Partitions that the topic should have; 0: as it is."`
 	Create     bool  `default:"true" negatable:"" help:"Create the topic if it is missing."`
 	TLS        bool  `help:"Connect by TLS."`
@@ -98,7 +98,8 @@ type KafkaGroup struct {
 	Group string `default:"hotparam-aggregator" help:"Consumer group of the aggregators."`
 	// How far back a partition is read when it is taken over; at least the longest window of the rules and 5 s.
 	Backlog time.Duration `default:"10s" help:"How far back a partition is read when it is taken over."`
-	// How far behind its end a partition may be read, at least two backlogs; further behind, reading jumps to the backlog.
+	// How far behind its end a partition may be read, at least two backlogs; further behind, reading jumps to the
+	// backlog.
 	MaxLag time.Duration `name:"max_lag" default:"30s" help:"Lag from which reading jumps to the backlog."`
 	// Name of a static member of the group: a restart within the session timeout moves no partition, a stop hands them
 	// over only after it. Each aggregator needs its own. Default: a dynamic member.
@@ -116,8 +117,8 @@ type Names struct {
 
 // StatsDOut is where counts are sent to by StatsD.
 type StatsDOut struct {
-	// StatsD servers that counts are sent to, or unix:/path. Of several each has its share of the keys; give all programs
-	// the same list.
+	// StatsD servers that counts are sent to, or unix:/path. Of several each has its share of the keys; give all
+	// programs the same list.
 	Addr []string `placeholder:"HOST:PORT" help:"StatsD servers that share the keys."`
 	// StatsD servers that get every count as well: where the standby of each aggregator listens.
 	Standby []string `placeholder:"HOST:PORT" help:"StatsD servers that get every count as well."`
@@ -138,11 +139,11 @@ type StatsDIn struct {
 	// Most connections at once to tcp:// and unixstream: addresses; further ones are closed.
 	MaxConnections int           `name:"max_connections" default:"1024" help:"Most connections at once."`
 	IdleTimeout    time.Duration `name:"idle_timeout" default:"5m" help:"Silence after which a connection is closed."`
-	// Networks or addresses whose lines are read; others' are counted and not read. Default: everybody's. Whoever may send
-	// lines can make a key hot.
+	// Networks or addresses whose lines are read; others' are counted and not read. Default: everybody's. Whoever may
+	// send lines can make a key hot.
 	Allow []string `placeholder:"NETWORK" help:"Networks whose lines are read; default: all."`
-	// Most requests that one line may count; a line with more is malformed. What one sender can honestly count of one key
-	// in a flush bounds what a forged line can do.
+	// Most requests that one line may count; a line with more is malformed. What one sender can honestly count of one
+	// key in a flush bounds what a forged line can do.
 	MaxCount int64 `name:"max_count" default:"1099511627776" help:"Most requests that one line may count."`
 	// StatsD server that gets all lines which are not ours, unchanged, by UDP or unix:/path. Also --forward.
 	Forward    string `aliases:"forward" placeholder:"HOST:PORT" help:"StatsD server for lines that are not ours."`
@@ -163,8 +164,8 @@ type Graphite struct {
 	// What it writes behind them: nothing, or count or rate of its newer namespace.
 	Suffix string        `enum:",count,rate" default:"" help:"What it writes behind them: count, rate or nothing."`
 	Flush  time.Duration `default:"1s" help:"Flush interval of the StatsD server, in whole seconds."`
-	// Targets of a rule instead of the one made from prefix and names, sent as they are but {threshold}, which becomes the
-	// rule's.
+	// Targets of a rule instead of the one made from prefix and names, sent as they are but {threshold}, which becomes
+	// the rule's.
 	Targets  map[string]Targets `placeholder:"RULE=TARGET" help:"Targets of a rule, instead of the usual one."`
 	Username string             `help:"User for basic authentication."`
 	// Password for it. Better set by the environment than as a flag.
@@ -181,8 +182,8 @@ type Tally struct {
 	Flush time.Duration `default:"100ms" help:"How often sums are handed on."`
 	// Most keys between two flushes; further ones are dropped and counted.
 	MaxKeys int `name:"max_keys" default:"65536" help:"Most keys between two flushes."`
-	// For how many of the heaviest keys the clients are counted too, so that a client in a loop can be told from many; 0
-	// for none. Takes up to about 1.2 KB for each of them and core, and twice that while a second begins.
+	// For how many of the heaviest keys the clients are counted too, so that a client in a loop can be told from many;
+	// 0 for none. Takes up to about 1.2 KB for each of them and core, and twice that while a second begins.
 	TrackClients int `name:"track_clients" default:"1024" help:"Of how many keys the clients are counted; 0: none."`
 }
 
@@ -193,11 +194,11 @@ type Detect struct {
 	// How long a publication keeps its keys hot. What is not renewed by then is kept as redis.hot_ttl_blind says.
 	HotTTL   time.Duration `name:"hot_ttl" default:"5s" help:"How long a publication keeps its keys hot."`
 	Lateness time.Duration `default:"10s" help:"Oldest count that still has a place in its window."`
-	// Most counters for each rule, of about 200 bytes: a key takes one for each second of the window in which it is seen.
-	// Beyond it the lightest keys are given up, and counts have a known error.
+	// Most counters for each rule, of about 200 bytes: a key takes one for each second of the window in which it is
+	// seen. Beyond it the lightest keys are given up, and counts have a known error.
 	Counters int `default:"131072" help:"Most counters for each rule, of about 200 bytes."`
-	// Most requests per second that one rule is expected to get, unless it says max_rate itself; 0: not stated. With it,
-	// counters that could not find every hot key are refused.
+	// Most requests per second that one rule is expected to get, unless it says max_rate itself; 0: not stated. With
+	// it, counters that could not find every hot key are refused.
 	MaxRate float64 `name:"max_rate" default:"0" help:"Most requests per second that one rule is expected to get."`
 }
 
@@ -212,8 +213,9 @@ type Gate struct {
 
 // State is where a program keeps what survives a restart.
 type State struct {
-	// Directory of what survives a restart: the history, the overrides of hotparam serve, a limiter's copy of those that
-	// it shares, and the last good copy of rules from a central store. Each process needs its own; "" for a limiter: no copy.
+	// Directory of what survives a restart: the history, the overrides of hotparam serve, a limiter's copy of those
+	// that it shares, and the last good copy of rules from a central store. Each process needs its own; "" for a
+	// limiter: no copy.
 	Dir string `default:"hotparam-state" placeholder:"DIR" help:"Directory of what survives a restart."`
 }
 

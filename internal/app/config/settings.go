@@ -20,8 +20,8 @@ type Central struct {
 type Collector struct {
 	Common
 	Central
-	// Where counts go: auto, kafka, statsd or both. auto takes the one that is configured; both sends to Kafka and, for the
-	// history in Graphite, to StatsD.
+	// Where counts go: auto, kafka, statsd or both. auto takes the one that is configured; both sends to Kafka and, for
+	// the history in Graphite, to StatsD.
 	Out    string   `name:"collector.out" enum:"auto,kafka,statsd,both" default:"auto" help:"Where counts go: ${enum}."`
 	In     StatsDIn `embed:"" prefix:"statsd."`
 	Mirror Mirror   `embed:"" prefix:"mirror."`
@@ -77,8 +77,8 @@ type Sidecar struct {
 	// Most tokens of one very hot key that this limiter may take from Redis ahead of its requests, to decide them in
 	// memory; 0: none. So much more may pass in a moment, for each limiter.
 	Prefetch int64 `name:"sidecar.prefetch" default:"0" help:"Most tokens of a very hot key taken ahead; 0: none."`
-	// Where the requests that pass here are counted: auto, none, kafka or statsd. auto takes the one that is configured,
-	// none leaves it to the middleware or collector.
+	// Where the requests that pass here are counted: auto, none, kafka or statsd. auto takes the one that is
+	// configured, none leaves it to the middleware or collector.
 	Count string `name:"sidecar.count" enum:"auto,none,kafka,statsd" default:"auto" help:"Where to count: ${enum}."`
 	Counts
 	Redis Redis `embed:"" prefix:"redis."`

@@ -78,7 +78,8 @@ func (s *storedRules) onlyRules(top *yaml.Node) error {
 	}
 	for i := 0; i+1 < len(top.Content); i += 2 {
 		if section := top.Content[i]; slices.Contains(rules.ProgramSections, section.Value) {
-			return fmt.Errorf("%s:%d: %s: is a setting of programs; a store holds rules only (%s): leave it in the file of --config",
+			return fmt.Errorf(
+				"%s:%d: %s: is a setting of programs; a store holds rules only (%s): leave it in the file of --config",
 				s.name, section.Line, section.Value, strings.Join(ruleSections, ", "))
 		}
 	}

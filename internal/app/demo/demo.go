@@ -93,7 +93,8 @@ func Run(ctx context.Context, opts Options) error {
 		return fmt.Errorf("demo: %w", err)
 	}
 	defer os.RemoveAll(state)
-	s := &show{opts: opts, plan: newPlan(opts.Duration), screen: &screen{opts.Out, opts.Color}, events: make(chan detect.Change, 64), sets: sets}
+	s := &show{opts: opts, plan: newPlan(opts.Duration), screen: &screen{opts.Out, opts.Color},
+		events: make(chan detect.Change, 64), sets: sets}
 	if s.site, err = openSite(ctx); err != nil {
 		return err
 	}
@@ -216,7 +217,8 @@ func (s *show) enter(at time.Duration, phase int) {
 		s.screen.note(at, notice, "── topic %d goes viral again, and its limit is adaptive now ──", ViralTopic)
 	case slowed:
 		s.site.takes(slowPage)
-		s.screen.note(at, notice, "── the site becomes slow: a page takes %d ms, not %d ──", slowPage.Milliseconds(), quickPage.Milliseconds())
+		s.screen.note(at, notice, "── the site becomes slow: a page takes %d ms, not %d ──", slowPage.Milliseconds(),
+			quickPage.Milliseconds())
 	case between, pause, after:
 		s.screen.note(at, notice, "── the readers move on ──")
 	}
@@ -242,11 +244,14 @@ func (s *show) event(c detect.Change) {
 		} else if wave.Adaptive {
 			held = "its limit follows what the site bears"
 		}
-		s.screen.note(at, bad, "▲ %s is hot: found %.0f ms after the request that reached the threshold; %s", c.Hot.Key, wave.FoundMS, held)
+		s.screen.note(at, bad, "▲ %s is hot: found %.0f ms after the request that reached the threshold; %s", c.Hot.Key,
+			wave.FoundMS, held)
 	case c.Kind == detect.Became:
 		s.screen.note(at, bad, "▲ %s is hot at %.0f/s", c.Hot.Key, c.Hot.Rate)
 	case c.Kind == detect.Looped:
-		s.screen.note(at, notice, "↻ %s is a loop, not limited: %.0f %% of its %.0f/s are of %s, which meets its per-IP limit", c.Hot.Key, 100*c.Hot.ClientShare, c.Hot.Rate, c.Hot.Client)
+		s.screen.note(at, notice,
+			"↻ %s is a loop, not limited: %.0f %% of its %.0f/s are of %s, which meets its per-IP limit", c.Hot.Key,
+			100*c.Hot.ClientShare, c.Hot.Rate, c.Hot.Client)
 	case c.Kind == detect.Ceased:
 		s.screen.note(at, good, "↻ %s is no loop any more", c.Hot.Key)
 	default:

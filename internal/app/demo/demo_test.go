@@ -34,14 +34,16 @@ func TestPlan(t *testing.T) {
 	for at, want := range map[time.Duration]int{
 		0: before, time.Second: limited, 2 * time.Second: limited, 4 * time.Second: limited, 5 * time.Second: between,
 		7 * time.Second: between, 8 * time.Second: served, 9 * time.Second: served, 10 * time.Second: pause,
-		11 * time.Second: adaptive, 12 * time.Second: adaptive, 14 * time.Second: slowed, 19 * time.Second: slowed, 20 * time.Second: after,
+		11 * time.Second: adaptive, 12 * time.Second: adaptive, 14 * time.Second: slowed, 19 * time.Second: slowed,
+		20 * time.Second: after,
 	} {
 		if got := p.phase(at); got != want {
 			t.Errorf("phase at %v is %d, want %d", at, got, want)
 		}
 	}
 	forever := newPlan(0)
-	if forever.phase(10*time.Second) != limited || forever.phase(forever.length+60*time.Second) != slowed || forever.phase(79*time.Second) != after {
+	if forever.phase(10*time.Second) != limited || forever.phase(forever.length+60*time.Second) != slowed ||
+		forever.phase(79*time.Second) != after {
 		t.Error("a demo without end does not repeat its wave")
 	}
 }
@@ -79,7 +81,8 @@ func TestWatcherTellsHowFastItWas(t *testing.T) {
 		time.Sleep(time.Second)
 		w.onChange(detect.Change{Kind: detect.Cooled, Hot: hottype.Hot{Key: "topic?id=1"}})
 		got := w.Waves()
-		if len(got) != 1 || got[0].EnforcedMS != 80 || got[0].Asked != 2 || got[0].LetThrough != 1 || got[0].Bound != 200 || got[0].Cooled.IsZero() {
+		if len(got) != 1 || got[0].EnforcedMS != 80 || got[0].Asked != 2 || got[0].LetThrough != 1 ||
+			got[0].Bound != 200 || got[0].Cooled.IsZero() {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -94,7 +97,8 @@ func TestDemo(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	file := filepath.Join(t.TempDir(), "result.json")
-	opts := Options{Duration: 20 * time.Second, Topics: 100, Listen: "127.0.0.1:0", JSON: file, Out: &out, Log: slog.New(slog.DiscardHandler)}
+	opts := Options{Duration: 20 * time.Second, Topics: 100, Listen: "127.0.0.1:0", JSON: file, Out: &out,
+		Log: slog.New(slog.DiscardHandler)}
 	if err := Run(t.Context(), opts); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +113,8 @@ func TestDemo(t *testing.T) {
 	if r.tooBusy() {
 		t.Skipf("this machine is too busy to send what the demo needs; not sent: %d requests", r.Behind)
 	}
-	for _, want := range []string{"is hot", "other topics", "turned away", "held to its limit:", "from memory:", "the site becomes slow", "the site is slow:", "serve --upstream"} {
+	for _, want := range []string{"is hot", "other topics", "turned away", "held to its limit:", "from memory:",
+		"the site becomes slow", "the site is slow:", "serve --upstream"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the demo does not say %q:\n%s", want, &out)
 		}
@@ -125,7 +130,8 @@ func TestDemo(t *testing.T) {
 		t.Errorf("the limit of the third wave did not follow the site: %+v", a)
 	}
 	// Until the topic is hot again everybody reaches the site: the threshold, and what comes while it is found.
-	if s := r.Served; s.Total() < 500 || float64(s.OK) < 0.99*float64(s.Total()) || float64(s.Site) > 100+100*s.Seconds {
+	if s := r.Served; s.Total() < 500 || float64(s.OK) < 0.99*float64(s.Total()) ||
+		float64(s.Site) > 100+100*s.Seconds {
 		t.Errorf("of the second wave %d were answered, %d by the site: %+v", s.OK, s.Site, s)
 	}
 }

@@ -83,8 +83,10 @@ func (s *show) follow(at time.Duration, bounds []hottype.UpstreamBound) {
 }
 
 func (s *show) result() Result {
-	r := Result{DurationSeconds: time.Since(s.start).Seconds(), Waves: s.watch.Waves(), Behind: s.visitors.Behind.Load(), Report: s.local.Report()}
-	r.Groups.Quiet, r.Groups.Viral, r.Groups.Crawler = s.visitors.Seen(Quiet), s.visitors.Seen(Viral), s.visitors.Seen(Crawler)
+	r := Result{DurationSeconds: time.Since(s.start).Seconds(), Waves: s.watch.Waves(),
+		Behind: s.visitors.Behind.Load(), Report: s.local.Report()}
+	r.Groups.Quiet, r.Groups.Viral, r.Groups.Crawler = s.visitors.Seen(Quiet), s.visitors.Seen(Viral),
+		s.visitors.Seen(Crawler)
 	r.Groups.Loop = s.visitors.Seen(Loop)
 	r.Limited, r.Served = s.waves[limited], s.waves[served]
 	r.Adaptive.Quick, r.Adaptive.Slow, r.Adaptive.Limits = s.waves[adaptive], s.waves[slowed], s.limits

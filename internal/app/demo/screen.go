@@ -42,7 +42,8 @@ func (s *screen) head(topics int, site, dashboard string, plan plan) {
 		"                 anybody else 50/s; what is one client in a loop makes no topic hot\n")
 	s.printf("  the plan       %s\n\n", plan.describe())
 	s.printf("%s\n", s.paint(dim, fmt.Sprintf("  %5s %9s   %-20s   %-34s   %-17s   %s",
-		"time", "asked", "other topics", fmt.Sprintf("topic?id=%d", ViralTopic), "crawlers", fmt.Sprintf("a loop on topic?id=%d", LoopTopic))))
+		"time", "asked", "other topics", fmt.Sprintf("topic?id=%d", ViralTopic), "crawlers",
+		fmt.Sprintf("a loop on topic?id=%d", LoopTopic))))
 }
 
 // second writes one line of the picture: what was asked in the last second and
@@ -102,15 +103,18 @@ func (s *screen) result(r Result) {
 	s.readers("", "from memory", &r.Served)
 	s.readers("", "adaptive", &r.Adaptive.Quick)
 	s.readers("", "the site is slow", &r.Adaptive.Slow)
-	s.printf("  crawlers       %d asked, %d let through, %d turned away\n", r.Groups.Crawler.Total(), r.Groups.Crawler.OK, r.Groups.Crawler.Denied)
-	s.printf("  the loop       %d asked, %d let through, %d turned away; its topic was never limited\n", r.Groups.Loop.Total(), r.Groups.Loop.OK, r.Groups.Loop.Denied)
+	s.printf("  crawlers       %d asked, %d let through, %d turned away\n", r.Groups.Crawler.Total(),
+		r.Groups.Crawler.OK, r.Groups.Crawler.Denied)
+	s.printf("  the loop       %d asked, %d let through, %d turned away; its topic was never limited\n",
+		r.Groups.Loop.Total(), r.Groups.Loop.OK, r.Groups.Loop.Denied)
 	for i, w := range r.Waves {
 		if !w.fixed() {
 			s.printf("  wave %d         found %.0f ms after the request that reached the threshold\n", i+1, w.FoundMS)
 			continue
 		}
-		s.printf("  wave %d         found %.0f ms after the request that reached the threshold, enforced after %.0f ms;\n"+
-			"                 while it was hot %d of %d let through, at most %d by its limit\n",
+		s.printf(
+			"  wave %d         found %.0f ms after the request that reached the threshold, enforced after %.0f ms;\n"+
+				"                 while it was hot %d of %d let through, at most %d by its limit\n",
 			i+1, w.FoundMS, w.EnforcedMS, w.LetThrough, w.Asked, w.Bound)
 	}
 	if len(r.Waves) == 0 {
@@ -119,7 +123,8 @@ func (s *screen) result(r Result) {
 	if r.tooBusy() {
 		s.printf("  this machine was too busy: %d requests of the readers were not sent in time\n", r.Behind)
 	}
-	s.printf("\n  In front of a service of yours:  %s\n\n", s.paint(bold, "hotparam serve --upstream http://127.0.0.1:3000"))
+	s.printf("\n  In front of a service of yours:  %s\n\n",
+		s.paint(bold, "hotparam serve --upstream http://127.0.0.1:3000"))
 }
 
 // readers tells what became of the viral topic's readers in a wave.

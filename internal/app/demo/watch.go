@@ -55,7 +55,8 @@ type watcher struct {
 }
 
 func newWatcher(key hottype.Key, threshold int64, window time.Duration, rate, burst float64) *watcher {
-	return &watcher{key: key, threshold: threshold, window: int64(window / time.Second), rate: rate, burst: burst, next: Wave{Key: key}, sent: map[int64]int64{}}
+	return &watcher{key: key, threshold: threshold, window: int64(window / time.Second), rate: rate, burst: burst,
+		next: Wave{Key: key}, sent: map[int64]int64{}}
 }
 
 // begins says what the waves are from now on: answered from memory, with a limit that follows what

@@ -21,7 +21,6 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
-	"github.com/hotparam/pipeline/internal/tlsfiles"
 	"github.com/hotparam/pipeline/internal/transport/graphite"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
@@ -54,7 +53,8 @@ type aggregator struct {
 // out to Redis, the dashboard. It returns when ctx ends and all is handed over.
 func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser, version string) error {
 	a := &aggregator{cfg: cfg, log: Logger(cfg.Log), replica: &hotset.Replica{TTLBlind: ttlBlind(cfg.Redis)}}
-	store, file, err := followRules(ctx, centralConfig{cfg.Central, cfg.Redis, cfg.State, publisherName(cfg)}, file, enough(cfg.Detect), a.log)
+	store, file, err := followRules(ctx, centralConfig{cfg.Central, cfg.Redis, cfg.State, publisherName(cfg)}, file,
+		enough(cfg.Detect), a.log)
 	if err != nil {
 		return err
 	}
@@ -63,13 +63,7 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 		return err
 	}
 	a.reload = newReloader(file, store, enough(cfg.Detect), a.setRules, a.log)
-	if len(cfg.In.Listen) == 0 && len(cfg.Kafka.Brokers) == 0 && cfg.Graphite.URL == "" {
-		return fmt.Errorf("%w: no counts come in: set --statsd.listen, --kafka.brokers or --graphite.url", config.ErrUsage)
-	}
-	if len(cfg.Redis.Addr) == 0 {
-		return fmt.Errorf("%w: the hot set has nowhere to go: set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)
-	}
-	if err := enough(cfg.Detect)(set); err != nil {
+	if err := a.check(set); err != nil {
 		return err
 	}
 	if err := a.build(ctx, set, version); err != nil {
@@ -84,7 +78,9 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 		s.Add(lifecycle.Sources, "kafka", a.consumer.Run)
 	}
 	if a.poller != nil {
-		s.Add(lifecycle.Sources, "graphite", func(ctx context.Context) error { return poll(ctx, a.poller, cfg.Graphite.Schedule, a.log) })
+		s.Add(lifecycle.Sources, "graphite", func(ctx context.Context) error {
+			return poll(ctx, a.poller, cfg.Graphite.Schedule, a.log)
+		})
 	}
 	s.Add(lifecycle.Sums, "aggregate", releasing(a.agg.Run, a.publisher, cfg.Redis.Timeout, a.log))
 	s.Add(lifecycle.Sinks, "redis", a.redis.Watch)
@@ -95,7 +91,9 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 			return err
 		})
 	})
-	s.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error { return a.feed.Overrides().Follow(ctx, a.schedules.setLive) })
+	s.Add(lifecycle.Sinks, "overrides", func(ctx context.Context) error {
+		return a.feed.Overrides().Follow(ctx, a.schedules.setLive)
+	})
 	s.Add(lifecycle.Sinks, "upstreams", a.adapt)
 	s.Add(lifecycle.Sinks, "schedules", a.schedules.Run)
 	a.reload.addTo(&s)
@@ -104,8 +102,22 @@ func Aggregator(ctx context.Context, cfg config.Aggregator, file *config.Parser,
 	a.admin.addTo(&s)
 	addNotify(&s, a.log)
 	warnAbsent(ctx, a.redis, a.log)
-	a.log.Info("aggregator runs", "statsd", cfg.In.Listen, "kafka", cfg.Kafka.Brokers, "graphite", cfg.Graphite.URL != "", "redis", a.redis.Config().Addrs, "dashboard", a.dashboard())
+	a.log.Info("aggregator runs", "statsd", cfg.In.Listen, "kafka", cfg.Kafka.Brokers, "graphite",
+		cfg.Graphite.URL != "", "redis", a.redis.Config().Addrs, "dashboard", a.dashboard())
 	return s.Run(delayed(ctx, cfg.Stop, a.log), cfg.Stop.Timeout, a.log)
+}
+
+// check says what makes a run pointless: no counts, nowhere to publish, or rules that the memory is too small for.
+func (a *aggregator) check(set *rules.Set) error {
+	if len(a.cfg.In.Listen) == 0 && len(a.cfg.Kafka.Brokers) == 0 && a.cfg.Graphite.URL == "" {
+		return fmt.Errorf("%w: no counts come in: set --statsd.listen, --kafka.brokers or --graphite.url",
+			config.ErrUsage)
+	}
+	if len(a.cfg.Redis.Addr) == 0 {
+		return fmt.Errorf("%w: the hot set has nowhere to go: set --redis.addr, such as 127.0.0.1:6379",
+			config.ErrUsage)
+	}
+	return enough(a.cfg.Detect)(set)
 }
 
 func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) error {
@@ -117,7 +129,8 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 		return err
 	}
 	a.feed, a.limits = redisfeed.New(a.redis), redislimits.New(a.redis)
-	if a.publisher, err = newPublisher(cfg, a.feed, &a.rules, func() time.Time { return a.agg.CountsSince() }); err != nil {
+	if a.publisher, err = newPublisher(cfg, a.feed, &a.rules,
+		func() time.Time { return a.agg.CountsSince() }); err != nil {
 		return err
 	}
 	found := detectConfig(cfg.Detect, a.log)
@@ -156,7 +169,8 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	}, &adm, &parts); err != nil {
 		return err
 	}
-	if a.admin, err = newListeners(cfg.Stop, a.clients, a.log).openAdmin(ctx, cfg.Admin, a.reload, adm, parts); err != nil {
+	if a.admin, err = newListeners(cfg.Stop, a.clients, a.log).
+		openAdmin(ctx, cfg.Admin, a.reload, adm, parts); err != nil {
 		return err
 	}
 	a.schedules = newScheduleWatcher(set.Overrides, a.admin.PublishSchedule, a.log)
@@ -202,7 +216,8 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 			"publication": func(context.Context) error { return a.agg.CheckPublication() },
 		},
 		Status: func() []admin.Status {
-			list := []admin.Status{redisStatus(a.redis, a.feed), hotStatus(a.replica, time.Now()), roleStatus(a.feed, a.agg.Stats().Standby)}
+			list := []admin.Status{redisStatus(a.redis, a.feed), hotStatus(a.replica, time.Now()),
+				roleStatus(a.feed, a.agg.Stats().Standby)}
 			if a.poller != nil {
 				list = append(list, graphiteStatus(a.poller))
 			}
@@ -250,44 +265,4 @@ func hotOf(m *hotset.Replica) []hottype.Hot {
 		out[i] = e.Hot()
 	}
 	return out
-}
-
-// openRedis makes a client; budget is that of decisions, 0 where there are none.
-func openRedis(cfg config.Redis, namespace string, budget time.Duration, log *slog.Logger) (*redisstore.Client, error) {
-	if cfg.HotTTLBlind < 0 || cfg.HotTTLBlind > 24*time.Hour {
-		return nil, fmt.Errorf("%w: --redis.hot_ttl_blind %v: want 0 to 24h", config.ErrUsage, cfg.HotTTLBlind)
-	}
-	return redisstore.Open(redisstore.Config{
-		Addrs: cfg.Addr, Username: cfg.Username, Password: cfg.Password, DB: cfg.DB, TLS: cfg.TLS,
-		TLSFiles:       tlsfiles.Files{CA: cfg.CA, Cert: cfg.Cert, Key: cfg.Key, ServerName: cfg.ServerName},
-		SentinelMaster: cfg.SentinelMaster, SentinelUsername: cfg.SentinelUsername, SentinelPassword: cfg.SentinelPassword,
-		Namespace: namespace, Timeout: cfg.Timeout, Budget: budget, Log: log,
-	})
-}
-
-// warnAbsent says at the start that Redis does not answer. It is no error: the
-// program runs and goes on by itself when Redis comes.
-func warnAbsent(ctx context.Context, c *redisstore.Client, log *slog.Logger) {
-	short, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	if err := c.Ping(short); err != nil {
-		log.Warn("Redis does not answer yet; trying again until it does. Is --redis.addr right?", "err", err)
-	}
-}
-
-// redisStatus is the dashboard's line about Redis.
-func redisStatus(c *redisstore.Client, feed *redisfeed.Feed) admin.Status {
-	all := feed.Stats()
-	st := all.Hot
-	switch {
-	case c.Stats().ReadOnly:
-		return admin.Status{Name: "redis", Value: "refuses writes: a read-only replica"}
-	case st.Err != "":
-		return admin.Status{Name: "redis", Value: st.Err}
-	case all.OverridesBehind:
-		return admin.Status{Name: "redis", Value: "lost overrides that are in force here, and they may not be written back from here"}
-	case st.AgeSeconds < 0:
-		return admin.Status{Name: "redis", Value: "not heard yet"}
-	}
-	return admin.Status{Name: "redis", Value: fmt.Sprintf("heard %.1f s ago", st.AgeSeconds), OK: st.AgeSeconds < 5}
 }

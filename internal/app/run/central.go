@@ -151,7 +151,8 @@ func (c *central) turned(t turn, err error) {
 func (c *central) save(s *rules.Stored) error {
 	err := c.copy.Save(s)
 	if err != nil {
-		c.log.Warn("no copy of the rules is kept: a start while the store is away would have none", "copy", c.copy.Path(), "err", err)
+		c.log.Warn("no copy of the rules is kept: a start while the store is away would have none", "copy",
+			c.copy.Path(), "err", err)
 	}
 	return err
 }

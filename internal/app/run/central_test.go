@@ -53,7 +53,8 @@ func (s *fakeStore) Follow(ctx context.Context, _ func(*rules.Stored, error)) er
 
 // storeRules are rules with one rule of that name.
 func storeRules(name string) string {
-	return "rules:\n  - {name: " + name + ", match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}}\n"
+	return "rules:\n  - {name: " + name +
+		", match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}}\n"
 }
 
 // following is a program that follows a store, with a clock of the test.
@@ -102,7 +103,8 @@ func (f *following) start() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f.reloader = newReloader(first, c, check, func(set *rules.Set) { f.applied = append(f.applied, set.Rules[0].Name) }, log)
+	f.reloader = newReloader(first, c, check, func(set *rules.Set) { f.applied = append(f.applied, set.Rules[0].Name) },
+		log)
 	set, err := first.RulesToRun()
 	if err != nil {
 		return "", err
@@ -230,9 +232,11 @@ func TestTrialIsRunByItsLimiterUntilItEnds(t *testing.T) {
 	f := newFollowing(t, newsFile+storeRules("file"))
 	f.push(storeRules("all"))
 	f.mustStart("all")
-	f.change(rules.Revision{Action: rules.RevisionTry, Text: storeRules("other"), Only: "another", Until: f.now.Add(time.Hour)})
+	f.change(rules.Revision{Action: rules.RevisionTry, Text: storeRules("other"), Only: "another",
+		Until: f.now.Add(time.Hour)})
 	f.want("tried by another", "", 1, true)
-	f.change(rules.Revision{Action: rules.RevisionTry, Text: storeRules("tried"), Only: "me", Until: f.now.Add(time.Hour)})
+	f.change(rules.Revision{Action: rules.RevisionTry, Text: storeRules("tried"), Only: "me",
+		Until: f.now.Add(time.Hour)})
 	f.want("tried", "tried", 3, true)
 	f.now = f.now.Add(time.Hour)
 	f.want("ended by itself", "all", 1, true)

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -76,4 +77,31 @@ func versionOf(s *rules.Stored) int64 {
 		return 0
 	}
 	return s.Version
+}
+
+// shownBy adds the failure of the last reload to the status line of an admin page, and the central store of
+// rules to its API and its readiness.
+func (r *reloader) shownBy(c admin.Config) admin.Config {
+	status := c.Status
+	if r.rules != nil {
+		c.Central = ruleAdmin{r.rules, r}
+		ready := map[string]func(context.Context) error{"rules": r.rules.check}
+		maps.Copy(ready, c.Ready)
+		c.Ready = ready
+	}
+	c.Status = func() (list []admin.Status) {
+		if status != nil {
+			list = status()
+		}
+		if r.rules != nil {
+			list = append(list, r.rules.status())
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.why != "" {
+			list = append(list, admin.Status{Name: "configuration", Value: "the last reload was refused: " + r.why})
+		}
+		return list
+	}
+	return c
 }

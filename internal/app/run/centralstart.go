@@ -59,7 +59,8 @@ func openRuleStore(cfg centralConfig, namespace string, log *slog.Logger) (ruleS
 	kind, key, _ := strings.Cut(cfg.Rules, ":")
 	switch {
 	case cfg.Rules == "redis:" && len(cfg.redis.Addr) == 0:
-		return nil, nil, fmt.Errorf("%w: --rules redis: where is Redis? Set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)
+		return nil, nil, fmt.Errorf("%w: --rules redis: where is Redis? Set --redis.addr, such as 127.0.0.1:6379",
+			config.ErrUsage)
 	case cfg.Rules == "redis:":
 		client, err := openRedis(cfg.redis, namespace, 0, log)
 		if err != nil {
@@ -77,7 +78,8 @@ func openRuleStore(cfg centralConfig, namespace string, log *slog.Logger) (ruleS
 }
 
 func openEtcd(cfg config.Etcd, key string, log *slog.Logger) (*etcdrules.Store, error) {
-	c := etcdrules.Config{Endpoints: cfg.Addr, Key: key, Username: cfg.Username, Password: cfg.Password, Timeout: cfg.Timeout, Log: log}
+	c := etcdrules.Config{Endpoints: cfg.Addr, Key: key, Username: cfg.Username, Password: cfg.Password,
+		Timeout: cfg.Timeout, Log: log}
 	files := tlsfiles.Files{CA: cfg.CA, Cert: cfg.Cert, Key: cfg.Key, ServerName: cfg.ServerName}
 	if cfg.TLS || files != (tlsfiles.Files{}) {
 		var err error
@@ -89,7 +91,8 @@ func openEtcd(cfg config.Etcd, key string, log *slog.Logger) (*etcdrules.Store, 
 }
 
 // begin finds the rules to start with. What is wrong with better ones is logged.
-func (c *central) begin(ctx context.Context, file *config.Parser, check func(*rules.Set) error) (*config.Parser, error) {
+func (c *central) begin(ctx context.Context, file *config.Parser,
+	check func(*rules.Set) error) (*config.Parser, error) {
 	stored, storeErr := c.firstLook(ctx)
 	if storeErr == nil && stored == nil {
 		storeErr = errNoRules
@@ -107,7 +110,8 @@ func (c *central) begin(ctx context.Context, file *config.Parser, check func(*ru
 	if saved != nil {
 		p, err := c.first(file, saved, check)
 		if err == nil {
-			c.log.Warn("the rules are the last good copy of those in the store", "store", c.name, "version", c.running.Version, "copy", c.copy.Path(), "err", storeErr)
+			c.log.Warn("the rules are the last good copy of those in the store", "store", c.name, "version",
+				c.running.Version, "copy", c.copy.Path(), "err", storeErr)
 			return p, nil
 		}
 		copyErr = err
@@ -116,11 +120,14 @@ func (c *central) begin(ctx context.Context, file *config.Parser, check func(*ru
 		c.log.Error("the copy of the rules cannot be used", "copy", c.copy.Path(), "err", copyErr)
 	}
 	if file.HasRules() {
-		c.log.Warn("the rules are those of the file until the store has some", "store", c.name, "file", file.Path(), "err", storeErr)
+		c.log.Warn("the rules are those of the file until the store has some", "store", c.name, "file", file.Path(),
+			"err", storeErr)
 		return file, nil
 	}
-	return nil, fmt.Errorf("no rules to begin with: --rules %s: %w; there is no copy of them at %s, and --config names no file with rules. "+
-		"Give it one, and put it into the store by hotparam rules push", c.name, storeErr, c.copy.Path())
+	return nil,
+		fmt.Errorf(
+			"no rules to begin with: --rules %s: %w; there is no copy of them at %s, and --config names no file with rules. "+
+				"Give it one, and put it into the store by hotparam rules push", c.name, storeErr, c.copy.Path())
 }
 
 func (c *central) firstLook(ctx context.Context) (*rules.Stored, error) {
@@ -130,7 +137,8 @@ func (c *central) firstLook(ctx context.Context) (*rules.Stored, error) {
 }
 
 // first checks what a start would run, and notes it.
-func (c *central) first(file *config.Parser, stored *rules.Stored, check func(*rules.Set) error) (*config.Parser, error) {
+func (c *central) first(file *config.Parser, stored *rules.Stored,
+	check func(*rules.Set) error) (*config.Parser, error) {
 	revision := *stored.For(c.instance, time.Now())
 	p, _, err := c.checked(file, revision, check)
 	if err != nil {
@@ -141,7 +149,8 @@ func (c *central) first(file *config.Parser, stored *rules.Stored, check func(*r
 }
 
 // checked reads a revision as it would hold for this program.
-func (c *central) checked(file *config.Parser, r rules.Revision, check func(*rules.Set) error) (*config.Parser, *rules.Set, error) {
+func (c *central) checked(file *config.Parser, r rules.Revision,
+	check func(*rules.Set) error) (*config.Parser, *rules.Set, error) {
 	next, err := file.WithRules(fmt.Sprintf("version-%d.yaml", r.Version), r.Text)
 	if err != nil {
 		return nil, nil, err
@@ -155,7 +164,8 @@ func (c *central) checked(file *config.Parser, r rules.Revision, check func(*rul
 		return nil, nil, err
 	}
 	if len(restart) > 0 {
-		return nil, nil, fmt.Errorf("%s: namespace: is %q, and that of this program is another one", next.RulesFrom(), set.Namespace)
+		return nil, nil, fmt.Errorf("%s: namespace: is %q, and that of this program is another one", next.RulesFrom(),
+			set.Namespace)
 	}
 	if check != nil {
 		err = check(set)

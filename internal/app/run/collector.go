@@ -43,7 +43,8 @@ type collector struct {
 // in, Kafka or StatsD out. It returns when ctx ends and all is handed over.
 func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, version string) error {
 	c := &collector{cfg: cfg, log: Logger(cfg.Log), clients: httplimit.NewClients(nil, "")}
-	store, file, err := followRules(ctx, centralConfig{cfg.Central, cfg.Redis, cfg.State, lifecycle.InstanceName("")}, file, nil, c.log)
+	store, file, err := followRules(ctx, centralConfig{cfg.Central, cfg.Redis, cfg.State, lifecycle.InstanceName("")},
+		file, nil, c.log)
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,8 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 	reload.addTo(&s)
 	page.addTo(&s)
 	addNotify(&s, c.log)
-	c.log.Info("collector runs", "out", c.out.name, "history", c.history != nil, "statsd", cfg.In.Listen, "mirror", cfg.Mirror.Listen, "logs", len(c.logs))
+	c.log.Info("collector runs", "out", c.out.name, "history", c.history != nil, "statsd", cfg.In.Listen, "mirror",
+		cfg.Mirror.Listen, "logs", len(c.logs))
 	return s.Run(delayed(ctx, cfg.Stop, c.log), cfg.Stop.Timeout, c.log)
 }
 
@@ -92,7 +94,8 @@ func (c *collector) build(ctx context.Context) error {
 		return fmt.Errorf("%w: counts have nowhere to go: set --kafka.brokers or --statsd.addr", config.ErrUsage)
 	}
 	if len(cfg.In.Listen) == 0 && cfg.Mirror.Listen == "" && len(cfg.Access.File) == 0 {
-		return fmt.Errorf("%w: nothing to collect: set --statsd.listen, --mirror.listen or --accesslog.file", config.ErrUsage)
+		return fmt.Errorf("%w: nothing to collect: set --statsd.listen, --mirror.listen or --accesslog.file",
+			config.ErrUsage)
 	}
 	judge := kind
 	if kind == "both" {
@@ -120,7 +123,8 @@ func (c *collector) build(ctx context.Context) error {
 		c.mirror = mirrored.New(c.rules.Load, c.tally, mirrored.Options{
 			URIHeader: cfg.Mirror.URIHeader, MethodHeader: cfg.Mirror.MethodHeader, Clients: c.clients,
 		})
-		if c.front, err = c.listeners.open(ctx, "mirror", cfg.Mirror.Listen, cfg.Mirror.Listener, c.mirror); err != nil {
+		if c.front, err = c.listeners.open(ctx, "mirror", cfg.Mirror.Listen, cfg.Mirror.Listener,
+			c.mirror); err != nil {
 			return err
 		}
 	}

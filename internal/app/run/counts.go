@@ -75,7 +75,9 @@ func choose(setting, flag string, haveKafka, haveStatsD bool) (string, error) {
 		}
 		return setting, nil
 	case haveKafka && haveStatsD:
-		return "", fmt.Errorf("%w: --kafka.brokers and --statsd.addr are both set: say which one takes the counts with --%s", config.ErrUsage, flag)
+		return "",
+			fmt.Errorf("%w: --kafka.brokers and --statsd.addr are both set: say which one takes the counts with --%s",
+				config.ErrUsage, flag)
 	case haveKafka:
 		return "kafka", nil
 	case haveStatsD:
@@ -99,7 +101,8 @@ func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (
 	}
 	open := func(servers []string) (*statsd.Sender, error) {
 		return statsd.NewSender(statsd.SenderConfig{
-			Servers: servers, MTU: c.StatsD.MTU, NoSets: !c.StatsD.Sets, Interval: c.Tally.Flush, Names: names, Log: log,
+			Servers: servers, MTU: c.StatsD.MTU, NoSets: !c.StatsD.Sets, Interval: c.Tally.Flush, Names: names,
+			Log: log,
 		})
 	}
 	out, err := open(c.StatsD.Addr)
@@ -149,7 +152,8 @@ func (t tee) Send(ctx context.Context, counts []hottype.Count) error {
 
 // newConsumer takes Kafka counts in and hands them on. The aggregator is told of
 // partitions that come and go.
-func newConsumer(cfg config.Aggregator, set *rules.Set, handle func([]hottype.Count), agg *aggregate.Aggregator, log *slog.Logger) (*kafka.Consumer, error) {
+func newConsumer(cfg config.Aggregator, set *rules.Set, handle func([]hottype.Count), agg *aggregate.Aggregator,
+	log *slog.Logger) (*kafka.Consumer, error) {
 	c := kafka.ConsumerConfig{
 		Config: kafkaConfig(cfg.Kafka, set.Namespace, log), Handle: handle, Taken: agg.ForgetPast, Lost: agg.Forget,
 		Backlog: backlog(cfg.Group, set), MaxLag: cfg.Group.MaxLag,
@@ -171,7 +175,8 @@ func backlog(cfg config.KafkaGroup, set *rules.Set) time.Duration {
 }
 
 // newListener takes StatsD counts in and hands them on.
-func newListener(in config.StatsDIn, n config.Names, handle func([]hottype.Count), log *slog.Logger) (*statsd.Listener, error) {
+func newListener(in config.StatsDIn, n config.Names, handle func([]hottype.Count),
+	log *slog.Logger) (*statsd.Listener, error) {
 	names, err := metricNames(n)
 	if err != nil {
 		return nil, err
@@ -181,8 +186,9 @@ func newListener(in config.StatsDIn, n config.Names, handle func([]hottype.Count
 		return nil, fmt.Errorf("%w (--statsd.allow)", err)
 	}
 	l, err := statsd.NewListener(statsd.ListenerConfig{
-		Addresses: in.Listen, Names: names, Readers: in.Readers, ReadBuffer: in.ReadBuffer, MaxConnections: in.MaxConnections,
-		Idle: in.IdleTimeout, Forward: in.Forward, ForwardAll: in.ForwardAll, Handle: handle, Log: log,
+		Addresses: in.Listen, Names: names, Readers: in.Readers, ReadBuffer: in.ReadBuffer,
+		MaxConnections: in.MaxConnections,
+		Idle:           in.IdleTimeout, Forward: in.Forward, ForwardAll: in.ForwardAll, Handle: handle, Log: log,
 		Allow: allow, MaxCount: in.MaxCount,
 	})
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 )
 
 // newPoller takes counts out of Graphite and hands them on.
-func newPoller(cfg config.Graphite, n config.Names, set *rules.Set, handle func([]hottype.Count), log *slog.Logger) (*graphite.Poller, error) {
+func newPoller(cfg config.Graphite, n config.Names, set *rules.Set, handle func([]hottype.Count),
+	log *slog.Logger) (*graphite.Poller, error) {
 	names, err := metricNames(n)
 	if err != nil {
 		return nil, err
@@ -29,9 +30,11 @@ func newPoller(cfg config.Graphite, n config.Names, set *rules.Set, handle func(
 		header.Set(name, value)
 	}
 	p, err := graphite.New(graphite.Config{
-		URL: cfg.URL, Prefix: cfg.Prefix, Suffix: cfg.Suffix, Flush: cfg.Flush, Names: names, Rules: set, Targets: targets,
+		URL: cfg.URL, Prefix: cfg.Prefix, Suffix: cfg.Suffix, Flush: cfg.Flush, Names: names, Rules: set,
+		Targets:  targets,
 		Username: cfg.Username, Password: cfg.Password, Header: header,
-		Timeout: cfg.Timeout, Settle: cfg.Settle, MaxBody: cfg.MaxBody, MaxSeries: cfg.MaxSeries, Handle: handle, Log: log,
+		Timeout: cfg.Timeout, Settle: cfg.Settle, MaxBody: cfg.MaxBody, MaxSeries: cfg.MaxSeries, Handle: handle,
+		Log: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w (settings graphite.*)", err)
@@ -62,5 +65,6 @@ func graphiteStatus(p *graphite.Poller) admin.Status {
 		return admin.Status{Name: "graphite", Value: "not asked yet"}
 	}
 	age := time.Since(st.LastSuccess)
-	return admin.Status{Name: "graphite", Value: fmt.Sprintf("answered %.1f s ago", age.Seconds()), OK: age < time.Minute}
+	return admin.Status{Name: "graphite", Value: fmt.Sprintf("answered %.1f s ago", age.Seconds()),
+		OK: age < time.Minute}
 }

@@ -27,7 +27,8 @@ func TestGraphiteIsPolledOnItsSchedule(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	counted := make(chan int64, 100)
-	cfg := config.Graphite{URL: srv.URL, Flush: time.Second, Username: "u", Password: "p", Header: map[string]string{"x-a": "b"}, Targets: map[string]config.Targets{"*": {"a", "b"}}}
+	cfg := config.Graphite{URL: srv.URL, Flush: time.Second, Username: "u", Password: "p",
+		Header: map[string]string{"x-a": "b"}, Targets: map[string]config.Targets{"*": {"a", "b"}}}
 	p, err := newPoller(cfg, config.Names{Prefix: "news", Style: "hp1"}, rules.Default(), func(counts []hottype.Count) {
 		for _, c := range counts {
 			if c.Key == "/x?id=1" {
@@ -70,15 +71,18 @@ func TestWrongSettingsOfGraphite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := poll(t.Context(), p, "sometimes", quiet); err == nil || !strings.Contains(err.Error(), "--graphite.schedule") {
+	if err := poll(t.Context(), p, "sometimes", quiet); err == nil ||
+		!strings.Contains(err.Error(), "--graphite.schedule") {
 		t.Errorf("a bad schedule: %v", err)
 	}
 	bad := good
 	bad.URL = "g:80"
-	if _, err := newPoller(bad, names, rules.Default(), func([]hottype.Count) {}, quiet); err == nil || !strings.Contains(err.Error(), "graphite.*") {
+	if _, err := newPoller(bad, names, rules.Default(), func([]hottype.Count) {}, quiet); err == nil ||
+		!strings.Contains(err.Error(), "graphite.*") {
 		t.Errorf("a bad URL: %v", err)
 	}
-	if _, err := newPoller(good, config.Names{Prefix: "News"}, rules.Default(), func([]hottype.Count) {}, quiet); err == nil || !strings.Contains(err.Error(), "--names.prefix") {
+	if _, err := newPoller(good, config.Names{Prefix: "News"}, rules.Default(), func([]hottype.Count) {},
+		quiet); err == nil || !strings.Contains(err.Error(), "--names.prefix") {
 		t.Errorf("a bad prefix: %v", err)
 	}
 }

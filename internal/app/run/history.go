@@ -27,10 +27,12 @@ func keepHistory(
 	case cfg.Keep == 0:
 		return func(*lifecycle.Stages) {}, nil
 	case cfg.Keep < 0 || cfg.MaxBytes < 1<<20 || cfg.Keys < 1:
-		return nil, fmt.Errorf("%w: --history.keep %v, --history.max_bytes %d, --history.keys %d: want at least 0s, 1048576, 1",
-			config.ErrUsage, cfg.Keep, cfg.MaxBytes, cfg.Keys)
+		return nil,
+			fmt.Errorf("%w: --history.keep %v, --history.max_bytes %d, --history.keys %d: want at least 0s, 1048576, 1",
+				config.ErrUsage, cfg.Keep, cfg.MaxBytes, cfg.Keys)
 	}
-	store := historystore.New(historystore.Config{Dir: dir, Keep: cfg.Keep, MaxBytes: cfg.MaxBytes, Keys: cfg.Keys, Log: log})
+	store := historystore.New(historystore.Config{Dir: dir, Keep: cfg.Keep, MaxBytes: cfg.MaxBytes, Keys: cfg.Keys,
+		Log: log})
 	adm.History = store
 	*parts = append(*parts, metrics.History(store.Stats))
 	before := adm.Status

@@ -45,7 +45,8 @@ func (a limiterAnswer) lacking() map[string]time.Duration {
 
 func openFeed(t *testing.T, addr string) *redisfeed.Feed {
 	t.Helper()
-	c, err := redisstore.Open(redisstore.Config{Addrs: []string{addr}, Namespace: "news", Log: slog.New(slog.DiscardHandler)})
+	c, err := redisstore.Open(redisstore.Config{Addrs: []string{addr}, Namespace: "news",
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,9 @@ func limiter(t *testing.T, addr, name string) (held *atomic.Int64) {
 	redistest.Running(t, func(ctx context.Context) error {
 		return feed.Overrides().Follow(ctx, func(list []rules.Override) { held.Store(int64(len(list))) })
 	})
-	redistest.Running(t, feed.Reporter(func(at time.Time) hottype.Report { return hottype.Report{Instance: name, At: at} }).Run)
+	redistest.Running(t, feed.Reporter(func(at time.Time) hottype.Report {
+		return hottype.Report{Instance: name, At: at}
+	}).Run)
 	return held
 }
 
@@ -78,13 +81,15 @@ func TestWhichOf37LimitersLags(t *testing.T) {
 		held[name] = limiter(t, redis.Addr(), name)
 	}
 	feed := openFeed(t, redis.Addr())
-	set, err := rules.Parse("rules.yaml", []byte("rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}}]"))
+	set, err := rules.Parse("rules.yaml",
+		[]byte("rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	server, err := admin.New(admin.Config{
 		Namespace: "news", Hot: func() []hottype.Hot { return nil }, Rules: func() *rules.Set { return set },
-		Reports: feed.ReadReports, Overrides: feed.Overrides(), Log: slog.New(slog.DiscardHandler), Metrics: http.NotFoundHandler(),
+		Reports: feed.ReadReports, Overrides: feed.Overrides(), Log: slog.New(slog.DiscardHandler),
+		Metrics: http.NotFoundHandler(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +119,8 @@ func TestWhichOf37LimitersLags(t *testing.T) {
 	began := time.Now()
 	ask(http.MethodPut, "/v1/overrides", `{"resource": "topic", "action": "block"}`)
 	redistest.Eventually(t, "36 to have the second one", func() bool { return len(look().lacking()) == 1 })
-	t.Logf("36 limiters have an override, and the API knows, %v after it was asked for", time.Since(began).Round(time.Millisecond))
+	t.Logf("36 limiters have an override, and the API knows, %v after it was asked for",
+		time.Since(began).Round(time.Millisecond))
 	for name, n := range held {
 		if want := n.Load() == 2; want != (name != "cut-off") {
 			t.Errorf("%s enforces %d overrides", name, n.Load())
@@ -125,8 +131,10 @@ func TestWhichOf37LimitersLags(t *testing.T) {
 	}
 	redistest.Eventually(t, "the one that is cut off to be silent", func() bool {
 		a := look()
-		return len(a.Limiters) == 37 && a.Limiters[0].Instance == "cut-off" && a.Limiters[0].Silent && a.lacking()["cut-off"] > 4*time.Second
+		return len(a.Limiters) == 37 && a.Limiters[0].Instance == "cut-off" && a.Limiters[0].Silent &&
+			a.lacking()["cut-off"] > 4*time.Second
 	})
 	front.Set(nil)
-	redistest.Eventually(t, "all 37 to have both", func() bool { return len(look().lacking()) == 0 && held["cut-off"].Load() == 2 })
+	redistest.Eventually(t, "all 37 to have both",
+		func() bool { return len(look().lacking()) == 0 && held["cut-off"].Load() == 2 })
 }

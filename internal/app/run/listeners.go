@@ -36,7 +36,8 @@ func newListeners(stop config.Stop, clients *httplimit.Clients, log *slog.Logger
 
 // open takes a port. Half of the graceful stop is for the requests under way, the
 // rest for handing over what they left.
-func (l *listeners) open(ctx context.Context, name, addr string, cfg config.Listener, h http.Handler) (*listener.Server, error) {
+func (l *listeners) open(ctx context.Context, name, addr string, cfg config.Listener,
+	h http.Handler) (*listener.Server, error) {
 	s, err := listener.Listen(ctx, listener.Config{
 		Name: name, Addr: addr, Handler: h,
 		TLS: tlsOf(cfg.Port), ProxyProtocol: l.proxyProtocol(name, cfg.Port),
@@ -53,7 +54,8 @@ func (l *listeners) open(ctx context.Context, name, addr string, cfg config.List
 
 // openGuarded takes a port whose callers show a token, a certificate, or that only
 // this machine reaches.
-func (l *listeners) openGuarded(ctx context.Context, name, addr, token string, cfg config.Listener, h http.Handler) (*listener.Server, error) {
+func (l *listeners) openGuarded(ctx context.Context, name, addr, token string, cfg config.Listener,
+	h http.Handler) (*listener.Server, error) {
 	if err := guarded(name, addr, token != "", cfg.Port); err != nil {
 		return nil, err
 	}
@@ -132,7 +134,8 @@ type adminPage struct {
 
 // openAdmin builds the admin page and takes its port. When ctx ends the program is
 // no longer ready. The page tells how reloads end, and they replace its tokens.
-func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, reload *reloader, adm admin.Config, parts []metrics.Part) (*adminPage, error) {
+func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, reload *reloader, adm admin.Config,
+	parts []metrics.Part) (*adminPage, error) {
 	adm = reload.shownBy(adm)
 	var err error
 	if adm.Access, err = credentials(cfg); err != nil {

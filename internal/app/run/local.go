@@ -69,7 +69,8 @@ type LocalOptions struct {
 func OpenLocal(ctx context.Context, cfg config.Serve, opts LocalOptions) (*Local, error) {
 	cfg.Gate.Instance = lifecycle.InstanceName(cfg.Gate.Instance)
 	var err error
-	opts.store, opts.File, err = followRules(ctx, centralConfig{cfg.Central, cfg.Redis, cfg.State, cfg.Gate.Instance}, opts.File, enough(cfg.Detect), opts.Log)
+	opts.store, opts.File, err = followRules(ctx, centralConfig{cfg.Central, cfg.Redis, cfg.State, cfg.Gate.Instance},
+		opts.File, enough(cfg.Detect), opts.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,9 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 		return nil, err
 	}
 	if cfg.Proxy.Upstream == "" {
-		return nil, fmt.Errorf("%w: where do allowed requests go? Set --upstream to the URL of the service, such as http://127.0.0.1:3000", config.ErrUsage)
+		return nil,
+			fmt.Errorf(
+				"%w: where do allowed requests go? Set --upstream to the URL of the service, such as http://127.0.0.1:3000", config.ErrUsage)
 	}
 	l := &Local{cfg: cfg, log: opts.Log, clients: httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)}
 	l.listeners = newListeners(cfg.Stop, l.clients, opts.Log)
@@ -144,7 +147,8 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 	}
 	parts := append(metricsOf(l.parts), metrics.Proxy(handler.Stats), metrics.ResponseCache(handler.Cache().Stats))
 	parts = append(parts, l.reload.metrics()...)
-	if l.history, err = keepHistory(l.cfg.History, l.cfg.State.Dir, l.parts.Aggregate.Heaviest, &adm, &parts, l.log); err != nil {
+	if l.history, err = keepHistory(l.cfg.History, l.cfg.State.Dir, l.parts.Aggregate.Heaviest, &adm, &parts,
+		l.log); err != nil {
 		return err
 	}
 	told := notifying{Notifications: l.cfg.Notifications, Instance: lifecycle.HostName(), Log: l.log}
@@ -230,7 +234,8 @@ func newProxy(
 			return nil, err
 		}
 	}
-	files := tlsfiles.Files{CA: cfg.UpstreamCA, Cert: cfg.UpstreamCert, Key: cfg.UpstreamKey, ServerName: cfg.UpstreamName}
+	files := tlsfiles.Files{CA: cfg.UpstreamCA, Cert: cfg.UpstreamCert, Key: cfg.UpstreamKey,
+		ServerName: cfg.UpstreamName}
 	tlsConfig, err := listener.ClientTLS("proxy.upstream_", files, log)
 	if err != nil {
 		return nil, err
@@ -266,7 +271,8 @@ func takeUpstreams(cfg *config.Proxy, set *rules.Set) error {
 		}
 		switch {
 		case have != "" && have != u.URL:
-			return fmt.Errorf("%w: upstream %q is %s in the rules file and %s in %s: keep one", config.ErrUsage, u.Name, u.URL, have, where)
+			return fmt.Errorf("%w: upstream %q is %s in the rules file and %s in %s: keep one", config.ErrUsage, u.Name,
+				u.URL, have, where)
 		case u.Name == hottype.DefaultUpstream:
 			cfg.Upstream = u.URL
 		default:

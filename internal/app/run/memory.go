@@ -43,11 +43,13 @@ func atMost(n int64, number []byte, unit int64) int64 {
 func checkCacheMemory(bytes, machine int64, log *slog.Logger) error {
 	switch {
 	case bytes > machine:
-		return fmt.Errorf("%w: --proxy.cache_memory %d is more than the %d bytes of memory that this machine or container has",
+		return fmt.Errorf(
+			"%w: --proxy.cache_memory %d is more than the %d bytes of memory that this machine or container has",
 			config.ErrUsage, bytes, machine)
 	case bytes > machine/2:
-		log.Warn("proxy.cache_memory is more than half of the memory of this machine or container; the process needs about "+
-			"twice as much when the cache is full", "cache_memory", bytes, "memory", machine)
+		log.Warn(
+			"proxy.cache_memory is more than half of the memory of this machine or container; the process needs about "+
+				"twice as much when the cache is full", "cache_memory", bytes, "memory", machine)
 	}
 	return nil
 }

@@ -39,13 +39,15 @@ func TestMachineMemory(t *testing.T) {
 
 func TestCacheLargerThanTheMachine(t *testing.T) {
 	t.Parallel()
-	for bytes, want := range map[int64]string{64: "", 500: "", 501: "more than half", 1000: "more than half", 1001: "cache_memory 1001 is more than the 1000 bytes"} {
+	for bytes, want := range map[int64]string{64: "", 500: "", 501: "more than half", 1000: "more than half",
+		1001: "cache_memory 1001 is more than the 1000 bytes"} {
 		var said strings.Builder
 		err := checkCacheMemory(bytes, 1000, slog.New(slog.NewTextHandler(&said, nil)))
 		if err != nil {
 			said.WriteString(err.Error())
 		}
-		if (err != nil) != (bytes > 1000) || err != nil && !errors.Is(err, config.ErrUsage) || !strings.Contains(said.String(), want) || want == "" && said.Len() > 0 {
+		if (err != nil) != (bytes > 1000) || err != nil && !errors.Is(err, config.ErrUsage) ||
+			!strings.Contains(said.String(), want) || want == "" && said.Len() > 0 {
 			t.Errorf("%d: %v, %s", bytes, err, said.String())
 		}
 	}

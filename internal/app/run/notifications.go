@@ -85,7 +85,8 @@ func followConditions(
 			}
 			for _, b := range upstreams() {
 				if atFloor(&b) {
-					hold = append(hold, notify.Event{Kind: notify.AdaptiveFloor, Upstream: b.Name, Rate: b.Rate, Why: b.Why})
+					hold = append(hold, notify.Event{Kind: notify.AdaptiveFloor, Upstream: b.Name, Rate: b.Rate,
+						Why: b.Why})
 				}
 			}
 			for _, e := range c.See(now, hold) {
@@ -101,7 +102,8 @@ func atFloor(b *hottype.UpstreamBound) bool { return b.Limited && b.Rate <= b.Le
 // eventOf is a change of the page as webhooks are told it. Kinds are those of GET /v1/events.
 func eventOf(c *admin.Change) notify.Event {
 	e := notify.Event{
-		At: c.At, Key: c.Key, Rule: c.Rule, Rate: c.Rate, Clients: c.Clients, Client: c.Client, ClientShare: c.ClientShare,
+		At: c.At, Key: c.Key, Rule: c.Rule, Rate: c.Rate, Clients: c.Clients, Client: c.Client,
+		ClientShare: c.ClientShare,
 	}
 	switch c.Kind {
 	case "became_hot":

@@ -18,9 +18,12 @@ import (
 // newPublisher gives the publisher of an aggregator. It keeps what the one
 // before it published for as long as this process has not counted for long enough
 // to know better.
-func newPublisher(cfg config.Aggregator, feed *redisfeed.Feed, current *atomic.Pointer[rules.Set], since func() time.Time) (*redisfeed.Publisher, error) {
+func newPublisher(cfg config.Aggregator, feed *redisfeed.Feed, current *atomic.Pointer[rules.Set],
+	since func() time.Time) (*redisfeed.Publisher, error) {
 	if cfg.Lease >= cfg.Detect.HotTTL {
-		return nil, fmt.Errorf("%w: --aggregator.lease %v: want less than --detect.hot_ttl, %v, or hot keys are over before a standby renews them", config.ErrUsage, cfg.Lease, cfg.Detect.HotTTL)
+		return nil,
+			fmt.Errorf(
+				"%w: --aggregator.lease %v: want less than --detect.hot_ttl, %v, or hot keys are over before a standby renews them", config.ErrUsage, cfg.Lease, cfg.Detect.HotTTL)
 	}
 	return feed.NewPublisher(redisfeed.PublisherConfig{
 		ID: publisherName(cfg), Lease: cfg.Lease, Hold: cfg.Detect.HotTTL, Keep: ttlBlind(cfg.Redis), Since: since,
@@ -37,7 +40,8 @@ func newPublisher(cfg config.Aggregator, feed *redisfeed.Feed, current *atomic.P
 
 // releasing runs judge and then gives the publisher's id back, so that nobody
 // waits for the end of the lease.
-func releasing(judge func(context.Context) error, p *redisfeed.Publisher, timeout time.Duration, log *slog.Logger) func(context.Context) error {
+func releasing(judge func(context.Context) error, p *redisfeed.Publisher, timeout time.Duration,
+	log *slog.Logger) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := judge(ctx)
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
@@ -71,9 +75,11 @@ func hotStatus(m *hotset.Replica, now time.Time) admin.Status {
 	case st.Publishers+st.SilentPublishers == 0:
 		return bad("judged %.0f s ago: no aggregator is heard, no key becomes hot", age.Seconds())
 	case st.SilentPublishers > 0:
-		return bad("judged %.1f s ago; %d of %d aggregators silent: %d hot keys kept", age.Seconds(), st.SilentPublishers, st.Publishers+st.SilentPublishers, st.KeysKept)
+		return bad("judged %.1f s ago; %d of %d aggregators silent: %d hot keys kept", age.Seconds(),
+			st.SilentPublishers, st.Publishers+st.SilentPublishers, st.KeysKept)
 	case st.BlindPublishers > 0:
-		return bad("judged %.1f s ago; %d of %d aggregators blind: hot keys kept", age.Seconds(), st.BlindPublishers, st.Publishers)
+		return bad("judged %.1f s ago; %d of %d aggregators blind: hot keys kept", age.Seconds(), st.BlindPublishers,
+			st.Publishers)
 	}
 	return admin.Status{Name: "hot set", Value: fmt.Sprintf("judged %.1f s ago", age.Seconds()), OK: true}
 }

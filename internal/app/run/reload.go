@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/lifecycle"
-	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -63,9 +61,11 @@ type tried struct {
 
 // newReloader makes the reloader of a program that runs by file; nil: by no file. store has the rules that
 // hold in place of the file's; nil: none.
-func newReloader(file *config.Parser, store *central, check func(*rules.Set) error, apply func(*rules.Set), log *slog.Logger) *reloader {
+func newReloader(file *config.Parser, store *central, check func(*rules.Set) error, apply func(*rules.Set),
+	log *slog.Logger) *reloader {
 	r := &reloader{
-		file: file, rules: store, check: check, apply: apply, log: log, hup: make(chan os.Signal, 1), asks: make(chan trial),
+		file: file, rules: store, check: check, apply: apply, log: log, hup: make(chan os.Signal, 1),
+		asks: make(chan trial),
 	}
 	r.succeeded(time.Now())
 	if r.hasFile() {
@@ -118,7 +118,8 @@ func (r *reloader) turn(t turn) {
 	}
 	r.rules.turned(t, err)
 	if err != nil {
-		r.log.Error("rules not changed, those from before hold: the new ones are refused", "store", r.rules.name, "version", t.revision.Version, "err", err)
+		r.log.Error("rules not changed, those from before hold: the new ones are refused", "store", r.rules.name,
+			"version", t.revision.Version, "err", err)
 	}
 }
 
@@ -141,7 +142,8 @@ func (r *reloader) look(w *watch, now time.Time, asked bool) bool {
 	info, _ := os.Stat(path) // a file that is gone is nil, and an error when it is read
 	if !w.rests(now, info) {
 		if w.restless(now) {
-			r.failed(fmt.Errorf("%s has been changing for %v: who writes it? It is read when it is still for %v", path, filePatience, fileStill))
+			r.failed(fmt.Errorf("%s has been changing for %v: who writes it? It is read when it is still for %v", path,
+				filePatience, fileStill))
 		}
 		return false
 	}
@@ -188,7 +190,8 @@ func (r *reloader) load(data []byte) error {
 		return err
 	}
 	if len(restart) > 0 {
-		return fmt.Errorf("%s: changed and cannot take effect while the program runs: %s; restart it, or take the change back. Nothing of the new file holds",
+		return fmt.Errorf(
+			"%s: changed and cannot take effect while the program runs: %s; restart it, or take the change back. Nothing of the new file holds",
 			r.file.Path(), strings.Join(restart, ", "))
 	}
 	if r.check != nil {
@@ -227,7 +230,8 @@ func (r *reloader) warn(warnings []string) {
 }
 
 func (r *reloader) failed(err error) {
-	r.log.Error("configuration not changed, the rules from before hold: the new one is refused", "file", r.file.Path(), "err", err)
+	r.log.Error("configuration not changed, the rules from before hold: the new one is refused", "file", r.file.Path(),
+		"err", err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.why, r.stats.Success = err.Error(), false
@@ -267,31 +271,4 @@ func (r *reloader) metrics() []metrics.Part {
 		parts = append(parts, metrics.Rules(r.rules.stats))
 	}
 	return parts
-}
-
-// shownBy adds the failure of the last reload to the status line of an admin page, and the central store of
-// rules to its API and its readiness.
-func (r *reloader) shownBy(c admin.Config) admin.Config {
-	status := c.Status
-	if r.rules != nil {
-		c.Central = ruleAdmin{r.rules, r}
-		ready := map[string]func(context.Context) error{"rules": r.rules.check}
-		maps.Copy(ready, c.Ready)
-		c.Ready = ready
-	}
-	c.Status = func() (list []admin.Status) {
-		if status != nil {
-			list = status()
-		}
-		if r.rules != nil {
-			list = append(list, r.rules.status())
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.why != "" {
-			list = append(list, admin.Status{Name: "configuration", Value: "the last reload was refused: " + r.why})
-		}
-		return list
-	}
-	return c
 }

@@ -82,16 +82,20 @@ func TestBadReloadsChangeNothing(t *testing.T) {
 		text string
 		want []string
 	}{
-		"empty":             {"", []string{"is empty", "write at least one rule"}},
-		"comments only":     {"# nothing\n", []string{"has no rules", "write at least one rule"}},
-		"no rules":          {"namespace: news\nredis: {addr: ['10.0.0.1:6379']}\n", []string{"has no rules"}},
-		"an empty list":     {"namespace: news\nrules: []\nredis: {addr: ['10.0.0.1:6379']}\n", []string{"has no rules"}},
-		"no YAML":           {"rules: [", []string{"hotparam.yaml:1"}},
-		"unknown setting":   {goodRules + "tally: {flsh: 1s}\n", []string{"hotparam.yaml:5", "tally.flush"}},
-		"namespace":         {strings.Replace(goodRules, "news", "olds", 1), []string{": namespace; restart it"}},
-		"setting":           {strings.Replace(goodRules, "10.0.0.1", "10.0.0.2", 1), []string{": redis.addr; restart it"}},
-		"setting taken out": {strings.Replace(goodRules, "redis:", "proxy: {listen: '127.0.0.1:1'}\nmirror:", 1), []string{"mirror.addr"}},
-		"listeners":         {goodRules + "admin: {listen: '127.0.0.1:9'}\nstatsd: {listen: ['127.0.0.1:8']}\n", []string{": admin.listen, statsd.listen; restart it"}},
+		"empty":         {"", []string{"is empty", "write at least one rule"}},
+		"comments only": {"# nothing\n", []string{"has no rules", "write at least one rule"}},
+		"no rules":      {"namespace: news\nredis: {addr: ['10.0.0.1:6379']}\n", []string{"has no rules"}},
+		"an empty list": {"namespace: news\nrules: []\nredis: {addr: ['10.0.0.1:6379']}\n",
+			[]string{"has no rules"}},
+		"no YAML":         {"rules: [", []string{"hotparam.yaml:1"}},
+		"unknown setting": {goodRules + "tally: {flsh: 1s}\n", []string{"hotparam.yaml:5", "tally.flush"}},
+		"namespace":       {strings.Replace(goodRules, "news", "olds", 1), []string{": namespace; restart it"}},
+		"setting": {strings.Replace(goodRules, "10.0.0.1", "10.0.0.2", 1),
+			[]string{": redis.addr; restart it"}},
+		"setting taken out": {strings.Replace(goodRules, "redis:", "proxy: {listen: '127.0.0.1:1'}\nmirror:", 1),
+			[]string{"mirror.addr"}},
+		"listeners": {goodRules + "admin: {listen: '127.0.0.1:9'}\nstatsd: {listen: ['127.0.0.1:8']}\n",
+			[]string{": admin.listen, statsd.listen; restart it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -152,7 +156,8 @@ func TestReloadListsWhatItRemoved(t *testing.T) {
 	}
 	r.wantApplied("a good file", 1)
 	r.write(strings.Replace(goodRules, "200", "300", 1))
-	if said := r.after(2 * fileStill); strings.Contains(said, "WARN") || !strings.Contains(said, "configuration read again") {
+	if said := r.after(2 * fileStill); strings.Contains(said, "WARN") ||
+		!strings.Contains(said, "configuration read again") {
 		t.Errorf("nothing was removed: %s", said)
 	}
 	r.wantApplied("another good file", 2)
@@ -249,7 +254,8 @@ func TestFilesThatAreReplaced(t *testing.T) {
 	if err := os.Remove(r.path); err != nil {
 		t.Fatal(err)
 	}
-	if said := r.after(2 * fileStill); !strings.Contains(said, "cannot be read") || !strings.Contains(said, "put it back") {
+	if said := r.after(2 * fileStill); !strings.Contains(said, "cannot be read") ||
+		!strings.Contains(said, "put it back") {
 		t.Errorf("gone: %s", said)
 	}
 	r.write(goodRules)

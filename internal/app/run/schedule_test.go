@@ -33,7 +33,8 @@ func TestScheduleRunsAfterAPanic(t *testing.T) {
 		second, done := context.WithTimeout(t.Context(), 10*time.Second)
 		defer done()
 		runs = 0
-		if err := onSchedule(second, "*/2 * * * * *", quiet, func(context.Context) error { runs++; return nil }); err != nil || runs != 5 {
+		if err := onSchedule(second, "*/2 * * * * *", quiet,
+			func(context.Context) error { runs++; return nil }); err != nil || runs != 5 {
 			t.Errorf("a schedule with seconds: %d runs, error %v; want 5, nil", runs, err)
 		}
 		if err := onSchedule(ctx, "every now and then", quiet, nil); err == nil {
@@ -62,7 +63,8 @@ func TestChoose(t *testing.T) {
 	} {
 		got, err := choose(tt.setting, "collector.out", tt.kafka, tt.statsd)
 		if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-			t.Errorf("choose(%q, %v, %v) = %q, %v; want %q, %q", tt.setting, tt.kafka, tt.statsd, got, err, tt.want, tt.err)
+			t.Errorf("choose(%q, %v, %v) = %q, %v; want %q, %q", tt.setting, tt.kafka, tt.statsd, got, err, tt.want,
+				tt.err)
 		}
 	}
 }

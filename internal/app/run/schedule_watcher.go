@@ -7,8 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/robfig/cron/v3"
 	_ "time/tzdata" // the zones of schedules, also where the machine has none
+
+	"github.com/robfig/cron/v3"
 
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -26,7 +27,8 @@ type scheduleWatcher struct {
 	file, live []rules.Override
 }
 
-func newScheduleWatcher(file []rules.Override, tell func(rules.Override, bool, time.Time), log *slog.Logger) *scheduleWatcher {
+func newScheduleWatcher(file []rules.Override, tell func(rules.Override, bool, time.Time),
+	log *slog.Logger) *scheduleWatcher {
 	return &scheduleWatcher{file: file, tell: tell, log: log, changed: make(chan struct{}, 1)}
 }
 
@@ -100,7 +102,8 @@ func (t *scheduleJob) Run() {
 	if !holds {
 		what = "override ended by its schedule"
 	}
-	t.watcher.log.Info(what, "id", t.override.ID, "target", t.override.Target().String(), "schedule", t.override.Schedule.String())
+	t.watcher.log.Info(what, "id", t.override.ID, "target", t.override.Target().String(), "schedule",
+		t.override.Schedule.String())
 	t.watcher.tell(t.override, holds, now)
 }
 
@@ -109,8 +112,10 @@ func (t *scheduleJob) Run() {
 // the job marked as running for ever.
 func newCron(log *slog.Logger) *cron.Cron {
 	failures := cron.PrintfLogger(slog.NewLogLogger(log.Handler(), slog.LevelError))
-	parser := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
-	return cron.New(cron.WithParser(parser), cron.WithChain(cron.SkipIfStillRunning(cron.DiscardLogger), cron.Recover(failures)))
+	parser := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow |
+		cron.Descriptor)
+	return cron.New(cron.WithParser(parser), cron.WithChain(cron.SkipIfStillRunning(cron.DiscardLogger),
+		cron.Recover(failures)))
 }
 
 // onSchedule runs a job on a cron schedule until ctx ends. A run that takes

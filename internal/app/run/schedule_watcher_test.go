@@ -24,14 +24,16 @@ func TestTurnsAreToldWhenSchedulesBeginAndEnd(t *testing.T) {
 			defer mu.Unlock()
 			told = append(told, fmt.Sprintf("%s %s %v", at.UTC().Format("02 15:04:05"), o.ID, began))
 		}
-		tr := newScheduleWatcher([]rules.Override{{ID: "file", Key: "a", Action: rules.ActionBlock, Schedule: evening}, {ID: "always", Key: "b"}},
+		tr := newScheduleWatcher([]rules.Override{{ID: "file", Key: "a", Action: rules.ActionBlock, Schedule: evening},
+			{ID: "always", Key: "b"}},
 			tell, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- tr.Run(ctx) }()
 		time.Sleep(21 * time.Hour) // virtual: the bubble's clock
 		// Set inside its window: being set is told elsewhere.
-		tr.setLive([]rules.Override{{ID: "live", Key: "c", Action: rules.ActionBlock, Schedule: evening, Until: time.Date(2000, 1, 2, 21, 30, 0, 0, time.UTC)}})
+		tr.setLive([]rules.Override{{ID: "live", Key: "c", Action: rules.ActionBlock, Schedule: evening,
+			Until: time.Date(2000, 1, 2, 21, 30, 0, 0, time.UTC)}})
 		time.Sleep(27 * time.Hour)
 		cancel()
 		if err := <-done; err != nil {

@@ -42,7 +42,8 @@ func kafkaConfig(k config.Kafka, namespace string, log *slog.Logger) kafka.Confi
 
 func detectConfig(cfg config.Detect, log *slog.Logger) aggregate.Config {
 	return aggregate.Config{
-		Tick: cfg.Tick, HotTTL: cfg.HotTTL, Lateness: cfg.Lateness, Counters: cfg.Counters, MaxRate: cfg.MaxRate, Log: log,
+		Tick: cfg.Tick, HotTTL: cfg.HotTTL, Lateness: cfg.Lateness, Counters: cfg.Counters, MaxRate: cfg.MaxRate,
+		Log: log,
 	}
 }
 
@@ -54,7 +55,8 @@ func enough(cfg config.Detect) func(*rules.Set) error {
 
 // metricsOf are the metrics of the parts that a pipeline has.
 func metricsOf(p *pipeline.Pipeline) []metrics.Part {
-	parts := []metrics.Part{metrics.Gate(p.Gate.Stats), metrics.HotSet(p.Hot.Stats), metrics.Crawlers(p.Crawlers.Stats), metrics.Upstreams(p.Bounds)}
+	parts := []metrics.Part{metrics.Gate(p.Gate.Stats), metrics.HotSet(p.Hot.Stats), metrics.Crawlers(p.Crawlers.Stats),
+		metrics.Upstreams(p.Bounds)}
 	if p.Tally != nil {
 		parts = append(parts, metrics.Tally(p.Tally.Stats))
 	}
@@ -62,7 +64,8 @@ func metricsOf(p *pipeline.Pipeline) []metrics.Part {
 		parts = append(parts, metrics.Aggregate(p.Aggregate.Stats))
 	}
 	if p.Feed != nil {
-		parts = append(parts, metrics.RedisFeed(p.Feed.Stats), metrics.RedisLimits(p.Limits.Stats), metrics.Windows(p.Windows.Stats))
+		parts = append(parts, metrics.RedisFeed(p.Feed.Stats), metrics.RedisLimits(p.Limits.Stats),
+			metrics.Windows(p.Windows.Stats))
 	}
 	if p.Refunds != nil {
 		parts = append(parts, metrics.Refunds(p.Refunds.Stats))

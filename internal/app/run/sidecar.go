@@ -47,7 +47,8 @@ type sidecar struct {
 func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, version string) error {
 	s := &sidecar{cfg: cfg, log: Logger(cfg.Log)}
 	s.cfg.Gate.Instance = lifecycle.InstanceName(cfg.Gate.Instance)
-	store, file, err := followRules(ctx, centralConfig{cfg.Central, cfg.Redis, cfg.State, s.cfg.Gate.Instance}, file, s.readLimits, s.log)
+	store, file, err := followRules(ctx, centralConfig{cfg.Central, cfg.Redis, cfg.State, s.cfg.Gate.Instance}, file,
+		s.readLimits, s.log)
 	if err != nil {
 		return err
 	}
@@ -72,11 +73,13 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 		return fmt.Errorf("%w: where is the hot set? Set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)
 	}
 	if cfg.Decide.Listen+cfg.Check.Listen+cfg.Proxy.Listen+cfg.Envoy.Listen+cfg.SPOE.Listen == "" {
-		return fmt.Errorf("%w: nobody can ask: set --decide.listen, --check.listen, --proxy.listen, --envoy.listen or --spoe.listen",
+		return fmt.Errorf(
+			"%w: nobody can ask: set --decide.listen, --check.listen, --proxy.listen, --envoy.listen or --spoe.listen",
 			config.ErrUsage)
 	}
 	if cfg.Proxy.Listen != "" && cfg.Proxy.Upstream == "" {
-		return fmt.Errorf("%w: --proxy.listen needs --proxy.upstream, the URL that allowed requests go to", config.ErrUsage)
+		return fmt.Errorf("%w: --proxy.listen needs --proxy.upstream, the URL that allowed requests go to",
+			config.ErrUsage)
 	}
 	if err := s.build(ctx, set, version); err != nil {
 		return err
@@ -87,7 +90,8 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	}
 	warnAbsent(ctx, s.redis, s.log)
 	s.log.Info("limiter runs", "decide", cfg.Decide.Listen, "check", cfg.Check.Listen,
-		"proxy", cfg.Proxy.Listen, "envoy", cfg.Envoy.Listen, "spoe", cfg.SPOE.Listen, "redis", s.redis.Config().Addrs, "counts", s.counts())
+		"proxy", cfg.Proxy.Listen, "envoy", cfg.Envoy.Listen, "spoe", cfg.SPOE.Listen, "redis", s.redis.Config().Addrs,
+		"counts", s.counts())
 	s.addParts()
 	defer runtime.KeepAlive(ballast())
 	return s.parts.Run(delayed(ctx, cfg.Stop, s.log), cfg.Stop.Timeout, s.log)
@@ -136,7 +140,8 @@ func (s *sidecar) openCopy(namespace string) {
 	s.copy, err = filestore.OpenCopy(s.cfg.State.Dir, append([]string{namespace}, s.redis.Config().Addrs...), s.log)
 	if err != nil {
 		s.copy = nil
-		s.log.Warn("overrides are not kept on disk, and do not hold after a restart without Redis; see --state.dir", "err", err)
+		s.log.Warn("overrides are not kept on disk, and do not hold after a restart without Redis; see --state.dir",
+			"err", err)
 	}
 }
 
@@ -240,7 +245,8 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 		Upstreams: s.parts.Bounds,
 		Ready:     map[string]func(context.Context) error{"redis": s.checkRedis},
 		Status: func() []admin.Status {
-			list := []admin.Status{redisStatus(s.redis, s.parts.Feed), hotStatus(s.parts.Hot, time.Now()), breakerStatus(s.parts.Gate.Stats())}
+			list := []admin.Status{redisStatus(s.redis, s.parts.Feed), hotStatus(s.parts.Hot, time.Now()),
+				breakerStatus(s.parts.Gate.Stats())}
 			return append(list, s.out.status()...)
 		},
 	}
@@ -269,7 +275,8 @@ func breakerStatus(st gate.Stats) admin.Status {
 	case !st.StoreOpen:
 		return admin.Status{Name: "breaker", Value: "closed", OK: true}
 	case st.StoreOut < st.StoreParts:
-		return admin.Status{Name: "breaker", Value: fmt.Sprintf("open for %d of %d nodes: limits there are local", st.StoreOut, st.StoreParts)}
+		return admin.Status{Name: "breaker", Value: fmt.Sprintf("open for %d of %d nodes: limits there are local",
+			st.StoreOut, st.StoreParts)}
 	}
 	return admin.Status{Name: "breaker", Value: "open: limits are local"}
 }

@@ -63,7 +63,8 @@ func TestReloadReplacesTokens(t *testing.T) {
 		{strings.Replace(withTokens(before), "operator", "root", 1), "ann: the role is none of", 401, 200},
 	} {
 		r.write(step.text)
-		if said := r.after(2 * fileStill); !strings.Contains(said, step.says) || strings.Contains(said, before) || strings.Contains(said, after) {
+		if said := r.after(2 * fileStill); !strings.Contains(said, step.says) || strings.Contains(said, before) ||
+			strings.Contains(said, after) {
 			t.Errorf("want %q, said %s", step.says, said)
 		}
 		if a, b := status(before), status(after); a != step.oldOne || b != step.newOne {

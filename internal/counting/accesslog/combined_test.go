@@ -65,7 +65,8 @@ func TestCombined(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := e.Request
-			got := []string{r.Client.String(), r.Host, r.Method, r.Target, r.Header.Get("user-agent"), r.Header.Get("Referer")}
+			got := []string{r.Client.String(), r.Host, r.Method, r.Target, r.Header.Get("user-agent"),
+				r.Header.Get("Referer")}
 			want := []string{tt.client, tt.host, tt.method, tt.target, tt.agent, tt.referer}
 			for i := range want {
 				if got[i] != want[i] {
@@ -147,7 +148,8 @@ func TestDetect(t *testing.T) {
 }
 
 func BenchmarkCombined(b *testing.B) {
-	line := `83.149.9.216 - - [17/May/2015:10:05:03 +0000] "GET /presentations/logstash-monitorama-2013/images/kibana-search.png?id=42 HTTP/1.1" 200 203023 "http://semicomplete.test/presentations/logstash-monitorama-2013/" "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/32.0.1700.77 Safari/537.36"`
+	line :=
+		`83.149.9.216 - - [17/May/2015:10:05:03 +0000] "GET /presentations/logstash-monitorama-2013/images/kibana-search.png?id=42 HTTP/1.1" 200 203023 "http://semicomplete.test/presentations/logstash-monitorama-2013/" "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/32.0.1700.77 Safari/537.36"`
 	var e accesslog.Entry
 	b.ReportAllocs()
 	for b.Loop() {

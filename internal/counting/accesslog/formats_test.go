@@ -37,7 +37,8 @@ func TestEventsAndJSONL(t *testing.T) {
 		{js, `{"t":1331923247,"client":"192.0.2.7","method":"GET","target":"/r","host":"h","user_agent":"u"}`,
 			"1331923247.0 192.0.2.7 GET h /r u"},
 		{js, `{"t":1331923247.5,"client":"c","method":"GET","target":"/"}`, "1331923247.500000000 c GET  / "},
-		{js, `{"t":1.3319232475e9,"client":"c","method":"GET","target":"/","status":200}`, "1331923247.500000000 c GET  / "},
+		{js, `{"t":1.3319232475e9,"client":"c","method":"GET","target":"/","status":200}`,
+			"1331923247.500000000 c GET  / "},
 		{js, `{"t":"2012-03-16T20:40:47+02:00","client":"c","method":"GET","target":"/"}`, "1331923247.0 c GET  / "},
 		{js, ``, "skip"},
 		{js, `{}`, "bad"},
@@ -75,7 +76,8 @@ func outcome(f accesslog.Format, line string) string {
 	if e.Nanos != 0 {
 		nanos = fmt.Sprintf("%09d", e.Nanos)
 	}
-	return fmt.Sprintf("%d.%s %s %s %s %s %s", e.Second, nanos, r.Client, r.Method, r.Host, r.Target, r.Header.Get("User-Agent"))
+	return fmt.Sprintf("%d.%s %s %s %s %s %s", e.Second, nanos, r.Client, r.Method, r.Host, r.Target,
+		r.Header.Get("User-Agent"))
 }
 
 // The home-made calendar agrees with package time for every zone and second.
@@ -114,7 +116,8 @@ func FuzzParse(f *testing.F) {
 				}
 				continue
 			}
-			if e.Second <= 0 || e.Nanos < 0 || e.Nanos >= 1e9 || e.Request.Target == "" || e.Request.Method == "" || e.Request.Header == nil {
+			if e.Second <= 0 || e.Nanos < 0 || e.Nanos >= 1e9 || e.Request.Target == "" || e.Request.Method == "" ||
+				e.Request.Header == nil {
 				t.Fatalf("%s accepts %q as %+v", format, line, e)
 			}
 		}

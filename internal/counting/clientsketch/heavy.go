@@ -71,5 +71,6 @@ func mergeHeavy(c *hottype.ClientSketch, other []hottype.ClientCount) {
 // heavier orders counters, heaviest first; ties by client, so that the same
 // counters are always in the same order.
 func heavier(a, b hottype.ClientCount) int {
-	return cmp.Or(cmp.Compare(b.N, a.N), a.Client.Addr.Compare(b.Client.Addr), cmp.Compare(a.Client.Name, b.Client.Name))
+	return cmp.Or(cmp.Compare(b.N, a.N), a.Client.Addr.Compare(b.Client.Addr),
+		cmp.Compare(a.Client.Name, b.Client.Name))
 }

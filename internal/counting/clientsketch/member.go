@@ -59,7 +59,8 @@ type Member struct {
 // MaxN is the greatest number that a member or a record may say.
 const MaxN = hottype.MaxCount
 
-var errMember = errors.New("clientsketch: not a member of a set of clients; want seen=N, 8 hex digits, or a client in hex and =N")
+var errMember = errors.New(
+	"clientsketch: not a member of a set of clients; want seen=N, 8 hex digits, or a client in hex and =N")
 
 // ParseMember reads one member, without a line feed. What AppendMembers did
 // not write is refused; nothing of member is kept.

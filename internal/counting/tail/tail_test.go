@@ -278,7 +278,9 @@ func TestPiecesDoNotMatter(t *testing.T) {
 }
 
 func BenchmarkLines(b *testing.B) {
-	line := []byte(`192.0.2.7 - - [10/Oct/2026:13:55:36 +0000] "GET /topic?id=42&lang=en HTTP/1.1" 200 2326 "-" "Mozilla/5.0"` + "\n")
+	line := []byte(
+		`192.0.2.7 - - [10/Oct/2026:13:55:36 +0000] "GET /topic?id=42&lang=en HTTP/1.1" 200 2326 "-" "Mozilla/5.0"` +
+			"\n")
 	text := bytes.Repeat(line, 10000)
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()

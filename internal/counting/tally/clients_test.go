@@ -150,7 +150,8 @@ func TestNobodyIsLookedAt(t *testing.T) {
 		for i := range 1000 {
 			if clients < 0 {
 				ta.AddFrom([]byte("k"), 1, 1, from(i))
-				ta.AddCount(hottype.Count{Key: "k", Second: 1, N: 1, Clients: &hottype.ClientSketch{Seen: 1, Sample: []uint32{7}}})
+				ta.AddCount(hottype.Count{Key: "k", Second: 1, N: 1,
+					Clients: &hottype.ClientSketch{Seen: 1, Sample: []uint32{7}}})
 			} else {
 				ta.Add([]byte("k"), 1, 1)
 			}
@@ -169,7 +170,8 @@ func TestClientSketchesAreBounded(t *testing.T) {
 	ta := newTally(tally.Config{Sink: sink, TrackClients: 1})
 	places := 2 * min(runtime.GOMAXPROCS(0), 8)
 	for i := range 100 {
-		ta.AddCount(hottype.Count{Key: hottype.Key(fmt.Sprint("k", i)), Second: 1, N: 3, Clients: &hottype.ClientSketch{Seen: 3, Sample: []uint32{7}}})
+		ta.AddCount(hottype.Count{Key: hottype.Key(fmt.Sprint("k", i)), Second: 1, N: 3,
+			Clients: &hottype.ClientSketch{Seen: 3, Sample: []uint32{7}}})
 	}
 	if st := ta.Stats(); st.DroppedClients != uint64(3*(100-places)) || st.Added != 300 {
 		t.Errorf("%+v, %d places", st, places)
@@ -200,7 +202,8 @@ func TestClientSketchesOfManyGoroutines(t *testing.T) {
 		}
 		adders.Wait()
 		flush(t, ta)
-		if got := sink.take("k"); got.n != total.Seen || got.seen != total.Seen || got.clients != clientsketch.Clients(total) {
+		if got := sink.take("k"); got.n != total.Seen || got.seen != total.Seen ||
+			got.clients != clientsketch.Clients(total) {
 			rt.Fatalf("%+v, want %+v", got, total)
 		}
 	})
@@ -218,7 +221,8 @@ func TestSentClientSketchesStay(t *testing.T) {
 		flush(t, ta)
 	}
 	for second, c := range kept {
-		if who, _ := clientsketch.Heaviest(c.Clients); clientsketch.Clients(c.Clients) != 3 || who.Addr.As4()[2] != byte(second*1000>>8) {
+		if who, _ := clientsketch.Heaviest(c.Clients); clientsketch.Clients(c.Clients) != 3 ||
+			who.Addr.As4()[2] != byte(second*1000>>8) {
 			t.Errorf("second %d: %+v", second, c.Clients)
 		}
 	}
@@ -242,7 +246,8 @@ func BenchmarkAddFrom(b *testing.B) {
 		name         string
 		keys, people int
 		followed     int
-	}{{"many/off", 1 << 16, 4096, -1}, {"many/cold", 1 << 16, 4096, 1}, {"few/off", 256, 4096, -1}, {"few/loop", 256, 1, 0}, {"few/many clients", 256, 4096, 0}} {
+	}{{"many/off", 1 << 16, 4096, -1}, {"many/cold", 1 << 16, 4096, 1}, {"few/off", 256, 4096, -1},
+		{"few/loop", 256, 1, 0}, {"few/many clients", 256, 4096, 0}} {
 		b.Run(test.name, func(b *testing.B) {
 			keys := make([][]byte, test.keys)
 			ta := tally.New(tally.Config{Sink: discard{}, TrackClients: test.followed, MaxKeys: 1 << 18})

@@ -102,7 +102,8 @@ func New(cfg Config) *Tally {
 		flushing:   make(chan struct{}, 1),
 		scores:     newKeyScores(cfg.TrackClients, cfg.Flush),
 	}
-	t.budget = budget{maxKeys: int64(cfg.MaxKeys), maxBytes: int64(cfg.MaxBytes), maxSketches: int64(2 * cfg.TrackClients * len(t.coreShards))}
+	t.budget = budget{maxKeys: int64(cfg.MaxKeys), maxBytes: int64(cfg.MaxBytes),
+		maxSketches: int64(2 * cfg.TrackClients * len(t.coreShards))}
 	t.tracked.Store(new(trackedKeys))
 	var next atomic.Uint32
 	t.lastUsed.New = func() any { return &t.coreShards[int(next.Add(1))%len(t.coreShards)] }

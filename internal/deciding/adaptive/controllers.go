@@ -35,7 +35,8 @@ type source struct {
 
 // Tick judges the last reports of all limiters, about once a second, and gives the bounds of the
 // upstreams that it knows enough of. hot are the keys that are hot now.
-func (c *Controllers) Tick(now time.Time, set *rules.Set, hot []hottype.Hot, reports []hottype.Report) []hottype.UpstreamBound {
+func (c *Controllers) Tick(now time.Time, set *rules.Set, hot []hottype.Hot,
+	reports []hottype.Report) []hottype.UpstreamBound {
 	c.receive(now, reports)
 	var bounds []hottype.UpstreamBound
 	known := map[string]*controlled{}

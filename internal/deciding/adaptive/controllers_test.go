@@ -29,9 +29,11 @@ rules:
 func report(instance string, second, n int) hottype.Report {
 	var h Histogram
 	h.addN(50*time.Millisecond, int64(n))
-	return hottype.Report{Instance: instance, At: begin.Add(time.Duration(second) * time.Second), Upstreams: []hottype.UpstreamReport{{
-		Name: "default", Seconds: 1, OK: int64(n), Cold: int64(n), InFlight: float64(n) / 20, Latency: h.Pairs(), LatencySum: h.sum,
-	}}}
+	return hottype.Report{Instance: instance, At: begin.Add(time.Duration(second) * time.Second),
+		Upstreams: []hottype.UpstreamReport{{
+			Name: "default", Seconds: 1, OK: int64(n), Cold: int64(n), InFlight: float64(n) / 20, Latency: h.Pairs(),
+			LatencySum: h.sum,
+		}}}
 }
 
 func TestControllers(t *testing.T) {
@@ -49,7 +51,8 @@ func TestControllers(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	b := got[0]
-	if b.Name != "default" || b.Rate != 1000 || b.Limited || b.Limiters != 2 || b.Flight != 20 || b.Target != 0.25 || math.Abs(b.Latency-0.05) > 0.004 {
+	if b.Name != "default" || b.Rate != 1000 || b.Limited || b.Limiters != 2 || b.Flight != 20 || b.Target != 0.25 ||
+		math.Abs(b.Latency-0.05) > 0.004 {
 		t.Errorf("%+v", b)
 	}
 	// The cap is there before any onset: throughput times the set point.
@@ -58,7 +61,8 @@ func TestControllers(t *testing.T) {
 	}
 	// The same reports again are no news, and hold for a minute after the last.
 	for _, second := range []int{2, 10, 60} {
-		if held := c.Tick(at(second), set, nil, both); len(held) != 1 || held[0].Rate != b.Rate || held[0].InFlight != b.InFlight {
+		if held := c.Tick(at(second), set, nil, both); len(held) != 1 || held[0].Rate != b.Rate ||
+			held[0].InFlight != b.InFlight {
 			t.Errorf("second %d: %+v", second, held)
 		}
 	}

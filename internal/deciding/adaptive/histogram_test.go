@@ -33,7 +33,8 @@ func TestQuantile(t *testing.T) {
 func TestPairsCarryAHistogram(t *testing.T) {
 	t.Parallel()
 	var a, b Histogram
-	for _, d := range []time.Duration{-1, 0, 1, time.Millisecond, 35 * time.Millisecond, 35 * time.Millisecond, time.Hour} {
+	for _, d := range []time.Duration{-1, 0, 1, time.Millisecond, 35 * time.Millisecond, 35 * time.Millisecond,
+		time.Hour} {
 		a.Add(d)
 	}
 	b.MergePairs(a.Pairs(), a.sum)

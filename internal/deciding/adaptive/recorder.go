@@ -47,8 +47,8 @@ func (r *recorder) End(now time.Time, took time.Duration, o Outcome) {
 	r.count(took, o, 1)
 }
 
-// Told notes what somebody says became of n requests whose beginning nobody told: the time that they took is what says how many of
-// them were in flight (Little's law).
+// Told notes what somebody says became of n requests whose beginning nobody told: the time that they took is what says
+// how many of them were in flight (Little's law).
 func (r *recorder) Told(now time.Time, took time.Duration, o Outcome, n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

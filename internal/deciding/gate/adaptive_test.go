@@ -179,10 +179,12 @@ func TestReports(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	r := got[0]
-	if r.Name != "default" || r.Seconds != 1 || r.OK != 1 || r.Errors != 1 || r.InFlight != 1 || r.Hot != 1 || r.Cold != 1 || r.Refused != 1 {
+	if r.Name != "default" || r.Seconds != 1 || r.OK != 1 || r.Errors != 1 || r.InFlight != 1 || r.Hot != 1 ||
+		r.Cold != 1 || r.Refused != 1 {
 		t.Errorf("%+v", r)
 	}
-	if next := b.Upstreams().Reports(b.now.Add(time.Second))[0]; next.OK+next.Errors+next.Hot+next.Cold+next.Refused != 0 {
+	if next := b.Upstreams().Reports(b.now.Add(time.Second))[0]; next.OK+next.Errors+next.Hot+next.Cold+
+		next.Refused != 0 {
 		t.Errorf("the next one has %+v", next)
 	}
 }
@@ -230,7 +232,8 @@ func TestNoUpstreamWithoutAdaptiveLimits(t *testing.T) {
 	t.Parallel()
 	b := build(t, inFlightRules, gate.Config{})
 	b.hot("topic?id=42")
-	if v := b.Decide(context.Background(), b.now, request("/topic?id=42", "192.0.2.1")); v.Upstream != "" || b.Upstreams().Reports(b.now) != nil {
+	if v := b.Decide(context.Background(), b.now, request("/topic?id=42", "192.0.2.1")); v.Upstream != "" ||
+		b.Upstreams().Reports(b.now) != nil {
 		t.Errorf("%+v", v)
 	}
 }

@@ -54,7 +54,8 @@ type breaker struct {
 type failure struct{ err error }
 
 func newBreakers(store SharedStore, log *slog.Logger) *breakers {
-	bs := &breakers{store: store, log: log, born: time.Now(), of: make([]atomic.Pointer[breaker], max(1, store.Shards()))}
+	bs := &breakers{store: store, log: log, born: time.Now(),
+		of: make([]atomic.Pointer[breaker], max(1, store.Shards()))}
 	whole := bs.make("")
 	for i := range bs.of {
 		bs.of[i].Store(whole)
@@ -196,7 +197,8 @@ func (p *breaker) switched(_ string, from, to gobreaker.State) {
 		if f := p.cause.Load(); f != nil {
 			err = f.err
 		}
-		log.Warn("gate: shared store fails, deciding by on_store_failure", "consecutive_failures", tripAfter, "err", err)
+		log.Warn("gate: shared store fails, deciding by on_store_failure", "consecutive_failures", tripAfter, "err",
+			err)
 	case to == gobreaker.StateClosed:
 		p.all.closed.Add(1)
 		out := time.Since(p.all.born) - time.Duration(p.since.Load())

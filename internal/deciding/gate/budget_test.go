@@ -69,7 +69,8 @@ func TestBudgetIsOfTheDecision(t *testing.T) {
 	t.Parallel()
 	const budget = 20 * time.Millisecond
 	for each, want := range map[time.Duration]time.Duration{
-		4 * time.Millisecond: 8 * time.Millisecond, 12 * time.Millisecond: budget, 19 * time.Millisecond: budget, 40 * time.Millisecond: budget,
+		4 * time.Millisecond: 8 * time.Millisecond, 12 * time.Millisecond: budget, 19 * time.Millisecond: budget,
+		40 * time.Millisecond: budget,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := budgeted(t, &slow{Memory: limit.NewMemory(limit.MemoryConfig{}), each: each}, budget)

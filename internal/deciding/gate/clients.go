@@ -125,7 +125,8 @@ func (st *state) compileClients(lists ...[]rules.Override) {
 			}
 			spec := o.Spec()
 			st.clientLimits[idOf(o)] = &clientLimit{space: spaceClient, spec: spec, term: term{
-				rule: st.overrideState(o).id, reason: hottype.ReasonOverride, window: refill(spec), policy: policy, shared: st.shares(scope),
+				rule: st.overrideState(o).id, reason: hottype.ReasonOverride, window: refill(spec), policy: policy,
+				shared: st.shares(scope),
 			}}
 		}
 	}

@@ -45,26 +45,27 @@ func TestOverridesOfClientsAndResources(t *testing.T) {
 		n              int
 		want           said
 	}{
-		"nobody's":                   {"/topic?id=1", "192.0.3.1", 3, said{false, "ip_fixed", "ip_fixed", 2, 0}},
-		"blocked":                    {"/topic?id=1", "192.0.2.1", 1, said{false, "blocked", "shut", 0, 0}},
-		"blocked, no rule":           {"/other", "192.0.2.1", 1, said{false, "blocked", "shut", 0, 0}},
-		"blocked, hot":               {"/topic?id=42", "192.0.2.1", 1, said{false, "blocked", "shut", 0, 0}},
-		"blocked /32 of IPv6":        {"/topic?id=1", "2001:db8:7::1", 1, said{false, "blocked", "six", 0, 0}},
-		"limited":                    {"/topic?id=1", "192.0.2.2", 3, said{true, "override", "net", 3, 0}},
-		"limited, over":              {"/topic?id=1", "192.0.2.2", 4, said{false, "override", "net", 3, 0}},
-		"limited, hot":               {"/topic?id=42", "192.0.2.2", 3, said{true, "hot", "net", 3, 0}},
-		"exempt":                     {"/topic?id=1", "198.51.100.7", 9, said{true, "exempt", "free", 0, 0}},
-		"exempt, hot":                {"/topic?id=42", "198.51.100.7", 5, said{false, "hot", "topic", 4, 0}},
-		"exempt, blocked key":        {"/topic?id=shut", "198.51.100.7", 1, said{false, "blocked", "shut-key", 0, 0}},
-		"shadow":                     {"/topic?id=1", "203.0.113.9", 3, said{true, "cold", "ip_fixed", 2, 0}},
-		"ip.exempt":                  {"/topic?id=shut", "10.1.2.3", 9, said{true, "exempt", "ip_exempt", 0, 0}},
-		"nearer than ip.exempt":      {"/topic?id=1", "10.9.1.1", 1, said{false, "blocked", "ours", 0, 0}},
-		"further than ip.exempt":     {"/topic?id=1", "10.9.9.1", 9, said{true, "exempt", "ip_exempt", 0, 0}},
-		"resource, cold":             {"/user?id=1", "198.51.100.7", 2, said{true, "override", "users", 2, 0}},
-		"resource, cold, over":       {"/user?id=1", "198.51.100.7", 3, said{false, "override", "users", 2, 0}},
-		"resource, hot, over":        {"/user?id=42", "198.51.100.7", 3, said{false, "override", "users", 2, 0}},
-		"resource, without a key":    {"/user", "198.51.100.7", 3, said{false, "override", "users", 2, 0}},
-		"resource, malformed":        {"/user?id=1&id=2&id=3&id=4&id=5", "198.51.100.7", 3, said{false, "override", "users", 2, 0}},
+		"nobody's":                {"/topic?id=1", "192.0.3.1", 3, said{false, "ip_fixed", "ip_fixed", 2, 0}},
+		"blocked":                 {"/topic?id=1", "192.0.2.1", 1, said{false, "blocked", "shut", 0, 0}},
+		"blocked, no rule":        {"/other", "192.0.2.1", 1, said{false, "blocked", "shut", 0, 0}},
+		"blocked, hot":            {"/topic?id=42", "192.0.2.1", 1, said{false, "blocked", "shut", 0, 0}},
+		"blocked /32 of IPv6":     {"/topic?id=1", "2001:db8:7::1", 1, said{false, "blocked", "six", 0, 0}},
+		"limited":                 {"/topic?id=1", "192.0.2.2", 3, said{true, "override", "net", 3, 0}},
+		"limited, over":           {"/topic?id=1", "192.0.2.2", 4, said{false, "override", "net", 3, 0}},
+		"limited, hot":            {"/topic?id=42", "192.0.2.2", 3, said{true, "hot", "net", 3, 0}},
+		"exempt":                  {"/topic?id=1", "198.51.100.7", 9, said{true, "exempt", "free", 0, 0}},
+		"exempt, hot":             {"/topic?id=42", "198.51.100.7", 5, said{false, "hot", "topic", 4, 0}},
+		"exempt, blocked key":     {"/topic?id=shut", "198.51.100.7", 1, said{false, "blocked", "shut-key", 0, 0}},
+		"shadow":                  {"/topic?id=1", "203.0.113.9", 3, said{true, "cold", "ip_fixed", 2, 0}},
+		"ip.exempt":               {"/topic?id=shut", "10.1.2.3", 9, said{true, "exempt", "ip_exempt", 0, 0}},
+		"nearer than ip.exempt":   {"/topic?id=1", "10.9.1.1", 1, said{false, "blocked", "ours", 0, 0}},
+		"further than ip.exempt":  {"/topic?id=1", "10.9.9.1", 9, said{true, "exempt", "ip_exempt", 0, 0}},
+		"resource, cold":          {"/user?id=1", "198.51.100.7", 2, said{true, "override", "users", 2, 0}},
+		"resource, cold, over":    {"/user?id=1", "198.51.100.7", 3, said{false, "override", "users", 2, 0}},
+		"resource, hot, over":     {"/user?id=42", "198.51.100.7", 3, said{false, "override", "users", 2, 0}},
+		"resource, without a key": {"/user", "198.51.100.7", 3, said{false, "override", "users", 2, 0}},
+		"resource, malformed": {"/user?id=1&id=2&id=3&id=4&id=5", "198.51.100.7", 3,
+			said{false, "override", "users", 2, 0}},
 		"an opaque client has none":  {"/topic?id=1", "user-7", 3, said{false, "ip_fixed", "ip_fixed", 2, 0}},
 		"an unknown client has none": {"/topic?id=1", "", 3, said{true, "cold", "", 0, 0}},
 	} {
@@ -107,7 +108,8 @@ func TestOverrideOfAClass(t *testing.T) {
 		req.Header = http.Header{"User-Agent": {"goodbot/1"}}
 		return b.Decide(t.Context(), b.now, req)
 	}
-	if v := ask("192.0.3.1"); v.Allowed || v.Rule != "bots" || v.Reason != hottype.ReasonBlocked || v.RetryAfter != hottype.Never {
+	if v := ask("192.0.3.1"); v.Allowed || v.Rule != "bots" || v.Reason != hottype.ReasonBlocked ||
+		v.RetryAfter != hottype.Never {
 		t.Errorf("%+v", v)
 	}
 	// Its address is nearer than its class.
@@ -117,7 +119,8 @@ func TestOverrideOfAClass(t *testing.T) {
 	if v := ask("10.1.2.3"); v.Rule != gate.RuleExempt {
 		t.Errorf("%+v", v)
 	}
-	b.SetOverrides([]rules.Override{{ID: "until", Class: "crawler", Action: rules.ActionBlock, Until: b.now.Add(time.Minute)}})
+	b.SetOverrides([]rules.Override{{ID: "until", Class: "crawler", Action: rules.ActionBlock,
+		Until: b.now.Add(time.Minute)}})
 	if v := ask("192.0.3.1"); v.Rule != "until" || v.RetryAfter != time.Minute {
 		t.Errorf("%+v", v)
 	}
@@ -165,7 +168,8 @@ func TestExemptClientNeedsNoPlace(t *testing.T) {
 		}
 		return n
 	}
-	if limited, exempt, watched := held("192.0.2.2"), held("198.51.100.7"), held("203.0.113.9"); limited != 3 || exempt != 9 || watched != 9 {
+	if limited, exempt, watched := held("192.0.2.2"), held("198.51.100.7"), held("203.0.113.9"); limited != 3 ||
+		exempt != 9 || watched != 9 {
 		t.Errorf("limited %d, exempt %d, watched %d of 9", limited, exempt, watched)
 	}
 }
@@ -188,14 +192,17 @@ func TestLiveOverrideOfAClient(t *testing.T) {
 	if got := sayings(b.get("/topic?id=1", "192.0.3.1")); got != (said{true, "cold", "ip_fixed", 2, 1}) {
 		t.Errorf("%+v", got)
 	}
-	if slices.ContainsFunc(b.Report(b.now).Keys, func(k hottype.KeyDecisions) bool { return k.Key == "client 192.0.3.1" }) {
+	if slices.ContainsFunc(b.Report(b.now).Keys, func(k hottype.KeyDecisions) bool {
+		return k.Key == "client 192.0.3.1"
+	}) {
 		t.Error("an override that is gone is reported")
 	}
 }
 
 func TestResetOfALimitedClient(t *testing.T) {
 	t.Parallel()
-	b := build(t, strings.Replace(clientRules, "fixed: {limit: 2, window: 1s}", "fixed: {limit: 2, window: 1s, scope: instance}", 1), gate.Config{})
+	b := build(t, strings.Replace(clientRules, "fixed: {limit: 2, window: 1s}",
+		"fixed: {limit: 2, window: 1s, scope: instance}", 1), gate.Config{})
 	for range 4 {
 		b.get("/topic?id=1", "192.0.2.2")
 	}

@@ -28,7 +28,8 @@ func TestDeniedKeyIsDeniedWithoutTheStore(t *testing.T) {
 	}
 	b.now = b.now.Add(250*time.Millisecond - time.Microsecond)
 	v := b.get("/local?id=1", "1.1.1.1")
-	if v.Allowed || v.RetryAfter != time.Microsecond || v.ResetAfter != 1750*time.Millisecond+time.Microsecond || v.Limit != 8 || v.Window != 2*time.Second {
+	if v.Allowed || v.RetryAfter != time.Microsecond || v.ResetAfter != 1750*time.Millisecond+time.Microsecond ||
+		v.Limit != 8 || v.Window != 2*time.Second {
 		t.Errorf("%+v", v)
 	}
 	b.now = b.now.Add(time.Microsecond)

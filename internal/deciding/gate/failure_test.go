@@ -44,18 +44,21 @@ func TestPolicies(t *testing.T) {
 	b := broken(t, newUnreliable(failing), nil)
 	for i := range 10 {
 		// A quarter of the burst: four processes share the limit.
-		if v := b.get("/local?id=1", "1.1.1.1"); v.Allowed != (i < 2) || v.Reason != hottype.ReasonHot || v.Limit != 2 || v.Rule != "local" {
+		if v := b.get("/local?id=1", "1.1.1.1"); v.Allowed != (i < 2) || v.Reason != hottype.ReasonHot ||
+			v.Limit != 2 || v.Rule != "local" {
 			t.Errorf("local %d: %+v", i, v)
 		}
 		if v := b.get("/open?id=1", "1.1.1.1"); !v.Allowed || v.Reason != hottype.ReasonStore || v.Rule != "open" {
 			t.Errorf("open: %+v", v)
 		}
-		if v := b.get("/closed?id=1", "1.1.1.1"); v.Allowed || v.Reason != hottype.ReasonStore || v.RetryAfter != time.Second || v.Key != "closed?id=1" {
+		if v := b.get("/closed?id=1", "1.1.1.1"); v.Allowed || v.Reason != hottype.ReasonStore ||
+			v.RetryAfter != time.Second || v.Key != "closed?id=1" {
 			t.Errorf("closed: %+v", v)
 		}
 		b.now = b.now.Add(time.Millisecond)
 	}
-	if s := b.Stats(); s.StoreErrors != 5 || s.StoreOpened != 1 || !s.StoreOpen || s.Denied.Store != 10 || s.Allowed.Store != 10 {
+	if s := b.Stats(); s.StoreErrors != 5 || s.StoreOpened != 1 || !s.StoreOpen || s.Denied.Store != 10 ||
+		s.Allowed.Store != 10 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -141,10 +144,12 @@ func TestRecoversAndSaysSoOnce(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 		s := b.Stats()
-		if s.StoreOpen || s.StoreOpened != 1 || s.StoreClosed != 1 || s.StoreRefused == 0 || s.StoreCalls != s.StoreErrors+1 {
+		if s.StoreOpen || s.StoreOpened != 1 || s.StoreClosed != 1 || s.StoreRefused == 0 ||
+			s.StoreCalls != s.StoreErrors+1 {
 			t.Errorf("%+v", s)
 		}
-		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "err=down") || !strings.Contains(log.String(), "after=2.96s") {
+		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "err=down") ||
+			!strings.Contains(log.String(), "after=2.96s") {
 			t.Errorf("logged:\n%s", &log)
 		}
 	})

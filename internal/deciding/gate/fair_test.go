@@ -162,7 +162,8 @@ ip: {fixed: {limit: 3, window: 10s, scope: instance}}
 	}
 	b.now = b.now.Add(50 * time.Millisecond)
 	for i := range 300 {
-		if v := b.get("/topic?id=42", "192.0.2.1"); v.Allowed != (i < 3) || i >= 3 && v.Reason != hottype.ReasonIPFixed {
+		if v := b.get("/topic?id=42", "192.0.2.1"); v.Allowed != (i < 3) ||
+			i >= 3 && v.Reason != hottype.ReasonIPFixed {
 			t.Fatalf("request %d: %+v", i, v)
 		}
 	}

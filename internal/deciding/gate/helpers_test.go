@@ -62,7 +62,8 @@ func (b *bundle) hot(keys ...hottype.Key) {
 	b.version++
 	set := hottype.HotSet{Version: b.version, At: b.now}
 	for _, k := range keys {
-		set.Keys = append(set.Keys, hottype.Hot{Key: k, Rule: k.Resource(), Rate: 100, Since: b.now, Until: b.now.Add(time.Hour)})
+		set.Keys = append(set.Keys, hottype.Hot{Key: k, Rule: k.Resource(), Rate: 100, Since: b.now,
+			Until: b.now.Add(time.Hour)})
 	}
 	b.mirror.Replace("test", set)
 }
@@ -73,7 +74,8 @@ func (b *bundle) get(target, client string) hottype.Verdict {
 }
 
 func request(target, client string) *hottype.Request {
-	return &hottype.Request{Method: "GET", Host: "news.example", Target: target, Client: hottype.ParseClient(client), Header: http.Header{}}
+	return &hottype.Request{Method: "GET", Host: "news.example", Target: target, Client: hottype.ParseClient(client),
+		Header: http.Header{}}
 }
 
 // unreliable is a shared store that fails on demand.

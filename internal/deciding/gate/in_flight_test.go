@@ -89,7 +89,8 @@ func TestInFlightOverTwoLimiters(t *testing.T) {
 		}
 		if v.Allowed {
 			held[i%2] = append(held[i%2], v.Lease)
-		} else if v.Reason != hottype.ReasonIPInFlight || v.Rule != "ip_in_flight" || v.Limit != 10 || v.RetryAfter != time.Second {
+		} else if v.Reason != hottype.ReasonIPInFlight || v.Rule != "ip_in_flight" || v.Limit != 10 ||
+			v.RetryAfter != time.Second {
 			t.Fatalf("request %d: %+v", i, v)
 		}
 	}

@@ -33,7 +33,8 @@ func TestTakeLimit(t *testing.T) {
 		{shadow, "c", 1, true, true, 0},
 	} {
 		v := g.TakeLimit(t.Context(), now, tc.limit, tc.subject, tc.cost)
-		if v.Allowed != tc.allowed || v.Shadowed != tc.shadowed || v.Remaining != tc.remaining || v.Reason != hottype.ReasonOverride {
+		if v.Allowed != tc.allowed || v.Shadowed != tc.shadowed || v.Remaining != tc.remaining ||
+			v.Reason != hottype.ReasonOverride {
 			t.Errorf("%d: %+v", i, v)
 		}
 		if !v.Allowed && (v.RetryAfter != time.Minute || v.Rule != "users") {
@@ -54,7 +55,8 @@ func TestRefusedSubjectIsRefusedWithoutTheStore(t *testing.T) {
 	l := gate.NewLimit("users", spec, false)
 	now := time.Unix(1_000_000_020, 0) // a minute begins
 	for i := range 1000 {
-		if v := g.TakeLimit(t.Context(), now, l, "a", 1); v.Allowed != (i < 5) || !v.Allowed && v.RetryAfter != time.Minute {
+		if v := g.TakeLimit(t.Context(), now, l, "a", 1); v.Allowed != (i < 5) ||
+			!v.Allowed && v.RetryAfter != time.Minute {
 			t.Fatalf("%d: %+v", i, v)
 		}
 	}
@@ -74,7 +76,8 @@ func TestRefusedSubjectIsRefusedWithoutTheStore(t *testing.T) {
 		{"a later window", time.Minute, l, "a"},
 	} {
 		before := store.calls.Load()
-		if v := g.TakeLimit(t.Context(), now.Add(tc.after), tc.limit, tc.subject, 1); !v.Allowed || store.calls.Load() != before+1 {
+		if v := g.TakeLimit(t.Context(), now.Add(tc.after), tc.limit, tc.subject, 1); !v.Allowed ||
+			store.calls.Load() != before+1 {
 			t.Errorf("%s: %+v after %d calls", tc.name, v, store.calls.Load()-before)
 		}
 	}

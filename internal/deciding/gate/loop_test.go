@@ -106,9 +106,11 @@ func TestLoopDoesNotTakeTheKeyFromOthers(t *testing.T) {
 		share      float64 // of the heaviest client, at least
 	}{
 		{"one loop", 5, []*visitors{{rate: 950, clients: 1000, address: "2001:db8:0:1::%d"}}, true, 0.9},
-		{"two loops", 5, []*visitors{{rate: 475, clients: 1, address: "192.0.2.1%d"}, {rate: 475, clients: 1, address: "192.0.2.2%d"}}, true, 0.4},
+		{"two loops", 5, []*visitors{{rate: 475, clients: 1, address: "192.0.2.1%d"},
+			{rate: 475, clients: 1, address: "192.0.2.2%d"}}, true, 0.4},
 		{"three loops in one", 5, []*visitors{{rate: 950, clients: 3, address: "192.0.2.%d"}}, true, 0.3},
-		{"one loop, judged by the rate alone", 0, []*visitors{{rate: 950, clients: 1, address: "192.0.2.%d"}}, false, 0},
+		{"one loop, judged by the rate alone", 0, []*visitors{{rate: 950, clients: 1, address: "192.0.2.%d"}}, false,
+			0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -82,7 +82,8 @@ func TestMalformedRequestsMeetTheLimit(t *testing.T) {
 		t.Errorf("waiting does not help: %+v", v)
 	}
 	b.get("/topic"+malformed()[0], "")
-	if st := b.Stats(); st.Denied.Malformed != 1 || st.Allowed.Malformed != 1 || st.Denied.Total() != 1 || st.Allowed.Total() != 1 {
+	if st := b.Stats(); st.Denied.Malformed != 1 || st.Allowed.Malformed != 1 || st.Denied.Total() != 1 ||
+		st.Allowed.Total() != 1 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -94,7 +95,8 @@ func TestMalformedInShadow(t *testing.T) {
 		b.SetOverrides([]rules.Override{{ID: "watch", Key: "topic?!malformed", Action: rules.ActionShadow}})
 		b.hot(hot)
 		for i := range 8 {
-			if v := b.get("/topic"+malformed()[0], ""); !v.Allowed || v.Reason != hottype.ReasonMalformed || v.Shadowed != (i >= 5) {
+			if v := b.get("/topic"+malformed()[0], ""); !v.Allowed || v.Reason != hottype.ReasonMalformed ||
+				v.Shadowed != (i >= 5) {
 				t.Errorf("hot %s, request %d: %+v", hot, i, v)
 			}
 		}
@@ -114,27 +116,36 @@ func TestABlockIsNotBypassed(t *testing.T) {
 		want       hottype.Reason // of a malformed request
 	}{
 		{"a key", "/topic", []rules.Override{{ID: "x", Key: "topic?id=star", Action: block}}, "blocked"},
-		{"a key, of a rule that allows", "/lax", []rules.Override{{ID: "x", Key: "lax?id=star", Action: block}}, "blocked"},
-		{"a key, of a rule that denies", "/strict", []rules.Override{{ID: "x", Key: "strict?id=star", Action: block}}, "blocked"},
+		{"a key, of a rule that allows", "/lax", []rules.Override{{ID: "x", Key: "lax?id=star", Action: block}},
+			"blocked"},
+		{"a key, of a rule that denies", "/strict", []rules.Override{{ID: "x", Key: "strict?id=star", Action: block}},
+			"blocked"},
 		{"a resource alone", "/topic", []rules.Override{{ID: "x", Key: "topic", Action: block}}, "blocked"},
 		{"a pattern", "/topic", []rules.Override{{ID: "x", Key: "topic?id=s*", Action: block}}, "blocked"},
 		{"a pattern over resources", "/topic", []rules.Override{{ID: "x", Key: "to*=star", Action: block}}, "blocked"},
-		{"a pattern of another rule", "/topic", []rules.Override{{ID: "x", Key: "topics*", Action: block}, {ID: "y", Key: "to?id=*", Action: block}}, "malformed"},
+		{"a pattern of another rule", "/topic", []rules.Override{{ID: "x", Key: "topics*", Action: block},
+			{ID: "y", Key: "to?id=*", Action: block}}, "malformed"},
 		{"another rule", "/topic", []rules.Override{{ID: "x", Key: "own?id=star", Action: block}}, "malformed"},
 		{"a path", "/news", []rules.Override{{ID: "x", Key: "/news?id=star", Action: block}}, "blocked"},
 		{"paths", "/news/1", []rules.Override{{ID: "x", Key: "/news/*", Action: block}}, "blocked"},
 		{"another path", "/news/1", []rules.Override{{ID: "x", Key: "/news?id=star", Action: block}}, "malformed"},
-		{"a path too long to be kept", "/" + strings.Repeat("y", 9000), []rules.Override{{ID: "x", Key: "/y?id=star", Action: block}}, "malformed"},
-		{"expired", "/topic", []rules.Override{{ID: "x", Key: "topic?id=star", Action: block, Until: start()}}, "malformed"},
-		{"ends in an hour", "/topic", []rules.Override{{ID: "x", Key: "topic?id=star", Action: block, Until: soon}}, "blocked"},
-		{"not now", "/topic", []rules.Override{{ID: "x", Key: "topic?id=star", Action: block, Schedule: at("0 3 * * *")}}, "malformed"},
-		{"now", "/topic", []rules.Override{{ID: "x", Key: "topic?id=star", Action: block, Schedule: at("0 12 * * *")}}, "blocked"},
+		{"a path too long to be kept", "/" + strings.Repeat("y", 9000),
+			[]rules.Override{{ID: "x", Key: "/y?id=star", Action: block}}, "malformed"},
+		{"expired", "/topic", []rules.Override{{ID: "x", Key: "topic?id=star", Action: block, Until: start()}},
+			"malformed"},
+		{"ends in an hour", "/topic", []rules.Override{{ID: "x", Key: "topic?id=star", Action: block, Until: soon}},
+			"blocked"},
+		{"not now", "/topic",
+			[]rules.Override{{ID: "x", Key: "topic?id=star", Action: block, Schedule: at("0 3 * * *")}}, "malformed"},
+		{"now", "/topic", []rules.Override{{ID: "x", Key: "topic?id=star", Action: block, Schedule: at("0 12 * * *")}},
+			"blocked"},
 		{"beside a pattern that exempts", "/topic", []rules.Override{{ID: "x", Key: "topic?id=star", Action: block},
 			{ID: "y", Key: "topic?!mal*", Action: rules.ActionExempt}}, "blocked"},
 		{"beside shadow", "/topic", []rules.Override{{ID: "x", Key: "topic?id=star", Action: block},
 			{ID: "y", Key: "topic?!malformed", Action: rules.ActionShadow}}, "blocked"},
-		{"beside what a person says of malformed requests", "/topic", []rules.Override{{ID: "x", Key: "topic?id=star", Action: block},
-			{ID: "y", Key: "topic?!malformed", Action: rules.ActionLimit, Rate: 1}}, "override"},
+		{"beside what a person says of malformed requests", "/topic",
+			[]rules.Override{{ID: "x", Key: "topic?id=star", Action: block},
+				{ID: "y", Key: "topic?!malformed", Action: rules.ActionLimit, Rate: 1}}, "override"},
 	} {
 		for _, hot := range []hottype.Key{"topic?!malformed", "x"} {
 			b := build(t, malformedRules, gate.Config{})
@@ -142,7 +153,8 @@ func TestABlockIsNotBypassed(t *testing.T) {
 			b.hot(hot)
 			for i, query := range malformed() {
 				v := b.get(tc.path+query, fmt.Sprint("10.0.0.", i))
-				if v.Reason != tc.want || v.Allowed != (tc.want != "blocked" && v.Reason != hottype.ReasonBlocked && i < int(max(v.Limit, 1))) {
+				if v.Reason != tc.want || v.Allowed != (tc.want != "blocked" && v.Reason != hottype.ReasonBlocked &&
+					i < int(max(v.Limit, 1))) {
 					t.Errorf("%s, %.30s: %+v", tc.name, query, v)
 				}
 				if v.Reason == hottype.ReasonBlocked && (v.Rule != "x" || v.Key.Params() != "!malformed") {
@@ -160,7 +172,8 @@ func TestABlockIsNotBypassed(t *testing.T) {
 func TestALiveOverrideLiftsABlock(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"topic?id=star", "topic?id=s*"} {
-		b := build(t, malformedRules+fmt.Sprintf("overrides: [{id: shut, key: %q, action: block}]\n", key), gate.Config{})
+		b := build(t, malformedRules+fmt.Sprintf("overrides: [{id: shut, key: %q, action: block}]\n", key),
+			gate.Config{})
 		if v := b.get("/topic"+malformed()[0], ""); v.Reason != hottype.ReasonBlocked || v.Rule != "shut" {
 			t.Errorf("%s: %+v", key, v)
 		}

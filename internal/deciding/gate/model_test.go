@@ -80,12 +80,15 @@ func (m *model) dues(req *hottype.Request, keys []hottype.Key, ruleOf []*rules.R
 			fixed, space = m.set.Classes[0].Fixed, "ip_fixed:crawler"
 		}
 		list = append(list,
-			due{limit.Charge{Subject: limit.Subject{Space: space, Client: req.Client}, Spec: fixed.Spec}, "ip_fixed", "ip_fixed", fixed.Scope == "instance", false, 0},
-			due{limit.Charge{Subject: limit.Subject{Space: "ip_sliding", Client: req.Client}, Spec: sliding.Spec}, "ip_sliding", "ip_sliding", sliding.Scope == "instance", false, 0})
+			due{limit.Charge{Subject: limit.Subject{Space: space, Client: req.Client}, Spec: fixed.Spec}, "ip_fixed",
+				"ip_fixed", fixed.Scope == "instance", false, 0},
+			due{limit.Charge{Subject: limit.Subject{Space: "ip_sliding", Client: req.Client}, Spec: sliding.Spec},
+				"ip_sliding", "ip_sliding", sliding.Scope == "instance", false, 0})
 	}
 	for i, key := range keys {
 		l := ruleOf[i].Limit
-		d := due{limit.Charge{Subject: limit.Subject{Space: "hot", Name: string(key)}, Spec: l.Spec}, "hot", ruleOf[i].Name, l.Scope == "instance", l.Mode == "shadow", 0}
+		d := due{limit.Charge{Subject: limit.Subject{Space: "hot", Name: string(key)}, Spec: l.Spec}, "hot",
+			ruleOf[i].Name, l.Scope == "instance", l.Mode == "shadow", 0}
 		switch action := m.override(key); {
 		case action == rules.ActionLimit:
 			o := m.over[slices.IndexFunc(m.over, func(o rules.Override) bool { return o.Key == string(key) })]
@@ -140,10 +143,13 @@ type answer struct {
 // ask gives the answer. spared is what the gate answered if it did so without
 // asking a store: then it need not have found the first limit that denies, but
 // has to have found one.
-func (m *model) ask(now time.Time, req *hottype.Request, keys []hottype.Key, ruleOf []*rules.Rule, crawler bool, spared *answer) answer {
+func (m *model) ask(now time.Time, req *hottype.Request, keys []hottype.Key, ruleOf []*rules.Rule, crawler bool,
+	spared *answer) answer {
 	for i, key := range keys {
 		if m.override(key) == rules.ActionBlock {
-			return answer{Reason: "blocked", Retry: hottype.Never, Rule: m.over[slices.IndexFunc(m.over, func(o rules.Override) bool { return o.Key == string(keys[i]) })].ID}
+			return answer{Reason: "blocked", Retry: hottype.Never,
+				Rule: m.over[slices.IndexFunc(m.over,
+					func(o rules.Override) bool { return o.Key == string(keys[i]) })].ID}
 		}
 	}
 	var enforced, shadow []due
@@ -198,7 +204,8 @@ func TestGateAgreesWithModel(t *testing.T) {
 		all := []hottype.Key{"one?id=1", "one?id=2", "two?id=1", "two?id=2", "try?id=1", "try?id=2"}
 		t.Repeat(map[string]func(*rapid.T){
 			"ask": func(t *rapid.T) {
-				asked, crawler := rapid.SampledFrom([]string{"1", "2", "1 2", "2 1 2"}).Draw(t, "ids"), rapid.Bool().Draw(t, "crawler")
+				asked, crawler := rapid.SampledFrom([]string{"1", "2", "1 2", "2 1 2"}).Draw(t, "ids"),
+					rapid.Bool().Draw(t, "crawler")
 				path, counting := "/t?", set.Rules[:2]
 				if rapid.Bool().Draw(t, "try") {
 					path, counting = "/try?", set.Rules[2:]
@@ -212,7 +219,8 @@ func TestGateAgreesWithModel(t *testing.T) {
 						}
 					}
 				}
-				req := request(path+"id="+strings.ReplaceAll(asked, " ", "&id="), rapid.SampledFrom([]string{"1.1.1.1", "2.2.2.2"}).Draw(t, "client"))
+				req := request(path+"id="+strings.ReplaceAll(asked, " ", "&id="),
+					rapid.SampledFrom([]string{"1.1.1.1", "2.2.2.2"}).Draw(t, "client"))
 				req.Cost = rapid.Int64Range(0, 3).Draw(t, "cost")
 				if crawler {
 					req.Header = http.Header{"User-Agent": {"bot"}}
@@ -230,8 +238,10 @@ func TestGateAgreesWithModel(t *testing.T) {
 			},
 			"override": func(t *rapid.T) {
 				m.over = nil
-				for _, key := range rapid.SliceOfDistinct(rapid.SampledFrom(all), rapid.ID[hottype.Key]).Draw(t, "overridden") {
-					actions := []rules.Action{rules.ActionExempt, rules.ActionBlock, rules.ActionShadow, rules.ActionLimit}
+				for _, key := range rapid.SliceOfDistinct(rapid.SampledFrom(all), rapid.ID[hottype.Key]).
+					Draw(t, "overridden") {
+					actions := []rules.Action{rules.ActionExempt, rules.ActionBlock, rules.ActionShadow,
+						rules.ActionLimit}
 					if key.Resource() == "two" {
 						actions = actions[:3] // a refund after a change of the limit may give back less
 					}
@@ -247,7 +257,8 @@ func TestGateAgreesWithModel(t *testing.T) {
 }
 
 // compare puts a request to both.
-func (b *bundle) compare(t *rapid.T, m *model, req *hottype.Request, keys []hottype.Key, ruleOf []*rules.Rule, crawler bool) {
+func (b *bundle) compare(t *rapid.T, m *model, req *hottype.Request, keys []hottype.Key, ruleOf []*rules.Rule,
+	crawler bool) {
 	before := b.Stats().Spared
 	v := b.Decide(t.Context(), b.now, req)
 	got := answer{v.Allowed, v.Shadowed, v.Reason, v.Rule, v.Remaining, v.RetryAfter}

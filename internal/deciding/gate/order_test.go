@@ -82,7 +82,8 @@ func TestOrder(t *testing.T) {
 		if diff := cmp.Diff(tc.want, sayings(got)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		if wantShadow := name == "shadow rule" || name == "shadow rule, per IP"; got.Shadowed != wantShadow || (got.Mode == hottype.ModeShadow) != (name == "shadow rule") {
+		if wantShadow := name == "shadow rule" || name == "shadow rule, per IP"; got.Shadowed != wantShadow ||
+			(got.Mode == hottype.ModeShadow) != (name == "shadow rule") {
 			t.Errorf("%s: shadowed %t, mode %s", name, got.Shadowed, got.Mode)
 		}
 	}
@@ -169,7 +170,9 @@ func TestChangesHoldAtOnce(t *testing.T) {
 	if v := b.get("/topic?id=42", ""); v.RetryAfter != 59*time.Minute {
 		t.Errorf("%v", v.RetryAfter)
 	}
-	b.SetRules(parse(t, "rules:\n  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}, limit: {rate: 1, burst: 9}}\n"))
+	b.SetRules(
+		parse(t,
+			"rules:\n  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}, limit: {rate: 1, burst: 9}}\n"))
 	ask(said{false, "blocked", "all", 0, 0})
 	b.SetOverrides(nil)
 	ask(said{true, "hot", "topic", 9, 8})

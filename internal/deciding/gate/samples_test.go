@@ -66,8 +66,10 @@ func TestSamplesAreBounded(t *testing.T) {
 	b.hot(keys...)
 	b.Report(b.now)
 	for i := range 50_000 {
-		b.DecideUncounted(t.Context(), b.now, request(fmt.Sprintf("/topic?id=%%3%d&id=%d", i%10, i%50), fmt.Sprintf("10.%d.%d.1", i/250%250, i%250)))
-		b.DecideUncounted(t.Context(), b.now, request(fmt.Sprintf("/topic?id=%d", i%50), fmt.Sprintf("10.%d.%d.1", i/250%250, i%250)))
+		b.DecideUncounted(t.Context(), b.now, request(fmt.Sprintf("/topic?id=%%3%d&id=%d", i%10, i%50),
+			fmt.Sprintf("10.%d.%d.1", i/250%250, i%250)))
+		b.DecideUncounted(t.Context(), b.now, request(fmt.Sprintf("/topic?id=%d", i%50),
+			fmt.Sprintf("10.%d.%d.1", i/250%250, i%250)))
 	}
 	found := b.Report(b.now).Samples
 	if len(found) > 20 || len(found) == 0 {

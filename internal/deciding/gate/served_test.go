@@ -32,7 +32,8 @@ func (b *bundle) served(method, target, client string) hottype.Verdict {
 func TestWhatACacheMayAnswer(t *testing.T) {
 	t.Parallel()
 	b := build(t, servedRules, gate.Config{})
-	b.hot("topic?id=1", "topic?id=8", "topic?id=9", "plain?id=1", "found?id=1", "head?id=1", "tail?u=1", "topic?!malformed")
+	b.hot("topic?id=1", "topic?id=8", "topic?id=9", "plain?id=1", "found?id=1", "head?id=1", "tail?u=1",
+		"topic?!malformed")
 	for i, c := range []struct {
 		method, target string
 		ttl            time.Duration // 0: not served
@@ -75,7 +76,8 @@ func TestServedInTwoSteps(t *testing.T) {
 		}
 		b.CountServed(b.now, request("/topic?id=1", "10.0.0.1"), &v)
 	}
-	if v := b.served("GET", "/topic?id=1", "10.0.0.1"); v.Allowed || v.Serve != nil || v.Reason != hottype.ReasonIPFixed {
+	if v := b.served("GET", "/topic?id=1", "10.0.0.1"); v.Allowed || v.Serve != nil ||
+		v.Reason != hottype.ReasonIPFixed {
 		t.Errorf("the per-IP window is full: %+v", v)
 	}
 	if st := b.Stats(); st.Allowed.Cached != 5 || st.Allowed.Total() != 5 || st.Denied.IPFixed != 1 {
@@ -96,7 +98,8 @@ func TestServedInTwoSteps(t *testing.T) {
 	}
 	b.CountServed(b.now, request("/topic?id=1", "10.0.0.2"), &v)
 	r := b.Report(b.now)
-	if len(r.Keys) != 1 || r.Keys[0].Allowed != 5 || r.Keys[0].Served != 5 || r.Keys[0].Denied != 1 || r.Denied.Hot != 1 {
+	if len(r.Keys) != 1 || r.Keys[0].Allowed != 5 || r.Keys[0].Served != 5 || r.Keys[0].Denied != 1 ||
+		r.Denied.Hot != 1 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -35,7 +35,8 @@ func TestARandomValueBesideTheHotOne(t *testing.T) {
 	r, passed := rand.New(rand.NewPCG(1, 2)), 0
 	for i := range 10_000 { // 1000/s for ten seconds
 		b.now = start().Add(time.Duration(i) * time.Millisecond)
-		target := []string{"/topic?id=star&id=%d", "/topic?id=%d&id=star", "/topic?id=%d&x=1&%%69d=st%%61r&id=star"}[i%3]
+		target := []string{"/topic?id=star&id=%d", "/topic?id=%d&id=star",
+			"/topic?id=%d&x=1&%%69d=st%%61r&id=star"}[i%3]
 		v := b.get(fmt.Sprintf(target, r.Uint64()), fmt.Sprintf("10.0.%d.%d", i/200%200, i%200))
 		if v.Allowed {
 			passed++
@@ -51,9 +52,12 @@ func TestARandomValueBesideTheHotOne(t *testing.T) {
 func TestABlockedValueAmongOthers(t *testing.T) {
 	t.Parallel()
 	b := build(t, severalRules, gate.Config{})
-	b.SetOverrides([]rules.Override{{ID: "shut", Key: "topic?id=star", Action: rules.ActionBlock}, {Key: "topic?id=free*", Action: rules.ActionExempt}})
-	for _, target := range []string{"/topic?id=star", "/topic?id=star&id=x", "/topic?id=x&id=star", "/topic?id=free&id=star", "/topic?id=a&id=b&id=star&id=c"} {
-		if v := b.get(target, "1.1.1.1"); v.Allowed || v.Reason != hottype.ReasonBlocked || v.Key != "topic?id=star" || v.Rule != "shut" {
+	b.SetOverrides([]rules.Override{{ID: "shut", Key: "topic?id=star", Action: rules.ActionBlock},
+		{Key: "topic?id=free*", Action: rules.ActionExempt}})
+	for _, target := range []string{"/topic?id=star", "/topic?id=star&id=x", "/topic?id=x&id=star",
+		"/topic?id=free&id=star", "/topic?id=a&id=b&id=star&id=c"} {
+		if v := b.get(target, "1.1.1.1"); v.Allowed || v.Reason != hottype.ReasonBlocked || v.Key != "topic?id=star" ||
+			v.Rule != "shut" {
 			t.Errorf("%s: %+v", target, v)
 		}
 	}
@@ -65,13 +69,16 @@ func TestAnExemptValueAmongOthers(t *testing.T) {
 	b := build(t, severalRules, gate.Config{})
 	b.hot("topic?id=star", "topic?id=free1")
 	b.SetOverrides([]rules.Override{{ID: "free", Key: "topic?id=free*", Action: rules.ActionExempt}})
-	if v := b.get("/topic?id=free1&id=star", "1.1.1.1"); v.Reason != hottype.ReasonHot || v.Key != "topic?id=star" || v.Limit != 20 || v.Remaining != 19 {
+	if v := b.get("/topic?id=free1&id=star", "1.1.1.1"); v.Reason != hottype.ReasonHot || v.Key != "topic?id=star" ||
+		v.Limit != 20 || v.Remaining != 19 {
 		t.Errorf("beside a hot value: %+v", v)
 	}
-	if v := b.get("/topic?id=free1&id=x", "1.1.1.1"); v.Reason != hottype.ReasonCold || v.Rule != "ip_fixed" || v.Remaining != 998 {
+	if v := b.get("/topic?id=free1&id=x", "1.1.1.1"); v.Reason != hottype.ReasonCold || v.Rule != "ip_fixed" ||
+		v.Remaining != 998 {
 		t.Errorf("beside a cold value: %+v", v)
 	}
-	if v := b.get("/topic?id=free1&id=free2", "1.1.1.1"); v.Reason != hottype.ReasonExempt || v.Rule != "free" || v.Limit != 0 {
+	if v := b.get("/topic?id=free1&id=free2", "1.1.1.1"); v.Reason != hottype.ReasonExempt || v.Rule != "free" ||
+		v.Limit != 0 {
 		t.Errorf("all exempt: %+v", v)
 	}
 }
@@ -104,7 +111,8 @@ func TestTheHotValueIsChargedWhereverItStands(t *testing.T) {
 		b.hot("topic?id=star")
 		left := int64(20)
 		for range 25 {
-			others := rapid.SliceOfNDistinct(rapid.StringMatching("[a-r]{1,2}"), 0, 3, rapid.ID[string]).Draw(t, "others")
+			others := rapid.SliceOfNDistinct(rapid.StringMatching("[a-r]{1,2}"), 0, 3, rapid.ID[string]).
+				Draw(t, "others")
 			values := rapid.Permutation(append(others, "star", "%73tar")).Draw(t, "values")
 			v := b.Decide(context.Background(), b.now, request("/topic?id="+strings.Join(values, "&id="), ""))
 			if v.Allowed != (left > 0) || v.Key != "topic?id=star" {

@@ -31,7 +31,8 @@ type sharded struct {
 }
 
 func newSharded() *sharded {
-	return &sharded{Memory: limit.NewMemory(limit.MemoryConfig{}), on: [4]string{"a", "a", "b", "b"}, down: map[string]bool{}}
+	return &sharded{Memory: limit.NewMemory(limit.MemoryConfig{}), on: [4]string{"a", "a", "b", "b"},
+		down: map[string]bool{}}
 }
 
 type shardDown int
@@ -62,7 +63,8 @@ func (s *sharded) set(server string, down bool, move ...string) {
 	copy(s.on[:], move)
 }
 
-func (s *sharded) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+func (s *sharded) Take(ctx context.Context, now time.Time, charges []limit.Charge,
+	results []limit.Result) (bool, error) {
 	s.calls.Add(1)
 	for i := range charges {
 		shard := s.Shard(&charges[i].Subject)
@@ -232,14 +234,16 @@ func TestPartOfARequest(t *testing.T) {
 		left := func() int64 {
 			r := make([]limit.Result, 1)
 			if _, err := store.Memory.Take(t.Context(), b.now, []limit.Charge{{
-				Subject: limit.Subject{Space: "hot", Name: "local?id=0"}, Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 4, Window: time.Second, Burst: 8},
+				Subject: limit.Subject{Space: "hot", Name: "local?id=0"},
+				Spec:    limit.Spec{Algorithm: limit.TokenBucket, Limit: 4, Window: time.Second, Burst: 8},
 			}}, r); err != nil {
 				t.Fatal(err)
 			}
 			return r[0].Remaining
 		}
 		for i := range 8 { // the window, on b, is open; the key, on a, has 8 and not its share of 2
-			if v := b.get("/local?id=0", "1.1.1.1"); !v.Allowed || v.Reason != hottype.ReasonStore || v.Rule != "ip_fixed" || v.Limit != 8 || left() != int64(7-i) {
+			if v := b.get("/local?id=0", "1.1.1.1"); !v.Allowed || v.Reason != hottype.ReasonStore ||
+				v.Rule != "ip_fixed" || v.Limit != 8 || left() != int64(7-i) {
 				t.Fatalf("%s: %d: %+v, %d left", how, i, v, left())
 			}
 		}
@@ -377,7 +381,8 @@ func (s halfDenied) Take(_ context.Context, _ time.Time, charges []limit.Charge,
 func TestDenialBesideAServerThatIsOut(t *testing.T) {
 	t.Parallel()
 	store := halfDenied{newSharded()}
-	b := build(t, failureRules+"ip: {fixed: {limit: 1000, window: 1m, scope: cluster}}\n", gate.Config{Shared: store, Live: func() int { return 4 }})
+	b := build(t, failureRules+"ip: {fixed: {limit: 1000, window: 1m, scope: cluster}}\n",
+		gate.Config{Shared: store, Live: func() int { return 4 }})
 	b.hot("open?id=0")
 	for i := range 5 {
 		if s := b.Stats(); s.StoreOpened != 0 {

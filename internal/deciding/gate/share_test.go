@@ -15,16 +15,27 @@ import (
 func TestShareOfEveryAlgorithm(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ whole, want limit.Spec }{
-		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 100, Window: time.Second, Burst: 200}, limit.Spec{Algorithm: limit.TokenBucket, Limit: 100, Window: 4 * time.Second, Burst: 50}},
-		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Second, Burst: 1}, limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: 4 * time.Second, Burst: 1}},
-		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 20, InitialDeficit: 12, Wait: time.Second}, limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: 4 * time.Second, Burst: 5, InitialDeficit: 3, Wait: time.Second}},
-		{limit.Spec{Algorithm: limit.FixedWindow, Limit: 8, Window: time.Second, Block: time.Minute}, limit.Spec{Algorithm: limit.FixedWindow, Limit: 2, Window: time.Second, Block: time.Minute}},
-		{limit.Spec{Algorithm: limit.GCRA, Limit: 1, Window: time.Second}, limit.Spec{Algorithm: limit.GCRA, Limit: 1, Window: 4 * time.Second}},
-		{limit.Spec{Algorithm: limit.GCRA, Limit: 10, Window: time.Second, Burst: 7}, limit.Spec{Algorithm: limit.GCRA, Limit: 10, Window: 4 * time.Second, Burst: 1}},
-		{limit.Spec{Algorithm: limit.LeakyBucket, Limit: 10, Window: time.Second, Burst: 3}, limit.Spec{Algorithm: limit.LeakyBucket, Limit: 10, Window: 4 * time.Second}},
-		{limit.Spec{Algorithm: limit.FixedWindow, Limit: 50, Window: time.Second}, limit.Spec{Algorithm: limit.FixedWindow, Limit: 12, Window: time.Second}},
-		{limit.Spec{Algorithm: limit.SlidingLog, Limit: 2, Window: time.Second}, limit.Spec{Algorithm: limit.SlidingLog, Limit: 1, Window: time.Second}},
-		{limit.Spec{Algorithm: limit.TokenBucket, Window: time.Second, Burst: 9}, limit.Spec{Algorithm: limit.TokenBucket, Window: time.Second, Burst: 9}},
+		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 100, Window: time.Second, Burst: 200},
+			limit.Spec{Algorithm: limit.TokenBucket, Limit: 100, Window: 4 * time.Second, Burst: 50}},
+		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Second, Burst: 1},
+			limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: 4 * time.Second, Burst: 1}},
+		{limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 20, InitialDeficit: 12,
+			Wait: time.Second}, limit.Spec{Algorithm: limit.TokenBucket, Limit: 10, Window: 4 * time.Second, Burst: 5,
+			InitialDeficit: 3, Wait: time.Second}},
+		{limit.Spec{Algorithm: limit.FixedWindow, Limit: 8, Window: time.Second, Block: time.Minute},
+			limit.Spec{Algorithm: limit.FixedWindow, Limit: 2, Window: time.Second, Block: time.Minute}},
+		{limit.Spec{Algorithm: limit.GCRA, Limit: 1, Window: time.Second},
+			limit.Spec{Algorithm: limit.GCRA, Limit: 1, Window: 4 * time.Second}},
+		{limit.Spec{Algorithm: limit.GCRA, Limit: 10, Window: time.Second, Burst: 7},
+			limit.Spec{Algorithm: limit.GCRA, Limit: 10, Window: 4 * time.Second, Burst: 1}},
+		{limit.Spec{Algorithm: limit.LeakyBucket, Limit: 10, Window: time.Second, Burst: 3},
+			limit.Spec{Algorithm: limit.LeakyBucket, Limit: 10, Window: 4 * time.Second}},
+		{limit.Spec{Algorithm: limit.FixedWindow, Limit: 50, Window: time.Second},
+			limit.Spec{Algorithm: limit.FixedWindow, Limit: 12, Window: time.Second}},
+		{limit.Spec{Algorithm: limit.SlidingLog, Limit: 2, Window: time.Second},
+			limit.Spec{Algorithm: limit.SlidingLog, Limit: 1, Window: time.Second}},
+		{limit.Spec{Algorithm: limit.TokenBucket, Window: time.Second, Burst: 9},
+			limit.Spec{Algorithm: limit.TokenBucket, Window: time.Second, Burst: 9}},
 	} {
 		if got := share(tt.whole, 4); got != tt.want {
 			t.Errorf("share of %+v is %+v, want %+v", tt.whole, got, tt.want)
@@ -39,10 +50,11 @@ func TestShareOfManners(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := limit.Spec{
-			Algorithm: rapid.SampledFrom([]limit.Algorithm{limit.TokenBucket, limit.GCRA, limit.LeakyBucket, limit.FixedWindow, limit.SlidingWindow}).Draw(rt, "algorithm"),
-			Limit:     rapid.Int64Range(1, 10_000).Draw(rt, "limit"),
-			Window:    time.Duration(rapid.Int64Range(1, 100_000).Draw(rt, "ms")) * time.Millisecond,
-			Block:     time.Duration(rapid.Int64Range(0, 10).Draw(rt, "block")) * time.Second,
+			Algorithm: rapid.SampledFrom([]limit.Algorithm{limit.TokenBucket, limit.GCRA, limit.LeakyBucket,
+				limit.FixedWindow, limit.SlidingWindow}).Draw(rt, "algorithm"),
+			Limit:  rapid.Int64Range(1, 10_000).Draw(rt, "limit"),
+			Window: time.Duration(rapid.Int64Range(1, 100_000).Draw(rt, "ms")) * time.Millisecond,
+			Block:  time.Duration(rapid.Int64Range(0, 10).Draw(rt, "block")) * time.Second,
 		}
 		if s.Block > 0 {
 			s.BlockMax = s.Block * time.Duration(rapid.Int64Range(1, 9).Draw(rt, "longest"))
@@ -71,7 +83,9 @@ func TestShareOfManners(t *testing.T) {
 		if part.Block != s.Block || part.BlockMax != s.BlockMax {
 			rt.Errorf("1/%d of %+v blocks otherwise: %+v", n, s, part)
 		}
-		if initial, all := part.Burst-part.InitialDeficit, s.Burst-s.InitialDeficit; s.Algorithm == limit.TokenBucket && (initial < 0 || initial > 1 && initial*n > all || initial > all) {
+		if initial, all := part.Burst-part.InitialDeficit,
+			s.Burst-s.InitialDeficit; s.Algorithm == limit.TokenBucket &&
+			(initial < 0 || initial > 1 && initial*n > all || initial > all) {
 			rt.Errorf("1/%d of %+v starts with %d, all with %d", n, s, initial, all)
 		}
 	})

@@ -111,7 +111,8 @@ func (st *state) addOverrideStates(old map[overrideID]*overrideState, list []rul
 
 // class compiles a class. Windows of its own count apart from everybody's.
 func (st *state) class(c *rules.Class) *class {
-	cl := &class{fixed: st.everybody.fixed, sliding: st.everybody.sliding, inFlight: st.everybody.inFlight, upstream: c.Upstream}
+	cl := &class{fixed: st.everybody.fixed, sliding: st.everybody.sliding, inFlight: st.everybody.inFlight,
+		upstream: c.Upstream}
 	if c.Upstream != "" {
 		cl.adapts = st.upstreams.Get(c.Upstream)
 	}
@@ -139,7 +140,8 @@ func (st *state) window(w *rules.IPWindow, name, class string, reason hottype.Re
 	async := w.Consistency == rules.Async && w.Scope != rules.ScopeInstance && st.sharing.async
 	cl := &clientLimit{space: space, spec: w.Spec, term: term{
 		rule: name, reason: reason, window: refill(w.Spec),
-		policy: w.OnStoreFailure, shared: st.shares(w.Scope) && !async, async: async, shadow: w.Mode == hottype.ModeShadow,
+		policy: w.OnStoreFailure, shared: st.shares(w.Scope) && !async, async: async,
+		shadow: w.Mode == hottype.ModeShadow,
 	}}
 	watching := *cl
 	watching.term.shadow = true

@@ -225,8 +225,9 @@ func (s *shard) addTo(out *Stats) {
 	}
 	for r, n := range map[hottype.Reason]*uint64{
 		hottype.ReasonHot: &d.Hot, hottype.ReasonOverride: &d.Override, hottype.ReasonBlocked: &d.Blocked,
-		hottype.ReasonMalformed: &d.Malformed, hottype.ReasonIPFixed: &d.IPFixed, hottype.ReasonIPSliding: &d.IPSliding, hottype.ReasonStore: &d.Store,
-		hottype.ReasonFair: &d.Fair, hottype.ReasonInFlight: &d.InFlight, hottype.ReasonIPInFlight: &d.IPInFlight,
+		hottype.ReasonMalformed: &d.Malformed, hottype.ReasonIPFixed: &d.IPFixed, hottype.ReasonIPSliding: &d.IPSliding,
+		hottype.ReasonStore: &d.Store,
+		hottype.ReasonFair:  &d.Fair, hottype.ReasonInFlight: &d.InFlight, hottype.ReasonIPInFlight: &d.IPInFlight,
 	} {
 		*n += s.denied[outcome(r)].Load()
 	}
@@ -252,10 +253,12 @@ func (g *Gate) Report(now time.Time) hottype.Report {
 	for _, e := range hot {
 		key := e.Key()
 		rows[key] = len(r.Keys)
-		r.Keys = append(r.Keys, hottype.KeyDecisions{Key: key, Allowed: e.Allowed.Load(), Denied: e.Denied.Load(), Served: e.Served.Load()})
+		r.Keys = append(r.Keys, hottype.KeyDecisions{Key: key, Allowed: e.Allowed.Load(), Denied: e.Denied.Load(),
+			Served: e.Served.Load()})
 	}
 	for _, o := range g.cur.Load().sortedOverrideStates() {
-		d := hottype.KeyDecisions{Key: o.key, Allowed: o.allowed.Load(), Denied: o.denied.Load(), Served: o.served.Load()}
+		d := hottype.KeyDecisions{Key: o.key, Allowed: o.allowed.Load(), Denied: o.denied.Load(),
+			Served: o.served.Load()}
 		if n := d.Allowed + d.Denied + o.hot.Load(); n > 0 {
 			r.OverrideHits = append(r.OverrideHits, hottype.OverrideHits{ID: o.id, N: n})
 		}

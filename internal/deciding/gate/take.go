@@ -99,7 +99,8 @@ func (g *Gate) takeShared(ctx context.Context, d *decision, v *hottype.Verdict) 
 // takeHere asks a store of this process for the charges of a group from an index on.
 // Where the store fails, the policies decide; the charges leave the group then,
 // because their results mean nothing.
-func (g *Gate) takeHere(ctx context.Context, d *decision, v *hottype.Verdict, store limit.Store, gr *group, from int) bool {
+func (g *Gate) takeHere(ctx context.Context, d *decision, v *hottype.Verdict, store limit.Store, gr *group,
+	from int) bool {
 	asked := gr.from(from)
 	if asked.empty() {
 		return true

@@ -46,7 +46,8 @@ classes:
 			Header: http.Header{"User-Agent": {tc.agent}},
 		})
 		if v.Class != tc.class || v.Limit != tc.limit {
-			t.Errorf("%s as %q: class %q, limit %d, want %q, %d", tc.address, tc.agent, v.Class, v.Limit, tc.class, tc.limit)
+			t.Errorf("%s as %q: class %q, limit %d, want %q, %d", tc.address, tc.agent, v.Class, v.Limit, tc.class,
+				tc.limit)
 		}
 		b.now = b.now.Add(time.Minute)
 	}

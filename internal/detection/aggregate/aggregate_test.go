@@ -27,7 +27,8 @@ func TestCrossingIsPublishedAtOnce(t *testing.T) {
 		}
 		send(t, a, "topic?id=1", 1)
 		sets := r.published()
-		if len(sets) != 1 || !slices.Equal(keys(sets[0]), []hottype.Key{"topic?id=1"}) || !sets[0].At.Equal(time.Now()) {
+		if len(sets) != 1 || !slices.Equal(keys(sets[0]), []hottype.Key{"topic?id=1"}) ||
+			!sets[0].At.Equal(time.Now()) {
 			t.Errorf("at the threshold: %+v", sets)
 		}
 		if got := a.Hot(); len(got) != 1 || got[0].Rate != 2 || !got[0].Until.Equal(time.Now().Add(time.Hour)) {
@@ -75,18 +76,19 @@ func TestSetIsRefreshedEverySecond(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := &recorder{}
-			bubble(t, Config{Publish: r, Tick: test.tick, HotTTL: test.hold}, func(t *testing.T, _ *Aggregator, _ func()) {
-				pass(10*time.Second + 10*time.Millisecond)
-				times := r.attempts()
-				for i := 1; i < len(times); i++ {
-					if gap := times[i].Sub(times[i-1]); gap > test.want {
-						t.Errorf("nothing for %v", gap)
+			bubble(t, Config{Publish: r, Tick: test.tick, HotTTL: test.hold},
+				func(t *testing.T, _ *Aggregator, _ func()) {
+					pass(10*time.Second + 10*time.Millisecond)
+					times := r.attempts()
+					for i := 1; i < len(times); i++ {
+						if gap := times[i].Sub(times[i-1]); gap > test.want {
+							t.Errorf("nothing for %v", gap)
+						}
 					}
-				}
-				if least := int(10 * time.Second / test.want); len(times) < least || len(times) > least+12 {
-					t.Errorf("%d publications in 10 s", len(times))
-				}
-			})
+					if least := int(10 * time.Second / test.want); len(times) < least || len(times) > least+12 {
+						t.Errorf("%d publications in 10 s", len(times))
+					}
+				})
 		})
 	}
 }
@@ -269,7 +271,8 @@ func TestSendFromManyLosesNothing(t *testing.T) {
 			senders.Go(func() {
 				counts := make([]hottype.Count, 2000)
 				for j := range counts {
-					counts[j] = hottype.Count{Key: hottype.Key(fmt.Sprint("topic?id=", i, "-", j%100)), N: 1, Second: now - 4}
+					counts[j] = hottype.Count{Key: hottype.Key(fmt.Sprint("topic?id=", i, "-", j%100)), N: 1,
+						Second: now - 4}
 				}
 				if err := a.Send(t.Context(), counts); err != nil {
 					t.Error(err)

@@ -28,11 +28,13 @@ func (a *alarm) look(now time.Time, errors func() []detect.RuleError) {
 		case e.Ratio > detect.AlarmRatio && !a.on[e.Rule]:
 			a.on[e.Rule] = true
 			a.raised.Add(1)
-			a.log.Warn("aggregate: more keys than there are counters for: hot keys of this rule may be found late; raise detect.counters",
+			a.log.Warn(
+				"aggregate: more keys than there are counters for: hot keys of this rule may be found late; raise detect.counters",
 				"rule", e.Rule, "counting_error", e.Error, "threshold", e.Threshold)
 		case e.Ratio < detect.AlarmRatio/2 && a.on[e.Rule]:
 			delete(a.on, e.Rule)
-			a.log.Info("aggregate: counts of this rule are good again", "rule", e.Rule, "counting_error", e.Error, "threshold", e.Threshold)
+			a.log.Info("aggregate: counts of this rule are good again", "rule", e.Rule, "counting_error", e.Error,
+				"threshold", e.Threshold)
 		}
 	}
 }

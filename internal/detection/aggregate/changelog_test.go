@@ -19,7 +19,8 @@ func TestHotAndColdAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	bubble(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, a *Aggregator, stop func()) {
 		send(t, a, "topic?id=1", 12)
-		if out := log.String(); !strings.Contains(out, `msg="aggregate: a key became hot" key="topic?id=1" rule=topic rate=2.4 threshold="2/s over 5s" why=rate`) {
+		if out := log.String(); !strings.Contains(out,
+			`msg="aggregate: a key became hot" key="topic?id=1" rule=topic rate=2.4 threshold="2/s over 5s" why=rate`) {
 			t.Errorf("hot:\n%s", out)
 		}
 		log.Reset()
@@ -28,7 +29,8 @@ func TestHotAndColdAreLogged(t *testing.T) {
 		pass(10 * time.Second)
 		stop()
 		out := log.String()
-		if !strings.Contains(out, `threshold="1/s over 5s"`) || !strings.Contains(out, `msg="aggregate: a key is cold again" key="topic?id=1" rule=topic for=8s peak=2.4`) {
+		if !strings.Contains(out, `threshold="1/s over 5s"`) ||
+			!strings.Contains(out, `msg="aggregate: a key is cold again" key="topic?id=1" rule=topic for=8s peak=2.4`) {
 			t.Errorf("cold:\n%s", out)
 		}
 	})
@@ -70,13 +72,16 @@ func TestEachChangeHasItsLine(t *testing.T) {
 	var log bytes.Buffer
 	l := newChangeLog(slog.New(slog.NewTextHandler(&log, nil)), New(Config{Rules: rulesOf(2)}).rules.Load)
 	now := time.Unix(1000, 0)
-	h := hottype.Hot{Key: "topic?id=1\x1b", Rule: "topic", Rate: 3.14159, Peak: 5, Since: now.Add(-3 * time.Second), Client: "192.0.2.1"}
+	h := hottype.Hot{Key: "topic?id=1\x1b", Rule: "topic", Rate: 3.14159, Peak: 5, Since: now.Add(-3 * time.Second),
+		Client: "192.0.2.1"}
 	l.note(now, []detect.Change{
-		{Hot: h, Kind: detect.Looped, At: now}, {Hot: h, Kind: detect.Ceased, At: now}, {Hot: h, Kind: detect.Cooled, At: now, Displaced: true},
+		{Hot: h, Kind: detect.Looped, At: now}, {Hot: h, Kind: detect.Ceased, At: now},
+		{Hot: h, Kind: detect.Cooled, At: now, Displaced: true},
 		{Hot: hottype.Hot{Key: "gone", Rule: "gone"}, Kind: detect.Became, At: now},
 	})
 	for _, want := range []string{
-		"a loop: one or a few clients", "rate=3.1", "client=192.0.2.1", "the loop has ended", "for=3s peak=5", "(max_hot)", `threshold=""`,
+		"a loop: one or a few clients", "rate=3.1", "client=192.0.2.1", "the loop has ended", "for=3s peak=5",
+		"(max_hot)", `threshold=""`,
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %q in\n%s", want, &log)

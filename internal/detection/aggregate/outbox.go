@@ -138,7 +138,8 @@ func (o *outbox) report(err error, keys int) {
 	down := err != nil && !stands
 	switch {
 	case stands && !o.stands:
-		o.cfg.Log.Info("aggregate: standing by: another process publishes under this id; counting goes on", "owner", err)
+		o.cfg.Log.Info("aggregate: standing by: another process publishes under this id; counting goes on", "owner",
+			err)
 	case down && !o.down:
 		o.cfg.Log.Error("aggregate: the hot set cannot be published; trying again until it can",
 			"err", err, "keys", keys)

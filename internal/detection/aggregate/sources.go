@@ -66,7 +66,8 @@ func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 	slept := now.Sub(s.looked)
 	if !s.looked.IsZero() && slept > blindAfter {
 		v.unsure = true
-		s.cfg.Log.Warn("aggregate: this process stood still; hot keys do not cool by what was not counted meanwhile", "for", slept.Round(time.Millisecond), "hot_keys", keys)
+		s.cfg.Log.Warn("aggregate: this process stood still; hot keys do not cool by what was not counted meanwhile",
+			"for", slept.Round(time.Millisecond), "hot_keys", keys)
 	}
 	s.looked = now
 	waiting := len(s.cfg.Sources) > 0
@@ -111,7 +112,8 @@ func (s *sourceMonitor) judge(name string, h Heard, now time.Time) judged {
 	case h.At.IsZero():
 		st.Text, st.waits = "waiting for the first sender", true
 	case h.Promised && h.Err == "" && quiet > s.goneAfter():
-		st.Text, st.waits = fmt.Sprintf("no sender heard for %v: waiting for the first one", quiet.Round(time.Second)), true
+		st.Text, st.waits = fmt.Sprintf("no sender heard for %v: waiting for the first one", quiet.Round(time.Second)),
+			true
 	case h.Promised && quiet > blindAfter:
 		st.Text, st.Blind, st.unsure = fmt.Sprintf("no sender heard for %v", quiet.Round(time.Second)), true, true
 	default:
@@ -147,9 +149,11 @@ func (s *sourceMonitor) tell(v *sourceCheck, waiting bool, states []SourceState,
 			"why", why(), "hot_keys", keys, "kept_for", max(s.cfg.TTLBlind, 0))
 	case waiting && !s.blind.IsZero():
 		s.blind = time.Time{}
-		s.cfg.Log.Warn("aggregate: the senders are taken for gone: hot keys cool from now on", "sources", why(), "hot_keys", keys)
+		s.cfg.Log.Warn("aggregate: the senders are taken for gone: hot keys cool from now on", "sources", why(),
+			"hot_keys", keys)
 	case !v.blind && !s.blind.IsZero():
-		s.cfg.Log.Warn("aggregate: not blind any more", "sources", why(), "was_blind_for", now.Sub(s.blind).Round(time.Second), "hot_keys", keys)
+		s.cfg.Log.Warn("aggregate: not blind any more", "sources", why(), "was_blind_for",
+			now.Sub(s.blind).Round(time.Second), "hot_keys", keys)
 		s.blind = time.Time{}
 	}
 	if v.blind && now.Sub(s.blind) > s.cfg.TTLBlind {

@@ -75,7 +75,8 @@ func TestBlindAggregatorCoolsNothing(t *testing.T) {
 			var log bytes.Buffer
 			var w wire
 			r := &recorder{}
-			cfg := Config{Publish: r, Sources: map[string]func() Heard{"statsd": w.heard}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+			cfg := Config{Publish: r, Sources: map[string]func() Heard{"statsd": w.heard},
+				Log: slog.New(slog.NewTextHandler(&log, nil))}
 			bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
 				traffic(t, a, &w, 5)
 				if a.Stats().Blind || !isHot(a) || a.CheckSources() != nil || a.CountsSince().IsZero() {
@@ -86,7 +87,8 @@ func TestBlindAggregatorCoolsNothing(t *testing.T) {
 				if sets := r.published(); !a.Stats().Blind || len(sets) == 0 || !sets[len(sets)-1].Blind {
 					t.Errorf("not blind: %+v", a.Sources())
 				}
-				if err := a.CheckSources(); err == nil || !strings.Contains(err.Error(), "statsd: no sender heard for 4s") || !a.CountsSince().IsZero() {
+				if err := a.CheckSources(); err == nil ||
+					!strings.Contains(err.Error(), "statsd: no sender heard for 4s") || !a.CountsSince().IsZero() {
 					t.Errorf("sources: %v", err)
 				}
 				pass(5 * time.Minute)
@@ -127,27 +129,29 @@ func TestQuietIsNotBlind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var w wire
-			bubble(t, Config{Sources: map[string]func() Heard{"statsd": w.heard}}, func(t *testing.T, a *Aggregator, _ func()) {
-				if got := a.CountsSince(); !got.IsZero() {
-					t.Errorf("counts since %v, before anybody spoke", got)
-				}
-				pass(time.Minute)
-				if err := a.CheckSources(); err != nil || a.Sources()[0].Text != "waiting for the first sender" || a.Stats().Blind {
-					t.Errorf("%v, %+v", err, a.Sources())
-				}
-				w.say(func(h *Heard) { h.At = time.Now() })
-				send(t, a, "topic?id=1", 20)
-				for second := range 8 { // 5 s in the window, 3 s cooling
-					live(&w)
-					if !isHot(a) {
-						t.Errorf("cold after %d s", second)
+			bubble(t, Config{Sources: map[string]func() Heard{"statsd": w.heard}},
+				func(t *testing.T, a *Aggregator, _ func()) {
+					if got := a.CountsSince(); !got.IsZero() {
+						t.Errorf("counts since %v, before anybody spoke", got)
 					}
-					pass(time.Second)
-				}
-				if isHot(a) || a.Stats().Blind || a.CountsSince().IsZero() {
-					t.Errorf("hot for too long: %+v", a.Sources())
-				}
-			})
+					pass(time.Minute)
+					if err := a.CheckSources(); err != nil || a.Sources()[0].Text != "waiting for the first sender" ||
+						a.Stats().Blind {
+						t.Errorf("%v, %+v", err, a.Sources())
+					}
+					w.say(func(h *Heard) { h.At = time.Now() })
+					send(t, a, "topic?id=1", 20)
+					for second := range 8 { // 5 s in the window, 3 s cooling
+						live(&w)
+						if !isHot(a) {
+							t.Errorf("cold after %d s", second)
+						}
+						pass(time.Second)
+					}
+					if isHot(a) || a.Stats().Blind || a.CountsSince().IsZero() {
+						t.Errorf("hot for too long: %+v", a.Sources())
+					}
+				})
 		})
 	}
 }
@@ -168,7 +172,8 @@ func TestBlindForTooLong(t *testing.T) {
 			t.Parallel()
 			var log shared
 			var w wire
-			cfg := Config{TTLBlind: time.Minute, Sources: map[string]func() Heard{"x": w.heard}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+			cfg := Config{TTLBlind: time.Minute, Sources: map[string]func() Heard{"x": w.heard},
+				Log: slog.New(slog.NewTextHandler(&log, nil))}
 			bubble(t, cfg, func(t *testing.T, a *Aggregator, _ func()) {
 				traffic(t, a, &w, 5)
 				w.say(func(h *Heard) { h.Err = test.err })
@@ -205,7 +210,8 @@ func TestOneOfTwoSourcesIsAway(t *testing.T) {
 			t.Errorf("%+v", a.Sources())
 		}
 		pass(5 * time.Second)
-		if err := a.CheckSources(); err == nil || !strings.Contains(err.Error(), "one: ") || !strings.Contains(err.Error(), "two: ") {
+		if err := a.CheckSources(); err == nil || !strings.Contains(err.Error(), "one: ") ||
+			!strings.Contains(err.Error(), "two: ") {
 			t.Errorf("sources: %v", err)
 		}
 	})
@@ -217,8 +223,10 @@ func TestWhoStoodStillCoolsNothingAtOnce(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	clock := time.Unix(1_800_000_000, 0)
-	a := New(Config{Rules: rulesOf(2), Now: func() time.Time { return clock }, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err := a.Send(context.Background(), []hottype.Count{{Key: "topic?id=1", N: 20, Second: clock.Unix()}}); err != nil {
+	a := New(Config{Rules: rulesOf(2), Now: func() time.Time { return clock },
+		Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err := a.Send(context.Background(),
+		[]hottype.Count{{Key: "topic?id=1", N: 20, Second: clock.Unix()}}); err != nil {
 		t.Fatal(err)
 	}
 	a.tick()
@@ -242,7 +250,8 @@ func TestPublicationIsChecked(t *testing.T) {
 	bubble(t, Config{Publish: r}, func(t *testing.T, a *Aggregator, _ func()) {
 		fails := func(what string) {
 			t.Helper()
-			if err := a.CheckPublication(); (err == nil) != (what == "") || err != nil && !strings.Contains(err.Error(), what) {
+			if err := a.CheckPublication(); (err == nil) != (what == "") ||
+				err != nil && !strings.Contains(err.Error(), what) {
 				t.Errorf("publication: %v; want %q", err, what)
 			}
 		}

@@ -34,7 +34,8 @@ type Stats struct {
 
 // Stats gives the counters.
 func (a *Aggregator) Stats() Stats {
-	st := Stats{Batches: a.batches.Load(), Counts: a.counts.Load(), Detect: a.detector.Stats(), ErrorAlarms: a.alarm.raised.Load()}
+	st := Stats{Batches: a.batches.Load(), Counts: a.counts.Load(), Detect: a.detector.Stats(),
+		ErrorAlarms: a.alarm.raised.Load()}
 	if st.Detect.Newest > 0 {
 		st.IngestLag = max(0, a.cfg.Now().Sub(time.Unix(st.Detect.Newest, 0)))
 	}

@@ -44,7 +44,8 @@ func (p *baseline) advance(seconds int64) {
 		weight, left := p.weight, p.sums.Error()
 		p.weight = (p.weight + baselineStep) * baselineFade
 		p.sums.Fade(baselineFade)
-		if p.weight == weight && p.sums.Len() == 0 && p.sums.Error() == left { // after some hours nothing changes any more
+		// after some hours nothing changes any more
+		if p.weight == weight && p.sums.Len() == 0 && p.sums.Error() == left {
 			p.passed %= baselineStep
 			return
 		}

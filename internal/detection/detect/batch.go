@@ -82,7 +82,8 @@ func (b *batch) group(mine []int32) []int32 {
 
 // find is the rule that judges key, -1 where none does.
 func (b *batch) find(key hottype.Key) int {
-	if n := len(b.resource); n > 0 && len(key) >= n && string(key[:n]) == b.resource && (len(key) == n || key[n] == '?') {
+	if n := len(b.resource); n > 0 && len(key) >= n && string(key[:n]) == b.resource &&
+		(len(key) == n || key[n] == '?') {
 		return b.last
 	}
 	b.resource = ""

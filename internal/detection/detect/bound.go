@@ -48,7 +48,8 @@ func (d *Detector) Errors() []RuleError {
 func Check(set *rules.Set, o Options) error {
 	switch {
 	case o.Counters < 0 || o.Counters > MaxCounters:
-		return fmt.Errorf("detect: %d counters are not between 1 and %d (0: %d); set detect.counters so", o.Counters, MaxCounters, DefaultCounters)
+		return fmt.Errorf("detect: %d counters are not between 1 and %d (0: %d); set detect.counters so", o.Counters,
+			MaxCounters, DefaultCounters)
 	case !(o.MaxRate >= 0):
 		return fmt.Errorf("detect: detect.max_rate %g must not be negative", o.MaxRate)
 	}
@@ -63,8 +64,9 @@ func Check(set *rules.Set, o Options) error {
 		if t.least == never || 2*worst < float64(t.least) {
 			continue
 		}
-		return fmt.Errorf("detect: rule %q: at %.0f requests/s %d counters can be wrong by %.0f requests in %ds, and a key is hot from %d on: "+
-			"hot keys could be missed; set %s, or a lower max_rate if that is the truth",
+		return fmt.Errorf(
+			"detect: rule %q: at %.0f requests/s %d counters can be wrong by %.0f requests in %ds, and a key is hot from %d on: "+
+				"hot keys could be missed; set %s, or a lower max_rate if that is the truth",
 			r.Name, rate, o.Counters, math.Ceil(worst), t.window, t.least, t.mend(rate, o))
 	}
 	return nil

@@ -138,7 +138,8 @@ func later(a, b time.Time) time.Time {
 
 // name writes down which criteria are on.
 func (h *hysteresis) name() {
-	names := [1 << criteria]string{"", "rate", "share", "rate+share", "surge", "rate+surge", "share+surge", "rate+share+surge"}
+	names := [1 << criteria]string{"", "rate", "share", "rate+share", "surge", "rate+surge", "share+surge",
+		"rate+share+surge"}
 	set := 0
 	for i, on := range h.on {
 		if on {

@@ -80,7 +80,8 @@ func TestShareInTheCatchAll(t *testing.T) {
 	r.Name = "*"
 	d := New(set(r), Options{Shards: 4})
 	d.AddAll(at(0), []hottype.Count{
-		count("/a?x=1", 0, 20), count("/a?x=2", 0, 30), count("/b?x=1", 0, 12), count("/c", 0, 9), count("/d?x=1", 0, 90), count("/d?x=2", 0, 95),
+		count("/a?x=1", 0, 20), count("/a?x=2", 0, 30), count("/b?x=1", 0, 12), count("/c", 0, 9),
+		count("/d?x=1", 0, 90), count("/d?x=2", 0, 95),
 	})
 	s, _ := d.Tick(at(0.5))
 	if got := reasons(s); got != "/d?x=2 share 0.51 /a?x=2 share 0.60 /b?x=1 share 1.00" {
@@ -118,7 +119,9 @@ func TestSurgeOverTheOwnPast(t *testing.T) {
 		second(s)
 	}
 	// steady is heavier than all and has not risen much; small has risen most.
-	if got := second(210); !strings.HasPrefix(got, "topic?id=rises surge") || !strings.Contains(got, "topic?id=new surge") || strings.Contains(got, "steady") || strings.Contains(got, "small") {
+	if got := second(210); !strings.HasPrefix(got, "topic?id=rises surge") ||
+		!strings.Contains(got, "topic?id=new surge") || strings.Contains(got, "steady") ||
+		strings.Contains(got, "small") {
 		t.Error(got)
 	}
 	if hot, _ := d.Tick(at(210.95)); hot.Keys[0].Baseline < 9 || hot.Keys[0].Baseline > 13 {
@@ -173,7 +176,8 @@ func TestRateIsSteadyWithinASecond(t *testing.T) {
 func TestCheckRefusesTooFewCounters(t *testing.T) {
 	t.Parallel()
 	criteria := func(rate, most float64, window int) *rules.Rule {
-		return &rules.Rule{Name: "topic", Hot: rules.HotCriteria{Rate: rate, MaxRate: most, Window: time.Duration(window) * time.Second}}
+		return &rules.Rule{Name: "topic", Hot: rules.HotCriteria{Rate: rate, MaxRate: most,
+			Window: time.Duration(window) * time.Second}}
 	}
 	for _, test := range []struct {
 		rule *rules.Rule
@@ -183,7 +187,8 @@ func TestCheckRefusesTooFewCounters(t *testing.T) {
 		{criteria(200, 0, 5), Options{}, ""},       // nothing is said
 		{criteria(200, 100_000, 5), Options{}, ""}, //
 		{criteria(1, 10_000, 5), Options{}, ""},    // all of them fit
-		{criteria(200, 1e6, 5), Options{}, "131072 counters can be wrong by 588 requests in 5s, and a key is hot from 1000 on"},
+		{criteria(200, 1e6, 5), Options{},
+			"131072 counters can be wrong by 588 requests in 5s, and a key is hot from 1000 on"},
 		{criteria(200, 0, 5), Options{MaxRate: 1e6}, "set detect.counters to 154002 or more"},
 		{criteria(200, 1e6, 5), Options{Counters: 154_002}, ""},
 		{criteria(1, 1e6, 600), Options{}, "set a higher threshold (no number of counters"},

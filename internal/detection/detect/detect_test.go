@@ -20,7 +20,8 @@ func at(seconds float64) time.Time {
 
 // topic is hot at 10 in 5 s, cools under 7, for 3 s.
 func topic(maxHot int) *rules.Rule {
-	return &rules.Rule{Name: "topic", Hot: rules.HotCriteria{Rate: 2, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7, MaxHot: maxHot}}
+	return &rules.Rule{Name: "topic", Hot: rules.HotCriteria{Rate: 2, Window: 5 * time.Second,
+		Cooldown: 3 * time.Second, ReleaseRatio: 0.7, MaxHot: maxHot}}
 }
 
 func catchAll() *rules.Rule {
@@ -146,7 +147,8 @@ func TestWhatIsDroppedIsCounted(t *testing.T) {
 		count("topic?id=1", 0, 1), count("topic?id=1", 3, 1), // taken
 		count("topic?id=1", -4, 1), count("topic?id=1", -1<<60, 1), // late
 		count("topic?id=1", 9, 1), // future
-		count(hottype.Key("topic?id="+strings.Repeat("x", 3<<20)), 0, 1), // longer than a quarter of all memory for keys
+		// longer than a quarter of all memory for keys
+		count(hottype.Key("topic?id="+strings.Repeat("x", 3<<20)), 0, 1),
 		count("topic?id=1", 0, 0), count("topic?id=1", 0, -5), // bad
 		count("topics?id=1", 0, 1), count("", 0, 1), // no rule
 	} {

@@ -14,7 +14,8 @@ import (
 func TestForgottenKeysCoolAtRateZero(t *testing.T) {
 	t.Parallel()
 	set := &rules.Set{Rules: []*rules.Rule{{
-		Name: "topic", Hot: rules.HotCriteria{Rate: 2, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7},
+		Name: "topic", Hot: rules.HotCriteria{Rate: 2, Window: 5 * time.Second, Cooldown: 3 * time.Second,
+			ReleaseRatio: 0.7},
 	}}}
 	now := time.Unix(1000, 0)
 	d := detect.New(set, detect.Options{})
@@ -48,7 +49,8 @@ func TestForgottenKeysCoolAtRateZero(t *testing.T) {
 func TestKeysWithoutAPastAreNoSurge(t *testing.T) {
 	t.Parallel()
 	set := &rules.Set{Rules: []*rules.Rule{{
-		Name: "topic", Hot: rules.HotCriteria{Surge: 5, MinRate: 20, Window: 5 * time.Second, Cooldown: 3 * time.Second, ReleaseRatio: 0.7},
+		Name: "topic", Hot: rules.HotCriteria{Surge: 5, MinRate: 20, Window: 5 * time.Second, Cooldown: 3 * time.Second,
+			ReleaseRatio: 0.7},
 	}}}
 	for name, test := range map[string]struct{ told, hot bool }{"told": {true, false}, "not told": {false, true}} {
 		now := time.Unix(1000, 0)

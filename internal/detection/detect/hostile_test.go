@@ -77,13 +77,16 @@ func TestNoFalseHotKeyAndNoneMissed(t *testing.T) {
 		rule := topic(0)
 		rule.Hot.Rate = rapid.SampledFrom([]float64{1, 4, 20}).Draw(t, "rate")
 		rule.Hot.Cooldown = 0
-		d := New(set(rule), Options{Counters: rapid.SampledFrom([]int{4, 20, 100}).Draw(t, "counters"), Shards: rapid.SampledFrom([]int{1, 4}).Draw(t, "lanes")})
-		m := &model{set: set(rule), opts: d.opts, counts: map[string]map[hottype.Key]map[int64]int64{}, cands: map[hottype.Key]*judged{}}
+		d := New(set(rule), Options{Counters: rapid.SampledFrom([]int{4, 20, 100}).Draw(t, "counters"),
+			Shards: rapid.SampledFrom([]int{1, 4}).Draw(t, "lanes")})
+		m := &model{set: set(rule), opts: d.opts, counts: map[string]map[hottype.Key]map[int64]int64{},
+			cands: map[hottype.Key]*judged{}}
 		now := at(0)
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {
 			now = now.Add(333 * time.Millisecond)
 			key := hottype.Key(fmt.Sprint("topic?id=", rapid.IntRange(0, 60).Draw(t, "key")))
-			c := hottype.Count{Key: key, Second: now.Unix() - rapid.Int64Range(0, 3).Draw(t, "ago"), N: rapid.SampledFrom([]int64{1, 1, 2, 9, 70}).Draw(t, "n")}
+			c := hottype.Count{Key: key, Second: now.Unix() - rapid.Int64Range(0, 3).Draw(t, "ago"),
+				N: rapid.SampledFrom([]int64{1, 1, 2, 9, 70}).Draw(t, "n")}
 			d.Add(now, c)
 			m.add(now, c)
 			if rapid.IntRange(0, 4).Draw(t, "tick") > 0 {

@@ -98,7 +98,8 @@ func TestLoopsTape(t *testing.T) {
 		"requests of nobody are those of one client": {
 			count(k, 0, 1_000_000), "0: loop topic?id=1=200000 0 clients  0.00 looped:topic?id=1@0",
 			by(k, 0, each(79)...), "0.1: loop topic?id=1=200015.8 79 clients 10.0.0.72 0.00",
-			by(k, 0, 0, 1), "0.2: topic?id=1=200016 ceased:topic?id=1@0.2 became:topic?id=1@0.2", // 20 of nobody, 80 others
+			// 20 of nobody, 80 others
+			by(k, 0, 0, 1), "0.2: topic?id=1=200016 ceased:topic?id=1@0.2 became:topic?id=1@0.2",
 		},
 		"what came before anybody looked is like what came after": {
 			count(k, 0, 24), by(k, 0, each(76)...), "0: topic?id=1=20 became:topic?id=1@0",
@@ -134,7 +135,8 @@ func TestHotKeySaysItsClients(t *testing.T) {
 	d := New(set(topic(0)), Options{})
 	d.Add(at(0), by("topic?id=1", 0, 15, 5))
 	s, _ := d.Tick(at(0))
-	if len(s.Keys) != 1 || s.Keys[0].Clients != 2 || s.Keys[0].Client != "10.0.0.0" || s.Keys[0].ClientShare != 0.75 || len(s.Loops) != 0 {
+	if len(s.Keys) != 1 || s.Keys[0].Clients != 2 || s.Keys[0].Client != "10.0.0.0" || s.Keys[0].ClientShare != 0.75 ||
+		len(s.Loops) != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -193,7 +195,8 @@ func TestLoopsShownAreBounded(t *testing.T) {
 		d.Add(at(0), by(hottype.Key(fmt.Sprint("topic?id=", i)), 0, 200+int64(i)))
 	}
 	s, changes := d.Tick(at(0))
-	if len(s.Loops) != maxLoops || len(changes) != maxLoops || d.Stats().Loops != maxLoops || s.Loops[0].Rate < s.Loops[maxLoops-1].Rate {
+	if len(s.Loops) != maxLoops || len(changes) != maxLoops || d.Stats().Loops != maxLoops ||
+		s.Loops[0].Rate < s.Loops[maxLoops-1].Rate {
 		t.Errorf("%d loops, %d changes", len(s.Loops), len(changes))
 	}
 	d.Add(at(0), by("topic?id=0", 0, 5000))

@@ -158,7 +158,8 @@ func (m *model) hot(r *rules.Rule, c *judged) hottype.Hot {
 			all += m.sum(key)
 		}
 	}
-	h := hottype.Hot{Key: c.key, Rule: r.Name, Rate: rate, Lower: rate, Upper: rate, Why: "rate", Peak: c.peak, Since: c.since}
+	h := hottype.Hot{Key: c.key, Rule: r.Name, Rate: rate, Lower: rate, Upper: rate, Why: "rate", Peak: c.peak,
+		Since: c.since}
 	if all > 0 {
 		h.Share = float64(c.sum) / float64(all)
 	}
@@ -247,11 +248,13 @@ func (m *model) over(s int64) (over []hottype.Key) {
 // but their names.
 func drawRules(t *rapid.T) *rules.Set {
 	set := &rules.Set{}
-	for _, name := range rapid.SampledFrom([][]string{{"a"}, {"a", "b"}, {"a", "*"}, {"a", "b", "*"}}).Draw(t, "rules") {
+	for _, name := range rapid.SampledFrom([][]string{{"a"}, {"a", "b"}, {"a", "*"}, {"a", "b", "*"}}).
+		Draw(t, "rules") {
 		set.Rules = append(set.Rules, &rules.Rule{Name: name, Hot: rules.HotCriteria{
-			Rate:         rapid.SampledFrom([]float64{2, 5, 7.5}).Draw(t, "rate"),
-			Window:       time.Duration(rapid.SampledFrom([]int{1, 3, 5, 15}).Draw(t, "window")) * time.Second,
-			Cooldown:     time.Duration(rapid.SampledFrom([]int{0, 1000, 2500, 6000}).Draw(t, "cool")) * time.Millisecond,
+			Rate:   rapid.SampledFrom([]float64{2, 5, 7.5}).Draw(t, "rate"),
+			Window: time.Duration(rapid.SampledFrom([]int{1, 3, 5, 15}).Draw(t, "window")) * time.Second,
+			Cooldown: time.Duration(rapid.SampledFrom([]int{0, 1000, 2500, 6000}).
+				Draw(t, "cool")) * time.Millisecond,
 			ReleaseRatio: rapid.SampledFrom([]float64{0.5, 0.7, 1}).Draw(t, "ratio"),
 			MaxHot:       rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "max hot"),
 		}})
@@ -267,7 +270,8 @@ func TestDetectorIsTheBruteForceDetector(t *testing.T) {
 			Lateness: time.Duration(rapid.IntRange(1, 12).Draw(t, "lateness")) * time.Second,
 			Future:   time.Duration(rapid.IntRange(1, 3).Draw(t, "future")) * time.Second,
 		}.withDefaults()
-		d, m := New(set, o), &model{set: set, opts: o, counts: map[string]map[hottype.Key]map[int64]int64{}, cands: map[hottype.Key]*judged{}}
+		d, m := New(set, o), &model{set: set, opts: o, counts: map[string]map[hottype.Key]map[int64]int64{},
+			cands: map[hottype.Key]*judged{}}
 		now := time.Unix(1_700_000_000, 0)
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			if now.Before(m.now.Add(-time.Second)) {
@@ -275,9 +279,11 @@ func TestDetectorIsTheBruteForceDetector(t *testing.T) {
 			}
 			switch op := rapid.IntRange(0, 19).Draw(t, "op"); {
 			case op < 13:
-				now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 0, 0, 40, 900, -300}).Draw(t, "ms")) * time.Millisecond)
+				now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 0, 0, 40, 900, -300}).
+					Draw(t, "ms")) * time.Millisecond)
 				c := hottype.Count{
-					Key:    hottype.NewKey(rapid.SampledFrom([]string{"a", "a", "b", "/c"}).Draw(t, "resource"), fmt.Sprint("k=", rapid.IntRange(0, 3).Draw(t, "key"))),
+					Key: hottype.NewKey(rapid.SampledFrom([]string{"a", "a", "b", "/c"}).Draw(t, "resource"),
+						fmt.Sprint("k=", rapid.IntRange(0, 3).Draw(t, "key"))),
 					Second: now.Unix() + rapid.Int64Range(-6, 4).Draw(t, "ahead"),
 					N:      rapid.Int64Range(0, 12).Draw(t, "n"),
 				}
@@ -285,7 +291,8 @@ func TestDetectorIsTheBruteForceDetector(t *testing.T) {
 					t.Fatalf("Add(%v, %+v) = %v", now, c, got)
 				}
 			case op < 17:
-				now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 100, 700, 1000, 4000, 30_000}).Draw(t, "ms")) * time.Millisecond)
+				now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 100, 700, 1000, 4000, 30_000}).
+					Draw(t, "ms")) * time.Millisecond)
 				gotSet, gotChanges := d.Tick(now)
 				wantSet, wantChanges := m.tick(now)
 				if diff := gocmp.Diff(wantSet, gotSet) + gocmp.Diff(wantChanges, gotChanges); diff != "" {

@@ -27,13 +27,19 @@ func TestSetRulesKeepsWhatItCan(t *testing.T) {
 		set  *rules.Set
 		want []string // ticks at 0.1, 3 and 8 s
 	}{
-		"same":            {set(topic(0), catchAll()), []string{"/x=5 topic?id=1=2.4", "topic?id=1=2.4 cooled:/x@3", "cooled:topic?id=1@8"}},
-		"lower threshold": {set(other(func(h *rules.HotCriteria) { h.Rate = 1 })), []string{"topic?id=1=2.4 topic?id=2=1.2 cooled:/x@0.1 became:topic?id=2@0.1", "topic?id=1=2.4 topic?id=2=1.2", "cooled:topic?id=1@8 cooled:topic?id=2@8"}},
-		"higher":          {set(other(func(h *rules.HotCriteria) { h.Rate = 100 })), []string{"topic?id=1=2.4 cooled:/x@0.1", "cooled:topic?id=1@3", ""}},
-		"other window":    {set(other(func(h *rules.HotCriteria) { h.Window = 9 * time.Second })), []string{"topic?id=1=0 cooled:/x@0.1", "cooled:topic?id=1@3", ""}},
-		"no rate":         {set(other(func(h *rules.HotCriteria) { h.Rate = 0 })), []string{"topic?id=1=2.4 cooled:/x@0.1", "cooled:topic?id=1@3", ""}},
-		"rule gone":       {set(catchAll()), []string{"/x=5 cooled:topic?id=1@0.1", "cooled:/x@3", ""}},
-		"all gone":        {set(), []string{"cooled:/x@0.1 cooled:topic?id=1@0.1", "", ""}},
+		"same": {set(topic(0), catchAll()),
+			[]string{"/x=5 topic?id=1=2.4", "topic?id=1=2.4 cooled:/x@3", "cooled:topic?id=1@8"}},
+		"lower threshold": {set(other(func(h *rules.HotCriteria) { h.Rate = 1 })),
+			[]string{"topic?id=1=2.4 topic?id=2=1.2 cooled:/x@0.1 became:topic?id=2@0.1",
+				"topic?id=1=2.4 topic?id=2=1.2", "cooled:topic?id=1@8 cooled:topic?id=2@8"}},
+		"higher": {set(other(func(h *rules.HotCriteria) { h.Rate = 100 })),
+			[]string{"topic?id=1=2.4 cooled:/x@0.1", "cooled:topic?id=1@3", ""}},
+		"other window": {set(other(func(h *rules.HotCriteria) { h.Window = 9 * time.Second })),
+			[]string{"topic?id=1=0 cooled:/x@0.1", "cooled:topic?id=1@3", ""}},
+		"no rate": {set(other(func(h *rules.HotCriteria) { h.Rate = 0 })),
+			[]string{"topic?id=1=2.4 cooled:/x@0.1", "cooled:topic?id=1@3", ""}},
+		"rule gone": {set(catchAll()), []string{"/x=5 cooled:topic?id=1@0.1", "cooled:/x@3", ""}},
+		"all gone":  {set(), []string{"cooled:/x@0.1 cooled:topic?id=1@0.1", "", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

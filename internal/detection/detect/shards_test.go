@@ -69,7 +69,8 @@ func TestLanesAgree(t *testing.T) {
 		for s := range int64(20) {
 			batch := make([]hottype.Count, 0, 700)
 			for i := range int64(700) {
-				batch = append(batch, count(hottype.Key(fmt.Sprint("topic?id=", i*i%40)), s-i%3, i%2), count(hottype.Key(fmt.Sprint("/p?x=", i%9)), s, i%(s+1)))
+				batch = append(batch, count(hottype.Key(fmt.Sprint("topic?id=", i*i%40)), s-i%3, i%2),
+					count(hottype.Key(fmt.Sprint("/p?x=", i%9)), s, i%(s+1)))
 			}
 			d.AddAll(at(float64(s)), batch)
 			got = append(got, tape(d.Tick(at(float64(s)+0.5))))

@@ -28,7 +28,8 @@ func TestNothingCoolsWhileCountsMayBeMissing(t *testing.T) {
 		if rapid.Bool().Draw(t, "clients") {
 			criteria.MinClients = 3
 		}
-		d := detect.New(&rules.Set{Rules: []*rules.Rule{{Name: "topic", Hot: criteria}}}, detect.Options{Shards: rapid.IntRange(1, 4).Draw(t, "lanes")})
+		d := detect.New(&rules.Set{Rules: []*rules.Rule{{Name: "topic", Hot: criteria}}},
+			detect.Options{Shards: rapid.IntRange(1, 4).Draw(t, "lanes")})
 		now := time.Unix(1000, 0)
 		pass := func(d time.Duration) { now = now.Add(d) }
 		for range 20 {
@@ -37,7 +38,8 @@ func TestNothingCoolsWhileCountsMayBeMissing(t *testing.T) {
 				for client := range 20 {
 					clientsketch.Add(who, hottype.ParseClient(fmt.Sprint("192.0.2.", client)), 1)
 				}
-				d.Add(now, hottype.Count{Key: hottype.Key(fmt.Sprint("topic?id=", id)), N: 20, Second: now.Unix(), Clients: who})
+				d.Add(now, hottype.Count{Key: hottype.Key(fmt.Sprint("topic?id=", id)), N: 20, Second: now.Unix(),
+					Clients: who})
 			}
 			d.Tick(now)
 			pass(time.Second)

@@ -63,7 +63,8 @@ func TestTableIsAMap(t *testing.T) {
 			}
 			place := table.Find(hash, key)
 			want, held := model[key]
-			if held != (place >= 0) || held && (*table.At(place) != want || table.Key(place) != key || table.Hash(place) != hash) {
+			if held != (place >= 0) || held && (*table.At(place) != want || table.Key(place) != key ||
+				table.Hash(place) != hash) {
 				t.Fatalf("%s is at %d, model %v %d", key, place, held, want)
 			}
 			if held {

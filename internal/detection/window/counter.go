@@ -267,7 +267,8 @@ type Stats struct {
 
 // Stats gives the figures of this moment.
 func (c *Counter) Stats() Stats {
-	st := Stats{Keys: c.table.Len() - c.idle, Bytes: c.table.Bytes() + 4*cap(c.scratch) + cap(c.filter.cells), Error: c.Error(), Given: c.given}
+	st := Stats{Keys: c.table.Len() - c.idle, Bytes: c.table.Bytes() + 4*cap(c.scratch) + cap(c.filter.cells),
+		Error: c.Error(), Given: c.given}
 	for i := range c.slots {
 		st.Bytes += cap(c.slots[i].pairs) * pairSize
 	}

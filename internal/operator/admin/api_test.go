@@ -18,7 +18,8 @@ func TestHotListTellsAll(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
 	w.set(func() {
-		w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 300, t0), hotKey("topic?id=7", "topic", 250, t0), hotKey(hostile, "*", 600, t0)}
+		w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 300, t0), hotKey("topic?id=7", "topic", 250, t0),
+			hotKey(hostile, "*", 600, t0)}
 	})
 	s.answer(t, w.ask(http.MethodGet, "/v1/hot", ""), 200, "HotList")
 	w.second(at(0, 0, 0, 0))
@@ -30,11 +31,13 @@ func TestHotListTellsAll(t *testing.T) {
 		Keys   []hotView  `json:"keys"`
 	}
 	decode(t, rec.Body.Bytes(), &got)
-	if *got.Totals.Requests != 320 || *got.Totals.Denied != 200 || got.Totals.DeniedBy["hot"] != 200 || got.Totals.HotKeys != 3 || len(got.Keys) != 2 {
+	if *got.Totals.Requests != 320 || *got.Totals.Denied != 200 || got.Totals.DeniedBy["hot"] != 200 ||
+		got.Totals.HotKeys != 3 || len(got.Keys) != 2 {
 		t.Errorf("%s", rec.Body)
 	}
 	first, second := got.Keys[0], got.Keys[1]
-	if *first.Allowed != 100 || first.Limit.Text != "100/s, burst 200" || first.Href != "/v1/keys/topic%3Fid=42" || first.Override != nil {
+	if *first.Allowed != 100 || first.Limit.Text != "100/s, burst 200" || first.Href != "/v1/keys/topic%3Fid=42" ||
+		first.Override != nil {
 		t.Errorf("first %+v", first)
 	}
 	if second.Limit != nil || second.Override.Source != sourceFile || second.Override.ID == "" {
@@ -46,7 +49,8 @@ func TestHotListTellsAll(t *testing.T) {
 func TestHrefLeadsBack(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
-	for _, key := range []hottype.Key{"topic?id=42", hostile, "/", "//a//b/../c?x=1&y=%2F", "/a%2Fb", "/..", "/%", "/a?!malformed", "/\x00 +;#?q=%20"} {
+	for _, key := range []hottype.Key{"topic?id=42", hostile, "/", "//a//b/../c?x=1&y=%2F", "/a%2Fb", "/..", "/%",
+		"/a?!malformed", "/\x00 +;#?q=%20"} {
 		w.set(func() { w.hot = []hottype.Hot{hotKey(string(key), "*", 600, t0)} })
 		rec := w.ask(http.MethodGet, keyHref(key), "")
 		if rec.Code != 200 || !strings.Contains(rec.Body.String(), `"hot":true`) {
@@ -62,24 +66,31 @@ func TestKeyTellsWhatLimitsItAndWhy(t *testing.T) {
 	s, w := loadSchemas(t), newWorld(t, nil)
 	w.set(func() { w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 300, t0)} })
 	put := func(key string, a rules.Action, rate float64) {
-		_, _ = w.store.Put(context.Background(), rules.Override{ID: rules.OverrideID(key), Key: key, Action: a, Rate: rate})
+		_, _ = w.store.Put(context.Background(), rules.Override{ID: rules.OverrideID(key), Key: key, Action: a,
+			Rate: rate})
 	}
 	put("topic?id=1", rules.ActionBlock, 0)
 	put("topic?id=2", rules.ActionLimit, 0.5)
 	put("topic?id=9*", rules.ActionShadow, 0)
 	for key, says := range map[string][]string{
-		"topic?id=42":      {"rule applies: the key is hot", "ip_fixed applies: every client"},
-		"topic?id=5":       {"rule no: the key is not hot: below 200/s over 5s", "ip_fixed applies"},
-		"topic?id=7":       {"override applies: an override exempts", "rule no: the override stands before it", "ip_fixed no: the override"},
-		"topic?id=1":       {"override applies: an override blocks", "rule no", "ip_fixed no"},
-		"topic?id=2":       {"override applies: an override sets its own limit, hot or not [0.5/s, burst 1]", "rule no", "ip_fixed applies"},
-		"topic?id=99":      {"override applies: an override lets the rule's limit only watch, by the pattern topic?id=9*", "rule no: the key is not hot"},
-		"/search?q=a&a=b":  {"you asked for /search?q=a&a=b", "rule no: the key is not hot: below 500/s"},
-		"topic?x=1":        {`does not track the parameter "x"`},
-		"topic?id=1&id=2":  {`makes a key of one value of "id"`},
-		"topic?!malformed": {"override applies: an override blocks the key, because it blocks topic?id=1 and", "rule no"},
-		"/a?!malformed":    {"rule applies: malformed requests are held to the rule's limit, hot or not", "ip_fixed applies"},
-		"topc?id=1":        {`no rule is named "topc"`},
+		"topic?id=42": {"rule applies: the key is hot", "ip_fixed applies: every client"},
+		"topic?id=5":  {"rule no: the key is not hot: below 200/s over 5s", "ip_fixed applies"},
+		"topic?id=7": {"override applies: an override exempts", "rule no: the override stands before it",
+			"ip_fixed no: the override"},
+		"topic?id=1": {"override applies: an override blocks", "rule no", "ip_fixed no"},
+		"topic?id=2": {"override applies: an override sets its own limit, hot or not [0.5/s, burst 1]", "rule no",
+			"ip_fixed applies"},
+		"topic?id=99": {
+			"override applies: an override lets the rule's limit only watch, by the pattern topic?id=9*",
+			"rule no: the key is not hot"},
+		"/search?q=a&a=b": {"you asked for /search?q=a&a=b", "rule no: the key is not hot: below 500/s"},
+		"topic?x=1":       {`does not track the parameter "x"`},
+		"topic?id=1&id=2": {`makes a key of one value of "id"`},
+		"topic?!malformed": {"override applies: an override blocks the key, because it blocks topic?id=1 and",
+			"rule no"},
+		"/a?!malformed": {"rule applies: malformed requests are held to the rule's limit, hot or not",
+			"ip_fixed applies"},
+		"topc?id=1": {`no rule is named "topc"`},
 	} {
 		rec := w.ask(http.MethodGet, "/v1/keys/"+url.PathEscape(key), "")
 		s.answer(t, rec, 200, "Key")
@@ -116,22 +127,27 @@ func TestOverridesLiveAndDie(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
 	id := rules.OverrideID("topic?id=42")
-	rec := w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=42", "rate": 500, "burst": 1000, "for": "10m", "reason": "launch", "author": "ann"}`)
+	rec := w.ask(http.MethodPut, "/v1/overrides",
+		`{"key": "topic?id=42", "rate": 500, "burst": 1000, "for": "10m", "reason": "launch", "author": "ann"}`)
 	s.answer(t, rec, 201, "Stored")
-	if rec.Header().Get("Location") != "/v1/overrides/"+id || !strings.Contains(rec.Body.String(), `"until":"2026-03-14T12:10:00Z"`) {
+	if rec.Header().Get("Location") != "/v1/overrides/"+id ||
+		!strings.Contains(rec.Body.String(), `"until":"2026-03-14T12:10:00Z"`) {
 		t.Errorf("%v %s", rec.Header(), rec.Body)
 	}
 	s.answer(t, w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=42", "action": "block"}`), 200, "Stored")
-	s.answer(t, w.ask(http.MethodPut, "/v1/overrides/mine", `{"key": "topic?id=42", "action": "block"}`), 409, "Problem")
+	s.answer(t, w.ask(http.MethodPut, "/v1/overrides/mine", `{"key": "topic?id=42", "action": "block"}`), 409,
+		"Problem")
 	s.answer(t, w.ask(http.MethodPut, "/v1/overrides/mine", `{"key": "topic?id=*", "action": "shadow"}`), 201, "Stored")
-	s.answer(t, w.ask(http.MethodPut, "/v1/overrides/No%20Good", `{"key": "topic?id=8", "action": "shadow"}`), 400, "Problem")
+	s.answer(t, w.ask(http.MethodPut, "/v1/overrides/No%20Good", `{"key": "topic?id=8", "action": "shadow"}`), 400,
+		"Problem")
 	s.answer(t, w.ask(http.MethodGet, "/v1/overrides/"+id, ""), 200, "Override")
 
 	rec = w.ask(http.MethodGet, "/v1/overrides", "")
 	s.answer(t, rec, 200, "OverrideList")
 	var got struct{ Overrides []overrideView }
 	decode(t, rec.Body.Bytes(), &got)
-	if len(got.Overrides) != 3 || got.Overrides[0].ID != "mine" || got.Overrides[1].ID != id || got.Overrides[2].Source != sourceFile {
+	if len(got.Overrides) != 3 || got.Overrides[0].ID != "mine" || got.Overrides[1].ID != id ||
+		got.Overrides[2].Source != sourceFile {
 		t.Errorf("%s", rec.Body)
 	}
 	if rec := w.ask(http.MethodDelete, "/v1/overrides/mine?author=bob", ""); rec.Code != 204 || rec.Body.Len() != 0 {
@@ -143,11 +159,13 @@ func TestOverridesLiveAndDie(t *testing.T) {
 	s.answer(t, rec, 409, "Problem")
 	rec = w.ask(http.MethodGet, "/v1/audit?limit=2", "")
 	s.answer(t, rec, 200, "Audit")
-	if body := rec.Body.String(); strings.Count(body, `"at"`) != 2 || !strings.Contains(body, `"author":"bob","action":"delete","id":"mine"`) {
+	if body := rec.Body.String(); strings.Count(body, `"at"`) != 2 ||
+		!strings.Contains(body, `"author":"bob","action":"delete","id":"mine"`) {
 		t.Error(body)
 	}
 	w.set(func() { w.now = w.now.Add(time.Hour) })
-	if _, err := w.store.Put(context.Background(), rules.Override{ID: "old", Key: "topic?id=3", Action: rules.ActionBlock, Until: t0}); err != nil {
+	if _, err := w.store.Put(context.Background(),
+		rules.Override{ID: "old", Key: "topic?id=3", Action: rules.ActionBlock, Until: t0}); err != nil {
 		t.Fatal(err)
 	}
 	s.answer(t, w.ask(http.MethodGet, "/v1/overrides/old", ""), 404, "Problem")
@@ -168,7 +186,8 @@ func TestUndoTakesBackTheLastChange(t *testing.T) {
 	}
 	s.answer(t, w.ask(http.MethodPost, "/v1/overrides/x/undo", ""), 404, "Problem")
 	w.ask(http.MethodPut, "/v1/overrides/x", `{"key": "topic?id=42", "action": "block"}`)
-	w.ask(http.MethodPut, "/v1/overrides/x", `{"key": "topic?id=42", "action": "exempt", "until": "2026-03-14T13:00:00Z"}`)
+	w.ask(http.MethodPut, "/v1/overrides/x",
+		`{"key": "topic?id=42", "action": "exempt", "until": "2026-03-14T13:00:00Z"}`)
 	for i, want := range []string{"exempt", "block", "exempt"} { // undone and undone again
 		if got := now(); got != want {
 			t.Fatalf("step %d: %q, want %q", i, got, want)
@@ -247,15 +266,19 @@ func TestReadinessNamesEachCheck(t *testing.T) {
 	open, known := w.ask("GET", "/readyz", ""), w.ask("GET", "/readyz", "", "Authorization: Bearer s3cret-of-the-test")
 	s.answer(t, open, 503, "Ready")
 	s.answer(t, known, 503, "Ready")
-	if strings.Contains(open.Body.String(), "10.1.2.3") || !strings.Contains(known.Body.String(), "10.1.2.3") || !strings.Contains(open.Body.String(), `"mirror":{"ok":true`) {
+	if strings.Contains(open.Body.String(), "10.1.2.3") || !strings.Contains(known.Body.String(), "10.1.2.3") ||
+		!strings.Contains(open.Body.String(), `"mirror":{"ok":true`) {
 		t.Errorf("open %s, with the token %s", open.Body, known.Body)
 	}
 	// What readiness does not hang on is said too, without its values to strangers.
 	w.cfg.Status = func() []Status { return []Status{{Name: "hot set", Value: "silent: 10.1.2.3"}} }
-	open, known = w.ask("GET", "/readyz?verbose", ""), w.ask("GET", "/readyz?verbose", "", "Authorization: Bearer s3cret-of-the-test")
+	open, known = w.ask("GET", "/readyz?verbose", ""),
+		w.ask("GET", "/readyz?verbose", "", "Authorization: Bearer s3cret-of-the-test")
 	s.answer(t, open, 503, "Ready")
 	s.answer(t, known, 503, "Ready")
-	if strings.Contains(open.Body.String(), "10.1.2.3") || !strings.Contains(open.Body.String(), `{"name":"hot set","value":"","ok":false}`) || !strings.Contains(known.Body.String(), "silent: 10.1.2.3") {
+	if strings.Contains(open.Body.String(), "10.1.2.3") ||
+		!strings.Contains(open.Body.String(), `{"name":"hot set","value":"","ok":false}`) ||
+		!strings.Contains(known.Body.String(), "silent: 10.1.2.3") {
 		t.Errorf("open %s, with the token %s", open.Body, known.Body)
 	}
 }

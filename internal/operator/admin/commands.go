@@ -76,6 +76,7 @@ func (s *Server) command(r *http.Request, c hottype.Command) (purged int, err er
 	if of == "" {
 		of = c.Client.String()
 	}
-	s.cfg.Log.Info("admin: command", "action", string(c.Action), "of", of, "author", author(r, r.URL.Query().Get("author")))
+	s.cfg.Log.Info("admin: command", "action", string(c.Action), "of", of, "author",
+		author(r, r.URL.Query().Get("author")))
 	return purged, nil
 }

@@ -24,12 +24,18 @@ func TestCommands(t *testing.T) {
 		want               hottype.Command
 	}{
 		{"keys/topic%3Fid=42/purge", "Purged", `"purged":3`, hottype.Command{Action: "purge", Key: "topic?id=42"}},
-		{"keys/topic%3Fid=42/reset", "Reset", `"key":"topic?id=42"`, hottype.Command{Action: "reset", Key: "topic?id=42"}},
-		{"keys/topic%3Fid=%252Fa%2Fb/reset", "Reset", `"key":"topic?id=`, hottype.Command{Action: "reset", Key: "topic?id=%2Fa%2Fb"}},
-		{"clients/192.0.2.7/reset", "Reset", `"client":"192.0.2.7"`, hottype.Command{Action: "reset", Client: addr("192.0.2.7")}},
-		{"clients/2001:db8::7/reset", "Reset", `"client":"2001:db8::"`, hottype.Command{Action: "reset", Client: addr("2001:db8::")}},
-		{"clients/2001:db8::%2F64/reset", "Reset", `"client":"2001:db8::"`, hottype.Command{Action: "reset", Client: addr("2001:db8::")}},
-		{"clients/anna/reset", "Reset", `"client":"anna"`, hottype.Command{Action: "reset", Client: hottype.Client{Name: "anna"}}},
+		{"keys/topic%3Fid=42/reset", "Reset", `"key":"topic?id=42"`,
+			hottype.Command{Action: "reset", Key: "topic?id=42"}},
+		{"keys/topic%3Fid=%252Fa%2Fb/reset", "Reset", `"key":"topic?id=`,
+			hottype.Command{Action: "reset", Key: "topic?id=%2Fa%2Fb"}},
+		{"clients/192.0.2.7/reset", "Reset", `"client":"192.0.2.7"`,
+			hottype.Command{Action: "reset", Client: addr("192.0.2.7")}},
+		{"clients/2001:db8::7/reset", "Reset", `"client":"2001:db8::"`,
+			hottype.Command{Action: "reset", Client: addr("2001:db8::")}},
+		{"clients/2001:db8::%2F64/reset", "Reset", `"client":"2001:db8::"`,
+			hottype.Command{Action: "reset", Client: addr("2001:db8::")}},
+		{"clients/anna/reset", "Reset", `"client":"anna"`,
+			hottype.Command{Action: "reset", Client: hottype.Client{Name: "anna"}}},
 	} {
 		rec := w.ask(http.MethodPost, "/v1/"+c.path+"?author=ann", "")
 		s.answer(t, rec, 200, c.answer)

@@ -125,7 +125,8 @@ func (r *rulesAt) of(key hottype.Key) (t treatment) {
 // countsAlike reports whether the requests of a key of a still count under it by b.
 func (r *rulesAt) countsAlike(a, b *rules.Rule, key hottype.Key) bool {
 	if a.Name != b.Name || a.AllQuery != b.AllQuery || !reflect.DeepEqual(a.Match, b.Match) ||
-		!reflect.DeepEqual(a.Params, b.Params) || !reflect.DeepEqual(a.Ignore, b.Ignore) || !reflect.DeepEqual(a.Upstream, b.Upstream) {
+		!reflect.DeepEqual(a.Params, b.Params) || !reflect.DeepEqual(a.Ignore, b.Ignore) ||
+		!reflect.DeepEqual(a.Upstream, b.Upstream) {
 		return false
 	}
 	if !a.IsCatchAll() {
@@ -146,7 +147,8 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*d
 	for key, list := range minutes {
 		before, after := now.of(key), next.of(key)
 		if before.rule != nil && after.rule != nil && next.countsAlike(before.rule, after.rule, key) &&
-			reflect.DeepEqual(before.rule.Hot, after.rule.Hot) && reflect.DeepEqual(before.limit, after.limit) && before.override == after.override {
+			reflect.DeepEqual(before.rule.Hot, after.rule.Hot) && reflect.DeepEqual(before.limit, after.limit) &&
+			before.override == after.override {
 			a.Unchanged++
 			continue
 		}
@@ -157,7 +159,9 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*d
 		}
 		a.Keys = append(a.Keys, d)
 	}
-	slices.SortFunc(a.Keys, func(a, b dryKey) int { return cmp.Or(cmp.Compare(b.Peak, a.Peak), cmp.Compare(a.Key, b.Key)) })
+	slices.SortFunc(a.Keys, func(a, b dryKey) int {
+		return cmp.Or(cmp.Compare(b.Peak, a.Peak), cmp.Compare(a.Key, b.Key))
+	})
 	if len(a.Keys) > maxDryKeys {
 		a.Keys, a.Truncated = a.Keys[:maxDryKeys], true
 	}
@@ -168,7 +172,9 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*d
 		}
 	}
 	tried := len(a.Keys)
-	a.Keys = slices.DeleteFunc(a.Keys, func(d dryKey) bool { return d.Before == d.After && d.DeniedBefore == d.DeniedAfter })
+	a.Keys = slices.DeleteFunc(a.Keys, func(d dryKey) bool {
+		return d.Before == d.After && d.DeniedBefore == d.DeniedAfter
+	})
 	a.Unchanged += tried - len(a.Keys)
 	return a, nil
 }
@@ -243,7 +249,8 @@ func secondsOf(k *history.Key) []second {
 	}
 	list := make([]second, n)
 	for i := range list {
-		list[i] = second{at: uint32(k.Minute.Unix()) + uint32(i), rate: float32(k.Rate), allowed: unknown, denied: unknown}
+		list[i] = second{at: uint32(k.Minute.Unix()) + uint32(i), rate: float32(k.Rate), allowed: unknown,
+			denied: unknown}
 	}
 	return list
 }

@@ -23,10 +23,14 @@ func pastKeys() history.Answer {
 		past.Totals = append(past.Totals, history.Total{Minute: minute})
 		past.Keys = append(past.Keys,
 			history.Key{Minute: minute, Key: "/news?id=1", Rule: "*", State: history.Cold, Rate: 60, Peak: 70},
-			history.Key{Minute: minute, Key: "topic?id=1", Rule: "topic", State: history.Hot, Rate: 300, Peak: 400, Allowed: 6000, Denied: 12_000, Clients: 500},
-			history.Key{Minute: minute, Key: "topic?id=2", Rule: "topic", State: history.Cold, Rate: 100, Peak: 150, Clients: 90},
-			history.Key{Minute: minute, Key: "topic?id=3", Rule: "topic", State: history.Loop, Rate: 250, Peak: 300, Clients: 1},
-			history.Key{Minute: minute, Key: "topic?id=7", Rule: "topic", State: history.Hot, Rate: 250, Peak: 300, Clients: 400},
+			history.Key{Minute: minute, Key: "topic?id=1", Rule: "topic", State: history.Hot, Rate: 300, Peak: 400,
+				Allowed: 6000, Denied: 12_000, Clients: 500},
+			history.Key{Minute: minute, Key: "topic?id=2", Rule: "topic", State: history.Cold, Rate: 100, Peak: 150,
+				Clients: 90},
+			history.Key{Minute: minute, Key: "topic?id=3", Rule: "topic", State: history.Loop, Rate: 250, Peak: 300,
+				Clients: 1},
+			history.Key{Minute: minute, Key: "topic?id=7", Rule: "topic", State: history.Hot, Rate: 250, Peak: 300,
+				Clients: 400},
 		)
 	}
 	return past
@@ -59,9 +63,11 @@ func TestDryRunTellsWhatRulesWouldHaveChanged(t *testing.T) {
 		}},
 		"an override": {"action: exempt", "action: block", map[hottype.Key]change{"topic?id=7": {"hot", 0, 30_000}}},
 		"other parameters": {"params: [id]", "params: [id, page]", map[hottype.Key]change{
-			"topic?id=1": {"recounted", 24_000, 0}, "topic?id=2": {"recounted", 0, 0}, "topic?id=3": {"recounted", 0, 0}, "topic?id=7": {"recounted", 0, 0},
+			"topic?id=1": {"recounted", 24_000, 0}, "topic?id=2": {"recounted", 0, 0},
+			"topic?id=3": {"recounted", 0, 0}, "topic?id=7": {"recounted", 0, 0},
 		}},
-		"a rule before the catch-all": {"  - name: \"*\"", "  - {name: news, match: {path: /news}, params: [id], hot: {rate: 50}, limit: {rate: 10}}\n  - name: \"*\"",
+		"a rule before the catch-all": {"  - name: \"*\"",
+			"  - {name: news, match: {path: /news}, params: [id], hot: {rate: 50}, limit: {rate: 10}}\n  - name: \"*\"",
 			map[hottype.Key]change{"/news?id=1": {"recounted", 0, 0}}},
 		"no catch-all": {rulesFile[strings.Index(rulesFile, "  - name: \"*\""):strings.Index(rulesFile, "ip:")], "",
 			map[hottype.Key]change{"/news?id=1": {"uncounted", 0, 0}}},
@@ -83,7 +89,8 @@ func TestDryRunTellsWhatRulesWouldHaveChanged(t *testing.T) {
 			for _, k := range a.Keys {
 				got[k.Key] = change{k.After, k.DeniedBefore, k.DeniedAfter}
 			}
-			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(change{})); diff != "" || a.Minutes != 2 || a.Unchanged != 5-len(c.want) || a.Truncated {
+			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(change{})); diff != "" || a.Minutes != 2 ||
+				a.Unchanged != 5-len(c.want) || a.Truncated {
 				t.Errorf("%+v: %s", a, diff)
 			}
 			if central.stored != nil || h.asked.From != t0.Add(-dryRunSpan) || h.asked.To != t0 {

@@ -81,10 +81,12 @@ func TestStreamTellsAllAtOnce(t *testing.T) {
 	l := listen(t, srv.URL)
 	hello := l.next("hello")
 	s.check(t, "Hello", hello)
-	if !bytes.Contains(hello, []byte(`"sparks":{"topic?id=42":[300,300]}`)) || !bytes.Contains(hello, []byte(`"allowed_per_second":300`)) {
+	if !bytes.Contains(hello, []byte(`"sparks":{"topic?id=42":[300,300]}`)) ||
+		!bytes.Contains(hello, []byte(`"allowed_per_second":300`)) {
 		t.Errorf("%s", hello)
 	}
-	w.Publish([]detect.Change{{Hot: w.hot[0], Kind: detect.Became, At: t0}, {Hot: w.hot[0], Kind: detect.Cooled, At: t0}})
+	w.Publish([]detect.Change{{Hot: w.hot[0], Kind: detect.Became, At: t0},
+		{Hot: w.hot[0], Kind: detect.Cooled, At: t0}})
 	for i, kind := range []string{`"seq":1`, `"kind":"cooled"`} {
 		change := l.next("change")
 		s.check(t, "Change", change)
@@ -94,7 +96,8 @@ func TestStreamTellsAllAtOnce(t *testing.T) {
 	}
 	w.second(at(2*time.Second, 500, 9, 0))
 	s.check(t, "State", l.next("state"))
-	if rec := w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=42", "action": "block", "author": "ann"}`); rec.Code != 201 {
+	if rec := w.ask(http.MethodPut, "/v1/overrides",
+		`{"key": "topic?id=42", "action": "block", "author": "ann"}`); rec.Code != 201 {
 		t.Fatal(rec.Body)
 	}
 	change := l.next("change")

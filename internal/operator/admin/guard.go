@@ -30,7 +30,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		setSecurityHeaders(w.Header())
 		if !s.knownHost(r.Host) {
 			s.count.foreignHosts.Add(1)
-			writeProblem(w, newProblem(http.StatusMisdirectedRequest, "host "+quoted(r.Host)+" is not a name of this API",
+			writeProblem(w, newProblem(http.StatusMisdirectedRequest,
+				"host "+quoted(r.Host)+" is not a name of this API",
 				"call it as localhost or by a loopback address, or set a token: then every name will do"))
 			return
 		}
@@ -59,7 +60,8 @@ func (s *Server) knownHost(host string) bool {
 		host = h
 	}
 	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	return access.IsLoopback(host) || slices.ContainsFunc(s.cfg.Hosts, func(h string) bool { return strings.EqualFold(h, host) })
+	return access.IsLoopback(host) || slices.ContainsFunc(s.cfg.Hosts,
+		func(h string) bool { return strings.EqualFold(h, host) })
 }
 
 // callerKey is where a request carries who sent it.

@@ -16,7 +16,8 @@ func TestConfigIsChecked(t *testing.T) {
 	good := newWorld(t, nil).cfg
 	for says, change := range map[string]func(*Config){
 		"Hot": func(c *Config) { c.Hot = nil }, "Rules": func(c *Config) { c.Rules = nil },
-		"MaxStreams": func(c *Config) { c.MaxStreams = -1 }, "token": func(c *Config) { c.Access.Token = "s3cret-of-the-test\n" },
+		"MaxStreams": func(c *Config) { c.MaxStreams = -1 },
+		"token":      func(c *Config) { c.Access.Token = "s3cret-of-the-test\n" },
 	} {
 		bad := good
 		change(&bad)
@@ -27,7 +28,8 @@ func TestConfigIsChecked(t *testing.T) {
 }
 
 // everything is one target of each route.
-var everything = []string{"/", "/assets/app.js", "/openapi.json", "/metrics", "/v1/hot", "/v1/keys/topic%3Fid=42", "/v1/overrides", "/v1/audit", "/v1/events", "/no/such/page"}
+var everything = []string{"/", "/assets/app.js", "/openapi.json", "/metrics", "/v1/hot", "/v1/keys/topic%3Fid=42",
+	"/v1/overrides", "/v1/audit", "/v1/events", "/no/such/page"}
 
 func TestTokenGuardsEverythingButHealth(t *testing.T) {
 	t.Parallel()
@@ -38,13 +40,17 @@ func TestTokenGuardsEverythingButHealth(t *testing.T) {
 	// A right token first: who has shown one is not slowed.
 	w.ask(http.MethodGet, "/v1/hot", "", "Authorization: Bearer s3cret-of-the-test")
 	for _, target := range everything {
-		for _, wrong := range []string{"X: none", "Authorization: Bearer", "Authorization: Bearer s3cret-of-the-tes", "Authorization: Bearer s3cret-of-the-test1", "Authorization: s3cret-of-the-test", basic("s3cret-of-the-test", ""), basic("", "no")} {
+		for _, wrong := range []string{"X: none", "Authorization: Bearer", "Authorization: Bearer s3cret-of-the-tes",
+			"Authorization: Bearer s3cret-of-the-test1", "Authorization: s3cret-of-the-test",
+			basic("s3cret-of-the-test", ""), basic("", "no")} {
 			rec := w.ask(http.MethodGet, target, "", wrong)
 			if rec.Code != http.StatusUnauthorized || len(rec.Header()["Www-Authenticate"]) != 2 {
 				t.Errorf("%s with %q: %d", target, wrong, rec.Code)
 			}
 		}
-		for _, right := range []string{"Authorization: Bearer s3cret-of-the-test", "Authorization: bearer s3cret-of-the-test", basic("ann", "s3cret-of-the-test"), basic("", "s3cret-of-the-test")} {
+		for _, right := range []string{"Authorization: Bearer s3cret-of-the-test",
+			"Authorization: bearer s3cret-of-the-test", basic("ann", "s3cret-of-the-test"),
+			basic("", "s3cret-of-the-test")} {
 			if rec := w.ask(http.MethodHead, target, "", right); rec.Code == http.StatusUnauthorized {
 				t.Errorf("%s with %q: %d", target, right, rec.Code)
 			}
@@ -55,7 +61,8 @@ func TestTokenGuardsEverythingButHealth(t *testing.T) {
 			t.Errorf("%s: %d", open, rec.Code)
 		}
 	}
-	if rec := w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=1", "rate": 5}`, basic("ann", "s3cret-of-the-test")); !strings.Contains(rec.Body.String(), `"author":"ann"`) {
+	if rec := w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=1", "rate": 5}`,
+		basic("ann", "s3cret-of-the-test")); !strings.Contains(rec.Body.String(), `"author":"ann"`) {
 		t.Errorf("the user is not the author: %s", rec.Body)
 	}
 	if n := w.Stats().Unauthorized; n != uint64(7*len(everything)) {
@@ -69,10 +76,12 @@ func TestGuessingIsSlowed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) {
 		c.Access.Token = "s3cret-of-the-test"
-		c.Ready = map[string]func(context.Context) error{"redis": func(context.Context) error { return errors.New("dial 10.1.2.3") }}
+		c.Ready = map[string]func(context.Context) error{
+			"redis": func(context.Context) error { return errors.New("dial 10.1.2.3") }}
 	})
 	for range 10 {
-		if rec := w.ask(http.MethodGet, "/readyz", "", "Authorization: Bearer wrong"); rec.Code != http.StatusServiceUnavailable {
+		if rec := w.ask(http.MethodGet, "/readyz", "",
+			"Authorization: Bearer wrong"); rec.Code != http.StatusServiceUnavailable {
 			t.Errorf("health: %d", rec.Code)
 		}
 	}
@@ -81,7 +90,8 @@ func TestGuessingIsSlowed(t *testing.T) {
 		t.Error("health compares tokens of a client that guessed ten wrong ones")
 	}
 	rec := w.ask(http.MethodGet, "/v1/hot", "", right)
-	if rec.Code != http.StatusTooManyRequests || rec.Header().Get("Retry-After") == "" || !strings.Contains(rec.Body.String(), "Too many wrong tokens") {
+	if rec.Code != http.StatusTooManyRequests || rec.Header().Get("Retry-After") == "" ||
+		!strings.Contains(rec.Body.String(), "Too many wrong tokens") {
 		t.Errorf("after ten guesses: %d %v %s", rec.Code, rec.Header(), rec.Body)
 	}
 	if s := w.Stats(); s.Unauthorized != 10 || s.Slowed != 2 {
@@ -95,8 +105,10 @@ func TestForeignHostIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Hosts = []string{"ops.internal"} })
 	for host, ok := range map[string]bool{
-		"localhost": true, "localhost:7070": true, "127.0.0.1:7070": true, "[::1]:7070": true, "[::1]": true, "a.localhost": true, "OPS.internal:1": true,
-		"evil.example": false, "evil.example:7070": false, "127.0.0.1.evil.example": false, "localhost.evil.example": false, "": false, "10.0.0.1": false,
+		"localhost": true, "localhost:7070": true, "127.0.0.1:7070": true, "[::1]:7070": true, "[::1]": true,
+		"a.localhost": true, "OPS.internal:1": true,
+		"evil.example": false, "evil.example:7070": false, "127.0.0.1.evil.example": false,
+		"localhost.evil.example": false, "": false, "10.0.0.1": false,
 	} {
 		rec := w.ask(http.MethodGet, "/v1/hot", "", "Host: "+host)
 		if (rec.Code == http.StatusOK) != ok {
@@ -107,7 +119,8 @@ func TestForeignHostIsRefused(t *testing.T) {
 		t.Errorf("%d counted", n)
 	}
 	withToken := newWorld(t, func(c *Config) { c.Access.Token = "s3cret-of-the-test" })
-	if rec := withToken.ask(http.MethodGet, "/v1/hot", "", "Host: ops.example.com", "Authorization: Bearer s3cret-of-the-test"); rec.Code != http.StatusOK {
+	if rec := withToken.ask(http.MethodGet, "/v1/hot", "", "Host: ops.example.com",
+		"Authorization: Bearer s3cret-of-the-test"); rec.Code != http.StatusOK {
 		t.Errorf("with a token: %d", rec.Code)
 	}
 }
@@ -129,7 +142,8 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 		{[]string{"Origin: null"}, false},
 	} {
 		for _, method := range []string{http.MethodPut, http.MethodDelete, http.MethodPost} {
-			target := map[string]string{"PUT": "/v1/overrides", "DELETE": "/v1/overrides/x", "POST": "/v1/overrides/x/undo"}[method]
+			target := map[string]string{"PUT": "/v1/overrides", "DELETE": "/v1/overrides/x",
+				"POST": "/v1/overrides/x/undo"}[method]
 			rec := w.ask(method, target, body, c.headers...)
 			if (rec.Code != http.StatusForbidden) != c.ok {
 				t.Errorf("%s with %q: %d %s", method, c.headers, rec.Code, rec.Body)
@@ -144,14 +158,16 @@ func TestEveryAnswerBindsTheBrowser(t *testing.T) {
 	for _, target := range append(everything, "/livez", "/readyz") {
 		h := w.ask(http.MethodHead, target, "").Header()
 		for name, want := range map[string]string{
-			"Content-Security-Policy": "default-src 'self'", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+			"Content-Security-Policy": "default-src 'self'", "X-Content-Type-Options": "nosniff",
+			"X-Frame-Options": "DENY",
 			"Referrer-Policy": "no-referrer", "Cross-Origin-Resource-Policy": "same-origin",
 		} {
 			if !strings.Contains(h.Get(name), want) {
 				t.Errorf("%s: %s is %q", target, name, h.Get(name))
 			}
 		}
-		if csp := h.Get("Content-Security-Policy"); strings.Contains(csp, "unsafe") || !strings.Contains(csp, "frame-ancestors 'none'") {
+		if csp := h.Get("Content-Security-Policy"); strings.Contains(csp, "unsafe") ||
+			!strings.Contains(csp, "frame-ancestors 'none'") {
 			t.Errorf("%s: %q", target, csp)
 		}
 	}
@@ -161,7 +177,8 @@ func TestEveryAnswerBindsTheBrowser(t *testing.T) {
 // has no script, style or handler in its markup.
 func TestPageIsOurOwn(t *testing.T) {
 	t.Parallel()
-	elsewhere := regexp.MustCompile(`(?i)(https?:)?//[a-z0-9.-]+\.[a-z]{2,}|(?-i:url\()|@import|innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(`)
+	elsewhere := regexp.MustCompile(
+		`(?i)(https?:)?//[a-z0-9.-]+\.[a-z]{2,}|(?-i:url\()|@import|innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(`)
 	inline := regexp.MustCompile(`(?i)<style|\sstyle=|\son[a-z]+=|<script(?:[^>]*)>[^<]|javascript:`)
 	w := newWorld(t, nil)
 	var page []byte
@@ -190,12 +207,15 @@ func TestPageIsOurOwn(t *testing.T) {
 func TestFilesAreSentOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	for target, kind := range map[string]string{"/": "text/html; charset=utf-8", "/assets/app.js": "text/javascript; charset=utf-8", "/assets/style.css": "text/css; charset=utf-8", "/assets/icon.svg": "image/svg+xml", "/openapi.json": "application/json"} {
+	for target, kind := range map[string]string{"/": "text/html; charset=utf-8",
+		"/assets/app.js": "text/javascript; charset=utf-8", "/assets/style.css": "text/css; charset=utf-8",
+		"/assets/icon.svg": "image/svg+xml", "/openapi.json": "application/json"} {
 		first := w.ask(http.MethodGet, target, "")
 		if first.Code != http.StatusOK || first.Header().Get("Content-Type") != kind || first.Body.Len() == 0 {
 			t.Errorf("%s: %d %s", target, first.Code, first.Header().Get("Content-Type"))
 		}
-		if again := w.ask(http.MethodGet, target, "", "If-None-Match: "+first.Header().Get("ETag")); again.Code != http.StatusNotModified {
+		if again := w.ask(http.MethodGet, target, "",
+			"If-None-Match: "+first.Header().Get("ETag")); again.Code != http.StatusNotModified {
 			t.Errorf("%s again: %d", target, again.Code)
 		}
 	}

@@ -52,7 +52,8 @@ func (s *Server) remember(now time.Time, hot, loops, heaviest []hottype.Hot) {
 			known[h.Key] = true
 			k := sp.Keys[h.Key]
 			second.Keys = append(second.Keys, history.Seen{
-				Key: h.Key, Rule: h.Rule, State: state, Rate: h.Rate, Allowed: k.Allowed, Denied: k.Denied, Clients: h.Clients,
+				Key: h.Key, Rule: h.Rule, State: state, Rate: h.Rate, Allowed: k.Allowed, Denied: k.Denied,
+				Clients: h.Clients,
 			})
 		}
 	}

@@ -44,7 +44,8 @@ func (k *kept) Heatmap(_ context.Context, q history.HeatmapQuery) (*history.Heat
 	k.heatmap = q
 	return &history.Heatmap{
 		From: q.From, To: q.To, Step: int64(q.Step / time.Second), Events: k.answer.Events,
-		Keys: []history.HeatmapKey{{Key: "topic?id=42", Rule: "topic", Cells: []history.Cell{{At: 3, State: history.Hot, Peak: 400, Denied: 7}}}},
+		Keys: []history.HeatmapKey{{Key: "topic?id=42", Rule: "topic",
+			Cells: []history.Cell{{At: 3, State: history.Hot, Peak: 400, Denied: 7}}}},
 	}, k.fails
 }
 
@@ -55,7 +56,9 @@ func TestSecondsGoIntoTheHistory(t *testing.T) {
 	looked := 0
 	w := newWorld(t, func(c *Config) {
 		c.History, c.HistoryKeys = &h, 2
-		c.Loops = func() []hottype.Hot { return []hottype.Hot{{Key: "topic?id=9", Rule: "topic", Rate: 50, Clients: 1}} }
+		c.Loops = func() []hottype.Hot {
+			return []hottype.Hot{{Key: "topic?id=9", Rule: "topic", Rate: 50, Clients: 1}}
+		}
 		c.Heaviest = func(n int) []hottype.Hot {
 			if looked++; n != 2 {
 				t.Errorf("the %d heaviest were asked for", n)
@@ -65,8 +68,9 @@ func TestSecondsGoIntoTheHistory(t *testing.T) {
 	})
 	w.set(func() { w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 400, t0)} })
 	report := func(n uint64) hottype.Report {
-		return hottype.Report{Instance: "a", At: w.clock().Add(time.Second), Allowed: 100 * n, Denied: hottype.Denials{Hot: 30 * n},
-			Keys: []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: 10 * n, Denied: 30 * n}}}
+		return hottype.Report{Instance: "a", At: w.clock().Add(time.Second), Allowed: 100 * n,
+			Denied: hottype.Denials{Hot: 30 * n},
+			Keys:   []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: 10 * n, Denied: 30 * n}}}
 	}
 	for n := range uint64(11) {
 		w.second(report(n))
@@ -80,7 +84,8 @@ func TestSecondsGoIntoTheHistory(t *testing.T) {
 		{Key: "topic?id=9", Rule: "topic", State: history.Loop, Rate: 50, Clients: 1},
 		{Key: "topic?id=3", Rule: "topic", State: history.Cold, Rate: 20},
 	}
-	if diff := cmp.Diff(want, last.Keys); diff != "" || last.Allowed != 100 || last.Denied != 30 || last.DeniedBy["hot"] != 30 {
+	if diff := cmp.Diff(want, last.Keys); diff != "" || last.Allowed != 100 || last.Denied != 30 ||
+		last.DeniedBy["hot"] != 30 {
 		t.Errorf("%+v: %s", last, diff)
 	}
 }
@@ -90,16 +95,19 @@ func TestChangesGoIntoTheHistory(t *testing.T) {
 	var h kept
 	w := newWorld(t, func(c *Config) { c.History = &h; c.Pushed = true })
 	key := hotKey("topic?id=42", "topic", 400, t0)
-	w.Publish([]detect.Change{{Hot: key, Kind: detect.Became, At: t0}, {Hot: key, Kind: detect.Ceased, At: t0.Add(time.Minute)}})
+	w.Publish([]detect.Change{{Hot: key, Kind: detect.Became, At: t0},
+		{Hot: key, Kind: detect.Ceased, At: t0.Add(time.Minute)}})
 	w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=42", "rate": 5, "author": "ann"}`)
 	if len(h.events) != 3 {
 		t.Fatalf("%+v", h.events)
 	}
 	began, ceased, put := h.events[0], h.events[1], h.events[2]
-	if diff := cmp.Diff(&history.Span{Key: "topic?id=42", Rule: "topic", State: history.Hot, From: t0, Peak: 400}, began.Span); diff != "" {
+	if diff := cmp.Diff(&history.Span{Key: "topic?id=42", Rule: "topic", State: history.Hot, From: t0, Peak: 400},
+		began.Span); diff != "" {
 		t.Error(diff)
 	}
-	if s := ceased.Span; s == nil || s.State != history.Loop || !s.Until.Equal(t0.Add(time.Minute)) || !s.From.IsZero() {
+	if s := ceased.Span; s == nil || s.State != history.Loop || !s.Until.Equal(t0.Add(time.Minute)) ||
+		!s.From.IsZero() {
 		t.Errorf("%+v", s)
 	}
 	if put.Span != nil || put.Kind != overridePut || !strings.Contains(string(put.Detail), `"author":"ann"`) {
@@ -110,8 +118,10 @@ func TestChangesGoIntoTheHistory(t *testing.T) {
 func TestHistoryIsAnswered(t *testing.T) {
 	t.Parallel()
 	h := kept{answer: history.Answer{
-		From: t0, To: t0.Add(time.Hour), Totals: []history.Total{{Minute: t0, Allowed: 5, By: map[string]float64{"hot": 1}}},
-		Keys:   []history.Key{{Minute: t0, Key: "=cmd()", Rule: "topic", State: history.Hot, Rate: 1.5, Peak: 2, Allowed: 90}},
+		From: t0, To: t0.Add(time.Hour),
+		Totals: []history.Total{{Minute: t0, Allowed: 5, By: map[string]float64{"hot": 1}}},
+		Keys: []history.Key{{Minute: t0, Key: "=cmd()", Rule: "topic", State: history.Hot, Rate: 1.5, Peak: 2,
+			Allowed: 90}},
 		Spans:  []history.Span{{Key: "topic?id=42", State: history.Hot, From: t0, Peak: 3}},
 		Events: []history.Event{{At: t0, Kind: "cooled", Key: "topic?id=42", Detail: json.RawMessage(`{"rate":1}`)}},
 	}}
@@ -121,15 +131,20 @@ func TestHistoryIsAnswered(t *testing.T) {
 	if want := (history.Query{From: t0.Add(-time.Hour), To: t0, Limit: 1000}); h.asked != want {
 		t.Errorf("asked %+v, want %+v", h.asked, want)
 	}
-	rec := w.ask(http.MethodGet, "/v1/history?from=2026-03-14T00:00:00Z&to=1773500000&key=topic?id=%2542&limit=7&format=csv", "")
-	want := "minute,key,rule,state,rate,peak,allowed,denied,clients\n2026-03-14T12:00:00Z,'=cmd(),topic,hot,1.500,2.000,90.000,0.000,0\n"
-	if rec.Code != 200 || rec.Body.String() != want || !strings.HasPrefix(rec.Header().Get("Content-Type"), "text/csv") {
+	rec := w.ask(http.MethodGet,
+		"/v1/history?from=2026-03-14T00:00:00Z&to=1773500000&key=topic?id=%2542&limit=7&format=csv", "")
+	want :=
+		"minute,key,rule,state,rate,peak,allowed,denied,clients\n2026-03-14T12:00:00Z,'=cmd(),topic,hot,1.500,2.000,90.000,0.000,0\n"
+	if rec.Code != 200 || rec.Body.String() != want ||
+		!strings.HasPrefix(rec.Header().Get("Content-Type"), "text/csv") {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
-	if h.asked.Limit != 7 || h.asked.Key != "topic?id=%2542" && h.asked.Key != "topic?id=B" || h.asked.To.Unix() != 1773500000 {
+	if h.asked.Limit != 7 || h.asked.Key != "topic?id=%2542" && h.asked.Key != "topic?id=B" ||
+		h.asked.To.Unix() != 1773500000 {
 		t.Errorf("asked %+v", h.asked)
 	}
-	for _, bad := range []string{"from=yesterday", "to=-1", "from=1773500000", "limit=0", "limit=100001", "format=xml"} {
+	for _, bad := range []string{"from=yesterday", "to=-1", "from=1773500000", "limit=0", "limit=100001",
+		"format=xml"} {
 		s.answer(t, w.ask(http.MethodGet, "/v1/history?"+bad, ""), 400, "Problem")
 	}
 	h.fails = errors.New("disk full")
@@ -150,7 +165,8 @@ func TestHistoryOfAKeyIsPurged(t *testing.T) {
 	w.set(func() {
 		w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 400, t0), hotKey("topic?id=43", "topic", 300, t0)}
 	})
-	w.Publish([]detect.Change{{Hot: w.hot[0], Kind: detect.Became, At: t0}, {Hot: w.hot[1], Kind: detect.Became, At: t0}})
+	w.Publish([]detect.Change{{Hot: w.hot[0], Kind: detect.Became, At: t0},
+		{Hot: w.hot[1], Kind: detect.Became, At: t0}})
 	w.second()
 	rec := w.ask(http.MethodDelete, "/v1/history?author=ann&key=topic%3Fid=42", "")
 	s.answer(t, rec, 200, "HistoryPurged")
@@ -158,11 +174,13 @@ func TestHistoryOfAKeyIsPurged(t *testing.T) {
 		t.Errorf("%q: %s", h.purged, rec.Body)
 	}
 	hello := w.hello(t0)
-	if len(hello.Changes) != 1 || hello.Changes[0].Key != "topic?id=43" || w.seconds.keys["topic?id=42"] != nil || w.seconds.keys["topic?id=43"] == nil {
+	if len(hello.Changes) != 1 || hello.Changes[0].Key != "topic?id=43" || w.seconds.keys["topic?id=42"] != nil ||
+		w.seconds.keys["topic?id=43"] == nil {
 		t.Errorf("memory has %+v and %v", hello.Changes, w.seconds.keys)
 	}
 	last := h.events[len(h.events)-1]
-	if last.Kind != historyPurged || last.Key != "" || !strings.Contains(string(last.Detail), `"author":"ann"`) || strings.Contains(string(last.Detail), "42") {
+	if last.Kind != historyPurged || last.Key != "" || !strings.Contains(string(last.Detail), `"author":"ann"`) ||
+		strings.Contains(string(last.Detail), "42") {
 		t.Errorf("%+v", last)
 	}
 	s.answer(t, w.ask(http.MethodDelete, "/v1/history", ""), 400, "Problem")

@@ -30,7 +30,8 @@ func (s *Server) purgeHistory(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	rows, err := s.cfg.History.Purge(ctx, key)
 	if err != nil {
-		return newProblem(http.StatusServiceUnavailable, "the history was not purged: "+err.Error(), "try again; look at the state directory")
+		return newProblem(http.StatusServiceUnavailable, "the history was not purged: "+err.Error(),
+			"try again; look at the state directory")
 	}
 	s.mu.Lock()
 	s.seconds.remove(key)

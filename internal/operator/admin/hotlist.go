@@ -76,7 +76,8 @@ func readHotQuery(r *http.Request) (q hotQuery, err error) {
 	}
 	q.sort, q.find = cmp.Or(values.Get("sort"), "rate"), strings.ToLower(values.Get("find"))
 	if hotOrders[q.sort] == nil {
-		return q, badField("sort", "sort is "+quoted(q.sort), "give rate, share, clients, since, key, allowed, denied or served")
+		return q, badField("sort", "sort is "+quoted(q.sort),
+			"give rate, share, clients, since, key, allowed, denied or served")
 	}
 	if len(q.find) > maxFind {
 		return q, badField("find", "find is longer than 1000 bytes", "give a part of a key")
@@ -89,7 +90,8 @@ func (q *hotQuery) from(hot []hottype.Hot, speeds map[hottype.Key]keySpeed) (pag
 	list := slices.Clone(hot)
 	if q.find != "" {
 		list = slices.DeleteFunc(list, func(h hottype.Hot) bool {
-			return !strings.Contains(strings.ToLower(string(h.Key)), q.find) && !strings.Contains(strings.ToLower(h.Rule), q.find)
+			return !strings.Contains(strings.ToLower(string(h.Key)), q.find) &&
+				!strings.Contains(strings.ToLower(h.Rule), q.find)
 		})
 	}
 	order := hotOrders[q.sort]
@@ -123,7 +125,8 @@ func closest(set *rules.Set, heaviest, hot, loops []hottype.Hot) []closeKey {
 		if known[h.Key] || rule == nil || !(rule.Hot.Rate > 0) {
 			continue
 		}
-		near = append(near, closeKey{Key: h.Key, Href: keyHref(h.Key), Rule: rule.Name, Rate: *rounded(h.Rate), Threshold: rule.Hot.Rate})
+		near = append(near, closeKey{Key: h.Key, Href: keyHref(h.Key), Rule: rule.Name, Rate: *rounded(h.Rate),
+			Threshold: rule.Hot.Rate})
 	}
 	slices.SortStableFunc(near, func(a, b closeKey) int { return cmp.Compare(b.Rate/b.Threshold, a.Rate/a.Threshold) })
 	return near[:min(len(near), maxClosest)]

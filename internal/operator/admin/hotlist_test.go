@@ -32,7 +32,8 @@ func TestHotListIsSortedFoundAndPaged(t *testing.T) {
 	w.hot = append(w.hot, hotKey("/Search?q=a", "*", 10, t0))
 	reports := func(n uint64) hottype.Report {
 		return hottype.Report{Instance: "a", At: w.clock().Add(time.Second),
-			Keys: []hottype.KeyDecisions{{Key: "topic?id=3", Denied: 50 * n}, {Key: "topic?id=5", Allowed: 70 * n, Denied: 20 * n, Served: 9 * n}}}
+			Keys: []hottype.KeyDecisions{{Key: "topic?id=3", Denied: 50 * n},
+				{Key: "topic?id=5", Allowed: 70 * n, Denied: 20 * n, Served: 9 * n}}}
 	}
 	for n := range uint64(2) {
 		w.second(reports(n))
@@ -78,13 +79,15 @@ func TestHotListIsSortedFoundAndPaged(t *testing.T) {
 func TestHotKeyTellsItsThresholdAndWhoSetItsLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 400, t0), hotKey("topic?id=7", "topic", 300, t0), hotKey("gone?id=1", "gone", 300, t0)}
+	w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 400, t0), hotKey("topic?id=7", "topic", 300, t0),
+		hotKey("gone?id=1", "gone", 300, t0)}
 	w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=42", "rate": 5}`)
 	var a hotAnswer
 	decode(t, w.ask(http.MethodGet, "/v1/hot", "").Body.Bytes(), &a)
 	got, err := json.Marshal(a.Keys)
-	want := `[{"Key":"topic?id=42","limit_source":"override","Threshold":200},{"Key":"topic?id=7","limit_source":"","Threshold":200},` +
-		`{"Key":"gone?id=1","limit_source":"rule","Threshold":500}]`
+	want :=
+		`[{"Key":"topic?id=42","limit_source":"override","Threshold":200},{"Key":"topic?id=7","limit_source":"","Threshold":200},` +
+			`{"Key":"gone?id=1","limit_source":"rule","Threshold":500}]`
 	if err != nil || string(got) != want {
 		t.Errorf("got %s, want %s: %v", got, want, err)
 	}
@@ -93,9 +96,11 @@ func TestHotKeyTellsItsThresholdAndWhoSetItsLimit(t *testing.T) {
 // TestClosestAreShownWhileNothingIsHot, nearest first, without what is a loop, and at most five.
 func TestClosestAreShownWhileNothingIsHot(t *testing.T) {
 	t.Parallel()
-	heaviest := []hottype.Hot{{Key: "/a?q=1", Rate: 300}, {Key: "topic?id=1", Rate: 190}, {Key: "topic?id=9", Rate: 195}}
+	heaviest := []hottype.Hot{{Key: "/a?q=1", Rate: 300}, {Key: "topic?id=1", Rate: 190},
+		{Key: "topic?id=9", Rate: 195}}
 	for i := range 9 {
-		heaviest = append(heaviest, hottype.Hot{Key: hottype.Key(fmt.Sprintf("topic?id=1%d", i)), Rate: float64(100 - i)})
+		heaviest = append(heaviest, hottype.Hot{Key: hottype.Key(fmt.Sprintf("topic?id=1%d", i)),
+			Rate: float64(100 - i)})
 	}
 	w := newWorld(t, func(c *Config) {
 		c.Heaviest = func(int) []hottype.Hot { return heaviest }

@@ -66,7 +66,8 @@ func (s *Server) getKey(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch {
 	case s.cfg.Rules().Redacts() && canonical != key:
-		answer.Warnings = append(answer.Warnings, "the key was brought into the form in which requests are counted, without what is redacted")
+		answer.Warnings = append(answer.Warnings,
+			"the key was brought into the form in which requests are counted, without what is redacted")
 	case canonical != key:
 		answer.Warnings = append(answer.Warnings, "you asked for "+key+", whose canonical form this is")
 	}
@@ -82,7 +83,8 @@ func (s *Server) describe(r *http.Request, key hottype.Key, now time.Time) (*key
 	set := s.cfg.Rules()
 	o := rules.NewOverrides(set.Overrides, live).Find([]byte(key), now)
 	rule := set.RuleFor(key.Resource())
-	a := &keyAnswer{Key: string(key), Resource: key.Resource(), Params: key.Params(), Rule: viewRule(rule), Override: viewOverride(o, live, now)}
+	a := &keyAnswer{Key: string(key), Resource: key.Resource(), Params: key.Params(), Rule: viewRule(rule),
+		Override: viewOverride(o, live, now)}
 	hot := s.cfg.Hot()
 	if i := slices.IndexFunc(hot, func(h hottype.Hot) bool { return h.Key == key }); i >= 0 {
 		a.Hot, a.Detected = true, &hot[i]
@@ -113,7 +115,8 @@ func (s *Server) pathKey(key string) (string, error) {
 func (s *Server) redacted(key string) (string, error) {
 	redacted, err := s.cfg.Rules().RedactKey(key)
 	if err != nil {
-		return "", badField("key", strings.TrimPrefix(err.Error(), "rules: "), "write all of the value, what GET /v1/hot shows, or *")
+		return "", badField("key", strings.TrimPrefix(err.Error(), "rules: "),
+			"write all of the value, what GET /v1/hot shows, or *")
 	}
 	return redacted, nil
 }
@@ -209,7 +212,8 @@ func ipLimits(ip rules.IPLimits, o *rules.Override) []appliedLimit {
 		if w.window == nil {
 			continue
 		}
-		l := appliedLimit{Source: w.source, Applies: true, Why: "every client is held to it, whatever it asks for, but for exempt addresses",
+		l := appliedLimit{Source: w.source, Applies: true,
+			Why:   "every client is held to it, whatever it asks for, but for exempt addresses",
 			Limit: viewWindow(w.window)}
 		if o != nil && (o.Action == rules.ActionExempt || o.Action == rules.ActionBlock) {
 			l.Applies, l.Why = false, "the override stands before it"
@@ -237,64 +241,4 @@ func canonicalKey(key string) (string, error) {
 			quoted(key), lim.Pairs, lim.NameBytes, lim.ValueBytes)
 	}
 	return string(out), nil
-}
-
-// doubts says why an override may never meet a request, or may meet others than its author
-// meant.
-func doubts(set *rules.Set, o rules.Override) []string {
-	switch {
-	case o.Resource != "":
-		return keyDoubts(set, hottype.Key(o.Resource))
-	case o.Class != "":
-		return classDoubts(set, o)
-	case o.OfClients(), o.IsPattern():
-		return nil
-	}
-	return keyDoubts(set, hottype.Key(o.Key))
-}
-
-func classDoubts(set *rules.Set, o rules.Override) []string {
-	i := slices.IndexFunc(set.Classes, func(c *rules.Class) bool { return c.Name == o.Class })
-	switch {
-	case i < 0:
-		return []string{"no class is named " + quoted(o.Class) + ": no client is in it"}
-	case set.Classes[i].Verify == "" && (o.Action == rules.ActionExempt || o.Action == rules.ActionShadow):
-		return []string{"class " + o.Class + " has no verify: whoever sends its header passes the per-IP windows"}
-	}
-	return nil
-}
-
-// keyDoubts says why no request may ever have a key.
-func keyDoubts(set *rules.Set, key hottype.Key) []string {
-	rule := set.RuleFor(key.Resource())
-	if rule == nil {
-		return []string{"no rule counts under the resource " + quoted(key.Resource()) + ": no request will have this key"}
-	}
-	if rule.IsCatchAll() && !strings.HasPrefix(key.Resource(), "/") {
-		return []string{"no rule is named " + quoted(key.Resource()) + ", and a path begins with /: no request will have this key"}
-	}
-	if key.Params() == "" || key.Params() == canon.Malformed {
-		return nil
-	}
-	if name, ok := rule.Repeated(key.Params()); ok {
-		return []string{"rule " + rule.Name + " makes a key of one value of " + quoted(name) + ": no request will have this key"}
-	}
-	if rule.AllQuery {
-		return nil
-	}
-	for pair := range strings.SplitSeq(key.Params(), "&") {
-		name, _, _ := strings.Cut(pair, "=")
-		if plain, err := url.QueryUnescape(name); err == nil && !tracks(rule, plain) {
-			return []string{"rule " + rule.Name + " does not track the parameter " + quoted(plain) + ": no request will have this key"}
-		}
-	}
-	return nil
-}
-
-// tracks reports whether a rule takes a parameter of this name from the query,
-// the path or a header.
-func tracks(rule *rules.Rule, name string) bool {
-	return slices.ContainsFunc(rule.Params, func(p rules.Param) bool {
-		return p.Name == name || p.Name == "path."+name || p.Name == "header."+name
-	})
 }

@@ -31,7 +31,8 @@ func TestAnyRevisionIsUndone(t *testing.T) {
 		rec := w.ask(http.MethodPost, fmt.Sprintf("/v1/overrides/x/undo?revision=%d", revision[c.of]), "")
 		s.answer(t, rec, c.status, "Undone")
 		rec = w.ask(http.MethodGet, "/v1/overrides/x", "")
-		if got := rec.Body.String(); c.leaves == "" && rec.Code != 404 || c.leaves != "" && !strings.Contains(got, `"action":"`+c.leaves+`"`) {
+		if got := rec.Body.String(); c.leaves == "" && rec.Code != 404 ||
+			c.leaves != "" && !strings.Contains(got, `"action":"`+c.leaves+`"`) {
 			t.Errorf("%s undone leaves %s, want %q", c.of, got, c.leaves)
 		}
 	}
@@ -40,7 +41,8 @@ func TestAnyRevisionIsUndone(t *testing.T) {
 	}
 	rec := w.ask(http.MethodGet, "/v1/audit?id=x&limit=3", "")
 	s.answer(t, rec, 200, "Audit")
-	if n := strings.Count(rec.Body.String(), `"id":"x","before"`); n != 3 || strings.Contains(rec.Body.String(), "other") {
+	if n := strings.Count(rec.Body.String(), `"id":"x","before"`); n != 3 ||
+		strings.Contains(rec.Body.String(), "other") {
 		t.Errorf("%d changes of x: %s", n, rec.Body)
 	}
 }
@@ -61,7 +63,8 @@ func TestLimitersSayWhichOverridesHold(t *testing.T) {
 		return hottype.Report{Instance: name, At: w.clock(), Overrides: revision}
 	}
 	w.second(report("a", 0), report("b", 0))
-	if diff := cmp.Diff([]limiterView{{Instance: "a", Current: true}, {Instance: "b", Current: true}}, limiters()); diff != "" {
+	if diff := cmp.Diff([]limiterView{{Instance: "a", Current: true}, {Instance: "b", Current: true}},
+		limiters()); diff != "" {
 		t.Errorf("before the first override: %s", diff)
 	}
 	w.ask(http.MethodPut, "/v1/overrides/x", `{"class": "crawler", "action": "block"}`)
@@ -83,7 +86,8 @@ func TestLimitersSayWhichOverridesHold(t *testing.T) {
 	for range 6 {
 		w.second(report("a", second)) // b is cut off
 	}
-	if list := limiters(); len(list) != 2 || list[0].Instance != "b" || !list[0].Silent || list[0].BehindMS < 8000 || list[0].HeardMS < 6000 {
+	if list := limiters(); len(list) != 2 || list[0].Instance != "b" || !list[0].Silent || list[0].BehindMS < 8000 ||
+		list[0].HeardMS < 6000 {
 		t.Errorf("cut off: %+v", list)
 	}
 	stopped := report("a", second)

@@ -53,7 +53,8 @@ func detectionChange(at time.Time, kind string, h *hottype.Hot) Change {
 
 // noteList finds what entered or left a list since the last sample, and gives
 // what is known then. The caller holds mu.
-func (s *Server) noteList(now time.Time, list []hottype.Hot, known map[string]hotNote, came, left string) map[string]hotNote {
+func (s *Server) noteList(now time.Time, list []hottype.Hot, known map[string]hotNote, came,
+	left string) map[string]hotNote {
 	current := make(map[string]hotNote, len(list))
 	for i := range list {
 		h := &list[i]

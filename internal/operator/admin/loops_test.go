@@ -34,7 +34,8 @@ func TestLoopsAreShownAndNotHot(t *testing.T) {
 	if list.Totals.Loops != 1 || list.Totals.HotKeys != 0 || len(list.Keys) != 0 || len(list.Loops) != 1 {
 		t.Fatalf("%+v", list)
 	}
-	if l := list.Loops[0]; l.Client != "192.0.2.77" || l.ClientShare != 0.95 || l.Clients != 3 || l.Href != "/v1/keys/topic%3Fid=9" {
+	if l := list.Loops[0]; l.Client != "192.0.2.77" || l.ClientShare != 0.95 || l.Clients != 3 ||
+		l.Href != "/v1/keys/topic%3Fid=9" {
 		t.Errorf("%+v", l)
 	}
 	var key keyAnswer
@@ -62,7 +63,8 @@ func TestLoopsInTheFeed(t *testing.T) {
 		})
 		w.sample(t.Context(), t0)
 		if pushed {
-			w.Publish([]detect.Change{{Kind: detect.Looped, Hot: loops[0], At: t0}, {Kind: detect.Ceased, Hot: loops[0], At: t0.Add(time.Second)}})
+			w.Publish([]detect.Change{{Kind: detect.Looped, Hot: loops[0], At: t0},
+				{Kind: detect.Ceased, Hot: loops[0], At: t0.Add(time.Second)}})
 		}
 		loops = nil
 		w.sample(t.Context(), t0.Add(time.Second))

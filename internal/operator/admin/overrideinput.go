@@ -38,9 +38,11 @@ func readOverride(w http.ResponseWriter, r *http.Request, now time.Time) (overri
 	if err != nil {
 		var big *http.MaxBytesError
 		if errors.As(err, &big) {
-			return overrideInput{}, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is over %d bytes", maxBody), "send one override")
+			return overrideInput{}, newProblem(http.StatusRequestEntityTooLarge,
+				fmt.Sprintf("the body is over %d bytes", maxBody), "send one override")
 		}
-		return overrideInput{}, newProblem(http.StatusBadRequest, "the body cannot be read: "+err.Error(), "send it again")
+		return overrideInput{}, newProblem(http.StatusBadRequest, "the body cannot be read: "+err.Error(),
+			"send it again")
 	}
 	f := overrideFields{given: map[string]bool{}}
 	if err := f.decode(body); err != nil {
@@ -54,7 +56,8 @@ func readOverride(w http.ResponseWriter, r *http.Request, now time.Time) (overri
 func (f *overrideFields) decode(body []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return newProblem(http.StatusBadRequest, "the body is not a JSON object", `send {"key": "topic?id=42", "rate": 100, "for": "10m"}`)
+		return newProblem(http.StatusBadRequest, "the body is not a JSON object",
+			`send {"key": "topic?id=42", "rate": 100, "for": "10m"}`)
 	}
 	for dec.More() {
 		t, err := dec.Token()
@@ -79,11 +82,13 @@ func (f *overrideFields) decodeField(dec *json.Decoder, name string) error {
 	o := &f.override
 	into := map[string]any{
 		"key": &o.Key, "resource": &o.Resource, "client": &o.Client, "cidr": &o.CIDR, "class": &o.Class,
-		"action": &o.Action, "rate": &o.Rate, "burst": &o.Burst, "until": &f.until, "for": &f.lasts, "schedule": &o.Schedule,
-		"reason": &o.Reason, "author": &o.Author,
+		"action": &o.Action, "rate": &o.Rate, "burst": &o.Burst, "until": &f.until, "for": &f.lasts,
+		"schedule": &o.Schedule,
+		"reason":   &o.Reason, "author": &o.Author,
 	}[name]
 	if into == nil {
-		return badField(name, "unknown field "+quoted(name), "known are key, resource, client, cidr, class, action, rate, burst, until, for, schedule, reason, author")
+		return badField(name, "unknown field "+quoted(name),
+			"known are key, resource, client, cidr, class, action, rate, burst, until, for, schedule, reason, author")
 	}
 	if f.given[name] {
 		return badField(name, "field "+quoted(name)+" stands twice", "leave one of them")
@@ -136,7 +141,8 @@ func (f *overrideFields) check(now time.Time) (overrideInput, error) {
 	if f.override.Action == "" {
 		in.override.Action = rules.ActionLimit
 	}
-	for _, check := range []func(*overrideInput, time.Time) error{f.checkTarget, f.checkAction, f.checkEnd, f.checkSchedule, f.checkTexts} {
+	for _, check := range []func(*overrideInput, time.Time) error{
+		f.checkTarget, f.checkAction, f.checkEnd, f.checkSchedule, f.checkTexts} {
 		if err := check(&in, now); err != nil {
 			return overrideInput{}, err
 		}
@@ -195,24 +201,29 @@ func (f *overrideFields) checkAction(in *overrideInput, _ time.Time) error {
 	switch in.override.Action {
 	case rules.ActionLimit:
 		if !f.given["rate"] {
-			return badField("rate", "rate is missing", "give requests per second, or another action: exempt, block, shadow, serve")
+			return badField("rate", "rate is missing",
+				"give requests per second, or another action: exempt, block, shadow, serve")
 		}
 		if !(f.override.Rate > 0) || math.IsInf(f.override.Rate, 0) {
-			return badField("rate", fmt.Sprintf("rate %v is not above 0", f.override.Rate), `give requests per second; to deny all use action "block"`)
+			return badField("rate", fmt.Sprintf("rate %v is not above 0", f.override.Rate),
+				`give requests per second; to deny all use action "block"`)
 		}
 		if f.override.Burst < 0 || f.given["burst"] && f.override.Burst == 0 {
-			return badField("burst", fmt.Sprintf("burst %d is not above 0", f.override.Burst), "give how many requests may come at once, or leave it out")
+			return badField("burst", fmt.Sprintf("burst %d is not above 0", f.override.Burst),
+				"give how many requests may come at once, or leave it out")
 		}
 		return nil
 	case rules.ActionExempt, rules.ActionBlock, rules.ActionShadow, rules.ActionServe:
 		for _, name := range []string{"rate", "burst"} {
 			if f.given[name] {
-				return badField(name, name+" has no meaning with action "+quoted(string(f.override.Action)), `leave it out, or use action "limit"`)
+				return badField(name, name+" has no meaning with action "+quoted(string(f.override.Action)),
+					`leave it out, or use action "limit"`)
 			}
 		}
 		return nil
 	}
-	return badField("action", "action is "+quoted(string(f.override.Action)), "use limit, exempt, block, shadow or serve")
+	return badField("action", "action is "+quoted(string(f.override.Action)),
+		"use limit, exempt, block, shadow or serve")
 }
 
 func (f *overrideFields) checkEnd(in *overrideInput, now time.Time) error {
@@ -231,7 +242,8 @@ func (f *overrideFields) checkEnd(in *overrideInput, now time.Time) error {
 			return badField("until", "until is "+quoted(f.until), `write "2026-12-01T00:00:00Z", or for: "10m"`)
 		}
 		if !t.After(now) {
-			return badField("until", "until "+f.until+" has passed", "give a time to come, or leave it out for an override without end")
+			return badField("until", "until "+f.until+" has passed",
+				"give a time to come, or leave it out for an override without end")
 		}
 		in.override.Until = t.UTC()
 	}
@@ -260,10 +272,12 @@ const (
 
 func (f *overrideFields) checkTexts(*overrideInput, time.Time) error {
 	if len(f.override.Reason) > maxReason {
-		return badField("reason", fmt.Sprintf("reason has %d bytes", len(f.override.Reason)), fmt.Sprintf("keep it within %d", maxReason))
+		return badField("reason", fmt.Sprintf("reason has %d bytes", len(f.override.Reason)),
+			fmt.Sprintf("keep it within %d", maxReason))
 	}
 	if len(f.override.Author) > maxAuthor {
-		return badField("author", fmt.Sprintf("author has %d bytes", len(f.override.Author)), fmt.Sprintf("keep it within %d", maxAuthor))
+		return badField("author", fmt.Sprintf("author has %d bytes", len(f.override.Author)),
+			fmt.Sprintf("keep it within %d", maxAuthor))
 	}
 	return nil
 }

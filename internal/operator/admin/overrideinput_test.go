@@ -19,17 +19,24 @@ func TestEveryWrongFieldIsNamed(t *testing.T) {
 	t.Parallel()
 	const key = `{"key": "topic?id=42", `
 	for _, c := range []struct{ body, field string }{
-		{``, ""}, {`[]`, ""}, {`null`, ""}, {`{"key": "a"`, ""}, {`{"key" "a"}`, ""}, {`{"key": "topic?id=1", "action": "block"} {}`, ""}, {`{"key": nope}`, ""},
+		{``, ""}, {`[]`, ""}, {`null`, ""}, {`{"key": "a"`, ""}, {`{"key" "a"}`, ""},
+		{`{"key": "topic?id=1", "action": "block"} {}`, ""}, {`{"key": nope}`, ""},
 		{`{"key": "` + strings.Repeat("x", maxBody) + `"}`, ""},
-		{`{}`, "key"}, {`{"key": ""}`, "key"}, {`{"key": 42}`, "key"}, {`{"key": "?id=42"}`, "key"}, {`{"key": "a\ufffd", "rate": 1}`, "key"},
+		{`{}`, "key"}, {`{"key": ""}`, "key"}, {`{"key": 42}`, "key"}, {`{"key": "?id=42"}`, "key"},
+		{`{"key": "a\ufffd", "rate": 1}`, "key"},
 		{`{"key": "/a?` + strings.Repeat("x", 300) + `=1", "rate": 1}`, "key"},
-		{key + `"key": "b"}`, "key"}, {key + `"Rate": 1}`, "Rate"}, {key + `"limit": 1}`, "limit"}, {key + `"id": "x"}`, "id"},
+		{key + `"key": "b"}`, "key"}, {key + `"Rate": 1}`, "Rate"}, {key + `"limit": 1}`, "limit"},
+		{key + `"id": "x"}`, "id"},
 		{key + `"action": "stop"}`, "action"}, {key + `"action": ["block"]}`, "action"},
-		{key + `"action": "limit"}`, "rate"}, {key + `"rate": 0}`, "rate"}, {key + `"rate": -1}`, "rate"}, {key + `"rate": "5"}`, "rate"}, {key + `"rate": 1e400}`, "rate"},
-		{key + `"rate": 1, "burst": 0}`, "burst"}, {key + `"rate": 1, "burst": -3}`, "burst"}, {key + `"rate": 1, "burst": 1.5}`, "burst"},
+		{key + `"action": "limit"}`, "rate"}, {key + `"rate": 0}`, "rate"}, {key + `"rate": -1}`, "rate"},
+		{key + `"rate": "5"}`, "rate"}, {key + `"rate": 1e400}`, "rate"},
+		{key + `"rate": 1, "burst": 0}`, "burst"}, {key + `"rate": 1, "burst": -3}`, "burst"},
+		{key + `"rate": 1, "burst": 1.5}`, "burst"},
 		{key + `"action": "block", "rate": 1}`, "rate"}, {key + `"action": "exempt", "burst": 1}`, "burst"},
-		{key + `"rate": 1, "for": "10"}`, "for"}, {key + `"rate": 1, "for": "-1m"}`, "for"}, {key + `"rate": 1, "for": 600}`, "for"},
-		{key + `"rate": 1, "until": "tomorrow"}`, "until"}, {key + `"rate": 1, "until": "2026-03-14T12:00:00Z"}`, "until"}, {key + `"rate": 1, "until": null}`, "until"},
+		{key + `"rate": 1, "for": "10"}`, "for"}, {key + `"rate": 1, "for": "-1m"}`, "for"},
+		{key + `"rate": 1, "for": 600}`, "for"},
+		{key + `"rate": 1, "until": "tomorrow"}`, "until"},
+		{key + `"rate": 1, "until": "2026-03-14T12:00:00Z"}`, "until"}, {key + `"rate": 1, "until": null}`, "until"},
 		{key + `"rate": 1, "until": "2026-03-15T12:00:00Z", "for": "1m"}`, "for"},
 		{key + `"rate": 1, "reason": "` + strings.Repeat("r", maxReason+1) + `"}`, "reason"},
 		{key + `"rate": 1, "author": "` + strings.Repeat("a", maxAuthor+1) + `"}`, "author"},
@@ -48,14 +55,22 @@ func TestEveryWrongFieldIsNamed(t *testing.T) {
 func TestOverridesAreReadAsMeant(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]rules.Override{
-		`{"key": "topic?id=42", "rate": 500, "burst": 1000, "reason": "launch", "author": "ann"}`: {Key: "topic?id=42", Action: rules.ActionLimit, Rate: 500, Burst: 1000, Reason: "launch", Author: "ann"},
-		`{"key": "topic?b=2&a=1", "rate": 0.5}`:                                                   {Key: "topic?a=1&b=2", Action: rules.ActionLimit, Rate: 0.5},
-		`{"key": "topic?q=a b+c%2f", "action": "block"}`:                                          {Key: "topic?q=a%20b%20c%2F", Action: rules.ActionBlock},
-		`{"key": "topic?", "action": "block"}`:                                                    {Key: "topic", Action: rules.ActionBlock},
-		`{"key": "topic?!malformed", "action": "block"}`:                                          {Key: "topic?!malformed", Action: rules.ActionBlock},
-		`{"key": "topic?id=*", "action": "shadow"}`:                                               {Key: "topic?id=*", Action: rules.ActionShadow},
-		`{"key": "/a", "action": "exempt", "for": "90m"}`:                                         {Key: "/a", Action: rules.ActionExempt, Until: t0.Add(90 * time.Minute)},
-		`{"key": "/a", "action": "exempt", "until": "2026-03-14T14:00:00.5+01:00"}`:               {Key: "/a", Action: rules.ActionExempt, Until: t0.Add(time.Hour + time.Second/2)},
+		`{"key": "topic?id=42", "rate": 500, "burst": 1000, "reason": "launch", "author": "ann"}`: {Key: "topic?id=42",
+			Action: rules.ActionLimit, Rate: 500, Burst: 1000, Reason: "launch", Author: "ann"},
+		`{"key": "topic?b=2&a=1", "rate": 0.5}`: {
+			Key: "topic?a=1&b=2", Action: rules.ActionLimit, Rate: 0.5},
+		`{"key": "topic?q=a b+c%2f", "action": "block"}`: {
+			Key: "topic?q=a%20b%20c%2F", Action: rules.ActionBlock},
+		`{"key": "topic?", "action": "block"}`: {Key: "topic",
+			Action: rules.ActionBlock},
+		`{"key": "topic?!malformed", "action": "block"}`: {
+			Key: "topic?!malformed", Action: rules.ActionBlock},
+		`{"key": "topic?id=*", "action": "shadow"}`: {Key: "topic?id=*",
+			Action: rules.ActionShadow},
+		`{"key": "/a", "action": "exempt", "for": "90m"}`: {Key: "/a",
+			Action: rules.ActionExempt, Until: t0.Add(90 * time.Minute)},
+		`{"key": "/a", "action": "exempt", "until": "2026-03-14T14:00:00.5+01:00"}`: {Key: "/a",
+			Action: rules.ActionExempt, Until: t0.Add(time.Hour + time.Second/2)},
 	} {
 		in, err := readBody(body)
 		if err != nil {
@@ -65,7 +80,8 @@ func TestOverridesAreReadAsMeant(t *testing.T) {
 		if diff := cmp.Diff(want, in.override); diff != "" {
 			t.Errorf("%s: %s", body, diff)
 		}
-		if told := strings.Contains(strings.Join(in.warnings, " "), want.Key); told != !strings.Contains(body, `"`+want.Key+`"`) {
+		if told := strings.Contains(strings.Join(in.warnings, " "), want.Key); told != !strings.Contains(body,
+			`"`+want.Key+`"`) {
 			t.Errorf("%s: warnings %q", body, in.warnings)
 		}
 	}
@@ -74,7 +90,8 @@ func TestOverridesAreReadAsMeant(t *testing.T) {
 // FuzzReadOverride: any body is refused with a status of ours and a remedy, or
 // gives a key that is canonical.
 func FuzzReadOverride(f *testing.F) {
-	for _, seed := range []string{`{"key": "topic?b=2&a=1", "rate": 5, "for": "10m"}`, `{"key": "/%2f?;=+", "action": "block", "until": "2030-01-01T00:00:00Z"}`, `{"key":"a","key":1}`, `{`} {
+	for _, seed := range []string{`{"key": "topic?b=2&a=1", "rate": 5, "for": "10m"}`,
+		`{"key": "/%2f?;=+", "action": "block", "until": "2030-01-01T00:00:00Z"}`, `{"key":"a","key":1}`, `{`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, body string) {

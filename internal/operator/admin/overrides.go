@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -51,8 +50,8 @@ func (s *Server) getOverride(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// putOverride stores an override, or with ?dry_run=true only says what it would hold, under the ID of the path, else under the ID
-// that its target with this schedule already has, else under the one that they
+// putOverride stores an override, or with ?dry_run=true only says what it would hold, under the ID of the path, else
+// under the ID that its target with this schedule already has, else under the one that they
 // make.
 func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
 	if err := s.writable(); err != nil {
@@ -77,12 +76,15 @@ func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
 	}
 	o := in.override
 	o.ID = r.PathValue("id")
-	if i := slices.IndexFunc(live, func(l rules.Override) bool { return l.Target() == o.Target() && l.Schedule == o.Schedule }); i >= 0 {
+	if i := slices.IndexFunc(live, func(l rules.Override) bool {
+		return l.Target() == o.Target() && l.Schedule == o.Schedule
+	}); i >= 0 {
 		switch {
 		case o.ID == "":
 			o.ID = live[i].ID
 		case o.ID != live[i].ID:
-			return newProblem(http.StatusConflict, fmt.Sprintf("%s %s already has the override %q", o.Target().Kind, quoted(o.Target().Value), live[i].ID),
+			return newProblem(http.StatusConflict,
+				fmt.Sprintf("%s %s already has the override %q", o.Target().Kind, quoted(o.Target().Value), live[i].ID),
 				"put it to /v1/overrides/"+live[i].ID+", or delete that one first")
 		}
 	}
@@ -144,13 +146,17 @@ func (s *Server) undoOverride(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(audit, func(c rules.Change) bool { return c.ID == id && (revision == 0 || c.Revision == revision) })
+	i := slices.IndexFunc(audit, func(c rules.Change) bool {
+		return c.ID == id && (revision == 0 || c.Revision == revision)
+	})
 	if i < 0 && revision > 0 {
-		return newProblem(http.StatusNotFound, fmt.Sprintf("no revision %d of an override %s is on record", revision, quoted(id)),
+		return newProblem(http.StatusNotFound, fmt.Sprintf("no revision %d of an override %s is on record", revision,
+			quoted(id)),
 			"GET /v1/audit?id="+url.QueryEscape(id)+" lists those that are")
 	}
 	if i < 0 {
-		return newProblem(http.StatusNotFound, "no change of an override "+quoted(id)+" is on record", "GET /v1/audit lists the changes that are")
+		return newProblem(http.StatusNotFound, "no change of an override "+quoted(id)+" is on record",
+			"GET /v1/audit lists the changes that are")
 	}
 	restored, err := s.restore(r.Context(), audit[i], who)
 	if err != nil {
@@ -172,7 +178,9 @@ func (s *Server) restore(ctx context.Context, c rules.Change, who string) (*rule
 	}
 	o := *c.Before
 	if o.Expired(s.cfg.Now()) {
-		return nil, newProblem(http.StatusConflict, fmt.Sprintf("override %q as it was before has ended at %s", o.ID, o.Until.UTC().Format("2006-01-02 15:04:05Z")),
+		return nil, newProblem(http.StatusConflict,
+			fmt.Sprintf("override %q as it was before has ended at %s", o.ID,
+				o.Until.UTC().Format("2006-01-02 15:04:05Z")),
 			"put it anew with another end")
 	}
 	if who != "" {
@@ -235,7 +243,8 @@ func (s *Server) live(ctx context.Context) ([]rules.Override, error) {
 
 func (s *Server) writable() error {
 	if s.cfg.Overrides == nil {
-		return newProblem(http.StatusConflict, "this process keeps no live overrides", "write them in the rules file, or start it with a store")
+		return newProblem(http.StatusConflict, "this process keeps no live overrides",
+			"write them in the rules file, or start it with a store")
 	}
 	return nil
 }
@@ -267,30 +276,4 @@ func (s *Server) revisionNow() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.overrides.revision
-}
-
-// queryRevision reads the revision that is to be undone; 0: the last.
-func queryRevision(r *http.Request) (int64, error) {
-	text := r.URL.Query().Get("revision")
-	if text == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 1 {
-		return 0, badField("revision", "revision is "+quoted(text), "give one that GET /v1/audit lists")
-	}
-	return n, nil
-}
-
-// queryInt reads a positive number from the query.
-func queryInt(r *http.Request, name string, otherwise, most int) (int, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return otherwise, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > most {
-		return 0, badField(name, name+" is "+quoted(text), fmt.Sprintf("give a whole number from 1 to %d", most))
-	}
-	return n, nil
 }

@@ -27,7 +27,8 @@ func TestOverview(t *testing.T) {
 	if o.Allowed != 300 || o.Denied != (hottype.Denials{Hot: 25}) || o.Limiters != 1 || o.HotKeys != 204 {
 		t.Errorf("allowed %d, denied %+v, %d limiters, %d hot", o.Allowed, o.Denied, o.Limiters, o.HotKeys)
 	}
-	want := map[string]RuleOverview{"topic": {HotKeys: 202, HotRate: 2*350 + 200*300 - 199*200/2}, "*": {HotKeys: 1, HotRate: 380}}
+	want := map[string]RuleOverview{"topic": {HotKeys: 202, HotRate: 2*350 + 200*300 - 199*200/2},
+		"*": {HotKeys: 1, HotRate: 380}}
 	if !maps.Equal(o.Rules, want) { // "other" is no rule
 		t.Errorf("by rule %v", o.Rules)
 	}

@@ -133,7 +133,8 @@ func (r *rates) now(now time.Time) speed {
 		}
 		for k, v := range in.speed.Keys {
 			was := sum.Keys[k]
-			sum.Keys[k] = keySpeed{Allowed: was.Allowed + v.Allowed, Denied: was.Denied + v.Denied, Served: was.Served + v.Served}
+			sum.Keys[k] = keySpeed{Allowed: was.Allowed + v.Allowed, Denied: was.Denied + v.Denied,
+				Served: was.Served + v.Served}
 		}
 	}
 	return sum
@@ -200,7 +201,8 @@ func denials(d hottype.Denials) [denialKinds]denial {
 func (t *decided) add(allowed uint64, denied [denialKinds]uint64) {
 	t.Allowed += allowed
 	d := &t.Denied
-	for i, p := range [denialKinds]*uint64{&d.Hot, &d.Override, &d.Blocked, &d.Malformed, &d.IPFixed, &d.IPSliding, &d.Store, &d.Fair, &d.InFlight, &d.IPInFlight} {
+	for i, p := range [denialKinds]*uint64{&d.Hot, &d.Override, &d.Blocked, &d.Malformed, &d.IPFixed, &d.IPSliding,
+		&d.Store, &d.Fair, &d.InFlight, &d.IPInFlight} {
 		*p += denied[i]
 	}
 }

@@ -71,7 +71,8 @@ func TestTotalsAreWhatTheLimitersCounted(t *testing.T) {
 				if rapid.IntRange(0, 3).Draw(rt, "seen") == 0 {
 					continue
 				}
-				rep := hottype.Report{Instance: id, At: now, Allowed: counts[id], Denied: hottype.Denials{Blocked: counts[id] / 2, Store: 7}}
+				rep := hottype.Report{Instance: id, At: now, Allowed: counts[id],
+					Denied: hottype.Denials{Blocked: counts[id] / 2, Store: 7}}
 				if _, ok := first[id]; !ok {
 					first[id] = rep
 				}

@@ -96,7 +96,9 @@ func (r *overrideReach) warnings() []string {
 	case r.Keys == 0:
 		return []string{fmt.Sprintf("it matches none of the %d keys that are asked for most now", r.LookedAt)}
 	case r.Keys > 1 && r.Share > muchShare:
-		return []string{fmt.Sprintf("it matches %d keys, %.0f %% of the requests for the %d keys that are asked for most now", r.Keys, 100*r.Share, r.LookedAt)}
+		return []string{
+			fmt.Sprintf("it matches %d keys, %.0f %% of the requests for the %d keys that are asked for most now",
+				r.Keys, 100*r.Share, r.LookedAt)}
 	}
 	return nil
 }

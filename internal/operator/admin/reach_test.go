@@ -39,7 +39,8 @@ func TestDryRunSaysWhatAnOverrideHolds(t *testing.T) {
 		schemas.answer(t, rec, 200, "Stored")
 		var a reachAnswer
 		decode(t, rec.Body.Bytes(), &a)
-		if got := fmt.Sprintf("%d of %d: %v %v", a.Reach.Keys, a.Reach.LookedAt, a.Reach.PerSecond, a.Warnings); got != want {
+		if got := fmt.Sprintf("%d of %d: %v %v", a.Reach.Keys, a.Reach.LookedAt, a.Reach.PerSecond,
+			a.Warnings); got != want {
 			t.Errorf("%s: got %s, want %s", body, got, want)
 		}
 	}
@@ -47,7 +48,8 @@ func TestDryRunSaysWhatAnOverrideHolds(t *testing.T) {
 	if schemas.answer(t, rec, 200, "Stored"); strings.Contains(rec.Body.String(), "reach") {
 		t.Errorf("who is in a network is not known: %s", rec.Body)
 	}
-	schemas.answer(t, w.ask(http.MethodPut, "/v1/overrides?dry_run=maybe", `{"key": "topic?id=0", "rate": 1}`), 400, "Problem")
+	schemas.answer(t, w.ask(http.MethodPut, "/v1/overrides?dry_run=maybe", `{"key": "topic?id=0", "rate": 1}`), 400,
+		"Problem")
 	if len(w.store.list)+len(w.store.audit) > 0 {
 		t.Errorf("a dry run changed something: %+v", w.store.list)
 	}
@@ -58,7 +60,8 @@ func TestOverridesTellTheirHits(t *testing.T) {
 	schemas := loadSchemas(t)
 	w := newWorld(t, nil)
 	for id, body := range map[string]string{
-		"unmet": `{"key": "topic?id=1", "rate": 5}`, "much": `{"resource": "topic", "rate": 5}`, "one": `{"key": "topic?id=2", "rate": 5}`,
+		"unmet": `{"key": "topic?id=1", "rate": 5}`, "much": `{"resource": "topic", "rate": 5}`,
+		"one": `{"key": "topic?id=2", "rate": 5}`,
 	} {
 		schemas.answer(t, w.ask(http.MethodPut, "/v1/overrides/"+id, body), 201, "Stored")
 	}

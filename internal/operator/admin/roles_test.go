@@ -37,15 +37,18 @@ type callers struct {
 func newCallers(t *testing.T) (callers, []access.Token) {
 	t.Helper()
 	c := callers{byRole: map[access.Role]string{}, refused: map[string]string{
-		"none": "X: none", "wrong": "Authorization: Bearer " + access.NewToken(), "revoked": "Authorization: Bearer " + access.NewToken(),
+		"none": "X: none", "wrong": "Authorization: Bearer " + access.NewToken(),
+		"revoked": "Authorization: Bearer " + access.NewToken(),
 	}}
 	lines := map[string]string{}
 	for role := access.Viewer; role <= access.Admin; role++ {
 		token := access.NewToken()
-		c.byRole[role], lines["the-"+role.String()] = "Authorization: Bearer "+token, access.FormatToken(role, token, t0.Add(time.Hour))
+		c.byRole[role], lines["the-"+role.String()] = "Authorization: Bearer "+token,
+			access.FormatToken(role, token, t0.Add(time.Hour))
 	}
 	expired := access.NewToken()
-	c.refused["expired"], lines["left"] = "Authorization: Bearer "+expired, access.FormatToken(access.Admin, expired, t0.Add(-time.Second))
+	c.refused["expired"], lines["left"] = "Authorization: Bearer "+expired,
+		access.FormatToken(access.Admin, expired, t0.Add(-time.Second))
 	tokens, err := access.ParseTokens("admin.tokens", lines)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +61,9 @@ func TestRolesAndRoutes(t *testing.T) {
 	t.Parallel()
 	who, tokens := newCallers(t)
 	w := newWorld(t, func(c *Config) { c.Access.Tokens = tokens })
-	revoked, err := access.ParseTokens("x", map[string]string{"gone": access.FormatToken(access.Admin, strings.TrimPrefix(who.refused["revoked"], "Authorization: Bearer "), time.Time{})})
+	revoked, err := access.ParseTokens("x",
+		map[string]string{"gone": access.FormatToken(access.Admin,
+			strings.TrimPrefix(who.refused["revoked"], "Authorization: Bearer "), time.Time{})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,13 +72,15 @@ func TestRolesAndRoutes(t *testing.T) {
 	w.ask(http.MethodGet, "/v1/hot", "", who.byRole[access.Viewer]) // who was let in is not slowed
 	seen := map[string]bool{}
 	for _, r := range w.routes() {
-		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
+			http.MethodPatch, http.MethodDelete} {
 			pattern := method + " " + r.path
 			needs, change := changes[pattern]
 			if seen[pattern] = true; r.methods[method] != nil && method != http.MethodGet && !change {
 				t.Errorf("%s changes something, and nobody said who may", pattern)
 			}
-			target := strings.NewReplacer("{key...}", "topic%3Fid=1", "{key}", "topic%3Fid=1", "{id}", "x", "{$}", "").Replace(r.path)
+			target := strings.NewReplacer("{key...}", "topic%3Fid=1", "{key}", "topic%3Fid=1", "{id}", "x", "{$}", "").
+				Replace(r.path)
 			for name, header := range who.refused {
 				if rec := w.try(method, target, header); rec.Code != http.StatusUnauthorized && !r.open {
 					t.Errorf("%s with a token that is %s: %d", pattern, name, rec.Code)
@@ -81,7 +88,8 @@ func TestRolesAndRoutes(t *testing.T) {
 			}
 			for role := access.Viewer; role <= access.Admin; role++ { // those who may not come first
 				rec := w.try(method, target, who.byRole[role])
-				if refused := rec.Code == http.StatusForbidden; refused != (role < needs) || rec.Code == http.StatusUnauthorized {
+				if refused := rec.Code == http.StatusForbidden; refused != (role < needs) ||
+					rec.Code == http.StatusUnauthorized {
 					t.Errorf("%s as %s: %d %s", pattern, role, rec.Code, rec.Body)
 				}
 				if role < needs && len(w.store.list)+len(w.store.audit) > 0 {
@@ -100,7 +108,8 @@ func TestRolesAndRoutes(t *testing.T) {
 
 // try asks and does not wait for the end of a stream.
 func (w *world) try(method, target, header string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, "http://ops.example.com"+target, strings.NewReader(`{"key": "topic?id=1", "rate": 5}`))
+	r := httptest.NewRequest(method, "http://ops.example.com"+target,
+		strings.NewReader(`{"key": "topic?id=1", "rate": 5}`))
 	ctx, cancel := context.WithCancel(r.Context())
 	name, value, _ := strings.Cut(header, ": ")
 	r.Header.Set(name, value)
@@ -128,7 +137,8 @@ func TestAuthorIsTheHolderOfTheToken(t *testing.T) {
 	}
 	rec := w.ask(http.MethodGet, "/v1/caller", "", operator)
 	s.answer(t, rec, http.StatusOK, "Caller")
-	if want := `{"name":"the-operator","role":"operator","until":"2026-03-14T13:00:00Z"}`; strings.TrimSpace(rec.Body.String()) != want {
+	if want := `{"name":"the-operator","role":"operator","until":"2026-03-14T13:00:00Z"}`; strings.TrimSpace(
+		rec.Body.String()) != want {
 		t.Errorf("%s, want %s", rec.Body, want)
 	}
 	s.answer(t, w.ask(http.MethodGet, "/v1/caller", "", shared), http.StatusOK, "Caller")
@@ -185,12 +195,15 @@ func TestOtherSitesChangeNothingWithAToken(t *testing.T) {
 	t.Parallel()
 	who, tokens := newCallers(t)
 	w := newWorld(t, func(c *Config) { c.Access.Tokens = tokens })
-	for _, kind := range []string{"application/json", "application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x"} {
+	for _, kind := range []string{"application/json", "application/x-www-form-urlencoded", "text/plain",
+		"multipart/form-data; boundary=x"} {
 		for pattern := range changes {
 			method, path, _ := strings.Cut(pattern, " ")
 			target := strings.NewReplacer("{key}", "topic%3Fid=1", "{id}", "x").Replace(path)
-			for _, site := range [][]string{{"Sec-Fetch-Site: cross-site", "Origin: https://evil.example"}, {"Origin: https://evil.example"}, {"Origin: null"}} {
-				rec := w.ask(method, target, `{"key": "topic?id=1", "rate": 5}`, append(site, "Content-Type: "+kind, who.byRole[access.Admin])...)
+			for _, site := range [][]string{{"Sec-Fetch-Site: cross-site", "Origin: https://evil.example"},
+				{"Origin: https://evil.example"}, {"Origin: null"}} {
+				rec := w.ask(method, target, `{"key": "topic?id=1", "rate": 5}`,
+					append(site, "Content-Type: "+kind, who.byRole[access.Admin])...)
 				if rec.Code != http.StatusForbidden {
 					t.Errorf("%s from %q: %d", pattern, site, rec.Code)
 				}

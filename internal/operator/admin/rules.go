@@ -140,7 +140,8 @@ func (s *Server) changeRules(w http.ResponseWriter, r *http.Request, change rule
 	if err != nil {
 		return unstored(err)
 	}
-	s.cfg.Log.Info("admin: rules changed", "action", change.Action, "version", stored.Version, "only", change.Only, "author", change.Author, "reason", change.Reason)
+	s.cfg.Log.Info("admin: rules changed", "action", change.Action, "version", stored.Version, "only", change.Only,
+		"author", change.Author, "reason", change.Reason)
 	s.writeRules(w, r, stored)
 	return nil
 }
@@ -149,7 +150,8 @@ func (s *Server) changeRules(w http.ResponseWriter, r *http.Request, change rule
 func unstored(err error) error {
 	switch {
 	case errors.Is(err, rules.ErrConflict):
-		return newProblem(http.StatusPreconditionFailed, err.Error(), "GET /v1/rules, look at what changed, and send it again with the new ETag in If-Match")
+		return newProblem(http.StatusPreconditionFailed, err.Error(),
+			"GET /v1/rules, look at what changed, and send it again with the new ETag in If-Match")
 	case errors.Is(err, ErrRefused):
 		return newProblem(http.StatusUnprocessableEntity, err.Error(), "mend the rules; nothing was stored")
 	}
@@ -173,7 +175,8 @@ func (s *Server) readRules(w http.ResponseWriter, r *http.Request) (rules.Revisi
 	var big *http.MaxBytesError
 	switch {
 	case errors.As(err, &big):
-		return change, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the rules are over %d bytes", rules.MaxText), "split what belongs to different namespaces")
+		return change, newProblem(http.StatusRequestEntityTooLarge,
+			fmt.Sprintf("the rules are over %d bytes", rules.MaxText), "split what belongs to different namespaces")
 	case err != nil:
 		return change, newProblem(http.StatusBadRequest, "the body cannot be read: "+err.Error(), "send it again")
 	case strings.TrimSpace(string(text)) == "":
@@ -187,10 +190,12 @@ func (s *Server) readRules(w http.ResponseWriter, r *http.Request) (rules.Revisi
 func (s *Server) ruleChange(r *http.Request, action string) (rules.Revision, error) {
 	q := r.URL.Query()
 	c := rules.Revision{
-		Action: action, At: s.cfg.Now().UTC().Truncate(time.Second), Author: author(r, q.Get("author")), Reason: q.Get("reason"),
+		Action: action, At: s.cfg.Now().UTC().Truncate(time.Second), Author: author(r, q.Get("author")),
+		Reason: q.Get("reason"),
 	}
 	if len(c.Author)+len(c.Reason)+len(q.Get("only")) > maxSaid {
-		return c, badField("reason", fmt.Sprintf("author, reason and only have more than %d bytes together", maxSaid), "say it shorter")
+		return c, badField("reason", fmt.Sprintf("author, reason and only have more than %d bytes together", maxSaid),
+			"say it shorter")
 	}
 	return c, nil
 }
@@ -253,7 +258,8 @@ func (s *Server) rulesHistory(r *http.Request) ([]rules.Revision, error) {
 
 func (s *Server) central() error {
 	if s.cfg.Central == nil {
-		return newProblem(http.StatusNotFound, "this program has its rules from a file", "change the file, or start it with --rules")
+		return newProblem(http.StatusNotFound, "this program has its rules from a file",
+			"change the file, or start it with --rules")
 	}
 	return nil
 }
@@ -265,7 +271,8 @@ func ifMatch(r *http.Request) (int64, error) {
 	const remedy = `send If-Match with the ETag that GET /v1/rules gave, or * for whatever is there`
 	text := r.Header.Get("If-Match")
 	if text == "" {
-		return 0, newProblem(http.StatusPreconditionRequired, "there is no If-Match: a change by somebody else could be lost", remedy)
+		return 0, newProblem(http.StatusPreconditionRequired,
+			"there is no If-Match: a change by somebody else could be lost", remedy)
 	}
 	if text == "*" {
 		return AnyVersion, nil

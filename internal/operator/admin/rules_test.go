@@ -102,7 +102,8 @@ func TestRulesAreChangedOnTopOfWhatOneSaw(t *testing.T) {
 	ask(http.MethodPut, path+"?only=one&for=1y", `"1"`, "b", 400, "Problem")
 	ask(http.MethodPut, path+"?only=one&for=25h", `"1"`, "b", 400, "Problem")
 	rec := ask(http.MethodPut, path+"?only=one", "*", "b", 200, "Rules")
-	for _, want := range []string{`"trial":{"version":2`, `"only":"one"`, `"until":"2026-03-14T12:10:00Z"`, `{"instance":"two","running":1,"refused":2}`, `"why":"bad"`} {
+	for _, want := range []string{`"trial":{"version":2`, `"only":"one"`, `"until":"2026-03-14T12:10:00Z"`,
+		`{"instance":"two","running":1,"refused":2}`, `"why":"bad"`} {
 		if !strings.Contains(rec.Body.String(), want) {
 			t.Errorf("no %s in %s", want, rec.Body)
 		}
@@ -110,14 +111,17 @@ func TestRulesAreChangedOnTopOfWhatOneSaw(t *testing.T) {
 	ask(http.MethodDelete, trial, `"1"`, "", 412, "Problem")
 	etagIs(ask(http.MethodDelete, trial, `"2"`, "", 200, "Rules"), `"3"`)
 
-	if rec := ask(http.MethodGet, path+"/history", "", "", 200, "Revisions"); strings.Contains(rec.Body.String(), `"text"`) || strings.Count(rec.Body.String(), `"version"`) != 3 {
+	if rec := ask(http.MethodGet, path+"/history", "", "", 200, "Revisions"); strings.Contains(rec.Body.String(),
+		`"text"`) || strings.Count(rec.Body.String(), `"version"`) != 3 {
 		t.Errorf("history: %s", rec.Body)
 	}
-	if rec := ask(http.MethodGet, path+"/history/1", "", "", 200, "Revision"); !strings.Contains(rec.Body.String(), `"reason":"first"`) || !strings.Contains(rec.Body.String(), `"text":"a"`) {
+	if rec := ask(http.MethodGet, path+"/history/1", "", "", 200, "Revision"); !strings.Contains(rec.Body.String(),
+		`"reason":"first"`) || !strings.Contains(rec.Body.String(), `"text":"a"`) {
 		t.Errorf("version 1: %s", rec.Body)
 	}
 	ask(http.MethodGet, path+"/history/9", "", "", 404, "Problem")
-	if rec := ask(http.MethodGet, "/v1/audit", "", "", 200, "Audit"); !strings.Contains(rec.Body.String(), `"author":"ann"`) || strings.Contains(rec.Body.String(), `"text"`) {
+	if rec := ask(http.MethodGet, "/v1/audit", "", "", 200, "Audit"); !strings.Contains(rec.Body.String(),
+		`"author":"ann"`) || strings.Contains(rec.Body.String(), `"text"`) {
 		t.Errorf("audit: %s", rec.Body)
 	}
 
@@ -133,7 +137,8 @@ func TestRulesAreChangedOnTopOfWhatOneSaw(t *testing.T) {
 func TestProgramsWithTheirRulesFromAFileSaySo(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t, nil), loadSchemas(t)
-	for _, c := range [][2]string{{"GET", "/v1/rules"}, {"PUT", "/v1/rules"}, {"DELETE", "/v1/rules/trial"}, {"GET", "/v1/rules/history"}, {"GET", "/v1/rules/history/1"}} {
+	for _, c := range [][2]string{{"GET", "/v1/rules"}, {"PUT", "/v1/rules"}, {"DELETE", "/v1/rules/trial"},
+		{"GET", "/v1/rules/history"}, {"GET", "/v1/rules/history/1"}} {
 		s.answer(t, w.ask(c[0], c[1], ""), 404, "Problem")
 	}
 }

@@ -46,7 +46,8 @@ func TestChangesMadeElsewhereAreTold(t *testing.T) {
 	w := newWorld(t, nil)
 	put := func(id string, until time.Time) {
 		t.Helper()
-		if _, err := w.store.Put(context.Background(), rules.Override{ID: id, Key: id, Action: rules.ActionBlock, Until: until}); err != nil {
+		if _, err := w.store.Put(context.Background(),
+			rules.Override{ID: id, Key: id, Action: rules.ActionBlock, Until: until}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,7 +60,8 @@ func TestChangesMadeElsewhereAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.second()
-	if got, want := w.kinds(0), "override_put before, override_put soon, override_put before, override_deleted before"; got != want {
+	if got, want := w.kinds(0),
+		"override_put before, override_put soon, override_put before, override_deleted before"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	w.hub.open()
@@ -86,7 +88,9 @@ func TestTroubleIsShownAndLoggedOnce(t *testing.T) {
 	w.store.fail(errBroken)
 	for range 3 {
 		got := trouble()
-		if strings.Count(got, "connection refused") != 2 || !strings.Contains(got, "reports of the limiters cannot be read") || !strings.Contains(got, "overrides cannot be read") {
+		if strings.Count(got, "connection refused") != 2 ||
+			!strings.Contains(got, "reports of the limiters cannot be read") ||
+			!strings.Contains(got, "overrides cannot be read") {
 			t.Error(got)
 		}
 	}
@@ -95,7 +99,8 @@ func TestTroubleIsShownAndLoggedOnce(t *testing.T) {
 	if got := trouble(); got != "" {
 		t.Error(got)
 	}
-	if n := strings.Count(log.String(), "level=WARN"); n != 2 || strings.Count(log.String(), "readable again") != 2 || w.Stats().SampleErrors != 6 {
+	if n := strings.Count(log.String(), "level=WARN"); n != 2 || strings.Count(log.String(), "readable again") != 2 ||
+		w.Stats().SampleErrors != 6 {
 		t.Errorf("%d, %s", n, log.String())
 	}
 }

@@ -19,7 +19,8 @@ func TestOverridesWithASchedule(t *testing.T) {
 		t.Errorf("stored %s", rec.Body)
 	}
 	// Beside one that always holds, and not in its place.
-	s.answer(t, w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=42", "action": "block"}`), http.StatusCreated, "Stored")
+	s.answer(t, w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=42", "action": "block"}`), http.StatusCreated,
+		"Stored")
 	s.answer(t, w.ask(http.MethodPut, "/v1/overrides", body), http.StatusOK, "Stored")
 	list := w.ask(http.MethodGet, "/v1/overrides", "")
 	s.answer(t, list, http.StatusOK, "OverrideList")
@@ -34,22 +35,26 @@ func TestOverridesWithASchedule(t *testing.T) {
 	} {
 		rec := w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=7", "rate": 5, "schedule": `+tt.schedule+`}`)
 		s.answer(t, rec, http.StatusBadRequest, "Problem")
-		if text := rec.Body.String(); !strings.Contains(text, tt.want) || !strings.Contains(text, `"field":"schedule"`) {
+		if text := rec.Body.String(); !strings.Contains(text, tt.want) ||
+			!strings.Contains(text, `"field":"schedule"`) {
 			t.Errorf("schedule %s: %s", tt.schedule, text)
 		}
 	}
-	rec = w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=7", "rate": 5, "for": "1m", "schedule": {"from": "0 0 1 1 *", "for": "1h"}}`)
+	rec = w.ask(http.MethodPut, "/v1/overrides",
+		`{"key": "topic?id=7", "rate": 5, "for": "1m", "schedule": {"from": "0 0 1 1 *", "for": "1h"}}`)
 	s.answer(t, rec, http.StatusBadRequest, "Problem")
 }
 
 func TestTurnsOfASchedule(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	o := rules.Override{ID: "evening", Key: "topic?id=42", Action: rules.ActionBlock, Schedule: rules.Schedule{From: "0 20 * * *", For: time.Hour}}
+	o := rules.Override{ID: "evening", Key: "topic?id=42", Action: rules.ActionBlock,
+		Schedule: rules.Schedule{From: "0 20 * * *", For: time.Hour}}
 	w.PublishSchedule(o, true, t0)
 	w.PublishSchedule(o, false, t0.Add(time.Hour))
 	changes := w.hello(t0).Changes
-	if len(changes) != 2 || changes[0].Kind != overrideBegan || changes[1].Kind != overrideEnded || changes[0].Key != o.Key {
+	if len(changes) != 2 || changes[0].Kind != overrideBegan || changes[1].Kind != overrideEnded ||
+		changes[0].Key != o.Key {
 		t.Errorf("changes %+v", changes)
 	}
 }

@@ -89,7 +89,8 @@ func (s *seconds) of(key hottype.Key, from, now time.Time) []second {
 		return nil
 	}
 	first := max(from.Unix(), now.Unix()-keepSeconds+1)
-	list := slices.DeleteFunc(slices.Clone(ring[:]), func(s second) bool { return int64(s.at) < first || int64(s.at) > now.Unix() })
+	list := slices.DeleteFunc(slices.Clone(ring[:]),
+		func(s second) bool { return int64(s.at) < first || int64(s.at) > now.Unix() })
 	slices.SortFunc(list, func(a, b second) int { return cmp.Compare(a.at, b.at) })
 	return list
 }

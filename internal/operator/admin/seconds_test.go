@@ -32,7 +32,8 @@ func TestSecondsAreBounded(t *testing.T) {
 	add(now, "old")
 	now = now.Add(time.Second)
 	add(now, names("a", 2*keepKeys)...)
-	if len(s.keys) != keepKeys || s.keys["old"] != nil || s.keys["a0"] == nil || s.keys[hottype.Key(fmt.Sprint("a", keepKeys))] != nil {
+	if len(s.keys) != keepKeys || s.keys["old"] != nil || s.keys["a0"] == nil ||
+		s.keys[hottype.Key(fmt.Sprint("a", keepKeys))] != nil {
 		t.Fatalf("%d keys, want the first %d", len(s.keys), keepKeys)
 	}
 	now = now.Add(time.Second)
@@ -52,7 +53,8 @@ func TestSecondsOfKeyGoOnAfterItHasCooled(t *testing.T) {
 	t.Parallel()
 	w, s := newWorld(t, nil), loadSchemas(t)
 	report := func(n uint64) hottype.Report {
-		return hottype.Report{Instance: "a", At: w.clock().Add(time.Second), Keys: []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: 100 * n, Denied: 50 * n}}}
+		return hottype.Report{Instance: "a", At: w.clock().Add(time.Second),
+			Keys: []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: 100 * n, Denied: 50 * n}}}
 	}
 	w.set(func() { w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 155, t0)} })
 	w.second()
@@ -124,7 +126,8 @@ func TestWhatIfUsesTheAlgorithmOfLimiters(t *testing.T) {
 	if passed := a.Requests - a.Denied; math.Abs(passed-7) > 1 {
 		t.Errorf("%v passed, want 1 and one every two seconds", passed)
 	}
-	for _, bad := range []string{"", "rate=0", "rate=-1", "rate=NaN", "rate=1e300", "rate=x", "rate=5&burst=0", "rate=5&burst=x"} {
+	for _, bad := range []string{"", "rate=0", "rate=-1", "rate=NaN", "rate=1e300", "rate=x", "rate=5&burst=0",
+		"rate=5&burst=x"} {
 		s.answer(t, w.ask(http.MethodGet, "/v1/keys/topic%3Fid=42/what-if?"+bad, ""), 400, "Problem")
 	}
 	rec := w.ask(http.MethodGet, "/v1/keys/topic%3Fid=unknown/what-if?rate=5", "")

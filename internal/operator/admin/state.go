@@ -111,7 +111,8 @@ func (s *Server) viewHot(now time.Time, hot []hottype.Hot) []hotView {
 	views := make([]hotView, len(hot))
 	for i, h := range hot {
 		o := index.Find([]byte(h.Key), now)
-		v := hotView{Hot: h, Href: keyHref(h.Key), Limit: effective(set, o, h.Key), Override: viewOverride(o, live, now)}
+		v := hotView{Hot: h, Href: keyHref(h.Key), Limit: effective(set, o, h.Key),
+			Override: viewOverride(o, live, now)}
 		v.LimitSource = limitSource(set, o, h.Key)
 		if rule := set.RuleFor(h.Key.Resource()); rule != nil {
 			v.Threshold = rule.Hot.Rate

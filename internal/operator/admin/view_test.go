@@ -32,7 +32,8 @@ ip:
 	if v := viewLimit(set.Rules[2].Limit); v != nil {
 		t.Errorf("a rule that only detects: %+v", v)
 	}
-	for w, want := range map[*rules.IPWindow]string{set.IP.Fixed: "50 in 1s, block 10s", set.IP.Sliding: "99 in 60s (async)"} {
+	for w, want := range map[*rules.IPWindow]string{set.IP.Fixed: "50 in 1s, block 10s",
+		set.IP.Sliding: "99 in 60s (async)"} {
 		if got := viewWindow(w).Text; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}

@@ -51,7 +51,8 @@ func (s *Server) getWhatIf(w http.ResponseWriter, r *http.Request) error {
 	s.mu.Unlock()
 	a, err := try(r.Context(), spec, list, slicesOfSecond)
 	if err != nil {
-		return fmt.Errorf("admin: a limit of %d in %v, burst %d cannot be tried: %w", spec.Limit, spec.Window, spec.Burst, err)
+		return fmt.Errorf("admin: a limit of %d in %v, burst %d cannot be tried: %w", spec.Limit, spec.Window,
+			spec.Burst, err)
 	}
 	a.Key, a.Rate, a.Burst = key, float64(spec.Limit)/spec.Window.Seconds(), spec.Burst
 	writeJSON(w, http.StatusOK, a)
@@ -62,7 +63,8 @@ func (s *Server) getWhatIf(w http.ResponseWriter, r *http.Request) error {
 func triedSpec(r *http.Request) (limit.Spec, error) {
 	rate, err := strconv.ParseFloat(r.URL.Query().Get("rate"), 64)
 	if err != nil || !(rate > 0) {
-		return limit.Spec{}, badField("rate", "rate is "+quoted(r.URL.Query().Get("rate")), "give requests a second, above 0")
+		return limit.Spec{}, badField("rate", "rate is "+quoted(r.URL.Query().Get("rate")),
+			"give requests a second, above 0")
 	}
 	burst, err := queryInt(r, "burst", 0, math.MaxInt32)
 	if err != nil {
@@ -98,7 +100,8 @@ func try(ctx context.Context, spec limit.Spec, list []second, slices int) (*what
 			}
 			came += float64(n)
 			now := time.Unix(one.At, int64(slice)*int64(time.Second)/int64(slices))
-			passed, _, err := limit.TakeUpTo(ctx, store, now, limit.Charge{Subject: limit.Subject{Name: "tried"}, Spec: spec, Cost: n})
+			passed, _, err := limit.TakeUpTo(ctx, store, now,
+				limit.Charge{Subject: limit.Subject{Name: "tried"}, Spec: spec, Cost: n})
 			if err != nil {
 				return nil, err
 			}

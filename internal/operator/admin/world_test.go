@@ -212,7 +212,8 @@ func serve(h http.Handler, method, target, body string, headers ...string) *http
 }
 
 func hotKey(key, rule string, rate float64, since time.Time) hottype.Hot {
-	return hottype.Hot{Key: hottype.Key(key), Rule: rule, Rate: rate, Peak: rate, Since: since, Until: since.Add(time.Hour)}
+	return hottype.Hot{Key: hottype.Key(key), Rule: rule, Rate: rate, Peak: rate, Since: since,
+		Until: since.Add(time.Hour)}
 }
 
 var errBroken = errors.New("redis: connection refused")

@@ -140,11 +140,13 @@ func (in *Inspection) parse(file, text string) []section {
 		switch {
 		case line == "" || line[0] == '#' || line[0] == ';':
 		case line[0] == '[' && strings.HasSuffix(line, "]"):
-			out = append(out, section{file: filepath.Join(in.Dir, file), name: line[1 : len(line)-1], line: n, values: map[string]string{}})
+			out = append(out, section{file: filepath.Join(in.Dir, file), name: line[1 : len(line)-1], line: n,
+				values: map[string]string{}})
 		default:
 			at := strings.IndexAny(line, "=:")
 			if at < 0 || len(out) == 0 {
-				in.problem(filepath.Join(in.Dir, file), n, fmt.Sprintf("%.60q is neither a section nor a setting", line))
+				in.problem(filepath.Join(in.Dir, file), n,
+					fmt.Sprintf("%.60q is neither a section nor a setting", line))
 				continue
 			}
 			name := strings.TrimSpace(line[:at])
@@ -165,27 +167,32 @@ func (in *Inspection) problem(path string, line int, text string) {
 func (in *Inspection) pattern(s section) *regexp.Regexp {
 	re, err := regexp.Compile(s.values["pattern"])
 	if err != nil || s.values["pattern"] == "" {
-		in.problem(s.file, s.line, fmt.Sprintf("section [%s]: pattern %q cannot be tried: which metrics it takes is not known", s.name, s.values["pattern"]))
+		in.problem(s.file, s.line,
+			fmt.Sprintf("section [%s]: pattern %q cannot be tried: which metrics it takes is not known", s.name,
+				s.values["pattern"]))
 		return nil
 	}
 	return re
 }
 
 func (in *Inspection) schema(s section) Schema {
-	out := Schema{Name: s.name, Pattern: s.values["pattern"], Line: s.line, Retentions: s.values["retentions"], match: in.pattern(s)}
+	out := Schema{Name: s.name, Pattern: s.values["pattern"], Line: s.line, Retentions: s.values["retentions"],
+		match: in.pattern(s)}
 	first, _, _ := strings.Cut(out.Retentions, ",")
 	step, keep, ok := strings.Cut(strings.TrimSpace(first), ":")
 	var errs [2]error
 	out.Step, errs[0] = unitOf(step, time.Second)
 	out.Keep, errs[1] = unitOf(keep, out.Step) // a bare number counts points
 	if !ok || errs[0] != nil || errs[1] != nil {
-		in.problem(s.file, s.line, fmt.Sprintf("section [%s]: retentions %q are not written as 1s:6h,1m:7d", s.name, out.Retentions))
+		in.problem(s.file, s.line, fmt.Sprintf("section [%s]: retentions %q are not written as 1s:6h,1m:7d", s.name,
+			out.Retentions))
 	}
 	return out
 }
 
 func (in *Inspection) aggregation(s section) Aggregation {
-	out := Aggregation{Name: s.name, Pattern: s.values["pattern"], Line: s.line, XFilesFactor: -1, Method: "average", match: in.pattern(s)}
+	out := Aggregation{Name: s.name, Pattern: s.values["pattern"], Line: s.line, XFilesFactor: -1, Method: "average",
+		match: in.pattern(s)}
 	if m := s.values["aggregationmethod"]; m != "" {
 		out.Method = m
 	}
@@ -215,7 +222,8 @@ func unitOf(text string, bare time.Duration) (time.Duration, error) {
 	for _, u := range []struct {
 		name string
 		d    time.Duration
-	}{{"seconds", time.Second}, {"minutes", time.Minute}, {"hours", time.Hour}, {"days", day}, {"weeks", 7 * day}, {"years", 365 * day}} {
+	}{{"seconds", time.Second}, {"minutes", time.Minute}, {"hours", time.Hour}, {"days", day}, {"weeks", 7 * day},
+		{"years", 365 * day}} {
 		if strings.HasPrefix(u.name, unit) {
 			return time.Duration(n) * u.d, nil
 		}

@@ -35,7 +35,8 @@ func TestInspectReadsADirectory(t *testing.T) {
 	if in.Settings["MAX_CREATES_PER_MINUTE"] != "50" || in.Settings["MAX_UPDATES_PER_SECOND"] != "500" {
 		t.Errorf("settings %v", in.Settings)
 	}
-	if s := in.SchemaOf("stats.news.topic.hot_param.id=42"); s == nil || s.Name != "fine" || s.Step != time.Second || s.Keep != 6*time.Hour || s.Line != 5 {
+	if s := in.SchemaOf("stats.news.topic.hot_param.id=42"); s == nil || s.Name != "fine" || s.Step != time.Second ||
+		s.Keep != 6*time.Hour || s.Line != 5 {
 		t.Errorf("schema %+v", s)
 	}
 	if s := in.SchemaOf("servers.cpu"); s == nil || s.Name != "default" || s.Step != time.Minute {
@@ -58,7 +59,8 @@ func TestInspectSaysWhatItCannotRead(t *testing.T) {
 		"carbon.conf":          "MAX = 1\n[cache]\nnonsense\n",
 		"storage-schemas.conf": "[python]\npattern = (?<!x)y\nretentions = 1s:1d\n[odd]\npattern = a\nretentions = often\n",
 	}))
-	for _, want := range []string{"carbon.conf:1: ", "carbon.conf:3: ", "storage-schemas.conf:1: section [python]", `retentions "often"`, "storage-aggregation.conf: there is no such file"} {
+	for _, want := range []string{"carbon.conf:1: ", "carbon.conf:3: ", "storage-schemas.conf:1: section [python]",
+		`retentions "often"`, "storage-aggregation.conf: there is no such file"} {
 		if !slices.ContainsFunc(in.Problems, func(p string) bool { return strings.Contains(p, want) }) {
 			t.Errorf("no problem says %q: %q", want, in.Problems)
 		}

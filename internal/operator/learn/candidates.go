@@ -87,7 +87,8 @@ func measure(ctx context.Context, l *learner, all []*candidate, rest *peaks, ign
 		batch := all[:min(len(all), rules.MaxKeys-1)]
 		all = all[len(batch):]
 		var text strings.Builder
-		fmt.Fprintf(&text, "rules:\n  - {name: \"*\", params: [\"*\"], ignore: [%s], hot: {rate: 1}}\n", quoteAll(ignore))
+		fmt.Fprintf(&text, "rules:\n  - {name: \"*\", params: [\"*\"], ignore: [%s], hot: {rate: 1}}\n",
+			quoteAll(ignore))
 		byName := map[string]*candidate{}
 		for i, c := range batch {
 			name := fmt.Sprint("c", i)

@@ -53,5 +53,6 @@ func readable(r *replay.Report) error {
 	for _, b := range r.Broken[:min(3, len(r.Broken))] {
 		first += fmt.Sprintf("\n  %s:%d: %s", replay.Printable(b.Source), b.Line, replay.Printable(b.Reason))
 	}
-	return fmt.Errorf("learn: all %d lines are malformed; try --format combined, events or jsonl; the first are%s", r.Malformed, first)
+	return fmt.Errorf("learn: all %d lines are malformed; try --format combined, events or jsonl; the first are%s",
+		r.Malformed, first)
 }

@@ -22,7 +22,8 @@ import (
 func TestScoreIsWhatADetectorJudgesBy(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		counts := rapid.SliceOfN(rapid.SampledFrom([]uint32{1, 1, 1, 2, 3, 50, 1000}), 0, 40).Draw(t, "requests of each client")
+		counts := rapid.SliceOfN(rapid.SampledFrom([]uint32{1, 1, 1, 2, 3, 50, 1000}), 0, 40).
+			Draw(t, "requests of each client")
 		m := rapid.IntRange(1, 12).Draw(t, "min clients")
 		var bursts []burst
 		for client, n := range counts {
@@ -43,7 +44,8 @@ func TestScoreIsWhatADetectorJudgesBy(t *testing.T) {
 			t.Fatalf("%v with min clients %d: at %g only %g are left", counts, m, got, left(got))
 		}
 		if more := got + 0.01; left(more) >= more {
-			t.Fatalf("%v with min clients %d: %g is not the highest threshold, %g are left at %g", counts, m, got, left(more), more)
+			t.Fatalf("%v with min clients %d: %g is not the highest threshold, %g are left at %g", counts, m, got,
+				left(more), more)
 		}
 	})
 }
@@ -69,7 +71,8 @@ func TestDistinctIsExactAndThenClose(t *testing.T) {
 func TestPatternsTakeThePathsTheyCameFrom(t *testing.T) {
 	t.Parallel()
 	piece := rapid.OneOf(
-		rapid.SampledFrom([]string{"a", "b", "topics", "", "%41", "x{y}", "#", "a b", "..", "12", "deadbeef01", "{$}", "\x00", "ü", "q\"uote", "$"}),
+		rapid.SampledFrom([]string{"a", "b", "topics", "", "%41", "x{y}", "#", "a b", "..", "12", "deadbeef01", "{$}",
+			"\x00", "ü", "q\"uote", "$"}),
 		rapid.StringMatching(`[a-z]{1,3}`), rapid.StringMatching(`[0-9]{1,9}`),
 	)
 	rapid.Check(t, func(t *rapid.T) {
@@ -92,7 +95,8 @@ func TestPatternsTakeThePathsTheyCameFrom(t *testing.T) {
 			if tpl == nil {
 				t.Fatalf("%q is under no template", target)
 			}
-			set, err := rules.Parse("t", fmt.Appendf(nil, "rules: [{name: t, match: {path: %s}, params: [], hot: {rate: 1}}]", quote(tpl.pattern)))
+			set, err := rules.Parse("t", fmt.Appendf(nil,
+				"rules: [{name: t, match: {path: %s}, params: [], hot: {rate: 1}}]", quote(tpl.pattern)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +125,8 @@ func TestPathsAreBounded(t *testing.T) {
 	p := newPaths()
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 150_000 {
-		p.add(&hottype.Request{Method: "GET", Target: fmt.Sprintf("/w%c%c/%c%d/x%d?n%d=1", 'a'+r.IntN(26), 'a'+r.IntN(26), 'a'+r.IntN(26), r.IntN(900), i, i)})
+		p.add(&hottype.Request{Method: "GET", Target: fmt.Sprintf("/w%c%c/%c%d/x%d?n%d=1", 'a'+r.IntN(26),
+			'a'+r.IntN(26), 'a'+r.IntN(26), r.IntN(900), i, i)})
 	}
 	if p.nodes > maxNodes || p.names > maxNames {
 		t.Errorf("%d nodes, %d names", p.nodes, p.names)
@@ -184,7 +189,8 @@ func TestThresholdIsInTheGap(t *testing.T) {
 		from   int64
 		until  int64
 	}{
-		{"a gap in the shortest window", ordinary(key(300, 200, 250, 300, 300), key(200, 120, 150, 200, 200), key(50, 9, 12, 20, 30)), 5, 2, 10, 119},
+		{"a gap in the shortest window", ordinary(key(300, 200, 250, 300, 300), key(200, 120, 150, 200, 200),
+			key(50, 9, 12, 20, 30)), 5, 2, 10, 119},
 		{"slow: only a minute has enough", ordinary(key(3000, 6, 10, 20, 157), key(900, 4, 6, 14, 45)), 60, 1, 46, 156},
 		{"nothing stands out", ordinary(key(50, 9, 12, 20, 30), key(50, 8, 12, 20, 29)), 10, 0, 30, 33},
 		{"always as many: no burst", ordinary(key(360_000, 200, 310, 800, 1500)), 5, 0, 400, 400},
@@ -219,7 +225,8 @@ func TestPeaksForgetAndTellLoops(t *testing.T) {
 	if len(keys) != 1 || keys[0].key != "viral" {
 		t.Fatalf("%d keys", len(keys))
 	}
-	if got, want := keys[0].score, [len(windows)]float64{150, 300, 300, 300}; got[0] != want[0] || got[3] < 0.9*want[3] || keys[0].who[0] != 30 {
+	if got, want := keys[0].score, [len(windows)]float64{150, 300, 300, 300}; got[0] != want[0] ||
+		got[3] < 0.9*want[3] || keys[0].who[0] != 30 {
 		t.Errorf("viral: %v, want about %v; %d clients", got, want, keys[0].who[0])
 	}
 }
@@ -227,7 +234,8 @@ func TestPeaksForgetAndTellLoops(t *testing.T) {
 func TestNamesOfRules(t *testing.T) {
 	t.Parallel()
 	for pattern, want := range map[string]string{
-		"/": "root", "/{$}": "root", "/topic": "topic", "/Topics/{id}": "topics", "/a/b-c/{id}/{id2}": "a_b_c", "/2012/x": "p_2012_x",
+		"/": "root", "/{$}": "root", "/topic": "topic", "/Topics/{id}": "topics", "/a/b-c/{id}/{id2}": "a_b_c",
+		"/2012/x":                     "p_2012_x",
 		"/" + strings.Repeat("a", 80): strings.Repeat("a", 48), "/_": "root",
 	} {
 		if got := nameOf(pattern); got != want {
@@ -253,7 +261,8 @@ func TestPerIPIsAboveWhatPeopleDo(t *testing.T) {
 	v := newVisitors()
 	at := time.Unix(1_700_000_000, 0)
 	visit := func(client string, n int, target string) {
-		r := hottype.Request{Method: "GET", Client: hottype.ParseClient(client), Target: target, Header: &accesslog.Header{}}
+		r := hottype.Request{Method: "GET", Client: hottype.ParseClient(client), Target: target,
+			Header: &accesslog.Header{}}
 		for i := range n {
 			r.Target = target
 			if target == "" {
@@ -267,7 +276,8 @@ func TestPerIPIsAboveWhatPeopleDo(t *testing.T) {
 	}
 	visit("198.51.100.1", 500, "/page/1")
 	p := v.perIP("", "")
-	if p.none != "" || p.top1s != 24 || p.fixed != 40 || p.sliding != 60 || p.above != 0 || p.loops != 1 || p.stopped != 1 {
+	if p.none != "" || p.top1s != 24 || p.fixed != 40 || p.sliding != 60 || p.above != 0 || p.loops != 1 ||
+		p.stopped != 1 {
 		t.Errorf("%+v", p)
 	}
 	if p := v.perIP("a proxy", ""); p.none != "a proxy" || p.fixed != 0 {
@@ -283,7 +293,8 @@ func TestKindsOfClients(t *testing.T) {
 			h := &accesslog.Header{UserAgent: "Mozilla/5.0", Referer: "https://a.example/"}
 			s := &replay.Seen{
 				At: time.Unix(1_700_000_000+int64(i), 0), Status: 200,
-				Request: &hottype.Request{Method: "GET", Client: hottype.ParseClient(client), Target: fmt.Sprint("/page/", i), Header: h},
+				Request: &hottype.Request{Method: "GET", Client: hottype.ParseClient(client),
+					Target: fmt.Sprint("/page/", i), Header: h},
 			}
 			see(i, s, h)
 			v.add(s, i%3 == 0 && h.Referer != "")

@@ -40,14 +40,17 @@ func (s site) log(seed uint64) []byte {
 	lines := make([][]string, s.seconds)
 	line := func(second int, client, target string) {
 		at := time.Unix(began+int64(second), 0).UTC().Format("02/Jan/2006:15:04:05 +0000")
-		lines[second] = append(lines[second], fmt.Sprintf(`%s - - [%s] "GET %s HTTP/1.1" 200 512 "https://news.example/" "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/%d.0"`,
-			client, at, target, 100+len(client)%9))
+		lines[second] = append(lines[second],
+			fmt.Sprintf(
+				`%s - - [%s] "GET %s HTTP/1.1" 200 512 "https://news.example/" "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/%d.0"`,
+				client, at, target, 100+len(client)%9))
 	}
 	person := func() int { return r.IntN(s.people) }
 	address := func(n int) string { return fmt.Sprintf("10.%d.%d.%d", 100+n>>16, n>>8&255, n&255) }
 	public := func(n int) string { return strings.Replace(address(n), "10.1", "81.1", 1) }
 	topic := func(id string, n int) string {
-		return fmt.Sprintf("/topic?utm_source=s%d&id=%s&cb=%d&sid=%x", r.IntN(30), id, r.Int64N(1<<53), uint64(n)*0x9e3779b97f4a7c15)
+		return fmt.Sprintf("/topic?utm_source=s%d&id=%s&cb=%d&sid=%x", r.IntN(30), id, r.Int64N(1<<53),
+			uint64(n)*0x9e3779b97f4a7c15)
 	}
 	for range s.requests {
 		second, n := r.IntN(s.seconds), person()
@@ -140,7 +143,8 @@ func TestLearnFindsWhatWasPlanted(t *testing.T) {
 						t.Errorf("rule %s tracks %s", r.Name, q.Name)
 					}
 				}
-				if r.IsCatchAll() && (!slices.Contains(r.Ignore, "cb") || !slices.Contains(r.Ignore, "sid") || !slices.Contains(r.Ignore, "utm_*")) {
+				if r.IsCatchAll() && (!slices.Contains(r.Ignore, "cb") || !slices.Contains(r.Ignore, "sid") ||
+					!slices.Contains(r.Ignore, "utm_*")) {
 					t.Errorf("ignore %v", r.Ignore)
 				}
 				if r.Limit.Set && r.Limit.Mode != hottype.ModeShadow {
@@ -151,7 +155,8 @@ func TestLearnFindsWhatWasPlanted(t *testing.T) {
 			if 1000*o.Hurt >= o.Ordinary || o.Ordinary < int64(s.people)*9/10 {
 				t.Errorf("%d of %d ordinary clients hurt\n%s", o.Hurt, o.Ordinary, text)
 			}
-			rep, err := replay.Run(context.Background(), replay.Config{Rules: set}, replay.Source{Reader: bytes.NewReader(log)})
+			rep, err := replay.Run(context.Background(), replay.Config{Rules: set},
+				replay.Source{Reader: bytes.NewReader(log)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -59,8 +59,10 @@ func printable(t interface {
 
 // hostile are texts that clients choose to break a file, a terminal or a reader.
 var hostile = []string{
-	strings.Repeat("A", 8000), "\x00", "\x1b[2J\x1b]0;owned\a", "\u202e\u2066", "a: b", "- x", "# x", `"]}`, "'", "{x}", "{$}", "*", "&a", "!!python",
-	"\xff\xfe", "%00%0a%0drules:", "%22%5d%7d%0a", "<script>", "=cmd()", "\\x0arules:\\x0a", "path.id", "header.x", "utm_*", "\u2028", "ns:[]",
+	strings.Repeat("A", 8000), "\x00", "\x1b[2J\x1b]0;owned\a", "\u202e\u2066", "a: b", "- x", "# x", `"]}`, "'", "{x}",
+	"{$}", "*", "&a", "!!python",
+	"\xff\xfe", "%00%0a%0drules:", "%22%5d%7d%0a", "<script>", "=cmd()", "\\x0arules:\\x0a", "path.id", "header.x",
+	"utm_*", "\u2028", "ns:[]",
 }
 
 func TestHostileLogsGiveASafeFile(t *testing.T) {
@@ -70,7 +72,8 @@ func TestHostileLogsGiveASafeFile(t *testing.T) {
 		for n := range 600 {
 			who := fmt.Sprintf("192.0.2.%d", n%250)
 			target := fmt.Sprintf("/%s/x?%s=%d&id=%s&%s%d=1&z%s=%s", text, text, n%20, text, text, n, text, text)
-			fmt.Fprintf(&combined, "%s - %s [14/Nov/2023:22:%02d:%02d +0000] \"GET %s HTTP/1.1\" 200 1 \"%s\" \"%s\"\n", who, text, n/60, n%60, target, text, text)
+			fmt.Fprintf(&combined, "%s - %s [14/Nov/2023:22:%02d:%02d +0000] \"GET %s HTTP/1.1\" 200 1 \"%s\" \"%s\"\n",
+				who, text, n/60, n%60, target, text, text)
 			fmt.Fprintf(&events, "%d\t%s%d\tGET\t%s\n", 1_700_000_000+n, text, n%30, target)
 			fmt.Fprintf(&events, "%d\t%sloop\tGET\t/\n", 1_700_000_000+n, text)
 			fmt.Fprintf(&events, "%d\tc%d\tGET\t/x?%s=%d\n", 1_700_000_000+n, n%30, text, n%20)
@@ -88,7 +91,8 @@ func TestHostileLogsGiveASafeFile(t *testing.T) {
 // log gives the same file.
 func TestAnyLogGivesASafeFile(t *testing.T) {
 	t.Parallel()
-	piece := rapid.OneOf(rapid.SampledFrom(hostile[1:]), rapid.SampledFrom([]string{"id", "1", "2", "topic", "/", "?", "&", "=", "\t", " ", "utm_source"}))
+	piece := rapid.OneOf(rapid.SampledFrom(hostile[1:]),
+		rapid.SampledFrom([]string{"id", "1", "2", "topic", "/", "?", "&", "=", "\t", " ", "utm_source"}))
 	rapid.Check(t, func(t *rapid.T) {
 		var log strings.Builder
 		for n := range rapid.IntRange(0, 40).Draw(t, "lines") {
@@ -118,7 +122,8 @@ func TestLogsThatSayNothing(t *testing.T) {
 		t.Errorf("an empty log: %v", err)
 	}
 	_, err = learn.Learn(context.Background(), learn.Config{}, sources([]byte("no\x1b[2J log\nneither\n")))
-	if err == nil || !strings.Contains(err.Error(), "all 2 lines are malformed") || !strings.Contains(err.Error(), `no\x1b[2J log`) {
+	if err == nil || !strings.Contains(err.Error(), "all 2 lines are malformed") ||
+		!strings.Contains(err.Error(), `no\x1b[2J log`) {
 		t.Errorf("no line is good: %v", err)
 	}
 }
@@ -128,7 +133,9 @@ func TestProxiedLogs(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	for n := range 3000 {
-		fmt.Fprintf(&log, "10.0.0.%d - - [14/Nov/2023:22:%02d:%02d +0000] \"GET /t?id=%d HTTP/1.1\" 200 1 \"-\" \"Mozilla/5.0\"\n", n%3, n/60, n%60, n*n%211)
+		fmt.Fprintf(&log,
+			"10.0.0.%d - - [14/Nov/2023:22:%02d:%02d +0000] \"GET /t?id=%d HTTP/1.1\" 200 1 \"-\" \"Mozilla/5.0\"\n",
+			n%3, n/60, n%60, n*n%211)
 	}
 	file, set := written(t, []byte(log.String()))
 	if set.IP.Fixed != nil || set.IP.Sliding != nil || !strings.Contains(file, "private addresses") {
@@ -155,7 +162,8 @@ func TestRealLogs(t *testing.T) {
 	}
 	p, file, set := learned(t, log)
 	r := set.Rules[0]
-	if len(set.Rules) != 2 || r.Match.Path != "/r" || len(r.Params) != 1 || r.Params[0].Name != "g" || p.Outcome.Hurt > 0 {
+	if len(set.Rules) != 2 || r.Match.Path != "/r" || len(r.Params) != 1 || r.Params[0].Name != "g" ||
+		p.Outcome.Hurt > 0 {
 		t.Error(file)
 	}
 	rep, err := replay.Run(context.Background(), replay.Config{Rules: set}, replay.Source{Reader: bytes.NewReader(log)})
@@ -169,7 +177,8 @@ func TestRealLogs(t *testing.T) {
 	if log, err = os.ReadFile(filepath.Join(dir, "semicomplete_apache_2015.log")); err != nil {
 		t.Fatal(err)
 	}
-	if _, file, set = learned(t, log); len(set.Rules) != 1 || !set.Rules[0].IsCatchAll() || !strings.Contains(file, "squeezed") || !strings.Contains(file, "46.105.14.53") {
+	if _, file, set = learned(t, log); len(set.Rules) != 1 || !set.Rules[0].IsCatchAll() ||
+		!strings.Contains(file, "squeezed") || !strings.Contains(file, "46.105.14.53") {
 		t.Error(file)
 	}
 }

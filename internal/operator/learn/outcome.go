@@ -57,7 +57,8 @@ func (p *Proposal) enforced(ctx context.Context, l *learner, divide int64) (*rep
 	var h hurt
 	set, err := rules.Parse("proposal", []byte(p.text(enforce, divide)))
 	if err != nil {
-		return nil, h, fmt.Errorf("learn: the proposal is no configuration, which is a mistake of this program: %w", err)
+		return nil, h, fmt.Errorf("learn: the proposal is no configuration, which is a mistake of this program: %w",
+			err)
 	}
 	sources, err := l.logs()
 	if err != nil {

@@ -47,7 +47,8 @@ func (v *visitors) perIP(proxied, clock string) perIP {
 	case clock != "":
 		p.none = clock
 	case len(second) < leastOrdinary:
-		p.none = fmt.Sprintf("the log has %d ordinary clients; %d are needed to say what people do", len(second), leastOrdinary)
+		p.none = fmt.Sprintf("the log has %d ordinary clients; %d are needed to say what people do", len(second),
+			leastOrdinary)
 	}
 	if p.none != "" {
 		return p

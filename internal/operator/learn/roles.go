@@ -21,8 +21,10 @@ const (
 
 // trackers are the names of what advertising and analytics append to links, as globs.
 var trackers = globs(
-	"utm_*", "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "yclid", "ttclid", "twclid", "li_fat_id",
-	"igshid", "igsh", "mc_cid", "mc_eid", "_ga", "_gl", "_hsenc", "_hsmi", "mkt_tok", "srsltid", "vero_id", "oly_enc_id",
+	"utm_*", "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "yclid", "ttclid", "twclid",
+	"li_fat_id",
+	"igshid", "igsh", "mc_cid", "mc_eid", "_ga", "_gl", "_hsenc", "_hsmi", "mkt_tok", "srsltid", "vero_id",
+	"oly_enc_id",
 	"_openstat", "wickedid", "s_cid", "_branch_match_id", "ml_subscriber", "ml_subscriber_hash", "_",
 )
 
@@ -54,7 +56,8 @@ func matchesAny(all []canon.Glob, name string) bool {
 // visitor came from. They are no half of a pair.
 var views = globs(
 	"ref", "referrer", "referer", "source", "src", "via", "from", "campaign", "medium", "page", "p", "offset",
-	"start", "limit", "per_page", "sort", "order", "lang", "locale", "hl", "format", "view", "tab", "theme", "v", "ver", "version",
+	"start", "limit", "per_page", "sort", "order", "lang", "locale", "hl", "format", "view", "tab", "theme", "v", "ver",
+	"version",
 )
 
 // leastValues is how many values a parameter has that tells pages apart.
@@ -83,7 +86,8 @@ func judge(name string, inPath bool, v *values) (role, string) {
 	case v.requests >= 50 && unique >= 0.9 && random:
 		return noise, fmt.Sprintf("%.0f %% of its requests bring a new value, which no person typed", 100*unique)
 	case v.repeats >= 50 && v.sharedness() < 0.1 && v.distinct.count() >= 20:
-		return noise, fmt.Sprintf("each value belongs to one client: the next request is another's in %.0f %%", 100*v.sharedness())
+		return noise, fmt.Sprintf("each value belongs to one client: the next request is another's in %.0f %%",
+			100*v.sharedness())
 	}
 	switch {
 	case v.topShare() >= 0.98:

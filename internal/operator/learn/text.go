@@ -46,13 +46,15 @@ func wrap(s string, width int) []string {
 func (o *Outcome) lines(p *Proposal) []string {
 	r := o.Replay
 	all := []string{fmt.Sprintf("On this log, enforced: keys that were hot: %d; that looked so because of a loop: %d; "+
-		"requests denied: %s (%.2f %%), of these %s by windows of clients.", o.Hot, o.Loops, grouped(r.Denied.Total()), 100*float64(r.Denied.Total())/float64(max(r.Requests, 1)),
+		"requests denied: %s (%.2f %%), of these %s by windows of clients.", o.Hot, o.Loops, grouped(r.Denied.Total()),
+		100*float64(r.Denied.Total())/float64(max(r.Requests, 1)),
 		grouped(r.Denied.IPFixed+r.Denied.IPSliding))}
 	if len(p.rules) > 0 {
 		all = append(all, fmt.Sprintf("At half the limits of hot keys: %s denied.", grouped(o.DeniedHarder)))
 	}
 	all = append(all, fmt.Sprintf("Ordinary clients that would have been denied a request: %s of %s "+
-		"(%s by windows of clients); loops and scanners: %s.", grouped(o.Hurt), grouped(o.Ordinary), grouped(o.HurtByIP), grouped(o.Stopped)))
+		"(%s by windows of clients); loops and scanners: %s.", grouped(o.Hurt), grouped(o.Ordinary),
+		grouped(o.HurtByIP), grouped(o.Stopped)))
 	for _, k := range [...]kind{loop, scanner} {
 		if list := p.visitors.busiest(k); list != "" {
 			all = append(all, fmt.Sprintf("Busiest %s: %s.", k, list))
@@ -65,7 +67,8 @@ func (o *Outcome) lines(p *Proposal) []string {
 func (p *Proposal) Write(w io.Writer) error {
 	var f file
 	census := p.visitors.census()
-	f.line("%s requests, %s clients: %s", grouped(p.Read.Requests), grouped(int64(len(p.visitors.all))), kindsOf(census))
+	f.line("%s requests, %s clients: %s", grouped(p.Read.Requests), grouped(int64(len(p.visitors.all))),
+		kindsOf(census))
 	for _, r := range p.rules {
 		what := "nothing stands out yet"
 		if r.found() {
@@ -75,7 +78,8 @@ func (p *Proposal) Write(w io.Writer) error {
 			r.requests, r.window, what)
 	}
 	if len(p.rules) == 0 {
-		f.line("no path has a parameter whose values many clients want at a time: everything is watched, nothing limited")
+		f.line(
+			"no path has a parameter whose values many clients want at a time: everything is watched, nothing limited")
 	}
 	for _, line := range append(p.caveats(), p.Outcome.lines(p)...) {
 		f.line("%s", line)

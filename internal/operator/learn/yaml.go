@@ -73,10 +73,12 @@ func (p *Proposal) caveats() (all []string) {
 			grouped(p.visitors.dropped), grouped(maxClients)))
 	}
 	if p.dropped > 0 {
-		all = append(all, fmt.Sprintf("%s requests are for keys beyond the number that is measured at a time.", grouped(p.dropped)))
+		all = append(all, fmt.Sprintf("%s requests are for keys beyond the number that is measured at a time.",
+			grouped(p.dropped)))
 	}
 	if r := p.Read; r.Malformed > 0 {
-		all = append(all, fmt.Sprintf("%s of %s lines are malformed and left out.", grouped(r.Malformed), grouped(r.Lines)))
+		all = append(all, fmt.Sprintf("%s of %s lines are malformed and left out.", grouped(r.Malformed),
+			grouped(r.Lines)))
 	}
 	return all
 }
@@ -110,10 +112,12 @@ func (p *Proposal) rule(f *file, r *proposed, m mode, divide int64) {
 	}
 	surge := ""
 	if floor := p.surgeFloor(t); floor > 0 {
-		f.comment("    ", "A value that grows eightfold is hot from %d in %d s on: more than any ordinary value had.", floor, t.window)
+		f.comment("    ", "A value that grows eightfold is hot from %d in %d s on: more than any ordinary value had.",
+			floor, t.window)
 		surge = fmt.Sprintf(", surge: 8, min_rate: %d/%ds", floor, t.window)
 	}
-	f.line("    hot: {rate: %d/%ds%s, window: %ds, min_clients: %d}", t.requests, t.window, surge, t.window, p.minClients)
+	f.line("    hot: {rate: %d/%ds%s, window: %ds, min_clients: %d}", t.requests, t.window, surge, t.window,
+		p.minClients)
 	rate, burst, served := r.guess()
 	f.comment("    ", "GUESS: a log does not know what the service bears. It served %d in 5 s for one value; this is "+
 		"twice that.", served)
@@ -132,7 +136,8 @@ func (p *Proposal) parameters(f *file, r *proposed) {
 		if v.repeats > 0 {
 			others = fmt.Sprintf("; the next request for a value is another client's in %.0f %%", 100*v.sharedness())
 		}
-		f.comment("    ", "%s: %s values in %s requests%s%s.", t.name, about(v.distinct.count()), grouped(v.requests), top, others)
+		f.comment("    ", "%s: %s values in %s requests%s%s.", t.name, about(v.distinct.count()), grouped(v.requests),
+			top, others)
 	}
 	for _, t := range r.at.params {
 		if t.why != "" {
@@ -191,7 +196,8 @@ func (p *Proposal) windows(f *file, m mode) {
 		return
 	}
 	f.comment("", "%s ordinary clients: %s within %d in a second and %d in a minute. Above these windows: %d of them, "+
-		"and %d of %d loops and scanners.", grouped(int64(w.ordinary)), w.of, w.top1s, w.top60s, w.above, w.stopped, w.loops)
+		"and %d of %d loops and scanners.", grouped(int64(w.ordinary)), w.of, w.top1s, w.top60s, w.above, w.stopped,
+		w.loops)
 	f.line("ip:")
 	f.line("  fixed: {limit: %d, window: 1s, mode: %s}", w.fixed, m)
 	f.line("  sliding: {limit: %d, window: 60s, mode: %s}", w.sliding, m)

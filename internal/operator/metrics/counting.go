@@ -69,7 +69,8 @@ func StatsDListener(stats func() statsd.ListenerStats) Part {
 			"Size of the smallest receive buffer in bytes; 0 where the system does not tell.", float64(s.ReceiveBuffer))
 		each(s.Sockets, func(name string, socket statsd.SocketStats) {
 			to.counter("hotparam_statsd_in_socket_kernel_drops_total",
-				"Datagrams lost because the receive buffer of this socket was full.", socket.KernelDrops, "socket", name)
+				"Datagrams lost because the receive buffer of this socket was full.", socket.KernelDrops, "socket",
+				name)
 			to.gauge("hotparam_statsd_in_socket_receive_buffer_bytes",
 				"Size of this socket's receive buffer in bytes.", float64(socket.ReceiveBuffer), "socket", name)
 		})
@@ -146,7 +147,8 @@ func KafkaConsumer(stats func() kafka.ConsumerStats) Part {
 		to.counter("hotparam_kafka_in_requests_total", "Requests that these count.", s.Requests)
 		to.counter("hotparam_kafka_in_malformed_total", "Records that cannot be read.", s.Malformed)
 		to.counter("hotparam_kafka_in_foreign_total", "Records of other namespaces; not counted.", s.Foreign)
-		to.counter("hotparam_kafka_in_duplicates_total", "Records that were read before; not counted again.", s.Duplicates)
+		to.counter("hotparam_kafka_in_duplicates_total", "Records that were read before; not counted again.",
+			s.Duplicates)
 		to.counter("hotparam_kafka_in_misplaced_total", "Records whose first key belongs to another partition: "+
 			"their producer does not follow docs/wire.md, or partitions were added.", s.Misplaced)
 		to.counter("hotparam_kafka_in_errors_total", "Errors that the Kafka client reported.", s.Errors)
@@ -155,7 +157,8 @@ func KafkaConsumer(stats func() kafka.ConsumerStats) Part {
 			"How long the oldest unread record of these partitions has been waiting, at most.", s.Lag.Seconds())
 		each(s.Partition, func(name string, p kafka.PartitionStats) {
 			to.gauge("hotparam_kafka_in_partition_lag_seconds",
-				"How long this partition's oldest unread record has been waiting, at most.", p.Lag.Seconds(), "partition", name)
+				"How long this partition's oldest unread record has been waiting, at most.", p.Lag.Seconds(),
+				"partition", name)
 		})
 	})
 }
@@ -186,7 +189,8 @@ func Graphite(stats func() graphite.Stats) Part {
 		to.gauge("hotparam_graphite_delay_seconds",
 			"How far counts are moved towards the present, because Graphite has them late.", s.Delay.Seconds())
 		to.gauge("hotparam_graphite_step_seconds",
-			"Time between two points in Graphite; if longer than the flush interval, counts are lost.", s.Step.Seconds())
+			"Time between two points in Graphite; if longer than the flush interval, counts are lost.",
+			s.Step.Seconds())
 		to.gauge("hotparam_graphite_took_seconds", "Duration of the last poll.", s.Took.Seconds())
 		to.gauge("hotparam_graphite_last_success_timestamp_seconds",
 			"When a poll last succeeded, in unix seconds.", unixSeconds(s.LastSuccess))

@@ -132,18 +132,22 @@ func ResponseCache(stats func() respcache.Stats) Part {
 		s := stats()
 		to.counter("hotparam_cache_hits_total", "Requests answered with a fresh answer from the cache.", s.Hits)
 		to.counter("hotparam_cache_stale_total", "Requests answered with a stale answer from the cache.", s.Stale)
-		to.counter("hotparam_cache_fetches_total", "Requests that the cache made for answers that it may keep.", s.Fetched)
+		to.counter("hotparam_cache_fetches_total", "Requests that the cache made for answers that it may keep.",
+			s.Fetched)
 		to.counter("hotparam_cache_failed_fetches_total", "Of these, those that were not answered well.", s.Failed)
 		to.counter("hotparam_cache_refused_fetches_total",
 			"Requests that the cache did not make because the limits of the key refused them.", s.Refused)
-		to.counter("hotparam_cache_collapsed_total", "Times that a request waited for the answer to another one.", s.Collapsed)
+		to.counter("hotparam_cache_collapsed_total", "Times that a request waited for the answer to another one.",
+			s.Collapsed)
 		to.counter("hotparam_cache_timeouts_total",
 			"Requests refused because they waited too long and nothing stale was left.", s.TimedOut)
 		each(s.Bypassed, func(reason string, n uint64) {
-			to.counter("hotparam_cache_bypassed_total", "Requests that passed by the cache, by reason.", n, "reason", reason)
+			to.counter("hotparam_cache_bypassed_total", "Requests that passed by the cache, by reason.", n, "reason",
+				reason)
 		})
 		each(s.Unkept, func(reason string, n uint64) {
-			to.counter("hotparam_cache_unkept_total", "Answers that the cache did not keep, by reason.", n, "reason", reason)
+			to.counter("hotparam_cache_unkept_total", "Answers that the cache did not keep, by reason.", n, "reason",
+				reason)
 		})
 		to.counter("hotparam_cache_evicted_total", "Entries that gave way to others.", s.Evicted)
 		to.counter("hotparam_cache_purged_total", "Entries that a person removed.", s.Purged)
@@ -158,7 +162,8 @@ func DecisionAPI(stats func() decisionapi.Stats) Part {
 		s := stats()
 		to.counter("hotparam_decision_api_checks_total", "Requests decided for other servers.", s.Checks)
 		to.counter("hotparam_decision_api_denied_total", "Requests denied for other servers.", s.Denied)
-		to.counter("hotparam_decision_api_rejected_total", "Questions of other servers that cannot be read.", s.Rejected)
+		to.counter("hotparam_decision_api_rejected_total", "Questions of other servers that cannot be read.",
+			s.Rejected)
 		to.counter("hotparam_decision_api_panics_total",
 			"Requests allowed because deciding on them panicked; report it.", s.Panics)
 	})
@@ -167,7 +172,8 @@ func DecisionAPI(stats func() decisionapi.Stats) Part {
 // RedisServer is whether Redis can be used for what programs write.
 func RedisServer(stats func() redisstore.Stats) Part {
 	return part(func(to scrape) {
-		to.flag("hotparam_redis_read_only", "1 while Redis refuses writes, as a read-only replica does.", stats().ReadOnly)
+		to.flag("hotparam_redis_read_only", "1 while Redis refuses writes, as a read-only replica does.",
+			stats().ReadOnly)
 	})
 }
 
@@ -175,7 +181,8 @@ func RedisServer(stats func() redisstore.Stats) Part {
 func DecisionAccess(stats func() access.GuardStats) Part {
 	return part(func(to scrape) {
 		s := stats()
-		to.counter("hotparam_decision_api_unauthorized_total", "Questions refused because the token was missing or wrong.", s.Wrong)
+		to.counter("hotparam_decision_api_unauthorized_total",
+			"Questions refused because the token was missing or wrong.", s.Wrong)
 		to.counter("hotparam_decision_api_slowed_total",
 			"Questions refused unseen because their client had shown too many wrong tokens.", s.Slowed)
 	})
@@ -200,7 +207,8 @@ func RedisFeed(stats func() redisfeed.Stats) Part {
 		to.counter("hotparam_redis_overrides_restored_total",
 			"Times that this process wrote the overrides in force back to Redis.", s.OverridesRestored)
 		to.flag("hotparam_redis_overrides_behind",
-			"1 while Redis has older overrides than are in force here, and this process may not write.", s.OverridesBehind)
+			"1 while Redis has older overrides than are in force here, and this process may not write.",
+			s.OverridesBehind)
 		to.flag("hotparam_redis_overrides_copy_failing",
 			"1 while the copy of the overrides on disk cannot be written.", s.CopyFailing)
 		to.counter("hotparam_redis_override_entries_malformed_total",
@@ -230,7 +238,8 @@ func RedisLimits(stats func() redislimits.Stats) Part {
 		s := stats()
 		to.counter("hotparam_redis_limits_calls_total", "Calls to Redis with decisions.", s.Calls)
 		to.counter("hotparam_redis_limits_decisions_total", "Decisions in these calls.", s.Decisions)
-		to.counter("hotparam_redis_limits_merged_total", "Decisions answered by an equal one of the same call.", s.Merged)
+		to.counter("hotparam_redis_limits_merged_total", "Decisions answered by an equal one of the same call.",
+			s.Merged)
 		to.gauge("hotparam_redis_limits_largest_call", "Most decisions that one call carried.", float64(s.Largest))
 		to.counter("hotparam_redis_limits_refused_total", "Decisions refused because too many were waiting.", s.Refused)
 		to.counter("hotparam_redis_limits_left_total", "Decisions whose caller left before the answer.", s.Left)

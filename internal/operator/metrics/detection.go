@@ -46,7 +46,8 @@ func (to scrape) detector(s *detect.Stats) {
 	to.gauge("hotparam_aggregate_detect_loops",
 		"Keys over their threshold because of one or a few clients.", float64(s.Loops))
 	to.gauge("hotparam_aggregate_detect_client_sketches", "Keys whose clients are known.", float64(s.ClientSketches))
-	to.gauge("hotparam_aggregate_detect_newest_timestamp_seconds", "Newest second that has counts, in unix seconds.", float64(s.Newest))
+	to.gauge("hotparam_aggregate_detect_newest_timestamp_seconds", "Newest second that has counts, in unix seconds.",
+		float64(s.Newest))
 	to.gauge("hotparam_aggregate_detect_bytes", "Memory of counters and keys.", float64(s.Bytes))
 	to.gauge("hotparam_aggregate_detect_error",
 		"Most requests by which the count of a key over its window can be too low; 0: all are exact.", float64(s.Error))

@@ -38,8 +38,9 @@ func TestDocumentsNameMetricsThatExist(t *testing.T) {
 	names := metricNames(t)
 	ofHistogram := regexp.MustCompile(`_(bucket|sum|count)$`)
 	exists := func(name string) bool {
-		return names[name] || names[ofHistogram.ReplaceAllString(name, "")] || strings.HasSuffix(name, "_") && slices.ContainsFunc(slices.Collect(maps.Keys(names)),
-			func(n string) bool { return strings.HasPrefix(n, name) })
+		return names[name] || names[ofHistogram.ReplaceAllString(name, "")] ||
+			strings.HasSuffix(name, "_") && slices.ContainsFunc(slices.Collect(maps.Keys(names)),
+				func(n string) bool { return strings.HasPrefix(n, name) })
 	}
 	for _, dir := range []string{"README.md", "docs", "deploy", "examples"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {

@@ -27,7 +27,8 @@ func Check(stats func() check.Stats) Part {
 func CheckAccess(stats func() access.GuardStats) Part {
 	return part(func(to scrape) {
 		s := stats()
-		to.counter("hotparam_check_unauthorized_total", "Checks refused because the token was missing or wrong.", s.Wrong)
+		to.counter("hotparam_check_unauthorized_total", "Checks refused because the token was missing or wrong.",
+			s.Wrong)
 		to.counter("hotparam_check_slowed_total",
 			"Checks refused unseen because their gateway had shown too many wrong tokens.", s.Slowed)
 	})

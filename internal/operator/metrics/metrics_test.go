@@ -64,10 +64,12 @@ func TestValues(t *testing.T) {
 		`hotparam_gate_allowed_total{reason="cold"} 7`, "# TYPE hotparam_gate_allowed_total counter",
 		"# HELP hotparam_gate_allowed_total Requests that this limiter allowed, by reason.",
 		"hotparam_gate_store_open 1", "# TYPE hotparam_gate_store_open gauge",
-		`hotparam_gate_store_latency_seconds_bucket{le="0.001"} 1`, `hotparam_gate_store_latency_seconds_bucket{le="1"} 3`,
+		`hotparam_gate_store_latency_seconds_bucket{le="0.001"} 1`,
+		`hotparam_gate_store_latency_seconds_bucket{le="1"} 3`,
 		`hotparam_gate_store_latency_seconds_bucket{le="+Inf"} 6`,
 		"hotparam_gate_store_latency_seconds_sum 60", "hotparam_gate_store_latency_seconds_count 6",
-		`hotparam_proxy_upstreams_failures_total{upstream="slow"} 4`, `hotparam_proxy_upstreams_failures_total{upstream=""} 0`,
+		`hotparam_proxy_upstreams_failures_total{upstream="slow"} 4`,
+		`hotparam_proxy_upstreams_failures_total{upstream=""} 0`,
 		"hotparam_graphite_delay_seconds 1.5", "hotparam_graphite_last_success_timestamp_seconds 1.7e+09",
 	)
 	if !strings.Contains(got, "\ngo_goroutines ") {
@@ -84,7 +86,8 @@ func TestOverviewIsByRule(t *testing.T) {
 	}))
 	has(t, got,
 		`hotparam_denied_total{reason="hot"} 25`, `hotparam_denied_total{reason="ip_sliding"} 0`,
-		`hotparam_rule_hot_keys{rule="topic"} 1`, `hotparam_rule_hot_rate{rule="topic"} 350`, `hotparam_rule_hot_keys{rule="calm"} 0`,
+		`hotparam_rule_hot_keys{rule="topic"} 1`, `hotparam_rule_hot_rate{rule="topic"} 350`,
+		`hotparam_rule_hot_keys{rule="calm"} 0`,
 	)
 }
 
@@ -101,7 +104,8 @@ func TestHostileKeysAreLabels(t *testing.T) {
 	got := scrape(t, metrics.HotKeys(func() []hottype.Hot { return hot }))
 	has(t, got,
 		`hotparam_hot_key_rate{key="/<script>alert(1)</script>/%E2%80%AEgnp.exe%0A%FF",rule="*"} 500`,
-		`hotparam_hot_key_rate{key="/a\"b\\c",rule="*"} 380`, `hotparam_hot_key_rate{key="topic?id=42",rule="other"} 350`,
+		`hotparam_hot_key_rate{key="/a\"b\\c",rule="*"} 380`,
+		`hotparam_hot_key_rate{key="topic?id=42",rule="other"} 350`,
 	)
 	if n := strings.Count(got, "\nhotparam_hot_key_rate{"); n != len(hot) {
 		t.Errorf("%d keys have a metric", n)

@@ -104,7 +104,8 @@ func TestMetricNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list.String() != string(golden) {
-		t.Errorf("the metrics are not those of %s; if that is meant, CHANGELOG names what breaks:\n%s", file, list.String())
+		t.Errorf("the metrics are not those of %s; if that is meant, CHANGELOG names what breaks:\n%s", file,
+			list.String())
 	}
 }
 
@@ -164,7 +165,8 @@ func eachField(v reflect.Value, path string, visit func(path string, set, reset 
 		visit(path, func() { *x = time.Unix(1_700_000_000, 0) }, func() { *x = time.Time{} })
 		return
 	case *[]hottype.Hot:
-		visit(path+"[]", func() { *x = []hottype.Hot{{Key: "topic?id=42", Rule: "topic", Rate: 300}} }, func() { *x = nil })
+		visit(path+"[]", func() { *x = []hottype.Hot{{Key: "topic?id=42", Rule: "topic", Rate: 300}} },
+			func() { *x = nil })
 		return
 	case *[]hottype.UpstreamBound:
 		one := hottype.UpstreamBound{Name: "default"}

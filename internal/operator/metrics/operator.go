@@ -22,7 +22,8 @@ func Overview(read func() admin.Overview) Part {
 			"Keys over their threshold because of one or a few clients; not hot, not limited.", float64(o.Loops))
 		each(o.Rules, func(rule string, r admin.RuleOverview) {
 			to.gauge("hotparam_rule_hot_keys", "Keys that are hot, by rule.", float64(r.HotKeys), "rule", rule)
-			to.gauge("hotparam_rule_hot_rate", "Requests per second of a rule's hot keys together.", r.HotRate, "rule", rule)
+			to.gauge("hotparam_rule_hot_rate", "Requests per second of a rule's hot keys together.", r.HotRate, "rule",
+				rule)
 		})
 	})
 }
@@ -73,10 +74,12 @@ func Listeners(stats func() map[string]listener.Stats) Part {
 			to.counter("hotparam_listener_prefaces_total",
 				"HTTP/2 prefaces where none belongs; answered 505.", l.Prefaces, "listener", name)
 			to.counter("hotparam_listener_no_proxy_header_total",
-				"Connections of trusted proxies ended because they did not begin with a PROXY header.", l.NoHeader, "listener", name)
+				"Connections of trusted proxies ended because they did not begin with a PROXY header.", l.NoHeader,
+				"listener", name)
 			if c := l.Certificate; c != nil {
 				to.flag("hotparam_listener_certificate_right",
-					"1; 0 while the files changed and cannot be used, and the certificate from before goes on.", c.Right, "listener", name)
+					"1; 0 while the files changed and cannot be used, and the certificate from before goes on.",
+					c.Right, "listener", name)
 				to.gauge("hotparam_listener_certificate_expires_timestamp_seconds",
 					"When the certificate in use expires, in unix seconds.", unixSeconds(c.Expires), "listener", name)
 			}
@@ -125,10 +128,13 @@ func Rules(stats func() RulesStats) Part {
 		s := stats()
 		to.gauge("hotparam_rules_version",
 			"Version of the rules in force, by the central store; 0: they are those of a file.", float64(s.Version))
-		to.gauge("hotparam_rules_stored_version", "Version that the central store of rules held last.", float64(s.Stored))
-		to.flag("hotparam_rules_refused", "1 while rules in the central store are refused and those from before them hold.", s.Refused)
+		to.gauge("hotparam_rules_stored_version", "Version that the central store of rules held last.",
+			float64(s.Stored))
+		to.flag("hotparam_rules_refused",
+			"1 while rules in the central store are refused and those from before them hold.", s.Refused)
 		to.flag("hotparam_rules_behind", "1 while the central store has lost the rules that are in force.", s.Behind)
-		to.flag("hotparam_rules_store_failing", "1 while the central store of rules does not answer or holds none.", s.StoreFailing)
+		to.flag("hotparam_rules_store_failing", "1 while the central store of rules does not answer or holds none.",
+			s.StoreFailing)
 		to.flag("hotparam_rules_copy_failing", "1 while no copy of the central rules is kept on disk.", s.CopyFailing)
 	})
 }
@@ -151,7 +157,8 @@ func Notifications(stats func() notify.Stats) Part {
 			to.flag("hotparam_notify_failing",
 				"1 while the last attempt to tell a webhook failed.", w.Failing, "webhook", name)
 			to.gauge("hotparam_notify_last_attempt_timestamp_seconds",
-				"When a webhook was last told something, or tried to, in unix seconds.", unixSeconds(w.At), "webhook", name)
+				"When a webhook was last told something, or tried to, in unix seconds.", unixSeconds(w.At), "webhook",
+				name)
 		})
 	})
 }

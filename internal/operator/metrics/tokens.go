@@ -6,9 +6,11 @@ import "github.com/hotparam/pipeline/internal/storage/redislimits"
 func Refunds(stats func() redislimits.RefundsStats) Part {
 	return part(func(to scrape) {
 		s := stats()
-		to.counter("hotparam_redis_limits_refunded_total", "Cost given back to limits in Redis because of the status of an answer.", s.Refunded)
+		to.counter("hotparam_redis_limits_refunded_total",
+			"Cost given back to limits in Redis because of the status of an answer.", s.Refunded)
 		to.counter("hotparam_redis_limits_refunded_lost_total",
-			"Cost that should have been given back and stays charged: Redis did not answer, or the limit has changed.", s.Lost)
+			"Cost that should have been given back and stays charged: Redis did not answer, or the limit has changed.",
+			s.Lost)
 	})
 }
 

@@ -9,9 +9,12 @@ func Upstreams(bounds func() []hottype.UpstreamBound) Part {
 			gauge := func(name, help string, value float64) {
 				to.gauge("hotparam_upstream_"+name, help, value, "upstream", b.Name)
 			}
-			gauge("rate", "Requests a second that all hot keys with adaptive limits may send to the upstream together.", b.Rate)
-			gauge("in_flight_cap", "Requests of these keys that may be in flight at the upstream at a time.", b.InFlight)
-			gauge("in_flight", "Requests that waited for an answer of the upstream, on average over the last report.", b.Flight)
+			gauge("rate", "Requests a second that all hot keys with adaptive limits may send to the upstream together.",
+				b.Rate)
+			gauge("in_flight_cap", "Requests of these keys that may be in flight at the upstream at a time.",
+				b.InFlight)
+			gauge("in_flight", "Requests that waited for an answer of the upstream, on average over the last report.",
+				b.Flight)
 			gauge("latency_seconds", "Time to the first byte of an answer, at the quantile of the target.", b.Latency)
 			gauge("target_seconds", "What that time is to stay below.", b.Target)
 			gauge("errors_ratio", "Share of the requests that the upstream failed.", b.Errors)
@@ -21,7 +24,8 @@ func Upstreams(bounds func() []hottype.UpstreamBound) Part {
 			gauge("min_rate", "Sum of min of the hot keys.", b.Least)
 			gauge("max_rate", "Sum of max of the hot keys.", b.Most)
 			gauge("judged_timestamp_seconds", "When that was judged, in unix seconds.", unixSeconds(b.At))
-			to.flag("hotparam_upstream_limited", "1 if the upstream was once saturated; before, the rate is the maximum.",
+			to.flag("hotparam_upstream_limited",
+				"1 if the upstream was once saturated; before, the rate is the maximum.",
 				b.Limited, "upstream", b.Name)
 			to.flag("hotparam_upstream_unreachable", "1 while the target cannot be held even with the least rate.",
 				b.Unreachable, "upstream", b.Name)

@@ -124,7 +124,8 @@ func (e *Event) line() string {
 func (e *Event) clients() string {
 	switch {
 	case e.Client != "":
-		return fmt.Sprintf(" by %d clients, %.0f %% of them by %s", e.Clients, 100*e.ClientShare, shown(e.Client, maxShown))
+		return fmt.Sprintf(" by %d clients, %.0f %% of them by %s", e.Clients, 100*e.ClientShare,
+			shown(e.Client, maxShown))
 	case e.Clients > 0:
 		return fmt.Sprintf(" by %d clients", e.Clients)
 	}

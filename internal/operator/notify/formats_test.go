@@ -45,7 +45,8 @@ var unescape = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&")
 func checkText(t rapid.TB, n *Notifier, v string) {
 	t.Helper()
 	for _, kind := range append([]Kind{Test}, Kinds...) {
-		e := Event{Kind: kind, Key: v, Rule: v, Client: v, Author: v, Change: v, Upstream: v, Why: v, Ended: len(v)%2 == 0}
+		e := Event{Kind: kind, Key: v, Rule: v, Client: v, Author: v, Change: v, Upstream: v, Why: v,
+			Ended: len(v)%2 == 0}
 		if e.Text = e.line(); len(e.Text) > 6*maxShown {
 			t.Fatalf("%d bytes for people", len(e.Text))
 		}
@@ -63,7 +64,8 @@ func checkText(t rapid.TB, n *Notifier, v string) {
 		var alerts []alert
 		decode(t, encodeAlerts, n, e, &alerts)
 		for name, value := range alerts[0].Labels {
-			if len(value) > maxLabel+16 || strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			if len(value) > maxLabel+16 || strings.ContainsFunc(value,
+				func(r rune) bool { return !unicode.IsPrint(r) }) {
 				t.Fatalf("%s: %q", name, value)
 			}
 		}
@@ -118,7 +120,8 @@ func TestAlertsAreToldAgain(t *testing.T) {
 				ends = w.at[i]
 			}
 			labels := map[string]string{
-				"alertname": "HotparamKeyHot", "namespace": "shop", "key": "topic?id=42", "rule": "topic", "severity": "warning",
+				"alertname": "HotparamKeyHot", "namespace": "shop", "key": "topic?id=42", "rule": "topic",
+				"severity": "warning",
 			}
 			if !a.StartsAt.Equal(began) || !a.EndsAt.Equal(ends) || !maps.Equal(a.Labels, labels) {
 				t.Errorf("message %d: %+v", i, a)

@@ -376,7 +376,8 @@ func TestConditionsAreToldWhenTheyLast(t *testing.T) {
 	t0 := time.Unix(1_700_000_000, 0)
 	fails := []Event{{Kind: StoreFailure, Why: "refused"}}
 	var got []string
-	for s, holds := range []string{0: "-", 1: "x", 3: "-", 4: "x", 10: "x", 12: "-", 13: "x", 20: "-", 26: "-", 29: ""} {
+	for s, holds := range []string{0: "-", 1: "x", 3: "-", 4: "x", 10: "x", 12: "-", 13: "x", 20: "-", 26: "-",
+		29: ""} {
 		if holds == "" && s > 0 { // as the second before
 			holds = map[bool]string{true: "x", false: "-"}[s > 4 && s < 12 || s == 2 || s > 13 && s < 20]
 		}

@@ -84,8 +84,10 @@ func judge(resp *http.Response, now time.Time) error {
 	case code >= 200 && code < 300:
 		return nil
 	case code >= 300 && code < 400:
-		return backoff.Permanent(fmt.Errorf("answered %d: redirects are not followed; set the URL that it leads to", code))
-	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
+		return backoff.Permanent(fmt.Errorf("answered %d: redirects are not followed; set the URL that it leads to",
+			code))
+	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests,
+		code >= 500:
 		after, said := retryAfter(resp.Header.Get("Retry-After"), now)
 		if !said {
 			return fmt.Errorf("answered %d", code)

@@ -60,7 +60,8 @@ func CheckWebhooks(list []Webhook) error {
 		w = w.withDefaults()
 		switch {
 		case !webhookName.MatchString(w.Name):
-			return fmt.Errorf("[%d].name: %q is not a name such as ops-slack: small letters, digits, - and _", i, w.Name)
+			return fmt.Errorf("[%d].name: %q is not a name such as ops-slack: small letters, digits, - and _", i,
+				w.Name)
 		case names[w.Name]:
 			return fmt.Errorf("[%d].name: %s stands twice", i, w.Name)
 		}

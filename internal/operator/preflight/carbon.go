@@ -36,8 +36,9 @@ func (l *list) carbonPace(in carbon.Inspection) {
 	where := in.Dir + "/carbon.conf [cache]"
 	if n := pace(in.Settings["MAX_CREATES_PER_MINUTE"]); n < fewCreates {
 		l.add(Fail, Finding{What: fmt.Sprintf("MAX_CREATES_PER_MINUTE = %g", n), Where: where,
-			Why: fmt.Sprintf("carbon makes files for %g new metrics a minute and throws the points of all others away: "+
-				"a key that goes viral is new, and stays invisible for minutes while a crawler brings new keys", n),
+			Why: fmt.Sprintf(
+				"carbon makes files for %g new metrics a minute and throws the points of all others away: "+
+					"a key that goes viral is new, and stays invisible for minutes while a crawler brings new keys", n),
 			Mend: "MAX_CREATES_PER_MINUTE = inf"})
 	} else {
 		l.ok("new metrics get a file at once (MAX_CREATES_PER_MINUTE = %g)", n)
@@ -63,7 +64,8 @@ func pace(text string) float64 {
 }
 
 func (l *list) carbonSchema(in carbon.Inspection, metric string, flush time.Duration, aim Aim) {
-	mend := fmt.Sprintf("[hotparam]\npattern = hot_param\nretentions = %ds:6h,10s:7d\n# first in %s/storage-schemas.conf; files that exist keep theirs: whisper-resize.py",
+	mend := fmt.Sprintf(
+		"[hotparam]\npattern = hot_param\nretentions = %ds:6h,10s:7d\n# first in %s/storage-schemas.conf; files that exist keep theirs: whisper-resize.py",
 		step(flush, aim), in.Dir)
 	s := in.SchemaOf(metric)
 	if s == nil {
@@ -78,12 +80,17 @@ func (l *list) carbonSchema(in carbon.Inspection, metric string, flush time.Dura
 		level := Warn
 		why := fmt.Sprintf("the history shows nothing that lasts less than %v", s.Step)
 		if aim.FromGraphite {
-			level, why = Fail, fmt.Sprintf("a window of %v cannot be judged by points that are %v apart", aim.Window, s.Step)
+			level, why = Fail, fmt.Sprintf("a window of %v cannot be judged by points that are %v apart", aim.Window,
+				s.Step)
 		}
-		l.add(level, Finding{What: fmt.Sprintf("%s is kept as one point in %v; the shortest window is %v", metric, s.Step, aim.Window), Where: where, Why: why, Mend: mend})
+		l.add(level,
+			Finding{What: fmt.Sprintf("%s is kept as one point in %v; the shortest window is %v", metric, s.Step,
+				aim.Window), Where: where, Why: why, Mend: mend})
 	case flush > 0 && s.Step > flush:
-		l.add(Fail, Finding{What: fmt.Sprintf("%s is kept as one point in %v, and comes every %v", metric, s.Step, flush), Where: where,
-			Why: "within a step the last point wins: the counts before it are lost", Mend: mend})
+		l.add(Fail,
+			Finding{What: fmt.Sprintf("%s is kept as one point in %v, and comes every %v", metric, s.Step, flush),
+				Where: where,
+				Why:   "within a step the last point wins: the counts before it are lost", Mend: mend})
 	default:
 		l.ok("%s is kept every %v for %v", metric, s.Step, s.Keep)
 	}
@@ -102,7 +109,9 @@ func (l *list) carbonAggregation(in carbon.Inspection, metric string) {
 		l.ok("%s is summed when it is thinned out", metric)
 		return
 	}
-	l.add(Warn, Finding{What: fmt.Sprintf("%s is thinned out by %s with xFilesFactor %g", metric, method, factor), Where: where,
-		Why:  "counts must be summed, and a key that was asked for in one second of ten must not vanish",
-		Mend: fmt.Sprintf("[hotparam]\npattern = hot_param\nxFilesFactor = 0\naggregationMethod = sum\n# first in %s/storage-aggregation.conf", in.Dir)})
+	l.add(Warn, Finding{What: fmt.Sprintf("%s is thinned out by %s with xFilesFactor %g", metric, method, factor),
+		Where: where,
+		Why:   "counts must be summed, and a key that was asked for in one second of ten must not vanish",
+		Mend: fmt.Sprintf(
+			"[hotparam]\npattern = hot_param\nxFilesFactor = 0\naggregationMethod = sum\n# first in %s/storage-aggregation.conf", in.Dir)})
 }

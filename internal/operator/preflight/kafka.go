@@ -16,7 +16,8 @@ import (
 func Kafka(in kafka.Inspection, create bool, aim Aim) []Finding {
 	l := &list{where: fmt.Sprintf("kafka %s, topic %s", strings.Join(in.Brokers, ","), in.Topic)}
 	if in.Err != "" {
-		l.add(Fail, Finding{What: in.Err, Why: "counts are dropped: nothing becomes hot", Mend: "start the brokers, or mend kafka.brokers"})
+		l.add(Fail, Finding{What: in.Err, Why: "counts are dropped: nothing becomes hot",
+			Mend: "start the brokers, or mend kafka.brokers"})
 		return l.findings
 	}
 	l.ok("the cluster answers: %d brokers", in.Found)
@@ -25,7 +26,9 @@ func Kafka(in kafka.Inspection, create bool, aim Aim) []Finding {
 		if create {
 			level, why = Warn, "the first program that starts creates it with what the cluster has for defaults"
 		}
-		l.add(level, Finding{What: "the topic does not exist", Why: why, Mend: kafkaTool(in, "kafka-topics.sh", "--create --topic "+in.Topic+" --partitions 8 --config retention.ms=3600000")})
+		l.add(level, Finding{What: "the topic does not exist", Why: why,
+			Mend: kafkaTool(in, "kafka-topics.sh",
+				"--create --topic "+in.Topic+" --partitions 8 --config retention.ms=3600000")})
 		return l.findings
 	}
 	l.kafkaTopic(in)
@@ -45,13 +48,17 @@ func (l *list) kafkaTopic(in kafka.Inspection) {
 	switch {
 	case in.Leaderless > 0:
 		l.add(Fail, Finding{What: fmt.Sprintf("%d of %d partitions have no leader", in.Leaderless, in.Partitions),
-			Why: "counts of their keys are dropped", Mend: kafkaTool(in, "kafka-topics.sh", "--describe --unavailable-partitions")})
+			Why:  "counts of their keys are dropped",
+			Mend: kafkaTool(in, "kafka-topics.sh", "--describe --unavailable-partitions")})
 	case in.InSync < in.Replicas:
 		l.add(Warn, Finding{What: fmt.Sprintf("a partition has %d of %d copies up to date", in.InSync, in.Replicas),
-			Why: "one more broker away and its counts are dropped", Mend: kafkaTool(in, "kafka-topics.sh", "--describe --under-replicated-partitions")})
+			Why:  "one more broker away and its counts are dropped",
+			Mend: kafkaTool(in, "kafka-topics.sh", "--describe --under-replicated-partitions")})
 	case in.Replicas < 2 && in.Found > 1:
-		l.add(Warn, Finding{What: "partitions have one copy, and the cluster has " + strconv.Itoa(in.Found) + " brokers",
-			Why: "while a broker is away, the keys of its partitions are not counted", Mend: kafkaTool(in, "kafka-reassign-partitions.sh", "…   # replication factor 2 or 3")})
+		l.add(Warn, Finding{What: "partitions have one copy, and the cluster has " + strconv.Itoa(in.Found) +
+			" brokers",
+			Why:  "while a broker is away, the keys of its partitions are not counted",
+			Mend: kafkaTool(in, "kafka-reassign-partitions.sh", "…   # replication factor 2 or 3")})
 	default:
 		l.ok("%d partitions with %d copies, all up to date", in.Partitions, in.Replicas)
 	}
@@ -63,11 +70,13 @@ func (l *list) kafkaTopic(in kafka.Inspection) {
 
 func (l *list) kafkaSettings(in kafka.Inspection, aim Aim) {
 	alter := func(setting string) string {
-		return kafkaTool(in, "kafka-configs.sh", "--alter --entity-type topics --entity-name "+in.Topic+" --add-config "+setting)
+		return kafkaTool(in, "kafka-configs.sh", "--alter --entity-type topics --entity-name "+in.Topic+
+			" --add-config "+setting)
 	}
 	before := len(l.findings)
 	if policy := in.Settings["cleanup.policy"]; strings.Contains(policy, "compact") {
-		l.add(Fail, Finding{What: "cleanup.policy is " + policy, Why: "compaction keeps the last record of a key only: counts before it are thrown away",
+		l.add(Fail, Finding{What: "cleanup.policy is " + policy,
+			Why:  "compaction keeps the last record of a key only: counts before it are thrown away",
 			Mend: alter("cleanup.policy=delete")})
 	}
 	if ms, err := strconv.ParseInt(in.Settings["retention.ms"], 10, 64); err == nil && ms >= 0 {
@@ -75,23 +84,28 @@ func (l *list) kafkaSettings(in kafka.Inspection, aim Aim) {
 		switch {
 		case keep < aim.Lateness:
 			l.add(Fail, Finding{What: fmt.Sprintf("retention.ms keeps records for %v", keep),
-				Why: "an aggregator that restarts finds that counts are gone which still have a place in a window", Mend: alter("retention.ms=3600000")})
+				Why:  "an aggregator that restarts finds that counts are gone which still have a place in a window",
+				Mend: alter("retention.ms=3600000")})
 		case keep > 7*24*time.Hour:
 			l.add(Warn, Finding{What: fmt.Sprintf("retention.ms keeps records for %v", keep),
-				Why: "counts are worth nothing after seconds; they only fill the disks", Mend: alter("retention.ms=3600000")})
+				Why:  "counts are worth nothing after seconds; they only fill the disks",
+				Mend: alter("retention.ms=3600000")})
 		}
 	}
 	if in.Settings["message.timestamp.type"] == "LogAppendTime" {
-		l.add(Warn, Finding{What: "message.timestamp.type is LogAppendTime", Why: "records lose the time at which they were made: their delay cannot be seen",
+		l.add(Warn, Finding{What: "message.timestamp.type is LogAppendTime",
+			Why:  "records lose the time at which they were made: their delay cannot be seen",
 			Mend: alter("message.timestamp.type=CreateTime")})
 	}
 	if n, err := strconv.ParseInt(in.Settings["max.message.bytes"], 10, 64); err == nil && n < kafka.MaxRecordBytes {
 		l.add(Fail, Finding{What: fmt.Sprintf("max.message.bytes is %d", n),
-			Why:  fmt.Sprintf("senders write up to %d: large flushes, those of a busy moment, are refused", kafka.MaxRecordBytes),
+			Why: fmt.Sprintf("senders write up to %d: large flushes, those of a busy moment, are refused",
+				kafka.MaxRecordBytes),
 			Mend: alter("max.message.bytes=" + strconv.Itoa(kafka.MaxRecordBytes+4096))})
 	}
 	if len(l.findings) == before && len(in.Settings) > 0 {
-		l.ok("the topic's settings lose no counts (cleanup.policy %s, retention.ms %s)", in.Settings["cleanup.policy"], in.Settings["retention.ms"])
+		l.ok("the topic's settings lose no counts (cleanup.policy %s, retention.ms %s)", in.Settings["cleanup.policy"],
+			in.Settings["retention.ms"])
 	}
 }
 
@@ -107,12 +121,14 @@ func (l *list) kafkaGroup(in kafka.Inspection) {
 			Mend: "aggregator --kafka.brokers " + strings.Join(in.Brokers, ",")})
 	case in.Members > in.Partitions:
 		l.add(Warn, Finding{What: fmt.Sprintf("the group has %d members for %d partitions", in.Members, in.Partitions),
-			Why: "the others wait without work", Mend: kafkaTool(in, "kafka-topics.sh", fmt.Sprintf("--alter --topic %s --partitions %d", in.Topic, 2*in.Members))})
+			Why: "the others wait without work", Mend: kafkaTool(in, "kafka-topics.sh",
+				fmt.Sprintf("--alter --topic %s --partitions %d", in.Topic, 2*in.Members))})
 	default:
 		l.ok("%d aggregators read", in.Members)
 	}
 	if in.Lag > muchLag {
 		l.add(Warn, Finding{What: fmt.Sprintf("the group is %d records behind", in.Lag),
-			Why: "counts that come later than detect.lateness are dropped: what is hot is seen late or not at all", Mend: describe + "   # then start more aggregators"})
+			Why:  "counts that come later than detect.lateness are dropped: what is hot is seen late or not at all",
+			Mend: describe + "   # then start more aggregators"})
 	}
 }

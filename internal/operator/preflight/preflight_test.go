@@ -21,8 +21,9 @@ import (
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func aim() Aim {
-	return Aim{Window: 5 * time.Second, Budget: 20 * time.Millisecond, HotTTL: 5 * time.Second, Lateness: 10 * time.Second,
-		Metrics: []string{"stats_counts.hotparam.topic.hot_param.id=42"}}
+	return Aim{Window: 5 * time.Second, Budget: 20 * time.Millisecond, HotTTL: 5 * time.Second,
+		Lateness: 10 * time.Second,
+		Metrics:  []string{"stats_counts.hotparam.topic.hot_param.id=42"}}
 }
 
 // judged is a table of findings by what they must say; level OK and no text
@@ -44,7 +45,9 @@ func check(t *testing.T, tests []judged) {
 			}
 			continue
 		}
-		i := slices.IndexFunc(tt.findings, func(f Finding) bool { return f.Level == tt.level && strings.Contains(f.What, tt.text) })
+		i := slices.IndexFunc(tt.findings, func(f Finding) bool {
+			return f.Level == tt.level && strings.Contains(f.What, tt.text)
+		})
 		if i < 0 {
 			t.Errorf("%s: no %s says %q: %+v", tt.name, tt.level, tt.text, tt.findings)
 			continue
@@ -60,11 +63,15 @@ func TestTrust(t *testing.T) {
 	loops := parse(t, `rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200, min_clients: 5}}]`)
 	none := &rules.Set{}
 	check(t, []judged{
-		{"loopback and sockets", Trust(Senders{Listen: []string{"127.0.0.1:8127", "tcp://[::1]:8127", "unix:/run/x", "udp://localhost:1"}}, none, "f.yaml"), OK, ""},
-		{"everybody", Trust(Senders{Listen: []string{"0.0.0.0:8127"}}, none, "f.yaml"), Warn, "0.0.0.0:8127 takes lines from everybody"},
+		{"loopback and sockets",
+			Trust(Senders{Listen: []string{"127.0.0.1:8127", "tcp://[::1]:8127", "unix:/run/x", "udp://localhost:1"}},
+				none, "f.yaml"), OK, ""},
+		{"everybody", Trust(Senders{Listen: []string{"0.0.0.0:8127"}}, none, "f.yaml"), Warn,
+			"0.0.0.0:8127 takes lines from everybody"},
 		{"every address", Trust(Senders{Listen: []string{"udp://:8127"}}, none, "f.yaml"), Warn, "from everybody"},
 		{"a list", Trust(Senders{Listen: []string{":8127"}, Allow: []string{"10.0.0.0/8"}}, none, "f.yaml"), OK, ""},
-		{"senders do not look", Trust(Senders{Nameless: "tally.track_clients: 0"}, loops, "f.yaml"), Fail, "with tally.track_clients: 0 senders do not say"},
+		{"senders do not look", Trust(Senders{Nameless: "tally.track_clients: 0"}, loops, "f.yaml"), Fail,
+			"with tally.track_clients: 0 senders do not say"},
 		{"Graphite", Trust(Senders{Graphite: true}, loops, "f.yaml"), Warn, "Graphite does not know"},
 	})
 }
@@ -85,17 +92,27 @@ func TestRules(t *testing.T) {
 rules: [{name: topic, params: [id], hot: {rate: 200, window: 5s}, limit: {algorithm: token_bucket, rate: 100, burst: 200, scope: instance}}]`
 	check(t, []judged{
 		{"good", judge(good, false), OK, ""},
-		{"too few counters", Counters(parse(t, good), detect.Options{Counters: 1000, MaxRate: 1e6}, ""), Fail, "hot keys could be missed"},
-		{"no upstream", judge(strings.Replace(good, "upstream: express4", "", 1), false), Warn, "no upstream is said for topic"},
+		{"too few counters", Counters(parse(t, good), detect.Options{Counters: 1000, MaxRate: 1e6}, ""), Fail,
+			"hot keys could be missed"},
+		{"no upstream", judge(strings.Replace(good, "upstream: express4", "", 1), false), Warn,
+			"no upstream is said for topic"},
 		{"empty", judge("", false), Fail, "there is no rule"},
-		{"one request is hot", judge(strings.Replace(good, "rate: 200, window: 5s", "rate: 0.2, window: 5s", 1), false), Warn, "a single request"},
+		{"one request is hot", judge(strings.Replace(good, "rate: 200, window: 5s", "rate: 0.2, window: 5s", 1), false),
+			Warn, "a single request"},
 		{"no limit", judge(`rules: [{name: topic, params: [id], hot: {rate: 200}}]`, false), Warn, "has no limit"},
 		{"shadow", judge(strings.Replace(good, "scope: instance", "mode: shadow", 1), true), Warn, "shadow mode"},
-		{"cluster without Redis", judge(strings.Replace(good, "scope: instance", "scope: cluster", 1), false), Warn, "no Redis is configured"},
-		{"a burst of hours", judge(strings.Replace(good, "burst: 200", "burst: 1000000", 1), false), Warn, "before anything is denied"},
-		{"an override without an end", judge(good+"\noverrides: [{key: \"topic?id=1\", action: block}]", false), OK, ""},
-		{"an override that ended", judge(good+"\noverrides: [{key: \"topic?id=1\", rate: 5, until: 2026-01-01T00:00:00Z}]", false), Warn, "ended at 2026-01-01"},
-		{"a schedule after the end", judge(good+"\noverrides: [{key: \"topic?id=1\", rate: 5, until: 2026-12-01T00:00:00Z, schedule: {from: \"0 0 1 1 *\", for: 1h}}]", false), Warn, "no window of its schedule"},
+		{"cluster without Redis", judge(strings.Replace(good, "scope: instance", "scope: cluster", 1), false), Warn,
+			"no Redis is configured"},
+		{"a burst of hours", judge(strings.Replace(good, "burst: 200", "burst: 1000000", 1), false), Warn,
+			"before anything is denied"},
+		{"an override without an end", judge(good+"\noverrides: [{key: \"topic?id=1\", action: block}]", false), OK,
+			""},
+		{"an override that ended",
+			judge(good+"\noverrides: [{key: \"topic?id=1\", rate: 5, until: 2026-01-01T00:00:00Z}]", false), Warn,
+			"ended at 2026-01-01"},
+		{"a schedule after the end",
+			judge(good+
+				"\noverrides: [{key: \"topic?id=1\", rate: 5, until: 2026-12-01T00:00:00Z, schedule: {from: \"0 0 1 1 *\", for: 1h}}]", false), Warn, "no window of its schedule"},
 		{"not a file", []Finding{Unparsed("f.yaml", errors.New("f.yaml:3: rules[0]: bad"))}, Fail, "f.yaml:3"},
 	})
 	changed := judge(strings.Replace(good, "express4", "{preset: express, path_params: drop}", 1), false)
@@ -130,34 +147,43 @@ func TestStatsD(t *testing.T) {
 		for k, v := range settings {
 			all[k] = v
 		}
-		return statsd.Inspection{Addr: "127.0.0.1:8125", Admin: "127.0.0.1:8126", Health: "up", Settings: all, Known: true}
+		return statsd.Inspection{Addr: "127.0.0.1:8125", Admin: "127.0.0.1:8126", Health: "up", Settings: all,
+			Known: true}
 	}
 	plain, graphite := aim(), aim()
 	plain.Plain, graphite.FromGraphite, graphite.Prefix = true, true, "stats_counts"
 	down, silent, sick, unread, dirty := server(nil), server(nil), server(nil), server(nil), server(nil)
-	down.AddrErr, silent.AdminErr, sick.Health, unread.Unread, dirty.BadLines = "nobody listens", "refused", "down", []string{"flushInterval"}, "12"
+	down.AddrErr, silent.AdminErr, sick.Health, unread.Unread, dirty.BadLines = "nobody listens", "refused", "down",
+		[]string{"flushInterval"}, "12"
 	check(t, []judged{
 		{"good", StatsD(server(nil), aim()), OK, ""},
 		{"down", StatsD(down, aim()), Fail, "nobody listens"},
 		{"no management", StatsD(silent, aim()), Warn, "management interface"},
 		{"unhealthy", StatsD(sick, aim()), Warn, `"down"`},
 		{"bad lines", StatsD(dirty, aim()), Warn, "could not read 12 lines"},
-		{"slow flush, history only", StatsD(server(map[string]string{"flushInterval": "10000"}), aim()), Warn, "flushInterval is 10s"},
-		{"slow flush, judged", StatsD(server(map[string]string{"flushInterval": "10000"}), graphite), Fail, "flushInterval is 10s"},
-		{"default flush", StatsD(server(map[string]string{"flushInterval": ""}), graphite), Fail, "flushInterval is 10s"},
+		{"slow flush, history only", StatsD(server(map[string]string{"flushInterval": "10000"}), aim()), Warn,
+			"flushInterval is 10s"},
+		{"slow flush, judged", StatsD(server(map[string]string{"flushInterval": "10000"}), graphite), Fail,
+			"flushInterval is 10s"},
+		{"default flush", StatsD(server(map[string]string{"flushInterval": ""}), graphite), Fail,
+			"flushInterval is 10s"},
 		{"idle keys", StatsD(server(map[string]string{"deleteIdleStats": "false"}), aim()), Fail, "deleteIdleStats"},
 		{"plain names", StatsD(server(nil), plain), Fail, "names.style is plain"},
 		{"legacy names, asked for so", StatsD(server(nil), graphite), OK, ""},
-		{"new names, asked for by the old", StatsD(server(map[string]string{"graphite > legacyNamespace": "false"}), graphite), Fail, "legacyNamespace"},
+		{"new names, asked for by the old", StatsD(server(map[string]string{"graphite > legacyNamespace": "false"}),
+			graphite), Fail, "legacyNamespace"},
 		{"a program, not a file", StatsD(unread, aim()), Warn, "flushInterval is not known"},
-		{"no such file", StatsD(statsd.Inspection{File: "config.js", FileErr: "no such file"}, aim()), Fail, "cannot be read"},
+		{"no such file", StatsD(statsd.Inspection{File: "config.js", FileErr: "no such file"}, aim()), Fail,
+			"cannot be read"},
 	})
 }
 
 func TestRedis(t *testing.T) {
 	t.Parallel()
-	good := redisstore.Inspection{Addrs: []string{"127.0.0.1:6379"}, Version: "7.0.15", Role: "master", Policy: "noeviction", AppendOnly: true,
-		Median: 100 * time.Microsecond, Worst: time.Millisecond, Publishers: []redisstore.PublisherSeen{{Name: "a", Live: true}}}
+	good := redisstore.Inspection{Addrs: []string{"127.0.0.1:6379"}, Version: "7.0.15", Role: "master",
+		Policy: "noeviction", AppendOnly: true,
+		Median: 100 * time.Microsecond, Worst: time.Millisecond,
+		Publishers: []redisstore.PublisherSeen{{Name: "a", Live: true}}}
 	with := func(change func(*redisstore.Inspection)) []Finding {
 		in := good
 		change(&in)
@@ -168,7 +194,8 @@ func TestRedis(t *testing.T) {
 		in.Rights, a.RulesInRedis = r, true
 		return Redis(in, a)
 	}
-	onlyRead := withRules(redisstore.Rights{User: "ann", RulesChange: []redisstore.Denied{{Right: "~hp:{news}:rules:*", Err: "NOPERM"}}})
+	onlyRead := withRules(redisstore.Rights{User: "ann",
+		RulesChange: []redisstore.Denied{{Right: "~hp:{news}:rules:*", Err: "NOPERM"}}})
 	if !slices.ContainsFunc(onlyRead, func(f Finding) bool {
 		return strings.Contains(f.What, "to change them it lacks +publish ~hp:{news}:rules:*")
 	}) {
@@ -178,14 +205,26 @@ func TestRedis(t *testing.T) {
 		{"good", Redis(good, aim()), OK, ""},
 		{"gone", with(func(in *redisstore.Inspection) { in.Err = "refused" }), Fail, "does not answer"},
 		{"replica", with(func(in *redisstore.Inspection) { in.Role = "slave" }), Fail, "replica"},
-		{"evicts", with(func(in *redisstore.Inspection) { in.MaxMemory, in.Policy = 1<<30, "allkeys-lru" }), Warn, "allkeys-lru"},
-		{"has evicted", with(func(in *redisstore.Inspection) { in.MaxMemory, in.Policy, in.Evicted = 1<<30, "volatile-ttl", 5 }), Fail, "5 keys were thrown away"},
-		{"nearly full", with(func(in *redisstore.Inspection) { in.MaxMemory, in.UsedMemory = 100<<20, 90<<20 }), Warn, "90 MiB of 100 MiB"},
-		{"overrides on nothing", with(func(in *redisstore.Inspection) { in.AppendOnly, in.Overrides = false, 3 }), Fail, "3 overrides and writes nothing"},
-		{"overrides on RDB", with(func(in *redisstore.Inspection) { in.AppendOnly, in.Overrides, in.SavesToRDB = false, 3, true }), Warn, "at most now and then"},
-		{"cluster down", with(func(in *redisstore.Inspection) { in.Cluster, in.ClusterState = true, "fail" }), Fail, `"fail"`},
-		{"whole or not at all", with(func(in *redisstore.Inspection) { in.Cluster, in.ClusterState, in.WholeOnly = true, "ok", true }), Warn, "cluster-require-full-coverage"},
-		{"far away", with(func(in *redisstore.Inspection) { in.Median, in.Worst = 30*time.Millisecond, 50*time.Millisecond }), Fail, "30ms"},
+		{"evicts", with(func(in *redisstore.Inspection) { in.MaxMemory, in.Policy = 1<<30, "allkeys-lru" }), Warn,
+			"allkeys-lru"},
+		{"has evicted", with(func(in *redisstore.Inspection) {
+			in.MaxMemory, in.Policy, in.Evicted = 1<<30, "volatile-ttl", 5
+		}), Fail, "5 keys were thrown away"},
+		{"nearly full", with(func(in *redisstore.Inspection) { in.MaxMemory, in.UsedMemory = 100<<20, 90<<20 }), Warn,
+			"90 MiB of 100 MiB"},
+		{"overrides on nothing", with(func(in *redisstore.Inspection) { in.AppendOnly, in.Overrides = false, 3 }), Fail,
+			"3 overrides and writes nothing"},
+		{"overrides on RDB", with(func(in *redisstore.Inspection) {
+			in.AppendOnly, in.Overrides, in.SavesToRDB = false, 3, true
+		}), Warn, "at most now and then"},
+		{"cluster down", with(func(in *redisstore.Inspection) { in.Cluster, in.ClusterState = true, "fail" }), Fail,
+			`"fail"`},
+		{"whole or not at all", with(func(in *redisstore.Inspection) {
+			in.Cluster, in.ClusterState, in.WholeOnly = true, "ok", true
+		}), Warn, "cluster-require-full-coverage"},
+		{"far away", with(func(in *redisstore.Inspection) {
+			in.Median, in.Worst = 30*time.Millisecond, 50*time.Millisecond
+		}), Fail, "30ms"},
 		{"uneven", with(func(in *redisstore.Inspection) { in.Worst = 50 * time.Millisecond }), Warn, "50ms"},
 		{"clock", with(func(in *redisstore.Inspection) { in.ClockAhead = -3 * time.Second }), Warn, "-3s ahead"},
 		{"clock far off", with(func(in *redisstore.Inspection) { in.ClockAhead = time.Minute }), Fail, "1m0s ahead"},
@@ -196,25 +235,34 @@ func TestRedis(t *testing.T) {
 		{"ACL", with(func(in *redisstore.Inspection) {
 			in.Rights = redisstore.Rights{User: "ann", Limiter: []redisstore.Denied{{Right: "+evalsha", Err: "NOPERM"}}}
 		}), Fail, "user ann lacks +evalsha"},
-		{"rules in Redis that may not be read", withRules(redisstore.Rights{User: "ann", Rules: []redisstore.Denied{{Right: "%R~hp:{news}:rules:*", Err: "NOPERM"}}}),
+		{"rules in Redis that may not be read",
+			withRules(redisstore.Rights{User: "ann",
+				Rules: []redisstore.Denied{{Right: "%R~hp:{news}:rules:*", Err: "NOPERM"}}}),
 			Fail, "user ann lacks %R~hp:{news}:rules:*"},
 		{"rules in Redis that may only be read", onlyRead, OK, ""},
 		{"rules that are not in Redis", with(func(in *redisstore.Inspection) {
-			in.Rights = redisstore.Rights{User: "ann", Rules: []redisstore.Denied{{Right: "%R~hp:{news}:rules:*", Err: "NOPERM"}}}
+			in.Rights = redisstore.Rights{User: "ann",
+				Rules: []redisstore.Denied{{Right: "%R~hp:{news}:rules:*", Err: "NOPERM"}}}
 		}), OK, ""},
 		{"cannot even connect", with(func(in *redisstore.Inspection) {
-			in.Err, in.Rights = "NOPERM", redisstore.Rights{User: "ann", Limiter: []redisstore.Denied{{Right: "+client|setname", Err: "NOPERM"}}}
+			in.Err, in.Rights = "NOPERM", redisstore.Rights{User: "ann",
+				Limiter: []redisstore.Denied{{Right: "+client|setname", Err: "NOPERM"}}}
 		}), Fail, "lacks +client|setname"},
-		{"no scripts", with(func(in *redisstore.Inspection) { in.Missing = []string{"eval"} }), Fail, "no command EVAL"},
-		{"INFO refused", with(func(in *redisstore.Inspection) { in.Unknown = map[string]string{"INFO": "NOPERM"} }), Warn, "memory, eviction"},
+		{"no scripts", with(func(in *redisstore.Inspection) { in.Missing = []string{"eval"} }), Fail,
+			"no command EVAL"},
+		{"INFO refused", with(func(in *redisstore.Inspection) { in.Unknown = map[string]string{"INFO": "NOPERM"} }),
+			Warn, "memory, eviction"},
 		{"a Sentinel is gone", with(func(in *redisstore.Inspection) {
 			in.Sentinels, in.Silent = 3, map[string]string{"127.0.0.1:26379": "connection refused"}
 		}), Warn, "a Sentinel does not say"},
-		{"nobody publishes", with(func(in *redisstore.Inspection) { in.Publishers = nil }), Warn, "no aggregator publishes"},
+		{"nobody publishes", with(func(in *redisstore.Inspection) { in.Publishers = nil }), Warn,
+			"no aggregator publishes"},
 		{"one name, two processes", with(func(in *redisstore.Inspection) {
 			in.Publishers = []redisstore.PublisherSeen{{Name: "a", Live: true, Takeovers: 4}}
 		}), Fail, "changed hands 4 times"},
-		{"managed", with(func(in *redisstore.Inspection) { in.Unknown = map[string]string{"CONFIG GET": "unknown command"} }), Warn, "CONFIG GET is not known"},
+		{"managed", with(func(in *redisstore.Inspection) {
+			in.Unknown = map[string]string{"CONFIG GET": "unknown command"}
+		}), Warn, "CONFIG GET is not known"},
 	})
 }
 
@@ -222,7 +270,8 @@ func TestRedis(t *testing.T) {
 func TestRedisCLI(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]string{
-		"127.0.0.1:6379": "redis-cli -h 127.0.0.1 -p 6379", "[::1]:6380": "redis-cli -h ::1 -p 6380", "/run/redis.sock": "redis-cli -s /run/redis.sock",
+		"127.0.0.1:6379": "redis-cli -h 127.0.0.1 -p 6379", "[::1]:6380": "redis-cli -h ::1 -p 6380",
+		"/run/redis.sock": "redis-cli -s /run/redis.sock",
 	} {
 		if got := redisCLI(addr); got != want {
 			t.Errorf("%s: %s, want %s", addr, got, want)
@@ -253,12 +302,14 @@ func TestRedisWithTheDocumentedUsers(t *testing.T) {
 		}
 		return Finding{}
 	}
-	for user, may := range map[string]string{"hotparam-limiter": "for an aggregator or to change overrides it lacks", "hotparam-aggregator": "may do all"} {
+	for user, may := range map[string]string{"hotparam-limiter": "for an aggregator or to change overrides it lacks",
+		"hotparam-aggregator": "may do all"} {
 		found := look(user)
 		if f := find(found, Fail, ""); f != (Finding{}) {
 			t.Errorf("%s: %+v", user, f)
 		}
-		if !s.Before(7, 0) && find(found, OK, may) == (Finding{}) || find(found, OK, "no key is thrown away") != (Finding{}) ||
+		if !s.Before(7, 0) && find(found, OK, may) == (Finding{}) ||
+			find(found, OK, "no key is thrown away") != (Finding{}) ||
 			find(found, Warn, "INFO is not known") == (Finding{}) {
 			t.Errorf("%s: %+v", user, found)
 		}
@@ -274,8 +325,10 @@ func TestRedisWithTheDocumentedUsers(t *testing.T) {
 
 func TestKafka(t *testing.T) {
 	t.Parallel()
-	good := kafka.Inspection{Brokers: []string{"127.0.0.1:9092"}, Topic: "hotparam-counts", Group: "g", Found: 3, Partitions: 8, Replicas: 3, InSync: 3, Members: 2,
-		Settings: map[string]string{"cleanup.policy": "delete", "retention.ms": "3600000", "max.message.bytes": "1048588"}}
+	good := kafka.Inspection{Brokers: []string{"127.0.0.1:9092"}, Topic: "hotparam-counts", Group: "g", Found: 3,
+		Partitions: 8, Replicas: 3, InSync: 3, Members: 2,
+		Settings: map[string]string{"cleanup.policy": "delete", "retention.ms": "3600000",
+			"max.message.bytes": "1048588"}}
 	with := func(change func(*kafka.Inspection)) []Finding {
 		in := good
 		change(&in)
@@ -303,13 +356,15 @@ func TestKafka(t *testing.T) {
 		{"nobody reads", with(func(in *kafka.Inspection) { in.Members = 0 }), Warn, "no member"},
 		{"too many read", with(func(in *kafka.Inspection) { in.Members = 9 }), Warn, "9 members for 8"},
 		{"behind", with(func(in *kafka.Inspection) { in.Lag = 5000 }), Warn, "5000 records behind"},
-		{"secret", with(func(in *kafka.Inspection) { in.Unknown = map[string]string{"settings": "denied"} }), Warn, "settings is not known"},
+		{"secret", with(func(in *kafka.Inspection) { in.Unknown = map[string]string{"settings": "denied"} }), Warn,
+			"settings is not known"},
 	})
 }
 
 func TestGraphite(t *testing.T) {
 	t.Parallel()
-	good := graphite.Inspection{URL: "http://g/render", Version: "1.1.8", ClockKnown: true, Series: 3, Step: time.Second, Age: time.Second, Flush: time.Second}
+	good := graphite.Inspection{URL: "http://g/render", Version: "1.1.8", ClockKnown: true, Series: 3,
+		Step: time.Second, Age: time.Second, Flush: time.Second}
 	with := func(change func(*graphite.Inspection)) []Finding {
 		in := good
 		change(&in)
@@ -318,7 +373,8 @@ func TestGraphite(t *testing.T) {
 	check(t, []judged{
 		{"good", Graphite(good, aim()), OK, ""},
 		{"gone", with(func(in *graphite.Inspection) { in.Err = "answered 401" }), Fail, "401"},
-		{"no function", with(func(in *graphite.Inspection) { in.PollErr = "answered 400" }), Fail, "refused: answered 400"},
+		{"no function", with(func(in *graphite.Inspection) { in.PollErr = "answered 400" }), Fail,
+			"refused: answered 400"},
 		{"old", with(func(in *graphite.Inspection) { in.Version = "0.9.16" }), Warn, "version 0.9.16"},
 		{"silent", with(func(in *graphite.Inspection) { in.Version = "" }), Warn, "not known"},
 		{"clock", with(func(in *graphite.Inspection) { in.ClockAhead = 5 * time.Second }), Warn, "5s ahead"},
@@ -327,8 +383,10 @@ func TestGraphite(t *testing.T) {
 		{"no metrics", with(func(in *graphite.Inspection) { in.Series = 0 }), Warn, "no metric of ours"},
 		{"stale", with(func(in *graphite.Inspection) { in.Age = time.Minute }), Warn, "1m0s old"},
 		{"never", with(func(in *graphite.Inspection) { in.Age = -1 }), Warn, "ten minutes or more old"},
-		{"too coarse", with(func(in *graphite.Inspection) { in.Step = time.Minute }), Fail, "points are 1m0s apart; the shortest window"},
-		{"overwritten", with(func(in *graphite.Inspection) { in.Step = 2 * time.Second }), Fail, "points are 2s apart; graphite.flush is 1s"},
+		{"too coarse", with(func(in *graphite.Inspection) { in.Step = time.Minute }), Fail,
+			"points are 1m0s apart; the shortest window"},
+		{"overwritten", with(func(in *graphite.Inspection) { in.Step = 2 * time.Second }), Fail,
+			"points are 2s apart; graphite.flush is 1s"},
 	})
 }
 
@@ -366,7 +424,8 @@ func TestWrite(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 	b.Reset()
-	if err := Write(&b, r, Options{Color: true, Quiet: true}); err != nil || strings.Contains(b.String(), "fine") || !strings.HasPrefix(b.String(), "\x1b[31;1mfail\x1b[0m") {
+	if err := Write(&b, r, Options{Color: true, Quiet: true}); err != nil || strings.Contains(b.String(), "fine") ||
+		!strings.HasPrefix(b.String(), "\x1b[31;1mfail\x1b[0m") {
 		t.Errorf("quiet and coloured: %q, %v", b.String(), err)
 	}
 }

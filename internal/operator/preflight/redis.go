@@ -58,9 +58,10 @@ func redisCLI(addr string) string {
 // finds no master, which is told by that.
 func (l *list) redisSentinels(in redisstore.Inspection) {
 	for _, addr := range slices.Sorted(maps.Keys(in.Silent)) {
-		l.add(Warn, Finding{What: "a Sentinel does not say which server is the master: " + in.Silent[addr], Where: "Sentinel " + addr,
-			Why:  "when the others fail too, nobody finds the master",
-			Mend: redisCLI(addr) + " SENTINEL masters   # start it, or mend redis.sentinel_master"})
+		l.add(Warn, Finding{What: "a Sentinel does not say which server is the master: " + in.Silent[addr],
+			Where: "Sentinel " + addr,
+			Why:   "when the others fail too, nobody finds the master",
+			Mend:  redisCLI(addr) + " SENTINEL masters   # start it, or mend redis.sentinel_master"})
 	}
 	if in.Sentinels > 0 && len(in.Silent) == 0 {
 		l.ok("all %d Sentinels know the master", in.Sentinels)
@@ -74,7 +75,8 @@ func (l *list) redisRights(in redisstore.Inspection, aim Aim) {
 		l.redisRules(in.Rights)
 	}
 	for _, name := range in.Missing {
-		l.add(Fail, Finding{What: fmt.Sprintf("the server has no command %s", strings.ToUpper(name)), Why: "the programs need it",
+		l.add(Fail, Finding{What: fmt.Sprintf("the server has no command %s", strings.ToUpper(name)),
+			Why:  "the programs need it",
 			Mend: "a server that has it: docs/redis.md names those that were tried"})
 	}
 	switch rights := in.Rights; {
@@ -84,7 +86,8 @@ func (l *list) redisRights(in redisstore.Inspection, aim Aim) {
 		for i, d := range rights.Aggregator {
 			words[i] = d.Right
 		}
-		l.ok("user %s may do what limiters do; for an aggregator or to change overrides it lacks %s", rights.User, strings.Join(words, " "))
+		l.ok("user %s may do what limiters do; for an aggregator or to change overrides it lacks %s", rights.User,
+			strings.Join(words, " "))
 	default:
 		l.ok("user %s may do all that the programs do", rights.User)
 	}
@@ -96,7 +99,8 @@ func (l *list) redisRules(r redisstore.Rights) {
 	switch {
 	case len(r.Rules) > 0:
 	case len(r.RulesChange) > 0:
-		l.ok("user %s may follow the rules in Redis; to change them it lacks +publish %s", r.User, r.RulesChange[0].Right)
+		l.ok("user %s may follow the rules in Redis; to change them it lacks +publish %s", r.User,
+			r.RulesChange[0].Right)
 	default:
 		l.ok("user %s may follow and change the rules in Redis", r.User)
 	}
@@ -104,8 +108,10 @@ func (l *list) redisRules(r redisstore.Rights) {
 
 func (l *list) redisDenied(user string, denied []redisstore.Denied) {
 	for _, d := range denied {
-		l.add(Fail, Finding{What: fmt.Sprintf("user %s lacks %s: %s", user, d.Right, d.Err), Why: "the programs need it",
-			Mend: fmt.Sprintf("redis-cli ACL SETUSER %s '%s'   # and in the ACL file; docs/redis.md has the whole line", user, d.Right)})
+		l.add(Fail, Finding{What: fmt.Sprintf("user %s lacks %s: %s", user, d.Right, d.Err),
+			Why: "the programs need it",
+			Mend: fmt.Sprintf("redis-cli ACL SETUSER %s '%s'   # and in the ACL file; docs/redis.md has the whole line",
+				user, d.Right)})
 	}
 }
 
@@ -115,14 +121,16 @@ func (l *list) redisUnknown(in redisstore.Inspection, name string) {
 	tells := map[string]string{"INFO": "+info", "CONFIG GET": "+config|get", "CLUSTER INFO": "+cluster|info"}
 	if right, ok := tells[name]; ok && strings.Contains(in.Unknown[name], "NOPERM") {
 		f.What += "; memory, eviction and what is on disk are not judged"
-		f.Mend = fmt.Sprintf("check --redis.username of an administrator, or: redis-cli ACL SETUSER %s '%s'", in.Rights.User, right)
+		f.Mend = fmt.Sprintf("check --redis.username of an administrator, or: redis-cli ACL SETUSER %s '%s'",
+			in.Rights.User, right)
 	}
 	l.add(Warn, f)
 }
 
 func (l *list) redisRole(in redisstore.Inspection) {
 	if in.ReadOnly || in.Role == "slave" && !in.Cluster {
-		l.add(Fail, Finding{What: "it is a replica", Why: "it refuses writes (READONLY): no limit is shared and nothing is published",
+		l.add(Fail, Finding{What: "it is a replica",
+			Why:  "it refuses writes (READONLY): no limit is shared and nothing is published",
 			Mend: "redis.addr: the address of its master (redis-cli INFO replication: master_host, master_port)"})
 	}
 	if in.ClusterState != "" && in.ClusterState != "ok" {
@@ -131,8 +139,10 @@ func (l *list) redisRole(in redisstore.Inspection) {
 	}
 	if in.WholeOnly {
 		l.add(Warn, Finding{What: "cluster-require-full-coverage is yes",
-			Why:  "when a master dies, all nodes refuse everything until a replica has taken over: all limits are local meanwhile, not just those that lay on it",
-			Mend: fmt.Sprintf("redis-cli --cluster call %s CONFIG SET cluster-require-full-coverage no   # and in redis.conf", in.Addrs[0])})
+			Why: "when a master dies, all nodes refuse everything until a replica has taken over: all limits are local meanwhile, not just those that lay on it",
+			Mend: fmt.Sprintf(
+				"redis-cli --cluster call %s CONFIG SET cluster-require-full-coverage no   # and in redis.conf",
+				in.Addrs[0])})
 	}
 }
 
@@ -141,14 +151,18 @@ func (l *list) redisMemory(in redisstore.Inspection) {
 	const mend = "redis-cli CONFIG SET maxmemory-policy noeviction   # and in redis.conf"
 	switch {
 	case evicts && in.Evicted > 0:
-		l.add(Fail, Finding{What: fmt.Sprintf("maxmemory-policy is %s, and %d keys were thrown away", in.Policy, in.Evicted),
-			Why: "limits, hot keys and overrides go like any other key: who was limited or blocked begins anew", Mend: mend})
+		l.add(Fail,
+			Finding{What: fmt.Sprintf("maxmemory-policy is %s, and %d keys were thrown away", in.Policy, in.Evicted),
+				Why:  "limits, hot keys and overrides go like any other key: who was limited or blocked begins anew",
+				Mend: mend})
 	case evicts:
-		l.add(Warn, Finding{What: fmt.Sprintf("maxmemory-policy is %s with maxmemory %s", in.Policy, bytes(in.MaxMemory)),
-			Why: "when memory is full, limits and overrides are thrown away like any other key", Mend: mend})
+		l.add(Warn,
+			Finding{What: fmt.Sprintf("maxmemory-policy is %s with maxmemory %s", in.Policy, bytes(in.MaxMemory)),
+				Why: "when memory is full, limits and overrides are thrown away like any other key", Mend: mend})
 	case in.MaxMemory > 0 && in.UsedMemory > in.MaxMemory/5*4:
 		l.add(Warn, Finding{What: fmt.Sprintf("%s of %s of memory are used", bytes(in.UsedMemory), bytes(in.MaxMemory)),
-			Why: "when it is full, writes are refused: limits are local then", Mend: fmt.Sprintf("redis-cli CONFIG SET maxmemory %d", 2*in.MaxMemory)})
+			Why:  "when it is full, writes are refused: limits are local then",
+			Mend: fmt.Sprintf("redis-cli CONFIG SET maxmemory %d", 2*in.MaxMemory)})
 	default:
 		l.ok("no key is thrown away for want of memory")
 	}
@@ -161,19 +175,24 @@ func (l *list) redisDurability(in redisstore.Inspection) {
 		l.ok("what is written survives a restart (appendonly)")
 	case in.Overrides > 0 && !in.SavesToRDB && !hidden:
 		l.add(Fail, Finding{What: fmt.Sprintf("it holds %d overrides and writes nothing to disk", in.Overrides),
-			Why: "after a restart every live override is gone", Mend: "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
+			Why:  "after a restart every live override is gone",
+			Mend: "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
 	case in.Overrides > 0:
-		l.add(Warn, Finding{What: fmt.Sprintf("it holds %d overrides and saves at most now and then (RDB)", in.Overrides),
-			Why: "after a crash the overrides of the last minutes are gone", Mend: "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
+		l.add(Warn,
+			Finding{What: fmt.Sprintf("it holds %d overrides and saves at most now and then (RDB)", in.Overrides),
+				Why:  "after a crash the overrides of the last minutes are gone",
+				Mend: "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
 	default:
 		l.ok("there is no live override that a restart could lose (appendonly is off)")
 	}
 }
 
 func (l *list) redisPace(in redisstore.Inspection, aim Aim) {
-	what := fmt.Sprintf("100 pings took %v in the middle, %v at worst", in.Median.Round(time.Microsecond), in.Worst.Round(time.Microsecond))
+	what := fmt.Sprintf("100 pings took %v in the middle, %v at worst", in.Median.Round(time.Microsecond),
+		in.Worst.Round(time.Microsecond))
 	const why = "decisions that wait longer than gate.budget are made without it, by on_store_failure"
-	mend := "redis-cli --latency-history; bring it nearer, or gate: {budget: " + (2 * in.Worst).Round(time.Millisecond).String() + "}"
+	mend := "redis-cli --latency-history; bring it nearer, or gate: {budget: " +
+		(2 * in.Worst).Round(time.Millisecond).String() + "}"
 	switch {
 	case in.Median > aim.Budget:
 		l.add(Fail, Finding{What: what + fmt.Sprintf("; gate.budget is %v", aim.Budget), Why: why, Mend: mend})
@@ -191,9 +210,11 @@ func (l *list) redisPace(in redisstore.Inspection, aim Aim) {
 	if off >= aim.HotTTL {
 		level = Fail
 	}
-	l.add(level, Finding{What: fmt.Sprintf("its clock is %v ahead of this machine's", in.ClockAhead.Round(time.Millisecond)),
-		Why:  fmt.Sprintf("hot keys expire by one clock and are made by the other: beyond detect.hot_ttl (%v) they come or go at the wrong time", aim.HotTTL),
-		Mend: "chronyc tracking   # on both machines"})
+	l.add(level,
+		Finding{What: fmt.Sprintf("its clock is %v ahead of this machine's", in.ClockAhead.Round(time.Millisecond)),
+			Why: fmt.Sprintf(
+				"hot keys expire by one clock and are made by the other: beyond detect.hot_ttl (%v) they come or go at the wrong time", aim.HotTTL),
+			Mend: "chronyc tracking   # on both machines"})
 }
 
 func (l *list) redisPublishers(in redisstore.Inspection) {
@@ -203,12 +224,15 @@ func (l *list) redisPublishers(in redisstore.Inspection) {
 			live++
 		}
 		if p.Takeovers > 0 {
-			l.add(Fail, Finding{What: fmt.Sprintf("aggregator %q changed hands %d times in a second", p.Name, p.Takeovers),
-				Why: "two processes have one name: each takes the other's hot keys away", Mend: "aggregator: {id: another-name}   # a name for each"})
+			l.add(Fail,
+				Finding{What: fmt.Sprintf("aggregator %q changed hands %d times in a second", p.Name, p.Takeovers),
+					Why:  "two processes have one name: each takes the other's hot keys away",
+					Mend: "aggregator: {id: another-name}   # a name for each"})
 		}
 	}
 	if live == 0 {
-		l.add(Warn, Finding{What: "no aggregator publishes a hot set in this namespace", Why: "nothing is hot for anybody",
+		l.add(Warn, Finding{What: "no aggregator publishes a hot set in this namespace",
+			Why:  "nothing is hot for anybody",
 			Mend: "aggregator --redis.addr " + in.Addrs[0] + "   # and the same namespace in its file"})
 		return
 	}

@@ -26,7 +26,8 @@ func Rules(set *rules.Set, path string, shared bool, now time.Time) []Finding {
 		l.where = "defaults (no --config)"
 	}
 	if len(set.Rules) == 0 {
-		l.add(Fail, Finding{What: "there is no rule", Why: "no program starts with this file, and a running one keeps the rules that it has",
+		l.add(Fail, Finding{What: "there is no rule",
+			Why:  "no program starts with this file, and a running one keeps the rules that it has",
 			Mend: `rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}}]`})
 	}
 	before := len(l.findings)
@@ -76,7 +77,8 @@ func (l *list) rule(r *rules.Rule, shared bool) {
 		return
 	}
 	if r.Limit.Mode == hottype.ModeShadow {
-		l.add(Warn, Finding{What: name + ": its limit is in shadow mode", Why: "what it would deny is counted and let pass",
+		l.add(Warn, Finding{What: name + ": its limit is in shadow mode",
+			Why:  "what it would deny is counted and let pass",
 			Mend: "limit: {mode: enforce}"})
 	}
 	if r.Limit.Scope == rules.ScopeCluster && !shared {
@@ -99,9 +101,13 @@ func (l *list) ruleBurst(name string, r *rules.Rule) {
 	}
 	until := time.Duration(float64(s.Burst) / (r.Hot.Rate - perSecond) * float64(time.Second))
 	if until > patience {
-		l.add(Warn, Finding{What: fmt.Sprintf("%s: at its threshold of %g/s a key spends the burst of %d for %v before anything is denied",
-			name, r.Hot.Rate, s.Burst, until.Round(time.Second)),
-			Why: "most bursts of interest are over by then", Mend: fmt.Sprintf("limit: {rate: %g, burst: %.0f}", perSecond, 2*perSecond)})
+		l.add(Warn,
+			Finding{
+				What: fmt.Sprintf(
+					"%s: at its threshold of %g/s a key spends the burst of %d for %v before anything is denied",
+					name, r.Hot.Rate, s.Burst, until.Round(time.Second)),
+				Why:  "most bursts of interest are over by then",
+				Mend: fmt.Sprintf("limit: {rate: %g, burst: %.0f}", perSecond, 2*perSecond)})
 	}
 }
 
@@ -109,7 +115,8 @@ func (l *list) override(o rules.Override, now time.Time) {
 	name := fmt.Sprintf("override of %s", o.Target())
 	switch {
 	case o.Expired(now):
-		l.add(Warn, Finding{What: name + " ended at " + o.Until.UTC().Format(time.RFC3339), Why: "it has no effect any more",
+		l.add(Warn, Finding{What: name + " ended at " + o.Until.UTC().Format(time.RFC3339),
+			Why:  "it has no effect any more",
 			Mend: "take it out of the file, or give it another until"})
 	case !o.Schedule.IsZero() && o.Window(now) == rules.Window{}:
 		l.add(Warn, Finding{What: name + ": no window of its schedule " + o.Schedule.String() + " comes before it ends",
@@ -125,7 +132,8 @@ func Counters(set *rules.Set, o detect.Options, path string) []Finding {
 		l.where = "defaults (no --config)"
 	}
 	if err := detect.Check(set, o); err != nil {
-		l.add(Fail, Finding{What: strings.TrimPrefix(err.Error(), "detect: "), Why: "the aggregator does not start with this",
+		l.add(Fail, Finding{What: strings.TrimPrefix(err.Error(), "detect: "),
+			Why:  "the aggregator does not start with this",
 			Mend: "detect: {counters: …}   # as many as the finding says"})
 	}
 	return l.findings

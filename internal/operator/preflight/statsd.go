@@ -18,14 +18,16 @@ func StatsD(in statsd.Inspection, aim Aim) []Finding {
 	switch {
 	case in.Addr == "":
 	case in.AddrErr != "":
-		l.add(Fail, Finding{What: "counts cannot be sent: " + in.AddrErr, Why: "UDP has no answer: senders lose every count without an error",
+		l.add(Fail, Finding{What: "counts cannot be sent: " + in.AddrErr,
+			Why:  "UDP has no answer: senders lose every count without an error",
 			Mend: "start the server, or mend statsd.addr"})
 	default:
 		l.ok("nothing says that %s does not take datagrams (UDP says no more)", in.Addr)
 	}
 	l.statsdAdmin(in)
 	if in.FileErr != "" {
-		l.add(Fail, Finding{What: "the configuration of the server cannot be read: " + in.FileErr, Where: in.File, Why: "what is not known cannot be judged", Mend: "mend --statsd.config"})
+		l.add(Fail, Finding{What: "the configuration of the server cannot be read: " + in.FileErr, Where: in.File,
+			Why: "what is not known cannot be judged", Mend: "mend --statsd.config"})
 	}
 	if !in.Known {
 		return l.findings
@@ -57,7 +59,8 @@ func (l *list) statsdAdmin(in statsd.Inspection) {
 	}
 	if n, err := strconv.ParseInt(in.BadLines, 10, 64); err == nil && n > 0 {
 		l.add(Warn, Finding{What: fmt.Sprintf("the server could not read %d lines", n), Where: in.Admin,
-			Why: "what they counted is lost", Mend: "dumpMessages: true   // in config.js, for a moment: the log shows the lines"})
+			Why:  "what they counted is lost",
+			Mend: "dumpMessages: true   // in config.js, for a moment: the log shows the lines"})
 	}
 }
 
@@ -69,10 +72,13 @@ func (l *list) statsdFlush(in statsd.Inspection, aim Aim) {
 	}
 	level, why := Warn, "the history in Graphite does not show what was hot for less; what is hot is detected elsewhere"
 	if aim.FromGraphite {
-		level, why = Fail, "detection reads what the server flushes: a key is hot long before it is known, and a short burst never is"
+		level, why = Fail,
+			"detection reads what the server flushes: a key is hot long before it is known, and a short burst never is"
 	}
-	l.add(level, Finding{What: fmt.Sprintf("flushInterval is %v, longer than the shortest window of %v", flush, aim.Window), Why: why,
-		Mend: fmt.Sprintf("flushInterval: %d   // in config.js", min(aim.Window, time.Second).Milliseconds())})
+	l.add(level,
+		Finding{What: fmt.Sprintf("flushInterval is %v, longer than the shortest window of %v", flush, aim.Window),
+			Why:  why,
+			Mend: fmt.Sprintf("flushInterval: %d   // in config.js", min(aim.Window, time.Second).Milliseconds())})
 }
 
 // FlushOf is how often a server hands on what it counted; 0 where its settings
@@ -120,10 +126,14 @@ func (l *list) statsdNamespace(in statsd.Inspection, aim Aim) {
 	if in.Settings["graphite > legacyNamespace"] == "false" {
 		writes, settings = "stats.counters", "graphite: {prefix: stats.counters, suffix: count}"
 	}
-	if !aim.FromGraphite || strings.HasPrefix(aim.Prefix, writes) || in.Settings["graphite > globalPrefix"] != "" || in.Settings["graphite > prefixCounter"] != "" {
+	if !aim.FromGraphite || strings.HasPrefix(aim.Prefix, writes) || in.Settings["graphite > globalPrefix"] != "" ||
+		in.Settings["graphite > prefixCounter"] != "" {
 		l.ok("counters are written as %s.…", writes)
 		return
 	}
-	l.add(Fail, Finding{What: fmt.Sprintf("counters are written as %s.… (legacyNamespace), and asked for as %s.…", writes, aim.Prefix),
-		Why: "the question finds nothing, or rates per second in the place of counts", Mend: settings + "   # in hotparam's file"})
+	l.add(Fail,
+		Finding{What: fmt.Sprintf("counters are written as %s.… (legacyNamespace), and asked for as %s.…", writes,
+			aim.Prefix),
+			Why:  "the question finds nothing, or rates per second in the place of counts",
+			Mend: settings + "   # in hotparam's file"})
 }

@@ -41,11 +41,17 @@ func Trust(s Senders, set *rules.Set, path string) []Finding {
 		}
 		switch {
 		case s.Nameless != "":
-			l.add(Fail, Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and with %s senders do not say who asks", r.Name, r.Hot.MinClients, s.Nameless),
-				Why: "requests of nobody count as those of one client: none of its keys becomes hot", Mend: "take " + s.Nameless + " away, or min_clients"})
+			l.add(Fail,
+				Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and with %s senders do not say who asks",
+					r.Name, r.Hot.MinClients, s.Nameless),
+					Why:  "requests of nobody count as those of one client: none of its keys becomes hot",
+					Mend: "take " + s.Nameless + " away, or min_clients"})
 		case s.Graphite:
-			l.add(Warn, Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and Graphite does not know who asks", r.Name, r.Hot.MinClients),
-				Why: "min_clients holds nothing back: a client in a loop makes a key hot", Mend: "take min_clients away, or counts by StatsD or Kafka"})
+			l.add(Warn,
+				Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and Graphite does not know who asks", r.Name,
+					r.Hot.MinClients),
+					Why:  "min_clients holds nothing back: a client in a loop makes a key hot",
+					Mend: "take min_clients away, or counts by StatsD or Kafka"})
 		}
 	}
 	return l.findings

@@ -49,12 +49,14 @@ func TestShareAndSurgeAreFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			set := parse(t, "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {window: 5s, "+test.criteria+"}, limit: {rate: 1, burst: 1}}]")
+			set := parse(t, "rules: [{name: topic, match: {path: /topic}, params: [id], hot: {window: 5s, "+
+				test.criteria+"}, limit: {rate: 1, burst: 1}}]")
 			rep, err := replay.Run(context.Background(), replay.Config{Rules: set}, text("log", test.log))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(rep.Hot) != 1 || rep.Hot[0].Key != "topic?id=42" || rep.Hot[0].From < test.from || rep.Hot[0].From > test.from+6 ||
+			if len(rep.Hot) != 1 || rep.Hot[0].Key != "topic?id=42" || rep.Hot[0].From < test.from ||
+				rep.Hot[0].From > test.from+6 ||
 				rep.Denied.Hot == 0 {
 				t.Errorf("hot %+v, denied %+v", rep.Hot, rep.Denied)
 			}
@@ -87,7 +89,8 @@ func ticked(set *rules.Set, events []timed, until time.Time) (hot, loops []repla
 		for _, c := range changes {
 			h := &c.Hot
 			begins := &begunSpan{Span: replay.Span{
-				Key: h.Key, Rule: h.Rule, From: c.At.Unix(), Clients: h.Clients, Client: h.Client, ClientShare: h.ClientShare,
+				Key: h.Key, Rule: h.Rule, From: c.At.Unix(), Clients: h.Clients, Client: h.Client,
+				ClientShare: h.ClientShare,
 			}}
 			switch c.Kind {
 			case detect.Became:
@@ -134,12 +137,16 @@ type timed struct {
 // drawHeat gives what makes a key hot, by every criterion that there is.
 func drawHeat(t *rapid.T) string {
 	ways := rapid.SampledFrom([]string{
-		"rate: 1", "rate: 0.7", "share: 0.5, min_rate: 0.5", "surge: 3, min_rate: 0.5", "rate: 2, share: 0.4, min_rate: 1",
-		"rate: 3, surge: 2, min_rate: 0.2", "share: 0.3, surge: 4, min_rate: 1", "rate: 1.5, share: 0.6, surge: 5, min_rate: 0.4",
+		"rate: 1", "rate: 0.7", "share: 0.5, min_rate: 0.5", "surge: 3, min_rate: 0.5",
+		"rate: 2, share: 0.4, min_rate: 1",
+		"rate: 3, surge: 2, min_rate: 0.2", "share: 0.3, surge: 4, min_rate: 1",
+		"rate: 1.5, share: 0.6, surge: 5, min_rate: 0.4",
 	}).Draw(t, "ways")
 	return fmt.Sprintf("{%s, window: %ds, cooldown: %dms, release_ratio: %g, min_clients: %d, max_hot: %d}", ways,
-		rapid.SampledFrom([]int{1, 2, 5, 11}).Draw(t, "window"), rapid.SampledFrom([]int{0, 300, 1000, 2550, 7000}).Draw(t, "cool"),
-		rapid.SampledFrom([]float64{0.5, 0.7, 1}).Draw(t, "ratio"), rapid.SampledFrom([]int{0, 0, 2, 3}).Draw(t, "min clients"),
+		rapid.SampledFrom([]int{1, 2, 5, 11}).Draw(t, "window"),
+		rapid.SampledFrom([]int{0, 300, 1000, 2550, 7000}).Draw(t, "cool"),
+		rapid.SampledFrom([]float64{0.5, 0.7, 1}).Draw(t, "ratio"),
+		rapid.SampledFrom([]int{0, 0, 2, 3}).Draw(t, "min clients"),
 		rapid.SampledFrom([]int{0, 1, 2}).Draw(t, "max hot"))
 }
 
@@ -148,7 +155,8 @@ func drawHeat(t *rapid.T) string {
 func drawTraffic(t *rapid.T) (all []timed) {
 	at := time.Unix(1_000_000_000, 0).UTC()
 	for range rapid.IntRange(1, 12).Draw(t, "bursts") {
-		at = at.Add(rapid.SampledFrom([]time.Duration{0, 30 * time.Millisecond, time.Second, 4 * time.Second, 70 * time.Second, 25 * time.Minute}).Draw(t, "silence"))
+		at = at.Add(rapid.SampledFrom([]time.Duration{0, 30 * time.Millisecond, time.Second, 4 * time.Second,
+			70 * time.Second, 25 * time.Minute}).Draw(t, "silence"))
 		gap := rapid.SampledFrom([]int{3, 40, 170, 900, 2000}).Draw(t, "gap")
 		keys, clients := rapid.IntRange(1, 4).Draw(t, "keys"), rapid.IntRange(1, 5).Draw(t, "clients")
 		resource := rapid.SampledFrom([]string{"topic", "topic", "/b"}).Draw(t, "resource")

@@ -43,7 +43,8 @@ func TestGzip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	z, err := replay.Run(context.Background(), replay.Config{}, replay.Source{Reader: bytes.NewReader(zippedText(log[:half], log[half:]))})
+	z, err := replay.Run(context.Background(), replay.Config{},
+		replay.Source{Reader: bytes.NewReader(zippedText(log[:half], log[half:]))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,8 @@ func TestTruncatedGzipReportsWhatIsThere(t *testing.T) {
 	if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "cut.gz") {
 		t.Errorf("error is %v", err)
 	}
-	if rep.Requests < 10_000 || rep.Requests > 20_000 || rep.Malformed > 1 || rep.Sources[0].Error == "" || rep.Sources[1].Error != "" {
+	if rep.Requests < 10_000 || rep.Requests > 20_000 || rep.Malformed > 1 || rep.Sources[0].Error == "" ||
+		rep.Sources[1].Error != "" {
 		t.Errorf("%d requests, %d malformed, sources %+v", rep.Requests, rep.Malformed, rep.Sources)
 	}
 }
@@ -69,8 +71,10 @@ func TestTruncatedGzipReportsWhatIsThere(t *testing.T) {
 func TestWhatCannotBeReadAtAll(t *testing.T) {
 	t.Parallel()
 	rep, err := replay.Run(context.Background(), replay.Config{},
-		text("a.zst", "\x28\xb5\x2f\xfd...."), text("b.gz", "\x1f\x8b\x00"), text("c", events(1e9, 10)), text("empty", ""))
-	if err == nil || !strings.Contains(err.Error(), "a.zst: compressed") || !strings.Contains(err.Error(), "b.gz: reading gzip") {
+		text("a.zst", "\x28\xb5\x2f\xfd...."), text("b.gz", "\x1f\x8b\x00"), text("c", events(1e9, 10)),
+		text("empty", ""))
+	if err == nil || !strings.Contains(err.Error(), "a.zst: compressed") ||
+		!strings.Contains(err.Error(), "b.gz: reading gzip") {
 		t.Errorf("error is %v", err)
 	}
 	if rep.Requests != 10 {
@@ -87,7 +91,8 @@ func TestBrokenLinesAreCountedAndShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rep.Requests != 6 || rep.Malformed != 4 || rep.Lines != 10 || rep.Sources[0].Lines != 12 {
-		t.Errorf("%d requests, %d malformed of %d lines, %d with comments", rep.Requests, rep.Malformed, rep.Lines, rep.Sources[0].Lines)
+		t.Errorf("%d requests, %d malformed of %d lines, %d with comments", rep.Requests, rep.Malformed, rep.Lines,
+			rep.Sources[0].Lines)
 	}
 	var numbers []int64
 	for _, b := range rep.Broken {
@@ -149,7 +154,8 @@ func TestLateLinesAreCounted(t *testing.T) {
 
 func TestBoundsAreKeptAndTold(t *testing.T) {
 	t.Parallel()
-	rep, err := replay.Run(context.Background(), replay.Config{MaxKeys: 10, MaxBuffer: 1 << 12}, text("log", events(1e9, 10_000)))
+	rep, err := replay.Run(context.Background(), replay.Config{MaxKeys: 10, MaxBuffer: 1 << 12},
+		text("log", events(1e9, 10_000)))
 	if err != nil || len(rep.Keys) != 10 || len(rep.Clients) != 10 || rep.Requests != 10_000 {
 		t.Fatalf("%v, %d keys, %d clients, %d requests", err, len(rep.Keys), len(rep.Clients), rep.Requests)
 	}

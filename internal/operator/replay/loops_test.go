@@ -35,7 +35,8 @@ rules:
 	if len(rep.Hot) != 1 || rep.Hot[0].Key != "t?id=2" || rep.Hot[0].Clients < 8 || rep.Hot[0].ClientShare > 0.2 {
 		t.Errorf("hot %+v", rep.Hot)
 	}
-	if len(rep.Loops) != 1 || rep.Loops[0].Key != "t?id=1" || rep.Loops[0].Client != "192.0.2.1" || rep.Loops[0].ClientShare != 1 ||
+	if len(rep.Loops) != 1 || rep.Loops[0].Key != "t?id=1" || rep.Loops[0].Client != "192.0.2.1" ||
+		rep.Loops[0].ClientShare != 1 ||
 		rep.Loops[0].From != 1000000000 || rep.Loops[0].Until < 1000000004 || rep.Loops[0].Until > 1000000006 {
 		t.Errorf("loops %+v", rep.Loops)
 	}
@@ -113,7 +114,8 @@ func TestReadShowsAllRequests(t *testing.T) {
 	var seen []string
 	rep, err := replay.Read(context.Background(), replay.Config{}, func(s *replay.Seen) {
 		r := s.Request
-		seen = append(seen, fmt.Sprint(s.At.Unix(), r.Client, r.Target, s.Status, r.Header.Get("Referer"), r.Header.Get("User-Agent")))
+		seen = append(seen, fmt.Sprint(s.At.Unix(), r.Client, r.Target, s.Status, r.Header.Get("Referer"),
+			r.Header.Get("User-Agent")))
 	}, text("log", log))
 	if err != nil || rep.Requests != 2 || rep.Malformed != 1 || rep.First != 1431857101 || rep.Last != 1431857103 {
 		t.Errorf("%+v, %v", rep, err)

@@ -72,7 +72,8 @@ func TestSpreadDoesNotDependOnTheOrderOfLines(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		one := rapid.Custom(func(t *rapid.T) *accesslog.Entry {
-			return entryAt(7, rapid.SampledFrom([]int32{0, 0, 0, 5}).Draw(t, "nanos"), rapid.SampledFrom([]string{"/a", "/b", "/c"}).Draw(t, "target"))
+			return entryAt(7, rapid.SampledFrom([]int32{0, 0, 0, 5}).Draw(t, "nanos"),
+				rapid.SampledFrom([]string{"/a", "/b", "/c"}).Draw(t, "target"))
 		})
 		entries := rapid.SliceOfN(one, 1, 30).Draw(t, "entries")
 		targets, nanos := draw(bucketOf(entries))
@@ -106,7 +107,8 @@ func TestSpreadIsEvenAndDoesNotClump(t *testing.T) {
 
 func TestSpreadKeepsFinerTimes(t *testing.T) {
 	t.Parallel()
-	targets, nanos := draw(bucketOf([]*accesslog.Entry{entryAt(7, 900, "/a"), entryAt(7, 0, "/b"), entryAt(7, 30, "/c")}))
+	targets, nanos := draw(bucketOf([]*accesslog.Entry{entryAt(7, 900, "/a"), entryAt(7, 0, "/b"),
+		entryAt(7, 30, "/c")}))
 	if diff := cmp.Diff([]string{"/b", "/c", "/a"}, targets); diff != "" {
 		t.Error(diff)
 	}

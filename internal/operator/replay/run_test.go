@@ -140,9 +140,11 @@ rules:
 		t.Fatal(err)
 	}
 	if rep.Denied != (replay.Denied{Hot: 89}) || rep.Keys[0].Denied != 89 || rep.Clients[0].Denied != 89 {
-		t.Errorf("denied %+v, of the key %d, of the client %d; want 89", rep.Denied, rep.Keys[0].Denied, rep.Clients[0].Denied)
+		t.Errorf("denied %+v, of the key %d, of the client %d; want 89", rep.Denied, rep.Keys[0].Denied,
+			rep.Clients[0].Denied)
 	}
-	if len(rep.Hot) != 1 || rep.Hot[0].From != 1000000000 || rep.Hot[0].PeakRate != 100 || rep.Hot[0].Until > 1000000005 {
+	if len(rep.Hot) != 1 || rep.Hot[0].From != 1000000000 || rep.Hot[0].PeakRate != 100 ||
+		rep.Hot[0].Until > 1000000005 {
 		t.Errorf("hot %+v", rep.Hot)
 	}
 	if diff := cmp.Diff(map[int64]int{1000000000: 1}, lengths(rep)); diff != "" {
@@ -192,9 +194,11 @@ func numbers(t *rapid.T, set *rules.Set, files ...[]string) *replay.Report {
 // drawEvents gives events of few clients and keys within some minutes.
 func drawEvents(t *rapid.T) []string {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
-		return fmt.Sprintf("%d\t%s\tGET\t%s", 1_000_000_000+rapid.IntRange(0, 30).Draw(t, "second")*rapid.SampledFrom([]int{1, 1, 9}).Draw(t, "times"),
+		return fmt.Sprintf("%d\t%s\tGET\t%s", 1_000_000_000+
+			rapid.IntRange(0, 30).Draw(t, "second")*rapid.SampledFrom([]int{1, 1, 9}).Draw(t, "times"),
 			rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2", "2001:db8::1", "c", "-"}).Draw(t, "client"),
-			rapid.SampledFrom([]string{"/topic?id=1", "/topic?id=2", "/topic", "/b?y=2&x=1", "/b?x=1&y=2", "/form"}).Draw(t, "target"))
+			rapid.SampledFrom([]string{"/topic?id=1", "/topic?id=2", "/topic", "/b?y=2&x=1", "/b?x=1&y=2", "/form"}).
+				Draw(t, "target"))
 	}), 1, 80).Draw(t, "events")
 }
 
@@ -236,8 +240,10 @@ func TestSpeed(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
-	for _, cfg := range []replay.Config{{Format: "syslog"}, {Lateness: -1}, {MaxKeys: -1}, {MaxBuffer: -1}, {Speed: -1}} {
-		if rep, err := replay.Run(context.Background(), cfg); err == nil || rep != nil || !strings.HasPrefix(err.Error(), "replay: ") {
+	for _, cfg := range []replay.Config{{Format: "syslog"}, {Lateness: -1}, {MaxKeys: -1}, {MaxBuffer: -1},
+		{Speed: -1}} {
+		if rep, err := replay.Run(context.Background(), cfg); err == nil || rep != nil ||
+			!strings.HasPrefix(err.Error(), "replay: ") {
 			t.Errorf("%+v: %v", cfg, err)
 		}
 	}

@@ -25,7 +25,8 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rep.Hot) != 1 || rep.Hot[0].Key != "topic?id=star" || rep.Keys[0].Requests != 40 || rep.Requests != 40 || rep.Denied.Hot < 15 {
+	if len(rep.Hot) != 1 || rep.Hot[0].Key != "topic?id=star" || rep.Keys[0].Requests != 40 || rep.Requests != 40 ||
+		rep.Denied.Hot < 15 {
 		t.Errorf("hot %+v, first key %+v, %d requests, denied %+v", rep.Hot, rep.Keys[0], rep.Requests, rep.Denied)
 	}
 }

@@ -70,7 +70,8 @@ func decompress(r io.Reader) (io.Reader, error) {
 			return nil, fmt.Errorf("reading gzip: %w", err)
 		}
 		return z, nil
-	case strings.HasPrefix(begins, magicZstd), strings.HasPrefix(begins, magicXZ), strings.HasPrefix(begins, magicBzip2):
+	case strings.HasPrefix(begins, magicZstd), strings.HasPrefix(begins, magicXZ),
+		strings.HasPrefix(begins, magicBzip2):
 		return nil, errors.New("compressed other than with gzip: decompress it and give it on standard input")
 	case strings.HasPrefix(begins, byteOrder):
 		_, err = b.Discard(len(byteOrder))

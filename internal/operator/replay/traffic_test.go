@@ -64,8 +64,10 @@ func checkTraffic(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	rep := replayBeside(t, file, fmt.Sprint(want.Config.Rate))
-	if rep.Requests != want.Requests || rep.First != want.First || rep.Last != want.Last || rep.DistinctKeys != want.DistinctKeys {
-		t.Errorf("requests %d, first %d, last %d, keys %d; want %d, %d, %d, %d", rep.Requests, rep.First, rep.Last, rep.DistinctKeys,
+	if rep.Requests != want.Requests || rep.First != want.First || rep.Last != want.Last ||
+		rep.DistinctKeys != want.DistinctKeys {
+		t.Errorf("requests %d, first %d, last %d, keys %d; want %d, %d, %d, %d", rep.Requests, rep.First, rep.Last,
+			rep.DistinctKeys,
 			want.Requests, want.First, want.Last, want.DistinctKeys)
 	}
 	if rep.Malformed != 0 || rep.Late != 0 || rep.Dropped != (replay.Dropped{}) {
@@ -75,7 +77,8 @@ func checkTraffic(t *testing.T, file string) {
 		t.Errorf("hot seconds: %s", diff)
 	}
 	compare(t, "keys", len(want.Keys), func(i int) (string, string) {
-		return fmt.Sprintf("%s %.0f", want.Keys[i][0], want.Keys[i][1]), fmt.Sprintf("%s %d", rep.Keys[i].Key, rep.Keys[i].Requests)
+		return fmt.Sprintf("%s %.0f", want.Keys[i][0], want.Keys[i][1]),
+			fmt.Sprintf("%s %d", rep.Keys[i].Key, rep.Keys[i].Requests)
 	})
 	peaks := map[string]string{}
 	for _, k := range rep.Keys {
@@ -85,7 +88,8 @@ func checkTraffic(t *testing.T, file string) {
 		peaks["client 1s "+c.Client] = fmt.Sprint(c.Peak1s, c.Peak1sAt)
 		peaks["client 60s "+c.Client] = fmt.Sprint(c.Peak60s, c.Peak60sAt)
 	}
-	for kind, list := range map[string][][3]any{"5s": want.Peak5s, "client 1s": want.ClientPeak1s, "client 60s": want.ClientPeak60s} {
+	for kind, list := range map[string][][3]any{"5s": want.Peak5s, "client 1s": want.ClientPeak1s,
+		"client 60s": want.ClientPeak60s} {
 		compare(t, kind, len(list), func(i int) (string, string) {
 			return fmt.Sprintf("%.0f %.0f", list[i][1], list[i][2]), peaks[fmt.Sprintf("%s %s", kind, list[i][0])]
 		})
@@ -112,7 +116,8 @@ func replayBeside(t *testing.T, file, rate string) *replay.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := replay.Run(context.Background(), replay.Config{Rules: parse(t, plain(rate))}, replay.Source{Name: logs[0], Reader: bytes.NewReader(log)})
+	rep, err := replay.Run(context.Background(), replay.Config{Rules: parse(t, plain(rate))},
+		replay.Source{Name: logs[0], Reader: bytes.NewReader(log)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,14 +133,16 @@ func BenchmarkCombined(b *testing.B) {
 	for s := range 20 {
 		for i := range 5000 {
 			lines++
-			fmt.Fprintf(&log, `192.0.%d.%d - - [17/May/2015:10:05:%02d +0000] "GET /topic?id=%s&utm_source=x HTTP/1.1" 200 203023 "https://news.test/" "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/32.0.1700.77 Safari/537.36"`+"\n",
+			fmt.Fprintf(&log,
+				`192.0.%d.%d - - [17/May/2015:10:05:%02d +0000] "GET /topic?id=%s&utm_source=x HTTP/1.1" 200 203023 "https://news.test/" "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/32.0.1700.77 Safari/537.36"`+"\n",
 				i%2, i%250, s, strconv.Itoa(i*i%997))
 		}
 	}
 	b.ReportAllocs()
 	b.SetBytes(int64(log.Len()))
 	for b.Loop() {
-		rep, err := replay.Run(context.Background(), replay.Config{Rules: set}, replay.Source{Reader: bytes.NewReader(log.Bytes())})
+		rep, err := replay.Run(context.Background(), replay.Config{Rules: set},
+			replay.Source{Reader: bytes.NewReader(log.Bytes())})
 		if err != nil || rep.Requests != int64(lines) {
 			b.Fatal(err, rep.Requests)
 		}

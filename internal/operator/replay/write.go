@@ -94,7 +94,8 @@ func (p *page) summary(r *Report) {
 		{r.Dropped.Keys, "requests are for keys beyond the number that is told apart"},
 		{r.Dropped.Clients, "requests are by clients beyond the number that is told apart"},
 		{r.Dropped.Spans + r.Dropped.HotSeconds, "entries of what was hot are left out, there are too many"},
-		{r.Dropped.Uncertain, "requests may be missing from the count of a key over its window, there were too many keys"},
+		{r.Dropped.Uncertain,
+			"requests may be missing from the count of a key over its window, there were too many keys"},
 		{r.Dropped.EarlySeconds, "seconds were judged early, because memory for putting lines in order was full"},
 	} {
 		if n.n > 0 {
@@ -142,7 +143,8 @@ func (p *page) thresholds(r *Report) {
 	}
 	d := rules.Default().Rules[0]
 	p.heading("The rule in force")
-	p.printf("No --config: every path with its whole query is a key, hot from %g requests a second over %g s.\n", d.Hot.Rate, d.Hot.Window.Seconds())
+	p.printf("No --config: every path with its whole query is a key, hot from %g requests a second over %g s.\n",
+		d.Hot.Rate, d.Hot.Window.Seconds())
 	p.printf("%10s  %s\n", "keys", "would be hot from")
 	for _, h := range r.HotAt {
 		p.printf("%10s  %s/s\n", grouped(h.Keys), grouped(h.Rate))
@@ -162,7 +164,8 @@ func (p *page) hot(heading string, spans []Span) {
 	shown = shown[:min(p.Top, len(shown))]
 	slices.SortStableFunc(shown, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
 	until := untilFormat(shown)
-	p.printf("%-19s  %-*s %10s %8s %8s  %s\n", "from", len(until), "until", "peak/s", "clients", "heaviest", "key (rule)")
+	p.printf("%-19s  %-*s %10s %8s %8s  %s\n", "from", len(until), "until", "peak/s", "clients", "heaviest",
+		"key (rule)")
 	for _, s := range shown {
 		text := fit(Printable(string(s.Key)), p.Width-55-len(until)-len(s.Rule)) + " (" + s.Rule + ")"
 		p.printf("%s  %s %10.1f %8s %8s  %s\n", clock(s.From), time.Unix(s.Until, 0).UTC().Format(until), s.PeakRate,
@@ -206,7 +209,8 @@ func (p *page) denied(r *Report) {
 		{r.Denied.Malformed, "because their query is beyond the limits"},
 		{r.Denied.IPFixed, "by the fixed window of their client"},
 		{r.Denied.IPSliding, "by the sliding window of their client"},
-		{r.Shadowed - r.ShadowedBy.IPFixed - r.ShadowedBy.IPSliding, "by limits of keys in shadow mode, which let them pass"},
+		{r.Shadowed - r.ShadowedBy.IPFixed - r.ShadowedBy.IPSliding,
+			"by limits of keys in shadow mode, which let them pass"},
 		{r.ShadowedBy.IPFixed + r.ShadowedBy.IPSliding, "by windows of clients in shadow mode, which let them pass"},
 	} {
 		if n.n > 0 {

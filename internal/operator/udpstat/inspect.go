@@ -125,7 +125,8 @@ func readUDP(path string) (UDP, error) {
 func udpOf(names, values []string, path string) (UDP, error) {
 	var u UDP
 	for i, name := range names[:min(len(names), len(values))] {
-		to := map[string]*int64{"InDatagrams": &u.InDatagrams, "InErrors": &u.InErrors, "RcvbufErrors": &u.RcvbufErrors}[name]
+		to := map[string]*int64{"InDatagrams": &u.InDatagrams, "InErrors": &u.InErrors,
+			"RcvbufErrors": &u.RcvbufErrors}[name]
 		if to == nil {
 			continue
 		}

@@ -21,10 +21,13 @@ func TestListeningOffLoopbackNeedsAToken(t *testing.T) {
 		guarded bool
 		ok      bool
 	}{
-		{"127.0.0.1:7070", false, true}, {"[::1]:7070", false, true}, {"localhost:7070", false, true}, {"127.9.9.9:0", false, true},
+		{"127.0.0.1:7070", false, true}, {"[::1]:7070", false, true}, {"localhost:7070", false, true},
+		{"127.9.9.9:0", false, true},
 		{"unix:/run/hotparam.sock", false, true}, {"[::ffff:127.0.0.1]:80", false, true},
-		{":7070", false, false}, {"0.0.0.0:7070", false, false}, {"[::]:7070", false, false}, {"10.0.0.1:7070", false, false},
-		{"admin.example.com:7070", false, false}, {"127.0.0.1.example.com:80", false, false}, {"localhost", false, false}, {"", false, false},
+		{":7070", false, false}, {"0.0.0.0:7070", false, false}, {"[::]:7070", false, false},
+		{"10.0.0.1:7070", false, false},
+		{"admin.example.com:7070", false, false}, {"127.0.0.1.example.com:80", false, false},
+		{"localhost", false, false}, {"", false, false},
 		{"0.0.0.0:7070", true, true},
 	} {
 		err := CheckListen(c.addr, c.guarded)
@@ -64,7 +67,8 @@ func TestTokenIsReadAndChecked(t *testing.T) {
 		if c.err == "" && (err != nil || got != c.want) {
 			t.Errorf("%+v: %q, %v", c, got, err)
 		}
-		if c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "s3cret")) {
+		if c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err) ||
+			strings.Contains(err.Error(), "s3cret")) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -87,7 +91,8 @@ func TestGuardKnowsTheToken(t *testing.T) {
 	}
 	g := NewGuard("decide", token, slog.New(slog.DiscardHandler))
 	for header, want := range map[string]int{
-		"": 401, "Bearer": 401, "Bearer " + token[1:]: 401, "Bearer " + token + "1": 401, token: 401, basic(token, ""): 401, basic("", "no"): 401,
+		"": 401, "Bearer": 401, "Bearer " + token[1:]: 401, "Bearer " + token + "1": 401, token: 401,
+		basic(token, ""): 401, basic("", "no"): 401,
 		"Bearer " + token: 0, "bearer " + token: 0, basic("ann", token): 0, basic("", token): 0,
 	} {
 		if v := ask(g, "192.0.2.1:1", header, time.Unix(1e9, 0)); v.Status != want {
@@ -111,7 +116,8 @@ func TestGuessesAreSlowedForTheirClientOnly(t *testing.T) {
 			t.Errorf("guess %d: %d", i, v.Status)
 		}
 	}
-	if v := ask(g, "[2001:db8::77]:1", "Bearer "+token, now); v.Status != 429 || v.RetryAfter <= 0 || v.RetryAfter > 6*time.Second {
+	if v := ask(g, "[2001:db8::77]:1", "Bearer "+token, now); v.Status != 429 || v.RetryAfter <= 0 ||
+		v.RetryAfter > 6*time.Second {
 		t.Errorf("after ten guesses: %+v", v)
 	}
 	if v := ask(g, "[2001:db8:0:1::1]:1", "Bearer "+token, now); v.Status != 0 {
@@ -123,7 +129,8 @@ func TestGuessesAreSlowedForTheirClientOnly(t *testing.T) {
 	if s := g.Stats(); s.Wrong != 10 || s.Slowed != 1 {
 		t.Errorf("%+v", s)
 	}
-	if n := strings.Count(said.String(), "\n"); n != 1 || !strings.Contains(said.String(), "wrong token") || strings.Contains(said.String(), "guess") {
+	if n := strings.Count(said.String(), "\n"); n != 1 || !strings.Contains(said.String(), "wrong token") ||
+		strings.Contains(said.String(), "guess") {
 		t.Errorf("%d lines: %s", n, &said)
 	}
 }

@@ -44,7 +44,8 @@ func TestTokensHaveNamesRolesAndAnEnd(t *testing.T) {
 		// A hash from a stolen file is no token.
 		{strings.Fields(FormatToken(Viewer, viewer, time.Time{}))[1], 0, 401, Caller{}},
 	} {
-		if v := ask(g, "192.0.2.1:1", "Bearer "+c.shown, at.Add(c.after)); v.Status != c.status || v.Caller != c.caller {
+		if v := ask(g, "192.0.2.1:1", "Bearer "+c.shown, at.Add(c.after)); v.Status != c.status ||
+			v.Caller != c.caller {
 			t.Errorf("%+v: got %+v", c, v)
 		}
 	}
@@ -60,7 +61,8 @@ func TestTokensAreReplaced(t *testing.T) {
 	if g.Replace(first) {
 		t.Error("the same tokens are told as others")
 	}
-	if !g.Replace(second) || ask(g, "192.0.2.1:1", "Bearer "+before, at).Status != 401 || ask(g, "192.0.2.1:1", "Bearer "+after, at).Status != 0 {
+	if !g.Replace(second) || ask(g, "192.0.2.1:1", "Bearer "+before, at).Status != 401 ||
+		ask(g, "192.0.2.1:1", "Bearer "+after, at).Status != 0 {
 		t.Error("the old token holds, or the new one does not")
 	}
 	// No reload opens a listener to everybody.
@@ -68,7 +70,8 @@ func TestTokensAreReplaced(t *testing.T) {
 		t.Errorf("the last token was taken away: %v", err)
 	}
 	open := NewGuardOf("admin", Credentials{}, slog.New(slog.DiscardHandler))
-	if !open.Open() || open.CheckTokens(nil) != nil || !open.Replace(first) || ask(open, "192.0.2.1:1", "", at).Status != 401 {
+	if !open.Open() || open.CheckTokens(nil) != nil || !open.Replace(first) ||
+		ask(open, "192.0.2.1:1", "", at).Status != 401 {
 		t.Error("a reload cannot close an open listener")
 	}
 }
@@ -89,11 +92,13 @@ func TestWrongTokenLines(t *testing.T) {
 		{strings.Repeat("a", 65), good, "a name is longer"},
 	} {
 		_, err := ParseTokens("admin.tokens", map[string]string{c.name: c.line})
-		if err == nil || !strings.Contains(err.Error(), "--admin.tokens: ") || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "s3cret") {
+		if err == nil || !strings.Contains(err.Error(), "--admin.tokens: ") || !strings.Contains(err.Error(), c.err) ||
+			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q: %q: %v", c.name, c.line, err)
 		}
 	}
-	if tokens := held(t, map[string]string{"ann": good + " until 2027-01-01"}); tokens[0].Until != time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC) {
+	if tokens := held(t, map[string]string{"ann": good + " until 2027-01-01"}); tokens[0].Until != time.Date(2027, 1, 1,
+		0, 0, 0, 0, time.UTC) {
 		t.Errorf("%+v", tokens)
 	}
 }
@@ -114,22 +119,27 @@ func TestUsersOfATrustedProxy(t *testing.T) {
 		status int
 		role   Role
 	}{
-		"anybody":                     {"10.0.0.7:1", http.Header{user: {"bob@example.com"}}, 0, Viewer},
-		"by name":                     {"10.0.0.7:1", http.Header{user: {"ann@example.com"}}, 0, Admin},
-		"by group":                    {"[fd00::1]:9", http.Header{user: {"bob@example.com"}, groups: {"dev, oncall"}}, 0, Operator},
-		"mapped":                      {"[::ffff:10.0.0.7]:9", http.Header{user: {"bob@example.com"}}, 0, Viewer},
-		"unix socket":                 {"@", http.Header{user: {"bob@example.com"}}, 0, Viewer},
-		"called like a group":         {"10.0.0.7:1", http.Header{user: {"oncall"}}, 0, Viewer},
-		"a group called like a user":  {"10.0.0.7:1", http.Header{user: {"bob"}, groups: {"ann@example.com"}}, 0, Viewer},
-		"not the proxy":               {"10.0.1.7:1", http.Header{user: {"ann@example.com"}}, 403, 0},
-		"not the proxy, with a token": {"10.0.1.7:1", http.Header{user: {"ann@example.com"}, "Authorization": {"Bearer " + token}}, 403, 0},
+		"anybody": {"10.0.0.7:1", http.Header{user: {"bob@example.com"}}, 0, Viewer},
+		"by name": {"10.0.0.7:1", http.Header{user: {"ann@example.com"}}, 0, Admin},
+		"by group": {"[fd00::1]:9", http.Header{user: {"bob@example.com"}, groups: {"dev, oncall"}},
+			0, Operator},
+		"mapped":              {"[::ffff:10.0.0.7]:9", http.Header{user: {"bob@example.com"}}, 0, Viewer},
+		"unix socket":         {"@", http.Header{user: {"bob@example.com"}}, 0, Viewer},
+		"called like a group": {"10.0.0.7:1", http.Header{user: {"oncall"}}, 0, Viewer},
+		"a group called like a user": {"10.0.0.7:1", http.Header{user: {"bob"}, groups: {"ann@example.com"}}, 0,
+			Viewer},
+		"not the proxy": {"10.0.1.7:1", http.Header{user: {"ann@example.com"}}, 403, 0},
+		"not the proxy, with a token": {"10.0.1.7:1",
+			http.Header{user: {"ann@example.com"}, "Authorization": {"Bearer " + token}}, 403, 0},
 		"groups alone, not the proxy": {"10.0.1.7:1", http.Header{groups: {"oncall"}}, 403, 0},
 		"groups alone":                {"10.0.0.7:1", http.Header{groups: {"oncall"}}, 403, 0},
-		"twice":                       {"10.0.0.7:1", http.Header{user: {"ann@example.com", "bob@example.com"}}, 403, 0},
-		"groups twice":                {"10.0.0.7:1", http.Header{user: {"bob"}, groups: {"dev", "oncall"}}, 403, 0},
-		"a control character":         {"10.0.0.7:1", http.Header{user: {"ann\x00"}}, 403, 0},
-		"empty, with a token":         {"10.0.0.7:1", http.Header{user: {""}, "Authorization": {"Bearer " + token}}, 0, Admin},
-		"nothing":                     {"10.0.0.7:1", http.Header{}, 401, 0},
+		"twice": {"10.0.0.7:1", http.Header{user: {"ann@example.com", "bob@example.com"}}, 403,
+			0},
+		"groups twice":        {"10.0.0.7:1", http.Header{user: {"bob"}, groups: {"dev", "oncall"}}, 403, 0},
+		"a control character": {"10.0.0.7:1", http.Header{user: {"ann\x00"}}, 403, 0},
+		"empty, with a token": {"10.0.0.7:1", http.Header{user: {""}, "Authorization": {"Bearer " + token}}, 0,
+			Admin},
+		"nothing": {"10.0.0.7:1", http.Header{}, 401, 0},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/v1/hot", nil)
 		r.RemoteAddr, r.Header = c.from, c.header
@@ -137,7 +147,8 @@ func TestUsersOfATrustedProxy(t *testing.T) {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
-	none, err := ParseSSO("admin.sso", SSOSettings{User: "X-User", Proxies: []string{"10.0.0.1"}, Roles: map[string]string{"user:ann": "viewer"}})
+	none, err := ParseSSO("admin.sso", SSOSettings{User: "X-User", Proxies: []string{"10.0.0.1"},
+		Roles: map[string]string{"user:ann": "viewer"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,9 +172,12 @@ func TestWrongSSOSettings(t *testing.T) {
 		{SSOSettings{User: "X-User", Proxies: []string{"10.0.0.1"}}, "Set both"},
 		{SSOSettings{User: "X-User", Proxies: []string{"proxy.example"}, Roles: some}, `"proxy.example" is no network`},
 		{SSOSettings{User: "X-User", Proxies: []string{"0.0.0.0/0"}, Roles: some}, `"0.0.0.0/0" is no network`},
-		{SSOSettings{User: "X-User", Proxies: []string{"10.0.0.1"}, Roles: map[string]string{"ann": "admin"}}, `"ann": want user:NAME`},
-		{SSOSettings{User: "X-User", Proxies: []string{"10.0.0.1"}, Roles: map[string]string{"user:ann": "root"}}, `"user:ann": want`},
-		{SSOSettings{User: "X-User", Proxies: []string{"10.0.0.1"}, Roles: map[string]string{"group:a": "admin"}}, "no --admin.sso_groups_header"},
+		{SSOSettings{User: "X-User", Proxies: []string{"10.0.0.1"}, Roles: map[string]string{"ann": "admin"}},
+			`"ann": want user:NAME`},
+		{SSOSettings{User: "X-User", Proxies: []string{"10.0.0.1"}, Roles: map[string]string{"user:ann": "root"}},
+			`"user:ann": want`},
+		{SSOSettings{User: "X-User", Proxies: []string{"10.0.0.1"}, Roles: map[string]string{"group:a": "admin"}},
+			"no --admin.sso_groups_header"},
 	} {
 		if _, err := ParseSSO("admin.sso", c.s); err == nil || !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%+v: %v", c.s, err)

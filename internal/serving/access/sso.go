@@ -37,13 +37,16 @@ const maxUser = 256
 
 // ParseSSO reads the settings whose names begin with setting, such as "admin.sso".
 func ParseSSO(setting string, s SSOSettings) (SSO, error) {
-	sso := SSO{UserHeader: http.CanonicalHeaderKey(s.User), GroupsHeader: http.CanonicalHeaderKey(s.Groups), Roles: map[string]Role{}}
+	sso := SSO{UserHeader: http.CanonicalHeaderKey(s.User), GroupsHeader: http.CanonicalHeaderKey(s.Groups),
+		Roles: map[string]Role{}}
 	fail := func(name, format string, args ...any) (SSO, error) {
 		return SSO{}, fmt.Errorf("access: --%s_%s: %s", setting, name, fmt.Sprintf(format, args...))
 	}
 	if s.User == "" {
 		if s.Groups != "" || len(s.Proxies) > 0 || len(s.Roles) > 0 {
-			return fail("user_header", "it is empty and others of %s are not; name the field with the user, such as X-Auth-Request-Email", setting)
+			return fail("user_header",
+				"it is empty and others of %s are not; name the field with the user, such as X-Auth-Request-Email",
+				setting)
 		}
 		return SSO{}, nil
 	}
@@ -53,7 +56,9 @@ func ParseSSO(setting string, s SSOSettings) (SSO, error) {
 		}
 	}
 	if len(s.Proxies) == 0 || len(s.Roles) == 0 {
-		return fail("proxies", "who may say who the user is (--%s_proxies), and what may users do (--%s_roles)? Set both", setting, setting)
+		return fail("proxies",
+			"who may say who the user is (--%s_proxies), and what may users do (--%s_roles)? Set both", setting,
+			setting)
 	}
 	for _, text := range s.Proxies {
 		if text == "unix" {
@@ -130,5 +135,6 @@ func (s SSO) caller(r *http.Request) (Caller, string) {
 }
 
 func plainName(name string) bool {
-	return name != "" && len(name) <= maxUser && !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f })
+	return name != "" && len(name) <= maxUser && !strings.ContainsFunc(name,
+		func(r rune) bool { return r < ' ' || r == 0x7f })
 }

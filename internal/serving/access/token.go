@@ -26,7 +26,8 @@ func ReadToken(setting, text, file string) (string, error) {
 	}
 	text = strings.TrimSpace(string(data))
 	if text == "" {
-		return "", fmt.Errorf("access: --%s_file: %s is empty; write one with: openssl rand -hex 24 > %s", setting, file, file)
+		return "", fmt.Errorf("access: --%s_file: %s is empty; write one with: openssl rand -hex 24 > %s", setting,
+			file, file)
 	}
 	return text, CheckToken(setting+"_file", text)
 }

@@ -22,7 +22,8 @@ const (
 //	X-Hotparam-Key: topic?id=42
 //	X-Hotparam-Hot: true
 //
-// Rule and key are absent where the verdict has none, Hot where no key of the request is hot. Bytes that a field cannot hold are percent-encoded in them.
+// Rule and key are absent where the verdict has none, Hot where no key of the request is hot. Bytes that a field cannot
+// hold are percent-encoded in them.
 func setVerdict(h http.Header, v *hottype.Verdict) {
 	h[fieldReason] = []string{string(v.Reason)}
 	if v.Rule != "" {

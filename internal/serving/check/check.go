@@ -98,7 +98,8 @@ func (c *Config) complete() error {
 		return fmt.Errorf("check: --check.deny_status %d: want 400 to 499; gateways take others for a broken limiter",
 			c.DenyStatus)
 	case c.Dialect == Nginx && c.DenyStatus != http.StatusUnauthorized && c.DenyStatus != http.StatusForbidden:
-		return fmt.Errorf("check: --check.deny_status %d: want 401 or 403 with the dialect nginx, which makes 500 of others",
+		return fmt.Errorf(
+			"check: --check.deny_status %d: want 401 or 403 with the dialect nginx, which makes 500 of others",
 			c.DenyStatus)
 	}
 	c.Answers.Status = c.DenyStatus
@@ -170,7 +171,8 @@ func (h *Handler) reject(w http.ResponseWriter, err error) {
 	n := h.malformed.Add(1)
 	now, last := h.cfg.Now().UnixNano(), h.warned.Load()
 	if (last == 0 || now-last >= int64(warnEvery)) && h.warned.CompareAndSwap(last, now) {
-		h.cfg.Log.Warn("check: a check describes no request and is refused", "dialect", h.cfg.Dialect, "err", err, "count", n)
+		h.cfg.Log.Warn("check: a check describes no request and is refused", "dialect", h.cfg.Dialect, "err", err,
+			"count", n)
 	}
 	status := http.StatusBadRequest
 	if errors.Is(err, errNotFound) {

@@ -20,7 +20,8 @@ type gate struct{ asked []string }
 func (g *gate) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
 	g.asked = append(g.asked, fmt.Sprint(r.Method, " ", r.Host, " ", r.Target, " ", r.Client))
 	v := hottype.Verdict{
-		Allowed: !strings.Contains(r.Target, "hot"), Reason: hottype.ReasonHot, Rule: "topic", Key: "topic?id=\x01é\"\\", Hot: true,
+		Allowed: !strings.Contains(r.Target, "hot"), Reason: hottype.ReasonHot, Rule: "topic",
+		Key: "topic?id=\x01é\"\\", Hot: true,
 		Limit: 9, Remaining: 3, Window: time.Second, ResetAfter: time.Second, Mode: hottype.ModeEnforce,
 	}
 	if !v.Allowed {
@@ -89,8 +90,10 @@ func TestAnswers(t *testing.T) {
 		if w.Code != 204 || g.last() != "PUT news.example /topic?id=42 192.0.2.7" {
 			t.Errorf("%s: %d, asked %q", d, w.Code, g.last())
 		}
-		wantHeader(t, w, "X-Hotparam-Reason: hot", "X-Hotparam-Rule: topic", "X-Hotparam-Key: topic?id=%01%C3%A9%22%5C", "X-Hotparam-Hot: true",
-			`RateLimit: "topic";r=3;t=1`, `RateLimit-Policy: "topic";q=9;w=1`, "Cache-Control: no-store", "Retry-After: ")
+		wantHeader(t, w, "X-Hotparam-Reason: hot", "X-Hotparam-Rule: topic", "X-Hotparam-Key: topic?id=%01%C3%A9%22%5C",
+			"X-Hotparam-Hot: true",
+			`RateLimit: "topic";r=3;t=1`, `RateLimit-Policy: "topic";q=9;w=1`, "Cache-Control: no-store",
+			"Retry-After: ")
 
 		w = httptest.NewRecorder()
 		h.ServeHTTP(w, described(d, "/topic?id=hot"))

@@ -25,7 +25,8 @@ var forgeries = []string{
 	"X-Original-Uri: /free", "X-Original-Url: /free", "X-Original-Method: DELETE", "X-Original-Host: other.example",
 	"X-Rewrite-Url: /free", "X-Forwarded-Uri: /free", "X-Forwarded-Method: DELETE", "X-Forwarded-Host: other.example",
 	"X-Forwarded-Proto: ftp", "X-Forwarded-Port: 1", "X-Forwarded-Server: other.example", "X-Forwarded-Prefix: /free",
-	"X-Forwarded-For: 10.0.0.9", "X-Real-Ip: 10.0.0.9", "Forwarded: for=10.0.0.9;host=other.example", `Forwarded: for="`,
+	"X-Forwarded-For: 10.0.0.9", "X-Real-Ip: 10.0.0.9", "Forwarded: for=10.0.0.9;host=other.example",
+	`Forwarded: for="`,
 	"True-Client-Ip: 6.6.6.6", "Cf-Connecting-Ip: 6.6.6.6", "X-Client-Ip: 6.6.6.6", "X-Envoy-External-Address: 6.6.6.6",
 	"X-Envoy-Original-Path: /free", "X-Http-Method-Override: DELETE", "X-Original-Forwarded-For: 6.6.6.6", "Via: 1.1 x",
 	"PROXY TCP4 6.6.6.6 192.0.2.1 1 2: x", "X_original_uri: /free", "X-Hotparam-Reason: exempt", "Peer: 6.6.6.6",
@@ -122,7 +123,8 @@ func keysOf(set *rules.Set, r *hottype.Request) string {
 // Every spelling has in every dialect the keys that it has for the middleware.
 func TestSpellingsHaveTheKeysOfTheMiddleware(t *testing.T) {
 	t.Parallel()
-	set, err := rules.Parse("t.yaml", []byte("upstream: strict\nrules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}}]"))
+	set, err := rules.Parse("t.yaml",
+		[]byte("upstream: strict\nrules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,11 +156,13 @@ func TestSpellingsOnTheWire(t *testing.T) {
 		t.Cleanup(server.Close)
 		refused := 0
 		for _, target := range spellings(t) {
-			if strings.ContainsFunc(target, func(r rune) bool { return r <= ' ' || r == 0x7f }) || target == "" || target[0] != '/' {
+			if strings.ContainsFunc(target, func(r rune) bool { return r <= ' ' || r == 0x7f }) || target == "" ||
+				target[0] != '/' {
 				continue // no gateway sends on such a target
 			}
 			g.asked = nil
-			if status := send(t, server.Listener.Addr().String(), described(d, target)); status == 400 || status == 431 {
+			if status := send(t, server.Listener.Addr().String(), described(d, target)); status == 400 ||
+				status == 431 {
 				refused++
 				continue
 			}
@@ -202,8 +206,9 @@ func send(t *testing.T, addr string, r *http.Request) int {
 // 65,000 addresses of one IPv6 prefix are one client in every dialect.
 func TestOneIPv6PrefixIsOneClient(t *testing.T) {
 	t.Parallel()
-	set, err := rules.Parse("t.yaml", []byte("rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}}]\n"+
-		"ip: {ipv6_prefix: 48, fixed: {limit: 5, window: 1h}}"))
+	set, err := rules.Parse("t.yaml",
+		[]byte("rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}}]\n"+
+			"ip: {ipv6_prefix: 48, fixed: {limit: 5, window: 1h}}"))
 	if err != nil {
 		t.Fatal(err)
 	}

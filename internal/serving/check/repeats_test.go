@@ -42,7 +42,8 @@ func TestRepeats(t *testing.T) {
 	} {
 		now = start.Add(step.at)
 		before := len(g.asked)
-		r := checkOf("GET", "/check", "X-Original-URI: "+step.target, "X-Original-Method: GET", "X-Real-IP: "+step.client)
+		r := checkOf("GET", "/check", "X-Original-URI: "+step.target, "X-Original-Method: GET",
+			"X-Real-IP: "+step.client)
 		if step.id != "" {
 			r.Header.Set("X-Request-ID", step.id)
 		}
@@ -88,7 +89,8 @@ func TestRepeatWaitsForTheFirst(t *testing.T) {
 	<-deciding
 	var second sync.WaitGroup
 	second.Go(func() {
-		v, repeated := p.once(now.Add(20*time.Millisecond), "a", req, func() hottype.Verdict { return hottype.Verdict{} })
+		v, repeated := p.once(now.Add(20*time.Millisecond), "a", req,
+			func() hottype.Verdict { return hottype.Verdict{} })
 		if !repeated || v.Rule != "first" || v.Wait != 30*time.Millisecond {
 			t.Errorf("%v %+v", repeated, v)
 		}

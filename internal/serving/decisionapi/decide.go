@@ -218,8 +218,8 @@ func write(w http.ResponseWriter, status int, body []byte) {
 
 // appendVerdict writes the answer to one check. "mode" is "shadow" where a
 // limit in shadow mode would have denied, or was the only one. "hot" is there only
-// where a key is hot, "release" only where the request holds a place, "wait_ms" only where the caller has to hold the request back
-// before it goes on.
+// where a key is hot, "release" only where the request holds a place, "wait_ms" only where the caller has to hold the
+// request back before it goes on.
 func appendVerdict(b []byte, v *hottype.Verdict) []byte {
 	mode := v.Mode
 	if v.Shadowed {

@@ -27,8 +27,10 @@ func (echo) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.V
 	}
 	v := hottype.Verdict{
 		Allowed: r.Cost < 10, Reason: hottype.ReasonHot, Rule: "topic", Limit: 9, Remaining: 3,
-		Window: time.Second, ResetAfter: 2*time.Millisecond + 1, Mode: hottype.ModeEnforce, Shadowed: r.Cost == 5, Hot: r.Cost == 5,
-		Key: hottype.Key(fmt.Sprint(r.Method, " ", r.Host, r.Target, " ", r.Client, " ", r.Header.Get("User-Agent"), " ", r.Cost)),
+		Window: time.Second, ResetAfter: 2*time.Millisecond + 1, Mode: hottype.ModeEnforce, Shadowed: r.Cost == 5,
+		Hot: r.Cost == 5,
+		Key: hottype.Key(fmt.Sprint(r.Method, " ", r.Host, r.Target, " ", r.Client, " ", r.Header.Get("User-Agent"),
+			" ", r.Cost)),
 	}
 	if !v.Allowed {
 		v.RetryAfter = hottype.Never
@@ -36,7 +38,8 @@ func (echo) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.V
 	return v
 }
 
-func ask(t *testing.T, opt decisionapi.Options, method string, body io.Reader) (*httptest.ResponseRecorder, decisionapi.Stats) {
+func ask(t *testing.T, opt decisionapi.Options, method string,
+	body io.Reader) (*httptest.ResponseRecorder, decisionapi.Stats) {
 	t.Helper()
 	d := decisionapi.Decide(echo{}, opt)
 	w := httptest.NewRecorder()
@@ -60,7 +63,8 @@ func TestDecide(t *testing.T) {
 	}{
 		{one, allowedBody, decisionapi.Stats{Checks: 1}},
 		{" \n" + two + "\n", deniedBody, decisionapi.Stats{Checks: 1, Denied: 1}},
-		{"[" + one + " , " + two + "]", "[" + allowedBody + "," + deniedBody + "]", decisionapi.Stats{Checks: 2, Denied: 1}},
+		{"[" + one + " , " + two + "]", "[" + allowedBody + "," + deniedBody + "]",
+			decisionapi.Stats{Checks: 2, Denied: 1}},
 		{"[ ]", "[]", decisionapi.Stats{}},
 	} {
 		w, stats := ask(t, decisionapi.Options{}, http.MethodPost, strings.NewReader(tc.body))
@@ -82,11 +86,13 @@ func TestRejected(t *testing.T) {
 		status int
 		detail string
 	}{
-		"method":  {http.MethodGet, strings.NewReader(`{"uri":"/"}`), 405, "POST"},
-		"unknown": {http.MethodPost, strings.NewReader(`[{"uri":"/"},{"url":"/"}]`), 400, `check 1: byte 20: unknown field "url"`},
-		"long":    {http.MethodPost, strings.NewReader(big), 413, "1048576"},
-		"many":    {http.MethodPost, strings.NewReader("[" + strings.Repeat(`{"uri":"/"},`, 1000) + `{"uri":"/"}]`), 400, "more than 1000"},
-		"broken":  {http.MethodPost, iotest.ErrReader(io.ErrUnexpectedEOF), 400, "ended early"},
+		"method": {http.MethodGet, strings.NewReader(`{"uri":"/"}`), 405, "POST"},
+		"unknown": {http.MethodPost, strings.NewReader(`[{"uri":"/"},{"url":"/"}]`), 400,
+			`check 1: byte 20: unknown field "url"`},
+		"long": {http.MethodPost, strings.NewReader(big), 413, "1048576"},
+		"many": {http.MethodPost, strings.NewReader("[" + strings.Repeat(`{"uri":"/"},`, 1000) + `{"uri":"/"}]`),
+			400, "more than 1000"},
+		"broken": {http.MethodPost, iotest.ErrReader(io.ErrUnexpectedEOF), 400, "ended early"},
 	} {
 		w, stats := ask(t, decisionapi.Options{}, tc.method, tc.body)
 		var p struct {
@@ -120,7 +126,8 @@ func TestDenyStatus(t *testing.T) {
 func TestPanicAllows(t *testing.T) {
 	t.Parallel()
 	w, stats := ask(t, decisionapi.Options{}, http.MethodPost, strings.NewReader(`{"uri":"/panic"}`))
-	if w.Code != 200 || !strings.Contains(w.Body.String(), `"allowed":true,"reason":"store_failure"`) || stats.Panics != 1 {
+	if w.Code != 200 || !strings.Contains(w.Body.String(), `"allowed":true,"reason":"store_failure"`) ||
+		stats.Panics != 1 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
@@ -132,7 +139,8 @@ func TestAbandonedBatchStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	body := "[" + strings.Repeat(`{"uri":"/"},`, 999) + `{"uri":"/"}]`
-	d.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body)))
+	d.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/",
+		strings.NewReader(body)))
 	if n := d.Stats().Checks; n >= 100 {
 		t.Errorf("%d checks", n)
 	}
@@ -146,7 +154,8 @@ func (yes) Decide(context.Context, time.Time, *hottype.Request) hottype.Verdict 
 }
 
 func BenchmarkBatch100(b *testing.B) {
-	item := `{"method":"GET","uri":"/topic?id=42&lang=en&page=3","host":"news.example","ip":"203.0.113.9","headers":{"User-Agent":"Mozilla/5.0"}}`
+	item :=
+		`{"method":"GET","uri":"/topic?id=42&lang=en&page=3","host":"news.example","ip":"203.0.113.9","headers":{"User-Agent":"Mozilla/5.0"}}`
 	body := "[" + strings.Repeat(item+",", 99) + item + "]"
 	d := decisionapi.Decide(yes{}, decisionapi.Options{})
 	b.ReportAllocs()

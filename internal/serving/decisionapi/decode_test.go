@@ -86,7 +86,8 @@ type oracle struct {
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"method":"GET","uri":"/topic?id=42","host":"a","ip":"1.2.3.4","headers":{"User-Agent":"bot"},"cost":2}`,
-		`[{"uri":"\/\ud83d\ude00"}, {"uri":"/b","headers":{}}]`, `[]`, `{"uri":1}`, `[{"uri":"/"},`, "{\"uri\":\"\xff\"}",
+		`[{"uri":"\/\ud83d\ude00"}, {"uri":"/b","headers":{}}]`, `[]`, `{"uri":1}`, `[{"uri":"/"},`,
+		"{\"uri\":\"\xff\"}",
 	} {
 		f.Add(s)
 	}

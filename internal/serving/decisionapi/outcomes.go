@@ -97,5 +97,6 @@ func (d *Decider) tell(o *outcome) bool {
 	if o.Count != nil {
 		n = *o.Count
 	}
-	return d.upstreams != nil && d.upstreams.UpstreamTold(d.opt.Now(), o.Upstream, time.Duration(o.MS*float64(time.Millisecond)), o.Status, n)
+	return d.upstreams != nil && d.upstreams.UpstreamTold(d.opt.Now(), o.Upstream,
+		time.Duration(o.MS*float64(time.Millisecond)), o.Status, n)
 }

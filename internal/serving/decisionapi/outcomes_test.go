@@ -30,7 +30,8 @@ func TestOutcomes(t *testing.T) {
 		answer string
 		heard  string
 	}{
-		{`[{"upstream":"default","status":200,"ms":35.25},{"upstream":"x","status":0,"ms":1,"count":7}]`, 200, `{"taken":1}`,
+		{`[{"upstream":"default","status":200,"ms":35.25},{"upstream":"x","status":0,"ms":1,"count":7}]`, 200,
+			`{"taken":1}`,
 			"default 200 35.25ms x1, x 0 1ms x7"},
 		{`[]`, 200, `{"taken":0}`, ""},
 		{`[{"upstream":"default","ms":1},{"status":200}]`, 400, `outcome 1: wants \"upstream\"`, ""},
@@ -39,19 +40,22 @@ func TestOutcomes(t *testing.T) {
 		{`[{"upstream":"default","count":0}]`, 400, `\"count\" 0 is not 1 to 100000`, ""},
 		{`[{"upstream":"default","latency":1}]`, 400, `unknown field`, ""},
 		{`{"upstream":"default"}`, 400, `want [{`, ""},
-		{`[` + strings.Repeat(`{"upstream":"default"},`, 1000) + `{"upstream":"default"}]`, 400, "1001 outcomes are more than 1000", ""},
+		{`[` + strings.Repeat(`{"upstream":"default"},`, 1000) + `{"upstream":"default"}]`, 400,
+			"1001 outcomes are more than 1000", ""},
 		{`["` + strings.Repeat("a", 256<<10) + `"]`, 413, "longer", ""},
 	} {
 		g := &told{}
 		d := decisionapi.Decide(g, decisionapi.Options{})
 		w := httptest.NewRecorder()
 		d.Outcomes(w, httptest.NewRequest(http.MethodPost, "/v1/outcomes", strings.NewReader(c.body)))
-		if w.Code != c.status || !strings.Contains(w.Body.String(), c.answer) || strings.Join(g.heard, ", ") != c.heard {
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.answer) ||
+			strings.Join(g.heard, ", ") != c.heard {
 			t.Errorf("%.80s: %d %s %q", c.body, w.Code, w.Body, g.heard)
 		}
 	}
 	w := httptest.NewRecorder()
-	decisionapi.Decide(yes{}, decisionapi.Options{}).Outcomes(w, httptest.NewRequest(http.MethodGet, "/v1/outcomes", nil))
+	decisionapi.Decide(yes{}, decisionapi.Options{}).
+		Outcomes(w, httptest.NewRequest(http.MethodGet, "/v1/outcomes", nil))
 	if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != http.MethodPost {
 		t.Errorf("%d %v", w.Code, w.Header())
 	}

@@ -46,7 +46,8 @@ func readToken(token string) (*held, error) {
 	if l := h.Lease; l != nil && (l.ID == "" || len(l.Places) == 0 || len(l.Places) > rules.MaxKeys+1) {
 		return nil, fmt.Errorf("a lease of %d places", len(l.Places))
 	}
-	if r := h.Refund; r != nil && (len(r.Charged) == 0 || len(r.Charged) > rules.MaxKeys) || h.Lease == nil && r == nil {
+	if r := h.Refund; r != nil && (len(r.Charged) == 0 || len(r.Charged) > rules.MaxKeys) ||
+		h.Lease == nil && r == nil {
 		return nil, errors.New("nothing to give back")
 	}
 	return h, nil

@@ -96,13 +96,15 @@ overrides: [{key: "topic?id=1", action: limit, rate: 0.001, burst: 1}]
 			Release string
 		}
 		_, text := post(d.ServeHTTP, `{"uri":"/topic?id=1","ip":"192.0.2.1","in_flight":true}`)
-		if err := json.Unmarshal([]byte(text), &v); err != nil || v.Allowed != (i < 2) || v.Allowed == (v.Release == "") {
+		if err := json.Unmarshal([]byte(text), &v); err != nil || v.Allowed != (i < 2) ||
+			v.Allowed == (v.Release == "") {
 			t.Fatalf("%d: %s, %v", i, text, err)
 		}
 		if !v.Allowed {
 			break
 		}
-		if code, text := post(d.Release, `{"release":"`+v.Release+`"`+status+`}`); code != http.StatusOK || text != `{"released":true}` {
+		if code, text := post(d.Release, `{"release":"`+v.Release+`"`+status+`}`); code != http.StatusOK ||
+			text != `{"released":true}` {
 			t.Errorf("%s: %d %s", status, code, text)
 		}
 	}

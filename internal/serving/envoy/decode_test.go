@@ -32,13 +32,15 @@ func TestDecodeAgreesWithProtobuf(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "descriptors") {
 			d := &commonv3.RateLimitDescriptor{IsNegativeHits: rapid.Bool().Draw(t, "negative")}
 			for range rapid.IntRange(0, 3).Draw(t, "entries") {
-				d.Entries = append(d.Entries, &commonv3.RateLimitDescriptor_Entry{Key: text.Draw(t, "key"), Value: text.Draw(t, "value")})
+				d.Entries = append(d.Entries, &commonv3.RateLimitDescriptor_Entry{Key: text.Draw(t, "key"),
+					Value: text.Draw(t, "value")})
 			}
 			if rapid.Bool().Draw(t, "own hits") {
 				d.HitsAddend = wrapperspb.UInt64(rapid.Uint64().Draw(t, "hits"))
 			}
 			if rapid.Bool().Draw(t, "limit") {
-				d.Limit = &commonv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: rapid.Uint32().Draw(t, "requests"), Unit: typev3.RateLimitUnit_HOUR}
+				d.Limit = &commonv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: rapid.Uint32().
+					Draw(t, "requests"), Unit: typev3.RateLimitUnit_HOUR}
 			}
 			in.Descriptors = append(in.Descriptors, d)
 		}
@@ -51,8 +53,10 @@ func TestDecodeAgreesWithProtobuf(t *testing.T) {
 		}
 		for i, d := range got.descriptors {
 			want := in.Descriptors[i]
-			if d.hits != want.HitsAddend.GetValue() || d.negative != want.IsNegativeHits || (d.own != nil) != (want.Limit != nil) ||
-				d.own != nil && *d.own != (ownLimit{requests: uint64(want.Limit.RequestsPerUnit), unit: 3}) || len(d.entries) != len(want.Entries) {
+			if d.hits != want.HitsAddend.GetValue() || d.negative != want.IsNegativeHits ||
+				(d.own != nil) != (want.Limit != nil) ||
+				d.own != nil && *d.own != (ownLimit{requests: uint64(want.Limit.RequestsPerUnit), unit: 3}) ||
+				len(d.entries) != len(want.Entries) {
 				t.Fatalf("%+v, want %v", d, want)
 			}
 			for j, e := range d.entries {
@@ -67,7 +71,8 @@ func TestDecodeAgreesWithProtobuf(t *testing.T) {
 func checkOf(address string, h *authv3.AttributeContext_HttpRequest) *authv3.CheckRequest {
 	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
 		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{
-			SocketAddress: &corev3.SocketAddress{Address: address, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 4711}},
+			SocketAddress: &corev3.SocketAddress{Address: address,
+				PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 4711}},
 		}}},
 		Request: &authv3.AttributeContext_Request{Http: h},
 	}}
@@ -77,8 +82,9 @@ func TestDecodeCheck(t *testing.T) {
 	t.Parallel()
 	in := checkOf("192.0.2.7", &authv3.AttributeContext_HttpRequest{
 		Id: "7", Method: "PUT", Path: "/topic?id=42", Host: "news.example", Query: "q", Body: "b", Size: 9,
-		Headers:   map[string]string{"x-forwarded-for": "1.2.3.4"},
-		HeaderMap: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: "a", Value: "b"}, {Key: "c", RawValue: []byte("\xff")}}},
+		Headers: map[string]string{"x-forwarded-for": "1.2.3.4"},
+		HeaderMap: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: "a", Value: "b"},
+			{Key: "c", RawValue: []byte("\xff")}}},
 	})
 	var got checkRequest
 	if err := got.unmarshal(marshal(t, in)); err != nil {
@@ -110,10 +116,13 @@ func TestDecodeIsBounded(t *testing.T) {
 		into interface{ unmarshal([]byte) error }
 	}{
 		"100 descriptors": {many, new(rateLimitRequest)},
-		"100 entries":     {&ratelimitv3.RateLimitRequest{Descriptors: []*commonv3.RateLimitDescriptor{wide}}, new(rateLimitRequest)},
-		"1000 headers":    {checkOf("::1", &authv3.AttributeContext_HttpRequest{HeaderMap: headers}), new(checkRequest)},
+		"100 entries": {&ratelimitv3.RateLimitRequest{Descriptors: []*commonv3.RateLimitDescriptor{wide}},
+			new(rateLimitRequest)},
+		"1000 headers": {checkOf("::1", &authv3.AttributeContext_HttpRequest{HeaderMap: headers}),
+			new(checkRequest)},
 	} {
-		if err := tc.into.unmarshal(marshal(t, tc.in)); err == nil || !strings.Contains(err.Error(), "more than "+name) {
+		if err := tc.into.unmarshal(marshal(t, tc.in)); err == nil ||
+			!strings.Contains(err.Error(), "more than "+name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -142,7 +142,8 @@ func TestOwnLimitAndHits(t *testing.T) {
 	s.SetLimits(parse(t, configured))
 	client := ratelimitv3.NewRateLimitServiceClient(conn)
 	in := callOf([][]string{{"database", "users"}})
-	in.Descriptors[0].Limit = &commonv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 10, Unit: typev3.RateLimitUnit_DAY}
+	in.Descriptors[0].Limit = &commonv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 10,
+		Unit: typev3.RateLimitUnit_DAY}
 	in.HitsAddend = 4
 	for i, want := range []string{"ok", "ok", "over"} {
 		out, err := client.ShouldRateLimit(t.Context(), in)
@@ -192,7 +193,8 @@ func TestLimitFilesAreChecked(t *testing.T) {
 		}
 	}
 	twice := []File{{"one.yaml", []byte("domain: a")}, {"two.yaml", []byte("domain: a")}}
-	if _, err := ParseLimits(twice); err == nil || !strings.Contains(err.Error(), "two.yaml: domain \"a\" is in another file") {
+	if _, err := ParseLimits(twice); err == nil ||
+		!strings.Contains(err.Error(), "two.yaml: domain \"a\" is in another file") {
 		t.Error(err)
 	}
 }
@@ -218,7 +220,8 @@ func TestSubjectsDiffer(t *testing.T) {
 			d := &descriptor{}
 			for i := range rapid.IntRange(1, 3).Draw(t, name) {
 				d.entries = append(d.entries, entry{
-					rapid.StringMatching(`[a=|%]{0,3}`).Draw(t, fmt.Sprint("key ", i)), rapid.StringMatching(`[a=|%]{0,3}`).Draw(t, fmt.Sprint("value ", i)),
+					rapid.StringMatching(`[a=|%]{0,3}`).Draw(t, fmt.Sprint("key ", i)),
+					rapid.StringMatching(`[a=|%]{0,3}`).Draw(t, fmt.Sprint("value ", i)),
 				})
 			}
 			return d

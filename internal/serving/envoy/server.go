@@ -137,9 +137,10 @@ func method[Request any](
 		if err := decode(in); err != nil {
 			return nil, err
 		}
-		return intercept(ctx, in, &grpc.UnaryServerInfo{FullMethod: full}, func(ctx context.Context, in any) (any, error) {
-			return call(ctx, in.(*Request))
-		})
+		return intercept(ctx, in, &grpc.UnaryServerInfo{FullMethod: full},
+			func(ctx context.Context, in any) (any, error) {
+				return call(ctx, in.(*Request))
+			})
 	}
 	return &grpc.ServiceDesc{
 		ServiceName: service, HandlerType: (*any)(nil), Metadata: file,

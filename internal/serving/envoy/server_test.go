@@ -121,7 +121,8 @@ func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	_, conn := serve(t, Config{Gate: gateFunc(refuseHot)})
 	var out ratelimitv3.RateLimitResponse
-	if err := call(t, conn, limits, ask("shop", []string{"id", "cold"}, []string{"id", "hot"}, []string{"id", "next"}), &out); err != nil {
+	if err := call(t, conn, limits, ask("shop", []string{"id", "cold"}, []string{"id", "hot"}, []string{"id", "next"}),
+		&out); err != nil {
 		t.Fatal(err)
 	}
 	const ok, over = ratelimitv3.RateLimitResponse_OK, ratelimitv3.RateLimitResponse_OVER_LIMIT
@@ -133,8 +134,10 @@ func TestRateLimit(t *testing.T) {
 		t.Fatalf("%v %v", out.OverallCode, got)
 	}
 	refused := out.Statuses[1]
-	if refused.CurrentLimit.RequestsPerUnit != 100 || refused.CurrentLimit.Unit != ratelimitv3.RateLimitResponse_RateLimit_SECOND ||
-		refused.LimitRemaining != 0 || refused.DurationUntilReset.AsDuration() != 2*time.Second || refused.CurrentLimit.Name != "topic" {
+	if refused.CurrentLimit.RequestsPerUnit != 100 ||
+		refused.CurrentLimit.Unit != ratelimitv3.RateLimitResponse_RateLimit_SECOND ||
+		refused.LimitRemaining != 0 || refused.DurationUntilReset.AsDuration() != 2*time.Second ||
+		refused.CurrentLimit.Name != "topic" {
 		t.Errorf("%v", refused)
 	}
 	if out.Statuses[2].CurrentLimit != nil {
@@ -144,7 +147,8 @@ func TestRateLimit(t *testing.T) {
 	for _, h := range out.ResponseHeadersToAdd {
 		header[h.Key] = h.Value
 	}
-	if header["retry-after"] != "2" || header["ratelimit"] != `"topic";r=0;t=2` || header["content-type"] != "application/problem+json" ||
+	if header["retry-after"] != "2" || header["ratelimit"] != `"topic";r=0;t=2` ||
+		header["content-type"] != "application/problem+json" ||
 		!strings.Contains(string(out.RawBody), `"key":"/topic?id=hot"`) {
 		t.Errorf("%v %s", header, out.RawBody)
 	}
@@ -163,7 +167,8 @@ func TestInvalidUTF8IsDecided(t *testing.T) {
 		{{"path", "/topic?user=\xff&id=hot"}},
 	} {
 		var out ratelimitv3.RateLimitResponse
-		if err := call(t, conn, limits, ask("shop", descriptors...), &out); err != nil || out.OverallCode != ratelimitv3.RateLimitResponse_OVER_LIMIT {
+		if err := call(t, conn, limits, ask("shop", descriptors...), &out); err != nil ||
+			out.OverallCode != ratelimitv3.RateLimitResponse_OVER_LIMIT {
 			t.Errorf("%q: %v %v", descriptors, out.OverallCode, err)
 		}
 	}
@@ -178,15 +183,19 @@ func TestCheck(t *testing.T) {
 	})
 	client := authv3.NewAuthorizationClient(conn)
 	out, err := client.Check(t.Context(), checkOf("192.0.2.7", &authv3.AttributeContext_HttpRequest{
-		Method: "POST", Host: "news.example", Path: "/topic?id=42", Headers: map[string]string{"x-forwarded-for": "6.6.6.6"},
+		Method: "POST", Host: "news.example", Path: "/topic?id=42",
+		Headers: map[string]string{"x-forwarded-for": "6.6.6.6"},
 	}))
-	if err != nil || out.Status.Code != 0 || option(out.GetOkResponse().GetResponseHeadersToAdd(), "ratelimit") != `"topic";r=7;t=2` {
+	if err != nil || out.Status.Code != 0 || option(out.GetOkResponse().GetResponseHeadersToAdd(),
+		"ratelimit") != `"topic";r=7;t=2` {
 		t.Errorf("%v %v", out, err)
 	}
-	if got.Method != "POST" || got.Host != "news.example" || got.Target != "/topic?id=42" || got.Client.String() != "192.0.2.7" {
+	if got.Method != "POST" || got.Host != "news.example" || got.Target != "/topic?id=42" ||
+		got.Client.String() != "192.0.2.7" {
 		t.Errorf("%+v", got)
 	}
-	out, err = client.Check(t.Context(), checkOf("192.0.2.7", &authv3.AttributeContext_HttpRequest{Method: "GET", Path: "/topic", Query: "id=hot"}))
+	out, err = client.Check(t.Context(), checkOf("192.0.2.7",
+		&authv3.AttributeContext_HttpRequest{Method: "GET", Path: "/topic", Query: "id=hot"}))
 	denied := out.GetDeniedResponse()
 	if err != nil || out.Status.Code != int32(codes.ResourceExhausted) || denied.GetStatus().GetCode() != 429 ||
 		option(denied.GetHeaders(), "retry-after") != "2" || !strings.Contains(denied.GetBody(), `"rule":"topic"`) {
@@ -268,7 +277,8 @@ func TestMalformedCalls(t *testing.T) {
 	if err := call(t, conn, limits, []byte("\x12\xff"), &limited); status.Code(err) != codes.Internal {
 		t.Errorf("no message: %v", err)
 	}
-	if err := call(t, conn, limits, ask("shop"), &limited); err != nil || limited.OverallCode != ratelimitv3.RateLimitResponse_OK {
+	if err := call(t, conn, limits, ask("shop"), &limited); err != nil ||
+		limited.OverallCode != ratelimitv3.RateLimitResponse_OK {
 		t.Errorf("no descriptors: %v", err) // Envoy sends that when every entry was skipped
 	}
 	var checked authv3.CheckResponse
@@ -305,7 +315,8 @@ func TestToken(t *testing.T) {
 		t.Errorf("a guesser: %v", err)
 	}
 	ctx = metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer a long secret")
-	if err := conn.Invoke(ctx, limits, ask("shop", []string{"id", "1"}), &out, grpc.ForceCodecV2(raw{newCodec()})); err != nil {
+	if err := conn.Invoke(ctx, limits, ask("shop", []string{"id", "1"}), &out,
+		grpc.ForceCodecV2(raw{newCodec()})); err != nil {
 		t.Error(err)
 	}
 	if _, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
@@ -325,7 +336,8 @@ func TestReflection(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, service := range []string{serviceAuth, serviceRateLimit} {
-		ask := &reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: service}}
+		ask := &reflectionv1.ServerReflectionRequest{
+			MessageRequest: &reflectionv1.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: service}}
 		if err := stream.Send(ask); err != nil {
 			t.Fatal(err)
 		}

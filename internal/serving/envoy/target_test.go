@@ -22,17 +22,20 @@ func TestDescribe(t *testing.T) {
 		method, host, target, client string
 		agent                        string
 	}{
-		"parameter":       {[]string{"id", "42"}, "GET", "", "/shop?id=42", "-", ""},
-		"two":             {[]string{"id", "42", "lang", "en"}, "GET", "", "/shop?id=42&lang=en", "-", ""},
-		"escaped":         {[]string{"i d", "a&b=c%d;ü\xff"}, "GET", "", "/shop?i%20d=a%26b%3Dc%25d%3B%C3%BC%FF", "-", ""},
+		"parameter": {[]string{"id", "42"}, "GET", "", "/shop?id=42", "-", ""},
+		"two":       {[]string{"id", "42", "lang", "en"}, "GET", "", "/shop?id=42&lang=en", "-", ""},
+		"escaped": {[]string{"i d", "a&b=c%d;ü\xff"}, "GET", "", "/shop?i%20d=a%26b%3Dc%25d%3B%C3%BC%FF", "-",
+			""},
 		"plus":            {[]string{"id", "a+b c"}, "GET", "", "/shop?id=a+b%20c", "-", ""},
 		"empty value":     {[]string{"id", ""}, "GET", "", "/shop?id=", "-", ""},
 		"resource":        {[]string{"generic_key", "/topic", "id", "42"}, "GET", "", "/topic?id=42", "-", ""},
 		"resource's name": {[]string{"generic_key", "to pic?"}, "GET", "", "/to%20pic%3F", "-", ""},
-		"path":            {[]string{"path", "/topic?id=%34", ":method", "PUT", ":authority", "h", "id", "9"}, "PUT", "h", "/topic?id=%34", "-", ""},
-		"client":          {[]string{"remote_address", "192.0.2.7"}, "GET", "", "/shop", "192.0.2.7", ""},
-		"masked client":   {[]string{"masked_remote_address", "2001:db8::/56", "id", "1"}, "GET", "", "/shop?id=1", "2001:db8::", ""},
-		"header":          {[]string{"header.User-Agent", "bot", "id", "1"}, "GET", "", "/shop?id=1", "-", "bot"},
+		"path": {[]string{"path", "/topic?id=%34", ":method", "PUT", ":authority", "h", "id", "9"}, "PUT",
+			"h", "/topic?id=%34", "-", ""},
+		"client": {[]string{"remote_address", "192.0.2.7"}, "GET", "", "/shop", "192.0.2.7", ""},
+		"masked client": {[]string{"masked_remote_address", "2001:db8::/56", "id", "1"}, "GET", "", "/shop?id=1",
+			"2001:db8::", ""},
+		"header": {[]string{"header.User-Agent", "bot", "id", "1"}, "GET", "", "/shop?id=1", "-", "bot"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +52,8 @@ func TestDescribe(t *testing.T) {
 func TestValuesStayApart(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		value := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "value")
+		value := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()),
+			func(b []byte) string { return string(b) })).Draw(t, "value")
 		r := describe("shop", descriptorOf("id", value, "lang", "en")).request
 		u, err := url.ParseRequestURI(r.Target)
 		if err != nil {

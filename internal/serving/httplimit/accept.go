@@ -47,7 +47,8 @@ func coverage(mediaRange string, kind bodyKind) int {
 	names := [...]string{bodyProblem: "application/problem+json", bodyHTML: "text/html", bodyText: "text/plain"}
 	group := [...]string{bodyProblem: "application/*", bodyHTML: "text/*", bodyText: "text/*"}
 	switch {
-	case strings.EqualFold(mediaRange, names[kind]), kind == bodyProblem && strings.EqualFold(mediaRange, "application/json"):
+	case strings.EqualFold(mediaRange, names[kind]),
+		kind == bodyProblem && strings.EqualFold(mediaRange, "application/json"):
 		return 3
 	case strings.EqualFold(mediaRange, group[kind]):
 		return 2

@@ -11,8 +11,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Answers say how verdicts are told to HTTP clients. The zero value is the documented default. They are not changed once
-// in use, and many goroutines may share them.
+// Answers say how verdicts are told to HTTP clients. The zero value is the documented default. They are not changed
+// once in use, and many goroutines may share them.
 type Answers struct {
 	// Status answers denied requests; 0 means 429.
 	Status int
@@ -23,10 +23,11 @@ type Answers struct {
 	// ExposeHeaders names the fields in Access-Control-Expose-Headers, so that scripts of other origins can read them.
 	// It does not depend on the Origin of a request, so that a cache can give one answer to everybody.
 	ExposeHeaders bool
-	// RetryJitter is the most that a refusal asks to wait longer than necessary, at random, so that those who were refused
-	// together do not come back together. A SafeGate adds it.
+	// RetryJitter is the most that a refusal asks to wait longer than necessary, at random, so that those who were
+	// refused together do not come back together. A SafeGate adds it.
 	RetryJitter time.Duration
-	// Deny answers denied requests in place of the bodies of this package; nil: these. The fields of the refusal are set.
+	// Deny answers denied requests in place of the bodies of this package; nil: these. The fields of the refusal are
+	// set.
 	Deny func(w http.ResponseWriter, r *http.Request, v *hottype.Verdict)
 	// Refusal are fields that every refusal has besides, such as Access-Control-Allow-Origin.
 	Refusal map[string]string
@@ -123,8 +124,8 @@ func writeBody(w http.ResponseWriter, status int, contentType string, body []byt
 	_, _ = w.Write(body)
 }
 
-// later makes a wait longer by a random part of jitter, so that those who are told to come back do not all come at once;
-// never shorter. random is at least 0 and below 1.
+// later makes a wait longer by a random part of jitter, so that those who are told to come back do not all come at
+// once; never shorter. random is at least 0 and below 1.
 func later(wait, jitter time.Duration, random float64) time.Duration {
 	if wait == hottype.Never || jitter <= 0 {
 		return wait

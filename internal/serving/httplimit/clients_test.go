@@ -145,7 +145,8 @@ func TestTrustCanChange(t *testing.T) {
 func TestParseClient(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"": "-", "1.2.3.4": "1.2.3.4", "1.2.3.4:80": "1.2.3.4", "[2001:db8::1]:80": "2001:db8::", "user-7": "user-7", "1.2.3": "1.2.3",
+		"": "-", "1.2.3.4": "1.2.3.4", "1.2.3.4:80": "1.2.3.4", "[2001:db8::1]:80": "2001:db8::", "user-7": "user-7",
+		"1.2.3": "1.2.3",
 	} {
 		if got := httplimit.ParseClient(in).String(); got != want {
 			t.Errorf("%q: %s, want %s", in, got, want)

@@ -161,8 +161,8 @@ func Millis(d time.Duration) int64 {
 	return ceil(d, time.Millisecond)
 }
 
-// fieldValues holds the values of several header fields in one allocation, as net/textproto does. The zero value allocates
-// when it is first used.
+// fieldValues holds the values of several header fields in one allocation, as net/textproto does. The zero value
+// allocates when it is first used.
 type fieldValues []string
 
 func (f *fieldValues) set(h http.Header, name, value string) {

@@ -83,7 +83,8 @@ func named(c *httplimit.Clients, peer string, header http.Header) hottype.Client
 
 // FuzzForged writes anything before what a trusted proxy wrote: the client stays who he is.
 func FuzzForged(f *testing.F) {
-	for _, s := range []string{"", `for="`, `for="a\`, "for=10.0.0.1", "6.6.6.6", `"`, ",,", "unknown", `for=_x;by="`, "\x00\xff"} {
+	for _, s := range []string{"", `for="`, `for="a\`, "for=10.0.0.1", "6.6.6.6", `"`, ",,", "unknown", `for=_x;by="`,
+		"\x00\xff"} {
 		f.Add(s, s)
 	}
 	trusted := prefixes("10.0.0.0/8", "fd00::/8")

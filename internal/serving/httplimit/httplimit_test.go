@@ -33,11 +33,13 @@ func TestRateLimitFields(t *testing.T) {
 	}{
 		{hottype.Verdict{}, "", ""},
 		{hottype.Verdict{Rule: "topic", Limit: 200, Window: 2 * second, Mode: hottype.ModeShadow}, "", ""},
-		{hottype.Verdict{Rule: "topic", Limit: 200, Window: 2 * second, RetryAfter: 10 * time.Millisecond, ResetAfter: 2 * second},
+		{hottype.Verdict{Rule: "topic", Limit: 200, Window: 2 * second, RetryAfter: 10 * time.Millisecond,
+			ResetAfter: 2 * second},
 			`"topic";q=200;w=2`, `"topic";r=0;t=1`},
 		{hottype.Verdict{Rule: "topic", Limit: 200, Window: 2 * second, RetryAfter: hottype.Never},
 			`"topic";q=200;w=2`, `"topic";r=0`},
-		{hottype.Verdict{Allowed: true, Rule: "ip_fixed", Limit: 50, Window: second / 2, Remaining: 49, ResetAfter: 1001 * time.Millisecond},
+		{hottype.Verdict{Allowed: true, Rule: "ip_fixed", Limit: 50, Window: second / 2, Remaining: 49,
+			ResetAfter: 1001 * time.Millisecond},
 			`"ip_fixed";q=50;w=1`, `"ip_fixed";r=49;t=2`},
 		{hottype.Verdict{Allowed: true, Rule: "a\"b\\c\x00ü", Limit: math.MaxInt64, Window: second, Remaining: -1},
 			`"a\"b\\c%00%C3%BC";q=999999999999999;w=1`, `"a\"b\\c%00%C3%BC";r=0;t=0`},
@@ -94,8 +96,10 @@ func TestDenied(t *testing.T) {
 		RetryAfter: 1500*time.Millisecond + 1, ResetAfter: 2 * time.Second,
 	})
 	want := http.Header{
-		"Content-Type": {"application/problem+json"}, "Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"},
-		"Vary": {"Accept"}, "Retry-After": {"2"}, "Ratelimit": {`"topic";r=0;t=2`}, "Ratelimit-Policy": {`"topic";q=200;w=2`},
+		"Content-Type": {"application/problem+json"}, "Cache-Control": {"no-store"},
+		"X-Content-Type-Options": {"nosniff"},
+		"Vary":                   {"Accept"}, "Retry-After": {"2"}, "Ratelimit": {`"topic";r=0;t=2`},
+		"Ratelimit-Policy": {`"topic";q=200;w=2`},
 	}
 	if diff := cmp.Diff(want, w.Header()); w.Code != 429 || diff != "" {
 		t.Errorf("%d: %s", w.Code, diff)
@@ -116,8 +120,10 @@ func TestDenied(t *testing.T) {
 func TestDeniedForEver(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
-	(&httplimit.Answers{Status: 403}).WriteDenied(w, http.MethodGet, nil, &hottype.Verdict{Reason: hottype.ReasonBlocked, RetryAfter: hottype.Never})
-	if w.Code != 403 || w.Header().Get("Retry-After") != "" || !strings.Contains(w.Body.String(), `"retry_after_ms":-1`) {
+	(&httplimit.Answers{Status: 403}).WriteDenied(w, http.MethodGet, nil,
+		&hottype.Verdict{Reason: hottype.ReasonBlocked, RetryAfter: hottype.Never})
+	if w.Code != 403 || w.Header().Get("Retry-After") != "" ||
+		!strings.Contains(w.Body.String(), `"retry_after_ms":-1`) {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
 }
@@ -131,7 +137,8 @@ func FuzzJSONString(f *testing.F) {
 		if err := json.Unmarshal(httplimit.AppendJSONString(nil, s), &back); err != nil {
 			t.Fatal(err)
 		}
-		if want := strings.ToValidUTF8(s, ""); strings.ReplaceAll(back, "\ufffd", "") != strings.ReplaceAll(want, "\ufffd", "") {
+		if want := strings.ToValidUTF8(s, ""); strings.ReplaceAll(back, "\ufffd", "") != strings.ReplaceAll(want,
+			"\ufffd", "") {
 			t.Errorf("%q came back as %q", s, back)
 		}
 	})
@@ -156,7 +163,8 @@ func TestSafeGateSeesTheRequestAsReceived(t *testing.T) {
 	})
 	r := httptest.NewRequest(http.MethodPut, "http://example.com/a%2Fb//?x=%zz;y", nil)
 	j.DecideHTTP(r)
-	if got.Method != "PUT" || got.Host != "example.com" || got.Target != r.RequestURI || got.Cost != 3 || got.Client.String() != "192.0.2.1" {
+	if got.Method != "PUT" || got.Host != "example.com" || got.Target != r.RequestURI || got.Cost != 3 ||
+		got.Client.String() != "192.0.2.1" {
 		t.Errorf("%+v", got)
 	}
 	r.RequestURI = "" // made by a program, not by a server
@@ -167,9 +175,10 @@ func TestSafeGateSeesTheRequestAsReceived(t *testing.T) {
 
 func TestPanicLetsPass(t *testing.T) {
 	t.Parallel()
-	j := httplimit.NewSafeGate(httplimit.SafeGateConfig{Gate: gateFunc(func(context.Context, time.Time, *hottype.Request) hottype.Verdict {
-		panic("broken")
-	})})
+	j := httplimit.NewSafeGate(httplimit.SafeGateConfig{
+		Gate: gateFunc(func(context.Context, time.Time, *hottype.Request) hottype.Verdict {
+			panic("broken")
+		})})
 	v := j.DecideHTTP(httptest.NewRequest(http.MethodGet, "/", nil))
 	w := j.Decide(t.Context(), &hottype.Request{})
 	if !v.Allowed || !w.Allowed || v.Reason != hottype.ReasonStore || j.Panics() != 2 {

@@ -61,7 +61,9 @@ func TestObserve(t *testing.T) {
 			time.Sleep(time.Minute) // the client reads slowly
 			_, _ = w.Write([]byte("b"))
 		}, []string{"db begins", "place is free", "db OK after 30ms"}},
-		{"a handler that writes nothing", get, func(http.ResponseWriter, *http.Request) { time.Sleep(time.Millisecond) },
+		{"a handler that writes nothing", get, func(http.ResponseWriter, *http.Request) {
+			time.Sleep(time.Millisecond)
+		},
 			[]string{"db begins", "place is free", "db OK after 1ms"}},
 		{"a failure", get, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusEarlyHints)
@@ -106,15 +108,16 @@ func TestObservedConnectionsCanBeHijacked(t *testing.T) {
 	t.Parallel()
 	o := &observer{}
 	g := NewSafeGate(SafeGateConfig{Gate: o})
-	srv := httptest.NewServer(g.Observe(&hottype.Verdict{Upstream: "db"}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		conn, _, err := w.(http.Hijacker).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nraw")
-		_ = conn.Close()
-	})))
+	srv := httptest.NewServer(g.Observe(&hottype.Verdict{Upstream: "db"},
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nraw")
+			_ = conn.Close()
+		})))
 	res, err := srv.Client().Get(srv.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// pageFormat is the page for people: a format of status, title, refresh, heading, detail and advice. Nothing of the request
-// and nothing of the rules stands in it, so there is nothing to escape.
+// pageFormat is the page for people: a format of status, title, refresh, heading, detail and advice. Nothing of the
+// request and nothing of the rules stands in it, so there is nothing to escape.
 //
 //go:embed page.html
 var pageFormat string
@@ -41,12 +41,13 @@ func page(status int, method string, v *hottype.Verdict, random float64) []byte 
 		refresh = "\n" + `<meta http-equiv="refresh" content="` + strconv.FormatInt(seconds, 10) + `">`
 		advice += " This page does so by itself."
 	}
-	return fmt.Appendf(nil, pageFormat, status, http.StatusText(status), refresh, heading(v.Reason), detail(v.Reason), advice)
+	return fmt.Appendf(nil, pageFormat, status, http.StatusText(status), refresh, heading(v.Reason), detail(v.Reason),
+		advice)
 }
 
 // reloadAfter is how many seconds after it was sent a page asks again, 0 for never: only what was a GET, because asking
-// again must change nothing, and only after a wait that a person sits out. A part of reloadJitter spreads the readers of
-// one page.
+// again must change nothing, and only after a wait that a person sits out. A part of reloadJitter spreads the readers
+// of one page.
 func reloadAfter(method string, v *hottype.Verdict, random float64) int64 {
 	if method != http.MethodGet || v.RetryAfter == hottype.Never || v.RetryAfter > maxReload {
 		return 0

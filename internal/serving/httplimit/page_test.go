@@ -69,7 +69,8 @@ func TestPageAsksAgainOnlyWhereItMakesSense(t *testing.T) {
 func TestInWords(t *testing.T) {
 	t.Parallel()
 	for seconds, want := range map[int64]string{
-		1: "1 second", 90: "90 seconds", 91: "2 minutes", 5400: "90 minutes", 5401: "2 hours", 48 * 3600: "48 hours", 48*3600 + 1: "3 days",
+		1: "1 second", 90: "90 seconds", 91: "2 minutes", 5400: "90 minutes", 5401: "2 hours", 48 * 3600: "48 hours",
+		48*3600 + 1: "3 days",
 	} {
 		if got := inWords(seconds); got != want {
 			t.Errorf("%d: %s, want %s", seconds, got, want)
@@ -103,16 +104,19 @@ func TestPageHoldsNothingOfTheRequest(t *testing.T) {
 func TestFormsOfARefusal(t *testing.T) {
 	t.Parallel()
 	v := hottype.Verdict{
-		Reason: hottype.ReasonHot, Rule: "topic", Key: "topic?id=42", Limit: 200, Window: 2 * time.Second, RetryAfter: 2100 * time.Millisecond,
+		Reason: hottype.ReasonHot, Rule: "topic", Key: "topic?id=42", Limit: 200, Window: 2 * time.Second,
+		RetryAfter: 2100 * time.Millisecond,
 	}
 	w := httptest.NewRecorder()
 	w.Header().Set("Vary", "Origin")
 	w.Header().Set("Access-Control-Expose-Headers", "X-Own")
-	a := Answers{Headers: hottype.HeadersBoth, ExposeHeaders: true, Refusal: map[string]string{"access-control-allow-origin": "*"}}
+	a := Answers{Headers: hottype.HeadersBoth, ExposeHeaders: true,
+		Refusal: map[string]string{"access-control-allow-origin": "*"}}
 	a.WriteDenied(w, "GET", []string{"text/plain"}, &v)
 	want := http.Header{
-		"Content-Type": {"text/plain; charset=utf-8"}, "Cache-Control": {"no-store"}, "X-Content-Type-Options": {"nosniff"},
-		"Vary": {"Origin", "Accept"}, "Access-Control-Allow-Origin": {"*"},
+		"Content-Type": {"text/plain; charset=utf-8"}, "Cache-Control": {"no-store"},
+		"X-Content-Type-Options": {"nosniff"},
+		"Vary":                   {"Origin", "Accept"}, "Access-Control-Allow-Origin": {"*"},
 		"Retry-After": {"3"}, "Ratelimit": {`"topic";r=0;t=3`}, "Ratelimit-Policy": {`"topic";q=200;w=2`},
 		"X-Ratelimit-Limit": {"200"}, "X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"3"},
 		"Access-Control-Expose-Headers": {"X-Own", exposed[hottype.HeadersBoth]},
@@ -128,7 +132,8 @@ func TestFormsOfARefusal(t *testing.T) {
 	w = httptest.NewRecorder()
 	a = Answers{Headers: hottype.HeadersXRateLimit, Status: 403}
 	a.WriteDenied(w, "GET", []string{"text/html"}, &v)
-	if h := w.Header(); h.Get("RateLimit") != "" || h.Get("X-RateLimit-Reset") != "" || h.Get("Retry-After") != "" || h.Get("X-RateLimit-Limit") != "200" {
+	if h := w.Header(); h.Get("RateLimit") != "" || h.Get("X-RateLimit-Reset") != "" || h.Get("Retry-After") != "" ||
+		h.Get("X-RateLimit-Limit") != "200" {
 		t.Error(h)
 	}
 	if body := w.Body.String(); !strings.Contains(body, "403 Forbidden") || !strings.Contains(body, "does not help") {

@@ -18,7 +18,8 @@ const (
 // typeProblem is the media type of a problem document.
 const typeProblem = "application/problem+json"
 
-// problem is the refusal for programs, with the members rule, key, reason and retry_after_ms (-1: waiting does not help).
+// problem is the refusal for programs, with the members rule, key, reason and retry_after_ms (-1: waiting does not
+// help).
 func problem(status int, v *hottype.Verdict) []byte {
 	typ := typeNone
 	if v.Window > 0 {

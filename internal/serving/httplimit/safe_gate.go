@@ -92,8 +92,8 @@ func (g *SafeGate) DecideHTTP(r *http.Request) hottype.Verdict {
 	return g.DecideFor(r, hottype.Client{}, 0)
 }
 
-// DecideFor decides about an HTTP request of this client; the zero one is found by the connection and the header. cost 0
-// is what the Cost of the configuration says.
+// DecideFor decides about an HTTP request of this client; the zero one is found by the connection and the header. cost
+// 0 is what the Cost of the configuration says.
 func (g *SafeGate) DecideFor(r *http.Request, client hottype.Client, cost int64) (v hottype.Verdict) {
 	defer g.recovered(&v)
 	req := g.describe(r, client, cost)
@@ -191,7 +191,8 @@ func (g *SafeGate) recovered(v *hottype.Verdict) {
 	}
 	*v = hottype.Verdict{Allowed: true, Reason: hottype.ReasonStore, Mode: hottype.ModeEnforce}
 	if n := g.panics.Add(1); n&(n-1) == 0 {
-		g.cfg.Log.Error("httplimit: deciding panicked, the request passes", "panic", p, "count", n, "stack", string(debug.Stack()))
+		g.cfg.Log.Error("httplimit: deciding panicked, the request passes", "panic", p, "count", n, "stack",
+			string(debug.Stack()))
 	}
 }
 

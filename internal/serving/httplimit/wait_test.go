@@ -19,12 +19,14 @@ func TestHold(t *testing.T) {
 		if !httplimit.Wait(t.Context(), &hottype.Verdict{}) || time.Since(began) != 0 {
 			t.Errorf("held back for %v for nothing", time.Since(began))
 		}
-		if !httplimit.Wait(t.Context(), &hottype.Verdict{Wait: 300 * time.Millisecond}) || time.Since(began) != 300*time.Millisecond {
+		if !httplimit.Wait(t.Context(), &hottype.Verdict{Wait: 300 * time.Millisecond}) ||
+			time.Since(began) != 300*time.Millisecond {
 			t.Errorf("held back for %v, want 300 ms", time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if began = time.Now(); httplimit.Wait(ctx, &hottype.Verdict{Wait: time.Minute}) || time.Since(began) != time.Second {
+		if began = time.Now(); httplimit.Wait(ctx, &hottype.Verdict{Wait: time.Minute}) ||
+			time.Since(began) != time.Second {
 			t.Errorf("the client left after a second, Hold after %v", time.Since(began))
 		}
 	})
@@ -41,9 +43,11 @@ func TestEnforce(t *testing.T) {
 		fields string
 	}{
 		{hottype.Verdict{Allowed: true}, false, 0, true, ""},
-		{hottype.Verdict{Allowed: true, Rule: "topic", Limit: 5, Window: time.Second}, false, 0, true, `"topic";q=5;w=1`},
+		{hottype.Verdict{Allowed: true, Rule: "topic", Limit: 5, Window: time.Second}, false, 0, true,
+			`"topic";q=5;w=1`},
 		{hottype.Verdict{Allowed: true, Rule: "topic", Limit: 5, Window: time.Second}, true, 0, true, ""},
-		{hottype.Verdict{Rule: "topic", Limit: 5, Window: time.Second, RetryAfter: time.Second}, true, 0, false, `"topic";q=5;w=1`},
+		{hottype.Verdict{Rule: "topic", Limit: 5, Window: time.Second, RetryAfter: time.Second}, true, 0, false,
+			`"topic";q=5;w=1`},
 		{hottype.Verdict{Rule: "topic", RetryAfter: time.Second}, false, 503, false, ""},
 	} {
 		w := httptest.NewRecorder()

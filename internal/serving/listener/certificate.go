@@ -47,7 +47,8 @@ type certificate struct {
 // them, such as "proxy.".
 func newCertificate(name, setting string, files TLS, log *slog.Logger) (*certificate, error) {
 	if files.Cert == "" || files.Key == "" {
-		return nil, fmt.Errorf("listener: %s: --%stls_cert and --%stls_key go together; set both", name, setting, setting)
+		return nil, fmt.Errorf("listener: %s: --%stls_cert and --%stls_key go together; set both", name, setting,
+			setting)
 	}
 	c := &certificate{name: name, files: files, log: log, looked: time.Now()}
 	c.stamps = files.stamps()

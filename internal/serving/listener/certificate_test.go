@@ -124,7 +124,8 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	}
 	f.replace(t, "cert.pem", []byte("half a certificate"))
 	await(t, "the wrong file to be seen", func() bool { return !s.Stats().Certificate.Right })
-	if got := show(); got != "one" || strings.Count(log.String(), "cannot be used") != 1 || !strings.Contains(log.String(), "cert.pem") {
+	if got := show(); got != "one" || strings.Count(log.String(), "cannot be used") != 1 ||
+		!strings.Contains(log.String(), "cert.pem") {
 		t.Errorf("with a wrong file: %s, and said %s", got, log)
 	}
 	f.write(t, "two", false)
@@ -156,13 +157,15 @@ func TestWrongFilesAtTheStart(t *testing.T) {
 	good := f.write(t, "one", true)
 	f.replace(t, "empty.pem", nil)
 	for says, files := range map[string]TLS{
-		"set both":                          {Cert: good.Cert},
-		"--proxy.tls_cert and":              {ClientCA: good.ClientCA},
-		"no such file":                      {Cert: good.Cert, Key: "/no/such.pem"},
-		"see --proxy.tls_cert":              {Cert: good.Key, Key: good.Key},
-		"empty.pem holds no certificate in": {Cert: good.Cert, Key: good.Key, ClientCA: filepath.Join(f.dir, "empty.pem")},
+		"set both":             {Cert: good.Cert},
+		"--proxy.tls_cert and": {ClientCA: good.ClientCA},
+		"no such file":         {Cert: good.Cert, Key: "/no/such.pem"},
+		"see --proxy.tls_cert": {Cert: good.Key, Key: good.Key},
+		"empty.pem holds no certificate in": {Cert: good.Cert, Key: good.Key,
+			ClientCA: filepath.Join(f.dir, "empty.pem")},
 	} {
-		s, err := Listen(t.Context(), Config{Name: "proxy", Addr: "127.0.0.1:0", TLS: files, Log: slog.New(slog.DiscardHandler)})
+		s, err := Listen(t.Context(), Config{Name: "proxy", Addr: "127.0.0.1:0", TLS: files,
+			Log: slog.New(slog.DiscardHandler)})
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: %v, want %q", files, err, says)
 		}
@@ -205,7 +208,8 @@ func TestWrongFilesOfClients(t *testing.T) {
 		"--x.tls_cert and --x.tls_key":     {Cert: names.Cert},
 		"see --x.tls_cert":                 {Cert: names.Cert, Key: "/none"},
 	} {
-		if _, err := ClientTLS("x.", files, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ClientTLS("x.", files, slog.New(slog.DiscardHandler)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", files, err, want)
 		}
 	}

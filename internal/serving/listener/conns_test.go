@@ -53,7 +53,8 @@ func TestWritesHaveDeadlines(t *testing.T) {
 		write(0)
 		_ = c.SetDeadline(time.Time{})
 		write(0)
-		want := []time.Duration{30 * time.Second, 31 * time.Second, 91 * time.Second, time.Hour, -1, 91 * time.Second, -1, 91 * time.Second}
+		want := []time.Duration{30 * time.Second, 31 * time.Second, 91 * time.Second, time.Hour, -1, 91 * time.Second,
+			-1, 91 * time.Second}
 		if !slices.Equal(d.set, want) {
 			t.Errorf("deadlines %v, want %v", d.set, want)
 		}

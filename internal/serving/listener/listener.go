@@ -57,7 +57,8 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 		MaxHeaderBytes:    64 << 10, // also bounds the request target
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 		Protocols:         new(http.Protocols),
-		HTTP2:             &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, WriteByteTimeout: writeWithin},
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second,
+			WriteByteTimeout: writeWithin},
 	}
 	s.srv.Handler = s.refusePrefaces(s.srv.Handler)
 	s.srv.Protocols.SetHTTP1(true)

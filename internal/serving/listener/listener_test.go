@@ -154,7 +154,8 @@ func TestPrefaceIsNoRequest(t *testing.T) {
 		c.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true })
 	})
 	c := tls.Client(dial(t, s), &tls.Config{InsecureSkipVerify: true}) // without ALPN
-	if got := say(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); !strings.HasPrefix(got, "505 ") || served || s.Stats().Prefaces != 1 {
+	if got := say(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); !strings.HasPrefix(got, "505 ") || served ||
+		s.Stats().Prefaces != 1 {
 		t.Errorf("%q, served %v, %+v", got, served, s.Stats())
 	}
 	if !gone(c) {
@@ -227,7 +228,8 @@ func TestSlowClients(t *testing.T) {
 		t.Errorf("a slow header held its connection for %v", time.Since(begin))
 	}
 	body := dial(t, s)
-	if got := say(body, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab"); !strings.Contains(got, "2 httplimit: the request body came too slowly") {
+	if got := say(body, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab"); !strings.Contains(got,
+		"2 httplimit: the request body came too slowly") {
 		t.Errorf("a body that stands still: %q", got)
 	}
 	// One that drips a byte at a time does not live longer by it.
@@ -281,7 +283,9 @@ func TestUnreadSlowBody(t *testing.T) {
 	t.Parallel()
 	s, _ := start(t, func(c *Config) {
 		c.BodyTimeout = 300 * time.Millisecond
-		c.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusTooManyRequests) })
+		c.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusTooManyRequests)
+		})
 	})
 	c := dial(t, s)
 	_ = say(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab")

@@ -32,7 +32,8 @@ func open(ctx context.Context, cfg Config) (*port, error) {
 	}
 	ln, err := listen(ctx, cfg.Addr)
 	if err != nil {
-		return nil, fmt.Errorf("%s: cannot listen: %w; choose another address with --%s.listen", cfg.Name, err, cfg.Name)
+		return nil, fmt.Errorf("%s: cannot listen: %w; choose another address with --%s.listen", cfg.Name, err,
+			cfg.Name)
 	}
 	if cfg.ProxyProtocol != nil {
 		p.headers = &proxyHeaders{Listener: ln, from: cfg.ProxyProtocol, within: cfg.HeaderTimeout}

@@ -37,7 +37,8 @@ func (l *proxyHeaders) Accept() (net.Conn, error) {
 		within = headerWithin
 	}
 	return &headedConn{
-		Conn:  proxyproto.NewConn(raw, proxyproto.WithPolicy(proxyproto.REQUIRE), proxyproto.SetReadHeaderTimeout(within)),
+		Conn: proxyproto.NewConn(raw, proxyproto.WithPolicy(proxyproto.REQUIRE),
+			proxyproto.SetReadHeaderTimeout(within)),
 		owner: l,
 	}, nil
 }

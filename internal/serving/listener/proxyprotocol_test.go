@@ -113,7 +113,8 @@ func TestTrustedProxyHasToSendAHeader(t *testing.T) {
 func TestStrangersHeaderIsNotRead(t *testing.T) {
 	t.Parallel()
 	s := trusting(t, false, nil)
-	if got := answerTo(t, dial(t, s), "PROXY TCP4 192.0.2.7 192.0.2.1 4711 80\r\n"+whoAmI); !strings.HasPrefix(got, "400") {
+	if got := answerTo(t, dial(t, s), "PROXY TCP4 192.0.2.7 192.0.2.1 4711 80\r\n"+whoAmI); !strings.HasPrefix(got,
+		"400") {
 		t.Errorf("a forged header is answered %q", got)
 	}
 	c := dial(t, s)

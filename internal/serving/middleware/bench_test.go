@@ -33,7 +33,8 @@ func BenchmarkLayer(b *testing.B) {
 	h := middleware.New(gate.New(gate.Config{Rules: set, Hot: mirror}), middleware.Options{})(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for name, target := range map[string]string{
-		"cold": "/topic?id=41&lang=en&page=3", "denied": "/topic?id=42&lang=en&page=3", "cached": "/news?id=42&lang=en&page=3",
+		"cold": "/topic?id=41&lang=en&page=3", "denied": "/topic?id=42&lang=en&page=3",
+		"cached": "/news?id=42&lang=en&page=3",
 	} {
 		b.Run(name, func(b *testing.B) {
 			w, r := blank{http.Header{}}, httptest.NewRequest(http.MethodGet, target, nil)

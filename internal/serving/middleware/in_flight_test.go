@@ -22,27 +22,28 @@ func TestInFlightEndsWithTheResponse(t *testing.T) {
 	}
 	g := gate.New(gate.Config{Rules: set})
 	began, end := make(chan bool), make(chan bool)
-	srv := httptest.NewServer(middleware.New(g, middleware.Options{})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/slow":
-			_, _ = io.WriteString(w, "begun")
-			_ = http.NewResponseController(w).Flush()
-			began <- true
-			<-end
-		case "/panics":
-			panic(http.ErrAbortHandler)
-		case "/hijacks":
-			conn, _, err := http.NewResponseController(w).Hijack()
-			if err != nil {
-				t.Error(err)
-				return
+	srv := httptest.NewServer(middleware.New(g, middleware.Options{})(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/slow":
+				_, _ = io.WriteString(w, "begun")
+				_ = http.NewResponseController(w).Flush()
+				began <- true
+				<-end
+			case "/panics":
+				panic(http.ErrAbortHandler)
+			case "/hijacks":
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = conn.Close()
+			case "/leaves":
+				began <- true
+				<-r.Context().Done()
 			}
-			_ = conn.Close()
-		case "/leaves":
-			began <- true
-			<-r.Context().Done()
-		}
-	})))
+		})))
 	t.Cleanup(srv.Close)
 	get := func(ctx context.Context, path string) int {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+path, nil)

@@ -67,7 +67,8 @@ func Build(gate httplimit.Gate, opt Options) *Layer {
 		panic(fmt.Sprintf("middleware: %v", err))
 	}
 	l := &Layer{opt: opt, gate: httplimit.NewSafeGate(httplimit.SafeGateConfig{
-		Gate: gate, Clients: opt.Clients, Cost: opt.Cost, RetryJitter: opt.Answers.RetryJitter, Now: opt.Now, Log: opt.Log,
+		Gate: gate, Clients: opt.Clients, Cost: opt.Cost, RetryJitter: opt.Answers.RetryJitter, Now: opt.Now,
+		Log:   opt.Log,
 		Holds: true,
 	})}
 	if opt.Share != nil {

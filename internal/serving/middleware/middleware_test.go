@@ -28,9 +28,11 @@ type broken struct{}
 func (broken) Decide(context.Context, time.Time, *hottype.Request) hottype.Verdict { panic("bug") }
 
 var (
-	cold   = verdict{Allowed: true, Reason: hottype.ReasonCold, Mode: hottype.ModeEnforce}
-	hot    = verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic", Limit: 200, Window: 2 * time.Second, Remaining: 7}
-	denied = verdict{Reason: hottype.ReasonHot, Rule: "topic", Key: "topic?id=42", Limit: 200, Window: 2 * time.Second, RetryAfter: time.Second}
+	cold = verdict{Allowed: true, Reason: hottype.ReasonCold, Mode: hottype.ModeEnforce}
+	hot  = verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic", Limit: 200, Window: 2 * time.Second,
+		Remaining: 7}
+	denied = verdict{Reason: hottype.ReasonHot, Rule: "topic", Key: "topic?id=42", Limit: 200, Window: 2 * time.Second,
+		RetryAfter: time.Second}
 )
 
 func TestLayer(t *testing.T) {
@@ -43,12 +45,13 @@ func TestLayer(t *testing.T) {
 		status int
 		limit  string
 	}{
-		"cold":          {cold, middleware.Options{}, 204, ""},
-		"hot":           {hot, middleware.Options{}, 204, `"topic";r=7;t=0`},
-		"hot, hidden":   {hot, middleware.Options{Answers: httplimit.Answers{HideLimits: true}}, 204, ""},
-		"denied":        {denied, middleware.Options{}, 429, `"topic";r=0;t=1`},
-		"denied by 503": {denied, middleware.Options{Answers: httplimit.Answers{Status: 503, HideLimits: true}}, 503, `"topic";r=0;t=1`},
-		"broken gate":   {broken{}, middleware.Options{}, 204, ""},
+		"cold":        {cold, middleware.Options{}, 204, ""},
+		"hot":         {hot, middleware.Options{}, 204, `"topic";r=7;t=0`},
+		"hot, hidden": {hot, middleware.Options{Answers: httplimit.Answers{HideLimits: true}}, 204, ""},
+		"denied":      {denied, middleware.Options{}, 429, `"topic";r=0;t=1`},
+		"denied by 503": {denied, middleware.Options{Answers: httplimit.Answers{Status: 503, HideLimits: true}}, 503,
+			`"topic";r=0;t=1`},
+		"broken gate": {broken{}, middleware.Options{}, 204, ""},
 	} {
 		l := middleware.Build(tc.gate, tc.opt)
 		reached := 0
@@ -106,20 +109,21 @@ func TestMistakesOfTheProgrammer(t *testing.T) {
 // read into.
 func TestWriterIsNotWrapped(t *testing.T) {
 	t.Parallel()
-	srv := httptest.NewServer(middleware.New(hot, middleware.Options{})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, flusher := w.(http.Flusher)
-		_, reader := w.(io.ReaderFrom)
-		if !flusher || !reader {
-			t.Errorf("flusher %t, reader from %t", flusher, reader)
-		}
-		conn, _, err := w.(http.Hijacker).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		_, _ = io.WriteString(conn, "HTTP/1.1 299 Mine\r\nConnection: close\r\n\r\n")
-	})))
+	srv := httptest.NewServer(middleware.New(hot, middleware.Options{})(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, flusher := w.(http.Flusher)
+			_, reader := w.(io.ReaderFrom)
+			if !flusher || !reader {
+				t.Errorf("flusher %t, reader from %t", flusher, reader)
+			}
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			_, _ = io.WriteString(conn, "HTTP/1.1 299 Mine\r\nConnection: close\r\n\r\n")
+		})))
 	defer srv.Close()
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
 	if err != nil {

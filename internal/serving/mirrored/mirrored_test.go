@@ -26,7 +26,8 @@ func (l *ledger) AddFrom(key []byte, second, n int64, client hottype.Client) {
 // all clients behind it would be a loop.
 func TestClientOfACopy(t *testing.T) {
 	t.Parallel()
-	set, err := rules.Parse("test.yaml", []byte("rules:\n  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}}\n"))
+	set, err := rules.Parse("test.yaml",
+		[]byte("rules:\n  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,8 @@ func TestClientOfACopy(t *testing.T) {
 		if test.forwarded != "" {
 			req.Header.Set("X-Forwarded-For", test.forwarded)
 		}
-		New(func() *rules.Set { return set }, &got, Options{Clients: test.clients, Now: func() time.Time { return time.Unix(7, 0) }}).
+		New(func() *rules.Set { return set }, &got,
+			Options{Clients: test.clients, Now: func() time.Time { return time.Unix(7, 0) }}).
 			ServeHTTP(httptest.NewRecorder(), req)
 		if want := "topic?id=1@7 x1" + test.by; len(got) != 1 || got[0] != want {
 			t.Errorf("%q: %v, want %s", test.forwarded, got, want)
@@ -73,7 +75,9 @@ func TestOriginalHost(t *testing.T) {
 
 func TestHostOnlyFromTheHeaderThatIsConfigured(t *testing.T) {
 	t.Parallel()
-	set, err := rules.Parse("test.yaml", []byte("rules:\n  - {name: topic, match: {path: /topic, hosts: [news.example]}, params: [id], hot: {rate: 10}}\n"))
+	set, err := rules.Parse("test.yaml",
+		[]byte(
+			"rules:\n  - {name: topic, match: {path: /topic, hosts: [news.example]}, params: [id], hot: {rate: 10}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,11 +105,13 @@ func TestBodyIsNotRead(t *testing.T) {
 
 func TestMirror(t *testing.T) {
 	t.Parallel()
-	set, err := rules.Parse("test.yaml", []byte("rules:\n  - {name: topic, match: {path: /topic, methods: [GET]}, params: [id], hot: {rate: 10}}\n"))
+	set, err := rules.Parse("test.yaml",
+		[]byte("rules:\n  - {name: topic, match: {path: /topic, methods: [GET]}, params: [id], hot: {rate: 10}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	nginx := Options{URIHeader: "X-Original-URI", MethodHeader: "X-Original-Method", Now: func() time.Time { return time.Unix(7, 0) }}
+	nginx := Options{URIHeader: "X-Original-URI", MethodHeader: "X-Original-Method",
+		Now: func() time.Time { return time.Unix(7, 0) }}
 	for name, tt := range map[string]struct {
 		opt    Options
 		target string
@@ -113,12 +119,16 @@ func TestMirror(t *testing.T) {
 		want   string
 		stats  Stats
 	}{
-		"nginx":             {nginx, "/mirror", http.Header{"X-Original-Uri": {"/topic?utm=1&id=42"}}, "topic?id=42@7 x1", Stats{Requests: 1}},
-		"envoy":             {nginx, "/topic?id=42", nil, "topic?id=42@7 x1", Stats{Requests: 1}},
-		"another method":    {nginx, "/mirror", http.Header{"X-Original-Uri": {"/topic?id=42"}, "X-Original-Method": {"PUT"}}, "", Stats{Requests: 1, Unmatched: 1}},
-		"no rule":           {nginx, "/other", nil, "", Stats{Requests: 1, Unmatched: 1}},
-		"beyond the limits": {nginx, "/topic?id=" + strings.Repeat("x", 300), nil, "topic?!malformed@7 x1", Stats{Requests: 1, Malformed: 1}},
-		"headers not asked": {Options{Now: nginx.Now}, "/topic?id=1", http.Header{"X-Original-Uri": {"/topic?id=42"}}, "topic?id=1@7 x1", Stats{Requests: 1}},
+		"nginx": {nginx, "/mirror", http.Header{"X-Original-Uri": {"/topic?utm=1&id=42"}},
+			"topic?id=42@7 x1", Stats{Requests: 1}},
+		"envoy": {nginx, "/topic?id=42", nil, "topic?id=42@7 x1", Stats{Requests: 1}},
+		"another method": {nginx, "/mirror", http.Header{"X-Original-Uri": {"/topic?id=42"},
+			"X-Original-Method": {"PUT"}}, "", Stats{Requests: 1, Unmatched: 1}},
+		"no rule": {nginx, "/other", nil, "", Stats{Requests: 1, Unmatched: 1}},
+		"beyond the limits": {nginx, "/topic?id=" + strings.Repeat("x", 300), nil, "topic?!malformed@7 x1",
+			Stats{Requests: 1, Malformed: 1}},
+		"headers not asked": {Options{Now: nginx.Now}, "/topic?id=1", http.Header{"X-Original-Uri": {"/topic?id=42"}},
+			"topic?id=1@7 x1", Stats{Requests: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

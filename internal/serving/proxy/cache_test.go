@@ -21,9 +21,10 @@ import (
 type servingGate struct{ gate }
 
 func (servingGate) DecideServed(context.Context, time.Time, *hottype.Request) hottype.Verdict {
-	return hottype.Verdict{Allowed: true, Hot: true, Reason: hottype.ReasonCached, Key: "topic?id=1", Serve: &hottype.Serve{
-		TTL: time.Minute, Vary: []string{"Accept-Encoding"}, MaxBody: 1 << 16, Wait: 5 * time.Second,
-	}}
+	return hottype.Verdict{Allowed: true, Hot: true, Reason: hottype.ReasonCached, Key: "topic?id=1",
+		Serve: &hottype.Serve{
+			TTL: time.Minute, Vary: []string{"Accept-Encoding"}, MaxBody: 1 << 16, Wait: 5 * time.Second,
+		}}
 }
 
 func (servingGate) ChargeKeys(context.Context, time.Time, *hottype.Request) hottype.Verdict {

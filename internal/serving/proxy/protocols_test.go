@@ -60,7 +60,8 @@ func TestHTTP2WithoutTLSInAndOut(t *testing.T) {
 	}
 	defer res.Body.Close()
 	body, _ := io.ReadAll(res.Body)
-	if string(body) != "HTTP/2.0 site.example /topic body" || res.ProtoMajor != 2 || res.Trailer.Get("Grpc-Status") != "0" {
+	if string(body) != "HTTP/2.0 site.example /topic body" || res.ProtoMajor != 2 ||
+		res.Trailer.Get("Grpc-Status") != "0" {
 		t.Errorf("%s %s, trailer %v", res.Proto, body, res.Trailer)
 	}
 }
@@ -85,9 +86,10 @@ func TestUpstreamWithTLS(t *testing.T) {
 		tls  *tls.Config
 		want int
 	}{
-		"known and shown":        {known, http.StatusOK},
-		"unknown authority":      {&tls.Config{ServerName: "example.com", Certificates: shown}, http.StatusBadGateway},
-		"another name":           {&tls.Config{RootCAs: authority, ServerName: "other.test", Certificates: shown}, http.StatusBadGateway},
+		"known and shown":   {known, http.StatusOK},
+		"unknown authority": {&tls.Config{ServerName: "example.com", Certificates: shown}, http.StatusBadGateway},
+		"another name": {&tls.Config{RootCAs: authority, ServerName: "other.test", Certificates: shown},
+			http.StatusBadGateway},
 		"without a certificate":  {&tls.Config{RootCAs: authority, ServerName: "example.com"}, http.StatusBadGateway},
 		"the system's authority": {nil, http.StatusBadGateway},
 	} {

@@ -26,7 +26,8 @@ import (
 type gate struct{}
 
 func (gate) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
-	v := hottype.Verdict{Allowed: r.Target != "/no", Reason: hottype.ReasonHot, Rule: "topic", Limit: 1, Window: time.Second}
+	v := hottype.Verdict{Allowed: r.Target != "/no", Reason: hottype.ReasonHot, Rule: "topic", Limit: 1,
+		Window: time.Second}
 	if strings.Contains(r.Header.Get("User-Agent"), "bot") {
 		v.Class = r.Header.Get("User-Agent")
 	}
@@ -95,7 +96,8 @@ func TestRoutesByClass(t *testing.T) {
 	if code, _ := get(t, at+"/no", nil); code != 429 {
 		t.Errorf("denied: %d", code)
 	}
-	want := proxy.Stats{Denied: 1, Unrouted: 1, Upstreams: map[string]proxy.UpstreamStats{"": {Requests: 2}, "slow": {Requests: 1}}}
+	want := proxy.Stats{Denied: 1, Unrouted: 1, Upstreams: map[string]proxy.UpstreamStats{"": {Requests: 2},
+		"slow": {Requests: 1}}}
 	if diff := cmp.Diff(want, p.Stats()); diff != "" {
 		t.Error(diff)
 	}
@@ -127,7 +129,8 @@ func TestForwardedFields(t *testing.T) {
 	t.Parallel()
 	tell := func(w http.ResponseWriter, r *http.Request) {
 		h := r.Header
-		fmt.Fprintf(w, "%s|%s|%s|%s|%s", strings.Join(h["X-Forwarded-For"], "+"), h.Get("X-Forwarded-Host"), h.Get("X-Forwarded-Proto"), h.Get("X-Real-Ip"), r.Host)
+		fmt.Fprintf(w, "%s|%s|%s|%s|%s", strings.Join(h["X-Forwarded-For"], "+"), h.Get("X-Forwarded-Host"),
+			h.Get("X-Forwarded-Proto"), h.Get("X-Real-Ip"), r.Host)
 	}
 	sent := http.Header{
 		"X-Forwarded-For": {"6.6.6.6"}, "X-Forwarded-Host": {"front"}, "X-Forwarded-Proto": {"https"},
@@ -146,7 +149,8 @@ func TestForwardedFields(t *testing.T) {
 			Upstreams: up, PreserveHost: tc.preserve,
 			Clients: httplimit.NewClients([]netip.Prefix{netip.MustParsePrefix(tc.trusted)}, ""),
 		})
-		want := strings.NewReplacer("{proxy}", strings.TrimPrefix(at, "http://"), "{upstream}", up[""].Host).Replace(tc.want)
+		want := strings.NewReplacer("{proxy}", strings.TrimPrefix(at, "http://"), "{upstream}", up[""].Host).
+			Replace(tc.want)
 		if _, body := get(t, at, sent); body != want {
 			t.Errorf("trusting %s: %s, want %s", tc.trusted, body, want)
 		}
@@ -176,13 +180,15 @@ func TestUpstreamDown(t *testing.T) {
 		"no tls":  {&url.URL{Scheme: "https", Host: rude.Host}, 502, "TLS handshake failed"},
 		"no host": {&url.URL{Scheme: "http", Host: "nobody.invalid:1"}, 502, "host not found"},
 	} {
-		p, at := serve(t, proxy.Config{Upstreams: map[string]*url.URL{"": tc.url}, HeaderTimeout: 100 * time.Millisecond})
+		p, at := serve(t, proxy.Config{Upstreams: map[string]*url.URL{"": tc.url},
+			HeaderTimeout: 100 * time.Millisecond})
 		code, body := get(t, at+"/secret?x=1", nil)
 		var problem struct{ Detail string }
 		if err := json.Unmarshal([]byte(body), &problem); err != nil {
 			t.Fatalf("%s: %v in %q", name, err, body)
 		}
-		if want := fmt.Sprintf("upstream \"\" (%s): %s", tc.url.Host, tc.why); code != tc.status || problem.Detail != want {
+		if want := fmt.Sprintf("upstream \"\" (%s): %s", tc.url.Host, tc.why); code != tc.status ||
+			problem.Detail != want {
 			t.Errorf("%s: %d %s, want %s", name, code, problem.Detail, want)
 		}
 		if s := p.Stats().Upstreams[""]; s.Failures != 1 {
@@ -215,10 +221,12 @@ func TestBadConfig(t *testing.T) {
 	t.Parallel()
 	good, bad := &url.URL{Scheme: "http", Host: "a:1"}, &url.URL{Scheme: "ftp", Host: "a:1"}
 	for want, cfg := range map[string]proxy.Config{
-		"no usual upstream":                   {Upstreams: map[string]*url.URL{"slow": good}},
-		`upstream "slow": "ftp://a:1"`:        {Upstreams: map[string]*url.URL{"": good, "slow": bad}},
-		"must have no query":                  {Upstreams: map[string]*url.URL{"": {Scheme: "http", Host: "a:1", RawQuery: "x"}}},
-		"status 200 is no refusal":            {Upstreams: map[string]*url.URL{"": good}, Answers: httplimit.Answers{Status: 200}},
+		"no usual upstream":            {Upstreams: map[string]*url.URL{"slow": good}},
+		`upstream "slow": "ftp://a:1"`: {Upstreams: map[string]*url.URL{"": good, "slow": bad}},
+		"must have no query": {Upstreams: map[string]*url.URL{
+			"": {Scheme: "http", Host: "a:1", RawQuery: "x"}}},
+		"status 200 is no refusal": {Upstreams: map[string]*url.URL{"": good},
+			Answers: httplimit.Answers{Status: 200}},
 		`upstream "none": <nil> is not a URL`: {Upstreams: map[string]*url.URL{"": good, "none": nil}},
 	} {
 		if _, err := proxy.New(gate{}, cfg); err == nil || !strings.Contains(err.Error(), want) {

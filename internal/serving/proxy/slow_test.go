@@ -18,7 +18,9 @@ import (
 // An upload that stands still is the client's fault, and not the upstream's.
 func TestSlowUploadIsNoFailureOfTheUpstream(t *testing.T) {
 	t.Parallel()
-	p, err := proxy.New(gate{}, proxy.Config{Upstreams: map[string]*url.URL{"": upstream(t, "", func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })}})
+	p, err := proxy.New(gate{},
+		proxy.Config{Upstreams: map[string]*url.URL{
+			"": upstream(t, "", func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,16 +16,17 @@ import (
 func TestEventStreamIsFlushed(t *testing.T) {
 	t.Parallel()
 	seen := make(chan struct{})
-	_, at := serve(t, proxy.Config{Upstreams: map[string]*url.URL{"": upstream(t, "", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprint(w, "data: 1\n\n")
-		_ = http.NewResponseController(w).Flush()
-		select {
-		case <-seen:
-			fmt.Fprint(w, "data: 2\n\n")
-		case <-r.Context().Done():
-		}
-	})}})
+	_, at := serve(t,
+		proxy.Config{Upstreams: map[string]*url.URL{"": upstream(t, "", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, "data: 1\n\n")
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-seen:
+				fmt.Fprint(w, "data: 2\n\n")
+			case <-r.Context().Done():
+			}
+		})}})
 	res, err := http.Get(at)
 	if err != nil {
 		t.Fatal(err)
@@ -44,19 +45,20 @@ func TestEventStreamIsFlushed(t *testing.T) {
 
 func TestUpgradePasses(t *testing.T) {
 	t.Parallel()
-	_, at := serve(t, proxy.Config{Upstreams: map[string]*url.URL{"": upstream(t, "", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Connection", "Upgrade")
-		w.Header().Set("Upgrade", "echo")
-		w.WriteHeader(http.StatusSwitchingProtocols)
-		conn, rw, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		line, _ := rw.ReadString('\n')
-		_, _ = conn.Write([]byte(line))
-	})}})
+	_, at := serve(t,
+		proxy.Config{Upstreams: map[string]*url.URL{"": upstream(t, "", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Connection", "Upgrade")
+			w.Header().Set("Upgrade", "echo")
+			w.WriteHeader(http.StatusSwitchingProtocols)
+			conn, rw, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			line, _ := rw.ReadString('\n')
+			_, _ = conn.Write([]byte(line))
+		})}})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(at, "http://"))
 	if err != nil {
 		t.Fatal(err)

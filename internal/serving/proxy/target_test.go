@@ -39,7 +39,8 @@ func TestFaultyTargetsAreRefused(t *testing.T) {
 	t.Parallel()
 	p, at := serve(t, proxy.Config{Upstreams: map[string]*url.URL{"": upstream(t, "up", nil)}})
 	for _, target := range []string{
-		"/topic?id=42#x", "/topic#?id=42", `/.\topic?id=42`, `//h\topic?id=42`, "http:/topic?id=42", "http:topic", "/topic?id=42 ", "/topic?id=4\t2",
+		"/topic?id=42#x", "/topic#?id=42", `/.\topic?id=42`, `//h\topic?id=42`, "http:/topic?id=42", "http:topic",
+		"/topic?id=42 ", "/topic?id=4\t2",
 		"/topic?id=42\x01", "/topic\x7f",
 	} {
 		if code, body := raw(t, at, "GET "+target+" HTTP/1.1\r\nHost: x"); code != 400 {
@@ -50,13 +51,15 @@ func TestFaultyTargetsAreRefused(t *testing.T) {
 		t.Errorf("%d refused", n)
 	}
 	for target, want := range map[string]string{
-		"http://h/topic?id=1": "up /topic?id=1", "https://u:p@h:1/topic?u=http://x": "up /topic?u=http://x", "*": "up /*",
+		"http://h/topic?id=1": "up /topic?id=1", "https://u:p@h:1/topic?u=http://x": "up /topic?u=http://x",
+		"*": "up /*",
 	} {
 		method := "GET"
 		if target == "*" {
 			method = "OPTIONS"
 		}
-		if code, body := raw(t, at, method+" "+target+" HTTP/1.1\r\nHost: x"); code != 200 || target != "*" && body != want {
+		if code, body := raw(t, at, method+" "+target+" HTTP/1.1\r\nHost: x"); code != 200 ||
+			target != "*" && body != want {
 			t.Errorf("%s: %d %s", target, code, body)
 		}
 	}
@@ -75,7 +78,8 @@ func TestFieldsWithUnderscoresGoNoFurther(t *testing.T) {
 	}
 	p, at := serve(t, proxy.Config{Upstreams: map[string]*url.URL{"": upstream(t, "", tell)}})
 	head := "GET /zz/topic HTTP/1.1\r\nHost: x\r\nSCRIPT_NAME: /zz\r\nscript_name: /zz\r\nX_Tier_: a\r\nX-Tier: b"
-	if code, body := raw(t, at, head); code != 200 || body != "[X-Forwarded-For X-Forwarded-Host X-Forwarded-Proto X-Tier]" {
+	if code, body := raw(t, at, head); code != 200 ||
+		body != "[X-Forwarded-For X-Forwarded-Host X-Forwarded-Proto X-Tier]" {
 		t.Errorf("%d %s", code, body)
 	}
 	if n := p.Stats().DroppedFields; n != 2 {

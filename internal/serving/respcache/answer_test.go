@@ -36,7 +36,8 @@ func TestConditionsAndParts(t *testing.T) {
 			if !warm && len(c.fields) > 0 && c.fields[0] == "Range" {
 				continue // passes by
 			}
-			b := build(t, respcache.Config{}, numbered("Etag", `"v1"`, "Last-Modified", modified, "Content-Type", "text/plain"))
+			b := build(t, respcache.Config{}, numbered("Etag", `"v1"`, "Last-Modified", modified, "Content-Type",
+				"text/plain"))
 			if warm {
 				b.get("/topic?id=1")
 			}
@@ -69,7 +70,8 @@ func TestRevalidation(t *testing.T) {
 		b.serve.Stale = 0
 		for i, want := range []string{"hotparam; fwd=miss; stored", "hotparam; fwd=stale; stored"} {
 			w := b.get("/topic?id=1")
-			if w.Code != 200 || w.Body.String() != "body" || w.Header().Get("Cache-Status") != want || w.Header().Get("X-Seen") != fmt.Sprint(i+1) {
+			if w.Code != 200 || w.Body.String() != "body" || w.Header().Get("Cache-Status") != want ||
+				w.Header().Get("X-Seen") != fmt.Sprint(i+1) {
 				t.Errorf("%d: %d %s %v", i, w.Code, w.Body, w.Header())
 			}
 			b.advance(90 * time.Second / 2)
@@ -103,7 +105,8 @@ func TestInvalidation(t *testing.T) {
 // An errored page is kept where it says so, or where its status may be without.
 func TestErrorsAreKept(t *testing.T) {
 	t.Parallel()
-	for status, fields := range map[int][]string{404: nil, 410: nil, 500: {"Cache-Control", "max-age=9"}, 503: {"Cache-Control", "max-age=9"}} {
+	for status, fields := range map[int][]string{404: nil, 410: nil, 500: {"Cache-Control", "max-age=9"},
+		503: {"Cache-Control", "max-age=9"}} {
 		b := build(t, respcache.Config{}, func(w http.ResponseWriter, _ *http.Request) {
 			for i := 0; i < len(fields); i += 2 {
 				w.Header().Set(fields[i], fields[i+1])

@@ -267,7 +267,8 @@ func (c *Cache) landed(f *flight) {
 	}
 	select {
 	case <-f.gone:
-		c.cfg.Log.Error("respcache: a handler panicked while it fetched an answer that no client waited for", "panic", f.broken)
+		c.cfg.Log.Error("respcache: a handler panicked while it fetched an answer that no client waited for", "panic",
+			f.broken)
 	default:
 	}
 }
@@ -281,7 +282,8 @@ func (c *Cache) late(w http.ResponseWriter, r *http.Request, v *hottype.Verdict,
 	}
 	c.tired.Add(1)
 	denied := *v
-	denied.Allowed, denied.Reason, denied.Rule, denied.RetryAfter = false, hottype.ReasonHot, v.Key.Resource(), time.Second
+	denied.Allowed, denied.Reason, denied.Rule, denied.RetryAfter = false, hottype.ReasonHot, v.Key.Resource(),
+		time.Second
 	denied.Limit, denied.Window, denied.Remaining, denied.ResetAfter = 0, 0, 0, 0 // not those of a per-IP window
 	if !v.Hot {
 		denied.Reason = hottype.ReasonOverride

@@ -30,7 +30,8 @@ func TestFreshStaleAndGone(t *testing.T) {
 		} {
 			b.now.Store(int64(step.at))
 			w := b.get("/topic?id=1")
-			if w.Body.String() != step.body || w.Header().Get("Cache-Status") != step.status || w.Header().Get("Age") != step.age {
+			if w.Body.String() != step.body || w.Header().Get("Cache-Status") != step.status ||
+				w.Header().Get("Age") != step.age {
 				t.Errorf("%v: %s %v, want %+v", step.at, w.Body, w.Header(), step)
 			}
 			synctest.Wait()
@@ -69,7 +70,10 @@ func TestWhoWaitsTooLongIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		b := build(t, respcache.Config{}, func(w http.ResponseWriter, _ *http.Request) { <-release; fmt.Fprint(w, "late") })
+		b := build(t, respcache.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+			<-release
+			fmt.Fprint(w, "late")
+		})
 		b.serve.Wait = 100 * time.Millisecond
 		first := make(chan string)
 		go func() { first <- b.get("/topic?id=1").Body.String() }()
@@ -128,7 +132,8 @@ func TestStaleIfError(t *testing.T) {
 				b.upstream = fail
 				b.now.Store(int64(30 * time.Second))
 				w := b.get("/topic?id=1")
-				if w.Code != 200 || w.Body.String() != "answer 1" || w.Header().Get("Cache-Status") != "hotparam; fwd=stale; detail=error" {
+				if w.Code != 200 || w.Body.String() != "answer 1" ||
+					w.Header().Get("Cache-Status") != "hotparam; fwd=stale; detail=error" {
 					t.Errorf("%d %s %v", w.Code, w.Body, w.Header())
 				}
 			})

@@ -17,17 +17,20 @@ func FuzzNewAnswer(f *testing.F) {
 		{"private", "*", "0", "0"},
 		{`no-cache="a,b", max-age="5"`, "Accept-Encoding", "3, 3", "Thu, 01 Jan 2026 12:00:09 GMT"},
 		{`x="\", max-age=9`, "accept-encoding,,X-Lang", "-1", "x"},
-		{"s-maxage=99999999999999999999, stale-while-revalidate=99999999999999999999, stale-if-error=-1", "X-Other", "99999999999999999999", ""},
+		{"s-maxage=99999999999999999999, stale-while-revalidate=99999999999999999999, stale-if-error=-1", "X-Other",
+			"99999999999999999999", ""},
 		{"MAX-AGE=1,,=,;no-store", "X-Lang\x00", "1.5", "Thu, 99 Jan 2026 12:00:09 GMT"},
 		{"max-age = 5 , must-revalidate", " x-lang ", " 7", ""},
 	} {
 		f.Add(seed[0], seed[1], seed[2], seed[3])
 	}
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	serve := &hottype.Serve{TTL: time.Second, Stale: 10 * time.Second, StaleIfError: time.Minute, Vary: []string{"Accept-Encoding", "X-Lang"}}
+	serve := &hottype.Serve{TTL: time.Second, Stale: 10 * time.Second, StaleIfError: time.Minute,
+		Vary: []string{"Accept-Encoding", "X-Lang"}}
 	f.Fuzz(func(t *testing.T, control, vary, age, expires string) {
 		h := http.Header{"Etag": {`"1"`}} // so that stale answers are kept to be validated
-		for name, value := range map[string]string{"Cache-Control": control, "Vary": vary, "Age": age, "Expires": expires} {
+		for name, value := range map[string]string{"Cache-Control": control, "Vary": vary, "Age": age,
+			"Expires": expires} {
 			if value != "" {
 				h[name] = []string{value}
 			}
@@ -42,7 +45,8 @@ func FuzzNewAnswer(f *testing.F) {
 		if forbidden(control) || strings.Contains(vary, "*") {
 			t.Errorf("kept although %q, %q", control, vary)
 		}
-		if a.fresh < 0 || a.stale < a.fresh && a.fresh > 0 || a.error < a.stale || a.age < 0 || a.fresh > maxSeconds*time.Second {
+		if a.fresh < 0 || a.stale < a.fresh && a.fresh > 0 || a.error < a.stale || a.age < 0 ||
+			a.fresh > maxSeconds*time.Second {
 			t.Errorf("fresh %v, stale %v, error %v, age %v", a.fresh, a.stale, a.error, a.age)
 		}
 		for _, name := range a.vary {

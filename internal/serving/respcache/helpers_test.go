@@ -25,7 +25,8 @@ func (g *gate) ChargeKeys(*http.Request) hottype.Verdict {
 	g.charged.Add(1)
 	if n := g.tokens.Load(); n == 0 {
 		g.refused.Add(1)
-		return hottype.Verdict{Reason: hottype.ReasonHot, Rule: "topic", Limit: 1, Window: time.Second, RetryAfter: time.Second}
+		return hottype.Verdict{Reason: hottype.ReasonHot, Rule: "topic", Limit: 1, Window: time.Second,
+			RetryAfter: time.Second}
 	} else if n > 0 {
 		g.tokens.Add(-1)
 	}

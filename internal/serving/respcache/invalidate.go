@@ -10,7 +10,8 @@ import (
 // method that may change its target takes the stored answers for that out when the handler
 // answers it without an error, and those for its Location and Content-Location (RFC 9111
 // section 4.4).
-func (c *Cache) Invalidating(w http.ResponseWriter, r *http.Request, v *hottype.Verdict, scope string) http.ResponseWriter {
+func (c *Cache) Invalidating(w http.ResponseWriter, r *http.Request, v *hottype.Verdict,
+	scope string) http.ResponseWriter {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect:
 		return w

@@ -16,7 +16,8 @@ func leave(t *testing.T, b *bundle) chan struct{} {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		b.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/topic?id=1", http.NoBody))
+		b.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/topic?id=1",
+			http.NoBody))
 	}()
 	synctest.Wait()
 	cancel()

@@ -52,10 +52,11 @@ func drawPlan(rt *rapid.T) plan {
 	return plan{
 		lifetime: rapid.SampledFrom(lifetimes).Draw(rt, "control"),
 		status:   rapid.SampledFrom([]int{200, 200, 200, 404, 500, 503}).Draw(rt, "status"),
-		vary:     rapid.SampledFrom([]string{"", "", "X-Lang", "Accept-Encoding, x-lang", "X-Unlisted", "*"}).Draw(rt, "vary"),
-		cookie:   rapid.IntRange(0, 5).Draw(rt, "set-cookie") == 0,
-		dies:     max(0, rapid.IntRange(-6, 3).Draw(rt, "dies")),
-		refused:  rapid.IntRange(0, 4).Draw(rt, "refused") == 0,
+		vary: rapid.SampledFrom([]string{"", "", "X-Lang", "Accept-Encoding, x-lang", "X-Unlisted", "*"}).
+			Draw(rt, "vary"),
+		cookie:  rapid.IntRange(0, 5).Draw(rt, "set-cookie") == 0,
+		dies:    max(0, rapid.IntRange(-6, 3).Draw(rt, "dies")),
+		refused: rapid.IntRange(0, 4).Draw(rt, "refused") == 0,
 	}
 }
 
@@ -80,8 +81,9 @@ type site struct {
 
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m := made{
-		plan: s.plan, target: r.RequestURI, lang: r.Header.Get("X-Lang"), user: r.Header.Get("Authorization") + r.Header.Get("Cookie"),
-		at: time.Duration(s.now.Load()), serial: len(s.made),
+		plan: s.plan, target: r.RequestURI, lang: r.Header.Get("X-Lang"),
+		user: r.Header.Get("Authorization") + r.Header.Get("Cookie"),
+		at:   time.Duration(s.now.Load()), serial: len(s.made),
 	}
 	s.made = append(s.made, m)
 	if m.dies == 1 {
@@ -149,7 +151,8 @@ func (s *site) step(rt *rapid.T) {
 	if s.plan.refused {
 		s.gate.tokens.Store(0)
 	}
-	s.advance(time.Duration(rapid.SampledFrom([]int{0, 0, 100, 1000, 2500, 7000, 30_000, -2000}).Draw(rt, "advance")) * time.Millisecond)
+	s.advance(time.Duration(rapid.SampledFrom([]int{0, 0, 100, 1000, 2500, 7000, 30_000, -2000}).
+		Draw(rt, "advance")) * time.Millisecond)
 	method := rapid.SampledFrom([]string{"GET", "GET", "HEAD"}).Draw(rt, "method")
 	target := rapid.SampledFrom([]string{"/topic?id=1", "/topic?id=1&page=2"}).Draw(rt, "target")
 	lang := rapid.SampledFrom([]string{"", "de", "en"}).Draw(rt, "lang")
@@ -178,11 +181,13 @@ func (s *site) step(rt *rapid.T) {
 	switch {
 	case m.target != target, m.user != user, strings.Contains(strings.ToLower(m.vary), "x-lang") && m.lang != lang:
 		rt.Fatalf("%s for %q, %q got that for %s, %q, %q", target, lang, user, m.target, m.lang, m.user)
-	case w.Code != m.status, method == http.MethodGet && w.Body.String() != m.body(), method == http.MethodHead && serial < before && w.Body.Len() > 0:
+	case w.Code != m.status, method == http.MethodGet && w.Body.String() != m.body(),
+		method == http.MethodHead && serial < before && w.Body.Len() > 0:
 		rt.Fatalf("%d and %d bytes of %d", w.Code, w.Body.Len(), len(m.body()))
 	case serial >= before:
 		return // made for this request
-	case user != "", m.user != "", m.cookie, m.dies != 0, m.vary == "*", m.vary == "X-Unlisted", m.control == "" && m.status >= 500:
+	case user != "", m.user != "", m.cookie, m.dies != 0, m.vary == "*", m.vary == "X-Unlisted",
+		m.control == "" && m.status >= 500:
 		rt.Fatalf("from the cache, for %q: %+v", user, m)
 	}
 	allowed := m.fresh

@@ -28,7 +28,8 @@ func TestWhoIsKnownPassesBy(t *testing.T) {
 		if first.Body.String() != "answer 1" || second.Body.String() != "answer 2" {
 			t.Errorf("%v: %s, then %s", fields, first.Body, second.Body)
 		}
-		if stored := third.Header().Get("Cache-Status"); fields[0] != "Range" && !strings.Contains(stored, "fwd=bypass") {
+		if stored := third.Header().Get("Cache-Status"); fields[0] != "Range" &&
+			!strings.Contains(stored, "fwd=bypass") {
 			t.Errorf("%v: %s", fields, stored)
 		}
 	}
@@ -51,7 +52,9 @@ func TestClientCertificatePassesBy(t *testing.T) {
 // Stripped cookies never reach the handler, so that its answer is nobody's own.
 func TestStrippedCookies(t *testing.T) {
 	t.Parallel()
-	b := build(t, respcache.Config{}, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello ", r.Header.Get("Cookie")) })
+	b := build(t, respcache.Config{}, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "hello ", r.Header.Get("Cookie"))
+	})
 	b.serve.StripCookies = true
 	for range 2 {
 		if w := b.get("/topic?id=1", "Cookie", "session=anna"); w.Body.String() != "hello " {
@@ -67,15 +70,19 @@ func TestWhatIsNotKept(t *testing.T) {
 	t.Parallel()
 	for _, fields := range [][]string{
 		{"Cache-Control", "private"}, {"Cache-Control", "no-store"}, {"Cache-Control", `max-age=60, PRIVATE="x, y"`},
-		{"Cache-Control", "no-cache"}, {"Cache-Control", "max-age=0"}, {"Cache-Control", "max-age=x"}, {"Cache-Control", "max-age="},
-		{"Cache-Control", "max-age=60, max-age=0"}, {"Cache-Control", "s-maxage=0, max-age=60"}, {"Cache-Control", `foo="no, max-age=60, no-store`, "Cache-Control", "no-store"},
+		{"Cache-Control", "no-cache"}, {"Cache-Control", "max-age=0"}, {"Cache-Control", "max-age=x"},
+		{"Cache-Control", "max-age="},
+		{"Cache-Control", "max-age=60, max-age=0"}, {"Cache-Control", "s-maxage=0, max-age=60"},
+		{"Cache-Control", `foo="no, max-age=60, no-store`, "Cache-Control", "no-store"},
 		{"Expires", "0"}, {"Expires", "Thu, 01 Jan 1970 00:00:00 GMT"},
-		{"Set-Cookie", "session=anna"}, {"Vary", "*"}, {"Vary", "Cookie"}, {"Vary", "X-Lang, User-Agent"}, {"Age", "99", "Cache-Control", "max-age=60"},
+		{"Set-Cookie", "session=anna"}, {"Vary", "*"}, {"Vary", "Cookie"}, {"Vary", "X-Lang, User-Agent"},
+		{"Age", "99", "Cache-Control", "max-age=60"},
 		{"Trailer", "X-Sum"}, {"Content-Type", "text/event-stream"},
 	} {
 		b := build(t, respcache.Config{}, numbered(fields...))
 		for i := range 3 {
-			if w := b.get("/topic?id=1"); w.Body.String() != fmt.Sprint("answer ", i+1) || strings.Contains(w.Header().Get("Cache-Status"), "stored") {
+			if w := b.get("/topic?id=1"); w.Body.String() != fmt.Sprint("answer ", i+1) ||
+				strings.Contains(w.Header().Get("Cache-Status"), "stored") {
 				t.Errorf("%v: %s %v", fields, w.Body, w.Header())
 			}
 		}
@@ -94,8 +101,10 @@ func TestWhatIsKept(t *testing.T) {
 		{[]string{"Cache-Control", "max-age=5, s-maxage=60, public"}, time.Minute},
 		{[]string{"Cache-Control", "max-age=99999999999999999999"}, 20 * time.Hour},
 		{[]string{"Cache-Control", "max-age=60", "Age", "20"}, 40 * time.Second},
-		{[]string{"Expires", start().Add(time.Minute).Format(http.TimeFormat), "Date", start().Format(http.TimeFormat)}, time.Minute},
-		{[]string{"Date", start().Add(-time.Hour).Format(http.TimeFormat)}, time.Second}, // an old answer is kept for ttl too
+		{[]string{"Expires", start().Add(time.Minute).Format(http.TimeFormat), "Date", start().Format(http.TimeFormat)},
+			time.Minute},
+		// an old answer is kept for ttl too
+		{[]string{"Date", start().Add(-time.Hour).Format(http.TimeFormat)}, time.Second},
 	} {
 		b := build(t, respcache.Config{}, numbered(c.fields...))
 		b.serve.Stale = 0
@@ -117,7 +126,8 @@ func TestWhatIsKept(t *testing.T) {
 // must-revalidate and what stands for it let nothing be served stale, whatever the rule says.
 func TestNothingStaleAgainstTheUpstream(t *testing.T) {
 	t.Parallel()
-	for _, directive := range []string{"must-revalidate", "proxy-revalidate", "s-maxage=1", "stale-while-revalidate=0, stale-if-error=0"} {
+	for _, directive := range []string{"must-revalidate", "proxy-revalidate", "s-maxage=1",
+		"stale-while-revalidate=0, stale-if-error=0"} {
 		b := build(t, respcache.Config{}, numbered("Cache-Control", "max-age=1, "+directive))
 		b.get("/topic?id=1")
 		b.upstream = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }
@@ -158,7 +168,8 @@ func TestVariantsAreShared(t *testing.T) {
 	t.Parallel()
 	b := build(t, respcache.Config{}, numbered("Vary", "Accept-Encoding"))
 	for _, fields := range [][]string{
-		{"Accept-Encoding", "gzip, br"}, {"Accept-Encoding", "br,gzip", "X-Lang", "de"}, {"Accept-Encoding", "br, gzip", "User-Agent", "x"},
+		{"Accept-Encoding", "gzip, br"}, {"Accept-Encoding", "br,gzip", "X-Lang", "de"},
+		{"Accept-Encoding", "br, gzip", "User-Agent", "x"},
 	} {
 		if w := b.get("/topic?id=1", fields...); w.Body.String() != "answer 1" {
 			t.Errorf("%v: %s", fields, w.Body)
@@ -180,7 +191,8 @@ func TestTargetsNeverMix(t *testing.T) {
 	})
 	seen := map[string]bool{}
 	for _, c := range [][2]string{
-		{"http://a/topic?id=1", ""}, {"http://b/topic?id=1", ""}, {"https://a/topic?id=1", ""}, {"http://a/topic?id=1", "https"},
+		{"http://a/topic?id=1", ""}, {"http://b/topic?id=1", ""}, {"https://a/topic?id=1", ""},
+		{"http://a/topic?id=1", "https"},
 		{"http://a/topic?id=1&x=1", ""}, {"http://a/topic?id=1&", ""}, {"http://a/topic/?id=1", ""},
 	} {
 		w := b.get(c[0], "X-Forwarded-Proto", c[1])

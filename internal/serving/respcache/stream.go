@@ -99,7 +99,8 @@ func (s *streaming) begin(status int) {
 	kept, detail := s.answer != nil, s.why
 	maps.Copy(h, s.sent)
 	s.mu.Unlock()
-	h["Cache-Status"] = append(h["Cache-Status"][:len(h["Cache-Status"]):len(h["Cache-Status"])], forwarded(s.fwd, detail, kept)...)
+	h["Cache-Status"] = append(h["Cache-Status"][:len(h["Cache-Status"]):len(h["Cache-Status"])],
+		forwarded(s.fwd, detail, kept)...)
 	if status == http.StatusOK && notModified(s.r, h) {
 		status = http.StatusNotModified
 		delete(h, "Content-Length")

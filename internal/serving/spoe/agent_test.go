@@ -121,10 +121,12 @@ func variables(t *testing.T, payload []byte) map[string]string {
 func TestAgent(t *testing.T) {
 	t.Parallel()
 	a := New(Config{Gate: gateFunc(func(r *hottype.Request) hottype.Verdict {
-		if r.Method != "PUT" || r.Host != "news.example" || r.Client.String() != "192.0.2.7" || r.Header.Get("user-agent") != "bot" {
+		if r.Method != "PUT" || r.Host != "news.example" || r.Client.String() != "192.0.2.7" ||
+			r.Header.Get("user-agent") != "bot" {
 			t.Errorf("%+v", r)
 		}
-		v := hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic", Key: "topic?id=42", Limit: 9, Window: time.Second}
+		v := hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic", Key: "topic?id=42", Limit: 9,
+			Window: time.Second}
 		if r.Target == "/topic?id=hot" {
 			v.Allowed, v.RetryAfter = false, 1500*time.Millisecond
 		}
@@ -132,11 +134,13 @@ func TestAgent(t *testing.T) {
 	})})
 	p := dial(t, a)
 	hello := p.greet()
-	if hello["version"].text != "2.0" || hello["max-frame-size"].number != 16380 || hello["capabilities"].text != "pipelining" {
+	if hello["version"].text != "2.0" || hello["max-frame-size"].number != 16380 ||
+		hello["capabilities"].text != "pipelining" {
 		t.Errorf("%+v", hello)
 	}
 	allowed := map[string]string{
-		"allowed": "1", "reason": "hot", "rule": "topic", "key": "topic?id=42", "ratelimit": `"topic";r=0;t=0`, "ratelimit_policy": `"topic";q=9;w=1`,
+		"allowed": "1", "reason": "hot", "rule": "topic", "key": "topic?id=42", "ratelimit": `"topic";r=0;t=0`,
+		"ratelimit_policy": `"topic";q=9;w=1`,
 	}
 	denied := maps.Clone(allowed)
 	denied["allowed"], denied["retry_after"], denied["ratelimit"] = "0", "2", `"topic";r=0;t=2`

@@ -13,7 +13,8 @@ import (
 func TestNumbers(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[uint64]string{
-		0: "\x00", 239: "\xef", 240: "\xf0\x00", 2287: "\xff\x7f", 2288: "\xf0\x80\x00", 264431: "\xff\xff\x7f", 264432: "\xf0\x80\x80\x00",
+		0: "\x00", 239: "\xef", 240: "\xf0\x00", 2287: "\xff\x7f", 2288: "\xf0\x80\x00", 264431: "\xff\xff\x7f",
+		264432: "\xf0\x80\x80\x00",
 	} {
 		if got := appendNumber(nil, n); string(got) != want {
 			t.Errorf("%d: %x, want %x", n, got, want)
@@ -41,7 +42,8 @@ func TestFrameRoundTrip(t *testing.T) {
 		payload := rapid.SliceOfN(rapid.Byte(), 0, 1000).Draw(t, "payload")
 		stream, id := rapid.Uint64().Draw(t, "stream"), rapid.Uint64().Draw(t, "id")
 		f, _, err := readFrame(bytes.NewReader(appendFrame(nil, frameAck, stream, id, payload)), nil)
-		if err != nil || f.kind != frameAck || f.flags != flagFin || f.stream != stream || f.id != id || !bytes.Equal(f.payload, payload) {
+		if err != nil || f.kind != frameAck || f.flags != flagFin || f.stream != stream || f.id != id ||
+			!bytes.Equal(f.payload, payload) {
 			t.Fatalf("%+v: %v", f, err)
 		}
 	})
@@ -51,7 +53,8 @@ func TestFrameRoundTrip(t *testing.T) {
 func TestFramesAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{"\xff\xff\xff\xff", "\x00\x01\x00\x01", "\x00\x00\x00\x06", "\x00\x00\x00\x00"} {
-		if _, buf, err := readFrame(bytes.NewReader([]byte(in+"\x01\x00\x00\x00\x01\x00\x00")), nil); err != errFrame || cap(buf) > 0 {
+		if _, buf, err := readFrame(bytes.NewReader([]byte(in+"\x01\x00\x00\x00\x01\x00\x00")), nil); err != errFrame ||
+			cap(buf) > 0 {
 			t.Errorf("%x: %v, %d bytes", in, err, cap(buf))
 		}
 	}

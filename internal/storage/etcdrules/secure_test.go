@@ -19,7 +19,8 @@ func TestTLSAndUsers(t *testing.T) {
 	t.Parallel()
 	authority, soon, ctx := redistest.NewAuthority(t), time.Now().Add(time.Hour), context.Background()
 	own, shown := authority.Issue(soon, "127.0.0.1"), authority.Issue(soon, "client")
-	s := etcdtest.StartTLS(t, authority.Client(), "--client-cert-auth", "--trusted-ca-file", authority.CA, "--cert-file", own.Cert, "--key-file", own.Key)
+	s := etcdtest.StartTLS(t, authority.Client(), "--client-cert-auth", "--trusted-ca-file", authority.CA,
+		"--cert-file", own.Cert, "--key-file", own.Key)
 	makeUsers(ctx, t, s.Client())
 	try := func(user, password string, files tlsfiles.Files) (*Store, error) {
 		t.Helper()

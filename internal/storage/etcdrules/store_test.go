@@ -20,7 +20,8 @@ const key = "/hotparam/news/rules"
 
 func open(t *testing.T, s *etcdtest.Server) *Store {
 	t.Helper()
-	store, err := Open(Config{Endpoints: []string{s.Addr()}, Key: key, Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler)})
+	store, err := Open(Config{Endpoints: []string{s.Addr()}, Key: key, Timeout: 5 * time.Second,
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,15 +105,19 @@ func TestRulesAreReadAndFollowed(t *testing.T) {
 	until(t, looks, "look at nothing", func(l look) bool { return l.stored == nil && l.err == nil })
 	for i := range int64(rules.MaxRevisions + 3) {
 		want := pushed(t, store, strings.Repeat("a", int(i)+1))
-		if got := until(t, looks, "new rules", func(l look) bool { return version(l.stored) == i+1 }); !cmp.Equal(got.stored, want) {
+		if got := until(t, looks, "new rules", func(l look) bool {
+			return version(l.stored) == i+1
+		}); !cmp.Equal(got.stored, want) {
 			t.Errorf("followed: %s", cmp.Diff(got.stored, want))
 		}
 	}
 	list, err := store.History(context.Background())
-	if err != nil || len(list) != rules.MaxRevisions || list[0].Version != rules.MaxRevisions+3 || list[0].Reason != "<&>" {
+	if err != nil || len(list) != rules.MaxRevisions || list[0].Version != rules.MaxRevisions+3 ||
+		list[0].Reason != "<&>" {
 		t.Errorf("%d in the history, %v", len(list), err)
 	}
-	if reply, err := s.Client().Get(context.Background(), "/", clientv3.WithPrefix(), clientv3.WithCountOnly()); err != nil || reply.Count != rules.MaxRevisions+1 {
+	if reply, err := s.Client().Get(context.Background(), "/", clientv3.WithPrefix(),
+		clientv3.WithCountOnly()); err != nil || reply.Count != rules.MaxRevisions+1 {
 		t.Errorf("%d keys, %v: want the rules and %d changes", reply.Count, err, rules.MaxRevisions)
 	}
 }
@@ -147,11 +152,14 @@ func TestValuesOfOthers(t *testing.T) {
 	s := etcdtest.Start(t)
 	store, raw := open(t, s), s.Client()
 	looks := follow(t, store)
-	for name, value := range map[string]string{"YAML by hand": "rules: []", "nothing": "", "1 MB": strings.Repeat("x", 1<<20)} {
+	for name, value := range map[string]string{"YAML by hand": "rules: []", "nothing": "",
+		"1 MB": strings.Repeat("x", 1<<20)} {
 		if _, err := raw.Put(context.Background(), key, value); err != nil {
 			t.Fatal(err)
 		}
-		until(t, looks, name, func(l look) bool { return l.err != nil && strings.Contains(l.err.Error(), "not written by") })
+		until(t, looks, name, func(l look) bool {
+			return l.err != nil && strings.Contains(l.err.Error(), "not written by")
+		})
 		next, change := changed(t, nil, "a")
 		if err := store.Write(context.Background(), 0, next, change); err == nil {
 			t.Errorf("%s: overwritten", name)
@@ -192,7 +200,8 @@ func TestStoreGoesAwayAndCompacts(t *testing.T) {
 
 func TestWrongSettings(t *testing.T) {
 	t.Parallel()
-	for _, c := range []Config{{}, {Endpoints: []string{"127.0.0.1:1"}}, {Endpoints: []string{"127.0.0.1:1"}, Key: "rules/"}} {
+	for _, c := range []Config{{}, {Endpoints: []string{"127.0.0.1:1"}},
+		{Endpoints: []string{"127.0.0.1:1"}, Key: "rules/"}} {
 		if _, err := Open(c); err == nil {
 			t.Errorf("%+v: no error", c)
 		}

@@ -68,8 +68,10 @@ func readAudit(d disk) (changes []rules.Change, torn bool, err error) {
 		}
 		var c rules.Change
 		if err := json.Unmarshal(line, &c); err != nil {
-			return nil, false, fmt.Errorf("filestore: %s line %d is not a change: %w; delete the line, or move the file away to begin a new audit",
-				d.path(auditFile), n, err)
+			return nil, false,
+				fmt.Errorf(
+					"filestore: %s line %d is not a change: %w; delete the line, or move the file away to begin a new audit",
+					d.path(auditFile), n, err)
 		}
 		changes, data = append(changes, c.Numbered()), rest
 	}

@@ -71,12 +71,14 @@ func (c *Copy) Load() (revision int64, entries map[string]string) {
 	}
 	if err != nil {
 		path := c.disk.path(copyFile)
-		c.log.Warn("filestore: the copy of the overrides is damaged; it is set aside and not used", "file", path+".damaged", "err", err,
+		c.log.Warn("filestore: the copy of the overrides is damaged; it is set aside and not used", "file",
+			path+".damaged", "err", err,
 			"rename", os.Rename(path, path+".damaged"))
 		return 0, nil
 	}
 	if !slices.Equal(s.Of, c.of) {
-		c.log.Warn("filestore: the copy of the overrides is of another namespace or Redis; it is not used", "file", c.disk.path(copyFile), "of", s.Of)
+		c.log.Warn("filestore: the copy of the overrides is of another namespace or Redis; it is not used", "file",
+			c.disk.path(copyFile), "of", s.Of)
 		return 0, nil
 	}
 	return s.Revision, s.Entries
@@ -84,7 +86,8 @@ func (c *Copy) Load() (revision int64, entries map[string]string) {
 
 // Save keeps a state in the place of the last one.
 func (c *Copy) Save(revision int64, entries map[string]string) error {
-	data, err := json.MarshalIndent(sharedCopy{Version: copyFormat, Of: c.of, Revision: revision, Entries: entries}, "", "  ")
+	data, err := json.MarshalIndent(sharedCopy{Version: copyFormat, Of: c.of, Revision: revision, Entries: entries}, "",
+		"  ")
 	if err != nil {
 		return fmt.Errorf("filestore: %s: %w", copyFile, err)
 	}

@@ -43,7 +43,8 @@ func TestCopyOutlivesItsProcess(t *testing.T) {
 	if revision, got := load(open(of...)); revision != 7 || !maps.Equal(got, entries) {
 		t.Errorf("revision %d, %v", revision, got)
 	}
-	if revision, _ := load(open("news", "127.0.0.1:6380")); revision != 0 || !strings.Contains(log.String(), "another namespace or Redis") {
+	if revision, _ := load(open("news", "127.0.0.1:6380")); revision != 0 ||
+		!strings.Contains(log.String(), "another namespace or Redis") {
 		t.Errorf("of another Redis: revision %d: %s", revision, &log)
 	}
 }
@@ -52,8 +53,9 @@ func TestCopyOutlivesItsProcess(t *testing.T) {
 func TestDamagedCopyIsSetAside(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"cut in half": `{"version": 1, "of": ["news"], "revision": 7, "ent`, "empty": "", "none of ours": `[]`, "later format": `{"version": 2, "of": ["news"], "revision": 7, "entries": {}}`,
-		"no revision": `{"version": 1, "of": ["news"], "entries": {}}`,
+		"cut in half": `{"version": 1, "of": ["news"], "revision": 7, "ent`, "empty": "", "none of ours": `[]`,
+		"later format": `{"version": 2, "of": ["news"], "revision": 7, "entries": {}}`,
+		"no revision":  `{"version": 1, "of": ["news"], "entries": {}}`,
 	} {
 		dir := t.TempDir()
 		var log bytes.Buffer

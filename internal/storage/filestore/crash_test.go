@@ -88,7 +88,8 @@ func TestTornFilesOnTheRealDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := folder(dir)
-	for name, torn := range map[string]string{overridesFile + tempSuffix: `{"version": 1, "overr`, auditFile + tempSuffix: "{"} {
+	for name, torn := range map[string]string{overridesFile + tempSuffix: `{"version": 1, "overr`,
+		auditFile + tempSuffix: "{"} {
 		if err := os.WriteFile(f.path(name), []byte(torn), 0o600); err != nil {
 			t.Fatal(err)
 		}

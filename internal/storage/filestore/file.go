@@ -54,7 +54,8 @@ func readEnvelope(d disk) (envelope, error) {
 
 func (env envelope) check(d disk) error {
 	if env.Version > formatVersion {
-		return fmt.Errorf("filestore: %s has version %d and this program knows %d: start the newer program that wrote it",
+		return fmt.Errorf(
+			"filestore: %s has version %d and this program knows %d: start the newer program that wrote it",
 			d.path(overridesFile), env.Version, formatVersion)
 	}
 	if env.Version < 1 || env.Overrides == nil {
@@ -76,7 +77,8 @@ func (env envelope) check(d disk) error {
 
 // damaged says which file, where, and what to do.
 func damaged(d disk, where string, err error) error {
-	return fmt.Errorf("filestore: %s%s cannot be used: %w; mend it, or move it away to start without overrides (%s tells what they were)",
+	return fmt.Errorf(
+		"filestore: %s%s cannot be used: %w; mend it, or move it away to start without overrides (%s tells what they were)",
 		d.path(overridesFile), where, err, auditFile)
 }
 
@@ -128,7 +130,8 @@ func (f folder) read(name string) ([]byte, error) {
 		return nil, fmt.Errorf("filestore: %w", err)
 	}
 	if len(data) > maxFile {
-		return nil, fmt.Errorf("filestore: %s is over %d bytes: it was not written by this program; move it away", f.path(name), maxFile)
+		return nil, fmt.Errorf("filestore: %s is over %d bytes: it was not written by this program; move it away",
+			f.path(name), maxFile)
 	}
 	return data, nil
 }

@@ -99,7 +99,8 @@ func TestOverridesOutliveTheProcess(t *testing.T) {
 	if diff := cmp.Diff(before, audit(t, again, 10)); diff != "" {
 		t.Error(diff)
 	}
-	if before[0].Action != rules.ChangeDelete || before[0].Author != "bob" || before[0].Before.ID != "front" || len(before) != 3 {
+	if before[0].Action != rules.ChangeDelete || before[0].Author != "bob" || before[0].Before.ID != "front" ||
+		len(before) != 3 {
 		t.Errorf("audit %+v", before)
 	}
 }
@@ -148,7 +149,8 @@ func TestDamagedFilesAreNeverTakenForEmpty(t *testing.T) {
 		{overridesFile, `[]`, "overrides.json"},
 		{overridesFile, `{"version": 2, "overrides": []}`, "start the newer program"},
 		{overridesFile, `{"version": 1, "overrides": [{"id": "", "key": "a", "action": "block"}]}`, "override 1"},
-		{overridesFile, `{"version": 1, "overrides": [{"id": "a", "key": "a", "action": "block"}, {"id": "a", "key": "b", "action": "block"}]}`, `override 2 ("a")`},
+		{overridesFile,
+			`{"version": 1, "overrides": [{"id": "a", "key": "a", "action": "block"}, {"id": "a", "key": "b", "action": "block"}]}`, `override 2 ("a")`},
 		{overridesFile, `{"version": 1, "overrides": [{"id": "a", "key": "a", "action": "stop"}]}`, `"stop"`},
 		{auditFile, "{}\nnonsense\n", "audit.jsonl line 2"},
 	} {

@@ -19,7 +19,8 @@ func TestRulesCopyOutlivesTheProcess(t *testing.T) {
 	if s, err := c.Load(); s != nil || err != nil {
 		t.Errorf("without a directory: %v, %v", s, err)
 	}
-	stored, err := (*rules.Stored)(nil).With(&rules.Revision{Action: rules.RevisionPush, At: time.Unix(1, 0).UTC(), Text: "a"}, 0)
+	stored, err := (*rules.Stored)(nil).With(&rules.Revision{Action: rules.RevisionPush, At: time.Unix(1, 0).UTC(),
+		Text: "a"}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,8 @@ func TestDamagedRulesCopies(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := NewRulesCopy(dir, "news")
-	for _, text := range []string{"", "{", `{"hotparam_rules":1,"version":1,"current":{"version":1,"text":"a","hash":"b"}}`} {
+	for _, text := range []string{"", "{",
+		`{"hotparam_rules":1,"version":1,"current":{"version":1,"text":"a","hash":"b"}}`} {
 		if err := os.WriteFile(c.Path(), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

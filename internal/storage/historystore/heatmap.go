@@ -20,7 +20,8 @@ func (s *Store) Heatmap(ctx context.Context, q history.HeatmapQuery) (*history.H
 	if err != nil {
 		return nil, err
 	}
-	m := &history.Heatmap{From: q.From, To: q.To, Step: int64(q.Step / time.Second), Keys: []history.HeatmapKey{}, Events: []history.Event{}}
+	m := &history.Heatmap{From: q.From, To: q.To, Step: int64(q.Step / time.Second), Keys: []history.HeatmapKey{},
+		Events: []history.Event{}}
 	if err := readHeatmap(ctx, db, &q, m); err != nil {
 		return nil, fmt.Errorf("historystore: %w", err)
 	}

@@ -49,7 +49,8 @@ func TestHeatmapByMinutesAndHours(t *testing.T) {
 	m := heatmap(t, s, noon, noon.Add(time.Hour), time.Minute, 10)
 	want := []history.HeatmapKey{
 		{Key: "topic?id=1", Rule: "topic", Cells: []history.Cell{
-			{At: 0, State: history.Loop, Peak: 20, Denied: 60}, {At: 11, State: history.Hot, Peak: 300, Denied: 120}, {At: 12, State: history.Cold, Peak: 7}}},
+			{At: 0, State: history.Loop, Peak: 20, Denied: 60}, {At: 11, State: history.Hot, Peak: 300, Denied: 120},
+			{At: 12, State: history.Cold, Peak: 7}}},
 		{Key: "topic?id=2", Rule: "topic", Cells: []history.Cell{{At: 1, State: history.Cold, Peak: 5}}},
 	}
 	if diff := cmp.Diff(want, m.Keys); diff != "" || m.Step != 60 || len(m.Events) != 2 {
@@ -63,7 +64,8 @@ func TestHeatmapByMinutesAndHours(t *testing.T) {
 	}
 	m = heatmap(t, s, noon.Add(-time.Hour), noon.Add(time.Hour), time.Hour, 10)
 	want = []history.HeatmapKey{
-		{Key: "topic?id=1", Rule: "topic", Cells: []history.Cell{{At: 0, State: history.Cold, Peak: 10}, {At: 1, State: history.Hot, Peak: 300, Denied: 180}}},
+		{Key: "topic?id=1", Rule: "topic", Cells: []history.Cell{{At: 0, State: history.Cold, Peak: 10},
+			{At: 1, State: history.Hot, Peak: 300, Denied: 180}}},
 		{Key: "topic?id=2", Rule: "topic", Cells: []history.Cell{{At: 1, State: history.Cold, Peak: 5}}},
 	}
 	if diff := cmp.Diff(want, m.Keys); diff != "" {
@@ -125,8 +127,10 @@ func TestFileOfTheFirstVersionIsBroughtUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, stop := running(t, Config{Dir: dir})
-	want := []history.HeatmapKey{{Key: "topic?id=1", Rule: "topic", Cells: []history.Cell{{State: history.Hot, Peak: 60, Allowed: 77, Denied: 88}}}}
-	if diff := cmp.Diff(want, heatmap(t, s, noon, noon.Add(time.Hour), time.Hour, 10).Keys); diff != "" || s.Stats().SetAside != 0 {
+	want := []history.HeatmapKey{{Key: "topic?id=1", Rule: "topic",
+		Cells: []history.Cell{{State: history.Hot, Peak: 60, Allowed: 77, Denied: 88}}}}
+	if diff := cmp.Diff(want, heatmap(t, s, noon, noon.Add(time.Hour), time.Hour, 10).Keys); diff != "" ||
+		s.Stats().SetAside != 0 {
 		t.Error(diff)
 	}
 	stop()
@@ -145,8 +149,10 @@ func week(t testing.TB) *Store {
 		t.Fatal(err)
 	}
 	_, err = db.ExecContext(t.Context(), fmt.Sprintf(`
-		WITH RECURSIVE m(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM m LIMIT 10080), k(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM k LIMIT 100)
-		INSERT INTO minute SELECT %d + 60 * m.i, 'topic?id=' || (k.i + m.i / 60 %% 200), 'topic', 'cold', k.i, k.i + m.i %% 7, 60, 0, 5 FROM m, k;
+		WITH RECURSIVE m(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM m LIMIT 10080),
+			k(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM k LIMIT 100)
+		INSERT INTO minute SELECT %d + 60 * m.i, 'topic?id=' || (k.i + m.i / 60 %% 200), 'topic', 'cold',
+			k.i, k.i + m.i %% 7, 60, 0, 5 FROM m, k;
 		%s`, noon.Unix(), strings.TrimSpace(fillHours)))
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +187,8 @@ func TestWeekIsSeenAtOnce(t *testing.T) {
 	begin = time.Now()
 	var n int
 	var peak float64
-	if err := s.db.Load().QueryRowContext(t.Context(), "SELECT count(*), max(peak) FROM minute").Scan(&n, &peak); err != nil {
+	if err := s.db.Load().QueryRowContext(t.Context(), "SELECT count(*), max(peak) FROM minute").
+		Scan(&n, &peak); err != nil {
 		t.Fatal(err)
 	}
 	look := time.Since(begin)
@@ -194,7 +201,8 @@ func TestWeekIsSeenAtOnce(t *testing.T) {
 func BenchmarkHeatmap(b *testing.B) {
 	s := week(b)
 	for name, q := range map[string]struct{ span, step time.Duration }{
-		"week": {7 * 24 * time.Hour, time.Hour}, "day": {24 * time.Hour, 10 * time.Minute}, "hours": {6 * time.Hour, time.Minute},
+		"week": {7 * 24 * time.Hour, time.Hour}, "day": {24 * time.Hour, 10 * time.Minute},
+		"hours": {6 * time.Hour, time.Minute},
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -88,7 +88,8 @@ func flushLog(ctx context.Context, conn *sql.Conn) error {
 	var busy, pages, moved int
 	err := conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved)
 	if err == nil && busy != 0 {
-		err = errors.New("the rows are removed, but their place in the file is not overwritten yet, because it is being read; purge again")
+		err = errors.New(
+			"the rows are removed, but their place in the file is not overwritten yet, because it is being read; purge again")
 	}
 	if err != nil {
 		return fmt.Errorf("historystore: %w", err)

@@ -35,7 +35,8 @@ CREATE TABLE span (
 	peak REAL NOT NULL, PRIMARY KEY (key, state, since)) WITHOUT ROWID;
 CREATE INDEX span_since ON span (since);
 CREATE INDEX span_open ON span (until) WHERE until = 0;
-CREATE TABLE event (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL, detail TEXT NOT NULL);
+CREATE TABLE event (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
+	detail TEXT NOT NULL);
 CREATE INDEX event_at ON event (at);
 CREATE INDEX event_key ON event (key, at);
 `

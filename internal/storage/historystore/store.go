@@ -84,7 +84,8 @@ func New(cfg Config) *Store {
 		cfg.Now = time.Now
 	}
 	return &Store{
-		cfg: cfg, queue: make(chan any, queued), purges: make(chan purge), tried: make(chan struct{}), recorder: history.NewRecorder(cfg.Keys),
+		cfg: cfg, queue: make(chan any, queued), purges: make(chan purge), tried: make(chan struct{}),
+		recorder: history.NewRecorder(cfg.Keys),
 	}
 }
 
@@ -183,7 +184,8 @@ func (s *Store) reopen(ctx context.Context) {
 	db, aside, err := open(ctx, s.cfg.Dir, s.cfg.MaxBytes)
 	if aside != "" {
 		s.setAside.Add(1)
-		s.cfg.Log.Warn("historystore: the history is damaged or of another version; a new one begins", "set_aside", aside)
+		s.cfg.Log.Warn("historystore: the history is damaged or of another version; a new one begins", "set_aside",
+			aside)
 	}
 	if err == nil {
 		err = s.closeSpans(ctx, db)
@@ -220,7 +222,8 @@ func (s *Store) fail(err error) bool {
 	s.failures.Add(1)
 	text := err.Error()
 	if s.failing.Swap(&text) == nil {
-		s.cfg.Log.Warn("historystore: the history is not written; everything else goes on", "dir", s.cfg.Dir, "err", err)
+		s.cfg.Log.Warn("historystore: the history is not written; everything else goes on", "dir", s.cfg.Dir, "err",
+			err)
 	}
 	return true
 }

@@ -61,7 +61,8 @@ func written(t *testing.T, s *Store, n uint64) {
 // minute hands over the seconds of a minute in which key i has i requests a second.
 func minute(s *Store, at time.Time, keys int) {
 	for second := range 60 {
-		one := &history.Second{At: at.Add(time.Duration(second) * time.Second), Allowed: 10, Denied: 1, DeniedBy: map[string]float64{"hot": 1}}
+		one := &history.Second{At: at.Add(time.Duration(second) * time.Second), Allowed: 10, Denied: 1,
+			DeniedBy: map[string]float64{"hot": 1}}
 		for i := range keys {
 			one.Keys = append(one.Keys, history.Seen{
 				Key: hottype.Key(fmt.Sprintf("topic?id=%d", i)), Rule: "topic", State: history.Hot,
@@ -102,14 +103,16 @@ func TestWhatWasWrittenIsRead(t *testing.T) {
 	s.Event(cooled(noon.Add(80*time.Second), "topic?id=3"))
 	written(t, s, 3)
 	key := func(at time.Time, id string, rate float64) history.Key {
-		return history.Key{Minute: at, Key: hottype.Key("topic?id=" + id), Rule: "topic", State: history.Hot, Rate: rate, Peak: rate,
+		return history.Key{Minute: at, Key: hottype.Key("topic?id=" + id), Rule: "topic", State: history.Hot,
+			Rate: rate, Peak: rate,
 			Allowed: 120, Denied: 60, Clients: 7}
 	}
 	want := &history.Answer{
 		From: all.From, To: all.To,
 		Totals: []history.Total{{Minute: noon, Allowed: 600, Denied: 60, By: map[string]float64{"hot": 60}}},
 		Keys:   []history.Key{key(noon, "2", 2), key(noon, "3", 3)}, // the two heaviest
-		Spans:  []history.Span{{Key: "topic?id=3", Rule: "topic", State: history.Hot, From: noon, Until: noon.Add(80 * time.Second), Peak: 12}},
+		Spans: []history.Span{{Key: "topic?id=3", Rule: "topic", State: history.Hot, From: noon,
+			Until: noon.Add(80 * time.Second), Peak: 12}},
 		Events: []history.Event{
 			{At: noon, Kind: "became_hot", Key: "topic?id=3", Detail: []byte(`{"rate":9}`)},
 			{At: noon.Add(80 * time.Second), Kind: "cooled", Key: "topic?id=3", Detail: []byte(`{}`)},
@@ -120,7 +123,8 @@ func TestWhatWasWrittenIsRead(t *testing.T) {
 	}
 	one := all
 	one.Key, one.Limit = "topic?id=3", 1
-	if a := read(t, s, one); len(a.Keys) != 1 || len(a.Totals) != 0 || len(a.Spans) != 1 || len(a.Events) != 1 || !a.Truncated {
+	if a := read(t, s, one); len(a.Keys) != 1 || len(a.Totals) != 0 || len(a.Spans) != 1 || len(a.Events) != 1 ||
+		!a.Truncated {
 		t.Errorf("%+v", a)
 	}
 	one.From, one.To = noon.Add(70*time.Second), noon.Add(time.Hour)
@@ -294,7 +298,8 @@ func TestUnusableDirectory(t *testing.T) {
 func TestHostileText(t *testing.T) {
 	t.Parallel()
 	s, _ := running(t, Config{Dir: t.TempDir()})
-	for i, text := range []string{`'; DROP TABLE minute; --`, "\x00", "\xff\xfe", "=1+1", "\u202e", strings.Repeat("x", 8<<10)} {
+	for i, text := range []string{`'; DROP TABLE minute; --`, "\x00", "\xff\xfe", "=1+1", "\u202e",
+		strings.Repeat("x", 8<<10)} {
 		at := noon.Add(time.Duration(i) * time.Minute)
 		s.Second(&history.Second{At: at, Keys: []history.Seen{{Key: hottype.Key(text), Rule: text, Rate: 1}}})
 		s.Second(&history.Second{At: at.Add(time.Minute)})
@@ -342,7 +347,8 @@ func TestPartsOfAMinuteAreAdded(t *testing.T) {
 	s, _ := running(t, Config{Dir: dir})
 	a := read(t, s, all)
 	want := []history.Total{{Minute: noon, Allowed: 20, Denied: 6, By: map[string]float64{"hot": 5, "ip_fixed": 4}}}
-	if diff := cmp.Diff(want, a.Totals); diff != "" || len(a.Keys) != 1 || a.Keys[0].Allowed != 10 || a.Keys[0].Peak != 1 {
+	if diff := cmp.Diff(want, a.Totals); diff != "" || len(a.Keys) != 1 || a.Keys[0].Allowed != 10 ||
+		a.Keys[0].Peak != 1 {
 		t.Errorf("%s, %+v", diff, a.Keys)
 	}
 }

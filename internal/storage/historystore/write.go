@@ -52,7 +52,8 @@ func insertMinute(ctx context.Context, tx *sql.Tx, m *history.Minute) error {
 			k.Clients); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE span SET peak = max(peak, ?) WHERE key = ? AND state = ? AND until = 0`,
+		if _, err := tx.ExecContext(ctx,
+			`UPDATE span SET peak = max(peak, ?) WHERE key = ? AND state = ? AND until = 0`,
 			k.Peak, string(k.Key), k.State); err != nil {
 			return err
 		}
@@ -77,7 +78,8 @@ func insertHour(ctx context.Context, tx *sql.Tx, m *history.Minute, most int) er
 	defer stmt.Close()
 	for i := range m.Keys {
 		k := &m.Keys[i]
-		if _, err := stmt.ExecContext(ctx, hour, string(k.Key), k.Rule, k.State, k.Peak, k.Allowed, k.Denied); err != nil {
+		if _, err := stmt.ExecContext(ctx, hour, string(k.Key), k.Rule, k.State, k.Peak, k.Allowed,
+			k.Denied); err != nil {
 			return err
 		}
 	}
@@ -120,7 +122,8 @@ func insertEvent(ctx context.Context, tx *sql.Tx, e *history.Event) error {
 			string(s.Key), s.State, s.From.UnixMilli(), s.Rule, s.Peak)
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `UPDATE span SET until = ?, peak = max(peak, ?) WHERE key = ? AND state = ? AND until = 0`,
+	_, err = tx.ExecContext(ctx,
+		`UPDATE span SET until = ?, peak = max(peak, ?) WHERE key = ? AND state = ? AND until = 0`,
 		s.Until.UnixMilli(), s.Peak, string(s.Key), s.State)
 	return err
 }

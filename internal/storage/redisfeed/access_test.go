@@ -17,7 +17,8 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	text := redistest.Documentation(t)
 	k := redisstore.NewKeys("news")
 	for _, name := range []string{
-		k.HotVersion(), k.HotIndex(), k.HotSet("<publisher>"), k.HotLog("<publisher>"), k.HotEpoch("<publisher>"), k.HotNotice(),
+		k.HotVersion(), k.HotIndex(), k.HotSet("<publisher>"), k.HotLog("<publisher>"), k.HotEpoch("<publisher>"),
+		k.HotNotice(),
 		k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit(), k.OverrideNotice(),
 		k.Report("<instance>"), k.ReportIndex(), k.Commands(), k.CommandNotice(), k.Bounds(), k.BoundsOwner(),
 	} {
@@ -110,7 +111,8 @@ func TestTLS(t *testing.T) {
 	_, addr := redistest.StartTLS(t, a, a.Issue(until, "127.0.0.1"))
 	client := a.Issue(until, "client")
 	c := openWith(t, redisstore.Config{
-		Addrs: []string{addr}, Namespace: "test", TLSFiles: tlsfiles.Files{CA: a.CA, Cert: client.Cert, Key: client.Key},
+		Addrs: []string{addr}, Namespace: "test", TLSFiles: tlsfiles.Files{CA: a.CA, Cert: client.Cert,
+			Key: client.Key},
 	})
 	deliveries, _ := follow(t, c)
 	publish(t, c.Publisher("agg"), hot(now(), 2000))

@@ -113,19 +113,22 @@ func TestSightIsToldOnce(t *testing.T) {
 		now := began.Add(time.Duration(second) * time.Second)
 		if second >= 15 && second < 20 || second >= 40 && second < 50 {
 			version++
-			m.Replace("agg", hottype.HotSet{Version: version, At: now, Blind: second >= 45, Keys: []hottype.Hot{{Key: "k", Until: now.Add(5 * time.Second)}}})
+			m.Replace("agg", hottype.HotSet{Version: version, At: now, Blind: second >= 45,
+				Keys: []hottype.Hot{{Key: "k", Until: now.Add(5 * time.Second)}}})
 		}
 		s.look(m, now)
 	}
 	var got []string
 	for line := range strings.Lines(buf.String()) {
-		for _, what := range []string{"no aggregator has ever", "publishes the hot set", "fallen silent", "sees again", "is blind", "too long"} {
+		for _, what := range []string{"no aggregator has ever", "publishes the hot set", "fallen silent", "sees again",
+			"is blind", "too long"} {
 			if strings.Contains(line, what) {
 				got = append(got, what)
 			}
 		}
 	}
-	want := []string{"no aggregator has ever", "publishes the hot set", "fallen silent", "sees again", "is blind", "fallen silent", "too long"}
+	want := []string{"no aggregator has ever", "publishes the hot set", "fallen silent", "sees again", "is blind",
+		"fallen silent", "too long"}
 	if !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q\n%s", got, want, &buf)
 	}

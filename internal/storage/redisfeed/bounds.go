@@ -23,7 +23,8 @@ const (
 
 // PublishBounds stores what upstreams bear, for ten seconds. Of several processes with other tokens one
 // does; published is false for the others. One round trip.
-func (f *Feed) PublishBounds(ctx context.Context, token string, list []hottype.UpstreamBound) (published bool, err error) {
+func (f *Feed) PublishBounds(ctx context.Context, token string,
+	list []hottype.UpstreamBound) (published bool, err error) {
 	text, err := json.Marshal(list)
 	if err != nil {
 		return false, fmt.Errorf("redisfeed: bounds: %w", err)

@@ -25,10 +25,12 @@ func TestBounds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	got, done := make(chan []hottype.UpstreamBound, 10), make(chan error, 1)
 	go func() {
-		done <- limiter.FollowBounds(ctx, func() bool { return true }, func(list []hottype.UpstreamBound) { got <- list })
+		done <- limiter.FollowBounds(ctx, func() bool { return true },
+			func(list []hottype.UpstreamBound) { got <- list })
 	}()
 	list := func(rate float64) []hottype.UpstreamBound {
-		return []hottype.UpstreamBound{{Name: "default", Rate: rate, InFlight: 7.5, Why: "at the limit", At: time.Unix(int64(rate), 0).UTC()}}
+		return []hottype.UpstreamBound{{Name: "default", Rate: rate, InFlight: 7.5, Why: "at the limit",
+			At: time.Unix(int64(rate), 0).UTC()}}
 	}
 	publish := func(token string, rate float64, want bool) {
 		t.Helper()
@@ -57,7 +59,8 @@ func TestBounds(t *testing.T) {
 	if err := aggregator.rdb.Set(ctx, aggregator.keys.Bounds(), "{", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
-	redistest.Eventually(t, "what cannot be read is counted", func() bool { return limiter.Stats().ReportsMalformed == 1 })
+	redistest.Eventually(t, "what cannot be read is counted",
+		func() bool { return limiter.Stats().ReportsMalformed == 1 })
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -59,7 +59,8 @@ func (h *commandFollower) sync(ctx context.Context) (changed bool, err error) {
 	if h.last != "" {
 		since = "(" + h.last
 	}
-	list, err := h.feed.rdb.ZRangeByScoreWithScores(ctx, h.feed.keys.Commands(), &redis.ZRangeBy{Min: since, Max: "+inf"}).Result()
+	list, err := h.feed.rdb.ZRangeByScoreWithScores(ctx, h.feed.keys.Commands(),
+		&redis.ZRangeBy{Min: since, Max: "+inf"}).Result()
 	if err != nil {
 		return false, fmt.Errorf("redisfeed: read %s: %w", h.feed.keys.Commands(), err)
 	}

@@ -60,7 +60,8 @@ func testCommands(t *testing.T, s server) {
 	// A broken one, and one whose notice nobody gets.
 	k := one.keys.Commands()
 	last := s.raw.ZRevRangeWithScores(ctx, k, 0, 0).Val()[0].Score
-	s.raw.ZAdd(ctx, k, redis.Z{Score: last + 1, Member: "explode key x"}, redis.Z{Score: last + 2, Member: formatCommand(all[5])})
+	s.raw.ZAdd(ctx, k, redis.Z{Score: last + 1, Member: "explode key x"},
+		redis.Z{Score: last + 2, Member: formatCommand(all[5])})
 	for _, f := range followers {
 		if got := redistest.Next(t, f, "a command without a notice"); got != all[5] {
 			t.Errorf("%+v", got)
@@ -91,7 +92,8 @@ func TestCommandsThatNobodyWouldUnderstand(t *testing.T) {
 }
 
 func FuzzParseCommand(f *testing.F) {
-	for _, s := range []string{"reset key topic?id=42", "purge key x", "reset addr 192.0.2.7", "reset client a b", "reset  x", "reset addr fe80::1%eth0", ""} {
+	for _, s := range []string{"reset key topic?id=42", "purge key x", "reset addr 192.0.2.7", "reset client a b",
+		"reset  x", "reset addr fe80::1%eth0", ""} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -33,13 +33,15 @@ func TestEveryKeyExpires(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	at := server{[]string{s.Addr()}, s.Client(), "test"}
-	m := mortal{t, at, openWith(t, redisstore.Config{Addrs: at.addrs, Namespace: at.namespace, Timeout: redistest.Patience})}
+	m := mortal{t, at,
+		openWith(t, redisstore.Config{Addrs: at.addrs, Namespace: at.namespace, Timeout: redistest.Patience})}
 	m.overrides()
 	m.lostOverrides()
 	m.sets()
 	redistest.Ran(t, s, map[string]string{
 		"ClaimHot": lua.ClaimHot(), "PublishHot": lua.PublishHot(), "WriteOverride": lua.WriteOverride(),
-		"RestoreOverrides": lua.RestoreOverrides(), "WriteReport": lua.WriteReport(), "WriteCommand": lua.WriteCommand(),
+		"RestoreOverrides": lua.RestoreOverrides(), "WriteReport": lua.WriteReport(),
+		"WriteCommand":  lua.WriteCommand(),
 		"PublishBounds": lua.PublishBounds(), "WriteRules": lua.WriteRules(),
 	}, "Decide", "DecideMany", "Refund", "Exchange", "CLThrottle", "InFlight")
 }
@@ -63,12 +65,14 @@ func (m mortal) overrides() {
 
 	check("SendCommand", m.c.SendCommand(ctx, hottype.Command{Action: hottype.CommandPurge, Key: "topic?id=1"}))
 	for i := range int64(2) {
-		check("Write of rules", m.c.Rules().Write(ctx, i, &rules.Stored{Version: i + 1}, &rules.Revision{Version: i + 1}))
+		check("Write of rules", m.c.Rules().Write(ctx, i, &rules.Stored{Version: i + 1},
+			&rules.Revision{Version: i + 1}))
 	}
 	store := m.c.Overrides()
 	for i, until := range []time.Time{{}, now().Add(time.Hour), now().Add(20 * time.Millisecond)} {
 		for range 2 {
-			_, err := store.Put(ctx, rules.Override{ID: fmt.Sprint("o", i), Key: "topic?id=1", Action: rules.ActionBlock, Until: until, Author: "ann"})
+			_, err := store.Put(ctx, rules.Override{ID: fmt.Sprint("o", i), Key: "topic?id=1",
+				Action: rules.ActionBlock, Until: until, Author: "ann"})
 			check("Put", err)
 		}
 	}
@@ -82,11 +86,13 @@ func (m mortal) overrides() {
 // lostOverrides has a process write overrides back that the server has lost.
 func (m mortal) lostOverrides() {
 	m.Helper()
-	put(m.T, m.c.Overrides(), rules.Override{ID: "ends", Key: "topic?id=2", Action: rules.ActionBlock, Until: now().Add(time.Hour), Author: "ann"})
+	put(m.T, m.c.Overrides(), rules.Override{ID: "ends", Key: "topic?id=2", Action: rules.ActionBlock,
+		Until: now().Add(time.Hour), Author: "ann"})
 	redistest.Next(m.T, followOverrides(m.T, m.open(m.T)), "the overrides")
 	m.lose(m.T)
 	redistest.Eventually(m.T, "the overrides are written back", func() bool {
-		return m.raw.Exists(m.Context(), m.c.keys.Overrides(), m.c.keys.OverrideUntil(), m.c.keys.OverrideVersion(), m.c.keys.OverrideAudit()).Val() == 4
+		return m.raw.Exists(m.Context(), m.c.keys.Overrides(), m.c.keys.OverrideUntil(), m.c.keys.OverrideVersion(),
+			m.c.keys.OverrideAudit()).Val() == 4
 	})
 	m.after("overrides were written back")
 }

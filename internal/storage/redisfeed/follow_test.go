@@ -35,7 +35,8 @@ func testFollowerGetsWhatIsThereAndWhatComes(t *testing.T, s server) {
 		set := hot(now(), i)
 		publish(t, p, set)
 		d := redistest.Next(t, deliveries, "set that came")
-		if d.publisher != p.cfg.ID || d.set.Version != p.Version() || d.set.Version <= last[d.publisher] || len(d.set.Keys) != i {
+		if d.publisher != p.cfg.ID || d.set.Version != p.Version() || d.set.Version <= last[d.publisher] ||
+			len(d.set.Keys) != i {
 			t.Fatalf("publication %d: %s version %d, %d keys", i, d.publisher, d.set.Version, len(d.set.Keys))
 		}
 		last[d.publisher] = d.set.Version
@@ -71,7 +72,9 @@ func TestPushTakesMilliseconds(t *testing.T) {
 func testLostNoticesHeal(t *testing.T, s server) {
 	c := s.open(t)
 	deliveries, _ := follow(t, c)
-	redistest.Eventually(t, "subscription", func() bool { return c.Stats().Hot.Syncs > 1 && c.hot.subscriptions.Load() > 0 })
+	redistest.Eventually(t, "subscription", func() bool {
+		return c.Stats().Hot.Syncs > 1 && c.hot.subscriptions.Load() > 0
+	})
 	text, err := appendSet(nil, hot(now(), 1).Keys)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +103,9 @@ func TestRedisRestartedWhileFollowed(t *testing.T) {
 	redistest.Eventually(t, "failed looks", func() bool { return c.Stats().Hot.Errors > 1 })
 	s.Relaunch() // without persistence: everything is lost
 	back := time.Now()
-	redistest.Eventually(t, "published again", func() bool { return p.Publish(context.Background(), hot(now(), 2)) == nil })
+	redistest.Eventually(t, "published again", func() bool {
+		return p.Publish(context.Background(), hot(now(), 2)) == nil
+	})
 	d := redistest.Next(t, deliveries, "set after the restart")
 	if len(d.set.Keys) != 2 || d.set.Version != p.Version() {
 		t.Errorf("%+v", d)
@@ -130,7 +135,9 @@ func TestRedisFrozenWhileFollowed(t *testing.T) {
 	redistest.Eventually(t, "failed looks", func() bool { return c.Stats().Hot.Errors > 1 })
 	s.Thaw()
 	start := time.Now()
-	redistest.Eventually(t, "published again", func() bool { return p.Publish(context.Background(), hot(now(), 1)) == nil })
+	redistest.Eventually(t, "published again", func() bool {
+		return p.Publish(context.Background(), hot(now(), 1)) == nil
+	})
 	redistest.Next(t, deliveries, "set after the thaw")
 	if d := time.Since(start); d > 3*time.Second {
 		t.Errorf("caught up after %v", d)
@@ -243,7 +250,8 @@ func TestSilentSubscription(t *testing.T) {
 		t.Errorf("%d notices", n)
 	}
 	s.Freeze()
-	redistest.Eventually(t, "failed looks", func() bool { return c.Stats().Hot.Errors > 4 }) // longer than a question and its answer may take
+	// longer than a question and its answer may take
+	redistest.Eventually(t, "failed looks", func() bool { return c.Stats().Hot.Errors > 4 })
 	s.Thaw()
 	redistest.Eventually(t, "subscribed anew", func() bool { return c.Stats().Hot.Reconnects > 0 })
 	publish(t, p, hot(now(), 1))

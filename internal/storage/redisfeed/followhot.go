@@ -140,7 +140,8 @@ func (h *hotFollower) read(ctx context.Context, publishers []string) (changed, c
 
 // fetch asks for many publishers in one round trip, hands on what came, and
 // gives those whose log has a gap.
-func (h *hotFollower) fetch(ctx context.Context, publishers []string, ask func(redis.Pipeliner, string) func() (heldSet, error), changed *bool) (gaps []string, err error) {
+func (h *hotFollower) fetch(ctx context.Context, publishers []string,
+	ask func(redis.Pipeliner, string) func() (heldSet, error), changed *bool) (gaps []string, err error) {
 	if len(publishers) == 0 {
 		return nil, nil
 	}

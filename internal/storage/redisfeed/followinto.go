@@ -57,7 +57,8 @@ func (s *sights) look(m *hotset.Replica, now time.Time) {
 		s.log.Info("redisfeed: an aggregator publishes the hot set")
 	case !heard && !s.alone && now.Sub(s.began) > aloneAfter:
 		s.alone = true
-		s.log.Warn("redisfeed: no aggregator has ever published a hot set here: no key becomes hot; is one running, with the same namespace?")
+		s.log.Warn(
+			"redisfeed: no aggregator has ever published a hot set here: no key becomes hot; is one running, with the same namespace?")
 	}
 }
 
@@ -65,9 +66,11 @@ func (s *sights) tell(sight hotset.PublisherChange) {
 	log := s.log.With("publisher", sight.Publisher, "hot_keys", sight.Keys)
 	switch {
 	case sight.State == hotset.Silent:
-		log.Warn("redisfeed: an aggregator has fallen silent: its hot keys stay hot, no other key becomes hot", "kept_until", sight.Until.UTC())
+		log.Warn("redisfeed: an aggregator has fallen silent: its hot keys stay hot, no other key becomes hot",
+			"kept_until", sight.Until.UTC())
 	case sight.State == hotset.Blind:
-		log.Warn("redisfeed: an aggregator is blind, it gets no counts: its hot keys stay hot, no other key becomes hot")
+		log.Warn(
+			"redisfeed: an aggregator is blind, it gets no counts: its hot keys stay hot, no other key becomes hot")
 	case sight.State == hotset.Live:
 		log.Info("redisfeed: the aggregator sees again")
 	case sight.Keys > 0:

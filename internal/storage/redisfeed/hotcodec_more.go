@@ -96,7 +96,8 @@ func appendLoops(dst []byte, loops []hottype.Hot) ([]byte, error) {
 		dst = strconv.AppendInt(appendName(dst, loopField), micros(loops[i].Until), 10)
 		dst = append(dst, '\n')
 		if len(dst) > bodyMax {
-			return nil, fmt.Errorf("redisfeed: hot set with %d loops is over %d bytes; lower max_hot", len(loops), bodyMax)
+			return nil, fmt.Errorf("redisfeed: hot set with %d loops is over %d bytes; lower max_hot", len(loops),
+				bodyMax)
 		}
 	}
 	return dst, nil

@@ -34,11 +34,14 @@ func anyHot(t *rapid.T) hottype.Hot {
 		Since: stamp.Draw(t, "since"),
 		Until: stamp.Draw(t, "until"),
 
-		Lower: rapid.Float64().Draw(t, "lower"), Upper: rapid.Float64().Draw(t, "upper"), Share: rapid.Float64().Draw(t, "share"),
+		Lower: rapid.Float64().Draw(t, "lower"), Upper: rapid.Float64().Draw(t, "upper"),
+		Share:    rapid.Float64().Draw(t, "share"),
 		Baseline: rapid.Float64().Draw(t, "baseline"),
 
-		Why: rapid.SampledFrom([]string{"", "rate", "rate+surge", "a=b\tc"}).Draw(t, "why"), Clients: rapid.Int64().Draw(t, "clients"),
-		Client: rapid.SampledFrom([]string{"", "10.0.0.1", "2001:db8::", "user\t7"}).Draw(t, "client"), ClientShare: rapid.Float64().Draw(t, "client share"),
+		Why:         rapid.SampledFrom([]string{"", "rate", "rate+surge", "a=b\tc"}).Draw(t, "why"),
+		Clients:     rapid.Int64().Draw(t, "clients"),
+		Client:      rapid.SampledFrom([]string{"", "10.0.0.1", "2001:db8::", "user\t7"}).Draw(t, "client"),
+		ClientShare: rapid.Float64().Draw(t, "client share"),
 	}
 }
 
@@ -66,7 +69,8 @@ func TestSetComesOutAsItWentIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(got, keys, cmpopts.EquateEmpty()) + cmp.Diff(gotLoops, loops, cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(got, keys, cmpopts.EquateEmpty()) +
+			cmp.Diff(gotLoops, loops, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}
 	})
@@ -75,7 +79,8 @@ func TestSetComesOutAsItWentIn(t *testing.T) {
 func TestReadersPassOverFieldsTheyDoNotKnow(t *testing.T) {
 	t.Parallel()
 	got, _, err := parseSet("k\tr\t1\t2\t3\t4\tlater=x=y\tclients=7\tmore\t\n")
-	want := []hottype.Hot{{Key: "k", Rule: "r", Rate: 1, Lower: 1, Upper: 1, Peak: 2, Clients: 7, Since: time.UnixMicro(3).UTC(), Until: time.UnixMicro(4).UTC()}}
+	want := []hottype.Hot{{Key: "k", Rule: "r", Rate: 1, Lower: 1, Upper: 1, Peak: 2, Clients: 7,
+		Since: time.UnixMicro(3).UTC(), Until: time.UnixMicro(4).UTC()}}
 	if err != nil || !cmp.Equal(got, want) {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -130,14 +135,16 @@ func TestGzipBombIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := unpack(string(packed), encoding, encodingWhole); err == nil || !strings.Contains(err.Error(), "unpacked") {
+	if _, err := unpack(string(packed), encoding, encodingWhole); err == nil ||
+		!strings.Contains(err.Error(), "unpacked") {
 		t.Fatalf("%d bytes unpack to too many, and the error is %v", len(packed), err)
 	}
 }
 
 func FuzzParseSet(f *testing.F) {
 	f.Add("topic?id=42\ttopic\t200.4\t300\t1\t2\n")
-	f.Add("topic?id=1\ttopic\t200\t300\t1\t0\tlower=190\tupper=210\twhy=rate\tclients=3\tclient=10.0.0.1\tclient_share=0.9\tloop=7\n")
+	f.Add(
+		"topic?id=1\ttopic\t200\t300\t1\t0\tlower=190\tupper=210\twhy=rate\tclients=3\tclient=10.0.0.1\tclient_share=0.9\tloop=7\n")
 	f.Add("a\\tb\\\\\t\\n\t-1\t0\t0\t-5\textra\n")
 	f.Fuzz(func(t *testing.T, body string) {
 		keys, loops, err := parseSet(body)

@@ -146,6 +146,7 @@ func parseGone(line string, p *hotset.ListDelta) error {
 		return fmt.Errorf("%q: want key and rule", line)
 	}
 	rule, _, _ := strings.Cut(rest, "\t")
-	p.Gone = append(p.Gone, hotset.ID{Key: hottype.Key(strings.Clone(unescape(key))), Rule: strings.Clone(unescape(rule))})
+	p.Gone = append(p.Gone, hotset.ID{Key: hottype.Key(strings.Clone(unescape(key))),
+		Rule: strings.Clone(unescape(rule))})
 	return nil
 }

@@ -107,7 +107,8 @@ func testLargeSetsTravelAsChanges(t *testing.T, s server) {
 		set.Loops = hot(set.At, i%3).Keys
 		publish(t, p, set)
 		got := redistest.Next(t, deliveries, "change").set
-		if got.Version != p.Version() || !got.At.Equal(set.At) || !slices.IsSortedFunc(got.Keys, func(a, b hottype.Hot) int { return int(b.Rate - a.Rate) }) {
+		if got.Version != p.Version() || !got.At.Equal(set.At) ||
+			!slices.IsSortedFunc(got.Keys, func(a, b hottype.Hot) int { return int(b.Rate - a.Rate) }) {
 			t.Fatalf("step %d: version %d, judged %v", i, got.Version, got.At)
 		}
 		if diff := cmp.Diff(ends(set), ends(got)); diff != "" {

@@ -35,7 +35,8 @@ func (f *Feed) askWhole(ctx context.Context, p redis.Pipeliner, publisher string
 }
 
 // askChanges asks for what came after a version.
-func (f *Feed) askChanges(ctx context.Context, p redis.Pipeliner, publisher string, have heldSet) func() (heldSet, error) {
+func (f *Feed) askChanges(ctx context.Context, p redis.Pipeliner, publisher string,
+	have heldSet) func() (heldSet, error) {
 	entries := p.ZRangeByScore(ctx, f.keys.HotLog(publisher), &redis.ZRangeBy{
 		Min: "(" + strconv.FormatUint(have.set.Version, 10), Max: "+inf",
 	})

@@ -28,7 +28,8 @@ func (s *OverrideStore) Recall(c Copy) []rules.Override {
 	state := &overrideCopy{version: revision, entries: entries}
 	s.feed.know(state)
 	list := s.list(state)
-	s.feed.log.Info("redisfeed: overrides from the last run hold until Redis answers", "overrides", len(list), "revision", revision)
+	s.feed.log.Info("redisfeed: overrides from the last run hold until Redis answers", "overrides", len(list),
+		"revision", revision)
 	return list
 }
 
@@ -45,7 +46,8 @@ func (s *OverrideStore) KeepCopy(ctx context.Context, c Copy) error {
 			case err == nil:
 				saved = k.version
 			case failing == nil:
-				f.log.Warn("redisfeed: the overrides are not kept on disk: those of now would not hold after a restart without Redis", "err", err)
+				f.log.Warn(
+					"redisfeed: the overrides are not kept on disk: those of now would not hold after a restart without Redis", "err", err)
 			}
 			failing = err
 			f.counters.copyFailing.Store(err != nil)

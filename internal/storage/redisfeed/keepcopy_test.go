@@ -95,7 +95,8 @@ func TestCopyThatCannotBeSavedHoldsUpNothing(t *testing.T) {
 		put(t, f.Overrides(), block(id, "topic?id="+id, "ann"))
 		redistest.Next(t, follower, "the change")
 	}
-	redistest.Eventually(t, "the failure to be told", func() bool { return f.Stats().CopyFailing && strings.Contains(log.String(), "no space left") })
+	redistest.Eventually(t, "the failure to be told",
+		func() bool { return f.Stats().CopyFailing && strings.Contains(log.String(), "no space left") })
 	if n := strings.Count(log.String(), "not kept on disk"); n != 1 {
 		t.Errorf("told %d times: %s", n, log.String())
 	}

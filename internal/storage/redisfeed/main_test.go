@@ -35,7 +35,8 @@ func (s server) immortal(t *testing.T) []string {
 	return redistest.Immortal(t, s.raw, redisstore.NewKeys(s.namespace).Prefix())
 }
 
-// TestEverywhere runs on a server and on a cluster what must be the same on both. Every test has a namespace of its own.
+// TestEverywhere runs on a server and on a cluster what must be the same on both. Every test has a namespace of its
+// own.
 func TestEverywhere(t *testing.T) {
 	suite := map[string]func(*testing.T, server){
 		"published-set-is-read-back":           testPublishedSetIsReadBack,
@@ -85,7 +86,8 @@ func TestEverywhere(t *testing.T) {
 // open makes a feed that ends when the test ends.
 func open(t testing.TB, addrs ...string) *Feed {
 	t.Helper()
-	return openWith(t, redisstore.Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second}) // machines are busy
+	// machines are busy
+	return openWith(t, redisstore.Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second})
 }
 
 func openWith(t testing.TB, cfg redisstore.Config) *Feed {
@@ -144,7 +146,8 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // setClock has the scripts of a feed judge by a clock that is set.
 func setClock(f *Feed, now time.Time) *redistest.Clock {
-	k := redistest.NewClock(now, lua.ClaimHot(), lua.PublishHot(), lua.WriteOverride(), lua.RestoreOverrides(), lua.WriteReport(), lua.WriteCommand())
+	k := redistest.NewClock(now, lua.ClaimHot(), lua.PublishHot(), lua.WriteOverride(), lua.RestoreOverrides(),
+		lua.WriteReport(), lua.WriteCommand())
 	f.rdb.AddHook(k)
 	return k
 }

@@ -120,7 +120,8 @@ func (s *OverrideStore) current(ctx context.Context) (*overrideCopy, error) {
 			return known, nil
 		}
 	}
-	return nil, fmt.Errorf("redisfeed: overrides that Redis lost were written back by others %d times; try again", readTries)
+	return nil, fmt.Errorf("redisfeed: overrides that Redis lost were written back by others %d times; try again",
+		readTries)
 }
 
 // denialHolds is how long a process that Redis did not let write waits before it
@@ -145,12 +146,14 @@ func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy
 	log := f.log.With("known_version", known.version, "redis_version", stored.version, "overrides", len(known.entries))
 	switch {
 	case err != nil && first:
-		log.Error("redisfeed: Redis has lost overrides, and they cannot be written back from here; they stay in force here until "+
-			"another program writes them back or somebody changes an override. Give Redis persistence", "err", err)
+		log.Error(
+			"redisfeed: Redis has lost overrides, and they cannot be written back from here; they stay in force here until "+
+				"another program writes them back or somebody changes an override. Give Redis persistence", "err", err)
 	case done:
 		f.overridesBehind.Store(false)
 		f.counters.overridesRestored.Add(1)
-		log.Warn("redisfeed: Redis had lost overrides; they were written back as they are in force here. Give Redis persistence")
+		log.Warn(
+			"redisfeed: Redis had lost overrides; they were written back as they are in force here. Give Redis persistence")
 	}
 	return !done && err == nil
 }
@@ -158,7 +161,8 @@ func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy
 // runRestore runs the script; see restore.
 func (s *OverrideStore) runRestore(ctx context.Context, stored, known *overrideCopy) (bool, error) {
 	f, k := s.feed, s.feed.keys
-	args := []any{known.version, stored.version, MaxAudit, overrideLife.Milliseconds(), k.OverrideNotice(), len(known.entries)}
+	args := []any{known.version, stored.version, MaxAudit, overrideLife.Milliseconds(), k.OverrideNotice(),
+		len(known.entries)}
 	for id, text := range known.entries {
 		o, _ := decodeOverride(id, text) // what cannot be read has no end
 		args = append(args, id, text, endOf(o.Until))
@@ -168,7 +172,8 @@ func (s *OverrideStore) runRestore(ctx context.Context, stored, known *overrideC
 		return false, err
 	}
 	return f.scripts.restoreOverrides.Run(ctx, f.rdb,
-		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit()}, append(args, audit...)...).Bool()
+		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit()}, append(args, audit...)...).
+		Bool()
 }
 
 // restoration lists, as audit entries, what becomes of the older state when the

@@ -32,7 +32,8 @@ func agree(t *testing.T, s server, want ...rules.Override) {
 func (s server) lose(t *testing.T) {
 	t.Helper()
 	k := redisstore.NewKeys(s.namespace)
-	if err := s.raw.Del(context.Background(), k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit()).Err(); err != nil {
+	if err := s.raw.Del(context.Background(), k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit()).
+		Err(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -180,7 +181,8 @@ func TestLimitersThatMayNotWriteKeepTheirOverrides(t *testing.T) {
 	redistest.Grant(t, []*redistest.Server{s})
 	var log redistest.Log
 	as := func(user string) *Feed {
-		return openWith(t, redisstore.Config{Addrs: []string{"redis://" + user + ":pw@" + s.Addr()}, Namespace: "news", Log: log.Logger()})
+		return openWith(t, redisstore.Config{Addrs: []string{"redis://" + user + ":pw@" + s.Addr()}, Namespace: "news",
+			Log: log.Logger()})
 	}
 	admin, limiter := as("hotparam-aggregator"), as("hotparam-limiter")
 	a := put(t, admin.Overrides(), block("a", "topic?id=1", "ann"))
@@ -196,7 +198,8 @@ func TestLimitersThatMayNotWriteKeepTheirOverrides(t *testing.T) {
 	if st := limiter.Stats(); st.OverridesLost != 1 || !st.OverridesBehind {
 		t.Errorf("%d losses, behind %v", st.OverridesLost, st.OverridesBehind)
 	}
-	if n := strings.Count(log.String(), "cannot be written back"); n != 1 || strings.Count(log.String(), "NOPERM") != 1 {
+	if n := strings.Count(log.String(), "cannot be written back"); n != 1 ||
+		strings.Count(log.String(), "NOPERM") != 1 {
 		t.Errorf("told %d times:\n%s", n, &log)
 	}
 	b := put(t, admin.Overrides(), block("b", "topic?id=2", "ann"))
@@ -265,12 +268,14 @@ func TestTheHighestVersionWins(t *testing.T) {
 			return *state
 		}
 		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
-			i, id := rapid.IntRange(0, processes-1).Draw(rt, "process"), rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "id")
+			i, id := rapid.IntRange(0, processes-1).Draw(rt, "process"),
+				rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "id")
 			switch rapid.SampledFrom([]string{"put", "delete", "look", "look", "backup", "lose"}).Draw(rt, "step") {
 			case "put":
 				put(t, clients[i].Overrides(), block(id, "topic?id=1", fmt.Sprint(i)))
 			case "delete":
-				if err := clients[i].Overrides().Delete(ctx, id, "ann"); err != nil && !errors.Is(err, rules.ErrNoOverride) {
+				if err := clients[i].Overrides().Delete(ctx, id, "ann"); err != nil &&
+					!errors.Is(err, rules.ErrNoOverride) {
 					rt.Fatal(err)
 				}
 			case "look":
@@ -310,7 +315,8 @@ func TestTheHighestVersionWins(t *testing.T) {
 			rt.Fatalf("the store has version %d, %v; want %d, %v", end.version, end.entries, highest, truth[highest])
 		}
 		for i := range processes {
-			if diff := cmp.Diff(enforced[i], clients[0].Overrides().list(&end)); diff != "" && len(enforced[i])+len(end.entries) > 0 {
+			if diff := cmp.Diff(enforced[i], clients[0].Overrides().list(&end)); diff != "" &&
+				len(enforced[i])+len(end.entries) > 0 {
 				rt.Fatalf("process %d enforces otherwise: %s", i, diff)
 			}
 		}
@@ -349,7 +355,8 @@ func TestAnOlderCopyRestoresNothing(t *testing.T) {
 	}
 	setClock(young, time.Now().Add(2*time.Hour))
 	m.Flush()
-	if code, trimmed, err := young.Overrides().write(ctx, "b", "", "{}", time.Time{}, "{}"); code != -2 || trimmed != 0 || err != nil {
+	if code, trimmed, err := young.Overrides().write(ctx, "b", "", "{}", time.Time{}, "{}"); code != -2 ||
+		trimmed != 0 || err != nil {
 		t.Errorf("a change on top of a loss: %d, %d, %v", code, trimmed, err)
 	}
 	if done, err := young.Overrides().runRestore(ctx, &overrideCopy{}, young.known()); !done || err != nil {

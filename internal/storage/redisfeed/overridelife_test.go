@@ -92,7 +92,8 @@ func TestAuditAndListAreBounded(t *testing.T) {
 	if _, err := pipe.Exec(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Put(ctx, block("b", "topic?id=2", "ann")); err == nil || !strings.Contains(err.Error(), "10000 overrides") {
+	if _, err := store.Put(ctx, block("b", "topic?id=2", "ann")); err == nil ||
+		!strings.Contains(err.Error(), "10000 overrides") {
 		t.Errorf("one too many: %v", err)
 	}
 	put(t, store, block("a", "topic?id=1", "replacing is no addition"))
@@ -106,10 +107,12 @@ func TestBadOverridesAreRefused(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	store := open(t, redistest.Start(t).Addr()).Overrides()
-	if _, err := store.Put(ctx, block("a", "topic?id=\xff", "ann")); err == nil || !strings.Contains(err.Error(), `"a"`) {
+	if _, err := store.Put(ctx, block("a", "topic?id=\xff", "ann")); err == nil ||
+		!strings.Contains(err.Error(), `"a"`) {
 		t.Errorf("a key that JSON cannot hold: %v", err)
 	}
-	if _, err := store.Put(ctx, rules.Override{ID: "b", Key: "topic?id=1", Action: "explode"}); err == nil || !strings.Contains(err.Error(), "explode") {
+	if _, err := store.Put(ctx, rules.Override{ID: "b", Key: "topic?id=1", Action: "explode"}); err == nil ||
+		!strings.Contains(err.Error(), "explode") {
 		t.Errorf("an action that is none: %v", err)
 	}
 	if got := list(t, store); len(got) != 0 {

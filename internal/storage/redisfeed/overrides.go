@@ -57,11 +57,14 @@ func (s *OverrideStore) Put(ctx context.Context, o rules.Override) (rules.Overri
 		return rules.Override{}, fmt.Errorf("redisfeed: override %q: %w", o.ID, err)
 	}
 	if !utf8.ValidString(o.Key) {
-		return rules.Override{}, fmt.Errorf("redisfeed: override %q: key %q is not UTF-8; write a pattern with * for those bytes", o.ID, o.Key)
+		return rules.Override{},
+			fmt.Errorf("redisfeed: override %q: key %q is not UTF-8; write a pattern with * for those bytes", o.ID,
+				o.Key)
 	}
 	err := s.change(ctx, o.ID, func(before *rules.Override, now time.Time) (rules.Change, error) {
 		o.Created = now
-		return rules.Change{At: now, Author: o.Author, Action: rules.ChangePut, ID: o.ID, Before: before, After: &o}, nil
+		return rules.Change{At: now, Author: o.Author, Action: rules.ChangePut, ID: o.ID, Before: before, After: &o},
+			nil
 	})
 	if err != nil {
 		return rules.Override{}, err
@@ -128,7 +131,8 @@ func (s *OverrideStore) Trim(ctx context.Context) (int, error) {
 // if the override is still the one that was read. Overrides that Redis lost are
 // written back first: a change on top of an older state would make that state
 // the newest one.
-func (s *OverrideStore) change(ctx context.Context, id string, next func(before *rules.Override, now time.Time) (rules.Change, error)) error {
+func (s *OverrideStore) change(ctx context.Context, id string,
+	next func(before *rules.Override, now time.Time) (rules.Change, error)) error {
 	for range putTries {
 		text, err := s.entry(ctx, id)
 		if err != nil {
@@ -148,7 +152,8 @@ func (s *OverrideStore) change(ctx context.Context, id string, next func(before 
 			return fmt.Errorf("redisfeed: there are %d overrides already; delete some", MaxOverrides)
 		}
 	}
-	return fmt.Errorf("redisfeed: override %q: changed by others %d times while it was written; try again", id, putTries)
+	return fmt.Errorf("redisfeed: override %q: changed by others %d times while it was written; try again", id,
+		putTries)
 }
 
 // entry reads one override of the state that stands; "" where there is none.
@@ -203,11 +208,13 @@ func (s *OverrideStore) writeChange(ctx context.Context, change rules.Change, ex
 
 // write runs the script: one round trip. Code is what it answers, trimmed how
 // many overrides had ended.
-func (s *OverrideStore) write(ctx context.Context, id, expected, entry string, until time.Time, audit string) (code, trimmed int64, err error) {
+func (s *OverrideStore) write(ctx context.Context, id, expected, entry string, until time.Time,
+	audit string) (code, trimmed int64, err error) {
 	k := s.feed.keys
 	reply, err := s.feed.scripts.writeOverride.Run(ctx, s.feed.rdb,
 		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit()},
-		id, expected, entry, endOf(until), audit, MaxAudit, MaxOverrides, overrideLife.Milliseconds(), k.OverrideNotice(), s.feed.known().version,
+		id, expected, entry, endOf(until), audit, MaxAudit, MaxOverrides, overrideLife.Milliseconds(),
+		k.OverrideNotice(), s.feed.known().version,
 	).Int64Slice()
 	switch {
 	case err != nil:

@@ -71,7 +71,8 @@ func testOverridesAreKeptWithTheirAuthor(t *testing.T, s server) {
 	if err := store.Delete(ctx, "b", "ann"); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Delete(ctx, "b", "ann"); !errors.Is(err, rules.ErrNoOverride) || !strings.Contains(err.Error(), `"b"`) {
+	if err := store.Delete(ctx, "b", "ann"); !errors.Is(err, rules.ErrNoOverride) ||
+		!strings.Contains(err.Error(), `"b"`) {
 		t.Errorf("deleted twice: %v", err)
 	}
 	if got := list(t, store); !cmp.Equal(got, []rules.Override{a2}) {
@@ -107,7 +108,8 @@ func testOverridesAreKeptWithTheirAuthor(t *testing.T, s server) {
 	if none, err := store.Audit(ctx, -1); err != nil || none != nil {
 		t.Errorf("the last -1: %v, %v", none, err)
 	}
-	if text := s.raw.HGet(ctx, redisstore.NewKeys(s.namespace).Overrides(), "a").Val(); !strings.Contains(text, "topic?id=42&x=%26") {
+	if text := s.raw.HGet(ctx, redisstore.NewKeys(s.namespace).Overrides(), "a").
+		Val(); !strings.Contains(text, "topic?id=42&x=%26") {
 		t.Errorf("not for people: %s", text)
 	}
 	if keys := s.immortal(t); keys != nil {
@@ -179,7 +181,9 @@ func testLostOverrideNoticesHeal(t *testing.T, s server) {
 	c := s.open(t)
 	follower := followOverrides(t, c)
 	redistest.Next(t, follower, "the empty list")
-	redistest.Eventually(t, "subscription", func() bool { return c.overrides.subscriptions.Load() > 0 && c.Stats().Overrides.Syncs > 1 })
+	redistest.Eventually(t, "subscription", func() bool {
+		return c.overrides.subscriptions.Load() > 0 && c.Stats().Overrides.Syncs > 1
+	})
 	o, err := encode(block("a", "topic?id=1", "ann"))
 	if err != nil {
 		t.Fatal(err)

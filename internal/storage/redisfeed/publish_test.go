@@ -53,7 +53,8 @@ func TestLifeOfASet(t *testing.T) {
 	p := c.Publisher("agg")
 	at := now()
 	until := func(d time.Duration) hottype.HotSet {
-		return hottype.HotSet{At: at, Keys: []hottype.Hot{{Key: "k", Until: at.Add(d)}, {Key: "l", Until: at.Add(d / 2)}}}
+		return hottype.HotSet{At: at, Keys: []hottype.Hot{{Key: "k", Until: at.Add(d)},
+			{Key: "l", Until: at.Add(d / 2)}}}
 	}
 	for _, tc := range []struct {
 		set  hottype.HotSet
@@ -114,7 +115,8 @@ func TestSilentPublisherLeavesTheIndex(t *testing.T) {
 	c := open(t, s.Addr())
 	clock := setClock(c, start)
 	const keep = 30 * time.Second
-	short, long := c.NewPublisher(PublisherConfig{ID: "short", Keep: keep}), c.NewPublisher(PublisherConfig{ID: "long", Keep: keep})
+	short, long := c.NewPublisher(PublisherConfig{ID: "short", Keep: keep}),
+		c.NewPublisher(PublisherConfig{ID: "long", Keep: keep})
 	set := hot(start, 1)
 	set.Keys[0].Until = start.Add(20 * time.Second)
 	publish(t, long, hot(start, 1))
@@ -134,7 +136,8 @@ func TestSilentPublisherLeavesTheIndex(t *testing.T) {
 		t.Errorf("%d publishers 1 s after one expired", n)
 	}
 	s.Expire(time.Hour)
-	if keys := s.Keys(); strings.Contains(strings.Join(keys, " "), "hot:set") || strings.Contains(strings.Join(keys, " "), "hot:index") {
+	if keys := s.Keys(); strings.Contains(strings.Join(keys, " "), "hot:set") ||
+		strings.Contains(strings.Join(keys, " "), "hot:index") {
 		t.Errorf("still there: %v", keys)
 	}
 }
@@ -144,7 +147,8 @@ func TestBadSetsAndIDs(t *testing.T) {
 	c := open(t, redistest.Start(t).Addr())
 	ctx := context.Background()
 	for _, id := range []string{"", "a b", "a\n", "a\xff", strings.Repeat("x", 129)} {
-		if err := c.Publisher(id).Publish(ctx, hottype.HotSet{}); err == nil || !strings.Contains(err.Error(), strconv.Quote(id)) {
+		if err := c.Publisher(id).Publish(ctx, hottype.HotSet{}); err == nil ||
+			!strings.Contains(err.Error(), strconv.Quote(id)) {
 			t.Errorf("id %q: %v", id, err)
 		}
 	}
@@ -168,7 +172,9 @@ func TestPublisherSurvivesARestart(t *testing.T) {
 		t.Error("published to a dead server")
 	}
 	s.Relaunch()
-	redistest.Eventually(t, "published again", func() bool { return p.Publish(context.Background(), hot(now(), 3)) == nil })
+	redistest.Eventually(t, "published again", func() bool {
+		return p.Publish(context.Background(), hot(now(), 3)) == nil
+	})
 	if p.Version() <= before {
 		t.Errorf("version %d after %d", p.Version(), before)
 	}
@@ -199,7 +205,8 @@ func BenchmarkPublish(b *testing.B) {
 			}
 			st := c.Stats()
 			b.ReportMetric(float64(st.PublishedBytes)/float64(st.Published), "bytes/set")
-			b.ReportMetric(float64(c.rdb.MemoryUsage(context.Background(), c.keys.HotSet("agg"), 0).Val())/float64(n), "redis-bytes/key")
+			b.ReportMetric(float64(c.rdb.MemoryUsage(context.Background(), c.keys.HotSet("agg"), 0).Val())/float64(n),
+				"redis-bytes/key")
 		})
 		b.Run(fmt.Sprint(n, "-delivered"), func(b *testing.B) {
 			c := open(b, s.Addr())

@@ -38,7 +38,8 @@ type StandbyError struct {
 }
 
 func (e *StandbyError) Error() string {
-	return fmt.Sprintf("redisfeed: fenced: publisher %q belongs to the process with epoch %d for at least %v", e.ID, e.Epoch, e.Left)
+	return fmt.Sprintf("redisfeed: fenced: publisher %q belongs to the process with epoch %d for at least %v", e.ID,
+		e.Epoch, e.Left)
 }
 
 // Is makes every StandbyError an ErrFenced.
@@ -133,7 +134,9 @@ func (p *Publisher) judges(rule string, now time.Time) bool {
 
 // withFound adds the keys of the owner before that set does not have.
 func (p *Publisher) withFound(set hottype.HotSet) hottype.HotSet {
-	p.found = slices.DeleteFunc(p.found, func(h hottype.Hot) bool { return !h.Until.After(set.At) || p.judges(h.Rule, set.At) })
+	p.found = slices.DeleteFunc(p.found, func(h hottype.Hot) bool {
+		return !h.Until.After(set.At) || p.judges(h.Rule, set.At)
+	})
 	if len(p.found) == 0 {
 		return set
 	}

@@ -37,7 +37,8 @@ func stored(t *testing.T, c *Feed, id string) hottype.HotSet {
 func script(t *testing.T, c *Feed, channel, token string, seq int64, body []byte) []int64 {
 	t.Helper()
 	ctx := context.Background()
-	claim, err := c.scripts.claimHot.Run(ctx, c.rdb, []string{c.keys.HotEpoch("a")}, token, 0, 60_000, 60_000).Int64Slice()
+	claim, err := c.scripts.claimHot.Run(ctx, c.rdb, []string{c.keys.HotEpoch("a")}, token, 0, 60_000, 60_000).
+		Int64Slice()
 	if err != nil || claim[0] != 1 {
 		t.Fatal(claim, err)
 	}
@@ -126,12 +127,14 @@ func testLateCallsUndoNothing(t *testing.T, s server) {
 	code("answer was lost, call again", published, send("old", 3))
 	code("next", published, send("old", 4))
 	code("late", late, send("old", 3))
-	if owner := c.rdb.Get(ctx, c.keys.HotEpoch("a")).Val(); !strings.HasPrefix(owner, strconv.FormatInt(old, 10)+" old ") {
+	if owner := c.rdb.Get(ctx, c.keys.HotEpoch("a")).
+		Val(); !strings.HasPrefix(owner, strconv.FormatInt(old, 10)+" old ") {
 		t.Errorf("owner %q", owner)
 	}
 	claim := func(token string, lease int64) []int64 {
 		t.Helper()
-		reply, err := c.scripts.claimHot.Run(ctx, c.rdb, []string{c.keys.HotEpoch("a")}, token, 0, lease, 60_000).Int64Slice()
+		reply, err := c.scripts.claimHot.Run(ctx, c.rdb, []string{c.keys.HotEpoch("a")}, token, 0, lease, 60_000).
+			Int64Slice()
 		if err != nil {
 			t.Fatal(err)
 		}

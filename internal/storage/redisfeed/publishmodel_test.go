@@ -46,15 +46,18 @@ type process struct {
 func TestFollowersSeeTheRightfulOwners(t *testing.T) {
 	t.Parallel()
 	// A machine that stands still for seconds makes an answer late and not wrong.
-	c := openWith(t, redisstore.Config{Addrs: []string{redistest.Start(t).Addr()}, Namespace: "test", Timeout: time.Minute})
-	redistest.Eventually(t, "an answer of the server", func() bool { return c.rdb.Ping(context.Background()).Err() == nil })
+	c := openWith(t, redisstore.Config{Addrs: []string{redistest.Start(t).Addr()}, Namespace: "test",
+		Timeout: time.Minute})
+	redistest.Eventually(t, "an answer of the server",
+		func() bool { return c.rdb.Ping(context.Background()).Err() == nil })
 	redis := setClock(c, time.Time{})
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, redis, c)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			id := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "id")
 			i := rapid.IntRange(0, 1).Draw(t, "process")
-			switch what := rapid.SampledFrom([]string{"publish", "publish", "publish", "publish", "again", "freeze", "restart", "release", "flush", "pass", "look", "look"}).Draw(t, "what"); what {
+			switch what := rapid.SampledFrom([]string{"publish", "publish", "publish", "publish", "again", "freeze",
+				"restart", "release", "flush", "pass", "look", "look"}).Draw(t, "what"); what {
 			case "publish":
 				w.publish(t, id, w.procs[id][i], w.judge(t, id, i))
 			case "again": // the answer was lost, or it wakes up

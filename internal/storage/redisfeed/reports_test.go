@@ -16,7 +16,8 @@ import (
 func report(instance string, keys int) hottype.Report {
 	r := hottype.Report{Instance: instance, At: now(), Allowed: 1 << 60, Denied: hottype.Denials{Hot: 3, Store: 4}}
 	for i := range keys {
-		r.Keys = append(r.Keys, hottype.KeyDecisions{Key: hottype.Key(fmt.Sprintf("topic?id=%d", i)), Allowed: uint64(i), Denied: 1})
+		r.Keys = append(r.Keys, hottype.KeyDecisions{Key: hottype.Key(fmt.Sprintf("topic?id=%d", i)),
+			Allowed: uint64(i), Denied: 1})
 	}
 	return r
 }
@@ -37,7 +38,8 @@ func testReports(t *testing.T, s server) {
 		}
 	}
 	s.raw.Set(ctx, c.keys.Report("host-b:1"), "{", time.Second)
-	if got, err := c.ReadReports(ctx); err != nil || !cmp.Equal(got, []hottype.Report{a}) || c.Stats().ReportsMalformed != 1 {
+	if got, err := c.ReadReports(ctx); err != nil || !cmp.Equal(got, []hottype.Report{a}) ||
+		c.Stats().ReportsMalformed != 1 {
 		t.Errorf("with a broken one: %v, %v", err, cmp.Diff(got, []hottype.Report{a}))
 	}
 	if err := c.WriteReport(ctx, b); err != nil {
@@ -100,7 +102,8 @@ func TestReportsAreBounded(t *testing.T) {
 	if n := c.Stats().ReportKeysCut; n != 500 {
 		t.Errorf("%d cut", n)
 	}
-	if err := c.WriteReport(context.Background(), hottype.Report{}); err == nil || !strings.Contains(err.Error(), `instance ""`) {
+	if err := c.WriteReport(context.Background(), hottype.Report{}); err == nil ||
+		!strings.Contains(err.Error(), `instance ""`) {
 		t.Errorf("no instance: %v", err)
 	}
 }
@@ -121,7 +124,9 @@ func TestReportersKnowEachOther(t *testing.T) {
 	a, b := reporter("a"), reporter("b")
 	redistest.Eventually(t, "both know of two", func() bool { return a.Live() == 2 && b.Live() == 2 })
 	s.Kill()
-	redistest.Eventually(t, "failed reports", func() bool { return a.feed.Stats().ReportErrors > 0 && b.feed.Stats().ReportErrors > 0 })
+	redistest.Eventually(t, "failed reports", func() bool {
+		return a.feed.Stats().ReportErrors > 0 && b.feed.Stats().ReportErrors > 0
+	})
 	if a.Live() != 2 {
 		t.Errorf("without Redis %d are alive; the other one still is", a.Live())
 	}

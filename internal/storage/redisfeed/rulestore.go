@@ -46,7 +46,10 @@ func (s *RuleStore) version(ctx context.Context) (int64, error) {
 	}
 	version, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || version < 1 {
-		return 0, fmt.Errorf("redisfeed: %s holds %.20q, which is no version: it is not ours; delete it and push the rules anew", s.feed.keys.RulesVersion(), text)
+		return 0,
+			fmt.Errorf(
+				"redisfeed: %s holds %.20q, which is no version: it is not ours; delete it and push the rules anew",
+				s.feed.keys.RulesVersion(), text)
 	}
 	return version, nil
 }
@@ -94,7 +97,8 @@ func (s *RuleStore) History(ctx context.Context) ([]rules.Revision, error) {
 // poll looks. It returns nil when ctx ends.
 func (s *RuleStore) Follow(ctx context.Context, fn func(*rules.Stored, error)) error {
 	h := &rulesFollower{s: s, fn: fn}
-	f := &follower{feed: s.feed, what: "the rules", channel: s.feed.keys.RulesNotice(), state: &s.feed.rules, sync: h.sync}
+	f := &follower{feed: s.feed, what: "the rules", channel: s.feed.keys.RulesNotice(), state: &s.feed.rules,
+		sync: h.sync}
 	return f.run(ctx)
 }
 

@@ -34,10 +34,12 @@ func TestDocumentedACLs(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	redistest.Grant(t, []*redistest.Server{s})
-	limiter := openWith(t, redisstore.Config{Addrs: []string{"redis://hotparam-limiter:pw@" + s.Addr()}, Namespace: "news"})
+	limiter := openWith(t, redisstore.Config{Addrs: []string{"redis://hotparam-limiter:pw@" + s.Addr()},
+		Namespace: "news"})
 	charge := limit.Charge{Subject: limit.Subject{Space: "hot", Name: "k"}, Cost: 1}
 	for _, a := range []limit.Algorithm{
-		limit.TokenBucket, limit.GCRA, limit.LeakyBucket, limit.FixedWindow, limit.AnchoredWindow, limit.SlidingWindow, limit.SlidingLog, limit.BucketedWindow,
+		limit.TokenBucket, limit.GCRA, limit.LeakyBucket, limit.FixedWindow, limit.AnchoredWindow, limit.SlidingWindow,
+		limit.SlidingLog, limit.BucketedWindow,
 	} {
 		charge.Spec = limit.Spec{Algorithm: a, Limit: 1, Burst: 1, Window: time.Second, Buckets: 1}
 		_, err := limiter.Take(t.Context(), now(), []limit.Charge{charge}, make([]limit.Result, 1))
@@ -54,7 +56,8 @@ func TestDocumentedACLsOnACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	redistest.Grant(t, c.Nodes, "+cluster|slots", "+cluster|shards", "+command")
-	limiter := openWith(t, redisstore.Config{Addrs: c.Addrs(), Username: "hotparam-limiter", Password: "pw", Namespace: "news"})
+	limiter := openWith(t, redisstore.Config{Addrs: c.Addrs(), Username: "hotparam-limiter", Password: "pw",
+		Namespace: "news"})
 	if err := everything(t, limiter); err != nil {
 		t.Errorf("limits with all that goes beside them: %v", err)
 	}

@@ -24,7 +24,8 @@ func TestBatchIsMemory(t *testing.T) {
 		store.Reset()
 		m, now := limit.NewMemory(limit.MemoryConfig{}), time.UnixMicro(1_700_000_000_000_000)
 		for range rapid.IntRange(1, 4).Draw(rt, "batches") {
-			now = now.Add(rapid.SampledFrom([]time.Duration{0, 1, 700, 350_000, -1000, 1_000_000}).Draw(rt, "pause") * time.Microsecond)
+			now = now.Add(rapid.SampledFrom([]time.Duration{0, 1, 700, 350_000, -1000, 1_000_000}).
+				Draw(rt, "pause") * time.Microsecond)
 			store.SetClock(now)
 			b := newBatch()
 			requests, waiters := [][]limit.Charge{}, []waiter{}
@@ -36,10 +37,12 @@ func TestBatchIsMemory(t *testing.T) {
 					charges = slices.Clone(charges)
 					for i := range charges { // as with windows of clients beside a hot key
 						if own[i] {
-							charges[i].Subject.Space = fmt.Sprint("own", i, rapid.SampledFrom([]int{n, n, n, n, 1}).Draw(rt, "client"))
+							charges[i].Subject.Space = fmt.Sprint("own", i,
+								rapid.SampledFrom([]int{n, n, n, n, 1}).Draw(rt, "client"))
 						}
 					}
-					if first, final := &charges[0].Subject, &charges[len(charges)-1].Subject; turn { // the same limits on other keys
+					// the same limits on other keys
+					if first, final := &charges[0].Subject, &charges[len(charges)-1].Subject; turn {
 						*first, *final = *final, *first
 					}
 					requests, waiters = append(requests, charges), append(waiters, addOne(rt, l, b, charges))
@@ -86,7 +89,8 @@ func TestBatchOfEqualsIsMemory(t *testing.T) {
 		store.Reset()
 		m, now := limit.NewMemory(limit.MemoryConfig{}), time.UnixMicro(1_700_000_000_000_000)
 		for range 12 {
-			now = now.Add(rapid.SampledFrom([]time.Duration{0, 0, 1, 700, 5000, -1000, 1_000_000}).Draw(rt, "pause") * time.Microsecond)
+			now = now.Add(rapid.SampledFrom([]time.Duration{0, 0, 1, 700, 5000, -1000, 1_000_000}).
+				Draw(rt, "pause") * time.Microsecond)
 			charges := []limit.Charge{{
 				Subject: limit.Subject{Space: "test", Name: "a"},
 				Spec:    rapid.SampledFrom(specs).Draw(rt, "spec"),
@@ -115,7 +119,8 @@ func TestBatchWithoutTheFirst(t *testing.T) {
 	b := newBatch()
 	for _, name := range []string{"left", "stayed"} {
 		r := new(request)
-		c := limit.Charge{Subject: limit.Subject{Space: "test", Name: name}, Cost: 3, Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Hour, Burst: 20}}
+		c := limit.Charge{Subject: limit.Subject{Space: "test", Name: name}, Cost: 3,
+			Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Hour, Burst: 20}}
 		if err := r.set(l.keys, []limit.Charge{c}); err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +154,8 @@ func compare(rt *rapid.T, m *limit.Memory, now time.Time, charges []limit.Charge
 		rt.Fatal(err)
 	}
 	if fmt.Sprint(admitted, got) != fmt.Sprint(expected, want) {
-		rt.Fatalf("request %d place %d of %+v:\n%v %+v\n%v %+v", w.request, w.place, charges, admitted, got, expected, want)
+		rt.Fatalf("request %d place %d of %+v:\n%v %+v\n%v %+v", w.request, w.place, charges, admitted, got, expected,
+			want)
 	}
 }
 

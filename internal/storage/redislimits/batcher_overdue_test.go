@@ -120,12 +120,14 @@ func TestBatcherEndsWithItsLastCaller(t *testing.T) {
 func TestLostAnswerFailsNobodyElse(t *testing.T) {
 	redistest.Long(t)
 	t.Parallel()
-	for name, patient := range map[string]context.Context{"own call": context.Background(), "call of the batcher": t.Context()} {
+	for name, patient := range map[string]context.Context{"own call": context.Background(),
+		"call of the batcher": t.Context()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const budget = 2 * time.Second
 			front := redistest.StartFront(t, redistest.Start(t).Addr())
-			c := openWith(t, redisstore.Config{Addrs: []string{front.Addr()}, Namespace: "test", Timeout: 2 * budget, Budget: budget})
+			c := openWith(t, redisstore.Config{Addrs: []string{front.Addr()}, Namespace: "test", Timeout: 2 * budget,
+				Budget: budget})
 			charge := hotCharge(1000, 1)
 			take := func(ctx context.Context) error {
 				_, err := c.Take(ctx, time.Time{}, []limit.Charge{charge}, make([]limit.Result, 1))

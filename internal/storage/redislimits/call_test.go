@@ -89,7 +89,8 @@ func requestsOf(args []any) (all string) {
 	for s := range shapes {
 		for range number() {
 			shapes[s] = append(shapes[s], charged{
-				limitcore.Compiled{Kind: limitcore.Kind([]rune(args[0].(string))[0]), Capacity: args[2].(int64), Unit: args[3].(int64), Fill: args[4].(int64)},
+				limitcore.Compiled{Kind: limitcore.Kind([]rune(args[0].(string))[0]), Capacity: args[2].(int64),
+					Unit: args[3].(int64), Fill: args[4].(int64)},
 				args[1].(int64),
 			})
 			args = args[5:]
@@ -133,7 +134,8 @@ func TestBatchDecode(t *testing.T) {
 		{[]int64{2, 9, -2, 7, 1, 9, 5, 9, 5, 9, 5}, "at 2"},
 	} {
 		b, _ := someBatch(t)
-		if err := b.decode(c.answer); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := b.decode(c.answer); (err == nil) != (c.want == "") ||
+			err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.answer, err, c.want)
 		}
 	}
@@ -153,7 +155,8 @@ func FuzzBatchDecode(f *testing.F) {
 			results := make([]limit.Result, n)
 			admitted := waiters[i].read(results)
 			for _, r := range results {
-				if r.Remaining < 0 || r.ResetAfter < 0 || admitted && !r.Allowed || r.Allowed && r.RetryAfter != 0 || r.RetryAfter < 0 && r.RetryAfter != hottype.Never {
+				if r.Remaining < 0 || r.ResetAfter < 0 || admitted && !r.Allowed || r.Allowed && r.RetryAfter != 0 ||
+					r.RetryAfter < 0 && r.RetryAfter != hottype.Never {
 					t.Fatalf("%v: admitted %v: %+v", numbers(data), admitted, results)
 				}
 			}

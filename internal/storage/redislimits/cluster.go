@@ -59,12 +59,14 @@ type part struct {
 }
 
 // Take is that of Limiter.
-func (s *clusterLimiter) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+func (s *clusterLimiter) Take(ctx context.Context, now time.Time, charges []limit.Charge,
+	results []limit.Result) (bool, error) {
 	return s.takeAt(ctx, now, charges, results, nil)
 }
 
 // takeAt is Take, and writes into at, unless it is nil, when each charge was made.
-func (s *clusterLimiter) takeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result, at []time.Time) (bool, error) {
+func (s *clusterLimiter) takeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result,
+	at []time.Time) (bool, error) {
 	if err := limit.Check(charges, results); err != nil {
 		return false, err
 	}
@@ -168,7 +170,8 @@ func (s *clusterLimiter) takeParts(ctx context.Context, now time.Time, parts []*
 
 // never is a charge that is always denied, and so is everything beside it.
 func never() limit.Charge {
-	return limit.Charge{Subject: limit.Subject{Space: "never"}, Spec: limit.Spec{Algorithm: limit.FixedWindow, Window: time.Second}, Cost: 1}
+	return limit.Charge{Subject: limit.Subject{Space: "never"},
+		Spec: limit.Spec{Algorithm: limit.FixedWindow, Window: time.Second}, Cost: 1}
 }
 
 // askInVain fills in the results of shards that were not asked, since another one

@@ -12,7 +12,8 @@ import (
 
 // onOtherNodes are a bucket and a window of a client whose states are on different
 // nodes.
-func onOtherNodes(t *testing.T, cluster *redistest.Cluster, c *Limiter, burst int64) (bucket, window limit.Charge, other *redistest.Server) {
+func onOtherNodes(t *testing.T, cluster *redistest.Cluster, c *Limiter,
+	burst int64) (bucket, window limit.Charge, other *redistest.Server) {
 	t.Helper()
 	master := func(s *limit.Subject) *redistest.Server {
 		return cluster.Master(t, c.limiterOf(s).keys.limitState(s))

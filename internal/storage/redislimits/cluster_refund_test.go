@@ -41,7 +41,10 @@ func TestChargeOnOneNodeIsGivenBackOnce(t *testing.T) {
 		}
 		return n
 	}
-	redistest.Eventually(t, "a first answer", func() bool { _, _, err := take(probe, redistest.Patience, bucket, window); return err == nil })
+	redistest.Eventually(t, "a first answer", func() bool {
+		_, _, err := take(probe, redistest.Patience, bucket, window)
+		return err == nil
+	})
 	bucket.Cost = 7 // more is charged than is given back: a second refund would show
 	if _, _, err := take(probe, redistest.Patience, bucket); err != nil {
 		t.Fatal(err)
@@ -49,10 +52,12 @@ func TestChargeOnOneNodeIsGivenBackOnce(t *testing.T) {
 	bucket.Cost = 2
 	before := left()
 	for name, manner := range map[string]redistest.Manner{
-		"silent": redistest.Silent, "cut": redistest.CutAfter(0), "refuses": redistest.Says("-ERR no\r\n"), "nonsense": redistest.Says("+OK\r\n"),
+		"silent": redistest.Silent, "cut": redistest.CutAfter(0), "refuses": redistest.Says("-ERR no\r\n"),
+		"nonsense": redistest.Says("+OK\r\n"),
 	} {
 		c := openWith(t, redisstore.Config{Addrs: cluster.Addrs(), Namespace: "test", Timeout: redistest.Patience})
-		redistest.Eventually(t, "the client knows the nodes", func() bool { _, n, err := take(c, redistest.Patience, bucket); return err == nil && n < 100 })
+		redistest.Eventually(t, "the client knows the nodes",
+			func() bool { _, n, err := take(c, redistest.Patience, bucket); return err == nil && n < 100 })
 		before = left()
 		front.Set(manner)
 		_, _, err := take(c, 2*time.Second, bucket, window)
@@ -66,7 +71,8 @@ func TestChargeOnOneNodeIsGivenBackOnce(t *testing.T) {
 		}
 	}
 	window.Cost = 4 // never fits
-	if ok, n, err := take(probe, redistest.Patience, bucket, window); ok || err != nil || n != before || left() != before {
+	if ok, n, err := take(probe, redistest.Patience, bucket, window); ok || err != nil || n != before ||
+		left() != before {
 		t.Errorf("denied: %v, %d and %d left, %d before, %v", ok, n, left(), before, err)
 	}
 }

@@ -24,7 +24,8 @@ import (
 // openCluster is a client of a cluster.
 func openCluster(t testing.TB, c *redistest.Cluster) *clusterLimiter {
 	t.Helper()
-	return openWith(t, redisstore.Config{Addrs: c.Addrs(), Namespace: "test", PoolSize: 64, Timeout: 10 * time.Second}).cluster
+	return openWith(t, redisstore.Config{Addrs: c.Addrs(), Namespace: "test", PoolSize: 64, Timeout: 10 * time.Second}).
+		cluster
 }
 
 // Every law holds where each subject may lie on a node of its own.
@@ -38,21 +39,23 @@ func TestClusterLaws(t *testing.T) {
 			for i, l := range s.shards {
 				l.keys = shardKeys("test-"+space, i)
 			}
-			return limittest.Fixture{Store: s, Forward: true, SetClock: setClock(s.shards[0].rdb, time.Time{}).Set, Reset: func() { forget(t, s, space) }}
+			return limittest.Fixture{Store: s, Forward: true, SetClock: setClock(s.shards[0].rdb, time.Time{}).Set,
+				Reset: func() { forget(t, s, space) }}
 		})
 	})
 }
 
 // forget deletes the keys of one namespace on all nodes.
 func forget(t testing.TB, s *clusterLimiter, space string) {
-	err := s.shards[0].rdb.(*redis.ClusterClient).ForEachMaster(context.Background(), func(ctx context.Context, m *redis.Client) error {
-		for _, key := range m.Keys(ctx, "hp:{test-"+space+"/*").Val() {
-			if err := m.Del(ctx, key).Err(); err != nil {
-				return err
+	err := s.shards[0].rdb.(*redis.ClusterClient).
+		ForEachMaster(context.Background(), func(ctx context.Context, m *redis.Client) error {
+			for _, key := range m.Keys(ctx, "hp:{test-"+space+"/*").Val() {
+				if err := m.Del(ctx, key).Err(); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +83,9 @@ func TestClusterThroughFailover(t *testing.T) {
 		var admitted bool
 		for failing := time.Now(); ; { // the client may have to learn who serves a slot now
 			admitted, err = s.Take(ctx, now, charges, got)
-			moving := err != nil && isMoving(err) || slices.ContainsFunc(got, func(r limit.Result) bool { return r.Remaining < 0 }) // denied elsewhere, and not known here
+			// denied elsewhere, and not known here
+			moving := err != nil && isMoving(err) ||
+				slices.ContainsFunc(got, func(r limit.Result) bool { return r.Remaining < 0 })
 			if !moving || time.Since(failing) > 10*time.Second {
 				break
 			}
@@ -104,7 +109,8 @@ func TestClusterThroughFailover(t *testing.T) {
 		})
 	}
 	trace(t)
-	victim := s.shards[s.shard(&limit.Subject{Space: "hot", Name: "topic?id=0"})].keys.limitState(&limit.Subject{Space: "hot", Name: "topic?id=0"})
+	victim := s.shards[s.shard(&limit.Subject{Space: "hot", Name: "topic?id=0"})].keys.limitState(
+		&limit.Subject{Space: "hot", Name: "topic?id=0"})
 	cluster.Failover(t, victim)
 	trace(t)
 	if st := s.stats(); st.Refunds == 0 {
@@ -115,8 +121,10 @@ func TestClusterThroughFailover(t *testing.T) {
 
 // isMoving are errors of a cluster that is not itself again for everybody.
 func isMoving(err error) bool {
-	return strings.Contains(err.Error(), "CLUSTERDOWN") || strings.Contains(err.Error(), "MOVED") || strings.Contains(err.Error(), "refused") ||
-		strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), "reset") || strings.Contains(err.Error(), "READONLY")
+	return strings.Contains(err.Error(), "CLUSTERDOWN") || strings.Contains(err.Error(), "MOVED") ||
+		strings.Contains(err.Error(), "refused") ||
+		strings.Contains(err.Error(), "EOF") || strings.Contains(err.Error(), "reset") ||
+		strings.Contains(err.Error(), "READONLY")
 }
 
 // drawClusterRequest draws a request with the windows of a client and hot keys.
@@ -124,17 +132,21 @@ func drawClusterRequest(rt *rapid.T) []limit.Charge {
 	client := hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(rapid.IntRange(0, 3).Draw(rt, "client"))}))
 	cost := rapid.Int64Range(0, 3).Draw(rt, "cost")
 	charges := []limit.Charge{
-		{Subject: limit.Subject{Space: "ip_fixed", Client: client}, Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: 6, Window: time.Second}, Cost: cost},
-		{Subject: limit.Subject{Space: "ip_sliding", Client: client}, Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 20, Window: 5 * time.Second}, Cost: cost},
+		{Subject: limit.Subject{Space: "ip_fixed", Client: client},
+			Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: 6, Window: time.Second}, Cost: cost},
+		{Subject: limit.Subject{Space: "ip_sliding", Client: client},
+			Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 20, Window: 5 * time.Second}, Cost: cost},
 	}
 	algorithms := []limit.Spec{
 		{Algorithm: limit.TokenBucket, Limit: 10, Window: time.Second, Burst: 5},
 		{Algorithm: limit.SlidingLog, Limit: 5, Window: time.Second},
 		{Algorithm: limit.AnchoredWindow, Limit: 5, Window: time.Second},
 		{Algorithm: limit.BucketedWindow, Limit: 5, Window: time.Second, Buckets: 10},
-		{Algorithm: limit.GCRA, Limit: 10, Window: time.Second, Burst: 5, Block: 300 * time.Millisecond, BlockMax: time.Second},
+		{Algorithm: limit.GCRA, Limit: 10, Window: time.Second, Burst: 5, Block: 300 * time.Millisecond,
+			BlockMax: time.Second},
 	}
-	for _, i := range rapid.SliceOfNDistinct(rapid.IntRange(0, len(algorithms)-1), 0, 3, rapid.ID[int]).Draw(rt, "hot") {
+	for _, i := range rapid.SliceOfNDistinct(rapid.IntRange(0, len(algorithms)-1), 0, 3, rapid.ID[int]).
+		Draw(rt, "hot") {
 		charges = append(charges, limit.Charge{
 			Subject: limit.Subject{Space: "hot", Name: fmt.Sprint("topic?id=", i)}, Spec: algorithms[i], Cost: cost,
 		})
@@ -153,7 +165,8 @@ func TestClusterNeverAdmitsTooMuch(t *testing.T) {
 	window := limit.Spec{Algorithm: limit.FixedWindow, Limit: 5, Window: time.Hour}
 	request := func(client byte) []limit.Charge {
 		return []limit.Charge{
-			{Subject: limit.Subject{Space: "ip_fixed", Client: hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, client}))}, Spec: window, Cost: 1},
+			{Subject: limit.Subject{Space: "ip_fixed",
+				Client: hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, client}))}, Spec: window, Cost: 1},
 			{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Spec: bucket, Cost: 1},
 		}
 	}
@@ -181,7 +194,9 @@ func TestClusterNeverAdmitsTooMuch(t *testing.T) {
 		}
 	}
 	results := make([]limit.Result, 1)
-	if _, err := s.Take(ctx, now, []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Spec: bucket}}, results); err != nil {
+	if _, err := s.Take(ctx, now,
+		[]limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Spec: bucket}},
+		results); err != nil {
 		t.Fatal(err)
 	}
 	if left := results[0].Remaining; sum > bucket.Burst || left != bucket.Burst-sum {
@@ -196,7 +211,8 @@ func TestClusterNeverAdmitsTooMuch(t *testing.T) {
 // tokens as those are: without the first half nobody is denied.
 func BenchmarkClusterRace(b *testing.B) {
 	s := openCluster(b, redistest.StartCluster(b))
-	hot := limit.Charge{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 1_000_000, Window: time.Second, Burst: 32}, Cost: 1}
+	hot := limit.Charge{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"},
+		Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 1_000_000, Window: time.Second, Burst: 32}, Cost: 1}
 	const callers = 64
 	var wrong, denied, next atomic.Int64
 	var group sync.WaitGroup
@@ -207,7 +223,8 @@ func BenchmarkClusterRace(b *testing.B) {
 			if c%2 == 0 {
 				window.Limit = 0 // over its limit whatever it does
 			}
-			client := limit.Charge{Subject: limit.Subject{Space: "ip_fixed", Client: hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(c)}))}, Spec: window, Cost: 1}
+			client := limit.Charge{Subject: limit.Subject{Space: "ip_fixed",
+				Client: hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(c)}))}, Spec: window, Cost: 1}
 			for next.Add(1) <= int64(b.N) {
 				results := make([]limit.Result, 2)
 				ok, err := s.Take(context.Background(), time.Time{}, []limit.Charge{client, hot}, results)

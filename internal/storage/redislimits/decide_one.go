@@ -15,7 +15,8 @@ const decisionNumbers = 4
 
 // decideOne asks lua/limit_decide.lua, which knows every algorithm: one call for one
 // request.
-func (l *shardLimiter) decideOne(ctx context.Context, r *request, results []limit.Result) (admitted bool, at int64, err error) {
+func (l *shardLimiter) decideOne(ctx context.Context, r *request,
+	results []limit.Result) (admitted bool, at int64, err error) {
 	keys := make([]string, len(r.charges), 2*len(r.charges))
 	args := append(make([]any, 0, 1+10*len(keys)), len(keys))
 	for i := range r.charges {

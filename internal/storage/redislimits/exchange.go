@@ -98,7 +98,8 @@ func (l *windowShard) exchange(ctx context.Context) {
 	if l.failed = err != nil; l.failed {
 		l.counts.errors.Add(1)
 		if !was && l.counts.stale.Add(1) == 1 {
-			l.store.log.Warn("redislimits: windows are not exchanged, each process holds clients to what it knows", "err", err)
+			l.store.log.Warn("redislimits: windows are not exchanged, each process holds clients to what it knows",
+				"err", err)
 		}
 		return
 	}

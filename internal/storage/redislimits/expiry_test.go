@@ -20,16 +20,19 @@ func everyAlgorithm() map[string]limit.Spec {
 	return map[string]limit.Spec{
 		"bucket":         {Algorithm: limit.TokenBucket, Limit: 3, Window: 10 * time.Minute, Burst: 3},
 		"quicker bucket": {Algorithm: limit.TokenBucket, Limit: 3, Window: 9 * time.Minute, Burst: 3},
-		"lacking bucket": {Algorithm: limit.TokenBucket, Limit: 3, Window: 10 * time.Minute, Burst: 3, InitialDeficit: 1},
-		"waiting bucket": {Algorithm: limit.TokenBucket, Limit: 3, Window: 10 * time.Minute, Burst: 1, Wait: 8 * time.Minute},
-		"gcra":           {Algorithm: limit.GCRA, Limit: 3, Window: 10 * time.Minute, Burst: 2},
-		"leaky bucket":   {Algorithm: limit.LeakyBucket, Limit: 3, Window: 10 * time.Minute, Burst: 2},
-		"fixed":          {Algorithm: limit.FixedWindow, Limit: 3, Window: 24 * time.Hour},
-		"anchored":       {Algorithm: limit.AnchoredWindow, Limit: 3, Window: 10 * time.Minute},
-		"sliding":        {Algorithm: limit.SlidingWindow, Limit: 3, Window: 10 * time.Minute},
-		"log":            {Algorithm: limit.SlidingLog, Limit: 3, Window: 10 * time.Minute},
-		"bucketed":       {Algorithm: limit.BucketedWindow, Limit: 3, Window: 10 * time.Minute, Buckets: 10},
-		"block":          {Algorithm: limit.FixedWindow, Limit: 3, Window: 24 * time.Hour, Block: time.Minute, BlockMax: time.Hour},
+		"lacking bucket": {Algorithm: limit.TokenBucket, Limit: 3, Window: 10 * time.Minute, Burst: 3,
+			InitialDeficit: 1},
+		"waiting bucket": {Algorithm: limit.TokenBucket, Limit: 3, Window: 10 * time.Minute, Burst: 1,
+			Wait: 8 * time.Minute},
+		"gcra":         {Algorithm: limit.GCRA, Limit: 3, Window: 10 * time.Minute, Burst: 2},
+		"leaky bucket": {Algorithm: limit.LeakyBucket, Limit: 3, Window: 10 * time.Minute, Burst: 2},
+		"fixed":        {Algorithm: limit.FixedWindow, Limit: 3, Window: 24 * time.Hour},
+		"anchored":     {Algorithm: limit.AnchoredWindow, Limit: 3, Window: 10 * time.Minute},
+		"sliding":      {Algorithm: limit.SlidingWindow, Limit: 3, Window: 10 * time.Minute},
+		"log":          {Algorithm: limit.SlidingLog, Limit: 3, Window: 10 * time.Minute},
+		"bucketed":     {Algorithm: limit.BucketedWindow, Limit: 3, Window: 10 * time.Minute, Buckets: 10},
+		"block": {Algorithm: limit.FixedWindow, Limit: 3, Window: 24 * time.Hour, Block: time.Minute,
+			BlockMax: time.Hour},
 	}
 }
 
@@ -53,7 +56,8 @@ func (m mortal) after(what string) {
 func TestEveryKeyExpires(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	m := mortal{t, s.Client(), openWith(t, redisstore.Config{Addrs: []string{s.Addr()}, Namespace: "test", Timeout: redistest.Patience})}
+	m := mortal{t, s.Client(),
+		openWith(t, redisstore.Config{Addrs: []string{s.Addr()}, Namespace: "test", Timeout: redistest.Patience})}
 	for _, travel := range []string{"alone", "together"} {
 		for first, spec := range everyAlgorithm() {
 			m.limits(travel, first, spec)
@@ -64,7 +68,8 @@ func TestEveryKeyExpires(t *testing.T) {
 	redistest.Ran(t, s, map[string]string{
 		"Decide": lua.Decide(), "DecideMany": lua.DecideMany(), "Refund": lua.Refund(), "Exchange": lua.Exchange(),
 		"CLThrottle": lua.CLThrottle(), "InFlight": lua.InFlight(),
-	}, "ClaimHot", "PublishHot", "WriteOverride", "RestoreOverrides", "WriteReport", "WriteCommand", "WriteRules", "PublishBounds")
+	}, "ClaimHot", "PublishHot", "WriteOverride", "RestoreOverrides", "WriteReport", "WriteCommand", "WriteRules",
+		"PublishBounds")
 }
 
 // limits charges, denies, blocks and refunds, and finds states of every other
@@ -117,7 +122,8 @@ func (m mortal) windows() {
 		for _, before := range []string{"nothing", "nonsense"} {
 			if before == "nonsense" {
 				hour := time.Hour.Microseconds()
-				m.raw.Set(m.Context(), m.c.keys.sums(hour, time.Now().UnixMicro()/hour*hour, &c.Subject), "what is this", time.Hour)
+				m.raw.Set(m.Context(), m.c.keys.sums(hour, time.Now().UnixMicro()/hour*hour, &c.Subject),
+					"what is this", time.Hour)
 			}
 			for range 2 {
 				w, done := m.c.Windows(WindowsConfig{}), make(chan error, 1)

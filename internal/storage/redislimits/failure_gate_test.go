@@ -48,7 +48,8 @@ func newFailing(t *testing.T) *failing {
 	mirror, now := new(hotset.Replica), time.Now()
 	hot := hottype.HotSet{Version: 1, At: now}
 	for _, rule := range []string{"local", "open", "closed"} {
-		hot.Keys = append(hot.Keys, hottype.Hot{Key: hottype.Key(rule + "?id=1"), Rule: rule, Rate: 100, Since: now, Until: now.Add(time.Hour)})
+		hot.Keys = append(hot.Keys, hottype.Hot{Key: hottype.Key(rule + "?id=1"), Rule: rule, Rate: 100, Since: now,
+			Until: now.Add(time.Hour)})
 	}
 	mirror.Replace("test", hot)
 	f.Gate = gate.New(gate.Config{
@@ -96,25 +97,27 @@ func TestEveryWayToFail(t *testing.T) {
 		"READONLY":                  redistest.Says("-READONLY You can't write against a read only replica.\r\n"),
 		"MOVED":                     redistest.Says("-MOVED 3999 127.0.0.1:1\r\n"),
 		"ASK":                       redistest.Says("-ASK 3999 127.0.0.1:1\r\n"),
-		"BUSY":                      redistest.Says("-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.\r\n"),
-		"OOM":                       redistest.Says("-OOM command not allowed when used memory > 'maxmemory'.\r\n"),
-		"LOADING":                   redistest.Says("-LOADING Redis is loading the dataset in memory\r\n"),
-		"CLUSTERDOWN":               redistest.Says("-CLUSTERDOWN Hash slot not served\r\n"),
-		"TRYAGAIN":                  redistest.Says("-TRYAGAIN Multiple keys request during rehashing of slot\r\n"),
-		"MASTERDOWN":                redistest.Says("-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n"),
-		"NOAUTH":                    redistest.Says("-NOAUTH Authentication required.\r\n"),
-		"max clients":               redistest.Says("-ERR max number of clients reached\r\n"),
-		"garbage":                   redistest.Says("HTTP/1.1 400 Bad Request\r\n\r\n"),
-		"a number that is none":     redistest.Says(":one\r\n"),
-		"a length that is none":     redistest.Says("*-2\r\n"),
-		"too few numbers":           redistest.Says("*1\r\n:1\r\n"),
-		"numbers out of range":      redistest.Says("*6\r\n:1\r\n:1\r\n:-7\r\n:0\r\n:0\r\n:1\r\n"),
-		"words":                     redistest.Says("*6\r\n+a\r\n+b\r\n+c\r\n+d\r\n+e\r\n+f\r\n"),
-		"nothing there":             redistest.Says("$-1\r\n"),
-		"closed at once":            redistest.CutAfter(0),
-		"closed in the middle":      redistest.CutAfter(3),
-		"silence":                   redistest.Silent,
-		"a slow dribble":            redistest.Dribbles(100 * time.Millisecond),
+		"BUSY": redistest.Says(
+			"-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.\r\n"),
+		"OOM":         redistest.Says("-OOM command not allowed when used memory > 'maxmemory'.\r\n"),
+		"LOADING":     redistest.Says("-LOADING Redis is loading the dataset in memory\r\n"),
+		"CLUSTERDOWN": redistest.Says("-CLUSTERDOWN Hash slot not served\r\n"),
+		"TRYAGAIN":    redistest.Says("-TRYAGAIN Multiple keys request during rehashing of slot\r\n"),
+		"MASTERDOWN": redistest.Says(
+			"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n"),
+		"NOAUTH":                redistest.Says("-NOAUTH Authentication required.\r\n"),
+		"max clients":           redistest.Says("-ERR max number of clients reached\r\n"),
+		"garbage":               redistest.Says("HTTP/1.1 400 Bad Request\r\n\r\n"),
+		"a number that is none": redistest.Says(":one\r\n"),
+		"a length that is none": redistest.Says("*-2\r\n"),
+		"too few numbers":       redistest.Says("*1\r\n:1\r\n"),
+		"numbers out of range":  redistest.Says("*6\r\n:1\r\n:1\r\n:-7\r\n:0\r\n:0\r\n:1\r\n"),
+		"words":                 redistest.Says("*6\r\n+a\r\n+b\r\n+c\r\n+d\r\n+e\r\n+f\r\n"),
+		"nothing there":         redistest.Says("$-1\r\n"),
+		"closed at once":        redistest.CutAfter(0),
+		"closed in the middle":  redistest.CutAfter(3),
+		"silence":               redistest.Silent,
+		"a slow dribble":        redistest.Dribbles(100 * time.Millisecond),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

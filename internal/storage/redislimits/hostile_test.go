@@ -26,31 +26,39 @@ func TestWindowsHostile(t *testing.T) {
 	subjects, trial := limittest.Hostile(), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		trial++
-		c := openWith(t, redisstore.Config{Addrs: []string{server.Addr()}, Namespace: fmt.Sprint("trial", trial), Timeout: time.Minute})
+		c := openWith(t, redisstore.Config{Addrs: []string{server.Addr()}, Namespace: fmt.Sprint("trial", trial),
+			Timeout: time.Minute})
 		w, m := c.Windows(WindowsConfig{}), limit.NewMemory(limit.MemoryConfig{})
 		specs := map[limit.Subject]limit.Spec{}
 		for _, s := range subjects {
 			specs[s] = limit.Spec{
-				Algorithm: rapid.SampledFrom([]limit.Algorithm{limit.FixedWindow, limit.SlidingWindow}).Draw(rt, "algorithm"),
-				Limit:     rapid.Int64Range(0, 20).Draw(rt, "limit"), Window: 30 * 24 * time.Hour,
+				Algorithm: rapid.SampledFrom([]limit.Algorithm{limit.FixedWindow, limit.SlidingWindow}).
+					Draw(rt, "algorithm"),
+				Limit: rapid.Int64Range(0, 20).Draw(rt, "limit"), Window: 30 * 24 * time.Hour,
 			}
 		}
 		now, jumps := time.Now(), rapid.Bool().Draw(rt, "jumps")
 		for range 50 {
 			if jumps {
-				now = rapid.SampledFrom([]time.Time{now, now, now, now.Add(time.Hour), now.Add(-time.Hour), now.Add(40 * 24 * time.Hour), {}, time.Unix(-1, 0), time.Unix(1<<40, 0), time.Unix(math.MaxInt64/4, 0)}).Draw(rt, "now")
+				now = rapid.SampledFrom([]time.Time{now, now, now, now.Add(time.Hour), now.Add(-time.Hour),
+					now.Add(40 * 24 * time.Hour), {}, time.Unix(-1, 0), time.Unix(1<<40, 0),
+					time.Unix(math.MaxInt64/4, 0)}).Draw(rt, "now")
 			}
 			s := rapid.SampledFrom(subjects[:8]).Draw(rt, "subject")
 			if rapid.Bool().Draw(rt, "other") {
 				s = rapid.SampledFrom(subjects).Draw(rt, "another")
 			}
-			charges := []limit.Charge{{Subject: s, Spec: specs[s], Cost: rapid.SampledFrom([]int64{0, 1, 1, 2, 20, 21, 1 << 53, math.MaxInt64, -1, math.MinInt64}).Draw(rt, "cost")}}
+			charges := []limit.Charge{{Subject: s, Spec: specs[s],
+				Cost: rapid.SampledFrom([]int64{0, 1, 1, 2, 20, 21, 1 << 53, math.MaxInt64, -1, math.MinInt64}).
+					Draw(rt, "cost")}}
 			got, want := make([]limit.Result, 1), make([]limit.Result, 1)
 			at := time.UnixMicro(w.shards[0].at(now))
 			ok, err := w.Take(ctx, now, charges, got)
 			wantOK, wantErr := m.Take(ctx, at, charges, want)
-			if errors.Is(err, limit.ErrCost) != (charges[0].Cost < 0) || (err == nil) != (wantErr == nil) || err == nil && (ok != wantOK || got[0] != want[0]) {
-				rt.Fatalf("at %v: %.200v:\n%v %+v %v\n%v %+v %v", now, fmt.Sprintf("%+v", charges), ok, got, err, wantOK, want, wantErr)
+			if errors.Is(err, limit.ErrCost) != (charges[0].Cost < 0) || (err == nil) != (wantErr == nil) ||
+				err == nil && (ok != wantOK || got[0] != want[0]) {
+				rt.Fatalf("at %v: %.200v:\n%v %+v %v\n%v %+v %v", now, fmt.Sprintf("%+v", charges), ok, got, err,
+					wantOK, want, wantErr)
 			}
 			if !jumps && rapid.IntRange(0, 5).Draw(rt, "exchange") == 0 {
 				w.exchange(ctx)
@@ -76,8 +84,10 @@ func TestBadSpecsAreErrors(t *testing.T) {
 	for name, store := range stores {
 		for _, bad := range []limit.Spec{
 			{}, {Algorithm: "leaking", Limit: 1, Window: time.Second},
-			{Algorithm: limit.FixedWindow, Limit: 1, Window: 0}, {Algorithm: limit.FixedWindow, Limit: 1, Window: -time.Second},
-			{Algorithm: limit.SlidingWindow, Limit: -1, Window: time.Second}, {Algorithm: limit.FixedWindow, Limit: 1 << 53, Window: time.Second},
+			{Algorithm: limit.FixedWindow, Limit: 1, Window: 0},
+			{Algorithm: limit.FixedWindow, Limit: 1, Window: -time.Second},
+			{Algorithm: limit.SlidingWindow, Limit: -1, Window: time.Second},
+			{Algorithm: limit.FixedWindow, Limit: 1 << 53, Window: time.Second},
 			{Algorithm: limit.TokenBucket, Limit: math.MaxInt64, Window: time.Second, Burst: 1},
 			{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Second, Burst: -1},
 			{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Second, Burst: 1, Wait: -1},
@@ -85,15 +95,19 @@ func TestBadSpecsAreErrors(t *testing.T) {
 			{Algorithm: limit.TokenBucket, Limit: 1, Window: time.Second, Burst: 1, InitialDeficit: 2},
 			{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second, Block: -time.Second},
 			{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second, Block: time.Hour, BlockMax: time.Second},
-			{Algorithm: limit.FixedWindow, Limit: 1, Window: math.MaxInt64}, {Algorithm: limit.FixedWindow, Limit: 1, Window: time.Nanosecond},
+			{Algorithm: limit.FixedWindow, Limit: 1, Window: math.MaxInt64},
+			{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Nanosecond},
 		} {
-			charges := []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "a"}, Spec: good, Cost: 1}, {Subject: limit.Subject{Space: "hot", Name: "b"}, Spec: bad, Cost: 1}}
+			charges := []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "a"}, Spec: good, Cost: 1},
+				{Subject: limit.Subject{Space: "hot", Name: "b"}, Spec: bad, Cost: 1}}
 			if _, err := store.Take(context.Background(), time.Now(), charges, make([]limit.Result, 2)); err == nil {
 				t.Errorf("%s takes %+v", name, bad)
 			}
 		}
 		results := make([]limit.Result, 1)
-		if _, err := store.Take(context.Background(), time.Now(), []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "a"}, Spec: good}}, results); err != nil || results[0].Remaining != 5 {
+		if _, err := store.Take(context.Background(), time.Now(),
+			[]limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "a"}, Spec: good}}, results); err != nil ||
+			results[0].Remaining != 5 {
 			t.Errorf("%s: %+v, %v: what was refused is charged", name, results, err)
 		}
 	}

@@ -34,7 +34,8 @@ func TestLikeTheCallersClient(t *testing.T) {
 	}
 	takeOne(t, New(c))
 	if dials.Load() == 0 || mine.PoolStats().TotalConns != 0 {
-		t.Errorf("%d dials by the caller's dialer, %d connections of the caller's client", dials.Load(), mine.PoolStats().TotalConns)
+		t.Errorf("%d dials by the caller's dialer, %d connections of the caller's client", dials.Load(),
+			mine.PoolStats().TotalConns)
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
@@ -46,7 +47,8 @@ func TestLikeTheCallersClient(t *testing.T) {
 
 func TestLikeTheCallersCluster(t *testing.T) {
 	t.Parallel()
-	mine := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t).Addrs()[:1], ReadOnly: true, RouteRandomly: true})
+	mine := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t).Addrs()[:1], ReadOnly: true,
+		RouteRandomly: true})
 	t.Cleanup(func() { _ = mine.Close() })
 	c, err := redisstore.Open(redisstore.Config{Like: mine, Namespace: "like"})
 	if err != nil {

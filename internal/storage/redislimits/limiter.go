@@ -38,8 +38,10 @@ type scripts struct{ clThrottle, inFlight, exchange *redis.Script }
 func New(c *redisstore.Client) *Limiter {
 	cfg := c.Config()
 	l := &Limiter{
-		rdb: c.Redis(), nodes: c.Cluster(), keys: newKeys(cfg.Namespace), log: cfg.Log, now: time.Now, overdue: cfg.Budget / 4,
-		scripts: scripts{redis.NewScript(lua.CLThrottle()), redis.NewScript(lua.InFlight()), redis.NewScript(lua.Exchange())},
+		rdb: c.Redis(), nodes: c.Cluster(), keys: newKeys(cfg.Namespace), log: cfg.Log, now: time.Now,
+		overdue: cfg.Budget / 4,
+		scripts: scripts{redis.NewScript(lua.CLThrottle()), redis.NewScript(lua.InFlight()),
+			redis.NewScript(lua.Exchange())},
 	}
 	if l.nodes != nil {
 		l.cluster = newClusterLimiter(l, cfg.Namespace)
@@ -63,7 +65,8 @@ func (l *Limiter) TakePrefetched([]limit.Charge, []limit.Result) bool { return f
 // the context's error, and if the call is out already, its charges may still be
 // taken. A request that one node denies is denied, also if another node does not
 // answer: Remaining is -1 in the results that are not known.
-func (l *Limiter) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+func (l *Limiter) Take(ctx context.Context, now time.Time, charges []limit.Charge,
+	results []limit.Result) (bool, error) {
 	if l.cluster != nil {
 		return l.cluster.Take(ctx, now, charges, results)
 	}
@@ -72,7 +75,8 @@ func (l *Limiter) Take(ctx context.Context, now time.Time, charges []limit.Charg
 
 // TakeAt is Take for those who may want to give back what it charged: at is when
 // each charge was made, by the clock of its server, which RefundAt has to know.
-func (l *Limiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (admitted bool, at []time.Time, err error) {
+func (l *Limiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge,
+	results []limit.Result) (admitted bool, at []time.Time, err error) {
 	at = make([]time.Time, len(charges))
 	if l.cluster != nil {
 		admitted, err = l.cluster.takeAt(ctx, now, charges, results, at)
@@ -109,7 +113,8 @@ type shardLimiter struct {
 }
 
 func newShardLimiter(of *Limiter, k keys) *shardLimiter {
-	l := &shardLimiter{rdb: of.rdb, keys: k, refund: redis.NewScript(lua.Refund()), decide: redis.NewScript(lua.Decide()), manyText: lua.DecideMany()}
+	l := &shardLimiter{rdb: of.rdb, keys: k, refund: redis.NewScript(lua.Refund()),
+		decide: redis.NewScript(lua.Decide()), manyText: lua.DecideMany()}
 	l.many = redis.NewScript(l.manyText)
 	l.batcher.send, l.batcher.overdue = l.send, of.overdue
 	l.requests.New = func() any { return new(request) }
@@ -118,13 +123,15 @@ func newShardLimiter(of *Limiter, k keys) *shardLimiter {
 }
 
 // Take is that of Limiter, without a look at shards.
-func (l *shardLimiter) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+func (l *shardLimiter) Take(ctx context.Context, now time.Time, charges []limit.Charge,
+	results []limit.Result) (bool, error) {
 	admitted, _, err := l.TakeAt(ctx, now, charges, results)
 	return admitted, err
 }
 
 // TakeAt is Take, and says when it charged.
-func (l *shardLimiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (admitted bool, at time.Time, err error) {
+func (l *shardLimiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge,
+	results []limit.Result) (admitted bool, at time.Time, err error) {
 	if err := limit.Check(charges, results); err != nil {
 		return false, at, err
 	}

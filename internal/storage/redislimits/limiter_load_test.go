@@ -82,7 +82,8 @@ func openWide(charges []limit.Charge) []limit.Charge {
 	for i := range charges {
 		charges[i].Spec.Limit, charges[i].Spec.Burst = 1_000_000, 1_000_000
 		if charges[i].Spec.Algorithm == limit.TokenBucket {
-			charges[i].Spec.Limit, charges[i].Spec.Burst, charges[i].Spec.Window = 1_000_000_000, 1_000_000_000, time.Second
+			charges[i].Spec.Limit, charges[i].Spec.Burst, charges[i].Spec.Window = 1_000_000_000, 1_000_000_000,
+				time.Second
 		}
 	}
 	return charges
@@ -92,7 +93,8 @@ func warmUp(b *testing.B, l limit.Store, callers int) {
 	var all sync.WaitGroup
 	for range callers {
 		all.Go(func() {
-			if _, err := l.Take(context.Background(), time.Time{}, oneHotKey(0, 0), make([]limit.Result, 1)); err != nil {
+			if _, err := l.Take(context.Background(), time.Time{}, oneHotKey(0, 0),
+				make([]limit.Result, 1)); err != nil {
 				b.Error(err)
 			}
 		})
@@ -101,7 +103,8 @@ func warmUp(b *testing.B, l limit.Store, callers int) {
 }
 
 // drive makes b.N calls from so many callers, and gives some of their times.
-func drive(b *testing.B, l limit.Store, callers, each int, request func(caller, call int) []limit.Charge) []time.Duration {
+func drive(b *testing.B, l limit.Store, callers, each int,
+	request func(caller, call int) []limit.Charge) []time.Duration {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var took []time.Duration

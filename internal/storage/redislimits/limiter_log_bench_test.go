@@ -23,7 +23,8 @@ func BenchmarkLimiterLog(b *testing.B) {
 		{Algorithm: limit.BucketedWindow, Limit: 1 << 40, Window: 10 * time.Millisecond, Buckets: 10},
 	} {
 		b.Run(fmt.Sprintf("%s/limit=%d", spec.Algorithm, spec.Limit), func(b *testing.B) {
-			charges, results := []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: b.Name()}, Spec: spec, Cost: 1}}, make([]limit.Result, 1)
+			charges, results := []limit.Charge{{Subject: limit.Subject{Space: "hot", Name: b.Name()}, Spec: spec,
+				Cost: 1}}, make([]limit.Result, 1)
 			take := func() {
 				if _, err := l.Take(ctx, time.Time{}, charges, results); err != nil {
 					b.Fatal(err)

@@ -18,9 +18,13 @@ import (
 func aRequest() ([]limit.Charge, []limit.Result) {
 	client := hottype.ClientFrom(netip.MustParseAddr("2001:db8::7"))
 	charges := []limit.Charge{
-		{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"}, Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 3, Window: 900 * time.Millisecond, Burst: 3}, Cost: 1},
-		{Subject: limit.Subject{Space: "ip_fixed", Client: client}, Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: 50, Window: time.Hour}, Cost: 1},
-		{Subject: limit.Subject{Space: "ip_sliding", Client: client}, Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 100, Window: time.Hour}, Cost: 1},
+		{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"},
+			Spec: limit.Spec{Algorithm: limit.TokenBucket, Limit: 3, Window: 900 * time.Millisecond, Burst: 3},
+			Cost: 1},
+		{Subject: limit.Subject{Space: "ip_fixed", Client: client},
+			Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: 50, Window: time.Hour}, Cost: 1},
+		{Subject: limit.Subject{Space: "ip_sliding", Client: client},
+			Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 100, Window: time.Hour}, Cost: 1},
 	}
 	return charges, make([]limit.Result, len(charges))
 }
@@ -44,7 +48,8 @@ func TestLimiterByServerClock(t *testing.T) {
 	}
 	for i := range charges {
 		life, err := l.rdb.PTTL(ctx, l.keys.limitState(&charges[i].Subject)).Result()
-		if reset := results[i].ResetAfter; err != nil || life < reset-time.Since(began)-time.Millisecond || life > reset+3*time.Millisecond {
+		if reset := results[i].ResetAfter; err != nil || life < reset-time.Since(began)-time.Millisecond ||
+			life > reset+3*time.Millisecond {
 			t.Errorf("%+v expires in %v, whole in %v; %v", charges[i].Subject, life, reset, err)
 		}
 	}
@@ -99,7 +104,9 @@ func TestLimiterFailures(t *testing.T) {
 		if d := time.Since(began); d > 2*time.Second {
 			t.Errorf("%s: took %v", want, d)
 		}
-		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), "redislimits: take hot, ip_fixed, ip_sliding: ") || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil || want != "" &&
+			(err == nil || !strings.HasPrefix(err.Error(), "redislimits: take hot, ip_fixed, ip_sliding: ") ||
+				!strings.Contains(err.Error(), want)) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
@@ -191,7 +198,8 @@ func TestLimiterOnForgetfulServer(t *testing.T) {
 	}
 	for i := range charges {
 		life, err := s.Client().PTTL(ctx, l.keys.limitState(&charges[i].Subject)).Result()
-		if reset := results[i].ResetAfter; err != nil || life < reset-time.Since(began)-time.Millisecond || life > reset+3*time.Millisecond {
+		if reset := results[i].ResetAfter; err != nil || life < reset-time.Since(began)-time.Millisecond ||
+			life > reset+3*time.Millisecond {
 			t.Errorf("%+v expires in %v, whole in %v; %v", charges[i].Subject, life, reset, err)
 		}
 	}

@@ -15,7 +15,8 @@ import (
 // openLimiter is a limiter on a server of the test's own.
 func openLimiter(t testing.TB, addr string) *shardLimiter {
 	t.Helper()
-	c := openWith(t, redisstore.Config{Addrs: []string{addr}, Namespace: "test", PoolSize: 64, Timeout: 10 * time.Second})
+	c := openWith(t, redisstore.Config{Addrs: []string{addr}, Namespace: "test", PoolSize: 64,
+		Timeout: 10 * time.Second})
 	return c.single
 }
 

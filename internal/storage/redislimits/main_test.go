@@ -28,7 +28,8 @@ const stepsEnv = "HOTPARAM_LIMIT_STEPS"
 // open makes a client that is closed when the test ends.
 func open(t testing.TB, addrs ...string) *Limiter {
 	t.Helper()
-	return openWith(t, redisstore.Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second}) // machines are busy
+	// machines are busy
+	return openWith(t, redisstore.Config{Addrs: addrs, Namespace: "test", Timeout: 5 * time.Second})
 }
 
 // serverAndCluster are the addresses of one of each, started for the test; in a short
@@ -52,7 +53,8 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // newClock is a clock for the scripts of limits.
 func newClock(now time.Time) *redistest.Clock {
-	return redistest.NewClock(now, lua.Decide(), lua.DecideMany(), lua.Refund(), lua.Exchange(), lua.InFlight(), lua.CLThrottle())
+	return redistest.NewClock(now, lua.Decide(), lua.DecideMany(), lua.Refund(), lua.Exchange(), lua.InFlight(),
+		lua.CLThrottle())
 }
 
 // setClock has the scripts of a client judge by a clock that is set.

@@ -58,7 +58,8 @@ func TestLostAnswersAreNotAskedForAgain(t *testing.T) {
 			t.Parallel()
 			const timeout = 300 * time.Millisecond
 			l, ctx := openLossy(t, timeout, cluster), context.Background()
-			other := limit.Charge{Subject: limit.Subject{Space: "other", Name: "log"}, Cost: 1, Spec: limit.Spec{Algorithm: limit.SlidingLog, Limit: 50, Window: time.Hour}}
+			other := limit.Charge{Subject: limit.Subject{Space: "other", Name: "log"}, Cost: 1,
+				Spec: limit.Spec{Algorithm: limit.SlidingLog, Limit: 50, Window: time.Hour}}
 			take := func(charges ...limit.Charge) error {
 				_, err := l.Take(ctx, time.Time{}, charges, make([]limit.Result, len(charges)))
 				return err
@@ -77,9 +78,11 @@ func TestLostAnswersAreNotAskedForAgain(t *testing.T) {
 				{"take with a log", 1, func() error { return take(l.bucket, other) }},
 				{"refund", -2, refund},
 			}
-			redistest.Eventually(t, "a first answer", func() bool { return take(l.bucket) == nil && take(l.bucket, other) == nil && refund() == nil })
+			redistest.Eventually(t, "a first answer",
+				func() bool { return take(l.bucket) == nil && take(l.bucket, other) == nil && refund() == nil })
 			_ = take(l.bucket, l.bucket, l.bucket) // something to give back
-			for loss, manner := range map[string]redistest.Manner{"cut": redistest.CutAfter(0), "half": redistest.CutAfter(3), "silence": redistest.Silent} {
+			for loss, manner := range map[string]redistest.Manner{"cut": redistest.CutAfter(0),
+				"half": redistest.CutAfter(3), "silence": redistest.Silent} {
 				for _, c := range calls {
 					before := l.left(t)
 					l.front.Set(manner)
@@ -135,7 +138,8 @@ func TestTimeoutHoldsWithFrozenServer(t *testing.T) {
 		}
 		s.Thaw()
 		var after limit.Result
-		redistest.Eventually(t, "an answer after the thaw", func() bool { after, err = take(cold, 0); return err == nil })
+		redistest.Eventually(t, "an answer after the thaw",
+			func() bool { after, err = take(cold, 0); return err == nil })
 		if n := before.Remaining - after.Remaining; n > 2 {
 			t.Errorf("two Takes charged %d", n)
 		}

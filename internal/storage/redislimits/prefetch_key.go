@@ -73,7 +73,8 @@ func (k *prefetchKey) spend(cost int64, r *limit.Result) bool {
 		}
 		if k.held.CompareAndSwap(held, held-cost) {
 			k.asked.Add(cost)
-			*r = limit.Result{Allowed: true, Limit: k.capacity.Load(), Remaining: held - cost, ResetAfter: time.Duration(k.reset.Load())}
+			*r = limit.Result{Allowed: true, Limit: k.capacity.Load(), Remaining: held - cost,
+				ResetAfter: time.Duration(k.reset.Load())}
 			return true
 		}
 	}

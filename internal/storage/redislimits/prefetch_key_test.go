@@ -24,7 +24,8 @@ func TestPrefetchKeyHoldsAtMostMost(t *testing.T) {
 		var granted, spent, due int64
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			cost := rapid.Int64Range(1, 40).Draw(rt, "cost")
-			switch rapid.SampledFrom([]string{"ask", "due", "grant", "fail", "spend", "spend", "put back", "turn"}).Draw(rt, "step") {
+			switch rapid.SampledFrom([]string{"ask", "due", "grant", "fail", "spend", "spend", "put back", "turn"}).
+				Draw(rt, "step") {
 			case "ask":
 				k.asked.Add(100 * cost)
 				k.heard(&limit.Result{Remaining: 1_000_000})
@@ -76,7 +77,8 @@ func TestPrefetchKeyRemembersWhenItWasCharged(t *testing.T) {
 			t.Fatal("nothing is held")
 		}
 		if got := k.empty(); !got.at.Equal(s.want) || got.charge.Cost != 80-s.spent {
-			t.Errorf("%d of 30 and 50 spent: %d given back, charged at %v, want %v", s.spent, got.charge.Cost, got.at, s.want)
+			t.Errorf("%d of 30 and 50 spent: %d given back, charged at %v, want %v", s.spent, got.charge.Cost, got.at,
+				s.want)
 		}
 	}
 }
@@ -210,7 +212,8 @@ func TestPrefetchGiveBackLessWhatRanBack(t *testing.T) {
 	redistest.Eventually(t, "all has run back", func() bool { return left(t, l.store, c) == 1000 })
 	c.Cost = 400
 	began := time.Now()
-	if ok, err := l.store.Take(t.Context(), time.Time{}, []limit.Charge{c}, make([]limit.Result, 1)); err != nil || !ok {
+	if ok, err := l.store.Take(t.Context(), time.Time{}, []limit.Charge{c}, make([]limit.Result, 1)); err != nil ||
+		!ok {
 		t.Fatalf("%v, %v", ok, err)
 	}
 	stop()
@@ -240,9 +243,11 @@ func TestPrefetchPutBackOnErrors(t *testing.T) {
 	keepAll(l)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	beside := limit.Charge{Subject: limit.Subject{Space: "ip_fixed", Client: visitor(1)}, Cost: 1, Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: 5, Window: time.Hour}}
+	beside := limit.Charge{Subject: limit.Subject{Space: "ip_fixed", Client: visitor(1)}, Cost: 1,
+		Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: 5, Window: time.Hour}}
 	for range 10 {
-		if _, err := l.Take(gone, time.Time{}, []limit.Charge{c, beside}, make([]limit.Result, 2)); !errors.Is(err, context.Canceled) {
+		if _, err := l.Take(gone, time.Time{}, []limit.Charge{c, beside}, make([]limit.Result, 2)); !errors.Is(err,
+			context.Canceled) {
 			t.Fatalf("error %v", err)
 		}
 	}

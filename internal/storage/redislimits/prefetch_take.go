@@ -15,7 +15,8 @@ type rest struct {
 
 // Take implements limit.Store: in memory where enough is held, else as the
 // limiter does.
-func (l *Prefetch) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+func (l *Prefetch) Take(ctx context.Context, now time.Time, charges []limit.Charge,
+	results []limit.Result) (bool, error) {
 	if l.TakePrefetched(charges, results) {
 		return true, nil
 	}
@@ -40,7 +41,8 @@ func (l *Prefetch) Take(ctx context.Context, now time.Time, charges []limit.Char
 }
 
 // takeRest takes all charges of a request but the one that prefetched tokens have paid.
-func (l *Prefetch) takeRest(ctx context.Context, now time.Time, k *prefetchKey, paid int, charges []limit.Charge, results []limit.Result) (bool, error) {
+func (l *Prefetch) takeRest(ctx context.Context, now time.Time, k *prefetchKey, paid int, charges []limit.Charge,
+	results []limit.Result) (bool, error) {
 	r := l.rests.Get().(*rest)
 	defer l.putBack(r)
 	r.charges = append(append(r.charges[:0], charges[:paid]...), charges[paid+1:]...)

@@ -128,8 +128,12 @@ func TestPrefetchBesideWindows(t *testing.T) {
 					charges, results := []limit.Charge{{}, bucket, {}}, make([]limit.Result, 3)
 					for n := asked.Add(1); n <= 20_000; n = asked.Add(1) {
 						client := hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(n % nClients)}))
-						charges[0] = limit.Charge{Subject: limit.Subject{Space: "ip_fixed", Client: client}, Cost: 1, Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: perClient, Window: 30 * 24 * time.Hour}}
-						charges[2] = limit.Charge{Subject: limit.Subject{Space: "ip_sliding", Client: client}, Cost: 1, Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 10 * perClient, Window: 30 * 24 * time.Hour}}
+						charges[0] = limit.Charge{Subject: limit.Subject{Space: "ip_fixed", Client: client}, Cost: 1,
+							Spec: limit.Spec{Algorithm: limit.FixedWindow, Limit: perClient,
+								Window: 30 * 24 * time.Hour}}
+						charges[2] = limit.Charge{Subject: limit.Subject{Space: "ip_sliding", Client: client}, Cost: 1,
+							Spec: limit.Spec{Algorithm: limit.SlidingWindow, Limit: 10 * perClient,
+								Window: 30 * 24 * time.Hour}}
 						ok, err := all[i%2].Take(context.Background(), time.Now(), charges, results)
 						switch {
 						case err != nil:
@@ -137,7 +141,8 @@ func TestPrefetchBesideWindows(t *testing.T) {
 						case ok:
 							admitted[n%nClients].Add(1)
 						}
-						if ok != results[0].Allowed || !results[1].Allowed || results[0].Limit != perClient || results[2].Limit != 10*perClient || results[1].Limit != burst {
+						if ok != results[0].Allowed || !results[1].Allowed || results[0].Limit != perClient ||
+							results[2].Limit != 10*perClient || results[1].Limit != burst {
 							wrong.Add(1)
 						}
 					}
@@ -194,7 +199,8 @@ func TestPrefetchGoBack(t *testing.T) {
 	hammer(t, all, hotCharge(burst, 1), 5000)
 	before := l.Stats().Local
 	if n := hammer(t, all, hotCharge(2000, 1), 100); n != 0 || l.Stats().Local != before {
-		t.Errorf("under a lower limit, of which nothing is left, %d admitted, %d of them in memory", n, l.Stats().Local-before)
+		t.Errorf("under a lower limit, of which nothing is left, %d admitted, %d of them in memory", n,
+			l.Stats().Local-before)
 	}
 }
 

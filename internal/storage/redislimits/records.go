@@ -158,7 +158,8 @@ func (sp *stripe) collect(us int64, batch []sum) []sum {
 			if r.sliding {
 				s.over += r.window
 				before := s
-				before.start, before.over, before.own, before.asked = s.start-r.window, s.start+r.window, r.ownPrev, r.told
+				before.start, before.over, before.own, before.asked = s.start-r.window, s.start+r.window, r.ownPrev,
+					r.told
 				batch = append(batch, before)
 			}
 			batch = append(batch, s)

@@ -28,8 +28,10 @@ func TestRefundsByAge(t *testing.T) {
 				clock.Set(at)
 				exact, old := limit.NewMemory(limit.MemoryConfig{}), limit.NewMemory(limit.MemoryConfig{})
 				c := limit.Charge{Subject: limit.Subject{Space: "hot", Name: "k"}, Spec: limit.Spec{
-					Algorithm: rapid.SampledFrom([]limit.Algorithm{limit.TokenBucket, limit.GCRA, limit.FixedWindow, limit.SlidingWindow}).Draw(rt, "algorithm"),
-					Limit:     rapid.Int64Range(1, 50).Draw(rt, "limit"), Burst: rapid.Int64Range(1, 50).Draw(rt, "burst"), Window: time.Second,
+					Algorithm: rapid.SampledFrom([]limit.Algorithm{limit.TokenBucket, limit.GCRA, limit.FixedWindow,
+						limit.SlidingWindow}).Draw(rt, "algorithm"),
+					Limit: rapid.Int64Range(1, 50).Draw(rt, "limit"),
+					Burst: rapid.Int64Range(1, 50).Draw(rt, "burst"), Window: time.Second,
 				}}
 				take := func(cost int64) (redis, most, least limit.Result) {
 					c.Cost = cost
@@ -51,8 +53,10 @@ func TestRefundsByAge(t *testing.T) {
 					old.RefundAt(charged.Add(-refundSlack), []limit.Charge{charge})
 				}
 				r.flush(t.Context())
-				if redis, most, least := take(0); redis.Remaining > most.Remaining || redis.Remaining < least.Remaining {
-					rt.Errorf("%+v after %v: %d left, want %d to %d", charge, at.Sub(charged), redis.Remaining, least.Remaining, most.Remaining)
+				if redis, most, least := take(0); redis.Remaining > most.Remaining ||
+					redis.Remaining < least.Remaining {
+					rt.Errorf("%+v after %v: %d left, want %d to %d", charge, at.Sub(charged), redis.Remaining,
+						least.Remaining, most.Remaining)
 				}
 				if err := l.Reset(t.Context(), &c.Subject); err != nil {
 					rt.Fatal(err)

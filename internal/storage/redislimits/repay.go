@@ -47,7 +47,8 @@ func readRepaid(reply *redis.Cmd, owed []repayment, results []limit.Result) erro
 	}
 	for i := range results {
 		n := answer[refundNumbers*i:]
-		results[i] = limit.Result{Allowed: n[2] == 1, Limit: owed[i].charge.Spec.Capacity(), Remaining: n[0], ResetAfter: duration(n[1])}
+		results[i] = limit.Result{Allowed: n[2] == 1, Limit: owed[i].charge.Spec.Capacity(), Remaining: n[0],
+			ResetAfter: duration(n[1])}
 	}
 	return nil
 }
@@ -85,7 +86,9 @@ type repaidPart struct {
 
 // repayParts makes calls in one pipeline, and adds up what came back. It returns
 // those whose server does not know the script, and has done nothing.
-func (l *Limiter) repayParts(ctx context.Context, parts []repaidPart, run func(*redis.Script, context.Context, redis.Scripter, []string, ...any) *redis.Cmd, back *int64) (unknown []repaidPart) {
+func (l *Limiter) repayParts(ctx context.Context, parts []repaidPart,
+	run func(*redis.Script, context.Context, redis.Scripter, []string, ...any) *redis.Cmd,
+	back *int64) (unknown []repaidPart) {
 	if len(parts) == 0 {
 		return nil
 	}
@@ -112,7 +115,8 @@ func (l *Limiter) repayParts(ctx context.Context, parts []repaidPart, run func(*
 }
 
 // RefundAt is that of Limiter.
-func (l *shardLimiter) RefundAt(ctx context.Context, at time.Time, charges []limit.Charge, results []limit.Result) error {
+func (l *shardLimiter) RefundAt(ctx context.Context, at time.Time, charges []limit.Charge,
+	results []limit.Result) error {
 	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
 		return err
 	}

@@ -55,7 +55,8 @@ func (r *request) key(i int) []byte {
 func (r *request) batchable(charges []limit.Charge) bool {
 	for i := range r.charges {
 		c := &r.charges[i]
-		if c.InitialDeficit > 0 || c.Block > 0 || c.Kind != limitcore.KindBucket && c.Kind != limitcore.KindFixed && c.Kind != limitcore.KindSliding {
+		if c.InitialDeficit > 0 || c.Block > 0 || c.Kind != limitcore.KindBucket && c.Kind != limitcore.KindFixed &&
+			c.Kind != limitcore.KindSliding {
 			return false
 		}
 		for j := range i {

@@ -44,7 +44,8 @@ type inOne struct{ gate.SharedStore }
 
 func (inOne) Shards() int { return 1 }
 
-func newOnCluster(t testing.TB, cluster *redistest.Cluster, lasting time.Duration, as func(gate.SharedStore) gate.SharedStore) *onCluster {
+func newOnCluster(t testing.TB, cluster *redistest.Cluster, lasting time.Duration,
+	as func(gate.SharedStore) gate.SharedStore) *onCluster {
 	t.Helper()
 	c, err := redisstore.Open(redisstore.Config{Addrs: cluster.Addrs()})
 	redistest.Opened(t, c, err)
@@ -60,7 +61,8 @@ ip:
 	g, mirror, now := &onCluster{log: new(redistest.Log), store: New(c)}, new(hotset.Replica), time.Now()
 	hot := hottype.HotSet{Version: 1, At: now}
 	for i := range topics {
-		hot.Keys = append(hot.Keys, hottype.Hot{Key: hottype.Key(fmt.Sprint("topic?id=", i)), Rule: "topic", Rate: 100, Since: now, Until: now.Add(time.Hour)})
+		hot.Keys = append(hot.Keys, hottype.Hot{Key: hottype.Key(fmt.Sprint("topic?id=", i)), Rule: "topic", Rate: 100,
+			Since: now, Until: now.Add(time.Hour)})
 	}
 	mirror.Replace("test", hot)
 	g.Gate = gate.New(gate.Config{
@@ -163,8 +165,10 @@ func TestFrozenMasterTakesNoOthersAlong(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("out after %v; %s", opened, quantiles(map[string][]time.Duration{"healthy": healthy, "with a window": mixed, "gone": waits}))
-	if s := g.Stats(); strays > len(healthy)/100 || s.StoreOpened != 1 || s.StoreOut != 1 || s.StoreParts != 3 || unlucky > 10 || s.StoreErrors-before.StoreErrors > 40 {
+	t.Logf("out after %v; %s", opened,
+		quantiles(map[string][]time.Duration{"healthy": healthy, "with a window": mixed, "gone": waits}))
+	if s := g.Stats(); strays > len(healthy)/100 || s.StoreOpened != 1 || s.StoreOut != 1 || s.StoreParts != 3 ||
+		unlucky > 10 || s.StoreErrors-before.StoreErrors > 40 {
 		t.Errorf("%d strays, %d unlucky, %+v, before %+v", strays, unlucky, s, before)
 	}
 	cluster.Nodes[1].Thaw()
@@ -172,7 +176,8 @@ func TestFrozenMasterTakesNoOthersAlong(t *testing.T) {
 	if s := g.Stats(); s.StoreOpened != 1 || s.StoreClosed != 1 || s.StoreOpen {
 		t.Errorf("%+v", s)
 	}
-	if n := strings.Count(g.log.String(), "\n"); n != 2 || strings.Count(g.log.String(), "server="+cluster.Nodes[1].Addr()) != 2 {
+	if n := strings.Count(g.log.String(), "\n"); n != 2 ||
+		strings.Count(g.log.String(), "server="+cluster.Nodes[1].Addr()) != 2 {
 		t.Errorf("%d lines, want one each way:\n%s", n, g.log)
 	}
 }
@@ -301,7 +306,8 @@ func quantiles(of map[string][]time.Duration) string {
 	for _, what := range []string{"healthy", "with a window", "gone", "by Redis", "by share"} {
 		if d := of[what]; len(d) > 0 {
 			slices.Sort(d)
-			fmt.Fprintf(&b, "%s: %d, p50 %v p99 %v p99.9 %v max %v; ", what, len(d), d[len(d)/2], d[len(d)*99/100], d[len(d)*999/1000], d[len(d)-1])
+			fmt.Fprintf(&b, "%s: %d, p50 %v p99 %v p99.9 %v max %v; ", what, len(d), d[len(d)/2], d[len(d)*99/100],
+				d[len(d)*999/1000], d[len(d)-1])
 		}
 	}
 	return b.String()

@@ -21,7 +21,9 @@ func TestLimiterIsTheSameOnACluster(t *testing.T) {
 			l := c
 			var charges []limit.Charge
 			for n, spec := range everyAlgorithm() {
-				charges = append(charges, limit.Charge{Subject: limit.Subject{Space: "hot", Name: fmt.Sprint("topic?id=", n)}, Spec: spec, Cost: 1})
+				charges = append(charges,
+					limit.Charge{Subject: limit.Subject{Space: "hot", Name: fmt.Sprint("topic?id=", n)}, Spec: spec,
+						Cost: 1})
 			}
 			before, results := make([]int64, len(charges)), make([]limit.Result, len(charges))
 			redistest.Eventually(t, "a first answer", func() bool { return c.rdb.Ping(t.Context()).Err() == nil })

@@ -16,7 +16,8 @@ import (
 // period is whole seconds. Numbers that lua/cl_throttle.lua cannot keep exactly
 // are errors of the server. One round trip; after an error it is not known
 // whether anything was charged.
-func (l *Limiter) Throttle(ctx context.Context, key string, burst, count int64, period time.Duration, quantity int64) (limit.ThrottleReply, error) {
+func (l *Limiter) Throttle(ctx context.Context, key string, burst, count int64, period time.Duration,
+	quantity int64) (limit.ThrottleReply, error) {
 	if period <= 0 || period%time.Second != 0 {
 		return limit.ThrottleReply{}, fmt.Errorf("redislimits: throttle: period %v must be whole seconds", period)
 	}
@@ -28,5 +29,6 @@ func (l *Limiter) Throttle(ctx context.Context, key string, burst, count int64, 
 	if len(n) != 5 {
 		return limit.ThrottleReply{}, fmt.Errorf("redislimits: throttle: reply of %d numbers, want 5", len(n))
 	}
-	return limit.ThrottleReply{Limited: n[0] == 1, Limit: n[1], Remaining: n[2], RetryAfter: n[3], ResetAfter: n[4]}, nil
+	return limit.ThrottleReply{Limited: n[0] == 1, Limit: n[1], Remaining: n[2], RetryAfter: n[3], ResetAfter: n[4]},
+		nil
 }

@@ -34,8 +34,10 @@ func TestThrottleAsPublished(t *testing.T) {
 			{0, 6, [5]int64{1, 5, 5, -1, 0}}, {0, 1, [5]int64{0, 5, 4, -1, 1}}, {0, 1, [5]int64{0, 5, 3, -1, 2}},
 			{0, 1, [5]int64{0, 5, 2, -1, 3}}, {0, 1, [5]int64{0, 5, 1, -1, 4}}, {0, 1, [5]int64{0, 5, 0, -1, 5}},
 			{0, 1, [5]int64{1, 5, 0, 1, 5}}, {3000, 1, [5]int64{0, 5, 2, -1, 3}}, {3100, 1, [5]int64{0, 5, 1, -1, 4}},
-			{4000, 1, [5]int64{0, 5, 1, -1, 4}}, {8000, 1, [5]int64{0, 5, 4, -1, 1}}, {9500, 1, [5]int64{0, 5, 4, -1, 1}},
-			{9500, 0, [5]int64{0, 5, 4, -1, 1}}, {9500, 2, [5]int64{0, 5, 2, -1, 3}}, {9500, 5, [5]int64{1, 5, 2, 3, 3}},
+			{4000, 1, [5]int64{0, 5, 1, -1, 4}}, {8000, 1, [5]int64{0, 5, 4, -1, 1}},
+			{9500, 1, [5]int64{0, 5, 4, -1, 1}},
+			{9500, 0, [5]int64{0, 5, 4, -1, 1}}, {9500, 2, [5]int64{0, 5, 2, -1, 3}},
+			{9500, 5, [5]int64{1, 5, 2, 3, 3}},
 			{15000, 6, [5]int64{1, 5, 5, -1, 0}}}},
 	} {
 		start := time.Now()
@@ -89,7 +91,8 @@ func TestThrottleRefusesNonsense(t *testing.T) {
 		{1 << 50, 7, time.Minute, 1, "too large"},
 		{1 << 40, 1 << 10, time.Second, 1, "too large"},
 	} {
-		if _, err := c.Throttle(context.Background(), "k", bad.burst, bad.count, bad.period, bad.quantity); err == nil || !strings.Contains(err.Error(), bad.want) {
+		if _, err := c.Throttle(context.Background(), "k", bad.burst, bad.count, bad.period,
+			bad.quantity); err == nil || !strings.Contains(err.Error(), bad.want) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}

@@ -130,7 +130,8 @@ func (w *Windows) Fresh(now time.Time, s *limit.Subject) bool {
 
 // Take implements limit.Store, in memory. It takes fixed and sliding windows;
 // charges of other algorithms are judged here too, but others never hear of them.
-func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result) (bool, error) {
+func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charge,
+	results []limit.Result) (bool, error) {
 	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
 		return err == nil, err
 	}

@@ -150,7 +150,8 @@ func TestWindowsOneNodeOut(t *testing.T) {
 			for _, w := range all {
 				for _, c := range charges {
 					peek := c
-					if peek.Cost = 0; of(out[c.Subject.Client.String()]) && w.ask(t, time.Now(), peek).Remaining != left {
+					if peek.Cost = 0; of(out[c.Subject.Client.String()]) &&
+						w.ask(t, time.Now(), peek).Remaining != left {
 						return false
 					}
 				}
@@ -268,7 +269,8 @@ ip:
 	admitted := 0
 	ask := func(times int) (left int64) {
 		for range times {
-			v := g.Decide(ctx, time.Now(), &hottype.Request{Method: http.MethodGet, Host: "news.example", Target: "/topic?id=7", Header: http.Header{}, Client: visitor(1)})
+			v := g.Decide(ctx, time.Now(), &hottype.Request{Method: http.MethodGet, Host: "news.example",
+				Target: "/topic?id=7", Header: http.Header{}, Client: visitor(1)})
 			if v.Allowed {
 				admitted++
 			}
@@ -307,12 +309,14 @@ func TestWindowsFreshOnceOthersAreHeard(t *testing.T) {
 		all[0].exchange(context.Background())
 		w, peek := all[1], c
 		peek.Cost = 0
-		if left := w.ask(t, time.Now(), peek).Remaining; left != 10 || w.Fresh(time.Now(), &c.Subject) || w.Fresh(time.Now().Add(-time.Hour), &c.Subject) {
+		if left := w.ask(t, time.Now(), peek).Remaining; left != 10 || w.Fresh(time.Now(), &c.Subject) ||
+			w.Fresh(time.Now().Add(-time.Hour), &c.Subject) {
 			t.Errorf("%s: %d left of 10, fresh before the first exchange", name, left)
 		}
 		w.exchange(context.Background())
 		if left := w.ask(t, time.Now(), peek).Remaining; left != 9 || !w.Fresh(time.Now(), &c.Subject) {
-			t.Errorf("%s: %d left of 10 after the first exchange, fresh %v", name, left, w.Fresh(time.Now(), &c.Subject))
+			t.Errorf("%s: %d left of 10 after the first exchange, fresh %v", name, left,
+				w.Fresh(time.Now(), &c.Subject))
 		}
 	}
 }

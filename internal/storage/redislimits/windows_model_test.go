@@ -106,7 +106,8 @@ const unlimited = 1 << 20
 func (wd *sumsWorld) start(us int64) int64 { return us - us%wd.spec.Window.Microseconds() }
 
 func (wd *sumsWorld) join(c *Limiter) *peer {
-	p := &peer{wire: &wire{}, skew: rapid.SampledFrom([]time.Duration{0, 0, time.Hour, -time.Hour, 2 * time.Minute}).Draw(wd.t, "skew")}
+	p := &peer{wire: &wire{}, skew: rapid.SampledFrom([]time.Duration{0, 0, time.Hour, -time.Hour, 2 * time.Minute}).
+		Draw(wd.t, "skew")}
 	p.wire.fate = "ok"
 	c.rdb.AddHook(p.wire)
 	c.now = func() time.Time { return wd.now.Add(p.skew) }
@@ -116,7 +117,8 @@ func (wd *sumsWorld) join(c *Limiter) *peer {
 
 func (wd *sumsWorld) fresh(p *peer, c *Limiter) {
 	p.w, p.window = c.Windows(WindowsConfig{}), wd.spec.Window.Microseconds()
-	p.own, p.heard, p.told, p.as, p.failed, p.vague, p.made = sumsOf{}, sumsOf{}, map[span]int64{}, map[span]int{}, true, false, nil
+	p.own, p.heard, p.told, p.as, p.failed, p.vague, p.made = sumsOf{}, sumsOf{}, map[span]int64{}, map[span]int{},
+		true, false, nil
 }
 
 // local is what the process believes the time to be.
@@ -149,8 +151,10 @@ func (wd *sumsWorld) ask(p *peer, spec limit.Spec, cost int64) {
 		covered := window - wd.now.UnixMicro()%window
 		before = ((p.own[start-window]+p.heard[start-window])*covered + window - 1) / window
 	}
-	if left := max(0, spec.Limit-used-before); !p.vague && (got.Allowed != (cost <= left) || got.Remaining != left-cost && got.Allowed) {
-		wd.t.Fatalf("%+v; own %v, of others %v (before %d): %d should be left for %d", got, p.own, p.heard, before, left, cost)
+	if left := max(0, spec.Limit-used-before); !p.vague &&
+		(got.Allowed != (cost <= left) || got.Remaining != left-cost && got.Allowed) {
+		wd.t.Fatalf("%+v; own %v, of others %v (before %d): %d should be left for %d", got, p.own, p.heard, before,
+			left, cost)
 	}
 	if got.Allowed && cost > 0 {
 		p.own[start] += cost
@@ -242,7 +246,8 @@ func (wd *sumsWorld) pass(d time.Duration) {
 func (wd *sumsWorld) step(clients []*Limiter) {
 	i := rapid.IntRange(0, len(wd.peers)-1).Draw(wd.t, "process")
 	p := wd.peers[i]
-	switch what := rapid.SampledFrom([]string{"ask", "ask", "ask", "ask", "refund", "exchange", "exchange", "exchange", "late", "limit", "window", "restart", "flush", "time", "turn"}).Draw(wd.t, "what"); what {
+	switch what := rapid.SampledFrom([]string{"ask", "ask", "ask", "ask", "refund", "exchange", "exchange", "exchange",
+		"late", "limit", "window", "restart", "flush", "time", "turn"}).Draw(wd.t, "what"); what {
 	case "ask":
 		wd.ask(p, wd.spec, rapid.Int64Range(0, 3).Draw(wd.t, "cost"))
 	case "refund":
@@ -254,7 +259,8 @@ func (wd *sumsWorld) step(clients []*Limiter) {
 	case "limit":
 		wd.spec.Limit = rapid.Int64Range(1, 30).Draw(wd.t, "limit")
 	case "window":
-		wd.spec.Window = rapid.SampledFrom([]time.Duration{10 * time.Second, 20 * time.Second, time.Minute}).Draw(wd.t, "window")
+		wd.spec.Window = rapid.SampledFrom([]time.Duration{10 * time.Second, 20 * time.Second, time.Minute}).
+			Draw(wd.t, "window")
 	case "restart":
 		wd.exchange(p, "ok") // what it has not told is lost with it
 		wd.exchange(p, "ok")
@@ -277,7 +283,8 @@ func (wd *sumsWorld) step(clients []*Limiter) {
 			}
 		}
 		window := wd.spec.Window.Microseconds()
-		wd.pass(time.Duration(window-wd.now.UnixMicro()%window)*time.Microsecond + time.Duration(rapid.Int64Range(0, window-1).Draw(wd.t, "into"))*time.Microsecond)
+		wd.pass(time.Duration(window-wd.now.UnixMicro()%window)*time.Microsecond +
+			time.Duration(rapid.Int64Range(0, window-1).Draw(wd.t, "into"))*time.Microsecond)
 	}
 }
 
@@ -290,14 +297,16 @@ func TestWindowsKnowWhatOthersTold(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		trial++
 		wd := &sumsWorld{t: rt, clock: newClock(now), now: now, spec: limit.Spec{
-			Algorithm: rapid.SampledFrom([]limit.Algorithm{limit.FixedWindow, limit.SlidingWindow}).Draw(rt, "algorithm"), Limit: 20, Window: 20 * time.Second,
+			Algorithm: rapid.SampledFrom([]limit.Algorithm{limit.FixedWindow, limit.SlidingWindow}).
+				Draw(rt, "algorithm"), Limit: 20, Window: 20 * time.Second,
 		}}
 		wd.raw = redis.NewClient(&redis.Options{Addr: s.Addr(), Protocol: 2, DisableIdentity: true})
 		wd.raw.AddHook(wd.clock)
 		defer wd.raw.Close()
 		var clients []*Limiter
 		for range 3 {
-			client, err := redisstore.Open(redisstore.Config{Addrs: []string{s.Addr()}, Namespace: fmt.Sprint("trial", trial), Timeout: 5 * time.Second})
+			client, err := redisstore.Open(redisstore.Config{Addrs: []string{s.Addr()},
+				Namespace: fmt.Sprint("trial", trial), Timeout: 5 * time.Second})
 			if err != nil {
 				rt.Fatal(err)
 			}

@@ -21,7 +21,8 @@ func TestWindowsRollOverWithTheirSums(t *testing.T) {
 		w.store.rdb.AddHook(clock)
 		w.store.now = func() time.Time { return now }
 	}
-	c, peek := windowCharge(visitor(1), limit.SlidingWindow, 20, 10*time.Second, 8), windowCharge(visitor(1), limit.SlidingWindow, 20, 10*time.Second, 0)
+	c, peek := windowCharge(visitor(1), limit.SlidingWindow, 20, 10*time.Second, 8),
+		windowCharge(visitor(1), limit.SlidingWindow, 20, 10*time.Second, 0)
 	// knows is what each process knows to be left at a second, once both have exchanged.
 	knows := func(second int, want int64) {
 		t.Helper()

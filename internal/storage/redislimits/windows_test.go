@@ -38,7 +38,8 @@ func visitor(n byte) hottype.Client {
 	return hottype.ClientFrom(netip.AddrFrom4([4]byte{192, 0, 2, n}))
 }
 
-func windowCharge(client hottype.Client, algorithm limit.Algorithm, most int64, window time.Duration, cost int64) limit.Charge {
+func windowCharge(client hottype.Client, algorithm limit.Algorithm, most int64, window time.Duration,
+	cost int64) limit.Charge {
 	return limit.Charge{
 		Subject: limit.Subject{Space: string(algorithm), Client: client},
 		Spec:    limit.Spec{Algorithm: algorithm, Limit: most, Window: window}, Cost: cost,
@@ -69,7 +70,8 @@ func TestWindowsAddUp(t *testing.T) {
 			}
 			rapid.Check(t, func(rt *rapid.T) {
 				trial++
-				algorithm := rapid.SampledFrom([]limit.Algorithm{limit.FixedWindow, limit.SlidingWindow}).Draw(rt, "algorithm")
+				algorithm := rapid.SampledFrom([]limit.Algorithm{limit.FixedWindow, limit.SlidingWindow}).
+					Draw(rt, "algorithm")
 				most := rapid.Int64Range(1, 20).Draw(rt, "limit")
 				c := windowCharge(hottype.Client{Name: fmt.Sprint(trial)}, algorithm, most, 300*24*time.Hour, 1)
 				var total int64
@@ -135,7 +137,8 @@ func TestWindowsRollOver(t *testing.T) {
 			}
 			// The clocks of the two may differ by a part of a round trip, so only a
 			// difference that lasts is a fault.
-			if got.Allowed != results[0].Allowed && results[0].RetryAfter > 20*time.Millisecond && time.Since(now) < 5*time.Millisecond {
+			if got.Allowed != results[0].Allowed && results[0].RetryAfter > 20*time.Millisecond &&
+				time.Since(now) < 5*time.Millisecond {
 				t.Errorf("%s: %+v, exactly %+v", algorithm, got, results[0])
 			}
 		}
@@ -148,7 +151,8 @@ func TestWindowsOutlastAnOutage(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	all, ctx := processes(t, 2, s.Addr()), context.Background()
-	c, quiet := windowCharge(visitor(1), limit.FixedWindow, 100, 300*24*time.Hour, 1), windowCharge(visitor(2), limit.SlidingWindow, 100, 300*24*time.Hour, 1)
+	c, quiet := windowCharge(visitor(1), limit.FixedWindow, 100, 300*24*time.Hour, 1),
+		windowCharge(visitor(2), limit.SlidingWindow, 100, 300*24*time.Hour, 1)
 	exchange := func() {
 		for _, w := range all {
 			w.exchange(ctx)
@@ -185,7 +189,8 @@ func TestWindowsOutlastAnOutage(t *testing.T) {
 			for _, charge := range []limit.Charge{c, quiet} {
 				w.ask(t, time.Now(), charge)
 				w.exchange(ctx)
-				if got, want := w.ask(t, time.Now(), charge).Remaining, int64(100-2); got != want && charge != c || charge == c && got != want-5 {
+				if got, want := w.ask(t, time.Now(), charge).Remaining, int64(100-2); got != want && charge != c ||
+					charge == c && got != want-5 {
 					t.Errorf("process %d: %d left of %s", i, got, charge.Subject.Space)
 				}
 			}

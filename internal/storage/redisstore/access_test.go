@@ -20,7 +20,8 @@ func TestPasswords(t *testing.T) {
 		t.Error(err)
 	}
 	for user, want := range map[string]string{"": "NOAUTH", ":wrong@": "WRONGPASS"} {
-		if err := open(t, "redis://"+user+s.Addr()).Ping(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
+		if err := open(t, "redis://"+user+s.Addr()).Ping(context.Background()); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %s", user, err, want)
 		}
 	}

@@ -47,8 +47,8 @@ func Open(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Over makes a client of the caller's connections, for limits. The caller's options hold: a context ends a call only if the options have
-// ContextTimeoutEnabled. Close leaves the connections open. Of cfg only Namespace,
+// Over makes a client of the caller's connections, for limits. The caller's options hold: a context ends a call only if
+// the options have ContextTimeoutEnabled. Close leaves the connections open. Of cfg only Namespace,
 // Timeout, Budget and Log count.
 func Over(rdb redis.UniversalClient, cfg Config) (*Client, error) {
 	cfg.Like = rdb

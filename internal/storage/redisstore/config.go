@@ -126,7 +126,8 @@ func (cfg Config) validate() error {
 	case cfg.SentinelMaster != "" && cfg.Cluster:
 		return errors.New("redisstore: Sentinels watch single servers, not a cluster; set one of both")
 	case cfg.SentinelMaster == "" && cfg.SentinelUsername+cfg.SentinelPassword != "":
-		return errors.New("redisstore: a user or password for Sentinels without sentinel_master, the name of the master that they watch")
+		return errors.New(
+			"redisstore: a user or password for Sentinels without sentinel_master, the name of the master that they watch")
 	case cfg.DB != 0 && cfg.isCluster():
 		return fmt.Errorf("redisstore: db %d: a cluster has only db 0", cfg.DB)
 	}
@@ -228,7 +229,8 @@ func parseAddr(a, defaultPort string) (string, error) {
 func (cfg Config) parseURL(raw string) (Config, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return cfg, errors.New("redisstore: address is not a URL that can be read; escape what is special in its password")
+		return cfg,
+			errors.New("redisstore: address is not a URL that can be read; escape what is special in its password")
 	}
 	if u.User != nil {
 		cfg.Username = u.User.Username()
@@ -248,15 +250,21 @@ func (cfg Config) parseURL(raw string) (Config, error) {
 	cfg.TLS = cfg.TLS || u.Scheme == "rediss"
 	if db := strings.Trim(u.Path, "/"); db != "" {
 		if cfg.DB, err = strconv.Atoi(db); err != nil {
-			return cfg, errors.New("redisstore: address: what follows the host is no database number; escape what is special in the password")
+			return cfg,
+				errors.New(
+					"redisstore: address: what follows the host is no database number; escape what is special in the password")
 		}
 	}
 	if u.RawQuery != "" {
-		return cfg, errors.New("redisstore: address: options after ? are not read; use the settings, and escape what is special in the password")
+		return cfg,
+			errors.New(
+				"redisstore: address: options after ? are not read; use the settings, and escape what is special in the password")
 	}
 	addr, err := parseAddr(u.Host, "6379")
 	if err != nil {
-		return cfg, errors.New("redisstore: address: the host of the URL cannot be read; want redis://user:password@host:port/db")
+		return cfg,
+			errors.New(
+				"redisstore: address: the host of the URL cannot be read; want redis://user:password@host:port/db")
 	}
 	cfg.Addrs = []string{addr}
 	return cfg, nil

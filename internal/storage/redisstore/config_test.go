@@ -30,7 +30,8 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%q: %v", c.in, err)
 			continue
 		}
-		got := strings.Join([]string{o.Addrs[0], o.Username, o.Password, string(rune('0' + o.DB)), map[bool]string{true: "true", false: "false"}[cfg.TLS]}, " ")
+		got := strings.Join([]string{o.Addrs[0], o.Username, o.Password, string(rune('0' + o.DB)),
+			map[bool]string{true: "true", false: "false"}[cfg.TLS]}, " ")
 		if got != c.want || cfg.Namespace != "default" {
 			t.Errorf("%q: %q; want %q", c.in, got, c.want)
 		}
@@ -74,7 +75,8 @@ func TestBadConfigSaysWhatAndHidesThePassword(t *testing.T) {
 		{Config{TLSFiles: tlsfiles.Files{CA: "/absent.pem"}}, "tls_ca: open /absent.pem"},
 		{Config{TLSFiles: tlsfiles.Files{CA: "config_test.go"}}, "no certificate in PEM"},
 		{Config{TLSFiles: tlsfiles.Files{Cert: "c.pem"}}, "tls_cert: certificate and key go together"},
-		{Config{TLSFiles: tlsfiles.Files{Cert: "/absent.pem", Key: "/absent.pem"}}, "tls_cert: certificate /absent.pem with key /absent.pem: open /absent.pem"},
+		{Config{TLSFiles: tlsfiles.Files{Cert: "/absent.pem", Key: "/absent.pem"}},
+			"tls_cert: certificate /absent.pem with key /absent.pem: open /absent.pem"},
 	} {
 		_, err := Open(c.cfg)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "redisstore: ") {

@@ -13,7 +13,8 @@ func TestInspectACluster(t *testing.T) {
 	cluster := redistest.StartCluster(t)
 	for value, wholeOnly := range map[string]bool{"yes": true, "no": false} {
 		for _, addr := range cluster.Addrs() {
-			if err := openWith(t, Config{Addrs: []string{addr}, Namespace: "news"}).rdb.ConfigSet(t.Context(), "cluster-require-full-coverage", value).Err(); err != nil {
+			if err := openWith(t, Config{Addrs: []string{addr}, Namespace: "news"}).
+				rdb.ConfigSet(t.Context(), "cluster-require-full-coverage", value).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -37,7 +38,8 @@ func TestInspectSeesAReplicaAndWhatAnACLRefuses(t *testing.T) {
 	if err := master.Client().Do(t.Context(), master.Known(poor)...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	in = openWith(t, Config{Addrs: []string{master.Addr()}, Namespace: "news", Username: "poor", Password: "secret"}).Inspect(t.Context())
+	in = openWith(t, Config{Addrs: []string{master.Addr()}, Namespace: "news", Username: "poor", Password: "secret"}).
+		Inspect(t.Context())
 	if got := rights(in.Rights.Limiter) + rights(in.Rights.Aggregator); got != "+eval +publish " {
 		t.Errorf("rights that are lacking: %s", got)
 	}
@@ -58,7 +60,8 @@ func TestInspectAsksAgainBeforeItSaysThatNothingAnswers(t *testing.T) {
 	t.Parallel()
 	front := redistest.StartFront(t, redistest.Start(t).Addr())
 	front.Set(redistest.At(1, redistest.Silent))
-	in := openWith(t, Config{Addrs: []string{front.Addr()}, Namespace: "news", Timeout: 300 * time.Millisecond}).Inspect(t.Context())
+	in := openWith(t, Config{Addrs: []string{front.Addr()}, Namespace: "news", Timeout: 300 * time.Millisecond}).
+		Inspect(t.Context())
 	if in.Err != "" || len(in.Rights.Limiter) > 0 {
 		t.Errorf("inspection %+v", in)
 	}
@@ -68,7 +71,8 @@ func TestInspectSentinels(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinels(t)
 	look := func() Inspection {
-		return openWith(t, Config{Addrs: s.Addrs(), SentinelMaster: redistest.MasterName, Namespace: "news", Timeout: redistest.Patience}).Inspect(t.Context())
+		return openWith(t, Config{Addrs: s.Addrs(), SentinelMaster: redistest.MasterName, Namespace: "news",
+			Timeout: redistest.Patience}).Inspect(t.Context())
 	}
 	if in := look(); in.Err != "" || in.Sentinels != 3 || len(in.Silent) > 0 || in.Role != "master" {
 		t.Errorf("inspection %+v", in)

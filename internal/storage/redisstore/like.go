@@ -35,7 +35,8 @@ func takeFrom(o *redis.UniversalOptions, client redis.UniversalClient) error {
 		o.StreamingCredentialsProvider = from.StreamingCredentialsProvider
 		o.Dialer = from.Dialer
 	default:
-		return fmt.Errorf("redisstore: client %T: want *redis.Client or *redis.ClusterClient; a Ring is not supported, because its servers do not share scripts' keys", client)
+		return fmt.Errorf(
+			"redisstore: client %T: want *redis.Client or *redis.ClusterClient; a Ring is not supported, because its servers do not share scripts' keys", client)
 	}
 	if o.Dialer == nil {
 		o.Dialer = redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig})

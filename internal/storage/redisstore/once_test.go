@@ -14,7 +14,8 @@ import (
 func TestScriptsAreNotSentAgain(t *testing.T) {
 	t.Parallel()
 	ctx, hook := t.Context(), once{time.Minute}
-	for name, script := range map[string]bool{"evalsha": true, "eval": true, "evalsha_ro": true, "get": false, "time": false} {
+	for name, script := range map[string]bool{"evalsha": true, "eval": true, "evalsha_ro": true, "get": false,
+		"time": false} {
 		cmd, seen := redis.NewCmd(ctx, name, "x"), 0
 		check := func(got redis.Cmder) {
 			if seen++; got.NoRetry() != script || !script && got != redis.Cmder(cmd) {

@@ -176,7 +176,8 @@ func (c *Client) tryAggregator(ctx context.Context, in *Inspection) []Denied {
 	out := c.channelDenied(in, "publish", c.again(ctx, func() error {
 		return c.rdb.Publish(ctx, c.keys.Check(), "").Err() // nobody listens there
 	}))
-	for _, family := range []string{c.keys.Prefix() + "hot:", c.keys.Prefix() + "override:", c.keys.Prefix() + "command:"} {
+	for _, family := range []string{c.keys.Prefix() + "hot:", c.keys.Prefix() + "override:",
+		c.keys.Prefix() + "command:"} {
 		out = append(out, c.tryFamily(ctx, in, family, "~"+family+"*", "del")...)
 	}
 	return out

@@ -51,17 +51,24 @@ func TestEachRightThatIsLackingIsNamed(t *testing.T) {
 		if got := rights(in.Rights.Limiter); got != want || change == "" && in.Err != "" {
 			t.Errorf("limiter %s: lacks %q, want %q; %s", change, got, want, in.Err)
 		}
-		if got := rights(in.Rights.Rules); change == "" && (got != "" || rights(in.Rights.RulesChange) != "~hp:{news}:rules:* ") || change == "%R~hp:{news}:rules:*" && got != change+" " {
-			t.Errorf("limiter %s: lacks %q to follow rules, %q to change them", change, got, rights(in.Rights.RulesChange))
+		if got := rights(in.Rights.Rules); change == "" &&
+			(got != "" || rights(in.Rights.RulesChange) != "~hp:{news}:rules:* ") ||
+			change == "%R~hp:{news}:rules:*" && got != change+" " {
+			t.Errorf("limiter %s: lacks %q to follow rules, %q to change them", change, got,
+				rights(in.Rights.RulesChange))
 		}
-		if got := rights(in.Rights.Aggregator); change == "" && got != "+publish ~hp:{news}:hot:* ~hp:{news}:override:* ~hp:{news}:command:* " {
+		if got := rights(in.Rights.Aggregator); change == "" &&
+			got != "+publish ~hp:{news}:hot:* ~hp:{news}:override:* ~hp:{news}:command:* " {
 			t.Errorf("the limiter's user lacks for an aggregator: %q", got)
 		}
 	}
-	for change, want := range map[string]string{"": "", "-publish": "+publish ", "-ltrim": "+ltrim ", "-zremrangebyrank": "+zremrangebyrank "} {
+	for change, want := range map[string]string{"": "", "-publish": "+publish ", "-ltrim": "+ltrim ",
+		"-zremrangebyrank": "+zremrangebyrank "} {
 		in := inspectAs(t, s, "hotparam-aggregator", change)
-		if got := rights(in.Rights.Aggregator); got != want || len(in.Rights.Limiter)+len(in.Rights.Rules)+len(in.Rights.RulesChange) > 0 || in.Err != "" {
-			t.Errorf("aggregator %s: lacks %q and %q, want %q; %s", change, rights(in.Rights.Limiter), got, want, in.Err)
+		if got := rights(in.Rights.Aggregator); got != want ||
+			len(in.Rights.Limiter)+len(in.Rights.Rules)+len(in.Rights.RulesChange) > 0 || in.Err != "" {
+			t.Errorf("aggregator %s: lacks %q and %q, want %q; %s", change, rights(in.Rights.Limiter), got, want,
+				in.Err)
 		}
 	}
 	for _, key := range s.Keys() {
@@ -76,7 +83,8 @@ func TestRightsOnACluster(t *testing.T) {
 	cluster := redistest.StartCluster(t)
 	redistest.Grant(t, cluster.Nodes, "+cluster|slots", "+cluster|shards", "+command")
 	for _, user := range []string{"hotparam-limiter", "hotparam-aggregator"} {
-		in := openWith(t, Config{Addrs: cluster.Addrs(), Namespace: "news", Username: user, Password: "pw"}).Inspect(t.Context())
+		in := openWith(t, Config{Addrs: cluster.Addrs(), Namespace: "news", Username: user, Password: "pw"}).
+			Inspect(t.Context())
 		if in.Err != "" || user == "hotparam-limiter" && len(in.Rights.Limiter) > 0 || !in.Cluster {
 			t.Errorf("%s: %s, lacks %v", user, in.Err, in.Rights.Limiter)
 		}
@@ -104,5 +112,6 @@ func inspectAs(t *testing.T, s *redistest.Server, user, change string) Inspectio
 			t.Fatal(err)
 		}
 	}
-	return openWith(t, Config{Addrs: []string{s.Addr()}, Namespace: "news", Username: "probed", Password: "pw"}).Inspect(ctx)
+	return openWith(t, Config{Addrs: []string{s.Addr()}, Namespace: "news", Username: "probed", Password: "pw"}).
+		Inspect(ctx)
 }

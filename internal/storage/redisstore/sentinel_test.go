@@ -50,7 +50,8 @@ func TestFailoverUnderLoad(t *testing.T) {
 			switched, allowed := time.Now(), l.allowed.Load()
 			redistest.Eventually(t, "shared limits", func() bool { return l.allowed.Load() > allowed+100 })
 			took := time.Since(switched)
-			redistest.Eventually(t, "the last to leave the old master", func() bool { return time.Since(switched) > within })
+			redistest.Eventually(t, "the last to leave the old master",
+				func() bool { return time.Since(switched) > within })
 			settled := l.allowed.Load()
 			if took > within {
 				t.Errorf("limits are shared %v after the switch, want %v", took, within)
@@ -64,14 +65,18 @@ func TestFailoverUnderLoad(t *testing.T) {
 			l.stop()
 
 			used, known, unknown := l.used(t), l.allowed.Load(), l.unknown.Load()
-			t.Logf("%s: shared %v after the switch; %d allowed, %d unknown, %d counted", name, took.Round(time.Millisecond), known, unknown, used)
+			t.Logf("%s: shared %v after the switch; %d allowed, %d unknown, %d counted", name,
+				took.Round(time.Millisecond), known, unknown, used)
 			if used > known+unknown {
-				t.Errorf("%d counted, but only %d were allowed and %d have no answer: some were counted twice", used, known, unknown)
+				t.Errorf("%d counted, but only %d were allowed and %d have no answer: some were counted twice", used,
+					known, unknown)
 			}
 			if used < before+known-settled {
-				t.Errorf("%d counted: of %d allowed before the failure and %d from %v after the switch some are lost", used, before, known-settled, within)
+				t.Errorf("%d counted: of %d allowed before the failure and %d from %v after the switch some are lost",
+					used, before, known-settled, within)
 			}
-			redistest.Eventually(t, "the log to name the new master", func() bool { return strings.Contains(log.String(), s.Replica.Addr()) })
+			redistest.Eventually(t, "the log to name the new master",
+				func() bool { return strings.Contains(log.String(), s.Replica.Addr()) })
 		})
 	}
 }
@@ -80,7 +85,8 @@ func openSentinels(t *testing.T, addrs []string) (*redisstore.Client, *redistest
 	t.Helper()
 	log := new(redistest.Log)
 	c, err := redisstore.Open(redisstore.Config{
-		Addrs: addrs, SentinelMaster: redistest.MasterName, Namespace: "test", Timeout: 500 * time.Millisecond, Log: log.Logger(),
+		Addrs: addrs, SentinelMaster: redistest.MasterName, Namespace: "test", Timeout: 500 * time.Millisecond,
+		Log: log.Logger(),
 	})
 	return redistest.Opened(t, c, err), log
 }
@@ -101,7 +107,8 @@ func publish(t *testing.T, f *redisfeed.Feed, n int) {
 	p := f.Publisher("agg")
 	set := hottype.HotSet{At: time.Now()}
 	for i := range n {
-		set.Keys = append(set.Keys, hottype.Hot{Key: hottype.Key(fmt.Sprint("topic?id=", i)), Rule: "topic", Until: time.Now().Add(time.Minute)})
+		set.Keys = append(set.Keys, hottype.Hot{Key: hottype.Key(fmt.Sprint("topic?id=", i)), Rule: "topic",
+			Until: time.Now().Add(time.Minute)})
 	}
 	redistest.Eventually(t, "a publication", func() bool { return p.Publish(t.Context(), set) == nil })
 }
@@ -190,7 +197,8 @@ func TestSentinelsThatDoNotAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "wrong;") {
+		if err := c.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) ||
+			strings.Contains(err.Error(), "wrong;") {
 			t.Errorf("%v; want %q", err, tt.want)
 		}
 		if err := c.Close(); err != nil {

@@ -41,10 +41,13 @@ func TestTLSSaysWhatDoesNotFit(t *testing.T) {
 		{"another name", named, good, "set redis.tls_server_name"},
 		{"an expired certificate", expired, good, "renew the server's certificate"},
 		{"no certificate of the client", addr, tlsfiles.Files{CA: ours.CA}, "certificate"},
-		{"a certificate of somebody else", addr, with(func(f *tlsfiles.Files) { f.Cert, f.Key = foreign.Cert, foreign.Key }), "certificate"},
+		{"a certificate of somebody else", addr, with(func(f *tlsfiles.Files) {
+			f.Cert, f.Key = foreign.Cert, foreign.Key
+		}), "certificate"},
 		{"a port without TLS", plain.Addr(), good, "is this a port without TLS?"},
 	} {
-		c := openWith(t, Config{Addrs: []string{tt.addr}, TLSFiles: tt.files, Namespace: "test", Timeout: redistest.Patience})
+		c := openWith(t, Config{Addrs: []string{tt.addr}, TLSFiles: tt.files, Namespace: "test",
+			Timeout: redistest.Patience})
 		err := c.Ping(t.Context())
 		switch {
 		case tt.want == "" && err != nil, tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
@@ -62,7 +65,8 @@ func TestTLSFilesAreReadForEachConnection(t *testing.T) {
 	a := redistest.NewAuthority(t)
 	client := a.Issue(time.Now().Add(-time.Hour), "client") // has expired
 	_, addr := redistest.StartTLS(t, a, a.Issue(soon(), "127.0.0.1"))
-	c := openWith(t, Config{Addrs: []string{addr}, Namespace: "test", TLSFiles: tlsfiles.Files{CA: a.CA, Cert: client.Cert, Key: client.Key}})
+	c := openWith(t, Config{Addrs: []string{addr}, Namespace: "test",
+		TLSFiles: tlsfiles.Files{CA: a.CA, Cert: client.Cert, Key: client.Key}})
 	if err := c.Ping(t.Context()); err == nil {
 		t.Fatal("a certificate that has expired is accepted")
 	}

@@ -78,7 +78,8 @@ func (c *Client) watchWrites(ctx context.Context) {
 		return
 	}
 	if readOnly {
-		c.cfg.Log.Warn("Redis refuses writes: limits are not shared and nothing is published until it takes them", "err", err)
+		c.cfg.Log.Warn("Redis refuses writes: limits are not shared and nothing is published until it takes them",
+			"err", err)
 		return
 	}
 	c.cfg.Log.Info("Redis takes writes again", "addr", c.cfg.Addrs)

@@ -19,8 +19,10 @@ func TestWatchFindsAReadOnlyReplica(t *testing.T) {
 	}
 	replica := redistest.Start(t, "--replicaof", host, port)
 	log := new(redistest.Log)
-	c := openWith(t, Config{Addrs: []string{replica.Addr()}, Namespace: "test", Log: log.Logger(), Timeout: redistest.Patience})
-	if err := c.CheckWrites(t.Context()); !errors.Is(err, errReadOnly) || !strings.Contains(err.Error(), replica.Addr()) {
+	c := openWith(t, Config{Addrs: []string{replica.Addr()}, Namespace: "test", Log: log.Logger(),
+		Timeout: redistest.Patience})
+	if err := c.CheckWrites(t.Context()); !errors.Is(err, errReadOnly) ||
+		!strings.Contains(err.Error(), replica.Addr()) {
 		t.Fatalf("a replica: %v", err)
 	}
 	redistest.Running(t, c.Watch)

@@ -81,7 +81,8 @@ func (d *watchdog) suspect(w *watchedConn) {
 	d.mu.Lock()
 	var silent []*watchedConn
 	for other := range d.all {
-		if other != w && other.addr == w.addr && !other.waiting.Load() && !other.reading.Load() && other.heard.Load() < since {
+		if other != w && other.addr == w.addr && !other.waiting.Load() && !other.reading.Load() &&
+			other.heard.Load() < since {
 			silent = append(silent, other)
 		}
 	}

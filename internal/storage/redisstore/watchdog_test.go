@@ -85,7 +85,8 @@ func TestSuspectClosesWhatIsIdleAndSilent(t *testing.T) {
 	for name, c := range map[string]struct {
 		*watchedConn
 		closed bool
-	}{"idle": {idle, true}, "asker": {in, false}, "heard": {heard, false}, "waiting": {waiting, false}, "listening": {listening, false}, "elsewhere": {elsewhere, false}} {
+	}{"idle": {idle, true}, "asker": {in, false}, "heard": {heard, false}, "waiting": {waiting, false},
+		"listening": {listening, false}, "elsewhere": {elsewhere, false}} {
 		if c.closed != c.watchedConn.closed.Load() {
 			t.Errorf("%s: closed %v", name, c.watchedConn.closed.Load())
 		}

@@ -18,7 +18,8 @@ import (
 // connection.
 func newClient() *http.Client {
 	return &http.Client{
-		Transport:     &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 64 << 10},
+		Transport: &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: 90 * time.Second,
+			MaxResponseHeaderBytes: 64 << 10},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -104,7 +105,8 @@ func checkAnswer(res *http.Response) error {
 	case res.StatusCode == http.StatusOK && (kind == "application/json" || kind == "text/json"):
 		return nil
 	case res.StatusCode == http.StatusOK:
-		return fmt.Errorf("answered %.60q instead of JSON: %s; is --graphite.url that of graphite-web?", kind, begin(res.Body))
+		return fmt.Errorf("answered %.60q instead of JSON: %s; is --graphite.url that of graphite-web?", kind,
+			begin(res.Body))
 	case res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden:
 		hint = "set --graphite.username and --graphite.password, or --graphite.header"
 	case res.StatusCode == http.StatusNotFound:

@@ -92,7 +92,8 @@ func (p *Poller) version(ctx context.Context) string {
 	}
 	defer res.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(res.Body, 40))
-	if v := strings.TrimSpace(string(text)); v != "" && strings.Trim(v, "0123456789.-abcdefghijklmnopqrstuvwxyz") == "" {
+	if v := strings.TrimSpace(string(text)); v != "" &&
+		strings.Trim(v, "0123456789.-abcdefghijklmnopqrstuvwxyz") == "" {
 		return v
 	}
 	return ""

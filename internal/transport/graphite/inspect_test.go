@@ -28,13 +28,16 @@ func web(t *testing.T, above bool) *graphite.Poller {
 		case strings.HasPrefix(target, "maximumAbove(") && !above:
 			w.WriteHeader(http.StatusBadRequest)
 		case strings.HasPrefix(target, "limit(stats_counts.news.topic.hot_param.*"):
-			fmt.Fprintf(w, `[{"target":"a","datapoints":[[1,%d],[null,%d]]},{"target":"b","datapoints":[[1,%d],[2,%d]]}]`, now-12, now-2, now-14, now-4)
+			fmt.Fprintf(w,
+				`[{"target":"a","datapoints":[[1,%d],[null,%d]]},{"target":"b","datapoints":[[1,%d],[2,%d]]}]`, now-12,
+				now-2, now-14, now-4)
 		default:
 			fmt.Fprint(w, "[]")
 		}
 	}))
 	t.Cleanup(srv.Close)
-	p, err := graphite.New(graphite.Config{URL: srv.URL, Names: canon.Names{Prefix: "news"}, Rules: parse(t, ruleText), Handle: drop, Log: slog.New(slog.DiscardHandler)})
+	p, err := graphite.New(graphite.Config{URL: srv.URL, Names: canon.Names{Prefix: "news"}, Rules: parse(t, ruleText),
+		Handle: drop, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +48,8 @@ func web(t *testing.T, above bool) *graphite.Poller {
 func TestInspect(t *testing.T) {
 	t.Parallel()
 	in := web(t, true).Inspect(t.Context())
-	if in.Err != "" || in.PollErr != "" || in.Version != "1.1.8" || in.Series != 2 || in.Step != 10*time.Second || in.Flush != time.Second {
+	if in.Err != "" || in.PollErr != "" || in.Version != "1.1.8" || in.Series != 2 || in.Step != 10*time.Second ||
+		in.Flush != time.Second {
 		t.Errorf("inspection %+v", in)
 	}
 	if in.Age < 2*time.Second || in.Age > 10*time.Second || !in.ClockKnown || in.ClockAhead.Abs() > 2*time.Second {
@@ -58,7 +62,8 @@ func TestInspectSaysWhatIsRefused(t *testing.T) {
 	if in := web(t, false).Inspect(t.Context()); in.Err != "" || !strings.Contains(in.PollErr, "answered 400") {
 		t.Errorf("inspection %+v", in)
 	}
-	gone, err := graphite.New(graphite.Config{URL: "http://127.0.0.1:1", Names: canon.Names{Prefix: "news"}, Rules: parse(t, ruleText), Handle: drop})
+	gone, err := graphite.New(graphite.Config{URL: "http://127.0.0.1:1", Names: canon.Names{Prefix: "news"},
+		Rules: parse(t, ruleText), Handle: drop})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,12 +32,14 @@ func TestWhatIsAsked(t *testing.T) {
 			"maximumAbove(stats.counters.news.topic.hot_param.*.count,1398.6)",
 			"maximumAbove(stats.counters.news.*.hot_param.*.count,2497.5)",
 		}},
-		{func(c *graphite.Config) { c.Prefix, c.Suffix, c.Flush = "stats.counters.", ".rate", 10*time.Second }, []string{
-			"maximumAbove(stats.counters.news.topic.hot_param.*.rate,139.86)",
-			"maximumAbove(stats.counters.news.*.hot_param.*.rate,249.75)",
-		}},
+		{func(c *graphite.Config) { c.Prefix, c.Suffix, c.Flush = "stats.counters.", ".rate", 10*time.Second },
+			[]string{
+				"maximumAbove(stats.counters.news.topic.hot_param.*.rate,139.86)",
+				"maximumAbove(stats.counters.news.*.hot_param.*.rate,249.75)",
+			}},
 		{func(c *graphite.Config) {
-			c.Targets = map[string][]string{"topic": {"maximumAbove(sumSeriesWithWildcards(stats_counts.*.news.topic.hot_param.*,1),{threshold})", "a.b"}}
+			c.Targets = map[string][]string{"topic": {
+				"maximumAbove(sumSeriesWithWildcards(stats_counts.*.news.topic.hot_param.*,1),{threshold})", "a.b"}}
 		}, []string{
 			"maximumAbove(sumSeriesWithWildcards(stats_counts.*.news.topic.hot_param.*,1),139.86)", "a.b",
 			"maximumAbove(stats_counts.news.*.hot_param.*,249.75)",
@@ -230,7 +232,8 @@ func TestNamesAreDecoded(t *testing.T) {
 	p := f.poller(func(c *graphite.Config) { c.Names.Style = canon.StyleHP1 })
 	hashed := strings.Repeat("v", 400)
 	var names []string
-	for _, key := range []string{"topic?id=a%20b", "/path/x?q=%E4%B8%AD", "topic?!malformed", "topic", "topic?id=" + hashed} {
+	for _, key := range []string{"topic?id=a%20b", "/path/x?q=%E4%B8%AD", "topic?!malformed", "topic",
+		"topic?id=" + hashed} {
 		names = append(names, "stats_counts."+string(canon.Names{Prefix: "news"}.Append(nil, canonKey(key))))
 	}
 	names = append(names,
@@ -240,14 +243,17 @@ func TestNamesAreDecoded(t *testing.T) {
 	for _, n := range names {
 		f.put(n, 1, 10)
 	}
-	for _, foreign := range []string{"", "x", "stats_counts.other.topic.hot_param.id=1", "stats_counts.news.cpu", "entity.load;host=a", "sumSeries(stats_counts.*)"} {
+	for _, foreign := range []string{"", "x", "stats_counts.other.topic.hot_param.id=1", "stats_counts.news.cpu",
+		"entity.load;host=a", "sumSeries(stats_counts.*)"} {
 		f.put(foreign, 1, 10)
 	}
-	for _, broken := range []string{"stats_counts.news.topic.hot_param.", "stats_counts.news.topic.hot_param.Zx", "stats_counts.news.Topic.hot_param.id=1", "stats_counts.news.topic.hot_param.\x00\xff\n"} {
+	for _, broken := range []string{"stats_counts.news.topic.hot_param.", "stats_counts.news.topic.hot_param.Zx",
+		"stats_counts.news.Topic.hot_param.id=1", "stats_counts.news.topic.hot_param.\x00\xff\n"} {
 		f.put(broken, 1, 10)
 	}
 	f.poll(p)
-	for _, key := range []string{"topic?id=a%20b", "/path/x?q=%E4%B8%AD", "topic?!malformed", "topic", "topic?id=host", "topic?id=twice"} {
+	for _, key := range []string{"topic?id=a%20b", "/path/x?q=%E4%B8%AD", "topic?!malformed", "topic", "topic?id=host",
+		"topic?id=twice"} {
 		if n, _ := f.total(canonKey(key)); n != 10 {
 			t.Errorf("%s: %d", key, n)
 		}
@@ -268,7 +274,8 @@ func TestValuesThatNobodyCounted(t *testing.T) {
 	f.by(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
 		at := f.clock().Unix()
-		fmt.Fprintf(w, `[{"target":%q,"datapoints":[[1e9999,%d],[-5,%d],[1e300,%d],[7.6,%d],[3,-1],[3,1e3],[null,%d],[2],[],[4,%d,9]]}, {"target":"x"}, {}]`,
+		fmt.Fprintf(w,
+			`[{"target":%q,"datapoints":[[1e9999,%d],[-5,%d],[1e300,%d],[7.6,%d],[3,-1],[3,1e3],[null,%d],[2],[],[4,%d,9]]}, {"target":"x"}, {}]`,
 			topic42, at-4, at-3, at-2, at-1, at, at-1)
 	})
 	f.poll(p)
@@ -305,10 +312,13 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{text(200, "application/json", ""), []string{"ends too early"}},
 		{text(200, "application/json", "{}"), []string{"no list of series"}},
 		{text(200, "application/json", `[{"target":5}]`), []string{"no JSON of the render API"}},
-		{text(200, "application/json", `[{"target":"a","datapoints":[[NaN,1]]}]`), []string{"no JSON of the render API"}},
+		{text(200, "application/json", `[{"target":"a","datapoints":[[NaN,1]]}]`),
+			[]string{"no JSON of the render API"}},
 		{text(200, "application/json", `[{"target":"a"}`), []string{"ends too early"}},
-		{text(200, "application/json", "["+strings.Repeat(`{"target":"a"},`, 10000)), []string{"more than 65536 bytes", "hot.rate"}},
-		{func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, []string{"--graphite.timeout", "300ms"}},
+		{text(200, "application/json", "["+strings.Repeat(`{"target":"a"},`, 10000)),
+			[]string{"more than 65536 bytes", "hot.rate"}},
+		{func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			[]string{"--graphite.timeout", "300ms"}},
 		{func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprint(w, "[")
@@ -429,7 +439,8 @@ func TestWhoAsks(t *testing.T) {
 	})
 	f.poll(p)
 	want := "Basic " + base64.StdEncoding.EncodeToString([]byte("reader:secret"))
-	if got := f.asked().Header.Get("Authorization"); got != want || f.asked().Header.Get("X-Org") != "news" || f.asked().URL.Path != "/graphite/render" {
+	if got := f.asked().Header.Get("Authorization"); got != want || f.asked().Header.Get("X-Org") != "news" ||
+		f.asked().URL.Path != "/graphite/render" {
 		t.Errorf("asked %s with %v", f.asked().URL, f.asked().Header)
 	}
 	f.by(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
@@ -469,11 +480,14 @@ func TestConfigIsChecked(t *testing.T) {
 		{func(c *graphite.Config) { c.Targets = map[string][]string{"topic": {" "}} }, "is empty"},
 		{func(c *graphite.Config) { c.Targets = map[string][]string{"topic": {"a(b"}} }, "brackets"},
 		{func(c *graphite.Config) { c.Targets = map[string][]string{"topic": {"a\nb"}} }, "control"},
-		{func(c *graphite.Config) { c.Targets = map[string][]string{"topic": {strings.Repeat("x", 2001)}} }, "2000 bytes"},
+		{func(c *graphite.Config) { c.Targets = map[string][]string{"topic": {strings.Repeat("x", 2001)}} },
+			"2000 bytes"},
 	} {
-		cfg := graphite.Config{URL: "http://g", Names: canon.Names{Prefix: "news"}, Rules: parse(t, ruleText), Handle: drop}
+		cfg := graphite.Config{URL: "http://g", Names: canon.Names{Prefix: "news"}, Rules: parse(t, ruleText),
+			Handle: drop}
 		tt.change(&cfg)
-		if _, err := graphite.New(cfg); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
+		if _, err := graphite.New(cfg); err == nil || !strings.Contains(err.Error(), tt.want) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("error %v, want … %s", err, tt.want)
 		}
 	}
@@ -482,7 +496,8 @@ func TestConfigIsChecked(t *testing.T) {
 // A share is of all requests, so none may be left out.
 func TestRulesThatNeedEverythingAskForIt(t *testing.T) {
 	t.Parallel()
-	for _, hot := range []string{"share: 0.2, min_rate: 10", "surge: 5, min_rate: 10", "rate: 100, share: 0.2, min_rate: 10"} {
+	for _, hot := range []string{"share: 0.2, min_rate: 10", "surge: 5, min_rate: 10",
+		"rate: 100, share: 0.2, min_rate: 10"} {
 		f := newFake(t)
 		p := f.poller(func(c *graphite.Config) {
 			c.Rules = parse(t, "rules:\n  - {name: page, params: [id], hot: {"+hot+"}}\n")
@@ -500,7 +515,8 @@ func TestNewRulesAreAskedNext(t *testing.T) {
 	p := f.poller(nil)
 	p.SetRules(parse(t, "rules:\n  - {name: page, params: [], hot: {rate: 10}}\n"))
 	f.poll(p)
-	if got, _ := url.QueryUnescape(f.asked().URL.RawQuery); !strings.HasPrefix(got, "target=maximumAbove(stats_counts.news.page.hot_param.*,6.993)&from=") {
+	if got, _ := url.QueryUnescape(f.asked().URL.RawQuery); !strings.HasPrefix(got,
+		"target=maximumAbove(stats_counts.news.page.hot_param.*,6.993)&from=") {
 		t.Errorf("asked %s", got)
 	}
 }

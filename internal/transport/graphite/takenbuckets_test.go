@@ -40,7 +40,8 @@ func TestLedgerWhenTheSchemaChanges(t *testing.T) {
 		at, step int64
 		want     bool
 	}{
-		{600, 60, true}, {600, 60, false}, {590, 10, false}, {600, 10, false}, {610, 10, true}, {610, 10, false}, {600, 60, false}, {660, 60, true},
+		{600, 60, true}, {600, 60, false}, {590, 10, false}, {600, 10, false}, {610, 10, true}, {610, 10, false},
+		{600, 60, false}, {660, 60, true},
 	} {
 		if got := a.take(tt.at, tt.step); got != tt.want {
 			t.Errorf("take(%d, %d) = %v", tt.at, tt.step, got)

@@ -149,7 +149,8 @@ func (l *link) partitions(n int) {
 			"topic", l.cfg.Topic, "before", before, "partitions", n)
 	case wanted != 0 && wanted != n:
 		l.cfg.Log.Warn("kafka: the topic does not have as many partitions as configured; what it has is used. "+
-			"Configure that number, or none, or add partitions (kafka-topics.sh --alter --topic "+l.cfg.Topic+" --partitions N)",
+			"Configure that number, or none, or add partitions (kafka-topics.sh --alter --topic "+l.cfg.Topic+
+			" --partitions N)",
 			"topic", l.cfg.Topic, "configured", wanted, "partitions", n)
 	}
 }

@@ -34,7 +34,8 @@ func TestBadConfigurations(t *testing.T) {
 		if _, err := kafka.NewProducer(kafka.ProducerConfig{Config: cfg}); err == nil {
 			t.Errorf("%s: a producer", name)
 		}
-		if _, err := kafka.NewConsumer(kafka.ConsumerConfig{Config: cfg, Handle: func([]hottype.Count) {}}); err == nil {
+		if _, err := kafka.NewConsumer(kafka.ConsumerConfig{Config: cfg,
+			Handle: func([]hottype.Count) {}}); err == nil {
 			t.Errorf("%s: a consumer", name)
 		}
 	}

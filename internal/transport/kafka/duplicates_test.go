@@ -180,7 +180,8 @@ func TestLargeBatchesAreSplit(t *testing.T) {
 	for _, r := range records {
 		got, err := ParseRecord(r.data)
 		next[r.partition]++
-		if err != nil || len(r.data) > maxRecord || got.Sequence != next[r.partition] || r.requests != uint64(len(got.Counts)) {
+		if err != nil || len(r.data) > maxRecord || got.Sequence != next[r.partition] ||
+			r.requests != uint64(len(got.Counts)) {
 			t.Fatalf("%v, %d bytes, sequence %d", err, len(r.data), got.Sequence)
 		}
 		total += len(got.Counts)

@@ -45,7 +45,8 @@ func Inspect(ctx context.Context, cfg Config) (Inspection, error) {
 	if err != nil {
 		return Inspection{}, err
 	}
-	in := Inspection{Brokers: cfg.Brokers, Topic: cfg.Topic, Group: cfg.Group, Settings: map[string]string{}, Unknown: map[string]string{}}
+	in := Inspection{Brokers: cfg.Brokers, Topic: cfg.Topic, Group: cfg.Group, Settings: map[string]string{},
+		Unknown: map[string]string{}}
 	settings, err := cfg.sarama(newDialer(ctx))
 	if err != nil {
 		return in, err

@@ -114,7 +114,8 @@ func (p *jsonParser) pairs() error {
 		// What JSON cannot say, such as half of a surrogate pair, comes as this
 		// character: it would be another key.
 		if !isSound(&c) || strings.ContainsRune(pair.Key, utf8.RuneError) {
-			return fmt.Errorf("%w: JSON: counts[%d]: key of 1 to %d bytes and n of 1 to 2^40 are needed", errRecord, len(p.Counts), maxKey)
+			return fmt.Errorf("%w: JSON: counts[%d]: key of 1 to %d bytes and n of 1 to 2^40 are needed", errRecord,
+				len(p.Counts), maxKey)
 		}
 		p.Counts = append(p.Counts, c)
 	}

@@ -148,8 +148,9 @@ func TestAllocationIsBounded(t *testing.T) { // not parallel: others allocate to
 	smallest := (&kafka.Record{Counts: []hottype.Count{{Key: "k", N: 1}}})
 	pair := smallest.Append(nil)[len((&kafka.Record{}).Append(nil)):]
 	for name, data := range map[string][]byte{
-		"smallest pairs":     append((&kafka.Record{}).Append(nil), []byte(strings.Repeat(string(pair), 5_000))...),
-		"smallest JSON":      []byte(`{"counts":[` + strings.Repeat(`{"key":"k","n":1},`, 5_000) + `{"key":"k","n":1}]}`),
+		"smallest pairs": append((&kafka.Record{}).Append(nil), []byte(strings.Repeat(string(pair), 5_000))...),
+		"smallest JSON": []byte(`{"counts":[` + strings.Repeat(`{"key":"k","n":1},`, 5_000) +
+			`{"key":"k","n":1}]}`),
 		"empty objects":      []byte(`{"counts":[` + strings.Repeat(`{},`, 3_000) + `{}]}`),
 		"nested":             []byte(`{"x":` + strings.Repeat("[", 50_000)),
 		"many unknown":       []byte(`{` + strings.Repeat(`"x":1,`, 15_000) + `"x":1}`),

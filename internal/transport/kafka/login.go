@@ -39,7 +39,8 @@ func (t TLS) config() (*tls.Config, error) {
 		}
 		return nil, nil
 	}
-	return tlsfiles.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile, ServerName: t.ServerName}.Client("kafka: tls_")
+	return tlsfiles.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile,
+		ServerName: t.ServerName}.Client("kafka: tls_")
 }
 
 // The mechanisms of a Login.
@@ -59,7 +60,8 @@ type Login struct {
 
 func (l Login) check() error {
 	if !slices.Contains([]string{"", Plain, ScramSHA256, ScramSHA512}, l.Mechanism) {
-		return fmt.Errorf("kafka: SASL mechanism %q is none of %s, %s, %s", l.Mechanism, Plain, ScramSHA256, ScramSHA512)
+		return fmt.Errorf("kafka: SASL mechanism %q is none of %s, %s, %s", l.Mechanism, Plain, ScramSHA256,
+			ScramSHA512)
 	}
 	if (l.Username == "") != (l.Password == "") {
 		return errors.New("kafka: username and password go together, one of them is empty")

@@ -103,7 +103,8 @@ func (r *reader) follow(ctx context.Context, p sarama.PartitionConsumer) error {
 		select {
 		case msg, ok := <-p.Messages():
 			if !ok {
-				return fmt.Errorf("kafka: reading partition %d of %q broke off at offset %d", r.partition, r.c.cfg.Topic, r.next)
+				return fmt.Errorf("kafka: reading partition %d of %q broke off at offset %d", r.partition,
+					r.c.cfg.Topic, r.next)
 			}
 			if r.tooLate(msg, msg.Offset+1 >= p.HighWaterMarkOffset()) {
 				return nil
@@ -161,7 +162,8 @@ func (r *reader) record(msg *sarama.ConsumerMessage) {
 		c.malformed.Add(1)
 		if c.broken.ready(c.cfg.Now()) {
 			c.cfg.Log.Warn("kafka: a record cannot be read, further ones are only counted for 10 s",
-				"topic", c.cfg.Topic, "partition", r.partition, "offset", msg.Offset, "bytes", len(msg.Value), "err", err)
+				"topic", c.cfg.Topic, "partition", r.partition, "offset", msg.Offset, "bytes", len(msg.Value), "err",
+				err)
 		}
 	case rec.Namespace != c.cfg.Namespace:
 		c.foreign.Add(1)

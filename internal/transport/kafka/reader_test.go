@@ -15,7 +15,8 @@ import (
 func consumerOf(t *testing.T, now *time.Time, handle func([]hottype.Count)) *Consumer {
 	t.Helper()
 	c, err := NewConsumer(ConsumerConfig{
-		Config: Config{Brokers: []string{"127.0.0.1:1"}, Topic: "t", Group: "g", Namespace: "news", Log: slog.New(slog.DiscardHandler)},
+		Config: Config{Brokers: []string{"127.0.0.1:1"}, Topic: "t", Group: "g", Namespace: "news",
+			Log: slog.New(slog.DiscardHandler)},
 		Handle: handle, Now: func() time.Time { return *now },
 	})
 	if err != nil {
@@ -30,7 +31,8 @@ func TestRecordsThatAreNotForUs(t *testing.T) {
 	now := time.Unix(1700000000, 0)
 	c := consumerOf(t, &now, func(counts []hottype.Count) { got = append(got, counts...) })
 	c.link.partitions(8)
-	r := &reader{c: c, partition: Partition("k", 8), committed: 1, seen: newDuplicates(maxOrigins), progress: &progress{}}
+	r := &reader{c: c, partition: Partition("k", 8), committed: 1, seen: newDuplicates(maxOrigins),
+		progress: &progress{}}
 	good := Record{Namespace: "news", Source: "s", Sequence: 1, Counts: []hottype.Count{{Key: "k", N: 3, Second: 5}}}
 	other := Record{Namespace: "sport", Source: "s", Sequence: 1, Counts: good.Counts}
 	empty := Record{Namespace: "news", Source: "s", Sequence: 2}

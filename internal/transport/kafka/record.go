@@ -96,8 +96,8 @@ var ErrVersion = errors.New("kafka: record of a later version; update this progr
 var errRecord = errors.New("kafka: record is broken")
 
 // ParseRecord reads a record, as protobuf or as JSON. Its counts are sound: a key of 1 to 65536 bytes, n of 1
-// to 2^40, and a client sketch, where there is one, within clientsketch.Check. A broken record is refused as a whole. What is allocated is bounded
-// by the length of data, whatever the data says.
+// to 2^40, and a client sketch, where there is one, within clientsketch.Check. A broken record is refused as a whole.
+// What is allocated is bounded by the length of data, whatever the data says.
 func ParseRecord(data []byte) (Record, error) {
 	if len(data) > maxWire {
 		return Record{}, fmt.Errorf("%w: %d bytes, over %d", errRecord, len(data), maxWire)

@@ -49,7 +49,8 @@ func TestClientSketchesOutOfBounds(t *testing.T) {
 	unsound := twoClients()
 	unsound.Seen = 3
 	r := kafka.Record{Counts: []hottype.Count{{Key: "k", N: 300, Second: 1, Clients: unsound}}}
-	if got, err := kafka.ParseRecord(r.Append(nil)); err != nil || got.Counts[0].N != 300 || got.Counts[0].Clients != nil {
+	if got, err := kafka.ParseRecord(r.Append(nil)); err != nil || got.Counts[0].N != 300 ||
+		got.Counts[0].Clients != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
 

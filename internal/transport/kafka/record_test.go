@@ -109,7 +109,9 @@ func FuzzParseRecord(f *testing.F) {
 		Counts: []hottype.Count{{Key: "topic?id=42", N: 3, Second: 1700000000}}}).Append(nil))
 	f.Add((&kafka.Record{Counts: []hottype.Count{{Key: "k", N: 300, Second: 1, Clients: twoClients()}}}).Append(nil))
 	f.Add([]byte{0x08, 1, 0x32, 0xff, 0xff, 0xff, 0xff, 0x0f})
-	f.Add([]byte(`{"version":1,"namespace":"n","source":"s","epoch":1,"sequence":2,"counts":[{"key":"topic?id=42","n":3,"second":1700000000}]}`))
+	f.Add(
+		[]byte(
+			`{"version":1,"namespace":"n","source":"s","epoch":1,"sequence":2,"counts":[{"key":"topic?id=42","n":3,"second":1700000000}]}`))
 	f.Add([]byte(`{"counts":[{"key":"\ud83d\ude00","n":1},{"n":1.5,"later":[{}]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if got := allocated(data); got > allowance(data) {
@@ -165,7 +167,8 @@ func TestWireDocument(t *testing.T) {
 		shown = append(shown, b...)
 	}
 	want := kafka.Record{Namespace: "news", Source: "web-1", Epoch: 1700000000000000, Sequence: 7,
-		Counts: []hottype.Count{{Key: "topic?id=42", N: 300, Second: 1700000123, Clients: twoClients()}, {Key: "/", N: 1, Second: 1700000123}}}
+		Counts: []hottype.Count{{Key: "topic?id=42", N: 300, Second: 1700000123, Clients: twoClients()},
+			{Key: "/", N: 1, Second: 1700000123}}}
 	if d := cmp.Diff(hex.Dump(want.Append(nil)), hex.Dump(shown)); d != "" {
 		t.Errorf("docs/wire.md shows other bytes:\n%s", d)
 	}
@@ -179,7 +182,8 @@ func TestWireDocument(t *testing.T) {
 func BenchmarkRecord(b *testing.B) {
 	r := kafka.Record{Namespace: "news", Source: "web-1", Epoch: 1, Sequence: 1}
 	for i := range 1000 {
-		r.Counts = append(r.Counts, hottype.Count{Key: hottype.Key("topic?id=" + strings.Repeat("4", 1+i%9)), N: 7, Second: 1700000000})
+		r.Counts = append(r.Counts, hottype.Count{Key: hottype.Key("topic?id=" + strings.Repeat("4", 1+i%9)), N: 7,
+			Second: 1700000000})
 	}
 	data := r.Append(nil)
 	b.Run("append", func(b *testing.B) {

@@ -82,7 +82,8 @@ func (p *Producer) Outage() error {
 		return errNotYet
 	}
 	if silent := p.cfg.Now().Sub(time.Unix(0, p.confirmed.Load())); silent > silentAfter {
-		return fmt.Errorf("kafka: brokers %v have confirmed nothing for %v", p.cfg.Brokers, silent.Truncate(time.Second))
+		return fmt.Errorf("kafka: brokers %v have confirmed nothing for %v", p.cfg.Brokers,
+			silent.Truncate(time.Second))
 	}
 	return nil
 }

@@ -1,9 +1,9 @@
 // Package reversedns says whether an address belongs to who it says it belongs to, by the way that the operators of
 // crawlers document: the name of the address (PTR) lies in one of their domains, and that name has the address.
 //
-// Nobody waits for DNS. [Verifier.Verified] answers from memory, and false of an address that it does not know, which is
-// then looked up: next time the answer is there. What is remembered, asked at once and asked in a second is bounded, so
-// that whoever says from many addresses to be a crawler makes neither memory nor DNS run over.
+// Nobody waits for DNS. [Verifier.Verified] answers from memory, and false of an address that it does not know, which
+// is then looked up: next time the answer is there. What is remembered, asked at once and asked in a second is bounded,
+// so that whoever says from many addresses to be a crawler makes neither memory nor DNS run over.
 package reversedns
 
 import (

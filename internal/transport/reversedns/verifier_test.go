@@ -85,7 +85,8 @@ func (z *zone) answer(m dnsmessage.Message) dnsmessage.Message {
 		case a.Is4() && q.Type == dnsmessage.TypeA:
 			m.Answers = append(m.Answers, dnsmessage.Resource{Header: head, Body: &dnsmessage.AResource{A: a.As4()}})
 		case a.Is6() && q.Type == dnsmessage.TypeAAAA:
-			m.Answers = append(m.Answers, dnsmessage.Resource{Header: head, Body: &dnsmessage.AAAAResource{AAAA: a.As16()}})
+			m.Answers = append(m.Answers, dnsmessage.Resource{Header: head,
+				Body: &dnsmessage.AAAAResource{AAAA: a.As16()}})
 		}
 	}
 	if len(m.Answers) == 0 {
@@ -185,7 +186,8 @@ func TestAnswersAreRemembered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := run(t, &zone{
-			names: map[string]string{"66.249.66.1": "c.googlebot.com"}, addrs: map[string]string{"c.googlebot.com": "66.249.66.1"},
+			names: map[string]string{"66.249.66.1": "c.googlebot.com"},
+			addrs: map[string]string{"c.googlebot.com": "66.249.66.1"},
 		})
 		start := b.now
 		for _, step := range []struct {
@@ -220,7 +222,8 @@ func TestDeadDNS(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := run(t, &zone{
-			names: map[string]string{"66.249.66.1": "c.googlebot.com"}, addrs: map[string]string{"c.googlebot.com": "66.249.66.1"},
+			names: map[string]string{"66.249.66.1": "c.googlebot.com"},
+			addrs: map[string]string{"c.googlebot.com": "66.249.66.1"},
 		})
 		b.ask("66.249.66.1")
 		b.zone.dead.Store(true)
@@ -247,7 +250,8 @@ func TestFloodIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := run(t, &zone{
-			names: map[string]string{"66.249.66.1": "c.googlebot.com"}, addrs: map[string]string{"c.googlebot.com": "66.249.66.1"},
+			names: map[string]string{"66.249.66.1": "c.googlebot.com"},
+			addrs: map[string]string{"c.googlebot.com": "66.249.66.1"},
 		})
 		b.ask("66.249.66.1")
 		asked := b.zone.queries.Load()

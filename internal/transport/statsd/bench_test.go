@@ -15,7 +15,8 @@ import (
 // core can. Drops are what the reader could not keep up with.
 func BenchmarkLoopback(b *testing.B) {
 	l, err := statsd.NewListener(statsd.ListenerConfig{
-		Addresses: []string{"127.0.0.1:0"}, Names: hp1, Handle: func([]hottype.Count) {}, Log: slog.New(slog.DiscardHandler),
+		Addresses: []string{"127.0.0.1:0"}, Names: hp1, Handle: func([]hottype.Count) {},
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -10,9 +10,11 @@ import (
 // The operator reads what was granted and what to do about it.
 func TestASmallBufferIsSaid(t *testing.T) {
 	t.Parallel()
-	for granted, said := range map[int64]bool{0: false, 212992: true, 8<<20 - 1: true, 8 << 20: false, 16 << 20: false} {
+	for granted, said := range map[int64]bool{0: false, 212992: true, 8<<20 - 1: true, 8 << 20: false,
+		16 << 20: false} {
 		var log bytes.Buffer
-		warnSmall(ListenerConfig{ReadBuffer: 16 << 20, Log: slog.New(slog.NewTextHandler(&log, nil))}, "127.0.0.1:8125", granted)
+		warnSmall(ListenerConfig{ReadBuffer: 16 << 20, Log: slog.New(slog.NewTextHandler(&log, nil))}, "127.0.0.1:8125",
+			granted)
 		if got := strings.Contains(log.String(), "net.core.rmem_max=16777216"); got != said {
 			t.Errorf("granted %d: said %q", granted, log.String())
 		}

@@ -58,7 +58,8 @@ func (c *complaints) accept(address string, err error) {
 	defer c.mu.Unlock()
 	if now := time.Now(); now.After(c.nextAccept) {
 		c.nextAccept = now.Add(quiet)
-		c.log.Warn("statsd: a connection is not served; further ones are only counted for "+quiet.String(), "address", address, "err", err)
+		c.log.Warn("statsd: a connection is not served; further ones are only counted for "+quiet.String(), "address",
+			address, "err", err)
 	}
 }
 
@@ -68,7 +69,8 @@ func (c *complaints) sender(address string) {
 	defer c.mu.Unlock()
 	if now := time.Now(); now.After(c.nextSender) {
 		c.nextSender = now.Add(quiet)
-		c.log.Warn("statsd: a sender that is not in statsd.allow; what it sends is not read, further ones are only counted for "+quiet.String(),
+		c.log.Warn(
+			"statsd: a sender that is not in statsd.allow; what it sends is not read, further ones are only counted for "+quiet.String(),
 			"address", address)
 	}
 }

@@ -14,9 +14,11 @@ func TestMalformedLinesSayWhy(t *testing.T) {
 	const ours = "hp.news.t.hot_param.a=1"
 	for line, want := range map[string]fault{
 		strings.Repeat("x", 9000): tooLong, "nothing": noName, ":1|c": noName, "hp.news.t.hot_param.id=Zx:1|c": badName,
-		ours + ":1": noType, ours + ":1|q": badType, ours + ":-1|c": badNumber, ours + ":one|c": badNumber, ours + ":1e15|c": tooMany,
-		ours + ":1|c|@2": badRate, ours + ":1|c|@0.1|@0.1": badRate, ours + ":1|c|": badRate, ours + ":1|c|T1.5": badTime,
-		ours + ":who|s": badMember,
+		ours + ":1": noType, ours + ":1|q": badType, ours + ":-1|c": badNumber, ours + ":one|c": badNumber,
+		ours + ":1e15|c": tooMany,
+		ours + ":1|c|@2": badRate, ours + ":1|c|@0.1|@0.1": badRate, ours + ":1|c|": badRate,
+		ours + ":1|c|T1.5": badTime,
+		ours + ":who|s":    badMember,
 	} {
 		var log bytes.Buffer
 		r := testReader(sink{}, func(c *ListenerConfig) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
@@ -25,7 +27,8 @@ func TestMalformedLinesSayWhy(t *testing.T) {
 		if s := r.statsNow(); s.Malformed != 1 || s.MalformedBy[reasons[want].name].Lines != 1 {
 			t.Errorf("%.60q: %+v", line, s.MalformedBy)
 		}
-		if out := log.String(); !strings.Contains(out, reasons[want].says) || !strings.Contains(out, "sender=192.0.2.7") || len(out) > 900 {
+		if out := log.String(); !strings.Contains(out, reasons[want].says) ||
+			!strings.Contains(out, "sender=192.0.2.7") || len(out) > 900 {
 			t.Errorf("%.60q: logged %s", line, out)
 		}
 	}

@@ -69,7 +69,8 @@ func TestForward(t *testing.T) {
 		}
 		in.await(t, "t?a=1", 1)
 		l.stop()
-		if s := l.Stats(); s.Forward.Lines != uint64(len(tt.want)) || s.Forward.Dropped != 0 || s.Forward.Datagrams != 1 {
+		if s := l.Stats(); s.Forward.Lines != uint64(len(tt.want)) || s.Forward.Dropped != 0 ||
+			s.Forward.Datagrams != 1 {
 			t.Errorf("stats %+v", s.Forward)
 		}
 	}
@@ -79,7 +80,8 @@ func TestForward(t *testing.T) {
 func TestForwardAtTheEnd(t *testing.T) {
 	t.Parallel()
 	to, in := upstream(t), newInbox()
-	l := listen(t, in, statsd.ListenerConfig{Addresses: []string{"tcp://127.0.0.1:0"}, Forward: to.LocalAddr().String(), Flush: time.Hour})
+	l := listen(t, in, statsd.ListenerConfig{Addresses: []string{"tcp://127.0.0.1:0"}, Forward: to.LocalAddr().String(),
+		Flush: time.Hour})
 	conn := dial(t, l.Addr())
 	var want []string
 	for i := range 100 {
@@ -126,7 +128,8 @@ func TestForwardToAnAbsentServer(t *testing.T) {
 	t.Parallel()
 	addr, in := freeport.Addr(t), newInbox()
 	log := &logTo{}
-	l := listen(t, in, statsd.ListenerConfig{Forward: addr, Flush: time.Millisecond, Log: slog.New(slog.NewTextHandler(log, nil))})
+	l := listen(t, in, statsd.ListenerConfig{Forward: addr, Flush: time.Millisecond,
+		Log: slog.New(slog.NewTextHandler(log, nil))})
 	conn := dial(t, l.Addr())
 	for i := range 20 { // each in a flush of its own
 		say(t, conn, fmt.Sprintf("some.counter:1|c\nhp.news.t.hot_param.a=1:%d|c", 1))
@@ -160,7 +163,8 @@ func TestForwardToItself(t *testing.T) {
 		{"0.0.0.0:" + port, "127.0.0.1:" + port},
 		{"unix:" + path, "unix:" + path},
 	} {
-		l, err := statsd.NewListener(statsd.ListenerConfig{Addresses: c[:1], Forward: c[1], Names: hp1, Handle: newInbox().handle})
+		l, err := statsd.NewListener(statsd.ListenerConfig{Addresses: c[:1], Forward: c[1], Names: hp1,
+			Handle: newInbox().handle})
 		if err == nil {
 			_ = l.Close()
 		}

@@ -176,7 +176,8 @@ var (
 )
 
 // nested are the settings that stand one level down, as the server tells them.
-var nested = map[string]string{"legacyNamespace": "graphite > legacyNamespace", "globalPrefix": "graphite > globalPrefix"}
+var nested = map[string]string{"legacyNamespace": "graphite > legacyNamespace",
+	"globalPrefix": "graphite > globalPrefix"}
 
 // readFile finds settings in config.js. That is a program: only values that are
 // written out are read, and others are said to be unread.

@@ -53,7 +53,8 @@ func TestInspectAsksTheServer(t *testing.T) {
 	if in.AddrErr != "" || in.AdminErr != "" || in.Health != "up" || in.BadLines != "7" || !in.Known {
 		t.Fatalf("inspection %+v", in)
 	}
-	if in.Settings["flushInterval"] != "10000" || in.Settings["graphite > legacyNamespace"] != "false" || in.Settings["deleteIdleStats"] != "true" {
+	if in.Settings["flushInterval"] != "10000" || in.Settings["graphite > legacyNamespace"] != "false" ||
+		in.Settings["deleteIdleStats"] != "true" {
 		t.Errorf("settings %v", in.Settings)
 	}
 }
@@ -89,7 +90,8 @@ func TestInspectReadsConfigJS(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := Inspect(t.Context(), Target{File: path})
-	for name, want := range map[string]string{"flushInterval": "1000", "keyNameSanitize": "false", "graphite > legacyNamespace": "false", "graphite > globalPrefix": "stats", "deleteIdleStats": ""} {
+	for name, want := range map[string]string{"flushInterval": "1000", "keyNameSanitize": "false",
+		"graphite > legacyNamespace": "false", "graphite > globalPrefix": "stats", "deleteIdleStats": ""} {
 		if in.Settings[name] != want {
 			t.Errorf("%s is %q, want %q", name, in.Settings[name], want)
 		}

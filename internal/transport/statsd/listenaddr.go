@@ -40,7 +40,9 @@ func parseListen(s string) (address, error) {
 	}
 	a, err := parseAddress(s)
 	if err != nil {
-		return address{}, fmt.Errorf("statsd: address %q is none of host:port, udp://host:port, tcp://host:port, unix:/path, unixstream:/path", s)
+		return address{},
+			fmt.Errorf(
+				"statsd: address %q is none of host:port, udp://host:port, tcp://host:port, unix:/path, unixstream:/path", s)
 	}
 	return a, nil
 }

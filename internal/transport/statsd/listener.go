@@ -144,7 +144,8 @@ func NewListener(cfg ListenerConfig) (*Listener, error) {
 	for _, a := range l.Addrs() {
 		if l.forward != nil && l.forward.link.addr.reaches(a) {
 			_ = l.Close()
-			return nil, fmt.Errorf("statsd: what is forwarded to %s would come back: it is listened on here", cfg.Forward)
+			return nil, fmt.Errorf("statsd: what is forwarded to %s would come back: it is listened on here",
+				cfg.Forward)
 		}
 	}
 	return l, nil

@@ -79,7 +79,8 @@ type ForwardStats struct {
 
 // readerStats are added to once a datagram or chunk, by one goroutine.
 type readerStats struct {
-	packets, bytes, lines, counted, requests, untimely, members, alive, foreign, otherTypes, malformed, forgotten atomic.Uint64
+	packets, bytes, lines, counted, requests, untimely, members, alive, foreign, otherTypes, malformed,
+	forgotten atomic.Uint64
 
 	faults faultCounts
 
@@ -94,7 +95,8 @@ func (s *readerStats) add(t *tallies) {
 		to *atomic.Uint64
 		n  uint64
 	}{
-		{&s.lines, t.lines}, {&s.counted, t.counted}, {&s.untimely, t.untimely}, {&s.members, t.members}, {&s.alive, t.alive},
+		{&s.lines, t.lines}, {&s.counted, t.counted}, {&s.untimely, t.untimely}, {&s.members, t.members},
+		{&s.alive, t.alive},
 		{&s.foreign, t.foreign}, {&s.otherTypes, t.otherTypes}, {&s.malformed, t.malformed},
 	} {
 		if c.n > 0 { // an atomic addition costs more than this look

@@ -125,8 +125,10 @@ func TestAbsentUnixServer(t *testing.T) {
 // what has no room in the kernel is dropped when its time is over.
 func TestWedgedSocket(t *testing.T) {
 	t.Parallel()
-	s := sender(t, statsd.SenderConfig{Servers: []string{wedge(t)}, MTU: 50, Timeout: 50 * time.Millisecond, MaxQueued: 3000})
-	if st := s.send(t, many(2000)...); st.Sent == 0 || st.Sent+st.Dropped != 2000 { // more datagrams than a socket queues
+	s := sender(t, statsd.SenderConfig{Servers: []string{wedge(t)}, MTU: 50, Timeout: 50 * time.Millisecond,
+		MaxQueued: 3000})
+	// more datagrams than a socket queues
+	if st := s.send(t, many(2000)...); st.Sent == 0 || st.Sent+st.Dropped != 2000 {
 		t.Errorf("%+v", st)
 	}
 	if st := s.send(t, one); st.Sent != 0 {
@@ -187,7 +189,8 @@ func TestSickServerBesideAHealthyOne(t *testing.T) {
 		in := newInbox()
 		l := listen(t, in, statsd.ListenerConfig{})
 		addr := l.Addr().String()
-		s := sender(t, statsd.SenderConfig{Servers: []string{addr, sick}, MTU: 50, Timeout: 2 * time.Second, Resolver: deadNameServer(t)})
+		s := sender(t, statsd.SenderConfig{Servers: []string{addr, sick}, MTU: 50, Timeout: 2 * time.Second,
+			Resolver: deadNameServer(t)})
 		const batches, each = 10, 500
 		for range batches {
 			if err := s.Send(t.Context(), many(each)); err != nil {
@@ -211,7 +214,8 @@ func TestSickServerBesideAHealthyOne(t *testing.T) {
 			}
 			// A machine that stands still for a second lets a batch grow too old.
 			all := st.Sent + st.Dropped
-			if st.Queued == 0 && all > 0 && all == uint64(len(sums)*batches) && total == st.Sent && st.Dropped < st.Sent {
+			if st.Queued == 0 && all > 0 && all == uint64(len(sums)*batches) && total == st.Sent &&
+				st.Dropped < st.Sent {
 				break
 			}
 			select {
@@ -232,7 +236,9 @@ func TestSickServerBesideAHealthyOne(t *testing.T) {
 func TestNameThatStopsResolving(t *testing.T) {
 	t.Parallel()
 	for name, resolver := range map[string]*net.Resolver{
-		"fails": {PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no name server") }},
+		"fails": {PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.New("no name server")
+		}},
 		"hangs": deadNameServer(t),
 	} {
 		in := newInbox()

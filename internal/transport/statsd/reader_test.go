@@ -73,7 +73,8 @@ func TestPacket(t *testing.T) {
 		strings.Repeat("x", 9000) + ":1|c"))
 	r.finish()
 
-	want := sink{{Key: "topic?id=42", Second: 1000}: 8, {Key: "topic?id=42", Second: 990}: 1, {Key: "topic", Second: 1000}: 1}
+	want := sink{{Key: "topic?id=42", Second: 1000}: 8, {Key: "topic?id=42", Second: 990}: 1,
+		{Key: "topic", Second: 1000}: 1}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -119,7 +120,8 @@ func TestMaxCount(t *testing.T) {
 	t.Parallel()
 	got := sink{}
 	r := testReader(got, func(c *ListenerConfig) { c.MaxCount = 1000 })
-	for _, line := range []string{"1000|c", "500:500|c", "100|c|@0.1", "1001|c", "500:501|c", "101|c|@0.1", "1000000|c"} {
+	for _, line := range []string{"1000|c", "500:500|c", "100|c|@0.1", "1001|c", "500:501|c", "101|c|@0.1",
+		"1000000|c"} {
 		r.packet([]byte("hp.news.t.hot_param.a=1:" + line))
 	}
 	r.finish()
@@ -188,7 +190,8 @@ func TestMalformedLinesAreLoggedOnceAndHarmless(t *testing.T) {
 		r.packet([]byte("\x1b[2Jevil\x00\xff" + strings.Repeat("A", 500)))
 	}
 	out := log.String()
-	if strings.Count(out, "\n") != 1 || strings.ContainsFunc(out, func(c rune) bool { return c < ' ' && c != '\n' || c > '~' && c != '…' }) || len(out) > 500 {
+	if strings.Count(out, "\n") != 1 || strings.ContainsFunc(out,
+		func(c rune) bool { return c < ' ' && c != '\n' || c > '~' && c != '…' }) || len(out) > 500 {
 		t.Errorf("logged %q", out)
 	}
 }
@@ -227,8 +230,10 @@ func readBounded(t *testing.T, r *reader, p []byte) {
 // It is not parallel: the memory of the whole process is looked at.
 func TestHugePacketsAreBounded(t *testing.T) {
 	for _, line := range []string{
-		":", "\n", "|", "\xff", "a", "hp.news.t.hot_param.", "x:1|c\n", "hp.news.t.hot_param.Z:1|c\n", "hp.news.t.hot_param.a=1:1|c|T1\n",
-		"hp.news.t.hot_param.\xc0\x80:1|c\n", "hp.news.t.hot_param.a=1:0badf00d|s\n", "hp.news.t.hot_param.a=1:0|c|@\n", "_e{1,1}:a|b\n",
+		":", "\n", "|", "\xff", "a", "hp.news.t.hot_param.", "x:1|c\n", "hp.news.t.hot_param.Z:1|c\n",
+		"hp.news.t.hot_param.a=1:1|c|T1\n",
+		"hp.news.t.hot_param.\xc0\x80:1|c\n", "hp.news.t.hot_param.a=1:0badf00d|s\n", "hp.news.t.hot_param.a=1:0|c|@\n",
+		"_e{1,1}:a|b\n",
 	} {
 		readBounded(t, testReader(sink{}, nil), bytes.Repeat([]byte(line), maxRead/len(line)))
 	}
@@ -243,7 +248,9 @@ func TestHugePacketsAreBounded(t *testing.T) {
 func FuzzPacket(f *testing.F) {
 	f.Add([]byte("hp.news.topic.hot_param.id=42:3|c\r\napi.x:1|ms\n\n:|"))
 	f.Add([]byte("hp_news_topic_hot_param_id_42:1|c|@0.3\nhp.news.Zh.hot_param.Zh:1|c"))
-	f.Add([]byte("hp.news.t.hot_param.a=1:04c0000201=9|s\nhp.news.t.hot_param.a=1:1|c|T990\n_e{1,1}:a|b\nhp.news.t.hot_param.\xff\xc0\x80:1|c"))
+	f.Add(
+		[]byte(
+			"hp.news.t.hot_param.a=1:04c0000201=9|s\nhp.news.t.hot_param.a=1:1|c|T990\n_e{1,1}:a|b\nhp.news.t.hot_param.\xff\xc0\x80:1|c"))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		got := sink{}
 		r := testReader(got, nil)

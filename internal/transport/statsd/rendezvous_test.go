@@ -24,7 +24,8 @@ func TestTheHashIsPublished(t *testing.T) {
 	t.Parallel()
 	r, servers := mustRing(t, "stats-1:8125", "stats-2:8125", "stats-3:8125")
 	name := "hp.news.topic.hot_param.id=42"
-	if h, g := fnv1a(name), fnv1a("stats-1:8125"); h != 0xf98eee6dab0786cc || g != 0x6078ca3e086cc3b6 || mix(h^g) != 0x15533bd841c1b526 {
+	if h, g := fnv1a(name), fnv1a("stats-1:8125"); h != 0xf98eee6dab0786cc || g != 0x6078ca3e086cc3b6 ||
+		mix(h^g) != 0x15533bd841c1b526 {
 		t.Errorf("name %#x, server %#x, bid %#x", h, g, mix(h^g))
 	}
 	doc, err := os.ReadFile("../../../docs/wire.md")
@@ -71,7 +72,8 @@ func TestSharesAreEven(t *testing.T) {
 func TestOnlyTheShareOfTheServerMoves(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		servers := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9.-]{1,12}:[0-9]{1,5}`), 2, 9, rapid.ID).Draw(t, "servers")
+		servers := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9.-]{1,12}:[0-9]{1,5}`), 2, 9, rapid.ID).
+			Draw(t, "servers")
 		comes := servers[0]
 		shuffled := rapid.Permutation(servers).Draw(t, "order")
 		before, old := mustRing(t, slices.Clone(servers[1:])...)

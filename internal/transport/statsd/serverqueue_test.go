@@ -29,7 +29,8 @@ func BenchmarkLane(b *testing.B) {
 		who *hottype.ClientSketch
 	}{"counters": {1000, nil}, "client sketches": {1000, who}} {
 		b.Run(name, func(b *testing.B) {
-			cfg := SenderConfig{Names: canon.Names{Prefix: "hp.news"}, Log: slog.New(slog.DiscardHandler)}.withDefaults()
+			cfg := SenderConfig{Names: canon.Names{Prefix: "hp.news"},
+				Log: slog.New(slog.DiscardHandler)}.withDefaults()
 			l, err := newServerQueue(conn.LocalAddr().String(), cfg)
 			if err != nil {
 				b.Fatal(err)
@@ -38,7 +39,8 @@ func BenchmarkLane(b *testing.B) {
 			l.interval = 0
 			counts := make([]hottype.Count, tc.n)
 			for i := range counts {
-				counts[i] = hottype.Count{Key: hottype.Key(fmt.Sprintf("topic?id=%d&lang=en", i)), N: int64(i + 1), Clients: tc.who}
+				counts[i] = hottype.Count{Key: hottype.Key(fmt.Sprintf("topic?id=%d&lang=en", i)), N: int64(i + 1),
+					Clients: tc.who}
 			}
 			b.ReportAllocs()
 			for b.Loop() {
@@ -63,7 +65,8 @@ func BenchmarkBurst(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			names := canon.Names{Prefix: "hp.news"}
 			in, err := NewListener(ListenerConfig{
-				Addresses: []string{"127.0.0.1:0"}, Names: names, ReadBuffer: 212992 / 2, Handle: func([]hottype.Count) {}, Log: quiet,
+				Addresses: []string{"127.0.0.1:0"}, Names: names, ReadBuffer: 212992 / 2,
+				Handle: func([]hottype.Count) {}, Log: quiet,
 			})
 			if err != nil {
 				b.Fatal(err)

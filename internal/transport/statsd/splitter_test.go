@@ -27,8 +27,10 @@ func feed(r *reader, stream []byte, pieces []int) {
 
 var someLines = []string{
 	"hp.news.topic.hot_param.id=42:3|c", "hp.news.topic.hot_param.id=43:1:2|c|@0.5\r", "", "\r",
-	"hp.news.topic.hot_param.id=42:seen=2|s", "hp.news.topic.hot_param.id=42:1|c|T990", "hp.news.topic.hot_param.id=42:nan|c",
-	"api.latency:320|ms", "_e{1,1}:a|b", "no colon", ":1|c", strings.Repeat("x", 63) + ":", strings.Repeat("x", 64) + ":",
+	"hp.news.topic.hot_param.id=42:seen=2|s", "hp.news.topic.hot_param.id=42:1|c|T990",
+	"hp.news.topic.hot_param.id=42:nan|c",
+	"api.latency:320|ms", "_e{1,1}:a|b", "no colon", ":1|c", strings.Repeat("x", 63) + ":",
+	strings.Repeat("x", 64) + ":",
 	strings.Repeat("y", 64) + "\r", strings.Repeat("z", 65) + "\r", strings.Repeat("w", 40_000),
 }
 

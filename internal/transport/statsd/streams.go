@@ -57,7 +57,8 @@ func (l *Listener) openStreams(a address) error {
 		_ = ln.Close()
 		return fmt.Errorf("%T has no deadlines", ln)
 	}
-	s := &streams{name: a.addr, cfg: l.cfg, ln: to, shared: &l.connections, from: &l.senders, reader: l.newReader(), timer: time.NewTimer(0)}
+	s := &streams{name: a.addr, cfg: l.cfg, ln: to, shared: &l.connections, from: &l.senders, reader: l.newReader(),
+		timer: time.NewTimer(0)}
 	if a.network == "tcp" {
 		s.name = ln.Addr().String()
 	}
@@ -143,7 +144,8 @@ func (s *streams) admit(ctx context.Context, conn net.Conn, conns *sync.WaitGrou
 		s.shared.open.Add(-1)
 		s.shared.refused.Add(1)
 		_ = conn.Close()
-		s.reader.bad.accept(s.name, fmt.Errorf("there are %d connections already (--statsd.max_connections)", s.cfg.MaxConnections))
+		s.reader.bad.accept(s.name, fmt.Errorf("there are %d connections already (--statsd.max_connections)",
+			s.cfg.MaxConnections))
 		return
 	}
 	s.shared.accepted.Add(1)

@@ -50,7 +50,8 @@ func TestEveryTransport(t *testing.T) {
 	t.Parallel()
 	in, dir := newInbox(), t.TempDir()
 	l := listen(t, in, statsd.ListenerConfig{Addresses: []string{
-		"tcp://127.0.0.1:0", "unixstream:" + filepath.Join(dir, "stream"), "udp://127.0.0.1:0", "unix:" + filepath.Join(dir, "datagram"), "127.0.0.1:0",
+		"tcp://127.0.0.1:0", "unixstream:" + filepath.Join(dir, "stream"), "udp://127.0.0.1:0",
+		"unix:" + filepath.Join(dir, "datagram"), "127.0.0.1:0",
 	}})
 	slow := dial(t, l.Addr())
 	say(t, slow, "hp.news.t.hot_param.a=slow:1")
@@ -63,7 +64,8 @@ func TestEveryTransport(t *testing.T) {
 	say(t, slow, "0|c\n")
 	in.await(t, "t?a=slow", 10)
 	l.stop()
-	if s := l.Stats(); s.ConnectionsAccepted != 3 || s.Connections != 0 || s.Packets != 3 || s.Malformed != 0 || len(s.Sockets) != 3 {
+	if s := l.Stats(); s.ConnectionsAccepted != 3 || s.Connections != 0 || s.Packets != 3 || s.Malformed != 0 ||
+		len(s.Sockets) != 3 {
 		t.Errorf("stats %+v", s)
 	}
 }

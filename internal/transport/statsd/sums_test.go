@@ -69,7 +69,8 @@ func TestMembersLeaveWithTheNextCount(t *testing.T) {
 	}
 	s.add(i, 3)
 	got := s.take()
-	if len(got) != 1 || got[0].Clients == nil || got[0].Clients.Seen != 3 || len(got[0].Clients.Sample) != 1 || len(got[0].Clients.Heavy) != 1 {
+	if len(got) != 1 || got[0].Clients == nil || got[0].Clients.Seen != 3 || len(got[0].Clients.Sample) != 1 ||
+		len(got[0].Clients.Heavy) != 1 {
 		t.Fatalf("got %+v", got)
 	}
 	s.add(i, 1)
@@ -106,7 +107,8 @@ func TestClientSketchesAreSound(t *testing.T) {
 			case 0:
 				m.Seen = n
 			case 1:
-				m.Client, m.N = hottype.ParseClient(rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2", "2001:db8::1", "bot"}).Draw(t, "client")), n
+				m.Client, m.N = hottype.ParseClient(
+					rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.2", "2001:db8::1", "bot"}).Draw(t, "client")), n
 			default:
 				m.Mark = rapid.Uint32().Draw(t, "mark")
 			}

@@ -42,7 +42,8 @@ func TestSenderToListener(t *testing.T) {
 
 				var counts []hottype.Count
 				for i := range 300 {
-					counts = append(counts, hottype.Count{Key: hottype.Key(fmt.Sprintf("topic?id=%d&q=a%%20b", i)), N: int64(i + 1)})
+					counts = append(counts, hottype.Count{Key: hottype.Key(fmt.Sprintf("topic?id=%d&q=a%%20b", i)),
+						N: int64(i + 1)})
 				}
 				s.send(t, counts...)
 				l.stop()
@@ -186,12 +187,15 @@ func TestKernelDropsAreSeen(t *testing.T) {
 func TestBadConfigurations(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{
-		"", "localhost", "127.0.0.1:", "unix:", "a:b:c", "tcp://", "tcp://1", "udp://unix:/x", "tcp://unix:/x", "unixstream:", "unixgram://", "http://a:1",
+		"", "localhost", "127.0.0.1:", "unix:", "a:b:c", "tcp://", "tcp://1", "udp://unix:/x", "tcp://unix:/x",
+		"unixstream:", "unixgram://", "http://a:1",
 	} {
-		if _, err := statsd.NewSender(statsd.SenderConfig{Servers: []string{"127.0.0.1:1", addr}, Names: hp1}); err == nil {
+		if _, err := statsd.NewSender(statsd.SenderConfig{Servers: []string{"127.0.0.1:1", addr},
+			Names: hp1}); err == nil {
 			t.Errorf("sender to %q", addr)
 		}
-		if _, err := statsd.NewListener(statsd.ListenerConfig{Addresses: []string{addr}, Names: hp1, Handle: newInbox().handle}); err == nil {
+		if _, err := statsd.NewListener(statsd.ListenerConfig{Addresses: []string{addr}, Names: hp1,
+			Handle: newInbox().handle}); err == nil {
 			t.Errorf("listener on %q", addr)
 		}
 	}

@@ -91,7 +91,8 @@ func (s *Server) Kill() {
 // Client is a client of the test's.
 func (s *Server) Client() *clientv3.Client {
 	s.t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.addr}, TLS: s.tls, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.addr}, TLS: s.tls, DialTimeout: 5 * time.Second,
+		Logger: zap.NewNop()})
 	if err != nil {
 		s.t.Fatal(err)
 	}

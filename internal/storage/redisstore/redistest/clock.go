@@ -65,7 +65,8 @@ func (s *Server) Expire(after time.Duration) {
 		local left = redis.call('PTTL', key) - ARGV[1]
 		if left > 3600000 then redis.call('PEXPIRE', key, left) else redis.call('DEL', key) end
 	end`
-	if err := s.Client().Eval(s.t.Context(), script, nil, after.Milliseconds()).Err(); err != nil && !errors.Is(err, redis.Nil) {
+	if err := s.Client().Eval(s.t.Context(), script, nil, after.Milliseconds()).Err(); err != nil &&
+		!errors.Is(err, redis.Nil) {
 		s.t.Fatal(err)
 	}
 }

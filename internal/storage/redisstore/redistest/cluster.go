@@ -22,7 +22,8 @@ type Cluster struct {
 // half a second after its master has gone.
 func StartClusterOfSix(t testing.TB) *Cluster {
 	t.Helper()
-	args := []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "500", "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"}
+	args := []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "500", "--cluster-replica-validity-factor",
+		"0", "--repl-diskless-sync-delay", "0"}
 	c := startCluster(t, args...)
 	masters := len(c.Nodes)
 	for range masters {
@@ -36,7 +37,8 @@ func StartClusterOfSix(t testing.TB) *Cluster {
 	}
 	for i, n := range c.Nodes[masters:] {
 		await(t, "a replica to follow its master", func() bool {
-			return strings.Contains(n.Client().Info(context.Background(), "replication").Val(), "master_link_status:up") &&
+			return strings.Contains(n.Client().Info(context.Background(), "replication").Val(),
+				"master_link_status:up") &&
 				strings.Contains(c.Nodes[i].Client().Info(context.Background(), "replication").Val(), "state=online")
 		})
 	}
@@ -65,7 +67,8 @@ func (c *Cluster) Failover(t testing.TB, key string) {
 	}
 	await(t, "the replica to take over", func() bool {
 		for _, n := range c.Nodes {
-			if n.Client().Exists(context.Background(), key).Err() == nil && strings.Contains(n.info(), "cluster_state:ok") {
+			if n.Client().Exists(context.Background(), key).Err() == nil &&
+				strings.Contains(n.info(), "cluster_state:ok") {
 				return true
 			}
 		}

@@ -16,7 +16,8 @@ func Ran(t *testing.T, s *Server, scripts map[string]string, others ...string) {
 	t.Helper()
 	for _, name := range exportedScripts(t) {
 		if text, known := scripts[name]; known {
-			if ran := s.Client().ScriptExists(t.Context(), redis.NewScript(text).Hash()).Val(); len(ran) != 1 || !ran[0] {
+			if ran := s.Client().ScriptExists(t.Context(), redis.NewScript(text).Hash()).Val(); len(ran) != 1 ||
+				!ran[0] {
 				t.Errorf("lua.%s was not run: ask for what it does", name)
 			}
 		} else if !slices.Contains(others, name) {
@@ -37,7 +38,8 @@ func exportedScripts(t *testing.T) (names []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, found := range regexp.MustCompile(`(?m)^func ([A-Z]\w*)\(\) string`).FindAllStringSubmatch(string(text), -1) {
+		for _, found := range regexp.MustCompile(`(?m)^func ([A-Z]\w*)\(\) string`).
+			FindAllStringSubmatch(string(text), -1) {
 			names = append(names, found[1])
 		}
 	}

@@ -38,8 +38,10 @@ func StartSentinels(t testing.TB) *Sentinels {
 	}
 	await(t, "the Sentinels to know each other and the replica", func() bool {
 		for _, n := range s.Nodes {
-			about := strings.Fields(fmt.Sprint(n.Client().Do(context.Background(), "SENTINEL", "MASTER", MasterName).Val()))
-			if got := strings.Join(about, " "); !strings.Contains(got, "num-slaves:1") && !strings.Contains(got, "num-slaves 1") ||
+			about := strings.Fields(fmt.Sprint(n.Client().Do(context.Background(), "SENTINEL", "MASTER", MasterName).
+				Val()))
+			if got := strings.Join(about, " "); !strings.Contains(got, "num-slaves:1") &&
+				!strings.Contains(got, "num-slaves 1") ||
 				!strings.Contains(got, "num-other-sentinels:2") && !strings.Contains(got, "num-other-sentinels 2") {
 				return false
 			}
@@ -86,7 +88,8 @@ func (s *Sentinels) AwaitSwitch(t testing.TB) {
 	t.Helper()
 	await(t, "the Sentinels to name the replica", func() bool {
 		for _, n := range s.Nodes {
-			addr, err := n.Client().Do(context.Background(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName).StringSlice()
+			addr, err := n.Client().Do(context.Background(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName).
+				StringSlice()
 			if err != nil || net.JoinHostPort(addr[0], addr[1]) != s.Replica.Addr() {
 				return false
 			}
