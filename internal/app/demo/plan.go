@@ -38,8 +38,9 @@ const (
 
 func newPlan(d time.Duration) plan {
 	p := plan{length: d}
-	// The first end leaves room to see the topic released: 2 s of window, 3 s of cooldown.
-	parts := [phases]time.Duration{0, 2, 9, 15, 20, 21, 26, 40}
+	// The first end leaves room to see the topic released: 2 s of window, 3 s of cooldown. The last one leaves room
+	// for the answers that are under way.
+	parts := [phases]time.Duration{0, 2, 9, 15, 20, 21, 26, 39}
 	if d <= 0 {
 		p.length, p.repeats = 80*time.Second, true
 		parts = [phases]time.Duration{0, 3, 8, 15, 20, 23, 27, 36}
