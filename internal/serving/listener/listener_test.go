@@ -183,7 +183,11 @@ func TestConnectionsAreBounded(t *testing.T) {
 		if _, err := io.WriteString(c, "GET /busy HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		<-begun
+		select {
+		case <-begun:
+		case <-time.After(time.Minute):
+			t.Fatal("the request did not begin")
+		}
 		return c
 	}
 	first := busy()
@@ -193,6 +197,12 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if got := say(asked, plainGet); !strings.HasPrefix(got, "200") {
 		t.Fatalf("%q", got)
 	}
+	// The answer is here before the server has noted that the connection waits again.
+	await(t, "the connection that asked is idle", func() bool {
+		s.conns.mu.Lock()
+		defer s.conns.mu.Unlock()
+		return s.conns.idle.Len() == 2
+	})
 	second := busy() // in the place of the silent one
 	if !gone(silent) {
 		t.Error("the longest idle connection is still there")
