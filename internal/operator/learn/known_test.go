@@ -125,7 +125,7 @@ func TestLearnFindsWhatWasPlanted(t *testing.T) {
 	t.Parallel()
 	small := site{requests: 100_000, ids: 60_000, people: 12_000, seconds: 600}
 	sizes := map[string]site{"small": small}
-	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") != "" && !raceDetector { // with it, four times as long
+	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") != "" {
 		sizes["a million topics"] = site{requests: 1_100_000, ids: 1_000_000, people: 50_000, seconds: 1800}
 	}
 	for name, s := range sizes {
