@@ -107,8 +107,8 @@ func TestReload(t *testing.T) {
 		return value
 	}
 	hash := metric("hash")
-	if metric("success") != "0" || hash == "" || hash == "0" || len(metric("timestamp")) < len("1.7e+09") {
-		t.Errorf("success %s, hash %s, timestamp %s", metric("success"), hash, metric("timestamp"))
+	if metric("success") != "0" || hash == "" || hash == "0" || len(metric("timestamp_seconds")) < len("1.7e+09") {
+		t.Errorf("success %s, hash %s, timestamp %s", metric("success"), hash, metric("timestamp_seconds"))
 	}
 	for _, refused := range []struct{ text, want string }{
 		{"", "is empty"},
