@@ -47,6 +47,8 @@ type breaker struct {
 
 	failed atomic.Int64            // when a failure was last counted, since all.born
 	since  atomic.Int64            // when the breaker opened, since all.born
+	told   bool                    // the outage under way is in the log
+	toldAt time.Duration           // when the last one was told, since born
 	cause  atomic.Pointer[failure] // the last one
 }
 
@@ -181,28 +183,38 @@ func excluded(err error) bool {
 	return errors.Is(err, limit.ErrCost) || errors.Is(err, limit.ErrCharges) || errors.Is(err, errEcho)
 }
 
-// switched counts and logs a change of the breaker. An outage toggles it
-// between open and half open four times a second, so only its beginning and its end
-// are worth an operator's eye.
+// tellEvery is the least time between two outages that are logged.
+const tellEvery = 10 * time.Second
+
+// switched counts and logs a change of the breaker. An outage toggles it between open and half open four times a
+// second, so only its beginning and its end are worth an operator's eye. Of a store that fails again and again one
+// outage in ten seconds is told, or the log would grow with it; the counters know all. Calls come one at a time.
 func (p *breaker) switched(_ string, from, to gobreaker.State) {
+	now := time.Since(p.all.born)
+	if from == gobreaker.StateClosed {
+		p.all.opened.Add(1)
+		p.since.Store(int64(now))
+	}
 	log := p.all.log
 	if p.server != "" {
 		log = log.With("server", p.server)
 	}
 	switch {
-	case from == gobreaker.StateClosed:
-		p.all.opened.Add(1)
-		p.since.Store(int64(time.Since(p.all.born)))
+	case to == gobreaker.StateClosed:
+		p.all.closed.Add(1)
+		if p.told {
+			out := now - time.Duration(p.since.Load())
+			log.Info("gate: shared store answers again", "after", out.Round(time.Millisecond))
+		}
+		p.told = false
+	case !p.told && (p.toldAt == 0 || now-p.toldAt >= tellEvery):
+		p.told, p.toldAt = true, now
 		err := errPanic
 		if f := p.cause.Load(); f != nil {
 			err = f.err
 		}
 		log.Warn("gate: shared store fails, deciding by on_store_failure", "consecutive_failures", tripAfter, "err",
 			err)
-	case to == gobreaker.StateClosed:
-		p.all.closed.Add(1)
-		out := time.Since(p.all.born) - time.Duration(p.since.Load())
-		log.Info("gate: shared store answers again", "after", out.Round(time.Millisecond))
 	default:
 		log.Debug("gate: shared store breaker", "from", from.String(), "to", to.String())
 	}
