@@ -188,18 +188,20 @@ func (l *Layer[C]) failed(c C, err error) error {
 // StatusOfRPC is the status of HTTP that says of a handler what a code of gRPC or Connect does: 0 where the client did
 // not wait for the answer.
 func StatusOfRPC(code uint32) int {
-	switch code {
+	switch code { // in the order of both protocols
 	case 0:
 		return http.StatusOK
 	case 1: // canceled
 		return 0
 	case 3, 9, 11: // invalid argument, failed precondition, out of range
 		return http.StatusBadRequest
+	case 4: // deadline exceeded
+		return http.StatusGatewayTimeout
 	case 5:
 		return http.StatusNotFound
 	case 6, 10: // already exists, aborted
 		return http.StatusConflict
-	case 7:
+	case 7: // permission denied
 		return http.StatusForbidden
 	case 8: // resource exhausted
 		return http.StatusTooManyRequests
@@ -207,9 +209,7 @@ func StatusOfRPC(code uint32) int {
 		return http.StatusNotImplemented
 	case 14:
 		return http.StatusServiceUnavailable
-	case 4: // deadline exceeded
-		return http.StatusGatewayTimeout
-	case 16:
+	case 16: // unauthenticated
 		return http.StatusUnauthorized
 	}
 	return http.StatusInternalServerError

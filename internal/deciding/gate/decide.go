@@ -195,8 +195,8 @@ func (k *requestKey) cold(m *rules.Match, st *state, now time.Time) {
 	if override == nil {
 		return
 	}
-	if k.allowed, k.denied, k.served = &override.allowed, &override.denied,
-		&override.served; string(override.key) == string(m.Key) {
+	k.allowed, k.denied, k.served = &override.allowed, &override.denied, &override.served
+	if string(override.key) == string(m.Key) {
 		k.name = override.key
 	}
 }
