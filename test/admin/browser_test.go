@@ -219,6 +219,7 @@ func config(t *testing.T) admin.Config {
 	}
 	return admin.Config{
 		Namespace: "news", Version: "1.2.3", Overrides: store(t), History: lastDay(time.Now()),
+		Notify:  hooks{"answered 503"},
 		Rules:   func() *rules.Set { return set },
 		Hot:     func() []hottype.Hot { return liveHot(time.Now()) },
 		Loops:   func() []hottype.Hot { return liveLoops(time.Now()) },

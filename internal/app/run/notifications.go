@@ -163,7 +163,8 @@ func (w webhooks) Webhooks() (list []admin.Webhook) {
 
 func (w webhooks) Test(ctx context.Context, name, author string) (list []admin.WebhookTest) {
 	for _, r := range w.n.Test(ctx, name, author, time.Now()) {
-		t := admin.WebhookTest{Name: r.Name, OK: r.Err == nil, TookMS: float64(r.Took.Microseconds()) / 1000}
+		t := admin.WebhookTest{Name: r.Name, OK: r.Err == nil, Status: r.Status,
+			TookMS: float64(r.Took.Microseconds()) / 1000}
 		if r.Err != nil {
 			t.Error = r.Err.Error()
 		}

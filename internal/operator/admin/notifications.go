@@ -34,6 +34,7 @@ type Webhook struct {
 type WebhookTest struct {
 	Name   string  `json:"name"`
 	OK     bool    `json:"ok"`
+	Status int     `json:"status,omitempty"` // of HTTP; absent where there was no answer
 	Error  string  `json:"error,omitempty"`
 	TookMS float64 `json:"took_ms"`
 }

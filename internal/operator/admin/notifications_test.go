@@ -19,7 +19,7 @@ func (h *hooks) Test(_ context.Context, name, author string) []WebhookTest {
 		return nil
 	}
 	h.author = author
-	return []WebhookTest{{Name: "ops", Error: "answered 500", TookMS: 1.5}}
+	return []WebhookTest{{Name: "ops", Status: 500, Error: "answered 500", TookMS: 1.5}}
 }
 
 func TestNotifications(t *testing.T) {

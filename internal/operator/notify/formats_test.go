@@ -181,7 +181,11 @@ func TestRealServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	results := n.Test(t.Context(), "", "ann", time.Now())
+	statuses := []int{http.StatusOK, 0, http.StatusTemporaryRedirect, 0}
 	for i, want := range []string{"", "certificate", "redirects are not followed", "refused"} {
+		if results[i].Status != statuses[i] {
+			t.Errorf("%s: status %d, want %d", results[i].Name, results[i].Status, statuses[i])
+		}
 		got := fmt.Sprint(results[i].Err)
 		if want == "" && got != "<nil>" || !strings.Contains(got, want) || strings.Contains(got, "s3cret") {
 			t.Errorf("%s: %s", results[i].Name, got)

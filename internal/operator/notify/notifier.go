@@ -120,9 +120,10 @@ func (n *Notifier) Run(ctx context.Context) error {
 
 // Result is how the test of one webhook ended.
 type Result struct {
-	Name string
-	Took time.Duration
-	Err  error // nil: it answered that it has taken the event
+	Name   string
+	Status int // of HTTP; 0: there was no answer
+	Took   time.Duration
+	Err    error // nil: it answered that it has taken the event
 }
 
 // Test sends a test event to the webhook of a name, or to all if it is "": at once, past the queue, one attempt. There
@@ -141,8 +142,8 @@ func (n *Notifier) Test(ctx context.Context, name, author string, now time.Time)
 	for i, s := range asked {
 		wg.Go(func() {
 			begin := time.Now()
-			err := s.post(ctx, []Event{e})
-			results[i] = Result{Name: s.hook.Name, Took: time.Since(begin), Err: err}
+			status, err := s.post(ctx, []Event{e})
+			results[i] = Result{Name: s.hook.Name, Status: status, Took: time.Since(begin), Err: err}
 		})
 	}
 	wg.Wait()

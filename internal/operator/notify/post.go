@@ -24,17 +24,18 @@ const SignatureHeader = "Hotparam-Signature"
 // maxAnswer is how much of an answer is read, so that the connection can be used again.
 const maxAnswer = 64 << 10
 
-// post makes one attempt. Errors that another attempt would not mend are backoff.PermanentError, those that say when
-// to come back backoff.RetryAfterError. None holds the URL, or what the receiver wrote: it may repeat the URL.
-func (s *sender) post(ctx context.Context, batch []Event) error {
+// post makes one attempt, and gives the status of the answer, 0 where there was none. Errors that another attempt would
+// not mend are backoff.PermanentError, those that say when to come back backoff.RetryAfterError. None holds the URL, or
+// what the receiver wrote: it may repeat the URL.
+func (s *sender) post(ctx context.Context, batch []Event) (status int, err error) {
 	now := time.Now()
 	body, err := s.encode(s.owner, batch, now)
 	if err != nil {
-		return backoff.Permanent(fmt.Errorf("cannot be written: %w", err))
+		return 0, backoff.Permanent(fmt.Errorf("cannot be written: %w", err))
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.target.String(), bytes.NewReader(body))
 	if err != nil {
-		return backoff.Permanent(errors.New("url: no request can be made of it"))
+		return 0, backoff.Permanent(errors.New("url: no request can be made of it"))
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "hotparam/"+s.owner.cfg.Version)
@@ -47,12 +48,12 @@ func (s *sender) post(ctx context.Context, batch []Event) error {
 	} else {
 		_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // the status has said all
 		resp.Body.Close()
-		err = judge(resp, now)
+		status, err = resp.StatusCode, judge(resp, now)
 	}
 	if ctx.Err() == nil || err == nil {
 		s.note(err, now)
 	}
-	return err
+	return status, err
 }
 
 // Sign is the signature of a body: HMAC-SHA256 of the time, a dot and the body. Who checks it also looks whether the

@@ -117,8 +117,8 @@ func (s *sender) deliver(ctx context.Context, batch []Event) {
 	}
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval = firstRetry, maxRetry
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		return struct{}{}, s.post(ctx, batch)
+	_, err := backoff.Retry(ctx, func() (int, error) {
+		return s.post(ctx, batch)
 	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(s.hook.RetryFor),
 		backoff.WithNotify(func(error, time.Duration) { s.counted(func(c *WebhookStats) { c.Retries++ }) }))
 	switch {
@@ -138,7 +138,7 @@ func (s *sender) refresh(ctx context.Context) {
 		return
 	}
 	for batch := range slices.Chunk(s.owner.underWay(s), maxBatch) {
-		if s.post(ctx, batch) != nil {
+		if _, err := s.post(ctx, batch); err != nil {
 			return
 		}
 	}
@@ -159,7 +159,7 @@ func (s *sender) last(ctx context.Context) {
 func (s *sender) attempt(ctx context.Context, batch []Event) {
 	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(lastChance, s.hook.Timeout))
 	defer cancel()
-	if s.post(short, batch) != nil {
+	if _, err := s.post(short, batch); err != nil {
 		s.counted(func(c *WebhookStats) { c.Dropped += uint64(len(batch)) })
 		return
 	}

@@ -1,14 +1,16 @@
 // Health: the parts of the pipeline, whether this program is ready, which
-// limiters lag, what upstreams bear, and who changed what.
+// limiters lag, what upstreams bear, which webhooks are told, and who changed
+// what.
 
 import { at, getJSON } from "./api.js";
 import { clock, el, keyNode, lasting, overrideText, plainKey, rate, setText, targetNode } from "./text.js";
+import { Webhooks } from "./webhooks.js";
 
 const $ = (id) => document.getElementById(id);
 const every = 5000; // milliseconds between two questions while the view is open
 
 export class HealthView {
-  #timer = 0;
+  #timer = 0; #webhooks = new Webhooks($("webhooks"));
 
   show() {
     this.hide();
@@ -25,7 +27,9 @@ export class HealthView {
   }
 
   async #ask() {
-    await Promise.all([this.#ready(), this.#audit(), list("limiters", limiterRow), list("upstreams", upstreamRow)]);
+    await Promise.all([
+      this.#ready(), this.#audit(), this.#webhooks.ask(), list("limiters", limiterRow), list("upstreams", upstreamRow),
+    ]);
   }
 
   async #ready() {
