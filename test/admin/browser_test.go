@@ -36,6 +36,12 @@ const hostile = "/<script>alert(1)</script>/\u202egnp.exe\n\xff"
 // browser starts chromium with a profile of its own, or skips.
 func browser(t *testing.T) context.Context {
 	t.Helper()
+	return browserFor(t, 90*time.Second)
+}
+
+// browserFor is for a test that may take longer than others.
+func browserFor(t *testing.T, most time.Duration) context.Context {
+	t.Helper()
 	path := chromium()
 	if path == "" {
 		if os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" {
@@ -54,7 +60,7 @@ func browser(t *testing.T) context.Context {
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatal(err)
 	}
-	ctx, end := context.WithTimeout(ctx, 90*time.Second)
+	ctx, end := context.WithTimeout(ctx, most)
 	t.Cleanup(end)
 	return ctx
 }

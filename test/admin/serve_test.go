@@ -159,7 +159,7 @@ func (s *site) since(t *testing.T, key string) time.Time {
 func tabTo(t *testing.T, ctx context.Context, selector string) {
 	t.Helper()
 	run(t, ctx, until(fmt.Sprintf("document.querySelector(%q)?.checkVisibility()", selector)))
-	for range 100 {
+	for range 300 {
 		there, err := chromedp.Run(ctx,
 			chromedp.Evaluate[bool](fmt.Sprintf("document.activeElement?.matches(%q) ?? false", selector)))
 		if err != nil {

@@ -12,7 +12,7 @@ const pageSize = 50;
 
 export class HotTable {
   #section; #table; #body; #empty; #rows = new Map(); #sparks = new Map(); #busy = false; #asking = false; #again = false;
-  #act; #latest = null; #writable = false; #sort = "rate"; #find = ""; #page = 0;
+  #act; #latest = null; #writable = false; #sort = "rate"; #find = ""; #page = 0; #last = 0;
 
   // act(kind, hotKey) is called by the buttons of a row; kind is limit, block,
   // exempt or clear.
@@ -29,8 +29,10 @@ export class HotTable {
     }
     section.querySelector("#hot-find").addEventListener("input", (e) => this.#turn({ find: e.target.value.trim(), page: 0 }));
     section.querySelector("#hot-sort").addEventListener("change", (e) => this.#turn({ sort: e.target.value, page: 0 }));
-    section.querySelector("#hot-before").addEventListener("click", () => this.#turn({ page: this.#page - 1 }));
-    section.querySelector("#hot-after").addEventListener("click", () => this.#turn({ page: this.#page + 1 }));
+    const pages = { first: () => 0, before: () => this.#page - 1, after: () => this.#page + 1, last: () => this.#last };
+    for (const [name, page] of Object.entries(pages)) {
+      section.querySelector(`#hot-${name}`).addEventListener("click", () => this.#turn({ page: page() }));
+    }
   }
 
   seed(sparks) { this.#sparks = new Map(Object.entries(sparks)); }
@@ -86,7 +88,8 @@ export class HotTable {
   }
 
   #fill(keys, matched, at) {
-    if (keys.length === 0 && this.#page > 0 && matched > 0) return this.#turn({ page: Math.ceil(matched / pageSize) - 1 });
+    this.#last = Math.max(0, Math.ceil(matched / pageSize) - 1);
+    if (keys.length === 0 && this.#page > 0 && matched > 0) return this.#turn({ page: this.#last });
     this.#table.hidden = keys.length === 0;
     this.#empty.hidden = keys.length > 0 || this.#find !== "";
     this.#tell(keys.length, matched);
@@ -119,8 +122,8 @@ export class HotTable {
     const text = this.#find && matched === 0 ? "no hot key matches" : many ? `${count(first + 1)} to ${count(first + shown)} of ${count(matched)}` : "";
     setText(this.#section.querySelector("#hot-more"), text);
     this.#section.querySelector("#hot-pages").hidden = !many;
-    this.#section.querySelector("#hot-before").disabled = this.#page === 0;
-    this.#section.querySelector("#hot-after").disabled = first + shown >= matched;
+    const off = { first: this.#page === 0, before: this.#page === 0, after: this.#page >= this.#last, last: this.#page >= this.#last };
+    for (const [name, yes] of Object.entries(off)) this.#section.querySelector(`#hot-${name}`).disabled = yes;
   }
 
   #order(keys) {
