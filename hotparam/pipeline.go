@@ -70,13 +70,13 @@ func New(cfg Config) (*Pipeline, error) {
 	case cfg.StatsD != "" && cfg.Sink != nil:
 		err = errors.New("StatsD and Sink are both set: want one way for counts")
 	case cfg.Redis == nil && !counted:
-		p.parts, err = pipeline.Alone(parts, aggregate.Config{Log: cfg.Log})
+		p.parts, err = pipeline.InProcess(parts, aggregate.Config{Log: cfg.Log})
 	case cfg.Redis == nil:
 		err = errors.New("StatsD or Sink without Redis: nobody would tell this process what is hot")
 	case !counted:
 		err = errors.New("config.Redis without StatsD or Sink: no aggregator would hear what this process counts")
 	default:
-		err = p.together(cfg, parts)
+		err = p.distribute(cfg, parts)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("hotparam: %w", err)

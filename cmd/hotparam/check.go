@@ -53,7 +53,7 @@ func (c *checkCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	return c.report(k.Stdout, c.inspect(ctx, set, c.aim(set, names)))
+	return c.report(k.Stdout, c.inspect(ctx, set, c.want(set, names)))
 }
 
 // badFile reports a configuration file that cannot be used: nothing else can be
@@ -87,16 +87,16 @@ func (c *checkCmd) report(out io.Writer, r preflight.Report) error {
 // defaultWindow is that of a rule that names none.
 const defaultWindow = 5 * time.Second
 
-func (c *checkCmd) aim(set *rules.Set, names canon.Names) preflight.Aim {
-	aim := preflight.Aim{
+func (c *checkCmd) want(set *rules.Set, names canon.Names) preflight.Expected {
+	want := preflight.Expected{
 		Window: defaultWindow, Plain: c.Names.Style == "plain", Budget: c.Gate.Budget, HotTTL: c.Detect.HotTTL,
 		Lateness: c.Detect.Lateness, FromGraphite: c.Graphite.URL != "", Prefix: c.Graphite.Prefix,
 		RulesInRedis: c.Rules == "redis:",
 	}
 	key := hottype.Key("topic?id=42")
 	for i, r := range set.Rules {
-		if i == 0 || r.Hot.Window < aim.Window {
-			aim.Window = r.Hot.Window
+		if i == 0 || r.Hot.Window < want.Window {
+			want.Window = r.Hot.Window
 		}
 		if i == 0 && !r.IsCatchAll() {
 			key = hottype.Key(r.Name + "?id=42")
@@ -106,13 +106,13 @@ func (c *checkCmd) aim(set *rules.Set, names canon.Names) preflight.Aim {
 	if c.Graphite.Suffix != "" {
 		metric += "." + c.Graphite.Suffix
 	}
-	aim.Metrics = []string{metric}
-	return aim
+	want.Metrics = []string{metric}
+	return want
 }
 
 // inspect looks at everything that is configured, all at once, and judges it in
 // one order.
-func (c *checkCmd) inspect(ctx context.Context, set *rules.Set, aim preflight.Aim) preflight.Report {
+func (c *checkCmd) inspect(ctx context.Context, set *rules.Set, want preflight.Expected) preflight.Report {
 	looks := []func() []preflight.Finding{
 		func() []preflight.Finding {
 			return preflight.Rules(set, c.Config, len(c.Redis.Addr) > 0, time.Now())
@@ -125,10 +125,10 @@ func (c *checkCmd) inspect(ctx context.Context, set *rules.Set, aim preflight.Ai
 			return preflight.UDP(udpstat.Inspect(ctx, c.In.ReadBuffer, time.Second))
 		},
 		func() []preflight.Finding { return preflight.Trust(c.senders(), set, c.Config) },
-		func() []preflight.Finding { return c.statsd(ctx, aim) },
-		func() []preflight.Finding { return c.graphite(ctx, set, aim) },
-		func() []preflight.Finding { return c.kafka(ctx, set, aim) },
-		func() []preflight.Finding { return c.redis(ctx, set, aim) },
+		func() []preflight.Finding { return c.statsd(ctx, want) },
+		func() []preflight.Finding { return c.graphite(ctx, set, want) },
+		func() []preflight.Finding { return c.kafka(ctx, set, want) },
+		func() []preflight.Finding { return c.redis(ctx, set, want) },
 	}
 	found := make([][]preflight.Finding, len(looks))
 	var all sync.WaitGroup
@@ -160,7 +160,7 @@ func (c *checkCmd) senders() preflight.Senders {
 }
 
 // statsd looks at the server and at the carbon behind it.
-func (c *checkCmd) statsd(ctx context.Context, aim preflight.Aim) []preflight.Finding {
+func (c *checkCmd) statsd(ctx context.Context, want preflight.Expected) []preflight.Finding {
 	var out []preflight.Finding
 	target := statsd.Target{Admin: c.Look.Admin, File: c.Look.Config}
 	if len(c.StatsD.Addr) > 0 {
@@ -169,21 +169,21 @@ func (c *checkCmd) statsd(ctx context.Context, aim preflight.Aim) []preflight.Fi
 	in := statsd.Inspection{}
 	if target != (statsd.Target{}) {
 		in = statsd.Inspect(ctx, target)
-		out = preflight.StatsD(in, aim)
+		out = preflight.StatsD(in, want)
 	}
 	// What is set up is told of the first; of the others, whether they listen.
 	for _, addr := range slices.Concat(c.StatsD.Addr, c.StatsD.Standby) {
 		if addr != target.Addr {
-			out = append(out, preflight.StatsD(statsd.Inspect(ctx, statsd.Target{Addr: addr}), aim)...)
+			out = append(out, preflight.StatsD(statsd.Inspect(ctx, statsd.Target{Addr: addr}), want)...)
 		}
 	}
 	if c.Carbon.Conf != "" {
-		out = append(out, preflight.Carbon(carbon.Inspect(c.Carbon.Conf), preflight.FlushOf(in), aim)...)
+		out = append(out, preflight.Carbon(carbon.Inspect(c.Carbon.Conf), preflight.FlushOf(in), want)...)
 	}
 	return out
 }
 
-func (c *checkCmd) graphite(ctx context.Context, set *rules.Set, aim preflight.Aim) []preflight.Finding {
+func (c *checkCmd) graphite(ctx context.Context, set *rules.Set, want preflight.Expected) []preflight.Finding {
 	if c.Graphite.URL == "" {
 		return nil
 	}
@@ -192,10 +192,10 @@ func (c *checkCmd) graphite(ctx context.Context, set *rules.Set, aim preflight.A
 		return unusable("graphite.url", err)
 	}
 	defer poller.Close()
-	return preflight.Graphite(poller.Inspect(ctx), aim)
+	return preflight.Graphite(poller.Inspect(ctx), want)
 }
 
-func (c *checkCmd) kafka(ctx context.Context, set *rules.Set, aim preflight.Aim) []preflight.Finding {
+func (c *checkCmd) kafka(ctx context.Context, set *rules.Set, want preflight.Expected) []preflight.Finding {
 	if len(c.Kafka.Brokers) == 0 {
 		return nil
 	}
@@ -203,10 +203,10 @@ func (c *checkCmd) kafka(ctx context.Context, set *rules.Set, aim preflight.Aim)
 	if err != nil {
 		return unusable("kafka.brokers", err)
 	}
-	return preflight.Kafka(in, c.Kafka.Create, aim)
+	return preflight.Kafka(in, c.Kafka.Create, want)
 }
 
-func (c *checkCmd) redis(ctx context.Context, set *rules.Set, aim preflight.Aim) []preflight.Finding {
+func (c *checkCmd) redis(ctx context.Context, set *rules.Set, want preflight.Expected) []preflight.Finding {
 	if len(c.Redis.Addr) == 0 {
 		return nil
 	}
@@ -214,7 +214,7 @@ func (c *checkCmd) redis(ctx context.Context, set *rules.Set, aim preflight.Aim)
 	if err != nil {
 		return unusable("redis.addr", err)
 	}
-	found := preflight.Redis(client.Inspect(ctx), aim)
+	found := preflight.Redis(client.Inspect(ctx), want)
 	if err := client.Close(); err != nil {
 		found = append(found, unusable("redis.addr", err)...)
 	}

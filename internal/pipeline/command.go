@@ -20,15 +20,15 @@ func (p *Pipeline) Command(ctx context.Context, c hottype.Command) (purged int, 
 	if c.Action == hottype.CommandPurge { // doing it twice does no harm, and says how many
 		purged = p.obey(time.Now(), c)
 	}
-	return purged, Tell(ctx, p.Feed, p.Limits, p.Gate.Rules(), c)
+	return purged, SendCommand(ctx, p.Feed, p.Limits, p.Gate.Rules(), c)
 }
 
-// Tell has all processes that share a store carry out a command. What the store itself
+// SendCommand has all processes that share a store carry out a command. What the store itself
 // counts is forgotten here, once, and before anybody can ask for it again.
-func Tell(ctx context.Context, feed *redisfeed.Feed, limits *redislimits.Limiter, set *rules.Set,
+func SendCommand(ctx context.Context, feed *redisfeed.Feed, limits *redislimits.Limiter, set *rules.Set,
 	c hottype.Command) error {
 	if c.Action == hottype.CommandReset {
-		if err := limits.ResetAll(ctx, gate.Counted(set, c)); err != nil {
+		if err := limits.ResetAll(ctx, gate.CountedSubjects(set, c)); err != nil {
 			return err
 		}
 	}
@@ -40,7 +40,7 @@ func (p *Pipeline) obey(now time.Time, c hottype.Command) (purged int) {
 	switch c.Action {
 	case hottype.CommandReset:
 		if p.Prefetch != nil {
-			for _, charge := range gate.Counted(p.Gate.Rules(), c) {
+			for _, charge := range gate.CountedSubjects(p.Gate.Rules(), c) {
 				p.Prefetch.Reset(&charge.Subject)
 			}
 		}

@@ -66,8 +66,8 @@ func CheckRules(set *rules.Set, c aggregate.Config) error {
 	return detect.Check(set, detect.Options{Counters: c.Counters, MaxRate: c.MaxRate, Lateness: c.Lateness})
 }
 
-// Alone wires one process, which finds what is hot by what it counts itself.
-func Alone(c Config, found aggregate.Config) (*Pipeline, error) {
+// InProcess wires one process, which finds what is hot by what it counts itself.
+func InProcess(c Config, found aggregate.Config) (*Pipeline, error) {
 	if err := CheckRules(c.Rules, found); err != nil {
 		return nil, err
 	}
@@ -94,8 +94,8 @@ type Shared struct {
 	Copy redisfeed.Copy
 }
 
-// Together wires one of many processes, which share hot keys and limits by a store.
-func Together(c Config, s Shared) *Pipeline {
+// Distributed wires one of many processes, which share hot keys and limits by a store.
+func Distributed(c Config, s Shared) *Pipeline {
 	p := &Pipeline{Hot: &hotset.Replica{TTLBlind: s.TTLBlind}}
 	// The reporter is asked how many limiters are alive before it reports for the
 	// first time, and reports what the gate, which is built after it, decided.

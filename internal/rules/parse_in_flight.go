@@ -17,7 +17,7 @@ const (
 	maxInFlight  = 100_000
 )
 
-// otherLimits are the fields of other limits, for complaints that say more than "unknown".
+// otherLimits are the fields of other limits, for errors that say more than "unknown".
 var otherLimits = slices.Concat(amountNames[:2], amountNames[3:], []string{
 	"wait", "block", "block_max", "mode", "fair", "client_key", "candidate", "values",
 	"refund_status", "adaptive", "min", "max", "upstream",

@@ -46,7 +46,7 @@ func (a *amounts) fields() fields {
 	}
 }
 
-// amountNames are all fields of amounts, in the order of complaints.
+// amountNames are all fields of amounts, in the order of errors.
 var amountNames = []string{"rate", "burst", "limit", "window", "buckets", "initial_tokens", "delay", "nodelay"}
 
 // algorithms are those that a limit may name, first of all the one it has when it

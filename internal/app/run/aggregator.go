@@ -177,8 +177,8 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	return nil
 }
 
-func (a *aggregator) metrics() []metrics.Part {
-	parts := []metrics.Part{
+func (a *aggregator) metrics() []metrics.Collector {
+	parts := []metrics.Collector{
 		metrics.Aggregate(a.agg.Stats), metrics.RedisFeed(a.feed.Stats), metrics.RedisServer(a.redis.Stats),
 		metrics.HotSet(a.replica.Stats),
 		metrics.Upstreams(a.upstreams),
@@ -207,7 +207,7 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 		Reports:   a.feed.ReadReports,
 		Overrides: a.feed.Overrides(),
 		Command: func(ctx context.Context, c hottype.Command) (int, error) {
-			return 0, pipeline.Tell(ctx, a.feed, a.limits, a.rules.Load(), c)
+			return 0, pipeline.SendCommand(ctx, a.feed, a.limits, a.rules.Load(), c)
 		},
 		Upstreams: a.upstreams,
 		Ready: map[string]func(context.Context) error{

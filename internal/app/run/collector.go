@@ -162,8 +162,8 @@ func (c *collector) addSources(s *lifecycle.Stages) {
 	}
 }
 
-func (c *collector) metrics() []metrics.Part {
-	parts := []metrics.Part{metrics.Tally(c.tally.Stats), c.out.metrics}
+func (c *collector) metrics() []metrics.Collector {
+	parts := []metrics.Collector{metrics.Tally(c.tally.Stats), c.out.metrics}
 	if c.history != nil {
 		parts = append(parts, c.history.metrics)
 	}

@@ -26,7 +26,7 @@ type sink struct {
 	tally.Sink
 	name    string // "kafka" or "statsd"
 	run     func(context.Context) error
-	metrics metrics.Part
+	metrics metrics.Collector
 	// outage is why counts cannot leave; nil for one that cannot know (StatsD over UDP).
 	outage func() error
 }

@@ -111,7 +111,7 @@ func (s *sidecar) readLimits(*rules.Set) error {
 	return err
 }
 
-func (g *gateways) metrics() (parts []metrics.Part) {
+func (g *gateways) metrics() (parts []metrics.Collector) {
 	if g.check != nil {
 		parts = append(parts, metrics.Check(g.check.Stats))
 	}

@@ -19,7 +19,7 @@ const trimHistory = "@every 10m"
 // keepHistory keeps a history of what an admin page tells, if one is to be kept: it adds that to the
 // page, the metrics and the stages of a program.
 func keepHistory(
-	cfg config.History, dir string, heaviest func(int) []hottype.Hot, adm *admin.Config, parts *[]metrics.Part,
+	cfg config.History, dir string, heaviest func(int) []hottype.Hot, adm *admin.Config, parts *[]metrics.Collector,
 	log *slog.Logger,
 ) (add func(*lifecycle.Stages), err error) {
 	adm.HistoryKeys, adm.Heaviest = cfg.Keys, heaviest

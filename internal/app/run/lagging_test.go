@@ -74,7 +74,7 @@ func limiter(t *testing.T, addr, name string) (held *atomic.Int64) {
 func TestWhichOf37LimitersLags(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	front := redistest.StartFront(t, redis.Addr())
+	front := redistest.StartFaultProxy(t, redis.Addr())
 	held := map[string]*atomic.Int64{"cut-off": limiter(t, front.Addr(), "cut-off")}
 	for i := range 36 {
 		name := fmt.Sprintf("limiter-%d", i)

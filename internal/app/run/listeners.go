@@ -135,7 +135,7 @@ type adminPage struct {
 // openAdmin builds the admin page and takes its port. When ctx ends the program is
 // no longer ready. The page tells how reloads end, and they replace its tokens.
 func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, reload *reloader, adm admin.Config,
-	parts []metrics.Part) (*adminPage, error) {
+	parts []metrics.Collector) (*adminPage, error) {
 	adm = reload.shownBy(adm)
 	var err error
 	if adm.Access, err = credentials(cfg); err != nil {

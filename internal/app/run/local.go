@@ -111,7 +111,7 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 	}
 	parts := pipeline.Config{Rules: set, Gate: gateConfig(cfg.Gate, opts.Log), Tally: tallyConfig(cfg.Tally, opts.Log)}
 	parts.Gate.Overrides = live
-	if l.parts, err = pipeline.Alone(parts, found); err != nil {
+	if l.parts, err = pipeline.InProcess(parts, found); err != nil {
 		return nil, errors.Join(err, l.overrides.Close())
 	}
 	if err := l.listen(ctx, opts); err != nil {

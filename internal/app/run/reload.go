@@ -265,8 +265,8 @@ func (r *reloader) addTo(s *lifecycle.Stages) {
 	}
 }
 
-func (r *reloader) metrics() []metrics.Part {
-	parts := []metrics.Part{metrics.Reload(r.Stats)}
+func (r *reloader) metrics() []metrics.Collector {
+	parts := []metrics.Collector{metrics.Reload(r.Stats)}
 	if r.rules != nil {
 		parts = append(parts, metrics.Rules(r.rules.stats))
 	}

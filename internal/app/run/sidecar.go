@@ -36,7 +36,7 @@ type sidecar struct {
 	answers httplimit.Answers
 	gateways
 	listeners   *listeners
-	httpMetrics []metrics.Part // of the HTTP listeners
+	httpMetrics []metrics.Collector // of the HTTP listeners
 	schedules   *scheduleWatcher
 	admin       *adminPage
 	reload      *reloader
@@ -120,7 +120,7 @@ func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) err
 	}
 	parts := pipeline.Config{Rules: set, Gate: gateConfig(cfg.Gate, s.log), Tally: tallyConfig(cfg.Tally, s.log)}
 	parts.Gate.Budget, parts.Gate.ColdKeys = cfg.Gate.Budget, true
-	s.parts = pipeline.Together(parts, shared)
+	s.parts = pipeline.Distributed(parts, shared)
 	if err := s.listen(ctx); err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (s *sidecar) setRules(set *rules.Set) {
 	}
 }
 
-func (s *sidecar) metrics() []metrics.Part {
+func (s *sidecar) metrics() []metrics.Collector {
 	parts := append(metricsOf(s.parts), metrics.RedisServer(s.redis.Stats))
 	parts = append(parts, s.reload.metrics()...)
 	if s.out != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Counted are the subjects under which limits count what a key or a client uses, as
+// CountedSubjects are the subjects under which limits count what a key or a client uses, as
 // charges of no cost.
-func Counted(set *rules.Set, c hottype.Command) []limit.Charge {
+func CountedSubjects(set *rules.Set, c hottype.Command) []limit.Charge {
 	if c.Key != "" {
 		return []limit.Charge{
 			{Subject: limit.Subject{Space: spaceHot, Name: string(c.Key)}},
@@ -42,7 +42,7 @@ func Counted(set *rules.Set, c hottype.Command) []limit.Charge {
 // its matter.
 func (g *Gate) Reset(now time.Time, c hottype.Command) {
 	st := g.cur.Load()
-	for _, charge := range Counted(st.set, c) {
+	for _, charge := range CountedSubjects(st.set, c) {
 		g.local.Reset(&charge.Subject)
 		if g.async != nil {
 			g.async.Reset(&charge.Subject)

@@ -35,7 +35,7 @@ func TestReset(t *testing.T) {
 	}
 	reset := func(c hottype.Command) {
 		c.Action = hottype.CommandReset
-		for _, charge := range gate.Counted(b.Rules(), c) {
+		for _, charge := range gate.CountedSubjects(b.Rules(), c) {
 			b.shared.Reset(&charge.Subject)
 		}
 		b.Reset(b.now, c)
@@ -62,7 +62,7 @@ func TestReset(t *testing.T) {
 		}
 		reset(hottype.Command{Client: hottype.ParseClient("10.3.0.1")})
 	}
-	if n := len(gate.Counted(b.Rules(), hottype.Command{Client: hottype.ParseClient("10.3.0.1")})); n != 3 {
+	if n := len(gate.CountedSubjects(b.Rules(), hottype.Command{Client: hottype.ParseClient("10.3.0.1")})); n != 3 {
 		t.Errorf("a client is counted by %d limits, want everybody's, that of the class and that of overrides", n)
 	}
 }

@@ -160,8 +160,8 @@ func (a *Aggregator) tell(changes []detect.Change) {
 func (a *Aggregator) tick() (hottype.HotSet, []detect.Change) {
 	now := a.cfg.Now()
 	v := a.sight.check(now, len(a.Hot()))
-	if v.unsure {
-		a.detector.Unsure(now)
+	if v.incomplete {
+		a.detector.MarkIncomplete(now)
 	}
 	if v.back { // what was not counted would look like a low past
 		a.detector.ForgetBaselines()

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// unsureAfter is how long senders that promised a sign of life every second
+	// incompleteAfter is how long senders that promised a sign of life every second
 	// may be silent before cooling waits for them, blindAfter before it is said
 	// and published that nothing is seen.
-	unsureAfter = 2 * time.Second
-	blindAfter  = 3 * time.Second
+	incompleteAfter = 2 * time.Second
+	blindAfter      = 3 * time.Second
 )
 
-// Heard is what is known about a source of counts at a moment.
-type Heard struct {
+// LastHeard is what is known about a source of counts at a moment.
+type LastHeard struct {
 	// At is when a sender was last heard; zero: never.
 	At time.Time
 	// Promised says that senders speak at least once a second also when they have
@@ -52,9 +52,9 @@ type sourceMonitor struct {
 
 // sourceCheck is what one look found.
 type sourceCheck struct {
-	blind  bool // the sources cannot be heard
-	unsure bool // counts may be missing
-	back   bool // they were until now
+	blind      bool // the sources cannot be heard
+	incomplete bool // counts may be missing
+	back       bool // they were until now
 }
 
 func newSourceMonitor(cfg Config) *sourceMonitor { return &sourceMonitor{cfg: cfg, began: cfg.Now()} }
@@ -65,7 +65,7 @@ func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 	var v sourceCheck
 	slept := now.Sub(s.looked)
 	if !s.looked.IsZero() && slept > blindAfter {
-		v.unsure = true
+		v.incomplete = true
 		s.cfg.Log.Warn("aggregate: this process stood still; hot keys do not cool by what was not counted meanwhile",
 			"for", slept.Round(time.Millisecond), "hot_keys", keys)
 	}
@@ -76,14 +76,14 @@ func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 		st := s.judge(name, s.cfg.Sources[name](), now)
 		states = append(states, st.SourceState)
 		v.blind = v.blind || st.Blind
-		v.unsure = v.unsure || st.unsure
+		v.incomplete = v.incomplete || st.incomplete
 		waiting = waiting && st.waits
 	}
 	s.tell(&v, waiting, states, now, keys)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.states = states
-	missing := v.unsure || v.blind
+	missing := v.incomplete || v.blind
 	v.back = !missing && !waiting && s.whole.IsZero()
 	switch {
 	case missing || waiting:
@@ -97,10 +97,10 @@ func (s *sourceMonitor) check(now time.Time, keys int) sourceCheck {
 // judged is the state of a source in one look.
 type judged struct {
 	SourceState
-	unsure, waits bool
+	incomplete, waits bool
 }
 
-func (s *sourceMonitor) judge(name string, h Heard, now time.Time) judged {
+func (s *sourceMonitor) judge(name string, h LastHeard, now time.Time) judged {
 	st := judged{SourceState: SourceState{Name: name}}
 	quiet := now.Sub(h.At)
 	if h.At.Before(s.began) {
@@ -108,16 +108,16 @@ func (s *sourceMonitor) judge(name string, h Heard, now time.Time) judged {
 	}
 	switch {
 	case h.Err != "" && quiet > blindAfter:
-		st.Text, st.Blind, st.unsure = h.Err, true, true
+		st.Text, st.Blind, st.incomplete = h.Err, true, true
 	case h.At.IsZero():
 		st.Text, st.waits = "waiting for the first sender", true
 	case h.Promised && h.Err == "" && quiet > s.goneAfter():
 		st.Text, st.waits = fmt.Sprintf("no sender heard for %v: waiting for the first one", quiet.Round(time.Second)),
 			true
 	case h.Promised && quiet > blindAfter:
-		st.Text, st.Blind, st.unsure = fmt.Sprintf("no sender heard for %v", quiet.Round(time.Second)), true, true
+		st.Text, st.Blind, st.incomplete = fmt.Sprintf("no sender heard for %v", quiet.Round(time.Second)), true, true
 	default:
-		st.Text, st.unsure = fmt.Sprintf("heard %.1f s ago", quiet.Seconds()), h.Promised && quiet > unsureAfter
+		st.Text, st.incomplete = fmt.Sprintf("heard %.1f s ago", quiet.Seconds()), h.Promised && quiet > incompleteAfter
 	}
 	return st
 }
@@ -157,7 +157,7 @@ func (s *sourceMonitor) tell(v *sourceCheck, waiting bool, states []SourceState,
 		s.blind = time.Time{}
 	}
 	if v.blind && now.Sub(s.blind) > s.cfg.TTLBlind {
-		v.unsure = false
+		v.incomplete = false
 		if !s.letGo {
 			s.letGo = true
 			s.cfg.Log.Warn("aggregate: blind for too long: hot keys cool from now on", "why", why(), "hot_keys", keys)

@@ -15,7 +15,7 @@ const batchSize = 256
 type batch struct {
 	rule [batchSize]int32
 	hash [batchSize]uint64
-	warm [together]uint64 // the hashes of a group
+	warm [warmBatch]uint64 // the hashes of a group
 	// shards are the counts of each shard, by their position.
 	shards  [][]int32
 	present []int // the rules that there are
@@ -71,13 +71,13 @@ func (b *batch) of(shard int) []int32 { return b.shards[shard] }
 // Their hashes are in warm.
 func (b *batch) group(mine []int32) []int32 {
 	rule := b.rule[mine[0]]
-	for k, i := range mine[:min(len(mine), together)] {
+	for k, i := range mine[:min(len(mine), warmBatch)] {
 		if b.rule[i] != rule {
 			return mine[:k]
 		}
-		b.warm[k%together] = b.hash[i]
+		b.warm[k%warmBatch] = b.hash[i]
 	}
-	return mine[:min(len(mine), together)]
+	return mine[:min(len(mine), warmBatch)]
 }
 
 // find is the rule that judges key, -1 where none does.

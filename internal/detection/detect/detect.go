@@ -26,10 +26,10 @@ type Detector struct {
 	shards  []*shard
 	span    int64 // how many seconds any count can matter for
 
-	batches sync.Pool // of *batch
-	noRule  atomic.Uint64
-	heard   atomic.Int64 // the latest time heard of, unix ns
-	unsure  atomic.Int64 // until when counts may be missing, unix ns; 0: none are
+	batches    sync.Pool // of *batch
+	noRule     atomic.Uint64
+	heard      atomic.Int64 // the latest time heard of, unix ns
+	incomplete atomic.Int64 // until when counts may be missing, unix ns; 0: none are
 
 	judging   sync.Mutex // held by Tick, Over, Forget and SetRules; guards all below
 	hot       int64      // keys in its set
@@ -109,8 +109,8 @@ func (d *Detector) hear(now time.Time) time.Time {
 func (d *Detector) route(counts []hottype.Count, b *batch) {
 	b.reset(d.routes, len(d.shards), len(counts))
 	for i := range counts {
-		if i%together == 0 {
-			b.fetch(counts[i:min(i+together, len(counts))])
+		if i%warmBatch == 0 {
+			b.fetch(counts[i:min(i+warmBatch, len(counts))])
 		}
 		key := counts[i].Key
 		rule := b.find(key)

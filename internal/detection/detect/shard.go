@@ -9,8 +9,8 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/window"
 )
 
-// together is how many keys are fetched from memory at the same time.
-const together = heavyhitters.Together
+// warmBatch is how many keys are fetched from memory at the same time.
+const warmBatch = heavyhitters.MaxWarm
 
 // shard counts the keys of one part of all hashes. Whoever holds its lock may use
 // it; a key is in one shard only.
@@ -37,7 +37,7 @@ func (l *shard) addAll(now time.Time, counts []hottype.Count, b *batch, mine []i
 		h := l.states[b.rule[group[0]]]
 		l.warm += h.counts.Warm(b.warm[:len(group)])
 		for k, i := range group {
-			crossed = l.add(now, &counts[i], h, b.warm[k%together]) || crossed
+			crossed = l.add(now, &counts[i], h, b.warm[k%warmBatch]) || crossed
 		}
 	}
 	return crossed

@@ -100,7 +100,7 @@ func (l *shard) judge(now time.Time, t *tick) time.Time {
 func (l *shard) judgeOne(rule int, h *ruleState, c *candidate, now time.Time, t *tick) {
 	h.evaluate(c, now)
 	w := h.counts.Look(c.watch)
-	whole := l.d.wholeFrom(h.compiled)
+	whole := l.d.completeFrom(h.compiled)
 	if !c.expire(now, whole, h.compiled.rule.Hot.Cooldown) {
 		hot := h.hotOf(c, w, now)
 		t.drop(c, hot)

@@ -14,7 +14,7 @@
 // Algorithm for Identifying Frequent Items in Data Streams", IMC 2017): when
 // no counter is left, the lower part of all counters is given up (here a half,
 // in package window a third), and what the largest of these had is the offset, the most that any key which is not held
-// may have had. [Levels] finds that part in one pass.
+// may have had. [Histogram] finds that part in one pass.
 //
 // Hashes are the caller's, 64 bits that nobody outside can predict: a seed for
 // each process. Keys are compared byte by byte, so equal hashes cost time and

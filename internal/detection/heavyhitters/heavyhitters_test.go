@@ -26,13 +26,13 @@ func TestHalfIsAHalf(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		ns := rapid.SliceOfN(rapid.Int64Range(1, 2000), 1, 200).Draw(t, "numbers")
-		var l Levels
+		var l Histogram
 		for _, n := range ns {
 			l.Add(n)
 		}
 		slices.Sort(ns)
 		median := ns[(len(ns)-1)/2]
-		if half := l.Half(); half < median || float64(half) > float64(median)*(1+1.0/16) {
+		if half := l.Median(); half < median || float64(half) > float64(median)*(1+1.0/16) {
 			t.Fatalf("half of %v is %d, median %d", ns, half, median)
 		}
 	})

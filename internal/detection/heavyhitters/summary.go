@@ -45,12 +45,12 @@ func (s *Summary) Add(hash uint64, key string, n int64) bool {
 
 // purge gives up the lower half of the counters.
 func (s *Summary) purge() {
-	var levels Levels
+	var sizes Histogram
 	for i := range s.table.Len() {
 		v := s.table.At(i)
-		levels.Add(v.n + v.err - s.offset)
+		sizes.Add(v.n + v.err - s.offset)
 	}
-	s.offset += levels.Half()
+	s.offset += sizes.Median()
 	s.retain(func(_ int, v *tally) bool { return v.n+v.err > s.offset })
 }
 

@@ -85,8 +85,8 @@ func (t *Table[V]) Find(hash uint64, key string) int {
 	}
 }
 
-// Together is how many hashes Warm takes at most.
-const Together = 16
+// MaxWarm is how many hashes Warm takes at most.
+const MaxWarm = 16
 
 // Warm looks where hashes lead to and does nothing else, so that the processor
 // fetches what the Finds that follow need. It goes in steps, because what is
@@ -97,22 +97,22 @@ func (t *Table[V]) Warm(hashes []uint64) (sum uint64) {
 	if len(t.cells) == 0 {
 		return 0
 	}
-	hashes = hashes[:min(len(hashes), Together)]
-	var places [Together]uint32
+	hashes = hashes[:min(len(hashes), MaxWarm)]
+	var places [MaxWarm]uint32
 	mask, shift := uint64(len(t.index)-1), t.shift
 	for i, hash := range hashes {
-		places[i%Together] = t.index[hash&mask]
+		places[i%MaxWarm] = t.index[hash&mask]
 	}
 	for i, hash := range hashes {
-		x, place := places[i%Together], uint32(0) // the first cell is always near
+		x, place := places[i%MaxWarm], uint32(0) // the first cell is always near
 		if x>>shift == uint32(hash>>32)>>shift {
 			place = max(x&(1<<shift-1), 1) - 1
 		}
-		places[i%Together] = place
+		places[i%MaxWarm] = place
 		sum += t.cells[place].hash
 	}
 	for i := range hashes {
-		sum += uint64(t.names[min(int(t.cells[places[i%Together]].at), len(t.names)-1)])
+		sum += uint64(t.names[min(int(t.cells[places[i%MaxWarm]].at), len(t.names)-1)])
 	}
 	return sum
 }
@@ -219,8 +219,8 @@ func (t *Table[V]) Bytes() int {
 	return cap(t.index)*index + cap(t.names) + cap(t.cells)*cellSize[V]()
 }
 
-// Spots is a number of places to scatter hashes over, n or somewhat more, and
-// Spot the place of a hash among so many. It does not depend on the bits that a
+// Buckets is a number of places to scatter hashes over, n or somewhat more, and
+// Bucket the place of a hash among so many. It does not depend on the bits that a
 // Table goes by first.
-func Spots(n int) int                 { return 1 << min(bits.Len(uint(max(n, 1)-1)), 24) }
-func Spot(hash uint64, spots int) int { return int(hash>>40) & (spots - 1) }
+func Buckets(n int) int                   { return 1 << min(bits.Len(uint(max(n, 1)-1)), 24) }
+func Bucket(hash uint64, buckets int) int { return int(hash>>40) & (buckets - 1) }

@@ -49,7 +49,7 @@ func (c *Counter) sift(hash uint64, n int64) bool {
 	if n > s.limit*s.unit {
 		return false
 	}
-	cell := &s.cells[heavyhitters.Spot(hash, len(s.cells))]
+	cell := &s.cells[heavyhitters.Bucket(hash, len(s.cells))]
 	units := n
 	if s.unit > 1 {
 		units = (n + s.unit - 1) / s.unit
@@ -78,7 +78,7 @@ func (s *coldFilter) open(counters int, seconds int64) {
 	allowed := sieved * s.weight * float64(seconds) / float64(counters) / float64(s.unit)
 	s.limit = min(light*((mean+s.unit-1)/s.unit), int64(min(allowed, 1<<8-1)))
 	if s.limit > 0 && s.cells == nil {
-		s.cells = make([]uint8, heavyhitters.Spots(cellsPer*counters))
+		s.cells = make([]uint8, heavyhitters.Buckets(cellsPer*counters))
 	}
 }
 

@@ -214,7 +214,7 @@ func (c *Counter) enter(hash uint64, key string) int {
 func (c *Counter) Warm(hashes []uint64) (sum uint64) {
 	if cells := c.filter.cells; len(cells) > 0 {
 		for _, hash := range hashes {
-			sum += uint64(cells[heavyhitters.Spot(hash, len(cells))])
+			sum += uint64(cells[heavyhitters.Bucket(hash, len(cells))])
 		}
 	}
 	return sum + c.table.Warm(hashes)

@@ -107,11 +107,11 @@ func (c *Counter) giveUp(i int64) {
 	}
 	s.most = max(s.most, len(s.pairs))
 	current := i == c.clock.pos
-	var levels heavyhitters.Levels
+	var sizes heavyhitters.Histogram
 	for k := range s.pairs {
-		levels.Add(c.n(&s.pairs[k], current) + s.pairs[k].err - s.offset)
+		sizes.Add(c.n(&s.pairs[k], current) + s.pairs[k].err - s.offset)
 	}
-	s.offset += levels.Third()
+	s.offset += sizes.LowerThird()
 	kept := s.pairs[:0]
 	for _, p := range s.pairs {
 		if n := c.n(&p, current); n+p.err > s.offset {

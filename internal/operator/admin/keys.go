@@ -98,7 +98,7 @@ func (s *Server) describe(r *http.Request, key hottype.Key, now time.Time) (*key
 	}
 	a.Senders = s.senders(key, now)
 	a.Limits = slices.Concat(overrideLimits(o, key), ruleLimits(rule, o, key, a.Hot), ipLimits(set.IP, o))
-	a.Warnings = keyDoubts(set, key)
+	a.Warnings = keyWarnings(set, key)
 	return a, nil
 }
 

@@ -109,7 +109,7 @@ func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
 	}
 	now := s.cfg.Now()
 	a := overrideAnswer{viewed(o, sourceLive, now), s.revisionNow(), s.reach(o, now)}
-	a.Warnings = slices.Concat(in.warnings, doubts(s.cfg.Rules(), o), a.Reach.warnings())
+	a.Warnings = slices.Concat(in.warnings, overrideWarnings(s.cfg.Rules(), o), a.Reach.warnings())
 	writeJSON(w, status, a)
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // Tally gives the metrics of the sums in memory.
-func Tally(stats func() tally.Stats) Part {
-	return part(func(to scrape) {
+func Tally(stats func() tally.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_tally_added_total", "Requests counted.", s.Added)
 		to.counter("hotparam_tally_flushed_total", "Requests counted whose sums were sent.", s.Flushed)
@@ -28,8 +28,8 @@ func Tally(stats func() tally.Stats) Part {
 }
 
 // StatsDSender gives the metrics of the counts that are sent to StatsD servers.
-func StatsDSender(stats func() statsd.SenderStats) Part {
-	return part(func(to scrape) {
+func StatsDSender(stats func() statsd.SenderStats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.statsdServer("hotparam_statsd", &s.ServerStats)
 		each(s.Servers, func(name string, server statsd.ServerStats) {
@@ -55,8 +55,8 @@ func (to scrape) statsdServer(prefix string, s *statsd.ServerStats, labels ...st
 }
 
 // StatsDListener gives the metrics of the counts that arrive by StatsD.
-func StatsDListener(stats func() statsd.ListenerStats) Part {
-	return part(func(to scrape) {
+func StatsDListener(stats func() statsd.ListenerStats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_statsd_in_packets_total", "Datagrams received.", s.Packets)
 		to.counter("hotparam_statsd_in_bytes_total", "Bytes received.", s.Bytes)
@@ -118,8 +118,8 @@ func (to scrape) statsdForward(s *statsd.ForwardStats) {
 }
 
 // KafkaProducer gives the metrics of the counts that are written to Kafka.
-func KafkaProducer(stats func() kafka.ProducerStats) Part {
-	return part(func(to scrape) {
+func KafkaProducer(stats func() kafka.ProducerStats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_kafka_sent_total", "Requests whose counts Kafka confirmed.", s.Sent)
 		to.counter("hotparam_kafka_dropped_total",
@@ -134,8 +134,8 @@ func KafkaProducer(stats func() kafka.ProducerStats) Part {
 }
 
 // KafkaConsumer gives the metrics of the counts that are read from Kafka.
-func KafkaConsumer(stats func() kafka.ConsumerStats) Part {
-	return part(func(to scrape) {
+func KafkaConsumer(stats func() kafka.ConsumerStats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_kafka_in_records_total", "Records read, those read again included.", s.Records)
 		to.counter("hotparam_kafka_in_reread_total",
@@ -164,8 +164,8 @@ func KafkaConsumer(stats func() kafka.ConsumerStats) Part {
 }
 
 // Graphite gives the metrics of the counts that are read from Graphite.
-func Graphite(stats func() graphite.Stats) Part {
-	return part(func(to scrape) {
+func Graphite(stats func() graphite.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_graphite_polls_total", "Polls that ended.", s.Polls)
 		to.counter("hotparam_graphite_failed_total", "Polls that failed.", s.Failed)
@@ -198,8 +198,8 @@ func Graphite(stats func() graphite.Stats) Part {
 }
 
 // Mirror gives the metrics of the copied requests that are counted.
-func Mirror(stats func() mirrored.Stats) Part {
-	return part(func(to scrape) {
+func Mirror(stats func() mirrored.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_mirror_requests_total", "Copied requests received.", s.Requests)
 		to.counter("hotparam_mirror_unmatched_total", "Copied requests that no rule counts.", s.Unmatched)
@@ -218,8 +218,8 @@ type AccessLogStats struct {
 }
 
 // AccessLogs gives the metrics of the access logs that are counted.
-func AccessLogs(stats func() AccessLogStats) Part {
-	return part(func(to scrape) {
+func AccessLogs(stats func() AccessLogStats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_accesslog_lines_total", "Lines read.", s.Lines)
 		to.counter("hotparam_accesslog_too_long_total", "Lines not read because they are too long.", s.TooLong)

@@ -15,8 +15,8 @@ import (
 )
 
 // Gate gives the metrics of the decisions.
-func Gate(stats func() gate.Stats) Part {
-	return part(func(to scrape) {
+func Gate(stats func() gate.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.admissions(&s)
 		to.denials("hotparam_gate_denied_total", "Requests that this limiter denied, by reason.", &s.Denied)
@@ -103,8 +103,8 @@ func (to scrape) latency(name, help string, l *gate.Latency) {
 }
 
 // Proxy gives the metrics of the reverse proxy.
-func Proxy(stats func() proxy.Stats) Part {
-	return part(func(to scrape) {
+func Proxy(stats func() proxy.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_proxy_denied_total", "Requests denied.", s.Denied)
 		to.counter("hotparam_proxy_panics_total",
@@ -127,8 +127,8 @@ func Proxy(stats func() proxy.Stats) Part {
 }
 
 // ResponseCache gives the metrics of a response cache.
-func ResponseCache(stats func() respcache.Stats) Part {
-	return part(func(to scrape) {
+func ResponseCache(stats func() respcache.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_cache_hits_total", "Requests answered with a fresh answer from the cache.", s.Hits)
 		to.counter("hotparam_cache_stale_total", "Requests answered with a stale answer from the cache.", s.Stale)
@@ -157,8 +157,8 @@ func ResponseCache(stats func() respcache.Stats) Part {
 }
 
 // DecisionAPI gives the metrics of the questions that other servers ask.
-func DecisionAPI(stats func() decisionapi.Stats) Part {
-	return part(func(to scrape) {
+func DecisionAPI(stats func() decisionapi.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_decision_api_checks_total", "Requests decided for other servers.", s.Checks)
 		to.counter("hotparam_decision_api_denied_total", "Requests denied for other servers.", s.Denied)
@@ -170,16 +170,16 @@ func DecisionAPI(stats func() decisionapi.Stats) Part {
 }
 
 // RedisServer is whether Redis can be used for what programs write.
-func RedisServer(stats func() redisstore.Stats) Part {
-	return part(func(to scrape) {
+func RedisServer(stats func() redisstore.Stats) Collector {
+	return collector(func(to scrape) {
 		to.flag("hotparam_redis_read_only", "1 while Redis refuses writes, as a read-only replica does.",
 			stats().ReadOnly)
 	})
 }
 
 // DecisionAccess gives the metrics of the token that other servers show.
-func DecisionAccess(stats func() access.GuardStats) Part {
-	return part(func(to scrape) {
+func DecisionAccess(stats func() access.GuardStats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_decision_api_unauthorized_total",
 			"Questions refused because the token was missing or wrong.", s.Wrong)
@@ -189,8 +189,8 @@ func DecisionAccess(stats func() access.GuardStats) Part {
 }
 
 // RedisFeed gives the metrics of the hot set, overrides and reports in Redis.
-func RedisFeed(stats func() redisfeed.Stats) Part {
-	return part(func(to scrape) {
+func RedisFeed(stats func() redisfeed.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.follower("hotparam_redis_hot", "hot set", &s.Hot)
 		to.follower("hotparam_redis_overrides", "overrides", &s.Overrides)
@@ -233,8 +233,8 @@ func (to scrape) follower(prefix, what string, s *redisfeed.FollowStats) {
 }
 
 // RedisLimits gives the metrics of the limits that limiters share by Redis.
-func RedisLimits(stats func() redislimits.Stats) Part {
-	return part(func(to scrape) {
+func RedisLimits(stats func() redislimits.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_redis_limits_calls_total", "Calls to Redis with decisions.", s.Calls)
 		to.counter("hotparam_redis_limits_decisions_total", "Decisions in these calls.", s.Decisions)
@@ -264,8 +264,8 @@ func (to scrape) publications(s *redisfeed.Stats) {
 }
 
 // Windows gives the metrics of the per-client windows that limiters share by Redis.
-func Windows(stats func() redislimits.WindowsStats) Part {
-	return part(func(to scrape) {
+func Windows(stats func() redislimits.WindowsStats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_windows_exchanges_total", "Exchanges of sums with Redis, for each shard.", s.Exchanges)
 		to.counter("hotparam_windows_errors_total",

@@ -11,8 +11,8 @@ import (
 )
 
 // Aggregate gives the metrics of an aggregator.
-func Aggregate(stats func() aggregate.Stats) Part {
-	return part(func(to scrape) {
+func Aggregate(stats func() aggregate.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.detector(&s.Detect)
 		to.counter("hotparam_aggregate_batches_total", "Batches of counts received.", s.Batches)
@@ -74,8 +74,8 @@ func (to scrape) detector(s *detect.Stats) {
 }
 
 // HotSet gives the metrics of the copy of the hot set in memory.
-func HotSet(stats func(now time.Time) hotset.Stats) Part {
-	return part(func(to scrape) {
+func HotSet(stats func(now time.Time) hotset.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats(time.Now())
 		to.gauge("hotparam_hotset_keys", "Keys that are hot.", float64(s.Keys))
 		to.gauge("hotparam_hotset_loops",

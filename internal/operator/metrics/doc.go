@@ -2,7 +2,7 @@
 // in the pipeline knows a metrics library: the other packages hand over plain Stats
 // structs.
 //
-//	gate.Stats, redisstore.Stats, … ──> [Part]s ──> [Registry] ──> GET /metrics
+//	gate.Stats, redisstore.Stats, … ──> [Collector]s ──> [Registry] ──> GET /metrics
 //
 // There is one function for each part of a program, such as [Gate]; it names each
 // metric, its type, its labels and what it means. A metric keeps its name when a

@@ -9,8 +9,8 @@ import (
 )
 
 // Check gives the metrics of the endpoint /check.
-func Check(stats func() check.Stats) Part {
-	return part(func(to scrape) {
+func Check(stats func() check.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_check_checks_total", "Requests that a gateway asked about.", s.Checks)
 		to.counter("hotparam_check_denied_total", "Of these, denied.", s.Denied)
@@ -24,8 +24,8 @@ func Check(stats func() check.Stats) Part {
 }
 
 // CheckAccess gives the metrics of the token that gateways show at the endpoint /check.
-func CheckAccess(stats func() access.GuardStats) Part {
-	return part(func(to scrape) {
+func CheckAccess(stats func() access.GuardStats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_check_unauthorized_total", "Checks refused because the token was missing or wrong.",
 			s.Wrong)
@@ -35,8 +35,8 @@ func CheckAccess(stats func() access.GuardStats) Part {
 }
 
 // Crawlers gives the metrics of how clients are verified by DNS.
-func Crawlers(stats func() reversedns.Stats) Part {
-	return part(func(to scrape) {
+func Crawlers(stats func() reversedns.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.gauge("hotparam_crawlers_verified", "Addresses in memory that DNS has verified.", float64(s.Known))
 		to.gauge("hotparam_crawlers_unverified", "Addresses in memory that are not verified.", float64(s.Unverified))
@@ -48,8 +48,8 @@ func Crawlers(stats func() reversedns.Stats) Part {
 }
 
 // Envoy gives the metrics of the gRPC services for Envoy.
-func Envoy(stats func() envoy.Stats) Part {
-	return part(func(to scrape) {
+func Envoy(stats func() envoy.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_envoy_checks_total", "Requests and descriptors that Envoy asked about.", s.Checks)
 		to.counter("hotparam_envoy_denied_total", "Of these, denied.", s.Denied)
@@ -63,8 +63,8 @@ func Envoy(stats func() envoy.Stats) Part {
 }
 
 // SPOE gives the metrics of the agent for HAProxy.
-func SPOE(stats func() spoe.Stats) Part {
-	return part(func(to scrape) {
+func SPOE(stats func() spoe.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_spoe_checks_total", "Requests that HAProxy asked about.", s.Checks)
 		to.counter("hotparam_spoe_denied_total", "Of these, denied.", s.Denied)

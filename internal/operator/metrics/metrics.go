@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Part gives the metrics of one part of a program.
-type Part = prometheus.Collector
+// Collector gives the metrics of one part of a program.
+type Collector = prometheus.Collector
 
 // Registry has the metrics of one program and serves them over HTTP. It may be used
 // by many goroutines.
@@ -28,7 +28,7 @@ type Registry struct {
 
 // New makes the registry of a program that has these parts; Add takes further ones.
 // It has metrics of the Go runtime and of the process too.
-func New(namespace, version string, log *slog.Logger, parts ...Part) *Registry {
+func New(namespace, version string, log *slog.Logger, parts ...Collector) *Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry := &Registry{registry: r, Handler: promhttp.HandlerFor(r, promhttp.HandlerOpts{
@@ -43,17 +43,17 @@ func New(namespace, version string, log *slog.Logger, parts ...Part) *Registry {
 }
 
 // Add takes further parts. It panics if two have a metric in common.
-func (r *Registry) Add(parts ...Part) { r.registry.MustRegister(parts...) }
+func (r *Registry) Add(parts ...Collector) { r.registry.MustRegister(parts...) }
 
-func info(namespace, version string) Part {
-	return part(func(to scrape) {
+func info(namespace, version string) Collector {
+	return collector(func(to scrape) {
 		to.gauge("hotparam_info", "Always 1; the labels say which namespace and version this is.", 1,
 			"namespace", namespace, "version", version)
 	})
 }
 
-// part makes a Part of a function that sends its metrics.
-func part(send func(to scrape)) Part {
+// collector makes a Collector of a function that sends its metrics.
+func collector(send func(to scrape)) Collector {
 	return prometheus.CollectorFunc(func(to chan<- prometheus.Metric) { send(to) })
 }
 

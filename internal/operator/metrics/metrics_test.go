@@ -19,7 +19,7 @@ import (
 )
 
 // scrape is what /metrics shows of these parts.
-func scrape(t *testing.T, parts ...metrics.Part) string {
+func scrape(t *testing.T, parts ...metrics.Collector) string {
 	t.Helper()
 	var log bytes.Buffer
 	r := metrics.New("news", "1.2.3", slog.New(slog.NewTextHandler(&log, nil)), parts...)

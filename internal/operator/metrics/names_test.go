@@ -49,7 +49,7 @@ func groups() []group {
 		of("redis_server", "limiter-sidecar, aggregator", metrics.RedisServer),
 		of("redis_limits", "limiter-sidecar", metrics.RedisLimits),
 		of("redis_limits, refunds", "limiter-sidecar", metrics.Refunds),
-		of("hotset", "limiter-sidecar, aggregator, serve", func(stats func() hotset.Stats) metrics.Part {
+		of("hotset", "limiter-sidecar, aggregator, serve", func(stats func() hotset.Stats) metrics.Collector {
 			return metrics.HotSet(func(time.Time) hotset.Stats { return stats() })
 		}),
 		of("tally", "limiter-sidecar, collector, serve", metrics.Tally),
@@ -67,10 +67,10 @@ func groups() []group {
 type group struct {
 	name, programs string
 	stats          reflect.Value // that the part reads
-	part           metrics.Part
+	part           metrics.Collector
 }
 
-func of[S any](name, programs string, part func(func() S) metrics.Part) group {
+func of[S any](name, programs string, part func(func() S) metrics.Collector) group {
 	stats := new(S)
 	return group{name, programs, reflect.ValueOf(stats).Elem(), part(func() S { return *stats })}
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // Overview gives the metrics of what the admin server sees, over all limiters.
-func Overview(read func() admin.Overview) Part {
-	return part(func(to scrape) {
+func Overview(read func() admin.Overview) Collector {
+	return collector(func(to scrape) {
 		o := read()
 		to.counter("hotparam_allowed_total",
 			"Requests that all limiters allowed since this process started.", o.Allowed)
@@ -30,8 +30,8 @@ func Overview(read func() admin.Overview) Part {
 
 // HotKeys gives a metric with keys as labels. Clients choose the keys: every key that was ever hot stays a
 // time series in Prometheus, so a program has this part only if it is asked for.
-func HotKeys(hottest func() []hottype.Hot) Part {
-	return part(func(to scrape) {
+func HotKeys(hottest func() []hottype.Hot) Collector {
+	return collector(func(to scrape) {
 		for _, h := range hottest() {
 			to.gauge("hotparam_hot_key_rate", "Requests per second of the 100 hottest keys.", h.Rate,
 				"key", string(h.Key), "rule", h.Rule)
@@ -40,8 +40,8 @@ func HotKeys(hottest func() []hottype.Hot) Part {
 }
 
 // Admin gives the metrics of the admin server itself.
-func Admin(stats func() admin.Stats) Part {
-	return part(func(to scrape) {
+func Admin(stats func() admin.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_admin_requests_total", "Requests to the admin server.", s.Requests)
 		to.counter("hotparam_admin_unauthorized_total",
@@ -62,8 +62,8 @@ func Admin(stats func() admin.Stats) Part {
 }
 
 // Listeners gives the metrics of the HTTP listeners, by name.
-func Listeners(stats func() map[string]listener.Stats) Part {
-	return part(func(to scrape) {
+func Listeners(stats func() map[string]listener.Stats) Collector {
+	return collector(func(to scrape) {
 		each(stats(), func(name string, l listener.Stats) {
 			to.gauge("hotparam_listener_open", "Connections that are open.", float64(l.Open), "listener", name)
 			to.counter("hotparam_listener_refused_total",
@@ -98,8 +98,8 @@ type ReloadStats struct {
 }
 
 // Reload gives the metrics of the reloads.
-func Reload(stats func() ReloadStats) Part {
-	return part(func(to scrape) {
+func Reload(stats func() ReloadStats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.flag("hotparam_config_reload_success",
 			"1; 0 while the last change of the configuration is refused and the rules from before it hold.", s.Success)
@@ -123,8 +123,8 @@ type RulesStats struct {
 }
 
 // Rules gives the metrics of a central store of rules.
-func Rules(stats func() RulesStats) Part {
-	return part(func(to scrape) {
+func Rules(stats func() RulesStats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.gauge("hotparam_rules_version",
 			"Version of the rules in force, by the central store; 0: they are those of a file.", float64(s.Version))
@@ -140,8 +140,8 @@ func Rules(stats func() RulesStats) Part {
 }
 
 // Notifications gives the metrics of the webhooks that are told what happens, by name.
-func Notifications(stats func() notify.Stats) Part {
-	return part(func(to scrape) {
+func Notifications(stats func() notify.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_notify_not_leading_total",
 			"Events that were left to the aggregator that tells them.", s.NotLeading)
@@ -164,8 +164,8 @@ func Notifications(stats func() notify.Stats) Part {
 }
 
 // History gives the metrics of the history of a program.
-func History(stats func() historystore.Stats) Part {
-	return part(func(to scrape) {
+func History(stats func() historystore.Stats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_history_written_total", "Minutes and events written to the history.", s.Written)
 		to.counter("hotparam_history_dropped_total",

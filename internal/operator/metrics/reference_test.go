@@ -14,7 +14,7 @@ import (
 )
 
 // fill gives every field of the statistics a value, so that every metric is there.
-func (g group) fill() metrics.Part {
+func (g group) fill() metrics.Collector {
 	eachField(g.stats, "", func(_ string, set, _ func()) { set() })
 	return g.part
 }
@@ -22,7 +22,7 @@ func (g group) fill() metrics.Part {
 // The conventions of Prometheus, as promtool check metrics has them, and two that it does not look at.
 func TestNamesFollowTheConventions(t *testing.T) {
 	t.Parallel()
-	var parts []metrics.Part
+	var parts []metrics.Collector
 	for _, g := range groups() {
 		parts = append(parts, g.fill())
 	}

@@ -3,8 +3,8 @@ package metrics
 import "github.com/hotparam/pipeline/internal/storage/redislimits"
 
 // Refunds gives the metrics of charges that go back to Redis.
-func Refunds(stats func() redislimits.RefundsStats) Part {
-	return part(func(to scrape) {
+func Refunds(stats func() redislimits.RefundsStats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_redis_limits_refunded_total",
 			"Cost given back to limits in Redis because of the status of an answer.", s.Refunded)
@@ -15,8 +15,8 @@ func Refunds(stats func() redislimits.RefundsStats) Part {
 }
 
 // Prefetch gives the metrics of the tokens that a limiter takes ahead.
-func Prefetch(stats func() redislimits.PrefetchStats) Part {
-	return part(func(to scrape) {
+func Prefetch(stats func() redislimits.PrefetchStats) Collector {
+	return collector(func(to scrape) {
 		s := stats()
 		to.counter("hotparam_prefetch_grants_total", "Times that Redis granted tokens ahead.", s.Grants)
 		to.counter("hotparam_prefetch_local_total", "Requests decided in memory with tokens taken ahead.", s.Local)

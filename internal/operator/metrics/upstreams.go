@@ -3,8 +3,8 @@ package metrics
 import "github.com/hotparam/pipeline/hotparam/hottype"
 
 // Upstreams gives the metrics of the upstreams that adaptive limits follow.
-func Upstreams(bounds func() []hottype.UpstreamBound) Part {
-	return part(func(to scrape) {
+func Upstreams(bounds func() []hottype.UpstreamBound) Collector {
+	return collector(func(to scrape) {
 		for _, b := range bounds() {
 			gauge := func(name, help string, value float64) {
 				to.gauge("hotparam_upstream_"+name, help, value, "upstream", b.Name)

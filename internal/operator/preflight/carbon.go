@@ -19,14 +19,14 @@ const fewUpdates = 1000
 
 // Carbon judges the configuration of carbon. Flush is how often the StatsD
 // server writes, 0 where that is not known.
-func Carbon(in carbon.Inspection, flush time.Duration, aim Aim) []Finding {
+func Carbon(in carbon.Inspection, flush time.Duration, want Expected) []Finding {
 	l := &list{where: in.Dir}
 	for _, p := range in.Problems {
 		l.unknown("a part of carbon's configuration", p)
 	}
 	l.carbonPace(in)
-	for _, metric := range aim.Metrics {
-		l.carbonSchema(in, metric, flush, aim)
+	for _, metric := range want.Metrics {
+		l.carbonSchema(in, metric, flush, want)
 		l.carbonAggregation(in, metric)
 	}
 	return l.findings
@@ -51,8 +51,8 @@ func (l *list) carbonPace(in carbon.Inspection) {
 
 // step is how fine points should be kept, in seconds: as they come, or where
 // that is not known, as fine as carbon can.
-func step(flush time.Duration, aim Aim) int {
-	return max(1, int(min(flush, aim.Window).Seconds()))
+func step(flush time.Duration, want Expected) int {
+	return max(1, int(min(flush, want.Window).Seconds()))
 }
 
 // pace reads a bound of carbon; without one there is none.
@@ -63,10 +63,10 @@ func pace(text string) float64 {
 	return math.Inf(1)
 }
 
-func (l *list) carbonSchema(in carbon.Inspection, metric string, flush time.Duration, aim Aim) {
+func (l *list) carbonSchema(in carbon.Inspection, metric string, flush time.Duration, want Expected) {
 	mend := fmt.Sprintf(
 		"[hotparam]\npattern = hot_param\nretentions = %ds:6h,10s:7d\n# first in %s/storage-schemas.conf; files that exist keep theirs: whisper-resize.py",
-		step(flush, aim), in.Dir)
+		step(flush, want), in.Dir)
 	s := in.SchemaOf(metric)
 	if s == nil {
 		l.add(Fail, Finding{What: "no schema is known to match " + metric, Where: in.Dir + "/storage-schemas.conf",
@@ -76,16 +76,16 @@ func (l *list) carbonSchema(in carbon.Inspection, metric string, flush time.Dura
 	where := fmt.Sprintf("%s/storage-schemas.conf:%d [%s]", in.Dir, s.Line, s.Name)
 	switch {
 	case s.Step == 0: // told among the problems
-	case s.Step > aim.Window:
+	case s.Step > want.Window:
 		level := Warn
 		why := fmt.Sprintf("the history shows nothing that lasts less than %v", s.Step)
-		if aim.FromGraphite {
-			level, why = Fail, fmt.Sprintf("a window of %v cannot be judged by points that are %v apart", aim.Window,
+		if want.FromGraphite {
+			level, why = Fail, fmt.Sprintf("a window of %v cannot be judged by points that are %v apart", want.Window,
 				s.Step)
 		}
 		l.add(level,
 			Finding{What: fmt.Sprintf("%s is kept as one point in %v; the shortest window is %v", metric, s.Step,
-				aim.Window), Where: where, Why: why, Mend: mend})
+				want.Window), Where: where, Why: why, Mend: mend})
 	case flush > 0 && s.Step > flush:
 		l.add(Fail,
 			Finding{What: fmt.Sprintf("%s is kept as one point in %v, and comes every %v", metric, s.Step, flush),

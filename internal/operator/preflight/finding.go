@@ -58,8 +58,8 @@ func (r Report) Count(l Level) int {
 	return n
 }
 
-// Aim is what the pipeline asks of its surroundings.
-type Aim struct {
+// Expected is what the pipeline asks of its surroundings.
+type Expected struct {
 	// Window is the shortest window of a rule.
 	Window time.Duration
 	// Plain says that metric names have the style plain.

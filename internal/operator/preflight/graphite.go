@@ -9,7 +9,7 @@ import (
 )
 
 // Graphite judges the render API that detection reads.
-func Graphite(in graphite.Inspection, aim Aim) []Finding {
+func Graphite(in graphite.Inspection, want Expected) []Finding {
 	l := &list{where: "graphite " + in.URL}
 	if in.Err != "" {
 		l.add(Fail, Finding{What: in.Err, Why: "no counts come from Graphite: nothing becomes hot",
@@ -31,19 +31,19 @@ func Graphite(in graphite.Inspection, aim Aim) []Finding {
 			Why:  "no counts come from Graphite: nothing becomes hot",
 			Mend: "graphite: {targets: …}   # without the function that it does not have"})
 	}
-	l.graphiteClock(in, aim)
-	l.graphiteData(in, aim)
+	l.graphiteClock(in, want)
+	l.graphiteData(in, want)
 	return l.findings
 }
 
-func (l *list) graphiteClock(in graphite.Inspection, aim Aim) {
+func (l *list) graphiteClock(in graphite.Inspection, want Expected) {
 	switch off := in.ClockAhead.Abs(); {
 	case !in.ClockKnown:
 		l.unknown("its clock", "answers have no Date")
-	case off > aim.Lateness:
+	case off > want.Lateness:
 		l.add(Fail,
 			Finding{What: fmt.Sprintf("its clock is %v ahead of this machine's", in.ClockAhead.Round(time.Second)),
-				Why:  fmt.Sprintf("counts that are %v off have no place in a window (detect.lateness)", aim.Lateness),
+				Why:  fmt.Sprintf("counts that are %v off have no place in a window (detect.lateness)", want.Lateness),
 				Mend: "chronyc tracking   # on both machines"})
 	case off > 2*time.Second:
 		l.add(Warn,
@@ -55,7 +55,7 @@ func (l *list) graphiteClock(in graphite.Inspection, aim Aim) {
 	}
 }
 
-func (l *list) graphiteData(in graphite.Inspection, aim Aim) {
+func (l *list) graphiteData(in graphite.Inspection, want Expected) {
 	if in.Series == 0 {
 		l.add(Warn, Finding{What: "it has no metric of ours in the last ten minutes",
 			Why:  "nothing was counted, or it is stored under other names",
@@ -63,7 +63,7 @@ func (l *list) graphiteData(in graphite.Inspection, aim Aim) {
 		return
 	}
 	switch {
-	case in.Age < 0 || in.Age > aim.Lateness+2*in.Flush:
+	case in.Age < 0 || in.Age > want.Lateness+2*in.Flush:
 		age := "ten minutes or more"
 		if in.Age >= 0 {
 			age = in.Age.Round(time.Second).String()
@@ -76,8 +76,8 @@ func (l *list) graphiteData(in graphite.Inspection, aim Aim) {
 	}
 	switch {
 	case in.Step == 0:
-	case in.Step > aim.Window:
-		l.add(Fail, Finding{What: fmt.Sprintf("points are %v apart; the shortest window is %v", in.Step, aim.Window),
+	case in.Step > want.Window:
+		l.add(Fail, Finding{What: fmt.Sprintf("points are %v apart; the shortest window is %v", in.Step, want.Window),
 			Why:  "a window cannot be judged by points that are further apart",
 			Mend: "hotparam check --carbon.conf DIR   # says which line of storage-schemas.conf"})
 	case in.Step > in.Flush:

@@ -13,7 +13,7 @@ import (
 
 // Kafka judges the topic of counts. Create says that programs create a missing
 // topic.
-func Kafka(in kafka.Inspection, create bool, aim Aim) []Finding {
+func Kafka(in kafka.Inspection, create bool, want Expected) []Finding {
 	l := &list{where: fmt.Sprintf("kafka %s, topic %s", strings.Join(in.Brokers, ","), in.Topic)}
 	if in.Err != "" {
 		l.add(Fail, Finding{What: in.Err, Why: "counts are dropped: nothing becomes hot",
@@ -32,7 +32,7 @@ func Kafka(in kafka.Inspection, create bool, aim Aim) []Finding {
 		return l.findings
 	}
 	l.kafkaTopic(in)
-	l.kafkaSettings(in, aim)
+	l.kafkaSettings(in, want)
 	l.kafkaGroup(in)
 	for _, name := range slices.Sorted(maps.Keys(in.Unknown)) {
 		l.unknown(name, in.Unknown[name])
@@ -68,7 +68,7 @@ func (l *list) kafkaTopic(in kafka.Inspection) {
 	}
 }
 
-func (l *list) kafkaSettings(in kafka.Inspection, aim Aim) {
+func (l *list) kafkaSettings(in kafka.Inspection, want Expected) {
 	alter := func(setting string) string {
 		return kafkaTool(in, "kafka-configs.sh", "--alter --entity-type topics --entity-name "+in.Topic+
 			" --add-config "+setting)
@@ -82,7 +82,7 @@ func (l *list) kafkaSettings(in kafka.Inspection, aim Aim) {
 	if ms, err := strconv.ParseInt(in.Settings["retention.ms"], 10, 64); err == nil && ms >= 0 {
 		keep := time.Duration(ms) * time.Millisecond
 		switch {
-		case keep < aim.Lateness:
+		case keep < want.Lateness:
 			l.add(Fail, Finding{What: fmt.Sprintf("retention.ms keeps records for %v", keep),
 				Why:  "an aggregator that restarts finds that counts are gone which still have a place in a window",
 				Mend: alter("retention.ms=3600000")})

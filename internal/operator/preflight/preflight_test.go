@@ -20,8 +20,8 @@ import (
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func aim() Aim {
-	return Aim{Window: 5 * time.Second, Budget: 20 * time.Millisecond, HotTTL: 5 * time.Second,
+func want() Expected {
+	return Expected{Window: 5 * time.Second, Budget: 20 * time.Millisecond, HotTTL: 5 * time.Second,
 		Lateness: 10 * time.Second,
 		Metrics:  []string{"stats_counts.hotparam.topic.hot_param.id=42"}}
 }
@@ -150,30 +150,30 @@ func TestStatsD(t *testing.T) {
 		return statsd.Inspection{Addr: "127.0.0.1:8125", Admin: "127.0.0.1:8126", Health: "up", Settings: all,
 			Known: true}
 	}
-	plain, graphite := aim(), aim()
+	plain, graphite := want(), want()
 	plain.Plain, graphite.FromGraphite, graphite.Prefix = true, true, "stats_counts"
 	down, silent, sick, unread, dirty := server(nil), server(nil), server(nil), server(nil), server(nil)
 	down.AddrErr, silent.AdminErr, sick.Health, unread.Unread, dirty.BadLines = "nobody listens", "refused", "down",
 		[]string{"flushInterval"}, "12"
 	check(t, []judged{
-		{"good", StatsD(server(nil), aim()), OK, ""},
-		{"down", StatsD(down, aim()), Fail, "nobody listens"},
-		{"no management", StatsD(silent, aim()), Warn, "management interface"},
-		{"unhealthy", StatsD(sick, aim()), Warn, `"down"`},
-		{"bad lines", StatsD(dirty, aim()), Warn, "could not read 12 lines"},
-		{"slow flush, history only", StatsD(server(map[string]string{"flushInterval": "10000"}), aim()), Warn,
+		{"good", StatsD(server(nil), want()), OK, ""},
+		{"down", StatsD(down, want()), Fail, "nobody listens"},
+		{"no management", StatsD(silent, want()), Warn, "management interface"},
+		{"unhealthy", StatsD(sick, want()), Warn, `"down"`},
+		{"bad lines", StatsD(dirty, want()), Warn, "could not read 12 lines"},
+		{"slow flush, history only", StatsD(server(map[string]string{"flushInterval": "10000"}), want()), Warn,
 			"flushInterval is 10s"},
 		{"slow flush, judged", StatsD(server(map[string]string{"flushInterval": "10000"}), graphite), Fail,
 			"flushInterval is 10s"},
 		{"default flush", StatsD(server(map[string]string{"flushInterval": ""}), graphite), Fail,
 			"flushInterval is 10s"},
-		{"idle keys", StatsD(server(map[string]string{"deleteIdleStats": "false"}), aim()), Fail, "deleteIdleStats"},
+		{"idle keys", StatsD(server(map[string]string{"deleteIdleStats": "false"}), want()), Fail, "deleteIdleStats"},
 		{"plain names", StatsD(server(nil), plain), Fail, "names.style is plain"},
 		{"legacy names, asked for so", StatsD(server(nil), graphite), OK, ""},
 		{"new names, asked for by the old", StatsD(server(map[string]string{"graphite > legacyNamespace": "false"}),
 			graphite), Fail, "legacyNamespace"},
-		{"a program, not a file", StatsD(unread, aim()), Warn, "flushInterval is not known"},
-		{"no such file", StatsD(statsd.Inspection{File: "config.js", FileErr: "no such file"}, aim()), Fail,
+		{"a program, not a file", StatsD(unread, want()), Warn, "flushInterval is not known"},
+		{"no such file", StatsD(statsd.Inspection{File: "config.js", FileErr: "no such file"}, want()), Fail,
 			"cannot be read"},
 	})
 }
@@ -187,10 +187,10 @@ func TestRedis(t *testing.T) {
 	with := func(change func(*redisstore.Inspection)) []Finding {
 		in := good
 		change(&in)
-		return Redis(in, aim())
+		return Redis(in, want())
 	}
 	withRules := func(r redisstore.Rights) []Finding {
-		in, a := good, aim()
+		in, a := good, want()
 		in.Rights, a.RulesInRedis = r, true
 		return Redis(in, a)
 	}
@@ -202,7 +202,7 @@ func TestRedis(t *testing.T) {
 		t.Errorf("%+v", onlyRead)
 	}
 	check(t, []judged{
-		{"good", Redis(good, aim()), OK, ""},
+		{"good", Redis(good, want()), OK, ""},
 		{"gone", with(func(in *redisstore.Inspection) { in.Err = "refused" }), Fail, "does not answer"},
 		{"replica", with(func(in *redisstore.Inspection) { in.Role = "slave" }), Fail, "replica"},
 		{"evicts", with(func(in *redisstore.Inspection) { in.MaxMemory, in.Policy = 1<<30, "allkeys-lru" }), Warn,
@@ -292,7 +292,7 @@ func TestRedisWithTheDocumentedUsers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer client.Close()
-		return Redis(client.Inspect(t.Context()), Aim{Budget: redistest.Patience, HotTTL: time.Minute})
+		return Redis(client.Inspect(t.Context()), Expected{Budget: redistest.Patience, HotTTL: time.Minute})
 	}
 	find := func(found []Finding, level Level, what string) (f Finding) {
 		for _, f := range found {
@@ -332,7 +332,7 @@ func TestKafka(t *testing.T) {
 	with := func(change func(*kafka.Inspection)) []Finding {
 		in := good
 		change(&in)
-		return Kafka(in, true, aim())
+		return Kafka(in, true, want())
 	}
 	setting := func(name, value string) []Finding {
 		return with(func(in *kafka.Inspection) { in.Settings = map[string]string{name: value} })
@@ -340,10 +340,10 @@ func TestKafka(t *testing.T) {
 	missing := good
 	missing.Missing = true
 	check(t, []judged{
-		{"good", Kafka(good, true, aim()), OK, ""},
+		{"good", Kafka(good, true, want()), OK, ""},
 		{"gone", with(func(in *kafka.Inspection) { in.Err = "cannot reach brokers" }), Fail, "cannot reach"},
-		{"missing, made at need", Kafka(missing, true, aim()), Warn, "does not exist"},
-		{"missing", Kafka(missing, false, aim()), Fail, "does not exist"},
+		{"missing, made at need", Kafka(missing, true, want()), Warn, "does not exist"},
+		{"missing", Kafka(missing, false, want()), Fail, "does not exist"},
 		{"leaderless", with(func(in *kafka.Inspection) { in.Leaderless = 1 }), Fail, "no leader"},
 		{"out of sync", with(func(in *kafka.Inspection) { in.InSync = 1 }), Warn, "1 of 3 copies"},
 		{"one copy", with(func(in *kafka.Inspection) { in.Replicas, in.InSync = 1, 1 }), Warn, "one copy"},
@@ -368,10 +368,10 @@ func TestGraphite(t *testing.T) {
 	with := func(change func(*graphite.Inspection)) []Finding {
 		in := good
 		change(&in)
-		return Graphite(in, aim())
+		return Graphite(in, want())
 	}
 	check(t, []judged{
-		{"good", Graphite(good, aim()), OK, ""},
+		{"good", Graphite(good, want()), OK, ""},
 		{"gone", with(func(in *graphite.Inspection) { in.Err = "answered 401" }), Fail, "401"},
 		{"no function", with(func(in *graphite.Inspection) { in.PollErr = "answered 400" }), Fail,
 			"refused: answered 400"},
@@ -392,20 +392,20 @@ func TestGraphite(t *testing.T) {
 
 func TestCarbonAsItIsInstalled(t *testing.T) {
 	t.Parallel()
-	graphite := aim()
+	graphite := want()
 	graphite.FromGraphite = true
 	defaults := carbon.Inspect("testdata/debian")
 	good := carbon.Inspect("testdata/good")
 	check(t, []judged{
 		{"good", Carbon(good, time.Second, graphite), OK, ""},
 		{"what we deploy", Carbon(carbon.Inspect("../../../deploy/graphite"), time.Second, graphite), OK, ""},
-		{"few creates", Carbon(defaults, time.Second, aim()), Fail, "MAX_CREATES_PER_MINUTE = 50"},
-		{"few updates", Carbon(defaults, time.Second, aim()), Warn, "MAX_UPDATES_PER_SECOND = 500"},
+		{"few creates", Carbon(defaults, time.Second, want()), Fail, "MAX_CREATES_PER_MINUTE = 50"},
+		{"few updates", Carbon(defaults, time.Second, want()), Warn, "MAX_UPDATES_PER_SECOND = 500"},
 		{"a minute", Carbon(defaults, time.Second, graphite), Fail, "one point in 1m0s"},
-		{"a minute of history", Carbon(defaults, time.Second, aim()), Warn, "one point in 1m0s"},
-		{"thinned out", Carbon(defaults, time.Second, aim()), Warn, "average with xFilesFactor 0.5"},
-		{"overwritten", Carbon(good, 100*time.Millisecond, aim()), Fail, "comes every 100ms"},
-		{"nothing there", Carbon(carbon.Inspect(t.TempDir()), 0, aim()), Fail, "no schema"},
+		{"a minute of history", Carbon(defaults, time.Second, want()), Warn, "one point in 1m0s"},
+		{"thinned out", Carbon(defaults, time.Second, want()), Warn, "average with xFilesFactor 0.5"},
+		{"overwritten", Carbon(good, 100*time.Millisecond, want()), Fail, "comes every 100ms"},
+		{"nothing there", Carbon(carbon.Inspect(t.TempDir()), 0, want()), Fail, "no schema"},
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // Redis judges the store of hot set, overrides and shared limits.
-func Redis(in redisstore.Inspection, aim Aim) []Finding {
+func Redis(in redisstore.Inspection, want Expected) []Finding {
 	l := &list{where: "redis " + strings.Join(in.Addrs, ",")}
 	l.redisSentinels(in)
 	if in.Err != "" {
@@ -25,8 +25,8 @@ func Redis(in redisstore.Inspection, aim Aim) []Finding {
 		l.redisMemory(in)
 		l.redisDurability(in)
 	}
-	l.redisPace(in, aim)
-	l.redisRights(in, aim)
+	l.redisPace(in, want)
+	l.redisRights(in, want)
 	l.redisPublishers(in)
 	for _, name := range slices.Sorted(maps.Keys(in.Unknown)) {
 		l.redisUnknown(in, name)
@@ -69,9 +69,9 @@ func (l *list) redisSentinels(in redisstore.Inspection) {
 }
 
 // redisRights judges what the user may do. A limiter need not be able to publish.
-func (l *list) redisRights(in redisstore.Inspection, aim Aim) {
+func (l *list) redisRights(in redisstore.Inspection, want Expected) {
 	l.redisDenied(in.Rights.User, in.Rights.Limiter)
-	if aim.RulesInRedis {
+	if want.RulesInRedis {
 		l.redisRules(in.Rights)
 	}
 	for _, name := range in.Missing {
@@ -187,19 +187,19 @@ func (l *list) redisDurability(in redisstore.Inspection) {
 	}
 }
 
-func (l *list) redisPace(in redisstore.Inspection, aim Aim) {
+func (l *list) redisPace(in redisstore.Inspection, want Expected) {
 	what := fmt.Sprintf("100 pings took %v in the middle, %v at worst", in.Median.Round(time.Microsecond),
 		in.Worst.Round(time.Microsecond))
 	const why = "decisions that wait longer than gate.budget are made without it, by on_store_failure"
 	mend := "redis-cli --latency-history; bring it nearer, or gate: {budget: " +
 		(2 * in.Worst).Round(time.Millisecond).String() + "}"
 	switch {
-	case in.Median > aim.Budget:
-		l.add(Fail, Finding{What: what + fmt.Sprintf("; gate.budget is %v", aim.Budget), Why: why, Mend: mend})
-	case in.Median > aim.Budget/2 || in.Worst > aim.Budget:
-		l.add(Warn, Finding{What: what + fmt.Sprintf("; gate.budget is %v", aim.Budget), Why: why, Mend: mend})
+	case in.Median > want.Budget:
+		l.add(Fail, Finding{What: what + fmt.Sprintf("; gate.budget is %v", want.Budget), Why: why, Mend: mend})
+	case in.Median > want.Budget/2 || in.Worst > want.Budget:
+		l.add(Warn, Finding{What: what + fmt.Sprintf("; gate.budget is %v", want.Budget), Why: why, Mend: mend})
 	default:
-		l.ok("%s; gate.budget is %v", what, aim.Budget)
+		l.ok("%s; gate.budget is %v", what, want.Budget)
 	}
 	off := in.ClockAhead.Abs()
 	if off <= time.Second {
@@ -207,13 +207,13 @@ func (l *list) redisPace(in redisstore.Inspection, aim Aim) {
 		return
 	}
 	level := Warn
-	if off >= aim.HotTTL {
+	if off >= want.HotTTL {
 		level = Fail
 	}
 	l.add(level,
 		Finding{What: fmt.Sprintf("its clock is %v ahead of this machine's", in.ClockAhead.Round(time.Millisecond)),
 			Why: fmt.Sprintf(
-				"hot keys expire by one clock and are made by the other: beyond detect.hot_ttl (%v) they come or go at the wrong time", aim.HotTTL),
+				"hot keys expire by one clock and are made by the other: beyond detect.hot_ttl (%v) they come or go at the wrong time", want.HotTTL),
 			Mend: "chronyc tracking   # on both machines"})
 }
 

@@ -13,7 +13,7 @@ import (
 const defaultFlush = 10 * time.Second
 
 // StatsD judges a StatsD server.
-func StatsD(in statsd.Inspection, aim Aim) []Finding {
+func StatsD(in statsd.Inspection, want Expected) []Finding {
 	l := &list{where: "statsd " + in.Addr}
 	switch {
 	case in.Addr == "":
@@ -35,9 +35,9 @@ func StatsD(in statsd.Inspection, aim Aim) []Finding {
 	if in.AdminErr != "" || in.Admin == "" {
 		l.where = in.File
 	}
-	l.statsdFlush(in, aim)
+	l.statsdFlush(in, want)
 	l.statsdIdle(in)
-	l.statsdNames(in, aim)
+	l.statsdNames(in, want)
 	for _, name := range in.Unread {
 		l.unknown(name, "its value is not written out in "+in.File)
 	}
@@ -64,21 +64,21 @@ func (l *list) statsdAdmin(in statsd.Inspection) {
 	}
 }
 
-func (l *list) statsdFlush(in statsd.Inspection, aim Aim) {
+func (l *list) statsdFlush(in statsd.Inspection, want Expected) {
 	flush := FlushOf(in)
-	if flush <= aim.Window {
-		l.ok("flushInterval %v is within the shortest window of %v", flush, aim.Window)
+	if flush <= want.Window {
+		l.ok("flushInterval %v is within the shortest window of %v", flush, want.Window)
 		return
 	}
 	level, why := Warn, "the history in Graphite does not show what was hot for less; what is hot is detected elsewhere"
-	if aim.FromGraphite {
+	if want.FromGraphite {
 		level, why = Fail,
 			"detection reads what the server flushes: a key is hot long before it is known, and a short burst never is"
 	}
 	l.add(level,
-		Finding{What: fmt.Sprintf("flushInterval is %v, longer than the shortest window of %v", flush, aim.Window),
+		Finding{What: fmt.Sprintf("flushInterval is %v, longer than the shortest window of %v", flush, want.Window),
 			Why:  why,
-			Mend: fmt.Sprintf("flushInterval: %d   // in config.js", min(aim.Window, time.Second).Milliseconds())})
+			Mend: fmt.Sprintf("flushInterval: %d   // in config.js", min(want.Window, time.Second).Milliseconds())})
 }
 
 // FlushOf is how often a server hands on what it counted; 0 where its settings
@@ -104,10 +104,10 @@ func (l *list) statsdIdle(in statsd.Inspection) {
 		Mend: "deleteIdleStats: true   // in config.js"})
 }
 
-func (l *list) statsdNames(in statsd.Inspection, aim Aim) {
+func (l *list) statsdNames(in statsd.Inspection, want Expected) {
 	sanitizes := in.Settings["keyNameSanitize"] != "false"
 	switch {
-	case aim.Plain && sanitizes:
+	case want.Plain && sanitizes:
 		l.add(Fail, Finding{What: "the server rewrites names (keyNameSanitize), and names.style is plain",
 			Why:  "it drops % and & from names: different keys become one, and none can be read back",
 			Mend: "names: {style: hp1}   # in hotparam's file, for all programs; or keyNameSanitize: false in config.js"})
@@ -116,24 +116,24 @@ func (l *list) statsdNames(in statsd.Inspection, aim Aim) {
 	default:
 		l.ok("the server leaves names as they are")
 	}
-	l.statsdNamespace(in, aim)
+	l.statsdNamespace(in, want)
 }
 
 // statsdNamespace compares what the server writes with what is read. Without
 // Graphite nobody reads.
-func (l *list) statsdNamespace(in statsd.Inspection, aim Aim) {
+func (l *list) statsdNamespace(in statsd.Inspection, want Expected) {
 	writes, settings := "stats_counts", "graphite: {prefix: stats_counts, suffix: \"\"}"
 	if in.Settings["graphite > legacyNamespace"] == "false" {
 		writes, settings = "stats.counters", "graphite: {prefix: stats.counters, suffix: count}"
 	}
-	if !aim.FromGraphite || strings.HasPrefix(aim.Prefix, writes) || in.Settings["graphite > globalPrefix"] != "" ||
+	if !want.FromGraphite || strings.HasPrefix(want.Prefix, writes) || in.Settings["graphite > globalPrefix"] != "" ||
 		in.Settings["graphite > prefixCounter"] != "" {
 		l.ok("counters are written as %s.…", writes)
 		return
 	}
 	l.add(Fail,
 		Finding{What: fmt.Sprintf("counters are written as %s.… (legacyNamespace), and asked for as %s.…", writes,
-			aim.Prefix),
+			want.Prefix),
 			Why:  "the question finds nothing, or rates per second in the place of counts",
 			Mend: settings + "   # in hotparam's file"})
 }

@@ -22,7 +22,7 @@ import (
 // Times are unix microseconds, 0 for none. In key and rule a backslash, tab and
 // newline are written \\, \t and \n; all other bytes stand for themselves, also
 // those that are not UTF-8, because a key must come out as it went in (JSON
-// would change it). Fields with a name follow (hotcodec_more.go); those that a
+// would change it). Fields with a name follow (hotcodec_optional.go); those that a
 // reader does not know are passed over. Loops stand after the keys.
 //
 // Large bodies are compressed, and changed by deltas (hotdelta.go): what stands
@@ -75,7 +75,7 @@ func appendLine(dst []byte, h *hottype.Hot, until int64) ([]byte, error) {
 	dst = append(dst, '\t')
 	dst = strconv.AppendInt(dst, micros(h.Since), 10)
 	dst = append(dst, '\t')
-	return appendMore(strconv.AppendInt(dst, until, 10), h)
+	return appendOptional(strconv.AppendInt(dst, until, 10), h)
 }
 
 // parseSet reads what appendSet and appendLoops wrote. What it gives does not
@@ -139,7 +139,7 @@ func parseLine(line string) (h hottype.Hot, loop bool, err error) {
 	if h.Until, err = parseMicros(field[5]); err != nil {
 		return h, false, err
 	}
-	loop, err = parseMore(line, &h)
+	loop, err = parseOptional(line, &h)
 	return h, loop, err
 }
 

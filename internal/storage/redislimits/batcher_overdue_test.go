@@ -125,7 +125,7 @@ func TestLostAnswerFailsNobodyElse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const budget = 2 * time.Second
-			front := redistest.StartFront(t, redistest.Start(t).Addr())
+			front := redistest.StartFaultProxy(t, redistest.Start(t).Addr())
 			c := openWith(t, redisstore.Config{Addrs: []string{front.Addr()}, Namespace: "test", Timeout: 2 * budget,
 				Budget: budget})
 			charge := hotCharge(1000, 1)
@@ -166,7 +166,7 @@ func TestLostAnswerFailsNobodyElse(t *testing.T) {
 // the call may last, also if nobody else asks.
 func TestCancelledLoneCaller(t *testing.T) {
 	t.Parallel()
-	front := redistest.StartFront(t, redistest.Start(t).Addr())
+	front := redistest.StartFaultProxy(t, redistest.Start(t).Addr())
 	c := openWith(t, redisstore.Config{Addrs: []string{front.Addr()}, Namespace: "test", Timeout: time.Minute})
 	charge, ctx := hotCharge(1000, 1), t.Context()
 	take := func(ctx context.Context) error {

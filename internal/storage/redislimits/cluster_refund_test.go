@@ -24,7 +24,7 @@ func TestChargeOnOneNodeIsGivenBackOnce(t *testing.T) {
 	for n := byte(1); master(&window) == master(&bucket); n++ {
 		window.Subject.Client = visitor(n)
 	}
-	front := cluster.Front(t, probe.limiterOf(&window.Subject).keys.limitState(&window.Subject))
+	front := cluster.FaultProxy(t, probe.limiterOf(&window.Subject).keys.limitState(&window.Subject))
 	take := func(c *Limiter, within time.Duration, charges ...limit.Charge) (bool, int64, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
@@ -51,7 +51,7 @@ func TestChargeOnOneNodeIsGivenBackOnce(t *testing.T) {
 	}
 	bucket.Cost = 2
 	before := left()
-	for name, manner := range map[string]redistest.Manner{
+	for name, manner := range map[string]redistest.Fault{
 		"silent": redistest.Silent, "cut": redistest.CutAfter(0), "refuses": redistest.Says("-ERR no\r\n"),
 		"nonsense": redistest.Says("+OK\r\n"),
 	} {

@@ -32,13 +32,13 @@ const (
 // failing is a gate, with a real client, before a Redis that fails on demand.
 type failing struct {
 	*gate.Gate
-	front *redistest.Front
+	front *redistest.FaultProxy
 	log   *redistest.Log
 }
 
 func newFailing(t *testing.T) *failing {
 	t.Helper()
-	f := &failing{front: redistest.StartFront(t, redistest.Start(t).Addr()), log: new(redistest.Log)}
+	f := &failing{front: redistest.StartFaultProxy(t, redistest.Start(t).Addr()), log: new(redistest.Log)}
 	c, err := redisstore.Open(redisstore.Config{Addrs: []string{f.front.Addr()}})
 	redistest.Opened(t, c, err)
 	set, err := rules.Parse("test.yaml", []byte(policies))
@@ -92,7 +92,7 @@ func (f *failing) byRedis(t *testing.T, what string) {
 // well the limits are its again without a restart.
 func TestEveryWayToFail(t *testing.T) {
 	t.Parallel()
-	for name, manner := range map[string]redistest.Manner{
+	for name, manner := range map[string]redistest.Fault{
 		"NOSCRIPT for the text too": redistest.Says("-NOSCRIPT No matching script. Please use EVAL.\r\n"),
 		"READONLY":                  redistest.Says("-READONLY You can't write against a read only replica.\r\n"),
 		"MOVED":                     redistest.Says("-MOVED 3999 127.0.0.1:1\r\n"),

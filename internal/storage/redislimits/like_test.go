@@ -68,7 +68,7 @@ func TestLikeTheCallersCluster(t *testing.T) {
 // either, although those have retries.
 func TestScriptsAreSentOnceOverTheCallersConnections(t *testing.T) {
 	t.Parallel()
-	front := redistest.StartFront(t, redistest.Start(t).Addr())
+	front := redistest.StartFaultProxy(t, redistest.Start(t).Addr())
 	mine := redis.NewClient(&redis.Options{Addr: front.Addr(), MaxRetries: 3, Protocol: 2, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = mine.Close() })
 	c, err := redisstore.Over(mine, redisstore.Config{Namespace: "over"})

@@ -14,7 +14,7 @@ import (
 // on a cluster.
 type lossy struct {
 	*shardLimiter
-	front  *redistest.Front
+	front  *redistest.FaultProxy
 	bucket limit.Charge
 }
 
@@ -28,9 +28,9 @@ func openLossy(t *testing.T, timeout time.Duration, cluster bool) *lossy {
 	if cluster {
 		c := redistest.StartCluster(t)
 		cfg.Addrs = c.Addrs()
-		l.front = c.Front(t, openWith(t, cfg).limiterOf(&l.bucket.Subject).keys.limitState(&l.bucket.Subject))
+		l.front = c.FaultProxy(t, openWith(t, cfg).limiterOf(&l.bucket.Subject).keys.limitState(&l.bucket.Subject))
 	} else {
-		l.front = redistest.StartFront(t, redistest.Start(t).Addr())
+		l.front = redistest.StartFaultProxy(t, redistest.Start(t).Addr())
 		cfg.Addrs = []string{l.front.Addr()}
 	}
 	l.shardLimiter = openWith(t, cfg).limiterOf(&l.bucket.Subject)
@@ -81,7 +81,7 @@ func TestLostAnswersAreNotAskedForAgain(t *testing.T) {
 			redistest.Eventually(t, "a first answer",
 				func() bool { return take(l.bucket) == nil && take(l.bucket, other) == nil && refund() == nil })
 			_ = take(l.bucket, l.bucket, l.bucket) // something to give back
-			for loss, manner := range map[string]redistest.Manner{"cut": redistest.CutAfter(0),
+			for loss, manner := range map[string]redistest.Fault{"cut": redistest.CutAfter(0),
 				"half": redistest.CutAfter(3), "silence": redistest.Silent} {
 				for _, c := range calls {
 					before := l.left(t)

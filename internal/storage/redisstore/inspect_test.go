@@ -58,7 +58,7 @@ func TestInspectSaysWhyNothingAnswers(t *testing.T) {
 // A machine that is busy for a moment is no failure.
 func TestInspectAsksAgainBeforeItSaysThatNothingAnswers(t *testing.T) {
 	t.Parallel()
-	front := redistest.StartFront(t, redistest.Start(t).Addr())
+	front := redistest.StartFaultProxy(t, redistest.Start(t).Addr())
 	front.Set(redistest.At(1, redistest.Silent))
 	in := openWith(t, Config{Addrs: []string{front.Addr()}, Namespace: "news", Timeout: 300 * time.Millisecond}).
 		Inspect(t.Context())

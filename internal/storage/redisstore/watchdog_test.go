@@ -17,7 +17,7 @@ import (
 // dials.
 func TestForgottenConnectionsCostOneCall(t *testing.T) {
 	t.Parallel()
-	f := redistest.StartFront(t, redistest.Start(t).Addr())
+	f := redistest.StartFaultProxy(t, redistest.Start(t).Addr())
 	c := openWith(t, Config{Addrs: []string{f.Addr()}, Timeout: redistest.Patience})
 	var held []*redis.Conn
 	for range 8 {

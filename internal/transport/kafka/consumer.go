@@ -233,12 +233,12 @@ type readError struct {
 // readErrorFor is how long an error may be why no record comes.
 const readErrorFor = 10 * time.Second
 
-// Heard is when the last record of our namespace came, the zero time before the
+// LastHeard is when the last record of our namespace came, the zero time before the
 // first; whether producers have promised to write one into every partition each
 // second, so that silence means that none can be heard; and what is wrong with the
 // brokers, if that is known. A member without a partition has nothing to hear: it
 // hears all of it.
-func (c *Consumer) Heard() (last time.Time, promised bool, err error) {
+func (c *Consumer) LastHeard() (last time.Time, promised bool, err error) {
 	now := c.cfg.Now()
 	c.mu.Lock()
 	idle := len(c.reading) == 0 && c.session.Load()

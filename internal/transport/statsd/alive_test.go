@@ -14,7 +14,7 @@ func TestIdleSenderSaysThatItLives(t *testing.T) {
 	t.Parallel()
 	box, in := newMailbox(t), newInbox()
 	l := listen(t, in, statsd.ListenerConfig{})
-	if last, promised := l.Heard(); !last.IsZero() || promised {
+	if last, promised := l.LastHeard(); !last.IsZero() || promised {
 		t.Errorf("heard at %v before anybody spoke, promised %v", last, promised)
 	}
 	s := sender(t, statsd.SenderConfig{Servers: []string{box.address, l.Addr().String()}})
@@ -31,7 +31,7 @@ func TestIdleSenderSaysThatItLives(t *testing.T) {
 			t.Fatal("the sender is not heard")
 		}
 	}
-	if last, promised := l.Heard(); last.Before(began) || !promised {
+	if last, promised := l.LastHeard(); last.Before(began) || !promised {
 		t.Errorf("heard at %v, promised %v", last, promised)
 	}
 	if st := s.Stats(); st.Sent+st.Dropped+st.Invalid != 0 || st.Lines == 0 {
@@ -51,7 +51,7 @@ func TestOtherSendersPromiseNothing(t *testing.T) {
 	s := sender(t, statsd.SenderConfig{Servers: []string{l.Addr().String()}})
 	s.send(t, hottype.Count{Key: "t?a=1", N: 1}) // within its first second
 	in.await(t, "t?a=1", 1)
-	if last, promised := l.Heard(); time.Since(last) > 5*time.Second || promised {
+	if last, promised := l.LastHeard(); time.Since(last) > 5*time.Second || promised {
 		t.Errorf("heard at %v, promised %v", last, promised)
 	}
 }

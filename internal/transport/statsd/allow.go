@@ -30,7 +30,7 @@ func ParseAllow(list []string) ([]netip.Prefix, error) {
 type senders struct {
 	allow   []netip.Prefix // empty: everybody
 	refused atomic.Uint64
-	bad     *complaints
+	bad     *rejectLog
 }
 
 // all reports whether nobody is refused, so that nobody has to ask who sends.

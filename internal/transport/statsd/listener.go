@@ -99,7 +99,7 @@ func (c ListenerConfig) withDefaults() ListenerConfig {
 type Listener struct {
 	cfg         ListenerConfig
 	sources     []source
-	bad         *complaints
+	bad         *rejectLog
 	senders     senders
 	forward     *forwarder // nil: none
 	connections connections
@@ -127,7 +127,7 @@ func NewListener(cfg ListenerConfig) (*Listener, error) {
 		return nil, errors.New("statsd: a listener without an address")
 	}
 	cfg = cfg.withDefaults()
-	l := &Listener{cfg: cfg, bad: &complaints{log: cfg.Log}}
+	l := &Listener{cfg: cfg, bad: &rejectLog{log: cfg.Log}}
 	l.senders.allow, l.senders.bad = cfg.Allow, l.bad
 	if cfg.Forward != "" {
 		var err error
@@ -218,10 +218,10 @@ func (l *Listener) Run(ctx context.Context) error {
 	return err
 }
 
-// Heard is when the last line of a sender of ours came, the zero time before the
+// LastHeard is when the last line of a sender of ours came, the zero time before the
 // first, and whether senders have said that they live: those say so about once a
 // second, so from then on silence means that they cannot be heard.
-func (l *Listener) Heard() (last time.Time, promised bool) {
+func (l *Listener) LastHeard() (last time.Time, promised bool) {
 	for _, s := range l.sources {
 		signs := s.signs()
 		if ns := signs.heard.Load(); ns > 0 && time.Unix(0, ns).After(last) {

@@ -16,12 +16,12 @@ import (
 type reader struct {
 	cfg    ListenerConfig
 	sums   *sums
-	out    *outbox     // of lines for another server; nil: none
-	bad    *complaints // shared with other readers
-	from   netip.Addr  // who sent what is read now; zero: nobody knows
-	key    []byte      // scratch
-	due    time.Time   // when the sums are to be handed over; zero: there are none
-	forget time.Time   // when names are to be forgotten
+	out    *outbox    // of lines for another server; nil: none
+	bad    *rejectLog // shared with other readers
+	from   netip.Addr // who sent what is read now; zero: nobody knows
+	key    []byte     // scratch
+	due    time.Time  // when the sums are to be handed over; zero: there are none
+	forget time.Time  // when names are to be forgotten
 
 	stats readerStats
 }
@@ -34,7 +34,7 @@ const (
 )
 
 // newReader makes a reader; out is nil where nothing is passed on.
-func newReader(cfg ListenerConfig, bad *complaints, out *outbox) *reader {
+func newReader(cfg ListenerConfig, bad *rejectLog, out *outbox) *reader {
 	return &reader{
 		cfg: cfg, sums: newSums(cfg.MaxNames, cfg.MaxNameBytes), bad: bad, out: out,
 		forget: time.Now().Add(cfg.Remember),

@@ -156,15 +156,15 @@ func (c *Cluster) Move(t testing.TB, key string, to *Server, halfway func()) {
 	}
 }
 
-// Front stands before the master of a key: clients that ask the cluster for its
+// FaultProxy stands before the master of a key: clients that ask the cluster for its
 // nodes are told the address of the front instead.
-func (c *Cluster) Front(t testing.TB, key string) *Front {
+func (c *Cluster) FaultProxy(t testing.TB, key string) *FaultProxy {
 	t.Helper()
 	m := c.Master(t, key)
 	if m.Before(6, 2) {
 		t.Skip("its nodes take a changed port for news only when they start again")
 	}
-	f := StartFront(t, m.Addr())
+	f := StartFaultProxy(t, m.Addr())
 	_, port, err := net.SplitHostPort(f.Addr())
 	if err != nil {
 		t.Fatalf("redistest: front: %v", err)

@@ -11,8 +11,8 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
-// together connects the pipeline with others.
-func (p *Pipeline) together(cfg Config, parts pipeline.Config) error {
+// distribute connects the pipeline with others.
+func (p *Pipeline) distribute(cfg Config, parts pipeline.Config) error {
 	store, err := redisstore.Open(redisstore.Config{Like: cfg.Redis, Namespace: parts.Rules.Namespace,
 		Budget: cfg.Budget, Log: cfg.Log})
 	if err != nil {
@@ -28,7 +28,7 @@ func (p *Pipeline) together(cfg Config, parts pipeline.Config) error {
 		p.delivered = d.Delivered
 	}
 	p.close = store.Close
-	p.parts = pipeline.Together(parts, pipeline.Shared{Store: store, Sink: sink})
+	p.parts = pipeline.Distributed(parts, pipeline.Shared{Store: store, Sink: sink})
 	return nil
 }
 

@@ -10,21 +10,21 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// doubts says why an override may never meet a request, or may meet others than its author
+// overrideWarnings says why an override may never meet a request, or may meet others than its author
 // meant.
-func doubts(set *rules.Set, o rules.Override) []string {
+func overrideWarnings(set *rules.Set, o rules.Override) []string {
 	switch {
 	case o.Resource != "":
-		return keyDoubts(set, hottype.Key(o.Resource))
+		return keyWarnings(set, hottype.Key(o.Resource))
 	case o.Class != "":
-		return classDoubts(set, o)
+		return classWarnings(set, o)
 	case o.OfClients(), o.IsPattern():
 		return nil
 	}
-	return keyDoubts(set, hottype.Key(o.Key))
+	return keyWarnings(set, hottype.Key(o.Key))
 }
 
-func classDoubts(set *rules.Set, o rules.Override) []string {
+func classWarnings(set *rules.Set, o rules.Override) []string {
 	i := slices.IndexFunc(set.Classes, func(c *rules.Class) bool { return c.Name == o.Class })
 	switch {
 	case i < 0:
@@ -35,8 +35,8 @@ func classDoubts(set *rules.Set, o rules.Override) []string {
 	return nil
 }
 
-// keyDoubts says why no request may ever have a key.
-func keyDoubts(set *rules.Set, key hottype.Key) []string {
+// keyWarnings says why no request may ever have a key.
+func keyWarnings(set *rules.Set, key hottype.Key) []string {
 	rule := set.RuleFor(key.Resource())
 	if rule == nil {
 		return []string{"no rule counts under the resource " + quoted(key.Resource()) +

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// Front stands before a server and answers in a manner that the test sets, or
+// FaultProxy stands before a server and has the fault that the test sets, or
 // hands on what the server behind it says. It ends with the test. Its methods may
 // be called by any number of goroutines.
-type Front struct {
+type FaultProxy struct {
 	ln     net.Listener
 	behind string
-	manner atomic.Pointer[Manner]
+	fault  atomic.Pointer[Fault]
 	ctx    context.Context // ends with the test
 
 	mu    sync.Mutex // guards conns
@@ -28,13 +28,13 @@ type Front struct {
 	wait  sync.WaitGroup
 }
 
-// Manner answers one command on a client's connection; ask gets the answer of the
+// Fault answers one command on a client's connection; ask gets the answer of the
 // server behind. After an error the connection is closed. The context ends with
 // the test.
-type Manner func(ctx context.Context, client io.Writer, ask func() ([]byte, error)) error
+type Fault func(ctx context.Context, client io.Writer, ask func() ([]byte, error)) error
 
 // Says answers everything with the same bytes.
-func Says(answer string) Manner {
+func Says(answer string) Fault {
 	return func(_ context.Context, client io.Writer, _ func() ([]byte, error)) error {
 		_, err := io.WriteString(client, answer)
 		return err
@@ -48,7 +48,7 @@ func Silent(_ context.Context, _ io.Writer, ask func() ([]byte, error)) error {
 }
 
 // CutAfter gives so many bytes of the true answer and closes the connection.
-func CutAfter(n int) Manner {
+func CutAfter(n int) Fault {
 	return func(_ context.Context, client io.Writer, ask func() ([]byte, error)) error {
 		answer, err := ask()
 		if err != nil {
@@ -61,9 +61,9 @@ func CutAfter(n int) Manner {
 	}
 }
 
-// At answers command n from now, counted from 1, in a manner, and all others as
+// At answers command n from now, counted from 1, with a fault, and all others as
 // the server does.
-func At(n int64, m Manner) Manner {
+func At(n int64, m Fault) Fault {
 	var seen atomic.Int64
 	return func(ctx context.Context, client io.Writer, ask func() ([]byte, error)) error {
 		if seen.Add(1) == n {
@@ -84,7 +84,7 @@ func truly(_ context.Context, client io.Writer, ask func() ([]byte, error)) erro
 }
 
 // Dribbles gives the true answer byte by byte, with a pause after each.
-func Dribbles(pause time.Duration) Manner {
+func Dribbles(pause time.Duration) Fault {
 	return func(ctx context.Context, client io.Writer, ask func() ([]byte, error)) error {
 		answer, err := ask()
 		if err != nil {
@@ -104,15 +104,15 @@ func Dribbles(pause time.Duration) Manner {
 	}
 }
 
-// StartFront makes a front of the server on an address.
-func StartFront(t testing.TB, behind string) *Front {
+// StartFaultProxy makes a proxy of the server on an address.
+func StartFaultProxy(t testing.TB, behind string) *FaultProxy {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatalf("redistest: front: %v", err)
+		t.Fatalf("redistest: fault proxy: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &Front{ln: ln, behind: behind, ctx: ctx, conns: map[net.Conn]bool{}}
+	f := &FaultProxy{ln: ln, behind: behind, ctx: ctx, conns: map[net.Conn]bool{}}
 	f.wait.Go(f.accept)
 	t.Cleanup(func() {
 		cancel()
@@ -123,23 +123,23 @@ func StartFront(t testing.TB, behind string) *Front {
 	return f
 }
 
-// Addr is host:port of the front.
-func (f *Front) Addr() string { return f.ln.Addr().String() }
+// Addr is host:port of the proxy.
+func (f *FaultProxy) Addr() string { return f.ln.Addr().String() }
 
-// Set makes the front answer in a manner; nil: as the server behind it. Answers
-// that are on their way end in the manner they began in.
-func (f *Front) Set(m Manner) {
+// Set makes the proxy answer with a fault; nil: as the server behind it. Answers
+// that are on their way end in the fault they began in.
+func (f *FaultProxy) Set(m Fault) {
 	if m == nil {
-		f.manner.Store(nil)
+		f.fault.Store(nil)
 		return
 	}
-	f.manner.Store(&m)
+	f.fault.Store(&m)
 }
 
 // Forget makes the front deaf on the connections there are, as a firewall that
 // lost its table: they stay open, and nothing that is sent on them is heard. New
 // ones are not concerned.
-func (f *Front) Forget() {
+func (f *FaultProxy) Forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for c := range f.conns {
@@ -147,7 +147,7 @@ func (f *Front) Forget() {
 	}
 }
 
-func (f *Front) accept() {
+func (f *FaultProxy) accept() {
 	for {
 		client, err := f.ln.Accept()
 		if err != nil {
@@ -166,7 +166,7 @@ func (f *Front) accept() {
 	}
 }
 
-func (f *Front) closeAll() {
+func (f *FaultProxy) closeAll() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for c := range f.conns {
@@ -174,7 +174,7 @@ func (f *Front) closeAll() {
 	}
 }
 
-func (f *Front) serve(client net.Conn) error {
+func (f *FaultProxy) serve(client net.Conn) error {
 	server, err := net.Dial("tcp", f.behind)
 	if err != nil {
 		return err
@@ -204,8 +204,8 @@ func (f *Front) serve(client net.Conn) error {
 	}
 }
 
-func (f *Front) answer(client io.Writer, ask func() ([]byte, error)) error {
-	if m := f.manner.Load(); m != nil {
+func (f *FaultProxy) answer(client io.Writer, ask func() ([]byte, error)) error {
+	if m := f.fault.Load(); m != nil {
 		return (*m)(f.ctx, client, ask)
 	}
 	return truly(f.ctx, client, ask)

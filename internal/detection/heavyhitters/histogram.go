@@ -10,26 +10,26 @@ import (
 // level of its own.
 const finest = 4
 
-// Levels counts numbers by their size, to find a quantile in one pass and
+// Histogram counts numbers by their size, to find a quantile in one pass and
 // without sorting. The zero value is ready.
-type Levels struct {
+type Histogram struct {
 	counts [64 << finest]int32
 	total  int
 }
 
 // Add notes a number above 0; less is taken as 1.
-func (l *Levels) Add(n int64) {
+func (l *Histogram) Add(n int64) {
 	l.counts[level(n)]++
 	l.total++
 }
 
-// Half gives a number that at least half of all are not above, and that is at
-// most 1/16 above the least such number; 0 of none. Third is the same for a
+// Median gives a number that at least half of all are not above, and that is at
+// most 1/16 above the least such number; 0 of none. LowerThird is the same for a
 // third.
-func (l *Levels) Half() int64  { return l.part(2) }
-func (l *Levels) Third() int64 { return l.part(3) }
+func (l *Histogram) Median() int64     { return l.part(2) }
+func (l *Histogram) LowerThird() int64 { return l.part(3) }
 
-func (l *Levels) part(parts int) int64 {
+func (l *Histogram) part(parts int) int64 {
 	seen := 0
 	for i, n := range l.counts {
 		if seen += int(n); n > 0 && parts*seen >= l.total {

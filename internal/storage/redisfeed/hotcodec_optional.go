@@ -19,8 +19,8 @@ import (
 // that has expired.
 const loopField = "loop"
 
-// appendMore writes the fields that say more about a key.
-func appendMore(dst []byte, h *hottype.Hot) ([]byte, error) {
+// appendOptional writes the fields that say more about a key.
+func appendOptional(dst []byte, h *hottype.Hot) ([]byte, error) {
 	for _, f := range [...]struct {
 		name        string
 		value, none float64
@@ -51,9 +51,9 @@ func appendName(dst []byte, name string) []byte {
 	return append(append(append(dst, '\t'), name...), '=')
 }
 
-// parseMore reads the rest of a line. It reports whether the line is a loop,
+// parseOptional reads the rest of a line. It reports whether the line is a loop,
 // which then has its Until.
-func parseMore(rest string, h *hottype.Hot) (loop bool, err error) {
+func parseOptional(rest string, h *hottype.Hot) (loop bool, err error) {
 	h.Lower, h.Upper = h.Rate, h.Rate
 	for rest != "" && err == nil {
 		var field string

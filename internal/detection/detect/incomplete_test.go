@@ -45,14 +45,14 @@ func TestNothingCoolsWhileCountsMayBeMissing(t *testing.T) {
 			pass(time.Second)
 		}
 		hot := func() int { s, _ := d.Tick(now); return len(s.Keys) }
-		d.Unsure(now)
+		d.MarkIncomplete(now)
 		if hot() != 3 {
 			t.Fatalf("%d hot", hot())
 		}
 		var last time.Time
 		for range rapid.IntRange(1, 300).Draw(t, "ticks") {
 			last = now
-			d.Unsure(now)
+			d.MarkIncomplete(now)
 			if n := hot(); n != 3 {
 				t.Fatalf("%d hot while counts may be missing", n)
 			}

@@ -12,10 +12,10 @@ import (
 // quiet is how long nothing more is said about strangers' mistakes.
 const quiet = 10 * time.Second
 
-// complaints says what is wrong with what strangers send: one line in ten
+// rejectLog says what is wrong with what strangers send: one line in ten
 // seconds with an example, however many are wrong and whichever reader met
 // them. Safe for concurrent use.
-type complaints struct {
+type rejectLog struct {
 	log *slog.Logger
 
 	mu     sync.Mutex // guards the rest
@@ -28,7 +28,7 @@ type complaints struct {
 
 // line shows a malformed line, or counts it for the next time. From is the
 // zero Addr where nobody knows who sent it, as at a unix socket.
-func (c *complaints) line(line []byte, why fault, cause error, from netip.Addr) {
+func (c *rejectLog) line(line []byte, why fault, cause error, from netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -53,7 +53,7 @@ func (c *complaints) line(line []byte, why fault, cause error, from netip.Addr) 
 }
 
 // accept says why a connection is not served.
-func (c *complaints) accept(address string, err error) {
+func (c *rejectLog) accept(address string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); now.After(c.nextAccept) {
@@ -64,7 +64,7 @@ func (c *complaints) accept(address string, err error) {
 }
 
 // sender says whose lines are not read.
-func (c *complaints) sender(address string) {
+func (c *rejectLog) sender(address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); now.After(c.nextSender) {
