@@ -40,7 +40,7 @@ func keepHistory(
 		if before != nil {
 			list = before()
 		}
-		return append(list, historyStatus(store.Failing()))
+		return append(list, historyStatus(store.Failing(), store.Stats().SetAside > 0))
 	}
 	return func(s *lifecycle.Stages) {
 		s.Add(lifecycle.Sinks, "history", store.Run)
@@ -50,9 +50,14 @@ func keepHistory(
 	}, nil
 }
 
-func historyStatus(err error) admin.Status {
-	if err != nil {
+// historyStatus is a line of the page; the history's own view tells all but "written" too.
+func historyStatus(err error, setAside bool) admin.Status {
+	switch {
+	case err != nil:
 		return admin.Status{Name: "history", Value: "not written: " + err.Error()}
+	case setAside:
+		return admin.Status{Name: "history", OK: true, Value: "begun anew, because its file was damaged; " +
+			"what was before is in history.sqlite.damaged in state.dir"}
 	}
 	return admin.Status{Name: "history", Value: "written", OK: true}
 }

@@ -5,10 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -155,4 +157,26 @@ func damaged(err error) bool {
 		return true
 	}
 	return false
+}
+
+// remedy says what a person can do about an error; "" where the error itself says it.
+func remedy(err error, dir string) string {
+	full, denied := errors.Is(err, syscall.ENOSPC), errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
+	if code, ok := errors.AsType[*sqlite.Error](err); ok {
+		switch code.Code() & 0xff {
+		case sqlite3.SQLITE_FULL:
+			full = true
+		case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
+			denied = true
+		case sqlite3.SQLITE_IOERR:
+			return "see whether the disk of " + dir + " is full or broken"
+		}
+	}
+	switch {
+	case full:
+		return "make room on the disk of " + dir
+	case denied:
+		return "let this program write in " + dir + ", or give it another state.dir"
+	}
+	return ""
 }

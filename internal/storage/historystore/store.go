@@ -221,14 +221,17 @@ func (s *Store) fail(err error) bool {
 	}
 	s.failures.Add(1)
 	text := err.Error()
+	if do := remedy(err, s.cfg.Dir); do != "" {
+		text += ": " + do
+	}
 	if s.failing.Swap(&text) == nil {
 		s.cfg.Log.Warn("historystore: the history is not written; everything else goes on", "dir", s.cfg.Dir, "err",
-			err)
+			text)
 	}
 	return true
 }
 
-// Failing says why the history is not written at the moment; nil where it is.
+// Failing says why the history is not written at the moment, and what to do about it; nil where it is.
 func (s *Store) Failing() error {
 	if text := s.failing.Load(); text != nil {
 		return errors.New(*text)

@@ -53,6 +53,7 @@ follow(at("/v1/events"), {
 function show(s) {
   latest = s;
   health.state(s);
+  past.state(s);
   setText($("overrides-reach"), reach(s));
   const list = $("trouble");
   list.hidden = s.trouble.length === 0;

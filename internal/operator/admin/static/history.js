@@ -36,6 +36,14 @@ export class HistoryView {
     }
   }
 
+  // state says what is missing and why, where the program does not keep the history as it should.
+  state({ status }) {
+    const kept = status.find((s) => s.name === "history");
+    const trouble = $("history-trouble");
+    trouble.hidden = kept == null || kept.value === "written";
+    if (!trouble.hidden) setText(trouble, `The history is ${plainKey(kept.value)}. Detection and limits go on.`);
+  }
+
   #fill(m) {
     this.#step = m.step;
     setText($("history-note"), m.keys.length === 0 ? "No key was seen in this time." : "");
