@@ -102,44 +102,6 @@ func TestInvalidation(t *testing.T) {
 	}
 }
 
-// An errored page is kept where it says so, or where its status may be without.
-func TestErrorsAreKept(t *testing.T) {
-	t.Parallel()
-	for status, fields := range map[int][]string{404: nil, 410: nil, 500: {"Cache-Control", "max-age=9"},
-		503: {"Cache-Control", "max-age=9"}} {
-		b := build(t, respcache.Config{}, func(w http.ResponseWriter, _ *http.Request) {
-			for i := 0; i < len(fields); i += 2 {
-				w.Header().Set(fields[i], fields[i+1])
-			}
-			w.WriteHeader(status)
-		})
-		for range 2 {
-			if w := b.get("/topic?id=1"); w.Code != status {
-				t.Errorf("%d", w.Code)
-			}
-		}
-		if b.asked.Load() != 1 {
-			t.Errorf("%d: asked %d times", status, b.asked.Load())
-		}
-	}
-}
-
-// What was stored before the clock went back is not fresh for all that time again.
-func TestClockSteps(t *testing.T) {
-	t.Parallel()
-	b := build(t, respcache.Config{}, numbered())
-	b.advance(time.Hour)
-	b.get("/topic?id=1")
-	b.advance(-30 * time.Minute)
-	if w := b.get("/topic?id=1"); w.Body.String() != "answer 2" {
-		t.Errorf("%s", w.Body)
-	}
-	b.advance(24 * time.Hour)
-	if w := b.get("/topic?id=1"); w.Body.String() != "answer 3" {
-		t.Errorf("%s", w.Body)
-	}
-}
-
 // An answer that no other request may use is fetched by each for itself, and none waits.
 func TestNoCacheWithValidator(t *testing.T) {
 	t.Parallel()

@@ -141,14 +141,13 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, v *hottype.Verdict
 		wait    *time.Timer
 	)
 	for {
-		now := c.cfg.Now()
-		f := c.store.find(r, target, v, now, partial)
+		f := c.store.find(r, target, v, c.cfg.Now, partial)
 		switch {
 		case f.answer != nil:
 			if f.lead {
 				c.refresh(f.flight, r, next)
 			}
-			c.hit(w, r, v, f.answer, hitField(f.answer, now, wait != nil))
+			c.hit(w, r, v, f.answer, hitField(f.answer, f.now, wait != nil))
 			return
 		case f.pass && partial:
 			c.pass(w, r, next, byRange)
@@ -223,6 +222,7 @@ func (c *Cache) lead(w http.ResponseWriter, r *http.Request, v *hottype.Verdict,
 		fwd = "stale"
 	}
 	f.prepare(c.all, r, c.cfg.Timeout, c.cfg.Now)
+	c.fetched.Add(1)
 	c.flights.Go(func() { c.fetch(f, next, &charged) })
 	f.stream(w, r, fwd)
 }
@@ -234,6 +234,7 @@ func (c *Cache) refresh(f *flight, r *http.Request, next http.Handler) {
 	c.flights.Go(func() {
 		charged := c.cfg.Gate.ChargeKeys(f.request)
 		if charged.Allowed {
+			c.fetched.Add(1)
 			c.fetch(f, next, &charged)
 			return
 		}
@@ -246,10 +247,9 @@ func (c *Cache) refresh(f *flight, r *http.Request, next http.Handler) {
 
 // fetch runs a flight, in a goroutine that Run waits for.
 func (c *Cache) fetch(f *flight, next http.Handler, charged *hottype.Verdict) {
-	c.fetched.Add(1)
+	defer c.landed(f) // also where the handler ends its goroutine
 	httplimit.Wait(f.request.Context(), charged)
 	f.run(c.cfg.Gate.Refunding(charged, next))
-	c.landed(f)
 }
 
 // landed counts what became of a flight, and logs a panic that no client's server will.
@@ -262,15 +262,17 @@ func (c *Cache) landed(f *flight) {
 	if f.why != "" {
 		c.unkept[index(f.why)].Add(1)
 	}
-	if err, _ := f.broken.(error); f.broken == nil || errors.Is(err, http.ErrAbortHandler) {
+	if err, _ := f.panicked.(error); f.panicked == nil || errors.Is(err, http.ErrAbortHandler) {
 		return
 	}
-	select {
-	case <-f.gone:
-		c.cfg.Log.Error("respcache: a handler panicked while it fetched an answer that no client waited for", "panic",
-			f.broken)
-	default:
+	if f.broken != nil {
+		select {
+		case <-f.gone:
+		default:
+			return // the client's server logs it
+		}
 	}
+	c.cfg.Log.Error("respcache: a handler panicked while it fetched an answer", "panic", f.panicked)
 }
 
 // late answers a request that has waited for as long as it may: with what is stale, or not.

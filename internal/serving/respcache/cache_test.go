@@ -3,7 +3,6 @@ package respcache_test
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,120 +112,6 @@ func TestRefusedRefresh(t *testing.T) {
 		}
 		if b.asked.Load() != 1 || b.Stats().Refused != 3 {
 			t.Errorf("asked %d times, %+v", b.asked.Load(), b.Stats())
-		}
-	})
-}
-
-func TestStaleIfError(t *testing.T) {
-	t.Parallel()
-	for name, fail := range map[string]http.HandlerFunc{
-		"503":          func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503); fmt.Fprint(w, "down") },
-		"broken off":   func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		"short header": func(w http.ResponseWriter, _ *http.Request) { panic("bug") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				b := build(t, respcache.Config{}, numbered())
-				b.get("/topic?id=1")
-				b.upstream = fail
-				b.now.Store(int64(30 * time.Second))
-				w := b.get("/topic?id=1")
-				if w.Code != 200 || w.Body.String() != "answer 1" ||
-					w.Header().Get("Cache-Status") != "hotparam; fwd=stale; detail=error" {
-					t.Errorf("%d %s %v", w.Code, w.Body, w.Header())
-				}
-			})
-		})
-	}
-}
-
-// A body that is not whole is kept for nobody, and breaks the connection of the client that
-// it streamed to.
-func TestUpstreamDiesInTheBody(t *testing.T) {
-	t.Parallel()
-	for name, die := range map[string]http.HandlerFunc{
-		"aborted": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "half"); panic(http.ErrAbortHandler) },
-		"short": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "9")
-			fmt.Fprint(w, "half")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := build(t, respcache.Config{}, die)
-			func() {
-				defer func() {
-					if p := recover(); p != http.ErrAbortHandler {
-						t.Errorf("panic %v", p)
-					}
-				}()
-				b.get("/topic?id=1")
-			}()
-			b.upstream = numbered()
-			b.advance(2 * time.Second)
-			if w := b.get("/topic?id=1"); w.Body.String() != "answer 1" {
-				t.Errorf("%s", w.Body)
-			}
-		})
-	}
-}
-
-// A body that outgrows its bound streams to its first client; the others go on by
-// themselves at once.
-func TestLargeBodyStreams(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		part := strings.Repeat("x", 1<<14)
-		hold := make(chan struct{})
-		b := build(t, respcache.Config{}, func(w http.ResponseWriter, _ *http.Request) {
-			for range 8 {
-				fmt.Fprint(w, part)
-			}
-			<-hold
-			fmt.Fprint(w, "end")
-		})
-		lengths := make(chan int)
-		for range 3 {
-			go func() { lengths <- b.get("/topic?id=1").Body.Len() }()
-		}
-		synctest.Wait()
-		if b.asked.Load() != 3 || b.gate.charged.Load() != 3 {
-			t.Errorf("asked %d times, charged %d", b.asked.Load(), b.gate.charged.Load())
-		}
-		close(hold)
-		for range 3 {
-			if n := <-lengths; n != 8<<14+3 {
-				t.Errorf("%d bytes", n)
-			}
-		}
-		if s := b.Stats(); s.Unkept["max_body"] != 1 || s.Bytes > 1<<12 {
-			t.Errorf("%+v", s)
-		}
-	})
-}
-
-// A client that leaves ends nothing for the others.
-func TestFirstClientLeaves(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		hold := make(chan struct{})
-		b := build(t, respcache.Config{}, func(w http.ResponseWriter, r *http.Request) {
-			select {
-			case <-hold:
-			case <-r.Context().Done():
-				panic(http.ErrAbortHandler)
-			}
-			fmt.Fprint(w, "whole")
-		})
-		gone := leave(t, b)
-		second := make(chan string)
-		go func() { second <- b.get("/topic?id=1").Body.String() }()
-		synctest.Wait()
-		<-gone
-		close(hold)
-		if body := <-second; body != "whole" || b.asked.Load() != 1 {
-			t.Errorf("%q, asked %d times", body, b.asked.Load())
 		}
 	})
 }

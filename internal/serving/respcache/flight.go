@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -40,6 +39,8 @@ type flight struct {
 	mu       sync.Mutex
 	status   int         // 0: the handler has not answered yet
 	sent     http.Header // as of then
+	said     int64       // the length of the body by sent; -1: unknown
+	trailer  http.Header // what the handler set after its body, when it has landed
 	held     bool        // the client gets nothing before the flight lands
 	answer   *answer     // what will be kept, without its body; nil: nothing
 	why      string      // it is not kept
@@ -52,6 +53,7 @@ type flight struct {
 	landed   bool
 	result   *answer // what the client is answered instead of what the handler wrote; nil: that
 	broken   any     // what the handler panicked with, or http.ErrAbortHandler
+	panicked any     // the same, also where result took its place
 }
 
 func newFlight(s *store, sh *shard, e *entry, backup *answer, serve *hottype.Serve) *flight {
@@ -61,7 +63,10 @@ func newFlight(s *store, sh *shard, e *entry, backup *answer, serve *hottype.Ser
 	}
 }
 
-var errNobody = errors.New("respcache: nobody reads this answer")
+var (
+	errNobody = errors.New("respcache: nobody reads this answer")
+	errLanded = errors.New("respcache: Write after the handler has returned")
+)
 
 // prepare makes the request for the handler of that of a client. It is for the whole
 // answer, whatever the client asked for, and ends by itself, or when all does.
@@ -90,11 +95,25 @@ func (f *flight) prepare(all context.Context, r *http.Request, timeout time.Dura
 	}
 }
 
-// run asks the handler. It returns when the handler does.
+// run asks the handler. It returns when the handler does, or ends its goroutine as the handler
+// does by runtime.Goexit.
 func (f *flight) run(next http.Handler) {
 	defer f.cancel()
 	defer f.timeout.Stop()
-	broken := f.ask(next)
+	returned := false
+	defer func() {
+		broken := recover()
+		if broken == nil && !returned {
+			broken = http.ErrAbortHandler
+		}
+		f.end(broken)
+	}()
+	next.ServeHTTP(f, f.request)
+	returned = true
+}
+
+// end lands the flight of a handler that has returned, or panicked with broken.
+func (f *flight) end(broken any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if broken == nil && f.status == 0 {
@@ -106,27 +125,24 @@ func (f *flight) run(next http.Handler) {
 	f.land(broken)
 }
 
-// ask runs the handler and gives what it panicked with.
-func (f *flight) ask(next http.Handler) (broken any) {
-	defer func() { broken = recover() }()
-	next.ServeHTTP(f, f.request)
-	return nil
-}
-
 // whole is whether the body is as long as the handler said.
-func (f *flight) whole() bool {
-	said := f.sent.Get("Content-Length")
-	n, err := strconv.ParseInt(said, 10, 64)
-	return said == "" || err == nil && n == f.length
-}
+func (f *flight) whole() bool { return f.said < 0 || f.said == f.length }
 
-// Marker and pause of a variant whose answer was not to be kept, or that failed.
+// pause is the longest marker of a variant whose answer was not to be kept, or that failed.
 const pause = time.Second
+
+// pausing reports whether it is before until, which was at most a pause ahead when it was set:
+// what is further ahead was set before the clock went back.
+func pausing(now, until time.Time) bool {
+	d := until.Sub(now)
+	return d > 0 && d <= pause
+}
 
 // land ends the flight: the answer is stored, or the variant marked. It needs mu.
 func (f *flight) land(broken any) {
 	now := f.now()
 	a, marked, retry := f.answer, now.Add(pause), time.Time{}
+	f.panicked, f.trailer = broken, f.trailers()
 	switch {
 	case f.status == http.StatusNotModified && broken == nil:
 		a = f.freshen(now)
@@ -137,6 +153,8 @@ func (f *flight) land(broken any) {
 		a, marked, retry = nil, time.Time{}, now.Add(pause) // it stays as stale as it is
 	case broken != nil:
 		a = nil
+	case a != nil && len(f.trailer) > 0: // not announced
+		a, f.why = nil, whyStream
 	case a != nil:
 		a.complete(f.body)
 	}

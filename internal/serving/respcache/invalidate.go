@@ -16,7 +16,7 @@ func (c *Cache) Invalidating(w http.ResponseWriter, r *http.Request, v *hottype.
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect:
 		return w
 	}
-	if c.store.bytes.Load() == 0 {
+	if c.fetched.Load() == 0 { // what is being fetched now counts too: it may be of before the change
 		return w
 	}
 	return &invalidating{ResponseWriter: w, cache: c, request: r, scope: scope, class: v.Class}
@@ -51,6 +51,14 @@ func (i *invalidating) Write(p []byte) (int, error) {
 		i.WriteHeader(http.StatusOK)
 	}
 	return i.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher, for handlers that look for it without http.ResponseController.
+func (i *invalidating) Flush() {
+	if !i.done {
+		i.WriteHeader(http.StatusOK)
+	}
+	_ = http.NewResponseController(i.ResponseWriter).Flush() // a writer that cannot is not flushed
 }
 
 func (i *invalidating) invalidate() {

@@ -1,6 +1,7 @@
 package respcache
 
 import (
+	"cmp"
 	"hash/maphash"
 	"net/http"
 	"slices"
@@ -77,6 +78,7 @@ func (s *store) shard(target []byte) *shard {
 
 // found is what the store has for a request.
 type found struct {
+	now    time.Time
 	answer *answer // nil: none that may be served, or only if the handler fails
 	backup *answer // what may be served if the handler fails; nil: none
 	flight *flight // to wait for, or to run where lead
@@ -86,10 +88,13 @@ type found struct {
 
 // find looks for an answer and makes a flight where one is needed and nobody fetches it.
 // partial is whether only a part is asked for: that is served, and never fetched.
-func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, now time.Time, partial bool) (f found) {
+func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, clock func() time.Time,
+	partial bool) (f found) {
 	sh := s.shard(target)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	now := clock() // with the lock: an answer that landed before would be of the future otherwise
+	f.now = now
 	res := sh.resources[string(target)]
 	if res == nil {
 		if partial {
@@ -114,18 +119,18 @@ func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, now tim
 		switch {
 		case within(resident, a.fresh):
 			sh.hits++
-			return found{answer: a}
+			return found{now: now, answer: a}
 		case within(resident, a.stale):
 			sh.stale++
 			f.answer = a
-			if e.flight != nil || partial || now.Before(e.retry) {
+			if e.flight != nil || partial || pausing(now, e.retry) {
 				return f
 			}
 		case within(resident, a.error):
 			f.backup = a
 		}
 	}
-	switch marked := f.answer == nil && f.backup == nil && now.Before(e.marked); {
+	switch marked := f.answer == nil && f.backup == nil && pausing(now, e.marked); {
 	case partial && f.answer == nil, marked && e.answer == nil:
 		return found{pass: true}
 	case marked:
@@ -133,7 +138,7 @@ func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, now tim
 		f.flight.released = true // nobody else waits for it
 		return f
 	case e.flight == nil:
-		e.flight = newFlight(s, sh, e, f.backup, v.Serve)
+		e.flight = newFlight(s, sh, e, cmp.Or(f.backup, f.answer), v.Serve)
 		f.lead = true
 	}
 	f.flight = e.flight
@@ -220,7 +225,7 @@ func (s *store) purge(now time.Time, wanted func(hottype.Key) bool) (purged int)
 				continue
 			}
 			for _, e := range res.variants {
-				if a := e.answer; a != nil && !a.wanted(now) || a == nil && !now.Before(e.marked) {
+				if a := e.answer; a != nil && !a.wanted(now) || a == nil && !pausing(now, e.marked) {
 					s.forget(sh, e)
 					s.drop(sh, e)
 				}

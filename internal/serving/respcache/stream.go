@@ -10,7 +10,7 @@ import (
 // as the handler did, so that the server breaks the connection off where an answer is not
 // whole.
 func (f *flight) stream(w http.ResponseWriter, r *http.Request, fwd string) {
-	defer close(f.gone)
+	defer f.leave()
 	s := streaming{flight: f, w: w, r: r, fwd: fwd}
 	for {
 		more := s.step()
@@ -20,14 +20,15 @@ func (f *flight) stream(w http.ResponseWriter, r *http.Request, fwd string) {
 		select {
 		case <-f.wake:
 		case <-r.Context().Done():
-			f.leave()
 			return
 		}
 	}
 }
 
-// leave ends an answer that nobody but this client could use.
+// leave is when the client reads no further. It ends an answer that nobody else could use;
+// giveUp ends one that becomes such later.
 func (f *flight) leave() {
+	close(f.gone)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.status != 0 && f.answer == nil && !f.held {
@@ -63,7 +64,6 @@ func (s *streaming) step() bool {
 		panic(broken)
 	}
 	if s.begin(status); s.whole {
-		s.leave()
 		return false
 	}
 	if len(buffered) > 0 {
@@ -83,7 +83,7 @@ func (s *streaming) step() bool {
 	if broken != nil {
 		panic(broken)
 	}
-	s.trailers(s.w.Header())
+	maps.Copy(s.w.Header(), s.trailer)
 	return false
 }
 

@@ -27,11 +27,16 @@ func (f *flight) begin(status int) {
 	if f.status != 0 {
 		return
 	}
-	f.status, f.sent = status, f.header.Clone()
+	f.status, f.sent, f.said = status, f.header.Clone(), -1
+	if n, err := strconv.ParseUint(f.sent.Get("Content-Length"), 10, 63); err == nil {
+		f.said = int64(n)
+	} else {
+		delete(f.sent, "Content-Length") // as the server would
+	}
 	f.held = status == http.StatusNotModified || f.backup != nil && serverFailed(status)
 	if !f.held {
 		f.answer, f.why = newAnswer(status, f.sent, f.serve, f.now())
-		if n, err := strconv.ParseInt(f.sent.Get("Content-Length"), 10, 64); err == nil && n > f.serve.MaxBody {
+		if f.said > f.serve.MaxBody {
 			f.answer, f.why = nil, whySize
 		}
 		switch {
@@ -50,6 +55,11 @@ func (f *flight) giveUp(why string) {
 	f.answer, f.why = nil, why
 	f.timeout.Stop()
 	f.letGo()
+	select {
+	case <-f.gone:
+		f.cancel() // who ignores errors of Write would answer nobody for ever
+	default:
+	}
 }
 
 // letGo sends those who wait to the handler. It needs mu.
@@ -61,7 +71,15 @@ func (f *flight) letGo() {
 // Write implements http.ResponseWriter.
 func (f *flight) Write(p []byte) (int, error) {
 	f.mu.Lock()
+	if f.landed {
+		f.mu.Unlock()
+		return 0, errLanded
+	}
 	f.begin(http.StatusOK)
+	if f.said >= 0 && f.length+int64(len(p)) > f.said && !f.held {
+		f.mu.Unlock()
+		return 0, http.ErrContentLength
+	}
 	f.length += int64(len(p))
 	switch {
 	case f.held || len(p) == 0:
@@ -92,15 +110,17 @@ func (f *flight) buffer(p []byte) bool {
 		f.giveUp(whySize)
 		return false
 	}
-	if !f.store.reserve(f.shard, int64(len(p))) {
+	n := int64(len(p))
+	if f.said >= 0 {
+		n = f.said - f.reserved // all of it with the first part
+	}
+	if !f.store.reserve(f.shard, n) {
 		f.giveUp(whyMemory)
 		return false
 	}
-	f.reserved += int64(len(p))
-	if f.body == nil {
-		if n, err := strconv.ParseInt(f.sent.Get("Content-Length"), 10, 64); err == nil && n <= f.serve.MaxBody {
-			f.body = make([]byte, 0, n)
-		}
+	f.reserved += n
+	if f.body == nil && f.said > 0 {
+		f.body = make([]byte, 0, f.said)
 	}
 	f.body = append(f.body, p...)
 	return true
@@ -124,12 +144,14 @@ func (f *flight) tell() {
 }
 
 // trailers are the fields that the handler set after its body.
-func (f *flight) trailers(to http.Header) {
+func (f *flight) trailers() http.Header {
+	list := http.Header{}
 	for name, values := range f.header {
 		if strings.HasPrefix(name, http.TrailerPrefix) || announced(f.sent, name) {
-			to[name] = slices.Clone(values)
+			list[name] = slices.Clone(values)
 		}
 	}
+	return list
 }
 
 func announced(h http.Header, name string) bool {

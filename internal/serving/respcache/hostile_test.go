@@ -1,0 +1,236 @@
+package respcache_test
+
+import (
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/serving/respcache"
+)
+
+const topic = "/topic?id=1"
+
+// Many users at the same time, each known in another way, and nobody gets what was made for
+// another one; those who are known by nothing share one answer.
+func TestUsersNeverMix(t *testing.T) {
+	t.Parallel()
+	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
+		var serial atomic.Int64
+		w.answer(func(res http.ResponseWriter, r *http.Request) {
+			h := r.Header
+			who := h.Get("Authorization") + h.Get("Cookie") + h.Get("X-User") + h.Get("X-Lang")
+			switch r.URL.Query().Get("by") {
+			case "X-User": // unlisted
+				res.Header().Set("Vary", "x-user")
+			case "X-Lang":
+				res.Header().Set("Vary", "X-LANG, accept-encoding")
+			case "Set-Cookie":
+				who = fmt.Sprint(serial.Add(1))
+				res.Header().Set("Set-Cookie", "session="+who)
+			}
+			fmt.Fprint(res, "for ", who)
+		})
+		var all sync.WaitGroup
+		var sessions sync.Map
+		for user := range 12 {
+			all.Go(func() {
+				me := fmt.Sprint("user-", user)
+				for range 10 {
+					for _, name := range []string{"Authorization", "Cookie", "X-User", "X-Lang"} {
+						target := topic
+						if name[0] == 'X' {
+							target += "&by=" + name
+						}
+						w.want(t, 200, "for "+me, target, name, me)
+					}
+					w.want(t, 200, "for ", topic)
+					got := w.get(t, topic+"&by=Set-Cookie")
+					if _, seen := sessions.LoadOrStore(got.body, true); seen || got.header.Get("Set-Cookie") !=
+						strings.Replace(got.body, "for ", "session=", 1) {
+						t.Errorf("the session of %q was given away: %v", got.body, got.header)
+					}
+				}
+			})
+		}
+		all.Wait()
+		// 4 of 6 requests go to the origin: Authorization, Cookie, X-User, Set-Cookie.
+		if n := w.asked.Load(); n < 480 || n > 480+2*12+2 {
+			t.Errorf("asked %d times", n)
+		}
+	})
+}
+
+// What is missing is kept as what is there. A failure is kept only where it says so, and while
+// there is a stale answer nobody sees it.
+func TestErrorPages(t *testing.T) {
+	t.Parallel()
+	page := func(status int, control string) http.HandlerFunc {
+		return func(res http.ResponseWriter, _ *http.Request) {
+			if control != "" {
+				res.Header().Set("Cache-Control", control)
+			}
+			res.WriteHeader(status)
+			fmt.Fprint(res, status)
+		}
+	}
+	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
+		for i, c := range []struct {
+			status  int
+			control string
+			asked   int64
+		}{{404, "", 1}, {410, "", 1}, {404, "no-store", 3}, {500, "", 3}, {503, "", 3}, {500, "max-age=9", 1},
+			{403, "", 3}} {
+			w.answer(page(c.status, c.control))
+			before := w.asked.Load()
+			for range 3 {
+				w.want(t, c.status, fmt.Sprint(c.status), fmt.Sprint(topic, "&page=", i))
+			}
+			if n := w.asked.Load() - before; n != c.asked {
+				t.Errorf("%d %q: asked %d times, want %d", c.status, c.control, n, c.asked)
+			}
+		}
+		w.answer(page(200, ""))
+		w.want(t, 200, "200", topic)
+		w.stepped.Store(int64(70 * time.Second)) // stale
+		for _, fail := range []http.HandlerFunc{
+			page(503, ""), page(500, ""), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		} {
+			w.answer(fail)
+			for range 3 { // behind the stale answer it is fetched again, in vain
+				failed := w.cache.Stats().Failed
+				w.want(t, 200, "200", topic)
+				await(t, "a failed fetch", func() bool { return w.cache.Stats().Failed > failed })
+				w.stepped.Add(int64(2 * time.Second))
+			}
+		}
+		w.stepped.Store(int64(30 * time.Minute)) // only if the origin fails
+		if got := w.want(t, 200, "200", topic); got.header.Get("Cache-Status") != "hotparam; fwd=stale; detail=error" {
+			t.Errorf("%v", got.header)
+		}
+		w.stepped.Store(int64(2 * time.Hour))
+		w.answer(page(503, ""))
+		w.want(t, 503, "503", topic)
+	})
+}
+
+// However an answer comes, all get the same and the whole of it, and the origin is asked once.
+func TestAnswersAreWhole(t *testing.T) {
+	t.Parallel()
+	body := strings.Repeat("line\n", 2000)
+	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
+		for name, how := range map[string]http.HandlerFunc{
+			"length": func(res http.ResponseWriter, _ *http.Request) {
+				res.Header().Set("Content-Length", fmt.Sprint(len(body)))
+				fmt.Fprint(res, body)
+			},
+			"chunked": func(res http.ResponseWriter, _ *http.Request) {
+				for line := range strings.Lines(body) {
+					fmt.Fprint(res, line)
+				}
+				flush(res)
+			},
+			"flushed before its first byte": func(res http.ResponseWriter, _ *http.Request) {
+				flush(res)
+				fmt.Fprint(res, body)
+			},
+			"early hints": func(res http.ResponseWriter, _ *http.Request) {
+				res.Header().Set("Link", "</style.css>; rel=preload")
+				res.WriteHeader(http.StatusEarlyHints)
+				res.WriteHeader(http.StatusProcessing)
+				fmt.Fprint(res, body)
+			},
+			"one buffer for all parts": func(res http.ResponseWriter, _ *http.Request) {
+				buf := make([]byte, 1000)
+				for at := 0; at < len(body); at += len(buf) {
+					copy(buf, body[at:])
+					_, _ = res.Write(buf)
+				}
+			},
+		} {
+			w.answer(how)
+			before := w.asked.Load()
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(func() { w.want(t, 200, body, topic+"&how="+strings.Fields(name)[0]) })
+			}
+			all.Wait()
+			if n := w.asked.Load() - before; n != 1 {
+				t.Errorf("%s: asked %d times", name, n)
+			}
+		}
+		w.answer(func(http.ResponseWriter, *http.Request) {}) // no header, no body
+		for range 2 {
+			w.want(t, 200, "", topic)
+		}
+	})
+}
+
+func flush(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }
+
+// Who dies in the middle of a body leaves nobody with a short answer that looks whole, neither the
+// client to whom it streamed nor those who waited, and nothing behind.
+func TestShortAnswers(t *testing.T) {
+	t.Parallel()
+	half := strings.Repeat("x", 5000)
+	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {
+		for name, die := range map[string]http.HandlerFunc{
+			"at once": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			"in a chunked body": func(res http.ResponseWriter, _ *http.Request) {
+				fmt.Fprint(res, half)
+				flush(res)
+				panic(http.ErrAbortHandler)
+			},
+			"with a fault": func(res http.ResponseWriter, _ *http.Request) {
+				fmt.Fprint(res, half)
+				flush(res)
+				panic("a fault of the handler")
+			},
+			"with a length": func(res http.ResponseWriter, _ *http.Request) {
+				res.Header().Set("Content-Length", "9999")
+				fmt.Fprint(res, half)
+				flush(res)
+				panic(http.ErrAbortHandler)
+			},
+			"without knowing it": func(res http.ResponseWriter, _ *http.Request) {
+				res.Header().Set("Content-Length", "9999")
+				fmt.Fprint(res, half)
+			},
+			"by Goexit": func(res http.ResponseWriter, _ *http.Request) {
+				fmt.Fprint(res, half)
+				flush(res)
+				runtime.Goexit()
+			},
+			"in a body that is not kept": func(res http.ResponseWriter, _ *http.Request) {
+				res.Header().Set("Cache-Control", "no-store")
+				fmt.Fprint(res, half)
+				flush(res)
+				panic(http.ErrAbortHandler)
+			},
+		} {
+			w.answer(die)
+			target := topic + "&dies=" + strings.ReplaceAll(name, " ", "-")
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					if got := w.get(t, target); got.err == nil && got.status == 200 {
+						t.Errorf("%s: %d bytes passed for a whole answer", name, len(got.body))
+					}
+				})
+			}
+			all.Wait()
+			w.answer(func(res http.ResponseWriter, _ *http.Request) { fmt.Fprint(res, "whole") })
+			w.stepped.Add(int64(2 * time.Second))
+			for range 2 {
+				w.want(t, 200, "whole", target)
+			}
+		}
+		if s := w.cache.Stats(); s.Hits != 7 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
