@@ -2,7 +2,8 @@
 # Starts docker-compose.yml for real, without an image registry, and judges it:
 # a Docker daemon of its own, stand-ins for the images, our image as the
 # Dockerfile makes it, the stack, the tests beside this file, and all of it away.
-#   test/compose/run.sh [DIR]     keeps daemon and images in DIR for a next time
+#   test/compose/run.sh [DIR]            keeps daemon and images in DIR for a next time
+#   test/compose/run.sh --images DIR     makes only the images, for a next time
 # Says why and ends well where no daemon can run, or has no room.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -13,6 +14,8 @@ for tool in dockerd ip mmdebstrap mvn npm pip; do command -v $tool > /dev/null |
 if [ -x /usr/bin/docker ]; then PATH=/usr/bin:$PATH; fi
 step() { echo "--- $1 ($SECONDS s)"; }
 
+images_only=
+if [ "${1:-}" = --images ]; then images_only=1 && shift; fi
 keep=${1:-}
 dir=${keep:-$(mktemp -d)}
 mkdir -p "$dir"
@@ -54,6 +57,7 @@ test/compose/images.sh
 step "build"
 docker build -q --network none --build-arg VERSION="$(git describe --tags --always)" -t hotparam/pipeline .
 docker run --rm hotparam/pipeline version
+[ -z "$images_only" ] || exit 0
 step "up"
 docker compose up --detach --no-build --quiet-pull 2> "$dir/up" || { cat "$dir/up"; exit 1; }
 step "judge"
