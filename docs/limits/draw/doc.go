@@ -3,6 +3,8 @@
 //
 //	go run ./docs/limits/draw
 //
+// One more shows fairness, by the simulation that its tests judge.
+//
 // It writes one SVG for each into docs/limits, the same bytes each time. A test
 // compares the files with what the program makes of today's code, and every
 // stretch of every curve with the bound that is drawn beside it.

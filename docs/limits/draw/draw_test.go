@@ -21,6 +21,13 @@ func TestPicturesAreUpToDate(t *testing.T) {
 	}
 }
 
+func TestFairnessIsUpToDate(t *testing.T) {
+	t.Parallel()
+	if got, err := os.ReadFile(filepath.Join("..", fairnessFile)); err != nil || !bytes.Equal(got, fairness()) {
+		t.Errorf("%s is not up to date (%v): go run ./docs/limits/draw", fairnessFile, err)
+	}
+}
+
 // No stretch of any curve has more in it than the line that is drawn says.
 func TestBoundsHold(t *testing.T) {
 	t.Parallel()

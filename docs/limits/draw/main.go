@@ -27,5 +27,5 @@ func write(dir string) error {
 			return fmt.Errorf("draw: %w", err)
 		}
 	}
-	return nil
+	return os.WriteFile(filepath.Join(dir, fairnessFile), fairness(), 0o644)
 }

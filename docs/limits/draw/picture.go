@@ -30,24 +30,22 @@ const style = `<style>
 type panel struct {
 	*bytes.Buffer
 	left float64
+	span time.Duration // at the right edge
+	most float64       // at the top
 }
 
 func (p panel) x(at time.Duration) float64 {
-	return p.left + plotWidth*at.Seconds()/span.Seconds()
+	return p.left + plotWidth*at.Seconds()/p.span.Seconds()
 }
 
 func (p panel) y(calls float64) float64 {
-	return plotTop + plotHeight*(1-min(calls, highest)/highest)
+	return plotTop + plotHeight*(1-min(calls, p.most)/p.most)
 }
 
 // picture draws a subject.
 func picture(s subject) ([]byte, error) {
 	var b bytes.Buffer
-	fmt.Fprintf(&b,
-		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width, height, width, height, s.title)
-	b.WriteString(style)
-	fmt.Fprintf(&b, `<rect class="ground" x=".5" y=".5" width="%d" height="%d" rx="6"/>`+"\n", width-1, height-1)
-	fmt.Fprintf(&b, `<text class="title" x="16" y="24">%s</text>`+"\n", s.title)
+	begin(&b, s.title)
 	for i, what := range []struct {
 		name   string
 		demand []demand
@@ -56,10 +54,10 @@ func picture(s subject) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := panel{&b, float64(44 + i*(plotWidth+52))}
+		p := panel{&b, left(i), span, highest}
 		fmt.Fprintf(p, `<text class="small" x="%.0f" y="46">%s: %d of %d admitted</text>`+"\n", p.left, what.name,
 			len(c.admitted), c.asked)
-		p.axes()
+		p.axes(10, time.Second)
 		p.demand(what.demand)
 		p.bound(s, what.demand[0].at)
 		p.steps("let", c.admitted)
@@ -72,15 +70,27 @@ func picture(s subject) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// begin is the head of each picture.
+func begin(b *bytes.Buffer, title string) {
+	fmt.Fprintf(b,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width, height, width, height, title)
+	b.WriteString(style)
+	fmt.Fprintf(b, `<rect class="ground" x=".5" y=".5" width="%d" height="%d" rx="6"/>`+"\n", width-1, height-1)
+	fmt.Fprintf(b, `<text class="title" x="16" y="24">%s</text>`+"\n", title)
+}
+
+// left is where the i-th panel begins.
+func left(i int) float64 { return float64(44 + i*(plotWidth+52)) }
+
 // axes are seconds, which are the edges of aligned windows too, and calls.
-func (p panel) axes() {
-	for calls := 0; calls <= highest; calls += 10 {
+func (p panel) axes(step int, every time.Duration) {
+	for calls := 0; calls <= int(p.most); calls += step {
 		y := p.y(float64(calls))
 		fmt.Fprintf(p,
 			`<path class="grid" d="M%.1f %.1fh%d"/><text class="small" x="%.1f" y="%.1f" text-anchor="end">%d</text>`+
 				"\n", p.left, y, plotWidth, p.left-6, y+4, calls)
 	}
-	for at := time.Duration(0); at <= span; at += time.Second {
+	for at := time.Duration(0); at <= p.span; at += every {
 		fmt.Fprintf(p,
 			`<path class="edge" d="M%.1f %dv%d"/><text class="small" x="%.1f" y="%d" text-anchor="middle">%d s</text>`+
 				"\n", p.x(at), plotTop, plotHeight, p.x(at), plotTop+plotHeight+16, at/time.Second)

@@ -10,6 +10,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
+var epoch = time.Unix(1_800_000_000, 0)
+
 func client(s string) hottype.Client { return hottype.Client{Addr: netip.MustParseAddr(s)} }
 
 // contended is a key of 100/s whose bucket has just refused somebody.

@@ -1,4 +1,7 @@
-package fairness
+// Package simulation plays clients of different manners against a limit that is divided
+// fairly, or not, in virtual time: the tests of fairness judge what each of them gets, and
+// the picture in docs/limits.md shows it.
+package simulation
 
 import (
 	"container/heap"
@@ -11,53 +14,10 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/fairness"
 )
 
-// arrivals gives the time until the next request of a client.
-type arrivals func(r *rand.Rand, rate float64, now float64) float64
-
-// periodic requests come at even intervals, the first at a random time.
-func periodic(r *rand.Rand, rate, now float64) float64 {
-	if now == 0 {
-		return r.Float64() / rate
-	}
-	return 1 / rate
-}
-
-// poisson requests come independently of each other.
-func poisson(r *rand.Rand, rate, _ float64) float64 { return r.ExpFloat64() / rate }
-
-// together has all clients ask at the same moments, once a second, as many as their rate.
-func together(_ *rand.Rand, rate, now float64) float64 {
-	next := now + 1/rate/1000
-	if next-math.Floor(now) >= 0.001 {
-		return math.Floor(now) + 1 - now
-	}
-	return 1 / rate / 1000
-}
-
-// onOff is five seconds of periodic requests, then five of silence.
-func onOff(r *rand.Rand, rate, now float64) float64 {
-	d := periodic(r, rate, now)
-	if math.Mod(now+d, 10) >= 5 {
-		return math.Floor((now+d)/10)*10 + 10 - now
-	}
-	return d
-}
-
-// group is clients of one kind.
-type group struct {
-	n     int
-	rate  float64
-	when  arrivals
-	at    []float64 // weight of each limiter; nil: all alike
-	shift int       // of addresses, so that those of two groups differ
-	heavy bool
-	// addresses, if above 0, are how many /64 of one /48 the client asks from, in turn.
-	addresses int
-}
-
-// scenario is what a test plays.
+// scenario is what is played.
 type scenario struct {
 	rate, burst  int64
 	limiters     int
@@ -67,6 +27,10 @@ type scenario struct {
 	prefetch     int64
 	cost         int64
 	plain        bool // no fairness: the bucket alone
+}
+
+func bucket(rate, burst int64, seconds float64, groups ...group) scenario {
+	return scenario{rate: rate, burst: burst, seconds: seconds, groups: groups}
 }
 
 // outcome is what became of it.
@@ -83,7 +47,7 @@ func (o *outcome) p5() float64  { return o.ratios[len(o.ratios)/20] }
 
 // limiter is one process: its part of fairness, its deny memory, its prefetched tokens.
 type limiter struct {
-	key    *Key
+	key    *fairness.Key
 	denied float64 // until then the bucket is known to be empty
 	held   int64
 	left   int64
@@ -121,6 +85,7 @@ type world struct {
 	got      []float64
 	heavy    []bool
 	out      outcome
+	course   []Second
 	warm     float64
 }
 
@@ -139,11 +104,12 @@ func (s scenario) play(seed uint64, warm float64) outcome {
 func newWorld(s scenario, seed uint64, warm float64) *world {
 	s.limiters, s.cost = max(s.limiters, 1), max(s.cost, 1)
 	w := &world{scenario: s, random: rand.New(rand.NewPCG(seed, 7)), warm: warm}
+	w.course = make([]Second, int(s.seconds)+2)
 	w.store = limit.NewMemory(limit.MemoryConfig{})
 	spec := limit.Spec{Algorithm: limit.TokenBucket, Limit: s.rate, Window: time.Second, Burst: s.burst}
 	w.charge = limit.Charge{Subject: limit.Subject{Space: "hot", Name: "k"}, Spec: spec, Cost: s.cost}
 	for range s.limiters {
-		w.limiters = append(w.limiters, &limiter{key: NewKey(spec)})
+		w.limiters = append(w.limiters, &limiter{key: fairness.NewKey(spec)})
 	}
 	for _, g := range s.groups {
 		for i := range g.n {
@@ -211,7 +177,7 @@ func (w *world) ask(now float64, id int, who hottype.Client, l *limiter) {
 		w.done(now, id, false)
 		return
 	}
-	var a Answer
+	var a fairness.Answer
 	if a.Allowed = true; !w.plain {
 		a = l.key.Ask(clock(now), who, w.cost)
 	}
@@ -226,12 +192,12 @@ func (w *world) ask(now float64, id int, who hottype.Client, l *limiter) {
 	w.after(now+w.delay, func(now float64) { w.take(now, id, who, l, a) })
 }
 
-func (w *world) take(now float64, id int, who hottype.Client, l *limiter, a Answer) {
+func (w *world) take(now float64, id int, who hottype.Client, l *limiter, a fairness.Answer) {
 	if l.held >= w.cost {
 		l.held -= w.cost
 		r := l.last
 		r.Remaining = l.held
-		l.key.Admitted(clock(now), LevelOf(&w.charge.Spec, &r, int64(len(w.limiters)), true))
+		l.key.Admitted(clock(now), fairness.LevelOf(&w.charge.Spec, &r, int64(len(w.limiters)), true))
 		w.done(now, id, true)
 		return
 	}
@@ -259,7 +225,7 @@ func (w *world) take(now float64, id int, who hottype.Client, l *limiter, a Answ
 	if w.plain {
 		return
 	}
-	level := LevelOf(&w.charge.Spec, &r, int64(len(w.limiters)), false)
+	level := fairness.LevelOf(&w.charge.Spec, &r, int64(len(w.limiters)), false)
 	w.after(now+w.stale, func(now float64) {
 		if ok {
 			l.key.Admitted(clock(now), level)
@@ -270,6 +236,11 @@ func (w *world) take(now float64, id int, who hottype.Client, l *limiter, a Answ
 }
 
 func (w *world) done(now float64, id int, ok bool) {
+	if ok && w.heavy[id] {
+		w.course[int(now)].Heavy++
+	} else if ok {
+		w.course[int(now)].Light++
+	}
 	if now < w.warm {
 		return
 	}

@@ -1,4 +1,4 @@
-package fairness
+package simulation
 
 import (
 	"fmt"
@@ -11,20 +11,8 @@ const seeds = 8
 // warm seconds are not judged: the onset has a test of its own.
 const warm = 3
 
-func flood(rate float64, when arrivals) group { return floods(1, rate, when) }
-
-func floods(n int, rate float64, when arrivals) group {
-	return group{n: n, rate: rate, when: when, heavy: true, shift: 200}
-}
-
-func readers(n int, rate float64, when arrivals) group { return group{n: n, rate: rate, when: when} }
-
 // bounds are what a scenario has to reach in its worst play; 0: nothing.
 type bounds struct{ min, p5, light, use float64 }
-
-func bucket(rate, burst int64, seconds float64, groups ...group) scenario {
-	return scenario{rate: rate, burst: burst, seconds: seconds, groups: groups}
-}
 
 func (s scenario) across(limiters int) scenario     { s.limiters = limiters; return s }
 func (s scenario) late(seconds float64) scenario    { s.stale = seconds; return s }
