@@ -33,9 +33,16 @@ func anchors(text string) map[string]bool {
 // documents are the texts of all documents by their names.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "*.md").Output()
+	return listed(t, "*.md")
+}
+
+// listed are the texts of the files that git knows, by their names.
+func listed(t *testing.T, patterns ...string) map[string]string {
+	t.Helper()
+	args := append([]string{"-C", root, "ls-files", "--"}, patterns...)
+	out, err := exec.CommandContext(t.Context(), "git", args...).Output()
 	if err != nil {
-		t.Skipf("the documents are listed by git: %v", err)
+		t.Skipf("the files are listed by git: %v", err)
 	}
 	texts := map[string]string{}
 	for name := range strings.FieldsSeq(string(out)) {
@@ -92,6 +99,24 @@ func TestDocumentsAreNarrow(t *testing.T) {
 			}
 			free := code || strings.HasPrefix(strings.TrimSpace(line), "|") || strings.HasPrefix(line, "`")
 			if n := utf8.RuneCountInString(line); n > 120 && !free {
+				t.Errorf("%s:%d has %d columns", name, i+1, n)
+			}
+		}
+	}
+}
+
+// What is deployed is as narrow as the Go code; a tab counts four columns. HAProxy's format has no
+// line that goes on in the next, and JSON no text that does.
+func TestDeploymentIsNarrow(t *testing.T) {
+	t.Parallel()
+	files := listed(t, "deploy", ":!deploy/haproxy/*.cfg",
+		":!*.json", ":!*.svg", ":!*.md")
+	if len(files) < 20 {
+		t.Fatalf("%d files", len(files))
+	}
+	for name, text := range files {
+		for i, line := range strings.Split(text, "\n") {
+			if n := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")); n > 120 {
 				t.Errorf("%s:%d has %d columns", name, i+1, n)
 			}
 		}

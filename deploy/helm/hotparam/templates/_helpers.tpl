@@ -3,8 +3,8 @@ app.kubernetes.io/name: hotparam
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- /* hotparam.graceSeconds is longer than anything that a pod does before its end. In the sidecar form the limiter stops
-     when the application has ended. */ -}}
+{{- /* hotparam.graceSeconds is longer than anything that a pod does before its end. In the sidecar form the limiter
+     stops when the application has ended. */ -}}
 {{- define "hotparam.graceSeconds" -}}
 {{- $before := eq .Values.form "sidecar" | ternary .Values.app.stopSeconds .Values.stop.delaySeconds -}}
 {{- add $before .Values.stop.timeoutSeconds 5 -}}
