@@ -19,15 +19,24 @@ type serveCmd struct {
 	config.Serve
 	Upstream string `placeholder:"URL" help:"Short for --proxy.upstream."`
 	Listen   string `placeholder:"HOST:PORT" help:"Short for --proxy.listen (default: 127.0.0.1:8080)."`
+	// Learn is nil where nobody says it: 0s is an error.
+	Learn    *time.Duration `placeholder:"10m" help:"Watch the traffic for so long, at most 24h, then write a configuration that is right for it. What is in force stays."`
+	LearnOut string         `placeholder:"FILE" help:"Where --learn writes it (default: hotparam.learned.yaml in --state.dir). A file that is there stays as it is."`
 }
 
 // Run is called by kong.
-func (c *serveCmd) Run(ctx context.Context, p *config.Parser) error {
+func (c *serveCmd) Run(ctx context.Context, p *config.Parser, k *kong.Kong) error {
 	cfg := c.Serve
 	cfg.Proxy.Upstream = firstOf(c.Upstream, cfg.Proxy.Upstream)
 	cfg.Proxy.Listen = firstOf(c.Listen, cfg.Proxy.Listen, "127.0.0.1:8080")
 	log := run.Logger(cfg.Log)
-	local, err := run.OpenLocal(ctx, cfg, run.LocalOptions{Version: config.Version(), Log: log, File: p})
+	opts := run.LocalOptions{Version: config.Version(), Log: log, File: p}
+	if c.Learn != nil {
+		opts.Learn = &run.Learning{For: *c.Learn, Out: c.LearnOut, Say: k.Stdout}
+	} else if c.LearnOut != "" {
+		return usage("--learn-out %s: --learn says for how long to watch before it is written", c.LearnOut)
+	}
+	local, err := run.OpenLocal(ctx, cfg, opts)
 	if err != nil {
 		return err
 	}

@@ -55,12 +55,15 @@ type matcher struct {
 	further int
 	paths   []upstream.Path // the ways in which paths are read, each once
 	spelled bool            // some rule knows its upstream
+	written written         // how RedactTarget writes what no rule takes
 }
 
 // compile builds the index of a set whose rules have been checked.
 func (s *Set) compile() error {
 	m := matcher{byName: map[string]*Rule{}, exact: map[string][]*route{}, further: MaxKeys - 1}
+	m.written = s.newWritten(&Rule{Upstream: s.Upstream, redact: s.Redact})
 	for _, r := range s.Rules {
+		r.written = s.newWritten(r)
 		if r.Continue {
 			m.further--
 		}

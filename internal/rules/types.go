@@ -80,6 +80,7 @@ type Rule struct {
 
 	redact   []canon.Redaction     // of the parameters that "*" stands for
 	selector canon.Selector        // compiled from Params and Ignore
+	written  written               // how RedactTarget writes what it takes
 	values   map[hottype.Key]Limit // Values by key
 }
 

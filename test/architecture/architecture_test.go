@@ -54,7 +54,7 @@ var layers = []struct {
 	{"serving and operator", false, []string{
 		"internal/serving/middleware", "internal/serving/decisionapi", "internal/serving/proxy",
 		"internal/serving/mirrored", "internal/serving/check", "internal/serving/envoy", "internal/serving/spoe",
-		"internal/serving/script",
+		"internal/serving/script", "internal/serving/recorder",
 		"internal/operator/admin", "internal/operator/notify",
 	}, "one way in each; what two of them need belongs a layer below"},
 	{"metrics", false, []string{"internal/operator/metrics"},

@@ -38,18 +38,18 @@ import (
 //
 // Build it with NewLocal, which also takes the ports; Run serves.
 type Local struct {
-	cfg       config.Serve
-	log       *slog.Logger
-	parts     *pipeline.Pipeline
-	overrides *filestore.Overrides
-	schedules *scheduleWatcher
-	admin     *adminPage
-	clients   *httplimit.Clients
-	listeners *listeners
-	listener  *listener.Server
-	reload    *reloader
-	history   func(*lifecycle.Stages)
-	notify    func(*lifecycle.Stages)
+	cfg             config.Serve
+	log             *slog.Logger
+	parts           *pipeline.Pipeline
+	overrides       *filestore.Overrides
+	schedules       *scheduleWatcher
+	admin           *adminPage
+	clients         *httplimit.Clients
+	listeners       *listeners
+	listener        *listener.Server
+	reload          *reloader
+	learning        *learning // nil: it learns nothing
+	history, notify func(*lifecycle.Stages)
 }
 
 // LocalOptions are what only some callers need.
@@ -60,7 +60,8 @@ type LocalOptions struct {
 	Log      *slog.Logger
 	// File is what the rules are from, to be read again when it changes; nil: no
 	// file.
-	File *config.Parser
+	File  *config.Parser
+	Learn *Learning // from the traffic; nil: not at all
 	// store has the rules that hold in place of the file's; nil: none.
 	store *central
 }
@@ -78,6 +79,7 @@ func OpenLocal(ctx context.Context, cfg config.Serve, opts LocalOptions) (*Local
 	if err != nil {
 		return nil, err
 	}
+	opts.Learn.shadow(set, opts.File)
 	return NewLocal(ctx, cfg, set, opts)
 }
 
@@ -161,8 +163,11 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 	l.schedules = newScheduleWatcher(l.parts.Gate.Rules().Overrides, l.admin.PublishSchedule, l.log)
 	l.parts.Purge = handler.Cache().Purge
 	l.parts.Add(lifecycle.Sums, "cache", handler.Cache().Run)
+	if l.learning, err = newLearning(opts.Learn, l.cfg, l.parts.Gate.Rules, l.clients, l.log); err != nil {
+		return err
+	}
 	l.listener, err = l.listeners.open(ctx, "proxy", l.cfg.Proxy.Listen, l.cfg.Proxy.Listener,
-		script.At(l.cfg.Answer.Script, handler))
+		script.At(l.cfg.Answer.Script, l.learning.wrap(handler)))
 	return err
 }
 
@@ -195,6 +200,7 @@ func (l *Local) Run(ctx context.Context) error {
 	l.reload.addTo(s)
 	l.history(s)
 	l.notify(s)
+	l.learning.addTo(s)
 	l.admin.addTo(s)
 	addNotify(s, l.log)
 	return errors.Join(s.Run(delayed(ctx, l.cfg.Stop, l.log), l.cfg.Stop.Timeout, l.log), l.overrides.Close())

@@ -1,6 +1,7 @@
 package accesslog_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 )
 
@@ -135,6 +137,34 @@ func FuzzEventRoundTrip(f *testing.F) {
 		}
 		if e.Second != second || e.Request.Target != target {
 			t.Fatalf("%q is read as %d %q", line, e.Second, e.Request.Target)
+		}
+	})
+}
+
+// What is written is read again as it was.
+func TestJSONLRoundTrip(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text, who := rapid.StringN(0, 40, -1), rapid.SampledFrom([]string{"192.0.2.7", "2001:db8:1:2::", "c0ffee"})
+		e := accesslog.Entry{Second: rapid.Int64Range(1, 1<<33).Draw(t, "second"),
+			Nanos: rapid.Int32Range(0, 999_999_999).Draw(t, "nanos"), Status: rapid.IntRange(0, 599).Draw(t, "status")}
+		e.Request = hottype.Request{Method: "GET", Host: text.Draw(t, "host"), Target: "/" + text.Draw(t, "target"),
+			Client: hottype.ParseClient(who.Draw(t, "client")),
+			Header: &accesslog.Header{UserAgent: text.Draw(t, "agent"), Referer: text.Draw(t, "referer")}}
+		line := accesslog.AppendJSONL([]byte("before"), &e)
+		line = line[len("before") : len(line)-1]
+		var got accesslog.Entry
+		if err := accesslog.JSONL.Parse(string(line), &got); err != nil || bytes.ContainsAny(line, "\r\n") {
+			t.Fatalf("%s: %v", line, err)
+		}
+		same := got.Second == e.Second && got.Nanos == e.Nanos && got.Status == e.Status &&
+			got.Request.Client == e.Request.Client && got.Request.Host == e.Request.Host &&
+			got.Request.Target == e.Request.Target
+		for _, name := range []string{"User-Agent", "Referer"} {
+			same = same && got.Request.Header.Get(name) == e.Request.Header.Get(name)
+		}
+		if !same {
+			t.Fatalf("%s: %+v, want %+v", line, &got.Request, &e.Request)
 		}
 	})
 }

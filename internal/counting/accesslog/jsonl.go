@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -13,10 +14,26 @@ type event struct {
 	Client    string          `json:"client"`
 	Method    string          `json:"method"`
 	Target    string          `json:"target"`
-	Host      string          `json:"host"`
-	UserAgent string          `json:"user_agent"`
-	Referer   string          `json:"referer"`
-	Status    int             `json:"status"`
+	Host      string          `json:"host,omitempty"`
+	UserAgent string          `json:"user_agent,omitempty"`
+	Referer   string          `json:"referer,omitempty"`
+	Status    int             `json:"status,omitempty"`
+}
+
+// AppendJSONL appends the line of an entry, with its line end. Parse reads it again; what is no UTF-8 becomes
+// U+FFFD. The header of the request may be nil.
+func AppendJSONL(line []byte, e *Entry) []byte {
+	r := &e.Request
+	ev := event{T: fmt.Appendf(nil, "%d.%09d", e.Second, e.Nanos), Client: r.Client.String(), Method: r.Method,
+		Target: r.Target, Host: r.Host, Status: e.Status}
+	if r.Header != nil {
+		ev.UserAgent, ev.Referer = r.Header.Get("User-Agent"), r.Header.Get("Referer")
+	}
+	text, err := json.Marshal(&ev)
+	if err != nil {
+		panic(err) // texts and numbers have a JSON form
+	}
+	return append(append(line, text...), '\n')
 }
 
 // parseJSON reads one object. It allocates: encoding/json knows every corner

@@ -15,6 +15,9 @@ type Config struct {
 	Format    accesslog.Format
 	Lateness  time.Duration
 	MaxBuffer int64
+	// By is what learned, as the file says; "": hotparam learn. Notes are what it says besides of how that was done.
+	By    string
+	Notes []string
 	// Progress, unless nil, hears of how far each of the Passes has come.
 	Progress func(pass int, p replay.Progress)
 }

@@ -20,6 +20,8 @@ type Proposal struct {
 	// Outcome is what the proposal would have done to them.
 	Outcome Outcome
 
+	by         string
+	notes      []string
 	visitors   *visitors
 	clock      clock
 	survey     *survey
@@ -42,7 +44,7 @@ type proposed struct {
 // Learn reads the logs Passes times and proposes rules.
 func Learn(ctx context.Context, cfg Config, logs Logs) (*Proposal, error) {
 	l := &learner{cfg: cfg, logs: logs}
-	p := &Proposal{visitors: newVisitors()}
+	p := &Proposal{by: cmp.Or(cfg.By, "hotparam learn"), notes: cfg.Notes, visitors: newVisitors()}
 	paths := newPaths()
 	var err error
 	p.Read, err = l.read(ctx, func(s *replay.Seen) {
@@ -71,6 +73,9 @@ func Learn(ctx context.Context, cfg Config, logs Logs) (*Proposal, error) {
 	p.Outcome, err = p.tryOut(ctx, l)
 	return p, err
 }
+
+// Rules is how many rules are proposed, besides the catch-all.
+func (p *Proposal) Rules() int { return len(p.rules) }
 
 // counts tells whether a request says something about parameters: it was answered.
 // Scanners ask for what is not there.

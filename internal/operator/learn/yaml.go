@@ -43,8 +43,8 @@ func (f *file) comment(indent, format string, args ...any) {
 func (p *Proposal) head() string {
 	var f file
 	r, o := p.Read, &p.Outcome
-	f.comment("", "Learned by `hotparam learn` from %s requests by %s clients, %s to %s UTC.",
-		grouped(r.Requests), grouped(int64(len(p.visitors.all))), when(r.First), when(r.Last))
+	f.comment("", "Learned by `%s` from %s requests by %s clients, %s to %s UTC.",
+		p.by, grouped(r.Requests), grouped(int64(len(p.visitors.all))), when(r.First), when(r.Last))
 	if hours := p.clock.span().Hours(); hours < 7*24 {
 		f.comment("", "It is a sketch of %s, not of a usual week: learn again from more.", spanOf(p.clock.span()))
 	}
@@ -61,6 +61,7 @@ func (p *Proposal) head() string {
 
 // caveats are what makes a proposal less certain than it looks.
 func (p *Proposal) caveats() (all []string) {
+	all = append(all, p.notes...)
 	if p.squeezed != "" {
 		all = append(all, "No rule is certain: "+p.squeezed+".")
 	}

@@ -38,7 +38,7 @@ func (g *SafeGate) Observe(v *hottype.Verdict, next http.Handler) http.Handler {
 			r = r.WithContext(r.Context()) // the body is not ours to change
 			r.Body = &observedBody{r.Body, o}
 		}
-		serveTold(w, r, next, o.answered)
+		ServeTold(w, r, next, o.answered)
 	})
 }
 

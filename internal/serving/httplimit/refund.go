@@ -21,7 +21,7 @@ func (g *SafeGate) Refunding(v *hottype.Verdict, next http.Handler) http.Handler
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		serveTold(w, r, next, func(status int) { g.Refund(refund, status) })
+		ServeTold(w, r, next, func(status int) { g.Refund(refund, status) })
 	})
 }
 

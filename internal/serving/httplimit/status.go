@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// serveTold calls a handler and tells the status of its answer when that begins, once.
-func serveTold(w http.ResponseWriter, r *http.Request, next http.Handler, told func(status int)) {
+// ServeTold calls a handler and tells the status of its answer when that begins, once; 500 where it panics before.
+func ServeTold(w http.ResponseWriter, r *http.Request, next http.Handler, told func(status int)) {
 	s := &statusWriter{ResponseWriter: w, told: told}
 	defer s.tell(http.StatusInternalServerError) // it panicked
 	next.ServeHTTP(s, r)
