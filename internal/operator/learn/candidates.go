@@ -125,21 +125,25 @@ func measure(ctx context.Context, l *learner, all []*candidate, rest *peaks, ign
 // pick chooses one candidate of a path, nil where none has values that many clients
 // want at a time. A gap between what is viral and what is not decides, then the
 // number of values.
-func pick(all []*candidate) *candidate {
+func pick(all []*candidate, minClients int) *candidate {
 	var best *candidate
 	for _, c := range all {
-		if c.wanted() && (best == nil || better(c, best)) {
+		if c.wanted(minClients) && (best == nil || better(c, best)) {
 			best = c
 		}
 	}
 	return best
 }
 
-// leastClients is how many clients have to have wanted one value within a minute.
+// leastClients is how many clients have to have wanted one value within a minute. Where clients are not known, because
+// there is a proxy in between, so many requests are enough.
 const leastClients = 10
 
-func (c *candidate) wanted() bool {
-	return slices.ContainsFunc(c.keys, func(m *measured) bool { return m.who[len(windows)-1] >= leastClients })
+func (c *candidate) wanted(minClients int) bool {
+	return slices.ContainsFunc(c.keys, func(m *measured) bool {
+		last := len(windows) - 1
+		return m.who[last] >= leastClients || minClients == 0 && m.asked[last] >= leastClients
+	})
 }
 
 // better tells whether a is a better key than b. A pair is better than one of its

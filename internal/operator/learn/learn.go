@@ -145,7 +145,7 @@ func (p *Proposal) learnRules(ctx context.Context, l *learner, paths *paths) err
 		byPlace[c.at] = append(byPlace[c.at], c)
 	}
 	for _, pl := range p.survey.places {
-		if c := pick(byPlace[pl]); c != nil && p.squeezed == "" {
+		if c := pick(byPlace[pl], p.minClients); c != nil && p.squeezed == "" {
 			p.rules = append(p.rules, &proposed{candidate: c})
 		}
 	}

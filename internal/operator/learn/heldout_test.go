@@ -1,0 +1,83 @@
+package learn
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hotparam/pipeline/internal/operator/replay"
+)
+
+func inMemory(log []byte) Logs {
+	return func() ([]replay.Source, error) {
+		return []replay.Source{{Name: "access.log", Reader: bytes.NewReader(log)}}, nil
+	}
+}
+
+// halves cuts a log between two lines.
+func halves(log []byte) (first, second []byte) {
+	at := len(log)/2 + bytes.IndexByte(log[len(log)/2:], '\n') + 1
+	return log[:at], log[at:]
+}
+
+// judged learns from one log, enforces that on another, and gives how many ordinary clients of that one would have been
+// denied a request.
+func judged(t *testing.T, from, on []byte) (p *Proposal, hurt, ordinary int64) {
+	t.Helper()
+	p, err := Learn(t.Context(), Config{}, inMemory(from))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.visitors = newVisitors() // those of the other log
+	l := &learner{logs: inMemory(on)}
+	if _, err := l.read(context.Background(), func(s *replay.Seen) {
+		target, _ := s.Request.Split()
+		p.visitors.add(s, isAsset(target))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	_, h, err := p.enforced(t.Context(), l, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	census := p.visitors.census()
+	return p, h.ordinary, census[person] + census[sharedAddress]
+}
+
+// What was learned from the first half of a real log hurts next to nobody in its second half.
+func TestSecondHalfOfRealLogs(t *testing.T) {
+	t.Parallel()
+	dir := os.Getenv("HOTPARAM_TRAFFIC")
+	if dir == "" {
+		t.Skip("HOTPARAM_TRAFFIC names no directory with real logs")
+	}
+	var logs []string
+	for _, form := range []string{"*.log", "*.tsv"} {
+		found, _ := filepath.Glob(filepath.Join(dir, form))
+		logs = append(logs, found...)
+	}
+	if len(logs) == 0 {
+		t.Fatalf("%s has no logs", dir)
+	}
+	for _, path := range logs {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			t.Parallel()
+			log, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, second := halves(log)
+			for way, of := range map[string][2][]byte{"first half": {first, second}, "second half": {second, first}} {
+				p, hurt, ordinary := judged(t, of[0], of[1])
+				t.Logf("from the %s: %d of %d ordinary clients of the other half are hurt; %d rules", way, hurt,
+					ordinary, p.Rules())
+				if ordinary < 500 || 1000*hurt > 2*ordinary {
+					t.Errorf("from the %s: %d of %d ordinary clients of the other half are hurt\n%s", way, hurt,
+						ordinary, p.head()+p.text(enforce, 1))
+				}
+			}
+		})
+	}
+}
