@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -24,13 +25,14 @@ type told struct {
 	mu     sync.Mutex
 	asked  int
 	events []string
+	ids    map[string]int // how often each event came
 	wrong  string
 }
 
 const webhookSecret = "a secret of the test"
 
 func newTold(t *testing.T) *told {
-	w := &told{}
+	w := &told{ids: map[string]int{}}
 	w.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.mu.Lock()
@@ -46,24 +48,50 @@ func newTold(t *testing.T) *told {
 	return w
 }
 
+// genuine checks a signature by the recipe of docs/notifications.md.
+func genuine(secret, signature string, body []byte) bool {
+	at, v1, _ := strings.Cut(strings.TrimPrefix(signature, "t="), ",v1=")
+	mac := hmac.New(sha256.New, []byte(secret))
+	fmt.Fprintf(mac, "%s.%s", at, body)
+	seconds, err := strconv.ParseInt(at, 10, 64)
+	return err == nil && hmac.Equal([]byte(hex.EncodeToString(mac.Sum(nil))), []byte(v1)) &&
+		time.Since(time.Unix(seconds, 0)).Abs() < 5*time.Minute
+}
+
 // take notes the events of a message.
 func (w *told) take(signature string, body []byte) {
-	at, v1, _ := strings.Cut(strings.TrimPrefix(signature, "t="), ",v1=")
-	mac := hmac.New(sha256.New, []byte(webhookSecret))
-	fmt.Fprintf(mac, "%s.%s", at, body)
-	if want := hex.EncodeToString(mac.Sum(nil)); want != v1 {
+	if !genuine(webhookSecret, signature, body) {
 		w.wrong = "signature " + signature
 		return
 	}
 	var m struct {
-		Events []struct{ Event, Key, Author string }
+		Events []struct {
+			ID, Event, Key, Author string
+			Ended                  bool
+		}
 	}
 	if err := json.Unmarshal(body, &m); err != nil {
 		w.wrong = err.Error()
 	}
 	for _, e := range m.Events {
+		if e.Ended {
+			e.Event += " ended"
+		}
+		w.ids[e.ID]++
 		w.events = append(w.events, strings.TrimSpace(e.Event+" "+e.Key+" "+e.Author))
 	}
+}
+
+// times is how often an event was told.
+func (w *told) times(event string) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.events {
+		if e == event {
+			n++
+		}
+	}
+	return n
 }
 
 func (w *told) has(event string) bool { return w.index(event) >= 0 }
