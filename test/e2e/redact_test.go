@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -156,7 +157,16 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 	statsd, statsdWire := recordUDP(t)
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {}))
 	t.Cleanup(upstream.Close)
-	config, state := write(t, "hotparam.yaml", redactRules), t.TempDir()
+	hook := &record{}
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(hook, r.Body)
+	}))
+	t.Cleanup(receiver.Close)
+	webhooks := "notifications:\n  webhooks:\n"
+	for _, format := range []string{"json", "slack", "alertmanager"} {
+		webhooks += fmt.Sprintf("    - {name: %s, format: %s, url: '%s'}\n", format, format, receiver.URL)
+	}
+	config, state := write(t, "hotparam.yaml", redactRules+webhooks), t.TempDir()
 	accesslog := write(t, "access.log", "")
 	admins := []string{freeport.Addr(t), freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)}
 	mirror, proxy, alone := freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
@@ -172,7 +182,7 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 			"--proxy.listen", proxy, "--proxy.upstream", upstream.URL, "--sidecar.count", "none", "--gate.budget",
 			budget),
 		launch(t, "hotparam", "serve", "--config", config, "--admin.listen", admins[3], "--admin.metrics_key_labels",
-			"--listen", alone, "--upstream", upstream.URL,
+			"--listen", alone, "--upstream", upstream.URL, "--learn", "1h",
 			"--state.dir", filepath.Join(state, "serve")),
 	}
 	for _, admin := range admins {
@@ -218,12 +228,33 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 			_, body := get(t, "http://"+admin+path)
 			seen += body
 		}
+		seen += everything(t, admin)
 		seen += beginning(t, "http://"+admin+"/v1/events")
 	}
+	for range 500 { // enough to learn from
+		get(t, "http://"+alone+"/login?token="+unseen)
+	}
+	tools := ""
+	for _, args := range [][]string{{"hot", "ls", "--admin", "http://" + admins[1]},
+		{"override", "ls", "--admin", "http://" + admins[1]}, {"audit", "--admin", "http://" + admins[1]}} {
+		for _, form := range []string{"table", "json"} {
+			p := launch(t, "hotparam", append(args, "-o", form)...)
+			if code := p.Wait(20 * time.Second); code != 0 {
+				t.Errorf("hotparam %s: exit code %d, %s", args, code, p.Said())
+			}
+			tools += p.Said()
+		}
+	}
+	program.Await(t, 30*time.Second, "the webhooks to be told", func() bool {
+		told := hook.String()
+		return strings.Count(told, "alertname") > 1 && strings.Contains(told, "mrkdwn") &&
+			strings.Contains(told, "sent_at")
+	})
 	for _, p := range programs {
 		p.Stop()
 		seen += p.Said()
 	}
+	tools += readLogs(t, config)
 	files := ""
 	for _, glob := range []string{"*/*"} {
 		found, _ := filepath.Glob(filepath.Join(state, glob))
@@ -237,7 +268,8 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 	}
 	for where, text := range map[string]string{"redis": redisWire.String(), "statsd": statsdWire.String(),
 		"kafka": kafkaWire.String(),
-		"state": files, "answers, pages, metrics and logs": seen} {
+		"state": files, "answers, pages, metrics and logs": seen, "webhooks": hook.String(),
+		"command line": tools} {
 		if i := strings.Index(strings.ToLower(text), unseen); i >= 0 {
 			t.Errorf("%s: …%q…", where, text[max(0, i-200):min(len(text), i+100)])
 		}
@@ -246,6 +278,54 @@ func TestRedactedValuesAreNowhere(t *testing.T) {
 				len(text))
 		}
 	}
+}
+
+// everything is what an admin listener answers at all paths of its API that need no argument: what its page loads.
+func everything(t *testing.T, admin string) (all string) {
+	t.Helper()
+	_, text := get(t, "http://"+admin+"/openapi.json")
+	var api struct {
+		Paths map[string]map[string]any
+	}
+	if err := json.Unmarshal([]byte(text), &api); err != nil || len(api.Paths) < 10 {
+		t.Fatalf("%v: %.200s", err, text)
+	}
+	for path, does := range api.Paths {
+		if does["get"] == nil || strings.Contains(path, "{") || strings.HasSuffix(path, "/events") {
+			continue
+		}
+		_, body := get(t, "http://"+admin+path)
+		all += body
+	}
+	return all
+}
+
+// readLogs is what replay and learn say of a log in which the value stands, and what they write.
+func readLogs(t *testing.T, config string) string {
+	t.Helper()
+	lines, dir := "", t.TempDir()
+	for n := range 3000 {
+		lines += fmt.Sprintf("%d\t192.0.%d.%d\tGET\t/login?token=%s\n", 1_700_000_000+n/100, n%3, n%250, unseen)
+	}
+	log := write(t, "events.tsv", lines)
+	report, learned := filepath.Join(dir, "replay.json"), filepath.Join(dir, "learned.yaml")
+	all := ""
+	for _, args := range [][]string{{"replay", "--config", config, "--json", report, log},
+		{"learn", "-o", learned, log}} {
+		p := launch(t, "hotparam", args...)
+		if code := p.Wait(60 * time.Second); code != 0 {
+			t.Errorf("hotparam %s: exit code %d, %s", args, code, p.Said())
+		}
+		all += p.Said()
+	}
+	for _, path := range []string{report, learned} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Error(err)
+		}
+		all += string(text)
+	}
+	return all
 }
 
 // beginning is the first event of a stream.
