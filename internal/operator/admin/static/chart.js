@@ -65,7 +65,9 @@ export class Chart {
     if (this.#points.length === 0) this.#nothing(c, frame);
     this.#hover(c, frame);
     const last = this.#points.at(-1);
-    if (last) this.#canvas.setAttribute("aria-label", `Requests a second; at the end ${rate(last.allowed)} allowed and ${rate(last.denied)} denied`);
+    if (!last) return;
+    const end = `${rate(last.allowed)} allowed and ${rate(last.denied)} denied`;
+    this.#canvas.setAttribute("aria-label", `Requests a second; at the end ${end}`);
   }
 
   // frame knows where a time and a rate are on the canvas.
@@ -193,9 +195,10 @@ function roundUp(v) {
 }
 
 // Spans for across: by the second, and by the minute.
-export const twoMinutes = { span: 120_000, gap: 3500, ago: [120, 90, 60, 30, 0].map((n) => [n * 1000, n ? `${n} s ago` : "now"]) };
-export const quarter = { span: 900_000, gap: 3500, ago: [15, 10, 5, 0].map((n) => [n * 60_000, n ? `${n} min ago` : "now"]) };
-export const day = { span: 86_400_000, gap: 150_000, ago: [24, 18, 12, 6, 0].map((n) => [n * 3600_000, n ? `${n} h ago` : "now"]) };
+const ago = (times, unit, name) => times.map((n) => [n * unit, n ? `${n} ${name} ago` : "now"]);
+export const twoMinutes = { span: 120_000, gap: 3500, ago: ago([120, 90, 60, 30, 0], 1000, "s") };
+export const quarter = { span: 900_000, gap: 3500, ago: ago([15, 10, 5, 0], 60_000, "min") };
+export const day = { span: 86_400_000, gap: 150_000, ago: ago([24, 18, 12, 6, 0], 3600_000, "h") };
 
 const svg = "http://www.w3.org/2000/svg";
 const sparkWidth = 84, sparkHeight = 22;
@@ -221,6 +224,7 @@ export function drawSpark(node, rates, slots, limit) {
   const y = (r) => sparkHeight - 2 - ((r - low) / span) * (sparkHeight - 4);
   const [line, curve] = node.children;
   line.setAttribute("visibility", shown === rates ? "hidden" : "visible");
-  for (const [name, value] of shown === rates ? [] : [["x1", 0], ["x2", sparkWidth], ["y1", y(limit)], ["y2", y(limit)]]) line.setAttribute(name, value);
+  const ends = shown === rates ? {} : { x1: 0, x2: sparkWidth, y1: y(limit), y2: y(limit) };
+  for (const [name, value] of Object.entries(ends)) line.setAttribute(name, value);
   curve.setAttribute("points", rates.map((r, i) => `${(from + i * step).toFixed(1)},${y(r).toFixed(1)}`).join(" "));
 }

@@ -32,8 +32,8 @@ export class Feed {
 }
 
 const words = {
-  became_hot: "Became hot", cooled: "Cooled", became_loop: "A loop, not limited", ceased_loop: "Loop ended", override_put: "Override set",
-  override_deleted: "Override removed", override_undone: "Override undone",
+  became_hot: "Became hot", cooled: "Cooled", became_loop: "A loop, not limited", ceased_loop: "Loop ended",
+  override_put: "Override set", override_deleted: "Override removed", override_undone: "Override undone",
   override_began: "Override began by its schedule", override_ended: "Override ended by its schedule",
   history_purged: "History of a key purged",
 };
@@ -41,12 +41,17 @@ const words = {
 // item is one thing that happened.
 export function item(c) {
   const about = [];
-  if (c.kind === "became_hot" || c.kind === "became_loop") about.push(`${rate(c.rate)}/s`, c.rule && `rule ${plainKey(c.rule)}`, clientsText(c));
-  if ((c.kind === "override_put" || c.kind === "override_began") && c.override) about.push(overrideText(c.override), plainKey(c.override.reason ?? ""));
+  if (c.kind === "became_hot" || c.kind === "became_loop") {
+    about.push(`${rate(c.rate)}/s`, c.rule && `rule ${plainKey(c.rule)}`, clientsText(c));
+  }
+  if ((c.kind === "override_put" || c.kind === "override_began") && c.override) {
+    about.push(overrideText(c.override), plainKey(c.override.reason ?? ""));
+  }
   if (c.author) about.push(`by ${plainKey(c.author)}`);
   return el("li", { class: c.kind },
     el("time", { datetime: c.at }, clock(c.at)),
     el("div", {},
-      el("p", {}, el("strong", {}, words[c.kind] ?? plainKey(c.kind)), " ", el("span", { class: "note" }, about.filter(Boolean).join(" · "))),
+      el("p", {}, el("strong", {}, words[c.kind] ?? plainKey(c.kind)), " ",
+        el("span", { class: "note" }, about.filter(Boolean).join(" · "))),
       el("p", {}, keyNode(c.key ?? ""))));
 }

@@ -40,7 +40,8 @@ export class HealthView {
       return setText($("ready"), "unknown: the server cannot be reached");
     }
     const checks = Object.entries(answer.checks).sort(([a], [b]) => a.localeCompare(b));
-    $("checks").replaceChildren(...checks.map(([name, c]) => row(c.ok, name, c.error || `answered in ${c.took_ms} ms`)));
+    const rows = checks.map(([name, c]) => row(c.ok, name, c.error || `answered in ${c.took_ms} ms`));
+    $("checks").replaceChildren(...rows);
     return setText($("ready"), answer.ready ? "ready" : "not ready: it is sent no new requests");
   }
 
@@ -74,18 +75,20 @@ async function list(name, toRow) {
 export const lag = (l) => (l.current ? "has every override" : `lacks a change for ${lasting(l.behind_ms ?? 0)}`);
 
 function limiterRow(l) {
-  const heard = l.silent ? `not heard for ${lasting(l.heard_ms_ago)}: killed or cut off; it goes on with what it has` : "";
-  return row(l.current && !l.silent, plainKey(l.instance), [lag(l), heard].filter(Boolean).join("; "));
+  const silence = `not heard for ${lasting(l.heard_ms_ago)}: killed or cut off; it goes on with what it has`;
+  return row(l.current && !l.silent, plainKey(l.instance), [lag(l), l.silent && silence].filter(Boolean).join("; "));
 }
 
 function upstreamRow(u) {
   const bears = u.limited ? `bears ${rate(u.rate)}/s and ${rate(u.in_flight_cap)} at a time` : "is not limited";
   const latency = `${Math.round(u.latency_seconds * 1000)} ms of ${Math.round(u.target_seconds * 1000)} ms`;
-  return row(!u.unreachable, plainKey(u.name), [bears, latency, plainKey(u.why), u.unreachable && "its target cannot be held by any limit"].filter(Boolean).join(" · "));
+  const lost = u.unreachable && "its target cannot be held by any limit";
+  return row(!u.unreachable, plainKey(u.name), [bears, latency, plainKey(u.why), lost].filter(Boolean).join(" · "));
 }
 
 const row = (ok, name, text) => el("li", { class: ok ? "good" : "poor" },
-  el("span", { class: "dot", "aria-hidden": "true" }), el("b", {}, name), el("span", {}, ok ? "" : "in trouble: ", text));
+  el("span", { class: "dot", "aria-hidden": "true" }), el("b", {}, name),
+  el("span", {}, ok ? "" : "in trouble: ", text));
 
 const did = { put: "set", delete: "removed", undo: "undone" };
 

@@ -53,7 +53,8 @@ export class Heatmap {
       for (const cell of k.cells) {
         c.fillStyle = colours[cell.state];
         c.globalAlpha = 0.15 + 0.85 * Math.sqrt(cell.peak / this.#most);
-        c.fillRect(cell.at * width, y + inset[cell.state], Math.max(1, width - (width > 4 ? 1 : 0)), rowHeight - 2 * inset[cell.state]);
+        const thin = inset[cell.state], gap = width > 4 ? 1 : 0;
+        c.fillRect(cell.at * width, y + thin, Math.max(1, width - gap), rowHeight - 2 * thin);
       }
     });
     c.globalAlpha = 1;
@@ -92,8 +93,9 @@ export class Heatmap {
     if (!m || m.keys.length === 0 || e.ctrlKey || e.metaKey || e.altKey) return;
     const far = e.shiftKey ? 10 : 1;
     const to = {
-      ArrowLeft: [this.#row, this.#cell - far], ArrowRight: [this.#row, this.#cell + far], ArrowUp: [this.#row - 1, this.#cell],
-      ArrowDown: [this.#row + 1, this.#cell], Home: [this.#row, 0], End: [this.#row, m.cells - 1],
+      ArrowLeft: [this.#row, this.#cell - far], ArrowRight: [this.#row, this.#cell + far],
+      ArrowUp: [this.#row - 1, this.#cell], ArrowDown: [this.#row + 1, this.#cell],
+      Home: [this.#row, 0], End: [this.#row, m.cells - 1],
     }[e.key];
     if (to) this.#move(...to);
     else if (e.key === "Enter" || e.key === " ") this.#chosen(this.#cursor());

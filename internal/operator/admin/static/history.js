@@ -22,17 +22,20 @@ export class HistoryView {
   async show() {
     const { from, to } = span();
     for (const link of document.querySelectorAll("#history-spans a")) {
-      if (link.search === location.search || (!location.search && link.search === "?last=day")) link.setAttribute("aria-current", "true");
+      if (link.search === (location.search || "?last=day")) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
     }
     setText($("history-time"), `${clock(from * 1000)} to ${clock(to * 1000)}`);
-    for (const format of ["csv", "json"]) $(`history-${format}`).href = `/v1/history?format=${format}&limit=100000&from=${from}&to=${to}`;
+    for (const format of ["csv", "json"]) {
+      $(`history-${format}`).href = `/v1/history?format=${format}&limit=100000&from=${from}&to=${to}`;
+    }
     const asked = ++this.#asked;
     try {
       const m = await getJSON(`/v1/history/heatmap?from=${from}&to=${to}`);
       if (asked === this.#asked) this.#fill(m);
     } catch (problem) {
-      if (asked === this.#asked) setText($("history-note"), [problem.message, problem.remedy].filter(Boolean).join(": "));
+      if (asked !== this.#asked) return;
+      setText($("history-note"), [problem.message, problem.remedy].filter(Boolean).join(": "));
     }
   }
 
@@ -50,18 +53,21 @@ export class HistoryView {
     $("history-keys").replaceChildren(...m.keys.map((k) => el("li", {}, keyLink(k))));
     $("heatmap").hidden = $("history-axis").hidden = m.keys.length === 0;
     const begin = Date.parse(m.from), end = Date.parse(m.to);
-    $("history-axis").replaceChildren(...[0, 0.5, 1].map((part) => el("span", {}, clock(begin + part * (end - begin)))));
+    const times = [begin, (begin + end) / 2, end];
+    $("history-axis").replaceChildren(...times.map((at) => el("span", {}, clock(at))));
     this.#map.show(m);
     setText($("heatmap-told"), `A cell is ${lasting(m.step * 1000)}; choose one to look closer.`);
     const events = m.events.toReversed().slice(0, 200).map((e) => item({ ...e.detail, ...e }));
     $("history-events").replaceChildren(...events);
-    $("history-events-note").textContent = events.length === 0 ? "Nothing is written down of this time." : m.truncated ? "There were more." : "";
+    const none = events.length === 0 && "Nothing is written down of this time.";
+    setText($("history-events-note"), none || (m.truncated ? "There were more." : ""));
     $("minute").hidden = true;
     if (m.step === 60 && m.keys.length > 0) this.#minute(Date.parse(m.to) - 60_000);
   }
 
   #tell({ at, key, cell }) {
-    const about = cell ? `${cell.state}, at most ${rate(cell.peak)}/s, ${count(cell.allowed)} allowed and ${count(cell.denied)} denied by its limit` : "not among the heaviest";
+    const limited = cell && `${count(cell.allowed)} allowed and ${count(cell.denied)} denied by its limit`;
+    const about = cell ? `${cell.state}, at most ${rate(cell.peak)}/s, ${limited}` : "not among the heaviest";
     setText($("heatmap-told"), `${clock(at)} · ${plainKey(key.key)} · ${about}`);
   }
 
@@ -83,8 +89,10 @@ export class HistoryView {
       const cell = (label, classes, text) => el("td", { "data-label": label, class: classes }, text);
       $("minute-table").tBodies[0].replaceChildren(...keys.sort((a, b) => b.peak - a.peak).map((k) => el("tr", {},
         el("th", { scope: "row", class: "keycell" }, keyNode(k.key)),
-        cell("Rule", "", plainKey(k.rule ?? "")), cell("State", "", k.state), cell("Rate", "num", rate(k.rate)), cell("Peak", "num", rate(k.peak)),
-        cell("Allowed", "num", count(k.allowed)), cell("Denied", "num", count(k.denied)), cell("Clients", "num", k.clients ? count(k.clients) : "–"))));
+        cell("Rule", "", plainKey(k.rule ?? "")), cell("State", "", k.state),
+        cell("Rate", "num", rate(k.rate)), cell("Peak", "num", rate(k.peak)),
+        cell("Allowed", "num", count(k.allowed)), cell("Denied", "num", count(k.denied)),
+        cell("Clients", "num", k.clients ? count(k.clients) : "–"))));
       $("minute-table").hidden = keys.length === 0;
       setText($("minute-note"), keys.length === 0 ? "No key was seen in it." : "");
     } catch (problem) {

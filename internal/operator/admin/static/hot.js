@@ -4,15 +4,18 @@
 // are; the order rests while somebody is in the table.
 
 import { getJSON } from "./api.js";
-import { clientsText, count, el, keyLink, lasting, overrideText, percent, plainKey, rate, setText, times } from "./text.js";
+import {
+  clientsText, count, el, keyLink, lasting, overrideText, percent, plainKey, rate, setText, times,
+} from "./text.js";
 import { drawSpark, spark } from "./chart.js";
 
 const slots = 60;
 const pageSize = 50;
 
 export class HotTable {
-  #section; #table; #body; #empty; #rows = new Map(); #sparks = new Map(); #busy = false; #asking = false; #again = false;
-  #act; #latest = null; #writable = false; #sort = "rate"; #find = ""; #page = 0; #last = 0;
+  #section; #table; #body; #empty; #rows = new Map(); #sparks = new Map();
+  #busy = false; #asking = false; #again = false; #act; #latest = null; #writable = false;
+  #sort = "rate"; #find = ""; #page = 0; #last = 0;
 
   // act(kind, hotKey) is called by the buttons of a row; kind is limit, block,
   // exempt or clear.
@@ -27,12 +30,11 @@ export class HotTable {
     for (const button of this.#table.querySelectorAll("thead button")) {
       button.addEventListener("click", () => this.#turn({ sort: button.dataset.sort, page: 0 }));
     }
-    section.querySelector("#hot-find").addEventListener("input", (e) => this.#turn({ find: e.target.value.trim(), page: 0 }));
-    section.querySelector("#hot-sort").addEventListener("change", (e) => this.#turn({ sort: e.target.value, page: 0 }));
+    const on = (id, event, act) => section.querySelector(id).addEventListener(event, act);
+    on("#hot-find", "input", (e) => this.#turn({ find: e.target.value.trim(), page: 0 }));
+    on("#hot-sort", "change", (e) => this.#turn({ sort: e.target.value, page: 0 }));
     const pages = { first: () => 0, before: () => this.#page - 1, after: () => this.#page + 1, last: () => this.#last };
-    for (const [name, page] of Object.entries(pages)) {
-      section.querySelector(`#hot-${name}`).addEventListener("click", () => this.#turn({ page: page() }));
-    }
+    for (const [name, page] of Object.entries(pages)) on(`#hot-${name}`, "click", () => this.#turn({ page: page() }));
   }
 
   seed(sparks) { this.#sparks = new Map(Object.entries(sparks)); }
@@ -73,7 +75,9 @@ export class HotTable {
     if (this.#asking) return;
     this.#asking = true;
     try {
-      const query = new URLSearchParams({ limit: pageSize, offset: this.#page * pageSize, sort: this.#sort, find: this.#find });
+      const query = new URLSearchParams({
+        limit: pageSize, offset: this.#page * pageSize, sort: this.#sort, find: this.#find,
+      });
       const { keys, matched, at } = await getJSON(`/v1/hot?${query}`);
       if (!this.#again) this.#fill(keys, matched, at);
     } catch (problem) {
@@ -119,11 +123,13 @@ export class HotTable {
   #tell(shown, matched) {
     const first = this.#page * pageSize;
     const many = matched > pageSize || this.#page > 0;
-    const text = this.#find && matched === 0 ? "no hot key matches" : many ? `${count(first + 1)} to ${count(first + shown)} of ${count(matched)}` : "";
-    setText(this.#section.querySelector("#hot-more"), text);
+    const part = many ? `${count(first + 1)} to ${count(first + shown)} of ${count(matched)}` : "";
+    setText(this.#section.querySelector("#hot-more"), this.#find && matched === 0 ? "no hot key matches" : part);
     this.#section.querySelector("#hot-pages").hidden = !many;
-    const off = { first: this.#page === 0, before: this.#page === 0, after: this.#page >= this.#last, last: this.#page >= this.#last };
-    for (const [name, yes] of Object.entries(off)) this.#section.querySelector(`#hot-${name}`).disabled = yes;
+    const begin = this.#page === 0, end = this.#page >= this.#last;
+    for (const [name, off] of Object.entries({ first: begin, before: begin, after: end, last: end })) {
+      this.#section.querySelector(`#hot-${name}`).disabled = off;
+    }
   }
 
   #order(keys) {
@@ -139,15 +145,19 @@ function newRow(first, act) {
   const cell = (label, classes, ...children) => el("td", { "data-label": label, class: classes }, ...children);
   const note = () => el("small", { class: "note" });
   const text = {
-    rule: note(), times: note(), bounds: note(), share: el("span"), clients: el("span"), client: note(), rate: el("span"), since: el("span"),
-    limit: el("span"), source: note(), allowed: el("span"), denied: el("span"), served: el("span"), past: note(),
+    rule: note(), times: note(), bounds: note(), client: note(), source: note(), past: note(),
+    rate: el("span"), share: el("span"), clients: el("span"), since: el("span"), limit: el("span"),
+    allowed: el("span"), denied: el("span"), served: el("span"),
   };
   const line = spark();
   const button = (kind, name) => el("button", {
     type: "button", class: "small", "data-act": kind, "aria-label": `${name} ${plainKey(first.key)}`,
     onclick: () => act(kind, current),
   }, name);
-  const buttons = { limit: button("limit", "Limit"), block: button("block", "Block"), exempt: button("exempt", "Exempt"), clear: button("clear", "Clear") };
+  const buttons = {
+    limit: button("limit", "Limit"), block: button("block", "Block"), exempt: button("exempt", "Exempt"),
+    clear: button("clear", "Clear"),
+  };
   const acts = el("div", { class: "acts" }, ...Object.values(buttons));
   const node = el("tr", {},
     el("th", { scope: "row", class: "keycell" }, keyLink(first), text.rule),
@@ -222,7 +232,8 @@ export class LoopTable {
       fillClients(who, l);
       return el("tr", {},
         el("th", { scope: "row", class: "keycell" }, keyLink(l)),
-        cell("Rule", "", plainKey(l.rule)), cell("Rate", "num", rate(l.rate)), cell("For", "num", lasting(now - Date.parse(l.since))),
+        cell("Rule", "", plainKey(l.rule)), cell("Rate", "num", rate(l.rate)),
+        cell("For", "num", lasting(now - Date.parse(l.since))),
         cell("Clients", "num", who.clients), cell("Heaviest client", "", who.client));
     }));
   }
@@ -235,6 +246,9 @@ export function showClosest(section, closest) {
   if (list.contains(document.activeElement)) return;
   list.replaceChildren(...closest.map((c) => el("li", {},
     keyLink(c),
-    el("meter", { min: 0, max: c.threshold, value: Math.min(c.rate, c.threshold), "aria-label": `part of the threshold of ${plainKey(c.key)}` }),
+    el("meter", {
+      min: 0, max: c.threshold, value: Math.min(c.rate, c.threshold),
+      "aria-label": `part of the threshold of ${plainKey(c.key)}`,
+    }),
     el("span", { class: "note" }, `${rate(c.rate)} of ${rate(c.threshold)}/s · rule ${c.rule}`))));
 }

@@ -37,7 +37,9 @@ export class NowView {
   // state takes what is now; while the page is paused it is only kept.
   state(s, writable) {
     const t = s.totals;
-    if (this.#latest && t.allowed_per_second != null) this.#chart.add({ at: Date.parse(s.at), allowed: t.allowed_per_second, denied: t.denied_per_second });
+    if (this.#latest && t.allowed_per_second != null) {
+      this.#chart.add({ at: Date.parse(s.at), allowed: t.allowed_per_second, denied: t.denied_per_second });
+    }
     if (this.#latest) this.#hot.tick(s.hot);
     this.#latest = s;
     this.#writable = writable;
@@ -58,7 +60,7 @@ export class NowView {
     setText($("allowed"), rate(t.allowed_per_second));
     setText($("denied"), rate(t.denied_per_second));
     setText($("hot-count"), rate(t.hot_keys));
-    setText($("requests-note"), t.requests_per_second == null ? "no limiter has reported yet" : t.limiters === 1 ? "by 1 limiter" : `by ${t.limiters} limiters`);
+    setText($("requests-note"), requestsNote(t));
     setText($("allowed-note"), share(t.allowed_per_second, t.requests_per_second));
     setText($("denied-note"), deniedBy(t));
     setText($("hot-note"), hotNote(t));
@@ -70,14 +72,21 @@ export class NowView {
 
 const share = (part, all) => (all > 0 ? `${((100 * part) / all).toFixed(part === all ? 0 : 1)} % of requests` : "");
 
+function requestsNote(t) {
+  if (t.requests_per_second == null) return "no limiter has reported yet";
+  return t.limiters === 1 ? "by 1 limiter" : `by ${t.limiters} limiters`;
+}
+
 function hotNote(t) {
-  const hot = t.hot_keys === 0 ? "all is calm" : t.hot_keys === 1 ? "1 value over its threshold" : "values over their threshold";
+  const some = t.hot_keys === 1 ? "1 value over its threshold" : "values over their threshold";
+  const hot = t.hot_keys === 0 ? "all is calm" : some;
   return [hot, t.loops && (t.loops === 1 ? "1 loop" : `${t.loops} loops`)].filter(Boolean).join(" · ");
 }
 
 const reasons = {
-  hot: "hot keys", fair: "over their share", in_flight: "in flight", ip_in_flight: "in flight per address", override: "overrides",
-  blocked: "blocked", malformed: "malformed", ip_fixed: "per address", ip_sliding: "per address, long", store_failure: "store down",
+  hot: "hot keys", fair: "over their share", in_flight: "in flight", ip_in_flight: "in flight per address",
+  override: "overrides", blocked: "blocked", malformed: "malformed", ip_fixed: "per address",
+  ip_sliding: "per address, long", store_failure: "store down",
 };
 
 function deniedBy(t) {

@@ -29,7 +29,8 @@ export class Router {
   #click(e) {
     const link = e.target.closest?.("a[href]");
     if (!link || e.defaultPrevented || e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return;
-    if (link.origin !== location.origin || link.hash || link.hasAttribute("download") || !this.#views[part(link.pathname)]) return;
+    if (link.origin !== location.origin || link.hash || link.hasAttribute("download")) return;
+    if (!this.#views[part(link.pathname)]) return;
     e.preventDefault();
     if (link.pathname + link.search !== location.pathname + location.search) this.open(link.pathname + link.search);
   }

@@ -65,8 +65,11 @@ function resultText({ ok, status, error, took_ms: took }) {
 
 function newRow({ name }, test) {
   const about = el("span", { class: "about" }), result = el("span", { class: "result", role: "status" });
-  const button = el("button", { type: "button", class: "small admins", "aria-label": `Send a test to ${name}`, onclick: test }, "Test");
-  const node = el("li", {}, el("span", { class: "dot", "aria-hidden": "true" }), el("b", {}, name), about, result, button);
+  const button = el("button", {
+    type: "button", class: "small admins", "aria-label": `Send a test to ${name}`, onclick: test,
+  }, "Test");
+  const node = el("li", {},
+    el("span", { class: "dot", "aria-hidden": "true" }), el("b", {}, name), about, result, button);
   const fill = (w) => {
     node.className = w.error ? "poor" : "good";
     const lost = w.failed + w.dropped;
