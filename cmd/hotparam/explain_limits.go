@@ -17,7 +17,11 @@ import (
 func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
 	var out []string
 	lim := r.LimitFor(key)
-	if o := rules.NewOverrides(set.Overrides, nil).Find([]byte(key), time.Now()); o != nil {
+	index, now := rules.NewOverrides(set.Overrides, nil), time.Now()
+	if o := index.Find([]byte(key), now); o != nil {
+		out = append(out, overrideText(o, string(key), ", hot or not"))
+	}
+	if o := index.Tried().Find([]byte(key), now); o != nil && o.InShadow() {
 		out = append(out, overrideText(o, string(key), ", hot or not"))
 	}
 	text := fmt.Sprintf("rule %s: hot from %s, then", r.Name, r.Hot)
@@ -49,14 +53,17 @@ func keyLimits(set *rules.Set, r *rules.Rule, key hottype.Key) []string {
 // clientOverride says which override holds for the client.
 func clientOverride(set *rules.Set, client hottype.Client, class string) []string {
 	index, now := rules.NewOverrides(set.Overrides, nil), time.Now()
-	o := index.FindClient(client.Addr, now)
-	if o == nil {
-		o = index.FindClass(class, now)
+	var out []string
+	for _, of := range []*rules.Overrides{index, index.Tried()} {
+		o := of.FindClient(client.Addr, now)
+		if o == nil {
+			o = of.FindClass(class, now)
+		}
+		if o != nil && o.InShadow() == (of != index) {
+			out = append(out, overrideText(o, "", ", in the place of the windows below"))
+		}
 	}
-	if o == nil {
-		return nil
-	}
-	return []string{overrideText(o, "", ", in the place of the windows below")}
+	return out
 }
 
 // overrideText says what an override does, and of what if that is not the key itself.
@@ -67,6 +74,9 @@ func overrideText(o *rules.Override, key, instead string) string {
 	}
 	if o.Action == rules.ActionLimit {
 		text += " " + specText(o.Spec()) + instead
+	}
+	if o.InShadow() {
+		text += ", in shadow mode: only counted"
 	}
 	if o.Reason != "" {
 		text += " (" + o.Reason + ")"

@@ -12,17 +12,19 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // overrideCmd groups what is done with overrides.
 type overrideCmd struct {
-	Ls    overrideLsCmd    `cmd:"" help:"List the overrides that have not ended."`
-	Set   overrideSetCmd   `cmd:"" help:"Limit, exempt, block, watch or serve a key, a resource, a client, a network, a class."`
-	Rm    overrideRmCmd    `cmd:"" help:"Remove overrides."`
-	Undo  overrideUndoCmd  `cmd:"" help:"Take back the last change of an override, or a revision and all after it."`
-	Diff  overrideDiffCmd  `cmd:"" help:"Tell what apply would change."`
-	Apply overrideApplyCmd `cmd:"" help:"Make the overrides those of a file, as ls -o yaml prints it."`
+	Ls      overrideLsCmd      `cmd:"" help:"List the overrides that have not ended."`
+	Set     overrideSetCmd     `cmd:"" help:"Limit, exempt, block, watch or serve a key, a resource, a client, a network, a class."`
+	Rm      overrideRmCmd      `cmd:"" help:"Remove overrides."`
+	Enforce overrideEnforceCmd `cmd:"" help:"Enforce an override that is in shadow mode."`
+	Undo    overrideUndoCmd    `cmd:"" help:"Take back the last change of an override, or a revision and all after it."`
+	Diff    overrideDiffCmd    `cmd:"" help:"Tell what apply would change."`
+	Apply   overrideApplyCmd   `cmd:"" help:"Make the overrides those of a file, as ls -o yaml prints it."`
 }
 
 // listedOverride is an override as an admin listener tells it, or as a file of apply says it.
@@ -30,14 +32,30 @@ type listedOverride struct {
 	rules.Override
 	For    string `json:"for,omitempty"` // of a file: in place of until
 	Source string `json:"source,omitempty"`
+	// What one in shadow mode met and would have denied; nil where that is not known.
+	Hits      *uint64  `json:"hits,omitempty"`
+	WouldDeny *uint64  `json:"would_deny,omitempty"`
+	Pace      *float64 `json:"would_deny_per_second,omitempty"`
+}
+
+// wouldDeny says what of its requests an override in shadow mode would have denied.
+func (o *listedOverride) wouldDeny() string {
+	if o.Hits == nil || o.WouldDeny == nil || o.Pace == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%d of %d, %s/s", *o.WouldDeny, *o.Hits, strconv.FormatFloat(*o.Pace, 'f', -1, 64))
 }
 
 // effect says in a few words what an override does.
 func effect(o *rules.Override) string {
-	if o.Action != rules.ActionLimit && o.Action != "" {
-		return string(o.Action)
+	mode := ""
+	if o.InShadow() {
+		mode = "in shadow: "
 	}
-	text := strconv.FormatFloat(o.Rate, 'f', -1, 64) + "/s"
+	if o.Action != rules.ActionLimit && o.Action != "" {
+		return mode + string(o.Action)
+	}
+	text := mode + strconv.FormatFloat(o.Rate, 'f', -1, 64) + "/s"
 	if o.Burst > 0 {
 		text += ", burst " + strconv.FormatInt(o.Burst, 10)
 	}
@@ -77,10 +95,11 @@ func (c *overrideLsCmd) Run(ctx context.Context, k *kong.Kong) error {
 		return err
 	}
 	return c.print(k, answer, func(t io.Writer) error {
-		row(t, "ID", "FOR", "EFFECT", "UNTIL", "BY", "WRITTEN", "REASON")
+		row(t, "ID", "FOR", "EFFECT", "WOULD DENY", "UNTIL", "BY", "WRITTEN", "REASON")
 		for i := range list {
 			o := &list[i]
-			row(t, o.ID, o.Target().String(), effect(&o.Override), ending(&o.Override), o.Author, o.Source, o.Reason)
+			row(t, o.ID, o.Target().String(), effect(&o.Override), o.wouldDeny(), ending(&o.Override), o.Author,
+				o.Source, o.Reason)
 		}
 		return nil
 	})
@@ -98,6 +117,7 @@ type overrideSetCmd struct {
 	Rate     float64 `placeholder:"N" help:"Limit to so many requests a second."`
 	Burst    int64   `placeholder:"N" help:"So many at once."`
 	Action   string  `enum:"limit,exempt,block,shadow,serve" default:"limit" help:"What it does: ${enum}."`
+	Mode     string  `enum:"enforce,shadow" default:"enforce" help:"shadow: deny nobody, count what it would deny."`
 	For      string  `placeholder:"15m" help:"For how long; default: until it is removed."`
 	Until    string  `placeholder:"TIME" help:"Until when, such as 2026-12-01T00:00:00Z."`
 	Reason   string  `help:"Why, for the audit."`
@@ -117,6 +137,9 @@ func (c *overrideSetCmd) Run(ctx context.Context, k *kong.Kong) error {
 		return usage("override set: want one of a key, --resource, --client, --cidr, --class")
 	}
 	body := map[string]any{"action": c.Action}
+	if c.Mode != string(hottype.ModeEnforce) { // programs before it know no mode
+		body["mode"] = c.Mode
+	}
 	for name, text := range map[string]string{
 		"key": c.Key, "resource": c.Resource, "client": c.Client, "cidr": c.CIDR, "class": c.Class, "for": c.For,
 		"until": c.Until, "reason": c.Reason, "author": authorOf(c.Author),

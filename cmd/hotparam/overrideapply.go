@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -97,6 +99,9 @@ func (o *listedOverride) body(author string) map[string]any {
 	if o.Burst != 0 {
 		body["burst"] = o.Burst
 	}
+	if o.Mode != "" {
+		body["mode"] = o.Mode
+	}
 	if !o.Until.IsZero() {
 		body["until"] = o.Until
 	}
@@ -130,7 +135,7 @@ func (c *overrideFile) changes(ctx context.Context) (put []overrideChange, gone 
 	for i := range want {
 		w := &want[i]
 		j := slices.IndexFunc(have, func(h listedOverride) bool {
-			return h.Target() == w.Target() && h.Schedule == w.Schedule
+			return h.SamePlace(w.Override)
 		})
 		if j < 0 {
 			put = append(put, overrideChange{after: w})
@@ -154,6 +159,11 @@ func sameOverride(a, b *rules.Override) bool {
 		a.Until.Truncate(time.Millisecond).Equal(b.Until.Truncate(time.Millisecond))
 }
 
+// told is what an export says besides.
+var told = []string{
+	"active", "next", "href", "hits", "hits_per_second", "would_deny", "would_deny_per_second", "warnings",
+}
+
 // readOverrides reads a file of overrides. A field that no override has is an error.
 func readOverrides(path string) ([]listedOverride, error) {
 	text, err := readText(path)
@@ -170,9 +180,7 @@ func readOverrides(path string) ([]listedOverride, error) {
 	}
 	list := make([]listedOverride, len(of["overrides"]))
 	for i, fields := range of["overrides"] {
-		for _, told := range []string{"active", "next", "href"} { // what an export says besides
-			delete(fields, told)
-		}
+		maps.DeleteFunc(fields, func(name string, _ any) bool { return slices.Contains(told, name) })
 		if list[i], err = overrideOf(fields); err != nil {
 			return nil, fmt.Errorf("%s: override %d: %w", path, i+1, err)
 		}
@@ -192,6 +200,13 @@ func overrideOf(fields map[string]any) (o listedOverride, err error) {
 	}
 	if o.Action == "" {
 		o.Action = rules.ActionLimit
+	}
+	switch o.Mode {
+	case hottype.ModeEnforce:
+		o.Mode = ""
+	case "", hottype.ModeShadow:
+	default: // before anything is changed
+		return o, fmt.Errorf("mode is %.40q, not enforce or shadow", o.Mode)
 	}
 	return o, o.ValidateTarget()
 }

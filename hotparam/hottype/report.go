@@ -63,6 +63,8 @@ type KeyDecisions struct {
 type OverrideHits struct {
 	ID string `json:"id"`
 	N  uint64 `json:"n"`
+	// WouldDeny are those of N that the override, which is in shadow mode, would have denied.
+	WouldDeny uint64 `json:"would_deny,omitempty"`
 }
 
 // KeySample says who asked for a key lately, and how they wrote it.

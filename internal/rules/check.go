@@ -194,6 +194,7 @@ func (p *parser) checkOverrides() {
 	type place struct {
 		of   Target
 		when Schedule
+		mode hottype.Mode
 	}
 	ids, places := map[string]bool{}, map[place]bool{}
 	for i, o := range p.set.Overrides {
@@ -201,9 +202,9 @@ func (p *parser) checkOverrides() {
 		if v.failed() {
 			continue
 		}
-		at := place{o.Target(), o.Schedule}
+		at := place{o.Target(), o.Schedule, o.Mode}
 		if ids[o.ID] || places[at] {
-			v.fail("another override has the same id, or the same %s and schedule", at.of.Kind)
+			v.fail("another override has the same id, or the same %s, schedule and mode", at.of.Kind)
 		}
 		ids[o.ID], places[at] = true, true
 		if o.Class != "" && !classes[o.Class] {

@@ -224,7 +224,7 @@ func TestErrors(t *testing.T) {
 		{override("key: 'topic', rate: 5, until: tomorrow"), `overrides[0].until: "tomorrow" is not a time`},
 		{override("key: 'topic', rate: 5, id: 'A b'"), "is not [a-z0-9-]{1,64}"},
 		{override("key: 'topic', rate: 5}\n  - {key: topic, action: block"),
-			"f.yaml:3: overrides[1]: another override has the same id, or the same key and schedule"},
+			"f.yaml:3: overrides[1]: another override has the same id, or the same key, schedule and mode"},
 	} {
 		set, err := Parse("f.yaml", []byte(c.text))
 		if err == nil || set != nil || !strings.Contains(err.Error(), c.want) {

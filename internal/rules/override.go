@@ -54,6 +54,10 @@ type Override struct {
 	Rate float64 `json:"rate,omitempty"`
 	// Burst, for ActionLimit; 0 means max(1, Rate).
 	Burst int64 `json:"burst,omitempty"`
+	// Mode is hottype.ModeShadow for one that is only tried: it denies nobody and hides no
+	// other, and what it would deny is counted. Else it is "". It is for ActionLimit and
+	// ActionBlock.
+	Mode hottype.Mode `json:"mode,omitempty"`
 	// Until is when the override ends; zero means never.
 	Until time.Time `json:"until,omitzero"`
 	// Schedule is when it holds until then; zero means always.
@@ -69,37 +73,6 @@ const (
 	maxKeyBytes    = 4096
 	maxReasonBytes = 1024
 	maxAuthorBytes = 256
-)
-
-// Change is one entry of the audit of live overrides.
-type Change struct {
-	// Revision numbers the changes of a namespace: it grows with each. What was
-	// restored together has one.
-	Revision int64     `json:"revision,omitempty"`
-	At       time.Time `json:"at"`
-	Author   string    `json:"author"`
-	// Action is ChangePut or ChangeDelete. An undo is one of them too: it puts
-	// back, or removes, what another change did.
-	Action string `json:"action"`
-	ID     string `json:"id"`
-	// Before is nil where there was none, After where there is none any more.
-	Before *Override `json:"before,omitempty"`
-	After  *Override `json:"after,omitempty"`
-}
-
-// Numbered is the change with its revision, for one that was written by a program which
-// gave it none: then it is the time.
-func (c Change) Numbered() Change {
-	if c.Revision == 0 && !c.At.IsZero() {
-		c.Revision = c.At.UnixMicro()
-	}
-	return c
-}
-
-// The actions of a change.
-const (
-	ChangePut    = "put"
-	ChangeDelete = "delete"
 )
 
 // Validate reports what makes an override unusable. The ID may be empty.
@@ -143,6 +116,14 @@ func (o Override) validateKey() error {
 }
 
 func (o Override) validateAction() error {
+	switch {
+	case o.Mode != "" && o.Mode != hottype.ModeShadow:
+		return fmt.Errorf("rules: override %.80q has mode %.40q, not shadow; leave it out to enforce it", o.Target(),
+			o.Mode)
+	case o.InShadow() && o.Action != ActionLimit && o.Action != ActionBlock:
+		return fmt.Errorf("rules: override %.80q has mode shadow, which is for limit and block, not for action %.40q",
+			o.Target(), o.Action)
+	}
 	switch o.Action {
 	case ActionServe:
 		if o.OfClients() {
@@ -204,6 +185,15 @@ func (o Override) Spec() limit.Spec {
 // override: it only watches, or it says something else.
 func (o Override) KeepsLimit() bool { return o.Action == ActionShadow || o.Action == ActionServe }
 
+// InShadow reports whether the override is only tried.
+func (o Override) InShadow() bool { return o.Mode == hottype.ModeShadow }
+
+// SamePlace reports whether two overrides take the place of each other: they are of one
+// target, with one schedule, and both are enforced or both only tried.
+func (o Override) SamePlace(p Override) bool {
+	return o.Target() == p.Target() && o.Schedule == p.Schedule && o.Mode == p.Mode
+}
+
 // IsPattern reports whether the key holds a "*" and so stands for many keys.
 func (o Override) IsPattern() bool { return strings.IndexByte(o.Key, '*') >= 0 }
 
@@ -242,20 +232,27 @@ func (o Override) Active(now time.Time) bool {
 	return !o.Expired(now) && (o.Schedule.IsZero() || o.Schedule.Window(now).Holds(now))
 }
 
-// DefaultID is the ID of an override that was given none: made from its target, and
-// from its schedule where it has one, so that a key may have several of those
-// beside the one that always holds.
+// DefaultID is the ID of an override that was given none: made from its target, from
+// its schedule where it has one, and from its mode, so that a key may have several of
+// those beside the one that always holds.
 func (o Override) DefaultID() string {
-	if o.Schedule.IsZero() {
-		return OverrideID(o.Target().String())
+	text := o.Target().String()
+	if !o.Schedule.IsZero() {
+		text += " " + o.Schedule.String()
 	}
-	return OverrideID(o.Target().String() + " " + o.Schedule.String())
+	if o.InShadow() {
+		return overrideID(text, text+" shadow") // it is still called so once it is enforced
+	}
+	return OverrideID(text)
 }
 
 // OverrideID makes the ID of an override from its key: readable, the same for
 // the same key, and different for different keys ("topic-id-42-3f2a9c1d").
-func OverrideID(key string) string {
-	sum := sha256.Sum256([]byte(key))
+func OverrideID(key string) string { return overrideID(key, key) }
+
+// overrideID makes an ID that reads as one text and differs as another one does.
+func overrideID(key, differs string) string {
+	sum := sha256.Sum256([]byte(differs))
 	id := make([]byte, 0, 64)
 	for i := 0; i < len(key) && len(id) < 48; i++ {
 		c := key[i]

@@ -15,7 +15,8 @@ import (
 
 // Overrides is an immutable index over overrides, shared freely. A nil one is
 // empty. Finding costs one look-up, and one comparison of a prefix for each
-// pattern; that of a client one look-up of its longest prefix.
+// pattern; that of a client one look-up of its longest prefix. What is only tried is
+// found by Tried alone.
 type Overrides struct {
 	exact    map[string][]*entry
 	patterns []*entry
@@ -25,6 +26,9 @@ type Overrides struct {
 	// networks are those of clients and CIDRs; nil: none. classes are by name.
 	networks *bart.Table[[]*entry]
 	classes  map[string][]*entry
+	// tried are all overrides, as if those in shadow mode were enforced; nil: none is in
+	// shadow mode.
+	tried *Overrides
 }
 
 // entry is one override in the index.
@@ -43,16 +47,32 @@ func (e *entry) holds(now time.Time) bool {
 // NewOverrides indexes the overrides of the configuration file and the live
 // ones. It keeps copies.
 func NewOverrides(static, live []Override) *Overrides {
+	o := index(static, live, false)
+	if slices.ContainsFunc(static, Override.InShadow) || slices.ContainsFunc(live, Override.InShadow) {
+		o.tried = index(static, live, true)
+	}
+	return o
+}
+
+// Tried is the index as it would be if every override in shadow mode were enforced; nil
+// where there is none. An override in shadow mode that is found in it would decide.
+func (o *Overrides) Tried() *Overrides { return o.tried }
+
+func index(static, live []Override, tried bool) *Overrides {
 	o := &Overrides{
 		exact: map[string][]*entry{}, blocks: map[string][]*entry{}, resources: map[string][]*entry{},
 		classes: map[string][]*entry{},
 	}
 	networks := map[netip.Prefix][]*entry{}
 	for _, s := range static {
-		o.add(s, false, networks)
+		if tried || !s.InShadow() {
+			o.add(s, false, networks)
+		}
 	}
 	for _, l := range live {
-		o.add(l, true, networks)
+		if tried || !l.InShadow() {
+			o.add(l, true, networks)
+		}
 	}
 	for _, lists := range []map[string][]*entry{o.exact, o.resources, o.classes} {
 		for _, entries := range lists {
@@ -138,8 +158,8 @@ func (o *Overrides) FindClass(name string, now time.Time) *Override {
 }
 
 // before orders overrides that hold for the same key: live ones, then the most
-// particular, then those with a schedule, then the newest, then by ID, so that
-// every process agrees.
+// particular, then those with a schedule, then those in shadow mode, which would take the
+// place of the others, then the newest, then by ID, so that every process agrees.
 func before(a, b *entry) int {
 	if a.live != b.live {
 		if a.live {
@@ -150,6 +170,7 @@ func before(a, b *entry) int {
 	return cmp.Or(
 		cmp.Compare(b.literal, a.literal),
 		scheduledFirst(a, b),
+		cmp.Compare(b.override.Mode, a.override.Mode),
 		b.override.Created.Compare(a.override.Created),
 		cmp.Compare(a.override.ID, b.override.ID),
 	)

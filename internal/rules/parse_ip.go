@@ -152,6 +152,11 @@ func (p *parser) override(v value) {
 		"action":   func(v value) { o.Action = Action(v.word("limit", "exempt", "block", "shadow", "serve")) },
 		"rate":     func(v value) { o.Rate = v.rate().perSecond() },
 		"burst":    func(v value) { o.Burst = v.integer(1, maxAmount) },
+		"mode": func(v value) {
+			if v.word("enforce", "shadow") == string(hottype.ModeShadow) {
+				o.Mode = hottype.ModeShadow // else it stays empty
+			}
+		},
 		"until":    func(v value) { o.Until = v.time() },
 		"schedule": func(v value) { o.Schedule = v.schedule() },
 		"reason":   func(v value) { o.Reason = v.text() },

@@ -7,6 +7,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/access"
 )
@@ -19,13 +20,17 @@ func TestViewerIsOfferedNoChange(t *testing.T) {
 		Action: rules.ActionBlock}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := cfg.Overrides.Put(t.Context(), rules.Override{ID: "two", Key: "topic?id=42", Mode: hottype.ModeShadow,
+		Action: rules.ActionBlock}); err != nil {
+		t.Fatal(err)
+	}
 	const viewer, operator = "hp_the-token-of-a-viewer", "hp_the-token-of-an-operator"
 	cfg.Access.Tokens = []access.Token{
 		{Name: "eve", Role: access.Viewer, Hash: sha256.Sum256([]byte(viewer))},
 		{Name: "ann", Role: access.Operator, Hash: sha256.Sum256([]byte(operator))},
 	}
 	srv := serve(t, cfg)
-	const offers = `[...document.querySelectorAll("[data-act], #add-override, #import-label, #w-apply")].filter((n) => n.checkVisibility()).length`
+	const offers = `[...document.querySelectorAll("[data-act], #add-override, #import-label, #w-apply, #w-shadow")].filter((n) => n.checkVisibility()).length`
 	for token, least := range map[string]string{viewer: "== 0", operator: "> 3"} {
 		ctx := browser(t) // one browser keeps to the first token that it was given
 		at := strings.Replace(srv.URL, "//", "//x:"+token+"@", 1)

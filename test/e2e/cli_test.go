@@ -74,6 +74,25 @@ func TestCommandLine(t *testing.T) {
 		strings.Count(audit, `"action": "delete"`) != 1 {
 		t.Error(audit)
 	}
+
+	said = run("", "in shadow: block", false, "override", "set", "topic?id=42", "--action", "block", "--mode", "shadow",
+		"--author", "ann", "--wait", "10s")
+	id, _, _ = strings.Cut(said, ": ")
+	status(http.StatusOK, "what is only tried is enforced")
+	export = run("", "mode: shadow", false, "override", "ls", "-o", "yaml")
+	if text := run(export, "", false, "override", "diff", "-"); text != "" {
+		t.Error("an export with shadow mode differs from what holds:", text)
+	}
+	plain := strings.Replace(export, "mode: shadow", "mode: enforce", 1)
+	run(plain, "+ topic?id=42: block", false, "override", "diff", "-")
+	wrong := strings.Replace(export, "mode: shadow", "mode: shade", 1)
+	run(wrong, "not enforce or shadow", true, "override", "apply", "-")
+	run("", id+": enforced; topic?id=42, block", false, "override", "enforce", id, "--wait", "10s")
+	status(http.StatusTooManyRequests, "what is enforced is not felt")
+	run("", "enforced already", true, "override", "enforce", id)
+	run("", "in shadow: block", false, "override", "undo", id, "--wait", "10s")
+	status(http.StatusOK, "the undo is not felt")
+	run("", "in shadow: block", false, "override", "ls")
 	run("", "KEY", false, "hot", "ls")
 	run("", "hot_rate", false, "hot", "get", "topic?id=42")
 
@@ -83,6 +102,10 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{"", "want one of a key", []string{"override", "set"}},
 		{"", "want one of a key", []string{"override", "set", "topic?id=1", "--client", "192.0.2.1"}},
+		{"", "has no meaning with action",
+			[]string{"override", "set", "topic?id=1", "--action", "serve", "--mode", "shadow"}},
+		{"", "must be one of", []string{"override", "set", "topic?id=1", "--rate", "5", "--mode", "shade"}},
+		{"", "there is no override", []string{"override", "enforce", "nosuch"}},
 		{"", "rate is missing", []string{"override", "set", "topic?id=1"}},
 		{"", "there is no override", []string{"override", "rm", "nosuch"}},
 		{"overrides: [{key: \"topic?id=1\", rte: 5}]", `override 1: json: unknown field "rte"`,

@@ -136,6 +136,9 @@ func overrideChange(c *admin.Change) string {
 	if c.Override.Action == rules.ActionLimit {
 		what = strconv.FormatFloat(c.Override.Rate, 'f', -1, 64) + "/s"
 	}
+	if c.Override.InShadow() {
+		what = "in shadow: " + what
+	}
 	if until := c.Override.Until; !until.IsZero() {
 		what += " until " + until.UTC().Format(time.RFC3339)
 	}

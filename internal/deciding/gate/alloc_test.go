@@ -6,6 +6,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -36,6 +37,18 @@ func TestNothingIsAllocated(t *testing.T) {
 		}},
 		{"limited client", benchWindows, "/topic?id=41&lang=en&page=3", []rules.Override{
 			{ID: "a", CIDR: "203.0.113.0/24", Action: rules.ActionLimit, Rate: 1e6, Burst: 1e6},
+		}},
+		{"tried, others' keys", benchWindows, "/topic?id=41&lang=en&page=3", []rules.Override{
+			{ID: "a", Key: "topic?id=40", Action: rules.ActionLimit, Rate: 1, Burst: 2, Mode: hottype.ModeShadow},
+			{ID: "b", Client: "203.0.113.8", Action: rules.ActionBlock, Mode: hottype.ModeShadow},
+		}},
+		{"tried, cold", benchWindows, "/topic?id=41&lang=en&page=3", []rules.Override{
+			{ID: "a", Key: "topic?id=41&lang=en&page=3", Action: rules.ActionLimit, Rate: 1, Burst: 2,
+				Mode: hottype.ModeShadow},
+			{ID: "b", CIDR: "203.0.113.0/24", Action: rules.ActionBlock, Mode: hottype.ModeShadow},
+		}},
+		{"tried, hot and denied", benchRules, "/topic?id=42&lang=en&page=3", []rules.Override{
+			{ID: "a", Key: "topic?id=4*", Action: rules.ActionLimit, Rate: 1, Burst: 2, Mode: hottype.ModeShadow},
 		}},
 		{"shadowed client", benchWindows, "/topic?id=41&lang=en&page=3", []rules.Override{
 			{ID: "a", Client: "203.0.113.9", Action: rules.ActionShadow},

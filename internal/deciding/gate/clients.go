@@ -20,9 +20,9 @@ type clientOverride struct {
 // clientOverride finds the override of the request's client: of its address, else of its
 // class. An address that ip.exempt names more closely than an override, or that no override
 // names, is left to ip.exempt. Nothing is allocated.
-func (d *decision) clientOverride(class string) (found clientOverride) {
+func (d *decision) clientOverride(of *rules.Overrides, class string) (found clientOverride) {
 	st, addr := d.st, d.req.Client.Addr
-	o := st.clients.FindClient(addr, d.now)
+	o := of.FindClient(addr, d.now)
 	if d.exemptAddress() {
 		if o == nil {
 			return found
@@ -33,7 +33,7 @@ func (d *decision) clientOverride(class string) (found clientOverride) {
 		}
 	}
 	if o == nil {
-		o = st.clients.FindClass(class, d.now)
+		o = of.FindClass(class, d.now)
 	}
 	if o != nil {
 		found = clientOverride{o, st.overrideState(o)}
@@ -123,8 +123,11 @@ func (st *state) compileClients(lists ...[]rules.Override) {
 			if !o.OfClients() || o.Action != rules.ActionLimit {
 				continue
 			}
-			spec := o.Spec()
-			st.clientLimits[idOf(o)] = &clientLimit{space: spaceClient, spec: spec, term: term{
+			space, spec := spaceClient, o.Spec()
+			if o.InShadow() {
+				space = spaceShadow
+			}
+			st.clientLimits[idOf(o)] = &clientLimit{space: space, spec: spec, term: term{
 				rule: st.overrideState(o).id, reason: hottype.ReasonOverride, window: refill(spec), policy: policy,
 				shared: st.shares(scope),
 			}}

@@ -62,6 +62,9 @@ func (g *Gate) begin(now time.Time, req *hottype.Request) *decision {
 // it to the garbage collector, which is fine.
 func (g *Gate) finish(ctx context.Context, d *decision) (v hottype.Verdict) {
 	g.decide(ctx, d, &v)
+	if d.st.tried.any() {
+		g.tryOverrides(ctx, d, &v)
+	}
 	if d.upstream != nil {
 		v.Upstream = d.upstream.Name
 		d.countUpstream(&v)
@@ -90,7 +93,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 	}
 	var own clientOverride
 	if d.st.clients != nil {
-		own = d.clientOverride(v.Class)
+		own = d.clientOverride(d.st.clients, v.Class)
 	}
 	if own.Override == nil && d.exemptAddress() {
 		v.Reason, v.Rule = hottype.ReasonExempt, RuleExempt
@@ -101,6 +104,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 		own.block(d, v)
 		return
 	}
+	d.reached = true
 	if i := d.find(rules.ActionBlock); i >= 0 {
 		g.block(d, v, i)
 		own.decided(d, v)
@@ -123,7 +127,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 		v.Serve, v.Lease = serve, d.lease
 		g.admit(d, v)
 	}
-	if serve == nil && !own.denied(v) {
+	if d.reached = !own.denied(v); d.reached && serve == nil {
 		g.countCandidates(ctx, d, v)
 	}
 	own.decided(d, v)

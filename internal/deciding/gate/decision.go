@@ -33,7 +33,7 @@ type decision struct {
 	local, async, shared      group
 	failed, fallback          group
 	shadowLocal, shadowShared group
-	candidates                group
+	candidates, tried         group
 
 	permits []permit // of the call to the shared store under way
 	blamed  *breaker // for the last one; nil: all that were asked
@@ -46,6 +46,7 @@ type decision struct {
 	divided    bool // some key is divided among clients
 	refunds    bool // some key gives back what a request took
 	prefetched bool // the charges of shared were paid from what had been charged ahead
+	reached    bool // what is said about its client let the request come as far as its keys
 
 	counters *shard
 	ticks    uint32 // of requests for hot keys; stays when it is reset
@@ -135,9 +136,9 @@ func (d *decision) reset() {
 	d.keys, d.alias = d.keys[:0], d.alias[:0]
 	clear(d.places)
 	d.places, d.lease = d.places[:0], nil
-	d.until, d.blamed, d.divided, d.prefetched, d.refunds = nil, nil, false, false, false
+	d.until, d.blamed, d.divided, d.prefetched, d.refunds, d.reached = nil, nil, false, false, false, false
 	for _, gr := range []*group{
-		&d.local, &d.async, &d.shared, &d.failed, &d.fallback, &d.shadowLocal, &d.shadowShared, &d.candidates,
+		&d.local, &d.async, &d.shared, &d.failed, &d.fallback, &d.shadowLocal, &d.shadowShared, &d.candidates, &d.tried,
 	} {
 		if !gr.empty() {
 			gr.cut(0)

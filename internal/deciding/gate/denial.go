@@ -56,11 +56,8 @@ func (d *decision) remembered(v *hottype.Verdict, gr *group) bool {
 	now := d.now.UnixNano()
 	for i := range gr.meta {
 		m := &gr.meta[i]
-		if m.denials == nil {
-			continue
-		}
-		last := m.denials.last.Load()
-		if last == nil || last.refunds != m.refunds || now < last.at || now >= last.until {
+		last := m.refusal(now)
+		if last == nil {
 			continue
 		}
 		v.Allowed, v.Reason, v.Rule = false, m.reason, m.rule
@@ -74,6 +71,18 @@ func (d *decision) remembered(v *hottype.Verdict, gr *group) bool {
 		return true
 	}
 	return false
+}
+
+// refusal is the one that still holds at a time in unix nanoseconds, nil where none does.
+func (m *meta) refusal(now int64) *denial {
+	if m.denials == nil {
+		return nil
+	}
+	last := m.denials.last.Load()
+	if last == nil || last.refunds != m.refunds || now < last.at || now >= last.until {
+		return nil
+	}
+	return last
 }
 
 // Bounds of what is remembered of subjects that callers bring along.

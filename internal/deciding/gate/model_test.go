@@ -38,6 +38,7 @@ type model struct {
 	store *limit.Memory
 	hot   []hottype.Key
 	over  []rules.Override
+	tried []rules.Override // limits and blocks in shadow mode
 }
 
 // due is one charge with what it means.
@@ -140,10 +141,34 @@ type answer struct {
 	Retry             time.Duration
 }
 
-// ask gives the answer. spared is what the gate answered if it did so without
+// ask gives the answer, and tries what is in shadow mode on requests that came as far as their keys.
+func (m *model) ask(now time.Time, req *hottype.Request, keys []hottype.Key, ruleOf []*rules.Rule, crawler bool,
+	spared *answer) answer {
+	a := m.decide(now, req, keys, ruleOf, crawler, spared)
+	if a.Reason == hottype.ReasonIPFixed || a.Reason == hottype.ReasonIPSliding {
+		return a
+	}
+	for _, key := range keys {
+		i := slices.IndexFunc(m.tried, func(o rules.Override) bool { return o.Key == string(key) })
+		if i < 0 {
+			continue
+		}
+		denies := m.tried[i].Action == rules.ActionBlock
+		if !denies {
+			c := limit.Charge{Subject: limit.Subject{Space: "shadow", Name: string(key)}, Spec: m.tried[i].Spec(),
+				Cost: max(req.Cost, 1)}
+			denied, _, _ := m.take(now, []due{{Charge: c}})
+			denies = denied != nil
+		}
+		a.Shadowed = a.Shadowed || denies && a.Allowed
+	}
+	return a
+}
+
+// decide gives the answer by what is enforced. spared is what the gate answered if it did so without
 // asking a store: then it need not have found the first limit that denies, but
 // has to have found one.
-func (m *model) ask(now time.Time, req *hottype.Request, keys []hottype.Key, ruleOf []*rules.Rule, crawler bool,
+func (m *model) decide(now time.Time, req *hottype.Request, keys []hottype.Key, ruleOf []*rules.Rule, crawler bool,
 	spared *answer) answer {
 	for i, key := range keys {
 		if m.override(key) == rules.ActionBlock {
@@ -250,7 +275,20 @@ func TestGateAgreesWithModel(t *testing.T) {
 						Action: rapid.SampledFrom(actions).Draw(t, "action"),
 					})
 				}
-				b.SetOverrides(slices.Clone(m.over))
+				b.SetOverrides(slices.Concat(m.tried, m.over))
+			},
+			"try": func(t *rapid.T) {
+				m.tried = nil
+				keys := rapid.SliceOfDistinct(rapid.SampledFrom(all), rapid.ID[hottype.Key])
+				for _, key := range keys.Draw(t, "tried") {
+					o := rules.Override{ID: "tried-" + rules.OverrideID(string(key)), Key: string(key),
+						Action: rules.ActionBlock, Mode: hottype.ModeShadow}
+					if rapid.Bool().Draw(t, "limit") {
+						o.Action, o.Rate, o.Burst = rules.ActionLimit, 1, 3
+					}
+					m.tried = append(m.tried, o)
+				}
+				b.SetOverrides(slices.Concat(m.tried, m.over))
 			},
 		})
 	})

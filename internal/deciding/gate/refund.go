@@ -65,7 +65,7 @@ func (g *Gate) Refund(now time.Time, r *hottype.Refund, status int) {
 		spec, ok := st.specOf(now, c.Key)
 		g.eachLimit(st, now, c.Key, func(h *keyLimit) {
 			h.denials.refunds.Add(1)
-			if h.limited { // also where the rate adapts
+			if h.limited && !h.tried { // also where the rate adapts
 				spec, ok = h.spec, true
 			}
 		})

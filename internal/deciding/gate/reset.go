@@ -17,10 +17,14 @@ func CountedSubjects(set *rules.Set, c hottype.Command) []limit.Charge {
 		return []limit.Charge{
 			{Subject: limit.Subject{Space: spaceHot, Name: string(c.Key)}},
 			{Subject: limit.Subject{Space: spaceCandidate, Name: string(c.Key)}},
+			{Subject: limit.Subject{Space: spaceShadow, Name: string(c.Key)}},
 		}
 	}
 	st := newState(nil, set, nil, sharing{}, new(adaptive.Upstreams))
-	list := []limit.Charge{{Subject: limit.Subject{Space: spaceClient, Client: c.Client}}}
+	list := []limit.Charge{
+		{Subject: limit.Subject{Space: spaceClient, Client: c.Client}},
+		{Subject: limit.Subject{Space: spaceShadow, Client: c.Client}},
+	}
 	add := func(cl *class) {
 		for _, w := range []*clientLimit{cl.fixed, cl.sliding} {
 			if w == nil || cl != &st.everybody && (w == st.everybody.fixed || w == st.everybody.sliding) {

@@ -62,7 +62,7 @@ func TestReset(t *testing.T) {
 		}
 		reset(hottype.Command{Client: hottype.ParseClient("10.3.0.1")})
 	}
-	if n := len(gate.CountedSubjects(b.Rules(), hottype.Command{Client: hottype.ParseClient("10.3.0.1")})); n != 3 {
-		t.Errorf("a client is counted by %d limits, want everybody's, that of the class and that of overrides", n)
+	if n := len(gate.CountedSubjects(b.Rules(), hottype.Command{Client: hottype.ParseClient("10.3.0.1")})); n != 4 {
+		t.Errorf("a client is counted by %d limits, want everybody's, that of the class and two of overrides", n)
 	}
 }

@@ -50,6 +50,8 @@ type keyLimit struct {
 	met *atomic.Uint64
 	// adaptive is set where the rate follows an upstream.
 	adaptive *adaptiveLimit
+	// tried is set where an override in shadow mode says it: nothing is charged to the key.
+	tried bool
 }
 
 // overrideState is what the gate keeps of an override. Its counters are of decisions
@@ -59,9 +61,11 @@ type overrideState struct {
 	id                      string
 	key                     hottype.Key // or the text of another target
 	allowed, denied, served atomic.Uint64
-	// hot are the decisions on keys that are hot, which have counters of their own.
-	hot  atomic.Uint64
-	memo atomic.Pointer[overrideMemo]
+	// elsewhere are the decisions that are counted elsewhere too: those on keys that are hot,
+	// and those that an override in shadow mode was tried on. wouldDeny are those of the
+	// latter that it would have denied.
+	elsewhere, wouldDeny atomic.Uint64
+	memo                 atomic.Pointer[overrideMemo]
 }
 
 // overrideMemo remembers what the override means under the rule that asked last.
@@ -97,7 +101,7 @@ func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *ke
 	o := st.overrides.Find(m.Key, now)
 	if o != nil {
 		state := st.overrideState(o)
-		h.met = &state.hot
+		h.met = &state.elsewhere
 		st.override(h, o, state.id, m.Rule)
 	}
 	if o == nil || o.KeepsLimit() {
@@ -133,32 +137,38 @@ func (st *state) coldKeyLimit(m *rules.Match, now time.Time) (*keyLimit, *overri
 		}
 		return nil, nil
 	}
+	return st.overrideLimit(o, m.Rule)
+}
+
+// overrideLimit is what an override says about keys of a rule, whether they are hot or not.
+func (st *state) overrideLimit(o *rules.Override, r *rules.Rule) (*keyLimit, *overrideState) {
 	state := st.overrideState(o)
 	memo := state.memo.Load()
-	if memo != nil && memo.h.of == st && memo.rule == m.Rule {
+	if memo != nil && memo.h.of == st && memo.rule == r {
 		return memo.h, state
 	}
-	h := &keyLimit{of: st, single: o.IsOneKey()}
-	st.override(h, o, state.id, m.Rule)
+	h := &keyLimit{of: st, single: o.IsOneKey(), tried: o.InShadow()}
+	st.override(h, o, state.id, r)
 	var before *keyLimit
 	if memo != nil {
 		before = memo.h
 	}
-	h.divide(m.Rule.Limit.Fair, m.Rule.Limit.ClientHeader, before)
-	if !state.memo.CompareAndSwap(memo, &overrideMemo{rule: m.Rule, h: h}) {
+	h.divide(r.Limit.Fair, r.Limit.ClientHeader, before)
+	if !state.memo.CompareAndSwap(memo, &overrideMemo{rule: r, h: h}) {
 		h.single, h.fair = false, nil // as in hotKeyLimit
 	}
 	return h, state
 }
 
 // overrideID tells overrides apart: there may be several of one target, of which
-// the best that has not expired holds.
+// the best that has not expired holds. One that is enforced after it was tried begins anew.
 type overrideID struct {
-	id string
-	of rules.Target
+	id   string
+	of   rules.Target
+	mode hottype.Mode
 }
 
-func idOf(o *rules.Override) overrideID { return overrideID{o.ID, o.Target()} }
+func idOf(o *rules.Override) overrideID { return overrideID{o.ID, o.Target(), o.Mode} }
 
 // overrideState is what is kept of an override that was found. All are made with the
 // state; should one be missing, its decisions are not counted.

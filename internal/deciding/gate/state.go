@@ -19,6 +19,7 @@ type state struct {
 	set            *rules.Set
 	overrides      *rules.Overrides // nil: none is of keys
 	clients        *rules.Overrides // nil: none is of clients
+	tried          tried
 	clientLimits   map[overrideID]*clientLimit
 	overrideStates map[overrideID]*overrideState
 	malformed      map[*rules.Rule]*keyLimit // of the reserved keys, where no override holds
@@ -86,6 +87,9 @@ func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing
 		}
 		if all.OfClients() {
 			st.clients = all
+		}
+		st.tried = newTried(all, set.Overrides, live)
+		if all.OfClients() || st.tried.clients != nil {
 			st.compileClients(set.Overrides, live)
 		}
 	}

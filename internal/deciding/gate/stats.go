@@ -259,8 +259,9 @@ func (g *Gate) Report(now time.Time) hottype.Report {
 	for _, o := range g.cur.Load().sortedOverrideStates() {
 		d := hottype.KeyDecisions{Key: o.key, Allowed: o.allowed.Load(), Denied: o.denied.Load(),
 			Served: o.served.Load()}
-		if n := d.Allowed + d.Denied + o.hot.Load(); n > 0 {
-			r.OverrideHits = append(r.OverrideHits, hottype.OverrideHits{ID: o.id, N: n})
+		if n := d.Allowed + d.Denied + o.elsewhere.Load(); n > 0 {
+			hits := hottype.OverrideHits{ID: o.id, N: n, WouldDeny: o.wouldDeny.Load()}
+			r.OverrideHits = append(r.OverrideHits, hits)
 		}
 		if i, ok := rows[o.key]; ok {
 			r.Keys[i].Allowed += d.Allowed

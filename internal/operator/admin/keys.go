@@ -28,6 +28,8 @@ type keyAnswer struct {
 	// Senders is null where the key is none of the heaviest hot ones.
 	Senders  *sendersView  `json:"senders"`
 	Override *overrideView `json:"override"`
+	// Tried is the override in shadow mode that would decide if it were enforced; null: none.
+	Tried *overrideView `json:"tried"`
 	// Limits are all that could hold a request for the key, each with whether
 	// it applies now and why.
 	Limits   []appliedLimit `json:"limits"`
@@ -81,10 +83,16 @@ func (s *Server) describe(r *http.Request, key hottype.Key, now time.Time) (*key
 		return nil, err
 	}
 	set := s.cfg.Rules()
-	o := rules.NewOverrides(set.Overrides, live).Find([]byte(key), now)
+	index := rules.NewOverrides(set.Overrides, live)
+	o := index.Find([]byte(key), now)
 	rule := set.RuleFor(key.Resource())
 	a := &keyAnswer{Key: string(key), Resource: key.Resource(), Params: key.Params(), Rule: viewRule(rule),
 		Override: viewOverride(o, live, now)}
+	if t := index.Tried().Find([]byte(key), now); t != nil && t.InShadow() {
+		views := []overrideView{*viewOverride(t, live, now)}
+		s.met(views, now)
+		a.Tried = &views[0]
+	}
 	hot := s.cfg.Hot()
 	if i := slices.IndexFunc(hot, func(h hottype.Hot) bool { return h.Key == key }); i >= 0 {
 		a.Hot, a.Detected = true, &hot[i]

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -82,13 +83,14 @@ func (f *overrideFields) decodeField(dec *json.Decoder, name string) error {
 	o := &f.override
 	into := map[string]any{
 		"key": &o.Key, "resource": &o.Resource, "client": &o.Client, "cidr": &o.CIDR, "class": &o.Class,
-		"action": &o.Action, "rate": &o.Rate, "burst": &o.Burst, "until": &f.until, "for": &f.lasts,
+		"action": &o.Action, "rate": &o.Rate, "burst": &o.Burst, "mode": &o.Mode, "until": &f.until, "for": &f.lasts,
 		"schedule": &o.Schedule,
 		"reason":   &o.Reason, "author": &o.Author,
 	}[name]
 	if into == nil {
 		return badField(name, "unknown field "+quoted(name),
-			"known are key, resource, client, cidr, class, action, rate, burst, until, for, schedule, reason, author")
+			"known are key, resource, client, cidr, class, action, rate, burst, mode, until, for, schedule, reason, "+
+				"author")
 	}
 	if f.given[name] {
 		return badField(name, "field "+quoted(name)+" stands twice", "leave one of them")
@@ -142,7 +144,7 @@ func (f *overrideFields) check(now time.Time) (overrideInput, error) {
 		in.override.Action = rules.ActionLimit
 	}
 	for _, check := range []func(*overrideInput, time.Time) error{
-		f.checkTarget, f.checkAction, f.checkEnd, f.checkSchedule, f.checkTexts} {
+		f.checkTarget, f.checkAction, f.checkMode, f.checkEnd, f.checkSchedule, f.checkTexts} {
 		if err := check(&in, now); err != nil {
 			return overrideInput{}, err
 		}
@@ -224,6 +226,21 @@ func (f *overrideFields) checkAction(in *overrideInput, _ time.Time) error {
 	}
 	return badField("action", "action is "+quoted(string(f.override.Action)),
 		"use limit, exempt, block, shadow or serve")
+}
+
+// checkMode sees that only what denies is tried. To enforce is what an override does without a mode.
+func (f *overrideFields) checkMode(in *overrideInput, _ time.Time) error {
+	o := &in.override
+	switch {
+	case f.given["mode"] && o.Mode != hottype.ModeShadow && o.Mode != hottype.ModeEnforce:
+		return badField("mode", "mode is "+quoted(string(o.Mode)), "use shadow, or enforce, which is the default")
+	case o.InShadow() && o.Action != rules.ActionLimit && o.Action != rules.ActionBlock:
+		return badField("mode", "mode shadow has no meaning with action "+quoted(string(o.Action)),
+			"leave it out, or use action limit or block")
+	case o.Mode == hottype.ModeEnforce:
+		o.Mode = ""
+	}
+	return nil
 }
 
 func (f *overrideFields) checkEnd(in *overrideInput, now time.Time) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -33,6 +34,10 @@ func TestEveryWrongFieldIsNamed(t *testing.T) {
 		{key + `"rate": 1, "burst": 0}`, "burst"}, {key + `"rate": 1, "burst": -3}`, "burst"},
 		{key + `"rate": 1, "burst": 1.5}`, "burst"},
 		{key + `"action": "block", "rate": 1}`, "rate"}, {key + `"action": "exempt", "burst": 1}`, "burst"},
+		{key + `"rate": 1, "mode": "shade"}`, "mode"}, {key + `"rate": 1, "mode": ""}`, "mode"},
+		{key + `"rate": 1, "mode": true}`, "mode"}, {key + `"rate": 1, "mode": "shadow", "mode": "enforce"}`, "mode"},
+		{key + `"action": "exempt", "mode": "shadow"}`, "mode"}, {key + `"action": "serve", "mode": "shadow"}`, "mode"},
+		{key + `"action": "shadow", "mode": "shadow"}`, "mode"}, {key + `"action": "shadow_block"}`, "action"},
 		{key + `"rate": 1, "for": "10"}`, "for"}, {key + `"rate": 1, "for": "-1m"}`, "for"},
 		{key + `"rate": 1, "for": 600}`, "for"},
 		{key + `"rate": 1, "until": "tomorrow"}`, "until"},
@@ -57,6 +62,9 @@ func TestOverridesAreReadAsMeant(t *testing.T) {
 	for body, want := range map[string]rules.Override{
 		`{"key": "topic?id=42", "rate": 500, "burst": 1000, "reason": "launch", "author": "ann"}`: {Key: "topic?id=42",
 			Action: rules.ActionLimit, Rate: 500, Burst: 1000, Reason: "launch", Author: "ann"},
+		`{"key": "/a", "rate": 5, "mode": "shadow"}`: {Key: "/a", Action: rules.ActionLimit, Rate: 5,
+			Mode: hottype.ModeShadow},
+		`{"key": "/a", "rate": 5, "mode": "enforce"}`: {Key: "/a", Action: rules.ActionLimit, Rate: 5},
 		`{"key": "topic?b=2&a=1", "rate": 0.5}`: {
 			Key: "topic?a=1&b=2", Action: rules.ActionLimit, Rate: 0.5},
 		`{"key": "topic?q=a b+c%2f", "action": "block"}`: {

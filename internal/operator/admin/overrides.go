@@ -50,9 +50,7 @@ func (s *Server) getOverride(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// putOverride stores an override, or with ?dry_run=true only says what it would hold, under the ID of the path, else
-// under the ID that its target with this schedule already has, else under the one that they
-// make.
+// putOverride stores an override, or with ?dry_run=true only says what it would hold; see idFor for its ID.
 func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
 	if err := s.writable(); err != nil {
 		return err
@@ -76,19 +74,9 @@ func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
 	}
 	o := in.override
 	o.ID = r.PathValue("id")
-	if i := slices.IndexFunc(live, func(l rules.Override) bool {
-		return l.Target() == o.Target() && l.Schedule == o.Schedule
-	}); i >= 0 {
-		switch {
-		case o.ID == "":
-			o.ID = live[i].ID
-		case o.ID != live[i].ID:
-			return newProblem(http.StatusConflict,
-				fmt.Sprintf("%s %s already has the override %q", o.Target().Kind, quoted(o.Target().Value), live[i].ID),
-				"put it to /v1/overrides/"+live[i].ID+", or delete that one first")
-		}
+	if o.ID, err = idFor(live, o); err != nil {
+		return err
 	}
-	o = withID(o)
 	if err := o.Validate(); err != nil {
 		return newProblem(http.StatusBadRequest, err.Error(), "see /openapi.json for what an override holds")
 	}
@@ -96,9 +84,12 @@ func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	status := http.StatusCreated
-	if only || slices.ContainsFunc(live, func(l rules.Override) bool { return l.ID == o.ID }) {
+	status, i := http.StatusCreated, slices.IndexFunc(live, hasID(o.ID))
+	if only || i >= 0 {
 		status = http.StatusOK
+	}
+	if o.InShadow() && i >= 0 && !live[i].InShadow() {
+		in.warnings = append(in.warnings, "it was enforced until now; in shadow mode it denies nobody")
 	}
 	if !only {
 		if o, err = s.cfg.Overrides.Put(r.Context(), o); err != nil {

@@ -35,12 +35,15 @@ type speed struct {
 	Allowed  float64
 	Denied   [denialKinds]float64 // as listed by denials
 	Keys     map[hottype.Key]keySpeed
-	Hits     map[string]float64 // of overrides, by ID
+	Hits     map[string]hitSpeed // of overrides, by ID
 	Limiters int
 	Known    bool // some limiter's speed is in the sums
 }
 
 type keySpeed struct{ Allowed, Denied, Served float64 }
+
+// hitSpeed is what an override met, and what of that it would have denied in shadow mode.
+type hitSpeed struct{ Met, WouldDeny float64 }
 
 const (
 	// leastApart is the shortest time between two reports that gives a speed;
@@ -109,10 +112,11 @@ func (in *instance) hear(now time.Time, rep hottype.Report, total *decided) {
 			Served:  perSecond(grown(was.Served, k.Served), apart),
 		}
 	}
-	sp.Hits = make(map[string]float64, len(rep.OverrideHits))
+	sp.Hits = make(map[string]hitSpeed, len(rep.OverrideHits))
 	met := hitsOf(in.last)
-	for _, h := range rep.OverrideHits {
-		sp.Hits[h.ID] = perSecond(grown(met[h.ID], h.N), apart)
+	for id, h := range hitsOf(rep) {
+		was := met[id]
+		sp.Hits[id] = hitSpeed{perSecond(grown(was.N, h.N), apart), perSecond(grown(was.WouldDeny, h.WouldDeny), apart)}
 	}
 	total.add(allowed, denied)
 	*in = instance{last: rep, keys: byKey(rep), heard: now, paced: true, speed: sp}
@@ -147,18 +151,20 @@ func (r *rates) hits(now time.Time) map[string]overrideHits {
 		if now.Sub(in.heard) > quietAfter {
 			continue
 		}
-		for id, n := range hitsOf(in.last) {
-			was := sum[id]
-			sum[id] = overrideHits{was.Total + n, was.PerSecond + in.speed.Hits[id]}
+		for id, h := range hitsOf(in.last) {
+			was, sp := sum[id], in.speed.Hits[id]
+			sum[id] = overrideHits{was.Total + h.N, was.PerSecond + sp.Met, was.WouldDeny + h.WouldDeny,
+				was.WouldDenyPerSecond + sp.WouldDeny}
 		}
 	}
 	return sum
 }
 
-func hitsOf(rep hottype.Report) map[string]uint64 {
-	m := make(map[string]uint64, len(rep.OverrideHits))
+// hitsOf are the hits in a report by ID. An ID of the file may be that of a live one too.
+func hitsOf(rep hottype.Report) map[string]hottype.OverrideHits {
+	m := make(map[string]hottype.OverrideHits, len(rep.OverrideHits))
 	for _, h := range rep.OverrideHits {
-		m[h.ID] = h.N
+		m[h.ID] = hottype.OverrideHits{ID: h.ID, N: m[h.ID].N + h.N, WouldDeny: m[h.ID].WouldDeny + h.WouldDeny}
 	}
 	return m
 }

@@ -39,7 +39,7 @@ func (s *Server) reach(o rules.Override, now time.Time) *overrideReach {
 	if len(asked) == 0 {
 		return nil
 	}
-	o.Until, o.Schedule = time.Time{}, rules.Schedule{} // what it would hold while it does
+	o.Until, o.Schedule, o.Mode = time.Time{}, rules.Schedule{}, "" // what it would hold while it does
 	index := rules.NewOverrides(nil, []rules.Override{o})
 	r := &overrideReach{LookedAt: len(asked), Examples: []hottype.Key{}}
 	all := 0.0
@@ -103,10 +103,13 @@ func (r *overrideReach) warnings() []string {
 	return nil
 }
 
-// overrideHits are the decisions that an override was part of.
+// overrideHits are the decisions that an override was part of, and those that it would have
+// denied in shadow mode.
 type overrideHits struct {
-	Total     uint64
-	PerSecond float64
+	Total              uint64
+	PerSecond          float64
+	WouldDeny          uint64
+	WouldDenyPerSecond float64
 }
 
 // met adds to overrides what they met, and what is doubtful about that, as far as limiters report.
@@ -125,6 +128,9 @@ func (s *Server) met(list []overrideView, now time.Time) {
 		v := &list[i]
 		h := hits[v.ID]
 		v.Hits, v.HitsPerSecond = &h.Total, rounded(h.PerSecond)
+		if v.InShadow() {
+			v.WouldDeny, v.WouldDenyPerSecond = &h.WouldDeny, rounded(h.WouldDenyPerSecond)
+		}
 		switch {
 		case h.Total == 0 && v.Active && now.Sub(v.Created) > unmetAfter:
 			v.Warnings = []string{"no request has met it yet"}

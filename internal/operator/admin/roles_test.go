@@ -22,6 +22,7 @@ var changes = map[string]access.Role{
 	"PUT /v1/overrides/{id}":          access.Operator,
 	"DELETE /v1/overrides/{id}":       access.Operator,
 	"POST /v1/overrides/{id}/undo":    access.Operator,
+	"POST /v1/overrides/{id}/enforce": access.Operator,
 	"PUT /v1/rules":                   access.Admin,
 	"DELETE /v1/rules/trial":          access.Admin,
 	"DELETE /v1/history":              access.Admin,

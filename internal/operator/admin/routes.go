@@ -52,6 +52,7 @@ func (s *Server) routes() []route {
 		{path: "/v1/overrides/{id}", methods: map[string]handler{
 			http.MethodGet: s.getOverride, http.MethodPut: s.putOverride, http.MethodDelete: s.deleteOverride}},
 		{path: "/v1/overrides/{id}/undo", methods: map[string]handler{http.MethodPost: s.undoOverride}},
+		post("/v1/overrides/{id}/enforce", s.enforceOverride),
 		get("/v1/limiters", s.getLimiters),
 		{path: "/v1/rules", methods: map[string]handler{
 			http.MethodGet: s.getRules, http.MethodPut: s.putRules}, role: access.Admin},

@@ -138,7 +138,7 @@ func viewOverride(o *rules.Override, live []rules.Override, now time.Time) *over
 		return nil
 	}
 	v := viewed(*o, sourceFile, now)
-	if slices.ContainsFunc(live, func(l rules.Override) bool { return l.ID == o.ID && l.Target() == o.Target() }) {
+	if slices.ContainsFunc(live, func(l rules.Override) bool { return l.ID == o.ID && l.SamePlace(*o) }) {
 		v.Source = sourceLive
 	}
 	return &v
@@ -154,20 +154,28 @@ func withID(o rules.Override) rules.Override {
 
 // listed is every override that has not ended at now: the live ones, newest
 // first, and those of the file that no live one of the same target replaces. One
-// with a schedule replaces none, because it holds only at times.
+// with a schedule replaces none, because it holds only at times, and one in shadow mode
+// none but those in shadow mode.
 func listed(set *rules.Set, live []rules.Override, now time.Time) []overrideView {
 	views := []overrideView{}
-	replaced := map[rules.Target]bool{}
+	type place struct {
+		of   rules.Target
+		mode hottype.Mode
+	}
+	replaced := map[place]bool{}
 	for _, o := range live {
 		if o.Expired(now) {
 			continue
 		}
 		views = append(views, viewed(o, sourceLive, now))
-		replaced[o.Target()] = replaced[o.Target()] || o.Schedule.IsZero()
+		if o.Schedule.IsZero() {
+			replaced[place{o.Target(), o.Mode}] = true
+			replaced[place{o.Target(), hottype.ModeShadow}] = true
+		}
 	}
 	slices.SortStableFunc(views, func(a, b overrideView) int { return b.Created.Compare(a.Created) })
 	for _, o := range set.Overrides {
-		if !o.Expired(now) && !replaced[o.Target()] {
+		if !o.Expired(now) && !replaced[place{o.Target(), o.Mode}] {
 			views = append(views, viewed(o, sourceFile, now))
 		}
 	}

@@ -64,6 +64,9 @@ type overrideView struct {
 	// nil in events, and while no limiter has reported twice.
 	Hits          *uint64  `json:"hits,omitempty"`
 	HitsPerSecond *float64 `json:"hits_per_second,omitempty"`
+	// WouldDeny are those of Hits that it would have denied, of one in shadow mode.
+	WouldDeny          *uint64  `json:"would_deny,omitempty"`
+	WouldDenyPerSecond *float64 `json:"would_deny_per_second,omitempty"`
 	// Warnings are what its author may not have meant.
 	Warnings []string `json:"warnings,omitempty"`
 }

@@ -18,7 +18,7 @@ const slack = 250
 
 // record appends a change to audit.jsonl. The caller holds mu.
 func (o *Overrides) record(c rules.Change) error {
-	line, err := json.Marshal(c)
+	line, err := json.Marshal(c.Stored())
 	if err != nil {
 		return fmt.Errorf("filestore: a change of override %q cannot be written: %w", c.ID, err)
 	}
@@ -39,7 +39,7 @@ func (o *Overrides) rewrite(line []byte) error {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	for _, c := range o.audit {
-		if err := enc.Encode(c); err != nil {
+		if err := enc.Encode(c.Stored()); err != nil {
 			return fmt.Errorf("filestore: %s: %w", auditFile, err)
 		}
 	}
@@ -73,7 +73,7 @@ func readAudit(d disk) (changes []rules.Change, torn bool, err error) {
 					"filestore: %s line %d is not a change: %w; delete the line, or move the file away to begin a new audit",
 					d.path(auditFile), n, err)
 		}
-		changes, data = append(changes, c.Numbered()), rest
+		changes, data = append(changes, c.Loaded().Numbered()), rest
 	}
 	return changes, false, nil
 }

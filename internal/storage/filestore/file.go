@@ -29,7 +29,15 @@ type envelope struct {
 }
 
 func writeEnvelope(d disk, list []rules.Override, last *rules.Change) error {
-	data, err := json.MarshalIndent(envelope{Version: formatVersion, Last: last, Overrides: list}, "", "  ")
+	env := envelope{Version: formatVersion, Overrides: make([]rules.Override, len(list))}
+	for i := range list {
+		env.Overrides[i] = list[i].Stored()
+	}
+	if last != nil {
+		stored := last.Stored()
+		env.Last = &stored
+	}
+	data, err := json.MarshalIndent(env, "", "  ")
 	if err != nil {
 		return fmt.Errorf("filestore: %s: %w", overridesFile, err)
 	}
@@ -48,6 +56,9 @@ func readEnvelope(d disk) (envelope, error) {
 	var env envelope
 	if err := json.Unmarshal(data, &env); err != nil {
 		return envelope{}, damaged(d, lineOf(data, err), err)
+	}
+	for i := range env.Overrides {
+		env.Overrides[i] = env.Overrides[i].Loaded()
 	}
 	return env, env.check(d)
 }

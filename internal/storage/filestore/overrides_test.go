@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -102,6 +103,36 @@ func TestOverridesOutliveTheProcess(t *testing.T) {
 	if before[0].Action != rules.ChangeDelete || before[0].Author != "bob" || before[0].Before.ID != "front" ||
 		len(before) != 3 {
 		t.Errorf("audit %+v", before)
+	}
+}
+
+// Shadow mode outlives the process, in list and audit; an older program finds an action that it does not know.
+func TestShadowModeOutlivesTheProcess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := open(t, dir)
+	tried := limitTo("topic?id=42", 100)
+	tried.Mode = hottype.ModeShadow
+	put, err := o.Put(ctx, tried)
+	if err != nil || !put.InShadow() {
+		t.Fatalf("%+v, %v", put, err)
+	}
+	before := audit(t, o, 10)
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{overridesFile, auditFile} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || !strings.Contains(string(text), "shadow_limit") || strings.Contains(string(text), `"mode"`) {
+			t.Errorf("%s: %v, %s", name, err, text)
+		}
+	}
+	again := open(t, dir)
+	if diff := cmp.Diff([]rules.Override{put}, list(t, again)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(before, audit(t, again, 10)); diff != "" || !before[0].After.InShadow() {
+		t.Errorf("%s%+v", diff, before)
 	}
 }
 

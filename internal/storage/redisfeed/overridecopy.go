@@ -192,7 +192,7 @@ func restoration(older, newer *overrideCopy, now time.Time) ([]any, error) {
 		if after != "" {
 			change.Action = rules.ChangePut
 		}
-		text, err := encode(change)
+		text, err := encode(change.Stored())
 		if err != nil {
 			return nil, err
 		}

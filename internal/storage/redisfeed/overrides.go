@@ -99,7 +99,7 @@ func (s *OverrideStore) Audit(ctx context.Context, limit int) ([]rules.Change, e
 			s.feed.counters.overridesMalformed.Add(1)
 			continue
 		}
-		out = append(out, change.Numbered())
+		out = append(out, change.Loaded().Numbered())
 	}
 	return out, nil
 }
@@ -191,6 +191,7 @@ func (s *OverrideStore) before(id, text string) *rules.Override {
 func (s *OverrideStore) writeChange(ctx context.Context, change rules.Change, expected string) (code int64, err error) {
 	var entry string
 	var until time.Time
+	change = change.Stored()
 	if change.After != nil {
 		text, err := encode(change.After)
 		if err != nil {
@@ -241,7 +242,7 @@ func decodeOverride(id, text string) (rules.Override, error) {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return o, err
 	}
-	if o.ID != id {
+	if o = o.Loaded(); o.ID != id {
 		return o, fmt.Errorf("its id is %q", o.ID)
 	}
 	return o, o.Validate()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
@@ -58,7 +59,14 @@ func testOverridesAreKeptWithTheirAuthor(t *testing.T, s server) {
 		ID: "a", Key: "topic?id=42&x=%26", Action: rules.ActionLimit, Rate: 0.1, Burst: 7,
 		Until: now().Add(time.Hour), Reason: "launch", Author: "ann",
 	})
-	b := put(t, store, block("b", "topic?id=*", "bob"))
+	b := block("b", "topic?id=*", "bob")
+	b.Mode = hottype.ModeShadow
+	b = put(t, store, b)
+	// A program that does not know the mode finds an action that it does not know.
+	text, err := s.raw.HGet(ctx, redisstore.NewKeys(s.namespace).Overrides(), "b").Result()
+	if err != nil || !strings.Contains(text, `"action":"shadow_block"`) || strings.Contains(text, "mode") {
+		t.Errorf("%s, %v", text, err)
+	}
 	a2 := a
 	a2.Rate, a2.Author = 500, "eve"
 	a2 = put(t, store, a2)

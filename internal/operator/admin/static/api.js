@@ -40,6 +40,7 @@ export const putOverride = (override, id) => call("PUT", id ? path(id) : "/v1/ov
 export const tryOverride = (override) => call("PUT", "/v1/overrides?dry_run=true", override);
 export const deleteOverride = (id) => call("DELETE", path(id) + query(me.get()));
 export const undoOverride = (id) => call("POST", path(id) + "/undo" + query(me.get()));
+export const enforceOverride = (id) => call("POST", path(id) + "/enforce" + query(me.get()));
 // testWebhooks sends a test event to one webhook, or to all if name is "".
 export const testWebhooks = (name) =>
   call("POST", "/v1/notifications/test?" + new URLSearchParams({ ...(name && { name }), author: me.get() }));

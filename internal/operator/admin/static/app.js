@@ -1,6 +1,6 @@
 // App: joins the live stream to the views, and what a person does to the API.
 
-import { at, deleteOverride, getJSON, me, putOverride, undoOverride } from "./api.js";
+import { at, deleteOverride, enforceOverride, getJSON, me, putOverride, undoOverride } from "./api.js";
 import { OverrideDialog } from "./dialog.js";
 import { HealthView, lag } from "./health.js";
 import { HistoryView } from "./history.js";
@@ -109,6 +109,7 @@ function reach({ totals, lagging }) {
 
 function actOnHot(kind, h) {
   if (kind === "clear") return remove(h.override);
+  if (kind === "enforce") return enforce(h.tried);
   const o = h.override?.source === "live" ? h.override : null;
   // To begin with: the limit that holds, or where there is none, half of what
   // comes, which bites.
@@ -122,6 +123,7 @@ function actOnOverride(kind, o) {
     case "edit": return dialog.open(o);
     case "extend": return extend(o);
     case "remove": return remove(o);
+    case "enforce": return enforce(o);
   }
   return undo(o.id);
 }
@@ -134,6 +136,12 @@ const extend = (o) => told(async () => {
 const remove = (o) => told(async () => {
   await deleteOverride(o.id);
   toast(["Removed the override of ", targetNode(o), "."], o.id);
+});
+
+// enforce has an override in shadow mode deny from now on.
+const enforce = (o) => told(async () => {
+  const saved = await enforceOverride(o.id);
+  toast(["Enforced: ", targetNode(saved), `, ${overrideText(saved)}.`], saved.id);
 });
 
 const undo = (id) => told(async () => {

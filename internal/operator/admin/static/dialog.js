@@ -11,6 +11,9 @@ const notes = {
   shadow: "The rule's limit only counts what it would have denied.",
 };
 
+// Actions that shadow mode is for.
+const tried = ["limit", "block"];
+
 // A target's kind, what its field is to hold.
 const hints = {
   key: "As the table shows it, or a pattern: topic?id=*", resource: "The name of a rule, or a path that the catch-all counts: every key of it",
@@ -37,7 +40,8 @@ export class OverrideDialog {
   // open asks about a key, or about any when there is none. Values are those to
   // begin with; with an id that override is changed.
   open(about) {
-    const { id = "", action = "limit", rate = "", burst = "", reason = "", schedule = null, until = "" } = about;
+    const { id = "", action = "limit", rate = "", burst = "", mode = "" } = about;
+    const { reason = "", schedule = null, until = "" } = about;
     const { kind, value } = targetOf(about);
     this.#clearErrors();
     this.#form.reset();
@@ -50,6 +54,7 @@ export class OverrideDialog {
     f.action.value = action;
     f.rate.value = rate;
     f.burst.value = burst;
+    f.mode.value = mode;
     f.reason.value = reason;
     this.#id = id;
     f.schedule.value = schedule?.from ?? "";
@@ -93,6 +98,7 @@ export class OverrideDialog {
   #showAction() {
     const action = this.#form.elements.action.value;
     this.#dialog.querySelector("#limit-fields").hidden = action !== "limit";
+    this.#dialog.querySelector("#mode-field").hidden = !tried.includes(action);
     setText(this.#dialog.querySelector("#action-note"), notes[action]);
     setText(this.#dialog.querySelector("#h-key"), hints[this.#form.elements.kind.value]);
   }
@@ -129,6 +135,7 @@ export class OverrideDialog {
         return null;
       }
     }
+    if (tried.includes(out.action) && f.mode.value) out.mode = f.mode.value;
     for (const name of ["for", "reason", "author"]) {
       const text = f[name].value.trim();
       if (text) out[name] = text;

@@ -4,6 +4,7 @@ import { getJSON } from "./api.js";
 import { Chart, day, quarter } from "./chart.js";
 import { clientsText, clock, count, el, keyNode, overrideText, percent, plainKey, rate, setText, times } from "./text.js";
 import { perSecond } from "./hot.js";
+import { wouldText } from "./overrides.js";
 import { WhatIf } from "./whatif.js";
 
 const $ = (id) => document.getElementById(id);
@@ -79,7 +80,8 @@ export class KeyView {
     setText($("key-served"), k.served_per_second > 0 ? `${rate(k.served_per_second)}/s from the cache` : "");
     setText($("key-denied"), rate(k.denied_per_second));
     showSenders(k.senders);
-    $("key-limits").replaceChildren(...[overrideLine(k), ...k.limits.map(limitLine)].filter(Boolean));
+    $("key-limits").replaceChildren(...[overrideLine(k), triedLine(k), ...k.limits.map(limitLine)].filter(Boolean));
+    $("key-acts").querySelector("[data-act=enforce]").hidden = k.tried?.source !== "live";
     $("key-acts").querySelector("[data-act=clear]").hidden = k.override?.source !== "live";
     if (!first) return;
     const { limit, rate: asked } = hotOf(k);
@@ -132,7 +134,8 @@ function showSenders(s) {
 // hotOf is a key as the buttons of a hot key know it.
 function hotOf(k) {
   const held = k.limits.find((l) => l.limit && (l.source === "override" || l.source === "rule"));
-  return { key: k.key, rate: k.detected?.rate ?? k.rule?.hot_rate ?? 1, limit: held?.limit, override: k.override };
+  const rate = k.detected?.rate ?? k.rule?.hot_rate ?? 1;
+  return { key: k.key, rate, limit: held?.limit, override: k.override, tried: k.tried };
 }
 
 const sources = { override: "Override", rule: "Rule", ip_fixed: "Per address", ip_sliding: "Per address, long" };
@@ -147,6 +150,13 @@ function overrideLine({ override: o }) {
   if (!o) return null;
   const about = [plainKey(o.reason ?? ""), o.author && `by ${plainKey(o.author)}`, o.until && `until ${clock(o.until)}`].filter(Boolean).join(" · ");
   return el("li", { class: "applies" }, el("b", {}, "Set by a person"), " ", overrideText(o), el("span", { class: "note" }, about));
+}
+
+// triedLine shows the override in shadow mode that would decide about the key.
+function triedLine({ tried: o }) {
+  if (!o) return null;
+  return el("li", { class: "rests" }, el("b", {}, "Tried by a person"), " ", el("span", {}, overrideText(o)),
+    el("span", { class: "badge" }, "denies nobody"), el("span", { class: "note" }, wouldText(o)));
 }
 
 // decoded is what can be read of a path; what is no text shows as such.

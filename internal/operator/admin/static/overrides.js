@@ -10,8 +10,8 @@ const every = 2000; // milliseconds between two questions for hits while the vie
 export class OverridesView {
   #body; #table; #empty; #overrides = []; #rows = new Map(); #act; #say; #writable = false; #timer = 0;
 
-  // act(kind, override) is called by the buttons; kind is edit, extend, remove or
-  // undo. say(parts) tells the person something.
+  // act(kind, override) is called by the buttons; kind is enforce, edit, extend, remove
+  // or undo. say(parts) tells the person something.
   constructor(section, act, say) {
     this.#table = section.querySelector("table");
     this.#body = this.#table.tBodies[0];
@@ -44,6 +44,7 @@ export class OverridesView {
         if (!row) continue;
         setText(row.querySelector(".hits"), o.hits == null ? "–" : count(o.hits));
         setText(row.querySelector(".pace"), o.hits_per_second > 0 ? `${rate(o.hits_per_second)}/s` : "");
+        setText(row.querySelector(".would"), wouldText(o));
         setText(row.querySelector(".doubt"), (o.warnings ?? []).map(plainKey).join("; "));
       }
     } catch { /* the banner tells that the server is gone */ }
@@ -68,7 +69,8 @@ export class OverridesView {
     this.#body.replaceChildren(...rows.values());
     this.#count();
     if (this.#timer) this.#ask();
-    if (focused) this.#body.querySelector(`[data-id="${CSS.escape(focused.id)}"] [data-act="${focused.act}"]`)?.focus();
+    const row = focused && this.#body.querySelector(`[data-id="${CSS.escape(focused.id)}"]`);
+    (row?.querySelector(`[data-act="${focused.act}"]`) ?? row?.querySelector("button"))?.focus();
   }
 
   // focused remembers the button in use: the list is made anew on each change.
@@ -85,13 +87,17 @@ export class OverridesView {
       onclick: () => this.#act(act, o),
     }, name);
     const mine = o.source === "live" && this.#writable;
-    const acts = [button("edit", "Edit"), o.until && button("extend", "1 h longer"), button("undo", "Undo"), button("remove", "Remove")].filter(Boolean);
-    return el("tr", { "data-id": o.id, class: `do-${o.action}${o.active === false ? " waits" : ""}` },
+    const acts = [
+      o.mode === "shadow" && button("enforce", "Enforce"), button("edit", "Edit"),
+      o.until && button("extend", "1 h longer"), button("undo", "Undo"), button("remove", "Remove"),
+    ].filter(Boolean);
+    return el("tr", { "data-id": o.id, class: `do-${o.mode ?? o.action}${o.active === false ? " waits" : ""}` },
       el("th", { scope: "row", class: "keycell" }, targetNode(o)),
       cell("Effect", "", el("span", { class: "badge" }, overrideText(o))),
       cell("Reason", "words", plainKey(o.reason || "–"), el("small", { class: "note" }, o.author ? `by ${plainKey(o.author)}` : "")),
       cell("Holds", "", el("span", { class: "until" }), el("small", { class: "note" }, scheduleText(o.schedule))),
-      cell("Hits", "num", el("span", { class: "hits" }, "–"), el("small", { class: "note pace" }), el("small", { class: "doubt" })),
+      cell("Hits", "num", el("span", { class: "hits" }, "–"), el("small", { class: "note pace" }),
+        el("small", { class: "note would" }), el("small", { class: "doubt" })),
       cell("", "actcell", mine ? el("div", { class: "acts" }, ...acts) : el("span", { class: "note" }, o.source === "file" ? "rules file" : "")));
   }
 
@@ -131,15 +137,25 @@ export class OverridesView {
   }
 }
 
+const sent = ["key", "resource", "client", "cidr", "class", "action", "rate", "burst", "mode", "until", "schedule"]
+  .concat("reason", "author");
+
 // fields are what may be sent of an override that the server told.
 export function fields(o) {
   const out = {};
-  for (const name of ["key", "resource", "client", "cidr", "class", "action", "rate", "burst", "until", "schedule", "reason", "author"]) if (o[name]) out[name] = o[name];
+  for (const name of sent) if (o[name]) out[name] = o[name];
   return out;
 }
 
 // extended is an override that ends an hour later than it does.
 export const extended = (o) => ({ ...fields(o), until: new Date(Math.max(Date.now(), Date.parse(o.until)) + longer).toISOString() });
+
+// wouldText says what an override in shadow mode would have denied of its hits.
+export function wouldText(o) {
+  if (o.would_deny == null) return "";
+  const pace = o.would_deny_per_second > 0 ? `, ${rate(o.would_deny_per_second)}/s now` : "";
+  return `would have denied ${count(o.would_deny)}${pace}`;
+}
 
 function holds(o) {
   const left = Date.parse(o.until) - Date.now();

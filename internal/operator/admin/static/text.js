@@ -124,8 +124,10 @@ export function reachText({ reach, warnings = [] }) {
   return [held, warnings.length > 0 && `Mind: ${warnings.map(plainKey).join("; ")}.`].filter(Boolean).join(" ");
 }
 
-// limitText says what an override does.
-export function overrideText(o) {
+// overrideText says what an override does, or would do.
+export const overrideText = (o) => (o.mode === "shadow" ? "in shadow: " : "") + effectText(o);
+
+function effectText(o) {
   switch (o.action) {
     case "limit": return `limit ${fine.format(o.rate)}/s` + (o.burst ? `, burst ${whole.format(o.burst)}` : "");
     case "block": return "block";

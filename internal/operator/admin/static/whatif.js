@@ -1,5 +1,5 @@
 // What if: a limit that a person moves, tried by the server on the last five
-// minutes of a key, and set as an override if it is right.
+// minutes of a key, and set as an override if it is right, or in shadow mode first.
 
 import { getJSON, me } from "./api.js";
 import { count, percent, setText } from "./text.js";
@@ -22,6 +22,7 @@ export class WhatIf {
       e.preventDefault();
       try {
         const override = { key: this.#key, action: "limit", rate: Number($("w-rate").value), reason: "tried on the last five minutes" };
+        if (e.submitter === $("w-shadow")) override.mode = "shadow";
         if ($("w-burst").value.trim()) override.burst = Number($("w-burst").value);
         if ($("w-for").value) override.for = $("w-for").value;
         if (me.get()) override.author = me.get();
@@ -42,7 +43,7 @@ export class WhatIf {
     this.#try();
   }
 
-  writable(yes) { $("w-apply").hidden = !yes; }
+  writable(yes) { $("w-apply").hidden = $("w-shadow").hidden = !yes; }
 
   #soon() {
     clearTimeout(this.#timer);

@@ -1,0 +1,201 @@
+package gate_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+const triedRules = `
+rules:
+  - {name: here, match: {path: /here}, params: [id], hot: {rate: 10}, limit: {rate: 1/h, burst: 4, scope: instance}}
+  - {name: all, match: {path: /all}, params: [id], hot: {rate: 10}, limit: {rate: 1/h, burst: 4}}
+  - {name: kept, match: {path: /kept}, params: [id], hot: {rate: 10}, limit: {rate: 1/h, burst: 4}, serve: {ttl: 2s}}
+classes: [{name: bot, match: {header: User-Agent, pattern: "bot"}}]
+`
+
+func shadowLimit(key string, burst int64) rules.Override {
+	return rules.Override{ID: "tried", Key: key, Action: rules.ActionLimit, Rate: 0.0001, Burst: burst,
+		Mode: hottype.ModeShadow}
+}
+
+// hits are what the report says of the override "tried": what it met, and what it would have denied.
+func (b *bundle) hits(t *testing.T) (met, would uint64) {
+	t.Helper()
+	for _, h := range b.Report(b.now).OverrideHits {
+		if h.ID == "tried" {
+			return h.N, h.WouldDeny
+		}
+	}
+	return 0, 0
+}
+
+// An override in shadow mode leaves what is enforced as it is, is judged for each request, also
+// for those that are denied, and spends no token of what is enforced or of itself enforced later.
+func TestLimitInShadowMode(t *testing.T) {
+	t.Parallel()
+	for _, rule := range []string{"here", "all"} {
+		key := rule + "?id=1"
+		b := build(t, triedRules, gate.Config{})
+		tried := shadowLimit(key, 2)
+		b.SetOverrides([]rules.Override{tried})
+		b.hot(hottype.Key(key))
+		for i := range 6 {
+			v := b.get("/"+key, "1.1.1.1")
+			if v.Allowed != (i < 4) || v.Shadowed != (i == 2 || i == 3) || v.Shadowed && v.ShadowReason != hottype.ReasonOverride {
+				t.Errorf("%s: request %d: %+v", rule, i, v)
+			}
+		}
+		if met, would := b.hits(t); met != 6 || would != 4 {
+			t.Errorf("%s: met %d, would have denied %d", rule, met, would)
+		}
+		if s := b.Stats(); s.Shadowed != 2 || s.Denied.Hot != 2 || s.Denied.Override != 0 {
+			t.Errorf("%s: %+v", rule, s)
+		}
+		for _, row := range b.Report(b.now).Keys {
+			if want := (hottype.KeyDecisions{Key: hottype.Key(key), Allowed: 4, Denied: 2}); row != want {
+				t.Errorf("%s: %+v", rule, row)
+			}
+		}
+		b.hot() // cold: nothing else holds it
+		if v := b.get("/"+key, "1.1.1.1"); !v.Allowed || !v.Shadowed || v.Reason != hottype.ReasonCold {
+			t.Errorf("%s: cold: %+v", rule, v)
+		}
+		tried.Mode = ""
+		b.SetOverrides([]rules.Override{tried})
+		b.hot(hottype.Key(key))
+		b.Reset(b.now, hottype.Command{Key: hottype.Key(key)})
+		b.shared.Reset(&limit.Subject{Space: "hot", Name: key})
+		for i := range 3 {
+			if v := b.get("/"+key, "1.1.1.1"); v.Allowed != (i < 2) || v.Shadowed {
+				t.Errorf("%s: enforced: request %d: %+v", rule, i, v)
+			}
+		}
+	}
+}
+
+// Every target can be tried, and says what it would have done.
+func TestTargetsInShadowMode(t *testing.T) {
+	t.Parallel()
+	for _, o := range []rules.Override{
+		{Key: "all?id=1"}, {Key: "all?id=*"}, {Resource: "all"}, {Client: "203.0.113.9"}, {CIDR: "203.0.113.0/24"},
+		{Class: "bot"},
+	} {
+		b := build(t, triedRules, gate.Config{})
+		for _, action := range []rules.Action{rules.ActionBlock, rules.ActionLimit} {
+			o.ID, o.Action, o.Mode = "tried", action, hottype.ModeShadow
+			want, reason := uint64(4), hottype.ReasonBlocked
+			if action == rules.ActionLimit {
+				o.Rate, o.Burst, want, reason = 0.0001, 1, 3, hottype.ReasonOverride
+			}
+			b.SetOverrides(nil)
+			b.SetOverrides([]rules.Override{o})
+			for i := range 4 {
+				req := request("/all?id=1", "203.0.113.9")
+				req.Header = http.Header{"User-Agent": {"bot"}}
+				v := b.Decide(t.Context(), b.now, req)
+				if denies := uint64(i) >= 4-want; !v.Allowed || v.Shadowed != denies || denies && v.ShadowReason != reason {
+					t.Errorf("%s %s: request %d: %+v", action, o.Target(), i, v)
+				}
+			}
+			if met, would := b.hits(t); met != 4 || would != want {
+				t.Errorf("%s %s: met %d, would have denied %d", action, o.Target(), met, would)
+			}
+			if v := b.get("/here?id=1", "198.51.100.1"); v.Shadowed { // another key, another client
+				t.Errorf("%s %s: meets what it does not match: %+v", action, o.Target(), v)
+			}
+		}
+	}
+}
+
+// What is enforced for the same target, by a person or by the file, is not hidden; what would
+// not decide if it were enforced is not tried.
+func TestShadowModeHidesNothing(t *testing.T) {
+	t.Parallel()
+	const file = triedRules + `
+overrides:
+  - {id: shut, key: "all?id=file", action: block}
+  - {id: tried, key: "all?id=under", action: block, mode: shadow}
+`
+	b := build(t, file, gate.Config{})
+	block := rules.Override{ID: "shut", Action: rules.ActionBlock}
+	live, over, client := block, block, block
+	live.Key, over.Key, client.Client = "all?id=live", "all?id=under", "192.0.2.1"
+	loose, file2 := shadowLimit("all?id=live", 1), shadowLimit("all?id=file", 1)
+	tight := rules.Override{ID: "tried", Client: "192.0.2.1", Action: rules.ActionLimit, Rate: 0.0001, Burst: 1,
+		Mode: hottype.ModeShadow}
+	for name, c := range map[string]struct {
+		list           []rules.Override
+		target, client string
+		want           [2]uint64
+	}{
+		"live":             {[]rules.Override{loose, live}, "/all?id=live", "1.1.1.1", [2]uint64{3, 2}},
+		"file":             {[]rules.Override{file2}, "/all?id=file", "1.1.1.1", [2]uint64{3, 2}},
+		"of the file":      {[]rules.Override{over}, "/all?id=under", "1.1.1.1", [2]uint64{}},
+		"client":           {[]rules.Override{tight, client}, "/all?id=1", "192.0.2.1", [2]uint64{3, 2}},
+		"behind its block": {[]rules.Override{loose, client}, "/all?id=live", "192.0.2.1", [2]uint64{}},
+	} {
+		b.SetOverrides(nil)
+		b.SetOverrides(c.list)
+		for i := range 3 {
+			if v := b.get(c.target, c.client); v.Allowed || v.Shadowed || v.Reason != hottype.ReasonBlocked {
+				t.Errorf("%s: request %d: %+v", name, i, v)
+			}
+		}
+		met, would := b.hits(t)
+		if diff := cmp.Diff(c.want, [2]uint64{met, would}); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// A request for a key that a response cache answers is tried once, in the step in which it would be denied.
+func TestShadowModeBeforeACache(t *testing.T) {
+	t.Parallel()
+	for _, action := range []rules.Action{rules.ActionBlock, rules.ActionLimit} {
+		b := build(t, triedRules, gate.Config{})
+		o := shadowLimit("kept?id=1", 1)
+		if o.Action = action; action == rules.ActionBlock {
+			o.Rate, o.Burst = 0, 0
+		}
+		b.SetOverrides([]rules.Override{o})
+		b.hot("kept?id=1")
+		for range 3 {
+			v := b.served("GET", "/kept?id=1", "1.1.1.1")
+			if v.Serve == nil || v.Shadowed != (action == rules.ActionBlock) {
+				t.Fatalf("%s: %+v", action, v)
+			}
+		}
+		before, _ := b.hits(t)
+		if v := b.ChargeKeys(t.Context(), b.now, request("/kept?id=1", "1.1.1.1")); !v.Allowed {
+			t.Errorf("%s: %+v", action, v)
+		}
+		after, _ := b.hits(t)
+		if want := map[rules.Action][2]uint64{rules.ActionBlock: {3, 3}, rules.ActionLimit: {0, 1}}[action]; want !=
+			[2]uint64{before, after} {
+			t.Errorf("%s: met %d, after the upstream was asked %d", action, before, after)
+		}
+	}
+}
+
+// A store that fails says nothing of what would have been denied, and holds nobody up.
+func TestShadowModeWithoutItsStore(t *testing.T) {
+	t.Parallel()
+	store := newUnreliable(failing)
+	b := build(t, triedRules, gate.Config{Shared: store})
+	b.SetOverrides([]rules.Override{shadowLimit("all?id=1", 1)})
+	for i := range 9 {
+		if v := b.get("/all?id=1", "1.1.1.1"); !v.Allowed || v.Shadowed || v.Reason != hottype.ReasonCold {
+			t.Errorf("request %d: %+v", i, v)
+		}
+	}
+	if met, would := b.hits(t); met != 9 || would != 0 {
+		t.Errorf("met %d, would have denied %d", met, would)
+	}
+}

@@ -1,0 +1,77 @@
+package rules
+
+import (
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// Change is one entry of the audit of live overrides.
+type Change struct {
+	// Revision numbers the changes of a namespace: it grows with each. What was
+	// restored together has one.
+	Revision int64     `json:"revision,omitempty"`
+	At       time.Time `json:"at"`
+	Author   string    `json:"author"`
+	// Action is ChangePut or ChangeDelete. An undo is one of them too: it puts
+	// back, or removes, what another change did.
+	Action string `json:"action"`
+	ID     string `json:"id"`
+	// Before is nil where there was none, After where there is none any more.
+	Before *Override `json:"before,omitempty"`
+	After  *Override `json:"after,omitempty"`
+}
+
+// Numbered is the change with its revision, for one that was written by a program which
+// gave it none: then it is the time.
+func (c Change) Numbered() Change {
+	if c.Revision == 0 && !c.At.IsZero() {
+		c.Revision = c.At.UnixMicro()
+	}
+	return c
+}
+
+// The actions of a change.
+const (
+	ChangePut    = "put"
+	ChangeDelete = "delete"
+)
+
+// shadowPrefix begins the action of an override in shadow mode as it is stored.
+const shadowPrefix = "shadow_"
+
+// Stored is the override as stores write it: one that is only tried has the action
+// "shadow_limit" or "shadow_block" and no mode. A program that does not know the mode
+// then finds an action that it does not know and leaves the override out. By a field
+// of its own it would pass over the field and enforce the override.
+func (o Override) Stored() Override {
+	if o.InShadow() {
+		o.Action, o.Mode = shadowPrefix+o.Action, ""
+	}
+	return o
+}
+
+// Loaded is the override that was stored.
+func (o Override) Loaded() Override {
+	if action, tried := strings.CutPrefix(string(o.Action), shadowPrefix); tried {
+		o.Action, o.Mode = Action(action), hottype.ModeShadow
+	}
+	return o
+}
+
+// Stored is the change as stores write it; see [Override.Stored].
+func (c Change) Stored() Change { return c.each(Override.Stored) }
+
+// Loaded is the change that was stored.
+func (c Change) Loaded() Change { return c.each(Override.Loaded) }
+
+func (c Change) each(f func(Override) Override) Change {
+	for _, o := range []**Override{&c.Before, &c.After} {
+		if *o != nil {
+			converted := f(**o)
+			*o = &converted
+		}
+	}
+	return c
+}

@@ -1,0 +1,106 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/freeport"
+	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/test/internal/program"
+)
+
+// shadowed is what is asked of an override in shadow mode.
+type shadowed struct {
+	ID, Mode  string
+	Hits      uint64
+	WouldDeny uint64 `json:"would_deny"`
+}
+
+// listedShadow is an override as an API lists it, the zero one where it does not.
+func listedShadow(t *testing.T, admin, id string) (o shadowed) {
+	t.Helper()
+	if status, body := get(t, "http://"+admin+"/v1/overrides/"+id); status == http.StatusOK {
+		if err := json.Unmarshal([]byte(body), &o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return o
+}
+
+// Two limiters try one limit together: what it would deny is counted once for both, nothing is refused. One step
+// later it is enforced, with its own tokens.
+func TestShadowFirstOverTwoLimiters(t *testing.T) {
+	t.Parallel()
+	redis, admin := redistest.Start(t), freeport.Addr(t)
+	config := write(t, "hotparam.yaml", pipelineRules)
+	launch(t, "aggregator", "--config", config, "--redis.addr", redis.Addr(), "--statsd.listen", freeport.Addr(t),
+		"--admin.listen", admin)
+	var decide, admins [2]string
+	for i := range decide {
+		decide[i], admins[i] = freeport.Addr(t), freeport.Addr(t)
+		launch(t, "limiter-sidecar", "--config", config, "--redis.addr", redis.Addr(), "--sidecar.count", "none",
+			"--decide.listen", decide[i], "--admin.listen", admins[i], "--gate.budget", budget)
+	}
+	for _, a := range append(admins[:], admin) {
+		ready(t, a)
+	}
+	// passed asks each limiter n times, and tells how many passed and how many of these shadow mode would not let.
+	passed := func(n int) (allowed, shadowed int) {
+		t.Helper()
+		for i := range 2 * n {
+			_, body := do(t, http.MethodPost, "http://"+decide[i%2]+"/v1/decide",
+				`{"method":"GET","uri":"/topic?id=tried","ip":"192.0.2.`+strconv.Itoa(i)+`"}`,
+				http.Header{"Content-Type": {"application/json"}})
+			if strings.Contains(body, `"allowed":true`) {
+				allowed++
+			}
+			if strings.Contains(body, `"mode":"shadow"`) {
+				shadowed++
+			}
+		}
+		return allowed, shadowed
+	}
+	status, body := do(t, http.MethodPut, "http://"+admin+"/v1/overrides/try",
+		`{"key":"topic?id=tried","rate":0.001,"burst":5,"mode":"shadow","author":"ann"}`, nil)
+	if status != http.StatusCreated {
+		t.Fatalf("%d %s", status, body)
+	}
+	have := func(mode string) func() bool {
+		return func() bool {
+			for _, a := range admins {
+				if o := listedShadow(t, a, "try"); o.ID == "" || o.Mode != mode {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	program.Await(t, 10*time.Second, "both limiters to have the override", have("shadow"))
+	if allowed, shadowed := passed(10); allowed != 20 || shadowed != 15 {
+		t.Errorf("%d of 20 passed, want all; %d in shadow mode, want 15", allowed, shadowed)
+	}
+	program.Await(t, 15*time.Second, "the limiters to report 20 requests, 15 of which it would have denied",
+		func() bool { o := listedShadow(t, admin, "try"); return o.Hits == 20 && o.WouldDeny == 15 })
+
+	if status, body := do(t, http.MethodPost, "http://"+admin+"/v1/overrides/try/enforce?author=bob", "",
+		nil); status != http.StatusOK {
+		t.Fatalf("%d %s", status, body)
+	}
+	begin := time.Now()
+	program.Await(t, 10*time.Second, "both limiters to enforce it", have(""))
+	// Within a second on a machine of its own; the rest is for one on which other tests run too.
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("enforced after %v", took)
+	}
+	if allowed, shadowed := passed(10); allowed != 5 || shadowed != 0 {
+		t.Errorf("enforced: %d of 20 passed, want 5; %d in shadow mode", allowed, shadowed)
+	}
+	if _, audit := get(t, "http://"+admin+"/v1/audit?id=try"); strings.Count(audit, `"action":"put"`) != 2 ||
+		!strings.Contains(audit, `"bob"`) || strings.Count(audit, `"mode":"shadow"`) != 2 {
+		t.Error(audit)
+	}
+}
