@@ -12,11 +12,13 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 )
 
 func main() {
 	real := flag.String("real", "", "results of TestAdaptiveAcrossLimiters, which -adaptive.results writes")
 	dir := flag.String("dir", "docs/adaptive", "where pictures go")
+	rows := flag.String("rows", "", "only the rows of scenarios whose names match")
 	flag.Parse()
 	var err error
 	switch {
@@ -25,7 +27,7 @@ func main() {
 	case flag.NArg() > 0:
 		trace(flag.Arg(0))
 	default:
-		err = study(*dir)
+		err = study(*dir, *rows)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "study:", err)
@@ -34,46 +36,76 @@ func main() {
 }
 
 // study prints a line for each scenario, means of three seeds, and draws two of them.
-func study(dir string) error {
+func study(dir, rows string) error {
+	wanted, err := regexp.Compile(rows)
+	if err != nil {
+		return err
+	}
 	fmt.Println(
 		"| scenario | target held again after | seconds within it | answered, of the best fixed limit | swing | cold requests that failed | with no limit |")
 	fmt.Println("|---|---|---|---|---|---|---|")
 	drawn := map[string]string{"onset 10 x": "onset", "capacity halved": "halved"}
 	for _, s := range scenarios() {
-		if s.special {
+		if s.special && s.over == 0 || !wanted.MatchString(s.name) {
 			continue
 		}
+		fmt.Println(s.row())
+		if name := drawn[s.name]; name != "" {
+			if err := s.draw(filepath.Join(dir, name+".svg"), s.simulate(math.Inf(1), false, 1)); err != nil {
+				return err
+			}
+		}
+	}
+	if wanted.MatchString("random") {
+		fmt.Println(summary())
+	}
+	return nil
+}
+
+// row is a line of the table. Of sites that are controlled apart the worse one counts, and what both
+// answer together.
+func (s *scenario) row() string {
+	const seeds = 3
+	total := score{within: 1}
+	name, best, free := s.name, 0.0, 0.0
+	if s.over > 0 {
+		s.onset, name = s.over, s.name+", from its end on"
+	}
+	for _, p := range s.parts() {
 		var sum score
-		const seeds = 3
 		for seed := range uint64(seeds) {
-			r := s.score(s.simulate(math.Inf(1), true, seed+1))
+			r := p.score(p.simulate(math.Inf(1), true, seed+1))
 			sum.back = max(sum.back, r.back)
 			sum.within += r.within / seeds
 			sum.goodput += r.goodput / seeds
 			sum.swing += r.swing / seeds
 			sum.cold += r.cold / seeds
 		}
-		free := s.simulate(math.Inf(1), false, 1)
-		best, _ := s.bestFixed(1)
-		ratio := "-"
-		if best > 0 {
-			ratio = fmt.Sprintf("%.0f %%", 100*sum.goodput/best)
-		}
-		fmt.Printf("| %s | %d s | %.0f %% | %s | ± %.0f %% | %.1f %% | %.0f %% |\n", s.name, sum.back, 100*sum.within,
-			ratio,
-			100*sum.swing, 100*sum.cold, 100*s.score(free).cold)
-		if name := drawn[s.name]; name != "" {
-			if err := s.draw(filepath.Join(dir, name+".svg"), free); err != nil {
-				return err
-			}
-		}
+		total = score{max(total.back, sum.back), min(total.within, sum.within), total.goodput + sum.goodput,
+			max(total.swing, sum.swing), max(total.cold, sum.cold)}
+		free = max(free, p.score(p.simulate(math.Inf(1), false, 1)).cold)
 	}
-	return nil
+	known := *s
+	known.apart = s.beside != nil // a fixed limit is one for each upstream
+	for _, p := range known.parts() {
+		fixed, _ := p.bestFixed(1)
+		best += fixed
+	}
+	ratio := "-"
+	if best > 0 {
+		ratio = fmt.Sprintf("%.0f %%", 100*total.goodput/best)
+	}
+	return fmt.Sprintf("| %s | %d s | %.0f %% | %s | ± %.0f %% | %.1f %% | %.0f %% |", name, total.back,
+		100*total.within, ratio, 100*total.swing, 100*total.cold, 100*free)
 }
 
 // trace prints one scenario.
 func trace(name string) {
-	for _, s := range scenarios() {
+	all := scenarios()
+	for i := range randoms {
+		all = append(all, random(i))
+	}
+	for _, s := range all {
 		if s.name != name {
 			continue
 		}

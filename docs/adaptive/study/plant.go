@@ -25,6 +25,9 @@ type site struct {
 	slower    func(t float64) float64 // factor on the time of a request that begins then; nil: 1
 	stalled   func(t float64) float64 // when a request that would begin then begins; nil: then
 
+	keys   []float64 // parts of the hot demand; each has an even part of the rate; nil: one key
+	beside *beside   // nil: one upstream
+
 	limiters int
 	skewed   bool                                        // the first limiter has half of the demand
 	report   func(t float64, r *rand.Rand) (lag float64) // how late a report is, +Inf: lost; nil: 0.6
@@ -34,13 +37,20 @@ type site struct {
 	least, most float64 // of the rate of hot keys
 }
 
+// beside is a second upstream, whose requests are reported as those of the first.
+type beside struct {
+	servers int
+	part    float64 // of all requests
+}
+
 // patience is after how many seconds a limiter gives a request up. The upstream works on.
 const patience = 2.0
 
 // second is what came of the requests that arrived in one.
 type second struct {
 	latency               adaptive.Histogram
-	ok, failed            int // of all that were admitted
+	beside                adaptive.Histogram // of the second upstream
+	ok, failed            int                // of all that were admitted
 	hot, refused          int
 	cold, coldFailed      int
 	rate, inFlight        float64
@@ -62,11 +72,10 @@ type world struct {
 	rng    *rand.Rand
 	shares []float64 // of the limiters in the demand
 
-	free     floats               // when each server is free
-	inside   floats               // when each request in the upstream ends
+	pools    []pool               // of servers, one of each upstream
 	open     requests             // as limiters see them, by their ends
 	inFlight []int                // hot requests of each limiter
-	tokens   float64              // of the rate
+	tokens   []float64            // of the rate, for each key
 	spare    float64              // of the least rate
 	last     float64              // when tokens were counted
 	bound    adaptive.Bound       // in force
@@ -76,6 +85,12 @@ type world struct {
 	areaAt   float64
 	late     []arriving
 	out      []second
+}
+
+// pool is the servers of an upstream.
+type pool struct {
+	free   floats // when each server is free
+	inside floats // when each request in the upstream ends
 }
 
 // arriving is a report on its way.
@@ -95,8 +110,15 @@ const step = 0.01
 func (s site) simulate(fixed float64, controlled bool, seed uint64) []second {
 	w := &world{
 		site: s, rng: rand.New(rand.NewPCG(seed, 7)), out: make([]second, s.seconds),
-		free: make(floats, s.servers), inFlight: make([]int, s.limiters), shares: make([]float64, s.limiters),
-		bound: adaptive.Bound{Rate: fixed, InFlight: math.Inf(1)}, tokens: 1, spare: 1,
+		pools: []pool{{free: make(floats, s.servers)}}, inFlight: make([]int, s.limiters),
+		shares: make([]float64, s.limiters), tokens: make([]float64, max(1, len(s.keys))),
+		bound: adaptive.Bound{Rate: fixed, InFlight: math.Inf(1)}, spare: 1,
+	}
+	if s.beside != nil {
+		w.pools = append(w.pools, pool{free: make(floats, s.beside.servers)})
+	}
+	for i := range w.tokens {
+		w.tokens[i] = 1
 	}
 	for i := range w.shares {
 		w.shares[i] = 1 / float64(s.limiters)
@@ -157,7 +179,7 @@ func (w *world) poisson(mean float64) int {
 }
 
 func (w *world) arrive(t float64, hot bool, o *second) {
-	limiter := w.limiter()
+	limiter := w.pick(w.shares)
 	if hot {
 		o.hot++
 		if !w.admit(t, limiter) {
@@ -171,22 +193,32 @@ func (w *world) arrive(t float64, hot bool, o *second) {
 		o.cold++
 		w.seen.Cold++
 	}
-	took, ok := w.serve(t)
+	at := w.pick([]float64{1})
+	if w.beside != nil {
+		at = w.pick([]float64{1 - w.beside.part, w.beside.part})
+	}
+	took, ok := w.serve(&w.pools[at], t)
 	if ok {
 		o.ok++
 	} else if o.failed++; !hot {
 		o.coldFailed++
 	}
-	if took > 0 {
+	if took > 0 && at == 0 {
 		o.latency.Add(time.Duration(took * float64(time.Second)))
+	} else if took > 0 {
+		o.beside.Add(time.Duration(took * float64(time.Second)))
 	}
 	w.since(t)
 	heap.Push(&w.open, request{end: t + took, limiter: limiter, hot: hot, ok: ok, took: took})
 }
 
-func (w *world) limiter() int {
+// pick is one of several by their parts in the whole.
+func (w *world) pick(parts []float64) int {
+	if len(parts) < 2 {
+		return 0
+	}
 	x := w.rng.Float64()
-	for i, s := range w.shares {
+	for i, s := range parts {
 		if x -= s; x < 0 {
 			return i
 		}
@@ -202,9 +234,13 @@ func (w *world) admit(t float64, limiter int) bool {
 	}
 	dt := t - w.last
 	w.last = t
-	w.tokens = min(w.tokens+dt*w.bound.Rate, max(1, w.bound.Rate/10))
+	rate := w.bound.Rate / float64(len(w.tokens))
+	for i, n := range w.tokens {
+		w.tokens[i] = min(n+dt*rate, max(1, rate/10))
+	}
 	w.spare = min(w.spare+dt*w.least, 1)
-	if w.tokens < 1 {
+	key := w.pick(w.keys)
+	if w.tokens[key] < 1 {
 		return false
 	}
 	if float64(w.inFlight[limiter]) >= max(1, w.bound.InFlight*w.shares[limiter]) {
@@ -213,20 +249,21 @@ func (w *world) admit(t float64, limiter int) bool {
 		}
 		w.spare--
 	}
-	w.tokens--
+	w.tokens[key]--
 	return true
 }
 
 // serve is the upstream: how long the limiter waits for it, and whether in time.
-func (w *world) serve(t float64) (took float64, ok bool) {
-	for len(w.inside) > 0 && w.inside[0] <= t {
-		heap.Pop(&w.inside)
+func (w *world) serve(p *pool, t float64) (took float64, ok bool) {
+	for len(p.inside) > 0 && p.inside[0] <= t {
+		heap.Pop(&p.inside)
 	}
-	waiting := len(w.inside) - w.servers
+	servers := len(p.free)
+	waiting := len(p.inside) - servers
 	if w.queue > 0 && waiting >= w.queue {
 		return 0, false
 	}
-	begin := max(t, w.free[0])
+	begin := max(t, p.free[0])
 	if w.stalled != nil {
 		begin = w.stalled(begin)
 	}
@@ -234,67 +271,10 @@ func (w *world) serve(t float64) (took float64, ok bool) {
 	if w.slower != nil {
 		d *= w.slower(begin)
 	}
-	d *= 1 + w.contend*max(0, float64(waiting))/float64(w.servers)
+	d *= 1 + w.contend*max(0, float64(waiting))/float64(servers)
 	end := begin + d
-	w.free[0] = end
-	heap.Fix(&w.free, 0)
-	heap.Push(&w.inside, end)
+	p.free[0] = end
+	heap.Fix(&p.free, 0)
+	heap.Push(&p.inside, end)
 	return min(end-t, patience), end-t < patience
-}
-
-// since counts the requests under way up to t.
-func (w *world) since(t float64) {
-	w.area += float64(len(w.open)) * (t - w.areaAt)
-	w.areaAt = t
-}
-
-// complete ends the requests that end before t.
-func (w *world) complete(t float64) {
-	for len(w.open) > 0 && w.open[0].end <= t {
-		w.since(w.open[0].end)
-		r := heap.Pop(&w.open).(request)
-		if r.hot {
-			w.inFlight[r.limiter]--
-		}
-		if r.ok {
-			w.seen.OK++
-		} else {
-			w.seen.Errors++
-		}
-		if r.took > 0 {
-			w.seen.Latency.Add(time.Duration(r.took * float64(time.Second)))
-		}
-	}
-	w.since(t)
-}
-
-// send sends the report of a second that ends.
-func (w *world) send(t float64) {
-	w.seen.At, w.seen.InFlight = clock(t), w.area
-	lag := 0.6
-	if w.report != nil {
-		lag = w.report(t, w.rng)
-	}
-	if !math.IsInf(lag, 1) {
-		w.late = append(w.late, arriving{t + lag, w.seen})
-	}
-	w.seen, w.area = adaptive.Report{}, 0
-}
-
-// deliver gives the controller what has arrived.
-func (w *world) deliver(t float64) {
-	if w.ctl == nil || w.away != nil && w.away(t) {
-		return
-	}
-	var now []adaptive.Report
-	w.late = slices.DeleteFunc(w.late, func(a arriving) bool {
-		if a.at > t {
-			return false
-		}
-		now = append(now, a.report)
-		return true
-	})
-	if len(now) > 0 {
-		w.bound = w.ctl.Tick(clock(t), now)
-	}
 }

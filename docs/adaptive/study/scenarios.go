@@ -19,6 +19,10 @@ type scenario struct {
 	wiggly  bool // a swing up to 25 % is borne
 	// special scenarios have goals of their own.
 	special bool
+	// over is from when on a special one is judged as the others are; 0: not at all.
+	over float64
+	// apart is whether the second upstream has a controller of its own.
+	apart bool
 }
 
 // usual is 50 servers of 50 ms: 1,000 requests a second, 500 of them cold.
@@ -109,6 +113,9 @@ func steadyScenarios() []scenario {
 		with("nothing cold", func(s *scenario) { s.cold = level(0) }),
 		with("ten minutes", func(s *scenario) { s.seconds = 600 }),
 		with("target found by itself", func(s *scenario) { s.target.Latency = 0 }),
+		with("5 keys", func(s *scenario) { s.keys = []float64{0.5, 0.3, 0.13, 0.05, 0.02} }),
+		with("two upstreams", func(s *scenario) { s.two(); s.apart = true }),
+		with("two upstreams, merged", (*scenario).two),
 	}
 }
 
@@ -126,14 +133,34 @@ func specialScenarios() []scenario {
 		}),
 		with("quiet", func(s *scenario) { s.special, s.hot = true, level(200) }),
 		with("slow by itself", func(s *scenario) {
-			s.special, s.seconds, s.slower = true, 180, between(40, 80, 1, 20)
+			s.special, s.seconds, s.slower, s.over = true, 180, between(40, 80, 1, 20), 80
 		}),
-		with("cold above capacity", func(s *scenario) { s.special, s.cold = true, between(60, 80, 500, 1300) }),
+		with("cold above capacity", func(s *scenario) {
+			s.special, s.cold, s.over = true, between(60, 80, 500, 1300), 80
+		}),
 		with("controller away while capacity halves", func(s *scenario) {
 			s.special, s.cold, s.slower = true, level(300), from(70, 1, 2)
 			s.away = func(t float64) bool { return t > 65 && t < 100 }
 		}),
 	}
+}
+
+// two is an upstream of 1,000 requests a second beside one of 200, each asked for the same.
+func (s *scenario) two() { s.cold, s.beside = level(200), &beside{servers: 10, part: 0.5} }
+
+// parts are the sites that are controlled apart.
+func (s *scenario) parts() []scenario {
+	if !s.apart {
+		return []scenario{*s}
+	}
+	scaled := func(servers int, part float64) scenario {
+		one := *s
+		one.beside, one.servers = nil, servers
+		one.cold = func(t float64) float64 { return part * s.cold(t) }
+		one.hot = func(t float64) float64 { return part * s.hot(t) }
+		return one
+	}
+	return []scenario{scaled(s.servers, 1-s.beside.part), scaled(s.beside.servers, s.beside.part)}
 }
 
 // small is a site with few requests.

@@ -21,6 +21,7 @@ const (
 var fixedGoodput = map[string]float64{
 	"onset 10 x": 955, "onset 50 x": 953, "cold steps": 789, "capacity halved": 488, "finite queue": 955,
 	"contention": 860, "reports lost and late": 955, "20 limiters, skewed": 955, "heavy tail": 955,
+	"5 keys": 955,
 }
 
 func run(t *testing.T, name string) (*scenario, []second, score) {
