@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -172,7 +173,7 @@ func check(flag *kong.Flag, n *yaml.Node) error {
 	scratch := reflect.New(flag.Target.Type()).Elem()
 	value := *flag.Value // Parse notes in it that it was set, and all share the flag
 	if err := value.Parse(kong.Scan().PushTyped(v, kong.FlagValueToken), scratch); err != nil {
-		return err
+		return cmp.Or(errors.Unwrap(err), err) // without the flag: the line of the file names the setting
 	}
 	if flag.Enum != "" && !flag.EnumMap()[v] {
 		return fmt.Errorf("%q is none of %s", v, flag.Enum)
