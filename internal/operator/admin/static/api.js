@@ -22,7 +22,8 @@ async function call(method, path, body) {
       body: body ? JSON.stringify(body) : undefined,
     });
   } catch {
-    throw new Problem({ detail: "The server cannot be reached.", remedy: method === "GET" ? "Try again when it is back." : "Nothing was changed; try again when it is back." });
+    const remedy = method === "GET" ? "Try again when it is back." : "Nothing was changed; try again when it is back.";
+    throw new Problem({ detail: "The server cannot be reached.", remedy });
   }
   if (answer.status === 204) return null;
   const json = await answer.json().catch(() => ({ detail: `The server answered ${answer.status}.` }));

@@ -22,7 +22,9 @@ const health = new HealthView();
 const overrides = new OverridesView($("view-overrides"), actOnOverride, toast);
 const dialog = new OverrideDialog($("dialog"), set);
 const past = new HistoryView((path) => router.open(path));
-const router = new Router({ "": {}, key, history: past, overrides: { show: () => overrides.open(), hide: () => overrides.close() }, health });
+const router = new Router({
+  "": {}, key, history: past, overrides: { show: () => overrides.open(), hide: () => overrides.close() }, health,
+});
 
 $("add-override").addEventListener("click", () => dialog.open({}));
 
@@ -64,14 +66,18 @@ function show(s) {
 // showLine writes the status line, and the banner when the server is gone.
 function showLine() {
   const pill = (name, value, good) =>
-    el("li", { class: good ? "good" : latest ? "poor" : "" }, el("span", { class: "dot", "aria-hidden": "true" }), name, value ? el("b", {}, " ", value) : "");
+    el("li", { class: good ? "good" : latest ? "poor" : "" },
+      el("span", { class: "dot", "aria-hidden": "true" }), name, value ? el("b", {}, " ", value) : "");
   const items = alive ? (latest?.status ?? []).map((s) => pill(s.name, s.value, s.ok)) : [];
-  if (alive && latest?.lagging.length) items.push(pill("limiters", `${latest.lagging.length} of ${latest.totals.limiters} lag`, false));
+  if (alive && latest?.lagging.length) {
+    items.push(pill("limiters", `${latest.lagging.length} of ${latest.totals.limiters} lag`, false));
+  }
   $("status").replaceChildren(pill(alive ? "live" : latest ? "reconnecting" : "connecting", "", alive), ...items);
   document.body.classList.toggle("stale", !alive && latest != null);
   const banner = $("banner");
   banner.hidden = alive || latest == null;
-  if (!banner.hidden) setText(banner, `The connection to the server is lost; trying again. What you see is of ${clock(latest.at)}.`);
+  if (banner.hidden) return;
+  setText(banner, `The connection to the server is lost; trying again. What you see is of ${clock(latest.at)}.`);
 }
 
 // offerChanges shows what changes something to those who may.
@@ -103,8 +109,10 @@ async function set(override, id) {
 
 // reach says in which limiters the overrides are.
 function reach({ totals, lagging }) {
-  if (lagging.length > 0) return `Not in every limiter: ${lagging.slice(0, 5).map((l) => `${plainKey(l.instance)} ${lag(l)}`).join(", ")}.`;
-  return totals.limiters === 0 ? "" : totals.limiters === 1 ? "The limiter has them." : `All ${totals.limiters} limiters have them.`;
+  const late = lagging.slice(0, 5).map((l) => `${plainKey(l.instance)} ${lag(l)}`);
+  if (late.length > 0) return `Not in every limiter: ${late.join(", ")}.`;
+  if (totals.limiters === 0) return "";
+  return totals.limiters === 1 ? "The limiter has them." : `All ${totals.limiters} limiters have them.`;
 }
 
 function actOnHot(kind, h) {
@@ -115,7 +123,10 @@ function actOnHot(kind, h) {
   // comes, which bites.
   const rate = o?.rate || perSecond(h.limit) || Math.ceil(h.rate / 2);
   const limited = kind === "limit";
-  return dialog.open({ key: h.key, action: kind, rate: limited ? rate : "", burst: limited ? o?.burst || h.limit?.burst || "" : "", reason: o?.reason });
+  const burst = o?.burst || h.limit?.burst || "";
+  return dialog.open({
+    key: h.key, action: kind, rate: limited ? rate : "", burst: limited ? burst : "", reason: o?.reason,
+  });
 }
 
 function actOnOverride(kind, o) {
@@ -146,7 +157,8 @@ const enforce = (o) => told(async () => {
 
 const undo = (id) => told(async () => {
   const { override } = await undoOverride(id);
-  toast(override ? ["Undone: ", targetNode(override), ` is back to ${overrideText(override)}.`] : ["Undone: the override is gone."]);
+  if (!override) return toast(["Undone: the override is gone."]);
+  return toast(["Undone: ", targetNode(override), ` is back to ${overrideText(override)}.`]);
 });
 
 // told does something, and says why where it fails.
@@ -164,8 +176,8 @@ let toastTimer = 0;
 function toast(parts, undoID) {
   clearTimeout(toastTimer);
   const node = $("toast");
-  const back = undoID ? [el("button", { type: "button", class: "small", id: "toast-undo", onclick: () => undo(undoID) }, "Undo")] : [];
-  node.replaceChildren(el("span", {}, ...parts), ...back);
+  const button = { type: "button", class: "small", id: "toast-undo", onclick: () => undo(undoID) };
+  node.replaceChildren(el("span", {}, ...parts), ...(undoID ? [el("button", button, "Undo")] : []));
   node.hidden = false;
   toastTimer = setTimeout(() => { node.hidden = true; }, 10_000);
 }

@@ -16,8 +16,10 @@ const tried = ["limit", "block"];
 
 // A target's kind, what its field is to hold.
 const hints = {
-  key: "As the table shows it, or a pattern: topic?id=*", resource: "The name of a rule, or a path that the catch-all counts: every key of it",
-  client: "One address", cidr: "A network such as 203.0.113.0/24: each of its clients by itself", class: "The name of a class: each of its clients by itself",
+  key: "As the table shows it, or a pattern: topic?id=*",
+  resource: "The name of a rule, or a path that the catch-all counts: every key of it",
+  client: "One address", cidr: "A network such as 203.0.113.0/24: each of its clients by itself",
+  class: "The name of a class: each of its clients by itself",
 };
 
 const fields = ["key", "rate", "burst", "for", "schedule", "reason", "author"];
@@ -31,7 +33,9 @@ export class OverrideDialog {
     this.#form = dialog.querySelector("form");
     this.#save = save;
     this.#form.addEventListener("submit", (e) => { e.preventDefault(); this.#submit(); });
-    this.#form.addEventListener("change", (e) => { if (e.target.name === "action" || e.target.name === "kind") this.#showAction(); });
+    this.#form.addEventListener("change", (e) => {
+      if (e.target.name === "action" || e.target.name === "kind") this.#showAction();
+    });
     this.#form.addEventListener("input", () => this.#soon());
     dialog.addEventListener("close", () => this.#forget());
     dialog.querySelector("#dialog-cancel").addEventListener("click", () => dialog.close());

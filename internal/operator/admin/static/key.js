@@ -2,7 +2,9 @@
 
 import { getJSON } from "./api.js";
 import { Chart, day, quarter } from "./chart.js";
-import { clientsText, clock, count, el, keyNode, overrideText, percent, plainKey, rate, setText, times } from "./text.js";
+import {
+  clientsText, clock, count, el, keyNode, overrideText, percent, plainKey, rate, setText, times,
+} from "./text.js";
 import { perSecond } from "./hot.js";
 import { wouldText } from "./overrides.js";
 import { WhatIf } from "./whatif.js";
@@ -52,7 +54,9 @@ export class KeyView {
     this.#asking = true;
     const path = this.#path;
     try {
-      const [known, news] = await Promise.all([getJSON(`/v1/keys/${path}`), getJSON(`/v1/keys/${path}/seconds?since=${this.#since}`)]);
+      const [known, news] = await Promise.all([
+        getJSON(`/v1/keys/${path}`), getJSON(`/v1/keys/${path}/seconds?since=${this.#since}`),
+      ]);
       if (path !== this.#path) return;
       this.#fill(known);
       this.#add(news);
@@ -71,7 +75,8 @@ export class KeyView {
     $("key-body").hidden = false;
     const found = k.detected ?? k.loop;
     setText($("key-state"), k.hot ? "hot" : k.loop ? "a loop" : "not hot");
-    setText($("key-since"), found ? `since ${clock(found.since)}${k.hot && found.why ? ` · by ${found.why}` : ""}` : "");
+    const why = k.hot && found?.why ? ` · by ${found.why}` : "";
+    setText($("key-since"), found ? `since ${clock(found.since)}${why}` : "");
     setText($("key-rate"), found ? rate(found.rate) : "–");
     const over = found && k.rule && times(found.rate, k.rule.hot_rate, "threshold");
     const past = found && times(found.rate, found.baseline, "its baseline");
@@ -91,7 +96,9 @@ export class KeyView {
   #add({ at, seconds }) {
     this.#since = at; // the second of now is told again, when it is over
     const known = new Map(this.#points.map((p) => [p.at, p]));
-    for (const s of seconds) known.set(s.at * 1000, { at: s.at * 1000, allowed: s.allowed ?? 0, denied: s.denied ?? 0, rate: s.rate, limit: s.limit });
+    for (const s of seconds) {
+      known.set(s.at * 1000, { ...s, at: s.at * 1000, allowed: s.allowed ?? 0, denied: s.denied ?? 0 });
+    }
     this.#points = [...known.values()].filter((p) => p.at > (at - 900) * 1000);
     if (!this.#day) this.#chart.set(this.#points);
   }
@@ -109,9 +116,11 @@ export class KeyView {
     const path = this.#path;
     try {
       const from = Math.floor(Date.now() / 1000) - 86400;
-      const { keys } = await getJSON(`/v1/history?limit=2000&from=${from}&key=${path.replaceAll("+", "%2B").replaceAll("&", "%26")}`);
+      const name = path.replaceAll("+", "%2B").replaceAll("&", "%26");
+      const { keys } = await getJSON(`/v1/history?limit=2000&from=${from}&key=${name}`);
       if (path !== this.#path || !this.#day) return undefined;
-      this.#chart.set(keys.map((k) => ({ at: Date.parse(k.minute), allowed: k.allowed / 60, denied: k.denied / 60, rate: k.rate })));
+      this.#chart.set(keys.map((k) => (
+        { at: Date.parse(k.minute), allowed: k.allowed / 60, denied: k.denied / 60, rate: k.rate })));
     } catch (problem) {
       setText($("key-chart-note"), problem.message);
     }
@@ -125,7 +134,8 @@ function showSenders(s) {
   if (s == null) return;
   setText($("key-sampled"), `of ${count(s.sampled)} requests that were looked at`);
   const part = ({ name, share }) => el("li", {}, keyNode(name), el("span", { class: "note" }, percent(share)));
-  const fill = (id, parts, none) => $(id).replaceChildren(...(parts?.length > 0 ? parts.map(part) : [el("li", { class: "note" }, none)]));
+  const fill = (id, parts, none) =>
+    $(id).replaceChildren(...(parts?.length > 0 ? parts.map(part) : [el("li", { class: "note" }, none)]));
   fill("key-prefixes", s.prefixes, "not known");
   fill("key-classes", s.classes, "none");
   fill("key-spellings", s.spellings, s.spellings ? "not known" : "not kept, because the rules redact values");
@@ -148,8 +158,11 @@ function limitLine(l) {
 
 function overrideLine({ override: o }) {
   if (!o) return null;
-  const about = [plainKey(o.reason ?? ""), o.author && `by ${plainKey(o.author)}`, o.until && `until ${clock(o.until)}`].filter(Boolean).join(" · ");
-  return el("li", { class: "applies" }, el("b", {}, "Set by a person"), " ", overrideText(o), el("span", { class: "note" }, about));
+  const about = [
+    plainKey(o.reason ?? ""), o.author && `by ${plainKey(o.author)}`, o.until && `until ${clock(o.until)}`,
+  ].filter(Boolean).join(" · ");
+  return el("li", { class: "applies" },
+    el("b", {}, "Set by a person"), " ", overrideText(o), el("span", { class: "note" }, about));
 }
 
 // triedLine shows the override in shadow mode that would decide about the key.
@@ -164,7 +177,8 @@ function decoded(path) {
   try {
     return decodeURIComponent(path);
   } catch {
-    const bytes = path.replace(/%([0-9a-f]{2})|[^%]/gi, (all, hex) => (hex ? String.fromCharCode(parseInt(hex, 16)) : all));
+    const byte = (all, hex) => (hex ? String.fromCharCode(parseInt(hex, 16)) : all);
+    const bytes = path.replace(/%([0-9a-f]{2})|[^%]/gi, byte);
     return new TextDecoder().decode(Uint8Array.from(bytes, (c) => c.charCodeAt(0)));
   }
 }

@@ -1,7 +1,9 @@
 // Overrides: what people have said about keys, and how it is taken back, longer
 // kept, carried elsewhere.
 
-import { count, el, lasting, overrideText, plainKey, rate, scheduleText, setText, targetNode, targetOf } from "./text.js";
+import {
+  count, el, lasting, overrideText, plainKey, rate, scheduleText, setText, targetNode, targetOf,
+} from "./text.js";
 import { getJSON, putOverride } from "./api.js";
 
 const longer = 3600_000; // what "1 h longer" adds, in milliseconds
@@ -83,8 +85,8 @@ export class OverridesView {
   #row(o) {
     const cell = (label, classes, ...children) => el("td", { "data-label": label, class: classes }, ...children);
     const button = (act, name) => el("button", {
-      type: "button", class: "small", "data-act": act, "aria-label": `${name}: the override of ${targetNode(o).textContent}`,
-      onclick: () => this.#act(act, o),
+      type: "button", class: "small", "data-act": act,
+      "aria-label": `${name}: the override of ${targetNode(o).textContent}`, onclick: () => this.#act(act, o),
     }, name);
     const mine = o.source === "live" && this.#writable;
     const acts = [
@@ -94,11 +96,13 @@ export class OverridesView {
     return el("tr", { "data-id": o.id, class: `do-${o.mode ?? o.action}${o.active === false ? " waits" : ""}` },
       el("th", { scope: "row", class: "keycell" }, targetNode(o)),
       cell("Effect", "", el("span", { class: "badge" }, overrideText(o))),
-      cell("Reason", "words", plainKey(o.reason || "–"), el("small", { class: "note" }, o.author ? `by ${plainKey(o.author)}` : "")),
+      cell("Reason", "words", plainKey(o.reason || "–"),
+        el("small", { class: "note" }, o.author ? `by ${plainKey(o.author)}` : "")),
       cell("Holds", "", el("span", { class: "until" }), el("small", { class: "note" }, scheduleText(o.schedule))),
       cell("Hits", "num", el("span", { class: "hits" }, "–"), el("small", { class: "note pace" }),
         el("small", { class: "note would" }), el("small", { class: "doubt" })),
-      cell("", "actcell", mine ? el("div", { class: "acts" }, ...acts) : el("span", { class: "note" }, o.source === "file" ? "rules file" : "")));
+      cell("", "actcell", mine ? el("div", { class: "acts" }, ...acts)
+        : el("span", { class: "note" }, o.source === "file" ? "rules file" : "")));
   }
 
   // count writes how long each still holds.
@@ -133,7 +137,8 @@ export class OverridesView {
         wrong.push(`${plainKey(String(targetOf(o).value))}: ${problem.message}`);
       }
     }
-    return this.#say([`Set ${set} of ${list.length} overrides.`, wrong.length ? ` Refused: ${wrong.slice(0, 3).join("; ")}` : ""]);
+    const refused = wrong.length ? ` Refused: ${wrong.slice(0, 3).join("; ")}` : "";
+    return this.#say([`Set ${set} of ${list.length} overrides.`, refused]);
   }
 }
 
@@ -148,7 +153,8 @@ export function fields(o) {
 }
 
 // extended is an override that ends an hour later than it does.
-export const extended = (o) => ({ ...fields(o), until: new Date(Math.max(Date.now(), Date.parse(o.until)) + longer).toISOString() });
+export const extended = (o) => (
+  { ...fields(o), until: new Date(Math.max(Date.now(), Date.parse(o.until)) + longer).toISOString() });
 
 // wouldText says what an override in shadow mode would have denied of its hits.
 export function wouldText(o) {

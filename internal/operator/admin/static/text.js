@@ -85,7 +85,9 @@ export function lasting(ms) {
   return `${Math.floor(s / 86400)}d ${Math.floor((s % 86400) / 3600)}h`;
 }
 
-const clockFormat = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const clockFormat = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
+});
 const dayFormat = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 
 // clock writes a time of today, with the day for another one.
@@ -120,7 +122,8 @@ export function scheduleText(s) {
 // reachText says which keys an override would hold now, and what is doubtful about it.
 export function reachText({ reach, warnings = [] }) {
   const keys = reach?.keys === 1 ? plainKey(reach.examples[0]) : reach && `${count(reach.keys)} keys`;
-  const held = reach?.keys > 0 ? `Now it would hold ${keys}, ${rate(reach.requests_per_second)} requests a second.` : "";
+  const pace = reach && `${rate(reach.requests_per_second)} requests a second`;
+  const held = reach?.keys > 0 ? `Now it would hold ${keys}, ${pace}.` : "";
   return [held, warnings.length > 0 && `Mind: ${warnings.map(plainKey).join("; ")}.`].filter(Boolean).join(" ");
 }
 

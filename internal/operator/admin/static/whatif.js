@@ -16,12 +16,16 @@ export class WhatIf {
   // apply(override) sets it, and throws a Problem.
   constructor(apply) {
     $("w-slider").addEventListener("input", () => { $("w-rate").value = rateOf($("w-slider").value); this.#soon(); });
-    $("w-rate").addEventListener("input", () => { $("w-slider").value = stepOf(Number($("w-rate").value)); this.#soon(); });
+    $("w-rate").addEventListener("input", () => {
+      $("w-slider").value = stepOf(Number($("w-rate").value));
+      this.#soon();
+    });
     $("w-burst").addEventListener("input", () => this.#soon());
     $("what-if").addEventListener("submit", async (e) => {
       e.preventDefault();
       try {
-        const override = { key: this.#key, action: "limit", rate: Number($("w-rate").value), reason: "tried on the last five minutes" };
+        const reason = "tried on the last five minutes";
+        const override = { key: this.#key, action: "limit", rate: Number($("w-rate").value), reason };
         if (e.submitter === $("w-shadow")) override.mode = "shadow";
         if ($("w-burst").value.trim()) override.burst = Number($("w-burst").value);
         if ($("w-for").value) override.for = $("w-for").value;
@@ -73,12 +77,14 @@ export class WhatIf {
     $("w-meter").value = part;
     setText($("w-result"), a.requests === 0
       ? "Nothing is known of this key in the last five minutes."
-      : `Of ${count(a.requests)} requests this would have denied ${count(a.denied)} (${percent(part)}); ${count(a.was_denied)} were denied.`);
+      : `Of ${count(a.requests)} requests this would have denied ${count(a.denied)} (${percent(part)}); ` +
+        `${count(a.was_denied)} were denied.`);
     for (const id of ["w-rate", "w-burst"]) $(id).removeAttribute("aria-invalid");
   }
 
   #wrong(problem) {
     setText($("w-result"), [problem.message, problem.remedy].filter(Boolean).join(": "));
-    if (problem.field === "rate" || problem.field === "burst") $(`w-${problem.field}`).setAttribute("aria-invalid", "true");
+    if (problem.field !== "rate" && problem.field !== "burst") return;
+    $(`w-${problem.field}`).setAttribute("aria-invalid", "true");
   }
 }
