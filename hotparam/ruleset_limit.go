@@ -68,8 +68,13 @@ func (r Rule) limitFile() fields {
 }
 
 func specFile(s limit.Spec) fields {
-	f := present(fields{"buckets": s.Buckets, "wait": s.Wait, "block": s.Block, "block_max": s.BlockMax})
+	f := present(fields{"buckets": s.Buckets, "wait": s.Wait, "warm_up": s.WarmUp, "block": s.Block,
+		"block_max": s.BlockMax})
 	f["algorithm"] = s.Algorithm
+	if s.Algorithm == limit.WarmingUp {
+		f["rate"] = fmt.Sprintf("%d/%v", s.Limit, s.Window)
+		return f
+	}
 	if !limitcore.Spec(s).Refills() {
 		f["limit"], f["window"] = s.Limit, s.Window
 		return f

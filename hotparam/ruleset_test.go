@@ -143,7 +143,7 @@ func drawLimit(rt *rapid.T) (s limit.Spec, file string) {
 	window := time.Duration(seconds) * time.Second
 	rate := fmt.Sprintf("rate: %d/%ds, burst: %d", n, seconds, n+1)
 	amount := fmt.Sprintf("limit: %d, window: %ds", n, seconds)
-	switch rapid.IntRange(0, 8).Draw(rt, "limit") {
+	switch rapid.IntRange(0, 9).Draw(rt, "limit") {
 	case 0:
 		return limit.Spec{}, ""
 	case 1:
@@ -165,6 +165,9 @@ func drawLimit(rt *rapid.T) (s limit.Spec, file string) {
 	case 7:
 		s = limit.Spec{Algorithm: limit.BucketedWindow, Limit: n, Window: window, Buckets: 4}
 		file = "algorithm: bucketed_window, buckets: 4, " + amount
+	case 8:
+		s = limit.Spec{Algorithm: limit.WarmingUp, Limit: n, Window: window, WarmUp: 5 * time.Second, Wait: time.Second}
+		file = fmt.Sprintf("algorithm: warming_up, rate: %d/%ds, warm_up: 5s, wait: 1s", n, seconds)
 	default:
 		s, file = limit.Spec{Algorithm: limit.AnchoredWindow, Limit: n, Window: window},
 			"algorithm: anchored_window, "+amount

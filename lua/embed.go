@@ -26,6 +26,8 @@ var (
 	limitAnchoredWindow string
 	//go:embed limit_sliding_log.lua
 	limitSlidingLog string
+	//go:embed limit_warming_up.lua
+	limitWarmingUp string
 	//go:embed limit_decide.lua
 	limitDecide string
 	//go:embed limit_one_bucket.lua
@@ -37,7 +39,7 @@ var (
 // Decide is the script that judges the charges of one request, all or nothing;
 // see limit_decide.lua.
 func Decide() string {
-	return buckets() + windows() + limitAnchoredWindow + limitSlidingLog + limitDecide
+	return buckets() + windows() + limitAnchoredWindow + limitSlidingLog + limitWarmingUp + limitDecide
 }
 
 // DecideMany is the script that judges many requests in one call; see

@@ -22,7 +22,7 @@ func InFlight() string { return inFlight }
 
 // Refund is the script that takes charges back; see limit_refund.lua.
 func Refund() string {
-	return buckets() + windows() + limitAnchoredWindow + limitSlidingLog + limitRefund
+	return buckets() + windows() + limitAnchoredWindow + limitSlidingLog + limitWarmingUp + limitRefund
 }
 
 // Exchange is the script that shares the sums of windows; see limit_exchange.lua.

@@ -7,11 +7,11 @@
 --          in us; all in one hash slot
 -- ARGV[1]  how many charges
 -- and five for each charge:
--- ARGV[..] kind      't', 'f', 's', 'a' or 'l'
+-- ARGV[..] kind      't', 'f', 's', 'a', 'l' or 'w'
 --          cost      0 peeks; for a key that occurs before, all its costs so far
 --          capacity  0 denies always
 --          unit      see limit_prelude, at least 1
---          fill      see limit_prelude, at least 1; 0 for windows
+--          fill      see limit_prelude, at least 1; 0 for windows; for 'w' see limit_warming_up
 -- and only for charges of buckets that do not start full, or that block, five:
 -- ARGV[..] which     number of the charge
 --          lack      units missing from the bucket of a subject not known; 0 for others
@@ -21,7 +21,8 @@
 --
 -- Returns {admitted, four for each charge: allowed, remaining, retry, reset, and
 -- now, which a refund has to name}, whole numbers; admitted and allowed 1 or 0,
--- retry and reset in us, retry -1 for never. A request that is not admitted has written nothing (law U1), and
+-- retry and reset in us, retry -1 for never; of an admitted cost of 'w' retry is
+-- how long it has to wait. A request that is not admitted has written nothing (law U1), and
 -- remaining and reset of all its charges are those before it. The two exceptions
 -- are asked for: a bucket that does not start full is remembered from its first
 -- call on, and a denial that waiting helps begins a block (the stories are told
@@ -53,9 +54,12 @@ end
 local reply, writes = {1}, {}
 for i = 1, n do
   local a = 5 * i - 3
-  local kind, cost, capacity, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4] + 0
+  local kind, cost, capacity, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4]
   local judge = kind == 't' and t_judge or kind == 'f' and f_judge or kind == 's' and s_judge
-    or kind == 'a' and a_judge or l_judge
+    or kind == 'a' and a_judge or kind == 'l' and l_judge or w_judge
+  if kind ~= 'w' then
+    fill = fill + 0
+  end
 
   local known, at, used, aux, bound, clock, ticks = false, 0, 0, 0, nil, now, nil
   local raw = redis.call('GET', KEYS[i])
@@ -65,7 +69,7 @@ for i = 1, n do
       known, at, used, aux = true, at0 + 0, used0 + 0, aux0 + 0
       clock = max(now, at) -- time never runs backwards (law U11)
       if kind0 ~= kind or unit0 ~= ARGV[a + 3] or (kind == 't' and aux0 ~= ARGV[a + 4]) then
-        used, aux, bound = adopt(kind0, at, used, unit0 + 0, aux, kind, capacity, unit)
+        used, aux, bound = adopt(kind0, at, used, unit0 + 0, aux, kind, capacity, unit, fill)
         if clock >= bound then
           used, aux = 0, 0
         end
@@ -83,7 +87,8 @@ for i = 1, n do
     end
   end
 
-  local left, over, wait, used1, aux1, over1, ticks1 = judge(at, used, aux, clock, cost, capacity, unit, fill, ticks)
+  local left, over, wait, used1, aux1, over1, ticks1, reset1, owed = judge(at, used, aux, clock, cost, capacity, unit,
+    fill, ticks)
   over = bound and min(over, max(bound, clock)) or over
 
   local allowed, retry = 1, 0
@@ -93,7 +98,7 @@ for i = 1, n do
       retry = min(wait, over - clock)
     end
   end
-  local reset = left < capacity and over - clock or 0
+  local reset = left < capacity and (reset1 and min(wait, over - clock) or over - clock) or 0
   if extra and extra.block > 0 then
     local until_us, length = string.match(redis.call('GET', extra.key) or '', '^(%d+) (%d+)$')
     local wait, longest = 0, extra.longest
@@ -128,7 +133,12 @@ for i = 1, n do
     if ticks1 then
       writes[w + 2] = writes[w + 2] .. ' ' .. ticks1
     end
-    writes[w + 3], writes[w + 4] = ceil_div(over1 - now, 1000) + 1, over1 - clock
+    writes[w + 3], writes[w + 4], writes[w + 5] = ceil_div(over1 - now, 1000) + 1, left - cost, over1 - clock
+    if owed then
+      writes[w + 4], writes[w + 5], writes[w + 6] = reset1 > 0 and 0 or capacity, reset1, owed
+    else
+      writes[w + 6] = 0
+    end
     if extra then
       writes[w + 3] = writes[w + 3] + extra.keep
     end
@@ -136,11 +146,10 @@ for i = 1, n do
 end
 
 if reply[1] == 1 then
-  for w = 1, #writes, 4 do
+  for w = 1, #writes, 6 do
     local i = writes[w]
     redis.call('SET', KEYS[i], writes[w + 1], 'PX', writes[w + 2])
-    reply[4 * i - 1] = reply[4 * i - 1] - ARGV[5 * i - 2]
-    reply[4 * i + 1] = writes[w + 3]
+    reply[4 * i - 1], reply[4 * i + 1], reply[4 * i] = writes[w + 3], writes[w + 4], writes[w + 5]
   end
 elseif begun then
   for b = 1, #begun do

@@ -4,12 +4,12 @@
 -- A state is what is remembered of one key, the same as in package limit, as the
 -- string "<kind><at> <used> <unit> <aux>":
 --   kind  't' token bucket and GCRA, 'f' fixed window, 's' sliding window,
---         'a' anchored window, 'l' sliding log and bucketed window
+--         'a' anchored window, 'l' sliding log and bucketed window, 'w' warm-up
 --   at    when it was last charged, unix us; time never runs backwards from it
---   used  t: units missing; f, s, a, l: cost that counts at `at`
---   unit  t: units of one token; f, s, a, l: the window, us
+--   used  t: units missing; w: units owed and warm; f, s, a, l: cost that counts at `at`
+--   unit  t: units of one token; w: units of one us; f, s, a, l: the window, us
 --   aux   t: units regained per us; s: cost in the window before; f: 0; a: when
---         the window began; l: the newest tick, us
+--         the window began; l: the newest tick, us; w: units warm
 -- A sliding log has a space and its ticks after that; see limit_sliding_log.
 --
 -- Each algorithm is two functions. <kind>_judge says what a cost does to a state

@@ -4,7 +4,7 @@
 --
 -- KEYS[i]  state of charge i, a string; all in one hash slot
 -- and six for each charge, as it was admitted:
--- ARGV[..] kind, cost, capacity, unit, fill; see limit_prelude
+-- ARGV[..] kind, cost, capacity, unit, fill; see limit_decide
 --          when it was admitted, unix us: what "decide" said was now; below 0: so
 --          many us before now
 --
@@ -77,6 +77,8 @@ local function give_back(kind, at, used, aux, ticks, cost, unit, fill)
     if when >= aux and when < aux + unit and (when > aux or at == aux or used <= cost) then
       used = max(0, used - cost)
     end
+  elseif kind == 'w' then
+    used, aux = w_refund(used, aux, max(0, at - when), cost, unit, fill)
   elseif used > 0 then
     local back
     local stamp = fill > 0 and when - when % fill + fill or when
@@ -93,7 +95,10 @@ local reply = {}
 for pass = 1, 2 do
   for i = 1, #KEYS do
     local a = 6 * i - 5
-    local kind, cost, capacity, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4] + 0
+    local kind, cost, capacity, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4]
+    if kind ~= 'w' then
+      fill = fill + 0
+    end
     when = ARGV[a + 5] + 0
     when = when < 0 and now + when or when
     local at, used, aux, ticks, clock, bound, owns = 0, 0, 0, nil, now, nil, false
@@ -115,15 +120,18 @@ for pass = 1, 2 do
       end
     else
       if kind0 and not owns then
-        used, aux, bound = adopt(kind0, at, used, unit0 + 0, aux, kind, capacity, unit)
+        used, aux, bound = adopt(kind0, at, used, unit0 + 0, aux, kind, capacity, unit, fill)
         if clock >= bound then
           used, aux = 0, 0
         end
       end
       local judge = kind == 't' and t_judge or kind == 'f' and f_judge or kind == 's' and s_judge
-        or kind == 'a' and a_judge or l_judge
-      local left, over = judge(at, used, aux, clock, 0, capacity, unit, fill, ticks)
+        or kind == 'a' and a_judge or kind == 'l' and l_judge or w_judge
+      local left, over, wait = judge(at, used, aux, clock, 0, capacity, unit, fill, ticks)
       over = bound and min(over, max(bound, clock)) or over
+      if kind == 'w' then
+        over = min(over, clock + wait)
+      end
       reply[3 * i - 2], reply[3 * i - 1] = left, left < capacity and over - clock or 0
       reply[3 * i] = (owns or not kind0) and 1 or 0
     end

@@ -167,3 +167,23 @@ func ExampleResult_Throttle() {
 	// Output:
 	// {Limited:false Limit:16 Remaining:15 RetryAfter:-1 ResetAfter:2}
 }
+
+// A server that has been idle is cold, and is given its load step by step.
+func ExampleSpec_warmUp() {
+	store, now := limit.NewMemory(limit.MemoryConfig{}), start
+	spec := limit.Spec{Algorithm: limit.WarmingUp, Limit: 2, Window: time.Second, WarmUp: 4 * time.Second,
+		Wait: 2 * time.Second}
+	for range 6 {
+		c, r := ask(store, now, spec, 1)
+		wait := c.Wait(&r)
+		fmt.Println(wait)
+		now = now.Add(wait)
+	}
+	// Output:
+	// 0s
+	// 1.375s
+	// 1.125s
+	// 875ms
+	// 625ms
+	// 500ms
+}

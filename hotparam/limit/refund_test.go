@@ -61,3 +61,36 @@ func TestRefundTape(t *testing.T) {
 		}
 	}
 }
+
+// A warm-up gets back what is still owed for a charge, and its warmth: the next call
+// waits as long as if the charge had not been made.
+func TestRefundOfWarmUp(t *testing.T) {
+	t.Parallel()
+	spec := limit.Spec{Algorithm: limit.WarmingUp, Limit: 10, Window: time.Second, WarmUp: 4 * time.Second,
+		Wait: time.Minute}
+	type cost struct{ ms, cost int64 }
+	for _, c := range []struct {
+		what   string
+		costs  []cost // the first one is undone
+		waits  int64  // ms
+		second int64  // of one more call behind it
+	}{
+		{"the last", []cost{{0, 4}}, 0, 295},
+		{"one before the last", []cost{{0, 4}, {120, 1}}, 295, 295 + 285},
+		{"one that is paid and cold", []cost{{0, 1}, {500, 1}}, 295, 295 + 285},
+	} {
+		m := limit.NewMemory(limit.MemoryConfig{})
+		var now int64
+		for _, charged := range c.costs {
+			now = 1_700_000_000_000_000 + charged.ms*1000
+			take(t, m, now, "a", spec, charged.cost)
+		}
+		m.RefundAt(time.UnixMicro(1_700_000_000_000_000),
+			[]limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "a"}, Spec: spec, Cost: c.costs[0].cost}})
+		for _, want := range []int64{c.waits, c.second} {
+			if r := take(t, m, now, "a", spec, 1); r.Debt != time.Duration(want)*time.Millisecond {
+				t.Errorf("%s: %+v, want a wait of %d ms", c.what, r, want)
+			}
+		}
+	}
+}

@@ -19,6 +19,7 @@ const (
 	SlidingWindow  Algorithm = limitcore.SlidingWindow
 	SlidingLog     Algorithm = limitcore.SlidingLog
 	BucketedWindow Algorithm = limitcore.BucketedWindow
+	WarmingUp      Algorithm = limitcore.WarmingUp
 )
 
 // Spec is one limit: an immutable value, comparable, shared freely.
@@ -26,7 +27,8 @@ type Spec struct {
 	Algorithm Algorithm
 	// Limit per Window is the sustained rate: for a token bucket Limit tokens
 	// are refilled evenly over Window, for GCRA and a leaky bucket Limit calls fall
-	// due evenly over it; for a window it is what one window admits. 0 denies always.
+	// due evenly over it, for a warm-up calls leave at most that fast; for a window it is
+	// what one window admits. 0 denies always.
 	Limit int64
 	// Window is a whole number of microseconds.
 	Window time.Duration
@@ -44,8 +46,11 @@ type Spec struct {
 	// Wait is how long a call may be held back until it fits: a call that would
 	// be denied with a RetryAfter of at most Wait is admitted at once, takes
 	// its place, and goes on after Charge.Wait. Where the wait cannot fit it is
-	// denied at once. Only for a token bucket, GCRA and a leaky bucket.
+	// denied at once. Only for a token bucket, GCRA, a leaky bucket and a warm-up.
 	Wait time.Duration
+	// WarmUp is the time that calls without a pause take to get from cold, at a third of
+	// the rate, to the rate. Other algorithms ignore it.
+	WarmUp time.Duration
 	// Block denies a subject everything for that long after a denial, and
 	// BlockMax, if longer, lets that grow: each block that begins before the
 	// one before is over for as long as it lasted is twice as long, up to
@@ -80,7 +85,9 @@ func (s Spec) Capacity() int64 { return limitcore.Spec(s).Capacity() }
 //   - Limit and Burst: not negative, below 2^53;
 //   - token bucket, GCRA and leaky bucket: Capacity x (Window in us / gcd(Window, Limit)) below
 //     2^53, and empty to full within 2^46 us (2.2 years);
-//   - Wait: not negative and at most 407 days, only for buckets, whose Capacity grows by it;
+//   - Wait: not negative and at most 407 days, only for buckets, whose Capacity grows by it, and a warm-up;
+//   - warm-up: WarmUp whole microseconds, at least 2, WarmUp x (Limit / gcd(Window in us, Limit)) below
+//     2^44 us, and Wait + WarmUp + 4 Windows below 2^53 by the same measure, and 2^46 us;
 //   - InitialDeficit: 0 to Burst, only for a token bucket;
 //   - Block and BlockMax: whole microseconds, at most 407 days, BlockMax 0 or not below Block;
 //   - sliding log: Limit at most 10,000, since it keeps a tick for each;

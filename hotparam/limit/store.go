@@ -28,13 +28,17 @@ type Charge struct {
 
 // Wait is how long the caller has to wait before it goes on, when the request of
 // this charge was admitted with this result: in a leaky bucket until what is in
-// front of it has left, elsewhere, with Spec.Wait, until the tokens it has taken
-// are there; 0 for a denied charge and for cost 0. It is exact where 1/rate is
-// whole microseconds, else up to one microsecond off. Behind an earlier charge
-// for the same subject in the same Take it is the wait behind that one too.
+// front of it has left, in a warm-up until what is owed is paid, elsewhere, with
+// Spec.Wait, until the tokens it has taken are there; 0 for a denied charge and for
+// cost 0. It is exact where 1/rate is whole microseconds, else up to one microsecond
+// off. Behind an earlier charge for the same subject in the same Take it is the wait
+// behind that one too, but in a warm-up.
 func (c *Charge) Wait(r *Result) time.Duration {
-	if !r.Allowed {
+	switch {
+	case !r.Allowed:
 		return 0
+	case c.Spec.Algorithm == WarmingUp:
+		return r.Debt
 	}
 	return limitcore.Spec(c.Spec).WaitFor(c.Cost, r.ResetAfter)
 }
@@ -52,6 +56,9 @@ type Result struct {
 	RetryAfter time.Duration
 	// ResetAfter is the time until Remaining is Limit again (law U7).
 	ResetAfter time.Duration
+	// Debt is, where a warm-up has admitted a cost, what is owed for the calls before
+	// it, as a time; else 0. See Charge.Wait.
+	Debt time.Duration
 }
 
 // MaxCharges is how many charges one Take may carry.

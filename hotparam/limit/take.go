@@ -181,7 +181,7 @@ func (m *Memory) meet(now int64, p *pending) {
 func write(o limitcore.Outcome, capacity int64, r *Result) {
 	r.Allowed, r.Limit, r.Remaining = o.Allowed, capacity, o.Remaining
 	r.ResetAfter = time.Duration(o.Reset) * time.Microsecond
-	r.RetryAfter = time.Duration(o.Retry) * time.Microsecond
+	r.RetryAfter, r.Debt = time.Duration(o.Retry)*time.Microsecond, time.Duration(o.Debt)*time.Microsecond
 	if o.Retry < 0 {
 		r.RetryAfter = hottype.Never
 	}

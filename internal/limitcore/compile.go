@@ -25,6 +25,7 @@ const (
 	KindSliding  Kind = 's'
 	KindAnchored Kind = 'a'
 	KindLog      Kind = 'l'
+	KindWarm     Kind = 'w'
 )
 
 // Compiled is a Spec made ready for counting: what the stores compute with.
@@ -32,12 +33,15 @@ type Compiled struct {
 	Kind Kind
 	// Capacity is Spec.Capacity; 0 denies always.
 	Capacity int64
-	// Unit is for a token bucket how many units make one token, for a window
-	// its length in microseconds.
+	// Unit is for a token bucket how many units make one token, for a warm-up
+	// how many a microsecond has, for a window its length in microseconds.
 	Unit int64
-	// Fill is how many units a token bucket regains per microsecond, and how
-	// many microseconds a bucket of a bucketed window has; 0 for others.
+	// Fill is how many units a token bucket regains per microsecond, how many
+	// a call takes of a warm-up, and how many microseconds a bucket of a
+	// bucketed window has; 0 for others.
 	Fill int64
+	// Warm is Spec.WarmUp in units, and Queue Spec.Wait; 0 for others.
+	Warm, Queue int64
 	// InitialDeficit is Spec.InitialDeficit in units.
 	InitialDeficit int64
 	// Block and BlockMax are those of the Spec in microseconds, BlockMax never
@@ -80,6 +84,8 @@ func (s Spec) compileAlgorithm() (Compiled, error) {
 		return s.compileLog(us)
 	case BucketedWindow:
 		return s.compileBuckets(us)
+	case WarmingUp:
+		return s.compileWarmUp(us)
 	case SlidingWindow:
 		if s.Limit > maxExact/us {
 			return Compiled{},
@@ -120,9 +126,9 @@ func (s Spec) extras() error {
 		}
 	}
 	switch {
-	case s.Wait > 0 && !s.Refills():
-		return fmt.Errorf("limit: wait %v: a %s holds nobody back; token_bucket, gcra and leaky_bucket can", s.Wait,
-			s.Algorithm)
+	case s.Wait > 0 && !s.Refills() && s.Algorithm != WarmingUp:
+		return fmt.Errorf("limit: wait %v: a %s holds nobody back; token_bucket, gcra, leaky_bucket and warming_up can",
+			s.Wait, s.Algorithm)
 	case s.InitialDeficit != 0 && s.Algorithm != TokenBucket:
 		return fmt.Errorf("limit: %s starts with nothing taken; only a token_bucket can start otherwise", s.Algorithm)
 	case s.InitialDeficit < 0 || s.InitialDeficit > s.Burst:

@@ -25,6 +25,7 @@ const (
 	SlidingWindow  Algorithm = "sliding_window"
 	SlidingLog     Algorithm = "sliding_log"
 	BucketedWindow Algorithm = "bucketed_window"
+	WarmingUp      Algorithm = "warming_up"
 )
 
 // Spec has the fields of limit.Spec, which says what they mean. One is converted into
@@ -36,7 +37,7 @@ type Spec struct {
 	Burst           int64
 	Buckets         int64
 	InitialDeficit  int64
-	Wait            time.Duration
+	Wait, WarmUp    time.Duration
 	Block, BlockMax time.Duration
 }
 
@@ -64,11 +65,14 @@ func (s Spec) Refills() bool {
 }
 
 // Options says in a few words what goes beside the amounts of a limit, for people:
-// ", initial 5, wait 500ms, block 1m0s to 1h0m0s", or "" for most.
+// ", initial 5, warm-up 10s, wait 500ms, block 1m0s to 1h0m0s", or "" for most.
 func (s Spec) Options() string {
 	var b strings.Builder
 	if s.InitialDeficit > 0 {
 		b.WriteString(", initial " + strconv.FormatInt(s.Burst-s.InitialDeficit, 10))
+	}
+	if s.Algorithm == WarmingUp {
+		b.WriteString(", warm-up " + s.WarmUp.String())
 	}
 	if s.Wait > 0 {
 		b.WriteString(", wait " + s.Wait.String())

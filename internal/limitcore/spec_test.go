@@ -68,6 +68,15 @@ func TestValidate(t *testing.T) {
 		{Spec{Algorithm: FixedWindow, Limit: 10, Window: second, Block: 408 * day}, "block 9792h0m0s must be"},
 		{Spec{Algorithm: FixedWindow, Limit: 10, Window: second, Block: second, BlockMax: 1000}, "shorter than block"},
 		{Spec{Algorithm: FixedWindow, Limit: 10, Window: second, BlockMax: second}, "without a block"},
+		{Spec{Algorithm: WarmingUp, Limit: 1_700_001, Window: second, WarmUp: 10 * second, Wait: time.Minute}, ""},
+		{Spec{Algorithm: WarmingUp, Limit: 10, Window: second, WarmUp: 203 * day, Wait: 400 * day}, ""},
+		{Spec{Algorithm: WarmingUp, Limit: 10, Window: second}, "warm-up 0s must be"},
+		{Spec{Algorithm: WarmingUp, Limit: 10, Window: second, WarmUp: time.Microsecond}, "warm-up 1µs must be"},
+		{Spec{Algorithm: WarmingUp, Limit: 10, Window: second, WarmUp: -second}, "warm-up -1s must be"},
+		{Spec{Algorithm: WarmingUp, Limit: 10, Window: second, WarmUp: second + 1}, "whole microseconds"},
+		{Spec{Algorithm: WarmingUp, Limit: 10, Window: second, WarmUp: 204 * day}, "203 days"},
+		{Spec{Algorithm: WarmingUp, Limit: 7, Window: 400 * day, WarmUp: second}, "rounder rate"},
+		{Spec{Algorithm: WarmingUp, Limit: maxExact, Window: second, WarmUp: second}, "rounder rate"},
 	} {
 		_, err := c.spec.Compile()
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

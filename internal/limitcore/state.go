@@ -9,14 +9,14 @@ type State struct {
 	// at is when it was last charged, in microseconds. Time never runs
 	// backwards from it (U11).
 	at int64
-	// used is what is taken: units for a token bucket, cost in the window of
-	// at for windows, cost that counts at `at` for a sliding log.
+	// used is what is taken: units for a token bucket and a warm-up, cost in the
+	// window of at for windows, cost that counts at `at` for a sliding log.
 	used int64
 	// unit is Compiled.Unit when it was charged.
 	unit int64
 	// aux is Compiled.Fill for a token bucket, the cost in the window before for
 	// a sliding window, the beginning of an anchored one, the newest tick of a
-	// sliding log.
+	// sliding log, the warmth of a warm-up.
 	aux int64
 }
 
@@ -32,6 +32,8 @@ func (s *State) End() int64 {
 		return slidingEnd(s)
 	case KindAnchored, KindLog:
 		return keptEnd(s)
+	case KindWarm:
+		return warmEnd(s)
 	}
 	return 0
 }
@@ -43,6 +45,8 @@ func (s *State) taken() int64 {
 		return CeilDiv(s.used, s.unit)
 	case KindSliding:
 		return slidingTaken(s)
+	case KindWarm: // it does not say how much of its time is a call: all
+		return maxExact
 	}
 	return s.used
 }
@@ -55,8 +59,8 @@ func (s *State) None() bool { return s.kind == KindNone }
 
 // Outcome answers one cost: a limit.Result in microseconds, Retry -1 for never.
 type Outcome struct {
-	Allowed                 bool
-	Remaining, Retry, Reset int64
+	Allowed                       bool
+	Remaining, Retry, Reset, Debt int64
 }
 
 // Charge is the core of every store: it judges a cost at now, and where it is
@@ -76,6 +80,9 @@ func (t *Compiled) Charge(s *State, log *Log, now, cost int64) Outcome {
 			from = t.FirstSeen(now)
 			end = from.End()
 		}
+	}
+	if t.Kind == KindWarm {
+		return t.chargeWarm(s, from, now, end, cost)
 	}
 	o := Outcome{Remaining: t.left(from, log, now)}
 	if o.Remaining < t.Capacity {
@@ -115,6 +122,9 @@ func (t *Compiled) owns(s *State) bool {
 // down), at most the capacity. It depends on the state alone and not on the
 // time, so until the state is written anew all answers about it agree.
 func (t *Compiled) adopt(s *State) *State {
+	if t.Kind == KindWarm {
+		return t.warmAdopt(s)
+	}
 	used, aux := min(s.taken(), t.Capacity), int64(0)
 	switch t.Kind {
 	case KindBucket:
@@ -185,6 +195,8 @@ func (t *Compiled) Refund(s *State, log *Log, then, cost int64) {
 		anchoredRefund(s, then, cost)
 	case KindLog:
 		logRefund(s, t, log, then, cost)
+	case KindWarm:
+		warmRefund(s, t, then, cost)
 	default:
 		fixedRefund(s, t, then, cost)
 	}

@@ -30,6 +30,7 @@ type amounts struct {
 	delay        int64 // -1: not given
 	nodelay      bool
 	window       time.Duration
+	warmUp       time.Duration
 	written      value // the burst as it stands in the file, if it does
 }
 
@@ -43,11 +44,13 @@ func (a *amounts) fields() fields {
 		"limit":          func(v value) { a.limit = v.integer(1, maxAmount) },
 		"buckets":        func(v value) { a.buckets = v.integer(1, 1000) },
 		"window":         func(v value) { a.window = v.duration(time.Millisecond, 24*time.Hour, time.Millisecond) },
+		"warm_up":        func(v value) { a.warmUp = v.duration(time.Millisecond, 24*time.Hour, time.Millisecond) },
 	}
 }
 
 // amountNames are all fields of amounts, in the order of errors.
-var amountNames = []string{"rate", "burst", "limit", "window", "buckets", "initial_tokens", "delay", "nodelay"}
+var amountNames = []string{"rate", "burst", "limit", "window", "buckets", "initial_tokens", "delay", "nodelay",
+	"warm_up"}
 
 // algorithms are those that a limit may name, first of all the one it has when it
 // names none, with the amounts of each: the first need, the rest may be left out.
@@ -60,6 +63,7 @@ var algorithms = []struct {
 	{limit.GCRA, 1, []string{"rate", "burst"}},
 	{limit.LeakyBucket, 1, []string{"rate", "burst", "delay", "nodelay"}},
 	{bursty, 1, []string{"rate", "burst"}},
+	{limit.WarmingUp, 2, []string{"rate", "warm_up"}},
 	{limit.FixedWindow, 2, []string{"limit", "window"}},
 	{limit.AnchoredWindow, 2, []string{"limit", "window"}},
 	{limit.SlidingWindow, 2, []string{"limit", "window"}},
@@ -77,7 +81,7 @@ func (v value) algorithm() limit.Algorithm {
 }
 
 // check complains about amounts that the algorithm does not have, and about
-// those that are missing. The window may also come from the rule.
+// those that are missing. Window and warm-up may also come from the rule.
 func (a *amounts) check(v value, got map[string]value, algorithm limit.Algorithm) {
 	for _, known := range algorithms {
 		if known.name != algorithm {
@@ -90,7 +94,7 @@ func (a *amounts) check(v value, got map[string]value, algorithm limit.Algorithm
 			}
 		}
 		for _, f := range known.has[:known.needs] {
-			if fromRule := f == "window" && a.window > 0; !fromRule {
+			if fromRule := f == "window" && a.window > 0 || f == "warm_up" && a.warmUp > 0; !fromRule {
 				v.require(got, f)
 			}
 		}
@@ -115,6 +119,9 @@ func (a *amounts) spec(v value, got map[string]value, algorithm limit.Algorithm)
 	}
 	if algorithm == limit.BucketedWindow {
 		s.Buckets = cmp.Or(a.buckets, defaultBuckets)
+	}
+	if algorithm == limit.WarmingUp {
+		s.WarmUp = a.warmUp
 	}
 	if w, ok := got["initial_tokens"]; ok {
 		if a.initial > s.Burst {
@@ -179,7 +186,7 @@ func (v value) limit() (Limit, []ValueLimit) {
 // the window too unless it is given.
 func (v value) valueLimit(l Limit, of *amounts, algorithm limit.Algorithm) ValueLimit {
 	a := amounts{denial: of.denial, window: l.Spec.Window, buckets: l.Spec.Buckets, delay: of.delay,
-		nodelay: of.nodelay}
+		nodelay: of.nodelay, warmUp: of.warmUp}
 	var key string
 	fs := a.fields()
 	fs["key"] = func(v value) { key = v.text() }

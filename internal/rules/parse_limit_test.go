@@ -41,6 +41,9 @@ func TestParseAlgorithms(t *testing.T) {
 		"algorithm: bursty, rate: 5, wait: 1s, values: [{key: 'topic?id=1', rate: 3, burst: 0}]": {
 			{Algorithm: limit.TokenBucket, Limit: 5, Window: second, Burst: 6, InitialDeficit: 5, Wait: second},
 			{Algorithm: limit.TokenBucket, Limit: 3, Window: second, Burst: 1, Wait: second}},
+		"algorithm: warming_up, rate: 5, warm_up: 9s, wait: 1s, values: [{key: 'topic?id=1', rate: 3}]": {
+			{Algorithm: limit.WarmingUp, Limit: 5, Window: second, WarmUp: 9 * second, Wait: second},
+			{Algorithm: limit.WarmingUp, Limit: 3, Window: second, WarmUp: 9 * second, Wait: second}},
 		"algorithm: fixed_window, limit: 5, window: 1s, values: [{key: 'topic?id=1', limit: 6}]": {
 			{Algorithm: limit.FixedWindow, Limit: 5, Window: second},
 			{Algorithm: limit.FixedWindow, Limit: 6, Window: second}},

@@ -34,6 +34,8 @@ func subjects() []subject {
 	}
 	logged, waiting := window(limit.BucketedWindow), refilled(limit.TokenBucket, most/2)
 	logged.Buckets, waiting.Wait = 10, length/2
+	warming := window(limit.WarmingUp)
+	warming.WarmUp, warming.Wait = 2*length, length/2
 	const evenly = "burst + rate x d"
 	return []subject{
 		{"token_bucket.svg", "token bucket: 10 a second, burst 10", refilled(limit.TokenBucket, most), bucket(most),
@@ -52,6 +54,8 @@ func subjects() []subject {
 			false},
 		{"bucketed_window.svg", "bucketed window: 10 a second, 10 buckets", logged, logs,
 			"limit in any window's length", false},
+		{"warming_up.svg", "warming up: 10 a second, warm-up 2s, wait 500ms", warming, bucket(most/2 + 1),
+			"1 + rate x (d + wait)", true},
 		{"wait.svg", "token bucket that lets wait: 10 a second, burst 5, wait 500ms", waiting, bucket(most),
 			"burst + rate x (d + wait)", true},
 	}

@@ -30,6 +30,8 @@ func within(spec limit.Spec, d, sum int64) bool {
 	switch {
 	case spec.Algorithm == limit.TokenBucket, spec.Algorithm == limit.GCRA, spec.Algorithm == limit.LeakyBucket:
 		return !product(spec.Capacity(), window).plus(product(spec.Limit, d)).less(product(sum, window))
+	case spec.Algorithm == limit.WarmingUp: // the last one may be of any cost
+		return !product(spec.Limit, d+micros(spec.Wait)+window).less(product(sum, window))
 	case d >= window:
 		return true
 	case spec.Algorithm == limit.FixedWindow, spec.Algorithm == limit.AnchoredWindow:

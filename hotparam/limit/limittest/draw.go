@@ -14,7 +14,7 @@ const latest = 8_000_000_000_000_000
 
 var algorithms = []limit.Algorithm{
 	limit.TokenBucket, limit.GCRA, limit.LeakyBucket, limit.FixedWindow, limit.AnchoredWindow,
-	limit.SlidingWindow, limit.SlidingLog, limit.BucketedWindow,
+	limit.SlidingWindow, limit.SlidingLog, limit.BucketedWindow, limit.WarmingUp,
 }
 
 // drawSpec draws small limits, where every edge is near; those that programs
@@ -36,7 +36,11 @@ func drawSpec(rt *rapid.T) limit.Spec {
 			s.Window = time.Duration(rapid.Int64Range(1, 1<<45).Draw(rt, "us")>>rapid.IntRange(0, 40).
 				Draw(rt, "shift")) * time.Microsecond
 		}
-		if limitcore.Spec(s).Refills() && rapid.IntRange(0, 2).Draw(rt, "waits") == 0 {
+		if s.Algorithm == limit.WarmingUp {
+			s.WarmUp = time.Duration(micros(s.Window)*rapid.Int64Range(1, 200).Draw(rt, "warm-up")/20+2) *
+				time.Microsecond
+		}
+		if (limitcore.Spec(s).Refills() || s.WarmUp > 0) && rapid.IntRange(0, 2).Draw(rt, "waits") == 0 {
 			s.Wait = s.Window / time.Duration(rapid.Int64Range(1, 50).
 				Draw(rt, "wait")) / time.Microsecond * time.Microsecond
 		}
@@ -53,10 +57,22 @@ func drawSpec(rt *rapid.T) limit.Spec {
 	}
 }
 
+// additive reports whether at one instant all costs together are at most the capacity.
+// A warm-up admits each cost by what is owed for those before it, whatever the cost.
+func additive(s limit.Spec) bool { return s.Algorithm != limit.WarmingUp }
+
+func drawAdditive(rt *rapid.T) limit.Spec {
+	for {
+		if s := drawSpec(rt); additive(s) {
+			return s
+		}
+	}
+}
+
 // drawSpecs draws specs that follow each other on one subject: two of any kind,
 // and two like the first but for the numbers.
-func drawSpecs(rt *rapid.T) []limit.Spec {
-	specs := []limit.Spec{drawSpec(rt), drawSpec(rt)}
+func drawSpecs(rt *rapid.T, draw func(*rapid.T) limit.Spec) []limit.Spec {
+	specs := []limit.Spec{draw(rt), draw(rt)}
 	half, more := specs[0], specs[0]
 	half.Limit, half.Burst = half.Limit/2, half.Burst/2
 	more.Limit++

@@ -187,7 +187,7 @@ func testAtMost(t *testing.T, f Fixture) {
 	check(t, 3, func(rt *rapid.T, steps int) {
 		f.Reset()
 		s, now, last := store{f, rt}, newClock(rt), limit.Result{}
-		spec := drawSpec(rt)
+		spec := drawAdditive(rt)
 		for range steps {
 			at := now.step(rt, spec, last)
 			before := s.ask(at, "a", spec, 0)

@@ -61,6 +61,7 @@ func Run(t *testing.T, open func(t testing.TB) Fixture) {
 		"Blocks":     testBlockTape,
 		"FirstSeen":  testFirstSeen,
 		"TakeUpTo":   testAtMost,
+		"WarmUp":     testWarmUp,
 	}
 	for name, law := range laws {
 		t.Run(name, func(t *testing.T) {

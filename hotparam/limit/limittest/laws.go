@@ -108,7 +108,7 @@ func testChange(t *testing.T, f Fixture) {
 	check(t, 5, func(rt *rapid.T, steps int) {
 		f.Reset()
 		s, now, last := store{f, rt}, newClock(rt), limit.Result{}
-		specs := drawSpecs(rt)
+		specs := drawSpecs(rt, drawAdditive)
 		spec, instant, granted, most := specs[0], int64(0), int64(0), int64(0)
 		for range steps {
 			if rapid.IntRange(0, 3).Draw(rt, "change") == 0 {

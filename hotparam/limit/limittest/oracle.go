@@ -31,6 +31,8 @@ func (o *oracle) fits(at, cost int64) bool {
 	switch {
 	case o.spec.Limit == 0 || cost > o.spec.Capacity():
 		return cost == 0
+	case o.spec.Algorithm == limit.WarmingUp:
+		return cost == 0 || o.owed(at) <= micros(o.spec.Wait)
 	case o.spec.Algorithm == limit.TokenBucket:
 		return o.bucketFits(at, cost)
 	case o.spec.Algorithm == limit.GCRA, o.spec.Algorithm == limit.LeakyBucket:
@@ -146,6 +148,9 @@ func (o *oracle) verify(t tester, now, cost int64, admitted bool, r limit.Result
 	}
 	if r.Allowed != o.fits(at, cost) {
 		fail("verdict")
+	}
+	if o.spec.Algorithm == limit.WarmingUp && admitted && cost > 0 && micros(r.Debt) != o.owed(at) {
+		fail("debt")
 	}
 	switch d := micros(r.RetryAfter); {
 	case r.Allowed:

@@ -24,7 +24,7 @@ func RunSame(t *testing.T, one, other Fixture) {
 		other.Reset()
 		a, b, now, last := store{one, rt}, store{other, rt}, newClock(rt), limit.Result{}
 		now.back = true
-		specs := drawSpecs(rt)
+		specs := drawSpecs(rt, drawSpec)
 		for _, s := range specs[:2] {
 			specs = append(specs, drawExtras(rt, s))
 		}

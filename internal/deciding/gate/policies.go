@@ -15,7 +15,7 @@ const (
 	// store failed: the time in which the store has usually come back.
 	closedRetry = time.Second
 	// maxShareWindow is within what limit.Spec.Validate takes.
-	maxShareWindow = 365 * 24 * time.Hour
+	maxShareWindow = 200 * 24 * time.Hour
 )
 
 // applyPolicies decides about charges whose store failed, each by on_store_failure of
@@ -80,7 +80,8 @@ func (g *Gate) processes() int64 {
 
 // share is the part of a limit that one of n processes enforces by itself. A
 // limit that admits anything admits at least one. A bucket is refilled n times
-// slower, which is exact where dividing its rate would round.
+// slower, and calls of a warm-up leave n times further apart, which is exact where
+// dividing the rate would round.
 func share(s limit.Spec, n int64) limit.Spec {
 	if s.Limit <= 0 {
 		return s
@@ -92,7 +93,8 @@ func share(s limit.Spec, n int64) limit.Spec {
 			s.InitialDeficit = s.Burst - min(s.Burst, initial/n)
 		}
 	}
-	if w := s.Window * time.Duration(n); refills && w/time.Duration(n) == s.Window && w <= maxShareWindow {
+	evenly := refills || s.Algorithm == limit.WarmingUp
+	if w := s.Window * time.Duration(n); evenly && w/time.Duration(n) == s.Window && w <= maxShareWindow {
 		s.Window = w
 		return s
 	}

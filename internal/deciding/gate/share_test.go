@@ -34,6 +34,9 @@ func TestShareOfEveryAlgorithm(t *testing.T) {
 			limit.Spec{Algorithm: limit.FixedWindow, Limit: 12, Window: time.Second}},
 		{limit.Spec{Algorithm: limit.SlidingLog, Limit: 2, Window: time.Second},
 			limit.Spec{Algorithm: limit.SlidingLog, Limit: 1, Window: time.Second}},
+		{limit.Spec{Algorithm: limit.WarmingUp, Limit: 1, Window: time.Second, WarmUp: time.Minute, Wait: time.Second},
+			limit.Spec{Algorithm: limit.WarmingUp, Limit: 1, Window: 4 * time.Second, WarmUp: time.Minute,
+				Wait: time.Second}},
 		{limit.Spec{Algorithm: limit.TokenBucket, Window: time.Second, Burst: 9},
 			limit.Spec{Algorithm: limit.TokenBucket, Window: time.Second, Burst: 9}},
 	} {

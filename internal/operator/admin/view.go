@@ -118,6 +118,9 @@ func specText(s limit.Spec) string {
 		return fmt.Sprintf("%s/s, burst %d", number(float64(s.Limit)/s.Window.Seconds()), s.Burst) +
 			limitcore.Spec(s).Options()
 	}
+	if s.Algorithm == limit.WarmingUp {
+		return number(float64(s.Limit)/s.Window.Seconds()) + "/s" + limitcore.Spec(s).Options()
+	}
 	return fmt.Sprintf("%d in %ss", s.Limit, number(s.Window.Seconds())) + limitcore.Spec(s).Options()
 }
 

@@ -47,7 +47,11 @@ type charged struct {
 
 // encode appends a charge as the scripts take it.
 func (c *charged) encode(args []any, cost int64) []any {
-	return append(args, string(rune(c.Kind)), cost, c.Capacity, c.Unit, c.Fill)
+	args = append(args, string(rune(c.Kind)), cost, c.Capacity, c.Unit, c.Fill)
+	if c.Kind == limitcore.KindWarm {
+		args[len(args)-1] = fmt.Sprint(c.Fill, c.Warm, c.Queue)
+	}
+	return args
 }
 
 // encode appends KEYS and ARGV of lua/limit_many.lua.

@@ -67,8 +67,11 @@ func readDecision(reply any, results []limit.Result) (admitted bool, at int64, e
 		r.Allowed = number(at, 0) == 1
 		r.Remaining = number(at+1, 0)
 		r.RetryAfter = time.Duration(number(at+2, -1)) * time.Microsecond
-		if r.RetryAfter < 0 {
+		switch r.Debt = 0; {
+		case r.RetryAfter < 0:
 			r.RetryAfter = hottype.Never
+		case r.Allowed:
+			r.RetryAfter, r.Debt = 0, r.RetryAfter
 		}
 		r.ResetAfter = time.Duration(number(at+3, 0)) * time.Microsecond
 	}

@@ -1,4 +1,4 @@
-package limit
+package rules
 
 import (
 	"math"
@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// step is one call of a Smoother, in seconds. After an acquire the caller waits,
+// step is one call of a smoother, in seconds. After an acquire the caller waits,
 // as in Guava's own tests.
 type step struct {
 	idle    float64
@@ -38,11 +38,11 @@ func idle(seconds float64) []step { return []step{{idle: seconds}} }
 func TestSmootherAsPublished(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1_700_000_000, 0)
-	bursty := func(rate float64) *Smoother { s, _ := NewBursty(start, rate); return s }
-	warming, _ := NewWarmingUp(start, 2, 4*time.Second, 3)
+	bursty := func(rate float64) *smoother { s, _ := newBursty(start, rate); return s }
+	warming, _ := newWarmingUp(start, 2, 4*time.Second, 3)
 	warm := []float64{0, 1.38, 1.13, .88, .63, .50, .50, .50}
 	for name, c := range map[string]struct {
-		s     *Smoother
+		s     *smoother
 		steps []step
 	}{
 		"simple":  {bursty(5), join(get(1, 0, .2, .2), idle(2), get(1, 0, 0), get(3, 0), get(1, 0, .2))},
@@ -57,14 +57,14 @@ func TestSmootherAsPublished(t *testing.T) {
 		for i, st := range c.steps {
 			now = now.Add(time.Duration(st.idle * 1e9))
 			if st.setRate > 0 {
-				if err := c.s.SetRate(now, st.setRate); err != nil {
+				if err := c.s.setRate(now, st.setRate); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if st.permits == 0 {
 				continue
 			}
-			wait, err := c.s.Acquire(now, st.permits)
+			wait, err := c.s.acquire(now, st.permits)
 			if got := math.Round(wait.Seconds()*100) / 100; err != nil || math.Abs(got-st.want) > 0.006 {
 				t.Errorf("%s: step %d: waits %v, want %v; %v", name, i, got, st.want, err)
 			}
@@ -76,7 +76,7 @@ func TestSmootherAsPublished(t *testing.T) {
 func TestSmootherTryAcquire(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
-	s, _ := NewBursty(now, 5)
+	s, _ := newBursty(now, 5)
 	for i, c := range []struct {
 		idle, timeout time.Duration
 		want          bool
@@ -86,7 +86,7 @@ func TestSmootherTryAcquire(t *testing.T) {
 		{0, -time.Hour, false}, {0, math.MaxInt64, true},
 	} {
 		now = now.Add(c.idle)
-		wait, ok, err := s.TryAcquire(now, 1, c.timeout)
+		wait, ok, err := s.tryAcquire(now, 1, c.timeout)
 		if err != nil || ok != c.want {
 			t.Errorf("call %d: %v, want %v; %v", i, ok, c.want, err)
 		}
@@ -105,7 +105,7 @@ func TestWarmUpTakesItsTime(t *testing.T) {
 		now := time.Unix(1_700_000_000, 0)
 		rate := float64(rapid.IntRange(1, 1000).Draw(rt, "rate"))
 		warmUp := time.Duration(rapid.IntRange(100, 60_000).Draw(rt, "ms")) * time.Millisecond
-		s, err := NewWarmingUp(now, rate, warmUp, 3)
+		s, err := newWarmingUp(now, rate, warmUp, 3)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -118,9 +118,9 @@ func TestWarmUpTakesItsTime(t *testing.T) {
 		near("cold to nothing", s.price(s.max), 1.5*warmUp.Seconds())
 		whole, pieces := *s, *s
 		a, b := rapid.Int64Range(1, 2000).Draw(rt, "a"), rapid.Int64Range(1, 2000).Draw(rt, "b")
-		whole.Acquire(now, a+b)
-		pieces.Acquire(now, a)
-		pieces.Acquire(now, b)
+		whole.acquire(now, a+b)
+		pieces.acquire(now, a)
+		pieces.acquire(now, b)
 		near("in pieces", pieces.next, whole.next)
 		near("stored", pieces.stored, whole.stored)
 	})
@@ -133,22 +133,22 @@ func TestSmootherLaws(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		now := time.Unix(1_700_000_000, 0)
 		rate := float64(rapid.IntRange(1, 50).Draw(rt, "rate"))
-		s, _ := NewBursty(now, rate)
+		s, _ := newBursty(now, rate)
 		var granted float64
 		start := now
 		for range 100 {
 			now = now.Add(time.Duration(rapid.Int64Range(0, 5e8).Draw(rt, "ns")))
 			small, large, refused := *s, *s, *s
-			a, _ := small.Acquire(now, 1)
-			b, _ := large.Acquire(now, 1000)
+			a, _ := small.acquire(now, 1)
+			b, _ := large.acquire(now, 1000)
 			if a != b {
 				rt.Fatalf("1 waits %v, 1000 wait %v", a, b)
 			}
-			if _, ok, _ := refused.TryAcquire(now, 1, a-1); ok != (a == 0) || !ok && refused != *s {
+			if _, ok, _ := refused.tryAcquire(now, 1, a-1); ok != (a == 0) || !ok && refused != *s {
 				rt.Fatalf("refused: %+v became %+v", *s, refused)
 			}
 			n := rapid.Int64Range(1, 20).Draw(rt, "permits")
-			wait, _ := s.Acquire(now, n)
+			wait, _ := s.acquire(now, n)
 			now = now.Add(wait)
 			if elapsed := now.Sub(start).Seconds(); granted > rate*(elapsed+1e-6) {
 				rt.Fatalf("%v permits were paid for in %v s", granted, elapsed)
@@ -162,21 +162,21 @@ func TestSmootherRefusesNonsense(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	for _, rate := range []float64{0, -1, math.NaN(), math.Inf(-1)} {
-		if s, err := NewBursty(now, rate); err == nil {
+		if s, err := newBursty(now, rate); err == nil {
 			t.Errorf("rate %v: %+v", rate, s)
 		}
 	}
 	for _, factor := range []float64{0, 0.5, math.NaN(), math.Inf(1)} {
-		if s, err := NewWarmingUp(now, 1, time.Second, factor); err == nil {
+		if s, err := newWarmingUp(now, 1, time.Second, factor); err == nil {
 			t.Errorf("factor %v: %+v", factor, s)
 		}
 	}
-	if _, err := NewWarmingUp(now, 1, 0, 3); err == nil {
+	if _, err := newWarmingUp(now, 1, 0, 3); err == nil {
 		t.Error("no warm-up")
 	}
-	s, _ := NewBursty(now, 1)
+	s, _ := newBursty(now, 1)
 	before := *s
-	if _, err := s.Acquire(now, 0); err == nil || s.SetRate(now, 0) == nil || *s != before {
+	if _, err := s.acquire(now, 0); err == nil || s.setRate(now, 0) == nil || *s != before {
 		t.Errorf("%+v", s)
 	}
 }

@@ -1,4 +1,4 @@
-package limit
+package rules
 
 import (
 	"fmt"
@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// Smoother is the rate limiter of Guava: it denies nobody, it says how long to
+// smoother is the rate limiter of Guava, against which bursty and warming_up are held:
+// it denies nobody, it says how long to
 // wait, and a call pays for the one before it. The wait of a call depends on
 // earlier calls only, never on its own size (prepay): a large one goes at once
 // and the next one waits for it.
 //
-// Permits that nobody takes are stored up to a bound. NewBursty hands stored ones
-// out for nothing, up to one second's worth; NewWarmingUp makes them dear, for a
+// Permits that nobody takes are stored up to a bound. newBursty hands stored ones
+// out for nothing, up to one second's worth; newWarmingUp makes them dear, for a
 // server that has been idle is cold: above half of what can be stored, taking one
 // costs more the more there are, up to the cold factor times the usual interval.
 //
 // It is one process's and not for concurrent use; time is an argument. Numbers
 // are doubles as in Guava, waits are rounded up to whole nanoseconds.
-type Smoother struct {
+type smoother struct {
 	shape    shape
 	interval float64 // seconds a fresh permit costs
 	stored   float64 // permits
@@ -35,16 +36,16 @@ type shape struct {
 	factor float64 // warming up: what a permit costs when all is cold, in intervals
 }
 
-// NewBursty builds a limiter of a rate in permits a second, above 0, +Inf for no
+// newBursty builds a limiter of a rate in permits a second, above 0, +Inf for no
 // limit. It starts with nothing stored.
-func NewBursty(now time.Time, rate float64) (*Smoother, error) {
+func newBursty(now time.Time, rate float64) (*smoother, error) {
 	return newSmoother(now, rate, shape{burst: 1})
 }
 
-// NewWarmingUp builds a limiter that needs warmUp from cold to warm under steady
+// newWarmingUp builds a limiter that needs warmUp from cold to warm under steady
 // demand, and whose permits then cost factor times (1 or more, usually 3) less
 // than when it was cold. It starts cold.
-func NewWarmingUp(now time.Time, rate float64, warmUp time.Duration, factor float64) (*Smoother, error) {
+func newWarmingUp(now time.Time, rate float64, warmUp time.Duration, factor float64) (*smoother, error) {
 	if warmUp <= 0 || !(factor >= 1) || math.IsInf(factor, 1) {
 		return nil, fmt.Errorf("limit: warm-up of %v with factor %v: want a positive time and a factor of 1 or more",
 			warmUp, factor)
@@ -56,11 +57,11 @@ func NewWarmingUp(now time.Time, rate float64, warmUp time.Duration, factor floa
 	return s, err
 }
 
-func newSmoother(now time.Time, rate float64, sh shape) (*Smoother, error) {
+func newSmoother(now time.Time, rate float64, sh shape) (*smoother, error) {
 	if err := checkRate(rate); err != nil {
 		return nil, err
 	}
-	s := &Smoother{shape: sh, start: now}
+	s := &smoother{shape: sh, start: now}
 	s.configure(rate)
 	return s, nil
 }
@@ -73,7 +74,7 @@ func checkRate(rate float64) error {
 }
 
 // configure computes what follows from the rate.
-func (s *Smoother) configure(rate float64) {
+func (s *smoother) configure(rate float64) {
 	s.interval = 1 / rate
 	if s.interval == 0 {
 		s.max, s.threshold, s.cooldown, s.slope = 0, 0, 0, 0
@@ -90,9 +91,9 @@ func (s *Smoother) configure(rate float64) {
 	s.cooldown = s.shape.warmUp / s.max
 }
 
-// SetRate changes the rate. What is owed stays owed at the old rate, and what is
+// setRate changes the rate. What is owed stays owed at the old rate, and what is
 // stored stays the same part of what can be stored.
-func (s *Smoother) SetRate(now time.Time, rate float64) error {
+func (s *smoother) setRate(now time.Time, rate float64) error {
 	if err := checkRate(rate); err != nil {
 		return err
 	}
@@ -108,16 +109,16 @@ func (s *Smoother) SetRate(now time.Time, rate float64) error {
 	return nil
 }
 
-// Acquire takes permits, 1 or more, and returns how long the caller has to wait
+// acquire takes permits, 1 or more, and returns how long the caller has to wait
 // before it goes on. That is not an error, however long it is.
-func (s *Smoother) Acquire(now time.Time, permits int64) (time.Duration, error) {
-	wait, _, err := s.TryAcquire(now, permits, math.MaxInt64)
+func (s *smoother) acquire(now time.Time, permits int64) (time.Duration, error) {
+	wait, _, err := s.tryAcquire(now, permits, math.MaxInt64)
 	return wait, err
 }
 
-// TryAcquire takes permits if the wait for them is at most timeout, and otherwise
+// tryAcquire takes permits if the wait for them is at most timeout, and otherwise
 // changes nothing. A negative timeout is 0.
-func (s *Smoother) TryAcquire(now time.Time, permits int64,
+func (s *smoother) tryAcquire(now time.Time, permits int64,
 	timeout time.Duration) (wait time.Duration, ok bool, err error) {
 	if permits < 1 {
 		return 0, false, fmt.Errorf("limit: %d permits, want 1 or more", permits)
@@ -135,7 +136,7 @@ func (s *Smoother) TryAcquire(now time.Time, permits int64,
 }
 
 // advance stores what has come in since the last call was due.
-func (s *Smoother) advance(now time.Time) {
+func (s *smoother) advance(now time.Time) {
 	at := now.Sub(s.start).Seconds()
 	if at <= s.next {
 		return
@@ -149,7 +150,7 @@ func (s *Smoother) advance(now time.Time) {
 // price is what taking stored permits costs, in seconds: nothing where there is
 // no warm-up; else the area under a line that lies at the interval up to the
 // threshold and then rises to the cold interval.
-func (s *Smoother) price(permits float64) float64 {
+func (s *smoother) price(permits float64) float64 {
 	if s.shape.warmUp == 0 {
 		return 0
 	}
