@@ -70,7 +70,7 @@ func startFleet(t *testing.T) *fleet {
 		f.sites[i] = &site{addr: freeport.Addr(t)}
 		f.limiters[i] = startPart(t, "limiter-sidecar", "--config", config, "--redis.addr", f.redis.Addr(),
 			"--proxy.listen", f.sites[i].addr, "--proxy.upstream", upstream.URL, "--sidecar.count", "none",
-			"--decide.listen", freeport.Addr(t), "--state.dir", t.TempDir()) // with its copy of the overrides
+			"--decide.listen", freeport.Addr(t))
 	}
 	for _, p := range f.parts() {
 		p.ready()

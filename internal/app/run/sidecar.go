@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 	"github.com/hotparam/pipeline/internal/serving/script"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
+	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
 )
 
@@ -243,7 +245,10 @@ func (s *sidecar) adminConfig(version string) admin.Config {
 		Overrides: s.parts.Feed.Overrides(),
 		Command:   s.parts.Command,
 		Upstreams: s.parts.Bounds,
-		Ready:     map[string]func(context.Context) error{"redis": s.checkRedis},
+		Ready: map[string]func(context.Context) error{
+			"redis":      s.checkRedis,
+			"first_read": func(context.Context) error { return unread(s.parts.Feed.Stats()) },
+		},
 		Status: func() []admin.Status {
 			list := []admin.Status{redisStatus(s.redis, s.parts.Feed), hotStatus(s.parts.Hot, time.Now()),
 				breakerStatus(s.parts.Gate.Stats())}
@@ -259,6 +264,18 @@ func (s *sidecar) checkRedis(ctx context.Context) error {
 		return nil
 	}
 	return s.redis.CheckWrites(ctx)
+}
+
+// unread fails until Redis was asked once for the overrides and for what is hot, so that no request comes before the
+// block holds that a person set. A Redis that does not answer keeps no limiter from its work.
+func unread(st redisfeed.Stats) error {
+	if st.Overrides.Syncs+st.Overrides.Errors == 0 {
+		return errors.New("the overrides have not been read since the start")
+	}
+	if st.Hot.Syncs+st.Hot.Errors == 0 {
+		return errors.New("the hot keys have not been read since the start")
+	}
+	return nil
 }
 
 func (s *sidecar) counts() string {
