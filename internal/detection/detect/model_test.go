@@ -200,6 +200,7 @@ func (m *model) tick(now time.Time) (hottype.HotSet, []Change) {
 		}
 		slices.SortFunc(ranked, firm)
 		for i, c := range ranked {
+			m.hot(r, c) // its peak is known also where it has no place
 			in := r.Hot.MaxHot == 0 || i < r.Hot.MaxHot
 			if in {
 				keys = append(keys, m.until(r, c, now.Add(m.opts.HotTTL)))

@@ -151,9 +151,9 @@ func TestReadDecision(t *testing.T) {
 		reply any
 		want  string
 	}{
-		{[]any{int64(1), int64(1), int64(9), int64(0), int64(5), int64(77)}, "true {true 0 9 0s 5µs} <nil>"},
-		{[]any{int64(0), int64(0), int64(9), int64(-1), int64(0), int64(77)}, "false {false 0 9 -1ns 0s} <nil>"},
-		{[]any{int64(0), int64(0), int64(0), int64(7), int64(7), int64(77)}, "false {false 0 0 7µs 7µs} <nil>"},
+		{[]any{int64(1), int64(1), int64(9), int64(0), int64(5), int64(77)}, "true {true 0 9 0s 5µs 0s} <nil>"},
+		{[]any{int64(0), int64(0), int64(9), int64(-1), int64(0), int64(77)}, "false {false 0 9 -1ns 0s 0s} <nil>"},
+		{[]any{int64(0), int64(0), int64(0), int64(7), int64(7), int64(77)}, "false {false 0 0 7µs 7µs 0s} <nil>"},
 		{nil, "error"},
 		{"OK", "error"},
 		{[]any{int64(1)}, "error"},
