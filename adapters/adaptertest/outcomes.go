@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,13 +17,13 @@ import (
 const outcomeRules = `
 upstream: %s
 rules:
-  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1, window: 1s}, limit: {rate: 0.001, burst: 3, refund_status: [5xx]}}
-  - {name: rest, match: {path: /rest}, params: [id], hot: {rate: 1000}, limit: {adaptive: true, min: 1, max: 1000}}
+  - {name: topic, match: {path: %q}, params: [id], hot: {rate: 1, window: 1s}, limit: {rate: 0.001, burst: 3, refund_status: [5xx]}}
+  - {name: rest, match: {path: %q}, params: [id], hot: {rate: 1000}, limit: {adaptive: true, min: 1, max: 1000}}
 ip: {in_flight: {limit: 1, lease: 1h}, trusted_proxies: [127.0.0.1]}
 `
 
-// run runs a pipeline until the test ends.
-func run(t *testing.T, rules []byte) *hotparam.Pipeline {
+// Pipeline runs a pipeline by rules in YAML until the test ends.
+func Pipeline(t *testing.T, rules []byte) *hotparam.Pipeline {
 	t.Helper()
 	set, err := hotparam.ParseRules("rules.yaml", rules)
 	if err != nil {
@@ -49,9 +51,27 @@ func run(t *testing.T, rules []byte) *hotparam.Pipeline {
 func Outcomes(t *testing.T, upstream string, serve func(t *testing.T, p *hotparam.Pipeline,
 	answer func(id string) (status int, text string)) (addr string)) {
 	t.Helper()
-	p := run(t, fmt.Appendf(nil, outcomeRules, upstream))
+	OutcomesBy(t, upstream, "/topic", "/rest", func(t *testing.T, p *hotparam.Pipeline,
+		answer func(id string) (status int, text string)) Ask {
+		addr := serve(t, p, answer)
+		return func(t *testing.T, path, id, client string) int {
+			return get(t, addr, path+"?id="+id, map[string]string{"X-Forwarded-For": client}).status
+		}
+	})
+}
+
+// Ask asks a server for an id, by a path, as a client. It gives the status of HTTP that the answer has or means.
+type Ask func(t *testing.T, path, id, client string) (status int)
+
+// OutcomesBy is Outcomes for protocols that are asked in their own way, with the paths that their rules see for
+// topics and for the rest. serve gives how its server is asked.
+func OutcomesBy(t *testing.T, upstream, topic, rest string, serve func(t *testing.T, p *hotparam.Pipeline,
+	answer func(id string) (status int, text string)) Ask) {
+	t.Helper()
+	p := Pipeline(t, fmt.Appendf(nil, outcomeRules, upstream, topic, rest))
 	begun, end := make(chan bool), make(chan bool)
-	addr := serve(t, p, func(id string) (int, string) {
+	o := &outcomes{t: t}
+	o.site = serve(t, p, func(id string) (int, string) {
 		if id == "slow" {
 			begun <- true
 			<-end
@@ -61,37 +81,39 @@ func Outcomes(t *testing.T, upstream string, serve func(t *testing.T, p *hotpara
 		}
 		return http.StatusOK, "id=" + id
 	})
-	o := &outcomes{t, p, addr, 0}
 	t.Run("InFlight", func(t *testing.T) {
 		o.t = t
 		done := make(chan bool)
-		go func() { o.ask("/rest?id=slow", "192.0.2.1"); close(done) }()
+		go func() { o.site(t, rest, "slow", "192.0.2.1"); close(done) }()
 		<-begun
-		if status := o.ask("/rest?id=beside", "192.0.2.1").status; status != http.StatusTooManyRequests {
+		if status := o.site(t, rest, "beside", "192.0.2.1"); status != http.StatusTooManyRequests {
 			t.Errorf("beside another one of the same client: %d", status)
 		}
 		end <- true
 		<-done
-		o.until("the place is free", func() bool { return o.ask("/rest?id=a", "192.0.2.1").status == http.StatusOK })
+		o.until("the place is free", func() bool { return o.site(t, rest, "a", "192.0.2.1") == http.StatusOK })
 	})
 	t.Run("Refund", func(t *testing.T) {
 		o.t = t
 		for _, id := range []string{"503", "200"} {
-			o.until("it is hot", func() bool { return o.ask("/topic?id="+id, "").header.Get("RateLimit") != "" })
+			o.until("it is hot", func() bool {
+				o.ask(topic, id)
+				return slices.ContainsFunc(p.Stats().Hot, func(h hotparam.Hot) bool {
+					return strings.HasSuffix(string(h.Key), "id="+id)
+				})
+			})
 		}
 		for range 10 {
-			if status := o.ask("/topic?id=503", "").status; status != http.StatusServiceUnavailable {
+			if status := o.ask(topic, "503"); status != http.StatusServiceUnavailable {
 				t.Errorf("an answer 503 cost something: %d", status)
 			}
 		}
-		o.until("the limit refuses", func() bool {
-			return o.ask("/topic?id=200", "").status == http.StatusTooManyRequests
-		})
+		o.until("the limit refuses", func() bool { return o.ask(topic, "200") == http.StatusTooManyRequests })
 	})
 	t.Run("Latency", func(t *testing.T) {
 		o.t = t
 		o.until("the upstream was judged", func() bool {
-			o.ask("/rest?id=b", "")
+			o.ask(rest, "b")
 			list := p.Stats().Upstreams
 			return len(list) == 1 && list[0].Latency > 0
 		})
@@ -101,18 +123,14 @@ func Outcomes(t *testing.T, upstream string, serve func(t *testing.T, p *hotpara
 // outcomes asks a site.
 type outcomes struct {
 	t    *testing.T
-	p    *hotparam.Pipeline
-	addr string
+	site Ask
 	n    int // clients so far
 }
 
-// ask asks as a client; "" is one that nobody was before.
-func (o *outcomes) ask(path, client string) answer {
-	if client == "" {
-		o.n++
-		client = fmt.Sprintf("198.51.%d.%d", o.n/250, o.n%250)
-	}
-	return get(o.t, o.addr, path, map[string]string{"X-Forwarded-For": client})
+// ask asks as a client that nobody was before.
+func (o *outcomes) ask(path, id string) (status int) {
+	o.n++
+	return o.site(o.t, path, id, fmt.Sprintf("198.51.%d.%d", o.n/250, o.n%250))
 }
 
 func (o *outcomes) until(what string, is func() bool) {

@@ -3,6 +3,8 @@ package hotparamconnect_test
 import (
 	"context"
 	"errors"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -33,7 +35,7 @@ func query(c hotparamconnect.Call) url.Values {
 	return nil
 }
 
-// site is a service of three procedures: one may be asked by GET, one is a stream.
+// site is a service of three procedures: two may be asked by GET, one is a stream.
 func site(t *testing.T, o hotparamconnect.Options) *httptest.Server {
 	t.Helper()
 	set, err := hotparam.ParseRules("rules.yaml", []byte(rules))
@@ -44,14 +46,21 @@ func site(t *testing.T, o hotparamconnect.Options) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serve(t, p, o, func(string) error { return nil })
+}
+
+func serve(t *testing.T, p *hotparam.Pipeline, o hotparamconnect.Options, answer func(id string) error) *httptest.Server {
+	t.Helper()
 	opts := connect.WithHandlerOptions(
 		connect.WithInterceptors(hotparamconnect.New(p, o)), connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 	)
 	mux := http.NewServeMux()
-	mux.Handle("/shop.v1.Topics/Get", connect.NewUnaryHandler("/shop.v1.Topics/Get",
-		func(_ context.Context, r *connect.Request[text]) (*connect.Response[text], error) {
-			return connect.NewResponse(r.Msg), nil
-		}, opts))
+	for _, procedure := range []string{"/shop.v1.Topics/Get", "/shop.v1.Topics/List"} {
+		mux.Handle(procedure, connect.NewUnaryHandler(procedure,
+			func(_ context.Context, r *connect.Request[text]) (*connect.Response[text], error) {
+				return connect.NewResponse(r.Msg), answer(r.Msg.GetValue())
+			}, opts))
+	}
 	mux.Handle("/shop.v1.Topics/Add", connect.NewClientStreamHandler("/shop.v1.Topics/Add",
 		func(_ context.Context, s *connect.ClientStream[text]) (*connect.Response[text], error) {
 			for s.Receive() {
@@ -60,6 +69,7 @@ func site(t *testing.T, o hotparamconnect.Options) *httptest.Server {
 		}, opts))
 	s := httptest.NewUnstartedServer(mux)
 	s.EnableHTTP2 = true
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // handlers that panic on purpose
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s

@@ -31,10 +31,18 @@ ip: {sliding: {limit: 3, window: 1h}, trusted_proxies: [127.0.0.1]}
 
 type service struct {
 	testpb.UnimplementedTestServiceServer
+	answer func(id string) error // nil: there is no error
 }
 
-func (service) UnaryCall(context.Context, *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
-	return &testpb.SimpleResponse{}, nil
+func (s service) UnaryCall(_ context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
+	if s.answer == nil {
+		return &testpb.SimpleResponse{}, nil
+	}
+	return &testpb.SimpleResponse{}, s.answer(string(in.GetPayload().GetBody()))
+}
+
+func (s service) CacheableUnaryCall(ctx context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
+	return s.UnaryCall(ctx, in)
 }
 
 // FullDuplexCall answers each message.
@@ -73,9 +81,23 @@ func dial(t *testing.T, o hotparamgrpc.Options) testpb.TestServiceClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer(grpc.UnaryInterceptor(hotparamgrpc.Unary(p, o)),
+	return serve(t, p, o, service{})
+}
+
+// serve starts a server and gives a client of it. What panics ends with UNKNOWN.
+func serve(t *testing.T, p *hotparam.Pipeline, o hotparamgrpc.Options, impl service) testpb.TestServiceClient {
+	t.Helper()
+	recovered := func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any, err error) {
+		defer func() {
+			if recover() != nil {
+				err = status.Error(codes.Unknown, "panic")
+			}
+		}()
+		return next(ctx, in)
+	}
+	s := grpc.NewServer(grpc.ChainUnaryInterceptor(recovered, hotparamgrpc.Unary(p, o)),
 		grpc.StreamInterceptor(hotparamgrpc.Stream(p, o)))
-	testpb.RegisterTestServiceServer(s, service{})
+	testpb.RegisterTestServiceServer(s, impl)
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
