@@ -3,6 +3,7 @@
 //	go run ./docs/adaptive/study              # the table of docs/adaptive.md, and its pictures
 //	go run ./docs/adaptive/study "onset 10 x" # one scenario, second by second
 //	go run ./docs/adaptive/study -real FILE   # the table and pictures of a run of TestAdaptiveAcrossLimiters
+//	go run ./docs/adaptive/study -demo FILE   # the picture of a run of hotparam demo, which --json writes
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 
 func main() {
 	real := flag.String("real", "", "results of TestAdaptiveAcrossLimiters, which -adaptive.results writes")
+	demo := flag.String("demo", "", "result of hotparam demo, which --json writes")
 	dir := flag.String("dir", "docs/adaptive", "where pictures go")
 	rows := flag.String("rows", "", "only the rows of scenarios whose names match")
 	flag.Parse()
@@ -24,6 +26,8 @@ func main() {
 	switch {
 	case *real != "":
 		err = showReal(*real, *dir)
+	case *demo != "":
+		err = showDemo(*demo, *dir)
 	case flag.NArg() > 0:
 		trace(flag.Arg(0))
 	default:

@@ -76,10 +76,12 @@ type show struct {
 	sets     [phases]*rules.Set // that a phase brings; nil: it keeps those there are
 	site     *site
 
-	had    Readers // before the phase; tell's, like what follows
-	waves  [phases]Readers
-	limits []Limit
-	told   float64 // the rate that was told last
+	had        Readers // before the phase; tell's, like what follows
+	waves      [phases]Readers
+	course     []Second
+	siteBefore uint64 // requests that had reached the site
+	limits     []Limit
+	told       float64 // the rate that was told last
 }
 
 // Run shows the demo until its duration is over or ctx ends.
@@ -187,6 +189,7 @@ func (s *show) tell(ctx context.Context) error {
 			}
 			last = seen
 			s.screen.second(time.Since(s.start), delta[Quiet], delta[Viral], delta[Crawler], delta[Loop], s.watch.Hot())
+			s.note(time.Since(s.start), delta[Viral])
 			s.follow(time.Since(s.start), s.local.Upstreams())
 		}
 	}

@@ -33,6 +33,8 @@ type Result struct {
 		Slow   Readers `json:"slow"`
 		Limits []Limit `json:"limits"`
 	} `json:"adaptive"`
+	// Course is the viral topic second by second; none of a demo without an end.
+	Course []Second `json:"course,omitempty"`
 	// Behind counts requests that this machine was too slow to send.
 	Behind uint64         `json:"behind"`
 	Report hottype.Report `json:"report"`
@@ -42,6 +44,13 @@ type Result struct {
 func (r *Result) tooBusy() bool {
 	g := &r.Groups
 	return r.Behind > (g.Quiet.Total()+g.Viral.Total()+g.Crawler.Total()+g.Loop.Total())/10
+}
+
+// Second is what became of the viral topic's readers in one second.
+type Second struct {
+	Seconds float64 `json:"at_s"` // since the beginning, at its end
+	Seen
+	Site uint64 `json:"site"` // requests that reached the site
 }
 
 // Limit is what the adaptive limit was in one second, and why.
@@ -64,6 +73,15 @@ type Readers struct {
 	Site    uint64  `json:"site"`
 }
 
+// note keeps what became of the viral topic's readers in a second.
+func (s *show) note(at time.Duration, seen Seen) {
+	site := s.site.viral.Load()
+	if s.opts.Duration > 0 { // what goes on for ever keeps no list
+		s.course = append(s.course, Second{at.Seconds(), seen, site - s.siteBefore})
+	}
+	s.siteBefore = site
+}
+
 // follow notes what the adaptive limit is, and tells when it has moved by more than a fifth.
 func (s *show) follow(at time.Duration, bounds []hottype.UpstreamBound) {
 	if phase := s.plan.phase(at); len(bounds) == 0 || phase != adaptive && phase != slowed {
@@ -72,7 +90,7 @@ func (s *show) follow(at time.Duration, bounds []hottype.UpstreamBound) {
 	}
 	b := &bounds[0]
 	l := Limit{at.Seconds(), b.Rate, b.InFlight, 1000 * b.Latency, b.Why}
-	if s.opts.Duration > 0 { // what goes on for ever keeps no list
+	if s.opts.Duration > 0 {
 		s.limits = append(s.limits, l)
 	}
 	if !b.Limited || math.Abs(l.Rate-s.told) <= s.told/5 {
@@ -84,7 +102,7 @@ func (s *show) follow(at time.Duration, bounds []hottype.UpstreamBound) {
 
 func (s *show) result() Result {
 	r := Result{DurationSeconds: time.Since(s.start).Seconds(), Waves: s.watch.Waves(),
-		Behind: s.visitors.Behind.Load(), Report: s.local.Report()}
+		Course: s.course, Behind: s.visitors.Behind.Load(), Report: s.local.Report()}
 	r.Groups.Quiet, r.Groups.Viral, r.Groups.Crawler = s.visitors.Seen(Quiet), s.visitors.Seen(Viral),
 		s.visitors.Seen(Crawler)
 	r.Groups.Loop = s.visitors.Seen(Loop)
