@@ -32,14 +32,14 @@ local function w_judge(at, used, aux, now, cost, capacity, unit, fill)
   local call, warm_up, queue = w_terms(fill)
   local over = max(now, at + ceil_div(used, unit))
   local level = now < over and used - unit * (now - at) or 0
-  local warmth = min(aux, level)
-  local debt = level - warmth
-  warmth = min(warmth, warm_up)
+  local left = min(aux, level)
+  local debt = level - left
+  local warmth = max(0, min(aux, warm_up) - (aux - left))
   local wait, owed = ceil_div(max(0, debt - queue), unit), ceil_div(debt, unit)
   if cost > 0 and cost <= capacity then
     local warmer = warmth + cost * call
     debt = debt + cost * call + w_cold(warmer, warm_up) - w_cold(warmth, warm_up)
-    warmth = min(warmer, warm_up)
+    warmth = warmer
   end
   return wait > 0 and 0 or capacity, over, wait, debt + warmth, warmth, now + ceil_div(debt + warmth, unit), nil,
     ceil_div(max(0, debt - queue), unit), owed

@@ -94,3 +94,26 @@ func TestRefundOfWarmUp(t *testing.T) {
 		}
 	}
 }
+
+// Where a warm-up is warm a call makes it no warmer, and a refund of the last call no colder: who is refused by another
+// limit, again and again, must not keep it cold for the others.
+func TestRefundOfWarmCalls(t *testing.T) {
+	t.Parallel()
+	spec := limit.Spec{Algorithm: limit.WarmingUp, Limit: 10, Window: time.Second, WarmUp: 400 * time.Millisecond,
+		Wait: time.Minute}
+	const begin, later = 1_700_000_000_000_000, 1_700_000_000_900_000
+	undone, never := limit.NewMemory(limit.MemoryConfig{}), limit.NewMemory(limit.MemoryConfig{})
+	for _, m := range []*limit.Memory{undone, never} {
+		take(t, m, begin, "a", spec, 5)
+	}
+	for range 3 {
+		take(t, undone, later, "a", spec, 2)
+		undone.RefundAt(time.UnixMicro(later),
+			[]limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "a"}, Spec: spec, Cost: 2}})
+	}
+	for i := range 4 {
+		if a, b := take(t, undone, later, "a", spec, 1), take(t, never, later, "a", spec, 1); a != b {
+			t.Errorf("call %d: %+v, without what was given back %+v", i, a, b)
+		}
+	}
+}

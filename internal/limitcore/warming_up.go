@@ -27,8 +27,10 @@ import (
 // fall evenly, to nothing when it is cold and nothing is owed, which is no state.
 //
 // As in a token bucket a microsecond is counted in so many units (Limit/g, with g =
-// gcd(Window in us, Limit)) that T is a whole number of them. State: debt and warmth
-// together in units, unit how many of them a microsecond has, aux the warmth.
+// gcd(Window in us, Limit)) that T is a whole number of them. State: debt and aux
+// together in units, unit how many of them a microsecond has, aux what the warmth was
+// before the last call and that call together. This may be more than WarmUp, which the
+// warmth never is, so that a refund of the last call finds the warmth before it.
 // Overflow: WarmUp < 2^44 units, so that Lua can multiply in pieces; Wait + WarmUp + 4
 // Window < 2^53 units and 2^46 us, which holds a debt, its warmth, and what a refund
 // computes with. Cost: O(1), two divisions of 128 bits.
@@ -70,9 +72,9 @@ func (t *Compiled) chargeWarm(s, from *State, now, end, cost int64) Outcome {
 	if now < end {
 		level = from.used - from.unit*(now-from.at)
 	}
-	warmth := min(from.aux, level)
-	debt := level - warmth
-	warmth = min(warmth, t.Warm)
+	left := min(from.aux, level)
+	debt, cooled := level-left, from.aux-left
+	warmth := max(0, min(from.aux, t.Warm)-cooled)
 	o := Outcome{Reset: min(t.overdue(debt), end-now)}
 	switch {
 	case cost == 0:
@@ -85,8 +87,7 @@ func (t *Compiled) chargeWarm(s, from *State, now, end, cost int64) Outcome {
 		o.Allowed, o.Debt = true, CeilDiv(debt, t.Unit)
 		warmer := warmth + cost*t.Fill
 		debt += cost*t.Fill + t.cold(warmer) - t.cold(warmth)
-		warmth = min(warmer, t.Warm)
-		*s = State{kind: KindWarm, at: now, used: debt + warmth, unit: t.Unit, aux: warmth}
+		*s = State{kind: KindWarm, at: now, used: debt + warmer, unit: t.Unit, aux: warmer}
 		o.Reset = t.overdue(debt)
 	}
 	if o.Reset == 0 || t.Capacity == 0 {
