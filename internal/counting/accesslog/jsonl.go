@@ -30,8 +30,8 @@ func AppendJSONL(line []byte, e *Entry) []byte {
 		ev.UserAgent, ev.Referer = r.Header.Get("User-Agent"), r.Header.Get("Referer")
 	}
 	text, err := json.Marshal(&ev)
-	if err != nil {
-		panic(err) // texts and numbers have a JSON form
+	if err != nil { // a time that is no number
+		return line
 	}
 	return append(append(line, text...), '\n')
 }

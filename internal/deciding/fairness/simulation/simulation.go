@@ -1,4 +1,4 @@
-// Package simulation plays clients of different manners against a limit that is divided
+// Package simulation plays clients that behave differently against a limit that is divided
 // fairly, or not, in virtual time: the tests of fairness judge what each of them gets, and
 // the picture in docs/limits.md shows it.
 package simulation
