@@ -127,6 +127,7 @@ func lives(t *testing.T, m manifests, w workload, c corev1.Container) {
 	program.Await(t, 20*time.Second, "the start", func() bool { return i.probe(c.StartupProbe) })
 	limiter := c.Name == "limiter"
 	if limiter {
+		program.Await(t, 10*time.Second, "the first read", func() bool { return i.probe(c.ReadinessProbe) })
 		redis.Freeze()
 		for _, p := range []*corev1.Probe{c.ReadinessProbe, c.LivenessProbe} {
 			if !i.probe(p) {
