@@ -49,7 +49,8 @@ func site(t *testing.T, o hotparamconnect.Options) *httptest.Server {
 	return serve(t, p, o, func(string) error { return nil })
 }
 
-func serve(t *testing.T, p *hotparam.Pipeline, o hotparamconnect.Options, answer func(id string) error) *httptest.Server {
+func serve(t *testing.T, p *hotparam.Pipeline, o hotparamconnect.Options,
+	answer func(id string) error) *httptest.Server {
 	t.Helper()
 	opts := connect.WithHandlerOptions(
 		connect.WithInterceptors(hotparamconnect.New(p, o)), connect.WithIdempotency(connect.IdempotencyNoSideEffects),

@@ -45,7 +45,8 @@ rules:
 ip: {in_flight: {limit: 1, lease: 1h}, trusted_proxies: [127.0.0.1]}
 `
 
-// TestCallsHoldTheirPlace: a stream until it ends, also where its client goes away, and a handler that panics leaves none.
+// TestCallsHoldTheirPlace: a stream until it ends, also where its client goes away, and a handler that panics leaves
+// none.
 func TestCallsHoldTheirPlace(t *testing.T) {
 	p := adaptertest.Pipeline(t, []byte(oneEach))
 	s := serve(t, p, hotparamconnect.Options{Query: query}, func(id string) error {

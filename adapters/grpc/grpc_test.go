@@ -87,7 +87,8 @@ func dial(t *testing.T, o hotparamgrpc.Options) testpb.TestServiceClient {
 // serve starts a server and gives a client of it. What panics ends with UNKNOWN.
 func serve(t *testing.T, p *hotparam.Pipeline, o hotparamgrpc.Options, impl service) testpb.TestServiceClient {
 	t.Helper()
-	recovered := func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any, err error) {
+	recovered := func(ctx context.Context, in any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any,
+		err error) {
 		defer func() {
 			if recover() != nil {
 				err = status.Error(codes.Unknown, "panic")

@@ -79,7 +79,8 @@ func TestStoredShadowMode(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	for _, action := range []Action{"shadow_exempt", "shadow_serve", "shadow_shadow", "shadow_", "shadow_shadow_limit"} {
+	for _, action := range []Action{"shadow_exempt", "shadow_serve", "shadow_shadow", "shadow_",
+		"shadow_shadow_limit"} {
 		o := Override{ID: "x", Key: "topic?id=1", Action: action}.Loaded()
 		if err := o.Validate(); err == nil {
 			t.Errorf("%s is taken for %+v", action, o)

@@ -30,7 +30,7 @@ func onDisk(t *testing.T, dir, prepare, name string, args ...string) *program.Pr
 	}
 	script := mount + ` && { ` + prepare + `; exec "$@"; }`
 	args = append([]string{"--mount", "sh", "-c", script, dir, filepath.Join(program.Ours(t), name)}, args...)
-	cmd := exec.Command("unshare", args...) //nolint:noctx // Start stops it, with a grace
+	cmd := exec.Command("unshare", args...)
 	cmd.Dir = t.TempDir()
 	return program.Start(t, cmd)
 }

@@ -80,7 +80,8 @@ func TestServeLearnsWhatWasPlanted(t *testing.T) {
 		}
 	}
 	if said := p.Said(); !strings.Contains(said, "msg=learned") ||
-		!strings.Contains(said, "rule topic: /topic by id") || !strings.Contains(said, "5 values went viral") || strings.Contains(said+string(text), "geheim") {
+		!strings.Contains(said, "rule topic: /topic by id") || !strings.Contains(said, "5 values went viral") ||
+		strings.Contains(said+string(text), "geheim") {
 		t.Errorf("%s\n%s", said, text)
 	}
 	if check := launch(t, "hotparam", "config", "validate", file); check.Wait(20*time.Second) != 0 {
@@ -88,7 +89,7 @@ func TestServeLearnsWhatWasPlanted(t *testing.T) {
 	}
 	next := write(t, "next.yaml", strings.Replace(string(text), "\nip:\n",
 		"\nip:\n  trusted_proxies: [127.0.0.1/32]\n", 1))
-	p = launch(t, "hotparam", args(next)...)
+	launch(t, "hotparam", args(next)...)
 	ready(t, admin)
 	for _, id := range []string{"7001", "7006"} {
 		program.Await(t, 60*time.Second, "topic "+id+" to be hot", func() bool {

@@ -53,7 +53,8 @@ func TestMemberWithoutAPartition(t *testing.T) {
 	await(t, "one that has nothing to read", func() bool {
 		idle := 0
 		for _, m := range members {
-			if last, _, err := m.LastHeard(); m.Stats().Partitions == 0 && err == nil && time.Since(last) < time.Second {
+			last, _, err := m.LastHeard()
+			if m.Stats().Partitions == 0 && err == nil && time.Since(last) < time.Second {
 				idle++
 			}
 		}

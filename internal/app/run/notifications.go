@@ -33,7 +33,8 @@ type notifying struct {
 
 // notifyWebhooks tells webhooks what an admin page shows, and what holds of store and upstreams. It adds that to the
 // page, the metrics and the stages of a program.
-func notifyWebhooks(cfg notifying, adm *admin.Config, parts *[]metrics.Collector) (add func(*lifecycle.Stages), err error) {
+func notifyWebhooks(cfg notifying, adm *admin.Config, parts *[]metrics.Collector) (add func(*lifecycle.Stages),
+	err error) {
 	if len(cfg.Webhooks) == 0 {
 		return func(*lifecycle.Stages) {}, nil
 	}

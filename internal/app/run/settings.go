@@ -55,7 +55,8 @@ func enough(cfg config.Detect) func(*rules.Set) error {
 
 // metricsOf are the metrics of the parts that a pipeline has.
 func metricsOf(p *pipeline.Pipeline) []metrics.Collector {
-	parts := []metrics.Collector{metrics.Gate(p.Gate.Stats), metrics.HotSet(p.Hot.Stats), metrics.Crawlers(p.Crawlers.Stats),
+	parts := []metrics.Collector{metrics.Gate(p.Gate.Stats), metrics.HotSet(p.Hot.Stats),
+		metrics.Crawlers(p.Crawlers.Stats),
 		metrics.Upstreams(p.Bounds)}
 	if p.Tally != nil {
 		parts = append(parts, metrics.Tally(p.Tally.Stats))

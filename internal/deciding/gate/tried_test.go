@@ -48,7 +48,8 @@ func TestLimitInShadowMode(t *testing.T) {
 		b.hot(hottype.Key(key))
 		for i := range 6 {
 			v := b.get("/"+key, "1.1.1.1")
-			if v.Allowed != (i < 4) || v.Shadowed != (i == 2 || i == 3) || v.Shadowed && v.ShadowReason != hottype.ReasonOverride {
+			if v.Allowed != (i < 4) || v.Shadowed != (i == 2 || i == 3) ||
+				v.Shadowed && v.ShadowReason != hottype.ReasonOverride {
 				t.Errorf("%s: request %d: %+v", rule, i, v)
 			}
 		}
@@ -100,7 +101,8 @@ func TestTargetsInShadowMode(t *testing.T) {
 				req := request("/all?id=1", "203.0.113.9")
 				req.Header = http.Header{"User-Agent": {"bot"}}
 				v := b.Decide(t.Context(), b.now, req)
-				if denies := uint64(i) >= 4-want; !v.Allowed || v.Shadowed != denies || denies && v.ShadowReason != reason {
+				denies := uint64(i) >= 4-want
+				if !v.Allowed || v.Shadowed != denies || denies && v.ShadowReason != reason {
 					t.Errorf("%s %s: request %d: %+v", action, o.Target(), i, v)
 				}
 			}

@@ -11,9 +11,9 @@ func (d *Detector) MarkIncomplete(now time.Time) { d.incomplete.Store(now.UnixNa
 
 // completeFrom is from when on the window of a rule has all counts; zero: always.
 func (d *Detector) completeFrom(t *compiledRule) time.Time {
-	incomplete := d.incomplete.Load()
-	if incomplete == 0 {
+	ns := d.incomplete.Load()
+	if ns == 0 {
 		return time.Time{}
 	}
-	return time.Unix(incomplete/int64(time.Second), incomplete%int64(time.Second)).Add(time.Duration(t.window) * time.Second)
+	return time.Unix(0, ns).Add(time.Duration(t.window) * time.Second)
 }

@@ -75,7 +75,8 @@ func TestShadowFirst(t *testing.T) {
 		t.Errorf("enforced: %v", got)
 	}
 	s.answer(t, w.ask(http.MethodGet, "/v1/audit", ""), 200, "Audit")
-	if w.store.audit[0].Action != rules.ChangeDelete || w.store.audit[1].Author != "ann" || w.store.audit[1].Before.Rate != 100 {
+	if audit := w.store.audit; audit[0].Action != rules.ChangeDelete || audit[1].Author != "ann" ||
+		audit[1].Before.Rate != 100 {
 		t.Errorf("%+v", w.store.audit[:2])
 	}
 	w.ask(http.MethodPost, "/v1/overrides/"+one+"/undo", "")
