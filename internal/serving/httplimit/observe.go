@@ -32,11 +32,11 @@ func (g *SafeGate) Observe(v *hottype.Verdict, next http.Handler) http.Handler {
 	upstream, lease := v.Upstream, v.Lease
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o := &observed{ctx: r.Context(), gate: g, upstream: upstream, lease: lease}
-		if r.Body == nil || r.Body == http.NoBody {
-			o.begin()
-		} else {
+		if hasBody(r) {
 			r = r.WithContext(r.Context()) // the body is not ours to change
 			r.Body = &observedBody{r.Body, o}
+		} else {
+			o.begin()
 		}
 		ServeTold(w, r, next, o.answered)
 	})
@@ -95,4 +95,10 @@ func (b *observedBody) Read(p []byte) (int, error) {
 		b.of.begin()
 	}
 	return n, err
+}
+
+// hasBody reports whether somebody has to read a body of a request before its handler has all of it. Caddy puts a
+// reader of its own in the place of http.NoBody.
+func hasBody(r *http.Request) bool {
+	return r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0
 }

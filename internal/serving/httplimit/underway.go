@@ -46,10 +46,10 @@ func (u *Underway) Begin() {
 func (u *Underway) BeginAfter(r *http.Request) {
 	switch {
 	case u == nil || u.seen == nil:
-	case r.Body == nil || r.Body == http.NoBody:
-		u.seen.begin()
-	default:
+	case hasBody(r):
 		r.Body = &observedBody{r.Body, u.seen}
+	default:
+		u.seen.begin()
 	}
 }
 
