@@ -101,15 +101,15 @@ func TestRefundOfWarmCalls(t *testing.T) {
 	t.Parallel()
 	spec := limit.Spec{Algorithm: limit.WarmingUp, Limit: 10, Window: time.Second, WarmUp: 400 * time.Millisecond,
 		Wait: time.Minute}
-	const begin, later = 1_700_000_000_000_000, 1_700_000_000_900_000
+	const begin, later = 1_700_000_000_000_000, 1_700_000_000_750_000
 	undone, never := limit.NewMemory(limit.MemoryConfig{}), limit.NewMemory(limit.MemoryConfig{})
 	for _, m := range []*limit.Memory{undone, never} {
 		take(t, m, begin, "a", spec, 5)
 	}
 	for range 3 {
-		take(t, undone, later, "a", spec, 2)
+		take(t, undone, later, "a", spec, 3)
 		undone.RefundAt(time.UnixMicro(later),
-			[]limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "a"}, Spec: spec, Cost: 2}})
+			[]limit.Charge{{Subject: limit.Subject{Space: "hot", Name: "a"}, Spec: spec, Cost: 3}})
 	}
 	for i := range 4 {
 		if a, b := take(t, undone, later, "a", spec, 1), take(t, never, later, "a", spec, 1); a != b {
