@@ -7,8 +7,8 @@
 //	request ──> Key ──> Count ──> window ──> Hot ──> HotSet ──> replica ──> Verdict
 //	        canon     tally     detect         publish        gate
 //
-// A [Request] is canonicalised to a [Key]. Keys are summed to [Count]s, which
-// carry their own second. Counts over a window make a key [Hot]; all hot keys
+// A [Request] is canonicalised to a [Key]. The requests for a key are summed to a
+// [Count], which carries its own second. Counts over a window make a key [Hot]; all hot keys
 // of a namespace are its [HotSet]. The gate holds a replica of it in memory and
 // answers each request with a [Verdict].
 //
