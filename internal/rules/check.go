@@ -27,7 +27,7 @@ func (p *parser) checkRules() {
 			continue
 		}
 		if _, err := newRoute(r, p.set.secret); err != nil {
-			v.at("params").fail("%s", err)
+			v.at("params").failBy(err)
 		}
 		p.checkReachable(i)
 		r.values = p.checkValues(r, v)
@@ -123,7 +123,7 @@ func (p *parser) checkValues(r *Rule, v value) map[hottype.Key]Limit {
 		}
 		values[l.Key] = l.Limit
 		if err := canon.Check(l.Key); err != nil {
-			list.fail("%s", err)
+			list.failBy(err)
 			continue
 		}
 		if resource != r.Name && (!r.IsCatchAll() || resource[0] != '/') {

@@ -24,8 +24,9 @@ func TestErrors(t *testing.T) {
 		{"namespace: 7", "f.yaml:1: namespace: has to be a string (quote it), not \"7\""},
 		{"namespace: a\nnamespace: b", "f.yaml:2: namespace: stands twice, first in line 1"},
 		{"rulez: []", `f.yaml:1: rulez: unknown field; did you mean "rules"?`},
+		{"ips: {}", `f.yaml:1: ips: unknown field; did you mean "ip"?`},
 		{"limits: {pairs: 0}", "f.yaml:1: limits.pairs: 0 is not a whole number between 1 and"},
-		{"limits: {query_bytes: 10}", "f.yaml:1: limits: canon: query_bytes 10 is not between 64"},
+		{"limits: {query_bytes: 10}", "f.yaml:1: limits: query_bytes 10 is not between 64"},
 		{"rules: {}", "f.yaml:1: rules: has to be a list, not a mapping"},
 		{"rules: [topic]", "f.yaml:1: rules[0]: has to be a mapping of fields, not \"topic\""},
 		{"rules:\n  - name: topic", "f.yaml:2: rules[0].params: is missing"},
@@ -88,6 +89,7 @@ func TestErrors(t *testing.T) {
 		{rule("limit: {adaptive: true, min: 2, max: 5, upstream: serch}") + "upstreams: [{name: search}]",
 			`f.yaml:2: rules[0].limit.upstream: there is no upstream "serch"; did you mean "search"?`},
 		{"upstream: expres", `f.yaml:1: upstream: "expres" is no preset: one of axum, chi`},
+		{"upstream: expres", `"strict" is safe for any upstream; did you mean "express"?`},
 		{"upstream: [express]", "f.yaml:1: upstream: has to be a string"},
 		{"upstream: {preset: expres}", `f.yaml:1: upstream.preset: "expres" is no preset`},
 		{"upstream: {path_cas: fold}", `upstream.path_cas: unknown field; did you mean "path_case"?`},
@@ -136,7 +138,7 @@ func TestErrors(t *testing.T) {
 		{rule("limit: {algorithm: sliding_log, limit: 1, window: 1h, buckets: 2}"),
 			"limit.buckets: sliding_log has limit and window, not buckets"},
 		{rule("limit: {algorithm: bucketed_window, limit: 1, window: 1s, buckets: 3}"),
-			"rules[0].limit: limit: window 1s cannot be cut into 3 buckets"},
+			"rules[0].limit: window 1s cannot be cut into 3 buckets"},
 		{rule("limit: {algorithm: bucketed_window, limit: 1, window: 1s, buckets: 1001}"),
 			"limit.buckets: 1001 is not a whole number between 1 and 1000"},
 		{rule("limit: {algorithm: leaky_bucket, rate: 1, nodelay: true, window: 1s}"),
@@ -181,7 +183,7 @@ func TestErrors(t *testing.T) {
 		{rule("limit: {rate: 1, values: [{key: 'topic?id=1', limit: 1}]}"),
 			"rules[0].limit.values[0].limit: token_bucket has rate, burst and initial_tokens, not limit"},
 		{rule("limit: {rate: 1, mode: shadows}"), `did you mean "shadow"?`},
-		{rule("limit: {rate: 0.000001, burst: 9007199254740991}"), "rules[0].limit: limit: "},
+		{rule("limit: {rate: 0.000001, burst: 9007199254740991}"), "rules[0].limit: "},
 		{rule("limit: {algorithm: sliding_window, limit: 9007199254740991, window: 1h}"), "2^53"},
 		{rule("limit: {rate: 1, values: [{rate: 1}]}"), "rules[0].limit.values[0].key: is missing"},
 		{rule("limit: {rate: 1, values: [{key: 'topic?id=a b', rate: 1}]}"), `write "topic?id=a%20b"`},
@@ -217,19 +219,19 @@ func TestErrors(t *testing.T) {
 		{override("action: block"), "f.yaml:2: overrides[0].key: is missing"},
 		{override("key: 'topic?id=1'"), "overrides[0].rate: is missing"},
 		{override("key: topic, client: 192.0.2.1, action: block"),
-			"overrides[0]: rules: override has both key and client; make it two"},
+			"overrides[0]: override has both key and client; make it two"},
 		{override("resource: topics, action: block"),
 			`overrides[0].resource: there is no rule "topics"; did you mean "topic"?`},
 		{override("resource: /status, action: block"),
 			`overrides[0].resource: "/status" is the resource of a path, and there is no catch-all rule "*"`},
-		{override("client: anna, action: block"), `overrides[0]: rules: client "anna" of override is not an address`},
+		{override("client: anna, action: block"), `overrides[0]: client "anna" of override is not an address`},
 		{override("cidr: 10.0.0.1/8, action: block"),
-			`overrides[0]: rules: cidr "10.0.0.1/8" of override: write "10.0.0.0/8"`},
+			`overrides[0]: cidr "10.0.0.1/8" of override: write "10.0.0.0/8"`},
 		{override("class: crawlers, action: block"), `overrides[0].class: there is no class "crawlers"`},
 		{override("class: crawler, action: serve"), `override "class crawler" has action "serve"`},
 		{override("key: 'topic?id=1', action: ban"), `"ban" is not one of limit, exempt, block, shadow, serve`},
 		{override("key: 'topic?id=1', action: block, rate: 5"),
-			"overrides[0]: rules: override \"topic?id=1\" has a rate or a burst"},
+			"overrides[0]: override \"topic?id=1\" has a rate or a burst"},
 		{override("key: 'topic?b=1&a=2', rate: 5"), `write "topic?a=2&b=1"`},
 		{override("key: 'topics?id=1', rate: 5"), `overrides[0].key: there is no rule "topics"; did you mean "topic"?`},
 		{override("key: '/status', rate: 5"), `there is no catch-all rule "*"`},
@@ -248,6 +250,15 @@ func TestErrors(t *testing.T) {
 		}
 		if e := new(Error); !errors.As(err, &e) || e.File != "f.yaml" {
 			t.Errorf("%s\ngives no *Error: %v", c.text, err)
+		}
+	}
+}
+
+func TestNothingLikeItIsSuggested(t *testing.T) {
+	t.Parallel()
+	for _, got := range []string{"foo", "xy", ""} {
+		if text := Suggest(got, []string{"log", "ip", "limits"}); text != "" {
+			t.Errorf("%q: %s", got, text)
 		}
 	}
 }

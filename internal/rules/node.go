@@ -24,6 +24,15 @@ func (v value) fail(format string, args ...any) {
 	v.report.errors = append(v.report.errors, &Error{v.report.file, v.node.Line, v.path, fmt.Sprintf(format, args...)})
 }
 
+// failBy reports an error without the name of our package at its beginning: the field says more to a person.
+func (v value) failBy(err error) {
+	text := err.Error()
+	if by, rest, ok := strings.Cut(text, ": "); ok && slices.Contains([]string{"rules", "canon", "limit"}, by) {
+		text = rest
+	}
+	v.fail("%s", text)
+}
+
 func (v value) warn(format string, args ...any) {
 	v.report.warnings = append(v.report.warnings, &Error{v.report.file, v.node.Line, v.path,
 		fmt.Sprintf(format, args...)})

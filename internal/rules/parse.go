@@ -179,6 +179,6 @@ func (p *parser) limits(v value) {
 		"query_bytes": bound(&l.QueryBytes),
 	})
 	if err := l.Validate(); err != nil && !v.failed() {
-		v.fail("%s", err)
+		v.failBy(err)
 	}
 }

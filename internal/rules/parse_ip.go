@@ -175,7 +175,7 @@ func (p *parser) override(v value) {
 		o.ID = o.DefaultID()
 	}
 	if err := o.Validate(); err != nil && !v.failed() {
-		v.fail("%s", err)
+		v.failBy(err)
 	}
 	p.set.Overrides, p.overrides = append(p.set.Overrides, o), append(p.overrides, v)
 }
@@ -190,7 +190,7 @@ func (v value) schedule() Schedule {
 	})
 	v.require(got, "from", "for")
 	if err := s.Validate(); err != nil && !v.failed() {
-		v.fail("%s", strings.TrimPrefix(err.Error(), "rules: "))
+		v.failBy(err)
 	}
 	return s
 }

@@ -71,13 +71,13 @@ var algorithms = []struct {
 	{limit.BucketedWindow, 2, []string{"limit", "window", "buckets"}},
 }
 
-// algorithm reads the name of an algorithm.
-func (v value) algorithm() limit.Algorithm {
+// algorithm reads the name of an algorithm. Its errors also list further ones, which something else reads.
+func (v value) algorithm(further ...string) limit.Algorithm {
 	var names []string
 	for _, a := range algorithms {
 		names = append(names, string(a.name))
 	}
-	return limit.Algorithm(v.word(names...))
+	return limit.Algorithm(v.word(append(names, further...)...))
 }
 
 // check complains about amounts that the algorithm does not have, and about
@@ -138,7 +138,7 @@ func (a *amounts) spec(v value, got map[string]value, algorithm limit.Algorithm)
 	}
 	s.Wait, s.Block, s.BlockMax = max(s.Wait, a.wait), a.block, a.blockMax
 	if err := s.Validate(); err != nil {
-		v.fail("%s", err)
+		v.failBy(err)
 	}
 	return s
 }
@@ -155,7 +155,7 @@ func (v value) limit() (Limit, []ValueLimit) {
 	var values []value
 	algorithm := algorithms[0].name
 	fs := a.fields()
-	fs["algorithm"] = func(v value) { algorithm = v.algorithm() }
+	fs["algorithm"] = func(v value) { algorithm = v.algorithm(inFlight) }
 	fs["mode"] = func(v value) { l.Mode = hottype.Mode(v.word("enforce", "shadow")) }
 	fs["scope"] = func(v value) { l.Scope = v.scope() }
 	fs["on_store_failure"] = func(v value) { l.OnStoreFailure = v.failurePolicy() }

@@ -37,8 +37,8 @@ func (v value) preset() upstream.Traits {
 	if !known && name != "" {
 		names := append(upstream.Presets(), slices.Collect(maps.Keys(upstream.Aliases()))...)
 		slices.Sort(names)
-		v.fail("%q is no preset: one of %s; %q is safe for any upstream", cut(name), strings.Join(names, ", "),
-			upstream.Strict)
+		v.fail("%q is no preset: one of %s; %q is safe for any upstream%s", cut(name), strings.Join(names, ", "),
+			upstream.Strict, Suggest(name, names))
 		return upstream.Traits{}
 	}
 	return t

@@ -67,7 +67,8 @@ func cut(s string) string {
 func Suggest(got string, words []string) string {
 	best, least := "", 3
 	for _, w := range words {
-		if d := distance(got, w); d < least && d < len(w) {
+		// Two letters of three make any word of any other.
+		if d := distance(got, w); d < least && 2*d <= len(w) {
 			best, least = w, d
 		}
 	}
