@@ -18,7 +18,7 @@ type historyCmd struct {
 type historyPurgeCmd struct {
 	adminFlags
 	Key    string `arg:"" help:"The whole key, such as 'topic?id=42'."`
-	Author string `help:"Who, for the history; default: the user."`
+	Author string `help:"Who, for the history; default: who is logged in."`
 }
 
 // Run is called by kong.

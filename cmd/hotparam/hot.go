@@ -31,7 +31,7 @@ type hotLsCmd struct {
 	adminFlags
 	outputFlags
 	Limit int    `default:"50" help:"Most keys to list."`
-	Sort  string `enum:"rate,share,clients,since,key,allowed,denied" default:"rate" help:"By what: ${enum}."`
+	Sort  string `enum:"rate,share,clients,since,key,allowed,denied,served" default:"rate" help:"By what: ${enum}."`
 	Find  string `placeholder:"TEXT" help:"Only keys and rules with this in their name."`
 }
 

@@ -18,28 +18,28 @@ import (
 
 // commands is the command line.
 type commands struct {
-	Demo       demoCmd                   `cmd:"" help:"Show the whole pipeline alive, without any server."`
-	Serve      serveCmd                  `cmd:"" help:"Put the whole pipeline, in one process, in front of a service."`
-	Learn      learnCmd                  `cmd:"" help:"Read access logs and write a configuration that is right for this site, with the reason beside each number."`
-	Replay     replayCmd                 `cmd:"" help:"Tell what would have been hot and what would have been limited in access logs."`
-	Check      checkCmd                  `cmd:"" help:"Inspect StatsD, carbon, Kafka, Redis and the kernel: what would silently break, and how to mend it."`
-	Explain    explainCmd                `cmd:"" help:"Tell how requests are seen: rule, key, metric, limits."`
-	Top        topCmd                    `cmd:"" help:"Watch hot keys live in the terminal, and limit, block or exempt them from there."`
-	Hot        hotCmd                    `cmd:"" help:"Work with hot keys of a running program."`
-	Override   overrideCmd               `cmd:"" help:"Change what holds for a key, a client or a whole resource, at once and everywhere."`
-	Audit      auditCmd                  `cmd:"" help:"Tell who changed what."`
-	History    historyCmd                `cmd:"" help:"Work with the history of a running program."`
-	Notify     notifyCmd                 `cmd:"" help:"Try the webhooks of a running program, and tell how they do."`
-	Health     healthCmd                 `cmd:"" help:"Ask a URL; exit code 0 if the answer is 2xx. For health checks of containers."`
-	Token      tokenCmd                  `cmd:"" help:"Make a token of the admin listener: the token, and its hash for the configuration file."`
-	Rules      rulesCmd                  `cmd:"" help:"Change the rules in a central store, and tell who runs which."`
-	Config     configCmd                 `cmd:"" help:"Work with configuration files."`
-	Collector  collectorCmd              `cmd:"" set:"admin_listen=127.0.0.1:9181" help:"Take StatsD lines, mirrored requests and access logs, and send counts on to Kafka or StatsD."`
-	Aggregator aggregatorCmd             `cmd:"" set:"admin_listen=127.0.0.1:9180" help:"Find the hot keys in counts from StatsD, Kafka or Graphite and publish them to Redis."`
-	Limiter    sidecarCmd                `cmd:"" name:"limiter-sidecar" set:"admin_listen=127.0.0.1:9182" help:"Answer gateways and applications: allow or deny. Also a reverse proxy."`
-	Load       loadCmd                   `cmd:"" help:"Send the demo's readers, crawlers and viral topic to a site of yours."`
-	Version    versionCmd                `cmd:"" help:"Print the version."`
-	Completion kongcompletion.Completion `cmd:"" help:"Print shell code for tab completion (bash, zsh, fish)."`
+	Demo       demoCmd       `cmd:"" help:"Show the whole pipeline alive, without any server."`
+	Serve      serveCmd      `cmd:"" help:"Put the whole pipeline, in one process, in front of a service."`
+	Learn      learnCmd      `cmd:"" help:"Read access logs and write a configuration that is right for this site, with the reason beside each number."`
+	Replay     replayCmd     `cmd:"" help:"Tell what would have been hot and what would have been limited in access logs."`
+	Check      checkCmd      `cmd:"" help:"Inspect StatsD, carbon, Kafka, Redis and the kernel: what would silently break, and how to mend it."`
+	Explain    explainCmd    `cmd:"" help:"Tell how requests are seen: rule, key, metric, limits."`
+	Top        topCmd        `cmd:"" help:"Watch hot keys live in the terminal, and limit, block or exempt them from there."`
+	Hot        hotCmd        `cmd:"" help:"Work with hot keys of a running program."`
+	Override   overrideCmd   `cmd:"" help:"Change what holds for a key, a client or a whole resource, at once and everywhere."`
+	Audit      auditCmd      `cmd:"" help:"Tell who changed what."`
+	History    historyCmd    `cmd:"" help:"Work with the history of a running program."`
+	Notify     notifyCmd     `cmd:"" help:"Try the webhooks of a running program, and tell how they do."`
+	Health     healthCmd     `cmd:"" help:"Ask a URL; exit code 0 if the answer is 2xx. For health checks of containers."`
+	Token      tokenCmd      `cmd:"" help:"Make a token of the admin listener: the token, and its hash for the configuration file."`
+	Rules      rulesCmd      `cmd:"" help:"Change the rules in a central store, and tell who runs which."`
+	Config     configCmd     `cmd:"" help:"Work with configuration files."`
+	Collector  collectorCmd  `cmd:"" set:"admin_listen=127.0.0.1:9181" help:"Take StatsD lines, mirrored requests and access logs, and send counts on to Kafka or StatsD."`
+	Aggregator aggregatorCmd `cmd:"" set:"admin_listen=127.0.0.1:9180" help:"Find the hot keys in counts from StatsD, Kafka or Graphite and publish them to Redis."`
+	Limiter    sidecarCmd    `cmd:"" name:"limiter-sidecar" set:"admin_listen=127.0.0.1:9182" help:"Answer gateways and applications: allow or deny. Also a reverse proxy."`
+	Load       loadCmd       `cmd:"" help:"Send the demo's readers, crawlers and viral topic to a site of yours."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Completion completionCmd `cmd:"" help:"Print shell code for tab completion (bash, zsh, fish)."`
 }
 
 const name = "hotparam"
@@ -58,7 +58,7 @@ func start(args []string) int {
 		return cli.Check.badFile(os.Stdout, os.Stderr, err)
 	}
 	if err != nil {
-		return config.Fail(os.Stderr, name, err)
+		return p.Fail(os.Stderr, err)
 	}
 	// which log them
 	if !slices.Contains([]string{"serve", "collector", "aggregator", "limiter-sidecar"}, cmd.Command()) {
@@ -69,7 +69,7 @@ func start(args []string) int {
 	ctx, stop := run.Context()
 	defer stop()
 	cmd.BindTo(ctx, (*context.Context)(nil))
-	return config.Fail(os.Stderr, name, cmd.Run(p))
+	return p.Fail(os.Stderr, cmd.Run(p))
 }
 
 // versionCmd prints the version.
@@ -79,6 +79,15 @@ type versionCmd struct{}
 func (versionCmd) Run(k *kong.Kong) error {
 	fmt.Fprintln(k.Stdout, name, config.Version())
 	return nil
+}
+
+// completionCmd prints how tab completion is turned on.
+type completionCmd struct{ kongcompletion.Completion }
+
+// Help is called by kong.
+func (*completionCmd) Help() string {
+	return "Prints a command that turns tab completion on in this shell. Put it into the shell's start-up file to keep " +
+		"it. Without a shell it is made for the one that you log in with."
 }
 
 // configCmd groups what is done with configuration files.
@@ -95,12 +104,12 @@ type validateCmd struct {
 func (v validateCmd) Run(k *kong.Kong) error {
 	var failed error
 	for _, path := range v.Files {
-		set, err := config.LoadRules(path)
+		set, warnings, err := config.Validate(path)
 		if err != nil {
 			failed = errors.Join(failed, err)
 			continue
 		}
-		for _, w := range set.Warnings {
+		for _, w := range warnings {
 			fmt.Fprintf(k.Stderr, "%s: %s\n", name, w)
 		}
 		fmt.Fprintf(k.Stdout, "%s: ok: namespace %s, %d rules, %d classes, %d overrides\n",

@@ -26,7 +26,7 @@ type notifyTestCmd struct {
 	adminFlags
 	outputFlags
 	Name   string `arg:"" optional:"" help:"Only this webhook."`
-	Author string `help:"Who asks (default: who is logged in)."`
+	Author string `help:"Who asks; default: who is logged in."`
 }
 
 // Run is called by kong.

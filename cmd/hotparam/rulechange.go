@@ -20,7 +20,7 @@ import (
 // reasoned says who changes rules and why.
 type reasoned struct {
 	Reason string `short:"m" help:"Why, for the history."`
-	Author string `help:"Who, for the history; default: the user."`
+	Author string `help:"Who, for the history; default: who is logged in."`
 }
 
 func (r reasoned) query() url.Values {

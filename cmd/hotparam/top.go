@@ -17,7 +17,7 @@ import (
 type topCmd struct {
 	adminFlags
 	Interval time.Duration `default:"1s" help:"How often to ask."`
-	Sort     string        `enum:"rate,share,clients,since,key,allowed,denied" default:"rate" help:"By what: ${enum}."`
+	Sort     string        `enum:"rate,share,clients,since,key,allowed,denied,served" default:"rate" help:"By what: ${enum}."`
 	Find     string        `placeholder:"TEXT" help:"Only keys and rules with this in their name."`
 }
 

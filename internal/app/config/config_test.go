@@ -88,9 +88,35 @@ func TestOneFileServesAllPrograms(t *testing.T) {
 	if err != nil || set.Namespace != "n" || set.Upstream.Preset != "django" {
 		t.Errorf("rules: %v, %v", set, err)
 	}
-	if _, err := LoadRules(write(t, "gate: {bugdet: 5ms}\n")); err == nil ||
+	if _, _, err := Validate(write(t, "gate: {bugdet: 5ms}\n")); err == nil ||
 		!strings.Contains(err.Error(), "gate.bugdet") {
 		t.Errorf("a reload with an unknown setting: %v", err)
+	}
+}
+
+// A stop that takes less than no time would lose what the program holds.
+func TestNoSettingIsBelowZero(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--config", write(t, "stop:\n  timeout: -1s\n")},
+			"hotparam.yaml:2: stop.timeout: -1s is below 0; the default is 10s"},
+		{[]string{"--config", write(t, "detect: {max_rate: -0.5}\n")}, "detect.max_rate: -0.5 is below 0"},
+		{[]string{"--stop.timeout=-1s"}, "--stop.timeout: -1s is below 0; the default is 10s"},
+		{[]string{"--redis.db=-1"}, "--redis.db: -1 is below 0"},
+		{[]string{"--stop.timeout=0s"}, ""},
+	} {
+		var cfg Aggregator
+		p, err := Build(&cfg, "aggregator", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.Parse(tt.args)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%v: %v, want %q", tt.args, err, tt.want)
+		}
 	}
 }
 

@@ -18,7 +18,8 @@ import (
 )
 
 // ruleSections are the top-level names of the file that package rules reads.
-var ruleSections = []string{"namespace", "rules", "ip", "classes", "overrides", "limits", "upstream", "redact"}
+var ruleSections = []string{"namespace", "rules", "ip", "classes", "overrides", "limits", "upstream",
+	"upstreams", "redact"}
 
 // file gives kong the settings of the YAML file. It is loaded when the first
 // flag asks, because only then is the value of --config known.
@@ -177,6 +178,14 @@ func check(flag *kong.Flag, n *yaml.Node) error {
 	}
 	if flag.Enum != "" && !flag.EnumMap()[v] {
 		return fmt.Errorf("%q is none of %s", v, flag.Enum)
+	}
+	return belowZero(flag, scratch)
+}
+
+// belowZero is the error about a number or a time below 0. No setting can be that.
+func belowZero(flag *kong.Flag, value reflect.Value) error {
+	if value.CanInt() && value.Int() < 0 || value.CanFloat() && value.Float() < 0 {
+		return fmt.Errorf("%v is below 0; the default is %s", value.Interface(), flag.Default)
 	}
 	return nil
 }

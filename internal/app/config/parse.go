@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,7 @@ func Build(cli any, name, description string, options ...kong.Option) (*Parser, 
 	opts := append([]kong.Option{
 		kong.Name(name),
 		kong.Description(description),
+		kong.PostBuild(onlySettings),
 		kong.DefaultEnvars("HOTPARAM"),
 		kong.Resolvers(f),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: false, WrapUpperBound: 100,
@@ -42,6 +44,21 @@ func Build(cli any, name, description string, options ...kong.Option) (*Parser, 
 		return Build(reflect.New(reflect.TypeOf(cli).Elem()).Interface(), name, description, options...)
 	}
 	return &Parser{Kong: k, file: f, again: again}, nil
+}
+
+// shortSettings are settings of programs, and of who asks them, whose names have no dot.
+var shortSettings = []string{"config", "rules", "upstream", "listen", "learn", "learn-out", "admin", "admin-ca", "author"}
+
+// onlySettings leaves the environment to settings. Other flags are said with one command: a variable such as
+// HOTPARAM_OUTPUT would mean a file to one command and a format to the next.
+func onlySettings(k *kong.Kong) error {
+	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
+		if flag, ok := node.(*kong.Flag); ok && len(flag.Envs) == 0 && !strings.Contains(flag.Name, ".") &&
+			!slices.Contains(shortSettings, flag.Name) {
+			flag.Envs = []string{"-"} // none, to DefaultEnvars
+		}
+		return next(nil)
+	})
 }
 
 // DefaultAdmin is the admin address of a program; each has its own port, so
@@ -67,6 +84,8 @@ type Parser struct {
 	warnings []string
 	// settings are the values of all flags after Parse, by name.
 	settings map[string]any
+	// command is the one that was called, as people write it: its help says more than that of the program.
+	command string
 	// again builds the same parser with nothing in its settings.
 	again func() (*Parser, error)
 }
@@ -80,6 +99,7 @@ func (p *Parser) Parse(args []string) (*kong.Context, error) {
 		return nil, err
 	}
 	ctx, err := p.Kong.Parse(current)
+	p.command = called(ctx, err)
 	if fileErr := p.file.err(); fileErr != nil {
 		return nil, fileErr
 	}
@@ -89,9 +109,23 @@ func (p *Parser) Parse(args []string) (*kong.Context, error) {
 	p.args, p.warnings, p.settings = args, warnings, map[string]any{}
 	for _, flag := range ctx.Flags() {
 		p.settings[flag.Name] = flag.Target.Interface()
+		if err := belowZero(flag, flag.Target); err != nil && strings.Contains(flag.Name, ".") {
+			return nil, fmt.Errorf("%w: --%s: %w", ErrUsage, flag.Name, err)
+		}
 	}
 	p.file.secret, err = p.secret()
 	return ctx, err
+}
+
+// called is the command of a parsed line, also of one with a mistake in it; "" where none was found.
+func called(ctx *kong.Context, err error) string {
+	if wrong := new(kong.ParseError); errors.As(err, &wrong) {
+		ctx = wrong.Context
+	}
+	if ctx == nil || ctx.Selected() == nil {
+		return ""
+	}
+	return ctx.Selected().FullPath()
 }
 
 // secret is the key of the hashes of redacted values, nil for none.
@@ -146,15 +180,18 @@ func (p *Parser) Warnings() []string {
 	return all
 }
 
-// LoadRules reads the rules of a file as RulesToRun does, and checks its
-// settings too.
-func LoadRules(path string) (*rules.Set, error) {
+// Validate reads the rules of a file as RulesToRun does and checks its settings too. The warnings are of both.
+func Validate(path string) (set *rules.Set, warnings []string, err error) {
 	f := &file{}
 	f.load(path)
 	if err := f.err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return f.rulesToRun()
+	set, err = f.rulesToRun()
+	if err != nil {
+		return nil, nil, err
+	}
+	return set, slices.Concat(f.warnings, set.Warnings), nil
 }
 
 // Main parses the command line of a single-command program and runs it. It
@@ -165,14 +202,21 @@ func Main(cli any, name, description string, start func(*Parser) error) int {
 		return Fail(os.Stderr, name, err)
 	}
 	if _, err := p.Parse(os.Args[1:]); err != nil {
-		return Fail(os.Stderr, name, err)
+		return p.Fail(os.Stderr, err)
 	}
-	return Fail(os.Stderr, name, start(p))
+	return p.Fail(os.Stderr, start(p))
+}
+
+// Fail is Fail for a program whose command line was parsed: it names the help of the command that was called.
+func (p *Parser) Fail(w io.Writer, err error) int {
+	return fail(w, p.Kong.Model.Name, cmp.Or(p.command, p.Kong.Model.Name), err)
 }
 
 // Fail prints an error the way all programs do and gives its exit code; 0 for
 // nil.
-func Fail(w io.Writer, name string, err error) int {
+func Fail(w io.Writer, name string, err error) int { return fail(w, name, name, err) }
+
+func fail(w io.Writer, name, command string, err error) int {
 	if err == nil {
 		return 0
 	}
@@ -185,7 +229,7 @@ func Fail(w io.Writer, name string, err error) int {
 		fmt.Fprintf(w, "%s: %s\n", name, strings.TrimRight(line, "\n"))
 	}
 	if usage {
-		fmt.Fprintf(w, "%s: see %s --help\n", name, name)
+		fmt.Fprintf(w, "%s: see %s --help\n", name, command)
 		return 2
 	}
 	return 1

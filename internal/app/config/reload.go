@@ -125,9 +125,8 @@ func currentField(name string) string {
 	return name
 }
 
-// entries are those of a list by what a person calls them: their id, name or
-// key, with the beginning of their schedule, or the value itself. Of several with
-// one name the second is "name #2".
+// entries are those of a list by what a person calls them: their id, name, key or whom they are for, with the
+// beginning of their schedule, or the value itself. Of several with one name the second is "name #2".
 func entries(n *yaml.Node) map[string]*yaml.Node {
 	out := map[string]*yaml.Node{}
 	if n == nil || n.Kind != yaml.SequenceNode {
@@ -135,7 +134,7 @@ func entries(n *yaml.Node) map[string]*yaml.Node {
 	}
 	for _, e := range n.Content {
 		base := e.Value
-		for _, called := range []string{"id", "name", "key"} {
+		for _, called := range []string{"id", "name", "key", "resource", "client", "cidr", "class"} {
 			if f := field(e, called); f != nil && base == "" {
 				base = f.Value
 			}

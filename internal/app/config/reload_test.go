@@ -86,6 +86,27 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
+// Each section that rules are made of is one whose loss is told.
+func TestRemovedSections(t *testing.T) {
+	t.Parallel()
+	rule := "rules: [{name: a, params: [id], hot: {rate: 5}}]\n"
+	for section, text := range map[string]string{
+		"ip": "ip: {ipv6_prefix: 56}\n", "limits": "limits: {pairs: 9}\n", "upstream": "upstream: go\n",
+		"upstreams[x]": "upstreams: [{name: x}]\n", "redact": "redact: {token: mask}\n",
+		"overrides[203.0.113.0/24]": "overrides: [{cidr: 203.0.113.0/24, action: block}]\n",
+		"overrides[a]":              "overrides: [{resource: a, action: block}]\n",
+	} {
+		p := parsed(t, rule+text)
+		next, err := p.With([]byte(rule))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Removed(next); len(got) != 1 || got[0] != section {
+			t.Errorf("%s: %q", section, got)
+		}
+	}
+}
+
 // The test sets the environment, so it does not run in parallel.
 func TestWhatNeedsARestart(t *testing.T) {
 	t.Setenv("HOTPARAM_REDIS_DB", "5")
@@ -124,7 +145,7 @@ func TestFilesWithoutRulesAreRefused(t *testing.T) {
 	} {
 		p := parsed(t, text)
 		_, err := p.RulesToRun()
-		_, loaded := LoadRules(p.Path())
+		_, _, loaded := Validate(p.Path())
 		for _, err := range []error{err, loaded} {
 			if err == nil || !strings.Contains(err.Error(), p.Path()+": "+want) ||
 				!strings.Contains(err.Error(), "rules: [{") {
