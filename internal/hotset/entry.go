@@ -12,10 +12,7 @@ import (
 // set has the key; after that it is dropped, and a key that becomes hot again
 // gets a new one. Entries are shared by any number of goroutines.
 type Entry struct {
-	// Allowed and Denied count the decisions on the key while it is hot, Served
-	// those of Allowed that a response cache answered. The one who decides adds
-	// to them.
-	Allowed, Denied, Served atomic.Uint64
+	Decisions // while it is hot; the one who decides adds to them
 	// Memo is a slot for the one who decides: what it worked out for this key
 	// (which limit applies) and for which of its versions that holds. The
 	// replica never touches it.
@@ -23,6 +20,15 @@ type Entry struct {
 
 	hot   atomic.Pointer[hottype.Hot] // never nil; replaced, never changed
 	until atomic.Int64                // unix µs until which it is hot here; 0: expired
+}
+
+// Decisions counts those on a key, and in Served those of Allowed that a response cache
+// answered.
+type Decisions struct{ Allowed, Denied, Served atomic.Uint64 }
+
+// Of reads the counters of a key.
+func (d *Decisions) Of(key hottype.Key) hottype.KeyDecisions {
+	return hottype.KeyDecisions{Key: key, Allowed: d.Allowed.Load(), Denied: d.Denied.Load(), Served: d.Served.Load()}
 }
 
 // Memo is what a reader remembers on an Entry. It is not changed once stored.

@@ -89,10 +89,10 @@ func (c *clientOverride) decided(d *decision, v *hottype.Verdict) {
 		return
 	}
 	if !v.Allowed {
-		c.state.denied.Add(1)
+		c.state.Denied.Add(1)
 		return
 	}
-	c.state.allowed.Add(1)
+	c.state.Allowed.Add(1)
 	if v.Reason != hottype.ReasonCold && v.Reason != hottype.ReasonNoRule {
 		return
 	}

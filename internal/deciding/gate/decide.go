@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -156,16 +157,16 @@ func (d *decision) exemptAddress() bool {
 	return d.st.exempt != nil && d.req.Client.Addr.IsValid() && d.st.exempt.Lookup(d.req.Client.Addr)
 }
 
-// findKeys fills in the keys: hot or not, and what limits them.
+// findKeys fills in the keys where they stand: hot or not, and what limits them.
 func (g *Gate) findKeys(d *decision, v *hottype.Verdict) {
-	for i := range min(len(d.matches), rules.MaxKeys) {
-		m, k := &d.matches[i], requestKey{reason: hottype.ReasonCold}
+	n := min(len(d.matches), rules.MaxKeys)
+	d.keys = slices.Grow(d.keys, n)[:n] // zero, as reset leaves them
+	for i := range d.keys {
+		m, k := &d.matches[i], &d.keys[i]
+		k.reason = hottype.ReasonCold
 		if e, aliased := g.entry(d, m.Key); e != nil {
 			v.Hot, k.reason, k.h = true, hottype.ReasonHot, d.st.hotKeyLimit(m, e, d.now)
-			k.allowed, k.denied, k.served = &e.Allowed, &e.Denied, &e.Served
-			if k.h != nil {
-				k.met = k.h.met
-			}
+			k.counts = &e.Decisions
 			if !aliased {
 				k.name = e.Key()
 			}
@@ -183,9 +184,8 @@ func (g *Gate) findKeys(d *decision, v *hottype.Verdict) {
 			}
 		}
 		if d.step == onlyKeys {
-			k.allowed, k.denied = nil, nil
+			k.counts = nil
 		}
-		d.keys = append(d.keys, k)
 	}
 }
 
@@ -199,7 +199,7 @@ func (k *requestKey) cold(m *rules.Match, st *state, now time.Time) {
 	if override == nil {
 		return
 	}
-	k.allowed, k.denied, k.served = &override.allowed, &override.denied, &override.served
+	k.counts = &override.Decisions
 	if string(override.key) == string(m.Key) {
 		k.name = override.key
 	}

@@ -1,13 +1,13 @@
 package gate
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/deciding/fairness"
+	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -54,27 +54,26 @@ type decision struct {
 
 // requestKey is what the gate knows of one key of the request.
 type requestKey struct {
-	name                    hottype.Key    // "" where nobody had it ready as a string
-	reason                  hottype.Reason // why an admitted request passed this key
-	h                       *keyLimit      // nil: nothing limits it
-	allowed, denied, served *atomic.Uint64 // nil: not counted
-	met                     *atomic.Uint64 // decisions for the override of a hot key; nil: it has none
-	fair                    *fairShare     // nil: the key is not charged, or not divided
-	share                   fairness.Answer
+	name   hottype.Key       // "" where nobody had it ready as a string
+	reason hottype.Reason    // why an admitted request passed this key
+	h      *keyLimit         // nil: nothing limits it
+	counts *hotset.Decisions // nil: not counted
+	fair   *fairShare        // nil: the key is not charged, or not divided
+	share  fairness.Answer
 }
 
 // count counts a decision on the key.
 func (k *requestKey) count(allowed bool) {
-	if k.allowed == nil {
+	if k.counts == nil {
 		return
 	}
-	if k.met != nil {
-		k.met.Add(1)
+	if k.h != nil && k.h.met != nil {
+		k.h.met.Add(1)
 	}
 	if allowed {
-		k.allowed.Add(1)
+		k.counts.Allowed.Add(1)
 	} else {
-		k.denied.Add(1)
+		k.counts.Denied.Add(1)
 	}
 }
 

@@ -54,13 +54,13 @@ type keyLimit struct {
 	tried bool
 }
 
-// overrideState is what the gate keeps of an override. Its counters are of decisions
+// overrideState is what the gate keeps of an override. Its Decisions are those
 // on keys that are not hot: one per override, not per key, because a pattern may match
 // any number of keys. It survives changes as long as the override's name stays.
 type overrideState struct {
-	id                      string
-	key                     hottype.Key // or the text of another target
-	allowed, denied, served atomic.Uint64
+	id  string
+	key hottype.Key // or the text of another target
+	hotset.Decisions
 	// elsewhere are the decisions that are counted elsewhere too: those on keys that are hot,
 	// and those that an override in shadow mode was tried on. wouldDeny are those of the
 	// latter that it would have denied.

@@ -51,8 +51,8 @@ func (g *Gate) CountServed(now time.Time, req *hottype.Request, v *hottype.Verdi
 	g.findKeys(d, new(hottype.Verdict))
 	for i := range d.keys {
 		k := &d.keys[i]
-		if k.count(v.Allowed); v.Reason == hottype.ReasonCached && k.served != nil {
-			k.served.Add(1)
+		if k.count(v.Allowed); v.Reason == hottype.ReasonCached && k.counts != nil {
+			k.counts.Served.Add(1)
 		}
 	}
 	d.counters.verdict(v)

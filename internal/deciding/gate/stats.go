@@ -253,12 +253,10 @@ func (g *Gate) Report(now time.Time) hottype.Report {
 	for _, e := range hot {
 		key := e.Key()
 		rows[key] = len(r.Keys)
-		r.Keys = append(r.Keys, hottype.KeyDecisions{Key: key, Allowed: e.Allowed.Load(), Denied: e.Denied.Load(),
-			Served: e.Served.Load()})
+		r.Keys = append(r.Keys, e.Of(key))
 	}
 	for _, o := range g.cur.Load().sortedOverrideStates() {
-		d := hottype.KeyDecisions{Key: o.key, Allowed: o.allowed.Load(), Denied: o.denied.Load(),
-			Served: o.served.Load()}
+		d := o.Of(o.key)
 		if n := d.Allowed + d.Denied + o.elsewhere.Load(); n > 0 {
 			hits := hottype.OverrideHits{ID: o.id, N: n, WouldDeny: o.wouldDeny.Load()}
 			r.OverrideHits = append(r.OverrideHits, hits)
