@@ -78,7 +78,7 @@ func (d *decision) chargeClients(who *class, own *clientOverride) {
 		d.chargeClient(who.sliding)
 	}
 	if who.inFlight != nil && d.req.Holds {
-		d.places = append(d.places, place{who.inFlight, -1})
+		d.place(who.inFlight, -1)
 	}
 }
 

@@ -21,10 +21,11 @@ const (
 // Decide counts the request under its keys and decides. If ctx has ended the
 // shared store is not asked, and the failure policies decide. A
 // call once made is bounded by Config.Budget and not by ctx.
-func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
+func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
 	d := g.begin(now, req)
 	g.count(d)
-	return g.finish(ctx, d)
+	g.finish(ctx, d, &v)
+	return v
 }
 
 // Count counts the request under its keys without deciding.
@@ -46,8 +47,9 @@ func (g *Gate) count(d *decision) {
 }
 
 // DecideUncounted decides without counting. Most callers want Decide.
-func (g *Gate) DecideUncounted(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
-	return g.finish(ctx, g.begin(now, req))
+func (g *Gate) DecideUncounted(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
+	g.finish(ctx, g.begin(now, req), &v)
+	return v
 }
 
 // begin takes a decision from the pool and matches the request.
@@ -59,24 +61,23 @@ func (g *Gate) begin(now time.Time, req *hottype.Request) *decision {
 	return d
 }
 
-// finish decides and returns the decision to the pool. A panic on the way leaves
-// it to the garbage collector, which is fine.
-func (g *Gate) finish(ctx context.Context, d *decision) (v hottype.Verdict) {
-	g.decide(ctx, d, &v)
+// finish decides, where the verdict stands, and returns the decision to the pool. A panic on
+// the way leaves it to the garbage collector, which is fine.
+func (g *Gate) finish(ctx context.Context, d *decision, v *hottype.Verdict) {
+	g.decide(ctx, d, v)
 	if d.st.tried.any() {
-		g.tryOverrides(ctx, d, &v)
+		g.tryOverrides(ctx, d, v)
 	}
 	if d.upstream != nil {
 		v.Upstream = d.upstream.Name
-		d.countUpstream(&v)
+		d.countUpstream(v)
 	}
 	if v.Serve == nil && d.step != onlyKeys { // else CountServed does
-		d.counters.verdict(&v)
+		d.counters.verdict(v)
 	}
-	g.sample(d, &v)
+	g.sample(d, v)
 	d.reset()
 	g.decisions.Put(d)
-	return v
 }
 
 // decide decides about one request, in the order of the package comment. v comes in

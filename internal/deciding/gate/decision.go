@@ -43,6 +43,7 @@ type decision struct {
 
 	upstream *adaptive.Upstream // of the request; nil: no limit follows it
 
+	asks       bool // there are charges or places: somebody has to be asked
 	divided    bool // some key is divided among clients
 	refunds    bool // some key gives back what a request took
 	prefetched bool // the charges of shared were paid from what had been charged ahead
@@ -132,10 +133,14 @@ func (d *decision) reset() {
 	d.st, d.req, d.matches, d.step = nil, nil, nil, whole
 	d.client, d.upstream = hottype.Client{}, nil
 	clear(d.keys)
-	d.keys, d.alias = d.keys[:0], d.alias[:0]
+	d.keys = d.keys[:0]
+	d.until, d.blamed, d.prefetched, d.reached = nil, nil, false, false
+	if !d.asks {
+		return
+	}
 	clear(d.places)
 	d.places, d.lease = d.places[:0], nil
-	d.until, d.blamed, d.divided, d.prefetched, d.refunds, d.reached = nil, nil, false, false, false, false
+	d.asks, d.divided, d.refunds = false, false, false
 	for _, gr := range []*group{
 		&d.local, &d.async, &d.shared, &d.failed, &d.fallback, &d.shadowLocal, &d.shadowShared, &d.candidates, &d.tried,
 	} {
@@ -150,7 +155,7 @@ func (d *decision) chargeClient(w *clientLimit) {
 	if w == nil {
 		return
 	}
-	d.group(&w.term).add(limit.Charge{
+	d.charge(limit.Charge{
 		Subject: limit.Subject{Space: w.space, Client: d.client},
 		Spec:    w.spec, Cost: d.cost,
 	}, meta{term: &w.term, key: -1})
@@ -160,13 +165,13 @@ func (d *decision) chargeClient(w *clientLimit) {
 func (d *decision) chargeKey(i int) {
 	h := d.keys[i].h
 	if h != nil && h.inFlight != nil && d.req.Holds {
-		d.places = append(d.places, place{h.inFlight, i})
+		d.place(h.inFlight, i)
 	}
 	if h == nil || !h.limited {
 		return
 	}
 	if d.req.Holds && d.adapts(i) && h.adaptive.places != nil {
-		d.places = append(d.places, place{h.adaptive.places, i})
+		d.place(h.adaptive.places, i)
 	}
 	m := meta{term: &h.term, key: i}
 	if h.single {
@@ -174,10 +179,21 @@ func (d *decision) chargeKey(i int) {
 	}
 	d.keys[i].fair, d.divided = h.fair, d.divided || h.fair != nil
 	d.refunds = d.refunds || h.refund != nil
-	d.group(&h.term).add(limit.Charge{
+	d.charge(limit.Charge{
 		Subject: limit.Subject{Space: spaceHot, Name: string(d.name(i))},
 		Spec:    h.spec, Cost: d.cost,
 	}, m)
+}
+
+// place adds a place of requests in flight, for a key or for the client (-1).
+func (d *decision) place(f *inFlight, key int) {
+	d.places, d.asks = append(d.places, place{f, key}), true
+}
+
+// charge adds a charge where it belongs.
+func (d *decision) charge(c limit.Charge, m meta) {
+	d.group(m.term).add(c, m)
+	d.asks = true
 }
 
 // group is where a charge of a term belongs.

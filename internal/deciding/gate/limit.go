@@ -37,7 +37,7 @@ func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject s
 	t.shared = g.shared != nil
 	charge := limit.Charge{Subject: limit.Subject{Space: spaceLimit, Name: subject}, Spec: l.spec, Cost: cost}
 	last := g.refused.of(subject, &l.spec)
-	d.group(&t).add(charge, meta{term: &t, key: -1, denials: &last.denials})
+	d.charge(charge, meta{term: &t, key: -1, denials: &last.denials})
 	if !g.take(ctx, d, &v) {
 		g.refused.keep(last)
 	}

@@ -29,20 +29,22 @@ const (
 // not, and the verdict is not counted yet. The caller then counts what became of the
 // request with CountServed, and calls ChargeKeys before it asks the upstream. What the
 // per-IP windows were charged stays charged if that refuses.
-func (g *Gate) DecideServed(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
+func (g *Gate) DecideServed(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
 	d := g.begin(now, req)
 	d.step = clientFirst
 	g.count(d)
-	return g.finish(ctx, d)
+	g.finish(ctx, d, &v)
+	return v
 }
 
 // ChargeKeys decides whether a request may go to the upstream that DecideServed left to
 // a response cache, by the limits of its keys alone. It counts neither the request nor
 // the verdict.
-func (g *Gate) ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict {
+func (g *Gate) ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
 	d := g.begin(now, req)
 	d.step = onlyKeys
-	return g.finish(ctx, d)
+	g.finish(ctx, d, &v)
+	return v
 }
 
 // CountServed counts what became of a request that DecideServed left to a response cache.

@@ -14,6 +14,9 @@ import (
 // the request is admitted. What is decided in this process comes first: it costs
 // nothing, and what was taken can be given back.
 func (g *Gate) take(ctx context.Context, d *decision, v *hottype.Verdict) bool {
+	if !d.asks {
+		return true
+	}
 	admitted := g.askFair(d, v) && g.hold(ctx, d, v) && g.takeLimits(ctx, d, v)
 	g.settleFair(d, admitted)
 	if !admitted && d.lease != nil {
