@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -94,10 +95,13 @@ type meta struct {
 	refunds uint64   // of denials, before the store is asked
 }
 
-func (gr *group) add(c limit.Charge, m meta) {
-	gr.charges = append(gr.charges, c)
+// add adds a charge, to be filled in where it stands: it is large.
+func (gr *group) add(m meta) *limit.Charge {
+	n := len(gr.charges)
+	gr.charges = slices.Grow(gr.charges, 1)[:n+1] // zero, as cut leaves it
 	gr.results = append(gr.results, limit.Result{})
 	gr.meta = append(gr.meta, m)
+	return &gr.charges[n]
 }
 
 func (gr *group) empty() bool { return len(gr.charges) == 0 }
@@ -119,7 +123,7 @@ func (gr *group) move(to *group, match func(*limit.Charge) bool) {
 	kept := 0
 	for i := range gr.charges {
 		if match(&gr.charges[i]) {
-			to.add(gr.charges[i], gr.meta[i])
+			*to.add(gr.meta[i]) = gr.charges[i]
 			continue
 		}
 		gr.charges[kept], gr.meta[kept] = gr.charges[i], gr.meta[i]
@@ -155,10 +159,8 @@ func (d *decision) chargeClient(w *clientLimit) {
 	if w == nil {
 		return
 	}
-	d.charge(limit.Charge{
-		Subject: limit.Subject{Space: w.space, Client: d.client},
-		Spec:    w.spec, Cost: d.cost,
-	}, meta{term: &w.term, key: -1})
+	c := d.charge(meta{term: &w.term, key: -1}, &w.spec)
+	c.Subject.Space, c.Subject.Client = w.space, d.client
 }
 
 // chargeKey adds the limit of key i, if it has one.
@@ -179,10 +181,8 @@ func (d *decision) chargeKey(i int) {
 	}
 	d.keys[i].fair, d.divided = h.fair, d.divided || h.fair != nil
 	d.refunds = d.refunds || h.refund != nil
-	d.charge(limit.Charge{
-		Subject: limit.Subject{Space: spaceHot, Name: string(d.name(i))},
-		Spec:    h.spec, Cost: d.cost,
-	}, m)
+	c := d.charge(m, &h.spec)
+	c.Subject.Space, c.Subject.Name = spaceHot, string(d.name(i))
 }
 
 // place adds a place of requests in flight, for a key or for the client (-1).
@@ -190,10 +190,12 @@ func (d *decision) place(f *inFlight, key int) {
 	d.places, d.asks = append(d.places, place{f, key}), true
 }
 
-// charge adds a charge where it belongs.
-func (d *decision) charge(c limit.Charge, m meta) {
-	d.group(m.term).add(c, m)
+// charge adds a charge where it belongs. Its subject is still to be filled in.
+func (d *decision) charge(m meta, spec *limit.Spec) *limit.Charge {
 	d.asks = true
+	c := d.group(m.term).add(m)
+	c.Spec, c.Cost = *spec, d.cost
+	return c
 }
 
 // group is where a charge of a term belongs.

@@ -35,9 +35,9 @@ func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject s
 	v.Allowed, v.Reason, v.Rule, v.Mode = true, hottype.ReasonOverride, l.term.rule, hottype.ModeEnforce
 	t := l.term
 	t.shared = g.shared != nil
-	charge := limit.Charge{Subject: limit.Subject{Space: spaceLimit, Name: subject}, Spec: l.spec, Cost: cost}
 	last := g.refused.of(subject, &l.spec)
-	d.charge(charge, meta{term: &t, key: -1, denials: &last.denials})
+	c := d.charge(meta{term: &t, key: -1, denials: &last.denials}, &l.spec)
+	c.Subject.Space, c.Subject.Name = spaceLimit, subject
 	if !g.take(ctx, d, &v) {
 		g.refused.keep(last)
 	}

@@ -36,9 +36,9 @@ func (g *Gate) applyPolicies(d *decision, v *hottype.Verdict, failed, shares *gr
 	live := g.processes()
 	for i, m := range failed.meta {
 		if shares != nil && m.policy != rules.FailOpen {
-			c := failed.charges[i]
+			c := shares.add(m)
+			*c = failed.charges[i]
 			c.Spec = share(c.Spec, live)
-			shares.add(c, m)
 			continue
 		}
 		v.Reason, v.Rule = hottype.ReasonStore, m.rule
@@ -59,10 +59,10 @@ func (g *Gate) chargeShares(ctx context.Context, d *decision) {
 		if m.key < 0 || m.policy != rules.FailLocal {
 			continue
 		}
-		c := d.shared.charges[i]
+		c := one.add(m)
+		*c = d.shared.charges[i]
 		c.Spec = share(c.Spec, live)
 		c.Spec.Wait, c.Spec.Block, c.Spec.BlockMax = 0, 0, 0 // nobody is held back or denied here
-		one.add(c, m)
 		if _, err := g.local.Take(ctx, d.now, one.charges[before:], one.results[before:]); err != nil {
 			g.stats.localErrors.Add(1)
 		}

@@ -72,9 +72,9 @@ func (g *Gate) countCandidates(ctx context.Context, d *decision, v *hottype.Verd
 		if h.term.shared {
 			spec = share(spec, g.processes())
 		}
-		gr.add(limit.Charge{
+		*gr.add(meta{term: &h.term, key: i}) = limit.Charge{
 			Subject: limit.Subject{Space: spaceCandidate, Name: string(d.name(i))}, Spec: spec, Cost: d.cost,
-		}, meta{term: &h.term, key: i})
+		}
 	}
 	if gr.empty() {
 		return
@@ -188,7 +188,7 @@ func (g *Gate) wouldDeny(ctx context.Context, d *decision, c limit.Charge, m met
 		return true
 	}
 	gr := &d.tried
-	gr.add(c, m)
+	*gr.add(m) = c
 	defer gr.cut(0)
 	var ok bool
 	var err error
