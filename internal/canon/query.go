@@ -102,8 +102,7 @@ func (w *writer) extras(s *Selector, values []Value) bool {
 		if isPlain(values[i].Text) {
 			as = bare
 		}
-		p := w.begin(t)
-		if !w.name(p, t, t.name, false) || !w.value(p, t, values[i].Text, as) {
+		if p, ok := w.begin(t, t.name, false); !ok || !w.value(p, t, values[i].Text, as) {
 			return false
 		}
 	}
@@ -135,8 +134,8 @@ func (w *writer) query(s *Selector, raw string) bool {
 			i += pieceLen(raw[i:])
 			continue
 		}
-		p := w.begin(t)
-		if !w.name(p, t, name, spelled) {
+		p, ok := w.begin(t, name, spelled)
+		if !ok {
 			return false
 		}
 		as := bare
@@ -189,49 +188,45 @@ func (w *writer) lookup(s *Selector, name string, spelled bool) *tracked {
 	return &s.other
 }
 
-// begin starts a pair in its place. The fields are set one by one: to copy a
-// pair there costs as much as all else that is done for it.
-func (w *writer) begin(t *tracked) *pair {
-	n := len(w.sc.pairs)
-	mark := byte('&')
-	if n == 0 {
-		mark = '?'
-	}
-	w.dst = append(w.dst, mark)
+// begin starts a pair in its place: its name and "=". It gives false where the name is beyond
+// the limit. The fields are set one by one: to copy a pair there costs as much as all else
+// that is done for it.
+func (w *writer) begin(t *tracked, name string, spelled bool) (p *pair, ok bool) {
+	n, at, length := len(w.sc.pairs), len(w.dst), len(t.name)
 	if n == cap(w.sc.pairs) {
 		w.sc.pairs = slices.Grow(w.sc.pairs, 1)
 	}
 	w.sc.pairs = w.sc.pairs[:n+1]
-	p := &w.sc.pairs[n]
-	p.at, p.escaped, p.keep = len(w.dst), t.escaped, t.normal.Duplicates
-	return p
-}
-
-// name writes the name of a pair of the query. It gives false beyond the limit.
-func (w *writer) name(p *pair, t *tracked, name string, spelled bool) bool {
+	p = &w.sc.pairs[n]
+	p.at, p.lead, p.escaped, p.keep = at+1, t.lead, t.escaped, t.normal.Duplicates
 	switch {
-	case len(t.encoded) > 0:
-		p.lead = int16(t.name[0])
-		w.dst = append(w.dst, t.encoded...)
-		return len(t.name) <= w.lim.NameBytes
+	case len(t.written) > 0:
+		w.dst = append(w.dst, t.written...)
 	case spelled:
-		p.lead = int16(w.sc.buf[0])
-		w.dst, p.escaped = appendEncoded(w.dst, w.sc.buf)
-		return len(w.sc.buf) <= w.lim.NameBytes
-	case name == "":
-		p.lead = -1
-		return true
+		p.lead, length = int16(w.sc.buf[0]), len(w.sc.buf)
+		w.dst, p.escaped = appendEncoded(append(w.dst, '&'), w.sc.buf)
+		w.dst = append(w.dst, '=')
+	default:
+		p.lead, length = leadOf(name), len(name)
+		w.dst = append(append(append(w.dst, '&'), name...), '=')
 	}
-	p.lead = int16(name[0])
-	w.dst = append(w.dst, name...)
-	return len(name) <= w.lim.NameBytes
+	if n == 0 {
+		w.dst[at] = '?'
+	}
+	p.eq = len(w.dst) - 1
+	return p, length <= w.lim.NameBytes
 }
 
-// value writes "=" and the value and ends the pair. It gives false beyond the
+func leadOf(name string) int16 {
+	if name == "" {
+		return -1
+	}
+	return int16(name[0])
+}
+
+// value writes the value and ends the pair. It gives false beyond the
 // limit, which is checked before any work on an oversized text.
 func (w *writer) value(p *pair, t *tracked, text string, as spelling) bool {
-	p.eq = len(w.dst)
-	w.dst = append(w.dst, '=')
 	if len(text) > 3*w.lim.ValueBytes {
 		return false
 	}

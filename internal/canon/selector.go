@@ -69,11 +69,12 @@ type Selector struct {
 	touched  *[256]bool // bytes that have a meaning in the spelling; nil: plain
 }
 
-// tracked is a parameter with its name in canonical form. encoded is empty for
+// tracked is a parameter, and how its name is written: "&id=". That is empty for
 // Selector.other, whose name is the query's.
 type tracked struct {
 	name    string
-	encoded []byte
+	written []byte
+	lead    int16 // see pair
 	escaped bool
 	normal  Normal
 }
@@ -102,8 +103,9 @@ func NewSelector(sel Selection) Selector {
 }
 
 func newTracked(p Param) tracked {
-	t := tracked{name: p.Name, normal: p.Normal}
-	t.encoded, t.escaped = appendEncoded(nil, []byte(p.Name))
+	t := tracked{name: p.Name, lead: leadOf(p.Name), normal: p.Normal}
+	t.written, t.escaped = appendEncoded([]byte{'&'}, []byte(p.Name))
+	t.written = append(t.written, '=')
 	return t
 }
 
