@@ -82,7 +82,7 @@ func (s *Set) compile() error {
 	}
 	for _, rt := range m.all {
 		path := m.onlyPath(rt)
-		if path == "" {
+		if rt.only = path; path == "" {
 			m.open = append(m.open, rt)
 		}
 		if path == "" || m.exact[path] != nil {

@@ -101,6 +101,7 @@ type route struct {
 	rule    *Rule
 	secret  []byte
 	prefix  string    // how every path without escapes that it takes begins
+	only    string    // the one such path that it takes; "": there may be others
 	segs    []segment // nil: every path
 	methods []string
 	hosts   []string // lower case
@@ -181,7 +182,7 @@ func (rt *route) matches(req *hottype.Request, path string, how *reading, sc *Sc
 	for range rt.slots {
 		sc.values = append(sc.values, canon.Value{})
 	}
-	return rt.segs == nil || rt.takesPath(path, how, sc.values)
+	return rt.segs == nil || path == rt.only && how == &rt.usual || rt.takesPath(path, how, sc.values)
 }
 
 // takesMethod holds to net/http: no method is GET, and GET takes HEAD too.
