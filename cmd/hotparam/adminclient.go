@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
@@ -51,7 +53,7 @@ func (c *adminFlags) ask(ctx context.Context, q question, v any) (http.Header, e
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("%s does not answer: %w; is --admin right?", c.Admin, err)
+		return nil, c.silent(err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
@@ -81,7 +83,7 @@ func (c *adminFlags) stream(ctx context.Context, path string) (io.ReadCloser, er
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("%s does not answer: %w; is --admin right?", c.Admin, err)
+		return nil, c.silent(err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
@@ -89,6 +91,14 @@ func (c *adminFlags) stream(ctx context.Context, path string) (io.ReadCloser, er
 		return nil, problemOf(resp.Status, body)
 	}
 	return resp.Body, nil
+}
+
+// silent is the error where nobody answers. It names the listener once.
+func (c *adminFlags) silent(err error) error {
+	if u := new(url.Error); errors.As(err, &u) {
+		err = u.Err
+	}
+	return fmt.Errorf("%s does not answer: %w; is --admin right?", config.Redact(c.Admin), err)
 }
 
 func (c *adminFlags) request(ctx context.Context, q question) (*http.Request, error) {

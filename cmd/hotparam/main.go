@@ -14,6 +14,7 @@ import (
 
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/app/run"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // commands is the command line.
@@ -112,8 +113,13 @@ func (v validateCmd) Run(k *kong.Kong) error {
 		for _, w := range warnings {
 			fmt.Fprintf(k.Stderr, "%s: %s\n", name, w)
 		}
-		fmt.Fprintf(k.Stdout, "%s: ok: namespace %s, %d rules, %d classes, %d overrides\n",
-			path, set.Namespace, len(set.Rules), len(set.Classes), len(set.Overrides))
+		fmt.Fprintf(k.Stdout, "%s: ok: namespace %s, %s\n", path, set.Namespace, amounts(set))
 	}
 	return failed
+}
+
+// amounts says how much there is in a file.
+func amounts(set *rules.Set) string {
+	return counted(len(set.Rules), "rule", "rules") + ", " + counted(len(set.Classes), "class", "classes") + ", " +
+		counted(len(set.Overrides), "override", "overrides")
 }

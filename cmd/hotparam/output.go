@@ -79,6 +79,14 @@ func escaped(text []byte, escape func([]byte, rune) []byte) []byte {
 	return out
 }
 
+// counted is a number with its word: "1 rule", "2 rules".
+func counted(n int, one, many string) string {
+	if n == 1 {
+		many = one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
 func jsonEscape(out []byte, r rune) []byte {
 	if r <= 0xffff {
 		return fmt.Appendf(out, `\u%04x`, r)
@@ -89,11 +97,17 @@ func jsonEscape(out []byte, r rune) []byte {
 
 func yamlEscape(out []byte, r rune) []byte { return fmt.Appendf(out, `\U%08x`, r) }
 
-// row prints one row of a table. What a server says is printable on a terminal.
+// cellMax bounds the width of a column, because clients choose keys: one of 8 KiB would push all else out of sight.
+const cellMax = 80
+
+// row prints one row of a table. What a server says is printable on a terminal. All but the last cell are cut.
 func row(t io.Writer, cells ...string) {
 	for i := range cells {
 		if cells[i] = printable(cells[i]); cells[i] == "" {
 			cells[i] = "-"
+		}
+		if text := []rune(cells[i]); len(text) > cellMax && i < len(cells)-1 {
+			cells[i] = string(text[:cellMax-1]) + "…"
 		}
 	}
 	fmt.Fprintln(t, strings.Join(cells, "\t"))

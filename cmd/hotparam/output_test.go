@@ -21,6 +21,17 @@ var hostile = []string{
 	strings.Repeat("x", 8<<10),
 }
 
+// A key that a client made long leaves the other columns in sight.
+func TestLongCellsAreCut(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	row(&b, strings.Repeat("ü", 300), strings.Repeat("y", cellMax), strings.Repeat("z", 300))
+	if want := strings.Repeat("ü", cellMax-1) + "…\t" + strings.Repeat("y", cellMax) + "\t" + strings.Repeat("z", 300) +
+		"\n"; b.String() != want {
+		t.Errorf("%q", b.String())
+	}
+}
+
 // What an answer says comes out whole as JSON and YAML, and nothing of it acts upon a terminal.
 func TestHostileTextIsPrinted(t *testing.T) {
 	t.Parallel()

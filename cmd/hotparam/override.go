@@ -109,20 +109,20 @@ func (c *overrideLsCmd) Run(ctx context.Context, k *kong.Kong) error {
 type overrideSetCmd struct {
 	adminFlags
 	waitFlags
-	Key      string  `arg:"" optional:"" help:"Key, such as 'topic?id=42', or a pattern with *."`
-	Resource string  `help:"All keys of a rule."`
-	Client   string  `placeholder:"ADDRESS" help:"One client."`
-	CIDR     string  `name:"cidr" placeholder:"NETWORK" help:"Each client of a network."`
-	Class    string  `help:"Each client of a class."`
-	Rate     float64 `placeholder:"N" help:"Limit to so many requests a second."`
-	Burst    int64   `placeholder:"N" help:"So many at once."`
-	Action   string  `enum:"limit,exempt,block,shadow,serve" default:"limit" help:"What it does: ${enum}."`
-	Mode     string  `enum:"enforce,shadow" default:"enforce" help:"shadow: deny nobody, count what it would deny."`
-	For      string  `placeholder:"15m" help:"For how long; default: until it is removed."`
-	Until    string  `placeholder:"TIME" help:"Until when, such as 2026-12-01T00:00:00Z."`
-	Reason   string  `help:"Why, for the audit."`
-	Author   string  `help:"Who, for the audit; default: who is logged in. A token with a name stands above it."`
-	ID       string  `name:"id" help:"ID of your own."`
+	Key      string   `arg:"" optional:"" help:"Key, such as 'topic?id=42', or a pattern with *."`
+	Resource string   `help:"All keys of a rule."`
+	Client   string   `placeholder:"ADDRESS" help:"One client."`
+	CIDR     string   `name:"cidr" placeholder:"NETWORK" help:"Each client of a network."`
+	Class    string   `help:"Each client of a class."`
+	Rate     *float64 `placeholder:"N" help:"Limit to so many requests a second."`
+	Burst    *int64   `placeholder:"N" help:"So many at once."`
+	Action   string   `enum:"limit,exempt,block,shadow,serve" default:"limit" help:"What it does: ${enum}."`
+	Mode     string   `enum:"enforce,shadow" default:"enforce" help:"shadow: deny nobody, count what it would deny."`
+	For      string   `placeholder:"15m" help:"For how long; default: until it is removed."`
+	Until    string   `placeholder:"TIME" help:"Until when, such as 2026-12-01T00:00:00Z."`
+	Reason   string   `help:"Why, for the audit."`
+	Author   string   `help:"Who, for the audit; default: who is logged in. A token with a name stands above it."`
+	ID       string   `name:"id" help:"ID of your own."`
 }
 
 // Run is called by kong.
@@ -148,11 +148,11 @@ func (c *overrideSetCmd) Run(ctx context.Context, k *kong.Kong) error {
 			body[name] = text
 		}
 	}
-	if c.Rate != 0 {
-		body["rate"] = c.Rate
+	if c.Rate != nil { // 0 is said too, and is answered for what it is
+		body["rate"] = *c.Rate
 	}
-	if c.Burst != 0 {
-		body["burst"] = c.Burst
+	if c.Burst != nil {
+		body["burst"] = *c.Burst
 	}
 	revision, err := c.putOverride(ctx, k.Stdout, k.Stderr, c.ID, body)
 	if err != nil {

@@ -205,8 +205,7 @@ func (c *rulesValidateCmd) Run(k *kong.Kong) error {
 		for _, w := range set.Warnings {
 			fmt.Fprintf(k.Stderr, "%s: %s\n", name, w)
 		}
-		fmt.Fprintf(k.Stdout, "%s: ok: %d rules, %d classes, %d overrides\n", path, len(set.Rules), len(set.Classes),
-			len(set.Overrides))
+		fmt.Fprintf(k.Stdout, "%s: ok: %s\n", path, amounts(set))
 	}
 	return failed
 }

@@ -64,7 +64,7 @@ func (c *adminFlags) waitFor(ctx context.Context, k *kong.Kong, most time.Durati
 			}
 		}
 		if len(behind) == 0 {
-			fmt.Fprintf(k.Stdout, "%d limiters have it, after %v\n", len(a.Limiters),
+			fmt.Fprintf(k.Stdout, "%s it, after %v\n", counted(len(a.Limiters), "limiter has", "limiters have"),
 				time.Since(began).Round(time.Millisecond))
 			return nil
 		}

@@ -47,7 +47,7 @@ func TestCommandLine(t *testing.T) {
 
 	said := run("", "topic?id=42, block", false, "override", "set", "topic?id=42", "--action", "block", "--author",
 		"ann", "--reason", "leak", "--wait", "10s")
-	if !strings.Contains(said, "1 limiters have it") {
+	if !strings.Contains(said, "1 limiter has it") {
 		t.Error(said)
 	}
 	status(http.StatusTooManyRequests, "the block is not felt")

@@ -83,7 +83,8 @@ func (l *list) rule(r *rules.Rule, shared bool) {
 	}
 	if r.Limit.Scope == rules.ScopeCluster && !shared {
 		l.add(Warn, Finding{What: name + ": its limit is shared by all limiters, and no Redis is configured",
-			Why: "each process has the whole limit for itself", Mend: "redis: {addr: [\"127.0.0.1:6379\"]}"})
+			Why:  "each process has the whole limit for itself",
+			Mend: "redis: {addr: [\"127.0.0.1:6379\"]}   # where one process is all there is: limit: {scope: instance}"})
 	}
 	l.ruleBurst(name, r)
 }

@@ -84,7 +84,7 @@ function hotNote(t) {
 }
 
 const reasons = {
-  hot: "hot keys", fair: "over their share", in_flight: "in flight", ip_in_flight: "in flight per address",
+  hot: "on hot keys", fair: "over their share", in_flight: "in flight", ip_in_flight: "in flight per address",
   override: "overrides", blocked: "blocked", malformed: "malformed", ip_fixed: "per address",
   ip_sliding: "per address, long", store_failure: "store down",
 };
