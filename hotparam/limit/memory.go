@@ -131,7 +131,7 @@ func (m *Memory) RefundAt(now time.Time, charges []Charge) {
 	us := limitcore.Micros(now)
 	for i := range charges {
 		c := &charges[i]
-		compiled, err := limitcore.Spec(c.Spec).Compile()
+		compiled, err := (*limitcore.Spec)(&c.Spec).Compile()
 		if err != nil || c.Cost <= 0 {
 			continue
 		}
@@ -165,7 +165,7 @@ func (m *Memory) Reset(s *Subject) {
 // admit by themselves and hear what others have admitted. Of the spec only Algorithm
 // and Window count; other algorithms are ignored. Sums that are known change nothing.
 func (m *Memory) SetSums(at time.Time, s Subject, spec Spec, used, prev int64) {
-	compiled, err := limitcore.Spec(spec).Compile()
+	compiled, err := (*limitcore.Spec)(&spec).Compile()
 	if err != nil {
 		return
 	}

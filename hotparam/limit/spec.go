@@ -94,6 +94,6 @@ func (s Spec) Capacity() int64 { return limitcore.Spec(s).Capacity() }
 //   - bucketed window: 1 to 1000 Buckets of whole microseconds, Limit below 10^15;
 //   - sliding window: Limit x Window in us below 2^53 (100,000 a day fits).
 func (s Spec) Validate() error {
-	_, err := limitcore.Spec(s).Compile()
+	_, err := (*limitcore.Spec)(&s).Compile()
 	return err
 }

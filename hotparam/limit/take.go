@@ -27,7 +27,7 @@ func (m *Memory) Take(_ context.Context, now time.Time, charges []Charge, result
 		return false, err
 	}
 	us := limitcore.Micros(now)
-	var few [4]pending // clearing it is a part of the cost: no more than usual
+	var few [3]pending // clearing it is a part of the cost: no more than usual
 	if len(charges) <= len(few) {
 		return m.take(us, charges, results, few[:len(charges)])
 	}
@@ -58,7 +58,7 @@ func (m *Memory) prepare(charges []Charge, ps []pending) (locks uint64, err erro
 	var who ident
 	for i := range charges {
 		c, p := &charges[i], &ps[i]
-		if p.compiled, err = limitcore.Spec(c.Spec).Compile(); err != nil {
+		if p.compiled, err = (*limitcore.Spec)(&c.Spec).Compile(); err != nil {
 			return 0, err
 		}
 		if s := &c.Subject; i == 0 || s.Client != charges[i-1].Subject.Client || s.Name != charges[i-1].Subject.Name {

@@ -51,7 +51,7 @@ type Compiled struct {
 
 // Compile makes a spec ready, or says why the spec is refused. It costs a
 // greatest common divisor; stores keep the result for the subjects they know.
-func (s Spec) Compile() (Compiled, error) {
+func (s *Spec) Compile() (Compiled, error) {
 	if err := s.plain(); err != nil {
 		return Compiled{}, err
 	}
@@ -68,7 +68,7 @@ func (s Spec) Compile() (Compiled, error) {
 }
 
 // compileAlgorithm leaves out what goes beside the algorithm.
-func (s Spec) compileAlgorithm() (Compiled, error) {
+func (s *Spec) compileAlgorithm() (Compiled, error) {
 	us := s.Window.Microseconds()
 	if s.Algorithm == TokenBucket { // most are
 		return s.compileBucket(us)
@@ -98,7 +98,7 @@ func (s Spec) compileAlgorithm() (Compiled, error) {
 }
 
 // plain checks what holds for every algorithm.
-func (s Spec) plain() error {
+func (s *Spec) plain() error {
 	switch {
 	case s.Window <= 0:
 		return fmt.Errorf("limit: window %v must be positive", s.Window)
@@ -113,7 +113,7 @@ func (s Spec) plain() error {
 }
 
 // extras checks what goes beside an algorithm.
-func (s Spec) extras() error {
+func (s *Spec) extras() error {
 	for _, d := range []struct {
 		name string
 		d    time.Duration
@@ -144,7 +144,7 @@ func (s Spec) extras() error {
 // CheckInFlight says what is wrong with a bound on calls in flight and the life of a
 // lease.
 func CheckInFlight(most int64, life time.Duration) error {
-	if err := (Spec{Algorithm: FixedWindow, Limit: most, Window: life}).plain(); err != nil {
+	if err := (&Spec{Algorithm: FixedWindow, Limit: most, Window: life}).plain(); err != nil {
 		return fmt.Errorf("limit: %d in flight for up to %v: %w", most, life, err)
 	}
 	return nil

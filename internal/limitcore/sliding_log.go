@@ -33,7 +33,7 @@ const (
 	maxBucketed = 1e15 - 1
 )
 
-func (s Spec) compileLog(us int64) (Compiled, error) {
+func (s *Spec) compileLog(us int64) (Compiled, error) {
 	if s.Limit > MaxLog {
 		return Compiled{}, fmt.Errorf("limit: sliding log of %d per %v: it remembers each, at most %d; choose %s",
 			s.Limit, s.Window, MaxLog, BucketedWindow)
@@ -41,7 +41,7 @@ func (s Spec) compileLog(us int64) (Compiled, error) {
 	return Compiled{Kind: KindLog, Capacity: s.Limit, Unit: us}, nil
 }
 
-func (s Spec) compileBuckets(us int64) (Compiled, error) {
+func (s *Spec) compileBuckets(us int64) (Compiled, error) {
 	switch {
 	case s.Buckets < 1 || s.Buckets > maxBuckets:
 		return Compiled{}, fmt.Errorf("limit: buckets %d must be in 1..%d", s.Buckets, maxBuckets)

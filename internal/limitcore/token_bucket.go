@@ -25,7 +25,7 @@ import "fmt"
 // divisions.
 
 // compileBucket refuses what would leave the domain.
-func (s Spec) compileBucket(us int64) (Compiled, error) {
+func (s *Spec) compileBucket(us int64) (Compiled, error) {
 	if s.Burst < 0 || s.Burst > maxExact {
 		return Compiled{}, fmt.Errorf("limit: burst %d must be in 0..2^53-1", s.Burst)
 	}

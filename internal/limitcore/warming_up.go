@@ -38,7 +38,7 @@ import (
 // maxWarm is the longest warm-up, in units.
 const maxWarm = 1<<44 - 1
 
-func (s Spec) compileWarmUp(us int64) (Compiled, error) {
+func (s *Spec) compileWarmUp(us int64) (Compiled, error) {
 	warm, wait := s.WarmUp.Microseconds(), s.Wait.Microseconds()
 	if warm < 2 || warm > maxWarm || s.WarmUp%time.Microsecond != 0 { // of 1 there is no half
 		return Compiled{}, fmt.Errorf("limit: warm-up %v must be whole microseconds, from 2us to 203 days", s.WarmUp)

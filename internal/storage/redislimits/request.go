@@ -34,7 +34,7 @@ func (r *request) know(i int, s *limit.Spec) error {
 	if i < len(r.specs) && r.specs[i] == *s {
 		return nil
 	}
-	t, err := limitcore.Spec(*s).Compile()
+	t, err := (*limitcore.Spec)(s).Compile()
 	if err != nil {
 		return err
 	}
