@@ -129,7 +129,7 @@ func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 		v.Serve, v.Lease = serve, d.lease
 		g.admit(d, v)
 	}
-	if d.reached = !own.denied(v); d.reached && serve == nil {
+	if d.reached = !own.denied(v); d.reached && d.compares {
 		g.countCandidates(ctx, d, v)
 	}
 	own.decided(d, v)

@@ -45,6 +45,7 @@ type decision struct {
 	upstream *adaptive.Upstream // of the request; nil: no limit follows it
 
 	asks       bool // there are charges or places: somebody has to be asked
+	compares   bool // some key has a candidate limit
 	divided    bool // some key is divided among clients
 	refunds    bool // some key gives back what a request took
 	prefetched bool // the charges of shared were paid from what had been charged ahead
@@ -144,7 +145,7 @@ func (d *decision) reset() {
 	}
 	clear(d.places)
 	d.places, d.lease = d.places[:0], nil
-	d.asks, d.divided, d.refunds = false, false, false
+	d.asks, d.compares, d.divided, d.refunds = false, false, false, false
 	for _, gr := range []*group{
 		&d.local, &d.async, &d.shared, &d.failed, &d.fallback, &d.shadowLocal, &d.shadowShared, &d.candidates, &d.tried,
 	} {
@@ -180,7 +181,7 @@ func (d *decision) chargeKey(i int) {
 		m.denials, m.refunds = &h.denials, h.denials.refunds.Load()
 	}
 	d.keys[i].fair, d.divided = h.fair, d.divided || h.fair != nil
-	d.refunds = d.refunds || h.refund != nil
+	d.refunds, d.compares = d.refunds || h.refund != nil, d.compares || h.candidate != nil
 	c := d.charge(m, &h.spec)
 	c.Subject.Space, c.Subject.Name = spaceHot, string(d.name(i))
 }

@@ -76,9 +76,6 @@ func (g *Gate) countCandidates(ctx context.Context, d *decision, v *hottype.Verd
 			Subject: limit.Subject{Space: spaceCandidate, Name: string(d.name(i))}, Spec: spec, Cost: d.cost,
 		}
 	}
-	if gr.empty() {
-		return
-	}
 	ok, err := g.local.Take(ctx, d.now, gr.charges, gr.results)
 	if err != nil {
 		g.stats.localErrors.Add(1)

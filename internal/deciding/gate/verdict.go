@@ -62,9 +62,7 @@ func report(d *decision, v *hottype.Verdict) {
 	judged := tightest(v, &d.local, false)
 	judged = tightest(v, &d.async, judged)
 	judged = tightest(v, &d.shared, judged)
-	judged = tightest(v, &d.fallback, judged)
-	v.Wait = max(d.local.wait(), d.shared.wait(), d.fallback.wait())
-	if judged {
+	if judged = tightest(v, &d.fallback, judged); judged {
 		return
 	}
 	judged = tightest(v, &d.shadowLocal, false)
@@ -74,11 +72,14 @@ func report(d *decision, v *hottype.Verdict) {
 }
 
 // tightest takes over the numbers of a group where they are tighter than those
-// in the verdict, which are none unless judged. It reports whether there are
-// any now.
+// in the verdict, which are none unless judged, and its longest wait. It reports
+// whether there are any now.
 func tightest(v *hottype.Verdict, gr *group, judged bool) bool {
 	for i := range gr.results {
 		r, m := &gr.results[i], &gr.meta[i]
+		if m.waits && !m.shadow {
+			v.Wait = max(v.Wait, gr.charges[i].Wait(r))
+		}
 		if judged && r.Remaining >= v.Remaining {
 			continue
 		}
@@ -90,15 +91,4 @@ func tightest(v *hottype.Verdict, gr *group, judged bool) bool {
 		}
 	}
 	return judged
-}
-
-// wait is how long a request has to be held back that a group has let in.
-func (gr *group) wait() time.Duration {
-	var longest time.Duration
-	for i := range gr.meta {
-		if gr.meta[i].waits {
-			longest = max(longest, gr.charges[i].Wait(&gr.results[i]))
-		}
-	}
-	return longest
 }
