@@ -64,20 +64,23 @@ func (c *clientOverride) denied(v *hottype.Verdict) bool {
 // chargeClients adds what limits the client: an override's limit, or the windows and places
 // of its class.
 func (d *decision) chargeClients(who *class, own *clientOverride) {
+	shadow := own.is(rules.ActionShadow)
 	switch {
 	case own.is(rules.ActionExempt):
 		return
 	case own.is(rules.ActionLimit):
 		d.chargeClient(d.st.clientLimits[idOf(own.Override)])
-	case own.is(rules.ActionShadow):
-		d.chargeClient(who.fixed.inShadow())
-		d.chargeClient(who.sliding.inShadow())
-		return
 	default:
-		d.chargeClient(who.fixed)
-		d.chargeClient(who.sliding)
+		for _, w := range who.windows {
+			if w != nil && shadow {
+				w = w.shadow
+			}
+			if w != nil {
+				d.chargeClient(w)
+			}
+		}
 	}
-	if who.inFlight != nil && d.req.Holds {
+	if who.inFlight != nil && d.req.Holds && !shadow {
 		d.place(who.inFlight, -1)
 	}
 }

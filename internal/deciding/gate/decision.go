@@ -157,9 +157,6 @@ func (d *decision) reset() {
 
 // chargeClient adds a per-IP window.
 func (d *decision) chargeClient(w *clientLimit) {
-	if w == nil {
-		return
-	}
 	c := d.charge(meta{term: &w.term, key: -1}, &w.spec)
 	c.Subject.Space, c.Subject.Client = w.space, d.client
 }

@@ -26,8 +26,8 @@ func CountedSubjects(set *rules.Set, c hottype.Command) []limit.Charge {
 		{Subject: limit.Subject{Space: spaceShadow, Client: c.Client}},
 	}
 	add := func(cl *class) {
-		for _, w := range []*clientLimit{cl.fixed, cl.sliding} {
-			if w == nil || cl != &st.everybody && (w == st.everybody.fixed || w == st.everybody.sliding) {
+		for i, w := range cl.windows {
+			if w == nil || cl != &st.everybody && w == st.everybody.windows[i] {
 				continue
 			}
 			list = append(list, limit.Charge{Subject: limit.Subject{Space: w.space, Client: c.Client}, Spec: w.spec})

@@ -40,10 +40,10 @@ type sharing struct{ exact, async bool }
 
 // class is what the gate needs to know of a group of requests.
 type class struct {
-	fixed, sliding *clientLimit // nil: none
-	inFlight       *inFlight    // nil: any number
-	upstream       string
-	adapts         *adaptive.Upstream // of that name; nil: no limit follows it
+	windows  [2]*clientLimit // fixed and sliding; nil: none
+	inFlight *inFlight       // nil: any number
+	upstream string
+	adapts   *adaptive.Upstream // of that name; nil: no limit follows it
 }
 
 // clientLimit is one per-IP window.
@@ -94,9 +94,7 @@ func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing
 		}
 	}
 	st.compileMalformed()
-	st.everybody.fixed = st.window(set.IP.Fixed, "ip_fixed", "", hottype.ReasonIPFixed)
-	st.everybody.sliding = st.window(set.IP.Sliding, "ip_sliding", "", hottype.ReasonIPSliding)
-	st.everybody.inFlight = st.inFlight(set.IP.InFlight, "ip_in_flight", hottype.ReasonIPInFlight)
+	st.everybody = *st.class(&rules.Class{Fixed: set.IP.Fixed, Sliding: set.IP.Sliding, InFlight: set.IP.InFlight})
 	st.classes = make(map[string]*class, len(set.Classes))
 	for _, c := range set.Classes {
 		st.classes[c.Name] = st.class(c)
@@ -113,37 +111,36 @@ func (st *state) addOverrideStates(old map[overrideID]*overrideState, list []rul
 	}
 }
 
-// class compiles a class. Windows of its own count apart from everybody's.
+// class compiles a class, or what holds for everybody, without a name. Windows of its own
+// count apart from everybody's.
 func (st *state) class(c *rules.Class) *class {
-	cl := &class{fixed: st.everybody.fixed, sliding: st.everybody.sliding, inFlight: st.everybody.inFlight,
-		upstream: c.Upstream}
+	cl := &class{windows: st.everybody.windows, inFlight: st.everybody.inFlight, upstream: c.Upstream}
 	if c.Upstream != "" {
 		cl.adapts = st.upstreams.Get(c.Upstream)
 	}
 	if c.Fixed != nil {
-		cl.fixed = st.window(c.Fixed, "ip_fixed", c.Name, hottype.ReasonIPFixed)
+		cl.windows[0] = st.window(c.Fixed, hottype.ReasonIPFixed, c.Name)
 	}
 	if c.Sliding != nil {
-		cl.sliding = st.window(c.Sliding, "ip_sliding", c.Name, hottype.ReasonIPSliding)
+		cl.windows[1] = st.window(c.Sliding, hottype.ReasonIPSliding, c.Name)
 	}
 	if c.InFlight != nil {
 		cl.inFlight = st.inFlight(c.InFlight, "ip_in_flight", hottype.ReasonIPInFlight)
-		cl.inFlight.space += c.Name + ":"
+		if c.Name != "" {
+			cl.inFlight.space += c.Name + ":"
+		}
 	}
 	return cl
 }
 
-func (st *state) window(w *rules.IPWindow, name, class string, reason hottype.Reason) *clientLimit {
-	if w == nil {
-		return nil
-	}
-	space := name
+func (st *state) window(w *rules.IPWindow, reason hottype.Reason, class string) *clientLimit {
+	space := string(reason)
 	if class != "" {
 		space += ":" + class
 	}
 	async := w.Consistency == rules.Async && w.Scope != rules.ScopeInstance && st.sharing.async
 	cl := &clientLimit{space: space, spec: w.Spec, term: term{
-		rule: name, reason: reason, window: refill(w.Spec),
+		rule: string(reason), reason: reason, window: refill(w.Spec),
 		policy: w.OnStoreFailure, shared: st.shares(w.Scope) && !async, async: async,
 		shadow: w.Mode == hottype.ModeShadow,
 	}}
@@ -151,14 +148,6 @@ func (st *state) window(w *rules.IPWindow, name, class string, reason hottype.Re
 	watching.term.shadow = true
 	cl.shadow = &watching
 	return cl
-}
-
-// inShadow is the same window, which only counts.
-func (w *clientLimit) inShadow() *clientLimit {
-	if w != nil {
-		return w.shadow
-	}
-	return nil
 }
 
 // exemptTable indexes prefixes in the form that clients have: IPv4 unmapped,
