@@ -134,13 +134,12 @@ func TestOverridesOfClientsBeforeACache(t *testing.T) {
 	t.Parallel()
 	b := build(t, clientRules+`  - {id: fast, key: "topic?id=9", action: serve}`, gate.Config{})
 	for i, want := range []bool{true, true, true, false} {
-		req := request("/topic?id=9", "192.0.2.2")
-		if v := b.DecideServed(t.Context(), b.now, req); v.Allowed != want || want && v.Serve == nil {
+		if v := b.served("GET", "/topic?id=9", "192.0.2.2"); v.Allowed != want || want && v.Serve == nil {
 			t.Errorf("%d: %+v", i, v)
 		}
 	}
 	for _, decide := range []func() hottype.Verdict{
-		func() hottype.Verdict { return b.DecideServed(t.Context(), b.now, request("/topic?id=9", "192.0.2.1")) },
+		func() hottype.Verdict { return b.served("GET", "/topic?id=9", "192.0.2.1") },
 		func() hottype.Verdict { return b.ChargeKeys(t.Context(), b.now, request("/topic?id=9", "192.0.2.1")) },
 		func() hottype.Verdict {
 			return b.DecideUncounted(t.Context(), b.now, request("/topic?id=9", "192.0.2.1"))

@@ -32,8 +32,7 @@ func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) 
 func (g *Gate) Count(now time.Time, req *hottype.Request) {
 	d := g.begin(now, req)
 	g.count(d)
-	d.reset()
-	g.decisions.Put(d)
+	g.end(d)
 }
 
 func (g *Gate) count(d *decision) {
@@ -64,6 +63,12 @@ func (g *Gate) begin(now time.Time, req *hottype.Request) *decision {
 // finish decides, where the verdict stands, and returns the decision to the pool. A panic on
 // the way leaves it to the garbage collector, which is fine.
 func (g *Gate) finish(ctx context.Context, d *decision, v *hottype.Verdict) {
+	g.settle(ctx, d, v)
+	g.end(d)
+}
+
+// settle decides and counts the verdict, unless a response cache may answer.
+func (g *Gate) settle(ctx context.Context, d *decision, v *hottype.Verdict) {
 	g.decide(ctx, d, v)
 	if d.st.tried.any() {
 		g.tryOverrides(ctx, d, v)
@@ -72,10 +77,14 @@ func (g *Gate) finish(ctx context.Context, d *decision, v *hottype.Verdict) {
 		v.Upstream = d.upstream.Name
 		d.countUpstream(v)
 	}
-	if v.Serve == nil && d.step != onlyKeys { // else CountServed does
+	if v.Serve == nil && d.step != onlyKeys { // else countLater does
 		d.counters.verdict(v)
 	}
 	g.sample(d, v)
+}
+
+// end returns a decision to the pool.
+func (g *Gate) end(d *decision) {
 	d.reset()
 	g.decisions.Put(d)
 }

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -14,8 +15,8 @@ import (
 // alone, and only who goes to the upstream charges the limits of the keys.
 //
 //	DecideServed ──> Serve is nil: decided as a whole
-//	     └─────────> hit: CountServed
-//	         └─────> miss: ChargeKeys, then CountServed
+//	     └─────────> hit: count
+//	         └─────> miss: ChargeKeys, then count
 type step uint8
 
 const (
@@ -26,15 +27,21 @@ const (
 
 // DecideServed is Decide for a caller that has a response cache. Where Verdict.Serve is
 // set the cache may answer: the per-IP windows are charged, the limits of the keys are
-// not, and the verdict is not counted yet. The caller then counts what became of the
-// request with CountServed, and calls ChargeKeys before it asks the upstream. What the
-// per-IP windows were charged stays charged if that refuses.
-func (g *Gate) DecideServed(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
+// not, and the verdict is not counted yet. The caller then calls ChargeKeys before it asks
+// the upstream, and count, once, with the last verdict of the request. What the per-IP
+// windows were charged stays charged if the keys refuse. count is nil where Serve is.
+func (g *Gate) DecideServed(
+	ctx context.Context, now time.Time, req *hottype.Request,
+) (v hottype.Verdict, count func(last *hottype.Verdict)) {
 	d := g.begin(now, req)
 	d.step = clientFirst
 	g.count(d)
-	g.finish(ctx, d, &v)
-	return v
+	g.settle(ctx, d, &v)
+	if v.Serve != nil {
+		count = d.countLater()
+	}
+	g.end(d)
+	return v, count
 }
 
 // ChargeKeys decides whether a request may go to the upstream that DecideServed left to
@@ -47,19 +54,19 @@ func (g *Gate) ChargeKeys(ctx context.Context, now time.Time, req *hottype.Reque
 	return v
 }
 
-// CountServed counts what became of a request that DecideServed left to a response cache.
-func (g *Gate) CountServed(now time.Time, req *hottype.Request, v *hottype.Verdict) {
-	d := g.begin(now, req)
-	g.findKeys(d, new(hottype.Verdict))
-	for i := range d.keys {
-		k := &d.keys[i]
-		if k.count(v.Allowed); v.Reason == hottype.ReasonCached && k.counts != nil {
-			k.counts.Served.Add(1)
+// countLater gives what counts a request whose last verdict is not known yet. It holds on to
+// nothing of the decision.
+func (d *decision) countLater() func(last *hottype.Verdict) {
+	counters, keys := d.counters, slices.Clone(d.keys)
+	return func(last *hottype.Verdict) {
+		for i := range keys {
+			k := &keys[i]
+			if k.count(last.Allowed); last.Reason == hottype.ReasonCached && k.counts != nil {
+				k.counts.Served.Add(1)
+			}
 		}
+		counters.verdict(last)
 	}
-	d.counters.verdict(v)
-	d.reset()
-	g.decisions.Put(d)
 }
 
 // serve is how a response cache answers the request, nil where it must not: all limits

@@ -26,7 +26,8 @@ overrides:
 func (b *bundle) served(method, target, client string) hottype.Verdict {
 	r := request(target, client)
 	r.Method = method
-	return b.DecideServed(context.Background(), b.now, r)
+	v, _ := b.DecideServed(context.Background(), b.now, r)
+	return v
 }
 
 func TestWhatACacheMayAnswer(t *testing.T) {
@@ -70,11 +71,11 @@ func TestServedInTwoSteps(t *testing.T) {
 	b := build(t, servedRules, gate.Config{})
 	b.hot("topic?id=1")
 	for i := range 5 {
-		v := b.served("GET", "/topic?id=1", "10.0.0.1")
+		v, count := b.DecideServed(t.Context(), b.now, request("/topic?id=1", "10.0.0.1"))
 		if v.Serve == nil || v.Rule != "ip_fixed" || v.Key != "topic?id=1" {
 			t.Fatalf("request %d: %+v", i, v)
 		}
-		b.CountServed(b.now, request("/topic?id=1", "10.0.0.1"), &v)
+		count(&v)
 	}
 	if v := b.served("GET", "/topic?id=1", "10.0.0.1"); v.Allowed || v.Serve != nil ||
 		v.Reason != hottype.ReasonIPFixed {
@@ -96,7 +97,8 @@ func TestServedInTwoSteps(t *testing.T) {
 	if st := b.Stats(); st.Allowed.Total() != 5 || st.Denied.Total() != 1 {
 		t.Errorf("refreshes were counted: %+v", st)
 	}
-	b.CountServed(b.now, request("/topic?id=1", "10.0.0.2"), &v)
+	_, count := b.DecideServed(t.Context(), b.now, request("/topic?id=1", "10.0.0.2"))
+	count(&v)
 	r := b.Report(b.now)
 	if len(r.Keys) != 1 || r.Keys[0].Allowed != 5 || r.Keys[0].Served != 5 || r.Keys[0].Denied != 1 ||
 		r.Denied.Hot != 1 {

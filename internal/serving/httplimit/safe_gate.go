@@ -21,9 +21,9 @@ type Gate interface {
 // ServingGate is a Gate that decides in two steps for a response cache. *gate.Gate is one.
 type ServingGate interface {
 	Gate
-	DecideServed(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
+	DecideServed(ctx context.Context, now time.Time, req *hottype.Request) (
+		v hottype.Verdict, count func(last *hottype.Verdict))
 	ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) hottype.Verdict
-	CountServed(now time.Time, req *hottype.Request, v *hottype.Verdict)
 }
 
 // Holder is a Gate that bounds requests in flight. *gate.Gate is one.
@@ -104,17 +104,18 @@ func (g *SafeGate) DecideFor(r *http.Request, client hottype.Client, cost int64)
 }
 
 // DecideServed is DecideHTTP for who has a response cache, where the Gate is a ServingGate:
-// it leaves to the cache what has Verdict.Serve.
-func (g *SafeGate) DecideServed(r *http.Request) (v hottype.Verdict) {
+// it leaves to the cache what has Verdict.Serve. count counts that once its last verdict is
+// known; else it is nil.
+func (g *SafeGate) DecideServed(r *http.Request) (v hottype.Verdict, count func(last *hottype.Verdict)) {
 	if g.serving == nil {
-		return g.DecideHTTP(r)
+		return g.DecideHTTP(r), nil
 	}
 	defer g.recovered(&v)
 	req := g.describe(r, hottype.Client{}, 0)
-	v = g.serving.DecideServed(r.Context(), g.cfg.Now(), req)
+	v, count = g.serving.DecideServed(r.Context(), g.cfg.Now(), req)
 	g.release(req)
 	g.spread(&v)
-	return v
+	return v, count
 }
 
 // ChargeKeys decides whether a request that was left to a response cache may go on.
@@ -126,15 +127,6 @@ func (g *SafeGate) ChargeKeys(r *http.Request) (v hottype.Verdict) {
 	g.release(req)
 	g.spread(&v)
 	return v
-}
-
-// CountServed counts what became of a request that was left to a response cache.
-func (g *SafeGate) CountServed(r *http.Request, v *hottype.Verdict) {
-	var ignored hottype.Verdict
-	defer g.recovered(&ignored)
-	req := g.describe(r, hottype.Client{}, 0)
-	g.serving.CountServed(g.cfg.Now(), req, v)
-	g.release(req)
 }
 
 // describe makes the gate's request of an HTTP request. It goes back by release.

@@ -84,7 +84,7 @@ func Build(gate httplimit.Gate, opt Options) *Layer {
 func (l *Layer) Wrap(next http.Handler) http.Handler {
 	scope := l.cache.NewScope()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := l.decide(r)
+		v, count := l.decide(r)
 		if v.Lease != nil {
 			defer l.gate.Hold(v.Lease)()
 		}
@@ -96,8 +96,8 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 			l.denied.Add(1)
 		}
 		if v.Serve != nil {
-			served := v
-			l.cache.Serve(w, r, &served, l.gate.Observe(&v, next), scope)
+			left := &respcache.Left{Verdict: v, Count: count}
+			l.cache.Serve(w, r, left, l.gate.Observe(&v, next), scope)
 			return
 		}
 		if l.opt.Answers.Enforce(w, r, &v) {
@@ -106,10 +106,10 @@ func (l *Layer) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-func (l *Layer) decide(r *http.Request) hottype.Verdict {
+func (l *Layer) decide(r *http.Request) (v hottype.Verdict, count func(*hottype.Verdict)) {
 	if l.opt.Client != nil {
 		if c := l.opt.Client(r); !c.IsZero() {
-			return l.gate.DecideFor(r, c, 0)
+			return l.gate.DecideFor(r, c, 0), nil
 		}
 	}
 	return l.gate.DecideServed(r)

@@ -65,7 +65,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.dropFields(r.Header)
-	v := p.gate.DecideServed(r)
+	v, count := p.gate.DecideServed(r)
 	if v.Lease != nil {
 		defer p.gate.Hold(v.Lease)()
 	}
@@ -73,8 +73,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.denied.Add(1)
 	}
 	if v.Serve != nil {
-		served := v // on the heap, and only here
-		p.cache.Serve(w, r, &served, p.gate.Observe(&v, p.route(&v)), "")
+		left := &respcache.Left{Verdict: v, Count: count}
+		p.cache.Serve(w, r, left, p.gate.Observe(&v, p.route(&v)), "")
 		return
 	}
 	if p.cfg.Answers.Enforce(w, r, &v) {

@@ -127,11 +127,12 @@ func (c *Cache) Purge(key hottype.Key) int {
 	return n
 }
 
-// Serve answers a request whose verdict has Serve set, from the cache or by the handler.
+// Serve answers a request that the gate leaves to the cache, from the cache or by the handler.
 // scope tells handlers apart that may see the same target.
-func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, v *hottype.Verdict, next http.Handler, scope string) {
+func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, left *Left, next http.Handler, scope string) {
+	v := &left.Verdict
 	if why := bypass(r, v.Serve); why != "" {
-		c.pass(w, r, next, why)
+		c.pass(w, r, left, next, why)
 		return
 	}
 	var (
@@ -147,16 +148,16 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, v *hottype.Verdict
 			if f.lead {
 				c.refresh(f.flight, r, next)
 			}
-			c.hit(w, r, v, f.answer, hitField(f.answer, f.now, wait != nil))
+			c.hit(w, r, left, f.answer, f.now, wait != nil)
 			return
 		case f.pass && partial:
-			c.pass(w, r, next, byRange)
+			c.pass(w, r, left, next, byRange)
 			return
 		case f.pass:
-			c.pass(w, r, next, byUncacheable)
+			c.pass(w, r, left, next, byUncacheable)
 			return
 		case f.lead:
-			c.lead(w, r, v, f.flight, next)
+			c.lead(w, r, left, f.flight, next)
 			return
 		}
 		if wait == nil {
@@ -167,7 +168,7 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, v *hottype.Verdict
 		case <-f.flight.done:
 			c.collapsed.Add(1)
 		case <-wait.C:
-			c.late(w, r, v, f.flight)
+			c.late(w, r, left, f.flight)
 			return
 		case <-r.Context().Done():
 			return // the client left
@@ -175,18 +176,18 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, v *hottype.Verdict
 	}
 }
 
-// hit answers from the cache.
-func (c *Cache) hit(w http.ResponseWriter, r *http.Request, v *hottype.Verdict, a *answer, status []string) {
-	c.cfg.Gate.CountServed(r, v)
-	c.cfg.Answers.Enforce(w, r, v)
-	a.write(w, r, c.cfg.Now(), status)
+// hit answers from the cache, as it was at now.
+func (c *Cache) hit(w http.ResponseWriter, r *http.Request, left *Left, a *answer, now time.Time, waited bool) {
+	left.Count(&left.Verdict)
+	c.cfg.Answers.Enforce(w, r, &left.Verdict)
+	a.write(w, r, now, hitField(a, now, waited))
 }
 
 // pass lets a request go to the handler as if there were no cache.
-func (c *Cache) pass(w http.ResponseWriter, r *http.Request, next http.Handler, why string) {
+func (c *Cache) pass(w http.ResponseWriter, r *http.Request, left *Left, next http.Handler, why string) {
 	c.bypassed[index(why)].Add(1)
 	v := c.cfg.Gate.ChargeKeys(r)
-	c.cfg.Gate.CountServed(r, &v)
+	left.Count(&v)
 	w.Header()["Cache-Status"] = forwarded("bypass", why, false)
 	if c.cfg.Answers.Enforce(w, r, &v) {
 		c.cfg.Gate.Refunding(&v, next).ServeHTTP(w, r)
@@ -195,7 +196,7 @@ func (c *Cache) pass(w http.ResponseWriter, r *http.Request, next http.Handler, 
 
 // lead fetches an answer for the client of a request and for all who wait for it. Where the
 // keys' limits refuse that, the client gets a stale answer if there is one.
-func (c *Cache) lead(w http.ResponseWriter, r *http.Request, v *hottype.Verdict, f *flight, next http.Handler) {
+func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *Left, f *flight, next http.Handler) {
 	charged := c.cfg.Gate.ChargeKeys(r)
 	now := c.cfg.Now()
 	switch {
@@ -203,16 +204,16 @@ func (c *Cache) lead(w http.ResponseWriter, r *http.Request, v *hottype.Verdict,
 	case f.backup != nil:
 		f.refuse(now.Add(pause), now)
 		c.refused.Add(1)
-		c.hit(w, r, v, f.backup, hitField(f.backup, now, false))
+		c.hit(w, r, left, f.backup, now, false)
 		return
 	default:
 		f.refuse(time.Time{}, now)
 		c.refused.Add(1)
-		c.cfg.Gate.CountServed(r, &charged)
+		left.Count(&charged)
 		c.cfg.Answers.Enforce(w, r, &charged)
 		return
 	}
-	c.cfg.Gate.CountServed(r, &charged)
+	left.Count(&charged)
 	held := charged.Wait
 	charged.Wait = 0 // the flight waits, and not its client
 	c.cfg.Answers.Enforce(w, r, &charged)
@@ -276,20 +277,20 @@ func (c *Cache) landed(f *flight) {
 }
 
 // late answers a request that has waited for as long as it may: with what is stale, or not.
-func (c *Cache) late(w http.ResponseWriter, r *http.Request, v *hottype.Verdict, f *flight) {
+func (c *Cache) late(w http.ResponseWriter, r *http.Request, left *Left, f *flight) {
 	now := c.cfg.Now()
 	if a := c.store.backup(f, now); a != nil {
-		c.hit(w, r, v, a, hitField(a, now, true))
+		c.hit(w, r, left, a, now, true)
 		return
 	}
 	c.tired.Add(1)
-	denied := *v
-	denied.Allowed, denied.Reason, denied.Rule, denied.RetryAfter = false, hottype.ReasonHot, v.Key.Resource(),
+	denied := left.Verdict
+	denied.Allowed, denied.Reason, denied.Rule, denied.RetryAfter = false, hottype.ReasonHot, denied.Key.Resource(),
 		time.Second
 	denied.Limit, denied.Window, denied.Remaining, denied.ResetAfter = 0, 0, 0, 0 // not those of a per-IP window
-	if !v.Hot {
+	if !denied.Hot {
 		denied.Reason = hottype.ReasonOverride
 	}
-	c.cfg.Gate.CountServed(r, &denied)
+	left.Count(&denied)
 	c.cfg.Answers.Enforce(w, r, &denied)
 }

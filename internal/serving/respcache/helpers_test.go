@@ -37,7 +37,7 @@ func (g *gate) Refunding(_ *hottype.Verdict, next http.Handler) http.Handler {
 	return next
 }
 
-func (g *gate) CountServed(_ *http.Request, v *hottype.Verdict) {
+func (g *gate) count(v *hottype.Verdict) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.counted = append(g.counted, *v)
@@ -72,7 +72,7 @@ func (b *bundle) advance(d time.Duration) { b.now.Add(int64(d)) }
 // ServeHTTP is the cache as a server would have it.
 func (b *bundle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := hottype.Verdict{Allowed: true, Reason: hottype.ReasonCached, Hot: true, Key: "topic?id=1", Serve: &b.serve}
-	b.Serve(w, r, &v, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	b.Serve(w, r, &respcache.Left{Verdict: v, Count: b.gate.count}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.asked.Add(1)
 		b.upstream(w, r)
 	}), "")

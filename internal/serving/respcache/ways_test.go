@@ -50,18 +50,19 @@ func (*servingGate) Decide(context.Context, time.Time, *hottype.Request) hottype
 	return hottype.Verdict{Allowed: true}
 }
 
-func (g *servingGate) DecideServed(_ context.Context, _ time.Time, r *hottype.Request) hottype.Verdict {
+func (g *servingGate) DecideServed(
+	_ context.Context, _ time.Time, r *hottype.Request,
+) (v hottype.Verdict, count func(*hottype.Verdict)) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return hottype.Verdict{Allowed: true}
+		return hottype.Verdict{Allowed: true}, nil
 	}
-	return hottype.Verdict{Allowed: true, Hot: true, Reason: hottype.ReasonCached, Key: "topic?id=1", Serve: &g.serve}
+	return hottype.Verdict{Allowed: true, Hot: true, Reason: hottype.ReasonCached, Key: "topic?id=1", Serve: &g.serve},
+		func(*hottype.Verdict) {}
 }
 
 func (*servingGate) ChargeKeys(context.Context, time.Time, *hottype.Request) hottype.Verdict {
 	return hottype.Verdict{Allowed: true, Reason: hottype.ReasonHot, Rule: "topic"}
 }
-
-func (*servingGate) CountServed(time.Time, *hottype.Request, *hottype.Verdict) {}
 
 // eachWay runs a case through the proxy and the middleware, each with HTTP/1.1 and HTTP/2.
 func eachWay(t *testing.T, cfg respcache.Config, run func(t *testing.T, w *way)) {
