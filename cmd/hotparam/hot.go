@@ -74,6 +74,9 @@ func (c *hotLsCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if err != nil {
 		return err
 	}
+	for _, text := range a.Trouble { // else an empty table would look like a quiet site
+		fmt.Fprintf(k.Stderr, "%s: %s\n", name, printable(text))
+	}
 	return c.print(k, answer, func(t io.Writer) error {
 		a.table(t)
 		return nil

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -35,7 +36,7 @@ func (c *adminFlags) put(ctx context.Context, out io.Writer, etag, text string, 
 	if _, err := c.ask(ctx, q, &a); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "version %d is in %s\n", a.Version, a.Store)
+	fmt.Fprintf(out, "version %d is in %s\n", a.Version, a.store())
 	return nil
 }
 
@@ -57,7 +58,7 @@ func (c *rulesPushCmd) Run(ctx context.Context, k *kong.Kong) error {
 		return err
 	}
 	if c.DryRun {
-		return c.dryRun(ctx, k.Stdout, text)
+		return c.named(c.dryRun(ctx, k.Stdout, text))
 	}
 	etag := strconv.Quote(strconv.FormatInt(c.On, 10))
 	if c.On == 0 {
@@ -70,7 +71,37 @@ func (c *rulesPushCmd) Run(ctx context.Context, k *kong.Kong) error {
 		query.Set("only", c.Only)
 		query.Set("for", c.For.String())
 	}
-	return c.put(ctx, k.Stdout, etag, text, query)
+	if err := c.put(ctx, k.Stdout, etag, text, query); err != nil || c.Only == "" {
+		return c.named(err)
+	}
+	return c.known(ctx, k.Stderr)
+}
+
+// versionFile is what a program calls the text that it was sent.
+var versionFile = regexp.MustCompile(`version-\d+\.yaml:`)
+
+// named has the errors in a text name the file that it is of.
+func (c *rulesPushCmd) named(err error) error {
+	if err == nil || c.File == "-" || !versionFile.MatchString(err.Error()) {
+		return err
+	}
+	return errors.New(versionFile.ReplaceAllLiteralString(err.Error(), c.File+":"))
+}
+
+// known warns where nobody is seen to try the rules: a slip of the pen would try them nowhere.
+func (c *rulesPushCmd) known(ctx context.Context, warn io.Writer) error {
+	a, _, err := c.stored(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range a.Limiters {
+		if l.Instance == c.Only {
+			return nil
+		}
+	}
+	_, err = fmt.Fprintf(warn, "%s: no limiter that reports is called %s; hotparam rules status lists those that do\n",
+		name, printable(c.Only))
+	return err
 }
 
 // dryRunAnswer is what PUT /v1/rules?dry_run= says.
@@ -172,7 +203,7 @@ func (c *rulesPromoteCmd) Run(ctx context.Context, k *kong.Kong) error {
 		return err
 	}
 	if a.Trial == nil {
-		return fmt.Errorf("nothing is tried: %s holds version %d for all", a.Store, a.Version)
+		return fmt.Errorf("nothing is tried: %s holds version %d for all", a.store(), a.Version)
 	}
 	query := c.query()
 	if c.Reason == "" {

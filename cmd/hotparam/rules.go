@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -46,6 +47,9 @@ type storedAnswer struct {
 	LimitersError string `json:"limiters_error"`
 }
 
+// store is the store as a sentence names it: redis, not redis:.
+func (a *storedAnswer) store() string { return strings.TrimSuffix(a.Store, ":") }
+
 // stored asks what is in the store; etag goes with a change.
 func (c *adminFlags) stored(ctx context.Context) (a storedAnswer, etag string, err error) {
 	header, err := c.ask(ctx, question{method: http.MethodGet, path: "/v1/rules"}, &a)
@@ -84,7 +88,7 @@ func (c *adminFlags) version(ctx context.Context, version int64) (rules.Revision
 	case err != nil:
 		return rules.Revision{}, err
 	case a.Current == nil:
-		return rules.Revision{}, fmt.Errorf("%s holds no rules", a.Store)
+		return rules.Revision{}, fmt.Errorf("%s holds no rules", a.store())
 	}
 	return *a.Current, nil
 }

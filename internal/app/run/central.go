@@ -120,8 +120,12 @@ func (c *central) heal(ctx context.Context, s, lost *rules.Stored) {
 	if errors.Is(err, rules.ErrConflict) {
 		return
 	}
-	c.log.Warn("the store had lost the last rules; those in force stay", "store", c.name, "version", lost.Version,
-		"stored", before, "written_back", err == nil, "err", err)
+	log := c.log.With("store", c.name, "version", lost.Version, "stored", before)
+	if err != nil {
+		log.Warn("the store has lost the last rules; those in force stay, and cannot be written back", "err", err)
+		return
+	}
+	log.Warn("the store had lost the last rules; they were written back as they are in force here")
 }
 
 // next are the revisions to run; none come to a program without a store.
