@@ -11,6 +11,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // namespace is the tenant under which keys of this package stand in Redis, and space
@@ -131,17 +132,8 @@ func sleep(ctx context.Context, pause time.Duration) error {
 	if deadline, ok := ctx.Deadline(); pause < 0 || ok && time.Until(deadline) < pause {
 		return ErrTooLong
 	}
-	if pause == 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	wait.For(ctx, pause)
+	return ctx.Err()
 }
 
 // Refund gives back what an allowed call took, because it was not made after all, and

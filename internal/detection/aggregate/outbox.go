@@ -9,6 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // outbox holds the newest hot set until it is published.
@@ -98,12 +99,10 @@ func (o *outbox) run(ctx context.Context) {
 			continue
 		}
 		o.putBack(set)
-		select {
-		case <-ctx.Done():
+		if !wait.For(ctx, o.wait(err)) {
 			return
-		case <-time.After(o.wait(err)):
-			o.signal()
 		}
+		o.signal()
 	}
 }
 

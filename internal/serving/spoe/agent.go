@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // Bounds of one connection. HAProxy keeps as many connections as it has threads and more while it
@@ -89,10 +90,7 @@ func (a *Agent) Serve(ctx context.Context, ln net.Listener) error {
 			if !temporary(err) {
 				return err
 			}
-			select { // too many open files: others may close some
-			case <-time.After(10 * time.Millisecond):
-			case <-ctx.Done():
-			}
+			wait.For(ctx, 10*time.Millisecond) // too many open files: others may close some
 			continue
 		}
 		a.connections.Go(func() {

@@ -76,20 +76,6 @@ func (l *windowShard) due(by int64) {
 	})
 }
 
-func (l *windowShard) run(ctx context.Context) {
-	tick := time.NewTicker(exchangeEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			l.exchange(ctx)
-		case <-ctx.Done():
-			l.exchange(ctx)
-			return
-		}
-	}
-}
-
 // exchange tells Redis what was admitted here and learns what was admitted elsewhere.
 // It does not end with ctx, so that the last one arrives.
 func (l *windowShard) exchange(ctx context.Context) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 const (
@@ -150,21 +151,13 @@ func (l *Prefetch) grant(k *prefetchKey, cost int64) {
 // given back. It returns nil.
 func (l *Prefetch) Run(ctx context.Context) error {
 	l.running.Store(true)
-	tick := time.NewTicker(prefetchLife)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			l.sweep(ctx, false)
-		case <-ctx.Done():
-			l.mu.Lock()
-			l.running.Store(false)
-			l.mu.Unlock()
-			l.refills.Wait()
-			l.sweep(ctx, true)
-			return nil
-		}
-	}
+	wait.Every(ctx, prefetchLife, func() { l.sweep(ctx, false) })
+	l.mu.Lock()
+	l.running.Store(false)
+	l.mu.Unlock()
+	l.refills.Wait()
+	l.sweep(ctx, true)
+	return nil
 }
 
 // sweep begins the next span of every key, and gives back what is over, or all.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 const (
@@ -54,17 +55,9 @@ func (r *Refunds) Refund(at time.Time, c limit.Charge) {
 
 // Run gives back until ctx ends and nothing is left. It returns nil.
 func (r *Refunds) Run(ctx context.Context) error {
-	tick := time.NewTicker(refundEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			r.flush(ctx)
-		case <-ctx.Done():
-			r.flush(ctx)
-			return nil
-		}
-	}
+	wait.Every(ctx, refundEvery, func() { r.flush(ctx) })
+	r.flush(ctx)
+	return nil
 }
 
 // flush gives back what is owed, in one round trip, also when ctx ends meanwhile.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 const (
@@ -213,7 +214,10 @@ func (w *Windows) Stats() WindowsStats {
 func (w *Windows) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	for i := range w.shards {
-		running.Go(func() { w.shards[i].run(ctx) })
+		running.Go(func() {
+			wait.Every(ctx, exchangeEvery, func() { w.shards[i].exchange(ctx) })
+			w.shards[i].exchange(ctx)
+		})
 	}
 	running.Wait()
 	return nil

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // pings is how often Inspect asks for the time it takes to answer.
@@ -194,12 +196,8 @@ func (c *Client) inspectPublishers(ctx context.Context, in *Inspection) {
 	}
 	names := slices.Sorted(maps.Keys(index))
 	before := c.epochs(ctx, names)
-	if len(names) > 0 {
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return
-		}
+	if len(names) > 0 && !wait.For(ctx, time.Second) {
+		return
 	}
 	after := c.epochs(ctx, names)
 	now := time.Now().Add(in.ClockAhead)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // watchEvery is how often Watch looks.
@@ -42,18 +44,12 @@ func (c *Client) Stats() Stats { return Stats{ReadOnly: c.readOnly.Load()} }
 // Watch looks once a second whether the server takes writes, and under Sentinels which
 // server it is, until ctx ends. It logs when that changes.
 func (c *Client) Watch(ctx context.Context) error {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
 	master := ""
-	for {
+	for running := true; running; running = wait.For(ctx, watchEvery) {
 		c.watchMaster(ctx, &master)
 		c.watchWrites(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
 	}
+	return nil
 }
 
 // watchMaster drops what is connected to a server that is the master no more.

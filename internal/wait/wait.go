@@ -1,0 +1,33 @@
+// Package wait waits for time to pass, or for a context to end.
+package wait
+
+import (
+	"context"
+	"time"
+)
+
+// For waits and reports whether ctx still runs.
+func For(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Every calls f at each tick until ctx ends. Ticks that come while f runs are one.
+func Every(ctx context.Context, d time.Duration, f func()) {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			f()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
