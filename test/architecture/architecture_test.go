@@ -26,10 +26,11 @@ var layers = []struct {
 }{
 	{"types", false, []string{"hotparam/hottype"}, "all packages share them, so they depend on none"},
 	{"scripts", false, []string{"lua"}, "text only"},
+	{"waiting", false, []string{"internal/wait"}, "timers and contexts only"},
 	{"logic", true, []string{
 		"hotparam/limit", "internal/limitcore", "internal/canon", "internal/upstream", "internal/rules",
 		"internal/hotset",
-		"internal/counting/accesslog", "internal/counting/clientsketch",
+		"internal/counting/accesslog", "internal/counting/backlog", "internal/counting/clientsketch",
 		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
 		"internal/detection/history",
 		"internal/deciding/fairness", "internal/deciding/adaptive", "internal/serving/httplimit",
@@ -97,7 +98,7 @@ var owners = map[string]struct {
 var pure = []string{
 	"hotparam/hottype", "hotparam/limit", "internal/limitcore", "internal/canon", "internal/rules", "internal/upstream",
 	"internal/hotset",
-	"internal/counting/accesslog", "internal/counting/clientsketch",
+	"internal/counting/accesslog", "internal/counting/backlog", "internal/counting/clientsketch",
 	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
 	"internal/detection/history", "internal/deciding/fairness", "internal/deciding/adaptive",
 }

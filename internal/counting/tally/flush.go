@@ -3,9 +3,10 @@ package tally
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/backlog"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // outbox is what stands between the tables and the sink. Whoever holds the
@@ -21,20 +22,12 @@ type outbox struct {
 // nil. The end takes at most two calls of the sink, each within
 // Config.Timeout. Stop those who Add first: what is added later stays.
 func (t *Tally) Run(ctx context.Context) error {
-	tick := time.NewTicker(t.cfg.Flush)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			_ = t.Flush(ctx) // counted and logged
-		case <-ctx.Done():
-			// A refused batch has one more chance, then what came since.
-			for range 2 {
-				_ = t.Flush(context.WithoutCancel(ctx))
-			}
-			return nil
-		}
+	wait.Every(ctx, t.cfg.Flush, func() { _ = t.Flush(ctx) }) // counted and logged
+	// A refused batch has one more chance, then what came since.
+	for range 2 {
+		_ = t.Flush(context.WithoutCancel(ctx))
 	}
+	return nil
 }
 
 // Flush hands what was added so far to the sink, and reports what the sink
@@ -85,7 +78,7 @@ func (t *Tally) send(ctx context.Context, counts []hottype.Count) error {
 		}
 		return fmt.Errorf("tally: %w", err)
 	}
-	t.flushed.Add(requests(counts))
+	t.flushed.Add(backlog.Requests(counts))
 	if t.out.failing {
 		t.out.failing = false
 		t.cfg.Log.Info("tally: counts are handed on again", "dropped", t.out.lost)
@@ -104,7 +97,7 @@ func (t *Tally) keep(counts []hottype.Count) {
 }
 
 func (t *Tally) drop(counts []hottype.Count) {
-	n := requests(counts)
+	n := backlog.Requests(counts)
 	t.out.lost += n
 	t.droppedSink.Add(n)
 }
@@ -140,14 +133,6 @@ func (t *Tally) swap(j int) []*table {
 		all = append(all, full)
 	}
 	return all
-}
-
-func requests(counts []hottype.Count) uint64 {
-	var n uint64
-	for i := range counts {
-		n += uint64(counts[i].N)
-	}
-	return n
 }
 
 // Stats is what a Tally did. Except for Keys, Pending and Followed the fields only grow

@@ -12,6 +12,8 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // dialer opens connections that end with its context. The Kafka client has no
@@ -48,11 +50,11 @@ func (c *boundConn) Close() error {
 // link gives clients of a cluster, one after the other, and speaks once about
 // each outage. Not safe for concurrent use, but for partitions and outage.
 type link struct {
-	cfg    Config
-	what   string               // happens to counts during an outage, for the log
-	adjust func(*sarama.Config) // nil: nothing to
-	wait   *backoff.ExponentialBackOff
-	down   bool
+	cfg     Config
+	what    string               // happens to counts during an outage, for the log
+	adjust  func(*sarama.Config) // nil: nothing to
+	backoff *backoff.ExponentialBackOff
+	down    bool
 
 	seen   atomic.Int64          // partitions of the topic; 0: not known yet
 	outage atomic.Pointer[error] // nil: none
@@ -61,7 +63,7 @@ type link struct {
 func newLink(cfg Config, what string) *link {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.MaxInterval = 200*time.Millisecond, 3*time.Second
-	return &link{cfg: cfg, what: what, wait: b}
+	return &link{cfg: cfg, what: what, backoff: b}
 }
 
 // connect gives a client that knows its topic. It tries until ctx ends, and
@@ -84,16 +86,7 @@ func (l *link) connect(ctx, hard context.Context) (sarama.Client, error) {
 }
 
 // pause waits before the next attempt and reports false when ctx ended.
-func (l *link) pause(ctx context.Context) bool {
-	timer := time.NewTimer(l.wait.NextBackOff())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func (l *link) pause(ctx context.Context) bool { return wait.For(ctx, l.backoff.NextBackOff()) }
 
 // try gives a client, once.
 func (l *link) try(hard context.Context, adjust func(*sarama.Config)) (sarama.Client, error) {
@@ -201,7 +194,7 @@ func (l *link) failed(err error) {
 
 // works ends an outage.
 func (l *link) works() {
-	l.wait.Reset()
+	l.backoff.Reset()
 	if l.down {
 		l.down = false
 		l.outage.Store(nil)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/backlog"
 )
 
 func TestSeen(t *testing.T) {
@@ -68,62 +69,6 @@ func TestSeenIsBounded(t *testing.T) {
 	}
 }
 
-func TestQueueDropsTheOldest(t *testing.T) {
-	t.Parallel()
-	q := newQueue(5, 1<<20)
-	batch := func(n ...int64) (counts []hottype.Count) {
-		for _, v := range n {
-			counts = append(counts, hottype.Count{Key: "k", N: v})
-		}
-		return counts
-	}
-	for _, step := range []struct {
-		in      []hottype.Count
-		dropped uint64
-		pairs   int
-	}{
-		{batch(1, 2), 0, 2},
-		{batch(4, 8), 0, 4},
-		{batch(16), 0, 5},
-		{batch(32), 3, 4},
-		{batch(1, 1, 1, 1, 1, 1, 1), 4 + 8 + 16 + 32, 7}, // alone it has room
-	} {
-		dropped, ok := q.put(step.in, time.Time{})
-		if !ok || dropped != step.dropped || q.len() != step.pairs {
-			t.Fatalf("dropped %d, %d pairs, want %+v", dropped, q.len(), step)
-		}
-	}
-	if rest := q.close(); len(rest) != 1 {
-		t.Errorf("%d batches are left", len(rest))
-	}
-	if _, ok := q.put(batch(1), time.Time{}); ok {
-		t.Error("a closed queue takes")
-	}
-}
-
-func TestQueueIsBoundedInBytes(t *testing.T) {
-	t.Parallel()
-	q := newQueue(1<<20, 1<<20)
-	var dropped uint64
-	for range 100 {
-		n, _ := q.put([]hottype.Count{{Key: hottype.Key(make([]byte, 60<<10)), N: 2}}, time.Time{})
-		dropped += n
-	}
-	left := q.take()
-	if len(left) != 17 || dropped != 2*83 {
-		t.Errorf("%d batches of 60 KiB are left, %d requests dropped", len(left), dropped)
-	}
-	// What is put back keeps its place before the others, and drops first.
-	q.put([]hottype.Count{{Key: "newest", N: 1}}, time.Time{})
-	if n := q.restore(left); n != 0 && n != 2 {
-		t.Errorf("dropped %d", n)
-	}
-	all := q.take()
-	if last := all[len(all)-1]; last.counts[0].Key != "newest" {
-		t.Errorf("the newest is %q", last.counts[0].Key)
-	}
-}
-
 func TestFlightDropsTheOldest(t *testing.T) {
 	t.Parallel()
 	var dropped atomic.Uint64
@@ -160,7 +105,7 @@ func TestOldBatchesAreDropped(t *testing.T) {
 		_ = p.Send(t.Context(), []hottype.Count{{Key: "k", N: 2}})
 		now = now.Add(time.Second)
 	}
-	if left := p.dropOld(p.queue.take(), now.Add(-p.cfg.MaxAge)); len(left) != 10 || p.Stats().Dropped != 20 {
+	if left := p.dropOld(p.queue.Take(), now.Add(-p.cfg.MaxAge)); len(left) != 10 || p.Stats().Dropped != 20 {
 		t.Errorf("%d left, %+v", len(left), p.Stats())
 	}
 }
@@ -172,7 +117,7 @@ func TestLargeBatchesAreSplit(t *testing.T) {
 		counts = append(counts, hottype.Count{Key: hottype.Key(fmt.Sprintf("%01000d", i)), N: 1})
 	}
 	counts = append(counts, hottype.Count{}, hottype.Count{Key: "k", N: -1})
-	records, invalid := newPacker("n", "s", 1).records([]queued{{counts: counts}}, 2)
+	records, invalid := newPacker("n", "s", 1).records([]backlog.Batch{{Counts: counts}}, 2)
 	if len(records) < 8 || invalid != 2 {
 		t.Fatalf("%d records, %d invalid", len(records), invalid)
 	}

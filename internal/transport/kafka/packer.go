@@ -1,6 +1,10 @@
 package kafka
 
-import "time"
+import (
+	"time"
+
+	"github.com/hotparam/pipeline/internal/counting/backlog"
+)
 
 // maxRecord is where a record is closed, well below the megabyte that brokers
 // accept as they come.
@@ -29,11 +33,11 @@ func newPacker(namespace, source string, epoch uint64) *packer {
 // records gives one record for each partition that has counts, or several
 // where one would be too large. It also gives how many counts cannot be
 // written.
-func (p *packer) records(batches []queued, partitions int32) (all []packed, invalid uint64) {
+func (p *packer) records(batches []backlog.Batch, partitions int32) (all []packed, invalid uint64) {
 	open := make([]packed, partitions)
 	for _, b := range batches {
-		for i := range b.counts {
-			c := &b.counts[i]
+		for i := range b.Counts {
+			c := &b.Counts[i]
 			if !isSound(c) {
 				invalid++
 				continue
@@ -45,7 +49,7 @@ func (p *packer) records(batches []queued, partitions int32) (all []packed, inva
 				*r = packed{}
 			}
 			if r.data == nil {
-				*r = p.start(at, b.at)
+				*r = p.start(at, b.At)
 			}
 			r.data = appendPair(r.data, c)
 			r.pairs++

@@ -12,6 +12,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/backlog"
 )
 
 // ProducerConfig configures a Producer.
@@ -41,7 +42,7 @@ type ProducerConfig struct {
 type Producer struct {
 	cfg   ProducerConfig
 	link  *link
-	queue *queue
+	queue *backlog.Queue
 	pack  *packer
 	// unconfirmed has the records that failed and wait to be written again; they
 	// are Run's.
@@ -72,7 +73,7 @@ func NewProducer(cfg ProducerConfig) (*Producer, error) {
 	p := &Producer{
 		cfg:   cfg,
 		link:  newLink(cfg.Config, "counts are dropped"),
-		queue: newQueue(cfg.MaxPairs, cfg.MaxBytes),
+		queue: backlog.New(cfg.MaxPairs, cfg.MaxBytes),
 		pack:  newPacker(cfg.Namespace, cfg.Source, uint64(cfg.Now().UnixMicro())),
 	}
 	p.flight = &unconfirmed{mostPairs: cfg.MaxPairs, mostBytes: cfg.MaxBytes, dropped: &p.dropped}
@@ -88,7 +89,7 @@ func (p *Producer) Send(_ context.Context, counts []hottype.Count) error {
 	if len(counts) == 0 {
 		return nil
 	}
-	dropped, ok := p.queue.put(counts, p.cfg.Now())
+	dropped, ok := p.queue.Put(counts, p.cfg.Now())
 	if !ok {
 		return errStopped
 	}
@@ -110,7 +111,8 @@ func (p *Producer) Run(ctx context.Context) error {
 			break
 		}
 	}
-	p.drop(p.queue.close()) // only if there is no connection
+	p.queue.Close()
+	p.drop(p.queue.Take()) // only if there is no connection
 	p.flight.drop(func(packed) bool { return true })
 	return nil
 }
@@ -145,8 +147,8 @@ func (p *Producer) pump(ctx, hard context.Context, client sarama.Client) error {
 	defer idle.Stop()
 	for {
 		select {
-		case <-p.queue.ready:
-			err = p.send(client, producer, p.queue.take(), false)
+		case <-p.queue.Ready:
+			err = p.send(client, producer, p.queue.Take(), false)
 		case <-retry.C:
 			if p.flight.len() > 0 {
 				err = p.send(client, producer, nil, false)
@@ -164,7 +166,8 @@ func (p *Producer) pump(ctx, hard context.Context, client sarama.Client) error {
 
 // finish sends what is left, again and again until hard ends.
 func (p *Producer) finish(hard context.Context, client sarama.Client, producer sarama.SyncProducer) error {
-	err := p.send(client, producer, p.queue.close(), false)
+	p.queue.Close()
+	err := p.send(client, producer, p.queue.Take(), false)
 	retry := time.NewTicker(retryAfter)
 	defer retry.Stop()
 	for p.flight.len() > 0 {
@@ -180,7 +183,7 @@ func (p *Producer) finish(hard context.Context, client sarama.Client, producer s
 
 // send writes what failed before and then batches, and with alive a sign of life
 // into idle partitions. It fails when the brokers took nothing.
-func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batches []queued, alive bool) error {
+func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batches []backlog.Batch, alive bool) error {
 	oldest := p.cfg.Now().Add(-p.cfg.MaxAge)
 	p.flight.drop(func(r packed) bool { return r.at.Before(oldest) })
 	batches = p.dropOld(batches, oldest)
@@ -189,7 +192,7 @@ func (p *Producer) send(client sarama.Client, producer sarama.SyncProducer, batc
 	}
 	partitions, err := client.Partitions(p.cfg.Topic)
 	if err != nil || len(partitions) == 0 {
-		p.dropped.Add(p.queue.restore(batches))
+		p.dropped.Add(p.queue.Restore(batches))
 		p.link.failed(fmt.Errorf("kafka: partitions of topic %q: %w", p.cfg.Topic, err))
 		return fmt.Errorf("kafka: partitions: %w", err)
 	}
@@ -246,18 +249,18 @@ func (p *Producer) write(producer sarama.SyncProducer, records []packed) sarama.
 }
 
 // dropOld drops what waited too long.
-func (p *Producer) dropOld(batches []queued, oldest time.Time) []queued {
+func (p *Producer) dropOld(batches []backlog.Batch, oldest time.Time) []backlog.Batch {
 	n := 0
-	for n < len(batches) && batches[n].at.Before(oldest) {
+	for n < len(batches) && batches[n].At.Before(oldest) {
 		n++
 	}
 	p.drop(batches[:n])
 	return batches[n:]
 }
 
-func (p *Producer) drop(batches []queued) {
+func (p *Producer) drop(batches []backlog.Batch) {
 	for _, b := range batches {
-		p.dropped.Add(requests(b.counts))
+		p.dropped.Add(backlog.Requests(b.Counts))
 	}
 }
 
@@ -286,7 +289,7 @@ type ProducerStats struct {
 func (p *Producer) Stats() ProducerStats {
 	s := ProducerStats{
 		Sent: p.sent.Load(), Dropped: p.dropped.Load(), Invalid: p.invalid.Load(),
-		Records: p.records.Load(), Errors: p.errors.Load(), Queued: int64(p.queue.len()) + p.flight.waiting.Load(),
+		Records: p.records.Load(), Errors: p.errors.Load(), Queued: int64(p.queue.Len()) + p.flight.waiting.Load(),
 	}
 	if p.Outage() == nil {
 		s.Connected = 1

@@ -9,6 +9,8 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/backlog"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // reader reads one partition for as long as it is ours. One goroutine uses it.
@@ -36,10 +38,7 @@ func (r *reader) run(ctx context.Context) {
 			continue // a jump, or the end
 		}
 		r.c.failed(err)
-		select {
-		case <-time.After(reopenAfter):
-		case <-ctx.Done():
-		}
+		wait.For(ctx, reopenAfter)
 	}
 }
 
@@ -189,7 +188,7 @@ func (r *reader) hand(counts []hottype.Count, written int64) {
 		c.misplaced.Add(1)
 	}
 	c.counts.Add(uint64(len(counts)))
-	c.requests.Add(requests(counts))
+	c.requests.Add(backlog.Requests(counts))
 	c.cfg.Handle(counts)
 }
 

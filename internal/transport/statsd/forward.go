@@ -3,7 +3,6 @@ package statsd
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -18,13 +17,8 @@ type forwarder struct {
 	down bool      // the outage has been logged
 	said time.Time // when
 
-	mu    sync.Mutex // guards the rest
-	queue []datagram // a ring
-	first int        // the oldest
-	n     int
-	free  [][]byte
-
-	wake chan struct{} // has a token while there is something to send
+	queue chan datagram
+	free  chan []byte // memory of datagrams that were sent
 
 	lines, sent, dropped, errors atomic.Uint64
 }
@@ -48,51 +42,36 @@ func newForwarder(to string, log *slog.Logger) (*forwarder, error) {
 	}
 	return &forwarder{
 		to: to, link: newLink(addr, SenderConfig{Resolve: 30 * time.Second}), log: log,
-		queue: make([]datagram, forwardQueue), wake: make(chan struct{}, 1),
+		queue: make(chan datagram, forwardQueue), free: make(chan []byte, 64),
 	}, nil
 }
 
 // push takes a datagram and gives an empty one for the next.
-func (f *forwarder) push(p datagram) []byte {
-	f.mu.Lock()
-	if f.n == len(f.queue) {
-		oldest := f.pop()
-		f.dropped.Add(oldest.lines)
+func (f *forwarder) push(p datagram) (empty []byte) {
+	for queued := false; !queued; {
+		select {
+		case f.queue <- p:
+			queued = true
+		default:
+			f.drop()
+		}
 	}
-	f.queue[(f.first+f.n)%len(f.queue)] = p
-	f.n++
-	var empty []byte
-	if last := len(f.free) - 1; last >= 0 {
-		empty, f.free = f.free[last], f.free[:last]
-	}
-	f.mu.Unlock()
 	select {
-	case f.wake <- struct{}{}:
+	case empty = <-f.free:
 	default:
 	}
 	return empty
 }
 
-// pop takes the oldest parcel out. The lock is held and there is one.
-func (f *forwarder) pop() datagram {
-	p := f.queue[f.first]
-	f.queue[f.first] = datagram{}
-	f.first = (f.first + 1) % len(f.queue)
-	f.n--
-	return p
-}
-
-// next gives back the memory of the parcel before and takes the oldest one.
-func (f *forwarder) next(used []byte) (datagram, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if cap(used) > 0 && cap(used) <= 2*forwardMTU && len(f.free) < 64 {
-		f.free = append(f.free, used[:0])
+// drop drops the oldest datagram, and reports whether there was one.
+func (f *forwarder) drop() bool {
+	select {
+	case oldest := <-f.queue:
+		f.dropped.Add(oldest.lines)
+		return true
+	default:
+		return false
 	}
-	if f.n == 0 {
-		return datagram{}, false
-	}
-	return f.pop(), true
 }
 
 // run sends until ctx ends, and then what is left, for at most drainFor.
@@ -101,40 +80,39 @@ func (f *forwarder) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-		case <-f.wake:
-			f.send(ctx)
+		case p := <-f.queue:
+			f.send(ctx, p)
 		}
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
 	defer cancel()
-	f.send(last)
-	for p, ok := f.next(nil); ok; p, ok = f.next(nil) {
-		f.dropped.Add(p.lines)
+	for last.Err() == nil && len(f.queue) > 0 { // nobody else takes from it now
+		f.send(last, <-f.queue)
+	}
+	for f.drop() {
 	}
 }
 
-// send empties the queue, or tries to until ctx ends.
-func (f *forwarder) send(ctx context.Context) {
-	var used []byte
-	for ctx.Err() == nil {
-		p, ok := f.next(used)
-		if !ok {
-			break
+// send writes a datagram, and keeps its memory for another one.
+func (f *forwarder) send(ctx context.Context, p datagram) {
+	refused := f.link.refused.Load()
+	err := f.write(ctx, p.b)
+	if err != nil {
+		f.errors.Add(1)
+		f.dropped.Add(p.lines)
+	} else {
+		f.lines.Add(p.lines)
+		f.sent.Add(1)
+		if f.link.refused.Load() > refused {
+			err = errNobody
 		}
-		refused := f.link.refused.Load()
-		err := f.write(ctx, p.b)
-		used = p.b
-		if err != nil {
-			f.errors.Add(1)
-			f.dropped.Add(p.lines)
-		} else {
-			f.lines.Add(p.lines)
-			f.sent.Add(1)
-			if f.link.refused.Load() > refused {
-				err = errNobody
-			}
+	}
+	f.report(err)
+	if cap(p.b) <= 2*forwardMTU {
+		select {
+		case f.free <- p.b[:0]:
+		default:
 		}
-		f.report(err)
 	}
 }
 

@@ -3,6 +3,8 @@ package statsd
 import (
 	"context"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/counting/backlog"
 )
 
 // pacer spreads one batch over a time: tens of thousands of lines thrown at a
@@ -56,7 +58,7 @@ func (p pacer) from(now time.Time, counts, datagrams int) pacer {
 
 // pause waits until a time, and reports false at once when ctx has ended or
 // the next batch stands in the queue: then it is late.
-func pause(ctx context.Context, until time.Time, next *queue) bool {
+func pause(ctx context.Context, until time.Time, next *backlog.Queue) bool {
 	d := time.Until(until)
 	if d < paceStep {
 		return true
@@ -67,10 +69,10 @@ func pause(ctx context.Context, until time.Time, next *queue) bool {
 		select {
 		case <-timer.C:
 			return true
-		case <-next.ready:
+		case <-next.Ready:
 			// The token may be of a batch that has been taken already. One that
 			// has not is found without it: who sends looks into the queue first.
-			if next.len() > 0 {
+			if next.Len() > 0 {
 				return false
 			}
 		case <-ctx.Done():

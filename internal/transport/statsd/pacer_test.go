@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/backlog"
 )
 
 func TestPace(t *testing.T) {
@@ -63,25 +64,25 @@ func TestPaceStaysInItsTimeAndMakesNothingGoodAtOnce(t *testing.T) {
 
 func TestPause(t *testing.T) {
 	t.Parallel()
-	waiting := batchOut{counts: []hottype.Count{{Key: "k", N: 1}}}
+	waiting := []hottype.Count{{Key: "k", N: 1}}
 	for name, tc := range map[string]struct {
 		until  time.Duration
-		meets  func(*queue, context.CancelFunc)
+		meets  func(*backlog.Queue, context.CancelFunc)
 		took   time.Duration
 		onTime bool
 	}{
 		"the whole time":         {20 * time.Millisecond, nil, 20 * time.Millisecond, true},
 		"nothing worth a timer":  {paceStep - 1, nil, 0, true},
 		"late already":           {-time.Second, nil, 0, true},
-		"the next batch is here": {time.Second, func(q *queue, _ context.CancelFunc) { q.put(waiting) }, 0, false},
-		"it has been taken": {20 * time.Millisecond, func(q *queue, _ context.CancelFunc) { q.put(waiting); q.next() },
+		"the next batch is here": {time.Second, func(q *backlog.Queue, _ context.CancelFunc) { q.Put(waiting, time.Time{}) }, 0, false},
+		"it has been taken": {20 * time.Millisecond, func(q *backlog.Queue, _ context.CancelFunc) { q.Put(waiting, time.Time{}); q.Next() },
 			20 * time.Millisecond, true},
-		"the end": {time.Second, func(_ *queue, end context.CancelFunc) { end() }, 0, false},
+		"the end": {time.Second, func(_ *backlog.Queue, end context.CancelFunc) { end() }, 0, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			q, start := newQueue(1), time.Now()
+			q, start := backlog.New(1, 1<<20), time.Now()
 			if tc.meets != nil {
 				tc.meets(q, cancel)
 			}

@@ -1,6 +1,7 @@
 package statsd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/counting/backlog"
 )
 
 // SenderConfig configures a Sender. Servers and Names are needed.
@@ -36,9 +38,9 @@ type SenderConfig struct {
 	// over which it is spread; default 500 ms. What then is not with the
 	// kernel is lost.
 	Timeout time.Duration
-	// MaxQueued bounds the counts that wait for one server, default 131072;
-	// their keys have 64 MiB at most. The oldest are dropped, and so is what waited for a second: lines have no
-	// time. One batch may be larger.
+	// MaxQueued bounds the counts that wait for one server, default 131072; they
+	// take 64 MiB at most. The oldest are dropped, and so is what waited for a
+	// second: lines have no time. One batch may be larger.
 	MaxQueued int
 	// NoSets leaves out the lines that say which clients stand behind a key,
 	// for servers that do not know StatsD sets.
@@ -52,26 +54,12 @@ type SenderConfig struct {
 }
 
 func (c SenderConfig) withDefaults() SenderConfig {
-	if c.MTU <= 0 {
-		c.MTU = 1432
-	}
-	c.MTU = min(c.MTU, maxDatagram)
-	if c.Interval <= 0 {
-		c.Interval = 100 * time.Millisecond
-	}
-	c.Interval = min(c.Interval, maxAge)
-	if c.Timeout <= 0 {
-		c.Timeout = 500 * time.Millisecond
-	}
-	if c.MaxQueued <= 0 {
-		c.MaxQueued = 1 << 17
-	}
-	if c.Resolve <= 0 {
-		c.Resolve = 30 * time.Second
-	}
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
+	c.MTU = min(cmp.Or(max(c.MTU, 0), 1432), maxDatagram)
+	c.Interval = min(cmp.Or(max(c.Interval, 0), 100*time.Millisecond), maxAge)
+	c.Timeout = cmp.Or(max(c.Timeout, 0), 500*time.Millisecond)
+	c.MaxQueued = cmp.Or(max(c.MaxQueued, 0), 1<<17)
+	c.Resolve = cmp.Or(max(c.Resolve, 0), 30*time.Second)
+	c.Log = cmp.Or(c.Log, slog.Default())
 	return c
 }
 
@@ -120,7 +108,7 @@ func newServerQueue(server string, cfg SenderConfig) (*serverQueue, error) {
 	}
 	l := &serverQueue{
 		server: server, names: cfg.Names, interval: cfg.Interval, timeout: cfg.Timeout, sets: !cfg.NoSets, log: cfg.Log,
-		queue: newQueue(cfg.MaxQueued), link: newLink(addr, cfg),
+		queue: backlog.New(cfg.MaxQueued, maxQueuedBytes), link: newLink(addr, cfg),
 	}
 	l.out = &packer{link: l.link, mtu: cfg.MTU}
 	l.client, err = statsd.NewClientWithSender(l.out, "", 0)
@@ -147,8 +135,7 @@ func (s *Sender) Send(_ context.Context, counts []hottype.Count) error {
 	}
 	now := time.Now()
 	if len(s.servers) == 1 {
-		l := s.servers[0]
-		l.dropped.Add(l.queue.put(batchOut{counts, now}))
+		s.servers[0].put(counts, now)
 		return nil
 	}
 	shares := make([][]hottype.Count, len(s.servers))
@@ -159,8 +146,7 @@ func (s *Sender) Send(_ context.Context, counts []hottype.Count) error {
 	}
 	for i, share := range shares {
 		if len(share) > 0 {
-			l := s.servers[i]
-			l.dropped.Add(l.queue.put(batchOut{share, now}))
+			s.servers[i].put(share, now)
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/counting/backlog"
 	"github.com/hotparam/pipeline/internal/counting/clientsketch"
 )
 
@@ -28,7 +29,7 @@ type serverQueue struct {
 	sets     bool
 	log      *slog.Logger
 
-	queue *queue
+	queue *backlog.Queue
 
 	// Of the goroutine that runs.
 	link    *link
@@ -43,6 +44,9 @@ type serverQueue struct {
 	down                             atomic.Bool // the outage has been logged
 	sent, dropped, invalid, setLines atomic.Uint64
 }
+
+// maxQueuedBytes bounds the memory of the counts that wait.
+const maxQueuedBytes = 64 << 20
 
 // maxAge is how long a batch may wait. Later it would count in a second in
 // which it did not happen.
@@ -66,13 +70,13 @@ func (l *serverQueue) run(ctx context.Context) {
 	idle := time.NewTicker(aliveEvery)
 	defer idle.Stop()
 	for ctx.Err() == nil {
-		if b, ok := l.queue.next(); ok {
+		if b, ok := l.queue.Next(); ok {
 			l.send(ctx, b, time.Now().Add(l.interval+l.timeout))
 			l.sentAt = time.Now()
 			continue
 		}
 		select {
-		case <-l.queue.ready:
+		case <-l.queue.Ready:
 		case <-idle.C:
 			// So it is silent for at most five quarters of aliveEvery.
 			if now := time.Now(); now.Sub(l.sentAt) > aliveEvery/4 || now.Sub(l.livedAt) >= aliveBusy {
@@ -82,44 +86,48 @@ func (l *serverQueue) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	l.queue.close()
+	l.queue.Close()
 	deadline := time.Now().Add(l.timeout) // for all of them
-	for b, ok := l.queue.next(); ok; b, ok = l.queue.next() {
+	for b, ok := l.queue.Next(); ok; b, ok = l.queue.Next() {
 		l.send(ctx, b, deadline)
 	}
 }
 
+// put queues counts. A queue that is closed drops them.
+func (l *serverQueue) put(counts []hottype.Count, now time.Time) {
+	dropped, ok := l.queue.Put(counts, now)
+	if !ok {
+		dropped = backlog.Requests(counts)
+	}
+	l.dropped.Add(dropped)
+}
+
 // send writes one batch, and what it cannot write until the deadline is lost.
-// The end of ctx ends only the pauses.
-func (l *serverQueue) send(ctx context.Context, b batchOut, deadline time.Time) {
-	now := time.Now()
-	if now.Sub(b.at) > maxAge {
-		l.dropped.Add(requests(b.counts))
-		return
+func (l *serverQueue) send(ctx context.Context, b backlog.Batch, deadline time.Time) {
+	lost := backlog.Requests(b.Counts)
+	if time.Since(b.At) <= maxAge {
+		l.use(ctx, deadline, func() {
+			lost = l.write(ctx, b.Counts)
+			l.sent.Add(l.out.sent)
+		})
 	}
-	bound, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
-	defer cancel()
-	if err := l.link.open(bound); err != nil {
-		l.dropped.Add(requests(b.counts))
-		l.report(err)
-		return
-	}
-	refused := l.link.refused.Load()
-	l.out.begin(bound)
-	lost := l.write(ctx, b.counts)
-	l.sent.Add(l.out.sent)
 	l.dropped.Add(lost)
-	err := l.out.failed
-	if err == nil && l.link.refused.Load() > refused {
-		err = errNobody
-	}
-	l.report(err)
 }
 
 // live sends the sign of life, a gauge that is 1: StatsD servers that do not know
 // it keep it, and readers of ours that do not pass over it.
 func (l *serverQueue) live(ctx context.Context) {
-	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
+	l.use(ctx, time.Now().Add(l.timeout), func() {
+		_ = l.client.Gauge(string(l.names.AppendAlive(nil)), 1, 1)
+		l.out.end(0)
+		l.out.flush()
+	})
+}
+
+// use calls f while the socket is open, and reports what became of what it writes.
+// The end of ctx ends only the pauses.
+func (l *serverQueue) use(ctx context.Context, deadline time.Time, f func()) {
+	bound, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 	if err := l.link.open(bound); err != nil {
 		l.report(err)
@@ -127,9 +135,7 @@ func (l *serverQueue) live(ctx context.Context) {
 	}
 	refused := l.link.refused.Load()
 	l.out.begin(bound)
-	_ = l.client.Gauge(string(l.names.AppendAlive(nil)), 1, 1)
-	l.out.end(0)
-	l.out.flush()
+	f()
 	err := l.out.failed
 	if err == nil && l.link.refused.Load() > refused {
 		err = errNobody
@@ -143,7 +149,7 @@ func (l *serverQueue) write(ctx context.Context, counts []hottype.Count) (lost u
 	// A batch that another waits for is late already. Four fifths, because the
 	// next one will not come to the millisecond.
 	p := pacer{start: time.Now(), over: l.interval * 4 / 5, total: len(counts)}
-	paced, written, valid := l.queue.len() == 0, 0, uint64(0)
+	paced, written, valid := l.queue.Len() == 0, 0, uint64(0)
 	for done := 0; done < len(counts) && !l.out.stop; {
 		names := l.name(counts[done:min(done+chunkSize, len(counts))])
 		start := 0
@@ -158,7 +164,7 @@ func (l *serverQueue) write(ctx context.Context, counts []hottype.Count) (lost u
 			}
 		}
 		if l.out.stop {
-			valid += requests(counts[done:])
+			valid += backlog.Requests(counts[done:])
 		}
 	}
 	l.out.flush()
@@ -242,7 +248,7 @@ func (l *serverQueue) stats() ServerStats {
 		Datagrams: l.out.datagrams.Load(),
 		Errors:    l.link.errors.Load(),
 		Refused:   l.link.refused.Load(),
-		Queued:    int64(l.queue.len()),
+		Queued:    int64(l.queue.Len()),
 		Down:      l.down.Load(),
 	}
 }

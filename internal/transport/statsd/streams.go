@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // streams is one address that connections are made to. They share a reader, a
@@ -25,7 +27,7 @@ type streams struct {
 
 	mu     sync.Mutex // guards the rest
 	reader *reader
-	timer  *time.Timer // fires when the reader's sums are due
+	timer  *time.Timer // calls flush when the reader's sums are due
 	armed  bool
 }
 
@@ -57,12 +59,12 @@ func (l *Listener) openStreams(a address) error {
 		_ = ln.Close()
 		return fmt.Errorf("%T has no deadlines", ln)
 	}
-	s := &streams{name: a.addr, cfg: l.cfg, ln: to, shared: &l.connections, from: &l.senders, reader: l.newReader(),
-		timer: time.NewTimer(0)}
+	s := &streams{name: a.addr, cfg: l.cfg, ln: to, shared: &l.connections, from: &l.senders, reader: l.newReader()}
+	s.timer = time.AfterFunc(time.Hour, s.flush)
+	s.timer.Stop() // until something is due
 	if a.network == "tcp" {
 		s.name = ln.Addr().String()
 	}
-	<-s.timer.C
 	l.sources = append(l.sources, s)
 	return nil
 }
@@ -80,23 +82,16 @@ func (s *streams) stats(to *ListenerStats) { s.reader.stats.read(to) }
 // returns.
 func (s *streams) run(ctx context.Context) error {
 	var conns sync.WaitGroup
-	flushing, stopFlushing := context.WithCancel(context.WithoutCancel(ctx))
-	flushed := make(chan struct{})
-	go func() {
-		defer close(flushed)
-		s.flush(flushing)
-	}()
 	release := wakeAtEnd(ctx, s.ln.SetDeadline)
 	err := s.accept(ctx, &conns)
 	release()
 	s.acceptWaiting(ctx, &conns)
 	_ = s.ln.Close()
 	conns.Wait()
-	stopFlushing()
-	<-flushed
+	s.timer.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reader.finish()
+	s.reader.finish() // a flush that has begun finds nothing then
 	return err
 }
 
@@ -113,10 +108,7 @@ func (s *streams) accept(ctx context.Context, conns *sync.WaitGroup) error {
 			return fmt.Errorf("statsd: accept on %s: %w", s.name, err)
 		default:
 			s.reader.bad.accept(s.name, err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
+			wait.For(ctx, 100*time.Millisecond)
 		}
 	}
 	return nil
@@ -214,8 +206,14 @@ func (s *streams) take(from netip.Addr, lines []byte) {
 	defer s.mu.Unlock()
 	s.reader.from = from
 	s.reader.lines(lines)
-	if next := s.reader.flush(time.Now()); !next.IsZero() && !s.armed {
-		s.armed = true
+	if next := s.reader.flush(time.Now()); !s.armed {
+		s.arm(next)
+	}
+}
+
+// arm has the sums handed over at a time; zero: there are none.
+func (s *streams) arm(next time.Time) {
+	if s.armed = !next.IsZero(); s.armed {
 		s.timer.Reset(time.Until(next))
 	}
 }
@@ -228,19 +226,8 @@ func (s *streams) cut(from netip.Addr, line []byte) {
 }
 
 // flush hands the sums over when they are due.
-func (s *streams) flush(ctx context.Context) {
-	defer s.timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.timer.C:
-		}
-		s.mu.Lock()
-		next := s.reader.flush(time.Now())
-		if s.armed = !next.IsZero(); s.armed {
-			s.timer.Reset(time.Until(next))
-		}
-		s.mu.Unlock()
-	}
+func (s *streams) flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.arm(s.reader.flush(time.Now()))
 }
