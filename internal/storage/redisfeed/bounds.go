@@ -3,13 +3,11 @@ package redisfeed
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 const (
@@ -29,7 +27,7 @@ func (f *Feed) PublishBounds(ctx context.Context, token string,
 	if err != nil {
 		return false, fmt.Errorf("redisfeed: bounds: %w", err)
 	}
-	n, err := f.scripts.publishBounds.Run(ctx, f.rdb, []string{f.keys.BoundsOwner(), f.keys.Bounds()},
+	n, err := publishBounds.Run(ctx, f.rdb, []string{f.keys.BoundsOwner(), f.keys.Bounds()},
 		token, text, boundsLease.Milliseconds(), boundsLife.Milliseconds()).Int()
 	if err != nil {
 		return false, fmt.Errorf("redisfeed: publish bounds: %w", err)
@@ -41,40 +39,25 @@ func (f *Feed) PublishBounds(ctx context.Context, token string,
 // second, while wanted says that somebody applies them. Bounds that cannot be read are counted as
 // malformed reports are.
 func (f *Feed) FollowBounds(ctx context.Context, wanted func() bool, take func([]hottype.UpstreamBound)) error {
-	tick := time.NewTicker(boundsEvery)
-	defer tick.Stop()
 	last := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	wait.Every(ctx, boundsEvery, func() {
 		if !wanted() {
-			continue
+			return
 		}
-		text, err := f.readBounds(ctx)
-		if err != nil || text == last || text == "" {
-			continue // what was taken last holds for a while
+		bounded, cancel := context.WithTimeout(ctx, boundsEvery)
+		defer cancel()
+		text, err := f.rdb.Get(bounded, f.keys.Bounds()).Result()
+		if err != nil || text == last {
+			return // what was taken last holds for a while
 		}
 		last = text
 		var list []hottype.UpstreamBound
 		if err := json.Unmarshal([]byte(text), &list); err != nil {
 			f.counters.reportsMalformed.Add(1)
 			f.log.Debug("redisfeed: bounds cannot be read", "key", f.keys.Bounds(), "err", err)
-			continue
+			return
 		}
 		take(list)
-	}
-}
-
-// readBounds is "" where none stand.
-func (f *Feed) readBounds(ctx context.Context) (string, error) {
-	bounded, cancel := context.WithTimeout(ctx, boundsEvery)
-	defer cancel()
-	text, err := f.rdb.Get(bounded, f.keys.Bounds()).Result()
-	if errors.Is(err, redis.Nil) {
-		return "", nil
-	}
-	return text, err
+	})
+	return nil
 }

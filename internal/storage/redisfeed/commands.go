@@ -30,7 +30,7 @@ func (f *Feed) SendCommand(ctx context.Context, c hottype.Command) error {
 	if back, err := parseCommand(text); err != nil || back != c {
 		return fmt.Errorf("%w: %.100q", errCommand, text)
 	}
-	err := f.scripts.writeCommand.Run(ctx, f.rdb, []string{f.keys.Commands()},
+	err := writeCommand.Run(ctx, f.rdb, []string{f.keys.Commands()},
 		f.keys.CommandNotice(), text, commandLife.Milliseconds(), maxCommands).Err()
 	if err != nil {
 		return fmt.Errorf("redisfeed: send a command: %w", err)

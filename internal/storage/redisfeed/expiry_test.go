@@ -58,8 +58,9 @@ func (m mortal) overrides() {
 		m.after(what)
 	}
 	for range 2 {
-		check("WriteReport", m.c.WriteReport(ctx, report("host:1", 1)))
-		_, err := m.c.PublishBounds(ctx, "token", nil)
+		_, err := m.c.WriteReport(ctx, report("host:1", 1))
+		check("WriteReport", err)
+		_, err = m.c.PublishBounds(ctx, "token", nil)
 		check("PublishBounds", err)
 	}
 

@@ -46,7 +46,6 @@ type Feed struct {
 	// now is the process clock. It stamps what people read (audit entries) and
 	// measures ages; versions and expiries use the clock of Redis.
 	now       func() time.Time
-	scripts   scripts
 	hot       followState
 	overrides followState
 	commands  followState
@@ -70,32 +69,19 @@ func New(c *redisstore.Client) *Feed {
 	cfg := c.Config()
 	return &Feed{
 		rdb: c.Redis(), keys: redisstore.NewKeys(cfg.Namespace), timeout: cfg.Timeout, log: cfg.Log, now: time.Now,
-		scripts: loadScripts(), heldNews: make(chan struct{}, 1), knownNews: make(chan struct{}, 1),
+		heldNews: make(chan struct{}, 1), knownNews: make(chan struct{}, 1),
 	}
 }
 
-// scripts are run by their digest; a server that does not know one, after a
+// Scripts are run by their digest; a server that does not know one, after a
 // restart, is sent its text (one round trip more, once).
-type scripts struct {
-	claimHot         *redis.Script
-	publishHot       *redis.Script
-	publishBounds    *redis.Script
-	writeOverride    *redis.Script
-	restoreOverrides *redis.Script
-	writeReport      *redis.Script
-	writeCommand     *redis.Script
-	writeRules       *redis.Script
-}
-
-func loadScripts() scripts {
-	return scripts{
-		claimHot:         redis.NewScript(lua.ClaimHot()),
-		publishBounds:    redis.NewScript(lua.PublishBounds()),
-		publishHot:       redis.NewScript(lua.PublishHot()),
-		restoreOverrides: redis.NewScript(lua.RestoreOverrides()),
-		writeOverride:    redis.NewScript(lua.WriteOverride()),
-		writeReport:      redis.NewScript(lua.WriteReport()),
-		writeCommand:     redis.NewScript(lua.WriteCommand()),
-		writeRules:       redis.NewScript(lua.WriteRules()),
-	}
-}
+var (
+	claimHot         = redis.NewScript(lua.ClaimHot())
+	publishHot       = redis.NewScript(lua.PublishHot())
+	publishBounds    = redis.NewScript(lua.PublishBounds())
+	writeOverride    = redis.NewScript(lua.WriteOverride())
+	restoreOverrides = redis.NewScript(lua.RestoreOverrides())
+	writeReport      = redis.NewScript(lua.WriteReport())
+	writeCommand     = redis.NewScript(lua.WriteCommand())
+	writeRules       = redis.NewScript(lua.WriteRules())
+)

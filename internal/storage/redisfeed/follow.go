@@ -9,6 +9,8 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 const (
@@ -48,7 +50,7 @@ func (f *follower) run(ctx context.Context) error {
 	noticed := false
 	for ctx.Err() == nil {
 		f.look(ctx, noticed)
-		if !pause(ctx, syncGap) {
+		if !wait.For(ctx, syncGap) {
 			break
 		}
 		// Up to a tenth less, so that many followers do not poll in step.
@@ -87,14 +89,14 @@ func (f *follower) look(ctx context.Context, noticed bool) {
 
 // listen subscribes, again and again, until ctx ends.
 func (f *follower) listen(ctx context.Context, notices chan<- struct{}) {
-	wait := backoff.NewExponentialBackOff() // randomised: a fleet does not come back as one
-	wait.InitialInterval = 50 * time.Millisecond
-	wait.MaxInterval = time.Second
+	pause := backoff.NewExponentialBackOff() // randomised: a fleet does not come back as one
+	pause.InitialInterval = 50 * time.Millisecond
+	pause.MaxInterval = time.Second
 	for ctx.Err() == nil {
 		if f.subscribe(ctx, notices) {
-			wait.Reset()
+			pause.Reset()
 		}
-		if !pause(ctx, wait.NextBackOff()) {
+		if !wait.For(ctx, pause.NextBackOff()) {
 			return
 		}
 	}
@@ -140,17 +142,5 @@ func (f *follower) subscribe(ctx context.Context, notices chan<- struct{}) (stoo
 		case notices <- struct{}{}:
 		default: // a look is pending already
 		}
-	}
-}
-
-// pause waits and reports whether ctx still runs.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

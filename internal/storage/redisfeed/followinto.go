@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 const (
@@ -24,16 +25,7 @@ func (f *Feed) FollowInto(ctx context.Context, m *hotset.Replica) error {
 	var looking sync.WaitGroup
 	looking.Go(func() {
 		s := sights{log: f.log, began: f.now()}
-		tick := time.NewTicker(sightEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				s.look(m, f.now())
-			}
-		}
+		wait.Every(ctx, sightEvery, func() { s.look(m, f.now()) })
 	})
 	err := f.Follow(ctx, m.Replace)
 	looking.Wait()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/hotset"
@@ -81,15 +82,11 @@ func parseChange(entry string) (change, error) {
 			return c, fmt.Errorf("redisfeed: hot set change: %q is not a number", fields[i])
 		}
 	}
-	var err error
-	if c.At, err = parseMicros(fields[3]); err != nil {
-		return c, fmt.Errorf("redisfeed: hot set change: %w", err)
-	}
-	if c.Keys.Until, err = parseMicros(fields[4]); err != nil {
-		return c, fmt.Errorf("redisfeed: hot set change: %w", err)
-	}
-	if c.Loops.Until, err = parseMicros(fields[5]); err != nil {
-		return c, fmt.Errorf("redisfeed: hot set change: %w", err)
+	for i, t := range []*time.Time{&c.At, &c.Keys.Until, &c.Loops.Until} {
+		var err error
+		if *t, err = parseMicros(fields[3+i]); err != nil {
+			return c, fmt.Errorf("redisfeed: hot set change: %w", err)
+		}
 	}
 	text, err := unpack(body, fields[6], encodingDelta)
 	if err != nil {

@@ -171,7 +171,7 @@ func (s *OverrideStore) runRestore(ctx context.Context, stored, known *overrideC
 	if err != nil {
 		return false, err
 	}
-	return f.scripts.restoreOverrides.Run(ctx, f.rdb,
+	return restoreOverrides.Run(ctx, f.rdb,
 		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit()}, append(args, audit...)...).
 		Bool()
 }

@@ -212,7 +212,7 @@ func (s *OverrideStore) writeChange(ctx context.Context, change rules.Change, ex
 func (s *OverrideStore) write(ctx context.Context, id, expected, entry string, until time.Time,
 	audit string) (code, trimmed int64, err error) {
 	k := s.feed.keys
-	reply, err := s.feed.scripts.writeOverride.Run(ctx, s.feed.rdb,
+	reply, err := writeOverride.Run(ctx, s.feed.rdb,
 		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit()},
 		id, expected, entry, endOf(until), audit, MaxAudit, MaxOverrides, overrideLife.Milliseconds(),
 		k.OverrideNotice(), s.feed.known().version,

@@ -198,7 +198,7 @@ func testLostOverrideNoticesHeal(t *testing.T, s server) {
 	}
 	k := c.keys
 	start := time.Now()
-	err = c.scripts.writeOverride.Run(context.Background(), c.rdb,
+	err = writeOverride.Run(context.Background(), c.rdb,
 		[]string{k.Overrides(), k.OverrideUntil(), k.OverrideVersion(), k.OverrideAudit()},
 		"a", "", o, 0, "{}", 10, 10, 60_000, "nowhere", 0).Err()
 	if err != nil {

@@ -1,6 +1,7 @@
 package redisfeed
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -79,17 +80,9 @@ func (f *Feed) Publisher(id string) *Publisher { return f.NewPublisher(Publisher
 
 // NewPublisher gives a publisher. One process makes one for each id.
 func (f *Feed) NewPublisher(cfg PublisherConfig) *Publisher {
-	if cfg.Lease <= 0 {
-		cfg.Lease = defaultLease
-	}
-	cfg.Lease = min(cfg.Lease, maxLease)
-	if cfg.Keep == 0 {
-		cfg.Keep = hotset.DefaultTTLBlind
-	}
-	cfg.Keep = max(cfg.Keep, 0)
-	if cfg.Hold <= 0 {
-		cfg.Hold = defaultHold
-	}
+	cfg.Lease = min(cmp.Or(max(cfg.Lease, 0), defaultLease), maxLease)
+	cfg.Keep = max(cmp.Or(cfg.Keep, hotset.DefaultTTLBlind), 0)
+	cfg.Hold = cmp.Or(max(cfg.Hold, 0), defaultHold)
 	if cfg.Since == nil {
 		started := f.now()
 		cfg.Since = func() time.Time { return started }

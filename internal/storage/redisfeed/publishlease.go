@@ -92,7 +92,7 @@ func (p *Publisher) own(ctx context.Context) error {
 
 // claim runs the script; a lease of 0 gives the id back.
 func (p *Publisher) claim(ctx context.Context, lease time.Duration) ([]int64, error) {
-	reply, err := p.feed.scripts.claimHot.Run(ctx, p.feed.rdb, []string{p.feed.keys.HotEpoch(p.cfg.ID)},
+	reply, err := claimHot.Run(ctx, p.feed.rdb, []string{p.feed.keys.HotEpoch(p.cfg.ID)},
 		p.token, p.known, lease.Milliseconds(), epochLife.Milliseconds()).Int64Slice()
 	if err == nil && len(reply) != 3 {
 		err = fmt.Errorf("script answered %v; want three numbers", reply)

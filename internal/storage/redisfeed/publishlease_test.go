@@ -37,7 +37,7 @@ func stored(t *testing.T, c *Feed, id string) hottype.HotSet {
 func script(t *testing.T, c *Feed, channel, token string, seq int64, body []byte) []int64 {
 	t.Helper()
 	ctx := context.Background()
-	claim, err := c.scripts.claimHot.Run(ctx, c.rdb, []string{c.keys.HotEpoch("a")}, token, 0, 60_000, 60_000).
+	claim, err := claimHot.Run(ctx, c.rdb, []string{c.keys.HotEpoch("a")}, token, 0, 60_000, 60_000).
 		Int64Slice()
 	if err != nil || claim[0] != 1 {
 		t.Fatal(claim, err)
@@ -48,7 +48,7 @@ func script(t *testing.T, c *Feed, channel, token string, seq int64, body []byte
 func call(t *testing.T, c *Feed, channel, token string, seq int64, body []byte) []int64 {
 	t.Helper()
 	k := c.keys
-	reply, err := c.scripts.publishHot.Run(context.Background(), c.rdb,
+	reply, err := publishHot.Run(context.Background(), c.rdb,
 		[]string{k.HotVersion(), k.HotIndex(), k.HotSet("a"), k.HotEpoch("a"), k.HotLog("a")},
 		"a", token, seq, 0, 0, "", 1, encodingWhole, body, 0, 60_000, 60_000, 60_000, 60_000, channel,
 	).Int64Slice()
@@ -133,7 +133,7 @@ func testLateCallsUndoNothing(t *testing.T, s server) {
 	}
 	claim := func(token string, lease int64) []int64 {
 		t.Helper()
-		reply, err := c.scripts.claimHot.Run(ctx, c.rdb, []string{c.keys.HotEpoch("a")}, token, 0, lease, 60_000).
+		reply, err := claimHot.Run(ctx, c.rdb, []string{c.keys.HotEpoch("a")}, token, 0, lease, 60_000).
 			Int64Slice()
 		if err != nil {
 			t.Fatal(err)

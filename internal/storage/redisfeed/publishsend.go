@@ -63,7 +63,7 @@ func (p *Publisher) send(ctx context.Context, set hottype.HotSet) (answer, error
 	}
 	k := p.feed.keys
 	p.seq++
-	reply, err := p.feed.scripts.publishHot.Run(ctx, p.feed.rdb,
+	reply, err := publishHot.Run(ctx, p.feed.rdb,
 		[]string{k.HotVersion(), k.HotIndex(), k.HotSet(p.cfg.ID), k.HotEpoch(p.cfg.ID), k.HotLog(p.cfg.ID)},
 		p.cfg.ID, p.token, p.seq, p.version.Load(), m.from, m.change, m.at, m.encoding, m.body, m.keep, m.life,
 		p.cfg.Lease.Milliseconds(), versionLife.Milliseconds(), epochLife.Milliseconds(), k.HotNotice(), m.flags,

@@ -67,7 +67,7 @@ func (r *Reporter) once(ctx context.Context, stopped bool) {
 	defer cancel()
 	report := r.report(r.feed.now())
 	report.Overrides, report.Stopped = r.feed.overridesHeld.Load(), stopped
-	live, err := r.feed.writeReport(bounded, report)
+	live, err := r.feed.WriteReport(bounded, report)
 	if err == nil {
 		r.live.Store(int64(max(live, 1)))
 	}

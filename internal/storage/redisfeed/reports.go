@@ -15,15 +15,10 @@ import (
 const maxReportKeys = 1000
 
 // WriteReport stores what one limiter has decided so far, for five seconds, in
-// place of its last report. Of more than 1000 keys it keeps those with the most
-// decisions. A key that is not UTF-8 is shown with U+FFFD. One round trip.
-func (f *Feed) WriteReport(ctx context.Context, r hottype.Report) error {
-	_, err := f.writeReport(ctx, r)
-	return err
-}
-
-// writeReport also tells how many limiters are alive, this one included.
-func (f *Feed) writeReport(ctx context.Context, r hottype.Report) (live int, err error) {
+// place of its last report, and tells how many limiters are alive, this one
+// included. Of more than 1000 keys it keeps those with the most decisions. A key
+// that is not UTF-8 is shown with U+FFFD. One round trip.
+func (f *Feed) WriteReport(ctx context.Context, r hottype.Report) (live int, err error) {
 	if !validID(r.Instance) {
 		return 0, fmt.Errorf("redisfeed: report of instance %q: want 1 to 128 printable bytes, no spaces", r.Instance)
 	}
@@ -31,7 +26,7 @@ func (f *Feed) writeReport(ctx context.Context, r hottype.Report) (live int, err
 	if err != nil {
 		return 0, err
 	}
-	live, err = f.scripts.writeReport.Run(ctx, f.rdb,
+	live, err = writeReport.Run(ctx, f.rdb,
 		[]string{f.keys.Report(r.Instance), f.keys.ReportIndex()},
 		r.Instance, text, reportLife.Milliseconds(),
 	).Int()
@@ -58,13 +53,7 @@ func (f *Feed) bounded(r hottype.Report) hottype.Report {
 	f.counters.reportKeysCut.Add(uint64(len(r.Keys) - maxReportKeys))
 	r.Keys = slices.Clone(r.Keys)
 	slices.SortFunc(r.Keys, func(a, b hottype.KeyDecisions) int {
-		switch na, nb := a.Allowed+a.Denied, b.Allowed+b.Denied; {
-		case na > nb:
-			return -1
-		case na < nb:
-			return 1
-		}
-		return strings.Compare(string(a.Key), string(b.Key))
+		return cmp.Or(cmp.Compare(b.Allowed+b.Denied, a.Allowed+a.Denied), cmp.Compare(a.Key, b.Key))
 	})
 	r.Keys = r.Keys[:maxReportKeys]
 	return r
@@ -73,9 +62,15 @@ func (f *Feed) bounded(r hottype.Report) hottype.Report {
 // ReadReports returns the reports of all limiters that wrote one in the last
 // five seconds, by instance. Two round trips.
 func (f *Feed) ReadReports(ctx context.Context) ([]hottype.Report, error) {
-	keys, err := f.reportKeys(ctx)
-	if err != nil || len(keys) == 0 {
-		return nil, err
+	keys, err := f.rdb.ZRange(ctx, f.keys.ReportIndex(), 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("redisfeed: read %s: %w", f.keys.ReportIndex(), err)
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	for i, instance := range keys {
+		keys[i] = f.keys.Report(instance)
 	}
 	values, err := f.rdb.MGet(ctx, keys...).Result()
 	if err != nil {
@@ -97,31 +92,4 @@ func (f *Feed) ReadReports(ctx context.Context) ([]hottype.Report, error) {
 	}
 	slices.SortFunc(out, func(a, b hottype.Report) int { return strings.Compare(a.Instance, b.Instance) })
 	return out, nil
-}
-
-// LiveLimiters counts the limiters that wrote a report in the last five
-// seconds. Two round trips; a [Reporter] knows the number without any.
-func (f *Feed) LiveLimiters(ctx context.Context) (int, error) {
-	keys, err := f.reportKeys(ctx)
-	if err != nil || len(keys) == 0 {
-		return 0, err
-	}
-	n, err := f.rdb.Exists(ctx, keys...).Result()
-	if err != nil {
-		return 0, fmt.Errorf("redisfeed: count limiters: %w", err)
-	}
-	return int(n), nil
-}
-
-// reportKeys lists the keys of the reports that may be there.
-func (f *Feed) reportKeys(ctx context.Context) ([]string, error) {
-	instances, err := f.rdb.ZRange(ctx, f.keys.ReportIndex(), 0, -1).Result()
-	if err != nil {
-		return nil, fmt.Errorf("redisfeed: read %s: %w", f.keys.ReportIndex(), err)
-	}
-	keys := make([]string, len(instances))
-	for i, instance := range instances {
-		keys[i] = f.keys.Report(instance)
-	}
-	return keys, nil
 }

@@ -67,7 +67,7 @@ func (s *RuleStore) Write(ctx context.Context, before int64, next *rules.Stored,
 		return err
 	}
 	k := s.feed.keys
-	done, err := s.feed.scripts.writeRules.Run(ctx, s.feed.rdb, []string{k.Rules(), k.RulesVersion(), k.RulesHistory()},
+	done, err := writeRules.Run(ctx, s.feed.rdb, []string{k.Rules(), k.RulesVersion(), k.RulesHistory()},
 		before, next.Version, text, entry, rules.MaxRevisions, rulesLife.Milliseconds(), k.RulesNotice(),
 	).Int()
 	if err == nil && done == 0 {
