@@ -161,25 +161,12 @@ func (r *Rule) Repeated(params string) (string, bool) {
 	var last string
 	for i, pair := range strings.Split(params, "&") {
 		name, _, _ := strings.Cut(pair, "=")
-		if name = canon.Unescape(name); i > 0 && name == last && r.duplicates(name) != canon.DuplicatesAll {
+		if name = canon.Unescape(name); i > 0 && name == last && r.normalOf(name).Duplicates != canon.DuplicatesAll {
 			return name, true
 		}
 		last = name
 	}
 	return "", false
-}
-
-// duplicates is how the values of a query parameter are treated.
-func (r *Rule) duplicates(name string) (d canon.Duplicates) {
-	for _, q := range r.Params {
-		if q.Name == name {
-			return q.Normal.Duplicates
-		}
-		if q.Name == "*" {
-			d = q.Normal.Duplicates
-		}
-	}
-	return d
 }
 
 // checkOverrides finds overrides that stand twice, or for no rule or class.

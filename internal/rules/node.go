@@ -230,22 +230,14 @@ func (v value) integer(low, high int64) int64 {
 }
 
 // fraction reads a decimal above 0 and up to 1.
-func (v value) fraction() float64 {
-	s, ok := v.scalar("a number", "!!int", "!!float")
-	f, err := strconv.ParseFloat(s, 64)
-	if ok && (err != nil || !(f > 0 && f <= 1)) {
-		v.fail("%s is not above 0 and at most 1", cut(s))
-		return 0
-	}
-	return f
-}
+func (v value) fraction() float64 { return v.decimal(0, 1) }
 
-// times reads how many times as much something is: a decimal above 1.
-func (v value) times() float64 {
+// decimal reads a decimal above one number and up to another.
+func (v value) decimal(above, most float64) float64 {
 	s, ok := v.scalar("a number", "!!int", "!!float")
 	f, err := strconv.ParseFloat(s, 64)
-	if ok && (err != nil || !(f > 1 && f <= 1e6)) {
-		v.fail("%s is not above 1 and at most 1000000", cut(s))
+	if ok && (err != nil || !(f > above && f <= most)) {
+		v.fail("%s is not above %.0f and at most %.0f", cut(s), above, most)
 		return 0
 	}
 	return f

@@ -116,41 +116,38 @@ func (o Override) validateKey() error {
 }
 
 func (o Override) validateAction() error {
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("rules: override %.80q"+format, append([]any{o.Target()}, args...)...)
+	}
 	switch {
 	case o.Mode != "" && o.Mode != hottype.ModeShadow:
-		return fmt.Errorf("rules: override %.80q has mode %.40q, not shadow; leave it out to enforce it", o.Target(),
-			o.Mode)
+		return fail(" has mode %.40q, not shadow; leave it out to enforce it", o.Mode)
 	case o.InShadow() && o.Action != ActionLimit && o.Action != ActionBlock:
-		return fmt.Errorf("rules: override %.80q has mode shadow, which is for limit and block, not for action %.40q",
-			o.Target(), o.Action)
+		return fail(" has mode shadow, which is for limit and block, not for action %.40q", o.Action)
 	}
 	switch o.Action {
 	case ActionServe:
 		if o.OfClients() {
-			return fmt.Errorf(
-				"rules: override %.80q has action %q, which is for what is asked for: a key, a pattern or a resource",
-				o.Target(), o.Action)
+			return fail(" has action %q, which is for what is asked for: a key, a pattern or a resource", o.Action)
 		}
 	case ActionLimit:
 		if !(o.Rate > 0 && o.Rate <= maxRate) {
-			return fmt.Errorf(
-				"rules: override %.80q limits to a rate of %v, which is not between 0 and %.0f a second; block the key with action %q", o.Target(), o.Rate, maxRate, ActionBlock)
+			return fail(" limits to a rate of %v, which is not between 0 and %.0f a second; block the key with action %q",
+				o.Rate, maxRate, ActionBlock)
 		}
 		if o.Burst < 0 {
-			return fmt.Errorf("rules: override %.80q has a burst of %d, below 0", o.Target(), o.Burst)
+			return fail(" has a burst of %d, below 0", o.Burst)
 		}
 		if err := o.Spec().Validate(); err != nil {
-			return fmt.Errorf("rules: override %.80q: rate %v: %w", o.Target(), o.Rate, err)
+			return fail(": rate %v: %w", o.Rate, err)
 		}
 		return nil
 	case ActionExempt, ActionBlock, ActionShadow:
 	default:
-		return fmt.Errorf("rules: override %.80q has action %.40q, not limit, exempt, block, shadow or serve",
-			o.Target(), o.Action)
+		return fail(" has action %.40q, not limit, exempt, block, shadow or serve", o.Action)
 	}
 	if o.Rate != 0 || o.Burst != 0 {
-		return fmt.Errorf("rules: override %.80q has a rate or a burst, which action %q does not use", o.Target(),
-			o.Action)
+		return fail(" has a rate or a burst, which action %q does not use", o.Action)
 	}
 	return nil
 }

@@ -161,26 +161,21 @@ func (o *Overrides) FindClass(name string, now time.Time) *Override {
 // particular, then those with a schedule, then those in shadow mode, which would take the
 // place of the others, then the newest, then by ID, so that every process agrees.
 func before(a, b *entry) int {
-	if a.live != b.live {
-		if a.live {
-			return -1
-		}
-		return 1
-	}
 	return cmp.Or(
+		trueFirst(a.live, b.live),
 		cmp.Compare(b.literal, a.literal),
-		scheduledFirst(a, b),
+		trueFirst(a.plan != nil, b.plan != nil),
 		cmp.Compare(b.override.Mode, a.override.Mode),
 		b.override.Created.Compare(a.override.Created),
 		cmp.Compare(a.override.ID, b.override.ID),
 	)
 }
 
-func scheduledFirst(a, b *entry) int {
+func trueFirst(a, b bool) int {
 	switch {
-	case (a.plan != nil) == (b.plan != nil):
+	case a == b:
 		return 0
-	case a.plan != nil:
+	case a:
 		return -1
 	}
 	return 1

@@ -139,7 +139,7 @@ func (v value) hotCriteria() HotCriteria {
 	got := v.mapping(fields{
 		"rate":          func(v value) { h.Rate = v.rate().perSecond() },
 		"share":         func(v value) { h.Share = v.fraction() },
-		"surge":         func(v value) { h.Surge = v.times() },
+		"surge":         func(v value) { h.Surge = v.decimal(1, 1e6) },
 		"min_rate":      func(v value) { h.MinRate = v.rate().perSecond() },
 		"max_rate":      func(v value) { h.MaxRate = v.rate().perSecond() },
 		"window":        func(v value) { h.Window = v.duration(time.Second, 10*time.Minute, time.Second) },

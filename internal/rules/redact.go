@@ -55,20 +55,21 @@ func (s *Set) takeRedactions(r *Rule) {
 
 // Redacts reports whether some values must not be seen.
 func (s *Set) Redacts() bool {
-	return len(s.Redact) > 0 || slices.ContainsFunc(s.Rules, func(r *Rule) bool {
-		return slices.ContainsFunc(r.Params, func(q Param) bool { return q.Normal.Redact != canon.RedactNone })
-	})
+	return s.someRedact(func(how canon.Redact) bool { return how != canon.RedactNone })
+}
+
+// someRedact reports whether some values are redacted in such a way.
+func (s *Set) someRedact(such func(canon.Redact) bool) bool {
+	return slices.ContainsFunc(s.Redact, func(r canon.Redaction) bool { return such(r.Redact) }) ||
+		slices.ContainsFunc(s.Rules, func(r *Rule) bool {
+			return slices.ContainsFunc(r.Params, func(q Param) bool { return such(q.Normal.Redact) })
+		})
 }
 
 // LacksSecret reports whether values are to be hashed and there is no secret: they are
 // masked then.
 func (s *Set) LacksSecret() bool {
-	hashes := func(how canon.Redact) bool { return how == canon.RedactHash }
-	return len(s.secret) == 0 &&
-		(slices.ContainsFunc(s.Redact, func(r canon.Redaction) bool { return hashes(r.Redact) }) ||
-			slices.ContainsFunc(s.Rules, func(r *Rule) bool {
-				return slices.ContainsFunc(r.Params, func(q Param) bool { return hashes(q.Normal.Redact) })
-			}))
+	return len(s.secret) == 0 && s.someRedact(func(how canon.Redact) bool { return how == canon.RedactHash })
 }
 
 // redactOwn redacts the keys that the file itself names.

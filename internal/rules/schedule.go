@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,11 +52,7 @@ func (s Schedule) String() string {
 	if s.IsZero() {
 		return "always"
 	}
-	zone := s.Zone
-	if zone == "" {
-		zone = "UTC"
-	}
-	return fmt.Sprintf("%s for %s (%s)", s.From, spell(s.For), zone)
+	return fmt.Sprintf("%s for %s (%s)", s.From, spell(s.For), cmp.Or(s.Zone, "UTC"))
 }
 
 // spell writes 2h for 2h0m0s.
@@ -102,40 +99,36 @@ type timetable struct {
 // years that cron looks ahead: 2028 has a 29th of February.
 func reference() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-func (s Schedule) compile() (timetable, error) {
+func (s Schedule) compile() (t timetable, err error) {
 	switch {
 	case s.From == "":
-		return timetable{}, errors.New(`rules: schedule has no from; write when it begins, such as "0 20 * * *"`)
+		return t, errors.New(`rules: schedule has no from; write when it begins, such as "0 20 * * *"`)
 	case len(s.From) > maxFromBytes:
-		return timetable{}, fmt.Errorf("rules: schedule %.40q… has %d bytes, more than %d", s.From, len(s.From),
-			maxFromBytes)
+		return t, fmt.Errorf("rules: schedule %.40q… has %d bytes, more than %d", s.From, len(s.From), maxFromBytes)
+	}
+	fail := func(format string, args ...any) (timetable, error) {
+		return timetable{}, fmt.Errorf("rules: schedule %q"+format, append([]any{s.From}, args...)...)
+	}
+	switch {
 	case strings.HasPrefix(s.From, "@every"):
-		return timetable{},
-			fmt.Errorf(
-				"rules: schedule %q: @every counts from when a program starts, so no two would agree; name the times",
-				s.From)
+		return fail(": @every counts from when a program starts, so no two would agree; name the times")
 	case strings.Contains(s.From, "TZ="):
-		return timetable{}, fmt.Errorf("rules: schedule %q: write the time zone as zone", s.From)
+		return fail(": write the time zone as zone")
 	case s.For < time.Second || s.For > maxFor || s.For%time.Second != 0:
-		return timetable{},
-			fmt.Errorf("rules: schedule %q lasts for %v, which is not between 1s and %s in whole seconds", s.From,
-				s.For, spell(maxFor))
+		return fail(" lasts for %v, which is not between 1s and %s in whole seconds", s.For, spell(maxFor))
 	}
 	zone, err := loadZone(s.Zone)
 	if err != nil {
-		return timetable{}, fmt.Errorf("rules: schedule %q: %w", s.From, err)
+		return fail(": %w", err)
 	}
 	parsed, err := cron.ParseStandard(s.From)
 	spec, ok := parsed.(*cron.SpecSchedule)
 	if err != nil || !ok {
-		return timetable{},
-			fmt.Errorf(
-				`rules: schedule %q is not cron: %w; write "minute hour day month weekday", such as "0 20 * * 1-5"`,
-				s.From, err)
+		return fail(` is not cron: %w; write "minute hour day month weekday", such as "0 20 * * 1-5"`, err)
 	}
 	spec.Location = zone
 	if spec.Next(reference()).IsZero() {
-		return timetable{}, fmt.Errorf("rules: schedule %q never begins: no such day comes", s.From)
+		return fail(" never begins: no such day comes")
 	}
 	return timetable{spec: spec, span: s.For}, nil
 }

@@ -30,9 +30,12 @@ func (s *Set) Spelled(r *Rule, req *hottype.Request) string {
 		!strings.HasSuffix(r.Match.Path, "/") {
 		out = appendPath(out, path)
 	}
-	between := byte('?')
-	for n, pair := range pairsOf(query) {
-		if n == spelledPairs || len(out) > spelledBytes {
+	between, looked := byte('?'), 0
+	for pair := range strings.SplitSeq(query, "&") {
+		if pair == "" {
+			continue
+		}
+		if looked++; looked > spelledPairs || len(out) > spelledBytes {
 			break
 		}
 		if key, n := r.selector.Append(nil, pair, nil, &s.Limits, &sc); n == 0 || bytes.Equal(key, bare) {
@@ -55,20 +58,4 @@ func appendPath(dst []byte, path string) []byte {
 		return append(dst, path...)
 	}
 	return append(append(dst, path[:i]...), ";..."...)
-}
-
-// pairsOf are the pairs of a query as "&" parts them, numbered.
-func pairsOf(query string) func(yield func(int, string) bool) {
-	return func(yield func(int, string) bool) {
-		n := 0
-		for pair := range strings.SplitSeq(query, "&") {
-			if pair == "" {
-				continue
-			}
-			if !yield(n, pair) {
-				return
-			}
-			n++
-		}
-	}
 }
