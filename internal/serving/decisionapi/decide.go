@@ -1,6 +1,7 @@
 package decisionapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -26,8 +27,6 @@ type Options struct {
 	Answers httplimit.Answers
 	// MaxBody is the longest body in bytes; 0 means 1 MiB.
 	MaxBody int64
-	// MaxBatch is the longest array; 0 means 1000.
-	MaxBatch int
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Log hears of panics in the gate; nil: discarded.
@@ -61,12 +60,7 @@ func Decide(gate httplimit.Gate, opt Options) *Decider {
 	if opt.DenyStatus != 0 && (opt.DenyStatus < 200 || opt.DenyStatus > 599) {
 		panic(fmt.Sprintf("decisionapi: status %d is no HTTP status of an answer", opt.DenyStatus))
 	}
-	if opt.MaxBody <= 0 {
-		opt.MaxBody = 1 << 20
-	}
-	if opt.MaxBatch <= 0 {
-		opt.MaxBatch = 1000
-	}
+	opt.MaxBody = cmp.Or(max(opt.MaxBody, 0), 1<<20)
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
@@ -97,6 +91,9 @@ type work struct {
 	out    []byte
 }
 
+// maxBatch is the longest array.
+const maxBatch = 1000
+
 // keepBody is the largest buffer that goes back to the pool.
 const keepBody = 1 << 18
 
@@ -106,19 +103,13 @@ func (d *Decider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.reject(w, http.StatusBadRequest, "The request target has "+fault+".")
 		return
 	}
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		d.reject(w, http.StatusMethodNotAllowed, "Ask with POST.")
-		return
-	}
 	k := d.works.Get().(*work)
 	defer d.release(k)
-	var err error
-	if k.body, err = readAll(k.body[:0], http.MaxBytesReader(w, r.Body, d.opt.MaxBody)); err != nil {
-		d.rejectBody(w, err)
+	var ok bool
+	if k.body, ok = d.read(w, r, k.body[:0], d.opt.MaxBody); !ok {
 		return
 	}
-	dec := decoder{s: string(k.body), checks: k.checks[:0], pairs: k.pairs[:0], max: d.opt.MaxBatch}
+	dec := decoder{s: string(k.body), checks: k.checks[:0], pairs: k.pairs[:0]}
 	batch, err := dec.decode()
 	k.checks, k.pairs = dec.checks, dec.pairs
 	if err != nil {
@@ -137,17 +128,26 @@ func (d *Decider) reject(w http.ResponseWriter, status int, detail string) {
 	httplimit.WriteProblem(w, status, detail)
 }
 
-// rejectBody answers a question whose body could not be read.
-func (d *Decider) rejectBody(w http.ResponseWriter, err error) {
+// read reads the body of a POST into a buffer that is used again, or answers why it could not.
+func (d *Decider) read(w http.ResponseWriter, r *http.Request, b []byte, most int64) ([]byte, bool) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		d.reject(w, http.StatusMethodNotAllowed, "Ask with POST.")
+		return b, false
+	}
+	b, err := readAll(b, http.MaxBytesReader(w, r.Body, most))
 	tooLarge := (*http.MaxBytesError)(nil)
 	switch {
+	case err == nil:
+		return b, true
 	case errors.As(err, &tooLarge):
-		d.reject(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is longer than %d bytes.", d.opt.MaxBody))
+		d.reject(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is longer than %d bytes.", most))
 	case errors.Is(err, httplimit.ErrSlowBody):
 		d.reject(w, http.StatusRequestTimeout, "The body came too slowly.")
 	default:
 		d.reject(w, http.StatusBadRequest, "The body ended early.")
 	}
+	return b, false
 }
 
 // release returns the memory, unless one huge question has made it huge.

@@ -27,7 +27,6 @@ type decoder struct {
 	i      int // next byte
 	checks []check
 	pairs  httplimit.Headers
-	max    int // longest array
 }
 
 // decode reads the whole body. It reports whether it was an array.
@@ -53,8 +52,8 @@ func (d *decoder) array() error {
 		return nil
 	}
 	for {
-		if len(d.checks) == d.max {
-			return d.errorf("more than %d checks", d.max)
+		if len(d.checks) == maxBatch {
+			return d.errorf("more than %d checks", maxBatch)
 		}
 		if err := d.check(); err != nil {
 			return fmt.Errorf("check %d: %w", len(d.checks), err)
@@ -91,29 +90,39 @@ func (d *decoder) check() error {
 
 // field reads the value of one field; seen has a bit for each that was there.
 func (d *decoder) field(c *check, name string, seen *uint8) (err error) {
-	bit := fieldBit(name)
-	if bit == 0 {
+	var bit uint8
+	var text *string // where the value goes, if it is a string
+	switch name {
+	case "method":
+		bit, text = 1, &c.method
+	case "uri":
+		bit, text = 2, &c.uri
+	case "host":
+		bit, text = 4, &c.host
+	case "ip":
+		bit, text = 8, &c.ip
+	case "cost":
+		bit = 16
+	case "headers":
+		bit = 32
+	case "in_flight":
+		bit = 64
+	default:
 		return d.errorf("unknown field %q", clip(name))
 	}
 	if *seen&bit != 0 {
 		return d.errorf("field %q is there twice", name)
 	}
 	*seen |= bit
-	switch name {
-	case "method":
-		c.method, err = d.str(name)
-	case "uri":
-		c.uri, err = d.str(name)
-	case "host":
-		c.host, err = d.str(name)
-	case "ip":
-		c.ip, err = d.str(name)
-	case "cost":
+	switch {
+	case text != nil:
+		*text, err = d.str(name)
+	case bit == 16:
 		c.cost, err = d.cost()
-	case "in_flight":
-		c.holds, err = d.boolean()
-	case "headers":
+	case bit == 32:
 		err = d.headers(c)
+	default:
+		c.holds, err = d.boolean()
 	}
 	return err
 }
@@ -127,26 +136,6 @@ func (d *decoder) boolean() (bool, error) {
 		}
 	}
 	return false, d.errorf(`field "in_flight" is true or false`)
-}
-
-func fieldBit(name string) uint8 {
-	switch name {
-	case "method":
-		return 1
-	case "uri":
-		return 2
-	case "host":
-		return 4
-	case "ip":
-		return 8
-	case "cost":
-		return 16
-	case "headers":
-		return 32
-	case "in_flight":
-		return 64
-	}
-	return 0
 }
 
 func (d *decoder) headers(c *check) error {

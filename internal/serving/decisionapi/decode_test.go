@@ -49,10 +49,10 @@ func TestDecodeErrors(t *testing.T) {
 		`[{"uri":"/"}`:                               `want a comma or ']'`,
 		`[{"uri":"/"},]`:                             `check 1: byte 13: want an object`,
 		`[[]]`:                                       `check 0: byte 1: want an object`,
-		`[{"uri":"/"},{"uri":"/"},{"uri":"/"},{"uri":"/"}]`: `more than 3 checks`,
-		`{"` + strings.Repeat("x", 1000) + `":1}`:           `unknown field "` + strings.Repeat("x", 64) + `…"`,
+		`[{"uri":"/"}` + strings.Repeat(`,{"uri":"/"}`, maxBatch) + `]`: `more than 1000 checks`,
+		`{"` + strings.Repeat("x", 1000) + `":1}`:                       `unknown field "` + strings.Repeat("x", 64) + `…"`,
 	} {
-		d := decoder{s: body, max: 3}
+		d := decoder{s: body}
 		if _, err := d.decode(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80s: %v, want %s", body, err, want)
 		}
@@ -65,7 +65,7 @@ func TestDecodeStrings(t *testing.T) {
 		`/plain`: "/plain", `/ü中`: "/ü中", `\/a\\b\"c`: `/a\b"c`, `\b\f\n\r\t`: "\b\f\n\r\t",
 		`\u0041\u00fc\u4E2D`: "Aü中", `x\ud83d\ude00y`: "x😀y",
 	} {
-		d := decoder{s: `{"uri":"` + in + `"}`, max: 1}
+		d := decoder{s: `{"uri":"` + in + `"}`}
 		if _, err := d.decode(); err != nil || d.checks[0].uri != want {
 			t.Errorf("%s: %v", in, err)
 		}
@@ -92,7 +92,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		d := decoder{s: s, max: 100}
+		d := decoder{s: s}
 		batch, err := d.decode()
 		if err != nil {
 			return

@@ -49,14 +49,8 @@ func (o *outcome) check() string {
 // {"taken":n}: adaptive limits follow what gateways say became of requests. Of a list with a mistake
 // nothing is taken. Those of upstreams that no limit follows are left out.
 func (d *Decider) Outcomes(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		d.reject(w, http.StatusMethodNotAllowed, "Tell with POST.")
-		return
-	}
-	body, err := readAll(nil, http.MaxBytesReader(w, r.Body, maxOutcomesBytes))
-	if err != nil {
-		d.rejectBody(w, err)
+	body, ok := d.read(w, r, nil, maxOutcomesBytes)
+	if !ok {
 		return
 	}
 	list, err := readOutcomes(body)

@@ -57,18 +57,12 @@ func readToken(token string) (*held, error) {
 // the place was given back before, or was over. With the "status" of the answer the limits
 // of the request's keys get back what their refund_status says.
 func (d *Decider) Release(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		d.reject(w, http.StatusMethodNotAllowed, "Ask with POST.")
-		return
-	}
 	var question struct {
 		Release string
 		Status  int
 	}
-	body, err := readAll(nil, http.MaxBytesReader(w, r.Body, maxReleaseBytes))
-	if err != nil {
-		d.rejectBody(w, err)
+	body, ok := d.read(w, r, nil, maxReleaseBytes)
+	if !ok {
 		return
 	}
 	if err := json.Unmarshal(body, &question); err != nil {
