@@ -32,35 +32,32 @@ type tape struct {
 	rows []row
 }
 
-// bucket and those below are specs in milliseconds.
+// spec and those below are specs in milliseconds.
+func spec(a limit.Algorithm, n, ms int64) limit.Spec {
+	return limit.Spec{Algorithm: a, Limit: n, Window: time.Duration(ms) * time.Millisecond}
+}
+
+func fixed(n, ms int64) limit.Spec    { return spec(limit.FixedWindow, n, ms) }
+func anchored(n, ms int64) limit.Spec { return spec(limit.AnchoredWindow, n, ms) }
+func logged(n, ms int64) limit.Spec   { return spec(limit.SlidingLog, n, ms) }
+func sliding(n, ms int64) limit.Spec  { return spec(limit.SlidingWindow, n, ms) }
+
 func bucket(burst, n, ms int64) limit.Spec {
-	return limit.Spec{Algorithm: limit.TokenBucket, Limit: n, Window: time.Duration(ms) * time.Millisecond,
-		Burst: burst}
+	s := spec(limit.TokenBucket, n, ms)
+	s.Burst = burst
+	return s
 }
 
 func gcra(burst, n, ms int64) limit.Spec {
-	return limit.Spec{Algorithm: limit.GCRA, Limit: n, Window: time.Duration(ms) * time.Millisecond, Burst: burst}
-}
-
-func fixed(n, ms int64) limit.Spec {
-	return limit.Spec{Algorithm: limit.FixedWindow, Limit: n, Window: time.Duration(ms) * time.Millisecond}
-}
-
-func anchored(n, ms int64) limit.Spec {
-	return limit.Spec{Algorithm: limit.AnchoredWindow, Limit: n, Window: time.Duration(ms) * time.Millisecond}
-}
-
-func logged(n, ms int64) limit.Spec {
-	return limit.Spec{Algorithm: limit.SlidingLog, Limit: n, Window: time.Duration(ms) * time.Millisecond}
+	s := spec(limit.GCRA, n, ms)
+	s.Burst = burst
+	return s
 }
 
 func bucketed(n, ms, buckets int64) limit.Spec {
-	return limit.Spec{Algorithm: limit.BucketedWindow, Limit: n, Window: time.Duration(ms) * time.Millisecond,
-		Buckets: buckets}
-}
-
-func sliding(n, ms int64) limit.Spec {
-	return limit.Spec{Algorithm: limit.SlidingWindow, Limit: n, Window: time.Duration(ms) * time.Millisecond}
+	s := spec(limit.BucketedWindow, n, ms)
+	s.Buckets = buckets
+	return s
 }
 
 // published is what throttled and redis-cell print of five at once and one per

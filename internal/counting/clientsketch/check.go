@@ -1,6 +1,7 @@
 package clientsketch
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -46,15 +47,7 @@ func ascending(marks []uint32) bool {
 	return true
 }
 
-func byN(a, b hottype.ClientCount) int {
-	switch {
-	case a.N > b.N:
-		return -1
-	case a.N < b.N:
-		return 1
-	}
-	return 0
-}
+func byN(a, b hottype.ClientCount) int { return cmp.Compare(b.N, a.N) }
 
 // weighs is the sum of the counters, more than any Seen where one of them is
 // no sound counter.

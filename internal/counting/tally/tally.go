@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"log/slog"
@@ -48,25 +49,14 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Flush <= 0 {
-		c.Flush = 100 * time.Millisecond
-	}
-	if c.Timeout <= 0 {
-		c.Timeout = time.Second
-	}
-	if c.MaxKeys <= 0 {
-		c.MaxKeys = 65536
-	}
+	c.Flush = cmp.Or(max(c.Flush, 0), 100*time.Millisecond)
+	c.Timeout = cmp.Or(max(c.Timeout, 0), time.Second)
+	c.MaxKeys = cmp.Or(max(c.MaxKeys, 0), 65536)
 	if c.MaxBytes <= 0 || c.MaxBytes > 1<<30 {
 		c.MaxBytes = 16 << 20
 	}
-	if c.TrackClients == 0 {
-		c.TrackClients = 1024
-	}
-	c.TrackClients = min(max(c.TrackClients, 0), maxTracked)
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
+	c.TrackClients = min(max(cmp.Or(c.TrackClients, 1024), 0), maxTracked)
+	c.Log = cmp.Or(c.Log, slog.Default())
 	return c
 }
 

@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -64,25 +65,16 @@ const (
 )
 
 func (c Config) withDefaults() Config {
-	if c.HotTTL <= 0 {
-		c.HotTTL = detect.DefaultHotTTL
-	}
-	if c.Tick <= 0 {
-		c.Tick = defaultTick
-	}
-	c.Tick = min(c.Tick, c.refresh())
-	if c.TTLBlind == 0 {
-		c.TTLBlind = hotset.DefaultTTLBlind
-	}
+	c.HotTTL = cmp.Or(max(c.HotTTL, 0), detect.DefaultHotTTL)
+	c.Tick = min(cmp.Or(max(c.Tick, 0), defaultTick), c.refresh())
+	c.TTLBlind = cmp.Or(c.TTLBlind, hotset.DefaultTTLBlind)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	if c.OnChange == nil {
 		c.OnChange = func([]detect.Change) {}
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"math/bits"
 	"time"
 
@@ -58,29 +59,17 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Counters <= 0 {
-		o.Counters = DefaultCounters
-	}
-	o.Counters = min(o.Counters, MaxCounters)
-	if o.MaxSketches <= 0 {
-		o.MaxSketches = DefaultSketches
-	}
+	o.Counters = min(cmp.Or(max(o.Counters, 0), DefaultCounters), MaxCounters)
+	o.MaxSketches = cmp.Or(max(o.MaxSketches, 0), DefaultSketches)
 	o.Shards = 1 << bits.Len(uint(min(max(o.Shards, 1), maxShards)-1))
-	o.Lateness = orDefault(o.Lateness, DefaultLateness)
-	o.Future = orDefault(o.Future, DefaultFuture)
-	o.HotTTL = orDefault(o.HotTTL, DefaultHotTTL)
+	o.Lateness = cmp.Or(max(o.Lateness, 0), DefaultLateness)
+	o.Future = cmp.Or(max(o.Future, 0), DefaultFuture)
+	o.HotTTL = cmp.Or(max(o.HotTTL, 0), DefaultHotTTL)
 	return o
 }
 
 // perShard is how many counters a shard has for one rule.
 func (o Options) perShard() int { return max(o.Counters/o.Shards, 1) }
-
-func orDefault(d, def time.Duration) time.Duration {
-	if d <= 0 {
-		return def
-	}
-	return d
-}
 
 // seconds is d in whole seconds, rounded up.
 func seconds(d time.Duration) int64 {

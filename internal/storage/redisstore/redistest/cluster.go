@@ -31,7 +31,7 @@ func StartClusterOfSix(t testing.TB) *Cluster {
 		n.do(t, "CLUSTER", "MEET", "127.0.0.1", c.Nodes[0].port)
 		c.Nodes = append(c.Nodes, n)
 	}
-	c.await(t)
+	await(t, "the cluster to form", c.whole)
 	for i, n := range c.Nodes[masters:] {
 		n.do(t, "CLUSTER", "REPLICATE", c.Nodes[i].id(t))
 	}
@@ -113,17 +113,18 @@ func startCluster(t testing.TB, args ...string) *Cluster {
 	for _, n := range c.Nodes[1:] {
 		n.do(t, "CLUSTER", "MEET", "127.0.0.1", c.Nodes[0].port)
 	}
-	c.await(t)
+	await(t, "the cluster to form", c.whole)
 	return c
 }
 
 // Addrs lists host:port of every node.
-func (c *Cluster) Addrs() []string {
-	addrs := make([]string, len(c.Nodes))
-	for i, n := range c.Nodes {
-		addrs[i] = n.Addr()
+func (c *Cluster) Addrs() []string { return addrs(c.Nodes) }
+
+func addrs(nodes []*Server) (list []string) {
+	for _, n := range nodes {
+		list = append(list, n.Addr())
 	}
-	return addrs
+	return list
 }
 
 // Master finds the node that serves a key.
@@ -180,26 +181,6 @@ func (c *Cluster) FaultProxy(t testing.TB, key string) *FaultProxy {
 		return true
 	})
 	return f
-}
-
-func (c *Cluster) await(t testing.TB) {
-	t.Helper()
-	await(t, "the cluster to form", c.whole)
-}
-
-// await looks until something is so, and fails the test when it does not come.
-func await(t testing.TB, what string, so func() bool) {
-	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(ready)
-	for !so() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("redistest: waited %v for %s", ready, what)
-		}
-	}
 }
 
 // whole is whether every node knows all nodes and all slots are served.

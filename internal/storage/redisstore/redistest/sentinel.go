@@ -75,13 +75,7 @@ func startSentinel(t testing.TB, host, port string) *Server {
 }
 
 // Addrs lists host:port of the Sentinels.
-func (s *Sentinels) Addrs() []string {
-	addrs := make([]string, len(s.Nodes))
-	for i, n := range s.Nodes {
-		addrs[i] = n.Addr()
-	}
-	return addrs
-}
+func (s *Sentinels) Addrs() []string { return addrs(s.Nodes) }
 
 // AwaitSwitch waits until all Sentinels name the replica as the master.
 func (s *Sentinels) AwaitSwitch(t testing.TB) {

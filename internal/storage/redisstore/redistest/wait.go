@@ -14,6 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // Patience is how long a test waits for what should take milliseconds.
@@ -112,14 +114,20 @@ func None[T any](t *testing.T, ch <-chan T, d time.Duration, what string) {
 // Eventually waits until a condition holds.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(Patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("not after %v: %s", Patience, what)
+	eventually(t, what, Patience, ok)
+}
+
+// await is Eventually for servers, which take their time to start and to find each other.
+func await(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	eventually(t, what, ready, ok)
+}
+
+func eventually(t testing.TB, what string, patience time.Duration, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); wait.For(context.Background(), 5*time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not after %v: %s", patience, what)
 		}
 	}
 }
