@@ -351,9 +351,9 @@ func TestLimiterClose(t *testing.T) {
 		}()
 	}
 	redistest.Eventually(t, "everybody waits", func() bool {
-		c.single.batcher.mu.Lock()
-		defer c.single.batcher.mu.Unlock()
-		return c.single.batcher.queued+int(c.single.batcher.stats.decisions.Load()) == 10
+		c.shards[0].batcher.mu.Lock()
+		defer c.shards[0].batcher.mu.Unlock()
+		return c.shards[0].batcher.queued+int(c.shards[0].batcher.stats.decisions.Load()) == 10
 	})
 	if err := client.Close(); err != nil {
 		t.Error(err)

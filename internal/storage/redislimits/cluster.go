@@ -2,7 +2,6 @@ package redislimits
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
@@ -20,10 +19,10 @@ const refundTime = time.Second
 // maxRefunds bounds how many of those there are at a time.
 const maxRefunds = 256
 
-// clusterLimiter is the limit.Store of a cluster. A script reaches the keys of one hash
-// slot only, so subjects are dealt out to shards, each a hash tag of its own and a
-// Limiter of its own; both windows of a client are in one shard. Nodes share the
-// work, and a request whose subjects are in one shard is decided as on one server.
+// A script reaches the keys of one hash slot only, so on a cluster subjects are dealt out
+// to shards, each a hash tag of its own; both windows of a client are in one shard. Nodes
+// share the work, and a request whose subjects are in one shard is decided as on one
+// server, which is one shard.
 //
 // One that has several asks shard after shard: hot keys first, which deny most, then
 // clients. All or nothing (law U3) is kept by giving back: where a later shard
@@ -33,20 +32,6 @@ const maxRefunds = 256
 // charge comes before the verdict that it is for, and a refund is never more than
 // the charge. Where the refund is lost too, because the node fails at this very
 // moment, the charge stays, which errs on the same side.
-type clusterLimiter struct {
-	shards [shardCount]*shardLimiter
-
-	refunds, lost atomic.Uint64
-	late          chan struct{} // a place for each refund that nobody waits for
-}
-
-func newClusterLimiter(of *Limiter, namespace string) *clusterLimiter {
-	s := &clusterLimiter{late: make(chan struct{}, maxRefunds)}
-	for i := range s.shards {
-		s.shards[i] = newShardLimiter(of, shardKeys(namespace, i))
-	}
-	return s
-}
 
 // part is what one shard is asked for.
 type part struct {
@@ -58,20 +43,14 @@ type part struct {
 	at      time.Time
 }
 
-// Take is that of Limiter.
-func (s *clusterLimiter) Take(ctx context.Context, now time.Time, charges []limit.Charge,
-	results []limit.Result) (bool, error) {
-	return s.takeAt(ctx, now, charges, results, nil)
-}
-
 // takeAt is Take, and writes into at, unless it is nil, when each charge was made.
-func (s *clusterLimiter) takeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result,
+func (l *Limiter) takeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result,
 	at []time.Time) (bool, error) {
 	if err := limit.Check(charges, results); err != nil {
 		return false, err
 	}
-	if shard, alone := s.only(charges); alone {
-		admitted, when, err := s.shards[shard].TakeAt(ctx, now, charges, results)
+	if shard, alone := l.only(charges); alone {
+		admitted, when, err := l.shards[shard].TakeAt(ctx, now, charges, results)
 		for i := range at {
 			at[i] = when
 		}
@@ -82,8 +61,8 @@ func (s *clusterLimiter) takeAt(ctx context.Context, now time.Time, charges []li
 			return false, err // before any shard has charged
 		}
 	}
-	parts := split(charges, s.shard)
-	admitted, err := s.takeParts(ctx, now, parts)
+	parts := split(charges, l.Shard)
+	admitted, err := l.takeParts(ctx, now, parts)
 	for _, p := range parts {
 		for i, k := range p.index {
 			results[k] = p.results[i]
@@ -96,30 +75,16 @@ func (s *clusterLimiter) takeAt(ctx context.Context, now time.Time, charges []li
 }
 
 // only is the shard of charges that are all in one.
-func (s *clusterLimiter) only(charges []limit.Charge) (shard int, alone bool) {
+func (l *Limiter) only(charges []limit.Charge) (shard int, alone bool) {
 	for i := range charges {
-		switch l := s.shard(&charges[i].Subject); {
+		switch at := l.Shard(&charges[i].Subject); {
 		case i == 0:
-			shard = l
-		case l != shard:
+			shard = at
+		case at != shard:
 			return 0, false
 		}
 	}
 	return shard, true
-}
-
-// limiterOf is the limiter that has a subject: that of its shard, or on one server
-// the only one.
-func (l *Limiter) limiterOf(subject *limit.Subject) *shardLimiter {
-	if l.cluster == nil {
-		return l.single
-	}
-	return l.cluster.shards[l.cluster.shard(subject)]
-}
-
-func (s *clusterLimiter) shard(subject *limit.Subject) int {
-	var name [128]byte
-	return shardOf(appendSubject(name[:0], subject))
 }
 
 // split deals charges out to shards: those with a hot key first, otherwise in the
@@ -149,20 +114,20 @@ func split(charges []limit.Charge, shard func(*limit.Subject) int) []*part {
 	return ordered
 }
 
-func (s *clusterLimiter) takeParts(ctx context.Context, now time.Time, parts []*part) (bool, error) {
+func (l *Limiter) takeParts(ctx context.Context, now time.Time, parts []*part) (bool, error) {
 	for i, p := range parts {
-		admitted, at, err := s.shards[p.shard].TakeAt(ctx, now, p.charges, p.results)
+		admitted, at, err := l.shards[p.shard].TakeAt(ctx, now, p.charges, p.results)
 		p.at = at
 		if err == nil && admitted {
 			continue
 		}
 		for _, charged := range parts[:i] {
-			s.refund(ctx, charged, err != nil)
+			l.refund(ctx, charged, err != nil)
 		}
 		if err != nil {
 			return false, &shardError{err, p.shard}
 		}
-		s.askInVain(ctx, now, parts[i+1:])
+		l.askInVain(ctx, now, parts[i+1:])
 		return false, nil
 	}
 	return true, nil
@@ -177,10 +142,10 @@ func never() limit.Charge {
 // askInVain fills in the results of shards that were not asked, since another one
 // denied: the request is denied there too, which charges nothing and says all. A
 // shard that does not answer does not undo the denial; Remaining is -1 there.
-func (s *clusterLimiter) askInVain(ctx context.Context, now time.Time, parts []*part) {
+func (l *Limiter) askInVain(ctx context.Context, now time.Time, parts []*part) {
 	for _, p := range parts {
 		p.results = append(p.results, limit.Result{})
-		_, err := s.shards[p.shard].Take(ctx, now, append(p.charges, never()), p.results)
+		_, err := l.shards[p.shard].Take(ctx, now, append(p.charges, never()), p.results)
 		p.results = p.results[:len(p.charges)]
 		for i := range p.results {
 			if err != nil {
@@ -193,11 +158,11 @@ func (s *clusterLimiter) askInVain(ctx context.Context, now time.Time, parts []*
 // refund gives back what a shard has charged. Where the request is denied the
 // results have to say what remains then, so the caller waits for it as long as
 // its context lets it; where it failed, or that took too long, nobody waits.
-func (s *clusterLimiter) refund(ctx context.Context, p *part, failed bool) {
-	s.refunds.Add(1)
+func (l *Limiter) refund(ctx context.Context, p *part, failed bool) {
+	l.refunds.Add(1)
 	if !failed && ctx.Err() == nil {
-		if err := s.shards[p.shard].RefundAt(ctx, p.at, p.charges, p.results); err != nil {
-			s.lost.Add(1) // it may have arrived: a second try could give twice
+		if err := l.shards[p.shard].RefundAt(ctx, p.at, p.charges, p.results); err != nil {
+			l.lost.Add(1) // it may have arrived: a second try could give twice
 		}
 		for i := range p.results {
 			p.results[i].Allowed = true // as it was, whatever became of the refund
@@ -205,46 +170,18 @@ func (s *clusterLimiter) refund(ctx context.Context, p *part, failed bool) {
 		return
 	}
 	select {
-	case s.late <- struct{}{}:
+	case l.late <- struct{}{}:
 	default:
-		s.lost.Add(1)
+		l.lost.Add(1)
 		return
 	}
 	charges := append([]limit.Charge(nil), p.charges...) // the caller's memory is its own again
-	s.shards[p.shard].batcher.calls.Go(func() {
-		defer func() { <-s.late }()
+	l.shards[p.shard].batcher.calls.Go(func() {
+		defer func() { <-l.late }()
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
 		defer cancel()
-		if err := s.shards[p.shard].RefundAt(within, p.at, charges, make([]limit.Result, len(charges))); err != nil {
-			s.lost.Add(1)
+		if err := l.shards[p.shard].RefundAt(within, p.at, charges, make([]limit.Result, len(charges))); err != nil {
+			l.lost.Add(1)
 		}
 	})
-}
-
-// close refuses new decisions; wait waits for those that are under way.
-func (s *clusterLimiter) close() {
-	for _, l := range s.shards {
-		l.batcher.close()
-	}
-}
-
-func (s *clusterLimiter) wait() {
-	for _, l := range s.shards {
-		l.batcher.calls.Wait()
-	}
-}
-
-func (s *clusterLimiter) stats() Stats {
-	var all Stats
-	for _, l := range s.shards {
-		st := l.batcher.stats.read()
-		all.Calls += st.Calls
-		all.Decisions += st.Decisions
-		all.Merged += st.Merged
-		all.Largest = max(all.Largest, st.Largest)
-		all.Refused += st.Refused
-		all.Left += st.Left
-	}
-	all.Refunds, all.RefundsLost = s.refunds.Load(), s.lost.Load()
-	return all
 }

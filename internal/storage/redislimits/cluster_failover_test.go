@@ -79,7 +79,7 @@ func TestFailedRequestIsGivenBackOnce(t *testing.T) {
 		}
 	}
 	redistest.Eventually(t, "all is given back", func() bool { return left(t, c, bucket) >= 60 })
-	c.cluster.wait()
+	c.wait()
 	if n := left(t, c, bucket); n != 60 {
 		t.Errorf("%d left, want 60; %+v", n, c.Stats())
 	}

@@ -65,7 +65,7 @@ func TestChargeOnOneNodeIsGivenBackOnce(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: no error", name)
 		}
-		c.cluster.wait() // nobody waits for the refund of a request that has failed
+		c.wait() // nobody waits for the refund of a request that has failed
 		if got := left(); got != before {
 			t.Errorf("%s: %d left, %d before: %v; %+v", name, got, before, err, c.Stats())
 		}

@@ -22,10 +22,16 @@ import (
 )
 
 // openCluster is a client of a cluster.
-func openCluster(t testing.TB, c *redistest.Cluster) *clusterLimiter {
+func openCluster(t testing.TB, c *redistest.Cluster) *Limiter {
 	t.Helper()
-	return openWith(t, redisstore.Config{Addrs: c.Addrs(), Namespace: "test", PoolSize: 64, Timeout: 10 * time.Second}).
-		cluster
+	return openWith(t, redisstore.Config{Addrs: c.Addrs(), Namespace: "test", PoolSize: 64, Timeout: 10 * time.Second})
+}
+
+// wait waits for what is given back after a failure, which the caller does not wait for.
+func (l *Limiter) wait() {
+	for _, s := range l.shards {
+		s.batcher.calls.Wait()
+	}
 }
 
 // Every law holds where each subject may lie on a node of its own.
@@ -46,7 +52,7 @@ func TestClusterLaws(t *testing.T) {
 }
 
 // forget deletes the keys of one namespace on all nodes.
-func forget(t testing.TB, s *clusterLimiter, space string) {
+func forget(t testing.TB, s *Limiter, space string) {
 	err := s.shards[0].rdb.(*redis.ClusterClient).
 		ForEachMaster(context.Background(), func(ctx context.Context, m *redis.Client) error {
 			for _, key := range m.Keys(ctx, "hp:{test-"+space+"/*").Val() {
@@ -90,7 +96,7 @@ func TestClusterThroughFailover(t *testing.T) {
 				break
 			}
 			outage = time.Since(failing)
-			s.wait() // for what is given back after a failure, which the caller does not wait for
+			s.wait()
 		}
 		if err != nil || admitted != ok {
 			rt.Fatalf("%+v: %v %v, want %v", charges, admitted, err, ok)
@@ -109,11 +115,11 @@ func TestClusterThroughFailover(t *testing.T) {
 		})
 	}
 	trace(t)
-	victim := s.shards[s.shard(&limit.Subject{Space: "hot", Name: "topic?id=0"})].keys.limitState(
+	victim := s.shards[s.Shard(&limit.Subject{Space: "hot", Name: "topic?id=0"})].keys.limitState(
 		&limit.Subject{Space: "hot", Name: "topic?id=0"})
 	cluster.Failover(t, victim)
 	trace(t)
-	if st := s.stats(); st.Refunds == 0 {
+	if st := s.Stats(); st.Refunds == 0 {
 		t.Errorf("nothing was given back: %+v", st)
 	}
 	t.Logf("the client found the new master after %v", outage)
@@ -200,7 +206,7 @@ func TestClusterNeverAdmitsTooMuch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := results[0].Remaining; sum > bucket.Burst || left != bucket.Burst-sum {
-		t.Errorf("%d admitted and %d left of %d; %+v", sum, left, bucket.Burst, s.stats())
+		t.Errorf("%d admitted and %d left of %d; %+v", sum, left, bucket.Burst, s.Stats())
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,8 +28,10 @@ type Limiter struct {
 	now     func() time.Time // of the process, for ages; limits use the clock of Redis
 	scripts scripts
 	overdue time.Duration
-	single  *shardLimiter   // nil: a cluster
-	cluster *clusterLimiter // nil: one server
+	shards  []*shardLimiter // one on one server
+
+	refunds, lost atomic.Uint64 // of requests that another shard denied
+	late          chan struct{} // a place for each refund that nobody waits for
 }
 
 // scripts are those that no shardLimiter runs.
@@ -40,16 +43,22 @@ func New(c *redisstore.Client) *Limiter {
 	l := &Limiter{
 		rdb: c.Redis(), nodes: c.Cluster(), keys: newKeys(cfg.Namespace), log: cfg.Log, now: time.Now,
 		overdue: cfg.Budget / 4,
+		late:    make(chan struct{}, maxRefunds),
 		scripts: scripts{redis.NewScript(lua.CLThrottle()), redis.NewScript(lua.InFlight()),
 			redis.NewScript(lua.Exchange())},
 	}
+	names := []keys{l.keys}
 	if l.nodes != nil {
-		l.cluster = newClusterLimiter(l, cfg.Namespace)
-		c.OnClose(l.cluster.close, l.cluster.wait)
-		return l
+		names = names[:0]
+		for i := range shardCount {
+			names = append(names, shardKeys(cfg.Namespace, i))
+		}
 	}
-	l.single = newShardLimiter(l, l.keys)
-	c.OnClose(l.single.batcher.close, l.single.batcher.calls.Wait)
+	for _, k := range names {
+		s := newShardLimiter(l, k)
+		l.shards = append(l.shards, s)
+		c.OnClose(s.batcher.close, s.batcher.calls.Wait)
+	}
 	return l
 }
 
@@ -67,10 +76,7 @@ func (l *Limiter) TakePrefetched([]limit.Charge, []limit.Result) bool { return f
 // answer: Remaining is -1 in the results that are not known.
 func (l *Limiter) Take(ctx context.Context, now time.Time, charges []limit.Charge,
 	results []limit.Result) (bool, error) {
-	if l.cluster != nil {
-		return l.cluster.Take(ctx, now, charges, results)
-	}
-	return l.single.Take(ctx, now, charges, results)
+	return l.takeAt(ctx, now, charges, results, nil)
 }
 
 // TakeAt is Take for those who may want to give back what it charged: at is when
@@ -78,23 +84,17 @@ func (l *Limiter) Take(ctx context.Context, now time.Time, charges []limit.Charg
 func (l *Limiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge,
 	results []limit.Result) (admitted bool, at []time.Time, err error) {
 	at = make([]time.Time, len(charges))
-	if l.cluster != nil {
-		admitted, err = l.cluster.takeAt(ctx, now, charges, results, at)
-		return admitted, at, err
-	}
-	admitted, when, err := l.single.TakeAt(ctx, now, charges, results)
-	for i := range at {
-		at[i] = when
-	}
+	admitted, err = l.takeAt(ctx, now, charges, results, at)
 	return admitted, at, err
 }
 
 // Stats tells how many calls decisions took.
 func (l *Limiter) Stats() Stats {
-	if l.cluster != nil {
-		return l.cluster.stats()
+	all := Stats{Refunds: l.refunds.Load(), RefundsLost: l.lost.Load()}
+	for _, s := range l.shards {
+		s.batcher.stats.addTo(&all)
 	}
-	return l.single.batcher.stats.read()
+	return all
 }
 
 // shardLimiter is a Limiter for subjects that lie in one shard; on one server that is

@@ -17,7 +17,7 @@ func openLimiter(t testing.TB, addr string) *shardLimiter {
 	t.Helper()
 	c := openWith(t, redisstore.Config{Addrs: []string{addr}, Namespace: "test", PoolSize: 64,
 		Timeout: 10 * time.Second})
-	return c.single
+	return c.shards[0]
 }
 
 // onServer judges by a clock that is set, on a real server.
@@ -86,4 +86,9 @@ func TestLimiterIsMemory(t *testing.T) {
 			limittest.RunSame(t, memory, store)
 		})
 	}
+}
+
+func (l *counters) read() (all Stats) {
+	l.addTo(&all)
+	return all
 }

@@ -23,30 +23,28 @@ func (e *shardError) Unwrap() error { return e.error }
 func (e *shardError) FailedShard() int { return e.shard }
 
 // Shards is how many shards there are: 1 on one server.
-func (l *Limiter) Shards() int {
-	if l.cluster == nil {
-		return 1
-	}
-	return shardCount
-}
+func (l *Limiter) Shards() int { return len(l.shards) }
 
 // Shard is the shard of a subject.
 func (l *Limiter) Shard(subject *limit.Subject) int {
-	if l.cluster == nil {
+	if len(l.shards) == 1 {
 		return 0
 	}
-	return l.cluster.shard(subject)
+	var name [128]byte
+	return shardOf(appendSubject(name[:0], subject))
 }
+
+func (l *Limiter) limiterOf(subject *limit.Subject) *shardLimiter { return l.shards[l.Shard(subject)] }
 
 // Server is the address of the master of a shard, as far as the client knows. It
 // looks at what the client has: a context that is over makes no calls.
 func (l *Limiter) Server(shard int) string {
-	if l.cluster == nil {
+	if l.nodes == nil {
 		return ""
 	}
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	master, err := l.nodes.MasterForKey(over, l.cluster.shards[shard].keys.prefix)
+	master, err := l.nodes.MasterForKey(over, l.shards[shard].keys.prefix)
 	if err != nil {
 		return "" // it has not seen the cluster yet
 	}

@@ -36,9 +36,11 @@ func (l *counters) sent(decisions uint64) {
 	}
 }
 
-func (l *counters) read() Stats {
-	return Stats{
-		Calls: l.calls.Load(), Decisions: l.decisions.Load(), Merged: l.merged.Load(),
-		Largest: l.largest.Load(), Refused: l.refused.Load(), Left: l.left.Load(),
-	}
+func (l *counters) addTo(all *Stats) {
+	all.Calls += l.calls.Load()
+	all.Decisions += l.decisions.Load()
+	all.Merged += l.merged.Load()
+	all.Largest = max(all.Largest, l.largest.Load())
+	all.Refused += l.refused.Load()
+	all.Left += l.left.Load()
 }

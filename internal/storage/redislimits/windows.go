@@ -109,10 +109,7 @@ func (l *Limiter) Windows(cfg WindowsConfig) *Windows {
 	w.shards = make([]windowShard, l.Shards())
 	for i := range w.shards {
 		s := &w.shards[i]
-		s.Windows, s.keys = w, l.keys
-		if l.cluster != nil {
-			s.keys = l.cluster.shards[i].keys
-		}
+		s.Windows, s.keys = w, l.shards[i].keys
 		s.clock.Store(&clock{w.born, w.born.UnixMicro()})
 		s.heard.Store(math.MinInt64 / 2)
 		s.stripes = make([]stripe, windowStripes/len(w.shards))
