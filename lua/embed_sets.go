@@ -21,33 +21,12 @@ var (
 	writeRules string
 )
 
-// ClaimHot is the script by which a process takes a publisher's id and gives it
-// back; see claim_hot.lua.
-func ClaimHot() string { return claimHot }
-
-// PublishHot is the script that makes a new version of one publisher's hot set;
-// see publish_hot.lua.
-func PublishHot() string { return publishHot }
-
-// PublishBounds is the script that stores what upstreams bear; see publish_bounds.lua.
-func PublishBounds() string { return publishBounds }
-
-// RestoreOverrides is the script that writes overrides back which Redis lost; see
-// restore_overrides.lua.
+// The scripts of what processes tell each other, each as its file says.
+func ClaimHot() string         { return claimHot }
+func PublishHot() string       { return publishHot }
+func PublishBounds() string    { return publishBounds }
 func RestoreOverrides() string { return restoreOverrides }
-
-// WriteCommand is the script that tells a command to every limiter; see
-// write_command.lua.
-func WriteCommand() string { return writeCommand }
-
-// WriteOverride is the script that puts, deletes and trims overrides; see
-// write_override.lua.
-func WriteOverride() string { return writeOverride }
-
-// WriteReport is the script that stores one limiter's report; see
-// write_report.lua.
-func WriteReport() string { return writeReport }
-
-// WriteRules is the script that changes the rules in the central store; see
-// write_rules.lua.
-func WriteRules() string { return writeRules }
+func WriteCommand() string     { return writeCommand }
+func WriteOverride() string    { return writeOverride }
+func WriteReport() string      { return writeReport }
+func WriteRules() string       { return writeRules }

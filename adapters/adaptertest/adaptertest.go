@@ -54,7 +54,13 @@ func Run[C any](t *testing.T, s Site[C]) {
 
 func (s *Site[C]) pipeline(t *testing.T, perClient int) *hotparam.Pipeline {
 	t.Helper()
-	set, err := hotparam.ParseRules("rules.yaml", fmt.Appendf(nil, rules, s.Upstream, perClient))
+	return newPipeline(t, fmt.Appendf(nil, rules, s.Upstream, perClient))
+}
+
+// newPipeline makes a pipeline by rules in YAML.
+func newPipeline(t *testing.T, rules []byte) *hotparam.Pipeline {
+	t.Helper()
+	set, err := hotparam.ParseRules("rules.yaml", rules)
 	if err != nil {
 		t.Fatal(err)
 	}

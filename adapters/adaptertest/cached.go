@@ -2,7 +2,6 @@ package adaptertest
 
 import (
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -22,14 +21,7 @@ overrides:
 // says for the response cache. The site answers /topic with a text that is not the same twice.
 func Cached(t *testing.T, upstream string, site http.Handler) {
 	t.Helper()
-	set, err := hotparam.ParseRules("rules.yaml", fmt.Appendf(nil, servedRules, upstream))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := hotparam.New(hotparam.Config{Rules: set, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := newPipeline(t, fmt.Appendf(nil, servedRules, upstream))
 	s := httptest.NewServer(p.MiddlewareWith(hotparam.Options[hotparam.Exchange]{HideLimits: true})(site))
 	t.Cleanup(s.Close)
 	addr := s.Listener.Addr().String()

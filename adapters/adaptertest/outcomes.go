@@ -3,7 +3,6 @@ package adaptertest
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
@@ -25,14 +24,7 @@ ip: {in_flight: {limit: 1, lease: 1h}, trusted_proxies: [127.0.0.1]}
 // Pipeline runs a pipeline by rules in YAML until the test ends.
 func Pipeline(t *testing.T, rules []byte) *hotparam.Pipeline {
 	t.Helper()
-	set, err := hotparam.ParseRules("rules.yaml", rules)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := hotparam.New(hotparam.Config{Rules: set, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := newPipeline(t, rules)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()

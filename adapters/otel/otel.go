@@ -10,6 +10,7 @@ package hotparamotel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -62,17 +63,17 @@ func Register(m metric.Meter, stats func() hotparam.Stats) (metric.Registration,
 	var failed error
 	int64Gauge := func(name, unit, help string) metric.Int64ObservableGauge {
 		g, err := m.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help))
-		all, failed = append(all, g), first(failed, err)
+		all, failed = append(all, g), errors.Join(failed, err)
 		return g
 	}
 	gauge := func(name, unit, help string) metric.Float64ObservableGauge {
 		g, err := m.Float64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help))
-		all, failed = append(all, g), first(failed, err)
+		all, failed = append(all, g), errors.Join(failed, err)
 		return g
 	}
 	count := func(name, unit, help string) metric.Int64ObservableCounter {
 		c, err := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(help))
-		all, failed = append(all, c), first(failed, err)
+		all, failed = append(all, c), errors.Join(failed, err)
 		return c
 	}
 	in := instruments{
@@ -129,14 +130,6 @@ func (in *instruments) observe(to metric.Observer, s *hotparam.Stats) {
 		}
 		to.ObserveFloat64(in.unreached, unreachable, by)
 	}
-}
-
-// first gives the first error.
-func first(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 // number is a count as OpenTelemetry has it.

@@ -35,6 +35,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
 const (
@@ -83,11 +84,7 @@ type Answer struct {
 
 // Divides reports whether a limit has a level, so that it can be divided.
 func Divides(s limit.Spec) bool {
-	switch s.Algorithm {
-	case limit.TokenBucket, limit.GCRA, limit.LeakyBucket:
-		return s.Limit > 0 && s.Capacity() > 0 && s.Block == 0
-	}
-	return false
+	return limitcore.Spec(s).Refills() && s.Limit > 0 && s.Capacity() > 0 && s.Block == 0
 }
 
 // NewKey divides a limit for which Divides is true.

@@ -49,6 +49,16 @@ func New(set *rules.Set, o Options) *Detector {
 	return d
 }
 
+// hold locks what judging needs, until release is called.
+func (d *Detector) hold() (release func()) {
+	d.judging.Lock()
+	d.rules.RLock()
+	return func() {
+		d.rules.RUnlock()
+		d.judging.Unlock()
+	}
+}
+
 // Add places one count; see AddAll, which is the faster way for many.
 func (d *Detector) Add(now time.Time, c hottype.Count) (crossed bool) {
 	d.rules.RLock()
@@ -137,10 +147,7 @@ func (d *Detector) countTraffic(second int64, counts []hottype.Count, b *batch) 
 // MinClients, and by no other criterion. It lets time pass until s; of a second
 // before the current one nothing is known any more, and it gives nil.
 func (d *Detector) Over(s int64) []hottype.Key {
-	d.judging.Lock()
-	defer d.judging.Unlock()
-	d.rules.RLock()
-	defer d.rules.RUnlock()
+	defer d.hold()()
 	if s > time.Unix(0, d.heard.Load()).Unix() {
 		d.hear(time.Unix(s, 0))
 	}

@@ -9,10 +9,7 @@ import "time"
 // counts come, as whoever reads a log does; it looks at every candidate, as
 // Tick does.
 func (d *Detector) Due() (at time.Time, ok bool) {
-	d.judging.Lock()
-	defer d.judging.Unlock()
-	d.rules.RLock()
-	defer d.rules.RUnlock()
+	defer d.hold()()
 	for _, l := range d.shards {
 		if due, some := l.due(); some && (!ok || due.Before(at)) {
 			at, ok = due, true

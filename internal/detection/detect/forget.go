@@ -4,10 +4,7 @@ package detect
 // nobody here knows: each of them would look like a surge. Rules with surge say
 // nothing by it until there is past enough again; what is hot by it only cools.
 func (d *Detector) ForgetBaselines() {
-	d.judging.Lock()
-	defer d.judging.Unlock()
-	d.rules.RLock()
-	defer d.rules.RUnlock()
+	defer d.hold()()
 	for _, l := range d.shards {
 		l.mu.Lock()
 		for _, h := range l.states {

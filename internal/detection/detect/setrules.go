@@ -122,10 +122,7 @@ func (l *shard) dropStrays(h *ruleState, rule int) {
 // the hot set for their rule's cooling time, in which the other one finds them.
 // It looks at every key that is counted.
 func (d *Detector) Forget(now time.Time, which func(hottype.Key) bool) {
-	d.judging.Lock()
-	defer d.judging.Unlock()
-	d.rules.RLock()
-	defer d.rules.RUnlock()
+	defer d.hold()()
 	now = d.hear(now)
 	for _, l := range d.shards {
 		l.mu.Lock()

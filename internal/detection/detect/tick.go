@@ -16,10 +16,7 @@ import (
 // To judge a second s by all of its counts and no more, call Tick with a time
 // within s, after them.
 func (d *Detector) Tick(now time.Time) (hottype.HotSet, []Change) {
-	d.judging.Lock()
-	defer d.judging.Unlock()
-	d.rules.RLock()
-	defer d.rules.RUnlock()
+	defer d.hold()()
 	t := d.last.next(d.opts.HotTTL, len(d.traffic))
 	now = d.hear(now)
 	for _, l := range d.shards {

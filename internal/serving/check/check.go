@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -82,15 +83,12 @@ func (c *Config) complete() error {
 	if c.Dialect != Nginx && c.Dialect != Forwarded && c.Dialect != Path {
 		return fmt.Errorf("check: dialect %q: set --check.dialect to nginx, forwarded or path", c.Dialect)
 	}
-	if c.AllowStatus == 0 {
-		c.AllowStatus = http.StatusOK
+	c.AllowStatus = cmp.Or(c.AllowStatus, http.StatusOK)
+	usual := http.StatusTooManyRequests
+	if c.Dialect == Nginx {
+		usual = http.StatusForbidden
 	}
-	if c.DenyStatus == 0 {
-		c.DenyStatus = http.StatusTooManyRequests
-		if c.Dialect == Nginx {
-			c.DenyStatus = http.StatusForbidden
-		}
-	}
+	c.DenyStatus = cmp.Or(c.DenyStatus, usual)
 	switch {
 	case c.AllowStatus != http.StatusOK && c.AllowStatus != http.StatusNoContent:
 		return fmt.Errorf("check: --check.allow_status %d: want 200 or 204", c.AllowStatus)
@@ -107,9 +105,7 @@ func (c *Config) complete() error {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return nil
 }
 

@@ -109,14 +109,16 @@ func (s *Server) Stop() {
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Stop()
-	s.launch()
+	s.Relaunch()
 }
 
 // Relaunch starts a server again that was killed or stopped.
 func (s *Server) Relaunch() {
 	s.t.Helper()
 	s.await()
-	s.launch()
+	if err := s.tryLaunch(); err != nil {
+		s.t.Fatalf("redistest: %v", err)
+	}
 }
 
 // Flush empties all databases, as a server that lost its data.
@@ -141,14 +143,6 @@ func (s *Server) await() {
 	exited := s.exited
 	s.mu.Unlock()
 	<-exited
-}
-
-// launch starts the server on its port again.
-func (s *Server) launch() {
-	s.t.Helper()
-	if err := s.tryLaunch(); err != nil {
-		s.t.Fatalf("redistest: %v", err)
-	}
 }
 
 func (s *Server) tryLaunch() error {
