@@ -187,9 +187,9 @@ func TestUpstreamDown(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &problem); err != nil {
 			t.Fatalf("%s: %v in %q", name, err, body)
 		}
-		if want := fmt.Sprintf("upstream \"\" (%s): %s", tc.url.Host, tc.why); code != tc.status ||
-			problem.Detail != want {
-			t.Errorf("%s: %d %s, want %s", name, code, problem.Detail, want)
+		if want := "The upstream gave no answer: " + tc.why + "."; code != tc.status || problem.Detail != want ||
+			strings.Contains(body, tc.url.Host) {
+			t.Errorf("%s: %d %s, want %s, without %s", name, code, body, want, tc.url.Host)
 		}
 		if s := p.Stats().Upstreams[""]; s.Failures != 1 {
 			t.Errorf("%s: %+v", name, s)

@@ -1,10 +1,10 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -103,8 +103,8 @@ func keep(pr *httputil.ProxyRequest, name string) {
 }
 
 // failed answers a request that the upstream did not: 504 when it took too
-// long, 502 otherwise. The client learns the upstream's name, its host and the
-// kind of failure; the log has the error itself.
+// long, 502 otherwise. The client learns the kind of failure, and not where the
+// upstream is; the log has that and the error itself.
 func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, httplimit.ErrSlowBody) || httplimit.TooSlow(r) {
 		u.abandoned.Add(1)
@@ -122,9 +122,9 @@ func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	u.failures.Add(1)
-	u.cfg.Log.Warn("proxy: upstream failed", "upstream", u.name, "host", u.url.Host, "err", err)
+	u.cfg.Log.Warn("proxy: upstream failed", "upstream", cmp.Or(u.name, "default"), "host", u.url.Host, "err", err)
 	status, why := kind(err)
-	httplimit.WriteProblem(w, status, fmt.Sprintf("upstream %q (%s): %s", u.name, u.url.Host, why))
+	httplimit.WriteProblem(w, status, "The upstream gave no answer: "+why+".")
 }
 
 // kind puts a failure into words that tell nothing of what is behind it.
