@@ -174,10 +174,10 @@ func (t *top) show(a *hotAnswer, sort, find string, err error) {
 
 // summary is two lines: the sums, and what needs to be known besides.
 func summary(a *hotAnswer, sort, find string) string {
-	text := fmt.Sprintf("%s  %s/s: %s allowed, %s denied  %d hot  %d loops  %d limiters  by %s\n",
+	text := fmt.Sprintf("%s  %s/s: %s allowed, %s denied  %d hot  %s  %s  by %s\n",
 		a.At.Local().Format("15:04:05"), unknown(a.Totals.Requests), unknown(a.Totals.Allowed),
-		unknown(a.Totals.Denied),
-		a.Matched, len(a.Loops), a.Totals.Limiters, sort)
+		unknown(a.Totals.Denied), a.Matched, counted(len(a.Loops), "loop", "loops"),
+		counted(a.Totals.Limiters, "limiter", "limiters"), sort)
 	notes := slices.Clone(a.Trouble)
 	if find != "" {
 		notes = append(notes, "only with "+find)
@@ -195,13 +195,20 @@ func unknown(f *float64) string {
 	return number(f)
 }
 
+// keyWidth leaves room for the other columns, however long the keys are that clients choose.
+func (t *top) keyWidth() int {
+	const others, least, most = 64, 16, 60
+	_, _, width, _ := t.table.GetInnerRect()
+	return min(max(width-others, least), most)
+}
+
 // line draws one row. Keys are wide, all else stands at the right.
 func (t *top) line(row int, attr tcell.AttrMask, cells ...string) {
 	for i, text := range cells {
 		cell := tview.NewTableCell(tview.Escape(printable(text)) + " ").SetStyle(tcell.StyleDefault.Attributes(attr))
 		switch {
 		case i == 0:
-			cell.SetExpansion(1).SetMaxWidth(60)
+			cell.SetExpansion(1).SetMaxWidth(t.keyWidth())
 		case i < len(cells)-1:
 			cell.SetAlign(tview.AlignRight)
 		}

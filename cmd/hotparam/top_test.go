@@ -28,10 +28,11 @@ func (a *adminStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/v1/hot":
 		a.sorts = append(a.sorts, r.URL.Query().Get("sort")+" "+r.URL.Query().Get("find"))
-		keys := []map[string]any{{"key": "topic?id=42", "rule": "topic", "rate": 900, "clients": 12,
+		since := time.Date(2026, 3, 14, 10, 59, 0, 0, time.UTC)
+		keys := []map[string]any{{"key": "topic?id=42", "rule": "topic", "rate": 900, "clients": 12, "since": since,
 			"limit": map[string]any{"text": "100/s"}}}
 		for _, text := range hostile {
-			keys = append(keys, map[string]any{"key": "[red]" + text, "rule": "topic", "rate": 5})
+			keys = append(keys, map[string]any{"key": "[red]" + text, "rule": "topic", "rate": 5, "since": since})
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{
 			"at": time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC), "matched": len(keys), "keys": keys,
@@ -99,6 +100,8 @@ func TestTop(t *testing.T) {
 	shown("1500/s: ? allowed, ? denied  21 hot")
 	shown("[red]") // no colour is made of it
 	shown("limiter is silent")
+	shown("LIMIT") // beside a key of 8 KiB
+	shown("1h1m0s  100/s")
 	press("b")
 	shown("one: topic?id=42, block")
 	press("l25\n")
