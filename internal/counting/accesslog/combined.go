@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
@@ -172,16 +174,4 @@ func dash(s string) string {
 }
 
 // isToken tells whether s can be a method.
-func isToken(s string) bool {
-	if s == "" || len(s) > 64 {
-		return false
-	}
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		letter := 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || isDigit(c)
-		if !letter && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
-			return false
-		}
-	}
-	return true
-}
+func isToken(s string) bool { return len(s) <= 64 && httpguts.ValidHeaderFieldName(s) }

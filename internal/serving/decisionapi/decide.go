@@ -1,10 +1,10 @@
 package decisionapi
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -83,7 +83,7 @@ func (d *Decider) Stats() Stats {
 // work is the memory of one question. It is pooled, so that a batch allocates
 // little beside its text.
 type work struct {
-	body   []byte
+	body   bytes.Buffer
 	checks []check
 	pairs  httplimit.Headers
 	req    hottype.Request
@@ -105,11 +105,10 @@ func (d *Decider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	k := d.works.Get().(*work)
 	defer d.release(k)
-	var ok bool
-	if k.body, ok = d.read(w, r, k.body[:0], d.opt.MaxBody); !ok {
+	if !d.read(w, r, &k.body, d.opt.MaxBody) {
 		return
 	}
-	dec := decoder{s: string(k.body), checks: k.checks[:0], pairs: k.pairs[:0]}
+	dec := decoder{s: k.body.String(), checks: k.checks[:0], pairs: k.pairs[:0]}
 	batch, err := dec.decode()
 	k.checks, k.pairs = dec.checks, dec.pairs
 	if err != nil {
@@ -128,18 +127,19 @@ func (d *Decider) reject(w http.ResponseWriter, status int, detail string) {
 	httplimit.WriteProblem(w, status, detail)
 }
 
-// read reads the body of a POST into a buffer that is used again, or answers why it could not.
-func (d *Decider) read(w http.ResponseWriter, r *http.Request, b []byte, most int64) ([]byte, bool) {
+// read reads the body of a POST, or answers why it could not.
+func (d *Decider) read(w http.ResponseWriter, r *http.Request, body *bytes.Buffer, most int64) (ok bool) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		d.reject(w, http.StatusMethodNotAllowed, "Ask with POST.")
-		return b, false
+		return false
 	}
-	b, err := readAll(b, http.MaxBytesReader(w, r.Body, most))
+	body.Reset()
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, most))
 	tooLarge := (*http.MaxBytesError)(nil)
 	switch {
 	case err == nil:
-		return b, true
+		return true
 	case errors.As(err, &tooLarge):
 		d.reject(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is longer than %d bytes.", most))
 	case errors.Is(err, httplimit.ErrSlowBody):
@@ -147,12 +147,12 @@ func (d *Decider) read(w http.ResponseWriter, r *http.Request, b []byte, most in
 	default:
 		d.reject(w, http.StatusBadRequest, "The body ended early.")
 	}
-	return b, false
+	return false
 }
 
 // release returns the memory, unless one huge question has made it huge.
 func (d *Decider) release(k *work) {
-	if cap(k.body) > keepBody || cap(k.out) > 2*keepBody {
+	if k.body.Cap() > keepBody || cap(k.out) > 2*keepBody {
 		return
 	}
 	clear(k.checks)
@@ -247,21 +247,4 @@ func appendVerdict(b []byte, v *hottype.Verdict) []byte {
 		b = strconv.AppendInt(append(b, `,"wait_ms":`...), httplimit.Millis(v.Wait), 10)
 	}
 	return append(b, '}')
-}
-
-// readAll is io.ReadAll into a buffer that is used again.
-func readAll(b []byte, r io.Reader) ([]byte, error) {
-	for {
-		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
-		}
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		if err == io.EOF {
-			return b, nil
-		}
-		if err != nil {
-			return b, err
-		}
-	}
 }

@@ -49,11 +49,11 @@ func (o *outcome) check() string {
 // {"taken":n}: adaptive limits follow what gateways say became of requests. Of a list with a mistake
 // nothing is taken. Those of upstreams that no limit follows are left out.
 func (d *Decider) Outcomes(w http.ResponseWriter, r *http.Request) {
-	body, ok := d.read(w, r, nil, maxOutcomesBytes)
-	if !ok {
+	var body bytes.Buffer
+	if !d.read(w, r, &body, maxOutcomesBytes) {
 		return
 	}
-	list, err := readOutcomes(body)
+	list, err := readOutcomes(body.Bytes())
 	if err != nil {
 		d.reject(w, http.StatusBadRequest, err.Error())
 		return

@@ -1,6 +1,7 @@
 package decisionapi
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -61,11 +62,11 @@ func (d *Decider) Release(w http.ResponseWriter, r *http.Request) {
 		Release string
 		Status  int
 	}
-	body, ok := d.read(w, r, nil, maxReleaseBytes)
-	if !ok {
+	var body bytes.Buffer
+	if !d.read(w, r, &body, maxReleaseBytes) {
 		return
 	}
-	if err := json.Unmarshal(body, &question); err != nil {
+	if err := json.Unmarshal(body.Bytes(), &question); err != nil {
 		d.reject(w, http.StatusBadRequest, `Want {"release":"TOKEN","status":200}; status may be absent.`)
 		return
 	}

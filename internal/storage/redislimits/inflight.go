@@ -36,12 +36,8 @@ func (f *InFlight) Acquire(ctx context.Context, id string) (limit.Result, error)
 	if err != nil {
 		return limit.Result{}, err
 	}
-	r := limit.Result{Allowed: n[0] == 1, Limit: f.most, Remaining: n[1],
-		RetryAfter: time.Duration(n[2]) * time.Microsecond, ResetAfter: time.Duration(n[3]) * time.Microsecond}
-	if n[2] < 0 {
-		r.RetryAfter = hottype.Never
-	}
-	return r, nil
+	return limit.Result{Allowed: n[0] == 1, Limit: f.most, Remaining: n[1], RetryAfter: duration(n[2]),
+		ResetAfter: duration(n[3])}, nil
 }
 
 // Release gives the place of an id back, and says whether it had one: false also

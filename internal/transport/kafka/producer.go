@@ -13,6 +13,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/backlog"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // ProducerConfig configures a Producer.
@@ -168,15 +169,8 @@ func (p *Producer) pump(ctx, hard context.Context, client sarama.Client) error {
 func (p *Producer) finish(hard context.Context, client sarama.Client, producer sarama.SyncProducer) error {
 	p.queue.Close()
 	err := p.send(client, producer, p.queue.Take(), false)
-	retry := time.NewTicker(retryAfter)
-	defer retry.Stop()
-	for p.flight.len() > 0 {
-		select {
-		case <-retry.C:
-			err = p.send(client, producer, nil, false)
-		case <-hard.Done():
-			return err
-		}
+	for p.flight.len() > 0 && wait.For(hard, retryAfter) {
+		err = p.send(client, producer, nil, false)
 	}
 	return err
 }

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
 // FaultProxy stands before a server and has the fault that the test sets, or
@@ -94,9 +96,7 @@ func Dribbles(pause time.Duration) Fault {
 			if _, err := client.Write(answer[i : i+1]); err != nil {
 				return err
 			}
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
+			if !wait.For(ctx, pause) {
 				return ctx.Err()
 			}
 		}
