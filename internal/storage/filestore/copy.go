@@ -43,7 +43,7 @@ type sharedCopy struct {
 // another process has it open.
 func OpenCopy(dir string, of []string, log *slog.Logger) (*Copy, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("filestore: %w", err)
+		return nil, fmt.Errorf("filestore: %w; set --state.dir to a directory that can be written", err)
 	}
 	lock, err := dirlock.Take(dir, "copy.lock")
 	if err != nil {

@@ -44,7 +44,7 @@ type Overrides struct {
 // what to do.
 func OpenOverrides(dir string) (*Overrides, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("filestore: %w", err)
+		return nil, fmt.Errorf("filestore: %w; set --state.dir to a directory that can be written", err)
 	}
 	lock, err := dirlock.Take(dir, "lock")
 	if err != nil {

@@ -84,7 +84,7 @@ func (l *windowShard) exchange(ctx context.Context) {
 	if l.failed = err != nil; l.failed {
 		l.counts.errors.Add(1)
 		if !was && l.counts.stale.Add(1) == 1 {
-			l.store.log.Warn("redislimits: windows are not exchanged, each process holds clients to what it knows",
+			l.store.log.Warn("redislimits: per-IP sync with Redis failed; each process enforces what it counts itself",
 				"err", err)
 		}
 		return
@@ -96,7 +96,7 @@ func (l *windowShard) exchange(ctx context.Context) {
 	if was {
 		l.due(0) // Redis may have lost what it was told
 		if l.counts.stale.Add(-1) == 0 {
-			l.store.log.Info("redislimits: windows are exchanged again")
+			l.store.log.Info("redislimits: per-IP sync with Redis works again")
 		}
 	}
 }
