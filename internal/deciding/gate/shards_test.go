@@ -87,7 +87,7 @@ func (s *sharded) Take(ctx context.Context, now time.Time, charges []limit.Charg
 
 func onShards(t *testing.T, store *sharded, yaml string, log *bytes.Buffer) *bundle {
 	var keys []hottype.Key
-	cfg := gate.Config{Shared: store, Live: func() int { return 4 }}
+	cfg := gate.Config{Shared: store, Live: func() int { return 4 }, Budget: time.Hour} // as build does for its own
 	if log != nil {
 		cfg.Log = slog.New(slog.NewTextHandler(log, nil))
 	}
