@@ -30,7 +30,7 @@ type adminFlags struct {
 	Timeout   time.Duration `default:"5s" help:"Longest wait for the answer."`
 }
 
-// question is one request to an admin listener.
+// question is one request to an admin listener: GET, if it names no method.
 type question struct {
 	method, path string
 	query        url.Values
@@ -38,59 +38,61 @@ type question struct {
 	body         string
 }
 
-// ask sends a question and decodes the answer into v, nil for none. An error has the words of the problem
-// that the listener answered with.
-func (c *adminFlags) ask(ctx context.Context, q question, v any) (http.Header, error) {
+// answer is what came, as it can be printed.
+type answer struct {
+	header http.Header
+	body   json.RawMessage
+}
+
+// ask sends a question and decodes the answer into v, nil for none.
+func (c *adminFlags) ask(ctx context.Context, q question, v any) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
+	resp, err := c.send(ctx, q)
+	if err != nil {
+		return a, err
+	}
+	defer resp.Body.Close()
+	a.header = resp.Header
+	if a.body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err != nil {
+		return a, fmt.Errorf("%s: the answer broke off: %w", c.Admin, err)
+	}
+	if v != nil {
+		if err := json.Unmarshal(a.body, v); err != nil {
+			return a, fmt.Errorf("%s: the answer is not that of an admin listener: %w", c.Admin, err)
+		}
+	}
+	return a, nil
+}
+
+// send sends a question. An error has the words of the problem that the listener answered with.
+func (c *adminFlags) send(ctx context.Context, q question) (*http.Response, error) {
 	req, err := c.request(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	client, err := c.client()
+	tls, err := tlsfiles.Files{CA: c.CA}.Client("--admin-")
 	if err != nil {
 		return nil, err
 	}
-	resp, err := client.Do(req)
+	resp, err := newClient(&http.Transport{TLSClientConfig: tls}).Do(req)
 	if err != nil {
 		return nil, c.silent(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return nil, fmt.Errorf("%s: the answer broke off: %w", c.Admin, err)
 	}
 	if resp.StatusCode >= http.StatusMultipleChoices {
-		return nil, problemOf(resp.Status, body)
-	}
-	if v != nil {
-		if err := json.Unmarshal(body, v); err != nil {
-			return nil, fmt.Errorf("%s: the answer is not that of an admin listener: %w", c.Admin, err)
-		}
-	}
-	return resp.Header, nil
-}
-
-// stream opens a stream that ends with ctx.
-func (c *adminFlags) stream(ctx context.Context, path string) (io.ReadCloser, error) {
-	req, err := c.request(ctx, question{method: http.MethodGet, path: path})
-	if err != nil {
-		return nil, err
-	}
-	client, err := c.client()
-	if err != nil {
-		return nil, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, c.silent(err)
-	}
-	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // what came says enough
 		return nil, problemOf(resp.Status, body)
 	}
-	return resp.Body, nil
+	return resp, nil
+}
+
+// newClient follows no redirect, and its transport takes no proxy from the environment: what is asked, and the token,
+// are for the server that was named.
+func newClient(t *http.Transport) *http.Client {
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 }
 
 // silent is the error where nobody answers. It names the listener once.
@@ -127,16 +129,6 @@ func (c *adminFlags) request(ctx context.Context, q question) (*http.Request, er
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	return req, nil
-}
-
-// client follows no redirect: the token is for the server that was named.
-func (c *adminFlags) client() (*http.Client, error) {
-	config, err := tlsfiles.Files{CA: c.CA}.Client("--admin-")
-	if err != nil {
-		return nil, err
-	}
-	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}, CheckRedirect: stay}, nil
 }
 
 // problemOf is the error that an answer tells. What a server says is printable on a terminal.

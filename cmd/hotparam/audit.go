@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"io"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -14,7 +12,6 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// auditCmd tells who changed what.
 type auditCmd struct {
 	adminFlags
 	outputFlags
@@ -22,24 +19,20 @@ type auditCmd struct {
 	Limit int    `default:"50" help:"Most changes to list."`
 }
 
-// Run is called by kong.
 func (c *auditCmd) Run(ctx context.Context, k *kong.Kong) error {
 	query := url.Values{"limit": {strconv.Itoa(c.Limit)}}
 	if c.ID != "" {
 		query.Set("id", c.ID)
 	}
-	var answer json.RawMessage
-	if _, err := c.ask(ctx, question{method: http.MethodGet, path: "/v1/audit", query: query}, &answer); err != nil {
-		return err
-	}
 	var a struct {
 		Changes []rules.Change
 		Rules   []rules.Revision
 	}
-	if err := json.Unmarshal(answer, &a); err != nil {
+	answer, err := c.ask(ctx, question{path: "/v1/audit", query: query}, &a)
+	if err != nil {
 		return err
 	}
-	return c.print(k, answer, func(t io.Writer) error {
+	return c.print(k, answer, func(t io.Writer) {
 		row(t, "REVISION", "TIME", "BY", "WHAT", "ID", "FOR", "EFFECT", "REASON")
 		for i := range a.Changes {
 			change := &a.Changes[i]
@@ -53,14 +46,12 @@ func (c *auditCmd) Run(ctx context.Context, k *kong.Kong) error {
 				of = &rules.Override{}
 			}
 			row(t, strconv.FormatInt(change.Revision, 10), change.At.UTC().Format(time.RFC3339), change.Author,
-				change.Action,
-				change.ID, of.Target().String(), does, of.Reason)
+				change.Action, change.ID, of.Target().String(), does, of.Reason)
 		}
 		for i := range a.Rules {
 			r := &a.Rules[i]
 			row(t, strconv.FormatInt(r.Version, 10), r.At.UTC().Format(time.RFC3339), r.Author, r.Action,
 				"", "rules", r.Only, r.Reason)
 		}
-		return nil
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"sync"
@@ -27,7 +28,6 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
-// checkCmd inspects what the pipeline stands on.
 type checkCmd struct {
 	config.Check
 	JSON    bool          `name:"json" help:"One JSON document instead of text."`
@@ -38,7 +38,6 @@ type checkCmd struct {
 // errFindings makes the exit code 1; the report has said all.
 var errFindings = errors.New("check: something fails; see the report")
 
-// Run is called by kong.
 func (c *checkCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) error {
 	set, err := p.Rules()
 	if err != nil {
@@ -143,6 +142,9 @@ func (c *checkCmd) inspect(ctx context.Context, set *rules.Set, want preflight.E
 	return report
 }
 
+// quiet is the log of a look: the report says all.
+var quiet = slog.New(slog.DiscardHandler)
+
 // senders is who may send counts, and what is known of those who ask.
 func (c *checkCmd) senders() preflight.Senders {
 	s := preflight.Senders{
@@ -187,7 +189,7 @@ func (c *checkCmd) graphite(ctx context.Context, set *rules.Set, want preflight.
 	if c.Graphite.URL == "" {
 		return nil
 	}
-	poller, err := run.NewPoller(c.Graphite, c.Names, set)
+	poller, err := run.NewPoller(c.Graphite, c.Names, set, func([]hottype.Count) {}, quiet)
 	if err != nil {
 		return unusable("graphite.url", err)
 	}
@@ -199,7 +201,9 @@ func (c *checkCmd) kafka(ctx context.Context, set *rules.Set, want preflight.Exp
 	if len(c.Kafka.Brokers) == 0 {
 		return nil
 	}
-	in, err := kafka.Inspect(ctx, run.KafkaConfig(c.Kafka, c.Group.Group, set.Namespace))
+	cfg := run.KafkaConfig(c.Kafka, set.Namespace, quiet)
+	cfg.Group = c.Group.Group
+	in, err := kafka.Inspect(ctx, cfg)
 	if err != nil {
 		return unusable("kafka.brokers", err)
 	}
@@ -210,7 +214,7 @@ func (c *checkCmd) redis(ctx context.Context, set *rules.Set, want preflight.Exp
 	if len(c.Redis.Addr) == 0 {
 		return nil
 	}
-	client, err := run.OpenRedis(c.Redis, set.Namespace)
+	client, err := run.OpenRedis(c.Redis, set.Namespace, 0, quiet)
 	if err != nil {
 		return unusable("redis.addr", err)
 	}

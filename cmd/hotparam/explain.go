@@ -18,7 +18,6 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// explainCmd tells how requests are seen.
 type explainCmd struct {
 	Privacy  config.Privacy `embed:"" prefix:"privacy."`
 	Config   string         `short:"c" placeholder:"FILE" help:"YAML file with the rules."`
@@ -48,7 +47,6 @@ type explanation struct {
 	Limits   []string `json:"limits"`
 }
 
-// Run is called by kong.
 func (c *explainCmd) Run(k *kong.Kong, p *config.Parser) error {
 	set, err := p.Rules()
 	if err != nil {

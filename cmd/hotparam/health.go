@@ -29,7 +29,7 @@ type healthCmd struct {
 // firstLineMax bounds how much of an answer's body is shown, in bytes.
 const firstLineMax = 300
 
-// Run is called by kong. The error is one line: what was asked and why it is not well.
+// Run gives an error of one line: what was asked and why it is not well.
 func (c *healthCmd) Run(ctx context.Context) error {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -53,8 +53,6 @@ func (c *healthCmd) Run(ctx context.Context) error {
 	return nil
 }
 
-// client takes no proxy from the environment and follows no redirect: the answer must
-// be that of the server which was named.
 func (c *healthCmd) client() (*http.Client, error) {
 	config, err := tlsfiles.Files{CA: c.CA}.Client("health: --")
 	if err != nil {
@@ -67,8 +65,7 @@ func (c *healthCmd) client() (*http.Client, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", c.UnixSocket)
 		}
 	}
-	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &http.Client{Transport: t, CheckRedirect: stay}, nil
+	return newClient(t), nil
 }
 
 // ask is nil if the answer is 2xx.

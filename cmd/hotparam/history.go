@@ -9,19 +9,16 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// historyCmd groups what is done with the history of a program.
 type historyCmd struct {
 	Purge historyPurgeCmd `cmd:"" help:"Remove what is kept of a key, for good."`
 }
 
-// historyPurgeCmd removes the history of a key.
 type historyPurgeCmd struct {
 	adminFlags
 	Key    string `arg:"" help:"The whole key, such as 'topic?id=42'."`
 	Author string `help:"Who, for the history; default: who is logged in."`
 }
 
-// Run is called by kong.
 func (c *historyPurgeCmd) Run(ctx context.Context, k *kong.Kong) error {
 	var a struct{ Rows int64 }
 	q := question{method: http.MethodDelete, path: "/v1/history",

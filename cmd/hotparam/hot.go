@@ -18,7 +18,6 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// hotCmd groups what is done with hot keys.
 type hotCmd struct {
 	Ls    hotLsCmd    `cmd:"" help:"List what is hot, and the loops."`
 	Get   hotGetCmd   `cmd:"" help:"Tell of one key whether it is hot, and which limits hold it and why."`
@@ -26,7 +25,6 @@ type hotCmd struct {
 	Reset hotResetCmd `cmd:"" help:"Have all limiters forget what a key, or a client, has used of its limits."`
 }
 
-// hotLsCmd lists hot keys.
 type hotLsCmd struct {
 	adminFlags
 	outputFlags
@@ -58,17 +56,13 @@ type hotAnswer struct {
 
 // hotKeys asks what is hot.
 func (c *adminFlags) hotKeys(ctx context.Context, limit int, sort,
-	find string) (a hotAnswer, answer json.RawMessage, err error) {
-	_, err = c.ask(ctx, question{method: http.MethodGet, path: "/v1/hot", query: url.Values{
+	find string) (a hotAnswer, got answer, err error) {
+	got, err = c.ask(ctx, question{path: "/v1/hot", query: url.Values{
 		"limit": {strconv.Itoa(limit)}, "sort": {sort}, "find": {find},
-	}}, &answer)
-	if err == nil {
-		err = json.Unmarshal(answer, &a)
-	}
-	return a, answer, err
+	}}, &a)
+	return a, got, err
 }
 
-// Run is called by kong.
 func (c *hotLsCmd) Run(ctx context.Context, k *kong.Kong) error {
 	a, answer, err := c.hotKeys(ctx, c.Limit, c.Sort, c.Find)
 	if err != nil {
@@ -77,10 +71,7 @@ func (c *hotLsCmd) Run(ctx context.Context, k *kong.Kong) error {
 	for _, text := range a.Trouble { // else an empty table would look like a quiet site
 		fmt.Fprintf(k.Stderr, "%s: %s\n", name, printable(text))
 	}
-	return c.print(k, answer, func(t io.Writer) error {
-		a.table(t)
-		return nil
-	})
+	return c.print(k, answer, a.table)
 }
 
 func (a *hotAnswer) table(t io.Writer) {
@@ -114,38 +105,34 @@ func number(f *float64) string {
 
 func since(now, at time.Time) string { return max(now.Sub(at), 0).Round(time.Second).String() }
 
-// hotGetCmd tells of one key.
 type hotGetCmd struct {
 	adminFlags
 	Output string `short:"o" enum:"json,yaml" default:"yaml" help:"How to print it: ${enum}."`
 	Key    string `arg:"" help:"Key, such as 'topic?id=42'."`
 }
 
-// Run is called by kong.
 func (c *hotGetCmd) Run(ctx context.Context, k *kong.Kong) error {
-	var answer json.RawMessage
-	if _, err := c.ask(ctx, question{method: http.MethodGet, path: "/v1/keys/" + url.PathEscape(c.Key)},
-		&answer); err != nil {
+	answer, err := c.ask(ctx, question{path: "/v1/keys/" + url.PathEscape(c.Key)}, nil)
+	if err != nil {
 		return err
 	}
 	return (&outputFlags{Output: c.Output}).print(k, answer, nil)
 }
 
-// hotWatchCmd follows the live stream.
 type hotWatchCmd struct {
 	adminFlags
 	Output string `short:"o" enum:"lines,json" default:"lines" help:"How to print it: ${enum}, one a line."`
 	Find   string `placeholder:"TEXT" help:"Only keys with this in their name."`
 }
 
-// Run is called by kong. It ends when the stream does.
+// Run ends when the stream does.
 func (c *hotWatchCmd) Run(ctx context.Context, k *kong.Kong) error {
-	body, err := c.stream(ctx, "/v1/events")
+	resp, err := c.send(ctx, question{path: "/v1/events"})
 	if err != nil {
 		return err
 	}
-	defer body.Close()
-	lines := bufio.NewScanner(body)
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxAnswer)
 	kind := ""
 	for lines.Scan() {
@@ -193,14 +180,12 @@ func (c *hotWatchCmd) change(k *kong.Kong, data string) error {
 	return err
 }
 
-// hotResetCmd resets a key or a client.
 type hotResetCmd struct {
 	adminFlags
 	Key    string `arg:"" optional:"" help:"Key, such as 'topic?id=42'."`
 	Client string `placeholder:"CLIENT" help:"Client in place of a key: an address, or a name."`
 }
 
-// Run is called by kong.
 func (c *hotResetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	path := "/v1/keys/" + url.PathEscape(c.Key) + "/reset"
 	switch {

@@ -15,7 +15,6 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
-// learnCmd proposes a configuration from logs.
 type learnCmd struct {
 	Output   string        `short:"o" placeholder:"FILE" help:"Write the configuration there, which must not exist yet; without it, to standard output."`
 	Format   string        `enum:"auto,combined,events,jsonl" default:"auto" help:"Form of the lines: ${enum}. events is tab-separated: unix_seconds client method target."`
@@ -24,7 +23,7 @@ type learnCmd struct {
 	Files    []string      `arg:"" name:"file" help:"Access logs, plain or gzip; - is standard input."`
 }
 
-// Run is called by kong. The configuration goes to standard output, what people
+// Run writes the configuration to standard output, what people
 // read beside it to standard error.
 func (c *learnCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if c.Output != "" {

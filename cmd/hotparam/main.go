@@ -17,7 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// commands is the command line.
+// commands is the command line. kong calls Run of the command that is chosen, with the arguments that it asks for.
 type commands struct {
 	Demo       demoCmd       `cmd:"" help:"Show the whole pipeline alive, without any server."`
 	Serve      serveCmd      `cmd:"" help:"Put the whole pipeline, in one process, in front of a service."`
@@ -73,10 +73,8 @@ func start(args []string) int {
 	return p.Fail(os.Stderr, cmd.Run(p))
 }
 
-// versionCmd prints the version.
 type versionCmd struct{}
 
-// Run is called by kong.
 func (versionCmd) Run(k *kong.Kong) error {
 	fmt.Fprintln(k.Stdout, name, config.Version())
 	return nil
@@ -91,17 +89,14 @@ func (*completionCmd) Help() string {
 		"it. Without a shell it is made for the one that you log in with."
 }
 
-// configCmd groups what is done with configuration files.
 type configCmd struct {
 	Validate validateCmd `cmd:"" help:"Check files; print every error with file, line and field."`
 }
 
-// validateCmd checks configuration files.
 type validateCmd struct {
 	Files []string `arg:"" name:"file" help:"YAML files."`
 }
 
-// Run is called by kong.
 func (v validateCmd) Run(k *kong.Kong) error {
 	var failed error
 	for _, path := range v.Files {

@@ -21,35 +21,38 @@ type outputFlags struct {
 }
 
 // print prints an answer: as a table, or all of it as JSON or YAML.
-func (f *outputFlags) print(k *kong.Kong, answer json.RawMessage, table func(t io.Writer) error) error {
+func (f *outputFlags) print(k *kong.Kong, a answer, rows func(t io.Writer)) error {
 	var text []byte
 	var err error
 	switch f.Output {
 	case "json":
 		var b bytes.Buffer
-		err = json.Indent(&b, answer, "", "  ")
+		err = json.Indent(&b, a.body, "", "  ")
 		b.WriteByte('\n')
 		text = escaped(b.Bytes(), jsonEscape)
 	case "yaml":
 		var node yaml.Node
 		// bare, some marks are line breaks to it
-		if err = yaml.Unmarshal(escaped(answer, yamlEscape), &node); err == nil {
+		if err = yaml.Unmarshal(escaped(a.body, yamlEscape), &node); err == nil {
 			plain(&node)
 			text, err = yaml.Marshal(&node)
 			text = escaped(text, yamlEscape)
 		}
 	default:
-		t := tabwriter.NewWriter(k.Stdout, 0, 0, 2, ' ', 0)
-		if err := table(t); err != nil {
-			return err
-		}
-		return t.Flush()
+		return table(k.Stdout, rows)
 	}
 	if err != nil {
 		return err
 	}
 	_, err = k.Stdout.Write(text)
 	return err
+}
+
+// table prints rows, whose cells are parted by tabs.
+func table(out io.Writer, rows func(t io.Writer)) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	rows(t)
+	return t.Flush()
 }
 
 // plain writes what was read of JSON as people write YAML; what a terminal cannot show stays in quotes, where it can

@@ -35,7 +35,7 @@ func TestLongCellsAreCut(t *testing.T) {
 // What an answer says comes out whole as JSON and YAML, and nothing of it acts upon a terminal.
 func TestHostileTextIsPrinted(t *testing.T) {
 	t.Parallel()
-	answer, err := json.Marshal(map[string]any{"keys": hostile})
+	body, err := json.Marshal(map[string]any{"keys": hostile})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,11 +45,10 @@ func TestHostileTextIsPrinted(t *testing.T) {
 			t.Parallel()
 			var b bytes.Buffer
 			f := outputFlags{Output: output}
-			err := f.print(&kong.Kong{Stdout: &b}, answer, func(w io.Writer) error {
+			err := f.print(&kong.Kong{Stdout: &b}, answer{body: body}, func(w io.Writer) {
 				for _, text := range hostile {
 					row(w, text, "x")
 				}
-				return nil
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -16,7 +16,6 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// overrideCmd groups what is done with overrides.
 type overrideCmd struct {
 	Ls      overrideLsCmd      `cmd:"" help:"List the overrides that have not ended."`
 	Set     overrideSetCmd     `cmd:"" help:"Limit, exempt, block, watch or serve a key, a resource, a client, a network, a class."`
@@ -71,41 +70,32 @@ func ending(o *rules.Override) string {
 }
 
 // overrides asks for the list.
-func (c *adminFlags) overrides(ctx context.Context) (list []listedOverride, answer json.RawMessage, err error) {
-	if _, err = c.ask(ctx, question{method: http.MethodGet, path: "/v1/overrides"}, &answer); err != nil {
-		return nil, nil, err
-	}
+func (c *adminFlags) overrides(ctx context.Context) ([]listedOverride, answer, error) {
 	var a struct{ Overrides []listedOverride }
-	if err = json.Unmarshal(answer, &a); err != nil {
-		err = fmt.Errorf("%s: the answer is not that of an admin listener: %w", c.Admin, err)
-	}
-	return a.Overrides, answer, err
+	got, err := c.ask(ctx, question{path: "/v1/overrides"}, &a)
+	return a.Overrides, got, err
 }
 
-// overrideLsCmd lists overrides.
 type overrideLsCmd struct {
 	adminFlags
 	outputFlags
 }
 
-// Run is called by kong.
 func (c *overrideLsCmd) Run(ctx context.Context, k *kong.Kong) error {
 	list, answer, err := c.overrides(ctx)
 	if err != nil {
 		return err
 	}
-	return c.print(k, answer, func(t io.Writer) error {
+	return c.print(k, answer, func(t io.Writer) {
 		row(t, "ID", "FOR", "EFFECT", "WOULD DENY", "UNTIL", "BY", "WRITTEN", "REASON")
 		for i := range list {
 			o := &list[i]
 			row(t, o.ID, o.Target().String(), effect(&o.Override), o.wouldDeny(), ending(&o.Override), o.Author,
 				o.Source, o.Reason)
 		}
-		return nil
 	})
 }
 
-// overrideSetCmd sets one override.
 type overrideSetCmd struct {
 	adminFlags
 	waitFlags
@@ -125,7 +115,6 @@ type overrideSetCmd struct {
 	ID       string   `name:"id" help:"ID of your own."`
 }
 
-// Run is called by kong.
 func (c *overrideSetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	targets := 0
 	for _, text := range []string{c.Key, c.Resource, c.Client, c.CIDR, c.Class} {
@@ -173,27 +162,32 @@ func (c *adminFlags) putOverride(
 	if id != "" {
 		path += "/" + url.PathEscape(id)
 	}
+	return c.change(ctx, out, warn, "", question{
+		method: http.MethodPut, path: path, body: string(text),
+		header: http.Header{"Content-Type": {"application/json"}},
+	})
+}
+
+// change asks for a change that is answered with an override, and says what holds now and what may not be meant.
+func (c *adminFlags) change(
+	ctx context.Context, out, warn io.Writer, did string, q question,
+) (revision int64, err error) {
 	var a struct {
 		rules.Override
 		Revision int64
 		Warnings []string
 	}
-	_, err = c.ask(ctx, question{
-		method: http.MethodPut, path: path, body: string(text),
-		header: http.Header{"Content-Type": {"application/json"}},
-	}, &a)
-	if err != nil {
+	if _, err = c.ask(ctx, q, &a); err != nil {
 		return 0, err
 	}
-	fmt.Fprintf(out, "%s: %s, %s, until %s\n",
-		printable(a.ID), printable(a.Target().String()), effect(&a.Override), ending(&a.Override))
+	fmt.Fprintf(out, "%s: %s%s, %s, until %s\n",
+		printable(a.ID), did, printable(a.Target().String()), effect(&a.Override), ending(&a.Override))
 	for _, w := range a.Warnings {
 		fmt.Fprintf(warn, "%s: %s\n", name, printable(w))
 	}
 	return a.Revision, nil
 }
 
-// overrideRmCmd removes overrides.
 type overrideRmCmd struct {
 	adminFlags
 	waitFlags
@@ -201,7 +195,6 @@ type overrideRmCmd struct {
 	IDs    []string `arg:"" name:"id" help:"IDs, as ls shows them."`
 }
 
-// Run is called by kong.
 func (c *overrideRmCmd) Run(ctx context.Context, k *kong.Kong) error {
 	for _, id := range c.IDs {
 		if err := c.remove(ctx, k.Stdout, id, authorOf(c.Author)); err != nil {
@@ -221,7 +214,24 @@ func (c *adminFlags) remove(ctx context.Context, out io.Writer, id, author strin
 	return err
 }
 
-// overrideUndoCmd takes changes back.
+type overrideEnforceCmd struct {
+	adminFlags
+	waitFlags
+	ID     string `arg:"" help:"ID, as ls shows it."`
+	Author string `help:"Who, for the audit; default: who is logged in."`
+}
+
+func (c *overrideEnforceCmd) Run(ctx context.Context, k *kong.Kong) error {
+	revision, err := c.change(ctx, k.Stdout, k.Stderr, "enforced; ", question{
+		method: http.MethodPost, path: "/v1/overrides/" + url.PathEscape(c.ID) + "/enforce",
+		query: url.Values{"author": {authorOf(c.Author)}},
+	})
+	if err != nil {
+		return err
+	}
+	return c.waitFor(ctx, k, c.Wait, revision)
+}
+
 type overrideUndoCmd struct {
 	adminFlags
 	waitFlags
@@ -230,7 +240,6 @@ type overrideUndoCmd struct {
 	Author   string `help:"Who, for the audit; default: who is logged in."`
 }
 
-// Run is called by kong.
 func (c *overrideUndoCmd) Run(ctx context.Context, k *kong.Kong) error {
 	query := url.Values{"author": {authorOf(c.Author)}}
 	if c.Revision != 0 {

@@ -23,12 +23,8 @@ type overrideFile struct {
 	Prune bool   `help:"Remove the overrides that the file does not have."`
 }
 
-// overrideDiffCmd tells what apply would do.
-type overrideDiffCmd struct {
-	overrideFile
-}
+type overrideDiffCmd struct{ overrideFile }
 
-// Run is called by kong.
 func (c *overrideDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
 	put, gone, err := c.changes(ctx)
 	if err != nil {
@@ -59,14 +55,12 @@ func (o *listedOverride) line() string {
 	return printable(text)
 }
 
-// overrideApplyCmd makes the overrides those of a file.
 type overrideApplyCmd struct {
 	overrideFile
 	waitFlags
 	Author string `help:"Who, for the audit; default: who is logged in."`
 }
 
-// Run is called by kong.
 func (c *overrideApplyCmd) Run(ctx context.Context, k *kong.Kong) error {
 	put, gone, err := c.changes(ctx)
 	if err != nil {

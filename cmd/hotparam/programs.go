@@ -12,21 +12,18 @@ import (
 
 type collectorCmd struct{ config.Collector }
 
-// Run is called by kong.
 func (c *collectorCmd) Run(ctx context.Context, p *config.Parser) error {
 	return run.Collector(ctx, c.Collector, p, config.Version())
 }
 
 type aggregatorCmd struct{ config.Aggregator }
 
-// Run is called by kong.
 func (c *aggregatorCmd) Run(ctx context.Context, p *config.Parser) error {
 	return run.Aggregator(ctx, c.Aggregator, p, config.Version())
 }
 
 type sidecarCmd struct{ config.Sidecar }
 
-// Run is called by kong.
 func (c *sidecarCmd) Run(ctx context.Context, p *config.Parser) error {
 	return run.Sidecar(ctx, c.Sidecar, p, config.Version())
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
-// replayCmd runs logs through the pipeline.
 type replayCmd struct {
 	Privacy  config.Privacy `embed:"" prefix:"privacy."`
 	Config   string         `short:"c" placeholder:"FILE" help:"YAML file with the rules."`
@@ -32,7 +31,6 @@ type replayCmd struct {
 	Files    []string       `arg:"" name:"file" help:"Access logs, plain or gzip; - is standard input."`
 }
 
-// Run is called by kong.
 func (c *replayCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) error {
 	set, err := p.Rules()
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"os"
 	"regexp"
 	"strconv"
-	"text/tabwriter"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/operator/admin"
 
 	"github.com/alecthomas/kong"
 
@@ -30,17 +31,16 @@ func (r reasoned) query() url.Values {
 
 // put stores rules on top of what etag names, and tells what the store holds then.
 func (c *adminFlags) put(ctx context.Context, out io.Writer, etag, text string, query url.Values) error {
-	var a storedAnswer
+	var a admin.Rules
 	q := question{http.MethodPut, "/v1/rules", query,
 		http.Header{"If-Match": {etag}, "Content-Type": {"application/yaml"}}, text}
 	if _, err := c.ask(ctx, q, &a); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "version %d is in %s\n", a.Version, a.store())
+	fmt.Fprintf(out, "version %d is in %s\n", a.Version, storeOf(&a))
 	return nil
 }
 
-// rulesPushCmd puts a file into the store.
 type rulesPushCmd struct {
 	adminFlags
 	reasoned
@@ -51,7 +51,6 @@ type rulesPushCmd struct {
 	File   string        `arg:"" help:"YAML file with rules; - is standard input."`
 }
 
-// Run is called by kong.
 func (c *rulesPushCmd) Run(ctx context.Context, k *kong.Kong) error {
 	text, err := readText(c.File)
 	if err != nil {
@@ -104,21 +103,9 @@ func (c *rulesPushCmd) known(ctx context.Context, warn io.Writer) error {
 	return err
 }
 
-// dryRunAnswer is what PUT /v1/rules?dry_run= says.
-type dryRunAnswer struct {
-	Minutes, Unchanged int
-	Truncated          bool
-	Keys               []struct {
-		Key, Before, After string
-		Peak               float64
-		DeniedBefore       float64 `json:"denied_before"`
-		DeniedAfter        float64 `json:"denied_after"`
-	}
-}
-
 // dryRun tells what rules would have changed.
 func (c *adminFlags) dryRun(ctx context.Context, out io.Writer, text string) error {
-	var a dryRunAnswer
+	var a admin.DryRun
 	q := question{http.MethodPut, "/v1/rules", url.Values{"dry_run": {"true"}},
 		http.Header{"Content-Type": {"application/yaml"}}, text}
 	if _, err := c.ask(ctx, q, &a); err != nil {
@@ -132,17 +119,17 @@ func (c *adminFlags) dryRun(ctx context.Context, out io.Writer, text string) err
 	if len(a.Keys) == 0 {
 		return nil
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "KEY\tPEAK\tBEFORE\tAFTER\tDENIED\tWOULD BE")
-	for _, k := range a.Keys {
-		would := strconv.FormatFloat(k.DeniedAfter, 'f', 0, 64)
-		if k.After == "uncounted" || k.After == "recounted" {
-			would = "-"
+	return table(out, func(t io.Writer) {
+		fmt.Fprintln(t, "KEY\tPEAK\tBEFORE\tAFTER\tDENIED\tWOULD BE")
+		for _, k := range a.Keys {
+			would := strconv.FormatFloat(k.DeniedAfter, 'f', 0, 64)
+			if k.After == "uncounted" || k.After == "recounted" {
+				would = "-"
+			}
+			fmt.Fprintf(t, "%s\t%.4g/s\t%s\t%s\t%.0f\t%s\n", printable(string(k.Key)), k.Peak, k.Before, k.After,
+				k.DeniedBefore, would)
 		}
-		fmt.Fprintf(t, "%s\t%.4g/s\t%s\t%s\t%.0f\t%s\n", printable(k.Key), k.Peak, k.Before, k.After, k.DeniedBefore,
-			would)
-	}
-	return t.Flush()
+	})
 }
 
 // readText reads a file, or standard input.
@@ -163,14 +150,12 @@ func readText(path string) (string, error) {
 	return string(text), err
 }
 
-// rulesRollbackCmd puts an earlier version into the store again.
 type rulesRollbackCmd struct {
 	adminFlags
 	reasoned
 	Version int64 `arg:"" help:"Version, as rules history lists it."`
 }
 
-// Run is called by kong.
 func (c *rulesRollbackCmd) Run(ctx context.Context, k *kong.Kong) error {
 	_, etag, err := c.stored(ctx)
 	if err != nil {
@@ -190,20 +175,18 @@ func (c *rulesRollbackCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return c.put(ctx, k.Stdout, etag, r.Text, query)
 }
 
-// rulesPromoteCmd has all run what is tried.
 type rulesPromoteCmd struct {
 	adminFlags
 	reasoned
 }
 
-// Run is called by kong.
 func (c *rulesPromoteCmd) Run(ctx context.Context, k *kong.Kong) error {
 	a, etag, err := c.stored(ctx)
 	if err != nil {
 		return err
 	}
 	if a.Trial == nil {
-		return fmt.Errorf("nothing is tried: %s holds version %d for all", a.store(), a.Version)
+		return fmt.Errorf("nothing is tried: %s holds version %d for all", storeOf(&a), a.Version)
 	}
 	query := c.query()
 	if c.Reason == "" {
@@ -212,13 +195,11 @@ func (c *rulesPromoteCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return c.put(ctx, k.Stdout, etag, a.Trial.Text, query)
 }
 
-// rulesDropCmd ends a trial.
 type rulesDropCmd struct {
 	adminFlags
 	reasoned
 }
 
-// Run is called by kong.
 func (c *rulesDropCmd) Run(ctx context.Context, k *kong.Kong) error {
 	a, etag, err := c.stored(ctx)
 	if err != nil {

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/operator/admin"
 
 	"github.com/alecthomas/kong"
 	"github.com/rogpeppe/go-internal/diff"
@@ -18,7 +18,6 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// rulesCmd groups what is done with the rules in a central store.
 type rulesCmd struct {
 	Push     rulesPushCmd     `cmd:"" help:"Put the rules of a file into the store."`
 	Get      rulesGetCmd      `cmd:"" help:"Print the rules in the store, or a version of them."`
@@ -31,45 +30,26 @@ type rulesCmd struct {
 	Validate rulesValidateCmd `cmd:"" help:"Check files as push would, without a store; print every error with its line."`
 }
 
-// storedAnswer is what GET /v1/rules says.
-type storedAnswer struct {
-	Store    string
-	Running  int64
-	Refused  int64
-	Why      string
-	Version  int64
-	Current  *rules.Revision
-	Trial    *rules.Revision
-	Limiters []struct {
-		Instance         string
-		Running, Refused int64
-	}
-	LimitersError string `json:"limiters_error"`
-}
-
-// store is the store as a sentence names it: redis, not redis:.
-func (a *storedAnswer) store() string { return strings.TrimSuffix(a.Store, ":") }
+// storeOf is the store as a sentence names it: redis, not redis:.
+func storeOf(a *admin.Rules) string { return strings.TrimSuffix(a.Store, ":") }
 
 // stored asks what is in the store; etag goes with a change.
-func (c *adminFlags) stored(ctx context.Context) (a storedAnswer, etag string, err error) {
-	header, err := c.ask(ctx, question{method: http.MethodGet, path: "/v1/rules"}, &a)
-	return a, header.Get("ETag"), err
+func (c *adminFlags) stored(ctx context.Context) (a admin.Rules, etag string, err error) {
+	answer, err := c.ask(ctx, question{path: "/v1/rules"}, &a)
+	return a, answer.header.Get("ETag"), err
 }
 
 // revision is a version with its text.
 func (c *adminFlags) revision(ctx context.Context, version int64) (r rules.Revision, err error) {
-	_, err = c.ask(ctx, question{method: http.MethodGet, path: "/v1/rules/history/" + strconv.FormatInt(version, 10)},
-		&r)
+	_, err = c.ask(ctx, question{path: "/v1/rules/history/" + strconv.FormatInt(version, 10)}, &r)
 	return r, err
 }
 
-// rulesGetCmd prints rules.
 type rulesGetCmd struct {
 	adminFlags
 	Version int64 `arg:"" optional:"" help:"Version; default: that of all."`
 }
 
-// Run is called by kong.
 func (c *rulesGetCmd) Run(ctx context.Context, k *kong.Kong) error {
 	r, err := c.version(ctx, c.Version)
 	if err == nil {
@@ -88,19 +68,17 @@ func (c *adminFlags) version(ctx context.Context, version int64) (rules.Revision
 	case err != nil:
 		return rules.Revision{}, err
 	case a.Current == nil:
-		return rules.Revision{}, fmt.Errorf("%s holds no rules", a.store())
+		return rules.Revision{}, fmt.Errorf("%s holds no rules", storeOf(&a))
 	}
 	return *a.Current, nil
 }
 
-// rulesDiffCmd compares with what is in the store.
 type rulesDiffCmd struct {
 	adminFlags
 	With string `arg:"" help:"YAML file, or a version."`
 	On   int64  `arg:"" optional:"" help:"Version to compare with; default: that of all."`
 }
 
-// Run is called by kong.
 func (c *rulesDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
 	before, err := c.version(ctx, c.On)
 	if err != nil {
@@ -122,47 +100,39 @@ func (c *rulesDiffCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return err
 }
 
-// rulesHistoryCmd lists changes.
-type rulesHistoryCmd struct {
-	adminFlags
-}
+type rulesHistoryCmd struct{ adminFlags }
 
-// Run is called by kong.
 func (c *rulesHistoryCmd) Run(ctx context.Context, k *kong.Kong) error {
 	var a struct{ Revisions []rules.Revision }
-	if _, err := c.ask(ctx, question{method: http.MethodGet, path: "/v1/rules/history"}, &a); err != nil {
+	if _, err := c.ask(ctx, question{path: "/v1/rules/history"}, &a); err != nil {
 		return err
 	}
-	t := tabwriter.NewWriter(k.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "VERSION\tTIME\tACTION\tAUTHOR\tREASON")
-	for _, r := range a.Revisions {
-		action := r.Action
-		if r.Only != "" {
-			action += " on " + r.Only
+	return table(k.Stdout, func(t io.Writer) {
+		fmt.Fprintln(t, "VERSION\tTIME\tACTION\tAUTHOR\tREASON")
+		for _, r := range a.Revisions {
+			action := r.Action
+			if r.Only != "" {
+				action += " on " + r.Only
+			}
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", r.Version, r.At.UTC().Format(time.RFC3339), printable(action),
+				printable(r.Author), printable(r.Reason))
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", r.Version, r.At.UTC().Format(time.RFC3339), printable(action),
-			printable(r.Author), printable(r.Reason))
-	}
-	return t.Flush()
+	})
 }
 
-// rulesStatusCmd tells who runs what.
-type rulesStatusCmd struct {
-	adminFlags
-}
+type rulesStatusCmd struct{ adminFlags }
 
-// Run is called by kong.
 func (c *rulesStatusCmd) Run(ctx context.Context, k *kong.Kong) error {
 	a, _, err := c.stored(ctx)
 	if err != nil {
 		return err
 	}
-	t := tabwriter.NewWriter(k.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "PROCESS\tRUNS\tREFUSES\n%s\t%d\t%s\n", c.Admin, a.Running, refused(a.Refused))
-	for _, l := range a.Limiters {
-		fmt.Fprintf(t, "%s\t%d\t%s\n", printable(l.Instance), l.Running, refused(l.Refused))
-	}
-	if err := t.Flush(); err != nil {
+	if err := table(k.Stdout, func(t io.Writer) {
+		fmt.Fprintf(t, "PROCESS\tRUNS\tREFUSES\n%s\t%d\t%s\n", c.Admin, a.Running, refused(a.Refused))
+		for _, l := range a.Limiters {
+			fmt.Fprintf(t, "%s\t%d\t%s\n", printable(l.Instance), l.Running, refused(l.Refused))
+		}
+	}); err != nil {
 		return err
 	}
 	if a.Current != nil {
@@ -188,12 +158,10 @@ func refused(version int64) string {
 	return strconv.FormatInt(version, 10)
 }
 
-// rulesValidateCmd checks files as the store takes them.
 type rulesValidateCmd struct {
 	Files []string `arg:"" name:"file" help:"YAML files with rules."`
 }
 
-// Run is called by kong.
 func (c *rulesValidateCmd) Run(k *kong.Kong) error {
 	var failed error
 	for _, path := range c.Files {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -14,7 +15,6 @@ import (
 	"github.com/hotparam/pipeline/internal/app/run"
 )
 
-// serveCmd is the pipeline in one process.
 type serveCmd struct {
 	Upstream string `placeholder:"URL" help:"Short for --proxy.upstream."`
 	Listen   string `placeholder:"HOST:PORT" help:"Short for --proxy.listen (default: 127.0.0.1:8080)."`
@@ -24,11 +24,10 @@ type serveCmd struct {
 	config.Serve
 }
 
-// Run is called by kong.
 func (c *serveCmd) Run(ctx context.Context, p *config.Parser, k *kong.Kong) error {
 	cfg := c.Serve
-	cfg.Proxy.Upstream = firstOf(c.Upstream, cfg.Proxy.Upstream)
-	cfg.Proxy.Listen = firstOf(c.Listen, cfg.Proxy.Listen, "127.0.0.1:8080")
+	cfg.Proxy.Upstream = cmp.Or(c.Upstream, cfg.Proxy.Upstream)
+	cfg.Proxy.Listen = cmp.Or(c.Listen, cfg.Proxy.Listen, "127.0.0.1:8080")
 	log := run.Logger(cfg.Log)
 	opts := run.LocalOptions{Version: config.Version(), Log: log, File: p}
 	if c.Learn != nil {
@@ -49,16 +48,6 @@ func (c *serveCmd) Run(ctx context.Context, p *config.Parser, k *kong.Kong) erro
 	return local.Run(ctx)
 }
 
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
-}
-
-// demoCmd is the demo.
 type demoCmd struct {
 	Duration    time.Duration `default:"40s" help:"How long; 0 goes on until Ctrl-C."`
 	Topics      int           `default:"3000" help:"Topics of the site, 10 to 1000000."`
@@ -69,7 +58,6 @@ type demoCmd struct {
 	PrintConfig bool          `help:"Print the rules of the demo as a file to begin with, and end."`
 }
 
-// Run is called by kong.
 func (c *demoCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if c.PrintConfig {
 		_, err := k.Stdout.Write(demo.Rules)
@@ -96,14 +84,12 @@ func (c *demoCmd) Run(ctx context.Context, k *kong.Kong) error {
 	return demo.Run(ctx, opts)
 }
 
-// loadCmd sends the demo's visitors to other targets.
 type loadCmd struct {
 	Target   []string      `required:"" placeholder:"URL" help:"Site to visit, as http://host:port; several are taken in turn. Only send load to sites of your own."`
 	Duration time.Duration `default:"60s" help:"How long."`
 	Topics   int           `default:"3000" help:"Topics of the site."`
 }
 
-// Run is called by kong.
 func (c *loadCmd) Run(ctx context.Context, k *kong.Kong) error {
 	if c.Duration <= 0 {
 		return usage("--duration %v: want more than 0", c.Duration)

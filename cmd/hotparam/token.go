@@ -20,7 +20,6 @@ type tokenCmd struct {
 	Stdin   bool          `help:"Read the token from standard input instead of making one."`
 }
 
-// Run is called by kong.
 func (c *tokenCmd) Run(k *kong.Kong) error {
 	if c.Expires < 0 {
 		return usage("token: --expires %v: want more than 0", c.Expires)

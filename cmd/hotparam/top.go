@@ -13,7 +13,6 @@ import (
 	"github.com/rivo/tview"
 )
 
-// topCmd shows what is hot, live.
 type topCmd struct {
 	adminFlags
 	Interval time.Duration `default:"1s" help:"How often to ask."`
@@ -21,7 +20,6 @@ type topCmd struct {
 	Find     string        `placeholder:"TEXT" help:"Only keys and rules with this in their name."`
 }
 
-// Run is called by kong.
 func (c *topCmd) Run(ctx context.Context) error {
 	if c.Interval < 100*time.Millisecond {
 		return usage("top: --interval %v: want at least 100ms", c.Interval)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -37,7 +36,7 @@ type limitersAnswer struct {
 }
 
 func (c *adminFlags) limiters(ctx context.Context) (a limitersAnswer, err error) {
-	_, err = c.ask(ctx, question{method: http.MethodGet, path: "/v1/limiters"}, &a)
+	_, err = c.ask(ctx, question{path: "/v1/limiters"}, &a)
 	return a, err
 }
 

@@ -67,8 +67,6 @@ func DefaultAdmin(program string) string {
 	switch program {
 	case "collector":
 		return "127.0.0.1:9181"
-	case "aggregator":
-		return "127.0.0.1:9180"
 	case "limiter-sidecar":
 		return "127.0.0.1:9182"
 	}
@@ -192,19 +190,6 @@ func Validate(path string) (set *rules.Set, warnings []string, err error) {
 		return nil, nil, err
 	}
 	return set, slices.Concat(f.warnings, set.Warnings), nil
-}
-
-// Main parses the command line of a single-command program and runs it. It
-// returns the exit code: 0 ok, 1 error, 2 usage.
-func Main(cli any, name, description string, start func(*Parser) error) int {
-	p, err := Build(cli, name, description)
-	if err != nil {
-		return Fail(os.Stderr, name, err)
-	}
-	if _, err := p.Parse(os.Args[1:]); err != nil {
-		return p.Fail(os.Stderr, err)
-	}
-	return p.Fail(os.Stderr, start(p))
 }
 
 // Fail is Fail for a program whose command line was parsed: it names the help of the command that was called.

@@ -125,7 +125,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 	a.rules.Store(set)
 	a.clients = httplimit.NewClients(set.IP.TrustedProxies, set.IP.Client)
 	var err error
-	if a.redis, err = openRedis(cfg.Redis, set.Namespace, 0, a.log); err != nil {
+	if a.redis, err = OpenRedis(cfg.Redis, set.Namespace, 0, a.log); err != nil {
 		return err
 	}
 	a.feed, a.limits = redisfeed.New(a.redis), redislimits.New(a.redis)
@@ -152,7 +152,7 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 		}
 	}
 	if cfg.Graphite.URL != "" {
-		if a.poller, err = newPoller(cfg.Graphite, cfg.Names, set, take, a.log); err != nil {
+		if a.poller, err = NewPoller(cfg.Graphite, cfg.Names, set, take, a.log); err != nil {
 			return err
 		}
 		if a.listener != nil || a.consumer != nil {

@@ -62,7 +62,7 @@ func openRuleStore(cfg centralConfig, namespace string, log *slog.Logger) (ruleS
 		return nil, nil, fmt.Errorf("%w: --rules redis: where is Redis? Set --redis.addr, such as 127.0.0.1:6379",
 			config.ErrUsage)
 	case cfg.Rules == "redis:":
-		client, err := openRedis(cfg.redis, namespace, 0, log)
+		client, err := OpenRedis(cfg.redis, namespace, 0, log)
 		if err != nil {
 			return nil, nil, err
 		}

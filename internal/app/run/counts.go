@@ -89,7 +89,7 @@ func choose(setting, flag string, haveKafka, haveStatsD bool) (string, error) {
 // newSink builds the way out of counts.
 func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (*sink, error) {
 	if kind == "kafka" {
-		p, err := kafka.NewProducer(kafka.ProducerConfig{Config: kafkaConfig(c.Kafka, namespace, log)})
+		p, err := kafka.NewProducer(kafka.ProducerConfig{Config: KafkaConfig(c.Kafka, namespace, log)})
 		if err != nil {
 			return nil, err
 		}
@@ -155,7 +155,7 @@ func (t tee) Send(ctx context.Context, counts []hottype.Count) error {
 func newConsumer(cfg config.Aggregator, set *rules.Set, handle func([]hottype.Count), agg *aggregate.Aggregator,
 	log *slog.Logger) (*kafka.Consumer, error) {
 	c := kafka.ConsumerConfig{
-		Config: kafkaConfig(cfg.Kafka, set.Namespace, log), Handle: handle, Taken: agg.ForgetPast, Lost: agg.Forget,
+		Config: KafkaConfig(cfg.Kafka, set.Namespace, log), Handle: handle, Taken: agg.ForgetPast, Lost: agg.Forget,
 		Backlog: backlog(cfg.Group, set), MaxLag: cfg.Group.MaxLag,
 		Instance: cfg.Group.Instance, SessionTimeout: cfg.Group.SessionTimeout,
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/graphite"
 )
 
-// newPoller takes counts out of Graphite and hands them on.
-func newPoller(cfg config.Graphite, n config.Names, set *rules.Set, handle func([]hottype.Count),
+// NewPoller takes counts out of Graphite and hands them on.
+func NewPoller(cfg config.Graphite, n config.Names, set *rules.Set, handle func([]hottype.Count),
 	log *slog.Logger) (*graphite.Poller, error) {
 	names, err := metricNames(n)
 	if err != nil {

@@ -29,7 +29,7 @@ func TestGraphiteIsPolledOnItsSchedule(t *testing.T) {
 	counted := make(chan int64, 100)
 	cfg := config.Graphite{URL: srv.URL, Flush: time.Second, Username: "u", Password: "p",
 		Header: map[string]string{"x-a": "b"}, Targets: map[string]config.Targets{"*": {"a", "b"}}}
-	p, err := newPoller(cfg, config.Names{Prefix: "news", Style: "hp1"}, rules.Default(), func(counts []hottype.Count) {
+	p, err := NewPoller(cfg, config.Names{Prefix: "news", Style: "hp1"}, rules.Default(), func(counts []hottype.Count) {
 		for _, c := range counts {
 			if c.Key == "/x?id=1" {
 				counted <- c.N
@@ -67,7 +67,7 @@ func TestWrongSettingsOfGraphite(t *testing.T) {
 	t.Parallel()
 	good := config.Graphite{URL: "http://g", Flush: time.Second}
 	names := config.Names{Prefix: "news", Style: "hp1"}
-	p, err := newPoller(good, names, rules.Default(), func([]hottype.Count) {}, quiet)
+	p, err := NewPoller(good, names, rules.Default(), func([]hottype.Count) {}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +77,11 @@ func TestWrongSettingsOfGraphite(t *testing.T) {
 	}
 	bad := good
 	bad.URL = "g:80"
-	if _, err := newPoller(bad, names, rules.Default(), func([]hottype.Count) {}, quiet); err == nil ||
+	if _, err := NewPoller(bad, names, rules.Default(), func([]hottype.Count) {}, quiet); err == nil ||
 		!strings.Contains(err.Error(), "graphite.*") {
 		t.Errorf("a bad URL: %v", err)
 	}
-	if _, err := newPoller(good, config.Names{Prefix: "News"}, rules.Default(), func([]hottype.Count) {},
+	if _, err := NewPoller(good, config.Names{Prefix: "News"}, rules.Default(), func([]hottype.Count) {},
 		quiet); err == nil || !strings.Contains(err.Error(), "--names.prefix") {
 		t.Errorf("a bad prefix: %v", err)
 	}

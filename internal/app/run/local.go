@@ -102,7 +102,7 @@ func NewLocal(ctx context.Context, cfg config.Serve, set *rules.Set, opts LocalO
 			opts.OnChange(changes)
 		}
 	}
-	l.reload = newReloader(opts.File, opts.store, enough(cfg.Detect), l.setRules, opts.Log)
+	l.reload = newReloader(opts.File, opts.store, enough(cfg.Detect), l.SetRules, opts.Log)
 	var err error
 	if l.overrides, err = filestore.OpenOverrides(cfg.State.Dir); err != nil {
 		return nil, err
@@ -210,9 +210,7 @@ func (l *Local) Run(ctx context.Context) error {
 func (l *Local) Rules() *rules.Set { return l.parts.Gate.Rules() }
 
 // SetRules takes new rules.
-func (l *Local) SetRules(set *rules.Set) { l.setRules(set) }
-
-func (l *Local) setRules(set *rules.Set) {
+func (l *Local) SetRules(set *rules.Set) {
 	l.parts.SetRules(set)
 	l.clients.Set(set.IP.TrustedProxies, set.IP.Client)
 	l.schedules.setFile(set.Overrides)

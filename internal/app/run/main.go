@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"os"
 
 	"github.com/hotparam/pipeline/internal/app/config"
 )
@@ -11,9 +12,14 @@ import (
 // 1 error, 2 usage.
 func Main[C any](name, description string, program func(context.Context, C, *config.Parser, string) error) int {
 	var cfg C
-	return config.Main(&cfg, name, description, func(p *config.Parser) error {
+	p, err := config.Build(&cfg, name, description)
+	if err != nil {
+		return config.Fail(os.Stderr, name, err)
+	}
+	if _, err = p.Parse(os.Args[1:]); err == nil {
 		ctx, stop := Context()
 		defer stop()
-		return program(ctx, cfg, p, config.Version())
-	})
+		err = program(ctx, cfg, p, config.Version())
+	}
+	return p.Fail(os.Stderr, err)
 }

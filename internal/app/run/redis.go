@@ -13,8 +13,8 @@ import (
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
-// openRedis makes a client; budget is that of decisions, 0 where there are none.
-func openRedis(cfg config.Redis, namespace string, budget time.Duration, log *slog.Logger) (*redisstore.Client, error) {
+// OpenRedis makes a client; budget is that of decisions, 0 where there are none.
+func OpenRedis(cfg config.Redis, namespace string, budget time.Duration, log *slog.Logger) (*redisstore.Client, error) {
 	if cfg.HotTTLBlind < 0 || cfg.HotTTLBlind > 24*time.Hour {
 		return nil, fmt.Errorf("%w: --redis.hot_ttl_blind %v: want 0 to 24h", config.ErrUsage, cfg.HotTTLBlind)
 	}

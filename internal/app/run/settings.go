@@ -31,7 +31,8 @@ func gateConfig(cfg config.Gate, log *slog.Logger) gate.Config {
 	}
 }
 
-func kafkaConfig(k config.Kafka, namespace string, log *slog.Logger) kafka.Config {
+// KafkaConfig is how the programs reach Kafka.
+func KafkaConfig(k config.Kafka, namespace string, log *slog.Logger) kafka.Config {
 	return kafka.Config{
 		Brokers: k.Brokers, Topic: k.Topic, Namespace: namespace, CreateTopic: k.Create, Partitions: k.Partitions,
 		TLS:   kafka.TLS{Enabled: k.TLS, CAFile: k.CA, CertFile: k.Cert, KeyFile: k.Key, ServerName: k.ServerName},

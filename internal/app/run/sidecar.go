@@ -102,7 +102,7 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 func (s *sidecar) build(ctx context.Context, set *rules.Set, version string) error {
 	cfg := s.cfg
 	var err error
-	if s.redis, err = openRedis(cfg.Redis, set.Namespace, cfg.Gate.Budget, s.log); err != nil {
+	if s.redis, err = OpenRedis(cfg.Redis, set.Namespace, cfg.Gate.Budget, s.log); err != nil {
 		return err
 	}
 	kind, err := choose(cfg.Count, "sidecar.count", len(cfg.Kafka.Brokers) > 0, len(cfg.StatsD.Addr) > 0)

@@ -18,8 +18,7 @@ func (s *Server) purgeKey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, purged{Key: key, Purged: n})
-	return nil
+	return writeJSON(w, http.StatusOK, purged{Key: key, Purged: n})
 }
 
 type purged struct {
@@ -36,8 +35,7 @@ func (s *Server) resetKey(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.command(r, hottype.Command{Action: hottype.CommandReset, Key: hottype.Key(key)}); err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, reset{Key: key})
-	return nil
+	return writeJSON(w, http.StatusOK, reset{Key: key})
 }
 
 // resetClient has all limiters forget what a client has used of its windows.
@@ -53,8 +51,7 @@ func (s *Server) resetClient(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.command(r, hottype.Command{Action: hottype.CommandReset, Client: c}); err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, reset{Client: c.String()})
-	return nil
+	return writeJSON(w, http.StatusOK, reset{Client: c.String()})
 }
 
 // reset says what was reset, as limits know it.

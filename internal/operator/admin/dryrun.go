@@ -32,20 +32,20 @@ const (
 	recounted = "recounted" // its requests count under other keys, of which the history knows nothing
 )
 
-// dryRun is what new rules would have made of the keys of the last minutes. Of a key whose rule, limit and override
+// DryRun is what new rules would have made of the keys of the last minutes. Of a key whose rule, limit and override
 // stay as they are nothing is tried: what happened is what would have happened.
-type dryRun struct {
+type DryRun struct {
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
 	Minutes int       `json:"minutes"` // of which the history knows something
 	// Keys are those for which something changes, from the greatest peak on.
-	Keys      []dryKey `json:"keys"`
+	Keys      []DryKey `json:"keys"`
 	Unchanged int      `json:"unchanged"`
 	Truncated bool     `json:"truncated"` // there were more keys than are tried
 }
 
-// dryKey is a key under the rules of now and the new ones. States are the hottest of all minutes.
-type dryKey struct {
+// DryKey is a key under the rules of now and the new ones. States are the hottest of all minutes.
+type DryKey struct {
 	Key          hottype.Key `json:"key"`
 	Href         string      `json:"href"`
 	Peak         float64     `json:"peak"`
@@ -70,8 +70,8 @@ func wantsDryRun(r *http.Request) (bool, error) {
 
 // dryRunRules tries rules on the last minutes of the history: PUT /v1/rules?dry_run=true. Nothing is stored.
 func (s *Server) dryRunRules(w http.ResponseWriter, r *http.Request, change rules.Revision) error {
-	if s.cfg.History == nil {
-		return errNoHistory
+	if err := s.keeps(); err != nil {
+		return err
 	}
 	next, err := s.cfg.Central.Check(r.Context(), change)
 	if err != nil {
@@ -94,8 +94,7 @@ func (s *Server) dryRunRules(w http.ResponseWriter, r *http.Request, change rule
 	if err != nil {
 		return unreadHistory(err)
 	}
-	writeJSON(w, http.StatusOK, a)
-	return nil
+	return writeJSON(w, http.StatusOK, a)
 }
 
 // rulesAt are rules with the overrides of a moment.
@@ -138,8 +137,8 @@ func (r *rulesAt) countsAlike(a, b *rules.Rule, key hottype.Key) bool {
 }
 
 // dryRunOn tries the rules next on what happened under those of now.
-func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*dryRun, error) {
-	a := &dryRun{From: past.From, To: past.To, Minutes: len(past.Totals), Keys: []dryKey{}, Truncated: past.Truncated}
+func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*DryRun, error) {
+	a := &DryRun{From: past.From, To: past.To, Minutes: len(past.Totals), Keys: []DryKey{}, Truncated: past.Truncated}
 	minutes := map[hottype.Key][]history.Key{}
 	for _, k := range past.Keys {
 		minutes[k.Key] = append(minutes[k.Key], k)
@@ -152,14 +151,14 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*d
 			a.Unchanged++
 			continue
 		}
-		d := dryKey{Key: key, Href: keyHref(key), Before: history.Cold}
+		d := DryKey{Key: key, Href: keyHref(key), Before: history.Cold}
 		for i := range list {
 			d.Peak, d.DeniedBefore = max(d.Peak, list[i].Peak), d.DeniedBefore+list[i].Denied
 			d.Before = hotter(d.Before, list[i].State)
 		}
 		a.Keys = append(a.Keys, d)
 	}
-	slices.SortFunc(a.Keys, func(a, b dryKey) int {
+	slices.SortFunc(a.Keys, func(a, b DryKey) int {
 		return cmp.Or(cmp.Compare(b.Peak, a.Peak), cmp.Compare(a.Key, b.Key))
 	})
 	if len(a.Keys) > maxDryKeys {
@@ -172,7 +171,7 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*d
 		}
 	}
 	tried := len(a.Keys)
-	a.Keys = slices.DeleteFunc(a.Keys, func(d dryKey) bool {
+	a.Keys = slices.DeleteFunc(a.Keys, func(d DryKey) bool {
 		return d.Before == d.After && d.DeniedBefore == d.DeniedAfter
 	})
 	a.Unchanged += tried - len(a.Keys)
@@ -180,7 +179,7 @@ func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*d
 }
 
 // try fills in what would have become of the key.
-func (d *dryKey) try(ctx context.Context, list []history.Key, before treatment, next *rulesAt) error {
+func (d *DryKey) try(ctx context.Context, list []history.Key, before treatment, next *rulesAt) error {
 	after := next.of(d.Key)
 	switch {
 	case after.rule == nil:

@@ -81,7 +81,7 @@ func TestDryRunTellsWhatRulesWouldHaveChanged(t *testing.T) {
 			}
 			rec := w.ask(http.MethodPut, "/v1/rules?dry_run=1", strings.Replace(rulesFile, c.was, c.is, 1))
 			s.answer(t, rec, 200, "DryRun")
-			var a dryRun
+			var a DryRun
 			if err := json.Unmarshal(rec.Body.Bytes(), &a); err != nil {
 				t.Fatal(err)
 			}

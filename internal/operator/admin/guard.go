@@ -108,8 +108,7 @@ func mayNot(c access.Caller, needs access.Role) *problem {
 // getCaller says who asks and what he may do.
 func (s *Server) getCaller(w http.ResponseWriter, r *http.Request) error {
 	c := callerOf(r)
-	writeJSON(w, http.StatusOK, callerView{Name: c.Name, Role: c.Role.String(), Until: c.Until})
-	return nil
+	return writeJSON(w, http.StatusOK, callerView{Name: c.Name, Role: c.Role.String(), Until: c.Until})
 }
 
 type callerView struct {

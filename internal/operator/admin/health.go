@@ -20,8 +20,7 @@ type check struct {
 
 // getLive answers as long as the process serves at all.
 func (s *Server) getLive(w http.ResponseWriter, _ *http.Request) error {
-	writeJSON(w, http.StatusOK, map[string]any{"ok": true})
-	return nil
+	return writeJSON(w, http.StatusOK, map[string]any{"ok": true})
 }
 
 // getReady runs every check at once: 200 when all pass, else 503. With ?verbose it
@@ -42,8 +41,7 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Query().Has("verbose") {
 		answer["status"] = s.verbose(known)
 	}
-	writeJSON(w, status, answer)
-	return nil
+	return writeJSON(w, status, answer)
 }
 
 // isKnown reports whether who asks may hear details. A probe without a token is not

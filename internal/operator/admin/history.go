@@ -98,9 +98,6 @@ func spanOf(c *Change) *history.Span {
 
 // getHistory answers what was: GET /v1/history?from&to&key&limit&format.
 func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
-	if s.cfg.History == nil {
-		return errNoHistory
-	}
 	q, err := historyQuery(r, s.cfg.Now())
 	if err != nil {
 		return err
@@ -124,12 +121,16 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 		writeHistoryCSV(w, a)
 		return nil
 	}
-	writeJSON(w, http.StatusOK, a)
-	return nil
+	return writeJSON(w, http.StatusOK, a)
 }
 
-var errNoHistory = newProblem(http.StatusNotFound, "no history is kept by this program",
-	"ask an aggregator or hotparam serve whose history.keep is not 0")
+func (s *Server) keeps() error {
+	if s.cfg.History == nil {
+		return newProblem(http.StatusNotFound, "no history is kept by this program",
+			"ask an aggregator or hotparam serve whose history.keep is not 0")
+	}
+	return nil
+}
 
 func unreadHistory(err error) error {
 	return newProblem(http.StatusServiceUnavailable, "the history cannot be read: "+err.Error(),

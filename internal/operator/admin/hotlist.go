@@ -59,9 +59,8 @@ func (s *Server) getHot(w http.ResponseWriter, r *http.Request) error {
 		st.Hot[i].Spark = s.seconds.spark(st.Hot[i].Key, now)
 	}
 	s.mu.Unlock()
-	writeJSON(w, http.StatusOK, map[string]any{"namespace": s.cfg.Namespace, "at": now, "totals": st.Totals,
+	return writeJSON(w, http.StatusOK, map[string]any{"namespace": s.cfg.Namespace, "at": now, "totals": st.Totals,
 		"matched": matched, "keys": st.Hot, "loops": st.Loops[:min(q.limit, len(st.Loops))], "trouble": st.Trouble})
-	return nil
 }
 
 func readHotQuery(r *http.Request) (q hotQuery, err error) {

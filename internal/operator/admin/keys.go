@@ -73,8 +73,7 @@ func (s *Server) getKey(w http.ResponseWriter, r *http.Request) error {
 	case canonical != key:
 		answer.Warnings = append(answer.Warnings, "you asked for "+key+", whose canonical form this is")
 	}
-	writeJSON(w, http.StatusOK, answer)
-	return nil
+	return writeJSON(w, http.StatusOK, answer)
 }
 
 func (s *Server) describe(r *http.Request, key hottype.Key, now time.Time) (*keyAnswer, error) {

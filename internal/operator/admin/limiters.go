@@ -44,9 +44,8 @@ func (s *Server) getLimiters(w http.ResponseWriter, r *http.Request) error {
 	s.readReports(r.Context(), now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	writeJSON(w, http.StatusOK, map[string]any{"at": now, "revision": s.overrides.revision,
+	return writeJSON(w, http.StatusOK, map[string]any{"at": now, "revision": s.overrides.revision,
 		"limiters": s.viewLimiters(now)})
-	return nil
 }
 
 // readRevision notes the revision that stands, and those before it.

@@ -45,8 +45,7 @@ func (s *Server) getNotifications(w http.ResponseWriter, _ *http.Request) error 
 	if s.cfg.Notify != nil {
 		list = append(list, s.cfg.Notify.Webhooks()...)
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"webhooks": list})
-	return nil
+	return writeJSON(w, http.StatusOK, map[string]any{"webhooks": list})
 }
 
 // testNotifications sends a test event: POST /v1/notifications/test?name=NAME&author=WHO. It is answered 200 whether
@@ -67,6 +66,5 @@ func (s *Server) testNotifications(w http.ResponseWriter, r *http.Request) error
 		p.Field = "name"
 		return p
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"results": results})
-	return nil
+	return writeJSON(w, http.StatusOK, map[string]any{"results": results})
 }

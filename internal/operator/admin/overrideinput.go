@@ -35,15 +35,9 @@ type overrideFields struct {
 // readOverride reads the body of a PUT strictly: a field that is unknown, twice
 // there or of the wrong kind is an error that names it.
 func readOverride(w http.ResponseWriter, r *http.Request, now time.Time) (overrideInput, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := bodyOf(w, r, "body is", maxBody, "send one override")
 	if err != nil {
-		var big *http.MaxBytesError
-		if errors.As(err, &big) {
-			return overrideInput{}, newProblem(http.StatusRequestEntityTooLarge,
-				fmt.Sprintf("the body is over %d bytes", maxBody), "send one override")
-		}
-		return overrideInput{}, newProblem(http.StatusBadRequest, "the body cannot be read: "+err.Error(),
-			"send it again")
+		return overrideInput{}, err
 	}
 	f := overrideFields{given: map[string]bool{}}
 	if err := f.decode(body); err != nil {

@@ -30,8 +30,7 @@ func (s *Server) listOverrides(w http.ResponseWriter, r *http.Request) error {
 	now := s.cfg.Now()
 	list := listed(s.cfg.Rules(), live, now)
 	s.met(list, now)
-	writeJSON(w, http.StatusOK, map[string]any{"overrides": list})
-	return nil
+	return writeJSON(w, http.StatusOK, map[string]any{"overrides": list})
 }
 
 func (s *Server) getOverride(w http.ResponseWriter, r *http.Request) error {
@@ -46,15 +45,11 @@ func (s *Server) getOverride(w http.ResponseWriter, r *http.Request) error {
 		return noOverride(id)
 	}
 	s.met(all[i:i+1], now)
-	writeJSON(w, http.StatusOK, all[i])
-	return nil
+	return writeJSON(w, http.StatusOK, all[i])
 }
 
 // putOverride stores an override, or with ?dry_run=true only says what it would hold; see idFor for its ID.
 func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
-	if err := s.writable(); err != nil {
-		return err
-	}
 	in, err := readOverride(w, r, s.cfg.Now())
 	if err != nil {
 		return err
@@ -101,14 +96,10 @@ func (s *Server) putOverride(w http.ResponseWriter, r *http.Request) error {
 	now := s.cfg.Now()
 	a := overrideAnswer{viewed(o, sourceLive, now), s.revisionNow(), s.reach(o, now)}
 	a.Warnings = slices.Concat(in.warnings, overrideWarnings(s.cfg.Rules(), o), a.Reach.warnings())
-	writeJSON(w, status, a)
-	return nil
+	return writeJSON(w, status, a)
 }
 
 func (s *Server) deleteOverride(w http.ResponseWriter, r *http.Request) error {
-	if err := s.writable(); err != nil {
-		return err
-	}
 	id, who := r.PathValue("id"), author(r, r.URL.Query().Get("author"))
 	err := s.cfg.Overrides.Delete(r.Context(), id, who)
 	if errors.Is(err, rules.ErrNoOverride) {
@@ -125,9 +116,6 @@ func (s *Server) deleteOverride(w http.ResponseWriter, r *http.Request) error {
 // undoOverride takes the last change of an override back, or with ?revision= that change
 // and all after it. Undone twice it stands as before the first undo.
 func (s *Server) undoOverride(w http.ResponseWriter, r *http.Request) error {
-	if err := s.writable(); err != nil {
-		return err
-	}
 	id, who := r.PathValue("id"), author(r, r.URL.Query().Get("author"))
 	audit, err := s.cfg.Overrides.Audit(r.Context(), maxAudit)
 	if err != nil {
@@ -154,8 +142,8 @@ func (s *Server) undoOverride(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.afterChange(r.Context(), "undo", id, who)
-	writeJSON(w, http.StatusOK, map[string]any{"undone": audit[i], "override": restored, "revision": s.revisionNow()})
-	return nil
+	return writeJSON(w, http.StatusOK,
+		map[string]any{"undone": audit[i], "override": restored, "revision": s.revisionNow()})
 }
 
 // restore brings back what was before a change: nil where there was nothing.
@@ -216,8 +204,7 @@ func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) error {
 			answer["rules_error"] = err.Error()
 		}
 	}
-	writeJSON(w, http.StatusOK, answer)
-	return nil
+	return writeJSON(w, http.StatusOK, answer)
 }
 
 // live lists the store, empty where there is none.

@@ -1,8 +1,8 @@
 package admin
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
@@ -60,13 +60,7 @@ func (s *Server) Hottest() []hottype.Hot { return hottest(s.cfg.Hot(), maxHottes
 func hottest(hot []hottype.Hot, most int) []hottype.Hot {
 	sorted := slices.Clone(hot)
 	slices.SortStableFunc(sorted, func(a, b hottype.Hot) int {
-		switch {
-		case a.Rate > b.Rate:
-			return -1
-		case a.Rate < b.Rate:
-			return 1
-		}
-		return strings.Compare(string(a.Key), string(b.Key))
+		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
 	})
 	type id struct{ key, rule string }
 	seen := map[id]bool{}

@@ -23,8 +23,7 @@ func newProblem(status int, detail, remedy string) *problem {
 	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Remedy: remedy}
 }
 
-// badField says that one member of a request body, or one query parameter, is
-// wrong.
+// badField says that one member of a request body, or one query parameter, is wrong.
 func badField(field, detail, remedy string) *problem {
 	p := newProblem(http.StatusBadRequest, detail, remedy)
 	p.Field = field
@@ -42,22 +41,23 @@ func asProblem(err error) *problem {
 }
 
 func writeProblem(w http.ResponseWriter, p *problem) {
-	writeBody(w, "application/problem+json", p.Status, p)
+	body, _ := json.Marshal(p) // a number and texts have a JSON form
+	writeBody(w, "application/problem+json", p.Status, body)
 }
 
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	writeBody(w, "application/json", status, v)
-}
-
-// writeBody sends v, which is one of our own types: the only way to fail is a
-// number that JSON lacks, and that is told as a 500. What the client does not
-// take is its own loss.
-func writeBody(w http.ResponseWriter, contentType string, status int, v any) {
+// writeJSON sends v, which is one of our own types: the only way to fail is a
+// number that JSON lacks.
+func writeJSON(w http.ResponseWriter, status int, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
-		contentType, status = "application/problem+json", http.StatusInternalServerError
-		body, _ = json.Marshal(newProblem(status, err.Error(), "report this as a bug"))
+		return newProblem(http.StatusInternalServerError, err.Error(), "report this as a bug")
 	}
+	writeBody(w, "application/json", status, body)
+	return nil
+}
+
+// writeBody sends a body. What the client does not take is its own loss.
+func writeBody(w http.ResponseWriter, contentType string, status int, body []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
 	_, _ = w.Write(append(body, '\n'))

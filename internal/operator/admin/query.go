@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 )
@@ -30,4 +32,17 @@ func queryInt(r *http.Request, name string, otherwise, most int) (int, error) {
 		return 0, badField(name, name+" is "+quoted(text), fmt.Sprintf("give a whole number from 1 to %d", most))
 	}
 	return n, nil
+}
+
+// bodyOf is what a change sends, of at most so many bytes.
+func bodyOf(w http.ResponseWriter, r *http.Request, what string, most int64, remedy string) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if _, big := errors.AsType[*http.MaxBytesError](err); big {
+		return nil, newProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the %s over %d bytes", what, most),
+			remedy)
+	}
+	if err != nil {
+		return nil, newProblem(http.StatusBadRequest, "the body cannot be read: "+err.Error(), "send it again")
+	}
+	return body, nil
 }

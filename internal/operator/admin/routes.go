@@ -31,6 +31,16 @@ func (r route) needs(method string) access.Role {
 	return max(r.role, access.Operator)
 }
 
+// needs is a handler of a program that has what it takes.
+func needs(has func() error, answer handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := has(); err != nil {
+			return err
+		}
+		return answer(w, r)
+	}
+}
+
 func (s *Server) routes() []route {
 	get := func(path string, h handler) route {
 		return route{path: path, methods: map[string]handler{http.MethodGet: h}}
@@ -39,6 +49,7 @@ func (s *Server) routes() []route {
 		return route{path: path, methods: map[string]handler{http.MethodPost: h}}
 	}
 	open := func(r route) route { r.open = true; return r }
+	put := needs(s.writable, s.putOverride)
 	routes := []route{
 		get("/v1/hot", s.getHot),
 		get("/v1/keys/{key...}", s.getKey),
@@ -47,22 +58,22 @@ func (s *Server) routes() []route {
 		post("/v1/keys/{key}/purge", s.purgeKey),
 		post("/v1/keys/{key}/reset", s.resetKey),
 		post("/v1/clients/{client}/reset", s.resetClient),
-		{path: "/v1/overrides", methods: map[string]handler{
-			http.MethodGet: s.listOverrides, http.MethodPut: s.putOverride}},
-		{path: "/v1/overrides/{id}", methods: map[string]handler{
-			http.MethodGet: s.getOverride, http.MethodPut: s.putOverride, http.MethodDelete: s.deleteOverride}},
-		{path: "/v1/overrides/{id}/undo", methods: map[string]handler{http.MethodPost: s.undoOverride}},
-		post("/v1/overrides/{id}/enforce", s.enforceOverride),
+		{path: "/v1/overrides", methods: map[string]handler{http.MethodGet: s.listOverrides, http.MethodPut: put}},
+		{path: "/v1/overrides/{id}", methods: map[string]handler{http.MethodGet: s.getOverride, http.MethodPut: put,
+			http.MethodDelete: needs(s.writable, s.deleteOverride)}},
+		post("/v1/overrides/{id}/undo", needs(s.writable, s.undoOverride)),
+		post("/v1/overrides/{id}/enforce", needs(s.writable, s.enforceOverride)),
 		get("/v1/limiters", s.getLimiters),
-		{path: "/v1/rules", methods: map[string]handler{
-			http.MethodGet: s.getRules, http.MethodPut: s.putRules}, role: access.Admin},
-		{path: "/v1/rules/trial", methods: map[string]handler{http.MethodDelete: s.endTrial}, role: access.Admin},
+		{path: "/v1/rules", methods: map[string]handler{http.MethodGet: needs(s.central, s.getRules),
+			http.MethodPut: needs(s.central, s.putRules)}, role: access.Admin},
+		{path: "/v1/rules/trial", methods: map[string]handler{
+			http.MethodDelete: needs(s.central, s.endTrial)}, role: access.Admin},
 		get("/v1/rules/history", s.getRulesHistory),
 		get("/v1/rules/history/{version}", s.getRevision),
 		get("/v1/audit", s.getAudit),
-		{path: "/v1/history", methods: map[string]handler{
-			http.MethodGet: s.getHistory, http.MethodDelete: s.purgeHistory}, role: access.Admin},
-		get("/v1/history/heatmap", s.getHeatmap),
+		{path: "/v1/history", methods: map[string]handler{http.MethodGet: needs(s.keeps, s.getHistory),
+			http.MethodDelete: needs(s.keeps, s.purgeHistory)}, role: access.Admin},
+		get("/v1/history/heatmap", needs(s.keeps, s.getHeatmap)),
 		get("/v1/upstreams", s.getUpstreams),
 		get("/v1/notifications", s.getNotifications),
 		{path: "/v1/notifications/test", methods: map[string]handler{

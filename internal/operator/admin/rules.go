@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -52,38 +51,34 @@ type RulesState struct {
 	Why     string `json:"why,omitempty"`
 }
 
-// rulesAnswer is what the store holds and who runs it.
-type rulesAnswer struct {
+// Rules is what the central store holds, and who runs it.
+type Rules struct {
 	RulesState
 	Version  int64           `json:"version"` // of the last change; 0: the store holds nothing
 	Current  *rules.Revision `json:"current,omitempty"`
 	Trial    *rules.Revision `json:"trial,omitempty"`
-	Limiters []limiterRules  `json:"limiters"`
+	Limiters []LimiterRules  `json:"limiters"`
 	// LimitersError says why they are not known.
 	LimitersError string `json:"limiters_error,omitempty"`
 }
 
-// limiterRules are the rules of one limiter.
-type limiterRules struct {
+// LimiterRules are the rules of one limiter.
+type LimiterRules struct {
 	Instance string `json:"instance"`
 	Running  int64  `json:"running"`
 	Refused  int64  `json:"refused,omitempty"`
 }
 
 func (s *Server) getRules(w http.ResponseWriter, r *http.Request) error {
-	if err := s.central(); err != nil {
-		return err
-	}
 	stored, err := s.cfg.Central.Read(r.Context())
 	if err != nil {
 		return fmt.Errorf("admin: the rules cannot be read: %w", err)
 	}
-	s.writeRules(w, r, stored)
-	return nil
+	return s.writeRules(w, r, stored)
 }
 
-func (s *Server) writeRules(w http.ResponseWriter, r *http.Request, stored *rules.Stored) {
-	a := rulesAnswer{RulesState: s.cfg.Central.State(), Limiters: []limiterRules{}}
+func (s *Server) writeRules(w http.ResponseWriter, r *http.Request, stored *rules.Stored) error {
+	a := Rules{RulesState: s.cfg.Central.State(), Limiters: []LimiterRules{}}
 	if stored != nil {
 		a.Version, a.Current, a.Trial = stored.Version, &stored.Current, stored.Trial
 	}
@@ -93,18 +88,15 @@ func (s *Server) writeRules(w http.ResponseWriter, r *http.Request, stored *rule
 			a.LimitersError = err.Error()
 		}
 		for _, l := range reports {
-			a.Limiters = append(a.Limiters, limiterRules{l.Instance, l.Rules, l.RulesRefused})
+			a.Limiters = append(a.Limiters, LimiterRules{l.Instance, l.Rules, l.RulesRefused})
 		}
 	}
 	w.Header().Set("ETag", etag(a.Version))
-	writeJSON(w, http.StatusOK, a)
+	return writeJSON(w, http.StatusOK, a)
 }
 
 // putRules stores rules for all, or with ?only= for one limiter to try; with ?dry_run= it stores nothing.
 func (s *Server) putRules(w http.ResponseWriter, r *http.Request) error {
-	if err := s.central(); err != nil {
-		return err
-	}
 	change, err := s.readRules(w, r)
 	if err != nil {
 		return err
@@ -121,9 +113,6 @@ func (s *Server) putRules(w http.ResponseWriter, r *http.Request) error {
 
 // endTrial has the limiter that tries rules run those of all again.
 func (s *Server) endTrial(w http.ResponseWriter, r *http.Request) error {
-	if err := s.central(); err != nil {
-		return err
-	}
 	change, err := s.ruleChange(r, rules.RevisionEnd)
 	if err != nil {
 		return err
@@ -142,8 +131,7 @@ func (s *Server) changeRules(w http.ResponseWriter, r *http.Request, change rule
 	}
 	s.cfg.Log.Info("admin: rules changed", "action", change.Action, "version", stored.Version, "only", change.Only,
 		"author", change.Author, "reason", change.Reason)
-	s.writeRules(w, r, stored)
-	return nil
+	return s.writeRules(w, r, stored)
 }
 
 // unstored tells why rules were not stored.
@@ -171,15 +159,11 @@ func (s *Server) readRules(w http.ResponseWriter, r *http.Request) (rules.Revisi
 		}
 		change.Action, change.Until = rules.RevisionTry, change.At.Add(lasts)
 	}
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, rules.MaxText))
-	var big *http.MaxBytesError
-	switch {
-	case errors.As(err, &big):
-		return change, newProblem(http.StatusRequestEntityTooLarge,
-			fmt.Sprintf("the rules are over %d bytes", rules.MaxText), "split what belongs to different namespaces")
-	case err != nil:
-		return change, newProblem(http.StatusBadRequest, "the body cannot be read: "+err.Error(), "send it again")
-	case strings.TrimSpace(string(text)) == "":
+	text, err := bodyOf(w, r, "rules are", rules.MaxText, "split what belongs to different namespaces")
+	if err != nil {
+		return change, err
+	}
+	if strings.TrimSpace(string(text)) == "" {
 		return change, newProblem(http.StatusBadRequest, "the body is empty", "send the YAML of the rules")
 	}
 	change.Text = string(text)
@@ -217,8 +201,7 @@ func (s *Server) getRulesHistory(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"revisions": withoutTexts(list)})
-	return nil
+	return writeJSON(w, http.StatusOK, map[string]any{"revisions": withoutTexts(list)})
 }
 
 // withoutTexts takes the texts out of a list.
@@ -237,8 +220,7 @@ func (s *Server) getRevision(w http.ResponseWriter, r *http.Request) error {
 	}
 	for i := range list {
 		if strconv.FormatInt(list[i].Version, 10) == r.PathValue("version") {
-			writeJSON(w, http.StatusOK, list[i])
-			return nil
+			return writeJSON(w, http.StatusOK, list[i])
 		}
 	}
 	return newProblem(http.StatusNotFound, "there is no version "+quoted(r.PathValue("version"))+" of the rules",

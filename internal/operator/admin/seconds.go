@@ -184,6 +184,5 @@ func (s *Server) getSeconds(w http.ResponseWriter, r *http.Request) error {
 	for i, one := range list {
 		views[i] = secondView{int64(one.at), known(one.rate), known(one.allowed), known(one.denied), known(one.limit)}
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"key": key, "at": now.Unix(), "seconds": views})
-	return nil
+	return writeJSON(w, http.StatusOK, map[string]any{"key": key, "at": now.Unix(), "seconds": views})
 }

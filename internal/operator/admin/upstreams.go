@@ -12,6 +12,5 @@ func (s *Server) getUpstreams(w http.ResponseWriter, _ *http.Request) error {
 	if s.cfg.Upstreams != nil {
 		list = append(list, s.cfg.Upstreams()...)
 	}
-	writeJSON(w, http.StatusOK, map[string][]hottype.UpstreamBound{"upstreams": list})
-	return nil
+	return writeJSON(w, http.StatusOK, map[string][]hottype.UpstreamBound{"upstreams": list})
 }

@@ -55,8 +55,7 @@ func (s *Server) getWhatIf(w http.ResponseWriter, r *http.Request) error {
 			spec.Burst, err)
 	}
 	a.Key, a.Rate, a.Burst = key, float64(spec.Limit)/spec.Window.Seconds(), spec.Burst
-	writeJSON(w, http.StatusOK, a)
-	return nil
+	return writeJSON(w, http.StatusOK, a)
 }
 
 // triedSpec is the limit that an override with this rate and burst sets.

@@ -35,16 +35,12 @@ type Report struct {
 
 // Worst is the worst level of all.
 func (r Report) Worst() Level {
-	worst := OK
-	for _, f := range r.Findings {
-		if f.Level == Fail {
-			return Fail
-		}
-		if f.Level == Warn {
-			worst = Warn
+	for _, l := range []Level{Fail, Warn} {
+		if r.Count(l) > 0 {
+			return l
 		}
 	}
-	return worst
+	return OK
 }
 
 // Count says how many findings have a level.
