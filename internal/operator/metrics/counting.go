@@ -10,8 +10,7 @@ import (
 
 // Tally gives the metrics of the sums in memory.
 func Tally(stats func() tally.Stats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s tally.Stats) {
 		to.counter("hotparam_tally_added_total", "Requests counted.", s.Added)
 		to.counter("hotparam_tally_flushed_total", "Requests counted whose sums were sent.", s.Flushed)
 		to.counter("hotparam_tally_dropped_full_total",
@@ -29,18 +28,17 @@ func Tally(stats func() tally.Stats) Collector {
 
 // StatsDSender gives the metrics of the counts that are sent to StatsD servers.
 func StatsDSender(stats func() statsd.SenderStats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s statsd.SenderStats) {
 		to.statsdServer("hotparam_statsd", &s.ServerStats)
-		each(s.Servers, func(name string, server statsd.ServerStats) {
-			to.statsdServer("hotparam_statsd_servers", &server, "server", name)
+		each(to, "server", s.Servers, func(to scrape, server statsd.ServerStats) {
+			to.statsdServer("hotparam_statsd_servers", &server)
 		})
 	})
 }
 
 // statsdServer sends the metrics of one server or of all together.
-func (to scrape) statsdServer(prefix string, s *statsd.ServerStats, labels ...string) {
-	counter := func(name, help string, n uint64) { to.counter(prefix+name, help, n, labels...) }
+func (to scrape) statsdServer(prefix string, s *statsd.ServerStats) {
+	counter := func(name, help string, n uint64) { to.counter(prefix+name, help, n) }
 	counter("_sent_total", "Requests whose counts were sent to StatsD.", s.Sent)
 	counter("_dropped_total", "Requests whose counts were dropped because StatsD did not take them in time.", s.Dropped)
 	counter("_invalid_total",
@@ -50,14 +48,13 @@ func (to scrape) statsdServer(prefix string, s *statsd.ServerStats, labels ...st
 	counter("_datagrams_total", "Datagrams sent to StatsD.", s.Datagrams)
 	counter("_errors_total", "Name look-ups, sockets and writes that failed.", s.Errors)
 	counter("_refused_total", "Datagrams that the server's host refused: nothing listens there.", s.Refused)
-	to.gauge(prefix+"_queued", "Counts that wait to be sent.", float64(s.Queued), labels...)
-	to.flag(prefix+"_down", "1 while the last counts could not be sent.", s.Down, labels...)
+	to.gauge(prefix+"_queued", "Counts that wait to be sent.", float64(s.Queued))
+	to.flag(prefix+"_down", "1 while the last counts could not be sent.", s.Down)
 }
 
 // StatsDListener gives the metrics of the counts that arrive by StatsD.
 func StatsDListener(stats func() statsd.ListenerStats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s statsd.ListenerStats) {
 		to.counter("hotparam_statsd_in_packets_total", "Datagrams received.", s.Packets)
 		to.counter("hotparam_statsd_in_bytes_total", "Bytes received.", s.Bytes)
 		to.statsdLines(&s)
@@ -67,12 +64,11 @@ func StatsDListener(stats func() statsd.ListenerStats) Collector {
 			"Datagrams lost because the receive buffer was full.", s.KernelDrops)
 		to.gauge("hotparam_statsd_in_receive_buffer_bytes",
 			"Size of the smallest receive buffer in bytes; 0 where the system does not tell.", float64(s.ReceiveBuffer))
-		each(s.Sockets, func(name string, socket statsd.SocketStats) {
+		each(to, "socket", s.Sockets, func(to scrape, socket statsd.SocketStats) {
 			to.counter("hotparam_statsd_in_socket_kernel_drops_total",
-				"Datagrams lost because the receive buffer of this socket was full.", socket.KernelDrops, "socket",
-				name)
+				"Datagrams lost because the receive buffer of this socket was full.", socket.KernelDrops)
 			to.gauge("hotparam_statsd_in_socket_receive_buffer_bytes",
-				"Size of this socket's receive buffer in bytes.", float64(socket.ReceiveBuffer), "socket", name)
+				"Size of this socket's receive buffer in bytes.", float64(socket.ReceiveBuffer))
 		})
 		to.gauge("hotparam_statsd_in_connections", "TCP connections that are open.", float64(s.Connections))
 		to.counter("hotparam_statsd_in_connections_accepted_total", "TCP connections accepted.", s.ConnectionsAccepted)
@@ -101,9 +97,9 @@ func (to scrape) statsdLines(s *statsd.ListenerStats) {
 	to.counter("hotparam_statsd_in_other_types_total",
 		"Lines with our names that are neither counters nor sets; normal.", s.OtherTypes)
 	to.counter("hotparam_statsd_in_malformed_total", "Lines that cannot be read.", s.Malformed)
-	each(s.MalformedBy, func(name string, m statsd.MalformedStats) {
+	each(to, "reason", s.MalformedBy, func(to scrape, m statsd.MalformedStats) {
 		to.counter("hotparam_statsd_in_malformed_lines_total",
-			"Lines that cannot be read, by what is wrong with them.", m.Lines, "reason", name)
+			"Lines that cannot be read, by what is wrong with them.", m.Lines)
 	})
 }
 
@@ -119,8 +115,7 @@ func (to scrape) statsdForward(s *statsd.ForwardStats) {
 
 // KafkaProducer gives the metrics of the counts that are written to Kafka.
 func KafkaProducer(stats func() kafka.ProducerStats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s kafka.ProducerStats) {
 		to.counter("hotparam_kafka_sent_total", "Requests whose counts Kafka confirmed.", s.Sent)
 		to.counter("hotparam_kafka_dropped_total",
 			"Requests whose counts were dropped because no broker confirmed them in time.", s.Dropped)
@@ -135,8 +130,7 @@ func KafkaProducer(stats func() kafka.ProducerStats) Collector {
 
 // KafkaConsumer gives the metrics of the counts that are read from Kafka.
 func KafkaConsumer(stats func() kafka.ConsumerStats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s kafka.ConsumerStats) {
 		to.counter("hotparam_kafka_in_records_total", "Records read, those read again included.", s.Records)
 		to.counter("hotparam_kafka_in_reread_total",
 			"Records that a former owner of the partition had read already.", s.Reread)
@@ -155,18 +149,16 @@ func KafkaConsumer(stats func() kafka.ConsumerStats) Collector {
 		to.gauge("hotparam_kafka_in_partitions", "Partitions that this process reads.", float64(s.Partitions))
 		to.gauge("hotparam_kafka_in_lag_seconds",
 			"How long the oldest unread record of these partitions has been waiting, at most.", s.Lag.Seconds())
-		each(s.Partition, func(name string, p kafka.PartitionStats) {
+		each(to, "partition", s.Partition, func(to scrape, p kafka.PartitionStats) {
 			to.gauge("hotparam_kafka_in_partition_lag_seconds",
-				"How long this partition's oldest unread record has been waiting, at most.", p.Lag.Seconds(),
-				"partition", name)
+				"How long this partition's oldest unread record has been waiting, at most.", p.Lag.Seconds())
 		})
 	})
 }
 
 // Graphite gives the metrics of the counts that are read from Graphite.
 func Graphite(stats func() graphite.Stats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s graphite.Stats) {
 		to.counter("hotparam_graphite_polls_total", "Polls that ended.", s.Polls)
 		to.counter("hotparam_graphite_failed_total", "Polls that failed.", s.Failed)
 		to.gauge("hotparam_graphite_series", "Series in the answer to the last poll.", float64(s.Series))
@@ -199,8 +191,7 @@ func Graphite(stats func() graphite.Stats) Collector {
 
 // Mirror gives the metrics of the copied requests that are counted.
 func Mirror(stats func() mirrored.Stats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s mirrored.Stats) {
 		to.counter("hotparam_mirror_requests_total", "Copied requests received.", s.Requests)
 		to.counter("hotparam_mirror_unmatched_total", "Copied requests that no rule counts.", s.Unmatched)
 		to.counter("hotparam_mirror_malformed_total",
@@ -219,8 +210,7 @@ type AccessLogStats struct {
 
 // AccessLogs gives the metrics of the access logs that are counted.
 func AccessLogs(stats func() AccessLogStats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s AccessLogStats) {
 		to.counter("hotparam_accesslog_lines_total", "Lines read.", s.Lines)
 		to.counter("hotparam_accesslog_too_long_total", "Lines not read because they are too long.", s.TooLong)
 		to.counter("hotparam_accesslog_malformed_total", "Lines that cannot be read.", s.Malformed)

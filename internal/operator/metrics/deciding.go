@@ -16,8 +16,7 @@ import (
 
 // Gate gives the metrics of the decisions.
 func Gate(stats func() gate.Stats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s gate.Stats) {
 		to.admissions(&s)
 		to.denials("hotparam_gate_denied_total", "Requests that this limiter denied, by reason.", &s.Denied)
 		to.counter("hotparam_gate_spared_total",
@@ -34,7 +33,8 @@ func Gate(stats func() gate.Stats) Collector {
 
 func (to scrape) admissions(s *gate.Stats) {
 	allowed := func(reason string, n uint64) {
-		to.counter("hotparam_gate_allowed_total", "Requests that this limiter allowed, by reason.", n, "reason", reason)
+		to.with("reason", reason).counter("hotparam_gate_allowed_total",
+			"Requests that this limiter allowed, by reason.", n)
 	}
 	allowed("no_rule", s.Allowed.NoRule)
 	allowed("cold", s.Allowed.Cold)
@@ -44,8 +44,7 @@ func (to scrape) admissions(s *gate.Stats) {
 	allowed("exempt", s.Allowed.Exempt)
 	allowed("malformed", s.Allowed.Malformed)
 	allowed("store_failure", s.Allowed.Store)
-	to.counter("hotparam_gate_held_back_total",
-		"Requests allowed that have to wait before they go on.", s.HeldBack)
+	to.counter("hotparam_gate_held_back_total", "Requests allowed that have to wait before they go on.", s.HeldBack)
 	to.counter("hotparam_gate_shadowed_total",
 		"Requests allowed that a limit in shadow mode would have denied.", s.Shadowed)
 	to.counter("hotparam_gate_shadowed_ip_total",
@@ -54,7 +53,7 @@ func (to scrape) admissions(s *gate.Stats) {
 
 // denials sends a counter of the requests denied, by reason.
 func (to scrape) denials(name, help string, d *hottype.Denials) {
-	denied := func(reason string, n uint64) { to.counter(name, help, n, "reason", reason) }
+	denied := func(reason string, n uint64) { to.with("reason", reason).counter(name, help, n) }
 	denied("hot", d.Hot)
 	denied("fair", d.Fair)
 	denied("in_flight", d.InFlight)
@@ -98,14 +97,13 @@ func (to scrape) latency(name, help string, l *gate.Latency) {
 	}
 	if len(cumulative) > 0 {
 		desc := prometheus.NewDesc(name, help, nil, nil)
-		to <- prometheus.MustNewConstHistogram(desc, count, l.Sum.Seconds(), cumulative)
+		to.to <- prometheus.MustNewConstHistogram(desc, count, l.Sum.Seconds(), cumulative)
 	}
 }
 
 // Proxy gives the metrics of the reverse proxy.
 func Proxy(stats func() proxy.Stats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s proxy.Stats) {
 		to.counter("hotparam_proxy_denied_total", "Requests denied.", s.Denied)
 		to.counter("hotparam_proxy_panics_total",
 			"Requests allowed because deciding on them panicked; report it.", s.Panics)
@@ -115,21 +113,19 @@ func Proxy(stats func() proxy.Stats) Collector {
 			"Requests refused because no server should accept their target.", s.Refused)
 		to.counter("hotparam_proxy_dropped_fields_total",
 			"Header fields removed because their name has an underscore.", s.DroppedFields)
-		each(s.Upstreams, func(name string, u proxy.UpstreamStats) {
-			to.counter("hotparam_proxy_upstreams_requests_total",
-				"Requests forwarded to this upstream.", u.Requests, "upstream", name)
+		each(to, "upstream", s.Upstreams, func(to scrape, u proxy.UpstreamStats) {
+			to.counter("hotparam_proxy_upstreams_requests_total", "Requests forwarded to this upstream.", u.Requests)
 			to.counter("hotparam_proxy_upstreams_failures_total",
-				"Requests that this upstream did not answer.", u.Failures, "upstream", name)
+				"Requests that this upstream did not answer.", u.Failures)
 			to.counter("hotparam_proxy_upstreams_abandoned_total",
-				"Requests whose client left before this upstream answered.", u.Abandoned, "upstream", name)
+				"Requests whose client left before this upstream answered.", u.Abandoned)
 		})
 	})
 }
 
 // ResponseCache gives the metrics of a response cache.
 func ResponseCache(stats func() respcache.Stats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s respcache.Stats) {
 		to.counter("hotparam_cache_hits_total", "Requests answered with a fresh answer from the cache.", s.Hits)
 		to.counter("hotparam_cache_stale_total", "Requests answered with a stale answer from the cache.", s.Stale)
 		to.counter("hotparam_cache_fetches_total", "Requests that the cache made for answers that it may keep.",
@@ -141,13 +137,11 @@ func ResponseCache(stats func() respcache.Stats) Collector {
 			s.Collapsed)
 		to.counter("hotparam_cache_timeouts_total",
 			"Requests refused because they waited too long and nothing stale was left.", s.TimedOut)
-		each(s.Bypassed, func(reason string, n uint64) {
-			to.counter("hotparam_cache_bypassed_total", "Requests that passed by the cache, by reason.", n, "reason",
-				reason)
+		each(to, "reason", s.Bypassed, func(to scrape, n uint64) {
+			to.counter("hotparam_cache_bypassed_total", "Requests that passed by the cache, by reason.", n)
 		})
-		each(s.Unkept, func(reason string, n uint64) {
-			to.counter("hotparam_cache_unkept_total", "Answers that the cache did not keep, by reason.", n, "reason",
-				reason)
+		each(to, "reason", s.Unkept, func(to scrape, n uint64) {
+			to.counter("hotparam_cache_unkept_total", "Answers that the cache did not keep, by reason.", n)
 		})
 		to.counter("hotparam_cache_evicted_total", "Entries that gave way to others.", s.Evicted)
 		to.counter("hotparam_cache_purged_total", "Entries that a person removed.", s.Purged)
@@ -158,8 +152,7 @@ func ResponseCache(stats func() respcache.Stats) Collector {
 
 // DecisionAPI gives the metrics of the questions that other servers ask.
 func DecisionAPI(stats func() decisionapi.Stats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s decisionapi.Stats) {
 		to.counter("hotparam_decision_api_checks_total", "Requests decided for other servers.", s.Checks)
 		to.counter("hotparam_decision_api_denied_total", "Requests denied for other servers.", s.Denied)
 		to.counter("hotparam_decision_api_rejected_total", "Questions of other servers that cannot be read.",
@@ -179,8 +172,7 @@ func RedisServer(stats func() redisstore.Stats) Collector {
 
 // DecisionAccess gives the metrics of the token that other servers show.
 func DecisionAccess(stats func() access.GuardStats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s access.GuardStats) {
 		to.counter("hotparam_decision_api_unauthorized_total",
 			"Questions refused because the token was missing or wrong.", s.Wrong)
 		to.counter("hotparam_decision_api_slowed_total",
@@ -190,8 +182,7 @@ func DecisionAccess(stats func() access.GuardStats) Collector {
 
 // RedisFeed gives the metrics of the hot set, overrides and reports in Redis.
 func RedisFeed(stats func() redisfeed.Stats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s redisfeed.Stats) {
 		to.follower("hotparam_redis_hot", "hot set", &s.Hot)
 		to.follower("hotparam_redis_overrides", "overrides", &s.Overrides)
 		to.follower("hotparam_redis_commands", "commands", &s.Commands)
@@ -234,8 +225,7 @@ func (to scrape) follower(prefix, what string, s *redisfeed.FollowStats) {
 
 // RedisLimits gives the metrics of the limits that limiters share by Redis.
 func RedisLimits(stats func() redislimits.Stats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s redislimits.Stats) {
 		to.counter("hotparam_redis_limits_calls_total", "Calls to Redis with decisions.", s.Calls)
 		to.counter("hotparam_redis_limits_decisions_total", "Decisions in these calls.", s.Decisions)
 		to.counter("hotparam_redis_limits_merged_total", "Decisions answered by an equal one of the same call.",
@@ -265,8 +255,7 @@ func (to scrape) publications(s *redisfeed.Stats) {
 
 // Windows gives the metrics of the per-client windows that limiters share by Redis.
 func Windows(stats func() redislimits.WindowsStats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s redislimits.WindowsStats) {
 		to.counter("hotparam_windows_exchanges_total", "Exchanges of sums with Redis, for each shard.", s.Exchanges)
 		to.counter("hotparam_windows_errors_total",
 			"Exchanges of sums that failed; clients are held to local counts.", s.Errors)

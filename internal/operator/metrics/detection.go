@@ -12,8 +12,7 @@ import (
 
 // Aggregate gives the metrics of an aggregator.
 func Aggregate(stats func() aggregate.Stats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s aggregate.Stats) {
 		to.detector(&s.Detect)
 		to.counter("hotparam_aggregate_batches_total", "Batches of counts received.", s.Batches)
 		to.counter("hotparam_aggregate_counts_total", "Counts received, each of one key and second.", s.Counts)
@@ -31,7 +30,7 @@ func Aggregate(stats func() aggregate.Stats) Collector {
 		to.gauge("hotparam_aggregate_publish_last_seconds",
 			"Duration of the last publication.", s.PublishLast.Seconds())
 		to.send(prometheus.CounterValue, "hotparam_aggregate_publish_seconds_total",
-			"Duration of all publications together.", s.PublishTotal.Seconds(), nil)
+			"Duration of all publications together.", s.PublishTotal.Seconds())
 		to.gauge("hotparam_aggregate_last_published_timestamp_seconds",
 			"When a hot set was last published, in unix seconds.", unixSeconds(s.LastPublished))
 	})

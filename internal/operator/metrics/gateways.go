@@ -10,8 +10,7 @@ import (
 
 // Check gives the metrics of the endpoint /check.
 func Check(stats func() check.Stats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s check.Stats) {
 		to.counter("hotparam_check_checks_total", "Requests that a gateway asked about.", s.Checks)
 		to.counter("hotparam_check_denied_total", "Of these, denied.", s.Denied)
 		to.counter("hotparam_check_repeated_total",
@@ -25,8 +24,7 @@ func Check(stats func() check.Stats) Collector {
 
 // CheckAccess gives the metrics of the token that gateways show at the endpoint /check.
 func CheckAccess(stats func() access.GuardStats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s access.GuardStats) {
 		to.counter("hotparam_check_unauthorized_total", "Checks refused because the token was missing or wrong.",
 			s.Wrong)
 		to.counter("hotparam_check_slowed_total",
@@ -36,8 +34,7 @@ func CheckAccess(stats func() access.GuardStats) Collector {
 
 // Crawlers gives the metrics of how clients are verified by DNS.
 func Crawlers(stats func() reversedns.Stats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s reversedns.Stats) {
 		to.gauge("hotparam_crawlers_verified", "Addresses in memory that DNS has verified.", float64(s.Known))
 		to.gauge("hotparam_crawlers_unverified", "Addresses in memory that are not verified.", float64(s.Unverified))
 		to.counter("hotparam_crawlers_lookups_total", "Addresses looked up in DNS, both ways.", s.Lookups)
@@ -49,8 +46,7 @@ func Crawlers(stats func() reversedns.Stats) Collector {
 
 // Envoy gives the metrics of the gRPC services for Envoy.
 func Envoy(stats func() envoy.Stats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s envoy.Stats) {
 		to.counter("hotparam_envoy_checks_total", "Requests and descriptors that Envoy asked about.", s.Checks)
 		to.counter("hotparam_envoy_denied_total", "Of these, denied.", s.Denied)
 		to.counter("hotparam_envoy_malformed_total", "Calls of Envoy that describe no request.", s.Malformed)
@@ -64,8 +60,7 @@ func Envoy(stats func() envoy.Stats) Collector {
 
 // SPOE gives the metrics of the agent for HAProxy.
 func SPOE(stats func() spoe.Stats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s spoe.Stats) {
 		to.counter("hotparam_spoe_checks_total", "Requests that HAProxy asked about.", s.Checks)
 		to.counter("hotparam_spoe_denied_total", "Of these, denied.", s.Denied)
 		to.counter("hotparam_spoe_malformed_total",

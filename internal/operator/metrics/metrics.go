@@ -47,44 +47,54 @@ func (r *Registry) Add(parts ...Collector) { r.registry.MustRegister(parts...) }
 
 func info(namespace, version string) Collector {
 	return collector(func(to scrape) {
-		to.gauge("hotparam_info", "Always 1; the labels say which namespace and version this is.", 1,
-			"namespace", namespace, "version", version)
+		to.with("namespace", namespace).with("version", version).gauge("hotparam_info",
+			"Always 1; the labels say which namespace and version this is.", 1)
 	})
 }
 
 // collector makes a Collector of a function that sends its metrics.
 func collector(send func(to scrape)) Collector {
-	return prometheus.CollectorFunc(func(to chan<- prometheus.Metric) { send(to) })
+	return prometheus.CollectorFunc(func(to chan<- prometheus.Metric) { send(scrape{to: to}) })
 }
 
-// scrape takes the metrics of one scrape. Labels are pairs of a name and a value.
-type scrape chan<- prometheus.Metric
+// of makes a Collector of statistics and a function that sends them.
+func of[S any](stats func() S, send func(scrape, S)) Collector {
+	return collector(func(to scrape) { send(to, stats()) })
+}
+
+// scrape takes the metrics of one scrape.
+type scrape struct {
+	to            chan<- prometheus.Metric
+	names, values []string // of the labels
+}
+
+// with gives a scrape whose metrics have a label more.
+func (to scrape) with(label, value string) scrape {
+	to.names, to.values = append(slices.Clip(to.names), label), append(slices.Clip(to.values), labelValue(value))
+	return to
+}
 
 // counter sends what only grows; its name ends in _total.
-func (to scrape) counter(name, help string, n uint64, labels ...string) {
-	to.send(prometheus.CounterValue, name, help, float64(n), labels)
+func (to scrape) counter(name, help string, n uint64) {
+	to.send(prometheus.CounterValue, name, help, float64(n))
 }
 
 // gauge sends what grows and shrinks.
-func (to scrape) gauge(name, help string, value float64, labels ...string) {
-	to.send(prometheus.GaugeValue, name, help, value, labels)
+func (to scrape) gauge(name, help string, value float64) {
+	to.send(prometheus.GaugeValue, name, help, value)
 }
 
 // flag sends a state that is or is not, as 1 or 0.
-func (to scrape) flag(name, help string, on bool, labels ...string) {
+func (to scrape) flag(name, help string, on bool) {
 	value := 0.0
 	if on {
 		value = 1
 	}
-	to.gauge(name, help, value, labels...)
+	to.gauge(name, help, value)
 }
 
-func (to scrape) send(kind prometheus.ValueType, name, help string, value float64, labels []string) {
-	var names, values []string
-	for pair := range slices.Chunk(labels, 2) {
-		names, values = append(names, pair[0]), append(values, labelValue(pair[1]))
-	}
-	to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, value, values...)
+func (to scrape) send(kind prometheus.ValueType, name, help string, value float64) {
+	to.to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, to.names, nil), kind, value, to.values...)
 }
 
 // unixSeconds is a time as Prometheus has it, 0 for none.
@@ -98,11 +108,11 @@ func unixSeconds(t time.Time) float64 {
 // maxNames bounds how many values of a label from a configuration are shown.
 const maxNames = 100
 
-// each visits the first maxNames entries of m by name.
-func each[V any](m map[string]V, visit func(name string, v V)) {
+// each sends the first maxNames entries of m by name, which is a label of their metrics.
+func each[V any](to scrape, label string, m map[string]V, send func(scrape, V)) {
 	names := slices.Sorted(maps.Keys(m))
 	for _, name := range names[:min(len(names), maxNames)] {
-		visit(name, m[name])
+		send(to.with(label, name), m[name])
 	}
 }
 

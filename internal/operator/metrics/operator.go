@@ -10,8 +10,7 @@ import (
 
 // Overview gives the metrics of what the admin server sees, over all limiters.
 func Overview(read func() admin.Overview) Collector {
-	return collector(func(to scrape) {
-		o := read()
+	return of(read, func(to scrape, o admin.Overview) {
 		to.counter("hotparam_allowed_total",
 			"Requests that all limiters allowed since this process started.", o.Allowed)
 		to.denials("hotparam_denied_total",
@@ -20,10 +19,9 @@ func Overview(read func() admin.Overview) Collector {
 		to.gauge("hotparam_hot_keys", "Keys that are hot.", float64(o.HotKeys))
 		to.gauge("hotparam_loops",
 			"Keys over their threshold because of one or a few clients; not hot, not limited.", float64(o.Loops))
-		each(o.Rules, func(rule string, r admin.RuleOverview) {
-			to.gauge("hotparam_rule_hot_keys", "Keys that are hot, by rule.", float64(r.HotKeys), "rule", rule)
-			to.gauge("hotparam_rule_hot_rate", "Requests per second of a rule's hot keys together.", r.HotRate, "rule",
-				rule)
+		each(to, "rule", o.Rules, func(to scrape, r admin.RuleOverview) {
+			to.gauge("hotparam_rule_hot_keys", "Keys that are hot, by rule.", float64(r.HotKeys))
+			to.gauge("hotparam_rule_hot_rate", "Requests per second of a rule's hot keys together.", r.HotRate)
 		})
 	})
 }
@@ -33,16 +31,15 @@ func Overview(read func() admin.Overview) Collector {
 func HotKeys(hottest func() []hottype.Hot) Collector {
 	return collector(func(to scrape) {
 		for _, h := range hottest() {
-			to.gauge("hotparam_hot_key_rate", "Requests per second of the 100 hottest keys.", h.Rate,
-				"key", string(h.Key), "rule", h.Rule)
+			to.with("key", string(h.Key)).with("rule", h.Rule).gauge("hotparam_hot_key_rate",
+				"Requests per second of the 100 hottest keys.", h.Rate)
 		}
 	})
 }
 
 // Admin gives the metrics of the admin server itself.
 func Admin(stats func() admin.Stats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s admin.Stats) {
 		to.counter("hotparam_admin_requests_total", "Requests to the admin server.", s.Requests)
 		to.counter("hotparam_admin_unauthorized_total",
 			"Requests refused because the token was missing or wrong.", s.Unauthorized)
@@ -64,24 +61,23 @@ func Admin(stats func() admin.Stats) Collector {
 // Listeners gives the metrics of the HTTP listeners, by name.
 func Listeners(stats func() map[string]listener.Stats) Collector {
 	return collector(func(to scrape) {
-		each(stats(), func(name string, l listener.Stats) {
-			to.gauge("hotparam_listener_open", "Connections that are open.", float64(l.Open), "listener", name)
+		each(to, "listener", stats(), func(to scrape, l listener.Stats) {
+			to.gauge("hotparam_listener_open", "Connections that are open.", float64(l.Open))
 			to.counter("hotparam_listener_refused_total",
-				"Connections refused because all were taken by requests under way.", l.Refused, "listener", name)
+				"Connections refused because all were taken by requests under way.", l.Refused)
 			to.counter("hotparam_listener_evicted_total",
-				"Idle connections closed to make room for new ones.", l.Evicted, "listener", name)
-			to.counter("hotparam_listener_slow_total", "Requests whose body came too slowly.", l.Slow, "listener", name)
+				"Idle connections closed to make room for new ones.", l.Evicted)
+			to.counter("hotparam_listener_slow_total", "Requests whose body came too slowly.", l.Slow)
 			to.counter("hotparam_listener_prefaces_total",
-				"HTTP/2 prefaces where none belongs; answered 505.", l.Prefaces, "listener", name)
+				"HTTP/2 prefaces where none belongs; answered 505.", l.Prefaces)
 			to.counter("hotparam_listener_no_proxy_header_total",
-				"Connections of trusted proxies ended because they did not begin with a PROXY header.", l.NoHeader,
-				"listener", name)
+				"Connections of trusted proxies ended because they did not begin with a PROXY header.", l.NoHeader)
 			if c := l.Certificate; c != nil {
 				to.flag("hotparam_listener_certificate_right",
 					"1; 0 while the files changed and cannot be used, and the certificate from before goes on.",
-					c.Right, "listener", name)
+					c.Right)
 				to.gauge("hotparam_listener_certificate_expires_timestamp_seconds",
-					"When the certificate in use expires, in unix seconds.", unixSeconds(c.Expires), "listener", name)
+					"When the certificate in use expires, in unix seconds.", unixSeconds(c.Expires))
 			}
 		})
 	})
@@ -99,8 +95,7 @@ type ReloadStats struct {
 
 // Reload gives the metrics of the reloads.
 func Reload(stats func() ReloadStats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s ReloadStats) {
 		to.flag("hotparam_config_reload_success",
 			"1; 0 while the last change of the configuration is refused and the rules from before it hold.", s.Success)
 		to.gauge("hotparam_config_reload_timestamp_seconds",
@@ -124,8 +119,7 @@ type RulesStats struct {
 
 // Rules gives the metrics of a central store of rules.
 func Rules(stats func() RulesStats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s RulesStats) {
 		to.gauge("hotparam_rules_version",
 			"Version of the rules in force, by the central store; 0: they are those of a file.", float64(s.Version))
 		to.gauge("hotparam_rules_stored_version", "Version that the central store of rules held last.",
@@ -141,32 +135,26 @@ func Rules(stats func() RulesStats) Collector {
 
 // Notifications gives the metrics of the webhooks that are told what happens, by name.
 func Notifications(stats func() notify.Stats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s notify.Stats) {
 		to.counter("hotparam_notify_not_leading_total",
 			"Events that were left to the aggregator that tells them.", s.NotLeading)
-		each(s.Webhooks, func(name string, w notify.WebhookStats) {
-			to.counter("hotparam_notify_sent_total", "Events that a webhook has taken.", w.Sent, "webhook", name)
-			to.counter("hotparam_notify_failed_total",
-				"Events that were given up after the last attempt.", w.Failed, "webhook", name)
+		each(to, "webhook", s.Webhooks, func(to scrape, w notify.WebhookStats) {
+			to.counter("hotparam_notify_sent_total", "Events that a webhook has taken.", w.Sent)
+			to.counter("hotparam_notify_failed_total", "Events that were given up after the last attempt.", w.Failed)
 			to.counter("hotparam_notify_dropped_total",
-				"Events dropped because the queue was full or the program stopped.", w.Dropped, "webhook", name)
-			to.counter("hotparam_notify_retries_total",
-				"Attempts to tell a webhook after a failed one.", w.Retries, "webhook", name)
-			to.gauge("hotparam_notify_queue", "Events that wait for a webhook.", float64(w.Queued), "webhook", name)
-			to.flag("hotparam_notify_failing",
-				"1 while the last attempt to tell a webhook failed.", w.Failing, "webhook", name)
+				"Events dropped because the queue was full or the program stopped.", w.Dropped)
+			to.counter("hotparam_notify_retries_total", "Attempts to tell a webhook after a failed one.", w.Retries)
+			to.gauge("hotparam_notify_queue", "Events that wait for a webhook.", float64(w.Queued))
+			to.flag("hotparam_notify_failing", "1 while the last attempt to tell a webhook failed.", w.Failing)
 			to.gauge("hotparam_notify_last_attempt_timestamp_seconds",
-				"When a webhook was last told something, or tried to, in unix seconds.", unixSeconds(w.At), "webhook",
-				name)
+				"When a webhook was last told something, or tried to, in unix seconds.", unixSeconds(w.At))
 		})
 	})
 }
 
 // History gives the metrics of the history of a program.
 func History(stats func() historystore.Stats) Collector {
-	return collector(func(to scrape) {
-		s := stats()
+	return of(stats, func(to scrape, s historystore.Stats) {
 		to.counter("hotparam_history_written_total", "Minutes and events written to the history.", s.Written)
 		to.counter("hotparam_history_dropped_total",
 			"Minutes and events that could not be written, or came faster than the disk.", s.Dropped)

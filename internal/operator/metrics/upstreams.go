@@ -6,9 +6,8 @@ import "github.com/hotparam/pipeline/hotparam/hottype"
 func Upstreams(bounds func() []hottype.UpstreamBound) Collector {
 	return collector(func(to scrape) {
 		for _, b := range bounds() {
-			gauge := func(name, help string, value float64) {
-				to.gauge("hotparam_upstream_"+name, help, value, "upstream", b.Name)
-			}
+			to := to.with("upstream", b.Name)
+			gauge := func(name, help string, value float64) { to.gauge("hotparam_upstream_"+name, help, value) }
 			gauge("rate", "Requests a second that all hot keys with adaptive limits may send to the upstream together.",
 				b.Rate)
 			gauge("in_flight_cap", "Requests of these keys that may be in flight at the upstream at a time.",
@@ -25,12 +24,11 @@ func Upstreams(bounds func() []hottype.UpstreamBound) Collector {
 			gauge("max_rate", "Sum of max of the hot keys.", b.Most)
 			gauge("judged_timestamp_seconds", "When that was judged, in unix seconds.", unixSeconds(b.At))
 			to.flag("hotparam_upstream_limited",
-				"1 if the upstream was once saturated; before, the rate is the maximum.",
-				b.Limited, "upstream", b.Name)
+				"1 if the upstream was once saturated; before, the rate is the maximum.", b.Limited)
 			to.flag("hotparam_upstream_unreachable", "1 while the target cannot be held even with the least rate.",
-				b.Unreachable, "upstream", b.Name)
-			to.gauge("hotparam_upstream_why", "Always 1; the label says what the last report was judged to be.", 1,
-				"upstream", b.Name, "why", b.Why)
+				b.Unreachable)
+			to.with("why", b.Why).gauge("hotparam_upstream_why",
+				"Always 1; the label says what the last report was judged to be.", 1)
 		}
 	})
 }
