@@ -3,9 +3,6 @@ package learn
 import (
 	"cmp"
 	"slices"
-	"strings"
-
-	"github.com/hotparam/pipeline/internal/canon"
 )
 
 // ignored is a parameter that the catch-all leaves out.
@@ -52,7 +49,7 @@ func (s *survey) noise(p *paths) []ignored {
 	}
 	var all []ignored
 	for name, i := range found {
-		if !kept[name] && !slices.ContainsFunc(usual, func(g string) bool { return matches(g, name) }) {
+		if !kept[name] && !matchesAny(globs(usual...), name) {
 			all = append(all, *i)
 		}
 	}
@@ -60,11 +57,6 @@ func (s *survey) noise(p *paths) []ignored {
 		return cmp.Or(cmp.Compare(b.requests, a.requests), cmp.Compare(a.glob, b.glob))
 	})
 	return all[:min(len(all), maxIgnored)]
-}
-
-func matches(glob, name string) bool {
-	g := canon.NewGlob(glob)
-	return g.Match([]byte(strings.ToLower(name)))
 }
 
 func globsOf(all []ignored) []string {

@@ -2,6 +2,7 @@ package learn
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hotparam/pipeline/internal/canon"
@@ -44,12 +45,8 @@ func globs(patterns ...string) (all []canon.Glob) {
 }
 
 func matchesAny(all []canon.Glob, name string) bool {
-	for i := range all {
-		if all[i].Match([]byte(strings.ToLower(name))) {
-			return true
-		}
-	}
-	return false
+	lower := []byte(strings.ToLower(name))
+	return slices.ContainsFunc(all, func(g canon.Glob) bool { return g.Match(lower) })
 }
 
 // views are the names of what shows a page in another way, or says where the

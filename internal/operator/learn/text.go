@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
 // quote writes a text as YAML. JSON is YAML, and what comes here has been checked to
@@ -46,15 +48,15 @@ func wrap(s string, width int) []string {
 func (o *Outcome) lines(p *Proposal) []string {
 	r := o.Replay
 	all := []string{fmt.Sprintf("On this log, enforced: keys that were hot: %d; that looked so because of a loop: %d; "+
-		"requests denied: %s (%.2f %%), of these %s by windows of clients.", o.Hot, o.Loops, grouped(r.Denied.Total()),
-		100*float64(r.Denied.Total())/float64(max(r.Requests, 1)),
-		grouped(r.Denied.IPFixed+r.Denied.IPSliding))}
+		"requests denied: %s (%.2f %%), of these %s by windows of clients.", o.Hot, o.Loops,
+		replay.Grouped(r.Denied.Total()), 100*float64(r.Denied.Total())/float64(max(r.Requests, 1)),
+		replay.Grouped(r.Denied.IPFixed+r.Denied.IPSliding))}
 	if len(p.rules) > 0 {
-		all = append(all, fmt.Sprintf("At half the limits of hot keys: %s denied.", grouped(o.DeniedHarder)))
+		all = append(all, fmt.Sprintf("At half the limits of hot keys: %s denied.", replay.Grouped(o.DeniedHarder)))
 	}
 	all = append(all, fmt.Sprintf("Ordinary clients that would have been denied a request: %s of %s "+
-		"(%s by windows of clients); loops and scanners: %s.", grouped(o.Hurt), grouped(o.Ordinary),
-		grouped(o.HurtByIP), grouped(o.Stopped)))
+		"(%s by windows of clients); loops and scanners: %s.", replay.Grouped(o.Hurt), replay.Grouped(o.Ordinary),
+		replay.Grouped(o.HurtByIP), replay.Grouped(o.Stopped)))
 	for _, k := range [...]kind{loop, scanner} {
 		if list := p.visitors.busiest(k); list != "" {
 			all = append(all, fmt.Sprintf("Busiest %s: %s.", k, list))
@@ -67,7 +69,7 @@ func (o *Outcome) lines(p *Proposal) []string {
 func (p *Proposal) Write(w io.Writer) error {
 	var f file
 	census := p.visitors.census()
-	f.line("%s requests, %s clients: %s", grouped(p.Read.Requests), grouped(int64(len(p.visitors.all))),
+	f.line("%s requests, %s clients: %s", replay.Grouped(p.Read.Requests), replay.Grouped(int64(len(p.visitors.all))),
 		kindsOf(census))
 	for _, r := range p.rules {
 		what := "nothing stands out yet"
@@ -94,7 +96,7 @@ func kindsOf(census [kinds]int64) string {
 	var all []string
 	for k, n := range census {
 		if n > 0 {
-			all = append(all, fmt.Sprintf("%s %s", grouped(n), kind(k)))
+			all = append(all, fmt.Sprintf("%s %s", replay.Grouped(n), kind(k)))
 		}
 	}
 	return strings.Join(all, ", ")
@@ -103,26 +105,9 @@ func kindsOf(census [kinds]int64) string {
 // about writes a number that may come from a sample.
 func about(n float64) string {
 	if n > maxValues {
-		return "about " + grouped(int64(n))
+		return "about " + replay.Grouped(int64(n))
 	}
-	return grouped(int64(n))
-}
-
-// grouped writes 1234567 as 1,234,567.
-func grouped(n int64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// cut shortens a text.
-func cut(s string, columns int) string {
-	if runes := []rune(s); len(runes) > columns {
-		return string(runes[:columns-1]) + "…"
-	}
-	return s
+	return replay.Grouped(int64(n))
 }
 
 // spanOf writes a time in words.

@@ -215,7 +215,7 @@ func (v *visitors) busiest(k kind) string {
 	var list []string
 	for _, c := range all[:min(3, len(all))] {
 		list = append(list, fmt.Sprintf("%s (%s requests, up to %s in a minute)",
-			cut(replay.Printable(c.name), 40), grouped(c.requests), grouped(int64(c.peak60s))))
+			replay.Fit(replay.Printable(c.name), 40), replay.Grouped(c.requests), replay.Grouped(int64(c.peak60s))))
 	}
 	return strings.Join(list, ", ")
 }
@@ -249,12 +249,7 @@ var botWords = []string{
 
 func isBot(agent string) bool {
 	agent = strings.ToLower(agent)
-	for _, w := range botWords {
-		if strings.Contains(agent, w) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(botWords, func(w string) bool { return strings.Contains(agent, w) })
 }
 
 func one(is bool) int64 {

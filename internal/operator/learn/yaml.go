@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/replay"
@@ -44,7 +43,8 @@ func (p *Proposal) head() string {
 	var f file
 	r, o := p.Read, &p.Outcome
 	f.comment("", "Learned by `%s` from %s requests by %s clients, %s to %s UTC.",
-		p.by, grouped(r.Requests), grouped(int64(len(p.visitors.all))), when(r.First), when(r.Last))
+		p.by, replay.Grouped(r.Requests), replay.Grouped(int64(len(p.visitors.all))), replay.Clock(r.First),
+		replay.Clock(r.Last))
 	if hours := p.clock.span().Hours(); hours < 7*24 {
 		f.comment("", "It is a sketch of %s, not of a usual week: learn again from more.", spanOf(p.clock.span()))
 	}
@@ -71,15 +71,15 @@ func (p *Proposal) caveats() (all []string) {
 	}
 	if p.visitors.dropped > 0 {
 		all = append(all, fmt.Sprintf("%s requests are by clients beyond the %s that are told apart.",
-			grouped(p.visitors.dropped), grouped(maxClients)))
+			replay.Grouped(p.visitors.dropped), replay.Grouped(maxClients)))
 	}
 	if p.dropped > 0 {
 		all = append(all, fmt.Sprintf("%s requests are for keys beyond the number that is measured at a time.",
-			grouped(p.dropped)))
+			replay.Grouped(p.dropped)))
 	}
 	if r := p.Read; r.Malformed > 0 {
-		all = append(all, fmt.Sprintf("%s of %s lines are malformed and left out.", grouped(r.Malformed),
-			grouped(r.Lines)))
+		all = append(all, fmt.Sprintf("%s of %s lines are malformed and left out.", replay.Grouped(r.Malformed),
+			replay.Grouped(r.Lines)))
 	}
 	return all
 }
@@ -137,8 +137,8 @@ func (p *Proposal) parameters(f *file, r *proposed) {
 		if v.repeats > 0 {
 			others = fmt.Sprintf("; the next request for a value is another client's in %.0f %%", 100*v.sharedness())
 		}
-		f.comment("    ", "%s: %s values in %s requests%s%s.", t.name, about(v.distinct.count()), grouped(v.requests),
-			top, others)
+		f.comment("    ", "%s: %s values in %s requests%s%s.", t.name, about(v.distinct.count()),
+			replay.Grouped(v.requests), top, others)
 	}
 	for _, t := range r.at.params {
 		if t.why != "" {
@@ -176,7 +176,7 @@ func (p *Proposal) catchAll(f *file) {
 	f.line(`    params: ["*"]`)
 	f.comment("    ", "Noise, which gives one page many keys. utm_* to _ are what links and libraries usually bring.")
 	for _, i := range p.ignored {
-		f.comment("    ", "%s: %s requests; %s.", i.glob, grouped(i.requests), i.why)
+		f.comment("    ", "%s: %s requests; %s.", i.glob, replay.Grouped(i.requests), i.why)
 	}
 	f.line("    ignore: [%s]", quoteAll(globsOf(p.ignored)))
 	rate := max(10, int64(2*p.rest)/windows[0])
@@ -197,8 +197,8 @@ func (p *Proposal) windows(f *file, m mode) {
 		return
 	}
 	f.comment("", "%s ordinary clients: %s within %d in a second and %d in a minute. Above these windows: %d of them, "+
-		"and %d of %d loops and scanners.", grouped(int64(w.ordinary)), w.of, w.top1s, w.top60s, w.above, w.stopped,
-		w.loops)
+		"and %d of %d loops and scanners.", replay.Grouped(int64(w.ordinary)), w.of, w.top1s, w.top60s, w.above,
+		w.stopped, w.loops)
 	f.line("ip:")
 	f.line("  fixed: {limit: %d, window: 1s, mode: %s}", w.fixed, m)
 	f.line("  sliding: {limit: %d, window: 60s, mode: %s}", w.sliding, m)
@@ -226,5 +226,3 @@ func gap(t *threshold) string {
 		return above + " | " + below
 	}
 }
-
-func when(second int64) string { return time.Unix(second, 0).UTC().Format(time.DateTime) }

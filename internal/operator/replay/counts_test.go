@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -106,8 +107,8 @@ func TestTimelineKeepsTotalsWhateverItsStep(t *testing.T) {
 				t.Fatalf("step %d has %d requests, but a second with %d", i, n, line.Peak[i])
 			}
 		}
-		if requests != total || highestOf(line.Peak) != highest {
-			t.Fatalf("%d requests, peak %d; want %d, %d", requests, highestOf(line.Peak), total, highest)
+		if requests != total || slices.Max(append(line.Peak, 0)) != highest {
+			t.Fatalf("%d requests, peak %d; want %d, %d", requests, slices.Max(append(line.Peak, 0)), total, highest)
 		}
 		if len(line.Requests) > maxSteps || total > 0 && second >= line.From+line.Step*int64(len(line.Requests)) {
 			t.Fatalf("%d steps of %d s do not hold the last second", len(line.Requests), line.Step)

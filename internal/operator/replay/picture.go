@@ -1,6 +1,9 @@
 package replay
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // pictureRows is the height of the picture in lines.
 const pictureRows = 5
@@ -14,19 +17,19 @@ func (p *page) picture(t *Timeline) {
 	const margin = 8
 	peaks, each := columns(t.Peak, p.Width-margin, func(a, b int64) int64 { return max(a, b) })
 	denied, _ := columns(t.Denied, p.Width-margin, func(a, b int64) int64 { return a + b })
-	most := highestOf(peaks)
+	most := slices.Max(peaks)
 	p.heading("Requests in the busiest second of every " + span(t.Step*int64(each)))
 	for row := pictureRows - 1; row >= 0; row-- {
 		label := ""
 		if row == pictureRows-1 {
-			label = grouped(most)
+			label = Grouped(most)
 		}
 		p.printf("%*s %s\n", margin-1, label, strings.TrimRight(cells(peaks, most, row, pictureRows), " "))
 	}
-	if worst := highestOf(denied); worst > 0 {
+	if worst := slices.Max(denied); worst > 0 {
 		p.printf("%*s %s\n", margin-1, "denied", p.paint(red, strings.TrimRight(cells(denied, worst, 0, 1), " ")))
 	}
-	from, until := clock(t.From), clock(t.From+t.Step*int64(len(t.Peak)))
+	from, until := Clock(t.From), Clock(t.From+t.Step*int64(len(t.Peak)))
 	gap := max(len(peaks)-len(from)-len(until), 1)
 	p.printf("%*s %s\n", margin-1, "", p.paint(dim, from+strings.Repeat(" ", gap)+until))
 }
@@ -57,12 +60,4 @@ func cells(values []int64, most int64, row, rows int) string {
 		b.WriteString(bars[min(max(eighths-8*row, 0), 8)])
 	}
 	return b.String()
-}
-
-func highestOf(values []int64) int64 {
-	most := int64(0)
-	for _, v := range values {
-		most = max(most, v)
-	}
-	return most
 }

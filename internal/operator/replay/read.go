@@ -2,7 +2,6 @@ package replay
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -27,19 +26,9 @@ func Read(ctx context.Context, cfg Config, visit func(*Seen), logs ...Source) (*
 	if err != nil {
 		return nil, err
 	}
-	v := &visitor{visit: visit}
-	r := newReplayer(cfg, v)
+	r := newReplayer(cfg, &visitor{visit: visit})
 	r.keepAgent, r.keepReferer = true, true
-	for _, l := range logs {
-		r.open(l)
-	}
-	err = r.read(ctx)
-	rep := v.read
-	r.reading(&rep)
-	if err != nil {
-		return rep.complete(), err
-	}
-	return rep.complete(), errors.Join(r.errs...)
+	return r.run(ctx, logs)
 }
 
 // visitor hands the requests of each second on.
@@ -59,6 +48,7 @@ func (v *visitor) second(_ context.Context, b *bucket) {
 }
 
 func (v *visitor) reached() int64 { return v.read.Last }
+func (v *visitor) report() Report { return v.read }
 
 // records reads the requests of a second again. Its memory is used for all of them.
 type records struct {

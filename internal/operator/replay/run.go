@@ -25,14 +25,18 @@ func Run(ctx context.Context, cfg Config, logs ...Source) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := newEngine(cfg)
-	r := newReplayer(cfg, e)
+	r := newReplayer(cfg, newEngine(cfg))
 	r.keepAgent, r.keepReferer = headersOf(cfg.Rules)
+	return r.run(ctx, logs)
+}
+
+// run reads all sources and reports.
+func (r *replayer) run(ctx context.Context, logs []Source) (*Report, error) {
 	for _, l := range logs {
 		r.open(l)
 	}
-	err = r.read(ctx)
-	rep := e.report()
+	err := r.read(ctx)
+	rep := r.judge.report()
 	r.reading(&rep)
 	if err != nil {
 		return rep.complete(), err
@@ -44,6 +48,7 @@ func Run(ctx context.Context, cfg Config, logs ...Source) (*Report, error) {
 type judge interface {
 	second(context.Context, *bucket)
 	reached() int64 // the second judged last, 0 before the first
+	report() Report // of all that was judged; it ends the replay
 }
 
 func newReplayer(cfg Config, j judge) *replayer {
@@ -251,12 +256,10 @@ func (p *pace) wait(ctx context.Context, second int64) error {
 		p.began, p.second = time.Now(), second
 	}
 	passed := float64(second-p.second) / p.speed * float64(time.Second)
-	timer := time.NewTimer(time.Until(p.began.Add(time.Duration(min(passed, math.MaxInt64/2)))))
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-timer.C:
+	case <-time.After(time.Until(p.began.Add(time.Duration(min(passed, math.MaxInt64/2))))):
 		return nil
 	}
 }

@@ -10,9 +10,6 @@ import (
 // Printable writes s with printable characters only. What is not printable, and
 // what changes the direction of text, is written as \x1b or \u202e.
 func Printable(s string) string {
-	if printable(s) {
-		return s
-	}
 	var b strings.Builder
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
@@ -29,19 +26,8 @@ func Printable(s string) string {
 	return b.String()
 }
 
-func printable(s string) bool {
-	for i := 0; i < len(s); {
-		r, size := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && size == 1 || !unicode.IsPrint(r) {
-			return false
-		}
-		i += size
-	}
-	return true
-}
-
-// fit cuts clean text to so many columns, with an ellipsis where it is cut.
-func fit(s string, columns int) string {
+// Fit cuts clean text to so many columns, with an ellipsis where it is cut.
+func Fit(s string, columns int) string {
 	used, cut := 0, 0
 	for i, r := range s {
 		w := 1

@@ -24,7 +24,7 @@ func TestCleanAndFit(t *testing.T) {
 		{"/中文", 4, "/中…"},
 	}
 	for _, tt := range tests {
-		if got := fit(Printable(tt.in), tt.columns); got != tt.want {
+		if got := Fit(Printable(tt.in), tt.columns); got != tt.want {
 			t.Errorf("%q in %d columns is %q, want %q", tt.in, tt.columns, got, tt.want)
 		}
 	}
@@ -50,13 +50,13 @@ func TestSpanAndGrouped(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(0, 1e12).Draw(t, "n")
 		var back int64
-		for _, c := range grouped(n) {
+		for _, c := range Grouped(n) {
 			if c != ',' {
 				back = back*10 + int64(c-'0')
 			}
 		}
 		if back != n {
-			t.Fatalf("%d is written %s", n, grouped(n))
+			t.Fatalf("%d is written %s", n, Grouped(n))
 		}
 	})
 	for _, tt := range []struct {

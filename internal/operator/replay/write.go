@@ -78,9 +78,9 @@ func (p *page) heading(s string) { p.printf("\n%s\n", p.paint(bold, s)) }
 
 func (p *page) summary(r *Report) {
 	p.printf("%s requests by %s clients for %s keys\n",
-		p.paint(bold, grouped(r.Requests)), grouped(int64(r.DistinctClients)), grouped(int64(r.DistinctKeys)))
+		p.paint(bold, Grouped(r.Requests)), Grouped(int64(r.DistinctClients)), Grouped(int64(r.DistinctKeys)))
 	if r.Requests > 0 {
-		p.printf("%s to %s UTC, %s\n", clock(r.First), clock(r.Last), span(r.Last-r.First+1))
+		p.printf("%s to %s UTC, %s\n", Clock(r.First), Clock(r.Last), span(r.Last-r.First+1))
 	}
 	p.sources(r.Sources)
 	for _, n := range []struct {
@@ -99,7 +99,7 @@ func (p *page) summary(r *Report) {
 		{r.Dropped.EarlySeconds, "seconds were judged early, because memory for putting lines in order was full"},
 	} {
 		if n.n > 0 {
-			p.printf("%s %s\n", p.paint(red, grouped(n.n)), n.what)
+			p.printf("%s %s\n", p.paint(red, Grouped(n.n)), n.what)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func (p *page) sources(origins []Origin) {
 			hidden++
 			continue
 		}
-		p.printf("%s: %s lines", Printable(o.Name), grouped(o.Lines))
+		p.printf("%s: %s lines", Printable(o.Name), Grouped(o.Lines))
 		if o.Format != "" {
 			p.printf(", %s", o.Format)
 		}
@@ -122,7 +122,7 @@ func (p *page) sources(origins []Origin) {
 		p.printf("\n")
 	}
 	if hidden > 0 {
-		p.printf("and %s more files\n", grouped(int64(hidden)))
+		p.printf("and %s more files\n", Grouped(int64(hidden)))
 	}
 }
 
@@ -130,8 +130,8 @@ func (p *page) keys(keys []Key) {
 	p.heading("Busiest keys")
 	p.printf("%10s %8s %8s %10s  %s\n", "requests", "peak 1s", "peak 5s", "denied", "key")
 	for _, k := range keys[:min(p.Top, len(keys))] {
-		p.printf("%10s %8s %8s %10s  %s\n", grouped(k.Requests), grouped(k.Peak1s), grouped(k.Peak5s),
-			grouped(k.Denied), fit(Printable(string(k.Key)), p.Width-41))
+		p.printf("%10s %8s %8s %10s  %s\n", Grouped(k.Requests), Grouped(k.Peak1s), Grouped(k.Peak5s),
+			Grouped(k.Denied), Fit(Printable(string(k.Key)), p.Width-41))
 	}
 }
 
@@ -147,7 +147,7 @@ func (p *page) thresholds(r *Report) {
 		d.Hot.Rate, d.Hot.Window.Seconds())
 	p.printf("%10s  %s\n", "keys", "would be hot from")
 	for _, h := range r.HotAt {
-		p.printf("%10s  %s/s\n", grouped(h.Keys), grouped(h.Rate))
+		p.printf("%10s  %s/s\n", Grouped(h.Keys), Grouped(h.Rate))
 	}
 	p.printf("`hotparam learn` finds the paths, parameters and thresholds of this log and writes a configuration.\n")
 }
@@ -167,12 +167,12 @@ func (p *page) hot(heading string, spans []Span) {
 	p.printf("%-19s  %-*s %10s %8s %8s  %s\n", "from", len(until), "until", "peak/s", "clients", "heaviest",
 		"key (rule)")
 	for _, s := range shown {
-		text := fit(Printable(string(s.Key)), p.Width-55-len(until)-len(s.Rule)) + " (" + s.Rule + ")"
-		p.printf("%s  %s %10.1f %8s %8s  %s\n", clock(s.From), time.Unix(s.Until, 0).UTC().Format(until), s.PeakRate,
+		text := Fit(Printable(string(s.Key)), p.Width-55-len(until)-len(s.Rule)) + " (" + s.Rule + ")"
+		p.printf("%s  %s %10.1f %8s %8s  %s\n", Clock(s.From), time.Unix(s.Until, 0).UTC().Format(until), s.PeakRate,
 			known(s.Clients > 0, "%d", s.Clients), known(s.Client != "", "%.0f %%", 100*s.ClientShare), text)
 	}
 	if more := len(spans) - len(shown); more > 0 {
-		p.printf("and %s more with lower peaks\n", grouped(int64(more)))
+		p.printf("and %s more with lower peaks\n", Grouped(int64(more)))
 	}
 }
 
@@ -215,7 +215,7 @@ func (p *page) denied(r *Report) {
 	} {
 		if n.n > 0 {
 			share := 100 * float64(n.n) / float64(r.Requests)
-			p.printf("%10s %6.2f %%  %s\n", grouped(n.n), share, n.what)
+			p.printf("%10s %6.2f %%  %s\n", Grouped(n.n), share, n.what)
 		}
 	}
 }
@@ -224,8 +224,8 @@ func (p *page) clients(clients []Client) {
 	p.heading("Busiest clients")
 	p.printf("%10s %8s %8s %10s  %s\n", "requests", "peak 1s", "peak 60s", "denied", "client")
 	for _, c := range clients[:min(p.Top, len(clients))] {
-		p.printf("%10s %8s %8s %10s  %s\n", grouped(c.Requests), grouped(c.Peak1s), grouped(c.Peak60s),
-			grouped(c.Denied), fit(Printable(c.Client), p.Width-41))
+		p.printf("%10s %8s %8s %10s  %s\n", Grouped(c.Requests), Grouped(c.Peak1s), Grouped(c.Peak60s),
+			Grouped(c.Denied), Fit(Printable(c.Client), p.Width-41))
 	}
 }
 
@@ -233,14 +233,14 @@ func (p *page) broken(r *Report) {
 	if len(r.Broken) == 0 {
 		return
 	}
-	p.heading("Malformed lines, the first of " + grouped(r.Malformed))
+	p.heading("Malformed lines, the first of " + Grouped(r.Malformed))
 	for _, b := range r.Broken {
-		p.printf("%s\n", fit(fmt.Sprintf("%s:%d: %s", Printable(b.Source), b.Line, Printable(b.Reason)), 2*p.Width))
+		p.printf("%s\n", Fit(fmt.Sprintf("%s:%d: %s", Printable(b.Source), b.Line, Printable(b.Reason)), 2*p.Width))
 	}
 }
 
-// grouped writes 1234567 as 1,234,567.
-func grouped(n int64) string {
+// Grouped writes 1234567 as 1,234,567.
+func Grouped(n int64) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
 		s = s[:i] + "," + s[i:]
@@ -248,7 +248,8 @@ func grouped(n int64) string {
 	return s
 }
 
-func clock(second int64) string { return time.Unix(second, 0).UTC().Format(time.DateTime) }
+// Clock writes a unix second as a time of UTC.
+func Clock(second int64) string { return time.Unix(second, 0).UTC().Format(time.DateTime) }
 
 // span writes a number of seconds in its two greatest units.
 func span(seconds int64) string {
