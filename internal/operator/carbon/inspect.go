@@ -1,12 +1,14 @@
 package carbon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -73,28 +75,22 @@ func Inspect(dir string) Inspection {
 // SchemaOf is the schema that carbon stores a metric by: nil where no pattern
 // matches, or a pattern that cannot be tried comes before.
 func (in Inspection) SchemaOf(metric string) *Schema {
-	for i := range in.Schemas {
-		if s := &in.Schemas[i]; s.match == nil || s.match.MatchString(metric) {
-			if s.match == nil {
-				return nil
-			}
-			return s
-		}
+	i := slices.IndexFunc(in.Schemas, func(s Schema) bool { return s.match == nil || s.match.MatchString(metric) })
+	if i < 0 || in.Schemas[i].match == nil {
+		return nil
 	}
-	return nil
+	return &in.Schemas[i]
 }
 
 // AggregationOf is the aggregation of a metric, nil as in SchemaOf.
 func (in Inspection) AggregationOf(metric string) *Aggregation {
-	for i := range in.Aggregations {
-		if a := &in.Aggregations[i]; a.match == nil || a.match.MatchString(metric) {
-			if a.match == nil {
-				return nil
-			}
-			return a
-		}
+	i := slices.IndexFunc(in.Aggregations, func(a Aggregation) bool {
+		return a.match == nil || a.match.MatchString(metric)
+	})
+	if i < 0 || in.Aggregations[i].match == nil {
+		return nil
 	}
-	return nil
+	return &in.Aggregations[i]
 }
 
 // section is one "[name]" of a file and its settings.
@@ -191,11 +187,8 @@ func (in *Inspection) schema(s section) Schema {
 }
 
 func (in *Inspection) aggregation(s section) Aggregation {
-	out := Aggregation{Name: s.name, Pattern: s.values["pattern"], Line: s.line, XFilesFactor: -1, Method: "average",
-		match: in.pattern(s)}
-	if m := s.values["aggregationmethod"]; m != "" {
-		out.Method = m
-	}
+	out := Aggregation{Name: s.name, Pattern: s.values["pattern"], Line: s.line, XFilesFactor: -1,
+		Method: cmp.Or(s.values["aggregationmethod"], "average"), match: in.pattern(s)}
 	if text := s.values["xfilesfactor"]; text != "" {
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil {

@@ -1,6 +1,7 @@
 package udpstat
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 
@@ -18,14 +19,7 @@ func receiveBuffer(conn *net.UDPConn) (int64, error) {
 		size, sizeErr = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF)
 	})
 	if err != nil || sizeErr != nil {
-		return -1, fmt.Errorf("udpstat: read the receive buffer back: %w", firstOf(err, sizeErr))
+		return -1, fmt.Errorf("udpstat: read the receive buffer back: %w", cmp.Or(err, sizeErr))
 	}
 	return int64(size) / 2, nil
-}
-
-func firstOf(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }

@@ -201,12 +201,10 @@ func (s *Store) watch(ctx context.Context, hints chan<- struct{}) {
 			}
 		}
 		cancel()
-		timer := time.NewTimer(watchAgain)
 		select {
 		case <-ctx.Done():
-		case <-timer.C:
+		case <-time.After(watchAgain):
 		}
-		timer.Stop()
 	}
 }
 

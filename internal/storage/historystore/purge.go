@@ -52,41 +52,30 @@ func (s *Store) remove(ctx context.Context, key hottype.Key) (rows int64, err er
 	if db == nil {
 		return 0, errNotOpen
 	}
-	conn, err := db.Conn(ctx)
+	err = inTransaction(ctx, db, func(tx *sql.Tx) error {
+		for _, table := range []string{"minute", "hour", "span", "event"} {
+			result, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE key = ?", string(key))
+			if err != nil {
+				return err
+			}
+			n, err := result.RowsAffected()
+			if err != nil {
+				return err
+			}
+			rows += n
+		}
+		return nil
+	})
 	if err != nil {
-		return 0, fmt.Errorf("historystore: %w", err)
+		return 0, err
 	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return 0, fmt.Errorf("historystore: %w", err)
-	}
-	if rows, err = deleteKey(ctx, conn, key); err != nil {
-		_, rollback := conn.ExecContext(ctx, "ROLLBACK")
-		return 0, fmt.Errorf("historystore: %w", errors.Join(err, rollback))
-	}
-	return rows, flushLog(ctx, conn)
-}
-
-func deleteKey(ctx context.Context, conn *sql.Conn, key hottype.Key) (rows int64, err error) {
-	for _, table := range []string{"minute", "hour", "span", "event"} {
-		result, err := conn.ExecContext(ctx, "DELETE FROM "+table+" WHERE key = ?", string(key))
-		if err != nil {
-			return 0, err
-		}
-		n, err := result.RowsAffected()
-		if err != nil {
-			return 0, err
-		}
-		rows += n
-	}
-	_, err = conn.ExecContext(ctx, "COMMIT")
-	return rows, err
+	return rows, flushLog(ctx, db)
 }
 
 // flushLog empties the write-ahead log, which still has the pages from before.
-func flushLog(ctx context.Context, conn *sql.Conn) error {
+func flushLog(ctx context.Context, db *sql.DB) error {
 	var busy, pages, moved int
-	err := conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved)
+	err := db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved)
 	if err == nil && busy != 0 {
 		err = errors.New(
 			"the rows are removed, but their place in the file is not overwritten yet, because it is being read; purge again")

@@ -172,14 +172,13 @@ func (s *Store) makeSpace(ctx context.Context, db *sql.DB) error {
 
 // used is how many bytes of the file hold something.
 func used(ctx context.Context, db *sql.DB) (int64, error) {
-	var pages, free int64
-	if err := db.QueryRowContext(ctx, "SELECT page_count FROM pragma_page_count").Scan(&pages); err != nil {
+	var pages int64
+	err := db.QueryRowContext(ctx,
+		"SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count").Scan(&pages)
+	if err != nil {
 		return 0, fmt.Errorf("historystore: %w", err)
 	}
-	if err := db.QueryRowContext(ctx, "SELECT freelist_count FROM pragma_freelist_count").Scan(&free); err != nil {
-		return 0, fmt.Errorf("historystore: %w", err)
-	}
-	return (pages - free) * pageSize, nil
+	return pages * pageSize, nil
 }
 
 func (s *Store) measure(ctx context.Context, db *sql.DB) {

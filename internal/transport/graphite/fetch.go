@@ -41,7 +41,7 @@ func (p *Poller) fetch(ctx context.Context, query string, lookback int64, each f
 	if err := checkAnswer(res); err != nil {
 		return fmt.Errorf("graphite: GET %s: %w", p.where, err)
 	}
-	if err := readSeries(&bounded{res.Body, p.cfg.MaxBody}, each); err != nil {
+	if err := readSeries(http.MaxBytesReader(nil, res.Body, p.cfg.MaxBody), each); err != nil {
 		return p.explain(ctx, err)
 	}
 	// What is behind the list is a line's end; it is read so that the

@@ -84,17 +84,14 @@ func (p *Poller) version(ctx context.Context) string {
 	req.URL = req.URL.JoinPath("../version/")
 	req.URL.RawQuery = ""
 	res, err := p.client.Do(req)
-	if err != nil || res.StatusCode != http.StatusOK {
-		if err == nil {
-			_ = res.Body.Close()
-		}
+	if err != nil {
 		return ""
 	}
 	defer res.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(res.Body, 40))
-	if v := strings.TrimSpace(string(text)); v != "" &&
-		strings.Trim(v, "0123456789.-abcdefghijklmnopqrstuvwxyz") == "" {
-		return v
+	v := strings.TrimSpace(string(text))
+	if res.StatusCode != http.StatusOK || strings.Trim(v, "0123456789.-abcdefghijklmnopqrstuvwxyz") != "" {
+		return ""
 	}
-	return ""
+	return v
 }

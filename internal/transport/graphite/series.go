@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"slices"
 	"strconv"
 )
@@ -25,22 +26,6 @@ type bucket struct {
 
 // errTooBig says that an answer is longer than it may be.
 var errTooBig = errors.New("the answer is too long")
-
-// bounded reads up to n bytes and then fails, where io.LimitReader would
-// pretend an end.
-type bounded struct {
-	r io.Reader
-	n int64
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.n <= 0 {
-		return 0, errTooBig
-	}
-	n, err := b.r.Read(p[:min(int64(len(p)), b.n)])
-	b.n -= int64(n)
-	return n, err
-}
 
 // readSeries calls each for every series of an answer in JSON. Those before a
 // fault have been read.
@@ -65,9 +50,12 @@ func readSeries(r io.Reader, each func(*series)) error {
 }
 
 func fault(err error) error {
+	_, tooBig := errors.AsType[*http.MaxBytesError](err)
 	switch {
-	case err == nil, errors.Is(err, errTooBig):
-		return err
+	case err == nil:
+		return nil
+	case tooBig:
+		return errTooBig
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the answer ends too early")
 	}

@@ -41,7 +41,7 @@ func (p *Poller) take(s *series) {
 // seriesBuckets finds a series in the ledger. It is nil for one that is not ours or
 // has no place.
 func (p *Poller) account(target string) *seriesBuckets {
-	if a := p.ledger.open(target); a != nil {
+	if a := p.ledger.series[target]; a != nil {
 		return a
 	}
 	key, err := p.parse(target)
@@ -52,7 +52,7 @@ func (p *Poller) account(target string) *seriesBuckets {
 	case err != nil:
 		p.count(func(st *Stats) { st.DroppedName++ })
 		return nil
-	case p.ledger.full():
+	case len(p.ledger.series) >= p.ledger.most:
 		p.count(func(st *Stats) { st.DroppedFull++ })
 		return nil
 	}

@@ -27,11 +27,6 @@ func newTakenBuckets(most int) *takenBuckets {
 	return &takenBuckets{most: most, series: make(map[string]*seriesBuckets)}
 }
 
-// open gives the account of a series, nil for one that is not known.
-func (l *takenBuckets) open(name string) *seriesBuckets { return l.series[name] }
-
-func (l *takenBuckets) full() bool { return len(l.series) >= l.most }
-
 // learn adds a series. The ledger must not be full.
 func (l *takenBuckets) learn(name string, key hottype.Key) *seriesBuckets {
 	a := &seriesBuckets{key: key}
