@@ -10,9 +10,7 @@ import { OverridesView, extended } from "./overrides.js";
 import { Router } from "./router.js";
 import { follow } from "./stream.js";
 import { perSecond } from "./hot.js";
-import { clock, el, overrideText, plainKey, setText, targetNode } from "./text.js";
-
-const $ = (id) => document.getElementById(id);
+import { $, clock, el, overrideText, plainKey, setText, targetNode } from "./text.js";
 
 let writable = false, alive = false, latest = null;
 

@@ -13,8 +13,7 @@ export class Chart {
     this.across(twoMinutes);
     this.#canvas = canvas;
     this.#tip = tip;
-    new ResizeObserver(() => this.draw()).observe(canvas);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    redrawn(canvas, () => this.draw());
     canvas.addEventListener("pointermove", (e) => { this.#pointer = e.offsetX; this.draw(); });
     canvas.addEventListener("pointerleave", () => { this.#pointer = null; this.draw(); });
   }
@@ -45,22 +44,15 @@ export class Chart {
 
   draw() {
     if (this.#paused) return;
-    const { clientWidth: w, clientHeight: h } = this.#canvas;
-    if (!w || !h) return;
-    const dpr = devicePixelRatio || 1;
-    if (this.#canvas.width !== Math.round(w * dpr)) this.#canvas.width = Math.round(w * dpr);
-    if (this.#canvas.height !== Math.round(h * dpr)) this.#canvas.height = Math.round(h * dpr);
-    const c = this.#canvas.getContext("2d");
-    c.setTransform(dpr, 0, 0, dpr, 0, 0);
-    c.clearRect(0, 0, w, h);
-
-    const frame = this.#frame(w, h);
+    const drawing = cleared(this.#canvas);
+    if (!drawing) return;
+    const { c, colour } = drawing, frame = this.#frame(drawing);
     this.#grid(c, frame);
     for (const run of runs(this.#points, this.#gap)) {
-      this.#area(c, frame, run, () => 0, (p) => p.allowed, frame.colour("--allowed"));
-      this.#area(c, frame, run, (p) => p.allowed, (p) => p.allowed + p.denied, frame.colour("--denied"));
-      this.#curve(c, frame, run, (p) => p.rate, frame.colour("--accent"), []);
-      this.#curve(c, frame, run, (p) => p.limit, frame.colour("--ink"), [5, 4]);
+      this.#area(c, frame, run, () => 0, (p) => p.allowed, colour("--allowed"));
+      this.#area(c, frame, run, (p) => p.allowed, (p) => p.allowed + p.denied, colour("--denied"));
+      this.#curve(c, frame, run, (p) => p.rate, colour("--accent"), []);
+      this.#curve(c, frame, run, (p) => p.limit, colour("--ink"), [5, 4]);
     }
     if (this.#points.length === 0) this.#nothing(c, frame);
     this.#hover(c, frame);
@@ -71,8 +63,7 @@ export class Chart {
   }
 
   // frame knows where a time and a rate are on the canvas.
-  #frame(w, h) {
-    const style = getComputedStyle(this.#canvas);
+  #frame({ w, h, colour, font }) {
     const end = this.#points.at(-1)?.at ?? Date.now();
     const highest = Math.max(3, ...this.#points.map((p) => Math.max(p.allowed + p.denied, p.rate ?? 0, p.limit ?? 0)));
     const top = roundUp(highest * 1.08);
@@ -81,8 +72,7 @@ export class Chart {
       w, h, right, bottom, end, top,
       x: (t) => right - ((end - t) / this.#span) * (right - margin.left),
       y: (v) => bottom - (v / top) * (bottom - margin.top),
-      colour: (name) => style.getPropertyValue(name).trim(),
-      font: `11px ${style.fontFamily}`,
+      colour, font: `11px ${font}`,
     };
   }
 
@@ -168,6 +158,26 @@ export class Chart {
     this.#tip.classList.toggle("flip", x > f.w / 2);
     this.#tip.style.left = `${x}px`; // through the object model: the policy forbids only markup
   }
+}
+
+// redrawn calls draw whenever a canvas has another size or other colours.
+export function redrawn(canvas, draw) {
+  new ResizeObserver(draw).observe(canvas);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+}
+
+// cleared is an empty canvas, sharp on every screen, as one draws on it: its context, its size, colours and font
+// of the style sheet; null while nothing is seen of it.
+export function cleared(canvas) {
+  const { clientWidth: w, clientHeight: h } = canvas;
+  if (!w || !h) return null;
+  const dpr = devicePixelRatio || 1;
+  if (canvas.width !== Math.round(w * dpr)) canvas.width = Math.round(w * dpr);
+  if (canvas.height !== Math.round(h * dpr)) canvas.height = Math.round(h * dpr);
+  const c = canvas.getContext("2d"), style = getComputedStyle(canvas);
+  c.setTransform(dpr, 0, 0, dpr, 0, 0);
+  c.clearRect(0, 0, w, h);
+  return { c, w, h, colour: (name) => style.getPropertyValue(name).trim(), font: style.fontFamily };
 }
 
 function line(c, x1, y1, x2, y2) {

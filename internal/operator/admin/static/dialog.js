@@ -2,7 +2,7 @@
 // sends it, and what the server finds wrong is shown at the field.
 
 import { me, tryOverride } from "./api.js";
-import { reachText, setText, targetOf } from "./text.js";
+import { problemText, reachText, setText, targetOf } from "./text.js";
 
 const notes = {
   limit: "Holds whether or not the key is hot, in place of the rule's limit.",
@@ -118,7 +118,7 @@ export class OverrideDialog {
       me.set(override.author ?? "");
       this.#dialog.close();
     } catch (problem) {
-      this.#error(problem.field, [problem.message, problem.remedy].filter(Boolean).join(": "));
+      this.#error(problem.field, problemText(problem));
     } finally {
       button.disabled = false;
     }

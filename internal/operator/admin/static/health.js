@@ -3,10 +3,9 @@
 // what.
 
 import { at, getJSON } from "./api.js";
-import { clock, el, keyNode, lasting, overrideText, plainKey, rate, setText, targetNode } from "./text.js";
+import { $, cell, clock, el, keyNode, lasting, overrideText, plainKey, rate, setText, targetNode } from "./text.js";
 import { Webhooks } from "./webhooks.js";
 
-const $ = (id) => document.getElementById(id);
 const every = 5000; // milliseconds between two questions while the view is open
 
 export class HealthView {
@@ -94,12 +93,11 @@ const did = { put: "set", delete: "removed", undo: "undone" };
 
 function change(c) {
   const o = c.after ?? c.before;
-  const cell = (label, ...children) => el("td", { "data-label": label }, ...children);
   const was = c.before && c.after ? ` (was ${overrideText(c.before)})` : "";
   return el("tr", {},
-    cell("When", el("time", { datetime: c.at }, clock(c.at))),
-    cell("Who", plainKey(c.author || "–")),
+    cell("When", "", el("time", { datetime: c.at }, clock(c.at))),
+    cell("Who", "", plainKey(c.author || "–")),
     el("th", { scope: "row", class: "keycell" }, o ? targetNode(o) : keyNode(c.id)),
-    cell("Change", `${did[c.action] ?? c.action}: ${o ? overrideText(o) : ""}${was}`),
-    cell("Reason", plainKey(o?.reason || "–")));
+    cell("Change", "", `${did[c.action] ?? c.action}: ${o ? overrideText(o) : ""}${was}`),
+    cell("Reason", "", plainKey(o?.reason || "–")));
 }

@@ -1,7 +1,9 @@
 // Heatmap: time by key on a canvas. A cursor is moved by pointer or arrow keys;
 // what is under it is told in words, and a click or Enter chooses it.
 
-export const rowHeight = 24;
+import { cleared, redrawn } from "./chart.js";
+
+const rowHeight = 24;
 const marks = 16; // the strip of events above the rows
 const inset = { hot: 1, loop: 4, cold: 7 }; // what is hotter is higher: colour alone tells nobody
 
@@ -14,8 +16,7 @@ export class Heatmap {
     this.#canvas = canvas;
     this.#told = told;
     this.#chosen = chosen;
-    new ResizeObserver(() => this.draw()).observe(canvas);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    redrawn(canvas, () => this.draw());
     canvas.addEventListener("pointermove", (e) => this.#point(e));
     canvas.addEventListener("click", (e) => { if (this.#point(e)) this.#chosen(this.#cursor()); });
     canvas.addEventListener("keydown", (e) => this.#press(e));
@@ -32,17 +33,9 @@ export class Heatmap {
   }
 
   draw() {
-    const { clientWidth: w, clientHeight: h } = this.#canvas;
-    const m = this.#map;
-    if (!w || !h || !m) return;
-    const dpr = devicePixelRatio || 1;
-    if (this.#canvas.width !== Math.round(w * dpr)) this.#canvas.width = Math.round(w * dpr);
-    if (this.#canvas.height !== Math.round(h * dpr)) this.#canvas.height = Math.round(h * dpr);
-    const c = this.#canvas.getContext("2d");
-    c.setTransform(dpr, 0, 0, dpr, 0, 0);
-    c.clearRect(0, 0, w, h);
-    const style = getComputedStyle(this.#canvas);
-    const colour = (name) => style.getPropertyValue(name).trim();
+    const m = this.#map, drawing = m && cleared(this.#canvas);
+    if (!drawing) return;
+    const { c, w, colour } = drawing;
     const colours = { hot: colour("--denied"), loop: colour("--loop"), cold: colour("--accent") };
     const width = w / m.cells;
     m.keys.forEach((k, row) => {

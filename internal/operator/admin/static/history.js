@@ -4,9 +4,8 @@
 import { getJSON } from "./api.js";
 import { item } from "./feed.js";
 import { Heatmap } from "./heatmap.js";
-import { clock, count, el, keyLink, keyNode, lasting, plainKey, rate, setText } from "./text.js";
+import { $, cell, clock, count, el, keyLink, keyNode, lasting, plainKey, problemText, rate, setText } from "./text.js";
 
-const $ = (id) => document.getElementById(id);
 const spans = { hour: 3600, day: 86_400, week: 7 * 86_400 }; // seconds
 
 export class HistoryView {
@@ -35,7 +34,7 @@ export class HistoryView {
       if (asked === this.#asked) this.#fill(m);
     } catch (problem) {
       if (asked !== this.#asked) return;
-      setText($("history-note"), [problem.message, problem.remedy].filter(Boolean).join(": "));
+      setText($("history-note"), problemText(problem));
     }
   }
 
@@ -86,7 +85,6 @@ export class HistoryView {
       const { keys } = await getJSON(`/v1/history?from=${from}&to=${from + 59}&limit=1000`);
       $("minute").hidden = false;
       setText($("minute-title"), `The minute of ${clock(from * 1000)}`);
-      const cell = (label, classes, text) => el("td", { "data-label": label, class: classes }, text);
       $("minute-table").tBodies[0].replaceChildren(...keys.sort((a, b) => b.peak - a.peak).map((k) => el("tr", {},
         el("th", { scope: "row", class: "keycell" }, keyNode(k.key)),
         cell("Rule", "", plainKey(k.rule ?? "")), cell("State", "", k.state),

@@ -5,7 +5,7 @@
 
 import { getJSON } from "./api.js";
 import {
-  clientsText, count, el, keyLink, lasting, overrideText, percent, plainKey, rate, setText, times,
+  cell, clientsText, count, el, keyLink, lasting, overrideText, percent, plainKey, rate, setText, times,
 } from "./text.js";
 import { drawSpark, spark } from "./chart.js";
 
@@ -142,7 +142,6 @@ export class HotTable {
 
 function newRow(first, act) {
   let current = first;
-  const cell = (label, classes, ...children) => el("td", { "data-label": label, class: classes }, ...children);
   const note = () => el("small", { class: "note" });
   const text = {
     rule: note(), times: note(), bounds: note(), client: note(), source: note(), past: note(),
@@ -226,7 +225,6 @@ export class LoopTable {
     this.#section.hidden = loops.length === 0;
     if (this.#body.contains(document.activeElement)) return; // focus stays where it is
     const now = Date.parse(at);
-    const cell = (label, classes, ...children) => el("td", { "data-label": label, class: classes }, ...children);
     this.#body.replaceChildren(...loops.map((l) => {
       const who = { clients: el("span"), client: el("span") };
       fillClients(who, l);

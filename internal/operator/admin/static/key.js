@@ -3,13 +3,12 @@
 import { getJSON } from "./api.js";
 import { Chart, day, quarter } from "./chart.js";
 import {
-  clientsText, clock, count, el, keyNode, overrideText, percent, plainKey, rate, setText, times,
+  $, clientsText, clock, count, el, keyNode, overrideText, percent, plainKey, problemText, rate, setText, times,
 } from "./text.js";
 import { perSecond } from "./hot.js";
 import { wouldText } from "./overrides.js";
 import { WhatIf } from "./whatif.js";
 
-const $ = (id) => document.getElementById(id);
 const every = 1000; // milliseconds between two questions
 
 export class KeyView {
@@ -61,7 +60,7 @@ export class KeyView {
       this.#fill(known);
       this.#add(news);
     } catch (problem) {
-      if (path === this.#path) setText($("key-trouble"), [problem.message, problem.remedy].filter(Boolean).join(": "));
+      if (path === this.#path) setText($("key-trouble"), problemText(problem));
     } finally {
       if (path === this.#path) this.#asking = false;
     }

@@ -3,9 +3,7 @@
 import { Chart } from "./chart.js";
 import { Feed } from "./feed.js";
 import { HotTable, LoopTable, showClosest } from "./hot.js";
-import { clock, rate, setText } from "./text.js";
-
-const $ = (id) => document.getElementById(id);
+import { $, clock, rate, setText } from "./text.js";
 
 export class NowView {
   #chart; #feed; #hot; #loops; #paused = false; #latest = null; #writable = false;

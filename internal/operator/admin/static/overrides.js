@@ -2,7 +2,7 @@
 // kept, carried elsewhere.
 
 import {
-  count, el, lasting, overrideText, plainKey, rate, scheduleText, setText, targetNode, targetOf,
+  cell, count, el, lasting, overrideText, plainKey, rate, scheduleText, setText, targetNode, targetOf,
 } from "./text.js";
 import { getJSON, putOverride } from "./api.js";
 
@@ -83,7 +83,6 @@ export class OverridesView {
   }
 
   #row(o) {
-    const cell = (label, classes, ...children) => el("td", { "data-label": label, class: classes }, ...children);
     const button = (act, name) => el("button", {
       type: "button", class: "small", "data-act": act,
       "aria-label": `${name}: the override of ${targetNode(o).textContent}`, onclick: () => this.#act(act, o),

@@ -1,7 +1,7 @@
 // Router: one page, one view for each address. Links within the page change
 // the address without loading anything; back and forward work as ever.
 
-const $ = (id) => document.getElementById(id);
+import { $ } from "./text.js";
 
 export class Router {
   #views; #current = null; #name = "";

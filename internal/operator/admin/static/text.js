@@ -14,6 +14,15 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+// $ is the element with an id.
+export const $ = (id) => document.getElementById(id);
+
+// cell is one of a table; narrow windows show its label.
+export const cell = (label, classes, ...children) => el("td", { "data-label": label, class: classes }, ...children);
+
+// problemText says what went wrong, and what to do about it.
+export const problemText = ({ message, remedy }) => [message, remedy].filter(Boolean).join(": ");
+
 // Characters that show nothing, or that change the order of others: controls,
 // format characters (among them all that turn the direction of text), line
 // separators, private and unassigned ones, and what stands for broken bytes.

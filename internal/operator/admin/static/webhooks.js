@@ -3,7 +3,7 @@
 // out by them, and the focus stays on its button.
 
 import { getJSON, testWebhooks } from "./api.js";
-import { clock, count, el, plainKey, setText } from "./text.js";
+import { clock, count, el, plainKey, problemText, setText } from "./text.js";
 
 export class Webhooks {
   #list; #note; #all; #rows = new Map(); #testing = false; #refused = "";
@@ -48,7 +48,7 @@ export class Webhooks {
       for (const r of results) this.#rows.get(r.name)?.tell(resultText(r), r.ok);
     } catch (problem) {
       for (const row of rows) row.tell("");
-      this.#refused = [problem.message, problem.remedy].filter(Boolean).join(": ");
+      this.#refused = problemText(problem);
     } finally {
       this.#testing = false;
     }

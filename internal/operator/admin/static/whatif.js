@@ -2,9 +2,7 @@
 // minutes of a key, and set as an override if it is right, or in shadow mode first.
 
 import { getJSON, me } from "./api.js";
-import { count, percent, setText } from "./text.js";
-
-const $ = (id) => document.getElementById(id);
+import { $, count, percent, problemText, setText } from "./text.js";
 
 // The slider is logarithmic: its 100 steps are the rates from 1 to 10,000.
 const rateOf = (step) => Number((10 ** (step / 25)).toPrecision(2));
@@ -83,7 +81,7 @@ export class WhatIf {
   }
 
   #wrong(problem) {
-    setText($("w-result"), [problem.message, problem.remedy].filter(Boolean).join(": "));
+    setText($("w-result"), problemText(problem));
     if (problem.field !== "rate" && problem.field !== "burst") return;
     $(`w-${problem.field}`).setAttribute("aria-invalid", "true");
   }
