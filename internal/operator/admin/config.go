@@ -106,10 +106,6 @@ type Config struct {
 	// Access is who may call, and may do what. None: everybody may do everything,
 	// which is safe only on loopback; see access.CheckListen.
 	Access access.Credentials
-	// Hosts are further names under which the API may be called while everybody
-	// may. Loopback names and addresses always may: any other name in a Host header
-	// is taken for DNS rebinding. With credentials every name may.
-	Hosts []string
 
 	// MaxStreams bounds the open event streams; 0 means 64.
 	MaxStreams int

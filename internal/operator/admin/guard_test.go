@@ -103,10 +103,10 @@ func TestGuessingIsSlowed(t *testing.T) {
 // sends that name.
 func TestForeignHostIsRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *Config) { c.Hosts = []string{"ops.internal"} })
+	w := newWorld(t, nil)
 	for host, ok := range map[string]bool{
 		"localhost": true, "localhost:7070": true, "127.0.0.1:7070": true, "[::1]:7070": true, "[::1]": true,
-		"a.localhost": true, "OPS.internal:1": true,
+		"a.localhost":  true,
 		"evil.example": false, "evil.example:7070": false, "127.0.0.1.evil.example": false,
 		"localhost.evil.example": false, "": false, "10.0.0.1": false,
 	} {

@@ -35,7 +35,6 @@ type node struct {
 type paths struct {
 	root         *node
 	nodes, names int
-	unread       int64 // requests whose path cannot be a pattern
 }
 
 func newPaths() *paths { return &paths{root: &node{}} }
@@ -45,7 +44,6 @@ func (p *paths) add(r *hottype.Request) {
 	target, query := r.Split()
 	segments, ok := segmentsOf(target)
 	if !ok || hottype.TargetFault(r.Method, r.Target) != "" {
-		p.unread++
 		return
 	}
 	n := p.root

@@ -3,7 +3,6 @@ package replay
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -38,8 +37,6 @@ type Config struct {
 	Progress func(Progress)
 	// Verdict, unless nil, is called with every request and what was decided.
 	Verdict func(*Seen, *hottype.Verdict)
-	// Log hears of what is odd about a source; nil: discarded.
-	Log *slog.Logger
 }
 
 // Progress is how far a replay has come.
@@ -73,9 +70,6 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.MaxBuffer == 0 {
 		c.MaxBuffer = 256 << 20
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
 	}
 	switch c.Format {
 	case "", accesslog.Combined, accesslog.Events, accesslog.JSONL:

@@ -98,7 +98,7 @@ func headersOf(set *rules.Set) (agent, referer bool) {
 
 // open adds a source. One that cannot be opened is there, but at its end.
 func (r *replayer) open(l Source) {
-	src, err := open(l, r.cfg.Format, r.cfg.Log)
+	src, err := open(l, r.cfg.Format)
 	origin := Origin{Name: l.Name}
 	if err != nil {
 		src = &source{name: l.Name, raw: &countingReader{}, done: true}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
@@ -30,7 +29,7 @@ type heldLine struct {
 }
 
 // open looks what a source is. An error means that it cannot be read at all.
-func open(s Source, format accesslog.Format, log *slog.Logger) (*source, error) {
+func open(s Source, format accesslog.Format) (*source, error) {
 	src := &source{name: s.Name, raw: &countingReader{r: s.Reader}, format: format}
 	plain, err := decompress(src.raw)
 	if err != nil {
@@ -41,8 +40,7 @@ func open(s Source, format accesslog.Format, log *slog.Logger) (*source, error) 
 		return src, nil
 	}
 	if !src.detect() {
-		src.format = accesslog.Combined
-		log.Warn("replay: no known format in the first lines, reading as combined; try --format", "source", s.Name)
+		src.format = accesslog.Combined // its errors say why its lines are none
 	}
 	return src, nil
 }
