@@ -33,6 +33,9 @@ type UpstreamBound struct {
 	// with adaptive limits may send to the upstream together.
 	Rate     float64 `json:"rate"`
 	InFlight float64 `json:"in_flight_cap"`
+	// Mean is the mean latency that is steered to. By it limiters know how many cold requests
+	// should be in flight; more of them take places from hot ones.
+	Mean float64 `json:"mean_seconds"`
 	// Limited says that the upstream was once saturated; before, Rate is the maximum.
 	Limited bool `json:"limited"`
 	// Unreachable says that the target cannot be held even with the least rate.

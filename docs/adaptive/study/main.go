@@ -21,6 +21,7 @@ func main() {
 	demo := flag.String("demo", "", "result of hotparam demo, which --json writes")
 	dir := flag.String("dir", "docs/adaptive", "where pictures go")
 	rows := flag.String("rows", "", "only the rows of scenarios whose names match")
+	draws := flag.Int("randoms", randoms, "how many random scenarios the last row has")
 	flag.Parse()
 	var err error
 	switch {
@@ -31,7 +32,7 @@ func main() {
 	case flag.NArg() > 0:
 		trace(flag.Arg(0))
 	default:
-		err = study(*dir, *rows)
+		err = study(*dir, *rows, *draws)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "study:", err)
@@ -40,7 +41,7 @@ func main() {
 }
 
 // study prints a line for each scenario, means of three seeds, and draws two of them.
-func study(dir, rows string) error {
+func study(dir, rows string, draws int) error {
 	wanted, err := regexp.Compile(rows)
 	if err != nil {
 		return err
@@ -61,7 +62,7 @@ func study(dir, rows string) error {
 		}
 	}
 	if wanted.MatchString("random") {
-		fmt.Println(summary())
+		fmt.Println(summary(draws))
 	}
 	return nil
 }

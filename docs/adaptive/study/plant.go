@@ -74,7 +74,9 @@ type world struct {
 
 	pools    []pool               // of servers, one of each upstream
 	open     requests             // as limiters see them, by their ends
-	inFlight []int                // hot requests of each limiter
+	inFlight []int                // requests of each limiter
+	coldOf   []float64            // cold requests of each limiter, a second
+	coming   []float64            // of them, those of this second
 	tokens   []float64            // of the rate, for each key
 	spare    float64              // of the least rate
 	last     float64              // when tokens were counted
@@ -111,6 +113,7 @@ func (s site) simulate(fixed float64, controlled bool, seed uint64) []second {
 	w := &world{
 		site: s, rng: rand.New(rand.NewPCG(seed, 7)), out: make([]second, s.seconds),
 		pools: []pool{{free: make(floats, s.servers)}}, inFlight: make([]int, s.limiters),
+		coldOf: make([]float64, s.limiters), coming: make([]float64, s.limiters),
 		shares: make([]float64, s.limiters), tokens: make([]float64, max(1, len(s.keys))),
 		bound: adaptive.Bound{Rate: fixed, InFlight: math.Inf(1)}, spare: 1,
 	}
@@ -188,11 +191,12 @@ func (w *world) arrive(t float64, hot bool, o *second) {
 			return
 		}
 		w.seen.Hot++
-		w.inFlight[limiter]++
 	} else {
 		o.cold++
 		w.seen.Cold++
+		w.coming[limiter]++
 	}
+	w.inFlight[limiter]++
 	at := w.pick([]float64{1})
 	if w.beside != nil {
 		at = w.pick([]float64{1 - w.beside.part, w.beside.part})
@@ -243,7 +247,8 @@ func (w *world) admit(t float64, limiter int) bool {
 	if w.tokens[key] < 1 {
 		return false
 	}
-	if float64(w.inFlight[limiter]) >= max(1, w.bound.InFlight*w.shares[limiter]) {
+	places := w.bound.InFlight*w.shares[limiter] + w.coldOf[limiter]*w.bound.Mean
+	if float64(w.inFlight[limiter]) >= max(1, places) {
 		if w.spare < 1 {
 			return false
 		}

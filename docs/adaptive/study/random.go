@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// randoms is how many scenarios are drawn.
+// randoms is how many scenarios are drawn, unless more are asked for.
 const randoms = 30
 
 // random is the i-th scenario that is drawn: an upstream of 60 to 600 requests a second, a tenth to
@@ -52,10 +52,10 @@ func random(i int) scenario {
 }
 
 // summary says in one row how the random scenarios went.
-func summary() string {
+func summary(n int) string {
 	var within, ratio []float64
 	back, held, swing, cold, free := 0, 0, 0.0, 0.0, 0.0
-	for i := range randoms {
+	for i := range n {
 		s := random(i)
 		r := s.score(s.simulate(math.Inf(1), true, 1))
 		if r.back <= 10 {
@@ -65,14 +65,14 @@ func summary() string {
 			held++
 		}
 		within, swing, cold = append(within, r.within), max(swing, r.swing), max(cold, r.cold)
-		free += s.score(s.simulate(math.Inf(1), false, 1)).cold / randoms
+		free += s.score(s.simulate(math.Inf(1), false, 1)).cold / float64(n)
 		if best, _ := s.bestFixed(1); best > 0 {
 			ratio = append(ratio, r.goodput/best)
 		}
 	}
 	return fmt.Sprintf("| %d random ones, median / worst | %d within 10 s | %s, %d of them at least 95 %% | %s | "+
 		"at most ± %.0f %% | at most %.1f %% | %.0f %% |",
-		randoms, back, medianWorst(within), held, medianWorst(ratio), 100*swing, 100*cold, 100*free)
+		n, back, medianWorst(within), held, medianWorst(ratio), 100*swing, 100*cold, 100*free)
 }
 
 func medianWorst(list []float64) string {

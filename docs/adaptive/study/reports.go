@@ -20,9 +20,7 @@ func (w *world) complete(t float64) {
 	for len(w.open) > 0 && w.open[0].end <= t {
 		w.since(w.open[0].end)
 		r := heap.Pop(&w.open).(request)
-		if r.hot {
-			w.inFlight[r.limiter]--
-		}
+		w.inFlight[r.limiter]--
 		if r.ok {
 			w.seen.OK++
 		} else {
@@ -38,6 +36,10 @@ func (w *world) complete(t float64) {
 // send sends the report of a second that ends.
 func (w *world) send(t float64) {
 	w.seen.At, w.seen.InFlight = clock(t), w.area
+	for i, n := range w.coming {
+		w.coldOf[i] += (n - w.coldOf[i]) / 2
+		w.coming[i] = 0
+	}
 	lag := 0.6
 	if w.report != nil {
 		lag = w.report(t, w.rng)

@@ -12,6 +12,9 @@ type Bound struct {
 	// Rate is the requests a second, and InFlight the requests at a time, that all hot keys of the
 	// upstream may send to it.
 	Rate, InFlight float64
+	// Mean is the mean latency that is steered to, in seconds: how many cold requests should be in
+	// flight, for each that comes a second.
+	Mean float64
 	// Limited says that the upstream was once saturated, and so Rate is not simply the maximum.
 	Limited bool
 	// Unreachable says that the target cannot be held even with the least rate.
@@ -119,9 +122,9 @@ func (c *Controller) judge(s *sample) {
 	if c.limited == 0 && s.refused == 0 && (!s.over || s.hot == 0) {
 		// Nothing is limited, but the cap is there before the onset: from the maximum down the
 		// rate alone would need ten seconds. Trouble while nothing is hot says nothing of a limit.
-		b := Bound{Rate: c.max, InFlight: max(unknown, s.ok*s.point), Why: "not limited"}
+		b := Bound{Rate: c.max, InFlight: max(unknown, s.ok*s.point), Mean: s.mean, Why: "not limited"}
 		if s.bad && c.bound.Judged {
-			b.InFlight = c.bound.InFlight
+			b.InFlight, b.Mean = c.bound.InFlight, c.bound.Mean
 		}
 		c.bound = b
 		return
@@ -207,6 +210,7 @@ func (c *Controller) publish(s *sample) {
 	}
 	c.bound.Rate, c.bound.Limited = rate, true
 	c.bound.InFlight = max(c.capacity, s.ok) * s.allowance * clamp(1-s.cold/max(c.capacity, 1e-9), 0, 1)
+	c.bound.Mean = s.allowance
 	c.reach(s)
 }
 

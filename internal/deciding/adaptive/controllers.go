@@ -109,8 +109,9 @@ func (c *Controllers) judge(now time.Time, name string, one *controlled) (b hott
 		return one.last
 	}
 	one.last = hottype.UpstreamBound{
-		Name: name, Rate: bound.Rate, InFlight: bound.InFlight, Limited: bound.Limited, Unreachable: bound.Unreachable,
-		Why: bound.Why, Latency: bound.Latency, Target: bound.Target, Errors: bound.Errors, Flight: bound.Flight,
+		Name: name, Rate: bound.Rate, InFlight: bound.InFlight, Mean: bound.Mean,
+		Limited: bound.Limited, Unreachable: bound.Unreachable, Why: bound.Why,
+		Latency: bound.Latency, Target: bound.Target, Errors: bound.Errors, Flight: bound.Flight,
 		Demand: float64(sum.Hot + sum.Refused), Limiters: limiters, At: now,
 	}
 	return one.last

@@ -116,6 +116,38 @@ func TestToldRequestsAreInFlight(t *testing.T) {
 	}
 }
 
+// Of requests whose beginning nobody tells, the cold ones leave their places free, and no more than those.
+func TestToldColdRequestsTakePlaces(t *testing.T) {
+	t.Parallel()
+	var all Upstreams
+	all.Configure(parse(t))
+	u := all.Get("default")
+	all.Reports(begin)
+	for range 30 {
+		u.Admit(false)
+	}
+	for range 10 {
+		u.Admit(true)
+	}
+	u.Told(begin, 200*time.Millisecond, Answered, 40) // eight in flight, six of them cold
+	now := begin.Add(time.Second)
+	all.Reports(now)
+	for _, flight := range []float64{20, 1} { // 30 cold ones a second need six places, and have them
+		all.SetBounds(now, []hottype.UpstreamBound{{Name: "default", InFlight: flight, Mean: 0.2, Limiters: 1}})
+		if got := u.Bound(now).Places; got != int64(flight) {
+			t.Errorf("%d places, want %v", got, flight)
+		}
+	}
+	all.SetBounds(now, []hottype.UpstreamBound{{Name: "default", InFlight: 20, Mean: 0.1, Limiters: 1}})
+	if got := u.Bound(now).Places; got != 17 {
+		t.Errorf("%d places while cold requests take twice as long as they should", got)
+	}
+	all.SetBounds(now, []hottype.UpstreamBound{{Name: "default", InFlight: 5, Mean: math.NaN(), Limiters: 1}})
+	if got := u.Bound(now).Places; got == 5 {
+		t.Error("a bound that is no number was taken")
+	}
+}
+
 // Quick refusals, and clients that leave soon, make no upstream look fast.
 func TestQuickFailuresAreNoLatency(t *testing.T) {
 	t.Parallel()

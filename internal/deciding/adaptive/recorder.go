@@ -9,14 +9,16 @@ import (
 
 // recorder adds up what one process sees of one upstream until its next report.
 type recorder struct {
-	mu      sync.Mutex
-	latency Histogram
-	seen    hottype.UpstreamReport
-	since   time.Time
-	open    int64         // requests that wait for their answer
-	area    float64       // of open over the seconds since then
-	areaAt  time.Time     // up to which it is added up
-	mean    time.Duration // latency in the last report that had any
+	mu       sync.Mutex
+	latency  Histogram
+	seen     hottype.UpstreamReport
+	since    time.Time
+	open     int64         // requests that wait for their answer
+	area     float64       // of open over the seconds since then
+	areaAt   time.Time     // up to which it is added up
+	mean     time.Duration // latency in the last report that had any
+	told     float64       // part of area of requests whose beginning nobody told
+	coldTold average       // of these, cold requests in flight
 }
 
 // advance adds up the requests in flight to now. It needs mu.
@@ -54,6 +56,7 @@ func (r *recorder) Told(now time.Time, took time.Duration, o Outcome, n int64) {
 	defer r.mu.Unlock()
 	r.advance(now)
 	r.area += took.Seconds() * float64(n)
+	r.told += took.Seconds() * float64(n)
 	r.count(took, o, n)
 }
 
@@ -70,6 +73,20 @@ func (r *recorder) count(took time.Duration, o Outcome, n int64) {
 	if o == Answered || took > r.mean {
 		r.latency.addN(took, n)
 	}
+}
+
+// Waiting is how many requests wait here for their answer, those of cold keys too.
+func (r *recorder) Waiting() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.open
+}
+
+// unseenCold is how many cold requests are in flight on average whose beginning nobody tells.
+func (r *recorder) unseenCold() float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.coldTold.value
 }
 
 // Admit counts a request that may go to the upstream, by whether an adaptive limit holds for it.
@@ -99,11 +116,12 @@ func (r *recorder) take(now time.Time) hottype.UpstreamReport {
 	out.Seconds = now.Sub(r.since).Seconds()
 	if out.Seconds > 0 {
 		out.InFlight = r.area / out.Seconds
+		r.coldTold.add(r.told/out.Seconds*float64(out.Cold)/float64(max(1, out.Hot+out.Cold)), 0.5)
 	}
 	out.Latency, out.LatencySum = r.latency.Pairs(), r.latency.sum
 	if r.latency.n > 0 {
 		r.mean = r.latency.Mean()
 	}
-	r.seen, r.latency, r.area, r.since = hottype.UpstreamReport{}, Histogram{}, 0, now
+	r.seen, r.latency, r.area, r.told, r.since = hottype.UpstreamReport{}, Histogram{}, 0, 0, now
 	return out
 }

@@ -62,7 +62,7 @@ func (c *Controller) sample(now time.Time) sample {
 	if s.target == 0 {
 		s.target = 1.6 * c.quiet.value
 	}
-	s.point = clamp(1.3*max(c.quiet.value, c.slower.value), 0.55*s.target, 0.85*s.target)
+	s.point = clamp(1.3*max(c.quiet.value, c.slower.value), 0.45*s.target, 0.85*s.target)
 	c.learnSlower(&s)
 	c.spread.add(s.mean/math.Max(s.quantile, 1e-9), 0.3)
 	c.allowance.add(max(s.mean+s.point-s.quantile, 0.5*c.spread.value*s.point), 0.5)

@@ -41,6 +41,7 @@ type Upstream struct {
 
 	lock   sync.Mutex // guards below
 	demand average    // for hot keys here, requests a second
+	cold   average    // admitted for cold keys here, requests a second
 	spare  float64    // requests that may go past the cap
 	spared time.Time  // up to when they were counted
 }
@@ -48,7 +49,8 @@ type Upstream struct {
 // Applied is a bound as one limiter applies it.
 type Applied struct {
 	hottype.UpstreamBound
-	// Places is this limiter's part of the cap on requests in flight.
+	// Places is how many requests may be in flight from this limiter, cold ones among them, when a hot one
+	// is let in: its part of the cap, and what its cold requests should need.
 	Places int64
 	until  time.Time
 }
@@ -95,6 +97,7 @@ func (u *Upstreams) Reports(now time.Time) []hottype.UpstreamReport {
 		if r.Seconds > 0 {
 			one.lock.Lock()
 			one.demand.add(float64(r.Hot+r.Refused)/r.Seconds, 0.5)
+			one.cold.add(float64(r.Cold)/r.Seconds, 0.5)
 			one.lock.Unlock()
 		}
 		list = append(list, r)
@@ -110,20 +113,23 @@ func (u *Upstreams) SetBounds(now time.Time, list []hottype.UpstreamBound) {
 		if one == nil || !sound(b) {
 			continue
 		}
+		unseen := one.unseenCold() // is not among those that wait
 		one.lock.Lock()
 		part := 1 / float64(max(b.Limiters, 1))
 		if b.Demand > 0 && one.demand.value > 0 {
 			part = min(one.demand.value/b.Demand, 1)
 		}
+		places := b.InFlight*part + one.cold.value*b.Mean - unseen
 		one.lock.Unlock()
-		places := int64(clamp(math.Round(b.InFlight*part), 1, 100_000))
-		one.bound.Store(&Applied{UpstreamBound: *b, Places: places, until: now.Add(Hold)})
+		one.bound.Store(&Applied{
+			UpstreamBound: *b, Places: int64(clamp(math.Ceil(places), 1, 100_000)), until: now.Add(Hold),
+		})
 	}
 }
 
 // sound refuses numbers that no controller says.
 func sound(b *hottype.UpstreamBound) bool {
-	for _, f := range []float64{b.Rate, b.InFlight, b.Demand, b.Least, b.Most} {
+	for _, f := range []float64{b.Rate, b.InFlight, b.Mean, b.Demand, b.Least, b.Most} {
 		if !(f >= 0 && f <= math.MaxInt32) {
 			return false
 		}

@@ -158,6 +158,45 @@ func TestCapIsDivided(t *testing.T) {
 	}
 }
 
+// Cold requests that wait take places from hot ones, as far as they are more than the bound expects.
+func TestColdRequestsTakePlaces(t *testing.T) {
+	t.Parallel()
+	b := build(t, adaptiveRules, gate.Config{})
+	b.hot("topic?id=42")
+	b.Upstreams().Reports(b.now)
+	for range 40 {
+		b.get("/page?id=1", "192.0.2.1")
+	}
+	b.now = b.now.Add(time.Second)
+	b.Upstreams().Reports(b.now)
+	one := bound(1000, 3)
+	one[0].Mean = 0.05 // two of 40 cold requests a second
+	b.Upstreams().SetBounds(b.now, one)
+	for range 4 {
+		b.UpstreamBegins(b.now, "default")
+	}
+	if v := b.begin("/topic?id=42", "192.0.2.1"); !v.Allowed {
+		t.Errorf("with four in flight, of 3 and 2: %+v", v)
+	}
+	b.UpstreamBegins(b.now, "default")
+	v := b.begin("/topic?id=42", "192.0.2.1")
+	if v.Allowed || v.Reason != hottype.ReasonInFlight || v.RetryAfter != time.Second {
+		t.Errorf("with five in flight: %+v", v)
+	}
+	if v := b.begin("/page?id=1", "192.0.2.1"); !v.Allowed {
+		t.Errorf("cold: %+v", v)
+	}
+	// The least rate goes past them.
+	b.now = b.now.Add(time.Second)
+	if v := b.begin("/topic?id=42", "192.0.2.1"); !v.Allowed || v.Lease != nil {
+		t.Errorf("a request of min: %+v", v)
+	}
+	b.UpstreamEnds(b.now, "default", time.Second, 200)
+	if v := b.begin("/topic?id=42", "192.0.2.1"); !v.Allowed || v.Lease == nil {
+		t.Errorf("after an answer: %+v", v)
+	}
+}
+
 func TestReports(t *testing.T) {
 	t.Parallel()
 	b := build(t, adaptiveRules, gate.Config{})

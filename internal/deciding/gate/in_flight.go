@@ -97,6 +97,9 @@ func (g *Gate) hold(ctx context.Context, d *decision, v *hottype.Verdict) bool {
 // holdOne takes one place: in the shared store, or while that fails by the rule's policy.
 func (g *Gate) holdOne(ctx context.Context, d *decision, v *hottype.Verdict, p *place) (r limit.Result, ok bool) {
 	one := hottype.Place{Name: p.name(d), Most: p.Limit, Life: p.Lease}
+	if p.upstream != nil && p.upstream.Waiting() >= p.Limit { // cold requests hold places too
+		return limit.Result{RetryAfter: inFlightRetry, ResetAfter: inFlightRetry}, p.upstream.Spare(d.now)
+	}
 	one.Shared = p.Scope != rules.ScopeInstance && g.slots.shared != nil
 	if one.Shared {
 		now := d.now.UnixNano()
