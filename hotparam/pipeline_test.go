@@ -3,19 +3,21 @@ package hotparam_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
 )
 
 // A key that is asked for too often is found and held to its limit, and no other is.
@@ -90,38 +92,38 @@ func (r *recorder) Run(ctx context.Context) error {
 // in when the pipeline is told to end.
 func TestASinkIsEndedLast(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	defer rdb.Close()
-	sink := new(recorder)
-	p := newPipeline(t, hotparam.Config{Redis: rdb, Sink: sink}, string(rulesYAML))
-	stop := run(p)
-	server := httptest.NewServer(p.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
-	var visitors sync.WaitGroup
-	for range 4 {
-		visitors.Go(func() {
-			for {
-				resp, err := http.Get(server.URL + "/topic?id=42")
-				if err != nil {
-					return // the server is gone
+	synctest.Test(t, func(t *testing.T) {
+		away := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no Redis here") }
+		rdb := redis.NewClient(&redis.Options{Addr: "192.0.2.1:6379", Dialer: away})
+		defer rdb.Close()
+		sink := new(recorder)
+		p := newPipeline(t, hotparam.Config{Redis: rdb, Sink: sink}, string(rulesYAML))
+		stop := run(p)
+		var closed atomic.Bool
+		var visitors sync.WaitGroup
+		for range 4 {
+			visitors.Go(func() {
+				for !closed.Load() {
+					p.Count(hotparam.Request{Method: "GET", Target: "/topic?id=42"})
+					time.Sleep(10 * time.Millisecond)
 				}
-				resp.Body.Close()
-			}
-		})
-	}
-	redistest.Eventually(t, "100 requests", func() bool { return p.Stats().Counted >= 100 })
-	time.AfterFunc(300*time.Millisecond, server.Close) // while Run ends
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
-	visitors.Wait()
-	st := p.Stats()
-	if uint64(sink.ended) != st.Counted || st.Delivered != st.Counted || st.Dropped != 0 {
-		t.Errorf("counted %d, delivered %d, dropped %d; the sink had %d at its end", st.Counted, st.Delivered,
-			st.Dropped, sink.ended)
-	}
-	if err := rdb.Ping(t.Context()).Err(); errors.Is(err, redis.ErrClosed) {
-		t.Error("the caller's client was closed")
-	}
+			})
+		}
+		time.Sleep(2 * time.Second)
+		time.AfterFunc(300*time.Millisecond, func() { closed.Store(true) }) // while Run ends
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		visitors.Wait()
+		st := p.Stats()
+		if st.Counted < 900 || uint64(sink.ended) != st.Counted || st.Delivered != st.Counted || st.Dropped != 0 {
+			t.Errorf("counted %d, delivered %d, dropped %d; the sink had %d at its end", st.Counted, st.Delivered,
+				st.Dropped, sink.ended)
+		}
+		if err := rdb.Ping(t.Context()).Err(); errors.Is(err, redis.ErrClosed) {
+			t.Error("the caller's client was closed")
+		}
+	})
 }
 
 // After Run requests are judged and counted as before, and Stats says that nobody hears
