@@ -4,19 +4,18 @@ import (
 	"container/list"
 	"net"
 	"net/http"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // writeWithin is how long a client may take to make room for what is written to it.
-// It holds for each write, so a long answer that is read slowly goes on. A read or write may
-// have up to maxSlack less: a deadline costs as much as deciding about a request, and is not
+// It holds for each write, so a long answer that is read slowly goes on. A write may have
+// up to writeSlack less: a deadline costs as much as deciding about a request, and is not
 // set anew before that.
 const (
 	writeWithin = 30 * time.Second
-	maxSlack    = time.Second
+	writeSlack  = time.Second
 )
 
 // conns bounds the open connections of a listener. When all are taken, a new one
@@ -43,11 +42,6 @@ type conn struct {
 	done  sync.Once
 	timed atomic.Bool  // the handler sets deadlines for its writes
 	until atomic.Int64 // the deadline of writes that is set here, in unix nanoseconds; 0: none
-
-	mu      sync.Mutex // guards the deadlines of reads
-	reading int        // Reads under way
-	wanted  time.Time  // the deadline that was asked for last
-	applied time.Time  // the one that the connection has
 }
 
 // Accept implements net.Listener.
@@ -126,7 +120,7 @@ func ours(nc net.Conn) *conn {
 
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
-	if until := time.Now().Add(writeWithin); !c.timed.Load() && until.UnixNano()-c.until.Load() >= int64(maxSlack) {
+	if until := time.Now().Add(writeWithin); !c.timed.Load() && until.UnixNano()-c.until.Load() >= int64(writeSlack) {
 		c.until.Store(until.UnixNano())
 		// An error means that the connection is gone, which the write says too.
 		_ = c.Conn.SetWriteDeadline(until)
@@ -149,55 +143,7 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 func (c *conn) SetDeadline(t time.Time) error {
 	c.timed.Store(!t.IsZero())
 	c.until.Store(0)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.wanted, c.applied = t, t
 	return c.Conn.SetDeadline(t)
-}
-
-// SetReadDeadline implements net.Conn. The server sets six deadlines for each request, and most of
-// them meet no Read. So one is given to the connection only where something reads.
-func (c *conn) SetReadDeadline(t time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.wanted = t; c.reading == 0 {
-		return nil
-	}
-	c.applied = t
-	return c.Conn.SetReadDeadline(t)
-}
-
-// Read implements net.Conn.
-func (c *conn) Read(p []byte) (int, error) {
-	if err := c.beginRead(); err != nil {
-		return 0, err
-	}
-	n, err := c.Conn.Read(p)
-	c.mu.Lock()
-	c.reading--
-	c.mu.Unlock()
-	return n, err
-}
-
-// beginRead gives the connection the deadline that was asked for last, unless the one that it has is
-// earlier by less than maxSlack and a sixteenth of the wait. An error means that it has passed.
-func (c *conn) beginRead() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	slack := time.Duration(1)
-	if !c.wanted.IsZero() {
-		left := time.Until(c.wanted)
-		if left <= 0 {
-			return os.ErrDeadlineExceeded
-		}
-		slack = min(left/16, maxSlack)
-	}
-	c.reading++
-	if early := c.wanted.Sub(c.applied); early < 0 || early >= slack {
-		c.applied = c.wanted
-		_ = c.Conn.SetReadDeadline(c.wanted) // an error means that the connection is gone, which the read says too
-	}
-	return nil
 }
 
 // Close implements net.Conn.
