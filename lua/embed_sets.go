@@ -21,7 +21,7 @@ var (
 	writeRules string
 )
 
-// The scripts of what processes tell each other, each as its file says.
+// ClaimHot and the functions below are the scripts of what processes tell each other, each as its file says.
 func ClaimHot() string         { return claimHot }
 func PublishHot() string       { return publishHot }
 func PublishBounds() string    { return publishBounds }

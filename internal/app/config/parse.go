@@ -47,7 +47,9 @@ func Build(cli any, name, description string, options ...kong.Option) (*Parser, 
 }
 
 // shortSettings are settings of programs, and of who asks them, whose names have no dot.
-var shortSettings = []string{"config", "rules", "upstream", "listen", "learn", "learn-out", "admin", "admin-ca", "author"}
+var shortSettings = []string{
+	"config", "rules", "upstream", "listen", "learn", "learn-out", "admin", "admin-ca", "author",
+}
 
 // onlySettings leaves the environment to settings. Other flags are said with one command: a variable such as
 // HOTPARAM_OUTPUT would mean a file to one command and a format to the next.

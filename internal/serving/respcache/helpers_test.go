@@ -72,7 +72,8 @@ func (b *bundle) advance(d time.Duration) { b.now.Add(int64(d)) }
 // ServeHTTP is the cache as a server would have it.
 func (b *bundle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := hottype.Verdict{Allowed: true, Reason: hottype.ReasonCached, Hot: true, Key: "topic?id=1", Serve: &b.serve}
-	b.Serve(w, r, &respcache.Left{Verdict: v, Count: b.gate.count}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	left := &respcache.Left{Verdict: v, Count: b.gate.count}
+	b.Serve(w, r, left, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.asked.Add(1)
 		b.upstream(w, r)
 	}), "")

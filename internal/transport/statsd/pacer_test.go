@@ -71,12 +71,16 @@ func TestPause(t *testing.T) {
 		took   time.Duration
 		onTime bool
 	}{
-		"the whole time":         {20 * time.Millisecond, nil, 20 * time.Millisecond, true},
-		"nothing worth a timer":  {paceStep - 1, nil, 0, true},
-		"late already":           {-time.Second, nil, 0, true},
-		"the next batch is here": {time.Second, func(q *backlog.Queue, _ context.CancelFunc) { q.Put(waiting, time.Time{}) }, 0, false},
-		"it has been taken": {20 * time.Millisecond, func(q *backlog.Queue, _ context.CancelFunc) { q.Put(waiting, time.Time{}); q.Next() },
-			20 * time.Millisecond, true},
+		"the whole time":        {20 * time.Millisecond, nil, 20 * time.Millisecond, true},
+		"nothing worth a timer": {paceStep - 1, nil, 0, true},
+		"late already":          {-time.Second, nil, 0, true},
+		"the next batch is here": {time.Second, func(q *backlog.Queue, _ context.CancelFunc) {
+			q.Put(waiting, time.Time{})
+		}, 0, false},
+		"it has been taken": {20 * time.Millisecond, func(q *backlog.Queue, _ context.CancelFunc) {
+			q.Put(waiting, time.Time{})
+			q.Next()
+		}, 20 * time.Millisecond, true},
 		"the end": {time.Second, func(_ *backlog.Queue, end context.CancelFunc) { end() }, 0, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
