@@ -15,6 +15,7 @@ func Upstreams(bounds func() []hottype.UpstreamBound) Collector {
 			gauge("in_flight", "Requests that waited for an answer of the upstream, on average over the last report.",
 				b.Flight)
 			gauge("latency_seconds", "Time to the first byte of an answer, at the quantile of the target.", b.Latency)
+			gauge("mean_seconds", "The mean time that is steered to.", b.Mean)
 			gauge("target_seconds", "What that time is to stay below.", b.Target)
 			gauge("errors_ratio", "Share of the requests that the upstream failed.", b.Errors)
 			gauge("target_quantile", "The quantile of the target.", b.Quantile)
