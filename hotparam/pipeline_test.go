@@ -89,7 +89,7 @@ func (r *recorder) Run(ctx context.Context) error {
 }
 
 // A sink gets every count, and is ended after the last one, while requests still come
-// in when the pipeline is told to end.
+// in when the pipeline is told to end. Time is virtual here.
 func TestASinkIsEndedLast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -88,8 +88,9 @@ func (c *adminFlags) send(ctx context.Context, q question) (*http.Response, erro
 }
 
 // newClient follows no redirect, and its transport takes no proxy from the environment: what is asked, and the token,
-// are for the server that was named.
+// are for the server that was named. It is for one question, so no connection outlives the answer.
 func newClient(t *http.Transport) *http.Client {
+	t.DisableKeepAlives = true
 	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
