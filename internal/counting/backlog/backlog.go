@@ -32,7 +32,7 @@ type Batch struct {
 	bytes  int // of memory
 }
 
-// New makes a queue. The newest batch alone always has room.
+// New makes a queue of at most so many counts and bytes. The newest batch is kept whatever its size.
 func New(maxCounts, maxBytes int) *Queue {
 	return &Queue{maxCounts: maxCounts, maxBytes: maxBytes, Ready: make(chan struct{}, 1)}
 }
@@ -56,7 +56,7 @@ func (q *Queue) Put(counts []hottype.Count, now time.Time) (dropped uint64, ok b
 }
 
 // Restore puts batches back that Take gave, before all others. It gives how many requests
-// have no room any more.
+// do not fit any more.
 func (q *Queue) Restore(batches []Batch) (dropped uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
