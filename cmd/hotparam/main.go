@@ -23,7 +23,7 @@ type commands struct {
 	Serve      serveCmd      `cmd:"" help:"Put the whole pipeline, in one process, in front of a service."`
 	Learn      learnCmd      `cmd:"" help:"Read access logs and write a configuration that is right for this site, with the reason beside each number."`
 	Replay     replayCmd     `cmd:"" help:"Tell what would have been hot and what would have been limited in access logs."`
-	Check      checkCmd      `cmd:"" help:"Inspect StatsD, carbon, Kafka, Redis and the kernel: what would silently break, and how to mend it."`
+	Doctor     doctorCmd     `cmd:"" help:"Inspect StatsD, carbon, Kafka, Redis and the kernel: what would silently break, and how to fix it."`
 	Explain    explainCmd    `cmd:"" help:"Tell how requests are seen: rule, key, metric, limits."`
 	Top        topCmd        `cmd:"" help:"Watch hot keys live in the terminal, and limit, block or exempt them from there."`
 	Hot        hotCmd        `cmd:"" help:"Work with hot keys of a running program."`
@@ -55,8 +55,8 @@ func start(args []string) int {
 	}
 	kongcompletion.Register(p.Kong)
 	cmd, err := p.Parse(args)
-	if err != nil && len(args) > 0 && args[0] == "check" && !errors.Is(err, config.ErrUsage) {
-		return cli.Check.badFile(os.Stdout, os.Stderr, err)
+	if err != nil && len(args) > 0 && args[0] == "doctor" && !errors.Is(err, config.ErrUsage) {
+		return cli.Doctor.badFile(os.Stdout, os.Stderr, err)
 	}
 	if err != nil {
 		return p.Fail(os.Stderr, err)

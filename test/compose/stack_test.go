@@ -160,7 +160,7 @@ func TestStack(t *testing.T) {
 	written(t, time.Time{}) // what the start says has no secret in it either
 	began := time.Now()
 	t.Run("viral", judgeViral)
-	t.Run("check", judgeCheck)
+	t.Run("doctor", judgeDoctor)
 	await(t, 2*time.Minute, "a minute of logs", func() bool { return time.Since(began) > time.Minute })
 	lasted, quiet, breaking := time.Since(began), written(t, began), time.Now()
 	t.Run("breaks", func(t *testing.T) {
@@ -205,13 +205,13 @@ func judgeViral(t *testing.T) {
 	})
 }
 
-// hotparam check finds nothing that fails in a stack that works. A busy machine
+// hotparam doctor finds nothing that fails in a stack that works. A busy machine
 // may keep one question waiting for too long.
-func judgeCheck(t *testing.T) {
+func judgeDoctor(t *testing.T) {
 	var report string
-	await(t, time.Minute, "a check without failure", func() bool {
+	await(t, time.Minute, "a report without failure", func() bool {
 		out, err := exec.CommandContext(t.Context(), "docker", "compose", "exec", "-T", "aggregator",
-			"/hotparam", "check", "-q", "--statsd.addr", "graphite:8125", "--statsd.admin", "graphite:8126").
+			"/hotparam", "doctor", "-q", "--statsd.addr", "graphite:8125", "--statsd.admin", "graphite:8126").
 			CombinedOutput()
 		if report = string(out); err != nil {
 			t.Log(report)

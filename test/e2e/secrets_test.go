@@ -80,11 +80,11 @@ func TestErrorsShowNoSecret(t *testing.T) {
 		{"aggregator", "--kafka.brokers", "127.0.0.1:1", "--kafka.username", "ann", "--kafka.password", secret,
 			"--kafka.sasl", "x"},
 		{"aggregator", "--statsd.listen", "127.0.0.1:0", "--graphite.url", "ann:" + secret + "@127.0.0.1:1"},
-		{"hotparam", "check", "--redis.addr", "127.0.0.1:1", "--redis.username", "ann", "--redis.password", secret},
-		{"hotparam", "check", "--redis.addr", "127.0.0.1:1", "--redis.sentinel_master", "m",
+		{"hotparam", "doctor", "--redis.addr", "127.0.0.1:1", "--redis.username", "ann", "--redis.password", secret},
+		{"hotparam", "doctor", "--redis.addr", "127.0.0.1:1", "--redis.sentinel_master", "m",
 			"--redis.sentinel_password", secret},
-		{"hotparam", "check", "--redis.addr", redis},
-		{"hotparam", "check", "--redis.addr", redis + "/x"},
+		{"hotparam", "doctor", "--redis.addr", redis},
+		{"hotparam", "doctor", "--redis.addr", redis + "/x"},
 	} {
 		p := launch(t, args[0], args[1:]...)
 		if code := p.Wait(30 * time.Second); code == 0 || strings.Contains(p.Said(), secret) {

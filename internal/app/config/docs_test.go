@@ -61,7 +61,7 @@ func settingsText(t *testing.T) string {
 		name string
 		cli  any
 	}{{"collector", &Collector{}}, {"aggregator", &Aggregator{}}, {"limiter-sidecar", &Sidecar{}}, {"serve", &Serve{}},
-		{"check", &Check{}}} {
+		{"doctor", &Doctor{}}} {
 		k, err := kong.New(p.cli, kong.Vars{"admin_listen": DefaultAdmin(p.name)}, kong.DefaultEnvars("HOTPARAM"))
 		if err != nil {
 			t.Fatal(err)

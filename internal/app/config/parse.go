@@ -233,7 +233,7 @@ func Redact(text string) string { return credentials.ReplaceAllString(text, "://
 // in a file.
 var knownFlags = sync.OnceValue(func() map[string]*kong.Flag {
 	flags := map[string]*kong.Flag{}
-	for _, cli := range []any{&Collector{}, &Aggregator{}, &Sidecar{}, &Serve{}, &Check{}} {
+	for _, cli := range []any{&Collector{}, &Aggregator{}, &Sidecar{}, &Serve{}, &Doctor{}} {
 		k, err := kong.New(cli, kong.Vars{"admin_listen": ""})
 		if err != nil {
 			panic("config: a program's settings do not build: " + err.Error()) // a mistake of ours, found by every test

@@ -235,8 +235,8 @@ type Access struct {
 	Format string   `enum:"auto,combined,events,jsonl" default:"auto" help:"Form of the lines: ${enum}."`
 }
 
-// StatsDAt is where a StatsD server tells how it is set up.
-type StatsDAt struct {
+// StatsDAdmin is where a StatsD server tells how it is set up.
+type StatsDAdmin struct {
 	// Management interface of a Node.js StatsD server, such as 127.0.0.1:8126.
 	Admin  string `placeholder:"HOST:PORT" help:"Management interface of a Node.js StatsD server."`
 	Config string `placeholder:"FILE" help:"Its config.js."`

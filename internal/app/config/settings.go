@@ -103,21 +103,21 @@ type Serve struct {
 	Admin         Admin         `embed:"" prefix:"admin."`
 }
 
-// Check is the surface of hotparam check: the settings of the programs that say
+// Doctor is the surface of hotparam doctor: the settings of the programs that say
 // where things are, and where to look besides.
-type Check struct {
-	Config   string     `short:"c" placeholder:"FILE" help:"YAML file with rules and settings, as the programs have it."`
-	Rules    string     `name:"rules" placeholder:"STORE" help:"Where the rules are from: redis: or etcd:KEY, instead of the file of --config."`
-	In       StatsDIn   `embed:"" prefix:"statsd."`
-	StatsD   StatsDOut  `embed:"" prefix:"statsd."`
-	Look     StatsDAt   `embed:"" prefix:"statsd."`
-	Carbon   Carbon     `embed:"" prefix:"carbon."`
-	Names    Names      `embed:"" prefix:"names."`
-	Kafka    Kafka      `embed:"" prefix:"kafka."`
-	Group    KafkaGroup `embed:"" prefix:"kafka."`
-	Redis    Redis      `embed:"" prefix:"redis."`
-	Gate     Gate       `embed:"" prefix:"gate."`
-	Detect   Detect     `embed:"" prefix:"detect."`
-	Graphite Graphite   `embed:"" prefix:"graphite."`
-	Tally    Tally      `embed:"" prefix:"tally."`
+type Doctor struct {
+	Config      string      `short:"c" placeholder:"FILE" help:"YAML file with rules and settings, as the programs have it."`
+	Rules       string      `name:"rules" placeholder:"STORE" help:"Where the rules are from: redis: or etcd:KEY, instead of the file of --config."`
+	In          StatsDIn    `embed:"" prefix:"statsd."`
+	StatsD      StatsDOut   `embed:"" prefix:"statsd."`
+	StatsDAdmin StatsDAdmin `embed:"" prefix:"statsd."`
+	Carbon      Carbon      `embed:"" prefix:"carbon."`
+	Names       Names       `embed:"" prefix:"names."`
+	Kafka       Kafka       `embed:"" prefix:"kafka."`
+	Group       KafkaGroup  `embed:"" prefix:"kafka."`
+	Redis       Redis       `embed:"" prefix:"redis."`
+	Gate        Gate        `embed:"" prefix:"gate."`
+	Detect      Detect      `embed:"" prefix:"detect."`
+	Graphite    Graphite    `embed:"" prefix:"graphite."`
+	Tally       Tally       `embed:"" prefix:"tally."`
 }

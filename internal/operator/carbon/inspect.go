@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Inspection is what the directory says. It is plain: package preflight judges it.
+// Inspection is what the directory says. It is plain: package doctor judges it.
 type Inspection struct {
 	Dir string
 	// Settings are those of the section [cache] of carbon.conf by their name in

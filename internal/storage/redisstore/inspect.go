@@ -15,7 +15,7 @@ import (
 // pings is how often Inspect asks for the time it takes to answer.
 const pings = 100
 
-// Inspection is what a look at the server found. It is plain: package preflight
+// Inspection is what a look at the server found. It is plain: package doctor
 // judges it. What could not be read is empty, and why is in Unknown.
 type Inspection struct {
 	Addrs []string

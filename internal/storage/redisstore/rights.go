@@ -174,7 +174,7 @@ func (c *Client) tryChannel(ctx context.Context, in *Inspection) []Denied {
 // tryAggregator looks whether the user may publish and write where aggregators and changes of overrides do.
 func (c *Client) tryAggregator(ctx context.Context, in *Inspection) []Denied {
 	out := c.channelDenied(in, "publish", c.again(ctx, func() error {
-		return c.rdb.Publish(ctx, c.keys.Check(), "").Err() // nobody listens there
+		return c.rdb.Publish(ctx, c.keys.Doctor(), "").Err() // nobody listens there
 	}))
 	for _, family := range []string{c.keys.Prefix() + "hot:", c.keys.Prefix() + "override:",
 		c.keys.Prefix() + "command:"} {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Inspection is what a look at Graphite found. It is plain: package preflight
+// Inspection is what a look at Graphite found. It is plain: package doctor
 // judges it.
 type Inspection struct {
 	URL string

@@ -11,7 +11,7 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// Inspection is what a look at the cluster found. It is plain: package preflight
+// Inspection is what a look at the cluster found. It is plain: package doctor
 // judges it.
 type Inspection struct {
 	Brokers []string // as configured

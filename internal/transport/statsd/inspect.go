@@ -13,7 +13,7 @@ import (
 )
 
 // Inspection is what a look at a StatsD server found. It is plain: package
-// preflight judges it.
+// doctor judges it.
 type Inspection struct {
 	Addr string
 	// AddrErr is why no datagram can be sent there: the name does not resolve,

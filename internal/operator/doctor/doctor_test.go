@@ -1,4 +1,4 @@
-package preflight
+package doctor
 
 import (
 	"errors"
@@ -52,8 +52,8 @@ func check(t *testing.T, tests []judged) {
 			t.Errorf("%s: no %s says %q: %+v", tt.name, tt.level, tt.text, tt.findings)
 			continue
 		}
-		if f := tt.findings[i]; f.Where == "" || f.Why == "" || f.Mend == "" && !strings.Contains(f.What, "not known") {
-			t.Errorf("%s: finding %+v does not say where, why and how to mend it", tt.name, f)
+		if f := tt.findings[i]; f.Where == "" || f.Why == "" || f.Fix == "" && !strings.Contains(f.What, "not known") {
+			t.Errorf("%s: finding %+v does not say where, why and how to fix it", tt.name, f)
 		}
 	}
 }
@@ -279,7 +279,7 @@ func TestRedisCLI(t *testing.T) {
 	}
 }
 
-// The documented users have no failure, a remedy mends what it is for, and what a limiter need not do is told.
+// The documented users have no failure, a remedy fixes what it is for, and rights that a limiter does not need are findings of level ok.
 func TestRedisWithTheDocumentedUsers(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -318,7 +318,7 @@ func TestRedisWithTheDocumentedUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := find(look("hotparam-limiter"), Fail, "")
-	if f.What == "" || !strings.Contains(f.Mend, "redis-cli ACL SETUSER hotparam-limiter '+evalsha' ") {
+	if f.What == "" || !strings.Contains(f.Fix, "redis-cli ACL SETUSER hotparam-limiter '+evalsha' ") {
 		t.Errorf("without EVALSHA: %+v", f)
 	}
 }
@@ -414,12 +414,12 @@ func TestWrite(t *testing.T) {
 	var b strings.Builder
 	r := Report{Findings: []Finding{
 		{Level: OK, What: "fine", Where: "here"},
-		{Level: Fail, What: "bad\x1b[2J", Where: "there", Why: "because", Mend: "first\nsecond"},
+		{Level: Fail, What: "bad\x1b[2J", Where: "there", Why: "because", Fix: "first\nsecond"},
 	}}
 	if err := Write(&b, r, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	const want = "ok    fine\n      where here\nfail  bad\uFFFD[2J\n      where there\n      why   because\n      mend  first\n            second\n1 ok, 0 warnings, 1 failures\n"
+	const want = "ok    fine\n      where here\nfail  bad\uFFFD[2J\n      where there\n      why   because\n      fix   first\n            second\n1 ok, 0 warnings, 1 failures\n"
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}

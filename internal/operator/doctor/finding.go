@@ -1,4 +1,4 @@
-package preflight
+package doctor
 
 import (
 	"fmt"
@@ -24,8 +24,8 @@ type Finding struct {
 	Where string `json:"where"`
 	// Why it matters; empty where all is well.
 	Why string `json:"why,omitempty"`
-	// Mend is a command or a line of configuration, as it can be copied.
-	Mend string `json:"mend,omitempty"`
+	// Fix is a command or a line of configuration, as it can be copied.
+	Fix string `json:"fix,omitempty"`
 }
 
 // Report is all findings of one look.

@@ -1,4 +1,4 @@
-package preflight
+package doctor
 
 import (
 	"fmt"
@@ -41,8 +41,8 @@ func (l *list) redisSilent(in redisstore.Inspection) {
 		return
 	}
 	l.add(Fail, Finding{What: "it does not answer: " + in.Err,
-		Why:  "limits are local to each process, live overrides and hot keys of others are not seen",
-		Mend: redisCLI(in.Addrs[0]) + " ping   # then start it, or mend redis.addr"})
+		Why: "limits are local to each process, live overrides and hot keys of others are not seen",
+		Fix: redisCLI(in.Addrs[0]) + " ping   # then start it, or fix redis.addr"})
 }
 
 // redisCLI is the command that asks the server at an address, which may be a socket's path.
@@ -61,7 +61,7 @@ func (l *list) redisSentinels(in redisstore.Inspection) {
 		l.add(Warn, Finding{What: "a Sentinel does not say which server is the master: " + in.Silent[addr],
 			Where: "Sentinel " + addr,
 			Why:   "when the others fail too, nobody finds the master",
-			Mend:  redisCLI(addr) + " SENTINEL masters   # start it, or mend redis.sentinel_master"})
+			Fix:   redisCLI(addr) + " SENTINEL masters   # start it, or fix redis.sentinel_master"})
 	}
 	if in.Sentinels > 0 && len(in.Silent) == 0 {
 		l.ok("all %d Sentinels know the master", in.Sentinels)
@@ -76,8 +76,8 @@ func (l *list) redisRights(in redisstore.Inspection, want Expected) {
 	}
 	for _, name := range in.Missing {
 		l.add(Fail, Finding{What: fmt.Sprintf("the server has no command %s", strings.ToUpper(name)),
-			Why:  "the programs need it",
-			Mend: "a server that has it: docs/redis.md names those that were tried"})
+			Why: "the programs need it",
+			Fix: "a server that has it: docs/redis.md names those that were tried"})
 	}
 	switch rights := in.Rights; {
 	case len(rights.Limiter)+len(in.Missing) > 0:
@@ -110,7 +110,7 @@ func (l *list) redisDenied(user string, denied []redisstore.Denied) {
 	for _, d := range denied {
 		l.add(Fail, Finding{What: fmt.Sprintf("user %s lacks %s: %s", user, d.Right, d.Err),
 			Why: "the programs need it",
-			Mend: fmt.Sprintf("redis-cli ACL SETUSER %s '%s'   # and in the ACL file; docs/redis.md has the whole line",
+			Fix: fmt.Sprintf("redis-cli ACL SETUSER %s '%s'   # and in the ACL file; docs/redis.md has the whole line",
 				user, d.Right)})
 	}
 }
@@ -121,7 +121,7 @@ func (l *list) redisUnknown(in redisstore.Inspection, name string) {
 	tells := map[string]string{"INFO": "+info", "CONFIG GET": "+config|get", "CLUSTER INFO": "+cluster|info"}
 	if right, ok := tells[name]; ok && strings.Contains(in.Unknown[name], "NOPERM") {
 		f.What += "; memory, eviction and what is on disk are not judged"
-		f.Mend = fmt.Sprintf("check --redis.username of an administrator, or: redis-cli ACL SETUSER %s '%s'",
+		f.Fix = fmt.Sprintf("hotparam doctor --redis.username ADMINISTRATOR, or: redis-cli ACL SETUSER %s '%s'",
 			in.Rights.User, right)
 	}
 	l.add(Warn, f)
@@ -130,17 +130,17 @@ func (l *list) redisUnknown(in redisstore.Inspection, name string) {
 func (l *list) redisRole(in redisstore.Inspection) {
 	if in.ReadOnly || in.Role == "slave" && !in.Cluster {
 		l.add(Fail, Finding{What: "it is a replica",
-			Why:  "it refuses writes (READONLY): no limit is shared and nothing is published",
-			Mend: "redis.addr: the address of its master (redis-cli INFO replication: master_host, master_port)"})
+			Why: "it refuses writes (READONLY): no limit is shared and nothing is published",
+			Fix: "redis.addr: the address of its master (redis-cli INFO replication: master_host, master_port)"})
 	}
 	if in.ClusterState != "" && in.ClusterState != "ok" {
 		l.add(Fail, Finding{What: fmt.Sprintf("the cluster says its state is %q", in.ClusterState),
-			Why: "some or all keys cannot be reached", Mend: "redis-cli --cluster check " + in.Addrs[0]})
+			Why: "some or all keys cannot be reached", Fix: "redis-cli --cluster check " + in.Addrs[0]})
 	}
 	if in.WholeOnly {
 		l.add(Warn, Finding{What: "cluster-require-full-coverage is yes",
 			Why: "when a master dies, all nodes refuse everything until a replica has taken over: all limits are local meanwhile, not just those that lay on it",
-			Mend: fmt.Sprintf(
+			Fix: fmt.Sprintf(
 				"redis-cli --cluster call %s CONFIG SET cluster-require-full-coverage no   # and in redis.conf",
 				in.Addrs[0])})
 	}
@@ -148,21 +148,21 @@ func (l *list) redisRole(in redisstore.Inspection) {
 
 func (l *list) redisMemory(in redisstore.Inspection) {
 	evicts := in.MaxMemory > 0 && in.Policy != "noeviction"
-	const mend = "redis-cli CONFIG SET maxmemory-policy noeviction   # and in redis.conf"
+	const fix = "redis-cli CONFIG SET maxmemory-policy noeviction   # and in redis.conf"
 	switch {
 	case evicts && in.Evicted > 0:
 		l.add(Fail,
 			Finding{What: fmt.Sprintf("maxmemory-policy is %s, and %d keys were thrown away", in.Policy, in.Evicted),
-				Why:  "limits, hot keys and overrides go like any other key: who was limited or blocked begins anew",
-				Mend: mend})
+				Why: "limits, hot keys and overrides go like any other key: who was limited or blocked begins anew",
+				Fix: fix})
 	case evicts:
 		l.add(Warn,
 			Finding{What: fmt.Sprintf("maxmemory-policy is %s with maxmemory %s", in.Policy, bytes(in.MaxMemory)),
-				Why: "when memory is full, limits and overrides are thrown away like any other key", Mend: mend})
+				Why: "when memory is full, limits and overrides are thrown away like any other key", Fix: fix})
 	case in.MaxMemory > 0 && in.UsedMemory > in.MaxMemory/5*4:
 		l.add(Warn, Finding{What: fmt.Sprintf("%s of %s of memory are used", bytes(in.UsedMemory), bytes(in.MaxMemory)),
-			Why:  "when it is full, writes are refused: limits are local then",
-			Mend: fmt.Sprintf("redis-cli CONFIG SET maxmemory %d", 2*in.MaxMemory)})
+			Why: "when it is full, writes are refused: limits are local then",
+			Fix: fmt.Sprintf("redis-cli CONFIG SET maxmemory %d", 2*in.MaxMemory)})
 	default:
 		l.ok("no key is thrown away for want of memory")
 	}
@@ -175,13 +175,13 @@ func (l *list) redisDurability(in redisstore.Inspection) {
 		l.ok("what is written survives a restart (appendonly)")
 	case in.Overrides > 0 && !in.SavesToRDB && !hidden:
 		l.add(Fail, Finding{What: fmt.Sprintf("it holds %d overrides and writes nothing to disk", in.Overrides),
-			Why:  "after a restart every live override is gone",
-			Mend: "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
+			Why: "after a restart every live override is gone",
+			Fix: "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
 	case in.Overrides > 0:
 		l.add(Warn,
 			Finding{What: fmt.Sprintf("it holds %d overrides and saves at most now and then (RDB)", in.Overrides),
-				Why:  "after a crash the overrides of the last minutes are gone",
-				Mend: "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
+				Why: "after a crash the overrides of the last minutes are gone",
+				Fix: "redis-cli CONFIG SET appendonly yes   # and in redis.conf"})
 	default:
 		l.ok("there is no live override that a restart could lose (appendonly is off)")
 	}
@@ -191,13 +191,13 @@ func (l *list) redisPace(in redisstore.Inspection, want Expected) {
 	what := fmt.Sprintf("100 pings took %v in the middle, %v at worst", in.Median.Round(time.Microsecond),
 		in.Worst.Round(time.Microsecond))
 	const why = "decisions that wait longer than gate.budget are made without it, by on_store_failure"
-	mend := "redis-cli --latency-history; bring it nearer, or gate: {budget: " +
+	fix := "redis-cli --latency-history; bring it nearer, or gate: {budget: " +
 		(2 * in.Worst).Round(time.Millisecond).String() + "}"
 	switch {
 	case in.Median > want.Budget:
-		l.add(Fail, Finding{What: what + fmt.Sprintf("; gate.budget is %v", want.Budget), Why: why, Mend: mend})
+		l.add(Fail, Finding{What: what + fmt.Sprintf("; gate.budget is %v", want.Budget), Why: why, Fix: fix})
 	case in.Median > want.Budget/2 || in.Worst > want.Budget:
-		l.add(Warn, Finding{What: what + fmt.Sprintf("; gate.budget is %v", want.Budget), Why: why, Mend: mend})
+		l.add(Warn, Finding{What: what + fmt.Sprintf("; gate.budget is %v", want.Budget), Why: why, Fix: fix})
 	default:
 		l.ok("%s; gate.budget is %v", what, want.Budget)
 	}
@@ -214,7 +214,7 @@ func (l *list) redisPace(in redisstore.Inspection, want Expected) {
 		Finding{What: fmt.Sprintf("its clock is %v ahead of this machine's", in.ClockAhead.Round(time.Millisecond)),
 			Why: fmt.Sprintf(
 				"hot keys expire by one clock and are made by the other: beyond detect.hot_ttl (%v) they come or go at the wrong time", want.HotTTL),
-			Mend: "chronyc tracking   # on both machines"})
+			Fix: "chronyc tracking   # on both machines"})
 }
 
 func (l *list) redisPublishers(in redisstore.Inspection) {
@@ -226,14 +226,14 @@ func (l *list) redisPublishers(in redisstore.Inspection) {
 		if p.Takeovers > 0 {
 			l.add(Fail,
 				Finding{What: fmt.Sprintf("aggregator %q changed hands %d times in a second", p.Name, p.Takeovers),
-					Why:  "two processes have one name: each takes the other's hot keys away",
-					Mend: "aggregator: {id: another-name}   # a name for each"})
+					Why: "two processes have one name: each takes the other's hot keys away",
+					Fix: "aggregator: {id: another-name}   # a name for each"})
 		}
 	}
 	if live == 0 {
 		l.add(Warn, Finding{What: "no aggregator publishes a hot set in this namespace",
-			Why:  "nothing is hot for anybody",
-			Mend: "aggregator --redis.addr " + in.Addrs[0] + "   # and the same namespace in its file"})
+			Why: "nothing is hot for anybody",
+			Fix: "aggregator --redis.addr " + in.Addrs[0] + "   # and the same namespace in its file"})
 		return
 	}
 	l.ok("%d aggregators publish", live)

@@ -1,4 +1,4 @@
-package preflight
+package doctor
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ func Write(w io.Writer, r Report, o Options) error {
 
 func (o Options) finding(b *strings.Builder, f Finding) {
 	fmt.Fprintf(b, "%s  %s\n", o.paint(f.Level), indent(f.What))
-	for _, row := range [][2]string{{"where", f.Where}, {"why", f.Why}, {"mend", f.Mend}} {
+	for _, row := range [][2]string{{"where", f.Where}, {"why", f.Why}, {"fix", f.Fix}} {
 		if row[1] != "" && (f.Level != OK || row[0] == "where") {
 			fmt.Fprintf(b, "      %-5s %s\n", row[0], strings.ReplaceAll(printable(row[1]), "\n", "\n            "))
 		}

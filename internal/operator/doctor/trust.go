@@ -1,4 +1,4 @@
-package preflight
+package doctor
 
 import (
 	"fmt"
@@ -28,8 +28,8 @@ func Trust(s Senders, set *rules.Set, path string) []Finding {
 			l.ok("%s takes lines of this machine only", addr)
 		case len(s.Allow) == 0:
 			l.add(Warn, Finding{What: addr + " takes lines from everybody",
-				Why:  "whoever reaches it can make a key hot, and so have it limited, or hide one that is; over UDP with any sender's address",
-				Mend: "statsd: {allow: [10.0.0.0/8]}   # the networks of your senders; or listen on 127.0.0.1 or unix:/path"})
+				Why: "whoever reaches it can make a key hot, and so have it limited, or hide one that is; over UDP with any sender's address",
+				Fix: "statsd: {allow: [10.0.0.0/8]}   # the networks of your senders; or listen on 127.0.0.1 or unix:/path"})
 		default:
 			l.ok("%s takes lines from %s only", addr, strings.Join(s.Allow, ", "))
 		}
@@ -44,14 +44,14 @@ func Trust(s Senders, set *rules.Set, path string) []Finding {
 			l.add(Fail,
 				Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and with %s senders do not say who asks",
 					r.Name, r.Hot.MinClients, s.Nameless),
-					Why:  "requests of nobody count as those of one client: none of its keys becomes hot",
-					Mend: "take " + s.Nameless + " away, or min_clients"})
+					Why: "requests of nobody count as those of one client: none of its keys becomes hot",
+					Fix: "take " + s.Nameless + " away, or min_clients"})
 		case s.Graphite:
 			l.add(Warn,
 				Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and Graphite does not know who asks", r.Name,
 					r.Hot.MinClients),
-					Why:  "min_clients holds nothing back: a client in a loop makes a key hot",
-					Mend: "take min_clients away, or counts by StatsD or Kafka"})
+					Why: "min_clients holds nothing back: a client in a loop makes a key hot",
+					Fix: "take min_clients away, or counts by StatsD or Kafka"})
 		}
 	}
 	return l.findings

@@ -1,4 +1,4 @@
-package preflight
+package doctor
 
 import (
 	"fmt"
@@ -39,13 +39,13 @@ func (l *list) carbonPace(in carbon.Inspection) {
 			Why: fmt.Sprintf(
 				"carbon makes files for %g new metrics a minute and throws the points of all others away: "+
 					"a key that goes viral is new, and stays invisible for minutes while a crawler brings new keys", n),
-			Mend: "MAX_CREATES_PER_MINUTE = inf"})
+			Fix: "MAX_CREATES_PER_MINUTE = inf"})
 	} else {
 		l.ok("new metrics get a file at once (MAX_CREATES_PER_MINUTE = %g)", n)
 	}
 	if n := pace(in.Settings["MAX_UPDATES_PER_SECOND"]); n < fewUpdates {
 		l.add(Warn, Finding{What: fmt.Sprintf("MAX_UPDATES_PER_SECOND = %g", n), Where: where,
-			Why: "with more keys than that a second, points wait in carbon's memory; a question to the files alone finds old ones", Mend: "MAX_UPDATES_PER_SECOND = 5000"})
+			Why: "with more keys than that a second, points wait in carbon's memory; a question to the files alone finds old ones", Fix: "MAX_UPDATES_PER_SECOND = 5000"})
 	}
 }
 
@@ -64,13 +64,13 @@ func pace(text string) float64 {
 }
 
 func (l *list) carbonSchema(in carbon.Inspection, metric string, flush time.Duration, want Expected) {
-	mend := fmt.Sprintf(
+	fix := fmt.Sprintf(
 		"[hotparam]\npattern = hot_param\nretentions = %ds:6h,10s:7d\n# first in %s/storage-schemas.conf; files that exist keep theirs: whisper-resize.py",
 		step(flush, want), in.Dir)
 	s := in.SchemaOf(metric)
 	if s == nil {
 		l.add(Fail, Finding{What: "no schema is known to match " + metric, Where: in.Dir + "/storage-schemas.conf",
-			Why: "carbon then keeps one point a minute for a day", Mend: mend})
+			Why: "carbon then keeps one point a minute for a day", Fix: fix})
 		return
 	}
 	where := fmt.Sprintf("%s/storage-schemas.conf:%d [%s]", in.Dir, s.Line, s.Name)
@@ -85,12 +85,12 @@ func (l *list) carbonSchema(in carbon.Inspection, metric string, flush time.Dura
 		}
 		l.add(level,
 			Finding{What: fmt.Sprintf("%s is kept as one point in %v; the shortest window is %v", metric, s.Step,
-				want.Window), Where: where, Why: why, Mend: mend})
+				want.Window), Where: where, Why: why, Fix: fix})
 	case flush > 0 && s.Step > flush:
 		l.add(Fail,
 			Finding{What: fmt.Sprintf("%s is kept as one point in %v, and comes every %v", metric, s.Step, flush),
 				Where: where,
-				Why:   "within a step the last point wins: the counts before it are lost", Mend: mend})
+				Why:   "within a step the last point wins: the counts before it are lost", Fix: fix})
 	default:
 		l.ok("%s is kept every %v for %v", metric, s.Step, s.Keep)
 	}
@@ -112,6 +112,6 @@ func (l *list) carbonAggregation(in carbon.Inspection, metric string) {
 	l.add(Warn, Finding{What: fmt.Sprintf("%s is thinned out by %s with xFilesFactor %g", metric, method, factor),
 		Where: where,
 		Why:   "counts must be summed, and a key that was asked for in one second of ten must not vanish",
-		Mend: fmt.Sprintf(
+		Fix: fmt.Sprintf(
 			"[hotparam]\npattern = hot_param\nxFilesFactor = 0\naggregationMethod = sum\n# first in %s/storage-aggregation.conf", in.Dir)})
 }

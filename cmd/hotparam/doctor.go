@@ -21,24 +21,24 @@ import (
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/operator/carbon"
-	"github.com/hotparam/pipeline/internal/operator/preflight"
+	"github.com/hotparam/pipeline/internal/operator/doctor"
 	"github.com/hotparam/pipeline/internal/operator/udpstat"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
-type checkCmd struct {
-	config.Check
+type doctorCmd struct {
+	config.Doctor
 	JSON    bool          `name:"json" help:"One JSON document instead of text."`
 	Quiet   bool          `short:"q" help:"Leave out what is fine."`
 	Timeout time.Duration `default:"15s" help:"Longest wait for one system."`
 }
 
 // errFindings makes the exit code 1; the report has said all.
-var errFindings = errors.New("check: something fails; see the report")
+var errFindings = errors.New("doctor: something fails; see the report")
 
-func (c *checkCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) error {
+func (c *doctorCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) error {
 	set, err := p.Rules()
 	if err != nil {
 		return err
@@ -57,16 +57,16 @@ func (c *checkCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) erro
 
 // badFile reports a configuration file that cannot be used: nothing else can be
 // looked at, because it says where.
-func (c *checkCmd) badFile(out, errOut io.Writer, err error) int {
+func (c *doctorCmd) badFile(out, errOut io.Writer, err error) int {
 	path := c.Config
 	if path == "" {
 		path = "configuration file"
 	}
 	return config.Fail(errOut, name, c.report(out,
-		preflight.Report{Findings: []preflight.Finding{preflight.Unparsed(path, err)}}))
+		doctor.Report{Findings: []doctor.Finding{doctor.Unparsed(path, err)}}))
 }
 
-func (c *checkCmd) report(out io.Writer, r preflight.Report) error {
+func (c *doctorCmd) report(out io.Writer, r doctor.Report) error {
 	var err error
 	if c.JSON {
 		enc := json.NewEncoder(out)
@@ -75,9 +75,9 @@ func (c *checkCmd) report(out io.Writer, r preflight.Report) error {
 		err = enc.Encode(r)
 	} else {
 		color := isatty.IsTerminal(os.Stdout.Fd()) && os.Getenv("NO_COLOR") == ""
-		err = preflight.Write(out, r, preflight.Options{Color: color, Quiet: c.Quiet})
+		err = doctor.Write(out, r, doctor.Options{Color: color, Quiet: c.Quiet})
 	}
-	if err == nil && r.Worst() == preflight.Fail {
+	if err == nil && r.Worst() == doctor.Fail {
 		err = errFindings
 	}
 	return err
@@ -86,8 +86,8 @@ func (c *checkCmd) report(out io.Writer, r preflight.Report) error {
 // defaultWindow is that of a rule that names none.
 const defaultWindow = 5 * time.Second
 
-func (c *checkCmd) want(set *rules.Set, names canon.Names) preflight.Expected {
-	want := preflight.Expected{
+func (c *doctorCmd) want(set *rules.Set, names canon.Names) doctor.Expected {
+	want := doctor.Expected{
 		Window: defaultWindow, Plain: c.Names.Style == "plain", Budget: c.Gate.Budget, HotTTL: c.Detect.HotTTL,
 		Lateness: c.Detect.Lateness, FromGraphite: c.Graphite.URL != "", Prefix: c.Graphite.Prefix,
 		RulesInRedis: c.Rules == "redis:",
@@ -111,31 +111,31 @@ func (c *checkCmd) want(set *rules.Set, names canon.Names) preflight.Expected {
 
 // inspect looks at everything that is configured, all at once, and judges it in
 // one order.
-func (c *checkCmd) inspect(ctx context.Context, set *rules.Set, want preflight.Expected) preflight.Report {
-	looks := []func() []preflight.Finding{
-		func() []preflight.Finding {
-			return preflight.Rules(set, c.Config, len(c.Redis.Addr) > 0, time.Now())
+func (c *doctorCmd) inspect(ctx context.Context, set *rules.Set, want doctor.Expected) doctor.Report {
+	looks := []func() []doctor.Finding{
+		func() []doctor.Finding {
+			return doctor.Rules(set, c.Config, len(c.Redis.Addr) > 0, time.Now())
 		},
-		func() []preflight.Finding {
+		func() []doctor.Finding {
 			o := detect.Options{Counters: c.Detect.Counters, MaxRate: c.Detect.MaxRate, Lateness: c.Detect.Lateness}
-			return preflight.Counters(set, o, c.Config)
+			return doctor.Counters(set, o, c.Config)
 		},
-		func() []preflight.Finding {
-			return preflight.UDP(udpstat.Inspect(ctx, c.In.ReadBuffer, time.Second))
+		func() []doctor.Finding {
+			return doctor.UDP(udpstat.Inspect(ctx, c.In.ReadBuffer, time.Second))
 		},
-		func() []preflight.Finding { return preflight.Trust(c.senders(), set, c.Config) },
-		func() []preflight.Finding { return c.statsd(ctx, want) },
-		func() []preflight.Finding { return c.graphite(ctx, set, want) },
-		func() []preflight.Finding { return c.kafka(ctx, set, want) },
-		func() []preflight.Finding { return c.redis(ctx, set, want) },
+		func() []doctor.Finding { return doctor.Trust(c.senders(), set, c.Config) },
+		func() []doctor.Finding { return c.statsd(ctx, want) },
+		func() []doctor.Finding { return c.graphite(ctx, set, want) },
+		func() []doctor.Finding { return c.kafka(ctx, set, want) },
+		func() []doctor.Finding { return c.redis(ctx, set, want) },
 	}
-	found := make([][]preflight.Finding, len(looks))
+	found := make([][]doctor.Finding, len(looks))
 	var all sync.WaitGroup
 	for i, look := range looks {
 		all.Go(func() { found[i] = look() })
 	}
 	all.Wait()
-	report := preflight.Report{Findings: []preflight.Finding{}}
+	report := doctor.Report{Findings: []doctor.Finding{}}
 	for _, f := range found {
 		report.Findings = append(report.Findings, f...)
 	}
@@ -146,8 +146,8 @@ func (c *checkCmd) inspect(ctx context.Context, set *rules.Set, want preflight.E
 var quiet = slog.New(slog.DiscardHandler)
 
 // senders is who may send counts, and what is known of those who ask.
-func (c *checkCmd) senders() preflight.Senders {
-	s := preflight.Senders{
+func (c *doctorCmd) senders() doctor.Senders {
+	s := doctor.Senders{
 		Listen: c.In.Listen, Allow: c.In.Allow,
 		Graphite: c.Graphite.URL != "" && len(c.In.Listen) == 0 && len(c.Kafka.Brokers) == 0,
 	}
@@ -162,30 +162,30 @@ func (c *checkCmd) senders() preflight.Senders {
 }
 
 // statsd looks at the server and at the carbon behind it.
-func (c *checkCmd) statsd(ctx context.Context, want preflight.Expected) []preflight.Finding {
-	var out []preflight.Finding
-	target := statsd.Target{Admin: c.Look.Admin, File: c.Look.Config}
+func (c *doctorCmd) statsd(ctx context.Context, want doctor.Expected) []doctor.Finding {
+	var out []doctor.Finding
+	target := statsd.Target{Admin: c.StatsDAdmin.Admin, File: c.StatsDAdmin.Config}
 	if len(c.StatsD.Addr) > 0 {
 		target.Addr = c.StatsD.Addr[0]
 	}
 	in := statsd.Inspection{}
 	if target != (statsd.Target{}) {
 		in = statsd.Inspect(ctx, target)
-		out = preflight.StatsD(in, want)
+		out = doctor.StatsD(in, want)
 	}
 	// What is set up is told of the first; of the others, whether they listen.
 	for _, addr := range slices.Concat(c.StatsD.Addr, c.StatsD.Standby) {
 		if addr != target.Addr {
-			out = append(out, preflight.StatsD(statsd.Inspect(ctx, statsd.Target{Addr: addr}), want)...)
+			out = append(out, doctor.StatsD(statsd.Inspect(ctx, statsd.Target{Addr: addr}), want)...)
 		}
 	}
 	if c.Carbon.Conf != "" {
-		out = append(out, preflight.Carbon(carbon.Inspect(c.Carbon.Conf), preflight.FlushOf(in), want)...)
+		out = append(out, doctor.Carbon(carbon.Inspect(c.Carbon.Conf), doctor.FlushOf(in), want)...)
 	}
 	return out
 }
 
-func (c *checkCmd) graphite(ctx context.Context, set *rules.Set, want preflight.Expected) []preflight.Finding {
+func (c *doctorCmd) graphite(ctx context.Context, set *rules.Set, want doctor.Expected) []doctor.Finding {
 	if c.Graphite.URL == "" {
 		return nil
 	}
@@ -194,10 +194,10 @@ func (c *checkCmd) graphite(ctx context.Context, set *rules.Set, want preflight.
 		return unusable("graphite.url", err)
 	}
 	defer poller.Close()
-	return preflight.Graphite(poller.Inspect(ctx), want)
+	return doctor.Graphite(poller.Inspect(ctx), want)
 }
 
-func (c *checkCmd) kafka(ctx context.Context, set *rules.Set, want preflight.Expected) []preflight.Finding {
+func (c *doctorCmd) kafka(ctx context.Context, set *rules.Set, want doctor.Expected) []doctor.Finding {
 	if len(c.Kafka.Brokers) == 0 {
 		return nil
 	}
@@ -207,10 +207,10 @@ func (c *checkCmd) kafka(ctx context.Context, set *rules.Set, want preflight.Exp
 	if err != nil {
 		return unusable("kafka.brokers", err)
 	}
-	return preflight.Kafka(in, c.Kafka.Create, want)
+	return doctor.Kafka(in, c.Kafka.Create, want)
 }
 
-func (c *checkCmd) redis(ctx context.Context, set *rules.Set, want preflight.Expected) []preflight.Finding {
+func (c *doctorCmd) redis(ctx context.Context, set *rules.Set, want doctor.Expected) []doctor.Finding {
 	if len(c.Redis.Addr) == 0 {
 		return nil
 	}
@@ -218,7 +218,7 @@ func (c *checkCmd) redis(ctx context.Context, set *rules.Set, want preflight.Exp
 	if err != nil {
 		return unusable("redis.addr", err)
 	}
-	found := preflight.Redis(client.Inspect(ctx), want)
+	found := doctor.Redis(client.Inspect(ctx), want)
 	if err := client.Close(); err != nil {
 		found = append(found, unusable("redis.addr", err)...)
 	}
@@ -226,7 +226,7 @@ func (c *checkCmd) redis(ctx context.Context, set *rules.Set, want preflight.Exp
 }
 
 // unusable is the finding about a setting that no program would start with.
-func unusable(setting string, err error) []preflight.Finding {
-	return []preflight.Finding{{Level: preflight.Fail, What: err.Error(), Where: setting,
-		Why: "no program starts with it", Mend: fmt.Sprintf("mend --%s", setting)}}
+func unusable(setting string, err error) []doctor.Finding {
+	return []doctor.Finding{{Level: doctor.Fail, What: err.Error(), Where: setting,
+		Why: "no program starts with it", Fix: fmt.Sprintf("fix --%s", setting)}}
 }

@@ -1,4 +1,4 @@
-package preflight
+package doctor
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ func Kafka(in kafka.Inspection, create bool, want Expected) []Finding {
 	l := &list{where: fmt.Sprintf("kafka %s, topic %s", strings.Join(in.Brokers, ","), in.Topic)}
 	if in.Err != "" {
 		l.add(Fail, Finding{What: in.Err, Why: "counts are dropped: nothing becomes hot",
-			Mend: "start the brokers, or mend kafka.brokers"})
+			Fix: "start the brokers, or fix kafka.brokers"})
 		return l.findings
 	}
 	l.ok("the cluster answers: %d brokers", in.Found)
@@ -27,7 +27,7 @@ func Kafka(in kafka.Inspection, create bool, want Expected) []Finding {
 			level, why = Warn, "the first program that starts creates it with what the cluster has for defaults"
 		}
 		l.add(level, Finding{What: "the topic does not exist", Why: why,
-			Mend: kafkaTool(in, "kafka-topics.sh",
+			Fix: kafkaTool(in, "kafka-topics.sh",
 				"--create --topic "+in.Topic+" --partitions 8 --config retention.ms=3600000")})
 		return l.findings
 	}
@@ -48,23 +48,23 @@ func (l *list) kafkaTopic(in kafka.Inspection) {
 	switch {
 	case in.Leaderless > 0:
 		l.add(Fail, Finding{What: fmt.Sprintf("%d of %d partitions have no leader", in.Leaderless, in.Partitions),
-			Why:  "counts of their keys are dropped",
-			Mend: kafkaTool(in, "kafka-topics.sh", "--describe --unavailable-partitions")})
+			Why: "counts of their keys are dropped",
+			Fix: kafkaTool(in, "kafka-topics.sh", "--describe --unavailable-partitions")})
 	case in.InSync < in.Replicas:
 		l.add(Warn, Finding{What: fmt.Sprintf("a partition has %d of %d copies up to date", in.InSync, in.Replicas),
-			Why:  "one more broker away and its counts are dropped",
-			Mend: kafkaTool(in, "kafka-topics.sh", "--describe --under-replicated-partitions")})
+			Why: "one more broker away and its counts are dropped",
+			Fix: kafkaTool(in, "kafka-topics.sh", "--describe --under-replicated-partitions")})
 	case in.Replicas < 2 && in.Found > 1:
 		l.add(Warn, Finding{What: "partitions have one copy, and the cluster has " + strconv.Itoa(in.Found) +
 			" brokers",
-			Why:  "while a broker is away, the keys of its partitions are not counted",
-			Mend: kafkaTool(in, "kafka-reassign-partitions.sh", "…   # replication factor 2 or 3")})
+			Why: "while a broker is away, the keys of its partitions are not counted",
+			Fix: kafkaTool(in, "kafka-reassign-partitions.sh", "…   # replication factor 2 or 3")})
 	default:
 		l.ok("%d partitions with %d copies, all up to date", in.Partitions, in.Replicas)
 	}
 	if in.Partitions == 1 {
 		l.add(Warn, Finding{What: "the topic has one partition", Why: "one aggregator counts, however many run",
-			Mend: kafkaTool(in, "kafka-topics.sh", "--alter --topic "+in.Topic+" --partitions 8")})
+			Fix: kafkaTool(in, "kafka-topics.sh", "--alter --topic "+in.Topic+" --partitions 8")})
 	}
 }
 
@@ -76,32 +76,32 @@ func (l *list) kafkaSettings(in kafka.Inspection, want Expected) {
 	before := len(l.findings)
 	if policy := in.Settings["cleanup.policy"]; strings.Contains(policy, "compact") {
 		l.add(Fail, Finding{What: "cleanup.policy is " + policy,
-			Why:  "compaction keeps the last record of a key only: counts before it are thrown away",
-			Mend: alter("cleanup.policy=delete")})
+			Why: "compaction keeps the last record of a key only: counts before it are thrown away",
+			Fix: alter("cleanup.policy=delete")})
 	}
 	if ms, err := strconv.ParseInt(in.Settings["retention.ms"], 10, 64); err == nil && ms >= 0 {
 		keep := time.Duration(ms) * time.Millisecond
 		switch {
 		case keep < want.Lateness:
 			l.add(Fail, Finding{What: fmt.Sprintf("retention.ms keeps records for %v", keep),
-				Why:  "an aggregator that restarts finds that counts are gone which still have a place in a window",
-				Mend: alter("retention.ms=3600000")})
+				Why: "an aggregator that restarts finds that counts are gone which still have a place in a window",
+				Fix: alter("retention.ms=3600000")})
 		case keep > 7*24*time.Hour:
 			l.add(Warn, Finding{What: fmt.Sprintf("retention.ms keeps records for %v", keep),
-				Why:  "counts are worth nothing after seconds; they only fill the disks",
-				Mend: alter("retention.ms=3600000")})
+				Why: "counts are worth nothing after seconds; they only fill the disks",
+				Fix: alter("retention.ms=3600000")})
 		}
 	}
 	if in.Settings["message.timestamp.type"] == "LogAppendTime" {
 		l.add(Warn, Finding{What: "message.timestamp.type is LogAppendTime",
-			Why:  "records lose the time at which they were made: their delay cannot be seen",
-			Mend: alter("message.timestamp.type=CreateTime")})
+			Why: "records lose the time at which they were made: their delay cannot be seen",
+			Fix: alter("message.timestamp.type=CreateTime")})
 	}
 	if n, err := strconv.ParseInt(in.Settings["max.message.bytes"], 10, 64); err == nil && n < kafka.MaxRecordBytes {
 		l.add(Fail, Finding{What: fmt.Sprintf("max.message.bytes is %d", n),
 			Why: fmt.Sprintf("senders write up to %d: large flushes, those of a busy moment, are refused",
 				kafka.MaxRecordBytes),
-			Mend: alter("max.message.bytes=" + strconv.Itoa(kafka.MaxRecordBytes+4096))})
+			Fix: alter("max.message.bytes=" + strconv.Itoa(kafka.MaxRecordBytes+4096))})
 	}
 	if len(l.findings) == before && len(in.Settings) > 0 {
 		l.ok("the topic's settings lose no counts (cleanup.policy %s, retention.ms %s)", in.Settings["cleanup.policy"],
@@ -118,17 +118,17 @@ func (l *list) kafkaGroup(in kafka.Inspection) {
 	switch {
 	case in.Members == 0:
 		l.add(Warn, Finding{What: "the group has no member", Why: "no aggregator reads counts: nothing becomes hot",
-			Mend: "aggregator --kafka.brokers " + strings.Join(in.Brokers, ",")})
+			Fix: "aggregator --kafka.brokers " + strings.Join(in.Brokers, ",")})
 	case in.Members > in.Partitions:
 		l.add(Warn, Finding{What: fmt.Sprintf("the group has %d members for %d partitions", in.Members, in.Partitions),
-			Why: "the others wait without work", Mend: kafkaTool(in, "kafka-topics.sh",
+			Why: "the others wait without work", Fix: kafkaTool(in, "kafka-topics.sh",
 				fmt.Sprintf("--alter --topic %s --partitions %d", in.Topic, 2*in.Members))})
 	default:
 		l.ok("%d aggregators read", in.Members)
 	}
 	if in.Lag > muchLag {
 		l.add(Warn, Finding{What: fmt.Sprintf("the group is %d records behind", in.Lag),
-			Why:  "counts that come later than detect.lateness are dropped: what is hot is seen late or not at all",
-			Mend: describe + "   # then start more aggregators"})
+			Why: "counts that come later than detect.lateness are dropped: what is hot is seen late or not at all",
+			Fix: describe + "   # then start more aggregators"})
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// What `hotparam check` reads from the management interface is what a real
+// What `hotparam doctor` reads from the management interface is what a real
 // server tells.
-func TestCheckReadsARealStatsD(t *testing.T) {
+func TestDoctorReadsARealStatsD(t *testing.T) {
 	t.Parallel()
 	chainNeeds(t, "node", "npm")
 	script := statsdScript(t)

@@ -1,4 +1,4 @@
-package preflight
+package doctor
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 // UDP judges the receive buffers of UDP.
 func UDP(in udpstat.Inspection) []Finding {
 	l := &list{where: "this machine's kernel"}
-	mend := fmt.Sprintf(
+	fix := fmt.Sprintf(
 		"sysctl -w net.core.rmem_max=%d   # and in /etc/sysctl.d/60-hotparam.conf: net.core.rmem_max = %d", in.Asked,
 		in.Asked)
 	switch {
@@ -21,7 +21,7 @@ func UDP(in udpstat.Inspection) []Finding {
 				bytes(in.Asked), bytes(in.Granted)),
 				Where: fmt.Sprintf("net.core.rmem_max = %d", in.MaxBuffer),
 				Why:   "while the process waits for a processor the buffer fills, and the kernel throws counts away without a word",
-				Mend:  mend})
+				Fix:   fix})
 	default:
 		l.ok("UDP sockets are granted the receive buffer of %s that they ask for", bytes(in.Granted))
 	}
@@ -36,7 +36,7 @@ func UDP(in udpstat.Inspection) []Finding {
 					lost, in.Between),
 				Where: "/proc/net/snmp, Udp RcvbufErrors",
 				Why:   "counts are being lost right now: keys look colder than they are",
-				Mend:  mend + "; then give the listener more processor time"})
+				Fix:   fix + "; then give the listener more processor time"})
 	case before > 0:
 		l.add(Warn,
 			Finding{
@@ -44,14 +44,14 @@ func UDP(in udpstat.Inspection) []Finding {
 					before, in.Between),
 				Where: "/proc/net/snmp, Udp RcvbufErrors",
 				Why:   "bursts do not fit into the receive buffer of some program on this machine",
-				Mend:  mend})
+				Fix:   fix})
 	case in.Err == "":
 		l.ok("no UDP datagram was thrown away since the machine started")
 	}
 	if grown := in.After.InErrors - in.Before.InErrors - lost; grown > 0 {
 		l.add(Warn, Finding{What: fmt.Sprintf("%d UDP datagrams came with errors in the last %v", grown, in.Between),
 			Where: "/proc/net/snmp, Udp InErrors", Why: "their counts are lost",
-			Mend: "nstat -az 'Udp*'   # tells which errors; then look at the network"})
+			Fix: "nstat -az 'Udp*'   # tells which errors; then look at the network"})
 	}
 	return l.findings
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hotparam/pipeline/internal/operator/preflight"
+	"github.com/hotparam/pipeline/internal/operator/doctor"
 )
 
 // TestMain is the program itself where a test starts it.
@@ -21,11 +21,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// checked runs hotparam check in a process of its own, because it reads the
+// checked runs hotparam doctor in a process of its own, because it reads the
 // environment and the terminal.
-func checked(t *testing.T, args ...string) (report preflight.Report, text string, code int) {
+func checked(t *testing.T, args ...string) (report doctor.Report, text string, code int) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], append([]string{"check"}, args...)...)
+	cmd := exec.Command(os.Args[0], append([]string{"doctor"}, args...)...)
 	cmd.Env = append(os.Environ(), "HOTPARAM_TEST_MAIN=1")
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
@@ -59,7 +59,7 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-func TestCheckExitCodes(t *testing.T) {
+func TestDoctorExitCodes(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -81,7 +81,7 @@ func TestCheckExitCodes(t *testing.T) {
 		{"a bad file", []string{"-c", write(t, "rules: [{name: topic}]\n")}, 1,
 			"hotparam.yaml:1: rules[0].hot: is missing"},
 		{"no such file", []string{"-c", "absent.yaml"}, 1, "absent.yaml"},
-		{"a setting that cannot be", []string{"--redis.addr", "127.0.0.1:70000"}, 1, "mend --redis.addr"},
+		{"a setting that cannot be", []string{"--redis.addr", "127.0.0.1:70000"}, 1, "fix --redis.addr"},
 		{"usage", []string{"--redis.adr", "x"}, 2, "unknown flag"},
 	} {
 		_, text, code := checked(t, tt.args...)
@@ -94,11 +94,11 @@ func TestCheckExitCodes(t *testing.T) {
 	}
 }
 
-func TestCheckJSON(t *testing.T) {
+func TestDoctorJSON(t *testing.T) {
 	t.Parallel()
 	report, text, code := checked(t, "--json", "-c",
 		write(t, "rules: [{name: topic, params: [id], hot: {rate: 200}}]\n"))
-	if code != 0 && !losesNow(text) || len(report.Findings) < 2 || report.Findings[0].Level != preflight.Warn ||
+	if code != 0 && !losesNow(text) || len(report.Findings) < 2 || report.Findings[0].Level != doctor.Warn ||
 		!strings.Contains(report.Findings[0].What, "has no limit") {
 		t.Errorf("exit code %d, report %+v in %s", code, report, text)
 	}

@@ -1,4 +1,4 @@
-package preflight
+package doctor
 
 import (
 	"fmt"
@@ -19,15 +19,15 @@ func StatsD(in statsd.Inspection, want Expected) []Finding {
 	case in.Addr == "":
 	case in.AddrErr != "":
 		l.add(Fail, Finding{What: "counts cannot be sent: " + in.AddrErr,
-			Why:  "UDP has no answer: senders lose every count without an error",
-			Mend: "start the server, or mend statsd.addr"})
+			Why: "UDP has no answer: senders lose every count without an error",
+			Fix: "start the server, or fix statsd.addr"})
 	default:
 		l.ok("nothing says that %s does not take datagrams (UDP says no more)", in.Addr)
 	}
 	l.statsdAdmin(in)
 	if in.FileErr != "" {
 		l.add(Fail, Finding{What: "the configuration of the server cannot be read: " + in.FileErr, Where: in.File,
-			Why: "what is not known cannot be judged", Mend: "mend --statsd.config"})
+			Why: "what is not known cannot be judged", Fix: "fix --statsd.config"})
 	}
 	if !in.Known {
 		return l.findings
@@ -49,18 +49,18 @@ func (l *list) statsdAdmin(in statsd.Inspection) {
 	case in.Admin == "":
 	case in.AdminErr != "":
 		l.add(Warn, Finding{What: "the management interface does not answer: " + in.AdminErr, Where: in.Admin,
-			Why:  "how the server is set up cannot be seen; other servers than the Node.js one have no such interface",
-			Mend: "mgmt_port: 8126   // in config.js, or give the file: --statsd.config config.js"})
+			Why: "how the server is set up cannot be seen; other servers than the Node.js one have no such interface",
+			Fix: "mgmt_port: 8126   // in config.js, or give the file: --statsd.config config.js"})
 	case in.Health != "up":
 		l.add(Warn, Finding{What: "the server says its health is " + strconv.Quote(in.Health), Where: in.Admin,
-			Why: "proxies send it nothing", Mend: "echo health up | nc -q1 " + in.Admin})
+			Why: "proxies send it nothing", Fix: "echo health up | nc -q1 " + in.Admin})
 	default:
 		l.ok("the server says its health is up (%s)", in.Admin)
 	}
 	if n, err := strconv.ParseInt(in.BadLines, 10, 64); err == nil && n > 0 {
 		l.add(Warn, Finding{What: fmt.Sprintf("the server could not read %d lines", n), Where: in.Admin,
-			Why:  "what they counted is lost",
-			Mend: "dumpMessages: true   // in config.js, for a moment: the log shows the lines"})
+			Why: "what they counted is lost",
+			Fix: "dumpMessages: true   // in config.js, for a moment: the log shows the lines"})
 	}
 }
 
@@ -77,8 +77,8 @@ func (l *list) statsdFlush(in statsd.Inspection, want Expected) {
 	}
 	l.add(level,
 		Finding{What: fmt.Sprintf("flushInterval is %v, longer than the shortest window of %v", flush, want.Window),
-			Why:  why,
-			Mend: fmt.Sprintf("flushInterval: %d   // in config.js", min(want.Window, time.Second).Milliseconds())})
+			Why: why,
+			Fix: fmt.Sprintf("flushInterval: %d   // in config.js", min(want.Window, time.Second).Milliseconds())})
 }
 
 // FlushOf is how often a server hands on what it counted; 0 where its settings
@@ -100,8 +100,8 @@ func (l *list) statsdIdle(in statsd.Inspection) {
 		return
 	}
 	l.add(Fail, Finding{What: "deleteIdleStats and deleteCounters are off",
-		Why:  "the server keeps every key that was ever counted and sends a 0 for it at every flush, for ever: memory and carbon fill up with yesterday's keys",
-		Mend: "deleteIdleStats: true   // in config.js"})
+		Why: "the server keeps every key that was ever counted and sends a 0 for it at every flush, for ever: memory and carbon fill up with yesterday's keys",
+		Fix: "deleteIdleStats: true   // in config.js"})
 }
 
 func (l *list) statsdNames(in statsd.Inspection, want Expected) {
@@ -109,8 +109,8 @@ func (l *list) statsdNames(in statsd.Inspection, want Expected) {
 	switch {
 	case want.Plain && sanitizes:
 		l.add(Fail, Finding{What: "the server rewrites names (keyNameSanitize), and names.style is plain",
-			Why:  "it drops % and & from names: different keys become one, and none can be read back",
-			Mend: "names: {style: hp1}   # in hotparam's file, for all programs; or keyNameSanitize: false in config.js"})
+			Why: "it drops % and & from names: different keys become one, and none can be read back",
+			Fix: "names: {style: hp1}   # in hotparam's file, for all programs; or keyNameSanitize: false in config.js"})
 	case sanitizes:
 		l.ok("names of style hp1 pass keyNameSanitize unchanged")
 	default:
@@ -134,6 +134,6 @@ func (l *list) statsdNamespace(in statsd.Inspection, want Expected) {
 	l.add(Fail,
 		Finding{What: fmt.Sprintf("counters are written as %s.… (legacyNamespace), and asked for as %s.…", writes,
 			want.Prefix),
-			Why:  "the question finds nothing, or rates per second in the place of counts",
-			Mend: settings + "   # in hotparam's file"})
+			Why: "the question finds nothing, or rates per second in the place of counts",
+			Fix: settings + "   # in hotparam's file"})
 }

@@ -1,4 +1,4 @@
-package preflight
+package doctor
 
 import (
 	"fmt"
@@ -15,8 +15,8 @@ import (
 // names file, line and field.
 func Unparsed(path string, err error) Finding {
 	return Finding{Level: Fail, What: err.Error(), Where: path,
-		Why:  "no program starts with this file, and a running one ignores it at reload",
-		Mend: "hotparam config validate " + path}
+		Why: "no program starts with this file, and a running one ignores it at reload",
+		Fix: "hotparam config validate " + path}
 }
 
 // Rules judges the rules of a file. Shared says that there is a Redis.
@@ -27,8 +27,8 @@ func Rules(set *rules.Set, path string, shared bool, now time.Time) []Finding {
 	}
 	if len(set.Rules) == 0 {
 		l.add(Fail, Finding{What: "there is no rule",
-			Why:  "no program starts with this file, and a running one keeps the rules that it has",
-			Mend: `rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}}]`})
+			Why: "no program starts with this file, and a running one keeps the rules that it has",
+			Fix: `rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}}]`})
 	}
 	before := len(l.findings)
 	for _, r := range set.Rules {
@@ -56,8 +56,8 @@ func (l *list) upstreams(set *rules.Set) {
 	}
 	if len(without) > 0 {
 		l.add(Warn, Finding{What: "no upstream is said for " + strings.Join(without, ", "),
-			Why:  "a hot key is evaded by another spelling that the framework behind takes for the same (/Topic, /topic/, id[]=)",
-			Mend: "upstream: express4   # the framework behind; strict if it is not known. docs/evasion.md has the list"})
+			Why: "a hot key is evaded by another spelling that the framework behind takes for the same (/Topic, /topic/, id[]=)",
+			Fix: "upstream: express4   # the framework behind; strict if it is not known. docs/evasion.md has the list"})
 	}
 }
 
@@ -68,23 +68,23 @@ func (l *list) rule(r *rules.Rule, shared bool) {
 	name := "rule " + r.Name
 	if r.Hot.MinCount() <= 1 {
 		l.add(Warn, Finding{What: fmt.Sprintf("%s: a single request in %v makes a key hot", name, r.Hot.Window),
-			Why:  "every key that is asked for is published and limited: nothing is left of \"only the hot ones\"",
-			Mend: fmt.Sprintf("hot: {rate: 100, window: %v}   # more than one request in a window", r.Hot.Window)})
+			Why: "every key that is asked for is published and limited: nothing is left of \"only the hot ones\"",
+			Fix: fmt.Sprintf("hot: {rate: 100, window: %v}   # more than one request in a window", r.Hot.Window)})
 	}
 	if !r.Limit.Set {
 		l.add(Warn, Finding{What: name + ": has no limit", Why: "its hot keys are found and shown, and never limited",
-			Mend: fmt.Sprintf("limit: {algorithm: token_bucket, rate: %g, burst: %g}", r.Hot.Rate, 2*r.Hot.Rate)})
+			Fix: fmt.Sprintf("limit: {algorithm: token_bucket, rate: %g, burst: %g}", r.Hot.Rate, 2*r.Hot.Rate)})
 		return
 	}
 	if r.Limit.Mode == hottype.ModeShadow {
 		l.add(Warn, Finding{What: name + ": its limit is in shadow mode",
-			Why:  "what it would deny is counted and let pass",
-			Mend: "limit: {mode: enforce}"})
+			Why: "what it would deny is counted and let pass",
+			Fix: "limit: {mode: enforce}"})
 	}
 	if r.Limit.Scope == rules.ScopeCluster && !shared {
 		l.add(Warn, Finding{What: name + ": its limit is shared by all limiters, and no Redis is configured",
-			Why:  "each process has the whole limit for itself",
-			Mend: "redis: {addr: [\"127.0.0.1:6379\"]}   # where one process is all there is: limit: {scope: instance}"})
+			Why: "each process has the whole limit for itself",
+			Fix: "redis: {addr: [\"127.0.0.1:6379\"]}   # where one process is all there is: limit: {scope: instance}"})
 	}
 	l.ruleBurst(name, r)
 }
@@ -107,8 +107,8 @@ func (l *list) ruleBurst(name string, r *rules.Rule) {
 				What: fmt.Sprintf(
 					"%s: at its threshold of %g/s a key spends the burst of %d for %v before anything is denied",
 					name, r.Hot.Rate, s.Burst, until.Round(time.Second)),
-				Why:  "most bursts of interest are over by then",
-				Mend: fmt.Sprintf("limit: {rate: %g, burst: %.0f}", perSecond, 2*perSecond)})
+				Why: "most bursts of interest are over by then",
+				Fix: fmt.Sprintf("limit: {rate: %g, burst: %.0f}", perSecond, 2*perSecond)})
 	}
 }
 
@@ -117,11 +117,11 @@ func (l *list) override(o rules.Override, now time.Time) {
 	switch {
 	case o.Expired(now):
 		l.add(Warn, Finding{What: name + " ended at " + o.Until.UTC().Format(time.RFC3339),
-			Why:  "it has no effect any more",
-			Mend: "take it out of the file, or give it another until"})
+			Why: "it has no effect any more",
+			Fix: "take it out of the file, or give it another until"})
 	case !o.Schedule.IsZero() && o.Window(now) == rules.Window{}:
 		l.add(Warn, Finding{What: name + ": no window of its schedule " + o.Schedule.String() + " comes before it ends",
-			Why: "it has no effect any more", Mend: "give it another until"})
+			Why: "it has no effect any more", Fix: "give it another until"})
 	}
 }
 
@@ -134,8 +134,8 @@ func Counters(set *rules.Set, o detect.Options, path string) []Finding {
 	}
 	if err := detect.Check(set, o); err != nil {
 		l.add(Fail, Finding{What: strings.TrimPrefix(err.Error(), "detect: "),
-			Why:  "the aggregator does not start with this",
-			Mend: "detect: {counters: …}   # as many as the finding says"})
+			Why: "the aggregator does not start with this",
+			Fix: "detect: {counters: …}   # as many as the finding says"})
 	}
 	return l.findings
 }
