@@ -16,7 +16,7 @@ import (
 	"github.com/hotparam/pipeline/bench/internal/measure"
 	"github.com/hotparam/pipeline/bench/internal/process"
 	"github.com/hotparam/pipeline/bench/internal/redisserver"
-	"github.com/hotparam/pipeline/internal/freeport"
+	"github.com/hotparam/pipeline/internal/testing/freeport"
 )
 
 // limits are the file that both read.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/hotparam/pipeline/bench/internal/measure"
 	"github.com/hotparam/pipeline/bench/internal/process"
-	"github.com/hotparam/pipeline/internal/freeport"
+	"github.com/hotparam/pipeline/internal/testing/freeport"
 )
 
 // Limits a second: one that these loads never reach, and one of a hot key.

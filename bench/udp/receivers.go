@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/bench/internal/process"
-	"github.com/hotparam/pipeline/internal/freeport"
+	"github.com/hotparam/pipeline/internal/testing/freeport"
 	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 

@@ -36,7 +36,7 @@ var layers = []struct {
 		"internal/deciding/fairness", "internal/deciding/adaptive", "internal/serving/httplimit",
 		"internal/serving/access",
 	}, "pure logic that can be tested like a table"},
-	{"files", false, []string{"internal/tlsfiles", "internal/dirlock", "internal/freeport"},
+	{"files", false, []string{"internal/tlsfiles", "internal/dirlock", "internal/testing/freeport"},
 		"certificates are read, directories held and ports for tests found in one way"},
 	{"connection", false, []string{"internal/storage/redisstore"}, "the feed and the limits share one way to Redis"},
 	{"transport and storage", false, []string{
@@ -63,7 +63,8 @@ var layers = []struct {
 	{"library", true, []string{"hotparam", "internal/lifecycle", "internal/pipeline"},
 		"what a service imports: wires the packages below, knows no settings or programs"},
 	{"app", true, []string{"internal/app"}, "settings, wiring and life cycle"},
-	{"programs", true, []string{"cmd", "docs", "examples", "adapters", "test"},
+	{"testing", true, []string{"internal/testing"}, "servers, ports and simulated clients for tests"},
+	{"programs", true, []string{"cmd", "examples", "adapters", "test"},
 		"wire everything, hold no logic of their own"},
 }
 
@@ -75,7 +76,7 @@ var owners = map[string]struct {
 }{
 	"github.com/redis/go-redis/v9": {
 		[]string{"internal/storage/redisstore", "internal/storage/redisfeed", "internal/storage/redislimits",
-			"hotparam", "examples"}, "storage knows how Redis fails"},
+			"internal/testing", "hotparam", "examples"}, "storage knows how Redis fails"},
 	module + "/lua": {
 		[]string{"internal/storage/redisfeed", "internal/storage/redislimits"}, "scripts run in Redis only"},
 	"github.com/IBM/sarama": {[]string{"internal/transport/kafka"},
@@ -88,7 +89,7 @@ var owners = map[string]struct {
 		"one listener decides whose header is believed"},
 	"modernc.org/sqlite": {[]string{"internal/storage/historystore"},
 		"who imports the library compiles none of it"},
-	"go.etcd.io/etcd": {[]string{"internal/storage/etcdrules"},
+	"go.etcd.io/etcd": {[]string{"internal/storage/etcdrules", "internal/testing"},
 		"who imports the library compiles none of it"},
 	"google.golang.org/grpc": {[]string{"internal/serving/envoy"},
 		"who imports the library compiles none of it"},
@@ -180,6 +181,27 @@ func TestImportsPointDown(t *testing.T) {
 				t.Errorf("%s (%s) imports %s (%s): imports point down. %s: %s",
 					p.path(), layers[from].name, path, layers[to].name, layers[from].name, layers[from].why)
 			}
+		}
+	}
+}
+
+// TestTestHelpersLiveInTesting finds packages of internal/ that only tests import and that are elsewhere than in
+// internal/testing.
+func TestTestHelpersLiveInTesting(t *testing.T) {
+	t.Parallel()
+	const testing = "internal/testing"
+	pkgs := listModule(t, root)
+	imported := map[string]bool{}
+	for _, p := range pkgs {
+		for _, imp := range p.Imports {
+			if !strings.HasPrefix(p.path(), testing) {
+				imported[imp] = true
+			}
+		}
+	}
+	for _, p := range pkgs {
+		if strings.HasPrefix(p.path(), "internal/") && !strings.HasPrefix(p.path(), testing) && !imported[p.ImportPath] {
+			t.Errorf("only tests import %s: move it to %s", p.path(), testing)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/freeport"
-	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/internal/testing/freeport"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
 var adaptiveResults = flag.String("adaptive.results", "",

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/internal/detection/history"
-	"github.com/hotparam/pipeline/internal/freeport"
+	"github.com/hotparam/pipeline/internal/testing/freeport"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 

@@ -17,8 +17,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/hotparam/pipeline/internal/freeport"
-	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/internal/testing/freeport"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/freeport"
+	"github.com/hotparam/pipeline/internal/testing/freeport"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 

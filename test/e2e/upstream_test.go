@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hotparam/pipeline/internal/freeport"
-	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/internal/testing/freeport"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
 // tell answers with what an upstream saw of a request.

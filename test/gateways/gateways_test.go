@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hotparam/pipeline/internal/freeport"
-	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/internal/testing/freeport"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
 // kind is a gateway that asks in one way.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam"
-	"github.com/hotparam/pipeline/internal/freeport"
+	"github.com/hotparam/pipeline/internal/testing/freeport"
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 

@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/hotparam/pipeline/internal/rules"
-	"github.com/hotparam/pipeline/internal/storage/etcdrules/etcdtest"
+	"github.com/hotparam/pipeline/internal/testing/etcdtest"
 )
 
 const key = "/hotparam/news/rules"

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
 // front is one address behind which a server is exchanged for another, as a

@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
-	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
 // world is some publishers, a Redis and a follower on one clock, and what ought

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
-	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
 // onOtherNodes are a bucket and a window of a client whose states are on different

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/limitcore"
-	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
 // Sliding logs that are full, and a bucketed window, for what a state costs that

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/storage/redisstore/redistest"
+	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }

@@ -1,7 +1,7 @@
-// Command draw makes the pictures of docs/limits.md: what each algorithm admits
+// Command limits makes the pictures of docs/limits.md: what each algorithm admits
 // over time, taken from the algorithms themselves.
 //
-//	go run ./docs/limits/draw
+//	go run ./limits
 //
 // One more shows fairness, by the simulation that its tests judge.
 //

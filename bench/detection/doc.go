@@ -1,8 +1,8 @@
-// Command study measures how well package detect finds hot keys, beside an
+// Command detection measures how well package detect finds hot keys, beside an
 // exact count of everything: the figures and pictures of docs/detection.md.
 //
-//	go run ./docs/detection/study [-seed 1] [-traffic DIR] [-quick]   # measures and writes
-//	go run ./docs/detection/study -draw                              # writes from results.json
+//	go run ./detection [-seed 1] [-traffic DIR] [-quick]   # measures and writes
+//	go run ./detection -draw                              # writes from results.json
 //
 // Traffic is made from a seed and time is the traffic's own. The seed of the
 // detector's hash is another one each time: where counters are enough that

@@ -1,9 +1,9 @@
-// Study runs the controller of adaptive limits on a simulated upstream, beside a sweep of fixed limits:
+// Command adaptive runs the controller of adaptive limits on a simulated upstream, beside a sweep of fixed limits:
 //
-//	go run ./docs/adaptive/study              # the table of docs/adaptive.md, and its pictures
-//	go run ./docs/adaptive/study "onset 10 x" # one scenario, second by second
-//	go run ./docs/adaptive/study -real FILE   # the table and pictures of a run of TestAdaptiveAcrossLimiters
-//	go run ./docs/adaptive/study -demo FILE   # the picture of a run of hotparam demo, which --json writes
+//	go run ./adaptive              # the table of docs/adaptive.md, and its pictures
+//	go run ./adaptive "onset 10 x" # one scenario, second by second
+//	go run ./adaptive -real FILE   # the table and pictures of a run of TestAdaptiveAcrossLimiters
+//	go run ./adaptive -demo FILE   # the picture of a run of hotparam demo, which --json writes
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 func main() {
 	real := flag.String("real", "", "results of TestAdaptiveAcrossLimiters, which -adaptive.results writes")
 	demo := flag.String("demo", "", "result of hotparam demo, which --json writes")
-	dir := flag.String("dir", "docs/adaptive", "where pictures go")
+	dir := flag.String("dir", "../docs/adaptive", "where pictures go")
 	rows := flag.String("rows", "", "only the rows of scenarios whose names match")
 	draws := flag.Int("randoms", randoms, "how many random scenarios the last row has")
 	flag.Parse()

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/deciding/fairness/simulation"
+	"github.com/hotparam/pipeline/internal/testing/simulation"
 )
 
 const fairnessFile = "fairness.svg"

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hotparam/pipeline/internal/freeport"
+	"github.com/hotparam/pipeline/internal/testing/freeport"
 )
 
 // Authority signs certificates for tests. Its own is in the file CA.

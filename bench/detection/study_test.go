@@ -18,7 +18,7 @@ import (
 // The page and the pictures are those that today's code makes of the results.
 func TestPageAndPicturesFitTheResults(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join("..", "..", "detection")
+	dir := filepath.Join("..", "..", "docs", "detection")
 	r, err := load(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestPageAndPicturesFitTheResults(t *testing.T) {
 	}
 	for name, want := range files {
 		if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s does not fit results.json (%v): go run ./docs/detection/study -draw", name, err)
+			t.Errorf("%s does not fit results.json (%v): cd bench && go run ./detection -draw", name, err)
 		}
 		if filepath.Ext(name) == ".svg" {
 			wellFormed(t, name, want)

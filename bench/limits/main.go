@@ -8,7 +8,7 @@ import (
 )
 
 func main() {
-	out := flag.String("out", filepath.Join("docs", "limits"), "directory of the pictures")
+	out := flag.String("out", filepath.Join("..", "docs", "limits"), "directory of the pictures")
 	flag.Parse()
 	if err := write(*out); err != nil {
 		fmt.Fprintln(os.Stderr, err)

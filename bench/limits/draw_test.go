@@ -15,16 +15,16 @@ func TestPicturesAreUpToDate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := os.ReadFile(filepath.Join("..", s.file)); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is not up to date (%v): go run ./docs/limits/draw", s.file, err)
+		if got, err := os.ReadFile(filepath.Join("..", "..", "docs", "limits", s.file)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not up to date (%v): cd bench && go run ./limits", s.file, err)
 		}
 	}
 }
 
 func TestFairnessIsUpToDate(t *testing.T) {
 	t.Parallel()
-	if got, err := os.ReadFile(filepath.Join("..", fairnessFile)); err != nil || !bytes.Equal(got, fairness()) {
-		t.Errorf("%s is not up to date (%v): go run ./docs/limits/draw", fairnessFile, err)
+	if got, err := os.ReadFile(filepath.Join("..", "..", "docs", "limits", fairnessFile)); err != nil || !bytes.Equal(got, fairness()) {
+		t.Errorf("%s is not up to date (%v): cd bench && go run ./limits", fairnessFile, err)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 // The marks between which the page has the tables of this program.
 const (
-	tablesBegin = "<!-- tables of docs/detection/study: written by the program -->"
+	tablesBegin = "<!-- tables of bench/detection: written by the program -->"
 	tablesEnd   = "<!-- end of the tables -->"
 )
 
