@@ -6,8 +6,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/hotparam/pipeline/adapters/adaptertest"
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/internal/testing/adaptertest"
 )
 
 // TestOutcomes: a handler takes the pipeline that runs already by its settings, here that of the suite.

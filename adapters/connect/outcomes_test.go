@@ -9,9 +9,9 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/hotparam/pipeline/adapters/adaptertest"
 	hotparamconnect "github.com/hotparam/pipeline/adapters/connect"
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/internal/testing/adaptertest"
 )
 
 func TestOutcomes(t *testing.T) {

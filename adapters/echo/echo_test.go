@@ -8,9 +8,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/hotparam/pipeline/adapters/adaptertest"
 	hotparamecho "github.com/hotparam/pipeline/adapters/echo"
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/internal/testing/adaptertest"
 )
 
 func TestAdapter(t *testing.T) {

@@ -6,9 +6,9 @@ import (
 
 	"github.com/gofiber/fiber/v3"
 
-	"github.com/hotparam/pipeline/adapters/adaptertest"
 	hotparamfiber "github.com/hotparam/pipeline/adapters/fiber"
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/internal/testing/adaptertest"
 )
 
 func TestAdapter(t *testing.T) {

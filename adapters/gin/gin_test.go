@@ -7,9 +7,9 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/hotparam/pipeline/adapters/adaptertest"
 	hotparamgin "github.com/hotparam/pipeline/adapters/gin"
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/internal/testing/adaptertest"
 )
 
 func TestAdapter(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 	testpb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
 
-	"github.com/hotparam/pipeline/adapters/adaptertest"
 	hotparamgrpc "github.com/hotparam/pipeline/adapters/grpc"
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/internal/testing/adaptertest"
 )
 
 const (

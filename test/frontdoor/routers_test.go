@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/hotparam/pipeline/adapters/adaptertest"
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/internal/testing/adaptertest"
 )
 
 // chi takes middleware of net/http, so it needs no adapter.
