@@ -71,15 +71,14 @@ func specFile(s limit.Spec) fields {
 	f := present(fields{"buckets": s.Buckets, "wait": s.Wait, "warm_up": s.WarmUp, "block": s.Block,
 		"block_max": s.BlockMax})
 	f["algorithm"] = s.Algorithm
-	if s.Algorithm == limit.WarmingUp {
-		f["rate"] = fmt.Sprintf("%d/%v", s.Limit, s.Window)
-		return f
-	}
-	if !limitcore.Spec(s).Refills() {
+	if !limitcore.Spec(s).Even() {
 		f["limit"], f["window"] = s.Limit, s.Window
 		return f
 	}
-	f["rate"], f["burst"] = fmt.Sprintf("%d/%v", s.Limit, s.Window), s.Burst
+	f["rate"] = fmt.Sprintf("%d/%v", s.Limit, s.Window)
+	if limitcore.Spec(s).Refills() {
+		f["burst"] = s.Burst
+	}
 	if s.InitialDeficit != 0 {
 		f["initial_tokens"] = s.Burst - s.InitialDeficit
 	}

@@ -119,12 +119,5 @@ func clientLimits(set *rules.Set, class *rules.Class) []string {
 }
 
 func specText(s limit.Spec) string {
-	text := fmt.Sprintf("%s %d per %v", s.Algorithm, s.Limit, s.Window)
-	if limitcore.Spec(s).Refills() {
-		text += fmt.Sprintf(", burst %d", s.Burst)
-	}
-	if s.Algorithm == limit.BucketedWindow {
-		text += fmt.Sprintf(", in %d buckets", s.Buckets)
-	}
-	return text + limitcore.Spec(s).Options()
+	return fmt.Sprintf("%s %d per %v", s.Algorithm, s.Limit, s.Window) + limitcore.Spec(s).Options()
 }

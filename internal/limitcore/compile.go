@@ -67,36 +67,6 @@ func (s *Spec) Compile() (Compiled, error) {
 	return t, err
 }
 
-// compileAlgorithm leaves out what goes beside the algorithm.
-func (s *Spec) compileAlgorithm() (Compiled, error) {
-	us := s.Window.Microseconds()
-	if s.Algorithm == TokenBucket { // most are
-		return s.compileBucket(us)
-	}
-	switch s.Algorithm {
-	case GCRA, LeakyBucket:
-		return s.compileBucket(us)
-	case FixedWindow:
-		return Compiled{Kind: KindFixed, Capacity: s.Limit, Unit: us}, nil
-	case AnchoredWindow:
-		return Compiled{Kind: KindAnchored, Capacity: s.Limit, Unit: us}, nil
-	case SlidingLog:
-		return s.compileLog(us)
-	case BucketedWindow:
-		return s.compileBuckets(us)
-	case WarmingUp:
-		return s.compileWarmUp(us)
-	case SlidingWindow:
-		if s.Limit > maxExact/us {
-			return Compiled{},
-				fmt.Errorf("limit: sliding window of %d per %v: limit x microseconds must stay below 2^53", s.Limit,
-					s.Window)
-		}
-		return Compiled{Kind: KindSliding, Capacity: s.Limit, Unit: us}, nil
-	}
-	return Compiled{}, fmt.Errorf("limit: unknown algorithm %q", s.Algorithm)
-}
-
 // plain checks what holds for every algorithm.
 func (s *Spec) plain() error {
 	switch {
@@ -126,10 +96,10 @@ func (s *Spec) extras() error {
 		}
 	}
 	switch {
-	case s.Wait > 0 && !s.Refills() && s.Algorithm != WarmingUp:
-		return fmt.Errorf("limit: wait %v: a %s holds nobody back; token_bucket, gcra, leaky_bucket and warming_up can",
-			s.Wait, s.Algorithm)
-	case s.InitialDeficit != 0 && s.Algorithm != TokenBucket:
+	case s.Wait > 0 && !s.Even():
+		return fmt.Errorf("limit: wait %v is not supported by %s; use %s", s.Wait, s.Algorithm,
+			names(func(t *Traits) bool { return t.Even }))
+	case s.InitialDeficit != 0 && !s.Algorithm.traits().has("initial_tokens"):
 		return fmt.Errorf("limit: %s starts with nothing taken; only a token_bucket can start otherwise", s.Algorithm)
 	case s.InitialDeficit < 0 || s.InitialDeficit > s.Burst:
 		return fmt.Errorf("limit: a bucket of burst %d cannot start %d tokens short", s.Burst, s.InitialDeficit)

@@ -1,6 +1,7 @@
 package limitcore
 
 import (
+	"fmt"
 	"math"
 	"time"
 )
@@ -21,6 +22,14 @@ import (
 // prev and cur are at most the Limit they were admitted under, and
 // Limit x Window < 2^53 (Validate); the comparison is of two such products,
 // never of their sum. Cost: O(1), two or three divisions.
+
+func (s *Spec) compileSliding(us int64) (Compiled, error) {
+	if s.Limit > maxExact/us {
+		return Compiled{}, fmt.Errorf("limit: sliding window of %d per %v: limit x microseconds must stay below 2^53",
+			s.Limit, s.Window)
+	}
+	return Compiled{Kind: KindSliding, Capacity: s.Limit, Unit: us}, nil
+}
 
 // slidingRoll gives the costs of now's window and of the one before it. A live
 // state is at most one window behind.

@@ -7,25 +7,10 @@
 package limitcore
 
 import (
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
-)
-
-// Algorithm names a way of limiting.
-type Algorithm string
-
-// The algorithms.
-const (
-	TokenBucket    Algorithm = "token_bucket"
-	GCRA           Algorithm = "gcra"
-	LeakyBucket    Algorithm = "leaky_bucket"
-	FixedWindow    Algorithm = "fixed_window"
-	AnchoredWindow Algorithm = "anchored_window"
-	SlidingWindow  Algorithm = "sliding_window"
-	SlidingLog     Algorithm = "sliding_log"
-	BucketedWindow Algorithm = "bucketed_window"
-	WarmingUp      Algorithm = "warming_up"
 )
 
 // Spec has the fields of limit.Spec, which says what they mean. One is converted into
@@ -47,31 +32,63 @@ func (s Spec) Capacity() int64 { return s.AtOnce() + s.queue() }
 // AtOnce is the most that can be admitted at one instant and go on at once, or in a
 // leaky bucket queue.
 func (s Spec) AtOnce() int64 {
-	if s.Limit == 0 {
+	switch t := s.Algorithm.traits(); {
+	case s.Limit == 0:
 		return 0
-	}
-	switch s.Algorithm {
-	case TokenBucket:
-		return s.Burst
-	case GCRA, LeakyBucket:
-		return s.Burst + 1
+	case t.Refills:
+		return s.Burst + t.Beyond
 	}
 	return s.Limit
 }
 
 // Refills reports whether the limit is a bucket that is refilled evenly.
-func (s Spec) Refills() bool {
-	return s.Algorithm == TokenBucket || s.Algorithm == GCRA || s.Algorithm == LeakyBucket
+func (s Spec) Refills() bool { return s.Algorithm.traits().Refills }
+
+// Even reports whether the limit admits calls at a rate, and not by windows.
+func (s Spec) Even() bool { return s.Algorithm.traits().Even }
+
+// Queues reports whether an admitted call may have to wait.
+func (s Spec) Queues() bool { return s.Wait > 0 || s.Algorithm.traits().Queues }
+
+// maxShareWindow is within what Compile takes.
+const maxShareWindow = 200 * 24 * time.Hour
+
+// Share is the part of a limit that one of n processes enforces by itself. A limit that
+// admits anything admits at least one. What is admitted evenly is admitted n times slower,
+// which is exact where dividing the rate would round.
+func (s Spec) Share(n int64) Spec {
+	if s.Limit <= 0 {
+		return s
+	}
+	t := s.Algorithm.traits()
+	if whole, initial := s.AtOnce(), s.Burst-s.InitialDeficit; t.Refills && whole > 0 {
+		s.Burst += max(whole/n, 1) - whole
+		if s.InitialDeficit > 0 { // else it starts full
+			s.InitialDeficit = s.Burst - min(s.Burst, initial/n)
+		}
+	}
+	if w := s.Window * time.Duration(n); t.Even && w/time.Duration(n) == s.Window && w <= maxShareWindow {
+		s.Window = w
+		return s
+	}
+	s.Limit = max(s.Limit/n, 1)
+	return s
 }
 
-// Options says in a few words what goes beside the amounts of a limit, for people:
-// ", initial 5, warm-up 10s, wait 500ms, block 1m0s to 1h0m0s", or "" for most.
+// Options describes what a limit has beside its rate or window, for people:
+// ", burst 10, initial 5, wait 500ms, block 1m0s to 1h0m0s", or "".
 func (s Spec) Options() string {
 	var b strings.Builder
+	if s.Refills() {
+		b.WriteString(", burst " + strconv.FormatInt(s.Burst, 10))
+	}
+	if s.Buckets > 0 && s.Algorithm.traits().has("buckets") {
+		b.WriteString(", in " + strconv.FormatInt(s.Buckets, 10) + " buckets")
+	}
 	if s.InitialDeficit > 0 {
 		b.WriteString(", initial " + strconv.FormatInt(s.Burst-s.InitialDeficit, 10))
 	}
-	if s.Algorithm == WarmingUp {
+	if s.WarmUp > 0 && s.Algorithm.traits().has("warm_up") {
 		b.WriteString(", warm-up " + s.WarmUp.String())
 	}
 	if s.Wait > 0 {
@@ -84,4 +101,50 @@ func (s Spec) Options() string {
 		b.WriteString(" to " + s.BlockMax.String())
 	}
 	return b.String()
+}
+
+// Waiting with a bound. A bucket that a call finds too empty fills by itself, so
+// a call that is let in at once and goes on only when its tokens have come is
+// the same as one that had come later. What may wait is therefore a bucket of
+// a larger capacity: one more for every token that Wait brings,
+// and what is missing beyond the burst is a debt that its caller waits for.
+//
+//	missing <= burst            goes on at once
+//	missing <= burst + queue    goes on when missing is down to the burst
+//	else                        denied at once: the wait would be too long
+//
+// The calls leave in the order in which they came, and each only as late as it
+// has to. State, arithmetic and scripts are those of the bucket. A call that cannot
+// be admitted within its wait is denied at once; resilience4j and others sleep the
+// whole time-out first. A caller that gives up keeps its place: what it has taken it may give
+// back (limit.Memory.RefundAt), if it is worth it.
+
+// queue is how many more calls may be let in to wait.
+func (s Spec) queue() int64 {
+	us, window := s.Wait.Microseconds(), s.Window.Microseconds()
+	if us <= 0 || window <= 0 || s.Limit <= 0 || !s.Refills() {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(us), uint64(s.Limit))
+	if hi >= uint64(window) {
+		return maxExact // and Compiled refuses it
+	}
+	q, _ := bits.Div64(hi, lo, uint64(window))
+	return int64(min(q, maxExact))
+}
+
+// WaitFor is how long the caller of an admitted cost has to wait before it goes on, when
+// the limit is whole again after reset; see limit.Charge.Wait.
+func (s Spec) WaitFor(cost int64, reset time.Duration) time.Duration {
+	if !s.Queues() || cost <= 0 {
+		return 0
+	}
+	t, err := s.Compile()
+	if err != nil || cost > t.Capacity || t.Fill == 0 {
+		return 0
+	}
+	if s.Algorithm.traits().Queues {
+		return max(0, reset-time.Duration(CeilDiv(cost*t.Unit, t.Fill))*time.Microsecond)
+	}
+	return max(0, reset-time.Duration(s.AtOnce()*t.Unit/t.Fill)*time.Microsecond)
 }

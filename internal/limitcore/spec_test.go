@@ -64,7 +64,7 @@ func TestValidate(t *testing.T) {
 		{Spec{Algorithm: TokenBucket, Limit: 10, Window: second, Burst: 5, Wait: -1}, "wait -1ns must be"},
 		{Spec{Algorithm: TokenBucket, Limit: 10, Window: second, Burst: 5, Wait: 1}, "wait 1ns must be whole"},
 		{Spec{Algorithm: TokenBucket, Limit: maxExact, Window: second, Burst: 5, Wait: 400 * day}, "beyond 2^53"},
-		{Spec{Algorithm: FixedWindow, Limit: 10, Window: second, Wait: second}, "a fixed_window holds nobody back"},
+		{Spec{Algorithm: FixedWindow, Limit: 10, Window: second, Wait: second}, "wait 1s is not supported by fixed_window; use token_bucket, gcra, leaky_bucket or warming_up"},
 		{Spec{Algorithm: FixedWindow, Limit: 10, Window: second, Block: 408 * day}, "block 9792h0m0s must be"},
 		{Spec{Algorithm: FixedWindow, Limit: 10, Window: second, Block: second, BlockMax: 1000}, "shorter than block"},
 		{Spec{Algorithm: FixedWindow, Limit: 10, Window: second, BlockMax: second}, "without a block"},

@@ -153,7 +153,7 @@ func TestErrors(t *testing.T) {
 			"rules[0].limit.initial_tokens: initial_tokens 4 is more than the burst, 3"},
 		{rule("limit: {rate: 1, delay: 4}"),
 			"rules[0].limit.delay: token_bucket has rate, burst and initial_tokens, not delay"},
-		{rule("limit: {algorithm: fixed_window, limit: 1, window: 1s, wait: 1s}"), "a fixed_window holds nobody back"},
+		{rule("limit: {algorithm: fixed_window, limit: 1, window: 1s, wait: 1s}"), "wait 1s is not supported by fixed_window; use token_bucket, gcra, leaky_bucket or warming_up"},
 		{rule("limit: {rate: 1, block: 25h}"), "rules[0].limit.block: 25h is not between 0s and 24h"},
 		{rule("limit: {rate: 1, wait: 100us}"), "rules[0].limit.wait: 100us is not between 0s and 1m"},
 		{rule("limit: {rate: 1, block_max: 1s}"), "longest block 1s without a block"},

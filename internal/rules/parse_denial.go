@@ -74,7 +74,7 @@ func (m *denial) blocks(fs fields) {
 // candidate reads a limit that is judged beside the live one and never acts.
 func (v value) candidate() *limit.Spec {
 	a := amounts{delay: -1}
-	algorithm := algorithms[0].name
+	algorithm := algorithms[0].Name
 	fs := a.fields()
 	fs["algorithm"] = func(v value) { algorithm = v.algorithm() }
 	a.denial.fields(fs)

@@ -53,29 +53,15 @@ var amountNames = []string{"rate", "burst", "limit", "window", "buckets", "initi
 	"warm_up"}
 
 // algorithms are those that a limit may name, first of all the one it has when it
-// names none, with the amounts of each: the first need, the rest may be left out.
-var algorithms = []struct {
-	name  limit.Algorithm
-	needs int
-	has   []string
-}{
-	{limit.TokenBucket, 1, []string{"rate", "burst", "initial_tokens"}},
-	{limit.GCRA, 1, []string{"rate", "burst"}},
-	{limit.LeakyBucket, 1, []string{"rate", "burst", "delay", "nodelay"}},
-	{bursty, 1, []string{"rate", "burst"}},
-	{limit.WarmingUp, 2, []string{"rate", "warm_up"}},
-	{limit.FixedWindow, 2, []string{"limit", "window"}},
-	{limit.AnchoredWindow, 2, []string{"limit", "window"}},
-	{limit.SlidingWindow, 2, []string{"limit", "window"}},
-	{limit.SlidingLog, 2, []string{"limit", "window"}},
-	{limit.BucketedWindow, 2, []string{"limit", "window", "buckets"}},
-}
+// names none.
+var algorithms = slices.Insert(slices.Clone(limitcore.Algorithms()), 3, // behind the other buckets
+	limitcore.Traits{Name: bursty, Required: []string{"rate"}, Optional: []string{"burst"}})
 
 // algorithm reads the name of an algorithm. Its errors also list further ones, which something else reads.
 func (v value) algorithm(further ...string) limit.Algorithm {
 	var names []string
 	for _, a := range algorithms {
-		names = append(names, string(a.name))
+		names = append(names, string(a.Name))
 	}
 	return limit.Algorithm(v.word(append(names, further...)...))
 }
@@ -84,16 +70,17 @@ func (v value) algorithm(further ...string) limit.Algorithm {
 // those that are missing. Window and warm-up may also come from the rule.
 func (a *amounts) check(v value, got map[string]value, algorithm limit.Algorithm) {
 	for _, known := range algorithms {
-		if known.name != algorithm {
+		if known.Name != algorithm {
 			continue
 		}
+		has := slices.Concat(known.Required, known.Optional)
 		for _, f := range amountNames {
-			if w, ok := got[f]; ok && !slices.Contains(known.has, f) {
-				last := len(known.has) - 1
-				w.fail("%s has %s and %s, not %s", algorithm, strings.Join(known.has[:last], ", "), known.has[last], f)
+			if w, ok := got[f]; ok && !slices.Contains(has, f) {
+				last := len(has) - 1
+				w.fail("%s has %s and %s, not %s", algorithm, strings.Join(has[:last], ", "), has[last], f)
 			}
 		}
-		for _, f := range known.has[:known.needs] {
+		for _, f := range known.Required {
 			if fromRule := f == "window" && a.window > 0 || f == "warm_up" && a.warmUp > 0; !fromRule {
 				v.require(got, f)
 			}
@@ -153,7 +140,7 @@ func (v value) limit() (Limit, []ValueLimit) {
 	l.Set = !v.isNull()
 	a := amounts{delay: -1}
 	var values []value
-	algorithm := algorithms[0].name
+	algorithm := algorithms[0].Name
 	fs := a.fields()
 	fs["algorithm"] = func(v value) { algorithm = v.algorithm(inFlight) }
 	fs["mode"] = func(v value) { l.Mode = hottype.Mode(v.word("enforce", "shadow")) }

@@ -14,8 +14,6 @@ const (
 	// closedRetry is how long a request waits that was denied because the shared
 	// store failed: the time in which the store has usually come back.
 	closedRetry = time.Second
-	// maxShareWindow is within what limit.Spec.Validate takes.
-	maxShareWindow = 200 * 24 * time.Hour
 )
 
 // applyPolicies decides about charges whose store failed, each by on_store_failure of
@@ -78,26 +76,5 @@ func (g *Gate) processes() int64 {
 	return max(int64(g.live()), 1)
 }
 
-// share is the part of a limit that one of n processes enforces by itself. A
-// limit that admits anything admits at least one. A bucket is refilled n times
-// slower, and calls of a warm-up leave n times further apart, which is exact where
-// dividing the rate would round.
-func share(s limit.Spec, n int64) limit.Spec {
-	if s.Limit <= 0 {
-		return s
-	}
-	refills := limitcore.Spec(s).Refills()
-	if whole, initial := limitcore.Spec(s).AtOnce(), s.Burst-s.InitialDeficit; refills && whole > 0 {
-		s.Burst += max(whole/n, 1) - whole
-		if s.InitialDeficit > 0 { // else it starts full
-			s.InitialDeficit = s.Burst - min(s.Burst, initial/n)
-		}
-	}
-	evenly := refills || s.Algorithm == limit.WarmingUp
-	if w := s.Window * time.Duration(n); evenly && w/time.Duration(n) == s.Window && w <= maxShareWindow {
-		s.Window = w
-		return s
-	}
-	s.Limit = max(s.Limit/n, 1)
-	return s
-}
+// share is the part of a limit that one of n processes enforces by itself.
+func share(s limit.Spec, n int64) limit.Spec { return limit.Spec(limitcore.Spec(s).Share(n)) }

@@ -267,7 +267,7 @@ func (st *state) applyRule(h *keyLimit, m *rules.Match) {
 }
 
 // waits is whether a limit may let a request in that has to be held back.
-func waits(s limit.Spec) bool { return s.Wait > 0 || s.Algorithm == limit.LeakyBucket }
+func waits(s limit.Spec) bool { return limitcore.Spec(s).Queues() }
 
 func (st *state) shares(s rules.Scope) bool { return st.sharing.exact && s != rules.ScopeInstance }
 

@@ -114,11 +114,7 @@ func viewSpec(s limit.Spec, mode hottype.Mode, scope rules.Scope) *limitView {
 
 // specText says what a limit is in a few words.
 func specText(s limit.Spec) string {
-	if limitcore.Spec(s).Refills() {
-		return fmt.Sprintf("%s/s, burst %d", number(float64(s.Limit)/s.Window.Seconds()), s.Burst) +
-			limitcore.Spec(s).Options()
-	}
-	if s.Algorithm == limit.WarmingUp {
+	if limitcore.Spec(s).Even() {
 		return number(float64(s.Limit)/s.Window.Seconds()) + "/s" + limitcore.Spec(s).Options()
 	}
 	return fmt.Sprintf("%d in %ss", s.Limit, number(s.Window.Seconds())) + limitcore.Spec(s).Options()
