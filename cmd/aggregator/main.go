@@ -1,4 +1,4 @@
-// Command aggregator is one program of the pipeline; see docs/ARCHITECTURE.md
+// Command aggregator is one program of the pipeline; see docs/architecture.md
 // for its drawing and aggregator --help for its settings.
 package main
 

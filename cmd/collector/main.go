@@ -1,4 +1,4 @@
-// Command collector is one program of the pipeline; see docs/ARCHITECTURE.md
+// Command collector is one program of the pipeline; see docs/architecture.md
 // for its drawing and collector --help for its settings.
 package main
 

@@ -1,4 +1,4 @@
-// Command limiter-sidecar is one program of the pipeline; see docs/ARCHITECTURE.md
+// Command limiter-sidecar is one program of the pipeline; see docs/architecture.md
 // for its drawing and limiter-sidecar --help for its settings.
 package main
 

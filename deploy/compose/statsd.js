@@ -1,5 +1,5 @@
 // StatsD of the compose example's Graphite image. What the lines prevent is in
-// docs/graphite.md; beside a StatsD of your own take deploy/graphite/statsd.config.js.
+// deploy/graphite/README.md; beside a StatsD of your own take deploy/graphite/statsd.config.js.
 {
   graphiteHost: "127.0.0.1",
   graphitePort: 2003,

@@ -14,5 +14,5 @@
 // exporters leave alone (style hp1), and reads it back.
 //
 // The package is pure: no I/O, no clock, no state between calls other than the
-// caller's [Scratch]. docs/names.md is its public contract.
+// caller's [Scratch]. docs/protocol.md is its public contract.
 package canon

@@ -16,7 +16,7 @@ import (
 
 var v400 = strings.Repeat("v", 400)
 
-// vectors are those of docs/names.md.
+// vectors are those of docs/protocol.md.
 var vectors = []struct {
 	pairs                []decoded
 	canonical, component string
@@ -94,7 +94,7 @@ func TestVectors(t *testing.T) {
 // TestDocumentedVectors: the contract has the vectors that are tested.
 func TestDocumentedVectors(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../../docs/names.md")
+	doc, err := os.ReadFile("../../docs/protocol.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -168,7 +168,7 @@ func TestImportsPointDown(t *testing.T) {
 	for _, p := range list(t) {
 		importer, from := find(p.path())
 		if from < 0 {
-			t.Errorf("%s belongs to no layer: add it to layers, with a word why in docs/ARCHITECTURE.md", p.ImportPath)
+			t.Errorf("%s belongs to no layer: add it to layers, with a word why in docs/architecture.md", p.ImportPath)
 			continue
 		}
 		for _, imp := range p.Imports {

@@ -48,7 +48,7 @@ func newTold(t *testing.T) *told {
 	return w
 }
 
-// genuine checks a signature by the recipe of docs/notifications.md.
+// genuine checks a signature by the recipe of docs/admin.md.
 func genuine(secret, signature string, body []byte) bool {
 	at, v1, _ := strings.Cut(strings.TrimPrefix(signature, "t="), ",v1=")
 	mac := hmac.New(sha256.New, []byte(secret))

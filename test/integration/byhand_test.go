@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/internal/transport/kafka"
 )
 
-// What docs/wire.md shows: a person types one line of JSON.
+// What docs/protocol.md shows: a person types one line of JSON.
 func TestLineByHand(t *testing.T) {
 	c := start(t, 1)
 	var mu sync.Mutex

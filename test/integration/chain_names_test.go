@@ -87,13 +87,13 @@ func TestNamesSurviveTheChain(t *testing.T) {
 	})
 }
 
-// chainKeys are the vectors of docs/names.md and 400 random keys, each with a
+// chainKeys are the vectors of docs/protocol.md and 400 random keys, each with a
 // number of its own.
 func chainKeys(t *testing.T) map[hottype.Key]int64 {
 	t.Helper()
 	var keys []hottype.Key
 	rows := regexp.MustCompile("(?m)^\\| \\d+ \\| .* \\| `([^`]*)`(v400)? \\| `([^`]*)`.* \\|$").
-		FindAllStringSubmatch(chainRead(t, "../../docs/names.md"), -1)
+		FindAllStringSubmatch(chainRead(t, "../../docs/protocol.md"), -1)
 	for _, row := range rows {
 		params := row[1]
 		if row[2] != "" {
@@ -102,12 +102,12 @@ func chainKeys(t *testing.T) map[hottype.Key]int64 {
 		key := hottype.NewKey("topic", params)
 		_, component, _ := strings.Cut(string(chainNames.Append(nil, key)), ".hot_param.")
 		if row[2] == "" && component != row[3] {
-			t.Errorf("%s is written %s, docs/names.md says %s", key, component, row[3])
+			t.Errorf("%s is written %s, docs/protocol.md says %s", key, component, row[3])
 		}
 		keys = append(keys, key)
 	}
 	if len(rows) != 22 {
-		t.Fatalf("docs/names.md has %d vectors, want 22", len(rows))
+		t.Fatalf("docs/protocol.md has %d vectors, want 22", len(rows))
 	}
 	keys = append(keys, "topic", "topic?"+canon.Malformed, "/", "/a/b.c%20d~;x=1,y#|:@?q=1")
 	r := rand.New(rand.NewPCG(1, 2)) // the same names in every run

@@ -58,7 +58,7 @@ func TestPlainManifestsAreTheChart(t *testing.T) {
 	for _, form := range []string{"central", "sidecar"} {
 		path := deploy + "kubernetes/" + form + ".yaml"
 		want := "# Made from deploy/helm/hotparam with deploy/helm/" + form +
-			".yaml; docs/kubernetes.md says how to use it.\n" +
+			".yaml; deploy/helm/hotparam/README.md says how to use it.\n" +
 			render(t, deploy+"helm/"+form+".yaml").text
 		if *update {
 			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {

@@ -25,7 +25,7 @@ type Stop struct {
 	// How long the program may take to hand over what it holds after SIGTERM.
 	Timeout time.Duration `default:"10s" help:"Longest graceful stop."`
 	// How long listeners go on accepting after SIGTERM while /readyz says not ready, so that balancers send requests
-	// elsewhere before the port closes. It comes before the timeout; a second signal ends it.
+	// elsewhere before the port closes. It comes before the timeout; a second signal ends the program at once.
 	Delay time.Duration `default:"0s" help:"How long listeners go on accepting after SIGTERM, not ready."`
 }
 

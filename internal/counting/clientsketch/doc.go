@@ -11,7 +11,7 @@
 //
 // Two parts make a [hottype.ClientSketch]. Sample is a bottom-k (KMV) sample
 // (Bar-Yossef et al., "Counting distinct elements in a data stream", 2002):
-// the [MaxSample] smallest different hashes; the hash is published (docs/wire.md)
+// the [MaxSample] smallest different hashes; the hash is published (docs/protocol.md)
 // and the same everywhere, so the union of two sketches is that of their
 // clients. Heavy is a Misra-Gries summary of [MaxHeavy] counters (Agarwal et
 // al., "Mergeable summaries", 2012): no client's counter is above its requests,

@@ -29,7 +29,7 @@ func of(n ...int64) *hottype.ClientSketch {
 	return c
 }
 
-// The vectors of docs/wire.md: other languages must come to the same sample hashes.
+// The vectors of docs/protocol.md: other languages must come to the same sample hashes.
 func TestMarkIsPublished(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -144,7 +144,7 @@ func KafkaConsumer(stats func() kafka.ConsumerStats) Collector {
 		to.counter("hotparam_kafka_in_duplicates_total", "Records that were read before; not counted again.",
 			s.Duplicates)
 		to.counter("hotparam_kafka_in_misplaced_total", "Records whose first key belongs to another partition: "+
-			"their producer does not follow docs/wire.md, or partitions were added.", s.Misplaced)
+			"their producer does not follow docs/protocol.md, or partitions were added.", s.Misplaced)
 		to.counter("hotparam_kafka_in_errors_total", "Errors that the Kafka client reported.", s.Errors)
 		to.gauge("hotparam_kafka_in_partitions", "Partitions that this process reads.", float64(s.Partitions))
 		to.gauge("hotparam_kafka_in_lag_seconds",

@@ -61,10 +61,10 @@ func TestDocumentsNameMetricsThatExist(t *testing.T) {
 	}
 }
 
-// docs/admin.md explains the metrics that have no part in their name.
+// docs/metrics.md explains the metrics that have no part in their name.
 func TestDocumentsExplainTheOverview(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(root + "/docs/admin.md")
+	page, err := os.ReadFile(root + "/docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestDocumentsExplainTheOverview(t *testing.T) {
 		name, _, _ := strings.Cut(line, " ")
 		name, _, _ = strings.Cut(name, "{")
 		if !strings.Contains(string(page), "`"+name) {
-			t.Errorf("docs/admin.md does not name %s", name)
+			t.Errorf("docs/metrics.md does not name %s", name)
 		}
 	}
 }

@@ -47,21 +47,22 @@ func TestNamesFollowTheConventions(t *testing.T) {
 	}
 }
 
-const referenceHead = `# Metrics
-
-What ` + "`GET /metrics`" + ` of each program shows, written from the code by ` + "`go test ./internal/operator/metrics -update`" + `. A
-part that a program does not have, such as Kafka where counts go by StatsD, has no metrics there. What to look at
-first, alerts and a dashboard: [admin.md](admin.md#metrics). Names are those that promtool accepts
-([conventions](https://prometheus.io/docs/practices/naming/)): counters end in ` + "`_total`" + `, times are seconds, sizes are
-bytes. Labels are bounded by the rules, the configuration or a list in the code; ` + "`hotparam_hot_key_rate`" + ` alone has
-keys as labels, and is there only with ` + "`admin.metrics_key_labels: true`" + `. ` + "`hotparam_info{namespace,version}`" + ` is 1 in
-every program; ` + "`go_*`" + ` and ` + "`process_*`" + ` are those of every Go program.
-`
+// generatedBelow ends the part of docs/metrics.md that people write.
+const generatedBelow = "<!-- go test ./internal/operator/metrics -update writes what follows -->\n"
 
 func TestReferenceIsUpToDate(t *testing.T) {
 	t.Parallel()
+	const file = root + "/docs/metrics.md"
+	have, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, ok := strings.Cut(string(have), generatedBelow)
+	if !ok {
+		t.Fatalf("%s has no line %s", file, generatedBelow)
+	}
 	var b strings.Builder
-	b.WriteString(referenceHead)
+	b.WriteString(head + generatedBelow)
 	for _, g := range groups() {
 		fmt.Fprintf(&b, "\n## %s\n\nIn: %s.\n\n| metric | type | labels | |\n|---|---|---|---|\n", g.name, g.programs)
 		reg := prometheus.NewRegistry()
@@ -89,15 +90,11 @@ func TestReferenceIsUpToDate(t *testing.T) {
 				strings.Join(labels, ", "), strings.ReplaceAll(f.GetHelp(), "|", `\|`))
 		}
 	}
-	const file = root + "/docs/metrics.md"
 	if *update {
 		if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
-	}
-	have, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
+		return
 	}
 	if string(have) != b.String() {
 		t.Errorf("%s is not what the code says: go test ./internal/operator/metrics -update", file)

@@ -18,7 +18,7 @@ type Format string
 
 // The formats.
 const (
-	JSON         Format = "json"         // ours; docs/notifications.md has it
+	JSON         Format = "json"         // ours; docs/admin.md has it
 	Alertmanager Format = "alertmanager" // POST /api/v2/alerts
 	Slack        Format = "slack"        // incoming webhooks of Slack, and of what is compatible with them
 )

@@ -74,7 +74,7 @@ func (c *Clients) Set(trusted []netip.Prefix, from string) {
 	c.current.Store(s)
 }
 
-// Of is the client of a request: an IPv4 address, an IPv6 /64, a name that a trusted
+// Of is the client of a request: an IPv4 address, an IPv6 network of ip.ipv6_prefix bits, a name that a trusted
 // proxy gives, or unknown.
 func (c *Clients) Of(r *http.Request) hottype.Client {
 	s := c.sources()

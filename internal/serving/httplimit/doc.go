@@ -5,5 +5,5 @@
 // ([Answers]).
 //
 // It reads no body, starts nothing and keeps no state but counters. The bytes
-// that leave through it are described in docs/answers.md.
+// that leave through it are described in docs/gateways.md.
 package httplimit

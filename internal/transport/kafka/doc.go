@@ -1,5 +1,5 @@
 // Package kafka carries counts over Kafka: a [Producer] for those who count, a
-// [Consumer] for those who judge, and between them the record of docs/wire.md
+// [Consumer] for those who judge, and between them the record of docs/protocol.md
 // and docs/counts.proto.
 //
 //	tally ──> Producer ── one record for each partition and flush ──> topic

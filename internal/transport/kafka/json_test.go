@@ -39,16 +39,16 @@ func TestJSONRecords(t *testing.T) {
 	}
 }
 
-// What docs/wire.md shows to be typed by hand is read.
+// What docs/protocol.md shows to be typed by hand is read.
 func TestJSONOfTheDocument(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../../../docs/wire.md")
+	doc, err := os.ReadFile("../../../docs/protocol.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines := regexp.MustCompile(`\{"namespace":.*\]\}`).FindAll(doc, -1)
 	if len(lines) != 2 {
-		t.Fatalf("docs/wire.md has %d examples", len(lines))
+		t.Fatalf("docs/protocol.md has %d examples", len(lines))
 	}
 	for _, line := range lines {
 		if r, err := kafka.ParseRecord(line); err != nil || r.Namespace != "news" || len(r.Counts) != 1 {
@@ -137,7 +137,7 @@ func allocated(data []byte) uint64 {
 	return least
 }
 
-// allowance is the bound that docs/wire.md states: 64 bytes for each of the
+// allowance is the bound that docs/protocol.md states: 64 bytes for each of the
 // record's, and 64 KiB.
 func allowance(data []byte) uint64 { return 64*uint64(len(data)) + 64<<10 }
 

@@ -15,7 +15,7 @@ import (
 
 var addresses = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
-// twoClients is the client sketch of the example in docs/wire.md.
+// twoClients is the client sketch of the example in docs/protocol.md.
 func twoClients() *hottype.ClientSketch {
 	c := new(hottype.ClientSketch)
 	clientsketch.Add(c, hottype.ParseClient("192.0.2.1"), 285)

@@ -145,17 +145,17 @@ func TestPartitionIsFNV1a(t *testing.T) {
 	})
 }
 
-// The bytes that docs/wire.md shows are the bytes that are written.
+// The bytes that docs/protocol.md shows are the bytes that are written.
 func TestWireDocument(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../../../docs/wire.md")
+	doc, err := os.ReadFile("../../../docs/protocol.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, block, ok := strings.Cut(string(doc), "<!-- record -->\n```\n")
 	block, _, ok2 := strings.Cut(block, "```")
 	if !ok || !ok2 {
-		t.Fatal("docs/wire.md has no example")
+		t.Fatal("docs/protocol.md has no example")
 	}
 	var shown []byte
 	hexes := regexp.MustCompile(`^(?:[0-9a-f]{2} )*[0-9a-f]{2}`)
@@ -170,7 +170,7 @@ func TestWireDocument(t *testing.T) {
 		Counts: []hottype.Count{{Key: "topic?id=42", N: 300, Second: 1700000123, Clients: twoClients()},
 			{Key: "/", N: 1, Second: 1700000123}}}
 	if d := cmp.Diff(hex.Dump(want.Append(nil)), hex.Dump(shown)); d != "" {
-		t.Errorf("docs/wire.md shows other bytes:\n%s", d)
+		t.Errorf("docs/protocol.md shows other bytes:\n%s", d)
 	}
 	for key, p := range map[hottype.Key]int32{"topic?id=42": 5, "/": 6} {
 		if got := kafka.Partition(key, 8); got != p {

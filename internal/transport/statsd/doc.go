@@ -1,6 +1,6 @@
 // Package statsd writes counts as StatsD counters and reads them back: one
 // line "{prefix}.{resource}.hot_param.{component}:{n}|c" for each key. The
-// names are package canon's, the wire is described in docs/wire.md.
+// names are package canon's, the wire is described in docs/protocol.md.
 //
 //	tally ──> Sender ──> datagrams of up to 1432 bytes ──> Listener ──> Handle
 //	                     UDP, or a unix socket

@@ -10,7 +10,7 @@ import (
 // 1996): every server bids for the name, and the highest bid has it. A server
 // that is added takes only what it now bids highest for, one that is removed
 // leaves its names to the next highest bids, and nobody has to agree on
-// anything but the list. The hash is published in docs/wire.md, so that other
+// anything but the list. The hash is published in docs/protocol.md, so that other
 // senders can do the same. It costs one step for each server and name.
 //
 // The servers' names are their configured addresses, byte for byte, and not

@@ -19,16 +19,16 @@ func mustRing(t interface{ Fatal(args ...any) }, servers ...string) (rendezvous,
 	return r, servers
 }
 
-// What docs/wire.md says, so that other senders can do the same.
+// What docs/protocol.md says, so that other senders can do the same.
 func TestTheHashIsPublished(t *testing.T) {
 	t.Parallel()
 	r, servers := mustRing(t, "stats-1:8125", "stats-2:8125", "stats-3:8125")
-	name := "hp.news.topic.hot_param.id=42"
-	if h, g := fnv1a(name), fnv1a("stats-1:8125"); h != 0xf98eee6dab0786cc || g != 0x6078ca3e086cc3b6 ||
-		mix(h^g) != 0x15533bd841c1b526 {
+	name := "hotparam.topic.hot_param.id=42"
+	if h, g := fnv1a(name), fnv1a("stats-1:8125"); h != 0xd7980e17c8e24b5f || g != 0x6078ca3e086cc3b6 ||
+		mix(h^g) != 0xd039e995f1a677aa {
 		t.Errorf("name %#x, server %#x, bid %#x", h, g, mix(h^g))
 	}
-	doc, err := os.ReadFile("../../../docs/wire.md")
+	doc, err := os.ReadFile("../../../docs/protocol.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,12 +36,12 @@ func TestTheHashIsPublished(t *testing.T) {
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := strings.Split(table, "\n")
 	if len(rows) < 4 {
-		t.Fatalf("no table of names in docs/wire.md: %q", table)
+		t.Fatalf("no table of names in docs/protocol.md: %q", table)
 	}
 	for _, row := range rows[2:] {
 		cells := strings.Split(row, "`")
 		if len(cells) != 5 || servers[r.of([]byte(cells[1]))] != cells[3] {
-			t.Errorf("docs/wire.md says %s", row)
+			t.Errorf("docs/protocol.md says %s", row)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func TestSharesAreEven(t *testing.T) {
 		shares := make([]int, n)
 		const names = 40000
 		for i := range names {
-			shares[r.of(fmt.Appendf(nil, "hp.news.topic.hot_param.id=%d", i))]++
+			shares[r.of(fmt.Appendf(nil, "hotparam.topic.hot_param.id=%d", i))]++
 		}
 		for i, s := range shares {
 			if s < names/n*85/100 || s > names/n*115/100 {
