@@ -24,7 +24,7 @@ local function check(txn)
 		-- With a token: ["authorization"] = { "Bearer TOKEN" },
 	}}
 	if answer.status ~= 200 and answer.status ~= 429 then
-		return -- 0 where nobody answered
+		return -- 0: no answer
 	end
 	txn:set_var("txn.hotparam.status", answer.status)
 	txn:set_var("txn.hotparam.body", answer.body or "")

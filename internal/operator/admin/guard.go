@@ -100,7 +100,7 @@ func mayNot(c access.Caller, needs access.Role) *problem {
 		name = "this caller"
 	}
 	return newProblem(http.StatusForbidden, name+" is "+c.Role.String()+" here, and this needs "+needs.String(),
-		"ask somebody who is "+needs.String()+", or for another role: docs/admin.md says who gives it")
+		"use a token with the role "+needs.String()+": docs/security.md explains roles")
 }
 
 // getCaller says who asks and what he may do.

@@ -77,7 +77,7 @@ func (l *list) redisRights(in redisstore.Inspection, want Expected) {
 	for _, name := range in.Missing {
 		l.add(Fail, Finding{What: fmt.Sprintf("the server has no command %s", strings.ToUpper(name)),
 			Why: "the programs need it",
-			Fix: "a server that has it: docs/redis.md names those that were tried"})
+			Fix: "a server that has it: docs/deploy.md names the tested ones"})
 	}
 	switch rights := in.Rights; {
 	case len(rights.Limiter)+len(in.Missing) > 0:
