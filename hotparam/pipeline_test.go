@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 // A key that is asked for too often is found and held to its limit, and no other is.
@@ -47,7 +48,7 @@ rules:
 	}
 	p.Count(hotparam.Request{Method: "GET", Target: "/topic?id=8"})
 	st := p.Stats()
-	if len(st.Hot) != 1 || st.Hot[0].Key != "topic?id=42" || st.Denied.Hot == 0 {
+	if len(st.Hot) != 1 || st.Hot[0].Key != "topic?id=42" || st.Denied[hottype.ReasonHot] == 0 {
 		t.Errorf("%+v", st)
 	}
 	if err := stop(); err != nil {

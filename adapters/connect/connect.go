@@ -153,7 +153,7 @@ func (i *interceptor) judge(c Call) (http.Header, *hotparam.Judged, error) {
 			return nil, nil, err
 		}
 	}
-	refusal := connect.NewError(connect.CodeResourceExhausted, errors.New("too many requests: "+string(v.Reason)))
+	refusal := connect.NewError(connect.CodeResourceExhausted, errors.New("too many requests: "+v.Reason.String()))
 	maps.Copy(refusal.Meta(), fields)
 	if v.RetryAfter >= 0 { // not hottype.Never
 		if d, err := connect.NewErrorDetail(&errdetails.RetryInfo{

@@ -16,6 +16,7 @@ import (
 
 	hotparamconnect "github.com/hotparam/pipeline/adapters/connect"
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 const rules = `
@@ -141,7 +142,7 @@ func TestOptions(t *testing.T) {
 	o := hotparamconnect.Options{Query: query}
 	o.Skip = func(c hotparamconnect.Call) bool { return c.Message.(*text).GetValue() == "health" }
 	o.Deny = func(_ hotparamconnect.Call, v *hotparam.Verdict) error {
-		if v.Reason == "blocked" {
+		if v.Reason == hottype.ReasonBlocked {
 			return nil // the usual refusal
 		}
 		return connect.NewError(connect.CodeUnavailable, errors.New("later"))

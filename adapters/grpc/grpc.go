@@ -152,7 +152,7 @@ func (i *interceptor) judge(c Call) (*hotparam.Judged, error) {
 }
 
 func refusal(v *hotparam.Verdict) error {
-	st := status.New(codes.ResourceExhausted, "too many requests: "+string(v.Reason))
+	st := status.New(codes.ResourceExhausted, "too many requests: "+v.Reason.String())
 	if v.RetryAfter < 0 { // hottype.Never
 		return st.Err()
 	}

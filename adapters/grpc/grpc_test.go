@@ -19,6 +19,7 @@ import (
 
 	hotparamgrpc "github.com/hotparam/pipeline/adapters/grpc"
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 const rules = `
@@ -217,7 +218,7 @@ func TestOptions(t *testing.T) {
 	}
 	o.Error = func(hotparamgrpc.Call, error) error { return status.Error(codes.Unauthenticated, "who are you?") }
 	o.Deny = func(_ hotparamgrpc.Call, v *hotparam.Verdict) error {
-		if v.Reason == "blocked" {
+		if v.Reason == hottype.ReasonBlocked {
 			return nil // the usual refusal
 		}
 		return status.Error(codes.Unavailable, "later")

@@ -103,12 +103,8 @@ func (in *instruments) observe(to metric.Observer, s *hotparam.Stats) {
 	for i, c := range counters {
 		to.ObserveInt64(in.counters[i], number(c.read(s)))
 	}
-	for reason, n := range map[string]uint64{
-		"hot": s.Denied.Hot, "fair": s.Denied.Fair, "in_flight": s.Denied.InFlight, "ip_in_flight": s.Denied.IPInFlight,
-		"override": s.Denied.Override, "blocked": s.Denied.Blocked, "malformed": s.Denied.Malformed,
-		"ip_fixed": s.Denied.IPFixed, "ip_sliding": s.Denied.IPSliding, "store_failure": s.Denied.Store,
-	} {
-		to.ObserveInt64(in.denied, number(n), metric.WithAttributes(attribute.String("reason", reason)))
+	for reason, n := range s.Denied.All() {
+		to.ObserveInt64(in.denied, number(n), metric.WithAttributes(attribute.Stringer("reason", reason)))
 	}
 	keys, rates := map[string]int64{}, map[string]float64{}
 	for _, h := range s.Hot {

@@ -56,7 +56,7 @@ func add[N int64 | float64](to map[string]float64, name string, points []metricd
 func TestStatsAreObserved(t *testing.T) {
 	t.Parallel()
 	stats := hotparam.Stats{
-		Counted: 10, Delivered: 9, Dropped: 1, Allowed: 7, Panics: 2, Denied: hottype.Denials{Hot: 3},
+		Counted: 10, Delivered: 9, Dropped: 1, Allowed: 7, Panics: 2, Denied: hottype.Denials{hottype.ReasonHot: 3},
 		Cache: hotparam.CacheStats{Hits: 4, Stale: 5, Fetched: 6, Bytes: 1000},
 		Hot: []hotparam.Hot{{Key: "topic?id=42", Rule: "topic", Rate: 300},
 			{Key: "topic?id=7", Rule: "topic", Rate: 200}},
@@ -75,9 +75,10 @@ func TestStatsAreObserved(t *testing.T) {
 		"hotparam.hot.keys topic": 2, "hotparam.hot.rate topic": 500,
 		"hotparam.upstream.rate default": 150, "hotparam.upstream.unreachable default": 1, "hotparam.denied hot": 3,
 	}
-	for _, reason := range []string{"fair", "in_flight", "ip_in_flight", "override", "blocked", "malformed", "ip_fixed",
-		"ip_sliding", "store_failure"} {
-		want["hotparam.denied "+reason] = 0
+	for reason := range stats.Denied.All() {
+		if reason != hottype.ReasonHot {
+			want["hotparam.denied "+reason.String()] = 0
+		}
 	}
 	if got := collect(t, reader); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v\nwant %v", got, want)

@@ -29,27 +29,6 @@ type Report struct {
 	Upstreams []UpstreamReport `json:"upstreams,omitempty"`
 }
 
-// Denials counts refusals by what refused.
-type Denials struct {
-	Hot       uint64 `json:"hot"`
-	Override  uint64 `json:"override"`
-	Blocked   uint64 `json:"blocked"`
-	Malformed uint64 `json:"malformed"`
-	IPFixed   uint64 `json:"ip_fixed"`
-	IPSliding uint64 `json:"ip_sliding"`
-	Store     uint64 `json:"store_failure"`
-	Fair      uint64 `json:"fair"`
-	// InFlight and IPInFlight are of limits of requests in flight.
-	InFlight   uint64 `json:"in_flight"`
-	IPInFlight uint64 `json:"ip_in_flight"`
-}
-
-// Total is all refusals.
-func (d Denials) Total() uint64 {
-	return d.Hot + d.Override + d.Blocked + d.Malformed + d.IPFixed + d.IPSliding + d.Store + d.Fair + d.InFlight +
-		d.IPInFlight
-}
-
 // KeyDecisions counts the decisions on one key.
 type KeyDecisions struct {
 	Key     Key    `json:"key"`

@@ -9,7 +9,7 @@ type Verdict struct {
 	Allowed bool
 	// Shadowed is true when a rule in shadow mode would have denied.
 	Shadowed bool
-	// ShadowReason is why it would have, "" where Shadowed is false.
+	// ShadowReason is why it would have, 0 where Shadowed is false.
 	ShadowReason Reason
 	// Hot is whether one of the request's keys is hot, whatever was decided. A gateway
 	// with a cache of its own can switch it by that.
@@ -59,46 +59,6 @@ type Verdict struct {
 
 // Never is the RetryAfter of a request that no waiting makes possible.
 const Never time.Duration = -1
-
-// Reason says why a verdict is as it is. The strings are part of the HTTP
-// contract.
-type Reason string
-
-// The reasons of a verdict.
-const (
-	// ReasonNoRule: no rule matched; per-IP windows passed.
-	ReasonNoRule Reason = "no_rule"
-	// ReasonCold: a rule matched, its key is not hot; per-IP windows passed.
-	ReasonCold Reason = "cold"
-	// ReasonHot: the key is hot; its limit allowed or denied the request.
-	ReasonHot Reason = "hot"
-	// ReasonFair: the limit of the key is divided among clients, and this one has
-	// had its share.
-	ReasonFair Reason = "fair"
-	// ReasonOverride: an override's own limit allowed or denied the request.
-	ReasonOverride Reason = "override"
-	// ReasonCached: the request was answered from the response cache; per-IP windows
-	// passed.
-	ReasonCached Reason = "cached"
-	// ReasonExempt: an override or an exempt address let the request pass.
-	ReasonExempt Reason = "exempt"
-	// ReasonBlocked: an override blocks the key.
-	ReasonBlocked Reason = "blocked"
-	// ReasonMalformed: the request is beyond the limits of what a key is made
-	// of; its rule denies such requests, or holds them to its limit, which
-	// allowed or denied this one.
-	ReasonMalformed Reason = "malformed"
-	// ReasonIPFixed and ReasonIPSliding: a per-IP window denied.
-	ReasonIPFixed   Reason = "ip_fixed"
-	ReasonIPSliding Reason = "ip_sliding"
-	// ReasonInFlight and ReasonIPInFlight: as many requests of the key, or of the
-	// client, are in flight as may be.
-	ReasonInFlight   Reason = "in_flight"
-	ReasonIPInFlight Reason = "ip_in_flight"
-	// ReasonStore: the shared store did not answer and the policy is open
-	// (allowed) or closed (denied).
-	ReasonStore Reason = "store_failure"
-)
 
 // Mode says whether a limit acts or only watches.
 type Mode string

@@ -312,7 +312,8 @@ func liveReports(now time.Time) []hottype.Report {
 	s := now.Sub(now.Truncate(24 * time.Hour)).Seconds()
 	n := func(perSecond float64) uint64 { return uint64(perSecond * s) }
 	return []hottype.Report{{
-		Instance: "sidecar-1", At: now, Allowed: n(930), Denied: hottype.Denials{Hot: n(171), IPFixed: n(12)},
+		Instance: "sidecar-1", At: now, Allowed: n(930),
+		Denied: hottype.Denials{hottype.ReasonHot: n(171), hottype.ReasonIPFixed: n(12)},
 		Samples: []hottype.KeySample{{Key: "topic?id=42", Seen: 800,
 			Prefixes: []hottype.NameCount{{Name: "198.51.100.0/24", N: 310}, {Name: "2001:db8:4711::/48", N: 42}},
 			Classes:  []hottype.NameCount{{Name: "crawler", N: 80}},

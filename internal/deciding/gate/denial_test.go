@@ -36,7 +36,7 @@ func TestDeniedKeyIsDeniedWithoutTheStore(t *testing.T) {
 	if v := b.get("/local?id=1", "1.1.1.1"); !v.Allowed || store.calls.Load() != 10 {
 		t.Errorf("%+v after %d calls", v, store.calls.Load())
 	}
-	if s := b.Stats(); s.Spared != 992 || s.Denied.Hot != 993 {
+	if s := b.Stats(); s.Spared != 992 || s.Denied[hottype.ReasonHot] != 993 {
 		t.Errorf("%+v", s)
 	}
 }

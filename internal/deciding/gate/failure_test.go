@@ -57,8 +57,8 @@ func TestPolicies(t *testing.T) {
 		}
 		b.now = b.now.Add(time.Millisecond)
 	}
-	if s := b.Stats(); s.StoreErrors != 5 || s.StoreOpened != 1 || !s.StoreOpen || s.Denied.Store != 10 ||
-		s.Allowed.Store != 10 {
+	if s := b.Stats(); s.StoreErrors != 5 || s.StoreOpened != 1 || !s.StoreOpen || s.Denied[hottype.ReasonStore] != 10 ||
+		s.Allowed[hottype.ReasonStore] != 10 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -78,7 +78,7 @@ func TestPanicsOpenTheBreaker(t *testing.T) {
 			b.get("/open?id=1", "1.1.1.1")
 		}()
 	}
-	if s := b.Stats(); panics != 5 || s.StoreOpened != 1 || s.Allowed.Store != 5 {
+	if s := b.Stats(); panics != 5 || s.StoreOpened != 1 || s.Allowed[hottype.ReasonStore] != 5 {
 		t.Errorf("%d panics: %+v", panics, s)
 	}
 }
@@ -246,7 +246,7 @@ func TestClientsWhoLeftDoNotOpenTheBreaker(t *testing.T) {
 	for range 100 {
 		b.Decide(ctx, b.now, request("/open?id=1", "1.1.1.1"))
 	}
-	if s := b.Stats(); s.StoreOpened != 0 || s.StoreCalls != 0 || s.Allowed.Store != 100 {
+	if s := b.Stats(); s.StoreOpened != 0 || s.StoreCalls != 0 || s.Allowed[hottype.ReasonStore] != 100 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -106,7 +106,7 @@ func TestFairDenial(t *testing.T) {
 		v.Window != time.Second || v.RetryAfter <= 0 || v.ResetAfter < v.RetryAfter {
 		t.Errorf("%+v", v)
 	}
-	if st := b.Stats(); st.Denied.Fair == 0 {
+	if st := b.Stats(); st.Denied[hottype.ReasonFair] == 0 {
 		t.Errorf("%+v", st.Denied)
 	}
 	b.now = b.now.Add(15 * time.Millisecond)

@@ -41,7 +41,8 @@ func TestTakeLimit(t *testing.T) {
 			t.Errorf("%d: %+v", i, v)
 		}
 	}
-	if st := g.Stats(); st.Denied.Override != 1 || st.Allowed.Override != 5 || st.Shadowed != 1 {
+	if st := g.Stats(); st.Denied[hottype.ReasonOverride] != 1 || st.Allowed[hottype.ReasonOverride] != 5 ||
+		st.Shadowed != 1 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -82,7 +82,8 @@ func TestMalformedRequestsMeetTheLimit(t *testing.T) {
 		t.Errorf("waiting does not help: %+v", v)
 	}
 	b.get("/topic"+malformed()[0], "")
-	if st := b.Stats(); st.Denied.Malformed != 1 || st.Allowed.Malformed != 1 || st.Denied.Total() != 1 ||
+	if st := b.Stats(); st.Denied[hottype.ReasonMalformed] != 1 || st.Allowed[hottype.ReasonMalformed] != 1 ||
+		st.Denied.Total() != 1 ||
 		st.Allowed.Total() != 1 {
 		t.Errorf("%+v", st)
 	}
@@ -113,7 +114,7 @@ func TestABlockIsNotBypassed(t *testing.T) {
 	for _, tc := range []struct {
 		name, path string
 		over       []rules.Override
-		want       hottype.Reason // of a malformed request
+		want       string // of a malformed request
 	}{
 		{"a key", "/topic", []rules.Override{{ID: "x", Key: "topic?id=star", Action: block}}, "blocked"},
 		{"a key, of a rule that allows", "/lax", []rules.Override{{ID: "x", Key: "lax?id=star", Action: block}},
@@ -153,8 +154,8 @@ func TestABlockIsNotBypassed(t *testing.T) {
 			b.hot(hot)
 			for i, query := range malformed() {
 				v := b.get(tc.path+query, fmt.Sprint("10.0.0.", i))
-				if v.Reason != tc.want || v.Allowed != (tc.want != "blocked" && v.Reason != hottype.ReasonBlocked &&
-					i < int(max(v.Limit, 1))) {
+				if v.Reason.String() != tc.want || v.Allowed != (tc.want != "blocked" &&
+					v.Reason != hottype.ReasonBlocked && i < int(max(v.Limit, 1))) {
 					t.Errorf("%s, %.30s: %+v", tc.name, query, v)
 				}
 				if v.Reason == hottype.ReasonBlocked && (v.Rule != "x" || v.Key.Params() != "!malformed") {

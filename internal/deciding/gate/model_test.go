@@ -44,7 +44,7 @@ type model struct {
 // due is one charge with what it means.
 type due struct {
 	limit.Charge
-	reason hottype.Reason
+	reason string
 	rule   string
 	local  bool
 	shadow bool
@@ -135,7 +135,7 @@ func (m *model) take(now time.Time, list []due) (denied []due, retry time.Durati
 // answer is what model and gate have to agree on.
 type answer struct {
 	Allowed, Shadowed bool
-	Reason            hottype.Reason
+	Reason            string
 	Rule              string
 	Left              int64
 	Retry             time.Duration
@@ -145,7 +145,7 @@ type answer struct {
 func (m *model) ask(now time.Time, req *hottype.Request, keys []hottype.Key, ruleOf []*rules.Rule, crawler bool,
 	spared *answer) answer {
 	a := m.decide(now, req, keys, ruleOf, crawler, spared)
-	if a.Reason == hottype.ReasonIPFixed || a.Reason == hottype.ReasonIPSliding {
+	if a.Reason == "ip_fixed" || a.Reason == "ip_sliding" {
 		return a
 	}
 	for _, key := range keys {
@@ -299,7 +299,7 @@ func (b *bundle) compare(t *rapid.T, m *model, req *hottype.Request, keys []hott
 	crawler bool) {
 	before := b.Stats().Spared
 	v := b.Decide(t.Context(), b.now, req)
-	got := answer{v.Allowed, v.Shadowed, v.Reason, v.Rule, v.Remaining, v.RetryAfter}
+	got := answer{v.Allowed, v.Shadowed, v.Reason.String(), v.Rule, v.Remaining, v.RetryAfter}
 	if !v.Allowed || v.Mode == hottype.ModeShadow {
 		got.Left = 0 // of a refusal, or of nothing that is enforced
 	}

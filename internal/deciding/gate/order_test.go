@@ -40,13 +40,15 @@ overrides:
 // said is what the tables compare.
 type said struct {
 	Allowed bool
-	Reason  hottype.Reason
+	Reason  string
 	Rule    string
 	Limit   int64
 	Left    int64
 }
 
-func sayings(v hottype.Verdict) said { return said{v.Allowed, v.Reason, v.Rule, v.Limit, v.Remaining} }
+func sayings(v hottype.Verdict) said {
+	return said{v.Allowed, v.Reason.String(), v.Rule, v.Limit, v.Remaining}
+}
 
 // Each row asks n times as the same client and compares the last verdict.
 func TestOrder(t *testing.T) {

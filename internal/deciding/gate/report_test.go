@@ -49,7 +49,8 @@ func TestReport(t *testing.T) {
 	b.DecideUncounted(t.Context(), b.now, request("/topic?id=1", "")) // not counted
 	want := hottype.Report{
 		Instance: "a", At: b.now, Allowed: 2 + 3 + 3 + 5 + 1,
-		Denied: hottype.Denials{Hot: 1, Override: 2, Blocked: 2, IPFixed: 1},
+		Denied: hottype.Denials{hottype.ReasonHot: 1, hottype.ReasonOverride: 2, hottype.ReasonBlocked: 2,
+			hottype.ReasonIPFixed: 1},
 		Keys: []hottype.KeyDecisions{
 			{Key: "topic?id=42", Allowed: 2, Denied: 1}, {Key: "topic?id=own", Allowed: 3, Denied: 2},
 			{Key: "topic?id=free", Allowed: 1}, {Key: "topic?id=x*", Denied: 2},

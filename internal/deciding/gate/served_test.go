@@ -81,7 +81,8 @@ func TestServedInTwoSteps(t *testing.T) {
 		v.Reason != hottype.ReasonIPFixed {
 		t.Errorf("the per-IP window is full: %+v", v)
 	}
-	if st := b.Stats(); st.Allowed.Cached != 5 || st.Allowed.Total() != 5 || st.Denied.IPFixed != 1 {
+	if st := b.Stats(); st.Allowed[hottype.ReasonCached] != 5 || st.Allowed.Total() != 5 ||
+		st.Denied[hottype.ReasonIPFixed] != 1 {
 		t.Errorf("%+v", st)
 	}
 	refresh := func() hottype.Verdict {
@@ -101,7 +102,7 @@ func TestServedInTwoSteps(t *testing.T) {
 	count(&v)
 	r := b.Report(b.now)
 	if len(r.Keys) != 1 || r.Keys[0].Allowed != 5 || r.Keys[0].Served != 5 || r.Keys[0].Denied != 1 ||
-		r.Denied.Hot != 1 {
+		r.Denied[hottype.ReasonHot] != 1 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -59,7 +59,7 @@ func shadowed(v *hottype.Verdict, gr *group) {
 // store a call and never holds up a request. Requests that a per-IP window denied
 // never reached the key's limit and do not count.
 func (g *Gate) countCandidates(ctx context.Context, d *decision, v *hottype.Verdict) {
-	if ofClient(v.Reason) {
+	if v.Reason.Info().OfClient {
 		return
 	}
 	gr := &d.candidates
@@ -82,12 +82,6 @@ func (g *Gate) countCandidates(ctx context.Context, d *decision, v *hottype.Verd
 		return
 	}
 	d.counters.candidate(ok, v.Allowed)
-}
-
-// ofClient reports whether a request was denied because of its client, so that it never reached
-// the limits of its keys.
-func ofClient(r hottype.Reason) bool {
-	return r == hottype.ReasonIPFixed || r == hottype.ReasonIPSliding || r == hottype.ReasonIPInFlight
 }
 
 // tried are the overrides as they would be if those in shadow mode were enforced.
@@ -128,7 +122,7 @@ func (g *Gate) tryOverrides(ctx context.Context, d *decision, v *hottype.Verdict
 		}
 	}
 	of := d.st.tried.keys
-	if of == nil || !d.reached || ofClient(v.Reason) {
+	if of == nil || !d.reached || v.Reason.Info().OfClient {
 		return
 	}
 	for i := range d.keys {

@@ -46,12 +46,13 @@ ip:
 			if v.Allowed != (i < 5) || v.Shadowed != (i > 1 && i < 5) {
 				t.Errorf("%s: request %d: %+v", scope, i, v)
 			}
-			if v.Shadowed && v.ShadowReason != hottype.ReasonIPFixed || !v.Shadowed && v.ShadowReason != "" {
+			if v.Shadowed && v.ShadowReason != hottype.ReasonIPFixed || !v.Shadowed && v.ShadowReason != 0 {
 				t.Errorf("%s: request %d: reason %q", scope, i, v.ShadowReason)
 			}
 		}
 		s := b.Stats()
-		if s.Shadowed != 3 || s.ShadowedIP != 3 || s.Denied.IPSliding != 2 || s.Denied.IPFixed != 0 {
+		if s.Shadowed != 3 || s.ShadowedIP != 3 || s.Denied[hottype.ReasonIPSliding] != 2 ||
+			s.Denied[hottype.ReasonIPFixed] != 0 {
 			t.Errorf("%s: %+v", scope, s)
 		}
 	}

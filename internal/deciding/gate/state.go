@@ -134,13 +134,13 @@ func (st *state) class(c *rules.Class) *class {
 }
 
 func (st *state) window(w *rules.IPWindow, reason hottype.Reason, class string) *clientLimit {
-	space := string(reason)
+	space := reason.String()
 	if class != "" {
 		space += ":" + class
 	}
 	async := w.Consistency == rules.Async && w.Scope != rules.ScopeInstance && st.sharing.async
 	cl := &clientLimit{space: space, spec: w.Spec, term: term{
-		rule: string(reason), reason: reason, window: refill(w.Spec),
+		rule: reason.String(), reason: reason, window: refill(w.Spec),
 		policy: w.OnStoreFailure, shared: st.shares(w.Scope) && !async, async: async,
 		shadow: w.Mode == hottype.ModeShadow,
 	}}

@@ -13,7 +13,7 @@ import (
 // the states StoreOpen, StoreParts and StoreOut.
 type Stats struct {
 	// Allowed are the requests let pass, by reason.
-	Allowed Admissions
+	Allowed hottype.Admissions
 	Denied  hottype.Denials
 	// Shadowed are those of Allowed that a limit in shadow mode would have
 	// denied.
@@ -49,17 +49,6 @@ type Stats struct {
 	// Refunded is the cost that requests got back because of the status of their answer. What
 	// the shared store gives back it counts itself too.
 	Refunded uint64
-}
-
-// Admissions counts requests let pass, by what they passed.
-type Admissions struct {
-	NoRule, Cold, Hot, Override, Exempt, Malformed, Cached uint64
-	Store                                                  uint64 // by policy open, applyFailurePolicies
-}
-
-// Total is all admissions.
-func (a Admissions) Total() uint64 {
-	return a.NoRule + a.Cold + a.Hot + a.Override + a.Exempt + a.Malformed + a.Cached + a.Store
 }
 
 // Candidates compares candidate limits with the live ones.
@@ -121,10 +110,10 @@ type stats struct {
 	refunded    atomic.Uint64
 }
 
-// shard is one set of counters by outcome, on cache lines of its own.
+// shard is one set of counters, on cache lines of its own.
 type shard struct {
-	allowed                [outcomes]atomic.Uint64
-	denied                 [outcomes]atomic.Uint64
+	allowed                [hottype.NumReasons]atomic.Uint64
+	denied                 [hottype.NumReasons]atomic.Uint64
 	shadowed, shadowedIP   atomic.Uint64
 	spared, heldBack       atomic.Uint64
 	same, stricter, looser atomic.Uint64 // candidates
@@ -133,54 +122,18 @@ type shard struct {
 
 func (s *stats) shard() *shard { return &s.shards[s.next.Add(1)%shards] }
 
-// outcomes is how many reasons are counted apart; outcome numbers them.
-const outcomes = 14
-
-func outcome(r hottype.Reason) int {
-	switch r {
-	case hottype.ReasonCold:
-		return 0
-	case hottype.ReasonNoRule:
-		return 1
-	case hottype.ReasonHot:
-		return 2
-	case hottype.ReasonOverride:
-		return 3
-	case hottype.ReasonExempt:
-		return 4
-	case hottype.ReasonBlocked:
-		return 5
-	case hottype.ReasonIPFixed:
-		return 6
-	case hottype.ReasonIPSliding:
-		return 7
-	case hottype.ReasonMalformed:
-		return 8
-	case hottype.ReasonCached:
-		return 9
-	case hottype.ReasonFair:
-		return 10
-	case hottype.ReasonInFlight:
-		return 11
-	case hottype.ReasonIPInFlight:
-		return 12
-	}
-	return 13 // ReasonStore
-}
-
 func (s *shard) verdict(v *hottype.Verdict) {
-	i := outcome(v.Reason)
 	if !v.Allowed {
-		s.denied[i].Add(1)
+		s.denied[v.Reason].Add(1)
 		return
 	}
-	s.allowed[i].Add(1)
+	s.allowed[v.Reason].Add(1)
 	if v.Wait > 0 {
 		s.heldBack.Add(1)
 	}
 	if v.Shadowed {
 		s.shadowed.Add(1)
-		if v.ShadowReason == hottype.ReasonIPFixed || v.ShadowReason == hottype.ReasonIPSliding {
+		if v.ShadowReason.Info().OfClient {
 			s.shadowedIP.Add(1)
 		}
 	}
@@ -215,21 +168,9 @@ func (g *Gate) Stats() Stats {
 }
 
 func (s *shard) addTo(out *Stats) {
-	a, d := &out.Allowed, &out.Denied
-	for r, n := range map[hottype.Reason]*uint64{
-		hottype.ReasonCold: &a.Cold, hottype.ReasonNoRule: &a.NoRule, hottype.ReasonHot: &a.Hot,
-		hottype.ReasonOverride: &a.Override, hottype.ReasonExempt: &a.Exempt, hottype.ReasonStore: &a.Store,
-		hottype.ReasonMalformed: &a.Malformed, hottype.ReasonCached: &a.Cached,
-	} {
-		*n += s.allowed[outcome(r)].Load()
-	}
-	for r, n := range map[hottype.Reason]*uint64{
-		hottype.ReasonHot: &d.Hot, hottype.ReasonOverride: &d.Override, hottype.ReasonBlocked: &d.Blocked,
-		hottype.ReasonMalformed: &d.Malformed, hottype.ReasonIPFixed: &d.IPFixed, hottype.ReasonIPSliding: &d.IPSliding,
-		hottype.ReasonStore: &d.Store,
-		hottype.ReasonFair:  &d.Fair, hottype.ReasonInFlight: &d.InFlight, hottype.ReasonIPInFlight: &d.IPInFlight,
-	} {
-		*n += s.denied[outcome(r)].Load()
+	for r := range hottype.Reasons() {
+		out.Allowed[r] += s.allowed[r].Load()
+		out.Denied[r] += s.denied[r].Load()
 	}
 	out.Shadowed += s.shadowed.Load()
 	out.ShadowedIP += s.shadowedIP.Load()

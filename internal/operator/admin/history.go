@@ -39,9 +39,9 @@ func (s *Server) remember(now time.Time, hot, loops, heaviest []hottype.Hot) {
 	}
 	sp := s.rates.now(now)
 	second := &history.Second{At: now, Allowed: sp.Allowed, DeniedBy: map[string]float64{}}
-	for i, d := range denials(hottype.Denials{}) {
-		second.DeniedBy[d.name] = sp.Denied[i]
-		second.Denied += sp.Denied[i]
+	for r := range (hottype.Denials{}).All() {
+		second.DeniedBy[r.String()] = sp.Denied[r]
+		second.Denied += sp.Denied[r]
 	}
 	known := map[hottype.Key]bool{}
 	add := func(list []hottype.Hot, state string) {

@@ -69,7 +69,7 @@ func TestSecondsGoIntoTheHistory(t *testing.T) {
 	w.set(func() { w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 400, t0)} })
 	report := func(n uint64) hottype.Report {
 		return hottype.Report{Instance: "a", At: w.clock().Add(time.Second), Allowed: 100 * n,
-			Denied: hottype.Denials{Hot: 30 * n},
+			Denied: hottype.Denials{hottype.ReasonHot: 30 * n},
 			Keys:   []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: 10 * n, Denied: 30 * n}}}
 	}
 	for n := range uint64(11) {

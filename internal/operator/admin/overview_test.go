@@ -24,7 +24,7 @@ func TestOverview(t *testing.T) {
 	w.second(at(0, 10, 0, 0))
 	w.second(at(time.Second, 310, 25, 0))
 	o := w.Overview()
-	if o.Allowed != 300 || o.Denied != (hottype.Denials{Hot: 25}) || o.Limiters != 1 || o.HotKeys != 204 {
+	if o.Allowed != 300 || o.Denied != (hottype.Denials{hottype.ReasonHot: 25}) || o.Limiters != 1 || o.HotKeys != 204 {
 		t.Errorf("allowed %d, denied %+v, %d limiters, %d hot", o.Allowed, o.Denied, o.Limiters, o.HotKeys)
 	}
 	want := map[string]RuleOverview{"topic": {HotKeys: 202, HotRate: 2*350 + 200*300 - 199*200/2},

@@ -33,7 +33,7 @@ type instance struct {
 // speed is decisions a second.
 type speed struct {
 	Allowed  float64
-	Denied   [denialKinds]float64 // as listed by denials
+	Denied   [hottype.NumReasons]float64
 	Keys     map[hottype.Key]keySpeed
 	Hits     map[string]hitSpeed // of overrides, by ID
 	Limiters int
@@ -97,12 +97,12 @@ func (in *instance) hear(now time.Time, rep hottype.Report, total *decided) {
 		return
 	}
 	allowed := grown(in.last.Allowed, rep.Allowed)
-	before, after := denials(in.last.Denied), denials(rep.Denied)
 	sp := speed{Allowed: perSecond(allowed, apart), Keys: make(map[hottype.Key]keySpeed, len(rep.Keys))}
-	var denied [denialKinds]uint64
-	for i := range after {
-		denied[i] = grown(before[i].n, after[i].n)
-		sp.Denied[i] = perSecond(denied[i], apart)
+	total.Allowed += allowed
+	for r, n := range rep.Denied.All() {
+		n = grown(in.last.Denied[r], n)
+		total.Denied[r] += n
+		sp.Denied[r] = perSecond(n, apart)
 	}
 	for _, k := range rep.Keys {
 		was := in.keys[k.Key]
@@ -118,7 +118,6 @@ func (in *instance) hear(now time.Time, rep hottype.Report, total *decided) {
 		was := met[id]
 		sp.Hits[id] = hitSpeed{perSecond(grown(was.N, h.N), apart), perSecond(grown(was.WouldDeny, h.WouldDeny), apart)}
 	}
-	total.add(allowed, denied)
 	*in = instance{last: rep, keys: byKey(rep), heard: now, paced: true, speed: sp}
 }
 
@@ -185,30 +184,3 @@ func grown(before, after uint64) uint64 {
 }
 
 func perSecond(n uint64, d time.Duration) float64 { return float64(n) / d.Seconds() }
-
-// denialKinds is how many ways of being refused there are.
-const denialKinds = 10
-
-// denial is one way of being refused and how often it was.
-type denial struct {
-	name string
-	n    uint64
-}
-
-// denials lists a struct of counters, always in this order.
-func denials(d hottype.Denials) [denialKinds]denial {
-	return [denialKinds]denial{
-		{"hot", d.Hot}, {"override", d.Override}, {"blocked", d.Blocked}, {"malformed", d.Malformed},
-		{"ip_fixed", d.IPFixed}, {"ip_sliding", d.IPSliding}, {"store_failure", d.Store},
-		{"fair", d.Fair}, {"in_flight", d.InFlight}, {"ip_in_flight", d.IPInFlight},
-	}
-}
-
-func (t *decided) add(allowed uint64, denied [denialKinds]uint64) {
-	t.Allowed += allowed
-	d := &t.Denied
-	for i, p := range [denialKinds]*uint64{&d.Hot, &d.Override, &d.Blocked, &d.Malformed, &d.IPFixed, &d.IPSliding,
-		&d.Store, &d.Fair, &d.InFlight, &d.IPInFlight} {
-		*p += denied[i]
-	}
-}

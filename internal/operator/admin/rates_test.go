@@ -12,8 +12,9 @@ import (
 
 // at is a report of limiter "a" some time after t0.
 func at(after time.Duration, allowed, hot, key uint64) hottype.Report {
-	return hottype.Report{Instance: "a", At: t0.Add(after), Allowed: allowed, Denied: hottype.Denials{Hot: hot},
-		Keys: []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: key, Served: key}}}
+	return hottype.Report{Instance: "a", At: t0.Add(after), Allowed: allowed,
+		Denied: hottype.Denials{hottype.ReasonHot: hot},
+		Keys:   []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: key, Served: key}}}
 }
 
 func TestRatesReadLikeATape(t *testing.T) {
@@ -44,7 +45,8 @@ func TestRatesReadLikeATape(t *testing.T) {
 		now := t0.Add(c.now)
 		r.add(now, []hottype.Report{c.report})
 		sp := r.now(now)
-		if sp.Known != c.known || sp.Limiters != c.limiters || sp.Allowed != c.allowed || sp.Denied[0] != c.denied ||
+		if sp.Known != c.known || sp.Limiters != c.limiters || sp.Allowed != c.allowed ||
+			sp.Denied[hottype.ReasonHot] != c.denied ||
 			sp.Keys["topic?id=42"] != (keySpeed{Allowed: c.keySeen, Served: c.keySeen}) {
 			t.Errorf("line %d: %+v", i, sp)
 		}
@@ -72,7 +74,7 @@ func TestTotalsAreWhatTheLimitersCounted(t *testing.T) {
 					continue
 				}
 				rep := hottype.Report{Instance: id, At: now, Allowed: counts[id],
-					Denied: hottype.Denials{Blocked: counts[id] / 2, Store: 7}}
+					Denied: hottype.Denials{hottype.ReasonBlocked: counts[id] / 2, hottype.ReasonStore: 7}}
 				if _, ok := first[id]; !ok {
 					first[id] = rep
 				}
@@ -84,7 +86,8 @@ func TestTotalsAreWhatTheLimitersCounted(t *testing.T) {
 		var want decided
 		for id, l := range last {
 			want.Allowed += l.Allowed - first[id].Allowed
-			want.Denied.Blocked += l.Denied.Blocked - first[id].Denied.Blocked
+			want.Denied[hottype.ReasonBlocked] += l.Denied[hottype.ReasonBlocked] -
+				first[id].Denied[hottype.ReasonBlocked]
 		}
 		if r.total != want {
 			rt.Fatalf("got %+v, want %+v", r.total, want)

@@ -92,9 +92,9 @@ func viewTotals(sp speed) totalsView {
 		return v
 	}
 	var denied float64
-	for i, d := range denials(hottype.Denials{}) {
-		v.DeniedBy[d.name] = *rounded(sp.Denied[i])
-		denied += sp.Denied[i]
+	for r := range (hottype.Denials{}).All() {
+		v.DeniedBy[r.String()] = *rounded(sp.Denied[r])
+		denied += sp.Denied[r]
 	}
 	v.Requests, v.Allowed, v.Denied = rounded(sp.Allowed+denied), rounded(sp.Allowed), rounded(denied)
 	return v

@@ -5,9 +5,13 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"path"
 	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 //go:embed static
@@ -43,10 +47,21 @@ func contentType(name string) string {
 // views are the addresses of the dashboard: one page, which shows the view of its address.
 var views = []string{"/{$}", "/key/{key...}", "/history", "/overrides", "/health"}
 
+// reasonsModule is the part of the table of reasons that the dashboard shows.
+func reasonsModule() []byte {
+	short := map[string]string{}
+	for r := range (hottype.Denials{}).All() {
+		short[r.String()] = r.Info().Short
+	}
+	table, _ := json.Marshal(short) // a map of strings has a JSON form
+	return fmt.Appendf(nil, "// What denies requests, by reason.\nexport const reasons = %s;\n", table)
+}
+
 // pageFiles lists the dashboard and openapi.json. The embedded tree is part of
 // the program: reading it cannot fail.
 func pageFiles() []file {
-	files := []file{newFile("/openapi.json", "openapi.json", openAPI)}
+	files := []file{newFile("/openapi.json", "openapi.json", openAPI),
+		newFile("/assets/reasons.js", "reasons.js", reasonsModule())}
 	entries, _ := static.ReadDir("static")
 	for _, e := range entries {
 		body, _ := static.ReadFile("static/" + e.Name())

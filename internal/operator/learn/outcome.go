@@ -45,7 +45,7 @@ func (p *Proposal) tryOut(ctx context.Context, l *learner) (Outcome, error) {
 	if err != nil {
 		return o, err
 	}
-	o.HurtHarder, o.DeniedHarder = hurt.ordinary, half.Denied.Total()
+	o.HurtHarder, o.DeniedHarder = hurt.ordinary, int64(half.Denied.Total())
 	return o, nil
 }
 
@@ -74,7 +74,7 @@ func (p *Proposal) enforced(ctx context.Context, l *learner, divide int64) (*rep
 		}
 		d := clients[s.Request.Client]
 		d.any = true
-		d.byIP = d.byIP || v.Reason == hottype.ReasonIPFixed || v.Reason == hottype.ReasonIPSliding
+		d.byIP = d.byIP || v.Reason.Info().OfClient
 		clients[s.Request.Client] = d
 	}
 	rep, err := replay.Run(ctx, cfg, sources...)

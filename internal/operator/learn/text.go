@@ -49,8 +49,8 @@ func (o *Outcome) lines(p *Proposal) []string {
 	r := o.Replay
 	all := []string{fmt.Sprintf("On this log, enforced: keys that were hot: %d; that looked so because of a loop: %d; "+
 		"requests denied: %s (%.2f %%), of these %s by windows of clients.", o.Hot, o.Loops,
-		replay.Grouped(r.Denied.Total()), 100*float64(r.Denied.Total())/float64(max(r.Requests, 1)),
-		replay.Grouped(r.Denied.IPFixed+r.Denied.IPSliding))}
+		replay.Grouped(int64(r.Denied.Total())), 100*float64(r.Denied.Total())/float64(max(r.Requests, 1)),
+		replay.Grouped(int64(r.Denied.OfClient())))}
 	if len(p.rules) > 0 {
 		all = append(all, fmt.Sprintf("At half the limits of hot keys: %s denied.", replay.Grouped(o.DeniedHarder)))
 	}

@@ -32,18 +32,10 @@ func Gate(stats func() gate.Stats) Collector {
 }
 
 func (to scrape) admissions(s *gate.Stats) {
-	allowed := func(reason string, n uint64) {
-		to.with("reason", reason).counter("hotparam_gate_allowed_total",
+	for r, n := range s.Allowed.All() {
+		to.with("reason", r.String()).counter("hotparam_gate_allowed_total",
 			"Requests that this limiter allowed, by reason.", n)
 	}
-	allowed("no_rule", s.Allowed.NoRule)
-	allowed("cold", s.Allowed.Cold)
-	allowed("hot", s.Allowed.Hot)
-	allowed("cached", s.Allowed.Cached)
-	allowed("override", s.Allowed.Override)
-	allowed("exempt", s.Allowed.Exempt)
-	allowed("malformed", s.Allowed.Malformed)
-	allowed("store_failure", s.Allowed.Store)
 	to.counter("hotparam_gate_held_back_total", "Requests allowed that have to wait before they go on.", s.HeldBack)
 	to.counter("hotparam_gate_shadowed_total",
 		"Requests allowed that a limit in shadow mode would have denied.", s.Shadowed)
@@ -53,17 +45,9 @@ func (to scrape) admissions(s *gate.Stats) {
 
 // denials sends a counter of the requests denied, by reason.
 func (to scrape) denials(name, help string, d *hottype.Denials) {
-	denied := func(reason string, n uint64) { to.with("reason", reason).counter(name, help, n) }
-	denied("hot", d.Hot)
-	denied("fair", d.Fair)
-	denied("in_flight", d.InFlight)
-	denied("ip_in_flight", d.IPInFlight)
-	denied("override", d.Override)
-	denied("blocked", d.Blocked)
-	denied("malformed", d.Malformed)
-	denied("ip_fixed", d.IPFixed)
-	denied("ip_sliding", d.IPSliding)
-	denied("store_failure", d.Store)
+	for r, n := range d.All() {
+		to.with("reason", r.String()).counter(name, help, n)
+	}
 }
 
 // gateStore sends how the shared store does.

@@ -47,7 +47,7 @@ func TestValues(t *testing.T) {
 	latency.Counts[0], latency.Counts[1], latency.Counts[7] = 1, 2, 3
 	got := scrape(t,
 		metrics.Gate(func() gate.Stats {
-			return gate.Stats{Allowed: gate.Admissions{Cold: 7}, StoreOpen: true, StoreLatency: latency}
+			return gate.Stats{Allowed: hottype.Admissions{hottype.ReasonCold: 7}, StoreOpen: true, StoreLatency: latency}
 		}),
 		metrics.ResponseCache(func() respcache.Stats {
 			return respcache.Stats{Bypassed: map[string]uint64{"cookie": 1}, Unkept: map[string]uint64{"vary": 1}}
@@ -80,7 +80,7 @@ func TestValues(t *testing.T) {
 func TestOverviewIsByRule(t *testing.T) {
 	t.Parallel()
 	got := scrape(t, metrics.Overview(func() admin.Overview {
-		return admin.Overview{Denied: hottype.Denials{Hot: 25}, Rules: map[string]admin.RuleOverview{
+		return admin.Overview{Denied: hottype.Denials{hottype.ReasonHot: 25}, Rules: map[string]admin.RuleOverview{
 			"topic": {HotKeys: 1, HotRate: 350}, "calm": {},
 		}}
 	}))

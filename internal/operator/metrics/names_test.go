@@ -177,6 +177,16 @@ func eachField(v reflect.Value, path string, visit func(path string, set, reset 
 		eachField(reflect.ValueOf(&one).Elem(), path+"[]", each)
 		each(path+"[].Why", func() { one.Why = "errors" }, func() { one.Why = "" })
 		return
+	case *hottype.Admissions:
+		for r := range x.All() {
+			visit(path+"."+r.String(), func() { x[r] = 2 }, func() { x[r] = 0 })
+		}
+		return
+	case *hottype.Denials:
+		for r := range x.All() {
+			visit(path+"."+r.String(), func() { x[r] = 2 }, func() { x[r] = 0 })
+		}
+		return
 	case *[]notify.Kind:
 		return
 	case *gate.Latency:

@@ -57,7 +57,7 @@ func TestShareAndSurgeAreFound(t *testing.T) {
 			}
 			if len(rep.Hot) != 1 || rep.Hot[0].Key != "topic?id=42" || rep.Hot[0].From < test.from ||
 				rep.Hot[0].From > test.from+6 ||
-				rep.Denied.Hot == 0 {
+				rep.Denied[hottype.ReasonHot] == 0 {
 				t.Errorf("hot %+v, denied %+v", rep.Hot, rep.Denied)
 			}
 		})

@@ -112,7 +112,7 @@ func (e *engine) second(ctx context.Context, b *bucket) {
 	n := int64(b.n)
 	e.tally.Requests += n
 	e.tally.Last = b.second
-	e.tally.Timeline.add(b.second, n, e.tally.Denied.Total()-denied)
+	e.tally.Timeline.add(b.second, n, int64(e.tally.Denied.Total()-denied))
 	e.last = b.second
 }
 
@@ -146,7 +146,7 @@ func (e *engine) request(ctx context.Context, s *Seen) {
 	}
 	if v.Shadowed {
 		e.tally.Shadowed++
-		e.tally.ShadowedBy.add(v.ShadowReason)
+		e.tally.ShadowedBy[v.ShadowReason]++
 	}
 	if !v.Allowed {
 		e.denied(&v, id, known)
@@ -175,11 +175,11 @@ func (e *engine) client(req *hottype.Request) (uint32, bool) {
 
 // denied counts a denial where it belongs.
 func (e *engine) denied(v *hottype.Verdict, client uint32, known bool) {
-	e.tally.Denied.add(v.Reason)
+	e.tally.Denied[v.Reason]++
 	if known {
 		e.clients.rows[client].denied++
 	}
-	if v.Reason == hottype.ReasonIPFixed || v.Reason == hottype.ReasonIPSliding {
+	if v.Reason.Info().OfClient {
 		return
 	}
 	if id, ok := e.keys.ids[string(v.Key)]; ok {

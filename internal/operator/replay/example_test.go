@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/replay"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -28,6 +29,6 @@ rules:
 	if err != nil {
 		fmt.Println(err)
 	}
-	fmt.Println(report.Hot[0].Key, "at", report.Hot[0].PeakRate, "a second,", report.Denied.Hot, "denied")
+	fmt.Println(report.Hot[0].Key, "at", report.Hot[0].PeakRate, "a second,", report.Denied[hottype.ReasonHot], "denied")
 	// Output: topic?id=42 at 100 a second, 63 denied
 }

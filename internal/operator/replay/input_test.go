@@ -130,7 +130,7 @@ func FuzzRun(f *testing.F) {
 		if rep == nil {
 			t.Fatal(err)
 		}
-		if rep.Lines != rep.Requests+rep.Malformed+rep.Late || rep.Denied.Total() > rep.Requests {
+		if rep.Lines != rep.Requests+rep.Malformed+rep.Late || rep.Denied.Total() > uint64(rep.Requests) {
 			t.Fatalf("%+v", rep)
 		}
 		if err := replay.Write(io.Discard, rep, replay.Options{Color: true, Width: 1}); err != nil {

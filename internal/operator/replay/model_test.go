@@ -80,7 +80,7 @@ func modelKeys(all []event) []replay.Key {
 
 // modelClients knows the fixed window: it admits limit in each second, and
 // nobody is limited by no address.
-func modelClients(all []event, limit int64) (list []replay.Client, denied int64) {
+func modelClients(all []event, limit int64) (list []replay.Client, denied uint64) {
 	clients := map[string]replay.Client{}
 	for _, e := range all {
 		c := replay.Client{Client: e.client}
@@ -98,7 +98,7 @@ func modelClients(all []event, limit int64) (list []replay.Client, denied int64)
 		clients[e.client] = c
 	}
 	for _, c := range clients {
-		denied += c.Denied
+		denied += uint64(c.Denied)
 	}
 	return slices.SortedFunc(maps.Values(clients), func(a, b replay.Client) int {
 		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Client, b.Client))
@@ -137,7 +137,7 @@ func TestReportIsThatOfTheModel(t *testing.T) {
 			HotSeconds: modelHotSeconds(all, 3),
 			Hot:        got.Hot, Loops: got.Loops, Timeline: got.Timeline, Broken: got.Broken, // tested elsewhere
 		}
-		want.Clients, want.Denied.IPFixed = modelClients(all, 2)
+		want.Clients, want.Denied[hottype.ReasonIPFixed] = modelClients(all, 2)
 		for _, rate := range []int64{5, 20, 50, 200, 1000} {
 			n := int64(0)
 			for _, k := range want.Keys {

@@ -30,7 +30,8 @@ type Report struct {
 	// count over their rule's window ending with it reaches the threshold,
 	// before any hysteresis. Seconds without such keys are left out.
 	HotSeconds map[int64][]hottype.Key `json:"hot_seconds"`
-	Denied     Denied                  `json:"denied"`
+	// Denied is how many requests would have been denied, by reason.
+	Denied hottype.Denials `json:"denied"`
 	// Clients are the 1000 busiest and those with the 100 highest peaks of
 	// each kind, busiest first, ties by client.
 	Clients []Client `json:"clients"`
@@ -48,7 +49,7 @@ type Report struct {
 	// Shadowed is how many requests a limit in shadow mode would have denied.
 	Shadowed int64 `json:"shadowed"`
 	// ShadowedBy is which limits they were.
-	ShadowedBy Denied `json:"shadowed_by"`
+	ShadowedBy hottype.Denials `json:"shadowed_by"`
 
 	// HotAt is how many keys would have been hot at other thresholds.
 	HotAt []HotAt `json:"hot_at"`
@@ -110,39 +111,6 @@ type Span struct {
 	Clients     int64   `json:"clients"`
 	Client      string  `json:"client"`
 	ClientShare float64 `json:"client_share"`
-}
-
-// Denied is how many requests would have been denied, by what.
-type Denied struct {
-	Hot       int64 `json:"hot"`
-	IPFixed   int64 `json:"ip_fixed"`
-	IPSliding int64 `json:"ip_sliding"`
-	Override  int64 `json:"override"`
-	Blocked   int64 `json:"blocked"`
-	Malformed int64 `json:"malformed"`
-}
-
-// add counts one where it belongs.
-func (d *Denied) add(why hottype.Reason) {
-	switch why {
-	case hottype.ReasonIPFixed:
-		d.IPFixed++
-	case hottype.ReasonIPSliding:
-		d.IPSliding++
-	case hottype.ReasonOverride:
-		d.Override++
-	case hottype.ReasonBlocked:
-		d.Blocked++
-	case hottype.ReasonMalformed:
-		d.Malformed++
-	default:
-		d.Hot++
-	}
-}
-
-// Total is all of them.
-func (d Denied) Total() int64 {
-	return d.Hot + d.IPFixed + d.IPSliding + d.Override + d.Blocked + d.Malformed
 }
 
 // Dropped is what was left out of the report because of a bound.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/counting/accesslog"
 	"github.com/hotparam/pipeline/internal/operator/replay"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -139,7 +140,8 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rep.Denied != (replay.Denied{Hot: 89}) || rep.Keys[0].Denied != 89 || rep.Clients[0].Denied != 89 {
+	if rep.Denied != (hottype.Denials{hottype.ReasonHot: 89}) || rep.Keys[0].Denied != 89 ||
+		rep.Clients[0].Denied != 89 {
 		t.Errorf("denied %+v, of the key %d, of the client %d; want 89", rep.Denied, rep.Keys[0].Denied,
 			rep.Clients[0].Denied)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/replay"
 )
 
@@ -26,7 +27,7 @@ rules:
 		t.Fatal(err)
 	}
 	if len(rep.Hot) != 1 || rep.Hot[0].Key != "topic?id=star" || rep.Keys[0].Requests != 40 || rep.Requests != 40 ||
-		rep.Denied.Hot < 15 {
+		rep.Denied[hottype.ReasonHot] < 15 {
 		t.Errorf("hot %+v, first key %+v, %d requests, denied %+v", rep.Hot, rep.Keys[0], rep.Requests, rep.Denied)
 	}
 }

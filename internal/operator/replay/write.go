@@ -199,25 +199,17 @@ func (p *page) denied(r *Report) {
 	if r.Denied.Total() == 0 && r.Shadowed == 0 {
 		p.printf("nothing\n")
 	}
-	for _, n := range []struct {
-		n    int64
-		what string
-	}{
-		{r.Denied.Hot, "by the limits of hot keys"},
-		{r.Denied.Override, "by overrides"},
-		{r.Denied.Blocked, "by blocks"},
-		{r.Denied.Malformed, "because their query is beyond the limits"},
-		{r.Denied.IPFixed, "by the fixed window of their client"},
-		{r.Denied.IPSliding, "by the sliding window of their client"},
-		{r.Shadowed - r.ShadowedBy.IPFixed - r.ShadowedBy.IPSliding,
-			"by limits of keys in shadow mode, which let them pass"},
-		{r.ShadowedBy.IPFixed + r.ShadowedBy.IPSliding, "by windows of clients in shadow mode, which let them pass"},
-	} {
-		if n.n > 0 {
-			share := 100 * float64(n.n) / float64(r.Requests)
-			p.printf("%10s %6.2f %%  %s\n", Grouped(n.n), share, n.what)
+	row := func(n uint64, what string) {
+		if n > 0 {
+			p.printf("%10s %6.2f %%  %s\n", Grouped(int64(n)), 100*float64(n)/float64(r.Requests), what)
 		}
 	}
+	for reason, n := range r.Denied.All() {
+		row(n, reason.Info().Replayed)
+	}
+	ofClient := r.ShadowedBy.OfClient()
+	row(uint64(r.Shadowed)-ofClient, "by limits of keys in shadow mode, which let them pass")
+	row(ofClient, "by windows of clients in shadow mode, which let them pass")
 }
 
 func (p *page) clients(clients []Client) {

@@ -25,7 +25,7 @@ const (
 // Rule and key are absent where the verdict has none, Hot where no key of the request is hot. Bytes that a field cannot
 // hold are percent-encoded in them.
 func setVerdict(h http.Header, v *hottype.Verdict) {
-	h[fieldReason] = []string{string(v.Reason)}
+	h[fieldReason] = []string{v.Reason.String()}
 	if v.Rule != "" {
 		h[fieldRule] = []string{visible(v.Rule)}
 	}

@@ -226,7 +226,7 @@ func appendVerdict(b []byte, v *hottype.Verdict) []byte {
 		mode = hottype.ModeShadow
 	}
 	b = strconv.AppendBool(append(b, `{"allowed":`...), v.Allowed)
-	b = httplimit.AppendJSONString(append(b, `,"reason":`...), string(v.Reason))
+	b = httplimit.AppendJSONString(append(b, `,"reason":`...), v.Reason.String())
 	b = httplimit.AppendJSONString(append(b, `,"rule":`...), v.Rule)
 	b = httplimit.AppendJSONString(append(b, `,"key":`...), string(v.Key))
 	b = strconv.AppendInt(append(b, `,"limit":`...), v.Limit, 10)

@@ -47,7 +47,7 @@ func (s *Server) checked(in *checkRequest, v *hottype.Verdict) encoded {
 	}
 	r := s.record(v, in.method, in.headers.Values("Accept"))
 	b = b.message(1, func(b encoded) encoded {
-		return b.number(1, uint64(codes.ResourceExhausted)).text(2, string(v.Reason))
+		return b.number(1, uint64(codes.ResourceExhausted)).text(2, v.Reason.String())
 	})
 	b = b.message(2, func(b encoded) encoded {
 		b = b.message(1, func(b encoded) encoded { return b.number(1, uint64(r.status)) })
@@ -133,7 +133,7 @@ func (b encoded) metadata(field wireField, v *hottype.Verdict) encoded {
 		return b
 	}
 	return b.message(field, func(b encoded) encoded {
-		return b.textMember("reason", string(v.Reason)).textMember("rule", v.Rule).textMember("key", string(v.Key)).
+		return b.textMember("reason", v.Reason.String()).textMember("rule", v.Rule).textMember("key", string(v.Key)).
 			boolMember("shadowed", v.Shadowed).boolMember("hot", v.Hot)
 	})
 }

@@ -41,8 +41,8 @@ func page(status int, method string, v *hottype.Verdict, random float64) []byte 
 		refresh = "\n" + `<meta http-equiv="refresh" content="` + strconv.FormatInt(seconds, 10) + `">`
 		advice += " This page does so by itself."
 	}
-	return fmt.Appendf(nil, pageFormat, status, http.StatusText(status), refresh, heading(v.Reason), detail(v.Reason),
-		advice)
+	reason := v.Reason.Info()
+	return fmt.Appendf(nil, pageFormat, status, http.StatusText(status), refresh, reason.Title, reason.Detail, advice)
 }
 
 // reloadAfter is how many seconds after it was sent a page asks again, 0 for never: only what was a GET, because asking
@@ -57,22 +57,7 @@ func reloadAfter(method string, v *hottype.Verdict, random float64) int64 {
 
 // text is the refusal for who reads plain text.
 func text(status int, v *hottype.Verdict) []byte {
-	return fmt.Appendf(nil, "%d %s\n%s %s\n", status, http.StatusText(status), detail(v.Reason), advise(v))
-}
-
-// heading says to a person in a few words what happened; detail says it in a sentence.
-func heading(r hottype.Reason) string {
-	switch r {
-	case hottype.ReasonIPFixed, hottype.ReasonIPSliding:
-		return "Too many requests"
-	case hottype.ReasonBlocked:
-		return "Blocked"
-	case hottype.ReasonMalformed:
-		return "This address cannot be used"
-	case hottype.ReasonStore:
-		return "Not available at the moment"
-	}
-	return "Many people want this right now"
+	return fmt.Appendf(nil, "%d %s\n%s %s\n", status, http.StatusText(status), v.Reason.Info().Detail, advise(v))
 }
 
 // advise says to a person what to do.

@@ -25,10 +25,10 @@ func problem(status int, v *hottype.Verdict) []byte {
 	if v.Window > 0 {
 		typ = typeQuota
 	}
-	b := appendProblem(make([]byte, 0, 512), typ, status, detail(v.Reason))
+	b := appendProblem(make([]byte, 0, 512), typ, status, v.Reason.Info().Detail)
 	b = AppendJSONString(append(b, `,"rule":`...), v.Rule)
 	b = AppendJSONString(append(b, `,"key":`...), string(v.Key))
-	b = AppendJSONString(append(b, `,"reason":`...), string(v.Reason))
+	b = AppendJSONString(append(b, `,"reason":`...), v.Reason.String())
 	b = strconv.AppendInt(append(b, `,"retry_after_ms":`...), Millis(v.RetryAfter), 10)
 	return append(b, "}\n"...)
 }
@@ -48,25 +48,6 @@ func appendProblem(b []byte, typ string, status int, detail string) []byte {
 	b = AppendJSONString(append(b, `,"title":`...), title)
 	b = strconv.AppendInt(append(b, `,"status":`...), int64(status), 10)
 	return AppendJSONString(append(b, `,"detail":`...), detail)
-}
-
-// detail says in words why a request was denied.
-func detail(r hottype.Reason) string {
-	switch r {
-	case hottype.ReasonIPFixed, hottype.ReasonIPSliding:
-		return "There were too many requests from your address."
-	case hottype.ReasonIPInFlight:
-		return "There are too many requests from your address at the same time."
-	case hottype.ReasonFair:
-		return "There were too many requests from you for this resource; others ask for it too."
-	case hottype.ReasonBlocked:
-		return "This request is blocked."
-	case hottype.ReasonMalformed:
-		return "The query of this request is too long, or has too many or too long parameters."
-	case hottype.ReasonStore:
-		return "Limits cannot be checked at the moment."
-	}
-	return "There were too many requests for this resource."
 }
 
 // AppendJSONString writes s as a JSON string. Bytes that are not UTF-8 become

@@ -82,7 +82,7 @@ func (a *Agent) decide(ctx context.Context, b []byte, c *check) []byte {
 	b = appendVariable(b, "allowed")
 	b = appendBool(b, v.Allowed)
 	for _, text := range []struct{ name, value string }{
-		{"reason", string(v.Reason)}, {"rule", v.Rule}, {"key", string(v.Key)}, {"retry_after", h.Get("Retry-After")},
+		{"reason", v.Reason.String()}, {"rule", v.Rule}, {"key", string(v.Key)}, {"retry_after", h.Get("Retry-After")},
 		{"ratelimit", h.Get("Ratelimit")}, {"ratelimit_policy", h.Get("Ratelimit-Policy")},
 	} {
 		if text.value != "" {

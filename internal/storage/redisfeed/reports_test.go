@@ -14,7 +14,8 @@ import (
 )
 
 func report(instance string, keys int) hottype.Report {
-	r := hottype.Report{Instance: instance, At: now(), Allowed: 1 << 60, Denied: hottype.Denials{Hot: 3, Store: 4}}
+	r := hottype.Report{Instance: instance, At: now(), Allowed: 1 << 60,
+		Denied: hottype.Denials{hottype.ReasonHot: 3, hottype.ReasonStore: 4}}
 	for i := range keys {
 		r.Keys = append(r.Keys, hottype.KeyDecisions{Key: hottype.Key(fmt.Sprintf("topic?id=%d", i)),
 			Allowed: uint64(i), Denied: 1})

@@ -153,7 +153,7 @@ func (s *Site[C]) options(t *testing.T) {
 		},
 		Cost: func(C) int64 { return 5 },
 		Deny: func(c C, v *hotparam.Verdict) error {
-			return s.Answer(c, http.StatusServiceUnavailable, "no: "+string(v.Reason))
+			return s.Answer(c, http.StatusServiceUnavailable, "no: "+v.Reason.String())
 		},
 	})
 	for _, c := range []struct {

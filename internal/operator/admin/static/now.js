@@ -3,6 +3,7 @@
 import { Chart } from "./chart.js";
 import { Feed } from "./feed.js";
 import { HotTable, LoopTable, showClosest } from "./hot.js";
+import { reasons } from "./reasons.js";
 import { $, clock, rate, setText } from "./text.js";
 
 export class NowView {
@@ -80,12 +81,6 @@ function hotNote(t) {
   const hot = t.hot_keys === 0 ? "all is calm" : some;
   return [hot, t.loops && (t.loops === 1 ? "1 loop" : `${t.loops} loops`)].filter(Boolean).join(" · ");
 }
-
-const reasons = {
-  hot: "on hot keys", fair: "over their share", in_flight: "in flight", ip_in_flight: "in flight per address",
-  override: "overrides", blocked: "blocked", malformed: "malformed", ip_fixed: "per address",
-  ip_sliding: "per address, long", store_failure: "store down",
-};
 
 function deniedBy(t) {
   const parts = Object.entries(t.denied_by ?? {}).filter(([, n]) => n >= 0.05).sort((a, b) => b[1] - a[1]);

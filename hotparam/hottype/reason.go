@@ -1,0 +1,240 @@
+package hottype
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strconv"
+)
+
+// Reason says why a verdict is as it is. Its text, in JSON and elsewhere, is part of the HTTP
+// contract. The zero value is no reason; its text is empty.
+//
+// It is wider than a byte so that go vet reports string(r), which is no text: use [Reason.String].
+type Reason uint16
+
+// The reasons of a verdict; [ReasonInfo] explains each.
+const (
+	ReasonNoRule Reason = 1 + iota
+	ReasonCold
+	ReasonHot
+	ReasonFair
+	ReasonOverride
+	ReasonCached
+	ReasonExempt
+	ReasonBlocked
+	ReasonMalformed
+	ReasonIPFixed
+	ReasonIPSliding
+	ReasonInFlight
+	ReasonIPInFlight
+	ReasonStore
+
+	// NumReasons is the length of an array with an element for each Reason, 0 included.
+	NumReasons = iota + 1
+)
+
+// ReasonInfo is all that the programs know of a reason. What counts or shows reasons reads it, so
+// a new reason is one constant and one entry here.
+type ReasonInfo struct {
+	Name    string // in JSON, header fields and metrics
+	Meaning string // a sentence
+	// Allows and Denies are whether a request can be allowed and denied for this reason.
+	Allows, Denies bool
+	// OfClient is whether a limit of the client denies, before the limits of the request's keys.
+	OfClient bool
+
+	// The rest is of reasons that deny, in words for people: Short on the dashboard, behind a
+	// number of requests; Replayed in the report of a replay, the same; Title and Detail in the
+	// answer to the client, which must learn nothing of the rules from them.
+	Short, Replayed, Title, Detail string
+}
+
+const (
+	titleTooMany = "Too many requests"
+	titlePopular = "Many people want this right now"
+	detailKey    = "There were too many requests for this resource."
+	detailClient = "There were too many requests from your address."
+)
+
+var reasons = [NumReasons]ReasonInfo{
+	ReasonNoRule: {
+		Name: "no_rule", Meaning: "No rule matched; the per-IP windows passed.", Allows: true,
+	},
+	ReasonCold: {
+		Name: "cold", Meaning: "A rule matched and its key is not hot; the per-IP windows passed.", Allows: true,
+	},
+	ReasonHot: {
+		Name: "hot", Meaning: "The key is hot; its limit decided.", Allows: true, Denies: true,
+		Short: "on hot keys", Replayed: "by the limits of hot keys", Title: titlePopular, Detail: detailKey,
+	},
+	ReasonFair: {
+		Name: "fair", Meaning: "The key's limit is divided among clients and this client used its share.", Denies: true,
+		Short: "over their share", Replayed: "by their client's share of a hot key's limit", Title: titlePopular,
+		Detail: "There were too many requests from you for this resource; others ask for it too.",
+	},
+	ReasonOverride: {
+		Name: "override", Meaning: "An override's own limit decided.", Allows: true, Denies: true,
+		Short: "overrides", Replayed: "by overrides", Title: titlePopular, Detail: detailKey,
+	},
+	ReasonCached: {
+		Name: "cached", Meaning: "The response cache answered; the per-IP windows passed.", Allows: true,
+	},
+	ReasonExempt: {
+		Name: "exempt", Meaning: "An override or an exempt address lets the request pass.", Allows: true,
+	},
+	ReasonBlocked: {
+		Name: "blocked", Meaning: "An override blocks the key.", Denies: true,
+		Short: "blocked", Replayed: "by blocks", Title: "Blocked", Detail: "This request is blocked.",
+	},
+	ReasonMalformed: {
+		Name: "malformed",
+		Meaning: "The request is beyond the limits of what a key is made of; its rule denies such requests, or " +
+			"applies its limit to them.",
+		Allows: true, Denies: true,
+		Short: "malformed", Replayed: "because their query is beyond the limits",
+		Title:  "This address cannot be used",
+		Detail: "The query of this request is too long, or has too many or too long parameters.",
+	},
+	ReasonIPFixed: {
+		Name: "ip_fixed", Meaning: "The client's fixed window is full.", Denies: true, OfClient: true,
+		Short: "per address", Replayed: "by the fixed window of their client",
+		Title: titleTooMany, Detail: detailClient,
+	},
+	ReasonIPSliding: {
+		Name: "ip_sliding", Meaning: "The client's sliding window is full.", Denies: true, OfClient: true,
+		Short: "per address, long", Replayed: "by the sliding window of their client",
+		Title: titleTooMany, Detail: detailClient,
+	},
+	ReasonInFlight: {
+		Name: "in_flight", Meaning: "The maximum number of requests for the key is in flight.", Denies: true,
+		Short: "in flight", Replayed: "because too many for their key were in flight",
+		Title: titlePopular, Detail: detailKey,
+	},
+	ReasonIPInFlight: {
+		Name: "ip_in_flight", Meaning: "The maximum number of requests of the client is in flight.",
+		Denies: true, OfClient: true,
+		Short: "in flight per address", Replayed: "because too many of their client were in flight",
+		Title: titleTooMany, Detail: "There are too many requests from your address at the same time.",
+	},
+	ReasonStore: {
+		Name:    "store_failure",
+		Meaning: "The shared store did not answer and the failure policy is open (allowed) or closed (denied).",
+		Allows:  true, Denies: true,
+		Short: "store down", Replayed: "because the store failed",
+		Title: "Not available at the moment", Detail: "Limits cannot be checked at the moment.",
+	},
+}
+
+// Reasons lists all reasons.
+func Reasons() iter.Seq[Reason] {
+	return func(yield func(Reason) bool) {
+		for r := Reason(1); r < NumReasons && yield(r); r++ {
+		}
+	}
+}
+
+// Info returns what is known of the reason, nothing for a value that is no reason.
+func (r Reason) Info() ReasonInfo {
+	if r >= NumReasons {
+		return ReasonInfo{}
+	}
+	return reasons[r]
+}
+
+// String returns the name.
+func (r Reason) String() string {
+	if r >= NumReasons {
+		return "reason " + strconv.Itoa(int(r))
+	}
+	return reasons[r].Name
+}
+
+// MarshalText returns the name.
+func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText takes a name or nothing; other text is an error.
+func (r *Reason) UnmarshalText(name []byte) error {
+	for i := range reasons {
+		if reasons[i].Name == string(name) {
+			*r = Reason(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("hottype: no reason is named %q", name)
+}
+
+// Admissions counts requests allowed by their reason.
+type Admissions [NumReasons]uint64
+
+// Denials counts requests denied by their reason. In JSON it is an object with a member for each
+// reason that denies.
+type Denials [NumReasons]uint64
+
+// Total is all admissions.
+func (a Admissions) Total() uint64 { return total(a) }
+
+// All lists the reasons that allow with their counts.
+func (a Admissions) All() iter.Seq2[Reason, uint64] {
+	return counts(a, func(r *ReasonInfo) bool { return r.Allows })
+}
+
+// Total is all denials.
+func (d Denials) Total() uint64 { return total(d) }
+
+// OfClient is the denials by limits of clients.
+func (d Denials) OfClient() (sum uint64) {
+	for r, n := range d.All() {
+		if reasons[r].OfClient {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// All lists the reasons that deny with their counts.
+func (d Denials) All() iter.Seq2[Reason, uint64] {
+	return counts(d, func(r *ReasonInfo) bool { return r.Denies })
+}
+
+// MarshalJSON writes all members, zeros too.
+func (d Denials) MarshalJSON() ([]byte, error) {
+	b := []byte{'{'}
+	for r, n := range d.All() {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(append(strconv.AppendQuote(b, r.String()), ':'), n, 10)
+	}
+	return append(b, '}'), nil
+}
+
+// UnmarshalJSON reads the members that it knows: another version of a limiter may have others.
+func (d *Denials) UnmarshalJSON(text []byte) error {
+	var members map[string]uint64
+	if err := json.Unmarshal(text, &members); err != nil {
+		return fmt.Errorf("hottype: denials: %w", err)
+	}
+	*d = Denials{}
+	for r := range d.All() {
+		d[r] = members[r.String()]
+	}
+	return nil
+}
+
+func total(counts [NumReasons]uint64) (sum uint64) {
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
+
+func counts(n [NumReasons]uint64, has func(*ReasonInfo) bool) iter.Seq2[Reason, uint64] {
+	return func(yield func(Reason, uint64) bool) {
+		for r := range Reasons() {
+			if has(&reasons[r]) && !yield(r, n[r]) {
+				return
+			}
+		}
+	}
+}
