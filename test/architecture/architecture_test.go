@@ -48,8 +48,9 @@ var layers = []struct {
 		"internal/serving/listener",
 	}, "one outside system each; two that know each other cannot be replaced alone"},
 	{"deciding", true, []string{
-		"internal/counting/tally", "internal/deciding/gate", "internal/detection/aggregate", "internal/operator/replay",
-		"internal/operator/learn", "internal/operator/doctor",
+		"internal/counting/tally", "internal/deciding/gate", "internal/deciding/guarded",
+		"internal/detection/aggregate", "internal/operator/replay", "internal/operator/learn",
+		"internal/operator/doctor",
 		"internal/serving/respcache",
 	}, "uses logic; reaches the outside only through interfaces of its own"},
 	{"serving and operator", false, []string{

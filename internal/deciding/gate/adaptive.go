@@ -23,7 +23,7 @@ func (g *Gate) Upstreams() *adaptive.Upstreams { return &g.upstreams }
 type adaptiveLimit struct {
 	upstream *adaptive.Upstream
 	bound    *adaptive.Applied // by which the rate was found; nil: the configured one holds
-	places   *inFlight         // nil: any number, because nobody said yet, or in shadow mode
+	slots    *inFlight         // nil: unbounded, because nothing is known yet, or in shadow mode
 }
 
 // adapt gives a limit the rate that its upstream bears, as far as that is known.
@@ -39,12 +39,12 @@ func (st *state) adapt(h *keyLimit, l *rules.Limit, now time.Time) {
 	h.spec = adaptiveSpec(l.Spec, l.Adaptive, h.adaptive.bound)
 	h.term.window = refill(h.spec)
 	if !h.term.shadow {
-		h.adaptive.places = &inFlight{
+		h.adaptive.slots = &inFlight{
 			InFlight: rules.InFlight{
 				Limit: h.adaptive.bound.Places, Lease: upstreamLease,
 				Scope: rules.ScopeInstance, OnStoreFailure: rules.FailLocal,
 			},
-			space: upstreamSpace, rule: h.rule, reason: hottype.ReasonInFlight, upstream: up,
+			space: upstreamSpace, term: term{rule: h.rule, reason: hottype.ReasonInFlight}, upstream: up,
 		}
 	}
 }
@@ -66,18 +66,20 @@ func adaptiveSpec(s limit.Spec, a *rules.Adaptive, b *adaptive.Applied) limit.Sp
 	return s
 }
 
-// upstreamOf is the upstream of a request, nil where no limit follows it: that of its class, else of
-// its first adaptive limit, else the usual one.
-func (d *decision) upstreamOf(who *class) *adaptive.Upstream {
-	if who.upstream != "" {
-		return who.adapts
+// findUpstream finds the upstream of a request, if a limit follows it: that of its class, else of
+// its first adaptive limit, else the default one.
+func (d *decision) findUpstream() {
+	if d.class.upstream != "" {
+		d.upstream = d.class.adapts
+		return
 	}
+	d.upstream = d.st.usual
 	for i := range d.matches {
 		if a := d.matches[i].Rule.Limit.Adaptive; a != nil {
-			return d.st.upstreams.Get(a.Upstream)
+			d.upstream = d.st.upstreams.Get(a.Upstream)
+			return
 		}
 	}
-	return d.st.usual
 }
 
 // adapts reports whether the limit of key i follows the upstream of the request.
@@ -86,10 +88,11 @@ func (d *decision) adapts(i int) bool {
 	return h != nil && h.adaptive != nil && h.adaptive.upstream == d.upstream
 }
 
-// countUpstream tells the upstream of a request what was decided.
-func (d *decision) countUpstream(v *hottype.Verdict) {
+// recordUpstream records what was decided with the upstream of the request.
+func (d *decision) recordUpstream(v *hottype.Verdict) {
+	v.Upstream = d.upstream.Name
 	if v.Serve != nil {
-		return // ChargeKeys does, should it go to the upstream
+		return // ChargeKeys records it, if the request goes to the upstream
 	}
 	hot := false
 	for i := range d.keys {

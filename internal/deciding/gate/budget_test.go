@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,16 +12,16 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 )
 
-// budgetRules ask the shared store twice: for a limit, and for one in shadow mode.
+// budgetRules give a request two keys.
 const budgetRules = `
 rules:
   - {name: live, match: {path: /t}, params: [id], continue: true, hot: {rate: 10}, limit: {rate: 4, on_store_failure: open}}
-  - {name: shadow, match: {path: /t}, params: [id], hot: {rate: 10}, limit: {rate: 4, mode: shadow}}
+  - {name: other, match: {path: /t}, params: [id], hot: {rate: 10}, limit: {rate: 4, on_store_failure: open}}
 `
 
 func budgeted(t *testing.T, store gate.SharedStore, budget time.Duration) *bundle {
 	b := build(t, budgetRules, gate.Config{Shared: store, Budget: budget})
-	b.hot("live?id=1", "shadow?id=1")
+	b.hot("live?id=1", "other?id=1")
 	return b
 }
 
@@ -48,20 +49,30 @@ func TestBudgetIsKeptExactly(t *testing.T) {
 	}
 }
 
-// slow is a shared store that takes its time for every call, if its context lets it.
+// slow is a shared store of two shards that takes its time for every call, if its context lets it. The shard
+// of live fails, so that it is called again for the other one.
 type slow struct {
-	*limit.Memory
-	oneServer
+	*sharded
 	each time.Duration
+}
+
+func (s *slow) Shard(subject *limit.Subject) int {
+	if strings.HasPrefix(subject.Name, "live") {
+		return 0
+	}
+	return 2
 }
 
 func (s *slow) Take(ctx context.Context, now time.Time, c []limit.Charge, r []limit.Result) (bool, error) {
 	select {
 	case <-time.After(s.each):
-		return s.Memory.Take(ctx, now, c, r)
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
+	if s.Shard(&c[0].Subject) == 0 {
+		return false, shardDown(0)
+	}
+	return s.Memory.Take(ctx, now, c, r)
 }
 
 // All calls of one decision share its budget.
@@ -73,7 +84,7 @@ func TestBudgetIsOfTheDecision(t *testing.T) {
 		40 * time.Millisecond: budget,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := budgeted(t, &slow{Memory: limit.NewMemory(limit.MemoryConfig{}), each: each}, budget)
+			b := budgeted(t, &slow{newSharded(), each}, budget)
 			if d, v := b.took(); d != want || !v.Allowed {
 				t.Errorf("two calls of %v took %v, want %v: %+v", each, d, want, v)
 			}

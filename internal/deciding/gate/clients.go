@@ -4,14 +4,33 @@ import (
 	"net/netip"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // spaceClient is the space of limits that overrides of clients set.
 const spaceClient = "ip_override"
 
-// clientOverride is the override that holds for the client of a request. It stands in the
-// place of the per-IP windows, and says nothing of the keys' limits.
+// findClass finds the class of the client.
+func (g *Gate) findClass(d *decision, v *hottype.Verdict) {
+	d.class = &d.st.everybody
+	if len(d.st.classes) == 0 || d.req.Header == nil {
+		return
+	}
+	c := d.st.set.ClassOf(d.req.Header, func(domains string) bool {
+		addr := d.req.Address
+		if !addr.IsValid() {
+			addr = d.req.Client.Addr
+		}
+		return g.verifier != nil && addr.IsValid() && g.verifier.Verified(d.now, addr, domains)
+	})
+	if c != nil {
+		v.Class, d.class = c.Name, d.st.classes[c.Name]
+	}
+}
+
+// clientOverride is the override of the client of a request. It replaces
+// the per-IP windows, and leaves the keys' limits as they are.
 type clientOverride struct {
 	*rules.Override
 	state *overrideState
@@ -23,7 +42,7 @@ type clientOverride struct {
 func (d *decision) clientOverride(of *rules.Overrides, class string) (found clientOverride) {
 	st, addr := d.st, d.req.Client.Addr
 	o := of.FindClient(addr, d.now)
-	if d.exemptAddress() {
+	if d.exemptAddress {
 		if o == nil {
 			return found
 		}
@@ -44,58 +63,40 @@ func (d *decision) clientOverride(of *rules.Overrides, class string) (found clie
 // is reports whether there is an override and it has this action.
 func (c *clientOverride) is(a rules.Action) bool { return c.Override != nil && c.Action == a }
 
-// block denies by the override of a client, until it ends.
-func (c *clientOverride) block(d *decision, v *hottype.Verdict) {
-	wait := hottype.Never
-	if !c.Until.IsZero() {
-		wait = c.Until.Sub(d.now)
-	}
-	deny(v, hottype.ReasonBlocked, c.state.id, wait)
-	v.Key = d.keyFor(-1)
-	c.decided(d, v)
-}
-
-// denied reports whether the client's own limit denied, so that the request never reached
-// those of its keys.
-func (c *clientOverride) denied(v *hottype.Verdict) bool {
-	return c.is(rules.ActionLimit) && !v.Allowed && v.Reason == hottype.ReasonOverride && v.Rule == c.state.id
-}
-
-// chargeClients adds what limits the client: an override's limit, or the windows and places
+// chargeClient adds what limits the client: an override's limit, or the windows and slots
 // of its class.
-func (d *decision) chargeClients(who *class, own *clientOverride) {
-	shadow := own.is(rules.ActionShadow)
-	switch {
-	case own.is(rules.ActionExempt):
+func (d *decision) chargeClient() {
+	if d.client.IsZero() || d.override.is(rules.ActionExempt) {
 		return
-	case own.is(rules.ActionLimit):
-		d.chargeClient(d.st.clientLimits[idOf(own.Override)])
-	default:
-		for _, w := range who.windows {
-			if w != nil && shadow {
-				w = w.shadow
-			}
+	}
+	shadow := d.override.is(rules.ActionShadow)
+	if d.override.is(rules.ActionLimit) {
+		d.chargeWindow(d.st.clientLimits[idOf(d.override.Override)], false)
+	} else {
+		for _, w := range d.class.windows {
 			if w != nil {
-				d.chargeClient(w)
+				d.chargeWindow(w, shadow)
 			}
 		}
 	}
-	if who.inFlight != nil && d.req.Holds && !shadow {
-		d.place(who.inFlight, -1)
+	if d.class.inFlight != nil && d.req.Holds && !shadow {
+		d.needSlot(d.class.inFlight, -1)
 	}
 }
 
-// decided completes a verdict by the override of the client, and counts it there. An
-// admitted request passed for that reason where its keys had no better one.
-func (c *clientOverride) decided(d *decision, v *hottype.Verdict) {
-	if c.Override == nil || d.step == onlyKeys {
-		return
+func (d *decision) chargeWindow(w *clientLimit, shadow bool) {
+	var c *limit.Charge
+	if shadow {
+		c = d.watch(&w.term, -1, &w.spec)
+	} else {
+		c = d.charge(&w.term, -1, &w.spec)
 	}
-	if !v.Allowed {
-		c.state.Denied.Add(1)
-		return
-	}
-	c.state.Allowed.Add(1)
+	c.Subject.Space, c.Subject.Client = w.space, d.client
+}
+
+// explain gives the override of the client as the reason of an allowed request whose keys have no
+// better one.
+func (c *clientOverride) explain(v *hottype.Verdict) {
 	if v.Reason != hottype.ReasonCold && v.Reason != hottype.ReasonNoRule {
 		return
 	}
@@ -110,8 +111,8 @@ func (c *clientOverride) decided(d *decision, v *hottype.Verdict) {
 	}
 }
 
-// compileClients works out the limits of overrides of clients. They are kept where the
-// windows are that they stand in the place of.
+// compileClients compiles the limits of overrides of clients. They are kept in the store of
+// the windows that they replace.
 func (st *state) compileClients(lists ...[]rules.Override) {
 	scope, policy := rules.ScopeCluster, rules.FailLocal
 	for _, w := range []*rules.IPWindow{st.set.IP.Sliding, st.set.IP.Fixed} {
@@ -126,14 +127,15 @@ func (st *state) compileClients(lists ...[]rules.Override) {
 			if !o.OfClients() || o.Action != rules.ActionLimit {
 				continue
 			}
-			space, spec := spaceClient, o.Spec()
-			if o.InShadow() {
-				space = spaceShadow
-			}
-			st.clientLimits[idOf(o)] = &clientLimit{space: space, spec: spec, term: term{
-				rule: st.overrideState(o).id, reason: hottype.ReasonOverride, window: refill(spec), policy: policy,
+			spec, state := o.Spec(), st.overrideState(o)
+			cl := &clientLimit{space: spaceClient, spec: spec, term: term{
+				rule: state.id, reason: hottype.ReasonOverride, window: refill(spec), policy: policy,
 				shared: st.shares(scope),
 			}}
+			if o.InShadow() {
+				cl.space, cl.term.owner = spaceShadow, state
+			}
+			st.clientLimits[idOf(o)] = cl
 		}
 	}
 }

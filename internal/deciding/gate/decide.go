@@ -2,14 +2,14 @@ package gate
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Names in Verdict.Rule for what is decided by no rule.
+// Names in Verdict.Rule of verdicts that no rule gives.
 const (
 	// RuleExempt is the rule of a request from an exempt address.
 	RuleExempt = "ip_exempt"
@@ -24,7 +24,16 @@ const (
 func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
 	d := g.begin(now, req)
 	g.count(d)
-	g.finish(ctx, d, &v)
+	g.decide(ctx, d, &v)
+	g.end(d)
+	return v
+}
+
+// DecideUncounted decides without counting. Most callers want Decide.
+func (g *Gate) DecideUncounted(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
+	d := g.begin(now, req)
+	g.decide(ctx, d, &v)
+	g.end(d)
 	return v
 }
 
@@ -33,6 +42,21 @@ func (g *Gate) Count(now time.Time, req *hottype.Request) {
 	d := g.begin(now, req)
 	g.count(d)
 	g.end(d)
+}
+
+// begin takes a decision from the pool and matches the request. A panic before end leaves the
+// decision to the garbage collector, which is fine.
+func (g *Gate) begin(now time.Time, req *hottype.Request) *decision {
+	d := g.decisions.Get().(*decision)
+	d.st, d.now, d.req, d.cost = g.cur.Load(), now, req, max(req.Cost, 1)
+	d.client = d.st.set.IP.ClientOf(req.Client)
+	d.matches = d.st.set.Match(req, &d.scratch)
+	return d
+}
+
+func (g *Gate) end(d *decision) {
+	d.reset()
+	g.decisions.Put(d)
 }
 
 func (g *Gate) count(d *decision) {
@@ -45,242 +69,134 @@ func (g *Gate) count(d *decision) {
 	}
 }
 
-// DecideUncounted decides without counting. Most callers want Decide.
-func (g *Gate) DecideUncounted(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
-	g.finish(ctx, g.begin(now, req), &v)
-	return v
-}
-
-// begin takes a decision from the pool and matches the request.
-func (g *Gate) begin(now time.Time, req *hottype.Request) *decision {
-	d := g.decisions.Get().(*decision)
-	d.st, d.now, d.req = g.cur.Load(), now, req
-	d.client = d.st.set.IP.ClientOf(req.Client)
-	d.matches = d.st.set.Match(req, &d.scratch)
-	return d
-}
-
-// finish decides, where the verdict stands, and returns the decision to the pool. A panic on
-// the way leaves it to the garbage collector, which is fine.
-func (g *Gate) finish(ctx context.Context, d *decision, v *hottype.Verdict) {
-	g.settle(ctx, d, v)
-	g.end(d)
-}
-
-// settle decides and counts the verdict, unless a response cache may answer.
-func (g *Gate) settle(ctx context.Context, d *decision, v *hottype.Verdict) {
-	g.decide(ctx, d, v)
-	if d.st.tried.any() {
-		g.tryOverrides(ctx, d, v)
-	}
-	if d.upstream != nil {
-		v.Upstream = d.upstream.Name
-		d.countUpstream(v)
-	}
-	if v.Serve == nil && d.step != onlyKeys { // else countLater does
-		d.counters.verdict(v)
-	}
-	g.sample(d, v)
-}
-
-// end returns a decision to the pool.
-func (g *Gate) end(d *decision) {
-	d.reset()
-	g.decisions.Put(d)
-}
-
-// decide decides about one request, in the order of the package comment. v comes in
-// empty.
+// decide makes one decision, from top to bottom. v comes in empty. Each step is one idea in a file
+// of its own, and does nothing for requests that no rule or override wants it for.
 func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 	v.Allowed, v.Reason, v.Mode = true, hottype.ReasonNoRule, hottype.ModeEnforce
-	who := g.class(d, v)
+
+	// Who sent the request, and what applies to each of its keys.
+	g.findClass(d, v) // clients.go
+	g.findKeys(d, v)  // keys.go
 	if d.st.adapts {
-		d.upstream = d.upstreamOf(who)
+		d.findUpstream() // adaptive.go
 	}
-	g.findKeys(d, v)
-	if d.cost = max(d.req.Cost, 1); d.req.Cost < 0 {
-		deny(v, hottype.ReasonBlocked, RuleCost, hottype.Never)
-		return
-	}
-	var own clientOverride
-	if d.st.clients != nil {
-		own = d.clientOverride(d.st.clients, v.Class)
-	}
-	if own.Override == nil && d.exemptAddress() {
-		v.Reason, v.Rule = hottype.ReasonExempt, RuleExempt
-		g.named(d, v)
-		return
-	}
-	if own.is(rules.ActionBlock) {
-		own.block(d, v)
-		return
-	}
-	d.reached = true
-	if i := d.find(rules.ActionBlock); i >= 0 {
-		g.block(d, v, i)
-		own.decided(d, v)
-		return
-	}
-	exempt := d.find(rules.ActionExempt) >= 0 && d.exempt()
-	if !exempt && d.step != onlyKeys && !d.client.IsZero() {
-		d.chargeClients(who, &own)
-	}
-	var serve *hottype.Serve
-	if !exempt && d.step == clientFirst {
-		serve = d.serve()
-	}
-	for i := range d.keys {
-		if serve == nil {
-			d.chargeKey(i)
-		}
-	}
-	if g.take(ctx, d, v) {
-		v.Serve, v.Lease = serve, d.lease
-		g.admit(d, v)
-	}
-	if d.reached = !own.denied(v); d.reached && d.compares {
-		g.countCandidates(ctx, d, v)
-	}
-	own.decided(d, v)
-}
 
-// class finds the class of the request and the windows that go with it.
-func (g *Gate) class(d *decision, v *hottype.Verdict) *class {
-	if len(d.st.classes) == 0 || d.req.Header == nil {
-		return &d.st.everybody
-	}
-	c := d.st.set.ClassOf(d.req.Header, func(domains string) bool {
-		addr := d.req.Address
-		if !addr.IsValid() {
-			addr = d.req.Client.Addr
+	// Blocks and exemptions need no limit. Else each limit adds its charges, and take takes all of
+	// them or none. Requests that a response cache may answer are not charged to their keys.
+	if !d.overridden(v) {
+		if !d.exempt && !d.keysOnly {
+			d.chargeClient() // clients.go
 		}
-		return g.verifier != nil && addr.IsValid() && g.verifier.Verified(d.now, addr, domains)
-	})
-	if c == nil {
-		return &d.st.everybody
-	}
-	v.Class = c.Name
-	return d.st.classes[c.Name]
-}
-
-func (d *decision) exemptAddress() bool {
-	return d.st.exempt != nil && d.req.Client.Addr.IsValid() && d.st.exempt.Lookup(d.req.Client.Addr)
-}
-
-// findKeys fills in the keys where they stand: hot or not, and what limits them.
-func (g *Gate) findKeys(d *decision, v *hottype.Verdict) {
-	n := min(len(d.matches), rules.MaxKeys)
-	d.keys = slices.Grow(d.keys, n)[:n] // zero, as reset leaves them
-	for i := range d.keys {
-		m, k := &d.matches[i], &d.keys[i]
-		k.reason = hottype.ReasonCold
-		if e, aliased := g.entry(d, m.Key); e != nil {
-			v.Hot, k.reason, k.h = true, hottype.ReasonHot, d.st.hotKeyLimit(m, e, d.now)
-			k.counts = &e.Decisions
-			if !aliased {
-				k.name = e.Key()
-			}
-		} else if d.st.overrides != nil || m.Malformed {
-			k.cold(m, d.st, d.now)
+		if d.mayCache && !d.exempt {
+			v.Serve = d.cachePolicy() // cache.go
 		}
-		if k.h != nil {
-			switch {
-			case k.h.action == rules.ActionLimit, k.h.action == rules.ActionServe && k.reason == hottype.ReasonCold:
-				k.reason = hottype.ReasonOverride
-			case k.h.action == rules.ActionExempt:
-				k.reason = hottype.ReasonExempt
-			case m.Malformed && k.h.limited:
-				k.reason = hottype.ReasonMalformed
-			}
-		}
-		if d.step == onlyKeys {
-			k.counts = nil
-		}
-	}
-}
-
-// cold fills in what limits a key that is not hot. A name that is known as a string
-// saves the request an allocation.
-func (k *requestKey) cold(m *rules.Match, st *state, now time.Time) {
-	h, override := st.coldKeyLimit(m, now)
-	if k.h = h; h != nil {
-		k.name = h.reserved
-	}
-	if override == nil {
-		return
-	}
-	k.counts = &override.Decisions
-	if string(override.key) == string(m.Key) {
-		k.name = override.key
-	}
-}
-
-// find is the first key with an action, or -1.
-func (d *decision) find(action rules.Action) int {
-	for i := range d.keys {
-		if h := d.keys[i].h; h != nil && h.action == action {
-			return i
-		}
-	}
-	return -1
-}
-
-// exempt reports whether a rule exempts the request: all its keys under that rule
-// are exempt. Else whoever adds an exempt value to a query would be. The exempt ones
-// of other rules are not why the request permits.
-func (d *decision) exempt() (exempt bool) {
-	for at := 0; at < len(d.keys); {
-		end, all := at, true
-		for ; end < len(d.keys) && d.matches[end].Rule == d.matches[at].Rule; end++ {
-			all = all && d.keys[end].reason == hottype.ReasonExempt
-		}
-		for ; at < end && !all; at++ {
-			if k := &d.keys[at]; k.reason == hottype.ReasonExempt {
-				k.reason = hottype.ReasonCold
-			}
-		}
-		exempt, at = exempt || all, end
-	}
-	return exempt
-}
-
-// block denies by what an override or its rule says about key i, until the override
-// ends.
-func (g *Gate) block(d *decision, v *hottype.Verdict, i int) {
-	h, wait := d.keys[i].h, hottype.Never
-	if !h.until.IsZero() {
-		wait = h.until.Sub(d.now)
-	}
-	deny(v, h.term.reason, h.rule, wait)
-	v.Key = d.name(i)
-	d.keys[i].count(false)
-}
-
-// admit completes the verdict of a request that every limit let pass: it
-// passed for the reason of the first key that was more than cold.
-func (g *Gate) admit(d *decision, v *hottype.Verdict) {
-	for i := range d.keys {
-		k := &d.keys[i]
 		if v.Serve == nil {
-			k.count(true)
+			d.chargeKeys() // decision.go
 		}
-		switch {
-		case v.Serve != nil:
-			v.Reason = hottype.ReasonCached
-		case v.Reason == hottype.ReasonStore: // a policy let it pass
-		case i == 0, v.Reason == hottype.ReasonCold:
-			v.Reason = k.reason
-		}
-		if k.reason == hottype.ReasonExempt && v.Rule == "" {
-			v.Rule = k.h.rule
+		if d.charged && !g.take(ctx, d, v) {
+			v.Serve = nil
 		}
 	}
-	g.named(d, v)
+	if v.Allowed {
+		g.allow(d, v)
+	}
+
+	// The verdict is known. Limits that only count are judged now (watch.go), and statistics recorded.
+	if d.st.shadow.any() {
+		d.watchOverrides(v)
+	}
+	if !d.watched.empty() {
+		g.judgeWatched(ctx, d, v)
+	}
+	if d.hasRefund && v.Allowed {
+		d.refundable(v) // refund.go
+	}
+	g.record(d, v)
 }
 
-// named fills in the key of an admitted request: of the first key that was
-// more than cold, else of the first where cold keys are wanted.
-func (g *Gate) named(d *decision, v *hottype.Verdict) {
+// overridden decides about requests that need no limit: invalid ones, and those that an override
+// or ip.exempt blocks or exempts. An override of the client goes before ip.exempt.
+func (d *decision) overridden(v *hottype.Verdict) bool {
+	if d.req.Cost < 0 {
+		d.aside = true
+		deny(v, hottype.ReasonBlocked, RuleCost, hottype.Never)
+		return true
+	}
+	if addr := d.req.Client.Addr; d.st.exempt != nil && addr.IsValid() {
+		d.exemptAddress = d.st.exempt.Lookup(addr)
+	}
+	if d.st.clients != nil {
+		d.override = d.clientOverride(d.st.clients, v.Class)
+	}
+	switch {
+	case d.override.is(rules.ActionBlock):
+		d.aside = true
+		deny(v, hottype.ReasonBlocked, d.override.state.id, d.timeUntil(d.override.Until))
+		v.Key = d.keyFor(-1)
+	case d.override.Override == nil && d.exemptAddress:
+		d.aside, v.Reason, v.Rule = true, hottype.ReasonExempt, RuleExempt
+	case d.blocked > 0:
+		k := &d.keys[d.blocked-1]
+		deny(v, k.h.term.reason, k.h.rule, d.timeUntil(k.h.until))
+		v.Key, k.denied = d.name(d.blocked-1), true
+	default:
+		return false
+	}
+	return true
+}
+
+// take charges everything that the request needs, or nothing: what is taken is given back in reverse if
+// a later step denies. Steps in this process come first, because the last one cannot be undone cheaply.
+func (g *Gate) take(ctx context.Context, d *decision, v *hottype.Verdict) bool {
+	switch {
+	case g.deniedBefore(d, v): // denied.go
+		return false
+	case d.hasFair && !d.chargeFair(v): // fair.go
+	case len(d.slots) > 0 && !g.acquireSlots(ctx, d, v): // in_flight.go
+	case !d.local.empty() && !g.takeInProcess(ctx, d, v, g.local, &d.local, 0): // stores.go
+	case !d.async.empty() && !g.takeAsync(ctx, d, v):
+	case !d.shared.empty() && !g.takeShared(ctx, d, v):
+	default:
+		d.report(v)
+		if d.hasFair {
+			d.recordAllowed()
+		}
+		return true
+	}
+	g.refund(d, g.local, &d.fallback)
+	g.refund(d, g.async, &d.async)
+	g.refund(d, g.local, &d.local)
+	if d.lease != nil {
+		g.Release(d.now, d.lease)
+	}
+	if d.hasFair {
+		d.refundFair()
+	}
+	return false
+}
+
+// allow completes the verdict of an allowed request. Its reason is that of the first key that was more than
+// cold, else that of an override of the client.
+func (g *Gate) allow(d *decision, v *hottype.Verdict) {
+	v.Lease = d.lease
+	if !d.aside {
+		for i := range d.keys {
+			k := &d.keys[i]
+			switch {
+			case v.Serve != nil:
+				v.Reason = hottype.ReasonCached
+			case v.Reason == hottype.ReasonStore: // a failure policy allows it
+			case i == 0, v.Reason == hottype.ReasonCold:
+				v.Reason = k.reason
+			}
+			if k.reason == hottype.ReasonExempt && v.Rule == "" {
+				v.Rule = k.h.rule
+			}
+		}
+		if d.override.Override != nil && !d.keysOnly {
+			d.override.explain(v)
+		}
+	}
 	for i := range d.keys {
 		if d.keys[i].reason != hottype.ReasonCold {
 			v.Key = d.name(i)
@@ -290,4 +206,70 @@ func (g *Gate) named(d *decision, v *hottype.Verdict) {
 	if g.coldKeys && len(d.keys) > 0 {
 		v.Key = d.name(0)
 	}
+}
+
+// record counts a decision. A request that a response cache may answer is counted later, when its last
+// verdict is known, and never twice.
+func (g *Gate) record(d *decision, v *hottype.Verdict) {
+	if d.upstream != nil {
+		d.recordUpstream(v)
+	}
+	if d.keysOnly {
+		return
+	}
+	if d.override.Override != nil {
+		d.override.state.count(v.Allowed)
+	}
+	if v.Serve == nil {
+		for i := range d.keys {
+			if k := &d.keys[i]; k.denied || v.Allowed && !d.aside {
+				k.count(v.Allowed)
+			}
+		}
+		d.counters.verdict(v)
+	}
+	if v.Hot {
+		g.sample(d, v)
+	}
+}
+
+// spaceLimit is the space of limits that callers bring along.
+const spaceLimit = "limit"
+
+// Limit is a limit that a caller brings along, in the place of a rule's. It is immutable.
+type Limit struct {
+	spec          limit.Spec
+	local, shared term
+}
+
+// NewLimit makes a limit; name is Verdict.Rule. A shadow limit only reports what it would do.
+func NewLimit(name string, spec limit.Spec, shadow bool) *Limit {
+	l := &Limit{spec: spec, local: term{
+		rule: name, reason: hottype.ReasonOverride, window: refill(spec),
+		policy: rules.FailLocal, waits: waits(spec), shadow: shadow,
+	}}
+	l.shared = l.local
+	l.shared.shared = true
+	return l
+}
+
+// TakeLimit holds a subject to a limit, whatever rules, overrides and hot keys say: in the shared
+// store if there is one, and while that fails in this process, to its fallback. Nothing is counted
+// under a key, and no per-IP window is charged. cost is at least 1.
+func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject string, cost int64) (v hottype.Verdict) {
+	d := g.decisions.Get().(*decision)
+	d.st, d.now, d.cost = g.cur.Load(), now, cost
+	v.Allowed, v.Reason, v.Rule, v.Mode = true, hottype.ReasonOverride, l.local.rule, hottype.ModeEnforce
+	t := &l.local
+	if g.shared != nil {
+		t = &l.shared
+	}
+	c := d.charge(t, -1, &l.spec)
+	c.Subject.Space, c.Subject.Name = spaceLimit, subject
+	if g.take(ctx, d, &v) && !d.watched.empty() {
+		g.judgeWatched(ctx, d, &v)
+	}
+	d.counters.verdict(&v)
+	g.end(d)
+	return v
 }

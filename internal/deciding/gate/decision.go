@@ -8,60 +8,69 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
 	"github.com/hotparam/pipeline/internal/deciding/fairness"
+	"github.com/hotparam/pipeline/internal/deciding/guarded"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// decision is one decision under way: everything it needs, so that a pooled one
+// decision is one decision in progress: everything it needs, so that a pooled one
 // decides without allocating. It belongs to one goroutine at a time.
 type decision struct {
-	st     *state
-	now    time.Time
-	req    *hottype.Request
-	client hottype.Client // of req, as ip.ipv6_prefix has it
+	g        *Gate
+	counters *shard
+	ticks    uint32 // of requests for hot keys, for samples
+
+	requestState
 
 	scratch rules.Scratch
 	matches []rules.Match // alias scratch
 	keys    []requestKey  // one per match
 	alias   []byte
 
-	step  step
-	cost  int64
-	until *deadline // of all calls to the shared store; nil before the first
+	// The charges, by the store that takes them. fallback holds this process's part of those whose
+	// store failed; it is taken in process. watched are those of limits that only count.
+	local, async, shared, fallback, watched group
 
-	// The charges, by the store that judges them. Those of failed could not be judged
-	// by theirs; fallback holds this process's shares of them, which Local judges.
-	local, async, shared      group
-	failed, fallback          group
-	shadowLocal, shadowShared group
-	candidates, tried         group
-
-	permits []permit // of the call to the shared store under way
-	blamed  *breaker // for the last one; nil: all that were asked
-
-	places []place        // of requests in flight
-	lease  *hottype.Lease // what is held of them; nil: nothing
-
-	upstream *adaptive.Upstream // of the request; nil: no limit follows it
-
-	asks       bool // there are charges or places: somebody has to be asked
-	compares   bool // some key has a candidate limit
-	divided    bool // some key is divided among clients
-	refunds    bool // some key gives back what a request took
-	prefetched bool // the charges of shared were paid from what had been charged ahead
-	reached    bool // what is said about its client let the request come as far as its keys
-
-	counters *shard
-	ticks    uint32 // of requests for hot keys; stays when it is reset
+	slots []slotRequest // of requests in flight
+	call  guarded.Call  // of the shared store
 }
 
-// requestKey is what the gate knows of one key of the request.
+// requestState is what a decision keeps of its request and forgets after it.
+type requestState struct {
+	st     *state
+	now    time.Time
+	req    *hottype.Request
+	client hottype.Client // of req, as ip.ipv6_prefix has it
+	cost   int64
+
+	// A response cache decides in two steps. In the first one mayCache is set, and if the cache may
+	// answer, only limits of the client are charged; in the second one keysOnly is set.
+	mayCache, keysOnly bool
+
+	class    *class             // of the client
+	override clientOverride     // of the client
+	upstream *adaptive.Upstream // nil: no limit follows it
+	blocked  int                // index+1 of the first key that is blocked; 0: none
+	lease    *hottype.Lease     // of the slots that were acquired; nil: none
+
+	exemptAddress bool // ip.exempt has the client's address
+	exempt        bool // a rule exempts the request: all its keys under that rule are exempt
+	aside         bool // the verdict is because of the client: the request does not reach its keys
+	charged       bool // some limit applies
+	reported      bool // the verdict has the numbers of some limit
+
+	hasFair   bool // some key has a fair limit
+	hasRefund bool // some key refunds by the status of the response
+}
+
+// requestKey is one key of the request.
 type requestKey struct {
-	name   hottype.Key       // "" where nobody had it ready as a string
-	reason hottype.Reason    // why an admitted request passed this key
+	name   hottype.Key       // "" if it is not known as a string
+	reason hottype.Reason    // of an allowed request that passes this key
 	h      *keyLimit         // nil: nothing limits it
 	counts *hotset.Decisions // nil: not counted
-	fair   *fairShare        // nil: the key is not charged, or not divided
+	denied bool              // a limit of this key denied
+	fair   *fairShare        // nil: the key is not charged, or not fair
 	share  fairness.Answer
 }
 
@@ -70,8 +79,8 @@ func (k *requestKey) count(allowed bool) {
 	if k.counts == nil {
 		return
 	}
-	if k.h != nil && k.h.met != nil {
-		k.h.met.Add(1)
+	if k.h != nil && k.h.hits != nil {
+		k.h.hits.Add(1)
 	}
 	if allowed {
 		k.counts.Allowed.Add(1)
@@ -81,22 +90,22 @@ func (k *requestKey) count(allowed bool) {
 }
 
 // group is charges that one store takes together. The slices are parallel and not one
-// slice of structs, because a store's Take wants charges and results as they are here.
+// slice of structs, because a store's Take needs charges and results as they are here.
 type group struct {
 	charges []limit.Charge
 	results []limit.Result
 	meta    []meta
+	taken   bool // the store has taken all of them
 }
 
 // meta is what a charge means to the verdict.
 type meta struct {
 	*term
-	key     int      // index into decision.keys, -1 for a limit of no key
-	denials *denials // nil: refusals are not remembered
-	refunds uint64   // of denials, before the store is asked
+	key    int    // index into decision.keys, -1 for a limit of the client
+	memory memory // of denials
 }
 
-// add adds a charge, to be filled in where it stands: it is large.
+// add adds a charge, which the caller fills in: it is too large to be copied.
 func (gr *group) add(m meta) *limit.Charge {
 	n := len(gr.charges)
 	gr.charges = slices.Grow(gr.charges, 1)[:n+1] // zero, as cut leaves it
@@ -107,11 +116,6 @@ func (gr *group) add(m meta) *limit.Charge {
 
 func (gr *group) empty() bool { return len(gr.charges) == 0 }
 
-// from is the charges from the i-th on.
-func (gr *group) from(i int) group {
-	return group{gr.charges[i:], gr.results[i:], gr.meta[i:]}
-}
-
 // cut keeps the first n charges and lets go of the strings in the others.
 func (gr *group) cut(n int) {
 	clear(gr.charges[n:])
@@ -119,104 +123,96 @@ func (gr *group) cut(n int) {
 	gr.charges, gr.results, gr.meta = gr.charges[:n], gr.results[:n], gr.meta[:n]
 }
 
-// move moves the charges that match to another group and keeps the order of both.
-func (gr *group) move(to *group, match func(*limit.Charge) bool) {
-	kept := 0
-	for i := range gr.charges {
-		if match(&gr.charges[i]) {
-			*to.add(gr.meta[i]) = gr.charges[i]
-			continue
-		}
-		gr.charges[kept], gr.meta[kept] = gr.charges[i], gr.meta[i]
-		kept++
-	}
-	gr.cut(kept)
-}
-
 // reset makes the decision ready for the pool: it holds on to nothing of a request.
 func (d *decision) reset() {
-	d.st, d.req, d.matches, d.step = nil, nil, nil, whole
-	d.client, d.upstream = hottype.Client{}, nil
+	charged := d.charged
+	d.requestState = requestState{}
 	clear(d.keys)
-	d.keys = d.keys[:0]
-	d.until, d.blamed, d.prefetched, d.reached = nil, nil, false, false
-	if !d.asks {
+	d.matches, d.keys = nil, d.keys[:0]
+	if !charged {
 		return
 	}
-	clear(d.places)
-	d.places, d.lease = d.places[:0], nil
-	d.asks, d.compares, d.divided, d.refunds = false, false, false, false
-	for _, gr := range []*group{
-		&d.local, &d.async, &d.shared, &d.failed, &d.fallback, &d.shadowLocal, &d.shadowShared, &d.candidates, &d.tried,
-	} {
-		if !gr.empty() {
+	d.call.Reset()
+	clear(d.slots)
+	d.slots = d.slots[:0]
+	for _, gr := range []*group{&d.local, &d.async, &d.shared, &d.fallback, &d.watched} {
+		if gr.taken = false; !gr.empty() {
 			gr.cut(0)
 		}
 	}
 }
 
-// chargeClient adds a per-IP window.
-func (d *decision) chargeClient(w *clientLimit) {
-	c := d.charge(meta{term: &w.term, key: -1}, &w.spec)
-	c.Subject.Space, c.Subject.Client = w.space, d.client
-}
-
-// chargeKey adds the limit of key i, if it has one.
-func (d *decision) chargeKey(i int) {
-	h := d.keys[i].h
-	if h != nil && h.inFlight != nil && d.req.Holds {
-		d.place(h.inFlight, i)
+// charge adds a charge to the group of the store that keeps the limit. Its subject is still to be
+// filled in.
+func (d *decision) charge(t *term, key int, spec *limit.Spec) *limit.Charge {
+	if t.shadow {
+		return d.watch(t, key, spec)
 	}
-	if h == nil || !h.limited {
-		return
+	gr := &d.local
+	switch {
+	case t.shared:
+		gr = &d.shared
+	case t.async:
+		gr = &d.async
 	}
-	if d.req.Holds && d.adapts(i) && h.adaptive.places != nil {
-		d.place(h.adaptive.places, i)
-	}
-	m := meta{term: &h.term, key: i}
-	if h.single {
-		m.denials, m.refunds = &h.denials, h.denials.refunds.Load()
-	}
-	d.keys[i].fair, d.divided = h.fair, d.divided || h.fair != nil
-	d.refunds, d.compares = d.refunds || h.refund != nil, d.compares || h.candidate != nil
-	c := d.charge(m, &h.spec)
-	c.Subject.Space, c.Subject.Name = spaceHot, string(d.name(i))
-}
-
-// place adds a place of requests in flight, for a key or for the client (-1).
-func (d *decision) place(f *inFlight, key int) {
-	d.places, d.asks = append(d.places, place{f, key}), true
-}
-
-// charge adds a charge where it belongs. Its subject is still to be filled in.
-func (d *decision) charge(m meta, spec *limit.Spec) *limit.Charge {
-	d.asks = true
-	c := d.group(m.term).add(m)
+	d.charged = true
+	c := gr.add(meta{term: t, key: key})
 	c.Spec, c.Cost = *spec, d.cost
 	return c
 }
 
-// group is where a charge of a term belongs.
-func (d *decision) group(t *term) *group {
-	switch {
-	case t.shadow && t.shared:
-		return &d.shadowShared
-	case t.shadow:
-		return &d.shadowLocal
-	case t.shared:
-		return &d.shared
-	case t.async:
-		return &d.async
+// chargeKeys adds the limits of the request's keys.
+func (d *decision) chargeKeys() {
+	for i := range d.keys {
+		if d.keys[i].h != nil {
+			d.chargeKey(i, &d.keys[i])
+		}
 	}
-	return &d.local
 }
 
-// name is the key of a match as a string. It allocates where neither a hot
-// entry nor an override had one ready.
+func (d *decision) chargeKey(i int, k *requestKey) {
+	h := k.h
+	if h.inFlight != nil && d.req.Holds {
+		d.needSlot(h.inFlight, i)
+	}
+	if !h.limited {
+		return
+	}
+	if d.req.Holds && d.adapts(i) && h.adaptive.slots != nil {
+		d.needSlot(h.adaptive.slots, i)
+	}
+	k.fair, d.hasFair = h.fair, d.hasFair || h.fair != nil
+	d.hasRefund = d.hasRefund || h.refund != nil
+	name := string(d.name(i))
+	c := d.charge(&h.term, i, &h.spec)
+	if c.Subject.Space, c.Subject.Name = spaceHot, name; h.term.shadow {
+		c.Subject.Space = spaceWatched
+	}
+	if h.candidate != nil {
+		c := d.watch(&h.candidate.term, i, &h.candidate.spec)
+		c.Subject.Space, c.Subject.Name = spaceCandidate, name
+	}
+}
+
+// needSlot adds a slot of requests in flight, of a key or of the client (-1).
+func (d *decision) needSlot(f *inFlight, key int) {
+	d.slots, d.charged = append(d.slots, slotRequest{inFlight: f, key: key}), true
+}
+
+// name is the key of a match as a string. It allocates if neither a hot
+// entry nor an override has it.
 func (d *decision) name(i int) hottype.Key {
 	k := &d.keys[i]
 	if k.name == "" {
 		k.name = hottype.Key(d.matches[i].Key)
 	}
 	return k.name
+}
+
+// timeUntil is the wait of a request that is blocked until a time, which may be unset.
+func (d *decision) timeUntil(t time.Time) time.Duration {
+	if t.IsZero() {
+		return hottype.Never
+	}
+	return t.Sub(d.now)
 }

@@ -2,20 +2,19 @@ package gate
 
 import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/fairness"
 )
 
-// fairShare is how the limit of one key is divided among clients.
+// fairShare divides the limit of one key among clients.
 type fairShare struct {
 	key    *fairness.Key
-	header string // that names the client; "": the address
+	header string // that names the client; "": its address does
 }
 
-// divide divides the limit of a key if its rule says so. A key that had the same limit
+// divide divides the limit of a key if its rule does so. A key that had the same limit
 // before keeps the credits of its clients.
 func (h *keyLimit) divide(fair bool, header string, before *keyLimit) {
-	if !fair || !h.limited || h.term.shadow || !h.single || !fairness.Divides(h.spec) {
+	if !fair || !h.limited || h.term.shadow || !fairness.Divides(h.spec) {
 		return
 	}
 	if before != nil && before.fair != nil && before.spec == h.spec && before.fair.header == header {
@@ -25,7 +24,7 @@ func (h *keyLimit) divide(fair bool, header string, before *keyLimit) {
 	h.fair = &fairShare{fairness.NewKey(h.spec), header}
 }
 
-// client is who asks, as the rule names clients.
+// client is the client of a request, as the rule names clients.
 func (f *fairShare) client(d *decision) hottype.Client {
 	if f.header != "" && d.req.Header != nil {
 		if name := d.req.Header.Get(f.header); name != "" {
@@ -35,12 +34,8 @@ func (f *fairShare) client(d *decision) hottype.Client {
 	return d.client
 }
 
-// askFair asks for the client's share of each key that is divided. It comes before the
-// stores, because it costs nothing and can be given back.
-func (g *Gate) askFair(d *decision, v *hottype.Verdict) bool {
-	if !d.divided {
-		return true
-	}
+// chargeFair charges the client's fair share of each key that is divided.
+func (d *decision) chargeFair(v *hottype.Verdict) bool {
 	for i := range d.keys {
 		k := &d.keys[i]
 		if k.fair == nil {
@@ -49,52 +44,53 @@ func (g *Gate) askFair(d *decision, v *hottype.Verdict) bool {
 		if k.share = k.fair.key.Ask(d.now, k.fair.client(d), d.cost); k.share.Allowed {
 			continue
 		}
-		deny(v, hottype.ReasonFair, k.h.term.rule, k.share.RetryAfter)
-		v.Key, v.Limit, v.Window, v.ResetAfter = d.name(i), k.h.spec.Capacity(), k.h.term.window, k.share.ResetAfter
-		k.count(false)
-		d.giveBackShares()
+		d.denyKey(v, &k.h.term, i, k.share.RetryAfter)
+		v.Reason, v.Limit, v.ResetAfter = hottype.ReasonFair, k.h.spec.Capacity(), k.share.ResetAfter
 		return false
 	}
 	return true
 }
 
-// settleFair ends what askFair began. Who is not admitted has paid nothing.
-func (g *Gate) settleFair(d *decision, admitted bool) {
-	switch {
-	case !d.divided:
-	case admitted:
-		d.tellAdmitted(&d.local, 1)
-		d.tellAdmitted(&d.fallback, 1)
-		d.tellAdmitted(&d.shared, g.processes())
-	default:
-		d.giveBackShares()
-	}
-}
-
-// tellAdmitted tells fairness the levels of the buckets of a group that has let the
-// request in.
-func (d *decision) tellAdmitted(gr *group, limiters int64) {
-	for i := range gr.meta {
-		if f := d.fairOf(gr.meta[i].key); f != nil {
-			f.key.Admitted(d.now, d.level(&gr.charges[i].Spec, &gr.results[i], limiters))
+// refundFair undoes chargeFair for a request that another limit denies.
+func (d *decision) refundFair() {
+	for i := range d.keys {
+		if k := &d.keys[i]; k.share.Charged {
+			k.share.Charged = false
+			k.fair.key.GiveBack(k.fair.client(d), d.cost)
 		}
 	}
 }
 
-// tellRefused tells fairness which limits of a group have denied the request.
-func (d *decision) tellRefused(gr *group, limiters int64) {
+// recordAllowed reports to fairness the levels of the buckets that allowed the request.
+func (d *decision) recordAllowed() {
+	for _, gr := range []*group{&d.local, &d.fallback, &d.shared} {
+		limiters := int64(1)
+		if gr == &d.shared {
+			limiters = d.g.processes()
+		}
+		for i := range gr.meta {
+			if f := d.fairOf(gr.meta[i].key); f != nil {
+				f.key.Admitted(d.now, d.level(gr, i, limiters))
+			}
+		}
+	}
+}
+
+// recordDenied reports to fairness which limits of a group have denied the request. Fairness refunds
+// the client's share then.
+func (d *decision) recordDenied(gr *group, limiters int64) {
 	for i := range gr.meta {
 		r, f := &gr.results[i], d.fairOf(gr.meta[i].key)
 		if f == nil || r.Allowed || r.RetryAfter == hottype.Never {
 			continue
 		}
 		k := &d.keys[gr.meta[i].key]
-		f.key.Refused(d.now, d.level(&gr.charges[i].Spec, r, limiters), f.client(d), d.cost, k.share)
+		f.key.Refused(d.now, d.level(gr, i, limiters), f.client(d), d.cost, k.share)
 		k.share.Charged = false
 	}
 }
 
-// fairOf is how key i is divided, nil where it is not; -1 is no key.
+// fairOf is how key i is divided, nil if it is not; -1 is no key.
 func (d *decision) fairOf(i int) *fairShare {
 	if i < 0 {
 		return nil
@@ -102,15 +98,6 @@ func (d *decision) fairOf(i int) *fairShare {
 	return d.keys[i].fair
 }
 
-func (d *decision) level(s *limit.Spec, r *limit.Result, limiters int64) fairness.Level {
-	return fairness.LevelOf(s, r, limiters, d.prefetched)
-}
-
-func (d *decision) giveBackShares() {
-	for i := range d.keys {
-		if k := &d.keys[i]; k.share.Charged {
-			k.share.Charged = false
-			k.fair.key.GiveBack(k.fair.client(d), d.cost)
-		}
-	}
+func (d *decision) level(gr *group, i int, limiters int64) fairness.Level {
+	return fairness.LevelOf(&gr.charges[i].Spec, &gr.results[i], limiters, gr == &d.shared && d.call.Prefetched)
 }

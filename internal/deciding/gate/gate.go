@@ -13,6 +13,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
+	"github.com/hotparam/pipeline/internal/deciding/guarded"
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/rules"
 )
@@ -49,32 +50,8 @@ type Async interface {
 	Fresh(now time.Time, s *limit.Subject) bool
 }
 
-// SharedStore keeps the limits that processes share. Its subjects lie in shards, on
-// one server or on several that fail apart, as those of a cluster do. The gate keeps
-// a breaker for each server, so that one which is out costs the limits on the others
-// nothing. A store on one server has one shard.
-//
-// Take returns when its context's deadline passes, whatever the network does: the gate
-// waits for it and keeps no clock of its own. limittest.Deadline checks that.
-//
-// An error of Take that has a method FailedShard() int, itself or one that it
-// wraps, says which shard did not answer; others are held against all that were
-// asked. Where one shard denies and another one does not answer, Take denies, and
-// Remaining is -1 in the results of the other.
-type SharedStore interface {
-	limit.Store
-	// TakePrefetched is Take for what the store has charged ahead: it neither waits nor
-	// fails. The gate calls it first: it costs no clock and no breaker, and is as good
-	// while the server is away. Where it returns false nothing has happened.
-	TakePrefetched(charges []limit.Charge, results []limit.Result) bool
-	// Shards is how many there are, always as many.
-	Shards() int
-	// Shard is where the state of a subject lies, from 0, always the same.
-	Shard(*limit.Subject) int
-	// Server names the server that a shard is on, as far as is known now; "" where
-	// it is not. It neither waits nor asks anybody.
-	Server(shard int) string
-}
+// SharedStore keeps the limits that processes share.
+type SharedStore = guarded.SharedStore
 
 // Verifier knows which addresses belong to which domains, separated by spaces. It does not
 // wait: of an address that it does not know yet it says no. *reversedns.Verifier is one.
@@ -137,8 +114,8 @@ type Config struct {
 type Gate struct {
 	hot     *hotset.Replica
 	local   LocalStore
-	shared  *shared // nil: none
-	async   Async   // nil: none
+	shared  *guarded.Store // nil: none
+	async   Async          // nil: none
 	slots   slots
 	refunds Refunds // nil: none
 	// upstreams are what adaptive limits follow.
@@ -154,7 +131,7 @@ type Gate struct {
 	cur  atomic.Pointer[state]
 
 	decisions sync.Pool // of *decision
-	refused   subjectDenials
+	denials   denials
 	stats     stats
 
 	sampling sync.Mutex // guards changes of samples
@@ -174,18 +151,19 @@ func New(cfg Config) *Gate {
 	if g.local == nil {
 		g.local = limit.NewMemory(limit.MemoryConfig{})
 	}
+	budget, log := cmp.Or(max(cfg.Budget, 0), DefaultBudget), cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Shared != nil {
-		g.shared = newShared(cfg)
+		g.shared = guarded.NewStore(cfg.Shared, budget, log)
 	}
+	g.slots.shared, g.slots.guard = cfg.Slots, guarded.NewGuard("in_flight", budget, log)
 	set := cfg.Rules
 	if set == nil {
 		set = rules.Default()
 	}
-	g.slots.shared, g.slots.budget = cfg.Slots, cmp.Or(max(cfg.Budget, 0), DefaultBudget)
 	g.upstreams.Configure(set)
 	g.cur.Store(newState(nil, set, cfg.Overrides, g.sharing(), &g.upstreams))
-	g.refused.seed = maphash.MakeSeed()
-	g.decisions.New = func() any { return &decision{counters: g.stats.shard()} }
+	g.denials.seed = maphash.MakeSeed()
+	g.decisions.New = func() any { return &decision{g: g, counters: g.stats.shard()} }
 	return g
 }
 

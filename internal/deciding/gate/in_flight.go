@@ -4,57 +4,52 @@ import (
 	"context"
 	"crypto/rand"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
+	"github.com/hotparam/pipeline/internal/deciding/guarded"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
 const (
-	// inFlightRetry is the most that a request is told to wait for a place: one is free
-	// when a response ends, which nobody knows.
+	// inFlightRetry is the longest RetryAfter of a request that finds no slot: a slot is free
+	// when a response ends, and that time is unknown.
 	inFlightRetry = time.Second
-	// fullFor is for how long a key that was found full is not asked for again: a viral
-	// key costs the store at most 200 refusals a second in each process.
+	// fullFor is for how long a key without a free slot is denied in this process: a viral
+	// key costs the store at most 200 denials a second in each process.
 	fullFor = 5 * time.Millisecond
-	// sweepSlots is after how many new keys those are forgotten whose leases ran out.
+	// sweepSlots is after how many new names those are deleted whose leases have expired.
 	sweepSlots = 1024
 )
 
-// inFlight bounds how many requests of a key or client are in flight. It is immutable,
-// but for when it was full.
+// inFlight bounds how many requests of a key or client are in flight. It is immutable.
 type inFlight struct {
 	rules.InFlight
-	space  string // before the name of the key or client
-	rule   string
-	reason hottype.Reason
-	full   atomic.Int64 // of the shared store, until then, unix ns; only of a key
-	// upstream is set where the places are those of hot requests to an upstream.
+	space string // before the name of the key or client
+	term  term
+	// upstream is set for slots of hot requests to an upstream.
 	upstream *adaptive.Upstream
 }
 
-func (st *state) inFlight(f *rules.InFlight, rule string, reason hottype.Reason) *inFlight {
-	if f == nil {
-		return nil
-	}
+func newInFlight(f *rules.InFlight, rule string, reason hottype.Reason) *inFlight {
 	space := "hot:"
 	if reason == hottype.ReasonIPInFlight {
 		space = "ip:"
 	}
-	return &inFlight{InFlight: *f, space: space, rule: rule, reason: reason}
+	return &inFlight{InFlight: *f, space: space, term: term{rule: rule, reason: reason, policy: f.OnStoreFailure}}
 }
 
-// place is one that a request needs.
-type place struct {
+// slotRequest is one slot that a request needs.
+type slotRequest struct {
 	*inFlight
-	key int // index into decision.keys, -1 for the client
+	key    int // index into decision.keys, -1 for the client
+	memory memory
 }
 
-// name says of what the place is. A text of the client cannot be taken for a key.
-func (p *place) name(d *decision) string {
+// name names the slots of a key, client or upstream. A client named like a key has another name.
+func (p *slotRequest) name(d *decision) string {
 	if p.upstream != nil {
 		return p.space + p.upstream.Name
 	}
@@ -64,28 +59,17 @@ func (p *place) name(d *decision) string {
 	return p.space + d.client.String()
 }
 
-// hold takes the places that the request needs while it is in flight, all or none. It
-// comes before the stores of other limits, because a place can be given back. What is
-// known to be denied is not let that far.
-func (g *Gate) hold(ctx context.Context, d *decision, v *hottype.Verdict) bool {
-	if len(d.places) == 0 {
-		return true
-	}
-	if d.remembered(v, &d.local) || d.remembered(v, &d.shared) {
-		return false
-	}
+// acquireSlots acquires the slots that the request needs while it is in flight, all or none.
+func (g *Gate) acquireSlots(ctx context.Context, d *decision, v *hottype.Verdict) bool {
 	d.lease = &hottype.Lease{ID: rand.Text()}
-	for i := range d.places {
-		p := &d.places[i]
-		r, ok := g.holdOne(ctx, d, v, p)
+	for i := range d.slots {
+		p := &d.slots[i]
+		r, ok := g.acquireSlot(ctx, d, v, p)
 		if ok {
 			continue
 		}
-		deny(v, p.reason, p.rule, min(max(r.RetryAfter, time.Millisecond), inFlightRetry))
-		v.Limit, v.ResetAfter, v.Key = p.Limit, r.ResetAfter, d.keyFor(p.key)
-		if p.key >= 0 {
-			d.keys[p.key].count(false)
-		}
+		d.denyKey(v, &p.term, p.key, min(max(r.RetryAfter, time.Millisecond), inFlightRetry))
+		v.Limit, v.ResetAfter = p.Limit, r.ResetAfter
 		return false
 	}
 	if len(d.lease.Places) == 0 {
@@ -94,53 +78,46 @@ func (g *Gate) hold(ctx context.Context, d *decision, v *hottype.Verdict) bool {
 	return true
 }
 
-// holdOne takes one place: in the shared store, or while that fails by the rule's policy.
-func (g *Gate) holdOne(ctx context.Context, d *decision, v *hottype.Verdict, p *place) (r limit.Result, ok bool) {
-	one := hottype.Place{Name: p.name(d), Most: p.Limit, Life: p.Lease}
-	if p.upstream != nil && p.upstream.Waiting() >= p.Limit { // cold requests hold places too
+// acquireSlot acquires one slot: in the shared store, or while that fails by the rule's policy.
+func (g *Gate) acquireSlot(ctx context.Context, d *decision, v *hottype.Verdict, p *slotRequest) (limit.Result, bool) {
+	if p.upstream != nil && p.upstream.Waiting() >= p.Limit { // cold requests are in flight too
 		return limit.Result{RetryAfter: inFlightRetry, ResetAfter: inFlightRetry}, p.upstream.Spare(d.now)
 	}
-	one.Shared = p.Scope != rules.ScopeInstance && g.slots.shared != nil
-	if one.Shared {
-		now := d.now.UnixNano()
-		alone := p.key >= 0 && d.keys[p.key].h.single
-		if until := p.full.Load(); alone && now < until && now >= until-int64(fullFor) {
+	one := hottype.Place{Name: p.name(d), Most: p.Limit, Life: p.Lease}
+	if one.Shared = p.Scope != rules.ScopeInstance && g.slots.shared != nil; one.Shared {
+		r, err := g.slots.acquireShared(ctx, &one, d.lease.ID)
+		if err == nil && !r.Allowed {
+			p.memory.keep(d.now.UnixNano(), p.space, string(d.keyFor(p.key)), limit.Spec{},
+				&limit.Result{Limit: p.Limit, RetryAfter: fullFor, ResetAfter: r.ResetAfter})
 			return r, false
 		}
-		r, err := g.slots.acquireShared(ctx, d.now, &one, d.lease.ID)
-		switch {
-		case err == nil && r.Allowed:
-			d.lease.Places = append(d.lease.Places, one)
-			return r, true
-		case err == nil:
-			p.full.Store(now + int64(fullFor))
-			return r, false
-		}
-		// It is not known whether a place was taken: it is released with the others.
+		// After an error it is not known whether the slot was acquired: it is released with the others.
 		d.lease.Places = append(d.lease.Places, one)
-		switch one.Shared = false; p.OnStoreFailure {
+		if err == nil {
+			return r, true
+		}
+		switch p.OnStoreFailure {
 		case rules.FailOpen:
-			v.Reason, v.Rule = hottype.ReasonStore, p.rule
+			v.Reason, v.Rule = hottype.ReasonStore, p.term.rule
 			return r, true
 		case rules.FailClosed:
 			return r, false
 		}
-		one.Most = max(1, p.Limit/g.processes())
+		one.Shared, one.Most = false, max(1, p.Limit/g.processes())
 	}
-	if r = g.slots.acquire(d.now, &one, d.lease.ID); r.Allowed {
+	r := g.slots.acquire(d.now, &one, d.lease.ID)
+	if r.Allowed {
 		d.lease.Places = append(d.lease.Places, one)
-	} else if p.upstream != nil && p.upstream.Spare(d.now) {
-		return r, true
 	}
-	return r, r.Allowed
+	return r, r.Allowed || p.upstream != nil && p.upstream.Spare(d.now)
 }
 
-// Release gives back what a request in flight held, and says whether it still held any
-// of it. A lease may be given back once, in any process for places that are shared.
+// Release releases the slots of a request in flight, and reports whether it still had any
+// of them. A lease may be released once, and shared slots by any process.
 func (g *Gate) Release(now time.Time, l *hottype.Lease) (held bool) {
 	for i := range l.Places {
 		if p := &l.Places[i]; p.Shared {
-			held = g.slots.releaseShared(now, p, l.ID) || held
+			held = g.slots.releaseShared(p, l.ID) || held
 		} else {
 			held = g.slots.release(now, p, l.ID) || held
 		}
@@ -148,61 +125,51 @@ func (g *Gate) Release(now time.Time, l *hottype.Lease) (held bool) {
 	return held
 }
 
-// Renew prolongs a lease that is still held, for a request that takes longer. A place at an upstream is
-// not renewed: it may have been given back when the answer began.
+// Renew prolongs a lease, for a request that takes longer. A slot of an upstream is
+// not renewed: it may have been released when the response began.
 func (g *Gate) Renew(now time.Time, l *hottype.Lease) {
 	for i := range l.Places {
 		if p := &l.Places[i]; isUpstream(p) {
 			continue
 		} else if p.Shared {
-			_, _ = g.slots.acquireShared(context.Background(), now, p, l.ID) // else the lease runs out
+			_, _ = g.slots.acquireShared(context.Background(), p, l.ID) // else the lease expires
 		} else {
 			g.slots.acquire(now, p, l.ID)
 		}
 	}
 }
 
-// slots keeps the places that are held: those of this process, and by way of a store those
+// slots keeps the slots that are in use: those of this process, and through a store those
 // that processes share.
 type slots struct {
 	shared SlotStore // nil: none
-	budget time.Duration
-	failed atomic.Int64 // until then the store is not asked, unix ns
+	guard  *guarded.Guard
 
 	mu   sync.Mutex
 	of   map[string]*limit.InFlight // by name; those without a lease are removed
 	made int
 }
 
-// acquireShared asks the store, for the budget at most. After a failure nobody asks for
-// probeEvery, so that a dead store costs one request its budget and others nothing.
-func (s *slots) acquireShared(ctx context.Context, now time.Time, p *hottype.Place, id string) (limit.Result, error) {
-	if now.UnixNano() < s.failed.Load() {
-		return limit.Result{}, errEcho
-	}
+func (s *slots) acquireShared(ctx context.Context, p *hottype.Place, id string) (r limit.Result, err error) {
 	if err := ctx.Err(); err != nil {
-		return limit.Result{}, err
+		return r, err
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
-	defer cancel()
-	r, err := s.shared.AcquireSlot(within, p, id)
-	if err != nil {
-		s.failed.Store(now.Add(probeEvery).UnixNano())
-	}
+	err = s.guard.Do(func(ctx context.Context) (err error) {
+		r, err = s.shared.AcquireSlot(ctx, p, id)
+		return err
+	})
 	return r, err
 }
 
-// releaseShared gives a place back. Where that fails its lease runs out.
-func (s *slots) releaseShared(now time.Time, p *hottype.Place, id string) bool {
-	if s.shared == nil || now.UnixNano() < s.failed.Load() {
+// releaseShared releases a slot. If that fails its lease expires.
+func (s *slots) releaseShared(p *hottype.Place, id string) (held bool) {
+	if s.shared == nil {
 		return false
 	}
-	within, cancel := context.WithTimeout(context.Background(), s.budget)
-	defer cancel()
-	held, err := s.shared.ReleaseSlot(within, p, id)
-	if err != nil {
-		s.failed.Store(now.Add(probeEvery).UnixNano())
-	}
+	_ = s.guard.Do(func(ctx context.Context) (err error) {
+		held, err = s.shared.ReleaseSlot(ctx, p, id)
+		return err
+	})
 	return held
 }
 

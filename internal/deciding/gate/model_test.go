@@ -48,7 +48,6 @@ type due struct {
 	rule   string
 	local  bool
 	shadow bool
-	retry  time.Duration // of a denied one
 }
 
 func (m *model) override(key hottype.Key) rules.Action {
@@ -82,14 +81,14 @@ func (m *model) dues(req *hottype.Request, keys []hottype.Key, ruleOf []*rules.R
 		}
 		list = append(list,
 			due{limit.Charge{Subject: limit.Subject{Space: space, Client: req.Client}, Spec: fixed.Spec}, "ip_fixed",
-				"ip_fixed", fixed.Scope == "instance", false, 0},
+				"ip_fixed", fixed.Scope == "instance", false},
 			due{limit.Charge{Subject: limit.Subject{Space: "ip_sliding", Client: req.Client}, Spec: sliding.Spec},
-				"ip_sliding", "ip_sliding", sliding.Scope == "instance", false, 0})
+				"ip_sliding", "ip_sliding", sliding.Scope == "instance", false})
 	}
 	for i, key := range keys {
 		l := ruleOf[i].Limit
 		d := due{limit.Charge{Subject: limit.Subject{Space: "hot", Name: string(key)}, Spec: l.Spec}, "hot",
-			ruleOf[i].Name, l.Scope == "instance", l.Mode == "shadow", 0}
+			ruleOf[i].Name, l.Scope == "instance", l.Mode == "shadow"}
 		switch action := m.override(key); {
 		case action == rules.ActionLimit:
 			o := m.over[slices.IndexFunc(m.over, func(o rules.Override) bool { return o.Key == string(key) })]
@@ -118,7 +117,6 @@ func (m *model) take(now time.Time, list []due) (denied []due, retry time.Durati
 	for _, local := range []bool{true, false} {
 		for i := range list {
 			if list[i].local == local && !results[i].Allowed {
-				list[i].retry = results[i].RetryAfter
 				denied = append(denied, list[i])
 				if r := results[i].RetryAfter; r == hottype.Never || retry != hottype.Never && r > retry {
 					retry = r
@@ -166,8 +164,8 @@ func (m *model) ask(now time.Time, req *hottype.Request, keys []hottype.Key, rul
 }
 
 // decide gives the answer by what is enforced. spared is what the gate answered if it did so without
-// asking a store: then it need not have found the first limit that denies, but
-// has to have found one.
+// calling a store: then it need not have found the first limit that denies, but
+// has to have found one, of whichever store.
 func (m *model) decide(now time.Time, req *hottype.Request, keys []hottype.Key, ruleOf []*rules.Rule, crawler bool,
 	spared *answer) answer {
 	for i, key := range keys {
@@ -186,16 +184,22 @@ func (m *model) decide(now time.Time, req *hottype.Request, keys []hottype.Key, 
 		}
 	}
 	denied, retry, results := m.take(now, enforced)
-	for _, d := range denied {
-		if a := (answer{Reason: d.reason, Rule: d.rule, Retry: d.retry}); spared != nil && *spared == a {
+	for i, d := range enforced {
+		a := answer{Reason: d.reason, Rule: d.rule, Retry: results[i].RetryAfter}
+		if denied != nil && !results[i].Allowed && spared != nil && *spared == a {
 			return a
 		}
 	}
 	if denied != nil {
 		return answer{Reason: denied[0].reason, Rule: denied[0].rule, Retry: retry}
 	}
-	wouldDeny, _, _ := m.take(now, shadow)
-	a := answer{Allowed: true, Shadowed: wouldDeny != nil, Reason: "cold"}
+	wouldDeny := false
+	for _, d := range shadow { // each by itself, and apart from what is enforced
+		d.Subject.Space = "watched"
+		denied, _, _ := m.take(now, []due{d})
+		wouldDeny = wouldDeny || denied != nil
+	}
+	a := answer{Allowed: true, Shadowed: wouldDeny, Reason: "cold"}
 	for i, key := range keys {
 		switch action := m.override(key); {
 		case a.Reason != "cold":

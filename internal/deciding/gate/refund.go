@@ -24,14 +24,14 @@ type Refunds interface {
 
 // refundable fills in what the admitted request may get back.
 func (d *decision) refundable(v *hottype.Verdict) {
-	if !d.refunds || !d.req.Holds && d.step != onlyKeys {
-		return
+	if !d.req.Holds && !d.keysOnly {
+		return // the caller does not report the status
 	}
 	r := &hottype.Refund{At: d.now}
 	d.addCharged(r, &d.local, hottype.KeptHere)
 	d.addCharged(r, &d.shared, hottype.KeptShared)
 	d.addCharged(r, &d.fallback, hottype.KeptShare)
-	if d.prefetched {
+	if d.call.Prefetched {
 		r.At = r.At.Add(-prefetchedFor)
 	}
 	if len(r.Charged) > 0 {
@@ -62,10 +62,10 @@ func (g *Gate) Refund(now time.Time, r *hottype.Refund, status int) {
 		if !c.Statuses.Has(status) || c.Cost <= 0 {
 			continue
 		}
+		g.denials.refund(string(c.Key))
 		spec, ok := st.specOf(now, c.Key)
 		g.eachLimit(st, now, c.Key, func(h *keyLimit) {
-			h.denials.refunds.Add(1)
-			if h.limited && !h.tried { // also where the rate adapts
+			if h.limited && !h.shadow { // also if the rate adapts
 				spec, ok = h.spec, true
 			}
 		})

@@ -16,6 +16,7 @@ func CountedSubjects(set *rules.Set, c hottype.Command) []limit.Charge {
 	if c.Key != "" {
 		return []limit.Charge{
 			{Subject: limit.Subject{Space: spaceHot, Name: string(c.Key)}},
+			{Subject: limit.Subject{Space: spaceWatched, Name: string(c.Key)}},
 			{Subject: limit.Subject{Space: spaceCandidate, Name: string(c.Key)}},
 			{Subject: limit.Subject{Space: spaceShadow, Name: string(c.Key)}},
 		}
@@ -53,7 +54,12 @@ func (g *Gate) Reset(now time.Time, c hottype.Command) {
 		}
 	}
 	if c.Key != "" {
-		g.eachLimit(st, now, c.Key, (*keyLimit).forget)
+		g.denials.refund(string(c.Key))
+		g.eachLimit(st, now, c.Key, func(h *keyLimit) {
+			if h.fair != nil {
+				h.fair.key.Reset()
+			}
+		})
 	}
 }
 
@@ -78,19 +84,8 @@ func (g *Gate) eachLimit(st *state, now time.Time, key hottype.Key, f func(*keyL
 		}
 	}
 	for _, h := range st.malformed {
-		if h.reserved == key {
+		if h.malformedKey == key {
 			f(h)
 		}
-	}
-}
-
-// forget makes void every refusal that was asked for before, and fairness begin anew.
-func (h *keyLimit) forget() {
-	h.denials.refunds.Add(1)
-	if h.fair != nil {
-		h.fair.key.Reset()
-	}
-	if h.inFlight != nil {
-		h.inFlight.full.Store(0)
 	}
 }

@@ -76,9 +76,6 @@ func (h heaviest) told() []hottype.NameCount {
 
 // sample notes one of some requests for hot keys.
 func (g *Gate) sample(d *decision, v *hottype.Verdict) {
-	if !v.Hot || d.step == onlyKeys {
-		return
-	}
 	if d.ticks++; d.ticks%sampleOneIn != 1 {
 		return
 	}

@@ -7,26 +7,30 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 )
 
-// A limit in shadow mode denies nobody, whichever store has it; a request that one
-// of them would have denied is charged to none of them.
+// A limit in shadow mode denies no request, and is judged by itself: another limit in shadow mode
+// that would deny the request does not keep it from its charge. The shared store is not called.
 func TestShadowLimits(t *testing.T) {
 	t.Parallel()
+	store := newUnreliable(failing)
 	b := build(t, `
 rules:
   - {name: here, match: {path: /t}, params: [id], continue: true, hot: {rate: 10}, limit: {rate: 1/h, burst: 3, scope: instance, mode: shadow}}
   - {name: all, match: {path: /t}, params: [id], hot: {rate: 10}, limit: {rate: 1/h, burst: 1, scope: cluster, mode: shadow}}
-`, gate.Config{})
+`, gate.Config{Shared: store})
 	b.hot("here?id=1", "all?id=1")
-	for i := range 6 { // the second to the last are one too many for all
-		if v := b.get("/t?id=1", "1.1.1.1"); !v.Allowed || v.Shadowed != (i > 0) {
+	for i := range 2 { // the second one is one too many for all
+		if v := b.get("/t?id=1", "1.1.1.1"); !v.Allowed || v.Shadowed != (i > 0) || v.Mode != hottype.ModeShadow {
 			t.Errorf("request %d: %+v", i, v)
 		}
 	}
-	b.hot("here?id=1") // now it is asked for alone, and has 2 of 3
+	b.hot("here?id=1") // now it is charged alone, and has 1 of 3
 	for i := range 4 {
-		if v := b.get("/t?id=1", "1.1.1.1"); !v.Allowed || v.Shadowed != (i > 1) || v.Remaining != int64(max(0, 1-i)) {
+		if v := b.get("/t?id=1", "1.1.1.1"); !v.Allowed || v.Shadowed != (i > 0) || v.Remaining != 0 {
 			t.Errorf("request %d of the one that is kept here: %+v", i, v)
 		}
+	}
+	if n := store.calls.Load(); n != 0 {
+		t.Errorf("%d calls of the shared store", n)
 	}
 }
 

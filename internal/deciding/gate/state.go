@@ -19,7 +19,7 @@ type state struct {
 	set            *rules.Set
 	overrides      *rules.Overrides // nil: none is of keys
 	clients        *rules.Overrides // nil: none is of clients
-	tried          tried
+	shadow         shadowOverrides
 	clientLimits   map[overrideID]*clientLimit
 	overrideStates map[overrideID]*overrideState
 	malformed      map[*rules.Rule]*keyLimit // of the reserved keys, where no override holds
@@ -51,8 +51,6 @@ type clientLimit struct {
 	space string
 	spec  limit.Spec
 	term  term
-	// shadow is the same window, which only counts.
-	shadow *clientLimit
 }
 
 // term is what one charge means: which verdict it leads to, and what happens
@@ -64,8 +62,12 @@ type term struct {
 	policy rules.FailurePolicy
 	shared bool // kept by the shared store
 	async  bool // kept by the store that exchanges sums
-	shadow bool
-	waits  bool // an admitted request may have to be held back
+	waits  bool // an allowed request may have to be delayed
+
+	// Limits that only count (watch.go).
+	shadow    bool           // a limit in shadow mode
+	candidate bool           // a candidate beside an enforced limit
+	owner     *overrideState // an override in shadow mode; nil: it is none
 }
 
 func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing, up *adaptive.Upstreams) *state {
@@ -88,8 +90,8 @@ func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing
 		if all.OfClients() {
 			st.clients = all
 		}
-		st.tried = newTried(all, set.Overrides, live)
-		if all.OfClients() || st.tried.clients != nil {
+		st.shadow = newShadowOverrides(all, set.Overrides, live)
+		if all.OfClients() || st.shadow.clients != nil {
 			st.compileClients(set.Overrides, live)
 		}
 	}
@@ -125,7 +127,7 @@ func (st *state) class(c *rules.Class) *class {
 		cl.windows[1] = st.window(c.Sliding, hottype.ReasonIPSliding, c.Name)
 	}
 	if c.InFlight != nil {
-		cl.inFlight = st.inFlight(c.InFlight, "ip_in_flight", hottype.ReasonIPInFlight)
+		cl.inFlight = newInFlight(c.InFlight, "ip_in_flight", hottype.ReasonIPInFlight)
 		if c.Name != "" {
 			cl.inFlight.space += c.Name + ":"
 		}
@@ -139,15 +141,11 @@ func (st *state) window(w *rules.IPWindow, reason hottype.Reason, class string) 
 		space += ":" + class
 	}
 	async := w.Consistency == rules.Async && w.Scope != rules.ScopeInstance && st.sharing.async
-	cl := &clientLimit{space: space, spec: w.Spec, term: term{
+	return &clientLimit{space: space, spec: w.Spec, term: term{
 		rule: reason.String(), reason: reason, window: refill(w.Spec),
 		policy: w.OnStoreFailure, shared: st.shares(w.Scope) && !async, async: async,
 		shadow: w.Mode == hottype.ModeShadow,
 	}}
-	watching := *cl
-	watching.term.shadow = true
-	cl.shadow = &watching
-	return cl
 }
 
 // exemptTable indexes prefixes in the form that clients have: IPv4 unmapped,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/guarded"
 )
 
 // Stats are the gate's counters since it was built. They only grow, but for
@@ -58,44 +59,8 @@ type Candidates struct {
 	Looser   uint64 // only the live one denied it
 }
 
-// Latency is a histogram: Counts[i] calls took at most Bounds[i] and more than
-// the bound before; the last count is of those above every bound.
-type Latency struct {
-	Bounds [7]time.Duration
-	Counts [8]uint64
-	Sum    time.Duration
-}
-
-func latencyBounds() [7]time.Duration {
-	const us = time.Microsecond
-	return [7]time.Duration{100 * us, 250 * us, 500 * us, 1000 * us, 2500 * us, 10000 * us, 20000 * us}
-}
-
-// latency is the live form of Latency.
-type latency struct {
-	counts [8]atomic.Uint64
-	sum    atomic.Int64
-}
-
-func (l *latency) add(d time.Duration) {
-	i := 0
-	for _, b := range latencyBounds() {
-		if d <= b {
-			break
-		}
-		i++
-	}
-	l.counts[i].Add(1)
-	l.sum.Add(int64(d))
-}
-
-func (l *latency) read() Latency {
-	out := Latency{Bounds: latencyBounds(), Sum: time.Duration(l.sum.Load())}
-	for i := range l.counts {
-		out.Counts[i] = l.counts[i].Load()
-	}
-	return out
-}
+// Latency is a histogram of calls to the shared store.
+type Latency = guarded.Latency
 
 // shards is how many sets of counters there are. Each pooled decision is bound to
 // one. The pool keeps decisions by processor, so that processors rarely write to the
@@ -157,12 +122,11 @@ func (g *Gate) Stats() Stats {
 	for i := range g.stats.shards {
 		g.stats.shards[i].addTo(&out)
 	}
-	if s := g.shared; s != nil {
-		out.StoreCalls, out.StoreErrors, out.StoreRefused = s.calls.Load(), s.errors.Load(), s.refused.Load()
-		out.StoreOpened, out.StoreClosed = s.breakers.opened.Load(), s.breakers.closed.Load()
-		out.StoreParts, out.StoreOut = s.breakers.count()
-		out.StoreOpen = out.StoreOut > 0
-		out.StoreLatency = s.latency.read()
+	if g.shared != nil {
+		s := g.shared.Stats()
+		out.StoreCalls, out.StoreErrors, out.StoreRefused = s.Calls, s.Errors, s.Refused
+		out.StoreOpened, out.StoreClosed, out.StoreParts, out.StoreOut = s.Opened, s.Closed, s.Breakers, s.Open
+		out.StoreOpen, out.StoreLatency = s.Open > 0, s.Latency
 	}
 	return out
 }
@@ -198,7 +162,7 @@ func (g *Gate) Report(now time.Time) hottype.Report {
 	}
 	for _, o := range g.cur.Load().sortedOverrideStates() {
 		d := o.Of(o.key)
-		if n := d.Allowed + d.Denied + o.elsewhere.Load(); n > 0 {
+		if n := d.Allowed + d.Denied + o.countedTwice.Load(); n > 0 {
 			hits := hottype.OverrideHits{ID: o.id, N: n, WouldDeny: o.wouldDeny.Load()}
 			r.OverrideHits = append(r.OverrideHits, hits)
 		}

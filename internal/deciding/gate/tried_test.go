@@ -186,18 +186,18 @@ func TestShadowModeBeforeACache(t *testing.T) {
 	}
 }
 
-// A store that fails says nothing of what would have been denied, and holds nobody up.
+// A limit in shadow mode is judged by this process's share, whatever the store does, and never calls it.
 func TestShadowModeWithoutItsStore(t *testing.T) {
 	t.Parallel()
 	store := newUnreliable(failing)
-	b := build(t, triedRules, gate.Config{Shared: store})
-	b.SetOverrides([]rules.Override{shadowLimit("all?id=1", 1)})
+	b := build(t, triedRules, gate.Config{Shared: store, Live: func() int { return 2 }})
+	b.SetOverrides([]rules.Override{shadowLimit("all?id=1", 4)})
 	for i := range 9 {
-		if v := b.get("/all?id=1", "1.1.1.1"); !v.Allowed || v.Shadowed || v.Reason != hottype.ReasonCold {
+		if v := b.get("/all?id=1", "1.1.1.1"); !v.Allowed || v.Shadowed != (i > 1) || v.Reason != hottype.ReasonCold {
 			t.Errorf("request %d: %+v", i, v)
 		}
 	}
-	if met, would := b.hits(t); met != 9 || would != 0 {
-		t.Errorf("met %d, would have denied %d", met, would)
+	if met, would := b.hits(t); met != 9 || would != 7 || store.calls.Load() != 0 {
+		t.Errorf("met %d, would have denied %d, %d calls of the store", met, would, store.calls.Load())
 	}
 }

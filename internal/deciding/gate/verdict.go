@@ -4,18 +4,30 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// deny makes a verdict a refusal that no limit's numbers go with.
+// deny makes a verdict a denial without the numbers of a limit.
 func deny(v *hottype.Verdict, reason hottype.Reason, rule string, retry time.Duration) {
 	v.Allowed, v.Reason, v.Rule, v.RetryAfter = false, reason, rule, retry
 }
 
-// refuse makes a verdict of a group that denied: reason, rule and limit are
+// denyKey makes a verdict a denial by a limit of key i, or of the client (-1), which keeps the request
+// from its keys.
+func (d *decision) denyKey(v *hottype.Verdict, t *term, i int, retry time.Duration) {
+	deny(v, t.reason, t.rule, retry)
+	v.Window, v.Key = t.window, d.keyFor(i)
+	if d.aside = i < 0; !d.aside {
+		d.keys[i].denied = true
+	}
+}
+
+// denyGroup makes a verdict of a group that its store denied: reason, rule and limit are
 // those of the first charge that denied (so a per-IP window goes before a
-// key's limit), the wait is the longest, what remains the least.
-func (d *decision) refuse(v *hottype.Verdict, gr *group) {
-	first := -1
+// key's limit), the wait is the longest, what remains the least. Some number of limiters share
+// the limits.
+func (d *decision) denyGroup(v *hottype.Verdict, gr *group, limiters int64) {
+	first, retry := -1, time.Duration(0)
 	for i := range gr.results {
 		r, k := &gr.results[i], gr.meta[i].key
 		if i == 0 || r.Remaining < v.Remaining {
@@ -27,19 +39,22 @@ func (d *decision) refuse(v *hottype.Verdict, gr *group) {
 		if first < 0 {
 			first = i
 		}
-		v.RetryAfter = longer(v.RetryAfter, r.RetryAfter)
+		retry = longer(retry, r.RetryAfter)
 		if k >= 0 {
-			d.keys[k].count(false)
+			d.keys[k].denied = true
 		}
 	}
 	m, r := &gr.meta[first], &gr.results[first]
-	v.Allowed, v.Reason, v.Rule = false, m.reason, m.rule
-	v.Limit, v.Window, v.ResetAfter = r.Limit, m.window, r.ResetAfter
-	v.Key = d.keyFor(m.key)
+	d.denyKey(v, m.term, m.key, retry)
+	v.Limit, v.ResetAfter = r.Limit, r.ResetAfter
+	d.remember(gr)
+	if d.hasFair {
+		d.recordDenied(gr, limiters)
+	}
 }
 
-// keyFor is the key that a refusal names: that of the charge, or for a per-IP
-// window the request's first, if it has one.
+// keyFor is the key that a denial names: that of the limit, or for a limit of the client
+// the request's first, if it has one.
 func (d *decision) keyFor(i int) hottype.Key {
 	if i = max(i, 0); i < len(d.keys) {
 		return d.name(i)
@@ -55,40 +70,28 @@ func longer(a, b time.Duration) time.Duration {
 	return max(a, b)
 }
 
-// report fills in the tightest limit of an admitted request: the one with the
-// least left. A shadow limit is reported only where nothing is enforced, so
-// that clients see the same with and without it.
-func report(d *decision, v *hottype.Verdict) {
-	judged := tightest(v, &d.local, false)
-	judged = tightest(v, &d.async, judged)
-	judged = tightest(v, &d.shared, judged)
-	if judged = tightest(v, &d.fallback, judged); judged {
-		return
-	}
-	judged = tightest(v, &d.shadowLocal, false)
-	if tightest(v, &d.shadowShared, judged) {
-		v.Mode = hottype.ModeShadow
+// report fills in the numbers of the limits that allowed the request: those of the tightest, and
+// the longest wait.
+func (d *decision) report(v *hottype.Verdict) {
+	for _, gr := range []*group{&d.local, &d.async, &d.shared, &d.fallback} {
+		for i := range gr.results {
+			m, r := &gr.meta[i], &gr.results[i]
+			if m.waits {
+				v.Wait = max(v.Wait, gr.charges[i].Wait(r))
+			}
+			d.reportLimit(v, m.term, r)
+		}
 	}
 }
 
-// tightest takes over the numbers of a group where they are tighter than those
-// in the verdict, which are none unless judged, and its longest wait. It reports
-// whether there are any now.
-func tightest(v *hottype.Verdict, gr *group, judged bool) bool {
-	for i := range gr.results {
-		r, m := &gr.results[i], &gr.meta[i]
-		if m.waits && !m.shadow {
-			v.Wait = max(v.Wait, gr.charges[i].Wait(r))
-		}
-		if judged && r.Remaining >= v.Remaining {
-			continue
-		}
-		judged = true
-		v.Limit, v.Remaining, v.ResetAfter = r.Limit, r.Remaining, r.ResetAfter
-		v.Window = m.window
-		if v.Reason != hottype.ReasonStore { // there the rule is the one that was not judged
-			v.Rule = m.rule
-		}
+// reportLimit fills in the numbers of a limit, if it has less left than those reported so far.
+func (d *decision) reportLimit(v *hottype.Verdict, t *term, r *limit.Result) {
+	if d.reported && r.Remaining >= v.Remaining {
+		return
 	}
-	return judged
+	d.reported = true
+	v.Limit, v.Remaining, v.ResetAfter, v.Window = r.Limit, r.Remaining, r.ResetAfter, t.window
+	if v.Reason != hottype.ReasonStore { // there the rule is that of the limit that was not judged
+		v.Rule = t.rule
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"math/bits"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,62 +20,136 @@ import (
 // what its rule's limit has charged, and the other way round.
 const spaceHot = "hot"
 
-// keyLimit is what holds for one key: the result of precedence, immutable but
-// for its denials. It is memoised in the hot entry, or for a cold key in the
-// override's state.
+// keyLimit is what applies to one key: the result of precedence. It is immutable, and memoised in the
+// hot entry, or for a cold key in the override's state.
 type keyLimit struct {
-	of     *state       // by which it was found; a replica may serve several gates
-	action rules.Action // "" where the rule's own limit applies, if any
+	of     *state       // from which it was resolved; a replica may serve several gates
+	action rules.Action // "" if the rule's own limit applies, if any
 	rule   string       // ID of the override, or name of the rule
-	until  time.Time    // when it has to be found out again; zero: never
-	// reserved is the key where this is what a rule says about malformed requests.
-	reserved hottype.Key
+	until  time.Time    // when it has to be resolved again; zero: never
+	// malformedKey is the key if this is what a rule does with malformed requests.
+	malformedKey hottype.Key
 	// serve is how a response cache answers for the key; nil: it does not.
 	serve *hottype.Serve
 	// limited is whether spec and term apply.
 	limited bool
 	spec    limit.Spec
 	term    term
-	// inFlight bounds how many requests for the key are in flight; nil: nothing does.
+	// inFlight bounds how many requests for the key are in flight; nil: unbounded.
 	inFlight *inFlight
-	// candidate is judged beside spec, in this process; nil: nothing is.
-	candidate *limit.Spec
-	// single is whether this is of one key alone; only then may denials be
-	// used.
-	single  bool
-	denials denials
-	fair    *fairShare // nil: whoever asks is served
-	// refund are the statuses of answers with which a request gets back what it took.
+	// candidate is compared with spec; nil: nothing is.
+	candidate *candidate
+	fair      *fairShare // nil: the limit is not divided among clients
+	// refund are the statuses of responses for which a request gets a refund.
 	refund *hottype.Statuses // nil: none
-	// met counts the decisions for an override on a key that is hot; nil: there is none.
-	met *atomic.Uint64
-	// adaptive is set where the rate follows an upstream.
+	// hits counts the decisions for an override on a key that is hot; nil: there is none.
+	hits *atomic.Uint64
+	// adaptive is set if the rate follows an upstream.
 	adaptive *adaptiveLimit
-	// tried is set where an override in shadow mode says it: nothing is charged to the key.
-	tried bool
+	// shadow is set for an override in shadow mode: nothing is charged to the key.
+	shadow bool
 }
 
-// overrideState is what the gate keeps of an override. Its Decisions are those
+// overrideState is what the gate counts for an override. Its Decisions are those
 // on keys that are not hot: one per override, not per key, because a pattern may match
 // any number of keys. It survives changes as long as the override's name stays.
 type overrideState struct {
 	id  string
 	key hottype.Key // or the text of another target
 	hotset.Decisions
-	// elsewhere are the decisions that are counted elsewhere too: those on keys that are hot,
-	// and those that an override in shadow mode was tried on. wouldDeny are those of the
-	// latter that it would have denied.
-	elsewhere, wouldDeny atomic.Uint64
-	memo                 atomic.Pointer[overrideMemo]
+	// countedTwice are the decisions that are counted elsewhere too: those on keys that are hot,
+	// and those that an override in shadow mode applies to. wouldDeny are those of the
+	// latter that it would deny.
+	countedTwice, wouldDeny atomic.Uint64
+	memo                    atomic.Pointer[overrideMemo]
 }
 
-// overrideMemo remembers what the override means under the rule that asked last.
+// count counts a decision that the override made.
+func (o *overrideState) count(allowed bool) {
+	if allowed {
+		o.Allowed.Add(1)
+	} else {
+		o.Denied.Add(1)
+	}
+}
+
+// overrideMemo is what the override means under the rule of the last request.
 type overrideMemo struct {
 	rule *rules.Rule
 	h    *keyLimit
 }
 
-// entry is the hot entry of a key, nil where the key is cold. Keys whose
+// findKeys fills in the keys: hot or not, and what limits them.
+func (g *Gate) findKeys(d *decision, v *hottype.Verdict) {
+	n := min(len(d.matches), rules.MaxKeys)
+	d.keys = slices.Grow(d.keys, n)[:n] // zero, as reset leaves them
+	for i := range d.keys {
+		m, k := &d.matches[i], &d.keys[i]
+		k.reason = hottype.ReasonCold
+		if e, aliased := g.entry(d, m.Key); e != nil {
+			v.Hot, k.reason, k.h = true, hottype.ReasonHot, d.st.hotKeyLimit(m, e, d.now)
+			k.counts = &e.Decisions
+			if !aliased {
+				k.name = e.Key()
+			}
+		} else if d.st.overrides != nil || m.Malformed {
+			k.cold(m, d.st, d.now)
+		}
+		if k.h == nil {
+			continue
+		}
+		switch {
+		case k.h.action == rules.ActionBlock && d.blocked == 0:
+			d.blocked = i + 1
+		case k.h.action == rules.ActionLimit, k.h.action == rules.ActionServe && k.reason == hottype.ReasonCold:
+			k.reason = hottype.ReasonOverride
+		case k.h.action == rules.ActionExempt:
+			k.reason, d.exempt = hottype.ReasonExempt, true
+		case m.Malformed && k.h.limited:
+			k.reason = hottype.ReasonMalformed
+		}
+	}
+	if d.exempt {
+		d.exempt = d.exemptByRule()
+	}
+}
+
+// cold fills in what limits a key that is not hot. A name that is known as a string
+// saves the request an allocation.
+func (k *requestKey) cold(m *rules.Match, st *state, now time.Time) {
+	h, override := st.coldKeyLimit(m, now)
+	if k.h = h; h != nil {
+		k.name = h.malformedKey
+	}
+	if override == nil {
+		return
+	}
+	k.counts = &override.Decisions
+	if string(override.key) == string(m.Key) {
+		k.name = override.key
+	}
+}
+
+// exemptByRule reports whether a rule exempts the request: all its keys under that rule
+// are exempt. Otherwise adding an exempt value to a query would exempt the others. Exempt keys
+// of other rules are cold then: they are not the reason of the verdict.
+func (d *decision) exemptByRule() (exempt bool) {
+	for at := 0; at < len(d.keys); {
+		end, all := at, true
+		for ; end < len(d.keys) && d.matches[end].Rule == d.matches[at].Rule; end++ {
+			all = all && d.keys[end].reason == hottype.ReasonExempt
+		}
+		for ; at < end && !all; at++ {
+			if k := &d.keys[at]; k.reason == hottype.ReasonExempt {
+				k.reason = hottype.ReasonCold
+			}
+		}
+		exempt, at = exempt || all, end
+	}
+	return exempt
+}
+
+// entry is the hot entry of a key, nil if the key is cold. Keys whose
 // metric name is a hash are published under an alias, which is looked up only
 // while there are such keys.
 func (g *Gate) entry(d *decision, key []byte) (e *hotset.Entry, aliased bool) {
@@ -97,11 +172,11 @@ func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *ke
 			return h
 		}
 	}
-	h := &keyLimit{of: st, single: true}
+	h := &keyLimit{of: st}
 	o := st.overrides.Find(m.Key, now)
 	if o != nil {
 		state := st.overrideState(o)
-		h.met = &state.elsewhere
+		h.hits = &state.countedTwice
 		st.override(h, o, state.id, m.Rule)
 	}
 	if o == nil || o.KeepsLimit() {
@@ -120,9 +195,7 @@ func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *ke
 	}
 	h.divide(l.Fair, l.ClientHeader, before)
 	if next := (&hotset.Memo{Version: st.gen, Value: h}); !e.Memo.CompareAndSwap(memo, next) {
-		// Another goroutine was faster. Ours is as good, but no request will see its
-		// denials, nor it theirs.
-		h.single, h.fair = false, nil
+		h.fair = nil // another goroutine was faster, and the limit is divided by its memo
 	}
 	return h
 }
@@ -147,15 +220,15 @@ func (st *state) overrideLimit(o *rules.Override, r *rules.Rule) (*keyLimit, *ov
 	if memo != nil && memo.h.of == st && memo.rule == r {
 		return memo.h, state
 	}
-	h := &keyLimit{of: st, single: o.IsOneKey(), tried: o.InShadow()}
+	h := &keyLimit{of: st, shadow: o.InShadow()}
 	st.override(h, o, state.id, r)
 	var before *keyLimit
 	if memo != nil {
 		before = memo.h
 	}
-	h.divide(r.Limit.Fair, r.Limit.ClientHeader, before)
+	h.divide(r.Limit.Fair && o.IsOneKey(), r.Limit.ClientHeader, before)
 	if !state.memo.CompareAndSwap(memo, &overrideMemo{rule: r, h: h}) {
-		h.single, h.fair = false, nil // as in hotKeyLimit
+		h.fair = nil // as in hotKeyLimit
 	}
 	return h, state
 }
@@ -203,6 +276,9 @@ func (st *state) override(h *keyLimit, o *rules.Override, id string, r *rules.Ru
 		rule: id, reason: hottype.ReasonOverride, window: refill(h.spec),
 		policy: r.Limit.OnStoreFailure, shared: st.shares(r.Limit.Scope), waits: waits(h.spec),
 	}
+	if o.InShadow() {
+		h.term.owner = st.overrideState(o)
+	}
 }
 
 // malformedLimit finds what a rule says about malformed requests that no override
@@ -229,11 +305,11 @@ func (st *state) compileMalformed() {
 			continue
 		}
 		h, key := &keyLimit{of: st}, canon.AppendMalformed([]byte(r.Name))
-		if h.single = !r.IsCatchAll(); h.single {
-			h.reserved = hottype.Key(key)
+		if !r.IsCatchAll() {
+			h.malformedKey = hottype.Key(key)
 		}
 		st.applyRule(h, &rules.Match{Rule: r, Key: key, Malformed: true})
-		h.divide(r.Limit.Fair, r.Limit.ClientHeader, nil)
+		h.divide(r.Limit.Fair && !r.IsCatchAll(), r.Limit.ClientHeader, nil)
 		st.malformed[r] = h
 	}
 }
@@ -253,16 +329,20 @@ func (st *state) applyRule(h *keyLimit, m *rules.Match) {
 	}
 	l := r.LimitFor(hottype.Key(m.Key))
 	if l.InFlight != nil && h.action != rules.ActionShadow {
-		h.rule, h.inFlight = r.Name, st.inFlight(l.InFlight, r.Name, hottype.ReasonInFlight)
+		h.rule, h.inFlight = r.Name, newInFlight(l.InFlight, r.Name, hottype.ReasonInFlight)
 	}
 	if !l.Set {
 		return // the rule only detects
 	}
-	h.rule, h.limited, h.spec, h.candidate, h.refund = r.Name, true, l.Spec, l.Candidate, l.RefundStatus
+	h.rule, h.limited, h.spec, h.refund = r.Name, true, l.Spec, l.RefundStatus
 	h.term = term{
 		rule: r.Name, reason: reason, window: refill(l.Spec),
 		policy: l.OnStoreFailure, shared: st.shares(l.Scope), waits: waits(l.Spec),
 		shadow: l.Mode == hottype.ModeShadow || h.action == rules.ActionShadow,
+	}
+	if l.Candidate != nil {
+		h.candidate = &candidate{*l.Candidate, h.term}
+		h.candidate.term.candidate = true
 	}
 }
 

@@ -10,33 +10,26 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// step is which part of a decision is made. A response cache decides about a request in
-// two: its answers cost the upstream nothing, so that a hit charges the per-IP windows
-// alone, and only who goes to the upstream charges the limits of the keys.
+// A response cache decides about a request in two steps: its answers cost the upstream nothing, so that
+// a hit charges the per-IP windows alone, and only requests that go to the upstream charge the limits of
+// their keys.
 //
 //	DecideServed ──> Serve is nil: decided as a whole
 //	     └─────────> hit: count
 //	         └─────> miss: ChargeKeys, then count
-type step uint8
 
-const (
-	whole       step = iota
-	clientFirst      // only the per-IP windows, where a response cache may answer
-	onlyKeys         // only the limits of the keys, without counting
-)
-
-// DecideServed is Decide for a caller that has a response cache. Where Verdict.Serve is
+// DecideServed is Decide for a caller that has a response cache. If Verdict.Serve is
 // set the cache may answer: the per-IP windows are charged, the limits of the keys are
-// not, and the verdict is not counted yet. The caller then calls ChargeKeys before it asks
+// not, and the verdict is not counted yet. The caller then calls ChargeKeys before it calls
 // the upstream, and count, once, with the last verdict of the request. What the per-IP
-// windows were charged stays charged if the keys refuse. count is nil where Serve is.
+// windows were charged stays charged if the keys deny. count is nil if Serve is.
 func (g *Gate) DecideServed(
 	ctx context.Context, now time.Time, req *hottype.Request,
 ) (v hottype.Verdict, count func(last *hottype.Verdict)) {
 	d := g.begin(now, req)
-	d.step = clientFirst
+	d.mayCache = true
 	g.count(d)
-	g.settle(ctx, d, &v)
+	g.decide(ctx, d, &v)
 	if v.Serve != nil {
 		count = d.countLater()
 	}
@@ -44,18 +37,18 @@ func (g *Gate) DecideServed(
 	return v, count
 }
 
-// ChargeKeys decides whether a request may go to the upstream that DecideServed left to
-// a response cache, by the limits of its keys alone. It counts neither the request nor
-// the verdict.
+// ChargeKeys decides by the limits of its keys alone whether a request that DecideServed left to
+// a response cache may go to the upstream. It counts neither the request nor the verdict.
 func (g *Gate) ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
 	d := g.begin(now, req)
-	d.step = onlyKeys
-	g.finish(ctx, d, &v)
+	d.keysOnly = true
+	g.decide(ctx, d, &v)
+	g.end(d)
 	return v
 }
 
-// countLater gives what counts a request whose last verdict is not known yet. It holds on to
-// nothing of the decision.
+// countLater returns a function that counts the request with its last verdict. The function keeps nothing
+// of the decision.
 func (d *decision) countLater() func(last *hottype.Verdict) {
 	counters, keys := d.counters, slices.Clone(d.keys)
 	return func(last *hottype.Verdict) {
@@ -69,10 +62,10 @@ func (d *decision) countLater() func(last *hottype.Verdict) {
 	}
 }
 
-// serve is how a response cache answers the request, nil where it must not: all limits
-// that the request would meet have to be of keys that are served, or an answer from the
-// cache would go past the others.
-func (d *decision) serve() (s *hottype.Serve) {
+// cachePolicy is how a response cache answers the request, nil if it must not: all limits
+// of the request have to be of keys that are cached, or an answer from the
+// cache would bypass the others.
+func (d *decision) cachePolicy() (s *hottype.Serve) {
 	if d.req.Method != http.MethodGet && d.req.Method != http.MethodHead {
 		return nil
 	}
@@ -88,7 +81,7 @@ func (d *decision) serve() (s *hottype.Serve) {
 	return s
 }
 
-// Served reports whether a response cache still answers for a key. It is for upkeep, not
+// Served reports whether a response cache still answers for a key. It is for maintenance, not
 // for each request.
 func (g *Gate) Served(now time.Time, key hottype.Key) bool {
 	st := g.cur.Load()

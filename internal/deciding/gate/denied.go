@@ -1,0 +1,135 @@
+package gate
+
+import (
+	"hash/maphash"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+const (
+	// minDenial is the shortest wait worth remembering.
+	minDenial = time.Millisecond
+	// deniedSlots is how many names can have a remembered denial; maxDeniedName bounds a name in bytes.
+	deniedSlots, maxDeniedName = 1 << 13, 512
+)
+
+// denials remembers the last denial by each limit of a key, by the slots of a key, and by limits that
+// callers bring along. Until its time is over the store would deny again, so it need not be asked: a
+// viral key costs the store one denial for each token, not one for each request. Limits of clients are
+// left out: there are as many as clients.
+//
+// A name has one slot, and of several names that share it the last one denied is remembered. The others cost the
+// store a call.
+//
+// Only denials of cost 1 are remembered, and only requests of cost 1 are
+// denied by them: what is true of one cost is not of another. A refund may
+// make room sooner than the store said; it makes every denial void that was not
+// asked for after it.
+type denials struct {
+	seed  maphash.Seed
+	slots [deniedSlots]deniedSlot
+}
+
+type deniedSlot struct {
+	last    atomic.Pointer[denial]
+	refunds atomic.Uint64
+}
+
+// denial is one denial, immutable. Times are unix nanoseconds.
+type denial struct {
+	space, name      string
+	spec             limit.Spec
+	at, until, reset int64
+	limit            int64
+	refunds          uint64 // deniedSlot.refunds before the store was asked
+}
+
+func (ds *denials) slot(name string) *deniedSlot {
+	return &ds.slots[maphash.String(ds.seed, name)%deniedSlots]
+}
+
+// refund makes the denials of a name void.
+func (ds *denials) refund(name string) { ds.slot(name).refunds.Add(1) }
+
+// memory is where denials of one charge are remembered, and the refunds before it. The zero value
+// remembers nothing.
+type memory struct {
+	slot    *deniedSlot
+	refunds uint64
+}
+
+func (ds *denials) memory(name string) memory {
+	slot := ds.slot(name)
+	return memory{slot, slot.refunds.Load()}
+}
+
+// denial is the one that still holds at a time in unix nanoseconds, nil if none does.
+func (m *memory) denial(now int64, space, name string, spec *limit.Spec) *denial {
+	last := m.slot.last.Load()
+	if last == nil || last.refunds != m.refunds || now < last.at || now >= last.until ||
+		last.name != name || last.space != space || last.spec != *spec {
+		return nil
+	}
+	return last
+}
+
+// deniedBefore denies what a store has just denied, if that still holds.
+func (g *Gate) deniedBefore(d *decision, v *hottype.Verdict) bool {
+	now := d.now.UnixNano()
+	for i := range d.slots {
+		p := &d.slots[i]
+		if p.key < 0 || p.upstream != nil {
+			continue
+		}
+		name := string(d.name(p.key))
+		p.memory = g.denials.memory(name)
+		if last := p.memory.denial(now, p.space, name, new(limit.Spec)); last != nil {
+			return d.denyAgain(v, &p.term, p.key, last)
+		}
+	}
+	return d.cost == 1 && (g.groupDeniedBefore(d, v, &d.local) || g.groupDeniedBefore(d, v, &d.shared))
+}
+
+func (g *Gate) groupDeniedBefore(d *decision, v *hottype.Verdict, gr *group) bool {
+	for i := range gr.charges {
+		s, m := &gr.charges[i].Subject, &gr.meta[i]
+		if s.Name == "" || len(s.Name) > maxDeniedName {
+			continue
+		}
+		m.memory = g.denials.memory(s.Name)
+		if last := m.memory.denial(d.now.UnixNano(), s.Space, s.Name, &gr.charges[i].Spec); last != nil {
+			return d.denyAgain(v, m.term, m.key, last)
+		}
+	}
+	return false
+}
+
+func (d *decision) denyAgain(v *hottype.Verdict, t *term, key int, last *denial) bool {
+	now := d.now.UnixNano()
+	d.denyKey(v, t, key, time.Duration(last.until-now))
+	v.Limit, v.Remaining, v.ResetAfter = last.limit, 0, time.Duration(last.reset-now)
+	d.counters.spared.Add(1)
+	return true
+}
+
+// remember keeps the denials among the results of a group.
+func (d *decision) remember(gr *group) {
+	for i := range gr.results {
+		if r := &gr.results[i]; !r.Allowed && r.RetryAfter >= minDenial {
+			c := &gr.charges[i]
+			gr.meta[i].memory.keep(d.now.UnixNano(), c.Subject.Space, c.Subject.Name, c.Spec, r)
+		}
+	}
+}
+
+func (m *memory) keep(now int64, space, name string, spec limit.Spec, r *limit.Result) {
+	if m.slot != nil {
+		m.slot.last.Store(&denial{
+			space: space, name: name, spec: spec, limit: r.Limit, refunds: m.refunds,
+			at: now, until: now + int64(r.RetryAfter), reset: now + int64(r.ResetAfter),
+		})
+	}
+}

@@ -1,0 +1,150 @@
+package gate
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// closedRetry is how long a request waits that was denied because the shared
+// store failed: the time in which the store has usually recovered.
+const closedRetry = time.Second
+
+// takeInProcess takes the charges of a group from an index on, in a store of this process. If the
+// store fails, the failure policies decide, and the charges leave the group.
+func (g *Gate) takeInProcess(ctx context.Context, d *decision, v *hottype.Verdict, store limit.Store, gr *group,
+	from int) bool {
+	asked := group{charges: gr.charges[from:], results: gr.results[from:], meta: gr.meta[from:]}
+	ok, err := store.Take(ctx, d.now, asked.charges, asked.results)
+	switch {
+	case err != nil:
+		g.stats.localErrors.Add(1)
+		ok = g.failOver(d, v, gr, from, nil, nil)
+	case ok:
+		gr.taken = true
+	default:
+		d.denyGroup(v, &asked, 1)
+	}
+	return ok
+}
+
+// takeAsync takes charges in the store that exchanges sums. A client whose sums in other processes are
+// not known is held to this process's share of its limit, or to what the failure policy says.
+func (g *Gate) takeAsync(ctx context.Context, d *decision, v *hottype.Verdict) bool {
+	stale := func(c *limit.Charge) bool { return !g.async.Fresh(d.now, &c.Subject) }
+	return g.failOver(d, v, &d.async, 0, stale, &d.async) &&
+		(d.async.empty() || g.takeInProcess(ctx, d, v, g.async, &d.async, 0))
+}
+
+// takeShared takes charges in the shared store. If a server of it fails, the failure policies
+// decide about the charges on that server, and the store is asked again for the
+// others. The fallback is charged first, because it can be refunded.
+func (g *Gate) takeShared(ctx context.Context, d *decision, v *hottype.Verdict) bool {
+	gr := &d.shared
+	for !gr.empty() {
+		ok, err := g.shared.Take(ctx, &d.call, d.now, gr.charges, gr.results)
+		if err == nil && ok {
+			g.chargeFallback(ctx, d)
+			return true
+		}
+		if err == nil {
+			d.denyGroup(v, gr, g.processes())
+			return false
+		}
+		failed := func(c *limit.Charge) bool { return g.shared.Failed(&d.call, c) }
+		if !slices.ContainsFunc(gr.charges, func(c limit.Charge) bool { return failed(&c) }) {
+			failed = nil // they have moved to other servers meanwhile
+		}
+		before := len(d.fallback.charges)
+		if !g.failOver(d, v, gr, 0, failed, &d.fallback) || len(d.fallback.charges) > before &&
+			!g.takeInProcess(ctx, d, v, g.local, &d.fallback, before) {
+			d.fallback.cut(before)
+			return false
+		}
+	}
+	return true
+}
+
+// failOver decides about charges of a group, from an index on, whose store failed: all of them, or those for
+// which failed is true. Each goes by on_store_failure of its rule: closed denies the request, open allows it,
+// and local replaces the limit by this process's share of it, in the group shares. Without shares, local
+// allows too. Charges that are allowed or replaced leave the group.
+func (g *Gate) failOver(d *decision, v *hottype.Verdict, gr *group, from int, failed func(*limit.Charge) bool,
+	shares *group) bool {
+	kept := from
+	for i := from; i < len(gr.charges); i++ {
+		c, m := gr.charges[i], gr.meta[i]
+		switch {
+		case failed != nil && !failed(&gr.charges[i]):
+		case m.policy == rules.FailClosed:
+			d.denyKey(v, m.term, m.key, closedRetry)
+			v.Reason, v.Window = hottype.ReasonStore, 0
+			return false
+		case m.policy == rules.FailOpen || shares == nil:
+			v.Reason, v.Rule = hottype.ReasonStore, m.rule
+			continue
+		default:
+			c.Spec, m.memory = share(c.Spec, g.processes()), memory{}
+			if shares != gr {
+				*shares.add(m) = c
+				continue
+			}
+		}
+		gr.charges[kept], gr.meta[kept] = c, m
+		kept++
+	}
+	gr.cut(kept)
+	return true
+}
+
+// chargeFallback charges this process's shares of the keys' limits for what the shared
+// store has allowed, as far as they have room, so that a store which fails does
+// not grant every process a full bucket beside what it has used already: not once
+// and not in each of many outages. Per-IP windows are left out: there are as many
+// as clients.
+func (g *Gate) chargeFallback(ctx context.Context, d *decision) {
+	one := &d.fallback
+	before, live := len(one.charges), g.processes()
+	for i, m := range d.shared.meta { // one by one: a share without room keeps no other from its charge
+		if m.key < 0 || m.policy != rules.FailLocal {
+			continue
+		}
+		c := one.add(m)
+		*c = d.shared.charges[i]
+		c.Spec = share(c.Spec, live)
+		c.Spec.Wait, c.Spec.Block, c.Spec.BlockMax = 0, 0, 0 // nothing is delayed or denied here
+		if _, err := g.local.Take(ctx, d.now, one.charges[before:], one.results[before:]); err != nil {
+			g.stats.localErrors.Add(1)
+		}
+		one.cut(before) // it is not part of this decision
+	}
+}
+
+// refund undoes the charges of a group in a store of this process, for a request that is denied.
+func (g *Gate) refund(d *decision, store Refunder, gr *group) {
+	if !gr.taken {
+		return
+	}
+	store.RefundAt(d.now, gr.charges)
+	for i := range gr.charges {
+		if name := gr.charges[i].Subject.Name; name != "" {
+			g.denials.refund(name)
+		}
+	}
+}
+
+// processes is how many processes share the limits, this one included.
+func (g *Gate) processes() int64 {
+	if g.live == nil {
+		return 1
+	}
+	return max(int64(g.live()), 1)
+}
+
+// share is the part of a limit that one of n processes enforces by itself.
+func share(s limit.Spec, n int64) limit.Spec { return limit.Spec(limitcore.Spec(s).Share(n)) }

@@ -1,0 +1,212 @@
+package guarded
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+const (
+	// storeTripAfter is how many consecutive failures open the breaker of a SharedStore.
+	storeTripAfter = 5
+	// probeEvery is how often an open breaker lets one call through. If that one
+	// fails by chance, the next is still within a second of the store's return.
+	probeEvery = 250 * time.Millisecond
+	// logOutagesEvery is the least time between two outages that are logged.
+	logOutagesEvery = 10 * time.Second
+)
+
+// breakers are one breaker for the whole store, or one for each of its servers.
+//
+// Failures show which shards share a server. At first there is one breaker. After a
+// failure that counts, the store is asked again where each shard is, and the failure counts
+// against the breaker that has the shard then. So nothing is looked up without failures, and
+// after shards have moved the next failure finds the right breaker. An open breaker keeps its
+// shards until one of them answers: wherever the cluster puts them, the call that probes one
+// of them finds it there.
+type breakers struct {
+	store     SharedStore
+	log       *slog.Logger
+	born      time.Time
+	tripAfter uint32
+	of        []atomic.Pointer[breaker] // by shard
+
+	opened, closed atomic.Uint64
+
+	mu sync.Mutex // serialises learn
+}
+
+// breaker is that of one server.
+type breaker struct {
+	all     *breakers
+	server  string // "": the whole store
+	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
+
+	failed   atomic.Int64            // when a failure was last counted, since all.born
+	since    atomic.Int64            // when the breaker opened, since all.born
+	logged   bool                    // the outage in progress is in the log
+	loggedAt time.Duration           // when an outage was last logged, since all.born
+	cause    atomic.Pointer[failure] // the last one
+}
+
+// failure is why a call failed.
+type failure struct{ err error }
+
+func (bs *breakers) make(server string) *breaker {
+	b := &breaker{all: bs, server: server}
+	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		Name: "shared store", MaxRequests: 1, Timeout: probeEvery,
+		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= bs.tripAfter },
+		OnStateChange: b.onStateChange,
+		IsExcluded:    excluded,
+	})
+	return b
+}
+
+// shard is the shard of a charge, 0 if there is only one.
+func (bs *breakers) shard(c *limit.Charge) int {
+	if len(bs.of) == 1 {
+		return 0
+	}
+	return bs.store.Shard(&c.Subject)
+}
+
+// count is how many breakers there are, and how many of them are open.
+func (bs *breakers) count() (all, open int64) {
+	seen := make([]*breaker, 0, len(bs.of))
+	for i := range bs.of {
+		b := bs.of[i].Load()
+		if slices.Contains(seen, b) {
+			continue
+		}
+		if seen = append(seen, b); b.open() {
+			open++
+		}
+	}
+	return int64(len(seen)), open
+}
+
+// learn gives shards that are on the same server now the same breaker.
+func (bs *breakers) learn() {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	known := make(map[string]*breaker, len(bs.of))
+	for i := range bs.of {
+		b := bs.of[i].Load()
+		known[b.server] = b
+	}
+	for i := range bs.of {
+		server, b := bs.store.Server(i), bs.of[i].Load()
+		if server == "" || server == b.server || b.open() {
+			continue
+		}
+		if known[server] == nil {
+			known[server] = bs.make(server)
+		}
+		bs.of[i].Store(known[server])
+	}
+}
+
+// fail counts a failed call, which began at start, against the breaker that has the
+// shard now. It returns the outcome to report to b, which had let the call through.
+func (bs *breakers) fail(b *breaker, shard int, start time.Time, err error) error {
+	b.cause.Store(&failure{err})
+	if b.isSameFailure(start) {
+		return errSameFailure
+	}
+	if len(bs.of) == 1 || excluded(err) || b.open() {
+		return err
+	}
+	bs.learn()
+	now := bs.of[shard].Load()
+	if now == b {
+		return err
+	}
+	now.cause.Store(&failure{err})
+	if now.isSameFailure(start) {
+		return errSameFailure
+	}
+	if done, refused := now.circuit.Allow(); refused == nil {
+		done(err)
+	}
+	return errSameFailure
+}
+
+// failedShard is the shard that an error names.
+func (bs *breakers) failedShard(err error) (shard int, known bool) {
+	var of interface{ FailedShard() int }
+	if len(bs.of) == 1 || !errors.As(err, &of) {
+		return 0, false
+	}
+	shard = of.FailedShard()
+	return shard, shard >= 0 && shard < len(bs.of)
+}
+
+// open reports whether calls are being refused, or are about to be tried again.
+func (b *breaker) open() bool { return b.circuit.State() != gobreaker.StateClosed }
+
+// isSameFailure reports whether a failed call began before the end of another one that failed.
+// A store that hesitates once fails all calls in progress, under load dozens:
+// that is one failure and no reason to open the breaker, which replaces every limit by its
+// fallback for probeEvery.
+func (b *breaker) isSameFailure(start time.Time) bool {
+	if b.open() {
+		return false // a probe has no others beside it
+	}
+	began, now := int64(start.Sub(b.all.born)), int64(time.Since(b.all.born))
+	for {
+		last := b.failed.Load()
+		if began < last {
+			return true
+		}
+		if b.failed.CompareAndSwap(last, now) {
+			return false
+		}
+	}
+}
+
+// excluded are the errors that are no sign of a failing store.
+func excluded(err error) bool {
+	return errors.Is(err, limit.ErrCost) || errors.Is(err, limit.ErrCharges) || errors.Is(err, errSameFailure)
+}
+
+// onStateChange counts and logs a change. An outage toggles the breaker between open and half open four
+// times a second, so only its beginning and its end are logged; and of a store that fails again and again
+// one outage in logOutagesEvery, while the counters count all. gobreaker makes these calls one at a time.
+func (b *breaker) onStateChange(_ string, from, to gobreaker.State) {
+	now := time.Since(b.all.born)
+	if from == gobreaker.StateClosed {
+		b.all.opened.Add(1)
+		b.since.Store(int64(now))
+	}
+	log := b.all.log
+	if b.server != "" {
+		log = log.With("server", b.server)
+	}
+	switch {
+	case to == gobreaker.StateClosed:
+		b.all.closed.Add(1)
+		if b.logged {
+			out := now - time.Duration(b.since.Load())
+			log.Info("gate: shared store answers again", "after", out.Round(time.Millisecond))
+		}
+		b.logged = false
+	case !b.logged && (b.loggedAt == 0 || now-b.loggedAt >= logOutagesEvery):
+		b.logged, b.loggedAt = true, now
+		err := errPanic
+		if f := b.cause.Load(); f != nil {
+			err = f.err
+		}
+		log.Warn("gate: shared store fails, deciding by on_store_failure", "consecutive_failures", b.all.tripAfter,
+			"err", err)
+	default:
+		log.Debug("gate: shared store breaker", "from", from.String(), "to", to.String())
+	}
+}

@@ -1,0 +1,247 @@
+// Package guarded calls a store that may fail. Each call is bounded in time, and a circuit breaker
+// for each server keeps an outage from costing more than one call's budget every quarter of a second.
+// It knows limits and servers, and no rules or verdicts.
+package guarded
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// SharedStore keeps the limits that processes share. Its subjects are spread over shards, on
+// one server or on several that fail independently, as those of a cluster do. A store on one
+// server has one shard.
+//
+// Take returns when its context's deadline passes, whatever the network does: the caller has no
+// timer of its own. limittest.Deadline checks that.
+//
+// An error of Take that has a method FailedShard() int, itself or one that it
+// wraps, names the shard that failed; other errors count against all shards of the call. Where
+// one shard denies and another one fails, Take denies, and Remaining is -1 in the results of the
+// failed one.
+type SharedStore interface {
+	limit.Store
+	// TakePrefetched is Take for tokens that the store has charged ahead. It neither waits nor
+	// fails, needs no breaker, and works while the server is away. If it returns false, nothing
+	// has been charged.
+	TakePrefetched(charges []limit.Charge, results []limit.Result) bool
+	// Shards is the number of shards. It is constant.
+	Shards() int
+	// Shard is the shard of a subject, from 0. It is constant.
+	Shard(*limit.Subject) int
+	// Server names the server that a shard is on, as far as is known now; "" if it is
+	// unknown. It neither waits nor makes a call.
+	Server(shard int) string
+}
+
+// Store calls a SharedStore. It reads the clock itself: the duration of calls is bounded and
+// measured, and not the time by which a decision is made. Any number of goroutines may use it.
+type Store struct {
+	store    SharedStore
+	timeouts timeouts
+	breakers *breakers
+
+	calls   atomic.Uint64
+	errors  atomic.Uint64
+	refused atomic.Uint64
+	latency latency
+}
+
+// NewStore guards a store; budget bounds all calls of one decision.
+func NewStore(store SharedStore, budget time.Duration, log *slog.Logger) *Store {
+	bs := &breakers{store: store, log: log, born: time.Now(), tripAfter: storeTripAfter,
+		of: make([]atomic.Pointer[breaker], max(1, store.Shards()))}
+	whole := bs.make("")
+	for i := range bs.of {
+		bs.of[i].Store(whole)
+	}
+	return &Store{store: store, timeouts: timeouts{budget: budget}, breakers: bs}
+}
+
+// Call is the state of the calls that one decision makes. They share its budget. It belongs to
+// one goroutine; the zero value is ready.
+type Call struct {
+	// Prefetched says that the last Take was paid with prefetched tokens.
+	Prefetched bool
+
+	timeout *timeout // of all calls; nil before the first
+	failed  *breaker // of the server that failed the last call; nil: any of them
+	permits []permit // of the call in progress
+}
+
+// Reset prepares for the next decision.
+func (c *Call) Reset() { *c = Call{permits: c.permits} }
+
+// Take asks the store within what is left of the decision's budget. If ctx has ended, the client
+// has left, and the store is not asked; the call itself does not end with ctx.
+func (s *Store) Take(ctx context.Context, c *Call, now time.Time, charges []limit.Charge, results []limit.Result) (
+	ok bool, err error) {
+	c.failed, c.Prefetched = nil, false
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if s.store.TakePrefetched(charges, results) {
+		c.Prefetched = true
+		return true, nil
+	}
+	if c.timeout != nil && c.timeout.Err() != nil {
+		return false, c.timeout.Err() // an earlier call of the decision took all the time
+	}
+	if err := s.acquire(c, charges); err != nil {
+		return false, err
+	}
+	start := time.Now()
+	if c.timeout == nil {
+		c.timeout = s.timeouts.next(start)
+	}
+	defer c.finish(errPanic) // unless Take returns: gobreaker waits for the outcome of a probe
+	ok, err = s.store.Take(c.timeout, now, charges, results)
+	s.calls.Add(1)
+	s.latency.add(time.Since(start))
+	if err != nil {
+		s.errors.Add(1)
+		s.recordFailure(c, start, err)
+	} else if !ok {
+		s.recordUnanswered(c, charges, results, start)
+	}
+	c.finish(nil)
+	return ok, err
+}
+
+// Failed reports whether a charge is on the server that failed the last call; true for all
+// charges if the server is unknown.
+func (s *Store) Failed(c *Call, charge *limit.Charge) bool {
+	return c.failed == nil || s.breakers.of[s.breakers.shard(charge)].Load() == c.failed
+}
+
+// Guard bounds calls that are no Take, and has a breaker of its own, which one failure opens:
+// these calls have no second chance within a decision.
+type Guard struct {
+	timeouts timeouts
+	breaker  *breaker
+}
+
+// NewGuard makes a Guard for calls of a kind, which is in the log.
+func NewGuard(kind string, budget time.Duration, log *slog.Logger) *Guard {
+	bs := &breakers{log: log.With("calls", kind), born: time.Now(), tripAfter: 1}
+	return &Guard{timeouts: timeouts{budget: budget}, breaker: bs.make("")}
+}
+
+// Do makes a call, unless the breaker is open. The context that the call gets ends with the budget.
+func (g *Guard) Do(call func(context.Context) error) (err error) {
+	done, err := g.breaker.circuit.Allow()
+	if err != nil {
+		return err
+	}
+	err = errPanic
+	defer func() { done(err) }()
+	err = call(g.timeouts.next(time.Now()))
+	if err != nil {
+		g.breaker.cause.Store(&failure{err})
+	}
+	return err
+}
+
+// timeouts hands out contexts that end one budget from now, or up to a
+// twentieth of it sooner, and never later. Decisions that begin close together
+// share one: a context with a timer of its own costs more than the rest of a
+// decision.
+//
+// They do not descend from the requests' contexts. Stores merge the calls of
+// many requests into one, which must not fail because one client left.
+type timeouts struct {
+	budget time.Duration
+	last   atomic.Pointer[timeout]
+}
+
+// timeout is one shared context.
+type timeout struct {
+	context.Context
+	made time.Time
+}
+
+func (t *timeouts) next(now time.Time) *timeout {
+	if last := t.last.Load(); last != nil && now.Sub(last.made) < t.budget/20 {
+		return last
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), now.Add(t.budget))
+	context.AfterFunc(ctx, cancel) // its own timer ends it, and nothing ends it sooner
+	next := &timeout{Context: ctx, made: now}
+	t.last.Store(next) // two at once make two: both hold
+	return next
+}
+
+// Stats are the counters of a Store. They only grow, but for Breakers and Open.
+type Stats struct {
+	// Calls of the store, Errors among them, and Refused that a breaker kept from it.
+	Calls, Errors, Refused uint64
+	// Opened and Closed count the beginnings and ends of outages of servers.
+	Opened, Closed uint64
+	// Breakers is how many there are now, Open how many of them are open.
+	Breakers, Open int64
+	// Latency counts the calls by duration.
+	Latency Latency
+}
+
+// Stats reads the counters.
+func (s *Store) Stats() Stats {
+	out := Stats{
+		Calls: s.calls.Load(), Errors: s.errors.Load(), Refused: s.refused.Load(),
+		Opened: s.breakers.opened.Load(), Closed: s.breakers.closed.Load(), Latency: s.latency.read(),
+	}
+	out.Breakers, out.Open = s.breakers.count()
+	return out
+}
+
+// Latency is a histogram: Counts[i] calls took at most Bounds[i] and more than
+// the bound before; the last count is of those above every bound.
+type Latency struct {
+	Bounds [7]time.Duration
+	Counts [8]uint64
+	Sum    time.Duration
+}
+
+func latencyBounds() [7]time.Duration {
+	const us = time.Microsecond
+	return [7]time.Duration{100 * us, 250 * us, 500 * us, 1000 * us, 2500 * us, 10000 * us, 20000 * us}
+}
+
+// latency is the live form of Latency.
+type latency struct {
+	counts [8]atomic.Uint64
+	sum    atomic.Int64
+}
+
+func (l *latency) add(d time.Duration) {
+	i := 0
+	for _, b := range latencyBounds() {
+		if d <= b {
+			break
+		}
+		i++
+	}
+	l.counts[i].Add(1)
+	l.sum.Add(int64(d))
+}
+
+func (l *latency) read() Latency {
+	out := Latency{Bounds: latencyBounds(), Sum: time.Duration(l.sum.Load())}
+	for i := range l.counts {
+		out.Counts[i] = l.counts[i].Load()
+	}
+	return out
+}
+
+var (
+	// errPanic: the store panicked; the panic goes on to the caller.
+	errPanic = errors.New("guarded: shared store: panic")
+	// errUnanswered: a shard did not answer while another one denied.
+	errUnanswered = errors.New("guarded: shared store: no answer")
+	// errSameFailure stands for a failure that is counted already.
+	errSameFailure = errors.New("guarded: shared store: failed together with another call")
+)
