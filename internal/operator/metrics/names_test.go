@@ -28,7 +28,7 @@ func groups() []group {
 		of("hot keys, with admin.metrics_key_labels", "all", metrics.HotKeys),
 		of("admin", "all", metrics.Admin),
 		of("config", "all", metrics.Reload),
-		of("rules", "collector, aggregator, limiter-sidecar", metrics.Rules),
+		of("rules", "collector, aggregator, limiter-sidecar, serve", metrics.Rules),
 		of("listener", "all", metrics.Listeners),
 		of("history", "aggregator, serve", metrics.History),
 		of("notify", "aggregator, serve", metrics.Notifications),
