@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
 var update = flag.Bool("update", false, "write the generated parts of documents")
@@ -168,4 +170,21 @@ func TestLayerTable(t *testing.T) {
 		table += fmt.Sprintf("| %s | %s | %s |\n", l.name, strings.Join(names, " "), why)
 	}
 	generated(t, "docs/architecture.md", "layers", table)
+}
+
+// The reasons of verdicts in docs/gateways.md are those of the code.
+func TestReasonTable(t *testing.T) {
+	t.Parallel()
+	table := "| reason | verdict | meaning |\n|---|---|---|\n"
+	for r := range hottype.Reasons() {
+		info, verdict := r.Info(), "allowed"
+		switch {
+		case info.Allows && info.Denies:
+			verdict = "either"
+		case info.Denies:
+			verdict = "denied"
+		}
+		table += fmt.Sprintf("| `%s` | %s | %s |\n", info.Name, verdict, info.Meaning)
+	}
+	generated(t, "docs/gateways.md", "reasons", table)
 }
