@@ -25,6 +25,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/history"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/filestore"
 )
@@ -223,9 +224,8 @@ func config(t *testing.T) admin.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return admin.Config{
+	return admin.Config{Notify: hooks{"answered 503"}, Config: live.Config{
 		Namespace: "news", Version: "1.2.3", Overrides: store(t), History: lastDay(time.Now()),
-		Notify:  hooks{"answered 503"},
 		Rules:   func() *rules.Set { return set },
 		Hot:     func() []hottype.Hot { return liveHot(time.Now()) },
 		Loops:   func() []hottype.Hot { return liveLoops(time.Now()) },
@@ -234,7 +234,7 @@ func config(t *testing.T) admin.Config {
 			return []admin.Status{{Name: "mirror", Value: "0.4 s old", OK: true},
 				{Name: "redis", Value: "breaker closed", OK: true}}
 		},
-	}
+	}}
 }
 
 // serve runs an admin server until the test ends.

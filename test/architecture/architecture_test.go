@@ -69,6 +69,14 @@ var layers = []struct {
 		"wire everything, hold no logic of their own"},
 }
 
+// adminImports are the packages of the admin listener, which imports all of them, and what each may import of the others.
+var adminImports = map[string][]string{
+	"internal/operator/admin/web":     {},
+	"internal/operator/admin/changes": {"web"},
+	"internal/operator/admin/past":    {"web"},
+	"internal/operator/admin/live":    {"web", "changes", "past"},
+}
+
 // owners are the libraries that only one package may import.
 // hotparam and examples know the type of the caller's client, and make no calls.
 var owners = map[string]struct {
@@ -181,6 +189,27 @@ func TestImportsPointDown(t *testing.T) {
 			if to > from || to == from && !layers[from].peers {
 				t.Errorf("%s (%s) imports %s (%s): imports point down. %s: %s",
 					p.path(), layers[from].name, path, layers[to].name, layers[from].name, layers[from].why)
+			}
+		}
+	}
+}
+
+// TestAdminImportsPointDown holds the packages below the admin listener to adminImports: the list is complete.
+func TestAdminImportsPointDown(t *testing.T) {
+	t.Parallel()
+	const dir = "internal/operator/admin/"
+	for _, p := range listModule(t, root) {
+		may, ok := adminImports[p.path()]
+		if !ok {
+			if strings.HasPrefix(p.path(), dir) {
+				t.Errorf("%s: add it to adminImports", p.path())
+			}
+			continue
+		}
+		for _, imp := range p.Imports {
+			if name, ours := strings.CutPrefix(imp, module+"/"+dir); ours && !slices.Contains(may, name) ||
+				imp+"/" == module+"/"+dir {
+				t.Errorf("%s imports %s; it may import %v of them", p.path(), imp, may)
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -197,15 +198,23 @@ func (a *aggregator) metrics() []metrics.Collector {
 }
 
 func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
-	return admin.Config{
+	return admin.Config{Config: live.Config{
 		Namespace: set.Namespace, Version: version, Log: a.log,
 		Hot:   func() []hottype.Hot { return hotOf(a.replica) },
 		Loops: func() []hottype.Hot { return a.replica.Loops(time.Now()) },
 		Rules: a.rules.Load,
 		// The page finds changes in the merged set, not in what this aggregator
-		// judged: it tells the same whichever aggregator one asks.
+		// judged: every aggregator shows the same.
 		Reports:   a.feed.ReadReports,
 		Overrides: a.feed.Overrides(),
+		Status: func() []admin.Status {
+			list := []admin.Status{redisStatus(a.redis, a.feed), hotStatus(a.replica, time.Now()),
+				roleStatus(a.feed, a.agg.Stats().Standby)}
+			if a.poller != nil {
+				list = append(list, graphiteStatus(a.poller))
+			}
+			return append(list, sourceStatus(a.agg.Sources())...)
+		}},
 		Command: func(ctx context.Context, c hottype.Command) (int, error) {
 			return 0, pipeline.SendCommand(ctx, a.feed, a.limits, a.rules.Load(), c)
 		},
@@ -214,14 +223,6 @@ func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 			"redis":       a.redis.CheckWrites,
 			"sources":     func(context.Context) error { return a.agg.CheckSources() },
 			"publication": func(context.Context) error { return a.agg.CheckPublication() },
-		},
-		Status: func() []admin.Status {
-			list := []admin.Status{redisStatus(a.redis, a.feed), hotStatus(a.replica, time.Now()),
-				roleStatus(a.feed, a.agg.Stats().Standby)}
-			if a.poller != nil {
-				list = append(list, graphiteStatus(a.poller))
-			}
-			return append(list, sourceStatus(a.agg.Sources())...)
 		},
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
@@ -58,13 +59,12 @@ func Collector(ctx context.Context, cfg config.Collector, file *config.Parser, v
 	if err := c.build(ctx); err != nil {
 		return err
 	}
-	adm := admin.Config{
+	adm := admin.Config{Ready: c.out.ready(), Config: live.Config{
 		Namespace: set.Namespace, Version: version, Log: c.log,
 		Hot:    func() []hottype.Hot { return nil },
 		Rules:  c.rules.Load,
-		Ready:  c.out.ready(),
 		Status: c.out.status,
-	}
+	}}
 	page, err := c.listeners.openAdmin(ctx, cfg.Admin, reload, adm, append(c.metrics(), reload.metrics()...))
 	if err != nil {
 		return err

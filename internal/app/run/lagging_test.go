@@ -15,6 +15,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
@@ -86,11 +87,10 @@ func TestWhichOf37LimitersLags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := admin.New(admin.Config{
+	server, err := admin.New(admin.Config{Config: live.Config{
 		Namespace: "news", Hot: func() []hottype.Hot { return nil }, Rules: func() *rules.Set { return set },
 		Reports: feed.ReadReports, Overrides: feed.Overrides(), Log: slog.New(slog.DiscardHandler),
-		Metrics: http.NotFoundHandler(),
-	})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -132,7 +133,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 	if err != nil {
 		return err
 	}
-	adm := admin.Config{
+	adm := admin.Config{Command: l.parts.Command, Upstreams: l.parts.Bounds, Config: live.Config{
 		Namespace: l.parts.Gate.Rules().Namespace, Version: opts.Version,
 		Hot: l.parts.Aggregate.Hot, Loops: l.parts.Aggregate.Loops, Rules: l.parts.Gate.Rules, Pushed: true,
 		Reports: func(ctx context.Context) ([]hottype.Report, error) {
@@ -143,10 +144,8 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 			return []hottype.Report{r}, err
 		},
 		Overrides: l.overrides,
-		Command:   l.parts.Command,
-		Upstreams: l.parts.Bounds,
 		Log:       l.log,
-	}
+	}}
 	parts := append(metricsOf(l.parts), metrics.Proxy(handler.Stats), metrics.ResponseCache(handler.Cache().Stats))
 	parts = append(parts, l.reload.metrics()...)
 	if l.history, err = keepHistory(l.cfg.History, l.cfg.State.Dir, l.parts.Aggregate.Heaviest, &adm, &parts,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -271,7 +272,9 @@ func TestReloadWithoutAFile(t *testing.T) {
 	if st := r.Stats(); !st.Success || st.Hash != 0 || st.Timestamp == 0 {
 		t.Errorf("%+v", st)
 	}
-	c := r.shownBy(admin.Config{Status: func() []admin.Status { return []admin.Status{{Name: "a"}} }})
+	c := r.shownBy(admin.Config{Config: live.Config{
+		Status: func() []admin.Status { return []admin.Status{{Name: "a"}} },
+	}})
 	if list := c.Status(); len(list) != 1 {
 		t.Errorf("status %v", list)
 	}

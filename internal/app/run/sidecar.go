@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/pipeline"
 	"github.com/hotparam/pipeline/internal/rules"
@@ -236,23 +237,23 @@ func (s *sidecar) metrics() []metrics.Collector {
 }
 
 func (s *sidecar) adminConfig(version string) admin.Config {
-	return admin.Config{
+	return admin.Config{Config: live.Config{
 		Namespace: s.parts.Gate.Rules().Namespace, Version: version, Log: s.log,
 		Hot:       func() []hottype.Hot { return hotOf(s.parts.Hot) },
 		Loops:     func() []hottype.Hot { return s.parts.Hot.Loops(time.Now()) },
 		Rules:     s.parts.Gate.Rules,
 		Reports:   s.parts.Feed.ReadReports,
 		Overrides: s.parts.Feed.Overrides(),
+		Status: func() []admin.Status {
+			list := []admin.Status{redisStatus(s.redis, s.parts.Feed), hotStatus(s.parts.Hot, time.Now()),
+				breakerStatus(s.parts.Gate.Stats())}
+			return append(list, s.out.status()...)
+		}},
 		Command:   s.parts.Command,
 		Upstreams: s.parts.Bounds,
 		Ready: map[string]func(context.Context) error{
 			"redis":      s.checkRedis,
 			"first_read": func(context.Context) error { return unread(s.parts.Feed.Stats()) },
-		},
-		Status: func() []admin.Status {
-			list := []admin.Status{redisStatus(s.redis, s.parts.Feed), hotStatus(s.parts.Hot, time.Now()),
-				breakerStatus(s.parts.Gate.Stats())}
-			return append(list, s.out.status()...)
 		},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/operator/admin"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/serving/access"
 )
@@ -36,9 +37,9 @@ func TestReloadReplacesTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := admin.New(admin.Config{
-		Hot: func() []hottype.Hot { return nil }, Rules: rules.Default, Access: who, Log: slog.New(slog.DiscardHandler),
-	})
+	s, err := admin.New(admin.Config{Access: who, Config: live.Config{
+		Hot: func() []hottype.Hot { return nil }, Rules: rules.Default, Log: slog.New(slog.DiscardHandler),
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

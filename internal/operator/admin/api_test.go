@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/operator/admin/changes"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/operator/admin/web"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -27,8 +30,8 @@ func TestHotListTellsAll(t *testing.T) {
 	rec := w.ask(http.MethodGet, "/v1/hot?limit=2", "")
 	s.answer(t, rec, 200, "HotList")
 	var got struct {
-		Totals totalsView `json:"totals"`
-		Keys   []hotView  `json:"keys"`
+		Totals live.Totals   `json:"totals"`
+		Keys   []live.HotKey `json:"keys"`
 	}
 	decode(t, rec.Body.Bytes(), &got)
 	if *got.Totals.Requests != 320 || *got.Totals.Denied != 200 || got.Totals.DeniedBy["hot"] != 200 ||
@@ -40,7 +43,7 @@ func TestHotListTellsAll(t *testing.T) {
 		first.Override != nil {
 		t.Errorf("first %+v", first)
 	}
-	if second.Limit != nil || second.Override.Source != sourceFile || second.Override.ID == "" {
+	if second.Limit != nil || second.Override.Source != changes.SourceFile || second.Override.ID == "" {
 		t.Errorf("second %+v", second)
 	}
 }
@@ -52,9 +55,9 @@ func TestHrefLeadsBack(t *testing.T) {
 	for _, key := range []hottype.Key{"topic?id=42", hostile, "/", "//a//b/../c?x=1&y=%2F", "/a%2Fb", "/..", "/%",
 		"/a?!malformed", "/\x00 +;#?q=%20"} {
 		w.set(func() { w.hot = []hottype.Hot{hotKey(string(key), "*", 600, t0)} })
-		rec := w.ask(http.MethodGet, keyHref(key), "")
+		rec := w.ask(http.MethodGet, web.KeyHref(key), "")
 		if rec.Code != 200 || !strings.Contains(rec.Body.String(), `"hot":true`) {
-			t.Errorf("%q by %s: %d %s", key, keyHref(key), rec.Code, rec.Body)
+			t.Errorf("%q by %s: %d %s", key, web.KeyHref(key), rec.Code, rec.Body)
 			continue
 		}
 		s.answer(t, rec, 200, "Key")
@@ -94,7 +97,7 @@ func TestKeyTellsWhatLimitsItAndWhy(t *testing.T) {
 	} {
 		rec := w.ask(http.MethodGet, "/v1/keys/"+url.PathEscape(key), "")
 		s.answer(t, rec, 200, "Key")
-		var got keyAnswer
+		var got live.Key
 		decode(t, rec.Body.Bytes(), &got)
 		told := strings.Join(got.Warnings, "\n")
 		for _, l := range got.Limits {
@@ -144,10 +147,10 @@ func TestOverridesLiveAndDie(t *testing.T) {
 
 	rec = w.ask(http.MethodGet, "/v1/overrides", "")
 	s.answer(t, rec, 200, "OverrideList")
-	var got struct{ Overrides []overrideView }
+	var got struct{ Overrides []changes.View }
 	decode(t, rec.Body.Bytes(), &got)
 	if len(got.Overrides) != 3 || got.Overrides[0].ID != "mine" || got.Overrides[1].ID != id ||
-		got.Overrides[2].Source != sourceFile {
+		got.Overrides[2].Source != changes.SourceFile {
 		t.Errorf("%s", rec.Body)
 	}
 	if rec := w.ask(http.MethodDelete, "/v1/overrides/mine?author=bob", ""); rec.Code != 204 || rec.Body.Len() != 0 {
@@ -176,7 +179,7 @@ func TestUndoTakesBackTheLastChange(t *testing.T) {
 	s, w := loadSchemas(t), newWorld(t, nil)
 	now := func() string {
 		rec := w.ask(http.MethodGet, "/v1/overrides/x", "")
-		var o overrideView
+		var o changes.View
 		decode(t, rec.Body.Bytes(), &o)
 		return string(o.Action)
 	}

@@ -72,7 +72,7 @@ func TestStreamTellsAllAtOnce(t *testing.T) {
 		c.Pushed = true
 		c.Status = func() []Status { return []Status{{Name: "mirror", Value: "fresh", OK: true}} }
 	})
-	w.hub.open()
+	w.OpenStreams()
 	w.set(func() { w.hot = []hottype.Hot{hotKey("topic?id=42", "topic", 300, t0)} })
 	w.second(at(0, 0, 0, 0))
 	w.second(at(time.Second, 300, 0, 0))
@@ -119,42 +119,13 @@ func TestStreamTellsAllAtOnce(t *testing.T) {
 	}
 }
 
-func TestSlowClientIsDropped(t *testing.T) {
-	t.Parallel()
-	h := newHub(2)
-	if h.join() != nil {
-		t.Fatal("a stream was opened that nobody feeds")
-	}
-	h.open()
-	slow, quick := h.join(), h.join()
-	if h.join() != nil {
-		t.Error("a third stream was opened")
-	}
-	for range streamBuffer + 1 {
-		h.send([]byte("x"))
-		<-quick.events
-	}
-	<-slow.gone
-	select {
-	case <-quick.gone:
-		t.Error("the quick one was dropped too")
-	default:
-	}
-	h.leave(slow)
-	h.leave(quick)
-	h.leave(quick)
-	if got := h.stats(); got != (hubStats{refused: 2, dropped: 1}) {
-		t.Errorf("%+v", got)
-	}
-}
-
 func TestTooManyStreams(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	s, w := loadSchemas(t), newWorld(t, func(c *Config) {
 		c.MaxStreams, c.Log = 1, slog.New(slog.NewTextHandler(&log, nil))
 	})
-	w.hub.open()
+	w.OpenStreams()
 	srv := httptest.NewServer(w.Handler())
 	defer srv.Close()
 	listen(t, srv.URL).next("hello")
@@ -178,7 +149,7 @@ func TestShutdownDoesNotWaitForDashboards(t *testing.T) {
 		w := newWorld(t, nil)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
-		w.hub.open() // Run opens it too, a moment later
+		w.OpenStreams() // Run opens it too, a moment later
 		go func() { done <- w.Run(ctx) }()
 		srv := httptest.NewServer(w.Handler())
 		l := listen(t, srv.URL)

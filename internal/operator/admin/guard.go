@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/operator/admin/web"
 	"github.com/hotparam/pipeline/internal/serving/access"
 )
 
@@ -20,17 +21,17 @@ const csp = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ance
 func (s *Server) guard(next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, newProblem(http.StatusForbidden, "a change asked for by another site is refused",
+		web.WriteProblem(w, web.NewProblem(http.StatusForbidden, "a change asked for by another site is refused",
 			"call the API from its own dashboard, or without an Origin header"))
 	}))
 	next = cross.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.count.requests.Add(1)
+		s.requests.Add(1)
 		setSecurityHeaders(w.Header())
 		if !s.knownHost(r.Host) {
-			s.count.foreignHosts.Add(1)
-			writeProblem(w, newProblem(http.StatusMisdirectedRequest,
-				"host "+quoted(r.Host)+" is not a name of this API",
+			s.foreignHosts.Add(1)
+			web.WriteProblem(w, web.NewProblem(http.StatusMisdirectedRequest,
+				"host "+web.Quoted(r.Host)+" is not a name of this API",
 				"call it as localhost or by a loopback address, or set a token: then every name will do"))
 			return
 		}
@@ -62,15 +63,6 @@ func (s *Server) knownHost(host string) bool {
 	return access.IsLoopback(host)
 }
 
-// callerKey is where a request carries who sent it.
-type callerKey struct{}
-
-// callerOf is who sent a request that requireCaller let through.
-func callerOf(r *http.Request) access.Caller {
-	c, _ := r.Context().Value(callerKey{}).(access.Caller)
-	return c
-}
-
 // requireCaller lets through who is known. Browsers are asked for a token by basic
 // authentication and then send it with the event stream too. A request ends when its
 // token expires, which only a stream lives to see.
@@ -79,11 +71,11 @@ func (s *Server) requireCaller(next http.Handler) http.Handler {
 		v := s.access.Check(r, s.cfg.Now())
 		if v.Status != 0 {
 			v.SetHeader(w.Header())
-			writeProblem(w, newProblem(v.Status, v.Detail(),
+			web.WriteProblem(w, web.NewProblem(v.Status, v.Detail(),
 				"send \"Authorization: Bearer TOKEN\", or the token as the password of basic authentication"))
 			return
 		}
-		ctx := context.WithValue(r.Context(), callerKey{}, v.Caller)
+		ctx := web.WithCaller(r.Context(), v.Caller)
 		if left := v.Caller.Until.Sub(s.cfg.Now()); !v.Caller.Until.IsZero() {
 			var end context.CancelFunc
 			ctx, end = context.WithTimeout(ctx, left)
@@ -93,37 +85,24 @@ func (s *Server) requireCaller(next http.Handler) http.Handler {
 	})
 }
 
-// mayNot says why a caller may not do what needs a role.
-func mayNot(c access.Caller, needs access.Role) *problem {
+// forbidden is the problem of a caller without the role that a method needs.
+func forbidden(c access.Caller, needs access.Role) *web.Problem {
 	name := c.Name
 	if name == "" {
 		name = "this caller"
 	}
-	return newProblem(http.StatusForbidden, name+" is "+c.Role.String()+" here, and this needs "+needs.String(),
+	return web.NewProblem(http.StatusForbidden, name+" is "+c.Role.String()+" here, and this needs "+needs.String(),
 		"use a token with the role "+needs.String()+": docs/security.md explains roles")
 }
 
-// getCaller says who asks and what he may do.
+// getCaller responds with the name and the role of the caller.
 func (s *Server) getCaller(w http.ResponseWriter, r *http.Request) error {
-	c := callerOf(r)
-	return writeJSON(w, http.StatusOK, callerView{Name: c.Name, Role: c.Role.String(), Until: c.Until})
+	c := web.CallerOf(r)
+	return web.WriteJSON(w, http.StatusOK, callerView{Name: c.Name, Role: c.Role.String(), Until: c.Until})
 }
 
 type callerView struct {
 	Name  string    `json:"name,omitempty"` // of the token or the user; absent for a shared token and without any
 	Role  string    `json:"role"`
 	Until time.Time `json:"until,omitzero"` // when the token expires
-}
-
-// author is who a change is written down for: who is known by a name, else the one
-// named in the request, else the user of basic authentication.
-func author(r *http.Request, named string) string {
-	if c := callerOf(r); c.Name != "" {
-		return c.Name
-	}
-	if named != "" {
-		return named
-	}
-	user, _, _ := r.BasicAuth()
-	return user
 }

@@ -5,13 +5,16 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/operator/admin/web"
 )
 
-// checkWithin bounds each check of /readyz.
-const checkWithin = 2 * time.Second
+// checkTimeout bounds each check of /readyz.
+const checkTimeout = 2 * time.Second
 
-// check is the outcome of one readiness check. Error is told only to callers
-// with the token: it may name inner addresses.
+// check is the outcome of one readiness check. Only callers with the token
+// see Error: it may name inner addresses.
 type check struct {
 	OK     bool    `json:"ok"`
 	Error  string  `json:"error,omitempty"`
@@ -20,11 +23,11 @@ type check struct {
 
 // getLive answers as long as the process serves at all.
 func (s *Server) getLive(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, map[string]any{"ok": true})
+	return web.WriteJSON(w, http.StatusOK, map[string]any{"ok": true})
 }
 
 // getReady runs every check at once: 200 when all pass, else 503. With ?verbose it
-// tells more than what readiness hangs on.
+// the response has more than what readiness depends on.
 func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 	checks, known := s.runChecks(r.Context()), s.isKnown(r)
 	ready, status := true, http.StatusOK
@@ -41,10 +44,10 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Query().Has("verbose") {
 		answer["status"] = s.verbose(known)
 	}
-	return writeJSON(w, status, answer)
+	return web.WriteJSON(w, status, answer)
 }
 
-// isKnown reports whether who asks may hear details. A probe without a token is not
+// isKnown reports whether the caller may see details. A probe without a token is not
 // counted as a wrong one.
 func (s *Server) isKnown(r *http.Request) bool {
 	return (s.access.Open() || r.Header.Get("Authorization") != "") && s.access.Check(r, s.cfg.Now()).Status == 0
@@ -66,7 +69,7 @@ func (s *Server) verbose(values bool) []Status {
 }
 
 func (s *Server) runChecks(ctx context.Context) map[string]check {
-	ctx, cancel := context.WithTimeout(ctx, checkWithin)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var mu sync.Mutex // guards done
 	done := make(map[string]check, len(s.cfg.Ready))
@@ -86,4 +89,13 @@ func (s *Server) runChecks(ctx context.Context) map[string]check {
 	}
 	wg.Wait()
 	return done
+}
+
+// getUpstreams lists the upstreams that adaptive limits follow.
+func (s *Server) getUpstreams(w http.ResponseWriter, _ *http.Request) error {
+	list := []hottype.UpstreamBound{}
+	if s.cfg.Upstreams != nil {
+		list = append(list, s.cfg.Upstreams()...)
+	}
+	return web.WriteJSON(w, http.StatusOK, map[string][]hottype.UpstreamBound{"upstreams": list})
 }

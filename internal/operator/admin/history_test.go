@@ -14,6 +14,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/detect"
 	"github.com/hotparam/pipeline/internal/detection/history"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 )
 
 // kept is a history in memory.
@@ -110,7 +111,7 @@ func TestChangesGoIntoTheHistory(t *testing.T) {
 		!s.From.IsZero() {
 		t.Errorf("%+v", s)
 	}
-	if put.Span != nil || put.Kind != overridePut || !strings.Contains(string(put.Detail), `"author":"ann"`) {
+	if put.Span != nil || put.Kind != live.OverridePut || !strings.Contains(string(put.Detail), `"author":"ann"`) {
 		t.Errorf("%+v", put)
 	}
 }
@@ -173,13 +174,15 @@ func TestHistoryOfAKeyIsPurged(t *testing.T) {
 	if len(h.purged) != 1 || h.purged[0] != "topic?id=42" || strings.TrimSpace(rec.Body.String()) != `{"rows":3}` {
 		t.Errorf("%q: %s", h.purged, rec.Body)
 	}
-	hello := w.hello(t0)
-	if len(hello.Changes) != 1 || hello.Changes[0].Key != "topic?id=43" || w.seconds.keys["topic?id=42"] != nil ||
-		w.seconds.keys["topic?id=43"] == nil {
-		t.Errorf("memory has %+v and %v", hello.Changes, w.seconds.keys)
+	hello := w.Init(t0)
+	of42 := w.ask(http.MethodGet, "/v1/keys/topic%3Fid=42/seconds", "").Body.String()
+	of43 := w.ask(http.MethodGet, "/v1/keys/topic%3Fid=43/seconds", "").Body.String()
+	if len(hello.Changes) != 1 || hello.Changes[0].Key != "topic?id=43" || strings.Contains(of42, `"rate"`) ||
+		!strings.Contains(of43, `"rate"`) {
+		t.Errorf("memory has %+v and %s, %s", hello.Changes, of42, of43)
 	}
 	last := h.events[len(h.events)-1]
-	if last.Kind != historyPurged || last.Key != "" || !strings.Contains(string(last.Detail), `"author":"ann"`) ||
+	if last.Kind != live.HistoryPurged || last.Key != "" || !strings.Contains(string(last.Detail), `"author":"ann"`) ||
 		strings.Contains(string(last.Detail), "42") {
 		t.Errorf("%+v", last)
 	}

@@ -109,12 +109,12 @@ func TestClosestAreShownWhileNothingIsHot(t *testing.T) {
 	s := loadSchemas(t)
 	told := func() (keys []string) {
 		w.second()
-		body, err := json.Marshal(w.hello(w.clock()))
+		body, err := json.Marshal(w.Init(w.clock()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.check(t, "Hello", body)
-		for _, c := range w.hello(w.clock()).State.Closest {
+		for _, c := range w.Init(w.clock()).State.Closest {
 			keys = append(keys, fmt.Sprintf("%s %v/%v", c.Key, c.Rate, c.Threshold))
 		}
 		return keys

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 )
 
 // TestAnyRevisionIsUndone: the override stands as before that change, whatever came after.
@@ -51,11 +52,11 @@ func TestAnyRevisionIsUndone(t *testing.T) {
 func TestLimitersSayWhichOverridesHold(t *testing.T) {
 	t.Parallel()
 	s, w := loadSchemas(t), newWorld(t, nil)
-	limiters := func() (list []limiterView) {
+	limiters := func() (list []live.Limiter) {
 		t.Helper()
 		rec := w.ask(http.MethodGet, "/v1/limiters", "")
 		s.answer(t, rec, 200, "Limiters")
-		var answer struct{ Limiters []limiterView }
+		var answer struct{ Limiters []live.Limiter }
 		decode(t, rec.Body.Bytes(), &answer)
 		return answer.Limiters
 	}
@@ -63,24 +64,24 @@ func TestLimitersSayWhichOverridesHold(t *testing.T) {
 		return hottype.Report{Instance: name, At: w.clock(), Overrides: revision}
 	}
 	w.second(report("a", 0), report("b", 0))
-	if diff := cmp.Diff([]limiterView{{Instance: "a", Current: true}, {Instance: "b", Current: true}},
+	if diff := cmp.Diff([]live.Limiter{{Instance: "a", Current: true}, {Instance: "b", Current: true}},
 		limiters()); diff != "" {
 		t.Errorf("before the first override: %s", diff)
 	}
 	w.ask(http.MethodPut, "/v1/overrides/x", `{"class": "crawler", "action": "block"}`)
-	first := w.overrides.revision
+	first := w.Revision()
 	w.second(report("a", first), report("b", 0))
 	w.ask(http.MethodPut, "/v1/overrides/y", `{"resource": "topic", "action": "block"}`)
-	second := w.overrides.revision
+	second := w.Revision()
 	w.second(report("a", first), report("b", 0))
 	w.second(report("a", second), report("b", 0))
-	want := []limiterView{{Instance: "b", BehindMS: 3000, Missing: 2}, {Instance: "a", Revision: second, Current: true}}
+	want := []live.Limiter{{Instance: "b", BehindMS: 3000, Missing: 2}, {Instance: "a", Revision: second, Current: true}}
 	ignoreHeard := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".HeardMS" }, cmp.Ignore())
 	almost := cmp.Comparer(func(a, b int64) bool { return a-b < 20 && b-a < 20 })
 	if diff := cmp.Diff(want, limiters(), ignoreHeard, almost); diff != "" {
 		t.Error(diff)
 	}
-	if lag := w.latest.state.Lagging; len(lag) != 1 || lag[0].Instance != "b" {
+	if lag := w.Init(w.clock()).State.Lagging; len(lag) != 1 || lag[0].Instance != "b" {
 		t.Errorf("lagging: %+v", lag)
 	}
 	for range 6 {
@@ -96,7 +97,7 @@ func TestLimitersSayWhichOverridesHold(t *testing.T) {
 	if list := limiters(); len(list) != 1 || list[0].Instance != "b" {
 		t.Errorf("after a stop: %+v", list)
 	}
-	w.set(func() { w.now = w.now.Add(forgetAfter + time.Second); w.reports = nil })
+	w.set(func() { w.now = w.now.Add(time.Minute + time.Second); w.reports = nil })
 	if list := limiters(); len(list) != 0 {
 		t.Errorf("after a minute: %+v", list)
 	}

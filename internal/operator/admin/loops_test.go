@@ -9,6 +9,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 )
 
 // loop is a key that one client asks for nearly alone.
@@ -24,9 +25,9 @@ func TestLoopsAreShownAndNotHot(t *testing.T) {
 		c.Loops = func() []hottype.Hot { return []hottype.Hot{loop("topic?id=9")} }
 	})
 	var list struct {
-		Totals totalsView `json:"totals"`
-		Keys   []hotView  `json:"keys"`
-		Loops  []loopView `json:"loops"`
+		Totals live.Totals   `json:"totals"`
+		Keys   []live.HotKey `json:"keys"`
+		Loops  []live.Loop   `json:"loops"`
 	}
 	if err := json.Unmarshal(w.ask(http.MethodGet, "/v1/hot", "").Body.Bytes(), &list); err != nil {
 		t.Fatal(err)
@@ -38,7 +39,7 @@ func TestLoopsAreShownAndNotHot(t *testing.T) {
 		l.Href != "/v1/keys/topic%3Fid=9" {
 		t.Errorf("%+v", l)
 	}
-	var key keyAnswer
+	var key live.Key
 	if err := json.Unmarshal(w.ask(http.MethodGet, list.Loops[0].Href, "").Body.Bytes(), &key); err != nil {
 		t.Fatal(err)
 	}
@@ -54,26 +55,26 @@ func TestLoopsAreShownAndNotHot(t *testing.T) {
 // the same.
 func TestLoopsInTheFeed(t *testing.T) {
 	t.Parallel()
-	want := []string{becameLoop, ceasedLoop}
+	want := []string{live.BecameLoop, live.CeasedLoop}
 	for name, pushed := range map[string]bool{"pushed": true, "found": false} {
 		loops := []hottype.Hot{loop("topic?id=9")}
 		w := newWorld(t, func(c *Config) {
 			c.Pushed = pushed
 			c.Loops = func() []hottype.Hot { return loops }
 		})
-		w.sample(t.Context(), t0)
+		w.Sample(t.Context(), t0)
 		if pushed {
 			w.Publish([]detect.Change{{Kind: detect.Looped, Hot: loops[0], At: t0},
 				{Kind: detect.Ceased, Hot: loops[0], At: t0.Add(time.Second)}})
 		}
 		loops = nil
-		w.sample(t.Context(), t0.Add(time.Second))
+		w.Sample(t.Context(), t0.Add(time.Second))
 		var got []string
-		for _, c := range w.recent.changes {
+		for _, c := range w.Init(t0).Changes {
 			got = append(got, c.Kind)
 		}
-		if !slices.Equal(got, want) || w.recent.changes[0].Client != "192.0.2.77" || w.recent.changes[0].Clients != 3 {
-			t.Errorf("%s: %+v", name, w.recent.changes)
+		if !slices.Equal(got, want) || w.Init(t0).Changes[0].Client != "192.0.2.77" || w.Init(t0).Changes[0].Clients != 3 {
+			t.Errorf("%s: %+v", name, w.Init(t0).Changes)
 		}
 	}
 }

@@ -4,14 +4,16 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"github.com/hotparam/pipeline/internal/operator/admin/web"
 )
 
-// Notifier tells webhooks what happens. Package notify has one.
+// Notifier sends events to webhooks. Package notify has one.
 type Notifier interface {
-	// Webhooks says how each of them does.
+	// Webhooks is the state of each.
 	Webhooks() []Webhook
-	// Test tells the webhook of a name, or all if it is "", that author asked whether it works. There is no result
-	// where no webhook has the name.
+	// Test sends a test event, requested by author, to the webhook of a name, or to all if it is "". There is no
+	// result if no webhook has the name.
 	Test(ctx context.Context, name, author string) []WebhookTest
 }
 
@@ -39,13 +41,13 @@ type WebhookTest struct {
 	TookMS float64 `json:"took_ms"`
 }
 
-// getNotifications answers who is told what happens: GET /v1/notifications.
+// getNotifications lists the webhooks: GET /v1/notifications.
 func (s *Server) getNotifications(w http.ResponseWriter, _ *http.Request) error {
 	list := []Webhook{}
 	if s.cfg.Notify != nil {
 		list = append(list, s.cfg.Notify.Webhooks()...)
 	}
-	return writeJSON(w, http.StatusOK, map[string]any{"webhooks": list})
+	return web.WriteJSON(w, http.StatusOK, map[string]any{"webhooks": list})
 }
 
 // testNotifications sends a test event: POST /v1/notifications/test?name=NAME&author=WHO. It is answered 200 whether
@@ -54,17 +56,17 @@ func (s *Server) testNotifications(w http.ResponseWriter, r *http.Request) error
 	q := r.URL.Query()
 	name, results := q.Get("name"), []WebhookTest{}
 	if s.cfg.Notify != nil {
-		results = s.cfg.Notify.Test(r.Context(), name, author(r, q.Get("author")))
+		results = s.cfg.Notify.Test(r.Context(), name, web.Author(r))
 	}
 	if len(results) == 0 {
 		if name == "" {
-			return newProblem(http.StatusNotFound, "this program tells no webhook",
+			return web.NewProblem(http.StatusNotFound, "this program has no webhook",
 				"set notifications.webhooks of an aggregator or hotparam serve")
 		}
-		p := newProblem(http.StatusNotFound, "there is no webhook of the name "+quoted(name),
+		p := web.NewProblem(http.StatusNotFound, "there is no webhook of the name "+web.Quoted(name),
 			"GET /v1/notifications lists them")
 		p.Field = "name"
 		return p
 	}
-	return writeJSON(w, http.StatusOK, map[string]any{"results": results})
+	return web.WriteJSON(w, http.StatusOK, map[string]any{"results": results})
 }

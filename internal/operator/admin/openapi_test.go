@@ -80,11 +80,11 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 		}
 	}
 	for _, r := range newWorld(t, nil).routes() {
-		path := strings.NewReplacer("...}", "}", "{$}", "").Replace(r.path)
+		path := strings.NewReplacer("...}", "}", "{$}", "").Replace(r.Path)
 		if strings.HasPrefix(path, "/assets/") {
 			path = "/assets/{file}"
 		}
-		for method := range r.methods {
+		for method := range r.Methods {
 			served = append(served, method+" "+path)
 		}
 	}
@@ -134,8 +134,8 @@ func TestDocumentationIsComplete(t *testing.T) {
 	}
 	page, w := string(text), newWorld(t, nil)
 	for _, r := range w.routes() {
-		path := strings.NewReplacer("...}", "}", "{$}", "").Replace(r.path)
-		for method := range r.methods {
+		path := strings.NewReplacer("...}", "}", "{$}", "").Replace(r.Path)
+		for method := range r.Methods {
 			if !strings.HasPrefix(path, "/assets/") && !strings.Contains(page, "`"+method+" "+path+"`") {
 				t.Errorf("no %s %s", method, path)
 			}

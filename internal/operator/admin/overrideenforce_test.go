@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/operator/admin/changes"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // shown are the overrides that the API lists: what each does, by ID.
 func (w *world) shown(t *testing.T) map[string]string {
 	t.Helper()
-	var a struct{ Overrides []overrideView }
+	var a struct{ Overrides []changes.View }
 	decode(t, w.ask(http.MethodGet, "/v1/overrides", "").Body.Bytes(), &a)
 	out := map[string]string{}
 	for _, o := range a.Overrides {
@@ -29,7 +31,7 @@ func (w *world) put(t *testing.T, status int, path, body string) (id string) {
 	if rec.Code != status {
 		t.Fatalf("PUT %s %s: %d %s", path, body, rec.Code, rec.Body)
 	}
-	var a overrideAnswer
+	var a changes.Response
 	decode(t, rec.Body.Bytes(), &a)
 	return a.ID
 }
@@ -53,16 +55,16 @@ func TestShadowFirst(t *testing.T) {
 	}
 	rec := w.ask(http.MethodGet, "/v1/overrides/"+two, "")
 	s.answer(t, rec, 200, "Override")
-	var o overrideView
+	var o changes.View
 	decode(t, rec.Body.Bytes(), &o)
 	if *o.Hits != 200 || *o.WouldDeny != 120 || *o.WouldDenyPerSecond != 60 || !o.InShadow() {
 		t.Errorf("%s", rec.Body)
 	}
 	rec = w.ask(http.MethodGet, "/v1/keys/topic%3Fid=42", "")
 	s.answer(t, rec, 200, "Key")
-	var k keyAnswer
+	var k live.Key
 	decode(t, rec.Body.Bytes(), &k)
-	if k.Override.ID != one || k.Tried.ID != two || *k.Tried.WouldDeny != 120 || k.Tried.Source != sourceLive {
+	if k.Override.ID != one || k.Tried.ID != two || *k.Tried.WouldDeny != 120 || k.Tried.Source != changes.SourceLive {
 		t.Errorf("%s", rec.Body)
 	}
 	if text := w.ask(http.MethodGet, "/v1/hot", "").Body.String(); !strings.Contains(text, `"text":"100/s, burst 100"`) {

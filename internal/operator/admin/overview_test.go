@@ -33,7 +33,7 @@ func TestOverview(t *testing.T) {
 		t.Errorf("by rule %v", o.Rules)
 	}
 	top := w.Hottest()
-	if len(top) != maxHottest || top[0].Key != "/a" {
+	if len(top) != 100 || top[0].Key != "/a" {
 		t.Fatalf("%d keys, the first is %v", len(top), top[0].Key)
 	}
 	seen := map[string]bool{}

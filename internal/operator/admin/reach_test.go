@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/operator/admin/changes"
 )
 
 // reachAnswer is what the tests read of an override.
@@ -16,7 +17,7 @@ type reachAnswer struct {
 	Hits          *uint64
 	HitsPerSecond *float64 `json:"hits_per_second"`
 	Warnings      []string
-	Reach         *overrideReach
+	Reach         *changes.Reach
 }
 
 func TestDryRunSaysWhatAnOverrideHolds(t *testing.T) {
@@ -79,7 +80,7 @@ func TestOverridesTellTheirHits(t *testing.T) {
 	if o := list()["one"]; o.Hits != nil {
 		t.Errorf("hits without a report: %+v", o)
 	}
-	w.set(func() { w.now = w.now.Add(2 * unmetAfter) })
+	w.set(func() { w.now = w.now.Add(2 * time.Minute) })
 	for n := uint64(1); n <= 2; n++ {
 		w.second(
 			hottype.Report{Instance: "a", At: t0.Add(time.Duration(n) * time.Second), Allowed: 100 * n,

@@ -12,9 +12,9 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/access"
 )
 
-// changes are all routes that change something, and the least role that each needs.
+// changing are all routes that change something, and the least role that each needs.
 // A route that is missing here fails the test: say who may use it.
-var changes = map[string]access.Role{
+var changing = map[string]access.Role{
 	"POST /v1/keys/{key}/purge":       access.Operator,
 	"POST /v1/keys/{key}/reset":       access.Operator,
 	"POST /v1/clients/{client}/reset": access.Operator,
@@ -75,15 +75,15 @@ func TestRolesAndRoutes(t *testing.T) {
 	for _, r := range w.routes() {
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
 			http.MethodPatch, http.MethodDelete} {
-			pattern := method + " " + r.path
-			needs, change := changes[pattern]
-			if seen[pattern] = true; r.methods[method] != nil && method != http.MethodGet && !change {
-				t.Errorf("%s changes something, and nobody said who may", pattern)
+			pattern := method + " " + r.Path
+			needs, change := changing[pattern]
+			if seen[pattern] = true; r.Methods[method] != nil && method != http.MethodGet && !change {
+				t.Errorf("%s changes something, and no role is set for it", pattern)
 			}
 			target := strings.NewReplacer("{key...}", "topic%3Fid=1", "{key}", "topic%3Fid=1", "{id}", "x", "{$}", "").
-				Replace(r.path)
+				Replace(r.Path)
 			for name, header := range who.refused {
-				if rec := w.try(method, target, header); rec.Code != http.StatusUnauthorized && !r.open {
+				if rec := w.try(method, target, header); rec.Code != http.StatusUnauthorized && !r.Open {
 					t.Errorf("%s with a token that is %s: %d", pattern, name, rec.Code)
 				}
 			}
@@ -100,7 +100,7 @@ func TestRolesAndRoutes(t *testing.T) {
 			w.store.list, w.store.audit = nil, nil
 		}
 	}
-	for pattern := range changes {
+	for pattern := range changing {
 		if !seen[pattern] {
 			t.Errorf("%s is no route", pattern)
 		}
@@ -172,9 +172,9 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 		}
 	}
 	w := newWorld(t, func(c *Config) { c.Access.Tokens = tokens(time.Time{}) })
-	w.hub.open()
+	w.OpenStreams()
 	ended := stream(w)
-	for w.hub.stats().open == 0 && t.Context().Err() == nil {
+	for w.Stats().Streams == 0 && t.Context().Err() == nil {
 		select {
 		case <-ended:
 			t.Fatal("the stream does not begin")
@@ -182,13 +182,13 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 		}
 	}
 	w.ReplaceTokens(slices.Concat(tokens(time.Time{}))) // the same ones end nothing
-	if w.hub.stats().open != 1 {
+	if w.Stats().Streams != 1 {
 		t.Error("a reload that changes no token ends streams")
 	}
 	w.ReplaceTokens(tokens(t0.Add(time.Hour)))
 	within("was replaced", ended)
 	w = newWorld(t, func(c *Config) { c.Access.Tokens = tokens(t0.Add(50 * time.Millisecond)) })
-	w.hub.open()
+	w.OpenStreams()
 	within("has expired", stream(w))
 }
 
@@ -198,7 +198,7 @@ func TestOtherSitesChangeNothingWithAToken(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Access.Tokens = tokens })
 	for _, kind := range []string{"application/json", "application/x-www-form-urlencoded", "text/plain",
 		"multipart/form-data; boundary=x"} {
-		for pattern := range changes {
+		for pattern := range changing {
 			method, path, _ := strings.Cut(pattern, " ")
 			target := strings.NewReplacer("{key}", "topic%3Fid=1", "{id}", "x").Replace(path)
 			for _, site := range [][]string{{"Sec-Fetch-Site: cross-site", "Origin: https://evil.example"},

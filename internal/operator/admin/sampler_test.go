@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -13,12 +14,10 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// kinds lists the changes told since n.
+// kinds lists the changes since n.
 func (w *world) kinds(n int) string {
-	w.Server.mu.Lock()
-	defer w.Server.mu.Unlock()
 	var out []string
-	for _, c := range w.recent.changes[n:] {
+	for _, c := range w.Init(t0).Changes[n:] {
 		out = append(out, c.Kind+" "+c.Key)
 	}
 	return strings.Join(out, ", ")
@@ -64,13 +63,16 @@ func TestChangesMadeElsewhereAreTold(t *testing.T) {
 		"override_put before, override_put soon, override_put before, override_deleted before"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	w.hub.open()
-	st := w.hub.join()
-	w.second() // "soon" has ended, and nobody did it
-	if e := string(<-st.events); !strings.HasPrefix(e, "event: overrides\n") || strings.Contains(e, "soon") {
+	w.OpenStreams()
+	srv := httptest.NewServer(w.Handler())
+	defer srv.Close()
+	l := listen(t, srv.URL)
+	l.next("hello")
+	w.second() // "soon" has ended, without a change
+	if e := string(l.next("overrides")); strings.Contains(e, "soon") {
 		t.Errorf("%s", e)
 	}
-	w.hub.leave(st)
+	w.CloseStreams()
 }
 
 func TestTroubleIsShownAndLoggedOnce(t *testing.T) {
@@ -79,7 +81,7 @@ func TestTroubleIsShownAndLoggedOnce(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	trouble := func() string {
 		w.second()
-		return strings.Join(w.hello(t0).State.Trouble, "\n")
+		return strings.Join(w.Init(t0).State.Trouble, "\n")
 	}
 	if got := trouble(); got != "" {
 		t.Error(got)

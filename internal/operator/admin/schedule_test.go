@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -52,8 +53,8 @@ func TestTurnsOfASchedule(t *testing.T) {
 		Schedule: rules.Schedule{From: "0 20 * * *", For: time.Hour}}
 	w.PublishSchedule(o, true, t0)
 	w.PublishSchedule(o, false, t0.Add(time.Hour))
-	changes := w.hello(t0).Changes
-	if len(changes) != 2 || changes[0].Kind != overrideBegan || changes[1].Kind != overrideEnded ||
+	changes := w.Init(t0).Changes
+	if len(changes) != 2 || changes[0].Kind != live.OverrideBegan || changes[1].Kind != live.OverrideEnded ||
 		changes[0].Key != o.Key {
 		t.Errorf("changes %+v", changes)
 	}

@@ -10,43 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/operator/admin/past"
 )
-
-func TestSecondsAreBounded(t *testing.T) {
-	t.Parallel()
-	s := newSeconds()
-	add := func(now time.Time, names ...string) {
-		keys := make([]hottype.Key, len(names))
-		for i, name := range names {
-			keys[i] = hottype.Key(name)
-		}
-		s.add(now, keys, make([]second, len(names)))
-	}
-	names := func(prefix string, n int) (all []string) {
-		for i := range n {
-			all = append(all, fmt.Sprint(prefix, i))
-		}
-		return all
-	}
-	now := t0
-	add(now, "old")
-	now = now.Add(time.Second)
-	add(now, names("a", 2*keepKeys)...)
-	if len(s.keys) != keepKeys || s.keys["old"] != nil || s.keys["a0"] == nil ||
-		s.keys[hottype.Key(fmt.Sprint("a", keepKeys))] != nil {
-		t.Fatalf("%d keys, want the first %d", len(s.keys), keepKeys)
-	}
-	now = now.Add(time.Second)
-	add(now, append(names("a", 3), "new")...)
-	if len(s.keys) != keepKeys || s.keys["new"] == nil || s.keys["a0"] == nil {
-		t.Errorf("%d keys; the one that was not seen for the longest goes", len(s.keys))
-	}
-	now = now.Add(keepSeconds * time.Second)
-	add(now, "late")
-	if len(s.keys) != 1 || len(s.last) != 1 {
-		t.Errorf("%d keys after fifteen minutes", len(s.keys))
-	}
-}
 
 // TestSecondsOfKeyGoOnAfterItHasCooled, as long as limiters report on it, and leave no second that is too old.
 func TestSecondsOfKeyGoOnAfterItHasCooled(t *testing.T) {
@@ -63,18 +29,19 @@ func TestSecondsOfKeyGoOnAfterItHasCooled(t *testing.T) {
 	w.set(func() { w.hot = nil })
 	w.second(report(3))
 	w.second()
-	ask := func(query string) (got []secondView) {
+	ask := func(query string) (got []live.Second) {
 		rec := w.ask(http.MethodGet, "/v1/keys/topic%3Fid=42/seconds"+query, "")
 		s.answer(t, rec, 200, "Seconds")
-		var a struct{ Seconds []secondView }
+		var a struct{ Seconds []live.Second }
 		decode(t, rec.Body.Bytes(), &a)
 		return a.Seconds
 	}
 	n := func(f float64) *float64 { return &f }
 	at := t0.Unix()
-	want := []secondView{
-		{at + 1, n(155), nil, nil, n(100)}, {at + 2, n(155), nil, nil, n(100)}, {at + 3, n(155), n(100), n(50), n(100)},
-		{at + 4, nil, n(100), n(50), nil}, {at + 5, nil, n(100), n(50), nil},
+	want := []live.Second{
+		{At: at + 1, Rate: n(155), Limit: n(100)}, {At: at + 2, Rate: n(155), Limit: n(100)},
+		{At: at + 3, Rate: n(155), Allowed: n(100), Denied: n(50), Limit: n(100)},
+		{At: at + 4, Allowed: n(100), Denied: n(50)}, {At: at + 5, Allowed: n(100), Denied: n(50)},
 	}
 	if diff := cmp.Diff(want, ask("")); diff != "" {
 		t.Error(diff)
@@ -82,7 +49,7 @@ func TestSecondsOfKeyGoOnAfterItHasCooled(t *testing.T) {
 	if diff := cmp.Diff(want[3:], ask(fmt.Sprintf("?since=%d", at+4))); diff != "" {
 		t.Error(diff)
 	}
-	w.set(func() { w.now = t0.Add((keepSeconds + 3) * time.Second) })
+	w.set(func() { w.now = t0.Add((900 + 3) * time.Second) })
 	if diff := cmp.Diff(want[3:], ask("")); diff != "" {
 		t.Error(diff)
 	}
@@ -100,12 +67,12 @@ func TestWhatIfUsesTheAlgorithmOfLimiters(t *testing.T) {
 			Keys: []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: 100 * n, Denied: 150 * n}}})
 	}
 	// The first second is known by the rate, 400; in eleven limiters decided on 250 requests each.
-	var a whatIf
+	var a past.Simulation
 	ask := func(query string) {
 		t.Helper()
 		rec := w.ask(http.MethodGet, "/v1/keys/topic%3Fid=42/what-if?"+query, "")
 		s.answer(t, rec, 200, "WhatIf")
-		a = whatIf{}
+		a = past.Simulation{}
 		decode(t, rec.Body.Bytes(), &a)
 	}
 	ask("rate=50&burst=100")

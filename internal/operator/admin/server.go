@@ -1,57 +1,119 @@
+// Package admin serves the people who run the pipeline: the dashboard, the HTTP API
+// behind it, the metrics and the health checks, on a listener of its own.
+//
+//	[web] the form of requests and responses <── [changes] what people change
+//	                                         <── [past]    what was
+//	                                         <── [live]    what is, from one sample a second (knows changes and past)
+//	                                         <── admin     who may call: the routes of all three, the page, probes
+//
+// [New] builds a [Server] and starts nothing. [Server.Handler] serves,
+// [Server.Run] samples and feeds the streams. Programs call
+// access.CheckListen before they listen: off loopback the API is not served
+// without a token.
+//
+// The package decides nothing about requests and never calls an outside
+// system itself. Keys are hostile input: they are never HTML.
+//
+// [web]: github.com/hotparam/pipeline/internal/operator/admin/web
 package admin
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/hotparam/pipeline/internal/detection/detect"
-	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/operator/admin/changes"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
+	"github.com/hotparam/pipeline/internal/operator/admin/past"
 	"github.com/hotparam/pipeline/internal/serving/access"
 )
 
-// Server serves dashboard, API and health checks. Build it with New; all methods may be called by
-// any goroutine.
-type Server struct {
-	cfg    Config
-	access *access.Guard
-	files  []file
-	hub    *hub
-	count  counters
-	// refusedTold is when refused streams were last logged, in unix nanoseconds.
-	refusedTold atomic.Int64
+// What programs hand over and read of the packages below.
+type (
+	Change        = live.Change
+	DryRun        = past.DryRun
+	History       = past.Store
+	Overview      = live.Overview
+	RuleOverview  = live.RuleOverview
+	Rules         = changes.Rules
+	RulesState    = changes.RulesState
+	RuleStore     = changes.RuleStore
+	OverrideStore = changes.OverrideStore
+	Status        = live.Status
+)
 
-	reading sync.Mutex // one reading of the overrides at a time, in order
-	samples int        // taken; for Run alone
+// AnyVersion and ErrRefused are those of package changes.
+const AnyVersion = changes.AnyVersion
 
-	mu                   sync.Mutex // guards the fields below
-	rates                *rates
-	recent               *recent
-	seconds              *seconds
-	latest               latest
-	knownHot, knownLoops map[string]hotNote
-	overrides            overrideNotes
+// ErrRefused says that rules cannot be run, and were not stored.
+var ErrRefused = changes.ErrRefused
+
+// Config says what a [Server] shows and who may see it. Only Hot and Rules are
+// needed; what is nil is shown as absent.
+type Config struct {
+	live.Config
+	// Central is the store that the program has its rules from; nil: they are from its file.
+	Central RuleStore
+	// Command has every limiter carry out a command, and says how many answers a purge has removed
+	// in this process; nil: the program reaches no limiter.
+	Command func(context.Context, hottype.Command) (purged int, err error)
+	// Upstreams are those that adaptive limits follow, with their limits; nil: none.
+	Upstreams func() []hottype.UpstreamBound
+	// Notify are the webhooks that receive events; nil: none.
+	Notify Notifier
+
+	// Ready are the checks of /readyz by name. Each gets two seconds.
+	Ready map[string]func(context.Context) error
+	// Metrics answers GET /metrics; nil: nothing is there.
+	Metrics http.Handler
+
+	// Access is who may call, and may do what. None: every caller may do everything,
+	// which is safe only on loopback; see access.CheckListen.
+	Access access.Credentials
 }
 
-// counters are what the server counts about itself.
-type counters struct {
-	requests, foreignHosts, changes, sampleErrors atomic.Uint64
+func (c Config) withDefaults() Config {
+	c.Config = c.WithDefaults()
+	if c.Metrics == nil {
+		c.Metrics = http.NotFoundHandler()
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Hot == nil:
+		return errors.New("admin: Config.Hot is nil; hand over the aggregator's or the replica's hot list")
+	case c.Rules == nil:
+		return errors.New("admin: Config.Rules is nil")
+	case c.MaxStreams < 0:
+		return fmt.Errorf("admin: Config.MaxStreams %d is negative", c.MaxStreams)
+	}
+	return access.CheckToken("admin.token", c.Access.Token)
+}
+
+// Server serves dashboard, API and health checks. Build it with New; all methods are safe for concurrent use.
+type Server struct {
+	*live.Service
+	cfg     Config
+	access  *access.Guard
+	past    *past.Service
+	changes *changes.Service
+	files   []file
+
+	requests, foreignHosts atomic.Uint64
 }
 
 // Stats are counters since the start, and Streams as it is now.
 type Stats struct {
-	Requests       uint64
-	Unauthorized   uint64 // no token, a wrong or an expired one, or a user whom no proxy may name
-	Slowed         uint64 // not looked at: too many wrong tokens came from there
-	ForeignHosts   uint64 // refused for the name in their Host header
-	Changes        uint64 // became hot, cooled, overrides
-	SampleErrors   uint64 // reports or overrides that could not be read
-	Streams        int64  // event streams open now
-	StreamsRefused uint64 // too many were open
-	StreamsDropped uint64 // the client did not read fast enough
+	live.Stats
+	Requests     uint64
+	Unauthorized uint64 // no token, a wrong or an expired one, or a user whom no proxy may name
+	Slowed       uint64 // not looked at: too many wrong tokens came from there
+	ForeignHosts uint64 // refused for the name in their Host header
 }
 
 // New builds a server, or says which field of the configuration is wrong. It
@@ -62,15 +124,14 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg:      cfg,
-		access:   access.NewGuardOf("admin", cfg.Access, cfg.Log),
-		hub:      newHub(cfg.MaxStreams),
-		rates:    newRates(),
-		recent:   newRecent(),
-		seconds:  newSeconds(),
-		knownHot: map[string]hotNote{}, knownLoops: map[string]hotNote{},
+		Service: live.New(cfg.Config), cfg: cfg, access: access.NewGuardOf("admin", cfg.Access, cfg.Log),
+		files: pageFiles(),
 	}
-	s.files = pageFiles()
+	s.past = past.New(past.Config{History: cfg.History, Rules: cfg.Rules, Purged: s.Purged, Log: cfg.Log, Now: cfg.Now})
+	s.changes = changes.New(changes.Config{
+		Rules: cfg.Rules, Overrides: cfg.Overrides, Central: cfg.Central, Reports: cfg.Reports, Command: cfg.Command,
+		DryRun: s.past.DryRun, Live: s.Service, Log: cfg.Log, Now: cfg.Now,
+	})
 	return s, nil
 }
 
@@ -79,46 +140,11 @@ func New(cfg Config) (*Server, error) {
 // it.
 func (s *Server) Handler() http.Handler { return s.guard(s.mux()) }
 
-// sampleEvery is the pace of the rates and of the state event.
-const sampleEvery = time.Second
-
-// heartbeatEvery is how often a stream carries a comment, so that proxies and
-// clients see that it lives even when sampling is slow.
-const heartbeatEvery = 15 * time.Second
-
-// Run samples once a second until ctx ends, then ends all event streams, so
-// that http.Server.Shutdown need not wait for them. It returns nil: what cannot
-// be read is shown, logged once and tried again.
-func (s *Server) Run(ctx context.Context) error {
-	s.hub.open()
-	defer s.hub.close()
-	tick := time.NewTicker(sampleEvery)
-	defer tick.Stop()
-	beat := time.NewTicker(heartbeatEvery)
-	defer beat.Stop()
-	s.sample(ctx, s.cfg.Now())
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			s.sample(ctx, s.cfg.Now())
-		case <-beat.C:
-			s.hub.send([]byte(": still here\n\n"))
-		}
-	}
-}
-
-// CloseStreams ends the event streams that are open; their clients come back
-// by themselves. Hand it to http.Server.RegisterOnShutdown where the server is
-// shut down before Run's context ends.
-func (s *Server) CloseStreams() { s.hub.drop() }
-
-// CheckTokens refuses named tokens that cannot take the place of those in force.
+// CheckTokens refuses named tokens that cannot replace those in force.
 func (s *Server) CheckTokens(tokens []access.Token) error { return s.access.CheckTokens(tokens) }
 
-// ReplaceTokens puts named tokens in the place of those in force, once CheckTokens
-// has taken them. Open streams end, because who opened one may have lost the right;
+// ReplaceTokens replaces the named tokens in force, once CheckTokens
+// has taken them. Open streams end, because their callers may have lost the right;
 // clients come back by themselves.
 func (s *Server) ReplaceTokens(tokens []access.Token) {
 	if s.access.Replace(tokens) {
@@ -126,67 +152,9 @@ func (s *Server) ReplaceTokens(tokens []access.Token) {
 	}
 }
 
-// Publish tells the streams at once what became hot or cooled, what became
-// a loop and ceased to be one. It does not block; hand it to the aggregator as OnChange.
-func (s *Server) Publish(changes []detect.Change) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range changes {
-		s.emit(detectionChange(c.At, detectionKind(c.Kind), &c.Hot))
-	}
-}
-
-// PublishSchedule tells the streams that an override began to hold by its schedule,
-// or ceased to. It does not block.
-func (s *Server) PublishSchedule(o rules.Override, began bool, at time.Time) {
-	c := Change{At: at, Kind: overrideEnded, Key: o.Target().String(), Override: &o}
-	if began {
-		c.Kind = overrideBegan
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.emit(c)
-}
-
-// emit numbers a change, remembers it and sends it. The caller holds mu, which
-// keeps numbers and stream in one order.
-func (s *Server) emit(c Change) {
-	c.Seq = s.count.changes.Add(1)
-	s.recent.note(c)
-	s.rememberChange(&c)
-	s.cfg.OnChange(c)
-	s.hub.send(event("change", c))
-}
-
 // Stats returns the server's own counters.
 func (s *Server) Stats() Stats {
-	h, t := s.hub.stats(), s.access.Stats()
-	return Stats{
-		Requests:       s.count.requests.Load(),
-		Unauthorized:   t.Wrong,
-		Slowed:         t.Slowed,
-		ForeignHosts:   s.count.foreignHosts.Load(),
-		Changes:        s.count.changes.Load(),
-		SampleErrors:   s.count.sampleErrors.Load(),
-		Streams:        h.open,
-		StreamsRefused: h.refused,
-		StreamsDropped: h.dropped,
-	}
-}
-
-// event writes one server-sent event. JSON holds no newline, so one data line
-// is enough.
-func event(name string, v any) []byte {
-	body, err := json.Marshal(v)
-	if err != nil {
-		// Our own types fail only by a number that JSON lacks; the page shows
-		// that the stream is broken instead of an old state.
-		body, _ = json.Marshal(map[string]string{"error": err.Error()})
-	}
-	out := make([]byte, 0, len(name)+len(body)+16)
-	out = append(out, "event: "...)
-	out = append(out, name...)
-	out = append(out, "\ndata: "...)
-	out = append(out, body...)
-	return append(out, "\n\n"...)
+	t := s.access.Stats()
+	return Stats{Stats: s.Service.Stats(), Requests: s.requests.Load(), Unauthorized: t.Wrong, Slowed: t.Slowed,
+		ForeignHosts: s.foreignHosts.Load()}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/operator/admin/live"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -136,7 +137,7 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 	w := &world{now: t0}
 	set := parseRules(t)
 	w.store = &memory{now: w.tick}
-	cfg := Config{
+	cfg := Config{Config: live.Config{
 		Namespace: "news", Version: "1.2.3",
 		Hot:       func() []hottype.Hot { w.mu.Lock(); defer w.mu.Unlock(); return w.hot },
 		Rules:     func() *rules.Set { return set },
@@ -146,11 +147,10 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 			defer w.mu.Unlock()
 			return w.reports, w.broken
 		},
-		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		}),
 		Now: w.clock,
-	}
+	}, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	})}
 	if change != nil {
 		change(&cfg)
 	}
@@ -185,7 +185,7 @@ func (w *world) set(change func()) {
 // second lets one second pass, with what the limiters report at its end.
 func (w *world) second(reports ...hottype.Report) {
 	w.set(func() { w.now = w.now.Add(time.Second); w.reports = reports })
-	w.sample(context.Background(), w.clock())
+	w.Sample(context.Background(), w.clock())
 }
 
 // ask sends one request to the handler. Header lines are "Name: value".
@@ -217,3 +217,10 @@ func hotKey(key, rule string, rate float64, since time.Time) hottype.Hot {
 }
 
 var errBroken = errors.New("redis: connection refused")
+
+// at is a report of limiter "a" some time after t0.
+func at(after time.Duration, allowed, hot, key uint64) hottype.Report {
+	return hottype.Report{Instance: "a", At: t0.Add(after), Allowed: allowed,
+		Denied: hottype.Denials{hottype.ReasonHot: hot},
+		Keys:   []hottype.KeyDecisions{{Key: "topic?id=42", Allowed: key, Served: key}}}
+}

@@ -1,0 +1,285 @@
+package changes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/operator/admin/web"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// AnyVersion as the version before a change says that it may be any.
+const AnyVersion = -1
+
+// ErrRefused says that rules cannot be run, and were not stored.
+var ErrRefused = errors.New("the rules are refused")
+
+const (
+	// Bounds of a trial.
+	usualTrial = 10 * time.Minute
+	maxTrial   = 24 * time.Hour
+	// maxSaid bounds what is said of a change, in bytes.
+	maxSaid = 1000
+)
+
+// RuleStore is the central store of rules that a program follows. It may be used by many goroutines.
+type RuleStore interface {
+	// State tells which of them this program runs.
+	State() RulesState
+	// Read gives what the store holds; nil: nothing.
+	Read(ctx context.Context) (*rules.Stored, error)
+	// Check reads the rules of a change as this program would run them; ErrRefused where it cannot.
+	Check(ctx context.Context, r rules.Revision) (*rules.Set, error)
+	// Change makes a change on top of the version before, 0 for none: rules.ErrConflict where the store
+	// holds another one, ErrRefused where the rules cannot be run. It gives what the store holds then.
+	Change(ctx context.Context, before int64, r rules.Revision) (*rules.Stored, error)
+	// History gives the last changes, newest first.
+	History(ctx context.Context) ([]rules.Revision, error)
+}
+
+// RulesState is what a program makes of the central store of rules.
+type RulesState struct {
+	Store string `json:"store"` // redis:
+	// Running is the version that the program runs, 0 where its rules are those of its file. Refused is the
+	// one that it does not take, and Why; 0: none.
+	Running int64  `json:"running"`
+	Refused int64  `json:"refused,omitempty"`
+	Why     string `json:"why,omitempty"`
+}
+
+// Rules is what the central store holds, and who runs it.
+type Rules struct {
+	RulesState
+	Version  int64           `json:"version"` // of the last change; 0: the store holds nothing
+	Current  *rules.Revision `json:"current,omitempty"`
+	Trial    *rules.Revision `json:"trial,omitempty"`
+	Limiters []LimiterRules  `json:"limiters"`
+	// LimitersError says why they are not known.
+	LimitersError string `json:"limiters_error,omitempty"`
+}
+
+// LimiterRules are the rules of one limiter.
+type LimiterRules struct {
+	Instance string `json:"instance"`
+	Running  int64  `json:"running"`
+	Refused  int64  `json:"refused,omitempty"`
+}
+
+func (s *Service) getRules(w http.ResponseWriter, r *http.Request) error {
+	stored, err := s.cfg.Central.Read(r.Context())
+	if err != nil {
+		return fmt.Errorf("admin: the rules cannot be read: %w", err)
+	}
+	return s.writeRules(w, r, stored)
+}
+
+func (s *Service) writeRules(w http.ResponseWriter, r *http.Request, stored *rules.Stored) error {
+	a := Rules{RulesState: s.cfg.Central.State(), Limiters: []LimiterRules{}}
+	if stored != nil {
+		a.Version, a.Current, a.Trial = stored.Version, &stored.Current, stored.Trial
+	}
+	if s.cfg.Reports != nil {
+		reports, err := s.cfg.Reports(r.Context())
+		if err != nil {
+			a.LimitersError = err.Error()
+		}
+		for _, l := range reports {
+			a.Limiters = append(a.Limiters, LimiterRules{l.Instance, l.Rules, l.RulesRefused})
+		}
+	}
+	w.Header().Set("ETag", etag(a.Version))
+	return web.WriteJSON(w, http.StatusOK, a)
+}
+
+// putRules stores rules for all, or with ?only= for one limiter to try; with ?dry_run= it stores nothing.
+func (s *Service) putRules(w http.ResponseWriter, r *http.Request) error {
+	change, err := s.readRules(w, r)
+	if err != nil {
+		return err
+	}
+	dry, err := web.IsDryRun(r)
+	switch {
+	case err != nil:
+		return err
+	case dry:
+		return s.dryRunRules(w, r, change)
+	}
+	return s.changeRules(w, r, change)
+}
+
+// dryRunRules tries rules on the last minutes of the history: PUT /v1/rules?dry_run=true. Nothing is stored.
+func (s *Service) dryRunRules(w http.ResponseWriter, r *http.Request, change rules.Revision) error {
+	next, err := s.cfg.Central.Check(r.Context(), change)
+	if err != nil {
+		return storeError(err)
+	}
+	live, err := s.live(r.Context())
+	if err != nil {
+		return err
+	}
+	result, err := s.cfg.DryRun(r.Context(), next, live)
+	if err != nil {
+		return err
+	}
+	return web.WriteJSON(w, http.StatusOK, result)
+}
+
+// endTrial has the limiter that tries rules run those of all again.
+func (s *Service) endTrial(w http.ResponseWriter, r *http.Request) error {
+	change, err := s.ruleChange(r, rules.RevisionEnd)
+	if err != nil {
+		return err
+	}
+	return s.changeRules(w, r, change)
+}
+
+func (s *Service) changeRules(w http.ResponseWriter, r *http.Request, change rules.Revision) error {
+	before, err := ifMatch(r)
+	if err != nil {
+		return err
+	}
+	stored, err := s.cfg.Central.Change(r.Context(), before, change)
+	if err != nil {
+		return storeError(err)
+	}
+	s.cfg.Log.Info("admin: rules changed", "action", change.Action, "version", stored.Version, "only", change.Only,
+		"author", change.Author, "reason", change.Reason)
+	return s.writeRules(w, r, stored)
+}
+
+// storeError tells why rules were not stored.
+func storeError(err error) error {
+	switch {
+	case errors.Is(err, rules.ErrConflict):
+		return web.NewProblem(http.StatusPreconditionFailed, err.Error(),
+			"GET /v1/rules, look at what changed, and send it again with the new ETag in If-Match")
+	case errors.Is(err, ErrRefused):
+		return web.NewProblem(http.StatusUnprocessableEntity, err.Error(), "fix the rules; nothing was stored")
+	}
+	return fmt.Errorf("admin: the rules were not stored: %w", err)
+}
+
+// readRules reads rules and the reason for them from a request.
+func (s *Service) readRules(w http.ResponseWriter, r *http.Request) (rules.Revision, error) {
+	change, err := s.ruleChange(r, rules.RevisionPush)
+	if err != nil {
+		return change, err
+	}
+	if change.Only = r.URL.Query().Get("only"); change.Only != "" {
+		lasts, err := trialLength(r.URL.Query().Get("for"))
+		if err != nil {
+			return change, err
+		}
+		change.Action, change.Until = rules.RevisionTry, change.At.Add(lasts)
+	}
+	text, err := web.Body(w, r, "rules are", rules.MaxText, "split what belongs to different namespaces")
+	if err != nil {
+		return change, err
+	}
+	if strings.TrimSpace(string(text)) == "" {
+		return change, web.NewProblem(http.StatusBadRequest, "the body is empty", "send the YAML of the rules")
+	}
+	change.Text = string(text)
+	return change, nil
+}
+
+// ruleChange is a change with who makes it and why.
+func (s *Service) ruleChange(r *http.Request, action string) (rules.Revision, error) {
+	q := r.URL.Query()
+	c := rules.Revision{
+		Action: action, At: s.cfg.Now().UTC().Truncate(time.Second), Author: web.Author(r),
+		Reason: q.Get("reason"),
+	}
+	if len(c.Author)+len(c.Reason)+len(q.Get("only")) > maxSaid {
+		return c, web.BadField("reason", fmt.Sprintf("author, reason and only have more than %d bytes together", maxSaid),
+			"say it shorter")
+	}
+	return c, nil
+}
+
+func trialLength(text string) (time.Duration, error) {
+	if text == "" {
+		return usualTrial, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 || d > maxTrial {
+		return 0, web.BadField("for", "for is "+web.Quoted(text), "give a duration up to 24h, such as 10m")
+	}
+	return d, nil
+}
+
+// getRulesHistory lists the last changes, without their texts.
+func (s *Service) getRulesHistory(w http.ResponseWriter, r *http.Request) error {
+	list, err := s.rulesHistory(r)
+	if err != nil {
+		return err
+	}
+	return web.WriteJSON(w, http.StatusOK, map[string]any{"revisions": withoutTexts(list)})
+}
+
+// withoutTexts takes the texts out of a list.
+func withoutTexts(list []rules.Revision) []rules.Revision {
+	for i := range list {
+		list[i].Text = ""
+	}
+	return list
+}
+
+// getRevision gives one change with its text.
+func (s *Service) getRevision(w http.ResponseWriter, r *http.Request) error {
+	list, err := s.rulesHistory(r)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if strconv.FormatInt(list[i].Version, 10) == r.PathValue("version") {
+			return web.WriteJSON(w, http.StatusOK, list[i])
+		}
+	}
+	return web.NewProblem(http.StatusNotFound, "there is no version "+web.Quoted(r.PathValue("version"))+" of the rules",
+		"GET /v1/rules/history lists those that are kept")
+}
+
+func (s *Service) rulesHistory(r *http.Request) ([]rules.Revision, error) {
+	if err := s.central(); err != nil {
+		return nil, err
+	}
+	list, err := s.cfg.Central.History(r.Context())
+	if err != nil {
+		return nil, fmt.Errorf("admin: the history of the rules cannot be read: %w", err)
+	}
+	return append([]rules.Revision{}, list...), nil
+}
+
+func (s *Service) central() error {
+	if s.cfg.Central == nil {
+		return web.NewProblem(http.StatusNotFound, "this program has its rules from a file",
+			"change the file, or start it with --rules")
+	}
+	return nil
+}
+
+func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
+
+// ifMatch is the version that a change was made on.
+func ifMatch(r *http.Request) (int64, error) {
+	const remedy = `send If-Match with the ETag that GET /v1/rules gave, or * for whatever is there`
+	text := r.Header.Get("If-Match")
+	if text == "" {
+		return 0, web.NewProblem(http.StatusPreconditionRequired,
+			"there is no If-Match: a change by another person could be lost", remedy)
+	}
+	if text == "*" {
+		return AnyVersion, nil
+	}
+	version, err := strconv.ParseInt(strings.Trim(text, `"`), 10, 64)
+	if err != nil || version < 0 || etag(version) != text {
+		return 0, web.NewProblem(http.StatusBadRequest, "If-Match is "+web.Quoted(text), remedy)
+	}
+	return version, nil
+}

@@ -1,0 +1,179 @@
+package live
+
+import (
+	"cmp"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/operator/admin/web"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+const (
+	maxHotKeys     = 100_000 // of one response
+	defaultHotKeys = 1000
+	maxFind        = 1000 // bytes of a text to find
+	maxClosest     = 5    // keys that are shown while nothing is hot
+)
+
+// hotQuery is which of the hot keys are wanted.
+type hotQuery struct {
+	limit, offset int
+	sort, find    string
+}
+
+// hotOrders compare two hot keys by what the list can be sorted by: numbers from the greatest, texts and
+// times from the first.
+var hotOrders = map[string]func(a, b *hottype.Hot, speeds map[hottype.Key]keySpeed) int{
+	"rate":  func(_, _ *hottype.Hot, _ map[hottype.Key]keySpeed) int { return 0 }, // they come so
+	"share": func(a, b *hottype.Hot, _ map[hottype.Key]keySpeed) int { return cmp.Compare(b.Share, a.Share) },
+	"clients": func(a, b *hottype.Hot, _ map[hottype.Key]keySpeed) int {
+		return cmp.Compare(b.Clients, a.Clients)
+	},
+	"since": func(a, b *hottype.Hot, _ map[hottype.Key]keySpeed) int { return a.Since.Compare(b.Since) },
+	"key":   func(a, b *hottype.Hot, _ map[hottype.Key]keySpeed) int { return cmp.Compare(a.Key, b.Key) },
+	"allowed": func(a, b *hottype.Hot, speeds map[hottype.Key]keySpeed) int {
+		return cmp.Compare(speeds[b.Key].Allowed, speeds[a.Key].Allowed)
+	},
+	"denied": func(a, b *hottype.Hot, speeds map[hottype.Key]keySpeed) int {
+		return cmp.Compare(speeds[b.Key].Denied, speeds[a.Key].Denied)
+	},
+	"served": func(a, b *hottype.Hot, speeds map[hottype.Key]keySpeed) int {
+		return cmp.Compare(speeds[b.Key].Served, speeds[a.Key].Served)
+	},
+}
+
+// getHot lists what is hot: GET /v1/hot?limit&offset&sort&find.
+func (s *Service) getHot(w http.ResponseWriter, r *http.Request) error {
+	q, err := readHotQuery(r)
+	if err != nil {
+		return err
+	}
+	now, hot := s.cfg.Now(), s.cfg.Hot()
+	page, matched := q.from(hot, s.speeds(now))
+	st := s.buildState(now, hot, page, s.loops())
+	s.mu.Lock()
+	for i := range st.Hot {
+		st.Hot[i].Spark = s.seconds.spark(st.Hot[i].Key, now)
+	}
+	s.mu.Unlock()
+	return web.WriteJSON(w, http.StatusOK, map[string]any{"namespace": s.cfg.Namespace, "at": now, "totals": st.Totals,
+		"matched": matched, "keys": st.Hot, "loops": st.Loops[:min(q.limit, len(st.Loops))], "trouble": st.Trouble})
+}
+
+func readHotQuery(r *http.Request) (q hotQuery, err error) {
+	if q.limit, err = web.QueryInt(r, "limit", defaultHotKeys, maxHotKeys); err != nil {
+		return q, err
+	}
+	values := r.URL.Query()
+	if values.Get("offset") != "0" {
+		if q.offset, err = web.QueryInt(r, "offset", 0, math.MaxInt32); err != nil {
+			return q, err
+		}
+	}
+	q.sort, q.find = cmp.Or(values.Get("sort"), "rate"), strings.ToLower(values.Get("find"))
+	if hotOrders[q.sort] == nil {
+		return q, web.BadField("sort", "sort is "+web.Quoted(q.sort),
+			"give rate, share, clients, since, key, allowed, denied or served")
+	}
+	if len(q.find) > maxFind {
+		return q, web.BadField("find", "find is longer than 1000 bytes", "give a part of a key")
+	}
+	return q, nil
+}
+
+// from takes what the query wants out of all that is hot, and says how many matched. Hot is not changed.
+func (q *hotQuery) from(hot []hottype.Hot, speeds map[hottype.Key]keySpeed) (page []hottype.Hot, matched int) {
+	list := slices.Clone(hot)
+	if q.find != "" {
+		list = slices.DeleteFunc(list, func(h hottype.Hot) bool {
+			return !strings.Contains(strings.ToLower(string(h.Key)), q.find) &&
+				!strings.Contains(strings.ToLower(h.Rule), q.find)
+		})
+	}
+	order := hotOrders[q.sort]
+	slices.SortStableFunc(list, func(a, b hottype.Hot) int { return order(&a, &b, speeds) })
+	matched = len(list)
+	list = list[min(q.offset, matched):]
+	return list[:min(q.limit, len(list))], matched
+}
+
+// closeKey is a key that is not hot, and how far it is from being so.
+type closeKey struct {
+	Key       hottype.Key `json:"key"`
+	Href      string      `json:"href"`
+	Rule      string      `json:"rule"`
+	Rate      float64     `json:"rate"`
+	Threshold float64     `json:"threshold"` // requests a second
+}
+
+// closest are the keys that are nearest to their rule's threshold without being over it.
+func closest(set *rules.Set, heaviest, hot, loops []hottype.Hot) []closeKey {
+	known := map[hottype.Key]bool{}
+	for _, list := range [][]hottype.Hot{hot, loops} {
+		for i := range list {
+			known[list[i].Key] = true
+		}
+	}
+	near := []closeKey{}
+	for i := range heaviest {
+		h := &heaviest[i]
+		rule := set.RuleFor(h.Key.Resource())
+		if known[h.Key] || rule == nil || !(rule.Hot.Rate > 0) {
+			continue
+		}
+		near = append(near, closeKey{Key: h.Key, Href: web.KeyHref(h.Key), Rule: rule.Name, Rate: *web.Rounded(h.Rate),
+			Threshold: rule.Hot.Rate})
+	}
+	slices.SortStableFunc(near, func(a, b closeKey) int { return cmp.Compare(b.Rate/b.Threshold, a.Rate/a.Threshold) })
+	return near[:min(len(near), maxClosest)]
+}
+
+// Loop is a loop as the API shows it: a key that would be hot were it not
+// for one or a few clients. Nothing limits it but what limits those clients.
+type Loop struct {
+	hottype.Hot
+	Href string `json:"href"` // asks /v1/keys about it
+}
+
+// loops are the loops of now, none where the program knows of none.
+func (s *Service) loops() []hottype.Hot {
+	if s.cfg.Loops == nil {
+		return nil
+	}
+	return s.cfg.Loops()
+}
+
+func viewLoops(loops []hottype.Hot) []Loop {
+	views := make([]Loop, len(loops))
+	for i, h := range loops {
+		views[i] = Loop{Hot: h, Href: web.KeyHref(h.Key)}
+	}
+	return views
+}
+
+// detectionKind is a change of what is hot as the feed calls it.
+func detectionKind(k detect.Kind) string {
+	switch k {
+	case detect.Cooled:
+		return Cooled
+	case detect.Looped:
+		return BecameLoop
+	case detect.Ceased:
+		return CeasedLoop
+	}
+	return BecameHot
+}
+
+// detectionChange is a change of what is hot as the feed shows it.
+func detectionChange(at time.Time, kind string, h *hottype.Hot) Change {
+	return Change{
+		At: at, Kind: kind, Key: string(h.Key), Rule: h.Rule, Rate: h.Rate,
+		Clients: h.Clients, Client: h.Client, ClientShare: h.ClientShare,
+	}
+}

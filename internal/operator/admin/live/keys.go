@@ -1,0 +1,211 @@
+package live
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/operator/admin/changes"
+	"github.com/hotparam/pipeline/internal/operator/admin/web"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// Key is all that is known about one key.
+type Key struct {
+	Key      string       `json:"key"`
+	Resource string       `json:"resource"`
+	Params   string       `json:"params"`
+	Rule     *ruleView    `json:"rule"` // null: no rule counts this resource
+	Hot      bool         `json:"hot"`
+	Detected *hottype.Hot `json:"detected"` // null: not hot
+	Loop     *hottype.Hot `json:"loop"`     // null: not a loop
+	Allowed  *float64     `json:"allowed_per_second"`
+	Denied   *float64     `json:"denied_per_second"`
+	Served   *float64     `json:"served_per_second"` // of those allowed, by a response cache
+	// Senders is null where the key is none of the heaviest hot ones.
+	Senders  *sendersView  `json:"senders"`
+	Override *changes.View `json:"override"`
+	// Tried is the override in shadow mode that would decide if it were enforced; null: none.
+	Tried *changes.View `json:"tried"`
+	// Limits are all that could hold a request for the key, each with whether
+	// it applies now and why.
+	Limits   []appliedLimit `json:"limits"`
+	Warnings []string       `json:"warnings,omitempty"`
+}
+
+type ruleView struct {
+	Name      string  `json:"name"`
+	CatchAll  bool    `json:"catch_all"`
+	HotRate   float64 `json:"hot_rate"`
+	WindowMS  float64 `json:"window_ms"`
+	Threshold int64   `json:"threshold"` // requests within the window
+}
+
+// appliedLimit is one limit and why it holds or does not.
+type appliedLimit struct {
+	Source  string     `json:"source"` // override, rule, ip_fixed, ip_sliding
+	Applies bool       `json:"applies"`
+	Why     string     `json:"why"`
+	Limit   *limitView `json:"limit"`
+}
+
+func (s *Service) getKey(w http.ResponseWriter, r *http.Request) error {
+	key := r.PathValue("key")
+	if r.URL.RawQuery != "" {
+		return web.BadField("key", "the key's ? began the query of the URL",
+			"percent-encode the whole key: "+web.KeyHref(hottype.Key(key+"?"+r.URL.RawQuery)))
+	}
+	canonical, err := web.PathKey(r, s.cfg.Rules())
+	if err != nil {
+		return err
+	}
+	answer, err := s.describe(r, canonical, s.cfg.Now())
+	if err != nil {
+		return err
+	}
+	switch {
+	case s.cfg.Rules().Redacts() && string(canonical) != key:
+		answer.Warnings = append(answer.Warnings,
+			"the key was brought into the form in which requests are counted, without what is redacted")
+	case string(canonical) != key:
+		answer.Warnings = append(answer.Warnings, "you asked for "+key+", whose canonical form this is")
+	}
+	return web.WriteJSON(w, http.StatusOK, answer)
+}
+
+func (s *Service) describe(r *http.Request, key hottype.Key, now time.Time) (*Key, error) {
+	live, err := changes.ReadLive(r.Context(), s.cfg.Overrides)
+	if err != nil {
+		return nil, err
+	}
+	set := s.cfg.Rules()
+	index := rules.NewOverrides(set.Overrides, live)
+	o := index.Find([]byte(key), now)
+	rule := set.RuleFor(key.Resource())
+	a := &Key{Key: string(key), Resource: key.Resource(), Params: key.Params(), Rule: viewRule(rule),
+		Override: changes.ViewOf(o, live, now)}
+	if t := index.Tried().Find([]byte(key), now); t != nil && t.InShadow() {
+		views := []changes.View{*changes.ViewOf(t, live, now)}
+		s.AddHits(views, now)
+		a.Tried = &views[0]
+	}
+	hot := s.cfg.Hot()
+	if i := slices.IndexFunc(hot, func(h hottype.Hot) bool { return h.Key == key }); i >= 0 {
+		a.Hot, a.Detected = true, &hot[i]
+	}
+	loops := s.loops()
+	if i := slices.IndexFunc(loops, func(h hottype.Hot) bool { return h.Key == key }); i >= 0 {
+		a.Loop = &loops[i]
+	}
+	if sp, ok := s.speeds(now)[key]; ok {
+		a.Allowed, a.Denied, a.Served = web.Rounded(sp.Allowed), web.Rounded(sp.Denied), web.Rounded(sp.Served)
+	}
+	a.Senders = s.senders(key, now)
+	a.Limits = slices.Concat(overrideLimits(o, key), ruleLimits(rule, o, key, a.Hot), ipLimits(set.IP, o))
+	a.Warnings = changes.KeyWarnings(set, key)
+	return a, nil
+}
+
+func viewRule(r *rules.Rule) *ruleView {
+	if r == nil {
+		return nil
+	}
+	return &ruleView{Name: r.Name, CatchAll: r.IsCatchAll(), HotRate: r.Hot.Rate,
+		WindowMS: float64(r.Hot.Window) / float64(time.Millisecond), Threshold: r.Hot.Threshold()}
+}
+
+func overrideLimits(o *rules.Override, key hottype.Key) []appliedLimit {
+	if o == nil {
+		return nil
+	}
+	l := appliedLimit{Source: "override", Applies: true}
+	switch o.Action {
+	case rules.ActionLimit:
+		l.Limit = viewSpec(o.Spec(), hottype.ModeEnforce, "")
+		l.Why = "an override sets its own limit, hot or not"
+	case rules.ActionBlock:
+		l.Why = "an override blocks the key"
+	case rules.ActionExempt:
+		l.Why = "an override exempts the key from every limit"
+	case rules.ActionShadow:
+		l.Why = "an override lets the rule's limit only watch"
+	case rules.ActionServe:
+		l.Why = "an override answers the key from the cache, hot or not"
+	}
+	switch {
+	case o.IsPattern():
+		l.Why += ", by the pattern " + o.Key
+	case o.Resource != "":
+		l.Why += ", by that of the whole resource"
+	case o.Key != string(key):
+		l.Why += ", because it blocks " + o.Key + " and a malformed request may be for that"
+	}
+	return []appliedLimit{l}
+}
+
+func ruleLimits(rule *rules.Rule, o *rules.Override, key hottype.Key, hot bool) []appliedLimit {
+	if rule == nil {
+		return nil
+	}
+	held := rule.LimitFor(key)
+	l := appliedLimit{Source: "rule", Limit: viewLimit(held), Applies: hot && held.Set}
+	malformed := key.Params() == canon.Malformed
+	switch {
+	case malformed && (o == nil || o.KeepsLimit()):
+		return []appliedLimit{malformedLimit(rule, l, o != nil && o.Action == rules.ActionShadow)}
+	case !held.Set:
+		l.Why = "the rule only detects"
+	case o != nil && !o.KeepsLimit():
+		l.Applies, l.Why = false, "the override stands before it"
+	case !hot:
+		l.Why = "the key is not hot: below " + rule.Hot.String()
+	case o != nil && o.Action == rules.ActionShadow:
+		l.Limit.Mode, l.Why = hottype.ModeShadow, "the key is hot, and the override lets the limit only watch"
+	case held != rule.Limit:
+		l.Why = "the key is hot, and the rule's value list names it"
+	default:
+		l.Why = "the key is hot"
+	}
+	return []appliedLimit{l}
+}
+
+// malformedLimit is what a rule says about malformed requests, hot or not.
+func malformedLimit(rule *rules.Rule, l appliedLimit, shadow bool) appliedLimit {
+	switch {
+	case rule.Malformed == rules.MalformedDeny:
+		return appliedLimit{Source: l.Source, Applies: true, Why: "the rule denies what is malformed",
+			Limit: &limitView{Mode: hottype.ModeEnforce, Text: "denied"}}
+	case rule.Malformed == rules.MalformedAllow:
+		return appliedLimit{Source: l.Source, Why: "the rule only counts what is malformed"}
+	case l.Limit == nil:
+		l.Why = "the rule only detects"
+		return l
+	}
+	l.Applies, l.Why = true, "malformed requests are held to the rule's limit, hot or not"
+	if shadow {
+		l.Limit.Mode, l.Why = hottype.ModeShadow, l.Why+", and the override lets the limit only watch"
+	}
+	return l
+}
+
+func ipLimits(ip rules.IPLimits, o *rules.Override) []appliedLimit {
+	var out []appliedLimit
+	for _, w := range []struct {
+		source string
+		window *rules.IPWindow
+	}{{"ip_fixed", ip.Fixed}, {"ip_sliding", ip.Sliding}} {
+		if w.window == nil {
+			continue
+		}
+		l := appliedLimit{Source: w.source, Applies: true,
+			Why:   "every client is held to it, whatever it asks for, but for exempt addresses",
+			Limit: viewWindow(w.window)}
+		if o != nil && (o.Action == rules.ActionExempt || o.Action == rules.ActionBlock) {
+			l.Applies, l.Why = false, "the override stands before it"
+		}
+		out = append(out, l)
+	}
+	return out
+}

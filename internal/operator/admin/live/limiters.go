@@ -1,0 +1,136 @@
+package live
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/internal/operator/admin/web"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+const (
+	// lagsAfter is when a limiter that lacks a change is shown as lagging: it reports once
+	// a second, and at once when it has a change.
+	lagsAfter = 2 * time.Second
+	// maxLagging is how many of them the state event names.
+	maxLagging = 100
+)
+
+// Limiter says which overrides hold in one limiter.
+type Limiter struct {
+	Instance string `json:"instance"`
+	// Revision is that of the overrides that hold there, as it last said.
+	Revision int64 `json:"revision"`
+	Current  bool  `json:"current"`
+	// BehindMS is for how long it has lacked a change, and Missing how many it lacks at
+	// least; both 0 where it is current.
+	BehindMS int64 `json:"behind_ms,omitempty"`
+	Missing  int   `json:"missing,omitempty"`
+	// HeardMS is how long ago it was heard. Silent is true where that is too long: it was
+	// killed, or is cut off.
+	HeardMS int64 `json:"heard_ms_ago"`
+	Silent  bool  `json:"silent,omitempty"`
+}
+
+// getLimiters answers which limiters have the overrides of now: GET /v1/limiters.
+func (s *Service) getLimiters(w http.ResponseWriter, r *http.Request) error {
+	if err := s.readRevision(r.Context()); err != nil {
+		return fmt.Errorf("admin: the revision of the overrides cannot be read: %w", err)
+	}
+	now := s.cfg.Now()
+	s.readReports(r.Context(), now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return web.WriteJSON(w, http.StatusOK, map[string]any{"at": now, "revision": s.overrides.revision,
+		"limiters": s.viewLimiters(now)})
+}
+
+// Revision is that of the overrides as last read.
+func (s *Service) Revision() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.overrides.revision
+}
+
+// readRevision reads the newest revision, and those before it.
+func (s *Service) readRevision(ctx context.Context) error {
+	if s.cfg.Overrides == nil {
+		return nil
+	}
+	revision, err := s.cfg.Overrides.Revision(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	known := s.overrides.revision == revision
+	s.mu.Unlock()
+	if known {
+		return nil
+	}
+	audit, err := s.cfg.Overrides.Audit(ctx, keepChanges)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.overrides.revision, s.overrides.revisions = revision, revisionsOf(audit)
+	return nil
+}
+
+// revisionsOf are the revisions of an audit, each once, newest first.
+func revisionsOf(audit []rules.Change) []int64 {
+	list := make([]int64, len(audit))
+	for i, c := range audit {
+		list[i] = c.Revision
+	}
+	slices.Sort(list)
+	slices.Reverse(list)
+	return slices.Compact(list)
+}
+
+// viewLimiters is all limiters that are known, those that lag most first. The caller holds
+// mu.
+func (s *Service) viewLimiters(now time.Time) []Limiter {
+	list := []Limiter{}
+	for id, in := range s.rates.instances {
+		quiet := now.Sub(in.heard)
+		v := Limiter{
+			Instance: id, Revision: in.last.Overrides, Current: in.last.Overrides >= s.overrides.revision,
+			HeardMS: max(quiet.Milliseconds(), 0), Silent: quiet > quietAfter,
+		}
+		if !v.Current {
+			v.behind(now, s.overrides.revision, s.overrides.revisions)
+		}
+		list = append(list, v)
+	}
+	slices.SortFunc(list, func(a, b Limiter) int {
+		return cmp.Or(cmp.Compare(b.BehindMS, a.BehindMS), cmp.Compare(a.Instance, b.Instance))
+	})
+	return list
+}
+
+// behind fills in since when changes are missing. A revision is the time of its change in
+// microseconds.
+func (v *Limiter) behind(now time.Time, newest int64, revisions []int64) {
+	oldest := newest
+	v.Missing = 1
+	for i, r := range revisions {
+		if r <= v.Revision {
+			break
+		}
+		oldest, v.Missing = min(oldest, r), i+1
+	}
+	v.BehindMS = max(now.Sub(time.UnixMicro(oldest)).Milliseconds(), 1)
+}
+
+// lagging is those that lack a change for longer than a change takes. The caller holds mu.
+func (s *Service) lagging(now time.Time) []Limiter {
+	list := slices.DeleteFunc(s.viewLimiters(now), func(v Limiter) bool {
+		return v.BehindMS < lagsAfter.Milliseconds()
+	})
+	return list[:min(len(list), maxLagging)]
+}

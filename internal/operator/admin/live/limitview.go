@@ -1,0 +1,149 @@
+package live
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
+	"github.com/hotparam/pipeline/internal/operator/admin/changes"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// HotKey is a hot key as the API shows it.
+type HotKey struct {
+	hottype.Hot
+	// Href asks /v1/keys about it. It is exact where JSON cannot be: a path
+	// may hold bytes that are not UTF-8.
+	Href  string     `json:"href"`
+	Limit *limitView `json:"limit"` // null: detected only
+	// LimitSource says who set the limit: an override, the rule's value list or the rule; "" without a limit.
+	LimitSource string `json:"limit_source"`
+	// Threshold is the rule's rate from which a key is hot, in requests a second; 0 for a rule without one.
+	Threshold float64 `json:"threshold"`
+	// Spark is the rate in the last minute, in lists that are asked for.
+	Spark []float64 `json:"spark,omitempty"`
+	// Allowed, Denied and Served are null while no limiter has reported on the key. Served are
+	// those of Allowed that a response cache answered.
+	Allowed  *float64      `json:"allowed_per_second"`
+	Denied   *float64      `json:"denied_per_second"`
+	Served   *float64      `json:"served_per_second"`
+	Override *changes.View `json:"override"`
+}
+
+// limitView is a limit as the API shows it. Burst is that of a token bucket.
+type limitView struct {
+	Algorithm limit.Algorithm `json:"algorithm"`
+	Limit     int64           `json:"limit"`
+	WindowMS  float64         `json:"window_ms"`
+	Burst     int64           `json:"burst,omitempty"`
+	Mode      hottype.Mode    `json:"mode"`
+	Scope     rules.Scope     `json:"scope,omitempty"`
+	Text      string          `json:"text"` // "100/s, burst 200, wait 500ms"
+}
+
+// Totals is the whole namespace in one second. The speeds are null while no
+// limiter has reported twice.
+type Totals struct {
+	Requests *float64 `json:"requests_per_second"`
+	Allowed  *float64 `json:"allowed_per_second"`
+	Denied   *float64 `json:"denied_per_second"`
+	// DeniedBy splits Denied by what refused.
+	DeniedBy map[string]float64 `json:"denied_by"`
+	HotKeys  int                `json:"hot_keys"`
+	Loops    int                `json:"loops"`
+	Limiters int                `json:"limiters"`
+}
+
+func viewSpec(s limit.Spec, mode hottype.Mode, scope rules.Scope) *limitView {
+	v := &limitView{Algorithm: s.Algorithm, Limit: s.Limit, WindowMS: float64(s.Window) / float64(time.Millisecond),
+		Mode: mode, Scope: scope}
+	if limitcore.Spec(s).Refills() {
+		v.Burst = s.Burst
+	}
+	v.Text = specText(s)
+	if mode == hottype.ModeShadow {
+		v.Text += " (shadow)"
+	}
+	return v
+}
+
+// specText says what a limit is in a few words.
+func specText(s limit.Spec) string {
+	if limitcore.Spec(s).Even() {
+		return number(float64(s.Limit)/s.Window.Seconds()) + "/s" + limitcore.Spec(s).Options()
+	}
+	return fmt.Sprintf("%d in %ss", s.Limit, number(s.Window.Seconds())) + limitcore.Spec(s).Options()
+}
+
+// viewLimit is nil where a rule only detects.
+func viewLimit(l rules.Limit) *limitView {
+	if !l.Set {
+		return nil
+	}
+	v := viewSpec(l.Spec, l.Mode, l.Scope)
+	if l.Adaptive != nil {
+		v.Text += "; " + l.Adaptive.String()
+	}
+	if l.Candidate != nil {
+		v.Text += "; candidate: " + specText(*l.Candidate)
+	}
+	return v
+}
+
+// viewWindow is a window of every client.
+func viewWindow(w *rules.IPWindow) *limitView {
+	v := viewSpec(w.Spec, cmp.Or(w.Mode, hottype.ModeEnforce), w.Scope)
+	if w.Consistency == rules.Async {
+		v.Text += " (async)"
+	}
+	return v
+}
+
+// effective is what holds a key that is hot: its override, else its rule. Nil
+// means nothing.
+func effective(set *rules.Set, o *rules.Override, key hottype.Key) *limitView {
+	if o != nil && o.Action == rules.ActionLimit {
+		return viewSpec(o.Spec(), hottype.ModeEnforce, "")
+	}
+	if o != nil && o.Action == rules.ActionExempt {
+		return nil
+	}
+	if o != nil && o.Action == rules.ActionBlock {
+		return &limitView{Mode: hottype.ModeEnforce, Text: "blocked"}
+	}
+	rule := set.RuleFor(key.Resource())
+	if rule == nil {
+		return nil
+	}
+	l := rule.LimitFor(key)
+	if o != nil && o.Action == rules.ActionShadow {
+		l.Mode = hottype.ModeShadow
+	}
+	return viewLimit(l)
+}
+
+// limitSource says where the effective limit of a hot key is written.
+func limitSource(set *rules.Set, o *rules.Override, key hottype.Key) string {
+	if effective(set, o, key) == nil {
+		return ""
+	}
+	if o != nil && (o.Action == rules.ActionLimit || o.Action == rules.ActionBlock) {
+		return "override"
+	}
+	if rule := set.RuleFor(key.Resource()); rule.LimitFor(key) != rule.Limit {
+		return "values"
+	}
+	return "rule"
+}
+
+// number writes a rate without needless digits: 100, 0.5, 33.33, 0.00012.
+func number(f float64) string {
+	if f < 0.1 {
+		return strconv.FormatFloat(f, 'g', 2, 64)
+	}
+	return strconv.FormatFloat(float64(int64(f*100+0.5))/100, 'f', -1, 64)
+}

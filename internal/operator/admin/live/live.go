@@ -1,0 +1,248 @@
+// Package live shows the moment: what is hot, what the limiters decide, which overrides hold.
+//
+//	Hot() ──────────┐                         ┌──> /v1/events ──> dashboard (one SSE stream a client)
+//	Reports() ──────┼─> sample ──> snapshot ──┼──> /v1/hot, /v1/keys/{key}
+//	Overrides.List ─┘   (1, once a second)    └──> [Service.Overview], for /metrics
+//	Publish(changes) ────────────────────────────> /v1/events, at once
+//
+// The invariant: all that is shown at one moment is of one sample, and no client delays the sampler: a stream that does
+// not take its events is closed. Memory is bounded whatever limiters report. The package changes nothing.
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/detect"
+	"github.com/hotparam/pipeline/internal/operator/admin/changes"
+	"github.com/hotparam/pipeline/internal/operator/admin/past"
+	"github.com/hotparam/pipeline/internal/operator/admin/web"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// Config says what a [Service] shows. Only Hot, Rules, Log and Now are
+// needed; what is nil is shown as absent.
+type Config struct {
+	Namespace string
+	Version   string
+
+	// Hot returns what is hot now, heaviest first, by the aggregator or by the
+	// replica. Called once a second and for each question about a key.
+	Hot func() []hottype.Hot
+	// Loops returns the keys that would be hot were it not for one or a few
+	// clients, heaviest first; nil: none are shown.
+	Loops func() []hottype.Hot
+	// Rules returns the rules in force now.
+	Rules func() *rules.Set
+	// Reports returns the counters of every limiter. Rates are differences per
+	// instance between two reports. Nil: rates are not shown.
+	Reports func(context.Context) ([]hottype.Report, error)
+	// Overrides; nil: overrides are those of the rules file, and unchangeable.
+	Overrides changes.OverrideStore
+	// History; nil: nothing is kept of what was.
+	History past.Store
+	// HistoryKeys are how many keys of each kind a second records in the history; 0 means 100.
+	HistoryKeys int
+	// Heaviest returns the keys with the greatest rates, hot or not; nil: history and page know only
+	// what was hot. Called some times a minute.
+	Heaviest func(n int) []hottype.Hot
+	// OnChange is called with every change that is shown, in order and never twice at once: it must not block.
+	OnChange func(Change)
+	// Pushed says that the program hands changes of what is hot to Publish. Without
+	// it the sampler finds them by comparing Hot with a second ago.
+	Pushed bool
+	// Status, called once a second, fills the dashboard's status line.
+	Status func() []Status
+
+	// MaxStreams bounds the open event streams; 0 means 64.
+	MaxStreams int
+	// Log; nil discards.
+	Log *slog.Logger
+	// Now; nil means time.Now.
+	Now func() time.Time
+}
+
+const (
+	defaultMaxStreams  = 64
+	defaultHistoryKeys = 100
+)
+
+// WithDefaults is the configuration with every field that has a default.
+func (c Config) WithDefaults() Config {
+	if c.MaxStreams == 0 {
+		c.MaxStreams = defaultMaxStreams
+	}
+	if c.HistoryKeys <= 0 {
+		c.HistoryKeys = defaultHistoryKeys
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.OnChange == nil {
+		c.OnChange = func(Change) {}
+	}
+	return c
+}
+
+// Status is one thing that the dashboard's status line shows, such as the age
+// of the replica or the state of a breaker.
+type Status struct {
+	Name  string `json:"name"`  // "hot set"
+	Value string `json:"value"` // "0.4 s old"
+	OK    bool   `json:"ok"`
+}
+
+// Service samples and answers the routes. Build it with New; all methods are safe for concurrent use.
+type Service struct {
+	cfg Config
+	hub *hub
+	// refusedLogged is when refused streams were last logged, in unix nanoseconds.
+	refusedLogged         atomic.Int64
+	changes, sampleErrors atomic.Uint64
+
+	reading sync.Mutex // one reading of the overrides at a time, in order
+	samples int        // taken; for Run alone
+
+	mu                   sync.Mutex // guards the fields below
+	rates                *rates
+	recent               *recent
+	seconds              *seconds
+	latest               latest
+	knownHot, knownLoops map[string]hotNote
+	overrides            overrideNotes
+}
+
+// Stats are counters since the start, and Streams as it is now.
+type Stats struct {
+	Changes        uint64 // became hot, cooled, overrides
+	SampleErrors   uint64 // reports or overrides that could not be read
+	Streams        int64  // event streams open now
+	StreamsRefused uint64 // too many were open
+	StreamsDropped uint64 // the client did not read fast enough
+}
+
+// New builds a Service of a Config with its defaults. It starts nothing.
+func New(cfg Config) *Service {
+	return &Service{
+		cfg: cfg, hub: newHub(cfg.MaxStreams), rates: newRates(), recent: newRecent(), seconds: newSeconds(),
+		knownHot: map[string]hotNote{}, knownLoops: map[string]hotNote{},
+	}
+}
+
+// Routes are the routes of the package.
+func (s *Service) Routes() []web.Route {
+	return []web.Route{
+		web.Get("/v1/hot", s.getHot),
+		web.Get("/v1/keys/{key...}", s.getKey),
+		web.Get("/v1/keys/{key}/seconds", s.getSeconds),
+		web.Get("/v1/keys/{key}/what-if", s.getWhatIf),
+		web.Get("/v1/limiters", s.getLimiters),
+		web.Get("/v1/events", s.getEvents),
+	}
+}
+
+// sampleEvery is the pace of the rates and of the state event.
+const sampleEvery = time.Second
+
+// heartbeatEvery is how often a stream carries a comment, so that proxies and
+// clients see that it is open even when sampling is slow.
+const heartbeatEvery = 15 * time.Second
+
+// Run samples once a second until ctx ends, then ends all event streams, so
+// that http.Server.Shutdown need not wait for them. It returns nil: what cannot
+// be read is shown, logged once and tried again.
+func (s *Service) Run(ctx context.Context) error {
+	s.OpenStreams()
+	defer s.hub.close()
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	beat := time.NewTicker(heartbeatEvery)
+	defer beat.Stop()
+	s.Sample(ctx, s.cfg.Now())
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			s.Sample(ctx, s.cfg.Now())
+		case <-beat.C:
+			s.hub.send([]byte(": still here\n\n"))
+		}
+	}
+}
+
+// OpenStreams lets clients open event streams. Run calls it.
+func (s *Service) OpenStreams() { s.hub.open() }
+
+// CloseStreams ends the event streams that are open; their clients come back
+// by themselves. Hand it to http.Server.RegisterOnShutdown where the server is
+// shut down before Run's context ends.
+func (s *Service) CloseStreams() { s.hub.drop() }
+
+// Publish sends to the streams at once what became hot or cooled, what became
+// a loop and ceased to be one. It does not block; hand it to the aggregator as OnChange.
+func (s *Service) Publish(list []detect.Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range list {
+		s.emit(detectionChange(c.At, detectionKind(c.Kind), &c.Hot))
+	}
+}
+
+// PublishSchedule sends to the streams that an override began to hold by its schedule,
+// or ceased to. It does not block.
+func (s *Service) PublishSchedule(o rules.Override, began bool, at time.Time) {
+	c := Change{At: at, Kind: OverrideEnded, Key: o.Target().String(), Override: &o}
+	if began {
+		c.Kind = OverrideBegan
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.emit(c)
+}
+
+// emit numbers a change, keeps it and sends it. The caller holds mu, which
+// keeps numbers and stream in one order.
+func (s *Service) emit(c Change) {
+	c.Seq = s.changes.Add(1)
+	s.recent.note(c)
+	s.recordChange(&c)
+	s.cfg.OnChange(c)
+	s.hub.send(event("change", c))
+}
+
+// Purged removes a key from memory once its history was purged, and records who did it. The record does not name the key.
+func (s *Service) Purged(key hottype.Key, author string) {
+	s.mu.Lock()
+	s.seconds.remove(key)
+	s.recent.forget(key)
+	s.mu.Unlock()
+	s.recordChange(&Change{At: s.cfg.Now(), Kind: HistoryPurged, Author: author})
+}
+
+// Stats returns the package's own counters.
+func (s *Service) Stats() Stats {
+	h := s.hub.stats()
+	return Stats{Changes: s.changes.Load(), SampleErrors: s.sampleErrors.Load(), Streams: h.open,
+		StreamsRefused: h.refused, StreamsDropped: h.dropped}
+}
+
+// event writes one server-sent event. JSON holds no newline, so one data line
+// is enough.
+func event(name string, v any) []byte {
+	body, err := json.Marshal(v)
+	if err != nil {
+		// Our own types fail only by a number that JSON lacks; the page shows
+		// that the stream is broken instead of an old state.
+		body, _ = json.Marshal(map[string]string{"error": err.Error()})
+	}
+	return []byte("event: " + name + "\ndata: " + string(body) + "\n\n")
+}

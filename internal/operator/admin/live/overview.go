@@ -1,0 +1,74 @@
+package live
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// maxHottest is how many keys Hottest gives.
+const maxHottest = 100
+
+// Overview is what the server sees, over all limiters. The totals count from the
+// start of this process.
+type Overview struct {
+	Allowed                  uint64
+	Denied                   hottype.Denials
+	Limiters, HotKeys, Loops int
+	// Rules says what is hot by the name of the rule. Every rule in force is there.
+	Rules map[string]RuleOverview
+}
+
+// RuleOverview is what is hot by one rule.
+type RuleOverview struct {
+	HotKeys int
+	HotRate float64 // requests per second of these keys together
+}
+
+// Overview reads the sampler's totals and the hot list of now.
+func (s *Service) Overview() Overview {
+	now, hot := s.cfg.Now(), s.cfg.Hot()
+	s.mu.Lock()
+	total, limiters := s.rates.total, s.rates.now(now).Limiters
+	s.mu.Unlock()
+	return Overview{
+		Allowed: total.Allowed, Denied: total.Denied, Limiters: limiters,
+		HotKeys: len(hot), Loops: len(s.loops()), Rules: s.byRule(hot),
+	}
+}
+
+// byRule sums what is hot. A rule that is not in force here, as in the moment of a reload, has no sum.
+func (s *Service) byRule(hot []hottype.Hot) map[string]RuleOverview {
+	sums := map[string]RuleOverview{}
+	for _, r := range s.cfg.Rules().Rules {
+		sums[r.Name] = RuleOverview{}
+	}
+	for _, h := range hot {
+		if sum, ok := sums[h.Rule]; ok {
+			sums[h.Rule] = RuleOverview{HotKeys: sum.HotKeys + 1, HotRate: sum.HotRate + h.Rate}
+		}
+	}
+	return sums
+}
+
+// Hottest gives the 100 hot keys with the highest rates, each key of a rule once.
+func (s *Service) Hottest() []hottype.Hot { return hottest(s.cfg.Hot(), maxHottest) }
+
+// hottest gives the most keys with the highest rate, each key of a rule once: equal
+// series fail a scrape.
+func hottest(hot []hottype.Hot, most int) []hottype.Hot {
+	sorted := slices.Clone(hot)
+	slices.SortStableFunc(sorted, func(a, b hottype.Hot) int {
+		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Key, b.Key))
+	})
+	type id struct{ key, rule string }
+	seen := map[id]bool{}
+	sorted = slices.DeleteFunc(sorted, func(h hottype.Hot) bool {
+		k := id{string(h.Key), h.Rule}
+		was := seen[k]
+		seen[k] = true
+		return was
+	})
+	return sorted[:min(len(sorted), most)]
+}

@@ -1,0 +1,186 @@
+package live
+
+import (
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+)
+
+// rates turns the limiters' cumulative reports into speeds. Each limiter's
+// speed is the difference of two of its own reports over the time between them
+// by its own clock, so neither skewed clocks nor the pace of sampling matter.
+// Not safe for concurrent use.
+type rates struct {
+	instances map[string]*instance
+	total     decided
+}
+
+// decided counts decisions since the start of this process.
+type decided struct {
+	Allowed uint64
+	Denied  hottype.Denials
+}
+
+// instance is one limiter as it was last heard.
+type instance struct {
+	last  hottype.Report
+	keys  map[hottype.Key]hottype.KeyDecisions // of last
+	heard time.Time                            // our clock, when last came
+	paced bool                                 // two reports are in: speed is known
+	speed speed
+}
+
+// speed is decisions a second.
+type speed struct {
+	Allowed  float64
+	Denied   [hottype.NumReasons]float64
+	Keys     map[hottype.Key]keySpeed
+	Hits     map[string]hitSpeed // of overrides, by ID
+	Limiters int
+	Known    bool // some limiter's speed is in the sums
+}
+
+type keySpeed struct{ Allowed, Denied, Served float64 }
+
+// hitSpeed is what an override met, and what of that it would have denied in shadow mode.
+type hitSpeed struct{ Met, WouldDeny float64 }
+
+const (
+	// leastApart is the shortest time between two reports that gives a speed;
+	// shorter ones are noise.
+	leastApart = 500 * time.Millisecond
+	// quietAfter is when a limiter that wrote no new report no longer counts.
+	quietAfter = 5 * time.Second
+	// forgetAfter is when it is forgotten; should it come back, it starts anew.
+	forgetAfter = time.Minute
+	// maxInstances bounds the memory for limiters; further ones are not seen.
+	maxInstances = 4096
+)
+
+func newRates() *rates { return &rates{instances: map[string]*instance{}} }
+
+// add takes in the reports as read at now.
+func (r *rates) add(now time.Time, reports []hottype.Report) {
+	for _, rep := range reports {
+		in, ok := r.instances[rep.Instance]
+		switch {
+		case rep.Stopped:
+			delete(r.instances, rep.Instance)
+		case ok:
+			in.hear(now, rep, &r.total)
+		case len(r.instances) < maxInstances:
+			// What it decided before its first report here belongs to no interval.
+			r.instances[rep.Instance] = newInstance(now, rep)
+		}
+	}
+	for id, in := range r.instances {
+		if now.Sub(in.heard) > forgetAfter {
+			delete(r.instances, id)
+		}
+	}
+}
+
+func newInstance(now time.Time, rep hottype.Report) *instance {
+	return &instance{last: rep, keys: byKey(rep), heard: now}
+}
+
+// hear takes the next report of a known limiter. A counter that shrank began
+// again at 0: all of it is new.
+func (in *instance) hear(now time.Time, rep hottype.Report, total *decided) {
+	apart := rep.At.Sub(in.last.At)
+	if apart >= 0 && apart < leastApart {
+		in.last.Overrides = rep.Overrides
+		return // the same report, or too near: the next one covers both
+	}
+	if apart < 0 || apart > forgetAfter {
+		*in = *newInstance(now, rep) // its clock jumped
+		return
+	}
+	allowed := grown(in.last.Allowed, rep.Allowed)
+	sp := speed{Allowed: perSecond(allowed, apart), Keys: make(map[hottype.Key]keySpeed, len(rep.Keys))}
+	total.Allowed += allowed
+	for r, n := range rep.Denied.All() {
+		n = grown(in.last.Denied[r], n)
+		total.Denied[r] += n
+		sp.Denied[r] = perSecond(n, apart)
+	}
+	for _, k := range rep.Keys {
+		was := in.keys[k.Key]
+		sp.Keys[k.Key] = keySpeed{
+			Allowed: perSecond(grown(was.Allowed, k.Allowed), apart),
+			Denied:  perSecond(grown(was.Denied, k.Denied), apart),
+			Served:  perSecond(grown(was.Served, k.Served), apart),
+		}
+	}
+	sp.Hits = make(map[string]hitSpeed, len(rep.OverrideHits))
+	met := hitsOf(in.last)
+	for id, h := range hitsOf(rep) {
+		was := met[id]
+		sp.Hits[id] = hitSpeed{perSecond(grown(was.N, h.N), apart), perSecond(grown(was.WouldDeny, h.WouldDeny), apart)}
+	}
+	*in = instance{last: rep, keys: byKey(rep), heard: now, paced: true, speed: sp}
+}
+
+// now sums the speeds of all limiters that are alive.
+func (r *rates) now(now time.Time) speed {
+	sum := speed{Keys: map[hottype.Key]keySpeed{}}
+	for _, in := range r.instances {
+		if now.Sub(in.heard) > quietAfter {
+			continue
+		}
+		sum.Limiters++
+		sum.Known = sum.Known || in.paced
+		sum.Allowed += in.speed.Allowed
+		for i := range sum.Denied {
+			sum.Denied[i] += in.speed.Denied[i]
+		}
+		for k, v := range in.speed.Keys {
+			was := sum.Keys[k]
+			sum.Keys[k] = keySpeed{Allowed: was.Allowed + v.Allowed, Denied: was.Denied + v.Denied,
+				Served: was.Served + v.Served}
+		}
+	}
+	return sum
+}
+
+// hits sums what overrides have met in the limiters that are alive.
+func (r *rates) hits(now time.Time) map[string]overrideHits {
+	sum := map[string]overrideHits{}
+	for _, in := range r.instances {
+		if now.Sub(in.heard) > quietAfter {
+			continue
+		}
+		for id, h := range hitsOf(in.last) {
+			was, sp := sum[id], in.speed.Hits[id]
+			sum[id] = overrideHits{was.Total + h.N, was.PerSecond + sp.Met, was.WouldDeny + h.WouldDeny,
+				was.WouldDenyPerSecond + sp.WouldDeny}
+		}
+	}
+	return sum
+}
+
+// hitsOf are the hits in a report by ID. An ID of the file may be that of a live one too.
+func hitsOf(rep hottype.Report) map[string]hottype.OverrideHits {
+	m := make(map[string]hottype.OverrideHits, len(rep.OverrideHits))
+	for _, h := range rep.OverrideHits {
+		m[h.ID] = hottype.OverrideHits{ID: h.ID, N: m[h.ID].N + h.N, WouldDeny: m[h.ID].WouldDeny + h.WouldDeny}
+	}
+	return m
+}
+
+func byKey(rep hottype.Report) map[hottype.Key]hottype.KeyDecisions {
+	m := make(map[hottype.Key]hottype.KeyDecisions, len(rep.Keys))
+	for _, k := range rep.Keys {
+		m[k.Key] = k
+	}
+	return m
+}
+
+func grown(before, after uint64) uint64 {
+	if after < before {
+		return after
+	}
+	return after - before
+}
+
+func perSecond(n uint64, d time.Duration) float64 { return float64(n) / d.Seconds() }

@@ -1,0 +1,162 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+// maxShown is how many hot keys the stream carries; /v1/hot has them all.
+const maxShown = 100
+
+// readTimeout bounds each read of reports and of overrides, so that a slow store
+// does not stop the clock of the page.
+const readTimeout = 400 * time.Millisecond
+
+// Sample does the work of one second. Run calls it.
+func (s *Service) Sample(ctx context.Context, now time.Time) {
+	s.readReports(ctx, now)
+	s.ReadOverrides(ctx)
+	hot, loops, heaviest := s.cfg.Hot(), s.loops(), s.heaviest()
+	if heaviest != nil {
+		near := closest(s.cfg.Rules(), heaviest, hot, loops)
+		s.mu.Lock()
+		s.latest.closest = near
+		s.mu.Unlock()
+	}
+	st := s.buildState(now, hot, hot[:min(len(hot), keepKeys)], loops)
+	st.Loops = st.Loops[:min(len(st.Loops), maxShown)]
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.diffHotSet(now, hot, loops)
+	s.recordSecond(now, hot, loops, heaviest)
+	s.noteSeconds(now, st.Hot, loops)
+	st.Hot = st.Hot[:min(len(st.Hot), maxShown)]
+	if t := st.Totals; t.Requests != nil {
+		s.recent.addPoint(point{At: now, Allowed: *t.Allowed, Denied: *t.Denied})
+	}
+	s.latest.state = st
+	s.hub.send(event("state", st))
+}
+
+func (s *Service) readReports(ctx context.Context, now time.Time) {
+	if s.cfg.Reports == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	reports, err := s.cfg.Reports(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.latest.failing = s.noteFailure("reports of the limiters", s.latest.failing, err)
+	s.rates.add(now, reports)
+}
+
+// noteFailure counts an error, logs it when it is a new one, and returns what
+// the page should say.
+func (s *Service) noteFailure(what, before string, err error) string {
+	if err == nil {
+		if before != "" {
+			s.cfg.Log.Info("admin: readable again", "what", what)
+		}
+		return ""
+	}
+	s.sampleErrors.Add(1)
+	if before == "" {
+		s.cfg.Log.Warn("admin: cannot read; trying again every second", "what", what, "err", err)
+	}
+	return what + " cannot be read: " + err.Error()
+}
+
+// ReadOverrides looks for changes of the live overrides by any author, and
+// sends them to the streams. The list is also sent when one of them ended.
+func (s *Service) ReadOverrides(ctx context.Context) {
+	if s.cfg.Overrides == nil {
+		return
+	}
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	list, err := s.cfg.Overrides.List(ctx)
+	if err == nil {
+		err = s.readRevision(ctx)
+	}
+	var audit []rules.Change
+	changed := err == nil && !s.knows(list)
+	if changed {
+		audit, err = s.cfg.Overrides.Audit(ctx, keepChanges)
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.overrides.failing = s.noteFailure("overrides", s.overrides.failing, err)
+	if err == nil && changed {
+		s.overrides.list, s.overrides.loaded = list, true
+		s.emitOverrideChanges(audit)
+	}
+	if e := event("overrides", s.shownOverrides(s.cfg.Now())); !bytes.Equal(e, s.overrides.sent) {
+		s.overrides.sent = e
+		s.hub.send(e)
+	}
+}
+
+// knows reports whether the list is the one last read.
+func (s *Service) knows(list []rules.Override) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.overrides.loaded && slices.EqualFunc(list, s.overrides.list, sameOverride)
+}
+
+// emitOverrideChanges emits what is new in an audit, newest first. The caller
+// holds mu. What happened before this process began is history: it fills the
+// feed of later pages and is not emitted.
+func (s *Service) emitOverrideChanges(audit []rules.Change) {
+	fresh := audit
+	if seen := s.overrides.seen; seen != nil {
+		if i := slices.IndexFunc(audit, func(c rules.Change) bool { return sameChange(c, *seen) }); i >= 0 {
+			fresh = audit[:i]
+		}
+	}
+	for _, c := range slices.Backward(fresh) {
+		s.emit(changeOf(c))
+	}
+	if len(audit) > 0 {
+		s.overrides.seen = &audit[0]
+	}
+}
+
+// diffHotSet finds what became hot or a loop, and what did not stay so, since the
+// last sample, where the program does not say so itself. The caller holds mu.
+func (s *Service) diffHotSet(now time.Time, hot, loops []hottype.Hot) {
+	if s.cfg.Pushed {
+		return
+	}
+	s.knownHot = s.noteList(now, hot, s.knownHot, BecameHot, Cooled)
+	s.knownLoops = s.noteList(now, loops, s.knownLoops, BecameLoop, CeasedLoop)
+}
+
+// noteList finds what entered or left a list since the last sample, and gives
+// what is known then. The caller holds mu.
+func (s *Service) noteList(now time.Time, list []hottype.Hot, known map[string]hotNote, came,
+	left string) map[string]hotNote {
+	current := make(map[string]hotNote, len(list))
+	for i := range list {
+		h := &list[i]
+		current[string(h.Key)] = hotNote{rule: h.Rule, rate: h.Rate}
+		if _, was := known[string(h.Key)]; !was {
+			s.emit(detectionChange(h.Since, came, h))
+		}
+	}
+	for key, was := range known {
+		if _, still := current[key]; !still {
+			s.emit(Change{At: now, Kind: left, Key: key, Rule: was.rule, Rate: was.rate})
+		}
+	}
+	return current
+}

@@ -1,0 +1,221 @@
+package live
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/operator/admin/past"
+	"github.com/hotparam/pipeline/internal/operator/admin/web"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+const (
+	keepSeconds = 900 // fifteen minutes of a key
+	keepKeys    = 500 // keys that have such minutes: with 20 bytes a second 9 MB at most
+)
+
+// seconds keep the last fifteen minutes of keys that are or were hot, a loop or overridden. They are
+// bounded: the first keys of a second go before others. Not safe for concurrent use.
+type seconds struct {
+	keys map[hottype.Key]*[keepSeconds]past.Second
+	last map[hottype.Key]uint32
+}
+
+func newSeconds() *seconds {
+	return &seconds{keys: map[hottype.Key]*[keepSeconds]past.Second{}, last: map[hottype.Key]uint32{}}
+}
+
+// add takes the seconds of keys, the most important first, and lets go of what is too old.
+func (s *seconds) add(now time.Time, keys []hottype.Key, of []past.Second) {
+	at := uint32(now.Unix())
+	for key, last := range s.last {
+		if last+keepSeconds <= at {
+			s.remove(key)
+		}
+	}
+	for i, key := range keys[:min(len(keys), keepKeys)] {
+		ring := s.keys[key]
+		if ring == nil {
+			s.makeSpace(at)
+			ring = new([keepSeconds]past.Second)
+			s.keys[key] = ring
+		}
+		of[i].At = at
+		ring[at%keepSeconds], s.last[key] = of[i], at
+	}
+}
+
+// makeSpace removes the key that was not seen for the longest, where there are too many. At most keepKeys
+// are added at a time, so one that was not seen now is among them.
+func (s *seconds) makeSpace(at uint32) {
+	if len(s.keys) < keepKeys {
+		return
+	}
+	var oldest hottype.Key
+	since := at
+	for key, last := range s.last {
+		if last < since || last == since && key < oldest {
+			oldest, since = key, last
+		}
+	}
+	s.remove(oldest)
+}
+
+func (s *seconds) remove(key hottype.Key) {
+	delete(s.keys, key)
+	delete(s.last, key)
+}
+
+// of are the seconds of a key from one on, oldest first.
+func (s *seconds) of(key hottype.Key, from, now time.Time) []past.Second {
+	ring := s.keys[key]
+	if ring == nil {
+		return nil
+	}
+	first := max(from.Unix(), now.Unix()-keepSeconds+1)
+	list := slices.DeleteFunc(slices.Clone(ring[:]),
+		func(s past.Second) bool { return int64(s.At) < first || int64(s.At) > now.Unix() })
+	slices.SortFunc(list, func(a, b past.Second) int { return cmp.Compare(a.At, b.At) })
+	return list
+}
+
+// keepSpark is how many seconds the line of a key in a list has.
+const keepSpark = 60
+
+// spark is the rate of a key in its last minute.
+func (s *seconds) spark(key hottype.Key, now time.Time) []float64 {
+	rates := []float64{}
+	for _, one := range s.of(key, now.Add(-keepSpark*time.Second+time.Second), now) {
+		if r := float64(one.Rate); !math.IsNaN(r) {
+			rates = append(rates, *web.Rounded(r))
+		}
+	}
+	return rates
+}
+
+// noteSeconds keeps this second of what is hot, of loops, and of the other keys of which limiters report.
+// The caller holds mu.
+func (s *Service) noteSeconds(now time.Time, hot []HotKey, loops []hottype.Hot) {
+	var keys []hottype.Key
+	var of []past.Second
+	speeds := s.rates.now(now).Keys
+	add := func(key hottype.Key, rate float64, l *limitView) {
+		one := past.Second{Rate: float32(rate), Allowed: past.Unknown, Denied: past.Unknown, Limit: past.Unknown}
+		if sp, ok := speeds[key]; ok {
+			one.Allowed, one.Denied = float32(sp.Allowed), float32(sp.Denied)
+			delete(speeds, key)
+		}
+		if l != nil && l.WindowMS > 0 {
+			one.Limit = float32(float64(l.Limit) / l.WindowMS * 1000)
+		}
+		keys, of = append(keys, key), append(of, one)
+	}
+	for i := range hot {
+		add(hot[i].Key, hot[i].Rate, hot[i].Limit)
+	}
+	for i := range loops[:min(len(loops), maxShown)] {
+		add(loops[i].Key, loops[i].Rate, nil)
+	}
+	others := make([]hottype.Key, 0, len(speeds))
+	for key, sp := range speeds {
+		if sp.Allowed+sp.Denied > 0 {
+			others = append(others, key)
+		}
+	}
+	slices.SortFunc(others, func(a, b hottype.Key) int {
+		return cmp.Compare(speeds[b].Allowed+speeds[b].Denied, speeds[a].Allowed+speeds[a].Denied)
+	})
+	for _, key := range others {
+		add(key, math.NaN(), nil)
+	}
+	s.seconds.add(now, keys, of)
+}
+
+// Second is a second of a key as the API shows it.
+type Second struct {
+	At      int64    `json:"at"`
+	Rate    *float64 `json:"rate"`
+	Allowed *float64 `json:"allowed"`
+	Denied  *float64 `json:"denied"`
+	Limit   *float64 `json:"limit"`
+}
+
+// nullable is a number that JSON has, or null.
+func nullable(f float32) *float64 {
+	if math.IsNaN(float64(f)) {
+		return nil
+	}
+	return web.Rounded(float64(f))
+}
+
+// getSeconds answers the last minutes of a key by the second: GET /v1/keys/{key}/seconds?since.
+func (s *Service) getSeconds(w http.ResponseWriter, r *http.Request) error {
+	key, err := web.PathKey(r, s.cfg.Rules())
+	if err != nil {
+		return err
+	}
+	now := s.cfg.Now()
+	since, err := web.QueryTime(r, "since", now.Add(-keepSeconds*time.Second))
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	list := s.seconds.of(key, since, now)
+	s.mu.Unlock()
+	views := make([]Second, len(list))
+	for i, one := range list {
+		views[i] = Second{int64(one.At), nullable(one.Rate), nullable(one.Allowed), nullable(one.Denied), nullable(one.Limit)}
+	}
+	return web.WriteJSON(w, http.StatusOK, map[string]any{"key": key, "at": now.Unix(), "seconds": views})
+}
+
+// whatIfSpan is how far back a limit is tried.
+const whatIfSpan = 5 * time.Minute
+
+// getWhatIf tries a limit: GET /v1/keys/{key}/what-if?rate&burst. Nothing is changed.
+func (s *Service) getWhatIf(w http.ResponseWriter, r *http.Request) error {
+	key, err := web.PathKey(r, s.cfg.Rules())
+	if err != nil {
+		return err
+	}
+	spec, err := triedSpec(r)
+	if err != nil {
+		return err
+	}
+	now := s.cfg.Now()
+	s.mu.Lock()
+	list := s.seconds.of(key, now.Add(-whatIfSpan), now)
+	s.mu.Unlock()
+	a, err := past.Simulate(r.Context(), spec, list, past.SlicesOfSecond)
+	if err != nil {
+		return fmt.Errorf("admin: a limit of %d in %v, burst %d cannot be tried: %w", spec.Limit, spec.Window,
+			spec.Burst, err)
+	}
+	a.Key, a.Rate, a.Burst = key, float64(spec.Limit)/spec.Window.Seconds(), spec.Burst
+	return web.WriteJSON(w, http.StatusOK, a)
+}
+
+// triedSpec is the limit that an override with this rate and burst sets.
+func triedSpec(r *http.Request) (limit.Spec, error) {
+	rate, err := strconv.ParseFloat(r.URL.Query().Get("rate"), 64)
+	if err != nil || !(rate > 0) {
+		return limit.Spec{}, web.BadField("rate", "rate is "+web.Quoted(r.URL.Query().Get("rate")),
+			"give requests a second, above 0")
+	}
+	burst, err := web.QueryInt(r, "burst", 0, math.MaxInt32)
+	if err != nil {
+		return limit.Spec{}, err
+	}
+	spec := rules.Override{Action: rules.ActionLimit, Rate: rate, Burst: int64(burst)}.Spec()
+	if err := spec.Validate(); err != nil {
+		return limit.Spec{}, web.BadField("rate", err.Error(), "give another rate or burst")
+	}
+	return spec, nil
+}

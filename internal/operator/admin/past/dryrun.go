@@ -1,0 +1,240 @@
+package past
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/detection/history"
+	"github.com/hotparam/pipeline/internal/operator/admin/web"
+	"github.com/hotparam/pipeline/internal/rules"
+)
+
+const (
+	// dryRunSpan is how far back new rules are tried.
+	dryRunSpan = 10 * time.Minute
+	// maxDryKeys bounds the keys of the answer, and so the work.
+	maxDryKeys = 500
+	// dryRunSlices are the parts of a second, fewer than for a single key.
+	dryRunSlices = 10
+)
+
+// Further states of a key after a change of rules.
+const (
+	uncounted = "uncounted" // no rule counts it any more
+	recounted = "recounted" // its requests count under other keys, of which the history knows nothing
+)
+
+// DryRun is what new rules would have made of the keys of the last minutes. Of a key whose rule, limit and override
+// stay as they are nothing is tried: what happened is what would have happened.
+type DryRun struct {
+	From    time.Time `json:"from"`
+	To      time.Time `json:"to"`
+	Minutes int       `json:"minutes"` // of which the history knows something
+	// Keys are those for which something changes, from the greatest peak on.
+	Keys      []DryKey `json:"keys"`
+	Unchanged int      `json:"unchanged"`
+	Truncated bool     `json:"truncated"` // there were more keys than are tried
+}
+
+// DryKey is a key under the rules of now and the new ones. States are the hottest of all minutes.
+type DryKey struct {
+	Key          hottype.Key `json:"key"`
+	Href         string      `json:"href"`
+	Peak         float64     `json:"peak"`
+	Before       string      `json:"before"`
+	After        string      `json:"after"`
+	DeniedBefore float64     `json:"denied_before"`
+	DeniedAfter  float64     `json:"denied_after"`
+}
+
+// DryRun tries rules, with the live overrides, on the last minutes of the history.
+func (s *Service) DryRun(ctx context.Context, next *rules.Set, live []rules.Override) (any, error) {
+	if err := s.requireHistory(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
+	defer cancel()
+	now := s.cfg.Now()
+	past, err := s.cfg.History.Read(ctx, history.Query{From: now.Add(-dryRunSpan), To: now, Limit: maxHistory})
+	if err != nil {
+		return nil, unreadHistory(err)
+	}
+	set := s.cfg.Rules()
+	d, err := dryRunOn(ctx, past, &rulesAt{set, rules.NewOverrides(set.Overrides, live), now},
+		&rulesAt{next, rules.NewOverrides(next.Overrides, live), now})
+	if err != nil {
+		return nil, unreadHistory(err)
+	}
+	return d, nil
+}
+
+// rulesAt are rules with the overrides of a moment.
+type rulesAt struct {
+	set       *rules.Set
+	overrides *rules.Overrides
+	now       time.Time
+}
+
+// keyPolicy is how a key is treated by rules.
+type keyPolicy struct {
+	rule     *rules.Rule // nil: nothing counts it
+	limit    rules.Limit
+	override rules.Override
+}
+
+func (r *rulesAt) of(key hottype.Key) (t keyPolicy) {
+	if t.rule = r.set.RuleFor(key.Resource()); t.rule != nil {
+		t.limit = t.rule.LimitFor(key)
+	}
+	if o := r.overrides.Find([]byte(key), r.now); o != nil {
+		t.override = rules.Override{Action: o.Action, Rate: o.Rate, Burst: o.Burst}
+	}
+	return t
+}
+
+// countsAlike reports whether the requests of a key of a still count under it by b.
+func (r *rulesAt) countsAlike(a, b *rules.Rule, key hottype.Key) bool {
+	if a.Name != b.Name || a.AllQuery != b.AllQuery || !reflect.DeepEqual(a.Match, b.Match) ||
+		!reflect.DeepEqual(a.Params, b.Params) || !reflect.DeepEqual(a.Ignore, b.Ignore) ||
+		!reflect.DeepEqual(a.Upstream, b.Upstream) {
+		return false
+	}
+	if !a.IsCatchAll() {
+		return true
+	}
+	// A rule that is new may take what the catch-all counted: its key is the target.
+	matches := r.set.Match(&hottype.Request{Method: http.MethodGet, Target: string(key)}, &rules.Scratch{})
+	return len(matches) == 0 || slices.ContainsFunc(matches, func(m rules.Match) bool { return m.Rule == b })
+}
+
+// dryRunOn tries the rules next on what happened under those of now.
+func dryRunOn(ctx context.Context, past *history.Answer, now, next *rulesAt) (*DryRun, error) {
+	a := &DryRun{From: past.From, To: past.To, Minutes: len(past.Totals), Keys: []DryKey{}, Truncated: past.Truncated}
+	minutes := map[hottype.Key][]history.Key{}
+	for _, k := range past.Keys {
+		minutes[k.Key] = append(minutes[k.Key], k)
+	}
+	for key, list := range minutes {
+		before, after := now.of(key), next.of(key)
+		if before.rule != nil && after.rule != nil && next.countsAlike(before.rule, after.rule, key) &&
+			reflect.DeepEqual(before.rule.Hot, after.rule.Hot) && reflect.DeepEqual(before.limit, after.limit) &&
+			before.override == after.override {
+			a.Unchanged++
+			continue
+		}
+		d := DryKey{Key: key, Href: web.KeyHref(key), Before: history.Cold}
+		for i := range list {
+			d.Peak, d.DeniedBefore = max(d.Peak, list[i].Peak), d.DeniedBefore+list[i].Denied
+			d.Before = hotter(d.Before, list[i].State)
+		}
+		a.Keys = append(a.Keys, d)
+	}
+	slices.SortFunc(a.Keys, func(a, b DryKey) int {
+		return cmp.Or(cmp.Compare(b.Peak, a.Peak), cmp.Compare(a.Key, b.Key))
+	})
+	if len(a.Keys) > maxDryKeys {
+		a.Keys, a.Truncated = a.Keys[:maxDryKeys], true
+	}
+	for i := range a.Keys {
+		d := &a.Keys[i]
+		if err := errors.Join(ctx.Err(), d.evaluate(ctx, minutes[d.Key], now.of(d.Key), next)); err != nil {
+			return nil, err
+		}
+	}
+	tried := len(a.Keys)
+	a.Keys = slices.DeleteFunc(a.Keys, func(d DryKey) bool {
+		return d.Before == d.After && d.DeniedBefore == d.DeniedAfter
+	})
+	a.Unchanged += tried - len(a.Keys)
+	return a, nil
+}
+
+// evaluate fills in what would have become of the key.
+func (d *DryKey) evaluate(ctx context.Context, list []history.Key, before keyPolicy, next *rulesAt) error {
+	after := next.of(d.Key)
+	switch {
+	case after.rule == nil:
+		d.After = uncounted
+		return nil
+	case before.rule == nil || !next.countsAlike(before.rule, after.rule, d.Key):
+		d.After = recounted
+		return nil
+	}
+	d.After = history.Cold
+	var held []Second
+	for i := range list {
+		state := stateBy(before.rule.Hot, after.rule.Hot, &list[i])
+		d.After = hotter(d.After, state)
+		if state == history.Hot || after.override.Action == rules.ActionLimit {
+			held = append(held, secondsOf(&list[i])...)
+		}
+		if after.override.Action == rules.ActionBlock {
+			d.DeniedAfter += math.Round(float64(len(secondsOf(&list[i]))) * list[i].Rate)
+		}
+	}
+	spec, holds := after.spec()
+	if !holds {
+		return nil
+	}
+	tried, err := Simulate(ctx, spec, held, dryRunSlices)
+	if err != nil {
+		return err
+	}
+	d.DeniedAfter = tried.Denied
+	return nil
+}
+
+// spec is the limit that denies requests for a key, while it is hot or by an override.
+func (t keyPolicy) spec() (limit.Spec, bool) {
+	switch t.override.Action {
+	case rules.ActionLimit:
+		return t.override.Spec(), true
+	case "", rules.ActionServe:
+		return t.limit.Spec, t.limit.Set && t.limit.Spec.Limit > 0 && t.limit.Mode != hottype.ModeShadow
+	}
+	return limit.Spec{}, false
+}
+
+// stateBy is the state of a key in a minute by new criteria. By its share or a surge a key is as hot as it was: the
+// history does not know what it takes to judge that anew.
+func stateBy(before, after rules.HotCriteria, k *history.Key) string {
+	byOther := k.State != history.Cold && (before.Rate == 0 || k.Peak < before.Rate) &&
+		before.Share == after.Share && before.Surge == after.Surge && before.MinRate == after.MinRate
+	switch {
+	case !byOther && (after.Rate == 0 || k.Peak < after.Rate):
+		return history.Cold
+	case k.Clients > 0 && k.Clients < int64(after.MinClients),
+		k.State == history.Loop && after.MinClients >= before.MinClients:
+		return history.Loop
+	}
+	return history.Hot
+}
+
+// secondsOf are the seconds of a minute in which a key was asked for, with its mean rate in each. How many there were
+// is known of keys that limiters report.
+func secondsOf(k *history.Key) []Second {
+	n := 60
+	if decided := k.Allowed + k.Denied; decided > 0 && k.Rate > 0 {
+		n = min(n, int(math.Ceil(decided/k.Rate)))
+	}
+	list := make([]Second, n)
+	for i := range list {
+		list[i] = Second{At: uint32(k.Minute.Unix()) + uint32(i), Rate: float32(k.Rate), Allowed: Unknown,
+			Denied: Unknown}
+	}
+	return list
+}
+
+// hotter is the hotter of two states.
+func hotter(a, b string) string {
+	order := []string{history.Cold, history.Loop, history.Hot}
+	return order[max(slices.Index(order, a), slices.Index(order, b))]
+}

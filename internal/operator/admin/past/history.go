@@ -1,0 +1,233 @@
+// Package past answers questions about what was: keys by the minute, the heat map, and what other rules or another
+// limit would have made of the same requests.
+//
+//	live ──seconds, changes──> [Store] ──query──> JSON, CSV
+//	                             └──> [Service.DryRun], [Simulate]: the algorithm of limiters on recorded requests
+//
+// It never changes what limiters do. The one thing that it removes is the history of a key, and that is on record.
+package past
+
+import (
+	"context"
+	"encoding/csv"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/detection/history"
+	"github.com/hotparam/pipeline/internal/operator/admin/web"
+	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/access"
+)
+
+const (
+	// Bounds of one query.
+	maxHistory          = 100_000 // elements of a list
+	defaultHistory      = 1000
+	historyTimeout      = 10 * time.Second
+	defaultHistoryRange = time.Hour
+)
+
+// Store keeps the history for longer than the process lives. Package historystore has one.
+// Second and Event do not block; all methods are safe for concurrent use.
+type Store interface {
+	Second(*history.Second)
+	Event(history.Event)
+	// Read answers a query about what was.
+	Read(ctx context.Context, q history.Query) (*history.Answer, error)
+	// Heatmap answers when the heaviest keys of a time had requests.
+	Heatmap(ctx context.Context, q history.HeatmapQuery) (*history.Heatmap, error)
+	// Purge removes what is kept of a key, and returns how many rows there were.
+	Purge(ctx context.Context, key hottype.Key) (rows int64, err error)
+	// Failing is why nothing is kept at the moment; nil if all is kept.
+	Failing() error
+}
+
+// Config says where the history is. History is nil in programs that keep none; the others are needed.
+type Config struct {
+	History Store
+	Rules   func() *rules.Set
+	// Purged removes a key from memory, and records the purge without the key.
+	Purged func(key hottype.Key, author string)
+	Log    *slog.Logger
+	Now    func() time.Time
+}
+
+// Service answers the routes. It is safe for concurrent use.
+type Service struct{ cfg Config }
+
+// New builds a Service.
+func New(cfg Config) *Service { return &Service{cfg} }
+
+// Routes are the routes of the package.
+func (s *Service) Routes() []web.Route {
+	return []web.Route{
+		{Path: "/v1/history", Methods: map[string]web.Handler{http.MethodGet: web.If(s.requireHistory, s.getHistory),
+			http.MethodDelete: web.If(s.requireHistory, s.purgeHistory)}, Role: access.Admin},
+		web.Get("/v1/history/heatmap", web.If(s.requireHistory, s.getHeatmap)),
+	}
+}
+
+// getHistory answers what was: GET /v1/history?from&to&key&limit&format.
+func (s *Service) getHistory(w http.ResponseWriter, r *http.Request) error {
+	q, err := historyQuery(r, s.cfg.Now())
+	if err != nil {
+		return err
+	}
+	key, err := web.Redacted(s.cfg.Rules(), string(q.Key))
+	if err != nil {
+		return err
+	}
+	q.Key = hottype.Key(key)
+	format := r.URL.Query().Get("format")
+	if format != "" && format != "json" && format != "csv" {
+		return web.BadField("format", "format "+strconv.Quote(format)+" is not known", "give json or csv")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), historyTimeout)
+	defer cancel()
+	a, err := s.cfg.History.Read(ctx, q)
+	if err != nil {
+		return unreadHistory(err)
+	}
+	if format == "csv" {
+		writeHistoryCSV(w, a)
+		return nil
+	}
+	return web.WriteJSON(w, http.StatusOK, a)
+}
+
+func (s *Service) requireHistory() error {
+	if s.cfg.History == nil {
+		return web.NewProblem(http.StatusNotFound, "no history is kept by this program",
+			"ask an aggregator or hotparam serve whose history.keep is not 0")
+	}
+	return nil
+}
+
+func unreadHistory(err error) error {
+	return web.NewProblem(http.StatusServiceUnavailable, "the history cannot be read: "+err.Error(),
+		"detection and limits go on; look at the state directory")
+}
+
+func historyQuery(r *http.Request, now time.Time) (q history.Query, err error) {
+	if q.To, err = web.QueryTime(r, "to", now); err != nil {
+		return q, err
+	}
+	if q.From, err = web.QueryTime(r, "from", q.To.Add(-defaultHistoryRange)); err != nil {
+		return q, err
+	}
+	if !q.From.Before(q.To) {
+		return q, web.BadField("from", "from is not before to", "give an earlier from")
+	}
+	if key := r.URL.Query().Get("key"); key != "" {
+		canonical, err := web.CanonicalKey(key)
+		if err != nil {
+			return q, err
+		}
+		q.Key = hottype.Key(canonical)
+	}
+	q.Limit, err = web.QueryInt(r, "limit", defaultHistory, maxHistory)
+	return q, err
+}
+
+// writeHistoryCSV writes the keys by the minute as a table for spreadsheets.
+func writeHistoryCSV(w http.ResponseWriter, a *history.Answer) {
+	h := w.Header()
+	h.Set("Content-Type", "text/csv; charset=utf-8")
+	h.Set("Content-Disposition", `attachment; filename="hotparam-history.csv"`)
+	h.Set("Cache-Control", "no-store")
+	out := csv.NewWriter(w)
+	defer out.Flush() // a client that left needs no answer
+	_ = out.Write([]string{"minute", "key", "rule", "state", "rate", "peak", "allowed", "denied", "clients"})
+	number := func(f float64) string { return strconv.FormatFloat(f, 'f', 3, 64) }
+	for i := range a.Keys {
+		k := &a.Keys[i]
+		_ = out.Write([]string{
+			k.Minute.Format(time.RFC3339), cell(string(k.Key)), cell(k.Rule), k.State, number(k.Rate), number(k.Peak),
+			number(k.Allowed), number(k.Denied), strconv.FormatInt(k.Clients, 10),
+		})
+	}
+}
+
+// cell keeps a spreadsheet from taking a text for a formula.
+func cell(s string) string {
+	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
+		return "'" + s
+	}
+	return s
+}
+
+const (
+	defaultHeatmap = 40  // keys
+	maxHeatmap     = 200 // keys
+	maxCells       = 400 // of a key
+)
+
+// steps are how long a cell may be. Hours are kept summed up, so the longest are quick.
+var steps = []time.Duration{
+	time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour,
+}
+
+// getHeatmap answers when the heaviest keys had requests: GET /v1/history/heatmap?from&to&keys.
+func (s *Service) getHeatmap(w http.ResponseWriter, r *http.Request) error {
+	q, err := historyQuery(r, s.cfg.Now())
+	if err != nil {
+		return err
+	}
+	keys, err := web.QueryInt(r, "keys", defaultHeatmap, maxHeatmap)
+	if err != nil {
+		return err
+	}
+	m := history.HeatmapQuery{From: q.From, To: q.To, Keys: keys}
+	for _, m.Step = range steps {
+		if q.To.Sub(q.From) <= maxCells*m.Step {
+			break
+		}
+	}
+	m.From = m.From.Truncate(min(m.Step, time.Hour)) // cells begin with minutes and hours
+	if q.To.Sub(m.From) > (maxCells+1)*m.Step {
+		return web.BadField("from", "from and to are more than 33 years apart", "give a later from")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), historyTimeout)
+	defer cancel()
+	a, err := s.cfg.History.Heatmap(ctx, m)
+	if err != nil {
+		return unreadHistory(err)
+	}
+	for i := range a.Keys {
+		a.Keys[i].Href = web.KeyHref(a.Keys[i].Key)
+	}
+	return web.WriteJSON(w, http.StatusOK, a)
+}
+
+// purgeHistory removes what is kept of a key: DELETE /v1/history?key=. The caller is recorded, the key is not: it
+// may be what must be gone.
+func (s *Service) purgeHistory(w http.ResponseWriter, r *http.Request) error {
+	const remedy = "give the whole key, such as ?key=topic%3Fid=42"
+	text := r.URL.Query().Get("key")
+	if text == "" {
+		return web.BadField("key", "there is no key", remedy)
+	}
+	canonical, err := web.CanonicalKey(text)
+	if err != nil {
+		return web.BadField("key", err.Error(), remedy)
+	}
+	if canonical, err = web.Redacted(s.cfg.Rules(), canonical); err != nil {
+		return err
+	}
+	key := hottype.Key(canonical)
+	ctx, cancel := context.WithTimeout(r.Context(), historyTimeout)
+	defer cancel()
+	rows, err := s.cfg.History.Purge(ctx, key)
+	if err != nil {
+		return web.NewProblem(http.StatusServiceUnavailable, "the history was not purged: "+err.Error(),
+			"try again; look at the state directory")
+	}
+	who := web.Author(r)
+	s.cfg.Purged(key, who)
+	s.cfg.Log.Info("admin: the history of a key was purged", "rows", rows, "author", who)
+	return web.WriteJSON(w, http.StatusOK, map[string]int64{"rows": rows})
+}

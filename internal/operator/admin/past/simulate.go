@@ -1,0 +1,87 @@
+package past
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// Second is what was seen of a key in one second: requests a second, NaN for what was not known.
+type Second struct {
+	At                           uint32 // unix seconds, 0: none
+	Rate, Allowed, Denied, Limit float32
+}
+
+// asked is how many requests came for the key in the second, as far as that is known. What the limiters
+// decided is better than the rate, which is a mean over the rule's window.
+func (s *Second) asked() float64 {
+	if n := float64(s.Allowed) + float64(s.Denied); !math.IsNaN(n) {
+		return n
+	}
+	return max(0, float64(s.Rate)) // NaN stays
+}
+
+// Unknown is a number of a Second that was not known.
+var Unknown = float32(math.NaN())
+
+// Simulation is what a limit would have done to the requests that came for a key.
+type Simulation struct {
+	Key   hottype.Key `json:"key"`
+	Rate  float64     `json:"rate"`
+	Burst int64       `json:"burst"`
+	// Requests came, Denied would have been; WasDenied were.
+	Requests  float64 `json:"requests"`
+	Denied    float64 `json:"denied"`
+	WasDenied float64 `json:"was_denied"`
+	// Seconds are those of which something is known, oldest first.
+	Seconds []simulatedSecond `json:"seconds"`
+}
+
+type simulatedSecond struct {
+	At      int64   `json:"at"`
+	Allowed float64 `json:"allowed"`
+	Denied  float64 `json:"denied"`
+}
+
+// SlicesOfSecond are the parts of a second in which the requests for a key are taken to have come, evenly.
+const SlicesOfSecond = 100
+
+// Simulate charges the requests of some seconds to a limit, which is full at first, by the same algorithm that
+// limiters use. Each second has that many slices.
+func Simulate(ctx context.Context, spec limit.Spec, list []Second, slices int) (*Simulation, error) {
+	store := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 1})
+	a := &Simulation{Seconds: []simulatedSecond{}}
+	for i := range list {
+		asked := list[i].asked()
+		if math.IsNaN(asked) {
+			continue
+		}
+		one := simulatedSecond{At: int64(list[i].At)}
+		var came float64
+		for slice := range slices {
+			until := asked * float64(slice+1) / float64(slices)
+			n := int64(until - came + 1e-6) // whole requests; the rest comes with the next slice
+			if n == 0 {
+				continue
+			}
+			came += float64(n)
+			now := time.Unix(one.At, int64(slice)*int64(time.Second)/int64(slices))
+			passed, _, err := limit.TakeUpTo(ctx, store, now,
+				limit.Charge{Subject: limit.Subject{Name: "tried"}, Spec: spec, Cost: n})
+			if err != nil {
+				return nil, err
+			}
+			one.Allowed, one.Denied = one.Allowed+float64(passed), one.Denied+float64(n-passed)
+		}
+		a.Requests, a.Denied = a.Requests+one.Allowed+one.Denied, a.Denied+one.Denied
+		if d := float64(list[i].Denied); !math.IsNaN(d) {
+			a.WasDenied += d
+		}
+		a.Seconds = append(a.Seconds, one)
+	}
+	a.WasDenied = math.Round(a.WasDenied)
+	return a, nil
+}

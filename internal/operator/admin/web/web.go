@@ -1,0 +1,145 @@
+// Package web is the form of every request and response of the admin API: routes, problems, JSON bodies, parameters
+// of queries, keys in paths, and the caller. It knows nothing of what the routes answer.
+//
+// A handler returns an error before the first byte of its response; [AsProblem] makes a response of it.
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/hotparam/pipeline/internal/serving/access"
+)
+
+// Handler answers one route. An error becomes problem+json, so it must come before the first byte of the response.
+type Handler func(http.ResponseWriter, *http.Request) error
+
+// Route is one path and its handlers by method. The routes of all packages together are the single list of what is
+// served; openapi.json is tested against it.
+type Route struct {
+	Path    string // ServeMux pattern without a method
+	Methods map[string]Handler
+	Open    bool // needs no token
+	// Role is the least that may use the methods that change something; 0: operator.
+	// Viewers may read every route.
+	Role access.Role
+}
+
+// Get is a route that is only read.
+func Get(path string, h Handler) Route {
+	return Route{Path: path, Methods: map[string]Handler{http.MethodGet: h}}
+}
+
+// Post is a route that takes only POST.
+func Post(path string, h Handler) Route {
+	return Route{Path: path, Methods: map[string]Handler{http.MethodPost: h}}
+}
+
+// Needs is the least role that a method needs.
+func (r Route) Needs(method string) access.Role {
+	if method == http.MethodGet || r.Open {
+		return access.Viewer
+	}
+	return max(r.Role, access.Operator)
+}
+
+// If is a handler for programs in which has finds no error: they have what the route shows.
+func If(has func() error, h Handler) Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := has(); err != nil {
+			return err
+		}
+		return h(w, r)
+	}
+}
+
+// Problem is an error as RFC 9457 writes it, with two members of ours: the
+// field that is wrong and what to do about it.
+type Problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Field  string `json:"field,omitempty"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// Error makes a Problem an error; it is the detail.
+func (p *Problem) Error() string { return p.Detail }
+
+// NewProblem is a problem with a status of HTTP.
+func NewProblem(status int, detail, remedy string) *Problem {
+	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Remedy: remedy}
+}
+
+// BadField is the problem of one wrong member of a request body, or one wrong query parameter.
+func BadField(field, detail, remedy string) *Problem {
+	p := NewProblem(http.StatusBadRequest, detail, remedy)
+	p.Field = field
+	return p
+}
+
+// AsProblem turns any error into one that can be shown. What is not a problem
+// already comes from a store behind us: the request was fine, so 503.
+func AsProblem(err error) *Problem {
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return p
+	}
+	return NewProblem(http.StatusServiceUnavailable, err.Error(), "try again; /readyz says which part is failing")
+}
+
+// WriteProblem responds with a problem.
+func WriteProblem(w http.ResponseWriter, p *Problem) {
+	body, _ := json.Marshal(p) // a number and texts have a JSON form
+	writeBody(w, "application/problem+json", p.Status, body)
+}
+
+// WriteJSON responds with v, which is one of our own types: the only way to fail is a
+// number that JSON lacks.
+func WriteJSON(w http.ResponseWriter, status int, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return NewProblem(http.StatusInternalServerError, err.Error(), "report this as a bug")
+	}
+	writeBody(w, "application/json", status, body)
+	return nil
+}
+
+// writeBody sends a body. An error means that the client has left, which needs no report.
+func writeBody(w http.ResponseWriter, contentType string, status int, body []byte) {
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// callerKey is the key of the caller in a request's context.
+type callerKey struct{}
+
+// WithCaller is a context that carries the caller of a request.
+func WithCaller(ctx context.Context, c access.Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// CallerOf is the caller of a request, as WithCaller noted it.
+func CallerOf(r *http.Request) access.Caller {
+	c, _ := r.Context().Value(callerKey{}).(access.Caller)
+	return c
+}
+
+// Author is the name under which a change is recorded: that of the caller's token or user, else ?author=, else the
+// user of basic authentication.
+func Author(r *http.Request) string { return AuthorOr(r, r.URL.Query().Get("author")) }
+
+// AuthorOr is Author with the name that the request's body gives.
+func AuthorOr(r *http.Request, named string) string {
+	if c := CallerOf(r); c.Name != "" {
+		return c.Name
+	}
+	if named != "" {
+		return named
+	}
+	user, _, _ := r.BasicAuth()
+	return user
+}
