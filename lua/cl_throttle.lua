@@ -1,6 +1,6 @@
--- cl_throttle: stands in for CL.THROTTLE of redis-cell. GCRA with a theoretical
--- arrival time; the story is told in hotparam/limit/gcra.go. It needs no other
--- part and may be loaded alone:
+-- cl_throttle: replaces CL.THROTTLE of redis-cell. GCRA with a theoretical arrival
+-- time; see internal/limitcore/token_bucket.go. It needs no other part and may be
+-- loaded alone:
 --
 --   EVAL <this file> 1 user123 15 30 60 1
 --                      |       |  |  |  +-- quantity: 0 asks only

@@ -1,16 +1,16 @@
--- claim_hot: takes the id of a publisher that nobody holds, or gives it back.
+-- claim_hot: takes the free id of a publisher, or releases it.
 --
 -- KEYS[1]  hot:epoch:<id>   string: "epoch token lease_end_ms" of the process that owns the id
 -- ARGV[1]  token of the calling process, random
 -- ARGV[2]  floor: the highest epoch that the caller knows of, 0 for none
 -- ARGV[3]  lease, ms: how long the id is the caller's without a publication;
---          0 gives it back
+--          0 releases it
 -- ARGV[4]  life of the key, ms
 --
 -- Returns {code, epoch, left_ms}:
 --   1  the id is the caller's; epoch is its own
 --   0  another process owns it: its epoch, and how long its lease lasts
---   2  given back, or not the caller's
+--   2  released, or not the caller's
 --
 -- An id is free when there is no owner or its lease is over; one that ends more
 -- than a minute away was given by another clock and is over too. The new epoch is
@@ -23,14 +23,6 @@ local token = ARGV[1]
 local floor = tonumber(ARGV[2])
 local lease_ms = tonumber(ARGV[3])
 local life_ms = ARGV[4]
-
--- Numbers above 10^14 would be written with an exponent.
-local function int(n)
-  return string.format('%.0f', n)
-end
-
-local time = redis.call('TIME')
-local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
 local held, owner, lease_end_ms = string.match(redis.call('GET', epoch_key) or '', '^(%d+) (%S+) ?(%d*)$')
 held = tonumber(held or '0')

@@ -1,21 +1,19 @@
--- in_flight: places of calls that run at the same time, each a lease that is over
--- by itself. The story is told in hotparam/limit/in_flight.go. A script of its own.
+-- in_flight: places of calls that run at the same time, each a lease that expires.
+-- See hotparam/limit/in_flight.go.
 --
 -- KEYS[1]  a sorted set, id -> when its lease is over, unix us
 -- ARGV[1]  id of the call
--- ARGV[2]  how many may run; empty: give the place of the id back
+-- ARGV[2]  how many may run; empty: release the place of the id
 -- ARGV[3]  life of a lease, us, above 0
 --
 -- Returns {allowed, remaining, retry, reset}: allowed 1 or 0, remaining places,
 -- retry us until there is a place again at the latest, 0 when allowed, -1 for never, reset us
--- until the last one is. When giving back: {1} if the id had a place, else {0}.
+-- until the last one is. When releasing: {1} if the id had a place, else {0}.
 -- A denied call writes nothing. The key expires with its last lease.
 --
 -- One round trip; O(log calls), and what is over is removed.
 
 local key, id, most, life = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
 
 local over = tonumber(redis.call('ZSCORE', key, id) or '0')
 if most == '' then

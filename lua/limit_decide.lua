@@ -1,4 +1,3 @@
-
 -- limit_decide: judges the charges of one request, all or nothing. Last part of
 -- the script "decide".
 --
@@ -24,17 +23,14 @@
 -- retry and reset in us, retry -1 for never; of an admitted cost of 'w' retry is
 -- how long it has to wait. A request that is not admitted has written nothing (law U1), and
 -- remaining and reset of all its charges are those before it. The two exceptions
--- are asked for: a bucket that does not start full is remembered from its first
--- call on, and a denial that waiting helps begins a block (the stories are told
--- in hotparam/limit/first_sight.go and block.go).
+-- are configured: a bucket that does not start full is remembered from its first
+-- call on (internal/limitcore/token_bucket.go), and a denial that waiting helps begins
+-- a block (hotparam/limit/block.go).
 --
 -- One round trip: TIME, one GET a charge and one a block, and if admitted one
 -- SET a charge.
 -- Inside Redis 7: 10 us for a bucket and 7 us when it denies; 20 us and 12 us
 -- for a bucket and two windows. The calls alone are 4.5 us and 8.5 us of it.
-
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
 
 local n = ARGV[1] + 0
 local extras, begun = nil, nil
@@ -55,31 +51,11 @@ local reply, writes = {1}, {}
 for i = 1, n do
   local a = 5 * i - 3
   local kind, cost, capacity, unit, fill = ARGV[a], ARGV[a + 1] + 0, ARGV[a + 2] + 0, ARGV[a + 3] + 0, ARGV[a + 4]
-  local judge = kind == 't' and t_judge or kind == 'f' and f_judge or kind == 's' and s_judge
-    or kind == 'a' and a_judge or kind == 'l' and l_judge or w_judge
-  if kind ~= 'w' then
-    fill = fill + 0
-  end
-
-  local known, at, used, aux, bound, clock, ticks = false, 0, 0, 0, nil, now, nil
-  local raw = redis.call('GET', KEYS[i])
-  if raw then
-    local kind0, at0, used0, unit0, aux0, rest = string.match(raw, '^(%l)(%d+) (%d+) (%d+) (%d+)()')
-    if kind0 then
-      known, at, used, aux = true, at0 + 0, used0 + 0, aux0 + 0
-      clock = max(now, at) -- time never runs backwards (law U11)
-      if kind0 ~= kind or unit0 ~= ARGV[a + 3] or (kind == 't' and aux0 ~= ARGV[a + 4]) then
-        used, aux, bound = adopt(kind0, at, used, unit0 + 0, aux, kind, capacity, unit, fill)
-        if clock >= bound then
-          used, aux = 0, 0
-        end
-      elseif kind == 'l' then
-        ticks = string.sub(raw, rest + 1)
-      end
-    end
-  end
+  fill = tonumber(fill) or fill
+  local judge = judge_of(kind)
+  --> read
   local extra = extras and extras[i]
-  if extra and extra.lack > 0 and not known then
+  if extra and extra.lack > 0 and known == nil then
     at, used, aux = now, extra.lack, fill
     if cost > 0 then
       local state = string.format('%s%d %d %d %d', kind, at, used, unit, aux)

@@ -1,9 +1,9 @@
--- limit_exchange: tells what one process has admitted in windows that many
--- processes share by sums, and says what the others have. A script on its own.
+-- limit_exchange: writes what one process has admitted in windows that many
+-- processes share by sums, and returns what the others have.
 --
 -- KEYS[i]  window i of one subject, a hash; all in one hash slot:
 --            <id>  "<round> <sum>" of the process <id>, which alone writes it
---            all   the sum of them, so that the answer costs the same however many
+--            all   the sum of them, so that the reply costs the same however many
 --                  there are
 -- ARGV[1]  id of the process, another one after each start
 -- ARGV[2]  round: of the calls of a process a later one has a greater number
@@ -30,8 +30,6 @@ local id, round, unsure = ARGV[1], ARGV[2] + 0, ARGV[3] + 0
 local max_processes = 512 -- in one window, those that have ended included
 local early = 1000000 -- us: by how much clocks may differ
 
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
 local reply = { now }
 for i = 1, (#ARGV - 3) / 3 do
   local a = 3 * i + 1

@@ -1,10 +1,9 @@
-
--- limit_fixed_window: a part of "decide"; see limit_prelude. Windows lie at the
--- multiples of their length since the epoch; each admits the capacity. The story
--- is told in hotparam/limit/fixed_window.go.
+-- limit_fixed_window: kind 'f'. Windows lie at the multiples of their length since
+-- the epoch; each admits the capacity. See internal/limitcore/fixed_window.go.
 --
 -- Cost: O(1), no redis.call.
 
+--> decide refund many
 local function f_judge(at, used, _, now, cost, capacity, unit)
   local start = now - now % unit
   local ends = start + unit
@@ -21,6 +20,15 @@ local function f_judge(at, used, _, now, cost, capacity, unit)
   return left, over, ends - now, used + cost, 0, ends
 end
 
+--> adopt
 local function f_taken(at, used, unit)
   return used, at - at % unit + unit
+end
+
+--> refund
+local function f_refund(at, used, aux, ticks, when, cost, _, unit)
+  if when - when % unit == at - at % unit then
+    used = max(0, used - cost)
+  end
+  return used, aux, ticks
 end

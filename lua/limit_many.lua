@@ -5,7 +5,7 @@
 -- KEYS[i]  a state, a string (see limit_prelude), each once; all in one hash slot
 -- ARGV[1]  how many shapes follow. A shape is what requests have in common:
 -- ARGV[..] how many charges, and five for each charge:
---            kind      't', 'f' or 's'
+--            kind      one of those that "many" has; see limit_prelude
 --            cost      0 peeks
 --            capacity  0 denies always
 --            unit      see limit_prelude, at least 1
@@ -17,8 +17,6 @@
 --          further the one of each next is: 0 where all ask for the same. Those
 --          of one request differ, and what is not 0 leads to keys that no
 --          request before asked for
---
--- One bucket alone goes a shorter way, see limit_one_bucket.
 --
 -- Returns whole numbers, for each request, and once for a run of one charge for
 -- one key: how many are admitted, which are the first of it, and for each charge:
@@ -36,9 +34,54 @@
 -- A key that is no string counts as none and is overwritten: it must not fail
 -- the requests beside it.
 
+-- The commonest call takes a shorter way: equal requests for one bucket, whose state
+-- was written under the same terms or does not exist. It stands in front of the other
+-- kinds, so that their functions and tables are not built: 7 us inside Redis 7 instead
+-- of 12, however many requests there are.
+--> bucket
+if #ARGV == 11 and ARGV[3] == 't' and ARGV[11] == '0' then
+  local call, key, unit_text, fill_text = redis.call, KEYS[ARGV[10] + 0], ARGV[6], ARGV[7]
+  local text, at, used, unit0, fill0 = call('MGET', key)[1], 0, 0, unit_text, fill_text
+  if text then
+    at, used, unit0, fill0 = string.match(text, '^t(%d+) (%d+) (%d+) (%d+)$')
+  end
+  if unit0 == unit_text and fill0 == fill_text then
+    local cost, capacity, unit, fill, n = ARGV[4] + 0, ARGV[5] + 0, unit_text + 0, fill_text + 0, ARGV[9] + 0
+    local clock, k = max(now, at + 0), n -- time never runs backwards (law U11)
+    local left, over, wait, used1, _, over1 = t_judge(at + 0, used + 0, 0, clock, cost, capacity, unit, fill)
+    if n * cost > left then
+      k = floor(left / cost)
+    end
+    if k > 1 then
+      _, _, _, used1, _, over1 = t_judge(at + 0, used + 0, 0, clock, k * cost, capacity, unit, fill)
+    end
+    local reply, reset = {k, left}, 0
+    if k > 0 and cost > 0 then
+      reset = over1 - clock
+      call('SET', key, string.format('t%d %d ', clock, used1) .. unit_text .. ' ' .. fill_text,
+        'PX', string.format('%d', ceil_div(over1 - now, 1000) + 1))
+    elseif left < capacity then
+      reset = over - clock
+    end
+    reply[3] = reset
+    if k > 1 then
+      reply[4] = used1
+    end
+    if k < n then
+      if cost > capacity then
+        wait = -1
+      elseif k > 0 then
+        _, _, wait = t_judge(clock, used1, 0, clock, cost, capacity, unit, fill)
+      end
+      reply[#reply + 1] = wait
+    end
+    reply[#reply + 1] = now
+    return reply
+  end
+end
+
+--> many
 local call, match, format = redis.call, string.match, string.format
-local time = call('TIME')
-local now = time[1] * 1000000 + time[2]
 local names = KEYS
 local texts = call('MGET', unpack(names))
 
@@ -46,7 +89,7 @@ local texts = call('MGET', unpack(names))
 -- it was last asked about what is known. All of it is in locals, which cost a
 -- third of what fields of tables do. Returns four functions.
 local function column(kind, capacity, unit_text, fill_text)
-  local judge = kind == 't' and t_judge or kind == 'f' and f_judge or s_judge
+  local judge = judge_of(kind)
   local unit, fill = unit_text + 0, fill_text + 0
   -- How a state is written under these terms, and at this moment.
   local tail = kind == 's' and ' %d' or ' ' .. fill_text

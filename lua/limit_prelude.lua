@@ -1,7 +1,7 @@
--- limit_prelude: what the limiting algorithms share. First part of the script
--- "decide"; the parts are joined by embed.go and never run alone.
+-- limit_prelude: what the limiting algorithms share. The second part of "decide",
+-- "decide many" and "refund".
 --
--- A state is what is remembered of one key, the same as in package limit, as the
+-- A state is what is remembered of one key, the same as in internal/limitcore, as the
 -- string "<kind><at> <used> <unit> <aux>":
 --   kind  't' token bucket and GCRA, 'f' fixed window, 's' sliding window,
 --         'a' anchored window, 'l' sliding log and bucketed window, 'w' warm-up
@@ -12,16 +12,26 @@
 --         the window began; l: the newest tick, us; w: units warm
 -- A sliding log has a space and its ticks after that; see limit_sliding_log.
 --
--- Each algorithm is two functions. <kind>_judge says what a cost does to a state
--- of its own kind and unit, with `now` not before `at`. It returns
---   left   cost that fits before this one
---   over   when the state is the same as none, `now` if it already is
---   wait   time until a cost above left fits; only good for such a cost
---   used, aux, over   the same after this cost; only good for one that fits
--- <kind>_taken returns the cost taken by any state of its kind, rounded up to
--- whole cost, and when it is the same as none.
+-- Each kind is a file of its own, which embed.go finds. Its functions begin with its
+-- letter. A line "--> decide refund" says in which scripts the lines below it are; those
+-- below "--> adopt" are inside adopt of limit_state, so they cost nothing elsewhere.
+-- "many" has the kinds that need neither ticks nor reset and owed:
+--   judge(at, used, aux, now, cost, capacity, unit, fill, ticks): what a cost does to a
+--   state of its kind and unit, with `now` not before `at`. Returns
+--     left   cost that fits before this one
+--     over   when the state is the same as none, `now` if it already is
+--     wait   time until a cost above left fits; only valid for such a cost
+--     used, aux, over, ticks   the same after this cost; only valid for one that fits
+--     reset, owed   only 'w': see limit_warming_up
+--   taken(at, used, unit, aux): the cost taken by a state, rounded up to whole cost, and
+--   when the state is the same as none; nothing if it is not a state
+--   adopt(taken, at, unit, fill, kind0, used0, unit0, aux0): used and aux of the state
+--   that has taken so much under another limit; without this function taken and 0
+--   refund(at, used, aux, ticks, when, cost, capacity, unit, fill): used, aux and ticks
+--   without a cost that was charged at `when`
+-- To choose by kind, write judge_of(...), which embed.go replaces by comparisons.
 --
--- Every number is a whole one below 2^53, which limit.Spec.Validate sees to, so
+-- Every number is a whole one below 2^53, which limit.Spec.Validate ensures, so
 -- doubles are exact. Division is too: the quotient of two such numbers is never
 -- rounded up to a whole one. '%d' writes them out; Redis must be a 64-bit one.
 --

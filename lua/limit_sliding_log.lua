@@ -1,8 +1,6 @@
-
--- limit_sliding_log: a part of "decide"; see limit_prelude. What was admitted is
--- remembered by its tick, the time itself (fill 0) or the end of its bucket of
--- fill us; ticks of the last unit us count. The story is told in
--- hotparam/limit/sliding_log.go.
+-- limit_sliding_log: kind 'l'. What was admitted is remembered by its tick, the time
+-- itself (fill 0) or the end of its bucket of fill us; ticks of the last unit us
+-- count. See internal/limitcore/sliding_log.go.
 --
 -- Behind the numbers of its state there are the ticks, oldest first, in fixed
 -- width, so that they can be searched as they stand: 15 bytes of the sum before
@@ -12,6 +10,7 @@
 -- Cost: O(log ticks) and no redis.call, but the state is read and written whole,
 -- 31 bytes a tick.
 
+--> decide refund
 local l_wrap = 1000000000000000
 
 local function l_judge(_, used, newest, now, cost, capacity, unit, fill, ticks)
@@ -77,4 +76,53 @@ local function l_judge(_, used, newest, now, cost, capacity, unit, fill, ticks)
   end
   return left, over, 0, live + cost, tick, tick + unit,
     sub(ticks, 31 * gone + 1, last) .. format('%16d%15d', tick, sum)
+end
+
+--> adopt
+local function l_taken(_, used, unit, newest)
+  return used, newest + unit
+end
+
+local function l_adopt(taken, at)
+  return taken, at
+end
+
+--> refund
+-- Takes cost out of the tick of `stamp`, and the ticks of nothing off the end.
+-- Returns the ticks, how much it was and the newest tick left, 0 for none.
+local function l_reduce(ticks, stamp, cost)
+  local n = (#ticks - 15) / 31
+  local function sum(i) return string.sub(ticks, 31 * i + 1, 31 * i + 15) + 0 end
+  local function at(i) return string.sub(ticks, 31 * i - 15, 31 * i) + 0 end
+  local low, high = 1, n + 1 -- the first tick not before stamp
+  while low < high do
+    local mid = floor((low + high) / 2)
+    if at(mid) < stamp then low = mid + 1 else high = mid end
+  end
+  if low > n or at(low) ~= stamp then
+    return ticks, 0, n > 0 and at(n) or 0
+  end
+  local own = (sum(low) - sum(low - 1)) % l_wrap
+  local back, parts = min(cost, own), {string.sub(ticks, 1, 31 * low - 16)}
+  for i = low, n do
+    parts[#parts + 1] = string.format('%16d%15d', at(i), (sum(i) - back) % l_wrap)
+  end
+  ticks = table.concat(parts)
+  while n > 0 and sum(n) == sum(n - 1) do
+    n = n - 1
+    ticks = string.sub(ticks, 1, 31 * n + 15)
+  end
+  return ticks, back, n > 0 and at(n) or 0
+end
+
+local function l_refund(at, used, newest, ticks, when, cost, _, unit, fill)
+  if used > 0 and ticks then
+    local back
+    local stamp = fill > 0 and when - when % fill + fill or when
+    ticks, back, newest = l_reduce(ticks, stamp, cost)
+    if stamp > at - unit then
+      used = used - back
+    end
+  end
+  return used, newest, ticks
 end

@@ -1,11 +1,10 @@
-
--- limit_sliding_window: a part of "decide"; see limit_prelude. Two aligned
--- windows stand for a sliding one; the one before weighs by its part still
--- covered, in whole numbers, never rounded. The story is told in
--- hotparam/limit/sliding_window.go.
+-- limit_sliding_window: kind 's'. Two aligned windows approximate a sliding one; the
+-- earlier one weighs by its part still covered, in whole numbers, never rounded.
+-- See internal/limitcore/sliding_window.go.
 --
 -- Cost: O(1), no redis.call.
 
+--> decide refund many
 -- The first offset into a window at which prev weighs no more than room; the
 -- window's length if there is none.
 local function s_fits(prev, room, unit)
@@ -49,6 +48,7 @@ local function s_judge(at, cur, prev, now, cost, capacity, unit)
   return left, over, 0, cur + cost, prev, start + 2 * unit
 end
 
+--> adopt
 local function s_taken(at, cur, unit, prev)
   local ends = at - at % unit + unit
   local taken = cur + ceil_div(prev * (ends - at), unit)
@@ -56,4 +56,15 @@ local function s_taken(at, cur, unit, prev)
     ends = ends + unit
   end
   return taken, ends
+end
+
+--> refund
+local function s_refund(at, used, aux, ticks, when, cost, _, unit)
+  local start, charged = at - at % unit, when - when % unit
+  if charged == start then
+    used = max(0, used - cost)
+  elseif charged == start - unit then
+    aux = max(0, aux - cost)
+  end
+  return used, aux, ticks
 end

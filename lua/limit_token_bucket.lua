@@ -1,10 +1,10 @@
-
--- limit_token_bucket: a part of "decide"; see limit_prelude. A bucket starts
--- full; what is missing runs back evenly, fill units a microsecond, unit of them
--- a token. The story is told in hotparam/limit/token_bucket.go.
+-- limit_token_bucket: kind 't'. A bucket starts full; what is missing runs back
+-- evenly, fill units a microsecond, unit of them a token. See
+-- internal/limitcore/token_bucket.go.
 --
 -- Cost: O(1), no redis.call.
 
+--> decide refund many
 local function t_judge(at, used, _, now, cost, capacity, unit, fill)
   local missing, over, room = 0, now, capacity * unit
   if used > 0 then
@@ -27,6 +27,22 @@ local function t_judge(at, used, _, now, cost, capacity, unit, fill)
   return left, over, 0, missing, fill, now + ceil_div(missing, fill)
 end
 
+--> adopt
 local function t_taken(at, used, unit, fill)
-  return ceil_div(used, unit), at + ceil_div(used, fill)
+  if fill > 0 then
+    return ceil_div(used, unit), at + ceil_div(used, fill)
+  end
+end
+
+local function t_adopt(taken, _, unit)
+  return taken * unit, 0
+end
+
+--> refund
+local function t_refund(at, used, aux, ticks, when, cost, capacity, unit, fill)
+  local elapsed = at - when
+  if used <= capacity * unit and elapsed < ceil_div(cost * unit, fill) then
+    used = max(0, used - (cost * unit - fill * max(0, elapsed)))
+  end
+  return used, aux, ticks
 end

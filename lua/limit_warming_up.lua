@@ -1,11 +1,10 @@
-
--- limit_warming_up: a part of "decide"; see limit_prelude. Calls leave at a rate,
--- and further apart while it is cold. Its fill is three numbers: units that a call
--- takes, units of the warm-up, and units that may be owed for the calls before. The
--- story is told in internal/limitcore/warming_up.go.
+-- limit_warming_up: kind 'w'. Calls leave at a rate, and further apart while it is
+-- cold. Its fill is three numbers: units that a call takes, units of the warm-up, and
+-- units that may be owed for the calls before. See internal/limitcore/warming_up.go.
 --
 -- Cost: O(1), no redis.call.
 
+--> decide refund
 -- What is paid for the cold up to a warmth, beyond the usual price: 2y less
 -- floor(2y * y / warm_up), in pieces of 8 bits of y, since 2y * y is too large. Each
 -- sum is below 2^53, as warm_up is below 2^44.
@@ -45,14 +44,29 @@ local function w_judge(at, used, aux, now, cost, capacity, unit, fill)
     ceil_div(max(0, debt - queue), unit), owed
 end
 
--- Takes back a charge that was made so many us before the last one.
-local function w_refund(used, aux, elapsed, cost, unit, fill)
+--> adopt
+-- The state does not say how much of its time is a call: all counts.
+local function w_taken(at, used, unit)
+  return 9007199254740991, at + ceil_div(used, unit)
+end
+
+-- A warm-up at another rate keeps its times, rounded to us.
+local function w_adopt(taken, _, unit, fill, kind0, used, unit0, aux)
+  if kind0 == 'w' then
+    local level = min(ceil_div(used, unit0), floor(9007199254740991 / unit))
+    return level * unit, min(floor(aux / unit0), level) * unit
+  end
+  return taken * string.match(fill, '^%d+'), 0
+end
+
+--> refund
+local function w_refund(at, used, aux, ticks, when, cost, _, unit, fill)
   local call, warm_up = w_terms(fill)
-  local warmth = max(0, aux - cost * call)
+  local warmth, elapsed = max(0, aux - cost * call), max(0, at - when)
   local back = 2 * cost * call + w_cold(aux, warm_up) - w_cold(warmth, warm_up)
   if elapsed < ceil_div(back, unit) then
     used = max(0, used - (back - unit * elapsed))
     aux = min(warmth, used)
   end
-  return used, aux
+  return used, aux, ticks
 end

@@ -2,14 +2,18 @@ package lua_test
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/hotparam/pipeline/lua"
 )
 
-// Every file begins by saying what it is, takes nothing that Redis 6 or
-// miniredis lacks, and is a part of some script: a file that nobody embeds is a
+// joined is where embed.go cuts a file, or writes something else.
+var joined = regexp.MustCompile(`(?m)^.*(--> |_of\().*$`)
+
+// Every file begins with its name and what it does, takes nothing that Redis 6 or
+// miniredis lacks, and is in some script: a file that is not embedded is a
 // copy that goes stale.
 func TestEveryFileIsEmbedded(t *testing.T) {
 	t.Parallel()
@@ -30,16 +34,39 @@ func TestEveryFileIsEmbedded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasPrefix(strings.TrimSpace(string(text)), "-- "+name+": ") {
+		if !strings.HasPrefix(string(text), "-- "+name+": ") {
 			t.Errorf("%s does not begin with its name and what it does", f.Name())
 		}
-		if !strings.Contains(all, string(text)) {
-			t.Errorf("%s is in no script", f.Name())
+		for i, piece := range joined.Split(string(text), -1) {
+			if piece = strings.TrimSpace(piece); !strings.HasPrefix(piece, "-- limit_") && !strings.Contains(all, piece) {
+				t.Errorf("%s: piece %d is in no script: %.60s", f.Name(), i, piece)
+			}
 		}
 		for _, absent := range []string{"cmsgpack", "struct.", "bit.", "#!lua", "replicate_commands"} {
 			if strings.Contains(string(text), absent) {
 				t.Errorf("%s uses %s", f.Name(), absent)
 			}
+		}
+	}
+}
+
+// A kind of state is one file: every script that judges, adopts or refunds states chooses
+// its functions.
+func TestEveryKindIsChosen(t *testing.T) {
+	t.Parallel()
+	for script, uses := range map[string][]string{
+		lua.Decide(): {"judge", "taken"}, lua.DecideMany(): {"taken"}, lua.Refund(): {"judge", "taken", "refund"},
+	} {
+		for _, kind := range []string{"t", "f", "s", "a", "l", "w"} {
+			for _, use := range uses {
+				if name := kind + "_" + use; !strings.Contains(script, "local function "+name+"(") ||
+					!strings.Contains(script, " == '"+kind+"' and "+name) {
+					t.Errorf("%s is not defined and chosen in\n%.80s", name, script)
+				}
+			}
+		}
+		if found := regexp.MustCompile(`(?m)^[^-]*\w_of\(`).FindString(script); found != "" {
+			t.Errorf("%q is not replaced", found)
 		}
 	}
 }

@@ -1,6 +1,6 @@
--- publish_bounds: stores what upstreams bear, if the caller may say so.
+-- publish_bounds: stores what upstreams can take, if the caller is the owner.
 --
--- KEYS[1]  hot:bounds_owner  string: token of the process whose bounds stand
+-- KEYS[1]  hot:bounds_owner  string: token of the process whose bounds are stored
 -- KEYS[2]  hot:bounds        string: the bounds (JSON)
 -- ARGV[1]  token of the calling process
 -- ARGV[2]  bounds
@@ -9,9 +9,9 @@
 --
 -- Returns 1 if they were stored, 0 if another process is the owner.
 --
--- Several aggregators see the same reports, but two that took turns would pull the
--- limits to and fro. One that was frozen is refused when it wakes up, if another has
--- taken over.
+-- Several aggregators read the same reports, but limits would oscillate between the
+-- bounds of two writers. One that was frozen is rejected when it continues, if another
+-- has taken over.
 --
 -- One round trip; O(1).
 

@@ -1,4 +1,4 @@
--- publish_hot: makes a new version of one publisher's hot set and tells the followers.
+-- publish_hot: makes a new version of one publisher's hot set and notifies the followers.
 --
 -- KEYS[1]  hot:version      string: last version given in this namespace
 -- KEYS[2]  hot:index        hash: publisher -> "version [blind ]expiry_ms"
@@ -11,7 +11,7 @@
 -- ARGV[4]  floor: the last version the caller was given, 0 for none
 -- ARGV[5]  from: the version that the change continues; 0: there is no change,
 --          body is the set
--- ARGV[6]  change: what readers of version from are to be told; '' for none
+-- ARGV[6]  change: what readers of version from are to be sent; '' for none
 -- ARGV[7]  at: when the set in body was judged, unix us by the publisher's clock
 -- ARGV[8]  encoding of body
 -- ARGV[9]  body: the whole set; '' leaves the one that stands
@@ -29,8 +29,8 @@
 --  -1  late: a later call of the same process was here already
 --  -2  gap: what stands is not version from; nothing was written
 --
--- A call may arrive long after its caller gave it up (Redis was frozen, the
--- bytes lay in a socket). That is why only the owner of the id may publish, and
+-- A call may arrive long after its caller timed out (Redis was frozen, the
+-- bytes waited in a socket). That is why only the owner of the id may publish, and
 -- why calls carry a number: neither an old process nor an old call can undo a
 -- newer one.
 --
@@ -47,14 +47,6 @@ local life_ms, lease_ms = tonumber(ARGV[11]), tonumber(ARGV[12])
 local version_life_ms, epoch_life_ms = ARGV[13], ARGV[14]
 local channel = ARGV[15]
 local flags = ARGV[16] == 'blind' and 'blind ' or ''
-
--- Numbers above 10^14 would be written with an exponent.
-local function int(n)
-  return string.format('%.0f', n)
-end
-
-local time = redis.call('TIME')
-local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
 -- The fence.
 local epoch, owner = string.match(redis.call('GET', epoch_key) or '', '^(%d+) (%S+)')
@@ -94,7 +86,7 @@ if from > 0 then
 end
 redis.call('PEXPIRE', log_key, int(life_ms))
 
--- The index forgets who fell silent, and lives as long as its last set.
+-- The index drops publishers whose set has expired, and lives as long as its last set.
 local longest_ms = life_ms
 local index = redis.call('HGETALL', index_key)
 for i = 1, #index, 2 do

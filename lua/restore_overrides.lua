@@ -33,9 +33,6 @@ if stored ~= found or stored >= version then
   return 0
 end
 
-local time = redis.call('TIME')
-local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-
 redis.call('DEL', entries_key, until_key)
 for i = 7, last, 3 do
   local until_ms = tonumber(ARGV[i + 2])

@@ -41,18 +41,10 @@ local life_ms = ARGV[8]
 local channel = ARGV[9]
 local least = tonumber(ARGV[10])
 
-local function int(n)
-  return string.format('%.0f', n)
-end
-
 local stored = tonumber(redis.call('GET', version_key) or '0') or 0
 if stored < least then
   return {-2, 0}
 end
-
-local time = redis.call('TIME')
-local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local now_ms = math.floor(now_us / 1000)
 
 -- At most 1000 at a time: unpack has a limit, and the next call takes the rest.
 local ended = redis.call('ZRANGEBYSCORE', until_key, '-inf', int(now_ms), 'LIMIT', '0', '1000')
@@ -81,7 +73,7 @@ if id ~= '' then
   end
   if code == 1 then
     -- Microseconds, so that no version is given twice although Redis forgot it.
-    local version = math.max(stored + 1, now_us)
+    local version = math.max(stored + 1, now)
     redis.call('LPUSH', audit_key, '{"revision":' .. int(version) .. ',' .. string.sub(audit_entry, 2))
     redis.call('LTRIM', audit_key, '0', int(audit_max - 1))
     redis.call('SET', version_key, int(version))

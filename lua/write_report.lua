@@ -15,13 +15,6 @@ local report_key, index_key = KEYS[1], KEYS[2]
 local instance, report = ARGV[1], ARGV[2]
 local life_ms = tonumber(ARGV[3])
 
-local function int(n)
-  return string.format('%.0f', n)
-end
-
-local time = redis.call('TIME')
-local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-
 redis.call('SET', report_key, report, 'PX', int(life_ms))
 redis.call('ZADD', index_key, int(now_ms + life_ms), instance)
 redis.call('ZREMRANGEBYSCORE', index_key, '-inf', int(now_ms))

@@ -15,17 +15,17 @@ import (
 // that sends it, and by its waiters when done is closed.
 type batch struct {
 	done chan struct{} // closed when answer or err is there
-	sent bool          // nobody may join or leave
+	sent bool          // no waiter joins or leaves
 
 	waiters int
 	until   time.Time // when the last waiter's context ends
-	patient bool      // one never does
+	patient bool      // one has no deadline
 
 	*buffer  // until it has been sent
 	shapes   [][]charged
 	requests []queued
-	recent   limit.Charge // what the last of requests asks for
-	joinable bool         // it has this one charge
+	recent   limit.Charge // of the last of requests
+	joinable bool         // it has only this charge
 
 	answer []int64
 	at     int64 // when it was judged
@@ -50,7 +50,7 @@ type queued struct {
 	target  int32 // in buffer.targets
 	waiters int32
 	answer  int32 // in batch.answer
-	// gone are the places of waiters who left before it was sent, not in order.
+	// gone are the places of waiters that left before it was sent, not in order.
 	gone []int32
 }
 
@@ -80,7 +80,7 @@ func newBatch() *batch {
 }
 
 // newSingle is a batch of one request, which must not change until its results are read.
-// Nobody else waits for it, and its buffer is its own.
+// It has one waiter, and a buffer of its own.
 func newSingle(r *request) *batch {
 	b := &batch{shapes: [][]charged{r.charges}, requests: []queued{{waiters: 1}}, buffer: &buffer{}}
 	for i := range r.charges {
@@ -108,8 +108,8 @@ func (b *batch) wanted() int {
 	return n
 }
 
-// add takes a request in, and says where its answer will be. A request that equals the
-// last one for its key is not judged by itself: nobody overtakes.
+// add puts a request into the batch and returns where its answer will be. A request that
+// equals the last one for its key is merged with it; the order of requests stays.
 func (b *batch) add(ctx context.Context, r *request) (w waiter, merged bool) {
 	if i := b.equal(r); i >= 0 {
 		return b.join(ctx, i), true
@@ -132,8 +132,8 @@ func (b *batch) join(ctx context.Context, i int32) waiter {
 	return waiter{b, i, b.requests[i].waiters}
 }
 
-// remember keeps what the last request asks for, if it is one charge. The strings are
-// our own: the caller may use its memory again.
+// remember keeps the charge of the last request, if it has one. The strings are
+// copied: the caller may use its memory again.
 func (b *batch) remember(charges []limit.Charge) {
 	b.joinable = len(charges) == 1
 	if !b.joinable {
@@ -203,8 +203,8 @@ func (b *batch) fits(r *request) bool {
 
 // run is what lua/limit_many.lua takes as one: requests of one shape, one behind
 // the other, each for the same keys as the one before it or for new ones, which
-// then lie one step further. Most requests of a busy site are like that: all ask
-// for one hot key, and each for the windows of its own client.
+// are then one step further. Most requests of a busy site are like that: all charge
+// one hot key, and each the windows of its own client.
 type run struct {
 	shape       int32
 	times       int
@@ -230,7 +230,7 @@ func (r *run) begin(q *queued, keys []int32) {
 	}
 }
 
-// use notes who uses the keys of a request.
+// use records which charges use the keys of a request.
 func (r *run) use(keys []int32) {
 	for l, k := range keys {
 		r.users[k] = r.user(l)
@@ -245,7 +245,7 @@ func (r *run) extend(q *queued, keys []int32) bool {
 	step := int32(0)
 	for l, k := range keys {
 		if k != r.last[l] {
-			step++ // new keys of one request lie one behind the other
+			step++ // new keys of one request are consecutive
 		}
 	}
 	if r.times > 1 && step != r.step || step == 0 && len(keys) == 1 {

@@ -1,12 +1,9 @@
 package redislimits
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
@@ -16,32 +13,14 @@ import (
 // beyond is more than any capacity; many of it can still be added up.
 const beyond = 1 << 54
 
-// maxNumber is more than any number that the scripts can say.
+// maxNumber is more than any number that the scripts return.
 const maxNumber = 1 << 53
-
-// send makes one call of lua/limit_many.lua.
-func (l *shardLimiter) send(ctx context.Context, b *batch) error {
-	args := l.args.Get().(*[]any)
-	defer func() { clear(*args); l.args.Put(args) }()
-	*args = b.encode(append((*args)[:0], "evalsha", l.many.Hash()))
-	cmd := redis.NewIntSliceCmd(ctx, *args...)
-	err := l.rdb.Process(ctx, cmd)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		(*args)[0], (*args)[1] = "eval", l.manyText
-		cmd = redis.NewIntSliceCmd(ctx, *args...)
-		err = l.rdb.Process(ctx, cmd)
-	}
-	if err != nil {
-		return err
-	}
-	return b.decode(cmd.Val())
-}
 
 // charged is one charge as the scripts understand it.
 type charged struct {
 	limitcore.Compiled
-	// cost is what is asked for, together with earlier charges of the same
-	// request for the same subject.
+	// cost includes that of earlier charges of the same request for the same
+	// subject.
 	cost int64
 }
 
@@ -83,7 +62,7 @@ func (b *batch) encode(args []any) []any {
 	return r.encode(args)
 }
 
-// decode takes the answer of lua/limit_many.lua. Anything but what the script can say is
+// decode reads the reply of lua/limit_many.lua. Anything but what the script can return is
 // an error: a wrong guess would admit or deny for no reason.
 func (b *batch) decode(answer []int64) error {
 	at := 0
@@ -123,7 +102,7 @@ func perCharge(k, n int64) int {
 	return numbers
 }
 
-// read writes the results of a waiter, once the answer is there, and says whether its
+// read writes the results of a waiter, once the reply is there, and reports whether its
 // request is admitted.
 func (w waiter) read(results []limit.Result) bool {
 	q := &w.batch.requests[w.request]
@@ -141,7 +120,7 @@ func (w waiter) read(results []limit.Result) bool {
 func (c *charged) read(numbers []int64, taken, k int64, admitted bool, r *limit.Result) {
 	left, reset := numbers[0], numbers[1]
 	if k > 1 && taken < k && c.Kind == limitcore.KindBucket && c.cost > 0 {
-		reset = ceilDiv(numbers[2]-(k-taken)*c.cost*c.Unit, c.Fill)
+		reset = limitcore.CeilDiv(numbers[2]-(k-taken)*c.cost*c.Unit, c.Fill)
 	}
 	r.Allowed, r.Limit, r.Remaining, r.RetryAfter = true, c.Capacity, left, 0
 	if taken > 0 {
@@ -151,7 +130,7 @@ func (c *charged) read(numbers []int64, taken, k int64, admitted bool, r *limit.
 		r.RetryAfter = duration(numbers[len(numbers)-1])
 		r.Allowed = r.RetryAfter == 0
 	}
-	r.ResetAfter, r.Remaining = duration(max(0, reset)), max(0, r.Remaining) // whatever was said
+	r.ResetAfter, r.Remaining = duration(max(0, reset)), max(0, r.Remaining) // whatever the reply was
 }
 
 // duration is one of the scripts, in which -1 is never.
@@ -160,12 +139,4 @@ func duration(us int64) time.Duration {
 		return hottype.Never
 	}
 	return time.Duration(us) * time.Microsecond
-}
-
-func ceilDiv(a, b int64) int64 {
-	q := a / b
-	if q*b < a {
-		q++
-	}
-	return q
 }

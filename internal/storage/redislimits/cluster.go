@@ -2,6 +2,7 @@ package redislimits
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
@@ -13,81 +14,38 @@ import (
 // node is far away from the other's.
 const shardCount = 16
 
-// refundTime is how long a refund may take that its caller no longer waits for.
+// refundTime is how long a refund may take in the background.
 const refundTime = time.Second
 
 // maxRefunds bounds how many of those there are at a time.
 const maxRefunds = 256
 
-// A script reaches the keys of one hash slot only, so on a cluster subjects are dealt out
-// to shards, each a hash tag of its own; both windows of a client are in one shard. Nodes
-// share the work, and a request whose subjects are in one shard is decided as on one
-// server, which is one shard.
+// A script accesses the keys of one hash slot only, so on a cluster subjects are
+// distributed over shards, each a hash tag of its own; both windows of a client are in one
+// shard. A request whose subjects are in one shard is decided as on one server, which is
+// one shard. Package gate reads the shard of a subject and its server, so that a failed
+// node affects only its own limits.
 //
-// One that has several asks shard after shard: hot keys first, which deny most, then
-// clients. All or nothing (law U3) is kept by giving back: where a later shard
-// denies, or does not answer, what earlier ones charged is refunded. So a denied
-// request may hold what it cannot use for about one round trip, and a request
-// that comes in just then may be denied for it. Never is too much admitted: a
-// charge comes before the verdict that it is for, and a refund is never more than
-// the charge. Where the refund is lost too, because the node fails at this very
-// moment, the charge stays, which errs on the same side.
+// A request with several shards charges shard after shard: hot keys first, which deny
+// most, then clients. All or nothing (law U3) is kept by refunds: when a later shard
+// denies or does not answer, the charges of earlier ones are refunded. So a denied
+// request may hold what it cannot use for about one round trip, and a request that
+// arrives meanwhile may be denied for it. Too much is never admitted: a charge is made
+// before its verdict, and a refund is never more than the charge. If the refund is lost
+// too, because the node fails at that moment, the charge stays, which errs on the same
+// side.
 
-// part is what one shard is asked for.
+// part is the charges of one shard.
 type part struct {
 	shard   int
-	first   bool // asked before the others: it has a hot key
+	first   bool // charged before the others: it has a hot key
 	index   []int
 	charges []limit.Charge
 	results []limit.Result
 	at      time.Time
 }
 
-// takeAt is Take, and writes into at, unless it is nil, when each charge was made.
-func (l *Limiter) takeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result,
-	at []time.Time) (bool, error) {
-	if err := limit.Check(charges, results); err != nil {
-		return false, err
-	}
-	if shard, alone := l.only(charges); alone {
-		admitted, when, err := l.shards[shard].TakeAt(ctx, now, charges, results)
-		for i := range at {
-			at[i] = when
-		}
-		return admitted, err
-	}
-	for i := range charges {
-		if err := charges[i].Spec.Validate(); err != nil {
-			return false, err // before any shard has charged
-		}
-	}
-	parts := split(charges, l.Shard)
-	admitted, err := l.takeParts(ctx, now, parts)
-	for _, p := range parts {
-		for i, k := range p.index {
-			results[k] = p.results[i]
-			if at != nil {
-				at[k] = p.at
-			}
-		}
-	}
-	return admitted, err
-}
-
-// only is the shard of charges that are all in one.
-func (l *Limiter) only(charges []limit.Charge) (shard int, alone bool) {
-	for i := range charges {
-		switch at := l.Shard(&charges[i].Subject); {
-		case i == 0:
-			shard = at
-		case at != shard:
-			return 0, false
-		}
-	}
-	return shard, true
-}
-
-// split deals charges out to shards: those with a hot key first, otherwise in the
+// split distributes charges over shards: those with a hot key first, otherwise in the
 // order of the charges. Earlier charges for a subject are in the same part.
 func split(charges []limit.Charge, shard func(*limit.Subject) int) []*part {
 	var parts []*part
@@ -139,9 +97,9 @@ func never() limit.Charge {
 		Spec: limit.Spec{Algorithm: limit.FixedWindow, Window: time.Second}, Cost: 1}
 }
 
-// askInVain fills in the results of shards that were not asked, since another one
-// denied: the request is denied there too, which charges nothing and says all. A
-// shard that does not answer does not undo the denial; Remaining is -1 there.
+// askInVain fills in the results of shards that were not charged, since another one
+// denied: a charge that is always denied makes the others a peek. If a shard does not
+// answer, the denial stays; Remaining is -1 there.
 func (l *Limiter) askInVain(ctx context.Context, now time.Time, parts []*part) {
 	for _, p := range parts {
 		p.results = append(p.results, limit.Result{})
@@ -155,14 +113,14 @@ func (l *Limiter) askInVain(ctx context.Context, now time.Time, parts []*part) {
 	}
 }
 
-// refund gives back what a shard has charged. Where the request is denied the
-// results have to say what remains then, so the caller waits for it as long as
-// its context lets it; where it failed, or that took too long, nobody waits.
+// refund refunds the charges of a shard. If the request is denied, its results have to
+// say what remains then, so it waits until the context ends; if the request failed, or
+// its context has ended, the refund is made in the background.
 func (l *Limiter) refund(ctx context.Context, p *part, failed bool) {
 	l.refunds.Add(1)
 	if !failed && ctx.Err() == nil {
 		if err := l.shards[p.shard].RefundAt(ctx, p.at, p.charges, p.results); err != nil {
-			l.lost.Add(1) // it may have arrived: a second try could give twice
+			l.lost.Add(1) // it may have arrived: a second try could refund twice
 		}
 		for i := range p.results {
 			p.results[i].Allowed = true // as it was, whatever became of the refund
@@ -175,7 +133,7 @@ func (l *Limiter) refund(ctx context.Context, p *part, failed bool) {
 		l.lost.Add(1)
 		return
 	}
-	charges := append([]limit.Charge(nil), p.charges...) // the caller's memory is its own again
+	charges := slices.Clone(p.charges) // the caller may use its memory again
 	l.shards[p.shard].batcher.calls.Go(func() {
 		defer func() { <-l.late }()
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
@@ -184,4 +142,45 @@ func (l *Limiter) refund(ctx context.Context, p *part, failed bool) {
 			l.lost.Add(1)
 		}
 	})
+}
+
+// shardError is the error of a request with subjects in several shards.
+type shardError struct {
+	error
+	shard int
+}
+
+// Unwrap is the error of the shard.
+func (e *shardError) Unwrap() error { return e.error }
+
+// FailedShard is the shard that failed; others answered, or were not called.
+func (e *shardError) FailedShard() int { return e.shard }
+
+// Shards is how many shards there are: 1 on one server.
+func (l *Limiter) Shards() int { return len(l.shards) }
+
+// Shard is the shard of a subject.
+func (l *Limiter) Shard(subject *limit.Subject) int {
+	if len(l.shards) == 1 {
+		return 0
+	}
+	var name [128]byte
+	return shardOf(appendSubject(name[:0], subject))
+}
+
+func (l *Limiter) limiterOf(subject *limit.Subject) *shardLimiter { return l.shards[l.Shard(subject)] }
+
+// Server is the address of the master of a shard, as far as the client knows: its
+// context has ended, so that no call is made.
+func (l *Limiter) Server(shard int) string {
+	if l.nodes == nil {
+		return ""
+	}
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	master, err := l.nodes.MasterForKey(over, l.shards[shard].keys.prefix)
+	if err != nil {
+		return "" // it has not seen the cluster yet
+	}
+	return master.Options().Addr
 }

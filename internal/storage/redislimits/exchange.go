@@ -25,13 +25,13 @@ type windowShard struct {
 	stripes []stripe
 	clock   atomic.Pointer[clock]
 	heard   atomic.Int64 // when it was last exchanged, ns since born; negative: never
-	round   int64        // of calls; belongs to run, like what follows
-	unsure  int64        // the last round without an answer
+	round   int64        // of calls; only Run uses it and what follows
+	unsure  int64        // the last round without a reply
 	failed  bool         // the last exchange
 }
 
-// clock is one moment by two clocks. From there on the monotonic clock of the process
-// counts: setting the machine's changes nothing.
+// clock is one moment by two clocks. From then on the monotonic clock of the process
+// counts: setting the machine's clock changes nothing.
 type clock struct {
 	local time.Time
 	redis int64 // unix us
@@ -76,7 +76,7 @@ func (l *windowShard) due(by int64) {
 	})
 }
 
-// exchange tells Redis what was admitted here and learns what was admitted elsewhere.
+// exchange writes what was admitted here and reads what was admitted elsewhere.
 // It does not end with ctx, so that the last one arrives.
 func (l *windowShard) exchange(ctx context.Context) {
 	began, was := l.store.now(), l.failed
@@ -94,15 +94,15 @@ func (l *windowShard) exchange(ctx context.Context) {
 	l.counts.last.Store(int64(ended.Sub(began)))
 	l.heard.Store(int64(ended.Sub(l.born)))
 	if was {
-		l.due(0) // Redis may have lost what it was told
+		l.due(0) // Redis may have lost its data
 		if l.counts.stale.Add(-1) == 0 {
 			l.store.log.Info("redislimits: per-IP sync with Redis works again")
 		}
 	}
 }
 
-// tell makes the calls for all sums that are due, and one at least, which says that
-// the shard answers; before the first sums one that tells by which clock they are to be.
+// tell makes the calls for all sums that are due, and one at least, which shows that
+// the shard answers; before the first sums one that reads the clock.
 func (l *windowShard) tell(ctx context.Context) error {
 	var batch []sum
 	if l.heard.Load() < 0 || l.failed {
@@ -121,7 +121,7 @@ func (l *windowShard) tell(ctx context.Context) error {
 	return l.call(ctx, batch)
 }
 
-// call tells some sums: one round trip, two where Redis does not know the script.
+// call writes some sums: one round trip, two if Redis does not know the script.
 // They stay due until it has answered.
 func (l *windowShard) call(ctx context.Context, batch []sum) error {
 	ctx, cancel := context.WithTimeout(ctx, freshFor)
@@ -134,7 +134,7 @@ func (l *windowShard) call(ctx context.Context, batch []sum) error {
 		args = append(args, s.start, s.over, s.own)
 	}
 	if len(batch) == 0 {
-		names = append(names, l.keys.sums(0, 0, &limit.Subject{})) // there is none: it says where to ask
+		names = append(names, l.keys.sums(0, 0, &limit.Subject{})) // there is none: it names the node
 	}
 	began := l.store.now()
 	answer, err := l.store.scripts.exchange.Run(ctx, l.store.rdb, names, args...).Int64Slice()
@@ -155,10 +155,10 @@ func (l *windowShard) call(ctx context.Context, batch []sum) error {
 	return nil
 }
 
-// correct takes over the clock of Redis, which was read between began and ended, where
+// correct adopts the clock of Redis, which was read between began and ended, if
 // it is known better than before: half of the time between is the error. Sums that
-// were taken by a clock of which nothing was known, or by one that was ahead, go with
-// it: else they would be those of another window, or of one that does not end.
+// were recorded before any clock was known, or by one that was ahead, are moved with
+// it: else they would be of another window, or of one that does not end.
 func (l *windowShard) correct(began, ended time.Time, now int64) {
 	trip := ended.Sub(began)
 	middle := began.Add(trip / 2)
@@ -172,7 +172,7 @@ func (l *windowShard) correct(began, ended time.Time, now int64) {
 	}
 }
 
-// learn takes over what others have admitted; negative: that is not known.
+// learn records what others have admitted; negative: that is not known.
 func (l *windowShard) learn(s *sum, others int64) {
 	s.stripe.mu.Lock()
 	defer s.stripe.mu.Unlock()

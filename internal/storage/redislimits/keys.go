@@ -17,7 +17,7 @@ type keys struct{ prefix string }
 func newKeys(namespace string) keys { return keys{redisstore.NewKeys(namespace).Prefix()} }
 
 // maxSubjectBytes is how much of a subject is written out in a key. Longer ones
-// are hashed: keys stay short, whatever strangers send.
+// are hashed: keys stay short, whatever clients send.
 const maxSubjectBytes = 512
 
 // limitState: string, the state of one limit; lua/limit_prelude.lua says how it
@@ -127,8 +127,8 @@ func (k keys) inFlight(key string) string {
 	return k.limitState(&limit.Subject{Space: "in_flight", Name: key})
 }
 
-// isOdd is true for subjects that are hashed: too long to write out, or, which
-// programs never do, with parts that could be mistaken for others.
+// isOdd is true for subjects that are hashed: too long to write out, or with parts that
+// could be mistaken for others, as no program makes them.
 func isOdd(s *limit.Subject) bool {
 	return len(s.Space)+len(s.Name)+len(s.Client.Name) > maxSubjectBytes ||
 		strings.Contains(s.Space, ":") ||

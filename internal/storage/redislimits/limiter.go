@@ -1,3 +1,12 @@
+// Package redislimits has the limits that all processes of a namespace share: the
+// same algorithms as limit.Memory, as scripts inside Redis, by its clock.
+//
+//	Limiter.Take ───> batcher ──> one script for many requests
+//	Prefetch.Take ──> prefetched tokens ──> Limiter
+//	Windows.Take ───> limit.Memory, sums exchanged ten times a second
+//
+// All keys of a namespace have one hash tag; on a cluster the limits are in shards,
+// each with a tag of its own.
 package redislimits
 
 import (
@@ -31,13 +40,13 @@ type Limiter struct {
 	shards  []*shardLimiter // one on one server
 
 	refunds, lost atomic.Uint64 // of requests that another shard denied
-	late          chan struct{} // a place for each refund that nobody waits for
+	late          chan struct{} // holds a value for each refund in the background
 }
 
 // scripts are those that no shardLimiter runs.
 type scripts struct{ clThrottle, inFlight, exchange *redis.Script }
 
-// New gives the limits of a client's namespace. They end with the client.
+// New returns the limits of a client's namespace. They end with the client.
 func New(c *redisstore.Client) *Limiter {
 	cfg := c.Config()
 	l := &Limiter{
@@ -62,13 +71,12 @@ func New(c *redisstore.Client) *Limiter {
 	return l
 }
 
-// TakePrefetched says that nothing is prefetched; see Prefetch.
+// TakePrefetched reports false: nothing is prefetched; see Prefetch.
 func (l *Limiter) TakePrefetched([]limit.Charge, []limit.Result) bool { return false }
 
 // Take implements limit.Store in at most one round trip, and one more for a server
 // that does not know the script yet; on a cluster one for each shard that the
-// request has subjects in, most often one, and one more for each that has to give
-// back. now is ignored. Mistakes of the caller are limit's errors; everything else
+// request has subjects in, most often one, and one more for each refund. now is ignored. Mistakes of the caller are limit's errors; everything else
 // is a failure of the store, after which it is not known whether anything was
 // charged. That also goes for a caller whose context ends: Take returns at once with
 // the context's error, and if the call is out already, its charges may still be
@@ -79,8 +87,8 @@ func (l *Limiter) Take(ctx context.Context, now time.Time, charges []limit.Charg
 	return l.takeAt(ctx, now, charges, results, nil)
 }
 
-// TakeAt is Take for those who may want to give back what it charged: at is when
-// each charge was made, by the clock of its server, which RefundAt has to know.
+// TakeAt is Take for callers that may refund: at is when each charge was made, by the
+// clock of its server, as RefundAt needs it.
 func (l *Limiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge,
 	results []limit.Result) (admitted bool, at []time.Time, err error) {
 	at = make([]time.Time, len(charges))
@@ -88,18 +96,53 @@ func (l *Limiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Cha
 	return admitted, at, err
 }
 
-// Stats tells how many calls decisions took.
-func (l *Limiter) Stats() Stats {
-	all := Stats{Refunds: l.refunds.Load(), RefundsLost: l.lost.Load()}
-	for _, s := range l.shards {
-		s.batcher.stats.addTo(&all)
+// takeAt is Take, and writes into at, unless it is nil, when each charge was made.
+func (l *Limiter) takeAt(ctx context.Context, now time.Time, charges []limit.Charge, results []limit.Result,
+	at []time.Time) (bool, error) {
+	if err := limit.Check(charges, results); err != nil {
+		return false, err
 	}
-	return all
+	if shard, alone := l.only(charges); alone {
+		admitted, when, err := l.shards[shard].TakeAt(ctx, now, charges, results)
+		for i := range at {
+			at[i] = when
+		}
+		return admitted, err
+	}
+	for i := range charges {
+		if err := charges[i].Spec.Validate(); err != nil {
+			return false, err // before any shard has charged
+		}
+	}
+	parts := split(charges, l.Shard)
+	admitted, err := l.takeParts(ctx, now, parts)
+	for _, p := range parts {
+		for i, k := range p.index {
+			results[k] = p.results[i]
+			if at != nil {
+				at[k] = p.at
+			}
+		}
+	}
+	return admitted, err
 }
 
-// shardLimiter is a Limiter for subjects that lie in one shard; on one server that is
-// all of them. Decisions that are asked for while a call is out share the next
-// one (see batcher), and equal ones among them are judged as one.
+// only is the shard of charges that are all in one.
+func (l *Limiter) only(charges []limit.Charge) (shard int, alone bool) {
+	for i := range charges {
+		switch at := l.Shard(&charges[i].Subject); {
+		case i == 0:
+			shard = at
+		case at != shard:
+			return 0, false
+		}
+	}
+	return shard, true
+}
+
+// shardLimiter is a Limiter for the subjects of one shard; on one server those are all.
+// Decisions that are requested while a call is in flight share the next one (see
+// batcher), and equal ones among them are judged as one.
 type shardLimiter struct {
 	rdb      redis.UniversalClient
 	keys     keys
@@ -122,14 +165,14 @@ func newShardLimiter(of *Limiter, k keys) *shardLimiter {
 	return l
 }
 
-// Take is that of Limiter, without a look at shards.
+// Take is that of Limiter, without shards.
 func (l *shardLimiter) Take(ctx context.Context, now time.Time, charges []limit.Charge,
 	results []limit.Result) (bool, error) {
 	admitted, _, err := l.TakeAt(ctx, now, charges, results)
 	return admitted, err
 }
 
-// TakeAt is Take, and says when it charged.
+// TakeAt is Take, and returns when it charged.
 func (l *shardLimiter) TakeAt(ctx context.Context, now time.Time, charges []limit.Charge,
 	results []limit.Result) (admitted bool, at time.Time, err error) {
 	if err := limit.Check(charges, results); err != nil {
@@ -184,12 +227,64 @@ func (l *shardLimiter) wait(ctx context.Context, w waiter, results []limit.Resul
 	return w.read(results), w.batch.at, nil
 }
 
-// spaces names what a Take was about, for errors. Names of subjects are long,
-// and strangers choose them.
+// spaces names the spaces of charges, for errors. Names of subjects are long, and
+// clients choose them.
 func spaces(charges []limit.Charge) string {
 	names := make([]string, len(charges))
 	for i := range charges {
 		names[i] = charges[i].Subject.Space
 	}
 	return strings.Join(names, ", ")
+}
+
+// Stats counts decisions and the calls they took.
+type Stats struct {
+	// Calls counts the calls made, Decisions what they decided. Merged
+	// counts decisions that were the same as an earlier one of their call but
+	// for the caller, and cost Redis nothing more.
+	Calls, Decisions, Merged uint64
+	// Largest is the most decisions that one call carried.
+	Largest uint64
+	// Refused counts decisions that were rejected because too many others waited, Left
+	// those whose context ended before the answer came.
+	Refused, Left uint64
+	// Refunds counts refunds because another node denied the request, RefundsLost
+	// those of them whose result is unknown. Both are 0 on one server, where a
+	// request is one call.
+	Refunds, RefundsLost uint64
+}
+
+// counters are the figures of Stats.
+type counters struct {
+	calls, decisions, merged, largest, refused, left atomic.Uint64
+}
+
+// sent counts a call.
+func (l *counters) sent(decisions uint64) {
+	l.calls.Add(1)
+	l.decisions.Add(decisions)
+	for {
+		largest := l.largest.Load()
+		if decisions <= largest || l.largest.CompareAndSwap(largest, decisions) {
+			return
+		}
+	}
+}
+
+func (l *counters) addTo(all *Stats) {
+	all.Calls += l.calls.Load()
+	all.Decisions += l.decisions.Load()
+	all.Merged += l.merged.Load()
+	all.Largest = max(all.Largest, l.largest.Load())
+	all.Refused += l.refused.Load()
+	all.Left += l.left.Load()
+}
+
+// Stats reads the figures of all shards.
+func (l *Limiter) Stats() Stats {
+	all := Stats{Refunds: l.refunds.Load(), RefundsLost: l.lost.Load()}
+	for _, s := range l.shards {
+		s.batcher.stats.addTo(&all)
+	}
+	return all
 }

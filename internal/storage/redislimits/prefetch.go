@@ -21,29 +21,27 @@ const (
 	maxPrefetchKeys = 4096
 )
 
-// Prefetch is a limit.Store before the shared one: of a very hot key it takes some
-// of the bucket ahead of the requests that will want it, and then decides those in
-// memory.
+// Prefetch is a limit.Store before the shared one: it takes tokens of a very hot key
+// before they are requested, and then decides its requests in memory.
 //
-// When. A key that was asked for at least 1,000 times a second here, on a bucket of
-// which much is left: what is prefetched is what 20 ms of its requests take, at most a quarter
+// When. A key with at least 1,000 requests a second in this process, on a bucket of
+// which much is left: it prefetches what 20 ms of the requests take, at most a quarter
 // of what is left and at most Max. Near its limit nothing is prefetched, and each of
-// its decisions is exact: that is where denials are remembered, so asking is cheap
-// there. A request with other limits beside it asks only for those, and where they
-// deny puts back what it took; of several hot keys only the first is paid from memory.
+// its decisions is exact: there denials are remembered, so they are cheap. A request with
+// other limits charges only those in Redis, and if they deny puts its tokens back; of
+// several hot keys only the first is charged in memory.
 //
-// What that costs. All that is prefetched is charged first, so the sum of all
-// processes never exceeds the limit. But a token may be used up to 100 ms after it
-// was charged: in any stretch of time d at most
+// Cost. All that is prefetched is charged first, so the sum of all processes never
+// exceeds the limit. But a token may be used up to 100 ms after it was charged: in any
+// interval d at most
 //
 //	burst + rate x d + Max x processes
 //
-// passes. What is not used within 100 ms, or when Run ends, is given back. A
-// process that crashes takes what it holds with it: at most Max of each key, which run
-// back like any other cost. Remaining of a decision in memory is a lower bound.
+// is admitted. What is not used within 100 ms, or when Run ends, is refunded. If a
+// process crashes, what it holds is lost: at most Max of each key, which the bucket
+// regains like any other cost. Remaining of a decision in memory is a lower bound.
 //
-// It may be used by any number of goroutines; Run by one. Without Run running it
-// prefetches nothing.
+// Any number of goroutines may use it; Run by one. Before Run it prefetches nothing.
 type Prefetch struct {
 	sharding
 	store *Limiter
@@ -58,20 +56,20 @@ type Prefetch struct {
 	counts  prefetchCounters
 }
 
-// sharding is what a store before a Limiter says of its shards.
+// sharding are the shards of the Limiter behind a store.
 type sharding interface {
 	Shards() int
 	Shard(subject *limit.Subject) int
 	Server(shard int) string
 }
 
-// PrefetchStats tells what became of prefetched tokens. Held and Keys are of this moment.
+// PrefetchStats counts prefetched tokens. Held and Keys are of this moment.
 type PrefetchStats struct {
 	// Grants counts fetches that were granted, Local the requests decided in memory.
 	Grants, Local uint64
-	// Returned is the cost that was given back unused, Lost what stays charged
-	// because that failed or came too late, or the limit has changed since, or may
-	// have been by a grant of which nobody heard in time.
+	// Returned is the cost that was refunded unused, Lost what stays charged because
+	// the refund failed or was too late, or the limit has changed, or may be charged
+	// by a fetch without a reply.
 	Returned, Lost uint64
 	// Held is the cost held now, Keys the keys that are watched.
 	Held, Keys int64
@@ -79,7 +77,7 @@ type PrefetchStats struct {
 
 type prefetchCounters struct{ grants, local, returned, lost atomic.Uint64 }
 
-// Prefetch gives a store that may hold up to most of one key's cost; most is at
+// Prefetch returns a store that may hold up to most of one key's cost; most is at
 // least 1.
 func (l *Limiter) Prefetch(most int64) *Prefetch {
 	p := &Prefetch{sharding: l, store: l, max: max(most, 1), keys: map[string]*prefetchKey{}}
@@ -87,8 +85,8 @@ func (l *Limiter) Prefetch(most int64) *Prefetch {
 	return p
 }
 
-// of is what is held of a charge's key; nil where there is none, or the key's limit
-// has just changed and what was taken under the old one is going back.
+// of is what is held of a charge's key; nil if there is none, or the key's limit
+// has just changed and what was taken under the old one is being refunded.
 func (l *Prefetch) of(c *limit.Charge) *prefetchKey {
 	l.mu.RLock()
 	k := l.keys[c.Subject.Name]
@@ -99,8 +97,7 @@ func (l *Prefetch) of(c *limit.Charge) *prefetchKey {
 	return k
 }
 
-// watch is the key that a charge would be paid from, a new one if need be; nil
-// where there are too many.
+// watch is the key of a charge, a new one if needed; nil if there are too many.
 func (l *Prefetch) watch(c *limit.Charge) *prefetchKey {
 	if !l.running.Load() {
 		return nil
@@ -118,7 +115,7 @@ func (l *Prefetch) watch(c *limit.Charge) *prefetchKey {
 	return k
 }
 
-// renew fetches tokens of a key where that is due, beside the requests.
+// renew fetches tokens of a key in the background, if that is due.
 func (l *Prefetch) renew(k *prefetchKey) {
 	l.mu.RLock() // so that Run does not end in between
 	defer l.mu.RUnlock()
@@ -138,7 +135,7 @@ func (l *Prefetch) grant(k *prefetchKey, cost int64) {
 	c.Cost = cost
 	ok, at, err := l.store.limiterOf(&c.Subject).TakeAt(ctx, time.Time{}, []limit.Charge{c}, results)
 	if err != nil {
-		k.failed() // where the charge was taken after all it runs back like any other
+		k.failed() // if the charge was taken, the bucket regains it like any other
 		l.counts.lost.Add(uint64(cost))
 		return
 	}
@@ -147,8 +144,8 @@ func (l *Prefetch) grant(k *prefetchKey, cost int64) {
 	}
 }
 
-// Run allows prefetching, and gives back what is not used, until ctx ends and all is
-// given back. It returns nil.
+// Run allows prefetching, and refunds what is not used, until ctx ends and all is
+// refunded. It returns nil.
 func (l *Prefetch) Run(ctx context.Context) error {
 	l.running.Store(true)
 	wait.Every(ctx, prefetchLife, func() { l.sweep(ctx, false) })
@@ -160,7 +157,7 @@ func (l *Prefetch) Run(ctx context.Context) error {
 	return nil
 }
 
-// sweep begins the next span of every key, and gives back what is over, or all.
+// sweep begins the next span of every key, and refunds what has expired, or all.
 func (l *Prefetch) sweep(ctx context.Context, all bool) {
 	var over []*prefetchKey
 	l.mu.Lock()
@@ -177,8 +174,8 @@ func (l *Prefetch) sweep(ctx context.Context, all bool) {
 	l.giveBack(ctx, over)
 }
 
-// giveBack gives back what is held of some keys, all in one round trip, which takes
-// refundTime at most, also when ctx ends meanwhile: nobody else knows of it then.
+// giveBack refunds what is held of some keys, all in one round trip, which takes
+// refundTime at most, also when ctx ends meanwhile: only this process knows of it.
 func (l *Prefetch) giveBack(ctx context.Context, over []*prefetchKey) {
 	var owed []repayment
 	var cost int64
@@ -210,4 +207,14 @@ func (l *Prefetch) Stats() PrefetchStats {
 		st.Held += k.held.Load()
 	}
 	return st
+}
+
+// Reset drops the tokens that are held of a subject whose bucket was reset.
+func (l *Prefetch) Reset(s *limit.Subject) {
+	l.mu.RLock()
+	k := l.keys[s.Name]
+	l.mu.RUnlock()
+	if k != nil && k.charge.Subject == *s {
+		k.empty()
+	}
 }

@@ -7,31 +7,32 @@ import (
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
-// prefetchKey is what is held of one key, and how often it was asked for. What every
-// request touches is atomic, so that they wait for nobody.
+// prefetchKey is what is held of one key, and how much was requested of it. What every
+// request uses is atomic, so that requests do not wait for a lock.
 type prefetchKey struct {
 	charge limit.Charge // with cost 1; neither it nor most ever changes
 	most   int64        // that may be held
 
 	held  atomic.Int64
 	asked atomic.Int64 // cost, in this span of prefetchLife
-	// low is from how little on somebody should look whether to renew.
+	// low: below it a request checks whether to renew.
 	low atomic.Int64
-	// reset and capacity are what the store said last.
+	// reset and capacity are of the last result of the store.
 	reset, capacity atomic.Int64
 
 	mu      sync.Mutex // guards what follows, and lets held grow
-	surplus int64      // charged too, and beyond most: it only goes back
+	surplus int64      // charged too, and beyond most: it is only refunded
 	at      time.Time  // when the oldest of held was charged, by the clock of Redis
 	last    int64      // cost of the newest grant
 	lastAt  time.Time  // when that was charged
 	newest  time.Time  // when it was granted, by our clock
-	refill  bool       // one is under way
-	over    bool       // nobody looks after it any more
+	refill  bool       // one is in flight
+	over    bool       // it is no longer in Prefetch.keys
 	before  int64      // asked, in the span before
-	left    int64      // in the bucket, when the store last said so
+	left    int64      // in the bucket, by the last result of the store
 }
 
 func newPrefetchKey(c *limit.Charge, most int64) *prefetchKey {
@@ -40,15 +41,15 @@ func newPrefetchKey(c *limit.Charge, most int64) *prefetchKey {
 	return k
 }
 
-// prefetchable is whether a charge is of a bucket that can be taken ahead.
+// prefetchable is whether a charge is of a bucket that can be prefetched.
 func prefetchable(c *limit.Charge) bool {
 	s := &c.Spec
-	return (s.Algorithm == limit.TokenBucket || s.Algorithm == limit.GCRA) &&
-		s.Wait == 0 && s.Block == 0 && s.InitialDeficit == 0 && c.Cost > 0 && c.Subject.Client.IsZero()
+	bucket := limitcore.Spec(*s).Refills() && !limitcore.Spec(*s).Queues()
+	return bucket && s.Block == 0 && s.InitialDeficit == 0 && c.Cost > 0 && c.Subject.Client.IsZero()
 }
 
-// payable is which charge of a request prefetched tokens may pay, -1 for none: the first that
-// is of a bucket, where no other is of the same subject.
+// payable is the charge of a request that may use prefetched tokens, -1 for none: the first
+// one of a bucket, if no other has the same subject.
 func payable(charges []limit.Charge) int {
 	for i := range charges {
 		if !prefetchable(&charges[i]) {
@@ -64,7 +65,7 @@ func payable(charges []limit.Charge) int {
 	return -1
 }
 
-// spend pays a cost, all of it or nothing.
+// spend uses a cost of what is held, all of it or nothing.
 func (k *prefetchKey) spend(cost int64, r *limit.Result) bool {
 	for {
 		held := k.held.Load()
@@ -80,7 +81,7 @@ func (k *prefetchKey) spend(cost int64, r *limit.Result) bool {
 	}
 }
 
-// putBack undoes spend, if somebody still looks after the key.
+// putBack undoes spend, if the key is still watched.
 func (k *prefetchKey) putBack(cost int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -98,7 +99,7 @@ func (k *prefetchKey) hold(cost int64) {
 	k.surplus += cost - fits
 }
 
-// due is how much to fetch now, and marks it as under way; 0: nothing.
+// due is how much to fetch now, and marks it as in flight; 0: nothing.
 func (k *prefetchKey) due() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -115,7 +116,7 @@ func (k *prefetchKey) due() int64 {
 	return want - held
 }
 
-// want is how much the key should have ahead; 0 where that is not worth it, or
+// want is how much of the key should be prefetched; 0 if that is not worth it, or
 // the bucket has not enough left. It is called with mu held.
 func (k *prefetchKey) want() int64 {
 	rate := max(k.asked.Load(), k.before) * int64(time.Second/prefetchLife)
@@ -129,7 +130,7 @@ func (k *prefetchKey) want() int64 {
 	return n
 }
 
-// heard notes what the store said about the key.
+// heard records a result of the store.
 func (k *prefetchKey) heard(r *limit.Result) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -143,8 +144,8 @@ func (k *prefetchKey) note(r *limit.Result) {
 	k.capacity.Store(r.Limit)
 }
 
-// granted takes in what the store answered to a refill that was due, and says
-// whether it was granted.
+// granted records the result of a refill that was due, and reports whether it was
+// granted.
 func (k *prefetchKey) granted(r *limit.Result, cost int64, at time.Time, ok bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -160,8 +161,8 @@ func (k *prefetchKey) granted(r *limit.Result, cost int64, at time.Time, ok bool
 	return true
 }
 
-// oldest is when the oldest of what is held was charged, for requests use up what
-// was charged first. Too old gives back less. It is called with mu held.
+// oldest is when the oldest of what is held was charged, for requests use first what
+// was charged first. Too old refunds less. It is called with mu held.
 func (k *prefetchKey) oldest() time.Time {
 	if k.held.Load()+k.surplus <= k.last {
 		return k.lastAt
@@ -169,7 +170,7 @@ func (k *prefetchKey) oldest() time.Time {
 	return k.at
 }
 
-// failed ends a refill that came to nothing.
+// failed ends a refill without a result.
 func (k *prefetchKey) failed() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -179,11 +180,11 @@ func (k *prefetchKey) failed() {
 // settle lets the next refill be due. It is called with mu held.
 func (k *prefetchKey) settle() {
 	k.refill = false
-	k.low.Store(math.MaxInt64) // whoever comes next looks
+	k.low.Store(math.MaxInt64) // the next request checks
 }
 
-// turn begins the next span. It says whether the key is not asked for any more,
-// which ends it, and whether what is held of it should go back.
+// turn begins the next span. It reports whether the key is no longer requested,
+// which ends it, and whether what is held of it has to be refunded.
 func (k *prefetchKey) turn() (idle, late bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -193,7 +194,7 @@ func (k *prefetchKey) turn() (idle, late bool) {
 	return idle, k.surplus > 0 || held > 0 && time.Since(k.newest) >= prefetchLife
 }
 
-// empty takes out what is held, as a charge to give back.
+// empty takes out what is held, as a charge to refund.
 func (k *prefetchKey) empty() repayment {
 	k.mu.Lock()
 	defer k.mu.Unlock()

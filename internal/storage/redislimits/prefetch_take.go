@@ -7,14 +7,13 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// rest is what prefetched tokens do not pay of a request.
+// rest are the charges of a request that do not use prefetched tokens.
 type rest struct {
 	charges []limit.Charge
 	results []limit.Result
 }
 
-// Take implements limit.Store: in memory where enough is held, else as the
-// limiter does.
+// Take implements limit.Store: in memory if enough is held, else by the limiter.
 func (l *Prefetch) Take(ctx context.Context, now time.Time, charges []limit.Charge,
 	results []limit.Result) (bool, error) {
 	if l.TakePrefetched(charges, results) {
@@ -40,7 +39,7 @@ func (l *Prefetch) Take(ctx context.Context, now time.Time, charges []limit.Char
 	return ok, err
 }
 
-// takeRest takes all charges of a request but the one that prefetched tokens have paid.
+// takeRest takes all charges of a request but the one that has used prefetched tokens.
 func (l *Prefetch) takeRest(ctx context.Context, now time.Time, k *prefetchKey, paid int, charges []limit.Charge,
 	results []limit.Result) (bool, error) {
 	r := l.rests.Get().(*rest)
@@ -65,8 +64,8 @@ func (l *Prefetch) putBack(r *rest) {
 	l.rests.Put(r)
 }
 
-// TakePrefetched is Take for what prefetched tokens can pay for: it neither waits nor fails, and
-// asks nobody. Where it says false nothing has happened, and Take knows more.
+// TakePrefetched is Take by prefetched tokens only: it neither waits nor fails. If it
+// returns false, nothing has changed, and Take decides.
 func (l *Prefetch) TakePrefetched(charges []limit.Charge, results []limit.Result) bool {
 	if len(charges) != 1 || len(results) != 1 || charges[0].Cost <= 0 {
 		return false
@@ -79,7 +78,7 @@ func (l *Prefetch) TakePrefetched(charges []limit.Charge, results []limit.Result
 	return true
 }
 
-// pay takes a cost out of what is held, and fetches more in time.
+// pay uses a cost of what is held, and fetches more in time.
 func (l *Prefetch) pay(k *prefetchKey, cost int64, r *limit.Result) bool {
 	if !k.spend(cost, r) {
 		return false

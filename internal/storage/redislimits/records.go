@@ -10,8 +10,8 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 )
 
-// who is a subject without its space: all windows of a client lie together, and
-// are recorded with one look-up.
+// who is a subject without its space: all windows of a client are recorded together,
+// with one look-up.
 type who struct {
 	client hottype.Client
 	name   string
@@ -28,7 +28,7 @@ type record struct {
 	at                 int64 // when something was admitted, or it was exchanged, unix us by the clock of Redis
 	own, ownPrev       int64
 	others, othersPrev int64
-	asked, told        uint32 // how often it was asked for, and as of when it was exchanged
+	asked, told        uint32 // how often it was charged, and what of that was exchanged
 }
 
 // start is when the window of own and others begins.
@@ -53,7 +53,7 @@ func (r *record) admit(us int64, spec *limit.Spec, cost int64) {
 	r.sliding = spec.Algorithm == limit.SlidingWindow
 }
 
-// refund takes back what was admitted at us.
+// refund refunds what was admitted at us.
 func (r *record) refund(us, cost int64) {
 	switch us - us%r.window {
 	case r.start():
@@ -85,7 +85,7 @@ type stripe struct {
 	_       [48]byte
 }
 
-// shares is whether a limit is one whose sums are exchanged.
+// shares is whether the sums of a limit are exchanged.
 func shares(s *limit.Spec) bool {
 	return (s.Algorithm == limit.FixedWindow || s.Algorithm == limit.SlidingWindow) && s.Window >= time.Microsecond
 }
@@ -134,7 +134,7 @@ func (sp *stripe) note(us int64, charges []limit.Charge, sign int64, capacity in
 }
 
 // collect appends the sums that are due, the earlier window of a subject first, and
-// forgets what no longer counts. The caller has locked the stripe.
+// deletes what no longer counts. The caller has locked the stripe.
 func (sp *stripe) collect(us int64, batch []sum) []sum {
 	for k, list := range sp.records {
 		for i := range list {

@@ -20,50 +20,50 @@ const (
 	exchangeEvery = 100 * time.Millisecond
 	// freshFor is how long after an exchange the sums of others are believed.
 	freshFor = time.Second
-	// windowStripes is how many parts the records lie in, each with its lock: a
+	// windowStripes is how many parts the records have, each with its lock: a
 	// multiple of shards.
 	windowStripes = 64
 )
 
 // Windows are fixed and sliding windows that many processes share by their sums:
 // a decision is made in memory and waits for nothing, and ten times a second each
-// process tells Redis what it has admitted and hears what the others have.
+// process writes what it has admitted to Redis and reads what the others have.
 //
 //	Take ──> limit.Memory (own + others) ──> record: own + cost
 //	                 ^                          │ own, every 100 ms
 //	                 └── others <── Redis <─────┘
 //
 // A sum is all that a process has admitted to a subject in a window, and only that
-// process writes it. So what is told twice or late does no harm, what is not told
-// is told by the next exchange, and no process hears its own sums.
+// process writes it. So a sum that is written twice or late does no harm, one that is
+// lost is written by the next exchange, and no process reads its own sums.
 //
-// What may pass beyond the limit. A process hears of a subject after it was asked
-// for here, so the first requests for one after a while are judged by what was
-// known before, until the next exchange. In one window at most
+// Overshoot. A process reads the sums of a subject after a request for it, so the first
+// requests after a while are judged by what was known before, until the next exchange.
+// In one window at most
 //
 //	limit + what all but one of the processes admit within one exchange
 //
-// passes: never more than n x limit with n processes, and of a client that sends
+// is admitted: never more than n x limit with n processes, and of a client that sends
 // r a second at most limit + (n-1) x r x (100 ms + a round trip), for which it has
-// to go from one process to the next. Who is known to be over the limit is denied
-// everywhere until the window says otherwise.
+// to go from one process to the next. A client that is known to be over the limit is
+// denied by all processes until the window has passed.
 //
-// By whose clock: the caller's now, corrected by the difference to the clock of
-// Redis that the exchanges measure, so that processes agree where a window begins.
+// The clock is the caller's now, corrected by the difference to the clock of Redis that
+// the exchanges measure, so that processes agree where a window begins.
 //
-// On a cluster each shard is exchanged by itself, and by the clock of its node. While
-// it is not, a process goes on with what it knows of the subjects there; Fresh says
-// so, and the gate then holds each process to its share. After a change of a window's
-// length a process counts what it has admitted itself, and of the others what they
-// say by the new length.
+// On a cluster each shard is exchanged by itself, and by the clock of its node. When an
+// exchange fails, a process continues with what it knows of the subjects there; Fresh
+// reports that, and the gate then enforces the share of each process. After a change of
+// a window's length a process counts what it has admitted itself, and of the others what
+// they write by the new length.
 //
-// It may be used by any number of goroutines; Run by one.
+// Any number of goroutines may use it; Run by one.
 type Windows struct {
 	store    *Limiter
 	id       string // of this process, another one after a restart
 	born     time.Time
 	local    *limit.Memory
-	seed     maphash.Seed // of this process, so that nobody outside can aim at one stripe
+	seed     maphash.Seed // of this process, so that clients cannot aim at one stripe
 	shards   []windowShard
 	capacity int // records per stripe
 	counts   struct {
@@ -79,21 +79,20 @@ type WindowsConfig struct {
 	MaxSubjects int
 }
 
-// WindowsStats tells how sums were exchanged. Subjects and Stale are of this moment.
+// WindowsStats counts exchanges of sums. Subjects and Stale are of this moment.
 type WindowsStats struct {
 	// Exchanges that reached Redis, and Errors of those that did not, for each shard
 	// of a cluster.
 	Exchanges, Errors uint64
-	// Sums are those told, of one subject's window each, and Refused those that Redis
-	// did not take: something else has the name of their key, or too many processes
-	// are in it already.
+	// Sums are those written, of one subject's window each, and Refused those that Redis
+	// did not keep: their key is something else, or has too many processes already.
 	Sums, Refused uint64
-	// Untracked is the admitted cost of clients beyond MaxSubjects, which is not told to others.
+	// Untracked is the admitted cost of clients beyond MaxSubjects, which is not written to Redis.
 	Untracked uint64
 	// Subjects are those with a record.
 	Subjects int64
-	// Stale is how many shards were not exchanged the last time; on one server all is
-	// in one shard.
+	// Stale is how many shards were not exchanged the last time; one server has one
+	// shard.
 	Stale int64
 	// Last is how long the last exchange of a shard took.
 	Last time.Duration
@@ -126,8 +125,8 @@ func (w *Windows) Fresh(now time.Time, s *limit.Subject) bool {
 	return now.Sub(w.born)-time.Duration(w.shard(s).heard.Load()) < freshFor
 }
 
-// Take implements limit.Store, in memory. It takes fixed and sliding windows;
-// charges of other algorithms are judged here too, but others never hear of them.
+// Take implements limit.Store, in memory. It is for fixed and sliding windows;
+// charges of other algorithms are judged too, but not exchanged.
 func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charge,
 	results []limit.Result) (bool, error) {
 	if err := limit.Check(charges, results); err != nil || len(charges) == 0 {
@@ -139,7 +138,7 @@ func (w *Windows) Take(ctx context.Context, now time.Time, charges []limit.Charg
 	ok, err := w.local.Take(ctx, time.UnixMicro(us), charges, results)
 	sign := int64(1)
 	if !ok {
-		sign = 0 // nothing was admitted, but it is asked for
+		sign = 0 // nothing was admitted, but its sums are of use
 	}
 	if err == nil {
 		w.counts.untracked.Add(sp.note(us, charges[:n], sign, w.capacity))
@@ -160,8 +159,8 @@ func (w *Windows) RefundAt(now time.Time, charges []limit.Charge) {
 	}
 }
 
-// note records costs that were admitted, or with sign -1 taken back, or with 0
-// only that others should be heard of.
+// note records costs that were admitted, or with sign -1 refunded, or with 0
+// only that their sums are of use.
 func (w *Windows) note(us int64, charges []limit.Charge, sign int64) {
 	for len(charges) > 0 {
 		sp, n := w.first(charges)
@@ -172,7 +171,7 @@ func (w *Windows) note(us int64, charges []limit.Charge, sign int64) {
 	}
 }
 
-// shard is where a subject lies in Redis.
+// shard is the shard of a subject.
 func (w *Windows) shard(s *limit.Subject) *windowShard { return &w.shards[w.store.Shard(s)] }
 
 // first is where the first of some charges is recorded, by the address of its client
@@ -218,4 +217,17 @@ func (w *Windows) Run(ctx context.Context) error {
 	}
 	running.Wait()
 	return nil
+}
+
+// Reset deletes what this process has admitted to a subject, and what it knows of
+// others. The next exchange writes that, and reads the others again.
+func (w *Windows) Reset(s *limit.Subject) {
+	sp, _ := w.first([]limit.Charge{{Subject: *s}})
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	w.local.Reset(s)
+	if r := find(sp.records[whose(s)], s.Space); r != nil {
+		r.own, r.ownPrev, r.others, r.othersPrev = 0, 0, 0, 0
+		r.asked++
+	}
 }

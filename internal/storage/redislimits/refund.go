@@ -4,21 +4,98 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// repayment is a charge to take back, and when it was charged, by the clock of its
-// server.
+const (
+	// refundEvery is how long charges to refund are collected.
+	refundEvery = 10 * time.Millisecond
+	// refundSlack makes charges older than they are: they were made by the clock of Redis,
+	// which is known but for the time of two calls. Too old refunds less.
+	refundSlack = 20 * time.Millisecond
+	// maxOwed is how many may wait while Redis does not answer.
+	maxOwed = 1 << 14
+)
+
+// Refunds refunds charges of requests that do not count after all, many in one call.
+// Any number of goroutines may use it; Run by one.
+type Refunds struct {
+	store *Limiter
+
+	mu   sync.Mutex
+	owed []repayment // guarded by mu; at is by the clock of this process
+
+	refunded, lost atomic.Uint64
+}
+
+// RefundsStats counts charges to refund, by their cost.
+type RefundsStats struct {
+	Refunded uint64
+	// Lost stays charged: Redis did not answer in time, the limit has changed, or too many came at once.
+	Lost uint64
+}
+
+// Refunds returns a part that refunds what others charged to this limiter.
+func (l *Limiter) Refunds() *Refunds { return &Refunds{store: l} }
+
+// Refund refunds a charge that was made at a time by the clock of this process. It
+// neither waits nor fails. What the bucket has regained is not refunded twice.
+func (r *Refunds) Refund(at time.Time, c limit.Charge) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.owed) >= maxOwed {
+		r.lost.Add(uint64(max(0, c.Cost)))
+		return
+	}
+	r.owed = append(r.owed, repayment{c, at})
+}
+
+// Run refunds until ctx ends and nothing is left. It returns nil.
+func (r *Refunds) Run(ctx context.Context) error {
+	wait.Every(ctx, refundEvery, func() { r.flush(ctx) })
+	r.flush(ctx)
+	return nil
+}
+
+// flush refunds what is owed, in one round trip, also when ctx ends meanwhile.
+func (r *Refunds) flush(ctx context.Context) {
+	r.mu.Lock()
+	owed := r.owed
+	r.owed = nil
+	r.mu.Unlock()
+	if len(owed) == 0 {
+		return
+	}
+	now, cost := r.store.now(), int64(0)
+	for i := range owed {
+		age := max(0, now.Sub(owed[i].at)) + refundSlack
+		owed[i].at = time.UnixMicro(-age.Microseconds())
+		cost += owed[i].charge.Cost
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
+	defer cancel()
+	back := r.store.repayAll(within, owed)
+	r.refunded.Add(uint64(back))
+	r.lost.Add(uint64(cost - back))
+}
+
+// Stats reads the figures.
+func (r *Refunds) Stats() RefundsStats { return RefundsStats{r.refunded.Load(), r.lost.Load()} }
+
+// repayment is a charge to refund, and when it was charged, by the clock of its server.
 type repayment struct {
 	charge limit.Charge
 	at     time.Time
 }
 
-// refundNumbers is how many numbers the script "refund" answers for each charge.
+// refundNumbers is how many numbers the script "refund" returns for each charge.
 const refundNumbers = 3
 
 // repay makes KEYS and ARGV of lua/limit_refund.lua.
@@ -26,7 +103,7 @@ func (l *shardLimiter) repay(owed []repayment) (names []string, args []any, err 
 	r := l.requests.Get().(*request)
 	defer l.requests.Put(r)
 	args = make([]any, 0, 6*len(owed))
-	for i := range owed { // one by one: earlier ones of the same subject are taken back by themselves
+	for i := range owed { // one by one: earlier ones of the same subject are refunded by themselves
 		if err := r.set(l.keys, []limit.Charge{owed[i].charge}); err != nil {
 			return nil, nil, err
 		}
@@ -36,7 +113,7 @@ func (l *shardLimiter) repay(owed []repayment) (names []string, args []any, err 
 	return names, args, nil
 }
 
-// readRepaid reads what lua/limit_refund.lua says.
+// readRepaid reads the reply of lua/limit_refund.lua.
 func readRepaid(reply *redis.Cmd, owed []repayment, results []limit.Result) error {
 	answer, err := reply.Int64Slice()
 	if err != nil {
@@ -53,9 +130,9 @@ func readRepaid(reply *redis.Cmd, owed []repayment, results []limit.Result) erro
 	return nil
 }
 
-// repayAll takes back charges of any shards, in one round trip, and one more where a
-// server does not know the script. It returns the cost that is back; what is not
-// stays charged, or it is not known.
+// repayAll refunds charges of any shards, in one round trip, and one more if a server
+// does not know the script. It returns the cost that is refunded; the rest stays charged,
+// or its state is unknown.
 func (l *Limiter) repayAll(ctx context.Context, owed []repayment) (back int64) {
 	byShard := map[*shardLimiter][]repayment{}
 	for _, o := range owed {
@@ -84,7 +161,7 @@ type repaidPart struct {
 	reply  *redis.Cmd
 }
 
-// repayParts makes calls in one pipeline, and adds up what came back. It returns
+// repayParts makes calls in one pipeline, and adds up what is refunded. It returns
 // those whose server does not know the script, and has done nothing.
 func (l *Limiter) repayParts(ctx context.Context, parts []repaidPart,
 	run func(*redis.Script, context.Context, redis.Scripter, []string, ...any) *redis.Cmd,
@@ -127,7 +204,7 @@ func (l *shardLimiter) RefundAt(ctx context.Context, at time.Time, charges []lim
 	return l.refundAll(ctx, owed, results)
 }
 
-// refundAll takes back charges that were made at different times.
+// refundAll refunds charges that were made at different times.
 func (l *shardLimiter) refundAll(ctx context.Context, owed []repayment, results []limit.Result) error {
 	names, args, err := l.repay(owed)
 	if err != nil {
@@ -140,13 +217,12 @@ func (l *shardLimiter) refundAll(ctx context.Context, owed []repayment, results 
 	return nil
 }
 
-// RefundAt takes back what an admitted TakeAt charged, for a request that was
-// then denied elsewhere; at is what TakeAt said. It gives back at most what was
-// charged, and never lets more pass than if the charge had not been made. It
-// writes what remains into results, one for each charge; Allowed is false where the
-// limit has changed meanwhile, so that the charge stays. One round trip for each
-// shard; after an error it is not known whether all was given back, and it must not
-// be called again: that could give twice.
+// RefundAt refunds what an admitted TakeAt charged, for a request that was then denied
+// by another store; at is what TakeAt returned. It refunds at most what was charged, and
+// never admits more than if the charge had not been made. It writes what remains into
+// results, one for each charge; Allowed is false if the limit has changed meanwhile, so
+// that the charge stays. One round trip for each shard; after an error it is not known
+// whether all was refunded, and it must not be called again: that could refund twice.
 func (l *Limiter) RefundAt(ctx context.Context, at []time.Time, charges []limit.Charge, results []limit.Result) error {
 	if err := limit.Check(charges, results); err != nil {
 		return err

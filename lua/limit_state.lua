@@ -1,0 +1,49 @@
+-- limit_state: what a state means under the terms of a charge. A part of "decide",
+-- "decide many" and "refund", behind the kinds; see limit_prelude. What is below
+-- "--> read" is put where "decide" and "refund" have such a line.
+
+local tonumber = tonumber
+
+-- A state written under other terms, another algorithm included: what was taken
+-- counts as taken, rounded up to whole cost, at most the capacity. It depends on
+-- the state alone, so all answers about it agree until it is written anew (law
+-- U14). What is not a state of ours counts as none. Returns used, aux, over.
+local function adopt(kind0, at, used, unit0, aux, kind, capacity, unit, fill)
+  --> adopts
+  local taken_by, adopt_by, taken, over = taken_of(kind0), adopt_of(kind), nil, nil
+  if taken_by and unit0 > 0 then
+    taken, over = taken_by(at, used, unit0, aux)
+  end
+  if not taken then
+    return 0, 0, 0
+  end
+  taken = min(taken, capacity)
+  if not adopt_by then
+    return taken, 0, over
+  end
+  used, aux = adopt_by(taken, at, unit, fill, kind0, used, unit0, aux)
+  return used, aux, over
+end
+
+--> read
+    -- The state of KEYS[i] under the terms at ARGV[a]. known is true if it was written
+    -- under these terms, false if under others, nil if there is none; bound is when it is
+    -- the same as none at the latest, if not by what it says itself.
+    local at, used, aux, clock, known, bound, ticks = 0, 0, 0, now, nil, nil, nil
+    local raw = redis.call('GET', KEYS[i])
+    if raw then
+      local kind0, at0, used0, unit0, aux0, rest = string.match(raw, '^(%l)(%d+) (%d+) (%d+) (%d+)()')
+      if kind0 then
+        at, used, aux = at0 + 0, used0 + 0, aux0 + 0
+        clock = max(now, at) -- time never runs backwards (law U11)
+        known = kind0 == kind and unit0 == ARGV[a + 3] and (kind ~= 't' or aux0 == ARGV[a + 4])
+        if not known then
+          used, aux, bound = adopt(kind0, at, used, unit0 + 0, aux, kind, capacity, unit, fill)
+          if clock >= bound then
+            used, aux = 0, 0
+          end
+        elseif rest <= #raw then
+          ticks = string.sub(raw, rest + 1)
+        end
+      end
+    end
