@@ -1,6 +1,9 @@
 package hottype
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // Key names what is counted and limited: a resource and its canonical
 // parameters, written "resource?params" ("topic?id=42"), or the resource alone
@@ -28,3 +31,102 @@ func (k Key) Resource() string { r, _ := k.Cut(); return r }
 
 // Params is the canonical parameter string, "" where there is none.
 func (k Key) Params() string { _, p := k.Cut(); return p }
+
+// The bounds of a count. Every reader of counts holds to them, so that nothing
+// that one lets through is dropped by the next.
+const (
+	// MaxCount is the greatest N of a count, and of what its Clients says.
+	MaxCount = 1 << 40
+	// MaxAhead is how far a count's second may be ahead of its reader's clock.
+	MaxAhead = 2 * time.Second
+)
+
+// Count says that a key was asked for N times in one second.
+type Count struct {
+	Key Key
+	// N is how often: 1 to MaxCount.
+	N int64
+	// Second is the unix second in which the requests happened. Counts are
+	// placed in windows by it, never by when they arrive.
+	Second int64
+	// Clients says which clients made the N requests; nil where they were not tracked. It
+	// may be shared by several readers and is not changed once sent.
+	Clients *ClientSketch
+}
+
+// ClientSketch says who made the requests of a count: about how many clients, and
+// which of them are the heaviest. It is a summary of bounded size that can be
+// merged with others; package clientsketch makes, merges and reads it. Clients are
+// grouped as a [Client] is: IPv4 by /32, IPv6 by /64.
+type ClientSketch struct {
+	// Seen is how many of the requests were laid to a client. The others came
+	// before the sender began to look at this key, or had no client.
+	Seen int64
+	// Sample are the smallest different hashes of clients, ascending (a bottom-k
+	// sketch): below its size their number is that of the clients, exactly.
+	Sample []uint32
+	// Heavy are the heaviest clients, heaviest first, each with a lower bound
+	// of its requests.
+	Heavy []ClientCount
+}
+
+// ClientCount is a client and its requests.
+type ClientCount struct {
+	Client Client
+	N      int64
+}
+
+// Hot is one key over its rule's threshold.
+type Hot struct {
+	Key  Key    `json:"key"`
+	Rule string `json:"rule"`
+	// Rate is the key's requests per second over the rule's window when it was
+	// last judged.
+	Rate float64 `json:"rate"`
+	// Lower and Upper bound the true rate: a window that holds more keys than
+	// its memory allows knows counts to within an error only. Both are Rate
+	// where the count is exact.
+	Lower float64 `json:"lower"`
+	Upper float64 `json:"upper"`
+	// Share is the key's part of its resource's requests in the window, 0 to 1.
+	Share float64 `json:"share"`
+	// Baseline is the rate that the key used to have before, at most, in requests per
+	// second; 0 where the rule has no surge, or knows of no past long enough.
+	Baseline float64 `json:"baseline,omitempty"`
+	// Why is what made it hot: "rate", "share" or "surge", or several joined by
+	// "+".
+	Why string `json:"why"`
+	// Clients is about how many different clients asked for it in the window; 0
+	// where the senders do not say.
+	Clients int64 `json:"clients"`
+	// Client is the heaviest of them and ClientShare its part of the key's
+	// requests, 0 to 1; empty where the senders do not say.
+	Client      string  `json:"client,omitempty"`
+	ClientShare float64 `json:"client_share,omitempty"`
+	// Peak is the highest Rate since the key became hot.
+	Peak float64 `json:"peak_rate"`
+	// Since is when the key crossed its threshold.
+	Since time.Time `json:"since"`
+	// Until is until when the publisher vouches for the entry; it renews that
+	// about once a second. Readers keep a key for some minutes beyond it, because
+	// a publisher that has fallen silent has not said that the key is cold.
+	Until time.Time `json:"until"`
+}
+
+// HotSet is every hot key of one publisher at one moment. A set with a higher
+// version replaces one with a lower version entirely.
+type HotSet struct {
+	// Version grows with every publication in a namespace.
+	Version uint64 `json:"version"`
+	// At is when the set was judged, by the publisher's clock.
+	At time.Time `json:"at"`
+	// Keys are the hot keys, heaviest first. Not to be changed by readers.
+	Keys []Hot `json:"keys"`
+	// Loops are keys that would be hot were it not for one or a few clients:
+	// they are shown and not limited, because per-IP limits meet those clients.
+	// Heaviest first. Not to be changed by readers.
+	Loops []Hot `json:"loops,omitempty"`
+	// Blind says that the publisher gets no counts: it renews what was hot and
+	// lets nothing cool.
+	Blind bool `json:"blind,omitempty"`
+}

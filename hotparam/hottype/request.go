@@ -2,7 +2,9 @@ package hottype
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
+	"time"
 )
 
 // Request is what a rule can see of a request. It holds no body: nothing in
@@ -91,4 +93,65 @@ func ParseClient(s string) Client {
 		return ClientFrom(a)
 	}
 	return Client{Name: s}
+}
+
+// Lease is the places that a request in flight holds. It is over by itself after the
+// shortest Life of its places, unless it is renewed.
+type Lease struct {
+	// ID is random and known only to the holder: who does not know it cannot release it.
+	ID     string
+	Places []Place
+}
+
+// Place is one place of a lease.
+type Place struct {
+	// Name says of what: a key, or a client.
+	Name string
+	// Most is how many may be held at a time, Life for how long without renewal.
+	Most int64
+	Life time.Duration
+	// Shared is whether it is kept by the store that processes share.
+	Shared bool
+}
+
+// Refund is what an admitted request gets back of the limits of its keys if its answer has
+// one of some statuses.
+type Refund struct {
+	At      time.Time // when it was charged
+	Charged []Charged
+}
+
+// Charged is what a request took from the limit of one key.
+type Charged struct {
+	Key  Key
+	Cost int64
+	Kept Kept
+	// Statuses are those with which the request gets it back.
+	Statuses Statuses
+}
+
+// Kept says where a limit was charged.
+type Kept string
+
+// Where a limit is charged.
+const (
+	KeptHere   Kept = "here"   // by the process that decided
+	KeptShared Kept = "shared" // by the store that processes share
+	KeptShare  Kept = "share"  // by the process that decided, in place of that store
+)
+
+// Statuses are ranges of HTTP statuses.
+type Statuses []StatusRange
+
+// StatusRange is all statuses from From to To, both included.
+type StatusRange struct{ From, To int }
+
+// Has reports whether a status is one of them.
+func (s Statuses) Has(status int) bool {
+	return slices.ContainsFunc(s, func(r StatusRange) bool { return r.From <= status && status <= r.To })
+}
+
+// Due reports whether anything is given back after an answer of a status.
+func (r *Refund) Due(status int) bool {
+	return slices.ContainsFunc(r.Charged, func(c Charged) bool { return c.Statuses.Has(status) })
 }

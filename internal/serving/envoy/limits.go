@@ -2,7 +2,9 @@ package envoy
 
 import (
 	"strings"
+	"time"
 
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 )
 
@@ -143,4 +145,28 @@ func appendEntry(b []byte, key, value string) []byte {
 // appendPart escapes what parts a subject, so that no value looks like another entry.
 func appendPart(b []byte, s string) []byte {
 	return appendEscaped(b, s, func(c byte) bool { return c > ' ' && c < 0x7f && c != '|' && c != '=' && c != '%' })
+}
+
+const (
+	day  = 24 * time.Hour
+	year = 365 * day // also the longest window that a limit may have
+)
+
+// unit is a unit of Envoy's limits: its name in files, its number in messages, its length.
+type unit struct {
+	name string
+	code ratelimitv3.RateLimitResponse_RateLimit_Unit
+	of   time.Duration
+}
+
+// units are all of them, shortest first. A month has 30 days and a year 365, as in
+// envoyproxy/ratelimit.
+var units = []unit{
+	{"second", ratelimitv3.RateLimitResponse_RateLimit_SECOND, time.Second},
+	{"minute", ratelimitv3.RateLimitResponse_RateLimit_MINUTE, time.Minute},
+	{"hour", ratelimitv3.RateLimitResponse_RateLimit_HOUR, time.Hour},
+	{"day", ratelimitv3.RateLimitResponse_RateLimit_DAY, day},
+	{"week", ratelimitv3.RateLimitResponse_RateLimit_WEEK, 7 * day},
+	{"month", ratelimitv3.RateLimitResponse_RateLimit_MONTH, 30 * day},
+	{"year", ratelimitv3.RateLimitResponse_RateLimit_YEAR, year},
 }

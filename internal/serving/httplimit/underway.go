@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
@@ -83,5 +84,78 @@ func (u *Underway) End() {
 	u.Answered(http.StatusInternalServerError)
 	if u.release != nil {
 		u.release()
+	}
+}
+
+// Hold keeps the lease of a verdict, which must have one, until release is called:
+// responses may take longer than it lives. release does nothing the second time.
+func (g *SafeGate) Hold(l *hottype.Lease) (release func()) {
+	h := &holding{gate: g, lease: l, every: time.Hour}
+	for i := range l.Places {
+		h.every = min(h.every, l.Places[i].Life/3)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.timer = time.AfterFunc(h.every, h.renew)
+	return h.release
+}
+
+// holding is a lease under renewal.
+type holding struct {
+	gate  *SafeGate
+	lease *hottype.Lease
+	every time.Duration
+
+	mu    sync.Mutex // also held over a renewal, which must not come after the release
+	timer *time.Timer
+	over  bool
+}
+
+func (h *holding) renew() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.over {
+		h.gate.holder.Renew(h.gate.cfg.Now(), h.lease)
+		h.timer.Reset(h.every)
+	}
+}
+
+func (h *holding) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.over {
+		h.over = true
+		h.timer.Stop()
+		h.gate.holder.Release(h.gate.cfg.Now(), h.lease)
+	}
+}
+
+// Release gives back what another process was told to release.
+func (g *SafeGate) Release(l *hottype.Lease) (held bool) {
+	return g.holder != nil && g.holder.Release(g.cfg.Now(), l)
+}
+
+// Refunder is a Gate that gives back what a request took. *gate.Gate is one.
+type Refunder interface {
+	Gate
+	Refund(now time.Time, r *hottype.Refund, status int)
+}
+
+// Refunding gives the handler to which an admitted request goes. Where the request may get
+// back what it took, it tells the gate the status of the answer, once.
+func (g *SafeGate) Refunding(v *hottype.Verdict, next http.Handler) http.Handler {
+	refund := v.Refund
+	if refund == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ServeTold(w, r, next, func(status int) { g.Refund(refund, status) })
+	})
+}
+
+// Refund gives back what a request took, if its answer had one of the statuses.
+func (g *SafeGate) Refund(r *hottype.Refund, status int) {
+	if to, ok := g.cfg.Gate.(Refunder); ok && r.Due(status) {
+		to.Refund(g.cfg.Now(), r, status)
 	}
 }

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 )
 
 // address is where datagrams go to or come from.
@@ -30,4 +33,109 @@ func parseAddress(s string) (address, error) {
 	}
 	_, err = netip.ParseAddr(host)
 	return address{network: "udp", addr: hostPort, isName: err != nil && host != ""}, nil
+}
+
+// transports are the forms of an address to listen on besides "host:port".
+var transports = []struct{ prefix, network string }{
+	{"udp://", "udp"},
+	{"tcp://", "tcp"},
+	{"unixgram:", "unixgram"},
+	{"unixstream:", "unix"},
+	{"unix:", "unixgram"},
+}
+
+// parseListen reads an address to listen on: "host:port" and "udp://host:port"
+// (datagrams), "tcp://host:port", "unix:/path" (datagrams) and
+// "unixstream:/path".
+func parseListen(s string) (address, error) {
+	for _, t := range transports {
+		rest, ok := strings.CutPrefix(s, t.prefix)
+		if !ok {
+			continue
+		}
+		if !strings.HasPrefix(t.network, "unix") {
+			a, err := parseAddress(rest)
+			if err != nil || a.network != "udp" {
+				return address{}, fmt.Errorf("statsd: address %q is not %shost:port", s, t.prefix)
+			}
+			a.network = t.network
+			return a, nil
+		}
+		if path := strings.TrimPrefix(rest, "//"); path != "" {
+			return address{network: t.network, addr: path}, nil
+		}
+		return address{}, fmt.Errorf("statsd: address %q has no path", s)
+	}
+	a, err := parseAddress(s)
+	if err != nil {
+		return address{},
+			fmt.Errorf(
+				"statsd: address %q is none of host:port, udp://host:port, tcp://host:port, unix:/path, unixstream:/path", s)
+	}
+	return a, nil
+}
+
+// reaches reports whether datagrams that this machine sends to a arrive at a
+// socket that listens on at, as far as the two addresses tell.
+func (a address) reaches(at net.Addr) bool {
+	if a.network == "unixgram" {
+		return at.Network() == a.network && at.String() == a.addr
+	}
+	udp, ok := at.(*net.UDPAddr)
+	host, port, err := net.SplitHostPort(a.addr)
+	if !ok || err != nil || port != strconv.Itoa(udp.Port) {
+		return false
+	}
+	ip := net.ParseIP(host)
+	local := host == "localhost" || host == "" || ip.IsLoopback() || ip.IsUnspecified()
+	return udp.IP.Equal(ip) || local && (udp.IP.IsUnspecified() || udp.IP.IsLoopback())
+}
+
+// ParseAllow reads networks ("10.0.0.0/8", "fd00::/8") and single addresses.
+func ParseAllow(list []string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, s := range list {
+		if p, err := netip.ParsePrefix(s); err == nil {
+			out = append(out, p.Masked())
+			continue
+		}
+		a, err := netip.ParseAddr(s)
+		if err != nil || a.Zone() != "" {
+			return nil, fmt.Errorf("statsd: %q is neither a network such as 10.0.0.0/8 nor an address", s)
+		}
+		out = append(out, netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
+	}
+	return out, nil
+}
+
+// senders decides whose datagrams and connections are read. All sockets of a
+// Listener share it; it is safe for concurrent use.
+type senders struct {
+	allow   []netip.Prefix // empty: everybody
+	refused atomic.Uint64
+	bad     *rejectLog
+}
+
+// all reports whether nobody is refused, so that nobody has to ask who sends.
+func (s *senders) all() bool { return len(s.allow) == 0 }
+
+// admits reports whether an address may send, and counts one that may not. A
+// sender without an address is one at a unix socket, which its file guards.
+func (s *senders) admits(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	if s.all() || !a.IsValid() || slices.ContainsFunc(s.allow, func(p netip.Prefix) bool { return p.Contains(a) }) {
+		return true
+	}
+	s.refused.Add(1)
+	s.bad.sender(a.String())
+	return false
+}
+
+// peer is the address at the other end of a connection; the zero Addr at a unix
+// socket.
+func peer(conn net.Conn) netip.Addr {
+	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		return a.AddrPort().Addr()
+	}
+	return netip.Addr{}
 }

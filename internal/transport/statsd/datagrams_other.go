@@ -3,6 +3,7 @@
 package statsd
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 )
@@ -38,3 +39,15 @@ func (b *burst) packet(int) []byte { return b.buf[:b.n] }
 
 // peer is who sent the last datagram; the zero Addr at a unix socket.
 func (b *burst) peer(int) netip.Addr { return b.from }
+
+// canShare says that a port has one socket on this system.
+const canShare = false
+
+func sharePort(uintptr) error { return errors.New("sockets cannot share a port on this system") }
+
+func growBuffer(s socket, size int) { _ = s.SetReadBuffer(size) }
+
+// receiveBuffer and socketDrops know nothing on this system.
+func receiveBuffer(socket) int64 { return 0 }
+
+func socketDrops(socket) (drops uint32, ok bool) { return 0, false }
