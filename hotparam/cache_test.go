@@ -16,7 +16,7 @@ import (
 // served answers hot topics from the cache and lets some requests for each through.
 const served = `
 rules:
-  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 0.001, burst: %d}, serve: {}}
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 0.001, burst: %d}, cache: {}}
 `
 
 // heated is a pipeline that runs, where topic 42 is hot and has a burst left.

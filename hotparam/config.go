@@ -34,7 +34,7 @@ type Config struct {
 	Sink Sink
 
 	// CacheMemory bounds the bytes of the answers that Middleware keeps for hot keys whose
-	// rule says serve; default 64 MiB.
+	// rule has a cache; default 64 MiB.
 	CacheMemory int64
 	// Budget is the longest that one decision waits for Redis; default 20 ms. When it
 	// is over, each rule's on_store_failure decides.

@@ -58,7 +58,7 @@ func Example() {
 // 100 then; no client has more than 50.
 func ExampleNewRules() {
 	rules, err := hotparam.NewRules(hotparam.RuleSet{
-		Upstream: "strict",
+		ParseAs: "strict",
 		Rules: []hotparam.Rule{{
 			Name: "topic", Path: "/topic", Params: []string{"id"},
 			Hot: hotparam.AtRate(200), Limit: limit.PerSecond(100),

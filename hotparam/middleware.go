@@ -10,7 +10,7 @@ import (
 
 // Middleware protects a handler: each request is counted and judged before next
 // sees it. One that is over a limit is answered 429 with Retry-After, RateLimit
-// fields and a problem+json body. A hot key whose rule says serve is answered from the
+// fields and a problem+json body. A hot key whose rule has a cache is answered from the
 // cache. next gets the server's own ResponseWriter, or where limits adapt a thin one
 // around it, so flushing and hijacking work as before, except where the cache fetches an
 // answer for all who ask.

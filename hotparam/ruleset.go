@@ -18,9 +18,9 @@ import (
 type RuleSet struct {
 	// Namespace is the tenant; default "default".
 	Namespace string
-	// Upstream is how the service behind reads a request: "express4", "django", …, or
+	// ParseAs is how the service behind reads a request: "express4", "django", …, or
 	// "strict", which is safe for any.
-	Upstream string
+	ParseAs string
 	// Upstreams say what those have to hold that Adaptive limits follow. One that is not
 	// named here learns it while nothing is limited.
 	Upstreams []Upstream
@@ -53,8 +53,8 @@ type Rule struct {
 	InFlight InFlight
 	// RefundStatus are the statuses of answers with which a request gets back what it took of Limit.
 	RefundStatus hottype.Statuses
-	// Serve answers a hot key from the response cache; nil: not. What is left zero has the default of the file.
-	Serve *hottype.Serve
+	// Cache answers a hot key from the response cache; nil: not. What is left zero has the default of the file.
+	Cache *hottype.Serve
 	// Mode is hottype.ModeShadow to count what the limit would deny, and deny nothing.
 	Mode hottype.Mode
 }
@@ -106,7 +106,7 @@ func (s RuleSet) file() fields {
 		upstreams = append(upstreams, u.file())
 	}
 	return present(fields{
-		"namespace": s.Namespace, "upstream": s.Upstream, "upstreams": upstreams, "rules": list,
+		"namespace": s.Namespace, "parse_as": s.ParseAs, "upstreams": upstreams, "rules": list,
 		"ip": present(fields{
 			"fixed": s.IP.Fixed.file(), "sliding": s.IP.Sliding.file(), "in_flight": s.IP.InFlight.file(),
 			"trusted_proxies": s.IP.TrustedProxies, "exempt": s.IP.Exempt,
@@ -126,8 +126,8 @@ func (r Rule) file() fields {
 			"window": h.Window, "cooldown": h.Cooldown, "release_ratio": h.ReleaseRatio,
 		}),
 	})
-	if r.Serve != nil {
-		f["serve"] = serveFile(r.Serve) // which may be empty
+	if r.Cache != nil {
+		f["cache"] = serveFile(r.Cache) // which may be empty
 	}
 	return f
 }

@@ -11,7 +11,7 @@ import (
 
 // goNames are the fields that have another name in Go than in the file.
 var goNames = strings.NewReplacer(
-	"match.", "", "ip.", "IP.", "serve.ttl", "serve.TTL", "target.", "",
+	"match.", "", "ip.", "IP.", "cache.ttl", "cache.TTL", "target.", "",
 	"limit.rate", "limit.limit", "limit.mode", "mode", "limit.fair", "fair", "initial_tokens", "initial_deficit",
 	"limit.adaptive", "adaptive", "limit.min", "adaptive.min", "limit.max", "adaptive.max",
 	"limit.upstream", "adaptive.upstream", "limit.refund_status", "refund_status", "limit.lease", "in_flight.lease",

@@ -39,8 +39,8 @@ func TestRulesOfGoAreThoseOfTheFile(t *testing.T) {
 
 // drawRuleSet draws a set and writes the file for it by hand.
 func drawRuleSet(rt *rapid.T) (RuleSet, string) {
-	set := RuleSet{Namespace: "shop", Upstream: "strict"}
-	file := "namespace: shop\nupstream: strict\nrules:\n"
+	set := RuleSet{Namespace: "shop", ParseAs: "strict"}
+	file := "namespace: shop\nparse_as: strict\nrules:\n"
 	for i := range rapid.IntRange(1, 4).Draw(rt, "rules") {
 		name := fmt.Sprintf("rule_%d", i)
 		r := Rule{Name: name, Path: "/" + name + "/{x}", Params: []string{"id", "path.x"}}
@@ -71,17 +71,17 @@ func drawRuleSet(rt *rapid.T) (RuleSet, string) {
 		if held != "" {
 			file += "  limit: {" + held + "}\n"
 		}
-		switch rapid.IntRange(0, 2).Draw(rt, "serve") {
+		switch rapid.IntRange(0, 2).Draw(rt, "cache") {
 		case 1:
-			r.Serve = &hottype.Serve{}
-			file += "  serve: {}\n"
+			r.Cache = &hottype.Serve{}
+			file += "  cache: {}\n"
 		case 2:
-			r.Serve = &hottype.Serve{
+			r.Cache = &hottype.Serve{
 				TTL: 3 * time.Second, Stale: time.Minute, StaleIfError: time.Hour,
 				Vary:         []string{"Accept-Encoding", "X-Lang"},
 				StripCookies: true, MaxBody: 4096, Wait: 50 * time.Millisecond,
 			}
-			file += "  serve: {ttl: 3s, stale: 1m, stale_if_error: 1h, vary: [X-Lang, Accept-Encoding], cookies: strip, max_body: 4KiB, wait: 50ms}\n"
+			file += "  cache: {ttl: 3s, stale: 1m, stale_if_error: 1h, vary: [X-Lang, Accept-Encoding], cookies: strip, max_body: 4KiB, wait: 50ms}\n"
 		}
 		set.Rules = append(set.Rules, r)
 	}
@@ -201,14 +201,14 @@ func TestErrorsOfGoValues(t *testing.T) {
 		`Rules[0].Limit.Algorithm: "" is not one of`:    func(s *RuleSet) { s.Rules[0].Limit.Algorithm = "" },
 		"IP.Fixed.Window: 0s is not between":            func(s *RuleSet) { s.IP.Fixed.Limit = 3 },
 		`IP.TrustedProxies[0]: "proxy" is neither`:      func(s *RuleSet) { s.IP.TrustedProxies = []string{"proxy"} },
-		"Rules[0].Serve.TTL: -1s is not between": func(s *RuleSet) {
-			s.Rules[0].Serve = &hottype.Serve{TTL: -time.Second}
+		"Rules[0].Cache.TTL: -1s is not between": func(s *RuleSet) {
+			s.Rules[0].Cache = &hottype.Serve{TTL: -time.Second}
 		},
-		`Rules[0].Serve.MaxBody: "-1" is not between`: func(s *RuleSet) {
-			s.Rules[0].Serve = &hottype.Serve{MaxBody: -1}
+		`Rules[0].Cache.MaxBody: "-1" is not between`: func(s *RuleSet) {
+			s.Rules[0].Cache = &hottype.Serve{MaxBody: -1}
 		},
-		"Rules[0].Serve.Vary[0]: answers that differ by": func(s *RuleSet) {
-			s.Rules[0].Serve = &hottype.Serve{Vary: []string{"Cookie"}}
+		"Rules[0].Cache.Vary[0]: answers that differ by": func(s *RuleSet) {
+			s.Rules[0].Cache = &hottype.Serve{Vary: []string{"Cookie"}}
 		},
 		"Rules[0].Fair: fixed_window has no level": func(s *RuleSet) {
 			s.Rules[0].Limit, s.Rules[0].Fair = limit.Spec{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second},
@@ -243,7 +243,7 @@ func TestErrorsOfGoValues(t *testing.T) {
 		},
 		"IP.InFlight.Limit: is missing": func(s *RuleSet) { s.IP.InFlight.Lease = time.Second },
 		`Namespace: "A B" is not`:       func(s *RuleSet) { s.Namespace = "A B" },
-		`Upstream: "rail" is no preset`: func(s *RuleSet) { s.Upstream = "rail" },
+		`ParseAs: "rail" is no preset`:  func(s *RuleSet) { s.ParseAs = "rail" },
 		"hotparam: rules: RuleSet: Rules[1].Name: \"topic\" is the name of the rule at rules[0] too": func(s *RuleSet) {
 			s.Rules = append(s.Rules, topic)
 		},

@@ -3,7 +3,7 @@
 //	e := echo.New()
 //	e.Use(hotparamecho.New(p, hotparamecho.Options{}))
 //
-// Requests are read as the server received them, whatever route takes them; say "upstream: echo" in the rules, so that
+// Requests are read as the server received them, whatever route takes them; say "parse_as: echo" in the rules, so that
 // all spellings of a request have one key.
 package hotparamecho
 

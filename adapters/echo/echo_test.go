@@ -16,10 +16,10 @@ import (
 func TestAdapter(t *testing.T) {
 	t.Parallel()
 	adaptertest.Run(t, adaptertest.Site[echo.Context]{
-		Upstream: "echo",
-		Header:   func(c echo.Context, name string) string { return c.Request().Header.Get(name) },
-		Path:     func(c echo.Context) string { return c.Path() },
-		Answer:   func(c echo.Context, status int, text string) error { return c.String(status, text) },
+		ParseAs: "echo",
+		Header:  func(c echo.Context, name string) string { return c.Request().Header.Get(name) },
+		Path:    func(c echo.Context) string { return c.Path() },
+		Answer:  func(c echo.Context, status int, text string) error { return c.String(status, text) },
 		Serve: func(t *testing.T, p *hotparam.Pipeline, o hotparamecho.Options) string {
 			e := echo.New()
 			e.Use(hotparamecho.New(p, o))

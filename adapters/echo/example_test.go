@@ -16,7 +16,7 @@ import (
 // A topic that is blocked, and a client known by its login.
 func Example() {
 	rules, err := hotparam.ParseRules("rules.yaml", []byte(`
-upstream: echo
+parse_as: echo
 rules:
   - {name: topic, match: {path: "/topics/{id}"}, params: [path.id], hot: {rate: 200}, limit: {rate: 100}}
 overrides:

@@ -3,7 +3,7 @@
 //	app := fiber.New()
 //	app.Use(hotparamfiber.New(p, hotparamfiber.Options{}))
 //
-// fasthttp reads a request in a way of its own. The pipeline gets the request line as it was received; say "upstream:
+// fasthttp reads a request in a way of its own. The pipeline gets the request line as it was received; say "parse_as:
 // fiber" in the rules, so that all spellings of a request have one key.
 package hotparamfiber
 

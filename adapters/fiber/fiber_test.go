@@ -14,10 +14,10 @@ import (
 func TestAdapter(t *testing.T) {
 	t.Parallel()
 	adaptertest.Run(t, adaptertest.Site[fiber.Ctx]{
-		Upstream: "fiber",
-		Header:   func(c fiber.Ctx, name string) string { return c.Get(name) },
-		Path:     func(c fiber.Ctx) string { return c.Path() },
-		Answer:   func(c fiber.Ctx, status int, text string) error { return c.Status(status).SendString(text) },
+		ParseAs: "fiber",
+		Header:  func(c fiber.Ctx, name string) string { return c.Get(name) },
+		Path:    func(c fiber.Ctx) string { return c.Path() },
+		Answer:  func(c fiber.Ctx, status int, text string) error { return c.Status(status).SendString(text) },
 		Serve: func(t *testing.T, p *hotparam.Pipeline, o hotparamfiber.Options) string {
 			app := fiber.New()
 			app.Use(hotparamfiber.New(p, o))

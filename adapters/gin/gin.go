@@ -3,7 +3,7 @@
 //	r := gin.New()
 //	r.Use(hotparamgin.New(p, hotparamgin.Options{}))
 //
-// Requests are read as the server received them, whatever route takes them; say "upstream: gin" in the rules, so that
+// Requests are read as the server received them, whatever route takes them; say "parse_as: gin" in the rules, so that
 // all spellings of a request have one key.
 package hotparamgin
 

@@ -15,10 +15,10 @@ import (
 func TestAdapter(t *testing.T) {
 	gin.SetMode(gin.TestMode)
 	adaptertest.Run(t, adaptertest.Site[*gin.Context]{
-		Upstream: "gin",
-		Header:   func(c *gin.Context, name string) string { return c.GetHeader(name) },
-		Path:     func(c *gin.Context) string { return c.FullPath() },
-		Answer:   func(c *gin.Context, status int, text string) error { c.String(status, text); return nil },
+		ParseAs: "gin",
+		Header:  func(c *gin.Context, name string) string { return c.GetHeader(name) },
+		Path:    func(c *gin.Context) string { return c.FullPath() },
+		Answer:  func(c *gin.Context, status int, text string) error { c.String(status, text); return nil },
 		Serve: func(t *testing.T, p *hotparam.Pipeline, o hotparamgin.Options) string {
 			r := gin.New()
 			r.Use(hotparamgin.New(p, o))

@@ -17,7 +17,7 @@ const rules = `rules:
     params: [id]
     hot: {rate: 200, window: 1s}
     limit: {rate: 100}
-    serve: {ttl: 1s}
+    cache: {ttl: 1s}
 `
 
 // nginxFile keeps what our rule keeps, for as long, and asks the upstream as our cache does.

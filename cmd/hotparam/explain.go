@@ -40,11 +40,11 @@ type explanation struct {
 	Params    string   `json:"params"`
 	Also      []string `json:"also,omitempty"` // the request's other keys under the rule
 	Malformed bool     `json:"malformed,omitempty"`
-	// Upstream is how the upstream of the rule is said to read targets.
-	Upstream string   `json:"upstream,omitempty"`
-	Client   string   `json:"client,omitempty"`
-	Class    string   `json:"class,omitempty"`
-	Limits   []string `json:"limits"`
+	// ParseAs is how the rule reads targets: its parse_as.
+	ParseAs string   `json:"parse_as,omitempty"`
+	Client  string   `json:"client,omitempty"`
+	Class   string   `json:"class,omitempty"`
+	Limits  []string `json:"limits"`
 }
 
 func (c *explainCmd) Run(k *kong.Kong, p *config.Parser) error {
@@ -122,7 +122,7 @@ func explain(set *rules.Set, names canon.Names, req *hottype.Request) []explanat
 		}
 		e.Rule, e.Key, e.Malformed = m.Rule.Name, string(key), m.Malformed
 		e.Resource, e.Params = key.Cut()
-		e.Upstream = m.Rule.Upstream.String()
+		e.ParseAs = m.Rule.Upstream.String()
 		e.Metric = string(names.Append(nil, key))
 		e.Limits = append(keyLimits(set, m.Rule, key), clients...)
 		out = append(out, e)
@@ -158,11 +158,11 @@ func (c *explainCmd) write(w io.Writer, e explanation) error {
 	if e.Malformed {
 		row("malformed", whyMalformed(e.Method, e.Target)+"; it is counted under this key")
 	}
-	if e.Upstream == "none" {
-		e.Upstream =
-			"none: other spellings that the upstream takes for this are not known; say upstream: NAME in the rules"
+	if e.ParseAs == "none" {
+		e.ParseAs =
+			"none: other spellings that the upstream takes for this are not known; set parse_as: NAME in the rules"
 	}
-	row("upstream", e.Upstream)
+	row("parse_as", e.ParseAs)
 	row("client", e.Client)
 	row("class", e.Class)
 	for _, l := range e.Limits {

@@ -158,10 +158,10 @@ func TestMethods(t *testing.T) {
 func TestExplainSaysTheUpstream(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("explain.yaml", []byte(`
-upstream: express
+parse_as: express
 rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}}
-  - {name: "*", params: [], upstream: {path_case: fold}, hot: {rate: 1}}
+  - {name: "*", params: [], parse_as: {path_case: fold}, hot: {rate: 1}}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -174,12 +174,12 @@ rules:
 		set          *rules.Set
 		target, want string
 	}{
-		{set, "/Topic/?id[]=42", "upstream  express4\n"},
+		{set, "/Topic/?id[]=42", "parse_as  express4\n"},
 		{set, "/topic?id=42#&id=7", "key       topic?id=42\n"},
 		{set, `/.\page`, "malformed  the target has a raw backslash; it is counted under this key\n"},
-		{set, "/Other", "upstream  custom\n"},
+		{set, "/Other", "parse_as  custom\n"},
 		{bare, "/topic?id=42#x", "the target has a raw \"#\""},
-		{bare, "/topic?id=42", "upstream  none: "},
+		{bare, "/topic?id=42", "parse_as  none: "},
 	} {
 		var out strings.Builder
 		req := hottype.Request{Method: "GET", Target: tt.target}

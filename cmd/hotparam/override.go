@@ -18,7 +18,7 @@ import (
 
 type overrideCmd struct {
 	Ls      overrideLsCmd      `cmd:"" help:"List the overrides that have not ended."`
-	Set     overrideSetCmd     `cmd:"" help:"Limit, exempt, block, watch or serve a key, a resource, a client, a network, a class."`
+	Set     overrideSetCmd     `cmd:"" help:"Limit, exempt, block, watch or cache a key, a resource, a client, a network, a class."`
 	Rm      overrideRmCmd      `cmd:"" help:"Remove overrides."`
 	Enforce overrideEnforceCmd `cmd:"" help:"Enforce an override that is in shadow mode."`
 	Undo    overrideUndoCmd    `cmd:"" help:"Take back the last change of an override, or a revision and all after it."`
@@ -106,7 +106,7 @@ type overrideSetCmd struct {
 	Class    string   `help:"Each client of a class."`
 	Rate     *float64 `placeholder:"N" help:"Limit to so many requests a second."`
 	Burst    *int64   `placeholder:"N" help:"So many at once."`
-	Action   string   `enum:"limit,exempt,block,shadow,serve" default:"limit" help:"What it does: ${enum}."`
+	Action   string   `enum:"limit,exempt,block,shadow,cache" default:"limit" help:"What it does: ${enum}."`
 	Mode     string   `enum:"enforce,shadow" default:"enforce" help:"shadow: deny nobody, count what it would deny."`
 	For      string   `placeholder:"15m" help:"For how long; default: until it is removed."`
 	Until    string   `placeholder:"TIME" help:"Until when, such as 2026-12-01T00:00:00Z."`

@@ -44,7 +44,7 @@ func (p *parser) checkParams(r *Rule, v value) {
 		case seen[q.Name]:
 			v.at("params").fail("%q stands twice", cut(q.Name))
 		case where == "" && len(name) > p.set.Limits.NameBytes:
-			v.at("params").fail("%q has more than %d bytes (limits.name_bytes)", cut(name), p.set.Limits.NameBytes)
+			v.at("params").fail("%q has more than %d bytes (query_bounds.name_bytes)", cut(name), p.set.Limits.NameBytes)
 		}
 		seen[q.Name] = true
 	}

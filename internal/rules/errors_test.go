@@ -25,8 +25,8 @@ func TestErrors(t *testing.T) {
 		{"namespace: a\nnamespace: b", "f.yaml:2: namespace: stands twice, first in line 1"},
 		{"rulez: []", `f.yaml:1: rulez: unknown field; did you mean "rules"?`},
 		{"ips: {}", `f.yaml:1: ips: unknown field; did you mean "ip"?`},
-		{"limits: {pairs: 0}", "f.yaml:1: limits.pairs: 0 is not a whole number between 1 and"},
-		{"limits: {query_bytes: 10}", "f.yaml:1: limits: query_bytes 10 is not between 64"},
+		{"query_bounds: {pairs: 0}", "f.yaml:1: query_bounds.pairs: 0 is not a whole number between 1 and"},
+		{"query_bounds: {query_bytes: 10}", "f.yaml:1: query_bounds: query_bytes 10 is not between 64"},
 		{"rules: {}", "f.yaml:1: rules: has to be a list, not a mapping"},
 		{"rules: [topic]", "f.yaml:1: rules[0]: has to be a mapping of fields, not \"topic\""},
 		{"rules:\n  - name: topic", "f.yaml:2: rules[0].params: is missing"},
@@ -88,19 +88,19 @@ func TestErrors(t *testing.T) {
 		{rule("limit: {rate: 5, max: 5}"), "f.yaml:2: rules[0].limit.max: has a meaning only with adaptive: true"},
 		{rule("limit: {adaptive: true, min: 2, max: 5, upstream: serch}") + "upstreams: [{name: search}]",
 			`f.yaml:2: rules[0].limit.upstream: there is no upstream "serch"; did you mean "search"?`},
-		{"upstream: expres", `f.yaml:1: upstream: "expres" is no preset: one of axum, chi`},
-		{"upstream: expres", `"strict" is safe for any upstream; did you mean "express"?`},
-		{"upstream: [express]", "f.yaml:1: upstream: has to be a string"},
-		{"upstream: {preset: expres}", `f.yaml:1: upstream.preset: "expres" is no preset`},
-		{"upstream: {path_cas: fold}", `upstream.path_cas: unknown field; did you mean "path_case"?`},
-		{"upstream: {path_case: exact}", `upstream.path_case: "exact" is not one of keep, fold`},
-		{rule("upstream: {names: phpp}"), `rules[0].upstream.names: "phpp" is not one of plain, qs, php`},
+		{"parse_as: expres", `f.yaml:1: parse_as: "expres" is no preset: one of axum, chi`},
+		{"parse_as: expres", `"strict" is safe for any upstream; did you mean "express"?`},
+		{"parse_as: [express]", "f.yaml:1: parse_as: has to be a string"},
+		{"parse_as: {preset: expres}", `f.yaml:1: parse_as.preset: "expres" is no preset`},
+		{"parse_as: {path_cas: fold}", `parse_as.path_cas: unknown field; did you mean "path_case"?`},
+		{"parse_as: {path_case: exact}", `parse_as.path_case: "exact" is not one of keep, fold`},
+		{rule("parse_as: {names: phpp}"), `rules[0].parse_as.names: "phpp" is not one of plain, qs, php`},
 		{"rules:\n  - {name: a, params: [{name: id, integer: octal}], hot: {rate: 1}}",
 			`rules[0].params[0].integer: "octal" is not one of none, decimal`},
 		{"rules:\n  - {name: a, params: [{name: id, duplicates: some}], hot: {rate: 1}}",
 			"rules[0].params[0].duplicates: "},
 		{"rules:\n  - {name: a, params: [" + strings.Repeat("x", 65) + "], hot: {rate: 1}}",
-			"has more than 64 bytes (limits.name_bytes)"},
+			"has more than 64 bytes (query_bounds.name_bytes)"},
 		{"rules:\n  - {name: a, params: [], hot: {rate: 1}}\n  - {name: a, params: [], hot: {rate: 1}}",
 			`f.yaml:3: rules[1].name: "a" is the name of the rule in line 2 too`},
 		{"rules:\n  - {name: '*', params: [], hot: {rate: 1}, continue: true}", "no rule comes after the catch-all"},
@@ -228,8 +228,8 @@ func TestErrors(t *testing.T) {
 		{override("cidr: 10.0.0.1/8, action: block"),
 			`overrides[0]: cidr "10.0.0.1/8" of override: write "10.0.0.0/8"`},
 		{override("class: crawlers, action: block"), `overrides[0].class: there is no class "crawlers"`},
-		{override("class: crawler, action: serve"), `override "class crawler" has action "serve"`},
-		{override("key: 'topic?id=1', action: ban"), `"ban" is not one of limit, exempt, block, shadow, serve`},
+		{override("class: crawler, action: cache"), `override "class crawler" has action "cache"`},
+		{override("key: 'topic?id=1', action: ban"), `"ban" is not one of limit, exempt, block, shadow, cache`},
 		{override("key: 'topic?id=1', action: block, rate: 5"),
 			"overrides[0]: override \"topic?id=1\" has a rate or a burst"},
 		{override("key: 'topic?b=1&a=2', rate: 5"), `write "topic?a=2&b=1"`},
@@ -257,7 +257,7 @@ func TestErrors(t *testing.T) {
 func TestNothingLikeItIsSuggested(t *testing.T) {
 	t.Parallel()
 	for _, got := range []string{"foo", "xy", ""} {
-		if text := Suggest(got, []string{"log", "ip", "limits"}); text != "" {
+		if text := Suggest(got, []string{"log", "ip", "query_bounds"}); text != "" {
 			t.Errorf("%q: %s", got, text)
 		}
 	}

@@ -87,7 +87,7 @@ func measure(t *testing.T, targets []spelledTarget, preset, name string, say boo
 		if sets[param] == nil {
 			with := ""
 			if preset != "" {
-				with = fmt.Sprintf("upstream: %q", preset)
+				with = fmt.Sprintf("parse_as: %q", preset)
 			}
 			sets[param] = mustParse(t,
 				fmt.Sprintf("%s\nrules: [{name: topic, match: {path: /topic}, params: [%s], hot: {rate: 1}}]", with,

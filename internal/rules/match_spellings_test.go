@@ -14,15 +14,15 @@ import (
 
 // spelledNews are rules behind different upstreams.
 const spelledNews = `
-upstream: {preset: express4, trailing_slash: all}
+parse_as: {preset: express4, trailing_slash: all}
 rules:
   - {name: topic, match: {path: /Topic}, params: [id], hot: {rate: 1}}
   - {name: one, match: {path: "/topics/{id}"}, params: [path.id, {name: page, duplicates: last}], hot: {rate: 1}}
   - {name: files, match: {path: "/Files/"}, params: ["*"], hot: {rate: 1}}
-  - {name: feed, match: {path: /feed.xml}, params: [], upstream: rails, hot: {rate: 1}}
-  - {name: old, match: {path: "/old/{x}"}, params: [path.x], upstream: {path_params: drop}, hot: {rate: 1}}
-  - {name: deep, match: {path: "/a/b"}, params: [q], upstream: {preset: flask, dot_segments: resolve, duplicates: first}, hot: {rate: 1}}
-  - {name: "*", params: ["*"], upstream: strict, hot: {rate: 1}}
+  - {name: feed, match: {path: /feed.xml}, params: [], parse_as: rails, hot: {rate: 1}}
+  - {name: old, match: {path: "/old/{x}"}, params: [path.x], parse_as: {path_params: drop}, hot: {rate: 1}}
+  - {name: deep, match: {path: "/a/b"}, params: [q], parse_as: {preset: flask, dot_segments: resolve, duplicates: first}, hot: {rate: 1}}
+  - {name: "*", params: ["*"], parse_as: strict, hot: {rate: 1}}
 `
 
 func TestMatchSpelled(t *testing.T) {
@@ -98,7 +98,7 @@ func TestAnySpellingIsMatched(t *testing.T) {
 	for _, name := range append(upstream.Presets(), "") {
 		with := ""
 		if name != "" {
-			with = fmt.Sprintf("upstream: %q\n", name)
+			with = fmt.Sprintf("parse_as: %q\n", name)
 		}
 		sets[name] = mustParse(t, with+`
 rules:
@@ -140,7 +140,7 @@ rules:
 }
 
 func BenchmarkSpelledMatch(b *testing.B) {
-	s := mustParse(b, "upstream: express4\n"+strings.TrimPrefix(news, "\n"))
+	s := mustParse(b, "parse_as: express4\n"+strings.TrimPrefix(news, "\n"))
 	for _, c := range []struct{ name, target string }{
 		{"exact", "/topic?id=42&page=2&lang=en"},
 		{"wildcard", "/search/en?q=berlin&page=2&lang=en"},

@@ -27,7 +27,7 @@ const (
 	ActionExempt Action = "exempt" // never limited by key or address
 	ActionBlock  Action = "block"  // always denied
 	ActionShadow Action = "shadow" // limited as before, but only counted
-	ActionServe  Action = "serve"  // limited as before, and answered from the cache, hot or not
+	ActionServe  Action = "cache"  // limited as before, and answered from the cache, hot or not
 )
 
 // Override is what a person says about one key, about the keys that a pattern
@@ -144,7 +144,7 @@ func (o Override) validateAction() error {
 		return nil
 	case ActionExempt, ActionBlock, ActionShadow:
 	default:
-		return fail(" has action %.40q, not limit, exempt, block, shadow or serve", o.Action)
+		return fail(" has action %.40q, not limit, exempt, block, shadow or cache", o.Action)
 	}
 	if o.Rate != 0 || o.Burst != 0 {
 		return fail(" has a rate or a burst, which action %q does not use", o.Action)

@@ -125,7 +125,7 @@ func TestOverrideValidate(t *testing.T) {
 		{func(o *Override) { o.Key = "Topic" }, "neither a rule's name nor a path"},
 		{func(o *Override) { o.ID = "A" }, "is not [a-z0-9-]{1,64}"},
 		{func(o *Override) { o.Action = "ban" }, `action ban, not limit`},
-		{func(o *Override) { o.Action = "" }, "not limit, exempt, block, shadow or serve"},
+		{func(o *Override) { o.Action = "" }, "not limit, exempt, block, shadow or cache"},
 		{func(o *Override) { o.Rate = 0 }, `block the key with action "block"`},
 		{func(o *Override) { o.Rate = -1 }, "not between 0 and"},
 		{func(o *Override) { o.Rate = math.NaN() }, "not between 0 and"},

@@ -148,15 +148,15 @@ type parser struct {
 
 func (p *parser) top(v value, sections []string) {
 	fs := fields{
-		"namespace": func(v value) { p.set.Namespace = v.name(resourceName) },
-		"limits":    p.limits,
-		"redact":    p.redactions,
-		"upstream":  func(v value) { p.set.Upstream = v.upstream() },
-		"upstreams": func(v value) { v.list(p.namedUpstream) },
-		"rules":     func(v value) { v.list(p.rule) },
-		"ip":        p.ip,
-		"classes":   func(v value) { v.list(p.class) },
-		"overrides": func(v value) { v.list(p.override) },
+		"namespace":    func(v value) { p.set.Namespace = v.name(resourceName) },
+		"query_bounds": p.limits,
+		"redact":       p.redactions,
+		"parse_as":     func(v value) { p.set.Upstream = v.upstream() },
+		"upstreams":    func(v value) { v.list(p.namedUpstream) },
+		"rules":        func(v value) { v.list(p.rule) },
+		"ip":           p.ip,
+		"classes":      func(v value) { v.list(p.class) },
+		"overrides":    func(v value) { v.list(p.override) },
 	}
 	for _, s := range sections {
 		fs[s] = nil

@@ -149,7 +149,7 @@ func (p *parser) override(v value) {
 		"client":   func(v value) { o.Client = v.text() },
 		"cidr":     func(v value) { o.CIDR = v.text() },
 		"class":    func(v value) { o.Class = v.text() },
-		"action":   func(v value) { o.Action = Action(v.word("limit", "exempt", "block", "shadow", "serve")) },
+		"action":   func(v value) { o.Action = Action(v.word("limit", "exempt", "block", "shadow", "cache")) },
 		"rate":     func(v value) { o.Rate = v.rate().perSecond() },
 		"burst":    func(v value) { o.Burst = v.integer(1, maxAmount) },
 		"mode": func(v value) {

@@ -43,10 +43,10 @@ func (p *parser) rule(v value) {
 		"params":   func(v value) { v.list(func(v value) { p.param(r, v) }) },
 		"ignore":   func(v value) { v.list(func(v value) { r.Ignore = append(r.Ignore, v.text()) }) },
 		"continue": func(v value) { r.Continue = v.boolean() },
-		"upstream": func(v value) { r.Upstream = v.upstream() },
+		"parse_as": func(v value) { r.Upstream = v.upstream() },
 		"hot":      func(v value) { r.Hot = v.hotCriteria() },
 		"limit":    func(v value) { r.Limit, r.Values = v.limit() },
-		"serve":    func(v value) { r.Serve = v.serve() },
+		"cache":    func(v value) { r.Serve = v.serve() },
 		"malformed": func(v value) {
 			r.Malformed = MalformedPolicy(v.word(string(MalformedLimit), string(MalformedDeny), string(MalformedAllow)))
 		},

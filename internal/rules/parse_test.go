@@ -50,7 +50,7 @@ overrides:
   - {key: "topic?id=42", rate: 500, burst: 1000, until: 2026-12-01T00:00:00Z, reason: "launch"}
   - {key: "topic?id=4*", action: block}
   - {key: "/status", action: exempt, author: ann}
-limits: {pairs: 100, query_bytes: 4096}
+query_bounds: {pairs: 100, query_bytes: 4096}
 metrics: {whatever: [1, 2]}
 `
 
@@ -115,7 +115,7 @@ func TestParse(t *testing.T) {
 			Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}},
 		{"class", *s.Classes[0], Class{"crawler", "User-Agent", s.Classes[0].Pattern, fixed(5), nil, "slow",
 			"googlebot.com google.com", nil}},
-		{"limits", s.Limits, canon.Limits{Pairs: 100, NameBytes: 64, ValueBytes: 256, QueryBytes: 4096}},
+		{"query_bounds", s.Limits, canon.Limits{Pairs: 100, NameBytes: 64, ValueBytes: 256, QueryBytes: 4096}},
 		{"override", s.Overrides[0], Override{ID: "topic-id-42-506a744f", Key: "topic?id=42", Action: ActionLimit,
 			Rate:  500,
 			Burst: 1000, Until: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), Reason: "launch"}},
@@ -217,7 +217,7 @@ func TestDocumentation(t *testing.T) {
 }
 
 // allFields are the fields that the reference has to describe.
-var allFields = strings.Fields(`namespace rules ip classes overrides limits name match path methods hosts params ignore continue
+var allFields = strings.Fields(`namespace rules ip classes overrides query_bounds cache parse_as name match path methods hosts params ignore continue
 	hot limit malformed fold trim integer duplicates upstream rate window cooldown release_ratio candidate fair
 	client_key lease in_flight initial_tokens max_hot min_clients algorithm burst mode scope
 	on_store_failure block wait

@@ -14,7 +14,7 @@ func TestTargetsAreRedacted(t *testing.T) {
 redact: {token: hash, "*mail*": mask, session: drop, who: mask}
 rules:
   - {name: all, match: {path: "/p/"}, params: [], hot: {rate: 1}, continue: true}
-  - {name: php, match: {path: "/p/{rest...}"}, upstream: nginx-fpm-php, hot: {rate: 1},
+  - {name: php, match: {path: "/p/{rest...}"}, parse_as: nginx-fpm-php, hot: {rate: 1},
      params: [{name: own_name, redact: mask}]}
   - {name: login, match: {path: "/login/{who}/in"}, params: [token], hot: {rate: 1}}
   - {name: item, match: {path: "/item/{id}/{$}"}, params: [{name: path.id, redact: hash}], hot: {rate: 1}}

@@ -12,7 +12,7 @@ import (
 )
 
 func parseServe(serve string) (*hottype.Serve, error) {
-	set, err := rules.Parse("r.yaml", []byte("rules:\n  - {name: topic, params: [id], hot: {rate: 1}, serve: "+serve+
+	set, err := rules.Parse("r.yaml", []byte("rules:\n  - {name: topic, params: [id], hot: {rate: 1}, cache: "+serve+
 		"}\n"))
 	if err != nil {
 		return nil, err
@@ -38,11 +38,11 @@ func TestServe(t *testing.T) {
 func TestBadServe(t *testing.T) {
 	t.Parallel()
 	for serve, want := range map[string]string{
-		"{ttl: -1s}":              "serve.ttl: -1s is not between 0s and 24h0m0s",
-		"{stale: 25h}":            "serve.stale: 25h is not between",
-		"{wait: 2m}":              "serve.wait: 2m is not between 0s and 1m0s",
+		"{ttl: -1s}":              "cache.ttl: -1s is not between 0s and 24h0m0s",
+		"{stale: 25h}":            "cache.stale: 25h is not between",
+		"{wait: 2m}":              "cache.wait: 2m is not between 0s and 1m0s",
 		"{ttl: 1us}":              "in steps of 1ms",
-		"{max_body: 0}":           "serve.max_body: \"0\" is not between 1 and 1073741824 bytes",
+		"{max_body: 0}":           "cache.max_body: \"0\" is not between 1 and 1073741824 bytes",
 		"{max_body: 9999999GiB}":  "is not between",
 		"{max_body: 1.5MiB}":      "is not between",
 		"{vary: ['*']}":           "is no field",

@@ -100,7 +100,7 @@ func TestShadowModeInAFile(t *testing.T) {
 		{`  - {key: "topic?id=1", rate: 5, mode: shade}`, `"shade" is not one of enforce, shadow`},
 		{`  - {key: "topic?id=1", rate: 5, mode: ""}`, `"" is not one of enforce, shadow`},
 		{`  - {key: "topic?id=1", action: exempt, mode: shadow}`, "is for limit and block"},
-		{`  - {key: "topic?id=1", action: serve, mode: shadow}`, "is for limit and block"},
+		{`  - {key: "topic?id=1", action: cache, mode: shadow}`, "is for limit and block"},
 		{`  - {key: "topic?id=1", action: shadow, mode: shadow}`, "is for limit and block"},
 		{`  - {key: "topic?id=1", action: shadow_limit, rate: 5}`, "is not one of limit"},
 	} {

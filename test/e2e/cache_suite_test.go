@@ -27,9 +27,9 @@ rules:
     match: {path: "/test/{rest...}"}
     params: []
     hot: {rate: 100000}
-    serve: {ttl: 5s, stale: 0s, stale_if_error: 0s, vary: [Foo, Bar, Baz, Abc, Accept-Language], wait: 5s}
+    cache: {ttl: 5s, stale: 0s, stale_if_error: 0s, vary: [Foo, Bar, Baz, Abc, Accept-Language], wait: 5s}
 overrides:
-  - {key: test, action: serve}
+  - {key: test, action: cache}
 `
 
 // cacheFailures are the tests of the suite that the cache fails, each explained in

@@ -103,7 +103,7 @@ func TestCommandLine(t *testing.T) {
 		{"", "want one of a key", []string{"override", "set"}},
 		{"", "want one of a key", []string{"override", "set", "topic?id=1", "--client", "192.0.2.1"}},
 		{"", "has no meaning with action",
-			[]string{"override", "set", "topic?id=1", "--action", "serve", "--mode", "shadow"}},
+			[]string{"override", "set", "topic?id=1", "--action", "cache", "--mode", "shadow"}},
 		{"", "must be one of", []string{"override", "set", "topic?id=1", "--rate", "5", "--mode", "shade"}},
 		{"", "there is no override", []string{"override", "enforce", "nosuch"}},
 		{"", "rate is missing", []string{"override", "set", "topic?id=1"}},

@@ -21,12 +21,12 @@ const resetRules = `
 rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1000}, limit: {rate: 0.001, burst: 20}}
   - {name: each, match: {path: /each}, params: [id], hot: {rate: 1000}, limit: {rate: 0.001, burst: 20, scope: instance}}
-  - {name: served, match: {path: /served}, params: [id], hot: {rate: 1000}, limit: {rate: 1000}, serve: {ttl: 1h}}
+  - {name: served, match: {path: /served}, params: [id], hot: {rate: 1000}, limit: {rate: 1000}, cache: {ttl: 1h}}
 ip: {sliding: {limit: 60, window: 10h, consistency: async}, fixed: {limit: 300, window: 10h}}
 overrides:
   - {key: "topic?id=42", action: limit, rate: 0.001, burst: 20}
   - {key: "each?id=42", action: limit, rate: 0.001, burst: 20}
-  - {key: "served?id=42", action: serve}
+  - {key: "served?id=42", action: cache}
 `
 
 // What a key or a client has used is forgotten, and answers are removed, in both limiters

@@ -17,7 +17,7 @@ import (
 // chi takes middleware of net/http, so it needs no adapter.
 func Example_chi() {
 	rules, err := hotparam.ParseRules("rules.yaml", []byte(`
-upstream: chi
+parse_as: chi
 rules:
   - {name: topic, match: {path: "/topics/{id}"}, params: [path.id], hot: {rate: 200}, limit: {rate: 100}}
 overrides:
@@ -50,7 +50,7 @@ overrides:
 func TestRouters(t *testing.T) {
 	t.Parallel()
 	topic := func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "id="+r.URL.Query().Get("id")) }
-	for upstream, router := range map[string]func(limit func(http.Handler) http.Handler) http.Handler{
+	for framework, router := range map[string]func(limit func(http.Handler) http.Handler) http.Handler{
 		"chi": func(limit func(http.Handler) http.Handler) http.Handler {
 			r := chi.NewRouter()
 			r.Use(limit)
@@ -65,12 +65,12 @@ func TestRouters(t *testing.T) {
 			return limit(mux)
 		},
 	} {
-		t.Run(upstream, func(t *testing.T) {
+		t.Run(framework, func(t *testing.T) {
 			t.Parallel()
 			adaptertest.Run(t, adaptertest.Site[hotparam.Exchange]{
-				Upstream: upstream,
-				Header:   func(x hotparam.Exchange, name string) string { return x.R.Header.Get(name) },
-				Path:     func(x hotparam.Exchange) string { return x.R.URL.Path },
+				ParseAs: framework,
+				Header:  func(x hotparam.Exchange, name string) string { return x.R.Header.Get(name) },
+				Path:    func(x hotparam.Exchange) string { return x.R.URL.Path },
 				Answer: func(x hotparam.Exchange, status int, text string) error {
 					x.W.WriteHeader(status)
 					_, err := io.WriteString(x.W, text)

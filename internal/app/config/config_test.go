@@ -75,7 +75,7 @@ func TestErrorsNameFileLineAndField(t *testing.T) {
 func TestOneFileServesAllPrograms(t *testing.T) {
 	t.Parallel()
 	path := write(t,
-		"collector: {out: kafka}\nproxy: {upstream: 'http://a'}\ngate: {budget: 5ms}\nnamespace: n\nupstream: {preset: django}\n")
+		"collector: {out: kafka}\nproxy: {upstream: 'http://a'}\ngate: {budget: 5ms}\nnamespace: n\nparse_as: {preset: django}\n")
 	var cfg Aggregator
 	p, err := Build(&cfg, "aggregator", "")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // ruleSections are the top-level names of the file that package rules reads.
-var ruleSections = []string{"namespace", "rules", "ip", "classes", "overrides", "limits", "upstream",
+var ruleSections = []string{"namespace", "rules", "ip", "classes", "overrides", "query_bounds", "parse_as",
 	"upstreams", "redact"}
 
 // file gives kong the settings of the YAML file. It is loaded when the first

@@ -105,7 +105,7 @@ type Proxy struct {
 	UpstreamCert string `name:"upstream_tls_cert" placeholder:"FILE" help:"Certificate (PEM) to show to upstreams."`
 	UpstreamKey  string `name:"upstream_tls_key" placeholder:"FILE" help:"Key (PEM) of the certificate for upstreams."`
 	UpstreamName string `name:"upstream_tls_name" help:"Name in upstreams' certificates if it is not their host."`
-	// Most bytes of the answers that the response cache holds for hot keys whose rule says serve. The least recently
+	// Most bytes of the answers that the response cache holds for hot keys whose rule has a cache. The least recently
 	// used ones go first. More than the memory of the machine or container is an error, more than half of it a warning.
 	CacheMemory int64 `name:"cache_memory" default:"67108864" help:"Most bytes of answers in the response cache."`
 	// Longest request to an upstream that the cache makes for several clients.

@@ -63,7 +63,7 @@ func (p *Parser) NeedRestart(next *Parser) ([]string, error) {
 
 // Removed lists what stands in the rules of this parser and not in next's, by the
 // way to it: rules[topic], rules[topic].limit, overrides[topic?id=42],
-// ip.fixed, limits.pairs. Of what is removed as a whole its entries are listed,
+// ip.fixed, query_bounds.pairs. Of what is removed as a whole its entries are listed,
 // not their fields.
 func (p *Parser) Removed(next *Parser) []string {
 	before, after := p.file.ruleTop(), next.file.ruleTop()

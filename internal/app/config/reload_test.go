@@ -20,7 +20,7 @@ func parsed(t *testing.T, text string, args ...string) *Parser {
 }
 
 const before = `
-limits: {pairs: 64, value_bytes: 100}
+query_bounds: {pairs: 64, value_bytes: 100}
 rules:
   - name: topic
     match: {path: /topic, methods: [GET, HEAD]}
@@ -44,7 +44,7 @@ func TestRemoved(t *testing.T) {
 	t.Parallel()
 	after := before
 	for _, cut := range []string{
-		"limits: {pairs: 64, value_bytes: 100}\n", ", HEAD", ", min_clients: 3", "{key: 'topic?id=1', rate: 5}, ",
+		"query_bounds: {pairs: 64, value_bytes: 100}\n", ", HEAD", ", min_clients: 3", "{key: 'topic?id=1', rate: 5}, ",
 		"  - {name: gone, match: {path: /gone}, params: [id], hot: {rate: 200}}\n", ", fixed: {limit: 5, window: 1s}",
 		"  fixed: {limit: 50, window: 1s}\n", ", 192.0.2.1",
 		"  - {key: 'topic?id=8', rate: 6, schedule: {from: '0 8 * * *', for: 2h}}\n",
@@ -65,14 +65,14 @@ func TestRemoved(t *testing.T) {
 		{"parts", after, []string{
 			"rules[gone]", "rules[topic].match.methods[HEAD]", "rules[topic].hot.min_clients",
 			"rules[topic].limit.values[topic?id=1]",
-			"ip.fixed", "ip.exempt[192.0.2.1]", "classes[bots].fixed", "overrides[topic?id=8 from 0 8 * * *]", "limits",
+			"ip.fixed", "ip.exempt[192.0.2.1]", "classes[bots].fixed", "overrides[topic?id=8 from 0 8 * * *]", "query_bounds",
 		}},
 		{"sections", before[strings.Index(before, "rules:"):strings.Index(before, "classes:")] + "ip: {fixed:}\n",
 			[]string{
 				"ip.fixed", "ip.exempt[10.0.0.0/8]", "ip.exempt[192.0.2.1]", "classes[bots]",
 				"overrides[topic?id=7]", "overrides[topic?id=8 from 0 20 * * *]",
 				"overrides[topic?id=8 from 0 8 * * *]",
-				"limits",
+				"query_bounds",
 			}},
 	} {
 		next, err := p.With([]byte(tt.after))
@@ -91,7 +91,7 @@ func TestRemovedSections(t *testing.T) {
 	t.Parallel()
 	rule := "rules: [{name: a, params: [id], hot: {rate: 5}}]\n"
 	for section, text := range map[string]string{
-		"ip": "ip: {ipv6_prefix: 56}\n", "limits": "limits: {pairs: 9}\n", "upstream": "upstream: go\n",
+		"ip": "ip: {ipv6_prefix: 56}\n", "query_bounds": "query_bounds: {pairs: 9}\n", "parse_as": "parse_as: go\n",
 		"upstreams[x]": "upstreams: [{name: x}]\n", "redact": "redact: {token: mask}\n",
 		"overrides[203.0.113.0/24]": "overrides: [{cidr: 203.0.113.0/24, action: block}]\n",
 		"overrides[a]":              "overrides: [{resource: a, action: block}]\n",

@@ -27,7 +27,7 @@ var Rules []byte
 // The limit of the first wave in Rules, and what the others have in its place.
 const (
 	firstLimit    = "limit: {algorithm: token_bucket, rate: 100, burst: 100}\n"
-	servedLimit   = firstLimit + "    serve: {ttl: 1s}\n"
+	servedLimit   = firstLimit + "    cache: {ttl: 1s}\n"
 	adaptiveLimit = "limit: {adaptive: true, min: 50, max: 2000}\n"
 	target        = "\nupstreams:\n  - {name: default, target: {latency: 250ms}}\n"
 )
@@ -215,7 +215,7 @@ func (s *show) enter(at time.Duration, phase int) {
 	case limited:
 		s.screen.note(at, notice, "── topic %d goes viral: 60 %% of all traffic wants it ──", ViralTopic)
 	case served:
-		s.screen.note(at, notice, "── topic %d goes viral again, and its rule has serve: {ttl: 1s} now ──", ViralTopic)
+		s.screen.note(at, notice, "── topic %d goes viral again, and its rule has cache: {ttl: 1s} now ──", ViralTopic)
 	case adaptive:
 		s.screen.note(at, notice, "── topic %d goes viral again, and its limit is adaptive now ──", ViralTopic)
 	case slowed:

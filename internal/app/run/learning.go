@@ -125,7 +125,7 @@ func notTaken(set *rules.Set) []string {
 	}{
 		{"namespace", set.Namespace != rules.DefaultNamespace}, {"redact", set.Redacts()},
 		{"ip.trusted_proxies", len(set.IP.TrustedProxies) > 0}, {"ip.client", set.IP.Client != ""},
-		{"upstream", set.Upstream.Known}, {"classes", len(set.Classes) > 0}, {"overrides", len(set.Overrides) > 0},
+		{"parse_as", set.Upstream.Known}, {"classes", len(set.Classes) > 0}, {"overrides", len(set.Overrides) > 0},
 	} {
 		if f.has {
 			all = append(all, f.name)

@@ -132,7 +132,7 @@ func TestOverrideOfAClass(t *testing.T) {
 // A blocked client gets no answer from a cache, and one that is limited pays for those.
 func TestOverridesOfClientsBeforeACache(t *testing.T) {
 	t.Parallel()
-	b := build(t, clientRules+`  - {id: fast, key: "topic?id=9", action: serve}`, gate.Config{})
+	b := build(t, clientRules+`  - {id: fast, key: "topic?id=9", action: cache}`, gate.Config{})
 	for i, want := range []bool{true, true, true, false} {
 		if v := b.served("GET", "/topic?id=9", "192.0.2.2"); v.Allowed != want || want && v.Serve == nil {
 			t.Errorf("%d: %+v", i, v)

@@ -11,14 +11,14 @@ import (
 
 const servedRules = `
 rules:
-  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}, limit: {rate: 1, burst: 2}, serve: {ttl: 2s}}
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 10}, limit: {rate: 1, burst: 2}, cache: {ttl: 2s}}
   - {name: plain, match: {path: /plain}, params: [id], hot: {rate: 10}, limit: {rate: 1, burst: 2}}
-  - {name: found, match: {path: /found}, params: [id], hot: {rate: 10}, serve: {}}
-  - {name: head, match: {path: /both}, params: [id], hot: {rate: 10}, limit: {rate: 1, burst: 2}, serve: {}, continue: true}
+  - {name: found, match: {path: /found}, params: [id], hot: {rate: 10}, cache: {}}
+  - {name: head, match: {path: /both}, params: [id], hot: {rate: 10}, limit: {rate: 1, burst: 2}, cache: {}, continue: true}
   - {name: tail, match: {path: /both}, params: [u], hot: {rate: 10}, limit: {rate: 1, burst: 2}}
 ip: {fixed: {limit: 5, window: 1m}}
 overrides:
-  - {key: "plain?id=7", action: serve}
+  - {key: "plain?id=7", action: cache}
   - {key: "topic?id=8", action: exempt}
   - {key: "topic?id=9", action: limit, rate: 3}
 `
@@ -129,7 +129,7 @@ func TestServedKeys(t *testing.T) {
 // not become free by it.
 func TestServeOverrideFreesNothingMalformed(t *testing.T) {
 	t.Parallel()
-	b := build(t, servedRules+"  - {key: \"topic?*\", action: serve}\nlimits: {pairs: 2}\n", gate.Config{})
+	b := build(t, servedRules+"  - {key: \"topic?*\", action: cache}\nquery_bounds: {pairs: 2}\n", gate.Config{})
 	malformed := "/topic?id=1&a=1&b=2&c=3"
 	for i := range 3 {
 		v := b.served("GET", malformed, "10.0.0.1")

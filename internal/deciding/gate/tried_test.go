@@ -16,7 +16,7 @@ const triedRules = `
 rules:
   - {name: here, match: {path: /here}, params: [id], hot: {rate: 10}, limit: {rate: 1/h, burst: 4, scope: instance}}
   - {name: all, match: {path: /all}, params: [id], hot: {rate: 10}, limit: {rate: 1/h, burst: 4}}
-  - {name: kept, match: {path: /kept}, params: [id], hot: {rate: 10}, limit: {rate: 1/h, burst: 4}, serve: {ttl: 2s}}
+  - {name: kept, match: {path: /kept}, params: [id], hot: {rate: 10}, limit: {rate: 1/h, burst: 4}, cache: {ttl: 2s}}
 classes: [{name: bot, match: {header: User-Agent, pattern: "bot"}}]
 `
 

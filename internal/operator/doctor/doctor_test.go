@@ -88,14 +88,14 @@ func parse(t *testing.T, text string) *rules.Set {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	judge := func(text string, shared bool) []Finding { return Rules(parse(t, text), "f.yaml", shared, now) }
-	const good = `upstream: express4
+	const good = `parse_as: express4
 rules: [{name: topic, params: [id], hot: {rate: 200, window: 5s}, limit: {algorithm: token_bucket, rate: 100, burst: 200, scope: instance}}]`
 	check(t, []judged{
 		{"good", judge(good, false), OK, ""},
 		{"too few counters", Counters(parse(t, good), detect.Options{Counters: 1000, MaxRate: 1e6}, ""), Fail,
 			"hot keys could be missed"},
-		{"no upstream", judge(strings.Replace(good, "upstream: express4", "", 1), false), Warn,
-			"no upstream is said for topic"},
+		{"no parse_as", judge(strings.Replace(good, "parse_as: express4", "", 1), false), Warn,
+			"no parse_as is set for topic"},
 		{"empty", judge("", false), Fail, "there is no rule"},
 		{"one request is hot", judge(strings.Replace(good, "rate: 200, window: 5s", "rate: 0.2, window: 5s", 1), false),
 			Warn, "a single request"},

@@ -55,9 +55,9 @@ func (l *list) upstreams(set *rules.Set) {
 		}
 	}
 	if len(without) > 0 {
-		l.add(Warn, Finding{What: "no upstream is said for " + strings.Join(without, ", "),
+		l.add(Warn, Finding{What: "no parse_as is set for " + strings.Join(without, ", "),
 			Why: "a hot key is evaded by another spelling that the framework behind takes for the same (/Topic, /topic/, id[]=)",
-			Fix: "upstream: express4   # the framework behind; strict if it is not known. docs/evasion.md has the list"})
+			Fix: "parse_as: express4   # the framework behind; strict if it is not known. docs/evasion.md has the list"})
 	}
 }
 

@@ -51,7 +51,7 @@ rules:
   - name: "*"
     params: ["*"]
     hot: {rate: ` + rate + `, window: 5s}
-limits: {value_bytes: 2048}
+query_bounds: {value_bytes: 2048}
 `
 }
 

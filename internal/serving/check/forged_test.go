@@ -124,7 +124,7 @@ func keysOf(set *rules.Set, r *hottype.Request) string {
 func TestSpellingsHaveTheKeysOfTheMiddleware(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("t.yaml",
-		[]byte("upstream: strict\nrules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}}]"))
+		[]byte("parse_as: strict\nrules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}}]"))
 	if err != nil {
 		t.Fatal(err)
 	}

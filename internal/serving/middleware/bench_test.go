@@ -21,7 +21,7 @@ func (b blank) Write(p []byte) (int, error) { return len(p), nil }
 func (b blank) WriteHeader(int)             {}
 
 func BenchmarkLayer(b *testing.B) {
-	set, err := rules.Parse("config.yaml", []byte(config+`  - {name: news, match: {path: /news}, params: [id], hot: {rate: 10}, limit: {rate: 1}, serve: {ttl: 30s}}
+	set, err := rules.Parse("config.yaml", []byte(config+`  - {name: news, match: {path: /news}, params: [id], hot: {rate: 10}, limit: {rate: 1}, cache: {ttl: 30s}}
 `))
 	if err != nil {
 		b.Fatal(err)

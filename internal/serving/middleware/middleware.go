@@ -28,7 +28,7 @@ type Options struct {
 	// OnVerdict sees every verdict before it acts, for example to trace it. The
 	// verdict must not be kept.
 	OnVerdict func(*http.Request, *hottype.Verdict)
-	// Cache says how hot keys are answered whose rule says serve. The layer fills in its
+	// Cache says how hot keys are answered whose rule has a cache. The layer fills in its
 	// Gate, Answers, Now and Log.
 	Cache respcache.Config
 	// Share is the cache of another layer, to be used together in place of one of its own.

@@ -18,7 +18,7 @@ import (
 // nothing or panics, and whether a response cache stands before it.
 func TestAnswersThatCostNothing(t *testing.T) {
 	t.Parallel()
-	for serve, rule := range map[string]string{"": "", ", serve: {ttl: 0s}": "with a cache"} {
+	for serve, rule := range map[string]string{"": "", ", cache: {ttl: 0s}": "with a cache"} {
 		t.Run(rule, func(t *testing.T) {
 			t.Parallel()
 			set, err := rules.Parse("f.yaml", []byte(`rules: [{name: topic, match: {path: /topic}, params: [id], hot: {rate: 1},

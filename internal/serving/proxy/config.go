@@ -47,7 +47,7 @@ type Config struct {
 	TLS *tls.Config
 	// Transport replaces those that the fields above describe.
 	Transport http.RoundTripper
-	// Cache says how hot keys are answered whose rule says serve. The proxy fills in its
+	// Cache says how hot keys are answered whose rule has a cache. The proxy fills in its
 	// Gate, Answers, Now and Log.
 	Cache respcache.Config
 	// Now is the clock of the gate; nil means time.Now.

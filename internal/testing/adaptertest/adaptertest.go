@@ -21,8 +21,8 @@ import (
 
 // Site is a server of a framework whose context is C.
 type Site[C any] struct {
-	// Upstream is what docs/adapters.md says to write for upstream in the rules, in YAML.
-	Upstream string
+	// ParseAs is what docs/adapters.md recommends for parse_as in the rules, in YAML.
+	ParseAs string
 	// Header is a header field of a request, Path its path.
 	Header func(c C, name string) string
 	Path   func(C) string
@@ -34,7 +34,7 @@ type Site[C any] struct {
 }
 
 const rules = `
-upstream: %s
+parse_as: %s
 rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}}
 overrides:
@@ -54,7 +54,7 @@ func Run[C any](t *testing.T, s Site[C]) {
 
 func (s *Site[C]) pipeline(t *testing.T, perClient int) *hotparam.Pipeline {
 	t.Helper()
-	return newPipeline(t, fmt.Appendf(nil, rules, s.Upstream, perClient))
+	return newPipeline(t, fmt.Appendf(nil, rules, s.ParseAs, perClient))
 }
 
 // newPipeline makes a pipeline by rules in YAML.

@@ -10,18 +10,18 @@ import (
 )
 
 const servedRules = `
-upstream: %s
+parse_as: %s
 rules:
-  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}, serve: {ttl: 1h}}
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 200}, limit: {rate: 100}, cache: {ttl: 1h}}
 overrides:
-  - {key: "topic?id=42", action: serve}
+  - {key: "topic?id=42", action: cache}
 `
 
 // Cached puts a pipeline around a whole framework that is an http.Handler, as docs/adapters.md
 // says for the response cache. The site answers /topic with a text that is not the same twice.
-func Cached(t *testing.T, upstream string, site http.Handler) {
+func Cached(t *testing.T, framework string, site http.Handler) {
 	t.Helper()
-	p := newPipeline(t, fmt.Appendf(nil, servedRules, upstream))
+	p := newPipeline(t, fmt.Appendf(nil, servedRules, framework))
 	s := httptest.NewServer(p.MiddlewareWith(hotparam.Options[hotparam.Exchange]{HideLimits: true})(site))
 	t.Cleanup(s.Close)
 	addr := s.Listener.Addr().String()

@@ -14,7 +14,7 @@ import (
 )
 
 const outcomeRules = `
-upstream: %s
+parse_as: %s
 rules:
   - {name: topic, match: {path: %q}, params: [id], hot: {rate: 1, window: 1s}, limit: {rate: 0.001, burst: 3, refund_status: [5xx]}}
   - {name: rest, match: {path: %q}, params: [id], hot: {rate: 1000}, limit: {adaptive: true, min: 1, max: 1000}}
@@ -40,10 +40,10 @@ func Pipeline(t *testing.T, rules []byte) *hotparam.Pipeline {
 // Outcomes holds an adapter to what it has to tell of requests that went on: when they end, by which status, and how
 // long the answer took. serve starts a server with the adapter before all its handlers. It answers /topic and /rest
 // with what answer says of the parameter id.
-func Outcomes(t *testing.T, upstream string, serve func(t *testing.T, p *hotparam.Pipeline,
+func Outcomes(t *testing.T, framework string, serve func(t *testing.T, p *hotparam.Pipeline,
 	answer func(id string) (status int, text string)) (addr string)) {
 	t.Helper()
-	OutcomesBy(t, upstream, "/topic", "/rest", func(t *testing.T, p *hotparam.Pipeline,
+	OutcomesBy(t, framework, "/topic", "/rest", func(t *testing.T, p *hotparam.Pipeline,
 		answer func(id string) (status int, text string)) Ask {
 		addr := serve(t, p, answer)
 		return func(t *testing.T, path, id, client string) int {
@@ -57,10 +57,10 @@ type Ask func(t *testing.T, path, id, client string) (status int)
 
 // OutcomesBy is Outcomes for protocols that are asked in their own way, with the paths that their rules see for
 // topics and for the rest. serve gives how its server is asked.
-func OutcomesBy(t *testing.T, upstream, topic, rest string, serve func(t *testing.T, p *hotparam.Pipeline,
+func OutcomesBy(t *testing.T, framework, topic, rest string, serve func(t *testing.T, p *hotparam.Pipeline,
 	answer func(id string) (status int, text string)) Ask) {
 	t.Helper()
-	p := Pipeline(t, fmt.Appendf(nil, outcomeRules, upstream, topic, rest))
+	p := Pipeline(t, fmt.Appendf(nil, outcomeRules, framework, topic, rest))
 	begun, end := make(chan bool), make(chan bool)
 	o := &outcomes{t: t}
 	o.site = serve(t, p, func(id string) (int, string) {

@@ -199,7 +199,7 @@ func (f *overrideFields) checkAction(in *overrideInput, _ time.Time) error {
 	case rules.ActionLimit:
 		if !f.given["rate"] {
 			return web.BadField("rate", "rate is missing",
-				"give requests per second, or another action: exempt, block, shadow, serve")
+				"give requests per second, or another action: exempt, block, shadow, cache")
 		}
 		if !(f.override.Rate > 0) || math.IsInf(f.override.Rate, 0) {
 			return web.BadField("rate", fmt.Sprintf("rate %v is not above 0", f.override.Rate),
@@ -220,7 +220,7 @@ func (f *overrideFields) checkAction(in *overrideInput, _ time.Time) error {
 		return nil
 	}
 	return web.BadField("action", "action is "+web.Quoted(string(f.override.Action)),
-		"use limit, exempt, block, shadow or serve")
+		"use limit, exempt, block, shadow or cache")
 }
 
 // checkMode sees that only what denies is tried. To enforce is what an override does without a mode.

@@ -39,7 +39,7 @@ func TestEveryWrongFieldIsNamed(t *testing.T) {
 		{key + `"action": "block", "rate": 1}`, "rate"}, {key + `"action": "exempt", "burst": 1}`, "burst"},
 		{key + `"rate": 1, "mode": "shade"}`, "mode"}, {key + `"rate": 1, "mode": ""}`, "mode"},
 		{key + `"rate": 1, "mode": true}`, "mode"}, {key + `"rate": 1, "mode": "shadow", "mode": "enforce"}`, "mode"},
-		{key + `"action": "exempt", "mode": "shadow"}`, "mode"}, {key + `"action": "serve", "mode": "shadow"}`, "mode"},
+		{key + `"action": "exempt", "mode": "shadow"}`, "mode"}, {key + `"action": "cache", "mode": "shadow"}`, "mode"},
 		{key + `"action": "shadow", "mode": "shadow"}`, "mode"}, {key + `"action": "shadow_block"}`, "action"},
 		{key + `"rate": 1, "for": "10"}`, "for"}, {key + `"rate": 1, "for": "-1m"}`, "for"},
 		{key + `"rate": 1, "for": 600}`, "for"},

@@ -145,7 +145,7 @@ function effectText(o) {
     case "block": return "block";
     case "exempt": return "exempt";
     case "shadow": return "watch only";
-    case "serve": return "from the cache";
+    case "cache": return "from the cache";
   }
   return o.action;
 }
