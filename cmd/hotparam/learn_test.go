@@ -50,7 +50,7 @@ func TestLearnWritesAFileThatIsValid(t *testing.T) {
 			t.Errorf("hotparam %s: exit code %d, want %d", strings.Join(tt.args, " "), code, tt.code)
 		}
 	}
-	set, _, err := config.Validate(out)
+	set, err := config.Validate(out)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func (p *parser) namedUpstream(v value) {
 	v.require(got, "name")
 	switch {
 	case slices.ContainsFunc(p.set.Upstreams, func(o Upstream) bool { return o.Name == u.Name && u.Name != "" }):
-		got["name"].fail("%q stands twice", u.Name)
+		got["name"].fail("%q is set twice", u.Name)
 	case len(p.set.Upstreams) == maxUpstreams:
 		v.fail("there are more than %d upstreams", maxUpstreams)
 	}

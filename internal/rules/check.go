@@ -42,7 +42,7 @@ func (p *parser) checkParams(r *Rule, v value) {
 			v.at("params").fail(`"*" is dropped; leave it out of params instead`)
 		case q.Name == "":
 		case seen[q.Name]:
-			v.at("params").fail("%q stands twice", cut(q.Name))
+			v.at("params").fail("%q is set twice", cut(q.Name))
 		case where == "" && len(name) > p.set.Limits.NameBytes:
 			v.at("params").fail("%q has more than %d bytes (query_bounds.name_bytes)", cut(name), p.set.Limits.NameBytes)
 		}
@@ -119,7 +119,7 @@ func (p *parser) checkValues(r *Rule, v value) map[hottype.Key]Limit {
 	for _, l := range r.Values {
 		resource, params := l.Key.Cut()
 		if _, twice := values[l.Key]; twice {
-			list.fail("key %q stands twice", cut(string(l.Key)))
+			list.fail("key %q is set twice", cut(string(l.Key)))
 		}
 		values[l.Key] = l.Limit
 		if err := canon.Check(l.Key); err != nil {
@@ -155,7 +155,7 @@ func (r *Rule) untracked(params string) (string, bool) {
 	return "", false
 }
 
-// Repeated gives the first parameter that stands twice in canonical parameters
+// Repeated gives the first parameter that is set twice in canonical parameters
 // though no key of the rule has two values of it.
 func (r *Rule) Repeated(params string) (string, bool) {
 	var last string

@@ -70,13 +70,10 @@ func (v value) mapping(fs fields) map[string]value {
 		key, node := v.node.Content[i], v.node.Content[i+1]
 		f := v.at(key.Value)
 		f.node = key
-		name := f.currentName(key.Value, fs)
+		name := key.Value
 		read, known := fs[name]
-		if before, twice := got[name]; twice && before.path == f.path {
-			f.fail("stands twice, first in line %d", before.node.Line)
-			continue
-		} else if twice {
-			f.fail("is the same field as %s in line %d; keep one", before.path, before.node.Line)
+		if before, twice := got[name]; twice {
+			f.fail("is set twice, first in line %d", before.node.Line)
 			continue
 		}
 		if key.Kind != yaml.ScalarNode || !known {
@@ -94,17 +91,6 @@ func (v value) mapping(fs fields) map[string]value {
 		}
 	}
 	return got
-}
-
-// currentName gives the name that a field of fs has now, and warns if it is written
-// by its old one.
-func (v value) currentName(written string, fs fields) string {
-	name, old := CurrentName(written)
-	if _, has := fs[name]; !old || !has {
-		return written
-	}
-	v.warn("is an old spelling and is still read; write %s", name)
-	return name
 }
 
 // list reads each entry of a list. An empty value is a list without entries.

@@ -103,7 +103,7 @@ func (p *parser) class(v value) {
 	v.require(got, "name", "match")
 	for _, other := range p.set.Classes {
 		if other.Name == c.Name && c.Name != "" {
-			got["name"].fail("%q stands twice", c.Name)
+			got["name"].fail("%q is set twice", c.Name)
 		}
 	}
 	p.set.Classes = append(p.set.Classes, c)

@@ -56,7 +56,7 @@ func (v value) varying() []string {
 		case slices.Contains(private, name):
 			v.fail("answers that differ by %s are private and never kept", name)
 		case slices.Contains(names, name):
-			v.fail("%s stands twice", name)
+			v.fail("%s is set twice", name)
 		}
 		names = append(names, name)
 	})

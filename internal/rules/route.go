@@ -48,7 +48,7 @@ func parsePath(pattern string) ([]segment, error) {
 		if s.kind != literal && s.text != "" && slices.ContainsFunc(segs[:i], func(t segment) bool {
 			return t.kind != literal && t.text == s.text
 		}) {
-			return nil, fmt.Errorf("path %q: {%s} stands twice", pattern, s.text)
+			return nil, fmt.Errorf("path %q: {%s} is set twice", pattern, s.text)
 		}
 		segs[i] = s
 	}

@@ -48,7 +48,7 @@ func TestBadServe(t *testing.T) {
 		"{vary: ['*']}":           "is no field",
 		"{vary: [cookie]}":        "answers that differ by Cookie are private",
 		"{vary: [authorization]}": "answers that differ by Authorization are private",
-		"{vary: [A, a]}":          "A stands twice",
+		"{vary: [A, a]}":          "A is set twice",
 		"{vary: ['a b']}":         "is not",
 		"{cookies: allow}":        "is not one of deny, strip",
 		"{time: 1s}":              "unknown field",

@@ -29,8 +29,7 @@ type Set struct {
 	Upstream upstream.Traits
 	// Redact says which parameters of all rules are redacted, unless a rule says it itself.
 	Redact []canon.Redaction
-	// Warnings are about what is read and should be written differently, each
-	// with file and line: fields by their old names, numbers that promise little.
+	// Warnings are about numbers that promise little, each with file and line.
 	Warnings []string
 	// Upstreams are those that the file names, in its order.
 	Upstreams []Upstream

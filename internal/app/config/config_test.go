@@ -88,7 +88,7 @@ func TestOneFileServesAllPrograms(t *testing.T) {
 	if err != nil || set.Namespace != "n" || set.Upstream.Preset != "django" {
 		t.Errorf("rules: %v, %v", set, err)
 	}
-	if _, _, err := Validate(write(t, "gate: {bugdet: 5ms}\n")); err == nil ||
+	if _, err := Validate(write(t, "gate: {bugdet: 5ms}\n")); err == nil ||
 		!strings.Contains(err.Error(), "gate.bugdet") {
 		t.Errorf("a reload with an unknown setting: %v", err)
 	}

@@ -87,10 +87,6 @@ redis: {addr: ["127.0.0.1:6379"]}
 tally: {flush: 100ms}
 ''''''
 
-Some settings and fields of the rules had other names before, and settings were written with hyphens
-(''max-rate''). The old spelling is still read; a warning in the log names it and the new one. Both at once is an
-error.
-
 One file serves all programs. Unknown settings are errors even for programs that would not use them. Rules are read
 again when the file changes and on SIGHUP; settings, but for the tokens of the admin listener, need a restart, and
 [a file that changes one is refused](#reading-it-again) until then.

@@ -30,8 +30,6 @@ type file struct {
 	secret []byte                // of the hashes of redacted values
 	values map[string]*yaml.Node // "redis.addr" -> its node
 	errs   []error
-	// warnings name the old spellings in the file and in the environment.
-	warnings []string
 	// stored are rules from a central store, in place of those of the file; nil: the file's hold.
 	stored *storedRules
 }
@@ -49,17 +47,8 @@ func (f *file) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, e
 		f.loaded = true
 		f.load(configPath(ctx))
 	}
-	isSet := envSet(flag)
-	value, warning, err := fromOldVariable(flag.Name, isSet)
-	if err != nil {
-		f.errs = append(f.errs, err)
-	}
-	if value != nil {
-		f.warnings = append(f.warnings, warning)
-		return value, nil
-	}
 	node, ok := f.values[flag.Name]
-	if !ok || isSet {
+	if !ok || envSet(flag) {
 		return nil, nil
 	}
 	return textOf(flag, node)
@@ -120,7 +109,6 @@ func topLevel(data []byte) *yaml.Node {
 // settings collects the leaves of all sections that belong to programs.
 func (f *file) settings(top *yaml.Node) {
 	f.values = map[string]*yaml.Node{}
-	spelled := map[string]string{} // the first spelling of each setting
 	for i := 0; i+1 < len(top.Content); i += 2 {
 		section, body := top.Content[i], top.Content[i+1]
 		if slices.Contains(ruleSections, section.Value) || !isSection(section.Value) {
@@ -131,34 +119,26 @@ func (f *file) settings(top *yaml.Node) {
 			continue
 		}
 		for j := 0; j+1 < len(body.Content); j += 2 {
-			f.setting(section.Value+"."+body.Content[j].Value, body.Content[j].Line, body.Content[j+1], spelled)
+			f.setting(section.Value+"."+body.Content[j].Value, body.Content[j].Line, body.Content[j+1])
 		}
 	}
 }
 
-// setting takes one leaf, whose name may be an old spelling.
-func (f *file) setting(spelling string, line int, value *yaml.Node, spelled map[string]string) {
-	known, name := knownFlags(), currentName(spelling)
-	first, twice := spelled[name]
-	switch {
-	case known[name] == nil:
-		f.fail(line, spelling, fmt.Errorf("unknown setting%s", rules.Suggest(name, slices.Sorted(maps.Keys(known)))))
+// setting takes one leaf.
+func (f *file) setting(name string, line int, value *yaml.Node) {
+	known := knownFlags()
+	if known[name] == nil {
+		f.fail(line, name, fmt.Errorf("unknown setting%s", rules.Suggest(name, slices.Sorted(maps.Keys(known)))))
 		return
-	case twice && first == spelling:
-		f.fail(line, spelling, errors.New("stands twice"))
-		return
-	case twice:
-		f.fail(line, spelling, both(first, spelling))
-		return
-	case name != spelling:
-		f.warnings = append(f.warnings, renamed(fmt.Sprintf("%s:%d: %s", f.path, line, spelling), name))
 	}
-	spelled[name] = spelling
-	if err := check(known[name], value); err != nil {
-		f.fail(line, spelling, err)
+	if f.values[name] != nil {
+		f.fail(line, name, errors.New("is set twice"))
 		return
 	}
 	f.values[name] = value
+	if err := check(known[name], value); err != nil {
+		f.fail(line, name, err)
+	}
 }
 
 func (f *file) fail(line int, name string, err error) {

@@ -86,7 +86,7 @@ func readWebhook(n *yaml.Node) (notify.Webhook, error) {
 			return notify.Webhook{}, fmt.Errorf(".%.64q: unknown field%s", name, rules.Suggest(name, webhookFields))
 		}
 		if seen[name] {
-			return notify.Webhook{}, fmt.Errorf(".%s: stands twice", name)
+			return notify.Webhook{}, fmt.Errorf(".%s: is set twice", name)
 		}
 		seen[name] = true
 		if err := one.Decode(&w); err != nil {

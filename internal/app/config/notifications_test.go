@@ -40,13 +40,13 @@ func TestWebhookMistakes(t *testing.T) {
 		"[{name: ops, url: http://x/s3cret, events: hot}]":       "[0].events: is not what belongs there: want a list",
 		"[{name: ops, url: [http://x/s3cret]}]":                  "[0].url: is not what belongs there",
 		"[{name: ops, url: s3cret}]":                             "[0] (ops).url: want a URL",
-		"[{name: ops, name: s3cret, url: http://x/}]":            "[0].name: stands twice",
+		"[{name: ops, name: s3cret, url: http://x/}]":            "[0].name: is set twice",
 		"[{name: ops, url: http://x/, format: xml}]":             `"xml" is none of`,
 		"[{name: ops, url: http://x/, secret: s3cret}]":          "has 6 bytes, want at least 16",
 		"[{url: http://x/s3cret}]":                               "[0].name",
 		"[https://x/s3cret]":                                     "[0]: has to be a mapping",
 		"{name: s3cret}":                                         "want a list of webhooks",
-		"[{name: a, url: http://x/}, {name: a, url: http://x/}]": "a stands twice",
+		"[{name: a, url: http://x/}, {name: a, url: http://x/}]": "a is set twice",
 	} {
 		for _, args := range [][]string{
 			{"--config", write(t, "log: {level: warn}\nnotifications:\n  webhooks: "+text+"\n")},

@@ -80,8 +80,6 @@ type Parser struct {
 	Kong *kong.Kong
 	file *file
 	args []string
-	// warnings name the old spellings among the flags.
-	warnings []string
 	// settings are the values of all flags after Parse, by name.
 	settings map[string]any
 	// command is the one that was called, as people write it: its help says more than that of the program.
@@ -94,11 +92,7 @@ type Parser struct {
 // reported in full before anything else, because a bad file is the likelier
 // cause of whatever else is missing.
 func (p *Parser) Parse(args []string) (*kong.Context, error) {
-	current, warnings, err := currentArgs(args)
-	if err != nil {
-		return nil, err
-	}
-	ctx, err := p.Kong.Parse(current)
+	ctx, err := p.Kong.Parse(args)
 	p.command = called(ctx, err)
 	if fileErr := p.file.err(); fileErr != nil {
 		return nil, fileErr
@@ -106,7 +100,7 @@ func (p *Parser) Parse(args []string) (*kong.Context, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
 	}
-	p.args, p.warnings, p.settings = args, warnings, map[string]any{}
+	p.args, p.settings = args, map[string]any{}
 	for _, flag := range ctx.Flags() {
 		p.settings[flag.Name] = flag.Target.Interface()
 		if err := belowZero(flag, flag.Target); err != nil && strings.Contains(flag.Name, ".") {
@@ -170,28 +164,23 @@ func (p *Parser) RulesToRun() (*rules.Set, error) {
 	return set, err
 }
 
-// Warnings name the old spellings that flags, environment and file use, each with
-// the new one. Call it after Parse.
+// Warnings are those of the rules in force. Call it after Parse.
 func (p *Parser) Warnings() []string {
-	all := slices.Concat(p.warnings, p.file.warnings)
-	if set, err := p.file.rulesOf(); err == nil {
-		all = append(all, set.Warnings...)
+	set, err := p.file.rulesOf()
+	if err != nil {
+		return nil
 	}
-	return all
+	return set.Warnings
 }
 
-// Validate reads the rules of a file as RulesToRun does and checks its settings too. The warnings are of both.
-func Validate(path string) (set *rules.Set, warnings []string, err error) {
+// Validate reads the rules of a file as RulesToRun does and checks its settings too.
+func Validate(path string) (*rules.Set, error) {
 	f := &file{}
 	f.load(path)
 	if err := f.err(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	set, err = f.rulesToRun()
-	if err != nil {
-		return nil, nil, err
-	}
-	return set, slices.Concat(f.warnings, set.Warnings), nil
+	return f.rulesToRun()
 }
 
 // Fail is Fail for a program whose command line was parsed: it names the help of the command that was called.

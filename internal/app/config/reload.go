@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/hotparam/pipeline/internal/rules"
 )
 
 // Path is the file that --config named, "" for none.
@@ -103,26 +101,17 @@ func removed(out []string, path string, before, after *yaml.Node) []string {
 
 func isNothing(n *yaml.Node) bool { return n == nil || n.ShortTag() == "!!null" }
 
-// field is the value of a field of a mapping, under its old or new name; nil where
-// there is none.
+// field is the value of a field of a mapping; nil where there is none.
 func field(n *yaml.Node, name string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if currentField(n.Content[i].Value) == currentField(name) {
+		if n.Content[i].Value == name {
 			return n.Content[i+1]
 		}
 	}
 	return nil
-}
-
-// currentField is the name that a field of the rules has now.
-func currentField(name string) string {
-	if now, ok := rules.CurrentName(name); ok {
-		return now
-	}
-	return name
 }
 
 // entries are those of a list by what a person calls them: their id, name, key or whom they are for, with the

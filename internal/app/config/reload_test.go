@@ -145,7 +145,7 @@ func TestFilesWithoutRulesAreRefused(t *testing.T) {
 	} {
 		p := parsed(t, text)
 		_, err := p.RulesToRun()
-		_, _, loaded := Validate(p.Path())
+		_, loaded := Validate(p.Path())
 		for _, err := range []error{err, loaded} {
 			if err == nil || !strings.Contains(err.Error(), p.Path()+": "+want) ||
 				!strings.Contains(err.Error(), "rules: [{") {

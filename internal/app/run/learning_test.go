@@ -105,7 +105,7 @@ func TestServeLearns(t *testing.T) {
 		}
 		synctest.Wait()
 		text := s.end()
-		learned, _, err := config.Validate(filepath.Join(s.dir, learnedName))
+		learned, err := config.Validate(filepath.Join(s.dir, learnedName))
 		if err != nil {
 			t.Fatalf("%v\n%s\n%s", err, text, &s.log)
 		}

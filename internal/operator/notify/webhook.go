@@ -63,7 +63,7 @@ func CheckWebhooks(list []Webhook) error {
 			return fmt.Errorf("[%d].name: %q is not a name such as ops-slack: small letters, digits, - and _", i,
 				w.Name)
 		case names[w.Name]:
-			return fmt.Errorf("[%d].name: %s stands twice", i, w.Name)
+			return fmt.Errorf("[%d].name: %s is set twice", i, w.Name)
 		}
 		names[w.Name] = true
 		if err := w.check(); err != nil {
@@ -110,7 +110,7 @@ func (w Webhook) check() error {
 			return fmt.Errorf("events: %q is none of %v", kind, Kinds)
 		}
 		if slices.Contains(w.Events[:i], kind) {
-			return fmt.Errorf("events: %s stands twice", kind)
+			return fmt.Errorf("events: %s is set twice", kind)
 		}
 	}
 	if w.URL == "" {

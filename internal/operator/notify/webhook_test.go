@@ -23,7 +23,7 @@ func TestWebhooksAreChecked(t *testing.T) {
 		"url: want a URL":             func(w *Webhook) { w.URL = "https://[s3cret" },
 		`"xml" is none of`:            func(w *Webhook) { w.Format = "xml" },
 		`"hott" is none of`:           func(w *Webhook) { w.Events = []Kind{"hott"} },
-		"hot stands twice":            func(w *Webhook) { w.Events = []Kind{Hot, Hot} },
+		"hot is set twice":            func(w *Webhook) { w.Events = []Kind{Hot, Hot} },
 		"at least 16":                 func(w *Webhook) { w.Secret = "s3cret" },
 		"keep one":                    func(w *Webhook) { w.Secret, w.SecretFile = "x", "y" },
 		"not between 100ms and 1m":    func(w *Webhook) { w.Timeout = time.Hour },
@@ -40,7 +40,7 @@ func TestWebhooksAreChecked(t *testing.T) {
 			t.Errorf("%q: %v", want, err)
 		}
 	}
-	if err := CheckWebhooks([]Webhook{good, good}); err == nil || !strings.Contains(err.Error(), "ops stands twice") {
+	if err := CheckWebhooks([]Webhook{good, good}); err == nil || !strings.Contains(err.Error(), "ops is set twice") {
 		t.Error(err)
 	}
 }

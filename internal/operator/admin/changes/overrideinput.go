@@ -88,7 +88,7 @@ func (f *overrideFields) decodeField(dec *json.Decoder, name string) error {
 				"author")
 	}
 	if f.given[name] {
-		return web.BadField(name, "field "+web.Quoted(name)+" stands twice", "leave one of them")
+		return web.BadField(name, "field "+web.Quoted(name)+" is set twice", "leave one of them")
 	}
 	f.given[name] = true
 	err := dec.Decode(into)
