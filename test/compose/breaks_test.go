@@ -71,8 +71,8 @@ var (
 
 var mend = map[string]string{"pause": "unpause", "kill": "start"}
 
-// judge breaks it, waits until everybody who has to has said so, mends it, waits
-// until all is normal, and writes a row of the table of docs/runbook.md.
+// judge breaks it, waits for every expected report, repairs it, waits until all is normal, and prints a row of
+// the table of docs/runbook.md.
 func (b broken) judge(t *testing.T) {
 	began := time.Now()
 	docker(t, b.how, container(b.service))
