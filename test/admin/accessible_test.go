@@ -87,7 +87,7 @@ func TestViewsAreAccessible(t *testing.T) {
 	w := watch(t, ctx, srv.URL)
 	for view, ready := range map[string]string{
 		"/": "#hot-table .key", "/key/topic%3Fid=42": "#key-limits li", "/history": "#history-keys li",
-		"/overrides": "#overrides tbody tr", "/health": "#parts li",
+		"/overrides": "#overrides tbody tr", "/audit": "#parts li",
 	} {
 		run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(srv.URL+view),
 			until(fmt.Sprintf("document.querySelector(%q)", ready)))

@@ -86,11 +86,11 @@ func seeOtherViews(t *testing.T, ctx context.Context) {
 	run(t, ctx, clickOn("#w-apply"), says("#toast", "Set topic?id=42 to limit 30/s"),
 		says("#key-limits .applies", "limit 30/s"),
 		clickOn("#toast-undo"), says("#key-limits .applies", "limit 40/s"))
-	run(t, ctx, clickOn("#views a[href='/health']"), says("#audit tbody tr", "topic?id=42"),
+	run(t, ctx, clickOn("#views a[href='/audit']"), says("#audit tbody tr", "topic?id=42"),
 		says("#audit tbody", "set: limit 40/s, burst 80"),
 		says("#parts", "breaker closed"), says("#limiters", "sidecar-1"), says("#upstreams-note", "none"),
 		says("#ready", "ready"), until("document.title == 'Audit and health · hotparam · news'"))
-	shots(t, ctx, "health")
+	shots(t, ctx, "audit")
 	run(t, ctx, clickOn("#views a[href='/overrides']"),
 		until("document.querySelector('#views a[aria-current]').pathname == '/overrides'"),
 		until("/^41[0-9]\\/s$/.test(document.querySelector('#overrides .pace').textContent)"),
@@ -185,7 +185,7 @@ func overrideNetwork(t *testing.T, ctx context.Context) {
 		clickOn(`#overrides [data-act="edit"]`),
 		until("document.querySelector('#f-kind').value == 'cidr' && document.querySelector('#f-kind').disabled"),
 		fill("#f-rate", "7"), clickOn("#dialog-save"), says("#overrides tbody tr", "limit 7/s"),
-		clickOn("#views a[href='/health']"),
+		clickOn("#views a[href='/audit']"),
 		says("#audit tbody tr", "network 203.0.113.0/24"), clickOn("#views a[href='/overrides']"))
 }
 

@@ -71,7 +71,7 @@ func troubleIsTold(t *testing.T, ctx context.Context, admin, what, remedy string
 			says("#history-trouble", "Detection and limits go on."), says("#status", "history "+what),
 			until(fmt.Sprintf("document.documentElement.scrollWidth <= %d", width)))
 	}
-	run(t, ctx, chromedp.Navigate("http://"+admin+"/health"), says("#parts", what), says("#parts", remedy))
+	run(t, ctx, chromedp.Navigate("http://"+admin+"/audit"), says("#parts", what), says("#parts", remedy))
 }
 
 // TestFullDiskIsTold: nothing can be written into the state directory. A topic is found and limited all the same; an

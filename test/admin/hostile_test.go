@@ -87,7 +87,7 @@ func TestHostileValuesAreText(t *testing.T) {
 	setHostileOverrides(t, ctx, srv.URL)
 	for view, ready := range map[string]string{
 		"/history?last=hour": "#history-keys li:nth-child(21) a", "/overrides": "#overrides tbody tr:nth-child(9)",
-		"/health": "#audit tbody tr:nth-child(8)",
+		"/audit": "#audit tbody tr:nth-child(8)",
 		"/key/%22%3E%3Csvg%20onload=window.pwned=1%3E": "#key-limits li",
 		"/key/%00%01%7F%FF%E2%80%AE":                   "#key-name .unseen-char",
 	} {

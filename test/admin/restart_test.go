@@ -157,7 +157,7 @@ func TestOverrideOutlivesEveryProcess(t *testing.T) {
 			return s.status(t, "/topic?id=viral") == http.StatusOK
 		})
 	}
-	press("#views a[href='/health']")
+	press("#views a[href='/audit']")
 	run(t, ctx, until("document.querySelectorAll('#audit tbody tr').length == 2"),
 		says("#audit tbody tr:nth-child(2)", "set: block"), says("#audit tbody tr:nth-child(2)", "a scraper"))
 	press("#views a[href='/']")

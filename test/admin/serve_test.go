@@ -104,7 +104,7 @@ func TestOperatorBlocksAViralTopic(t *testing.T) {
 	if got := s.status(t, "/topic?id=viral"); got != http.StatusOK {
 		t.Errorf("after the undo a request is answered %d", got)
 	}
-	view("/health")
+	view("/audit")
 	run(t, ctx, says("#audit tbody", "set: block"), says("#audit tbody", "a scraper"),
 		until("document.querySelectorAll('#audit tbody tr').length == 2"))
 	view("/")
@@ -121,7 +121,7 @@ func TestOperatorBlocksAViralTopic(t *testing.T) {
 	}
 	run(t, ctx, says("#status .good", "live"), until("document.querySelector('#banner').hidden"),
 		says("#hot-table tbody tr", "topic?id=viral"))
-	view("/health")
+	view("/audit")
 	run(t, ctx, until("document.querySelectorAll('#audit tbody tr').length == 3"))
 }
 

@@ -72,7 +72,7 @@ func TestOperatorTriesALimitFirst(t *testing.T) {
 			t.Fatalf("after the undo a request is answered %d", got)
 		}
 	}
-	view("/health")
+	view("/audit")
 	run(t, ctx, says("#audit tbody", "set: in shadow: limit 2/s"),
 		until("document.querySelectorAll('#audit tbody tr').length == 3"))
 	w.check(t)

@@ -78,7 +78,7 @@ notifications:
 		"--admin.listen", s.admin, "--state.dir", filepath.Join(dir, "state"))
 	s.ready(t)
 	w := watch(t, ctx, "http://"+s.admin)
-	run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate("http://"+s.admin+"/health"),
+	run(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate("http://"+s.admin+"/audit"),
 		says("#webhooks", "ops"))
 	press := func(selector string) {
 		tabTo(t, ctx, selector)
@@ -120,7 +120,7 @@ func TestOnlyAdminsTryWebhooks(t *testing.T) {
 	for role, token := range tokens {
 		ctx := browser(t) // one browser keeps to the first token that it was given
 		run(t, ctx, chromedp.EmulateViewport(1280, 900),
-			chromedp.Navigate(strings.Replace(srv.URL, "//", "//x:"+token+"@", 1)+"/health"),
+			chromedp.Navigate(strings.Replace(srv.URL, "//", "//x:"+token+"@", 1)+"/audit"),
 			says("#webhooks", "97 sent · 2 lost"), until("document.body.dataset.role == '"+role.String()+"'"))
 		const offered = `[...document.querySelectorAll("#webhooks button")].filter((n) => n.checkVisibility()).length`
 		if role != access.Admin {

@@ -127,10 +127,10 @@ func (s *screen) result(r Result) {
 		s.paint(bold, "hotparam serve --upstream http://127.0.0.1:3000"))
 }
 
-// readers tells what became of the viral topic's readers in a wave.
+// readers prints how many readers of the viral topic were answered in a wave, and how many requests reached the site.
 func (s *screen) readers(what, how string, r *Readers) {
 	if n := r.Total(); n > 0 {
-		s.printf("  %-14s %-18s %6d asked, %6d answered (%.2f %%), %5d of them by the site\n",
+		s.printf("  %-14s %-18s %6d asked, %6d answered (%.2f %%), %5d requests reached the site\n",
 			what, how+":", n, r.OK, 100*float64(r.OK)/float64(n), r.Site)
 	}
 }

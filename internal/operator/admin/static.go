@@ -45,7 +45,7 @@ func contentType(name string) string {
 }
 
 // views are the addresses of the dashboard: one page, which shows the view of its address.
-var views = []string{"/{$}", "/key/{key...}", "/history", "/overrides", "/health"}
+var views = []string{"/{$}", "/key/{key...}", "/history", "/overrides", "/audit"}
 
 // reasonsModule is the part of the table of reasons that the dashboard shows.
 func reasonsModule() []byte {

@@ -1,14 +1,13 @@
 // App: joins the live stream to the views, and what a person does to the API.
 
-import { at, deleteOverride, enforceOverride, getJSON, me, putOverride, undoOverride } from "./api.js";
+import { at, deleteOverride, enforceOverride, follow, getJSON, me, putOverride, undoOverride } from "./api.js";
 import { OverrideDialog } from "./dialog.js";
-import { HealthView, lag } from "./health.js";
+import { AuditView, lag } from "./audit.js";
 import { HistoryView } from "./history.js";
 import { KeyView } from "./key.js";
 import { NowView } from "./now.js";
 import { OverridesView, extended } from "./overrides.js";
 import { Router } from "./router.js";
-import { follow } from "./stream.js";
 import { perSecond } from "./hot.js";
 import { $, clock, el, overrideText, plainKey, setText, targetNode } from "./text.js";
 
@@ -16,12 +15,12 @@ let writable = false, alive = false, latest = null;
 
 const now = new NowView(actOnHot);
 const key = new KeyView(actOnHot, set);
-const health = new HealthView();
+const audit = new AuditView();
 const overrides = new OverridesView($("view-overrides"), actOnOverride, toast);
 const dialog = new OverrideDialog($("dialog"), set);
 const past = new HistoryView((path) => router.open(path));
 const router = new Router({
-  "": {}, key, history: past, overrides: { show: () => overrides.open(), hide: () => overrides.close() }, health,
+  "": {}, key, history: past, overrides: { show: () => overrides.open(), hide: () => overrides.close() }, audit,
 });
 
 $("add-override").addEventListener("click", () => dialog.open({}));
@@ -52,7 +51,7 @@ follow(at("/v1/events"), {
 
 function show(s) {
   latest = s;
-  health.state(s);
+  audit.state(s);
   past.state(s);
   setText($("overrides-reach"), reach(s));
   const list = $("trouble");

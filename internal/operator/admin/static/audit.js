@@ -1,6 +1,6 @@
-// Health: the parts of the pipeline, whether this program is ready, which
-// limiters lag, what upstreams bear, which webhooks are told, and who changed
-// what.
+// Audit and health: the parts of the pipeline, whether this program is ready, which
+// limiters lag, what upstreams can take, the webhooks, and the changes that people
+// made.
 
 import { at, getJSON } from "./api.js";
 import { $, cell, clock, el, keyNode, lasting, overrideText, plainKey, rate, setText, targetNode } from "./text.js";
@@ -8,7 +8,7 @@ import { Webhooks } from "./webhooks.js";
 
 const every = 5000; // milliseconds between two questions while the view is open
 
-export class HealthView {
+export class AuditView {
   #timer = 0; #webhooks = new Webhooks($("webhooks"));
 
   show() {
@@ -34,7 +34,7 @@ export class HealthView {
   async #ready() {
     let answer;
     try {
-      answer = await (await fetch(at("/readyz"))).json(); // 503 tells it too
+      answer = await (await fetch(at("/readyz"))).json(); // 503 has the same body
     } catch {
       return setText($("ready"), "unknown: the server cannot be reached");
     }
@@ -51,7 +51,7 @@ export class HealthView {
     } catch (problem) {
       return setText($("audit-note"), problem.message);
     }
-    setText($("audit-note"), answer.changes.length === 0 ? "Nobody has changed an override." : "");
+    setText($("audit-note"), answer.changes.length === 0 ? "No override was changed." : "");
     $("audit").hidden = answer.changes.length === 0;
     $("audit").tBodies[0].replaceChildren(...answer.changes.map(change));
     return undefined;
