@@ -13,20 +13,20 @@ import (
 // upstreamSpace is before the names of upstreams whose hot requests in flight are bounded.
 const upstreamSpace = "upstream:"
 
-// upstreamLease is for how long a request counts as in flight whose end nobody tells.
+// upstreamLease is for how long a request counts as in flight whose end is not reported.
 const upstreamLease = 30 * time.Second
 
-// Upstreams are what adaptive limits follow: what was seen of each, and the bounds in force.
+// Upstreams are what adaptive limits follow: measurements of each, and the bounds in force.
 func (g *Gate) Upstreams() *adaptive.Upstreams { return &g.upstreams }
 
 // adaptiveLimit is what makes the limit of a key adaptive. It is immutable.
 type adaptiveLimit struct {
 	upstream *adaptive.Upstream
-	bound    *adaptive.Applied // by which the rate was found; nil: the configured one holds
+	bound    *adaptive.Applied // that gives the rate; nil: the configured one applies
 	slots    *inFlight         // nil: unbounded, because nothing is known yet, or in shadow mode
 }
 
-// adapt gives a limit the rate that its upstream bears, as far as that is known.
+// adapt gives a limit the rate that its upstream can serve, as far as that is known.
 func (st *state) adapt(h *keyLimit, l *rules.Limit, now time.Time) {
 	up := st.upstreams.Get(l.Adaptive.Upstream)
 	if up == nil {
@@ -49,7 +49,7 @@ func (st *state) adapt(h *keyLimit, l *rules.Limit, now time.Time) {
 	}
 }
 
-// stale reports whether another bound holds now than a limit was made with.
+// stale reports whether the bound has changed since the limit was made.
 func (h *keyLimit) stale(now time.Time) bool {
 	return h.adaptive != nil && h.adaptive.upstream.Bound(now) != h.adaptive.bound
 }
@@ -106,14 +106,14 @@ func (d *decision) recordUpstream(v *hottype.Verdict) {
 	}
 }
 
-// UpstreamBegins notes that a request waits for an upstream. UpstreamEnds has to follow.
+// UpstreamBegins records that a request waits for an upstream. UpstreamEnds has to follow.
 func (g *Gate) UpstreamBegins(now time.Time, upstream string) {
 	if up := g.upstreams.Get(upstream); up != nil {
 		up.Begin(now)
 	}
 }
 
-// UpstreamEnds notes for how long a request waited for an upstream, and the status of the answer; 0: the
+// UpstreamEnds records for how long a request waited for an upstream, and the status of the response; 0: the
 // client did not wait for it.
 func (g *Gate) UpstreamEnds(now time.Time, upstream string, took time.Duration, status int) {
 	if up := g.upstreams.Get(upstream); up != nil {
@@ -121,8 +121,8 @@ func (g *Gate) UpstreamEnds(now time.Time, upstream string, took time.Duration, 
 	}
 }
 
-// UpstreamTold notes what a gateway says of n requests that it sent to an upstream, and says whether a
-// limit follows that.
+// UpstreamTold records what a gateway reports of n requests that it sent to an upstream, and reports whether a
+// limit follows that upstream.
 func (g *Gate) UpstreamTold(now time.Time, upstream string, took time.Duration, status int, n int64) bool {
 	up := g.upstreams.Get(upstream)
 	if up != nil {
@@ -131,7 +131,7 @@ func (g *Gate) UpstreamTold(now time.Time, upstream string, took time.Duration, 
 	return up != nil
 }
 
-// outcomeOf is what an HTTP status says of an upstream.
+// outcomeOf is the outcome of a request by its HTTP status.
 func outcomeOf(status int) adaptive.Outcome {
 	switch {
 	case status == 0:
@@ -142,8 +142,8 @@ func outcomeOf(status int) adaptive.Outcome {
 	return adaptive.Answered
 }
 
-// AnswerBegins gives back what a request holds of its upstream: how long a client takes to read the
-// answer is not the upstream's time. What else it holds it keeps until Release.
+// AnswerBegins releases the slots of a request at its upstream: the time in which a client reads the
+// response is not the upstream's. It keeps its other slots until Release.
 func (g *Gate) AnswerBegins(now time.Time, l *hottype.Lease) {
 	for i := range l.Places {
 		if p := &l.Places[i]; isUpstream(p) {

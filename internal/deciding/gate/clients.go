@@ -13,8 +13,7 @@ const spaceClient = "ip_override"
 
 // findClass finds the class of the client.
 func (g *Gate) findClass(d *decision, v *hottype.Verdict) {
-	d.class = &d.st.everybody
-	if len(d.st.classes) == 0 || d.req.Header == nil {
+	if d.req.Header == nil {
 		return
 	}
 	c := d.st.set.ClassOf(d.req.Header, func(domains string) bool {

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -24,6 +25,33 @@ const (
 func (g *Gate) Decide(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
 	d := g.begin(now, req)
 	g.count(d)
+	g.decide(ctx, d, &v)
+	g.end(d)
+	return v
+}
+
+// DecideServed is Decide for a caller that has a response cache. Its answers cost the upstream nothing, so
+// if Verdict.Serve is set, only the limits of the client are charged, and the verdict is not counted yet.
+// The caller calls ChargeKeys before it calls the upstream, and count, once, with the last verdict of the
+// request. The client's charges stay if the keys deny. count is nil if Serve is.
+func (g *Gate) DecideServed(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict,
+	count func(last *hottype.Verdict)) {
+	d := g.begin(now, req)
+	d.mayCache = true
+	g.count(d)
+	g.decide(ctx, d, &v)
+	if v.Serve != nil {
+		count = d.countLater()
+	}
+	g.end(d)
+	return v, count
+}
+
+// ChargeKeys decides by the limits of its keys alone whether a request that DecideServed left to
+// a response cache may go to the upstream. It counts neither the request nor the verdict.
+func (g *Gate) ChargeKeys(ctx context.Context, now time.Time, req *hottype.Request) (v hottype.Verdict) {
+	d := g.begin(now, req)
+	d.keysOnly = true
 	g.decide(ctx, d, &v)
 	g.end(d)
 	return v
@@ -70,13 +98,15 @@ func (g *Gate) count(d *decision) {
 }
 
 // decide makes one decision, from top to bottom. v comes in empty. Each step is one idea in a file
-// of its own, and does nothing for requests that no rule or override wants it for.
+// of its own, and is called only if a rule or an override requires it.
 func (g *Gate) decide(ctx context.Context, d *decision, v *hottype.Verdict) {
 	v.Allowed, v.Reason, v.Mode = true, hottype.ReasonNoRule, hottype.ModeEnforce
 
 	// Who sent the request, and what applies to each of its keys.
-	g.findClass(d, v) // clients.go
-	g.findKeys(d, v)  // keys.go
+	if d.class = &d.st.everybody; len(d.st.classes) > 0 {
+		g.findClass(d, v) // clients.go
+	}
+	g.findKeys(d, v) // keys.go
 	if d.st.adapts {
 		d.findUpstream() // adaptive.go
 	}
@@ -145,8 +175,8 @@ func (d *decision) overridden(v *hottype.Verdict) bool {
 	return true
 }
 
-// take charges everything that the request needs, or nothing: what is taken is given back in reverse if
-// a later step denies. Steps in this process come first, because the last one cannot be undone cheaply.
+// take takes all charges of the request, or none: what is taken is refunded in reverse if
+// a later step denies. The shared store comes last, because it cannot be undone cheaply.
 func (g *Gate) take(ctx context.Context, d *decision, v *hottype.Verdict) bool {
 	switch {
 	case g.deniedBefore(d, v): // denied.go
@@ -173,6 +203,35 @@ func (g *Gate) take(ctx context.Context, d *decision, v *hottype.Verdict) bool {
 		d.refundFair()
 	}
 	return false
+}
+
+// takeShared takes charges in the shared store. If a server of it fails, the failure policies
+// decide about the charges on that server, and the store is asked again for the
+// others. The fallback is charged first, because it can be refunded.
+func (g *Gate) takeShared(ctx context.Context, d *decision, v *hottype.Verdict) bool {
+	gr := &d.shared
+	for !gr.empty() {
+		ok, err := g.shared.Take(ctx, &d.call, d.now, gr.charges, gr.results)
+		if err == nil && ok {
+			g.chargeFallback(ctx, d)
+			return true
+		}
+		if err == nil {
+			d.denyGroup(v, gr, g.processes())
+			return false
+		}
+		failed := func(c *limit.Charge) bool { return g.shared.Failed(&d.call, c) }
+		if !slices.ContainsFunc(gr.charges, func(c limit.Charge) bool { return failed(&c) }) {
+			failed = nil // all: the failed ones have moved to other servers meanwhile
+		}
+		before := len(d.fallback.charges)
+		if !g.failOver(d, v, gr, 0, failed, &d.fallback) || len(d.fallback.charges) > before &&
+			!g.takeInProcess(ctx, d, v, g.local, &d.fallback, before) {
+			d.fallback.cut(before)
+			return false
+		}
+	}
+	return true
 }
 
 // allow completes the verdict of an allowed request. Its reason is that of the first key that was more than
@@ -231,45 +290,4 @@ func (g *Gate) record(d *decision, v *hottype.Verdict) {
 	if v.Hot {
 		g.sample(d, v)
 	}
-}
-
-// spaceLimit is the space of limits that callers bring along.
-const spaceLimit = "limit"
-
-// Limit is a limit that a caller brings along, in the place of a rule's. It is immutable.
-type Limit struct {
-	spec          limit.Spec
-	local, shared term
-}
-
-// NewLimit makes a limit; name is Verdict.Rule. A shadow limit only reports what it would do.
-func NewLimit(name string, spec limit.Spec, shadow bool) *Limit {
-	l := &Limit{spec: spec, local: term{
-		rule: name, reason: hottype.ReasonOverride, window: refill(spec),
-		policy: rules.FailLocal, waits: waits(spec), shadow: shadow,
-	}}
-	l.shared = l.local
-	l.shared.shared = true
-	return l
-}
-
-// TakeLimit holds a subject to a limit, whatever rules, overrides and hot keys say: in the shared
-// store if there is one, and while that fails in this process, to its fallback. Nothing is counted
-// under a key, and no per-IP window is charged. cost is at least 1.
-func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject string, cost int64) (v hottype.Verdict) {
-	d := g.decisions.Get().(*decision)
-	d.st, d.now, d.cost = g.cur.Load(), now, cost
-	v.Allowed, v.Reason, v.Rule, v.Mode = true, hottype.ReasonOverride, l.local.rule, hottype.ModeEnforce
-	t := &l.local
-	if g.shared != nil {
-		t = &l.shared
-	}
-	c := d.charge(t, -1, &l.spec)
-	c.Subject.Space, c.Subject.Name = spaceLimit, subject
-	if g.take(ctx, d, &v) && !d.watched.empty() {
-		g.judgeWatched(ctx, d, &v)
-	}
-	d.counters.verdict(&v)
-	g.end(d)
-	return v
 }

@@ -21,14 +21,13 @@ import (
 // DefaultBudget is the time within which the shared store has to answer.
 const DefaultBudget = 20 * time.Millisecond
 
-// Counter is told of every request of a key, and who sent it; the client may
-// be unknown. AddFrom must not block, and must not keep key. *tally.Tally is
-// one.
+// Counter counts requests by key and client, which may be unknown. AddFrom must not block,
+// and must not keep key. *tally.Tally is one.
 type Counter interface {
 	AddFrom(key []byte, second, n int64, client hottype.Client)
 }
 
-// Refunder can give back what an allowed Take at now has charged.
+// Refunder refunds what an allowed Take at now has charged.
 type Refunder interface {
 	RefundAt(now time.Time, charges []limit.Charge)
 }
@@ -37,7 +36,7 @@ type Refunder interface {
 type LocalStore interface {
 	limit.Store
 	Refunder
-	// Reset forgets what was charged to a subject, and that it is blocked.
+	// Reset deletes what was charged to a subject, and its block.
 	Reset(*limit.Subject)
 }
 
@@ -45,7 +44,7 @@ type LocalStore interface {
 // others. *redislimits.Windows is one.
 type Async interface {
 	LocalStore
-	// Fresh reports whether the sums of others are known for a subject. Where they
+	// Fresh reports whether the sums of others are known for a subject. If they
 	// are not, each process holds it to its share of the limit.
 	Fresh(now time.Time, s *limit.Subject) bool
 }
@@ -54,17 +53,17 @@ type Async interface {
 type SharedStore = guarded.SharedStore
 
 // Verifier knows which addresses belong to which domains, separated by spaces. It does not
-// wait: of an address that it does not know yet it says no. *reversedns.Verifier is one.
+// wait: it returns false for an address that it does not know yet. *reversedns.Verifier is one.
 type Verifier interface {
 	Verified(now time.Time, addr netip.Addr, domains string) bool
 }
 
-// SlotStore keeps places of requests in flight for all processes. *redislimits.Limiter
+// SlotStore keeps slots of requests in flight for all processes. *redislimits.Limiter
 // is one.
 type SlotStore interface {
-	// AcquireSlot takes a place, or renews the one that the id has.
+	// AcquireSlot acquires a slot, or renews the one that the id has.
 	AcquireSlot(ctx context.Context, p *hottype.Place, id string) (limit.Result, error)
-	// ReleaseSlot gives a place back, and says whether the id had it.
+	// ReleaseSlot releases a slot, and reports whether the id had it.
 	ReleaseSlot(ctx context.Context, p *hottype.Place, id string) (bool, error)
 }
 
@@ -73,7 +72,7 @@ type SlotStore interface {
 type Config struct {
 	// Rules; nil means rules.Default().
 	Rules *rules.Set
-	// Overrides are the live ones; those written in Rules are added below.
+	// Overrides are the live ones. Those in Rules have a lower precedence.
 	Overrides []rules.Override
 	// Hot is the replica of the hot set; nil means that no key is ever hot.
 	Hot *hotset.Replica
@@ -85,28 +84,27 @@ type Config struct {
 	// Async keeps per-IP windows of consistency async; nil means that Shared
 	// keeps them.
 	Async Async
-	// Slots keeps the places of requests in flight of scope cluster; nil means that
+	// Slots keeps the slots of requests in flight of scope cluster; nil means that
 	// this process keeps them.
 	Slots SlotStore
-	// Refunds gives back charges of Shared; nil: they stay charged.
+	// Refunds refunds charges of Shared; nil: they stay charged.
 	Refunds Refunds
 	// Budget bounds the time one decision waits for Shared; 0 means
 	// DefaultBudget.
 	Budget time.Duration
-	// Live says how many processes share the limits now. When Shared fails,
+	// Live is how many processes share the limits now. When Shared fails,
 	// each enforces its share of them. nil, or less than 1, means 1.
 	Live func() int
-	// Verifier verifies the clients of classes that ask for it; nil: nobody is.
+	// Verifier verifies the clients of classes that require it; nil: none is verified.
 	Verifier Verifier
-	// Counter hears of every request given to Decide; nil: nobody counts.
+	// Counter counts every request given to Decide; nil: none is counted.
 	Counter Counter
 	// Instance names this process in reports.
 	Instance string
-	// ColdKeys also fills Verdict.Key for requests that no limit applied to.
-	// It costs one allocation a request, so it is off: a middleware has no use
-	// for it. Programs that answer others (decisionapi) turn it on.
+	// ColdKeys also fills Verdict.Key for requests without a limit, which costs one
+	// allocation. A middleware does not need it, the decision API does.
 	ColdKeys bool
-	// Log hears of the shared store failing and coming back; nil: discarded.
+	// Log receives a message when an outage of the shared store begins and when it ends; nil: discarded.
 	Log *slog.Logger
 }
 
@@ -167,7 +165,7 @@ func New(cfg Config) *Gate {
 	return g
 }
 
-// SetRules replaces the rules; decisions under way finish by the old ones.
+// SetRules replaces the rules; decisions in progress finish by the old ones.
 func (g *Gate) SetRules(set *rules.Set) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -189,8 +187,7 @@ func (g *Gate) sharing() sharing { return sharing{g.shared != nil, g.async != ni
 // Rules are the rules in force.
 func (g *Gate) Rules() *rules.Set { return g.cur.Load().set }
 
-// Upstream names the upstream that requests of a class belong to by the rules
-// in force; "" is the usual one.
+// Upstream names the upstream of requests of a class; "" is the default one.
 func (g *Gate) Upstream(class string) string {
 	if c := g.cur.Load().classes[class]; c != nil {
 		return c.upstream

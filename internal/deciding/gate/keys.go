@@ -2,8 +2,6 @@ package gate
 
 import (
 	"cmp"
-	"math"
-	"math/bits"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -12,7 +10,6 @@ import (
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/hotset"
-	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -48,35 +45,6 @@ type keyLimit struct {
 	adaptive *adaptiveLimit
 	// shadow is set for an override in shadow mode: nothing is charged to the key.
 	shadow bool
-}
-
-// overrideState is what the gate counts for an override. Its Decisions are those
-// on keys that are not hot: one per override, not per key, because a pattern may match
-// any number of keys. It survives changes as long as the override's name stays.
-type overrideState struct {
-	id  string
-	key hottype.Key // or the text of another target
-	hotset.Decisions
-	// countedTwice are the decisions that are counted elsewhere too: those on keys that are hot,
-	// and those that an override in shadow mode applies to. wouldDeny are those of the
-	// latter that it would deny.
-	countedTwice, wouldDeny atomic.Uint64
-	memo                    atomic.Pointer[overrideMemo]
-}
-
-// count counts a decision that the override made.
-func (o *overrideState) count(allowed bool) {
-	if allowed {
-		o.Allowed.Add(1)
-	} else {
-		o.Denied.Add(1)
-	}
-}
-
-// overrideMemo is what the override means under the rule of the last request.
-type overrideMemo struct {
-	rule *rules.Rule
-	h    *keyLimit
 }
 
 // findKeys fills in the keys: hot or not, and what limits them.
@@ -233,33 +201,6 @@ func (st *state) overrideLimit(o *rules.Override, r *rules.Rule) (*keyLimit, *ov
 	return h, state
 }
 
-// overrideID tells overrides apart: there may be several of one target, of which
-// the best that has not expired holds. One that is enforced after it was tried begins anew.
-type overrideID struct {
-	id   string
-	of   rules.Target
-	mode hottype.Mode
-}
-
-func idOf(o *rules.Override) overrideID { return overrideID{o.ID, o.Target(), o.Mode} }
-
-// overrideState is what is kept of an override that was found. All are made with the
-// state; should one be missing, its decisions are not counted.
-func (st *state) overrideState(o *rules.Override) *overrideState {
-	if known := st.overrideStates[idOf(o)]; known != nil {
-		return known
-	}
-	return newOverrideState(o)
-}
-
-func newOverrideState(o *rules.Override) *overrideState {
-	id := o.ID
-	if id == "" {
-		id = o.DefaultID()
-	}
-	return &overrideState{id: id, key: hottype.Key(o.Target().String())}
-}
-
 // override fills in what an override says about a key of r. Where its limit is
 // kept, and what happens when that fails, is still the rule's word.
 func (st *state) override(h *keyLimit, o *rules.Override, id string, r *rules.Rule) {
@@ -346,21 +287,4 @@ func (st *state) applyRule(h *keyLimit, m *rules.Match) {
 	}
 }
 
-// waits is whether a limit may let a request in that has to be held back.
-func waits(s limit.Spec) bool { return limitcore.Spec(s).Queues() }
-
 func (st *state) shares(s rules.Scope) bool { return st.sharing.exact && s != rules.ScopeInstance }
-
-// refill is Verdict.Window of a limit: the time in which its whole capacity is
-// given again.
-func refill(s limit.Spec) time.Duration {
-	if !limitcore.Spec(s).Refills() || s.Limit <= 0 || s.Burst < 0 {
-		return s.Window
-	}
-	hi, lo := bits.Mul64(uint64(s.Capacity()), uint64(s.Window))
-	if hi >= uint64(s.Limit) {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(hi, lo, uint64(s.Limit))
-	return time.Duration(min(q, math.MaxInt64))
-}

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// state is all that rules and overrides say, compiled. It is immutable but for
+// state is the rules and overrides, compiled. It is immutable but for
 // the counters in its overrideStates; a change builds the next one.
 type state struct {
 	gen            uint64 // grows with every change; versions what is memoised
@@ -22,26 +22,23 @@ type state struct {
 	shadow         shadowOverrides
 	clientLimits   map[overrideID]*clientLimit
 	overrideStates map[overrideID]*overrideState
-	malformed      map[*rules.Rule]*keyLimit // of the reserved keys, where no override holds
+	malformed      map[*rules.Rule]*keyLimit // of malformed requests without an override
 	exempt         *bart.Lite                // nil: none
 	everybody      class
 	classes        map[string]*class // by name
 	sharing        sharing
 	upstreams      *adaptive.Upstreams
-	// usual is the upstream of requests that no adaptive limit names another for; nil: none
-	// is followed by that name.
-	usual *adaptive.Upstream
-	// adapts is whether any limit is adaptive.
-	adapts bool
+	usual          *adaptive.Upstream // the default one; nil: no limit follows it
+	adapts         bool               // some limit is adaptive
 }
 
-// sharing is which stores there are beside the local one.
+// sharing is which stores exist beside the local one.
 type sharing struct{ exact, async bool }
 
-// class is what the gate needs to know of a group of requests.
+// class is what limits a group of clients.
 type class struct {
 	windows  [2]*clientLimit // fixed and sliding; nil: none
-	inFlight *inFlight       // nil: any number
+	inFlight *inFlight       // nil: unbounded
 	upstream string
 	adapts   *adaptive.Upstream // of that name; nil: no limit follows it
 }
@@ -104,17 +101,8 @@ func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing
 	return st
 }
 
-func (st *state) addOverrideStates(old map[overrideID]*overrideState, list []rules.Override) {
-	for i := range list {
-		name := idOf(&list[i])
-		if st.overrideStates[name] = old[name]; st.overrideStates[name] == nil {
-			st.overrideStates[name] = newOverrideState(&list[i])
-		}
-	}
-}
-
-// class compiles a class, or what holds for everybody, without a name. Windows of its own
-// count apart from everybody's.
+// class compiles a class, or without a name the default. Windows of a class
+// count apart from the default ones.
 func (st *state) class(c *rules.Class) *class {
 	cl := &class{windows: st.everybody.windows, inFlight: st.everybody.inFlight, upstream: c.Upstream}
 	if c.Upstream != "" {
@@ -149,8 +137,7 @@ func (st *state) window(w *rules.IPWindow, reason hottype.Reason, class string) 
 }
 
 // exemptTable indexes prefixes in the form that clients have: IPv4 unmapped,
-// IPv6 by /64. A longer IPv6 prefix exempts the /64 it lies in, because a
-// client is not known more closely than that.
+// IPv6 by /64. A longer IPv6 prefix exempts its whole /64, because that is one client.
 func exemptTable(list []netip.Prefix) *bart.Lite {
 	if len(list) == 0 {
 		return nil

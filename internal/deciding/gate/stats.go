@@ -1,8 +1,6 @@
 package gate
 
 import (
-	"cmp"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -13,26 +11,22 @@ import (
 // Stats are the gate's counters since it was built. They only grow, but for
 // the states StoreOpen, StoreParts and StoreOut.
 type Stats struct {
-	// Allowed are the requests let pass, by reason.
+	// Allowed and Denied are the requests by reason.
 	Allowed hottype.Admissions
 	Denied  hottype.Denials
-	// Shadowed are those of Allowed that a limit in shadow mode would have
-	// denied.
+	// Shadowed are those of Allowed that a limit in shadow mode would deny.
 	Shadowed uint64
-	// ShadowedIP are those of Shadowed that a window of their client would have
-	// denied.
+	// ShadowedIP are those of Shadowed that a window of their client would deny.
 	ShadowedIP uint64
-	// HeldBack are those of Allowed that have to wait before they go on.
+	// HeldBack are those of Allowed that are delayed.
 	HeldBack uint64
-	// Candidates are requests for keys whose limit has another as a candidate beside it,
-	// by how the two agreed.
+	// Candidates are requests for keys whose limit has a candidate, by how the two agree.
 	Candidates Candidates
 
-	// StoreCalls to the shared store, StoreErrors among them, and
-	// StoreRefused that the breaker did not let through.
+	// StoreCalls are calls of the shared store, StoreErrors those of them that failed, and
+	// StoreRefused the calls that a breaker kept from it.
 	StoreCalls, StoreErrors, StoreRefused uint64
-	// Spared are refusals for which no store was asked, because it would have
-	// refused again.
+	// Spared are denials without a store, because it would deny again.
 	Spared uint64
 	// StoreOpened and StoreClosed count the beginnings and ends of outages, of
 	// each server of the store.
@@ -43,20 +37,20 @@ type Stats struct {
 	// open: one, or on a cluster as many as there are masters, as far as the last
 	// failure showed.
 	StoreParts, StoreOut int64
-	// StoreLatency counts the calls by how long they took.
+	// StoreLatency counts the calls by duration.
 	StoreLatency Latency
 	// LocalErrors are failures of the local store. limit.Memory has none.
 	LocalErrors uint64
-	// Refunded is the cost that requests got back because of the status of their answer. What
-	// the shared store gives back it counts itself too.
+	// Refunded is the cost that was refunded because of the status of the response. The shared
+	// store counts its refunds too.
 	Refunded uint64
 }
 
 // Candidates compares candidate limits with the live ones.
 type Candidates struct {
-	Same     uint64 // both let it pass, or neither
-	Stricter uint64 // only the one as a candidate would have denied it
-	Looser   uint64 // only the live one denied it
+	Same     uint64 // both allow it, or neither
+	Stricter uint64 // only the candidate would deny it
+	Looser   uint64 // only the live one denies it
 }
 
 // Latency is a histogram of calls to the shared store.
@@ -145,9 +139,9 @@ func (s *shard) addTo(out *Stats) {
 	out.HeldBack += s.heldBack.Load()
 }
 
-// Report says what the gate has decided so far, one row a key: first the hot
+// Report is what the gate has decided so far, one row a key: first the hot
 // ones, heaviest first, then those that only an override decides on, by key.
-// An override with a pattern has one row under its pattern (which holds a "*",
+// An override with a pattern has one row under its pattern (which contains a "*",
 // as no key does) for all keys that it decided on and that were not hot then.
 func (g *Gate) Report(now time.Time) hottype.Report {
 	st := g.Stats()
@@ -176,13 +170,4 @@ func (g *Gate) Report(now time.Time) hottype.Report {
 		}
 	}
 	return r
-}
-
-func (st *state) sortedOverrideStates() []*overrideState {
-	list := make([]*overrideState, 0, len(st.overrideStates))
-	for _, o := range st.overrideStates {
-		list = append(list, o)
-	}
-	slices.SortFunc(list, func(a, b *overrideState) int { return cmp.Compare(a.key, b.key) })
-	return list
 }

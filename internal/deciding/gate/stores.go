@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
@@ -39,35 +38,6 @@ func (g *Gate) takeAsync(ctx context.Context, d *decision, v *hottype.Verdict) b
 	stale := func(c *limit.Charge) bool { return !g.async.Fresh(d.now, &c.Subject) }
 	return g.failOver(d, v, &d.async, 0, stale, &d.async) &&
 		(d.async.empty() || g.takeInProcess(ctx, d, v, g.async, &d.async, 0))
-}
-
-// takeShared takes charges in the shared store. If a server of it fails, the failure policies
-// decide about the charges on that server, and the store is asked again for the
-// others. The fallback is charged first, because it can be refunded.
-func (g *Gate) takeShared(ctx context.Context, d *decision, v *hottype.Verdict) bool {
-	gr := &d.shared
-	for !gr.empty() {
-		ok, err := g.shared.Take(ctx, &d.call, d.now, gr.charges, gr.results)
-		if err == nil && ok {
-			g.chargeFallback(ctx, d)
-			return true
-		}
-		if err == nil {
-			d.denyGroup(v, gr, g.processes())
-			return false
-		}
-		failed := func(c *limit.Charge) bool { return g.shared.Failed(&d.call, c) }
-		if !slices.ContainsFunc(gr.charges, func(c limit.Charge) bool { return failed(&c) }) {
-			failed = nil // they have moved to other servers meanwhile
-		}
-		before := len(d.fallback.charges)
-		if !g.failOver(d, v, gr, 0, failed, &d.fallback) || len(d.fallback.charges) > before &&
-			!g.takeInProcess(ctx, d, v, g.local, &d.fallback, before) {
-			d.fallback.cut(before)
-			return false
-		}
-	}
-	return true
 }
 
 // failOver decides about charges of a group, from an index on, whose store failed: all of them, or those for

@@ -152,11 +152,3 @@ func (d *decision) watchKey(v *hottype.Verdict, o *rules.Override, i int) {
 		c.Subject.Space, c.Subject.Name = spaceShadow, string(d.name(i))
 	}
 }
-
-// watched counts a request that the override in shadow mode applies to.
-func (o *overrideState) watched(denied bool) {
-	o.countedTwice.Add(1)
-	if denied {
-		o.wouldDeny.Add(1)
-	}
-}

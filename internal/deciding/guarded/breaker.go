@@ -210,3 +210,40 @@ func (b *breaker) onStateChange(_ string, from, to gobreaker.State) {
 		log.Debug("gate: shared store breaker", "from", from.String(), "to", to.String())
 	}
 }
+
+// recordFailure finds out which server failed a call and reports it to its breaker. The
+// others get no failure: their servers may have answered, or not been called.
+func (s *Store) recordFailure(c *Call, start time.Time, err error) {
+	shard, known := s.breakers.failedShard(err)
+	if !known && len(c.permits) == 1 {
+		shard, known = c.permits[0].shard, true
+	}
+	if !known {
+		for i := range c.permits {
+			p := &c.permits[i]
+			p.finish(s.breakers.fail(p.breaker, p.shard, start, err))
+		}
+		return
+	}
+	if p := c.permit(s.breakers.of[shard].Load()); p != nil { // else the shard has just moved
+		p.finish(s.breakers.fail(p.breaker, shard, start, err))
+	}
+	c.finish(errSameFailure)
+	c.failed = s.breakers.of[shard].Load()
+}
+
+// recordUnanswered reports shards that did not answer when another one denied. What remains
+// there is unknown, and 0 in the results.
+func (s *Store) recordUnanswered(c *Call, charges []limit.Charge, results []limit.Result, start time.Time) {
+	for i := range results {
+		r := &results[i]
+		if r.Remaining >= 0 {
+			continue
+		}
+		r.Remaining = 0
+		shard := s.breakers.shard(&charges[i])
+		if p := c.permit(s.breakers.of[shard].Load()); p != nil {
+			p.finish(s.breakers.fail(p.breaker, shard, start, errUnanswered))
+		}
+	}
+}

@@ -119,6 +119,60 @@ func (s *Store) Failed(c *Call, charge *limit.Charge) bool {
 	return c.failed == nil || s.breakers.of[s.breakers.shard(charge)].Load() == c.failed
 }
 
+// permit is a breaker's permission to call its server; done reports the outcome to it.
+type permit struct {
+	breaker *breaker
+	shard   int         // one of the breaker's that is called
+	done    func(error) // nil: it has been called
+}
+
+// acquire asks the breakers of all servers that the charges are on. If one refuses, its server
+// is the one that failed.
+func (s *Store) acquire(c *Call, charges []limit.Charge) error {
+	for i := range charges {
+		shard := s.breakers.shard(&charges[i])
+		b := s.breakers.of[shard].Load()
+		if c.permit(b) != nil {
+			continue
+		}
+		done, err := b.circuit.Allow()
+		if err != nil {
+			s.refused.Add(1)
+			c.failed = b
+			c.finish(errSameFailure)
+			return err
+		}
+		c.permits = append(c.permits, permit{b, shard, done})
+	}
+	return nil
+}
+
+// permit is that of a breaker, nil if there is none.
+func (c *Call) permit(b *breaker) *permit {
+	for i := range c.permits {
+		if c.permits[i].breaker == b {
+			return &c.permits[i]
+		}
+	}
+	return nil
+}
+
+// finish reports the outcome of the call to one breaker, once.
+func (p *permit) finish(outcome error) {
+	if done := p.done; done != nil {
+		p.done = nil
+		done(outcome)
+	}
+}
+
+// finish reports the outcome to all breakers that do not have it yet.
+func (c *Call) finish(outcome error) {
+	for i := range c.permits {
+		c.permits[i].finish(outcome)
+	}
+	c.permits = c.permits[:0] // the pointers to breakers that remain are harmless
+}
+
 // Guard bounds calls that are no Take, and has a breaker of its own, which one failure opens:
 // these calls have no second chance within a decision.
 type Guard struct {
