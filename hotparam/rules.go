@@ -21,7 +21,7 @@ func HashSecret(secret string) RulesOption {
 	return func(o *rules.Options) { o.Secret = []byte(secret) }
 }
 
-// LoadRules reads rules from a YAML file. docs/configuration.md lists its fields;
+// LoadRules reads rules from a YAML file. docs/rules.md lists its fields;
 // settings of the programs, which may stand in the same file, are left alone.
 func LoadRules(path string, options ...RulesOption) (*Rules, error) {
 	data, err := os.ReadFile(path)

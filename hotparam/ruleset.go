@@ -13,7 +13,7 @@ import (
 )
 
 // RuleSet is what most rules files say, as Go values for [NewRules]. What is left
-// zero has the default of the file; docs/configuration.md documents each field under
+// zero has the default of the file; docs/rules.md documents each field under
 // its name there. Whatever else a file can say, only a file says.
 type RuleSet struct {
 	// Namespace is the tenant; default "default".

@@ -1,6 +1,6 @@
 // Command adaptive runs the controller of adaptive limits on a simulated upstream, beside a sweep of fixed limits:
 //
-//	go run ./adaptive              # the table of docs/adaptive.md, and its pictures
+//	go run ./adaptive              # the table of docs/adaptive/RESULTS.md, and its pictures
 //	go run ./adaptive "onset 10 x" # one scenario, second by second
 //	go run ./adaptive -real FILE   # the table and pictures of a run of TestAdaptiveAcrossLimiters
 //	go run ./adaptive -demo FILE   # the picture of a run of hotparam demo, which --json writes

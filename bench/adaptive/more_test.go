@@ -41,8 +41,8 @@ func TestColdAboveCapacity(t *testing.T) {
 	}
 }
 
-// What the random scenarios reach, and never a rate outside its range: docs/adaptive.md says which do
-// not reach more, and why.
+// What the random scenarios reach, and never a rate outside its range: docs/adaptive/RESULTS.md says which
+// do not reach more, and why.
 func TestRandomScenarios(t *testing.T) {
 	t.Parallel()
 	back, steady, within := 0, 0, []float64{}

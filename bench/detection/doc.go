@@ -1,5 +1,5 @@
 // Command detection measures how well package detect finds hot keys, beside an
-// exact count of everything: the figures and pictures of docs/detection.md.
+// exact count of everything: the figures and pictures of docs/detection/RESULTS.md.
 //
 //	go run ./detection [-seed 1] [-traffic DIR] [-quick]   # measures and writes
 //	go run ./detection -draw                              # writes from results.json
@@ -16,6 +16,6 @@
 // (HOTPARAM_TRAFFIC); without them their rows are left out.
 //
 // It writes results.json and the pictures beside it, and the tables into
-// docs/detection.md. A test compares these with what today's program makes of
+// docs/detection/RESULTS.md. A test compares these with what today's program makes of
 // results.json, and measures a small stream anew.
 package main

@@ -142,7 +142,7 @@ func write(dir string, r *results) error {
 
 // render gives the files that go with results, by name.
 func render(dir string, r *results) (map[string][]byte, error) {
-	page := dir + ".md"
+	page := filepath.Join(dir, "RESULTS.md")
 	before, err := os.ReadFile(page)
 	if err != nil {
 		return nil, fmt.Errorf("study: %w", err)

@@ -1,7 +1,7 @@
 // Package rules says which requests are counted under which key, when a key is
 // hot, and what then limits it.
 //
-// [Parse] reads the YAML of docs/configuration.md strictly and returns an
+// [Parse] reads the YAML of docs/rules.md strictly and returns an
 // immutable [Set], or an error with file, line and field. [Set.Match] turns a
 // request into its keys. [Overrides] holds what people say about keys, by
 // precedence.

@@ -192,20 +192,17 @@ func TestHeatIsCountedInWholeRequests(t *testing.T) {
 // TestDocumentation parses every example of the reference.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile("../../docs/configuration.md")
+	data, err := os.ReadFile("../../docs/rules.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, _, found := strings.Cut(string(data), "\n## Settings of the programs")
-	if !found {
-		t.Error("the settings of the programs have lost their place")
-	}
+	rules := string(data)
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(rules, -1)
 	if len(blocks) < 5 {
 		t.Errorf("only %d examples", len(blocks))
 	}
 	for _, b := range blocks {
-		if _, err := Parse("configuration.md", []byte(b[1])); err != nil {
+		if _, err := Parse("rules.md", []byte(b[1])); err != nil {
 			t.Errorf("%v in\n%s", err, b[1])
 		}
 	}

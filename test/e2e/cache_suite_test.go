@@ -32,8 +32,19 @@ overrides:
   - {key: test, action: cache}
 `
 
-// cacheFailures are the tests of the suite that the cache fails, each explained in
-// docs/serve.md.
+// cacheFailures are the tests of the suite that the cache fails. nginx passes 96 and 57 by the published results,
+// Varnish 118 and 44, Squid 134 and 49, Apache 124 and 60. The reasons:
+//   - stale-close-…: the upstream closes the connection, and the proxy answers 502. The suite wants a response that
+//     the upstream has made; no proxy passes.
+//   - …-Set-Cookie, other-set-cookie: a response with Set-Cookie belongs to one client.
+//   - other-cookie: requests with cookies bypass the cache unless the rule has cookies: strip.
+//   - headers-store-Transfer-Encoding: Go refuses an unknown transfer coding, which is a 502.
+//   - other-authorization-…: requests with Authorization always bypass the cache.
+//   - heuristic-599-cached: 599 is no status that may be stored without a lifetime.
+//   - method-POST: responses to POST are not stored.
+//   - vary-normalise-…: only Accept-Encoding is normalised.
+//   - conditional-lm-fresh-no-lm: a response without Last-Modified is compared with no date.
+//   - partial-store-…: partial responses are not stored.
 var cacheFailures = map[string][]string{
 	"required": {
 		"304-etag-update-response-Set-Cookie", "headers-store-Set-Cookie", "headers-store-Transfer-Encoding",

@@ -19,11 +19,11 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-var update = flag.Bool("update", false, "write the settings into docs/configuration.md")
+var update = flag.Bool("update", false, "write the settings into docs/settings.md")
 
 const (
-	docPath = "../../../docs/configuration.md"
-	heading = "## Settings of the programs\n"
+	docPath = "../../../docs/settings.md"
+	marker  = "<!-- settings: go test ./internal/app/config -run Document -update writes the rest -->\n"
 )
 
 // The table of settings in the document is made from the flags themselves.
@@ -33,13 +33,13 @@ func TestDocumentListsEverySetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, have, ok := strings.Cut(string(body), heading)
+	before, have, ok := strings.Cut(string(body), marker)
 	if !ok {
-		t.Fatalf("%s has no %q", docPath, heading)
+		t.Fatalf("%s has no %q", docPath, marker)
 	}
 	want := settingsText(t)
 	if *update {
-		if err := os.WriteFile(docPath, []byte(before+heading+want), 0o644); err != nil {
+		if err := os.WriteFile(docPath, []byte(before+marker+want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -49,14 +49,71 @@ func TestDocumentListsEverySetting(t *testing.T) {
 	}
 }
 
-// settingsText is the section of the document, one table a section of the file.
+// setting is a row of a table: a flag, without its section, and the programs that have it.
+type setting struct {
+	section, name, value, text string
+	programs                   []string
+}
+
+// settingsText is the generated part of the document: one table of what listeners share, and one table a section of
+// the file.
 func settingsText(t *testing.T) string {
 	t.Helper()
-	type row struct {
-		flag     *kong.Flag
-		programs []string
+	all := settings(t)
+	listeners := map[string]bool{}
+	for _, s := range all {
+		if s.name == "proxy_protocol" {
+			listeners[s.section] = true
+		}
 	}
-	rows := map[string]*row{}
+	// What three listeners or more have, with the same default and meaning, is described once.
+	type same struct{ name, value, text string }
+	owners := map[same][]string{}
+	for _, s := range all {
+		if listeners[s.section] {
+			k := same{s.name, s.value, s.text}
+			owners[k] = append(owners[k], s.section)
+		}
+	}
+	maps.DeleteFunc(owners, func(_ same, sections []string) bool { return len(sections) < 3 })
+	columns := slices.Sorted(maps.Keys(listeners))
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n## Listeners\n\n| setting | default | %s | meaning |\n|---|---|%s---|\n",
+		strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
+	for _, k := range slices.SortedFunc(maps.Keys(owners), func(a, b same) int { return cmp.Compare(a.name, b.name) }) {
+		fmt.Fprintf(&b, "| **`%s`** | %s |", k.name, k.value)
+		for _, c := range columns {
+			mark := ""
+			if slices.Contains(owners[k], c) {
+				mark = "x"
+			}
+			fmt.Fprintf(&b, " %s |", mark)
+		}
+		fmt.Fprintf(&b, " %s |\n", k.text)
+	}
+	section := ""
+	for _, s := range all {
+		if s.section != section {
+			section = s.section
+			fmt.Fprintf(&b, "\n## %s\n\n", section)
+			if listeners[section] {
+				b.WriteString("And the settings that [listeners](#listeners) share.\n\n")
+			}
+			b.WriteString("| setting | default | programs | meaning |\n|---|---|---|---|\n")
+		}
+		if listeners[section] && owners[same{s.name, s.value, s.text}] != nil {
+			continue
+		}
+		fmt.Fprintf(&b, "| `%s.%s` | %s | %s | %s |\n", section, s.name, s.value, strings.Join(s.programs, ", "), s.text)
+	}
+	return b.String()
+}
+
+// settings are all settings of all programs, ordered by section and name.
+func settings(t *testing.T) []*setting {
+	t.Helper()
+	rows := map[string]*setting{}
+	comments := fieldComments(t)
 	for _, p := range []struct {
 		name string
 		cli  any
@@ -67,50 +124,33 @@ func settingsText(t *testing.T) string {
 			t.Fatal(err)
 		}
 		for _, f := range k.Model.Flags {
-			if f.Name == "help" || f.Name == "config" {
+			section, name, inFile := strings.Cut(f.Name, ".")
+			if !inFile || f.Name == "help" || f.Name == "config" {
 				continue
 			}
 			if rows[f.Name] == nil {
-				rows[f.Name] = &row{flag: f}
+				text := strings.ReplaceAll(cmp.Or(comments[f.Tag.Get("help")], f.Help), "|", "\\|")
+				rows[f.Name] = &setting{section: section, name: name, value: defaultText(f), text: text}
 			}
 			rows[f.Name].programs = append(rows[f.Name].programs, p.name)
 		}
 	}
-	comments := fieldComments(t)
-	var b strings.Builder
-	b.WriteString(strings.ReplaceAll(`
-A setting comes from its flag (''--redis.addr''), else its environment variable (''HOTPARAM_REDIS_ADDR''), else the
-file, else its default. In the file it stands in the section before the dot:
+	known := knownFlags()
+	maps.DeleteFunc(rows, func(name string, _ *setting) bool { _, ok := known[name]; return !ok })
+	return slices.SortedFunc(maps.Values(rows), func(a, b *setting) int {
+		return cmp.Or(cmp.Compare(a.section, b.section), cmp.Compare(a.name, b.name))
+	})
+}
 
-''''''yaml
-redis: {addr: ["127.0.0.1:6379"]}
-tally: {flush: 100ms}
-''''''
-
-One file serves all programs. Unknown settings are errors even for programs that would not use them. Rules are read
-again when the file changes and on SIGHUP; settings, but for the tokens of the admin listener, need a restart, and
-[a file that changes one is refused](#reading-it-again) until then.
-`, "''", "`"))
-	for _, section := range sections() {
-		fmt.Fprintf(&b, "\n### %s\n\n| setting | default | programs | meaning |\n|---|---|---|---|\n", section)
-		for _, name := range slices.Sorted(maps.Keys(knownFlags())) {
-			if !strings.HasPrefix(name, section+".") {
-				continue
-			}
-			f := rows[name].flag
-			def := f.Default
-			if name == "admin.listen" {
-				def = "by program: aggregator and serve " + DefaultAdmin("aggregator") + ", collector " +
-					DefaultAdmin("collector") + ", limiter-sidecar " + DefaultAdmin("limiter-sidecar")
-			} else if def != "" {
-				def = "`" + def + "`"
-			}
-			help := cmp.Or(comments[f.Tag.Get("help")], f.Help)
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, def, strings.Join(rows[name].programs, ", "),
-				strings.ReplaceAll(help, "|", "\\|"))
-		}
+func defaultText(f *kong.Flag) string {
+	switch {
+	case f.Name == "admin.listen":
+		return "by program: aggregator and serve " + DefaultAdmin("aggregator") + ", collector " +
+			DefaultAdmin("collector") + ", limiter-sidecar " + DefaultAdmin("limiter-sidecar")
+	case f.Default == "":
+		return ""
 	}
-	return b.String()
+	return "`" + f.Default + "`"
 }
 
 // The library leaves the same sections of a file alone as the programs do.

@@ -3,7 +3,7 @@ package config
 import "time"
 
 // The sections of what listens. As in sections.go the doc comment of a field is its text in
-// docs/configuration.md.
+// docs/settings.md.
 
 // Port is where a listener listens, and who may connect.
 type Port struct {
@@ -25,8 +25,8 @@ type Port struct {
 type Listener struct {
 	Port
 	HeaderTimeout time.Duration `name:"header_timeout" default:"10s" help:"Longest wait for the header of a request."`
-	// Longest wait for the body of a request. Every 500 bytes that come give a second back, so that long uploads pass;
-	// 0: no bound, for streams that a client keeps open without sending.
+	// Longest wait for the body of a request. Every 500 received bytes extend it by a second, so that long uploads
+	// pass; 0: no bound, for streams that a client keeps open without sending.
 	BodyTimeout time.Duration `name:"body_timeout" default:"30s" help:"Longest wait for a body that does not progress."`
 	IdleTimeout time.Duration `name:"idle_timeout" default:"2m" help:"How long connections wait for a next request."`
 }
@@ -35,7 +35,8 @@ type Listener struct {
 type HTTPToken struct {
 	// Token that callers show, as bearer token or as password; at least 16 characters. Required off loopback, unless
 	// the listener asks for certificates of callers (tls_client_ca) or is a unix socket (unix:/path).
-	Token     string `help:"Token of ${of}; required off loopback."`
+	Token string `help:"Token of ${of}; required off loopback."`
+	// File that holds the token.
 	TokenFile string `name:"token_file" placeholder:"FILE" help:"File that holds the token of ${of}."`
 }
 
@@ -44,9 +45,9 @@ type Admin struct {
 	// Address of dashboard, API, metrics and health; empty for none.
 	Listen    string `default:"${admin_listen}" placeholder:"HOST:PORT" help:"Address of dashboard, API and metrics."`
 	HTTPToken `set:"of=the admin listener"`
-	// Tokens by the name of who holds them, which is the author of what they change: a role (viewer, operator or
-	// admin), the token's hash and, if it expires, until when: operator sha256:HEX until 2027-01-01. Several of one
-	// name are parted by commas. hotparam token makes them. They take effect by a reload.
+	// Tokens by the name of their holder, which is the author of its changes: a role (viewer, operator or admin), the
+	// token's hash and, if it expires, until when: operator sha256:HEX until 2027-01-01. Several tokens of one name are
+	// separated by commas. hotparam token makes them. They take effect by a reload.
 	Tokens map[string]string `placeholder:"NAME=ROLE" help:"Tokens by name: a role and the hash that hotparam token prints."`
 	SSO    SSO               `embed:"" prefix:"sso_"`
 	// Show the rates of the 100 hottest keys in /metrics too, with the key as a label. Every key that was ever hot is
@@ -61,28 +62,27 @@ type SSO struct {
 	// proxy must overwrite what clients send in it.
 	UserHeader   string `name:"user_header" placeholder:"NAME" help:"Field in which a proxy names the user that it logged in."`
 	GroupsHeader string `name:"groups_header" placeholder:"NAME" help:"Field in which it lists the user's groups."`
-	// Addresses and networks of these proxies, or unix for who is connected by a unix socket. From everybody else a
-	// request with such a field is refused.
+	// Addresses and networks of these proxies, or unix for peers on a unix socket. A request from another peer with
+	// such a field is rejected.
 	Proxies []string `placeholder:"NETWORK" help:"Who may say who the user is; requests of others that do are refused."`
-	// Roles (viewer, operator or admin) of user:NAME, of group:NAME, and of *, which is everybody who is logged in. The
-	// greatest counts, and who has none is refused.
+	// Roles (viewer, operator or admin) of user:NAME, of group:NAME, and of *, which is every logged-in user. The
+	// greatest role counts; a user without one is rejected.
 	Roles map[string]string `placeholder:"WHO=ROLE" help:"Roles of user:NAME, of group:NAME and of *."`
 }
 
 // Answer is how verdicts are told to clients, by the proxy and through gateways.
 type Answer struct {
-	// Header fields that say which limit applied: ratelimit (RateLimit and RateLimit-Policy), x-ratelimit
-	// (X-RateLimit-Limit,
-	// -Remaining and -Reset, which is in seconds from now), or both.
+	// Header fields that name the limit that applied: ratelimit (RateLimit and RateLimit-Policy), x-ratelimit
+	// (X-RateLimit-Limit, -Remaining and -Reset, which is in seconds from now), or both.
 	Headers string `enum:"ratelimit,x-ratelimit,both" default:"ratelimit" help:"Fields that say the limit: ${enum}."`
 	// Name these fields and Retry-After in Access-Control-Expose-Headers, so that scripts of other origins can read
 	// them. What the application names there stays.
 	ExposeHeaders bool `name:"expose_headers" help:"Let scripts of other origins read these fields."`
-	// Most that a refusal asks to wait longer than necessary, at random, so that those who were refused together do not
-	// come back together. It is never shorter than necessary.
+	// Maximum random time that a denial adds to Retry-After, so that clients denied together do not retry together.
+	// Retry-After is never shorter than necessary.
 	RetryJitter time.Duration `name:"retry_jitter" default:"0s" help:"Most that a refusal asks to wait longer, at random."`
-	// Header fields that every refusal has besides, such as Access-Control-Allow-Origin=*, without which a script of
-	// another origin sees nothing of it.
+	// Additional header fields of every denial, such as Access-Control-Allow-Origin=*, without which a script of
+	// another origin cannot read it.
 	Refusal map[string]string `placeholder:"NAME=VALUE" help:"Header fields that every refusal has besides."`
 	// Path, such as /hotparam.js, at which the proxy serves a module for web pages whose requests may be limited; empty
 	// for none. Requests for it are neither counted nor limited and do not reach the upstream.
@@ -97,7 +97,7 @@ type Proxy struct {
 	Upstream string `placeholder:"URL" help:"Where allowed requests go; http, https or h2c."`
 	// Upstreams for classes, by the name that their rule gives.
 	Upstreams map[string]string `placeholder:"NAME=URL" help:"Upstreams for classes, by name."`
-	Timeout   time.Duration     `default:"30s" help:"Longest wait for the first byte of an answer."`
+	Timeout   time.Duration     `default:"30s" help:"Longest wait for the first byte of a response."`
 	// Pass on the Host that the client asked for. Without it upstreams see the host of their URL.
 	PreserveHost bool `name:"preserve_host" default:"true" negatable:"" help:"Upstreams see the client's Host."`
 	// Authorities (PEM) that sign the certificates of https upstreams; default: those that the system trusts.
@@ -105,7 +105,7 @@ type Proxy struct {
 	UpstreamCert string `name:"upstream_tls_cert" placeholder:"FILE" help:"Certificate (PEM) to show to upstreams."`
 	UpstreamKey  string `name:"upstream_tls_key" placeholder:"FILE" help:"Key (PEM) of the certificate for upstreams."`
 	UpstreamName string `name:"upstream_tls_name" help:"Name in upstreams' certificates if it is not their host."`
-	// Most bytes of the answers that the response cache holds for hot keys whose rule has a cache. The least recently
+	// Most bytes of the responses that the response cache holds for hot keys whose rule has a cache. The least recently
 	// used ones go first. More than the memory of the machine or container is an error, more than half of it a warning.
 	CacheMemory int64 `name:"cache_memory" default:"67108864" help:"Most bytes of answers in the response cache."`
 	// Longest request to an upstream that the cache makes for several clients.
@@ -122,13 +122,14 @@ type Decide struct {
 
 // StatusCheck is the listener for gateways that ask by HTTP and look at the status of the answer.
 type StatusCheck struct {
-	// Address of the endpoint /check that gateways ask and that answers by its status; empty for none. See gateways.md.
+	// Address of the endpoint /check for gateways that read the status of its response; empty for none. See
+	// gateways.md.
 	Listen string `placeholder:"HOST:PORT" help:"Address of the endpoint /check of gateways; empty for none."`
 	// How the gateway describes requests: nginx (X-Original-URI, X-Original-Method, X-Real-IP and Host), forwarded
 	// (X-Forwarded-Uri, -Method, -Host and -For: Traefik, Caddy, APISIX) or path (the check's own method, path and
 	// Host: Envoy). Required; a gateway of another dialect needs another sidecar.
 	Dialect string `enum:",nginx,forwarded,path" default:"" help:"How the gateway describes requests: nginx, forwarded or path."`
-	// What stands before the path of the request in the dialect path, as the gateway's path_prefix.
+	// Prefix of the request's path in the dialect path, as the gateway's path_prefix.
 	PathPrefix string `name:"path_prefix" default:"/check" help:"What stands before the path in the dialect path."`
 	// Status of what is allowed: 200 or 204.
 	AllowStatus int `name:"allow_status" default:"200" help:"Status of what is allowed: 200 or 204."`
@@ -150,10 +151,10 @@ type Envoy struct {
 	// loopback, unless the listener asks for certificates of callers (tls_client_ca) or is a unix socket (unix:/path).
 	Token     string `help:"Token of the gRPC services; required off loopback."`
 	TokenFile string `name:"token_file" placeholder:"FILE" help:"File that holds the token of the gRPC services."`
-	// Status of what external authorization refuses. The rate limit filter of Envoy has a setting of its own for it.
-	DenyStatus int `name:"deny_status" default:"429" help:"Status of what external authorization refuses."`
+	// Status of a denial by external authorization. The rate limit filter of Envoy has a setting of its own for it.
+	DenyStatus int `name:"deny_status" default:"429" help:"Status of a denial by external authorization."`
 	// Files of limits by descriptor as envoyproxy/ratelimit has them, a domain each. They are read again with the
-	// configuration. Descriptors that they say nothing of are decided by the rules.
+	// configuration. Descriptors that are not in them are decided by the rules.
 	Limits []string `placeholder:"FILE" help:"Limits by descriptor, as envoyproxy/ratelimit has them."`
 	Port
 }

@@ -17,8 +17,8 @@ import (
 
 // Notifications say who is told what happened.
 type Notifications struct {
-	// Webhooks that are told when keys become hot or cold, of loops, overrides, a failing store, and adaptive limits at
-	// their minimum: a list of {name, url, format, events, secret, …}, see admin.md. As a flag or in the
+	// Webhooks that are notified when keys become hot or cold, and of loops, overrides, a failing store and adaptive
+	// limits at their minimum: a list of {name, url, format, events, secret, …}, see admin.md. As a flag or in the
 	// environment it is one line of YAML.
 	Webhooks Webhooks `placeholder:"YAML" help:"Webhooks that are told what happened: a list of {name, url, …}."`
 }

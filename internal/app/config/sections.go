@@ -2,7 +2,7 @@ package config
 
 import "time"
 
-// The doc comment of a field is its text in docs/configuration.md, the help tag its
+// The doc comment of a field is its text in docs/settings.md, the help tag its
 // text in --help. A field without a doc comment has the help tag in both.
 
 // Log says how the program reports.
@@ -22,10 +22,10 @@ type Privacy struct {
 
 // Stop bounds the graceful stop.
 type Stop struct {
-	// How long the program may take to hand over what it holds after SIGTERM.
+	// How long the program may take to deliver what it holds after SIGTERM.
 	Timeout time.Duration `default:"10s" help:"Longest graceful stop."`
-	// How long listeners go on accepting after SIGTERM while /readyz says not ready, so that balancers send requests
-	// elsewhere before the port closes. It comes before the timeout; a second signal ends the program at once.
+	// How long listeners continue to accept after SIGTERM while /readyz reports not ready, so that balancers send
+	// requests elsewhere before the port closes. It comes before the timeout; a second signal ends the program at once.
 	Delay time.Duration `default:"0s" help:"How long listeners go on accepting after SIGTERM, not ready."`
 }
 
@@ -37,8 +37,8 @@ type Redis struct {
 	Password string `help:"Password for AUTH."`
 	DB       int    `default:"0" help:"Database number; a cluster has only 0."`
 	TLS      bool   `help:"Connect by TLS; rediss:// and each of the tls_ settings do so too."`
-	// Certificates (PEM) of who signs the server's; default: those that the system trusts. The files are read anew for
-	// every connection.
+	// Authorities (PEM) that sign the server's certificate; default: those that the system trusts. The files are read
+	// again for every connection.
 	CA         string `name:"tls_ca" placeholder:"FILE" help:"Certificates (PEM) that Redis is trusted by; default: the system's."`
 	Cert       string `name:"tls_cert" placeholder:"FILE" help:"Certificate (PEM) to show to Redis."`
 	Key        string `name:"tls_key" placeholder:"FILE" help:"Key (PEM) of the certificate for Redis."`
@@ -51,7 +51,7 @@ type Redis struct {
 	SentinelPassword string `name:"sentinel_password" help:"Password for AUTH at the Sentinels."`
 	// Longest call outside of decisions, with dialling and redirects.
 	Timeout time.Duration `default:"500ms" help:"Longest call outside of decisions."`
-	// How long hot keys stay hot when their aggregator has fallen silent or gets no counts; at most 24h. 0: not at all.
+	// How long hot keys stay hot when their aggregator is silent or gets no counts; at most 24h. 0: not at all.
 	// Limiters and aggregators both need it.
 	HotTTLBlind time.Duration `name:"hot_ttl_blind" default:"10m" help:"How long keys stay hot without news of them."`
 }
@@ -63,7 +63,7 @@ type Etcd struct {
 	// Password of the user of etcd. Better set by the environment than as a flag.
 	Password string `help:"Password of the user of etcd."`
 	TLS      bool   `help:"Connect to etcd by TLS; each of the tls_ settings does so too."`
-	// Certificates (PEM) of who signs those of etcd; default: those that the system trusts.
+	// Authorities (PEM) that sign the certificates of etcd; default: those that the system trusts.
 	CA         string        `name:"tls_ca" placeholder:"FILE" help:"Certificates (PEM) that etcd is trusted by; default: the system's."`
 	Cert       string        `name:"tls_cert" placeholder:"FILE" help:"Certificate (PEM) to show to etcd."`
 	Key        string        `name:"tls_key" placeholder:"FILE" help:"Key (PEM) of the certificate for etcd."`
@@ -75,18 +75,18 @@ type Etcd struct {
 type Kafka struct {
 	Brokers []string `placeholder:"HOST:PORT" help:"Kafka brokers to begin with."`
 	Topic   string   `default:"hotparam-counts" help:"Topic of the counts."`
-	// Partitions that the topic should have; another number is told in the log. 0: as many as it has, and 8 if it has
-	// to be created.
+	// Partitions that the topic should have; another number is logged. 0: as many as it has, and 8 if it has to be
+	// created.
 	Partitions int32 `default:"0" help:"Partitions that the topic should have; 0: as it is."`
 	Create     bool  `default:"true" negatable:"" help:"Create the topic if it is missing."`
 	TLS        bool  `help:"Connect by TLS."`
-	// Certificates (PEM) of who signs those of the brokers; default: those that the system trusts.
+	// Authorities (PEM) that sign the certificates of the brokers; default: those that the system trusts.
 	CA         string `name:"tls_ca" placeholder:"FILE" help:"Trusted certificates (PEM); default: the system's."`
 	Cert       string `name:"tls_cert" placeholder:"FILE" help:"Certificate (PEM) to show to the brokers."`
 	Key        string `name:"tls_key" placeholder:"FILE" help:"Key (PEM) of that certificate."`
 	ServerName string `name:"tls_server_name" help:"Name in the brokers' certificates if it is not the host that is dialled."`
-	// How to log in if there is a user: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. PLAIN shows the password to whoever can
-	// read the connection.
+	// How to log in if there is a user: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. PLAIN reveals the password to a reader
+	// of the connection.
 	SASL     string `name:"sasl" enum:"PLAIN,SCRAM-SHA-256,SCRAM-SHA-512" default:"PLAIN" help:"How to log in: ${enum}."`
 	Username string `help:"User for SASL."`
 	// Password for SASL. Better set by the environment than as a flag.
@@ -104,7 +104,7 @@ type KafkaGroup struct {
 	// Name of a static member of the group: a restart within the session timeout moves no partition, a stop hands them
 	// over only after it. Each aggregator needs its own. Default: a dynamic member.
 	Instance string `help:"Name of a static member of the group."`
-	// When an aggregator that the brokers do not hear of has left the group.
+	// Time without a heartbeat after which the brokers remove an aggregator from the group.
 	SessionTimeout time.Duration `name:"session_timeout" default:"10s" help:"Silence after which a member has left."`
 }
 
@@ -117,13 +117,13 @@ type Names struct {
 
 // StatsDOut is where counts are sent to by StatsD.
 type StatsDOut struct {
-	// StatsD servers that counts are sent to, or unix:/path. Of several each has its share of the keys; give all
-	// programs the same list.
+	// StatsD servers that counts are sent to, or unix:/path. Several servers divide the keys; give all programs the
+	// same list.
 	Addr []string `placeholder:"HOST:PORT" help:"StatsD servers that share the keys."`
 	// StatsD servers that get every count as well: where the standby of each aggregator listens.
 	Standby []string `placeholder:"HOST:PORT" help:"StatsD servers that get every count as well."`
 	MTU     int      `default:"1432" help:"Bytes of one datagram."`
-	// Also send which clients ask for a key, as StatsD sets; not for servers that do not know them.
+	// Also send the clients of a key, as StatsD sets; not for servers without sets.
 	Sets bool `default:"true" negatable:"" help:"Also send the clients of a key, as StatsD sets."`
 }
 
@@ -139,15 +139,15 @@ type StatsDIn struct {
 	// Most connections at once to tcp:// and unixstream: addresses; further ones are closed.
 	MaxConnections int           `name:"max_connections" default:"1024" help:"Most connections at once."`
 	IdleTimeout    time.Duration `name:"idle_timeout" default:"5m" help:"Silence after which a connection is closed."`
-	// Networks or addresses whose lines are read; others' are counted and not read. Default: everybody's. Whoever may
-	// send lines can make a key hot.
+	// Networks or addresses whose lines are read; lines of others are counted and not read. Default: all. A sender of
+	// lines can make a key hot.
 	Allow []string `placeholder:"NETWORK" help:"Networks whose lines are read; default: all."`
-	// Most requests that one line may count; a line with more is malformed. What one sender can honestly count of one
-	// key in a flush bounds what a forged line can do.
+	// Most requests that one line may count; a line with more is malformed. Choose the most that one sender can count
+	// of one key in a flush: it bounds what a forged line can do.
 	MaxCount int64 `name:"max_count" default:"1099511627776" help:"Most requests that one line may count."`
-	// StatsD server that gets all lines which are not ours, unchanged, by UDP or unix:/path. Also --forward.
+	// StatsD server that gets all lines of other senders, unchanged, by UDP or unix:/path. Also --forward.
 	Forward    string `aliases:"forward" placeholder:"HOST:PORT" help:"StatsD server for lines that are not ours."`
-	ForwardAll bool   `name:"forward_all" help:"Forward our lines too, for their history in Graphite."`
+	ForwardAll bool   `name:"forward_all" help:"Forward hotparam's lines too, for their history in Graphite."`
 }
 
 // Graphite is the render API that counts are asked from.
@@ -157,9 +157,9 @@ type Graphite struct {
 	Schedule string `default:"@every 1s" help:"Schedule (cron, with seconds) on which it is asked."`
 	// How long after the full second to ask at the earliest; the StatsD server flushes on the second.
 	Settle time.Duration `default:"200ms" help:"How long after the full second to ask at the earliest."`
-	// Longest wait for all answers of one poll; polls that would overlap are left out.
+	// Longest wait for all responses of one poll; polls that would overlap are left out.
 	Timeout time.Duration `default:"5s" help:"Longest wait for all answers of one poll."`
-	// What the StatsD server writes before our names: stats_counts, or stats.counters of its newer namespace.
+	// What the StatsD server writes before the names: stats_counts, or stats.counters of its newer namespace.
 	Prefix string `default:"stats_counts" help:"What the StatsD server writes before our names."`
 	// What it writes behind them: nothing, or count or rate of its newer namespace.
 	Suffix string        `enum:",count,rate" default:"" help:"What it writes behind them: count, rate or nothing."`
@@ -172,18 +172,18 @@ type Graphite struct {
 	Password string `help:"Password for it."`
 	// Headers to send, such as Authorization=Bearer x.
 	Header  map[string]string `placeholder:"NAME=VALUE" help:"Headers to send."`
-	MaxBody int64             `name:"max_body" default:"33554432" help:"Longest answer, in bytes."`
+	MaxBody int64             `name:"max_body" default:"33554432" help:"Longest response, in bytes."`
 	// Most series to remember; further ones are dropped and counted.
 	MaxSeries int `name:"max_series" default:"200000" help:"Most series to remember."`
 }
 
 // Tally is how counts are combined before they are sent.
 type Tally struct {
-	Flush time.Duration `default:"100ms" help:"How often sums are handed on."`
+	Flush time.Duration `default:"100ms" help:"How often sums are sent."`
 	// Most keys between two flushes; further ones are dropped and counted.
 	MaxKeys int `name:"max_keys" default:"65536" help:"Most keys between two flushes."`
-	// For how many of the heaviest keys the clients are counted too, so that a client in a loop can be told from many;
-	// 0 for none. Takes up to about 1.2 KB for each of them and core, and twice that while a second begins.
+	// For how many of the heaviest keys the clients are counted too, so that a client in a loop is distinguished from
+	// many; 0 for none. Takes up to about 1.2 KB for each of them and core, and twice that while a second begins.
 	TrackClients int `name:"track_clients" default:"1024" help:"Of how many keys the clients are counted; 0: none."`
 }
 
@@ -191,14 +191,14 @@ type Tally struct {
 type Detect struct {
 	// How often keys are judged; one that crosses its threshold is published at once.
 	Tick time.Duration `default:"100ms" help:"How often keys are judged."`
-	// How long a publication keeps its keys hot. What is not renewed by then is kept as redis.hot_ttl_blind says.
+	// How long a publication keeps its keys hot. Keys that are not renewed by then stay for redis.hot_ttl_blind.
 	HotTTL   time.Duration `name:"hot_ttl" default:"5s" help:"How long a publication keeps its keys hot."`
 	Lateness time.Duration `default:"10s" help:"Oldest count that still has a place in its window."`
 	// Most counters for each rule, of about 200 bytes: a key takes one for each second of the window in which it is
 	// seen. Beyond it the lightest keys are given up, and counts have a known error.
 	Counters int `default:"131072" help:"Most counters for each rule, of about 200 bytes."`
-	// Most requests per second that one rule is expected to get, unless it says max_rate itself; 0: not stated. With
-	// it, counters that could not find every hot key are refused.
+	// Most requests per second that one rule is expected to get, unless the rule has a max_rate of its own; 0: not
+	// stated. With it, counters that could not find every hot key are refused.
 	MaxRate float64 `name:"max_rate" default:"0" help:"Most requests per second that one rule is expected to get."`
 }
 
@@ -223,7 +223,7 @@ type State struct {
 type History struct {
 	// How long minutes, hot spans and events are kept; 0: none are.
 	Keep time.Duration `default:"168h" help:"How long minutes, hot spans and events are kept; 0: none."`
-	// Most bytes of the file history.sqlite. When it is full, its oldest part goes.
+	// Most bytes of the file history.sqlite. When it is full, its oldest part is deleted.
 	MaxBytes int64 `name:"max_bytes" default:"1073741824" help:"Most bytes of the file."`
 	// How many keys of a minute are kept, the heaviest.
 	Keys int `default:"100" help:"How many keys of a minute are kept, the heaviest."`

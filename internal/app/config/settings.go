@@ -47,7 +47,7 @@ type Aggregator struct {
 	// Name of this aggregator in Redis; give each its own. Two aggregators with one name form an active/standby pair.
 	// Default: host name.
 	ID string `name:"aggregator.id" help:"Name of this aggregator in Redis."`
-	// How long an aggregator that falls silent keeps its name; then its standby takes over. Less than --detect.hot_ttl.
+	// How long a silent aggregator keeps its name; then its standby takes over. Less than --detect.hot_ttl.
 	Lease    time.Duration `name:"aggregator.lease" default:"2s" help:"Silence after which the standby takes over."`
 	In       StatsDIn      `embed:"" prefix:"statsd."`
 	Names    Names         `embed:"" prefix:"names."`
@@ -75,10 +75,10 @@ type Sidecar struct {
 	Proxy  Proxy       `embed:"" prefix:"proxy."`
 	Answer Answer      `embed:"" prefix:"answer."`
 	// Most tokens of one very hot key that this limiter may take from Redis ahead of its requests, to decide them in
-	// memory; 0: none. So much more may pass in a moment, for each limiter.
+	// memory; 0: none. Each limiter may allow that many more at one moment.
 	Prefetch int64 `name:"sidecar.prefetch" default:"0" help:"Most tokens of a very hot key taken ahead; 0: none."`
-	// Where the requests that pass here are counted: auto, none, kafka or statsd. auto takes the one that is
-	// configured, none leaves it to the middleware or collector.
+	// Where the requests of this sidecar are counted: auto, none, kafka or statsd. auto takes the one that is
+	// configured, with none the middleware or collector counts them.
 	Count string `name:"sidecar.count" enum:"auto,none,kafka,statsd" default:"auto" help:"Where to count: ${enum}."`
 	Counts
 	Redis Redis `embed:"" prefix:"redis."`

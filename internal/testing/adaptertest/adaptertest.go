@@ -21,7 +21,7 @@ import (
 
 // Site is a server of a framework whose context is C.
 type Site[C any] struct {
-	// ParseAs is what docs/adapters.md recommends for parse_as in the rules, in YAML.
+	// ParseAs is what docs/go.md recommends for parse_as in the rules, in YAML.
 	ParseAs string
 	// Header is a header field of a request, Path its path.
 	Header func(c C, name string) string

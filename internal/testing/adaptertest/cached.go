@@ -17,7 +17,7 @@ overrides:
   - {key: "topic?id=42", action: cache}
 `
 
-// Cached puts a pipeline around a whole framework that is an http.Handler, as docs/adapters.md
+// Cached puts a pipeline around a whole framework that is an http.Handler, as docs/go.md
 // says for the response cache. The site answers /topic with a text that is not the same twice.
 func Cached(t *testing.T, framework string, site http.Handler) {
 	t.Helper()
