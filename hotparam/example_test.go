@@ -6,6 +6,8 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,7 +21,7 @@ rules:
   - name: topic
     match: {path: "/topic"}
     params: [id]
-    hot:   {rate: 200, window: 5s}
+    hot:   {rate: 200, window: 5s, min_clients: 5}
     limit: {algorithm: token_bucket, rate: 100, burst: 200}
 `)
 
@@ -98,4 +100,94 @@ func ExamplePipeline_Decide() {
 	verdict, err := p.Decide(context.Background(), hotparam.Request{Method: "GET", Target: "/topic?id=42"})
 	fmt.Println(verdict.Allowed, verdict.Reason, err)
 	// Output: true cold <nil>
+}
+
+// Rules come from a file that programs and services share.
+func ExampleLoadRules() {
+	dir, err := os.MkdirTemp("", "rules")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "hotparam.yaml")
+	if err := os.WriteFile(file, rulesYAML, 0o600); err != nil {
+		log.Fatal(err)
+	}
+	rules, err := hotparam.LoadRules(file)
+	fmt.Println(rules.Namespace(), err)
+	// Output: default <nil>
+}
+
+// An error names the file, the line and the field.
+func ExampleParseRules() {
+	_, err := hotparam.ParseRules("rules.yaml", []byte(`
+rules:
+  - {name: topic, params: [id], hot: {rate: 200}, limit: {rate: 100, brust: 200}}
+`))
+	fmt.Println(err)
+	// Output: hotparam: rules: rules.yaml:3: rules[0].limit.brust: unknown field; did you mean "burst"?
+}
+
+// Every field has a default: this pipeline works in its own process by the default rules.
+func ExampleConfig() {
+	p, err := hotparam.New(hotparam.Config{
+		Instance:    "shop-1",              // its name in reports
+		Budget:      10 * time.Millisecond, // a decision waits for Redis no longer
+		RetryJitter: 2 * time.Second,       // spreads retries after denials
+	})
+	fmt.Println(p.Stats().Counted, err)
+	// Output: 0 <nil>
+}
+
+// Rules may be nil: each path with its query is a key then.
+func ExampleNew() {
+	p, err := hotparam.New(hotparam.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	verdict, err := p.Decide(context.Background(), hotparam.Request{Method: "GET", Target: "/topic?id=42"})
+	fmt.Println(verdict.Allowed, verdict.Reason, err)
+	// Output: true cold <nil>
+}
+
+// The middleware responds to denied requests, here to those of a blocked topic.
+func ExamplePipeline_Middleware() {
+	rules, err := hotparam.ParseRules("rules.yaml", append(rulesYAML,
+		"overrides: [{key: 'topic?id=42', action: block}]\n"...))
+	if err != nil {
+		log.Fatal(err)
+	}
+	p, err := hotparam.New(hotparam.Config{Rules: rules})
+	if err != nil {
+		log.Fatal(err)
+	}
+	service := p.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+	for _, target := range []string{"/topic?id=42", "/topic?utm_source=x&id=42", "/topic?id=7"} {
+		w := httptest.NewRecorder()
+		service.ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
+		fmt.Println(target, w.Code)
+	}
+	// Output:
+	// /topic?id=42 429
+	// /topic?utm_source=x&id=42 429
+	// /topic?id=7 200
+}
+
+// Run delivers counts and applies what is hot. It ends with its context, after the server.
+func ExamplePipeline_Run() {
+	p, err := hotparam.New(hotparam.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := &http.Server{Handler: p.Middleware(http.NotFoundHandler())}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+
+	if err := server.Shutdown(ctx); err != nil { // no more requests,
+		log.Print(err)
+	}
+	cancel() // then no more counts
+	fmt.Println(<-ended)
+	// Output: <nil>
 }

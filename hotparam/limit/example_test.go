@@ -51,3 +51,28 @@ func ExampleSpec_Validate() {
 	// limit: sliding window of 10000000 per 1h0m0s: limit x microseconds must stay below 2^53
 	// <nil>
 }
+
+// Ten requests a second, all at once or one each 100 ms.
+func ExamplePerSecond() {
+	fmt.Printf("%+v\n", limit.PerSecond(10).Capacity())
+	fmt.Println(limit.PerSecond(10) == limit.Every(time.Second, 10))
+	// Output:
+	// 10
+	// true
+}
+
+// A store in process takes the time from its caller.
+func ExampleNewMemory() {
+	store := limit.NewMemory(limit.MemoryConfig{MaxSubjects: 10_000})
+	charge := []limit.Charge{{Subject: limit.Subject{Space: "mail", Name: "anna"}, Spec: limit.PerMinute(1), Cost: 1}}
+	result := make([]limit.Result, 1)
+	now := time.Unix(1_700_000_000, 0)
+	for _, at := range []time.Duration{0, 30 * time.Second, time.Minute} {
+		allowed, err := store.Take(context.Background(), now.Add(at), charge, result)
+		fmt.Println(at, allowed, result[0].RetryAfter, err)
+	}
+	// Output:
+	// 0s true 0s <nil>
+	// 30s false 30s <nil>
+	// 1m0s true 0s <nil>
+}

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/redislimit"
 )
 
-// The examples need a Redis and so are compiled only; test/miniredis runs the like.
+// Examples that need a Redis are compiled only; test/miniredis runs the like.
 
 // Anna gets three mails a minute, whichever process sends them.
 func Example() {
@@ -52,4 +52,22 @@ func ExampleLimiter_Wait() {
 	defer cancel()
 	err := redislimit.New(rdb).Wait(ctx, "crawl:example.org", limit.PerSecond(10))
 	fmt.Println(err)
+}
+
+// New takes a client of one server, of Sentinel, or of a cluster. Without Redis a call returns an error, and the caller
+// decides.
+func ExampleNew() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	limits := redislimit.New(rdb)
+
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	result, err := limits.Allow(ctx, "mail:anna", limit.PerMinute(3))
+	if err != nil {
+		fmt.Println("no verdict: the mail is sent all the same")
+		return
+	}
+	fmt.Println(result.Allowed)
+	// Output: no verdict: the mail is sent all the same
 }
