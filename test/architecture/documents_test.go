@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -104,6 +105,77 @@ func TestDocumentsAreNarrow(t *testing.T) {
 		}
 	}
 }
+
+// The pages of docs/ and how many words each may have. A page that needs more says something that another one says
+// too, or a reason that belongs into an ADR.
+var pages = map[string]int{
+	"getting-started": 830, "concepts": 1900, "rules": 4600, "settings": 300, "detection": 2550, "limits": 3900,
+	"adaptive": 1200, "cache": 1200, "evasion": 1600, "security": 2300, "gateways": 3000, "go": 1700, "deploy": 2700,
+	"runbook": 3200, "admin": 3600, "metrics": 250, "protocol": 4000, "redis": 3300, "performance": 1400,
+	"architecture": 1000,
+}
+
+// madeParts are the parts of a page that a program writes: between marks, or from a mark that names the program to the
+// end of the page.
+var madeParts = regexp.MustCompile(`(?ms)^<!-- (fields: .*?^<!-- end -->|api -->.*?^<!-- /api -->|` +
+	`layers -->.*?^<!-- /layers -->|(?:\w+: )?go test .*)`)
+
+// words are what a reader reads: no marks of tables and lists.
+func words(text string) int {
+	n := 0
+	for w := range strings.FieldsSeq(madeParts.ReplaceAllString(text, "")) {
+		if strings.ContainsFunc(w, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// docs/ has twenty pages within their bounds, and each begins with one short paragraph about its use.
+func TestPagesOfDocumentsAreShort(t *testing.T) {
+	t.Parallel()
+	texts, total := listed(t, "docs/*.md", ":!docs/*/*"), 0
+	for name, text := range texts {
+		page := strings.TrimSuffix(filepath.Base(name), ".md")
+		n := words(text)
+		total += n
+		if most := pages[page]; n > most {
+			t.Errorf("%s has %d words, of %d (pages of docs/ are listed in this test)", name, n, most)
+		}
+		_, after, _ := strings.Cut(text, "\n\n")
+		first, _, _ := strings.Cut(after, "\n\n")
+		if n := len(strings.Fields(first)); n > 40 {
+			t.Errorf("%s begins with %d words, of 40", name, n)
+		}
+	}
+	if len(texts) > 20 || total > 50_000 {
+		t.Errorf("%d pages of 20, %d words of 50,000", len(texts), total)
+	}
+}
+
+// oddities are words of a private dialect: persons where the field names things, and speech where it names acts.
+var oddities = regexp.MustCompile(`(?i)\b(whoever|whomever|nobody|somebody|anybody else|who (?:asks?|comes|reads|` +
+	`sends|builds|wants|knows)|those who|(?:it|that|which|who|what|they) (?:tells?|hears?|bears?)|(?:is|are) told|` +
+	`speaks? of|has a meaning|mend|becomes of|in its place|stands? (?:twice|for itself)|lies? (?:there|in))\b`)
+
+// Documents are written in plain words: subject, verb, object, in the terms of the field.
+func TestDocumentsUsePlainWords(t *testing.T) {
+	t.Parallel()
+	for name, text := range documents(t) {
+		if strings.HasPrefix(name, "CHANGELOG") || strings.HasPrefix(name, "docs/adr/") {
+			continue // history
+		}
+		prose := block.ReplaceAllStringFunc(madeParts.ReplaceAllStringFunc(text, blank), blank)
+		for i, line := range strings.Split(prose, "\n") {
+			for _, w := range oddities.FindAllString(line, -1) {
+				t.Errorf("%s:%d: %q is not plain: %s", name, i+1, w, line)
+			}
+		}
+	}
+}
+
+// blank keeps the number of lines of a text, so that those after it keep theirs.
+func blank(text string) string { return strings.Repeat("\n", strings.Count(text, "\n")) }
 
 // The dashboard and what is deployed are as narrow as the Go code; a tab counts four columns. HAProxy's format has no
 // line that goes on in the next, and JSON no text that does.
