@@ -112,7 +112,7 @@ func (c *clientOverride) explain(v *hottype.Verdict) {
 
 // compileClients compiles the limits of overrides of clients. They are kept in the store of
 // the windows that they replace.
-func (st *state) compileClients(lists ...[]rules.Override) {
+func (st *state) compileClients(list []rules.Override) {
 	scope, policy := rules.ScopeCluster, rules.FailLocal
 	for _, w := range []*rules.IPWindow{st.set.IP.Sliding, st.set.IP.Fixed} {
 		if w != nil {
@@ -120,21 +120,16 @@ func (st *state) compileClients(lists ...[]rules.Override) {
 		}
 	}
 	st.clientLimits = map[overrideID]*clientLimit{}
-	for _, list := range lists {
-		for i := range list {
-			o := &list[i]
-			if !o.OfClients() || o.Action != rules.ActionLimit {
-				continue
-			}
-			spec, state := o.Spec(), st.overrideState(o)
-			cl := &clientLimit{space: spaceClient, spec: spec, term: term{
-				rule: state.id, reason: hottype.ReasonOverride, window: refill(spec), policy: policy,
-				shared: st.shares(scope),
-			}}
-			if o.InShadow() {
-				cl.space, cl.term.owner = spaceShadow, state
-			}
-			st.clientLimits[idOf(o)] = cl
+	for i := range list {
+		o := &list[i]
+		if !o.OfClients() || o.Action != rules.ActionLimit {
+			continue
 		}
+		spec, state := o.Spec(), st.overrideState(o)
+		cl := &clientLimit{spaceClient, spec, st.term(state.id, hottype.ReasonOverride, spec, scope, policy)}
+		if o.InShadow() {
+			cl.space, cl.term.owner = spaceShadow, state
+		}
+		st.clientLimits[idOf(o)] = cl
 	}
 }

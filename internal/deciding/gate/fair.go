@@ -68,9 +68,9 @@ func (d *decision) recordAllowed() {
 		if gr == &d.shared {
 			limiters = d.g.processes()
 		}
-		for i := range gr.meta {
-			if f := d.fairOf(gr.meta[i].key); f != nil {
-				f.key.Admitted(d.now, d.level(gr, i, limiters))
+		for i, m := range gr.meta {
+			if m.key >= 0 && d.keys[m.key].fair != nil {
+				d.keys[m.key].fair.key.Admitted(d.now, d.level(gr, i, limiters))
 			}
 		}
 	}
@@ -79,23 +79,15 @@ func (d *decision) recordAllowed() {
 // recordDenied reports to fairness which limits of a group have denied the request. Fairness refunds
 // the client's share then.
 func (d *decision) recordDenied(gr *group, limiters int64) {
-	for i := range gr.meta {
-		r, f := &gr.results[i], d.fairOf(gr.meta[i].key)
-		if f == nil || r.Allowed || r.RetryAfter == hottype.Never {
+	for i, m := range gr.meta {
+		r := &gr.results[i]
+		if m.key < 0 || d.keys[m.key].fair == nil || r.Allowed || r.RetryAfter == hottype.Never {
 			continue
 		}
-		k := &d.keys[gr.meta[i].key]
-		f.key.Refused(d.now, d.level(gr, i, limiters), f.client(d), d.cost, k.share)
+		k := &d.keys[m.key]
+		k.fair.key.Refused(d.now, d.level(gr, i, limiters), k.fair.client(d), d.cost, k.share)
 		k.share.Charged = false
 	}
-}
-
-// fairOf is how key i is divided, nil if it is not; -1 is no key.
-func (d *decision) fairOf(i int) *fairShare {
-	if i < 0 {
-		return nil
-	}
-	return d.keys[i].fair
 }
 
 func (d *decision) level(gr *group, i int, limiters int64) fairness.Level {

@@ -154,6 +154,7 @@ func New(cfg Config) *Gate {
 		g.shared = guarded.NewStore(cfg.Shared, budget, log)
 	}
 	g.slots.shared, g.slots.guard = cfg.Slots, guarded.NewGuard("in_flight", budget, log)
+	g.slots.of = make(map[string]*limit.InFlight)
 	set := cfg.Rules
 	if set == nil {
 		set = rules.Default()

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"crypto/rand"
+	"maps"
 	"sync"
 	"time"
 
@@ -176,36 +177,19 @@ func (s *slots) releaseShared(p *hottype.Place, id string) (held bool) {
 func (s *slots) acquire(now time.Time, p *hottype.Place, id string) limit.Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.of[p.Name]
-	if f == nil {
-		f = s.add(now, p)
-	} else if f.Configure(p.Most, p.Life) != nil {
-		return limit.Result{}
+	f, err := s.of[p.Name], error(nil)
+	if f != nil {
+		err = f.Configure(p.Most, p.Life)
+	} else if f, err = limit.NewInFlight(p.Most, p.Life); err == nil {
+		if s.made++; s.made%sweepSlots == 0 {
+			maps.DeleteFunc(s.of, func(_ string, f *limit.InFlight) bool { return f.Running(now) == 0 })
+		}
+		s.of[p.Name] = f
 	}
-	if f == nil {
+	if err != nil { // bounds that rules cannot have
 		return limit.Result{}
 	}
 	return f.Acquire(now, id)
-}
-
-// add is called with mu held. It returns nil for bounds that rules cannot have.
-func (s *slots) add(now time.Time, p *hottype.Place) *limit.InFlight {
-	f, err := limit.NewInFlight(p.Most, p.Life)
-	if err != nil {
-		return nil
-	}
-	if s.of == nil {
-		s.of = make(map[string]*limit.InFlight)
-	}
-	if s.made++; s.made%sweepSlots == 0 {
-		for name, f := range s.of {
-			if f.Running(now) == 0 {
-				delete(s.of, name)
-			}
-		}
-	}
-	s.of[p.Name] = f
-	return f
 }
 
 func (s *slots) release(now time.Time, p *hottype.Place, id string) bool {

@@ -21,30 +21,24 @@ const spaceHot = "hot"
 // hot entry, or for a cold key in the override's state.
 type keyLimit struct {
 	of     *state       // from which it was resolved; a replica may serve several gates
+	under  *rules.Rule  // set in the memo of an override
 	action rules.Action // "" if the rule's own limit applies, if any
 	rule   string       // ID of the override, or name of the rule
 	until  time.Time    // when it has to be resolved again; zero: never
-	// malformedKey is the key if this is what a rule does with malformed requests.
-	malformedKey hottype.Key
-	// serve is how a response cache answers for the key; nil: it does not.
-	serve *hottype.Serve
-	// limited is whether spec and term apply.
-	limited bool
-	spec    limit.Spec
-	term    term
-	// inFlight bounds how many requests for the key are in flight; nil: unbounded.
-	inFlight *inFlight
-	// candidate is compared with spec; nil: nothing is.
-	candidate *candidate
-	fair      *fairShare // nil: the limit is not divided among clients
-	// refund are the statuses of responses for which a request gets a refund.
-	refund *hottype.Statuses // nil: none
-	// hits counts the decisions for an override on a key that is hot; nil: there is none.
-	hits *atomic.Uint64
-	// adaptive is set if the rate follows an upstream.
-	adaptive *adaptiveLimit
-	// shadow is set for an override in shadow mode: nothing is charged to the key.
-	shadow bool
+
+	limited   bool // spec and term apply
+	spec      limit.Spec
+	term      term
+	inFlight  *inFlight         // bounds the requests in flight; nil: unbounded
+	adaptive  *adaptiveLimit    // nil: the rate does not follow an upstream
+	candidate *candidate        // is compared with spec; nil: none
+	fair      *fairShare        // nil: the limit is not divided among clients
+	refund    *hottype.Statuses // of responses that refund the charge; nil: none
+	shadow    bool              // of an override in shadow mode: nothing is charged to the key
+
+	serve        *hottype.Serve // how a response cache answers; nil: it does not
+	hits         *atomic.Uint64 // counts the decisions for an override on a hot key; nil: there is none
+	malformedKey hottype.Key    // of a limit of malformed requests
 }
 
 // findKeys fills in the keys: hot or not, and what limits them.
@@ -132,7 +126,7 @@ func (g *Gate) entry(d *decision, key []byte) (e *hotset.Entry, aliased bool) {
 	return g.hot.Lookup(alias, d.now), true
 }
 
-// hotKeyLimit finds what holds for a hot key.
+// hotKeyLimit finds what applies to a hot key.
 func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *keyLimit {
 	memo := e.Memo.Load()
 	if memo != nil && memo.Version == st.gen {
@@ -168,8 +162,8 @@ func (st *state) hotKeyLimit(m *rules.Match, e *hotset.Entry, now time.Time) *ke
 	return h
 }
 
-// coldKeyLimit finds what holds for a key that is not hot: an override, for malformed
-// requests what their rule says, or nothing. The second result is nil without an override.
+// coldKeyLimit finds what applies to a key that is not hot: an override, for malformed
+// requests the setting of their rule, or nothing. The second result is nil without an override.
 func (st *state) coldKeyLimit(m *rules.Match, now time.Time) (*keyLimit, *overrideState) {
 	o := st.overrides.Find(m.Key, now)
 	if o == nil || o.Action == rules.ActionShadow || m.Malformed && o.KeepsLimit() { // it is limited as before
@@ -181,28 +175,24 @@ func (st *state) coldKeyLimit(m *rules.Match, now time.Time) (*keyLimit, *overri
 	return st.overrideLimit(o, m.Rule)
 }
 
-// overrideLimit is what an override says about keys of a rule, whether they are hot or not.
+// overrideLimit is the effect of an override on keys of a rule, hot or not.
 func (st *state) overrideLimit(o *rules.Override, r *rules.Rule) (*keyLimit, *overrideState) {
 	state := st.overrideState(o)
 	memo := state.memo.Load()
-	if memo != nil && memo.h.of == st && memo.rule == r {
-		return memo.h, state
+	if memo != nil && memo.of == st && memo.under == r {
+		return memo, state
 	}
-	h := &keyLimit{of: st, shadow: o.InShadow()}
+	h := &keyLimit{of: st, under: r, shadow: o.InShadow()}
 	st.override(h, o, state.id, r)
-	var before *keyLimit
-	if memo != nil {
-		before = memo.h
-	}
-	h.divide(r.Limit.Fair && o.IsOneKey(), r.Limit.ClientHeader, before)
-	if !state.memo.CompareAndSwap(memo, &overrideMemo{rule: r, h: h}) {
+	h.divide(r.Limit.Fair && o.IsOneKey(), r.Limit.ClientHeader, memo)
+	if !state.memo.CompareAndSwap(memo, h) {
 		h.fair = nil // as in hotKeyLimit
 	}
 	return h, state
 }
 
-// override fills in what an override says about a key of r. Where its limit is
-// kept, and what happens when that fails, is still the rule's word.
+// override fills in the effect of an override on a key of r. The scope and the failure policy
+// are still those of the rule.
 func (st *state) override(h *keyLimit, o *rules.Override, id string, r *rules.Rule) {
 	h.action, h.rule, h.until = o.Action, id, o.Until
 	if o.Action == rules.ActionServe {
@@ -213,17 +203,13 @@ func (st *state) override(h *keyLimit, o *rules.Override, id string, r *rules.Ru
 		return
 	}
 	h.limited, h.spec, h.refund = true, o.Spec(), r.Limit.RefundStatus
-	h.term = term{
-		rule: id, reason: hottype.ReasonOverride, window: refill(h.spec),
-		policy: r.Limit.OnStoreFailure, shared: st.shares(r.Limit.Scope), waits: waits(h.spec),
-	}
+	h.term = st.term(id, hottype.ReasonOverride, h.spec, r.Limit.Scope, r.Limit.OnStoreFailure)
 	if o.InShadow() {
 		h.term.owner = st.overrideState(o)
 	}
 }
 
-// malformedLimit finds what a rule says about malformed requests that no override
-// decides.
+// malformedLimit finds the limit of malformed requests without an override.
 func (st *state) malformedLimit(m *rules.Match, shadow bool) *keyLimit {
 	if h := st.malformed[m.Rule]; h != nil && !shadow {
 		return h
@@ -236,9 +222,9 @@ func (st *state) malformedLimit(m *rules.Match, shadow bool) *keyLimit {
 	return h
 }
 
-// compileMalformed works out what rules say about malformed requests, so that a
-// flood of them costs no memory. Those of a catch-all have a key for each path; where
-// some of these have limits of their own, each is worked out when it comes.
+// compileMalformed compiles the limits of malformed requests, so that a
+// flood of them costs no memory. Those of a catch-all have a key for each path; if
+// some of these have limits of their own, each is resolved by request.
 func (st *state) compileMalformed() {
 	st.malformed = make(map[*rules.Rule]*keyLimit, len(st.set.Rules))
 	for _, r := range st.set.Rules {
@@ -255,8 +241,7 @@ func (st *state) compileMalformed() {
 	}
 }
 
-// applyRule fills in the limit that a rule holds one of its hot keys to, or what it
-// says about malformed requests.
+// applyRule fills in the limit of a rule for one of its hot keys, or for malformed requests.
 func (st *state) applyRule(h *keyLimit, m *rules.Match) {
 	r, reason := m.Rule, hottype.ReasonHot
 	if m.Malformed {
@@ -276,15 +261,10 @@ func (st *state) applyRule(h *keyLimit, m *rules.Match) {
 		return // the rule only detects
 	}
 	h.rule, h.limited, h.spec, h.refund = r.Name, true, l.Spec, l.RefundStatus
-	h.term = term{
-		rule: r.Name, reason: reason, window: refill(l.Spec),
-		policy: l.OnStoreFailure, shared: st.shares(l.Scope), waits: waits(l.Spec),
-		shadow: l.Mode == hottype.ModeShadow || h.action == rules.ActionShadow,
-	}
+	h.term = st.term(r.Name, reason, l.Spec, l.Scope, l.OnStoreFailure)
+	h.term.shadow = l.Mode == hottype.ModeShadow || h.action == rules.ActionShadow
 	if l.Candidate != nil {
 		h.candidate = &candidate{*l.Candidate, h.term}
 		h.candidate.term.candidate = true
 	}
 }
-
-func (st *state) shares(s rules.Scope) bool { return st.sharing.exact && s != rules.ScopeInstance }

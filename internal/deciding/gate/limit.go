@@ -15,7 +15,7 @@ import (
 // spaceLimit is the space of limits that callers bring along.
 const spaceLimit = "limit"
 
-// Limit is a limit that a caller brings along, in the place of a rule's. It is immutable.
+// Limit is a limit that a caller brings along instead of a rule. It is immutable.
 type Limit struct {
 	spec          limit.Spec
 	local, shared term
@@ -23,12 +23,11 @@ type Limit struct {
 
 // NewLimit makes a limit; name is Verdict.Rule. A shadow limit only reports what it would do.
 func NewLimit(name string, spec limit.Spec, shadow bool) *Limit {
-	l := &Limit{spec: spec, local: term{
-		rule: name, reason: hottype.ReasonOverride, window: refill(spec),
-		policy: rules.FailLocal, waits: waits(spec), shadow: shadow,
-	}}
-	l.shared = l.local
-	l.shared.shared = true
+	st := state{sharing: sharing{exact: true}}
+	l := &Limit{spec: spec, shared: st.term(name, hottype.ReasonOverride, spec, rules.ScopeCluster, rules.FailLocal)}
+	l.shared.shadow = shadow
+	l.local = l.shared
+	l.local.shared = false
 	return l
 }
 
@@ -53,11 +52,8 @@ func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject s
 	return v
 }
 
-// waits is whether a limit may let a request in that has to be held back.
-func waits(s limit.Spec) bool { return limitcore.Spec(s).Queues() }
-
-// refill is Verdict.Window of a limit: the time in which its whole capacity is
-// given again.
+// refill is Verdict.Window of a limit: the time in which its whole capacity
+// flows back.
 func refill(s limit.Spec) time.Duration {
 	if !limitcore.Spec(s).Refills() || s.Limit <= 0 || s.Burst < 0 {
 		return s.Window

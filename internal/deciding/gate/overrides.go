@@ -2,6 +2,7 @@ package gate
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -21,7 +22,7 @@ type overrideState struct {
 	// and those that an override in shadow mode applies to. wouldDeny are those of the
 	// latter that it would deny.
 	countedTwice, wouldDeny atomic.Uint64
-	memo                    atomic.Pointer[overrideMemo]
+	memo                    atomic.Pointer[keyLimit] // under the rule of the last request
 }
 
 // count counts a decision that the override made.
@@ -33,12 +34,6 @@ func (o *overrideState) count(allowed bool) {
 	}
 }
 
-// overrideMemo is what the override means under the rule of the last request.
-type overrideMemo struct {
-	rule *rules.Rule
-	h    *keyLimit
-}
-
 // watched counts a request that the override in shadow mode applies to.
 func (o *overrideState) watched(denied bool) {
 	o.countedTwice.Add(1)
@@ -47,8 +42,8 @@ func (o *overrideState) watched(denied bool) {
 	}
 }
 
-// overrideID tells overrides apart: there may be several of one target, of which
-// the best that has not expired holds. One that is enforced after it was tried begins anew.
+// overrideID identifies an override: there may be several of one target, of which
+// the best that has not expired applies. One that is enforced after shadow mode begins anew.
 type overrideID struct {
 	id   string
 	of   rules.Target
@@ -57,37 +52,26 @@ type overrideID struct {
 
 func idOf(o *rules.Override) overrideID { return overrideID{o.ID, o.Target(), o.Mode} }
 
-// overrideState is what is kept of an override that was found. All are made with the
-// state; should one be missing, its decisions are not counted.
-func (st *state) overrideState(o *rules.Override) *overrideState {
-	if known := st.overrideStates[idOf(o)]; known != nil {
-		return known
-	}
-	return newOverrideState(o)
-}
+// overrideState is that of an override of this state.
+func (st *state) overrideState(o *rules.Override) *overrideState { return st.overrideStates[idOf(o)] }
 
-func newOverrideState(o *rules.Override) *overrideState {
-	id := o.ID
-	if id == "" {
-		id = o.DefaultID()
-	}
-	return &overrideState{id: id, key: hottype.Key(o.Target().String())}
-}
-
+// addOverrideStates makes the state of each override, or takes over an old one.
 func (st *state) addOverrideStates(old map[overrideID]*overrideState, list []rules.Override) {
+	st.overrideStates = make(map[overrideID]*overrideState, len(list))
 	for i := range list {
-		name := idOf(&list[i])
-		if st.overrideStates[name] = old[name]; st.overrideStates[name] == nil {
-			st.overrideStates[name] = newOverrideState(&list[i])
+		o, id := &list[i], idOf(&list[i])
+		if st.overrideStates[id] = old[id]; old[id] == nil {
+			name := o.ID
+			if name == "" {
+				name = o.DefaultID()
+			}
+			st.overrideStates[id] = &overrideState{id: name, key: hottype.Key(o.Target().String())}
 		}
 	}
 }
 
 func (st *state) sortedOverrideStates() []*overrideState {
-	list := make([]*overrideState, 0, len(st.overrideStates))
-	for _, o := range st.overrideStates {
-		list = append(list, o)
-	}
-	slices.SortFunc(list, func(a, b *overrideState) int { return cmp.Compare(a.key, b.key) })
-	return list
+	return slices.SortedFunc(maps.Values(st.overrideStates), func(a, b *overrideState) int {
+		return cmp.Compare(a.key, b.key)
+	})
 }

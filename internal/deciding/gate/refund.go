@@ -13,18 +13,18 @@ import (
 const (
 	// prefetchedFor is for how long tokens may have been charged before a request used them.
 	prefetchedFor = 100 * time.Millisecond
-	// maxRefundAge is after what time nothing is given back any more: most of it has run back.
+	// maxRefundAge is after what time nothing is refunded any more: most tokens have flowed back.
 	maxRefundAge = time.Hour
 )
 
-// Refunds gives back charges of the shared store. *redislimits.Refunds is one.
+// Refunds refunds charges of the shared store. *redislimits.Refunds is one.
 type Refunds interface {
-	// Refund gives back a charge that was made at a time by this process's clock. It
+	// Refund refunds a charge that was made at a time by this process's clock. It
 	// neither waits nor fails.
 	Refund(at time.Time, c limit.Charge)
 }
 
-// refundable fills in what the admitted request may get back.
+// refundable fills in the charges that the status of the response may refund.
 func (d *decision) refundable(v *hottype.Verdict) {
 	if !d.req.Holds && !d.keysOnly {
 		return // the caller does not report the status
@@ -51,9 +51,9 @@ func (d *decision) addCharged(r *hottype.Refund, gr *group, kept hottype.Kept) {
 	}
 }
 
-// Refund gives back what a request is to get back after an answer of a status. What has
-// run back by itself is not given twice; nor is what was charged under another limit. A
-// refund must be given once: twice gives twice.
+// Refund refunds the charges that the status of a response refunds. Tokens that have
+// flowed back are not refunded again, nor are charges of another limit. Each
+// refund must be given once.
 func (g *Gate) Refund(now time.Time, r *hottype.Refund, status int) {
 	st, age := g.cur.Load(), now.Sub(r.At)
 	if age > maxRefundAge {
@@ -88,7 +88,7 @@ func (g *Gate) Refund(now time.Time, r *hottype.Refund, status int) {
 	}
 }
 
-// specOf is the limit that a key is held to while it is hot, or by an override.
+// specOf is the limit of a key while it is hot, or by an override.
 func (st *state) specOf(now time.Time, key hottype.Key) (limit.Spec, bool) {
 	if o := st.overrides.Find([]byte(key), now); o != nil && o.Action == rules.ActionLimit {
 		return o.Spec(), true
@@ -101,7 +101,7 @@ func (st *state) specOf(now time.Time, key hottype.Key) (limit.Spec, bool) {
 	return l.Spec, l.Set
 }
 
-// CountedSubjects are the subjects under which limits count what a key or a client uses, as
+// CountedSubjects are the subjects under which limits count a key or a client, as
 // charges of no cost.
 func CountedSubjects(set *rules.Set, c hottype.Command) []limit.Charge {
 	if c.Key != "" {
@@ -132,10 +132,9 @@ func CountedSubjects(set *rules.Set, c hottype.Command) []limit.Charge {
 	return list
 }
 
-// Reset forgets in this process what a key or a client has used: what is charged to it
-// here, refusals that are remembered, and among which clients the key's limit is
-// divided. Requests in flight keep their places. What the shared store knows is not
-// its matter.
+// Reset deletes in this process what a key or a client has used: its charges, the denials that are
+// remembered, and the fair shares of the key's clients. Requests in flight keep their slots, and the
+// shared store keeps what it has.
 func (g *Gate) Reset(now time.Time, c hottype.Command) {
 	st := g.cur.Load()
 	for _, charge := range CountedSubjects(st.set, c) {
@@ -154,7 +153,7 @@ func (g *Gate) Reset(now time.Time, c hottype.Command) {
 	}
 }
 
-// eachLimit calls f with what is remembered of the limits of a key, hot or not.
+// eachLimit calls f with the memoised limits of a key, hot or not.
 func (g *Gate) eachLimit(st *state, now time.Time, key hottype.Key, f func(*keyLimit)) {
 	names := [][]byte{[]byte(key)}
 	if alias, ok := canon.Alias([]byte(key), nil); ok {
@@ -171,7 +170,7 @@ func (g *Gate) eachLimit(st *state, now time.Time, key hottype.Key, f func(*keyL
 	}
 	for _, o := range st.overrideStates {
 		if memo := o.memo.Load(); memo != nil && o.key == key {
-			f(memo.h)
+			f(memo)
 		}
 	}
 	for _, h := range st.malformed {

@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	sampledKeys = 20   // hot keys of which requests are sampled, the heaviest
+	sampledKeys = 20   // hot keys whose requests are sampled, the heaviest
 	sampleOneIn = 16   // requests of a pooled decision
 	sampleHalve = 2048 // samples of a key after which older ones count half
 	sampleNames = 24   // different names that are counted at a time, of each kind
 	sampleBytes = 64   // of the name of a client
-	sampleTold  = 5    // names that a report tells, of each kind
+	sampleTop   = 5    // names in a report, of each kind
 )
 
-// samples are the keys of which requests are sampled: who asks for them, and how they are
-// written. A report says which keys these are, so that nothing is sampled where nobody looks.
+// samples are the keys whose requests are sampled: by which clients, and in which spelling.
+// A report chooses the keys, so that nothing is sampled without reports.
 // The map is replaced, never changed.
 type samples map[hottype.Key]*keySample
 
-// keySample counts a part of the requests for a key by who sent them and how.
+// keySample counts a part of the requests for a key by client and spelling.
 type keySample struct {
 	mu                          sync.Mutex // guards the fields below
 	seen                        uint64
 	prefixes, classes, spelling heaviest
 }
 
-// heaviest counts names in bounded memory, as Space-Saving does: a new one takes the place of the
-// lightest and its count (Metwally et al., 2005, https://doi.org/10.1007/978-3-540-30570-5_27).
+// heaviest counts names in bounded memory, as Space-Saving does: a new one replaces the
+// lightest and takes over its count (Metwally et al., 2005, https://doi.org/10.1007/978-3-540-30570-5_27).
 type heaviest map[string]uint64
 
 func (h heaviest) add(name string) {
@@ -62,8 +62,8 @@ func (h heaviest) halve() {
 	maps.DeleteFunc(h, func(_ string, n uint64) bool { return n == 0 })
 }
 
-// told are the heaviest names, heaviest first.
-func (h heaviest) told() []hottype.NameCount {
+// top are the heaviest names, heaviest first.
+func (h heaviest) top() []hottype.NameCount {
 	list := make([]hottype.NameCount, 0, len(h))
 	for name, n := range h {
 		list = append(list, hottype.NameCount{Name: name, N: n})
@@ -71,10 +71,10 @@ func (h heaviest) told() []hottype.NameCount {
 	slices.SortFunc(list, func(a, b hottype.NameCount) int {
 		return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Name, b.Name))
 	})
-	return list[:min(len(list), sampleTold)]
+	return list[:min(len(list), sampleTop)]
 }
 
-// sample notes one of some requests for hot keys.
+// sample records one in sampleOneIn of the requests for hot keys.
 func (g *Gate) sample(d *decision, v *hottype.Verdict) {
 	if d.ticks++; d.ticks%sampleOneIn != 1 {
 		return
@@ -104,8 +104,8 @@ func (k *keySample) add(prefix, class, spelling string) {
 	k.spelling.add(spelling)
 }
 
-// prefixOf is the network of a client: of IPv4 the /24, of IPv6 the /48. A client without an
-// address stands for itself; one that is not known is "".
+// prefixOf is the network of a client: of IPv4 the /24, of IPv6 the /48; without an address its
+// name, and "" if the client is unknown.
 func prefixOf(c hottype.Client) string {
 	if !c.Addr.IsValid() {
 		return c.Name[:min(len(c.Name), sampleBytes)]
@@ -117,8 +117,8 @@ func prefixOf(c hottype.Client) string {
 	return netip.PrefixFrom(c.Addr, bits).Masked().String()
 }
 
-// sampled tells what was sampled of hot keys, which come heaviest first, and says of which keys
-// requests are to be sampled from now on.
+// sampled reports the samples of hot keys, which come heaviest first, and chooses the keys that
+// are sampled from now on.
 func (g *Gate) sampled(hot []*hotset.Entry) []hottype.KeySample {
 	g.sampling.Lock()
 	defer g.sampling.Unlock()
@@ -126,7 +126,7 @@ func (g *Gate) sampled(hot []*hotset.Entry) []hottype.KeySample {
 	if of := g.samples.Load(); of != nil {
 		before = *of
 	}
-	var told []hottype.KeySample
+	var list []hottype.KeySample
 	for _, e := range hot[:min(len(hot), sampledKeys)] {
 		key := e.Key()
 		k := before[key]
@@ -134,18 +134,18 @@ func (g *Gate) sampled(hot []*hotset.Entry) []hottype.KeySample {
 			k = &keySample{prefixes: heaviest{}, classes: heaviest{}, spelling: heaviest{}}
 		}
 		next[key] = k
-		if t := k.told(key); t.Seen > 0 {
-			told = append(told, t)
+		if s := k.report(key); s.Seen > 0 {
+			list = append(list, s)
 		}
 	}
 	g.samples.Store(&next)
-	return told
+	return list
 }
 
-func (k *keySample) told(key hottype.Key) hottype.KeySample {
+func (k *keySample) report(key hottype.Key) hottype.KeySample {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return hottype.KeySample{
-		Key: key, Seen: k.seen, Prefixes: k.prefixes.told(), Classes: k.classes.told(), Spellings: k.spelling.told(),
+		Key: key, Seen: k.seen, Prefixes: k.prefixes.top(), Classes: k.classes.top(), Spellings: k.spelling.top(),
 	}
 }

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/gaissmai/bart"
@@ -9,6 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
+	"github.com/hotparam/pipeline/internal/limitcore"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -67,29 +69,33 @@ type term struct {
 	owner     *overrideState // an override in shadow mode; nil: it is none
 }
 
+// term is that of an enforced limit.
+func (st *state) term(rule string, reason hottype.Reason, s limit.Spec, scope rules.Scope, policy rules.FailurePolicy) term {
+	return term{rule: rule, reason: reason, window: refill(s), policy: policy,
+		shared: st.sharing.exact && scope != rules.ScopeInstance, waits: limitcore.Spec(s).Queues()}
+}
+
 func newState(old *state, set *rules.Set, live []rules.Override, sharing sharing, up *adaptive.Upstreams) *state {
 	st := &state{
-		gen: 1, set: set, sharing: sharing, exempt: exemptTable(set.IP.Exempt),
+		set: set, sharing: sharing, exempt: exemptTable(set.IP.Exempt),
 		upstreams: up, usual: up.Get(hottype.DefaultUpstream), adapts: len(set.Adapts()) > 0,
 	}
-	var overrideStates map[overrideID]*overrideState
-	if old != nil {
-		st.gen, overrideStates = old.gen+1, old.overrideStates
+	if old == nil {
+		old = new(state)
 	}
+	st.gen = old.gen + 1
 	if len(set.Overrides)+len(live) > 0 {
-		all := rules.NewOverrides(set.Overrides, live)
-		st.overrideStates = make(map[overrideID]*overrideState, len(set.Overrides)+len(live))
-		st.addOverrideStates(overrideStates, set.Overrides)
-		st.addOverrideStates(overrideStates, live)
+		all, list := rules.NewOverrides(set.Overrides, live), slices.Concat(set.Overrides, live)
+		st.addOverrideStates(old.overrideStates, list)
 		if all.OfKeys() {
 			st.overrides = all
 		}
 		if all.OfClients() {
 			st.clients = all
 		}
-		st.shadow = newShadowOverrides(all, set.Overrides, live)
+		st.shadow = newShadowOverrides(all, list)
 		if all.OfClients() || st.shadow.clients != nil {
-			st.compileClients(set.Overrides, live)
+			st.compileClients(list)
 		}
 	}
 	st.compileMalformed()
@@ -129,11 +135,9 @@ func (st *state) window(w *rules.IPWindow, reason hottype.Reason, class string) 
 		space += ":" + class
 	}
 	async := w.Consistency == rules.Async && w.Scope != rules.ScopeInstance && st.sharing.async
-	return &clientLimit{space: space, spec: w.Spec, term: term{
-		rule: reason.String(), reason: reason, window: refill(w.Spec),
-		policy: w.OnStoreFailure, shared: st.shares(w.Scope) && !async, async: async,
-		shadow: w.Mode == hottype.ModeShadow,
-	}}
+	t := st.term(reason.String(), reason, w.Spec, w.Scope, w.OnStoreFailure)
+	t.shared, t.async, t.shadow = t.shared && !async, async, w.Mode == hottype.ModeShadow
+	return &clientLimit{space, w.Spec, t}
 }
 
 // exemptTable indexes prefixes in the form that clients have: IPv4 unmapped,

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"slices"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
@@ -88,9 +87,9 @@ type shadowOverrides struct {
 	keys, clients *rules.Overrides // nil: none in shadow mode is of them
 }
 
-func newShadowOverrides(all *rules.Overrides, lists ...[]rules.Override) (s shadowOverrides) {
-	for _, o := range slices.Concat(lists...) {
-		switch {
+func newShadowOverrides(all *rules.Overrides, list []rules.Override) (s shadowOverrides) {
+	for i := range list {
+		switch o := &list[i]; {
 		case !o.InShadow():
 		case o.OfClients():
 			s.clients = all.Tried()

@@ -292,10 +292,7 @@ func (l *latency) read() Latency {
 }
 
 var (
-	// errPanic: the store panicked; the panic goes on to the caller.
-	errPanic = errors.New("guarded: shared store: panic")
-	// errUnanswered: a shard did not answer while another one denied.
-	errUnanswered = errors.New("guarded: shared store: no answer")
-	// errSameFailure stands for a failure that is counted already.
-	errSameFailure = errors.New("guarded: shared store: failed together with another call")
+	errPanic       = errors.New("guarded: shared store: panic") // the panic goes on to the caller
+	errUnanswered  = errors.New("guarded: shared store: no answer")
+	errSameFailure = errors.New("guarded: shared store: failed together with another call") // counted already
 )
