@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -189,25 +190,38 @@ func TestHeatIsCountedInWholeRequests(t *testing.T) {
 	}
 }
 
-// TestDocumentation parses every example of the reference.
+// TestDocumentation parses every example of the documents that has rules.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile("../../docs/rules.md")
+	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules := string(data)
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(rules, -1)
-	if len(blocks) < 5 {
-		t.Errorf("only %d examples", len(blocks))
-	}
-	for _, b := range blocks {
-		if _, err := Parse("rules.md", []byte(b[1])); err != nil {
-			t.Errorf("%v in\n%s", err, b[1])
+	examples, reference := 0, ""
+	for _, page := range append(pages, "../../README.md") {
+		data, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(data)
+		if filepath.Base(page) == "rules.md" {
+			reference = text
+		}
+		for _, b := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1) {
+			if !strings.Contains("\n"+b[1], "\nrules:") {
+				continue // settings, or the file of another program
+			}
+			examples++
+			if _, err := Parse(filepath.Base(page), []byte(b[1])); err != nil {
+				t.Errorf("%v in\n%s", err, b[1])
+			}
 		}
 	}
+	if examples < 20 {
+		t.Errorf("only %d examples", examples)
+	}
 	for _, field := range allFields {
-		if !strings.Contains(rules, "`"+field+"`") {
+		if !strings.Contains(reference, "`"+field+"`") {
 			t.Errorf("field %s is not described", field)
 		}
 	}
