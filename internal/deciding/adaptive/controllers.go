@@ -22,7 +22,7 @@ type controlled struct {
 	*Controller
 	target rules.UpstreamTarget
 	idle   int
-	until  time.Time // its bound is told, if no report comes
+	until  time.Time // its bound is published, if no report comes
 	last   hottype.UpstreamBound
 }
 
@@ -33,8 +33,8 @@ type source struct {
 	fresh  bool      // it came just now
 }
 
-// Tick judges the last reports of all limiters, about once a second, and gives the bounds of the
-// upstreams that it knows enough of. hot are the keys that are hot now.
+// Tick evaluates the last reports of all limiters, about once a second, and returns the bounds of the
+// upstreams with enough measurements. hot are the keys that are hot now.
 func (c *Controllers) Tick(now time.Time, set *rules.Set, hot []hottype.Hot,
 	reports []hottype.Report) []hottype.UpstreamBound {
 	c.receive(now, reports)

@@ -44,7 +44,7 @@ func TestControllers(t *testing.T) {
 	if got := c.Tick(at(0), set, nil, nil); len(got) != 0 {
 		t.Errorf("without a report: %+v", got)
 	}
-	// Of two limiters, the sum; of the other upstream nobody knows anything.
+	// Of two limiters, the sum; nothing is known of the other upstream.
 	both := []hottype.Report{report("a", 1, 100), report("b", 1, 300)}
 	got := c.Tick(at(1), set, nil, both)
 	if len(got) != 1 {
@@ -83,7 +83,7 @@ func TestRangeFollowsTheHotKeys(t *testing.T) {
 	}
 }
 
-// A report of a limiter that went wrong, or of somebody else, changes nothing.
+// A faulty or forged report changes nothing.
 func TestNonsenseIsNoReport(t *testing.T) {
 	t.Parallel()
 	set := parse(t)
@@ -102,7 +102,7 @@ func TestNonsenseIsNoReport(t *testing.T) {
 	}
 }
 
-// Requests that nobody saw begin count as in flight by the time that they took.
+// Requests that are reported only at their end count as in flight by the time that they took.
 func TestToldRequestsAreInFlight(t *testing.T) {
 	t.Parallel()
 	var r recorder
@@ -116,7 +116,7 @@ func TestToldRequestsAreInFlight(t *testing.T) {
 	}
 }
 
-// Of requests whose beginning nobody tells, the cold ones leave their places free, and no more than those.
+// Of requests that are reported only at their end, the cold ones leave their slots free, and no more than those.
 func TestToldColdRequestsTakePlaces(t *testing.T) {
 	t.Parallel()
 	var all Upstreams

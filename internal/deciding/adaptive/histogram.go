@@ -10,7 +10,7 @@ const (
 	// subBits is the number of bits behind the leading one that a bucket keeps: a bucket is at most
 	// a sixteenth of its values wide.
 	subBits = 4
-	// maxBits bounds what is told apart: 2^27 µs, two minutes.
+	// maxBits bounds the durations: 2^27 µs, two minutes.
 	maxBits = 27
 	buckets = (maxBits - subBits + 1) << subBits
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A quantile is within a sixteenth of the exact one, over all that is told apart.
+// A quantile is within a sixteenth of the exact one, over the whole range.
 func TestQuantile(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -41,7 +41,7 @@ func TestPairsCarryAHistogram(t *testing.T) {
 	if diff := cmp.Diff(a, b, cmp.AllowUnexported(Histogram{})); diff != "" {
 		t.Error(diff)
 	}
-	// What somebody else wrote is left out.
+	// Invalid pairs are left out.
 	b.MergePairs([]int64{-1, 5, buckets, 5, 3, -5, 3, math.MaxInt64, 3}, -time.Hour)
 	if diff := cmp.Diff(a, b, cmp.AllowUnexported(Histogram{})); diff != "" {
 		t.Error(diff)

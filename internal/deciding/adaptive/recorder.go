@@ -17,7 +17,7 @@ type recorder struct {
 	area     float64       // of open over the seconds since then
 	areaAt   time.Time     // up to which it is added up
 	mean     time.Duration // latency in the last report that had any
-	told     float64       // part of area of requests whose beginning nobody told
+	told     float64       // part of area of requests that are reported only at their end
 	coldTold average       // of these, cold requests in flight
 }
 
@@ -40,7 +40,7 @@ func (r *recorder) Begin(now time.Time) {
 	r.open++
 }
 
-// End notes what became of one that waited for took.
+// End records the outcome of one that waited for took.
 func (r *recorder) End(now time.Time, took time.Duration, o Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +49,7 @@ func (r *recorder) End(now time.Time, took time.Duration, o Outcome) {
 	r.count(took, o, 1)
 }
 
-// Told notes what somebody says became of n requests whose beginning nobody told: the time that they took is what says
+// Told records the outcome of n requests that are reported only at their end: their duration gives
 // how many of them were in flight (Little's law).
 func (r *recorder) Told(now time.Time, took time.Duration, o Outcome, n int64) {
 	r.mu.Lock()
@@ -68,28 +68,27 @@ func (r *recorder) count(took time.Duration, o Outcome, n int64) {
 	case Failed:
 		r.seen.Errors += n
 	}
-	// A refusal that comes quickly says nothing of how long an answer takes, nor does a client
-	// that leaves soon.
+	// A quick failure gives no latency of answers, nor does a client that leaves soon.
 	if o == Answered || took > r.mean {
 		r.latency.addN(took, n)
 	}
 }
 
-// Waiting is how many requests wait here for their answer, those of cold keys too.
+// Waiting is how many requests wait here for their response, those of cold keys included.
 func (r *recorder) Waiting() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.open
 }
 
-// unseenCold is how many cold requests are in flight on average whose beginning nobody tells.
+// unseenCold is how many cold requests, of those reported only at their end, are in flight on average.
 func (r *recorder) unseenCold() float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.coldTold.value
 }
 
-// Admit counts a request that may go to the upstream, by whether an adaptive limit holds for it.
+// Admit counts a request that may go to the upstream, by whether an adaptive limit applies to it.
 func (r *recorder) Admit(hot bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,14 +99,14 @@ func (r *recorder) Admit(hot bool) {
 	}
 }
 
-// Refuse counts one that an adaptive limit refused.
+// Refuse counts one that an adaptive limit denied.
 func (r *recorder) Refuse() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen.Refused++
 }
 
-// take gives the report, and begins the next one.
+// take returns the report, and begins the next one.
 func (r *recorder) take(now time.Time) hottype.UpstreamReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,13 +14,13 @@ const (
 	scale = 512
 	// maxCredit in tokens, saved or owed, is well below the range of a credit.
 	maxCredit = 1 << 20
-	// sweepAfter units of virtual time, whole credits have to be forgotten, or they
+	// sweepAfter units of virtual time, whole credits have to be deleted, or they
 	// would seem owed when the range is used up.
 	sweepAfter = 1 << 29
 )
 
 // credit is of one client or prefix: the virtual time up to which it has paid, modulo
-// 2^32. The zero value is nobody's, and a whole credit.
+// 2^32. The zero value is free, and a whole credit.
 type credit struct{ who, paid uint32 }
 
 // credits are those of one key. They are not safe for concurrent use.

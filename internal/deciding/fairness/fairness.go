@@ -1,8 +1,8 @@
-// Package fairness divides what one limit lets pass among the clients that ask for it.
+// Package fairness divides one limit among its clients.
 //
-// A bucket alone serves whoever asks most. With fairness, light clients get what they
-// ask for, and heavy ones share the rest evenly. Nobody queues and limiters exchange no
-// messages: the level of the bucket says what one client may have.
+// A bucket alone serves the clients with the most requests. With fairness, light clients get what they
+// request, and heavy ones share the rest evenly. Requests do not queue and limiters exchange no
+// messages: the level of the bucket determines what one client may have.
 //
 //	level of the bucket ──> price ──> fair rate of one client ──> credit of each client
 //
@@ -18,11 +18,11 @@
 // rotates its addresses counts as eight clients at most.
 //
 // A key's memory is bounded: 1024 clients and prefixes in 8 KiB, made when the limit
-// first refuses. A client who finds no place takes over the one with the most credit of
-// its set, credit included, so a flood of addresses makes nobody richer.
+// first denies. A client without a free entry takes over the one with the most credit of
+// its set, credit included, so a flood of addresses gains nothing.
 //
-// Before the first refusal, and again when the bucket has been nearly full for a while,
-// nobody is held to anything and a question costs a load of one flag.
+// Before the first denial, and again when the bucket has been nearly full for a while,
+// no client is limited, and a request costs a load of one flag.
 //
 // Not every algorithm has a level: only those that refill evenly do.
 package fairness
@@ -39,12 +39,12 @@ import (
 )
 
 const (
-	// maxStep bounds the time that is made up for at once, against steps of the clock.
+	// maxStep bounds the time that one step may advance, against steps of the clock.
 	maxStep = time.Second
 	// prefixWeight is how many clients one prefix counts as.
 	prefixWeight = 8
-	// minCalm and maxCalm bound how long nothing must be refused before clients
-	// are left alone again; between them it is the time to fill the bucket.
+	// minCalm and maxCalm bound how long no request must be denied before fairness
+	// ends; between them it is the time to fill the bucket.
 	minCalm = 250 * time.Millisecond
 	maxCalm = 2 * time.Second
 )
@@ -52,7 +52,7 @@ const (
 // Key divides the limit of one key. Any number of goroutines may use it.
 type Key struct {
 	rate, burst float64       // of the bucket, in tokens and seconds
-	every       time.Duration // the fair rate is worked out anew that often
+	every       time.Duration // between updates of the fair rate
 	calm        time.Duration
 	hash        hasher
 
@@ -63,7 +63,7 @@ type Key struct {
 	fair    float64   // tokens a second that one client may have
 	most    float64   // tokens that a client may save
 	at      time.Time // fair is of this time
-	refused time.Time // the last time that somebody was
+	refused time.Time // the last denial
 
 	level, known float64   // of the bucket at levelAt, in tokens
 	levelAt      time.Time // since then inflow has come here
@@ -71,9 +71,9 @@ type Key struct {
 	inflow       float64   // tokens a second that this process takes to be its own
 }
 
-// Answer is what a client is told.
+// Answer is the result of Ask.
 type Answer struct {
-	// Allowed is whether fairness has nothing against the request. Its limit may.
+	// Allowed is whether fairness allows the request. Its limit may still deny it.
 	Allowed bool
 	// Charged is whether the client has paid; GiveBack undoes it.
 	Charged bool
@@ -96,8 +96,8 @@ func NewKey(s limit.Spec) *Key {
 	return k
 }
 
-// Ask asks whether a client may have a cost of 1 or more, and lets it pay. If the limit
-// refuses the request, Refused has to follow; if something else does, GiveBack. Else
+// Ask charges a cost of 1 or more to a client's credit, if that is enough. If the limit
+// denies the request, Refused has to follow; if another limit does, GiveBack. Else
 // Admitted should.
 func (k *Key) Ask(now time.Time, who hottype.Client, cost int64) Answer {
 	if !k.on.Load() {
@@ -129,7 +129,7 @@ func (k *Key) Ask(now time.Time, who hottype.Client, cost int64) Answer {
 	return Answer{Allowed: true, Charged: true}
 }
 
-// Admitted tells what the limit said when it admitted a request.
+// Admitted records the level of the limit when it allowed a request.
 func (k *Key) Admitted(now time.Time, l Level) {
 	if !k.on.Load() {
 		return
@@ -139,7 +139,7 @@ func (k *Key) Admitted(now time.Time, l Level) {
 	k.note(now, l)
 }
 
-// Refused tells that the limit refused a request, whatever fairness had answered.
+// Refused records that the limit denied a request, whatever the result of Ask.
 func (k *Key) Refused(now time.Time, l Level, who hottype.Client, cost int64, a Answer) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -159,14 +159,14 @@ func (k *Key) GiveBack(who hottype.Client, cost int64) {
 	k.giveBack(who, cost)
 }
 
-// Reset forgets what clients have used. The next refusal begins anew.
+// Reset deletes what clients have used. The next denial begins anew.
 func (k *Key) Reset() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.on.Store(false)
 }
 
-// giveBack is called with mu held. Who has lost its place meanwhile gets nothing back.
+// giveBack is called with mu held. A client whose entry was evicted meanwhile gets nothing back.
 func (k *Key) giveBack(who hottype.Client, cost int64) {
 	if k.credits == nil {
 		return
@@ -178,7 +178,7 @@ func (k *Key) giveBack(who hottype.Client, cost int64) {
 	}
 }
 
-// begin holds clients to fair rates from now on. Everybody starts with a whole credit.
+// begin limits clients to fair rates from now on. Every client starts with a whole credit.
 // It is called with mu held.
 func (k *Key) begin(now time.Time) {
 	if k.credits == nil {
@@ -190,8 +190,8 @@ func (k *Key) begin(now time.Time) {
 	k.on.Store(true)
 }
 
-// advance lets virtual time pass, and ends fairness where nobody has been refused for a
-// while and the bucket is nearly full. It is called with mu held.
+// advance lets virtual time pass, and ends fairness after a while without denials
+// if the bucket is nearly full. It is called with mu held.
 func (k *Key) advance(now time.Time) {
 	step := now.Sub(k.at)
 	if step < -maxStep { // the clock was set back: begin from here

@@ -14,7 +14,7 @@ var epoch = time.Unix(1_800_000_000, 0)
 
 func client(s string) hottype.Client { return hottype.Client{Addr: netip.MustParseAddr(s)} }
 
-// contended is a key of 100/s whose bucket has just refused somebody.
+// contended is a key of 100/s whose bucket has just denied a request.
 func contended(now time.Time) *Key {
 	k := NewKey(limit.PerSecond(100))
 	k.Refused(now, Level{Limiters: 1}, client("192.0.2.1"), 1, Answer{Allowed: true})
@@ -126,7 +126,7 @@ func TestRefusedPaysNothing(t *testing.T) {
 	}
 }
 
-// It ends when the bucket is full and nobody has been refused for a second, not sooner.
+// It ends when the bucket is full and no request has been denied for a second, not sooner.
 func TestEndsWhenItIsCalm(t *testing.T) {
 	t.Parallel()
 	k, who := contended(epoch), client("192.0.2.1")
@@ -163,7 +163,7 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// Virtual time wraps at 2^32 units: nobody is in debt because of it, and no debt is lost
+// Virtual time wraps at 2^32 units: no client is in debt because of it, and no debt is lost
 // sooner than it is paid.
 func TestVirtualTimeWraps(t *testing.T) {
 	t.Parallel()

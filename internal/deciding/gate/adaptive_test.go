@@ -57,7 +57,7 @@ func TestRateFollowsTheBound(t *testing.T) {
 		{bound(100, 50), 0, 100},              //
 		{bound(0, 50), 0, 10},                 // never below min
 		{bound(1e6, 50), 0, 1000},             // nor above max
-		{nil, adaptive.Hold / 2, 1000},        // nobody says anything: it holds
+		{nil, adaptive.Hold / 2, 1000},        // no report: it stays
 		{nil, adaptive.Hold, 500},             // and then the configured one does
 		{bound(-1, 50), 0, 500},               // no controller says that
 		{bound(200, 50), 0, 200},              //
@@ -119,7 +119,7 @@ func TestCapOnRequestsInFlight(t *testing.T) {
 	if !b.begin("/topic?id=42", "192.0.2.1").Allowed {
 		t.Error("after a release")
 	}
-	// The least rate goes past the cap: else nobody would see that it is too low.
+	// The least rate goes past the cap: else it would not show that it is too low.
 	b.begin("/topic?id=42", "192.0.2.1")
 	passed := 0
 	for range 100 {

@@ -30,10 +30,10 @@ var fairBench = strings.Replace(benchRules, "burst: 200", "burst: 200, fair: tru
 
 const hotKey hottype.Key = "topic?id=42&lang=en&page=3"
 
-// nobody is a Counter that does not count.
-type nobody struct{}
+// uncounted is a Counter that does not count.
+type uncounted struct{}
 
-func (nobody) AddFrom([]byte, int64, int64, hottype.Client) {}
+func (uncounted) AddFrom([]byte, int64, int64, hottype.Client) {}
 
 // drain is a tally.Sink that forgets.
 type drain struct{}
@@ -65,7 +65,7 @@ func benchAsk(b *testing.B, g *bundle, target string, allowed bool) {
 
 func BenchmarkCold3Params(b *testing.B) {
 	for name, counter := range map[string]gate.Counter{
-		"uncounted": nobody{}, "tally": tally.New(tally.Config{Sink: drain{}}),
+		"uncounted": uncounted{}, "tally": tally.New(tally.Config{Sink: drain{}}),
 	} {
 		b.Run(name, func(b *testing.B) {
 			benchAsk(b, benchGate(b, benchRules, counter), "/topic?id=41&lang=en&page=3", true)
@@ -146,12 +146,12 @@ func BenchmarkSharedCall(b *testing.B) {
 	}
 }
 
-// Overrides of clients that are not the one who asks cost one look-up of a prefix; without
+// Overrides of other clients cost one look-up of a prefix; without
 // any the decision is that of BenchmarkCold3Params.
 func BenchmarkOverridesOfClients(b *testing.B) {
 	for _, n := range []int{0, 1, 10_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			g := benchGate(b, benchRules, nobody{})
+			g := benchGate(b, benchRules, uncounted{})
 			list := make([]rules.Override, n)
 			for i := range list {
 				network := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24)

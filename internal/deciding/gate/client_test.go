@@ -13,8 +13,8 @@ type clientRecorder map[hottype.Client]int64
 
 func (c clientRecorder) AddFrom(_ []byte, _, n int64, client hottype.Client) { c[client] += n }
 
-// Whoever owns an IPv6 prefix has 65,000 networks to send from; they are one client, to the windows and to who
-// counts, and another prefix is another one.
+// The owner of an IPv6 prefix has 65,000 networks to send from. They are one client, for the windows and for the
+// Counter, and another prefix is another client.
 func TestOneIPv6PrefixIsOneClient(t *testing.T) {
 	t.Parallel()
 	counted := clientRecorder{}

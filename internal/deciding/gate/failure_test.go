@@ -155,7 +155,7 @@ func TestRecoversAndSaysSoOnce(t *testing.T) {
 	})
 }
 
-// A store that hesitates once fails everybody who asks just then. That is one
+// A store that hesitates once fails all calls in progress. That is one
 // failure, and goes by without a breaker that opens; if it does not answer to
 // the next ones either, it opens after five.
 func TestOneHesitationIsOneFailure(t *testing.T) {
@@ -212,7 +212,7 @@ func TestOutagesGrantNoBuckets(t *testing.T) {
 	})
 }
 
-// Noting what the shared store admitted denies nobody, so it begins no block.
+// Charging the fallback for what the shared store allowed denies no request, so it begins no block.
 func TestNotingBlocksNobody(t *testing.T) {
 	t.Parallel()
 	store := newUnreliable(healthy)

@@ -17,7 +17,7 @@ rules:
   - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 100, burst: 100, fair: true%s}}
 `
 
-// readers ask for the topic twice a second each, beside a client who asks 500 times, in
+// readers request the topic twice a second each, beside a client with 500 requests, in
 // turn at all gates, for 45 seconds. It says what part of their requests passed in the
 // last 40, and how many of all.
 func readers(gates []*bundle) (light float64, admitted int) {
@@ -56,7 +56,7 @@ func fairGates(t *testing.T, n int, options string, shared gate.SharedStore) []*
 }
 
 // Two limiters that share a bucket serve light clients although one floods; the bucket
-// alone gives them a part that depends on who comes first.
+// alone gives them a part that depends on the order of arrival.
 func TestFairGates(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -75,8 +75,8 @@ func inFlightGates(t *testing.T, yaml string, store gate.SlotStore, n int) []*bu
 	return gates
 }
 
-// A client has ten requests in flight over two limiters, whoever is asked, and never
-// more. What a limiter that was killed held is free again after the lease.
+// A client has ten requests in flight over two limiters, and never
+// more. The slots of a limiter that was killed are free again after the lease.
 func TestInFlightOverTwoLimiters(t *testing.T) {
 	t.Parallel()
 	store := newSlotStore()
@@ -98,7 +98,7 @@ func TestInFlightOverTwoLimiters(t *testing.T) {
 		t.Errorf("another client: %+v", v)
 	}
 	if !gates[1].Release(gates[1].now, held[0][0]) || gates[0].Release(gates[0].now, held[0][0]) {
-		t.Error("a place is given back once, by whoever")
+		t.Error("a slot is released once, by any process")
 	}
 	if v := gates[1].begin("/x", "192.0.2.1"); !v.Allowed {
 		t.Errorf("after a release: %+v", v)

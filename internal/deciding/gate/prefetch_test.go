@@ -23,7 +23,7 @@ func (s *stocked) TakePrefetched(charges []limit.Charge, results []limit.Result)
 	return true
 }
 
-// What the store has charged ahead is used first, asks nobody, and is as good while
+// Prefetched tokens are used first, without a call, also while
 // the store is away and its breaker open.
 func TestPrefetched(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 )
 
-// TestReportTellsWhoAsksAndHow of hot keys, once somebody has looked at the first report.
+// TestReportTellsWhoAsksAndHow: hot keys are sampled by client and spelling after the first report.
 func TestReportTellsWhoAsksAndHow(t *testing.T) {
 	t.Parallel()
 	b := build(t, orderRules, gate.Config{})

@@ -23,7 +23,7 @@ type sharded struct {
 	*limit.Memory
 	oneServer
 	mu    sync.Mutex
-	on    [4]string // server of each shard; "": nobody knows yet
+	on    [4]string // server of each shard; "": unknown yet
 	down  map[string]bool
 	slow  bool // a server that is down waits for the context
 	vague bool // errors do not say which shard failed
@@ -147,7 +147,7 @@ func TestOneServerOut(t *testing.T) {
 	})
 }
 
-// Both servers out: each is told of by itself.
+// Both servers out: each is logged by itself.
 func TestBothServersOut(t *testing.T) {
 	t.Parallel()
 	store := newSharded()
@@ -162,7 +162,7 @@ func TestBothServersOut(t *testing.T) {
 	}
 }
 
-// While nobody knows where shards are, or the store has one, they are one part.
+// While the servers of shards are unknown, or the store has one, they share a breaker.
 func TestUnknownServersAreOne(t *testing.T) {
 	t.Parallel()
 	store := newSharded()
@@ -253,7 +253,7 @@ func TestPartOfARequest(t *testing.T) {
 	}
 }
 
-// What stands in for a part that is out is charged only with what the others admit.
+// The fallback for a server that is out is charged only with what the others allow.
 func TestPartOfARequestIsGivenBack(t *testing.T) {
 	t.Parallel()
 	store := newSharded()

@@ -49,18 +49,18 @@ type SafeGateConfig struct {
 	Holds bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Log hears of panics; nil: discarded.
+	// Log receives panics; nil: discarded.
 	Log *slog.Logger
 }
 
-// SafeGate asks a Gate about HTTP requests. It catches, counts and logs a panic of the
-// Gate, and lets the request pass: limiting must not break what it protects.
+// SafeGate decides about HTTP requests with a Gate. It recovers, counts and logs a panic of the
+// Gate, and allows the request: limiting must not break what it protects.
 // It may be used by many goroutines.
 type SafeGate struct {
 	cfg      SafeGateConfig
-	serving  ServingGate // nil: the Gate is none
-	holder   Holder      // nil: nothing is held
-	observer Observer    // nil: no limit adapts
+	serving  ServingGate // nil: the Gate does not implement it
+	holder   Holder      // nil: the Gate does not implement it, or the caller releases nothing
+	observer Observer    // nil: the Gate does not implement it
 	requests sync.Pool   // of *hottype.Request, which the Gate's interface makes escape
 	panics   atomic.Uint64
 }
@@ -92,8 +92,8 @@ func (g *SafeGate) DecideHTTP(r *http.Request) hottype.Verdict {
 	return g.DecideFor(r, hottype.Client{}, 0)
 }
 
-// DecideFor decides about an HTTP request of this client; the zero one is found by the connection and the header. cost
-// 0 is what the Cost of the configuration says.
+// DecideFor decides about an HTTP request of this client; the zero one is found by the connection and the header. Of
+// cost 0 the Cost of the configuration is used.
 func (g *SafeGate) DecideFor(r *http.Request, client hottype.Client, cost int64) (v hottype.Verdict) {
 	defer g.recovered(&v)
 	req := g.describe(r, client, cost)
@@ -103,9 +103,8 @@ func (g *SafeGate) DecideFor(r *http.Request, client hottype.Client, cost int64)
 	return v
 }
 
-// DecideServed is DecideHTTP for who has a response cache, where the Gate is a ServingGate:
-// it leaves to the cache what has Verdict.Serve. count counts that once its last verdict is
-// known; else it is nil.
+// DecideServed is DecideHTTP for a response cache, if the Gate is a ServingGate. The cache may answer requests
+// with Verdict.Serve, and calls count with their last verdict; else count is nil.
 func (g *SafeGate) DecideServed(r *http.Request) (v hottype.Verdict, count func(last *hottype.Verdict)) {
 	if g.serving == nil {
 		return g.DecideHTTP(r), nil
@@ -148,14 +147,14 @@ func (g *SafeGate) release(req *hottype.Request) {
 	g.requests.Put(req)
 }
 
-// spread keeps those who were refused at once from coming back at once.
+// spread adds jitter, so that clients that are denied together do not retry together.
 func (g *SafeGate) spread(v *hottype.Verdict) {
 	if !v.Allowed && g.cfg.RetryJitter > 0 {
 		v.RetryAfter = later(v.RetryAfter, g.cfg.RetryJitter, rand.Float64())
 	}
 }
 
-// Decide decides about a request that others describe.
+// Decide decides about a request that the caller describes.
 func (g *SafeGate) Decide(ctx context.Context, req *hottype.Request) (v hottype.Verdict) {
 	defer g.recovered(&v)
 	v = g.cfg.Gate.Decide(ctx, g.cfg.Now(), req)
@@ -189,7 +188,7 @@ func (g *SafeGate) recovered(v *hottype.Verdict) {
 }
 
 // target is the request target as received. Requests that no server received
-// (in tests, or made by a program) have none; their URL stands in.
+// (in tests, or made by a program) have none; their URL is used.
 func target(r *http.Request) string {
 	if r.RequestURI != "" || r.URL == nil {
 		return r.RequestURI

@@ -12,30 +12,30 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
-// Options say how a layer behaves. The zero value trusts no proxy and answers
+// Options configure a layer. The zero value trusts no proxy and answers denied requests with
 // 429.
 type Options struct {
-	// Clients finds the client of a request behind proxies; nil: whoever is
-	// connected is the client.
+	// Clients finds the client of a request behind proxies; nil: the client is the peer of the
+	// connection.
 	Clients *httplimit.Clients
-	// Answers say how verdicts are told to clients.
+	// Answers writes the responses to denied requests, and the header fields.
 	Answers httplimit.Answers
-	// Client names who asks; the zero value, or nil: the address. The handlers know whom it
-	// names, so that these requests are not answered from the cache.
+	// Client names the client; the zero value, or nil: its address. Handlers may answer named clients
+	// each in its own way, so these requests are not answered from the cache.
 	Client func(*http.Request) hottype.Client
-	// Cost is what a request takes from its limits; nil, or 0: 1.
+	// Cost is what a request is charged to its limits; nil, or 0: 1.
 	Cost func(*http.Request) int64
-	// OnVerdict sees every verdict before it acts, for example to trace it. The
+	// OnVerdict gets every verdict before it takes effect, for example to trace it. The
 	// verdict must not be kept.
 	OnVerdict func(*http.Request, *hottype.Verdict)
-	// Cache says how hot keys are answered whose rule has a cache. The layer fills in its
+	// Cache configures the responses for hot keys whose rule has a cache. The layer fills in its
 	// Gate, Answers, Now and Log.
 	Cache respcache.Config
-	// Share is the cache of another layer, to be used together in place of one of its own.
+	// Share is the cache of another layer, which both use.
 	Share *respcache.Cache
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Log hears of panics in the gate; nil: discarded.
+	// Log receives panics of the gate; nil: discarded.
 	Log *slog.Logger
 }
 
@@ -55,13 +55,13 @@ type Stats struct {
 	Panics uint64
 }
 
-// New gives a middleware that asks a gate. Those who want its counters use
-// Build. It panics on a nil gate and on a status that is no refusal.
+// New makes a middleware with a gate. Callers that need its counters use
+// Build. It panics on a nil gate and on a status that is not 4xx or 5xx.
 func New(gate httplimit.Gate, opt Options) func(http.Handler) http.Handler {
 	return Build(gate, opt).Wrap
 }
 
-// Build is New for those who want the counters. It panics as New does.
+// Build is New with the counters. It panics as New does.
 func Build(gate httplimit.Gate, opt Options) *Layer {
 	if err := opt.Answers.Check(); err != nil {
 		panic(fmt.Sprintf("middleware: %v", err))
@@ -115,7 +115,7 @@ func (l *Layer) decide(r *http.Request) (v hottype.Verdict, count func(*hottype.
 	return l.gate.DecideServed(r)
 }
 
-// Cache is the response cache of the layer. Who builds the layer runs it.
+// Cache is the response cache of the layer. The caller of Build runs it.
 func (l *Layer) Cache() *respcache.Cache { return l.cache }
 
 // Stats reads the counters.
