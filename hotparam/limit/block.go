@@ -2,24 +2,23 @@ package limit
 
 import "github.com/hotparam/pipeline/internal/limitcore"
 
-// Block. Who is denied stays denied for a while, whatever the limit would say:
-// a penalty that is configured, and the one thing beside statistics that a
-// denial changes. Calls while it lasts do not prolong it. Who is denied again
-// soon after, that is within the length of the last block after its end, is
-// blocked for twice as long, up to BlockMax; who stays away longer starts over.
+// Block. A denied subject stays denied for a while, whatever its limit would allow: a
+// configured penalty, and the only thing beside statistics that a denial changes. Calls
+// meanwhile do not extend it. A denial within the length of the last block after its end
+// blocks for twice as long, up to BlockMax; after that the length starts over.
 //
-// Only a denial that waiting would have helped begins one: a cost above the
-// capacity says something about the caller's configuration, not about its
-// manners. A request that another limit denied begins none either.
+// Only a denial that waiting would have avoided begins a block: a cost above the capacity
+// is a matter of the caller's configuration. A request that another limit denied begins
+// none either.
 
 // block is what is remembered of a subject's last block, in microseconds.
 type block struct{ until, length int64 }
 
-// gone is when it makes no difference any more.
+// gone is when the block no longer has any effect.
 func (b block) gone() int64 { return b.until + b.length }
 
-// left is how much longer the subject is denied, 0 when it is not. Compiled that
-// allow only shorter blocks than the one under way make it shorter.
+// left is how much longer the subject is denied, 0 when it is not. A limit with a
+// BlockMax below the length of the current block shortens it.
 func (b block) left(t *limitcore.Compiled, now int64) int64 {
 	return max(0, min(b.until-now, t.BlockMax))
 }
@@ -33,7 +32,7 @@ func (b block) next(t *limitcore.Compiled, now int64) block {
 	return block{now + length, length}
 }
 
-// blocked makes an outcome that of a subject under a block, which is left long.
+// blocked makes an outcome that of a subject which is blocked for left.
 func blocked(o *limitcore.Outcome, cost, left int64) {
 	o.Remaining, o.Reset = 0, max(o.Reset, left)
 	if cost > 0 {
@@ -44,8 +43,8 @@ func blocked(o *limitcore.Outcome, cost, left int64) {
 	}
 }
 
-// punish judges a charge by the block of its subject: one under way denies it,
-// and a denial begins one. begun is stored by undo, if it comes to that.
+// punish applies the block of its subject to a charge: a current one denies it, and a
+// denial begins one. If the request is denied, undo stores begun.
 func (p *pending) punish(o *limitcore.Outcome, now int64) {
 	p.begun = block{}
 	if p.compiled.Block == 0 {
@@ -53,7 +52,7 @@ func (p *pending) punish(o *limitcore.Outcome, now int64) {
 	}
 	b := p.tab.blocks[p.id]
 	if left := b.left(&p.compiled, now); left > 0 {
-		if o.Allowed && p.cost > 0 { // nothing is charged, and reset has to say so
+		if o.Allowed && p.cost > 0 { // nothing is charged: reset is that of a peek
 			s := *p.stored()
 			*o = p.compiled.Charge(&s, p.log(), now, 0)
 		}
@@ -66,8 +65,8 @@ func (p *pending) punish(o *limitcore.Outcome, now int64) {
 	}
 }
 
-// blockUntil keeps a block. In a table that is full another one is forgotten: the
-// first of those looked at that is over, else the last of them.
+// blockUntil keeps a block. In a full table another one is evicted: the first of those
+// compared that has ended, else the last of them.
 func (t *table) blockUntil(id ident, b block, capacity int, now int64) {
 	if t.blocks == nil {
 		t.blocks = make(map[ident]block)

@@ -10,10 +10,9 @@ import (
 )
 
 // InFlight bounds how many calls run at the same time. A call takes a place under
-// an id of its own and gives it back when it is done. The place is a lease: one
-// that nobody gives back, because its holder crashed, is free again after its
-// life. Who needs longer acquires again under the same id, which takes no second
-// place.
+// an id of its own and releases it when it is done. The place is a lease: one that is
+// not released, because its holder crashed, expires after its life. A longer call
+// acquires again under the same id, which takes no second place.
 //
 // It keeps the ids of at most as many calls as may run. Any number of goroutines
 // may use it. Acquire and Release are O(1) on average, while the life stays the
@@ -24,7 +23,7 @@ type InFlight struct {
 
 	mu     sync.Mutex
 	at     time.Time                // guarded by mu; never runs backwards (U11)
-	leases *list.List               // of *lease, guarded by mu: soonest over first
+	leases *list.List               // of *lease, guarded by mu: first to expire first
 	byID   map[string]*list.Element // guarded by mu
 }
 
@@ -33,7 +32,7 @@ type lease struct {
 	over time.Time
 }
 
-// NewInFlight builds one with all places free. most must not be negative (0 denies
+// NewInFlight builds an InFlight with all places free. most must not be negative (0 denies
 // always); life has to be whole microseconds, above 0 and at most 407 days.
 func NewInFlight(most int64, life time.Duration) (*InFlight, error) {
 	if err := limitcore.CheckInFlight(most, life); err != nil {
@@ -63,8 +62,8 @@ func (f *InFlight) Running(now time.Time) int {
 
 // Acquire takes a place, or prolongs the lease of an id that has one. Limit is the
 // bound, Remaining how many places are free. RetryAfter of a denial is when the
-// first lease is over, if no place is given back sooner (Never where the bound is
-// 0); ResetAfter is when the last one is.
+// first lease expires, if no place is released sooner (Never if the bound is 0);
+// ResetAfter is when the last one expires.
 func (f *InFlight) Acquire(now time.Time, id string) Result {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,8 +89,8 @@ func (f *InFlight) Acquire(now time.Time, id string) Result {
 	return r
 }
 
-// Release gives the place of an id back, and says whether it had one: false also
-// where the lease was over.
+// Release releases the place of an id, and reports whether it had one: false also
+// if the lease had expired.
 func (f *InFlight) Release(now time.Time, id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,8 +103,8 @@ func (f *InFlight) Release(now time.Time, id string) bool {
 	return true
 }
 
-// clock is the time to judge by, in whole microseconds as in Redis; leases that
-// are over by then are gone.
+// clock is the time to judge by, in whole microseconds as in Redis; it removes leases
+// that have expired by then.
 func (f *InFlight) clock(now time.Time) time.Time {
 	if now = now.Truncate(time.Microsecond); now.After(f.at) {
 		f.at = now

@@ -14,7 +14,7 @@ import (
 type MemoryConfig struct {
 	// MaxSubjects bounds how many subjects of one Space are remembered at a
 	// time. 0 means 262,144, about 25 MB when all of them are in use. Too few
-	// never denies anybody wrongly; it forgets what some have taken.
+	// never denies a call wrongly; the charges of some subjects are evicted.
 	MaxSubjects int
 }
 
@@ -23,24 +23,23 @@ type MemoryConfig struct {
 const maxSpaces = 16
 
 // Memory is the store of one process, bounded in memory, for any number of
-// goroutines. It never returns an error but for what the caller did wrong, and
-// never looks at the context, since it never waits.
+// goroutines. Its only errors are mistakes of the caller, and it does not use the
+// context, since it never waits.
 //
 // A subject is known by 128 bits of a hash that is seeded anew in every process.
-// No string is kept, so memory does not depend on how long the names are that
-// strangers send, and the Name of a Subject may live in a buffer that the
-// caller uses again.
+// No string is kept, so memory does not depend on the length of names that clients
+// send, and the Name of a Subject may be in a buffer that the caller uses again.
 //
 // Shards have a lock each; a Take locks the shards of all its charges in
 // ascending order, evaluates all, then commits all. Every shard has one table
-// for each Space, so subjects of one Space never push out those of another. In
-// a full table the next eight slots are looked at, and the subject that loses
-// least is forgotten: expired ones first, then those called least often, then
-// those that are soonest whole again, then those charged longest ago. A flood of
-// subjects seen once therefore pushes out its own and not the hot one.
+// for each Space, so subjects of one Space never evict those of another. In a full
+// table the next eight slots are compared, and the subject that loses least is
+// evicted: expired ones first, then those called least often, then those that expire
+// first, then those charged longest ago. A flood of subjects seen once therefore
+// evicts its own and not the hot one.
 //
-// A Take for known subjects allocates nothing. Sliding tickLogs and bucketed windows
-// are the exception in both respects: a subject of theirs takes up to 43 bytes
+// A Take for known subjects allocates nothing. Sliding logs and bucketed windows are
+// the exception in both respects: a subject of theirs takes up to 43 bytes
 // more for each tick that counts (of which there are at most Limit, or Buckets +
 // 1), so 430 KB for a log of 10,000, and that grows by allocation.
 type Memory struct {
@@ -93,14 +92,14 @@ func (m *Memory) unlock(shards uint64) {
 	}
 }
 
-// MemoryStats is a Memory's own account.
+// MemoryStats counts the subjects of a Memory.
 type MemoryStats struct {
-	// Subjects are remembered now, expired ones that nobody has asked for
-	// since included.
+	// Subjects are remembered now, including expired ones that were not called
+	// since.
 	Subjects int64
-	// Evictions counts subjects that were forgotten because their table was full,
+	// Evictions counts subjects that were evicted because their table was full,
 	// EvictedLive those of them that had something taken: each had its limit
-	// reset. Where that grows, MaxSubjects is too small.
+	// reset. If that grows, MaxSubjects is too small.
 	Evictions, EvictedLive uint64
 }
 
@@ -121,12 +120,12 @@ func (m *Memory) Stats() MemoryStats {
 	return st
 }
 
-// RefundAt undoes a Take that was allowed here, for a decision that another
-// store then denied. now is the time that was given to that Take. It gives back
+// RefundAt undoes a Take that this store allowed, for a decision that another
+// store then denied. now is the time that was given to that Take. It refunds
 // at most what was charged, never lifts a subject above its capacity, and never
-// lets more pass than if the charge had not been made: what has run back into a
-// bucket by itself, or belongs to a window that is over, is not given twice.
-// Charges that Take would refuse are ignored. It allocates nothing.
+// admits more than if the charge had not been made: what a bucket has regained, or
+// what belongs to an earlier window, is not refunded twice. Charges that Take would
+// reject are ignored. It allocates nothing.
 func (m *Memory) RefundAt(now time.Time, charges []Charge) {
 	us := limitcore.Micros(now)
 	for i := range charges {
@@ -146,7 +145,7 @@ func (m *Memory) RefundAt(now time.Time, charges []Charge) {
 	}
 }
 
-// Reset forgets what was charged to a subject, and that it is blocked.
+// Reset deletes what was charged to a subject, and its block.
 func (m *Memory) Reset(s *Subject) {
 	id, shard, tab := m.locate(s)
 	sh := &m.shards[shard]
@@ -161,9 +160,9 @@ func (m *Memory) Reset(s *Subject) {
 }
 
 // SetSums makes it so that used is taken of a fixed or sliding window in the window
-// of at, and prev in the one before, whatever the limit says. It is for stores that
-// admit by themselves and hear what others have admitted. Of the spec only Algorithm
-// and Window count; other algorithms are ignored. Sums that are known change nothing.
+// of at, and prev in the one before, whatever the limit is. It is for stores that
+// admit by themselves and read what others have admitted. Of the spec only Algorithm
+// and Window count; other algorithms are ignored. Equal sums change nothing.
 func (m *Memory) SetSums(at time.Time, s Subject, spec Spec, used, prev int64) {
 	compiled, err := (*limitcore.Spec)(&spec).Compile()
 	if err != nil {

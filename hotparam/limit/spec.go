@@ -1,3 +1,13 @@
+// Package limit defines limits and enforces them in one process.
+//
+// A [Spec] is a limit: write one, or use [PerSecond] and its like. A [Charge] takes
+// some of it, a [Result] is the answer. A [Store] judges the charges of one request together:
+// either all of them are charged or none is (law U3). [Memory] is the store of one
+// process; package redislimit has the one that many processes share.
+//
+// The package is pure: time is an argument, there is no I/O and no goroutine. All
+// arithmetic is exact in integers; see Spec.Validate for the domain. The laws
+// are stated in docs/limits.md. Package limittest tests them on any Store.
 package limit
 
 import (
@@ -43,10 +53,9 @@ type Spec struct {
 	// InitialDeficit is how many tokens short of Burst a token bucket starts for a subject that has
 	// not been seen for a day. 0: it starts full.
 	InitialDeficit int64
-	// Wait is how long a call may be held back until it fits: a call that would
-	// be denied with a RetryAfter of at most Wait is admitted at once, takes
-	// its place, and goes on after Charge.Wait. Where the wait cannot fit it is
-	// denied at once. Only for a token bucket, GCRA, a leaky bucket and a warm-up.
+	// Wait is how long a call may be delayed until it fits: a call that would be
+	// denied with a RetryAfter of at most Wait is admitted and charged at once, and
+	// proceeds after Charge.Wait. If the wait would be longer it is denied at once. Only for a token bucket, GCRA, a leaky bucket and a warm-up.
 	Wait time.Duration
 	// WarmUp is the time that calls without a pause take to get from cold, at a third of
 	// the rate, to the rate. Other algorithms ignore it.
@@ -74,11 +83,11 @@ func PerMinute(n int64) Spec { return Every(time.Minute, n) }
 // PerHour is Every hour.
 func PerHour(n int64) Spec { return Every(time.Hour, n) }
 
-// Capacity is the most that can be admitted at one instant, also to wait for
-// its turn; 0 where the limit denies always.
+// Capacity is the most that can be admitted at one instant, including calls that
+// wait; 0 if the limit denies always.
 func (s Spec) Capacity() int64 { return limitcore.Spec(s).Capacity() }
 
-// Validate refuses what cannot be kept exactly. The domain is that of Lua,
+// Validate rejects what cannot be kept exactly. The domain is that of Lua,
 // whose numbers are doubles: every product of the algorithms stays below 2^53.
 //
 //   - Window: whole microseconds, positive, at most 2^45 us (407 days);

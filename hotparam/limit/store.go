@@ -26,7 +26,7 @@ type Charge struct {
 	Cost    int64
 }
 
-// Wait is how long the caller has to wait before it goes on, when the request of
+// Wait is how long the caller has to wait before it proceeds, when the request of
 // this charge was admitted with this result: in a leaky bucket until what is in
 // front of it has left, in a warm-up until what is owed is paid, elsewhere, with
 // Spec.Wait, until the tokens it has taken are there; 0 for a denied charge and for
@@ -61,12 +61,38 @@ type Result struct {
 	Debt time.Duration
 }
 
+// ThrottleReply is the reply of redis-cell's CL.THROTTLE, times in whole seconds.
+type ThrottleReply struct {
+	// Limited is whether the call was denied.
+	Limited bool
+	// Limit is Burst + 1; Remaining is the cost that an immediate further call
+	// could take.
+	Limit, Remaining int64
+	// RetryAfter is -1 when the call was allowed, or when no wait will help;
+	// else seconds, rounded up, so that they suffice.
+	RetryAfter int64
+	// ResetAfter is seconds, rounded up, until Remaining is Limit again.
+	ResetAfter int64
+}
+
+// Throttle converts a result into the reply of CL.THROTTLE.
+func (r Result) Throttle() ThrottleReply {
+	reply := ThrottleReply{Limited: !r.Allowed, Limit: r.Limit, Remaining: r.Remaining, RetryAfter: -1,
+		ResetAfter: seconds(r.ResetAfter)}
+	if r.RetryAfter > 0 {
+		reply.RetryAfter = seconds(r.RetryAfter)
+	}
+	return reply
+}
+
+func seconds(d time.Duration) int64 { return limitcore.CeilDiv(int64(d), int64(time.Second)) }
+
 // MaxCharges is how many charges one Take may carry.
 const MaxCharges = 64
 
 // Errors of Take that are the caller's mistake, whatever the store.
 var (
-	// ErrCost: a cost is negative. A charge never gives back.
+	// ErrCost: a cost is negative. A charge is never a refund.
 	ErrCost = errors.New("limit: negative cost")
 	// ErrCharges: more than MaxCharges, or not one result for each charge.
 	ErrCharges = errors.New("limit: charges and results do not fit")
@@ -89,8 +115,7 @@ type Store interface {
 	Take(ctx context.Context, now time.Time, charges []Charge, results []Result) (bool, error)
 }
 
-// Check reports what is wrong with the charges of one Take, for every store to
-// refuse alike. A Spec is checked by Spec.Validate.
+// Check returns the error of invalid charges of one Take, the same for every store. A Spec is checked by Spec.Validate.
 func Check(charges []Charge, results []Result) error {
 	if len(charges) > MaxCharges || len(charges) != len(results) {
 		return fmt.Errorf("%w: %d charges (at most %d), %d results", ErrCharges, len(charges), MaxCharges, len(results))
@@ -103,21 +128,21 @@ func Check(charges []Charge, results []Result) error {
 	return nil
 }
 
-// takeUpToTries bounds how often TakeUpTo asks again because others took what it
-// had been told would be there.
+// takeUpToTries bounds how often TakeUpTo tries again because other callers took what
+// remained.
 const takeUpToTries = 16
 
-// TakeUpTo takes as much of a charge's cost as fits, down to nothing, and says how
+// TakeUpTo takes as much of a charge's cost as fits, down to nothing, and returns how
 // much that is: exactly what was charged (law T4). The result is that of the
 // last call: after n of at least 1 its Remaining is what is left; after 0 its
 // RetryAfter is when one fits again.
 //
-// It costs one call of the store where all of it fits, else two (with a
-// Spec.Block two or three), and one more each time that somebody else was faster; after 16 it gives up with 0.
+// It costs one call of the store if all of it fits, else two (with a Spec.Block two or
+// three), and one more each time that another caller was faster; after 16 it returns 0.
 func TakeUpTo(ctx context.Context, s Store, now time.Time, c Charge) (n int64, r Result, err error) {
 	var charges [1]Charge
 	var results [1]Result
-	if c.Spec.Block > 0 { // asking for too much would begin a block: look first
+	if c.Spec.Block > 0 { // too high a cost would begin a block: peek first
 		charges[0] = c
 		charges[0].Cost = 0
 		if _, err := s.Take(ctx, now, charges[:], results[:]); err != nil {

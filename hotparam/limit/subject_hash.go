@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// locate says where a subject is remembered, if it is: its hash, its shard and
+// locate returns where a subject is remembered, if it is: its hash, its shard and
 // the table of its Space there.
 func (m *Memory) locate(s *Subject) (ident, uint8, *table) { return m.place(m.who(s), s.Space) }
 

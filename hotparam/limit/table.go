@@ -33,14 +33,14 @@ type table struct {
 	index   map[uint64]int32 // ident.hi to the slot in entries
 	entries []entry
 	logs    limitcore.Logs
-	hand    int // next slot to be looked at when a place is needed
+	hand    int // next slot to compare when a slot is needed
 	blocks  map[ident]block
 
 	evicted, evictedLive uint64
 }
 
-// find gives the slot of a subject, -1 when it is not known. Two subjects of
-// one table with the same hi (once in 2^64) push each other out.
+// find returns the slot of a subject, -1 when it is not known. Two subjects of
+// one table with the same hi (once in 2^64) evict each other.
 func (t *table) find(id ident) int32 {
 	if i, ok := t.index[id.hi]; ok && t.entries[i].id == id {
 		return i
@@ -81,8 +81,8 @@ func (t *table) evict(slot int32, now int64) {
 }
 
 // victim moves the hand over eight slots at most and returns the one whose
-// loss costs least. A subject is looked at once in a round of the hand, so a new
-// one has an eighth of the table's turnover to show that it is called again.
+// loss costs least. A subject is compared once in a round of the hand, so a new
+// one has an eighth of the table's turnover to be called again.
 func (t *table) victim(now int64) int32 {
 	best, bestLoss := -1, loss{}
 	for range min(8, len(t.entries)) {
@@ -100,10 +100,10 @@ func (t *table) victim(now int64) int32 {
 	return int32(best)
 }
 
-// loss is what forgetting a subject costs, compared field by field.
+// loss is the cost of evicting a subject, compared field by field.
 type loss struct {
 	calls int   // how often it was called, as a power of two
-	left  int64 // how long until it is as good as forgotten; 0: it is
+	left  int64 // how long until it expires; 0: it has
 	at    int64 // when it was last charged
 }
 

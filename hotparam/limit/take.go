@@ -52,8 +52,7 @@ func (m *Memory) take(now int64, charges []Charge, results []Result, ps []pendin
 	return allowed, nil
 }
 
-// prepare says where each charge belongs, and which shards have to be locked,
-// one bit each.
+// prepare finds the table of each charge, and the shards to lock, one bit each.
 func (m *Memory) prepare(charges []Charge, ps []pending) (locks uint64, err error) {
 	var who ident
 	for i := range charges {
@@ -86,7 +85,7 @@ func judgeAll(now int64, charges []Charge, results []Result, ps []pending) bool 
 	return all
 }
 
-// addEarlier adds what earlier charges of the same Take ask of the same subject:
+// addEarlier adds the cost of earlier charges of the same Take for the same subject:
 // together they are one charge.
 func (p *pending) addEarlier(earlier []pending) {
 	for j := len(earlier) - 1; j >= 0; j-- {
@@ -104,7 +103,7 @@ func (p *pending) stored() *limitcore.State {
 	return &p.tab.entries[p.slot].state
 }
 
-// log is the one of the stored state, which only the compiled of tickLogs ask for.
+// log is the tick log of the stored state; only sliding logs have one.
 func (p *pending) log() *limitcore.Log {
 	if p.compiled.Kind != limitcore.KindLog || p.slot < 0 {
 		return nil
@@ -119,7 +118,7 @@ func (m *Memory) commit(now int64, ps []pending) {
 		if p.cost == 0 || p.again(ps[i+1:]) {
 			continue
 		}
-		// A slot may have been given away by the charge before.
+		// The charge before may have evicted the slot.
 		if p.slot < 0 || p.tab.entries[p.slot].id != p.id {
 			p.slot = p.tab.put(p.id, m.capacity, now)
 		}
@@ -140,9 +139,9 @@ func (p *pending) again(later []pending) bool {
 	return false
 }
 
-// undo makes the results of a denied request say what is so: nothing was
-// charged. Only the statistics of known subjects change, and what InitialDeficit and Block
-// ask for.
+// undo makes the results of a denied request those of a request that has charged
+// nothing. Only the statistics of known subjects change, and what InitialDeficit and
+// Block need.
 func (m *Memory) undo(now int64, results []Result, ps []pending) {
 	for i := range ps {
 		p := &ps[i]
@@ -177,7 +176,7 @@ func (m *Memory) meet(now int64, p *pending) {
 	p.tab.logs.Write(&e.state, p.compiled.FirstSeen(now), &e.log, 0)
 }
 
-// write puts an outcome as callers see it.
+// write converts an outcome into a Result.
 func write(o limitcore.Outcome, capacity int64, r *Result) {
 	r.Allowed, r.Limit, r.Remaining = o.Allowed, capacity, o.Remaining
 	r.ResetAfter = time.Duration(o.Reset) * time.Microsecond

@@ -1,3 +1,17 @@
+// Package redislimit holds any number of processes to one limit, kept in Redis.
+//
+//	limits := redislimit.New(rdb)
+//	result, err := limits.Allow(ctx, "mail:anna", limit.PerSecond(10))
+//
+// rdb is the caller's go-redis client: one server, Sentinel, or a cluster. A limit is
+// named by its key and kept exactly, by the clock of Redis; package limit has the
+// algorithms. A call is one round trip, and calls that come at the same time share
+// one. Keys in Redis begin with "hp:{limits", and each expires.
+//
+// An error means that Redis did not answer, or that the limit is invalid: the caller
+// chooses whether to allow or deny then. It is not known whether the call was charged.
+// Set ContextTimeoutEnabled of rdb, or go-redis waits for its own timeouts if the
+// context ends sooner.
 package redislimit
 
 import (
@@ -14,8 +28,8 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// namespace is the tenant under which keys of this package stand in Redis, and space
-// what keeps them apart from what else is kept there.
+// namespace is the tenant of the keys of this package in Redis, and space separates
+// them from its other keys.
 const (
 	namespace = "limits"
 	space     = "key"
@@ -31,8 +45,8 @@ type Limiter struct {
 }
 
 // New makes a Limiter with the caller's client, which stays open and as it is. It
-// panics where the client is neither a *redis.Client nor a *redis.ClusterClient: the
-// servers of a Ring know nothing of each other.
+// panics if the client is neither a *redis.Client nor a *redis.ClusterClient: the
+// servers of a Ring share no state.
 func New(rdb redis.UniversalClient) *Limiter {
 	c, err := redisstore.Over(rdb, redisstore.Config{Namespace: namespace})
 	if err != nil {
@@ -43,19 +57,19 @@ func New(rdb redis.UniversalClient) *Limiter {
 
 // Result answers a call.
 type Result struct {
-	// Allowed is whether the call may go on. Taken is what it took: what it asked for,
-	// less with AllowUpTo, 0 if it was denied.
+	// Allowed is whether the call may proceed. Taken is what it took: its n, less with
+	// AllowUpTo, 0 if it was denied.
 	Allowed bool
 	Taken   int64
 	// Limit is the most that can be taken at one instant, Remaining what could be
 	// taken right now.
 	Limit, Remaining int64
 	// RetryAfter is how long a denied call has to wait until it fits: 0 when allowed,
-	// hottype.Never where it asks for more than Limit.
+	// hottype.Never if its n is above Limit.
 	RetryAfter time.Duration
 	// ResetAfter is the time until Remaining is Limit again.
 	ResetAfter time.Duration
-	// Wait is how long an allowed call has to be held back: 0 unless the limit has a
+	// Wait is how long an allowed call has to be delayed: 0 unless the limit has a
 	// Wait or is a leaky bucket.
 	Wait time.Duration
 
@@ -68,7 +82,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, spec limit.Spec) (Resul
 	return l.AllowN(ctx, key, spec, 1)
 }
 
-// AllowN takes n, or nothing where n is not there.
+// AllowN takes n, or nothing if less remains.
 func (l *Limiter) AllowN(ctx context.Context, key string, spec limit.Spec, n int64) (Result, error) {
 	s := recorder{store: l.store}
 	charges, results := []limit.Charge{charge(key, spec, n)}, make([]limit.Result, 1)
@@ -83,7 +97,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, spec limit.Spec, n int
 	return s.result(charges[0], results[0], taken), nil
 }
 
-// AllowUpTo takes what is there, at most n: Taken says how much. It costs up to two
+// AllowUpTo takes what remains, at most n: Taken is how much. It costs up to two
 // round trips, and one more each time that another process was faster.
 func (l *Limiter) AllowUpTo(ctx context.Context, key string, spec limit.Spec, n int64) (Result, error) {
 	s := recorder{store: l.store}
@@ -95,14 +109,14 @@ func (l *Limiter) AllowUpTo(ctx context.Context, key string, spec limit.Spec, n 
 	return s.result(c, r, taken), nil
 }
 
-// Peek says what could be taken, and takes nothing.
+// Peek returns what could be taken, and takes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string, spec limit.Spec) (Result, error) {
 	return l.AllowN(ctx, key, spec, 0)
 }
 
-// Wait takes one, and returns when the caller may go on. Where ctx ends sooner than
-// that it returns ErrTooLong at once and has taken nothing. Who waits has no place in
-// a queue unless the limit has a Wait: the next caller may come first.
+// Wait takes one, and returns when the caller may proceed. If ctx ends sooner, it returns
+// ErrTooLong at once and has taken nothing. Callers that wait are not queued unless the
+// limit has a Wait: a later caller may be first.
 func (l *Limiter) Wait(ctx context.Context, key string, spec limit.Spec) error {
 	for {
 		r, err := l.Allow(ctx, key, spec)
@@ -114,7 +128,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, spec limit.Spec) error {
 			pause = r.RetryAfter
 		}
 		if err := sleep(ctx, pause); err != nil {
-			if r.Allowed { // it does not go on: others may
+			if r.Allowed { // it does not proceed: others may
 				_, back := l.Refund(context.WithoutCancel(ctx), r)
 				err = errors.Join(err, back)
 			}
@@ -126,7 +140,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, spec limit.Spec) error {
 	}
 }
 
-// sleep pauses, or says at once that ctx does not leave the time. A negative pause
+// sleep pauses, or returns ErrTooLong at once if ctx ends sooner. A negative pause
 // has no end.
 func sleep(ctx context.Context, pause time.Duration) error {
 	if deadline, ok := ctx.Deadline(); pause < 0 || ok && time.Until(deadline) < pause {
@@ -136,10 +150,10 @@ func sleep(ctx context.Context, pause time.Duration) error {
 	return ctx.Err()
 }
 
-// Refund gives back what an allowed call took, because it was not made after all, and
-// reports whether it could: what has run back into a bucket by itself, or belongs to
-// a window that is over, is not given twice. Refund a result once; after an error it
-// may have been given back.
+// Refund refunds what an allowed call took, because it was not made after all, and
+// reports whether it could: what a bucket has regained, or belongs to an earlier
+// window, is not refunded twice. Refund a result once; after an error it may have
+// been refunded.
 func (l *Limiter) Refund(ctx context.Context, r Result) (bool, error) {
 	if r.Taken == 0 {
 		return false, nil
@@ -151,7 +165,7 @@ func (l *Limiter) Refund(ctx context.Context, r Result) (bool, error) {
 	return results[0].Allowed, nil
 }
 
-// Reset forgets what a key has taken, under whichever limit.
+// Reset deletes what a key has taken, under any limit.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := l.store.Reset(ctx, &limit.Subject{Space: space, Name: key}); err != nil {
 		return fmt.Errorf("redislimit: reset %.100q: %w", key, err)
@@ -165,8 +179,8 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 func (l *Limiter) Store() limit.Store { return l.store }
 
 // Throttle does what redis-cell's CL.THROTTLE key burst count period quantity does, on
-// a server without that module: count calls per period, burst more than one may come
-// at once, quantity of them are asked for now; 0 only asks. period is whole seconds.
+// a server without that module: count calls per period, burst more than one at once;
+// quantity of them are taken now, 0 takes none. period is whole seconds.
 // Its keys are not those of Allow.
 func (l *Limiter) Throttle(ctx context.Context, key string, burst, count int64, period time.Duration,
 	quantity int64) (limit.ThrottleReply, error) {
@@ -203,4 +217,30 @@ func (s *recorder) result(c limit.Charge, r limit.Result, taken int64) Result {
 		Allowed: r.Allowed, Taken: taken, Limit: r.Limit, Remaining: r.Remaining,
 		RetryAfter: r.RetryAfter, ResetAfter: r.ResetAfter, Wait: c.Wait(&r), charge: c, at: s.at,
 	}
+}
+
+// InFlight bounds how many calls run at the same time in all processes. Any number of
+// goroutines may share it; every call is one round trip.
+type InFlight struct{ places *redislimits.InFlight }
+
+// InFlight has the places under a key, of which there are most. A place that is not
+// released expires after life. It panics on what limit.NewInFlight rejects.
+func (l *Limiter) InFlight(key string, most int64, life time.Duration) *InFlight {
+	places, err := l.store.InFlight(key, most, life)
+	if err != nil {
+		panic(fmt.Sprintf("redislimit: InFlight: %v", err))
+	}
+	return &InFlight{places}
+}
+
+// Acquire takes a place under an id, or prolongs that of an id that has one. The result
+// is that of limit.InFlight. After an error a place may have been taken.
+func (f *InFlight) Acquire(ctx context.Context, id string) (limit.Result, error) {
+	return f.places.Acquire(ctx, id)
+}
+
+// Release releases the place of an id, and reports whether it had one: false also if
+// it had expired.
+func (f *InFlight) Release(ctx context.Context, id string) (bool, error) {
+	return f.places.Release(ctx, id)
 }

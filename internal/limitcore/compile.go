@@ -49,7 +49,7 @@ type Compiled struct {
 	Block, BlockMax int64
 }
 
-// Compile makes a spec ready, or says why the spec is refused. It costs a
+// Compile makes a spec ready; its error is why the spec is invalid. It costs a
 // greatest common divisor; stores keep the result for the subjects they know.
 func (s *Spec) Compile() (Compiled, error) {
 	if err := s.plain(); err != nil {
@@ -111,7 +111,7 @@ func (s *Spec) extras() error {
 	return nil
 }
 
-// CheckInFlight says what is wrong with a bound on calls in flight and the life of a
+// CheckInFlight returns the error of an invalid bound on calls in flight or life of a
 // lease.
 func CheckInFlight(most int64, life time.Duration) error {
 	if err := (&Spec{Algorithm: FixedWindow, Limit: most, Window: life}).plain(); err != nil {

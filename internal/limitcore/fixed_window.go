@@ -3,8 +3,8 @@ package limitcore
 // Fixed window: time is cut at the multiples of Window since the unix epoch;
 // each window admits Limit. The instant k x Window belongs to window k.
 //
-// It is the cheapest promise and the weakest: around a boundary up to 2 x Limit
-// pass within less than one Window (law F3). State: the cost admitted in the
+// It is the cheapest bound and the weakest: around a boundary up to 2 x Limit are
+// admitted within less than one Window (law F3). State: the cost admitted in the
 // window of `at`. Overflow: at + Window < 2^53, used <= Limit < 2^53. Cost:
 // O(1), one division.
 
@@ -20,7 +20,7 @@ func fixedAdd(s *State, t *Compiled, now, cost int64) State {
 // fixedEnd is when the window is over.
 func fixedEnd(s *State) int64 { return windowStart(s.at, s.unit) + s.unit }
 
-// fixedRefund gives back only into the window that was charged.
+// fixedRefund refunds only into the window that was charged.
 func fixedRefund(s *State, t *Compiled, then, cost int64) {
 	if windowStart(then, t.Unit) == windowStart(s.at, t.Unit) {
 		s.used = max(0, s.used-cost)
@@ -31,9 +31,9 @@ func fixedRefund(s *State, t *Compiled, then, cost int64) {
 // is over one Window later; further costs do not prolong it. The next one begins
 // with the next cost.
 //
-// Its edges do not follow the clock on the wall and cannot be known beforehand, but
-// the promise is that of a fixed window: around an edge up to 2 x Limit pass
-// within less than one Window. State: the cost admitted in the window that began
+// Its edges do not follow the wall clock and cannot be predicted, but the bound is that
+// of a fixed window: around an edge up to 2 x Limit are admitted within less than one
+// Window. State: the cost admitted in the window that began
 // at `aux`. Overflow: aux + Window < 2^53, used <= Limit < 2^53. Cost: O(1), no
 // division.
 
@@ -54,8 +54,8 @@ func keptEnd(s *State) int64 {
 	return s.aux + s.unit
 }
 
-// anchoredRefund gives back only into the window that was charged. The charge
-// that began a window is given back only with nothing after it: without it, the
+// anchoredRefund refunds only into the window that was charged. The charge
+// that began a window is refunded only with nothing after it: without it, the
 // window would have begun later and would end later.
 func anchoredRefund(s *State, then, cost int64) {
 	if then < s.aux || then >= s.aux+s.unit {

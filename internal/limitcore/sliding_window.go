@@ -96,7 +96,7 @@ func slidingTaken(s *State) int64 {
 	return s.used + CeilDiv(s.aux*(s.unit-s.at%s.unit), s.unit)
 }
 
-// slidingRefund gives back only into the window that was charged.
+// slidingRefund refunds only into the windows of the state.
 func slidingRefund(s *State, t *Compiled, then, cost int64) {
 	switch start := windowStart(s.at, t.Unit); windowStart(then, t.Unit) {
 	case start:

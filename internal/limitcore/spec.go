@@ -1,6 +1,6 @@
-// Package limitcore computes with limits: a Spec is compiled into whole numbers, and
-// these judge a cost by the State of a subject and a time. It is the reference that the
-// Lua scripts are checked against, and what limit.Memory keeps its subjects with.
+// Package limitcore computes with limits: a Spec is compiled into whole numbers, which
+// judge a cost by the State of a subject and a time. It is the reference that the Lua
+// scripts are checked against, and limit.Memory stores its states.
 //
 // Package limit is its public side. Everything here is pure: time is an argument, and
 // all arithmetic is exact in integers; see limit.Spec.Validate for the domain.
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Spec has the fields of limit.Spec, which says what they mean. One is converted into
+// Spec has the fields of limit.Spec, which documents them. One is converted into
 // the other.
 type Spec struct {
 	Algorithm       Algorithm
@@ -26,10 +26,10 @@ type Spec struct {
 	Block, BlockMax time.Duration
 }
 
-// Capacity is the most that can be admitted at one instant, also to wait for its turn.
+// Capacity is the most that can be admitted at one instant, including calls that wait.
 func (s Spec) Capacity() int64 { return s.AtOnce() + s.queue() }
 
-// AtOnce is the most that can be admitted at one instant and go on at once, or in a
+// AtOnce is the most that can be admitted at one instant and proceed at once, or in a
 // leaky bucket queue.
 func (s Spec) AtOnce() int64 {
 	switch t := s.Algorithm.traits(); {
@@ -103,23 +103,21 @@ func (s Spec) Options() string {
 	return b.String()
 }
 
-// Waiting with a bound. A bucket that a call finds too empty fills by itself, so
-// a call that is let in at once and goes on only when its tokens have come is
-// the same as one that had come later. What may wait is therefore a bucket of
-// a larger capacity: one more for every token that Wait brings,
-// and what is missing beyond the burst is a debt that its caller waits for.
+// Waiting with a bound. A bucket refills by itself, so a call that is admitted at once and
+// proceeds only when its tokens are there is the same as one that came later. A limit with
+// a wait is therefore a bucket of a larger capacity: one more for every token that Wait
+// brings, and what is missing beyond the burst is a debt that the caller waits for.
 //
-//	missing <= burst            goes on at once
-//	missing <= burst + queue    goes on when missing is down to the burst
+//	missing <= burst            proceeds at once
+//	missing <= burst + queue    proceeds when missing is down to the burst
 //	else                        denied at once: the wait would be too long
 //
-// The calls leave in the order in which they came, and each only as late as it
-// has to. State, arithmetic and scripts are those of the bucket. A call that cannot
-// be admitted within its wait is denied at once; resilience4j and others sleep the
-// whole time-out first. A caller that gives up keeps its place: what it has taken it may give
-// back (limit.Memory.RefundAt), if it is worth it.
+// Calls leave in order of arrival, and each as early as possible. State, arithmetic and
+// scripts are those of the bucket. A call that cannot be admitted within its wait is denied
+// at once; resilience4j and others sleep the whole timeout first. The tokens of a caller
+// that stops waiting stay charged, unless it refunds them (limit.Memory.RefundAt).
 
-// queue is how many more calls may be let in to wait.
+// queue is how many more calls may be admitted to wait.
 func (s Spec) queue() int64 {
 	us, window := s.Wait.Microseconds(), s.Window.Microseconds()
 	if us <= 0 || window <= 0 || s.Limit <= 0 || !s.Refills() {
@@ -127,13 +125,13 @@ func (s Spec) queue() int64 {
 	}
 	hi, lo := bits.Mul64(uint64(us), uint64(s.Limit))
 	if hi >= uint64(window) {
-		return maxExact // and Compiled refuses it
+		return maxExact // and Compile rejects it
 	}
 	q, _ := bits.Div64(hi, lo, uint64(window))
 	return int64(min(q, maxExact))
 }
 
-// WaitFor is how long the caller of an admitted cost has to wait before it goes on, when
+// WaitFor is how long the caller of an admitted cost has to wait before it proceeds, when
 // the limit is whole again after reset; see limit.Charge.Wait.
 func (s Spec) WaitFor(cost int64, reset time.Duration) time.Duration {
 	if !s.Queues() || cost <= 0 {

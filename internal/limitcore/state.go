@@ -45,7 +45,7 @@ func (s *State) taken() int64 {
 		return CeilDiv(s.used, s.unit)
 	case KindSliding:
 		return slidingTaken(s)
-	case KindWarm: // it does not say how much of its time is a call: all
+	case KindWarm: // how much of its time is a call is unknown: all
 		return maxExact
 	}
 	return s.used
@@ -72,7 +72,7 @@ func (t *Compiled) Charge(s *State, log *Log, now, cost int64) Outcome {
 	from, end := s, s.End()
 	if !t.owns(s) {
 		from, log = t.adopt(s), nil
-		end = min(end, from.End()) // whatever comes first makes it none
+		end = min(end, from.End()) // the earlier one makes it none
 	}
 	if now >= end {
 		from, end = &State{}, now
@@ -104,7 +104,7 @@ func (t *Compiled) Charge(s *State, log *Log, now, cost int64) Outcome {
 	return o
 }
 
-// owns reports whether a state can be read as it stands.
+// owns reports whether a state was written under these terms.
 func (t *Compiled) owns(s *State) bool {
 	switch {
 	case s.kind == KindNone:

@@ -24,7 +24,7 @@ import "fmt"
 // number here is exact in an int64 and in a Lua double. Cost: O(1), two
 // divisions.
 
-// compileBucket refuses what would leave the domain.
+// compileBucket rejects what would leave the domain.
 func (s *Spec) compileBucket(us int64) (Compiled, error) {
 	if s.Burst < 0 || s.Burst > maxExact {
 		return Compiled{}, fmt.Errorf("limit: burst %d must be in 0..2^53-1", s.Burst)
@@ -71,7 +71,7 @@ func bucketAdd(s *State, t *Compiled, now, cost int64) State {
 // bucketEnd is when nothing is missing any more.
 func bucketEnd(s *State) int64 { return s.at + CeilDiv(s.used, s.aux) }
 
-// bucketRefund gives back what of a charge at then has not run back in by
+// bucketRefund refunds what of a charge at then the bucket has not regained by
 // itself. Where the bucket was never full in between this is less than what
 // was charged: never too much is worth more than all.
 func bucketRefund(s *State, t *Compiled, then, cost int64) {
@@ -84,11 +84,11 @@ func bucketRefund(s *State, t *Compiled, then, cost int64) {
 }
 
 // First sight. A bucket starts full, because "nothing taken" and "no state" are
-// the same thing. One that is to start with less (Spec.InitialDeficit) begins to fill when
-// its subject is first seen, so that moment has to be kept, even where the first
-// call is denied: that is the one thing which such a denial writes. And it has to
-// be kept while the bucket is full, or who comes back would be a stranger: a
-// shared store keeps it for a day, a Memory until it needs the place or sweeps.
+// the same thing. One that starts with less (Spec.InitialDeficit) begins to fill when
+// its subject is first seen, so that moment has to be kept, even if the first call is
+// denied: that is the one thing which such a denial writes. And it has to be kept while
+// the bucket is full, or a subject that returns would start anew: a shared store keeps
+// it for a day, a Memory until it evicts it.
 
 // FirstSeenMillis is how long a shared store remembers a full bucket that had
 // not started full.
@@ -100,7 +100,7 @@ func (t *Compiled) FirstSeen(now int64) *State {
 }
 
 // GCRA, the generic cell rate algorithm: calls are due T = Window/Limit apart,
-// and one may come up to Burst x T before it is due. It is usually told with a
+// and one may come up to Burst x T before it is due. It is usually defined by a
 // theoretical arrival time, TAT, at which the next call is due:
 //
 //	new = max(now, TAT) + cost x T; allowed, and TAT = new, if now >= new - (Burst+1) x T
@@ -113,18 +113,18 @@ func (t *Compiled) FirstSeen(now int64) *State {
 // finds a difference.
 
 // Leaky bucket as a queue, as nginx has it: calls leave one after the other, T =
-// Window/Limit apart, each as soon as it may; Burst of them may stand in the queue,
-// and who finds it full is denied at once. Which calls are admitted is what GCRA
-// says, and state, arithmetic and scripts are the same. The one difference is that
-// an admitted call has to wait for its turn:
+// Window/Limit apart, each as soon as it may; Burst of them may be in the queue, and a
+// call that finds it full is denied at once. The same calls are admitted as by GCRA, and
+// state, arithmetic and scripts are the same. The one difference is that an admitted call
+// has to wait:
 //
 //	leaves = max(now, the one before leaves + its cost x T)
 //
-// nginx counts the excess over the rate in thousandths of a call, denies where it
-// is above the burst, and delays by excess / rate. That excess is what waits in
-// front of the call: the same numbers.
+// nginx counts the excess over the rate in thousandths of a call, denies if it is above
+// the burst, and delays by excess / rate. That excess is what waits in front of the call:
+// the same numbers.
 //
 // A store does not delay requests. It answers at once, and the caller waits for
-// Charge.Wait; one that does not has nginx's "nodelay", which is GCRA. nginx's
+// Charge.Wait; a caller that does not wait has nginx's "nodelay", which is GCRA. nginx's
 // "delay=d" is GCRA of burst d that may wait for the other burst-d calls (see
-// wait.go). A caller that gives up keeps its place, as in nginx.
+// Spec.WaitFor). A caller that stops waiting keeps its place, as in nginx.

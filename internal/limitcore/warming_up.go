@@ -14,7 +14,7 @@ import (
 // for the one before it: its own cost, up to Limit, delays the calls after it. It is
 // denied where the debt of those before it takes longer than Wait.
 //
-// Guava counts stored permits, of which there are none when it is warm. Here the
+// Guava counts stored permits, of which it has none when it is warm. Here the
 // opposite is kept, the warmth: 0 when cold, WarmUp when no permit is stored, and as a
 // time, as which it is the same at every rate. n calls of T = Window/Limit take it
 // from x to x + nT and cost F(x + nT) - F(x), where F is the area under the price:
@@ -113,7 +113,7 @@ func (t *Compiled) warmAdopt(s *State) *State {
 	return a
 }
 
-// warmRefund takes back a charge at then: its price and its warmth, as if it had been
+// warmRefund refunds a charge at then: its price and its warmth, as if it had been
 // the last one, less what time has paid since. That is exact for the last one, and for
 // one in a row without a pause.
 func warmRefund(s *State, t *Compiled, then, cost int64) {

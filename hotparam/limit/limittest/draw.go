@@ -12,17 +12,12 @@ import (
 // latest keeps random times within the domain of the stores.
 const latest = 8_000_000_000_000_000
 
-var algorithms = []limit.Algorithm{
-	limit.TokenBucket, limit.GCRA, limit.LeakyBucket, limit.FixedWindow, limit.AnchoredWindow,
-	limit.SlidingWindow, limit.SlidingLog, limit.BucketedWindow, limit.WarmingUp,
-}
-
 // drawSpec draws small limits, where every edge is near; those that programs
 // use; and those at the edge of what can be kept exactly.
 func drawSpec(rt *rapid.T) limit.Spec {
 	small := rapid.Int64Range(0, 12)
 	for {
-		s := limit.Spec{Algorithm: rapid.SampledFrom(algorithms).Draw(rt, "algorithm")}
+		s := limit.Spec{Algorithm: rapid.SampledFrom(limitcore.Algorithms()).Draw(rt, "algorithm").Name}
 		switch rapid.IntRange(0, 5).Draw(rt, "size") {
 		case 0, 1:
 			s.Limit, s.Burst = small.Draw(rt, "limit"), small.Draw(rt, "burst")
@@ -36,20 +31,12 @@ func drawSpec(rt *rapid.T) limit.Spec {
 			s.Window = time.Duration(rapid.Int64Range(1, 1<<45).Draw(rt, "us")>>rapid.IntRange(0, 40).
 				Draw(rt, "shift")) * time.Microsecond
 		}
-		if s.Algorithm == limit.WarmingUp {
-			s.WarmUp = time.Duration(micros(s.Window)*rapid.Int64Range(1, 200).Draw(rt, "warm-up")/20+2) *
-				time.Microsecond
+		if draw := algorithms[s.Algorithm].draw; draw != nil {
+			draw(rt, &s)
 		}
-		if (limitcore.Spec(s).Refills() || s.WarmUp > 0) && rapid.IntRange(0, 2).Draw(rt, "waits") == 0 {
+		if limitcore.Spec(s).Even() && rapid.IntRange(0, 2).Draw(rt, "waits") == 0 {
 			s.Wait = s.Window / time.Duration(rapid.Int64Range(1, 50).
 				Draw(rt, "wait")) / time.Microsecond * time.Microsecond
-		}
-		if s.Algorithm == limit.SlidingLog && s.Limit > limitcore.MaxLog {
-			s.Limit %= limitcore.MaxLog + 1
-		}
-		if s.Algorithm == limit.BucketedWindow {
-			s.Buckets = rapid.SampledFrom([]int64{1, 2, 10, 60}).Draw(rt, "buckets")
-			s.Window *= time.Duration(s.Buckets)
 		}
 		if s.Validate() == nil {
 			return s
@@ -84,7 +71,7 @@ func drawSpecs(rt *rapid.T, draw func(*rapid.T) limit.Spec) []limit.Spec {
 	return specs
 }
 
-// drawExtras lets denials block, and buckets start with less than they hold.
+// drawExtras draws blocks, and buckets that start with less than they hold.
 func drawExtras(rt *rapid.T, s limit.Spec) limit.Spec {
 	if s.Algorithm == limit.TokenBucket && rapid.Bool().Draw(rt, "lacks") {
 		s.InitialDeficit = rapid.Int64Range(0, s.Burst).Draw(rt, "lack")
@@ -99,7 +86,7 @@ func drawExtras(rt *rapid.T, s limit.Spec) limit.Spec {
 	return s
 }
 
-// drawCost draws what is likely to meet an edge.
+// drawCost draws costs near an edge.
 func drawCost(rt *rapid.T, spec limit.Spec, last limit.Result) int64 {
 	capacity := spec.Capacity()
 	cost := rapid.OneOf(

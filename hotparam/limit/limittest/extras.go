@@ -14,8 +14,8 @@ import (
 )
 
 // testWait: with a bounded wait a call is admitted if and only if the wait fits,
-// and what goes on does so first in, first out, as early as a bucket that waits
-// for nobody would admit it, and not more of it in any stretch.
+// and calls leave first in, first out, as early as a bucket without a wait would admit
+// them, and not more of them in any interval.
 func testWait(t *testing.T, f Fixture) {
 	check(t, 1, func(rt *rapid.T, steps int) {
 		f.Reset()
@@ -53,7 +53,7 @@ func testWait(t *testing.T, f Fixture) {
 	})
 }
 
-// earliest is when a cost fits that does not fit now: fits is monotonous.
+// earliest is when a cost fits that does not fit now: fits is monotonic.
 func (o *oracle) earliest(now, cost int64) int64 {
 	low, high := now, now+1
 	for !o.fits(high, cost) {
@@ -108,7 +108,7 @@ func testBlockTape(t *testing.T, f Fixture) {
 	}
 	if r := s.ask(31_200_000, "a", limit.Spec{Algorithm: limit.FixedWindow, Limit: 9, Window: time.Second},
 		1); !r.Allowed {
-		t.Errorf("under compiled that do not block: %+v", r)
+		t.Errorf("under a limit that does not block: %+v", r)
 	}
 }
 

@@ -23,8 +23,8 @@ func (s store) atMost(now int64, spec limit.Spec, n int64) int64 {
 	return n
 }
 
-// testSaturation: what a client gets who takes all there is does not depend on
-// how often it asks.
+// testSaturation: what a client gets that takes all that remains does not depend on
+// how often it calls.
 func testSaturation(t *testing.T, f Fixture) {
 	for _, spec := range []limit.Spec{bucket(10, 10, 1000), gcra(9, 10, 1000)} {
 		testSaturationOf(t, f, spec)

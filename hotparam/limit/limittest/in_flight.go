@@ -20,8 +20,8 @@ type Places interface {
 	Release(now time.Time, id string) (held bool)
 }
 
-// RunInFlight checks every answer of random calls against a plain table of leases. open
-// gives places of which none is taken.
+// RunInFlight checks every result of random calls against a plain table of leases. open
+// returns places of which none is taken.
 func RunInFlight(t *testing.T, open func() Places) {
 	check(t, 1, func(rt *rapid.T, steps int) {
 		places, want := open(), leases{}

@@ -10,8 +10,8 @@ import (
 // event is one admitted cost.
 type event struct{ at, cost int64 }
 
-// oracle is the log of one subject under one spec. Its law is fits; everything
-// else is said in compiled of it.
+// oracle is the log of one subject under one spec. Its law is fits; all other numbers
+// of a result follow from it.
 type oracle struct {
 	spec limit.Spec
 	log  []event
@@ -28,108 +28,31 @@ func (o *oracle) clock(now int64) int64 {
 
 // fits is the law: may cost be admitted at a time not before the last event?
 func (o *oracle) fits(at, cost int64) bool {
-	switch {
-	case o.spec.Limit == 0 || cost > o.spec.Capacity():
+	if o.spec.Limit == 0 || cost > o.spec.Capacity() {
 		return cost == 0
-	case o.spec.Algorithm == limit.WarmingUp:
-		return cost == 0 || o.owed(at) <= micros(o.spec.Wait)
-	case o.spec.Algorithm == limit.TokenBucket:
-		return o.bucketFits(at, cost)
-	case o.spec.Algorithm == limit.GCRA, o.spec.Algorithm == limit.LeakyBucket:
-		return o.arrivalFits(at, cost)
-	case o.spec.Algorithm == limit.FixedWindow:
-		return o.used(at, 0)+cost <= o.spec.Limit
-	case o.spec.Algorithm == limit.SlidingLog, o.spec.Algorithm == limit.BucketedWindow:
-		return o.logged(at)+cost <= o.spec.Limit
-	case o.spec.Algorithm == limit.AnchoredWindow:
-		return o.anchored(at)+cost <= o.spec.Limit
 	}
-	return o.slidingFits(at, cost)
+	return algorithms[o.spec.Algorithm].fits(o, at, cost)
 }
 
-// bucketFits: any stretch from an event until now holds at most the burst and
-// what is refilled meanwhile (T2), which is the whole of a token bucket.
-func (o *oracle) bucketFits(at, cost int64) bool {
-	window := micros(o.spec.Window)
-	sum := cost
-	for i := len(o.log) - 1; i >= 0; i-- {
-		sum += o.log[i].cost
-		room := product(o.spec.Capacity(), window).plus(product(o.spec.Limit, at-o.log[i].at))
-		if room.less(product(sum, window)) {
-			return false
-		}
-	}
-	return true
-}
-
-// arrivalFits: with TAT, the time at which the next call is due, a cost fits if
-// now >= max(now, TAT) + cost x T - (Burst+1) x T, where T = Window/Limit. Times
-// are multiplied by Limit, so that all are whole.
-func (o *oracle) arrivalFits(at, cost int64) bool {
-	window, tat := micros(o.spec.Window), wide{}
-	next := func(now, cost int64) wide {
-		due := product(now, o.spec.Limit)
-		if due.less(tat) {
-			due = tat
-		}
-		return due.plus(product(cost, window))
-	}
-	for _, e := range o.log {
-		tat = next(e.at, e.cost)
-	}
-	return !product(at, o.spec.Limit).plus(product(o.spec.Capacity(), window)).less(next(at, cost))
-}
-
-// slidingFits: prev x (W-e) + (cur+cost) x W <= L x W (S1).
-func (o *oracle) slidingFits(at, cost int64) bool {
-	window := micros(o.spec.Window)
-	weight := product(o.used(at, 1), window-at%window).plus(product(o.used(at, 0)+cost, window))
-	return !product(o.spec.Limit, window).less(weight)
-}
-
-// used is what was admitted in the aligned window so many before that of at.
-func (o *oracle) used(at, before int64) int64 {
-	window, sum := micros(o.spec.Window), int64(0)
-	for _, e := range o.log {
-		if e.at/window == at/window-before {
-			sum += e.cost
-		}
-	}
-	return sum
-}
-
-// anchored is what was admitted in the window of at, where a window begins with
-// the first event after the one before is over.
-func (o *oracle) anchored(at int64) int64 {
-	var start, sum int64
-	for _, e := range append(o.log[:len(o.log):len(o.log)], event{at: at}) {
-		if sum == 0 || e.at >= start+micros(o.spec.Window) {
-			start, sum = e.at, 0
-		}
-		sum += e.cost
-	}
-	return sum
-}
-
-// logged is what was admitted in the last window: (at - W, at] for a log (G1); the
-// current bucket and as many before it as there are in a window (B2).
-func (o *oracle) logged(at int64) int64 {
-	window, sum := micros(o.spec.Window), int64(0)
-	for _, e := range o.log {
-		if o.spec.Algorithm == limit.SlidingLog && e.at > at-window {
-			sum += e.cost
-		}
-		if b := o.spec.Buckets; o.spec.Algorithm == limit.BucketedWindow && e.at/(window/b) >= at/(window/b)-b {
-			sum += e.cost
-		}
-	}
-	return sum
-}
-
-// admit tickLogs a cost.
+// admit logs a cost.
 func (o *oracle) admit(now, cost int64) {
 	if cost > 0 {
 		o.log = append(o.log, event{o.clock(now), cost})
+	}
+}
+
+// promised checks what the algorithm promises of any stretch of time, judged
+// from the outside: T2, F3 (at most 2 x Limit in a Window) and S3.
+func (o *oracle) promised(t tester) {
+	t.Helper()
+	for i := range o.log {
+		sum := int64(0)
+		for _, e := range o.log[i:] {
+			sum += e.cost
+			if d := e.at - o.log[i].at; !algorithms[o.spec.Algorithm].within(o.spec, d, sum) {
+				t.Fatalf("%+v: %d admitted within %d us\nlog %v", o.spec, sum, d, o.log)
+			}
+		}
 	}
 }
 

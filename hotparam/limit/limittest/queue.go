@@ -73,3 +73,30 @@ func testQueue(t *testing.T, f Fixture) {
 		}
 	})
 }
+
+// testSchedule: a client that always takes all that remains gets all that the rate
+// gives, less one token at most, at whatever times it calls (T3, U17).
+func testSchedule(t *testing.T, f Fixture) {
+	check(t, 2, func(rt *rapid.T, steps int) {
+		f.Reset()
+		s := store{f, rt}
+		spec := limit.Spec{
+			Algorithm: rapid.SampledFrom([]limit.Algorithm{limit.TokenBucket, limit.GCRA}).Draw(rt, "algorithm"),
+			Limit:     rapid.Int64Range(1, 5000).Draw(rt, "limit"),
+			Burst:     rapid.Int64Range(2, 500).Draw(rt, "burst"),
+			Window:    time.Duration(rapid.Int64Range(1, 10_000_000).Draw(rt, "us")) * time.Microsecond,
+		}
+		window := micros(spec.Window)
+		gap := (spec.Capacity() - 1) * window / spec.Limit // longer ones overflow the bucket
+		start := newClock(rt).now
+		now, got := start, s.atMost(start, spec, spec.Capacity())
+		for range steps {
+			now += rapid.Int64Range(0, gap).Draw(rt, "gap")
+			got += s.atMost(now, spec, spec.Capacity())
+		}
+		due := product(spec.Capacity(), window).plus(product(spec.Limit, now-start))
+		if due.less(product(got, window)) || product(got+1, window).less(due) {
+			rt.Fatalf("%+v: %d granted in %d us", spec, got, now-start)
+		}
+	})
+}

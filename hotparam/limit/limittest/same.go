@@ -1,6 +1,8 @@
 package limittest
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +19,7 @@ type request struct {
 
 // RunSame drives two stores with the same random requests, step by step: more
 // charges at a time, the same subject twice, specs that change, a clock that
-// goes back, requests that are taken back later. Every reply must be the same in every number.
+// goes back, requests that are refunded later. Every reply must be the same in every number.
 func RunSame(t *testing.T, one, other Fixture) {
 	check(t, 2, func(rt *rapid.T, steps int) {
 		one.Reset()
@@ -58,4 +60,90 @@ func RunSame(t *testing.T, one, other Fixture) {
 			}
 		}
 	})
+}
+
+// testExpiry: a store that forgets what has expired answers as one that keeps
+// it, also after its specs have changed (U8).
+func testExpiry(t *testing.T, keeps, forgets Fixture) {
+	if forgets.Expire == nil {
+		t.Skip("this fixture cannot make state expire")
+	}
+	check(t, 2, func(rt *rapid.T, steps int) {
+		keeps.Reset()
+		forgets.Reset()
+		k, f, now, last := store{keeps, rt}, store{forgets, rt}, newClock(rt), limit.Result{}
+		specs := drawSpecs(rt, drawSpec)
+		spec := specs[0]
+		forgets.Expire(time.UnixMicro(now.now))
+		for range steps {
+			if rapid.IntRange(0, 7).Draw(rt, "change") == 0 {
+				spec = rapid.SampledFrom(specs).Draw(rt, "spec")
+			}
+			at, cost := now.step(rt, spec, last), drawCost(rt, spec, last)
+			forgets.Expire(time.UnixMicro(at))
+			last = k.ask(at, "a", spec, cost)
+			if r := f.ask(at, "a", spec, cost); r != last {
+				rt.Fatalf("U8: %+v: cost %d at %d us: %+v with the state kept, %+v without", spec, cost, at, last, r)
+			}
+		}
+	})
+}
+
+// testLives: after every call each piece of state has an expiry, which is not
+// before the limit is whole again, nor much later (U8, U9).
+func testLives(t *testing.T, f Fixture) {
+	if f.Lives == nil || f.Expire == nil {
+		t.Skip("this fixture shows no expiry")
+	}
+	check(t, 2, func(rt *rapid.T, steps int) {
+		f.Reset()
+		s, now, last, spec := store{f, rt}, newClock(rt), limit.Result{}, drawSpec(rt)
+		f.Expire(time.UnixMicro(now.now))
+		for range steps {
+			at := now.step(rt, spec, last)
+			f.Expire(time.UnixMicro(at))
+			last = s.ask(at, "a", spec, drawCost(rt, spec, last))
+			lives := f.Lives()
+			if last.ResetAfter > 0 && len(lives) != 1 {
+				rt.Fatalf("U9: %+v: %+v: lives %v", spec, last, lives)
+			}
+			for _, life := range lives {
+				most := last.ResetAfter + 3*time.Millisecond
+				if spec.Algorithm == limit.WarmingUp { // kept until it is cold, also of the last call, for its refund
+					most += spec.Wait + spec.WarmUp + spec.Window
+				}
+				if life <= 0 || life < last.ResetAfter || life > most {
+					rt.Fatalf("U9: %+v: at %d us: %+v: kept for %v", spec, at, last, life)
+				}
+			}
+		}
+	})
+}
+
+// Deadline checks a store that calls a server: Take returns when the deadline of its
+// context has passed, whatever the server does. freeze stops the server from answering;
+// then many callers take charges at once, twice each.
+func Deadline(t testing.TB, store limit.Store, freeze func(), charges ...limit.Charge) {
+	t.Helper()
+	const (
+		callers = 300
+		within  = 50 * time.Millisecond
+		slack   = 3 * time.Second // machines are busy
+	)
+	freeze()
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for range 2 {
+				ctx, cancel := context.WithTimeout(context.Background(), within)
+				began := time.Now()
+				_, err := store.Take(ctx, began, charges, make([]limit.Result, len(charges)))
+				cancel()
+				if took := time.Since(began); took > within+slack {
+					t.Errorf("a call with %v was back after %v: %v", within, took, err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }

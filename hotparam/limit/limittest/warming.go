@@ -10,7 +10,7 @@ import (
 
 // owed is how long a call at a time has to wait for those before it, in a warm-up:
 // Guava's stored permits and next free ticket, both as times, in whole units of which
-// every number here is made. Only what a permit costs is rounded, up.
+// every number here is a multiple. Only the cost of a permit is rounded, up.
 func (o *oracle) owed(at int64) int64 {
 	window, n := micros(o.spec.Window), o.spec.Limit
 	g := new(big.Int).GCD(nil, nil, big.NewInt(window), big.NewInt(n)).Int64()
@@ -33,7 +33,7 @@ func (o *oracle) owed(at int64) int64 {
 }
 
 // price is what permits cost that are taken from all that can be stored down to what is
-// left: the area under a line that lies at 1 up to half, and rises to 3.
+// left: the area under a line that is 1 up to half, and rises to 3.
 func price(warmUp, left int64) int64 {
 	all, some := area(warmUp, warmUp), area(warmUp, left)
 	up := all.Sub(all, some)
@@ -50,8 +50,8 @@ func area(warmUp, stored int64) *big.Rat {
 	return sum
 }
 
-// testWarmUp plays what Guava's own tests print of 2 a second and a warm-up of 4 s, and
-// what becomes of it when the rate is doubled: the waits in ms.
+// testWarmUp replays Guava's own tests of 2 a second and a warm-up of 4 s, and then
+// doubles the rate: the waits in ms.
 func testWarmUp(t *testing.T, f Fixture) {
 	f.Reset()
 	s, now := store{f, t}, int64(1_700_000_000_000_000)

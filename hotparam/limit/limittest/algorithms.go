@@ -1,0 +1,149 @@
+package limittest
+
+import (
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/internal/limitcore"
+)
+
+// law is what the suite knows of an algorithm.
+type law struct {
+	// fits: may cost be admitted at a time, of a limit above 0 and a cost up to its capacity?
+	fits func(o *oracle, at, cost int64) bool
+	// within: may sum be admitted within any d microseconds, ends included?
+	within func(spec limit.Spec, d, sum int64) bool
+	// draw draws the fields that only this algorithm has; nil: none.
+	draw func(rt *rapid.T, s *limit.Spec)
+}
+
+// algorithms has a law for each algorithm; each is stated without the code it tests.
+var algorithms = map[limit.Algorithm]law{
+	limit.TokenBucket: {fits: (*oracle).bucketFits, within: withinBucket},
+	limit.GCRA:        {fits: (*oracle).arrivalFits, within: withinBucket},
+	limit.LeakyBucket: {fits: (*oracle).arrivalFits, within: withinBucket},
+	limit.WarmingUp: {
+		fits: func(o *oracle, at, cost int64) bool { return cost == 0 || o.owed(at) <= micros(o.spec.Wait) },
+		within: func(s limit.Spec, d, sum int64) bool { // the last one may be of any cost
+			window := micros(s.Window)
+			return !product(s.Limit, d+micros(s.Wait)+window).less(product(sum, window))
+		},
+		draw: func(rt *rapid.T, s *limit.Spec) {
+			s.WarmUp = time.Duration(micros(s.Window)*rapid.Int64Range(1, 200).Draw(rt, "warm-up")/20+2) *
+				time.Microsecond
+		},
+	},
+	limit.FixedWindow:    windowLaw(2, func(o *oracle, at int64) int64 { return o.used(at, 0) }, nil),
+	limit.AnchoredWindow: windowLaw(2, (*oracle).anchored, nil),
+	limit.SlidingLog: windowLaw(1, (*oracle).logged, func(_ *rapid.T, s *limit.Spec) {
+		if s.Limit > limitcore.MaxLog {
+			s.Limit %= limitcore.MaxLog + 1
+		}
+	}),
+	limit.BucketedWindow: windowLaw(1, (*oracle).bucketed, func(rt *rapid.T, s *limit.Spec) {
+		s.Buckets = rapid.SampledFrom([]int64{1, 2, 10, 60}).Draw(rt, "buckets")
+		s.Window *= time.Duration(s.Buckets)
+	}),
+	limit.SlidingWindow: {fits: (*oracle).slidingFits, within: func(s limit.Spec, d, sum int64) bool {
+		window := micros(s.Window)
+		return d >= window || !product(s.Limit, window).plus(product(s.Limit, d)).less(product(sum, window))
+	}},
+}
+
+// windowLaw admits Limit of what has been used, and so at most times as much within a window.
+func windowLaw(times int64, used func(*oracle, int64) int64, draw func(*rapid.T, *limit.Spec)) law {
+	return law{
+		fits:   func(o *oracle, at, cost int64) bool { return used(o, at)+cost <= o.spec.Limit },
+		within: func(s limit.Spec, d, sum int64) bool { return d >= micros(s.Window) || sum <= times*s.Limit },
+		draw:   draw,
+	}
+}
+
+func withinBucket(s limit.Spec, d, sum int64) bool {
+	window := micros(s.Window)
+	return !product(s.Capacity(), window).plus(product(s.Limit, d)).less(product(sum, window))
+}
+
+// bucketFits: any interval from an event until now has at most the burst and
+// what is refilled meanwhile (T2), which is the whole of a token bucket.
+func (o *oracle) bucketFits(at, cost int64) bool {
+	window := micros(o.spec.Window)
+	sum := cost
+	for i := len(o.log) - 1; i >= 0; i-- {
+		sum += o.log[i].cost
+		room := product(o.spec.Capacity(), window).plus(product(o.spec.Limit, at-o.log[i].at))
+		if room.less(product(sum, window)) {
+			return false
+		}
+	}
+	return true
+}
+
+// arrivalFits: with TAT, the time at which the next call is due, a cost fits if
+// now >= max(now, TAT) + cost x T - (Burst+1) x T, where T = Window/Limit. Times
+// are multiplied by Limit, so that all are whole.
+func (o *oracle) arrivalFits(at, cost int64) bool {
+	window, tat := micros(o.spec.Window), wide{}
+	next := func(now, cost int64) wide {
+		due := product(now, o.spec.Limit)
+		if due.less(tat) {
+			due = tat
+		}
+		return due.plus(product(cost, window))
+	}
+	for _, e := range o.log {
+		tat = next(e.at, e.cost)
+	}
+	return !product(at, o.spec.Limit).plus(product(o.spec.Capacity(), window)).less(next(at, cost))
+}
+
+// slidingFits: prev x (W-e) + (cur+cost) x W <= L x W (S1).
+func (o *oracle) slidingFits(at, cost int64) bool {
+	window := micros(o.spec.Window)
+	weight := product(o.used(at, 1), window-at%window).plus(product(o.used(at, 0)+cost, window))
+	return !product(o.spec.Limit, window).less(weight)
+}
+
+// used is what was admitted in the aligned window so many before that of at.
+func (o *oracle) used(at, before int64) int64 {
+	window := micros(o.spec.Window)
+	return o.since(func(e event) bool { return e.at/window == at/window-before })
+}
+
+// anchored is what was admitted in the window of at, where a window begins with
+// the first event after the one before is over.
+func (o *oracle) anchored(at int64) int64 {
+	var start, sum int64
+	for _, e := range append(o.log[:len(o.log):len(o.log)], event{at: at}) {
+		if sum == 0 || e.at >= start+micros(o.spec.Window) {
+			start, sum = e.at, 0
+		}
+		sum += e.cost
+	}
+	return sum
+}
+
+// logged is what was admitted in the last window, (at - W, at] (G1).
+func (o *oracle) logged(at int64) int64 {
+	return o.since(func(e event) bool { return e.at > at-micros(o.spec.Window) })
+}
+
+// bucketed is what was admitted in the current bucket and in as many before it as there
+// are in a window (B2).
+func (o *oracle) bucketed(at int64) int64 {
+	b := o.spec.Buckets
+	width := micros(o.spec.Window) / b
+	return o.since(func(e event) bool { return e.at/width >= at/width-b })
+}
+
+// since is what was admitted by the events that count.
+func (o *oracle) since(counts func(event) bool) (sum int64) {
+	for _, e := range o.log {
+		if counts(e) {
+			sum += e.cost
+		}
+	}
+	return sum
+}
