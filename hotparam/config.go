@@ -26,7 +26,7 @@ type Config struct {
 	// are made for short calls without retries. Keep it open while Run runs.
 	Redis redis.UniversalClient
 
-	// StatsD is the address of the aggregator that hears this process's counts,
+	// StatsD is the address of the aggregator that receives this process's counts,
 	// "host:port" or "unix:/path". Several that share the counts have commas between
 	// them. It needs Redis, by which the hot keys come back.
 	StatsD string

@@ -17,7 +17,7 @@ import (
 type Options[C any] struct {
 	// Skip says which requests pass without being counted or judged; nil: none.
 	Skip func(C) bool
-	// Client names who asks, such as a user or an API key, in place of the address; "" leaves the address. Per-IP
+	// Client names the requester, such as a user or an API key, in place of the address; "" leaves the address. Per-IP
 	// windows hold for the name then, so name only what the client cannot choose freely. nil: always the address.
 	Client func(C) (string, error)
 	// Error answers a request whose Client failed, which goes no further. The framework gets what it returns. nil: the
@@ -64,7 +64,7 @@ func NewLayer[C any](p *Pipeline, o Options[C]) *Layer[C] {
 	return l
 }
 
-// Judged is a request that was judged. One that goes on has to End, whatever becomes of it: it may hold a place of a
+// Judged is a request that was judged. An allowed one has to End in any case: it may hold a place of a
 // limit of requests in flight. Many goroutines may use it.
 type Judged struct {
 	// Verdict is what was decided; nil: the request was skipped.
@@ -138,7 +138,7 @@ func (l *Layer[C]) Decide(c C, r *http.Request) (*Judged, error) {
 	return j, nil
 }
 
-// SetHeader sets the fields that tell a client of a verdict: those of the limit, and Retry-After of a refusal.
+// SetHeader sets the header fields of a verdict: those of the limit, and Retry-After of a refusal.
 func (l *Layer[C]) SetHeader(h http.Header, v *Verdict) {
 	switch {
 	case !v.Allowed:
@@ -174,7 +174,7 @@ func (l *Layer[C]) client(c C) (Client, error) {
 	return Client{Name: name}, nil
 }
 
-// failed is what becomes of a request whose Client failed; nil: it is judged by its address.
+// failed returns the verdict on a request whose Client failed; nil: it is judged by its address.
 func (l *Layer[C]) failed(c C, err error) error {
 	if l.options.Error == nil {
 		return nil

@@ -24,7 +24,7 @@ func (p *Pipeline) MiddlewareWith(o Options[Exchange]) func(http.Handler) http.H
 	answers := own.answers
 	answers.RetryJitter = p.options.Answers.RetryJitter
 	if o.Deny != nil {
-		// nobody takes the error
+		// no caller takes the error
 		answers.Deny = func(w http.ResponseWriter, r *http.Request, v *hottype.Verdict) {
 			_ = o.Deny(Exchange{w, r}, v)
 		}

@@ -29,7 +29,7 @@ import (
 type Pipeline struct {
 	parts  *pipeline.Pipeline
 	decide *httplimit.SafeGate
-	holds  *httplimit.SafeGate // decide for those who tell when a request ends
+	holds  *httplimit.SafeGate // decide for callers that report completion
 	layer  *middleware.Layer
 	// options are those of layer, and what those of MiddlewareWith begin with.
 	options middleware.Options
@@ -72,9 +72,9 @@ func New(cfg Config) (*Pipeline, error) {
 	case cfg.Redis == nil && !counted:
 		p.parts, err = pipeline.InProcess(parts, aggregate.Config{Log: cfg.Log})
 	case cfg.Redis == nil:
-		err = errors.New("StatsD or Sink without Redis: nobody would tell this process what is hot")
+		err = errors.New("StatsD and Sink require Redis, from which the hot set is read")
 	case !counted:
-		err = errors.New("config.Redis without StatsD or Sink: no aggregator would hear what this process counts")
+		err = errors.New("Redis requires StatsD or Sink, by which counts reach an aggregator")
 	default:
 		err = p.distribute(cfg, parts)
 	}

@@ -22,7 +22,7 @@ func HashSecret(secret string) RulesOption {
 }
 
 // LoadRules reads rules from a YAML file. docs/rules.md lists its fields;
-// settings of the programs, which may stand in the same file, are left alone.
+// settings of the programs, which may be in the same file, are ignored.
 func LoadRules(path string, options ...RulesOption) (*Rules, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -22,7 +22,7 @@ type Stats struct {
 	Cache CacheStats
 	// Hot are the keys that are hot now, heaviest first.
 	Hot []Hot
-	// Upstreams are those that adaptive limits follow, with what they bear as far as is known.
+	// Upstreams are those that adaptive limits follow, with their limits as far as they are known.
 	Upstreams []hottype.UpstreamBound
 }
 

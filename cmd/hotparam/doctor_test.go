@@ -77,7 +77,7 @@ func TestDoctorExitCodes(t *testing.T) {
 		{"Redis is gone", []string{"-c", write(t, goodRules+"redis: {addr: ["+gone+"]}\n")}, 1,
 			"redis-cli -h 127.0.0.1"},
 		{"Kafka is gone", []string{"--kafka.brokers", gone}, 1, "cannot reach brokers"},
-		{"StatsD is gone", []string{"--statsd.addr", gone}, 1, "nobody listens"},
+		{"StatsD is gone", []string{"--statsd.addr", gone}, 1, "no server listens"},
 		{"a bad file", []string{"-c", write(t, "rules: [{name: topic}]\n")}, 1,
 			"hotparam.yaml:1: rules[0].hot: is missing"},
 		{"no such file", []string{"-c", "absent.yaml"}, 1, "absent.yaml"},

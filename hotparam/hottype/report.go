@@ -22,7 +22,7 @@ type Report struct {
 	Keys []KeyDecisions `json:"keys,omitempty"`
 	// OverrideHits are those of overrides that met a request, by ID.
 	OverrideHits []OverrideHits `json:"override_hits,omitempty"`
-	// Samples say of the heaviest hot keys who asks for them, by a part of their requests.
+	// Samples list the clients of the heaviest hot keys, from a sample of their requests.
 	Samples []KeySample `json:"samples,omitempty"`
 	// Upstreams are those for which limits adapt. These are no sums: each report has what
 	// was seen since the last one.

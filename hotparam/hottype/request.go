@@ -8,7 +8,7 @@ import (
 )
 
 // Request is what a rule can see of a request. It holds no body: nothing in
-// the pipeline reads one. The zero value is a request for "" by nobody.
+// the pipeline reads one. The zero value is a request for "" by no client.
 type Request struct {
 	Method string
 	Host   string
@@ -51,7 +51,7 @@ func (r *Request) Split() (path, rawQuery string) {
 	return path, rawQuery
 }
 
-// Client is who asks: an address (of one host, or the /64 that an IPv6 host
+// Client is the requester: an address (of one host, or the /64 that an IPv6 host
 // owns), or where a log gives no address, an opaque name. It is comparable and
 // allocation-free as a map key. The zero Client is unknown.
 type Client struct {

@@ -61,7 +61,7 @@ func isPlain(text string) bool {
 type spelling uint8
 
 const (
-	bare    spelling = iota // unreserved bytes only: canonical as it stands
+	bare    spelling = iota // unreserved bytes only: already canonical
 	literal                 // bytes as they are: headers
 	path                    // %HH: path segments
 	query                   // %HH, and "+" for a space: queries
@@ -109,7 +109,7 @@ func appendEscape(dst []byte, mark, c byte) []byte {
 	return append(dst, mark, upperHex[c>>4], upperHex[c&15])
 }
 
-// DecodedByte gives the byte that a non-empty text begins with, as it stands or
+// DecodedByte gives the byte that a non-empty text begins with, unescaped or
 // escaped, and how many bytes spell it. A "%" without its two digits is a "%".
 func DecodedByte[T ~string | ~[]byte](text T) (byte, int) {
 	c := text[0]

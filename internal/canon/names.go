@@ -121,7 +121,7 @@ func (n Names) AppendKey(dst, metric []byte) ([]byte, error) {
 	return key, nil
 }
 
-// cut finds the two parts of a metric that tell its key.
+// cut finds the two parts of a metric that make up its key.
 func (n Names) cut(metric []byte) (resource, component []byte, ok bool) {
 	p := len(n.Prefix)
 	if len(metric) <= p {

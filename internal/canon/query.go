@@ -49,7 +49,7 @@ type writer struct {
 	lim    *Limits
 	secret []byte
 	sorted bool
-	// repeats is set where a name may stand twice that does not keep all its values.
+	// repeats is set where a name may occur twice that does not keep all its values.
 	repeats bool
 }
 

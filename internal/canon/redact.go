@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 )
 
-// Redact is what stands in keys in the place of a parameter's value.
+// Redact is what replaces a parameter's value in keys.
 type Redact uint8
 
 // The ways to redact. A hash tells values apart without saying them; masked, a
@@ -72,8 +72,8 @@ func (s *Selector) redacted(name []byte, sc *Scratch) (how Redact) {
 	return how
 }
 
-// Value gives what stands in a key for a decoded value, in its memory where it fits.
-// Without a secret a hash would tell whoever guesses the value that he is right, so the
+// Value gives what replaces a decoded value in a key, in its memory where it fits.
+// Without a secret a hash would confirm a guess of the value, so the
 // value is masked then.
 func (n Normal) Value(secret, value []byte) []byte {
 	value = n.apply(value)

@@ -81,7 +81,7 @@ type tracked struct {
 	normal  Normal
 }
 
-// NewSelector compiles a selection. Where a name stands twice the
+// NewSelector compiles a selection. Where a name is listed twice the
 // first holds; a name of an extra pair is not tracked in the query.
 func NewSelector(sel Selection) Selector {
 	s := Selector{all: sel.All, other: tracked{normal: sel.Normal}, redact: newRedactions(sel.Redact),

@@ -30,12 +30,12 @@ const (
 	SemicolonEither    Semicolon = "either"    // text and separator: both readings count
 )
 
-// BadEscape says what becomes of a pair with a "%" without two hex digits.
+// BadEscape says how a pair with a "%" without two hex digits is read.
 type BadEscape string
 
 // The ways to read a bad escape.
 const (
-	BadEscapeKeep      BadEscape = ""          // "%" stands for itself
+	BadEscapeKeep      BadEscape = ""          // "%" means itself
 	BadEscapeDrop      BadEscape = "drop"      // the pair is dropped
 	BadEscapeMalformed BadEscape = "malformed" // so is the request
 )
@@ -186,7 +186,7 @@ func (r *respeller) touches(name string) bool {
 	return false
 }
 
-// respellName writes the name that a name stands for, and false where it stands for
+// respellName writes the name that a name means, and gives false where it means
 // itself. What follows the root (an index) is kept only where "*" tracks the name.
 func (r *respeller) respellName(name string) bool {
 	decoded := appendDecoded(r.sc.buf[:0], name, query)

@@ -10,7 +10,7 @@ import (
 )
 
 // tryLock takes the file for this process until it is closed or the process
-// ends. False: somebody else has it.
+// ends. False: another process has it.
 func tryLock(f *os.File) (bool, error) {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {

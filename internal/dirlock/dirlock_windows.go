@@ -8,7 +8,7 @@ import (
 )
 
 // tryLock takes the file for this process until it is closed or the process
-// ends. False: somebody else has it. The locked byte lies far behind the text,
+// ends. False: another process has it. The locked byte lies far behind the text,
 // so that the holder's number can still be read.
 func tryLock(f *os.File) (bool, error) {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY

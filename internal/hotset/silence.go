@@ -90,7 +90,7 @@ func (p *published) stateAt(now time.Time) State {
 	return Live
 }
 
-// First is the publisher whose name comes first of those that are heard, "" where none is: all who hear the same
+// First is the publisher whose name comes first of those that are heard, "" where none is: all replicas of the same
 // publishers agree on it.
 func (m *Replica) First(now time.Time) string {
 	m.mu.Lock()
@@ -112,7 +112,7 @@ func (m *Replica) CheckPublishers(now time.Time) []PublisherChange {
 	m.prune(now)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	slept := now.Sub(m.looked) > SilentAfter // this process: nobody was heard
+	slept := now.Sub(m.looked) > SilentAfter // this process: no publisher was seen
 	m.looked = now
 	if m.told == nil {
 		m.told = make(map[string]PublisherChange)

@@ -24,7 +24,7 @@ func (p *Pipeline) Command(ctx context.Context, c hottype.Command) (purged int, 
 }
 
 // SendCommand has all processes that share a store carry out a command. What the store itself
-// counts is forgotten here, once, and before anybody can ask for it again.
+// counts is dropped here, once, before it can be read again.
 func SendCommand(ctx context.Context, feed *redisfeed.Feed, limits *redislimits.Limiter, set *rules.Set,
 	c hottype.Command) error {
 	if c.Action == hottype.CommandReset {

@@ -24,7 +24,7 @@ import (
 //go:embed demo.yaml
 var Rules []byte
 
-// The limit of the first wave in Rules, and what the others have in its place.
+// The limit of the first wave in Rules, and what replaces it in the others.
 const (
 	firstLimit    = "limit: {algorithm: token_bucket, rate: 100, burst: 100}\n"
 	servedLimit   = firstLimit + "    cache: {ttl: 1s}\n"

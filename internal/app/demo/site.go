@@ -62,7 +62,7 @@ func (s *site) topic(w http.ResponseWriter, r *http.Request) {
 }
 
 // FreeOr gives an address of loopback: the usual one, or any free port while
-// somebody else has that, such as a demo in another window.
+// another process has that, such as a demo in another window.
 func FreeOr(ctx context.Context, usual string) string {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", usual)

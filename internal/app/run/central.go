@@ -151,7 +151,7 @@ func (c *central) turned(t turn, err error) {
 	c.taken, c.running, c.refused, c.why, c.copyErr = true, t.revision, rules.Revision{}, nil, copyErr
 }
 
-// save keeps the copy. That it cannot be written must not be in the way of the rules.
+// save writes the copy. A failure to write it must not keep the rules from being applied.
 func (c *central) save(s *rules.Stored) error {
 	err := c.copy.Save(s)
 	if err != nil {
@@ -172,8 +172,8 @@ func (c *central) isRefused() bool {
 }
 
 // check is that of /readyz. It fails where a start has not got the rules that the others run: the store's are refused,
-// or nobody knows them. Who has run rules of the store stays ready when it refuses the next ones, or one bad push would
-// take every limiter out of service at once; and the file's rules are meant until the first push.
+// or no copy has them. A program that has run rules of the store stays ready when it rejects the next ones, or one bad
+// push would take every limiter out of service at once; and the file's rules are meant until the first push.
 func (c *central) check(context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -140,7 +140,7 @@ func (s *sink) with(second tally.Sink, run func(context.Context) error) *sink {
 type tee struct{ judge, history tally.Sink }
 
 // Send fails only when the first one does. What the history loses it counts
-// itself: nobody waits for it, and nothing is sent twice because of it.
+// itself: nothing waits for it, and nothing is sent twice because of it.
 func (t tee) Send(ctx context.Context, counts []hottype.Count) error {
 	copied := slices.Clone(counts) // the first one keeps what it is given
 	if err := t.judge.Send(ctx, counts); err != nil {

@@ -7,7 +7,7 @@ import (
 
 const (
 	// fileLook is how often the file is looked at. A look is one stat; it also finds
-	// what notices of the kernel do not tell: a link to elsewhere whose target
+	// what notices of the kernel do not report: a link to elsewhere whose target
 	// changed, a file on a network, a directory that was replaced.
 	fileLook = 250 * time.Millisecond
 	// fileStill is how long a file must not have changed before it is read: editors

@@ -68,7 +68,7 @@ func isFile(a, b string) bool {
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
-// shadow turns the limit of the rules that hold where nobody wrote any into shadow mode: what a site is like is not
+// shadow puts the limit of the default rules into shadow mode: what a site is like is not
 // known yet.
 func (l *Learning) shadow(set *rules.Set, file *config.Parser) {
 	if l == nil || file.HasRules() {

@@ -81,7 +81,7 @@ func (l *listeners) proxyProtocol(name string, cfg config.Port) func(netip.Addr)
 		return nil
 	}
 	if !l.clients.TrustsAny() {
-		l.log.Warn("there are no ip.trusted_proxies: nobody's PROXY header is read", "listener", name)
+		l.log.Warn("proxy_protocol has no effect: ip.trusted_proxies is empty", "listener", name)
 	}
 	return l.clients.Trusts
 }

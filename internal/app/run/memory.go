@@ -12,7 +12,7 @@ import (
 )
 
 // machineMemory is how many bytes the machine has, or the container if that may have less. It is
-// math.MaxInt64 where nobody tells. root is the root directory, which tells on Linux.
+// math.MaxInt64 if it is unknown. root is the root directory, which has the figures on Linux.
 func machineMemory(root fs.FS) int64 {
 	all := int64(math.MaxInt64)
 	if text, err := fs.ReadFile(root, "proc/meminfo"); err == nil {

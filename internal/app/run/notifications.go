@@ -100,7 +100,7 @@ func followConditions(
 // atFloor reports whether an adaptive limit is as low as it may be.
 func atFloor(b *hottype.UpstreamBound) bool { return b.Limited && b.Rate <= b.Least }
 
-// eventOf is a change of the page as webhooks are told it. Kinds are those of GET /v1/events.
+// eventOf converts a change of the page into the event for webhooks. Kinds are those of GET /v1/events.
 func eventOf(c *admin.Change) notify.Event {
 	e := notify.Event{
 		At: c.At, Key: c.Key, Rule: c.Rule, Rate: c.Rate, Clients: c.Clients, Client: c.Client,
@@ -193,7 +193,7 @@ func webhookStatus(all map[string]notify.WebhookStats) (lines []admin.Status) {
 	return lines
 }
 
-// leads reports whether this aggregator is the one that tells: of those that publish the one whose name comes first.
+// leads reports whether this aggregator notifies: of those that publish, the one whose name comes first.
 // While none is heard, because Redis is away, who told before goes on.
 func leads(feed *redisfeed.Feed, replica *hotset.Replica, name string) func() bool {
 	var did atomic.Bool

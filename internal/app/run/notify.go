@@ -11,7 +11,7 @@ import (
 
 // addNotify tells a service manager that waits for it (systemd, Type=notify) when the
 // program is ready and when it begins to stop. Programs open their listeners before
-// their parts run, so whoever was told can connect.
+// their parts run, so clients can connect from then on.
 func addNotify(s *lifecycle.Stages, log *slog.Logger) {
 	socket := os.Getenv("NOTIFY_SOCKET")
 	if socket == "" {
@@ -34,6 +34,6 @@ func tellManager(ctx context.Context, socket, state string, log *slog.Logger) {
 		conn.Close()
 	}
 	if err != nil {
-		log.Warn("the service manager cannot be told", "state", state, "err", err)
+		log.Warn("the service manager was not notified", "state", state, "err", err)
 	}
 }

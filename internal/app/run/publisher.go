@@ -38,7 +38,7 @@ func newPublisher(cfg config.Aggregator, feed *redisfeed.Feed, current *atomic.P
 	}), nil
 }
 
-// releasing runs judge and then gives the publisher's id back, so that nobody
+// releasing runs judge and then releases the publisher's id, so that no process
 // waits for the end of the lease.
 func releasing(judge func(context.Context) error, p *redisfeed.Publisher, timeout time.Duration,
 	log *slog.Logger) func(context.Context) error {
@@ -47,7 +47,7 @@ func releasing(judge func(context.Context) error, p *redisfeed.Publisher, timeou
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
 		if e := p.Release(short); e != nil {
-			log.Warn("the aggregator's name was not given back; whoever takes it waits for the lease to end", "err", e)
+			log.Warn("the publisher lease was not released; the next publisher waits until it expires", "err", e)
 		}
 		return err
 	}

@@ -27,7 +27,7 @@ func OpenRedis(cfg config.Redis, namespace string, budget time.Duration, log *sl
 	})
 }
 
-// warnAbsent says at the start that Redis does not answer. It is no error: the
+// warnAbsent logs at the start that Redis does not answer. It is no error: the
 // program runs and goes on by itself when Redis comes.
 func warnAbsent(ctx context.Context, c *redisstore.Client, log *slog.Logger) {
 	short, cancel := context.WithTimeout(ctx, 2*time.Second)

@@ -89,7 +89,7 @@ func (r *reloader) Run(ctx context.Context) error {
 		looks = tick.C
 	}
 	var w watch
-	asked := false // somebody wants it read although it may be the same
+	asked := false // a caller wants it read although it may be the same
 	for {
 		select {
 		case <-ctx.Done():
@@ -142,7 +142,7 @@ func (r *reloader) look(w *watch, now time.Time, asked bool) bool {
 	info, _ := os.Stat(path) // a file that is gone is nil, and an error when it is read
 	if !w.rests(now, info) {
 		if w.restless(now) {
-			r.failed(fmt.Errorf("%s has been changing for %v: who writes it? It is read when it is still for %v", path,
+			r.failed(fmt.Errorf("%s keeps changing (for %v); it is read after %v without a change", path,
 				filePatience, fileStill))
 		}
 		return false
@@ -217,7 +217,7 @@ func (r *reloader) take(next *config.Parser, set *rules.Set, settle func()) {
 	settle()
 	r.file = next
 	if n := len(removed); n > 0 {
-		r.log.Warn("the new configuration has no longer what stood in the one before", "file", path,
+		r.log.Warn("the new configuration removes settings", "file", path,
 			"count", n, "removed", strings.Join(removed[:min(n, maxRemoved)], ", "))
 	}
 	r.log.Info("configuration read again", "file", path, "rules", len(set.Rules))

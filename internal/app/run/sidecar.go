@@ -45,7 +45,7 @@ type sidecar struct {
 	reload      *reloader
 }
 
-// Sidecar runs cmd/limiter-sidecar: it answers who asks, by the hot set and the
+// Sidecar runs cmd/limiter-sidecar: it answers gateways and services by the hot set and the
 // limits in Redis. It returns when ctx ends and all is handed over.
 func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, version string) error {
 	s := &sidecar{cfg: cfg, log: Logger(cfg.Log)}
@@ -73,11 +73,11 @@ func Sidecar(ctx context.Context, cfg config.Sidecar, file *config.Parser, versi
 	}
 	s.reload = newReloader(file, store, s.readLimits, s.setRules, s.log)
 	if len(cfg.Redis.Addr) == 0 {
-		return fmt.Errorf("%w: where is the hot set? Set --redis.addr, such as 127.0.0.1:6379", config.ErrUsage)
+		return fmt.Errorf("%w: --redis.addr is required, for example 127.0.0.1:6379", config.ErrUsage)
 	}
 	if cfg.Decide.Listen+cfg.Check.Listen+cfg.Proxy.Listen+cfg.Envoy.Listen+cfg.SPOE.Listen == "" {
 		return fmt.Errorf(
-			"%w: nobody can ask: set --decide.listen, --check.listen, --proxy.listen, --envoy.listen or --spoe.listen",
+			"%w: no listener is configured: set --decide.listen, --check.listen, --proxy.listen, --envoy.listen or --spoe.listen",
 			config.ErrUsage)
 	}
 	if cfg.Proxy.Listen != "" && cfg.Proxy.Upstream == "" {
@@ -148,7 +148,7 @@ func (s *sidecar) openCopy(namespace string) {
 	}
 }
 
-// listen takes the ports of those who ask.
+// listen opens the configured listeners.
 func (s *sidecar) listen(ctx context.Context) error {
 	for _, front := range []struct {
 		addr   string

@@ -109,7 +109,7 @@ func Check(c *hottype.ClientSketch) error {
 }
 
 // Settle makes a client sketch sound that was put together from members of which some
-// may have been lost on the way, or made up by somebody: what was seen is at
+// may have been lost on the way, or be forged: what was seen is at
 // least what its parts say. It is false where even then the client sketch is unsound.
 func Settle(c *hottype.ClientSketch) bool {
 	least := int64(len(c.Sample))

@@ -7,7 +7,7 @@
 // ([Merge]); what leaves is how many clients there are ([Clients]) and what
 // would be left of the requests if no client counted for more than so much
 // ([Effective]). The last one tells a viral key from a loop: a key asked for a
-// thousand times by one client has nobody to protect.
+// thousand times by one client needs no protection from others.
 //
 // Two parts make a [hottype.ClientSketch]. Sample is a bottom-k (KMV) sample
 // (Bar-Yossef et al., "Counting distinct elements in a data stream", 2002):
@@ -27,6 +27,6 @@
 // counters, and by the sample hashes only where their number is exact: for that one
 // address more is one client more and nothing else.
 //
-// The package is pure. A sketch that somebody may still read must not be changed;
+// The package is pure. A sketch that may still be read must not be changed;
 // nothing here is safe for concurrent use of one ClientSketch.
 package clientsketch

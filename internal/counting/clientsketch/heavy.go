@@ -8,7 +8,7 @@ import (
 )
 
 // addHeavy counts n for a client. Where no counter is free all of them pay:
-// each loses what the newcomer loses, so that who stays is who comes more often
+// each loses what the newcomer loses, so that those remain that come more often
 // than all newcomers together (Misra and Gries, "Finding repeated elements",
 // 1982). The counters stay in order, heaviest first.
 func addHeavy(c *hottype.ClientSketch, client hottype.Client, n int64) {

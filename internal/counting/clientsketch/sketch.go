@@ -60,7 +60,7 @@ func Clients(c *hottype.ClientSketch) int64 {
 
 // Heaviest gives the heaviest client and its share of the requests that were
 // laid to clients, 0 to 1, both from below; the unknown client and 0 where
-// nobody is known.
+// no client is known.
 func Heaviest(c *hottype.ClientSketch) (hottype.Client, float64) {
 	if c == nil || len(c.Heavy) == 0 {
 		return hottype.Client{}, 0

@@ -54,7 +54,7 @@ func read(r io.Reader, pieces chan<- piece, next <-chan struct{}) {
 		n, err := r.Read(buf)
 		select {
 		case pieces <- piece{buf[:n], err}:
-		case <-next: // closed: nobody listens
+		case <-next: // closed: no receiver
 			return
 		}
 		if _, ok := <-next; !ok || err != nil {

@@ -6,11 +6,11 @@ import (
 )
 
 // burst is how many requests of one key in one flush make it worth looking at
-// before the ranks say so: whoever comes this fast is heavy at once.
+// before the ranks say so: a key this fast is heavy at once.
 const burst = 16
 
 // requester is who made requests that are added: a client, or a client sketch that
-// somebody else has summed, or nobody knows.
+// another process has summed, or unknown.
 type requester struct {
 	client hottype.Client
 	sketch *hottype.ClientSketch
@@ -34,7 +34,7 @@ func (t *Tally) addClient(sh *shard, at *slot, n int64, from requester) {
 	clientsketch.Add(c, from.client, n)
 }
 
-// isTracked reports whether it matters who asks for a key.
+// isTracked reports whether the clients of a key are recorded.
 func (t *Tally) isTracked(at *slot) bool {
 	return at.sketch != 0 || at.n >= burst || t.tracked.Load().has(at.hash)
 }
@@ -43,7 +43,7 @@ func (t *Tally) isTracked(at *slot) bool {
 // flush, and halved when a flush used little of it.
 type sketches struct {
 	all  []hottype.ClientSketch
-	used int // all[:lent] are in use
+	used int // all[:used] are in use
 }
 
 // of gives the client sketch of a slot; one that has none yet gets an empty one.
@@ -93,7 +93,7 @@ func (cs *sketches) send() sentSketches {
 	return out
 }
 
-// of gives the client sketch of a slot, nil where nobody looked or nothing was seen.
+// of gives the client sketch of a slot, nil if it is not tracked or saw nothing.
 func (cs sentSketches) of(s *slot) *hottype.ClientSketch {
 	if s.sketch == 0 || cs[s.sketch-1].Seen == 0 {
 		return nil

@@ -247,7 +247,7 @@ type shard struct {
 	added, dropped uint64 // requests since the start
 	unseen         uint64 // requests whose client sketch found no room
 
-	spare *table // empty; belongs to whoever flushes
+	spare *table // empty; belongs to the goroutine that flushes
 
 	_ [16]byte // a whole cache line, so that neighbours do not disturb each other
 }

@@ -40,7 +40,7 @@ type Config struct {
 	// lasts the memory is about 3 x MaxBytes + 250 bytes x MaxKeys.
 	MaxBytes int
 	// TrackClients is for how many keys, the heaviest of the last seconds, it is
-	// looked at who asks; default 1024, below 0: for none. Such a count leaves
+	// recorded by client; default 1024, below 0: for none. Such a count leaves
 	// with a sketch. It takes at most about 1.2 KB for each of them and core (up
 	// to 8 cores), and twice that while a second turns.
 	TrackClients int
@@ -64,13 +64,13 @@ func (c Config) withDefaults() Config {
 // goroutine, everything else by any.
 type Tally struct {
 	cfg        Config
-	seed       maphash.Seed // of this process, so that nobody outside can aim at one shard
+	seed       maphash.Seed // of this process, so that no client can aim at one shard
 	coreShards []coreShards
 	lastUsed   sync.Pool // of *coreShards: the one this core used last
 	budget     budget
-	flushing   chan struct{} // holds one token: whoever has it flushes
-	out        outbox        // guarded by turn
-	scores     keyScores     // guarded by turn
+	flushing   chan struct{} // holds one token: its owner flushes
+	out        outbox        // guarded by flushing
+	scores     keyScores     // guarded by flushing
 
 	tracked atomic.Pointer[trackedKeys] // what ranks say
 
@@ -115,7 +115,7 @@ func (t *Tally) AddFrom(key []byte, second, n int64, client hottype.Client) {
 	t.add(key, second, n, requester{client: client})
 }
 
-// AddCount is Add for what somebody else has summed. Its client sketch, if it has one,
+// AddCount is Add for what another process has summed. Its client sketch, if it has one,
 // is merged; nothing of c is kept.
 func (t *Tally) AddCount(c hottype.Count) {
 	var buf [256]byte

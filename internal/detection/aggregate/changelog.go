@@ -21,7 +21,7 @@ const (
 
 // changeLog says which keys became hot or a loop, and which are so no more: who
 // looks for the reason of a load, or of a refusal, finds it in the log. It is
-// bounded, because whoever sends requests can make keys hot. Not for concurrent
+// bounded, because any client can make keys hot. Not for concurrent
 // use.
 type changeLog struct {
 	log    *slog.Logger

@@ -25,7 +25,7 @@ type Publisher interface {
 // Config says how an Aggregator works. Only Rules is needed.
 type Config struct {
 	Rules *rules.Set
-	// Publish is told of every hot set; nil: nobody is.
+	// Publish receives every hot set; nil: none does.
 	Publish Publisher
 	// Tick is how often keys are judged; default 100 ms, at most the refresh.
 	// A key that crosses its threshold does not wait for it.
@@ -51,7 +51,7 @@ type Config struct {
 	// order and never twice at once. Judging waits for it, publishing does
 	// not: it must not block. The slice is its own.
 	OnChange func([]detect.Change)
-	// Log gets outages of the publisher; default: nobody.
+	// Log receives outages of the publisher; default: none.
 	Log *slog.Logger
 }
 

@@ -148,7 +148,7 @@ func (s *sourceMonitor) tell(v *sourceCheck, waiting bool, states []SourceState,
 	switch {
 	case v.blind && s.blind.IsZero():
 		s.blind, s.letGo = now, false
-		s.cfg.Log.Warn("aggregate: blind: no counts can be heard; hot keys stay hot, no other key becomes hot",
+		s.cfg.Log.Warn("aggregate: no counts received: hot keys are kept, no key becomes hot",
 			"why", why(), "hot_keys", keys, "kept_for", max(s.cfg.TTLBlind, 0))
 	case waiting && !s.blind.IsZero():
 		s.blind = time.Time{}

@@ -38,7 +38,7 @@ func newBaseline(t *compiledRule, counters int) *baseline {
 }
 
 // advance lets seconds go by. It makes no difference whether they come one by one:
-// nobody looks at a key in a silence, and its past fades all the same.
+// a key without requests is not visited, and its past fades all the same.
 func (p *baseline) advance(seconds int64) {
 	for p.passed += seconds; p.passed >= baselineStep; p.passed -= baselineStep {
 		weight, left := p.weight, p.sums.Error()
@@ -92,7 +92,7 @@ func (p *baseline) bytes() int {
 }
 
 // ForgetBaselines drops what keys used to have, because keys have come whose past
-// nobody here knows: each of them would look like a surge. Rules with surge say
+// is unknown here: each of them would look like a surge. Rules with surge say
 // nothing by it until there is past enough again; what is hot by it only cools.
 func (d *Detector) ForgetBaselines() {
 	defer d.hold()()

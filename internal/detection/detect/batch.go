@@ -22,7 +22,7 @@ type batch struct {
 
 	routes *routes
 	// The rule of the last key, because counts come in runs. resource belongs
-	// to whoever sent that key, so it is for one batch only.
+	// to the sender of that key, so it is for one batch only.
 	resource string
 	last     int
 

@@ -87,7 +87,7 @@ func (t *compiledRule) worst(rate float64, o Options) float64 {
 	return t.spread(o) * rate * float64(t.window) / float64(o.Counters)
 }
 
-// mend says what to set.
+// fix says what to set.
 func (t *compiledRule) mend(rate float64, o Options) string {
 	if enough := t.enough(rate, o); enough <= MaxCounters {
 		return fmt.Sprintf("detect.counters to %d or more, or a higher threshold", enough)

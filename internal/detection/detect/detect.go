@@ -16,7 +16,7 @@ import (
 // for as long as its counts take. The other methods wait for each other.
 type Detector struct {
 	opts Options
-	seed maphash.Seed // own, so that nobody can aim at a place in a table
+	seed maphash.Seed // own, so that no client can aim at a place in a table
 
 	// rules guards what only SetRules changes: routes, traffic, and which states
 	// the shards have. Everybody else holds it for reading.

@@ -15,7 +15,7 @@
 // MinClients.
 //
 // [Detector.AddAll] places counts and says at once when one made a key hot, so
-// that nobody has to wait for the next [Detector.Tick]. Tick lets time pass,
+// that no caller has to wait for the next [Detector.Tick]. Tick lets time pass,
 // judges, and gives the set. By share and surge a key is looked at when its
 // count reaches MinRate, and then at every Tick, because others move its
 // threshold.

@@ -52,9 +52,9 @@ type Options struct {
 	// threshold, over all rules; 0 means 4096. Each takes up to about 5 KB.
 	// What is beyond is counted, and judged by its rate alone.
 	MaxSketches int
-	// NoClients says that where the counts come from nobody can say who asks
+	// NoClients says that the source of the counts cannot name the clients
 	// (Graphite). Then min_clients holds nothing back. Otherwise requests of which
-	// nobody says who asked count as those of one client.
+	// without a client count as those of one client.
 	NoClients bool
 }
 

@@ -114,7 +114,7 @@ func (h *ruleState) advance(second int64, owns func(hottype.Key) bool) {
 	h.recheck(now)
 }
 
-// leaving makes what leaves the window the past; nil where nobody asks for it.
+// leaving makes what leaves the window the past; nil where no rule needs it.
 func (h *ruleState) leaving() func(place int, n int64) {
 	if h.baseline == nil {
 		return nil
@@ -163,7 +163,7 @@ func (h *ruleState) rate(sum int64) float64 { return float64(sum) / float64(h.co
 
 // slidingRate is the rate over exactly one window that ends now. A window of whole
 // slots that ends within one is short by what is left of it; the slot that left
-// last stands in for that, by the part of it that would still be in.
+// last replaces that, by the part of it that would still be in.
 func (h *ruleState) slidingRate(w window.Watched, now time.Time) float64 {
 	elapsed := float64(now.UnixNano()-h.second*int64(time.Second)) / float64(time.Second)
 	return (float64(w.Sum) + float64(w.Left)*max(0, min(1, 1-elapsed))) / float64(h.compiled.window)

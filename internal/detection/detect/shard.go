@@ -12,7 +12,7 @@ import (
 // warmBatch is how many keys are fetched from memory at the same time.
 const warmBatch = heavyhitters.MaxWarm
 
-// shard counts the keys of one part of all hashes. Whoever holds its lock may use
+// shard counts the keys of one part of all hashes. The holder of its lock may use
 // it; a key is in one shard only.
 type shard struct {
 	mu     sync.Mutex

@@ -244,7 +244,7 @@ func (d *Detector) completeFrom(t *compiledRule) time.Time {
 // to be hot or a loop, if nothing is added before: when the next second begins,
 // or a key has cooled. It says false while no key is a candidate: then no Tick
 // has anything to say until a count makes one. It is for those who know when
-// counts come, as whoever reads a log does; it looks at every candidate, as
+// counts come, as a reader of a log does; it looks at every candidate, as
 // Tick does.
 func (d *Detector) Due() (at time.Time, ok bool) {
 	defer d.hold()()

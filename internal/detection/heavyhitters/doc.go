@@ -16,7 +16,7 @@
 // in package window a third), and what the largest of these had is the offset, the most that any key which is not held
 // may have had. [Histogram] finds that part in one pass.
 //
-// Hashes are the caller's, 64 bits that nobody outside can predict: a seed for
+// Hashes are the caller's, 64 bits that no client can predict: a seed for
 // each process. Keys are compared byte by byte, so equal hashes cost time and
 // never a wrong count.
 //

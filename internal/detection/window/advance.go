@@ -125,7 +125,7 @@ func (c *Counter) begin() {
 // is valid until the next Add or Advance.
 func (c *Counter) Risen() []int { return c.risen }
 
-// clock is what second it is and where its slot stands in the ring. The ring
+// clock is the current second and the place of its slot in the ring. The ring
 // has one slot for each second from now-window+1 to now+future; a slot is found
 // by its distance from now, without a division.
 type clock struct {
@@ -149,7 +149,7 @@ func (c *clock) set(second int64) {
 	}
 }
 
-// slot is where second stands in the ring; it is less than size seconds away
+// slot is the place of a second in the ring; it is less than size seconds away
 // from now.
 func (c *clock) slot(second int64) int64 {
 	i := c.pos + second - c.now

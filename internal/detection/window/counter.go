@@ -112,7 +112,7 @@ const (
 type Added struct {
 	Status Status
 	// Risen is true where this count lifted the key's sum to Limit while
-	// nobody watched it, or to the threshold of its watch.
+	// no watch is set, or to the threshold of its watch.
 	Risen bool
 	// Place is where the key is, until the next Add or Advance; -1 where it is
 	// too light to be held.
@@ -123,7 +123,7 @@ type Added struct {
 }
 
 // Add places n of a key in its second. The Counter keeps its own copy of a new
-// key. Hash is of the key, by a function that nobody outside can predict.
+// key. Hash is of the key, by a function that no client can predict.
 func (c *Counter) Add(hash uint64, key string, second, n int64) Added {
 	ahead := second - c.clock.now
 	switch {

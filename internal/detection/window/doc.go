@@ -46,7 +46,7 @@
 // Slots are whole seconds and not finer: a second is all that a count says of
 // its time. Finer slots could only be filled by when counts arrive, and then a
 // backlog or a slow sender would make keys hot. What fine slots are wanted for
-// is had otherwise: a crossing is told by the Add that makes it, and a steady
+// is had otherwise: a crossing is reported by the Add that makes it, and a steady
 // rate comes from weighing the second that left last ([Watched]).
 //
 // A watch ([Counter.Watch]) is an eye on one key: a handle for its sum and the

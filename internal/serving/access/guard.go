@@ -69,7 +69,7 @@ type Credentials struct {
 	SSO    SSO
 }
 
-// None reports whether nobody has to show anything.
+// None reports whether access needs no credentials.
 func (c Credentials) None() bool {
 	return c.Token == "" && len(c.Tokens) == 0 && c.SSO.UserHeader == ""
 }
@@ -119,14 +119,14 @@ func (g *Guard) Replace(named []Token) bool {
 // Stats reads the counters.
 func (g *Guard) Stats() GuardStats { return GuardStats{Wrong: g.wrong.Load(), Slowed: g.slowed.Load()} }
 
-// Caller is who asks. An open listener's callers have no name and every right.
+// Caller is the authenticated sender of a request. An open listener's callers have no name and every right.
 type Caller struct {
 	Name  string
 	Role  Role
 	Until time.Time // when the token expires; zero: never
 }
 
-// Verdict is what becomes of a request.
+// Verdict is the result of the check of a request.
 type Verdict struct {
 	// Caller belongs to status 0.
 	Caller Caller
@@ -243,7 +243,7 @@ func (g *Guard) charge(client hottype.Client, now time.Time, n int64) time.Durat
 	return min(results[0].ResetAfter, time.Minute/tries)
 }
 
-// slot is where a client is remembered, and what stands there at a time.
+// slot returns a client's place in the table, and its entry at a time.
 func (g *Guard) slot(client hottype.Client, now time.Time) (at *atomic.Uint64, value uint64) {
 	h := maphash.Comparable(g.seed, client)
 	return &g.known[h%knownSlots], h&^(1<<32-1) | uint64(uint32(now.Unix()))

@@ -16,7 +16,7 @@ type SSO struct {
 	// UserHeader names the field with the user, GroupsHeader the one with the user's
 	// groups, parted by commas.
 	UserHeader, GroupsHeader string
-	// Proxies are who may send these fields, Unix whoever is connected by a unix
+	// Proxies may send these fields, and with Unix every connection by a unix
 	// socket. Requests of others that have one are refused.
 	Proxies []netip.Prefix
 	Unix    bool
@@ -112,7 +112,7 @@ func (s SSO) trusts(remote string) bool {
 	return slices.ContainsFunc(s.Proxies, func(p netip.Prefix) bool { return p.Contains(from) })
 }
 
-// caller is who the proxy says. A field that stands twice is refused: one of them may
+// caller is the user that the proxy names. A field that is set twice is rejected: one of them may
 // be the client's own, which the proxy forgot to take away.
 func (s SSO) caller(r *http.Request) (Caller, string) {
 	if !s.trusts(r.RemoteAddr) {

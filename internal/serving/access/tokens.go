@@ -137,7 +137,7 @@ func find(tokens []Token, shown string) (found Token, ok bool) {
 }
 
 // MinToken is the least length of a token. 16 random characters of base64 are 96
-// bits, which nobody guesses at any rate.
+// bits, which cannot be guessed at any rate.
 const MinToken = 16
 
 // ReadToken is the token that a listener asks for: the text itself, or what the file
@@ -162,7 +162,7 @@ func ReadToken(setting, text, file string) (string, error) {
 	return text, CheckToken(setting+"_file", text)
 }
 
-// CheckToken refuses a token that is short or cannot stand in a header field.
+// CheckToken rejects a token that is short or cannot be sent in a header field.
 func CheckToken(setting, token string) error {
 	switch {
 	case token == "":
@@ -194,7 +194,7 @@ var roleNames = [...]string{"nobody", "viewer", "operator", "admin"}
 func (r Role) String() string { return roleNames[min(int(r), len(roleNames)-1)] }
 
 // ParseRole reads the name of a role. The error does not repeat the text, which may
-// be a token that stands in the wrong place.
+// be a token in the wrong place.
 func ParseRole(text string) (Role, error) {
 	for r := Viewer; r <= Admin; r++ {
 		if text == r.String() {

@@ -27,7 +27,7 @@ type Config struct {
 	AllowStatus int
 	// DenyStatus is a 4xx; 0 means 429, and 403 for nginx, which knows 401 and 403 only.
 	DenyStatus int
-	// Answers say how verdicts are told; DenyStatus is their Status.
+	// Answers configure the responses to verdicts; DenyStatus is their Status.
 	Answers httplimit.Answers
 	// RequestID names the field in which the gateway gives each request an id of its own; empty: none. A check
 	// that is repeated within a second is then charged once.

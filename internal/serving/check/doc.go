@@ -6,7 +6,7 @@
 //	out: 200 (or 204) for allowed, 429 (or another 4xx) for denied, both with the RateLimit fields and
 //	     X-Hotparam-Reason, -Rule and -Key; 400 for a check that describes no request
 //
-// Whoever sends checks is a gateway and is believed what its dialect says, so the listener in front lets only
+// Senders of checks are gateways and are trusted with what their dialect says, so the listener in front lets only
 // gateways in. What the gateway's clients send is not believed: each dialect reads the fields that its gateways
 // overwrite, and no others.
 package check

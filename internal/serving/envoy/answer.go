@@ -57,7 +57,7 @@ func (s *Server) checked(in *checkRequest, v *hottype.Verdict) encoded {
 }
 
 // limited is the answer of the rate limit service, envoy.service.ratelimit.v3.RateLimitResponse: the code of each
-// descriptor, in their order, and what the client is told, which is about the refusal, or else about the first limit.
+// descriptor, in their order, and the headers for the client, which describe the denial, or else the first limit.
 func (s *Server) limited(verdicts []*hottype.Verdict) encoded {
 	overall := ratelimitv3.RateLimitResponse_OK
 	var tell *hottype.Verdict

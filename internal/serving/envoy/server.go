@@ -47,7 +47,7 @@ type Config struct {
 	// Clients says whose word about the client is taken: the peer that Envoy saw is the client,
 	// unless it is a trusted proxy. nil trusts none.
 	Clients *httplimit.Clients
-	// Answers say how verdicts are told to clients. Their Status is that of the authorization service.
+	// Answers configure the responses to clients. Their Status is that of the authorization service.
 	Answers httplimit.Answers
 	// Authorize says whether a call may be made, by the address and the authorization of its
 	// caller: 0, or the HTTP status of the refusal. nil: all may. Health checks are not asked.

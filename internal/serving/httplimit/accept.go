@@ -94,7 +94,7 @@ func thousandths(s string) int {
 	return n
 }
 
-// cutOutsideQuotes is strings.Cut at a byte that does not stand in a quoted string.
+// cutOutsideQuotes is strings.Cut at a byte outside quoted strings.
 func cutOutsideQuotes(s string, at byte) (before, after string) {
 	quoted := false
 	for i := 0; i < len(s); i++ {

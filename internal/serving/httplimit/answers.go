@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Answers say how verdicts are told to HTTP clients. The zero value is the documented default. They are not changed
+// Answers configure the responses to HTTP clients. The zero value is the documented default. They are not changed
 // once in use, and many goroutines may share them.
 type Answers struct {
 	// Status answers denied requests; 0 means 429.
@@ -33,7 +33,7 @@ type Answers struct {
 	Refusal map[string]string
 }
 
-// maxJitter bounds RetryJitter: who is told to wait that much longer than necessary is turned away.
+// maxJitter bounds RetryJitter: a client that has to wait so much longer than necessary is lost.
 const maxJitter = time.Hour
 
 // Check reports what is wrong with the settings.
@@ -124,7 +124,7 @@ func writeBody(w http.ResponseWriter, status int, contentType string, body []byt
 	_, _ = w.Write(body)
 }
 
-// later makes a wait longer by a random part of jitter, so that those who are told to come back do not all come at
+// later makes a wait longer by a random part of jitter, so that clients denied together do not all retry at
 // once; never shorter. random is at least 0 and below 1.
 func later(wait, jitter time.Duration, random float64) time.Duration {
 	if wait == hottype.Never || jitter <= 0 {
@@ -133,10 +133,10 @@ func later(wait, jitter time.Duration, random float64) time.Duration {
 	return wait + time.Duration(random*float64(jitter))
 }
 
-// HeaderField is one header line of a request that somebody else received.
+// HeaderField is one header line of a request that a gateway received.
 type HeaderField struct{ Name, Value string }
 
-// Headers are the header lines of a request that somebody else received, in their order.
+// Headers are the header lines of a request that a gateway received, in their order.
 // They implement hottype.Header.
 type Headers []HeaderField
 

@@ -14,7 +14,7 @@ import (
 
 // Where trusted proxies name the client, beside the name of a header that holds one address.
 const (
-	FromPeer          = "peer"            // nowhere: whoever connects is the client
+	FromPeer          = "peer"            // nowhere: the peer of the connection is the client
 	FromForwarded     = "forwarded"       // the field Forwarded (RFC 7239)
 	FromXForwardedFor = "x-forwarded-for" // the field X-Forwarded-For
 )
@@ -22,18 +22,18 @@ const (
 // Clients finds out who sent a request. Who connects is the client, unless a
 // trusted proxy does: then it is whom the proxy names, and so on along the
 // chain of trusted proxies. Only what a trusted proxy wrote is believed, so
-// nobody can choose who to be by sending a header.
+// no client can choose its identity by sending a header.
 //
 // A peer without an IP address (a unix socket) is on this machine and trusted
-// as a proxy, if there are trusted proxies at all; when it names nobody, the
+// as a proxy, if there are trusted proxies at all; when it names no client, the
 // client is unknown.
 //
-// It may be used by many goroutines. A nil *Clients trusts nobody.
+// It may be used by many goroutines. A nil *Clients trusts no proxy.
 type Clients struct{ current atomic.Pointer[sources] }
 
 // sources is what Clients goes by. It is immutable.
 type sources struct {
-	trusted *bart.Lite // nil: nobody
+	trusted *bart.Lite // nil: none
 	header  string     // "" for FromPeer
 	hops    *hops      // how the header lists proxies; nil: it holds one address
 }
@@ -106,7 +106,7 @@ func (c *Clients) Trusts(peer netip.Addr) bool { return c.sources().trusts(plain
 // TrustsAny reports whether there are trusted proxies.
 func (c *Clients) TrustsAny() bool { return c.sources().trusted != nil }
 
-// nobody is what a nil *Clients goes by.
+// nobody is the setting of a nil *Clients.
 var nobody = new(sources)
 
 func (c *Clients) sources() *sources {
@@ -150,7 +150,7 @@ func ParseClient(s string) hottype.Client {
 }
 
 func client(a netip.Addr) hottype.Client {
-	if !a.Is6() { // IPv4, which is its own client, or nothing, which is nobody
+	if !a.Is6() { // IPv4, which is its own client, or the zero Addr, which is unknown
 		return hottype.Client{Addr: a}
 	}
 	return hottype.ClientFrom(a)

@@ -87,7 +87,7 @@ func cutLast(list string, longest int) (rest, last string, more bool) {
 //
 //	Forwarded: for=192.0.2.43, for="[2001:db8:cafe::17]:4711";proto=https;by=_edge, for=_hidden
 //
-// An obfuscated name ("_hidden") is the client's name. "unknown" names nobody, so that
+// An obfuscated name ("_hidden") is the client's name. "unknown" names no client, so that
 // the walk ends before it, as it does at an element without for.
 var forwarded = hops{longest: 256, cut: cutLastQuoted, read: readForwarded}
 
@@ -115,7 +115,7 @@ func escaped(s string) bool {
 }
 
 // readForwarded reads the for of an element. Two of them, or an element that is not well
-// formed, name nobody.
+// formed, name no client.
 func readForwarded(element string) (at hop, ok bool) {
 	for rest, more := element, true; more; {
 		var name, value string

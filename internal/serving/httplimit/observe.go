@@ -22,7 +22,7 @@ type Observer interface {
 }
 
 // Observe gives the handler to which a request goes that was let pass. Where limits adapt to what the
-// upstream answers, it tells the Gate: how long the first byte of the answer took, and its status. It
+// upstream answers, it reports to the Gate how long the first byte of the answer took, and its status. It
 // counts neither the time in which a client sends the body of its request, nor that in which it reads
 // the answer: a slow client must not look like a slow upstream.
 func (g *SafeGate) Observe(v *hottype.Verdict, next http.Handler) http.Handler {
@@ -72,7 +72,7 @@ func (o *observed) answered(status int) {
 	defer o.mu.Unlock()
 	o.over = true
 	if o.ctx.Err() != nil {
-		status = 0 // whatever was written, nobody waited for it
+		status = 0 // whatever was written, the client had gone
 	}
 	if o.lease != nil {
 		o.gate.observer.AnswerBegins(now, o.lease)
@@ -97,8 +97,8 @@ func (b *observedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// hasBody reports whether somebody has to read a body of a request before its handler has all of it. Caddy puts a
-// reader of its own in the place of http.NoBody.
+// hasBody reports whether a request has a body that its handler has to read first. Caddy puts a
+// reader of its own where http.NoBody would be.
 func hasBody(r *http.Request) bool {
 	return r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // pageFormat is the page for people: a format of status, title, refresh, heading, detail and advice. Nothing of the
-// request and nothing of the rules stands in it, so there is nothing to escape.
+// request and nothing of the rules is in it, so there is nothing to escape.
 //
 //go:embed page.html
 var pageFormat string
@@ -55,7 +55,7 @@ func reloadAfter(method string, v *hottype.Verdict, random float64) int64 {
 	return retrySeconds(v) + ceil(later(0, reloadJitter, random), time.Second)
 }
 
-// text is the refusal for who reads plain text.
+// text is the denial in plain text.
 func text(status int, v *hottype.Verdict) []byte {
 	return fmt.Appendf(nil, "%d %s\n%s %s\n", status, http.StatusText(status), v.Reason.Info().Detail, advise(v))
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// Underway is an admitted request whose handler is of another framework than net/http. The framework says
-// when it begins, is answered and ends. Any number of goroutines may use it, and nil is one that nobody waits for.
+// Underway tracks an allowed request of another framework than net/http. The framework reports
+// when it begins, is answered and ends. It is safe for concurrent use, and a nil *Underway does nothing.
 type Underway struct {
 	gate    *SafeGate
-	seen    *observed       // nil: no limit adapts to what becomes of it
+	seen    *observed       // nil: no limit adapts to its outcome
 	refund  *hottype.Refund // nil: it gets nothing back
 	release func()          // nil: it holds nothing
 
@@ -142,7 +142,7 @@ type Refunder interface {
 }
 
 // Refunding gives the handler to which an admitted request goes. Where the request may get
-// back what it took, it tells the gate the status of the answer, once.
+// back what it took, it reports the status of the response to the gate, once.
 func (g *SafeGate) Refunding(v *hottype.Verdict, next http.Handler) http.Handler {
 	refund := v.Refund
 	if refund == nil {

@@ -29,7 +29,7 @@ func (t TLS) On() bool { return t != TLS{} }
 const lookEvery = time.Second
 
 // certificate is what the files of a TLS held when they were last right. They are
-// looked at by handshakes and by whoever reads the metrics, so nothing runs for it.
+// checked by handshakes and by reads of the metrics, so no goroutine runs for it.
 type certificate struct {
 	name  string
 	files TLS

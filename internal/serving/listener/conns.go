@@ -21,7 +21,7 @@ const (
 // conns bounds the open connections of a listener. When all are taken, a new one
 // takes the place of the one that has waited for longest without a request under
 // way. It is refused only if there is none: so clients that merely hold
-// connections keep nobody out.
+// connections block no new ones.
 type conns struct {
 	net.Listener
 	max  int  // 0: no bound

@@ -121,7 +121,7 @@ func (p *port) Stats() Stats {
 	return st
 }
 
-// listen opens the socket. A unix socket that nobody listens on any more is
+// listen opens the socket. A unix socket without a listener is
 // replaced; only its owner and group may connect.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
 	var lc net.ListenConfig

@@ -3,6 +3,6 @@
 //
 // What enters is an HTTP request that repeats another one, whose target stands
 // in a header (nginx) or is its own (Envoy). What leaves is a count per rule
-// that takes it. The answer is 204 at once: nobody waits for it, nothing is
+// that takes it. The response is 204 at once: no client waits for it, nothing is
 // decided, no body is read.
 package mirrored

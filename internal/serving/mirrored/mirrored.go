@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// Counter is told of every request of a key, and who sent it; the client may
+// Counter receives every request of a key with its client; the client may
 // be unknown. AddFrom must not block, and must not keep key. *tally.Tally is
 // one.
 type Counter interface {
@@ -32,9 +32,9 @@ type Options struct {
 	// HostHeader names the header with the original host, where it is not in
 	// Host. Anybody may send any header, so nothing is read unasked.
 	HostHeader string
-	// Clients finds the client of the original request. Who sends the copy is
+	// Clients finds the client of the original request. The sender of the copy is
 	// a gateway and has to be a trusted proxy to be believed: else, and where
-	// it names nobody, the client is unknown. nil: nobody is trusted.
+	// it names no client, the client is unknown. nil: no proxy is trusted.
 	Clients *httplimit.Clients
 	// Now is the clock that counts are placed by; nil means time.Now.
 	Now func() time.Time

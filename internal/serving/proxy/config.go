@@ -28,10 +28,10 @@ type Config struct {
 	// PreserveHost passes on the Host that the client asked for, instead of the
 	// upstream's own.
 	PreserveHost bool
-	// Clients finds the client of a request behind proxies; nil: whoever is
+	// Clients finds the client of a request behind proxies; nil: the peer that is
 	// connected is the client.
 	Clients *httplimit.Clients
-	// Answers say how verdicts are told to clients.
+	// Answers configure the responses to clients.
 	Answers httplimit.Answers
 	// DialTimeout bounds connecting to an upstream; 0 means 3 s.
 	DialTimeout time.Duration

@@ -8,7 +8,7 @@
 // Requests of a class (crawlers) can go to an upstream of their own. Path and
 // query reach the upstream byte for byte as they were judged. X-Forwarded-For,
 // -Host and -Proto are set anew, or continued where a trusted proxy sent them;
-// nobody else's are believed. Event streams are flushed as they come and
+// other peers' are ignored. Event streams are flushed as they come and
 // WebSockets pass. Limits on the size of a request's header, and on the time a
 // client may take, are the server's.
 package proxy

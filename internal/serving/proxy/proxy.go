@@ -25,7 +25,7 @@ type Proxy struct {
 }
 
 // New builds a proxy. It opens no connection: an upstream that is down is
-// found out by the requests for it. It panics without an gate.
+// found out by the requests for it. It panics if the gate is nil.
 func New(gate httplimit.Gate, cfg Config) (*Proxy, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (p *Proxy) dropFields(h http.Header) {
 	}
 }
 
-// Cache is the response cache of the proxy. Who builds the proxy runs it.
+// Cache is the response cache of the proxy. The caller runs it.
 func (p *Proxy) Cache() *respcache.Cache { return p.cache }
 
 // route is the upstream for a verdict's class.

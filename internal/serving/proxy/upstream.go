@@ -114,7 +114,7 @@ func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if r.Context().Err() != nil {
 		u.abandoned.Add(1)
-		w.WriteHeader(http.StatusBadGateway) // nobody is there to read it
+		w.WriteHeader(http.StatusBadGateway) // the client has gone
 		return
 	}
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
@@ -127,7 +127,7 @@ func (u *upstream) failed(w http.ResponseWriter, r *http.Request, err error) {
 	httplimit.WriteProblem(w, status, "The upstream gave no answer: "+why+".")
 }
 
-// kind puts a failure into words that tell nothing of what is behind it.
+// kind describes a failure without the names and addresses of what is behind the proxy.
 func kind(err error) (status int, why string) {
 	var (
 		timeout net.Error

@@ -56,7 +56,7 @@ func New(cfg Config) *Recorder {
 // Written and Missed are how many requests were written down, and how many were left out for want of time.
 func (r *Recorder) Written() int64 { return r.written.Load() }
 
-// Missed is told at Written.
+// Missed is documented at Written.
 func (r *Recorder) Missed() int64 { return r.missed.Load() }
 
 // Wrap gives a handler whose requests are recorded when their answers begin.

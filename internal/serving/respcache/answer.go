@@ -117,7 +117,7 @@ func newAnswer(status int, h http.Header, s *hottype.Serve, now time.Time) (*ans
 // validates reports whether the handler can say that the answer has not changed.
 func (a *answer) validates() bool { return a.etag != "" || !a.modified.IsZero() }
 
-// alone reports whether each request has to have the answer validated for itself: nobody
+// alone reports whether each request has to have the response validated for itself: no client
 // may wait for the answer to another request.
 func (a *answer) alone() bool { return a.fresh <= 0 }
 

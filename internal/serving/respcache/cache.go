@@ -89,7 +89,7 @@ func (c *Cache) With(g Gate, a httplimit.Answers) *Cache {
 // has from it.
 func (c *Cache) NewScope() string { return strconv.FormatInt(c.scopes.Add(1), 36) }
 
-// Run lets go of what nobody wants any more, until ctx ends. It returns when no request of
+// Run drops what no request uses any more, until ctx ends. It returns when no request of
 // the cache's own is under way; those that are, are broken off.
 func (c *Cache) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
@@ -228,7 +228,7 @@ func (c *Cache) lead(w http.ResponseWriter, r *http.Request, left *Left, f *flig
 	f.stream(w, r, fwd)
 }
 
-// refresh fetches an answer that nobody waits for, unless the keys' limits refuse it.
+// refresh fetches a response in the background, unless the keys' limits deny it.
 func (c *Cache) refresh(f *flight, r *http.Request, next http.Handler) {
 	f.prepare(c.all, r, c.cfg.Timeout, c.cfg.Now)
 	close(f.gone)

@@ -125,7 +125,7 @@ func (d *directives) lifetime(h http.Header, date time.Time) time.Duration {
 
 // ageOf is the Age that an answer came with, 0 without one. Of a list the first member
 // counts (RFC 9111 section 5.1). Of what is no number, of several lines, and of a value that
-// stands there twice because somebody copied it, nobody knows when it was true: such an
+// is set twice because a proxy copied it, its age is unknown: such a
 // answer is taken for as old as can be.
 func ageOf(h http.Header) time.Duration {
 	lines := h["Age"]

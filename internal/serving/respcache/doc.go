@@ -4,17 +4,17 @@
 //	request ──> may it be answered from here at all? ──no──────────────> handler
 //	              └─> fresh answer ──────────────────> served (a hit)
 //	              └─> stale answer within its bounds ─> served, and fetched again behind it
-//	              └─> somebody fetches it ───────────> waits for that, at most Serve.Wait
+//	              └─> is being fetched ──────────────> waits for that, at most Serve.Wait
 //	              └─> nothing ───> the keys' limits ─> fetches it, for all who wait
 //
 // The gate says by Verdict.Serve which requests may come here; the cache charges what goes
 // on to the handler. An answer is stored under what the handler sees of a request: scheme,
 // host, target as received, and the fields that answers of this target name in Vary.
-// Whoever is known to the handler (Authorization, cookies, a certificate) passes by.
+// Requests that identify a user (Authorization, cookies, a certificate) bypass the cache.
 //
 // One request per variant is under way at a time, in a goroutine and a context of its own:
 // a client that leaves ends nothing. Its answer streams to that client as it comes, and the
-// others get it when it is whole, so that nobody takes a short answer for a whole one.
+// others get it when it is complete, so that no client takes a short response for a complete one.
 //
 // Memory is bounded for all answers together, those on their way included; the least
 // recently used ones go first. Time is an argument of everything below Cache.

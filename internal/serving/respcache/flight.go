@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// flight is one request to the handler for all who ask for a variant, and the
+// flight is one request to the handler for all clients of a variant, and the
 // ResponseWriter of that request. The handler runs in a goroutine of its own; the client
 // that it was begun for, if there is one, reads along by stream.
 //
@@ -49,7 +49,7 @@ type flight struct {
 	chunk    []byte // of a body that is not buffered
 	length   int64  // of the body so far
 	flushed  bool
-	released bool // nobody waits for the flight any more
+	released bool // no request waits for the flight any more
 	landed   bool
 	result   *answer // what the client is answered instead of what the handler wrote; nil: that
 	broken   any     // what the handler panicked with, or http.ErrAbortHandler
@@ -64,7 +64,7 @@ func newFlight(s *store, sh *shard, e *entry, backup *answer, serve *hottype.Ser
 }
 
 var (
-	errNobody = errors.New("respcache: nobody reads this answer")
+	errNobody = errors.New("respcache: no client reads the response")
 	errLanded = errors.New("respcache: Write after the handler has returned")
 )
 
@@ -176,7 +176,7 @@ func (f *flight) release(a *answer, marked, retry, now time.Time) {
 	}
 }
 
-// freshen is what becomes of the stored answer by a 304. It needs mu.
+// freshen updates the stored response after a 304. It needs mu.
 func (f *flight) freshen(now time.Time) *answer {
 	if f.prior == nil { // the handler was asked nothing that it could answer so
 		return nil

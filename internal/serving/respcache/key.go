@@ -60,10 +60,10 @@ func bypass(r *http.Request, s *hottype.Serve) string {
 	return ""
 }
 
-// forwarding are the fields that tell the handler by which origin a client came.
+// forwarding are the fields that name the origin by which a client came.
 var forwarding = []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
-// appendTarget writes what tells the targets of requests apart: all that the handler sees
+// appendTarget writes what distinguishes the targets of requests: all that the handler sees
 // of a request without fields, which handler that is, and the request's class, by which it
 // may go to another upstream. No part of it can hold the line feed that ends it.
 func appendTarget(b []byte, r *http.Request, scope, class string) []byte {

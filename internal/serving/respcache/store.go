@@ -55,7 +55,7 @@ type entry struct {
 	// marked is until when requests do not wait for each other, because the last answer was
 	// not to be kept.
 	marked     time.Time
-	flight     *flight   // nil: nobody fetches it
+	flight     *flight   // nil: no fetch is running
 	retry      time.Time // when it may be fetched again in the background
 	bytes      int64     // 0: not in the list
 	prev, next *entry    // of the shard's list
@@ -86,7 +86,7 @@ type found struct {
 	pass   bool    // the request is to go to the handler by itself
 }
 
-// find looks for an answer and makes a flight where one is needed and nobody fetches it.
+// find looks for a response and makes a flight if one is needed and none is running.
 // partial is whether only a part is asked for: that is served, and never fetched.
 func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, clock func() time.Time,
 	partial bool) (f found) {
@@ -135,7 +135,7 @@ func (s *store) find(r *http.Request, target []byte, v *hottype.Verdict, clock f
 		return found{pass: true}
 	case marked:
 		f.flight, f.lead = newFlight(s, sh, e, nil, v.Serve), true
-		f.flight.released = true // nobody else waits for it
+		f.flight.released = true // no other request waits for it
 		return f
 	case e.flight == nil:
 		e.flight = newFlight(s, sh, e, cmp.Or(f.backup, f.answer), v.Serve)
@@ -176,7 +176,7 @@ func (s *store) land(f *flight, a *answer, marked, retry time.Time, now time.Tim
 	s.shrink(sh)
 }
 
-// keepLate stores the answer of a flight for which nobody waited any more.
+// keepLate stores the response of a flight for which no request waited any more.
 func (s *store) keepLate(f *flight, a *answer, now time.Time) {
 	f.shard.mu.Lock()
 	if f.shard.resources[f.entry.of.target] == f.entry.of { // it was not taken out meanwhile

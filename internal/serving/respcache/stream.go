@@ -25,7 +25,7 @@ func (f *flight) stream(w http.ResponseWriter, r *http.Request, fwd string) {
 	}
 }
 
-// leave is when the client reads no further. It ends an answer that nobody else could use;
+// leave is called when the client reads no further. It ends a response that no other client could use;
 // giveUp ends one that becomes such later.
 func (f *flight) leave() {
 	close(f.gone)

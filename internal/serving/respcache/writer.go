@@ -22,7 +22,7 @@ func (f *flight) WriteHeader(status int) {
 	f.begin(status)
 }
 
-// begin takes status and fields, and decides what becomes of the body. It needs mu.
+// begin takes status and fields, and decides how the body is handled. It needs mu.
 func (f *flight) begin(status int) {
 	if f.status != 0 {
 		return
@@ -57,7 +57,7 @@ func (f *flight) giveUp(why string) {
 	f.letGo()
 	select {
 	case <-f.gone:
-		f.cancel() // who ignores errors of Write would answer nobody for ever
+		f.cancel() // a handler that ignores errors of Write would write for ever
 	default:
 	}
 }

@@ -62,7 +62,7 @@ func decodeHeaders(text string) httplimit.Headers {
 	return list
 }
 
-// decide appends the variables that say what becomes of a request; none where the message is not
+// decide appends the variables of a verdict; none where the message is not
 // for us or describes no request.
 func (a *Agent) decide(ctx context.Context, b []byte, c *check) []byte {
 	if !c.known || c.request.Target == "" {

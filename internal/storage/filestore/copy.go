@@ -22,7 +22,7 @@ const copyFormat = 1
 //	DIR/shared-overrides.json   {"version": 1, "of": […], "revision": …, "entries": {id: override as JSON text}}
 //	DIR/copy.lock               held while a process has the copy open
 //
-// It is no store: nobody changes overrides in it. One goroutine at a time may use it.
+// It is no store: overrides are not changed in it. One goroutine at a time may use it.
 type Copy struct {
 	disk disk
 	lock *os.File

@@ -76,7 +76,7 @@ func (env envelope) check(d disk) error {
 	for i, o := range env.Overrides {
 		where := fmt.Sprintf(" override %d (%q)", i+1, o.ID)
 		if o.ID == "" || seen[o.ID] {
-			return damaged(d, where, errors.New("its id is missing or stands twice"))
+			return damaged(d, where, errors.New("its id is missing or is set twice"))
 		}
 		seen[o.ID] = true
 		if err := o.Validate(); err != nil {
@@ -89,7 +89,7 @@ func (env envelope) check(d disk) error {
 // damaged says which file, where, and what to do.
 func damaged(d disk, where string, err error) error {
 	return fmt.Errorf(
-		"filestore: %s%s cannot be used: %w; mend it, or move it away to start without overrides (%s tells what they were)",
+		"filestore: %s%s cannot be used: %w; fix it, or move it away to start without overrides (%s lists what they were)",
 		d.path(overridesFile), where, err, auditFile)
 }
 

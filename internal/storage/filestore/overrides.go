@@ -171,7 +171,7 @@ func (o *Overrides) Revision(context.Context) (int64, error) {
 }
 
 // Trim removes the overrides that ended at or before now and tells how many.
-// That is nobody's change, so the audit does not show it.
+// No person made that change, so the audit does not show it.
 func (o *Overrides) Trim(now time.Time) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -120,15 +120,15 @@ func TestSightIsToldOnce(t *testing.T) {
 	}
 	var got []string
 	for line := range strings.Lines(buf.String()) {
-		for _, what := range []string{"no aggregator has ever", "publishes the hot set", "fallen silent", "sees again",
+		for _, what := range []string{"no aggregator has ever", "publishes the hot set", "aggregator not seen", "sees again",
 			"is blind", "too long"} {
 			if strings.Contains(line, what) {
 				got = append(got, what)
 			}
 		}
 	}
-	want := []string{"no aggregator has ever", "publishes the hot set", "fallen silent", "sees again", "is blind",
-		"fallen silent", "too long"}
+	want := []string{"no aggregator has ever", "publishes the hot set", "aggregator not seen", "sees again", "is blind",
+		"aggregator not seen", "too long"}
 	if !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q\n%s", got, want, &buf)
 	}

@@ -36,7 +36,7 @@ func (f *Feed) PublishBounds(ctx context.Context, token string,
 }
 
 // FollowBounds hands each new list of bounds to take until ctx ends, and returns nil. It asks twice a
-// second, while wanted says that somebody applies them. Bounds that cannot be read are counted as
+// second, while wanted reports that they are applied. Bounds that cannot be read are counted as
 // malformed reports are.
 func (f *Feed) FollowBounds(ctx context.Context, wanted func() bool, take func([]hottype.UpstreamBound)) error {
 	last := ""

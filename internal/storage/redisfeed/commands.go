@@ -39,7 +39,7 @@ func (f *Feed) SendCommand(ctx context.Context, c hottype.Command) error {
 }
 
 // FollowCommands calls fn with each command that is given from now on, in order, from
-// one goroutine. It returns nil when ctx ends and never before. A command that nobody
+// one goroutine. It returns nil when ctx ends and never before. A command that no process
 // could read for a minute, because Redis did not answer, is lost.
 func (f *Feed) FollowCommands(ctx context.Context, fn func(hottype.Command)) error {
 	h := &commandFollower{feed: f, fn: fn}

@@ -150,7 +150,7 @@ func (f *follower) subscribe(ctx context.Context, notices chan<- struct{}) (stoo
 const (
 	// sightEvery is how often a replica is asked who has fallen silent.
 	sightEvery = time.Second
-	// aloneAfter is how long a program may run before it says that nobody
+	// aloneAfter is how long a program may run before it logs that no aggregator
 	// publishes at all.
 	aloneAfter = 10 * time.Second
 )
@@ -195,7 +195,7 @@ func (s *sights) tell(sight hotset.PublisherChange) {
 	log := s.log.With("publisher", sight.Publisher, "hot_keys", sight.Keys)
 	switch {
 	case sight.State == hotset.Silent:
-		log.Warn("redisfeed: an aggregator has fallen silent: its hot keys stay hot, no other key becomes hot",
+		log.Warn("redisfeed: aggregator not seen: its hot keys are kept, no key becomes hot",
 			"kept_until", sight.Until.UTC())
 	case sight.State == hotset.Blind:
 		log.Warn(

@@ -152,7 +152,7 @@ func (h *hotFollower) fetch(ctx context.Context, publishers []string,
 		}
 		return nil
 	})
-	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // somebody wrote there by hand: the others count
+	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // written there by hand: the others count
 		return nil, fmt.Errorf("redisfeed: read hot sets of %q: %w", publishers, err)
 	}
 	for i, publisher := range publishers {

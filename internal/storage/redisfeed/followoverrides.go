@@ -18,7 +18,7 @@ const renewEvery = time.Hour
 // When Redis comes back with an older state than fn was given, or with none
 // (flushed, restarted without persistence, restored from a backup), fn is not
 // called: a block or a limit that a person set does not go because a server lost
-// its memory. It is written back to Redis within a look, by whoever may write
+// its memory. It is written back to Redis within a poll, by a process that may write
 // and has the highest version; see overrideCopy.
 func (s *OverrideStore) Follow(ctx context.Context, fn func([]rules.Override)) error {
 	h := &overrideFollower{s: s, fn: fn}
@@ -111,7 +111,7 @@ func (s *OverrideStore) Recall(c Copy) []rules.Override {
 }
 
 // KeepCopy saves every state that this process enforces, until ctx ends. A disk that is full or
-// slow holds up nothing else: it is told once, and tried again.
+// slow holds up nothing else: it is logged once, and tried again.
 func (s *OverrideStore) KeepCopy(ctx context.Context, c Copy) error {
 	f := s.feed
 	var saved int64

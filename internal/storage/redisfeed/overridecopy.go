@@ -23,7 +23,7 @@ import (
 // lost data: it was flushed, restarted without persistence, restored from a
 // backup, or replaced by a replica that lagged. Then every process that knows
 // more writes its copy back, and of several copies the one with the highest
-// version stands in the end, whoever writes first. Since a deletion is a newer
+// version wins in the end, in any order of writes. Since a deletion is a newer
 // version too, no older copy brings a deleted override back.
 type overrideCopy struct {
 	version int64             // unix microseconds, or one more than the version before
@@ -148,7 +148,7 @@ func (s *OverrideStore) restore(ctx context.Context, stored, known *overrideCopy
 	case err != nil && first:
 		log.Error(
 			"redisfeed: Redis has lost overrides, and they cannot be written back from here; they stay in force here until "+
-				"another program writes them back or somebody changes an override. Give Redis persistence", "err", err)
+				"another program writes them back or an override is changed. Give Redis persistence", "err", err)
 	case done:
 		f.overridesBehind.Store(false)
 		f.counters.overridesRestored.Add(1)

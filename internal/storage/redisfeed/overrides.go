@@ -23,7 +23,7 @@ const MaxOverrides = 10_000
 const MaxAudit = 1000
 
 // putTries is how often a change is tried when others change the same override
-// at the same moment. Somebody succeeds at every try.
+// at the same moment. One of them succeeds at every try.
 const putTries = 16
 
 // OverrideStore keeps the live overrides of a namespace and who changed them.
@@ -127,7 +127,7 @@ func (s *OverrideStore) Trim(ctx context.Context) (int, error) {
 	return int(trimmed), nil
 }
 
-// change reads one override, lets next say what becomes of it, and writes that
+// change reads one override, lets next return its new value, and writes that
 // if the override is still the one that was read. Overrides that Redis lost are
 // written back first: a change on top of an older state would make that state
 // the newest one.

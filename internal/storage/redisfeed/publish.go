@@ -28,7 +28,7 @@ type PublisherConfig struct {
 	// renews them.
 	Lease time.Duration
 	// Keep is how long a set stays in Redis beyond the Until of its keys, for
-	// limiters that start while nobody publishes; at most a day, default
+	// limiters that start while no aggregator publishes; at most a day, default
 	// [hotset.DefaultTTLBlind], a negative one not at all.
 	Keep time.Duration
 	// Window, when set, gives the window of a rule. A process that takes the
@@ -71,7 +71,7 @@ type Publisher struct {
 	seq   int64
 	found []hottype.Hot // of the owner before, each Until when it is given up at the latest
 	trail hotset.DeltaEncoder
-	log   logSize // of what stands in Redis
+	log   logSize // of what is in Redis
 	buf   []byte
 }
 
@@ -112,7 +112,7 @@ func (p *Publisher) Publish(ctx context.Context, set hottype.HotSet) error {
 	defer p.mu.Unlock()
 	err := p.publish(ctx, set)
 	if err != nil && !errors.Is(err, ErrFenced) {
-		p.log = logSize{} // who knows what stands there: the next one is whole
+		p.log = logSize{} // what is there is unknown: the next one is whole
 		p.feed.counters.publishErrors.Add(1)
 		return fmt.Errorf("redisfeed: publish %d hot keys as %q: %w", len(set.Keys), p.cfg.ID, err)
 	}
@@ -151,7 +151,7 @@ func (p *Publisher) publish(ctx context.Context, set hottype.HotSet) error {
 	return errors.New("the server loses its data again and again")
 }
 
-// lost notes that the id belongs to the process with an epoch, or to nobody.
+// lost records that the id belongs to the process with an epoch, or to none.
 func (p *Publisher) lost(epoch int64) {
 	p.known = max(p.known, p.epoch, epoch)
 	p.epoch = 0

@@ -24,7 +24,7 @@ const (
 	logKeep    = 32
 )
 
-// logSize is what stands in Redis of a large set. The zero value is: who knows.
+// logSize is the size of a large set and of its change log in Redis. The zero value means unknown.
 type logSize struct {
 	base, changes, bytes int // bytes of the set, number and bytes of its changes
 }
@@ -45,7 +45,7 @@ type message struct {
 	flags    string
 }
 
-// flagBlind stands in the index behind the version of a blind publisher.
+// flagBlind follows the version of a publisher without input in the index.
 const flagBlind = "blind"
 
 // answer is what the script says.
@@ -87,7 +87,7 @@ func (p *Publisher) send(ctx context.Context, set hottype.HotSet) (answer, error
 	return a, nil
 }
 
-// render writes a set: whole if it is small or nobody knows what stands in
+// render writes a set: whole if it is small or it is unknown what is in
 // Redis, else what changed.
 func (p *Publisher) render(set hottype.HotSet) (message, error) {
 	m := message{life: p.setLife(set).Milliseconds()}

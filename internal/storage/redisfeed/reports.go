@@ -119,7 +119,7 @@ func (f *Feed) Reporter(report func(now time.Time) hottype.Report) *Reporter {
 
 // Run reports until ctx ends and returns nil: once a second, and at once when other
 // overrides hold. A report that cannot be written is counted and left out: the next one
-// says all that it said. The last one says that the limiter has stopped, so that nobody
+// repeats all of it. The last one says that the limiter has stopped, so that no process
 // takes it for one that is cut off.
 func (r *Reporter) Run(ctx context.Context) error {
 	tick := time.NewTicker(reportEvery)

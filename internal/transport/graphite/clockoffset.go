@@ -60,7 +60,7 @@ func (p *clockOffset) server(now time.Time) int64 { return now.Unix() + p.differ
 
 // observe hears which second is the newest that a poll brought, and whether a
 // poll of the last moments would have brought it if it had been there: only
-// then its lag is Graphite's, and not just that nobody asked for anything.
+// then its lag is Graphite's, and not just a lack of requests.
 // Step is the length of a bucket.
 func (p *clockOffset) observe(now time.Time, newest, step int64, fresh bool) {
 	if p.known && newest <= p.newest {

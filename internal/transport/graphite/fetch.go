@@ -52,7 +52,7 @@ func (p *Poller) fetch(ctx context.Context, query string, lookback int64, each f
 
 func (p *Poller) request(ctx context.Context, query string, lookback int64) (*http.Request, error) {
 	u := p.url
-	// Graphite keeps answers for a minute, unless it is told not to.
+	// Graphite caches responses for a minute, unless a parameter says not to.
 	u.RawQuery = query + "&from=-" + strconv.FormatInt(lookback, 10) + "s&until=now&format=json&noCache=true"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {

@@ -29,7 +29,7 @@ type Inspection struct {
 	Step time.Duration
 	// Age is how long ago the newest point was; negative where there is none.
 	Age time.Duration
-	// Flush is the flush interval that the poller is told.
+	// Flush is the flush interval in the poller's configuration.
 	Flush time.Duration
 }
 

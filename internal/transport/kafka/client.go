@@ -162,7 +162,7 @@ func (l *link) explain(err error) error {
 	return fmt.Errorf("kafka: topic %q on brokers %v: %w%s", l.cfg.Topic, l.cfg.Brokers, err, hint(err))
 }
 
-// createTopic creates the topic. That somebody else was faster is fine.
+// createTopic creates the topic. It is no error if another process was faster.
 func (l *link) createTopic(client sarama.Client, partitions int32) error {
 	admin, err := sarama.NewClusterAdminFromClient(client)
 	if err != nil {

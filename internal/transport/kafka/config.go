@@ -31,7 +31,7 @@ type Config struct {
 	// replication.
 	CreateTopic bool
 	// Partitions the topic should have; 0: as many as it has, and 8 where it is
-	// created. Another number than that of the topic is told in the log, no
+	// created. Another number than that of the topic is logged, no
 	// more: everybody goes by what the topic has. They bound how many consumers
 	// of a group can work.
 	Partitions int32

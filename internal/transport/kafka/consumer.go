@@ -26,7 +26,7 @@ type ConsumerConfig struct {
 	Taken func()
 	// Lost is called when a partition leaves this member, after its last
 	// Handle, with a function that knows the keys of the partition. What was
-	// counted of them must be forgotten: whoever has the partition next, also
+	// counted of them must be dropped: the next owner of the partition, also
 	// if it is this member again, reads the Backlog again. Default: nothing.
 	Lost func(held func(hottype.Key) bool)
 	// Backlog is how far back a partition is read when it is taken over, below

@@ -25,7 +25,7 @@ type Inspection struct {
 	Missing    bool
 	Partitions int
 	// Replicas is the least number of copies of a partition, InSync the least
-	// that are up to date; Leaderless is how many partitions nobody leads.
+	// that are up to date; Leaderless is how many partitions have no leader.
 	Replicas, InSync, Leaderless int
 	// Settings are those of the topic that matter here, "" where the broker
 	// does not tell.

@@ -11,7 +11,7 @@ import (
 )
 
 // maxJSON is the longest record that is read as JSON. It is the form for people
-// and for a script; whoever has more to say writes protobuf.
+// and for a script; senders with more to send write protobuf.
 const maxJSON = 1 << 20
 
 // jsonPair is one element of counts. A key has to be text: one that is not

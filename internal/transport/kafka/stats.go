@@ -15,7 +15,7 @@ type ConsumerStats struct {
 	// backlog of partitions that moved. The rest of Records was read once by the
 	// group, if its members committed before they went.
 	Reread uint64
-	// Skipped are records older than the backlog that nobody read, Jumps how
+	// Skipped are records older than the backlog that were not read, Jumps how
 	// often that was.
 	Skipped uint64
 	Jumps   uint64

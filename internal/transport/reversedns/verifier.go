@@ -1,9 +1,9 @@
-// Package reversedns says whether an address belongs to who it says it belongs to, by the way that the operators of
-// crawlers document: the name of the address (PTR) lies in one of their domains, and that name has the address.
+// Package reversedns verifies whether an address belongs to the crawler that it claims to be, in the way that the
+// operators of crawlers document: the name of the address (PTR) is in one of their domains, and that name has the address.
 //
-// Nobody waits for DNS. [Verifier.Verified] answers from memory, and false of an address that it does not know, which
-// is then looked up: next time the answer is there. What is remembered, asked at once and asked in a second is bounded,
-// so that whoever says from many addresses to be a crawler makes neither memory nor DNS run over.
+// No request waits for DNS. [Verifier.Verified] answers from memory: false for an unknown address, which
+// is then looked up for the next request. What is remembered, asked at once and asked in a second is bounded,
+// so that a client that poses as a crawler from many addresses exhausts neither memory nor DNS.
 package reversedns
 
 import (
@@ -200,8 +200,8 @@ func (v *Verifier) lookUp(ctx context.Context, j job) {
 	v.store(false, j.subject, answer{again: j.now.Add(badFor)})
 }
 
-// ask reports whether a name of the address lies in the domains and has the address. An error is a failure of DNS, not
-// its answer that there is no such name. Names in other domains are not looked up: whoever owns an address chooses its
+// ask reports whether a name of the address is in the domains and has the address. An error is a failure of DNS, not
+// its answer that there is no such name. Names in other domains are not looked up: the owner of an address chooses its
 // name, and with it whose servers would be asked.
 func (v *Verifier) ask(ctx context.Context, s subject) (bool, error) {
 	names, err := v.dns.LookupAddr(ctx, s.addr.String())
@@ -237,7 +237,7 @@ func failure(err error) error {
 	return err
 }
 
-// within reports whether a host lies in one of the domains.
+// within reports whether a host is in one of the domains.
 func within(host, domains string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	for domain := range strings.FieldsSeq(domains) {

@@ -111,12 +111,12 @@ func ParseAllow(list []string) ([]netip.Prefix, error) {
 // senders decides whose datagrams and connections are read. All sockets of a
 // Listener share it; it is safe for concurrent use.
 type senders struct {
-	allow   []netip.Prefix // empty: everybody
+	allow   []netip.Prefix // empty: all senders
 	refused atomic.Uint64
 	bad     *rejectLog
 }
 
-// all reports whether nobody is refused, so that nobody has to ask who sends.
+// all reports whether every sender is allowed, so that no address has to be read.
 func (s *senders) all() bool { return len(s.allow) == 0 }
 
 // admits reports whether an address may send, and counts one that may not. A

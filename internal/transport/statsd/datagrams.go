@@ -37,7 +37,7 @@ type datagrams struct {
 	reader  *reader
 	from    *senders
 	armed   time.Time     // the read deadline that is set; zero: none
-	drops   atomic.Uint64 // as last seen: a closed socket tells nothing
+	drops   atomic.Uint64 // as last seen: a closed socket has no count
 }
 
 // openDatagrams binds one address with several sockets if the kernel can
@@ -99,7 +99,7 @@ func removeSocket(path string) error {
 	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
 		return os.Remove(path)
 	}
-	return nil // bind tells what is wrong
+	return nil // bind reports what is wrong
 }
 
 // grow asks for a large receive buffer and reads back what was granted: the
@@ -160,7 +160,7 @@ func (d *datagrams) read(ctx context.Context) error {
 			return fmt.Errorf("statsd: read from %s: %w", d.name, err)
 		}
 		if next := d.reader.flush(time.Now()); next != d.armed {
-			// Wake up for the flush even if nobody sends any more. The look at
+			// Wake up for the flush even if no datagram arrives. The look at
 			// ctx comes after this, so that its wake-up is not overwritten.
 			d.armed = next
 			_ = d.conn.SetReadDeadline(next)

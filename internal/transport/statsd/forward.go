@@ -88,7 +88,7 @@ func (f *forwarder) run(ctx context.Context) {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
 	defer cancel()
-	for last.Err() == nil && len(f.queue) > 0 { // nobody else takes from it now
+	for last.Err() == nil && len(f.queue) > 0 { // no other goroutine takes from it now
 		f.send(last, <-f.queue)
 	}
 	for f.drop() {
@@ -180,8 +180,8 @@ func (o *outbox) flush() {
 // hashing (Thaler, Ravishankar, "A Name-Based Mapping Scheme for Rendezvous",
 // 1996): every server bids for the name, and the highest bid has it. A server
 // that is added takes only what it now bids highest for, one that is removed
-// leaves its names to the next highest bids, and nobody has to agree on
-// anything but the list. The hash is published in docs/protocol.md, so that other
+// leaves its names to the next highest bids, and senders have to agree on
+// nothing but the list. The hash is published in docs/protocol.md, so that other
 // senders can do the same. It costs one step for each server and name.
 //
 // The servers' names are their configured addresses, byte for byte, and not
@@ -189,7 +189,7 @@ func (o *outbox) flush() {
 type rendezvous []uint64
 
 // newRendezvous makes a ring of sorted names, so that equal bids fall to the first in
-// byte order, however the list was written. It fails when one stands twice: its
+// byte order, however the list was written. It fails when one is listed twice: its
 // share would be that of one.
 func newRendezvous(servers []string) (rendezvous, error) {
 	r := make(rendezvous, len(servers))

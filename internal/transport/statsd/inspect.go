@@ -17,7 +17,7 @@ import (
 type Inspection struct {
 	Addr string
 	// AddrErr is why no datagram can be sent there: the name does not resolve,
-	// or on the same machine, nobody listens. UDP says no more than that.
+	// or on the same machine, no socket listens. UDP reports nothing else.
 	AddrErr string
 	// Admin is the address of the management interface, AdminErr why it does
 	// not answer. Servers other than the Node.js one have none.
@@ -72,7 +72,7 @@ func errorText(err error) string {
 }
 
 // probe sends a datagram of one empty line, which servers pass over. On
-// loopback the kernel tells when nobody listens; from elsewhere it may.
+// loopback the kernel reports if no socket listens; from elsewhere it may.
 func probe(ctx context.Context, addr string) error {
 	d := net.Dialer{Timeout: inspectWithin}
 	network := "udp"
@@ -93,7 +93,7 @@ func probe(ctx context.Context, addr string) error {
 	if err == nil || errors.As(err, &timeout) && timeout.Timeout() {
 		return nil
 	}
-	return fmt.Errorf("statsd: nobody listens: %w", err)
+	return fmt.Errorf("statsd: no server listens: %w", err)
 }
 
 // quietFor is how long the management interface is silent when it has told its

@@ -68,7 +68,7 @@ func TestInspectSaysWhatDoesNotAnswer(t *testing.T) {
 	gone := udp.LocalAddr().String()
 	_ = udp.Close()
 	in := Inspect(t.Context(), Target{Addr: gone, Admin: "127.0.0.1:1", File: filepath.Join(t.TempDir(), "config.js")})
-	if !strings.Contains(in.AddrErr, "nobody listens") || in.AdminErr == "" || in.FileErr == "" || in.Known {
+	if !strings.Contains(in.AddrErr, "no server listens") || in.AdminErr == "" || in.FileErr == "" || in.Known {
 		t.Errorf("inspection %+v", in)
 	}
 }

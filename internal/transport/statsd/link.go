@@ -11,7 +11,7 @@ import (
 
 // link is a connected datagram socket that is opened when it is needed,
 // resolved anew from time to time and opened anew after an error. Connected,
-// because the kernel then tells that nobody listens.
+// because the kernel then reports if no socket listens.
 //
 // Only the first resolution is waited for. Later ones go on beside the
 // sending: a name server that hangs must not cost counts of a server that is
@@ -45,7 +45,7 @@ const (
 	// retryAfter spaces the attempts to open, each of which may wait for a
 	// name server.
 	retryAfter = time.Second
-	// resolveTimeout bounds a resolution that nobody waits for.
+	// resolveTimeout bounds a resolution in the background.
 	resolveTimeout = 5 * time.Second
 )
 
@@ -133,7 +133,7 @@ func (l *link) write(ctx context.Context, b []byte) error {
 	return err
 }
 
-// refuse is what follows when nobody listens.
+// refuse records that no server listens.
 func (l *link) refuse() {
 	l.refused.Add(1)
 	if l.addr.network == "unixgram" { // the server has a new socket there

@@ -72,7 +72,7 @@ type ForwardStats struct {
 	// stopped, or could not be sent.
 	Dropped uint64
 	// Errors are datagrams that could not be sent; Refused those that the
-	// other host said nobody listens for.
+	// other host rejected, because no server listens.
 	Errors  uint64
 	Refused uint64
 }

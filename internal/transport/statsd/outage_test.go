@@ -89,7 +89,7 @@ func TestAbsentServerAppears(t *testing.T) {
 	}
 	in.await(t, "t?a=1", 3)
 	s.stop()
-	if out := log.String(); strings.Count(out, "\n") != 2 || !strings.Contains(out, "nobody listens") {
+	if out := log.String(); strings.Count(out, "\n") != 2 || !strings.Contains(out, "no server listens") {
 		t.Errorf("want one line for the outage and one for its end, got:\n%s", out)
 	}
 }

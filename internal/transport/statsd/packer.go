@@ -153,7 +153,7 @@ func (p pacer) from(now time.Time, counts, datagrams int) pacer {
 }
 
 // pause waits until a time, and reports false at once when ctx has ended or
-// the next batch stands in the queue: then it is late.
+// the next batch is in the queue: then it is late.
 func pause(ctx context.Context, until time.Time, next *backlog.Queue) bool {
 	d := time.Until(until)
 	if d < paceStep {
@@ -167,7 +167,7 @@ func pause(ctx context.Context, until time.Time, next *backlog.Queue) bool {
 			return true
 		case <-next.Ready:
 			// The token may be of a batch that has been taken already. One that
-			// has not is found without it: who sends looks into the queue first.
+			// has not is found without it: the sender checks the queue first.
 			if next.Len() > 0 {
 				return false
 			}

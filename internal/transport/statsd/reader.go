@@ -18,7 +18,7 @@ type reader struct {
 	sums   *sums
 	out    *outbox    // of lines for another server; nil: none
 	bad    *rejectLog // shared with other readers
-	from   netip.Addr // who sent what is read now; zero: nobody knows
+	from   netip.Addr // sender of what is read now; zero: unknown
 	key    []byte     // scratch
 	due    time.Time  // when the sums are to be handed over; zero: there are none
 	forget time.Time  // when names are to be forgotten

@@ -27,7 +27,7 @@ type rejectLog struct {
 }
 
 // line shows a malformed line, or counts it for the next time. From is the
-// zero Addr where nobody knows who sent it, as at a unix socket.
+// zero Addr if the sender is unknown, as at a unix socket.
 func (c *rejectLog) line(line []byte, why fault, cause error, from netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

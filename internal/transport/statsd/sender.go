@@ -186,7 +186,7 @@ type ServerStats struct {
 	Datagrams uint64
 	// Errors are failed resolutions, sockets and writes.
 	Errors uint64
-	// Refused are the datagrams that the other host said nobody listens for.
+	// Refused are the datagrams that the other host rejected because no server listens.
 	Refused uint64
 	// Queued are the counts that wait.
 	Queued int64

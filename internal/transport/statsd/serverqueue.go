@@ -230,7 +230,7 @@ func (l *serverQueue) report(err error) {
 }
 
 // errNobody is what the kernel tells about datagrams that it took.
-var errNobody = errors.New("nobody listens there, what was sent before is lost")
+var errNobody = errors.New("no server listens there, what was sent before is lost")
 
 // isTimeout reports that there is no time left, so trying again is pointless.
 func isTimeout(err error) bool {

@@ -16,8 +16,8 @@ import (
 )
 
 // streams is one address that connections are made to. They share a reader, a
-// chunk of lines at a time, so whoever is slow keeps nobody waiting: nobody
-// reads from a connection with the lock held.
+// chunk of lines at a time, so a slow connection delays no other: none
+// is read with the lock held.
 type streams struct {
 	name   string
 	cfg    ListenerConfig
@@ -96,7 +96,7 @@ func (s *streams) run(ctx context.Context) error {
 }
 
 // accept returns nil when ctx ended. A process that has no file descriptors
-// left tries again: those who are connected must not suffer.
+// left tries again: the open connections must not suffer.
 func (s *streams) accept(ctx context.Context, conns *sync.WaitGroup) error {
 	for ctx.Err() == nil {
 		conn, err := s.ln.Accept()

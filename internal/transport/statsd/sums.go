@@ -38,7 +38,7 @@ type entry struct {
 	sum     float64
 	dirty   bool                  // is in touched
 	waits   uint8                 // how many flushes client sketch has seen without a count
-	clients *hottype.ClientSketch // of the next count; nil: nobody said
+	clients *hottype.ClientSketch // of the next count; nil: unknown
 }
 
 const (
@@ -170,7 +170,7 @@ func (s *sums) forget() []hottype.Count {
 }
 
 // leave gives the client sketch of an entry away. Members may have been lost on the way or be those
-// of somebody who makes them up, so what was seen is at least what the others
+// of a forger, so what was seen is at least what the others
 // say, and what even then is no client sketch is none.
 func (s *sums) leave(e *entry) *hottype.ClientSketch {
 	c := e.clients
