@@ -13,7 +13,7 @@ import (
 // fields and a problem+json body. A hot key whose rule has a cache is answered from the
 // cache. next gets the server's own ResponseWriter, or where limits adapt a thin one
 // around it, so flushing and hijacking work as before, except where the cache fetches an
-// answer for all who ask.
+// response for all clients.
 func (p *Pipeline) Middleware(next http.Handler) http.Handler { return p.layer.Wrap(next) }
 
 // MiddlewareWith is Middleware with options. A client whom Options.Client names is known to

@@ -88,8 +88,7 @@ func New(cfg Config) (*Pipeline, error) {
 		Cache: respcache.Config{Memory: cfg.CacheMemory, Served: p.parts.Gate.Served},
 	}
 	p.layer = middleware.Build(p.parts.Gate, p.options)
-	p.parts.Purge = p.layer.Cache().Purge
-	p.parts.Add(lifecycle.Sums, "cache", p.layer.Cache().Run)
+	p.parts.AddCache(p.layer.Cache())
 	safe := httplimit.SafeGateConfig{Gate: p.parts.Gate, Clients: clients, RetryJitter: cfg.RetryJitter, Log: cfg.Log}
 	p.decide = httplimit.NewSafeGate(safe)
 	safe.Holds = true

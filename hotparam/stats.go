@@ -10,7 +10,7 @@ import (
 type Stats struct {
 	// Counted are requests, once for each key that they have. Delivered of them
 	// reached the detection of this process, were sent by StatsD, or were taken by the
-	// Sink. Dropped were lost: more keys than memory is for, or nobody who took
+	// Sink. Dropped were lost: more keys than memory is for, or no server took
 	// them. The rest waits for the next 100 ms; after Run's end it is lost too.
 	Counted, Delivered, Dropped uint64
 	// Allowed requests passed; Denied were refused, by what refused them.

@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// site is an upstream, who asks it, and how it is limited. Times are seconds since the beginning.
+// site is an upstream, its clients, and how it is limited. Times are seconds since the beginning.
 type site struct {
 	seconds int
 	servers int

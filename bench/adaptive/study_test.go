@@ -94,7 +94,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// While nobody controls, the cap on requests in flight holds: no cold request is lost.
+// Without a controller the cap on requests in flight holds: no cold request is lost.
 func TestControllerAway(t *testing.T) {
 	t.Parallel()
 	if _, _, r := run(t, "controller away while capacity halves"); r.cold > goalCold {

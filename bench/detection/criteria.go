@@ -123,7 +123,7 @@ func (s situation) play(hot string) string {
 
 var words = map[detect.Kind]string{detect.Became: "hot", detect.Looped: "loop"}
 
-// counted is what the key gets in a tick, with who asks.
+// counted is what the key gets in a tick, with its clients.
 func (s situation) counted(owed, looped *float64, asked *int, second int64) (hottype.Count, bool) {
 	c := hottype.Count{Key: subject, Second: second, Clients: &hottype.ClientSketch{}}
 	for ; *owed >= 1; *owed-- {

@@ -63,14 +63,14 @@ func (s *stream) number(key hottype.Key) uint32 {
 	if s.names != nil {
 		id, ok := s.numbers[key]
 		if !ok {
-			panic("study: a key that nobody sent: " + string(key))
+			panic("study: a key that was not sent: " + string(key))
 		}
 		return id
 	}
 	_, id, _ := strings.Cut(string(key), "=")
 	n, err := strconv.ParseUint(id, 10, 32)
 	if err != nil {
-		panic("study: a key that nobody sent: " + string(key))
+		panic("study: a key that was not sent: " + string(key))
 	}
 	return uint32(n)
 }

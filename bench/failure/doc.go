@@ -4,11 +4,11 @@
 //
 //	go run ./failure [-rate 5000] [-trouble 4s] [-only frozen,killed] [-server redis-server]
 //
-// Decisions begin by a timetable, whatever becomes of the ones before, and are
+// Decisions begin by a timetable, whether the ones before have ended or not, and are
 // timed from the moment that the timetable says, so a late start counts as
 // waiting. One in five is about a hot key (100/s, burst 200, shared); the rest are
 // of 1000 clients with a shared window each, so that nearly all ask Redis.
-// Which store decided is told by the limit in the verdict: while Redis fails
+// The limit in the verdict shows which store decided: while Redis fails
 // each gate enforces a half.
 //
 // Columns: "p99 of the start" is how late decisions began: what the machine adds

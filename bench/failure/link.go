@@ -7,7 +7,7 @@ import (
 )
 
 // link is a wire to Redis that can break in the ways of real ones. Nothing on it
-// is closed by a trouble: whoever waits is not told.
+// is closed by a fault: waiting calls get no error.
 type link struct {
 	ln net.Listener
 	to string

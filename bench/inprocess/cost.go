@@ -105,7 +105,7 @@ func (q question) ours(who, yaml string) error {
 	return p.stop()
 }
 
-// theirs asks sentinel. Cold values have a limit that nobody reaches.
+// theirs asks sentinel. Cold values have a limit that is never reached.
 func (q question) theirs() error {
 	perSecond := int64(1 << 40)
 	if q.hot {

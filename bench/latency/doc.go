@@ -21,10 +21,10 @@
 // threshold: the clock starts just before that request is counted. Every 5 ms each
 // limiter is asked, uncounted, about the topics of all trials under way (a
 // sidecar by one POST /v1/decide). The limit is one request an hour, so a topic
-// that is hot is refused from the second question on, whoever of the two was
+// that is hot is refused from the second question on, whichever of the two was
 // asked the first: the clock stops when the answer that refuses it has come from
 // both. So a result is at most two askings too long and never too short. Ten
-// trials run beside each other, with other topics that nobody may refuse.
+// trials run beside each other, with other topics that must not be denied.
 //
 // The stages come from marks on the way: when tally handed the count over that
 // reached the threshold, since when the aggregator calls the key hot, when it

@@ -110,7 +110,7 @@ func contains(list, name string) bool {
 	return false
 }
 
-// loadAverage is the load of the last minute, "?" where nobody tells.
+// loadAverage is the load of the last minute, "?" if unknown.
 func loadAverage() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -97,7 +97,7 @@ func (p panel) axes(step int, every time.Duration) {
 	}
 }
 
-// demand marks the bursts below the plot; who asks all the time needs no mark.
+// demand marks the bursts below the plot; a client that asks all the time needs none.
 func (p panel) demand(wanted []demand) {
 	for _, d := range wanted {
 		if d.calls > 1 {

@@ -136,7 +136,7 @@ func (b *bench) cases(ctx context.Context, list string) (cases []func() error, e
 	return cases, nil
 }
 
-// one measures a contender on a key that nobody has used.
+// one measures a contender on an unused key.
 func (b *bench) one(ctx context.Context, q question) error {
 	if err := b.rdb.FlushAll(ctx).Err(); err != nil {
 		return err

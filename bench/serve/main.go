@@ -127,7 +127,7 @@ const (
 	knownAfter = time.Second // by then the topic is hot everywhere
 )
 
-// viral sends a wave for a topic that nobody asked for before.
+// viral sends a wave for a topic without requests before.
 func (c *contender) viral(sheet *measure.Sheet, site *upstream, target string, d time.Duration) error {
 	n := 0
 	others := func() (httpload.Result, error) {

@@ -14,5 +14,5 @@
 //
 // The heap is how much more is reachable half way and at the end than before.
 // Lost is what tally and the sender say that they lost; of datagrams to a UDP
-// port where nobody listens the sender says only how many were refused.
+// port without a listener the sender says only how many were refused.
 package main

@@ -20,7 +20,7 @@ const (
 	peer          = "keilerkonzept/topk v1.1.4, sliding"
 )
 
-// start is when traffic begins. Time is the traffic's own, nobody waits.
+// start is when traffic begins. Time is the traffic's own, nothing waits.
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // counter is what is compared. add places counts at a time; judge is called ten

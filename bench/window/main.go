@@ -94,7 +94,7 @@ func (q question) cost(who string, build func() (counter, error)) error {
 
 // feed makes up to n updates from the i-th on, at perSecond, and tells how many
 // and what CPU time they took. What it takes to draw the next keys is not in it:
-// they lie in the cache, as the keys of a packet or a record do that was just
+// they are in the cache, as the keys of a packet or a record do that was just
 // read.
 func (q question) feed(c counter, i, n int) (made int, took time.Duration) {
 	const step = 1000

@@ -11,7 +11,7 @@ import (
 // Space-Saving summary for each second (Metwally et al., "Efficient Computation
 // of Frequent and Top-k Elements in Data Streams", 2005), in which a new key
 // takes the place of the lightest. Sums over the window are gathered for the
-// keys that somebody asks for; here nobody does.
+// keys that are looked up; here none are.
 type saving struct {
 	slots  [windowSeconds]*summary
 	second int64

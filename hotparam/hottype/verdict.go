@@ -40,11 +40,11 @@ type Verdict struct {
 	// on: it has its place in a limit that lets requests wait.
 	Wait time.Duration
 	Mode Mode
-	// Lease, if not nil, is what the request holds while it is in flight. Whoever
-	// asked with Request.Holds releases it when the response has ended.
+	// Lease, if not nil, is what the request holds while it is in flight. A
+	// caller that set Request.Holds releases it when the response has ended.
 	Lease *Lease
 	// Refund, if not nil, is what the request gets back if its answer has one of some
-	// statuses. Whoever asked with Request.Holds says which it had.
+	// statuses. A caller that set Request.Holds reports which it had.
 	Refund *Refund
 	// Serve is set where a response cache may answer the request: only its per-IP
 	// windows were charged. nil: the request was decided as a whole.
@@ -52,8 +52,8 @@ type Verdict struct {
 	// Class is the class of the request by its headers ("crawler"), "" for
 	// everybody.
 	Class string
-	// Upstream names the upstream whose answers adapt limits, "" where there is none. Whoever
-	// forwards an admitted request tells the gate what became of it.
+	// Upstream names the upstream whose answers adapt limits, "" if there is none. A
+	// caller that forwards an allowed request reports its outcome to the gate.
 	Upstream string
 }
 

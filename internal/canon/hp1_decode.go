@@ -220,7 +220,7 @@ func appendSeparators(dst, component []byte) []byte {
 	return dst
 }
 
-// holdsHash reports whether one part of an alias is hashed. A hash mark is told
+// holdsHash reports whether one part of an alias is hashed. A hash mark is distinguished
 // from the bytes "Zh" inside an escape ("ZZh") by reading whole tokens.
 func holdsHash(alias []byte) bool {
 	for i := 0; i+1 < len(alias); i++ {

@@ -220,7 +220,7 @@ func orZero(value []byte) []byte {
 	return append(value[:0], '0')
 }
 
-// appendNumber appends a number without leading zeros. The digits may stand in
+// appendNumber appends a number without leading zeros. The digits may be in
 // the memory behind dst.
 func appendNumber(dst []byte, negative bool, digits []byte) []byte {
 	for len(digits) > 1 && digits[0] == '0' {

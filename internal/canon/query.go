@@ -188,7 +188,7 @@ func (w *writer) lookup(s *Selector, name string, spelled bool) *tracked {
 	return &s.other
 }
 
-// begin starts a pair in its place: its name and "=". It gives false where the name is beyond
+// begin starts a pair where it belongs: its name and "=". It gives false where the name is beyond
 // the limit. The fields are set one by one: to copy a pair there costs as much as all else
 // that is done for it.
 func (w *writer) begin(t *tracked, name string, spelled bool) (p *pair, ok bool) {

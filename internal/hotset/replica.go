@@ -145,6 +145,16 @@ func (m *Replica) Entries(now time.Time) []*Entry {
 	return hot
 }
 
+// Hot lists the keys that are hot at now, heaviest first.
+func (m *Replica) Hot(now time.Time) []hottype.Hot {
+	entries := m.Entries(now)
+	list := make([]hottype.Hot, len(entries))
+	for i, e := range entries {
+		list[i] = e.Hot()
+	}
+	return list
+}
+
 // Loops are the keys that would be hot were it not for one or a few clients,
 // heaviest first, then by key; those that hold at now. They are for show.
 func (m *Replica) Loops(now time.Time) []hottype.Hot {

@@ -17,8 +17,8 @@ func told(m *Replica, now time.Time) (list []string) {
 	return list
 }
 
-// A publisher that dies disarms nobody: its keys stay for TTLBlind, the keys of
-// another one go on as ever, and each change of a state is told once.
+// A publisher that dies disarms no limiter: its keys stay for TTLBlind, the keys of
+// another one go on as ever, and each change of a state is reported once.
 func TestSilentPublisherKeepsItsKeys(t *testing.T) {
 	t.Parallel()
 	m := &Replica{TTLBlind: 60 * time.Second}
@@ -94,7 +94,7 @@ func TestPublisherIsHeardAgain(t *testing.T) {
 }
 
 // A limiter that starts while the aggregator is frozen finds an old set: its keys
-// are hot, and after a moment it knows that nobody renews them.
+// are hot, and after a moment it knows that they are not renewed.
 func TestOldSetIsFound(t *testing.T) {
 	t.Parallel()
 	m := new(Replica)
@@ -116,7 +116,7 @@ func TestOldSetIsFound(t *testing.T) {
 	}
 }
 
-// A process that was frozen itself has heard nobody, and blames nobody.
+// A process that was frozen itself has received nothing, and blames no publisher.
 func TestWhoSleptBlamesNobody(t *testing.T) {
 	t.Parallel()
 	m := new(Replica)

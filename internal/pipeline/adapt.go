@@ -6,13 +6,17 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/deciding/adaptive"
+	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// adaptEvery is how often controllers look at what was seen.
+// adaptEvery is the interval of the controllers.
 const adaptEvery = time.Second
 
-// adapt finds what upstreams bear, by what this process alone sees, until ctx ends.
-func (p *Pipeline) adapt(ctx context.Context) error {
+// Adapt runs the controllers of adaptive limits until ctx ends: read returns what limiters report of
+// their upstreams, and apply gets the limits that follow, nil while no rule adapts.
+func Adapt(ctx context.Context, set func() *rules.Set, hot *hotset.Replica,
+	read func(now time.Time) []hottype.Report, apply func(now time.Time, bounds []hottype.UpstreamBound)) error {
 	tick := time.NewTicker(adaptEvery)
 	defer tick.Stop()
 	var controllers adaptive.Controllers
@@ -21,13 +25,26 @@ func (p *Pipeline) adapt(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-tick.C:
-			if !p.adapts() {
-				continue
+			var bounds []hottype.UpstreamBound
+			if set := set(); len(set.Adapts()) > 0 {
+				bounds = controllers.Tick(now, set, hot.Hot(now), read(now))
 			}
-			seen := []hottype.Report{{At: now, Upstreams: p.Gate.Upstreams().Reports(now)}}
-			p.Gate.Upstreams().SetBounds(now, controllers.Tick(now, p.Gate.Rules(), p.hot(now), seen))
+			apply(now, bounds)
 		}
 	}
+}
+
+// adapt limits by what this process alone sees.
+func (p *Pipeline) adapt(ctx context.Context) error {
+	upstreams := p.Gate.Upstreams()
+	read := func(now time.Time) []hottype.Report {
+		return []hottype.Report{{At: now, Upstreams: upstreams.Reports(now)}}
+	}
+	return Adapt(ctx, p.Gate.Rules, p.Hot, read, func(now time.Time, bounds []hottype.UpstreamBound) {
+		if p.adapts() {
+			upstreams.SetBounds(now, bounds)
+		}
+	})
 }
 
 // adapts reports whether a limit follows an upstream.
@@ -40,13 +57,3 @@ func (p *Pipeline) setBounds(list []hottype.UpstreamBound) {
 
 // Bounds are what holds here of what upstreams bear.
 func (p *Pipeline) Bounds() []hottype.UpstreamBound { return p.Gate.Upstreams().Bounds(time.Now()) }
-
-// hot are the keys that are hot now.
-func (p *Pipeline) hot(now time.Time) []hottype.Hot {
-	entries := p.Hot.Entries(now)
-	list := make([]hottype.Hot, len(entries))
-	for i, e := range entries {
-		list[i] = e.Hot()
-	}
-	return list
-}

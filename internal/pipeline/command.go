@@ -46,8 +46,8 @@ func (p *Pipeline) obey(now time.Time, c hottype.Command) (purged int) {
 		}
 		p.Gate.Reset(now, c)
 	case hottype.CommandPurge:
-		if p.Purge != nil {
-			return p.Purge(c.Key)
+		if p.cache != nil {
+			return p.cache.Purge(c.Key)
 		}
 	}
 	return 0

@@ -23,6 +23,7 @@ import (
 	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/rules"
+	"github.com/hotparam/pipeline/internal/serving/respcache"
 	"github.com/hotparam/pipeline/internal/storage/redisfeed"
 	"github.com/hotparam/pipeline/internal/storage/redislimits"
 	"github.com/hotparam/pipeline/internal/storage/redisstore"
@@ -45,13 +46,11 @@ type Pipeline struct {
 	Windows  *redislimits.Windows
 	Refunds  *redislimits.Refunds
 	Prefetch *redislimits.Prefetch // nil: none
-	// Overrides, when set before Run, hears of each list of live overrides.
+	// Overrides, when set before Run, receives each list of live overrides.
 	Overrides func([]rules.Override)
-	// Purge, when set before Run, removes the answers for a key from this process's
-	// response cache, and says how many there were.
-	Purge func(hottype.Key) int
 	// Reported, when set before Run, completes each report of this limiter.
 	Reported func(*hottype.Report)
+	cache    *respcache.Cache // nil: none
 }
 
 // Config has the settings of the parts. What connects them is filled in.
@@ -61,7 +60,13 @@ type Config struct {
 	Tally tally.Config
 }
 
-// CheckRules says whether detection by these settings holds its promise for rules.
+// AddCache adds the response cache of this process, from which Command removes responses. Call it before Run.
+func (p *Pipeline) AddCache(c *respcache.Cache) {
+	p.cache = c
+	p.Add(lifecycle.Sums, "cache", c.Run)
+}
+
+// CheckRules reports whether detection by these settings holds its promise for rules.
 func CheckRules(set *rules.Set, c aggregate.Config) error {
 	return detect.Check(set, detect.Options{Counters: c.Counters, MaxRate: c.MaxRate, Lateness: c.Lateness})
 }

@@ -72,7 +72,7 @@ type arrivals struct {
 	mu                             sync.Mutex
 }
 
-// slowSite is a slow upstream behind two limiters, and who asks for it.
+// slowSite is a slow upstream behind two limiters, and its clients.
 type slowSite struct {
 	t        *testing.T
 	upstream *slowUpstream

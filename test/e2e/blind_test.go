@@ -176,7 +176,7 @@ func TestSilentSendersDisarmNobody(t *testing.T) {
 		func() bool { return metric(t, admin, "hotparam_aggregate_blind") == "0" })
 	program.Await(t, 10*time.Second, "topic 1 to be hot", func() bool { return w.hot(topic(1)) })
 	program.Await(t, 10*time.Second, "topic 0 to be cold", func() bool { return !w.hot(topic(0)) })
-	l.ids[1].Store(false) // nobody asks, and the collector lives
+	l.ids[1].Store(false) // no requests, and the collector lives
 	program.Await(t, 10*time.Second, "topic 1 to be cold", func() bool { return !w.hot(topic(1)) })
 	if said := aggregator.Said(); strings.Count(said, "aggregate: blind") != 1 ||
 		strings.Count(said, "not blind any more") != 1 {

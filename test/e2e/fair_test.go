@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// readers are one client who asks for the topic 500 times a second and 50 who ask twice,
+// readers are one client with 500 requests a second for the topic and 50 with two,
 // in turn at two limiters. They count what passed.
 type readers struct {
 	t             *testing.T

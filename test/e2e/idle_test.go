@@ -16,7 +16,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// Ten thousand clients that keep their connections open cost bounded memory and hurt nobody: a
+// Ten thousand clients that keep their connections open cost bounded memory and slow no other: a
 // further one is answered at once, and takes the place of the longest idle one.
 func TestTenThousandIdleConnections(t *testing.T) {
 	const clients, most = 10_000, 40 << 10 // bytes for each

@@ -67,7 +67,7 @@ func TestRedisLosesEverything(t *testing.T) {
 	}
 }
 
-// streamSays reads what the dashboard is told until it contains a text.
+// streamSays reads the dashboard's events until it contains a text.
 func streamSays(t *testing.T, admin, want string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -16,7 +16,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// Of two aggregators one tells. When it is killed the other one does: nothing is told twice, and nothing that happens
+// Of two aggregators one notifies. When it is killed the other one does: nothing is sent twice, and nothing that happens
 // once the other one has taken over is lost. It also tells that Redis is away, and back. What was hot by the one that
 // was killed stays hot for redis.hot_ttl_blind.
 func TestAnotherAggregatorTells(t *testing.T) {
@@ -52,7 +52,7 @@ func TestAnotherAggregatorTells(t *testing.T) {
 	})
 	aggregators[0].Signal(os.Kill)
 	n := 0
-	program.Await(t, 60*time.Second, "b to tell", func() bool { // what is set meanwhile may be told by nobody
+	program.Await(t, 60*time.Second, "b to notify", func() bool { // what is set meanwhile may be sent by neither
 		n++
 		do(t, http.MethodPut, "http://"+admins[1]+"/v1/overrides", fmt.Sprintf(`{"key":"topic?id=9%d","action":"block"}`, n),
 			http.Header{"Content-Type": {"application/json"}})
@@ -91,7 +91,7 @@ func (w *told) all() []string {
 	return append([]string(nil), w.events...)
 }
 
-// An upstream that is slow by itself: its limit falls to the least, which is told, and so is that it has risen again.
+// An upstream that is slow by itself: its limit falls to the minimum, which is notified, and so is its rise.
 // What hotparam notify test sends is signed like everything.
 func TestAdaptiveFloorIsTold(t *testing.T) {
 	t.Parallel()

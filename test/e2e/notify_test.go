@@ -107,7 +107,7 @@ func (w *told) index(event string) int {
 	return -1
 }
 
-// A topic goes viral and is forgotten again; somebody blocks another one. A webhook hears all of it, although it fails
+// A topic goes viral and cools again; another one is blocked. A webhook receives all of it, although it fails
 // at first.
 func TestWebhookHearsHotAndCold(t *testing.T) {
 	t.Parallel()

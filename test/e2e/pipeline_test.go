@@ -38,7 +38,7 @@ ip:
 // each limiter goes on by itself and the bound below is another one.
 const budget = "1s"
 
-// site is the whole pipeline as processes: a collector that hears of every
+// site is the whole pipeline as processes: a collector that receives every
 // request by mirroring, an aggregator, two sidecars that are asked in turn.
 type site struct {
 	t          *testing.T

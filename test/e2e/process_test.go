@@ -37,7 +37,7 @@ func get(t *testing.T, url string) (int, string) {
 	return do(t, http.MethodGet, url, "", nil)
 }
 
-// do sends a request; status 0 means that nobody answered.
+// do sends a request; status 0 means no response.
 func do(t *testing.T, method, url, body string, header http.Header) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(context.Background(), method, url, bytes.NewBufferString(body))

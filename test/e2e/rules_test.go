@@ -24,7 +24,7 @@ const follows = time.Second
 // fleet is an aggregator and two limiters that have their rules from a store.
 type fleet struct {
 	t        *testing.T
-	store    []string // how the programs are told of the store
+	store    []string // the settings that name the store
 	states   [3]string
 	config   string
 	admin    [3]string // the aggregator's is the first

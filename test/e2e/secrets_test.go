@@ -19,7 +19,7 @@ const secret = "pw-s3cret-do-not-show"
 func TestSecretsAreNotShown(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	// refused by a server without users: errors are told too
+	// refused by a server without users: errors are logged too
 	url := "redis://user:" + secret + "@" + redis.Addr() + "/0"
 	file := pipelineRules + "redis: {addr: '" + url + "'}\nlog: {level: debug}\nadmin: {token: " + secret + "}\n" +
 		"decide: {token: " + secret + "}\ngraphite: {username: ann, password: " + secret +

@@ -78,7 +78,7 @@ func TestStateDirectoryHasOneOwner(t *testing.T) {
 }
 
 // Rules are read again when their file changes and at SIGHUP; bad ones change
-// nothing, and what a good one removed is told.
+// nothing, and what a good one removed is reported.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -91,7 +91,7 @@ func TestReload(t *testing.T) {
 		"--admin.listen", admin, "--state.dir", t.TempDir())
 	ready(t, admin)
 	rewrite(t, config, pipelineRules+"overrides:\n  - {key: 'topic?id=3', action: block}\n")
-	// Who asks again and again meets the limit of a hot key before the new rules.
+	// A client that repeats its request meets the limit of a hot key before the new rules.
 	program.Await(t, 5e9, "the new rules", func() bool {
 		return strings.Contains(p.Said(), "configuration read again")
 	})

@@ -151,7 +151,7 @@ func serveMany(t *testing.T, count *tally.Tally, run func(context.Context) error
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// frozen is the pause of somebody who never goes on.
+// frozen is the pause of a server that never goes on.
 const frozen time.Duration = -1
 
 // peer is the other side.
@@ -168,7 +168,7 @@ func statsdOut(t *testing.T, p peer) out {
 	s, err := statsd.NewSender(statsd.SenderConfig{
 		Servers: []string{p.address}, Names: canon.Names{Prefix: "p"}, Interval: 10 * time.Millisecond,
 		Timeout: 3 * time.Second, Log: quiet,
-		// Nobody here has a name that this name server would tell.
+		// The name server knows no name of this test.
 		Resolver: &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 			<-ended
 			return nil, errors.New("the test has ended")
@@ -216,7 +216,7 @@ func datagrams(t *testing.T, pause time.Duration) peer {
 	}
 	return peer{"unix:" + conn.LocalAddr().String(), func(uint64) uint64 {
 		if pause == frozen {
-			go read() // what lies in the socket
+			go read() // what is in the socket
 		}
 		_ = conn.SetReadDeadline(time.Now().Add(2 * time.Second))
 		<-done
@@ -235,7 +235,7 @@ func counted(packet []byte) (sum uint64) {
 	return sum
 }
 
-// nobody is a UDP port where nobody listens. The kernel takes datagrams for it,
+// nobody is a UDP port without a listener. The kernel takes datagrams for it,
 // and tells afterwards.
 func nobody(t *testing.T) peer {
 	t.Helper()

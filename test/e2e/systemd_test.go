@@ -133,7 +133,7 @@ func unitEnvironment(t *testing.T, unit map[string]string) (env, listeners []str
 	return env, listeners
 }
 
-// expectState reads what systemd is told.
+// expectState reads the notification to systemd.
 func expectState(t *testing.T, told *net.UnixConn, want string) {
 	t.Helper()
 	_ = told.SetReadDeadline(time.Now().Add(20 * time.Second))

@@ -139,7 +139,7 @@ func startLoad(t *testing.T, addr string) *load {
 			owed, last = owed-float64(n), now
 			for id := range l.ids {
 				if n > 0 && l.ids[id].Load() {
-					// nobody listens for a moment
+					// no listener for a moment
 					_, _ = fmt.Fprintf(conn, "hotparam.topic.hot_param.id=%d:%d|c", id, n)
 				}
 			}

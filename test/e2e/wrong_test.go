@@ -96,7 +96,7 @@ func TestWrongConfigurations(t *testing.T) {
 	}
 }
 
-// Nobody can ask for verdicts from another machine without showing who he is.
+// Clients on other machines get no verdicts without a token.
 func TestDecisionsOffLoopbackNeedAToken(t *testing.T) {
 	t.Parallel()
 	base := []string{"--redis.addr", "127.0.0.1:1", "--admin.listen=", "--decide.listen", "0.0.0.0:0"}

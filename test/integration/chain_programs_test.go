@@ -164,7 +164,7 @@ func chainCopy(t *testing.T, path, dir string, r *strings.Replacer) {
 	chainWrite(t, dir, filepath.Base(path), text)
 }
 
-// chainGet gives status 0 where nobody answers.
+// chainGet gives status 0 if there is no response.
 func chainGet(url string) (int, string) {
 	client := http.Client{Timeout: 10 * time.Second}
 	res, err := client.Get(url)

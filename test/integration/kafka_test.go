@@ -55,7 +55,7 @@ type owner struct {
 	total int64
 }
 
-// wholeTest is a backlog that goes back to the beginning: then whoever has a
+// wholeTest is a backlog that goes back to the beginning: then the member with a
 // partition has all of its counts.
 const wholeTest = time.Hour
 

@@ -8,7 +8,7 @@ import (
 func TestSheetComparesRoundByRound(t *testing.T) {
 	t.Parallel()
 	s := NewSheet(Lower, "ns", "allocs")
-	s.Add("a", "peer", 300, 10) // questions stand together, whoever answers first
+	s.Add("a", "peer", 300, 10) // questions are grouped, in any order of answers
 	s.Add("b", Ours, 7, 0)
 	for _, ns := range []float64{100, 50, 400} {
 		s.Add("a", Ours, ns, 0.0001)

@@ -110,7 +110,7 @@ func (c *Cluster) Holder(ctx context.Context, pattern string) (int, error) {
 	return 0, fmt.Errorf("redisserver: no master has a key like %s", pattern)
 }
 
-// Replaced waits until the replica of master i serves in its place.
+// Replaced waits until the replica of master i has replaced it.
 func (c *Cluster) Replaced(ctx context.Context, i int) error {
 	n := c.Nodes[masters+i]
 	return await(ctx, "the replica to take over", func(ctx context.Context) bool {

@@ -110,7 +110,7 @@ func (s *Server) Do(ctx context.Context, args ...any) error {
 	return nil
 }
 
-// Freeze stops the process where it stands, Thaw lets it go on.
+// Freeze stops the process, Thaw lets it go on.
 func (s *Server) Freeze() error { return s.process.Signal(syscall.SIGSTOP) }
 
 // Thaw lets a frozen process go on.

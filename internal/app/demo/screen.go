@@ -39,7 +39,7 @@ func (s *screen) head(topics int, site, dashboard string, plan plan) {
 		s.printf("  the dashboard  %s  open it and watch, or set a limit there\n", s.paint(bold, dashboard))
 	}
 	s.printf("  the rule       topic?id=… is hot over 200/s, then held to 100/s; a crawler gets 5/s an address,\n" +
-		"                 anybody else 50/s; one client in a loop makes no topic hot\n")
+		"                 others 50/s; one client in a loop makes no topic hot\n")
 	s.printf("  the plan       %s\n\n", plan.describe())
 	s.printf("%s\n", s.paint(dim, fmt.Sprintf("  %5s %9s   %-20s   %-34s   %-17s   %s",
 		"time", "asked", "other topics", fmt.Sprintf("topic?id=%d", ViralTopic), "crawlers",

@@ -11,7 +11,7 @@ import (
 )
 
 // How long a page takes the site to put together, as from a database, and how many it can put
-// together at a time: it bears 2000 a second, and 830 when it is slow.
+// together at a time: its capacity is 2000 a second, and 830 when it is slow.
 const (
 	quickPage = 25 * time.Millisecond
 	slowPage  = 60 * time.Millisecond

@@ -200,7 +200,7 @@ func (a *aggregator) metrics() []metrics.Collector {
 func (a *aggregator) adminConfig(set *rules.Set, version string) admin.Config {
 	return admin.Config{Config: live.Config{
 		Namespace: set.Namespace, Version: version, Log: a.log,
-		Hot:   func() []hottype.Hot { return hotOf(a.replica) },
+		Hot:   func() []hottype.Hot { return a.replica.Hot(time.Now()) },
 		Loops: func() []hottype.Hot { return a.replica.Loops(time.Now()) },
 		Rules: a.rules.Load,
 		// The page finds changes in the merged set, not in what this aggregator
@@ -256,14 +256,4 @@ func publisherName(cfg config.Aggregator) string {
 		return cfg.ID
 	}
 	return lifecycle.HostName()
-}
-
-// hotOf lists what a replica holds, heaviest first.
-func hotOf(m *hotset.Replica) []hottype.Hot {
-	entries := m.Entries(time.Now())
-	out := make([]hottype.Hot, len(entries))
-	for i, e := range entries {
-		out[i] = e.Hot()
-	}
-	return out
 }

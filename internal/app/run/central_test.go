@@ -192,7 +192,7 @@ func TestStartGoesByTheStoreThenTheCopyThenTheFile(t *testing.T) {
 	}
 }
 
-// What a program cannot run is refused loudly, by whoever wrote it; the copy stays the last good one.
+// What a program cannot run is rejected loudly, in any form; the copy stays the last good one.
 func TestBadRulesInTheStoreChangeNothing(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -313,7 +313,7 @@ func TestPushIsCheckedBeforeItIsStored(t *testing.T) {
 	}
 }
 
-// The copy is best effort: a disk that cannot be written is told, and the rules hold.
+// The copy is best effort: a disk that cannot be written is logged, and the rules hold.
 func TestRulesHoldWithoutADisk(t *testing.T) {
 	t.Parallel()
 	f := newFollowing(t, newsFile+storeRules("file"))
@@ -345,7 +345,7 @@ func TestFileIsReloadedBesideTheStore(t *testing.T) {
 }
 
 // A start that could not take the rules of the store is not ready until it has some, so that a rollout stops there.
-// One bad push takes nobody out of service who runs good ones, and the file's rules do until the first push.
+// One bad push takes no limiter out of service that runs good ones, and the file's rules do until the first push.
 func TestReadyOnceTheRulesOfTheStoreHold(t *testing.T) {
 	t.Parallel()
 	f := newFollowing(t, newsFile+storeRules("file"))

@@ -150,8 +150,8 @@ func (t tee) Send(ctx context.Context, counts []hottype.Count) error {
 	return nil
 }
 
-// newConsumer takes Kafka counts in and hands them on. The aggregator is told of
-// partitions that come and go.
+// newConsumer takes Kafka counts in and hands them on. The aggregator learns which
+// partitions come and go.
 func newConsumer(cfg config.Aggregator, set *rules.Set, handle func([]hottype.Count), agg *aggregate.Aggregator,
 	log *slog.Logger) (*kafka.Consumer, error) {
 	c := kafka.ConsumerConfig{

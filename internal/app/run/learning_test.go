@@ -202,7 +202,7 @@ func TestWrongLearning(t *testing.T) {
 	}
 }
 
-// Where nobody wrote rules, nothing is limited while it learns.
+// Without rules nothing is limited while it learns.
 func TestLearningWithoutRulesLimitsNothing(t *testing.T) {
 	t.Parallel()
 	p, err := config.Build(&config.Serve{}, "hotparam", "")

@@ -160,8 +160,7 @@ func (l *Local) listen(ctx context.Context, opts LocalOptions) error {
 		return err
 	}
 	l.schedules = newScheduleWatcher(l.parts.Gate.Rules().Overrides, l.admin.PublishSchedule, l.log)
-	l.parts.Purge = handler.Cache().Purge
-	l.parts.Add(lifecycle.Sums, "cache", handler.Cache().Run)
+	l.parts.AddCache(handler.Cache())
 	if l.learning, err = newLearning(opts.Learn, l.cfg, l.parts.Gate.Rules, l.clients, l.log); err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func TestTurnsAreToldWhenSchedulesBeginAndEnd(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- tr.Run(ctx) }()
 		time.Sleep(21 * time.Hour) // virtual: the bubble's clock
-		// Set inside its window: being set is told elsewhere.
+		// Set inside its window: being set is reported elsewhere.
 		tr.setLive([]rules.Override{{ID: "live", Key: "c", Action: rules.ActionBlock, Schedule: evening,
 			Until: time.Date(2000, 1, 2, 21, 30, 0, 0, time.UTC)}})
 		time.Sleep(27 * time.Hour)

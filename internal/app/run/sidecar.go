@@ -179,8 +179,7 @@ func (s *sidecar) listenProxy(ctx context.Context) error {
 		return err
 	}
 	s.parts.Add(lifecycle.Sources, "proxy", port.Run)
-	s.parts.Add(lifecycle.Sums, "cache", p.Cache().Run)
-	s.parts.Purge = p.Cache().Purge
+	s.parts.AddCache(p.Cache())
 	s.httpMetrics = append(s.httpMetrics, metrics.Proxy(p.Stats), metrics.ResponseCache(p.Cache().Stats))
 	return nil
 }
@@ -239,7 +238,7 @@ func (s *sidecar) metrics() []metrics.Collector {
 func (s *sidecar) adminConfig(version string) admin.Config {
 	return admin.Config{Config: live.Config{
 		Namespace: s.parts.Gate.Rules().Namespace, Version: version, Log: s.log,
-		Hot:       func() []hottype.Hot { return hotOf(s.parts.Hot) },
+		Hot:       func() []hottype.Hot { return s.parts.Hot.Hot(time.Now()) },
 		Loops:     func() []hottype.Hot { return s.parts.Hot.Loops(time.Now()) },
 		Rules:     s.parts.Gate.Rules,
 		Reports:   s.parts.Feed.ReadReports,

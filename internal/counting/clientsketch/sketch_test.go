@@ -124,7 +124,7 @@ func (e exact) seen() (n int64) {
 	return n
 }
 
-// capped is what Effective is about, with nobody approximating.
+// capped is what Effective is about, without approximation.
 func (e exact) capped(most int64) (n int64) {
 	for _, m := range e {
 		n += min(m, most)

@@ -179,7 +179,7 @@ func TestNothingIsLeftAtTheEnd(t *testing.T) {
 	l.want(want...)
 }
 
-// A file system event is enough; nobody waits for the clock.
+// A file system event is enough; nothing waits for the clock.
 func TestEventsWakeIt(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, "first\n")
@@ -218,7 +218,7 @@ func TestInput(t *testing.T) {
 	}
 }
 
-// A pipe on which nobody writes does not hold up the end.
+// A pipe without a writer does not hold up the end.
 func TestSilentPipe(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()

@@ -71,8 +71,8 @@ func (cs *sketches) reset() {
 // sentSketches are client sketches as they leave, by place.
 type sentSketches []hottype.ClientSketch
 
-// send copies what is in use. The parts of all client sketches lie in two slices, as
-// long as they have to be: receivers may keep them.
+// send copies what is in use. The parts of all client sketches share two slices of
+// just their length: receivers may keep them.
 func (cs *sketches) send() sentSketches {
 	used := cs.all[:cs.used]
 	marks, heavy := 0, 0

@@ -235,7 +235,7 @@ func (k keeper) Send(_ context.Context, counts []hottype.Count) error {
 	return nil
 }
 
-// BenchmarkAddFrom is what knowing the client costs: a key that nobody looks
+// BenchmarkAddFrom is what knowing the client costs: a key that is not looked
 // at, and one that is among the heaviest, asked for by one client or by many.
 func BenchmarkAddFrom(b *testing.B) {
 	clients := make([]hottype.Client, 4096)

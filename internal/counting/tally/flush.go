@@ -9,8 +9,8 @@ import (
 	"github.com/hotparam/pipeline/internal/wait"
 )
 
-// outbox is what stands between the tables and the sink. Whoever holds the
-// turn may touch it.
+// outbox holds the batch that the sink rejected once. Only the goroutine that holds
+// Tally.flushing may use it.
 type outbox struct {
 	// pending is at most one batch that the sink refused once.
 	pending []hottype.Count

@@ -98,9 +98,9 @@ func (a *Aggregator) SetRules(set *rules.Set) {
 }
 
 // Forget drops what was counted of the keys that which says, because another
-// aggregator counts them from now on; see detect.Detector.Forget for what
-// becomes of hot ones. When it returns nothing of them is left here; the set of
-// the next tick, which is at once, says so.
+// aggregator counts them from now on; see detect.Detector.Forget for
+// hot ones. When it returns nothing of them is left here; the set of
+// the next tick, which follows at once, has them cool.
 func (a *Aggregator) Forget(which func(hottype.Key) bool) {
 	a.detector.Forget(a.cfg.Now(), which)
 	a.judgeSoon()

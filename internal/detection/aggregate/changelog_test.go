@@ -12,7 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/detection/detect"
 )
 
-// Who reads the log sees which key became hot, by how much and why, and when it
+// A reader of the log sees which key became hot, by how much and why, and when it
 // was over.
 func TestHotAndColdAreLogged(t *testing.T) {
 	t.Parallel()
@@ -36,7 +36,7 @@ func TestHotAndColdAreLogged(t *testing.T) {
 	})
 }
 
-// A flood of hot keys is told in few lines, and counted wholly.
+// A flood of hot keys is logged in few lines, and counted wholly.
 func TestFloodOfHotKeysDoesNotFloodTheLog(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

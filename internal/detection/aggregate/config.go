@@ -31,7 +31,7 @@ type Config struct {
 	// A key that crosses its threshold does not wait for it.
 	Tick time.Duration
 	// HotTTL is how long a set keeps its keys hot; default 5 s. Readers that
-	// hear nothing more keep them for longer, as they are told to.
+	// receive no further set keep them for longer, by their own setting.
 	HotTTL time.Duration
 	// Counters, Shards, MaxRate, Lateness, Future and NoClients are those of
 	// detect.Options.

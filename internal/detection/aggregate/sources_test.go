@@ -64,7 +64,7 @@ func traffic(t *testing.T, a *Aggregator, w *wire, seconds int) {
 
 func isHot(a *Aggregator) bool { return len(a.Hot()) == 1 }
 
-// Nothing cools while no sender is heard; everybody is told, once each way; and
+// Nothing cools while no sender is heard; it is published, once each way; and
 // once senders are back a key that is asked for stays hot until its window is full
 // again, and one that is not cools in its usual time from there.
 func TestBlindAggregatorCoolsNothing(t *testing.T) {
@@ -118,7 +118,7 @@ func TestBlindAggregatorCoolsNothing(t *testing.T) {
 	}
 }
 
-// Silence is no blindness where nobody promised to speak, and where the senders
+// Silence is no outage without heartbeats, and where the senders
 // have said that they live.
 func TestQuietIsNotBlind(t *testing.T) {
 	t.Parallel()

@@ -29,12 +29,12 @@ type sketchBudget struct {
 // clientSketches keeps who stands behind the keys of one rule that are near its
 // threshold or over it, over the rule's window. Not for concurrent use.
 //
-// A key's clients are kept as a few sketches of consecutive seconds, merged when somebody
-// asks: what has left the window leaves as a whole, because a sketch cannot
+// A key's clients are kept as a few sketches of consecutive seconds, merged when they are
+// read: what has left the window leaves as a whole, because a sketch cannot
 // forget a part of itself.
 type clientSketches struct {
 	budget *sketchBudget
-	// anonymous says that requests which nobody lays to a client are kept too:
+	// anonymous says that requests without a client are kept too:
 	// they are judged as those of one client.
 	anonymous bool
 	window    int64 // seconds
@@ -53,7 +53,7 @@ type sketchRing struct {
 type sketchSlot struct {
 	number int64
 	sketch hottype.ClientSketch
-	// anonymous are the requests that nobody laid to a client. It is below 0 while
+	// anonymous counts the requests without a client. It is below 0 while
 	// a sender's summary has come before the count that it belongs to.
 	anonymous int64
 }
@@ -109,8 +109,8 @@ func (cs *clientSketches) add(c *hottype.Count, near bool) {
 	}
 }
 
-// of is who asked for a key in the window that ends with second now, and how
-// many requests nobody laid to a client; nil where nothing is kept of the key.
+// of returns the clients of a key in the window that ends with second now, and how
+// many requests had no client; nil where nothing is kept of the key.
 // It holds until the next call.
 func (cs *clientSketches) of(key hottype.Key, now int64) (c *hottype.ClientSketch, unnamed int64) {
 	p := cs.keys[key]

@@ -223,7 +223,7 @@ func TestFloodIsForgotten(t *testing.T) {
 }
 
 // The cap is no way out for a hot key: once full, the window takes new keys as
-// old ones leave, and who comes often finds a place soon.
+// old ones leave, and a frequent key finds a place soon.
 func TestHotKeysAreFoundInAFlood(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(0)), Options{Counters: 5000})

@@ -98,7 +98,7 @@ func TestLoopsTape(t *testing.T) {
 		"requests of nobody are those of one client": {
 			count(k, 0, 1_000_000), "0: loop topic?id=1=200000 0 clients  0.00 looped:topic?id=1@0",
 			by(k, 0, each(79)...), "0.1: loop topic?id=1=200015.8 79 clients 10.0.0.72 0.00",
-			// 20 of nobody, 80 others
+			// 20 without a client, 80 others
 			by(k, 0, 0, 1), "0.2: topic?id=1=200016 ceased:topic?id=1@0.2 became:topic?id=1@0.2",
 		},
 		"what came before anybody looked is like what came after": {
@@ -129,7 +129,7 @@ func TestLoopsTape(t *testing.T) {
 	}
 }
 
-// A hot key says who asks, whether its rule wants to know or not.
+// A hot key lists its clients, whether its rule wants to know or not.
 func TestHotKeySaysItsClients(t *testing.T) {
 	t.Parallel()
 	d := New(set(topic(0)), Options{})

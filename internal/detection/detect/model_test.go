@@ -146,7 +146,7 @@ func (m *model) setRules(set *rules.Set) {
 func (m *model) hot(r *rules.Rule, c *judged) hottype.Hot {
 	w := seconds(r.Hot.Window)
 	var left int64
-	if m.second > c.listed { // before, nobody looked
+	if m.second > c.listed { // before, it was not visited
 		left = m.counts[r.Name][c.key][m.second-w]
 	}
 	elapsed := float64(m.now.Nanosecond()) / 1e9

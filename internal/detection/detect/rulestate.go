@@ -147,8 +147,8 @@ func (h *ruleState) recheck(now time.Time) {
 	}
 }
 
-// relist looks for keys over the least threshold that nobody watches. It looks
-// at every key that is counted.
+// relist finds keys over the least threshold that are not watched. It visits
+// every key that is counted.
 func (h *ruleState) relist(now time.Time, owns func(hottype.Key) bool) {
 	h.counts.SetLimit(h.compiled.least)
 	h.counts.Each(func(place int, sum int64) {

@@ -117,10 +117,10 @@ func (l *shard) dropStrays(h *ruleState, rule int) {
 	}
 }
 
-// Forget drops what was counted of the keys that which says, because somebody
-// else counts them from now on. Those that are hot cool, at rate 0: they stay in
+// Forget drops what was counted of the keys that which says, because another
+// aggregator counts them from now on. Those that are hot cool, at rate 0: they stay in
 // the hot set for their rule's cooling time, in which the other one finds them.
-// It looks at every key that is counted.
+// It visits every key that is counted.
 func (d *Detector) Forget(now time.Time, which func(hottype.Key) bool) {
 	defer d.hold()()
 	now = d.hear(now)

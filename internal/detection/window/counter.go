@@ -220,8 +220,8 @@ func (c *Counter) Warm(hashes []uint64) (sum uint64) {
 	return sum + c.table.Warm(hashes)
 }
 
-// SetLimit sets the sum at which Add tells of keys that nobody watches, and
-// Limit gives it.
+// SetLimit sets the sum at which Add reports keys that are not watched, and
+// Limit returns it.
 func (c *Counter) SetLimit(sum int64) { c.limit = sum }
 func (c *Counter) Limit() int64       { return c.limit }
 

@@ -1,7 +1,7 @@
 // Package window counts keys over a trailing window of seconds, in bounded
 // memory and with a known error.
 //
-// A [Counter] is told what second it is ([Counter.Advance]) and takes counts
+// A [Counter] gets the current second ([Counter.Advance]) and takes counts
 // that carry their own second ([Counter.Add]). The sum of a key is over the
 // seconds now-Window+1 … now. It is exact until all counters are taken, and
 // from then on a lower bound: the truth is at most [Counter.Error] above it.

@@ -51,7 +51,7 @@ func TestTokensHaveNamesRolesAndAnEnd(t *testing.T) {
 	}
 }
 
-// Who reads the file again with other tokens revokes those that are gone.
+// Reading the file again with other tokens revokes those that are missing.
 func TestTokensAreReplaced(t *testing.T) {
 	t.Parallel()
 	before, after := NewToken(), NewToken()

@@ -20,7 +20,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/httplimit"
 )
 
-// forgeries are what a client can send to be somebody else, or to ask for something else.
+// forgeries are what a client can send to pose as another, or to ask for something else.
 var forgeries = []string{
 	"X-Original-Uri: /free", "X-Original-Url: /free", "X-Original-Method: DELETE", "X-Original-Host: other.example",
 	"X-Rewrite-Url: /free", "X-Forwarded-Uri: /free", "X-Forwarded-Method: DELETE", "X-Forwarded-Host: other.example",
@@ -63,7 +63,7 @@ func TestForgeriesChangeNothing(t *testing.T) {
 			h, g := newHandler(t, Config{Dialect: d, PathPrefix: "/check", Clients: clients})
 			want := "PUT news.example /topic?id=42 192.0.2.7"
 			if d == Path && from == "peer" {
-				want = "PUT news.example /topic?id=42 -" // the peer is the gateway, so nobody is known
+				want = "PUT news.example /topic?id=42 -" // the peer is the gateway, so the client is unknown
 			}
 			for i := range len(forgeries) + 2 {
 				forged := forgeries[:0]

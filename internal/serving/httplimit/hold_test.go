@@ -10,7 +10,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// holder notes what it is told of a lease.
+// holder records what is reported of a lease.
 type holder struct {
 	mu                sync.Mutex
 	renewed, released int

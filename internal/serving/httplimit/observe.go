@@ -98,7 +98,7 @@ func (b *observedBody) Read(p []byte) (int, error) {
 }
 
 // hasBody reports whether a request has a body that its handler has to read first. Caddy puts a
-// reader of its own where http.NoBody would be.
+// reader of its own instead of http.NoBody.
 func hasBody(r *http.Request) bool {
 	return r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0
 }

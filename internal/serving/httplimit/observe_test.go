@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/hotparam/hottype"
 )
 
-// observer notes what it is told of upstreams.
+// observer records what is reported of upstreams.
 type observer struct{ told []string }
 
 func (o *observer) Decide(context.Context, time.Time, *hottype.Request) hottype.Verdict {

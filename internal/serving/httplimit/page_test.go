@@ -141,7 +141,7 @@ func TestFormsOfARefusal(t *testing.T) {
 	}
 }
 
-// Values of one allocation do not run into each other when somebody appends to one.
+// Values of one allocation do not run into each other when a caller appends to one.
 func TestFieldValuesAreSeparate(t *testing.T) {
 	t.Parallel()
 	h := http.Header{}

@@ -288,7 +288,7 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// A body that nobody reads is not waited for either.
+// A body that no handler reads is not waited for either.
 func TestUnreadSlowBody(t *testing.T) {
 	t.Parallel()
 	s, _ := start(t, func(c *Config) {

@@ -123,7 +123,7 @@ func TestStrangersHeaderIsNotRead(t *testing.T) {
 	}
 }
 
-// A peer that sends nothing, or half a header, keeps nobody else waiting.
+// A peer that sends nothing, or half a header, keeps no other waiting.
 func TestSlowHeaderDelaysNobody(t *testing.T) {
 	t.Parallel()
 	s := trusting(t, true, nil)

@@ -34,7 +34,7 @@ func (gate) Decide(_ context.Context, _ time.Time, r *hottype.Request) hottype.V
 	return v
 }
 
-// upstream is a server that tells what it got.
+// upstream is a server that returns what it received.
 func upstream(t *testing.T, name string, h http.HandlerFunc) *url.URL {
 	t.Helper()
 	if h == nil {

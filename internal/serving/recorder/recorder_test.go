@@ -164,7 +164,7 @@ func TestItWritesNoMoreThanItMay(t *testing.T) {
 	})
 }
 
-// stuck is a disk that takes nothing until it is told to.
+// stuck is a disk that takes nothing until it is released.
 type stuck struct{ free chan struct{} }
 
 func (s stuck) Write(p []byte) (int, error) { <-s.free; return len(p), nil }

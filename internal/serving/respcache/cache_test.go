@@ -41,7 +41,7 @@ func TestFreshStaleAndGone(t *testing.T) {
 	})
 }
 
-// One request is under way for all who ask; each gets the whole answer.
+// One request is under way for all clients; each gets the whole answer.
 func TestOneFetchForAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

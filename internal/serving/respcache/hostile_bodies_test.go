@@ -16,7 +16,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
-// A body far beyond max_body streams on to its client, takes no memory, and nobody waits for it.
+// A body far beyond max_body streams on to its client, takes no memory, and no client waits for it.
 func TestHugeBodies(t *testing.T) { // alone: it looks at the heap
 	size := int64(64 << 20)
 	if os.Getenv("HOTPARAM_REQUIRE_SERVERS") == "1" {
@@ -188,7 +188,7 @@ func TestWhoLeavesEndsNothing(t *testing.T) {
 	}
 }
 
-// An endless answer that nobody can use ends, whether its client left before it was known to be
+// An endless response that no client can use ends, whether its client left before it was known to be
 // one, or it was fetched behind a stale answer.
 func TestEndlessAnswersEnd(t *testing.T) {
 	t.Parallel()

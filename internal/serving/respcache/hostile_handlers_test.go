@@ -75,7 +75,7 @@ func TestHandlersWithFalseLengths(t *testing.T) {
 	})
 }
 
-// A handler that wants the connection gets an error from the cache, and nobody waits for ever.
+// A handler that wants the connection gets an error from the cache, and no client waits for ever.
 func TestHandlersThatHijack(t *testing.T) {
 	t.Parallel()
 	eachWay(t, respcache.Config{}, func(t *testing.T, w *way) {

@@ -108,7 +108,7 @@ func parts(t *testing.T, r *reply) (list []string) {
 	}
 }
 
-// Trailers reach the client. An answer that has some is kept for nobody, also where it does not say
+// Trailers reach the client. An answer that has some is not stored, also where it does not say
 // so before.
 func TestTrailers(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 
 const topic = "/topic?id=1"
 
-// Many users at the same time, each known in another way, and nobody gets what was made for
+// Many users at the same time, each known in another way, and none gets what was made for
 // another one; those who are known by nothing share one answer.
 func TestUsersNeverMix(t *testing.T) {
 	t.Parallel()
@@ -66,7 +66,7 @@ func TestUsersNeverMix(t *testing.T) {
 }
 
 // What is missing is kept as what is there. A failure is kept only where it says so, and while
-// there is a stale answer nobody sees it.
+// there is a stale answer no client sees it.
 func TestErrorPages(t *testing.T) {
 	t.Parallel()
 	page := func(status int, control string) http.HandlerFunc {
@@ -172,7 +172,7 @@ func TestAnswersAreWhole(t *testing.T) {
 
 func flush(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }
 
-// Who dies in the middle of a body leaves nobody with a short answer that looks whole, neither the
+// A handler that dies in the middle of a body leaves no client with a short answer that looks whole, neither the
 // client to whom it streamed nor those who waited, and nothing behind.
 func TestShortAnswers(t *testing.T) {
 	t.Parallel()

@@ -130,7 +130,7 @@ func (s *site) ask(method, target, lang, user string) (w *httptest.ResponseRecor
 	return s.bundle.ask(method, target, fields...), false
 }
 
-// Whatever the upstream says and clients ask, nobody gets an answer for somebody else, for
+// Whatever the upstream says and clients ask, no client gets an answer for another one, for
 // another target or variant, one that is older than it may be, or a part of one.
 func TestModel(t *testing.T) {
 	t.Parallel()

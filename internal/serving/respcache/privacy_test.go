@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/respcache"
 )
 
-// Whoever the handler knows gets an answer of their own, and nobody gets it after them.
+// A user whom the handler knows gets an answer of their own, and no other client gets it later.
 func TestWhoIsKnownPassesBy(t *testing.T) {
 	t.Parallel()
 	for _, fields := range [][]string{
@@ -49,7 +49,7 @@ func TestClientCertificatePassesBy(t *testing.T) {
 	}
 }
 
-// Stripped cookies never reach the handler, so that its answer is nobody's own.
+// Stripped cookies never reach the handler, so that its answer is for all.
 func TestStrippedCookies(t *testing.T) {
 	t.Parallel()
 	b := build(t, respcache.Config{}, func(w http.ResponseWriter, r *http.Request) {

@@ -177,7 +177,7 @@ func TestHealthCheckOnlyGreets(t *testing.T) {
 	}
 }
 
-// Whoever does not speak the protocol is disconnected, and told why.
+// A peer that does not speak the protocol is disconnected, with the reason.
 func TestBrokenPeers(t *testing.T) {
 	t.Parallel()
 	for name, send := range map[string]func(p *peer){

@@ -5,6 +5,6 @@
 //	in:  message "check" with the arguments method, uri, host, ip, and headers (req.hdrs_bin)
 //	out: allowed (bool), reason, rule, key, retry_after (seconds), ratelimit, ratelimit_policy
 //
-// Frames are bounded, each connection has a bounded number of calls under way, and whoever does
+// Frames are bounded, each connection has a bounded number of calls under way, and a peer that does
 // not speak the protocol is disconnected and counted. An [Agent] reads no file and opens no port.
 package spoe

@@ -15,7 +15,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// step is one thing that somebody does.
+// step is one change or crash.
 type step struct {
 	key    int
 	remove bool
@@ -114,7 +114,7 @@ func TestTornFilesOnTheRealDisk(t *testing.T) {
 	}
 }
 
-// FuzzLoad: whatever stands in the files, they are refused with their name, or
+// FuzzLoad: whatever is in the files, they are rejected with their name, or
 // read, written and read again as the same.
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(`{"version":1,"overrides":[{"id":"a","key":"topic?id=1","action":"block"}]}`),

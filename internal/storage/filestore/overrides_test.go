@@ -246,7 +246,7 @@ func TestAuditIsBounded(t *testing.T) {
 	}
 }
 
-// TestSubscribersSeeEveryChange: a change is told before the call returns that
+// TestSubscribersSeeEveryChange: a change is delivered before the call returns that
 // makes it, and however many are made at once, the last list told is the list.
 func TestSubscribersSeeEveryChange(t *testing.T) {
 	t.Parallel()

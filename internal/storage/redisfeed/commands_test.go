@@ -27,7 +27,7 @@ func followCommands(t *testing.T, c *Feed) <-chan hottype.Command {
 }
 
 // Everybody who follows hears each command once, in order, also where the notice is
-// lost; who comes later does not.
+// lost; a later subscriber does not.
 func testCommands(t *testing.T, s server) {
 	ctx := context.Background()
 	one, other := s.open(t), s.open(t)
@@ -57,7 +57,7 @@ func testCommands(t *testing.T, s server) {
 			}
 		}
 	}
-	// A broken one, and one whose notice nobody gets.
+	// A broken one, and one whose notice is lost.
 	k := one.keys.Commands()
 	last := s.raw.ZRevRangeWithScores(ctx, k, 0, 0).Val()[0].Score
 	s.raw.ZAdd(ctx, k, redis.Z{Score: last + 1, Member: "explode key x"},
@@ -77,7 +77,7 @@ func testCommands(t *testing.T, s server) {
 
 func TestCommandsThatNobodyWouldUnderstand(t *testing.T) {
 	t.Parallel()
-	f := open(t, "127.0.0.1:1") // nobody asks it
+	f := open(t, "127.0.0.1:1") // it is not called
 	for _, c := range []hottype.Command{
 		{}, {Action: hottype.CommandReset}, {Action: "explode", Key: "k"}, {Action: "reset key", Key: "k"},
 		{Action: hottype.CommandReset, Key: hottype.Key(strings.Repeat("k", maxCommand))},

@@ -68,7 +68,7 @@ func TestPushTakesMilliseconds(t *testing.T) {
 	}
 }
 
-// The notice goes where nobody listens: the poll finds the set.
+// The notice is lost: the poll finds the set.
 func testLostNoticesHeal(t *testing.T, s server) {
 	c := s.open(t)
 	deliveries, _ := follow(t, c)

@@ -176,8 +176,8 @@ func (s *OverrideStore) runRestore(ctx context.Context, stored, known *overrideC
 		Bool()
 }
 
-// restoration lists, as audit entries, what becomes of the older state when the
-// newer one takes its place: by id, at most as many as are kept.
+// restoration lists, as audit entries, the differences between the older state and the
+// newer one that replaces it: by id, at most as many as are kept.
 func restoration(older, newer *overrideCopy, now time.Time) ([]any, error) {
 	var out []any
 	for _, id := range slices.Sorted(maps.Keys(union(older.entries, newer.entries))) {

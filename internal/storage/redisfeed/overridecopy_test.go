@@ -229,7 +229,7 @@ func TestLimitersThatMayNotWriteKeepTheirOverrides(t *testing.T) {
 	}
 }
 
-// between is what stands in a text between two others.
+// between is what is in a text between two others.
 func between(t *testing.T, text, before, after string) string {
 	t.Helper()
 	_, text, ok := strings.Cut(text, before)
@@ -283,7 +283,7 @@ func TestTheHighestVersionWins(t *testing.T) {
 			case "backup":
 				backups = append(backups, stored())
 			case "lose":
-				// A change that nobody has looked at yet can be lost.
+				// A change that was not read yet can be lost.
 				looks[i]()
 				b := rapid.SampledFrom(backups).Draw(rt, "backup")
 				s.lose(t)
@@ -323,7 +323,7 @@ func TestTheHighestVersionWins(t *testing.T) {
 	})
 }
 
-// What a script is told is compared with what stands, whatever the caller
+// The arguments of a script are compared with what is stored, whatever the caller
 // believed: two processes that found the same loss, or one that was frozen in
 // between, undo nothing.
 func TestAnOlderCopyRestoresNothing(t *testing.T) {

@@ -65,7 +65,7 @@ func TestEndedOverridesGo(t *testing.T) {
 	if n := c.rdb.ZCard(ctx, c.keys.OverrideUntil()).Val(); n != 0 {
 		t.Errorf("%d ends after the delete", n)
 	}
-	// Nobody looked for a year: everything goes.
+	// Not read for a year: everything expires.
 	s.Expire(overrideLife + time.Second)
 	if keys := s.Keys(); len(keys) != 0 {
 		t.Errorf("left after a year: %v", keys)

@@ -125,7 +125,7 @@ func testOverridesAreKeptWithTheirAuthor(t *testing.T, s server) {
 	}
 }
 
-// Somebody wrote into the hash by hand: the others are there all the same, and
+// An entry was written into the hash by hand: the others are there all the same, and
 // what is broken can be replaced and deleted.
 func testBrokenOverrides(t *testing.T, s server) {
 	ctx := context.Background()

@@ -118,7 +118,7 @@ func (s *Site[C]) refusal(t *testing.T) {
 	}
 }
 
-// client: who asks is whom the trusted proxy in front names, and nobody whom a client names.
+// client: the requester is the one that the trusted proxy in front names, and never one that a client names.
 func (s *Site[C]) client(t *testing.T) {
 	addr := s.Serve(t, s.pipeline(t, 1), hotparam.Options[C]{})
 	for i, c := range []struct {
@@ -207,7 +207,7 @@ func readTargets(t *testing.T) []target {
 	return table.Targets
 }
 
-// send sends a request as it stands, which no client library would.
+// send sends a request unchanged, which no client library would.
 func send(t *testing.T, addr, method, target string, header map[string]string) (status int, body string) {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)

@@ -119,7 +119,7 @@ type outcomes struct {
 	n    int // clients so far
 }
 
-// ask asks as a client that nobody was before.
+// ask asks as a new client.
 func (o *outcomes) ask(path, id string) (status int) {
 	o.n++
 	return o.site(o.t, path, id, fmt.Sprintf("198.51.%d.%d", o.n/250, o.n%250))

@@ -103,7 +103,7 @@ func (k *Clock) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 }
 
 // give changes the arguments of a call of a script; what it returns changes them
-// back, for who sends them again.
+// back, for callers that send them again.
 func (k *Clock) give(cmd redis.Cmder) (takeBack func()) {
 	args := cmd.Args()
 	if len(args) < 4 {

@@ -158,7 +158,7 @@ func (c *Cluster) Move(t testing.TB, key string, to *Server, halfway func()) {
 }
 
 // FaultProxy stands before the master of a key: clients that ask the cluster for its
-// nodes are told the address of the front instead.
+// nodes get the address of the front instead.
 func (c *Cluster) FaultProxy(t testing.TB, key string) *FaultProxy {
 	t.Helper()
 	m := c.Master(t, key)

@@ -57,7 +57,7 @@ func startSentinel(t testing.TB, host, port string) *Server {
 	s := &Server{t: t, bin: binary(t), dir: t.TempDir()}
 	t.Cleanup(s.Stop)
 	var err error
-	for range 5 { // somebody else may take the port before the server does
+	for range 5 { // another process may take the port before the server does
 		s.port = freeport.Port(t)
 		s.file = filepath.Join(s.dir, "sentinel.conf")
 		text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nlogfile %s\n"+

@@ -50,7 +50,7 @@ func Start(t testing.TB, args ...string) *Server {
 	s := &Server{t: t, bin: binary(t), dir: t.TempDir(), args: args}
 	t.Cleanup(s.Stop)
 	var err error
-	for range 5 { // somebody else may take the port before the server does
+	for range 5 { // another process may take the port before the server does
 		s.port = freeport.Port(t, toBus)
 		if err = s.tryLaunch(); err == nil {
 			s.introduce()
@@ -72,7 +72,7 @@ func (s *Server) Client() *redis.Client {
 	return c
 }
 
-// Freeze stops the process where it stands (SIGSTOP): connections stay open
+// Freeze stops the process (SIGSTOP): connections stay open
 // and nothing answers.
 func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
 

@@ -27,7 +27,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes one that nobody else trusts.
+// NewAuthority makes one that no other test trusts.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, CA: filepath.Join(t.TempDir(), "ca.pem"), key: newKey(t)}

@@ -16,8 +16,8 @@ import (
 // named is the environment variable that says which server to start.
 const named = "HOTPARAM_REDIS_SERVER"
 
-// binary finds the server to start. One that is named has to be there: whoever
-// asks for Redis 6 is not served by a test that skips.
+// binary finds the server to start. One that is named has to be there: a test
+// for Redis 6 must not skip.
 func binary(t testing.TB) string {
 	t.Helper()
 	name := os.Getenv(named)

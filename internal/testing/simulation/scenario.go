@@ -69,7 +69,7 @@ func floods(n int, rate float64, when arrivals) group {
 func readers(n int, rate float64, when arrivals) group { return group{n: n, rate: rate, when: when} }
 
 // Second is how many requests were let in during one, of clients that ask for little and of
-// those that ask for too much.
+// clients that ask for too much.
 type Second struct{ Light, Heavy int }
 
 // The scenario of Course: requests a second, and seconds.

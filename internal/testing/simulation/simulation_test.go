@@ -115,7 +115,7 @@ func TestClientOfFourLimitersWeighsFour(t *testing.T) {
 	}
 }
 
-// Nobody is refused while the bucket has enough for all, however bursty they are.
+// No client is denied while the bucket has enough for all, however bursty they are.
 func TestNobodyIsRefusedWithoutContention(t *testing.T) {
 	t.Parallel()
 	for name, groups := range map[string][]group{

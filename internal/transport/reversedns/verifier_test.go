@@ -170,7 +170,7 @@ func TestVerified(t *testing.T) {
 	}
 }
 
-// A name in a domain of the client's own sends nobody to its servers.
+// A name in a domain of the client's own sends no query to its servers.
 func TestStrangersNamesAreNotLookedUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestAnswersAreRemembered(t *testing.T) {
 				t.Errorf("%+v: %v, %+v", step, then, b.Stats())
 			}
 		}
-		// The address passes to somebody else: what DNS says now holds.
+		// The address passes to another owner: what DNS says now holds.
 		clear(b.zone.names)
 		b.now = start.Add(50 * time.Hour)
 		if _, then := b.ask("66.249.66.1"); then {
@@ -217,7 +217,7 @@ func TestAnswersAreRemembered(t *testing.T) {
 	})
 }
 
-// A dead DNS costs no decision any time, forgets nobody at once, and is a counter.
+// A dead DNS costs no decision any time, drops no crawler at once, and is a counter.
 func TestDeadDNS(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestDeadDNS(t *testing.T) {
 	})
 }
 
-// Whoever says from many addresses to be a crawler makes neither memory nor DNS run over, and pushes out nobody who is
+// A client that poses as a crawler from many addresses exhausts neither memory nor DNS, and evicts none that is
 // verified.
 func TestFloodIsBounded(t *testing.T) {
 	t.Parallel()

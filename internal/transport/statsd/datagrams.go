@@ -130,7 +130,7 @@ func (d *datagrams) run(ctx context.Context) error {
 	release := wakeAtEnd(ctx, d.conn.SetReadDeadline)
 	err := d.read(ctx)
 	release()
-	d.drain()
+	_ = drain(d.conn.SetReadDeadline, d.receive) // an error is the end of what waited
 	d.reader.finish()
 	d.seeDrops()
 	return err
@@ -199,14 +199,15 @@ const (
 	lull     = 5 * time.Millisecond
 )
 
-// drain reads what is there, until there was nothing for a moment.
-func (d *datagrams) drain() {
+// drain calls next until it has found nothing for a moment, and returns the error of that call; nil if the time is up.
+func drain(setDeadline func(time.Time) error, next func() error) error {
 	for end := time.Now().Add(drainFor); time.Now().Before(end); {
-		_ = d.conn.SetReadDeadline(time.Now().Add(lull))
-		if d.receive() != nil {
-			return
+		_ = setDeadline(time.Now().Add(lull))
+		if err := next(); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 func (d *datagrams) seeDrops() {

@@ -77,7 +77,7 @@ func TestAbsentServerAppears(t *testing.T) {
 	addr := freeport.Addr(t)
 	s := sender(t, statsd.SenderConfig{Servers: []string{addr}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	for range 5 {
-		s.send(t, one) // the kernel takes it; nobody is there
+		s.send(t, one) // the kernel takes it; no server is there
 	}
 	if st := s.Stats(); st.Refused == 0 || !st.Down {
 		t.Errorf("stats %+v: nobody noticed", st)

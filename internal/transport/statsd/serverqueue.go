@@ -114,8 +114,8 @@ func (l *serverQueue) send(ctx context.Context, b backlog.Batch, deadline time.T
 	l.dropped.Add(lost)
 }
 
-// live sends the sign of life, a gauge that is 1: StatsD servers that do not know
-// it keep it, and readers of ours that do not pass over it.
+// live sends the heartbeat, a gauge of 1. Other StatsD servers store it like any
+// gauge; older readers of ours ignore it.
 func (l *serverQueue) live(ctx context.Context) {
 	l.use(ctx, time.Now().Add(l.timeout), func() {
 		_ = l.client.Gauge(string(l.names.AppendAlive(nil)), 1, 1)

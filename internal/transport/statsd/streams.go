@@ -85,7 +85,13 @@ func (s *streams) run(ctx context.Context) error {
 	release := wakeAtEnd(ctx, s.ln.SetDeadline)
 	err := s.accept(ctx, &conns)
 	release()
-	s.acceptWaiting(ctx, &conns)
+	_ = drain(s.ln.SetDeadline, func() error { // the connections that the kernel has made already
+		conn, err := s.ln.Accept()
+		if err == nil {
+			s.admit(ctx, conn, &conns)
+		}
+		return err
+	})
 	_ = s.ln.Close()
 	conns.Wait()
 	s.timer.Stop()
@@ -112,18 +118,6 @@ func (s *streams) accept(ctx context.Context, conns *sync.WaitGroup) error {
 		}
 	}
 	return nil
-}
-
-// acceptWaiting takes the connections that the kernel has made already.
-func (s *streams) acceptWaiting(ctx context.Context, conns *sync.WaitGroup) {
-	for end := time.Now().Add(drainFor); time.Now().Before(end); {
-		_ = s.ln.SetDeadline(time.Now().Add(lull))
-		conn, err := s.ln.Accept()
-		if err != nil {
-			return
-		}
-		s.admit(ctx, conn, conns)
-	}
 }
 
 // admit serves a connection if there is room for it.
@@ -158,7 +152,7 @@ func (s *streams) serve(ctx context.Context, conn net.Conn) {
 	err := s.read(ctx, conn, lines)
 	release()
 	if err == nil {
-		err = drainStream(conn, lines)
+		err = drain(conn.SetReadDeadline, func() error { return readOnce(conn, lines) })
 	}
 	lines.end(errors.Is(err, io.EOF))
 }
@@ -166,8 +160,7 @@ func (s *streams) serve(ctx context.Context, conn net.Conn) {
 // read returns nil when ctx ended.
 func (s *streams) read(ctx context.Context, conn net.Conn, lines *splitter) error {
 	for s.waits(ctx, conn) {
-		n, err := conn.Read(lines.room())
-		lines.filled(n)
+		err := readOnce(conn, lines)
 		switch late := errors.Is(err, os.ErrDeadlineExceeded); {
 		case err == nil, late && ctx.Err() != nil:
 		case late:
@@ -187,17 +180,10 @@ func (s *streams) waits(ctx context.Context, conn net.Conn) bool {
 	return ctx.Err() == nil
 }
 
-// drainStream reads what is there, until there was nothing for a moment.
-func drainStream(conn net.Conn, lines *splitter) error {
-	for end := time.Now().Add(drainFor); time.Now().Before(end); {
-		_ = conn.SetReadDeadline(time.Now().Add(lull))
-		n, err := conn.Read(lines.room())
-		lines.filled(n)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+func readOnce(conn net.Conn, lines *splitter) error {
+	n, err := conn.Read(lines.room())
+	lines.filled(n)
+	return err
 }
 
 // take gives whole lines to the reader.

@@ -45,7 +45,7 @@ func isClosed(t *testing.T, conn net.Conn) {
 }
 
 // All kinds of addresses at once, and a client that never ends its line keeps
-// nobody waiting.
+// no other waiting.
 func TestEveryTransport(t *testing.T) {
 	t.Parallel()
 	in, dir := newInbox(), t.TempDir()
@@ -168,8 +168,8 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 	}
 }
 
-// What clients had sent before the end is counted, also by those that nobody
-// had accepted yet.
+// What clients had sent before the end is counted, also by those that were not
+// accepted yet.
 func TestStreamsLoseNothingAtTheEnd(t *testing.T) {
 	t.Parallel()
 	in := newInbox()

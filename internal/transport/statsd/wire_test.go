@@ -175,7 +175,7 @@ func TestKernelDropsAreSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for range 4 * granted / 60000 { // nobody reads
+	for range 4 * granted / 60000 { // no reader
 		_, _ = conn.Write(make([]byte, 60000))
 	}
 	s := l.Stats()

@@ -44,7 +44,7 @@ func (r *record) String() string {
 	return r.b.String()
 }
 
-// Start starts a command whose output nobody else wants, in a group of its own.
+// Start starts a command whose output is read here only, in a group of its own.
 // With the test it ends, and all that it started; if the test failed, the end of
 // what it said is shown.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
@@ -84,7 +84,7 @@ func (p *Process) Signal(sig os.Signal) { _ = p.cmd.Process.Signal(sig) }
 func (p *Process) Stop() int {
 	p.Signal(syscall.SIGTERM)
 	code := p.Wait(patience)
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // mostly there is nobody
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // mostly there is none
 	return code
 }
 
