@@ -4,7 +4,6 @@ import (
 	"net/netip"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
-	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -72,11 +71,8 @@ func (d *decision) chargeClient() {
 	if d.override.is(rules.ActionLimit) {
 		d.chargeWindow(d.st.clientLimits[idOf(d.override.Override)], false)
 	} else {
-		for _, w := range d.class.windows {
-			if w != nil {
-				d.chargeWindow(w, shadow)
-			}
-		}
+		d.chargeWindow(d.class.windows[0], shadow)
+		d.chargeWindow(d.class.windows[1], shadow)
 	}
 	if d.class.inFlight != nil && d.req.Holds && !shadow {
 		d.needSlot(d.class.inFlight, -1)
@@ -84,13 +80,10 @@ func (d *decision) chargeClient() {
 }
 
 func (d *decision) chargeWindow(w *clientLimit, shadow bool) {
-	var c *limit.Charge
-	if shadow {
-		c = d.watch(&w.term, -1, &w.spec)
-	} else {
-		c = d.charge(&w.term, -1, &w.spec)
+	if w != nil {
+		c := d.charge(&w.term, -1, &w.spec, shadow)
+		c.Subject.Space, c.Subject.Client = w.space, d.client
 	}
-	c.Subject.Space, c.Subject.Client = w.space, d.client
 }
 
 // explain gives the override of the client as the reason of an allowed request whose keys have no

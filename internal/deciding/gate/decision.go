@@ -142,10 +142,10 @@ func (d *decision) reset() {
 	}
 }
 
-// charge adds a charge to the group of the store that keeps the limit. Its subject is still to be
-// filled in.
-func (d *decision) charge(t *term, key int, spec *limit.Spec) *limit.Charge {
-	if t.shadow {
+// charge adds a charge to the group of the store that keeps the limit, or with shadow to those that only
+// count. Its subject is still to be filled in.
+func (d *decision) charge(t *term, key int, spec *limit.Spec, shadow bool) *limit.Charge {
+	if shadow || t.shadow {
 		return d.watch(t, key, spec)
 	}
 	gr := &d.local
@@ -164,8 +164,8 @@ func (d *decision) charge(t *term, key int, spec *limit.Spec) *limit.Charge {
 // chargeKeys adds the limits of the request's keys.
 func (d *decision) chargeKeys() {
 	for i := range d.keys {
-		if d.keys[i].h != nil {
-			d.chargeKey(i, &d.keys[i])
+		if k := &d.keys[i]; k.h != nil {
+			d.chargeKey(i, k)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func (d *decision) chargeKey(i int, k *requestKey) {
 	k.fair, d.hasFair = h.fair, d.hasFair || h.fair != nil
 	d.hasRefund = d.hasRefund || h.refund != nil
 	name := string(d.name(i))
-	c := d.charge(&h.term, i, &h.spec)
+	c := d.charge(&h.term, i, &h.spec, false)
 	if c.Subject.Space, c.Subject.Name = spaceHot, name; h.term.shadow {
 		c.Subject.Space = spaceWatched
 	}

@@ -42,7 +42,7 @@ func (g *Gate) TakeLimit(ctx context.Context, now time.Time, l *Limit, subject s
 	if g.shared != nil {
 		t = &l.shared
 	}
-	c := d.charge(t, -1, &l.spec)
+	c := d.charge(t, -1, &l.spec, false)
 	c.Subject.Space, c.Subject.Name = spaceLimit, subject
 	if g.take(ctx, d, &v) && !d.watched.empty() {
 		g.judgeWatched(ctx, d, &v)
