@@ -35,7 +35,7 @@
 -- the requests beside it.
 
 -- The commonest call takes a shorter way: equal requests for one bucket, whose state
--- was written under the same terms or does not exist. It stands in front of the other
+-- was written under the same terms or does not exist. It precedes the other
 -- kinds, so that their functions and tables are not built: 7 us inside Redis 7 instead
 -- of 12, however many requests there are.
 --> bucket

@@ -115,7 +115,7 @@ func TestBatcherEndsWithItsLastCaller(t *testing.T) {
 	})
 }
 
-// One lost answer to a caller without a deadline fails nobody else, whether that
+// One lost answer to a caller without a deadline fails no other caller, whether that
 // caller has made the call itself or not.
 func TestLostAnswerFailsNobodyElse(t *testing.T) {
 	redistest.Long(t)
@@ -163,7 +163,7 @@ func TestLostAnswerFailsNobodyElse(t *testing.T) {
 }
 
 // A caller whose context can be cancelled is back at once when it is, however long
-// the call may last, also if nobody else asks.
+// the call may last, also without other callers.
 func TestCancelledLoneCaller(t *testing.T) {
 	t.Parallel()
 	front := redistest.StartFaultProxy(t, redistest.Start(t).Addr())

@@ -82,7 +82,7 @@ func TestBatcherGathers(t *testing.T) {
 	}
 }
 
-// Who leaves before a batch is sent is not charged, and a call that nobody waits for
+// A waiter that leaves before a batch is sent is not charged, and a call without waiters
 // any more is not made.
 func TestBatcherLeave(t *testing.T) {
 	t.Parallel()
@@ -149,7 +149,7 @@ func TestBatcherAlarm(t *testing.T) {
 	a.calls.Wait()
 }
 
-// A charge joins the last request only if it is the same in every field, and nobody once
+// A charge joins the last request only if it is the same in every field, and none once
 // another was asked for.
 func TestBatcherJoin(t *testing.T) {
 	t.Parallel()
@@ -220,7 +220,7 @@ func TestBatcherBounds(t *testing.T) {
 }
 
 // With a clock that stands still, 256 callers get the capacity and no more, and
-// nobody gets an error because there are others.
+// no caller gets an error because of the others.
 func TestLimiterManyCallers(t *testing.T) {
 	t.Parallel()
 	l := openLimiter(t, redistest.Start(t).Addr())
@@ -317,7 +317,7 @@ func TestStoresHoldTheDeadline(t *testing.T) {
 	})
 }
 
-// Nobody is charged whose context ended before.
+// A caller whose context ended before is not charged.
 func TestLimiterCancelled(t *testing.T) {
 	t.Parallel()
 	l := openLimiter(t, redistest.Start(t).Addr())

@@ -48,7 +48,7 @@ func someBatch(t *testing.T) (*batch, []waiter) {
 	return b, waiters
 }
 
-// Whoever reads the arguments as lua/limit_many.lua says finds every request in them, in
+// The arguments, read as lua/limit_many.lua documents them, have every request, in
 // the order in which they came, and nothing else.
 func TestBatchRoundTrip(t *testing.T) {
 	t.Parallel()

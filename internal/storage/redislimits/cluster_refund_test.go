@@ -65,7 +65,7 @@ func TestChargeOnOneNodeIsGivenBackOnce(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: no error", name)
 		}
-		c.wait() // nobody waits for the refund of a request that has failed
+		c.wait() // the refund of a request that has failed is made in the background
 		if got := left(); got != before {
 			t.Errorf("%s: %d left, %d before: %v; %+v", name, got, before, err, c.Stats())
 		}

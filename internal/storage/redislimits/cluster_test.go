@@ -214,7 +214,7 @@ func TestClusterNeverAdmitsTooMuch(t *testing.T) {
 // another one, which is denied itself, holds what it needs until that is given
 // back. Half of 64 callers are over the limit of their client, and the hot key's
 // bucket fills faster than the other half can empty it, but holds only as many
-// tokens as those are: without the first half nobody is denied.
+// tokens as those are: without the first half none is denied.
 func BenchmarkClusterRace(b *testing.B) {
 	s := openCluster(b, redistest.StartCluster(b))
 	hot := limit.Charge{Subject: limit.Subject{Space: "hot", Name: "topic?id=42"},

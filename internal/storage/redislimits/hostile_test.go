@@ -16,7 +16,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// Windows that are shared by sums decide as limit.Memory does while nobody else
+// Windows that are shared by sums decide as limit.Memory does while no other process
 // admits anything, whatever subjects are called and however much is asked for; what
 // all have admitted is added up meanwhile. So they do wherever the caller's clock
 // jumps, until an exchange says what the time is.

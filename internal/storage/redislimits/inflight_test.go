@@ -13,7 +13,7 @@ import (
 	"github.com/hotparam/pipeline/internal/testing/redistest"
 )
 
-// Never more run than may, and none fails, whoever asks.
+// Never more run than the bound, and none fails, whatever the callers.
 func TestInFlightOnServer(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).Addr())

@@ -52,7 +52,7 @@ func mayLose(t *testing.T, all []*Prefetch, most int64) int64 {
 	return lost
 }
 
-// hammer asks from many callers until somebody is denied or a number of requests
+// hammer asks from many callers until one is denied or a number of requests
 // is through, and says how many were admitted.
 func hammer(t testing.TB, all []*Prefetch, c limit.Charge, requests int64) int64 {
 	var admitted, asked atomic.Int64
@@ -100,7 +100,7 @@ func TestPrefetchAddUp(t *testing.T) {
 			if st.Grants == 0 || st.Local == 0 || st.Held != 0 {
 				t.Errorf("%+v", st)
 			}
-			// Near the end a token may be held while somebody is denied.
+			// Near the end a token may be held while a request is denied.
 			total += hammer(t, all, c, 2000)
 			if lost := mayLose(t, all, 500); total > burst || total < burst-lost {
 				t.Errorf("%d admitted of %d, %d lost", total, burst, lost)
@@ -204,7 +204,7 @@ func TestPrefetchGoBack(t *testing.T) {
 	}
 }
 
-// A process that dies takes at most what it holds with it, and nobody gets more.
+// A process that dies takes at most what it holds with it, and no other gets more.
 func TestPrefetchDieWithTheProcess(t *testing.T) {
 	t.Parallel()
 	all, stop := prefetching(t, 2, 300, redistest.Start(t).Addr())

@@ -25,7 +25,7 @@ var (
 	_ gate.SharedStore = (*Limiter)(nil)
 )
 
-// topics are enough to lie in every shard.
+// topics are enough for every shard.
 const topics = 96
 
 // onCluster is a gate before a cluster, whose hot topics may each be asked for a

@@ -11,7 +11,7 @@ import (
 )
 
 // What one charges, gives back and counts is the same on one server and on a
-// cluster, where the charges of a request lie in several shards.
+// cluster, where the charges of a request are in several shards.
 func TestLimiterIsTheSameOnACluster(t *testing.T) {
 	t.Parallel()
 	for name, addrs := range serverAndCluster(t) {

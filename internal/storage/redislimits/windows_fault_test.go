@@ -246,7 +246,7 @@ func TestWindowsWhileScriptsAreFlushed(t *testing.T) {
 	}
 }
 
-// Through a gate: what a process admits by its share while it knows nobody, after its
+// Through a gate: what a process admits by its share while it knows no other, after its
 // start and in an outage, and under another limit, counts once.
 func TestWindowsCountSharesOnce(t *testing.T) {
 	t.Parallel()
@@ -290,7 +290,7 @@ ip:
 	}
 	ask(30) // at once: nothing was exchanged yet
 	check("after the start", 200)
-	w.shards[0].heard.Add(-2 * int64(freshFor)) // as if nobody had been heard of for so long
+	w.shards[0].heard.Add(-2 * int64(freshFor)) // as if no exchange had succeeded for so long
 	ask(30)
 	check("after an outage", 200)
 	g.SetRules(set(150))

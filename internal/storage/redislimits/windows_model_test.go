@@ -232,7 +232,7 @@ func (wd *sumsWorld) deliver() {
 	}
 	for w := range a.told {
 		if wd.now.UnixMicro() >= w.start+2*w.length {
-			delete(a.told, w) // nobody asks for it any more
+			delete(a.told, w) // it is no longer charged
 		}
 	}
 	wd.arrive(a.from, a.round, a.told)
@@ -278,7 +278,7 @@ func (wd *sumsWorld) step(clients []*Limiter) {
 		wd.pass(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 3 * time.Second}).Draw(wd.t, "d"))
 	case "turn":
 		for _, q := range wd.peers {
-			if q.w.shards[0].heard.Load() < 0 { // what it admits before it knows the time lies in one window
+			if q.w.shards[0].heard.Load() < 0 { // what it admits before it knows the time is in one window
 				wd.exchange(q, "ok")
 			}
 		}
@@ -288,7 +288,7 @@ func (wd *sumsWorld) step(clients []*Limiter) {
 	}
 }
 
-// Whatever becomes of calls, and however limits, windows, processes and clocks change:
+// Whatever happens to calls, and however limits, windows, processes and clocks change:
 // a process decides by what it has admitted itself, counted once, and what the others
 // had told when it last heard; and once all have exchanged, all know all there was.
 func TestWindowsKnowWhatOthersTold(t *testing.T) {

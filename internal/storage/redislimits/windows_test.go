@@ -55,7 +55,7 @@ func (w *Windows) ask(t interface{ Fatal(...any) }, now time.Time, c limit.Charg
 	return results[0]
 }
 
-// Within a window: nobody admits more than it knows to be left; what passes is at
+// Within a window: no process admits more than it knows to be left; what passes is at
 // most the limit and what the others admitted since they were last heard of; and
 // when all have told and heard, all know exactly what there was. On one server and
 // on a cluster.
@@ -145,8 +145,8 @@ func TestWindowsRollOver(t *testing.T) {
 	}
 }
 
-// A server that is away holds up nobody; who asks is told that the sums are not fresh;
-// and when it is back, without its data, it is told all of them again.
+// A server that is away delays no caller; Fresh reports that the sums are old;
+// and when it is back, without its data, all of them are written again.
 func TestWindowsOutlastAnOutage(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

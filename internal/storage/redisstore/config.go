@@ -138,8 +138,8 @@ func (cfg Config) isCluster() bool {
 	return cfg.SentinelMaster == "" && (cfg.Cluster || len(cfg.Addrs) > 1)
 }
 
-// options are made for short calls that somebody waits for: no retries (callers
-// decide what a failure means), no background chatter, no push messages.
+// options are for short calls of waiting requests: no retries (callers decide what a
+// failure means), no background traffic, no push messages.
 func (cfg Config) options() *redis.UniversalOptions {
 	o := &redis.UniversalOptions{
 		Addrs:                 cfg.Addrs,

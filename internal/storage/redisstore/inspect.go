@@ -70,7 +70,7 @@ type PublisherSeen struct {
 }
 
 // Inspect looks at the server without changing anything that lasts: it writes
-// one key of its own for a second and publishes to nobody. It takes some 150
+// one key of its own for a second and publishes to a channel without subscribers. It takes some 150
 // round trips and a second.
 func (c *Client) Inspect(ctx context.Context) Inspection {
 	in := Inspection{Addrs: c.cfg.Addrs, Cluster: c.cfg.isCluster(), Unknown: map[string]string{}}

@@ -96,5 +96,5 @@ func (k Keys) CommandNotice() string { return k.prefix + "command:notice" }
 // programs that may write reports. Expires after a second.
 func (k Keys) Probe() string { return k.prefix + "report:probe" }
 
-// Doctor is a channel to which Inspect publishes to see that it may; nobody listens.
+// Doctor is a channel without subscribers, to which Inspect publishes to test its right.
 func (k Keys) Doctor() string { return k.prefix + "doctor" }

@@ -29,7 +29,7 @@ type Rights struct {
 	// change overrides use.
 	Limiter, Aggregator []Denied
 	// Rules are the rights without which a program cannot follow the rules in Redis, RulesChange those without which
-	// nobody can change them by its admin listener, and it cannot give back what Redis lost.
+	// its admin listener cannot change them, and it cannot write back what Redis lost.
 	Rules, RulesChange []Denied
 }
 
@@ -154,7 +154,7 @@ func (c *Client) tryKeys(ctx context.Context, in *Inspection) []Denied {
 	return out
 }
 
-// tryFamily runs commands on a key of a family that nobody uses, so nothing is written. Where the server refuses one
+// tryFamily runs commands on an unused key of a family, so nothing is written. If the server denies one
 // for the key, right is lacking.
 func (c *Client) tryFamily(ctx context.Context, in *Inspection, family, right string, commands ...string) []Denied {
 	for _, command := range commands {
@@ -174,7 +174,7 @@ func (c *Client) tryChannel(ctx context.Context, in *Inspection) []Denied {
 // tryAggregator looks whether the user may publish and write where aggregators and changes of overrides do.
 func (c *Client) tryAggregator(ctx context.Context, in *Inspection) []Denied {
 	out := c.channelDenied(in, "publish", c.again(ctx, func() error {
-		return c.rdb.Publish(ctx, c.keys.Doctor(), "").Err() // nobody listens there
+		return c.rdb.Publish(ctx, c.keys.Doctor(), "").Err() // it has no subscribers
 	}))
 	for _, family := range []string{c.keys.Prefix() + "hot:", c.keys.Prefix() + "override:",
 		c.keys.Prefix() + "command:"} {

@@ -13,18 +13,18 @@ import (
 
 // sentinels know which server is the master. Every new connection asks them, and
 // [Client.Watch] does once a second, because a master that was replaced while it is cut
-// off from its Sentinels may still answer here: what it is told then is lost.
+// off from its Sentinels may still answer: what is written to it then is lost.
 //
-// They are all asked at once, and of a majority that answers the one with the newest
-// configuration is believed: a Sentinel that is cut off itself knows an old master.
+// All are queried at once, and of a majority that answers the one with the newest
+// configuration counts: a Sentinel that is cut off itself knows an old master.
 type sentinels struct {
 	name  string
 	nodes []*redis.Client
 	conns *watchdog      // the connections to the master
-	asked sync.WaitGroup // questions that nobody waits for any more
+	asked sync.WaitGroup // queries whose answer is no longer needed
 }
 
-// newSentinels makes the one who asks them. It opens no connection.
+// newSentinels opens no connection.
 func newSentinels(cfg Config, conns *watchdog) *sentinels {
 	s := &sentinels{name: cfg.SentinelMaster, conns: conns}
 	own := cfg

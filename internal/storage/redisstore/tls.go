@@ -79,7 +79,7 @@ func hint(err error) string {
 	case errors.As(err, &name):
 		return "; set redis.tls_server_name to a name in the server's certificate"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "; renew the server's certificate, or mend this machine's clock"
+		return "; renew the server's certificate, or correct this machine's clock"
 	case errors.As(err, &record), errors.Is(err, context.DeadlineExceeded):
 		return "; is this a port without TLS?"
 	}

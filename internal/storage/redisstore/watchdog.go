@@ -1,7 +1,9 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"sync"
@@ -10,15 +12,14 @@ import (
 	"time"
 )
 
-// watchdog looks after a client's connections, for what a pool cannot know: a
-// firewall that forgot them, or a failover of an address, kills all at once and
-// tells nobody. Each would then cost a call its whole time, one call after the
-// other, and with a breaker before it a fraction of a second each.
+// watchdog watches a client's connections, for what a pool cannot know: a firewall that
+// dropped them, or a failover of an address, ends all at once without a message. Each
+// would then cost a call its whole timeout, one call after the other, and with a breaker
+// before it a fraction of a second each.
 //
-// So when a question was not answered in time, the idle connections to the same
-// server that have not heard from it since the question are closed too, and the
-// next call dials. Where the server is only slow, that is a few dials more; none
-// where others get their answers.
+// So when a command was not answered in time, the idle connections to the same server
+// that have received nothing since are closed too, and the next call dials. If the server
+// is only slow, that is a few dials more; none if other calls are answered.
 type watchdog struct {
 	born time.Time
 
@@ -100,8 +101,8 @@ func (w *watchedConn) Close() error {
 	return w.Conn.Close()
 }
 
-// drop closes a connection that nobody uses; under TLS without the farewell, which would
-// have to be written.
+// drop closes an unused connection; under TLS without close_notify, which would have to
+// be written.
 func (w *watchedConn) drop() {
 	if !w.forget() {
 		return
@@ -110,7 +111,7 @@ func (w *watchedConn) drop() {
 	if inner, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = inner.NetConn()
 	}
-	_ = conn.Close() // nobody waits for it
+	_ = conn.Close() // no caller waits for it
 }
 
 // keepOnly closes the connections to other servers; calls that are out on them fail.
@@ -157,3 +158,44 @@ type opaque struct{}
 func (opaque) Control(func(uintptr)) error    { return nil }
 func (opaque) Read(func(uintptr) bool) error  { return nil }
 func (opaque) Write(func(uintptr) bool) error { return nil }
+
+// dialFunc makes a connection.
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// dialer returns a connection also when the dial fails: one on which every use
+// fails with the dial's error. The caller gets the same error as otherwise, but
+// the pool of go-redis does not count it. It would, after as many failures as
+// it has places, refuse to dial at all and try again once a second in the
+// background, so that a server that is back is found a second late; and it
+// would write a line to standard error for each. Connections that were made are
+// watched by the watchdog.
+func (d *watchdog) dialer(base dialFunc) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := base(ctx, network, addr)
+		if err != nil {
+			return deadConn{err: fmt.Errorf("dial %s: %w", addr, err), addr: addr}, nil
+		}
+		return d.add(conn, addr), nil
+	}
+}
+
+// deadConn is a connection that was never made.
+type deadConn struct {
+	err  error
+	addr string
+}
+
+func (c deadConn) Read([]byte) (int, error)         { return 0, c.err }
+func (c deadConn) Write([]byte) (int, error)        { return 0, c.err }
+func (c deadConn) Close() error                     { return nil }
+func (c deadConn) LocalAddr() net.Addr              { return deadAddr(c.addr) }
+func (c deadConn) RemoteAddr() net.Addr             { return deadAddr(c.addr) }
+func (c deadConn) SetDeadline(time.Time) error      { return nil }
+func (c deadConn) SetReadDeadline(time.Time) error  { return nil }
+func (c deadConn) SetWriteDeadline(time.Time) error { return nil }
+
+// deadAddr is an address that was not reached.
+type deadAddr string
+
+func (a deadAddr) Network() string { return "tcp" }
+func (a deadAddr) String() string  { return string(a) }
