@@ -70,7 +70,8 @@ type term struct {
 }
 
 // term is that of an enforced limit.
-func (st *state) term(rule string, reason hottype.Reason, s limit.Spec, scope rules.Scope, policy rules.FailurePolicy) term {
+func (st *state) term(rule string, reason hottype.Reason, s limit.Spec, scope rules.Scope,
+	policy rules.FailurePolicy) term {
 	return term{rule: rule, reason: reason, window: refill(s), policy: policy,
 		shared: st.sharing.exact && scope != rules.ScopeInstance, waits: limitcore.Spec(s).Queues()}
 }
