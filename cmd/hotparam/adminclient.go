@@ -96,7 +96,7 @@ func newClient(t *http.Transport) *http.Client {
 	}}
 }
 
-// silent is the error where nobody answers. It names the listener once.
+// silent is the error if the listener does not answer. It names the listener once.
 func (c *adminFlags) silent(err error) error {
 	if u := new(url.Error); errors.As(err, &u) {
 		err = u.Err

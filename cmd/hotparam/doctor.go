@@ -35,7 +35,7 @@ type doctorCmd struct {
 	Timeout time.Duration `default:"15s" help:"Longest wait for one system."`
 }
 
-// errFindings makes the exit code 1; the report has said all.
+// errFindings makes the exit code 1; the report has the details.
 var errFindings = errors.New("doctor: something fails; see the report")
 
 func (c *doctorCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) error {
@@ -56,7 +56,7 @@ func (c *doctorCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) err
 }
 
 // badFile reports a configuration file that cannot be used: nothing else can be
-// looked at, because it says where.
+// inspected, because the file says where it is.
 func (c *doctorCmd) badFile(out, errOut io.Writer, err error) int {
 	path := c.Config
 	if path == "" {
@@ -109,10 +109,10 @@ func (c *doctorCmd) want(set *rules.Set, names canon.Names) doctor.Expected {
 	return want
 }
 
-// inspect looks at everything that is configured, all at once, and judges it in
+// inspect inspects everything that is configured, concurrently, and judges it in
 // one order.
 func (c *doctorCmd) inspect(ctx context.Context, set *rules.Set, want doctor.Expected) doctor.Report {
-	looks := []func() []doctor.Finding{
+	inspections := []func() []doctor.Finding{
 		func() []doctor.Finding {
 			return doctor.Rules(set, c.Config, len(c.Redis.Addr) > 0, time.Now())
 		},
@@ -129,10 +129,10 @@ func (c *doctorCmd) inspect(ctx context.Context, set *rules.Set, want doctor.Exp
 		func() []doctor.Finding { return c.kafka(ctx, set, want) },
 		func() []doctor.Finding { return c.redis(ctx, set, want) },
 	}
-	found := make([][]doctor.Finding, len(looks))
+	found := make([][]doctor.Finding, len(inspections))
 	var all sync.WaitGroup
-	for i, look := range looks {
-		all.Go(func() { found[i] = look() })
+	for i, inspect := range inspections {
+		all.Go(func() { found[i] = inspect() })
 	}
 	all.Wait()
 	report := doctor.Report{Findings: []doctor.Finding{}}
@@ -142,10 +142,10 @@ func (c *doctorCmd) inspect(ctx context.Context, set *rules.Set, want doctor.Exp
 	return report
 }
 
-// quiet is the log of a look: the report says all.
+// quiet is the log of an inspection: the report has all.
 var quiet = slog.New(slog.DiscardHandler)
 
-// senders is who may send counts, and what is known of those who ask.
+// senders is where counts come from, and whether they name the clients.
 func (c *doctorCmd) senders() doctor.Senders {
 	s := doctor.Senders{
 		Listen: c.In.Listen, Allow: c.In.Allow,
@@ -154,14 +154,14 @@ func (c *doctorCmd) senders() doctor.Senders {
 	switch {
 	case s.Graphite: // its own finding
 	case c.Tally.TrackClients <= 0:
-		s.Nameless = "tally.track_clients: 0"
+		s.NoClientsSetting = "tally.track_clients: 0"
 	case !c.StatsD.Sets && len(c.Kafka.Brokers) == 0:
-		s.Nameless = "statsd.sets: false"
+		s.NoClientsSetting = "statsd.sets: false"
 	}
 	return s
 }
 
-// statsd looks at the server and at the carbon behind it.
+// statsd inspects the servers and the carbon behind them.
 func (c *doctorCmd) statsd(ctx context.Context, want doctor.Expected) []doctor.Finding {
 	var out []doctor.Finding
 	target := statsd.Target{Admin: c.StatsDAdmin.Admin, File: c.StatsDAdmin.Config}
@@ -173,7 +173,7 @@ func (c *doctorCmd) statsd(ctx context.Context, want doctor.Expected) []doctor.F
 		in = statsd.Inspect(ctx, target)
 		out = doctor.StatsD(in, want)
 	}
-	// What is set up is told of the first; of the others, whether they listen.
+	// The first server is inspected; the others, only whether they listen.
 	for _, addr := range slices.Concat(c.StatsD.Addr, c.StatsD.Standby) {
 		if addr != target.Addr {
 			out = append(out, doctor.StatsD(statsd.Inspect(ctx, statsd.Target{Addr: addr}), want)...)

@@ -111,7 +111,7 @@ func clientLimits(set *rules.Set, class *rules.Class) []string {
 			text += ", async"
 		}
 		if w.Mode == hottype.ModeShadow {
-			text += ", shadow: nobody is denied"
+			text += ", shadow: no request is denied"
 		}
 		out = append(out, text)
 	}

@@ -22,18 +22,18 @@ type commands struct {
 	Demo       demoCmd       `cmd:"" help:"Show the whole pipeline alive, without any server."`
 	Serve      serveCmd      `cmd:"" help:"Put the whole pipeline, in one process, in front of a service."`
 	Learn      learnCmd      `cmd:"" help:"Read access logs and write a configuration that is right for this site, with the reason beside each number."`
-	Replay     replayCmd     `cmd:"" help:"Tell what would have been hot and what would have been limited in access logs."`
+	Replay     replayCmd     `cmd:"" help:"Report what would have been hot and what would have been limited in access logs."`
 	Doctor     doctorCmd     `cmd:"" help:"Inspect StatsD, carbon, Kafka, Redis and the kernel: what would silently break, and how to fix it."`
-	Explain    explainCmd    `cmd:"" help:"Tell how requests are seen: rule, key, metric, limits."`
+	Explain    explainCmd    `cmd:"" help:"Show how requests are seen: rule, key, metric, limits."`
 	Top        topCmd        `cmd:"" help:"Watch hot keys live in the terminal, and limit, block or exempt them from there."`
 	Hot        hotCmd        `cmd:"" help:"Work with hot keys of a running program."`
-	Override   overrideCmd   `cmd:"" help:"Change what holds for a key, a client or a whole resource, at once and everywhere."`
-	Audit      auditCmd      `cmd:"" help:"Tell who changed what."`
+	Override   overrideCmd   `cmd:"" help:"Change the limits of a key, a client or a whole resource, at once and everywhere."`
+	Audit      auditCmd      `cmd:"" help:"List who changed what."`
 	History    historyCmd    `cmd:"" help:"Work with the history of a running program."`
-	Notify     notifyCmd     `cmd:"" help:"Try the webhooks of a running program, and tell how they do."`
+	Notify     notifyCmd     `cmd:"" help:"Test the webhooks of a running program, and list their state."`
 	Health     healthCmd     `cmd:"" help:"Ask a URL; exit code 0 if the answer is 2xx. For health checks of containers."`
 	Token      tokenCmd      `cmd:"" help:"Make a token of the admin listener: the token, and its hash for the configuration file."`
-	Rules      rulesCmd      `cmd:"" help:"Change the rules in a central store, and tell who runs which."`
+	Rules      rulesCmd      `cmd:"" help:"Change the rules in a central store, and show which limiter runs which."`
 	Config     configCmd     `cmd:"" help:"Work with configuration files."`
 	Collector  collectorCmd  `cmd:"" set:"admin_listen=127.0.0.1:9181" help:"Take StatsD lines, mirrored requests and access logs, and send counts on to Kafka or StatsD."`
 	Aggregator aggregatorCmd `cmd:"" set:"admin_listen=127.0.0.1:9180" help:"Find the hot keys in counts from StatsD, Kafka or Graphite and publish them to Redis."`
@@ -117,4 +117,25 @@ func (v validateCmd) Run(k *kong.Kong) error {
 func amounts(set *rules.Set) string {
 	return counted(len(set.Rules), "rule", "rules") + ", " + counted(len(set.Classes), "class", "classes") + ", " +
 		counted(len(set.Overrides), "override", "overrides")
+}
+
+// The programs of a pipeline on several machines are also commands of this one:
+// one binary is enough for an image. The mains of their own in cmd/ are the same.
+
+type collectorCmd struct{ config.Collector }
+
+func (c *collectorCmd) Run(ctx context.Context, p *config.Parser) error {
+	return run.Collector(ctx, c.Collector, p, config.Version())
+}
+
+type aggregatorCmd struct{ config.Aggregator }
+
+func (c *aggregatorCmd) Run(ctx context.Context, p *config.Parser) error {
+	return run.Aggregator(ctx, c.Aggregator, p, config.Version())
+}
+
+type sidecarCmd struct{ config.Sidecar }
+
+func (c *sidecarCmd) Run(ctx context.Context, p *config.Parser) error {
+	return run.Sidecar(ctx, c.Sidecar, p, config.Version())
 }

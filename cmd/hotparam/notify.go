@@ -18,15 +18,15 @@ import (
 )
 
 type notifyCmd struct {
-	Test notifyTestCmd `cmd:"" help:"Send a test event to the webhooks of a running program, and tell how each answered."`
-	Ls   notifyLsCmd   `cmd:"" help:"List the webhooks and how they do."`
+	Test notifyTestCmd `cmd:"" help:"Send a test event to the webhooks of a running program, and print how each answered."`
+	Ls   notifyLsCmd   `cmd:"" help:"List the webhooks and their state."`
 }
 
 type notifyTestCmd struct {
 	adminFlags
 	outputFlags
 	Name   string `arg:"" optional:"" help:"Only this webhook."`
-	Author string `help:"Who asks; default: who is logged in."`
+	Author string `help:"Name to record; default: the user who is logged in."`
 }
 
 func (c *notifyTestCmd) Run(ctx context.Context, k *kong.Kong) error {

@@ -107,7 +107,7 @@ type overrideSetCmd struct {
 	Rate     *float64 `placeholder:"N" help:"Limit to so many requests a second."`
 	Burst    *int64   `placeholder:"N" help:"So many at once."`
 	Action   string   `enum:"limit,exempt,block,shadow,cache" default:"limit" help:"What it does: ${enum}."`
-	Mode     string   `enum:"enforce,shadow" default:"enforce" help:"shadow: deny nobody, count what it would deny."`
+	Mode     string   `enum:"enforce,shadow" default:"enforce" help:"shadow: deny no request, count what it would deny."`
 	For      string   `placeholder:"15m" help:"For how long; default: until it is removed."`
 	Until    string   `placeholder:"TIME" help:"Until when, such as 2026-12-01T00:00:00Z."`
 	Reason   string   `help:"Why, for the audit."`

@@ -80,13 +80,15 @@ func TestAMistakeNamesTheHelpOfItsCommand(t *testing.T) {
 	}
 }
 
-func TestValidateWarnsOfOldSpellingsInSettingsToo(t *testing.T) {
+// Unknown settings and unknown fields of rules are reported together, each with its line.
+func TestValidateNamesUnknownSettingsAndFields(t *testing.T) {
 	t.Parallel()
 	path := write(t, "detect: {hold: 5s}\nrules: [{name: a, params: [id], hot: {rate: 1, cool: 5s}}]\n")
 	cmd := exec.Command(os.Args[0], "config", "validate", path)
 	cmd.Env = append(os.Environ(), "HOTPARAM_TEST_MAIN=1")
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "detect.hot_ttl") || !strings.Contains(string(out), "cooldown") {
+	if err == nil || !strings.Contains(string(out), ":1: detect.hold: unknown setting") ||
+		!strings.Contains(string(out), ":2: rules[0].hot.cool: unknown field") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

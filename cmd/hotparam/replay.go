@@ -51,7 +51,7 @@ func (c *replayCmd) Run(ctx context.Context, k *kong.Kong, p *config.Parser) err
 	}
 	bar := progress(size)
 	if bar != nil {
-		cfg.Progress = func(p replay.Progress) { _ = bar.Set64(p.Bytes) } // a bar that fails to draw harms nobody
+		cfg.Progress = func(p replay.Progress) { _ = bar.Set64(p.Bytes) } // a bar that fails to draw does no harm
 	}
 	report, err := replay.Run(ctx, cfg, logs...)
 	if bar != nil {

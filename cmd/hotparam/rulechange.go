@@ -87,7 +87,7 @@ func (c *rulesPushCmd) named(err error) error {
 	return errors.New(versionFile.ReplaceAllLiteralString(err.Error(), c.File+":"))
 }
 
-// known warns where nobody is seen to try the rules: a slip of the pen would try them nowhere.
+// known warns if no limiter that is known would try the rules, as after a typing error in its name.
 func (c *rulesPushCmd) known(ctx context.Context, warn io.Writer) error {
 	a, _, err := c.stored(ctx)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// A refusal names the file that was pushed, and a limiter that nobody has heard of is told.
+// A rejection names the file that was pushed, and an unknown limiter causes a warning.
 func TestPushSaysWhatMayNotBeMeant(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

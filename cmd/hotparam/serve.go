@@ -18,7 +18,7 @@ import (
 type serveCmd struct {
 	Upstream string `placeholder:"URL" help:"Short for --proxy.upstream."`
 	Listen   string `placeholder:"HOST:PORT" help:"Short for --proxy.listen (default: 127.0.0.1:8080)."`
-	// Learn is nil where nobody says it: 0s is an error.
+	// Learn is nil if it is not set: 0s is an error.
 	Learn    *time.Duration `placeholder:"10m" help:"Watch the traffic for so long, at most 24h, then write a configuration that is right for it. What is in force stays."`
 	LearnOut string         `placeholder:"FILE" help:"Where --learn writes it (default: hotparam.learned.yaml in --state.dir). A file that is there stays as it is."`
 	config.Serve

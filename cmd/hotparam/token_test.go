@@ -27,7 +27,7 @@ func tokenOf(t *testing.T, stdin string, args ...string) (stdout, stderr string,
 	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
 }
 
-// What is printed is a piece of the configuration file as it stands.
+// The output can be copied into the configuration file.
 func TestTokenAndItsHash(t *testing.T) {
 	t.Parallel()
 	out, _, code := tokenOf(t, "", "--name=ann", "--role=operator", "--expires=2160h")

@@ -83,7 +83,7 @@ func (t *top) style() {
 	t.input.SetFieldStyle(plain).SetLabelStyle(plain.Bold(true))
 }
 
-// run shows what is hot until somebody ends it.
+// run shows what is hot until the user ends it.
 func (t *top) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -30,7 +30,7 @@ import (
 	"github.com/hotparam/pipeline/internal/storage/filestore"
 )
 
-// hostile is a path as somebody could type it: markup, a character that turns
+// hostile is a path as an attacker could type it: markup, a character that turns
 // the direction of text, a newline, a byte that is no text.
 const hostile = "/<script>alert(1)</script>/\u202egnp.exe\n\xff"
 
@@ -329,7 +329,7 @@ func liveReports(now time.Time) []hottype.Report {
 	}}
 }
 
-// shot writes a picture of the whole page, where somebody wants to look at it.
+// shot writes a picture of the whole page if a directory for them is set.
 func shot(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
 	dir := os.Getenv("HOTPARAM_SCREENSHOTS")

@@ -40,7 +40,7 @@ func (p *part) ready() {
 	(&site{admin: p.admin}).ready(p.t)
 }
 
-// fleet is every process of a pipeline: a collector that hears of each request by mirroring, an aggregator with the
+// fleet is every process of a pipeline: a collector that gets each request by mirroring, an aggregator with the
 // page, two limiters in front of a site, and Redis, which keeps what it has over a restart.
 type fleet struct {
 	t                     *testing.T

@@ -34,7 +34,7 @@ func busy(n int) func() []hottype.Hot {
 	}
 }
 
-// frames are how long the pictures of a page took while somebody went through its list, in milliseconds, how long its
+// frames are how long the pictures of a page took while its list was scrolled, in milliseconds, how long its
 // longest tasks took, and how many rows it had at most.
 type frames struct {
 	Median, P99, Worst float64

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(program.Main(m)) }
 
-// site is `hotparam serve` in front of an upstream, and who asks it for things.
+// site is `hotparam serve` in front of an upstream, and a client of it.
 type site struct{ addr, admin string }
 
 func (s *site) status(t *testing.T, path string) int {

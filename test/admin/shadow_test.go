@@ -17,7 +17,7 @@ import (
 )
 
 // TestOperatorTriesALimitFirst against a real program, by keyboard alone: a limit goes from what-if to shadow mode,
-// where nobody feels it, and the list says what it would have denied; one step enforces it; undo takes that back.
+// without effect, and the list says what it would have denied; one step enforces it; undo takes that back.
 func TestOperatorTriesALimitFirst(t *testing.T) {
 	t.Parallel()
 	program.Ours(t) // building them may take longer than a browser waits

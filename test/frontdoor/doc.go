@@ -1,4 +1,4 @@
-// Package frontdoor holds the library to what it promises to a stranger: a module of
+// Package frontdoor tests what the library promises to its users: a module of
 // their own protects a service in a few lines and compiles nothing that it does not
-// need, and a service that is told to end loses no count.
+// need, and a service that is stopped loses no count.
 package frontdoor

@@ -35,7 +35,7 @@ func TestKafkaSink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nobody is there
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing listens there
 	defer rdb.Close()
 	p, err := hotparam.New(hotparam.Config{Rules: rules, Redis: rdb, Sink: sink, Log: quiet})
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 	"github.com/hotparam/pipeline/test/internal/program"
 )
 
-// child is what a child process is told in this variable: it is a service then.
+// child is the variable that makes a child process a service.
 const child = "HOTPARAM_FRONTDOOR_CHILD"
 
 type childConfig struct {
@@ -186,7 +186,7 @@ func stopUnderLoad(t *testing.T, cfg childConfig) outcome {
 	var visitors sync.WaitGroup
 	for range 16 {
 		visitors.Go(func() {
-			for id := 0; visit(id % 100); id++ { // until nobody answers
+			for id := 0; visit(id % 100); id++ { // until the service does not answer
 				answered.Add(1)
 			}
 		})

@@ -87,7 +87,8 @@ func TestShadowFirst(t *testing.T) {
 	}
 }
 
-// Without one in its place it keeps its ID: one change, which undo takes back. The next to be tried has another ID.
+// If no enforced override has its target it keeps its ID: one change, which undo reverts. The next one in shadow mode
+// has another ID.
 func TestEnforceKeepsTheID(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -29,7 +29,7 @@ var changing = map[string]access.Role{
 	"POST /v1/notifications/test":     access.Admin,
 }
 
-// callers are tokens of every role, and those that nobody is let in with.
+// callers are tokens of every role, and invalid ones.
 type callers struct {
 	byRole  map[access.Role]string
 	refused map[string]string
@@ -57,7 +57,7 @@ func newCallers(t *testing.T) (callers, []access.Token) {
 	return c, tokens
 }
 
-// TestRolesAndRoutes asks every route with every method as every role and as nobody.
+// TestRolesAndRoutes asks every route with every method as every role and without a token.
 func TestRolesAndRoutes(t *testing.T) {
 	t.Parallel()
 	who, tokens := newCallers(t)
@@ -123,7 +123,7 @@ func (w *world) try(method, target, header string) *httptest.ResponseRecorder {
 	return rec
 }
 
-// A change is written down for the holder of the token, whoever the request names.
+// A change is recorded for the holder of the token, whatever name the request gives.
 func TestAuthorIsTheHolderOfTheToken(t *testing.T) {
 	t.Parallel()
 	s := loadSchemas(t)

@@ -19,7 +19,7 @@ func TestOverridesWithASchedule(t *testing.T) {
 	if !strings.Contains(rec.Body.String(), `"active":false`) || !strings.Contains(rec.Body.String(), `"next":"`) {
 		t.Errorf("stored %s", rec.Body)
 	}
-	// Beside one that always holds, and not in its place.
+	// It is added to one without a schedule, and does not replace it.
 	s.answer(t, w.ask(http.MethodPut, "/v1/overrides", `{"key": "topic?id=42", "action": "block"}`), http.StatusCreated,
 		"Stored")
 	s.answer(t, w.ask(http.MethodPut, "/v1/overrides", body), http.StatusOK, "Stored")

@@ -17,7 +17,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// hostile is a path as somebody could type it: markup, a character that turns
+// hostile is a path as an attacker could type it: markup, a character that turns
 // the direction of text, a newline, a byte that is no text.
 const hostile = "/<script>alert(1)</script>/\u202egnp.exe\n\xff"
 

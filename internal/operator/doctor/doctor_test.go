@@ -66,12 +66,12 @@ func TestTrust(t *testing.T) {
 		{"loopback and sockets",
 			Trust(Senders{Listen: []string{"127.0.0.1:8127", "tcp://[::1]:8127", "unix:/run/x", "udp://localhost:1"}},
 				none, "f.yaml"), OK, ""},
-		{"everybody", Trust(Senders{Listen: []string{"0.0.0.0:8127"}}, none, "f.yaml"), Warn,
-			"0.0.0.0:8127 takes lines from everybody"},
-		{"every address", Trust(Senders{Listen: []string{"udp://:8127"}}, none, "f.yaml"), Warn, "from everybody"},
+		{"every IPv4 address", Trust(Senders{Listen: []string{"0.0.0.0:8127"}}, none, "f.yaml"), Warn,
+			"0.0.0.0:8127 takes lines from every address"},
+		{"every address", Trust(Senders{Listen: []string{"udp://:8127"}}, none, "f.yaml"), Warn, "from every address"},
 		{"a list", Trust(Senders{Listen: []string{":8127"}, Allow: []string{"10.0.0.0/8"}}, none, "f.yaml"), OK, ""},
-		{"senders do not look", Trust(Senders{Nameless: "tally.track_clients: 0"}, loops, "f.yaml"), Fail,
-			"with tally.track_clients: 0 senders do not say"},
+		{"senders do not look", Trust(Senders{NoClientsSetting: "tally.track_clients: 0"}, loops, "f.yaml"), Fail,
+			"with tally.track_clients: 0 senders do not name clients"},
 		{"Graphite", Trust(Senders{Graphite: true}, loops, "f.yaml"), Warn, "Graphite does not know"},
 	})
 }

@@ -22,7 +22,7 @@ func Kafka(in kafka.Inspection, create bool, want Expected) []Finding {
 	}
 	l.ok("the cluster answers: %d brokers", in.Found)
 	if in.Missing {
-		level, why := Fail, "nobody may create it (kafka.create is off): counts are dropped"
+		level, why := Fail, "the programs do not create it (kafka.create is off): counts are dropped"
 		if create {
 			level, why = Warn, "the first program that starts creates it with what the cluster has for defaults"
 		}

@@ -34,7 +34,7 @@ func Redis(in redisstore.Inspection, want Expected) []Finding {
 	return l.findings
 }
 
-// redisSilent is the finding about a server that nothing can be asked of.
+// redisSilent is the finding about a server that does not answer.
 func (l *list) redisSilent(in redisstore.Inspection) {
 	if len(in.Rights.Limiter) > 0 {
 		l.redisDenied(in.Rights.User, in.Rights.Limiter)
@@ -54,13 +54,13 @@ func redisCLI(addr string) string {
 	return "redis-cli -h " + host + " -p " + port
 }
 
-// redisSentinels judges those who say which server is the master. A majority must answer; without one the pipeline
-// finds no master, which is told by that.
+// redisSentinels judges the Sentinels, which name the master. A majority must answer; without one the pipeline finds no
+// master, which is a finding of its own.
 func (l *list) redisSentinels(in redisstore.Inspection) {
 	for _, addr := range slices.Sorted(maps.Keys(in.Silent)) {
 		l.add(Warn, Finding{What: "a Sentinel does not say which server is the master: " + in.Silent[addr],
 			Where: "Sentinel " + addr,
-			Why:   "when the others fail too, nobody finds the master",
+			Why:   "when the others fail too, no program finds the master",
 			Fix:   redisCLI(addr) + " SENTINEL masters   # start it, or fix redis.sentinel_master"})
 	}
 	if in.Sentinels > 0 && len(in.Silent) == 0 {
@@ -115,11 +115,11 @@ func (l *list) redisDenied(user string, denied []redisstore.Denied) {
 	}
 }
 
-// redisUnknown says what the server does not tell, and the right by which it would.
+// redisUnknown is the finding about what the server does not show, with the right that is missing.
 func (l *list) redisUnknown(in redisstore.Inspection, name string) {
 	f := Finding{What: name + " is not known: " + in.Unknown[name], Why: "what is not known cannot be judged"}
-	tells := map[string]string{"INFO": "+info", "CONFIG GET": "+config|get", "CLUSTER INFO": "+cluster|info"}
-	if right, ok := tells[name]; ok && strings.Contains(in.Unknown[name], "NOPERM") {
+	rights := map[string]string{"INFO": "+info", "CONFIG GET": "+config|get", "CLUSTER INFO": "+cluster|info"}
+	if right, ok := rights[name]; ok && strings.Contains(in.Unknown[name], "NOPERM") {
 		f.What += "; memory, eviction and what is on disk are not judged"
 		f.Fix = fmt.Sprintf("hotparam doctor --redis.username ADMINISTRATOR, or: redis-cli ACL SETUSER %s '%s'",
 			in.Rights.User, right)
@@ -232,7 +232,7 @@ func (l *list) redisPublishers(in redisstore.Inspection) {
 	}
 	if live == 0 {
 		l.add(Warn, Finding{What: "no aggregator publishes a hot set in this namespace",
-			Why: "nothing is hot for anybody",
+			Why: "no limiter has hot keys",
 			Fix: "aggregator --redis.addr " + in.Addrs[0] + "   # and the same namespace in its file"})
 		return
 	}

@@ -8,15 +8,15 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// Senders is who may send counts, and what they say of those who ask.
+// Senders is where counts come from, and whether they name the clients.
 type Senders struct {
 	// Listen are the addresses that StatsD lines are taken on, Allow the networks
 	// whose lines are read.
 	Listen, Allow []string
-	// Nameless names the setting for which senders do not say who asks; empty:
-	// they say it. Graphite says that counts come from there alone.
-	Nameless string
-	Graphite bool
+	// NoClientsSetting is the setting that drops client data; empty: senders name
+	// the clients. Graphite says that all counts come from there.
+	NoClientsSetting string
+	Graphite         bool
 }
 
 // Trust judges who can make a key hot. Path is the file of the rules.
@@ -27,8 +27,8 @@ func Trust(s Senders, set *rules.Set, path string) []Finding {
 		case !open(addr):
 			l.ok("%s takes lines of this machine only", addr)
 		case len(s.Allow) == 0:
-			l.add(Warn, Finding{What: addr + " takes lines from everybody",
-				Why: "whoever reaches it can make a key hot, and so have it limited, or hide one that is; over UDP with any sender's address",
+			l.add(Warn, Finding{What: addr + " takes lines from every address",
+				Why: "any sender that reaches it can make a key hot, and so have it limited, or hide one that is; over UDP with any source address",
 				Fix: "statsd: {allow: [10.0.0.0/8]}   # the networks of your senders; or listen on 127.0.0.1 or unix:/path"})
 		default:
 			l.ok("%s takes lines from %s only", addr, strings.Join(s.Allow, ", "))
@@ -40,15 +40,15 @@ func Trust(s Senders, set *rules.Set, path string) []Finding {
 			continue
 		}
 		switch {
-		case s.Nameless != "":
+		case s.NoClientsSetting != "":
 			l.add(Fail,
-				Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and with %s senders do not say who asks",
-					r.Name, r.Hot.MinClients, s.Nameless),
-					Why: "requests of nobody count as those of one client: none of its keys becomes hot",
-					Fix: "take " + s.Nameless + " away, or min_clients"})
+				Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and with %s senders do not name clients",
+					r.Name, r.Hot.MinClients, s.NoClientsSetting),
+					Why: "requests without a client count as those of one client: none of its keys becomes hot",
+					Fix: "take " + s.NoClientsSetting + " away, or min_clients"})
 		case s.Graphite:
 			l.add(Warn,
-				Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and Graphite does not know who asks", r.Name,
+				Finding{What: fmt.Sprintf("rule %s wants min_clients %d, and Graphite does not know clients", r.Name,
 					r.Hot.MinClients),
 					Why: "min_clients holds nothing back: a client in a loop makes a key hot",
 					Fix: "take min_clients away, or counts by StatsD or Kafka"})

@@ -11,7 +11,7 @@ import (
 	"github.com/hotparam/pipeline/internal/serving/decisionapi"
 )
 
-// told is a gate that hears outcomes of one upstream.
+// told is a gate that takes outcomes of one upstream.
 type told struct {
 	yes
 	heard []string

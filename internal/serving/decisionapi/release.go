@@ -14,8 +14,8 @@ import (
 )
 
 // A release token is a lease and what may be given back, as JSON in base64url: so any limiter can release what
-// another one gave. It proves nothing but that its bearer knows the lease's ID, which is
-// random and which nobody else was told; with a wrong one nothing is released.
+// another one gave. It proves only that its bearer knows the lease's ID, which is
+// random and which only the client of the check received; with a wrong one nothing is released.
 
 // maxReleaseBytes is the longest body of a release: a token of as many places as a
 // request has keys would be longer than any that has been given.

@@ -12,8 +12,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// A check that says in_flight holds a place until its token is brought back; nobody
-// guesses the token of another.
+// A check with in_flight holds a slot until its token is released; a token cannot be guessed.
 func TestReleaseGivesThePlaceBack(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("f.yaml", []byte("ip: {in_flight: {limit: 1, lease: 1h}}"))

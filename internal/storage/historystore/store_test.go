@@ -210,7 +210,7 @@ func TestFileIsBounded(t *testing.T) {
 	}
 }
 
-// What lies in the place of the file is set aside, and a new one begun.
+// A file that is no history is renamed, and a new one begun.
 func TestDamagedFileIsSetAside(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(t *testing.T, path string){
@@ -294,7 +294,7 @@ func TestUnusableDirectory(t *testing.T) {
 	}
 }
 
-// Text is kept as it is, whatever stands in it.
+// Text is kept as it is, whatever it contains.
 func TestHostileText(t *testing.T) {
 	t.Parallel()
 	s, _ := running(t, Config{Dir: t.TempDir()})

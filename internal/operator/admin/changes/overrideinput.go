@@ -20,7 +20,7 @@ import (
 // maxBody bounds what a change may send.
 const maxBody = 64 << 10
 
-// overrideInput is an override as somebody wrote it, made canonical.
+// overrideInput is an override as a person wrote it, made canonical.
 type overrideInput struct {
 	override rules.Override
 	warnings []string
@@ -129,7 +129,7 @@ func badJSON(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		err = errors.New("it ends too early")
 	}
-	return web.NewProblem(http.StatusBadRequest, "the body is not JSON: "+err.Error(), "mend it there")
+	return web.NewProblem(http.StatusBadRequest, "the body is not JSON: "+err.Error(), "fix the JSON")
 }
 
 // check checks field by field, so that each error names one.

@@ -6,7 +6,7 @@ import (
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
-// What a person is told of a limit has all that it does to a request.
+// The text of a limit names all that it does to a request.
 func TestLimitTexts(t *testing.T) {
 	t.Parallel()
 	set, err := rules.Parse("view.yaml", []byte(`

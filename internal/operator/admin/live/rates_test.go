@@ -30,7 +30,7 @@ func TestRatesReadLikeATape(t *testing.T) {
 		limiters                 int
 		allowed, denied, keySeen float64
 	}{
-		{0, at(0, 5000, 100, 50), false, 1, 0, 0, 0},              // what was before is nobody's second
+		{0, at(0, 5000, 100, 50), false, 1, 0, 0, 0},              // earlier decisions belong to no second
 		{1 * s, at(1*s, 5300, 110, 60), true, 1, 300, 10, 10},     //
 		{2 * s, at(1*s, 5300, 110, 60), true, 1, 300, 10, 10},     // the same report again
 		{2 * s, at(1*s+ms, 5301, 110, 60), true, 1, 300, 10, 10},  // too near to tell
@@ -40,7 +40,7 @@ func TestRatesReadLikeATape(t *testing.T) {
 		{7 * s, at(-8*s, 1020, 9, 9), true, 1, 20, 0, 0},          // and runs from there
 		{12 * s, at(-8*s, 1020, 9, 9), true, 1, 20, 0, 0},         // late
 		{13 * s, at(-8*s, 1020, 9, 9), false, 0, 0, 0, 0},         // silent
-		{90 * s, at(75*s, 9999, 9, 9), false, 1, 0, 0, 0},         // back after so long that nothing is told
+		{90 * s, at(75*s, 9999, 9, 9), false, 1, 0, 0, 0},         // back after so long that there is no rate
 		{91 * s, at(76*s, 10099, 9, 9), true, 1, 100, 0, 0},       //
 		{93 * s, at(78*s+3*60*s, 99999, 9, 9), false, 1, 0, 0, 0}, // its clock stepped forward
 	} {

@@ -208,7 +208,7 @@ function fillSource(node, h) {
 function fillClients(text, h) {
   setText(text.clients, h.clients ? count(h.clients) : "–");
   setText(text.client, h.client ? `${percent(h.client_share)} by ${plainKey(h.client)}` : "");
-  text.clients.title = clientsText(h) || "the senders do not say who asks";
+  text.clients.title = clientsText(h) || "the senders do not name clients";
 }
 
 // LoopTable is the table of keys that one or a few clients took over their

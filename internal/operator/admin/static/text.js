@@ -111,7 +111,7 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-// clientsText says who asks for a key, "" where nobody knows.
+// clientsText describes the clients of a key, "" if they are not known.
 export function clientsText({ clients, client, client_share: part }) {
   if (!clients) return "";
   client = client && plainKey(client); // may be a name of a stranger's choice

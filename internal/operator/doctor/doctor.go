@@ -1,7 +1,17 @@
+// Package doctor judges inspections of the systems around the pipeline: a finding says
+// what would silently break, why that matters and how to fix it.
+//
+//	statsd.Inspect, carbon.Inspect, kafka.Inspect, redisstore.Inspect, udpstat.Inspect
+//	        └── plain facts ──> doctor ──> []Finding ──> text or JSON
+//
+// It inspects nothing itself. A [Finding] of level ok is reported too, so that the
+// report shows what was inspected.
 package doctor
 
 import (
 	"fmt"
+	"io"
+	"strings"
 	"time"
 )
 
@@ -15,12 +25,12 @@ const (
 	Fail Level = "fail" // is broken, or breaks counts or limits silently
 )
 
-// Finding is one thing that was looked at. The JSON names are a contract.
+// Finding is one thing that was inspected. The JSON names are a contract.
 type Finding struct {
 	Level Level `json:"level"`
 	// What was found: "maxmemory-policy is allkeys-lru".
 	What string `json:"what"`
-	// Where it stands: an address, a file and line, a setting.
+	// Where it is: an address, a file and line, a setting.
 	Where string `json:"where"`
 	// Why it matters; empty where all is well.
 	Why string `json:"why,omitempty"`
@@ -28,7 +38,7 @@ type Finding struct {
 	Fix string `json:"fix,omitempty"`
 }
 
-// Report is all findings of one look.
+// Report is all findings of one run.
 type Report struct {
 	Findings []Finding `json:"findings"`
 }
@@ -54,7 +64,7 @@ func (r Report) Count(l Level) int {
 	return n
 }
 
-// Expected is what the pipeline asks of its surroundings.
+// Expected is what the pipeline needs of its environment.
 type Expected struct {
 	// Window is the shortest window of a rule.
 	Window time.Duration
@@ -62,19 +72,18 @@ type Expected struct {
 	Plain bool
 	// FromGraphite says that detection reads what Graphite stores.
 	FromGraphite bool
-	// Prefix is what the counters of ours have before their names where Graphite
-	// is asked for them.
+	// Prefix is what Graphite has before the names of our counters.
 	Prefix string
 	// Metrics are names of some counters of ours as a StatsD server writes them
 	// to Graphite.
 	Metrics []string
-	// RulesInRedis says that programs have their rules from Redis.
+	// RulesInRedis says that programs read their rules from Redis.
 	RulesInRedis bool
 	// Budget is the longest wait for Redis in a decision.
 	Budget time.Duration
 	// HotTTL is how long a hot key stays without being published again.
 	HotTTL time.Duration
-	// Lateness is the oldest count that still has a place.
+	// Lateness is the oldest count that is not dropped.
 	Lateness time.Duration
 }
 
@@ -97,7 +106,7 @@ func (l *list) add(level Level, f Finding) {
 	l.findings = append(l.findings, f)
 }
 
-// unknown says what could not be looked at.
+// unknown is the finding about what could not be inspected.
 func (l *list) unknown(what, reason string) {
 	l.add(Warn, Finding{What: what + " is not known: " + reason, Why: "what is not known cannot be judged"})
 }
@@ -113,4 +122,55 @@ func bytes(n int64) string {
 		}
 	}
 	return fmt.Sprintf("%d bytes", n)
+}
+
+// Options say how a report is written.
+type Options struct {
+	Color bool
+	// Quiet leaves out what is fine.
+	Quiet bool
+}
+
+// Write writes a report for people: a finding a paragraph, the sum last.
+func Write(w io.Writer, r Report, o Options) error {
+	var b strings.Builder
+	for _, f := range r.Findings {
+		if f.Level == OK && o.Quiet {
+			continue
+		}
+		o.finding(&b, f)
+	}
+	fmt.Fprintf(&b, "%d ok, %d warnings, %d failures\n", r.Count(OK), r.Count(Warn), r.Count(Fail))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (o Options) finding(b *strings.Builder, f Finding) {
+	fmt.Fprintf(b, "%s  %s\n", o.paint(f.Level), indent(f.What))
+	for _, row := range [][2]string{{"where", f.Where}, {"why", f.Why}, {"fix", f.Fix}} {
+		if row[1] != "" && (f.Level != OK || row[0] == "where") {
+			fmt.Fprintf(b, "      %-5s %s\n", row[0], strings.ReplaceAll(printable(row[1]), "\n", "\n            "))
+		}
+	}
+}
+
+func indent(s string) string { return strings.ReplaceAll(printable(s), "\n", "\n      ") }
+
+func (o Options) paint(l Level) string {
+	word := fmt.Sprintf("%-4s", l)
+	if !o.Color {
+		return word
+	}
+	color := map[Level]string{OK: "32", Warn: "33", Fail: "31;1"}[l]
+	return "\x1b[" + color + "m" + word + "\x1b[0m"
+}
+
+// printable keeps the control bytes of what servers say away from the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
 }
