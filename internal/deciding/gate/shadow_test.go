@@ -34,6 +34,29 @@ rules:
 	}
 }
 
+// A limit in shadow mode is not charged for requests that another limit denies, as it would not be if it
+// were enforced.
+func TestShadowLimitOfDeniedRequests(t *testing.T) {
+	t.Parallel()
+	b := build(t, `
+rules:
+  - {name: live, match: {path: /t}, params: [id], continue: true, hot: {rate: 10}, limit: {rate: 1/h, burst: 2}}
+  - {name: also, match: {path: /t}, params: [id], hot: {rate: 10}, limit: {rate: 1/h, burst: 3, mode: shadow}}
+`, gate.Config{})
+	b.hot("live?id=1", "also?id=1")
+	for i := range 9 {
+		if v := b.get("/t?id=1", "1.1.1.1"); v.Allowed != (i < 2) || v.Shadowed {
+			t.Errorf("request %d: %+v", i, v)
+		}
+	}
+	b.hot("also?id=1")
+	for i := range 2 { // the third and the fourth that is allowed
+		if v := b.get("/t?id=1", "1.1.1.1"); !v.Allowed || v.Shadowed != (i > 0) {
+			t.Errorf("request %d without the other limit: %+v", i, v)
+		}
+	}
+}
+
 // A window in shadow mode denies no client, says which window would have, and leaves
 // an enforced one beside it as it is. Classes may have windows of their own mode.
 func TestShadowWindows(t *testing.T) {
