@@ -78,11 +78,11 @@ type ClientCount struct {
 
 // Hot is one key over its rule's threshold.
 type Hot struct {
-	Key  Key    `json:"key"`
-	Rule string `json:"rule"`
+	Key  Key    `json:"key" label:"key"`
+	Rule string `json:"rule" label:"rule"`
 	// Rate is the key's requests per second over the rule's window when it was
 	// last judged.
-	Rate float64 `json:"rate"`
+	Rate float64 `json:"rate" metric:"hotparam_hot_key_rate" help:"Requests per second of the 100 hottest keys."`
 	// Lower and Upper bound the true rate: a window that holds more keys than
 	// its memory allows knows counts to within an error only. Both are Rate
 	// where the count is exact.

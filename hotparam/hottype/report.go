@@ -91,34 +91,34 @@ type UpstreamReport struct {
 
 // UpstreamBound is what a controller says of one upstream.
 type UpstreamBound struct {
-	Name string `json:"name"`
+	Name string `json:"name" label:"upstream"`
 	// Rate is the requests a second, and InFlight the requests at a time, that all hot keys
 	// with adaptive limits may send to the upstream together.
-	Rate     float64 `json:"rate"`
-	InFlight float64 `json:"in_flight_cap"`
+	Rate     float64 `json:"rate" metric:"hotparam_upstream_rate" help:"Requests a second that all hot keys with adaptive limits may send to the upstream together."`
+	InFlight float64 `json:"in_flight_cap" metric:"hotparam_upstream_in_flight_cap" help:"Requests of these keys that may be in flight at the upstream at a time."`
 	// Mean is the mean latency that is steered to. By it limiters know how many cold requests
 	// should be in flight; more of them take places from hot ones.
-	Mean float64 `json:"mean_seconds"`
+	Mean float64 `json:"mean_seconds" metric:"hotparam_upstream_mean_seconds" help:"The mean time to the first byte that the controller steers to."`
 	// Limited says that the upstream was once saturated; before, Rate is the maximum.
-	Limited bool `json:"limited"`
+	Limited bool `json:"limited" metric:"hotparam_upstream_limited" help:"1 if the upstream was once saturated; before, the rate is the maximum."`
 	// Unreachable says that the target cannot be held even with the least rate.
-	Unreachable bool `json:"unreachable"`
+	Unreachable bool `json:"unreachable" metric:"hotparam_upstream_unreachable" help:"1 while the target cannot be held even with the least rate."`
 	// Why says in a few words what the last second was judged to be.
-	Why string `json:"why"`
+	Why string `json:"why" metric:"hotparam_upstream_why" label:"why" help:"Always 1; the label is the verdict on the last report."`
 	// Latency is the quantile that was seen, Target what it has to be; 0: not known yet.
-	Latency  float64 `json:"latency_seconds"`
-	Target   float64 `json:"target_seconds"`
-	Quantile float64 `json:"quantile"`
+	Latency  float64 `json:"latency_seconds" metric:"hotparam_upstream_latency_seconds" help:"Time to the first byte of an answer, at the quantile of the target."`
+	Target   float64 `json:"target_seconds" metric:"hotparam_upstream_target_seconds" help:"The target for the time to the first byte of an answer of the upstream."`
+	Quantile float64 `json:"quantile" metric:"hotparam_upstream_target_quantile" help:"The quantile of the target."`
 	// Errors is the share of failed requests, Flight how many were in flight.
-	Errors float64 `json:"errors"`
-	Flight float64 `json:"in_flight"`
+	Errors float64 `json:"errors" metric:"hotparam_upstream_errors_ratio" help:"Share of the requests that the upstream failed."`
+	Flight float64 `json:"in_flight" metric:"hotparam_upstream_in_flight" help:"Requests that waited for an answer of the upstream, on average over the last report."`
 	// Demand is what was asked for of hot keys, requests a second; limiters divide the cap
 	// by their parts of it, or by Limiters where they have none.
-	Demand   float64 `json:"demand"`
-	Limiters int     `json:"limiters"`
+	Demand   float64 `json:"demand" metric:"hotparam_upstream_demand" help:"Requests a second for hot keys with adaptive limits, refused ones included."`
+	Limiters int     `json:"limiters" metric:"hotparam_upstream_limiters" help:"Limiters whose reports were judged."`
 	// Least and Most are the sums of min and max of the hot keys, by which Rate is divided.
-	Least float64 `json:"least"`
-	Most  float64 `json:"most"`
+	Least float64 `json:"least" metric:"hotparam_upstream_min_rate" help:"Sum of min of the hot keys."`
+	Most  float64 `json:"most" metric:"hotparam_upstream_max_rate" help:"Sum of max of the hot keys."`
 	// At is when it was judged.
-	At time.Time `json:"at"`
+	At time.Time `json:"at" metric:"hotparam_upstream_judged_timestamp_seconds" help:"When the bounds of the upstream were last computed, in unix seconds."`
 }

@@ -180,19 +180,19 @@ func (a *aggregator) build(ctx context.Context, set *rules.Set, version string) 
 
 func (a *aggregator) metrics() []metrics.Collector {
 	parts := []metrics.Collector{
-		metrics.Aggregate(a.agg.Stats), metrics.RedisFeed(a.feed.Stats), metrics.RedisServer(a.redis.Stats),
-		metrics.HotSet(a.replica.Stats),
-		metrics.Upstreams(a.upstreams),
+		metrics.Of(a.agg.Stats), metrics.Of(a.feed.Stats), metrics.Of(a.redis.Stats),
+		metrics.Of(func() hotset.Stats { return a.replica.Stats(time.Now()) }),
+		metrics.Of(a.upstreams),
 	}
 	parts = append(parts, a.reload.metrics()...)
 	if a.listener != nil {
-		parts = append(parts, metrics.StatsDListener(a.listener.Stats))
+		parts = append(parts, metrics.Of(a.listener.Stats))
 	}
 	if a.consumer != nil {
-		parts = append(parts, metrics.KafkaConsumer(a.consumer.Stats))
+		parts = append(parts, metrics.Of(a.consumer.Stats))
 	}
 	if a.poller != nil {
-		parts = append(parts, metrics.Graphite(a.poller.Stats))
+		parts = append(parts, metrics.Of(a.poller.Stats))
 	}
 	return parts
 }

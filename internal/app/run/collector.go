@@ -163,18 +163,18 @@ func (c *collector) addSources(s *lifecycle.Stages) {
 }
 
 func (c *collector) metrics() []metrics.Collector {
-	parts := []metrics.Collector{metrics.Tally(c.tally.Stats), c.out.metrics}
+	parts := []metrics.Collector{metrics.Of(c.tally.Stats), c.out.metrics}
 	if c.history != nil {
 		parts = append(parts, c.history.metrics)
 	}
 	if c.listener != nil {
-		parts = append(parts, metrics.StatsDListener(c.listener.Stats))
+		parts = append(parts, metrics.Of(c.listener.Stats))
 	}
 	if c.mirror != nil {
-		parts = append(parts, metrics.Mirror(c.mirror.Stats))
+		parts = append(parts, metrics.Of(c.mirror.Stats))
 	}
 	if len(c.logs) > 0 {
-		parts = append(parts, metrics.AccessLogs(c.accessStats))
+		parts = append(parts, metrics.Of(c.accessStats))
 	}
 	return parts
 }

@@ -93,7 +93,7 @@ func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (
 		if err != nil {
 			return nil, err
 		}
-		return &sink{Sink: p, name: kind, run: p.Run, metrics: metrics.KafkaProducer(p.Stats), outage: p.Outage}, nil
+		return &sink{Sink: p, name: kind, run: p.Run, metrics: metrics.Of(p.Stats), outage: p.Outage}, nil
 	}
 	names, err := metricNames(c.Names)
 	if err != nil {
@@ -109,7 +109,7 @@ func newSink(kind string, c config.Counts, namespace string, log *slog.Logger) (
 	if err != nil {
 		return nil, fmt.Errorf("%w (--statsd.addr)", err)
 	}
-	s := &sink{Sink: out, name: kind, run: out.Run, metrics: metrics.StatsDSender(out.Stats)}
+	s := &sink{Sink: out, name: kind, run: out.Run, metrics: metrics.Of(out.Stats)}
 	if len(c.StatsD.Standby) == 0 {
 		return s, nil
 	}

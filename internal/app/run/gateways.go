@@ -47,7 +47,7 @@ func (s *sidecar) listenCheck(ctx context.Context) error {
 		return err
 	}
 	s.parts.Add(lifecycle.Sources, "check", port.Run)
-	s.httpMetrics = append(s.httpMetrics, metrics.CheckAccess(guard.Stats))
+	s.httpMetrics = append(s.httpMetrics, metrics.Of(guard.Stats, "hotparam_check"))
 	return nil
 }
 
@@ -113,13 +113,13 @@ func (s *sidecar) readLimits(*rules.Set) error {
 
 func (g *gateways) metrics() (parts []metrics.Collector) {
 	if g.check != nil {
-		parts = append(parts, metrics.Check(g.check.Stats))
+		parts = append(parts, metrics.Of(g.check.Stats))
 	}
 	if g.envoy != nil {
-		parts = append(parts, metrics.Envoy(g.envoy.Stats))
+		parts = append(parts, metrics.Of(g.envoy.Stats))
 	}
 	if g.spoe != nil {
-		parts = append(parts, metrics.SPOE(g.spoe.Stats))
+		parts = append(parts, metrics.Of(g.spoe.Stats))
 	}
 	return parts
 }

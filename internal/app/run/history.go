@@ -34,7 +34,7 @@ func keepHistory(
 	store := historystore.New(historystore.Config{Dir: dir, Keep: cfg.Keep, MaxBytes: cfg.MaxBytes, Keys: cfg.Keys,
 		Log: log})
 	adm.History = store
-	*parts = append(*parts, metrics.History(store.Stats))
+	*parts = append(*parts, metrics.Of(store.Stats))
 	before := adm.Status
 	adm.Status = func() (list []admin.Status) {
 		if before != nil {

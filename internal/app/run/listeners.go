@@ -141,7 +141,9 @@ func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, reload *rel
 	if adm.Access, err = credentials(cfg); err != nil {
 		return nil, err
 	}
-	registry := metrics.New(adm.Namespace, adm.Version, l.log, append(parts, metrics.Listeners(l.stats))...)
+	registry := metrics.New(adm.Namespace, adm.Version, l.log, append(parts, metrics.Of(func() metrics.ListenerStats {
+		return metrics.ListenerStats{Listeners: l.stats()}
+	}))...)
 	adm.Metrics = registry
 	ready := map[string]func(context.Context) error{"running": func(context.Context) error {
 		if ctx.Err() != nil {
@@ -155,9 +157,9 @@ func (l *listeners) openAdmin(ctx context.Context, cfg config.Admin, reload *rel
 	if err != nil {
 		return nil, err
 	}
-	registry.Add(metrics.Admin(s.Stats), metrics.Overview(s.Overview))
+	registry.Add(metrics.Of(s.Stats), metrics.Of(s.Overview))
 	if cfg.MetricsKeyLabels {
-		registry.Add(metrics.HotKeys(s.Hottest))
+		registry.Add(metrics.Of(s.Hottest))
 	}
 	reload.follow = rotation(s)
 	if cfg.Listen == "" {

@@ -47,7 +47,7 @@ func notifyWebhooks(cfg notifying, adm *admin.Config, parts *[]metrics.Collector
 	}
 	adm.Notify = webhooks{n}
 	adm.OnChange = func(c admin.Change) { n.Tell(eventOf(&c)) }
-	*parts = append(*parts, metrics.Notifications(n.Stats))
+	*parts = append(*parts, metrics.Of(n.Stats))
 	before, upstreams := adm.Status, adm.Upstreams
 	adm.Status = func() (list []admin.Status) {
 		if before != nil {

@@ -266,9 +266,9 @@ func (r *reloader) addTo(s *lifecycle.Stages) {
 }
 
 func (r *reloader) metrics() []metrics.Collector {
-	parts := []metrics.Collector{metrics.Reload(r.Stats)}
+	parts := []metrics.Collector{metrics.Of(r.Stats)}
 	if r.rules != nil {
-		parts = append(parts, metrics.Rules(r.rules.stats))
+		parts = append(parts, metrics.Of(r.rules.stats))
 	}
 	return parts
 }

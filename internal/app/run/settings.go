@@ -2,12 +2,14 @@ package run
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/hotparam/pipeline/hotparam/limit"
 	"github.com/hotparam/pipeline/internal/app/config"
 	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
 	"github.com/hotparam/pipeline/internal/detection/aggregate"
+	"github.com/hotparam/pipeline/internal/hotset"
 	"github.com/hotparam/pipeline/internal/lifecycle"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/pipeline"
@@ -56,24 +58,25 @@ func enough(cfg config.Detect) func(*rules.Set) error {
 
 // metricsOf are the metrics of the parts that a pipeline has.
 func metricsOf(p *pipeline.Pipeline) []metrics.Collector {
-	parts := []metrics.Collector{metrics.Gate(p.Gate.Stats), metrics.HotSet(p.Hot.Stats),
-		metrics.Crawlers(p.Crawlers.Stats),
-		metrics.Upstreams(p.Bounds)}
+	parts := []metrics.Collector{metrics.Of(p.Gate.Stats),
+		metrics.Of(func() hotset.Stats { return p.Hot.Stats(time.Now()) }),
+		metrics.Of(p.Crawlers.Stats),
+		metrics.Of(p.Bounds)}
 	if p.Tally != nil {
-		parts = append(parts, metrics.Tally(p.Tally.Stats))
+		parts = append(parts, metrics.Of(p.Tally.Stats))
 	}
 	if p.Aggregate != nil {
-		parts = append(parts, metrics.Aggregate(p.Aggregate.Stats))
+		parts = append(parts, metrics.Of(p.Aggregate.Stats))
 	}
 	if p.Feed != nil {
-		parts = append(parts, metrics.RedisFeed(p.Feed.Stats), metrics.RedisLimits(p.Limits.Stats),
-			metrics.Windows(p.Windows.Stats))
+		parts = append(parts, metrics.Of(p.Feed.Stats), metrics.Of(p.Limits.Stats),
+			metrics.Of(p.Windows.Stats))
 	}
 	if p.Refunds != nil {
-		parts = append(parts, metrics.Refunds(p.Refunds.Stats))
+		parts = append(parts, metrics.Of(p.Refunds.Stats))
 	}
 	if p.Prefetch != nil {
-		parts = append(parts, metrics.Prefetch(p.Prefetch.Stats))
+		parts = append(parts, metrics.Of(p.Prefetch.Stats))
 	}
 	return parts
 }

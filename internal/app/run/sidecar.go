@@ -180,7 +180,7 @@ func (s *sidecar) listenProxy(ctx context.Context) error {
 	}
 	s.parts.Add(lifecycle.Sources, "proxy", port.Run)
 	s.parts.AddCache(p.Cache())
-	s.httpMetrics = append(s.httpMetrics, metrics.Proxy(p.Stats), metrics.ResponseCache(p.Cache().Stats))
+	s.httpMetrics = append(s.httpMetrics, metrics.Of(p.Stats), metrics.Of(p.Cache().Stats))
 	return nil
 }
 
@@ -202,7 +202,7 @@ func (s *sidecar) listenDecide(ctx context.Context) error {
 		return err
 	}
 	s.parts.Add(lifecycle.Sources, "decide", port.Run)
-	s.httpMetrics = append(s.httpMetrics, metrics.DecisionAPI(decide.Stats), metrics.DecisionAccess(guard.Stats))
+	s.httpMetrics = append(s.httpMetrics, metrics.Of(decide.Stats), metrics.Of(guard.Stats, "hotparam_decision_api"))
 	return nil
 }
 
@@ -227,7 +227,7 @@ func (s *sidecar) setRules(set *rules.Set) {
 }
 
 func (s *sidecar) metrics() []metrics.Collector {
-	parts := append(metricsOf(s.parts), metrics.RedisServer(s.redis.Stats))
+	parts := append(metricsOf(s.parts), metrics.Of(s.redis.Stats))
 	parts = append(parts, s.reload.metrics()...)
 	if s.out != nil {
 		parts = append(parts, s.out.metrics)

@@ -140,23 +140,23 @@ func (t *Tally) swap(j int) []*table {
 //
 //	Added = Flushed + DroppedFull + DroppedSink
 type Stats struct {
-	Added   uint64
-	Flushed uint64
+	Added   uint64 `metric:"hotparam_tally_added_total" help:"Requests counted."`
+	Flushed uint64 `metric:"hotparam_tally_flushed_total" help:"Requests counted whose sums were sent."`
 	// DroppedFull found no room: more than MaxKeys or MaxBytes in one flush.
-	DroppedFull uint64
+	DroppedFull uint64 `metric:"hotparam_tally_dropped_full_total" help:"Requests not counted because too many keys were requested within one flush interval."`
 	// DroppedSink was refused by the sink twice.
-	DroppedSink uint64
+	DroppedSink uint64 `metric:"hotparam_tally_dropped_sink_total" help:"Requests whose counts were dropped because sending them failed twice."`
 	// SinkErrors are calls of the sink that failed.
-	SinkErrors uint64
+	SinkErrors uint64 `metric:"hotparam_tally_sink_errors_total" help:"Attempts to send sums that failed."`
 	// Keys are the pairs of key and second now in the tables; Pending are
 	// those in the batch that waits for its second try.
-	Keys    int64
-	Pending int64
+	Keys    int64 `metric:"hotparam_tally_keys" help:"Pairs of key and second that are being summed."`
+	Pending int64 `metric:"hotparam_tally_pending" help:"Pairs of key and second that are sent again."`
 	// Followed are the keys whose clients are looked at, and DroppedClients the
 	// requests of such keys whose client found no room: they are counted, and
 	// not seen.
-	Followed       int64
-	DroppedClients uint64
+	Followed       int64  `metric:"hotparam_tally_followed" help:"Keys whose clients are counted too."`
+	DroppedClients uint64 `metric:"hotparam_tally_dropped_clients_total" help:"Requests counted without their client, because too many clients asked for the key."`
 }
 
 // Stats reads the counters.

@@ -12,45 +12,49 @@ import (
 // the states StoreOpen, StoreParts and StoreOut.
 type Stats struct {
 	// Allowed and Denied are the requests by reason.
-	Allowed hottype.Admissions
-	Denied  hottype.Denials
+	Allowed hottype.Admissions `metric:"hotparam_gate_allowed_total" help:"Requests that this limiter allowed, by reason."`
+	Denied  hottype.Denials    `metric:"hotparam_gate_denied_total" help:"Requests that this limiter denied, by reason."`
 	// Shadowed are those of Allowed that a limit in shadow mode would deny.
-	Shadowed uint64
+	Shadowed uint64 `metric:"hotparam_gate_shadowed_total" help:"Requests allowed that a limit in shadow mode would have denied."`
 	// ShadowedIP are those of Shadowed that a window of their client would deny.
-	ShadowedIP uint64
+	ShadowedIP uint64 `metric:"hotparam_gate_shadowed_ip_total" help:"Requests allowed that a window of their client in shadow mode would have denied."`
 	// HeldBack are those of Allowed that are delayed.
-	HeldBack uint64
+	HeldBack uint64 `metric:"hotparam_gate_held_back_total" help:"Requests allowed that have to wait before they go on."`
 	// Candidates are requests for keys whose limit has a candidate, by how the two agree.
 	Candidates Candidates
 
 	// StoreCalls are calls of the shared store, StoreErrors those of them that failed, and
 	// StoreRefused the calls that a breaker kept from it.
-	StoreCalls, StoreErrors, StoreRefused uint64
+	StoreCalls   uint64 `metric:"hotparam_gate_store_calls_total" help:"Calls to the shared store."`
+	StoreErrors  uint64 `metric:"hotparam_gate_store_errors_total" help:"Calls to the shared store that failed or took too long."`
+	StoreRefused uint64 `metric:"hotparam_gate_store_refused_total" help:"Calls to the shared store that an open circuit breaker prevented."`
 	// Spared are denials without a store, because it would deny again.
-	Spared uint64
+	Spared uint64 `metric:"hotparam_gate_spared_total" help:"Requests denied without a call to the store, because it had just said until when it denies."`
 	// StoreOpened and StoreClosed count the beginnings and ends of outages, of
 	// each server of the store.
-	StoreOpened, StoreClosed uint64
+	StoreOpened uint64 `metric:"hotparam_gate_store_opened_total" help:"Times that a circuit breaker opened: outages that began."`
+	StoreClosed uint64 `metric:"hotparam_gate_store_closed_total" help:"Times that a circuit breaker closed: outages that ended."`
 	// StoreOpen is whether a breaker is open or probing now.
-	StoreOpen bool
+	StoreOpen bool `metric:"hotparam_gate_store_open" help:"1 while any circuit breaker is open: limits are local, or by the failure policy."`
 	// StoreParts is how many breakers there are, and StoreOut how many of them are
 	// open: one, or on a cluster as many as there are masters, as far as the last
 	// failure showed.
-	StoreParts, StoreOut int64
+	StoreParts int64 `metric:"hotparam_gate_store_parts" help:"Circuit breakers: one, or on a Redis cluster one for each master seen to fail."`
+	StoreOut   int64 `metric:"hotparam_gate_store_out" help:"Circuit breakers that are open."`
 	// StoreLatency counts the calls by duration.
-	StoreLatency Latency
+	StoreLatency Latency `metric:"hotparam_gate_store_latency_seconds" help:"Duration of calls to the shared store."`
 	// LocalErrors are failures of the local store. limit.Memory has none.
-	LocalErrors uint64
+	LocalErrors uint64 `metric:"hotparam_gate_local_errors_total" help:"Failures of the limits in memory; always 0."`
 	// Refunded is the cost that was refunded because of the status of the response. The shared
 	// store counts its refunds too.
-	Refunded uint64
+	Refunded uint64 `metric:"hotparam_gate_refunded_total" help:"Cost given back because of the status of an answer."`
 }
 
 // Candidates compares candidate limits with the live ones.
 type Candidates struct {
-	Same     uint64 // both allow it, or neither
-	Stricter uint64 // only the candidate would deny it
-	Looser   uint64 // only the live one denies it
+	Same     uint64 `metric:"hotparam_gate_candidates_same_total" help:"Requests on which a candidate limit and the live one agreed."`
+	Stricter uint64 `metric:"hotparam_gate_candidates_stricter_total" help:"Requests that only the candidate limit would have denied."`
+	Looser   uint64 `metric:"hotparam_gate_candidates_looser_total" help:"Requests that only the live limit denied."`
 }
 
 // Latency is a histogram of calls to the shared store.

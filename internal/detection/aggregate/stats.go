@@ -10,26 +10,26 @@ import (
 // right now.
 type Stats struct {
 	Detect  detect.Stats
-	Batches uint64 // calls of Send
-	Counts  uint64 // counts in them
+	Batches uint64 `metric:"hotparam_aggregate_batches_total" help:"Batches of counts received."`
+	Counts  uint64 `metric:"hotparam_aggregate_counts_total" help:"Counts received, each of one key and second."`
 	// ErrorAlarms is how often the error of a rule's counts rose above a quarter
 	// of its threshold: it has too few counters for what it gets.
-	ErrorAlarms uint64
+	ErrorAlarms uint64 `metric:"hotparam_aggregate_error_alarms_total" help:"Times that the counts of a rule became too inexact: detect.counters is too small."`
 	// IngestLag is now less the newest second that was accepted: under a
 	// second when counts are current, 0 before the first.
-	IngestLag time.Duration
+	IngestLag time.Duration `metric:"hotparam_aggregate_ingest_lag_seconds" help:"Age of the newest second that has counts; under a second when counts are current."`
 
 	// Blind says that counts cannot be heard, so that nothing cools and nothing
 	// becomes hot.
-	Blind bool
+	Blind bool `metric:"hotparam_aggregate_blind" help:"1 while this aggregator receives no counts: hot keys stay hot and no key becomes hot."`
 
-	Published     uint64        // publications that succeeded
-	Standby       bool          // another process publishes under the same id
-	PublishErrors uint64        // attempts that failed
-	Coalesced     uint64        // sets that a newer one replaced before they were published
-	PublishLast   time.Duration // how long the last successful publication took
-	PublishTotal  time.Duration // how long the successful ones took together
-	LastPublished time.Time     // when the last one succeeded; zero before it
+	Published     uint64        `metric:"hotparam_aggregate_published_total" help:"Hot sets published."`
+	Standby       bool          `metric:"hotparam_aggregate_standby" help:"1 while another aggregator with the same id publishes."`
+	PublishErrors uint64        `metric:"hotparam_aggregate_publish_errors_total" help:"Publications of a hot set that failed."`
+	Coalesced     uint64        `metric:"hotparam_aggregate_coalesced_total" help:"Hot sets that a newer one replaced before they were published."`
+	PublishLast   time.Duration `metric:"hotparam_aggregate_publish_last_seconds" help:"Duration of the last publication."`
+	PublishTotal  time.Duration `metric:"hotparam_aggregate_publish_seconds_total" help:"Duration of all publications together."`
+	LastPublished time.Time     `metric:"hotparam_aggregate_last_published_timestamp_seconds" help:"When a hot set was last published, in unix seconds."`
 }
 
 // Stats gives the counters.

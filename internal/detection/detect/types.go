@@ -30,31 +30,32 @@ type Change struct {
 // Stats counts what a Detector has seen since it was built. The gauges Keys,
 // Candidates, Hot, Loops, ClientSketches, Newest, Bytes, Error and ErrorRatio are of this moment.
 type Stats struct {
-	Keys           int64 // distinct keys held, over all rules
-	Candidates     int64 // keys over their threshold or still cooling
-	Hot            int64 // keys in the hot set of the last Tick
-	Loops          int64 // keys among the loops of the last Tick
-	ClientSketches int64 // keys of which the clients are held
-	Newest         int64 // newest second accepted, unix; 0 before the first
-	Bytes          int64 // memory of counters and keys
+	Keys           int64 `metric:"hotparam_aggregate_detect_keys" help:"Keys that are counted, over all rules."`
+	Candidates     int64 `metric:"hotparam_aggregate_detect_candidates" help:"Keys over their threshold or still cooling."`
+	Hot            int64 `metric:"hotparam_aggregate_detect_hot" help:"Keys that this aggregator holds hot."`
+	Loops          int64 `metric:"hotparam_aggregate_detect_loops" help:"Keys that this aggregator finds over their threshold because of one or a few clients."`
+	ClientSketches int64 `metric:"hotparam_aggregate_detect_client_sketches" help:"Keys whose clients are known."`
+	Newest         int64 `metric:"hotparam_aggregate_detect_newest_timestamp_seconds" help:"Newest second that has counts, in unix seconds."`
+	Bytes          int64 `metric:"hotparam_aggregate_detect_bytes" help:"Memory of counters and keys."`
 	// Error is the greatest error of a rule: the most requests that the count
 	// of a key over the window can be short of the truth. 0: all counts are
 	// exact. ErrorRatio is the greatest such error as a part of its rule's
 	// threshold.
-	Error      int64
-	ErrorRatio float64
+	Error      int64   `metric:"hotparam_aggregate_detect_error" help:"Most requests by which the count of a key over its window can be too low; 0: all are exact."`
+	ErrorRatio float64 `metric:"hotparam_aggregate_detect_error_ratio" help:"Highest possible error of a key's count as a part of its rule's threshold, for the rule where it is greatest."`
 
-	Adds                  uint64 // counts accepted
-	Given                 uint64 // counters of light keys given up to make room
-	DroppedLate           uint64 // older than the window or than Lateness
-	DroppedFuture         uint64 // further ahead than Future
-	DroppedFull           uint64 // a key too long for the memory that there is
-	DroppedBad            uint64 // N not positive, or beyond what can be summed
-	DroppedNoRule         uint64 // no rule has the key's resource
-	DroppedClientSketches uint64 // client sketches of keys beyond MaxSketches, which are judged by their rate alone
-	Pruned                uint64 // keys over a threshold, but lighter than all that fit in the list
-	Displaced             uint64 // keys pushed out of the hot set by heavier ones
-	ClockResets           uint64 // now stepped back by more than the windows
+	Adds          uint64 `metric:"hotparam_aggregate_detect_adds_total" help:"Counts accepted."`
+	Given         uint64 `metric:"hotparam_aggregate_detect_given_total" help:"Counters of rarely requested keys reused for other keys."`
+	DroppedLate   uint64 `metric:"hotparam_aggregate_detect_dropped_late_total" help:"Counts of a second too long ago."`
+	DroppedFuture uint64 `metric:"hotparam_aggregate_detect_dropped_future_total" help:"Counts of a second too far ahead."`
+	DroppedFull   uint64 `metric:"hotparam_aggregate_detect_dropped_full_total" help:"Counts of a key too long for the memory that there is."`
+	// N not positive, or beyond what can be summed
+	DroppedBad            uint64 `metric:"hotparam_aggregate_detect_dropped_bad_total" help:"Counts with an impossible number."`
+	DroppedNoRule         uint64 `metric:"hotparam_aggregate_detect_dropped_no_rule_total" help:"Counts of a resource that no rule has."`
+	DroppedClientSketches uint64 `metric:"hotparam_aggregate_detect_dropped_client_sketches_total" help:"Keys whose clients could not be kept; these keys are judged by their rate alone."`
+	Pruned                uint64 `metric:"hotparam_aggregate_detect_pruned_total" help:"Keys over their threshold left out of the hot set because heavier ones fill it."`
+	Displaced             uint64 `metric:"hotparam_aggregate_detect_displaced_total" help:"Keys pushed out of the hot set by heavier ones."`
+	ClockResets           uint64 `metric:"hotparam_aggregate_detect_clock_resets_total" help:"Times that this machine's clock stepped back by more than a window."`
 }
 
 // count adds the figures of a shard.

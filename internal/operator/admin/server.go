@@ -110,10 +110,10 @@ type Server struct {
 // Stats are counters since the start, and Streams as it is now.
 type Stats struct {
 	live.Stats
-	Requests     uint64
-	Unauthorized uint64 // no token, a wrong or an expired one, or a user whom no proxy may name
-	Slowed       uint64 // not looked at: too many wrong tokens came from there
-	ForeignHosts uint64 // refused for the name in their Host header
+	Requests     uint64 `metric:"hotparam_admin_requests_total" help:"Requests to the admin server."`
+	Unauthorized uint64 `metric:"hotparam_admin_unauthorized_total" help:"Requests refused because the token was missing or wrong."`
+	Slowed       uint64 `metric:"hotparam_admin_slowed_total" help:"Requests refused unseen because their client had shown too many wrong tokens."`
+	ForeignHosts uint64 `metric:"hotparam_admin_foreign_hosts_total" help:"Requests refused because of the name in their Host header."`
 }
 
 // New builds a server, or says which field of the configuration is wrong. It

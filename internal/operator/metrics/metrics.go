@@ -5,11 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -37,7 +34,7 @@ func New(namespace, version string, log *slog.Logger, parts ...Collector) *Regis
 		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelError),
 		MaxRequestsInFlight: 4,
 	})}
-	registry.Add(info(namespace, version))
+	registry.Add(Of(func() info { return info{namespace, version, true} }))
 	registry.Add(parts...)
 	return registry
 }
@@ -45,75 +42,11 @@ func New(namespace, version string, log *slog.Logger, parts ...Collector) *Regis
 // Add takes further parts. It panics if two have a metric in common.
 func (r *Registry) Add(parts ...Collector) { r.registry.MustRegister(parts...) }
 
-func info(namespace, version string) Collector {
-	return collector(func(to scrape) {
-		to.with("namespace", namespace).with("version", version).gauge("hotparam_info",
-			"Always 1; the labels say which namespace and version this is.", 1)
-	})
-}
-
-// collector makes a Collector of a function that sends its metrics.
-func collector(send func(to scrape)) Collector {
-	return prometheus.CollectorFunc(func(to chan<- prometheus.Metric) { send(scrape{to: to}) })
-}
-
-// of makes a Collector of statistics and a function that sends them.
-func of[S any](stats func() S, send func(scrape, S)) Collector {
-	return collector(func(to scrape) { send(to, stats()) })
-}
-
-// scrape takes the metrics of one scrape.
-type scrape struct {
-	to            chan<- prometheus.Metric
-	names, values []string // of the labels
-}
-
-// with gives a scrape whose metrics have a label more.
-func (to scrape) with(label, value string) scrape {
-	to.names, to.values = append(slices.Clip(to.names), label), append(slices.Clip(to.values), labelValue(value))
-	return to
-}
-
-// counter sends what only grows; its name ends in _total.
-func (to scrape) counter(name, help string, n uint64) {
-	to.send(prometheus.CounterValue, name, help, float64(n))
-}
-
-// gauge sends what grows and shrinks.
-func (to scrape) gauge(name, help string, value float64) {
-	to.send(prometheus.GaugeValue, name, help, value)
-}
-
-// flag sends a state that is or is not, as 1 or 0.
-func (to scrape) flag(name, help string, on bool) {
-	value := 0.0
-	if on {
-		value = 1
-	}
-	to.gauge(name, help, value)
-}
-
-func (to scrape) send(kind prometheus.ValueType, name, help string, value float64) {
-	to.to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, to.names, nil), kind, value, to.values...)
-}
-
-// unixSeconds is a time as Prometheus has it, 0 for none.
-func unixSeconds(t time.Time) float64 {
-	if t.IsZero() {
-		return 0
-	}
-	return float64(t.UnixMilli()) / 1000
-}
-
-// maxNames bounds how many values of a label from a configuration are shown.
-const maxNames = 100
-
-// each sends the first maxNames entries of m by name, which is a label of their metrics.
-func each[V any](to scrape, label string, m map[string]V, send func(scrape, V)) {
-	names := slices.Sorted(maps.Keys(m))
-	for _, name := range names[:min(len(names), maxNames)] {
-		send(to.with(label, name), m[name])
-	}
+// info is which program this is.
+type info struct {
+	Namespace string `label:"namespace"`
+	Version   string `label:"version"`
+	Info      bool   `metric:"hotparam_info" help:"Always 1; the labels say which namespace and version this is."`
 }
 
 // maxLabel is the longest value of a label, in bytes.

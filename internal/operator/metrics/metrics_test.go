@@ -46,16 +46,16 @@ func TestValues(t *testing.T) {
 	latency.Bounds[0], latency.Bounds[1] = time.Millisecond, time.Second
 	latency.Counts[0], latency.Counts[1], latency.Counts[7] = 1, 2, 3
 	got := scrape(t,
-		metrics.Gate(func() gate.Stats {
+		metrics.Of(func() gate.Stats {
 			return gate.Stats{Allowed: hottype.Admissions{hottype.ReasonCold: 7}, StoreOpen: true, StoreLatency: latency}
 		}),
-		metrics.ResponseCache(func() respcache.Stats {
+		metrics.Of(func() respcache.Stats {
 			return respcache.Stats{Bypassed: map[string]uint64{"cookie": 1}, Unkept: map[string]uint64{"vary": 1}}
 		}),
-		metrics.Proxy(func() proxy.Stats {
+		metrics.Of(func() proxy.Stats {
 			return proxy.Stats{Upstreams: map[string]proxy.UpstreamStats{"slow": {Failures: 4}, "": {}}}
 		}),
-		metrics.Graphite(func() graphite.Stats {
+		metrics.Of(func() graphite.Stats {
 			return graphite.Stats{Delay: 1500 * time.Millisecond, LastSuccess: time.Unix(1_700_000_000, 0)}
 		}),
 	)
@@ -79,15 +79,15 @@ func TestValues(t *testing.T) {
 
 func TestOverviewIsByRule(t *testing.T) {
 	t.Parallel()
-	got := scrape(t, metrics.Overview(func() admin.Overview {
+	got := scrape(t, metrics.Of(func() admin.Overview {
 		return admin.Overview{Denied: hottype.Denials{hottype.ReasonHot: 25}, Rules: map[string]admin.RuleOverview{
 			"topic": {HotKeys: 1, HotRate: 350}, "calm": {},
 		}}
 	}))
 	has(t, got,
-		`hotparam_denied_total{reason="hot"} 25`, `hotparam_denied_total{reason="ip_sliding"} 0`,
-		`hotparam_rule_hot_keys{rule="topic"} 1`, `hotparam_rule_hot_rate{rule="topic"} 350`,
-		`hotparam_rule_hot_keys{rule="calm"} 0`,
+		`hotparam_namespace_denied_total{reason="hot"} 25`, `hotparam_namespace_denied_total{reason="ip_sliding"} 0`,
+		`hotparam_namespace_rule_hot_keys{rule="topic"} 1`, `hotparam_namespace_rule_hot_rate{rule="topic"} 350`,
+		`hotparam_namespace_rule_hot_keys{rule="calm"} 0`,
 	)
 }
 
@@ -101,7 +101,7 @@ func TestHostileKeysAreLabels(t *testing.T) {
 		{Key: `/a"b\c`, Rule: "*", Rate: 380}, {Key: "topic?id=42", Rule: "topic", Rate: 350},
 		{Key: "topic?id=42", Rule: "other", Rate: 350},
 	}
-	got := scrape(t, metrics.HotKeys(func() []hottype.Hot { return hot }))
+	got := scrape(t, metrics.Of(func() []hottype.Hot { return hot }))
 	has(t, got,
 		`hotparam_hot_key_rate{key="/<script>alert(1)</script>/%E2%80%AEgnp.exe%0A%FF",rule="*"} 500`,
 		`hotparam_hot_key_rate{key="/a\"b\\c",rule="*"} 380`,

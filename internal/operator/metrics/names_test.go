@@ -13,10 +13,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/counting/tally"
 	"github.com/hotparam/pipeline/internal/deciding/gate"
+	"github.com/hotparam/pipeline/internal/detection/aggregate"
 	"github.com/hotparam/pipeline/internal/hotset"
+	"github.com/hotparam/pipeline/internal/operator/admin"
 	"github.com/hotparam/pipeline/internal/operator/metrics"
 	"github.com/hotparam/pipeline/internal/operator/notify"
+	"github.com/hotparam/pipeline/internal/serving/access"
+	"github.com/hotparam/pipeline/internal/serving/check"
+	"github.com/hotparam/pipeline/internal/serving/decisionapi"
+	"github.com/hotparam/pipeline/internal/serving/envoy"
+	"github.com/hotparam/pipeline/internal/serving/mirrored"
+	"github.com/hotparam/pipeline/internal/serving/proxy"
+	"github.com/hotparam/pipeline/internal/serving/respcache"
+	"github.com/hotparam/pipeline/internal/serving/spoe"
+	"github.com/hotparam/pipeline/internal/storage/historystore"
+	"github.com/hotparam/pipeline/internal/storage/redisfeed"
+	"github.com/hotparam/pipeline/internal/storage/redislimits"
+	"github.com/hotparam/pipeline/internal/storage/redisstore"
+	"github.com/hotparam/pipeline/internal/transport/graphite"
+	"github.com/hotparam/pipeline/internal/transport/kafka"
+	"github.com/hotparam/pipeline/internal/transport/reversedns"
+	"github.com/hotparam/pipeline/internal/transport/statsd"
 )
 
 var update = flag.Bool("update", false, "write testdata/metrics.txt and docs/metrics.md")
@@ -24,43 +43,41 @@ var update = flag.Bool("update", false, "write testdata/metrics.txt and docs/met
 // groups are the parts of the programs.
 func groups() []group {
 	return []group{
-		of("overview", "all", metrics.Overview),
-		of("hot keys, with admin.metrics_key_labels", "all", metrics.HotKeys),
-		of("admin", "all", metrics.Admin),
-		of("config", "all", metrics.Reload),
-		of("rules", "collector, aggregator, limiter-sidecar, serve", metrics.Rules),
-		of("listener", "all", metrics.Listeners),
-		of("history", "aggregator, serve", metrics.History),
-		of("notify", "aggregator, serve", metrics.Notifications),
-		of("gate", "limiter-sidecar, serve", metrics.Gate),
-		of("proxy", "limiter-sidecar, serve", metrics.Proxy),
-		of("cache", "limiter-sidecar, serve", metrics.ResponseCache),
-		of("decision_api", "limiter-sidecar", metrics.DecisionAPI),
-		of("decision_api, callers", "limiter-sidecar", metrics.DecisionAccess),
-		of("check", "limiter-sidecar", metrics.Check),
-		of("check, callers", "limiter-sidecar", metrics.CheckAccess),
-		of("upstream", "aggregator, limiter-sidecar, serve", metrics.Upstreams),
-		of("crawlers", "limiter-sidecar, serve", metrics.Crawlers),
-		of("envoy", "limiter-sidecar", metrics.Envoy),
-		of("spoe", "limiter-sidecar", metrics.SPOE),
-		of("windows", "limiter-sidecar", metrics.Windows),
-		of("prefetch", "limiter-sidecar", metrics.Prefetch),
-		of("redis", "limiter-sidecar, aggregator", metrics.RedisFeed),
-		of("redis_server", "limiter-sidecar, aggregator", metrics.RedisServer),
-		of("redis_limits", "limiter-sidecar", metrics.RedisLimits),
-		of("redis_limits, refunds", "limiter-sidecar", metrics.Refunds),
-		of("hotset", "limiter-sidecar, aggregator, serve", func(stats func() hotset.Stats) metrics.Collector {
-			return metrics.HotSet(func(time.Time) hotset.Stats { return stats() })
-		}),
-		of("tally", "limiter-sidecar, collector, serve", metrics.Tally),
-		of("statsd", "limiter-sidecar, collector", metrics.StatsDSender),
-		of("kafka", "limiter-sidecar, collector", metrics.KafkaProducer),
-		of("statsd_in", "collector, aggregator", metrics.StatsDListener),
-		of("mirror", "collector", metrics.Mirror),
-		of("accesslog", "collector", metrics.AccessLogs),
-		of("aggregate", "aggregator, serve", metrics.Aggregate),
-		of("kafka_in", "aggregator", metrics.KafkaConsumer),
-		of("graphite", "aggregator", metrics.Graphite),
+		of[admin.Overview]("overview", "all"),
+		of[[]hottype.Hot]("hot keys, with admin.metrics_key_labels", "all"),
+		of[admin.Stats]("admin", "all"),
+		of[metrics.ReloadStats]("config", "all"),
+		of[metrics.RulesStats]("rules", "collector, aggregator, limiter-sidecar, serve"),
+		of[metrics.ListenerStats]("listener", "all"),
+		of[historystore.Stats]("history", "aggregator, serve"),
+		of[notify.Stats]("notify", "aggregator, serve"),
+		of[gate.Stats]("gate", "limiter-sidecar, serve"),
+		of[proxy.Stats]("proxy", "limiter-sidecar, serve"),
+		of[respcache.Stats]("cache", "limiter-sidecar, serve"),
+		of[decisionapi.Stats]("decision_api", "limiter-sidecar"),
+		of[access.GuardStats]("decision_api, callers", "limiter-sidecar", "hotparam_decision_api"),
+		of[check.Stats]("check", "limiter-sidecar"),
+		of[access.GuardStats]("check, callers", "limiter-sidecar", "hotparam_check"),
+		of[[]hottype.UpstreamBound]("upstream", "aggregator, limiter-sidecar, serve"),
+		of[reversedns.Stats]("crawlers", "limiter-sidecar, serve"),
+		of[envoy.Stats]("envoy", "limiter-sidecar"),
+		of[spoe.Stats]("spoe", "limiter-sidecar"),
+		of[redislimits.WindowsStats]("windows", "limiter-sidecar"),
+		of[redislimits.PrefetchStats]("prefetch", "limiter-sidecar"),
+		of[redisfeed.Stats]("redis", "limiter-sidecar, aggregator"),
+		of[redisstore.Stats]("redis_server", "limiter-sidecar, aggregator"),
+		of[redislimits.Stats]("redis_limits", "limiter-sidecar"),
+		of[redislimits.RefundsStats]("redis_limits, refunds", "limiter-sidecar"),
+		of[hotset.Stats]("hotset", "limiter-sidecar, aggregator, serve"),
+		of[tally.Stats]("tally", "limiter-sidecar, collector, serve"),
+		of[statsd.SenderStats]("statsd", "limiter-sidecar, collector"),
+		of[kafka.ProducerStats]("kafka", "limiter-sidecar, collector"),
+		of[statsd.ListenerStats]("statsd_in", "collector, aggregator"),
+		of[mirrored.Stats]("mirror", "collector"),
+		of[metrics.AccessLogStats]("accesslog", "collector"),
+		of[aggregate.Stats]("aggregate", "aggregator, serve"),
+		of[kafka.ConsumerStats]("kafka_in", "aggregator"),
+		of[graphite.Stats]("graphite", "aggregator"),
 	}
 }
 
@@ -70,9 +87,9 @@ type group struct {
 	part           metrics.Collector
 }
 
-func of[S any](name, programs string, part func(func() S) metrics.Collector) group {
+func of[S any](name, programs string, prefix ...string) group {
 	stats := new(S)
-	return group{name, programs, reflect.ValueOf(stats).Elem(), part(func() S { return *stats })}
+	return group{name, programs, reflect.ValueOf(stats).Elem(), metrics.Of(func() S { return *stats }, prefix...)}
 }
 
 // The list says which field of the statistics each metric shows: a program that

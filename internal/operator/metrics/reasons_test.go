@@ -33,7 +33,7 @@ func TestEachReasonIsEverywhere(t *testing.T) {
 		}
 		var stats gate.Stats
 		stats.Allowed[r], stats.Denied[r] = 7, 9
-		shown := scrape(t, metrics.Gate(func() gate.Stats { return stats }))
+		shown := scrape(t, metrics.Of(func() gate.Stats { return stats }))
 		if strings.Contains(shown, fmt.Sprintf("hotparam_gate_allowed_total{reason=%q} 7\n", name)) != info.Allows ||
 			strings.Contains(shown, fmt.Sprintf("hotparam_gate_denied_total{reason=%q} 9\n", name)) != info.Denies {
 			t.Errorf("%s: the metrics do not show what it allows and denies", name)

@@ -153,24 +153,24 @@ func (n *Notifier) Test(ctx context.Context, name, author string, now time.Time)
 // Stats are counters since the start, and the webhooks by name.
 type Stats struct {
 	// NotLeading are the events that another process tells.
-	NotLeading uint64
-	Webhooks   map[string]WebhookStats
+	NotLeading uint64                  `metric:"hotparam_notify_not_leading_total" help:"Events left to the aggregator that leads and sends them."`
+	Webhooks   map[string]WebhookStats `label:"webhook"`
 }
 
 // WebhookStats are those of one webhook. Sent, Failed and Dropped count events.
 type WebhookStats struct {
 	Format  Format
 	Events  []Kind
-	Sent    uint64 // taken by the webhook
-	Failed  uint64 // given up
-	Dropped uint64 // the queue was full, or the program stopped
-	Retries uint64 // attempts after the first
-	Queued  int
+	Sent    uint64 `metric:"hotparam_notify_sent_total" help:"Events that a webhook has taken."`
+	Failed  uint64 `metric:"hotparam_notify_failed_total" help:"Events that were given up after the last attempt."`
+	Dropped uint64 `metric:"hotparam_notify_dropped_total" help:"Events dropped because the queue was full or the program stopped."`
+	Retries uint64 `metric:"hotparam_notify_retries_total" help:"Attempts to send to a webhook after a failed one."`
+	Queued  int    `metric:"hotparam_notify_queue" help:"Events that wait for a webhook."`
 	// Failing says that the last attempt failed, Err why, without a secret.
-	Failing bool
+	Failing bool `metric:"hotparam_notify_failing" help:"1 while the last attempt to send to a webhook failed."`
 	Err     string
 	// At is when the last attempt ended, zero before the first.
-	At time.Time
+	At time.Time `metric:"hotparam_notify_last_attempt_timestamp_seconds" help:"When an event was last sent to a webhook, or failed to be, in unix seconds."`
 }
 
 // Stats reads the figures.

@@ -59,7 +59,8 @@ type Guard struct {
 type GuardStats struct {
 	// Wrong requests had no token or a wrong one. Slowed were refused without a
 	// look at theirs, because their client had shown too many wrong ones.
-	Wrong, Slowed uint64
+	Wrong  uint64 `metric:"_unauthorized_total" help:"Requests refused because the token was missing or wrong."`
+	Slowed uint64 `metric:"_slowed_total" help:"Requests refused unseen because their client had sent too many wrong tokens."`
 }
 
 // Credentials are who may call a listener.

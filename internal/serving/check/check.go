@@ -53,11 +53,13 @@ type Handler struct {
 // Stats are the counters of a handler since it was built.
 type Stats struct {
 	// Checks answered by a verdict, Denied among them, and Repeated, which got the verdict of an earlier one.
-	Checks, Denied, Repeated uint64
+	Checks   uint64 `metric:"hotparam_check_checks_total" help:"Requests that a gateway asked about."`
+	Denied   uint64 `metric:"hotparam_check_denied_total" help:"Requests that a gateway asked about and that were denied."`
+	Repeated uint64 `metric:"hotparam_check_repeated_total" help:"Checks answered as an earlier check of the same request id and not charged."`
 	// Malformed are checks that describe no request.
-	Malformed uint64
+	Malformed uint64 `metric:"hotparam_check_malformed_total" help:"Checks that describe no request in the dialect of the listener; they are refused."`
 	// Panics are requests that were allowed because deciding panicked.
-	Panics uint64
+	Panics uint64 `metric:"hotparam_check_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 }
 
 // warnEvery is the least time between two log lines about malformed checks.

@@ -72,15 +72,16 @@ type Server struct {
 // Stats are the counters of a server since it was built.
 type Stats struct {
 	// Checks decided, and Denied among them. Each descriptor is one.
-	Checks, Denied uint64
+	Checks uint64 `metric:"hotparam_envoy_checks_total" help:"Requests and descriptors that Envoy asked about."`
+	Denied uint64 `metric:"hotparam_envoy_denied_total" help:"Requests and descriptors of Envoy that were denied."`
 	// Malformed are calls that describe no request.
-	Malformed uint64
+	Malformed uint64 `metric:"hotparam_envoy_malformed_total" help:"Calls of Envoy that describe no request."`
 	// Unauthorized are calls that Authorize refused.
-	Unauthorized uint64
+	Unauthorized uint64 `metric:"hotparam_envoy_unauthorized_total" help:"Calls without the token."`
 	// Unsupported are descriptors that ask to give hits back, which is not done.
-	Unsupported uint64
+	Unsupported uint64 `metric:"hotparam_envoy_unsupported_total" help:"Descriptors that ask to give hits back, which is not done."`
 	// Panics are requests that were allowed because deciding panicked.
-	Panics uint64
+	Panics uint64 `metric:"hotparam_envoy_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 }
 
 // Bounds of one connection and one call.

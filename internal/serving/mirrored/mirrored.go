@@ -44,7 +44,9 @@ type Options struct {
 type Stats struct {
 	// Requests were taken; Unmatched of them are counted by no rule, and
 	// Malformed under the reserved parameter.
-	Requests, Unmatched, Malformed uint64
+	Requests  uint64 `metric:"hotparam_mirror_requests_total" help:"Copied requests received."`
+	Unmatched uint64 `metric:"hotparam_mirror_unmatched_total" help:"Copied requests that no rule counts."`
+	Malformed uint64 `metric:"hotparam_mirror_malformed_total" help:"Copied requests counted under a reserved key, because their parameters are out of bounds."`
 }
 
 // Handler counts copies of requests. Make one with New; any number of

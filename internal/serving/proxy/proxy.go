@@ -111,25 +111,27 @@ func (p *Proxy) route(v *hottype.Verdict) *upstream {
 
 // Stats are the counters of a proxy since it was built.
 type Stats struct {
-	Denied uint64
+	Denied uint64 `metric:"hotparam_proxy_denied_total" help:"Requests denied."`
 	// Panics are requests that passed because deciding panicked.
-	Panics uint64
+	Panics uint64 `metric:"hotparam_proxy_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 	// Unrouted went to the usual upstream because theirs does not exist.
-	Unrouted uint64
+	Unrouted uint64 `metric:"hotparam_proxy_unrouted_total" help:"Requests sent to the default upstream because the one of their rule does not exist."`
 	// Refused are requests whose target no server should take: a raw "#", space,
 	// control character or backslash, or a scheme without "//".
-	Refused uint64
+	Refused uint64 `metric:"hotparam_proxy_refused_total" help:"Requests refused because no server should accept their target."`
 	// DroppedFields are header fields with "_" in their names, which went no further.
-	DroppedFields uint64
-	Upstreams     map[string]UpstreamStats // by name
+	DroppedFields uint64 `metric:"hotparam_proxy_dropped_fields_total" help:"Header fields removed because their name has an underscore."`
+	// by name
+	Upstreams map[string]UpstreamStats `label:"upstream"`
 }
 
 // UpstreamStats are the counters of one upstream.
 type UpstreamStats struct {
 	// Requests forwarded, and Failures among them that it did not answer.
-	Requests, Failures uint64
+	Requests uint64 `metric:"hotparam_proxy_upstreams_requests_total" help:"Requests forwarded to this upstream."`
+	Failures uint64 `metric:"hotparam_proxy_upstreams_failures_total" help:"Requests that this upstream did not answer."`
 	// Abandoned are requests whose client left before the answer.
-	Abandoned uint64
+	Abandoned uint64 `metric:"hotparam_proxy_upstreams_abandoned_total" help:"Requests whose client left before this upstream answered."`
 }
 
 // Stats reads the counters.

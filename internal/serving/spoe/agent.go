@@ -44,13 +44,14 @@ type Agent struct {
 // Stats are the counters of an agent since it was built.
 type Stats struct {
 	// Checks decided, and Denied among them.
-	Checks, Denied uint64
+	Checks uint64 `metric:"hotparam_spoe_checks_total" help:"Requests that HAProxy asked about."`
+	Denied uint64 `metric:"hotparam_spoe_denied_total" help:"Requests of HAProxy that were denied."`
 	// Malformed are messages that describe no request. They get no verdict, so the request passes.
-	Malformed uint64
+	Malformed uint64 `metric:"hotparam_spoe_malformed_total" help:"Messages of HAProxy that describe no request; it passes without a verdict."`
 	// Broken are connections that were ended because their peer did not speak the protocol.
-	Broken uint64
+	Broken uint64 `metric:"hotparam_spoe_broken_total" help:"Connections ended because their peer did not speak the protocol."`
 	// Panics are requests that were allowed because deciding panicked.
-	Panics uint64
+	Panics uint64 `metric:"hotparam_spoe_panics_total" help:"Requests allowed because deciding on them panicked; report it."`
 }
 
 // New builds an Agent; it panics without a gate.

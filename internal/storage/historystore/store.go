@@ -63,12 +63,12 @@ type Store struct {
 
 // Stats are counters since the start, and Bytes as it is now.
 type Stats struct {
-	Written  uint64 // minutes and events in the file
-	Dropped  uint64 // minutes and events for which there was no room, or that could not be written
-	Failures uint64 // writes and openings that failed
-	SetAside uint64 // damaged files
-	Bytes    int64  // of the file that are in use
-	Failing  bool   // the history is not written at the moment
+	Written  uint64 `metric:"hotparam_history_written_total" help:"Minutes and events written to the history."`
+	Dropped  uint64 `metric:"hotparam_history_dropped_total" help:"Minutes and events that could not be written, or came faster than the disk."`
+	Failures uint64 `metric:"hotparam_history_failures_total" help:"Writes and openings of the history that failed."`
+	SetAside uint64 `metric:"hotparam_history_set_aside_total" help:"Damaged files of the history that were set aside."`
+	Bytes    int64  `metric:"hotparam_history_bytes" help:"Bytes of the history's file that are in use."`
+	Failing  bool   `metric:"hotparam_history_failing" help:"1 while the history is not written."`
 }
 
 // New builds a Store. It opens nothing.

@@ -242,16 +242,20 @@ type Stats struct {
 	// Calls counts the calls made, Decisions what they decided. Merged
 	// counts decisions that were the same as an earlier one of their call but
 	// for the caller, and cost Redis nothing more.
-	Calls, Decisions, Merged uint64
+	Calls     uint64 `metric:"hotparam_redis_limits_calls_total" help:"Calls to Redis with decisions."`
+	Decisions uint64 `metric:"hotparam_redis_limits_decisions_total" help:"Decisions made by calls to Redis."`
+	Merged    uint64 `metric:"hotparam_redis_limits_merged_total" help:"Decisions answered by an equal one of the same call."`
 	// Largest is the most decisions that one call carried.
-	Largest uint64
+	Largest uint64 `metric:"hotparam_redis_limits_largest_call" help:"Most decisions that one call carried."`
 	// Refused counts decisions that were rejected because too many others waited, Left
 	// those whose context ended before the answer came.
-	Refused, Left uint64
+	Refused uint64 `metric:"hotparam_redis_limits_refused_total" help:"Decisions refused because too many were waiting."`
+	Left    uint64 `metric:"hotparam_redis_limits_left_total" help:"Decisions whose caller left before the answer."`
 	// Refunds counts refunds because another node denied the request, RefundsLost
 	// those of them whose result is unknown. Both are 0 on one server, where a
 	// request is one call.
-	Refunds, RefundsLost uint64
+	Refunds     uint64 `metric:"hotparam_redis_limits_refunds_total" help:"Charges given back because another node of the cluster denied the request."`
+	RefundsLost uint64 `metric:"hotparam_redis_limits_refunds_lost_total" help:"Charges to be given back that Redis did not confirm."`
 }
 
 // counters are the figures of Stats.

@@ -39,7 +39,7 @@ func isReadOnly(err error) bool { return err != nil && strings.Contains(err.Erro
 
 // Stats is what Watch found last.
 type Stats struct {
-	ReadOnly bool // the server refuses writes
+	ReadOnly bool `metric:"hotparam_redis_read_only" help:"1 while Redis refuses writes, as a read-only replica does."`
 }
 
 // Stats reads the figures.

@@ -264,19 +264,19 @@ type ProducerStats struct {
 	// Sent and Dropped count requests: written to a broker, and dropped
 	// because none took them in time. What a broker wrote without confirming it
 	// is among the dropped, so more may have arrived than Sent says, never less.
-	Sent    uint64
-	Dropped uint64
+	Sent    uint64 `metric:"hotparam_kafka_sent_total" help:"Requests whose counts Kafka confirmed."`
+	Dropped uint64 `metric:"hotparam_kafka_dropped_total" help:"Requests whose counts were dropped because no broker confirmed them in time."`
 	// Invalid are counts that cannot be written: no key, one longer than
 	// 65536 bytes, or n outside of 1 to 2^40.
-	Invalid uint64
-	Records uint64
+	Invalid uint64 `metric:"hotparam_kafka_invalid_total" help:"Counts that cannot be written: a key or a number out of bounds."`
+	Records uint64 `metric:"hotparam_kafka_records_total" help:"Records written."`
 	// Errors are attempts to write a record that failed.
-	Errors uint64
+	Errors uint64 `metric:"hotparam_kafka_errors_total" help:"Attempts to write a record that failed."`
 	// Queued are pairs of key and second that wait, sent and unconfirmed ones
 	// with them.
-	Queued int64
+	Queued int64 `metric:"hotparam_kafka_queued" help:"Pairs of key and second that Kafka has not confirmed."`
 	// Connected is 1 while the brokers take what is sent.
-	Connected int64
+	Connected int64 `metric:"hotparam_kafka_connected" help:"1 while the brokers take what is sent."`
 }
 
 // Stats reads the counters.

@@ -38,7 +38,7 @@ var reasons = [faults]struct{ name, says string }{
 
 // MalformedStats is how many lines were malformed for one reason.
 type MalformedStats struct {
-	Lines uint64
+	Lines uint64 `metric:"hotparam_statsd_in_malformed_lines_total" help:"Lines that cannot be read, by what is wrong with them."`
 }
 
 // faultCounts count lines by their fault.

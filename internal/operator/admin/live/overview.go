@@ -13,17 +13,19 @@ const maxHottest = 100
 // Overview is what the server sees, over all limiters. The totals count from the
 // start of this process.
 type Overview struct {
-	Allowed                  uint64
-	Denied                   hottype.Denials
-	Limiters, HotKeys, Loops int
+	Allowed  uint64          `metric:"hotparam_namespace_allowed_total" help:"Requests that all limiters of the namespace allowed since this process started. Each program shows the total: do not sum over instances."`
+	Denied   hottype.Denials `metric:"hotparam_namespace_denied_total" help:"Requests that all limiters of the namespace denied since this process started, by reason. Each program shows the total: do not sum over instances."`
+	Limiters int             `metric:"hotparam_namespace_limiters" help:"Limiters that reported within the last 5 seconds."`
+	HotKeys  int             `metric:"hotparam_namespace_hot_keys" help:"Keys of the namespace that are hot, as this program sees it."`
+	Loops    int             `metric:"hotparam_namespace_loops" help:"Keys of the namespace over their threshold because of one or a few clients; not hot, not limited."`
 	// Rules says what is hot by the name of the rule. Every rule in force is there.
-	Rules map[string]RuleOverview
+	Rules map[string]RuleOverview `label:"rule"`
 }
 
 // RuleOverview is what is hot by one rule.
 type RuleOverview struct {
-	HotKeys int
-	HotRate float64 // requests per second of these keys together
+	HotKeys int     `metric:"hotparam_namespace_rule_hot_keys" help:"Keys of the namespace that are hot, by rule."`
+	HotRate float64 `metric:"hotparam_namespace_rule_hot_rate" help:"Requests per second of all of the rule's hot keys in the namespace."`
 }
 
 // Overview reads the sampler's totals and the hot list of now.

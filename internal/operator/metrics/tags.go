@@ -1,0 +1,213 @@
+package metrics
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/internal/deciding/gate"
+)
+
+// Of gives the metrics that the tags of S declare, after a prefix if one is given. It panics if a
+// tag is wrong. The tags of a field:
+//
+//   - metric is the name. What ends in _total is a counter, everything else a gauge. Times are unix
+//     seconds, durations seconds, a bool is 1 or 0, and a string is a label of a metric that is 1.
+//   - help is read without its neighbours: on a dashboard it is alone.
+//   - label names the keys of a map; without metric, a string field is a label of its whole struct.
+//   - prefix goes before the names in a struct, and help without metric replaces {} in its helps.
+func Of[S any](stats func() S, prefix ...string) Collector {
+	send := reader{prefix: strings.Join(prefix, "")}.of(reflect.TypeFor[S]())
+	return prometheus.CollectorFunc(func(to chan<- prometheus.Metric) {
+		s := stats()
+		send(scrape{to: to}, reflect.ValueOf(&s).Elem())
+	})
+}
+
+// sender sends the metrics of a value. Names and helps are made at registration.
+type sender func(to scrape, v reflect.Value)
+
+// scrape takes the metrics of one scrape, with the values of their labels.
+type scrape struct {
+	to     chan<- prometheus.Metric
+	labels []string
+}
+
+func (s scrape) with(label string) scrape {
+	s.labels = append(slices.Clip(s.labels), labelValue(label))
+	return s
+}
+
+// reader reads the tags of a type.
+type reader struct {
+	prefix, what string // for {} in helps
+	label        string // of the keys of a map
+	labels       []string
+}
+
+// of reads a type that holds metrics at any depth.
+func (r reader) of(t reflect.Type) sender {
+	switch t.Kind() {
+	case reflect.Pointer:
+		inner := r.of(t.Elem())
+		return func(to scrape, v reflect.Value) {
+			if !v.IsNil() {
+				inner(to, v.Elem())
+			}
+		}
+	case reflect.Slice:
+		inner := r.of(t.Elem())
+		return func(to scrape, v reflect.Value) {
+			for i := range v.Len() {
+				inner(to, v.Index(i))
+			}
+		}
+	case reflect.Map:
+		r.labels = append(slices.Clip(r.labels), r.label)
+		return eachKey(r.of(t.Elem()))
+	case reflect.Struct:
+		return r.ofStruct(t)
+	}
+	return func(scrape, reflect.Value) {}
+}
+
+func (r reader) ofStruct(t reflect.Type) sender {
+	var labels []int // fields
+	var fields []sender
+	for i := range t.NumField() {
+		f := t.Field(i)
+		label := f.Tag.Get("label")
+		if label != "" && f.Tag.Get("metric") == "" && f.Type.Kind() == reflect.String {
+			labels, r.labels = append(labels, i), append(slices.Clip(r.labels), label)
+		}
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		inner, name := r, f.Tag.Get("metric")
+		inner.label = f.Tag.Get("label")
+		var send sender
+		switch {
+		case !f.IsExported():
+			continue
+		case name != "":
+			send = inner.metric(f.Type, r.prefix+name, strings.ReplaceAll(f.Tag.Get("help"), "{}", r.what))
+		default:
+			inner.prefix, inner.what = r.prefix+f.Tag.Get("prefix"), f.Tag.Get("help")
+			send = inner.of(f.Type)
+		}
+		fields = append(fields, func(to scrape, v reflect.Value) { send(to, v.Field(i)) })
+	}
+	return func(to scrape, v reflect.Value) {
+		for _, i := range labels {
+			to = to.with(v.Field(i).String())
+		}
+		for _, send := range fields {
+			send(to, v)
+		}
+	}
+}
+
+// metric reads a field that is a metric, or one for each key of a map or reason.
+func (r reader) metric(t reflect.Type, name, help string) sender {
+	if help == "" {
+		panic(fmt.Sprintf("metrics: %s has no help", name))
+	}
+	kind := prometheus.GaugeValue
+	if strings.HasSuffix(name, "_total") {
+		kind = prometheus.CounterValue
+	}
+	byReason := t.Implements(reflect.TypeFor[reasons]())
+	if byReason {
+		r.label = "reason"
+	}
+	if r.label != "" {
+		r.labels = append(slices.Clip(r.labels), r.label)
+	}
+	desc := prometheus.NewDesc(name, help, r.labels, nil)
+	one := func(to scrape, v reflect.Value) {
+		to.to <- prometheus.MustNewConstMetric(desc, kind, number(v), to.labels...)
+	}
+	switch {
+	case byReason:
+		return func(to scrape, v reflect.Value) {
+			for reason, n := range v.Interface().(reasons).All() {
+				one(to.with(reason.String()), reflect.ValueOf(n))
+			}
+		}
+	case t == reflect.TypeFor[gate.Latency]():
+		return func(to scrape, v reflect.Value) { histogram(to, desc, v.Interface().(gate.Latency)) }
+	case t.Kind() == reflect.Map:
+		return eachKey(one)
+	case t.Kind() == reflect.String:
+		return func(to scrape, v reflect.Value) { one(to.with(v.String()), reflect.ValueOf(1)) }
+	}
+	number(reflect.Zero(t)) // panics at registration, not at a scrape
+	return one
+}
+
+// reasons are counts by reason.
+type reasons interface {
+	All() iter.Seq2[hottype.Reason, uint64]
+}
+
+// maxNames bounds how many values of a label from a configuration are shown.
+const maxNames = 100
+
+// eachKey sends the first maxNames entries of a map, whose keys are a label.
+func eachKey(inner sender) sender {
+	return func(to scrape, v reflect.Value) {
+		entries := map[string]reflect.Value{}
+		for key, entry := range v.Seq2() {
+			entries[key.String()] = entry
+		}
+		names := slices.Sorted(maps.Keys(entries))
+		for _, name := range names[:min(len(names), maxNames)] {
+			inner(to.with(name), entries[name])
+		}
+	}
+}
+
+func histogram(to scrape, desc *prometheus.Desc, l gate.Latency) {
+	cumulative, count := make(map[float64]uint64, len(l.Bounds)), uint64(0)
+	for i, n := range l.Counts {
+		count += n
+		if i < len(l.Bounds) && l.Bounds[i] > 0 { // without a store there are no bounds
+			cumulative[l.Bounds[i].Seconds()] = count
+		}
+	}
+	if len(cumulative) > 0 {
+		to.to <- prometheus.MustNewConstHistogram(desc, count, l.Sum.Seconds(), cumulative, to.labels...)
+	}
+}
+
+// number is a value as Prometheus has it.
+func number(v reflect.Value) float64 {
+	switch x := v.Interface().(type) {
+	case time.Time:
+		if x.IsZero() {
+			return 0
+		}
+		return float64(x.UnixMilli()) / 1000
+	case time.Duration:
+		return x.Seconds()
+	case bool:
+		if x {
+			return 1
+		}
+		return 0
+	}
+	switch {
+	case v.CanUint():
+		return float64(v.Uint())
+	case v.CanInt():
+		return float64(v.Int())
+	}
+	return v.Float()
+}
