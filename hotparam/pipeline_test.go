@@ -178,9 +178,9 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 		cfg  hotparam.Config
 		want string
 	}{
-		{hotparam.Config{Redis: rdb}, "without StatsD or Sink"},
-		{hotparam.Config{StatsD: "127.0.0.1:8125"}, "without Redis"},
-		{hotparam.Config{Sink: noSink{}}, "without Redis"},
+		{hotparam.Config{Redis: rdb}, "Redis requires StatsD or Sink"},
+		{hotparam.Config{StatsD: "127.0.0.1:8125"}, "StatsD and Sink require Redis"},
+		{hotparam.Config{Sink: noSink{}}, "StatsD and Sink require Redis"},
 		{hotparam.Config{Redis: rdb, StatsD: "127.0.0.1:8125", Sink: noSink{}}, "both set"},
 		{hotparam.Config{Redis: rdb, StatsD: "no address"}, `StatsD "no address"`},
 		{hotparam.Config{Redis: ring, Sink: noSink{}}, "Ring"},

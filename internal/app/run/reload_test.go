@@ -195,7 +195,7 @@ func TestFileThatIsBeingWritten(t *testing.T) {
 		}
 		r.look(&r.watch, r.now, false)
 	}
-	if said := r.said.String(); strings.Count(said, "has been changing for") != 1 || r.Stats().Success {
+	if said := r.said.String(); strings.Count(said, "keeps changing") != 1 || r.Stats().Success {
 		t.Errorf("a file that never rests: %s", said)
 	}
 	r.after(2 * fileStill)
