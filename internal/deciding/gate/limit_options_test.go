@@ -114,3 +114,20 @@ ip: {fixed: {limit: 20, window: 1h}}
 		t.Errorf("after one more for a hot key and one for a cold key: %+v, before %+v", got, seen)
 	}
 }
+
+// A request that a window of its client denies does not reach the candidate of its key.
+func TestCandidateOfDeniedClients(t *testing.T) {
+	t.Parallel()
+	b := build(t, `
+rules:
+  - {name: topic, match: {path: /topic}, params: [id], hot: {rate: 1}, limit: {rate: 1/m, burst: 3, candidate: {rate: 1/m, burst: 2}}}
+ip: {fixed: {limit: 1, window: 1h}}
+`, gate.Config{})
+	b.hot("topic?id=42")
+	for range 3 {
+		b.get("/topic?id=42", "192.0.2.1")
+	}
+	if got, want := b.Stats().Candidates, (gate.Candidates{Same: 1}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
