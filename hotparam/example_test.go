@@ -14,6 +14,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/rule"
 )
 
 var rulesYAML = []byte(`
@@ -59,22 +60,22 @@ func Example() {
 // Rules may be Go values: a topic is hot from 200 requests a second on, and is held to
 // 100 then; no client has more than 50.
 func ExampleNewRules() {
-	rules, err := hotparam.NewRules(hotparam.RuleSet{
-		ParseAs: "strict",
-		Rules: []hotparam.Rule{{
-			Name: "topic", Path: "/topic", Params: []string{"id"},
-			Hot: hotparam.AtRate(200), Limit: limit.PerSecond(100),
+	rules, err := hotparam.NewRules(rule.Set{
+		ParseAs: rule.ParseAs{Preset: "strict"},
+		Rules: []rule.Rule{{
+			Name: "topic", Match: rule.Match{Path: "/topic"}, Params: rule.Params("id"),
+			Hot: rule.Hot{Rate: 200}, Limit: rule.LimitOf(limit.PerSecond(100)),
 		}},
-		IP: hotparam.IPLimits{Fixed: hotparam.IPWindow{Limit: 50, Window: time.Second}},
+		IP: rule.IP{Clients: rule.Clients{Fixed: &rule.Window{Limit: 50, Window: time.Second}}},
 	})
 	fmt.Println(rules.Namespace(), err)
 
 	_, err = hotparam.NewRules(
-		hotparam.RuleSet{Rules: []hotparam.Rule{{Name: "topic", Params: []string{"id"}, Hot: hotparam.AtRate(-1)}}})
+		rule.Set{Rules: []rule.Rule{{Name: "topic", Params: rule.Params("id"), Hot: rule.Hot{Rate: -1}}}})
 	fmt.Println(err)
 	// Output:
 	// default <nil>
-	// hotparam: rules: RuleSet: Rules[0].Hot.Rate: "-1" is no rate; write requests per second (100, 0.5), or 30/m, 24/h, 7/d, 10/3s
+	// hotparam: rules: Set: Rules[0].Hot.Rate: "-1" is no rate; write requests per second (100, 0.5), or 30/m, 24/h, 7/d, 10/3s
 }
 
 // Many instances of a service share hot keys and limits by Redis; aggregators

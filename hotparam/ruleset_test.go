@@ -11,6 +11,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/limitcore"
 )
 
@@ -38,31 +39,35 @@ func TestRulesOfGoAreThoseOfTheFile(t *testing.T) {
 }
 
 // drawRuleSet draws a set and writes the file for it by hand.
-func drawRuleSet(rt *rapid.T) (RuleSet, string) {
-	set := RuleSet{Namespace: "shop", ParseAs: "strict"}
+func drawRuleSet(rt *rapid.T) (rule.Set, string) {
+	set := rule.Set{Namespace: "shop"}
+	set.ParseAs.Preset = "strict"
 	file := "namespace: shop\nparse_as: strict\nrules:\n"
 	for i := range rapid.IntRange(1, 4).Draw(rt, "rules") {
 		name := fmt.Sprintf("rule_%d", i)
-		r := Rule{Name: name, Path: "/" + name + "/{x}", Params: []string{"id", "path.x"}}
-		file += fmt.Sprintf("- name: %s\n  params: [id, path.x]\n  match: {path: '%s'", name, r.Path)
+		r := rule.Rule{Name: name, Match: rule.Match{Path: "/" + name + "/{x}"}, Params: []rule.Param{{Name: "id"}, {Name: "path.x"}}}
+		file += fmt.Sprintf("- name: %s\n  params: [id, path.x]\n  match: {path: '%s'", name, r.Match.Path)
 		if rapid.Bool().Draw(rt, "matches") {
-			r.Methods, r.Hosts = []string{"GET", "HEAD"}, []string{"example.org"}
+			r.Match.Methods, r.Match.Hosts = []string{"GET", "HEAD"}, []string{"example.org"}
 			file += ", methods: [GET, HEAD], hosts: [example.org]"
 		}
 		var hot, held string
 		r.Hot, hot = drawHot(rt)
-		r.Limit, held = drawLimit(rt)
+		var spec limit.Spec
+		if spec, held = drawLimit(rt); held != "" {
+			r.Limit = rule.LimitOf(spec)
+		}
 		file += "}\n  hot: {" + hot + "}\n"
 		if held != "" && rapid.Bool().Draw(rt, "shadow") {
-			r.Mode = hottype.ModeShadow
+			r.Limit.Mode = hottype.ModeShadow
 			held += ", mode: shadow"
 		}
-		if held != "" && r.Limit.Algorithm != limit.SlidingLog && r.Mode == "" && rapid.Bool().Draw(rt, "refund") {
-			r.RefundStatus = hottype.Statuses{{From: 304, To: 304}, {From: 500, To: 599}, {From: 404, To: 405}}
+		if held != "" && r.Limit.Algorithm != limit.SlidingLog && r.Limit.Mode == "" && rapid.Bool().Draw(rt, "refund") {
+			r.Limit.RefundStatus = hottype.Statuses{{From: 304, To: 304}, {From: 500, To: 599}, {From: 404, To: 404}, {From: 405, To: 405}}
 			held += ", refund_status: [304, 5XX, 404, 405]"
 		}
-		if held != "" && r.Limit.Block == 0 && limitcore.Spec(r.Limit).Refills() && rapid.Bool().Draw(rt, "fair") {
-			r.Fair = true
+		if held != "" && r.Limit.Block == 0 && limitcore.Spec(spec).Refills() && rapid.Bool().Draw(rt, "fair") {
+			r.Limit.Fair = true
 			held += ", fair: true"
 		}
 		if held == "" {
@@ -86,14 +91,16 @@ func drawRuleSet(rt *rapid.T) (RuleSet, string) {
 		set.Rules = append(set.Rules, r)
 	}
 	if rapid.Bool().Draw(rt, "everything else") {
-		set.Rules = append(set.Rules, Rule{Name: "*", Params: []string{"*"}, Ignore: []string{"utm_*"},
-			Hot: AtRate(2_500_000)})
+		set.Rules = append(set.Rules, rule.Rule{Name: "*", Params: []rule.Param{{Name: "*"}}, Ignore: []string{"utm_*"},
+			Hot: rule.Hot{Rate: 2_500_000}})
 		file += "- {name: '*', params: ['*'], ignore: ['utm_*'], hot: {rate: 2500000}}\n"
 	}
 	if rapid.Bool().Draw(rt, "ip") {
-		set.IP = IPLimits{Fixed: IPWindow{50, time.Second}, Sliding: IPWindow{1000, time.Minute},
-			InFlight: InFlight{7, time.Minute}, TrustedProxies: []string{"10.0.0.0/8"}, Exempt: []string{"192.0.2.1"}}
-		set.Upstreams = []Upstream{{Name: "shop", Latency: 250 * time.Millisecond, Quantile: 0.95, Errors: 0.05},
+		set.IP = rule.IP{TrustedProxies: []string{"10.0.0.0/8"},
+			Exempt: []string{"192.0.2.1"}}
+		set.IP.Fixed, set.IP.Sliding = &rule.Window{Limit: 50, Window: time.Second}, &rule.Window{Limit: 1000, Window: time.Minute}
+		set.IP.InFlight = &rule.InFlight{Limit: 7, Lease: time.Minute}
+		set.Upstreams = []rule.Upstream{{Name: "shop", Target: rule.Target{Latency: 250 * time.Millisecond, Quantile: 0.95, Errors: 0.05}},
 			{Name: "default"}}
 		file += "upstreams: [{name: shop, target: {latency: 250ms, quantile: 0.95, errors: 0.05}}, {name: default}]\n" +
 			"ip:\n  in_flight: {limit: 7, lease: 1m}\n  fixed: {limit: 50, window: 1s}\n  sliding: {limit: 1000, window: 60s}\n" +
@@ -103,27 +110,30 @@ func drawRuleSet(rt *rapid.T) (RuleSet, string) {
 }
 
 // drawOther draws what limits beside or in place of a Spec.
-func drawOther(rt *rapid.T, r *Rule) (file string) {
+func drawOther(rt *rapid.T, r *rule.Rule) (file string) {
 	switch rapid.IntRange(0, 4).Draw(rt, "other") {
 	case 1:
-		r.InFlight = InFlight{Limit: 5}
+		r.Limit = &rule.Limit{Algorithm: "in_flight"}
+		r.Limit.Limit = 5
 		return "algorithm: in_flight, limit: 5"
 	case 2:
-		r.InFlight = InFlight{5, 2 * time.Second}
+		r.Limit = &rule.Limit{Algorithm: "in_flight", Lease: 2 * time.Second}
+		r.Limit.Limit = 5
 		return "algorithm: in_flight, limit: 5, lease: 2s"
 	case 3:
-		r.Adaptive = Adaptive{Min: 0.5, Max: 2000}
+		r.Limit = &rule.Limit{Adaptive: true, Min: rule.Rate{N: 1, Per: 2 * time.Second}, Max: rule.Rate{N: 2000, Per: time.Second}}
 		return "adaptive: true, min: 0.5, max: 2000"
 	case 4:
-		r.Limit, r.Adaptive = limit.PerSecond(100), Adaptive{Min: 20, Max: 2000, Upstream: "default"}
+		r.Limit = rule.LimitOf(limit.PerSecond(100))
+		r.Limit.Adaptive, r.Limit.Min, r.Limit.Max, r.Limit.Upstream = true, rule.Rate{N: 20, Per: time.Second}, rule.Rate{N: 2000, Per: time.Second}, "default"
 		return "rate: 100, burst: 100, adaptive: true, min: 20, max: 2000"
 	}
 	return ""
 }
 
-func drawHot(rt *rapid.T) (h HotWhen, file string) {
+func drawHot(rt *rapid.T) (h rule.Hot, file string) {
 	thousandths := rapid.IntRange(1, 1_000_000).Draw(rt, "rate")
-	h = AtRate(float64(thousandths) / 1000)
+	h = rule.Hot{Rate: float64(thousandths) / 1000}
 	file = fmt.Sprintf("rate: %d.%03d", thousandths/1000, thousandths%1000)
 	if rapid.Bool().Draw(rt, "relative") {
 		h.Share, h.Surge, h.MinRate = 0.25, 1.5, 7
@@ -182,73 +192,67 @@ func drawLimit(rt *rapid.T) (s limit.Spec, file string) {
 // Errors are those of the file, and name the field in Go.
 func TestErrorsOfGoValues(t *testing.T) {
 	t.Parallel()
-	topic := Rule{Name: "topic", Path: "/topic", Params: []string{"id"}, Hot: AtRate(50), Limit: limit.PerSecond(10)}
-	for want, change := range map[string]func(*RuleSet){
-		"Rules[0].Name: is missing":          func(s *RuleSet) { s.Rules[0].Name = "" },
-		"Rules[0].Params: is missing":        func(s *RuleSet) { s.Rules[0].Params = nil },
-		"Rules[0].Hot: is missing":           func(s *RuleSet) { s.Rules[0].Hot = HotWhen{} },
-		"Rules[0].Hot.MinRate: is missing":   func(s *RuleSet) { s.Rules[0].Hot.Share = 0.2 },
-		`Rules[0].Hot.Rate: "-1" is no rate`: func(s *RuleSet) { s.Rules[0].Hot.Rate = -1 },
-		"Rules[0].Hot.Window: 1.5s is not between": func(s *RuleSet) {
-			s.Rules[0].Hot.Window = 1500 * time.Millisecond
+	topic := rule.Rule{Name: "topic", Match: rule.Match{Path: "/topic"}, Params: []rule.Param{{Name: "id"}}, Hot: rule.Hot{Rate: 50}}
+	per := func(n int64) rule.Rate { return rule.Rate{N: n, Per: time.Second} }
+	for want, change := range map[string]func(*rule.Set){
+		"Rules[0].Name: is missing":                        func(s *rule.Set) { s.Rules[0].Name = "" },
+		"Rules[0].Params: is missing":                      func(s *rule.Set) { s.Rules[0].Params = nil },
+		"Rules[0].Hot: is missing":                         func(s *rule.Set) { s.Rules[0].Hot = rule.Hot{} },
+		"Rules[0].Hot.MinRate: is missing":                 func(s *rule.Set) { s.Rules[0].Hot.Share = 0.2 },
+		`Rules[0].Hot.Rate: "-1" is no rate`:               func(s *rule.Set) { s.Rules[0].Hot.Rate = -1 },
+		"Rules[0].Hot.Window: 1.5s is not between":         func(s *rule.Set) { s.Rules[0].Hot.Window = 1500 * time.Millisecond },
+		"Rules[0].Match.Path:":                             func(s *rule.Set) { s.Rules[0].Match.Path = "topic" },
+		"Rules[0].Match.Methods[0]:":                       func(s *rule.Set) { s.Rules[0].Match.Methods = []string{"get"} },
+		`Rules[0].Limit.Mode: "shade" is not one of`:       func(s *rule.Set) { s.Rules[0].Limit.Mode = "shade" },
+		`Rules[0].Limit.Rate: "0/1s" is no rate`:           func(s *rule.Set) { s.Rules[0].Limit.Rate = per(0) },
+		"Rules[0].Limit.InitialTokens: -10 is not":         func(s *rule.Set) { n := int64(-10); s.Rules[0].Limit.InitialTokens = &n },
+		`Rules[0].Limit.Algorithm: "bucket" is not one of`: func(s *rule.Set) { s.Rules[0].Limit.Algorithm = "bucket" },
+		"IP.Fixed.Window: is missing":                      func(s *rule.Set) { s.IP.Fixed = &rule.Window{Limit: 3} },
+		"IP.Fixed.Window: 25h0m0s is not between":          func(s *rule.Set) { s.IP.Fixed = &rule.Window{Limit: 3, Window: 25 * time.Hour} },
+		`IP.TrustedProxies[0]: "proxy" is neither`:         func(s *rule.Set) { s.IP.TrustedProxies = []string{"proxy"} },
+		"Rules[0].Cache.TTL: -1s is not between":           func(s *rule.Set) { s.Rules[0].Cache = &hottype.Serve{TTL: -time.Second} },
+		`Rules[0].Cache.MaxBody: "-1" is not between`:      func(s *rule.Set) { s.Rules[0].Cache = &hottype.Serve{MaxBody: -1} },
+		"Rules[0].Cache.Vary[0]: answers that differ by":   func(s *rule.Set) { s.Rules[0].Cache = &hottype.Serve{Vary: []string{"Cookie"}} },
+		"Rules[0].Limit.Fair: fixed_window has no level": func(s *rule.Set) {
+			s.Rules[0].Limit = rule.LimitOf(limit.Spec{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second})
+			s.Rules[0].Limit.Fair = true
 		},
-		"Rules[0].Path:":                                func(s *RuleSet) { s.Rules[0].Path = "topic" },
-		"Rules[0].Methods[0]:":                          func(s *RuleSet) { s.Rules[0].Methods = []string{"get"} },
-		`Rules[0].Mode: "shade" is not one of`:          func(s *RuleSet) { s.Rules[0].Mode = "shade" },
-		"Rules[0].Limit.Burst: 0 is not a whole number": func(s *RuleSet) { s.Rules[0].Limit.Burst = 0 },
-		`Rules[0].Limit.Limit: "0/1s" is no rate`:       func(s *RuleSet) { s.Rules[0].Limit.Limit = 0 },
-		"Rules[0].Limit.InitialDeficit: -10 is not":     func(s *RuleSet) { s.Rules[0].Limit.InitialDeficit = 20 },
-		`Rules[0].Limit.Algorithm: "" is not one of`:    func(s *RuleSet) { s.Rules[0].Limit.Algorithm = "" },
-		"IP.Fixed.Window: 0s is not between":            func(s *RuleSet) { s.IP.Fixed.Limit = 3 },
-		`IP.TrustedProxies[0]: "proxy" is neither`:      func(s *RuleSet) { s.IP.TrustedProxies = []string{"proxy"} },
-		"Rules[0].Cache.TTL: -1s is not between": func(s *RuleSet) {
-			s.Rules[0].Cache = &hottype.Serve{TTL: -time.Second}
+		"Rules[0].Limit.Min: is missing": func(s *rule.Set) { s.Rules[0].Limit.Adaptive, s.Rules[0].Limit.Max = true, per(5) },
+		"Rules[0].Limit.Min: 7 is more than max": func(s *rule.Set) {
+			l := s.Rules[0].Limit
+			l.Adaptive, l.Min, l.Max = true, per(7), per(5)
 		},
-		`Rules[0].Cache.MaxBody: "-1" is not between`: func(s *RuleSet) {
-			s.Rules[0].Cache = &hottype.Serve{MaxBody: -1}
+		"Rules[0].Limit.Rate: 10 is not between min and max": func(s *rule.Set) {
+			l := s.Rules[0].Limit
+			l.Adaptive, l.Min, l.Max = true, per(1), per(5)
 		},
-		"Rules[0].Cache.Vary[0]: answers that differ by": func(s *RuleSet) {
-			s.Rules[0].Cache = &hottype.Serve{Vary: []string{"Cookie"}}
+		`Rules[0].Limit.Upstream: there is no upstream "a"`: func(s *rule.Set) {
+			l := s.Rules[0].Limit
+			l.Adaptive, l.Min, l.Max, l.Upstream = true, per(1), per(50), "a"
 		},
-		"Rules[0].Fair: fixed_window has no level": func(s *RuleSet) {
-			s.Rules[0].Limit, s.Rules[0].Fair = limit.Spec{Algorithm: limit.FixedWindow, Limit: 1, Window: time.Second},
-				true
+		"Rules[0].Limit.Adaptive: gcra does not adapt": func(s *rule.Set) {
+			l := s.Rules[0].Limit
+			l.Algorithm, l.Adaptive, l.Min, l.Max = limit.GCRA, true, per(1), per(50)
 		},
-		"Rules[0].Adaptive.Min: is missing": func(s *RuleSet) { s.Rules[0].Adaptive.Max = 5 },
-		"Rules[0].Adaptive.Min: 7 is more than max": func(s *RuleSet) {
-			s.Rules[0].Adaptive = Adaptive{Min: 7, Max: 5}
+		"Upstreams[0].Name: is missing": func(s *rule.Set) { s.Upstreams = []rule.Upstream{{URL: "http://a"}} },
+		"Upstreams[0].Target.Quantile: 0.2 is not between": func(s *rule.Set) {
+			s.Upstreams = []rule.Upstream{{Name: "a", Target: rule.Target{Quantile: 0.2}}}
 		},
-		"Rules[0].Limit.Limit: 10 is not between min and max": func(s *RuleSet) {
-			s.Rules[0].Adaptive = Adaptive{Min: 1, Max: 5}
+		`Rules[0].Limit.RefundStatus[0]: "0-99" is no status`: func(s *rule.Set) { s.Rules[0].Limit.RefundStatus = hottype.Statuses{{From: 0, To: 99}} },
+		"Rules[0].Limit.Rate: in_flight has limit":            func(s *rule.Set) { s.Rules[0].Limit.Algorithm = "in_flight" },
+		"Rules[0].Limit.Limit: -3 is not":                     func(s *rule.Set) { s.Rules[0].Limit = &rule.Limit{Algorithm: "in_flight"}; s.Rules[0].Limit.Limit = -3 },
+		"Rules[0].Limit.Lease: 1ms is not between": func(s *rule.Set) {
+			s.Rules[0].Limit = &rule.Limit{Algorithm: "in_flight", Lease: time.Millisecond}
 		},
-		`Rules[0].Adaptive.Upstream: there is no upstream "a"`: func(s *RuleSet) {
-			s.Rules[0].Adaptive = Adaptive{Min: 1, Max: 50, Upstream: "a"}
-		},
-		"Rules[0].Adaptive: gcra does not adapt": func(s *RuleSet) {
-			s.Rules[0].Limit.Algorithm, s.Rules[0].Adaptive = limit.GCRA, Adaptive{Min: 1, Max: 50}
-		},
-		"Upstreams[0].Name: is missing": func(s *RuleSet) { s.Upstreams = []Upstream{{Errors: 0.1}} },
-		"Upstreams[0].Quantile: 0.2 is not between": func(s *RuleSet) {
-			s.Upstreams = []Upstream{{Name: "a", Quantile: 0.2}}
-		},
-		"Rules[0].RefundStatus[0]: \"0-99\" is no status": func(s *RuleSet) {
-			s.Rules[0].RefundStatus = hottype.Statuses{{From: 0, To: 99}}
-		},
-		"Rules[0].Limit.Limit: in_flight has limit": func(s *RuleSet) { s.Rules[0].InFlight.Limit = 3 },
-		"Rules[0].InFlight.Limit: -3 is not": func(s *RuleSet) {
-			s.Rules[0].Limit, s.Rules[0].InFlight.Limit = limit.Spec{}, -3
-		},
-		"Rules[0].InFlight.Lease: 1ms is not between": func(s *RuleSet) {
-			s.Rules[0].Limit, s.Rules[0].InFlight = limit.Spec{}, InFlight{3, time.Millisecond}
-		},
-		"IP.InFlight.Limit: is missing": func(s *RuleSet) { s.IP.InFlight.Lease = time.Second },
-		`Namespace: "A B" is not`:       func(s *RuleSet) { s.Namespace = "A B" },
-		`ParseAs: "rail" is no preset`:  func(s *RuleSet) { s.ParseAs = "rail" },
-		"hotparam: rules: RuleSet: Rules[1].Name: \"topic\" is the name of the rule at rules[0] too": func(s *RuleSet) {
+		"IP.InFlight.Limit: is missing":       func(s *rule.Set) { s.IP.InFlight = &rule.InFlight{Lease: time.Second} },
+		`Namespace: "A B" is not`:             func(s *rule.Set) { s.Namespace = "A B" },
+		`ParseAs.Preset: "rail" is no preset`: func(s *rule.Set) { s.ParseAs.Preset = "rail" },
+		"hotparam: rules: Set: Rules[1].Name: \"topic\" is the name of the rule at Rules[0] too": func(s *rule.Set) {
 			s.Rules = append(s.Rules, topic)
 		},
 	} {
-		set := RuleSet{Rules: []Rule{topic}}
+		set := rule.Set{Rules: []rule.Rule{topic}}
+		set.Rules[0].Limit = rule.LimitOf(limit.PerSecond(10))
 		change(&set)
 		if _, err := NewRules(set); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)

@@ -9,12 +9,14 @@ import (
 
 	hotparamgrpc "github.com/hotparam/pipeline/adapters/grpc"
 	"github.com/hotparam/pipeline/hotparam"
+	"github.com/hotparam/pipeline/hotparam/rule"
 )
 
 // The topics of a service, by the field of the request that names one.
 func Example() {
-	rules, err := hotparam.NewRules(hotparam.RuleSet{Rules: []hotparam.Rule{{
-		Name: "topic", Path: "/grpc.testing.TestService/UnaryCall", Params: []string{"id"}, Hot: hotparam.AtRate(200),
+	rules, err := hotparam.NewRules(rule.Set{Rules: []rule.Rule{{
+		Name: "topic", Match: rule.Match{Path: "/grpc.testing.TestService/UnaryCall"}, Params: rule.Params("id"),
+		Hot: rule.Hot{Rate: 200},
 	}}})
 	if err != nil {
 		log.Fatal(err)

@@ -85,20 +85,21 @@ const (
 // Serve says how a response cache answers requests for a key. It is not changed once
 // it is in use.
 type Serve struct {
-	// TTL is how long an answer is fresh whose upstream says nothing about it; 0: such
-	// answers are not kept.
-	TTL time.Duration
-	// Stale is for how long an answer that is no longer fresh is served while it is
-	// fetched again, StaleIfError for how long where that fails or is refused.
-	Stale, StaleIfError time.Duration
-	// Vary are the header fields, in canonical form and sorted, by which answers may
-	// differ. An answer that differs by another one is not kept.
-	Vary []string
-	// StripCookies answers requests that have cookies as if they had none. Otherwise they
-	// go to the upstream.
-	StripCookies bool
-	// MaxBody is the longest body that is kept, in bytes.
-	MaxBody int64
-	// Wait is the longest time that a request waits for an answer that another one fetches.
-	Wait time.Duration
+	// How long an answer is fresh whose upstream says nothing about it; `0s`: such answers are not kept.
+	TTL time.Duration `name:"ttl" in:"0s..24h" step:"1ms" default:"1s"`
+	// For how much longer it is served while it is fetched again in the background. `stale-while-revalidate` of the
+	// answer goes before it.
+	Stale time.Duration `name:"stale" in:"0s..24h" step:"1ms" default:"10s"`
+	// For how much longer it is served where fetching it fails or is denied. `stale-if-error` of the answer goes
+	// before it.
+	StaleIfError time.Duration `name:"stale_if_error" in:"0s..24h" step:"1ms" default:"1m"`
+	// The header fields, in canonical form and sorted, by which answers may differ. An answer that differs by another
+	// one is not kept.
+	Vary []string `name:"vary" form:"header" default:"Accept-Encoding"`
+	// `strip`: requests that have cookies are answered as if they had none. `deny`: they go to the upstream.
+	StripCookies bool `name:"cookies" words:"deny,strip" default:"deny"`
+	// The longest body that is kept, in bytes.
+	MaxBody int64 `name:"max_body" as:"bytes" in:"1..1073741824" default:"1MiB"`
+	// The longest time that a request waits for an answer that another one fetches.
+	Wait time.Duration `name:"wait" in:"0s..1m" step:"1ms" default:"500ms"`
 }

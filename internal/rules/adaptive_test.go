@@ -49,7 +49,7 @@ rules:
 		t.Error(diff)
 	}
 	for name, want := range map[string]UpstreamTarget{
-		"default": {250 * time.Millisecond, 0.95, 0.02}, "search": {0, 0.9, 0.01}, "archive": {0, 0.9, 0.01},
+		"default": {Latency: 250 * time.Millisecond, Quantile: 0.95, Errors: 0.02}, "search": {Quantile: 0.9, Errors: 0.01}, "archive": {Quantile: 0.9, Errors: 0.01},
 	} {
 		if got := set.TargetOf(name); got != want {
 			t.Errorf("%s: %+v", name, got)

@@ -8,43 +8,43 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/conf"
 )
 
 // checkRules finds what is wrong between fields and between rules.
 func (p *parser) checkRules() {
-	seen := map[string]value{}
+	seen := map[string]conf.Value{}
 	for i, r := range p.set.Rules {
 		v := p.rules[i]
 		if before, twice := seen[r.Name]; twice && r.Name != "" {
-			v.at("name").fail("%q is the name of the rule %s too", r.Name, before.place())
+			v.At("name").Fail("%q is the name of the rule %s too", r.Name, before.Place())
 		}
 		seen[r.Name] = v
 		p.set.takeRedactions(r)
 		p.checkParams(r, v)
-		p.takeUpstream(r)
 		p.checkAdaptive(r, v)
-		if v.failed() {
+		if v.Failed() {
 			continue
 		}
 		if _, err := newRoute(r, p.set.secret); err != nil {
-			v.at("params").failBy(err)
+			v.At("params").FailBy(err)
 		}
 		p.checkReachable(i)
 		r.values = p.checkValues(r, v)
 	}
 }
 
-func (p *parser) checkParams(r *Rule, v value) {
+func (p *parser) checkParams(r *Rule, v conf.Value) {
 	seen := map[string]bool{}
 	for _, q := range r.Params {
 		switch name, where := q.source(); {
 		case q.Name == "*" && q.Normal.Redact == canon.RedactDrop:
-			v.at("params").fail(`"*" is dropped; leave it out of params instead`)
+			v.At("params").Fail(`"*" is dropped; leave it out of params instead`)
 		case q.Name == "":
 		case seen[q.Name]:
-			v.at("params").fail("%q is set twice", cut(q.Name))
+			v.At("params").Fail("%q is set twice", conf.Cut(q.Name))
 		case where == "" && len(name) > p.set.Limits.NameBytes:
-			v.at("params").fail("%q has more than %d bytes (query_bounds.name_bytes)", cut(name), p.set.Limits.NameBytes)
+			v.At("params").Fail("%q has more than %d bytes (query_bounds.name_bytes)", conf.Cut(name), p.set.Limits.NameBytes)
 		}
 		seen[q.Name] = true
 	}
@@ -57,12 +57,12 @@ func (p *parser) checkReachable(i int) {
 		return
 	}
 	for j, early := range p.set.Rules[:i] {
-		if early.IsCatchAll() || early.Continue || p.rules[j].failed() || !early.Match.covers(late.Match) {
+		if early.IsCatchAll() || early.Continue || p.rules[j].Failed() || !early.Match.covers(late.Match) {
 			continue
 		}
-		p.rules[i].at("match").
-			fail("no request comes here: rule %q %s takes them all (the first rule that matches counts; see continue)",
-				early.Name, p.rules[j].place())
+		p.rules[i].At("match").
+			Fail("no request comes here: rule %q %s takes them all (the first rule that matches counts; see continue)",
+				early.Name, p.rules[j].Place())
 		return
 	}
 }
@@ -113,28 +113,28 @@ func pathCovers(a, b []segment) bool {
 }
 
 // checkValues finds limits for keys that the rule never has.
-func (p *parser) checkValues(r *Rule, v value) map[hottype.Key]Limit {
-	list := v.at("limit.values")
+func (p *parser) checkValues(r *Rule, v conf.Value) map[hottype.Key]Limit {
+	list := v.At("limit").At("values")
 	values := map[hottype.Key]Limit{}
 	for _, l := range r.Values {
 		resource, params := l.Key.Cut()
 		if _, twice := values[l.Key]; twice {
-			list.fail("key %q is set twice", cut(string(l.Key)))
+			list.Fail("key %q is set twice", conf.Cut(string(l.Key)))
 		}
 		values[l.Key] = l.Limit
 		if err := canon.Check(l.Key); err != nil {
-			list.failBy(err)
+			list.FailBy(err)
 			continue
 		}
 		if resource != r.Name && (!r.IsCatchAll() || resource[0] != '/') {
-			list.fail("key %q is not one of rule %q; write %q", cut(string(l.Key)), r.Name, cut(r.Name+"?"+params))
+			list.Fail("key %q is not one of rule %q; write %q", conf.Cut(string(l.Key)), r.Name, conf.Cut(r.Name+"?"+params))
 		}
 		if name, ok := r.untracked(params); ok {
-			list.fail("key %q has parameter %q, which the rule does not track", cut(string(l.Key)), cut(name))
+			list.Fail("key %q has parameter %q, which the rule does not track", conf.Cut(string(l.Key)), conf.Cut(name))
 		}
 		if name, ok := r.Repeated(params); ok {
-			list.fail("key %q has parameter %q twice, and the rule's keys have one value of it (see duplicates)",
-				cut(string(l.Key)), cut(name))
+			list.Fail("key %q has parameter %q twice, and the rule's keys have one value of it (see duplicates)",
+				conf.Cut(string(l.Key)), conf.Cut(name))
 		}
 	}
 	return values
@@ -186,26 +186,26 @@ func (p *parser) checkOverrides() {
 	ids, places := map[string]bool{}, map[place]bool{}
 	for i, o := range p.set.Overrides {
 		v := p.overrides[i]
-		if v.failed() {
+		if v.Failed() {
 			continue
 		}
 		at := place{o.Target(), o.Schedule, o.Mode}
 		if ids[o.ID] || places[at] {
-			v.fail("another override has the same id, or the same %s, schedule and mode", at.of.Kind)
+			v.Fail("another override has the same id, or the same %s, schedule and mode", at.of.Kind)
 		}
 		ids[o.ID], places[at] = true, true
 		if o.Class != "" && !classes[o.Class] {
-			v.at("class").fail("there is no class %q%s", cut(o.Class),
-				Suggest(o.Class, slices.Sorted(maps.Keys(classes))))
+			v.At("class").Fail("there is no class %q%s", conf.Cut(o.Class),
+				conf.Suggest(o.Class, slices.Sorted(maps.Keys(classes))))
 		}
 		resource := cmp.Or(o.Resource, hottype.Key(o.Key).Resource())
 		if o.OfClients() || o.IsPattern() || rules[resource] || strings.HasPrefix(resource, "!") {
 			continue
 		}
-		if v = v.at(at.of.Kind); resource[0] != '/' {
-			v.fail("there is no rule %q%s", cut(resource), Suggest(resource, slices.Sorted(maps.Keys(rules))))
+		if v = v.At(at.of.Kind); resource[0] != '/' {
+			v.Fail("there is no rule %q%s", conf.Cut(resource), conf.Suggest(resource, slices.Sorted(maps.Keys(rules))))
 		} else if !rules["*"] {
-			v.fail(`%q is the %s of a path, and there is no catch-all rule "*"`, cut(at.of.Value), at.of.Kind)
+			v.Fail(`%q is the %s of a path, and there is no catch-all rule "*"`, conf.Cut(at.of.Value), at.of.Kind)
 		}
 	}
 }

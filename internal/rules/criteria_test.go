@@ -52,7 +52,7 @@ func TestHeatErrors(t *testing.T) {
 		"window: 5s":               "f.yaml:2: rules[0].hot.rate: is missing; a key is hot by rate, share or surge",
 		"share: 0.5":               "f.yaml:2: rules[0].hot.min_rate: is missing",
 		"rate: 5, surge: 2":        "rules[0].hot.min_rate: is missing",
-		"rate: 5, min_rate: 2":     "f.yaml:2: rules[0].hot.min_rate: has a meaning only with share or surge",
+		"rate: 5, min_rate: 2":     "f.yaml:2: rules[0].hot.min_rate: requires share or surge",
 		"share: 1.1, min_rate: 2":  "rules[0].hot.share: 1.1 is not above 0 and at most 1",
 		"share: 0, min_rate: 2":    "rules[0].hot.share: 0 is not above 0 and at most 1",
 		"surge: 1, min_rate: 2":    "rules[0].hot.surge: 1 is not above 1 and at most 1000000",

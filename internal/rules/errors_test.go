@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/hotparam/pipeline/internal/conf"
 )
 
 // TestErrors: each text has one mistake; the error says where and what.
@@ -48,7 +50,7 @@ func TestErrors(t *testing.T) {
 		{rule("match: {hosts: [\"example.com:80\"]}"), `rules[0].match.hosts[0]: "example.com:80" is not`},
 		{rule("match: {port: 80}"), "rules[0].match.port: unknown field"},
 		{rule("malformed: denied"), `rules[0].malformed: "denied" is not`},
-		{rule("ignore: [a]"), `rules[0].ignore: has a meaning only where params has "*"`},
+		{rule("ignore: [a]"), `rules[0].ignore: requires "*" in params`},
 		{"rules:\n  - {name: a, params: ['*'], ignore: ['*'], hot: {rate: 1}}",
 			"rules[0].ignore: \"*\" ignores every parameter"},
 		{"rules:\n  - {name: a, params: [1], hot: {rate: 1}}",
@@ -85,7 +87,7 @@ func TestErrors(t *testing.T) {
 			"limit.adaptive: an adaptive limit is shared by all limiters"},
 		{rule("limit: {adaptive: true, min: 2, max: 5, algorithm: gcra}"),
 			"limit.adaptive: gcra does not adapt; token_bucket does"},
-		{rule("limit: {rate: 5, max: 5}"), "f.yaml:2: rules[0].limit.max: has a meaning only with adaptive: true"},
+		{rule("limit: {rate: 5, max: 5}"), "f.yaml:2: rules[0].limit.max: requires adaptive: true"},
 		{rule("limit: {adaptive: true, min: 2, max: 5, upstream: serch}") + "upstreams: [{name: search}]",
 			`f.yaml:2: rules[0].limit.upstream: there is no upstream "serch"; did you mean "search"?`},
 		{"parse_as: expres", `f.yaml:1: parse_as: "expres" is no preset: one of axum, chi`},
@@ -257,7 +259,7 @@ func TestErrors(t *testing.T) {
 func TestNothingLikeItIsSuggested(t *testing.T) {
 	t.Parallel()
 	for _, got := range []string{"foo", "xy", ""} {
-		if text := Suggest(got, []string{"log", "ip", "query_bounds"}); text != "" {
+		if text := conf.Suggest(got, []string{"log", "ip", "query_bounds"}); text != "" {
 			t.Errorf("%q: %s", got, text)
 		}
 	}
@@ -267,11 +269,11 @@ func TestErrorsTogether(t *testing.T) {
 	t.Parallel()
 	_, err := Parse("f.yaml", []byte("rules:\n"+strings.Repeat("  - {name: a, params: [], hot: {rate: x}}\n", 12)))
 	lines := strings.Split(err.Error(), "\n")
-	if len(lines) != maxErrors+1 || !strings.HasPrefix(lines[0], "f.yaml:2: rules[0].hot.rate: ") ||
-		!strings.HasSuffix(lines[maxErrors], " more") {
+	if len(lines) != conf.MaxErrors+1 || !strings.HasPrefix(lines[0], "f.yaml:2: rules[0].hot.rate: ") ||
+		!strings.HasSuffix(lines[conf.MaxErrors], " more") {
 		t.Errorf("%d lines: %v", len(lines), err)
 	}
-	if _, err := Parse("f.yaml", make([]byte, maxFile+1)); err == nil {
+	if _, err := Parse("f.yaml", make([]byte, conf.MaxFile+1)); err == nil {
 		t.Error("an oversized file passes")
 	}
 }

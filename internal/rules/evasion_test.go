@@ -6,13 +6,16 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/conf"
 	"github.com/hotparam/pipeline/internal/upstream"
 )
 
@@ -194,12 +197,9 @@ func TestEvasionPage(t *testing.T) {
 			t.Errorf("no row of %s with %d and %d", name, n[0], n[2])
 		}
 	}
-	var tr upstream.Traits
-	for _, fs := range []fields{pathFields(&tr), queryFields(&tr.Query)} {
-		for name := range fs {
-			if !strings.Contains(page, "\n| `"+name+"` |") {
-				t.Errorf("trait %s is not described", name)
-			}
+	for _, f := range conf.Fields(reflect.TypeFor[rule.ParseAs]()) {
+		if f.Name != "preset" && f.Name != "duplicates" && !strings.Contains(page, "\n| `"+f.Name+"` |") {
+			t.Errorf("trait %s is not described", f.Name)
 		}
 	}
 	for _, form := range canon.IntegerForms()[1:] {

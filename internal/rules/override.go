@@ -12,6 +12,7 @@ import (
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
@@ -35,35 +36,35 @@ const (
 // holds whether or not the key is hot.
 type Override struct {
 	// ID is [a-z0-9-]{1,64}; made from the target when empty.
-	ID string `json:"id"`
+	ID string `json:"id" name:"id"`
 	// Key is a key in canonical form, or a pattern in which "*" stands for any
 	// bytes. A key holds no bare "*", so the two cannot be mistaken. It is the
 	// target of the override, or else one of the next four is; see Target.
-	Key string `json:"key,omitempty"`
+	Key string `json:"key,omitempty" name:"key"`
 	// Resource is the name of a rule, or a path that the catch-all counts: every key
 	// of it.
-	Resource string `json:"resource,omitempty"`
+	Resource string `json:"resource,omitempty" name:"resource"`
 	// Client is an address, of IPv6 any of the /64.
-	Client string `json:"client,omitempty"`
+	Client string `json:"client,omitempty" name:"client"`
 	// CIDR is the clients of a network, each by itself.
-	CIDR string `json:"cidr,omitempty"`
+	CIDR string `json:"cidr,omitempty" name:"cidr"`
 	// Class is the name of a class: its clients, each by itself.
-	Class  string `json:"class,omitempty"`
-	Action Action `json:"action"`
+	Class  string `json:"class,omitempty" name:"class"`
+	Action Action `json:"action" name:"action" words:"limit,exempt,block,shadow,cache" default:"limit"`
 	// Rate in requests per second, for ActionLimit.
-	Rate float64 `json:"rate,omitempty"`
+	Rate float64 `json:"rate,omitempty" name:"rate" as:"rate"`
 	// Burst, for ActionLimit; 0 means max(1, Rate).
-	Burst int64 `json:"burst,omitempty"`
+	Burst int64 `json:"burst,omitempty" name:"burst" in:"1..9007199254740991"`
 	// Mode is hottype.ModeShadow for one that is only tried: it denies nobody and hides no
 	// other, and what it would deny is counted. Else it is "". It is for ActionLimit and
 	// ActionBlock.
-	Mode hottype.Mode `json:"mode,omitempty"`
+	Mode hottype.Mode `json:"mode,omitempty" name:"mode" words:"enforce,shadow"`
 	// Until is when the override ends; zero means never.
-	Until time.Time `json:"until,omitzero"`
+	Until time.Time `json:"until,omitzero" name:"until"`
 	// Schedule is when it holds until then; zero means always.
-	Schedule Schedule `json:"schedule,omitzero"`
-	Reason   string   `json:"reason,omitempty"`
-	Author   string   `json:"author,omitempty"`
+	Schedule Schedule `json:"schedule,omitzero" name:"schedule"`
+	Reason   string   `json:"reason,omitempty" name:"reason"`
+	Author   string   `json:"author,omitempty" name:"author"`
 	// Created is set by the store.
 	Created time.Time `json:"created,omitzero"`
 }
@@ -131,9 +132,9 @@ func (o Override) validateAction() error {
 			return fail(" has action %q, which is for what is asked for: a key, a pattern or a resource", o.Action)
 		}
 	case ActionLimit:
-		if !(o.Rate > 0 && o.Rate <= maxRate) {
+		if !(o.Rate > 0 && o.Rate <= rule.MaxRate) {
 			return fail(" limits to a rate of %v, which is not between 0 and %.0f a second; block the key with action %q",
-				o.Rate, maxRate, ActionBlock)
+				o.Rate, rule.MaxRate, ActionBlock)
 		}
 		if o.Burst < 0 {
 			return fail(" has a burst of %d, below 0", o.Burst)
@@ -164,16 +165,16 @@ func (o Override) Spec() limit.Spec {
 	if o.Action != ActionLimit || !(o.Rate > 0) {
 		return limit.Spec{}
 	}
-	r, ok := exactRate(o.Rate)
+	r, ok := rule.ExactRate(o.Rate)
 	if !ok {
-		r = rate{n: 1, window: time.Duration(math.Round(math.Min(1e15, 1e6/o.Rate))) * time.Microsecond}
+		r = rule.Rate{N: 1, Per: time.Duration(math.Round(math.Min(1e15, 1e6/o.Rate))) * time.Microsecond}
 		if n := math.Round(o.Rate * 1e6); n >= 1 {
-			r = rate{n: int64(math.Min(n, 1<<53)), window: 1e6 * time.Second}
+			r = rule.Rate{N: int64(math.Min(n, 1<<53)), Per: 1e6 * time.Second}
 		}
 	}
-	s := limit.Spec{Algorithm: limit.TokenBucket, Limit: r.n, Window: r.window, Burst: o.Burst}
+	s := limit.Spec{Algorithm: limit.TokenBucket, Limit: r.N, Window: r.Per, Burst: o.Burst}
 	if s.Burst == 0 {
-		s.Burst = r.burst()
+		s.Burst = defaultBurst(r)
 	}
 	return s
 }

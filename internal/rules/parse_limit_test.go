@@ -96,7 +96,7 @@ func TestParseFair(t *testing.T) {
 		"algorithm: fixed_window, limit: 5, window: 1s, fair: true": "f.yaml:3: rules[0].limit.fair: fixed_window has no level",
 		"rate: 50, fair: true, block: 1s":                           "f.yaml:3: rules[0].limit.fair: block denies the key",
 		"rate: 50, fair: yes please":                                "f.yaml:3: rules[0].limit.fair: ",
-		"rate: 50, client_key: header.X-User":                       "f.yaml:3: rules[0].limit.client_key: has a meaning only with fair: true",
+		"rate: 50, client_key: header.X-User":                       "f.yaml:3: rules[0].limit.client_key: requires fair: true",
 		"rate: 50, fair: true, client_key: X-User":                  "f.yaml:3: rules[0].limit.client_key: has to be header.NAME",
 		"rate: 50, fair: true, client_key: header.a b":              "f.yaml:3: rules[0].limit.client_key: has to be header.NAME",
 	} {
@@ -120,10 +120,10 @@ ip: {in_flight: {limit: 10, on_store_failure: open}}
 classes: [{name: crawler, match: {header: User-Agent, pattern: bot}, ip: {in_flight: {limit: 2}}}]
 `)
 	l := set.Rules[0].Limit
-	if want := (InFlight{20, time.Minute, ScopeInstance, FailLocal}); l.Set || *l.InFlight != want {
+	if want := (InFlight{Limit: 20, Lease: time.Minute, Scope: ScopeInstance, OnStoreFailure: FailLocal}); l.Set || *l.InFlight != want {
 		t.Errorf("%+v, want %+v", l, want)
 	}
-	if want := (InFlight{10, 30 * time.Second, ScopeCluster, FailOpen}); *set.IP.InFlight != want {
+	if want := (InFlight{Limit: 10, Lease: 30 * time.Second, Scope: ScopeCluster, OnStoreFailure: FailOpen}); *set.IP.InFlight != want {
 		t.Errorf("%+v, want %+v", set.IP.InFlight, want)
 	}
 	if f := set.Classes[0].InFlight; f.Limit != 2 {

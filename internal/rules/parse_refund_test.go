@@ -31,7 +31,7 @@ func TestParseRefundStatus(t *testing.T) {
 		"rate: 5, refund_status: [0xx]":                                                  `refund_status[0]: "0xx" is no status`,
 		"rate: 5, refund_status: [true]":                                                 "refund_status[0]: has to be a status such as 304 or 5xx",
 		"rate: 5, refund_status: [{}]":                                                   "refund_status[0]: has to be a status",
-		"rate: 5, refund_status: [304], mode: shadow":                                    "refund_status: has no meaning in mode shadow",
+		"rate: 5, refund_status: [304], mode: shadow":                                    "refund_status: has no effect in mode shadow",
 		"algorithm: sliding_log, limit: 5, window: 1s, refund_status: [304]":             "refund_status: sliding_log gives back only",
 		"algorithm: in_flight, limit: 5, refund_status: [304]":                           "refund_status: in_flight has limit, lease",
 		"rate: 5, refund_status: [304], candidate: {rate: 7, refund_status: [304]}":      "candidate.refund_status: unknown field",

@@ -6,33 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/internal/canon"
 )
 
 // MinSecret is the least length of the secret of hashes, in bytes.
 const MinSecret = 16
-
-// redact reads one way to redact.
-func (v value) redact() canon.Redact {
-	words := []string{"hash", "mask", "drop"} // in the order of their values, from RedactHash on
-	return canon.Redact(1 + slices.Index(words, v.word(words...)))
-}
-
-// redactions reads the names that are redacted in every rule, in their order.
-func (p *parser) redactions(v value) {
-	if v.node.Kind != yaml.MappingNode {
-		v.fail("has to be a mapping of names of parameters to hash, mask or drop, not %s", v.kind())
-		return
-	}
-	for i := 0; i+1 < len(v.node.Content); i += 2 {
-		f := v.at(v.node.Content[i].Value)
-		f.node = v.node.Content[i+1]
-		p.set.Redact = append(p.set.Redact, canon.Redaction{Name: v.node.Content[i].Value, Redact: f.redact()})
-	}
-}
 
 // takeRedactions gives the parameters of a rule what the file says for all of them. A
 // parameter's own word comes first, also for its name in another case.

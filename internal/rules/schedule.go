@@ -25,14 +25,14 @@ type Schedule struct {
 	// From is when windows begin, in the five fields of cron ("0 20 * * 1-5":
 	// minute, hour, day of the month, month, day of the week) or as one of
 	// @hourly, @daily, @weekly, @monthly, @yearly.
-	From string
+	From string `name:"from" required:"true"`
 	// For is how long each lasts, in whole seconds that pass: not less or more
 	// on a day when clocks change.
-	For time.Duration
+	For time.Duration `name:"for" in:"1s..744h" step:"1s" required:"true"`
 	// Zone is whose clock From speaks of, such as Europe/Berlin; "" is UTC. A
 	// time that a clock jumps over begins no window on that day; one that it
 	// shows twice begins two, which join.
-	Zone string
+	Zone string `name:"zone"`
 }
 
 // Window is one stretch of time in which a schedule holds: from From, until just

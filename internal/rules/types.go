@@ -5,10 +5,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hotparam/pipeline/hotparam/hottype"
 	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/rule"
 	"github.com/hotparam/pipeline/internal/canon"
 	"github.com/hotparam/pipeline/internal/upstream"
 )
@@ -86,23 +86,31 @@ type Rule struct {
 // IsCatchAll reports whether the rule takes what no other rule matched.
 func (r *Rule) IsCatchAll() bool { return r.Name == "*" }
 
-// MalformedPolicy says what becomes of malformed requests, hot or not. It holds
-// where no override does.
-type MalformedPolicy string
+// MalformedPolicy, Scope, FailurePolicy, Consistency and InFlight are those of the rules as they are written.
+type (
+	MalformedPolicy = rule.MalformedPolicy
+	Scope           = rule.Scope
+	FailurePolicy   = rule.FailurePolicy
+	Consistency     = rule.Consistency
+	InFlight        = rule.InFlight
+)
 
-// The policies for malformed requests.
+// The words of these types.
 const (
-	MalformedLimit MalformedPolicy = "limit" // the rule's limit, in a bucket of their own
-	MalformedDeny  MalformedPolicy = "deny"
-	MalformedAllow MalformedPolicy = "allow" // only counted
+	MalformedLimit = rule.MalformedLimit
+	MalformedDeny  = rule.MalformedDeny
+	MalformedAllow = rule.MalformedAllow
+	ScopeInstance  = rule.ScopeInstance
+	ScopeCluster   = rule.ScopeCluster
+	FailLocal      = rule.FailLocal
+	FailOpen       = rule.FailOpen
+	FailClosed     = rule.FailClosed
+	Exact          = rule.Exact
+	Async          = rule.Async
 )
 
 // Pattern selects requests. Empty fields match everything.
-type Pattern struct {
-	Path    string // ServeMux pattern syntax, path part only
-	Methods []string
-	Hosts   []string
-}
+type Pattern rule.Match
 
 // Param is one tracked parameter: a query name, "path.x" for a wildcard of the
 // path pattern, or "header.X-Name".
@@ -123,31 +131,7 @@ func (p Param) source() (name, where string) {
 
 // HotCriteria is when a key is hot: when any of Rate, Share and Surge says so. One of
 // them is set.
-type HotCriteria struct {
-	// Rate in requests per second, averaged over Window; 0: not by rate.
-	Rate float64
-	// Share of the resource's requests in Window, above 0 and at most 1; 0: not
-	// by share.
-	Share float64
-	// Surge is how many times as many requests as the key used to have, above
-	// 1; 0: not by surge.
-	Surge float64
-	// MinRate in requests per second is what a key must have for Share and
-	// Surge to say anything.
-	MinRate      float64
-	Window       time.Duration // whole seconds
-	Cooldown     time.Duration // how long below ReleaseRatio of every threshold before it is cold
-	ReleaseRatio float64
-	MaxHot       int // 0: no cap of the rule's own
-	// MaxRate is how many requests per second the rule is expected to get at
-	// most, all keys together; 0: not stated.
-	MaxRate float64
-	// MinClients makes a key hot only if it would be so although no client
-	// counted for more than the threshold / MinClients, which takes at least so
-	// many clients; 0 or 1: any number. What one or a few clients ask for in a
-	// loop is left to the per-IP limits. At most 32.
-	MinClients int
-}
+type HotCriteria rule.Hot
 
 // Limit is what a hot key is held to.
 type Limit struct {
@@ -174,39 +158,11 @@ type Limit struct {
 	Adaptive *Adaptive
 }
 
-// InFlight bounds how many requests are in flight.
-type InFlight struct {
-	Limit int64
-	// Lease is for how long a place is held when nobody renews it: its holder crashed.
-	Lease          time.Duration
-	Scope          Scope
-	OnStoreFailure FailurePolicy
-}
-
 // ValueLimit is a limit of the rule for one of its keys.
 type ValueLimit struct {
 	Key   hottype.Key
 	Limit Limit
 }
-
-// Scope says who shares a limit.
-type Scope string
-
-// The scopes of a limit.
-const (
-	ScopeInstance Scope = "instance" // each process has its own
-	ScopeCluster  Scope = "cluster"  // one for all, kept in Redis
-)
-
-// FailurePolicy says what happens when the shared store does not answer.
-type FailurePolicy string
-
-// The failure policies.
-const (
-	FailLocal  FailurePolicy = "local" // in-process limit / live limiters
-	FailOpen   FailurePolicy = "open"
-	FailClosed FailurePolicy = "closed"
-)
 
 // IPLimits are the windows of every client.
 type IPLimits struct {
@@ -243,15 +199,6 @@ type IPWindow struct {
 	// Mode is whether it denies or only counts what it would have denied.
 	Mode hottype.Mode
 }
-
-// Consistency says how processes share a per-IP window of scope cluster.
-type Consistency string
-
-// The consistencies of a window.
-const (
-	Exact Consistency = "exact" // the shared store decides
-	Async Consistency = "async" // each decides by itself, and sums are exchanged
-)
 
 // Class is a group of requests known by a header, such as crawlers.
 type Class struct {

@@ -47,7 +47,7 @@ func TestPath(t *testing.T) {
 			t.Errorf("%s: %q = %q, want %q", c.preset, c.path, got, c.want)
 		}
 	}
-	for short, long := range Aliases() {
+	for short, long := range aliases {
 		a, ok := Preset(short)
 		b, _ := Preset(long)
 		if !ok || a.Path != b.Path || a.Preset != long {

@@ -31,8 +31,12 @@ func Preset(name string) (Traits, bool) {
 // Presets are the names of all presets, sorted.
 func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 
-// Aliases are the short names of presets, by alias.
-func Aliases() map[string]string { return maps.Clone(aliases) }
+// Names are those of presets and their short aliases, sorted.
+func Names() []string {
+	all := slices.AppendSeq(Presets(), maps.Keys(aliases))
+	slices.Sort(all)
+	return all
+}
 
 // The traits that upstreams share.
 var (

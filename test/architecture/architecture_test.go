@@ -28,7 +28,8 @@ var layers = []struct {
 	{"scripts", false, []string{"lua"}, "text only"},
 	{"waiting", false, []string{"internal/wait"}, "timers and contexts only"},
 	{"logic", true, []string{
-		"hotparam/limit", "internal/limitcore", "internal/canon", "internal/upstream", "internal/rules",
+		"hotparam/limit", "hotparam/rule", "internal/conf", "internal/limitcore", "internal/canon",
+		"internal/upstream", "internal/rules",
 		"internal/hotset",
 		"internal/counting/accesslog", "internal/counting/backlog", "internal/counting/clientsketch",
 		"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",
@@ -106,7 +107,8 @@ var owners = map[string]struct {
 
 // pure packages take time as an argument and touch nothing outside.
 var pure = []string{
-	"hotparam/hottype", "hotparam/limit", "internal/limitcore", "internal/canon", "internal/rules", "internal/upstream",
+	"hotparam/hottype", "hotparam/limit", "hotparam/rule", "internal/limitcore", "internal/canon", "internal/conf",
+	"internal/rules", "internal/upstream",
 	"internal/hotset",
 	"internal/counting/accesslog", "internal/counting/backlog", "internal/counting/clientsketch",
 	"internal/detection/heavyhitters", "internal/detection/window", "internal/detection/detect",

@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/hotparam/pipeline/internal/conf"
 	"github.com/hotparam/pipeline/internal/rules"
 )
 
@@ -128,7 +129,7 @@ func (f *file) settings(top *yaml.Node) {
 func (f *file) setting(name string, line int, value *yaml.Node) {
 	known := knownFlags()
 	if known[name] == nil {
-		f.fail(line, name, fmt.Errorf("unknown setting%s", rules.Suggest(name, slices.Sorted(maps.Keys(known)))))
+		f.fail(line, name, fmt.Errorf("unknown setting%s", conf.Suggest(name, slices.Sorted(maps.Keys(known)))))
 		return
 	}
 	if f.values[name] != nil {

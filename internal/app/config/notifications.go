@@ -10,8 +10,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/hotparam/pipeline/internal/conf"
 	"github.com/hotparam/pipeline/internal/operator/notify"
-	"github.com/hotparam/pipeline/internal/rules"
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
@@ -83,7 +83,7 @@ func readWebhook(n *yaml.Node) (notify.Webhook, error) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, one := n.Content[i].Value, &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: n.Content[i : i+2]}
 		if !slices.Contains(webhookFields, name) {
-			return notify.Webhook{}, fmt.Errorf(".%.64q: unknown field%s", name, rules.Suggest(name, webhookFields))
+			return notify.Webhook{}, fmt.Errorf(".%.64q: unknown field%s", name, conf.Suggest(name, webhookFields))
 		}
 		if seen[name] {
 			return notify.Webhook{}, fmt.Errorf(".%s: is set twice", name)

@@ -1,0 +1,176 @@
+package rule
+
+import (
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+)
+
+// Scope says which processes share a limit.
+type Scope string
+
+// The scopes of a limit.
+const (
+	ScopeInstance Scope = "instance" // each process has its own
+	ScopeCluster  Scope = "cluster"  // one for all, kept in Redis
+)
+
+// FailurePolicy says what happens when the shared store does not answer.
+type FailurePolicy string
+
+// The failure policies.
+const (
+	FailLocal  FailurePolicy = "local" // in-process limit / live limiters
+	FailOpen   FailurePolicy = "open"
+	FailClosed FailurePolicy = "closed"
+)
+
+// The algorithms of a rule that package limit does not have.
+const (
+	// Bursty is Guava's RateLimiter.create(rate), its SmoothBursty: for calls that cost 1 a token bucket.
+	Bursty limit.Algorithm = "bursty"
+	// AlgorithmInFlight counts requests that run, not those that come.
+	AlgorithmInFlight limit.Algorithm = "in_flight"
+)
+
+// Amounts say how much a limit admits. Which of them a limit has depends on its algorithm.
+type Amounts struct {
+	// Token bucket, bursty: how fast tokens come back; others: how often a request is due. Requests per second, or
+	// `30/m`, `24/h`, `7/d`, `10/3s`.
+	Rate Rate `name:"rate"`
+	// How many requests may come at once. Token bucket: the tokens of a full bucket, at least 1 and by default those of
+	// one second. Gcra: beside the one that is due, by default none. Leaky bucket: how many wait, by default none.
+	// Bursty: what Guava stores, by default the permits of one second.
+	Burst *int64 `name:"burst" in:"0..9007199254740991"`
+	// Windows: how many requests one window admits; in_flight: how many requests for a key may be in flight.
+	Limit int64 `name:"limit" in:"1..9007199254740991"`
+	// The length of a window.
+	Window time.Duration `name:"window" in:"1ms..24h" step:"1ms"`
+	// Into how many parts the window is cut; each a whole number of microseconds. Default: 10.
+	Buckets int64 `name:"buckets" in:"1..1000"`
+	// How many tokens a key has that was not seen for a day, at most `burst`, which is the default. `0`: a key that is
+	// new earns its burst.
+	InitialTokens *int64 `name:"initial_tokens" in:"0..9007199254740991"`
+	// How many of the burst go on at once (nginx's `delay`), at most `burst`; the others wait. Default: all wait.
+	Delay *int64 `name:"delay" in:"0..9007199254740991"`
+	// `true`: all of the burst goes on at once (nginx's `nodelay`); not beside `delay`.
+	NoDelay bool `name:"nodelay"`
+	// How long requests without a pause take from a third of the rate to the rate, after a pause as long.
+	WarmUp time.Duration `name:"warm_up" in:"1ms..24h" step:"1ms"`
+}
+
+// Denial says what becomes of requests over a limit.
+type Denial struct {
+	// A request over the limit is held back if it fits within that time; else it is denied at once. Token bucket, gcra,
+	// leaky bucket, bursty, warming up.
+	Wait time.Duration `name:"wait" in:"0s..1m" step:"1ms"`
+	// After a denial everything is denied for that long; requests meanwhile do not prolong it.
+	Block time.Duration `name:"block" in:"0s..24h" step:"1ms"`
+	// A denial within the length of the last block after its end blocks for twice as long, up to this. Default: `block`.
+	BlockMax time.Duration `name:"block_max" in:"0s..24h" step:"1ms"`
+}
+
+// Limit limits a hot key.
+type Limit struct {
+	// docs/limits.md compares them.
+	Algorithm limit.Algorithm `name:"algorithm" words:"algorithm or in_flight" default:"token_bucket"`
+	Amounts   `name:",inline"`
+	// Algorithm in_flight, which has `limit`, `scope` and `on_store_failure` beside it and nothing else: for how long a
+	// slot is held that is not renewed.
+	Lease time.Duration `name:"lease" in:"1s..1h" step:"1ms" default:"30s"`
+	// `shadow`: the limit is computed and counted, and everything passes.
+	Mode hottype.Mode `name:"mode" words:"enforce,shadow" default:"enforce"`
+	// `cluster`: one limit for all limiters, kept in Redis. `instance`: each has its own.
+	Scope Scope `name:"scope" words:"instance,cluster" default:"cluster"`
+	// When Redis does not answer in time: `local` (a limit in memory, divided among the live limiters), `open` (allow),
+	// `closed` (deny).
+	OnStoreFailure FailurePolicy `name:"on_store_failure" words:"local,open,closed" default:"local"`
+	Denial         `name:",inline"`
+	// While the limit denies, light clients keep what they request and heavy ones share the rest evenly. Token bucket,
+	// gcra, leaky bucket, bursty. Not with `block`, and not judged in mode `shadow`.
+	Fair bool `name:"fair"`
+	// Statuses of answers with which a request gives back what it took, such as `[304, 5xx]`.
+	RefundStatus hottype.Statuses `name:"refund_status"`
+	// With `fair`: what names a client, `header.NAME`. Only for a header that something in front of the limiter sets,
+	// such as a user from a token. A request without it is of its address. Default: the address, and its /24 or /48.
+	ClientKey string `name:"client_key"`
+	// Token bucket: the rate follows what the upstream bears, between `min` and `max`. `rate`, by default `max`, holds
+	// until that is known, and `burst` is by default a tenth of the rate in force. Not with `scope: instance`.
+	Adaptive bool `name:"adaptive"`
+	// With `adaptive`: the least rate of each hot key, from `0.1`; required there.
+	Min Rate `name:"min"`
+	// With `adaptive`: the greatest rate of each hot key; required there.
+	Max Rate `name:"max"`
+	// With `adaptive`: the upstream that the rate follows, one of `upstreams`.
+	Upstream string `name:"upstream" form:"plain" default:"default"`
+	// Another limit, judged beside this one and never acting.
+	Candidate *Candidate `name:"candidate"`
+	// Other amounts for particular keys of this rule.
+	Values []Value `name:"values"`
+}
+
+// LimitOf is the limit that a Spec is.
+func LimitOf(s limit.Spec) *Limit {
+	l := &Limit{Algorithm: s.Algorithm, Denial: Denial{s.Wait, s.Block, s.BlockMax}}
+	switch s.Algorithm {
+	case limit.FixedWindow, limit.AnchoredWindow, limit.SlidingWindow, limit.SlidingLog, limit.BucketedWindow:
+		l.Amounts = Amounts{Limit: s.Limit, Window: s.Window, Buckets: s.Buckets}
+	case limit.WarmingUp:
+		l.Amounts = Amounts{Rate: Rate{s.Limit, s.Window}, WarmUp: s.WarmUp}
+	default:
+		l.Amounts = Amounts{Rate: Rate{s.Limit, s.Window}, Burst: &s.Burst}
+		if s.InitialDeficit != 0 {
+			initial := s.Burst - s.InitialDeficit
+			l.InitialTokens = &initial
+		}
+	}
+	return l
+}
+
+// Candidate is a limit that is judged beside the live one and never acts.
+type Candidate struct {
+	// As in `limit`.
+	Algorithm limit.Algorithm `name:"algorithm" words:"algorithm" default:"token_bucket"`
+	Amounts   `name:",inline"`
+	Denial    `name:",inline"`
+}
+
+// Value has other amounts for one key. All else is the rule's, the window too unless it is set.
+type Value struct {
+	// The key in canonical form.
+	Key     string `name:"key" required:"true"`
+	Amounts `name:",inline"`
+}
+
+// InFlight bounds how many requests are in flight.
+type InFlight struct {
+	// How many requests may be in flight.
+	Limit int64 `name:"limit" in:"1..100000" required:"true"`
+	// For how long a slot is held when it is not renewed: its holder crashed.
+	Lease time.Duration `name:"lease" in:"1s..1h" step:"1ms" default:"30s"`
+	// As in `limit`.
+	Scope Scope `name:"scope" words:"instance,cluster" default:"cluster"`
+	// As in `limit`.
+	OnStoreFailure FailurePolicy `name:"on_store_failure" words:"local,open,closed" default:"local"`
+}
+
+// Upstream is what adaptive limits follow.
+type Upstream struct {
+	// `default` is the upstream of limits and classes that name no other.
+	Name string `name:"name" required:"true" form:"plain"`
+	// Where a proxy finds it. Default: `--proxy.upstream` for `default`, `--proxy.upstreams` for others.
+	URL string `name:"url"`
+	// What it has to hold, or `auto`.
+	Target Target `name:"target"`
+}
+
+// Target is what an upstream has to hold.
+type Target struct {
+	// The most that `quantile` of all answers may take; `auto`: it is learnt while nothing is limited.
+	Latency time.Duration `name:"latency" in:"1ms..1m" step:"1us" also:"auto"`
+	// The part of all answers that has to begin within the latency.
+	Quantile float64 `name:"quantile" in:"0..1" within:"0.5..0.99" default:"0.9"`
+	// The share of requests that may fail.
+	Errors float64 `name:"errors" in:"0..1" within:"0.001..0.5" default:"0.01"`
+}

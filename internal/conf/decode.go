@@ -1,0 +1,181 @@
+package conf
+
+import (
+	"reflect"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// nothing is the node of a file without a document.
+var nothing = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
+
+// Decode reads a node, nil for an empty file, into the struct that to points at. Errors are in the value that it gives.
+// Sections are further fields at the top that another package reads.
+func (s *Schema) Decode(file string, node *yaml.Node, to any, sections ...string) Value {
+	if node == nil {
+		node = nothing
+	}
+	v := s.top(file, to)
+	v.node, v.report.sections = node, sections
+	v.decode(reflect.ValueOf(to).Elem(), "")
+	return v
+}
+
+// FromGo takes the struct that of points at as a configuration: what is not zero is set. The struct is not changed;
+// a copy is given, for Settle to complete.
+func FromGo[T any](s *Schema, name string, of *T) (Value, *T) {
+	v := s.top(name, of)
+	v.report.inGo = true
+	c := s.clone(reflect.ValueOf(of).Elem())
+	v.mark(c)
+	return v, c.Addr().Interface().(*T)
+}
+
+func (s *Schema) top(file string, of any) Value {
+	return Value{typ: reflect.TypeOf(of).Elem(),
+		report: &report{schema: s, file: file, present: map[string]*yaml.Node{}}}
+}
+
+func (v Value) hooks(t reflect.Type) hooks { return v.report.schema.types[t] }
+
+func (v Value) decode(to reflect.Value, tag reflect.StructTag) {
+	if v.node.Kind == yaml.AliasNode || v.node.Anchor != "" {
+		v.Fail("anchors and aliases are not supported; write the value out")
+		return
+	}
+	h := v.hooks(to.Type())
+	switch kind := to.Kind(); {
+	case h.read != nil:
+		h.read(v, to)
+	case kind == reflect.Pointer:
+		if !v.isNull() {
+			to.Set(reflect.New(to.Type().Elem()))
+			v.decode(to.Elem(), tag)
+		}
+	case kind == reflect.Struct && h.short != nil && v.node.Kind != yaml.MappingNode:
+		h.short(v, to)
+	case kind == reflect.Struct:
+		v.mapping(to)
+	case kind == reflect.Slice:
+		v.list(to, tag)
+	default:
+		v.scalar(to, tag)
+	}
+}
+
+// mapping reads the fields of a struct in file order. An empty value is a mapping without fields.
+func (v Value) mapping(to reflect.Value) {
+	if v.isNull() {
+		return
+	}
+	if v.node.Kind != yaml.MappingNode {
+		v.Fail("has to be a mapping of fields, not %s", v.Kind())
+		return
+	}
+	fields := Fields(to.Type())
+	lines := map[string]int{} // of the names that were read
+	for i := 0; i+1 < len(v.node.Content); i += 2 {
+		key := v.node.Content[i]
+		name := key.Value
+		k := slices.IndexFunc(fields, func(f Field) bool { return f.Name == name })
+		at := v.At(name)
+		at.node = key
+		line, twice := lines[name]
+		lines[name] = key.Line
+		switch {
+		case twice:
+			at.Fail("is set twice, first in line %d", line)
+		case k < 0 && v.path == "" && slices.Contains(v.report.sections, name):
+		case k < 0 || key.Kind != yaml.ScalarNode:
+			at.unknown(name, v, to.Type())
+		default:
+			at.node = v.node.Content[i+1]
+			v.report.present[at.path] = at.node
+			at.decode(fields[k].Of(to), fields[k].Tag)
+		}
+	}
+}
+
+// unknown reports a field that the struct in v does not have.
+func (v Value) unknown(name string, in Value, of reflect.Type) {
+	if explain := v.hooks(of).unknown; explain != nil {
+		if text := explain(name); text != "" {
+			v.Fail("%s", text)
+			return
+		}
+	}
+	var names []string
+	for _, f := range Fields(of) {
+		names = append(names, f.Name)
+	}
+	if in.path == "" {
+		names = append(names, v.report.sections...)
+	}
+	slices.Sort(names)
+	v.Fail("unknown field%s", Suggest(name, names))
+}
+
+// list reads each entry of a list. An empty value is a list without entries.
+func (v Value) list(to reflect.Value, tag reflect.StructTag) {
+	if v.isNull() {
+		return
+	}
+	if v.node.Kind != yaml.SequenceNode {
+		v.Fail("has to be a list, not %s", v.Kind())
+		return
+	}
+	if n := len(v.node.Content); n > 0 {
+		to.Set(reflect.MakeSlice(to.Type(), n, n))
+	}
+	for i, n := range v.node.Content {
+		at := v.Entry(i)
+		at.node = n
+		v.report.present[at.path] = n
+		at.decode(to.Index(i), tag)
+	}
+}
+
+// mark notes what is set in a Go value: all that is not zero.
+func (v Value) mark(of reflect.Value) {
+	switch of.Kind() {
+	case reflect.Pointer:
+		if !of.IsNil() {
+			v.mark(of.Elem())
+		}
+	case reflect.Struct:
+		for _, f := range Fields(of.Type()) {
+			if x := f.Of(of); !x.IsZero() {
+				at := v.At(f.Name)
+				v.report.present[at.path] = nil
+				at.mark(x)
+			}
+		}
+	case reflect.Slice:
+		for i := range of.Len() {
+			at := v.Entry(i)
+			v.report.present[at.path] = nil
+			at.mark(of.Index(i))
+		}
+	}
+}
+
+// clone copies a value with all that its fields lead to.
+func (s *Schema) clone(of reflect.Value) reflect.Value {
+	to := reflect.New(of.Type()).Elem()
+	to.Set(of)
+	switch {
+	case of.Kind() == reflect.Pointer && !of.IsNil() && s.types[of.Type()].read == nil:
+		to.Set(s.clone(of.Elem()).Addr())
+	case of.Kind() == reflect.Slice && !of.IsNil():
+		to.Set(reflect.MakeSlice(of.Type(), of.Len(), of.Len()))
+		for i := range of.Len() {
+			to.Index(i).Set(s.clone(of.Index(i)))
+		}
+	case of.Kind() == reflect.Struct:
+		for _, f := range Fields(of.Type()) {
+			f.Of(to).Set(s.clone(f.Of(of)))
+		}
+	}
+	return to
+}

@@ -1,0 +1,106 @@
+package conf
+
+import (
+	"reflect"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// Schema is what tags cannot state: the forms of texts, and functions by type. It is not changed once it is used.
+type Schema struct {
+	// Forms are the patterns of texts, by the name in the tag "form".
+	Forms map[string]*regexp.Regexp
+	// Words are lists that a tag "words" names, in place of the words themselves.
+	Words map[string][]string
+	// Texts parse forms of numbers, by the name in the tag "as". The error of a value is theirs.
+	Texts map[string]Text
+	types map[reflect.Type]hooks
+}
+
+// Text is a written form of a number.
+type Text struct {
+	// What it is, for errors: "a rate such as 100 or 30/m".
+	What string
+	// Unit of numbers within bounds: "bytes, such as 64KiB".
+	Unit string
+	// Parse gives a float64 or an int64.
+	Parse func(string) (any, error)
+	// Check, if set, is what Parse would say of a number of a Go value.
+	Check func(float64) error
+}
+
+// Of are the functions of a type; each may be nil.
+type Of[T any] struct {
+	// Read reads a value in place of its tags, from any node.
+	Read func(Value, *T)
+	// Short reads a struct from a node that is no mapping.
+	Short func(Value, *T)
+	// Unknown explains a field that the struct does not have, "" if it cannot.
+	Unknown func(name string) string
+	// Check runs after the defaults and the checks by tags, of parts before the whole.
+	Check func(Value, *T)
+}
+
+type hooks struct {
+	read, short, check func(Value, reflect.Value)
+	unknown            func(string) string
+}
+
+// Add adds the functions of a type.
+func Add[T any](s *Schema, of Of[T]) {
+	with := func(f func(Value, *T)) func(Value, reflect.Value) {
+		if f == nil {
+			return nil
+		}
+		return func(v Value, x reflect.Value) { f(v, x.Addr().Interface().(*T)) }
+	}
+	if s.types == nil {
+		s.types = map[reflect.Type]hooks{}
+	}
+	s.types[reflect.TypeFor[T]()] = hooks{with(of.Read), with(of.Short), with(of.Check), of.Unknown}
+}
+
+// Field is a field of a struct as its tags describe it.
+type Field struct {
+	// Name is that of the file, Label that of Go.
+	Name, Label string
+	Tag         reflect.StructTag
+	Type        reflect.Type
+	index       []int
+}
+
+// Of gives the field of a struct.
+func (f *Field) Of(s reflect.Value) reflect.Value { return s.FieldByIndex(f.index) }
+
+// Index is the path of the field through embedded structs; it is not to be changed.
+func (f *Field) Index() []int { return f.index }
+
+// fieldLists holds the fields of each struct, which reflection takes long to list.
+var fieldLists sync.Map // of reflect.Type to []Field
+
+// Fields lists the fields of a struct, those of inlined ones included. The list is not to be changed.
+func Fields(t reflect.Type) []Field {
+	if fs, ok := fieldLists.Load(t); ok {
+		return fs.([]Field)
+	}
+	fs, _ := fieldLists.LoadOrStore(t, listFields(t))
+	return fs.([]Field)
+}
+
+func listFields(t reflect.Type) (all []Field) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, option, _ := strings.Cut(f.Tag.Get("name"), ",")
+		switch {
+		case option == "inline":
+			for _, g := range Fields(f.Type) {
+				g.index = append([]int{i}, g.index...)
+				all = append(all, g)
+			}
+		case name != "":
+			all = append(all, Field{name, f.Name, f.Tag, f.Type, []int{i}})
+		}
+	}
+	return all
+}

@@ -1,0 +1,157 @@
+package conf
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Settle fills in the defaults of the struct that to points at and checks what is set: parts before the whole.
+func (v Value) Settle(to any) { v.settle(reflect.ValueOf(to).Elem(), "", true) }
+
+// Default gives a struct with the defaults of its tags.
+func Default[T any](s *Schema) *T {
+	to := new(T)
+	s.top("", to).settle(reflect.ValueOf(to).Elem(), "", false)
+	return to
+}
+
+func (v Value) settle(of reflect.Value, tag reflect.StructTag, set bool) {
+	if v.Broken() {
+		return // what is no mapping lacks no fields
+	}
+	h := v.hooks(of.Type())
+	switch {
+	case h.read != nil:
+	case of.Kind() == reflect.Pointer:
+		if !of.IsNil() {
+			v.settle(of.Elem(), tag, set)
+		}
+		return
+	case of.Kind() == reflect.Struct:
+		v.settleFields(of, set)
+	case of.Kind() == reflect.Slice:
+		for i := range of.Len() {
+			v.Entry(i).settle(of.Index(i), tag, true)
+		}
+	}
+	if !set {
+		return
+	}
+	if (v.node == nil || !v.isNull()) && !v.Failed() {
+		v.checkTags(of, tag)
+	}
+	if h.check != nil {
+		h.check(v, of)
+	}
+}
+
+func (v Value) settleFields(of reflect.Value, set bool) {
+	for _, f := range Fields(of.Type()) {
+		x, at := f.Of(of), v.At(f.Name)
+		_, has := v.report.present[at.path]
+		if text, ok := f.Tag.Lookup("default"); ok && !has {
+			if err := v.setText(x, text, f.Tag); err != nil {
+				panic("conf: a default does not parse: " + err.Error()) // a mistake of ours, found by every test
+			}
+		} else if f.Tag.Get("required") == "true" && set && !has {
+			at.Fail("is missing")
+		}
+		at.settle(x, f.Tag, has)
+	}
+}
+
+// written is a value as it is in the file, or as Go formats it.
+func (v Value) written(of reflect.Value) string {
+	if v.node != nil && v.node.Kind == yaml.ScalarNode {
+		return v.node.Value
+	}
+	return fmt.Sprint(of.Interface())
+}
+
+// checkTags checks one value against its tags.
+func (v Value) checkTags(of reflect.Value, tag reflect.StructTag) {
+	low, high, bounded := strings.Cut(tag.Get("in"), "..")
+	d, isTime := of.Interface().(time.Duration)
+	form, hasForm := v.report.schema.Texts[tag.Get("as")]
+	switch {
+	case isTime:
+		least, most, step := span(low), span(high), max(1, span(tag.Get("step")))
+		if also := tag.Get("also"); bounded && (also == "" || v.written(of) != also) &&
+			(d < least || d > most || d%step != 0) {
+			v.Fail("%s is not between %s and %s in steps of %s", v.written(of), least, most, step)
+		}
+	case hasForm && v.InGo() && of.CanFloat() && form.Check != nil:
+		if err := form.Check(of.Float()); err != nil {
+			v.Fail("%s", err)
+		}
+	case of.CanInt() && bounded:
+		if least, most := whole(low), whole(high); of.Int() < least || of.Int() > most {
+			if hasForm {
+				v.Fail("%q is not between %d and %d %s", v.written(of), least, most, form.Unit)
+				return
+			}
+			v.Fail("%s is not a whole number between %d and %d", v.written(of), least, most)
+		}
+	case of.CanFloat() && bounded:
+		v.checkDecimal(of.Float(), v.written(of), tag)
+	case of.Kind() == reflect.String:
+		v.checkText(of.String(), tag)
+	}
+}
+
+func (v Value) checkDecimal(f float64, text string, tag reflect.StructTag) {
+	low, high, _ := strings.Cut(tag.Get("in"), "..")
+	if least, most := decimal(low), decimal(high); !(f > least && f <= most) {
+		v.Fail("%s is not above %v and at most %.0f", text, least, most)
+		return
+	}
+	if low, high, ok := strings.Cut(tag.Get("within"), ".."); ok && (f < decimal(low) || f > decimal(high)) {
+		v.Fail("%s is not between %s and %s", text, low, high)
+	}
+}
+
+func (v Value) checkText(s string, tag reflect.StructTag) {
+	form := v.report.schema.Forms[tag.Get("form")]
+	switch words := v.words(tag); {
+	case words != nil:
+		if !slices.Contains(words, s) {
+			v.Fail("%s", noWord(s, words))
+		}
+	case s == "" || hasControl(s):
+		v.Fail("is empty or has control characters")
+	case form != nil && !form.MatchString(s):
+		v.Fail("%q is not %s", Cut(s), strings.Trim(form.String(), "^$"))
+	}
+}
+
+// words are those of a tag, nil for none.
+func (v Value) words(tag reflect.StructTag) []string {
+	words := tag.Get("words")
+	if words == "" {
+		return nil
+	}
+	if list := v.report.schema.Words[words]; list != nil {
+		return list
+	}
+	return strings.Split(words, ",")
+}
+
+func noWord(s string, words []string) string {
+	return fmt.Sprintf("%q is not one of %s%s", Cut(s), strings.Join(words, ", "), Suggest(s, words))
+}
+
+func hasControl(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+func span(text string) time.Duration { d, _ := time.ParseDuration(text); return d }
+
+func whole(text string) int64 { n, _ := strconv.ParseInt(text, 10, 64); return n }
+
+func decimal(text string) float64 { f, _ := strconv.ParseFloat(text, 64); return f }

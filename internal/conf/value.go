@@ -1,0 +1,150 @@
+package conf
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Value is one place of a configuration: "rules[0].hot.rate" of a file, "Rules[0].Hot.Rate" of a Go value.
+type Value struct {
+	node   *yaml.Node // nil in Go values
+	path   string
+	typ    reflect.Type // of what is at this place, to name its fields
+	report *report
+}
+
+// At is the value of a field. One that is not set has the line of its struct.
+func (v Value) At(name string) Value {
+	of := v.typ
+	for v.typ = nil; of != nil && of.Kind() == reflect.Pointer; {
+		of = of.Elem()
+	}
+	if of != nil && of.Kind() == reflect.Struct {
+		for _, f := range Fields(of) {
+			if f.Name != name {
+				continue
+			}
+			if v.typ = f.Type; v.report.inGo {
+				name = f.Label
+			}
+			break
+		}
+	}
+	return v.part(strings.TrimPrefix(v.path+"."+name, "."))
+}
+
+// Entry is the value of an entry of a list.
+func (v Value) Entry(i int) Value {
+	if v.typ != nil {
+		v.typ = v.typ.Elem()
+	}
+	return v.part(v.path + "[" + strconv.Itoa(i) + "]")
+}
+
+func (v Value) part(path string) Value {
+	v.path = path
+	if n := v.report.present[path]; n != nil {
+		v.node = n
+	}
+	return v
+}
+
+// Has reports whether a field is set: written in the file, or not zero in Go.
+func (v Value) Has(name string) bool { _, ok := v.report.present[v.At(name).path]; return ok }
+
+// Broken reports whether the value as a whole is wrong, such as a number in place of a mapping.
+func (v Value) Broken() bool {
+	return slices.ContainsFunc(v.report.errors, func(e *Error) bool { return e.Field == v.path })
+}
+
+// Require reports fields that are not set.
+func (v Value) Require(names ...string) {
+	for _, n := range names {
+		if !v.Has(n) {
+			v.At(n).Fail("is missing")
+		}
+	}
+}
+
+// InGo reports whether the value is of Go, not of a file.
+func (v Value) InGo() bool { return v.report.inGo }
+
+// Place says where a value is, for errors about another one.
+func (v Value) Place() string {
+	if v.node == nil || v.node.Line == 0 {
+		return "at " + v.path
+	}
+	return fmt.Sprintf("in line %d", v.node.Line)
+}
+
+// Mapping gives the names and values of a mapping in its order; ok is false where the node is none.
+func (v Value) Mapping() (names []string, values []Value, ok bool) {
+	if v.node == nil || v.node.Kind != yaml.MappingNode {
+		return nil, nil, false
+	}
+	for i := 0; i+1 < len(v.node.Content); i += 2 {
+		name := v.node.Content[i].Value
+		names = append(names, name)
+		values = append(values, Value{v.node.Content[i+1], v.path + "." + name, nil, v.report})
+	}
+	return names, values, true
+}
+
+func (v Value) isNull() bool {
+	return v.node.Kind == yaml.ScalarNode && v.node.ShortTag() == "!!null"
+}
+
+// Kind names what a node is, for errors.
+func (v Value) Kind() string {
+	switch v.node.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	if v.isNull() {
+		return "nothing"
+	}
+	return strconv.Quote(Cut(v.node.Value))
+}
+
+// Scalar gives the text of a scalar whose YAML tag is one of those given, and reports any other node.
+func (v Value) Scalar(what string, tags ...string) (string, bool) {
+	if v.node.Kind == yaml.ScalarNode && slices.Contains(tags, v.node.ShortTag()) {
+		return v.node.Value, true
+	}
+	v.Fail("has to be %s, not %s", what, v.Kind())
+	return "", false
+}
+
+// Text reads a string that is neither empty nor holds control characters. Numbers and the like have to be quoted: what
+// YAML makes of them may not be what was meant.
+func (v Value) Text() (string, bool) { return v.Scalar("a string (quote it)", "!!str") }
+
+// Word reads one of a few words.
+func (v Value) Word(words ...string) string {
+	s, ok := v.Scalar("one of "+strings.Join(words, ", "), "!!str")
+	if ok && !slices.Contains(words, s) {
+		v.Fail("%s", noWord(s, words))
+		return ""
+	}
+	return s
+}
+
+// MarkSet notes that a field is set by the short form of its struct.
+func (v Value) MarkSet(name string) { v.report.present[v.At(name).path] = v.node }
+
+// Validate reports the error of a check, unless a part of the value is wrong already.
+func (v Value) Validate(check func() error) {
+	if v.Failed() {
+		return
+	}
+	if err := check(); err != nil {
+		v.FailBy(err)
+	}
+}

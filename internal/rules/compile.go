@@ -1,0 +1,250 @@
+package rules
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/rule"
+	"github.com/hotparam/pipeline/internal/canon"
+	"github.com/hotparam/pipeline/internal/conf"
+	"github.com/hotparam/pipeline/internal/upstream"
+)
+
+// parser makes a set of a document.
+type parser struct {
+	set *Set
+	// rules and overrides are the places of those of the set, for what can only
+	// be checked when all has been read.
+	rules, overrides []conf.Value
+}
+
+// maxUpstreams bounds what reports carry.
+const maxUpstreams = 64
+
+// noLimit is the limit of a rule that only detects.
+func noLimit() Limit {
+	return Limit{Mode: hottype.ModeEnforce, Scope: ScopeCluster, OnStoreFailure: FailLocal}
+}
+
+// take makes the set of a document and reports what is wrong between its fields.
+func (p *parser) take(v conf.Value, d *document) {
+	s := p.set
+	s.Namespace, s.Limits, s.Upstreams, s.Overrides = d.Namespace, canon.Limits(d.QueryBounds), d.Upstreams, d.Overrides
+	v.At("query_bounds").Validate(s.Limits.Validate)
+	for _, r := range d.Redact {
+		s.Redact = append(s.Redact, canon.Redaction{Name: r.Name, Redact: redactOf(r.Redact)})
+	}
+	s.Upstream = traits(v, &d.ParseAs)
+	p.upstreams(v.At("upstreams"))
+	ip := v.At("ip")
+	s.IP = IPLimits{Fixed: window(ip.At("fixed"), d.IP.Fixed, limit.FixedWindow),
+		Sliding:        window(ip.At("sliding"), d.IP.Sliding, limit.SlidingWindow),
+		TrustedProxies: prefixes(ip.At("trusted_proxies"), d.IP.TrustedProxies),
+		Exempt:         prefixes(ip.At("exempt"), d.IP.Exempt),
+		Client:         strings.ToLower(d.IP.Client), IPv6Prefix: d.IP.IPv6Prefix, InFlight: d.IP.InFlight}
+	if s.IP.Client == "host" {
+		ip.At("client").
+			Fail("Host is not one of the headers; write peer, forwarded, x-forwarded-for or a header such as x-real-ip")
+	}
+	for i := range d.Rules {
+		at := v.At("rules").Entry(i)
+		s.Rules, p.rules = append(s.Rules, p.rule(at, &d.Rules[i])), append(p.rules, at)
+	}
+	names := map[string]bool{}
+	for i := range d.Classes {
+		at := v.At("classes").Entry(i)
+		once(at, d.Classes[i].Name, names)
+		s.Classes = append(s.Classes, class(at, &d.Classes[i]))
+	}
+	for i := range d.Overrides {
+		p.overrides = append(p.overrides, v.At("overrides").Entry(i))
+	}
+	p.checkRules()
+	p.checkOverrides()
+}
+
+// once reports a name that an earlier entry has.
+func once(v conf.Value, name string, seen map[string]bool) {
+	if name != "" && seen[name] {
+		v.At("name").Fail("%q is set twice", name)
+	}
+	seen[name] = true
+}
+
+func (p *parser) upstreams(v conf.Value) {
+	names := map[string]bool{}
+	for i, u := range p.set.Upstreams {
+		at := v.Entry(i)
+		if once(at, u.Name, names); i == maxUpstreams {
+			at.Fail("there are more than %d upstreams", maxUpstreams)
+		}
+		to, err := url.Parse(u.URL)
+		if u.URL != "" && (err != nil || to.Host == "" || !slices.Contains([]string{"http", "https", "h2c"}, to.Scheme)) {
+			at.At("url").Fail("%q is not a URL such as http://127.0.0.1:3000", conf.Cut(u.URL))
+		}
+	}
+}
+
+func (p *parser) rule(v conf.Value, c *rule.Rule) *Rule {
+	if c.Name != "" && c.Name != "*" && !resourceName.MatchString(c.Name) {
+		v.At("name").Fail(`%q is neither [a-z][a-z0-9_]{0,63} nor "*", the catch-all`, conf.Cut(c.Name))
+	}
+	r := &Rule{Name: c.Name, Match: Pattern(c.Match), Ignore: c.Ignore, Continue: c.Continue, Hot: HotCriteria(c.Hot),
+		Limit: noLimit(), Serve: c.Cache, Malformed: c.Malformed, Upstream: traits(v, &c.ParseAs)}
+	if !r.Upstream.Known {
+		r.Upstream = p.set.Upstream
+	}
+	r.Match.check(v.At("match"))
+	for i := range c.Params {
+		r.Params = append(r.Params, param(v.At("params").Entry(i), &c.Params[i], r.Upstream.Duplicates))
+	}
+	r.AllQuery = slices.ContainsFunc(r.Params, func(q Param) bool { return q.Name == "*" })
+	if v.Has("hot") && !v.At("hot").Broken() {
+		r.Hot.check(v.At("hot"))
+	}
+	if c.Limit != nil && !v.At("limit").Broken() {
+		r.Limit, r.Values = limitOf(v.At("limit"), c.Limit)
+	}
+	switch {
+	case v.Has("ignore") && !r.AllQuery:
+		v.At("ignore").Fail(`requires "*" in params`)
+	case slices.Contains(r.Ignore, "*"):
+		v.At("ignore").Fail(`"*" ignores every parameter; leave "*" out of params instead`)
+	}
+	if r.IsCatchAll() && r.Continue {
+		v.At("continue").Fail("no rule comes after the catch-all")
+	}
+	return r
+}
+
+func (m *Pattern) check(v conf.Value) {
+	if path := v.At("path"); v.Has("path") && !path.Failed() {
+		if _, err := parsePath(m.Path); err != nil {
+			path.Fail("%s", err)
+		}
+	}
+	m.Hosts = slices.Clone(m.Hosts)
+	for i, h := range m.Hosts {
+		m.Hosts[i] = strings.ToLower(h)
+	}
+}
+
+// The words of normalisations, in the order of their values.
+var (
+	duplicateWords = []string{"all", "first", "last", "each"}
+	integerWords   = canon.IntegerForms()
+)
+
+func redactOf(word string) canon.Redact {
+	return canon.Redact(1 + slices.Index(redactWords, word)) // RedactNone for none of them
+}
+
+// param compiles a parameter; duplicates, if not nil, are those of the upstream.
+func param(v conf.Value, c *rule.Param, duplicates *canon.Duplicates) Param {
+	q := Param{Name: c.Name, Normal: canon.Normal{Fold: c.Fold, Trim: c.Trim, Redact: redactOf(c.Redact),
+		Integer:    canon.IntegerForm(max(0, slices.Index(integerWords, c.Integer))),
+		Duplicates: canon.Duplicates(max(0, slices.Index(duplicateWords, c.Duplicates)))}}
+	switch name, where := q.source(); {
+	case where == "header" && !headerName.MatchString(name):
+		v.Fail("%q is not the name of a header", conf.Cut(name))
+	case where != "" && v.Has("duplicates"):
+		v.At("duplicates").Fail("%s has one value; duplicates are a matter of query parameters", q.Name)
+	case where != "" || v.Has("duplicates"):
+	case duplicates != nil:
+		q.Normal.Duplicates = *duplicates
+	case q.Name != "*":
+		q.Normal.Duplicates = canon.DuplicatesEach
+	}
+	return q
+}
+
+// check reports criteria that are missing or without effect.
+func (h *HotCriteria) check(v conf.Value) {
+	relative := v.Has("share") || v.Has("surge")
+	switch {
+	case !v.Has("rate") && !relative:
+		v.At("rate").Fail("is missing; a key is hot by rate, share or surge")
+	case relative && !v.Has("min_rate"):
+		v.At("min_rate").Fail("is missing: what a key must have at least to be hot by share or surge, " +
+			"or one request in a quiet hour would be")
+	case v.Has("min_rate") && !relative:
+		v.At("min_rate").Fail("requires share or surge")
+	}
+}
+
+// traits are those of the preset, except for what is set beside it, in the field parse_as of v.
+func traits(v conf.Value, c *rule.ParseAs) upstream.Traits {
+	if !v.Has("parse_as") || v.At("parse_as").Broken() {
+		return upstream.Traits{}
+	}
+	t, known := upstream.Preset(c.Preset)
+	if at := v.At("parse_as"); c.Preset == "" {
+		t = upstream.Traits{}
+	} else if !known {
+		if at.Has("preset") {
+			at = at.At("preset")
+		}
+		names := upstream.Names()
+		at.Fail("%q is no preset: one of %s; %q is safe for any upstream%s", conf.Cut(c.Preset),
+			strings.Join(names, ", "), upstream.Strict, conf.Suggest(c.Preset, names))
+		return upstream.Traits{}
+	}
+	t.Known = true
+	p := &t.Path
+	for _, f := range []struct {
+		to        *bool
+		word, yes string
+	}{
+		{&p.Decode, c.PathEscapes, "decode"}, {&p.Fold, c.PathCase, "fold"},
+		{&p.DotSegments, c.DotSegments, "resolve"}, {&p.EncodedSlash, c.EncodedSlash, "slash"},
+		{&p.Backslash, c.Backslash, "slash"}, {&p.PathParams, c.PathParams, "drop"},
+		{&p.Suffix, c.FormatSuffix, "drop"}, {&p.FinalNewline, c.FinalNewline, "drop"},
+		{&p.Authority, c.Authority, "drop"}, {&t.EitherAuthority, c.Authority, "either"},
+		{&t.CutFragment, c.Fragment, "cut"}, {&t.Query.Question, c.QuestionMark, "drop"},
+	} {
+		if f.word != "" {
+			*f.to = f.word == f.yes
+		}
+	}
+	setTrait(&p.TrailingSlash, c.TrailingSlash, "keep")
+	setTrait(&p.MergeSlashes, c.MergeSlashes, "none")
+	setTrait(&t.Query.Names, c.Names, "plain")
+	setTrait(&t.Query.Semicolon, c.Semicolon, "text")
+	setTrait(&t.Query.BadEscape, c.BadEscape, "keep")
+	if c.Duplicates != "" {
+		d := canon.Duplicates(max(0, slices.Index(duplicateWords, c.Duplicates)))
+		t.Duplicates = &d
+	}
+	return t
+}
+
+// setTrait sets a trait to a word, "" for the word that stands for the zero value.
+func setTrait[T ~string](to *T, word, zero string) {
+	switch word {
+	case "":
+	case zero:
+		*to = ""
+	default:
+		*to = T(word)
+	}
+}
+
+// checkOverride completes an override and checks it.
+func checkOverride(v conf.Value, o *Override) {
+	if o.Target().Value == "" && !v.Failed() {
+		v.At("key").Fail("is missing; or write resource, client, cidr or class")
+	}
+	if o.Action == ActionLimit {
+		v.Require("rate")
+	}
+	if o.ID == "" {
+		o.ID = o.DefaultID()
+	}
+	if o.Mode == hottype.ModeEnforce {
+		o.Mode = "" // as it is stored
+	}
+	v.Validate(o.Validate)
+}

@@ -1,0 +1,283 @@
+package rules
+
+import (
+	"cmp"
+	"math"
+	"net/textproto"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/limit"
+	"github.com/hotparam/pipeline/hotparam/rule"
+	"github.com/hotparam/pipeline/internal/conf"
+	"github.com/hotparam/pipeline/internal/limitcore"
+)
+
+const (
+	// maxAmount is the largest whole number that every store keeps exactly.
+	maxAmount = 1<<53 - 1
+	// defaultBuckets is into how many parts a bucketed window is cut: what is over counts for up to a tenth of the
+	// window longer.
+	defaultBuckets = 10
+	// maxWait is the longest time that a request is held back.
+	maxWait = time.Minute
+	// smallBurst is from where on light clients get all that they request, also at random moments.
+	smallBurst = 10
+
+	maxInFlight    = 100_000
+	inFlight       = rule.AlgorithmInFlight
+	inFlightFields = "algorithm,limit,lease,scope,on_store_failure"
+)
+
+var (
+	limitFields  = conf.Fields(reflect.TypeFor[rule.Limit]())
+	amountFields = conf.Fields(reflect.TypeFor[rule.Amounts]())
+	// algorithms are those that a limit may name, first of all the one it has when it names none.
+	algorithms = slices.Insert(slices.Clone(limitcore.Algorithms()), 3, // behind the other buckets
+		limitcore.Traits{Name: rule.Bursty, Required: []string{"rate"}, Optional: []string{"burst"}})
+)
+
+// algorithmNames are the names of all algorithms, and further ones.
+func algorithmNames(further ...string) (names []string) {
+	for _, a := range algorithms {
+		names = append(names, string(a.Name))
+	}
+	return append(names, further...)
+}
+
+// limitOf compiles the limit of a rule and those of particular keys.
+func limitOf(v conf.Value, c *rule.Limit) (Limit, []ValueLimit) {
+	l := Limit{Mode: c.Mode, Scope: c.Scope, OnStoreFailure: c.OnStoreFailure, Fair: c.Fair}
+	switch {
+	case v.At("algorithm").Failed():
+		return l, nil
+	case c.Algorithm == inFlight:
+		return limitInFlight(v, c), nil
+	case v.Has("lease"):
+		v.At("lease").Fail("requires algorithm: in_flight")
+	}
+	if v.Has("client_key") && !v.At("client_key").Failed() {
+		name, ok := strings.CutPrefix(c.ClientKey, "header.")
+		if !ok || !headerName.MatchString(name) {
+			v.At("client_key").Fail("has to be header.NAME, the header that names the client")
+		}
+		l.ClientHeader = textproto.CanonicalMIMEHeaderKey(name)
+	}
+	if v.Has("refund_status") {
+		l.RefundStatus = &c.RefundStatus
+	}
+	if at := v.At("candidate"); c.Candidate != nil && !at.Broken() && !at.At("algorithm").Failed() {
+		s := spec(at, &c.Candidate.Amounts, c.Candidate.Algorithm, c.Candidate.Denial)
+		l.Candidate = &s
+	}
+	l.Set = true
+	a := c.Amounts
+	l.Adaptive = adaptive(v, c, &a)
+	l.Spec = spec(v, &a, c.Algorithm, c.Denial)
+	l.checkFair(v)
+	l.checkRefund(v)
+	var values []ValueLimit
+	for i := range c.Values {
+		of, one := c.Values[i].Amounts, l
+		of.Window, of.WarmUp = cmp.Or(of.Window, l.Spec.Window), cmp.Or(of.WarmUp, a.WarmUp)
+		of.Buckets, of.Delay = cmp.Or(of.Buckets, l.Spec.Buckets), cmp.Or(of.Delay, a.Delay)
+		of.NoDelay = of.NoDelay || a.NoDelay
+		one.Spec, one.Adaptive = spec(v.At("values").Entry(i), &of, c.Algorithm, c.Denial), nil
+		values = append(values, ValueLimit{Key: hottype.Key(c.Values[i].Key), Limit: one})
+	}
+	return l, values
+}
+
+// limitInFlight compiles a limit of requests in flight.
+func limitInFlight(v conf.Value, c *rule.Limit) Limit {
+	v.Require("limit")
+	for _, f := range limitFields {
+		if text := otherLimitField(f.Name); text != "" && f.Name != "algorithm" && v.Has(f.Name) {
+			v.At(f.Name).Fail("%s", text)
+		}
+	}
+	if c.Limit > maxInFlight {
+		v.At("limit").Fail("%d is not a whole number between 1 and %d", c.Limit, maxInFlight)
+	}
+	l := noLimit()
+	l.InFlight = &InFlight{Limit: c.Limit, Lease: c.Lease, Scope: c.Scope, OnStoreFailure: c.OnStoreFailure}
+	return l
+}
+
+// otherLimitField is the error about a field that only other limits have, "" for a field that none has.
+func otherLimitField(name string) string {
+	if name != "algorithm" && slices.Contains(strings.Split(inFlightFields, ","), name) ||
+		!slices.ContainsFunc(limitFields, func(f conf.Field) bool { return f.Name == name }) {
+		return ""
+	}
+	return string(inFlight) + " has limit, lease, scope and on_store_failure, not " + name
+}
+
+// adaptive compiles the adaptive part of a limit, nil for none. A limit without a rate has that of max while nothing is
+// known of the upstream.
+func adaptive(v conf.Value, c *rule.Limit, a *rule.Amounts) *Adaptive {
+	if !c.Adaptive {
+		for _, name := range []string{"min", "max", "upstream"} {
+			if v.Has(name) {
+				v.At(name).Fail("requires adaptive: true")
+			}
+		}
+		return nil
+	}
+	v.Require("min", "max")
+	if v.Failed() {
+		return nil
+	}
+	least, most := c.Min.PerSecond(), c.Max.PerSecond()
+	switch {
+	case c.Algorithm != limit.TokenBucket:
+		v.At("adaptive").Fail("%s does not adapt; token_bucket does", c.Algorithm)
+	case c.Scope == ScopeInstance:
+		v.At("adaptive").Fail("an adaptive limit is shared by all limiters; leave out scope: instance")
+	case least > most:
+		v.At("min").Fail("%v is more than max, %v requests a second", least, most)
+	case most > math.MaxInt32:
+		v.At("max").Fail("%v is more than %d requests a second", most, math.MaxInt32)
+	case least < 0.1:
+		v.At("min").Fail("%v requests a second are less than 0.1, too few to see whether the upstream is back", least)
+	}
+	if n := a.Rate.PerSecond(); !v.Has("rate") {
+		a.Rate = c.Max
+	} else if n < least || n > most {
+		v.At("rate").Fail("%v is not between min and max, %v and %v requests a second", n, least, most)
+	}
+	return &Adaptive{Min: least, Max: most, Burst: burstOf(a), Upstream: c.Upstream}
+}
+
+// burstOf is the burst of amounts, 0 where it is not set.
+func burstOf(a *rule.Amounts) int64 {
+	if a.Burst == nil {
+		return 0
+	}
+	return *a.Burst
+}
+
+// defaultBurst is the capacity of a bucket whose burst is not set: what one second gives, and 1 at least.
+func defaultBurst(r rule.Rate) int64 { return max(1, LeastCount(r.PerSecond())) }
+
+// checkAmounts reports amounts that the algorithm does not have, and those that are missing. The rate of an adaptive
+// limit, and window and warm-up of a value, may come from elsewhere in the rule.
+func checkAmounts(v conf.Value, a *rule.Amounts, algorithm limit.Algorithm) {
+	known := algorithms[max(0, slices.IndexFunc(algorithms, func(t limitcore.Traits) bool { return t.Name == algorithm }))]
+	has := slices.Concat(known.Required, known.Optional)
+	for _, f := range amountFields {
+		switch last := len(has) - 1; {
+		case !slices.Contains(has, f.Name) && v.Has(f.Name):
+			v.At(f.Name).Fail("%s has %s and %s, not %s", algorithm, strings.Join(has[:last], ", "), has[last], f.Name)
+		case slices.Contains(known.Required, f.Name) && f.Of(reflect.ValueOf(a).Elem()).IsZero():
+			v.Require(f.Name)
+		}
+	}
+}
+
+// spec compiles amounts.
+func spec(v conf.Value, a *rule.Amounts, algorithm limit.Algorithm, d rule.Denial) limit.Spec {
+	s := limit.Spec{Algorithm: algorithm, Limit: a.Rate.N, Window: a.Rate.Per, Burst: burstOf(a)}
+	if a.Rate.N == 0 {
+		s.Limit, s.Window = a.Limit, a.Window
+	}
+	checkAmounts(v, a, algorithm)
+	if v.Has("burst") && algorithm == limit.TokenBucket && s.Burst == 0 && !v.Failed() {
+		v.At("burst").Fail("0 is not a whole number between 1 and %d", maxAmount) // it would admit nothing
+	}
+	if v.Failed() {
+		return s
+	}
+	switch algorithm {
+	case limit.TokenBucket:
+		s.Burst = cmp.Or(s.Burst, defaultBurst(a.Rate))
+	case limit.BucketedWindow:
+		s.Buckets = cmp.Or(a.Buckets, defaultBuckets)
+	case limit.WarmingUp:
+		s.WarmUp = a.WarmUp
+	case limit.LeakyBucket:
+		queue(v, a, &s)
+	case rule.Bursty:
+		store(a, &s)
+	}
+	if n := a.InitialTokens; n != nil && *n > s.Burst {
+		v.At("initial_tokens").Fail("initial_tokens %d is more than the burst, %d", *n, s.Burst)
+	} else if n != nil {
+		s.InitialDeficit = s.Burst - *n
+	}
+	s.Wait, s.Block, s.BlockMax = max(s.Wait, d.Wait), d.Block, d.BlockMax
+	v.Validate(s.Validate)
+	return s
+}
+
+// queue gives a leaky bucket nginx's meaning of delay and nodelay: that many of
+// the burst, or all of it, go on at once. What goes on at once is not a queue but
+// GCRA, and the rest of the burst waits as long as it takes.
+func queue(v conf.Value, a *rule.Amounts, s *limit.Spec) {
+	switch {
+	case a.Delay == nil && !a.NoDelay:
+		return
+	case a.Delay != nil && a.NoDelay:
+		v.Fail("nodelay and delay exclude each other")
+		return
+	case a.Delay != nil && *a.Delay > s.Burst:
+		v.Fail("delay %d is more than the burst, %d", *a.Delay, s.Burst)
+		return
+	}
+	s.Algorithm = limit.GCRA
+	if a.NoDelay || *a.Delay == s.Burst {
+		return
+	}
+	waits := s.Burst - *a.Delay
+	each := (s.Window + time.Duration(s.Limit) - 1) / time.Duration(s.Limit)
+	if time.Duration(waits) > maxWait/each {
+		v.Fail("%d calls at %d per %v would wait for more than %v", waits, s.Limit, s.Window, maxWait)
+		return
+	}
+	s.Burst, s.Wait = *a.Delay, (time.Duration(waits)*each + time.Microsecond - 1).Truncate(time.Microsecond)
+}
+
+// store makes a token bucket of bursty. Guava stores permits that are not used, those of one second (burst), from 0 on.
+// A call takes what is stored and one more that is not due yet: the next call waits for it (resync,
+// reserveEarliestAvailable in SmoothRateLimiter). That one more is the difference between what it stores and the
+// capacity of a bucket.
+func store(a *rule.Amounts, s *limit.Spec) {
+	if a.Burst == nil {
+		s.Burst = defaultBurst(a.Rate)
+	}
+	s.Algorithm, s.InitialDeficit, s.Burst = limit.TokenBucket, s.Burst, s.Burst+1
+}
+
+// checkFair reports limits that cannot be divided.
+func (l *Limit) checkFair(v conf.Value) {
+	fair := v.At("fair")
+	switch s := l.Spec; {
+	case !l.Fair && l.ClientHeader != "":
+		v.At("client_key").Fail("requires fair: true")
+	case !l.Fair || fair.Failed():
+	case !limitcore.Spec(s).Refills():
+		fair.Fail("%s has no level that clients could share; token_bucket, gcra and leaky_bucket have", s.Algorithm)
+	case s.Block > 0:
+		fair.Fail("block denies the key to everybody for a while; leave out one of them")
+	case s.Capacity() < smallBurst:
+		fair.Warn("a burst of %d is small: clients at random moments get less than their share below %d", s.Capacity(),
+			smallBurst)
+	}
+}
+
+// checkRefund reports limits that cannot give back what a request took a while ago.
+func (l *Limit) checkRefund(v conf.Value) {
+	at := v.At("refund_status")
+	switch {
+	case !v.Has("refund_status") || at.Failed():
+	case len(*l.RefundStatus) == 0:
+		at.Fail("is empty; name statuses such as [304, 5xx]")
+	case l.Spec.Algorithm == limit.SlidingLog:
+		at.Fail("sliding_log gives back only what was charged at a known microsecond; bucketed_window does what it does")
+	case l.Mode == hottype.ModeShadow:
+		at.Fail("has no effect in mode shadow, which admits everything")
+	}
+}

@@ -1,0 +1,196 @@
+package rules
+
+import (
+	"net/textproto"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hotparam/pipeline/hotparam/hottype"
+	"github.com/hotparam/pipeline/hotparam/rule"
+	"github.com/hotparam/pipeline/internal/conf"
+)
+
+// document is the part of a configuration file that this package reads. Overrides are no part of the rules of Go
+// values.
+type document struct {
+	rule.Set  `name:",inline"`
+	Overrides []Override `name:"overrides"`
+}
+
+var (
+	resourceName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+	plainName    = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}$`)
+	headerName   = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~-]{1,64}$`)
+)
+
+// schema has what the tags of the rules cannot state.
+var schema = newSchema()
+
+func newSchema() *conf.Schema {
+	s := &conf.Schema{
+		Forms: map[string]*regexp.Regexp{
+			"resource": resourceName,
+			"plain":    plainName,
+			"method":   regexp.MustCompile(`^[A-Z][A-Z0-9_-]{0,31}$`),
+			"host":     regexp.MustCompile(`^([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])$`),
+			"header":   headerName,
+			// A domain below a top-level one: "com" would verify everybody.
+			"domain": regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]$`),
+		},
+		Words: map[string][]string{
+			"algorithm": algorithmNames(), "algorithm or in_flight": algorithmNames(string(inFlight)),
+		},
+		Texts: map[string]conf.Text{
+			"rate": {What: aRate, Parse: parsePerSecond, Check: checkPerSecond},
+			"bytes": {What: "a number of bytes such as 65536, 64KiB or 1MiB",
+				Unit: "bytes, such as 65536, 64KiB or 1MiB", Parse: parseBytes},
+		},
+	}
+	conf.Add(s, conf.Of[rule.Rate]{Read: readRate, Check: validateRate})
+	conf.Add(s, conf.Of[hottype.StatusRange]{Read: readStatus, Check: checkStatus})
+	conf.Add(s, conf.Of[rule.Redactions]{Read: readRedactions, Check: checkRedactions})
+	conf.Add(s, conf.Of[time.Time]{Read: readTime})
+	conf.Add(s, conf.Of[rule.Param]{Short: func(v conf.Value, q *rule.Param) { readName(v, "name", &q.Name) }})
+	conf.Add(s, conf.Of[rule.ParseAs]{Short: func(v conf.Value, p *rule.ParseAs) { readName(v, "", &p.Preset) }})
+	conf.Add(s, conf.Of[rule.Target]{Short: func(v conf.Value, _ *rule.Target) { v.Word("auto") }})
+	conf.Add(s, conf.Of[rule.InFlight]{Unknown: otherLimitField})
+	conf.Add(s, conf.Of[hottype.Serve]{Check: checkCache})
+	conf.Add(s, conf.Of[Override]{Check: checkOverride})
+	conf.Add(s, conf.Of[Schedule]{Check: func(v conf.Value, s *Schedule) { v.Validate(s.Validate) }})
+	return s
+}
+
+const aRate = "a rate such as 100, 0.5 or 30/m"
+
+func parsePerSecond(text string) (any, error) {
+	r, err := rule.ParseRate(text)
+	return r.PerSecond(), err
+}
+
+// checkPerSecond checks a rate of a Go value as if it were written.
+func checkPerSecond(perSecond float64) error {
+	_, err := rule.ParseRate(strconv.FormatFloat(perSecond, 'f', -1, 64))
+	return err
+}
+
+func readRate(v conf.Value, r *rule.Rate) {
+	text, ok := v.Scalar(aRate, "!!int", "!!float", "!!str")
+	if !ok {
+		return
+	}
+	var err error
+	if *r, err = rule.ParseRate(text); err != nil {
+		v.Fail("%s", err)
+	}
+}
+
+func validateRate(v conf.Value, r *rule.Rate) {
+	if v.InGo() {
+		v.Validate(r.Validate)
+	}
+}
+
+// readName reads a struct that is written as its name alone.
+func readName(v conf.Value, field string, name *string) {
+	var ok bool
+	if *name, ok = v.Text(); ok && field != "" {
+		v.MarkSet(field)
+	}
+}
+
+func readTime(v conf.Value, to *time.Time) {
+	text, ok := v.Scalar("a time such as 2026-12-01T00:00:00Z", "!!timestamp", "!!str")
+	t, err := time.Parse(time.RFC3339, text)
+	if ok && err != nil {
+		v.Fail("%q is not a time such as 2026-12-01T00:00:00Z", conf.Cut(text))
+	}
+	*to = t
+}
+
+// readStatus reads a status with which a request gets its tokens back: 304, "4xx".
+func readStatus(v conf.Value, r *hottype.StatusRange) {
+	text, ok := v.Scalar("a status such as 304 or 5xx", "!!int", "!!str")
+	class, isClass := strings.CutSuffix(strings.ToLower(text), "xx")
+	n, err := strconv.Atoi(class)
+	switch {
+	case !ok:
+	case err == nil && isClass && len(class) == 1 && n >= 2 && n <= 5:
+		*r = hottype.StatusRange{From: 100 * n, To: 100*n + 99}
+	case err == nil && !isClass && len(class) == 3 && n >= 200 && n <= 599:
+		*r = hottype.StatusRange{From: n, To: n}
+	default:
+		v.Fail("%q is no status of an answer: want 200 to 599, or 2xx to 5xx", conf.Cut(strings.ToLower(text)))
+	}
+}
+
+func checkStatus(v conf.Value, r *hottype.StatusRange) {
+	if v.InGo() && (r.From < 200 || r.To > 599 || r.From > r.To) {
+		v.Fail("\"%d-%d\" is no status of an answer: want 200 to 599, or 2xx to 5xx", r.From, r.To)
+	}
+}
+
+var redactWords = []string{"hash", "mask", "drop"}
+
+func readRedactions(v conf.Value, all *rule.Redactions) {
+	names, values, ok := v.Mapping()
+	if !ok {
+		v.Fail("has to be a mapping of names of parameters to hash, mask or drop, not %s", v.Kind())
+	}
+	for i, name := range names {
+		*all = append(*all, rule.Redaction{Name: name, Redact: values[i].Word(redactWords...)})
+	}
+}
+
+func checkRedactions(v conf.Value, all *rule.Redactions) {
+	for i, r := range *all {
+		if v.InGo() && !slices.Contains(redactWords, r.Redact) {
+			v.Entry(i).Fail("%q is not one of %s", r.Redact, strings.Join(redactWords, ", "))
+		}
+	}
+}
+
+// parseBytes gives -1, which no bounds have, for what is no number of bytes.
+func parseBytes(s string) (any, error) {
+	unit := int64(1)
+	for i, suffix := range []string{"KiB", "MiB", "GiB"} {
+		if number, ok := strings.CutSuffix(s, suffix); ok {
+			s, unit = strings.TrimSpace(number), 1<<(10*(i+1))
+		}
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n > (1<<63-1)/unit {
+		return int64(-1), nil
+	}
+	return n * unit, nil
+}
+
+// private are fields whose answers belong to one client each.
+var private = []string{"Authorization", "Cookie"}
+
+// checkCache brings the names of headers into canonical form.
+func checkCache(v conf.Value, s *hottype.Serve) {
+	var names []string
+	for i, name := range s.Vary {
+		at := v.At("vary").Entry(i)
+		switch name = textproto.CanonicalMIMEHeaderKey(name); {
+		case name == "*":
+			at.Fail(`"*" is no field: an answer that varies by everything is never kept`)
+		case slices.Contains(private, name):
+			at.Fail("answers that differ by %s are private and never kept", name)
+		case slices.Contains(names, name):
+			at.Fail("%s is set twice", name)
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	s.Vary = names
+}
+
+// DefaultServe is how answers are cached where nothing else is said.
+func DefaultServe() *hottype.Serve { return conf.Default[hottype.Serve](schema) }
+
+// defaultCriteria are those of the tags.
+func defaultCriteria() HotCriteria { return HotCriteria(*conf.Default[rule.Hot](schema)) }
