@@ -70,7 +70,7 @@ type SSO struct {
 	Roles map[string]string `placeholder:"WHO=ROLE" help:"Roles of user:NAME, of group:NAME and of *."`
 }
 
-// Answer is how verdicts are told to clients, by the proxy and through gateways.
+// Answer is how the proxy and gateways report verdicts to clients.
 type Answer struct {
 	// Header fields that name the limit that applied: ratelimit (RateLimit and RateLimit-Policy), x-ratelimit
 	// (X-RateLimit-Limit, -Remaining and -Reset, which is in seconds from now), or both.

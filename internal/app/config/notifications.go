@@ -15,12 +15,12 @@ import (
 	"github.com/hotparam/pipeline/internal/tlsfiles"
 )
 
-// Notifications say who is told what happened.
+// Notifications are the receivers of events.
 type Notifications struct {
 	// Webhooks that are notified when keys become hot or cold, and of loops, overrides, a failing store and adaptive
 	// limits at their minimum: a list of {name, url, format, events, secret, …}, see admin.md. As a flag or in the
 	// environment it is one line of YAML.
-	Webhooks Webhooks `placeholder:"YAML" help:"Webhooks that are told what happened: a list of {name, url, …}."`
+	Webhooks Webhooks `placeholder:"YAML" help:"Webhooks that receive events: a list of {name, url, …}."`
 }
 
 // Webhooks are those of the settings. As text they are a list in YAML.

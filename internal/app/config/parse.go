@@ -46,7 +46,7 @@ func Build(cli any, name, description string, options ...kong.Option) (*Parser, 
 	return &Parser{Kong: k, file: f, again: again}, nil
 }
 
-// shortSettings are settings of programs, and of who asks them, whose names have no dot.
+// shortSettings are settings of programs, and of commands that call them, whose names have no dot.
 var shortSettings = []string{
 	"config", "rules", "upstream", "listen", "learn", "learn-out", "admin", "admin-ca", "author",
 }
@@ -250,7 +250,7 @@ func sections() []string {
 
 func isSection(name string) bool { return slices.Contains(sections(), name) }
 
-// ServeDefaults are serve's settings when nobody says anything, for programs
+// ServeDefaults are serve's settings when none are given, for programs
 // that contain it.
 func ServeDefaults() Serve {
 	var s Serve

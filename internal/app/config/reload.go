@@ -59,7 +59,7 @@ func (p *Parser) NeedRestart(next *Parser) ([]string, error) {
 	return names, nil
 }
 
-// Removed lists what stands in the rules of this parser and not in next's, by the
+// Removed lists what the rules of this parser have and those of next do not, by the
 // way to it: rules[topic], rules[topic].limit, overrides[topic?id=42],
 // ip.fixed, query_bounds.pairs. Of what is removed as a whole its entries are listed,
 // not their fields.
