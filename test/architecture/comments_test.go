@@ -1,0 +1,223 @@
+package architecture
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// sources holds every Go file of the repository and the names that they declare.
+type sources struct {
+	files    map[string]*ast.File // by path from the root
+	fset     *token.FileSet
+	packages map[string]map[string]bool // package name -> names declared at its top level
+	names    map[string]bool            // every identifier of the code
+	bases    map[string]bool            // base names of all files, of any kind
+}
+
+// readSources parses the Go files of all modules.
+func readSources(t *testing.T) *sources {
+	t.Helper()
+	s := &sources{files: map[string]*ast.File{}, fset: token.NewFileSet(), packages: map[string]map[string]bool{},
+		names: map[string]bool{}, bases: map[string]bool{}}
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if slices.Contains([]string{".git", "bin", "dist", "node_modules"}, d.Name()) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		s.bases[d.Name()] = true
+		if !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		f, err := parser.ParseFile(s.fset, filepath.Join(root, name), nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		s.add(name, f)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *sources) add(name string, f *ast.File) {
+	s.files[name] = f
+	pkg := strings.TrimSuffix(f.Name.Name, "_test")
+	if s.packages[pkg] == nil {
+		s.packages[pkg] = map[string]bool{}
+	}
+	for _, d := range f.Decls {
+		for _, id := range declared(d) {
+			s.packages[pkg][id] = true
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			s.names[id.Name] = true
+		}
+		return true
+	})
+}
+
+// declared lists the names that a declaration adds to its package, and the methods of its types.
+func declared(d ast.Decl) []string {
+	var ids []string
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		ids = append(ids, d.Name.Name)
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch spec := spec.(type) {
+			case *ast.TypeSpec:
+				ids = append(ids, spec.Name.Name)
+			case *ast.ValueSpec:
+				for _, id := range spec.Names {
+					ids = append(ids, id.Name)
+				}
+			}
+		}
+	}
+	return ids
+}
+
+// comments calls do with each comment line of a file and its place.
+func (s *sources) comments(f *ast.File, do func(at token.Position, line string)) {
+	for _, group := range f.Comments {
+		for _, c := range group.List {
+			if strings.HasPrefix(c.Text, "//go:") {
+				continue
+			}
+			at := s.fset.Position(c.Pos())
+			for i, line := range strings.Split(c.Text, "\n") {
+				at := at
+				at.Line += i
+				do(at, line)
+			}
+		}
+	}
+}
+
+var (
+	// qualified is a package's name, a dot and an exported name.
+	qualified = regexp.MustCompile(`\b([a-z][a-z0-9]*)\.([A-Z]\w*[a-z]\w*)\b`)
+	// quoted is a Go name in back quotes that has a capital inside, so that it is no word of a configuration.
+	quoted = regexp.MustCompile("`([A-Za-z]+[a-z][A-Z]\\w*)(?:\\(\\))?`")
+	// inline is code within a line of a document.
+	inline = regexp.MustCompile("`[^`\n]+`")
+	// fileName is a source file's name.
+	fileName = regexp.MustCompile(`\b([\w-]+/)*[\w-]+\.(go|lua)\b`)
+)
+
+// TestNamesInCommentsExist finds comments and documents with names of code that are gone.
+func TestNamesInCommentsExist(t *testing.T) {
+	t.Parallel()
+	s := readSources(t)
+	for _, f := range s.files {
+		s.comments(f, func(at token.Position, line string) {
+			for _, m := range qualified.FindAllStringSubmatch(line, -1) {
+				if own := s.packages[m[1]]; own != nil && ours(f, m[1]) && !own[m[2]] {
+					t.Errorf("%s:%d: package %s has no %s", at.Filename, at.Line, m[1], m[2])
+				}
+			}
+			for _, m := range quoted.FindAllStringSubmatch(line, -1) {
+				if !s.names[m[1]] {
+					t.Errorf("%s:%d: no code has the name %s", at.Filename, at.Line, m[1])
+				}
+			}
+			for _, name := range fileName.FindAllString(line, -1) {
+				if !s.bases[path.Base(name)] {
+					t.Errorf("%s:%d: there is no file %s", at.Filename, at.Line, name)
+				}
+			}
+		})
+	}
+	for script, text := range listed(t, "*.lua") {
+		for i, line := range strings.Split(text, "\n") {
+			_, comment, _ := strings.Cut(line, "--")
+			for _, name := range fileName.FindAllString(comment, -1) {
+				if !s.bases[path.Base(name)] {
+					t.Errorf("%s:%d: there is no file %s", script, i+1, name)
+				}
+			}
+		}
+	}
+	for doc, text := range documents(t) {
+		for _, code := range inline.FindAllString(block.ReplaceAllString(text, ""), -1) {
+			for _, m := range qualified.FindAllStringSubmatch(code, -1) {
+				if s.packages[m[1]] != nil && !s.names[m[2]] && doc != "CHANGELOG.md" {
+					t.Errorf("%s: no code has the name %s.%s", doc, m[1], m[2])
+				}
+			}
+		}
+	}
+}
+
+// ours is false where a file imports a package of the same name from elsewhere, as http or prometheus' metrics.
+func ours(f *ast.File, name string) bool {
+	for _, imp := range f.Imports {
+		p := strings.Trim(imp.Path.Value, `"`)
+		if path.Base(p) == name && !strings.HasPrefix(p, module) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestDocCommentsBeginWithTheName holds the comments of functions, methods and types to the names of what they
+// describe, since a rename leaves comments behind. Tests are named by what they show and explain it freely.
+func TestDocCommentsBeginWithTheName(t *testing.T) {
+	t.Parallel()
+	s := readSources(t)
+	for name, f := range s.files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				s.checkDoc(t, d.Name, d.Doc)
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					ts, ok := spec.(*ast.TypeSpec)
+					if !ok {
+						continue
+					}
+					doc := ts.Doc
+					if doc == nil && len(d.Specs) == 1 {
+						doc = d.Doc
+					}
+					s.checkDoc(t, ts.Name, doc)
+				}
+			}
+		}
+	}
+}
+
+func (s *sources) checkDoc(t *testing.T, id *ast.Ident, doc *ast.CommentGroup) {
+	t.Helper()
+	words := strings.Fields(doc.Text())
+	if len(words) > 1 && slices.Contains([]string{"A", "An", "The"}, words[0]) {
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		return
+	}
+	if first := strings.TrimSuffix(strings.TrimRight(words[0], ",:."), "'s"); first != id.Name {
+		t.Errorf("%s: the comment of %s begins with %q", s.fset.Position(id.Pos()), id.Name, words[0])
+	}
+}
