@@ -99,35 +99,35 @@ func ParseClient(s string) Client {
 // shortest Life of its places, unless it is renewed.
 type Lease struct {
 	// ID is random and known only to the holder: who does not know it cannot release it.
-	ID     string
-	Places []Place
+	ID     string  `json:"ID"`
+	Places []Place `json:"Places"`
 }
 
 // Place is one place of a lease.
 type Place struct {
 	// Name says of what: a key, or a client.
-	Name string
+	Name string `json:"Name"`
 	// Most is how many may be held at a time, Life for how long without renewal.
-	Most int64
-	Life time.Duration
+	Most int64         `json:"Most"`
+	Life time.Duration `json:"Life"`
 	// Shared is whether it is kept by the store that processes share.
-	Shared bool
+	Shared bool `json:"Shared"`
 }
 
 // Refund is what an admitted request gets back of the limits of its keys if its answer has
 // one of some statuses.
 type Refund struct {
-	At      time.Time // when it was charged
-	Charged []Charged
+	At      time.Time `json:"At"` // when it was charged
+	Charged []Charged `json:"Charged"`
 }
 
 // Charged is what a request took from the limit of one key.
 type Charged struct {
-	Key  Key
-	Cost int64
-	Kept Kept
+	Key  Key   `json:"Key"`
+	Cost int64 `json:"Cost"`
+	Kept Kept  `json:"Kept"`
 	// Statuses are those with which the request gets it back.
-	Statuses Statuses
+	Statuses Statuses `json:"Statuses"`
 }
 
 // Kept says where a limit was charged.

@@ -109,7 +109,7 @@ func TestBlindAggregatorCoolsNothing(t *testing.T) {
 					t.Errorf("still blind: %+v", a.Sources())
 				}
 			})
-			for _, line := range []string{"aggregate: blind: no counts", "not blind any more"} {
+			for _, line := range []string{"aggregate: no counts received", "not blind any more"} {
 				if n := strings.Count(log.String(), line); n != 1 {
 					t.Errorf("%q was logged %d times:\n%s", line, n, &log)
 				}
